@@ -1,0 +1,155 @@
+//! What the engine decided about a packet, and why.
+
+use std::fmt;
+
+/// The end of a packet's way through the engine. Packets that leave go through the
+/// [`Outbox`](crate::packet::Outbox); the verdict says what they were.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Translated (or encapsulated, or decapsulated) and sent on, possibly as several fragments.
+    Forward,
+    /// Answered: an ICMP error or reply was sent back instead, for the reason given.
+    Reply(DropReason),
+    /// Kept: a fragment that waits for the others, or a SYN that waits for the inside to open.
+    Hold,
+    /// Not the gateway's; the host may have it.
+    ToHost,
+    /// Dropped without an answer.
+    Drop(DropReason),
+}
+
+macro_rules! drop_reasons {
+    ($($(#[doc = $cause:literal])+ $name:ident = $text:literal, remedy: $remedy:literal;)+) => {
+        /// Why a packet was dropped. Counters, metrics, logs and the table in `docs/drop-reasons.md` all
+        /// derive from this list.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub enum DropReason {
+            $($(#[doc = $cause])+ #[doc = ""] #[doc = concat!("Remedy: ", $remedy)] $name,)+
+        }
+
+        impl DropReason {
+            /// All reasons, in the order of their numbers.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)+];
+            /// How many there are.
+            pub const COUNT: usize = Self::ALL.len();
+
+            /// The name used in counters, metrics and logs: lower case, words joined by hyphens.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$name => $text,)+ }
+            }
+
+            /// What causes it, for documentation and `show counters`.
+            #[must_use]
+            pub const fn cause(self) -> &'static str {
+                match self { $(Self::$name => concat!($($cause),+),)+ }
+            }
+
+            /// What an operator can do about it.
+            #[must_use]
+            pub const fn remedy(self) -> &'static str {
+                match self { $(Self::$name => $remedy,)+ }
+            }
+        }
+    };
+}
+
+drop_reasons! {
+    /// The packet ends before its headers do, or a length field contradicts another.
+    Malformed = "malformed", remedy: "look at the sender; the packet is damaged or crafted";
+    /// An IPv4 header checksum or an ICMP checksum is wrong.
+    BadChecksum = "bad-checksum", remedy: "look for a faulty link or an offload that is not completed";
+    /// Neither IPv4 nor IPv6.
+    NotIp = "not-ip", remedy: "none needed";
+    /// The source address may not appear on the wire (RFC 7915 sections 4.1, 5.1).
+    IllegalSource = "illegal-source", remedy: "filter such sources at the edge";
+    /// The destination is multicast, broadcast or otherwise no host (RFC 7915 covers unicast only).
+    IllegalDestination = "illegal-destination", remedy: "none needed";
+    /// The IPv6 source lies inside a translation prefix: the packet loops (RFC 6146 section 3.5).
+    SourceInPrefix = "source-in-prefix", remedy: "check the routes towards the translation prefix";
+    /// The well-known prefix with an IPv4 address that is not global (RFC 6052 section 3.1).
+    PrivateInWellKnownPrefix = "private-in-well-known-prefix", remedy: "use a network-specific prefix, or well_known_prefix_strict = false";
+    /// An address has no counterpart in the other protocol.
+    Untranslatable = "untranslatable-address", remedy: "add an address mapping or a prefix that covers it";
+    /// TTL or hop limit ran out in the gateway.
+    HopLimit = "hop-limit-exceeded", remedy: "look for a routing loop; traceroute causes a few";
+    /// Too big for the next link, and may not be fragmented.
+    TooBig = "packet-too-big", remedy: "none needed: path MTU discovery; else raise the MTU or lower the MSS";
+    /// An IPv4 source route that has not been used up (RFC 7915 section 4.1).
+    SourceRoute = "source-route", remedy: "none needed";
+    /// An IPv6 Routing header with segments left (RFC 7915 section 5.1).
+    RoutingHeader = "routing-header", remedy: "none needed";
+    /// An extension header after the Fragment header (RFC 7915 section 5.1.1).
+    HeaderAfterFragment = "header-after-fragment", remedy: "look at the sender; such packets are mostly crafted";
+    /// An ICMP type or code that has no counterpart (RFC 7915 sections 4.2, 5.2).
+    IcmpUntranslatable = "icmp-untranslatable", remedy: "none needed";
+    /// An ICMP error that is about an ICMP error, or is too short to tell what it is about.
+    IcmpErrorUnusable = "icmp-error-unusable", remedy: "none needed";
+    /// A transport protocol that the service does not translate.
+    UnsupportedProtocol = "unsupported-protocol", remedy: "use a stateless service for it";
+    /// UDP over IPv4 with checksum zero where it is not computed, or over IPv6 with checksum zero.
+    UdpChecksumZero = "udp-checksum-zero", remedy: "set udp_zero_checksum to what the application needs";
+    /// A fragment that a stateless service cannot translate (fragmented ICMP).
+    FragmentUntranslatable = "fragment-untranslatable", remedy: "none needed";
+    /// A fragment that overlaps another, is tiny, or contradicts its siblings (RFC 8200 section 4.5, RFC 3128).
+    FragmentInvalid = "fragment-invalid", remedy: "look at the sender; such packets are mostly crafted";
+    /// The other fragments did not arrive in time.
+    FragmentTimeout = "fragment-timeout", remedy: "look for loss; raise fragment_timeout on slow paths";
+    /// The memory for waiting fragments is used up.
+    FragmentMemory = "fragment-memory", remedy: "raise fragment_memory, or look for a flood of fragments";
+    /// From outside, for a port that nobody has (no binding).
+    NoBinding = "no-binding", remedy: "none needed: scans; for a service add a static binding";
+    /// From outside, from a remote that the inside host never talked to (address-dependent filtering).
+    Filtered = "filtered", remedy: "filtering = \"endpoint-independent\" if peer-to-peer traffic is wanted";
+    /// An ICMP error about a session that does not exist.
+    NoSession = "no-session", remedy: "none needed";
+    /// A TCP packet other than SYN from inside that belongs to no binding.
+    TcpNotSyn = "tcp-not-syn", remedy: "none needed: connections older than the gateway's state";
+    /// A SYN from outside where policy forbids opening from outside.
+    InboundSyn = "inbound-syn", remedy: "add a static binding for servers inside";
+    /// No outside port is free for this subscriber.
+    PoolExhausted = "pool-exhausted", remedy: "add addresses or ports to the pool";
+    /// The table of bindings is full.
+    BindingTableFull = "binding-table-full", remedy: "raise capacity.bindings";
+    /// The table of sessions is full.
+    SessionTableFull = "session-table-full", remedy: "raise capacity.sessions";
+    /// The table of subscribers is full.
+    SubscriberTableFull = "subscriber-table-full", remedy: "raise capacity.subscribers";
+    /// The subscriber has reached one of its limits.
+    SubscriberLimit = "subscriber-limit", remedy: "raise the limit, or look for a compromised host";
+    /// New state is being made faster than the configured rate.
+    RateLimited = "rate-limited", remedy: "raise the rate, or look for a flood";
+    /// The packet went round the gateway's own hairpin twice.
+    HairpinLoop = "hairpin-loop", remedy: "look at static bindings that point at the pool";
+    /// Addressed inside a mapping that policy excludes (deny list).
+    Denied = "denied", remedy: "change the deny list";
+    /// The buffer has no room for the larger header.
+    NoHeadroom = "no-headroom", remedy: "this is a defect of the gateway; report it";
+}
+
+impl fmt::Display for DropReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn names_are_unique_and_fit_for_metrics() {
+        let names: HashSet<_> = DropReason::ALL.iter().map(|reason| reason.name()).collect();
+        assert_eq!(names.len(), DropReason::COUNT);
+        assert!(names.iter().all(|name| name.bytes().all(|b| b.is_ascii_lowercase() || b == b'-')));
+    }
+
+    #[test]
+    fn numbers_follow_the_order_of_the_list() {
+        for (number, reason) in DropReason::ALL.iter().enumerate() {
+            assert_eq!(*reason as usize, number);
+        }
+    }
+}

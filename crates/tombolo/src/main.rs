@@ -1,0 +1,3 @@
+//! The `tombolo` command.
+
+fn main() {}
