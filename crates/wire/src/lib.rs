@@ -1,1 +1,43 @@
-//! Placeholder.
+//! What stands on the wire: header views and values, checksums, IPv4-embedded IPv6 addresses.
+//!
+//! Every protocol has one file, and every such file the same order: offsets, view, owned value, parse and
+//! emit, tests. A `XxxView` borrows bytes whose lengths were checked once, when it was made; a `XxxHeader`
+//! owns the fields. Ports, lengths and words are numbers of the machine; only bytes are big-endian.
+//!
+//! Nothing here allocates, and nothing needs an operating system.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+#[cfg(test)]
+extern crate std;
+
+pub mod checksum;
+pub mod ethernet;
+pub mod icmpv4;
+pub mod icmpv6;
+pub mod ipv4;
+pub mod ipv6;
+pub mod options;
+pub mod rfc6052;
+pub mod tcp;
+pub mod udp;
+
+mod field;
+mod parse_error;
+mod port;
+mod protocol;
+
+pub use checksum::{Delta, Sum};
+pub use ethernet::{EthernetHeader, EthernetView, MacAddress};
+pub use field::{read_u16, read_u32, write_u16, write_u32};
+pub use icmpv4::Icmpv4View;
+pub use icmpv6::Icmpv6View;
+pub use ipv4::{Ipv4Header, Ipv4View};
+pub use ipv6::{FragmentHeader, Ipv6Header, Ipv6View, UpperLayer};
+pub use parse_error::ParseError;
+pub use port::Port;
+pub use protocol::Protocol;
+pub use rfc6052::Prefix64;
+pub use tcp::{TcpFlags, TcpHeader, TcpView};
+pub use udp::{UdpHeader, UdpView};

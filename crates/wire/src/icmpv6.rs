@@ -1,0 +1,140 @@
+//! ICMP for IPv6 (RFC 4443; length attribute and extensions: RFC 4884).
+//!
+//! ```text
+//! 0      1      2          4                                  8
+//! | type | code | checksum | rest of header                   | body
+//!   128, 129   echo         identifier 2, sequence 2
+//!   1                       length / 8, 0 3                     embedded packet, extension
+//!   2                       MTU 4                               embedded packet
+//!   3                       length / 8, 0 3                     embedded packet, extension
+//!   4                       pointer 4                           embedded packet
+//! ```
+//!
+//! The checksum covers the pseudo-header of IPv6.
+
+use crate::{ParseError, read_u16, read_u32};
+
+/// Destination unreachable.
+pub const DESTINATION_UNREACHABLE: u8 = 1;
+/// Packet too big.
+pub const PACKET_TOO_BIG: u8 = 2;
+/// Time exceeded.
+pub const TIME_EXCEEDED: u8 = 3;
+/// Parameter problem.
+pub const PARAMETER_PROBLEM: u8 = 4;
+/// Echo request.
+pub const ECHO_REQUEST: u8 = 128;
+/// Echo reply.
+pub const ECHO_REPLY: u8 = 129;
+/// Redirect (RFC 4861), which RFC 4443 section 2.4 (e) treats like an error.
+pub const REDIRECT: u8 = 137;
+
+/// Codes of [`DESTINATION_UNREACHABLE`].
+pub mod unreachable {
+    /// No route to the destination.
+    pub const NO_ROUTE: u8 = 0;
+    /// Communication administratively prohibited.
+    pub const PROHIBITED: u8 = 1;
+    /// Beyond the scope of the source address.
+    pub const BEYOND_SCOPE: u8 = 2;
+    /// Address unreachable.
+    pub const ADDRESS: u8 = 3;
+    /// Port unreachable.
+    pub const PORT: u8 = 4;
+    /// The source address failed ingress or egress policy.
+    pub const SOURCE_POLICY: u8 = 5;
+    /// Reject route to the destination.
+    pub const REJECT_ROUTE: u8 = 6;
+}
+
+/// Codes of [`PARAMETER_PROBLEM`].
+pub mod parameter {
+    /// Erroneous header field.
+    pub const HEADER_FIELD: u8 = 0;
+    /// Unrecognised next header type.
+    pub const NEXT_HEADER: u8 = 1;
+    /// Unrecognised IPv6 option.
+    pub const OPTION: u8 = 2;
+}
+
+/// True if a message of type `kind` reports about another packet, which it carries (RFC 4443 section 2.1).
+#[must_use]
+#[inline]
+pub const fn is_error(kind: u8) -> bool {
+    kind < 128
+}
+
+/// Bytes of the header.
+pub const HEADER_LENGTH: usize = 8;
+/// Offset of the checksum.
+pub const CHECKSUM: usize = 2;
+
+/// A message with a whole header.
+#[derive(Debug, Clone, Copy)]
+pub struct Icmpv6View<'a> {
+    message: &'a [u8],
+}
+
+impl<'a> Icmpv6View<'a> {
+    /// The message in `message`.
+    ///
+    /// # Errors
+    /// [`ParseError::Truncated`] if there are fewer than 8 bytes.
+    pub const fn parse(message: &'a [u8]) -> Result<Self, ParseError> {
+        if message.len() < HEADER_LENGTH { Err(ParseError::Truncated) } else { Ok(Self { message }) }
+    }
+
+    /// What the message is.
+    #[must_use]
+    pub const fn kind(self) -> u8 {
+        self.message[0]
+    }
+
+    /// The variant of its kind.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        self.message[1]
+    }
+
+    /// The checksum.
+    #[must_use]
+    pub fn checksum(self) -> u16 {
+        read_u16(self.message, CHECKSUM)
+    }
+
+    /// Bytes 4 to 7, whose meaning depends on the kind.
+    #[must_use]
+    pub fn rest_of_header(self) -> u32 {
+        read_u32(self.message, 4)
+    }
+
+    /// Identifier of an echo request or reply.
+    #[must_use]
+    pub fn identifier(self) -> u16 {
+        read_u16(self.message, 4)
+    }
+
+    /// What follows the header.
+    #[must_use]
+    pub fn body(self) -> &'a [u8] {
+        &self.message[HEADER_LENGTH..]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_read_from_their_places() {
+        let view = Icmpv6View::parse(&[3, 4, 0x12, 0x34, 0xab, 0xcd, 5, 0xdc, 9]).unwrap();
+        assert_eq!((view.kind(), view.code(), view.checksum()), (3, 4, 0x1234));
+        assert_eq!((view.rest_of_header(), view.identifier(), view.body()), (0xabcd_05dc, 0xabcd, &[9][..]));
+        assert!(Icmpv6View::parse(&[0; 7]).is_err());
+    }
+
+    #[test]
+    fn errors_are_told_from_queries() {
+        assert!(is_error(TIME_EXCEEDED) && !is_error(ECHO_REQUEST) && !is_error(ECHO_REPLY));
+    }
+}

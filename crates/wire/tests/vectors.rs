@@ -1,0 +1,137 @@
+//! Runs the published and computed vectors that concern this crate (`tests/vectors` at the workspace root).
+
+#![expect(clippy::unwrap_used, reason = "a vector that cannot be read fails its test")]
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use serde_json::Value;
+use tombolo_wire::checksum::{self, Delta, Sum};
+use tombolo_wire::rfc6052::{Prefix64, Prefix64Error};
+use tombolo_wire::{Ipv4View, ipv4, read_u16, write_u16};
+
+/// Runs `check` on every case of a kind and returns how many there were.
+fn run(file: &str, kind: &str, check: impl Fn(&Value)) -> usize {
+    let path = format!("{}/../../tests/vectors/{file}.json", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let document: Value = serde_json::from_str(&text).unwrap();
+    let cases: Vec<_> = document["cases"].as_array().unwrap().iter().filter(|case| case["kind"] == kind).collect();
+    for case in &cases {
+        println!("{}", case["id"]);
+        check(case);
+    }
+    cases.len()
+}
+
+fn text<'a>(case: &'a Value, key: &str) -> &'a str {
+    case[key].as_str().unwrap_or_else(|| panic!("{}: no {key}", case["id"]))
+}
+
+fn word(case: &Value, key: &str) -> u16 {
+    u16::from_str_radix(text(case, key).trim_start_matches("0x"), 16).unwrap()
+}
+
+fn bytes(case: &Value, key: &str) -> Vec<u8> {
+    let digits = text(case, key);
+    (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap()).collect()
+}
+
+fn prefix(case: &Value) -> Result<Prefix64, Prefix64Error> {
+    text(case, "prefix").parse()
+}
+
+fn v4(case: &Value) -> Ipv4Addr {
+    text(case, "ipv4").parse().unwrap()
+}
+
+fn v6(case: &Value) -> Ipv6Addr {
+    text(case, "ipv6").parse().unwrap()
+}
+
+#[test]
+fn rfc6052_addresses_map_both_ways() {
+    let count = run("rfc6052", "map", |case| {
+        let prefix = prefix(case).unwrap();
+        assert_eq!(prefix.embed(v4(case)), v6(case));
+        assert_eq!(prefix.extract(v6(case)), Some(v4(case)));
+    });
+    assert_eq!(count, 49);
+}
+
+#[test]
+fn rfc6052_suffixes_are_ignored() {
+    let count = run("rfc6052", "extract", |case| {
+        let expected = case["ipv4"].as_str().map(|text| text.parse().unwrap());
+        assert_eq!(prefix(case).unwrap().extract(v6(case)), expected);
+    });
+    assert_eq!(count, 7);
+}
+
+#[test]
+fn rfc6052_addresses_with_a_u_octet_do_not_match() {
+    assert_eq!(5, run("rfc6052", "extract_u_octet", |case| assert_eq!(prefix(case).unwrap().extract(v6(case)), None)));
+}
+
+#[test]
+fn rfc6052_prefixes_are_accepted_or_refused() {
+    assert_eq!(17, run("rfc6052", "config", |case| assert_eq!(prefix(case).is_ok(), case["valid"].as_bool().unwrap())));
+}
+
+#[test]
+fn rfc6052_the_well_known_prefix_has_its_policy() {
+    let count = run("rfc6052", "wkp_policy", |case| {
+        let prefix = prefix(case).unwrap();
+        assert_eq!(prefix.extract(v6(case)), Some(v4(case)));
+        assert_eq!(prefix.forbids(v4(case)), case["drop"].as_bool().unwrap());
+    });
+    assert_eq!(count, 45);
+}
+
+#[test]
+fn checksum_sums() {
+    let count = run("checksum", "sum", |case| {
+        let sum = Sum::ZERO.bytes(&bytes(case, "data"));
+        assert_eq!(sum.fold(), word(case, "ones_complement_sum"));
+        assert_eq!(sum.checksum(), word(case, "checksum"));
+    });
+    assert_eq!(count, 16);
+}
+
+#[test]
+fn checksum_updates() {
+    let count = run("checksum", "incremental", |case| {
+        let (old, new) = (word(case, "old_word"), word(case, "new_word"));
+        let updated = checksum::update(word(case, "old_checksum"), Delta::of_word(old, new));
+        assert_eq!(updated, word(case, "new_checksum"));
+        if case.get("ipv4_header_before").is_some() {
+            let mut header = bytes(case, "ipv4_header_before");
+            let at = (0..20).step_by(2).find(|&at| at != ipv4::CHECKSUM && read_u16(&header, at) == old).unwrap();
+            write_u16(&mut header, at, new);
+            write_u16(&mut header, ipv4::CHECKSUM, updated);
+            assert!(Ipv4View::parse_header(&header).unwrap().checksum_verifies());
+        }
+    });
+    assert_eq!(count, 14);
+}
+
+#[test]
+fn checksum_neutral_prefixes() {
+    let count = run("checksum", "prefix_neutral", |case| {
+        let prefix = prefix(case).unwrap();
+        assert_eq!(Sum::ZERO.ipv6(prefix.address()).fold(), word(case, "prefix_sum"));
+        let address = Ipv4Addr::new(192, 0, 2, 33);
+        let delta = Delta::between(Sum::ZERO.ipv4(address), Sum::ZERO.ipv6(prefix.embed(address)));
+        assert_eq!(delta.is_neutral(), case["neutral"].as_bool().unwrap());
+    });
+    assert_eq!(count, 8);
+}
+
+#[test]
+fn checksum_deltas_of_addresses() {
+    let count = run("checksum", "address_delta", |case| {
+        let (sum4, sum6) = (Sum::ZERO.ipv4(v4(case)), Sum::ZERO.ipv6(v6(case)));
+        assert_eq!((sum4.fold(), sum6.fold()), (word(case, "sum_ipv4"), word(case, "sum_ipv6")));
+        assert_eq!(sum6 - sum4, Delta::from_bits(word(case, "delta_4to6")));
+        assert_eq!(prefix(case).unwrap().embed(v4(case)), v6(case));
+    });
+    assert_eq!(count, 14);
+}
