@@ -1,1 +1,42 @@
-//! Placeholder.
+//! The gateway's state: flat arrays of fixed-size records over memory that the caller provides.
+//!
+//! Several writers work on the same tables at once (engine workers, and later programs inside the
+//! kernel), so every field is a plain atomic, no record holds a pointer, and no lock is held across a
+//! packet. The tables outlive the process if the memory does.
+//!
+//! ```text
+//!             inside endpoint                         outside endpoint
+//!                   |                                        |
+//!            [inside index]                           [outside index]          session key:
+//!          8 x (tag, binding) a line           address x protocol x port       binding, remote
+//!                   |                                        |                      |
+//!                   +-----------> [bindings] <---------------+                 [sessions]
+//!                                  64 bytes                                 4 x 16 bytes a line
+//!                                      |
+//!                                [subscribers]
+//! ```
+//!
+//! * [`memory`]: where the bytes come from; the only unsafe code of the crate.
+//! * [`hash`]: keyed hashing, the same in Rust and BPF.
+//! * [`index`]: buckets of eight (tag, id), two candidate buckets.
+//! * [`arena`]: records of one line that are claimed, made live, retired and freed.
+//! * [`subscriber`], [`binding`], [`outside`], [`session`]: the records.
+//! * [`tables`]: the tables together: admit, bind, find. [`sweep`]: what has expired goes.
+//! * [`audit`]: every invariant that ties the tables together, checked one by one.
+//!
+//! Addresses and ports are kept as they stand on the wire, so that neither side swaps bytes.
+
+pub mod arena;
+pub mod audit;
+pub mod binding;
+pub mod hash;
+pub mod index;
+pub mod memory;
+pub mod outside;
+pub mod session;
+pub mod subscriber;
+pub mod sweep;
+pub mod tables;
+pub mod tick;
+
+pub use tables::Tables;

@@ -1,0 +1,410 @@
+//! Records of one cache line that are claimed, made live, retired and freed by several writers.
+//!
+//! ```text
+//! record   words 0-3 | life | words 5-7                     64 bytes
+//! life     63      32  31         16  15    0
+//!          | touched  | generation  | stage |
+//! ```
+//!
+//! A record goes `FREE -> BUILDING -> LIVE -> DYING -> FREE`. What claims it is a bit in a bitmap (512
+//! records a line), so that a search for a free one reads little. It is found by others only while LIVE.
+//! The generation changes with each claim, so a reader that copied a record while it was being reused
+//! notices. `touched` is when the record was last built upon: one that was touched meanwhile is not retired.
+
+use std::marker::PhantomData;
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use crate::memory::{MemoryError, MemorySource, Record, Slab};
+use crate::tick::Tick;
+
+/// Words of a record.
+pub const WORDS: usize = 8;
+
+const LIFE_WORD: usize = 4;
+const STAGE: u64 = 0xffff;
+const FREE: u64 = 0;
+const BUILDING: u64 = 1;
+const LIVE: u64 = 2;
+const DYING: u64 = 3;
+const GENERATION: u64 = 0xffff << 16;
+const ONE_GENERATION: u64 = 1 << 16;
+
+/// Declares the type of a record's number.
+macro_rules! id {
+    ($(#[$meta:meta])* $name:ident) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name(std::num::NonZeroU32);
+
+        impl $name {
+            /// The id `number`; `None` for zero.
+            #[must_use]
+            pub const fn new(number: u32) -> Option<Self> {
+                match std::num::NonZeroU32::new(number) {
+                    Some(number) => Some(Self(number)),
+                    None => None,
+                }
+            }
+
+            /// Its number.
+            #[must_use]
+            pub const fn get(self) -> u32 {
+                self.0.get()
+            }
+        }
+
+        impl From<std::num::NonZeroU32> for $name {
+            fn from(number: std::num::NonZeroU32) -> Self {
+                Self(number)
+            }
+        }
+
+        impl From<$name> for std::num::NonZeroU32 {
+            fn from(id: $name) -> Self {
+                id.0
+            }
+        }
+    };
+}
+pub(crate) use id;
+
+/// What is kept in the records of an arena.
+pub trait Stored: Sized {
+    /// Type of its number.
+    type Id: Copy + From<NonZeroU32> + Into<NonZeroU32>;
+    /// Names of the records' span and of the bitmap's.
+    const NAMES: [&'static str; 2];
+    /// The words of the record. Word 4 is the arena's and is not stored.
+    fn to_words(&self) -> [u64; WORDS];
+    /// The value that the words stand for. Word 4 is zero.
+    fn from_words(words: [u64; WORDS]) -> Self;
+}
+
+/// One record. All access goes through atomics; see the module for the bytes.
+#[repr(C, align(64))]
+#[derive(Debug, Default)]
+pub struct Cell([AtomicU64; WORDS]);
+
+// SAFETY: an array of atomics.
+unsafe impl Record for Cell {}
+
+const _: () = assert!(size_of::<Cell>() == 64);
+
+/// Records and the bitmap of those in use. Number 0 stands for "none" and is never given out.
+#[derive(Debug)]
+pub struct Arena<T> {
+    cells: Slab<Cell>,
+    used: Slab<AtomicU64>,
+    capacity: u32,
+    stored: PhantomData<T>,
+}
+
+impl<T: Stored> Arena<T> {
+    /// Room for `capacity` records.
+    ///
+    /// # Errors
+    /// [`MemoryError`] if `source` does not have the memory.
+    pub fn new(source: &mut dyn MemorySource, capacity: u32) -> Result<Self, MemoryError> {
+        let [records, used] = T::NAMES;
+        let count = capacity as usize + 1;
+        Ok(Self {
+            cells: Slab::take(source, records, count)?,
+            used: Slab::take(source, used, count.div_ceil(64))?,
+            capacity,
+            stored: PhantomData,
+        })
+    }
+
+    /// How many records there is room for.
+    #[must_use]
+    pub fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    /// Bytes of memory that they take.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.cells.bytes() + self.used.bytes()
+    }
+
+    /// How many records are in use.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        self.used
+            .iter()
+            .map(|word| word.load(Ordering::Relaxed).count_ones())
+            .sum()
+    }
+
+    /// Copies record `id` and when it was last touched; `None` if it is not live.
+    #[inline]
+    #[must_use]
+    pub fn read(&self, id: T::Id) -> Option<(T, Tick)> {
+        let cell = self.cells.get(number(id) as usize)?;
+        let life = cell.0[LIFE_WORD].load(Ordering::Acquire);
+        if life & STAGE != LIVE {
+            return None;
+        }
+        let words = std::array::from_fn(|n| {
+            if n == LIFE_WORD {
+                0
+            } else {
+                cell.0[n].load(Ordering::Relaxed)
+            }
+        });
+        fence(Ordering::Acquire);
+        let unchanged =
+            (cell.0[LIFE_WORD].load(Ordering::Relaxed) ^ life) & (STAGE | GENERATION) == 0;
+        unchanged.then(|| (T::from_words(words), touched(life)))
+    }
+
+    /// True if record `id` is live and its first four words are what `is_key` looks for.
+    #[inline]
+    pub(crate) fn matches(&self, id: u32, is_key: impl FnOnce([u64; 4]) -> bool) -> bool {
+        self.cells.get(id as usize).is_some_and(|cell| {
+            is_key(std::array::from_fn(|n| cell.0[n].load(Ordering::Relaxed)))
+                && cell.0[LIFE_WORD].load(Ordering::Acquire) & STAGE == LIVE
+        })
+    }
+
+    /// A word of record `id` that is changed while the record lives: a counter.
+    pub(crate) fn word(&self, id: T::Id, word: usize) -> &AtomicU64 {
+        &self.cells[number(id) as usize].0[word]
+    }
+
+    /// Starts loading record `id`.
+    #[inline]
+    pub fn prefetch(&self, id: T::Id) {
+        self.cells.prefetch(number(id) as usize);
+    }
+
+    /// Claims a free record; the search starts near `hint` (any number; one per writer keeps writers
+    /// apart). `None` if all are in use.
+    pub fn claim(&self, hint: u32) -> Option<T::Id> {
+        let words = self.used.len();
+        let start = hint as usize % words;
+        (0..words).find_map(|step| self.claim_in((start + step) % words))
+    }
+
+    fn claim_in(&self, index: usize) -> Option<T::Id> {
+        loop {
+            let taken = self.used[index].load(Ordering::Relaxed) | u64::from(index == 0);
+            if taken == u64::MAX {
+                return None;
+            }
+            let bit = taken.trailing_ones();
+            let id = u32::try_from(index * 64).ok()? + bit;
+            if id > self.capacity {
+                return None;
+            }
+            if self.used[index].fetch_or(1 << bit, Ordering::AcqRel) & 1 << bit == 0 {
+                let life = &self.cells[id as usize].0[LIFE_WORD];
+                let generation =
+                    life.load(Ordering::Relaxed).wrapping_add(ONE_GENERATION) & GENERATION;
+                life.store(generation | BUILDING, Ordering::Relaxed);
+                return NonZeroU32::new(id).map(T::Id::from);
+            }
+        }
+    }
+
+    /// Fills a claimed record and makes it live.
+    pub fn publish(&self, id: T::Id, value: &T, now: Tick) {
+        let cell = &self.cells[number(id) as usize];
+        for (n, word) in value
+            .to_words()
+            .into_iter()
+            .enumerate()
+            .filter(|&(n, _)| n != LIFE_WORD)
+        {
+            cell.0[n].store(word, Ordering::Relaxed);
+        }
+        let life =
+            cell.0[LIFE_WORD].load(Ordering::Relaxed) & GENERATION | LIVE | u64::from(now.0) << 32;
+        cell.0[LIFE_WORD].store(life, Ordering::Release);
+    }
+
+    /// Notes that something was built upon the record at `now`; false if it is not live any more. The line
+    /// is written at most once a tick.
+    #[inline]
+    #[must_use]
+    pub fn touch(&self, id: T::Id, now: Tick) -> bool {
+        let word = &self.cells[number(id) as usize].0[LIFE_WORD];
+        let mut life = word.load(Ordering::Acquire);
+        loop {
+            if life & STAGE != LIVE {
+                return false;
+            }
+            if touched(life) >= now {
+                return true;
+            }
+            let next = life & 0xffff_ffff | u64::from(now.0) << 32;
+            match word.compare_exchange(life, next, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return true,
+                Err(changed) => life = changed,
+            }
+        }
+    }
+
+    /// Takes a live record out of use, if it was last touched at `seen`. Only the one caller that gets
+    /// `true` goes on to unlink and [`free`](Self::free) it.
+    #[must_use]
+    pub fn retire(&self, id: T::Id, seen: Tick) -> bool {
+        let word = &self.cells[number(id) as usize].0[LIFE_WORD];
+        let life = word.load(Ordering::Acquire);
+        life & STAGE == LIVE
+            && touched(life) == seen
+            && word
+                .compare_exchange(
+                    life,
+                    life & !STAGE | DYING,
+                    Ordering::AcqRel,
+                    Ordering::Relaxed,
+                )
+                .is_ok()
+    }
+
+    /// Frees a record that was claimed and did not get further, or was retired and unlinked.
+    pub fn free(&self, id: T::Id) {
+        let number = number(id);
+        let word = &self.cells[number as usize].0[LIFE_WORD];
+        word.store(
+            word.load(Ordering::Relaxed) & GENERATION | FREE,
+            Ordering::Release,
+        );
+        self.used[number as usize / 64].fetch_and(!(1 << (number % 64)), Ordering::AcqRel);
+    }
+
+    /// Words of the bitmap, for [`Self::used`].
+    #[must_use]
+    pub fn parts(&self) -> usize {
+        self.used.len()
+    }
+
+    /// Records in use (claimed, live or dying) in the 64 of bitmap word `part`.
+    pub fn used(&self, part: usize) -> impl Iterator<Item = T::Id> + use<T> {
+        let mut bits = self
+            .used
+            .get(part)
+            .map_or(0, |word| word.load(Ordering::Acquire));
+        std::iter::from_fn(move || {
+            let bit = bits.trailing_zeros();
+            bits &= bits.checked_sub(1)?;
+            NonZeroU32::new(u32::try_from(part * 64).ok()? + bit).map(T::Id::from)
+        })
+    }
+
+    /// All records in use.
+    pub fn iter(&self) -> impl Iterator<Item = T::Id> + '_ {
+        (0..self.parts()).flat_map(|part| self.used(part))
+    }
+}
+
+fn number(id: impl Into<NonZeroU32>) -> u32 {
+    id.into().get()
+}
+
+fn touched(life: u64) -> Tick {
+    Tick((life >> 32) as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::Heap;
+    use std::collections::HashSet;
+
+    id! {
+        /// Number of a test record.
+        Number
+    }
+
+    #[derive(Debug, PartialEq)]
+    struct Words([u64; WORDS]);
+
+    impl Stored for Words {
+        type Id = Number;
+        const NAMES: [&'static str; 2] = ["test", "test-used"];
+        fn to_words(&self) -> [u64; WORDS] {
+            self.0
+        }
+        fn from_words(words: [u64; WORDS]) -> Self {
+            Self(words)
+        }
+    }
+
+    #[test]
+    fn exactly_the_capacity_can_be_claimed() {
+        for capacity in [1, 63, 64, 65, 1000] {
+            let arena: Arena<Words> = Arena::new(&mut Heap, capacity).unwrap();
+            let ids: HashSet<_> = std::iter::from_fn(|| arena.claim(12345)).collect();
+            assert_eq!(ids.len(), capacity as usize);
+            assert_eq!(arena.count(), capacity);
+            assert!(ids.iter().all(|id| (1..=capacity).contains(&id.get())));
+            assert_eq!(arena.iter().collect::<HashSet<_>>(), ids);
+        }
+    }
+
+    #[test]
+    fn a_record_that_was_touched_is_not_retired() {
+        let arena: Arena<Words> = Arena::new(&mut Heap, 10).unwrap();
+        let id = arena.claim(0).unwrap();
+        arena.publish(id, &Words([1; WORDS]), Tick(6));
+        let (_, seen) = arena.read(id).unwrap();
+        assert!(arena.touch(id, Tick(20)));
+        assert!(!arena.retire(id, seen));
+        assert!(arena.retire(id, Tick(20)));
+        assert!(!arena.retire(id, Tick(20)), "only one caller retires it");
+        assert!(!arena.touch(id, Tick(21)));
+        assert!(arena.read(id).is_none());
+        arena.free(id);
+        assert_eq!(arena.count(), 0);
+    }
+
+    #[test]
+    fn writers_never_claim_the_same_record() {
+        let arena: Arena<Words> = Arena::new(&mut Heap, 10_000).unwrap();
+        let claimed: Vec<Vec<Number>> = std::thread::scope(|scope| {
+            let writer = |w: u32| (0..2500).map(|_| arena.claim(w * 40).unwrap()).collect();
+            let threads: Vec<_> = (0..4).map(|w| scope.spawn(move || writer(w))).collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap())
+                .collect()
+        });
+        assert_eq!(
+            claimed.iter().flatten().collect::<HashSet<_>>().len(),
+            10_000
+        );
+        assert!(arena.claim(0).is_none());
+    }
+
+    #[test]
+    fn a_reader_never_sees_half_of_one_record_and_half_of_another() {
+        let arena: Arena<Words> = Arena::new(&mut Heap, 1).unwrap();
+        let id = Number::new(1).unwrap();
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                for round in 1..200_000_u64 {
+                    let id = arena.claim(0).unwrap();
+                    arena.publish(
+                        id,
+                        &Words([round, round, round, round, 0, round, round, round]),
+                        Tick(1),
+                    );
+                    assert!(arena.retire(id, Tick(1)));
+                    arena.free(id);
+                }
+            });
+            while !writer.is_finished() {
+                if let Some((Words([a, rest @ ..]), _)) = arena.read(id) {
+                    assert!(
+                        rest.iter()
+                            .enumerate()
+                            .all(|(n, &word)| n == LIFE_WORD - 1 || word == a)
+                    );
+                }
+            }
+        });
+    }
+}

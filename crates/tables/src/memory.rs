@@ -1,0 +1,257 @@
+//! Where the tables' bytes come from. The only unsafe code of this crate.
+//!
+//! A caller provides zeroed spans ([`Backing`]): anonymous memory, a file under the run directory or a
+//! BPF array, all mapped into this process. A [`Slab`] views one span as an array of records. Records
+//! are made of atomics only, so any number of threads, processes and BPF programs may share a span.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
+
+/// Bytes in a cache line; the alignment of every span.
+pub const CACHE_LINE: usize = 64;
+
+/// An owned span of memory that stays mapped, readable and writable at one address until it is dropped.
+///
+/// # Safety
+/// `base` is aligned to [`CACHE_LINE`], `len` bytes from it stay valid for reads and writes for the life
+/// of the value, and nobody in this process holds a reference into the span other than through atomics.
+/// Every byte was zero, or was left by tables of the same layout, when the value was made.
+pub unsafe trait Backing: Send + Sync {
+    /// First byte of the span.
+    fn base(&self) -> NonNull<u8>;
+    /// Length of the span in bytes.
+    fn len(&self) -> usize;
+    /// True if the span has no bytes.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Hands out spans by name. The name tells the spans of one set of tables apart when they are files or
+/// BPF maps that outlive the process.
+pub trait MemorySource {
+    /// A span of at least `bytes` bytes.
+    ///
+    /// # Errors
+    /// Whatever keeps the memory from being had, named in words.
+    fn take(&mut self, name: &'static str, bytes: usize) -> Result<Arc<dyn Backing>, MemoryError>;
+}
+
+/// Why memory could not be had or used.
+#[derive(Debug, thiserror::Error)]
+pub enum MemoryError {
+    /// The span is shorter than the table that is to live in it.
+    #[error("table {name} needs {needed} bytes, its memory has {found}")]
+    TooSmall {
+        /// Name of the table.
+        name: &'static str,
+        /// Bytes that it needs.
+        needed: usize,
+        /// Bytes that there are.
+        found: usize,
+    },
+    /// The memory could not be had.
+    #[error("cannot get {bytes} bytes for table {name}: {reason}")]
+    Unavailable {
+        /// Name of the table.
+        name: &'static str,
+        /// Bytes asked for.
+        bytes: usize,
+        /// Why, in words.
+        reason: String,
+    },
+}
+
+/// A type that may live in shared memory: atomics and nothing else, valid when all its bytes are zero.
+///
+/// # Safety
+/// All-zero bytes are a valid value, any bytes are a valid value, the alignment is at most
+/// [`CACHE_LINE`], and every field can be changed through a shared reference.
+pub unsafe trait Record: Sync {}
+
+// SAFETY: atomics of integers: any bytes are valid and all access goes through `&self`.
+unsafe impl Record for AtomicU8 {}
+// SAFETY: as above.
+unsafe impl Record for AtomicU16 {}
+// SAFETY: as above.
+unsafe impl Record for AtomicU32 {}
+// SAFETY: as above.
+unsafe impl Record for AtomicU64 {}
+
+/// An array of records in a span of memory.
+pub struct Slab<T: Record> {
+    first: NonNull<T>,
+    count: usize,
+    backing: Arc<dyn Backing>,
+    records: PhantomData<T>,
+}
+
+// SAFETY: a slab is a shared slice of records, which are Sync, plus an owner that is Send and Sync.
+unsafe impl<T: Record> Send for Slab<T> {}
+// SAFETY: as above.
+unsafe impl<T: Record> Sync for Slab<T> {}
+
+impl<T: Record> Slab<T> {
+    /// Takes the span `name` from `source` and views it as `count` records.
+    ///
+    /// # Errors
+    /// [`MemoryError`] if the source has no such span, or a shorter one.
+    pub fn take(
+        source: &mut dyn MemorySource,
+        name: &'static str,
+        count: usize,
+    ) -> Result<Self, MemoryError> {
+        const { assert!(align_of::<T>() <= CACHE_LINE) };
+        let needed = count * size_of::<T>();
+        let backing = source.take(name, needed)?;
+        if backing.len() < needed {
+            return Err(MemoryError::TooSmall {
+                name,
+                needed,
+                found: backing.len(),
+            });
+        }
+        Ok(Self {
+            first: backing.base().cast(),
+            count,
+            backing,
+            records: PhantomData,
+        })
+    }
+
+    /// Bytes that the span takes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.backing.len()
+    }
+
+    /// Asks the processor to load the line of record `index`; does nothing if there is no such record.
+    #[inline]
+    pub fn prefetch(&self, index: usize) {
+        if index < self.count {
+            // SAFETY: `index` is inside the array, so the pointer stays inside the span.
+            prefetch(unsafe { self.first.add(index) }.cast());
+        }
+    }
+}
+
+impl<T: Record> Deref for Slab<T> {
+    type Target = [T];
+
+    #[inline]
+    fn deref(&self) -> &[T] {
+        // SAFETY: `take` checked that the span holds `count` records; `Backing` promises alignment,
+        // validity and that all access is atomic; `Record` promises that any bytes are valid.
+        unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.count) }
+    }
+}
+
+impl<T: Record> fmt::Debug for Slab<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Slab({} records, {} bytes)", self.count, self.bytes())
+    }
+}
+
+#[inline]
+fn prefetch(line: NonNull<u8>) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch cannot fault and reads nothing that the program sees.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(line.as_ptr().cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = line;
+}
+
+/// Memory of the ordinary heap: for tests, and for tables that need not outlive the process.
+#[derive(Debug, Default)]
+pub struct Heap;
+
+impl MemorySource for Heap {
+    fn take(&mut self, name: &'static str, bytes: usize) -> Result<Arc<dyn Backing>, MemoryError> {
+        match HeapSpan::new(bytes) {
+            Some(span) => Ok(Arc::new(span)),
+            None => Err(MemoryError::Unavailable {
+                name,
+                bytes,
+                reason: "out of memory".into(),
+            }),
+        }
+    }
+}
+
+struct HeapSpan {
+    base: NonNull<u8>,
+    layout: Layout,
+}
+
+impl HeapSpan {
+    fn new(bytes: usize) -> Option<Self> {
+        let layout = Layout::from_size_align(bytes.max(CACHE_LINE), CACHE_LINE).ok()?;
+        // SAFETY: the layout's size is not zero.
+        let base = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        Some(Self { base, layout })
+    }
+}
+
+impl Drop for HeapSpan {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new` with this layout, and freed only here.
+        unsafe { dealloc(self.base.as_ptr(), self.layout) }
+    }
+}
+
+// SAFETY: plain memory without thread affinity.
+unsafe impl Send for HeapSpan {}
+// SAFETY: as above.
+unsafe impl Sync for HeapSpan {}
+// SAFETY: zeroed, aligned by the layout, alive until drop, and handed out only through `Backing`.
+unsafe impl Backing for HeapSpan {
+    fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    fn len(&self) -> usize {
+        self.layout.size()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::Ordering;
+
+    #[test]
+    fn a_slab_starts_at_zero_and_keeps_what_is_stored() {
+        let slab: Slab<AtomicU64> = Slab::take(&mut Heap, "test", 1000).unwrap();
+        assert!(slab.iter().all(|word| word.load(Ordering::Relaxed) == 0));
+        slab[999].store(7, Ordering::Relaxed);
+        assert_eq!(slab[999].load(Ordering::Relaxed), 7);
+        slab.prefetch(999);
+        slab.prefetch(1000);
+    }
+
+    #[test]
+    fn a_span_that_is_too_short_is_refused() {
+        struct Short;
+        impl MemorySource for Short {
+            fn take(
+                &mut self,
+                name: &'static str,
+                bytes: usize,
+            ) -> Result<Arc<dyn Backing>, MemoryError> {
+                Heap.take(name, bytes / 2)
+            }
+        }
+        let error = Slab::<AtomicU64>::take(&mut Short, "sessions", 1000).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "table sessions needs 8000 bytes, its memory has 4000"
+        );
+    }
+}

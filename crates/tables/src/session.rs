@@ -1,0 +1,815 @@
+//! Sessions: a binding and a remote endpoint. 16 bytes each, four to a cache line, two candidate lines a
+//! session; one entry serves both directions.
+//!
+//! ```text
+//!  0   word     63        32  31          16  15    8  7     0
+//!               | binding id | remote port  | state | flags |     0 = free
+//!  8   remote IPv4 address, as on the wire                        4
+//! 12   last seen, tick                                            4
+//! ```
+//!
+//! Two writers that create the same session at once are told apart as in [`index`](crate::index): claim,
+//! publish as pending, look again, make live. A packet never waits for another otherwise.
+//!
+//! # Overflow
+//! When both lines of a session are full of live sessions, it goes to a small second table (1/32 of the
+//! first; two choices at 80 % load send 1 % there) with lines of its own; while that is empty, which is nearly always, a miss does not look there.
+//! When its lines are full too, the session is refused: none is ever pushed out.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::binding::BindingId;
+use crate::hash::{Hash, HashKey};
+use crate::index::PATIENCE;
+use crate::memory::{MemoryError, MemorySource, Record, Slab};
+use crate::tick::Tick;
+
+/// What a session is found by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SessionKey {
+    /// The binding.
+    pub binding: BindingId,
+    /// Remote IPv4 address, as on the wire.
+    pub remote_ipv4: [u8; 4],
+    /// Remote port, as on the wire; zero for ICMP queries.
+    pub remote_port: [u8; 2],
+}
+
+impl SessionKey {
+    fn word(&self) -> u64 {
+        u64::from(self.binding.get()) << 32 | u64::from(u16::from_ne_bytes(self.remote_port)) << 16
+    }
+
+    fn remote(&self) -> u32 {
+        u32::from_ne_bytes(self.remote_ipv4)
+    }
+
+    pub(crate) fn hash(&self, key: HashKey) -> Hash {
+        key.hash([self.word(), u64::from(self.remote()), 0])
+    }
+}
+
+/// State of a session, a number below 16 that indexes [`Lifetimes`]. What it means is the engine's
+/// business; zero is not a state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct State(pub u8);
+
+/// Ticks that a session in each state may be silent before it is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lifetimes(pub [u32; 16]);
+
+impl Lifetimes {
+    /// The lifetime of `state`.
+    #[must_use]
+    pub fn of(&self, state: State) -> u32 {
+        self.0[usize::from(state.0 & 15)]
+    }
+}
+
+/// A session, copied out of its entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Session {
+    /// What it is found by.
+    pub key: SessionKey,
+    /// Its state.
+    pub state: State,
+    /// The seven bits that its owner may use.
+    pub flags: u8,
+    /// When a packet last refreshed it.
+    pub seen: Tick,
+}
+
+const PENDING: u64 = 0x80;
+const CLAIMED: u64 = 0xff;
+const KEY: u64 = !0xffff;
+
+/// One entry. All access goes through atomics; see the module for the bytes.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct Entry {
+    word: AtomicU64,
+    remote: AtomicU32,
+    seen: AtomicU32,
+}
+
+/// One cache line of sessions.
+#[repr(C, align(64))]
+#[derive(Debug, Default)]
+pub struct Line([Entry; 4]);
+
+// SAFETY: an array of structs of atomics.
+unsafe impl Record for Line {}
+
+const _: () = assert!(size_of::<Entry>() == 16 && size_of::<Line>() == 64);
+
+impl Entry {
+    #[inline]
+    fn matches(&self, word: u64, key: &SessionKey) -> bool {
+        word & KEY == key.word() && self.remote.load(Ordering::Relaxed) == key.remote()
+    }
+
+    fn copy(&self, word: u64) -> Option<Session> {
+        Some(Session {
+            key: SessionKey {
+                binding: BindingId::new(high(word))?,
+                remote_ipv4: self.remote.load(Ordering::Relaxed).to_ne_bytes(),
+                remote_port: port(word).to_ne_bytes(),
+            },
+            state: state(word),
+            flags: flags(word),
+            seen: Tick(self.seen.load(Ordering::Relaxed)),
+        })
+    }
+
+    fn expired(&self, word: u64, lifetimes: &Lifetimes, now: Tick) -> bool {
+        word & PENDING == 0
+            && now.since(Tick(self.seen.load(Ordering::Relaxed))) >= lifetimes.of(state(word))
+    }
+}
+
+fn high(word: u64) -> u32 {
+    (word >> 32) as u32
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "fields are cut out of the word"
+)]
+fn port(word: u64) -> u16 {
+    (word >> 16) as u16
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "fields are cut out of the word"
+)]
+fn state(word: u64) -> State {
+    State((word >> 8) as u8)
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "fields are cut out of the word"
+)]
+fn flags(word: u64) -> u8 {
+    (word & !PENDING) as u8
+}
+
+fn word_of(key: &SessionKey, state: State, flags: u8) -> u64 {
+    key.word() | u64::from(state.0) << 8 | u64::from(flags & 0x7f)
+}
+
+/// A session in its place, for reading and changing it.
+#[derive(Debug, Clone, Copy)]
+pub struct SessionRef<'t> {
+    entry: &'t Entry,
+    key: SessionKey,
+}
+
+impl SessionRef<'_> {
+    /// Its state; `None` if it was removed meanwhile.
+    #[must_use]
+    pub fn state(&self) -> Option<State> {
+        let word = self.entry.word.load(Ordering::Acquire);
+        self.entry.matches(word, &self.key).then(|| state(word))
+    }
+
+    /// When it was last refreshed.
+    #[must_use]
+    pub fn seen(&self) -> Tick {
+        Tick(self.entry.seen.load(Ordering::Relaxed))
+    }
+
+    /// Refreshes it. The line is written at most once a tick.
+    #[inline]
+    pub fn refresh(&self, now: Tick) {
+        if self.entry.seen.load(Ordering::Relaxed) != now.0 {
+            self.entry.seen.store(now.0, Ordering::Relaxed);
+        }
+    }
+
+    /// Moves it from one state to another; false if another writer was faster or it is gone.
+    #[must_use]
+    pub fn transition(&self, from: State, to: State) -> bool {
+        let word = self.entry.word.load(Ordering::Acquire);
+        let next = word & !0xff00 | u64::from(to.0) << 8;
+        self.entry.matches(word, &self.key)
+            && state(word) == from
+            && self
+                .entry
+                .word
+                .compare_exchange(word, next, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+    }
+
+    /// Removes it; false if it is gone already.
+    pub fn remove(&self) -> bool {
+        let word = self.entry.word.load(Ordering::Acquire);
+        self.entry.matches(word, &self.key)
+            && self
+                .entry
+                .word
+                .compare_exchange(word, 0, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+    }
+}
+
+/// What came of [`Sessions::insert`].
+#[derive(Debug, Clone, Copy)]
+pub enum Inserted<'t> {
+    /// It is new.
+    New(SessionRef<'t>),
+    /// It was there already.
+    Existing(SessionRef<'t>),
+    /// There is no room in its lines, nor in the overflow.
+    Full,
+}
+
+/// What a sweep does with a session that it looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sweep {
+    /// It stays.
+    Keep,
+    /// It goes.
+    Remove,
+    /// It stays in another state, as if last seen at this tick.
+    Change(State, Tick),
+}
+
+/// The table of sessions. See the module for its layout.
+#[derive(Debug)]
+pub struct Sessions {
+    main: Slab<Line>,
+    overflow: Slab<Line>,
+    overflowed: Slab<AtomicU64>,
+    main_lines: u32,
+    overflow_lines: u32,
+    key: HashKey,
+}
+
+/// Share of the entries that may be in use before lines begin to overflow often, in percent.
+pub const LOAD: u64 = 80;
+
+impl Sessions {
+    /// Room for `capacity` sessions.
+    ///
+    /// # Errors
+    /// [`MemoryError`] if `source` does not have the memory.
+    pub fn new(
+        source: &mut dyn MemorySource,
+        capacity: u64,
+        key: HashKey,
+    ) -> Result<Self, MemoryError> {
+        let main_lines =
+            u32::try_from(capacity.saturating_mul(100) / (4 * LOAD) + 1).unwrap_or(u32::MAX);
+        let overflow_lines = main_lines / 32 + 16;
+        Ok(Self {
+            main: Slab::take(source, "sessions", main_lines as usize)?,
+            overflow: Slab::take(source, "sessions-overflow", overflow_lines as usize)?,
+            overflowed: Slab::take(source, "sessions-overflowed", 8)?,
+            main_lines,
+            overflow_lines,
+            key,
+        })
+    }
+
+    /// Bytes of memory that they take.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.main.bytes() + self.overflow.bytes() + self.overflowed.bytes()
+    }
+
+    /// Sessions in the overflow at the moment.
+    #[must_use]
+    pub fn overflowed(&self) -> u64 {
+        self.overflowed[0].load(Ordering::Relaxed)
+    }
+
+    /// Starts loading the lines of `key`. Worth its cost from a few packets ahead.
+    #[inline]
+    pub fn prefetch(&self, key: &SessionKey) {
+        for line in key.hash(self.key).buckets(self.main_lines) {
+            self.main.prefetch(line as usize);
+        }
+    }
+
+    /// The session with this key.
+    #[inline]
+    #[must_use]
+    pub fn find(&self, key: &SessionKey) -> Option<SessionRef<'_>> {
+        let hash = key.hash(self.key);
+        for line in hash.buckets(self.main_lines) {
+            if let Some(entry) = find_in(&self.main[line as usize], key) {
+                return Some(SessionRef { entry, key: *key });
+            }
+        }
+        if self.overflowed() == 0 {
+            return None;
+        }
+        let lines = hash.rehash().buckets(self.overflow_lines);
+        lines
+            .into_iter()
+            .find_map(|line| find_in(&self.overflow[line as usize], key))
+            .map(|entry| SessionRef { entry, key: *key })
+    }
+
+    /// Makes the session, unless it is there. Entries that have outlived `lifetimes` are reused.
+    pub fn insert(
+        &self,
+        key: &SessionKey,
+        to: State,
+        flags: u8,
+        lifetimes: &Lifetimes,
+        now: Tick,
+    ) -> Inserted<'_> {
+        let word = word_of(key, to, flags);
+        loop {
+            let Some(place) = self.publish(key, word | PENDING, lifetimes, now) else {
+                return self.find(key).map_or(Inserted::Full, Inserted::Existing);
+            };
+            match self.settle(key, place, word | PENDING) {
+                Settled::Mine => {
+                    let entry = self.entry(place);
+                    // Fails only if another writer took this one for dead.
+                    if entry
+                        .word
+                        .compare_exchange(word | PENDING, word, Ordering::AcqRel, Ordering::Relaxed)
+                        .is_ok()
+                    {
+                        return Inserted::New(SessionRef { entry, key: *key });
+                    }
+                }
+                Settled::Theirs(entry) => {
+                    return Inserted::Existing(SessionRef { entry, key: *key });
+                }
+                Settled::Again => {}
+            }
+        }
+    }
+
+    /// Looks at every session of `lines` lines from `first`, and does with each what `decide` says.
+    /// [`Self::lines`] says how many lines there are, the overflow's included.
+    pub fn sweep(&self, first: usize, lines: usize, mut decide: impl FnMut(&Session) -> Sweep) {
+        for number in first..(first + lines).min(self.lines()) {
+            for entry in &self.line(number).0 {
+                let word = entry.word.load(Ordering::Acquire);
+                if word & PENDING != 0 {
+                    continue;
+                }
+                let Some(session) = entry.copy(word) else {
+                    continue;
+                };
+                match decide(&session) {
+                    Sweep::Keep => {}
+                    Sweep::Remove => self.remove(number, entry, word, session.seen),
+                    Sweep::Change(to, seen) => change(entry, word, to, session.seen, seen),
+                }
+            }
+        }
+    }
+
+    /// Removes every entry at once: the fastest tear-down there is. Packets may go on meanwhile.
+    pub fn clear(&self) {
+        for number in 0..self.lines() {
+            for entry in &self.line(number).0 {
+                entry.word.store(0, Ordering::Relaxed);
+            }
+        }
+        self.overflowed[0].store(0, Ordering::Release);
+    }
+
+    /// Clears what writers that died have left half-done and counts the overflow again. For the time
+    /// before other writers start.
+    pub fn repair(&self) {
+        let mut overflowed = 0;
+        for number in 0..self.lines() {
+            for entry in &self.line(number).0 {
+                let word = entry.word.load(Ordering::Acquire);
+                if word & PENDING != 0 || high(word) == 0 {
+                    entry.word.store(0, Ordering::Relaxed);
+                } else if number >= self.main.len() {
+                    overflowed += 1;
+                }
+            }
+        }
+        self.overflowed[0].store(overflowed, Ordering::Release);
+    }
+
+    /// Lines of the table without its overflow; they come first.
+    #[must_use]
+    pub fn main_lines(&self) -> usize {
+        self.main.len()
+    }
+
+    /// Lines of the table and its overflow.
+    #[must_use]
+    pub fn lines(&self) -> usize {
+        self.main.len() + self.overflow.len()
+    }
+
+    /// True if a session with this key may be found in line `line`.
+    #[must_use]
+    pub fn is_home(&self, key: &SessionKey, line: usize) -> bool {
+        self.places(key).any(|place| place / 4 == line)
+    }
+
+    /// Entries of line `number` that are in use, as `(session, pending)`; for audits.
+    pub fn read_line(&self, number: usize) -> impl Iterator<Item = (Session, bool)> + '_ {
+        self.line(number).0.iter().filter_map(|entry| {
+            let word = entry.word.load(Ordering::Acquire);
+            entry
+                .copy(word)
+                .map(|session| (session, word & PENDING != 0))
+        })
+    }
+
+    fn line(&self, number: usize) -> &Line {
+        self.main
+            .get(number)
+            .unwrap_or_else(|| &self.overflow[number - self.main.len()])
+    }
+
+    fn entry(&self, place: usize) -> &Entry {
+        &self.line(place / 4).0[place % 4]
+    }
+
+    /// Places of a key in the order in which they are tried: its two lines, then its two overflow lines.
+    fn lines_of(&self, key: &SessionKey) -> [usize; 4] {
+        let hash = key.hash(self.key);
+        let [a, b] = hash.buckets(self.main_lines);
+        let [c, d] = hash.rehash().buckets(self.overflow_lines);
+        let overflow = self.main.len();
+        [
+            a as usize,
+            b as usize,
+            overflow + c as usize,
+            overflow + d as usize,
+        ]
+    }
+
+    fn places(&self, key: &SessionKey) -> impl Iterator<Item = usize> + use<> {
+        self.lines_of(key)
+            .into_iter()
+            .flat_map(|line| line * 4..line * 4 + 4)
+    }
+
+    /// Claims a place and publishes `word` there; `None` if every place is taken.
+    fn publish(
+        &self,
+        key: &SessionKey,
+        word: u64,
+        lifetimes: &Lifetimes,
+        now: Tick,
+    ) -> Option<usize> {
+        let [a, b, c, d] = self.lines_of(key);
+        let place = self.claim_either([a, b], lifetimes, now).or_else(|| {
+            self.overflowed[0].fetch_add(1, Ordering::SeqCst);
+            let place = self.claim_either([c, d], lifetimes, now);
+            if place.is_none() {
+                self.overflowed[0].fetch_sub(1, Ordering::SeqCst);
+            }
+            place
+        })?;
+        let entry = self.entry(place);
+        entry.remote.store(key.remote(), Ordering::Relaxed);
+        entry.seen.store(now.0, Ordering::Relaxed);
+        entry.word.swap(word, Ordering::SeqCst);
+        Some(place)
+    }
+
+    /// Claims an entry in the emptier of two lines, else in the other.
+    fn claim_either(&self, [a, b]: [usize; 2], lifetimes: &Lifetimes, now: Tick) -> Option<usize> {
+        let room = |line| room_in(self.line(line), lifetimes, now);
+        let order = if room(a) >= room(b) { [a, b] } else { [b, a] };
+        order
+            .into_iter()
+            .find_map(|line| self.claim(line, lifetimes, now))
+    }
+
+    /// Claims a free entry of a line, or one that has expired.
+    fn claim(&self, line: usize, lifetimes: &Lifetimes, now: Tick) -> Option<usize> {
+        let entries = &self.line(line).0;
+        let take = |entry: &Entry, word: u64| {
+            entry
+                .word
+                .compare_exchange(word, CLAIMED, Ordering::SeqCst, Ordering::Relaxed)
+                .is_ok()
+        };
+        let free = entries
+            .iter()
+            .position(|entry| entry.word.load(Ordering::Relaxed) == 0 && take(entry, 0));
+        let slot = free.or_else(|| {
+            let reused = entries.iter().position(|entry| {
+                let word = entry.word.load(Ordering::Acquire);
+                high(word) != 0 && entry.expired(word, lifetimes, now) && take(entry, word)
+            })?;
+            self.note_removed(line);
+            Some(reused)
+        })?;
+        Some(line * 4 + slot)
+    }
+
+    /// Looks at all other places of the key; see [`crate::index`] for why this leaves exactly one entry.
+    fn settle(&self, key: &SessionKey, mine: usize, pending: u64) -> Settled<'_> {
+        for place in self.places(key).filter(|&place| place != mine) {
+            let entry = self.entry(place);
+            let mut patience = PATIENCE;
+            loop {
+                let word = entry.word.load(Ordering::SeqCst);
+                if !entry.matches(word, key) {
+                    break;
+                }
+                if word & PENDING == 0 {
+                    self.take_back(mine, pending);
+                    return Settled::Theirs(entry);
+                }
+                if place < mine {
+                    self.take_back(mine, pending);
+                    return self.wait_for(place, word);
+                }
+                if patience == 0 {
+                    self.take_back(place, word);
+                    break;
+                }
+                patience -= 1;
+                std::hint::spin_loop();
+            }
+        }
+        Settled::Mine
+    }
+
+    fn take_back(&self, place: usize, pending: u64) {
+        if self
+            .entry(place)
+            .word
+            .compare_exchange(pending, 0, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+        {
+            self.note_removed(place / 4);
+        }
+    }
+
+    /// Waits until the pending `word` at `place` is live or gone.
+    fn wait_for(&self, place: usize, word: u64) -> Settled<'_> {
+        let entry = self.entry(place);
+        for _ in 0..PATIENCE {
+            let now = entry.word.load(Ordering::Acquire);
+            if now == word & !PENDING {
+                return Settled::Theirs(entry);
+            }
+            if now != word {
+                return Settled::Again;
+            }
+            std::hint::spin_loop();
+        }
+        self.take_back(place, word);
+        Settled::Again
+    }
+
+    fn remove(&self, line: usize, entry: &Entry, word: u64, seen: Tick) {
+        let untouched = entry.seen.load(Ordering::Relaxed) == seen.0;
+        if untouched
+            && entry
+                .word
+                .compare_exchange(word, 0, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+        {
+            self.note_removed(line);
+        }
+    }
+
+    fn note_removed(&self, line: usize) {
+        if line >= self.main.len() {
+            self.overflowed[0].fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}
+
+fn change(entry: &Entry, word: u64, to: State, seen: Tick, as_if_seen: Tick) {
+    let next = word & !0xff00 | u64::from(to.0) << 8;
+    if entry
+        .word
+        .compare_exchange(word, next, Ordering::AcqRel, Ordering::Relaxed)
+        .is_ok()
+    {
+        // A packet that refreshed it meanwhile wins.
+        let _ =
+            entry
+                .seen
+                .compare_exchange(seen.0, as_if_seen.0, Ordering::Relaxed, Ordering::Relaxed);
+    }
+}
+
+#[inline]
+fn find_in<'t>(line: &'t Line, key: &SessionKey) -> Option<&'t Entry> {
+    line.0.iter().find(|entry| {
+        let word = entry.word.load(Ordering::Acquire);
+        word & PENDING == 0 && entry.matches(word, key)
+    })
+}
+
+/// Entries of a line that are free, or have expired.
+fn room_in(line: &Line, lifetimes: &Lifetimes, now: Tick) -> usize {
+    let is_free = |entry: &&Entry| {
+        let word = entry.word.load(Ordering::Relaxed);
+        word == 0 || high(word) != 0 && entry.expired(word, lifetimes, now)
+    };
+    line.0.iter().filter(is_free).count()
+}
+
+enum Settled<'t> {
+    Mine,
+    Theirs(&'t Entry),
+    Again,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::Heap;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    const HASH: HashKey = HashKey::new([101, 202, 303, 404]);
+    const FOREVER: Lifetimes = Lifetimes([u32::MAX; 16]);
+    const OPEN: State = State(1);
+    const CLOSING: State = State(2);
+
+    fn key(binding: u32, remote: u32) -> SessionKey {
+        let [a, b, ..] = remote.to_be_bytes();
+        SessionKey {
+            binding: BindingId::new(binding).unwrap(),
+            remote_ipv4: remote.to_be_bytes(),
+            remote_port: [a ^ 9, b],
+        }
+    }
+
+    fn count(sessions: &Sessions) -> usize {
+        (0..sessions.lines())
+            .map(|line| sessions.read_line(line).count())
+            .sum()
+    }
+
+    proptest! {
+        #[test]
+        fn equals_a_naive_map(operations in prop::collection::vec((0..5_u8, 1..8_u32, 0..60_u32), 1..3000)) {
+            let sessions = Sessions::new(&mut Heap, 400, HASH).unwrap();
+            let mut model: HashMap<SessionKey, (State, Tick)> = HashMap::new();
+            for (now, (operation, binding, remote)) in operations.into_iter().enumerate() {
+                let now = Tick(u32::try_from(now).unwrap() + 1);
+                let key = key(binding, remote);
+                match operation {
+                    0 | 1 => match sessions.insert(&key, OPEN, 0, &FOREVER, now) {
+                        Inserted::New(_) => prop_assert!(model.insert(key, (OPEN, now)).is_none()),
+                        Inserted::Existing(_) => prop_assert!(model.contains_key(&key)),
+                        Inserted::Full => prop_assert!(false, "full at {} sessions", model.len()),
+                    },
+                    2 => {
+                        let found = sessions.find(&key);
+                        prop_assert_eq!(found.and_then(|s| Some((s.state()?, s.seen()))), model.get(&key).copied());
+                        if let Some(session) = found {
+                            session.refresh(now);
+                            let _ = session.transition(OPEN, CLOSING);
+                            model.insert(key, (CLOSING, now));
+                        }
+                    }
+                    3 => {
+                        sessions.sweep(0, sessions.lines(), |s| if s.key == key { Sweep::Remove } else { Sweep::Keep });
+                        model.remove(&key);
+                    }
+                    _ => prop_assert_eq!(sessions.find(&key).is_some(), model.contains_key(&key)),
+                }
+            }
+            prop_assert_eq!(count(&sessions), model.len());
+            for line in 0..sessions.lines() {
+                for (session, pending) in sessions.read_line(line) {
+                    prop_assert!(!pending && sessions.is_home(&session.key, line));
+                    prop_assert_eq!(model.get(&session.key), Some(&(session.state, session.seen)));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_promised_capacity_fits_and_nothing_is_lost_when_it_is_exceeded() {
+        let sessions = Sessions::new(&mut Heap, 50_000, HASH).unwrap();
+        let mut accepted = Vec::new();
+        let mut refused = 0;
+        for n in 0..70_000 {
+            match sessions.insert(&key(1 + n % 10, n), OPEN, 0, &FOREVER, Tick(1)) {
+                Inserted::New(_) => accepted.push(key(1 + n % 10, n)),
+                Inserted::Existing(_) => panic!("no key comes twice"),
+                Inserted::Full => refused += 1,
+            }
+            assert!(n >= 50_000 || refused == 0, "refused session {n} of 50000");
+        }
+        assert!(refused > 0 && sessions.overflowed() > 0);
+        assert!(accepted.iter().all(|key| sessions.find(key).is_some()));
+        sessions.sweep(0, sessions.lines(), |_| Sweep::Remove);
+        assert_eq!((count(&sessions), sessions.overflowed()), (0, 0));
+    }
+
+    #[test]
+    fn a_full_line_reuses_what_has_expired() {
+        let sessions = Sessions::new(&mut Heap, 1000, HASH).unwrap();
+        let brief = Lifetimes([10; 16]);
+        for n in 0..20_000 {
+            // 800 of them are alive at any time.
+            let now = Tick(1 + n / 80);
+            let inserted = sessions.insert(&key(1, n), OPEN, 0, &brief, now);
+            assert!(
+                matches!(inserted, Inserted::New(_)),
+                "session {n} refused although old ones have expired"
+            );
+        }
+    }
+
+    #[test]
+    fn of_writers_that_race_for_a_session_exactly_one_wins() {
+        const KEYS: u32 = 40_000;
+        let sessions = Sessions::new(&mut Heap, u64::from(KEYS), HASH).unwrap();
+        let wins: Vec<usize> = std::thread::scope(|scope| {
+            let writer = || {
+                (0..KEYS)
+                    .filter(|&n| {
+                        matches!(
+                            sessions.insert(&key(1 + n % 7, n), OPEN, 0, &FOREVER, Tick(1)),
+                            Inserted::New(_)
+                        )
+                    })
+                    .count()
+            };
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(writer)).collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap())
+                .collect()
+        });
+        assert_eq!(wins.iter().sum::<usize>(), KEYS as usize);
+        assert_eq!(count(&sessions), KEYS as usize);
+    }
+
+    #[test]
+    fn creating_and_sweeping_at_once_keeps_what_is_in_use() {
+        let sessions = Sessions::new(&mut Heap, 10_000, HASH).unwrap();
+        let done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    // Everything of binding 1 goes, nothing of the others.
+                    sessions.sweep(0, sessions.lines(), |s| {
+                        if s.key.binding.get() == 1 {
+                            Sweep::Remove
+                        } else {
+                            Sweep::Keep
+                        }
+                    });
+                }
+            });
+            let writers: Vec<_> = (2..5_u32)
+                .map(|binding| {
+                    let sessions = &sessions;
+                    scope.spawn(move || {
+                        for n in 0..2000 {
+                            let _ = sessions.insert(&key(1, n), OPEN, 0, &FOREVER, Tick(1));
+                            assert!(matches!(
+                                sessions.insert(&key(binding, n), OPEN, 0, &FOREVER, Tick(1)),
+                                Inserted::New(_)
+                            ));
+                        }
+                        assert!((0..2000).all(|n| sessions.find(&key(binding, n)).is_some()));
+                    })
+                })
+                .collect();
+            for writer in writers {
+                writer.join().unwrap();
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+    }
+
+    #[test]
+    fn what_a_dead_writer_left_is_overruled_and_repaired() {
+        let sessions = Sessions::new(&mut Heap, 100, HASH).unwrap();
+        let half_done = sessions.publish(
+            &key(1, 1),
+            word_of(&key(1, 1), OPEN, 0) | PENDING,
+            &FOREVER,
+            Tick(1),
+        );
+        assert!(half_done.is_some() && sessions.find(&key(1, 1)).is_none());
+        sessions.repair();
+        assert_eq!(count(&sessions), 0);
+        let _ = sessions.publish(
+            &key(1, 1),
+            word_of(&key(1, 1), OPEN, 0) | PENDING,
+            &FOREVER,
+            Tick(1),
+        );
+        assert!(matches!(
+            sessions.insert(&key(1, 1), OPEN, 0, &FOREVER, Tick(2)),
+            Inserted::New(_)
+        ));
+        assert_eq!(count(&sessions), 1);
+    }
+}
