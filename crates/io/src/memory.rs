@@ -1,0 +1,286 @@
+//! Memory for the tables: anonymous, or files under the run directory that outlive the process.
+//!
+//! Both are zeroed, page-aligned, and cost nothing until they are touched. Anonymous memory asks for huge
+//! pages: at hundreds of megabytes most of a lookup is the walk through the page table.
+//!
+//! The run directory holds one file a table and `fingerprint`, a line that says what the tables were made
+//! for. A new process with the same fingerprint adopts them; with another one they are replaced. The file
+//! `lock` keeps two gateways apart.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::num::NonZeroUsize;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use nix::fcntl::{Flock, FlockArg};
+use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
+use tombolo_tables::memory::{Backing, MemoryError, MemorySource};
+
+/// Bytes of a huge page on the machines that have them; spans are multiples of it, so that the last page
+/// can be a huge one too.
+const HUGE_PAGE: usize = 2 << 20;
+
+/// A mapped span of memory, unmapped when it is dropped.
+#[derive(Debug)]
+pub struct Mapping {
+    base: NonNull<libc::c_void>,
+    length: NonZeroUsize,
+}
+
+// SAFETY: mapped memory belongs to the process, not to a thread.
+unsafe impl Send for Mapping {}
+// SAFETY: this type gives out the address alone; who reads or writes there says why that is sound.
+unsafe impl Sync for Mapping {}
+
+// SAFETY: mmap aligns to pages, which are multiples of a cache line. The mapping stays until drop. No
+// reference into it is made here. Anonymous pages and the holes of a new file read as zeros; an old file
+// is mapped only if its fingerprint is the same (`RunDirectory::open`).
+unsafe impl Backing for Mapping {
+    fn base(&self) -> NonNull<u8> {
+        self.base.cast()
+    }
+
+    fn len(&self) -> usize {
+        self.length.get()
+    }
+}
+
+impl Mapping {
+    /// Zeroed memory of at least `bytes` bytes that goes with the process. Huge pages are asked for, and
+    /// nothing is reserved: a table for a hundred million sessions takes memory as it fills.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn anonymous(bytes: usize) -> io::Result<Self> {
+        let length = rounded(bytes)?;
+        let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE;
+        // SAFETY: no address is asked for, so no other mapping is replaced.
+        let base = unsafe { mmap_anonymous(None, length, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, flags) }?;
+        let mapping = Self { base, length };
+        // SAFETY: the span was mapped above; MADV_HUGEPAGE changes how it is backed and not what it holds.
+        // It may be refused (a kernel without transparent huge pages), and then everything is only slower.
+        let _ = unsafe { madvise(base, length.get(), MmapAdvise::MADV_HUGEPAGE) };
+        Ok(mapping)
+    }
+
+    /// The first `bytes` bytes of a file, shared with everybody who maps it. The file is made longer if need
+    /// be; what is added reads as zeros.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn file(file: &File, bytes: usize) -> io::Result<Self> {
+        let length = rounded(bytes)?;
+        if file.metadata()?.len() < length.get() as u64 {
+            file.set_len(length.get() as u64)?;
+        }
+        // SAFETY: no address is asked for, so no other mapping is replaced. The file is at least as long as
+        // the mapping; the run directory's lock keeps other gateways from shortening it.
+        let base =
+            unsafe { mmap(None, length, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, MapFlags::MAP_SHARED, file, 0) }?;
+        Ok(Self { base, length })
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: mapped by a constructor with this length, and unmapped only here. Failing would mean that
+        // it is not mapped, which the constructors rule out.
+        let _ = unsafe { munmap(self.base, self.length.get()) };
+    }
+}
+
+fn rounded(bytes: usize) -> io::Result<NonZeroUsize> {
+    let length = bytes.max(1).checked_next_multiple_of(HUGE_PAGE).and_then(NonZeroUsize::new);
+    length.ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))
+}
+
+/// Memory that goes with the process.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AnonymousMemory;
+
+impl MemorySource for AnonymousMemory {
+    fn take(&mut self, name: &'static str, bytes: usize) -> Result<Arc<dyn Backing>, MemoryError> {
+        let mapping = Mapping::anonymous(bytes).map_err(|error| unavailable(name, bytes, &error))?;
+        Ok(Arc::new(mapping))
+    }
+}
+
+/// Memory in files under a directory, which outlives the process.
+#[derive(Debug)]
+pub struct RunDirectory {
+    path: PathBuf,
+    content: Content,
+    _lock: Flock<File>,
+}
+
+/// What the files of a run directory held when it was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Content {
+    /// Nothing, or tables made for something else: they are gone.
+    New,
+    /// Tables with the same fingerprint, from an earlier process.
+    Adopted,
+}
+
+/// A run directory could not be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunDirectoryError {
+    /// Another gateway uses it.
+    #[error("run directory {path} is in use by another gateway: stop it, or give this one a run directory of its own")]
+    InUse {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// It cannot be made, read or written.
+    #[error(
+        "run directory {path} cannot be used ({action} failed): check that it can be made and written by this user"
+    )]
+    Unusable {
+        /// The directory.
+        path: PathBuf,
+        /// What was tried.
+        action: &'static str,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl RunDirectory {
+    /// Opens a run directory, making it if need be, and locks it until the value is dropped.
+    ///
+    /// `fingerprint` stands for everything that the tables' bytes depend on: layout version, sizes, hash
+    /// key. Tables with another fingerprint are removed.
+    ///
+    /// # Errors
+    /// [`RunDirectoryError`].
+    pub fn open(path: &Path, fingerprint: &str) -> Result<Self, RunDirectoryError> {
+        let fail = |action| move |source| RunDirectoryError::Unusable { path: path.to_owned(), action, source };
+        DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(fail("making it"))?;
+        let lock = open_file(&path.join("lock")).map_err(fail("opening its lock"))?;
+        let lock = Flock::lock(lock, FlockArg::LockExclusiveNonblock)
+            .map_err(|_| RunDirectoryError::InUse { path: path.to_owned() })?;
+
+        let marker = path.join("fingerprint");
+        let content = match std::fs::read_to_string(&marker) {
+            Ok(found) if found.trim_end() == fingerprint => Content::Adopted,
+            _ => Content::New,
+        };
+        if content == Content::New {
+            // The marker goes first and comes back last: a crash in between leaves no tables to be adopted.
+            remove_if_there(&marker).map_err(fail("removing old tables"))?;
+            remove_tables(path).map_err(fail("removing old tables"))?;
+            write_marker(&marker, fingerprint).map_err(fail("writing its fingerprint"))?;
+        }
+        Ok(Self { path: path.to_owned(), content, _lock: lock })
+    }
+
+    /// Whether the tables are those of an earlier process.
+    #[must_use]
+    pub fn content(&self) -> Content {
+        self.content
+    }
+}
+
+impl MemorySource for RunDirectory {
+    fn take(&mut self, name: &'static str, bytes: usize) -> Result<Arc<dyn Backing>, MemoryError> {
+        let file = open_file(&self.path.join(name).with_extension("table"));
+        let mapping = file.and_then(|file| Mapping::file(&file, bytes));
+        Ok(Arc::new(mapping.map_err(|error| unavailable(name, bytes, &error))?))
+    }
+}
+
+fn unavailable(name: &'static str, bytes: usize, error: &io::Error) -> MemoryError {
+    MemoryError::Unavailable { name, bytes, reason: error.to_string() }
+}
+
+fn open_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+}
+
+fn remove_if_there(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn remove_tables(directory: &Path) -> io::Result<()> {
+    for entry in std::fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "table") {
+            remove_if_there(&path)?;
+        }
+    }
+    Ok(())
+}
+
+fn write_marker(path: &Path, fingerprint: &str) -> io::Result<()> {
+    let mut file = open_file(path)?;
+    writeln!(file, "{fingerprint}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use tombolo_tables::memory::Slab;
+
+    fn word(source: &mut dyn MemorySource, name: &'static str) -> Slab<AtomicU64> {
+        Slab::take(source, name, 1000).unwrap()
+    }
+
+    #[test]
+    fn anonymous_memory_is_zero_and_aligned() {
+        let mapping = Mapping::anonymous(10_000).unwrap();
+        assert_eq!(mapping.base().as_ptr().addr() % 4096, 0);
+        assert_eq!(mapping.len(), HUGE_PAGE);
+        let slab = word(&mut AnonymousMemory, "a");
+        assert!(slab.iter().all(|word| word.load(Ordering::Relaxed) == 0));
+    }
+
+    #[test]
+    fn untouched_memory_is_not_reserved() {
+        // Far more than any machine that runs this test has; only the addresses are taken.
+        assert!(Mapping::anonymous(1 << 42).is_ok());
+        assert!(Mapping::anonymous(usize::MAX).is_err());
+    }
+
+    #[test]
+    fn tables_of_the_same_fingerprint_are_adopted() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("run");
+        let mut first = RunDirectory::open(&path, "layout 1").unwrap();
+        assert_eq!(first.content(), Content::New);
+        word(&mut first, "sessions")[999].store(7, Ordering::Relaxed);
+        drop(first);
+
+        let mut second = RunDirectory::open(&path, "layout 1").unwrap();
+        assert_eq!(second.content(), Content::Adopted);
+        assert_eq!(word(&mut second, "sessions")[999].load(Ordering::Relaxed), 7);
+    }
+
+    #[test]
+    fn tables_of_another_fingerprint_are_replaced() {
+        let home = tempfile::tempdir().unwrap();
+        let mut first = RunDirectory::open(home.path(), "layout 1").unwrap();
+        word(&mut first, "sessions")[0].store(7, Ordering::Relaxed);
+        drop(first);
+
+        let mut second = RunDirectory::open(home.path(), "layout 2").unwrap();
+        assert_eq!(second.content(), Content::New);
+        assert_eq!(word(&mut second, "sessions")[0].load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_run_directory_has_one_user() {
+        let home = tempfile::tempdir().unwrap();
+        let _first = RunDirectory::open(home.path(), "x").unwrap();
+        let error = RunDirectory::open(home.path(), "x").unwrap_err();
+        assert!(error.to_string().contains("in use by another gateway"), "{error}");
+    }
+}
