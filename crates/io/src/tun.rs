@@ -262,8 +262,9 @@ fn exists(name: &str) -> bool {
 fn set_header_bytes(node: &File, config: &TunConfig) -> Result<(), TunError> {
     const BYTES: libc::c_int = 10;
     const _: () = assert!(BYTES as usize == VNET_HEADER_BYTES);
+    let bytes = BYTES;
     // SAFETY: the descriptor is open, and TUNSETVNETHDRSZ reads one int.
-    unsafe { set_vnet_header_bytes(node.as_raw_fd(), &raw const BYTES) }.map_err(|errno| TunError::Request {
+    unsafe { set_vnet_header_bytes(node.as_raw_fd(), &raw const bytes) }.map_err(|errno| TunError::Request {
         name: config.name.clone(),
         request: "the size of the virtio header (TUNSETVNETHDRSZ)",
         source: errno.into(),
