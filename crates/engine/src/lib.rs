@@ -5,5 +5,18 @@
 
 #![forbid(unsafe_code)]
 
+pub mod counters;
+pub mod engine;
+pub mod mapping;
+pub mod mechanism;
 pub mod packet;
+pub mod parse;
+pub mod plan;
+pub mod service;
+pub mod static_bindings;
+pub mod sweep;
 pub mod verdict;
+
+pub use engine::{Engine, Now};
+pub use plan::Plan;
+pub use verdict::{DropReason, Verdict};

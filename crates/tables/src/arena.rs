@@ -131,10 +131,7 @@ impl<T: Stored> Arena<T> {
     /// How many records are in use.
     #[must_use]
     pub fn count(&self) -> u32 {
-        self.used
-            .iter()
-            .map(|word| word.load(Ordering::Relaxed).count_ones())
-            .sum()
+        self.used.iter().map(|word| word.load(Ordering::Relaxed).count_ones()).sum()
     }
 
     /// Copies record `id` and when it was last touched; `None` if it is not live.
@@ -146,16 +143,9 @@ impl<T: Stored> Arena<T> {
         if life & STAGE != LIVE {
             return None;
         }
-        let words = std::array::from_fn(|n| {
-            if n == LIFE_WORD {
-                0
-            } else {
-                cell.0[n].load(Ordering::Relaxed)
-            }
-        });
+        let words = std::array::from_fn(|n| if n == LIFE_WORD { 0 } else { cell.0[n].load(Ordering::Relaxed) });
         fence(Ordering::Acquire);
-        let unchanged =
-            (cell.0[LIFE_WORD].load(Ordering::Relaxed) ^ life) & (STAGE | GENERATION) == 0;
+        let unchanged = (cell.0[LIFE_WORD].load(Ordering::Relaxed) ^ life) & (STAGE | GENERATION) == 0;
         unchanged.then(|| (T::from_words(words), touched(life)))
     }
 
@@ -200,8 +190,7 @@ impl<T: Stored> Arena<T> {
             }
             if self.used[index].fetch_or(1 << bit, Ordering::AcqRel) & 1 << bit == 0 {
                 let life = &self.cells[id as usize].0[LIFE_WORD];
-                let generation =
-                    life.load(Ordering::Relaxed).wrapping_add(ONE_GENERATION) & GENERATION;
+                let generation = life.load(Ordering::Relaxed).wrapping_add(ONE_GENERATION) & GENERATION;
                 life.store(generation | BUILDING, Ordering::Relaxed);
                 return NonZeroU32::new(id).map(T::Id::from);
             }
@@ -211,16 +200,10 @@ impl<T: Stored> Arena<T> {
     /// Fills a claimed record and makes it live.
     pub fn publish(&self, id: T::Id, value: &T, now: Tick) {
         let cell = &self.cells[number(id) as usize];
-        for (n, word) in value
-            .to_words()
-            .into_iter()
-            .enumerate()
-            .filter(|&(n, _)| n != LIFE_WORD)
-        {
+        for (n, word) in value.to_words().into_iter().enumerate().filter(|&(n, _)| n != LIFE_WORD) {
             cell.0[n].store(word, Ordering::Relaxed);
         }
-        let life =
-            cell.0[LIFE_WORD].load(Ordering::Relaxed) & GENERATION | LIVE | u64::from(now.0) << 32;
+        let life = cell.0[LIFE_WORD].load(Ordering::Relaxed) & GENERATION | LIVE | u64::from(now.0) << 32;
         cell.0[LIFE_WORD].store(life, Ordering::Release);
     }
 
@@ -254,24 +237,14 @@ impl<T: Stored> Arena<T> {
         let life = word.load(Ordering::Acquire);
         life & STAGE == LIVE
             && touched(life) == seen
-            && word
-                .compare_exchange(
-                    life,
-                    life & !STAGE | DYING,
-                    Ordering::AcqRel,
-                    Ordering::Relaxed,
-                )
-                .is_ok()
+            && word.compare_exchange(life, life & !STAGE | DYING, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// Frees a record that was claimed and did not get further, or was retired and unlinked.
     pub fn free(&self, id: T::Id) {
         let number = number(id);
         let word = &self.cells[number as usize].0[LIFE_WORD];
-        word.store(
-            word.load(Ordering::Relaxed) & GENERATION | FREE,
-            Ordering::Release,
-        );
+        word.store(word.load(Ordering::Relaxed) & GENERATION | FREE, Ordering::Release);
         self.used[number as usize / 64].fetch_and(!(1 << (number % 64)), Ordering::AcqRel);
     }
 
@@ -283,10 +256,7 @@ impl<T: Stored> Arena<T> {
 
     /// Records in use (claimed, live or dying) in the 64 of bitmap word `part`.
     pub fn used(&self, part: usize) -> impl Iterator<Item = T::Id> + use<T> {
-        let mut bits = self
-            .used
-            .get(part)
-            .map_or(0, |word| word.load(Ordering::Acquire));
+        let mut bits = self.used.get(part).map_or(0, |word| word.load(Ordering::Acquire));
         std::iter::from_fn(move || {
             let bit = bits.trailing_zeros();
             bits &= bits.checked_sub(1)?;
@@ -367,15 +337,9 @@ mod tests {
         let claimed: Vec<Vec<Number>> = std::thread::scope(|scope| {
             let writer = |w: u32| (0..2500).map(|_| arena.claim(w * 40).unwrap()).collect();
             let threads: Vec<_> = (0..4).map(|w| scope.spawn(move || writer(w))).collect();
-            threads
-                .into_iter()
-                .map(|thread| thread.join().unwrap())
-                .collect()
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
-        assert_eq!(
-            claimed.iter().flatten().collect::<HashSet<_>>().len(),
-            10_000
-        );
+        assert_eq!(claimed.iter().flatten().collect::<HashSet<_>>().len(), 10_000);
         assert!(arena.claim(0).is_none());
     }
 
@@ -387,22 +351,14 @@ mod tests {
             let writer = scope.spawn(|| {
                 for round in 1..200_000_u64 {
                     let id = arena.claim(0).unwrap();
-                    arena.publish(
-                        id,
-                        &Words([round, round, round, round, 0, round, round, round]),
-                        Tick(1),
-                    );
+                    arena.publish(id, &Words([round, round, round, round, 0, round, round, round]), Tick(1));
                     assert!(arena.retire(id, Tick(1)));
                     arena.free(id);
                 }
             });
             while !writer.is_finished() {
                 if let Some((Words([a, rest @ ..]), _)) = arena.read(id) {
-                    assert!(
-                        rest.iter()
-                            .enumerate()
-                            .all(|(n, &word)| n == LIFE_WORD - 1 || word == a)
-                    );
+                    assert!(rest.iter().enumerate().all(|(n, &word)| n == LIFE_WORD - 1 || word == a));
                 }
             }
         });

@@ -34,33 +34,21 @@ pub fn repair(tables: &Tables, now: Tick) -> usize {
     tables.sessions.repair();
     clear_entries(&tables.inside_index, &mut repaired, |entry| {
         let binding = BindingId::new(entry.id).and_then(|id| tables.bindings.read(id));
-        binding.is_some_and(|(b, _)| {
-            tables
-                .inside_index
-                .is_home(tables.key.hash(b.inside.words()), entry)
-        })
+        binding.is_some_and(|(b, _)| tables.inside_index.is_home(tables.key.hash(b.inside.words()), entry))
     });
     clear_entries(&tables.subscriber_index, &mut repaired, |entry| {
         let subscriber = SubscriberId::new(entry.id).and_then(|id| tables.subscribers.read(id));
-        subscriber.is_some_and(|(s, _)| {
-            tables
-                .subscriber_index
-                .is_home(tables.key.hash(s.key.words()), entry)
-        })
+        subscriber.is_some_and(|(s, _)| tables.subscriber_index.is_home(tables.key.hash(s.key.words()), entry))
     });
     for id in tables.bindings.iter().collect::<Vec<_>>() {
         let linked = tables.bindings.read(id).is_some_and(|(binding, _)| {
-            tables
-                .find_inside(&binding.inside)
-                .is_some_and(|(found, _)| found == id)
+            tables.find_inside(&binding.inside).is_some_and(|(found, _)| found == id)
                 && tables.outside.read(binding.outside_slot) == Slot::Taken(id)
         });
         if !linked {
             if let Some((binding, seen)) = tables.bindings.read(id) {
                 let _ = tables.bindings.retire(id, seen);
-                tables
-                    .inside_index
-                    .remove(tables.key.hash(binding.inside.words()), id.get());
+                tables.inside_index.remove(tables.key.hash(binding.inside.words()), id.get());
             }
             tables.bindings.free(id);
             repaired += 1;
@@ -68,21 +56,17 @@ pub fn repair(tables: &Tables, now: Tick) -> usize {
     }
     for slot in 0..u32::try_from(tables.outside.len()).unwrap_or(u32::MAX) {
         if let Slot::Taken(id) = tables.outside.read(slot)
-            && tables
-                .bindings
-                .read(id)
-                .is_none_or(|(binding, _)| binding.outside_slot != slot)
+            && tables.bindings.read(id).is_none_or(|(binding, _)| binding.outside_slot != slot)
         {
             tables.outside.close(slot, id, now);
             repaired += 1;
         }
     }
     for id in tables.subscribers.iter().collect::<Vec<_>>() {
-        let linked = tables.subscribers.read(id).is_some_and(|(s, _)| {
-            tables
-                .find_subscriber(&s.key)
-                .is_some_and(|(found, _)| found == id)
-        });
+        let linked = tables
+            .subscribers
+            .read(id)
+            .is_some_and(|(s, _)| tables.find_subscriber(&s.key).is_some_and(|(found, _)| found == id));
         if !linked {
             tables.subscribers.free(id);
             repaired += 1;
@@ -95,11 +79,7 @@ pub fn repair(tables: &Tables, now: Tick) -> usize {
     repaired
 }
 
-fn clear_entries(
-    index: &Index,
-    repaired: &mut usize,
-    mut is_good: impl FnMut(&crate::index::Entry) -> bool,
-) {
+fn clear_entries(index: &Index, repaired: &mut usize, mut is_good: impl FnMut(&crate::index::Entry) -> bool) {
     let mut bad = Vec::new();
     index.for_each(|entry| {
         if entry.pending || !is_good(&entry) {
@@ -113,25 +93,19 @@ fn clear_entries(
 }
 
 fn sweep_orphans(tables: &Tables, repaired: &mut usize) {
-    tables
-        .sessions
-        .sweep(0, tables.sessions.lines(), |session| {
-            if tables.bindings.read(session.key.binding).is_some() {
-                return crate::session::Sweep::Keep;
-            }
-            *repaired += 1;
-            crate::session::Sweep::Remove
-        });
+    tables.sessions.sweep(0, tables.sessions.lines(), |session| {
+        if tables.bindings.read(session.key.binding).is_some() {
+            return crate::session::Sweep::Keep;
+        }
+        *repaired += 1;
+        crate::session::Sweep::Remove
+    });
 }
 
 fn bindings_by_subscriber(tables: &Tables) -> std::collections::HashMap<SubscriberId, u64> {
-    let mut counts: std::collections::HashMap<_, _> =
-        tables.subscribers.iter().map(|id| (id, 0)).collect();
+    let mut counts: std::collections::HashMap<_, _> = tables.subscribers.iter().map(|id| (id, 0)).collect();
     for id in tables.bindings.iter() {
-        let subscriber = tables
-            .bindings
-            .read(id)
-            .and_then(|(binding, _)| SubscriberId::new(binding.subscriber));
+        let subscriber = tables.bindings.read(id).and_then(|(binding, _)| SubscriberId::new(binding.subscriber));
         if let Some(count) = subscriber.and_then(|id| counts.get_mut(&id)) {
             *count += 1;
         }
@@ -140,12 +114,7 @@ fn bindings_by_subscriber(tables: &Tables) -> std::collections::HashMap<Subscrib
 }
 
 fn note(findings: &mut Findings, kind: &str, text: impl FnOnce() -> String) {
-    if findings
-        .iter()
-        .filter(|finding| finding.starts_with(kind))
-        .count()
-        < MOST
-    {
+    if findings.iter().filter(|finding| finding.starts_with(kind)).count() < MOST {
         findings.push(format!("{kind}: {}", text()));
     }
 }
@@ -153,15 +122,11 @@ fn note(findings: &mut Findings, kind: &str, text: impl FnOnce() -> String) {
 fn bindings(tables: &Tables, findings: &mut Findings) {
     for id in tables.bindings.iter() {
         let Some((binding, _)) = tables.bindings.read(id) else {
-            note(findings, "binding not live", || {
-                format!("record {} is in use", id.get())
-            });
+            note(findings, "binding not live", || format!("record {} is in use", id.get()));
             continue;
         };
         if tables.find_inside(&binding.inside).map(|(found, _)| found) != Some(id) {
-            note(findings, "binding not found from inside", || {
-                format!("{} {:?}", id.get(), binding.inside)
-            });
+            note(findings, "binding not found from inside", || format!("{} {:?}", id.get(), binding.inside));
         }
         if tables.outside.read(binding.outside_slot) != Slot::Taken(id) {
             note(findings, "binding without its outside slot", || {
@@ -171,12 +136,9 @@ fn bindings(tables: &Tables, findings: &mut Findings) {
         if binding.outside_port == [0, 0] && binding.inside.protocol != 1 {
             note(findings, "binding of port 0", || format!("{}", id.get()));
         }
-        let subscriber =
-            SubscriberId::new(binding.subscriber).and_then(|id| tables.subscribers.read(id));
+        let subscriber = SubscriberId::new(binding.subscriber).and_then(|id| tables.subscribers.read(id));
         if subscriber.is_none() && binding.flags & flags::STATIC == 0 {
-            note(findings, "binding without subscriber", || {
-                format!("{} of {}", id.get(), binding.subscriber)
-            });
+            note(findings, "binding without subscriber", || format!("{} of {}", id.get(), binding.subscriber));
         }
     }
 }
@@ -187,21 +149,13 @@ fn inside_index(tables: &Tables, findings: &mut Findings) {
         entries += 1;
         let binding = BindingId::new(entry.id).and_then(|id| tables.bindings.read(id));
         if entry.pending
-            || binding.is_none_or(|(b, _)| {
-                !tables
-                    .inside_index
-                    .is_home(tables.key.hash(b.inside.words()), &entry)
-            })
+            || binding.is_none_or(|(b, _)| !tables.inside_index.is_home(tables.key.hash(b.inside.words()), &entry))
         {
-            note(findings, "stray entry of the inside index", || {
-                format!("{entry:?}")
-            });
+            note(findings, "stray entry of the inside index", || format!("{entry:?}"));
         }
     });
     if entries != tables.bindings.count() {
-        note(findings, "inside index", || {
-            format!("{entries} entries for {} bindings", tables.bindings.count())
-        });
+        note(findings, "inside index", || format!("{entries} entries for {} bindings", tables.bindings.count()));
     }
 }
 
@@ -210,26 +164,15 @@ fn outside_index(tables: &Tables, findings: &mut Findings) {
     for slot in 0..u32::try_from(tables.outside.len()).unwrap_or(u32::MAX) {
         if let Slot::Taken(id) = tables.outside.read(slot) {
             taken += 1;
-            if tables
-                .bindings
-                .read(id)
-                .is_none_or(|(binding, _)| binding.outside_slot != slot)
-            {
-                note(
-                    findings,
-                    "outside slot of a binding that has another",
-                    || format!("slot {slot}, binding {}", id.get()),
-                );
+            if tables.bindings.read(id).is_none_or(|(binding, _)| binding.outside_slot != slot) {
+                note(findings, "outside slot of a binding that has another", || {
+                    format!("slot {slot}, binding {}", id.get())
+                });
             }
         }
     }
     if taken != tables.bindings.count() {
-        note(findings, "outside index", || {
-            format!(
-                "{taken} slots taken for {} bindings",
-                tables.bindings.count()
-            )
-        });
+        note(findings, "outside index", || format!("{taken} slots taken for {} bindings", tables.bindings.count()));
     }
 }
 
@@ -243,54 +186,33 @@ fn sessions(tables: &Tables, findings: &mut Findings) {
                 note(findings, "session half-made", || format!("{session:?}"));
             }
             if !tables.sessions.is_home(&session.key, line) {
-                note(findings, "session in a strange line", || {
-                    format!("{session:?}")
-                });
+                note(findings, "session in a strange line", || format!("{session:?}"));
             }
             if !seen.insert(session.key) {
                 note(findings, "session twice", || format!("{session:?}"));
             }
             if tables.bindings.read(session.key.binding).is_none() {
-                note(findings, "session without binding", || {
-                    format!("{session:?}")
-                });
+                note(findings, "session without binding", || format!("{session:?}"));
             }
         }
     }
     if overflowed != tables.sessions.overflowed() {
-        note(findings, "overflow", || {
-            format!(
-                "{overflowed} sessions, counted {}",
-                tables.sessions.overflowed()
-            )
-        });
+        note(findings, "overflow", || format!("{overflowed} sessions, counted {}", tables.sessions.overflowed()));
     }
 }
 
 fn subscribers(tables: &Tables, findings: &mut Findings) {
     for (id, count) in bindings_by_subscriber(tables) {
         let Some((subscriber, _)) = tables.subscribers.read(id) else {
-            note(findings, "subscriber not live", || {
-                format!("record {} is in use", id.get())
-            });
+            note(findings, "subscriber not live", || format!("record {} is in use", id.get()));
             continue;
         };
-        if tables
-            .find_subscriber(&subscriber.key)
-            .map(|(found, _)| found)
-            != Some(id)
-        {
-            note(findings, "subscriber not found", || {
-                format!("{} {:?}", id.get(), subscriber.key)
-            });
+        if tables.find_subscriber(&subscriber.key).map(|(found, _)| found) != Some(id) {
+            note(findings, "subscriber not found", || format!("{} {:?}", id.get(), subscriber.key));
         }
         if tables.subscribers.bindings(id) != count {
             note(findings, "subscriber miscounted", || {
-                format!(
-                    "{}: {count}, counted {}",
-                    id.get(),
-                    tables.subscribers.bindings(id)
-                )
+                format!("{}: {count}, counted {}", id.get(), tables.subscribers.bindings(id))
             });
         }
     }

@@ -110,21 +110,12 @@ impl Stored for Binding {
         ]
     }
 
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "fields are cut out of words on purpose"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "fields are cut out of words on purpose")]
     fn from_words([high, low, ipv4, ports, _, owner, created, _]: [u64; WORDS]) -> Self {
         let [a, b, c, d, e, f, g, h] = ipv4.to_ne_bytes();
         let [i, j, o, p, protocol, service, k, l] = ports.to_ne_bytes();
         Self {
-            inside: InsideKey {
-                ipv6: join(high, low),
-                ipv4: [a, b, c, d],
-                port: [i, j],
-                protocol,
-                service,
-            },
+            inside: InsideKey { ipv6: join(high, low), ipv4: [a, b, c, d], port: [i, j], protocol, service },
             outside_ipv4: [e, f, g, h],
             outside_port: [o, p],
             flags: u16::from_ne_bytes([k, l]),
@@ -145,9 +136,7 @@ impl Bindings {
             let [p, q, _, _, protocol, service, ..] = ports.to_ne_bytes();
             u64::from_ne_bytes([a, b, c, d, p, q, protocol, service])
         };
-        self.matches(id, |[high, low, ipv4, ports]| {
-            [high, low, tail(ipv4, ports)] == key.words()
-        })
+        self.matches(id, |[high, low, ipv4, ports]| [high, low, tail(ipv4, ports)] == key.words())
     }
 }
 
@@ -166,13 +155,7 @@ mod tests {
     #[test]
     fn what_is_published_is_read_back_whole() {
         let example = Binding {
-            inside: InsideKey {
-                ipv6: [7; 16],
-                ipv4: [1, 2, 3, 4],
-                port: [0, 9],
-                protocol: 17,
-                service: 3,
-            },
+            inside: InsideKey { ipv6: [7; 16], ipv4: [1, 2, 3, 4], port: [0, 9], protocol: 17, service: 3 },
             outside_ipv4: [192, 0, 2, 1],
             outside_port: [0x12, 0x34],
             flags: flags::STATIC,
@@ -186,19 +169,7 @@ mod tests {
         bindings.publish(id, &example, Tick(6));
         assert_eq!(bindings.read(id), Some((example, Tick(6))));
         assert!(bindings.has_key(id.get(), &example.inside));
-        assert!(!bindings.has_key(
-            id.get(),
-            &InsideKey {
-                port: [0, 10],
-                ..example.inside
-            }
-        ));
-        assert!(!bindings.has_key(
-            id.get(),
-            &InsideKey {
-                service: 4,
-                ..example.inside
-            }
-        ));
+        assert!(!bindings.has_key(id.get(), &InsideKey { port: [0, 10], ..example.inside }));
+        assert!(!bindings.has_key(id.get(), &InsideKey { service: 4, ..example.inside }));
     }
 }

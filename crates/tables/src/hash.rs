@@ -16,10 +16,7 @@ impl HashKey {
     #[must_use]
     pub const fn new(random: [u64; 4]) -> Self {
         let [a, b, c, offset] = random;
-        Self {
-            multipliers: [a | 1, b | 1, c | 1],
-            offset,
-        }
+        Self { multipliers: [a | 1, b | 1, c | 1], offset }
     }
 
     /// The words that make up the key, for storing it beside the tables.
@@ -35,12 +32,8 @@ impl HashKey {
     pub const fn hash(self, words: [u64; 3]) -> Hash {
         let [a, b, c] = words;
         let [ma, mb, mc] = self.multipliers;
-        let sum = (a ^ (a >> 32))
-            .wrapping_mul(ma)
-            .wrapping_add((b ^ (b >> 32)).wrapping_mul(mb));
-        Hash(mix(sum
-            .wrapping_add((c ^ (c >> 32)).wrapping_mul(mc))
-            .wrapping_add(self.offset)))
+        let sum = (a ^ (a >> 32)).wrapping_mul(ma).wrapping_add((b ^ (b >> 32)).wrapping_mul(mb));
+        Hash(mix(sum.wrapping_add((c ^ (c >> 32)).wrapping_mul(mc)).wrapping_add(self.offset)))
     }
 }
 
@@ -48,19 +41,13 @@ impl HashKey {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hash(pub u64);
 
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "halves of a hash are taken on purpose"
-)]
+#[expect(clippy::cast_possible_truncation, reason = "halves of a hash are taken on purpose")]
 impl Hash {
     /// The two candidate buckets of `count` (not a power of two in general: `half * count / 2^32`).
     #[inline]
     #[must_use]
     pub const fn buckets(self, count: u32) -> [u32; 2] {
-        [
-            spread(self.0 as u32, count),
-            spread((self.0 >> 32) as u32, count),
-        ]
+        [spread(self.0 as u32, count), spread((self.0 >> 32) as u32, count)]
     }
 
     /// A tag that is never zero and does not repeat what chose the buckets.
@@ -98,12 +85,7 @@ const fn mix(mut h: u64) -> u64 {
 mod tests {
     use super::*;
 
-    const KEY: HashKey = HashKey::new([
-        0x0123_4567_89ab_cdef,
-        0x1357_9bdf_0246_8ace,
-        0xdead_beef_cafe_f00d,
-        42,
-    ]);
+    const KEY: HashKey = HashKey::new([0x0123_4567_89ab_cdef, 0x1357_9bdf_0246_8ace, 0xdead_beef_cafe_f00d, 42]);
 
     #[test]
     fn sequential_keys_fill_buckets_evenly() {
@@ -114,11 +96,7 @@ mod tests {
             }
         }
         // 200 a bucket expected, standard deviation 14: seven of them would be a defect.
-        assert!(
-            load.iter().all(|&n| (100..=300).contains(&n)),
-            "{:?}",
-            load.iter().max()
-        );
+        assert!(load.iter().all(|&n| (100..=300).contains(&n)), "{:?}", load.iter().max());
     }
 
     #[test]

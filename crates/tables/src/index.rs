@@ -66,16 +66,9 @@ impl Index {
     ///
     /// # Errors
     /// [`MemoryError`] if `source` does not have the memory.
-    pub fn new(
-        source: &mut dyn MemorySource,
-        name: &'static str,
-        entries: u32,
-    ) -> Result<Self, MemoryError> {
+    pub fn new(source: &mut dyn MemorySource, name: &'static str, entries: u32) -> Result<Self, MemoryError> {
         let count = u32::try_from(u64::from(entries) * 10 / (7 * 8) + 2).unwrap_or(u32::MAX);
-        Ok(Self {
-            buckets: Slab::take(source, name, count as usize)?,
-            count,
-        })
+        Ok(Self { buckets: Slab::take(source, name, count as usize)?, count })
     }
 
     /// Bytes of memory that it takes.
@@ -112,9 +105,7 @@ impl Index {
         let word = tagged(hash) | u64::from(id);
         loop {
             let Some(place) = self.publish(hash, word | PENDING) else {
-                return self
-                    .find(hash, is_key)
-                    .map_or(Inserted::Full, Inserted::Existing);
+                return self.find(hash, is_key).map_or(Inserted::Full, Inserted::Existing);
             };
             match self.settle(hash, place, word | PENDING, &mut is_key) {
                 // Fails only if another writer took this one for dead.
@@ -139,12 +130,7 @@ impl Index {
                 let word = entry.load(Ordering::Acquire);
                 if word != 0 {
                     let place = bucket * 8 + slot;
-                    visit(Entry {
-                        place,
-                        tag: tag_of(word),
-                        id: id_of(word),
-                        pending: word & PENDING != 0,
-                    });
+                    visit(Entry { place, tag: tag_of(word), id: id_of(word), pending: word & PENDING != 0 });
                 }
             }
         }
@@ -153,11 +139,7 @@ impl Index {
     /// True if an entry at `place` may belong to `hash`.
     #[must_use]
     pub fn is_home(&self, hash: Hash, entry: &Entry) -> bool {
-        entry.tag == hash.tag()
-            && hash
-                .buckets(self.count)
-                .iter()
-                .any(|&bucket| entry.place / 8 == bucket as usize)
+        entry.tag == hash.tag() && hash.buckets(self.count).iter().any(|&bucket| entry.place / 8 == bucket as usize)
     }
 
     /// Clears the entry at `place`, whatever it holds. For repair after a crash, with no other writer.
@@ -170,54 +152,29 @@ impl Index {
     }
 
     fn replace(&self, place: usize, from: u64, to: u64) -> bool {
-        self.entry(place)
-            .compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed)
-            .is_ok()
+        self.entry(place).compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     fn places(&self, hash: Hash) -> impl Iterator<Item = usize> + use<> {
         let [first, second] = hash.buckets(self.count);
         let second = (second != first).then_some(second);
-        [Some(first), second]
-            .into_iter()
-            .flatten()
-            .flat_map(|bucket| bucket as usize * 8..bucket as usize * 8 + 8)
+        [Some(first), second].into_iter().flatten().flat_map(|bucket| bucket as usize * 8..bucket as usize * 8 + 8)
     }
 
     /// Stores `word` in a free entry of the emptier bucket; `None` if both are full.
     fn publish(&self, hash: Hash, word: u64) -> Option<usize> {
-        let free = |bucket: u32| {
-            self.buckets[bucket as usize]
-                .0
-                .iter()
-                .filter(|e| e.load(Ordering::Relaxed) == 0)
-                .count()
-        };
+        let free =
+            |bucket: u32| self.buckets[bucket as usize].0.iter().filter(|e| e.load(Ordering::Relaxed) == 0).count();
         let [first, second] = hash.buckets(self.count);
-        let order = if free(first) >= free(second) {
-            [first, second]
-        } else {
-            [second, first]
-        };
-        order
-            .into_iter()
-            .flat_map(|bucket| bucket as usize * 8..bucket as usize * 8 + 8)
-            .find(|&place| {
-                let entry = self.entry(place);
-                entry.load(Ordering::Relaxed) == 0
-                    && entry
-                        .compare_exchange(0, word, Ordering::SeqCst, Ordering::Relaxed)
-                        .is_ok()
-            })
+        let order = if free(first) >= free(second) { [first, second] } else { [second, first] };
+        order.into_iter().flat_map(|bucket| bucket as usize * 8..bucket as usize * 8 + 8).find(|&place| {
+            let entry = self.entry(place);
+            entry.load(Ordering::Relaxed) == 0
+                && entry.compare_exchange(0, word, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+        })
     }
 
-    fn settle(
-        &self,
-        hash: Hash,
-        mine: usize,
-        pending: u64,
-        is_key: &mut impl FnMut(u32) -> bool,
-    ) -> Settled {
+    fn settle(&self, hash: Hash, mine: usize, pending: u64, is_key: &mut impl FnMut(u32) -> bool) -> Settled {
         let tag = tagged(hash);
         for place in self.places(hash).filter(|&place| place != mine) {
             let mut patience = PATIENCE;
@@ -353,26 +310,16 @@ mod tests {
                         (0..KEYS)
                             .map(|key| {
                                 let id = 1 + key * WRITERS + w;
-                                (
-                                    id,
-                                    index.insert(hash(u64::from(key)), id, |other| {
-                                        key_of(other) == key
-                                    }),
-                                )
+                                (id, index.insert(hash(u64::from(key)), id, |other| key_of(other) == key))
                             })
                             .collect()
                     })
                 })
                 .collect();
-            threads
-                .into_iter()
-                .map(|thread| thread.join().unwrap())
-                .collect()
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
         for key in 0..KEYS {
-            let live = index
-                .find(hash(u64::from(key)), |id| key_of(id) == key)
-                .expect("every key is there");
+            let live = index.find(hash(u64::from(key)), |id| key_of(id) == key).expect("every key is there");
             for results in &winners {
                 let (id, inserted) = results[key as usize];
                 match inserted {
@@ -390,14 +337,8 @@ mod tests {
     #[test]
     fn a_writer_that_died_is_overruled() {
         let index = Index::new(&mut Heap, "index", 100).unwrap();
-        let place = index
-            .publish(hash(5), tagged(hash(5)) | PENDING | 1)
-            .unwrap();
-        assert_eq!(
-            index.find(hash(5), |_| true),
-            None,
-            "pending entries are not found"
-        );
+        let place = index.publish(hash(5), tagged(hash(5)) | PENDING | 1).unwrap();
+        assert_eq!(index.find(hash(5), |_| true), None, "pending entries are not found");
         assert_eq!(index.insert(hash(5), 2, |_| true), Inserted::New);
         assert_eq!(index.find(hash(5), |_| true), Some(2));
         assert_ne!(id_of(index.entry(place).load(Ordering::Relaxed)), 1);

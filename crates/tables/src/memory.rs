@@ -101,27 +101,14 @@ impl<T: Record> Slab<T> {
     ///
     /// # Errors
     /// [`MemoryError`] if the source has no such span, or a shorter one.
-    pub fn take(
-        source: &mut dyn MemorySource,
-        name: &'static str,
-        count: usize,
-    ) -> Result<Self, MemoryError> {
+    pub fn take(source: &mut dyn MemorySource, name: &'static str, count: usize) -> Result<Self, MemoryError> {
         const { assert!(align_of::<T>() <= CACHE_LINE) };
         let needed = count * size_of::<T>();
         let backing = source.take(name, needed)?;
         if backing.len() < needed {
-            return Err(MemoryError::TooSmall {
-                name,
-                needed,
-                found: backing.len(),
-            });
+            return Err(MemoryError::TooSmall { name, needed, found: backing.len() });
         }
-        Ok(Self {
-            first: backing.base().cast(),
-            count,
-            backing,
-            records: PhantomData,
-        })
+        Ok(Self { first: backing.base().cast(), count, backing, records: PhantomData })
     }
 
     /// Bytes that the span takes.
@@ -176,11 +163,7 @@ impl MemorySource for Heap {
     fn take(&mut self, name: &'static str, bytes: usize) -> Result<Arc<dyn Backing>, MemoryError> {
         match HeapSpan::new(bytes) {
             Some(span) => Ok(Arc::new(span)),
-            None => Err(MemoryError::Unavailable {
-                name,
-                bytes,
-                reason: "out of memory".into(),
-            }),
+            None => Err(MemoryError::Unavailable { name, bytes, reason: "out of memory".into() }),
         }
     }
 }
@@ -240,18 +223,11 @@ mod tests {
     fn a_span_that_is_too_short_is_refused() {
         struct Short;
         impl MemorySource for Short {
-            fn take(
-                &mut self,
-                name: &'static str,
-                bytes: usize,
-            ) -> Result<Arc<dyn Backing>, MemoryError> {
+            fn take(&mut self, name: &'static str, bytes: usize) -> Result<Arc<dyn Backing>, MemoryError> {
                 Heap.take(name, bytes / 2)
             }
         }
         let error = Slab::<AtomicU64>::take(&mut Short, "sessions", 1000).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "table sessions needs 8000 bytes, its memory has 4000"
-        );
+        assert_eq!(error.to_string(), "table sessions needs 8000 bytes, its memory has 4000");
     }
 }

@@ -52,9 +52,7 @@ impl OutsideIndex {
     /// # Errors
     /// [`MemoryError`] if `source` does not have the memory.
     pub fn new(source: &mut dyn MemorySource, slots: u32) -> Result<Self, MemoryError> {
-        Ok(Self {
-            slots: Slab::take(source, "outside-index", slots as usize)?,
-        })
+        Ok(Self { slots: Slab::take(source, "outside-index", slots as usize)? })
     }
 
     /// Bytes of memory that it takes.
@@ -79,9 +77,7 @@ impl OutsideIndex {
     #[inline]
     #[must_use]
     pub fn read(&self, slot: u32) -> Slot {
-        self.slots.get(slot as usize).map_or(Slot::Free, |word| {
-            Slot::from_word(word.load(Ordering::Acquire))
-        })
+        self.slots.get(slot as usize).map_or(Slot::Free, |word| Slot::from_word(word.load(Ordering::Acquire)))
     }
 
     /// Starts loading the line of `slot`.
@@ -102,10 +98,7 @@ impl OutsideIndex {
             Slot::Taken(_) => false,
             Slot::Closed(at) => now.since(at) >= reuse_after,
         };
-        available
-            && word
-                .compare_exchange(current, id.get(), Ordering::AcqRel, Ordering::Relaxed)
-                .is_ok()
+        available && word.compare_exchange(current, id.get(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// Gives the slot back at once: nothing was ever sent from it.

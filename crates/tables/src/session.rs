@@ -122,8 +122,7 @@ impl Entry {
     }
 
     fn expired(&self, word: u64, lifetimes: &Lifetimes, now: Tick) -> bool {
-        word & PENDING == 0
-            && now.since(Tick(self.seen.load(Ordering::Relaxed))) >= lifetimes.of(state(word))
+        word & PENDING == 0 && now.since(Tick(self.seen.load(Ordering::Relaxed))) >= lifetimes.of(state(word))
     }
 }
 
@@ -131,26 +130,17 @@ fn high(word: u64) -> u32 {
     (word >> 32) as u32
 }
 
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "fields are cut out of the word"
-)]
+#[expect(clippy::cast_possible_truncation, reason = "fields are cut out of the word")]
 fn port(word: u64) -> u16 {
     (word >> 16) as u16
 }
 
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "fields are cut out of the word"
-)]
+#[expect(clippy::cast_possible_truncation, reason = "fields are cut out of the word")]
 fn state(word: u64) -> State {
     State((word >> 8) as u8)
 }
 
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "fields are cut out of the word"
-)]
+#[expect(clippy::cast_possible_truncation, reason = "fields are cut out of the word")]
 fn flags(word: u64) -> u8 {
     (word & !PENDING) as u8
 }
@@ -195,22 +185,14 @@ impl SessionRef<'_> {
         let next = word & !0xff00 | u64::from(to.0) << 8;
         self.entry.matches(word, &self.key)
             && state(word) == from
-            && self
-                .entry
-                .word
-                .compare_exchange(word, next, Ordering::AcqRel, Ordering::Relaxed)
-                .is_ok()
+            && self.entry.word.compare_exchange(word, next, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// Removes it; false if it is gone already.
     pub fn remove(&self) -> bool {
         let word = self.entry.word.load(Ordering::Acquire);
         self.entry.matches(word, &self.key)
-            && self
-                .entry
-                .word
-                .compare_exchange(word, 0, Ordering::AcqRel, Ordering::Relaxed)
-                .is_ok()
+            && self.entry.word.compare_exchange(word, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 }
 
@@ -255,13 +237,8 @@ impl Sessions {
     ///
     /// # Errors
     /// [`MemoryError`] if `source` does not have the memory.
-    pub fn new(
-        source: &mut dyn MemorySource,
-        capacity: u64,
-        key: HashKey,
-    ) -> Result<Self, MemoryError> {
-        let main_lines =
-            u32::try_from(capacity.saturating_mul(100) / (4 * LOAD) + 1).unwrap_or(u32::MAX);
+    pub fn new(source: &mut dyn MemorySource, capacity: u64, key: HashKey) -> Result<Self, MemoryError> {
+        let main_lines = u32::try_from(capacity.saturating_mul(100) / (4 * LOAD) + 1).unwrap_or(u32::MAX);
         let overflow_lines = main_lines / 32 + 16;
         Ok(Self {
             main: Slab::take(source, "sessions", main_lines as usize)?,
@@ -314,14 +291,7 @@ impl Sessions {
     }
 
     /// Makes the session, unless it is there. Entries that have outlived `lifetimes` are reused.
-    pub fn insert(
-        &self,
-        key: &SessionKey,
-        to: State,
-        flags: u8,
-        lifetimes: &Lifetimes,
-        now: Tick,
-    ) -> Inserted<'_> {
+    pub fn insert(&self, key: &SessionKey, to: State, flags: u8, lifetimes: &Lifetimes, now: Tick) -> Inserted<'_> {
         let word = word_of(key, to, flags);
         loop {
             let Some(place) = self.publish(key, word | PENDING, lifetimes, now) else {
@@ -331,11 +301,7 @@ impl Sessions {
                 Settled::Mine => {
                     let entry = self.entry(place);
                     // Fails only if another writer took this one for dead.
-                    if entry
-                        .word
-                        .compare_exchange(word | PENDING, word, Ordering::AcqRel, Ordering::Relaxed)
-                        .is_ok()
-                    {
+                    if entry.word.compare_exchange(word | PENDING, word, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                         return Inserted::New(SessionRef { entry, key: *key });
                     }
                 }
@@ -417,16 +383,12 @@ impl Sessions {
     pub fn read_line(&self, number: usize) -> impl Iterator<Item = (Session, bool)> + '_ {
         self.line(number).0.iter().filter_map(|entry| {
             let word = entry.word.load(Ordering::Acquire);
-            entry
-                .copy(word)
-                .map(|session| (session, word & PENDING != 0))
+            entry.copy(word).map(|session| (session, word & PENDING != 0))
         })
     }
 
     fn line(&self, number: usize) -> &Line {
-        self.main
-            .get(number)
-            .unwrap_or_else(|| &self.overflow[number - self.main.len()])
+        self.main.get(number).unwrap_or_else(|| &self.overflow[number - self.main.len()])
     }
 
     fn entry(&self, place: usize) -> &Entry {
@@ -439,28 +401,15 @@ impl Sessions {
         let [a, b] = hash.buckets(self.main_lines);
         let [c, d] = hash.rehash().buckets(self.overflow_lines);
         let overflow = self.main.len();
-        [
-            a as usize,
-            b as usize,
-            overflow + c as usize,
-            overflow + d as usize,
-        ]
+        [a as usize, b as usize, overflow + c as usize, overflow + d as usize]
     }
 
     fn places(&self, key: &SessionKey) -> impl Iterator<Item = usize> + use<> {
-        self.lines_of(key)
-            .into_iter()
-            .flat_map(|line| line * 4..line * 4 + 4)
+        self.lines_of(key).into_iter().flat_map(|line| line * 4..line * 4 + 4)
     }
 
     /// Claims a place and publishes `word` there; `None` if every place is taken.
-    fn publish(
-        &self,
-        key: &SessionKey,
-        word: u64,
-        lifetimes: &Lifetimes,
-        now: Tick,
-    ) -> Option<usize> {
+    fn publish(&self, key: &SessionKey, word: u64, lifetimes: &Lifetimes, now: Tick) -> Option<usize> {
         let [a, b, c, d] = self.lines_of(key);
         let place = self.claim_either([a, b], lifetimes, now).or_else(|| {
             self.overflowed[0].fetch_add(1, Ordering::SeqCst);
@@ -481,23 +430,16 @@ impl Sessions {
     fn claim_either(&self, [a, b]: [usize; 2], lifetimes: &Lifetimes, now: Tick) -> Option<usize> {
         let room = |line| room_in(self.line(line), lifetimes, now);
         let order = if room(a) >= room(b) { [a, b] } else { [b, a] };
-        order
-            .into_iter()
-            .find_map(|line| self.claim(line, lifetimes, now))
+        order.into_iter().find_map(|line| self.claim(line, lifetimes, now))
     }
 
     /// Claims a free entry of a line, or one that has expired.
     fn claim(&self, line: usize, lifetimes: &Lifetimes, now: Tick) -> Option<usize> {
         let entries = &self.line(line).0;
         let take = |entry: &Entry, word: u64| {
-            entry
-                .word
-                .compare_exchange(word, CLAIMED, Ordering::SeqCst, Ordering::Relaxed)
-                .is_ok()
+            entry.word.compare_exchange(word, CLAIMED, Ordering::SeqCst, Ordering::Relaxed).is_ok()
         };
-        let free = entries
-            .iter()
-            .position(|entry| entry.word.load(Ordering::Relaxed) == 0 && take(entry, 0));
+        let free = entries.iter().position(|entry| entry.word.load(Ordering::Relaxed) == 0 && take(entry, 0));
         let slot = free.or_else(|| {
             let reused = entries.iter().position(|entry| {
                 let word = entry.word.load(Ordering::Acquire);
@@ -539,12 +481,7 @@ impl Sessions {
     }
 
     fn take_back(&self, place: usize, pending: u64) {
-        if self
-            .entry(place)
-            .word
-            .compare_exchange(pending, 0, Ordering::AcqRel, Ordering::Relaxed)
-            .is_ok()
-        {
+        if self.entry(place).word.compare_exchange(pending, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
             self.note_removed(place / 4);
         }
     }
@@ -568,12 +505,7 @@ impl Sessions {
 
     fn remove(&self, line: usize, entry: &Entry, word: u64, seen: Tick) {
         let untouched = entry.seen.load(Ordering::Relaxed) == seen.0;
-        if untouched
-            && entry
-                .word
-                .compare_exchange(word, 0, Ordering::AcqRel, Ordering::Relaxed)
-                .is_ok()
-        {
+        if untouched && entry.word.compare_exchange(word, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
             self.note_removed(line);
         }
     }
@@ -587,16 +519,9 @@ impl Sessions {
 
 fn change(entry: &Entry, word: u64, to: State, seen: Tick, as_if_seen: Tick) {
     let next = word & !0xff00 | u64::from(to.0) << 8;
-    if entry
-        .word
-        .compare_exchange(word, next, Ordering::AcqRel, Ordering::Relaxed)
-        .is_ok()
-    {
+    if entry.word.compare_exchange(word, next, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
         // A packet that refreshed it meanwhile wins.
-        let _ =
-            entry
-                .seen
-                .compare_exchange(seen.0, as_if_seen.0, Ordering::Relaxed, Ordering::Relaxed);
+        let _ = entry.seen.compare_exchange(seen.0, as_if_seen.0, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 
@@ -645,9 +570,7 @@ mod tests {
     }
 
     fn count(sessions: &Sessions) -> usize {
-        (0..sessions.lines())
-            .map(|line| sessions.read_line(line).count())
-            .sum()
+        (0..sessions.lines()).map(|line| sessions.read_line(line).count()).sum()
     }
 
     proptest! {
@@ -717,10 +640,7 @@ mod tests {
             // 800 of them are alive at any time.
             let now = Tick(1 + n / 80);
             let inserted = sessions.insert(&key(1, n), OPEN, 0, &brief, now);
-            assert!(
-                matches!(inserted, Inserted::New(_)),
-                "session {n} refused although old ones have expired"
-            );
+            assert!(matches!(inserted, Inserted::New(_)), "session {n} refused although old ones have expired");
         }
     }
 
@@ -732,18 +652,12 @@ mod tests {
             let writer = || {
                 (0..KEYS)
                     .filter(|&n| {
-                        matches!(
-                            sessions.insert(&key(1 + n % 7, n), OPEN, 0, &FOREVER, Tick(1)),
-                            Inserted::New(_)
-                        )
+                        matches!(sessions.insert(&key(1 + n % 7, n), OPEN, 0, &FOREVER, Tick(1)), Inserted::New(_))
                     })
                     .count()
             };
             let threads: Vec<_> = (0..4).map(|_| scope.spawn(writer)).collect();
-            threads
-                .into_iter()
-                .map(|thread| thread.join().unwrap())
-                .collect()
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
         assert_eq!(wins.iter().sum::<usize>(), KEYS as usize);
         assert_eq!(count(&sessions), KEYS as usize);
@@ -758,11 +672,7 @@ mod tests {
                 while !done.load(Ordering::Relaxed) {
                     // Everything of binding 1 goes, nothing of the others.
                     sessions.sweep(0, sessions.lines(), |s| {
-                        if s.key.binding.get() == 1 {
-                            Sweep::Remove
-                        } else {
-                            Sweep::Keep
-                        }
+                        if s.key.binding.get() == 1 { Sweep::Remove } else { Sweep::Keep }
                     });
                 }
             });
@@ -791,25 +701,12 @@ mod tests {
     #[test]
     fn what_a_dead_writer_left_is_overruled_and_repaired() {
         let sessions = Sessions::new(&mut Heap, 100, HASH).unwrap();
-        let half_done = sessions.publish(
-            &key(1, 1),
-            word_of(&key(1, 1), OPEN, 0) | PENDING,
-            &FOREVER,
-            Tick(1),
-        );
+        let half_done = sessions.publish(&key(1, 1), word_of(&key(1, 1), OPEN, 0) | PENDING, &FOREVER, Tick(1));
         assert!(half_done.is_some() && sessions.find(&key(1, 1)).is_none());
         sessions.repair();
         assert_eq!(count(&sessions), 0);
-        let _ = sessions.publish(
-            &key(1, 1),
-            word_of(&key(1, 1), OPEN, 0) | PENDING,
-            &FOREVER,
-            Tick(1),
-        );
-        assert!(matches!(
-            sessions.insert(&key(1, 1), OPEN, 0, &FOREVER, Tick(2)),
-            Inserted::New(_)
-        ));
+        let _ = sessions.publish(&key(1, 1), word_of(&key(1, 1), OPEN, 0) | PENDING, &FOREVER, Tick(1));
+        assert!(matches!(sessions.insert(&key(1, 1), OPEN, 0, &FOREVER, Tick(2)), Inserted::New(_)));
         assert_eq!(count(&sessions), 1);
     }
 }

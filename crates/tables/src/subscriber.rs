@@ -36,11 +36,7 @@ pub struct SubscriberKey {
 impl SubscriberKey {
     pub(crate) fn words(&self) -> [u64; 3] {
         let [high, low] = halves(self.ipv6);
-        [
-            high,
-            low,
-            u64::from(u32::from_ne_bytes(self.ipv4)) << 8 | u64::from(self.service),
-        ]
+        [high, low, u64::from(u32::from_ne_bytes(self.ipv4)) << 8 | u64::from(self.service)]
     }
 }
 
@@ -69,33 +65,17 @@ impl Stored for Subscriber {
         let [a, b, c, d] = self.key.ipv4;
         let [e, f, g, h] = self.outside_ipv4;
         let granted = u64::from(self.pool_address) << 32 | u64::from(self.key.service);
-        [
-            high,
-            low,
-            u64::from_ne_bytes([a, b, c, d, e, f, g, h]),
-            granted,
-            0,
-            0,
-            0,
-            0,
-        ]
+        [high, low, u64::from_ne_bytes([a, b, c, d, e, f, g, h]), granted, 0, 0, 0, 0]
     }
 
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "fields are cut out of words on purpose"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "fields are cut out of words on purpose")]
     fn from_words([high, low, ipv4, granted, ..]: [u64; WORDS]) -> Self {
         let [a, b, c, d, e, f, g, h] = ipv4.to_ne_bytes();
         let mut ipv6 = [0; 16];
         ipv6[..8].copy_from_slice(&high.to_ne_bytes());
         ipv6[8..].copy_from_slice(&low.to_ne_bytes());
         Self {
-            key: SubscriberKey {
-                ipv6,
-                ipv4: [a, b, c, d],
-                service: granted as u8,
-            },
+            key: SubscriberKey { ipv6, ipv4: [a, b, c, d], service: granted as u8 },
             outside_ipv4: [e, f, g, h],
             pool_address: (granted >> 32) as u32,
         }
@@ -142,11 +122,7 @@ mod tests {
     #[test]
     fn what_is_published_is_read_back_whole() {
         let example = Subscriber {
-            key: SubscriberKey {
-                ipv6: [9; 16],
-                ipv4: [10, 0, 0, 1],
-                service: 200,
-            },
+            key: SubscriberKey { ipv6: [9; 16], ipv4: [10, 0, 0, 1], service: 200 },
             outside_ipv4: [192, 0, 2, 7],
             pool_address: 0xdead_beef,
         };
@@ -155,19 +131,7 @@ mod tests {
         subscribers.publish(id, &example, Tick(3));
         assert_eq!(subscribers.read(id), Some((example, Tick(3))));
         assert!(subscribers.has_key(id.get(), &example.key));
-        assert!(!subscribers.has_key(
-            id.get(),
-            &SubscriberKey {
-                service: 201,
-                ..example.key
-            }
-        ));
-        assert!(!subscribers.has_key(
-            id.get(),
-            &SubscriberKey {
-                ipv4: [10, 0, 0, 2],
-                ..example.key
-            }
-        ));
+        assert!(!subscribers.has_key(id.get(), &SubscriberKey { service: 201, ..example.key }));
+        assert!(!subscribers.has_key(id.get(), &SubscriberKey { ipv4: [10, 0, 0, 2], ..example.key }));
     }
 }

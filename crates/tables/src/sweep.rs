@@ -40,12 +40,7 @@ impl Sweeper {
     /// A sweeper for `tables`, at the beginning of its first pass.
     #[must_use]
     pub fn new(tables: &Tables, now: Tick) -> Self {
-        Self {
-            marks: vec![0; tables.bindings.parts()],
-            next: 0,
-            began: now,
-            passes: 0,
-        }
+        Self { marks: vec![0; tables.bindings.parts()], next: 0, began: now, passes: 0 }
     }
 
     /// Parts of a whole pass: lines of sessions, then 64 bindings each, then 64 subscribers each.
@@ -61,13 +56,7 @@ impl Sweeper {
     }
 
     /// Does the next `parts` parts, at most to the end of the pass; true if the pass is complete.
-    pub fn advance(
-        &mut self,
-        tables: &Tables,
-        parts: usize,
-        now: Tick,
-        policy: &mut impl Policy,
-    ) -> bool {
+    pub fn advance(&mut self, tables: &Tables, parts: usize, now: Tick, policy: &mut impl Policy) -> bool {
         let sessions = tables.sessions.lines();
         let bindings = sessions + tables.bindings.parts();
         let subscribers = bindings + tables.subscribers.parts();
@@ -95,14 +84,7 @@ impl Sweeper {
         complete
     }
 
-    fn sessions(
-        &mut self,
-        tables: &Tables,
-        first: usize,
-        lines: usize,
-        now: Tick,
-        policy: &mut impl Policy,
-    ) {
+    fn sessions(&mut self, tables: &Tables, first: usize, lines: usize, now: Tick, policy: &mut impl Policy) {
         let marks = &mut self.marks;
         tables.sessions.sweep(first, lines, |session| {
             let verdict = policy.session(session, now);
@@ -124,10 +106,7 @@ impl Sweeper {
             let Some((binding, seen)) = tables.bindings.read(id) else {
                 continue;
             };
-            if binding.flags & flags::STATIC == 0
-                && self.is_old(seen)
-                && tables.unbind(id, &binding, seen, now)
-            {
+            if binding.flags & flags::STATIC == 0 && self.is_old(seen) && tables.unbind(id, &binding, seen, now) {
                 policy.binding_removed(id, &binding);
             }
         }

@@ -86,11 +86,7 @@ impl Tables {
     ///
     /// # Errors
     /// [`MemoryError`] if `source` does not have the memory.
-    pub fn new(
-        source: &mut dyn MemorySource,
-        capacity: Capacity,
-        key: HashKey,
-    ) -> Result<Self, MemoryError> {
+    pub fn new(source: &mut dyn MemorySource, capacity: Capacity, key: HashKey) -> Result<Self, MemoryError> {
         Ok(Self {
             subscribers: Subscribers::new(source, capacity.subscribers)?,
             subscriber_index: Index::new(source, "subscriber-index", capacity.subscribers)?,
@@ -124,10 +120,7 @@ impl Tables {
     #[must_use]
     pub fn find_inside(&self, key: &InsideKey) -> Option<(BindingId, Binding)> {
         let hash = self.key.hash(key.words());
-        let id = self
-            .inside_index
-            .find(hash, |id| self.bindings.has_key(id, key))
-            .and_then(BindingId::new)?;
+        let id = self.inside_index.find(hash, |id| self.bindings.has_key(id, key)).and_then(BindingId::new)?;
         let (binding, _) = self.bindings.read(id)?;
         (binding.inside == *key).then_some((id, binding))
     }
@@ -160,9 +153,7 @@ impl Tables {
             .bindings
             .claim(now.0.wrapping_mul(31).wrapping_add(template.subscriber))
             .ok_or(BindError::TableFull)?;
-        let claimed = candidates
-            .into_iter()
-            .find(|candidate| self.outside.claim(candidate.slot, id, now, reuse_after));
+        let claimed = candidates.into_iter().find(|candidate| self.outside.claim(candidate.slot, id, now, reuse_after));
         let Some(candidate) = claimed else {
             self.bindings.free(id);
             return Err(BindError::NoneFree);
@@ -176,9 +167,7 @@ impl Tables {
         };
         self.bindings.publish(id, &binding, now);
         let hash = self.key.hash(binding.inside.words());
-        let inserted = self.inside_index.insert(hash, id.get(), |other| {
-            self.bindings.has_key(other, &binding.inside)
-        });
+        let inserted = self.inside_index.insert(hash, id.get(), |other| self.bindings.has_key(other, &binding.inside));
         if inserted == Inserted::New {
             if let Some(subscriber) = SubscriberId::new(binding.subscriber) {
                 self.subscribers.count_binding(subscriber);
@@ -188,8 +177,7 @@ impl Tables {
         let _ = self.bindings.retire(id, now);
         self.outside.release(candidate.slot, id);
         self.bindings.free(id);
-        self.find_inside(&binding.inside)
-            .ok_or(BindError::TableFull)
+        self.find_inside(&binding.inside).ok_or(BindError::TableFull)
     }
 
     /// Removes a binding that was last touched at `seen`; its outside slot is kept back from `now` on.
@@ -198,8 +186,7 @@ impl Tables {
         if !self.bindings.retire(id, seen) {
             return false;
         }
-        self.inside_index
-            .remove(self.key.hash(binding.inside.words()), id.get());
+        self.inside_index.remove(self.key.hash(binding.inside.words()), id.get());
         self.outside.close(binding.outside_slot, id, now);
         if let Some(subscriber) = SubscriberId::new(binding.subscriber) {
             self.subscribers.uncount_binding(subscriber);
@@ -213,10 +200,8 @@ impl Tables {
     #[must_use]
     pub fn find_subscriber(&self, key: &SubscriberKey) -> Option<(SubscriberId, Subscriber)> {
         let hash = self.key.hash(key.words());
-        let id = self
-            .subscriber_index
-            .find(hash, |id| self.subscribers.has_key(id, key))
-            .and_then(SubscriberId::new)?;
+        let id =
+            self.subscriber_index.find(hash, |id| self.subscribers.has_key(id, key)).and_then(SubscriberId::new)?;
         let (subscriber, _) = self.subscribers.read(id)?;
         (subscriber.key == *key).then_some((id, subscriber))
     }
@@ -227,9 +212,7 @@ impl Tables {
         let id = self.subscribers.claim(now.0.wrapping_mul(31))?;
         self.subscribers.publish(id, subscriber, now);
         let hash = self.key.hash(subscriber.key.words());
-        match self.subscriber_index.insert(hash, id.get(), |other| {
-            self.subscribers.has_key(other, &subscriber.key)
-        }) {
+        match self.subscriber_index.insert(hash, id.get(), |other| self.subscribers.has_key(other, &subscriber.key)) {
             Inserted::New => Some((id, *subscriber)),
             _ => {
                 let _ = self.subscribers.retire(id, now);
@@ -244,8 +227,7 @@ impl Tables {
         if self.subscribers.bindings(id) != 0 || !self.subscribers.retire(id, seen) {
             return false;
         }
-        self.subscriber_index
-            .remove(self.key.hash(subscriber.key.words()), id.get());
+        self.subscriber_index.remove(self.key.hash(subscriber.key.words()), id.get());
         self.subscribers.free(id);
         true
     }

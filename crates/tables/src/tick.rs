@@ -31,11 +31,7 @@ impl Tick {
 pub const fn ticks(seconds: u32) -> u32 {
     let nanos = seconds as u64 * 1_000_000_000;
     let ticks = (nanos >> Tick::SHIFT) + 2;
-    if ticks > u32::MAX as u64 {
-        u32::MAX
-    } else {
-        ticks as u32
-    }
+    if ticks > u32::MAX as u64 { u32::MAX } else { ticks as u32 }
 }
 
 #[cfg(test)]
@@ -48,10 +44,7 @@ mod tests {
             let start = 12_345_678_901_234_u64;
             let last_good = start + u64::from(seconds) * 1_000_000_000;
             let age = Tick::from_nanos(last_good).since(Tick::from_nanos(start));
-            assert!(
-                age < ticks(seconds),
-                "{seconds} s expired after {age} ticks"
-            );
+            assert!(age < ticks(seconds), "{seconds} s expired after {age} ticks");
         }
     }
 

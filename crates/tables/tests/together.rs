@@ -22,56 +22,28 @@ const LIFETIMES: Lifetimes = Lifetimes([LIFETIME; 16]);
 const REUSE_AFTER: u32 = 20;
 
 fn tables(bindings: u32, slots: u32) -> Tables {
-    let capacity = Capacity {
-        subscribers: 100,
-        bindings,
-        sessions: 20_000,
-        outside_slots: slots,
-    };
+    let capacity = Capacity { subscribers: 100, bindings, sessions: 20_000, outside_slots: slots };
     Tables::new(&mut Heap, capacity, HashKey::new([1, 2, 3, 4])).unwrap()
 }
 
 fn inside(host: u8, port: u16) -> InsideKey {
-    InsideKey {
-        ipv6: [host; 16],
-        ipv4: [0; 4],
-        port: port.to_be_bytes(),
-        protocol: 17,
-        service: 0,
-    }
+    InsideKey { ipv6: [host; 16], ipv4: [0; 4], port: port.to_be_bytes(), protocol: 17, service: 0 }
 }
 
 fn candidates(slots: u32, from: u32) -> impl Iterator<Item = Candidate> {
     (0..slots).map(move |n| {
         let slot = (from + n) % slots;
         let port = u16::try_from(1024 + slot).unwrap();
-        Candidate {
-            slot,
-            ipv4: [192, 0, 2, 1],
-            port: port.to_be_bytes(),
-        }
+        Candidate { slot, ipv4: [192, 0, 2, 1], port: port.to_be_bytes() }
     })
 }
 
 fn admit(tables: &Tables, host: u8, now: Tick) -> u32 {
-    let key = SubscriberKey {
-        ipv6: [host; 16],
-        ..SubscriberKey::default()
-    };
+    let key = SubscriberKey { ipv6: [host; 16], ..SubscriberKey::default() };
     let found = tables.find_subscriber(&key);
-    let grant = Subscriber {
-        key,
-        outside_ipv4: [192, 0, 2, 1],
-        pool_address: 0,
-    };
-    let (id, _) = found
-        .or_else(|| tables.admit(&grant, now))
-        .expect("room for every host");
-    if tables.subscribers.touch(id, now) {
-        id.get()
-    } else {
-        admit(tables, host, now)
-    }
+    let grant = Subscriber { key, outside_ipv4: [192, 0, 2, 1], pool_address: 0 };
+    let (id, _) = found.or_else(|| tables.admit(&grant, now)).expect("room for every host");
+    if tables.subscribers.touch(id, now) { id.get() } else { admit(tables, host, now) }
 }
 
 #[derive(Default)]
@@ -81,11 +53,7 @@ struct Expire {
 
 impl Policy for Expire {
     fn session(&mut self, session: &Session, now: Tick) -> Sweep {
-        if now.since(session.seen) >= LIFETIME {
-            Sweep::Remove
-        } else {
-            Sweep::Keep
-        }
+        if now.since(session.seen) >= LIFETIME { Sweep::Remove } else { Sweep::Keep }
     }
     fn binding_removed(&mut self, _: BindingId, binding: &Binding) {
         self.removed.push(binding.inside);
@@ -209,10 +177,7 @@ fn writers_and_a_sweeper_at_once_leave_every_invariant_intact() {
         let results: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
         done.store(true, Ordering::Relaxed);
         assert!(results.iter().all(Result::is_ok), "a writer failed");
-        assert!(
-            sweeper.join().unwrap() > 100,
-            "the sweeper must have had something to do"
-        );
+        assert!(sweeper.join().unwrap() > 100, "the sweeper must have had something to do");
     });
     // A session made just when its binding expired may be orphaned for a moment; the next pass clears it.
     let findings = audit::check(&tables);
@@ -222,14 +187,8 @@ fn writers_and_a_sweeper_at_once_leave_every_invariant_intact() {
 fn use_binding(tables: &Tables, host: u8, key: InsideKey, random: u32, now: Tick) {
     const SLOTS: u32 = 6000;
     let found = tables.find_inside(&key).or_else(|| {
-        let template = Binding {
-            inside: key,
-            subscriber: admit(tables, host, now),
-            ..Binding::default()
-        };
-        tables
-            .bind(&template, candidates(SLOTS, random % SLOTS), 0, now)
-            .ok()
+        let template = Binding { inside: key, subscriber: admit(tables, host, now), ..Binding::default() };
+        tables.bind(&template, candidates(SLOTS, random % SLOTS), 0, now).ok()
     });
     let Some((id, binding)) = found else { return };
     if tables.bindings.touch(id, now) {
@@ -238,10 +197,7 @@ fn use_binding(tables: &Tables, host: u8, key: InsideKey, random: u32, now: Tick
             remote_ipv4: [203, 0, 113, u8::try_from(random >> 24 & 3).unwrap()],
             remote_port: [1, 2],
         };
-        assert!(!matches!(
-            tables.sessions.insert(&session, OPEN, 0, &LIFETIMES, now),
-            Inserted::Full
-        ));
+        assert!(!matches!(tables.sessions.insert(&session, OPEN, 0, &LIFETIMES, now), Inserted::Full));
         let outside = tables.find_outside(binding.outside_slot);
         assert!(outside.is_none_or(|(other, b)| other != id || b.inside == key));
     }
@@ -252,44 +208,19 @@ fn what_a_crash_leaves_is_repaired() {
     const SLOTS: u32 = 100;
     let tables = tables(50, SLOTS);
     let subscriber = admit(&tables, 1, Tick(1));
-    let template = |port| Binding {
-        inside: inside(1, port),
-        subscriber,
-        ..Binding::default()
-    };
-    let (kept, _) = tables
-        .bind(&template(1), candidates(SLOTS, 0), 0, Tick(1))
-        .unwrap();
+    let template = |port| Binding { inside: inside(1, port), subscriber, ..Binding::default() };
+    let (kept, _) = tables.bind(&template(1), candidates(SLOTS, 0), 0, Tick(1)).unwrap();
     // Died after claiming a record; after claiming a slot too; after making the record live.
     let _ = tables.bindings.claim(0).unwrap();
     let with_slot = tables.bindings.claim(0).unwrap();
     assert!(tables.outside.claim(50, with_slot, Tick(1), 0));
     let live = tables.bindings.claim(0).unwrap();
     assert!(tables.outside.claim(51, live, Tick(1), 0));
-    tables.bindings.publish(
-        live,
-        &Binding {
-            outside_slot: 51,
-            outside_port: [9, 9],
-            ..template(2)
-        },
-        Tick(1),
-    );
+    tables.bindings.publish(live, &Binding { outside_slot: 51, outside_port: [9, 9], ..template(2) }, Tick(1));
     // Died while removing: retired, not yet unlinked, with a session left.
-    let (dying, binding) = tables
-        .bind(&template(3), candidates(SLOTS, 3), 0, Tick(1))
-        .unwrap();
-    let session = SessionKey {
-        binding: dying,
-        remote_ipv4: [1; 4],
-        remote_port: [1; 2],
-    };
-    assert!(matches!(
-        tables
-            .sessions
-            .insert(&session, OPEN, 0, &LIFETIMES, Tick(1)),
-        Inserted::New(_)
-    ));
+    let (dying, binding) = tables.bind(&template(3), candidates(SLOTS, 3), 0, Tick(1)).unwrap();
+    let session = SessionKey { binding: dying, remote_ipv4: [1; 4], remote_port: [1; 2] };
+    assert!(matches!(tables.sessions.insert(&session, OPEN, 0, &LIFETIMES, Tick(1)), Inserted::New(_)));
     assert!(tables.bindings.retire(dying, Tick(1)));
     assert_eq!(binding.flags & flags::STATIC, 0);
 
@@ -297,9 +228,6 @@ fn what_a_crash_leaves_is_repaired() {
     assert!(audit::repair(&tables, Tick(2)) > 0);
     let findings = audit::check(&tables);
     assert!(findings.is_empty(), "{findings:#?}");
-    assert_eq!(
-        tables.find_inside(&inside(1, 1)).map(|(id, _)| id),
-        Some(kept)
-    );
+    assert_eq!(tables.find_inside(&inside(1, 1)).map(|(id, _)| id), Some(kept));
     assert_eq!(tables.bindings.count(), 1);
 }

@@ -1,0 +1,114 @@
+//! What the engine counts: packets and bytes by verdict, and drops by reason.
+//!
+//! One set a worker, written by that worker alone and read by anybody: no shared writes on the packet's way.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::mechanism::session_state::Side;
+use crate::verdict::{DropReason, Verdict};
+
+/// Counters of one worker.
+#[derive(Debug)]
+pub struct Counters {
+    received: [AtomicU64; 2],
+    received_bytes: [AtomicU64; 2],
+    forwarded: [AtomicU64; 2],
+    to_host: AtomicU64,
+    held: AtomicU64,
+    replied: AtomicU64,
+    drops: [AtomicU64; DropReason::COUNT],
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        Self {
+            received: Default::default(),
+            received_bytes: Default::default(),
+            forwarded: Default::default(),
+            to_host: AtomicU64::default(),
+            held: AtomicU64::default(),
+            replied: AtomicU64::default(),
+            drops: [const { AtomicU64::new(0) }; DropReason::COUNT],
+        }
+    }
+}
+
+/// Adds up counters of which this thread is the only writer.
+fn add(counter: &AtomicU64, count: u64) {
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
+}
+
+impl Counters {
+    /// Counts a packet of `bytes` bytes that came from `side` and ended as `verdict`.
+    pub fn count(&self, side: Side, bytes: usize, verdict: Verdict) {
+        let side = side as usize;
+        add(&self.received[side], 1);
+        add(&self.received_bytes[side], bytes as u64);
+        match verdict {
+            Verdict::Forward => add(&self.forwarded[side], 1),
+            Verdict::ToHost => add(&self.to_host, 1),
+            Verdict::Hold => add(&self.held, 1),
+            Verdict::Reply(reason) => {
+                add(&self.replied, 1);
+                add(&self.drops[reason as usize], 1);
+            }
+            Verdict::Drop(reason) => add(&self.drops[reason as usize], 1),
+        }
+    }
+
+    /// Adds what was counted to `totals`.
+    pub fn add_to(&self, totals: &mut Totals) {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        for side in 0..2 {
+            totals.received[side] += read(&self.received[side]);
+            totals.received_bytes[side] += read(&self.received_bytes[side]);
+            totals.forwarded[side] += read(&self.forwarded[side]);
+        }
+        totals.to_host += read(&self.to_host);
+        totals.held += read(&self.held);
+        totals.replied += read(&self.replied);
+        for (total, drop) in totals.drops.iter_mut().zip(&self.drops) {
+            *total += read(drop);
+        }
+    }
+}
+
+/// Counters of all workers, added up. Index 0 is the inside, 1 the outside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Totals {
+    /// Packets received.
+    pub received: [u64; 2],
+    /// Bytes received, IP headers included.
+    pub received_bytes: [u64; 2],
+    /// Packets translated and sent on.
+    pub forwarded: [u64; 2],
+    /// Packets that were not the gateway's.
+    pub to_host: u64,
+    /// Packets kept for later.
+    pub held: u64,
+    /// Packets answered with an ICMP message; they are in `drops` too.
+    pub replied: u64,
+    /// Packets dropped or answered, by reason.
+    pub drops: [u64; DropReason::COUNT],
+}
+
+impl Default for Totals {
+    fn default() -> Self {
+        Self {
+            received: [0; 2],
+            received_bytes: [0; 2],
+            forwarded: [0; 2],
+            to_host: 0,
+            held: 0,
+            replied: 0,
+            drops: [0; DropReason::COUNT],
+        }
+    }
+}
+
+impl Totals {
+    /// Reasons that occurred, with how often.
+    pub fn drops(&self) -> impl Iterator<Item = (DropReason, u64)> + '_ {
+        DropReason::ALL.iter().map(|&reason| (reason, self.drops[reason as usize])).filter(|&(_, count)| count > 0)
+    }
+}

@@ -1,0 +1,3 @@
+//! How addresses and ports of one side belong to those of the other.
+
+pub mod pool;

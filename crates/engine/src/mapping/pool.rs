@@ -1,0 +1,350 @@
+//! Pools: the outside addresses and ports that a service hands out.
+//!
+//! A pool is a list of ranges of addresses, each with its ports for each protocol. Each address has a run of
+//! slots in the outside index (see [`tombolo_tables::outside`]), one for each protocol and port.
+//!
+//! Ports are tried in an order that cannot be guessed (RFC 6056): from a random start with a random stride
+//! that visits every port once. Within that order come first those that keep what RFC 4787 (REQ-3, REQ-4)
+//! and RFC 6146 section 3.5.1.1 ask for: 0-1023 stays in 0-1023 and 1024-65535 in 1024-65535, and for UDP an
+//! even port stays even and an odd one odd; then those that keep the range; then any.
+
+use std::net::Ipv4Addr;
+use std::ops::RangeInclusive;
+
+use tombolo_tables::tables::Candidate;
+
+/// The three protocols that have ports or identifiers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum PortSpace {
+    /// TCP ports.
+    Tcp,
+    /// UDP ports.
+    Udp,
+    /// ICMP query identifiers.
+    Icmp,
+}
+
+impl PortSpace {
+    /// All three, in the order of their slots.
+    pub const ALL: [Self; 3] = [Self::Tcp, Self::Udp, Self::Icmp];
+
+    /// The IP protocol number on the IPv4 side.
+    #[must_use]
+    pub const fn protocol(self) -> u8 {
+        match self {
+            Self::Tcp => 6,
+            Self::Udp => 17,
+            Self::Icmp => 1,
+        }
+    }
+}
+
+/// A set of ports: ranges in ascending order that neither overlap nor touch.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PortRanges(Vec<RangeInclusive<u16>>);
+
+impl PortRanges {
+    /// The ports that are in any of `ranges`.
+    #[must_use]
+    pub fn new(ranges: impl IntoIterator<Item = RangeInclusive<u16>>) -> Self {
+        let mut sorted: Vec<_> = ranges.into_iter().filter(|range| !range.is_empty()).collect();
+        sorted.sort_by_key(|range| *range.start());
+        let mut merged: Vec<RangeInclusive<u16>> = Vec::new();
+        for range in sorted {
+            match merged.last_mut() {
+                Some(last) if u32::from(*range.start()) <= u32::from(*last.end()) + 1 => {
+                    *last = *last.start()..=*last.end().max(range.end());
+                }
+                _ => merged.push(range),
+            }
+        }
+        Self(merged)
+    }
+
+    /// The ranges, ascending.
+    #[must_use]
+    pub fn ranges(&self) -> &[RangeInclusive<u16>] {
+        &self.0
+    }
+
+    /// How many ports there are.
+    #[must_use]
+    pub fn len(&self) -> u32 {
+        self.0.iter().map(width).sum()
+    }
+
+    /// True if there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// True if `port` is one of them.
+    #[must_use]
+    pub fn contains(&self, port: u16) -> bool {
+        self.0.iter().any(|range| range.contains(&port))
+    }
+
+    /// Port number `index`, counted from the lowest.
+    #[must_use]
+    pub fn nth(&self, mut index: u32) -> Option<u16> {
+        for range in &self.0 {
+            if index < width(range) {
+                return u16::try_from(u32::from(*range.start()) + index).ok();
+            }
+            index -= width(range);
+        }
+        None
+    }
+}
+
+fn width(range: &RangeInclusive<u16>) -> u32 {
+    u32::from(*range.end()) - u32::from(*range.start()) + 1
+}
+
+/// A range of outside addresses that share their ports.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolRange {
+    /// First address.
+    pub first: Ipv4Addr,
+    /// Last address.
+    pub last: Ipv4Addr,
+    /// Ports to hand out, by protocol, in the order of [`PortSpace::ALL`].
+    pub ports: [PortRanges; 3],
+    /// Ports that have a slot: all that are handed out, and those of static bindings.
+    pub span: RangeInclusive<u16>,
+    /// First slot in the outside index.
+    pub first_slot: u32,
+}
+
+impl PoolRange {
+    /// How many addresses there are.
+    #[must_use]
+    pub fn addresses(&self) -> u32 {
+        self.last.to_bits() - self.first.to_bits() + 1
+    }
+
+    /// How many slots its addresses take; `None` if more than fit in 32 bits.
+    #[must_use]
+    pub fn slots(&self) -> Option<u32> {
+        self.addresses().checked_mul(3)?.checked_mul(width(&self.span))
+    }
+
+    fn contains(&self, address: Ipv4Addr) -> bool {
+        (self.first..=self.last).contains(&address)
+    }
+
+    fn slot(&self, address: Ipv4Addr, space: PortSpace, port: u16) -> Option<u32> {
+        let place = (address.to_bits() - self.first.to_bits()) * 3 + space as u32;
+        let offset = u32::from(port).checked_sub(u32::from(*self.span.start()))?;
+        self.span.contains(&port).then(|| self.first_slot + place * width(&self.span) + offset)
+    }
+}
+
+/// The outside addresses of a service.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Pool {
+    ranges: Vec<PoolRange>,
+    addresses: u32,
+}
+
+impl Pool {
+    /// A pool of `ranges`, which must not overlap.
+    #[must_use]
+    pub fn new(mut ranges: Vec<PoolRange>) -> Self {
+        ranges.sort_by_key(|range| range.first);
+        let addresses = ranges.iter().map(PoolRange::addresses).sum();
+        Self { ranges, addresses }
+    }
+
+    /// Its ranges, by ascending address.
+    #[must_use]
+    pub fn ranges(&self) -> &[PoolRange] {
+        &self.ranges
+    }
+
+    /// How many addresses it has.
+    #[must_use]
+    pub fn addresses(&self) -> u32 {
+        self.addresses
+    }
+
+    /// True if `address` is one of its addresses.
+    #[inline]
+    #[must_use]
+    pub fn contains(&self, address: Ipv4Addr) -> bool {
+        self.range_of(address).is_some()
+    }
+
+    /// The slot of an outside endpoint; `None` if the pool does not have it.
+    #[inline]
+    #[must_use]
+    pub fn slot(&self, address: Ipv4Addr, space: PortSpace, port: u16) -> Option<u32> {
+        self.range_of(address)?.slot(address, space, port)
+    }
+
+    /// Address number `index`, counted from the lowest.
+    #[must_use]
+    pub fn address(&self, mut index: u32) -> Option<Ipv4Addr> {
+        for range in &self.ranges {
+            if index < range.addresses() {
+                return Some(Ipv4Addr::from_bits(range.first.to_bits() + index));
+            }
+            index -= range.addresses();
+        }
+        None
+    }
+
+    /// The outside endpoints of `address` that may be handed out for inside port `port`, the most suitable
+    /// first, in an order drawn from `random`. None if the address is not in the pool.
+    pub fn candidates(
+        &self,
+        address: Ipv4Addr,
+        space: PortSpace,
+        port: u16,
+        random: u64,
+    ) -> impl Iterator<Item = Candidate> + '_ {
+        let range = self.range_of(address);
+        let ports = range.map(|range| &range.ports[space as usize]);
+        let order = ports.filter(|ports| !ports.is_empty()).map(|ports| (ports, Order::new(ports.len(), random)));
+        let candidates = order.map(move |(ports, order)| {
+            (0..3).flat_map(move |pass| {
+                order.indices().filter_map(|index| ports.nth(index)).filter(move |&p| suits(space, port, p) == pass)
+            })
+        });
+        candidates.into_iter().flatten().filter(move |&p| p != 0 || space == PortSpace::Icmp).filter_map(move |p| {
+            let slot = range?.slot(address, space, p)?;
+            Some(Candidate { slot, ipv4: address.octets(), port: p.to_be_bytes() })
+        })
+    }
+
+    fn range_of(&self, address: Ipv4Addr) -> Option<&PoolRange> {
+        let after = self.ranges.partition_point(|range| range.first <= address);
+        self.ranges[..after].last().filter(|range| range.contains(address))
+    }
+}
+
+/// In which pass outside port `candidate` is considered for inside port `port`: 0 is best.
+fn suits(space: PortSpace, port: u16, candidate: u16) -> u8 {
+    if space == PortSpace::Icmp {
+        return 0;
+    }
+    let same_range = (port < 1024) == (candidate < 1024);
+    let same_parity = space != PortSpace::Udp || (port ^ candidate) & 1 == 0;
+    match (same_range, same_parity) {
+        (true, true) => 0,
+        (true, false) => 1,
+        (false, _) => 2,
+    }
+}
+
+/// All indices below a count, once each, in an order that a random number chose.
+#[derive(Debug, Clone, Copy)]
+struct Order {
+    count: u32,
+    start: u32,
+    stride: u32,
+}
+
+impl Order {
+    #[expect(clippy::cast_possible_truncation, reason = "random halves, reduced below the count")]
+    fn new(count: u32, random: u64) -> Self {
+        let start = (random as u32) % count;
+        let mut stride = ((random >> 32) as u32) % count;
+        while gcd(stride, count) != 1 {
+            stride = (stride + 1) % count.max(2);
+        }
+        Self { count, start, stride }
+    }
+
+    fn indices(self) -> impl Iterator<Item = u32> {
+        // Subtracting the rest to the end instead of adding keeps the sum inside 32 bits.
+        let step = move |&index: &u32| {
+            let rest = self.count - self.stride;
+            Some(if index >= rest { index - rest } else { index + self.stride })
+        };
+        std::iter::successors(Some(self.start), step).take(self.count as usize)
+    }
+}
+
+fn gcd(a: u32, b: u32) -> u32 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    fn pool(ports: &[RangeInclusive<u16>]) -> Pool {
+        let ports = PortRanges::new(ports.iter().cloned());
+        let ends = ports.ranges();
+        let span = *ends[0].start()..=*ends[ends.len() - 1].end();
+        let range = |first: [u8; 4], last: [u8; 4], first_slot| PoolRange {
+            first: first.into(),
+            last: last.into(),
+            ports: [ports.clone(), ports.clone(), ports.clone()],
+            span: span.clone(),
+            first_slot,
+        };
+        let upper = range([198, 51, 100, 7], [198, 51, 100, 7], 1000);
+        let next = 1000 + upper.slots().unwrap();
+        Pool::new(vec![upper, range([192, 0, 2, 0], [192, 0, 2, 3], next)])
+    }
+
+    #[test]
+    fn every_outside_endpoint_has_a_slot_of_its_own() {
+        let pool = pool(&[100..=102, 5000..=5003]);
+        assert_eq!(pool.addresses(), 5);
+        let mut slots = HashSet::new();
+        for index in 0..5 {
+            let address = pool.address(index).unwrap();
+            for space in PortSpace::ALL {
+                for port in 100..=5003 {
+                    assert!(slots.insert(pool.slot(address, space, port).unwrap()));
+                }
+            }
+            assert_eq!(pool.slot(address, PortSpace::Tcp, 99), None);
+            assert_eq!(pool.slot(address, PortSpace::Tcp, 5004), None);
+        }
+        assert_eq!(pool.address(5), None);
+        assert!(!pool.contains(Ipv4Addr::new(192, 0, 2, 4)) && !pool.contains(Ipv4Addr::new(10, 0, 0, 0)));
+    }
+
+    #[test]
+    fn candidates_are_all_ports_once_the_suitable_first() {
+        let pool = pool(&[0..=9, 2000..=2009]);
+        let address = Ipv4Addr::new(192, 0, 2, 2);
+        for random in [0, 1, u64::MAX, 0x1234_5678_9abc_def0] {
+            for inside in [7, 4001, 5002] {
+                let ports: Vec<u16> = pool
+                    .candidates(address, PortSpace::Udp, inside, random)
+                    .map(|candidate| u16::from_be_bytes(candidate.port))
+                    .collect();
+                assert_eq!(ports.len(), 19, "all but port 0");
+                assert_eq!(ports.iter().collect::<HashSet<_>>().len(), 19);
+                assert!(!ports.contains(&0));
+                let passes: Vec<_> = ports.iter().map(|&port| suits(PortSpace::Udp, inside, port)).collect();
+                assert!(passes.is_sorted(), "{passes:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_next_port_cannot_be_told_from_the_last() {
+        let pool = pool(&[1024..=65535]);
+        let first = |random| {
+            let mut candidates = pool.candidates(Ipv4Addr::new(192, 0, 2, 1), PortSpace::Tcp, 5000, random);
+            (candidates.next().unwrap().port, candidates.next().unwrap().port)
+        };
+        let draws: HashSet<_> = (0..200_u64).map(|n| first(n.wrapping_mul(0x9e37_79b9_7f4a_7c15))).collect();
+        assert!(draws.len() > 195);
+    }
+
+    #[test]
+    fn ranges_merge() {
+        let ports = PortRanges::new([5..=9, 1..=2, 10..=12, 8..=9, 65535..=65535]);
+        assert_eq!(ports.ranges(), [1..=2, 5..=12, 65535..=65535]);
+        assert_eq!((ports.len(), ports.nth(2), ports.nth(10), ports.nth(11)), (11, Some(5), Some(65535), None));
+    }
+}

@@ -1,0 +1,132 @@
+//! Sends one packet as several fragments.
+//!
+//! Read first: RFC 8200 section 4.5, RFC 791 section 3.2, RFC 7915 section 4.1 (4to6) and 5.1.1 (6to4).
+//!
+//! No payload is copied: each fragment's headers are written in front of its payload, over the end of the fragment
+//! before it, which has been sent by then.
+//!
+//! ```text
+//! | headers | payload 1 ............. | payload 2 ....
+//!                           | headers | payload 2 ....
+//! ```
+
+use tombolo_wire::{FragmentHeader, Ipv4View, Ipv6View, Protocol, ipv4, ipv6, write_u16};
+
+use super::offload::complete_checksum;
+use crate::packet::{ChecksumState, Outbox, Packet, Segmentation};
+use crate::verdict::DropReason;
+
+/// Sends `packet`, whole or itself a fragment, as fragments of at most `limit` bytes. An IPv6 packet without Fragment
+/// header gets `identification`. IPv6 extension headers other than a Fragment header directly behind the fixed header
+/// count as payload: packets here are the gateway's own.
+///
+/// # Errors
+/// [`DropReason::Malformed`] for bytes that are no packet, [`DropReason::TooBig`] if `limit` leaves no room for 8 bytes
+/// of payload or the packet is a super-packet, [`DropReason::NoHeadroom`].
+pub fn send_fragments<O: Outbox + ?Sized>(
+    packet: &mut Packet<'_>,
+    limit: u32,
+    identification: u32,
+    outbox: &mut O,
+) -> Result<(), DropReason> {
+    if packet.offload.segmentation != Segmentation::None {
+        return Err(DropReason::TooBig);
+    }
+    match packet.bytes().first().map(|first| first >> 4) {
+        Some(4) => send_ipv4(packet, limit as usize, outbox),
+        Some(6) => send_ipv6(packet, limit as usize, identification, outbox),
+        _ => Err(DropReason::NotIp),
+    }
+}
+
+fn send_ipv4<O: Outbox + ?Sized>(packet: &mut Packet<'_>, limit: usize, outbox: &mut O) -> Result<(), DropReason> {
+    let view = Ipv4View::parse(packet.bytes()).map_err(|_| DropReason::Malformed)?;
+    let (protocol, word, length) = (view.protocol(), view.fragment_word(), view.header_length());
+    if protocol == Protocol::TCP || protocol == Protocol::UDP {
+        complete_checksum(packet, protocol)?;
+    }
+    let mut header = [0; 60];
+    header[..length].copy_from_slice(&packet.bytes()[..length]);
+    let header = &mut header[..length];
+    packet.strip(length);
+    send_pieces(packet, limit, header, word & ipv4::OFFSET_MASK, word & ipv4::MF != 0, outbox, |header, piece| {
+        let more = if piece.more { ipv4::MF } else { 0 };
+        write_u16(header, ipv4::TOTAL_LENGTH, piece.total_length);
+        write_u16(header, ipv4::FRAGMENT_OFFSET, piece.offset | more | word & ipv4::DF);
+        ipv4::write_checksum(header);
+    })
+}
+
+fn send_ipv6<O: Outbox + ?Sized>(
+    packet: &mut Packet<'_>,
+    limit: usize,
+    identification: u32,
+    outbox: &mut O,
+) -> Result<(), DropReason> {
+    let view = Ipv6View::parse(packet.bytes()).map_err(|_| DropReason::Malformed)?;
+    let next_header = view.next_header();
+    let mut header = [0; ipv6::HEADER_LENGTH + ipv6::FRAGMENT_HEADER_LENGTH];
+    header[..ipv6::HEADER_LENGTH].copy_from_slice(&packet.bytes()[..ipv6::HEADER_LENGTH]);
+    let fragment = if next_header == Protocol::IPV6_FRAGMENT {
+        let fragment = FragmentHeader::parse(packet.bytes(), ipv6::HEADER_LENGTH).map_err(|_| DropReason::Malformed)?;
+        packet.strip(header.len());
+        fragment
+    } else {
+        if next_header == Protocol::TCP || next_header == Protocol::UDP {
+            complete_checksum(packet, next_header)?;
+        }
+        packet.strip(ipv6::HEADER_LENGTH);
+        header[ipv6::NEXT_HEADER] = Protocol::IPV6_FRAGMENT.0;
+        FragmentHeader { header_offset: ipv6::HEADER_LENGTH, next_header, offset: 0, more: false, identification }
+    };
+    send_pieces(packet, limit, &mut header, fragment.offset, fragment.more, outbox, |header, piece| {
+        #[expect(clippy::cast_possible_truncation, reason = "the constant 40")]
+        let payload_length = piece.total_length - ipv6::HEADER_LENGTH as u16;
+        write_u16(header, ipv6::PAYLOAD_LENGTH, payload_length);
+        FragmentHeader { offset: piece.offset, more: piece.more, ..fragment }.emit(header);
+    })
+}
+
+/// What differs between the headers of fragments of one packet.
+struct Piece {
+    total_length: u16,
+    offset: u16,
+    more: bool,
+}
+
+/// Sends `payload` in pieces behind `header`, which `write` completes for each. The first piece has `offset`; the last
+/// one inherits `more`.
+fn send_pieces<O: Outbox + ?Sized>(
+    payload: &mut Packet<'_>,
+    limit: usize,
+    header: &mut [u8],
+    mut offset: u16,
+    more: bool,
+    outbox: &mut O,
+    write: impl Fn(&mut [u8], &Piece),
+) -> Result<(), DropReason> {
+    let room = limit.saturating_sub(header.len()) & !7;
+    if room == 0 {
+        return Err(DropReason::TooBig);
+    }
+    payload.offload.checksum = ChecksumState::Complete;
+    loop {
+        let rest = payload.len();
+        let size = if rest + header.len() <= limit { rest } else { room };
+        let last = size == rest;
+        let total_length = u16::try_from(header.len() + size).map_err(|_| DropReason::TooBig)?;
+        write(header, &Piece { total_length, offset, more: more || !last });
+        payload.prepend(header.len())?;
+        let start = payload.headroom();
+        let (buffer, _, end) = payload.parts_mut();
+        buffer[start..start + header.len()].copy_from_slice(header);
+        let mut piece = Packet::new(&mut buffer[..end], start, header.len() + size, Default::default())
+            .ok_or(DropReason::NoHeadroom)?;
+        outbox.send(&mut piece);
+        payload.strip(header.len() + size);
+        if last {
+            return Ok(());
+        }
+        offset += u16::try_from(size / 8).map_err(|_| DropReason::Malformed)?;
+    }
+}

@@ -1,0 +1,22 @@
+//! The mechanisms that services compose: each takes a packet and addresses that were already decided.
+//!
+//! In the order in which a packet meets them: [`screen`] refuses what may not be translated at all, [`translate`]
+//! changes a packet from one protocol to the other in place, [`fragment`] sends it in pieces where it has to.
+//! What is refused comes back as a [`Refusal`], which says how the sender may be told.
+
+pub mod fragment;
+pub mod identification;
+pub mod napt;
+pub mod offload;
+pub mod refusal;
+pub mod rewrite;
+pub mod screen;
+pub mod session_state;
+pub mod translate;
+
+mod transport;
+
+pub use identification::IdentificationGenerator;
+pub use refusal::{IcmpAnswer, Refusal};
+pub use rewrite::{Rewrite, TrafficClass, TranslateSettings, UdpZeroChecksum};
+pub use translate::{Translated, translate_4to6, translate_6to4};

@@ -1,0 +1,439 @@
+//! Address and port translation with state: subscribers, bindings and sessions (RFC 6146 section 3.5, RFC 4787,
+//! RFC 5382, RFC 5508).
+//!
+//! A packet from inside is [`Napt::outbound`], one from outside [`Napt::inbound`]; both say which endpoint the
+//! packet gets, having made or refreshed what state it needs. Errors about packets look, but change nothing
+//! ([`Napt::outbound_error`], [`Napt::inbound_error`]; RFC 6146 section 3.5.3, RFC 5508 REQ-6).
+//!
+//! Mapping is endpoint-independent: the binding is found by the inside endpoint alone. Tiers of a packet:
+//! 1. known session: two or three lines read, one written at most once a tick;
+//! 2. known binding, new session: one claim in the session table;
+//! 3. new binding: one claim in the outside index, one in the arena, one in the inside index;
+//! 4. new subscriber: a grant of an outside address, then as 3.
+//!
+//! Nothing is locked. A writer that loses a race uses what the winner made.
+
+use std::net::Ipv4Addr;
+
+use rand_core::Rng;
+use tombolo_tables::Tables;
+use tombolo_tables::binding::{Binding, BindingId, InsideKey};
+use tombolo_tables::session::{Inserted, Lifetimes, SessionKey, SessionRef, State};
+use tombolo_tables::subscriber::{Subscriber, SubscriberId, SubscriberKey};
+use tombolo_tables::tables::BindError;
+use tombolo_tables::tick::{Tick, ticks};
+use tombolo_wire::Port;
+
+use crate::mapping::pool::{Pool, PortSpace};
+use crate::mechanism::session_state::{
+    ESTABLISHED, Event, ICMP, INSIDE_INIT, OUTSIDE_INIT, PERMISSION, PERMISSION_TCP, Side, TRANS, Timeouts, UDP, step,
+};
+use crate::verdict::DropReason;
+
+/// An IPv4 address and a port, or an ICMP identifier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Endpoint {
+    /// The address.
+    pub address: Ipv4Addr,
+    /// The port or identifier.
+    pub port: Port,
+}
+
+/// Who may send to a binding from outside (RFC 4787 REQ-8, RFC 6146 section 3.5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Filtering {
+    /// Anybody.
+    #[default]
+    EndpointIndependent,
+    /// Remote addresses that the inside endpoint has sent to.
+    AddressDependent,
+}
+
+/// What a service lets its subscribers do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Policy {
+    /// Who may send from outside.
+    pub filtering: Filtering,
+    /// TCP connections may be opened from outside where a binding exists.
+    pub inbound_tcp: InboundTcp,
+    /// Bindings that a subscriber may have at once; `None` for no limit (RFC 6888 REQ-4).
+    pub bindings_per_subscriber: Option<u32>,
+}
+
+/// Whether TCP connections may be opened from outside where a binding exists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum InboundTcp {
+    /// As for any other packet: what filtering lets in.
+    #[default]
+    Filtered,
+    /// Never, except through static bindings.
+    Denied,
+}
+
+/// Times that hold for all services, since all share the table of sessions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Times {
+    lifetimes: Lifetimes,
+    reuse_entry_after: Lifetimes,
+    /// Ticks for which a closed outside port is kept back (RFC 6888 REQ-8).
+    pub reuse_port_after: u32,
+}
+
+impl Times {
+    /// From lifetimes and the time that a closed port is kept back, in seconds.
+    #[must_use]
+    pub fn new(timeouts: &Timeouts, port_reuse_seconds: u32) -> Self {
+        Self {
+            lifetimes: timeouts.lifetimes(),
+            reuse_entry_after: timeouts.reuse_after(),
+            reuse_port_after: if port_reuse_seconds == 0 { 0 } else { ticks(port_reuse_seconds) },
+        }
+    }
+
+    /// What `state` counts as after `idle` ticks of silence: itself, TRANS, or nothing.
+    #[must_use]
+    pub fn effective(&self, state: State, idle: u32) -> Option<State> {
+        if idle < self.lifetimes.of(state) {
+            Some(state)
+        } else if state == ESTABLISHED && idle < self.reuse_entry_after.of(state) {
+            Some(TRANS)
+        } else {
+            None
+        }
+    }
+
+    /// Ticks of silence after which an established session is in TRANS.
+    #[must_use]
+    pub fn established(&self) -> u32 {
+        self.lifetimes.of(ESTABLISHED)
+    }
+}
+
+impl Default for Times {
+    fn default() -> Self {
+        Self::new(&Timeouts::default(), 120)
+    }
+}
+
+/// Address and port translation for one packet of one service.
+pub struct Napt<'a, R> {
+    /// The state.
+    pub tables: &'a Tables,
+    /// The service's outside addresses.
+    pub pool: &'a Pool,
+    /// What its subscribers may do.
+    pub policy: &'a Policy,
+    /// Lifetimes.
+    pub times: &'a Times,
+    /// Number of the service in the plan.
+    pub service: u8,
+    /// When the packet came.
+    pub now: Tick,
+    /// Source of ports that cannot be guessed.
+    pub random: &'a mut R,
+    /// Addresses of which no port is left, so that a flood does not search them again and again.
+    pub exhausted: &'a mut Exhausted,
+}
+
+/// How often a step is tried again after losing a race against expiry.
+const ATTEMPTS: usize = 4;
+
+/// How many addresses are tried for a new subscriber before the pool counts as exhausted.
+const ADDRESSES_TRIED: u32 = 16;
+
+impl<R: Rng> Napt<'_, R> {
+    /// A packet from inside: the outside endpoint that it leaves from.
+    ///
+    /// # Errors
+    /// [`DropReason::TcpNotSyn`], [`DropReason::PoolExhausted`], [`DropReason::SubscriberLimit`], or the `*TableFull`.
+    #[inline]
+    pub fn outbound(
+        &mut self,
+        inside: &InsideKey,
+        space: PortSpace,
+        remote: Endpoint,
+        event: Event,
+    ) -> Result<Endpoint, DropReason> {
+        for _ in 0..ATTEMPTS {
+            let (id, binding) = match self.tables.find_inside(inside) {
+                Some(found) => found,
+                None if opens(space, event) => self.bind(inside, space)?,
+                None => return Err(DropReason::TcpNotSyn),
+            };
+            let key = session_key(id, remote, space);
+            let initial = initial_state(space, Side::Inside);
+            match self.advance(&key, Side::Inside, event) {
+                Advanced::Session { first_of_tick } => {
+                    if first_of_tick {
+                        self.permit(&key, space);
+                    }
+                    return Ok(outside_of(&binding));
+                }
+                // RFC 6146 section 3.5.2.2, CLOSED: translated, without a session.
+                Advanced::None if !opens(space, event) => return Ok(outside_of(&binding)),
+                Advanced::None if self.open(&key, initial)? => {
+                    self.permit(&key, space);
+                    return Ok(outside_of(&binding));
+                }
+                // The binding expired just now, or another writer was faster.
+                Advanced::None | Advanced::Again => {}
+            }
+        }
+        Err(DropReason::RateLimited)
+    }
+
+    /// A packet from outside: the inside endpoint that it is for.
+    ///
+    /// # Errors
+    /// [`DropReason::NoBinding`], [`DropReason::Filtered`], [`DropReason::InboundSyn`] or [`DropReason::SessionTableFull`].
+    #[inline]
+    pub fn inbound(
+        &mut self,
+        outside: Endpoint,
+        space: PortSpace,
+        remote: Endpoint,
+        event: Event,
+    ) -> Result<InsideKey, DropReason> {
+        for _ in 0..ATTEMPTS {
+            let (id, binding) = self.find_outside(outside, space).ok_or(DropReason::NoBinding)?;
+            let key = session_key(id, remote, space);
+            match self.advance(&key, Side::Outside, event) {
+                Advanced::Session { .. } => return Ok(binding.inside),
+                Advanced::Again => continue,
+                Advanced::None => self.filter(&key, &binding, space, event)?,
+            }
+            if !opens(space, event) || self.open(&key, initial_state(space, Side::Outside))? {
+                return Ok(binding.inside);
+            }
+        }
+        Err(DropReason::RateLimited)
+    }
+
+    /// An ICMP error from inside about a packet that went to `inside` from `remote`: the outside endpoint that the
+    /// remote knows. Only if there is a session; nothing is changed.
+    #[must_use]
+    pub fn outbound_error(&self, inside: &InsideKey, space: PortSpace, remote: Endpoint) -> Option<Endpoint> {
+        let (id, binding) = self.tables.find_inside(inside)?;
+        self.has_session(&session_key(id, remote, space)).then(|| outside_of(&binding))
+    }
+
+    /// An ICMP error from outside about a packet that left from `outside` for `remote`: the inside endpoint that
+    /// sent it. Only if there is a session; nothing is changed.
+    #[must_use]
+    pub fn inbound_error(&self, outside: Endpoint, space: PortSpace, remote: Endpoint) -> Option<InsideKey> {
+        let (id, binding) = self.find_outside(outside, space)?;
+        self.has_session(&session_key(id, remote, space)).then_some(binding.inside)
+    }
+
+    fn find_outside(&self, outside: Endpoint, space: PortSpace) -> Option<(BindingId, Binding)> {
+        let slot = self.pool.slot(outside.address, space, outside.port.0)?;
+        let (id, binding) = self.tables.find_outside(slot)?;
+        (binding.inside.service == self.service && binding.inside.protocol == space.protocol()).then_some((id, binding))
+    }
+
+    /// The session with `key` and what its state counts as now; a dead one is removed.
+    fn live(&self, key: &SessionKey) -> Option<(SessionRef<'_>, State, State)> {
+        let session = self.tables.sessions.find(key)?;
+        let state = session.state()?;
+        let idle = self.now.since(session.seen());
+        if let Some(effective) = self.times.effective(state, idle) {
+            return Some((session, state, effective));
+        }
+        session.remove();
+        None
+    }
+
+    fn has_session(&self, key: &SessionKey) -> bool {
+        self.live(key).is_some()
+    }
+
+    /// Moves the session on that a packet belongs to, if there is one.
+    #[inline]
+    fn advance(&self, key: &SessionKey, side: Side, event: Event) -> Advanced {
+        let Some((session, state, effective)) = self.live(key) else { return Advanced::None };
+        let step = step(effective, side, event);
+        if step.next != state && !session.transition(state, step.next) {
+            return Advanced::Again;
+        }
+        let first_of_tick = session.seen() != self.now;
+        if step.refresh {
+            session.refresh(self.now);
+        }
+        Advanced::Session { first_of_tick }
+    }
+
+    /// Makes a session; false if its binding is gone or another writer made it first.
+    fn open(&self, key: &SessionKey, state: State) -> Result<bool, DropReason> {
+        if !self.tables.bindings.touch(key.binding, self.now) {
+            return Ok(false);
+        }
+        match self.tables.sessions.insert(key, state, 0, &self.times.reuse_entry_after, self.now) {
+            Inserted::New(_) => Ok(true),
+            Inserted::Existing(_) => Ok(false),
+            Inserted::Full => Err(DropReason::SessionTableFull),
+        }
+    }
+
+    /// Notes, for address-dependent filtering, that the inside has sent to the remote address of `key`.
+    fn permit(&self, key: &SessionKey, space: PortSpace) {
+        if self.policy.filtering == Filtering::AddressDependent {
+            let state = if space == PortSpace::Tcp { PERMISSION_TCP } else { PERMISSION };
+            let key = permission_key(key);
+            // Without room for the permission only the filter is stricter; the session is not harmed.
+            if let Inserted::Existing(permission) =
+                self.tables.sessions.insert(&key, state, 0, &self.times.reuse_entry_after, self.now)
+            {
+                permission.refresh(self.now);
+            }
+        }
+    }
+
+    /// Whether a packet from outside that belongs to no session may come in.
+    fn filter(&self, key: &SessionKey, binding: &Binding, space: PortSpace, event: Event) -> Result<(), DropReason> {
+        if binding.flags & tombolo_tables::binding::flags::STATIC != 0 {
+            return Ok(());
+        }
+        let permitted = match self.policy.filtering {
+            Filtering::EndpointIndependent => true,
+            Filtering::AddressDependent => self.has_session(&permission_key(key)),
+        };
+        match (permitted, space, self.policy.inbound_tcp) {
+            (false, ..) => Err(DropReason::Filtered),
+            (true, PortSpace::Tcp, InboundTcp::Denied) if event == Event::Syn => Err(DropReason::InboundSyn),
+            (true, ..) => Ok(()),
+        }
+    }
+
+    /// Makes a binding for `inside`, and admits its subscriber if need be.
+    fn bind(&mut self, inside: &InsideKey, space: PortSpace) -> Result<(BindingId, Binding), DropReason> {
+        let key = SubscriberKey { ipv6: inside.ipv6, ipv4: inside.ipv4, service: self.service };
+        let first = self.random.next_u32();
+        let mut tried = 0;
+        loop {
+            let (id, subscriber) = match self.tables.find_subscriber(&key) {
+                Some(found) => found,
+                None => self.admit(key, first.wrapping_add(tried))?,
+            };
+            if !self.tables.subscribers.touch(id, self.now) {
+                continue;
+            }
+            match self.bind_for(id, &subscriber, inside, space) {
+                // A subscriber that has nothing yet may as well have another address.
+                Err(DropReason::PoolExhausted) if self.has_nothing(id) && tried + 1 < self.addresses_tried() => {
+                    let seen = self.tables.subscribers.read(id).map_or(self.now, |(_, seen)| seen);
+                    self.tables.dismiss(id, &subscriber, seen);
+                    tried += 1;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    fn bind_for(
+        &mut self,
+        id: SubscriberId,
+        subscriber: &Subscriber,
+        inside: &InsideKey,
+        space: PortSpace,
+    ) -> Result<(BindingId, Binding), DropReason> {
+        let limit = self.policy.bindings_per_subscriber;
+        if limit.is_some_and(|limit| self.tables.subscribers.bindings(id) >= u64::from(limit)) {
+            return Err(DropReason::SubscriberLimit);
+        }
+        let address = Ipv4Addr::from(subscriber.outside_ipv4);
+        if self.exhausted.contains(address, space, self.now) {
+            return Err(DropReason::PoolExhausted);
+        }
+        let template = Binding { inside: *inside, subscriber: id.get(), ..Binding::default() };
+        let port = u16::from_be_bytes(inside.port);
+        let candidates = self.pool.candidates(address, space, port, self.random.next_u64());
+        match self.tables.bind(&template, candidates, self.times.reuse_port_after, self.now) {
+            Ok(bound) => Ok(bound),
+            Err(BindError::TableFull) => Err(DropReason::BindingTableFull),
+            Err(BindError::NoneFree) => {
+                self.exhausted.note(address, space, self.now);
+                Err(DropReason::PoolExhausted)
+            }
+        }
+    }
+
+    fn admit(&self, key: SubscriberKey, random: u32) -> Result<(SubscriberId, Subscriber), DropReason> {
+        let pool_address = random.checked_rem(self.pool.addresses()).ok_or(DropReason::PoolExhausted)?;
+        let address = self.pool.address(pool_address).ok_or(DropReason::PoolExhausted)?;
+        let grant = Subscriber { key, outside_ipv4: address.octets(), pool_address };
+        self.tables.admit(&grant, self.now).ok_or(DropReason::SubscriberTableFull)
+    }
+
+    fn has_nothing(&self, id: SubscriberId) -> bool {
+        self.tables.subscribers.bindings(id) == 0
+    }
+
+    fn addresses_tried(&self) -> u32 {
+        self.pool.addresses().min(ADDRESSES_TRIED)
+    }
+}
+
+/// What became of the session of a packet.
+enum Advanced {
+    /// It was moved on. `first_of_tick`: nothing had refreshed it in this tick.
+    Session { first_of_tick: bool },
+    /// There is none.
+    None,
+    /// Another writer changed it at the same moment.
+    Again,
+}
+
+fn session_key(binding: BindingId, remote: Endpoint, space: PortSpace) -> SessionKey {
+    // The session of ICMP queries has no remote port (RFC 6146 section 3.1).
+    let port = if space == PortSpace::Icmp { 0 } else { remote.port.0 };
+    SessionKey { binding, remote_ipv4: remote.address.octets(), remote_port: port.to_be_bytes() }
+}
+
+fn permission_key(key: &SessionKey) -> SessionKey {
+    SessionKey { remote_port: [0, 0], ..*key }
+}
+
+fn outside_of(binding: &Binding) -> Endpoint {
+    Endpoint { address: binding.outside_ipv4.into(), port: Port(u16::from_be_bytes(binding.outside_port)) }
+}
+
+/// True if the packet may make state: anything but TCP, and SYN.
+fn opens(space: PortSpace, event: Event) -> bool {
+    space != PortSpace::Tcp || event == Event::Syn
+}
+
+fn initial_state(space: PortSpace, side: Side) -> State {
+    match (space, side) {
+        (PortSpace::Udp, _) => UDP,
+        (PortSpace::Icmp, _) => ICMP,
+        (PortSpace::Tcp, Side::Inside) => INSIDE_INIT,
+        (PortSpace::Tcp, Side::Outside) => OUTSIDE_INIT,
+    }
+}
+
+/// A small memory of outside addresses without a free port.
+#[derive(Debug, Clone)]
+pub struct Exhausted([(u32, Tick); 64]);
+
+impl Default for Exhausted {
+    fn default() -> Self {
+        Self([(0, Tick(0)); 64])
+    }
+}
+
+impl Exhausted {
+    fn place(address: Ipv4Addr, space: PortSpace) -> (usize, u32) {
+        let key = address.to_bits().wrapping_mul(4).wrapping_add(space as u32 + 1);
+        (key.wrapping_mul(0x9e37_79b9) as usize >> 26, key)
+    }
+
+    fn contains(&self, address: Ipv4Addr, space: PortSpace, now: Tick) -> bool {
+        let (place, key) = Self::place(address, space);
+        self.0[place] == (key, now)
+    }
+
+    fn note(&mut self, address: Ipv4Addr, space: PortSpace, now: Tick) {
+        let (place, key) = Self::place(address, space);
+        self.0[place] = (key, now);
+    }
+}

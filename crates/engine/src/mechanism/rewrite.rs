@@ -1,0 +1,95 @@
+//! What a translation is told: the addresses and ports that were decided, and the operator's choices.
+
+use tombolo_wire::Port;
+
+/// Addresses and ports that a packet gets. `A` is the address type of the packet as it leaves.
+///
+/// A port that is `None` stays. An echo has one identifier: it becomes `source_port` if that is given, else
+/// `destination_port` if that is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rewrite<A> {
+    /// New source address.
+    pub source: A,
+    /// New destination address.
+    pub destination: A,
+    /// New source port.
+    pub source_port: Option<Port>,
+    /// New destination port.
+    pub destination_port: Option<Port>,
+}
+
+impl<A> Rewrite<A> {
+    /// Changes addresses only, as stateless translation does.
+    #[must_use]
+    pub const fn addresses(source: A, destination: A) -> Self {
+        Self { source, destination, source_port: None, destination_port: None }
+    }
+}
+
+/// What becomes of TOS and traffic class (RFC 7915 sections 4.1, 5.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TrafficClass {
+    /// All eight bits are copied.
+    #[default]
+    Copy,
+    /// All eight bits are replaced.
+    Force(u8),
+}
+
+impl TrafficClass {
+    /// The octet that leaves, for the octet that came.
+    #[must_use]
+    #[inline]
+    pub const fn apply(self, received: u8) -> u8 {
+        match self {
+            Self::Copy => received,
+            Self::Force(octet) => octet,
+        }
+    }
+}
+
+/// What becomes of a UDP datagram that has no checksum (RFC 7915 section 4.5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum UdpZeroChecksum {
+    /// It is dropped.
+    #[default]
+    Drop,
+    /// A checksum is computed over the payload; a fragment, of which not all is there, is dropped.
+    Compute,
+    /// It is forwarded without one. In IPv6 only certain tunnels may be sent so (RFC 6935).
+    Forward,
+}
+
+/// The operator's choices, and what is known about the links.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TranslateSettings {
+    /// Traffic class of IPv6 packets that were IPv4.
+    pub traffic_class_4to6: TrafficClass,
+    /// TOS of IPv4 packets that were IPv6.
+    pub traffic_class_6to4: TrafficClass,
+    /// Datagrams without checksum from IPv4.
+    pub udp_zero_4to6: UdpZeroChecksum,
+    /// Datagrams without checksum from IPv6, where they are illegal outside certain tunnels.
+    pub udp_zero_6to4: UdpZeroChecksum,
+    /// IPv4 packets without DF become IPv6 packets of at most this many bytes; larger ones are fragmented
+    /// (RFC 7915 section 4: "lowest-ipv6-mtu"). At least 1280.
+    pub lowest_ipv6_mtu: u32,
+    /// MTU of the IPv6 next hop in bytes. At least 1280.
+    pub ipv6_mtu: u32,
+    /// MTU of the IPv4 next hop in bytes. At least 68.
+    pub ipv4_mtu: u32,
+}
+
+impl Default for TranslateSettings {
+    fn default() -> Self {
+        Self {
+            traffic_class_4to6: TrafficClass::Copy,
+            traffic_class_6to4: TrafficClass::Copy,
+            udp_zero_4to6: UdpZeroChecksum::Drop,
+            udp_zero_6to4: UdpZeroChecksum::Drop,
+            lowest_ipv6_mtu: 1280,
+            ipv6_mtu: 1500,
+            ipv4_mtu: 1500,
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! What may not be translated, whatever the mapping says. To be asked before any state is made for a packet.
+//!
+//! Read first: RFC 7915 sections 4.1 and 5.1 (before and behind the field tables), RFC 1812 section 5.3.7.
+//!
+//! The packet inside an ICMP error is not screened: its hop limit has run its course.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use tombolo_wire::Protocol;
+
+use super::{IcmpAnswer, Refusal};
+use crate::parse::{Obstacle, Parsed, Payload};
+use crate::verdict::DropReason;
+
+/// Asks whether an IPv4 packet may be translated.
+///
+/// # Errors
+/// [`Refusal`] for illegal addresses, a source route that is not used up, a TTL that runs out here, and protocol
+/// numbers that would become IPv6 headers the translator did not write.
+#[inline]
+pub fn screen_ipv4(parsed: &Parsed<Ipv4Addr>) -> Result<(), Refusal> {
+    // The source of an error is translated all the same, for traceroute (RFC 7915 section 4.1).
+    if is_illegal_source_ipv4(parsed.source) && parsed.payload != Payload::IcmpError {
+        return Err(DropReason::IllegalSource.into());
+    }
+    if is_illegal_destination_ipv4(parsed.destination) {
+        return Err(DropReason::IllegalDestination.into());
+    }
+    if parsed.obstacle == Some(Obstacle::SourceRoute) {
+        return Err(Refusal::with(DropReason::SourceRoute, IcmpAnswer::SourceRouteFailed));
+    }
+    // RFC 7915 copies unknown protocol numbers. These are not unknown to IPv6: they would smuggle extension headers
+    // and ICMPv6 messages past whoever filters them on the IPv4 side.
+    let protocol = parsed.protocol;
+    if protocol.is_skippable() || protocol == Protocol::IPV6_FRAGMENT || protocol == Protocol::ICMPV6 {
+        return Err(Refusal::with(DropReason::UnsupportedProtocol, IcmpAnswer::ProtocolUnreachable));
+    }
+    check_hop_limit(parsed.hop_limit)
+}
+
+/// Asks whether an IPv6 packet may be translated.
+///
+/// # Errors
+/// [`Refusal`] for illegal addresses, a Routing header with segments left, an extension header behind a Fragment
+/// header, a hop limit that runs out here, and ICMP for IPv4 inside IPv6.
+#[inline]
+pub fn screen_ipv6(parsed: &Parsed<Ipv6Addr>) -> Result<(), Refusal> {
+    if is_illegal_source_ipv6(parsed.source) {
+        return Err(DropReason::IllegalSource.into());
+    }
+    if parsed.destination.is_multicast() || parsed.destination.is_unspecified() || parsed.destination.is_loopback() {
+        return Err(DropReason::IllegalDestination.into());
+    }
+    match parsed.obstacle {
+        Some(Obstacle::SegmentsLeft { offset }) => {
+            let answer = IcmpAnswer::ParameterProblem { pointer: offset };
+            return Err(Refusal::with(DropReason::RoutingHeader, answer));
+        }
+        Some(_) => return Err(Refusal::with(DropReason::HeaderAfterFragment, IcmpAnswer::Prohibited)),
+        None => {}
+    }
+    if parsed.protocol == Protocol::ICMP {
+        return Err(Refusal::with(DropReason::UnsupportedProtocol, IcmpAnswer::ProtocolUnreachable));
+    }
+    check_hop_limit(parsed.hop_limit)
+}
+
+#[inline]
+fn check_hop_limit(hop_limit: u8) -> Result<(), Refusal> {
+    if hop_limit <= 1 { Err(Refusal::with(DropReason::HopLimit, IcmpAnswer::TimeExceeded)) } else { Ok(()) }
+}
+
+/// 0/8, 127/8, multicast and class E with limited broadcast.
+#[must_use]
+#[inline]
+pub fn is_illegal_source_ipv4(address: Ipv4Addr) -> bool {
+    let first = address.octets()[0];
+    first == 0 || first == 127 || first >= 224
+}
+
+/// 0/8, 127/8, and what is not unicast: RFC 7915 covers unicast only.
+#[must_use]
+#[inline]
+pub fn is_illegal_destination_ipv4(address: Ipv4Addr) -> bool {
+    is_illegal_source_ipv4(address)
+}
+
+/// Multicast, link-local, and ::/96 with the unspecified and the loopback address, and IPv4-mapped addresses.
+#[must_use]
+#[inline]
+pub fn is_illegal_source_ipv6(address: Ipv6Addr) -> bool {
+    let bits = address.to_bits();
+    address.is_multicast() || address.is_unicast_link_local() || bits >> 32 == 0 || bits >> 32 == 0xffff
+}

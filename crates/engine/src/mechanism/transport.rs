@@ -1,0 +1,130 @@
+//! Ports and checksums of the transport, brought in line with new addresses.
+//!
+//! Read first: RFC 7915 sections 4.4, 4.5, 5.4, 5.5; RFC 1624.
+//!
+//! Everything is by difference, so that a payload is never read and a wrong checksum stays wrong. `transport` is the
+//! packet from the transport header on.
+
+use tombolo_wire::checksum::{self, Delta, Sum, udp_checksum};
+use tombolo_wire::{Port, Protocol, icmpv4, icmpv6, read_u16, tcp, udp, write_u16};
+
+use super::UdpZeroChecksum;
+use crate::packet::ChecksumState;
+use crate::verdict::DropReason;
+
+/// Sums of the address pairs before and behind a translation, and the ports that the packet gets.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Change {
+    pub(super) old_addresses: Sum,
+    pub(super) new_addresses: Sum,
+    pub(super) source_port: Option<Port>,
+    pub(super) destination_port: Option<Port>,
+}
+
+impl Change {
+    #[inline]
+    fn addresses(&self) -> Delta {
+        self.new_addresses - self.old_addresses
+    }
+
+    /// Writes the ports into the first four bytes and returns what that changes.
+    #[inline]
+    fn write_ports(&self, transport: &mut [u8]) -> Delta {
+        let mut delta = Delta::ZERO;
+        if let Some(port) = self.source_port {
+            delta += replace_word(transport, 0, port.0);
+        }
+        if let Some(port) = self.destination_port {
+            delta += replace_word(transport, 2, port.0);
+        }
+        delta
+    }
+}
+
+#[inline]
+fn replace_word(bytes: &mut [u8], offset: usize, new: u16) -> Delta {
+    let old = read_u16(bytes, offset);
+    write_u16(bytes, offset, new);
+    Delta::of_word(old, new)
+}
+
+/// Rewrites a TCP segment. One that is cut before its checksum, in an ICMP error, gets new ports only.
+#[inline]
+pub(super) fn rewrite_tcp(transport: &mut [u8], change: &Change, state: ChecksumState) {
+    let ports = change.write_ports(transport);
+    if transport.len() < tcp::CHECKSUM + 2 {
+        return;
+    }
+    let field = read_u16(transport, tcp::CHECKSUM);
+    write_u16(transport, tcp::CHECKSUM, apply(field, change.addresses(), ports, state));
+}
+
+/// A complete checksum changes with addresses and ports, a partial one with the addresses in its pseudo-header.
+#[inline]
+fn apply(field: u16, addresses: Delta, ports: Delta, state: ChecksumState) -> u16 {
+    match state {
+        ChecksumState::Complete => checksum::update(field, addresses + ports),
+        ChecksumState::Partial { .. } => checksum::update_sum(field, addresses),
+    }
+}
+
+/// Rewrites a UDP datagram. `whole` says that all of its payload is there.
+#[inline]
+pub(super) fn rewrite_udp(
+    transport: &mut [u8],
+    change: &Change,
+    state: ChecksumState,
+    zero: UdpZeroChecksum,
+    whole: bool,
+) -> Result<(), DropReason> {
+    let ports = change.write_ports(transport);
+    let field = read_u16(transport, udp::CHECKSUM);
+    let field = match (state, field) {
+        (ChecksumState::Complete, 0) => match zero {
+            UdpZeroChecksum::Forward => 0,
+            UdpZeroChecksum::Compute if whole => compute_udp(transport, change.new_addresses),
+            UdpZeroChecksum::Compute | UdpZeroChecksum::Drop => return Err(DropReason::UdpChecksumZero),
+        },
+        (ChecksumState::Complete, field) => udp_checksum(apply(field, change.addresses(), ports, state)),
+        (ChecksumState::Partial { .. }, field) => apply(field, change.addresses(), ports, state),
+    };
+    write_u16(transport, udp::CHECKSUM, field);
+    Ok(())
+}
+
+fn compute_udp(transport: &[u8], addresses: Sum) -> u16 {
+    let length = read_u16(transport, udp::LENGTH);
+    let datagram = transport.get(..usize::from(length)).unwrap_or(transport);
+    udp_checksum(addresses.word(Protocol::UDP.0.into()).word(length).bytes(datagram).checksum())
+}
+
+/// Turns an ICMP echo into an ICMPv6 echo: its checksum gains the pseudo-header. `length` is that of the message as
+/// its IP header says.
+#[inline]
+pub(super) fn rewrite_echo_4to6(transport: &mut [u8], change: &Change, length: u32) {
+    let kind = if transport[0] == icmpv4::ECHO_REQUEST { icmpv6::ECHO_REQUEST } else { icmpv6::ECHO_REPLY };
+    rewrite_echo(transport, kind, change, pseudo_icmpv6(change.new_addresses, length) - Sum::ZERO);
+}
+
+/// Turns an ICMPv6 echo into an ICMP echo: its checksum loses the pseudo-header.
+#[inline]
+pub(super) fn rewrite_echo_6to4(transport: &mut [u8], change: &Change, length: u32) {
+    let kind = if transport[0] == icmpv6::ECHO_REQUEST { icmpv4::ECHO_REQUEST } else { icmpv4::ECHO_REPLY };
+    rewrite_echo(transport, kind, change, Sum::ZERO - pseudo_icmpv6(change.old_addresses, length));
+}
+
+#[inline]
+pub(super) fn pseudo_icmpv6(addresses: Sum, length: u32) -> Sum {
+    addresses.double_word(length).word(Protocol::ICMPV6.0.into())
+}
+
+#[inline]
+fn rewrite_echo(transport: &mut [u8], kind: u8, change: &Change, pseudo: Delta) {
+    let code = transport[1];
+    let mut delta = pseudo + replace_word(transport, 0, u16::from_be_bytes([kind, code]));
+    if let Some(identifier) = change.source_port.or(change.destination_port) {
+        delta += replace_word(transport, 4, identifier.0);
+    }
+    let field = read_u16(transport, icmpv4::CHECKSUM);
+    write_u16(transport, icmpv4::CHECKSUM, checksum::update(field, delta));
+}

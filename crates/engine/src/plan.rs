@@ -1,0 +1,120 @@
+//! The plan: everything that configuration decides, validated, immutable while packets use it.
+//!
+//! A reload makes a new plan; workers read the pointer to it once a batch.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use tombolo_tables::tables::Capacity;
+use tombolo_wire::Port;
+use tombolo_wire::rfc6052::Prefix64;
+
+use crate::mapping::pool::{Pool, PoolRange, PortSpace};
+use crate::mechanism::TranslateSettings;
+use crate::mechanism::napt::{Endpoint, Policy, Times};
+
+/// All services of a gateway, and what they share.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The services; a service's number is its place here.
+    pub services: Vec<Service>,
+    /// Lifetimes of sessions and bindings.
+    pub times: Times,
+    /// Room in the tables.
+    pub capacity: Capacity,
+    /// Addresses that the gateway speaks from when it sends ICMP errors of its own.
+    pub own: OwnAddresses,
+}
+
+/// Addresses of the gateway itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OwnAddresses {
+    /// Source of ICMPv4 errors; without it none are sent.
+    pub ipv4: Option<Ipv4Addr>,
+    /// Source of ICMPv6 errors; without it none are sent.
+    pub ipv6: Option<Ipv6Addr>,
+}
+
+/// A service.
+#[derive(Debug, Clone)]
+pub struct Service {
+    /// Name for logs and metrics.
+    pub name: String,
+    /// What it does.
+    pub kind: ServiceKind,
+}
+
+/// What a service does.
+#[derive(Debug, Clone)]
+pub enum ServiceKind {
+    /// Stateful NAT64 (RFC 6146).
+    Nat64(Nat64),
+}
+
+/// A stateful NAT64, which is also the PLAT of 464XLAT.
+#[derive(Debug, Clone)]
+pub struct Nat64 {
+    /// The prefix in which IPv6 hosts see IPv4 addresses (RFC 6052).
+    pub prefix: Prefix64,
+    /// Drop packets that combine the well-known prefix with an IPv4 address that is not global (RFC 6052
+    /// section 3.1).
+    pub well_known_prefix_strict: bool,
+    /// Outside addresses.
+    pub pool: Pool,
+    /// What subscribers may do.
+    pub policy: Policy,
+    /// How headers are translated.
+    pub translate: TranslateSettings,
+    /// Bindings that are always there.
+    pub static_bindings: Vec<StaticBinding>,
+}
+
+/// A binding that is always there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StaticBinding {
+    /// TCP, UDP or ICMP.
+    pub space: PortSpace,
+    /// Inside address.
+    pub inside: Ipv6Addr,
+    /// Inside port or identifier.
+    pub inside_port: Port,
+    /// Outside endpoint; it must have a slot in the pool.
+    pub outside: Endpoint,
+}
+
+impl Plan {
+    /// The service whose prefix `destination` is in, for a packet from inside.
+    #[must_use]
+    #[inline]
+    pub fn service_of_ipv6(&self, destination: Ipv6Addr) -> Option<(u8, &Service)> {
+        self.numbered().find(|(_, service)| match &service.kind {
+            ServiceKind::Nat64(nat64) => nat64.prefix.contains(destination),
+        })
+    }
+
+    /// The service whose pool `destination` is in, for a packet from outside.
+    #[must_use]
+    #[inline]
+    pub fn service_of_ipv4(&self, destination: Ipv4Addr) -> Option<(u8, &Service)> {
+        self.numbered().find(|(_, service)| match &service.kind {
+            ServiceKind::Nat64(nat64) => nat64.pool.contains(destination),
+        })
+    }
+
+    /// Services with their numbers.
+    pub fn numbered(&self) -> impl Iterator<Item = (u8, &Service)> {
+        (0..=u8::MAX).zip(&self.services)
+    }
+
+    /// Slots of the outside index that the pools of all services need; `None` if more than 32 bits count.
+    #[must_use]
+    pub fn outside_slots(&self) -> Option<u32> {
+        self.ranges().try_fold(0_u32, |sum, range| sum.checked_add(range.slots()?))
+    }
+
+    /// All ranges of all pools.
+    pub fn ranges(&self) -> impl Iterator<Item = &PoolRange> {
+        self.services.iter().flat_map(|service| match &service.kind {
+            ServiceKind::Nat64(nat64) => nat64.pool.ranges(),
+        })
+    }
+}

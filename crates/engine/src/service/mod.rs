@@ -1,0 +1,3 @@
+//! The services, one file each. A service only composes mechanisms and mappings.
+
+pub mod nat64;

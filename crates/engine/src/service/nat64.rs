@@ -1,0 +1,183 @@
+//! Stateful NAT64 (RFC 6146), which is also the PLAT of 464XLAT (RFC 6877).
+//!
+//! The remote side is algorithmic: an IPv4 address embedded in the prefix (RFC 6052). The subscribers' side is bound to
+//! the pool. A packet to an address of the pool that comes from inside turns round ("hairpin", section 3.8): it is
+//! translated to IPv4 and comes in again as if from outside, with one decrement of the hop limit in total.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use tombolo_tables::binding::InsideKey;
+use tombolo_wire::{Port, TcpFlags, ipv4};
+
+use crate::engine::Work;
+use crate::mapping::pool::PortSpace;
+use crate::mechanism::napt::{Endpoint, Napt};
+use crate::mechanism::screen::{screen_ipv4, screen_ipv6};
+use crate::mechanism::session_state::Event;
+use crate::mechanism::{IcmpAnswer, Refusal, Rewrite, Translated, translate_4to6, translate_6to4};
+use crate::packet::{Outbox, Packet};
+use crate::parse::{Parsed, Payload, parse_ipv4};
+use crate::plan::Nat64;
+use crate::verdict::{DropReason, Verdict};
+
+impl Nat64 {
+    /// A packet from inside.
+    ///
+    /// # Errors
+    /// The reason why it is not forwarded.
+    pub(crate) fn inside(
+        &self,
+        number: u8,
+        packet: &mut Packet<'_>,
+        parsed: &Parsed<Ipv6Addr>,
+        work: &mut Work<'_>,
+        outbox: &mut impl Outbox,
+    ) -> Result<Verdict, Refusal> {
+        if self.prefix.contains(parsed.source) {
+            return Err(DropReason::SourceInPrefix.into());
+        }
+        screen_ipv6(parsed)?;
+        let remote = self.remote_address(parsed.destination)?;
+        let (space, event) = space_of(parsed)?;
+        let remote = Endpoint { address: remote, port: parsed.destination_port };
+        let inside = inside_key(number, space, parsed.source, parsed.source_port);
+        let outside = self.napt(number, work).outbound(&inside, space, remote, event).map_err(no_state_inside)?;
+        let to = Rewrite {
+            source: outside.address,
+            destination: remote.address,
+            source_port: Some(outside.port),
+            destination_port: None,
+        };
+        if self.pool.contains(remote.address) {
+            return self.turn_round(number, packet, parsed, &to, work, outbox);
+        }
+        let translated = translate_6to4(packet, parsed, &to, &self.translate, work.identifications)?;
+        translated.send(packet, outbox)?;
+        Ok(Verdict::Forward)
+    }
+
+    /// A packet from outside.
+    ///
+    /// # Errors
+    /// The reason why it is not forwarded.
+    pub(crate) fn outside(
+        &self,
+        number: u8,
+        packet: &mut Packet<'_>,
+        parsed: &Parsed<Ipv4Addr>,
+        work: &mut Work<'_>,
+        outbox: &mut impl Outbox,
+    ) -> Result<Verdict, Refusal> {
+        screen_ipv4(parsed)?;
+        let source = self.embedded_source(parsed.source)?;
+        let (space, event) = space_of(parsed)?;
+        let remote = Endpoint { address: parsed.source, port: parsed.source_port };
+        let outside = Endpoint { address: parsed.destination, port: parsed.destination_port };
+        let inside = self.napt(number, work).inbound(outside, space, remote, event)?;
+        let to = Rewrite {
+            source,
+            destination: inside.ipv6.into(),
+            source_port: None,
+            destination_port: Some(Port(u16::from_be_bytes(inside.port))),
+        };
+        translate_4to6(packet, parsed, &to, &self.translate)?.send(packet, outbox)?;
+        Ok(Verdict::Forward)
+    }
+
+    /// From inside to an address of the pool: out, and in again.
+    fn turn_round(
+        &self,
+        number: u8,
+        packet: &mut Packet<'_>,
+        parsed: &Parsed<Ipv6Addr>,
+        to: &Rewrite<Ipv4Addr>,
+        work: &mut Work<'_>,
+        outbox: &mut impl Outbox,
+    ) -> Result<Verdict, Refusal> {
+        // It never meets the IPv4 link, so that link's MTU is no limit.
+        let unlimited = crate::mechanism::TranslateSettings { ipv4_mtu: u32::MAX, ..self.translate };
+        let translated = translate_6to4(packet, parsed, to, &unlimited, work.identifications)?;
+        debug_assert!(matches!(translated, Translated::Whole));
+        // One decrement in total: the second translation takes the other.
+        let header = packet.bytes_mut();
+        header[ipv4::TTL] = header[ipv4::TTL].saturating_add(1);
+        ipv4::write_checksum(header);
+        let parsed = parse_ipv4(packet)?;
+        self.outside(number, packet, &parsed, work, outbox)
+    }
+
+    fn napt<'a>(&'a self, number: u8, work: &'a mut Work<'_>) -> Napt<'a, crate::engine::Random> {
+        Napt {
+            tables: work.tables,
+            pool: &self.pool,
+            policy: &self.policy,
+            times: work.times,
+            service: number,
+            now: work.now.tick(),
+            random: work.random,
+            exhausted: work.exhausted,
+        }
+    }
+
+    /// The IPv4 address of a destination inside the prefix.
+    fn remote_address(&self, destination: Ipv6Addr) -> Result<Ipv4Addr, DropReason> {
+        let address = self.prefix.extract(destination).ok_or(DropReason::Untranslatable)?;
+        self.check_well_known(address)?;
+        if crate::mechanism::screen::is_illegal_destination_ipv4(address) {
+            return Err(DropReason::IllegalDestination);
+        }
+        Ok(address)
+    }
+
+    fn embedded_source(&self, source: Ipv4Addr) -> Result<Ipv6Addr, DropReason> {
+        self.check_well_known(source)?;
+        Ok(self.prefix.embed(source))
+    }
+
+    fn check_well_known(&self, address: Ipv4Addr) -> Result<(), DropReason> {
+        if self.well_known_prefix_strict && self.prefix.forbids(address) {
+            return Err(DropReason::PrivateInWellKnownPrefix);
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn inside_key(service: u8, space: PortSpace, address: Ipv6Addr, port: Port) -> InsideKey {
+    InsideKey { ipv6: address.octets(), ipv4: [0; 4], port: port.0.to_be_bytes(), protocol: space.protocol(), service }
+}
+
+/// Which table a packet belongs to, and what it is to its session.
+fn space_of<A>(parsed: &Parsed<A>) -> Result<(PortSpace, Event), Refusal> {
+    match parsed.payload {
+        Payload::Tcp => Ok((PortSpace::Tcp, tcp_event(parsed.tcp_flags))),
+        Payload::Udp => Ok((PortSpace::Udp, Event::Other)),
+        Payload::EchoRequest | Payload::EchoReply => Ok((PortSpace::Icmp, Event::Other)),
+        Payload::IcmpError | Payload::IcmpOther => Err(DropReason::IcmpUntranslatable.into()),
+        Payload::Piece => Err(DropReason::FragmentUntranslatable.into()),
+        Payload::Other => Err(Refusal::with(DropReason::UnsupportedProtocol, IcmpAnswer::ProtocolUnreachable)),
+    }
+}
+
+fn tcp_event(flags: TcpFlags) -> Event {
+    if flags.contains(TcpFlags::RST) {
+        Event::Rst
+    } else if flags.contains(TcpFlags::SYN) {
+        Event::Syn
+    } else if flags.contains(TcpFlags::FIN) {
+        Event::Fin
+    } else {
+        Event::Other
+    }
+}
+
+/// What an inside host is told when no state can be made for it (RFC 6146 section 3.5.1.1: address unreachable).
+fn no_state_inside(reason: DropReason) -> Refusal {
+    match reason {
+        DropReason::PoolExhausted
+        | DropReason::SubscriberLimit
+        | DropReason::BindingTableFull
+        | DropReason::SessionTableFull
+        | DropReason::SubscriberTableFull => Refusal::with(reason, IcmpAnswer::HostUnreachable),
+        _ => reason.into(),
+    }
+}

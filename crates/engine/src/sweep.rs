@@ -1,0 +1,53 @@
+//! What the sweep does with a session: keep it, remove it, or let a silent connection pass into TRANS.
+
+use tombolo_tables::binding::{Binding, BindingId};
+use tombolo_tables::session::{Session, Sweep};
+use tombolo_tables::subscriber::Subscriber;
+use tombolo_tables::sweep::Policy;
+use tombolo_tables::tick::Tick;
+
+use crate::mechanism::napt::Times;
+use crate::mechanism::session_state::TRANS;
+use crate::plan::Plan;
+
+/// The policy of the sweep, with a count of what it did.
+#[derive(Debug, Clone)]
+pub struct Expiry {
+    times: Times,
+    /// Sessions removed.
+    pub sessions: u64,
+    /// Bindings removed.
+    pub bindings: u64,
+    /// Subscribers removed.
+    pub subscribers: u64,
+}
+
+impl Expiry {
+    /// The lifetimes of `plan`.
+    #[must_use]
+    pub fn new(plan: &Plan) -> Self {
+        Self { times: plan.times, sessions: 0, bindings: 0, subscribers: 0 }
+    }
+}
+
+impl Policy for Expiry {
+    fn session(&mut self, session: &Session, now: Tick) -> Sweep {
+        match self.times.effective(session.state, now.since(session.seen)) {
+            Some(state) if state == session.state => Sweep::Keep,
+            // The transitory time began when the established time was over.
+            Some(_) => Sweep::Change(TRANS, Tick(session.seen.0.saturating_add(self.times.established()))),
+            None => {
+                self.sessions += 1;
+                Sweep::Remove
+            }
+        }
+    }
+
+    fn binding_removed(&mut self, _: BindingId, _: &Binding) {
+        self.bindings += 1;
+    }
+
+    fn subscriber_removed(&mut self, _: &Subscriber) {
+        self.subscribers += 1;
+    }
+}

@@ -1,0 +1,321 @@
+//! Stateful NAT64 through the whole engine, packet by packet.
+
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod support;
+
+use std::collections::HashSet;
+use std::net::Ipv4Addr;
+
+use support::*;
+use tombolo_engine::mapping::pool::PortSpace;
+use tombolo_engine::mechanism::napt::{Filtering, InboundTcp, Policy, Times};
+use tombolo_engine::mechanism::session_state::Timeouts;
+use tombolo_engine::packet::{ChecksumState, Offload, Segmentation};
+use tombolo_engine::sweep::Expiry;
+use tombolo_engine::{DropReason, Verdict};
+use tombolo_tables::audit;
+use tombolo_tables::sweep::Sweeper;
+
+#[test]
+fn udp_goes_out_through_the_pool_and_comes_back() {
+    let mut gateway = Gateway::new(Setup::default());
+    let out = gateway.forward(&udp((HOST, 40_000), (embed(SERVER), 53), b"question"));
+    assert_eq!((out.source, out.destination), (POOL.into(), SERVER.into()));
+    assert_eq!((out.ports.1, out.hop_limit, out.payload.as_slice()), (53, 63, b"question".as_slice()));
+    assert!(out.ports.0 >= 1024 && out.ports.0.is_multiple_of(2), "range and parity are kept");
+    let back = gateway.forward(&udp((SERVER, 53), (POOL, out.ports.0), b"answer"));
+    assert_eq!((back.source, back.destination), (embed(SERVER).into(), HOST.into()));
+    assert_eq!((back.ports, back.hop_limit, back.payload.as_slice()), ((53, 40_000), 63, b"answer".as_slice()));
+    assert_eq!(audit::check(&gateway.tables), Vec::<String>::new());
+}
+
+#[test]
+fn mapping_is_endpoint_independent_and_paired() {
+    let mut gateway = Gateway::new(Setup { last_address: Ipv4Addr::new(192, 0, 2, 14), ..Setup::default() });
+    let first = gateway.forward(&udp((HOST, 40_001), (embed(SERVER), 53), b""));
+    let other_remote = gateway.forward(&udp((HOST, 40_001), (embed(Ipv4Addr::new(203, 0, 113, 9)), 123), b""));
+    assert_eq!((first.source, first.ports.0), (other_remote.source, other_remote.ports.0));
+    // The other protocols have ports of their own, but the same address.
+    let tcp_out = gateway.forward(&tcp((HOST, 40_001), (embed(SERVER), 80), SYN, b""));
+    let ping = gateway.forward(&echo(HOST, embed(SERVER), true, 40_001));
+    assert_eq!((tcp_out.source, ping.source), (first.source, first.source));
+}
+
+#[test]
+fn a_tcp_connection_opens_talks_and_closes() {
+    let mut gateway = Gateway::new(Setup::default());
+    let (client, server) = ((HOST, 40_000), (embed(SERVER), 80));
+    let syn = gateway.forward(&tcp(client, server, SYN, b""));
+    let (outside, remote) = ((POOL, syn.ports.0), (SERVER, 80));
+    assert_eq!(gateway.forward(&tcp(remote, outside, SYN | ACK, b"")).ports, (80, 40_000));
+    assert_eq!(gateway.forward(&tcp(client, server, ACK, b"GET /")).payload, b"GET /");
+    gateway.wait(7000);
+    assert_eq!(gateway.forward(&tcp(remote, outside, ACK, b"200")).payload, b"200");
+    gateway.forward(&tcp(remote, outside, FIN | ACK, b""));
+    gateway.forward(&tcp(client, server, FIN | ACK, b""));
+    gateway.wait(235);
+    gateway.forward(&tcp(remote, outside, ACK, b""));
+    assert_eq!(sessions(&gateway), 1);
+    gateway.wait(20);
+    sweep(&mut gateway);
+    assert_eq!((sessions(&gateway), gateway.tables.bindings.count()), (0, 0), "closed connections go after TCP_TRANS");
+}
+
+#[test]
+fn an_echo_gets_an_identifier_of_its_own() {
+    let mut gateway = Gateway::new(Setup::default());
+    let one = gateway.forward(&echo(HOST, embed(SERVER), true, 7));
+    let two = gateway.forward(&echo(OTHER_HOST, embed(SERVER), true, 7));
+    assert_ne!(one.ports.0, two.ports.0);
+    let back = gateway.forward(&echo(SERVER, POOL, false, two.ports.0));
+    assert_eq!((back.destination, back.ports.0), (OTHER_HOST.into(), 7));
+}
+
+#[test]
+fn a_super_packet_crosses_in_one_piece() {
+    let mut gateway = Gateway::new(Setup::default());
+    gateway.forward(&tcp((HOST, 40_000), (embed(SERVER), 80), SYN, b""));
+    let payload = vec![0x5a; 60_000];
+    let mut packet = tcp((HOST, 40_000), (embed(SERVER), 80), ACK, &payload);
+    // What the kernel leaves to the card: the sum of the pseudo-header, not complemented.
+    let mut pseudo = packet[8..40].to_vec();
+    pseudo.extend(60_020_u32.to_be_bytes());
+    pseudo.extend([0, 0, 0, 6]);
+    packet[56..58].copy_from_slice(&sum(&pseudo).to_be_bytes());
+    let offload = Offload {
+        segmentation: Segmentation::Tcp { size: 1428, ecn: false },
+        checksum: ChecksumState::Partial { start: 40, offset: 16 },
+    };
+    let (verdict, sent) = gateway.pass_with(&packet, offload);
+    assert_eq!((verdict, sent.len()), (Verdict::Forward, 1));
+    let (bytes, out) = &sent[0];
+    assert_eq!(bytes.len(), 60_040);
+    assert_eq!(out.segmentation, offload.segmentation);
+    assert_eq!(out.checksum, ChecksumState::Partial { start: 20, offset: 16 });
+    let mut pseudo = bytes[12..20].to_vec();
+    pseudo.extend([0, 0, 0, 6]);
+    pseudo.extend(60_020_u32.to_be_bytes());
+    assert_eq!(u16::from_be_bytes([bytes[36], bytes[37]]), sum(&pseudo));
+}
+
+#[test]
+fn hosts_behind_the_gateway_reach_each_other_through_the_pool() {
+    let mut gateway = Gateway::new(Setup::default());
+    let known = gateway.forward(&udp((OTHER_HOST, 6000), (embed(SERVER), 3478), b""));
+    let turned = gateway.forward(&udp((HOST, 5000), (embed(POOL), known.ports.0), b"hello"));
+    assert_eq!(turned.destination, OTHER_HOST);
+    assert_eq!((turned.source, turned.ports.1), (embed(POOL).into(), 6000), "with the outside source address and port");
+    assert_eq!(turned.hop_limit, 63, "one decrement in total");
+    let back = gateway.forward(&udp((OTHER_HOST, 6000), (embed(POOL), turned.ports.0), b"world"));
+    assert_eq!((back.destination, back.ports.1, back.payload.as_slice()), (HOST.into(), 5000, b"world".as_slice()));
+}
+
+#[test]
+fn nobody_gets_in_without_a_binding() {
+    let mut gateway = Gateway::new(Setup::default());
+    for packet in
+        [udp((SERVER, 53), (POOL, 5353), b"scan"), tcp((SERVER, 53), (POOL, 22), SYN, b""), echo(SERVER, POOL, true, 1)]
+    {
+        assert_eq!(gateway.pass(&packet), (Verdict::Drop(DropReason::NoBinding), Vec::new()));
+    }
+    assert_eq!((gateway.tables.bindings.count(), sessions(&gateway)), (0, 0), "a scan makes no state");
+    let stray = tcp((HOST, 1), (embed(SERVER), 80), ACK, b"");
+    assert_eq!(gateway.pass(&stray).0, Verdict::Drop(DropReason::TcpNotSyn));
+}
+
+#[test]
+fn filtering_decides_who_may_answer() {
+    let stranger = Ipv4Addr::new(203, 0, 113, 66);
+    let mut open = Gateway::new(Setup::default());
+    let out = open.forward(&udp((HOST, 40_000), (embed(SERVER), 53), b""));
+    open.forward(&udp((stranger, 1), (POOL, out.ports.0), b""));
+
+    let policy = Policy { filtering: Filtering::AddressDependent, ..Policy::default() };
+    let mut strict = Gateway::new(Setup { policy, ..Setup::default() });
+    let out = strict.forward(&udp((HOST, 40_000), (embed(SERVER), 53), b""));
+    assert_eq!(strict.pass(&udp((stranger, 1), (POOL, out.ports.0), b"")).0, Verdict::Drop(DropReason::Filtered));
+    strict.forward(&udp((SERVER, 9999), (POOL, out.ports.0), b"another port of a known address"));
+    let syn = strict.forward(&tcp((HOST, 40_000), (embed(SERVER), 80), SYN, b""));
+    assert_eq!(strict.pass(&tcp((stranger, 80), (POOL, syn.ports.0), SYN, b"")).0, Verdict::Drop(DropReason::Filtered));
+    strict.forward(&tcp((SERVER, 81), (POOL, syn.ports.0), SYN, b""));
+
+    let policy = Policy { inbound_tcp: InboundTcp::Denied, ..Policy::default() };
+    let mut closed = Gateway::new(Setup { policy, ..Setup::default() });
+    let syn = closed.forward(&tcp((HOST, 40_000), (embed(SERVER), 80), SYN, b""));
+    assert_eq!(
+        closed.pass(&tcp((stranger, 80), (POOL, syn.ports.0), SYN, b"")).0,
+        Verdict::Drop(DropReason::InboundSyn)
+    );
+}
+
+#[test]
+fn a_static_binding_serves_both_ways_and_never_goes() {
+    let bindings = vec![static_binding(PortSpace::Tcp, 8080, 80)];
+    let mut gateway = Gateway::new(Setup { static_bindings: bindings, ..Setup::default() });
+    gateway.wait(100_000);
+    sweep(&mut gateway);
+    let inward = gateway.forward(&tcp((SERVER, 50_000), (POOL, 80), SYN, b""));
+    assert_eq!((inward.destination, inward.ports), (HOST.into(), (50_000, 8080)));
+    let outward = gateway.forward(&tcp((HOST, 8080), (embed(SERVER), 50_000), SYN | ACK, b""));
+    assert_eq!((outward.source, outward.ports), (POOL.into(), (80, 50_000)));
+    assert_eq!(audit::check(&gateway.tables), Vec::<String>::new());
+}
+
+#[test]
+fn a_full_pool_refuses_the_new_and_keeps_the_old() {
+    let mut gateway = Gateway::new(Setup { ports: 2000..=2003, ..Setup::default() });
+    let ports: HashSet<u16> =
+        (0..4).map(|n| gateway.forward(&udp((HOST, 40_000 + n), (embed(SERVER), 53), b"")).ports.0).collect();
+    assert_eq!(ports, HashSet::from([2000, 2001, 2002, 2003]));
+    let refused = udp((OTHER_HOST, 1), (embed(SERVER), 53), b"");
+    assert_eq!(gateway.pass(&refused).0, Verdict::Drop(DropReason::PoolExhausted));
+    assert!(ports.contains(&gateway.forward(&udp((HOST, 40_000), (embed(SERVER), 54), b"")).ports.0));
+    // TCP has ports of its own.
+    gateway.forward(&tcp((OTHER_HOST, 1), (embed(SERVER), 80), SYN, b""));
+    // Closed ports are kept back for two minutes, then given out again.
+    gateway.wait(310);
+    sweep(&mut gateway);
+    assert_eq!(gateway.pass(&refused).0, Verdict::Drop(DropReason::PoolExhausted));
+    gateway.wait(125);
+    gateway.forward(&refused);
+    assert_eq!(audit::check(&gateway.tables), Vec::<String>::new());
+}
+
+#[test]
+fn a_new_subscriber_gets_an_address_that_has_ports_left() {
+    let setup = Setup { ports: 2000..=2001, last_address: Ipv4Addr::new(192, 0, 2, 4), ..Setup::default() };
+    let mut gateway = Gateway::new(setup);
+    let mut sources = HashSet::new();
+    for host in 0..4_u16 {
+        let address = std::net::Ipv6Addr::new(0x2001, 0xdb8, 2, 0, 0, 0, 0, host);
+        let one = gateway.forward(&udp((address, 40_000), (embed(SERVER), 53), b""));
+        let two = gateway.forward(&udp((address, 40_001), (embed(SERVER), 53), b""));
+        assert_eq!(one.source, two.source, "all of a subscriber's bindings share an address");
+        sources.insert(one.source);
+    }
+    assert_eq!(sources.len(), 4);
+    assert_eq!(audit::check(&gateway.tables), Vec::<String>::new());
+}
+
+#[test]
+fn limits_hold_for_each_table() {
+    let from = |n: u16| udp((HOST, n), (embed(SERVER), 53), b"");
+    let policy = Policy { bindings_per_subscriber: Some(2), ..Policy::default() };
+    let mut limited = Gateway::new(Setup { policy, ..Setup::default() });
+    limited.forward(&from(1));
+    limited.forward(&from(2));
+    assert_eq!(limited.pass(&from(3)).0, Verdict::Drop(DropReason::SubscriberLimit));
+    limited.forward(&udp((OTHER_HOST, 3), (embed(SERVER), 53), b""));
+    limited.forward(&from(1));
+
+    let mut few = Gateway::new(Setup { bindings: 2, ..Setup::default() });
+    few.forward(&from(1));
+    few.forward(&from(2));
+    assert_eq!(few.pass(&from(3)).0, Verdict::Drop(DropReason::BindingTableFull));
+
+    let mut lonely = Gateway::new(Setup { subscribers: 1, ..Setup::default() });
+    lonely.forward(&from(1));
+    let other = udp((OTHER_HOST, 3), (embed(SERVER), 53), b"");
+    assert_eq!(lonely.pass(&other).0, Verdict::Drop(DropReason::SubscriberTableFull));
+
+    for gateway in [limited, few, lonely] {
+        assert_eq!(audit::check(&gateway.tables), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_full_session_table_refuses_and_loses_nothing() {
+    let mut gateway = Gateway::new(Setup { sessions: 64, ..Setup::default() });
+    let to = |n: u16| udp((HOST, 40_000), (embed(SERVER), n), b"");
+    let mut accepted = Vec::new();
+    for n in 1..1000 {
+        match gateway.pass(&to(n)).0 {
+            Verdict::Forward => accepted.push(n),
+            verdict => assert_eq!(verdict, Verdict::Drop(DropReason::SessionTableFull)),
+        }
+    }
+    assert!((64..999).contains(&accepted.len()), "{}", accepted.len());
+    assert_eq!(sessions(&gateway), accepted.len());
+    for n in accepted {
+        gateway.forward(&to(n));
+    }
+    gateway.wait(400);
+    gateway.forward(&to(999));
+}
+
+#[test]
+fn sessions_live_as_long_as_the_timeouts_say() {
+    let timeouts = Timeouts { udp: 120, ..Timeouts::default() };
+    let mut gateway = Gateway::new(Setup { times: Times::new(&timeouts, 0), ..Setup::default() });
+    let out = gateway.forward(&udp((HOST, 40_000), (embed(SERVER), 53), b""));
+    for _ in 0..5 {
+        gateway.wait(119);
+        sweep(&mut gateway);
+        gateway.forward(&udp((SERVER, 53), (POOL, out.ports.0), b""));
+    }
+    gateway.wait(125);
+    sweep(&mut gateway);
+    assert_eq!((sessions(&gateway), gateway.tables.bindings.count(), gateway.tables.subscribers.count()), (0, 0, 0));
+    assert_eq!(gateway.pass(&udp((SERVER, 53), (POOL, out.ports.0), b"")).0, Verdict::Drop(DropReason::NoBinding));
+}
+
+#[test]
+fn an_established_connection_that_falls_silent_has_the_transitory_time_left() {
+    let mut gateway = Gateway::new(Setup::default());
+    let out = gateway.forward(&tcp((HOST, 40_000), (embed(SERVER), 80), SYN, b""));
+    gateway.forward(&tcp((SERVER, 80), (POOL, out.ports.0), SYN | ACK, b""));
+    gateway.wait(7210);
+    sweep(&mut gateway);
+    assert_eq!(sessions(&gateway), 1, "in TRANS now");
+    gateway.forward(&tcp((SERVER, 80), (POOL, out.ports.0), ACK, b"still here"));
+    gateway.wait(7100);
+    sweep(&mut gateway);
+    assert_eq!(sessions(&gateway), 1, "established again");
+    gateway.wait(7200 + 240 + 10);
+    sweep(&mut gateway);
+    sweep(&mut gateway);
+    assert_eq!(sessions(&gateway), 0);
+}
+
+#[test]
+fn what_loops_or_is_not_ours_is_told_apart() {
+    let mut gateway = Gateway::new(Setup::default());
+    let looping = udp((embed(SERVER), 1), (embed(SERVER), 2), b"");
+    assert_eq!(gateway.pass(&looping).0, Verdict::Drop(DropReason::SourceInPrefix));
+    let foreign = udp((HOST, 1), (OTHER_HOST, 2), b"");
+    assert_eq!(gateway.pass(&foreign).0, Verdict::ToHost);
+    let elsewhere = udp((SERVER, 1), (Ipv4Addr::new(203, 0, 113, 1), 2), b"");
+    assert_eq!(gateway.pass(&elsewhere).0, Verdict::ToHost);
+    gateway.nat64().well_known_prefix_strict = true;
+    let private = udp((HOST, 1), (embed(Ipv4Addr::new(10, 0, 0, 1)), 2), b"");
+    assert_eq!(gateway.pass(&private).0, Verdict::Drop(DropReason::PrivateInWellKnownPrefix));
+}
+
+#[test]
+fn every_packet_is_counted_once() {
+    let mut gateway = Gateway::new(Setup::default());
+    let out = gateway.forward(&udp((HOST, 40_000), (embed(SERVER), 53), b"1234"));
+    gateway.forward(&udp((SERVER, 53), (POOL, out.ports.0), b"12"));
+    gateway.pass(&udp((SERVER, 53), (POOL, out.ports.0 ^ 2), b""));
+    gateway.pass(&[0x45, 0]);
+    let mut totals = tombolo_engine::counters::Totals::default();
+    gateway.engine.counters().add_to(&mut totals);
+    assert_eq!((totals.received, totals.received_bytes, totals.forwarded), ([1, 3], [52, 30 + 28 + 2], [1, 1]));
+    let drops: Vec<_> = totals.drops().collect();
+    assert_eq!(drops, [(DropReason::Malformed, 1), (DropReason::NoBinding, 1)]);
+}
+
+fn sessions(gateway: &Gateway) -> usize {
+    let tables = &gateway.tables.sessions;
+    (0..tables.lines()).map(|line| tables.read_line(line).count()).sum()
+}
+
+/// Two passes: what the first finds expired, the second finds unmarked.
+fn sweep(gateway: &mut Gateway) {
+    let mut sweeper = Sweeper::new(&gateway.tables, gateway.now.tick());
+    let mut expiry = Expiry::new(&gateway.plan);
+    for _ in 0..2 {
+        assert!(sweeper.advance(&gateway.tables, usize::MAX, gateway.now.tick(), &mut expiry));
+    }
+}
