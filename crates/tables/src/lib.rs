@@ -23,6 +23,7 @@
 //! * [`subscriber`], [`binding`], [`outside`], [`session`]: the records.
 //! * [`tables`]: the tables together: admit, bind, find. [`sweep`]: what has expired goes.
 //! * [`audit`]: every invariant that ties the tables together, checked one by one.
+//! * [`lpm`]: longest-prefix match for routes, mappings and softwires.
 //!
 //! Addresses and ports are kept as they stand on the wire, so that neither side swaps bytes.
 
@@ -31,6 +32,7 @@ pub mod audit;
 pub mod binding;
 pub mod hash;
 pub mod index;
+pub mod lpm;
 pub mod memory;
 pub mod outside;
 pub mod session;
