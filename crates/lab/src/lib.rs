@@ -1,1 +1,54 @@
-//! Placeholder.
+//! Network-namespace laboratories: one description of hosts and links, built through netlink, and
+//! gone when the [`Lab`] is dropped.
+//!
+//! The demo, the kernel tests and the benchmarks all stand on this crate, so that what a reader sees in
+//! `tombolo lab demo` is what the tests test and the tables measure.
+//!
+//! ```no_run
+//! use tombolo_lab::{Lab, Topology};
+//!
+//! let lab = Lab::create(&Topology::client_gateway_server())?;
+//! let client = lab.node("client")?;
+//! client.command("ping").args(["-c", "1", "198.51.100.2"]).run()?.success()?;
+//! // Dropping `lab` kills what runs in it and removes its namespaces.
+//! # Ok::<(), tombolo_lab::LabError>(())
+//! ```
+//!
+//! Reading order: [`topology`] says what a lab looks like (plain data); `lab` builds and removes it; `namespace`
+//! and `link` are the two things it is made of; `relay` delays frames; `process` and `capture` are what
+//! runs inside; `registry` is what removes a lab when nobody gets to drop it.
+//!
+//! # Invariants
+//! - No command is run to build a lab: namespaces are made by `unshare` and a bind mount (as `ip netns add` does,
+//!   so that `ip netns exec` finds them), everything else goes through netlink.
+//! - Nothing is ever created in the caller's own network namespace, not even for a moment.
+//! - A lab goes away on drop, on panic, and on SIGINT, SIGTERM and SIGHUP ([`registry`]); after SIGKILL
+//!   its processes die with their parent, and [`remove_stale`] removes the namespaces.
+//! - Nothing sleeps for luck: what has to become true is polled ([`wait_until`]) or awaited with a time limit.
+
+pub mod topology;
+
+mod capture;
+mod error;
+mod lab;
+mod link;
+mod namespace;
+mod offload;
+mod prefix;
+mod process;
+pub mod registry;
+mod relay;
+mod requirements;
+mod wait;
+
+pub use capture::Capture;
+pub use error::LabError;
+pub use lab::Lab;
+pub use namespace::Namespace;
+pub use offload::Offload;
+pub use prefix::{ParsePrefixError, Prefix};
+pub use process::{Command, Output, Process};
+pub use registry::{LabRecord, interrupted, list, remove_named, remove_stale};
+pub use requirements::{missing_privilege, package_of, skip_without_privilege};
+pub use topology::{End, Link, Node, Route, Topology};
+pub use wait::wait_until;

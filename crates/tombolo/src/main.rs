@@ -1,3 +1,19 @@
-//! The `tombolo` command.
+//! The `tombolo` command: thin subcommands over the crates that do the work.
+//!
+//! Exit status: 0 when it worked, 1 when it did not, 2 when the command line is wrong.
 
-fn main() {}
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+mod cmd;
+
+fn main() -> ExitCode {
+    match cmd::Arguments::parse().run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            cmd::print::error(&error);
+            ExitCode::FAILURE
+        }
+    }
+}

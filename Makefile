@@ -1,0 +1,37 @@
+# The one door: people and machines alike call these.
+#
+#   make demo     a gateway in three network namespaces, tried and measured, in under a minute (root)
+#   make test     everything that can be tested here (root for the kernel tests; they skip loudly without)
+#   make lint     formatting, clippy, documentation, dependencies
+#   make bench    TCP through the gateway beside plain forwarding and Tayga (root)
+#   make lab      a playground that stays: three namespaces, no gateway (root)
+#   make setup    installs the Debian packages that the above need
+
+.PHONY: build demo test lint bench lab setup
+
+build:
+	cargo build --workspace
+
+demo: setup
+	cargo build --release -p tombolo
+	./target/release/tombolo lab demo
+
+test: setup build
+	./scripts/test.sh
+
+lint:
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+	if command -v cargo-deny >/dev/null; then cargo deny check; fi
+
+bench: setup
+	cargo build --release -p tombolo
+	./target/release/tombolo bench tcp
+
+lab: setup
+	cargo build -p tombolo
+	./target/debug/tombolo lab up
+
+setup:
+	./scripts/setup.sh

@@ -1,0 +1,48 @@
+//! Capturing an interface to a pcap file.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use nix::sys::signal::Signal;
+
+use crate::{LabError, Namespace, Process};
+
+/// A running tcpdump. Dropping it ends the capture; [`Capture::finish`] waits until the file is whole.
+#[derive(Debug)]
+pub struct Capture {
+    tcpdump: Process,
+    file: PathBuf,
+}
+
+impl Capture {
+    pub(crate) fn start(namespace: &Namespace, interface: &str, file: &Path, filter: &str) -> Result<Self, LabError> {
+        // -U and --immediate-mode: each packet is in the file as soon as it was seen. -Z root: tcpdump would otherwise
+        // give up the right to write where the caller wants the file.
+        let command = namespace
+            .command("tcpdump")
+            .args(["-i", interface, "-n", "-U", "--immediate-mode", "-Z", "root", "-s", "0", "-w"])
+            .arg(file.display().to_string())
+            .args(filter.split_whitespace());
+        let mut tcpdump = command.spawn()?;
+        tcpdump.wait_for_text("listening on", Duration::from_secs(10))?;
+        Ok(Self { tcpdump, file: file.to_owned() })
+    }
+
+    /// The file being written.
+    #[must_use]
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// Ends the capture and returns the file.
+    ///
+    /// # Errors
+    /// [`LabError`] with tcpdump's words when it had ended by itself or does not end.
+    pub fn finish(mut self) -> Result<PathBuf, LabError> {
+        self.tcpdump.signal(Signal::SIGINT)?;
+        self.tcpdump.wait(Duration::from_secs(10))?.success()?;
+        Ok(self.file)
+    }
+}

@@ -1,0 +1,136 @@
+//! `tombolo lab`: network-namespace playgrounds.
+
+use anyhow::bail;
+use clap::{Args, Subcommand, ValueEnum};
+use serde_json::json;
+use tombolo_lab::{Lab, LabRecord, Topology};
+
+use super::print;
+
+/// Arguments of `tombolo lab`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    action: Action,
+    /// Print JSON instead of text
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Build a lab that stays until `lab down`
+    Up {
+        /// Its name: letters, digits and hyphens
+        #[arg(default_value = "lab")]
+        name: String,
+        /// Which hosts and links
+        #[arg(long, value_enum, default_value = "gateway")]
+        topology: Shape,
+    },
+    /// Remove a lab, and every process in it
+    Down {
+        /// The lab's name
+        #[arg(default_value = "lab", conflicts_with = "all")]
+        name: String,
+        /// Remove all named labs and what dead processes left behind
+        #[arg(long)]
+        all: bool,
+    },
+    /// List the labs of this machine
+    List,
+}
+
+/// The standard topologies.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Shape {
+    /// client - gateway - server (NAT64, NAT44, SIIT)
+    Gateway,
+    /// client - cpe - gateway - server, with an IPv6-only core (464XLAT, DS-Lite, lw4o6, MAP)
+    Cpe,
+}
+
+impl Shape {
+    fn topology(self) -> Topology {
+        match self {
+            Self::Gateway => Topology::client_gateway_server(),
+            Self::Cpe => Topology::client_cpe_gateway_server(),
+        }
+    }
+}
+
+pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
+    let json = arguments.json;
+    match arguments.action {
+        Action::Up { name, topology } => up(&name, topology, json),
+        Action::Down { name, all: false } => down(&name, json),
+        Action::Down { all: true, .. } => down_all(json),
+        Action::List => list(json),
+    }
+}
+
+fn up(name: &str, shape: Shape, json: bool) -> anyhow::Result<()> {
+    let record = Lab::create_named(name, &shape.topology())?;
+    if json {
+        return print::json(&record);
+    }
+    let mut table = print::table(&["node", "namespace"]);
+    for node in &record.nodes {
+        table.add_row([&node.node, &node.namespace]);
+    }
+    print::line(&format!(
+        "{table}\n\
+         ip netns exec {id}-client ping -c 3 2001:db8:2::2     # the server, over plain IPv6\n\
+         ip netns exec {id}-client ping -c 3 198.51.100.2      # {v4}\n\
+         tombolo lab down {name}",
+        id = record.id,
+        v4 = match shape {
+            Shape::Gateway => "the same, over plain IPv4",
+            Shape::Cpe => "fails until the cpe and the gateway carry IPv4 over IPv6",
+        },
+    ))
+}
+
+fn down(name: &str, json: bool) -> anyhow::Result<()> {
+    if !tombolo_lab::remove_named(name)? {
+        bail!("there is no lab `{name}`; `tombolo lab list` shows what there is");
+    }
+    removed(&[format!("tombolo-{name}")], json)
+}
+
+fn down_all(json: bool) -> anyhow::Result<()> {
+    removed(&tombolo_lab::remove_stale(true)?, json)
+}
+
+fn removed(ids: &[String], json: bool) -> anyhow::Result<()> {
+    if json {
+        print::json(&json!({ "removed": ids }))
+    } else if ids.is_empty() {
+        print::line("nothing to remove")
+    } else {
+        print::line(&format!("removed {}", ids.join(", ")))
+    }
+}
+
+fn list(json: bool) -> anyhow::Result<()> {
+    let records = tombolo_lab::list()?;
+    if json {
+        return print::json(&records);
+    }
+    let mut table = print::table(&["lab", "owner", "topology", "namespaces"]);
+    for record in &records {
+        let namespaces: Vec<&str> = record.nodes.iter().map(|node| node.namespace.as_str()).collect();
+        let name = record.name.as_ref().unwrap_or(&record.id);
+        table.add_row([name, &owner(record), &record.topology, &namespaces.join("\n")]);
+    }
+    print::line(&if records.is_empty() { "no labs".to_owned() } else { table.to_string() })
+}
+
+/// Whom a lab belongs to, and with that whether `down --all` takes it.
+fn owner(record: &LabRecord) -> String {
+    match (&record.name, record.is_orphan()) {
+        (Some(_), _) => "nobody (named)".to_owned(),
+        (None, false) => format!("process {}", record.pid),
+        (None, true) => format!("process {} (dead: stale)", record.pid),
+    }
+}

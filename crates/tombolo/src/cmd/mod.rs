@@ -1,0 +1,28 @@
+//! The command line. One file a subcommand.
+
+use clap::{Parser, Subcommand};
+
+mod lab;
+pub(crate) mod print;
+
+/// IPv4 as a Service over IPv6 on stock Linux, and the instrument that measures it.
+#[derive(Debug, Parser)]
+#[command(name = "tombolo", version, arg_required_else_help = true)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Network-namespace playground: client - gateway - server on this machine
+    Lab(lab::Arguments),
+}
+
+impl Arguments {
+    pub(crate) fn run(self) -> anyhow::Result<()> {
+        match self.command {
+            Command::Lab(arguments) => lab::run(arguments),
+        }
+    }
+}

@@ -1,0 +1,47 @@
+#!/bin/sh
+# Installs what building and testing need on Debian and Ubuntu. Safe to call again: when nothing is missing it asks dpkg
+# once and ends. Works as root or through sudo.
+set -eu
+
+packages="
+    clang conntrack curl ethtool gcc iperf3 iproute2 iptables iputils-ping iputils-tracepath
+    libbpf-dev libelf-dev llvm make nftables tayga tcpdump traceroute tshark
+"
+
+if ! command -v dpkg-query >/dev/null; then
+    echo "setup: no dpkg here; install the equivalents of:" $packages >&2
+    exit 0
+fi
+
+# Words, not lines: the list above is split on purpose.
+# shellcheck disable=SC2086
+installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' $packages 2>/dev/null |
+    sed -n 's/^installed //p') || true
+
+missing=""
+for package in $packages; do
+    case "
+$installed
+" in
+    *"
+$package
+"*) ;;
+    *) missing="$missing $package" ;;
+    esac
+done
+[ -n "$missing" ] || exit 0
+
+root=""
+if [ "$(id -u)" -ne 0 ]; then
+    if ! command -v sudo >/dev/null; then
+        echo "setup: not root and no sudo; missing:$missing" >&2
+        exit 1
+    fi
+    root="sudo"
+fi
+
+echo "setup: installing$missing" >&2
+# tshark asks whether everybody may capture; tayga would start a daemon.
+$root env DEBIAN_FRONTEND=noninteractive apt-get update -q
+# shellcheck disable=SC2086
+$root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $missing
