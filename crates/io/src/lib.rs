@@ -9,8 +9,10 @@
 //! holds `unsafe`: in small blocks, each with its reason.
 
 pub mod clock;
+pub mod host;
 pub mod memory;
 pub mod queue;
+pub mod rtnl;
 pub mod tun;
 pub mod vnet;
 pub mod worker;

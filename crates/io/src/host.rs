@@ -1,0 +1,500 @@
+//! What the gateway changes on its host: the device is set up, gets its addresses, and the services'
+//! prefixes are routed to it. Everything is recorded and taken back when the [`Host`] is dropped.
+//!
+//! Nothing is taken from anybody: an address or a route that is there already is an error which names its
+//! owner, never a replacement.
+
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
+use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage, AddressScope};
+use netlink_packet_route::link::{AfSpecInet6, AfSpecUnspec, In6AddrGenMode, LinkAttribute, LinkFlags, LinkMessage};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
+};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use nix::errno::Errno;
+
+use crate::rtnl::RouteSocket;
+
+/// Protocol number of the gateway's routes, so that `ip route show proto 84` lists them. Numbers are free to
+/// choose above 4 where no routing daemon of `/etc/iproute2/rt_protos` has one.
+const ROUTE_PROTOCOL: u8 = 84;
+
+/// The host could not be prepared.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HostError {
+    /// No such device.
+    #[error("there is no network device {device}")]
+    NoDevice {
+        /// Name of the device.
+        device: String,
+    },
+    /// No privilege.
+    #[error(
+        "{action} is not allowed: the process needs CAP_NET_ADMIN; run as root, or let systemd give it AmbientCapabilities=CAP_NET_ADMIN"
+    )]
+    Denied {
+        /// What was tried.
+        action: String,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+    /// The prefix is routed already.
+    #[error(
+        "{prefix} is routed to {owner} already: remove that route (\"ip route del {prefix}\"), or give the service another prefix"
+    )]
+    RouteTaken {
+        /// The prefix.
+        prefix: IpNet,
+        /// Name of the device that has the route.
+        owner: String,
+    },
+    /// One of the host's own addresses lies in the prefix.
+    #[error(
+        "{prefix} contains {address}, an address of {owner}: packets to it would never reach the gateway; take it out of the prefix or off the device (\"ip addr del {address} dev {owner}\")"
+    )]
+    AddressInPrefix {
+        /// The prefix.
+        prefix: IpNet,
+        /// The address.
+        address: IpAddr,
+        /// Name of the device that has the address.
+        owner: String,
+    },
+    /// The address is there already.
+    #[error(
+        "{address} is an address of {owner} already: choose another one, or remove it (\"ip addr del {address} dev {owner}\")"
+    )]
+    AddressTaken {
+        /// The address.
+        address: IpAddr,
+        /// Name of the device that has it.
+        owner: String,
+    },
+    /// IPv6 is switched off.
+    #[error(
+        "{action} failed because IPv6 is switched off: set net.ipv6.conf.all.disable_ipv6=0, or boot without ipv6.disable=1"
+    )]
+    NoIpv6 {
+        /// What was tried.
+        action: String,
+    },
+    /// The MTU is out of range.
+    #[error("mtu {mtu} is not possible on {device}: use 1280 to 65535")]
+    Mtu {
+        /// Name of the device.
+        device: String,
+        /// The MTU in bytes.
+        mtu: u32,
+    },
+    /// Anything else.
+    #[error("{action} failed")]
+    Failed {
+        /// What was tried.
+        action: String,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// An address of the host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostAddress {
+    /// The address.
+    pub address: IpAddr,
+    /// Number of the device that has it.
+    pub index: u32,
+    /// Name of the device that has it.
+    pub device: String,
+    /// Where it is valid.
+    pub reach: Reach,
+}
+
+/// Where an address is valid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// Everywhere, as far as the host knows.
+    Global,
+    /// On the link, or within the host, or not yet or no longer to be used (tentative, deprecated).
+    Restricted,
+}
+
+/// Whether the host forwards packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Forwarding {
+    /// `net.ipv4.ip_forward`.
+    pub ipv4: Switch,
+    /// `net.ipv6.conf.all.forwarding`.
+    pub ipv6: Switch,
+}
+
+/// A sysctl.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Switch {
+    /// Not 0.
+    On,
+    /// 0.
+    Off,
+    /// It cannot be read.
+    Unknown,
+}
+
+impl Forwarding {
+    /// Reads both settings, for the network namespace of the calling thread.
+    #[must_use]
+    pub fn read() -> Self {
+        Self {
+            ipv4: read_switch("/proc/sys/net/ipv4/ip_forward"),
+            ipv6: read_switch("/proc/sys/net/ipv6/conf/all/forwarding"),
+        }
+    }
+
+    /// The commands that switch on what is off.
+    #[must_use]
+    pub fn remedies(self) -> Vec<&'static str> {
+        let commands =
+            [(self.ipv4, "sysctl -w net.ipv4.ip_forward=1"), (self.ipv6, "sysctl -w net.ipv6.conf.all.forwarding=1")];
+        commands.into_iter().filter(|(switch, _)| *switch == Switch::Off).map(|(_, command)| command).collect()
+    }
+}
+
+fn read_switch(path: &str) -> Switch {
+    match std::fs::read_to_string(path) {
+        Ok(text) if text.trim() == "0" => Switch::Off,
+        Ok(_) => Switch::On,
+        Err(_) => Switch::Unknown,
+    }
+}
+
+/// The host as the gateway uses it. Dropping it takes every change back, the last one first.
+#[derive(Debug)]
+pub struct Host {
+    socket: RouteSocket,
+    changes: Vec<Change>,
+}
+
+#[derive(Debug)]
+enum Change {
+    Up(u32),
+    Address(AddressMessage),
+    Route(RouteMessage),
+}
+
+impl Host {
+    /// Opens the way to the kernel, in the network namespace of the calling thread.
+    ///
+    /// # Errors
+    /// [`HostError::Failed`].
+    pub fn open() -> Result<Self, HostError> {
+        let socket = RouteSocket::open().map_err(|source| fail("opening an rtnetlink socket", source))?;
+        Ok(Self { socket, changes: Vec::new() })
+    }
+
+    /// Sets the device up, with this MTU in bytes and a queue of so many packets (a super-packet counts as
+    /// one) for each of its TUN queues. The kernel makes no link-local address: nothing would answer it.
+    ///
+    /// # Errors
+    /// [`HostError`].
+    pub fn bring_up(&mut self, device: &str, mtu: u32, queue_packets: u32) -> Result<(), HostError> {
+        if !(1280..=65_535).contains(&mtu) {
+            return Err(HostError::Mtu { device: device.to_owned(), mtu });
+        }
+        let index = index_of(device)?;
+        // Fails where there is no IPv6, and then there is nothing to prevent.
+        let no_addresses = AfSpecUnspec::Inet6(vec![AfSpecInet6::AddrGenMode(In6AddrGenMode::None)]);
+        let mut quiet = link_message(index);
+        quiet.attributes.push(LinkAttribute::AfSpecUnspec(vec![no_addresses]));
+        let _ = self.socket.request(RouteNetlinkMessage::SetLink(quiet), 0);
+
+        let mut message = link_message(index);
+        message.header.flags = LinkFlags::Up;
+        message.header.change_mask = LinkFlags::Up;
+        message.attributes.extend([LinkAttribute::Mtu(mtu), LinkAttribute::TxQueueLen(queue_packets)]);
+        let result = self.socket.request(RouteNetlinkMessage::SetLink(message), 0);
+        result.map_err(|source| fail(&format!("setting device {device} up with mtu {mtu}"), source))?;
+        self.changes.push(Change::Up(index));
+        Ok(())
+    }
+
+    /// Gives the device an address.
+    ///
+    /// # Errors
+    /// [`HostError`].
+    pub fn add_address(&mut self, device: &str, address: IpNet) -> Result<(), HostError> {
+        let index = index_of(device)?;
+        let action = format!("adding address {address} to {device}");
+        if let Some(owner) = self.addresses()?.into_iter().find(|own| own.address == address.addr()) {
+            return Err(HostError::AddressTaken { address: owner.address, owner: owner.device });
+        }
+        let message = address_message(index, address);
+        let flags = NLM_F_CREATE | NLM_F_EXCL;
+        match self.socket.request(RouteNetlinkMessage::NewAddress(message.clone()), flags) {
+            Ok(_) => self.changes.push(Change::Address(message)),
+            Err(source) => return Err(family_error(&action, address.addr(), source)),
+        }
+        Ok(())
+    }
+
+    /// Routes a prefix to the device.
+    ///
+    /// # Errors
+    /// [`HostError`]; in particular if the prefix is routed elsewhere, or contains an address of the host.
+    pub fn add_route(&mut self, device: &str, prefix: IpNet) -> Result<(), HostError> {
+        let index = index_of(device)?;
+        let prefix = prefix.trunc();
+        let action = format!("routing {prefix} to {device}");
+        let own = self.addresses()?.into_iter().find(|own| own.index != index && prefix.contains(&own.address));
+        if let Some(own) = own {
+            return Err(HostError::AddressInPrefix { prefix, address: own.address, owner: own.device });
+        }
+        if let Some(owner) = self.owner_of(prefix) {
+            return Err(HostError::RouteTaken { prefix, owner });
+        }
+        let message = route_message(index, prefix);
+        let flags = NLM_F_CREATE | NLM_F_EXCL;
+        match self.socket.request(RouteNetlinkMessage::NewRoute(message.clone()), flags) {
+            Ok(_) => self.changes.push(Change::Route(message)),
+            Err(source) if Errno::from_raw(source.raw_os_error().unwrap_or(0)) == Errno::EEXIST => {
+                return Err(HostError::RouteTaken { prefix, owner: "a route without a device".into() });
+            }
+            Err(source) => return Err(family_error(&action, prefix.addr(), source)),
+        }
+        Ok(())
+    }
+
+    /// All addresses of the host.
+    ///
+    /// # Errors
+    /// [`HostError::Failed`].
+    pub fn addresses(&mut self) -> Result<Vec<HostAddress>, HostError> {
+        let request = RouteNetlinkMessage::GetAddress(AddressMessage::default());
+        let answers = self.socket.dump(request).map_err(|source| fail("listing the host's addresses", source))?;
+        Ok(answers.into_iter().filter_map(host_address).collect())
+    }
+
+    /// The address from which the host should send ICMP errors of its own on one side: a global one of the
+    /// wanted family, on the device with the lowest number, and none of `device` unless there is no other.
+    ///
+    /// # Errors
+    /// [`HostError::Failed`].
+    pub fn icmp_source(&mut self, family: Family, device: &str) -> Result<Option<IpAddr>, HostError> {
+        let candidates =
+            self.addresses()?.into_iter().filter(|own| own.reach == Reach::Global && family.has(own.address));
+        Ok(candidates.min_by_key(|own| (own.device == device, own.index)).map(|own| own.address))
+    }
+
+    /// Name of the device to which exactly this prefix is routed.
+    fn owner_of(&mut self, prefix: IpNet) -> Option<String> {
+        let mut message = route_message(0, prefix);
+        message.header = RouteHeader {
+            address_family: family_of(prefix.addr()),
+            destination_prefix_length: prefix.max_prefix_len(),
+            flags: RouteFlags::FibMatch,
+            ..RouteHeader::default()
+        };
+        message.attributes.retain(|attribute| matches!(attribute, RouteAttribute::Destination(_)));
+        // Without any route to it the kernel answers with an error: nobody owns it.
+        let answers = self.socket.request(RouteNetlinkMessage::GetRoute(message), 0).ok()?;
+        answers.into_iter().find_map(|answer| match answer {
+            RouteNetlinkMessage::NewRoute(route) if is_for(&route, prefix) => Some(owner_name(&route)),
+            _ => None,
+        })
+    }
+
+    fn undo(&mut self, change: Change) {
+        let message = match change {
+            Change::Up(index) => {
+                let mut message = link_message(index);
+                message.header.change_mask = LinkFlags::Up;
+                RouteNetlinkMessage::SetLink(message)
+            }
+            Change::Address(message) => RouteNetlinkMessage::DelAddress(message),
+            Change::Route(message) => RouteNetlinkMessage::DelRoute(message),
+        };
+        // The device may be gone, and its addresses and routes with it.
+        let _ = self.socket.request(message, 0);
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        while let Some(change) = self.changes.pop() {
+            self.undo(change);
+        }
+    }
+}
+
+/// An IP version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// IPv4.
+    Ipv4,
+    /// IPv6.
+    Ipv6,
+}
+
+impl Family {
+    fn has(self, address: IpAddr) -> bool {
+        address.is_ipv4() == (self == Self::Ipv4)
+    }
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ipv4 => "IPv4",
+            Self::Ipv6 => "IPv6",
+        })
+    }
+}
+
+fn fail(action: &str, source: io::Error) -> HostError {
+    let action = action.to_owned();
+    match source.raw_os_error().map(Errno::from_raw) {
+        Some(Errno::EPERM | Errno::EACCES) => HostError::Denied { action, source },
+        _ => HostError::Failed { action, source },
+    }
+}
+
+fn family_error(action: &str, address: IpAddr, source: io::Error) -> HostError {
+    match source.raw_os_error().map(Errno::from_raw) {
+        // The kernel's words for a device or system without IPv6.
+        Some(Errno::EOPNOTSUPP | Errno::EAFNOSUPPORT | Errno::EACCES) if address.is_ipv6() => {
+            HostError::NoIpv6 { action: action.to_owned() }
+        }
+        _ => fail(action, source),
+    }
+}
+
+fn index_of(device: &str) -> Result<u32, HostError> {
+    nix::net::if_::if_nametoindex(device).map_err(|_| HostError::NoDevice { device: device.to_owned() })
+}
+
+fn name_of(index: u32) -> String {
+    let name = nix::net::if_::if_indextoname(index);
+    name.ok().and_then(|name| name.into_string().ok()).unwrap_or_else(|| format!("device {index}"))
+}
+
+fn family_of(address: IpAddr) -> AddressFamily {
+    match address {
+        IpAddr::V4(_) => AddressFamily::Inet,
+        IpAddr::V6(_) => AddressFamily::Inet6,
+    }
+}
+
+fn link_message(index: u32) -> LinkMessage {
+    let mut message = LinkMessage::default();
+    message.header.index = index;
+    message
+}
+
+fn address_message(index: u32, address: IpNet) -> AddressMessage {
+    let mut message = AddressMessage::default();
+    message.header.family = family_of(address.addr());
+    message.header.prefix_len = address.prefix_len();
+    message.header.index = index;
+    // Usable at once: nobody on a TUN device can have the same address.
+    message.header.flags = AddressHeaderFlags::Nodad;
+    message.attributes = vec![AddressAttribute::Local(address.addr()), AddressAttribute::Address(address.addr())];
+    message
+}
+
+fn route_address(address: IpAddr) -> RouteAddress {
+    match address {
+        IpAddr::V4(address) => RouteAddress::Inet(address),
+        IpAddr::V6(address) => RouteAddress::Inet6(address),
+    }
+}
+
+fn route_message(index: u32, prefix: IpNet) -> RouteMessage {
+    let mut message = RouteMessage::default();
+    message.header = RouteHeader {
+        address_family: family_of(prefix.addr()),
+        destination_prefix_length: prefix.prefix_len(),
+        table: RouteHeader::RT_TABLE_MAIN,
+        protocol: RouteProtocol::Other(ROUTE_PROTOCOL),
+        scope: if prefix.addr().is_ipv4() { RouteScope::Link } else { RouteScope::Universe },
+        kind: RouteType::Unicast,
+        ..RouteHeader::default()
+    };
+    message.attributes = vec![RouteAttribute::Destination(route_address(prefix.addr())), RouteAttribute::Oif(index)];
+    message
+}
+
+/// True if a route's destination is exactly this prefix.
+fn is_for(route: &RouteMessage, prefix: IpNet) -> bool {
+    let destination = route.attributes.iter().find_map(|attribute| match attribute {
+        RouteAttribute::Destination(address) => Some(address),
+        _ => None,
+    });
+    route.header.destination_prefix_length == prefix.prefix_len()
+        && destination.map_or(prefix.addr().is_unspecified(), |address| *address == route_address(prefix.addr()))
+}
+
+fn owner_name(route: &RouteMessage) -> String {
+    let index = route.attributes.iter().find_map(|attribute| match attribute {
+        RouteAttribute::Oif(index) => Some(*index),
+        _ => None,
+    });
+    index.map_or_else(|| "another next hop".to_owned(), name_of)
+}
+
+fn host_address(message: RouteNetlinkMessage) -> Option<HostAddress> {
+    let RouteNetlinkMessage::NewAddress(message) = message else { return None };
+    // On a point-to-point device `Address` is the peer's, and `Local` ours. IPv6 has `Address` alone.
+    let local = message.attributes.iter().find_map(|attribute| match attribute {
+        AddressAttribute::Local(address) => Some(*address),
+        _ => None,
+    });
+    let address = local.or_else(|| {
+        message.attributes.iter().find_map(|attribute| match attribute {
+            AddressAttribute::Address(address) => Some(*address),
+            _ => None,
+        })
+    })?;
+    let unusable = AddressHeaderFlags::Tentative | AddressHeaderFlags::Deprecated | AddressHeaderFlags::Dadfailed;
+    let is_global = message.header.scope == AddressScope::Universe && !message.header.flags.intersects(unusable);
+    let reach = if is_global { Reach::Global } else { Reach::Restricted };
+    Some(HostAddress { address, index: message.header.index, device: name_of(message.header.index), reach })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forwarding_that_is_off_comes_with_its_command() {
+        let forwarding = Forwarding { ipv4: Switch::Off, ipv6: Switch::On };
+        assert_eq!(forwarding.remedies(), ["sysctl -w net.ipv4.ip_forward=1"]);
+        let unknown = Forwarding { ipv4: Switch::Unknown, ipv6: Switch::Off };
+        assert_eq!(unknown.remedies(), ["sysctl -w net.ipv6.conf.all.forwarding=1"]);
+    }
+
+    #[test]
+    fn a_device_that_is_not_there_is_named() {
+        let mut host = Host::open().unwrap();
+        let error = host.bring_up("no-such-device", 1500, 500).unwrap_err();
+        assert_eq!(error.to_string(), "there is no network device no-such-device");
+    }
+
+    #[test]
+    fn an_mtu_below_the_ipv6_minimum_is_refused() {
+        let mut host = Host::open().unwrap();
+        let error = host.bring_up("lo", 1279, 500).unwrap_err();
+        assert_eq!(error.to_string(), "mtu 1279 is not possible on lo: use 1280 to 65535");
+    }
+
+    #[test]
+    fn a_refusal_for_want_of_privilege_says_which_one() {
+        let error = fail("routing 192.0.2.0/24 to t0", io::Error::from_raw_os_error(libc::EPERM));
+        assert!(error.to_string().starts_with("routing 192.0.2.0/24 to t0 is not allowed"), "{error}");
+        assert!(error.to_string().contains("CAP_NET_ADMIN"), "{error}");
+    }
+}

@@ -1,0 +1,87 @@
+//! A blocking rtnetlink socket: one request, all its answers.
+//!
+//! Read first: RFC 3549; Linux `Documentation/userspace-api/netlink/intro.rst`.
+//!
+//! What the gateway asks of the kernel at start and end needs no event loop. The mirror of routes and
+//! neighbours, which lives on notifications, does.
+
+use std::io;
+
+use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_sys::protocols::NETLINK_ROUTE;
+use netlink_sys::{Socket, SocketAddr};
+
+/// An open socket. Belongs to the network namespace of the thread that opened it.
+#[derive(Debug)]
+pub struct RouteSocket {
+    socket: Socket,
+    sequence: u32,
+}
+
+impl RouteSocket {
+    /// Opens a socket.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn open() -> io::Result<Self> {
+        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        socket.bind_auto()?;
+        socket.connect(&SocketAddr::new(0, 0))?;
+        Ok(Self { socket, sequence: 0 })
+    }
+
+    /// Asks for a change, or for one object. Gives what the kernel answered before its acknowledgement.
+    ///
+    /// # Errors
+    /// The error number that the kernel answered.
+    pub fn request(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<Vec<RouteNetlinkMessage>> {
+        self.exchange(message, NLM_F_REQUEST | NLM_F_ACK | flags)
+    }
+
+    /// Asks for all objects of a kind.
+    ///
+    /// # Errors
+    /// The error number that the kernel answered.
+    pub fn dump(&mut self, message: RouteNetlinkMessage) -> io::Result<Vec<RouteNetlinkMessage>> {
+        self.exchange(message, NLM_F_REQUEST | NLM_F_DUMP)
+    }
+
+    fn exchange(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<Vec<RouteNetlinkMessage>> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let mut header = NetlinkHeader::default();
+        header.flags = flags;
+        header.sequence_number = self.sequence;
+        let mut request = NetlinkMessage::new(header, NetlinkPayload::from(message));
+        request.finalize();
+        let mut bytes = vec![0; request.buffer_len()];
+        request.serialize(&mut bytes);
+        self.socket.send(&bytes, 0)?;
+        self.collect()
+    }
+
+    /// Reads datagrams until the acknowledgement, the end of the dump, or an error.
+    fn collect(&mut self) -> io::Result<Vec<RouteNetlinkMessage>> {
+        let mut answers = Vec::new();
+        loop {
+            let (datagram, _) = self.socket.recv_from_full()?;
+            let mut rest = datagram.as_slice();
+            while !rest.is_empty() {
+                let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest)
+                    .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
+                // Messages are padded to four bytes; the last one need not be.
+                let length = (message.header.length as usize).next_multiple_of(4).max(16);
+                rest = rest.get(length..).unwrap_or_default();
+                if message.header.sequence_number != self.sequence {
+                    continue;
+                }
+                match message.payload {
+                    NetlinkPayload::Error(error) if error.code.is_some() => return Err(error.to_io()),
+                    NetlinkPayload::Error(_) | NetlinkPayload::Done(_) => return Ok(answers),
+                    NetlinkPayload::InnerMessage(answer) => answers.push(answer),
+                    _ => {}
+                }
+            }
+        }
+    }
+}
