@@ -1,6 +1,8 @@
 //! Building a lab from a topology, and removing it.
 
 use std::{
+    fs,
+    path::PathBuf,
     sync::Arc,
     sync::atomic::{AtomicU32, Ordering},
     thread,
@@ -10,7 +12,7 @@ use std::{
 use crate::{
     LabError, LabRecord, Link, Namespace, Node, Topology, interrupted,
     link::{Plug, connect},
-    registry::{NodeRecord, Teardown, start_of},
+    registry::{NodeRecord, Teardown, directory_of, start_of},
     relay::Relay,
 };
 
@@ -69,6 +71,16 @@ impl Lab {
     #[must_use]
     pub fn record(&self) -> &LabRecord {
         &self.teardown.record
+    }
+
+    /// A directory for the lab's files, which goes with the lab.
+    ///
+    /// # Errors
+    /// [`LabError::System`] when it cannot be made.
+    pub fn directory(&self) -> Result<PathBuf, LabError> {
+        let path = directory_of(self.id());
+        fs::create_dir_all(&path).map_err(|e| LabError::system(format!("create {}", path.display()), e))?;
+        Ok(path)
     }
 
     /// The node of that name.

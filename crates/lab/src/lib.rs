@@ -15,7 +15,7 @@
 //! ```
 //!
 //! Reading order: [`topology`] says what a lab looks like (plain data); `lab` builds and removes it; `namespace`
-//! and `link` are the two things it is made of; `relay` delays frames; `process` and `capture` are what
+//! and `link` are the two things it is made of; `relay` delays frames; `process`, `peers` and `capture` are what
 //! runs inside; `registry` is what removes a lab when nobody gets to drop it.
 //!
 //! # Invariants
@@ -34,6 +34,7 @@ mod lab;
 mod link;
 mod namespace;
 mod offload;
+mod peers;
 mod prefix;
 mod process;
 pub mod registry;
@@ -46,9 +47,10 @@ pub use error::LabError;
 pub use lab::Lab;
 pub use namespace::Namespace;
 pub use offload::Offload;
+pub use peers::Peer;
 pub use prefix::{ParsePrefixError, Prefix};
 pub use process::{Command, Output, Process};
 pub use registry::{LabRecord, interrupted, list, remove_named, remove_stale};
-pub use requirements::{missing_privilege, package_of, skip_without_privilege};
+pub use requirements::{is_installed, missing_privilege, package_of, skip_without};
 pub use topology::{End, Link, Node, Route, Topology};
 pub use wait::wait_until;

@@ -201,18 +201,25 @@ fn record_path(id: &str) -> PathBuf {
     Path::new(RECORDS).join(format!("{id}.json"))
 }
 
+/// The directory for a lab's files (generated configurations, captures); it goes with the lab.
+pub(crate) fn directory_of(id: &str) -> PathBuf {
+    Path::new(RECORDS).join(format!("{id}.d"))
+}
+
 /// Removes the lab that a record describes, with every process that is still in it.
 fn remove_recorded(record: &LabRecord) -> Result<(), LabError> {
     for node in &record.nodes {
         kill_inhabitants(&namespace::path_of(&node.namespace));
         namespace::remove(&node.namespace)?;
     }
-    match fs::remove_file(record_path(&record.id)) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => {
-            Err(LabError::system(format!("remove the record of {}", record.id), e))
-        }
-        _ => Ok(()),
-    }
+    let failed = |e| LabError::system(format!("remove the files of {}", record.id), e);
+    unless_absent(fs::remove_dir_all(directory_of(&record.id))).map_err(failed)?;
+    unless_absent(fs::remove_file(record_path(&record.id))).map_err(failed)
+}
+
+/// Takes it for success that there was nothing to remove.
+fn unless_absent(result: io::Result<()>) -> io::Result<()> {
+    result.or_else(|e| if e.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(e) })
 }
 
 /// Kills all processes in a namespace, daemons that left their process group included. This process is spared: its

@@ -1,6 +1,10 @@
 //! What a lab needs from the machine: privileges and programs.
 
-use std::io::Write as _;
+use std::{
+    env,
+    io::{self, Write as _},
+    path::PathBuf,
+};
 
 use nix::sched::{CloneFlags, unshare};
 
@@ -40,15 +44,25 @@ pub fn missing_privilege() -> Option<String> {
     }
 }
 
-/// For tests: true, with a line `SKIP: test: reason` on the real standard error (past the test harness's
-/// capture, so that skips can be counted), when labs cannot be built here.
+/// Whether a program is in one of the directories of PATH, or where administrators' programs are.
 #[must_use]
-pub fn skip_without_privilege(test: &str) -> bool {
-    let Some(reason) = missing_privilege() else {
-        return false;
+pub fn is_installed(program: &str) -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let administrators = ["/usr/sbin", "/sbin"].map(PathBuf::from);
+    env::split_paths(&path).chain(administrators).any(|directory| directory.join(program).is_file())
+}
+
+/// For tests: true, with a line `SKIP: test: reason` on the real standard error (past the test harness's
+/// capture, so that skips can be counted), when labs cannot be built here or one of `programs` is missing.
+#[must_use]
+pub fn skip_without(test: &str, programs: &[&str]) -> bool {
+    let missing = || {
+        let program = programs.iter().find(|program| !is_installed(program))?;
+        Some(format!("`{program}` is not installed; fix: apt-get install {}", package_of(program)))
     };
+    let Some(reason) = missing_privilege().or_else(missing) else { return false };
     // A closed standard error is no reason to fail a test that is skipped anyway.
-    drop(writeln!(std::io::stderr(), "SKIP: {test}: {reason}"));
+    drop(writeln!(io::stderr(), "SKIP: {test}: {reason}"));
     true
 }
 
@@ -60,5 +74,11 @@ mod tests {
     fn names_the_package_of_a_tool() {
         assert_eq!(package_of("ip"), "iproute2");
         assert_eq!(package_of("unheard-of"), "unheard-of");
+    }
+
+    #[test]
+    fn sees_what_is_installed() {
+        assert!(is_installed("sh"));
+        assert!(!is_installed("unheard-of"));
     }
 }

@@ -5,7 +5,7 @@
 use std::{
     fs,
     io::{BufRead as _, BufReader, Write as _},
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpStream, UdpSocket},
     path::Path,
     process::Stdio,
     time::{Duration, Instant},
@@ -16,7 +16,7 @@ use nix::{
     unistd::Pid,
 };
 use tombolo_lab::{
-    Lab, LabError, Offload, Topology, list, remove_named, remove_stale, skip_without_privilege, topology, wait_until,
+    Lab, LabError, Offload, Peer, Topology, list, remove_named, remove_stale, skip_without, topology, wait_until,
 };
 
 fn ping(lab: &Lab, from: &str, to: &str, more: &[&str]) -> Result<String, LabError> {
@@ -30,12 +30,12 @@ fn remains(id: &str) -> Vec<String> {
     let entries = directories.iter().filter_map(|path| fs::read_dir(path).ok()).flatten();
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     // Exactly this lab: `tombolo-7-1` is not `tombolo-7-12`.
-    names.filter(|name| name.starts_with(&format!("{id}-")) || *name == format!("{id}.json")).collect()
+    names.filter(|name| ["-", "."].iter().any(|after| name.starts_with(&format!("{id}{after}")))).collect()
 }
 
 #[test]
 fn plain_forwarding_works_in_both_protocols() {
-    if skip_without_privilege("plain_forwarding_works_in_both_protocols") {
+    if skip_without("plain_forwarding_works_in_both_protocols", &["ping"]) {
         return;
     }
     let lab = Lab::create(&Topology::client_gateway_server()).unwrap();
@@ -50,7 +50,7 @@ fn plain_forwarding_works_in_both_protocols() {
 
 #[test]
 fn a_longer_chain_has_an_ipv6_only_core() {
-    if skip_without_privilege("a_longer_chain_has_an_ipv6_only_core") {
+    if skip_without("a_longer_chain_has_an_ipv6_only_core", &["ping"]) {
         return;
     }
     let lab = Lab::create(&Topology::client_cpe_gateway_server()).unwrap();
@@ -60,12 +60,13 @@ fn a_longer_chain_has_an_ipv6_only_core() {
 
 #[test]
 fn nothing_is_left_after_a_drop() {
-    if skip_without_privilege("nothing_is_left_after_a_drop") {
+    if skip_without("nothing_is_left_after_a_drop", &["ping"]) {
         return;
     }
     let lab = Lab::create(&Topology::client_gateway_server()).unwrap();
     let id = lab.id().to_owned();
-    assert_eq!(remains(&id).len(), 4, "three namespaces and the record");
+    fs::write(lab.directory().unwrap().join("a.conf"), "b").unwrap();
+    assert_eq!(remains(&id).len(), 5, "three namespaces, the record and the directory");
     let sleeper = lab.node("client").unwrap().command("sleep").arg("1000").spawn().unwrap();
     let process = format!("/proc/{}", sleeper.id());
     drop(lab);
@@ -77,7 +78,7 @@ fn nothing_is_left_after_a_drop() {
 
 #[test]
 fn nothing_is_left_after_a_panic() {
-    if skip_without_privilege("nothing_is_left_after_a_panic") {
+    if skip_without("nothing_is_left_after_a_panic", &["ping"]) {
         return;
     }
     let (tell, told) = std::sync::mpsc::channel();
@@ -92,7 +93,7 @@ fn nothing_is_left_after_a_panic() {
 
 #[test]
 fn nothing_is_left_when_building_fails_halfway() {
-    if skip_without_privilege("nothing_is_left_when_building_fails_halfway") {
+    if skip_without("nothing_is_left_when_building_fails_halfway", &["ping"]) {
         return;
     }
     let mut topology = Topology::client_gateway_server();
@@ -135,7 +136,7 @@ fn start_holder() -> (std::process::Child, String, u32) {
 
 #[test]
 fn nothing_is_left_after_sigint() {
-    if skip_without_privilege("nothing_is_left_after_sigint") {
+    if skip_without("nothing_is_left_after_sigint", &["ping"]) {
         return;
     }
     let (mut holder, id, inside) = start_holder();
@@ -149,7 +150,7 @@ fn nothing_is_left_after_sigint() {
 
 #[test]
 fn what_sigkill_left_is_stale_and_removable() {
-    if skip_without_privilege("what_sigkill_left_is_stale_and_removable") {
+    if skip_without("what_sigkill_left_is_stale_and_removable", &["ping"]) {
         return;
     }
     let (mut holder, id, inside) = start_holder();
@@ -173,7 +174,7 @@ fn gone(process: u32) -> Option<()> {
 
 #[test]
 fn a_named_lab_stays_until_it_is_removed() {
-    if skip_without_privilege("a_named_lab_stays_until_it_is_removed") {
+    if skip_without("a_named_lab_stays_until_it_is_removed", &["ping"]) {
         return;
     }
     let name = format!("test{}", std::process::id());
@@ -189,7 +190,7 @@ fn a_named_lab_stays_until_it_is_removed() {
 
 #[test]
 fn a_delayed_link_delays_and_carries_tcp() {
-    if skip_without_privilege("a_delayed_link_delays_and_carries_tcp") {
+    if skip_without("a_delayed_link_delays_and_carries_tcp", &["ping"]) {
         return;
     }
     let mut topology = Topology::client_gateway_server();
@@ -220,7 +221,7 @@ fn a_delayed_link_delays_and_carries_tcp() {
 
 #[test]
 fn the_mtu_of_a_link_is_honoured() {
-    if skip_without_privilege("the_mtu_of_a_link_is_honoured") {
+    if skip_without("the_mtu_of_a_link_is_honoured", &["ping"]) {
         return;
     }
     let mut topology = Topology::client_gateway_server();
@@ -238,7 +239,7 @@ fn the_mtu_of_a_link_is_honoured() {
 
 #[test]
 fn a_capture_has_the_packets() {
-    if skip_without_privilege("a_capture_has_the_packets") {
+    if skip_without("a_capture_has_the_packets", &["ping", "tcpdump"]) {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
@@ -258,7 +259,7 @@ fn a_capture_has_the_packets() {
 
 #[test]
 fn commands_are_limited_in_time_and_report_failures() {
-    if skip_without_privilege("commands_are_limited_in_time_and_report_failures") {
+    if skip_without("commands_are_limited_in_time_and_report_failures", &["ping"]) {
         return;
     }
     let lab = Lab::create(&Topology::chain("alone", &["host"])).unwrap();
@@ -286,7 +287,7 @@ fn commands_are_limited_in_time_and_report_failures() {
 
 #[test]
 fn closures_run_inside_and_sysctls_are_per_node() {
-    if skip_without_privilege("closures_run_inside_and_sysctls_are_per_node") {
+    if skip_without("closures_run_inside_and_sysctls_are_per_node", &["ping"]) {
         return;
     }
     let lab = Lab::create(&Topology::client_gateway_server()).unwrap();
@@ -299,4 +300,28 @@ fn closures_run_inside_and_sysctls_are_per_node() {
     assert!(outside.is_err(), "the client's address exists in the client only");
     let unknown = lab.node("moon").unwrap_err().to_string();
     assert_eq!(unknown, "the lab has no node `moon`; it has client, gateway, server");
+}
+
+#[test]
+fn peers_answer_over_http_and_udp() {
+    if skip_without("peers_answer_over_http_and_udp", &["curl"]) {
+        return;
+    }
+    let lab = Lab::create(&Topology::client_gateway_server()).unwrap();
+    let (client, server) = (lab.node("client").unwrap(), lab.node("server").unwrap());
+    let http = Peer::http(server, (topology::SERVER_V4, 80).into(), b"a page".to_vec()).unwrap();
+    let page = client.command("curl").args(["-sS", "http://198.51.100.2/"]).run().unwrap().success().unwrap();
+    assert_eq!(page.stdout, "a page");
+    assert_eq!(http.last_client().unwrap().ip(), topology::CLIENT_V4);
+
+    let echo = Peer::udp_echo(server, (topology::SERVER_V6, 7).into()).unwrap();
+    let answer = client.run(|| {
+        let socket = UdpSocket::bind((topology::CLIENT_V6, 0)).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        socket.send_to(b"ahoy", echo.address()).unwrap();
+        let mut buffer = [0; 16];
+        let (length, from) = socket.recv_from(&mut buffer).unwrap();
+        (buffer[..length].to_vec(), from)
+    });
+    assert_eq!(answer.unwrap(), (b"ahoy".to_vec(), echo.address()));
 }

@@ -1,1 +1,17 @@
-//! Placeholder.
+//! The tester: procedures that measure an IPv4/IPv6 gateway, ours or another's, on plain Linux interfaces.
+//!
+//! Reading order: a [`procedure`] builds a lab for each gateway under test ([`dut`]), drives traffic through it
+//! ([`iperf3`]), and writes what it saw as JSON Lines ([`results`]) together with what it saw it on ([`machine`]).
+//! [`statistics`] turns samples into medians and ratios.
+//!
+//! Nothing here imports the gateway's crates: gateways are started as programs and judged by their packets, so that the
+//! tester cannot share their mistakes.
+
+#![forbid(unsafe_code)]
+
+pub mod dut;
+pub mod iperf3;
+pub mod machine;
+pub mod procedure;
+pub mod results;
+pub mod statistics;

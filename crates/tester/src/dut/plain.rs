@@ -1,0 +1,19 @@
+//! No gateway: the node forwards, as its kernel does when nothing else runs.
+
+use tombolo_lab::topology::{SERVER_V4, SERVER_V6};
+
+use super::{Dut, Gateway};
+use crate::machine;
+
+pub(super) fn ipv6() -> Gateway {
+    forwarding(Dut::Plain, SERVER_V6.into())
+}
+
+pub(super) fn ipv4() -> Gateway {
+    forwarding(Dut::Plain4, SERVER_V4.into())
+}
+
+fn forwarding(dut: Dut, server_seen_by_client: std::net::IpAddr) -> Gateway {
+    let version = format!("Linux {}", machine::kernel());
+    Gateway { dut, version, server_seen_by_client, client_seen_by_server: None, process: None }
+}

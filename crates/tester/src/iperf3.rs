@@ -1,0 +1,149 @@
+//! iperf3 as the source and sink of TCP and UDP streams.
+
+use std::{net::IpAddr, time::Duration};
+
+use serde::Deserialize;
+use tombolo_lab::{LabError, Namespace, Process};
+
+/// Who sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Sender {
+    /// The client sends and the server receives.
+    Client,
+    /// The server sends (`iperf3 -R`); the client still opens the connections.
+    Server,
+}
+
+/// One run of the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// The server's address as the client sees it.
+    pub server: IpAddr,
+    /// Who sends.
+    pub sender: Sender,
+    /// Parallel connections.
+    pub flows: u32,
+    /// How long, in seconds.
+    pub seconds: u32,
+}
+
+/// What a run gave.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rate {
+    /// Payload that arrived, over all connections, in bits a second.
+    pub bits_per_second: f64,
+    /// Segments sent again.
+    pub retransmits: u64,
+}
+
+/// Why there is no rate.
+#[derive(Debug, thiserror::Error)]
+pub enum Iperf3Error {
+    /// It could not be run, or did not end.
+    #[error(transparent)]
+    Lab(#[from] LabError),
+    /// It ran and reports an error.
+    #[error("iperf3: {0}")]
+    Reported(String),
+    /// It printed something else than a report.
+    #[error("iperf3 printed no report")]
+    Unreadable(#[source] serde_json::Error),
+}
+
+#[derive(Deserialize)]
+struct Report {
+    error: Option<String>,
+    end: Option<End>,
+}
+
+#[derive(Deserialize)]
+struct End {
+    sum_sent: Option<Sum>,
+    sum_received: Option<Sum>,
+}
+
+#[derive(Deserialize)]
+struct Sum {
+    bits_per_second: f64,
+    #[serde(default)]
+    retransmits: u64,
+}
+
+/// Starts a server for both protocols on port 5201, and waits until it listens.
+///
+/// # Errors
+/// [`LabError`], with iperf3's words.
+pub fn serve(server: &Namespace) -> Result<Process, LabError> {
+    let mut process = server.command("iperf3").args(["-s", "--forceflush"]).spawn()?;
+    process.wait_for_text("Server listening", Duration::from_secs(10))?;
+    Ok(process)
+}
+
+impl Run {
+    /// The client's arguments.
+    #[must_use]
+    pub fn arguments(&self) -> Vec<String> {
+        let mut arguments = vec!["-c".to_owned(), self.server.to_string()];
+        arguments.extend(["-P".to_owned(), self.flows.to_string()]);
+        arguments.extend(["-t".to_owned(), self.seconds.to_string(), "--json".to_owned()]);
+        if self.sender == Sender::Server {
+            arguments.push("-R".to_owned());
+        }
+        // A gateway that swallows everything must not hold up a run for the two minutes that TCP would try.
+        arguments.extend(["--connect-timeout".to_owned(), "5000".to_owned()]);
+        arguments
+    }
+
+    /// Runs the client.
+    ///
+    /// # Errors
+    /// [`Iperf3Error::Reported`] with iperf3's own message, or why there is none.
+    pub fn measure(&self, client: &Namespace) -> Result<Rate, Iperf3Error> {
+        let limit = Duration::from_secs(u64::from(self.seconds) + 20);
+        let output = client.command("iperf3").args(self.arguments()).limit(limit).run()?;
+        parse(&output.stdout)
+    }
+}
+
+/// Reads a report of `iperf3 --json`.
+fn parse(text: &str) -> Result<Rate, Iperf3Error> {
+    let report: Report = serde_json::from_str(text).map_err(Iperf3Error::Unreadable)?;
+    if let Some(error) = report.error {
+        return Err(Iperf3Error::Reported(error));
+    }
+    let end = report.end;
+    let sums = end.and_then(|end| Some((end.sum_sent, end.sum_received?)));
+    let (sent, received) = sums.ok_or_else(|| Iperf3Error::Reported("the report has no sums".to_owned()))?;
+    Ok(Rate { bits_per_second: received.bits_per_second, retransmits: sent.map_or(0, |sum| sum.retransmits) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_is_what_arrived() {
+        let text = r#"{ "start": {}, "end": {
+            "sum_sent": { "bits_per_second": 9.5e9, "retransmits": 7 },
+            "sum_received": { "bits_per_second": 9.0e9 } } }"#;
+        assert_eq!(parse(text).unwrap(), Rate { bits_per_second: 9.0e9, retransmits: 7 });
+    }
+
+    #[test]
+    fn its_errors_are_quoted() {
+        let text = r#"{ "start": {}, "end": {}, "error": "error - unable to connect to server" }"#;
+        assert_eq!(parse(text).unwrap_err().to_string(), "iperf3: error - unable to connect to server");
+    }
+
+    #[test]
+    fn no_report_is_an_error() {
+        assert!(matches!(parse("Segmentation fault"), Err(Iperf3Error::Unreadable(_))));
+        assert!(parse("{}").unwrap_err().to_string().contains("no sums"));
+    }
+
+    #[test]
+    fn the_server_sends_in_reverse() {
+        let run = Run { server: [10, 0, 0, 1].into(), sender: Sender::Server, flows: 2, seconds: 3 };
+        assert!(run.arguments().contains(&"-R".to_owned()));
+    }
+}

@@ -1,0 +1,3 @@
+//! The procedures, one file each.
+
+pub mod tcp;

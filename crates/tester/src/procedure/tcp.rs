@@ -1,0 +1,346 @@
+//! TCP throughput through several gateways, interleaved.
+//!
+//! Each gateway stands in a lab of its own, with a client and a server that run iperf3. A round measures every gateway once for
+//! every number of flows and both directions; the order of the gateways rotates from round to round, so that neither the drift of the
+//! machine nor the neighbourhood of a hungry gateway favours one. Gateways are compared by the median of the ratios within rounds.
+//!
+//! # Directions
+//! The client opens the connections in both. `6to4`: the client sends, so full segments travel from the IPv6 to the IPv4 side, and only
+//! acknowledgements back. `4to6`: the server sends (`iperf3 -R`). For gateways that translate nothing the names mean the same two ways.
+//!
+//! # What it measures, and what not
+//! Goodput: payload that arrived. On veth, senders hand over super-packets of up to 64 KiB, as physical NICs with segmentation offload
+//! do; a gateway that keeps them whole does one packet's work for forty. Client, gateway and server share the machine's CPUs, so the
+//! figure is that of the whole path: compare ratios, not absolute numbers.
+
+use std::{
+    io,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use serde::{Deserialize, Serialize};
+use tombolo_lab::{Lab, LabError, Process, Topology};
+
+use crate::{
+    dut::{Dut, DutError, Gateway, Options},
+    iperf3::{self, Iperf3Error, Rate, Run, Sender},
+    machine::Machine,
+    results::ResultFile,
+    statistics::{Spread, median_ratio},
+};
+
+/// Which way the payload goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Direction {
+    /// From the client, on the IPv6 side, to the server.
+    #[serde(rename = "6to4")]
+    SixToFour,
+    /// From the server, on the IPv4 side, to the client.
+    #[serde(rename = "4to6")]
+    FourToSix,
+}
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The gateways.
+    pub gateways: Vec<Dut>,
+    /// Numbers of parallel connections.
+    pub flows: Vec<u32>,
+    /// Directions.
+    pub directions: Vec<Direction>,
+    /// How often everything is measured.
+    pub rounds: u32,
+    /// How long each measurement takes, in seconds.
+    pub seconds: u32,
+    /// How gateways are started.
+    pub options: Options,
+}
+
+/// The first line of a run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RunRecord {
+    record: String,
+    procedure: String,
+    /// Seconds since 1970; every line of the run has it.
+    pub run: u64,
+    /// The version of the tester.
+    pub tester: String,
+    /// What it runs on.
+    pub machine: Machine,
+    topology: String,
+    link: String,
+    mtu: u32,
+    rounds: u32,
+    seconds: u32,
+    order: String,
+    gateways: Vec<GatewayRecord>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct GatewayRecord {
+    gateway: String,
+    version: String,
+    settings: String,
+    server_seen_by_client: String,
+}
+
+/// One measurement.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    record: String,
+    procedure: String,
+    run: u64,
+    /// The gateway's name.
+    pub gateway: String,
+    /// The round, counted from 1.
+    pub round: u32,
+    /// The gateway's place within the round, counted from 1.
+    pub place: usize,
+    /// Parallel connections.
+    pub flows: u32,
+    /// Which way the payload went.
+    pub direction: Direction,
+    /// Payload that arrived, in bits a second; absent when the measurement failed.
+    pub bits_per_second: Option<f64>,
+    /// Segments sent again.
+    pub retransmits: Option<u64>,
+    /// The command that the client ran.
+    pub command: String,
+    /// Why it failed.
+    pub error: Option<String>,
+}
+
+/// All rounds of one gateway, number of flows and direction.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    record: String,
+    procedure: String,
+    run: u64,
+    /// The gateway's name.
+    pub gateway: String,
+    /// Parallel connections.
+    pub flows: u32,
+    /// Which way the payload went.
+    pub direction: Direction,
+    /// Bits a second; absent when every measurement failed.
+    pub bits_per_second: Option<Spread>,
+    /// Measurements that failed.
+    pub failures: usize,
+    /// The median of the ratios to plain IPv6 forwarding in the same round.
+    pub ratio_to_plain: Option<f64>,
+    /// The median of the ratios to Tayga in the same round.
+    pub ratio_to_tayga: Option<f64>,
+}
+
+/// Why a run ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum TcpError {
+    /// A lab could not be built or used.
+    #[error("the lab failed")]
+    Lab(#[from] LabError),
+    /// A gateway did not start.
+    #[error(transparent)]
+    Dut(#[from] DutError),
+    /// Results cannot be written.
+    #[error("cannot write results")]
+    Results(#[from] io::Error),
+}
+
+/// A gateway in its lab, with a server that waits.
+#[derive(Debug)]
+struct Bed {
+    gateway: Gateway,
+    _server: Process,
+    // Last: dropping it takes everything else with it.
+    lab: Lab,
+}
+
+impl Plan {
+    /// How many measurements that makes.
+    #[must_use]
+    pub fn measurements(&self) -> usize {
+        let rounds = usize::try_from(self.rounds).unwrap_or(usize::MAX);
+        self.gateways.len() * self.flows.len() * self.directions.len() * rounds
+    }
+
+    /// How long the traffic takes; starting gateways comes on top.
+    #[must_use]
+    pub fn duration(&self) -> Duration {
+        let measurements = u32::try_from(self.measurements()).unwrap_or(u32::MAX);
+        Duration::from_secs(self.seconds.into()).saturating_mul(measurements)
+    }
+
+    /// Measures everything. Samples go to `results` as they are taken, and to `progress`, with the number of each. A measurement that
+    /// fails is a sample with an error; the run goes on.
+    ///
+    /// # Errors
+    /// [`TcpError`] when a gateway does not start or results cannot be written.
+    pub fn run(
+        &self,
+        results: &mut ResultFile,
+        mut progress: impl FnMut(usize, &Sample),
+    ) -> Result<Vec<Summary>, TcpError> {
+        let beds = self.gateways.iter().map(|dut| Bed::make(*dut, &self.options));
+        let mut beds = beds.collect::<Result<Vec<Bed>, TcpError>>()?;
+        let run = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        results.write(&self.describe(run, &beds))?;
+        let mut samples = Vec::new();
+        for round in 1..=self.rounds {
+            for sample in self.round(run, round, &mut beds) {
+                let sample = sample?;
+                results.write(&sample)?;
+                samples.push(sample);
+                progress(samples.len(), &samples[samples.len() - 1]);
+            }
+        }
+        let summaries = self.summarise(run, &samples);
+        summaries.iter().try_for_each(|summary| results.write(summary))?;
+        Ok(summaries)
+    }
+
+    /// One round, lazily: each step measures.
+    fn round<'a>(
+        &'a self,
+        run: u64,
+        round: u32,
+        beds: &'a mut [Bed],
+    ) -> impl Iterator<Item = Result<Sample, LabError>> + 'a {
+        let cases = self.flows.iter().flat_map(|flows| self.directions.iter().map(move |way| (*flows, *way)));
+        let count = beds.len();
+        let first = usize::try_from(round - 1).unwrap_or_default();
+        let steps = cases.flat_map(move |case| (0..count).map(move |place| (case, place)));
+        steps.map(move |((flows, direction), place)| {
+            let bed = &mut beds[(first + place) % count];
+            let sample = bed.measure(flows, direction, self.seconds)?;
+            Ok(Sample { run, round, place: place + 1, ..sample })
+        })
+    }
+
+    fn describe(&self, run: u64, beds: &[Bed]) -> RunRecord {
+        let gateways = beds.iter().map(|bed| GatewayRecord {
+            gateway: bed.gateway.dut.name().to_owned(),
+            version: bed.gateway.version.clone(),
+            settings: match bed.gateway.dut {
+                Dut::Tombolo => self.options.tombolo_settings.clone(),
+                _ => String::new(),
+            },
+            server_seen_by_client: bed.gateway.server_seen_by_client.to_string(),
+        });
+        RunRecord {
+            record: "run".to_owned(),
+            procedure: "tcp".to_owned(),
+            run,
+            tester: env!("CARGO_PKG_VERSION").to_owned(),
+            machine: Machine::describe(&["iperf3"]),
+            topology: topology().name,
+            link: "veth, segmentation and checksum offloads on".to_owned(),
+            mtu: 1500,
+            rounds: self.rounds,
+            seconds: self.seconds,
+            order: "interleaved; the first gateway rotates from round to round".to_owned(),
+            gateways: gateways.collect(),
+        }
+    }
+
+    fn summarise(&self, run: u64, samples: &[Sample]) -> Vec<Summary> {
+        let mut summaries = Vec::new();
+        for direction in &self.directions {
+            for flows in &self.flows {
+                for gateway in &self.gateways {
+                    summaries.push(self.summary(run, *gateway, *flows, *direction, samples));
+                }
+            }
+        }
+        summaries
+    }
+
+    fn summary(&self, run: u64, gateway: Dut, flows: u32, direction: Direction, samples: &[Sample]) -> Summary {
+        // One place a round, so that ratios pair measurements of the same round.
+        let of = |dut: Dut| -> Vec<Option<f64>> {
+            let taken = |round, sample: &&Sample| {
+                sample.round == round
+                    && sample.gateway == dut.name()
+                    && sample.flows == flows
+                    && sample.direction == direction
+            };
+            let rounds = 1..=self.rounds;
+            rounds.map(|round| samples.iter().find(|sample| taken(round, sample))?.bits_per_second).collect()
+        };
+        let ours = of(gateway);
+        let measured: Vec<f64> = ours.iter().flatten().copied().collect();
+        Summary {
+            record: "summary".to_owned(),
+            procedure: "tcp".to_owned(),
+            run,
+            gateway: gateway.name().to_owned(),
+            flows,
+            direction,
+            bits_per_second: Spread::of(&measured),
+            failures: ours.len() - measured.len(),
+            ratio_to_plain: median_ratio(&ours, &of(Dut::Plain)),
+            ratio_to_tayga: median_ratio(&ours, &of(Dut::Tayga)),
+        }
+    }
+}
+
+impl Bed {
+    fn make(dut: Dut, options: &Options) -> Result<Self, TcpError> {
+        let lab = Lab::create(&topology())?;
+        let gateway = dut.start(&lab, options)?;
+        let server = iperf3::serve(lab.node("server")?)?;
+        Ok(Self { gateway, _server: server, lab })
+    }
+
+    /// Measures once; the caller fills in where in the run this is.
+    fn measure(&mut self, flows: u32, direction: Direction, seconds: u32) -> Result<Sample, LabError> {
+        let sender = match direction {
+            Direction::SixToFour => Sender::Client,
+            Direction::FourToSix => Sender::Server,
+        };
+        let run = Run { server: self.gateway.server_seen_by_client, sender, flows, seconds };
+        let outcome = match run.measure(self.lab.node("client")?) {
+            Err(Iperf3Error::Lab(error @ (LabError::Interrupted | LabError::MissingTool { .. }))) => {
+                return Err(error);
+            }
+            other => other,
+        };
+        let error = outcome.as_ref().err().map(|error| self.explain(error));
+        let rate: Option<Rate> = outcome.ok();
+        Ok(Sample {
+            record: "sample".to_owned(),
+            procedure: "tcp".to_owned(),
+            run: 0,
+            gateway: self.gateway.dut.name().to_owned(),
+            round: 0,
+            place: 0,
+            flows,
+            direction,
+            bits_per_second: rate.map(|rate| rate.bits_per_second),
+            retransmits: rate.map(|rate| rate.retransmits),
+            command: format!("iperf3 {}", run.arguments().join(" ")),
+            error,
+        })
+    }
+
+    /// The error, with the gateway's last words when it is the gateway that has gone.
+    fn explain(&mut self, error: &Iperf3Error) -> String {
+        if self.gateway.is_running() {
+            return error.to_string();
+        }
+        format!("{error}; {} has ended:{}", self.gateway.dut, self.gateway.log_tail(10))
+    }
+}
+
+fn topology() -> Topology {
+    Topology::client_gateway_server()
+}
+
+impl std::fmt::Display for Direction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::SixToFour => "6to4",
+            Self::FourToSix => "4to6",
+        })
+    }
+}

@@ -1,0 +1,101 @@
+//! Gateways under test, started in labs. Root is needed, and the programs.
+
+use tombolo_lab::{Lab, Topology, skip_without};
+use tombolo_tester::{
+    dut::{Dut, DutError, Options},
+    procedure::tcp::{Direction, Plan},
+    results::ResultFile,
+};
+
+fn options() -> Options {
+    Options { tombolo: "/no/such/tombolo".into(), tombolo_settings: String::new() }
+}
+
+#[test]
+fn plain_forwarding_is_a_gateway() {
+    if skip_without("plain_forwarding_is_a_gateway", &["ping"]) {
+        return;
+    }
+    let lab = Lab::create(&Topology::client_gateway_server()).unwrap();
+    for dut in [Dut::Plain, Dut::Plain4] {
+        assert!(dut.start(&lab, &options()).unwrap().is_running());
+    }
+}
+
+#[test]
+fn tayga_translates_both_ways() {
+    if skip_without("tayga_translates_both_ways", &["ping", "tayga"]) {
+        return;
+    }
+    let lab = Lab::create(&Topology::client_gateway_server()).unwrap();
+    let mut gateway = Dut::Tayga.start(&lab, &options()).unwrap();
+    let client = gateway.client_seen_by_server.unwrap().ip().to_string();
+    let server = lab.node("server").unwrap();
+    server.command("ping").args(["-c", "1", "-W", "2"]).arg(client).run().unwrap().success().unwrap();
+    assert!(gateway.is_running());
+}
+
+#[test]
+fn iptables_hides_the_client() {
+    if skip_without("iptables_hides_the_client", &["ping", "iptables"]) {
+        return;
+    }
+    let lab = Lab::create(&Topology::client_gateway_server()).unwrap();
+    let gateway = Dut::Iptables.start(&lab, &options()).unwrap();
+    // Without a route back to the client, only translated packets find their way.
+    let default = Topology::client_gateway_server().node_mut("server").unwrap().routes[0];
+    lab.node("server").unwrap().remove_route(default).unwrap();
+    let server = gateway.server_seen_by_client.to_string();
+    let client = lab.node("client").unwrap();
+    client.command("ping").args(["-c", "1", "-W", "2"]).arg(server).run().unwrap().success().unwrap();
+}
+
+#[test]
+fn a_gateway_that_is_not_there_is_named() {
+    if skip_without("a_gateway_that_is_not_there_is_named", &["ping"]) {
+        return;
+    }
+    let lab = Lab::create(&Topology::client_gateway_server()).unwrap();
+    let error = Dut::Tombolo.start(&lab, &options()).unwrap_err();
+    assert!(matches!(error, DutError::Lab { dut: Dut::Tombolo, .. }), "{error}");
+}
+
+#[test]
+fn a_run_over_tcp_leaves_samples_and_summaries() {
+    if skip_without("a_run_over_tcp_leaves_samples_and_summaries", &["ping", "iperf3"]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let mut results = ResultFile::open(&directory.path().join("tcp.jsonl")).unwrap();
+    let plan = Plan {
+        gateways: vec![Dut::Plain, Dut::Plain4],
+        flows: vec![2],
+        directions: vec![Direction::SixToFour, Direction::FourToSix],
+        rounds: 2,
+        seconds: 1,
+        options: options(),
+    };
+    let mut places = Vec::new();
+    let summaries = plan
+        .run(&mut results, |_, sample| {
+            assert_eq!(sample.error, None);
+            places.push((sample.round, sample.place, sample.gateway.clone()));
+        })
+        .unwrap();
+    assert_eq!(places.len(), plan.measurements());
+    assert!(places.contains(&(1, 1, "plain".to_owned())) && places.contains(&(2, 1, "plain4".to_owned())));
+    assert_eq!(summaries.len(), 4);
+    for summary in &summaries {
+        let rate = summary.bits_per_second.unwrap();
+        assert!(rate.min > 1e6 && rate.min <= rate.median && rate.median <= rate.max, "{summary:?}");
+        assert_eq!((rate.samples, summary.failures, summary.ratio_to_tayga), (2, 0, None));
+        assert_eq!(summary.ratio_to_plain == Some(1.0), summary.gateway == "plain");
+    }
+    let lines = std::fs::read_to_string(results.path()).unwrap();
+    let kinds: Vec<String> = lines
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["record"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!((kinds[0].as_str(), kinds.len()), ("run", 1 + 8 + 4));
+    assert!(lines.lines().next().unwrap().contains("\"kernel\":\""));
+}
