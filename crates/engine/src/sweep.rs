@@ -11,9 +11,10 @@ use crate::mechanism::session_state::TRANS;
 use crate::plan::Plan;
 
 /// The policy of the sweep, with a count of what it did.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Expiry {
-    times: Times,
+    /// Lifetimes.
+    pub times: Times,
     /// Sessions removed.
     pub sessions: u64,
     /// Bindings removed.
@@ -26,7 +27,7 @@ impl Expiry {
     /// The lifetimes of `plan`.
     #[must_use]
     pub fn new(plan: &Plan) -> Self {
-        Self { times: plan.times, sessions: 0, bindings: 0, subscribers: 0 }
+        Self { times: plan.times, ..Self::default() }
     }
 }
 

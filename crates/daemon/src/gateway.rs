@@ -1,0 +1,227 @@
+//! Puts the gateway together, waits for a signal, takes it apart again.
+//!
+//! Order matters: workers serve the device before packets are routed to it, and routes go before the device.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use ipnet::{IpNet, Ipv4Subnets, Ipv6Net};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use tombolo_config::{ConfigError, Configuration, Host as HostSettings};
+use tombolo_engine::counters::{Counters, Totals};
+use tombolo_engine::plan::{OwnAddresses, ServiceKind};
+use tombolo_engine::{Engine, Now, Plan};
+use tombolo_io::clock::monotonic_nanos;
+use tombolo_io::host::{Family, Forwarding, Host, HostError};
+use tombolo_io::tun::{ExistingDevice, KernelEntry, Tun, TunConfig, TunError};
+use tombolo_io::worker::{StopSignal, Worker, WorkerError};
+
+use crate::maintenance::Maintenance;
+use crate::reload;
+use crate::state::{State, StateError};
+use crate::worker::EngineHandler;
+
+/// Packets that the kernel keeps for each queue before it drops. A super-packet counts as one.
+const QUEUE_PACKETS: u32 = 1000;
+
+/// Why the gateway did not start, or stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum DaemonError {
+    /// The configuration.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The device.
+    #[error(transparent)]
+    Tun(#[from] TunError),
+    /// The host.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// The tables.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// A worker.
+    #[error(transparent)]
+    Worker(#[from] WorkerError),
+    /// The system.
+    #[error("{action} failed")]
+    System {
+        /// What was tried.
+        action: &'static str,
+        /// What the kernel said.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// Runs the gateway that the file at `path` describes until SIGINT or SIGTERM; SIGHUP reads the file again.
+///
+/// Logs `ready` once packets are routed to it.
+///
+/// # Errors
+/// [`DaemonError`]. Whatever was changed on the host has been taken back.
+pub fn run(path: &Path) -> Result<(), DaemonError> {
+    let Configuration { host: settings, plan } = tombolo_config::load(path)?;
+    // From here on a signal is not lost: it waits until the gateway is complete, and then ends it.
+    let system = |action| move |source| DaemonError::System { action, source };
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(system("preparing for signals"))?;
+    let stop = StopSignal::new().map_err(system("making the stop signal"))?;
+    let signals_handle = signals.handle();
+
+    let gateway = Gateway::start(&settings, plan, &stop)?;
+    tracing::info!("ready");
+    let watcher = gateway.watch(stop.clone(), signals_handle);
+    for signal in &mut signals {
+        match signal {
+            SIGHUP => gateway.reload(path),
+            _ => break,
+        }
+    }
+    gateway.stop(&stop, watcher)
+}
+
+struct Gateway {
+    // Dropped in this order: routes and addresses first.
+    host: Host,
+    workers: Vec<Worker<EngineHandler>>,
+    maintenance: Maintenance,
+    counters: Vec<Arc<Counters>>,
+    plan: Arc<ArcSwap<Plan>>,
+    state: State,
+    settings: HostSettings,
+}
+
+impl Gateway {
+    fn start(settings: &HostSettings, plan: Plan, stop: &StopSignal) -> Result<Self, DaemonError> {
+        let processors = allowed_processors();
+        let queues = settings.queues.unwrap_or(processors.len());
+        let state = State::open(settings.run_directory.as_deref(), &plan)?;
+        let tun = Tun::create(&TunConfig {
+            name: settings.device.clone(),
+            queues,
+            existing: ExistingDevice::Refuse,
+            entry: KernelEntry::Direct,
+        })?;
+        tracing::info!(device = tun.name(), queues, offloads = ?tun.offloads(), "device made");
+        let device = tun.name().to_owned();
+        let mut host = Host::open()?;
+        host.bring_up(&device, settings.mtu, QUEUE_PACKETS)?;
+        let plan = with_own_addresses(plan, &mut host, &device)?;
+        for conflict in tombolo_engine::static_bindings::reconcile(&state.tables, &plan, Now(monotonic_nanos())) {
+            tracing::warn!(service = conflict.service, binding = ?conflict.binding, "static binding: {}", conflict.reason);
+        }
+        let routes = routes(&plan);
+        let plan = Arc::new(ArcSwap::from_pointee(plan));
+        let mut counters = Vec::new();
+        let mut workers = Vec::new();
+        for queue in tun.into_queues() {
+            let number = queue.number();
+            let worker = u16::try_from(number).unwrap_or(u16::MAX);
+            let count = u16::try_from(queues).unwrap_or(u16::MAX);
+            let engine = Engine::new(Arc::clone(&state.tables), state.seed, worker, count);
+            counters.push(Arc::clone(engine.counters()));
+            let handler = EngineHandler::new(engine, Arc::clone(&plan));
+            let cpu = settings.pin.then(|| processors[number % processors.len()]);
+            workers.push(Worker::start(&format!("worker-{number}"), cpu, queue, handler, stop.clone())?);
+        }
+        let maintenance = Maintenance::start(Arc::clone(&state.tables), Arc::clone(&plan), stop.clone());
+        for prefix in routes {
+            host.add_route(&device, prefix)?;
+            tracing::info!(%prefix, device, "route added");
+        }
+        for remedy in Forwarding::read().remedies() {
+            tracing::warn!("the host does not forward packets; run: {remedy}");
+        }
+        Ok(Self { host, workers, maintenance, counters, plan, state, settings: settings.clone() })
+    }
+
+    /// A worker that ends early ends the gateway: it gives the stop signal, and this closes the wait for signals.
+    fn watch(&self, stop: StopSignal, signals: signal_hook::iterator::Handle) -> std::thread::JoinHandle<()> {
+        std::thread::spawn(move || {
+            while !stop.is_given() {
+                std::thread::park_timeout(std::time::Duration::from_millis(200));
+            }
+            signals.close();
+        })
+    }
+
+    fn reload(&self, path: &Path) {
+        let current = self.plan.load_full();
+        match reload::plan(path, &self.settings, &current) {
+            Ok(plan) => {
+                let now = Now(monotonic_nanos());
+                for conflict in tombolo_engine::static_bindings::reconcile(&self.state.tables, &plan, now) {
+                    tracing::warn!(service = conflict.service, binding = ?conflict.binding, "{}", conflict.reason);
+                }
+                self.plan.store(Arc::new(plan));
+                tracing::info!("configuration reloaded");
+            }
+            Err(error) => tracing::error!("configuration not reloaded, the old one stays in force: {error}"),
+        }
+    }
+
+    fn stop(self, stop: &StopSignal, watcher: std::thread::JoinHandle<()>) -> Result<(), DaemonError> {
+        let Self { host, workers, maintenance, counters, .. } = self;
+        drop(host);
+        stop.stop();
+        watcher.thread().unpark();
+        let result = workers.into_iter().map(Worker::join).fold(Ok(()), |result, worker| result.and(worker.map(drop)));
+        let _ = watcher.join();
+        let expired = maintenance.join();
+        let mut totals = Totals::default();
+        for counters in counters {
+            counters.add_to(&mut totals);
+        }
+        tracing::info!(
+            received_inside = totals.received[0],
+            received_outside = totals.received[1],
+            forwarded_outward = totals.forwarded[0],
+            forwarded_inward = totals.forwarded[1],
+            sessions_expired = expired.sessions,
+            bindings_expired = expired.bindings,
+            "stopped"
+        );
+        for (reason, count) in totals.drops() {
+            tracing::info!(reason = reason.name(), count, "dropped");
+        }
+        Ok(result?)
+    }
+}
+
+/// Prefixes that have to be routed to the device: from inside the services' IPv6 prefixes, from outside the pools.
+fn routes(plan: &Plan) -> Vec<IpNet> {
+    let mut routes = Vec::new();
+    for service in &plan.services {
+        let ServiceKind::Nat64(nat64) = &service.kind;
+        if let Ok(prefix) = Ipv6Net::new(nat64.prefix.address(), nat64.prefix.length()) {
+            routes.push(prefix.into());
+        }
+        routes.extend(
+            nat64.pool.ranges().iter().flat_map(|range| Ipv4Subnets::new(range.first, range.last, 0)).map(IpNet::from),
+        );
+    }
+    routes
+}
+
+/// The addresses that errors are sent from, where the configuration names none.
+fn with_own_addresses(mut plan: Plan, host: &mut Host, device: &str) -> Result<Plan, HostError> {
+    let found_v4 = match host.icmp_source(Family::Ipv4, device)? {
+        Some(IpAddr::V4(address)) => Some(address),
+        _ => None,
+    };
+    let found_v6 = match host.icmp_source(Family::Ipv6, device)? {
+        Some(IpAddr::V6(address)) => Some(address),
+        _ => None,
+    };
+    let is_usable = |address: &Ipv4Addr| !address.is_loopback();
+    plan.own = OwnAddresses { ipv4: plan.own.ipv4.or(found_v4.filter(is_usable)), ipv6: plan.own.ipv6.or(found_v6) };
+    Ok(plan)
+}
+
+/// Processors that the process may run on.
+fn allowed_processors() -> Vec<usize> {
+    let allowed = tombolo_io::worker::allowed_processors();
+    if allowed.is_empty() { vec![0] } else { allowed }
+}

@@ -1,0 +1,43 @@
+//! What a worker does with a packet: hands it to its engine, with the plan of the moment.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tombolo_engine::packet::{Outbox, Packet};
+use tombolo_engine::{Engine, Now, Plan};
+use tombolo_io::worker::Handler;
+
+/// An engine that serves a queue.
+#[derive(Debug)]
+pub struct EngineHandler {
+    engine: Engine,
+    shared: Arc<ArcSwap<Plan>>,
+    plan: Arc<Plan>,
+}
+
+impl EngineHandler {
+    /// `plan` is looked up once a batch.
+    #[must_use]
+    pub fn new(engine: Engine, shared: Arc<ArcSwap<Plan>>) -> Self {
+        let plan = shared.load_full();
+        Self { engine, shared, plan }
+    }
+}
+
+impl Handler for EngineHandler {
+    fn batch_start(&mut self, _now: u64) {
+        let current = self.shared.load();
+        if !Arc::ptr_eq(&current, &self.plan) {
+            self.plan = Arc::clone(&current);
+        }
+    }
+
+    fn packet(&mut self, packet: &mut Packet<'_>, now: u64, outbox: &mut impl Outbox) {
+        self.engine.process(&self.plan, packet, Now(now), outbox);
+    }
+
+    fn idle(&mut self, _now: u64, _outbox: &mut impl Outbox) -> Duration {
+        Duration::MAX
+    }
+}
