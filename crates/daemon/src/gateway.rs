@@ -65,7 +65,6 @@ pub enum DaemonError {
 pub fn run(path: &Path) -> Result<(), DaemonError> {
     let Configuration { host: settings, plan } = tombolo_config::load(path)?;
     // From here on a signal is not lost: it waits until the gateway is complete, and then ends it.
-    let system = |action| move |source| DaemonError::System { action, source };
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(system("preparing for signals"))?;
     let stop = StopSignal::new().map_err(system("making the stop signal"))?;
     let signals_handle = signals.handle();
@@ -82,6 +81,10 @@ pub fn run(path: &Path) -> Result<(), DaemonError> {
     gateway.stop(&stop, watcher)
 }
 
+fn system(action: &'static str) -> impl FnOnce(std::io::Error) -> DaemonError {
+    move |source| DaemonError::System { action, source }
+}
+
 struct Gateway {
     // Dropped in this order: routes and addresses first.
     host: Host,
@@ -95,7 +98,7 @@ struct Gateway {
 
 impl Gateway {
     fn start(settings: &HostSettings, plan: Plan, stop: &StopSignal) -> Result<Self, DaemonError> {
-        let processors = allowed_processors();
+        let processors = tombolo_io::worker::processors().map_err(system("reading the processors"))?;
         let queues = settings.queues.unwrap_or(processors.len());
         let state = State::open(settings.run_directory.as_deref(), &plan)?;
         let tun = Tun::create(&TunConfig {
@@ -218,10 +221,4 @@ fn with_own_addresses(mut plan: Plan, host: &mut Host, device: &str) -> Result<P
     let is_usable = |address: &Ipv4Addr| !address.is_loopback();
     plan.own = OwnAddresses { ipv4: plan.own.ipv4.or(found_v4.filter(is_usable)), ipv6: plan.own.ipv6.or(found_v6) };
     Ok(plan)
-}
-
-/// Processors that the process may run on.
-fn allowed_processors() -> Vec<usize> {
-    let allowed = tombolo_io::worker::allowed_processors();
-    if allowed.is_empty() { vec![0] } else { allowed }
 }

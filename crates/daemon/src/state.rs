@@ -10,7 +10,7 @@ use tombolo_engine::Plan;
 use tombolo_io::clock::monotonic_nanos;
 use tombolo_io::memory::{AnonymousMemory, Content, RunDirectory, RunDirectoryError};
 use tombolo_tables::hash::HashKey;
-use tombolo_tables::memory::{MemoryError, MemorySource, Slab};
+use tombolo_tables::memory::{MemoryError, Slab};
 use tombolo_tables::tick::Tick;
 use tombolo_tables::{Tables, audit};
 

@@ -4,6 +4,7 @@ use clap::{Parser, Subcommand};
 
 mod lab;
 pub(crate) mod print;
+mod run;
 
 /// IPv4 as a Service over IPv6 on stock Linux, and the instrument that measures it.
 #[derive(Debug, Parser)]
@@ -17,12 +18,15 @@ pub(crate) struct Arguments {
 enum Command {
     /// Network-namespace playground: client - gateway - server on this machine
     Lab(lab::Arguments),
+    /// The gateway, in the foreground
+    Run(run::Arguments),
 }
 
 impl Arguments {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         match self.command {
             Command::Lab(arguments) => lab::run(arguments),
+            Command::Run(arguments) => run::run(&arguments),
         }
     }
 }
