@@ -279,7 +279,7 @@ fn ipv6_header(view: Ipv6View<'_>) -> Result<Parsed<Ipv6Addr>, DropReason> {
     Ok(Parsed {
         source: view.source(),
         destination: view.destination(),
-        length: IPV6_HEADER as u32 + u32::from(view.payload_length()),
+        length: 40 + u32::from(view.payload_length()),
         transport_offset: narrow(upper.offset)?,
         source_port: Port(0),
         destination_port: Port(0),

@@ -107,7 +107,7 @@ fn fit_4to6(
             return Ok(Translated::Whole);
         }
         // RFC 7915 forgets the Fragment header; a fragment that was told M - 20 would be too big again.
-        let fragment_header = if parsed.is_piece() { ipv6::FRAGMENT_HEADER_LENGTH as u32 } else { 0 };
+        let fragment_header = if parsed.is_piece() { 8 } else { 0 };
         let mtu = next_hop - HEADER_DIFFERENCE - fragment_header;
         return Err(Refusal::with(DropReason::TooBig, IcmpAnswer::TooBig { mtu }));
     }
