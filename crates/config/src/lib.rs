@@ -42,7 +42,15 @@ pub struct ConfigError(String);
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
+    #[serde(default)]
+    gateway: GatewayEntry,
     service: Vec<ServiceEntry>,
+}
+
+#[derive(serde::Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+struct GatewayEntry {
+    run_directory: Option<std::path::PathBuf>,
 }
 
 #[derive(serde::Deserialize)]
@@ -130,5 +138,6 @@ pub fn load(path: &std::path::Path) -> Result<Configuration, ConfigError> {
         },
         own: OwnAddresses::default(),
     };
-    Ok(Configuration { host: Host::default(), plan })
+    let host = Host { run_directory: file.gateway.run_directory, ..Host::default() };
+    Ok(Configuration { host, plan })
 }

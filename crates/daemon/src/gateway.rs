@@ -170,7 +170,7 @@ impl Gateway {
         drop(host);
         stop.stop();
         watcher.thread().unpark();
-        let result = workers.into_iter().map(Worker::join).fold(Ok(()), |result, worker| result.and(worker.map(drop)));
+        let results: Vec<_> = workers.into_iter().map(Worker::join).collect();
         let _ = watcher.join();
         let expired = maintenance.join();
         let mut totals = Totals::default();
@@ -189,7 +189,7 @@ impl Gateway {
         for (reason, count) in totals.drops() {
             tracing::info!(reason = reason.name(), count, "dropped");
         }
-        Ok(result?)
+        Ok(results.into_iter().try_for_each(|result| result.map(drop))?)
     }
 }
 
