@@ -4,11 +4,16 @@
 //! changes a packet from one protocol to the other in place, [`fragment`] sends it in pieces where it has to.
 //! What is refused comes back as a [`Refusal`], which says how the sender may be told.
 
+mod extension;
 pub mod fragment;
+pub mod icmp;
+pub mod icmp_error;
 pub mod identification;
+pub mod mtu;
 pub mod napt;
 pub mod offload;
 pub mod refusal;
+pub mod reply;
 pub mod rewrite;
 pub mod screen;
 pub mod session_state;
@@ -16,6 +21,7 @@ pub mod translate;
 
 mod transport;
 
+pub use icmp_error::{ErrorRewrite, translate_error_4to6, translate_error_6to4};
 pub use identification::IdentificationGenerator;
 pub use refusal::{IcmpAnswer, Refusal};
 pub use rewrite::{Rewrite, TrafficClass, TranslateSettings, UdpZeroChecksum};

@@ -32,6 +32,9 @@ pub fn screen_ipv4(parsed: &Parsed<Ipv4Addr>) -> Result<(), Refusal> {
     // RFC 7915 copies unknown protocol numbers. These are not unknown to IPv6: they would smuggle extension headers
     // and ICMPv6 messages past whoever filters them on the IPv4 side.
     let protocol = parsed.protocol;
+    if protocol == Protocol::IGMP {
+        return Err(DropReason::UnsupportedProtocol.into());
+    }
     if protocol.is_skippable() || protocol == Protocol::IPV6_FRAGMENT || protocol == Protocol::ICMPV6 {
         return Err(Refusal::with(DropReason::UnsupportedProtocol, IcmpAnswer::ProtocolUnreachable));
     }
