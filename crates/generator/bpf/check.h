@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Reading one frame and finding everything that is wrong with it. Nothing of a frame is believed before its UDP checksum
+ * is right; then the tag says which frame it is, and so what every other field has to be.
+ */
+#ifndef CHECK_H
+#define CHECK_H
+
+/* Where things are in the frame that arrived. All pointers are into the packet. */
+struct arrival {
+	void *ip;    /* outermost header */
+	void *inner; /* the IPv4 header, or 0 */
+	__u8 *udp;
+	__u8 kind;
+	__u8 hop_limit;
+	__u8 inner_hop_limit;
+	__u16 ip_bytes;
+	__u16 udp_offset; /* from the start of the frame */
+};
+
+enum arrival_kind { ARRIVAL_TEST, ARRIVAL_ICMP, ARRIVAL_FOREIGN };
+
+static __always_inline __u16 read16(const void *p)
+{
+	return bpf_ntohs(*(const __u16 *)p);
+}
+
+static __always_inline __u32 read32(const void *p)
+{
+	return bpf_ntohl(*(const __u32 *)p);
+}
+
+/* The 26 bytes of UDP header and tag must be there. */
+static __always_inline int has_tag(__u8 *udp, void *end)
+{
+	return udp + 8 + TAG_BYTES <= (__u8 *)end && read16(udp + 8) == TAG_MAGIC;
+}
+
+static __always_inline enum arrival_kind parse(void *data, void *end, struct arrival *a)
+{
+	__u8 *p = data;
+	if (data + 60 > end)
+		return ARRIVAL_FOREIGN;
+	__u16 ether = read16(p + 12);
+	if (ether == 0x0800) {
+		if (p[23] == 1)
+			return ARRIVAL_ICMP;
+		if (p[14] != 0x45 || p[23] != 17 || (read16(p + 20) & 0x3fff))
+			return ARRIVAL_FOREIGN;
+		a->kind = KIND_IPV4;
+		a->ip = p + 14;
+		a->inner = p + 14;
+		a->hop_limit = p[22];
+		a->inner_hop_limit = p[22];
+		a->ip_bytes = read16(p + 16);
+		a->udp_offset = 34;
+		a->udp = p + 34;
+		return has_tag(p + 34, end) ? ARRIVAL_TEST : ARRIVAL_FOREIGN;
+	}
+	if (ether != 0x86dd || data + 80 > end)
+		return ARRIVAL_FOREIGN;
+	if (p[20] == 58)
+		return ARRIVAL_ICMP;
+	a->ip = p + 14;
+	a->hop_limit = p[21];
+	a->ip_bytes = read16(p + 18) + 40;
+	if (p[20] == 17) {
+		a->kind = KIND_IPV6;
+		a->inner = 0;
+		a->inner_hop_limit = 0;
+		a->udp_offset = 54;
+		a->udp = p + 54;
+		return has_tag(p + 54, end) ? ARRIVAL_TEST : ARRIVAL_FOREIGN;
+	}
+	if (p[20] != 4 || data + 100 > end || p[54] != 0x45 || p[63] != 17)
+		return ARRIVAL_FOREIGN;
+	a->kind = KIND_IPV4_IN_IPV6;
+	a->inner = p + 54;
+	a->inner_hop_limit = p[62];
+	a->udp_offset = 74;
+	a->udp = p + 74;
+	return has_tag(p + 74, end) ? ARRIVAL_TEST : ARRIVAL_FOREIGN;
+}
+
+/* Sum of the UDP pseudo header, the UDP header and the tag: everything but the filler. */
+static __always_inline __u64 head_sum(const struct arrival *a)
+{
+	__u64 sum = 0;
+	if (a->kind == KIND_IPV6) {
+		const __u64 *w = (const __u64 *)((__u8 *)a->ip + 8);
+		sum = add64(add64(add64(add64(sum, w[0]), w[1]), w[2]), w[3]);
+	} else {
+		const __u32 *w = a->inner;
+		sum = (__u64)w[3] + w[4];
+	}
+	const __u16 *u = (const __u16 *)a->udp;
+	sum += bpf_htons(17) + u[2];
+	const __u64 *w = (const __u64 *)a->udp;
+	sum = add64(add64(add64(sum, w[0]), w[1]), w[2]);
+	return sum + u[12];
+}
+
+static __always_inline int ipv4_header_is_sound(const void *ip)
+{
+	const __u32 *w = ip;
+	return fold((__u64)w[0] + w[1] + w[2] + w[3] + w[4]) == 0xffff;
+}
+
+static __always_inline int same128(const void *x, const void *y)
+{
+	const __u64 *a = x, *b = y;
+	return a[0] == b[0] && a[1] == b[1];
+}
+
+/* Whether the frame's address `which` (0 source, 1 destination) is that of the endpoint as seen on this side. */
+static __always_inline int address_is(const struct arrival *a, int which, const __u8 *address, __u32 inner_be)
+{
+	if (a->kind == KIND_IPV4)
+		return ((const __u32 *)a->ip)[3 + which] == *(const __u32 *)address;
+	if (!same128((__u8 *)a->ip + 8 + 16 * which, address))
+		return 0;
+	return a->kind != KIND_IPV4_IN_IPV6 || ((const __u32 *)a->inner)[3 + which] == inner_be;
+}
+
+static __always_inline int source_in_pool(const struct arrival *a, const struct expectation *e)
+{
+	if (a->kind == KIND_IPV6)
+		return 0;
+	__u32 source = read32((__u8 *)a->inner + 12);
+	return source >= e->pool_first && source <= e->pool_last;
+}
+
+#define BAD(which) (errors |= 1u << (which))
+
+/* Families, lengths and hop limits: what does not depend on the tuple. */
+static __always_inline __u32 header_errors(const struct arrival *a, const struct expectation *e, int background, void *end)
+{
+	__u32 errors = 0;
+	__u8 kind = background ? KIND_IPV6 : e->kind;
+	__u8 hop_limit = background ? e->background_hop_limit : e->hop_limit;
+	__u16 ip_bytes = background ? e->background_ip_bytes : e->ip_bytes;
+	if (a->kind != kind) {
+		BAD(ERROR_FAMILY);
+		return errors;
+	}
+	if (a->ip_bytes != ip_bytes || (__u8 *)a->ip + ip_bytes > (__u8 *)end)
+		BAD(ERROR_LENGTH);
+	if (hop_limit && a->hop_limit != hop_limit)
+		BAD(ERROR_HOP_LIMIT);
+	if (kind == KIND_IPV4_IN_IPV6 && e->inner_hop_limit && a->inner_hop_limit != e->inner_hop_limit)
+		BAD(ERROR_HOP_LIMIT);
+	return errors;
+}
+
+/* Addresses and ports of a foreground frame, from its tuple. Direction 0 goes from a to b. */
+static __always_inline __u32 tuple_errors(const struct arrival *a, const struct expectation *e, int reverse,
+					  const struct tuple *t, const struct endpoint *host_a,
+					  const struct endpoint *host_b)
+{
+	__u32 errors = 0;
+	__u16 sport = read16(a->udp), dport = read16(a->udp + 2);
+	__u16 port = a_port(&e->shape, host_a, t->a_index);
+	if (reverse) {
+		if (e->source_rule == SOURCE_EXACT && !address_is(a, 0, host_b->left, host_b->left_inner_be))
+			BAD(ERROR_SOURCE);
+		if (!address_is(a, 1, host_a->left, host_a->left_inner_be))
+			BAD(ERROR_DESTINATION);
+		if (e->source_port_rule == PORT_EXACT && sport != t->b_port)
+			BAD(ERROR_SOURCE_PORT);
+		if (dport != port)
+			BAD(ERROR_DESTINATION_PORT);
+	} else {
+		if (e->source_rule == SOURCE_EXACT && !address_is(a, 0, host_a->right, host_a->right_inner_be))
+			BAD(ERROR_SOURCE);
+		if (e->source_rule == SOURCE_POOL && !source_in_pool(a, e))
+			BAD(ERROR_SOURCE);
+		if (!address_is(a, 1, host_b->right, host_b->right_inner_be))
+			BAD(ERROR_DESTINATION);
+		if (e->source_port_rule == PORT_EXACT && sport != port)
+			BAD(ERROR_SOURCE_PORT);
+		if (dport != t->b_port)
+			BAD(ERROR_DESTINATION_PORT);
+	}
+	return errors;
+}
+
+static __always_inline __u32 background_errors(const struct arrival *a, const struct expectation *e)
+{
+	__u32 errors = 0;
+	if (a->kind != KIND_IPV6)
+		return errors;
+	if (!same128((__u8 *)a->ip + 8, e->background_source))
+		BAD(ERROR_SOURCE);
+	if (!same128((__u8 *)a->ip + 24, e->background_destination))
+		BAD(ERROR_DESTINATION);
+	return errors;
+}
+
+#endif

@@ -1,0 +1,465 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+/*
+ * The tester's generator and receiver.
+ *
+ * generate0..15: run by BPF_PROG_TEST_RUN with BPF_F_TEST_XDP_LIVE_FRAMES, one program a sending core. The kernel calls
+ *   the program once a frame, in batches; the first call of a batch waits for the burst's due time, the others follow at
+ *   once, and the kernel flushes the batch to the device that the program redirected it to. A batch that is not due within
+ *   a few microseconds is dropped, so that the kernel lets softirqs run between.
+ * receive_right, receive_left: XDP programs on the two ports. They check every frame and count; everything that is not a
+ *   test frame goes on to the kernel (ARP, neighbour discovery).
+ *
+ * All maps are flat arrays that user space maps; one CPU writes each of stream_state and counters, the bitmap is atomic.
+ */
+#include <linux/bpf.h>
+#include <linux/types.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_endian.h>
+#include "layout.h"
+#include "permutation.h"
+#include "checksum.h"
+#include "tuple.h"
+#include "build.h"
+#include "check.h"
+
+#define ARRAY(name_, type_, entries_)                       \
+	struct {                                            \
+		__uint(type, BPF_MAP_TYPE_ARRAY);           \
+		__uint(map_flags, BPF_F_MMAPABLE);          \
+		__uint(max_entries, entries_);              \
+		__type(key, __u32);                         \
+		__type(value, type_);                       \
+	} name_ SEC(".maps")
+
+/* Sizes that depend on the machine or the trial are set by the loader. */
+ARRAY(control, struct control, 1);
+ARRAY(streams, struct stream, STREAMS);
+ARRAY(stream_states, struct stream_state, STREAMS);
+ARRAY(expectations, struct expectation, 2);
+ARRAY(endpoints_a, struct endpoint, 1);
+ARRAY(endpoints_b, struct endpoint, 1);
+ARRAY(counters, struct counters, 2);          /* direction * cpus + cpu */
+ARRAY(delays, struct histogram, 2);           /* the same */
+ARRAY(variations, struct histogram, 4);       /* (direction * cpus + cpu) * 2 + (1 if negative) */
+ARRAY(bitmap, __u64, 1);                      /* frame numbers that arrived; both directions */
+ARRAY(records, struct record, 1);
+ARRAY(timed, __u64, 2 * TAGGED_MAX);          /* delay plus one of each timed frame */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_DEVMAP);
+	__uint(max_entries, 2);
+	__type(key, __u32);
+	__type(value, __u32);
+} ports SEC(".maps"); /* where a direction leaves: 0 the left port, 1 the right port */
+
+/* ---- sending ---------------------------------------------------------------------------------------------------- */
+
+#define WAIT_READS 400 /* about 8 us of waiting with softirqs held off, at most */
+
+static __always_inline void advance(const struct stream *s, struct stream_state *st)
+{
+	__u64 period = st->sent >= s->second_from ? s->second_period : s->period;
+	__u64 fraction = (__u64)st->due_fraction + (__u32)period;
+	st->due_fraction = (__u32)fraction;
+	st->due_ns += (period >> 32) + (fraction >> 32);
+}
+
+/* Whether the burst at hand is due; waits a little for it. Late bursts are sent at once, but not back to back: a gateway
+ * must not be charged for the burst that a pause of this machine caused. */
+static __always_inline int burst_is_due(const struct stream *s, struct stream_state *st, const struct control *c)
+{
+	if (st->sent >= s->frames)
+		return 0;
+	if (*(volatile const __u32 *)&c->stop) {
+		st->stopped = 1;
+		return 0;
+	}
+	__u64 due = st->due_ns > st->earliest_ns ? st->due_ns : st->earliest_ns;
+	for (int i = 0; i < WAIT_READS; i++) {
+		__u64 now = bpf_ktime_get_ns();
+		if (now < due)
+			continue;
+		__u64 late = now - st->due_ns;
+		if (s->period) {
+			if (late > st->late_max_ns)
+				st->late_max_ns = late;
+			if (late > s->late_ns)
+				st->late_bursts++;
+		}
+		st->bursts++;
+		st->earliest_ns = now + s->batch_gap_ns;
+		return 1;
+	}
+	return 0;
+}
+
+/* The fields of frame `number` of a direction. Returns 0, or -1 where the tuple does not exist. */
+static __always_inline int choose_fields(const struct stream *s, __u32 number, struct fields *f)
+{
+	struct record *record = 0;
+	__u32 x = s->order == ORDER_RANDOM || s->order == ORDER_RECORDS_RANDOM ?
+			  scatter(s->permutation.size, s->seed, number) :
+			  permute(&s->permutation, number);
+	if (x >= s->permutation.size)
+		return -1;
+	f->tuple = x;
+	if (s->order >= ORDER_RECORDS_ONCE) {
+		record = bpf_map_lookup_elem(&records, &x);
+		if (!record || !record->tuple_plus_one)
+			return -1;
+		f->tuple = record->tuple_plus_one - 1;
+		/* The responder answers what it saw: only IPv4 can be on its side. */
+		f->learned[0] = record->destination_be;
+		f->learned[2] = record->source_be;
+		f->source = (__u8 *)&f->learned[0];
+		f->destination = (__u8 *)&f->learned[2];
+		f->source_port_be = record->destination_port_be;
+		f->destination_port_be = record->source_port_be;
+		return 0;
+	}
+	struct tuple t;
+	decompose(&s->shape, x, &t);
+	struct endpoint *a = bpf_map_lookup_elem(&endpoints_a, &t.a_host);
+	struct endpoint *b = bpf_map_lookup_elem(&endpoints_b, &t.b_host);
+	if (!a || !b)
+		return -1;
+	__u16 port = a_port(&s->shape, a, t.a_index);
+	if (s->direction == 0) {
+		f->source = a->left;
+		f->destination = b->left;
+		f->inner_source_be = a->left_inner_be;
+		f->inner_destination_be = b->left_inner_be;
+		f->source_port_be = bpf_htons(port);
+		f->destination_port_be = bpf_htons(t.b_port);
+	} else {
+		f->source = b->right;
+		f->destination = a->right;
+		f->inner_source_be = b->right_inner_be;
+		f->inner_destination_be = a->right_inner_be;
+		f->source_port_be = bpf_htons(t.b_port);
+		f->destination_port_be = bpf_htons(port);
+	}
+	return 0;
+}
+
+/* Background frames are native IPv6 between two fixed addresses of the template; their ports vary like the others'. */
+static __always_inline void background_fields(const struct stream *s, __u32 number, struct fields *f)
+{
+	f->source = (__u8 *)s->background.bytes + 22;
+	f->destination = (__u8 *)s->background.bytes + 38;
+	__u64 r = mix64((__u64)s->seed << 32 | number);
+	f->source_port_be = bpf_htons(1024 + (__u16)((r >> 48) % 64512));
+	f->destination_port_be = bpf_htons(1 + (__u16)((r >> 16 & 0xffff) % 49151));
+	f->tuple = 0;
+}
+
+static __always_inline int generate(struct xdp_md *ctx, __u32 index)
+{
+	__u32 zero = 0;
+	struct stream *s = bpf_map_lookup_elem(&streams, &index);
+	struct stream_state *st = bpf_map_lookup_elem(&stream_states, &index);
+	struct control *c = bpf_map_lookup_elem(&control, &zero);
+	if (!s || !st || !c)
+		return XDP_DROP;
+	if (st->position == 0) {
+		st->position = s->burst;
+		st->sending = burst_is_due(s, st, c);
+	}
+	st->position--;
+	if (!st->sending || st->sent >= s->frames)
+		return XDP_DROP;
+
+	struct fields f = {};
+	f.number = s->index_offset + st->sent * s->index_stride;
+	int is_background = s->mix_n && f.number % s->mix_n >= s->mix_m;
+	f.kind = (s->direction ? TAG_REVERSE : 0) | (is_background ? TAG_BACKGROUND : 0);
+	if (s->timed_every && f.number >= s->timed_from && (f.number - s->timed_from) % s->timed_every == 0)
+		f.kind |= TAG_TIMED;
+	const struct frame_template *t = is_background ? &s->background : &s->foreground;
+	int shorter = (int)t->length - (int)((void *)(long)ctx->data_end - (void *)(long)ctx->data);
+	if (shorter && bpf_xdp_adjust_tail(ctx, shorter))
+		goto failed;
+	if (is_background)
+		background_fields(s, f.number, &f);
+	else if (choose_fields(s, f.number, &f))
+		goto failed;
+
+	__u64 now = bpf_ktime_get_ns();
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	if (build(data, end, t, &f, now))
+		goto failed;
+	if (s->flags & STREAM_MIXED)
+		restore_filler(data, end, t);
+	if (!st->sent)
+		st->first_ns = now;
+	st->last_ns = now;
+	st->sent++;
+	st->background += is_background;
+	advance(s, st);
+	__u32 port = s->direction ? 1 : 0;
+	return bpf_redirect_map(&ports, port, 0);
+failed:
+	st->failed++;
+	st->sent++;
+	advance(s, st);
+	return XDP_DROP;
+}
+
+#define GENERATOR(n)                                    \
+	SEC("xdp") int generate##n(struct xdp_md *ctx)  \
+	{                                               \
+		return generate(ctx, n);                \
+	}
+GENERATOR(0)
+GENERATOR(1)
+GENERATOR(2)
+GENERATOR(3)
+GENERATOR(4)
+GENERATOR(5)
+GENERATOR(6)
+GENERATOR(7)
+GENERATOR(8)
+GENERATOR(9)
+GENERATOR(10)
+GENERATOR(11)
+GENERATOR(12)
+GENERATOR(13)
+GENERATOR(14)
+GENERATOR(15)
+
+/* ---- receiving -------------------------------------------------------------------------------------------------- */
+
+/* The functions that are not static are verified on their own: their branches do not multiply with their callers'. */
+
+/* Log-linear: the position of the highest bit gives the octave, the next bits the bucket in it. */
+__noinline int bucket_of(__u64 ns)
+{
+	if (ns < 1 << HISTOGRAM_SUB_BITS)
+		return (int)ns;
+	__u32 high = 0;
+	__u64 x = ns;
+	if (x >> 32) { high += 32; x >>= 32; }
+	if (x >> 16) { high += 16; x >>= 16; }
+	if (x >> 8) { high += 8; x >>= 8; }
+	if (x >> 4) { high += 4; x >>= 4; }
+	if (x >> 2) { high += 2; x >>= 2; }
+	if (x >> 1) high += 1;
+	__u32 shift = high - HISTOGRAM_SUB_BITS;
+	return (shift + 1) * (1 << HISTOGRAM_SUB_BITS) + ((ns >> (shift & 63)) & ((1 << HISTOGRAM_SUB_BITS) - 1));
+}
+
+/* Sum of the bytes after the tag, folded; `offset` is where they begin. The IP packet may be followed by padding, which
+ * is left out by `bytes`. */
+__noinline int filler_sum(struct xdp_md *ctx, __u32 offset, __u32 bytes)
+{
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	__u64 sum = 0;
+	if (offset > 128 || bytes > 3584)
+		return -1;
+	__u8 *p = data + offset;
+	for (int i = 0; i < 448; i++) {
+		if (bytes < 8 || (void *)(p + 8) > end)
+			break;
+		sum = add64(sum, *(__u64 *)p);
+		p += 8;
+		bytes -= 8;
+	}
+	for (int i = 0; i < 4; i++) {
+		if (bytes < 2 || (void *)(p + 2) > end)
+			break;
+		sum += *(__u16 *)p;
+		p += 2;
+		bytes -= 2;
+	}
+	if (bytes && (void *)(p + 1) <= end)
+		sum += *p;
+	return fold(sum);
+}
+
+static __always_inline void count_in(struct histogram *h, __u64 ns)
+{
+	__u32 bucket = bucket_of(ns);
+	if (!h)
+		return;
+	if (bucket >= HISTOGRAM_BUCKETS)
+		bucket = HISTOGRAM_BUCKETS - 1;
+	h->buckets[bucket]++;
+}
+
+static __always_inline void count_delay(struct counters *n, __u32 slot, __u64 delay)
+{
+	n->delay_sum_ns += delay;
+	if (delay < n->delay_min_ns || !n->delay_min_ns)
+		n->delay_min_ns = delay;
+	if (delay > n->delay_max_ns)
+		n->delay_max_ns = delay;
+	count_in(bpf_map_lookup_elem(&delays, &slot), delay);
+}
+
+/* D(i) - D(i - 1), for frames that arrive one after the other (RFC 8219 section 7.3.2). */
+static __always_inline void count_variation(struct counters *n, __u32 slot, __u32 lane, __u32 number, __u32 stride,
+					    __u64 delay)
+{
+	__u64 before = n->previous_delay[lane];
+	__u32 follows = n->previous[lane] + stride;
+	n->previous[lane] = number;
+	n->previous_delay[lane] = delay + 1;
+	if (!before || follows != number)
+		return;
+	before--;
+	__u32 negative = delay < before;
+	__u32 index = slot * 2 + negative;
+	count_in(bpf_map_lookup_elem(&variations, &index), negative ? before - delay : delay - before);
+}
+
+/* Marks the number as arrived; returns 1 if it had been before, -1 if there is no such number. */
+static __always_inline int mark(const struct expectation *e, __u32 number)
+{
+	if (number >= e->frames)
+		return -1;
+	__u32 word = (__u32)(e->bitmap_first + (number >> 6));
+	__u64 *w = bpf_map_lookup_elem(&bitmap, &word);
+	if (!w)
+		return -1;
+	__u64 bit = 1ull << (number & 63);
+	return (__sync_fetch_and_or(w, bit) & bit) ? 1 : 0;
+}
+
+static __always_inline void remember(const struct arrival *a, __u32 number, __u32 tuple)
+{
+	struct record *r = bpf_map_lookup_elem(&records, &number);
+	if (!r || a->kind == KIND_IPV6)
+		return;
+	const __u32 *w = a->inner;
+	const __u16 *u = (const __u16 *)a->udp;
+	r->source_be = w[3];
+	r->destination_be = w[4];
+	r->source_port_be = u[0];
+	r->destination_port_be = u[1];
+	r->tuple_plus_one = tuple + 1;
+}
+
+static __always_inline void count_errors(struct counters *n, __u32 errors)
+{
+#pragma unroll
+	for (int i = 0; i < ERRORS; i++)
+		if (errors & (1u << i))
+			n->errors[i]++;
+}
+
+static __always_inline int receive(struct xdp_md *ctx, __u32 direction)
+{
+	__u64 now = bpf_ktime_get_ns();
+	__u32 zero = 0;
+	struct expectation *e = bpf_map_lookup_elem(&expectations, &direction);
+	struct control *c = bpf_map_lookup_elem(&control, &zero);
+	if (!e || !c || !e->active)
+		return XDP_PASS;
+	__u32 slot = direction * c->cpus + bpf_get_smp_processor_id();
+	struct counters *n = bpf_map_lookup_elem(&counters, &slot);
+	if (!n)
+		return XDP_PASS;
+
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	struct arrival a = {};
+	enum arrival_kind what = parse(data, end, &a);
+	if (what != ARRIVAL_TEST) {
+		if (what == ARRIVAL_ICMP)
+			n->icmp++;
+		else
+			n->foreign++;
+		return XDP_PASS;
+	}
+	if (a.udp[10] != e->trial) {
+		n->stray++;
+		return XDP_DROP;
+	}
+	__u8 kind = a.udp[11];
+	__u32 filler = kind & TAG_BACKGROUND ? e->background_filler_sum : e->filler_sum;
+	if (fold(head_sum(&a) + filler) != 0xffff) {
+		n->unreadable++;
+		n->errors[ERROR_UDP_CHECKSUM]++;
+		return XDP_DROP;
+	}
+	__u32 number = read32(a.udp + 16), tuple = read32(a.udp + 12);
+	__u64 sent = (__u64)read16(a.udp + 20) << 32 | read32(a.udp + 22);
+	int background = kind & TAG_BACKGROUND;
+	int reverse = kind & TAG_REVERSE;
+	__u32 errors = header_errors(&a, e, background, end);
+	if (!reverse != !direction)
+		errors |= 1u << ERROR_DIRECTION;
+	if (a.inner && !ipv4_header_is_sound(a.inner))
+		errors |= 1u << ERROR_IP_CHECKSUM;
+	__u32 after_tag = a.udp_offset + 8 + TAG_BYTES, filler_bytes = 14u + a.ip_bytes - after_tag;
+	if ((number & e->sample_mask) == 0 && !errors && filler_sum(ctx, after_tag, filler_bytes) != fold(filler))
+		errors |= 1u << ERROR_FILLER;
+	if (background) {
+		errors |= background_errors(&a, e);
+	} else if (!(errors & (1u << ERROR_FAMILY))) {
+		struct tuple t;
+		decompose(&e->shape, tuple, &t);
+		struct endpoint *host_a = bpf_map_lookup_elem(&endpoints_a, &t.a_host);
+		struct endpoint *host_b = bpf_map_lookup_elem(&endpoints_b, &t.b_host);
+		if (host_a && host_b)
+			errors |= tuple_errors(&a, e, direction, &t, host_a, host_b);
+		else
+			errors |= 1u << ERROR_NUMBER;
+	}
+	int seen = mark(e, number);
+	if (seen > 0) {
+		n->duplicates++;
+		return XDP_DROP;
+	}
+	if (seen < 0)
+		errors |= 1u << ERROR_NUMBER;
+	if (errors) {
+		n->errored++;
+		count_errors(n, errors);
+	} else {
+		n->received++;
+		n->bytes += a.ip_bytes;
+		n->background += background ? 1 : 0;
+		n->ttl_seen = a.hop_limit;
+	}
+	if (!n->first_ns)
+		n->first_ns = now;
+	else if (now - n->last_ns > n->gap_max_ns && n->last_ns) {
+		n->gap_max_ns = now - n->last_ns;
+		n->gap_max_at_ns = now;
+	}
+	n->last_ns = now;
+	__u64 delay = (now - sent) & 0xffffffffffffull;
+	__u32 stride = e->index_stride ? e->index_stride : 1;
+	__u32 lane = number % stride & (STREAMS - 1);
+	if (number < n->highest[lane])
+		n->reordered++;
+	else
+		n->highest[lane] = number;
+	count_delay(n, slot, delay);
+	if (e->flags & EXPECT_IPDV)
+		count_variation(n, slot, lane, number, stride, delay);
+	if (kind & TAG_TIMED && e->timed_every) {
+		__u32 index = (number - e->timed_from) / e->timed_every;
+		if (index < TAGGED_MAX) {
+			index += direction ? TAGGED_MAX : 0;
+			__u64 *slot_of = bpf_map_lookup_elem(&timed, &index);
+			if (slot_of)
+				*slot_of = delay + 1;
+		}
+	}
+	if (e->flags & EXPECT_RECORD && !errors)
+		remember(&a, number, tuple);
+	return XDP_DROP;
+}
+
+SEC("xdp") int receive_right(struct xdp_md *ctx)
+{
+	return receive(ctx, 0);
+}
+
+SEC("xdp") int receive_left(struct xdp_md *ctx)
+{
+	return receive(ctx, 1);
+}
+
+char _license[] SEC("license") = "GPL";

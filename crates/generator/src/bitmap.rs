@@ -1,0 +1,114 @@
+//! Which frames arrived: one bit a frame, set by the receiver with an atomic or.
+
+use crate::mapped::Mapped;
+
+/// A read-only copy of the arrivals of one direction.
+#[derive(Clone, Debug)]
+pub struct Bitmap {
+    words: Vec<u64>,
+    frames: u32,
+}
+
+/// Consecutive frames that are all missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Number of the first missing frame.
+    pub first: u32,
+    /// How many are missing.
+    pub length: u32,
+}
+
+impl Bitmap {
+    pub(crate) fn copy(map: &Mapped<u64>, first_word: usize, frames: u32) -> Bitmap {
+        let words = (0..frames.div_ceil(64) as usize).map(|w| map.get(first_word + w)).collect();
+        Bitmap { words, frames }
+    }
+
+    /// Number of frames that it speaks of.
+    pub fn frames(&self) -> u32 {
+        self.frames
+    }
+
+    /// Whether the frame arrived.
+    pub fn arrived(&self, number: u32) -> bool {
+        self.words.get((number / 64) as usize).is_some_and(|w| w >> (number % 64) & 1 == 1)
+    }
+
+    /// The last frame that is missing.
+    pub fn last_missing(&self) -> Option<u32> {
+        (0..self.frames.div_ceil(64)).rev().find_map(|word| {
+            let missing = !self.words[word as usize] & self.valid(word);
+            (missing != 0).then(|| word * 64 + 63 - missing.leading_zeros())
+        })
+    }
+
+    /// The longest run of missing frames, the first one of equals.
+    pub fn longest_gap(&self) -> Option<Run> {
+        self.gaps().fold(None, |best: Option<Run>, run| match best {
+            Some(b) if b.length >= run.length => Some(b),
+            _ => Some(run),
+        })
+    }
+
+    /// All runs of missing frames in order.
+    pub fn gaps(&self) -> impl Iterator<Item = Run> + '_ {
+        let mut next = 0;
+        std::iter::from_fn(move || {
+            let first = self.find(next, false)?;
+            let end = self.find(first, true).unwrap_or(self.frames);
+            next = end;
+            Some(Run { first, length: end - first })
+        })
+    }
+
+    fn valid(&self, word: u32) -> u64 {
+        match self.frames - word * 64 {
+            rest @ 0..64 => (1 << rest) - 1,
+            _ => u64::MAX,
+        }
+    }
+
+    fn find(&self, from: u32, arrived: bool) -> Option<u32> {
+        let mut at = from;
+        while at < self.frames {
+            let word = at / 64;
+            let bits = self.words[word as usize];
+            let wanted = if arrived { bits } else { !bits } & self.valid(word) & u64::MAX << (at % 64);
+            if wanted != 0 {
+                return Some(word * 64 + wanted.trailing_zeros());
+            }
+            at = (word + 1).checked_mul(64)?;
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bitmap(frames: u32, missing: &[u32]) -> Bitmap {
+        let mut words = vec![0u64; frames.div_ceil(64) as usize];
+        for number in (0..frames).filter(|n| !missing.contains(n)) {
+            words[(number / 64) as usize] |= 1 << (number % 64);
+        }
+        Bitmap { words, frames }
+    }
+
+    #[test]
+    fn gaps_are_found_across_words_and_at_both_ends() {
+        let map = bitmap(200, &[0, 62, 63, 64, 65, 130, 199]);
+        let runs: Vec<(u32, u32)> = map.gaps().map(|r| (r.first, r.length)).collect();
+        assert_eq!(runs, [(0, 1), (62, 4), (130, 1), (199, 1)]);
+        assert_eq!(map.longest_gap(), Some(Run { first: 62, length: 4 }));
+        assert_eq!(map.last_missing(), Some(199));
+    }
+
+    #[test]
+    fn a_full_map_has_no_gap_and_an_empty_one_is_one_gap() {
+        assert_eq!(bitmap(128, &[]).longest_gap(), None);
+        assert_eq!(bitmap(128, &[]).last_missing(), None);
+        let empty = Bitmap { words: vec![0; 3], frames: 130 };
+        assert_eq!(empty.longest_gap(), Some(Run { first: 0, length: 130 }));
+    }
+}

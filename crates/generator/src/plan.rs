@@ -1,0 +1,201 @@
+//! What one run sends and what it expects back.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use crate::frame::Template;
+use crate::layout::{FrameKind, TAGGED_MAX, TupleShape};
+
+/// The most frames of a direction that can be timed one by one.
+pub const TIMED_FRAMES_MAX: u32 = TAGGED_MAX as u32;
+
+/// One run of the rig.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// From the left port to the right one.
+    pub forward: Option<Direction>,
+    /// From the right port to the left one.
+    pub reverse: Option<Direction>,
+    /// How long to wait for late frames after the last one was sent, where some are missing.
+    pub drain: Duration,
+    /// Always wait the whole `drain`, also when everything has arrived (RFC 2544 section 23).
+    pub always_drain: bool,
+}
+
+/// The frames of one direction, and what becomes of them.
+#[derive(Clone, Debug)]
+pub struct Direction {
+    /// Constant part of the frames.
+    pub template: Template,
+    /// How the four tuple of each frame is chosen.
+    pub order: Order,
+    /// The four tuples.
+    pub shape: TupleShape,
+    /// How many frames to send in all.
+    pub frames: u32,
+    /// When.
+    pub pace: Pace,
+    /// The cores that send, one stream each.
+    pub cores: Vec<usize>,
+    /// Native IPv6 traffic mixed in.
+    pub background: Option<Background>,
+    /// Frames whose delay is kept one by one.
+    pub timed: Option<Timed>,
+    /// What must arrive at the other port.
+    pub answer: Answer,
+}
+
+/// How the four tuple of frame k is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Every tuple exactly once, in pseudorandom order.
+    Enumerate {
+        /// Which order.
+        seed: u64,
+    },
+    /// Uniform and independent (RFC 4814).
+    Random {
+        /// Which sequence.
+        seed: u64,
+    },
+    /// Answers to the first `count` recorded tuples, each exactly once, in pseudorandom order.
+    RecordsOnce {
+        /// Number of records.
+        count: u32,
+        /// Which order.
+        seed: u64,
+    },
+    /// Answers to the first `count` recorded tuples, uniform and independent.
+    RecordsRandom {
+        /// Number of records.
+        count: u32,
+        /// Which sequence.
+        seed: u64,
+    },
+}
+
+/// The schedule: frame k is due at start + k / rate, in bursts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// Frames a second in this direction; 0 sends as fast as the generator can.
+    pub rate: u64,
+    /// From this frame on, this rate.
+    pub then: Option<(u32, u64)>,
+    /// Frames sent back to back; `None` chooses what 10 microseconds hold, at most 64.
+    pub burst: Option<u32>,
+}
+
+impl Pace {
+    /// A constant rate.
+    pub fn at(rate: u64) -> Pace {
+        Pace { rate, then: None, burst: None }
+    }
+
+    /// The burst size in force.
+    pub fn burst(&self) -> u32 {
+        let automatic = match self.rate {
+            0 => 64,
+            rate => u32::try_from(rate / 100_000).unwrap_or(u32::MAX).clamp(1, 64),
+        };
+        self.burst.unwrap_or(automatic).clamp(1, 256)
+    }
+
+    /// Time from the first frame to the end of the last frame's slot, ns.
+    pub fn duration_ns(&self, frames: u32) -> u64 {
+        let span = |frames: u32, rate: u64| match rate {
+            0 => 0,
+            rate => u64::try_from(u128::from(frames) * 1_000_000_000 / u128::from(rate)).unwrap_or(u64::MAX),
+        };
+        match self.then {
+            Some((from, rate)) if from < frames => span(from, self.rate) + span(frames - from, rate),
+            _ => span(frames, self.rate),
+        }
+    }
+
+    /// When frame `number` is due after the start, ns.
+    pub fn due_ns(&self, number: u32) -> u64 {
+        self.duration_ns(number)
+    }
+}
+
+/// Native IPv6 traffic that the gateway only routes (RFC 8219 section 5.2): frame k is foreground iff k mod n < m.
+#[derive(Clone, Copy, Debug)]
+pub struct Background {
+    /// Its frames; the kind must be IPv6.
+    pub template: Template,
+    /// Source address.
+    pub source: Ipv6Addr,
+    /// Destination address.
+    pub destination: Ipv6Addr,
+    /// n.
+    pub n: u32,
+    /// m.
+    pub m: u32,
+    /// Hop limit on arrival; 0 is not checked.
+    pub hop_limit: u8,
+}
+
+/// Frames `from`, `from + every`, ... carry the timed bit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timed {
+    /// Number of the first one.
+    pub from: u32,
+    /// Distance.
+    pub every: u32,
+}
+
+/// What must arrive.
+#[derive(Clone, Copy, Debug)]
+pub struct Answer {
+    /// Headers on the receiving side.
+    pub kind: FrameKind,
+    /// What the source address must be.
+    pub source: SourceRule,
+    /// What the source port must be.
+    pub source_port: PortRule,
+    /// TTL or hop limit of the outermost header; 0 is not checked.
+    pub hop_limit: u8,
+    /// TTL of the IPv4 header inside IPv6; 0 is not checked.
+    pub inner_hop_limit: u8,
+    /// Keep the four tuple of every frame, for [`Order::RecordsOnce`] and [`Order::RecordsRandom`].
+    pub record: bool,
+    /// Keep the differences of successive delays (IPDV, RFC 8219 section 7.3.2).
+    pub variation: bool,
+}
+
+/// A rule for the source address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SourceRule {
+    /// Any.
+    Any,
+    /// That of the tuple's host as seen on this side.
+    Exact,
+    /// An IPv4 address of this range.
+    Pool(Ipv4Addr, Ipv4Addr),
+}
+
+/// A rule for the source port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortRule {
+    /// Any.
+    Any,
+    /// The tuple's.
+    Exact,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bursts_hold_ten_microseconds_of_frames() {
+        assert_eq!([50_000, 100_000, 1_000_000, 3_000_000, 9_000_000].map(|r| Pace::at(r).burst()), [1, 1, 10, 30, 64]);
+    }
+
+    #[test]
+    fn a_change_of_rate_adds_both_spans() {
+        let pace = Pace { rate: 1000, then: Some((2000, 500)), burst: None };
+        assert_eq!(pace.duration_ns(3000), 4_000_000_000);
+        assert_eq!(pace.due_ns(2000), 2_000_000_000);
+    }
+}

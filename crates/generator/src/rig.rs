@@ -1,0 +1,571 @@
+//! The programs, the memory that they share with us, and one run.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use aya::maps::{DevMap, Map, MapData};
+use aya::programs::{Xdp, xdp::XdpMode};
+use aya::{Ebpf, EbpfLoader};
+
+use crate::bitmap::Bitmap;
+use crate::frame::Template;
+use crate::layout::{
+    Control, Counters, EXPECT_IPDV, EXPECT_RECORD, Endpoint, Expectation, FrameKind, Histogram, PermutationRecord, Record,
+    STREAM_MIXED, STREAMS, Shared, Stream, StreamState, TAGGED_MAX,
+};
+use crate::mapped::Mapped;
+use crate::namespace::{Namespace, in_namespace};
+use crate::outcome::{Arrivals, Delays, DirectionOutcome, Outcome, merge_states};
+use crate::permutation::{Permutation, mix64};
+use crate::plan::{Direction, Order, Plan, PortRule, SourceRule};
+use crate::sender::{Assignment, Sender, install_wake_signal, monotonic_ns};
+
+static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/generator.bpf.o"));
+
+/// A burst this late is counted.
+const LATE_NS: u64 = 100_000;
+/// The page pools of the sending threads are built in this time.
+const LEAD: Duration = Duration::from_millis(120);
+/// The program waits at least this long before it gives an idle call back, on any machine.
+const IDLE_CALL_NS: u64 = 2_000;
+/// How long duplicates may trail behind.
+const GRACE: Duration = Duration::from_millis(30);
+
+/// One of the tester's two interfaces.
+#[derive(Clone, Debug)]
+pub struct Port {
+    /// Interface name.
+    pub name: String,
+    /// The namespace it is in; `None` for this process's.
+    pub namespace: Option<Namespace>,
+}
+
+/// How much a rig has to hold.
+#[derive(Clone, Copy, Debug)]
+pub struct Capacity {
+    /// Frames of one direction in one run.
+    pub frames: u32,
+    /// Four tuples that the responder records: 16 bytes each.
+    pub records: u32,
+    /// "a" hosts.
+    pub a_hosts: u32,
+    /// "b" hosts.
+    pub b_hosts: u32,
+}
+
+/// Why the rig does not work.
+#[derive(Debug, thiserror::Error)]
+pub enum RigError {
+    /// No such interface.
+    #[error("interface {name} does not exist{place}", place = place(.namespace))]
+    NoInterface {
+        /// Its name.
+        name: String,
+        /// Where it was looked for.
+        namespace: Option<Namespace>,
+    },
+    /// The namespace cannot be entered.
+    #[error("cannot enter the network namespace {path}: {source}")]
+    Namespace {
+        /// Its file.
+        path: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The programs do not load.
+    #[error("the kernel did not accept the tester's BPF programs: {source}. They need root (CAP_BPF, CAP_NET_ADMIN) and Linux 5.18")]
+    Load {
+        /// aya's explanation.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// XDP cannot be attached.
+    #[error("cannot attach the receiver to {name}: {source}. Another XDP program may be attached (ip link set dev {name} xdp off)")]
+    Attach {
+        /// The interface.
+        name: String,
+        /// aya's explanation.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The shared memory cannot be mapped.
+    #[error("cannot map the array {map} ({bytes} bytes): {source}")]
+    Map {
+        /// The BPF map.
+        map: &'static str,
+        /// Size.
+        bytes: usize,
+        /// Why.
+        source: io::Error,
+    },
+    /// The kernel does not run the generator.
+    #[error("the kernel refuses to send live frames: {source}. Linux 5.18 is needed, and frames of at most about 3.4 KiB")]
+    Send {
+        /// Why.
+        source: io::Error,
+    },
+    /// The plan does not fit.
+    #[error("{0}")]
+    Plan(String),
+}
+
+fn place(namespace: &Option<Namespace>) -> String {
+    namespace.as_ref().map_or_else(String::new, |n| format!(" in the network namespace {}", n.path().display()))
+}
+
+/// Generator and receiver, loaded and attached to two ports. Dropping it detaches everything.
+pub struct Rig {
+    programs: Ebpf,
+    capacity: Capacity,
+    cpus: usize,
+    trial: u8,
+    control: Mapped<Control>,
+    streams: Mapped<Stream>,
+    states: Mapped<StreamState>,
+    expectations: Mapped<Expectation>,
+    a: Mapped<Endpoint>,
+    b: Mapped<Endpoint>,
+    counters: Mapped<Counters>,
+    delays: Mapped<Histogram>,
+    variations: Mapped<Histogram>,
+    bitmap: Mapped<u64>,
+    records: Mapped<Record>,
+    timed: Mapped<u64>,
+}
+
+impl Rig {
+    /// Loads the programs and attaches the receivers in native mode where the driver has it, else in generic mode.
+    ///
+    /// # Errors
+    /// If an interface or namespace is missing, privileges are, or the kernel is too old.
+    pub fn open(left: &Port, right: &Port, capacity: Capacity) -> Result<Rig, RigError> {
+        install_wake_signal().map_err(|source| RigError::Send { source })?;
+        let cpus = possible_cpus();
+        let words = capacity.frames.div_ceil(64).max(1);
+        let slots = 2 * u32::try_from(cpus).unwrap_or(1);
+        let mut loader = EbpfLoader::new();
+        loader
+            .map_max_entries("endpoints_a", capacity.a_hosts.max(1))
+            .map_max_entries("endpoints_b", capacity.b_hosts.max(1))
+            .map_max_entries("counters", slots)
+            .map_max_entries("delays", slots)
+            .map_max_entries("variations", 2 * slots)
+            .map_max_entries("bitmap", 2 * words)
+            .map_max_entries("records", capacity.records.max(1));
+        let mut programs = loader.load(OBJECT).map_err(load_error)?;
+        let (records, slots) = (capacity.records.max(1) as usize, slots as usize);
+        let mut rig = Rig {
+            control: map(&programs, "control", 1)?,
+            streams: map(&programs, "streams", STREAMS)?,
+            states: map(&programs, "stream_states", STREAMS)?,
+            expectations: map(&programs, "expectations", 2)?,
+            a: map(&programs, "endpoints_a", capacity.a_hosts.max(1) as usize)?,
+            b: map(&programs, "endpoints_b", capacity.b_hosts.max(1) as usize)?,
+            counters: map(&programs, "counters", slots)?,
+            delays: map(&programs, "delays", slots)?,
+            variations: map(&programs, "variations", 2 * slots)?,
+            bitmap: map(&programs, "bitmap", 2 * words as usize)?,
+            records: map(&programs, "records", records)?,
+            timed: map(&programs, "timed", 2 * TAGGED_MAX)?,
+            programs: {
+                connect(&mut programs, left, 0, "receive_left")?;
+                connect(&mut programs, right, 1, "receive_right")?;
+                programs
+            },
+            capacity,
+            cpus,
+            trial: 0,
+        };
+        rig.control.set(0, Control { stop: 0, cpus: u32::try_from(cpus).unwrap_or(1), reserved: [0; 7] });
+        rig.set_endpoints(&[Endpoint::default()], &[Endpoint::default()])?;
+        Ok(rig)
+    }
+
+    /// What it can hold.
+    pub fn capacity(&self) -> Capacity {
+        self.capacity
+    }
+
+    /// Sets the hosts of both sides.
+    ///
+    /// # Errors
+    /// If there are more than the capacity says.
+    pub fn set_endpoints(&mut self, a: &[Endpoint], b: &[Endpoint]) -> Result<(), RigError> {
+        for (name, map, hosts) in [("left", &self.a, a), ("right", &self.b, b)] {
+            if hosts.len() > map.len() {
+                return Err(RigError::Plan(format!("{} {name} hosts, but the rig was opened for {}", hosts.len(), map.len())));
+            }
+            hosts.iter().enumerate().for_each(|(i, host)| map.set(i, *host));
+        }
+        Ok(())
+    }
+
+    /// The four tuple that frame `number` of a recording run had behind the gateway.
+    pub fn record(&self, number: u32) -> Option<Record> {
+        (number < self.capacity.records).then(|| self.records.get(number as usize)).filter(|r| r.tuple_plus_one != 0)
+    }
+
+    /// Forgets all records.
+    pub fn clear_records(&mut self) {
+        self.records.clear(0, self.records.len());
+    }
+
+    /// Plays the plan. `watch` is called about 20 times a second with (sent, arrived) of both directions together and
+    /// stops the run by returning false.
+    ///
+    /// # Errors
+    /// If the plan does not fit the capacity or the kernel refuses.
+    pub fn run(&mut self, plan: &Plan, watch: &mut dyn FnMut(u64, u64) -> bool) -> Result<Outcome, RigError> {
+        self.trial = self.trial.wrapping_add(1);
+        let directions = [plan.forward.as_ref(), plan.reverse.as_ref()];
+        self.check(&directions)?;
+        self.reset(&directions);
+        let start_ns = monotonic_ns() + u64::try_from(LEAD.as_nanos()).unwrap_or(0);
+        let mut assignments = Vec::new();
+        for (index, direction) in directions.iter().enumerate() {
+            let Some(direction) = direction else { continue };
+            self.expectations.set(index, self.expectation(index, direction));
+            for lane in 0..direction.cores.len() {
+                let stream = assignments.len();
+                self.streams.set(stream, self.stream(index, lane, direction, start_ns));
+                let first_due = self.streams.get(stream).start_ns;
+                self.states.set(stream, StreamState { due_ns: first_due, ..StreamState::zeroed() });
+                assignments.push((index, self.assignment(stream, lane, direction)?));
+            }
+        }
+        let stopped = self.send_all(plan, assignments, watch)?;
+        let outcome = self.collect(&directions, start_ns, stopped);
+        (0..2).for_each(|d| self.expectations.set(d, Expectation::zeroed()));
+        Ok(outcome)
+    }
+
+    fn check(&self, directions: &[Option<&Direction>; 2]) -> Result<(), RigError> {
+        let lanes: usize = directions.iter().flatten().map(|d| d.cores.len()).sum();
+        if lanes > STREAMS {
+            return Err(RigError::Plan(format!("{lanes} sending cores, but there are {STREAMS} generator programs")));
+        }
+        for direction in directions.iter().flatten() {
+            check_direction(direction, self.capacity).map_err(RigError::Plan)?;
+        }
+        Ok(())
+    }
+
+    fn reset(&mut self, directions: &[Option<&Direction>; 2]) {
+        self.control.set(0, Control { stop: 0, ..self.control.get(0) });
+        self.counters.clear(0, self.counters.len());
+        self.delays.clear(0, self.delays.len());
+        self.variations.clear(0, self.variations.len());
+        self.timed.clear(0, self.timed.len());
+        let half = self.bitmap.len() / 2;
+        for (index, direction) in directions.iter().enumerate() {
+            if let Some(direction) = direction {
+                self.bitmap.clear(index * half, direction.frames.div_ceil(64) as usize);
+            }
+        }
+    }
+
+    fn expectation(&self, index: usize, direction: &Direction) -> Expectation {
+        let answer = &direction.answer;
+        let payload = direction.template.payload_bytes();
+        let (pool_first, pool_last) = match answer.source {
+            SourceRule::Pool(first, last) => (first.to_bits(), last.to_bits()),
+            _ => (0, 0),
+        };
+        let mut expectation = Expectation {
+            active: 1,
+            kind: answer.kind as u8,
+            trial: self.trial,
+            flags: if answer.record { EXPECT_RECORD } else { 0 } | if answer.variation { EXPECT_IPDV } else { 0 },
+            source_rule: match answer.source {
+                SourceRule::Any => 0,
+                SourceRule::Exact => 1,
+                SourceRule::Pool(..) => 2,
+            },
+            source_port_rule: u8::from(answer.source_port == PortRule::Exact),
+            hop_limit: answer.hop_limit,
+            inner_hop_limit: answer.inner_hop_limit,
+            pool_first,
+            pool_last,
+            ip_bytes: Template::ip_bytes(answer.kind, payload),
+            filler_sum: direction.template.filler_sum(),
+            sample_mask: if payload <= 128 { 0 } else { 15 },
+            index_stride: u32::try_from(direction.cores.len()).unwrap_or(1),
+            timed_from: direction.timed.map_or(0, |t| t.from),
+            timed_every: direction.timed.map_or(0, |t| t.every),
+            bitmap_first: (index * self.bitmap.len() / 2) as u64,
+            frames: direction.frames,
+            shape: direction.shape,
+            ..Expectation::zeroed()
+        };
+        if let Some(background) = &direction.background {
+            expectation.background_hop_limit = background.hop_limit;
+            expectation.background_ip_bytes = Template::ip_bytes(FrameKind::Ipv6, background.template.payload_bytes());
+            expectation.background_filler_sum = background.template.filler_sum();
+            expectation.background_source = background.source.octets();
+            expectation.background_destination = background.destination.octets();
+        }
+        expectation
+    }
+
+    fn stream(&self, index: usize, lane: usize, direction: &Direction, start_ns: u64) -> Stream {
+        let lanes = direction.cores.len() as u32;
+        let lane = lane as u32;
+        let (order, permutation, seed) = order_of(direction);
+        let pace = direction.pace;
+        let period = period_of(pace.rate, lanes);
+        let (second_from, second_rate) = pace.then.unwrap_or((direction.frames, pace.rate));
+        let burst = pace.burst();
+        let whole = |period: u64| (period >> 32) * u64::from(burst);
+        Stream {
+            start_ns: start_ns + pace.due_ns(lane),
+            period,
+            second_period: period_of(second_rate, lanes),
+            batch_gap_ns: whole(period) * 3 / 4,
+            late_ns: LATE_NS,
+            frames: share(direction.frames, lane, lanes),
+            second_from: share(second_from, lane, lanes),
+            index_offset: lane,
+            index_stride: lanes,
+            burst,
+            order,
+            timed_from: direction.timed.map_or(0, |t| t.from),
+            timed_every: direction.timed.map_or(0, |t| t.every),
+            mix_n: direction.background.map_or(0, |b| b.n),
+            mix_m: direction.background.map_or(0, |b| b.m),
+            seed,
+            trial: self.trial,
+            direction: index as u8,
+            flags: if direction.background.is_some() { STREAM_MIXED } else { 0 },
+            reserved: 0,
+            permutation,
+            shape: direction.shape,
+            foreground: direction.template.render(self.trial),
+            background: match &direction.background {
+                Some(b) => b.template.render_between(self.trial, b.source, b.destination),
+                None => direction.template.render(self.trial),
+            },
+        }
+    }
+
+    fn assignment(&mut self, stream: usize, lane: usize, direction: &Direction) -> Result<Assignment, RigError> {
+        let program = xdp(&mut self.programs, &format!("generate{stream}"))?;
+        if program.fd().is_err() {
+            program.load().map_err(load_error)?;
+        }
+        let program = program.fd().map_err(load_error)?.as_fd().try_clone_to_owned().map_err(load_error)?;
+        let record = self.streams.get(stream);
+        let waiting = direction.pace.duration_ns(direction.frames) + u64::try_from(LEAD.as_nanos()).unwrap_or(0);
+        let idle = waiting / IDLE_CALL_NS * u64::from(record.burst);
+        let calls = (u64::from(record.frames) + idle).clamp(1, u64::from(u32::MAX)) as u32;
+        let length = direction.background.map_or(0, |b| b.template.length()).max(direction.template.length());
+        Ok(Assignment { program, core: direction.cores[lane], page: Template::page(length), burst: record.burst, calls })
+    }
+
+    fn send_all(
+        &self,
+        plan: &Plan,
+        assignments: Vec<(usize, Assignment)>,
+        watch: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> Result<bool, RigError> {
+        let streams = assignments.len();
+        let finished: Vec<_> = (0..streams).map(|stream| move || self.is_finished(stream)).collect();
+        let mut stopped = false;
+        thread::scope(|scope| -> Result<(), RigError> {
+            let senders: Vec<Sender<'_>> = assignments
+                .into_iter()
+                .zip(&finished)
+                .map(|((_, assignment), finished)| Sender::start(scope, assignment, finished))
+                .collect();
+            let mut reported = Instant::now();
+            while !senders.iter().all(Sender::is_done) {
+                thread::sleep(Duration::from_millis(2));
+                for (stream, sender) in senders.iter().enumerate() {
+                    if self.is_finished(stream) {
+                        sender.wake();
+                    }
+                }
+                if reported.elapsed() >= Duration::from_millis(50) {
+                    reported = Instant::now();
+                    let (sent, arrived) = self.progress(streams);
+                    if !stopped && !watch(sent, arrived) {
+                        stopped = true;
+                        self.control.set(0, Control { stop: 1, ..self.control.get(0) });
+                    }
+                }
+            }
+            senders.into_iter().try_for_each(Sender::join).map_err(|source| RigError::Send { source })
+        })?;
+        self.drain(plan, streams, stopped);
+        Ok(stopped)
+    }
+
+    fn is_finished(&self, stream: usize) -> bool {
+        let state = self.states.get(stream);
+        state.stopped != 0 || state.sent >= self.streams.get(stream).frames
+    }
+
+    /// Frames sent by the first `streams` streams, and frames that arrived in any shape.
+    fn progress(&self, streams: usize) -> (u64, u64) {
+        let sent = (0..streams).map(|s| u64::from(self.states.get(s).sent)).sum();
+        let arrived = (0..self.counters.len())
+            .map(|slot| self.counters.get(slot))
+            .map(|c| c.received + c.errored + c.unreadable)
+            .sum();
+        (sent, arrived)
+    }
+
+    fn drain(&self, plan: &Plan, streams: usize, stopped: bool) {
+        let since = Instant::now();
+        let limit = if stopped { GRACE } else { plan.drain };
+        while since.elapsed() < limit {
+            let (sent, arrived) = self.progress(streams);
+            if arrived >= sent && !plan.always_drain {
+                break;
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+        thread::sleep(GRACE);
+    }
+
+    fn collect(&self, directions: &[Option<&Direction>; 2], start_ns: u64, stopped: bool) -> Outcome {
+        let mut first_stream = 0;
+        let mut outcomes = directions.iter().enumerate().map(|(index, direction)| {
+            let direction = (*direction)?;
+            let lanes = direction.cores.len();
+            let states = (first_stream..first_stream + lanes).map(|s| self.states.get(s));
+            first_stream += lanes;
+            let mut departures = merge_states(states);
+            departures.planned = u64::from(direction.frames);
+            departures.start_ns = start_ns;
+            departures.last_due_ns = start_ns + direction.pace.due_ns(direction.frames.saturating_sub(1));
+            departures.burst_frames = direction.pace.burst();
+            let arrivals = self.arrivals(index, direction, departures.sent);
+            Some(DirectionOutcome { departures, arrivals })
+        });
+        let forward = outcomes.next().flatten();
+        let reverse = outcomes.next().flatten();
+        Outcome { forward, reverse, stopped }
+    }
+
+    fn arrivals(&self, index: usize, direction: &Direction, sent: u64) -> Arrivals {
+        let slots = index * self.cpus..(index + 1) * self.cpus;
+        // A stopped run never sent its last frames, so these are not missing. With several cores the numbers of a stopped
+        // run have holes at the end; the bitmap is then only good for what all cores sent.
+        let frames = u32::try_from(sent.min(u64::from(direction.frames))).unwrap_or(u32::MAX);
+        let bitmap = Bitmap::copy(&self.bitmap, index * self.bitmap.len() / 2, frames);
+        let delays = Delays::gather(&self.delays, slots.clone());
+        let mut arrivals = Arrivals::collect(slots.clone().map(|s| self.counters.get(s)), delays, bitmap);
+        if direction.answer.variation {
+            arrivals.variations_up = Delays::gather(&self.variations, slots.clone().map(|s| 2 * s));
+            arrivals.variations_down = Delays::gather(&self.variations, slots.map(|s| 2 * s + 1));
+        }
+        if let Some(timed) = direction.timed {
+            let count = frames.saturating_sub(timed.from).div_ceil(timed.every.max(1)) as usize;
+            let first = index * TAGGED_MAX;
+            arrivals.timed = (0..count.min(TAGGED_MAX)).map(|i| self.timed.get(first + i).checked_sub(1)).collect();
+        }
+        arrivals
+    }
+}
+
+/// How many of `frames` fall to `lane` when dealt out in turn.
+fn share(frames: u32, lane: u32, lanes: u32) -> u32 {
+    frames / lanes + u32::from(lane < frames % lanes)
+}
+
+/// Nanoseconds between two frames of one lane, 32.32 fixed point.
+fn period_of(rate: u64, lanes: u32) -> u64 {
+    match rate {
+        0 => 0,
+        rate => u64::try_from((u128::from(lanes) * 1_000_000_000 << 32) / u128::from(rate)).unwrap_or(u64::MAX),
+    }
+}
+
+fn order_of(direction: &Direction) -> (u32, PermutationRecord, u32) {
+    let tuples = u32::try_from(direction.shape.tuples()).unwrap_or(u32::MAX);
+    let low = |seed: u64| (mix64(seed) & 0xffff_ffff) as u32;
+    match direction.order {
+        Order::Enumerate { seed } => (0, Permutation::new(tuples, seed).record(), low(seed)),
+        Order::Random { seed } => (1, Permutation::new(tuples, seed).record(), low(seed)),
+        Order::RecordsOnce { count, seed } => (2, Permutation::new(count, seed).record(), low(seed)),
+        Order::RecordsRandom { count, seed } => (3, Permutation::new(count, seed).record(), low(seed)),
+    }
+}
+
+fn check_direction(direction: &Direction, capacity: Capacity) -> Result<(), String> {
+    let template = &direction.template;
+    if direction.cores.is_empty() {
+        return Err("no core to send from".to_owned());
+    }
+    if template.frame_bytes < template.kind.shortest() {
+        let shortest = template.kind.shortest();
+        return Err(format!("frames of {} bytes have no room for the tester's tag; {shortest} is the least here", template.frame_bytes));
+    }
+    if direction.frames > capacity.frames {
+        return Err(format!("{} frames, but the rig was opened for {}", direction.frames, capacity.frames));
+    }
+    if direction.shape.tuples() > u64::from(u32::MAX) || direction.shape.tuples() == 0 {
+        return Err(format!("{} four tuples; between 1 and {} are possible", direction.shape.tuples(), u32::MAX));
+    }
+    if direction.shape.a_hosts > capacity.a_hosts.max(1) || direction.shape.b_hosts > capacity.b_hosts.max(1) {
+        return Err(format!("{} x {} hosts are more than the rig was opened for", direction.shape.a_hosts, direction.shape.b_hosts));
+    }
+    if direction.answer.record && direction.frames > capacity.records {
+        return Err(format!("{} frames to record, but the rig was opened for {}", direction.frames, capacity.records));
+    }
+    if let Order::RecordsOnce { count, .. } | Order::RecordsRandom { count, .. } = direction.order {
+        if count > capacity.records || count == 0 || template.kind != FrameKind::Ipv4 {
+            return Err(format!("cannot answer {count} records with {:?} frames", template.kind));
+        }
+    }
+    if let Some(background) = &direction.background {
+        let odd = [template.length(), background.template.length()].iter().any(|l| *l > 80 && *l < 100);
+        if odd || background.n < 2 || background.m > background.n || background.template.kind != FrameKind::Ipv6 {
+            return Err("background traffic needs n >= 2, m <= n, and frames of 84 or at least 104 bytes".to_owned());
+        }
+    }
+    Ok(())
+}
+
+fn load_error(source: impl std::error::Error + Send + Sync + 'static) -> RigError {
+    RigError::Load { source: Box::new(source) }
+}
+
+fn xdp<'a>(programs: &'a mut Ebpf, name: &str) -> Result<&'a mut Xdp, RigError> {
+    let program = programs.program_mut(name).ok_or_else(|| RigError::Plan(format!("the BPF object has no {name}")))?;
+    program.try_into().map_err(load_error)
+}
+
+/// Attaches a receiver to the port and enters the port into the device map.
+fn connect(programs: &mut Ebpf, port: &Port, index: u32, receiver: &str) -> Result<(), RigError> {
+    let namespace = port.namespace.as_ref();
+    let work = || connect_here(programs, port, index, receiver);
+    in_namespace(namespace, work).map_err(|source| RigError::Namespace {
+        path: namespace.map_or_else(String::new, |n| n.path().display().to_string()),
+        source,
+    })?
+}
+
+fn connect_here(programs: &mut Ebpf, port: &Port, index: u32, receiver: &str) -> Result<(), RigError> {
+    let missing = |_| RigError::NoInterface { name: port.name.clone(), namespace: port.namespace.clone() };
+    let interface = nix::net::if_::if_nametoindex(port.name.as_str()).map_err(missing)?;
+    let program = xdp(programs, receiver)?;
+    program.load().map_err(load_error)?;
+    if program.attach_to_if_index(interface, XdpMode::Driver).is_err() {
+        program.attach_to_if_index(interface, XdpMode::Skb).map_err(|source| RigError::Attach { name: port.name.clone(), source: Box::new(source) })?;
+    }
+    let map = programs.map_mut("ports").ok_or_else(|| RigError::Plan("the BPF object has no ports".to_owned()))?;
+    let mut ports: DevMap<&mut MapData> = map.try_into().map_err(load_error)?;
+    ports.set(index, interface, None, 0).map_err(load_error)
+}
+
+fn map<T: Shared>(programs: &Ebpf, name: &'static str, len: usize) -> Result<Mapped<T>, RigError> {
+    let Some(Map::Array(data)) = programs.map(name) else {
+        return Err(RigError::Plan(format!("the BPF object has no array {name}")));
+    };
+    Mapped::new(data.fd().as_fd(), len).map_err(|source| RigError::Map { map: name, bytes: len * size_of::<T>(), source })
+}
+
+fn possible_cpus() -> usize {
+    aya::util::nr_cpus().unwrap_or(1)
+}

@@ -1,0 +1,106 @@
+//! The sending threads: each pinned to its core, inside one long system call, until its stream has sent everything.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sys::pthread::{Pthread, pthread_kill, pthread_self};
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal, pthread_sigmask, sigaction};
+use nix::time::{ClockId, clock_gettime};
+use nix::unistd::Pid;
+
+use crate::test_run::run_live;
+
+/// Nanoseconds of CLOCK_MONOTONIC, the clock of the programs' time stamps.
+pub fn monotonic_ns() -> u64 {
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::ZERO, Duration::from);
+    u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// What one thread has to do.
+pub(crate) struct Assignment {
+    pub(crate) program: OwnedFd,
+    pub(crate) core: usize,
+    pub(crate) page: Vec<u8>,
+    pub(crate) burst: u32,
+    /// Calls of the program that suffice: the frames, and the idle calls while waiting.
+    pub(crate) calls: u32,
+}
+
+extern "C" fn wake(_: libc::c_int) {}
+
+/// A signal ends the system call; the handler has nothing to do. The signal is blocked everywhere else.
+pub(crate) fn install_wake_signal() -> io::Result<()> {
+    let action = SigAction::new(SigHandler::Handler(wake), SaFlags::empty(), SigSet::empty());
+    // SAFETY: the handler does nothing at all, so it is safe at any point.
+    unsafe { sigaction(Signal::SIGURG, &action) }?;
+    Ok(())
+}
+
+/// Runs the assignment on the calling thread until `finished` says so.
+pub(crate) fn send(assignment: &Assignment, finished: &(dyn Fn() -> bool + Sync)) -> io::Result<()> {
+    let mut cpus = CpuSet::new();
+    cpus.set(assignment.core)?;
+    sched_setaffinity(Pid::from_raw(0), &cpus)?;
+    prefer_this_thread();
+    let mut only_wake = SigSet::all();
+    only_wake.remove(Signal::SIGURG);
+    pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&only_wake), None)?;
+    while !finished() {
+        match run_live(assignment.program.as_fd(), &assignment.page, assignment.calls, assignment.burst) {
+            Err(why) if why.raw_os_error() != Some(Errno::EINTR as i32) => return Err(why),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Raises the calling thread's priority as far as allowed, so that other work on the machine delays it less.
+fn prefer_this_thread() {
+    // SAFETY: a plain system call on integers; on Linux, PRIO_PROCESS with 0 is the calling thread.
+    let _ = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
+}
+
+/// The thread of one assignment.
+pub(crate) struct Sender<'scope> {
+    handle: thread::ScopedJoinHandle<'scope, io::Result<()>>,
+    id: std::sync::mpsc::Receiver<Pthread>,
+    woken: AtomicBool,
+}
+
+impl<'scope> Sender<'scope> {
+    pub(crate) fn start<'env>(
+        scope: &'scope thread::Scope<'scope, 'env>,
+        assignment: Assignment,
+        finished: &'env (dyn Fn() -> bool + Sync),
+    ) -> Sender<'scope> {
+        let (tell, id) = std::sync::mpsc::channel();
+        let handle = scope.spawn(move || {
+            let _ = tell.send(pthread_self());
+            send(&assignment, finished)
+        });
+        Sender { handle, id, woken: AtomicBool::new(false) }
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.handle.is_finished()
+    }
+
+    /// Ends the system call, once: the rest of its calls would only drop frames.
+    pub(crate) fn wake(&self) {
+        if self.is_done() || self.woken.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        if let Ok(thread) = self.id.recv() {
+            let _ = pthread_kill(thread, Signal::SIGURG);
+        }
+    }
+
+    pub(crate) fn join(self) -> io::Result<()> {
+        self.handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+}

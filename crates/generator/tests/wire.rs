@@ -1,0 +1,205 @@
+//! The tester against itself: a veth pair without a gateway. What is sent must arrive, all of it, at the asked rate, and
+//! what is wrong must be seen.
+
+mod common;
+
+use std::net::Ipv6Addr;
+
+use common::{CAPACITY, direction, forward, plain_host, template, wire};
+use tombolo_generator::{
+    Answer, Background, Direction, DirectionOutcome, FrameError, FrameKind, Order, Pace, Permutation, Plan, PortRule, Rig,
+    SourceRule, Timed,
+};
+
+fn rig(wire: &common::TestNamespace) -> Rig {
+    let mut rig = Rig::open(&wire.port("left"), &wire.port("right"), CAPACITY).unwrap();
+    rig.set_endpoints(&[plain_host([10, 0, 0, 2].into())], &[plain_host([198, 19, 0, 2].into())]).unwrap();
+    rig
+}
+
+fn play(rig: &mut Rig, direction: Direction) -> DirectionOutcome {
+    let outcome = rig.run(&forward(direction), &mut |_, _| true).unwrap();
+    outcome.forward.unwrap()
+}
+
+#[test]
+fn every_frame_of_every_kind_and_size_arrives_once_and_right() {
+    let Some(wire) = wire() else { return };
+    let mut rig = rig(&wire);
+    for (kind, sizes) in [
+        (FrameKind::Ipv4, [64, 128, 512, 1518]),
+        (FrameKind::Ipv6, [84, 128, 512, 1518]),
+        (FrameKind::Ipv4InIpv6, [104, 128, 511, 1518]),
+    ] {
+        for size in sizes {
+            let outcome = play(&mut rig, direction(kind, size, 50_000, 400_000));
+            assert!(outcome.is_perfect(), "{kind:?} {size}: {:?} lost {}", outcome.arrivals.errors, outcome.lost());
+            assert_eq!(outcome.departures.failed, 0);
+            assert_eq!(outcome.arrivals.delays.count(), 50_000);
+            assert_eq!(outcome.arrivals.bitmap.longest_gap(), None);
+            assert_eq!(outcome.arrivals.bytes, 50_000 * (u64::from(size) - 18));
+        }
+    }
+}
+
+#[test]
+fn the_rate_is_the_asked_one() {
+    let Some(wire) = wire() else { return };
+    let outcome = play(&mut rig(&wire), direction(FrameKind::Ipv4, 64, 200_000, 100_000));
+    let error = (outcome.departures.rate() / 100_000.0 - 1.0).abs();
+    assert!(error < 0.001, "{} frames a second: {:?}", outcome.departures.rate(), outcome.departures);
+    assert_eq!(outcome.departures.burst_frames, 1);
+}
+
+#[test]
+fn a_change_of_rate_happens_at_its_frame() {
+    let Some(wire) = wire() else { return };
+    let mut direction = direction(FrameKind::Ipv4, 64, 30_000, 100_000);
+    direction.pace = Pace { rate: 100_000, then: Some((20_000, 50_000)), burst: None };
+    let departures = play(&mut rig(&wire), direction).departures;
+    let span = departures.last_ns - departures.first_ns;
+    assert!(span.abs_diff(400_000_000) < 2_000_000, "{span} ns");
+}
+
+#[test]
+fn the_program_enumerates_as_the_permutation_says() {
+    let Some(wire) = wire() else { return };
+    let mut rig = rig(&wire);
+    let mut direction = direction(FrameKind::Ipv4, 64, 1_000_000, 0);
+    direction.shape.b_ports = 25;
+    direction.order = Order::Enumerate { seed: 42 };
+    direction.answer.record = true;
+    assert!(play(&mut rig, direction).is_perfect());
+    let permutation = Permutation::new(1_000_000, 42);
+    let mut seen = vec![false; 1_000_000];
+    for number in 0..1_000_000 {
+        let record = rig.record(number).unwrap();
+        let tuple = record.tuple_plus_one - 1;
+        assert_eq!(tuple, permutation.at(number));
+        assert_eq!(u16::from_be_bytes(record.source_port), 1024 + (tuple % 40_000) as u16);
+        assert_eq!(u16::from_be_bytes(record.destination_port), 1 + (tuple / 40_000) as u16);
+        assert!(!std::mem::replace(&mut seen[tuple as usize], true));
+    }
+}
+
+#[test]
+fn recorded_tuples_are_answered_each_once() {
+    let Some(wire) = wire() else { return };
+    let mut rig = rig(&wire);
+    let mut there = direction(FrameKind::Ipv4, 64, 20_000, 400_000);
+    there.answer.record = true;
+    assert!(play(&mut rig, there).is_perfect());
+    let mut back = direction(FrameKind::Ipv4, 64, 20_000, 400_000);
+    back.order = Order::RecordsOnce { count: 20_000, seed: 5 };
+    let plan = Plan { forward: None, reverse: Some(back), ..forward(direction(FrameKind::Ipv4, 64, 1, 1)) };
+    let outcome = rig.run(&plan, &mut |_, _| true).unwrap().reverse.unwrap();
+    assert!(outcome.is_perfect(), "{:?}", outcome.arrivals.errors);
+}
+
+#[test]
+fn each_kind_of_error_is_counted_under_its_name() {
+    let Some(wire) = wire() else { return };
+    let mut rig = rig(&wire);
+    let mut expect = |error: FrameError, change: &dyn Fn(&mut Answer)| {
+        let mut direction = direction(FrameKind::Ipv4, 64, 1000, 100_000);
+        change(&mut direction.answer);
+        let outcome = play(&mut rig, direction);
+        assert_eq!((outcome.arrivals.count(error), outcome.arrivals.errored), (1000, 1000), "{error:?}");
+        assert_eq!((outcome.arrivals.received, outcome.lost()), (0, 0));
+    };
+    expect(FrameError::HopLimit, &|a| a.hop_limit = 9);
+    expect(FrameError::Family, &|a| a.kind = FrameKind::Ipv6);
+    expect(FrameError::Source, &|a| a.source = SourceRule::Pool([192, 0, 2, 0].into(), [192, 0, 2, 9].into()));
+}
+
+#[test]
+fn background_traffic_and_two_lengths_share_the_stream() {
+    let Some(wire) = wire() else { return };
+    for size in [64, 236, 1498] {
+        let mut direction = direction(FrameKind::Ipv4, size, 100_000, 400_000);
+        let (source, destination): (Ipv6Addr, Ipv6Addr) = ("2001:2::2".parse().unwrap(), "2001:2:0:8000::2".parse().unwrap());
+        let template = template(FrameKind::Ipv6, size + 20);
+        direction.background = Some(Background { template, source, destination, n: 10, m: 9, hop_limit: 10 });
+        let outcome = play(&mut rig(&wire), direction);
+        assert!(outcome.is_perfect(), "{size}: {:?}", outcome.arrivals.errors);
+        assert_eq!((outcome.departures.background, outcome.arrivals.background), (10_000, 10_000));
+    }
+}
+
+#[test]
+fn timed_frames_and_variations_are_kept() {
+    let Some(wire) = wire() else { return };
+    let mut direction = direction(FrameKind::Ipv6, 84, 50_000, 200_000);
+    direction.timed = Some(Timed { from: 25_000, every: 25 });
+    direction.answer.variation = true;
+    let arrivals = play(&mut rig(&wire), direction).arrivals;
+    assert_eq!(arrivals.timed.len(), 1000);
+    assert!(arrivals.timed.iter().all(|d| d.is_some_and(|ns| ns > 0)));
+    assert_eq!(arrivals.variations_up.count() + arrivals.variations_down.count(), 49_999);
+}
+
+#[test]
+fn both_directions_and_two_cores_share_the_enumeration() {
+    let Some(wire) = wire() else { return };
+    let mut both = direction(FrameKind::Ipv4, 64, 99_999, 200_000);
+    both.cores = vec![0, 1 % std::thread::available_parallelism().unwrap().get()];
+    let plan = Plan { reverse: Some(both.clone()), ..forward(both) };
+    let outcome = rig(&wire).run(&plan, &mut |_, _| true).unwrap();
+    for direction in [outcome.forward.unwrap(), outcome.reverse.unwrap()] {
+        assert!(direction.is_perfect(), "{:?} lost {}", direction.arrivals.errors, direction.lost());
+        assert_eq!(direction.arrivals.bitmap.longest_gap(), None);
+    }
+}
+
+#[test]
+fn random_order_repeats_tuples_but_loses_no_frame() {
+    let Some(wire) = wire() else { return };
+    let mut rig = rig(&wire);
+    let mut direction = direction(FrameKind::Ipv4, 64, 100_000, 400_000);
+    direction.order = Order::Random { seed: 3 };
+    direction.shape.b_ports = 10;
+    direction.answer.record = true;
+    assert!(play(&mut rig, direction).is_perfect());
+    let mut tuples: Vec<u32> = (0..100_000).map(|n| rig.record(n).unwrap().tuple_plus_one - 1).collect();
+    tuples.sort_unstable();
+    tuples.dedup();
+    // 400,000 tuples, 100,000 draws: 400,000 * (1 - exp(-1/4)) = 88,480 are hit.
+    assert!(tuples.len().abs_diff(88_480) < 1000, "{} different tuples", tuples.len());
+}
+
+#[test]
+fn a_stopped_run_ends_soon_and_says_so() {
+    let Some(wire) = wire() else { return };
+    let started = std::time::Instant::now();
+    let plan = forward(direction(FrameKind::Ipv4, 64, 10_000_000, 100_000));
+    let outcome = rig(&wire).run(&plan, &mut |sent, _| sent < 20_000).unwrap();
+    assert!(outcome.stopped && started.elapsed().as_secs() < 20);
+    let forward = outcome.forward.unwrap();
+    assert_eq!(forward.lost(), 0);
+    assert!(forward.departures.sent >= 20_000 && forward.departures.sent < 1_000_000);
+}
+
+#[test]
+fn what_does_not_fit_is_said_before_anything_is_sent() {
+    let Some(wire) = wire() else { return };
+    let mut rig = rig(&wire);
+    let mut refuse = |direction: Direction, words: &str| {
+        let error = rig.run(&forward(direction), &mut |_, _| true).unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+    };
+    refuse(direction(FrameKind::Ipv6, 64, 10, 10), "no room for the tester's tag");
+    refuse(direction(FrameKind::Ipv4, 64, u32::MAX, 10), "opened for 16777216");
+    refuse(Direction { cores: vec![], ..direction(FrameKind::Ipv4, 64, 10, 10) }, "no core");
+    refuse(Direction { cores: vec![0; 17], ..direction(FrameKind::Ipv4, 64, 10, 10) }, "17 sending cores");
+    let mut many = direction(FrameKind::Ipv4, 64, 10, 10);
+    many.shape.b_ports = 49_151;
+    many.shape.b_hosts = 16;
+    refuse(many, "four tuples");
+    let mut any = direction(FrameKind::Ipv4, 64, 10, 10);
+    any.answer.source_port = PortRule::Any;
+    any.order = Order::RecordsOnce { count: 0, seed: 0 };
+    refuse(any, "cannot answer 0 records");
+    drop(rig);
+    let missing = Rig::open(&wire.port("left"), &wire.port("nowhere"), CAPACITY).err().unwrap();
+    assert!(missing.to_string().contains("nowhere does not exist in the network namespace"), "{missing}");
+}
