@@ -35,6 +35,7 @@
 ARRAY(control, struct control, 1);
 ARRAY(streams, struct stream, STREAMS);
 ARRAY(stream_states, struct stream_state, STREAMS);
+ARRAY(lane_states, struct lane_state, LANES);
 ARRAY(expectations, struct expectation, 2);
 ARRAY(endpoints_a, struct endpoint, 1);
 ARRAY(endpoints_b, struct endpoint, 1);
@@ -44,6 +45,14 @@ ARRAY(variations, struct histogram, 4);       /* (direction * cpus + cpu) * 2 + 
 ARRAY(bitmap, __u64, 1);                      /* frame numbers that arrived; both directions */
 ARRAY(records, struct record, 1);
 ARRAY(timed, __u64, 2 * TAGGED_MAX);          /* delay plus one of each timed frame */
+
+#define PIECE 512
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u8[PIECE + 8]);
+} scratch SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_DEVMAP);
@@ -64,8 +73,28 @@ static __always_inline void advance(const struct stream *s, struct stream_state 
 	st->due_ns += (period >> 32) + (fraction >> 32);
 }
 
-/* Whether the burst at hand is due; waits a little for it. Late bursts are sent at once, but not back to back: a gateway
- * must not be charged for the burst that a pause of this machine caused. */
+static __always_inline __u64 time_of(const struct stream_state *st)
+{
+	return st->due_ns > st->earliest_ns ? st->due_ns : st->earliest_ns;
+}
+
+/* Which direction's burst comes next: the earlier one of those that have not finished. A lane with one direction has no
+ * frames in the other. */
+static __always_inline __u32 next_stream(__u32 lane)
+{
+	__u32 forward = 2 * lane, reverse = 2 * lane + 1;
+	struct stream *sf = bpf_map_lookup_elem(&streams, &forward), *sr = bpf_map_lookup_elem(&streams, &reverse);
+	struct stream_state *f = bpf_map_lookup_elem(&stream_states, &forward);
+	struct stream_state *r = bpf_map_lookup_elem(&stream_states, &reverse);
+	if (!sf || !sr || !f || !r || r->sent >= sr->frames)
+		return forward;
+	if (f->sent >= sf->frames)
+		return reverse;
+	return time_of(f) <= time_of(r) ? forward : reverse;
+}
+
+/* Whether the stream's next burst is due; waits a little for it. Late bursts are sent at once, but not back to back: a
+ * gateway must not be charged for the burst that a pause of this machine caused. */
 static __always_inline int burst_is_due(const struct stream *s, struct stream_state *st, const struct control *c)
 {
 	if (st->sent >= s->frames)
@@ -74,7 +103,7 @@ static __always_inline int burst_is_due(const struct stream *s, struct stream_st
 		st->stopped = 1;
 		return 0;
 	}
-	__u64 due = st->due_ns > st->earliest_ns ? st->due_ns : st->earliest_ns;
+	__u64 due = time_of(st);
 	for (int i = 0; i < WAIT_READS; i++) {
 		__u64 now = bpf_ktime_get_ns();
 		if (now < due)
@@ -108,21 +137,29 @@ static __always_inline int choose_fields(const struct stream *s, __u32 number, s
 		if (!record || !record->tuple_plus_one)
 			return -1;
 		f->tuple = record->tuple_plus_one - 1;
-		/* The responder answers what it saw: only IPv4 can be on its side. */
-		f->learned[0] = record->destination_be;
-		f->learned[2] = record->source_be;
-		f->source = (__u8 *)&f->learned[0];
-		f->destination = (__u8 *)&f->learned[2];
-		f->source_port_be = record->destination_port_be;
-		f->destination_port_be = record->source_port_be;
-		return 0;
 	}
 	struct tuple t;
-	decompose(&s->shape, x, &t);
+	decompose(&s->shape, f->tuple, &t);
 	struct endpoint *a = bpf_map_lookup_elem(&endpoints_a, &t.a_host);
 	struct endpoint *b = bpf_map_lookup_elem(&endpoints_b, &t.b_host);
 	if (!a || !b)
 		return -1;
+	if (record) {
+		/* An answer to what the responder saw. IPv6 addresses on its side never depend on the gateway's state. */
+		f->source = b->right;
+		f->destination = a->right;
+		f->inner_source_be = record->destination_be;
+		f->inner_destination_be = record->source_be;
+		f->source_port_be = record->destination_port_be;
+		f->destination_port_be = record->source_port_be;
+		if (s->foreground.kind == KIND_IPV4) {
+			f->learned[0] = record->destination_be;
+			f->learned[2] = record->source_be;
+			f->source = (__u8 *)&f->learned[0];
+			f->destination = (__u8 *)&f->learned[2];
+		}
+		return 0;
+	}
 	__u16 port = a_port(&s->shape, a, t.a_index);
 	if (s->direction == 0) {
 		f->source = a->left;
@@ -153,20 +190,27 @@ static __always_inline void background_fields(const struct stream *s, __u32 numb
 	f->tuple = 0;
 }
 
-static __always_inline int generate(struct xdp_md *ctx, __u32 index)
+static __always_inline int generate(struct xdp_md *ctx, __u32 lane)
 {
 	__u32 zero = 0;
+	struct lane_state *l = bpf_map_lookup_elem(&lane_states, &lane);
+	struct control *c = bpf_map_lookup_elem(&control, &zero);
+	if (!l || !c)
+		return XDP_DROP;
+	int starts = l->position == 0;
+	if (starts) {
+		l->position = l->burst;
+		l->stream = next_stream(lane);
+	}
+	l->position--;
+	__u32 index = l->stream;
 	struct stream *s = bpf_map_lookup_elem(&streams, &index);
 	struct stream_state *st = bpf_map_lookup_elem(&stream_states, &index);
-	struct control *c = bpf_map_lookup_elem(&control, &zero);
-	if (!s || !st || !c)
+	if (!s || !st)
 		return XDP_DROP;
-	if (st->position == 0) {
-		st->position = s->burst;
-		st->sending = burst_is_due(s, st, c);
-	}
-	st->position--;
-	if (!st->sending || st->sent >= s->frames)
+	if (starts)
+		l->sending = burst_is_due(s, st, c);
+	if (!l->sending || st->sent >= s->frames)
 		return XDP_DROP;
 
 	struct fields f = {};
@@ -248,32 +292,27 @@ __noinline int bucket_of(__u64 ns)
 	return (shift + 1) * (1 << HISTOGRAM_SUB_BITS) + ((ns >> (shift & 63)) & ((1 << HISTOGRAM_SUB_BITS) - 1));
 }
 
-/* Sum of the bytes after the tag, folded; `offset` is where they begin. The IP packet may be followed by padding, which
- * is left out by `bytes`. */
+/* Sum of the `bytes` after the tag, folded; -1 where the frame is shorter. Copied out in pieces, because the verifier
+ * follows a loop over the packet once for each length. */
 __noinline int filler_sum(struct xdp_md *ctx, __u32 offset, __u32 bytes)
 {
-	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-	__u64 sum = 0;
-	if (offset > 128 || bytes > 3584)
+	__u32 zero = 0;
+	__u8 *piece = bpf_map_lookup_elem(&scratch, &zero);
+	__s64 sum = 0;
+	if (!piece)
 		return -1;
-	__u8 *p = data + offset;
-	for (int i = 0; i < 448; i++) {
-		if (bytes < 8 || (void *)(p + 8) > end)
-			break;
-		sum = add64(sum, *(__u64 *)p);
-		p += 8;
-		bytes -= 8;
+	for (int i = 0; i < 8 && bytes; i++) {
+		__u32 n = bytes < PIECE ? bytes : PIECE;
+		if (n < 1 || n > PIECE || bpf_xdp_load_bytes(ctx, offset, piece, n))
+			return -1;
+		piece[n] = 0;
+		piece[n + 1] = 0;
+		piece[n + 2] = 0;
+		sum = bpf_csum_diff(0, 0, (__be32 *)piece, (n + 3) & ~3u, (__u32)sum);
+		offset += n;
+		bytes -= n;
 	}
-	for (int i = 0; i < 4; i++) {
-		if (bytes < 2 || (void *)(p + 2) > end)
-			break;
-		sum += *(__u16 *)p;
-		p += 2;
-		bytes -= 2;
-	}
-	if (bytes && (void *)(p + 1) <= end)
-		sum += *p;
-	return fold(sum);
+	return fold((__u32)sum);
 }
 
 static __always_inline void count_in(struct histogram *h, __u64 ns)
@@ -328,12 +367,14 @@ static __always_inline int mark(const struct expectation *e, __u32 number)
 static __always_inline void remember(const struct arrival *a, __u32 number, __u32 tuple)
 {
 	struct record *r = bpf_map_lookup_elem(&records, &number);
-	if (!r || a->kind == KIND_IPV6)
+	if (!r)
 		return;
 	const __u32 *w = a->inner;
 	const __u16 *u = (const __u16 *)a->udp;
-	r->source_be = w[3];
-	r->destination_be = w[4];
+	if (w) {
+		r->source_be = w[3];
+		r->destination_be = w[4];
+	}
 	r->source_port_be = u[0];
 	r->destination_port_be = u[1];
 	r->tuple_plus_one = tuple + 1;
@@ -430,7 +471,7 @@ static __always_inline int receive(struct xdp_md *ctx, __u32 direction)
 	n->last_ns = now;
 	__u64 delay = (now - sent) & 0xffffffffffffull;
 	__u32 stride = e->index_stride ? e->index_stride : 1;
-	__u32 lane = number % stride & (STREAMS - 1);
+	__u32 lane = number % stride & (LANES - 1);
 	if (number < n->highest[lane])
 		n->reordered++;
 	else

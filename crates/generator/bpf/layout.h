@@ -6,7 +6,8 @@
 #ifndef LAYOUT_H
 #define LAYOUT_H
 
-#define STREAMS 16            /* generator programs, one for each sending core and direction */
+#define LANES 16              /* generator programs, one for each sending core */
+#define STREAMS (2 * LANES)   /* each can serve both directions: streams 2 * lane and 2 * lane + 1 */
 #define TEMPLATE_BYTES 104    /* longest header (Ethernet, IPv6, IPv4, UDP: 82) and the 18-byte tag, in 64-bit words */
 #define TAG_BYTES 18
 #define HISTOGRAM_SUB_BITS 7  /* 128 buckets an octave: 0.8 % */
@@ -120,11 +121,18 @@ struct stream_state {
 	__u64 failed; /* frames that could not be built; always 0 unless there is a bug */
 	__u32 due_fraction;
 	__u32 sent;
-	__u32 position;
-	__u32 sending;
 	__u32 background;
 	__u32 stopped;
-	__u64 reserved[5];
+	__u64 reserved[6];
+};
+
+/* Written by the generator program, by one CPU only. */
+struct lane_state {
+	__u32 position; /* calls left in the kernel's batch */
+	__u32 sending;  /* whether the batch is being sent */
+	__u32 stream;   /* of which direction */
+	__u32 burst;    /* calls in a batch */
+	__u64 reserved[6];
 };
 
 struct expectation {
@@ -193,9 +201,9 @@ struct counters {
 	__u64 gap_max_at_ns;
 	__u64 ttl_seen; /* hop limit of the last good frame */
 	__u64 errors[16];
-	__u32 highest[STREAMS];
-	__u32 previous[STREAMS];
-	__u64 previous_delay[STREAMS];
+	__u32 highest[LANES];
+	__u32 previous[LANES];
+	__u64 previous_delay[LANES];
 };
 
 struct histogram {
@@ -223,6 +231,7 @@ _Static_assert(sizeof(struct endpoint) == 48, "endpoint");
 _Static_assert(sizeof(struct frame_template) == 120, "frame_template");
 _Static_assert(sizeof(struct stream) == 384, "stream");
 _Static_assert(sizeof(struct stream_state) == 128, "stream_state");
+_Static_assert(sizeof(struct lane_state) == 64, "lane_state");
 _Static_assert(sizeof(struct expectation) == 120, "expectation");
 _Static_assert(sizeof(struct counters) == 528, "counters");
 _Static_assert(sizeof(struct record) == 16, "record");

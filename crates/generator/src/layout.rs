@@ -1,7 +1,9 @@
 //! The records that the BPF programs share with this process: twins of `bpf/layout.h`, with the same size assertions.
 
-/// Generator programs in the object: the most cores that can send at once, both directions together.
-pub(crate) const STREAMS: usize = 16;
+/// Generator programs in the object: the most cores that can send at once.
+pub(crate) const LANES: usize = 16;
+/// Each lane can serve both directions: streams 2 * lane (forward) and 2 * lane + 1 (reverse).
+pub(crate) const STREAMS: usize = 2 * LANES;
 pub(crate) const TEMPLATE_BYTES: usize = 104;
 pub(crate) const TAG_BYTES: usize = 18;
 pub(crate) const TAG_MAGIC: u16 = 0x546f;
@@ -189,11 +191,19 @@ pub(crate) struct StreamState {
     pub(crate) failed: u64,
     pub(crate) due_fraction: u32,
     pub(crate) sent: u32,
-    pub(crate) position: u32,
-    pub(crate) sending: u32,
     pub(crate) background: u32,
     pub(crate) stopped: u32,
-    pub(crate) reserved: [u64; 5],
+    pub(crate) reserved: [u64; 6],
+}
+
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct LaneState {
+    pub(crate) position: u32,
+    pub(crate) sending: u32,
+    pub(crate) stream: u32,
+    pub(crate) burst: u32,
+    pub(crate) reserved: [u64; 6],
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -249,9 +259,9 @@ pub(crate) struct Counters {
     pub(crate) gap_max_at_ns: u64,
     pub(crate) ttl_seen: u64,
     pub(crate) errors: [u64; 16],
-    pub(crate) highest: [u32; STREAMS],
-    pub(crate) previous: [u32; STREAMS],
-    pub(crate) previous_delay: [u64; STREAMS],
+    pub(crate) highest: [u32; LANES],
+    pub(crate) previous: [u32; LANES],
+    pub(crate) previous_delay: [u64; LANES],
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -291,6 +301,7 @@ shared! {
     FrameTemplate = 120,
     Stream = 384,
     StreamState = 128,
+    LaneState = 64,
     Expectation = 120,
     Counters = 528,
     Histogram = HISTOGRAM_BUCKETS * 8,

@@ -12,8 +12,8 @@ use aya::{Ebpf, EbpfLoader};
 use crate::bitmap::Bitmap;
 use crate::frame::Template;
 use crate::layout::{
-    Control, Counters, EXPECT_IPDV, EXPECT_RECORD, Endpoint, Expectation, FrameKind, Histogram, PermutationRecord, Record,
-    STREAM_MIXED, STREAMS, Shared, Stream, StreamState, TAGGED_MAX,
+    Control, Counters, EXPECT_IPDV, EXPECT_RECORD, Endpoint, Expectation, FrameKind, Histogram, LANES, LaneState,
+    PermutationRecord, Record, STREAM_MIXED, STREAMS, Shared, Stream, StreamState, TAGGED_MAX,
 };
 use crate::mapped::Mapped;
 use crate::namespace::{Namespace, in_namespace};
@@ -122,6 +122,7 @@ pub struct Rig {
     control: Mapped<Control>,
     streams: Mapped<Stream>,
     states: Mapped<StreamState>,
+    lanes: Mapped<LaneState>,
     expectations: Mapped<Expectation>,
     a: Mapped<Endpoint>,
     b: Mapped<Endpoint>,
@@ -158,6 +159,7 @@ impl Rig {
             control: map(&programs, "control", 1)?,
             streams: map(&programs, "streams", STREAMS)?,
             states: map(&programs, "stream_states", STREAMS)?,
+            lanes: map(&programs, "lane_states", LANES)?,
             expectations: map(&programs, "expectations", 2)?,
             a: map(&programs, "endpoints_a", capacity.a_hosts.max(1) as usize)?,
             b: map(&programs, "endpoints_b", capacity.b_hosts.max(1) as usize)?,
@@ -221,17 +223,15 @@ impl Rig {
         self.check(&directions)?;
         self.reset(&directions);
         let start_ns = monotonic_ns() + u64::try_from(LEAD.as_nanos()).unwrap_or(0);
-        let mut assignments = Vec::new();
         for (index, direction) in directions.iter().enumerate() {
-            let Some(direction) = direction else { continue };
-            self.expectations.set(index, self.expectation(index, direction));
-            for lane in 0..direction.cores.len() {
-                let stream = assignments.len();
-                self.streams.set(stream, self.stream(index, lane, direction, start_ns));
-                let first_due = self.streams.get(stream).start_ns;
-                self.states.set(stream, StreamState { due_ns: first_due, ..StreamState::zeroed() });
-                assignments.push((index, self.assignment(stream, lane, direction)?));
+            if let Some(direction) = direction {
+                self.expectations.set(index, self.expectation(index, direction));
             }
+        }
+        let cores = cores_of(&directions);
+        let mut assignments = Vec::new();
+        for (lane, core) in cores.iter().enumerate() {
+            assignments.push(self.assignment(lane, *core, &directions, start_ns)?);
         }
         let stopped = self.send_all(plan, assignments, watch)?;
         let outcome = self.collect(&directions, start_ns, stopped);
@@ -240,9 +240,15 @@ impl Rig {
     }
 
     fn check(&self, directions: &[Option<&Direction>; 2]) -> Result<(), RigError> {
-        let lanes: usize = directions.iter().flatten().map(|d| d.cores.len()).sum();
-        if lanes > STREAMS {
-            return Err(RigError::Plan(format!("{lanes} sending cores, but there are {STREAMS} generator programs")));
+        let lanes = cores_of(directions).len();
+        if lanes > LANES {
+            return Err(RigError::Plan(format!("{lanes} sending cores, but there are {LANES} generator programs")));
+        }
+        if let [Some(forward), Some(reverse)] = directions
+            && forward.pace.burst() != reverse.pace.burst()
+            && forward.cores.iter().any(|core| reverse.cores.contains(core))
+        {
+            return Err(RigError::Plan("two directions that share a core need the same burst size".to_owned()));
         }
         for direction in directions.iter().flatten() {
             check_direction(direction, self.capacity).map_err(RigError::Plan)?;
@@ -256,6 +262,8 @@ impl Rig {
         self.delays.clear(0, self.delays.len());
         self.variations.clear(0, self.variations.len());
         self.timed.clear(0, self.timed.len());
+        self.streams.clear(0, self.streams.len());
+        self.states.clear(0, self.states.len());
         let half = self.bitmap.len() / 2;
         for (index, direction) in directions.iter().enumerate() {
             if let Some(direction) = direction {
@@ -307,7 +315,8 @@ impl Rig {
         expectation
     }
 
-    fn stream(&self, index: usize, lane: usize, direction: &Direction, start_ns: u64) -> Stream {
+    /// Stream `lane` of the direction's own cores. `mixed` says that other frames share its pages.
+    fn stream(&self, index: usize, lane: usize, direction: &Direction, start_ns: u64, mixed: bool) -> Stream {
         let lanes = direction.cores.len() as u32;
         let lane = lane as u32;
         let (order, permutation, seed) = order_of(direction);
@@ -335,7 +344,7 @@ impl Rig {
             seed,
             trial: self.trial,
             direction: index as u8,
-            flags: if direction.background.is_some() { STREAM_MIXED } else { 0 },
+            flags: if mixed { STREAM_MIXED } else { 0 },
             reserved: 0,
             permutation,
             shape: direction.shape,
@@ -347,46 +356,67 @@ impl Rig {
         }
     }
 
-    fn assignment(&mut self, stream: usize, lane: usize, direction: &Direction) -> Result<Assignment, RigError> {
-        let program = xdp(&mut self.programs, &format!("generate{stream}"))?;
+    /// Sets up the streams of one sending core and the thread that will run them.
+    fn assignment(
+        &mut self,
+        lane: usize,
+        core: usize,
+        directions: &[Option<&Direction>; 2],
+        start_ns: u64,
+    ) -> Result<Assignment, RigError> {
+        let program = xdp(&mut self.programs, &format!("generate{lane}"))?;
         if program.fd().is_err() {
             program.load().map_err(load_error)?;
         }
         let program = program.fd().map_err(load_error)?.as_fd().try_clone_to_owned().map_err(load_error)?;
-        let record = self.streams.get(stream);
-        let waiting = direction.pace.duration_ns(direction.frames) + u64::try_from(LEAD.as_nanos()).unwrap_or(0);
-        let idle = waiting / IDLE_CALL_NS * u64::from(record.burst);
-        let calls = (u64::from(record.frames) + idle).clamp(1, u64::from(u32::MAX)) as u32;
-        let length = direction.background.map_or(0, |b| b.template.length()).max(direction.template.length());
-        Ok(Assignment { program, core: direction.cores[lane], page: Template::page(length), burst: record.burst, calls })
+        let both = directions.iter().all(|d| d.is_some_and(|d| d.cores.contains(&core)));
+        let (mut frames, mut waiting, mut length, mut burst) = (0u64, 0, 0, 1);
+        for (index, direction) in directions.iter().enumerate() {
+            let Some(direction) = direction else { continue };
+            let Some(position) = direction.cores.iter().position(|c| *c == core) else { continue };
+            let stream = self.stream(index, position, direction, start_ns, both || direction.background.is_some());
+            self.states.set(2 * lane + index, StreamState { due_ns: stream.start_ns, ..StreamState::zeroed() });
+            self.streams.set(2 * lane + index, stream);
+            frames += u64::from(stream.frames);
+            burst = stream.burst;
+            waiting = waiting.max(direction.pace.duration_ns(direction.frames));
+            length = length.max(direction.template.length());
+            length = length.max(direction.background.map_or(0, |b| b.template.length()));
+        }
+        self.lanes.set(lane, LaneState { burst, ..LaneState::zeroed() });
+        waiting += u64::try_from(LEAD.as_nanos()).unwrap_or(0);
+        // The last burst of each direction may be short, and its rest is called for nothing.
+        let calls = frames + 2 * u64::from(burst) + waiting / IDLE_CALL_NS * u64::from(burst);
+        let calls = calls.min(u64::from(u32::MAX)) as u32;
+        Ok(Assignment { program, core, page: Template::page(length), burst, calls })
     }
 
     fn send_all(
         &self,
         plan: &Plan,
-        assignments: Vec<(usize, Assignment)>,
+        assignments: Vec<Assignment>,
         watch: &mut dyn FnMut(u64, u64) -> bool,
     ) -> Result<bool, RigError> {
-        let streams = assignments.len();
-        let finished: Vec<_> = (0..streams).map(|stream| move || self.is_finished(stream)).collect();
+        let lanes = assignments.len();
+        let finished: Vec<_> = (0..lanes).map(|lane| move || self.is_finished(lane)).collect();
         let mut stopped = false;
         thread::scope(|scope| -> Result<(), RigError> {
             let senders: Vec<Sender<'_>> = assignments
                 .into_iter()
                 .zip(&finished)
-                .map(|((_, assignment), finished)| Sender::start(scope, assignment, finished))
+                .map(|(assignment, finished)| Sender::start(scope, assignment, finished))
                 .collect();
             let mut reported = Instant::now();
             while !senders.iter().all(Sender::is_done) {
                 thread::sleep(Duration::from_millis(2));
-                for (stream, sender) in senders.iter().enumerate() {
-                    if self.is_finished(stream) {
+                for (lane, sender) in senders.iter().enumerate() {
+                    if self.is_finished(lane) {
                         sender.wake();
                     }
                 }
                 if reported.elapsed() >= Duration::from_millis(50) {
                     reported = Instant::now();
-                    let (sent, arrived) = self.progress(streams);
+                    let (sent, arrived) = self.progress();
                     if !stopped && !watch(sent, arrived) {
                         stopped = true;
                         self.control.set(0, Control { stop: 1, ..self.control.get(0) });
@@ -395,18 +425,20 @@ impl Rig {
             }
             senders.into_iter().try_for_each(Sender::join).map_err(|source| RigError::Send { source })
         })?;
-        self.drain(plan, streams, stopped);
+        self.drain(plan, stopped);
         Ok(stopped)
     }
 
-    fn is_finished(&self, stream: usize) -> bool {
-        let state = self.states.get(stream);
-        state.stopped != 0 || state.sent >= self.streams.get(stream).frames
+    fn is_finished(&self, lane: usize) -> bool {
+        [2 * lane, 2 * lane + 1].into_iter().all(|stream| {
+            let state = self.states.get(stream);
+            state.stopped != 0 || state.sent >= self.streams.get(stream).frames
+        }) || self.control.get(0).stop != 0
     }
 
-    /// Frames sent by the first `streams` streams, and frames that arrived in any shape.
-    fn progress(&self, streams: usize) -> (u64, u64) {
-        let sent = (0..streams).map(|s| u64::from(self.states.get(s).sent)).sum();
+    /// Frames sent, and frames that arrived in any shape.
+    fn progress(&self) -> (u64, u64) {
+        let sent = (0..STREAMS).map(|s| u64::from(self.states.get(s).sent)).sum();
         let arrived = (0..self.counters.len())
             .map(|slot| self.counters.get(slot))
             .map(|c| c.received + c.errored + c.unreadable)
@@ -414,11 +446,11 @@ impl Rig {
         (sent, arrived)
     }
 
-    fn drain(&self, plan: &Plan, streams: usize, stopped: bool) {
+    fn drain(&self, plan: &Plan, stopped: bool) {
         let since = Instant::now();
         let limit = if stopped { GRACE } else { plan.drain };
         while since.elapsed() < limit {
-            let (sent, arrived) = self.progress(streams);
+            let (sent, arrived) = self.progress();
             if arrived >= sent && !plan.always_drain {
                 break;
             }
@@ -428,13 +460,9 @@ impl Rig {
     }
 
     fn collect(&self, directions: &[Option<&Direction>; 2], start_ns: u64, stopped: bool) -> Outcome {
-        let mut first_stream = 0;
         let mut outcomes = directions.iter().enumerate().map(|(index, direction)| {
             let direction = (*direction)?;
-            let lanes = direction.cores.len();
-            let states = (first_stream..first_stream + lanes).map(|s| self.states.get(s));
-            first_stream += lanes;
-            let mut departures = merge_states(states);
+            let mut departures = merge_states((0..LANES).map(|lane| self.states.get(2 * lane + index)));
             departures.planned = u64::from(direction.frames);
             departures.start_ns = start_ns;
             departures.last_due_ns = start_ns + direction.pace.due_ns(direction.frames.saturating_sub(1));
@@ -468,6 +496,14 @@ impl Rig {
     }
 }
 
+/// All cores that send, each once.
+fn cores_of(directions: &[Option<&Direction>; 2]) -> Vec<usize> {
+    let mut cores: Vec<usize> = directions.iter().flatten().flat_map(|d| d.cores.iter().copied()).collect();
+    cores.sort_unstable();
+    cores.dedup();
+    cores
+}
+
 /// How many of `frames` fall to `lane` when dealt out in turn.
 fn share(frames: u32, lane: u32, lanes: u32) -> u32 {
     frames / lanes + u32::from(lane < frames % lanes)
@@ -494,8 +530,11 @@ fn order_of(direction: &Direction) -> (u32, PermutationRecord, u32) {
 
 fn check_direction(direction: &Direction, capacity: Capacity) -> Result<(), String> {
     let template = &direction.template;
-    if direction.cores.is_empty() {
-        return Err("no core to send from".to_owned());
+    let mut cores = direction.cores.clone();
+    cores.sort_unstable();
+    cores.dedup();
+    if cores.is_empty() || cores.len() != direction.cores.len() {
+        return Err(format!("sending cores {:?}: there must be at least one, each once", direction.cores));
     }
     if template.frame_bytes < template.kind.shortest() {
         let shortest = template.kind.shortest();
@@ -514,8 +553,8 @@ fn check_direction(direction: &Direction, capacity: Capacity) -> Result<(), Stri
         return Err(format!("{} frames to record, but the rig was opened for {}", direction.frames, capacity.records));
     }
     if let Order::RecordsOnce { count, .. } | Order::RecordsRandom { count, .. } = direction.order {
-        if count > capacity.records || count == 0 || template.kind != FrameKind::Ipv4 {
-            return Err(format!("cannot answer {count} records with {:?} frames", template.kind));
+        if count > capacity.records || count == 0 {
+            return Err(format!("cannot answer {count} records"));
         }
     }
     if let Some(background) = &direction.background {
