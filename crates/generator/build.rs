@@ -10,15 +10,21 @@ fn main() {
     let clang = env::var("CLANG").unwrap_or_else(|_| "clang".to_owned());
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default()).join("generator.bpf.o");
     let mut command = Command::new(&clang);
-    command.args(["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-target", "bpf", "-mcpu=v3"]);
+    command.args([
+        "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-target", "bpf", "-mcpu=v3",
+    ]);
     for include in multiarch_includes() {
         command.arg("-I").arg(include);
     }
     command.args(["-c", "bpf/generator.bpf.c", "-o"]).arg(&out);
     match command.status() {
         Ok(status) if status.success() => {}
-        Ok(status) => panic!("{clang} could not compile bpf/generator.bpf.c ({status}); its messages are above. libbpf's headers are needed: apt-get install libbpf-dev"),
-        Err(why) => panic!("cannot run {clang}: {why}. The tester's packet generator is BPF C: apt-get install clang libbpf-dev, or set CLANG"),
+        Ok(status) => panic!(
+            "{clang} could not compile bpf/generator.bpf.c ({status}); its messages are above. libbpf's headers are needed: apt-get install libbpf-dev"
+        ),
+        Err(why) => panic!(
+            "cannot run {clang}: {why}. The tester's packet generator is BPF C: apt-get install clang libbpf-dev, or set CLANG"
+        ),
     }
 }
 
@@ -26,5 +32,9 @@ fn main() {
 fn multiarch_includes() -> Vec<PathBuf> {
     let arch = env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
     let path = Path::new("/usr/include").join(format!("{arch}-linux-gnu"));
-    if path.is_dir() { vec![path] } else { Vec::new() }
+    if path.is_dir() {
+        vec![path]
+    } else {
+        Vec::new()
+    }
 }

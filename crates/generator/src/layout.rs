@@ -109,12 +109,25 @@ impl TupleShape {
     /// Plain port ranges: `a_ports` from `a_first`, `b_ports` from `b_first`, one host on each side.
     pub fn plain(a_first: u16, a_ports: u32, b_first: u16, b_ports: u32) -> TupleShape {
         let (a_hosts, b_hosts) = (1, 1);
-        TupleShape { a_ports, b_ports, a_hosts, b_hosts, a_first, b_first, a_psid_shift: 16, a_offset_shift: 16, reserved: 0 }
+        TupleShape {
+            a_ports,
+            b_ports,
+            a_hosts,
+            b_hosts,
+            a_first,
+            b_first,
+            a_psid_shift: 16,
+            a_offset_shift: 16,
+            reserved: 0,
+        }
     }
 
     /// Number of four tuples: the product of ports and hosts.
     pub fn tuples(&self) -> u64 {
-        u64::from(self.a_ports) * u64::from(self.b_ports) * u64::from(self.a_hosts) * u64::from(self.b_hosts)
+        u64::from(self.a_ports)
+            * u64::from(self.b_ports)
+            * u64::from(self.a_hosts)
+            * u64::from(self.b_hosts)
     }
 }
 

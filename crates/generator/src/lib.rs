@@ -17,9 +17,11 @@
 mod bitmap;
 mod frame;
 mod layout;
+mod link;
 mod mapped;
 mod namespace;
 mod outcome;
+mod packet_socket;
 mod permutation;
 mod plan;
 mod rig;
@@ -29,9 +31,13 @@ mod test_run;
 pub use bitmap::{Bitmap, Run};
 pub use frame::{Ends, Template, checksum};
 pub use layout::{Endpoint, FrameKind, Record, TupleShape};
+pub use link::{Counted, link_address, port_counters};
 pub use namespace::{Namespace, in_namespace};
 pub use outcome::{Arrivals, Delays, Departures, DirectionOutcome, FrameError, Outcome};
+pub use packet_socket::PacketSocket;
 pub use permutation::Permutation;
-pub use plan::{Answer, Background, Direction, Order, Pace, Plan, PortRule, SourceRule, TIMED_FRAMES_MAX, Timed};
+pub use plan::{
+    Answer, Background, Direction, Order, Pace, Plan, PortRule, SourceRule, TIMED_FRAMES_MAX, Timed,
+};
 pub use rig::{Capacity, Port, Rig, RigError};
-pub use sender::monotonic_ns;
+pub use sender::{become_realtime, monotonic_ns, pin_to};

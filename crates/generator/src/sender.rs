@@ -9,7 +9,9 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::pthread::{Pthread, pthread_kill, pthread_self};
-use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal, pthread_sigmask, sigaction};
+use nix::sys::signal::{
+    SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal, pthread_sigmask, sigaction,
+};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 
@@ -42,16 +44,22 @@ pub(crate) fn install_wake_signal() -> io::Result<()> {
 }
 
 /// Runs the assignment on the calling thread until `finished` says so.
-pub(crate) fn send(assignment: &Assignment, finished: &(dyn Fn() -> bool + Sync)) -> io::Result<()> {
-    let mut cpus = CpuSet::new();
-    cpus.set(assignment.core)?;
-    sched_setaffinity(Pid::from_raw(0), &cpus)?;
-    prefer_this_thread();
+pub(crate) fn send(
+    assignment: &Assignment,
+    finished: &(dyn Fn() -> bool + Sync),
+) -> io::Result<()> {
+    pin_to(0, &[assignment.core])?;
+    let _ = become_realtime(0);
     let mut only_wake = SigSet::all();
     only_wake.remove(Signal::SIGURG);
     pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&only_wake), None)?;
     while !finished() {
-        match run_live(assignment.program.as_fd(), &assignment.page, assignment.calls, assignment.burst) {
+        match run_live(
+            assignment.program.as_fd(),
+            &assignment.page,
+            assignment.calls,
+            assignment.burst,
+        ) {
             Err(why) if why.raw_os_error() != Some(Errno::EINTR as i32) => return Err(why),
             _ => {}
         }
@@ -59,13 +67,33 @@ pub(crate) fn send(assignment: &Assignment, finished: &(dyn Fn() -> bool + Sync)
     Ok(())
 }
 
-/// Makes the calling thread real-time, so that other work on the machine does not share its core: niceness would not do,
-/// for Linux divides a core among sessions first (autogroup). The kernel's own limit leaves 5 % to ordinary threads, and
-/// only while there are any that want to run. Where it is not allowed, the thread stays as it is and is late more often.
-fn prefer_this_thread() {
+/// Binds a thread to cores; 0 is the calling thread.
+///
+/// # Errors
+/// If a core does not exist or the thread is not ours.
+pub fn pin_to(thread: i32, cores: &[usize]) -> io::Result<()> {
+    let mut cpus = CpuSet::new();
+    for core in cores {
+        cpus.set(*core)?;
+    }
+    Ok(sched_setaffinity(Pid::from_raw(thread), &cpus)?)
+}
+
+/// Makes a thread real-time (0 is the calling thread), so that other work on the machine does not share its core: niceness
+/// would not do, for Linux divides a core among sessions first (autogroup). The kernel's own limit leaves 5 % to ordinary
+/// threads, and only while there are any that want to run.
+///
+/// # Errors
+/// Without `CAP_SYS_NICE`. The thread stays as it is and is late more often.
+pub fn become_realtime(thread: i32) -> io::Result<()> {
     let lowest = libc::sched_param { sched_priority: 1 };
-    // SAFETY: a system call on the calling thread; the parameter outlives it.
-    let _ = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const lowest) };
+    // SAFETY: a system call on integers; the parameter outlives it.
+    let set = unsafe { libc::sched_setscheduler(thread, libc::SCHED_FIFO, &raw const lowest) };
+    if set < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }
 
 /// The thread of one assignment.
@@ -86,7 +114,11 @@ impl<'scope> Sender<'scope> {
             let _ = tell.send(pthread_self());
             send(&assignment, finished)
         });
-        Sender { handle, id, woken: AtomicBool::new(false) }
+        Sender {
+            handle,
+            id,
+            woken: AtomicBool::new(false),
+        }
     }
 
     pub(crate) fn is_done(&self) -> bool {
@@ -104,6 +136,8 @@ impl<'scope> Sender<'scope> {
     }
 
     pub(crate) fn join(self) -> io::Result<()> {
-        self.handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        self.handle
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 }

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tombolo_generator::{
-    Answer, Capacity, Direction, Endpoint, Ends, FrameKind, Namespace, Order, Pace, Plan, Port, PortRule, SourceRule, Template,
-    TupleShape,
+    Answer, Capacity, Direction, Endpoint, Ends, FrameKind, Namespace, Order, Pace, Plan, Port,
+    PortRule, SourceRule, Template, TupleShape,
 };
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -20,7 +20,11 @@ pub(crate) struct TestNamespace(pub(crate) String);
 impl TestNamespace {
     /// A new one, or `None` (said loudly) without the privileges.
     pub(crate) fn new() -> Option<TestNamespace> {
-        let name = format!("tg{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let name = format!(
+            "tg{}-{}",
+            std::process::id(),
+            NEXT.fetch_add(1, Ordering::Relaxed)
+        );
         if ip(&["netns", "add", &name]) {
             return Some(TestNamespace(name));
         }
@@ -35,7 +39,10 @@ impl TestNamespace {
     }
 
     pub(crate) fn port(&self, name: &str) -> Port {
-        Port { name: name.to_owned(), namespace: Some(Namespace::named(&self.0)) }
+        Port {
+            name: name.to_owned(),
+            namespace: Some(Namespace::named(&self.0)),
+        }
     }
 }
 
@@ -46,7 +53,10 @@ impl Drop for TestNamespace {
 }
 
 fn ip(args: &[&str]) -> bool {
-    Command::new("ip").args(args).status().is_ok_and(|s| s.success())
+    Command::new("ip")
+        .args(args)
+        .status()
+        .is_ok_and(|s| s.success())
 }
 
 /// Two ports of the tester joined by a wire: `left` and `right` are the ends of one veth pair.
@@ -58,7 +68,12 @@ pub(crate) fn wire() -> Option<TestNamespace> {
     Some(namespace)
 }
 
-pub(crate) const CAPACITY: Capacity = Capacity { frames: 1 << 24, records: 1 << 20, a_hosts: 16, b_hosts: 16 };
+pub(crate) const CAPACITY: Capacity = Capacity {
+    frames: 1 << 24,
+    records: 1 << 20,
+    a_hosts: 16,
+    b_hosts: 16,
+};
 
 pub(crate) fn ipv4(address: Ipv4Addr) -> [u8; 16] {
     let mut bytes = [0; 16];
@@ -68,12 +83,26 @@ pub(crate) fn ipv4(address: Ipv4Addr) -> [u8; 16] {
 
 /// The host as the same IPv4 address on both sides: nothing translates on a wire.
 pub(crate) fn plain_host(address: Ipv4Addr) -> Endpoint {
-    Endpoint { left: ipv4(address), right: ipv4(address), left_inner: address.octets(), right_inner: address.octets(), ..Endpoint::default() }
+    Endpoint {
+        left: ipv4(address),
+        right: ipv4(address),
+        left_inner: address.octets(),
+        right_inner: address.octets(),
+        ..Endpoint::default()
+    }
 }
 
 pub(crate) fn template(kind: FrameKind, frame_bytes: u16) -> Template {
-    let ends = Ends { source: [2, 0, 0, 0, 0, 1], destination: [2, 0, 0, 0, 0, 2] };
-    Template { ends, kind, frame_bytes, hop_limit: 10 }
+    let ends = Ends {
+        source: [2, 0, 0, 0, 0, 1],
+        destination: [2, 0, 0, 0, 0, 2],
+    };
+    Template {
+        ends,
+        kind,
+        frame_bytes,
+        hop_limit: 10,
+    }
 }
 
 /// Frames of one kind over a wire: what arrives is what was sent.
@@ -100,5 +129,10 @@ pub(crate) fn direction(kind: FrameKind, frame_bytes: u16, frames: u32, rate: u6
 }
 
 pub(crate) fn forward(direction: Direction) -> Plan {
-    Plan { forward: Some(direction), reverse: None, drain: Duration::from_millis(200), always_drain: false }
+    Plan {
+        forward: Some(direction),
+        reverse: None,
+        drain: Duration::from_millis(200),
+        always_drain: false,
+    }
 }
