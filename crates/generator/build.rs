@@ -10,9 +10,7 @@ fn main() {
     let clang = env::var("CLANG").unwrap_or_else(|_| "clang".to_owned());
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default()).join("generator.bpf.o");
     let mut command = Command::new(&clang);
-    command.args([
-        "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-target", "bpf", "-mcpu=v3",
-    ]);
+    command.args(["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-target", "bpf", "-mcpu=v3"]);
     for include in multiarch_includes() {
         command.arg("-I").arg(include);
     }
@@ -32,9 +30,5 @@ fn main() {
 fn multiarch_includes() -> Vec<PathBuf> {
     let arch = env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
     let path = Path::new("/usr/include").join(format!("{arch}-linux-gnu"));
-    if path.is_dir() {
-        vec![path]
-    } else {
-        Vec::new()
-    }
+    if path.is_dir() { vec![path] } else { Vec::new() }
 }

@@ -20,9 +20,7 @@ pub struct Run {
 
 impl Bitmap {
     pub(crate) fn copy(map: &Mapped<u64>, first_word: usize, frames: u32) -> Bitmap {
-        let words = (0..frames.div_ceil(64) as usize)
-            .map(|w| map.get(first_word + w))
-            .collect();
+        let words = (0..frames.div_ceil(64) as usize).map(|w| map.get(first_word + w)).collect();
         Bitmap { words, frames }
     }
 
@@ -33,9 +31,7 @@ impl Bitmap {
 
     /// Whether the frame arrived.
     pub fn arrived(&self, number: u32) -> bool {
-        self.words
-            .get((number / 64) as usize)
-            .is_some_and(|w| w >> (number % 64) & 1 == 1)
+        self.words.get((number / 64) as usize).is_some_and(|w| w >> (number % 64) & 1 == 1)
     }
 
     /// The last frame that is missing.
@@ -61,10 +57,7 @@ impl Bitmap {
             let first = self.find(next, false)?;
             let end = self.find(first, true).unwrap_or(self.frames);
             next = end;
-            Some(Run {
-                first,
-                length: end - first,
-            })
+            Some(Run { first, length: end - first })
         })
     }
 
@@ -80,8 +73,7 @@ impl Bitmap {
         while at < self.frames {
             let word = at / 64;
             let bits = self.words[word as usize];
-            let wanted =
-                if arrived { bits } else { !bits } & self.valid(word) & u64::MAX << (at % 64);
+            let wanted = if arrived { bits } else { !bits } & self.valid(word) & u64::MAX << (at % 64);
             if wanted != 0 {
                 return Some(word * 64 + wanted.trailing_zeros());
             }
@@ -108,13 +100,7 @@ mod tests {
         let map = bitmap(200, &[0, 62, 63, 64, 65, 130, 199]);
         let runs: Vec<(u32, u32)> = map.gaps().map(|r| (r.first, r.length)).collect();
         assert_eq!(runs, [(0, 1), (62, 4), (130, 1), (199, 1)]);
-        assert_eq!(
-            map.longest_gap(),
-            Some(Run {
-                first: 62,
-                length: 4
-            })
-        );
+        assert_eq!(map.longest_gap(), Some(Run { first: 62, length: 4 }));
         assert_eq!(map.last_missing(), Some(199));
     }
 
@@ -122,16 +108,7 @@ mod tests {
     fn a_full_map_has_no_gap_and_an_empty_one_is_one_gap() {
         assert_eq!(bitmap(128, &[]).longest_gap(), None);
         assert_eq!(bitmap(128, &[]).last_missing(), None);
-        let empty = Bitmap {
-            words: vec![0; 3],
-            frames: 130,
-        };
-        assert_eq!(
-            empty.longest_gap(),
-            Some(Run {
-                first: 0,
-                length: 130
-            })
-        );
+        let empty = Bitmap { words: vec![0; 3], frames: 130 };
+        assert_eq!(empty.longest_gap(), Some(Run { first: 0, length: 130 }));
     }
 }

@@ -9,7 +9,7 @@ use std::net::Ipv6Addr;
 use crate::layout::{FrameKind, FrameTemplate, TAG_BYTES, TAG_MAGIC, TEMPLATE_BYTES};
 
 const FCS: u16 = 4;
-const UDP_HEADER: usize = 8;
+const UDP_HEADER: u16 = 8;
 
 /// Link-layer addresses of the frames of one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,12 +36,7 @@ pub struct Template {
 impl Template {
     /// The frame of this kind that carries `payload` bytes of UDP payload.
     pub fn carrying(payload: u16, kind: FrameKind, ends: Ends, hop_limit: u8) -> Template {
-        Template {
-            ends,
-            kind,
-            frame_bytes: Template::headers_of(kind) + payload + FCS,
-            hop_limit,
-        }
+        Template { ends, kind, frame_bytes: Template::headers_of(kind) + payload + FCS, hop_limit }
     }
 
     /// Bytes without FCS: what the interface sees.
@@ -87,7 +82,7 @@ impl Template {
         let mut bytes = [0u8; TEMPLATE_BYTES];
         bytes[0..6].copy_from_slice(&self.ends.destination);
         bytes[6..12].copy_from_slice(&self.ends.source);
-        let udp_bytes = self.payload_bytes() + UDP_HEADER as u16;
+        let udp_bytes = self.payload_bytes() + UDP_HEADER;
         let ip = match self.kind {
             FrameKind::Ipv4 => {
                 bytes[12..14].copy_from_slice(&[0x08, 0x00]);
@@ -108,25 +103,12 @@ impl Template {
         bytes[udp + 8..udp + 10].copy_from_slice(&TAG_MAGIC.to_be_bytes());
         bytes[udp + 10] = trial;
         let pseudo = [0, 17, (udp_bytes >> 8) as u8, (udp_bytes & 0xff) as u8];
-        let udp_sum =
-            sum(&pseudo) + sum(&bytes[udp..udp + UDP_HEADER + TAG_BYTES]) + self.filler_sum();
-        FrameTemplate {
-            bytes,
-            udp_sum,
-            ip_sum,
-            length: self.length(),
-            kind: self.kind as u8,
-            reserved: [0; 5],
-        }
+        let udp_sum = sum(&pseudo) + sum(&bytes[udp..udp + usize::from(UDP_HEADER) + TAG_BYTES]) + self.filler_sum();
+        FrameTemplate { bytes, udp_sum, ip_sum, length: self.length(), kind: self.kind as u8, reserved: [0; 5] }
     }
 
     /// The same for background frames, whose addresses never change (the program reads them from the template).
-    pub(crate) fn render_between(
-        &self,
-        trial: u8,
-        source: Ipv6Addr,
-        destination: Ipv6Addr,
-    ) -> FrameTemplate {
+    pub(crate) fn render_between(&self, trial: u8, source: Ipv6Addr, destination: Ipv6Addr) -> FrameTemplate {
         let mut template = self.render(trial);
         template.bytes[22..38].copy_from_slice(&source.octets());
         template.bytes[38..54].copy_from_slice(&destination.octets());
@@ -153,10 +135,7 @@ impl Template {
 
 /// Ones' complement sum of native-order words, not folded. An odd last byte counts as the first of a word.
 fn sum(bytes: &[u8]) -> u32 {
-    bytes
-        .chunks(2)
-        .map(|w| u32::from(u16::from_ne_bytes([w[0], w.get(1).copied().unwrap_or(0)])))
-        .sum()
+    bytes.chunks(2).map(|w| u32::from(u16::from_ne_bytes([w[0], w.get(1).copied().unwrap_or(0)]))).sum()
 }
 
 /// The Internet checksum of `bytes` (RFC 1071), in network order.
@@ -165,27 +144,19 @@ pub fn checksum(bytes: &[u8]) -> [u8; 2] {
     while s > 0xffff {
         s = (s & 0xffff) + (s >> 16);
     }
-    (!(s as u16)).to_ne_bytes()
+    (!u16::try_from(s).unwrap_or(0)).to_ne_bytes()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const ENDS: Ends = Ends {
-        source: [2, 0, 0, 0, 0, 1],
-        destination: [2, 0, 0, 0, 0, 2],
-    };
+    const ENDS: Ends = Ends { source: [2, 0, 0, 0, 0, 1], destination: [2, 0, 0, 0, 0, 2] };
 
     #[test]
     fn the_shortest_frames_have_room_for_the_tag_alone() {
         for kind in [FrameKind::Ipv4, FrameKind::Ipv6, FrameKind::Ipv4InIpv6] {
-            let template = Template {
-                ends: ENDS,
-                kind,
-                frame_bytes: kind.shortest(),
-                hop_limit: 10,
-            };
+            let template = Template { ends: ENDS, kind, frame_bytes: kind.shortest(), hop_limit: 10 };
             assert_eq!(template.payload_bytes(), 18);
             assert_eq!(template.filler_sum(), 0);
         }
@@ -193,21 +164,12 @@ mod tests {
 
     #[test]
     fn the_checksum_of_rfc_1071_section_3() {
-        assert_eq!(
-            checksum(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]),
-            [0x22, 0x0d]
-        );
+        assert_eq!(checksum(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]), [0x22, 0x0d]);
     }
 
     #[test]
     fn lengths_in_the_headers_agree_with_the_frame() {
-        let template = Template {
-            ends: ENDS,
-            kind: FrameKind::Ipv4InIpv6,
-            frame_bytes: 128,
-            hop_limit: 10,
-        }
-        .render(3);
+        let template = Template { ends: ENDS, kind: FrameKind::Ipv4InIpv6, frame_bytes: 128, hop_limit: 10 }.render(3);
         let at = |o: usize| u16::from_be_bytes([template.bytes[o], template.bytes[o + 1]]);
         assert_eq!((template.length, at(18), at(56), at(78)), (124, 70, 70, 50));
     }

@@ -124,10 +124,7 @@ impl TupleShape {
 
     /// Number of four tuples: the product of ports and hosts.
     pub fn tuples(&self) -> u64 {
-        u64::from(self.a_ports)
-            * u64::from(self.b_ports)
-            * u64::from(self.a_hosts)
-            * u64::from(self.b_hosts)
+        u64::from(self.a_ports) * u64::from(self.b_ports) * u64::from(self.a_hosts) * u64::from(self.b_hosts)
     }
 }
 

@@ -36,8 +36,6 @@ pub use namespace::{Namespace, in_namespace};
 pub use outcome::{Arrivals, Delays, Departures, DirectionOutcome, FrameError, Outcome};
 pub use packet_socket::PacketSocket;
 pub use permutation::Permutation;
-pub use plan::{
-    Answer, Background, Direction, Order, Pace, Plan, PortRule, SourceRule, TIMED_FRAMES_MAX, Timed,
-};
+pub use plan::{Answer, Background, Direction, Order, Pace, Plan, PortRule, SourceRule, TIMED_FRAMES_MAX, Timed};
 pub use rig::{Capacity, Port, Rig, RigError};
 pub use sender::{become_realtime, monotonic_ns, pin_to};

@@ -26,12 +26,7 @@ pub fn link_address(port: &Port) -> io::Result<[u8; 6]> {
         let found = getifaddrs()?
             .filter(|interface| interface.interface_name == port.name)
             .find_map(|interface| interface.address?.as_link_addr()?.addr());
-        found.ok_or_else(|| {
-            io::Error::new(
-                io::ErrorKind::NotFound,
-                format!("{} has no link-layer address", port.name),
-            )
-        })
+        found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("{} has no link-layer address", port.name)))
     })?
 }
 
@@ -40,26 +35,16 @@ pub fn link_address(port: &Port) -> io::Result<[u8; 6]> {
 /// # Errors
 /// If the namespace cannot be entered.
 pub fn port_counters(port: &Port) -> io::Result<Counted> {
-    let table = in_namespace(port.namespace.as_ref(), || {
-        fs::read_to_string("/proc/thread-self/net/dev")
-    })??;
+    let table = in_namespace(port.namespace.as_ref(), || fs::read_to_string("/proc/thread-self/net/dev"))??;
     Ok(parse(&table, &port.name).unwrap_or_default())
 }
 
 /// A line is `name: rx bytes packets errs drop fifo frame compressed multicast tx bytes packets errs drop ...`.
 fn parse(table: &str, name: &str) -> Option<Counted> {
-    let line = table
-        .lines()
-        .find_map(|line| line.trim_start().strip_prefix(name)?.strip_prefix(':'))?;
-    let numbers: Vec<u64> = line
-        .split_whitespace()
-        .filter_map(|n| n.parse().ok())
-        .collect();
+    let line = table.lines().find_map(|line| line.trim_start().strip_prefix(name)?.strip_prefix(':'))?;
+    let numbers: Vec<u64> = line.split_whitespace().filter_map(|n| n.parse().ok()).collect();
     let sum = |range: std::ops::Range<usize>| Some(numbers.get(range)?.iter().sum());
-    Some(Counted {
-        receive_drops: sum(2..4)?,
-        transmit_drops: sum(10..12)?,
-    })
+    Some(Counted { receive_drops: sum(2..4)?, transmit_drops: sum(10..12)? })
 }
 
 #[cfg(test)]
@@ -69,13 +54,7 @@ mod tests {
     #[test]
     fn drops_and_errors_are_summed() {
         let table = "Inter-|\n face |\n  left: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n left0: 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n";
-        assert_eq!(
-            parse(table, "left"),
-            Some(Counted {
-                receive_drops: 7,
-                transmit_drops: 23
-            })
-        );
+        assert_eq!(parse(table, "left"), Some(Counted { receive_drops: 7, transmit_drops: 23 }));
         assert_eq!(parse(table, "right"), None);
     }
 }

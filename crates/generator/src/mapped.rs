@@ -30,22 +30,9 @@ impl<T: Shared> Mapped<T> {
         let bytes = (len * size_of::<T>()).next_multiple_of(page).max(page);
         let length = NonZeroUsize::new(bytes).ok_or(io::ErrorKind::InvalidInput)?;
         // SAFETY: a new mapping, shared, at an address that the kernel chooses; nothing else refers to it.
-        let memory = unsafe {
-            mmap(
-                None,
-                length,
-                ProtFlags::PROT_READ | ProtFlags::PROT_WRITE,
-                MapFlags::MAP_SHARED,
-                fd,
-                0,
-            )
-        }?;
-        Ok(Mapped {
-            memory,
-            bytes,
-            len,
-            _element: PhantomData,
-        })
+        let memory =
+            unsafe { mmap(None, length, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, MapFlags::MAP_SHARED, fd, 0) }?;
+        Ok(Mapped { memory, bytes, len, _element: PhantomData })
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -53,11 +40,7 @@ impl<T: Shared> Mapped<T> {
     }
 
     fn at(&self, index: usize) -> *mut T {
-        assert!(
-            index < self.len,
-            "element {index} of an array of {}",
-            self.len
-        );
+        assert!(index < self.len, "element {index} of an array of {}", self.len);
         self.memory.as_ptr().cast::<T>().wrapping_add(index)
     }
 
@@ -84,19 +67,9 @@ impl<T: Shared> Mapped<T> {
     /// # Panics
     /// If they are not all there.
     pub(crate) fn clear(&self, first: usize, count: usize) {
-        assert!(
-            first + count <= self.len,
-            "elements {first}+{count} of an array of {}",
-            self.len
-        );
+        assert!(first + count <= self.len, "elements {first}+{count} of an array of {}", self.len);
         // SAFETY: in bounds by the line above; no program writes these elements while no trial runs.
-        unsafe {
-            self.memory
-                .as_ptr()
-                .cast::<T>()
-                .wrapping_add(first)
-                .write_bytes(0, count)
-        }
+        unsafe { self.memory.as_ptr().cast::<T>().wrapping_add(first).write_bytes(0, count) }
     }
 }
 

@@ -35,10 +35,7 @@ impl Namespace {
 ///
 /// # Panics
 /// If `work` does.
-pub fn in_namespace<T: Send>(
-    namespace: Option<&Namespace>,
-    work: impl FnOnce() -> T + Send,
-) -> io::Result<T> {
+pub fn in_namespace<T: Send>(namespace: Option<&Namespace>, work: impl FnOnce() -> T + Send) -> io::Result<T> {
     let Some(namespace) = namespace else {
         return Ok(work());
     };
@@ -47,8 +44,6 @@ pub fn in_namespace<T: Send>(
             setns(File::open(namespace.path())?, CloneFlags::CLONE_NEWNET)?;
             Ok(work())
         });
-        inside
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        inside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }

@@ -1,9 +1,7 @@
 //! What one run did: departures, arrivals, delays.
 
 use crate::bitmap::Bitmap;
-use crate::layout::{
-    Counters, ERRORS, HISTOGRAM_BUCKETS, HISTOGRAM_SUB_BITS, Histogram, Shared, StreamState,
-};
+use crate::layout::{Counters, ERRORS, HISTOGRAM_BUCKETS, HISTOGRAM_SUB_BITS, Histogram, Shared, StreamState};
 use crate::mapped::Mapped;
 
 /// One run, both directions.
@@ -30,9 +28,7 @@ impl DirectionOutcome {
     /// Frames that did not arrive in any shape. Corrupted frames arrived: they are counted as such, not here.
     pub fn lost(&self) -> u64 {
         let a = &self.arrivals;
-        self.departures
-            .sent
-            .saturating_sub(a.received + a.errored + a.unreadable)
+        self.departures.sent.saturating_sub(a.received + a.errored + a.unreadable)
     }
 
     /// Whether every frame arrived once and right.
@@ -210,15 +206,10 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
-    pub(crate) fn collect(
-        parts: impl Iterator<Item = Counters>,
-        delays: Delays,
-        bitmap: Bitmap,
-    ) -> Arrivals {
+    pub(crate) fn collect(parts: impl Iterator<Item = Counters>, delays: Delays, bitmap: Bitmap) -> Arrivals {
         let mut all = Arrivals::nothing(delays, bitmap);
-        for part in parts.filter(|p| {
-            p.first_ns != 0 || p.foreign + p.icmp + p.stray + p.unreadable + p.duplicates != 0
-        }) {
+        for part in parts.filter(|p| p.first_ns != 0 || p.foreign + p.icmp + p.stray + p.unreadable + p.duplicates != 0)
+        {
             all.add(&part);
         }
         all
@@ -271,8 +262,7 @@ impl Arrivals {
         for (sum, n) in self.errors.iter_mut().zip(part.errors) {
             *sum += n;
         }
-        self.delays
-            .widen(part.delay_min_ns, part.delay_max_ns, part.delay_sum_ns);
+        self.delays.widen(part.delay_min_ns, part.delay_max_ns, part.delay_sum_ns);
     }
 
     /// How many frames had this error.
@@ -295,15 +285,9 @@ impl Delays {
         let mut buckets = vec![0; HISTOGRAM_BUCKETS];
         for slot in slots {
             let part = map.get(slot);
-            buckets
-                .iter_mut()
-                .zip(part.buckets)
-                .for_each(|(sum, n)| *sum += n);
+            buckets.iter_mut().zip(part.buckets).for_each(|(sum, n)| *sum += n);
         }
-        Delays {
-            buckets,
-            ..Delays::default()
-        }
+        Delays { buckets, ..Delays::default() }
     }
 
     fn widen(&mut self, min: u64, max: u64, sum: u64) {
@@ -322,22 +306,12 @@ impl Delays {
 
     /// The shortest, ns.
     pub fn min_ns(&self) -> Option<u64> {
-        self.min_ns.or_else(|| {
-            self.buckets
-                .iter()
-                .position(|&n| n != 0)
-                .map(|b| bounds(b).0)
-        })
+        self.min_ns.or_else(|| self.buckets.iter().position(|&n| n != 0).map(|b| bounds(b).0))
     }
 
     /// The longest, ns.
     pub fn max_ns(&self) -> Option<u64> {
-        self.max_ns.or_else(|| {
-            self.buckets
-                .iter()
-                .rposition(|&n| n != 0)
-                .map(|b| bounds(b).1 - 1)
-        })
+        self.max_ns.or_else(|| self.buckets.iter().rposition(|&n| n != 0).map(|b| bounds(b).1 - 1))
     }
 
     /// The mean, ns.
@@ -354,7 +328,9 @@ impl Delays {
         if count == 0 {
             return None;
         }
-        self.at_rank(((fraction * count as f64).ceil() as u64).clamp(1, count))
+        #[expect(clippy::cast_possible_truncation, reason = "a rank is at most the count, which was an integer")]
+        let rank = (fraction * count as f64).ceil() as u64;
+        self.at_rank(rank.clamp(1, count))
     }
 
     /// The time at a rank, counted from 1.
@@ -371,11 +347,7 @@ impl Delays {
 
     /// Non-empty buckets as (from, to, count), ns; `to` is exclusive.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
-        self.buckets
-            .iter()
-            .enumerate()
-            .filter(|(_, n)| **n != 0)
-            .map(|(b, n)| (bounds(b).0, bounds(b).1, *n))
+        self.buckets.iter().enumerate().filter(|(_, n)| **n != 0).map(|(b, n)| (bounds(b).0, bounds(b).1, *n))
     }
 }
 
@@ -410,10 +382,7 @@ mod tests {
     fn delays(times: &[(usize, u64)]) -> Delays {
         let mut buckets = vec![0; HISTOGRAM_BUCKETS];
         times.iter().for_each(|&(b, n)| buckets[b] += n);
-        Delays {
-            buckets,
-            ..Delays::default()
-        }
+        Delays { buckets, ..Delays::default() }
     }
 
     #[test]

@@ -27,15 +27,7 @@ impl Permutation {
             state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
             (mix64(state) >> 32) as u32
         });
-        Permutation {
-            record: PermutationRecord {
-                size,
-                low_bits,
-                high_bits: bits - low_bits,
-                reserved: 0,
-                keys,
-            },
-        }
+        Permutation { record: PermutationRecord { size, low_bits, high_bits: bits - low_bits, reserved: 0, keys } }
     }
 
     /// Number of elements.
@@ -70,10 +62,7 @@ impl Permutation {
     }
 
     fn masks(&self) -> (u32, u32) {
-        (
-            (1 << self.record.low_bits) - 1,
-            (1 << self.record.high_bits) - 1,
-        )
+        ((1 << self.record.low_bits) - 1, (1 << self.record.high_bits) - 1)
     }
 
     fn feistel(&self, x: u32) -> u32 {
@@ -122,10 +111,7 @@ mod tests {
         let mut seen = vec![false; 4_000_000];
         for position in 0..4_000_000 {
             let element = permutation.at(position) as usize;
-            assert!(
-                !seen[element],
-                "element {element} came twice, the second time at {position}"
-            );
+            assert!(!seen[element], "element {element} came twice, the second time at {position}");
             seen[element] = true;
         }
         assert!(seen.iter().all(|&s| s));
@@ -158,12 +144,7 @@ mod tests {
         let (one, two) = (Permutation::new(1 << 20, 1), Permutation::new(1 << 20, 2));
         let same = (0..10_000).filter(|&p| one.at(p) == two.at(p)).count();
         assert!(same < 10, "{same} of 10,000 positions agree");
-        let near = (0..10_000)
-            .filter(|&p| one.at(p).abs_diff(one.at(p + 1)) < 1024)
-            .count();
-        assert!(
-            near < 60,
-            "{near} of 10,000 successors are near; chance gives 20"
-        );
+        let near = (0..10_000).filter(|&p| one.at(p).abs_diff(one.at(p + 1)) < 1024).count();
+        assert!(near < 60, "{near} of 10,000 successors are near; chance gives 20");
     }
 }

@@ -7,7 +7,8 @@ use crate::frame::Template;
 use crate::layout::{FrameKind, TAGGED_MAX, TupleShape};
 
 /// The most frames of a direction that can be timed one by one.
-pub const TIMED_FRAMES_MAX: u32 = TAGGED_MAX as u32;
+pub const TIMED_FRAMES_MAX: u32 = 65_536;
+const _: () = assert!(TIMED_FRAMES_MAX as usize == TAGGED_MAX);
 
 /// One run of the rig.
 #[derive(Clone, Debug)]
@@ -88,20 +89,14 @@ pub struct Pace {
 impl Pace {
     /// A constant rate.
     pub fn at(rate: u64) -> Pace {
-        Pace {
-            rate,
-            then: None,
-            burst: None,
-        }
+        Pace { rate, then: None, burst: None }
     }
 
     /// The burst size in force.
     pub fn burst(&self) -> u32 {
         let automatic = match self.rate {
             0 => 64,
-            rate => u32::try_from(rate / 100_000)
-                .unwrap_or(u32::MAX)
-                .clamp(1, 64),
+            rate => u32::try_from(rate / 100_000).unwrap_or(u32::MAX).clamp(1, 64),
         };
         self.burst.unwrap_or(automatic).clamp(1, 256)
     }
@@ -110,13 +105,10 @@ impl Pace {
     pub fn duration_ns(&self, frames: u32) -> u64 {
         let span = |frames: u32, rate: u64| match rate {
             0 => 0,
-            rate => u64::try_from(u128::from(frames) * 1_000_000_000 / u128::from(rate))
-                .unwrap_or(u64::MAX),
+            rate => u64::try_from(u128::from(frames) * 1_000_000_000 / u128::from(rate)).unwrap_or(u64::MAX),
         };
         match self.then {
-            Some((from, rate)) if from < frames => {
-                span(from, self.rate) + span(frames - from, rate)
-            }
+            Some((from, rate)) if from < frames => span(from, self.rate) + span(frames - from, rate),
             _ => span(frames, self.rate),
         }
     }
@@ -198,19 +190,12 @@ mod tests {
 
     #[test]
     fn bursts_hold_ten_microseconds_of_frames() {
-        assert_eq!(
-            [50_000, 100_000, 1_000_000, 3_000_000, 9_000_000].map(|r| Pace::at(r).burst()),
-            [1, 1, 10, 30, 64]
-        );
+        assert_eq!([50_000, 100_000, 1_000_000, 3_000_000, 9_000_000].map(|r| Pace::at(r).burst()), [1, 1, 10, 30, 64]);
     }
 
     #[test]
     fn a_change_of_rate_adds_both_spans() {
-        let pace = Pace {
-            rate: 1000,
-            then: Some((2000, 500)),
-            burst: None,
-        };
+        let pace = Pace { rate: 1000, then: Some((2000, 500)), burst: None };
         assert_eq!(pace.duration_ns(3000), 4_000_000_000);
         assert_eq!(pace.due_ns(2000), 2_000_000_000);
     }

@@ -12,9 +12,8 @@ use aya::{Ebpf, EbpfLoader};
 use crate::bitmap::Bitmap;
 use crate::frame::Template;
 use crate::layout::{
-    Control, Counters, EXPECT_IPDV, EXPECT_RECORD, Endpoint, Expectation, FrameKind, Histogram,
-    LANES, LaneState, PermutationRecord, Record, STREAM_MIXED, STREAMS, Shared, Stream,
-    StreamState, TAGGED_MAX,
+    Control, Counters, EXPECT_IPDV, EXPECT_RECORD, Endpoint, Expectation, FrameKind, Histogram, LANES, LaneState,
+    PermutationRecord, Record, STREAM_MIXED, STREAMS, Shared, Stream, StreamState, TAGGED_MAX,
 };
 use crate::mapped::Mapped;
 use crate::namespace::{Namespace, in_namespace};
@@ -25,6 +24,7 @@ use crate::sender::{Assignment, Sender, install_wake_signal, monotonic_ns};
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/generator.bpf.o"));
 
+const REVERSE: usize = 1;
 /// A burst this late is counted.
 const LATE_NS: u64 = 100_000;
 /// The page pools of the sending threads are built in this time.
@@ -117,9 +117,7 @@ pub enum RigError {
 }
 
 fn place(namespace: &Option<Namespace>) -> String {
-    namespace.as_ref().map_or_else(String::new, |n| {
-        format!(" in the network namespace {}", n.path().display())
-    })
+    namespace.as_ref().map_or_else(String::new, |n| format!(" in the network namespace {}", n.path().display()))
 }
 
 /// Generator and receiver, loaded and attached to two ports. Dropping it detaches everything.
@@ -187,14 +185,7 @@ impl Rig {
             cpus,
             trial: 0,
         };
-        rig.control.set(
-            0,
-            Control {
-                stop: 0,
-                cpus: u32::try_from(cpus).unwrap_or(1),
-                reserved: [0; 7],
-            },
-        );
+        rig.control.set(0, Control { stop: 0, cpus: u32::try_from(cpus).unwrap_or(1), reserved: [0; 7] });
         rig.set_endpoints(&[Endpoint::default()], &[Endpoint::default()])?;
         Ok(rig)
     }
@@ -217,19 +208,14 @@ impl Rig {
                     map.len()
                 )));
             }
-            hosts
-                .iter()
-                .enumerate()
-                .for_each(|(i, host)| map.set(i, *host));
+            hosts.iter().enumerate().for_each(|(i, host)| map.set(i, *host));
         }
         Ok(())
     }
 
     /// The four tuple that frame `number` of a recording run had behind the gateway.
     pub fn record(&self, number: u32) -> Option<Record> {
-        (number < self.capacity.records)
-            .then(|| self.records.get(number as usize))
-            .filter(|r| r.tuple_plus_one != 0)
+        (number < self.capacity.records).then(|| self.records.get(number as usize)).filter(|r| r.tuple_plus_one != 0)
     }
 
     /// Forgets all records.
@@ -242,11 +228,7 @@ impl Rig {
     ///
     /// # Errors
     /// If the plan does not fit the capacity or the kernel refuses.
-    pub fn run(
-        &mut self,
-        plan: &Plan,
-        watch: &mut dyn FnMut(u64, u64) -> bool,
-    ) -> Result<Outcome, RigError> {
+    pub fn run(&mut self, plan: &Plan, watch: &mut dyn FnMut(u64, u64) -> bool) -> Result<Outcome, RigError> {
         self.trial = self.trial.wrapping_add(1);
         let directions = [plan.forward.as_ref(), plan.reverse.as_ref()];
         self.check(&directions)?;
@@ -254,8 +236,7 @@ impl Rig {
         let start_ns = monotonic_ns() + u64::try_from(LEAD.as_nanos()).unwrap_or(0);
         for (index, direction) in directions.iter().enumerate() {
             if let Some(direction) = direction {
-                self.expectations
-                    .set(index, self.expectation(index, direction));
+                self.expectations.set(index, self.expectation(index, direction));
             }
         }
         let cores = cores_of(&directions);
@@ -272,20 +253,13 @@ impl Rig {
     fn check(&self, directions: &[Option<&Direction>; 2]) -> Result<(), RigError> {
         let lanes = cores_of(directions).len();
         if lanes > LANES {
-            return Err(RigError::Plan(format!(
-                "{lanes} sending cores, but there are {LANES} generator programs"
-            )));
+            return Err(RigError::Plan(format!("{lanes} sending cores, but there are {LANES} generator programs")));
         }
         if let [Some(forward), Some(reverse)] = directions
             && forward.pace.burst() != reverse.pace.burst()
-            && forward
-                .cores
-                .iter()
-                .any(|core| reverse.cores.contains(core))
+            && forward.cores.iter().any(|core| reverse.cores.contains(core))
         {
-            return Err(RigError::Plan(
-                "two directions that share a core need the same burst size".to_owned(),
-            ));
+            return Err(RigError::Plan("two directions that share a core need the same burst size".to_owned()));
         }
         for direction in directions.iter().flatten() {
             check_direction(direction, self.capacity).map_err(RigError::Plan)?;
@@ -294,13 +268,7 @@ impl Rig {
     }
 
     fn reset(&mut self, directions: &[Option<&Direction>; 2]) {
-        self.control.set(
-            0,
-            Control {
-                stop: 0,
-                ..self.control.get(0)
-            },
-        );
+        self.control.set(0, Control { stop: 0, ..self.control.get(0) });
         self.counters.clear(0, self.counters.len());
         self.delays.clear(0, self.delays.len());
         self.variations.clear(0, self.variations.len());
@@ -310,8 +278,7 @@ impl Rig {
         let half = self.bitmap.len() / 2;
         for (index, direction) in directions.iter().enumerate() {
             if let Some(direction) = direction {
-                self.bitmap
-                    .clear(index * half, direction.frames.div_ceil(64) as usize);
+                self.bitmap.clear(index * half, direction.frames.div_ceil(64) as usize);
             }
         }
     }
@@ -327,8 +294,7 @@ impl Rig {
             active: 1,
             kind: answer.kind as u8,
             trial: self.trial,
-            flags: if answer.record { EXPECT_RECORD } else { 0 }
-                | if answer.variation { EXPECT_IPDV } else { 0 },
+            flags: if answer.record { EXPECT_RECORD } else { 0 } | if answer.variation { EXPECT_IPDV } else { 0 },
             source_rule: match answer.source {
                 SourceRule::Any => 0,
                 SourceRule::Exact => 1,
@@ -352,8 +318,7 @@ impl Rig {
         };
         if let Some(background) = &direction.background {
             expectation.background_hop_limit = background.hop_limit;
-            expectation.background_ip_bytes =
-                Template::ip_bytes(FrameKind::Ipv6, background.template.payload_bytes());
+            expectation.background_ip_bytes = Template::ip_bytes(FrameKind::Ipv6, background.template.payload_bytes());
             expectation.background_filler_sum = background.template.filler_sum();
             expectation.background_source = background.source.octets();
             expectation.background_destination = background.destination.octets();
@@ -362,16 +327,9 @@ impl Rig {
     }
 
     /// Stream `lane` of the direction's own cores. `mixed` says that other frames share its pages.
-    fn stream(
-        &self,
-        index: usize,
-        lane: usize,
-        direction: &Direction,
-        start_ns: u64,
-        mixed: bool,
-    ) -> Stream {
-        let lanes = direction.cores.len() as u32;
-        let lane = lane as u32;
+    fn stream(&self, index: usize, lane: usize, direction: &Direction, start_ns: u64, mixed: bool) -> Stream {
+        let lanes = u32::try_from(direction.cores.len()).unwrap_or(1);
+        let lane = u32::try_from(lane).unwrap_or(0);
         let (order, permutation, seed) = order_of(direction);
         let pace = direction.pace;
         let period = period_of(pace.rate, lanes);
@@ -396,16 +354,14 @@ impl Rig {
             mix_m: direction.background.map_or(0, |b| b.m),
             seed,
             trial: self.trial,
-            direction: index as u8,
+            direction: u8::from(index == REVERSE),
             flags: if mixed { STREAM_MIXED } else { 0 },
             reserved: 0,
             permutation,
             shape: direction.shape,
             foreground: direction.template.render(self.trial),
             background: match &direction.background {
-                Some(b) => b
-                    .template
-                    .render_between(self.trial, b.source, b.destination),
+                Some(b) => b.template.render_between(self.trial, b.source, b.destination),
                 None => direction.template.render(self.trial),
             },
         }
@@ -423,35 +379,16 @@ impl Rig {
         if program.fd().is_err() {
             program.load().map_err(load_error)?;
         }
-        let program = program
-            .fd()
-            .map_err(load_error)?
-            .as_fd()
-            .try_clone_to_owned()
-            .map_err(load_error)?;
-        let both = directions
-            .iter()
-            .all(|d| d.is_some_and(|d| d.cores.contains(&core)));
+        let program = program.fd().map_err(load_error)?.as_fd().try_clone_to_owned().map_err(load_error)?;
+        let both = directions.iter().all(|d| d.is_some_and(|d| d.cores.contains(&core)));
         let (mut frames, mut waiting, mut length, mut burst) = (0u64, 0, 0, 1);
         for (index, direction) in directions.iter().enumerate() {
             let Some(direction) = direction else { continue };
             let Some(position) = direction.cores.iter().position(|c| *c == core) else {
                 continue;
             };
-            let stream = self.stream(
-                index,
-                position,
-                direction,
-                start_ns,
-                both || direction.background.is_some(),
-            );
-            self.states.set(
-                2 * lane + index,
-                StreamState {
-                    due_ns: stream.start_ns,
-                    ..StreamState::zeroed()
-                },
-            );
+            let stream = self.stream(index, position, direction, start_ns, both || direction.background.is_some());
+            self.states.set(2 * lane + index, StreamState { due_ns: stream.start_ns, ..StreamState::zeroed() });
             self.streams.set(2 * lane + index, stream);
             frames += u64::from(stream.frames);
             burst = stream.burst;
@@ -459,24 +396,12 @@ impl Rig {
             length = length.max(direction.template.length());
             length = length.max(direction.background.map_or(0, |b| b.template.length()));
         }
-        self.lanes.set(
-            lane,
-            LaneState {
-                burst,
-                ..LaneState::zeroed()
-            },
-        );
+        self.lanes.set(lane, LaneState { burst, ..LaneState::zeroed() });
         waiting += u64::try_from(LEAD.as_nanos()).unwrap_or(0);
         // The last burst of each direction may be short, and its rest is called for nothing.
         let calls = frames + 2 * u64::from(burst) + waiting / IDLE_CALL_NS * u64::from(burst);
-        let calls = calls.min(u64::from(u32::MAX)) as u32;
-        Ok(Assignment {
-            program,
-            core,
-            page: Template::page(length),
-            burst,
-            calls,
-        })
+        let calls = u32::try_from(calls).unwrap_or(u32::MAX);
+        Ok(Assignment { program, core, page: Template::page(length), burst, calls })
     }
 
     fn send_all(
@@ -486,9 +411,7 @@ impl Rig {
         watch: &mut dyn FnMut(u64, u64) -> bool,
     ) -> Result<bool, RigError> {
         let lanes = assignments.len();
-        let finished: Vec<_> = (0..lanes)
-            .map(|lane| move || self.is_finished(lane))
-            .collect();
+        let finished: Vec<_> = (0..lanes).map(|lane| move || self.is_finished(lane)).collect();
         let mut stopped = false;
         thread::scope(|scope| -> Result<(), RigError> {
             let senders: Vec<Sender<'_>> = assignments
@@ -509,20 +432,11 @@ impl Rig {
                     let (sent, arrived) = self.progress();
                     if !stopped && !watch(sent, arrived) {
                         stopped = true;
-                        self.control.set(
-                            0,
-                            Control {
-                                stop: 1,
-                                ..self.control.get(0)
-                            },
-                        );
+                        self.control.set(0, Control { stop: 1, ..self.control.get(0) });
                     }
                 }
             }
-            senders
-                .into_iter()
-                .try_for_each(Sender::join)
-                .map_err(|source| RigError::Send { source })
+            senders.into_iter().try_for_each(Sender::join).map_err(|source| RigError::Send { source })
         })?;
         self.drain(plan, stopped);
         Ok(stopped)
@@ -537,9 +451,7 @@ impl Rig {
 
     /// Frames sent, and frames that arrived in any shape.
     fn progress(&self) -> (u64, u64) {
-        let sent = (0..STREAMS)
-            .map(|s| u64::from(self.states.get(s).sent))
-            .sum();
+        let sent = (0..STREAMS).map(|s| u64::from(self.states.get(s).sent)).sum();
         let arrived = (0..self.counters.len())
             .map(|slot| self.counters.get(slot))
             .map(|c| c.received + c.errored + c.unreadable)
@@ -560,34 +472,20 @@ impl Rig {
         thread::sleep(GRACE);
     }
 
-    fn collect(
-        &self,
-        directions: &[Option<&Direction>; 2],
-        start_ns: u64,
-        stopped: bool,
-    ) -> Outcome {
+    fn collect(&self, directions: &[Option<&Direction>; 2], start_ns: u64, stopped: bool) -> Outcome {
         let mut outcomes = directions.iter().enumerate().map(|(index, direction)| {
             let direction = (*direction)?;
-            let mut departures =
-                merge_states((0..LANES).map(|lane| self.states.get(2 * lane + index)));
+            let mut departures = merge_states((0..LANES).map(|lane| self.states.get(2 * lane + index)));
             departures.planned = u64::from(direction.frames);
             departures.start_ns = start_ns;
-            departures.last_due_ns =
-                start_ns + direction.pace.due_ns(direction.frames.saturating_sub(1));
+            departures.last_due_ns = start_ns + direction.pace.due_ns(direction.frames.saturating_sub(1));
             departures.burst_frames = direction.pace.burst();
             let arrivals = self.arrivals(index, direction, departures.sent);
-            Some(DirectionOutcome {
-                departures,
-                arrivals,
-            })
+            Some(DirectionOutcome { departures, arrivals })
         });
         let forward = outcomes.next().flatten();
         let reverse = outcomes.next().flatten();
-        Outcome {
-            forward,
-            reverse,
-            stopped,
-        }
+        Outcome { forward, reverse, stopped }
     }
 
     fn arrivals(&self, index: usize, direction: &Direction, sent: u64) -> Arrivals {
@@ -597,20 +495,15 @@ impl Rig {
         let frames = u32::try_from(sent.min(u64::from(direction.frames))).unwrap_or(u32::MAX);
         let bitmap = Bitmap::copy(&self.bitmap, index * self.bitmap.len() / 2, frames);
         let delays = Delays::gather(&self.delays, slots.clone());
-        let mut arrivals =
-            Arrivals::collect(slots.clone().map(|s| self.counters.get(s)), delays, bitmap);
+        let mut arrivals = Arrivals::collect(slots.clone().map(|s| self.counters.get(s)), delays, bitmap);
         if direction.answer.variation {
             arrivals.variations_up = Delays::gather(&self.variations, slots.clone().map(|s| 2 * s));
             arrivals.variations_down = Delays::gather(&self.variations, slots.map(|s| 2 * s + 1));
         }
         if let Some(timed) = direction.timed {
-            let count = frames
-                .saturating_sub(timed.from)
-                .div_ceil(timed.every.max(1)) as usize;
+            let count = frames.saturating_sub(timed.from).div_ceil(timed.every.max(1)) as usize;
             let first = index * TAGGED_MAX;
-            arrivals.timed = (0..count.min(TAGGED_MAX))
-                .map(|i| self.timed.get(first + i).checked_sub(1))
-                .collect();
+            arrivals.timed = (0..count.min(TAGGED_MAX)).map(|i| self.timed.get(first + i).checked_sub(1)).collect();
         }
         arrivals
     }
@@ -618,11 +511,7 @@ impl Rig {
 
 /// All cores that send, each once.
 fn cores_of(directions: &[Option<&Direction>; 2]) -> Vec<usize> {
-    let mut cores: Vec<usize> = directions
-        .iter()
-        .flatten()
-        .flat_map(|d| d.cores.iter().copied())
-        .collect();
+    let mut cores: Vec<usize> = directions.iter().flatten().flat_map(|d| d.cores.iter().copied()).collect();
     cores.sort_unstable();
     cores.dedup();
     cores
@@ -637,8 +526,7 @@ fn share(frames: u32, lane: u32, lanes: u32) -> u32 {
 fn period_of(rate: u64, lanes: u32) -> u64 {
     match rate {
         0 => 0,
-        rate => u64::try_from((u128::from(lanes) * 1_000_000_000 << 32) / u128::from(rate))
-            .unwrap_or(u64::MAX),
+        rate => u64::try_from(((u128::from(lanes) * 1_000_000_000) << 32) / u128::from(rate)).unwrap_or(u64::MAX),
     }
 }
 
@@ -648,12 +536,8 @@ fn order_of(direction: &Direction) -> (u32, PermutationRecord, u32) {
     match direction.order {
         Order::Enumerate { seed } => (0, Permutation::new(tuples, seed).record(), low(seed)),
         Order::Random { seed } => (1, Permutation::new(tuples, seed).record(), low(seed)),
-        Order::RecordsOnce { count, seed } => {
-            (2, Permutation::new(count, seed).record(), low(seed))
-        }
-        Order::RecordsRandom { count, seed } => {
-            (3, Permutation::new(count, seed).record(), low(seed))
-        }
+        Order::RecordsOnce { count, seed } => (2, Permutation::new(count, seed).record(), low(seed)),
+        Order::RecordsRandom { count, seed } => (3, Permutation::new(count, seed).record(), low(seed)),
     }
 }
 
@@ -663,10 +547,7 @@ fn check_direction(direction: &Direction, capacity: Capacity) -> Result<(), Stri
     cores.sort_unstable();
     cores.dedup();
     if cores.is_empty() || cores.len() != direction.cores.len() {
-        return Err(format!(
-            "sending cores {:?}: there must be at least one, each once",
-            direction.cores
-        ));
+        return Err(format!("sending cores {:?}: there must be at least one, each once", direction.cores));
     }
     if template.frame_bytes < template.kind.shortest() {
         let shortest = template.kind.shortest();
@@ -676,65 +557,40 @@ fn check_direction(direction: &Direction, capacity: Capacity) -> Result<(), Stri
         ));
     }
     if direction.frames > capacity.frames {
-        return Err(format!(
-            "{} frames, but the rig was opened for {}",
-            direction.frames, capacity.frames
-        ));
+        return Err(format!("{} frames, but the rig was opened for {}", direction.frames, capacity.frames));
     }
     if direction.shape.tuples() > u64::from(u32::MAX) || direction.shape.tuples() == 0 {
-        return Err(format!(
-            "{} four tuples; between 1 and {} are possible",
-            direction.shape.tuples(),
-            u32::MAX
-        ));
+        return Err(format!("{} four tuples; between 1 and {} are possible", direction.shape.tuples(), u32::MAX));
     }
-    if direction.shape.a_hosts > capacity.a_hosts.max(1)
-        || direction.shape.b_hosts > capacity.b_hosts.max(1)
-    {
+    if direction.shape.a_hosts > capacity.a_hosts.max(1) || direction.shape.b_hosts > capacity.b_hosts.max(1) {
         return Err(format!(
             "{} x {} hosts are more than the rig was opened for",
             direction.shape.a_hosts, direction.shape.b_hosts
         ));
     }
     if direction.answer.record && direction.frames > capacity.records {
-        return Err(format!(
-            "{} frames to record, but the rig was opened for {}",
-            direction.frames, capacity.records
-        ));
+        return Err(format!("{} frames to record, but the rig was opened for {}", direction.frames, capacity.records));
     }
-    if let Order::RecordsOnce { count, .. } | Order::RecordsRandom { count, .. } = direction.order {
-        if count > capacity.records || count == 0 {
-            return Err(format!("cannot answer {count} records"));
-        }
+    if let Order::RecordsOnce { count, .. } | Order::RecordsRandom { count, .. } = direction.order
+        && (count > capacity.records || count == 0)
+    {
+        return Err(format!("cannot answer {count} records"));
     }
     if let Some(background) = &direction.background {
-        let odd = [template.length(), background.template.length()]
-            .iter()
-            .any(|l| *l > 80 && *l < 100);
-        if odd
-            || background.n < 2
-            || background.m > background.n
-            || background.template.kind != FrameKind::Ipv6
-        {
-            return Err(
-                "background traffic needs n >= 2, m <= n, and frames of 84 or at least 104 bytes"
-                    .to_owned(),
-            );
+        let odd = [template.length(), background.template.length()].iter().any(|l| *l > 80 && *l < 100);
+        if odd || background.n < 2 || background.m > background.n || background.template.kind != FrameKind::Ipv6 {
+            return Err("background traffic needs n >= 2, m <= n, and frames of 84 or at least 104 bytes".to_owned());
         }
     }
     Ok(())
 }
 
 fn load_error(source: impl std::error::Error + Send + Sync + 'static) -> RigError {
-    RigError::Load {
-        source: Box::new(source),
-    }
+    RigError::Load { source: Box::new(source) }
 }
 
 fn xdp<'a>(programs: &'a mut Ebpf, name: &str) -> Result<&'a mut Xdp, RigError> {
-    let program = programs
-        .program_mut(name)
-        .ok_or_else(|| RigError::Plan(format!("the BPF object has no {name}")))?;
+    let program = programs.program_mut(name).ok_or_else(|| RigError::Plan(format!("the BPF object has no {name}")))?;
     program.try_into().map_err(load_error)
 }
 
@@ -748,42 +604,24 @@ fn connect(programs: &mut Ebpf, port: &Port, index: u32, receiver: &str) -> Resu
     })?
 }
 
-fn connect_here(
-    programs: &mut Ebpf,
-    port: &Port,
-    index: u32,
-    receiver: &str,
-) -> Result<(), RigError> {
-    let missing = |_| RigError::NoInterface {
-        name: port.name.clone(),
-        namespace: port.namespace.clone(),
-    };
+fn connect_here(programs: &mut Ebpf, port: &Port, index: u32, receiver: &str) -> Result<(), RigError> {
+    let missing = |_| RigError::NoInterface { name: port.name.clone(), namespace: port.namespace.clone() };
     let interface = nix::net::if_::if_nametoindex(port.name.as_str()).map_err(missing)?;
     let program = xdp(programs, receiver)?;
     program.load().map_err(load_error)?;
-    if program
-        .attach_to_if_index(interface, XdpMode::Driver)
-        .is_err()
-    {
+    if program.attach_to_if_index(interface, XdpMode::Driver).is_err() {
         program
             .attach_to_if_index(interface, XdpMode::Skb)
-            .map_err(|source| RigError::Attach {
-                name: port.name.clone(),
-                source: Box::new(source),
-            })?;
+            .map_err(|source| RigError::Attach { name: port.name.clone(), source: Box::new(source) })?;
     }
-    let map = programs
-        .map_mut("ports")
-        .ok_or_else(|| RigError::Plan("the BPF object has no ports".to_owned()))?;
+    let map = programs.map_mut("ports").ok_or_else(|| RigError::Plan("the BPF object has no ports".to_owned()))?;
     let mut ports: DevMap<&mut MapData> = map.try_into().map_err(load_error)?;
     ports.set(index, interface, None, 0).map_err(load_error)
 }
 
 fn map<T: Shared>(programs: &Ebpf, name: &'static str, len: usize) -> Result<Mapped<T>, RigError> {
     let Some(Map::Array(data)) = programs.map(name) else {
-        return Err(RigError::Plan(format!(
-            "the BPF object has no array {name}"
-        )));
+        return Err(RigError::Plan(format!("the BPF object has no array {name}")));
     };
     Mapped::new(data.fd().as_fd(), len).map_err(|source| RigError::Map {
         map: name,

@@ -9,9 +9,7 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::pthread::{Pthread, pthread_kill, pthread_self};
-use nix::sys::signal::{
-    SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal, pthread_sigmask, sigaction,
-};
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal, pthread_sigmask, sigaction};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 
@@ -44,22 +42,14 @@ pub(crate) fn install_wake_signal() -> io::Result<()> {
 }
 
 /// Runs the assignment on the calling thread until `finished` says so.
-pub(crate) fn send(
-    assignment: &Assignment,
-    finished: &(dyn Fn() -> bool + Sync),
-) -> io::Result<()> {
+pub(crate) fn send(assignment: &Assignment, finished: &(dyn Fn() -> bool + Sync)) -> io::Result<()> {
     pin_to(0, &[assignment.core])?;
     let _ = become_realtime(0);
     let mut only_wake = SigSet::all();
     only_wake.remove(Signal::SIGURG);
     pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&only_wake), None)?;
     while !finished() {
-        match run_live(
-            assignment.program.as_fd(),
-            &assignment.page,
-            assignment.calls,
-            assignment.burst,
-        ) {
+        match run_live(assignment.program.as_fd(), &assignment.page, assignment.calls, assignment.burst) {
             Err(why) if why.raw_os_error() != Some(Errno::EINTR as i32) => return Err(why),
             _ => {}
         }
@@ -89,11 +79,7 @@ pub fn become_realtime(thread: i32) -> io::Result<()> {
     let lowest = libc::sched_param { sched_priority: 1 };
     // SAFETY: a system call on integers; the parameter outlives it.
     let set = unsafe { libc::sched_setscheduler(thread, libc::SCHED_FIFO, &raw const lowest) };
-    if set < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
+    if set < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// The thread of one assignment.
@@ -114,11 +100,7 @@ impl<'scope> Sender<'scope> {
             let _ = tell.send(pthread_self());
             send(&assignment, finished)
         });
-        Sender {
-            handle,
-            id,
-            woken: AtomicBool::new(false),
-        }
+        Sender { handle, id, woken: AtomicBool::new(false) }
     }
 
     pub(crate) fn is_done(&self) -> bool {
@@ -136,8 +118,6 @@ impl<'scope> Sender<'scope> {
     }
 
     pub(crate) fn join(self) -> io::Result<()> {
-        self.handle
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        self.handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 }

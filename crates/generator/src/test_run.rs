@@ -36,12 +36,7 @@ const _: () = assert!(size_of::<TestRunAttr>() == 80);
 /// # Errors
 /// `EINTR` after a signal, `EINVAL` where the kernel has no live frames or the frame is longer than a page allows,
 /// `EPERM` without `CAP_SYS_ADMIN` (or `CAP_BPF` and `CAP_NET_ADMIN`).
-pub(crate) fn run_live(
-    program: BorrowedFd<'_>,
-    frame: &[u8],
-    repeat: u32,
-    batch: u32,
-) -> io::Result<()> {
+pub(crate) fn run_live(program: BorrowedFd<'_>, frame: &[u8], repeat: u32, batch: u32) -> io::Result<()> {
     let attr = TestRunAttr {
         prog_fd: program.as_raw_fd().cast_unsigned(),
         data_size_in: u32::try_from(frame.len()).map_err(|_| io::ErrorKind::InvalidInput)?,
@@ -52,17 +47,6 @@ pub(crate) fn run_live(
         ..TestRunAttr::default()
     };
     // SAFETY: attr is a whole test_run attribute, and the frame outlives the call; the kernel only reads it.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_bpf,
-            BPF_PROG_TEST_RUN,
-            &raw const attr,
-            size_of::<TestRunAttr>(),
-        )
-    };
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
+    let result = unsafe { libc::syscall(libc::SYS_bpf, BPF_PROG_TEST_RUN, &raw const attr, size_of::<TestRunAttr>()) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

@@ -1,23 +1,25 @@
 //! The tester against itself: a veth pair without a gateway. What is sent must arrive, all of it, at the asked rate, and
 //! what is wrong must be seen.
 
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::unwrap_used,
+    reason = "a test: small numbers, and a panic is a failure"
+)]
+
 mod common;
 
 use std::net::Ipv6Addr;
 
 use common::{CAPACITY, direction, forward, plain_host, template, wire};
 use tombolo_generator::{
-    Answer, Background, Direction, DirectionOutcome, FrameError, FrameKind, Order, Pace,
-    Permutation, Plan, PortRule, Rig, SourceRule, Timed,
+    Answer, Background, Direction, DirectionOutcome, FrameError, FrameKind, Order, Pace, Permutation, Plan, PortRule,
+    Rig, SourceRule, Timed,
 };
 
 fn rig(wire: &common::TestNamespace) -> Rig {
     let mut rig = Rig::open(&wire.port("left"), &wire.port("right"), CAPACITY).unwrap();
-    rig.set_endpoints(
-        &[plain_host([10, 0, 0, 2].into())],
-        &[plain_host([198, 19, 0, 2].into())],
-    )
-    .unwrap();
+    rig.set_endpoints(&[plain_host([10, 0, 0, 2].into())], &[plain_host([198, 19, 0, 2].into())]).unwrap();
     rig
 }
 
@@ -37,12 +39,7 @@ fn every_frame_of_every_kind_and_size_arrives_once_and_right() {
     ] {
         for size in sizes {
             let outcome = play(&mut rig, direction(kind, size, 50_000, 400_000));
-            assert!(
-                outcome.is_perfect(),
-                "{kind:?} {size}: {:?} lost {}",
-                outcome.arrivals.errors,
-                outcome.lost()
-            );
+            assert!(outcome.is_perfect(), "{kind:?} {size}: {:?} lost {}", outcome.arrivals.errors, outcome.lost());
             assert_eq!(outcome.departures.failed, 0);
             assert_eq!(outcome.arrivals.delays.count(), 50_000);
             assert_eq!(outcome.arrivals.bitmap.longest_gap(), None);
@@ -56,28 +53,18 @@ fn the_rate_is_the_asked_one() {
     let Some(wire) = wire() else { return };
     let mut rig = rig(&wire);
     // Other work on the machine can make one attempt late; it cannot make one exact by accident.
-    let mut attempts =
-        (0..10).map(|_| play(&mut rig, direction(FrameKind::Ipv4, 64, 40_000, 100_000)).departures);
+    let mut attempts = (0..10).map(|_| play(&mut rig, direction(FrameKind::Ipv4, 64, 40_000, 100_000)).departures);
     let exact = attempts.any(|d| d.burst_frames == 1 && (d.rate() / 100_000.0 - 1.0).abs() < 0.001);
-    assert!(
-        exact,
-        "ten attempts at 100,000 frames a second were all off by 0.1 % or more"
-    );
+    assert!(exact, "ten attempts at 100,000 frames a second were all off by 0.1 % or more");
 }
 
 #[test]
 fn a_change_of_rate_happens_at_its_frame() {
     let Some(wire) = wire() else { return };
     let mut direction = direction(FrameKind::Ipv4, 64, 30_000, 100_000);
-    direction.pace = Pace {
-        rate: 100_000,
-        then: Some((20_000, 50_000)),
-        burst: None,
-    };
+    direction.pace = Pace { rate: 100_000, then: Some((20_000, 50_000)), burst: None };
     let mut rig = rig(&wire);
-    let mut spans = (0..10)
-        .map(|_| play(&mut rig, direction.clone()).departures)
-        .map(|d| d.last_ns - d.first_ns);
+    let mut spans = (0..10).map(|_| play(&mut rig, direction.clone()).departures).map(|d| d.last_ns - d.first_ns);
     assert!(spans.any(|span| span.abs_diff(400_000_000) < 400_000));
 }
 
@@ -96,14 +83,8 @@ fn the_program_enumerates_as_the_permutation_says() {
         let record = rig.record(number).unwrap();
         let tuple = record.tuple_plus_one - 1;
         assert_eq!(tuple, permutation.at(number));
-        assert_eq!(
-            u16::from_be_bytes(record.source_port),
-            1024 + (tuple % 40_000) as u16
-        );
-        assert_eq!(
-            u16::from_be_bytes(record.destination_port),
-            1 + (tuple / 40_000) as u16
-        );
+        assert_eq!(u16::from_be_bytes(record.source_port), 1024 + (tuple % 40_000) as u16);
+        assert_eq!(u16::from_be_bytes(record.destination_port), 1 + (tuple / 40_000) as u16);
         assert!(!std::mem::replace(&mut seen[tuple as usize], true));
     }
 }
@@ -116,15 +97,8 @@ fn recorded_tuples_are_answered_each_once() {
     there.answer.record = true;
     assert!(play(&mut rig, there).is_perfect());
     let mut back = direction(FrameKind::Ipv4, 64, 20_000, 400_000);
-    back.order = Order::RecordsOnce {
-        count: 20_000,
-        seed: 5,
-    };
-    let plan = Plan {
-        forward: None,
-        reverse: Some(back),
-        ..forward(direction(FrameKind::Ipv4, 64, 1, 1))
-    };
+    back.order = Order::RecordsOnce { count: 20_000, seed: 5 };
+    let plan = Plan { forward: None, reverse: Some(back), ..forward(direction(FrameKind::Ipv4, 64, 1, 1)) };
     let outcome = rig.run(&plan, &mut |_, _| true).unwrap().reverse.unwrap();
     assert!(outcome.is_perfect(), "{:?}", outcome.arrivals.errors);
 }
@@ -137,18 +111,12 @@ fn each_kind_of_error_is_counted_under_its_name() {
         let mut direction = direction(FrameKind::Ipv4, 64, 1000, 100_000);
         change(&mut direction.answer);
         let outcome = play(&mut rig, direction);
-        assert_eq!(
-            (outcome.arrivals.count(error), outcome.arrivals.errored),
-            (1000, 1000),
-            "{error:?}"
-        );
+        assert_eq!((outcome.arrivals.count(error), outcome.arrivals.errored), (1000, 1000), "{error:?}");
         assert_eq!((outcome.arrivals.received, outcome.lost()), (0, 0));
     };
     expect(FrameError::HopLimit, &|a| a.hop_limit = 9);
     expect(FrameError::Family, &|a| a.kind = FrameKind::Ipv6);
-    expect(FrameError::Source, &|a| {
-        a.source = SourceRule::Pool([192, 0, 2, 0].into(), [192, 0, 2, 9].into())
-    });
+    expect(FrameError::Source, &|a| a.source = SourceRule::Pool([192, 0, 2, 0].into(), [192, 0, 2, 9].into()));
 }
 
 #[test]
@@ -156,29 +124,13 @@ fn background_traffic_and_two_lengths_share_the_stream() {
     let Some(wire) = wire() else { return };
     for size in [64, 236, 1498] {
         let mut direction = direction(FrameKind::Ipv4, size, 100_000, 400_000);
-        let (source, destination): (Ipv6Addr, Ipv6Addr) = (
-            "2001:2::2".parse().unwrap(),
-            "2001:2:0:8000::2".parse().unwrap(),
-        );
+        let (source, destination): (Ipv6Addr, Ipv6Addr) =
+            ("2001:2::2".parse().unwrap(), "2001:2:0:8000::2".parse().unwrap());
         let template = template(FrameKind::Ipv6, size + 20);
-        direction.background = Some(Background {
-            template,
-            source,
-            destination,
-            n: 10,
-            m: 9,
-            hop_limit: 10,
-        });
+        direction.background = Some(Background { template, source, destination, n: 10, m: 9, hop_limit: 10 });
         let outcome = play(&mut rig(&wire), direction);
-        assert!(
-            outcome.is_perfect(),
-            "{size}: {:?}",
-            outcome.arrivals.errors
-        );
-        assert_eq!(
-            (outcome.departures.background, outcome.arrivals.background),
-            (10_000, 10_000)
-        );
+        assert!(outcome.is_perfect(), "{size}: {:?}", outcome.arrivals.errors);
+        assert_eq!((outcome.departures.background, outcome.arrivals.background), (10_000, 10_000));
     }
 }
 
@@ -186,18 +138,12 @@ fn background_traffic_and_two_lengths_share_the_stream() {
 fn timed_frames_and_variations_are_kept() {
     let Some(wire) = wire() else { return };
     let mut direction = direction(FrameKind::Ipv6, 84, 50_000, 200_000);
-    direction.timed = Some(Timed {
-        from: 25_000,
-        every: 25,
-    });
+    direction.timed = Some(Timed { from: 25_000, every: 25 });
     direction.answer.variation = true;
     let arrivals = play(&mut rig(&wire), direction).arrivals;
     assert_eq!(arrivals.timed.len(), 1000);
     assert!(arrivals.timed.iter().all(|d| d.is_some_and(|ns| ns > 0)));
-    assert_eq!(
-        arrivals.variations_up.count() + arrivals.variations_down.count(),
-        49_999
-    );
+    assert_eq!(arrivals.variations_up.count() + arrivals.variations_down.count(), 49_999);
 }
 
 #[test]
@@ -205,18 +151,10 @@ fn both_directions_and_two_cores_share_the_enumeration() {
     let Some(wire) = wire() else { return };
     let mut both = direction(FrameKind::Ipv4, 64, 99_999, 200_000);
     both.cores = vec![0, 1 % std::thread::available_parallelism().unwrap().get()];
-    let plan = Plan {
-        reverse: Some(both.clone()),
-        ..forward(both)
-    };
+    let plan = Plan { reverse: Some(both.clone()), ..forward(both) };
     let outcome = rig(&wire).run(&plan, &mut |_, _| true).unwrap();
     for direction in [outcome.forward.unwrap(), outcome.reverse.unwrap()] {
-        assert!(
-            direction.is_perfect(),
-            "{:?} lost {}",
-            direction.arrivals.errors,
-            direction.lost()
-        );
+        assert!(direction.is_perfect(), "{:?} lost {}", direction.arrivals.errors, direction.lost());
         assert_eq!(direction.arrivals.bitmap.longest_gap(), None);
     }
 }
@@ -224,40 +162,14 @@ fn both_directions_and_two_cores_share_the_enumeration() {
 #[test]
 fn one_core_serves_both_directions_with_different_frames() {
     let Some(wire) = wire() else { return };
-    let (there, back) = (
-        direction(FrameKind::Ipv6, 104, 60_000, 200_000),
-        direction(FrameKind::Ipv4, 64, 30_000, 100_000),
-    );
-    let pace = |rate| Pace {
-        rate,
-        then: None,
-        burst: Some(2),
-    };
-    let (there, back) = (
-        Direction {
-            pace: pace(200_000),
-            ..there
-        },
-        Direction {
-            pace: pace(100_000),
-            ..back
-        },
-    );
-    let plan = Plan {
-        reverse: Some(back),
-        ..forward(there)
-    };
+    let (there, back) =
+        (direction(FrameKind::Ipv6, 104, 60_000, 200_000), direction(FrameKind::Ipv4, 64, 30_000, 100_000));
+    let pace = |rate| Pace { rate, then: None, burst: Some(2) };
+    let (there, back) = (Direction { pace: pace(200_000), ..there }, Direction { pace: pace(100_000), ..back });
+    let plan = Plan { reverse: Some(back), ..forward(there) };
     let outcome = rig(&wire).run(&plan, &mut |_, _| true).unwrap();
-    for (direction, frames) in [
-        (outcome.forward.unwrap(), 60_000),
-        (outcome.reverse.unwrap(), 30_000),
-    ] {
-        assert!(
-            direction.is_perfect(),
-            "{:?} lost {}",
-            direction.arrivals.errors,
-            direction.lost()
-        );
+    for (direction, frames) in [(outcome.forward.unwrap(), 60_000), (outcome.reverse.unwrap(), 30_000)] {
+        assert!(direction.is_perfect(), "{:?} lost {}", direction.arrivals.errors, direction.lost());
         assert_eq!(direction.arrivals.received, frames);
     }
 }
@@ -271,17 +183,11 @@ fn random_order_repeats_tuples_but_loses_no_frame() {
     direction.shape.b_ports = 10;
     direction.answer.record = true;
     assert!(play(&mut rig, direction).is_perfect());
-    let mut tuples: Vec<u32> = (0..100_000)
-        .map(|n| rig.record(n).unwrap().tuple_plus_one - 1)
-        .collect();
+    let mut tuples: Vec<u32> = (0..100_000).map(|n| rig.record(n).unwrap().tuple_plus_one - 1).collect();
     tuples.sort_unstable();
     tuples.dedup();
     // 400,000 tuples, 100,000 draws: 400,000 * (1 - exp(-1/4)) = 88,480 are hit.
-    assert!(
-        tuples.len().abs_diff(88_480) < 1000,
-        "{} different tuples",
-        tuples.len()
-    );
+    assert!(tuples.len().abs_diff(88_480) < 1000, "{} different tuples", tuples.len());
 }
 
 #[test]
@@ -301,34 +207,13 @@ fn what_does_not_fit_is_said_before_anything_is_sent() {
     let Some(wire) = wire() else { return };
     let mut rig = rig(&wire);
     let mut refuse = |direction: Direction, words: &str| {
-        let error = rig
-            .run(&forward(direction), &mut |_, _| true)
-            .unwrap_err()
-            .to_string();
+        let error = rig.run(&forward(direction), &mut |_, _| true).unwrap_err().to_string();
         assert!(error.contains(words), "{error}");
     };
-    refuse(
-        direction(FrameKind::Ipv6, 64, 10, 10),
-        "no room for the tester's tag",
-    );
-    refuse(
-        direction(FrameKind::Ipv4, 64, u32::MAX, 10),
-        "opened for 16777216",
-    );
-    refuse(
-        Direction {
-            cores: vec![],
-            ..direction(FrameKind::Ipv4, 64, 10, 10)
-        },
-        "at least one",
-    );
-    refuse(
-        Direction {
-            cores: (0..17).collect(),
-            ..direction(FrameKind::Ipv4, 64, 10, 10)
-        },
-        "17 sending cores",
-    );
+    refuse(direction(FrameKind::Ipv6, 64, 10, 10), "no room for the tester's tag");
+    refuse(direction(FrameKind::Ipv4, 64, u32::MAX, 10), "opened for 16777216");
+    refuse(Direction { cores: vec![], ..direction(FrameKind::Ipv4, 64, 10, 10) }, "at least one");
+    refuse(Direction { cores: (0..17).collect(), ..direction(FrameKind::Ipv4, 64, 10, 10) }, "17 sending cores");
     let mut many = direction(FrameKind::Ipv4, 64, 10, 10);
     many.shape.b_ports = 49_151;
     many.shape.b_hosts = 16;
@@ -338,13 +223,6 @@ fn what_does_not_fit_is_said_before_anything_is_sent() {
     any.order = Order::RecordsOnce { count: 0, seed: 0 };
     refuse(any, "cannot answer 0 records");
     drop(rig);
-    let missing = Rig::open(&wire.port("left"), &wire.port("nowhere"), CAPACITY)
-        .err()
-        .unwrap();
-    assert!(
-        missing
-            .to_string()
-            .contains("nowhere does not exist in the network namespace"),
-        "{missing}"
-    );
+    let missing = Rig::open(&wire.port("left"), &wire.port("nowhere"), CAPACITY).err().unwrap();
+    assert!(missing.to_string().contains("nowhere does not exist in the network namespace"), "{missing}");
 }

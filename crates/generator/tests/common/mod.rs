@@ -2,14 +2,15 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
+use std::io::Write as _;
 use std::net::Ipv4Addr;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tombolo_generator::{
-    Answer, Capacity, Direction, Endpoint, Ends, FrameKind, Namespace, Order, Pace, Plan, Port,
-    PortRule, SourceRule, Template, TupleShape,
+    Answer, Capacity, Direction, Endpoint, Ends, FrameKind, Namespace, Order, Pace, Plan, Port, PortRule, SourceRule,
+    Template, TupleShape,
 };
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -20,15 +21,11 @@ pub(crate) struct TestNamespace(pub(crate) String);
 impl TestNamespace {
     /// A new one, or `None` (said loudly) without the privileges.
     pub(crate) fn new() -> Option<TestNamespace> {
-        let name = format!(
-            "tg{}-{}",
-            std::process::id(),
-            NEXT.fetch_add(1, Ordering::Relaxed)
-        );
+        let name = format!("tg{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         if ip(&["netns", "add", &name]) {
             return Some(TestNamespace(name));
         }
-        eprintln!("SKIPPED: no privileges for network namespaces");
+        let _ = writeln!(std::io::stderr(), "SKIP: generator: no privileges for network namespaces");
         None
     }
 
@@ -39,10 +36,7 @@ impl TestNamespace {
     }
 
     pub(crate) fn port(&self, name: &str) -> Port {
-        Port {
-            name: name.to_owned(),
-            namespace: Some(Namespace::named(&self.0)),
-        }
+        Port { name: name.to_owned(), namespace: Some(Namespace::named(&self.0)) }
     }
 }
 
@@ -53,10 +47,7 @@ impl Drop for TestNamespace {
 }
 
 fn ip(args: &[&str]) -> bool {
-    Command::new("ip")
-        .args(args)
-        .status()
-        .is_ok_and(|s| s.success())
+    Command::new("ip").args(args).status().is_ok_and(|s| s.success())
 }
 
 /// Two ports of the tester joined by a wire: `left` and `right` are the ends of one veth pair.
@@ -68,12 +59,7 @@ pub(crate) fn wire() -> Option<TestNamespace> {
     Some(namespace)
 }
 
-pub(crate) const CAPACITY: Capacity = Capacity {
-    frames: 1 << 24,
-    records: 1 << 20,
-    a_hosts: 16,
-    b_hosts: 16,
-};
+pub(crate) const CAPACITY: Capacity = Capacity { frames: 1 << 24, records: 1 << 20, a_hosts: 16, b_hosts: 16 };
 
 pub(crate) fn ipv4(address: Ipv4Addr) -> [u8; 16] {
     let mut bytes = [0; 16];
@@ -93,16 +79,8 @@ pub(crate) fn plain_host(address: Ipv4Addr) -> Endpoint {
 }
 
 pub(crate) fn template(kind: FrameKind, frame_bytes: u16) -> Template {
-    let ends = Ends {
-        source: [2, 0, 0, 0, 0, 1],
-        destination: [2, 0, 0, 0, 0, 2],
-    };
-    Template {
-        ends,
-        kind,
-        frame_bytes,
-        hop_limit: 10,
-    }
+    let ends = Ends { source: [2, 0, 0, 0, 0, 1], destination: [2, 0, 0, 0, 0, 2] };
+    Template { ends, kind, frame_bytes, hop_limit: 10 }
 }
 
 /// Frames of one kind over a wire: what arrives is what was sent.
@@ -129,10 +107,5 @@ pub(crate) fn direction(kind: FrameKind, frame_bytes: u16, frames: u32, rate: u6
 }
 
 pub(crate) fn forward(direction: Direction) -> Plan {
-    Plan {
-        forward: Some(direction),
-        reverse: None,
-        drain: Duration::from_millis(200),
-        always_drain: false,
-    }
+    Plan { forward: Some(direction), reverse: None, drain: Duration::from_millis(200), always_drain: false }
 }
