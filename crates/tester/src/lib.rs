@@ -14,4 +14,7 @@ pub mod iperf3;
 pub mod machine;
 pub mod procedure;
 pub mod results;
+pub mod search;
+pub mod setup;
 pub mod statistics;
+pub mod summary;

@@ -1,0 +1,195 @@
+//! Binary search for the highest rate (or burst, or number of sessions) that passes.
+//!
+//! RFC 2544 section 26.1 says how to search; RFC 9004 section 5.3 asks for binary search with loss verification (ETSI GS
+//! NFV-TST 009 clause 12.3): a failure counts only when it happens again. The result is the highest value that *passed*.
+//! siitperf's scripts print the last value tested instead, which may be one that failed.
+//!
+//! A trial can also be *invalid*: the tester did not do its part. It is repeated, and if it stays invalid the value bounds the
+//! search from above like a failure, but the result says that the tester, not the gateway, set the limit.
+
+use serde::{Deserialize, Serialize};
+
+/// How one value came out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// All criteria met.
+    Passed,
+    /// The gateway did not meet them.
+    Failed,
+    /// The tester did not do its part; nothing is known of the gateway.
+    Invalid,
+}
+
+/// What to search, and how hard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Search {
+    /// Largest value to try.
+    pub max: u64,
+    /// The search ends when highest passing and lowest failing value are at most this far apart.
+    pub resolution: u64,
+    /// Times a failing value is tried again before it counts as failing (TST 009 "loss verification"; 0 is plain RFC 2544).
+    pub verify_failures: u32,
+    /// Times an invalid trial is repeated.
+    pub repeat_invalid: u32,
+    /// Start here instead of in the middle, and widen: for a value known from before.
+    pub hint: Option<u64>,
+}
+
+/// What a search found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Found {
+    /// Highest value that passed; 0 if none did.
+    pub highest_passing: u64,
+    /// Lowest value that did not pass; `None` if the largest passed.
+    pub lowest_not_passing: Option<u64>,
+    /// The tester could not offer the value above, so the gateway may be able to do more.
+    pub limited_by_tester: bool,
+    /// Trials made.
+    pub trials: u32,
+}
+
+/// A search was ended from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interrupted;
+
+impl Search {
+    /// Searches with `trial(value, bounds)`; `bounds` is the interval that is left, for a progress display.
+    ///
+    /// # Errors
+    /// What `trial` returns as error.
+    pub fn run<E>(&self, mut trial: impl FnMut(u64, (u64, u64)) -> Result<Verdict, E>) -> Result<Found, E> {
+        let mut found = Found { highest_passing: 0, lowest_not_passing: None, limited_by_tester: false, trials: 0 };
+        let (mut low, mut high) = (0u64, self.max);
+        // Around a hint the steps double until the limit is between two trials; from then on, bisection.
+        let mut step = self.hint.map_or(0, |hint| (hint / 16).max(self.resolution).max(1));
+        let mut next = self.hint.map_or_else(|| low.midpoint(high), |hint| hint.clamp(1, self.max));
+        while high - low > self.resolution {
+            match self.judge(next, (low, high), &mut found.trials, &mut trial)? {
+                Verdict::Passed => low = next,
+                verdict => {
+                    high = next;
+                    found.lowest_not_passing = Some(next);
+                    found.limited_by_tester = verdict == Verdict::Invalid;
+                }
+            }
+            next = match (step, low, found.lowest_not_passing) {
+                (1.., 0, Some(high)) if high > step => high - step,
+                (1.., 1.., None) if self.max - low > step => low + step,
+                _ => low.midpoint(high),
+            };
+            step = step.saturating_mul(2);
+        }
+        if found.lowest_not_passing.is_none() && low < self.max {
+            // The interval closed under the largest value itself, which was never tried.
+            match self.judge(self.max, (low, high), &mut found.trials, &mut trial)? {
+                Verdict::Passed => low = self.max,
+                verdict => {
+                    found.lowest_not_passing = Some(self.max);
+                    found.limited_by_tester = verdict == Verdict::Invalid;
+                }
+            }
+        }
+        found.highest_passing = low;
+        Ok(found)
+    }
+
+    fn judge<E>(
+        &self,
+        value: u64,
+        bounds: (u64, u64),
+        trials: &mut u32,
+        trial: &mut impl FnMut(u64, (u64, u64)) -> Result<Verdict, E>,
+    ) -> Result<Verdict, E> {
+        let (mut failures, mut invalid) = (0, 0);
+        loop {
+            *trials += 1;
+            match trial(value, bounds)? {
+                Verdict::Passed => return Ok(Verdict::Passed),
+                Verdict::Failed if failures >= self.verify_failures => return Ok(Verdict::Failed),
+                Verdict::Failed => failures += 1,
+                Verdict::Invalid if invalid >= self.repeat_invalid => return Ok(Verdict::Invalid),
+                Verdict::Invalid => invalid += 1,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAIN: Search = Search { max: 10_000, resolution: 1, verify_failures: 0, repeat_invalid: 0, hint: None };
+
+    fn capable_of(limit: u64) -> impl FnMut(u64, (u64, u64)) -> Result<Verdict, Interrupted> {
+        move |value, _| Ok(if value <= limit { Verdict::Passed } else { Verdict::Failed })
+    }
+
+    #[test]
+    fn every_limit_is_found_exactly_with_and_without_hint() {
+        for limit in (0..=10_000).step_by(7) {
+            for hint in [None, Some(1), Some(limit), Some(limit + 3), Some(9_999_999)] {
+                let found = Search { hint, ..PLAIN }.run(capable_of(limit)).unwrap();
+                assert_eq!(found.highest_passing, limit, "hint {hint:?}");
+                assert!(found.trials <= 32, "{} trials for {limit} with hint {hint:?}", found.trials);
+            }
+        }
+    }
+
+    #[test]
+    fn the_result_passed_and_is_within_the_resolution() {
+        let search = Search { resolution: 100, ..PLAIN };
+        for limit in (0..10_000).step_by(13) {
+            let found = search.run(capable_of(limit)).unwrap();
+            assert!(found.highest_passing <= limit && limit < found.highest_passing + 100);
+        }
+    }
+
+    #[test]
+    fn the_largest_value_can_pass() {
+        let found = PLAIN.run(capable_of(u64::MAX)).unwrap();
+        assert_eq!((found.highest_passing, found.lowest_not_passing), (10_000, None));
+    }
+
+    #[test]
+    fn a_tester_at_its_limit_is_told_from_a_gateway_at_its_limit() {
+        let slow_tester =
+            |value, _| Ok::<_, Interrupted>(if value > 5000 { Verdict::Invalid } else { Verdict::Passed });
+        let found = PLAIN.run(slow_tester).unwrap();
+        assert_eq!((found.highest_passing, found.limited_by_tester), (5000, true));
+        let mixed = |value, _| {
+            Ok::<_, Interrupted>(match value {
+                0..=4000 => Verdict::Passed,
+                4001..=5000 => Verdict::Failed,
+                _ => Verdict::Invalid,
+            })
+        };
+        let found = PLAIN.run(mixed).unwrap();
+        assert_eq!((found.highest_passing, found.limited_by_tester), (4000, false));
+    }
+
+    #[test]
+    fn one_accidental_failure_is_forgiven_when_failures_are_verified() {
+        let mut accidents = 1;
+        let found = Search { verify_failures: 1, ..PLAIN }
+            .run(|value, _| {
+                if value == 5000 && accidents > 0 {
+                    accidents -= 1;
+                    return Ok::<_, Interrupted>(Verdict::Failed);
+                }
+                Ok(if value <= 8000 { Verdict::Passed } else { Verdict::Failed })
+            })
+            .unwrap();
+        assert_eq!(found.highest_passing, 8000);
+    }
+
+    #[test]
+    fn an_interruption_ends_the_search() {
+        let mut left = 3;
+        let result = PLAIN.run(|_, _| {
+            left -= 1;
+            if left == 0 { Err(Interrupted) } else { Ok(Verdict::Passed) }
+        });
+        assert_eq!(result, Err(Interrupted));
+    }
+}
