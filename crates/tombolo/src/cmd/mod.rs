@@ -2,6 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
+mod bench;
 mod lab;
 pub(crate) mod print;
 mod run;
@@ -20,6 +21,8 @@ enum Command {
     Lab(lab::Arguments),
     /// The gateway, in the foreground
     Run(run::Arguments),
+    /// Measure gateways, this one and others
+    Bench(bench::Arguments),
 }
 
 impl Arguments {
@@ -27,6 +30,7 @@ impl Arguments {
         match self.command {
             Command::Lab(arguments) => lab::run(arguments),
             Command::Run(arguments) => run::run(&arguments),
+            Command::Bench(arguments) => bench::run(arguments),
         }
     }
 }

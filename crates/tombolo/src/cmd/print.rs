@@ -1,8 +1,12 @@
 //! Output that survives a reader who has seen enough (`tombolo lab list | head -1`).
 
-use std::io::{self, Write as _};
+use std::{
+    io::{self, Write as _},
+    time::Duration,
+};
 
 use comfy_table::{ContentArrangement, Table, presets::UTF8_FULL_CONDENSED};
+use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 /// Writes a line, or lines, to standard output.
@@ -37,4 +41,37 @@ pub(crate) fn table(header: &[&str]) -> Table {
     table.load_style(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
     table.set_header(header);
     table
+}
+
+/// A line on a terminal's standard error that says how far something is; nothing where there is no terminal. It vanishes when dropped.
+#[derive(Debug)]
+pub(crate) struct Progress(ProgressBar);
+
+impl Progress {
+    pub(crate) fn new(steps: usize) -> Self {
+        let bar = ProgressBar::new(u64::try_from(steps).unwrap_or(u64::MAX));
+        // The default style serves if this one should not parse.
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {pos}/{len} [{elapsed}, {eta} to go] {msg}") {
+            bar.set_style(style);
+        }
+        bar.enable_steady_tick(Duration::from_millis(200));
+        Self(bar)
+    }
+
+    /// Says what is being done.
+    pub(crate) fn say(&self, what: &str) {
+        self.0.set_message(what.to_owned());
+    }
+
+    /// Says how many steps are done, and what the last was.
+    pub(crate) fn advance(&self, done: usize, what: &str) {
+        self.0.set_position(u64::try_from(done).unwrap_or(u64::MAX));
+        self.say(what);
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
 }
