@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 mod cmd;
+mod demo;
 
 fn main() -> ExitCode {
     match cmd::Arguments::parse().run() {

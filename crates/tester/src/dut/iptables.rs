@@ -1,6 +1,8 @@
 //! The kernel's stateful NAT44: iptables MASQUERADE on the outside interface. No IPv6 in it; it is the yardstick for stateful
 //! translation that everybody has.
 
+use std::time::Duration;
+
 use tombolo_lab::{Lab, LabError, topology::SERVER_V4};
 
 use super::{Dut, Gateway};
@@ -14,6 +16,7 @@ pub(super) fn start(lab: &Lab) -> Result<Gateway, LabError> {
         version: machine::version_of("iptables", &["--version"]),
         server_seen_by_client: SERVER_V4.into(),
         client_seen_by_server: None,
+        started_in: Duration::ZERO,
         process: None,
     })
 }

@@ -8,7 +8,7 @@ use std::{
     net::{IpAddr, SocketAddrV4},
     path::PathBuf,
     str::FromStr,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use tombolo_lab::{Lab, LabError, Process, wait_until};
@@ -59,6 +59,8 @@ pub struct Gateway {
     pub server_seen_by_client: IpAddr,
     /// Where the server finds the client's port [`STATIC_PORT`], if this gateway admits connections from outside.
     pub client_seen_by_server: Option<SocketAddrV4>,
+    /// From its start to the first packet that it passed.
+    pub started_in: Duration,
     process: Option<Process>,
 }
 
@@ -107,6 +109,7 @@ impl Dut {
     /// # Errors
     /// [`DutError`], with the gateway's own words where it has said any.
     pub fn start(self, lab: &Lab, options: &Options) -> Result<Gateway, DutError> {
+        let begun = Instant::now();
         let started = match self {
             Self::Plain => Ok(plain::ipv6()),
             Self::Plain4 => Ok(plain::ipv4()),
@@ -116,6 +119,7 @@ impl Dut {
         };
         let mut gateway = started.map_err(|source| DutError::Lab { dut: self, source })?;
         gateway.probe(lab)?;
+        gateway.started_in = begun.elapsed();
         Ok(gateway)
     }
 }

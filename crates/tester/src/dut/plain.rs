@@ -1,5 +1,7 @@
 //! No gateway: the node forwards, as its kernel does when nothing else runs.
 
+use std::time::Duration;
+
 use tombolo_lab::topology::{SERVER_V4, SERVER_V6};
 
 use super::{Dut, Gateway};
@@ -15,5 +17,12 @@ pub(super) fn ipv4() -> Gateway {
 
 fn forwarding(dut: Dut, server_seen_by_client: std::net::IpAddr) -> Gateway {
     let version = format!("Linux {}", machine::kernel());
-    Gateway { dut, version, server_seen_by_client, client_seen_by_server: None, process: None }
+    Gateway {
+        dut,
+        version,
+        server_seen_by_client,
+        client_seen_by_server: None,
+        started_in: Duration::ZERO,
+        process: None,
+    }
 }

@@ -7,6 +7,7 @@
 use std::{
     fs,
     net::{Ipv4Addr, Ipv6Addr, SocketAddrV4},
+    time::Duration,
 };
 
 use tombolo_lab::{Lab, LabError, Prefix, topology::CLIENT_V6, topology::SERVER_V4};
@@ -40,6 +41,7 @@ pub(super) fn start(lab: &Lab) -> Result<Gateway, LabError> {
         version: format!("tayga {}", machine::package_version("tayga")),
         server_seen_by_client: embed(SERVER_V4).into(),
         client_seen_by_server: Some(SocketAddrV4::new(CLIENT, STATIC_PORT)),
+        started_in: Duration::ZERO,
         process: Some(tayga().arg("--nodetach").spawn()?),
     })
 }

@@ -29,6 +29,7 @@ pub(super) fn start(lab: &Lab, options: &Options) -> Result<Gateway, LabError> {
         version: machine::version_of(&executable, &["--version"]),
         server_seen_by_client: SERVER_V4_TRANSLATED.into(),
         client_seen_by_server: Some(SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), STATIC_PORT)),
+        started_in: Duration::ZERO,
         process: Some(process),
     })
 }

@@ -5,7 +5,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 use tombolo_lab::{Lab, LabRecord, Topology};
 
-use super::print;
+use super::{lab_demo, print};
 
 /// Arguments of `tombolo lab`.
 #[derive(Debug, Args)]
@@ -19,6 +19,8 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Action {
+    /// Show everything in under a minute: a gateway, real clients, and plain forwarding beside it
+    Demo(lab_demo::Arguments),
     /// Build a lab that stays until `lab down`
     Up {
         /// Its name: letters, digits and hyphens
@@ -62,6 +64,7 @@ impl Shape {
 pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
     let json = arguments.json;
     match arguments.action {
+        Action::Demo(arguments) => lab_demo::run(arguments, json),
         Action::Up { name, topology } => up(&name, topology, json),
         Action::Down { name, all: false } => down(&name, json),
         Action::Down { all: true, .. } => down_all(json),

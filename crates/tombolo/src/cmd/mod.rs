@@ -4,6 +4,7 @@ use clap::{Parser, Subcommand};
 
 mod bench;
 mod lab;
+mod lab_demo;
 pub(crate) mod print;
 mod run;
 

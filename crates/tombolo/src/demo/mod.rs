@@ -1,0 +1,129 @@
+//! `tombolo lab demo`: everything a newcomer wants to see, in under a minute.
+//!
+//! Two labs stand side by side, one with the gateway and one with plain kernel forwarding; each step is taken in both, so that what the
+//! gateway costs is seen against the same thing on the same machine in the same minute.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use tombolo_lab::LabError;
+use tombolo_tester::{
+    dut::{Dut, DutError, Options},
+    iperf3::Iperf3Error,
+};
+
+mod bed;
+mod steps;
+
+use bed::Bed;
+use steps::{STEPS, Step};
+
+/// What to demonstrate.
+#[derive(Clone, Debug)]
+pub(crate) struct Demo {
+    /// Which gateway.
+    pub(crate) gateway: Dut,
+    /// How it is started.
+    pub(crate) options: Options,
+    /// Seconds of each TCP transfer.
+    pub(crate) seconds: u32,
+}
+
+/// What came of it.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    /// The gateway's name.
+    pub(crate) gateway: String,
+    /// Its version.
+    pub(crate) version: String,
+    /// From starting the gateway to its first packet, in milliseconds.
+    pub(crate) start_ms: u128,
+    /// The steps in order.
+    pub(crate) steps: Vec<StepReport>,
+    /// The gateway's last lines, when a step failed.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) log: String,
+}
+
+/// What came of one step.
+#[derive(Debug, Serialize)]
+pub(crate) struct StepReport {
+    /// What was tried.
+    pub(crate) what: &'static str,
+    /// Whether it worked through the gateway.
+    pub(crate) worked: bool,
+    /// What was seen, or why it failed.
+    pub(crate) result: String,
+    /// The figure through the gateway.
+    pub(crate) ours: Option<f64>,
+    /// The figure over plain forwarding.
+    pub(crate) plain: Option<f64>,
+    /// The unit of both.
+    pub(crate) unit: &'static str,
+    /// `ours` divided by `plain`.
+    pub(crate) ratio: Option<f64>,
+}
+
+/// What a step has seen.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    text: String,
+    figure: f64,
+}
+
+/// Why a step, or the whole demo, failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DemoError {
+    #[error(transparent)]
+    Lab(#[from] LabError),
+    #[error(transparent)]
+    Gateway(#[from] DutError),
+    #[error(transparent)]
+    Iperf3(#[from] Iperf3Error),
+    /// Something came through, but not what was sent.
+    #[error("{0}")]
+    Wrong(String),
+}
+
+impl Demo {
+    /// Builds the labs and takes all steps. A step that fails is in the report; the others are taken nevertheless. `progress` hears the
+    /// number of steps done and what comes next.
+    pub(crate) fn run(&self, mut progress: impl FnMut(usize, &str)) -> Result<Report, DemoError> {
+        progress(0, "building two labs");
+        let plain = Bed::make(Dut::Plain, &self.options)?;
+        let mut ours = Bed::make(self.gateway, &self.options)?;
+        let mut steps = Vec::new();
+        for (done, step) in STEPS.iter().enumerate() {
+            progress(done, step.what);
+            if tombolo_lab::interrupted() {
+                return Err(LabError::Interrupted.into());
+            }
+            steps.push(self.take(step, &mut ours, &plain));
+        }
+        let failed = steps.iter().any(|step| !step.worked);
+        let log = if failed { ours.gateway.log_tail(20) } else { String::new() };
+        let (gateway, version) = (ours.gateway.dut.to_string(), ours.gateway.version.clone());
+        Ok(Report { gateway, version, start_ms: ours.gateway.started_in.as_millis(), steps, log })
+    }
+
+    fn take(&self, step: &Step, ours: &mut Bed, plain: &Bed) -> StepReport {
+        let duration = Duration::from_secs(self.seconds.into());
+        let seen = (step.take)(ours, duration);
+        let worked = seen.is_ok();
+        let (result, figure) = match seen {
+            Ok(seen) => (seen.text, Some(seen.figure)),
+            Err(error) if ours.gateway.is_running() => (describe(&error), None),
+            Err(error) => (format!("{}; the gateway has ended", describe(&error)), None),
+        };
+        // Nothing stands between client and server there; should it fail all the same, there is nothing to compare with.
+        let plain = (step.take)(plain, duration).ok().map(|seen| seen.figure);
+        let ratio = figure.zip(plain).map(|(ours, plain)| ours / plain);
+        StepReport { what: step.what, worked, result, ours: figure, plain, unit: step.unit, ratio }
+    }
+}
+
+/// The error with its causes.
+fn describe(error: &DemoError) -> String {
+    let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
