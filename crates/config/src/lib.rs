@@ -1,8 +1,30 @@
-//! From a TOML file to a validated [`Configuration`]; errors name file, line, key, value, reason and fix.
+//! From a TOML file to a validated [`Configuration`].
+//!
+//! A file is read in this order: `document` parses it and keeps where everything stands; `gateway`,
+//! `timeouts` and `service` turn its tables into the plan; [`reference`] lists every key there is, for the
+//! check for unknown keys and for the documentation. All mistakes of a file are reported at once, each with
+//! file, line, key, value, reason and fix:
+//!
+//! ```text
+//! gateway.toml:7: service[0].pool[1].addresses = "192.0.2.8/29": overlaps pool[0] (192.0.2.0/28); remove one of them
+//! ```
 
 #![forbid(unsafe_code)]
 
+use std::path::{Path, PathBuf};
+
 use tombolo_engine::Plan;
+
+mod document;
+mod gateway;
+mod pool;
+mod problem;
+pub mod reference;
+mod service;
+mod timeouts;
+mod value;
+
+pub use problem::{ConfigError, Problem};
 
 /// Everything that a configuration file decides.
 #[derive(Debug, Clone)]
@@ -11,6 +33,8 @@ pub struct Configuration {
     pub host: Host,
     /// What the engine does.
     pub plan: Plan,
+    /// What is legal, but against the advice of an RFC.
+    pub warnings: Vec<Problem>,
 }
 
 /// The gateway's place in its host: table `[gateway]` of the file.
@@ -25,7 +49,7 @@ pub struct Host {
     /// MTU of the TUN device in bytes. Default 65535, so that path MTU discovery is the links' business.
     pub mtu: u32,
     /// Where tables are kept so that a restart loses nothing. Default: none, memory of the process.
-    pub run_directory: Option<std::path::PathBuf>,
+    pub run_directory: Option<PathBuf>,
 }
 
 impl Default for Host {
@@ -34,110 +58,31 @@ impl Default for Host {
     }
 }
 
-/// The file does not describe a gateway.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct ConfigError(String);
-
-#[derive(serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    #[serde(default)]
-    gateway: GatewayEntry,
-    service: Vec<ServiceEntry>,
-}
-
-#[derive(serde::Deserialize, Default)]
-#[serde(deny_unknown_fields)]
-struct GatewayEntry {
-    run_directory: Option<std::path::PathBuf>,
-}
-
-#[derive(serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ServiceEntry {
-    kind: String,
-    prefix: ipnet::Ipv6Net,
-    pool: Vec<PoolEntry>,
-    #[serde(default, rename = "static")]
-    bindings: Vec<StaticEntry>,
-}
-
-#[derive(serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-struct PoolEntry {
-    addresses: ipnet::Ipv4Net,
-    ports: String,
-}
-
-#[derive(serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-struct StaticEntry {
-    inside: std::net::SocketAddrV6,
-    outside: std::net::SocketAddrV4,
-    protocol: String,
-}
-
-/// Reads the file at `path`.
+/// Reads and validates the file at `path`.
 ///
 /// # Errors
-/// [`ConfigError`].
-pub fn load(path: &std::path::Path) -> Result<Configuration, ConfigError> {
-    use tombolo_engine::mapping::pool::{Pool, PoolRange, PortRanges, PortSpace};
-    use tombolo_engine::mechanism::napt::Endpoint;
-    use tombolo_engine::mechanism::{TranslateSettings, UdpZeroChecksum};
-    use tombolo_engine::plan::{Nat64, OwnAddresses, Service, ServiceKind, StaticBinding};
-    use tombolo_wire::Port;
-    let wrong = |text: String| ConfigError(format!("{}: {text}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-    let file: File = toml::from_str(&text).map_err(|error| wrong(error.to_string()))?;
-    let mut slot = 0;
-    let mut services = Vec::new();
-    for entry in file.service {
-        let mut ranges = Vec::new();
-        for pool in entry.pool {
-            let (first, last) = pool.ports.split_once('-').ok_or_else(|| wrong("ports".into()))?;
-            let ports: std::ops::RangeInclusive<u16> =
-                first.parse().map_err(|_| wrong("ports".into()))?..=last.parse().map_err(|_| wrong("ports".into()))?;
-            let set = PortRanges::new([ports.clone()]);
-            let range = PoolRange {
-                first: pool.addresses.network(),
-                last: pool.addresses.broadcast(),
-                ports: [set.clone(), set.clone(), set],
-                span: ports,
-                first_slot: slot,
-            };
-            slot += range.slots().ok_or_else(|| wrong("pool too large".into()))?;
-            ranges.push(range);
-        }
-        let static_bindings = entry.bindings.iter().map(|b| StaticBinding {
-            space: if b.protocol == "udp" { PortSpace::Udp } else { PortSpace::Tcp },
-            inside: *b.inside.ip(),
-            inside_port: Port(b.inside.port()),
-            outside: Endpoint { address: *b.outside.ip(), port: Port(b.outside.port()) },
-        });
-        let nat64 = Nat64 {
-            prefix: tombolo_wire::rfc6052::Prefix64::new(entry.prefix.network(), entry.prefix.prefix_len())
-                .map_err(|error| wrong(error.to_string()))?,
-            well_known_prefix_strict: false,
-            pool: Pool::new(ranges),
-            policy: Default::default(),
-            translate: TranslateSettings { udp_zero_4to6: UdpZeroChecksum::Compute, ..Default::default() },
-            static_bindings: static_bindings.collect(),
-        };
-        services.push(Service { name: entry.kind, kind: ServiceKind::Nat64(nat64) });
+/// [`ConfigError`], with everything that is wrong with the file.
+pub fn load(path: &Path) -> Result<Configuration, ConfigError> {
+    let name = path.display().to_string();
+    let bytes = std::fs::read(path).map_err(|error| ConfigError::unreadable(&name, &error))?;
+    match String::from_utf8(bytes) {
+        Ok(text) => parse(&name, &text),
+        Err(error) => Err(ConfigError::not_utf8(&name, error.as_bytes(), error.utf8_error().valid_up_to())),
     }
-    let plan = Plan {
-        services,
-        times: Default::default(),
-        capacity: tombolo_tables::tables::Capacity {
-            subscribers: 1 << 16,
-            bindings: 1 << 20,
-            sessions: 1 << 22,
-            outside_slots: slot,
-        },
-        own: OwnAddresses::default(),
-    };
-    let host = Host { run_directory: file.gateway.run_directory, ..Host::default() };
-    Ok(Configuration { host, plan })
+}
+
+/// Validates the text of a file that is called `name` in errors.
+///
+/// # Errors
+/// [`ConfigError`], with everything that is wrong with the text.
+pub fn parse(name: &str, text: &str) -> Result<Configuration, ConfigError> {
+    let tree = document::parse(name, text)?;
+    let mut log = problem::Log::default();
+    let file = document::root(name, text, &tree, &mut log);
+    let (host, own) = gateway::read(&file, &mut log);
+    let times = timeouts::read(&file, &mut log);
+    let services = service::read_all(&file, &mut log);
+    let capacity = gateway::read_capacity(&file, service::slots(&services), &mut log);
+    let warnings = log.finish()?;
+    Ok(Configuration { host, plan: Plan { services, times, capacity, own }, warnings })
 }

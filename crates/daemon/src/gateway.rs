@@ -63,7 +63,10 @@ pub enum DaemonError {
 /// # Errors
 /// [`DaemonError`]. Whatever was changed on the host has been taken back.
 pub fn run(path: &Path) -> Result<(), DaemonError> {
-    let Configuration { host: settings, plan } = tombolo_config::load(path)?;
+    let Configuration { host: settings, plan, warnings } = tombolo_config::load(path)?;
+    for warning in &warnings {
+        tracing::warn!("{warning}");
+    }
     // From here on a signal is not lost: it waits until the gateway is complete, and then ends it.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(system("preparing for signals"))?;
     let stop = StopSignal::new().map_err(system("making the stop signal"))?;

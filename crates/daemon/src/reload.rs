@@ -23,7 +23,10 @@ pub enum ReloadError {
 /// # Errors
 /// [`ReloadError`].
 pub fn plan(path: &Path, host: &Host, current: &Plan) -> Result<Plan, ReloadError> {
-    let Configuration { host: new_host, mut plan } = tombolo_config::load(path)?;
+    let Configuration { host: new_host, mut plan, warnings } = tombolo_config::load(path)?;
+    for warning in &warnings {
+        tracing::warn!("{warning}");
+    }
     let fixed = [
         (new_host != *host, "[gateway]"),
         (plan.capacity != current.capacity, "[capacity], or the size of the pools,"),

@@ -18,6 +18,7 @@ const SERVICE: &str = r#"
 [[service]]
 kind   = "nat64"
 prefix = "64:ff9b::/96"
+well_known_prefix_strict = false
 pool   = [{ addresses = "192.0.2.0/28", ports = "1024-65535" }]
 static = [{ inside = "[2001:db8:1::2]:8080", outside = "192.0.2.1:8080", protocol = "tcp" }]
 "#;

@@ -1,0 +1,72 @@
+//! Tables `[gateway]` and `[capacity]`.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use tombolo_engine::plan::OwnAddresses;
+use tombolo_tables::tables::Capacity;
+
+use crate::Host;
+use crate::document::{Node, Table};
+use crate::problem::{Log, Problem};
+use crate::reference::{CAPACITY, GATEWAY};
+
+/// Reads `[gateway]`.
+pub(crate) fn read(file: &Table<'_>, log: &mut Log) -> (Host, OwnAddresses) {
+    let defaults = Host::default();
+    let Some(table) = file.table("gateway", &GATEWAY, log) else { return (defaults, OwnAddresses::default()) };
+    let queues = |node: &Node<'_>| node.number32(1..=256).map(|queues| Some(queues as usize));
+    let host = Host {
+        device: table.read_or("device", defaults.device, log, device),
+        queues: table.read_or("queues", None, log, queues),
+        pin: table.read_or("pin", defaults.pin, log, Node::switch),
+        mtu: table.read_or("mtu", defaults.mtu, log, |node| node.number32(1280..=65_535)),
+        run_directory: table.read_or("run_directory", None, log, directory),
+    };
+    let own = OwnAddresses {
+        ipv4: table.read_or("ipv4", None, log, |node| match address(node)? {
+            IpAddr::V4(address) => Ok(Some(address)),
+            IpAddr::V6(_) => Err(node.problem("an IPv6 address; put it under gateway.ipv6")),
+        }),
+        ipv6: table.read_or("ipv6", None, log, |node| match address(node)? {
+            IpAddr::V6(address) => Ok(Some(address)),
+            IpAddr::V4(_) => Err(node.problem("an IPv4 address; put it under gateway.ipv4")),
+        }),
+    };
+    (host, own)
+}
+
+/// Reads `[capacity]`. The outside index is as large as the pools need.
+pub(crate) fn read_capacity(file: &Table<'_>, outside_slots: u32, log: &mut Log) -> Capacity {
+    let mut capacity = Capacity { subscribers: 1 << 16, bindings: 1 << 20, sessions: 1 << 22, outside_slots };
+    if let Some(table) = file.table("capacity", &CAPACITY, log) {
+        let count = |node: &Node<'_>| node.number32(1..=1 << 30);
+        capacity.subscribers = table.read_or("subscribers", capacity.subscribers, log, count);
+        capacity.bindings = table.read_or("bindings", capacity.bindings, log, count);
+        capacity.sessions = table.read_or("sessions", capacity.sessions, log, |node| node.number(1..=1 << 33));
+    }
+    capacity
+}
+
+fn device(node: &Node<'_>) -> Result<String, Problem> {
+    let name = node.text()?;
+    let is_forbidden = |byte: u8| byte.is_ascii_whitespace() || byte.is_ascii_control() || b"/:%".contains(&byte);
+    if name.is_empty() || name.len() > 15 || name.bytes().any(is_forbidden) || name == "." || name == ".." {
+        return Err(node.problem("cannot be the name of a device; use 1 to 15 letters, digits and hyphens"));
+    }
+    Ok(name.to_owned())
+}
+
+fn directory(node: &Node<'_>) -> Result<Option<PathBuf>, Problem> {
+    let path = PathBuf::from(node.text()?);
+    if path.is_absolute() { Ok(Some(path)) } else { Err(node.problem("not an absolute path; begin with \"/\"")) }
+}
+
+fn address(node: &Node<'_>) -> Result<IpAddr, Problem> {
+    let address: IpAddr =
+        node.text()?.parse().map_err(|_| node.problem("not an IP address; write it without a prefix length"))?;
+    if address.is_multicast() || address.is_unspecified() || address.is_loopback() {
+        return Err(node.problem("no host could answer to it; use a unicast address of this host"));
+    }
+    Ok(address)
+}

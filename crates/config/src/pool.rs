@@ -1,0 +1,187 @@
+//! `service.pool` and `service.static`: outside addresses, their ports, and fixed bindings on them.
+
+use std::ops::RangeInclusive;
+
+use tombolo_engine::mapping::pool::{Pool, PoolRange, PortRanges, PortSpace};
+use tombolo_engine::mechanism::napt::Endpoint;
+use tombolo_engine::plan::StaticBinding;
+use tombolo_wire::{Port, Prefix64};
+
+use crate::document::{Node, Table};
+use crate::problem::{Log, Problem};
+use crate::reference::{POOL, STATIC};
+use crate::value::{self, Addresses};
+
+const PROTOCOLS: [(&str, PortSpace); 3] = [("tcp", PortSpace::Tcp), ("udp", PortSpace::Udp), ("icmp", PortSpace::Icmp)];
+
+/// Addresses that share their ports, from one item of the file or several.
+#[derive(Debug, Clone)]
+pub(crate) struct Draft<'d> {
+    /// The item's `addresses`.
+    node: Node<'d>,
+    addresses: Addresses,
+    ports: [PortRanges; 3],
+}
+
+/// Reads the pool of the service `table`; `others` are the pools of the services before it.
+pub(crate) fn read<'d>(table: &Table<'d>, others: &[Draft<'d>], log: &mut Log) -> Vec<Draft<'d>> {
+    let Some(node) = table.require("pool", log) else { return Vec::new() };
+    let items = log.keep(node.items()).unwrap_or_default();
+    if items.is_empty() {
+        log.mistake(node.problem("no addresses to hand out; add { addresses = \"192.0.2.0/28\" }"));
+    }
+    let mut drafts: Vec<Draft<'d>> = Vec::new();
+    for item in items {
+        let Some(draft) = read_item(&item, log) else { continue };
+        let result = add(&mut drafts, draft, others, table.node().path());
+        log.keep(result);
+    }
+    drafts
+}
+
+fn read_item<'d>(item: &Node<'d>, log: &mut Log) -> Option<Draft<'d>> {
+    let table = item.table(&POOL, log)?;
+    let all = PortRanges::new([1024..=65_535]);
+    let ports = table.read_or("ports", all, log, |node| value::ports(node.text()?).map_err(|text| node.problem(text)));
+    let spaces = table.read_or("protocols", PortSpace::ALL.to_vec(), log, protocols);
+    let node = table.require("addresses", log)?;
+    let addresses = node.text().and_then(|text| value::addresses(text).map_err(|text| node.problem(text)));
+    let addresses = log.keep(addresses)?;
+    let ports = PortSpace::ALL.map(|space| if spaces.contains(&space) { ports.clone() } else { PortRanges::default() });
+    Some(Draft { node, addresses, ports })
+}
+
+fn protocols(node: &Node<'_>) -> Result<Vec<PortSpace>, Problem> {
+    let spaces: Vec<_> = node.items()?.iter().map(|item| item.choice(&PROTOCOLS)).collect::<Result<_, _>>()?;
+    if spaces.is_empty() {
+        return Err(node.problem("no protocol; name some, or leave the key out"));
+    }
+    Ok(spaces)
+}
+
+/// Adds an item to the pool: as a range of its own, or as further protocols of the same addresses.
+fn add<'d>(drafts: &mut Vec<Draft<'d>>, draft: Draft<'d>, others: &[Draft<'d>], service: &str) -> Result<(), Problem> {
+    if let Some(same) = drafts.iter_mut().find(|other| other.addresses == draft.addresses) {
+        if same.ports.iter().zip(&draft.ports).all(|(a, b)| a.is_empty() || b.is_empty()) {
+            for (ports, further) in same.ports.iter_mut().zip(draft.ports) {
+                if !further.is_empty() {
+                    *ports = further;
+                }
+            }
+            return Ok(());
+        }
+    }
+    let overlapping = drafts.iter().chain(others).find(|other| other.addresses.overlaps(draft.addresses));
+    if let Some(other) = overlapping {
+        let path = other.node.path();
+        let path = path.strip_prefix(service).map_or(path, |rest| rest.trim_start_matches('.'));
+        let path = path.trim_end_matches(".addresses");
+        let text = other.node.text().unwrap_or_default();
+        return Err(draft.node.problem(format!("overlaps {path} ({text}); remove one of them")));
+    }
+    drafts.push(draft);
+    Ok(())
+}
+
+/// The pool itself. Its slots in the outside index begin at `next_slot`, which moves on.
+pub(crate) fn build(drafts: &[Draft<'_>], bindings: &[StaticBinding], next_slot: &mut u32, log: &mut Log) -> Pool {
+    let mut ranges = Vec::with_capacity(drafts.len());
+    for draft in drafts {
+        let range = PoolRange {
+            first: draft.addresses.first,
+            last: draft.addresses.last,
+            ports: draft.ports.clone(),
+            span: span(draft, bindings),
+            first_slot: *next_slot,
+        };
+        match range.slots().and_then(|slots| next_slot.checked_add(slots)) {
+            Some(next) => *next_slot = next,
+            None => log.mistake(draft.node.problem(
+                "the pools need more than 4294967295 slots (addresses x 3 protocols x ports); give fewer addresses or ports",
+            )),
+        }
+        ranges.push(range);
+    }
+    Pool::new(ranges)
+}
+
+/// From the lowest port that is handed out or bound to the highest.
+fn span(draft: &Draft<'_>, bindings: &[StaticBinding]) -> RangeInclusive<u16> {
+    let dynamic = draft.ports.iter().flat_map(PortRanges::ranges).flat_map(|range| [*range.start(), *range.end()]);
+    let fixed =
+        bindings.iter().map(|binding| binding.outside).filter(|outside| draft.addresses.contains(outside.address));
+    let ports: Vec<u16> = dynamic.chain(fixed.map(|outside| outside.port.0)).collect();
+    ports.iter().min().copied().unwrap_or(1)..=ports.iter().max().copied().unwrap_or(1)
+}
+
+/// Reads the static bindings of the service `table`, whose prefix is `prefix`.
+pub(crate) fn read_static(
+    table: &Table<'_>,
+    prefix: Option<Prefix64>,
+    drafts: &[Draft<'_>],
+    log: &mut Log,
+) -> Vec<StaticBinding> {
+    let Some(node) = table.find("static") else { return Vec::new() };
+    let mut bindings: Vec<(Node<'_>, StaticBinding)> = Vec::new();
+    for item in log.keep(node.items()).unwrap_or_default() {
+        let Some(binding) = read_binding(&item, prefix, drafts, log) else { continue };
+        match duplicate(&bindings, &binding) {
+            Some(text) => log.mistake(item.problem(text)),
+            None => bindings.push((item, binding)),
+        }
+    }
+    bindings.into_iter().map(|(_, binding)| binding).collect()
+}
+
+fn read_binding(
+    item: &Node<'_>,
+    prefix: Option<Prefix64>,
+    drafts: &[Draft<'_>],
+    log: &mut Log,
+) -> Option<StaticBinding> {
+    let table = item.table(&STATIC, log)?;
+    let protocol = table.require("protocol", log).and_then(|node| log.keep(node.choice(&PROTOCOLS)));
+    let inside = table.require("inside", log).and_then(|node| {
+        let result = node.text().and_then(|text| value::inside_endpoint(text).map_err(|text| node.problem(text)));
+        Some((log.keep(result)?, node))
+    });
+    let outside = table.require("outside", log).and_then(|node| {
+        let result = node.text().and_then(|text| value::outside_endpoint(text).map_err(|text| node.problem(text)));
+        Some((log.keep(result)?, node))
+    });
+    let (space, ((inside, inside_port), inside_node), ((address, port), outside_node)) = (protocol?, inside?, outside?);
+    log.keep(check_port(space, inside_port, &inside_node))?;
+    log.keep(check_port(space, port, &outside_node))?;
+    if prefix.is_some_and(|prefix| prefix.contains(inside)) {
+        log.mistake(inside_node.problem("lies in the prefix of the service and would loop; use a host inside"));
+        return None;
+    }
+    if !drafts.iter().any(|draft| draft.addresses.contains(address)) {
+        log.mistake(
+            outside_node.problem(format!(
+                "{address} is not in the pool of this service; add it there, or choose another address"
+            )),
+        );
+        return None;
+    }
+    Some(StaticBinding { space, inside, inside_port, outside: Endpoint { address, port } })
+}
+
+/// Zero is an identifier of ICMP, but no port.
+fn check_port(space: PortSpace, port: Port, node: &Node<'_>) -> Result<(), Problem> {
+    if port.0 == 0 && space != PortSpace::Icmp {
+        return Err(node.problem("port 0 cannot be used; choose one from 1 to 65535"));
+    }
+    Ok(())
+}
+
+fn duplicate(bindings: &[(Node<'_>, StaticBinding)], binding: &StaticBinding) -> Option<String> {
+    let same_space = || bindings.iter().filter(|(_, other)| other.space == binding.space);
+    let name = |node: &Node<'_>| node.path().rsplit('.').next().unwrap_or_default().to_owned();
+    if let Some((node, _)) = same_space().find(|(_, other)| other.outside == binding.outside) {
+        return Some(format!("has the same outside endpoint as {}; remove one of them", name(node)));
+    }
+    let inside = |binding: &StaticBinding| (binding.inside, binding.inside_port);
+    let (node, _) = same_space().find(|(_, other)| inside(other) == inside(binding))?;
+    Some(format!("has the same inside endpoint as {}; remove one of them", name(node)))
+}

@@ -1,0 +1,208 @@
+//! Every key that a file may have: the one list behind the check for unknown keys and
+//! `docs/configuration.md`.
+
+use std::fmt::Write;
+
+/// A table of the file.
+#[derive(Debug)]
+pub struct Section {
+    /// Where it stands, as `[gateway]`.
+    pub path: &'static str,
+    /// What it is about.
+    pub about: &'static str,
+    /// Its keys.
+    pub keys: &'static [Key],
+}
+
+/// A key of a table.
+#[derive(Debug)]
+pub struct Key {
+    /// Its name.
+    pub name: &'static str,
+    /// What its value is.
+    pub kind: &'static str,
+    /// What holds without it; empty if the key has to be there.
+    pub default: &'static str,
+    /// A value as it may stand in a file.
+    pub example: &'static str,
+    /// What it decides, units included.
+    pub about: &'static str,
+}
+
+impl Section {
+    /// The key of this name.
+    #[must_use]
+    pub fn key(&self, name: &str) -> Option<&'static Key> {
+        self.keys.iter().find(|key| key.name == name)
+    }
+}
+
+macro_rules! keys {
+    ($($name:literal: $kind:literal, $default:literal, $example:literal, $about:literal;)+) => {
+        &[$(Key { name: $name, kind: $kind, default: $default, example: $example, about: $about },)+]
+    };
+}
+
+/// The outermost table.
+pub static FILE: Section = Section {
+    path: "the file",
+    about: "",
+    keys: keys! {
+        "gateway": "table", "see below", "", "The gateway's place in its host.";
+        "capacity": "table", "see below", "", "Room in the tables.";
+        "timeouts": "table", "see below", "", "How long state outlives its last packet.";
+        "service": "tables", "", "", "What the gateway does: one `[[service]]` for each service.";
+    },
+};
+
+/// `[gateway]`.
+pub static GATEWAY: Section = Section {
+    path: "[gateway]",
+    about: "The gateway's place in its host. A change takes a restart, except of `ipv4` and `ipv6`.",
+    keys: keys! {
+        "device": "string", "\"tombolo\"", "\"tombolo\"",
+            "Name of the TUN device that the gateway makes, 1 to 15 bytes. The prefixes and pools of the services are routed to it.";
+        "queues": "number", "one for each processor", "2", "Queues of the device, each with a worker of its own; 1 to 256.";
+        "pin": "switch", "true", "true", "Pin each worker to a processor.";
+        "mtu": "bytes", "65535", "65535",
+            "MTU of the device, 1280 to 65535. The default leaves path MTU discovery to the links.";
+        "run_directory": "path", "none", "\"/run/tombolo\"",
+            "Directory for the tables, so that a restart loses no session. Without it they are memory of the process. It must be absolute.";
+        "ipv4": "address", "a global address of the host", "\"192.0.2.254\"", "Source of ICMPv4 errors of the gateway's own.";
+        "ipv6": "address", "a global address of the host", "\"2001:db8::1\"", "Source of ICMPv6 errors of the gateway's own.";
+    },
+};
+
+/// `[capacity]`.
+pub static CAPACITY: Section = Section {
+    path: "[capacity]",
+    about: "Room in the tables. Memory is taken as it fills. A change takes a restart and gives up the old tables.",
+    keys: keys! {
+        "subscribers": "number", "65536", "65536", "Subscribers (inside addresses) with state at a time.";
+        "bindings": "number", "1048576", "1048576", "Bindings (inside address and port to outside address and port), 64 bytes each.";
+        "sessions": "number", "4194304", "4194304", "Sessions (binding and remote address and port), about 21 bytes each.";
+    },
+};
+
+/// `[timeouts]`.
+pub static TIMEOUTS: Section = Section {
+    path: "[timeouts]",
+    about: "How long state outlives its last packet, in seconds. Below what the RFCs ask for, a warning says so.",
+    keys: keys! {
+        "udp": "seconds", "300", "300", "UDP sessions. At least 120 (RFC 4787 REQ-5).";
+        "icmp": "seconds", "60", "60", "ICMP echo sessions. At least 60 (RFC 5508 REQ-2).";
+        "tcp_established": "seconds", "7200", "7200", "Open TCP sessions. At least 7200, and with `tcp_transitory` 7440 (RFC 5382 REQ-5).";
+        "tcp_transitory": "seconds", "240", "240", "TCP sessions that open or close. At least 240 (RFC 5382 REQ-5).";
+        "tcp_incoming_syn": "seconds", "6", "6", "A SYN from outside that waits for the inside to open. At least 6 (RFC 5382 REQ-4).";
+        "port_reuse": "seconds", "120", "120", "A closed outside port is kept back for so long. At least 120 (RFC 6888 REQ-8).";
+    },
+};
+
+/// `[[service]]`.
+pub static SERVICE: Section = Section {
+    path: "[[service]]",
+    about: "A service. `kind = \"nat64\"` is a stateful NAT64 (RFC 6146), which is also the PLAT of 464XLAT.",
+    keys: keys! {
+        "kind": "\"nat64\"", "", "\"nat64\"", "What the service does.";
+        "name": "string", "its kind", "\"plat\"", "Name in logs and metrics: 1 to 32 lower-case letters, digits and hyphens.";
+        "prefix": "prefix", "", "\"64:ff9b::/96\"",
+            "IPv6 prefix in which the inside sees IPv4 addresses, of 32, 40, 48, 56, 64 or 96 bits (RFC 6052).";
+        "well_known_prefix_strict": "switch", "true", "true",
+            "Drop packets that combine 64:ff9b::/96 with an IPv4 address that is not global, as RFC 6052 section 3.1 demands. `false` for labs and private networks.";
+        "pool": "array of tables", "", "[{ addresses = \"192.0.2.0/28\", ports = \"1024-65535\" }]",
+            "Outside addresses and ports; see below.";
+        "static": "array of tables", "none", "[{ inside = \"[2001:db8::2]:80\", outside = \"192.0.2.1:80\", protocol = \"tcp\" }]",
+            "Bindings that are always there; see below.";
+        "filtering": "\"endpoint-independent\" or \"address-dependent\"", "\"endpoint-independent\"", "\"address-dependent\"",
+            "Who may send to a binding from outside: anybody, or remote addresses that the inside has sent to (RFC 4787 REQ-8).";
+        "inbound_tcp": "\"filtered\" or \"denied\"", "\"filtered\"", "\"denied\"",
+            "Whether TCP connections may be opened from outside: where filtering lets them in, or only through static bindings.";
+        "bindings_per_subscriber": "number", "no limit", "1000", "Bindings that one inside address may have at a time (RFC 6888 REQ-4).";
+        "traffic_class_4to6": "\"copy\" or 0 to 255", "\"copy\"", "0", "Traffic class of packets that were IPv4 (RFC 7915 section 4.1).";
+        "traffic_class_6to4": "\"copy\" or 0 to 255", "\"copy\"", "0", "TOS of packets that were IPv6 (RFC 7915 section 5.1).";
+        "udp_zero_checksum": "\"compute\", \"drop\" or \"forward\"", "\"compute\"", "\"drop\"",
+            "What becomes of IPv4 datagrams without a checksum. `forward` breaks RFC 8200 except for the tunnels of RFC 6935.";
+        "lowest_ipv6_mtu": "bytes", "1280", "1280",
+            "IPv4 packets without DF become IPv6 packets of at most this many bytes, 1280 to 65535 (RFC 7915 section 4).";
+        "ipv6_mtu": "bytes", "1500", "1500", "MTU of the links inside, 1280 to 65535.";
+        "ipv4_mtu": "bytes", "1500", "1500", "MTU of the links outside, 68 to 65535.";
+    },
+};
+
+/// An item of `service.pool`.
+pub static POOL: Section = Section {
+    path: "service.pool",
+    about: "Outside addresses and ports. No address may be in two items, unless both have the same addresses and different protocols.",
+    keys: keys! {
+        "addresses": "string", "", "\"192.0.2.0/28\"", "IPv4 addresses: a prefix, one address, or a range as `192.0.2.1-192.0.2.9`.";
+        "ports": "string", "\"1024-65535\"", "\"1024-65535\"",
+            "Ports, and identifiers of ICMP echo, to hand out: numbers and ranges, with commas between them.";
+        "protocols": "array of strings", "[\"tcp\", \"udp\", \"icmp\"]", "[\"tcp\"]", "What they are handed out for.";
+    },
+};
+
+/// An item of `service.static`.
+pub static STATIC: Section = Section {
+    path: "service.static",
+    about: "A binding that is always there, for servers inside. Its outside port need not be among those of the pool.",
+    keys: keys! {
+        "inside": "address and port", "", "\"[2001:db8::2]:80\"", "Endpoint inside.";
+        "outside": "address and port", "", "\"192.0.2.1:80\"", "Endpoint outside; its address must be in the pool.";
+        "protocol": "\"tcp\", \"udp\" or \"icmp\"", "", "\"tcp\"", "Protocol. For ICMP the ports are identifiers of echo messages.";
+    },
+};
+
+/// All tables, in the order of the documentation.
+pub static SECTIONS: [&Section; 7] = [&FILE, &GATEWAY, &CAPACITY, &TIMEOUTS, &SERVICE, &POOL, &STATIC];
+
+/// The text of `docs/configuration.md`.
+#[must_use]
+pub fn markdown() -> String {
+    let mut text = String::from(concat!(
+        "# Configuration\n\n",
+        "One TOML file. `tombolo check -c FILE` validates it and prints the plan; every mistake comes with file, line,\n",
+        "key, value, reason and fix. Examples are in [`examples/`](../examples/). This page is made from\n",
+        "`crates/config/src/reference.rs`; a test says when it is stale.\n",
+    ));
+    for section in SECTIONS.iter().skip(1) {
+        let _ = write!(text, "\n## `{}`\n\n{}\n\n", section.path, section.about);
+        text.push_str("| key | value | default | meaning |\n|---|---|---|---|\n");
+        for key in section.keys {
+            let default = match key.default {
+                "" => "**required**".to_owned(),
+                value if value.starts_with(['"', '[']) || value.parse::<u64>().is_ok() || value == "true" => {
+                    format!("`{value}`")
+                }
+                words => words.to_owned(),
+            };
+            let _ = writeln!(text, "| `{}` | {} | {default} | {} |", key.name, key.kind, key.about);
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn the_documentation_is_up_to_date() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(&path, markdown()).unwrap();
+        }
+        let found = std::fs::read_to_string(&path).unwrap();
+        assert!(found == markdown(), "docs/configuration.md is stale: run UPDATE_DOCS=1 cargo test -p tombolo-config");
+    }
+
+    #[test]
+    fn keys_are_unique_and_explained() {
+        for section in SECTIONS {
+            for (number, key) in section.keys.iter().enumerate() {
+                assert!(!key.about.is_empty(), "{}", key.name);
+                assert!(section.keys[..number].iter().all(|other| other.name != key.name), "{}", key.name);
+            }
+        }
+    }
+}

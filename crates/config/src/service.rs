@@ -1,0 +1,170 @@
+//! `[[service]]`.
+
+use ipnet::Ipv6Net;
+use tombolo_engine::mechanism::napt::{Filtering, InboundTcp, Policy};
+use tombolo_engine::mechanism::{TrafficClass, TranslateSettings, UdpZeroChecksum};
+use tombolo_engine::plan::{Nat64, Service, ServiceKind};
+use tombolo_wire::Prefix64;
+
+use crate::document::{Node, Table};
+use crate::pool::{self, Draft};
+use crate::problem::{Log, Problem};
+use crate::reference::SERVICE;
+use crate::value;
+
+/// A service's number has eight bits.
+const MOST: usize = 256;
+
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Nat64,
+}
+
+const KINDS: [(&str, Kind); 1] = [("nat64", Kind::Nat64)];
+
+/// Reads all services.
+pub(crate) fn read_all(file: &Table<'_>, log: &mut Log) -> Vec<Service> {
+    let Some(node) = file.find("service") else {
+        log.mistake(file.node().problem("no service; add a [[service]]"));
+        return Vec::new();
+    };
+    let items = log.keep(node.items()).unwrap_or_default();
+    if items.len() > MOST {
+        log.mistake(node.problem(format!("{} services are too many; use at most {MOST}", items.len())));
+        return Vec::new();
+    }
+    let mut reader = Reader::default();
+    items.iter().filter_map(|item| reader.read(item, log)).collect()
+}
+
+/// Slots of the outside index that the services' pools take.
+pub(crate) fn slots(services: &[Service]) -> u32 {
+    let ranges = services.iter().flat_map(|service| match &service.kind {
+        ServiceKind::Nat64(nat64) => nat64.pool.ranges(),
+    });
+    ranges.filter_map(|range| range.first_slot.checked_add(range.slots()?)).max().unwrap_or(0)
+}
+
+/// What the services so far have taken.
+#[derive(Debug, Default)]
+struct Reader<'d> {
+    names: Vec<String>,
+    prefixes: Vec<(Node<'d>, Prefix64)>,
+    pools: Vec<Draft<'d>>,
+    next_slot: u32,
+}
+
+impl<'d> Reader<'d> {
+    fn read(&mut self, item: &Node<'d>, log: &mut Log) -> Option<Service> {
+        let table = item.table(&SERVICE, log)?;
+        let name = self.name(&table, log);
+        let kind = table.require("kind", log).and_then(|node| log.keep(node.choice(&KINDS)));
+        // Without a kind the rest is read as a NAT64, so that its mistakes are reported too.
+        let service = match kind.unwrap_or(Kind::Nat64) {
+            Kind::Nat64 => ServiceKind::Nat64(self.nat64(&table, log)?),
+        };
+        Some(Service { name, kind: service })
+    }
+
+    /// The given name; else the kind, with a number if there are several.
+    fn name(&mut self, table: &Table<'d>, log: &mut Log) -> String {
+        let given = table.find("name").and_then(|node| log.keep(self.given_name(&node)));
+        let kind = || table.find("kind").and_then(|node| node.text().ok()).unwrap_or("service");
+        let name = given.unwrap_or_else(|| {
+            let numbered = (2..).map(|number| format!("{}-{number}", kind()));
+            let mut names = std::iter::once(kind().to_owned()).chain(numbered);
+            names.find(|name| !self.names.contains(name)).unwrap_or_default()
+        });
+        self.names.push(name.clone());
+        name
+    }
+
+    fn given_name(&self, node: &Node<'_>) -> Result<String, Problem> {
+        let name = node.text()?;
+        let is_allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        if name.is_empty() || name.len() > 32 || !name.bytes().all(is_allowed) {
+            return Err(node.problem("not a name; use 1 to 32 lower-case letters, digits and hyphens"));
+        }
+        if self.names.iter().any(|other| other == name) {
+            return Err(node.problem("another service has this name; choose a different one"));
+        }
+        Ok(name.to_owned())
+    }
+
+    fn nat64(&mut self, table: &Table<'d>, log: &mut Log) -> Option<Nat64> {
+        let prefix = self.prefix(table, log);
+        let drafts = pool::read(table, &self.pools, log);
+        let static_bindings = pool::read_static(table, prefix, &drafts, log);
+        let pool = pool::build(&drafts, &static_bindings, &mut self.next_slot, log);
+        self.pools.extend(drafts);
+        let well_known_prefix_strict = table.read_or("well_known_prefix_strict", true, log, Node::switch);
+        let policy = policy(table, log);
+        let translate = translate(table, log);
+        Some(Nat64 { prefix: prefix?, well_known_prefix_strict, pool, policy, translate, static_bindings })
+    }
+
+    fn prefix(&mut self, table: &Table<'d>, log: &mut Log) -> Option<Prefix64> {
+        let node = table.require("prefix", log)?;
+        let prefix = node.text().and_then(|text| value::prefix64(text).map_err(|text| node.problem(text)));
+        let prefix = log.keep(prefix)?;
+        if let Some((other, found)) = self.prefixes.iter().find(|(_, other)| overlap(*other, prefix)) {
+            let service = other.path().trim_end_matches(".prefix");
+            let relation = if *found == prefix { "is the prefix" } else { "overlaps the prefix" };
+            let text = other.text().unwrap_or_default();
+            log.mistake(
+                node.problem(format!("{relation} of {service} ({text}); give each service a prefix of its own")),
+            );
+        }
+        self.prefixes.push((node, prefix));
+        Some(prefix)
+    }
+}
+
+fn overlap(a: Prefix64, b: Prefix64) -> bool {
+    let net = |prefix: Prefix64| Ipv6Net::new(prefix.address(), prefix.length());
+    match (net(a), net(b)) {
+        (Ok(a), Ok(b)) => a.contains(&b) || b.contains(&a),
+        _ => false,
+    }
+}
+
+fn policy(table: &Table<'_>, log: &mut Log) -> Policy {
+    const FILTERING: [(&str, Filtering); 2] =
+        [("endpoint-independent", Filtering::EndpointIndependent), ("address-dependent", Filtering::AddressDependent)];
+    const INBOUND_TCP: [(&str, InboundTcp); 2] = [("filtered", InboundTcp::Filtered), ("denied", InboundTcp::Denied)];
+    let defaults = Policy::default();
+    Policy {
+        filtering: table.read_or("filtering", defaults.filtering, log, |node| node.choice(&FILTERING)),
+        inbound_tcp: table.read_or("inbound_tcp", defaults.inbound_tcp, log, |node| node.choice(&INBOUND_TCP)),
+        bindings_per_subscriber: table
+            .read_or("bindings_per_subscriber", None, log, |node| node.number32(1..=u32::MAX).map(Some)),
+    }
+}
+
+fn translate(table: &Table<'_>, log: &mut Log) -> TranslateSettings {
+    const UDP_ZERO: [(&str, UdpZeroChecksum); 3] =
+        [("compute", UdpZeroChecksum::Compute), ("drop", UdpZeroChecksum::Drop), ("forward", UdpZeroChecksum::Forward)];
+    let defaults = TranslateSettings::default();
+    let ipv6_mtu = |node: &Node<'_>| node.number32(1280..=65_535);
+    let udp_zero = |node: &Node<'_>| node.choice(&UDP_ZERO);
+    TranslateSettings {
+        traffic_class_4to6: table.read_or("traffic_class_4to6", defaults.traffic_class_4to6, log, traffic_class),
+        traffic_class_6to4: table.read_or("traffic_class_6to4", defaults.traffic_class_6to4, log, traffic_class),
+        udp_zero_4to6: table.read_or("udp_zero_checksum", UdpZeroChecksum::Compute, log, udp_zero),
+        lowest_ipv6_mtu: table.read_or("lowest_ipv6_mtu", defaults.lowest_ipv6_mtu, log, ipv6_mtu),
+        ipv6_mtu: table.read_or("ipv6_mtu", defaults.ipv6_mtu, log, ipv6_mtu),
+        ipv4_mtu: table.read_or("ipv4_mtu", defaults.ipv4_mtu, log, |node| node.number32(68..=65_535)),
+        ..defaults
+    }
+}
+
+fn traffic_class(node: &Node<'_>) -> Result<TrafficClass, Problem> {
+    match node.text() {
+        Ok("copy") => Ok(TrafficClass::Copy),
+        Ok(_) => Err(node.problem("unknown; use \"copy\" or a number from 0 to 255")),
+        Err(_) => {
+            let octet = u8::try_from(node.number32(0..=255)?).unwrap_or_default();
+            Ok(TrafficClass::Force(octet))
+        }
+    }
+}

@@ -1,0 +1,455 @@
+//! What files become, and the exact words for each mistake.
+
+use std::net::Ipv4Addr;
+use std::path::Path;
+
+use tombolo_config::{Configuration, parse};
+use tombolo_engine::mapping::pool::PortSpace;
+use tombolo_engine::mechanism::napt::{Filtering, InboundTcp};
+use tombolo_engine::mechanism::{TrafficClass, UdpZeroChecksum};
+use tombolo_engine::plan::{Nat64, ServiceKind};
+
+/// The least that a file must have, with `more` at the end of its service.
+fn minimal(more: &str) -> String {
+    format!(
+        "[[service]]\nkind = \"nat64\"\nprefix = \"64:ff9b::/96\"\npool = [{{ addresses = \"192.0.2.0/28\" }}]\n{more}"
+    )
+}
+
+#[track_caller]
+fn accepted(text: &str) -> Configuration {
+    match parse("gateway.toml", text) {
+        Ok(configuration) => configuration,
+        Err(error) => panic!("refused: {error}"),
+    }
+}
+
+/// The whole error for a text, line by line.
+#[track_caller]
+fn refused(text: &str) -> Vec<String> {
+    match parse("gateway.toml", text) {
+        Ok(_) => panic!("accepted: {text}"),
+        Err(error) => error.to_string().lines().map(str::to_owned).collect(),
+    }
+}
+
+fn nat64(configuration: &Configuration, number: usize) -> &Nat64 {
+    match &configuration.plan.services[number].kind {
+        ServiceKind::Nat64(nat64) => nat64,
+    }
+}
+
+#[test]
+fn the_least_file_has_defaults_for_the_rest() {
+    let configuration = accepted(&minimal(""));
+    assert_eq!(configuration.host, tombolo_config::Host::default());
+    assert_eq!(configuration.warnings, []);
+    assert_eq!(configuration.plan.services[0].name, "nat64");
+    let service = nat64(&configuration, 0);
+    assert_eq!(service.pool.addresses(), 16);
+    assert_eq!(service.pool.ranges()[0].span, 1024..=65535);
+    assert_eq!(configuration.plan.capacity.outside_slots, 16 * 3 * 64512);
+    assert!(service.well_known_prefix_strict);
+    assert_eq!(service.translate.udp_zero_4to6, UdpZeroChecksum::Compute);
+}
+
+#[test]
+fn every_key_arrives_in_the_plan() {
+    let configuration = accepted(
+        r#"
+[gateway]
+device = "t0"
+queues = 3
+pin = false
+mtu = 9000
+run_directory = "/run/t0"
+ipv4 = "192.0.2.254"
+ipv6 = "2001:db8::1"
+[capacity]
+subscribers = 10
+bindings = 20
+sessions = 8589934592
+[timeouts]
+udp = 121
+icmp = 61
+tcp_established = 7201
+tcp_transitory = 241
+tcp_incoming_syn = 7
+port_reuse = 0
+[[service]]
+kind = "nat64"
+name = "plat"
+prefix = "2001:db8:64::/64"
+well_known_prefix_strict = false
+filtering = "address-dependent"
+inbound_tcp = "denied"
+bindings_per_subscriber = 100
+traffic_class_4to6 = 0
+traffic_class_6to4 = 0x2e
+udp_zero_checksum = "drop"
+lowest_ipv6_mtu = 1400
+ipv6_mtu = 1480
+ipv4_mtu = 576
+pool = [
+  { addresses = "198.51.100.1", ports = "5000", protocols = ["tcp"] },
+  { addresses = "198.51.100.1", ports = "6000-6001", protocols = ["udp"] },
+  { addresses = "192.0.2.1-192.0.2.2", ports = "2000, 3000-3001" },
+]
+static = [{ inside = "[2001:db8:1::2]:8080", outside = "192.0.2.2:80", protocol = "tcp" }]
+"#,
+    );
+    let host = &configuration.host;
+    assert_eq!((host.device.as_str(), host.queues, host.pin, host.mtu), ("t0", Some(3), false, 9000));
+    assert_eq!(host.run_directory.as_deref(), Some(Path::new("/run/t0")));
+    let plan = &configuration.plan;
+    assert_eq!(plan.own.ipv4, Some(Ipv4Addr::new(192, 0, 2, 254)));
+    assert_eq!(plan.own.ipv6, Some("2001:db8::1".parse().unwrap()));
+    assert_eq!((plan.capacity.subscribers, plan.capacity.bindings, plan.capacity.sessions), (10, 20, 1 << 33));
+    assert_eq!(plan.times.reuse_port_after, 0);
+    assert_eq!(plan.times.established(), tombolo_tables::tick::ticks(7201));
+    assert_eq!(configuration.warnings.len(), 1, "the port reuse time is below RFC 6888");
+
+    let service = nat64(&configuration, 0);
+    assert_eq!(plan.services[0].name, "plat");
+    assert_eq!(service.prefix.length(), 64);
+    assert!(!service.well_known_prefix_strict);
+    assert_eq!(service.policy.filtering, Filtering::AddressDependent);
+    assert_eq!(service.policy.inbound_tcp, InboundTcp::Denied);
+    assert_eq!(service.policy.bindings_per_subscriber, Some(100));
+    let translate = &service.translate;
+    assert_eq!(translate.traffic_class_4to6, TrafficClass::Force(0));
+    assert_eq!(translate.traffic_class_6to4, TrafficClass::Force(0x2e));
+    assert_eq!(translate.udp_zero_4to6, UdpZeroChecksum::Drop);
+    assert_eq!((translate.lowest_ipv6_mtu, translate.ipv6_mtu, translate.ipv4_mtu), (1400, 1480, 576));
+
+    let ranges = service.pool.ranges();
+    assert_eq!(ranges.len(), 2, "items with the same addresses become one range");
+    assert_eq!(ranges[0].span, 80..=3001, "the static binding's port has a slot");
+    assert_eq!(ranges[1].span, 5000..=6001);
+    assert_eq!(ranges[1].ports[PortSpace::Tcp as usize].ranges(), [5000..=5000]);
+    assert_eq!(ranges[1].ports[PortSpace::Udp as usize].ranges(), [6000..=6001]);
+    assert!(ranges[1].ports[PortSpace::Icmp as usize].is_empty());
+    let binding = service.static_bindings[0];
+    assert_eq!((binding.inside_port.0, binding.outside.port.0, binding.space), (8080, 80, PortSpace::Tcp));
+    assert!(service.pool.slot(binding.outside.address, binding.space, binding.outside.port.0).is_some());
+}
+
+#[test]
+fn services_share_the_outside_index_without_overlap() {
+    let second = "[[service]]\nkind = \"nat64\"\nprefix = \"2001:db8:64::/96\"\npool = [{ addresses = \"198.51.100.0/30\", ports = \"1-2\" }]\n";
+    let configuration = accepted(&minimal(second));
+    let names: Vec<_> = configuration.plan.services.iter().map(|service| service.name.as_str()).collect();
+    assert_eq!(names, ["nat64", "nat64-2"]);
+    let first_slots = 16 * 3 * 64512;
+    assert_eq!(nat64(&configuration, 1).pool.ranges()[0].first_slot, first_slots);
+    assert_eq!(configuration.plan.capacity.outside_slots, first_slots + 4 * 3 * 2);
+    assert_eq!(configuration.plan.outside_slots(), Some(configuration.plan.capacity.outside_slots));
+}
+
+/// One mistake each: what is added to the least file, and the whole error.
+#[test]
+fn a_mistake_in_a_service_is_named_with_its_fix() {
+    let cases = [
+        (
+            "filterin = \"address-dependent\"",
+            "gateway.toml:5: service[0].filterin = \"address-dependent\": unknown key; did you mean \"filtering\"?",
+        ),
+        (
+            "filtering = \"adress-dependent\"",
+            "gateway.toml:5: service[0].filtering = \"adress-dependent\": unknown (did you mean \"address-dependent\"?); use \"endpoint-independent\" or \"address-dependent\"",
+        ),
+        (
+            "bindings_per_subscriber = 0",
+            "gateway.toml:5: service[0].bindings_per_subscriber = 0: out of range; use 1 to 4294967295",
+        ),
+        (
+            "ipv6_mtu = \"1500\"",
+            "gateway.toml:5: service[0].ipv6_mtu = \"1500\": is of the type string; a whole number is expected, without quotes",
+        ),
+        ("ipv6_mtu = 1279", "gateway.toml:5: service[0].ipv6_mtu = 1279: out of range; use 1280 to 65535"),
+        ("ipv4_mtu = -1", "gateway.toml:5: service[0].ipv4_mtu = -1: out of range; use 68 to 65535"),
+        (
+            "traffic_class_4to6 = \"kopy\"",
+            "gateway.toml:5: service[0].traffic_class_4to6 = \"kopy\": unknown; use \"copy\" or a number from 0 to 255",
+        ),
+        (
+            "name = \"Public NAT\"",
+            "gateway.toml:5: service[0].name = \"Public NAT\": not a name; use 1 to 32 lower-case letters, digits and hyphens",
+        ),
+        (
+            "well_known_prefix_strict = 1",
+            "gateway.toml:5: service[0].well_known_prefix_strict = 1: is of the type integer; true or false is expected, without quotes",
+        ),
+        (
+            "static = [{ inside = \"[2001:db8::2]:80\", outside = \"203.0.113.1:80\", protocol = \"tcp\" }]",
+            "gateway.toml:5: service[0].static[0].outside = \"203.0.113.1:80\": 203.0.113.1 is not in the pool of this service; add it there, or choose another address",
+        ),
+        (
+            "static = [{ inside = \"[2001:db8::2]:0\", outside = \"192.0.2.1:80\", protocol = \"udp\" }]",
+            "gateway.toml:5: service[0].static[0].inside = \"[2001:db8::2]:0\": port 0 cannot be used; choose one from 1 to 65535",
+        ),
+        (
+            "static = [{ inside = \"2001:db8::2\", outside = \"192.0.2.1:80\", protocol = \"udp\" }]",
+            "gateway.toml:5: service[0].static[0].inside = \"2001:db8::2\": not an IPv6 address with a port; write it as \"[2001:db8::2]:80\"",
+        ),
+        (
+            "static = [{ inside = \"[2001:db8::2]:80\", outside = \"192.0.2.1\", protocol = \"udp\" }]",
+            "gateway.toml:5: service[0].static[0].outside = \"192.0.2.1\": not an IPv4 address with a port; write it as \"192.0.2.1:80\"",
+        ),
+        (
+            "static = [{ inside = \"[fe80::2]:80\", outside = \"192.0.2.1:80\", protocol = \"udp\" }]",
+            "gateway.toml:5: service[0].static[0].inside = \"[fe80::2]:80\": fe80::2 cannot be reached through a gateway; use a global or unique local address",
+        ),
+        (
+            "static = [{ inside = \"[64:ff9b::2]:80\", outside = \"192.0.2.1:80\", protocol = \"udp\" }]",
+            "gateway.toml:5: service[0].static[0].inside = \"[64:ff9b::2]:80\": lies in the prefix of the service and would loop; use a host inside",
+        ),
+        (
+            "static = [{ inside = \"[2001:db8::2]:80\", outside = \"192.0.2.1:80\", protocol = \"sctp\" }]",
+            "gateway.toml:5: service[0].static[0].protocol = \"sctp\": unknown; use \"tcp\" or \"udp\" or \"icmp\"",
+        ),
+        (
+            "static = [{ inside = \"[2001:db8::2]:80\", outside = \"192.0.2.1:80\" }]",
+            "gateway.toml:5: service[0].static[0].protocol: missing; add protocol = \"tcp\"",
+        ),
+        (
+            "static = [{ inside = \"[2001:db8::2]:80\", outside = \"192.0.2.1:80\", protocol = \"tcp\" },\n{ inside = \"[2001:db8::3]:80\", outside = \"192.0.2.1:80\", protocol = \"tcp\" }]",
+            "gateway.toml:6: service[0].static[1]: has the same outside endpoint as static[0]; remove one of them",
+        ),
+        (
+            "static = [{ inside = \"[2001:db8::2]:80\", outside = \"192.0.2.1:80\", protocol = \"tcp\" },\n{ inside = \"[2001:db8::2]:80\", outside = \"192.0.2.1:81\", protocol = \"tcp\" }]",
+            "gateway.toml:6: service[0].static[1]: has the same inside endpoint as static[0]; remove one of them",
+        ),
+        (
+            "static = 7",
+            "gateway.toml:5: service[0].static = 7: is of the type integer; an array is expected, in brackets",
+        ),
+        ("static = [7]", "gateway.toml:5: service[0].static[0] = 7: is of the type integer; a table is expected"),
+        (
+            "[[service]]\nkind = \"nat64\"\nprefix = \"64:ff9b::/96\"\npool = [{ addresses = \"198.51.100.1\" }]",
+            "gateway.toml:7: service[1].prefix = \"64:ff9b::/96\": is the prefix of service[0] (64:ff9b::/96); give each service a prefix of its own",
+        ),
+        (
+            "[[service]]\nkind = \"nat64\"\nprefix = \"2001:db8::/96\"\npool = [{ addresses = \"192.0.2.8/29\" }]",
+            "gateway.toml:8: service[1].pool[0].addresses = \"192.0.2.8/29\": overlaps service[0].pool[0] (192.0.2.0/28); remove one of them",
+        ),
+        (
+            "[[service]]\nname = \"nat64\"\nkind = \"nat64\"\nprefix = \"2001:db8::/96\"\npool = [{ addresses = \"198.51.100.1\" }]",
+            "gateway.toml:6: service[1].name = \"nat64\": another service has this name; choose a different one",
+        ),
+        ("[servise]", "gateway.toml:5: servise: unknown key; did you mean \"service\"?"),
+        (
+            "[gateway]\ndevice = \"sixteen-bytes-ab\"",
+            "gateway.toml:6: gateway.device = \"sixteen-bytes-ab\": cannot be the name of a device; use 1 to 15 letters, digits and hyphens",
+        ),
+        ("[gateway]\nqueues = 257", "gateway.toml:6: gateway.queues = 257: out of range; use 1 to 256"),
+        (
+            "[gateway]\nrun_directory = \"run\"",
+            "gateway.toml:6: gateway.run_directory = \"run\": not an absolute path; begin with \"/\"",
+        ),
+        (
+            "[gateway]\nipv4 = \"2001:db8::1\"",
+            "gateway.toml:6: gateway.ipv4 = \"2001:db8::1\": an IPv6 address; put it under gateway.ipv6",
+        ),
+        (
+            "[gateway]\nipv6 = \"192.0.2.1\"",
+            "gateway.toml:6: gateway.ipv6 = \"192.0.2.1\": an IPv4 address; put it under gateway.ipv4",
+        ),
+        (
+            "[gateway]\nipv4 = \"192.0.2.1/24\"",
+            "gateway.toml:6: gateway.ipv4 = \"192.0.2.1/24\": not an IP address; write it without a prefix length",
+        ),
+        (
+            "[gateway]\nipv4 = \"224.0.0.1\"",
+            "gateway.toml:6: gateway.ipv4 = \"224.0.0.1\": no host could answer to it; use a unicast address of this host",
+        ),
+        ("[capacity]\nsessions = 0", "gateway.toml:6: capacity.sessions = 0: out of range; use 1 to 8589934592"),
+        ("[timeouts]\nudp = 0", "gateway.toml:6: timeouts.udp = 0: out of range; use 1 to 315360000"),
+        (
+            "[timeouts]\ntcp = 1",
+            "gateway.toml:6: timeouts.tcp = 1: unknown key; known here: udp, icmp, tcp_established, tcp_transitory, tcp_incoming_syn, port_reuse",
+        ),
+    ];
+    for (more, expected) in cases {
+        assert_eq!(refused(&minimal(more)), [expected]);
+    }
+}
+
+#[test]
+fn a_mistake_in_a_pool_is_named_with_its_fix() {
+    let cases = [
+        (
+            "{ addresses = \"192.0.2.0/24\" },\n  { addresses = \"192.0.2.0/28\" }",
+            "5: service[0].pool[1].addresses = \"192.0.2.0/28\": overlaps pool[0] (192.0.2.0/24); remove one of them",
+        ),
+        (
+            "{ addresses = \"192.0.2.1\" }, { addresses = \"192.0.2.1\", protocols = [\"tcp\"] }",
+            "4: service[0].pool[1].addresses = \"192.0.2.1\": overlaps pool[0] (192.0.2.1); remove one of them",
+        ),
+        (
+            "{ addresses = \"192.0.2.5/28\" }",
+            "4: service[0].pool[0].addresses = \"192.0.2.5/28\": bits are set behind the prefix length; write \"192.0.2.0/28\"",
+        ),
+        (
+            "{ addresses = \"192.0.2.9-192.0.2.1\" }",
+            "4: service[0].pool[0].addresses = \"192.0.2.9-192.0.2.1\": the range ends before it begins; write \"192.0.2.1-192.0.2.9\"",
+        ),
+        (
+            "{ addresses = \"public\" }",
+            "4: service[0].pool[0].addresses = \"public\": not IPv4 addresses; write a prefix (\"192.0.2.0/28\"), an address (\"192.0.2.1\") or a range (\"192.0.2.1-192.0.2.9\")",
+        ),
+        (
+            "{ addresses = \"126.0.0.0/7\" }",
+            "4: service[0].pool[0].addresses = \"126.0.0.0/7\": contains loopback addresses, which no host can have; use unicast addresses",
+        ),
+        (
+            "{ addresses = \"239.1.0.0/16\" }",
+            "4: service[0].pool[0].addresses = \"239.1.0.0/16\": contains multicast addresses, which no host can have; use unicast addresses",
+        ),
+        (
+            "{ addresses = \"10.0.0.0/8\" }",
+            "4: service[0].pool[0].addresses = \"10.0.0.0/8\": the pools need more than 4294967295 slots (addresses x 3 protocols x ports); give fewer addresses or ports",
+        ),
+        ("{ ports = \"1024-65535\" }", "4: service[0].pool[0].addresses: missing; add addresses = \"192.0.2.0/28\""),
+        (
+            "{ addresses = \"192.0.2.1\", ports = \"0-1023\" }",
+            "4: service[0].pool[0].ports = \"0-1023\": port 0 cannot be used; begin with 1",
+        ),
+        (
+            "{ addresses = \"192.0.2.1\", ports = \"2000-1024\" }",
+            "4: service[0].pool[0].ports = \"2000-1024\": the range 2000-1024 ends before it begins; write 1024-2000",
+        ),
+        (
+            "{ addresses = \"192.0.2.1\", ports = \"http\" }",
+            "4: service[0].pool[0].ports = \"http\": \"http\" is not a port; write numbers from 1 to 65535 as \"80, 1024-65535\"",
+        ),
+        (
+            "{ addresses = \"192.0.2.1\", protocols = [] }",
+            "4: service[0].pool[0].protocols = []: no protocol; name some, or leave the key out",
+        ),
+        (
+            "{ addresses = \"192.0.2.1\", protocols = [\"tpc\"] }",
+            "4: service[0].pool[0].protocols[0] = \"tpc\": unknown (did you mean \"tcp\"?); use \"tcp\" or \"udp\" or \"icmp\"",
+        ),
+        (
+            "{ adresses = \"192.0.2.1\", addresses = \"192.0.2.1\" }",
+            "4: service[0].pool[0].adresses = \"192.0.2.1\": unknown key; did you mean \"addresses\"?",
+        ),
+        ("", "4: service[0].pool = []: no addresses to hand out; add { addresses = \"192.0.2.0/28\" }"),
+    ];
+    for (pool, expected) in cases {
+        let text = format!("[[service]]\nkind = \"nat64\"\nprefix = \"64:ff9b::/96\"\npool = [{pool}]\n");
+        assert_eq!(refused(&text), [format!("gateway.toml:{expected}")]);
+    }
+}
+
+#[test]
+fn a_prefix_of_the_wrong_shape_is_named_with_its_fix() {
+    let cases = [
+        (
+            "2001:db8::/95",
+            "prefix length 95 is not 32, 40, 48, 56, 64 or 96 (RFC 6052 section 2.2); choose one of these lengths",
+        ),
+        ("2001:db8::1/96", "bits are set behind the prefix length; write \"2001:db8::/96\""),
+        (
+            "2001:db8::ff00:0:0:0/96",
+            "bits 64 to 71 of a /96 must be zero (RFC 6052 section 2.2); choose another prefix",
+        ),
+        (
+            "64:ff9b::/64",
+            "the well-known prefix 64:ff9b::/96 has no other length; write \"64:ff9b::/96\", or take a prefix of your own",
+        ),
+        ("192.0.2.0/24", "not an IPv6 prefix; write it as \"64:ff9b::/96\""),
+        ("64:ff9b::", "not an IPv6 prefix; write it as \"64:ff9b::/96\""),
+    ];
+    for (prefix, expected) in cases {
+        let text = format!(
+            "[[service]]\nkind = \"nat64\"\nprefix = \"{prefix}\"\npool = [{{ addresses = \"192.0.2.0/28\" }}]\n"
+        );
+        assert_eq!(refused(&text), [format!("gateway.toml:3: service[0].prefix = \"{prefix}\": {expected}")]);
+    }
+}
+
+#[test]
+fn a_prefix_inside_another_is_refused() {
+    let text = "[[service]]\nkind = \"nat64\"\nprefix = \"2001:db8::/32\"\npool = [{ addresses = \"192.0.2.1\" }]\n\
+        [[service]]\nkind = \"nat64\"\nprefix = \"2001:db8:64::/96\"\npool = [{ addresses = \"192.0.2.2\" }]\n";
+    assert_eq!(
+        refused(text),
+        [
+            "gateway.toml:7: service[1].prefix = \"2001:db8:64::/96\": overlaps the prefix of service[0] (2001:db8::/32); give each service a prefix of its own"
+        ]
+    );
+}
+
+#[test]
+fn a_file_without_the_essentials_says_what_to_add() {
+    assert_eq!(refused(""), ["gateway.toml:1: no service; add a [[service]]"]);
+    assert_eq!(
+        refused("\n[[service]]\n"),
+        [
+            "gateway.toml:2: service[0].kind: missing; add kind = \"nat64\"",
+            "gateway.toml:2: service[0].prefix: missing; add prefix = \"64:ff9b::/96\"",
+            "gateway.toml:2: service[0].pool: missing; add pool = [{ addresses = \"192.0.2.0/28\", ports = \"1024-65535\" }]",
+        ]
+    );
+    assert_eq!(
+        refused("[[service]]\nkind = \"nat46\"\nprefix = \"64:ff9b::/96\"\npool = [{ addresses = \"192.0.2.1\" }]"),
+        ["gateway.toml:2: service[0].kind = \"nat46\": unknown; use \"nat64\""]
+    );
+}
+
+#[test]
+fn all_mistakes_are_reported_at_once_in_the_order_of_their_lines() {
+    let text = "[gateway]\nmtu = 10\n[[service]]\nkind = \"nat64\"\nprefix = \"x\"\npool = [{ addresses = \"y\" }]\n[timeouts]\nudp = 0\n";
+    let lines: Vec<_> = refused(text).iter().map(|line| line.split(": ").next().unwrap().to_owned()).collect();
+    assert_eq!(lines, ["gateway.toml:2", "gateway.toml:5", "gateway.toml:6", "gateway.toml:8"]);
+}
+
+#[test]
+fn what_is_not_toml_is_named_with_its_line() {
+    let error = refused("[gateway]\nmtu = = 3\n");
+    assert!(error[0].starts_with("gateway.toml:2: not TOML: "), "{error:?}");
+    assert_eq!(error.len(), 1);
+    let error = refused("[gateway]\nmtu = 1500\nmtu = 1501\n");
+    assert!(error[0].starts_with("gateway.toml:3: not TOML: duplicate key"), "{error:?}");
+}
+
+#[test]
+fn short_timeouts_are_taken_with_a_warning() {
+    let configuration = accepted(&minimal("[timeouts]\nudp = 30\n"));
+    let warnings: Vec<_> = configuration.warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        warnings,
+        ["gateway.toml:6: timeouts.udp = 30: shorter than RFC 4787 REQ-5 asks for; use 120 or more outside of tests"]
+    );
+}
+
+#[test]
+fn a_file_that_cannot_be_read_says_why() {
+    let home = tempfile::tempdir().unwrap();
+    let missing = home.path().join("no.toml");
+    let error = tombolo_config::load(&missing).unwrap_err().to_string();
+    assert_eq!(error, format!("{}: there is no such file; name another one with -c FILE", missing.display()));
+    let error = tombolo_config::load(home.path()).unwrap_err().to_string();
+    assert_eq!(error, format!("{}: is a directory; name the file in it", home.path().display()));
+    let binary = home.path().join("binary.toml");
+    std::fs::write(&binary, b"[gateway]\n\xff").unwrap();
+    let error = tombolo_config::load(&binary).unwrap_err().to_string();
+    assert_eq!(error, format!("{}:2: is not UTF-8; save the file in that encoding", binary.display()));
+}
+
+#[test]
+fn the_examples_are_accepted_without_warnings() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let mut count = 0;
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "toml") {
+            let configuration = tombolo_config::load(&path).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(configuration.warnings, [], "{}", path.display());
+            count += 1;
+        }
+    }
+    assert!(count >= 1);
+}
