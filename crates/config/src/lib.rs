@@ -1,7 +1,7 @@
 //! From a TOML file to a validated [`Configuration`].
 //!
 //! A file is read in this order: `document` parses it and keeps where everything stands; `gateway`,
-//! `timeouts` and `service` turn its tables into the plan; [`reference`] lists every key there is, for the
+//! `timeouts` and `service` turn its tables into the plan; [`mod@reference`] lists every key there is, for the
 //! check for unknown keys and for the documentation. All mistakes of a file are reported at once, each with
 //! file, line, key, value, reason and fix:
 //!

@@ -61,15 +61,14 @@ fn protocols(node: &Node<'_>) -> Result<Vec<PortSpace>, Problem> {
 
 /// Adds an item to the pool: as a range of its own, or as further protocols of the same addresses.
 fn add<'d>(drafts: &mut Vec<Draft<'d>>, draft: Draft<'d>, others: &[Draft<'d>], service: &str) -> Result<(), Problem> {
-    if let Some(same) = drafts.iter_mut().find(|other| other.addresses == draft.addresses) {
-        if same.ports.iter().zip(&draft.ports).all(|(a, b)| a.is_empty() || b.is_empty()) {
-            for (ports, further) in same.ports.iter_mut().zip(draft.ports) {
-                if !further.is_empty() {
-                    *ports = further;
-                }
+    let same = drafts.iter_mut().find(|other| other.addresses == draft.addresses);
+    if let Some(same) = same.filter(|same| are_disjoint(same, &draft)) {
+        for (ports, further) in same.ports.iter_mut().zip(draft.ports) {
+            if !further.is_empty() {
+                *ports = further;
             }
-            return Ok(());
         }
+        return Ok(());
     }
     let overlapping = drafts.iter().chain(others).find(|other| other.addresses.overlaps(draft.addresses));
     if let Some(other) = overlapping {
@@ -81,6 +80,11 @@ fn add<'d>(drafts: &mut Vec<Draft<'d>>, draft: Draft<'d>, others: &[Draft<'d>], 
     }
     drafts.push(draft);
     Ok(())
+}
+
+/// True if the two have no protocol in common.
+fn are_disjoint(a: &Draft<'_>, b: &Draft<'_>) -> bool {
+    a.ports.iter().zip(&b.ports).all(|(a, b)| a.is_empty() || b.is_empty())
 }
 
 /// The pool itself. Its slots in the outside index begin at `next_slot`, which moves on.
