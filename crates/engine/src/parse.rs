@@ -44,7 +44,8 @@ pub struct Parsed<A> {
     pub hop_limit: u8,
     /// TOS or traffic class.
     pub traffic_class: u8,
-    /// IPv4: DF is set. IPv6 packets are never fragmented on their way: true.
+    /// IPv4: DF is set. IPv6: true, for these packets are never fragmented on their way, unless the packet was put
+    /// together from fragments.
     pub dont_fragment: bool,
     /// Place in a datagram, if the packet is a piece of one or has an IPv6 Fragment header. For IPv4 always present,
     /// since every IPv4 header has an identification.

@@ -12,6 +12,7 @@ pub mod identification;
 pub mod mtu;
 pub mod napt;
 pub mod offload;
+pub mod reassembly;
 pub mod refusal;
 pub mod reply;
 pub mod rewrite;
@@ -23,6 +24,7 @@ mod transport;
 
 pub use icmp_error::{ErrorRewrite, translate_error_4to6, translate_error_6to4};
 pub use identification::IdentificationGenerator;
+pub use reassembly::{Reassembly, ReassemblyLimits};
 pub use refusal::{IcmpAnswer, Refusal};
 pub use rewrite::{Rewrite, TrafficClass, TranslateSettings, UdpZeroChecksum};
 pub use translate::{Translated, translate_4to6, translate_6to4};

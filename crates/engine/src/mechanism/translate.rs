@@ -234,7 +234,8 @@ fn size_6to4(packet: &Packet<'_>, parsed: &Parsed<Ipv6Addr>) -> usize {
 }
 
 /// An IPv6 packet of up to 1280 bytes has to get through; a larger one has a sender that can make it smaller, though
-/// never smaller than 1280 (RFC 7915 sections 1.4 and 5.1.1, RFC 8021).
+/// never smaller than 1280 (RFC 7915 sections 1.4 and 5.1.1, RFC 8021). A datagram that came in fragments and was put
+/// together here may leave in fragments, whatever its size.
 #[inline]
 fn fit_6to4(
     packet: &Packet<'_>,
@@ -248,8 +249,8 @@ fn fit_6to4(
         return Ok(Translated::Whole);
     }
     let removed = usize::from(parsed.transport_offset) - ipv4::HEADER_LENGTH;
-    let may_fragment = packet.offload.segmentation == Segmentation::None;
-    if may_fragment && size + removed <= usize::from(ipv6::MINIMUM_MTU) {
+    let may_fragment = packet.offload.segmentation == Segmentation::None && whole <= usize::from(u16::MAX);
+    if may_fragment && (!parsed.dont_fragment || size + removed <= usize::from(ipv6::MINIMUM_MTU)) {
         return Ok(Translated::Fragments { limit: next_hop, identification: 0 });
     }
     let mtu = (next_hop + HEADER_DIFFERENCE).max(ipv6::MINIMUM_MTU.into());
