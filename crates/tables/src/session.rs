@@ -3,7 +3,8 @@
 //!
 //! ```text
 //!  0   word     63        32  31          16  15    8  7     0
-//!               | binding id | remote port  | state | flags |     0 = free
+//!               | binding id | remote port  | state | flags |     0 = free, bits 6 and 7 aside
+//!               flags: 7 pending; 6 of the last entry: the line is marked (see Overflow); 5-0 the owner's
 //!  8   remote IPv4 address, as on the wire                        4
 //! 12   last seen, tick                                            4
 //! ```
@@ -13,8 +14,9 @@
 //!
 //! # Overflow
 //! When both lines of a session are full of live sessions, it goes to a small second table (1/32 of the
-//! first; two choices at 80 % load send 1 % there) with lines of its own; while that is empty, which is nearly always, a miss does not look there.
-//! When its lines are full too, the session is refused: none is ever pushed out.
+//! first; two choices at 80 % load send 1 % there), and its first line is marked for good, in the last
+//! entry's word. A look-up goes to the second table only from a marked line, so nearly never in vain.
+//! When its lines there are full too, the session is refused: none is ever pushed out.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -73,14 +75,16 @@ pub struct Session {
     pub key: SessionKey,
     /// Its state.
     pub state: State,
-    /// The seven bits that its owner may use.
+    /// The six bits that its owner may use.
     pub flags: u8,
     /// When a packet last refreshed it.
     pub seen: Tick,
 }
 
 const PENDING: u64 = 0x80;
-const CLAIMED: u64 = 0xff;
+const MARK: u64 = 0x40;
+/// Claimed, and not yet filled: no binding has this id.
+const CLAIMED: u64 = PENDING | 0x3f;
 const KEY: u64 = !0xffff;
 
 /// One entry. All access goes through atomics; see the module for the bytes.
@@ -102,7 +106,23 @@ unsafe impl Record for Line {}
 
 const _: () = assert!(size_of::<Entry>() == 16 && size_of::<Line>() == 64);
 
+impl Line {
+    /// A session whose first line this is may be in the overflow.
+    #[inline]
+    fn is_marked(&self) -> bool {
+        self.0[3].word.load(Ordering::SeqCst) & MARK != 0
+    }
+
+    fn mark(&self) {
+        self.0[3].word.fetch_or(MARK, Ordering::SeqCst);
+    }
+}
+
 impl Entry {
+    fn is_free(&self) -> bool {
+        self.word.load(Ordering::Relaxed) & !MARK == 0
+    }
+
     #[inline]
     fn matches(&self, word: u64, key: &SessionKey) -> bool {
         word & KEY == key.word() && self.remote.load(Ordering::Relaxed) == key.remote()
@@ -119,6 +139,19 @@ impl Entry {
             flags: flags(word),
             seen: Tick(self.seen.load(Ordering::Relaxed)),
         })
+    }
+
+    /// Replaces the word, if it is `from` but for the mark, which stays as it is.
+    fn replace(&self, from: u64, to: u64) -> bool {
+        let mut current = self.word.load(Ordering::Relaxed);
+        while current & !MARK == from & !MARK {
+            let next = to & !MARK | current & MARK;
+            match self.word.compare_exchange_weak(current, next, Ordering::SeqCst, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(changed) => current = changed,
+            }
+        }
+        false
     }
 
     fn expired(&self, word: u64, lifetimes: &Lifetimes, now: Tick) -> bool {
@@ -140,13 +173,12 @@ fn state(word: u64) -> State {
     State((word >> 8) as u8)
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "fields are cut out of the word")]
 fn flags(word: u64) -> u8 {
-    (word & !PENDING) as u8
+    (word & 0x3f) as u8
 }
 
 fn word_of(key: &SessionKey, state: State, flags: u8) -> u64 {
-    key.word() | u64::from(state.0) << 8 | u64::from(flags & 0x7f)
+    key.word() | u64::from(state.0) << 8 | u64::from(flags & 0x3f)
 }
 
 /// A session in its place, for reading and changing it.
@@ -183,16 +215,13 @@ impl SessionRef<'_> {
     pub fn transition(&self, from: State, to: State) -> bool {
         let word = self.entry.word.load(Ordering::Acquire);
         let next = word & !0xff00 | u64::from(to.0) << 8;
-        self.entry.matches(word, &self.key)
-            && state(word) == from
-            && self.entry.word.compare_exchange(word, next, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        self.entry.matches(word, &self.key) && state(word) == from && self.entry.replace(word, next)
     }
 
     /// Removes it; false if it is gone already.
     pub fn remove(&self) -> bool {
         let word = self.entry.word.load(Ordering::Acquire);
-        self.entry.matches(word, &self.key)
-            && self.entry.word.compare_exchange(word, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        self.entry.matches(word, &self.key) && self.entry.replace(word, 0)
     }
 }
 
@@ -275,19 +304,17 @@ impl Sessions {
     #[must_use]
     pub fn find(&self, key: &SessionKey) -> Option<SessionRef<'_>> {
         let hash = key.hash(self.key);
-        for line in hash.buckets(self.main_lines) {
-            if let Some(entry) = find_in(&self.main[line as usize], key) {
-                return Some(SessionRef { entry, key: *key });
+        let [first, second] = hash.buckets(self.main_lines);
+        let first = &self.main[first as usize];
+        let found = find_in(first, key).or_else(|| find_in(&self.main[second as usize], key));
+        let found = match found {
+            None if first.is_marked() => {
+                let lines = hash.rehash().buckets(self.overflow_lines);
+                lines.into_iter().find_map(|line| find_in(&self.overflow[line as usize], key))
             }
-        }
-        if self.overflowed() == 0 {
-            return None;
-        }
-        let lines = hash.rehash().buckets(self.overflow_lines);
-        lines
-            .into_iter()
-            .find_map(|line| find_in(&self.overflow[line as usize], key))
-            .map(|entry| SessionRef { entry, key: *key })
+            found => found,
+        };
+        found.map(|entry| SessionRef { entry, key: *key })
     }
 
     /// Makes the session, unless it is there. Entries that have outlived `lifetimes` are reused.
@@ -301,7 +328,7 @@ impl Sessions {
                 Settled::Mine => {
                     let entry = self.entry(place);
                     // Fails only if another writer took this one for dead.
-                    if entry.word.compare_exchange(word | PENDING, word, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                    if entry.replace(word | PENDING, word) {
                         return Inserted::New(SessionRef { entry, key: *key });
                     }
                 }
@@ -351,9 +378,9 @@ impl Sessions {
         for number in 0..self.lines() {
             for entry in &self.line(number).0 {
                 let word = entry.word.load(Ordering::Acquire);
-                if word & PENDING != 0 || high(word) == 0 {
-                    entry.word.store(0, Ordering::Relaxed);
-                } else if number >= self.main.len() {
+                if word & PENDING != 0 {
+                    entry.replace(word, 0);
+                } else if high(word) != 0 && number >= self.main.len() {
                     overflowed += 1;
                 }
             }
@@ -376,7 +403,8 @@ impl Sessions {
     /// True if a session with this key may be found in line `line`.
     #[must_use]
     pub fn is_home(&self, key: &SessionKey, line: usize) -> bool {
-        self.places(key).any(|place| place / 4 == line)
+        let lines = self.lines_of(key);
+        lines[..2].contains(&line) || lines[2..].contains(&line) && self.line(lines[0]).is_marked()
     }
 
     /// Entries of line `number` that are in use, as `(session, pending)`; for audits.
@@ -395,7 +423,7 @@ impl Sessions {
         &self.line(place / 4).0[place % 4]
     }
 
-    /// Places of a key in the order in which they are tried: its two lines, then its two overflow lines.
+    /// Lines of a key in the order in which they are tried: its two lines, then its two overflow lines.
     fn lines_of(&self, key: &SessionKey) -> [usize; 4] {
         let hash = key.hash(self.key);
         let [a, b] = hash.buckets(self.main_lines);
@@ -404,25 +432,22 @@ impl Sessions {
         [a as usize, b as usize, overflow + c as usize, overflow + d as usize]
     }
 
-    fn places(&self, key: &SessionKey) -> impl Iterator<Item = usize> + use<> {
-        self.lines_of(key).into_iter().flat_map(|line| line * 4..line * 4 + 4)
-    }
-
     /// Claims a place and publishes `word` there; `None` if every place is taken.
     fn publish(&self, key: &SessionKey, word: u64, lifetimes: &Lifetimes, now: Tick) -> Option<usize> {
         let [a, b, c, d] = self.lines_of(key);
         let place = self.claim_either([a, b], lifetimes, now).or_else(|| {
-            self.overflowed[0].fetch_add(1, Ordering::SeqCst);
+            self.overflowed[0].fetch_add(1, Ordering::Relaxed);
+            self.line(a).mark();
             let place = self.claim_either([c, d], lifetimes, now);
             if place.is_none() {
-                self.overflowed[0].fetch_sub(1, Ordering::SeqCst);
+                self.overflowed[0].fetch_sub(1, Ordering::Relaxed);
             }
             place
         })?;
         let entry = self.entry(place);
         entry.remote.store(key.remote(), Ordering::Relaxed);
         entry.seen.store(now.0, Ordering::Relaxed);
-        entry.word.swap(word, Ordering::SeqCst);
+        entry.replace(CLAIMED, word);
         Some(place)
     }
 
@@ -436,14 +461,11 @@ impl Sessions {
     /// Claims a free entry of a line, or one that has expired.
     fn claim(&self, line: usize, lifetimes: &Lifetimes, now: Tick) -> Option<usize> {
         let entries = &self.line(line).0;
-        let take = |entry: &Entry, word: u64| {
-            entry.word.compare_exchange(word, CLAIMED, Ordering::SeqCst, Ordering::Relaxed).is_ok()
-        };
-        let free = entries.iter().position(|entry| entry.word.load(Ordering::Relaxed) == 0 && take(entry, 0));
+        let free = entries.iter().position(|entry| entry.is_free() && entry.replace(0, CLAIMED));
         let slot = free.or_else(|| {
             let reused = entries.iter().position(|entry| {
                 let word = entry.word.load(Ordering::Acquire);
-                high(word) != 0 && entry.expired(word, lifetimes, now) && take(entry, word)
+                high(word) != 0 && entry.expired(word, lifetimes, now) && entry.replace(word, CLAIMED)
             })?;
             self.note_removed(line);
             Some(reused)
@@ -453,7 +475,9 @@ impl Sessions {
 
     /// Looks at all other places of the key; see [`crate::index`] for why this leaves exactly one entry.
     fn settle(&self, key: &SessionKey, mine: usize, pending: u64) -> Settled<'_> {
-        for place in self.places(key).filter(|&place| place != mine) {
+        let lines = self.lines_of(key);
+        let count = if self.line(lines[0]).is_marked() { 4 } else { 2 };
+        for place in lines[..count].iter().flat_map(|line| line * 4..line * 4 + 4).filter(|&place| place != mine) {
             let entry = self.entry(place);
             let mut patience = PATIENCE;
             loop {
@@ -481,7 +505,7 @@ impl Sessions {
     }
 
     fn take_back(&self, place: usize, pending: u64) {
-        if self.entry(place).word.compare_exchange(pending, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+        if self.entry(place).replace(pending, 0) {
             self.note_removed(place / 4);
         }
     }
@@ -491,10 +515,10 @@ impl Sessions {
         let entry = self.entry(place);
         for _ in 0..PATIENCE {
             let now = entry.word.load(Ordering::Acquire);
-            if now == word & !PENDING {
+            if now & !MARK == word & !(MARK | PENDING) {
                 return Settled::Theirs(entry);
             }
-            if now != word {
+            if now & !MARK != word & !MARK {
                 return Settled::Again;
             }
             std::hint::spin_loop();
@@ -505,21 +529,21 @@ impl Sessions {
 
     fn remove(&self, line: usize, entry: &Entry, word: u64, seen: Tick) {
         let untouched = entry.seen.load(Ordering::Relaxed) == seen.0;
-        if untouched && entry.word.compare_exchange(word, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+        if untouched && entry.replace(word, 0) {
             self.note_removed(line);
         }
     }
 
     fn note_removed(&self, line: usize) {
         if line >= self.main.len() {
-            self.overflowed[0].fetch_sub(1, Ordering::AcqRel);
+            self.overflowed[0].fetch_sub(1, Ordering::Relaxed);
         }
     }
 }
 
 fn change(entry: &Entry, word: u64, to: State, seen: Tick, as_if_seen: Tick) {
     let next = word & !0xff00 | u64::from(to.0) << 8;
-    if entry.word.compare_exchange(word, next, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+    if entry.replace(word, next) {
         // A packet that refreshed it meanwhile wins.
         let _ = entry.seen.compare_exchange(seen.0, as_if_seen.0, Ordering::Relaxed, Ordering::Relaxed);
     }
@@ -537,7 +561,7 @@ fn find_in<'t>(line: &'t Line, key: &SessionKey) -> Option<&'t Entry> {
 fn room_in(line: &Line, lifetimes: &Lifetimes, now: Tick) -> usize {
     let is_free = |entry: &&Entry| {
         let word = entry.word.load(Ordering::Relaxed);
-        word == 0 || high(word) != 0 && entry.expired(word, lifetimes, now)
+        word & !MARK == 0 || high(word) != 0 && entry.expired(word, lifetimes, now)
     };
     line.0.iter().filter(is_free).count()
 }
