@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs all tests and closes with one line: N passed, N failed, N skipped. A test that cannot run here (no root, a missing
-# program) says `SKIP: name: reason` and counts as skipped, not as passed. Arguments go to cargo test.
+# program) says `SKIP: name: reason` (or `SKIPPED name: reason`) and counts as skipped, not as passed. Arguments go to cargo test.
 set -u
 
 cd "$(dirname "$0")/.."
@@ -15,9 +15,9 @@ sum() {
     sed -n "s/^test result: .* \([0-9]*\) $1.*/\1/p" "$log" | awk '{ sum += $1 } END { print sum + 0 }'
 }
 # Written past the harness's capture, a skip may share its line with the harness's words.
-skipped=$(grep -c 'SKIP: ' "$log")
+skipped=$(grep -cE 'SKIP(:|PED) ' "$log")
 passed=$(($(sum passed) - skipped))
 
-grep -o 'SKIP: .*' "$log" | sort
+grep -oE 'SKIP(:|PED) .*' "$log" | sort
 echo "$passed passed, $(sum failed) failed, $skipped skipped"
 exit "$status"

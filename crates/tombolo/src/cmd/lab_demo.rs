@@ -13,8 +13,8 @@ pub(crate) struct Arguments {
     /// The gateway to show: tombolo, tayga
     #[arg(long, default_value = "tombolo")]
     gateway: Dut,
-    /// Seconds of each TCP transfer
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    /// Seconds of each TCP transfer; there are twelve
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     seconds: u32,
     /// Settings for tombolo's configuration, before its service
     #[arg(long, value_name = "TOML", default_value = "")]
@@ -58,7 +58,7 @@ fn in_words(report: &Report) -> String {
     }
     format!(
         "client 2001:db8:1::2 (IPv6) -- gateway -- server 198.51.100.2 (IPv4), three network namespaces\n\
-         {} passed its first packet {} ms after it was started; plain is kernel forwarding beside it\n\
+         {} passed its first packet {} ms after it was started; plain is kernel forwarding beside it; medians of three rounds\n\
          {table}\n\
          Next:  tombolo lab up                 the same hosts, to play with: ip netns exec tombolo-lab-client bash\n\
          \x20      tombolo bench tcp               TCP with 1 to 50 flows, beside plain forwarding and Tayga\n\

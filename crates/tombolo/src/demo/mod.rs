@@ -10,6 +10,7 @@ use tombolo_lab::LabError;
 use tombolo_tester::{
     dut::{Dut, DutError, Options},
     iperf3::Iperf3Error,
+    statistics::{Spread, median_ratio},
 };
 
 mod bed;
@@ -17,6 +18,9 @@ mod steps;
 
 use bed::Bed;
 use steps::{STEPS, Step};
+
+/// How often each step is taken.
+const ROUNDS: usize = 3;
 
 /// What to demonstrate.
 #[derive(Clone, Debug)]
@@ -54,13 +58,13 @@ pub(crate) struct StepReport {
     pub(crate) worked: bool,
     /// What was seen, or why it failed.
     pub(crate) result: String,
-    /// The figure through the gateway.
+    /// The figure through the gateway, the median of the rounds.
     pub(crate) ours: Option<f64>,
-    /// The figure over plain forwarding.
+    /// The figure over plain forwarding, likewise.
     pub(crate) plain: Option<f64>,
     /// The unit of both.
     pub(crate) unit: &'static str,
-    /// `ours` divided by `plain`.
+    /// `ours` divided by `plain`, the median of the rounds.
     pub(crate) ratio: Option<f64>,
 }
 
@@ -106,20 +110,41 @@ impl Demo {
         Ok(Report { gateway, version, start_ms: ours.gateway.started_in.as_millis(), steps, log })
     }
 
+    /// Takes a step three times in turn, here and there: the figures are medians, and the ratio that of the rounds, so that a busy
+    /// machine does not decide alone.
     fn take(&self, step: &Step, ours: &mut Bed, plain: &Bed) -> StepReport {
         let duration = Duration::from_secs(self.seconds.into());
-        let seen = (step.take)(ours, duration);
-        let worked = seen.is_ok();
-        let (result, figure) = match seen {
-            Ok(seen) => (seen.text, Some(seen.figure)),
-            Err(error) if ours.gateway.is_running() => (describe(&error), None),
-            Err(error) => (format!("{}; the gateway has ended", describe(&error)), None),
+        let (mut through, mut beside) = (Vec::new(), Vec::new());
+        let mut last = Err(LabError::Interrupted.into());
+        for _ in 0..ROUNDS {
+            last = (step.take)(ours, duration);
+            let Ok(seen) = &last else { break };
+            through.push(Some(seen.figure));
+            // Nothing stands between client and server there; should it fail all the same, there is nothing to compare with.
+            beside.push((step.take)(plain, duration).ok().map(|seen| seen.figure));
+        }
+        let worked = last.is_ok();
+        let result = match last {
+            Ok(seen) => seen.text,
+            Err(error) if ours.gateway.is_running() => describe(&error),
+            Err(error) => format!("{}; the gateway has ended", describe(&error)),
         };
-        // Nothing stands between client and server there; should it fail all the same, there is nothing to compare with.
-        let plain = (step.take)(plain, duration).ok().map(|seen| seen.figure);
-        let ratio = figure.zip(plain).map(|(ours, plain)| ours / plain);
-        StepReport { what: step.what, worked, result, ours: figure, plain, unit: step.unit, ratio }
+        let ratio = median_ratio(&through, &beside);
+        StepReport {
+            what: step.what,
+            worked,
+            result,
+            ours: median(&through),
+            plain: median(&beside),
+            unit: step.unit,
+            ratio,
+        }
     }
+}
+
+fn median(samples: &[Option<f64>]) -> Option<f64> {
+    let samples: Vec<f64> = samples.iter().flatten().copied().collect();
+    Spread::of(&samples).map(|spread| spread.median)
 }
 
 /// The error with its causes.
