@@ -37,7 +37,8 @@ impl Handler for EngineHandler {
         self.engine.process(&self.plan, packet, Now(now), outbox);
     }
 
-    fn idle(&mut self, _now: u64, _outbox: &mut impl Outbox) -> Duration {
-        Duration::MAX
+    fn idle(&mut self, now: u64, _outbox: &mut impl Outbox) -> Duration {
+        self.engine.idle(Now(now));
+        Duration::from_secs(1)
     }
 }

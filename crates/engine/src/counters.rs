@@ -56,6 +56,11 @@ impl Counters {
         }
     }
 
+    /// Counts packets that were given up later than they came.
+    pub fn add(&self, reason: DropReason, count: u64) {
+        add(&self.drops[reason as usize], count);
+    }
+
     /// Adds what was counted to `totals`.
     pub fn add_to(&self, totals: &mut Totals) {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

@@ -2,6 +2,7 @@
 //!
 //! One [`Engine`] a worker. Workers share the tables and nothing else.
 
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use rand_chacha::ChaCha8Rng;
@@ -13,11 +14,13 @@ use tombolo_wire::{tcp, udp};
 use crate::counters::Counters;
 use crate::mechanism::napt::{Exhausted, Times};
 use crate::mechanism::offload::complete_checksum;
+use crate::mechanism::reassembly::{Reassembly, ReassemblyLimits};
+use crate::mechanism::reply::{ErrorLimit, may_answer_ipv4, may_answer_ipv6, reply_ipv4, reply_ipv6};
 use crate::mechanism::session_state::Side;
 use crate::mechanism::{IdentificationGenerator, Refusal};
 use crate::packet::{ChecksumState, Offload, Outbox, Packet, Segmentation};
 use crate::parse::{AnyParsed, Parsed, Payload, parse};
-use crate::plan::{Plan, ServiceKind};
+use crate::plan::{Plan, Service, ServiceKind};
 use crate::verdict::{DropReason, Verdict};
 
 /// The generator of ports and identifications: fast, and not to be predicted from what it gave.
@@ -42,6 +45,7 @@ pub(crate) struct Work<'a> {
     pub(crate) random: &'a mut Random,
     pub(crate) identifications: &'a mut IdentificationGenerator,
     pub(crate) exhausted: &'a mut Exhausted,
+    pub(crate) error_limit: &'a mut ErrorLimit,
     pub(crate) now: Now,
 }
 
@@ -53,7 +57,13 @@ pub struct Engine {
     random: Random,
     identifications: IdentificationGenerator,
     exhausted: Exhausted,
+    reassembly: Reassembly,
+    error_limit: ErrorLimit,
 }
+
+/// ICMP errors that a worker originates: so many a second, and so many at once (RFC 4443 section 2.4 (f)).
+const ERRORS_PER_SECOND: u32 = 100;
+const ERRORS_AT_ONCE: u32 = 50;
 
 impl Engine {
     /// The engine of worker number `worker` of `workers` on `tables`. `seed` must be random, and the same for all of
@@ -62,8 +72,17 @@ impl Engine {
     pub fn new(tables: Arc<Tables>, seed: [u8; 32], worker: u16, workers: u16) -> Self {
         let mut random = Random::from_seed(seed);
         let identifications = IdentificationGenerator::new([random.next_u64(), random.next_u64()], worker, workers);
+        let secret = [random.next_u64(), random.next_u64()];
         random.set_stream(u64::from(worker) + 1);
-        Self { tables, counters: Arc::default(), random, identifications, exhausted: Exhausted::default() }
+        Self {
+            tables,
+            counters: Arc::default(),
+            random,
+            identifications,
+            exhausted: Exhausted::default(),
+            reassembly: Reassembly::new(ReassemblyLimits::default(), secret),
+            error_limit: ErrorLimit::new(ERRORS_PER_SECOND, ERRORS_AT_ONCE),
+        }
     }
 
     /// Its counters, to be read by others.
@@ -76,14 +95,20 @@ impl Engine {
     pub fn process(&mut self, plan: &Plan, packet: &mut Packet<'_>, now: Now, outbox: &mut impl Outbox) -> Verdict {
         let bytes = packet.len();
         // Until the version is known, a packet counts as from inside.
-        let side =
-            if packet.bytes().first().is_some_and(|first| first >> 4 == 4) { Side::Outside } else { Side::Inside };
-        let verdict = match self.decide(plan, packet, now, outbox) {
-            Ok(verdict) => verdict,
-            Err(refusal) => Verdict::Drop(refusal.reason),
+        let side = match packet.bytes().first().map(|first| first >> 4) {
+            Some(4) => Side::Outside,
+            _ => Side::Inside,
         };
+        let verdict = self.decide(plan, packet, now, outbox).unwrap_or_else(Verdict::Drop);
         self.counters.count(side, bytes, verdict);
         verdict
+    }
+
+    /// The moment to forget fragments whose siblings did not come. To be called about once a second.
+    pub fn idle(&mut self, now: Now) {
+        self.reassembly.expire(now.0);
+        self.counters.add(DropReason::FragmentTimeout, self.reassembly.take_timed_out());
+        self.counters.add(DropReason::FragmentMemory, self.reassembly.take_pushed_out());
     }
 
     fn decide(
@@ -92,35 +117,109 @@ impl Engine {
         packet: &mut Packet<'_>,
         now: Now,
         outbox: &mut impl Outbox,
-    ) -> Result<Verdict, Refusal> {
+    ) -> Result<Verdict, DropReason> {
         let parsed = parse(packet)?;
-        let mut work = Work {
-            tables: &self.tables,
-            times: &plan.times,
-            random: &mut self.random,
-            identifications: &mut self.identifications,
-            exhausted: &mut self.exhausted,
-            now,
-        };
-        match &parsed {
-            AnyParsed::V6(parsed) => reconcile_offload(packet, parsed)?,
-            AnyParsed::V4(parsed) => reconcile_offload(packet, parsed)?,
-        }
+        let Self { tables, random, identifications, exhausted, reassembly, error_limit, .. } = self;
+        let mut work = Work { tables, times: &plan.times, random, identifications, exhausted, error_limit, now };
         match parsed {
-            AnyParsed::V6(parsed) => match plan.service_of_ipv6(parsed.destination) {
-                Some((number, service)) => match &service.kind {
-                    ServiceKind::Nat64(nat64) => nat64.inside(number, packet, &parsed, &mut work, outbox),
-                },
-                None => Ok(Verdict::ToHost),
-            },
-            AnyParsed::V4(parsed) => match plan.service_of_ipv4(parsed.destination) {
-                Some((number, service)) => match &service.kind {
-                    ServiceKind::Nat64(nat64) => nat64.outside(number, packet, &parsed, &mut work, outbox),
-                },
-                None => Ok(Verdict::ToHost),
-            },
+            AnyParsed::V6(parsed) => {
+                let Some((number, service)) = plan.service_of_ipv6(parsed.destination) else {
+                    return Ok(Verdict::ToHost);
+                };
+                reconcile_offload(packet, &parsed)?;
+                if !parsed.is_piece() {
+                    let result = inside(service, number, packet, &parsed, &mut work, outbox);
+                    return result.or_else(|refusal| answer_ipv6(plan, &mut work, refusal, packet, &parsed, outbox));
+                }
+                match reassembly.accept_ipv6(packet, &parsed, now.0)? {
+                    None => Ok(Verdict::Hold),
+                    Some((mut whole, parsed)) => inside(service, number, &mut whole, &parsed, &mut work, outbox)
+                        .or_else(|refusal| answer_ipv6(plan, &mut work, refusal, &mut whole, &parsed, outbox)),
+                }
+            }
+            AnyParsed::V4(parsed) => {
+                let Some((number, service)) = plan.service_of_ipv4(parsed.destination) else {
+                    return Ok(Verdict::ToHost);
+                };
+                reconcile_offload(packet, &parsed)?;
+                if !parsed.is_piece() {
+                    let result = outside(service, number, packet, &parsed, &mut work, outbox);
+                    return result.or_else(|refusal| answer_ipv4(plan, &mut work, refusal, packet, &parsed, outbox));
+                }
+                match reassembly.accept_ipv4(packet, &parsed, now.0)? {
+                    None => Ok(Verdict::Hold),
+                    Some((mut whole, parsed)) => outside(service, number, &mut whole, &parsed, &mut work, outbox)
+                        .or_else(|refusal| answer_ipv4(plan, &mut work, refusal, &mut whole, &parsed, outbox)),
+                }
+            }
         }
     }
+}
+
+fn inside(
+    service: &Service,
+    number: u8,
+    packet: &mut Packet<'_>,
+    parsed: &Parsed<Ipv6Addr>,
+    work: &mut Work<'_>,
+    outbox: &mut impl Outbox,
+) -> Result<Verdict, Refusal> {
+    match &service.kind {
+        ServiceKind::Nat64(nat64) => nat64.inside(number, packet, parsed, work, outbox),
+    }
+}
+
+fn outside(
+    service: &Service,
+    number: u8,
+    packet: &mut Packet<'_>,
+    parsed: &Parsed<Ipv4Addr>,
+    work: &mut Work<'_>,
+    outbox: &mut impl Outbox,
+) -> Result<Verdict, Refusal> {
+    match &service.kind {
+        ServiceKind::Nat64(nat64) => nat64.outside(number, packet, parsed, work, outbox),
+    }
+}
+
+/// Tells the sender of a refused IPv6 packet, if it may be told.
+fn answer_ipv6(
+    plan: &Plan,
+    work: &mut Work<'_>,
+    refusal: Refusal,
+    packet: &mut Packet<'_>,
+    parsed: &Parsed<Ipv6Addr>,
+    outbox: &mut impl Outbox,
+) -> Result<Verdict, DropReason> {
+    if let (Some(answer), Some(from)) = (refusal.answer, plan.own.ipv6)
+        && may_answer_ipv6(packet, parsed, answer)
+        && work.error_limit.allow(work.now.0)
+    {
+        reply_ipv6(packet, parsed, from, answer)?;
+        outbox.send(packet);
+        return Ok(Verdict::Reply(refusal.reason));
+    }
+    Err(refusal.reason)
+}
+
+/// Tells the sender of a refused IPv4 packet, if it may be told.
+fn answer_ipv4(
+    plan: &Plan,
+    work: &mut Work<'_>,
+    refusal: Refusal,
+    packet: &mut Packet<'_>,
+    parsed: &Parsed<Ipv4Addr>,
+    outbox: &mut impl Outbox,
+) -> Result<Verdict, DropReason> {
+    if let (Some(answer), Some(from)) = (refusal.answer, plan.own.ipv4)
+        && may_answer_ipv4(parsed)
+        && work.error_limit.allow(work.now.0)
+    {
+        reply_ipv4(packet, parsed, from, answer, work.identifications)?;
+        outbox.send(packet);
+        return Ok(Verdict::Reply(refusal.reason));
+    }
+    Err(refusal.reason)
 }
 
 /// What was left to the card must agree with the headers, since transformations rely on it.

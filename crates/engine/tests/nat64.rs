@@ -169,14 +169,14 @@ fn a_full_pool_refuses_the_new_and_keeps_the_old() {
         (0..4).map(|n| gateway.forward(&udp((HOST, 40_000 + n), (embed(SERVER), 53), b"")).ports.0).collect();
     assert_eq!(ports, HashSet::from([2000, 2001, 2002, 2003]));
     let refused = udp((OTHER_HOST, 1), (embed(SERVER), 53), b"");
-    assert_eq!(gateway.pass(&refused).0, Verdict::Drop(DropReason::PoolExhausted));
+    assert_eq!(gateway.pass(&refused).0, Verdict::Reply(DropReason::PoolExhausted));
     assert!(ports.contains(&gateway.forward(&udp((HOST, 40_000), (embed(SERVER), 54), b"")).ports.0));
     // TCP has ports of its own.
     gateway.forward(&tcp((OTHER_HOST, 1), (embed(SERVER), 80), SYN, b""));
     // Closed ports are kept back for two minutes, then given out again.
     gateway.wait(310);
     sweep(&mut gateway);
-    assert_eq!(gateway.pass(&refused).0, Verdict::Drop(DropReason::PoolExhausted));
+    assert_eq!(gateway.pass(&refused).0, Verdict::Reply(DropReason::PoolExhausted));
     gateway.wait(125);
     gateway.forward(&refused);
     assert_eq!(audit::check(&gateway.tables), Vec::<String>::new());
@@ -205,19 +205,19 @@ fn limits_hold_for_each_table() {
     let mut limited = Gateway::new(Setup { policy, ..Setup::default() });
     limited.forward(&from(1));
     limited.forward(&from(2));
-    assert_eq!(limited.pass(&from(3)).0, Verdict::Drop(DropReason::SubscriberLimit));
+    assert_eq!(limited.pass(&from(3)).0, Verdict::Reply(DropReason::SubscriberLimit));
     limited.forward(&udp((OTHER_HOST, 3), (embed(SERVER), 53), b""));
     limited.forward(&from(1));
 
     let mut few = Gateway::new(Setup { bindings: 2, ..Setup::default() });
     few.forward(&from(1));
     few.forward(&from(2));
-    assert_eq!(few.pass(&from(3)).0, Verdict::Drop(DropReason::BindingTableFull));
+    assert_eq!(few.pass(&from(3)).0, Verdict::Reply(DropReason::BindingTableFull));
 
     let mut lonely = Gateway::new(Setup { subscribers: 1, ..Setup::default() });
     lonely.forward(&from(1));
     let other = udp((OTHER_HOST, 3), (embed(SERVER), 53), b"");
-    assert_eq!(lonely.pass(&other).0, Verdict::Drop(DropReason::SubscriberTableFull));
+    assert_eq!(lonely.pass(&other).0, Verdict::Reply(DropReason::SubscriberTableFull));
 
     for gateway in [limited, few, lonely] {
         assert_eq!(audit::check(&gateway.tables), Vec::<String>::new());
@@ -232,7 +232,9 @@ fn a_full_session_table_refuses_and_loses_nothing() {
     for n in 1..1000 {
         match gateway.pass(&to(n)).0 {
             Verdict::Forward => accepted.push(n),
-            verdict => assert_eq!(verdict, Verdict::Drop(DropReason::SessionTableFull)),
+            // The sender is told, at a bounded rate.
+            Verdict::Reply(reason) | Verdict::Drop(reason) => assert_eq!(reason, DropReason::SessionTableFull),
+            verdict => panic!("{verdict:?}"),
         }
     }
     assert!((64..999).contains(&accepted.len()), "{}", accepted.len());
@@ -304,6 +306,164 @@ fn every_packet_is_counted_once() {
     assert_eq!((totals.received, totals.received_bytes, totals.forwarded), ([1, 3], [52, 30 + 28 + 2], [1, 1]));
     let drops: Vec<_> = totals.drops().collect();
     assert_eq!(drops, [(DropReason::Malformed, 1), (DropReason::NoBinding, 1)]);
+}
+
+#[test]
+fn an_error_from_outside_reaches_the_host_that_it_is_about() {
+    let mut gateway = Gateway::new(Setup::default());
+    let out = gateway.forward(&udp((HOST, 40_000), (embed(SERVER), 53), b"question"));
+    let router = Ipv4Addr::new(203, 0, 113, 1);
+    let quoted = udp((POOL, out.ports.0), (SERVER, 53), b"question");
+    let (verdict, sent) = gateway.pass(&icmp(router, POOL, 11, 0, 0, &quoted));
+    assert_eq!((verdict, sent.len()), (Verdict::Forward, 1));
+    let error = see(&sent[0]);
+    assert_eq!((error.source, error.destination), (embed(router).into(), HOST.into()), "traceroute sees the router");
+    assert_eq!(sent[0][40..42], [3, 0]);
+    let inner = &sent[0][48..];
+    assert_eq!(inner[8..24], HOST.octets());
+    assert_eq!(inner[24..40], embed(SERVER).octets());
+    assert_eq!(u16::from_be_bytes([inner[40], inner[41]]), 40_000);
+
+    let about_nothing = udp((POOL, out.ports.0 ^ 2), (SERVER, 53), b"");
+    let before = sessions(&gateway);
+    assert_eq!(gateway.pass(&icmp(router, POOL, 3, 3, 0, &about_nothing)).0, Verdict::Drop(DropReason::NoSession));
+    let other_remote = udp((POOL, out.ports.0), (router, 53), b"");
+    assert_eq!(gateway.pass(&icmp(router, POOL, 3, 3, 0, &other_remote)).0, Verdict::Drop(DropReason::NoSession));
+    assert_eq!(sessions(&gateway), before, "an error makes no state");
+    let mut damaged = icmp(router, POOL, 11, 0, 0, &quoted);
+    damaged[22] ^= 1;
+    assert_eq!(gateway.pass(&damaged).0, Verdict::Drop(DropReason::BadChecksum));
+}
+
+#[test]
+fn an_error_from_inside_leaves_from_the_pool() {
+    let mut gateway = Gateway::new(Setup::default());
+    let out = gateway.forward(&udp((HOST, 40_000), (embed(SERVER), 53), b"question"));
+    let back = udp((embed(SERVER), 53), (HOST, 40_000), b"answer");
+    let router: std::net::Ipv6Addr = "2001:db8:1::99".parse().unwrap();
+    let (verdict, sent) = gateway.pass(&icmp(router, embed(SERVER), 1, 4, 0, &back));
+    assert_eq!((verdict, sent.len()), (Verdict::Forward, 1));
+    let error = see(&sent[0]);
+    assert_eq!((error.source, error.destination), (POOL.into(), SERVER.into()));
+    assert_eq!(sent[0][20..22], [3, 3]);
+    let inner = &sent[0][28..];
+    assert_eq!((&inner[12..16], &inner[16..20]), (SERVER.octets().as_slice(), POOL.octets().as_slice()));
+    assert_eq!(u16::from_be_bytes([inner[22], inner[23]]), out.ports.0);
+}
+
+#[test]
+fn path_mtu_discovery_crosses_the_gateway() {
+    let mut gateway = Gateway::new(Setup::default());
+    let out = gateway.forward(&tcp((HOST, 40_000), (embed(SERVER), 80), SYN, b""));
+    let quoted = tcp((POOL, out.ports.0), (SERVER, 80), ACK, &[0; 1000]);
+    let (_, sent) = gateway.pass(&icmp(Ipv4Addr::new(203, 0, 113, 1), POOL, 3, 4, 1380, &quoted));
+    assert_eq!((sent[0][40], &sent[0][44..48]), (2, 1400_u32.to_be_bytes().as_slice()), "20 bytes more in IPv6");
+    let back = tcp((embed(SERVER), 80), (HOST, 40_000), ACK, &[0; 1000]);
+    let (_, sent) = gateway.pass(&icmp(HOST, embed(SERVER), 2, 0, 1400, &back));
+    assert_eq!((&sent[0][20..22], &sent[0][26..28]), ([3, 4].as_slice(), 1380_u16.to_be_bytes().as_slice()));
+}
+
+#[test]
+fn an_error_about_a_hairpinned_packet_comes_back_to_its_sender() {
+    let mut gateway = Gateway::new(Setup::default());
+    let known = gateway.forward(&udp((OTHER_HOST, 6000), (embed(SERVER), 3478), b""));
+    let turned = gateway.forward(&udp((HOST, 5000), (embed(POOL), known.ports.0), b"hello"));
+    let received = udp((embed(POOL), turned.ports.0), (OTHER_HOST, 6000), b"hello");
+    let (verdict, sent) = gateway.pass(&icmp(OTHER_HOST, embed(POOL), 1, 4, 0, &received));
+    assert_eq!((verdict, sent.len()), (Verdict::Forward, 1));
+    let error = see(&sent[0]);
+    assert_eq!((error.source, error.destination), (embed(POOL).into(), HOST.into()));
+    assert_eq!(error.hop_limit, 63, "one decrement in total");
+    let inner = &sent[0][48..];
+    assert_eq!((&inner[8..24], &inner[24..40]), (HOST.octets().as_slice(), embed(POOL).octets().as_slice()));
+    assert_eq!((inner[40], inner[41]), (5000_u16.to_be_bytes()[0], 5000_u16.to_be_bytes()[1]));
+}
+
+#[test]
+fn fragments_are_put_together_in_any_order() {
+    let payload: Vec<u8> = (0..3000_u32).map(|n| u8::try_from(n % 251).unwrap()).collect();
+    for reversed in [false, true] {
+        let mut gateway = Gateway::new(Setup::default());
+        let whole = udp((HOST, 40_000), (embed(SERVER), 53), &payload);
+        let mut pieces = fragments_ipv6(&whole, 1232);
+        if reversed {
+            pieces.reverse();
+        }
+        let last = pieces.pop().unwrap();
+        for piece in &pieces {
+            assert_eq!(gateway.pass(piece), (Verdict::Hold, Vec::new()));
+        }
+        let (verdict, sent) = gateway.pass(&last);
+        assert_eq!(verdict, Verdict::Forward);
+        assert_eq!(see(&whole_of_ipv4(&sent)).payload, payload);
+        let port = see(&whole_of_ipv4(&sent)).ports.0;
+
+        let mut pieces = fragments_ipv4(&udp((SERVER, 53), (POOL, port), &payload), 1000);
+        if reversed {
+            pieces.reverse();
+        }
+        let last = pieces.pop().unwrap();
+        pieces.iter().for_each(|piece| assert_eq!(gateway.pass(piece).0, Verdict::Hold));
+        let (verdict, sent) = gateway.pass(&last);
+        assert_eq!(verdict, Verdict::Forward);
+        assert!(sent.iter().all(|packet| packet.len() <= 1280));
+        assert_eq!(see(&whole_of_ipv6(&sent)).payload, payload);
+    }
+}
+
+#[test]
+fn fragments_that_never_complete_are_forgotten_and_counted() {
+    let mut gateway = Gateway::new(Setup::default());
+    let pieces = fragments_ipv6(&udp((HOST, 40_000), (embed(SERVER), 53), &[7; 3000]), 1232);
+    assert_eq!(gateway.pass(&pieces[0]).0, Verdict::Hold);
+    gateway.wait(5);
+    gateway.engine.idle(gateway.now);
+    let mut totals = tombolo_engine::counters::Totals::default();
+    gateway.engine.counters().add_to(&mut totals);
+    assert_eq!(totals.drops().collect::<Vec<_>>(), [(DropReason::FragmentTimeout, 1)]);
+    assert_eq!(gateway.tables.bindings.count(), 0);
+}
+
+#[test]
+fn senders_are_told_where_the_rfcs_say_so() {
+    let mut gateway = Gateway::new(Setup::default());
+    // Hop limit: traceroute sees the gateway itself, on either side.
+    let mut short = udp((HOST, 40_000), (embed(SERVER), 33_434), b"");
+    short[7] = 1;
+    let (verdict, sent) = gateway.pass(&short);
+    assert_eq!(verdict, Verdict::Reply(DropReason::HopLimit));
+    let error = see(&sent[0]);
+    assert_eq!((error.source, error.destination), ("2001:db8:1::1".parse().unwrap(), HOST.into()));
+    assert_eq!((&sent[0][40..42], &sent[0][48..]), ([3, 0].as_slice(), short.as_slice()), "the packet as it was");
+    assert_eq!(gateway.tables.bindings.count(), 0, "no state for what goes nowhere");
+
+    let out = gateway.forward(&udp((HOST, 40_000), (embed(SERVER), 53), b""));
+    let mut short = udp((SERVER, 53), (POOL, out.ports.0), b"");
+    short[8] = 1;
+    short[10..12].copy_from_slice(&[0, 0]);
+    let checksum = !sum(&short[..20]);
+    short[10..12].copy_from_slice(&checksum.to_be_bytes());
+    let (verdict, sent) = gateway.pass(&short);
+    assert_eq!(verdict, Verdict::Reply(DropReason::HopLimit));
+    assert_eq!(see(&sent[0]).destination, SERVER);
+    assert_eq!(sent[0][20..22], [11, 0]);
+
+    // A protocol without ports: port unreachable inside (RFC 6146 section 3.4), protocol unreachable outside.
+    let mut gre = udp((HOST, 40_000), (embed(SERVER), 53), b"");
+    gre[6] = 47;
+    let (verdict, sent) = gateway.pass(&gre);
+    assert_eq!((verdict, &sent[0][40..42]), (Verdict::Reply(DropReason::UnsupportedProtocol), [1, 4].as_slice()));
+
+    // Too big for the IPv4 link and may not be fragmented.
+    gateway.nat64().translate.ipv4_mtu = 1400;
+    let big = udp((HOST, 40_000), (embed(SERVER), 53), &[0; 1400]);
+    let (verdict, sent) = gateway.pass(&big);
+    assert_eq!(verdict, Verdict::Reply(DropReason::TooBig));
+    assert_eq!((sent[0][40], &sent[0][44..48], sent[0].len()), (2, 1420_u32.to_be_bytes().as_slice(), 1280));
+
+    // At a bounded rate.
+    let told = (0..1000).filter(|_| matches!(gateway.pass(&gre).0, Verdict::Reply(_))).count();
+    assert!((1..100).contains(&told), "{told}");
 }
 
 fn sessions(gateway: &Gateway) -> usize {

@@ -41,7 +41,7 @@ impl Source {
         let outside_port = u16::try_from(1024 + self.below(256)).unwrap();
         let flags = u8::try_from(self.below(64)).unwrap();
         let payload = vec![0x42; self.below(200) as usize];
-        let packet = match self.below(9) {
+        let packet = match self.below(13) {
             0 => udp((host, a), (embed(remote), b), &payload),
             1 => tcp((host, a), (embed(remote), b), flags, &payload),
             2 => echo(host, embed(remote), flags & 1 == 0, a),
@@ -50,11 +50,27 @@ impl Source {
             5 => echo(remote, pool, flags & 1 == 0, outside_port),
             6 => udp((host, a), (embed(pool), outside_port), &payload),
             7 => tcp((host, a), (embed(pool), outside_port), flags, &payload),
+            8 => {
+                let about = udp((pool, outside_port), (remote, b), &payload);
+                icmp(remote, pool, 3 + 8 * (flags & 1), flags >> 2, self.below(2000), &about)
+            }
+            9 => {
+                let about = udp((embed(remote), b), (host, a), &payload);
+                icmp(host, embed(remote), 1 + flags % 4, flags >> 4, self.below(2000), &about)
+            }
+            10 => self.piece(fragments_ipv6(&udp((host, a), (embed(remote), b), &[7; 150]), 64)),
+            11 => self.piece(fragments_ipv4(&udp((remote, b), (pool, outside_port), &[7; 150]), 64)),
             _ => (0..self.below(120)).map(|_| u8::try_from(self.below(256)).unwrap()).collect(),
         };
         buffer.clear();
         buffer.extend(packet);
         self.damage(buffer);
+    }
+
+    /// One of several pieces: often their siblings follow.
+    fn piece(&mut self, pieces: Vec<Vec<u8>>) -> Vec<u8> {
+        let which = self.below(u32::try_from(pieces.len()).unwrap()) as usize;
+        pieces[which].clone()
     }
 
     fn damage(&mut self, packet: &mut Vec<u8>) {

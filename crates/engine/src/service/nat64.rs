@@ -11,6 +11,7 @@ use tombolo_wire::{Port, TcpFlags, ipv4};
 
 use crate::engine::Work;
 use crate::mapping::pool::PortSpace;
+use crate::mechanism::icmp_error::{ErrorRewrite, translate_error_4to6, translate_error_6to4};
 use crate::mechanism::napt::{Endpoint, Napt};
 use crate::mechanism::screen::{screen_ipv4, screen_ipv6};
 use crate::mechanism::session_state::Event;
@@ -37,6 +38,9 @@ impl Nat64 {
             return Err(DropReason::SourceInPrefix.into());
         }
         screen_ipv6(parsed)?;
+        if parsed.payload == Payload::IcmpError {
+            return self.inside_error(number, packet, parsed, work, outbox);
+        }
         let remote = self.remote_address(parsed.destination)?;
         let (space, event) = space_of(parsed)?;
         let remote = Endpoint { address: remote, port: parsed.destination_port };
@@ -70,6 +74,9 @@ impl Nat64 {
     ) -> Result<Verdict, Refusal> {
         screen_ipv4(parsed)?;
         let source = self.embedded_source(parsed.source)?;
+        if parsed.payload == Payload::IcmpError {
+            return self.outside_error(number, packet, parsed, source, work, outbox);
+        }
         let (space, event) = space_of(parsed)?;
         let remote = Endpoint { address: parsed.source, port: parsed.source_port };
         let outside = Endpoint { address: parsed.destination, port: parsed.destination_port };
@@ -81,6 +88,74 @@ impl Nat64 {
             destination_port: Some(Port(u16::from_be_bytes(inside.port))),
         };
         translate_4to6(packet, parsed, &to, &self.translate)?.send(packet, outbox)?;
+        Ok(Verdict::Forward)
+    }
+
+    /// An ICMPv6 error from inside, about a packet that came from outside (section 3.5.3 and RFC 5508 REQ-5). It leaves
+    /// from the outside address that the remote has sent to, whichever inside router it comes from.
+    fn inside_error(
+        &self,
+        number: u8,
+        packet: &mut Packet<'_>,
+        parsed: &Parsed<Ipv6Addr>,
+        work: &mut Work<'_>,
+        outbox: &mut impl Outbox,
+    ) -> Result<Verdict, Refusal> {
+        let about = parsed.embedded(packet)?;
+        let space = space_of_embedded(&about)?;
+        let remote = self.prefix.extract(about.source).ok_or(DropReason::IcmpErrorUnusable)?;
+        let remote = Endpoint { address: remote, port: about.source_port };
+        let inside = inside_key(number, space, about.destination, about.destination_port);
+        let outside = self.napt(number, work).outbound_error(&inside, space, remote).ok_or(DropReason::NoSession)?;
+        let to = ErrorRewrite {
+            source: outside.address,
+            destination: remote.address,
+            embedded: Rewrite {
+                source: remote.address,
+                destination: outside.address,
+                source_port: None,
+                destination_port: Some(outside.port),
+            },
+            node: None,
+        };
+        translate_error_6to4(packet, parsed, &about, &to, &self.translate, work.identifications)?;
+        if self.pool.contains(remote.address) {
+            return self.come_in_again(number, packet, work, outbox);
+        }
+        outbox.send(packet);
+        Ok(Verdict::Forward)
+    }
+
+    /// An ICMPv4 error from outside, about a packet that left from the pool (RFC 5508 REQ-4). It keeps the router's
+    /// address, embedded in the prefix, so that traceroute shows the path.
+    fn outside_error(
+        &self,
+        number: u8,
+        packet: &mut Packet<'_>,
+        parsed: &Parsed<Ipv4Addr>,
+        source: Ipv6Addr,
+        work: &mut Work<'_>,
+        outbox: &mut impl Outbox,
+    ) -> Result<Verdict, Refusal> {
+        let about = parsed.embedded(packet)?;
+        let space = space_of_embedded(&about)?;
+        let remote = Endpoint { address: about.destination, port: about.destination_port };
+        let outside = Endpoint { address: about.source, port: about.source_port };
+        let inside = self.napt(number, work).inbound_error(outside, space, remote).ok_or(DropReason::NoSession)?;
+        let host = Ipv6Addr::from(inside.ipv6);
+        let to = ErrorRewrite {
+            source,
+            destination: host,
+            embedded: Rewrite {
+                source: host,
+                destination: self.prefix.embed(about.destination),
+                source_port: Some(Port(u16::from_be_bytes(inside.port))),
+                destination_port: None,
+            },
+            node: None,
+        };
+        translate_error_4to6(packet, parsed, &about, &to, &self.translate)?;
+        outbox.send(packet);
         Ok(Verdict::Forward)
     }
 
@@ -98,12 +173,24 @@ impl Nat64 {
         let unlimited = crate::mechanism::TranslateSettings { ipv4_mtu: u32::MAX, ..self.translate };
         let translated = translate_6to4(packet, parsed, to, &unlimited, work.identifications)?;
         debug_assert!(matches!(translated, Translated::Whole));
+        self.come_in_again(number, packet, work, outbox)
+    }
+
+    /// A packet that has been translated to IPv4 and is for the pool comes in as if from outside.
+    fn come_in_again(
+        &self,
+        number: u8,
+        packet: &mut Packet<'_>,
+        work: &mut Work<'_>,
+        outbox: &mut impl Outbox,
+    ) -> Result<Verdict, Refusal> {
         // One decrement in total: the second translation takes the other.
         let header = packet.bytes_mut();
         header[ipv4::TTL] = header[ipv4::TTL].saturating_add(1);
         ipv4::write_checksum(header);
         let parsed = parse_ipv4(packet)?;
-        self.outside(number, packet, &parsed, work, outbox)
+        // The packet is not as it was received any more, so nobody can be told what becomes of it.
+        self.outside(number, packet, &parsed, work, outbox).map_err(|refusal| Refusal::silent(refusal.reason))
     }
 
     fn napt<'a>(&'a self, number: u8, work: &'a mut Work<'_>) -> Napt<'a, crate::engine::Random> {
@@ -155,6 +242,17 @@ fn space_of<A>(parsed: &Parsed<A>) -> Result<(PortSpace, Event), Refusal> {
         Payload::IcmpError | Payload::IcmpOther => Err(DropReason::IcmpUntranslatable.into()),
         Payload::Piece => Err(DropReason::FragmentUntranslatable.into()),
         Payload::Other => Err(Refusal::with(DropReason::UnsupportedProtocol, IcmpAnswer::ProtocolUnreachable)),
+    }
+}
+
+/// Which table the packet in an ICMP error belongs to.
+fn space_of_embedded<A>(about: &Parsed<A>) -> Result<PortSpace, DropReason> {
+    match about.payload {
+        Payload::Tcp => Ok(PortSpace::Tcp),
+        Payload::Udp => Ok(PortSpace::Udp),
+        Payload::EchoRequest | Payload::EchoReply => Ok(PortSpace::Icmp),
+        // An error about an error, or about a fragment without ports.
+        _ => Err(DropReason::IcmpErrorUnusable),
     }
 }
 

@@ -269,3 +269,93 @@ pub fn static_binding(space: PortSpace, inside_port: u16, outside_port: u16) -> 
         outside: Endpoint { address: POOL, port: Port(outside_port) },
     }
 }
+
+/// An ICMP or ICMPv6 message about `quoted`, with `rest` in bytes 4 to 7.
+pub fn icmp(
+    source: impl Into<IpAddr>,
+    destination: impl Into<IpAddr>,
+    kind: u8,
+    code: u8,
+    rest: u32,
+    quoted: &[u8],
+) -> Vec<u8> {
+    let source = source.into();
+    let mut transport = vec![kind, code, 0, 0];
+    transport.extend(rest.to_be_bytes());
+    transport.extend(quoted);
+    ip(source, destination.into(), if source.is_ipv4() { 1 } else { 58 }, transport, 2)
+}
+
+/// Cuts an IPv6 packet into fragments with `size` bytes of payload.
+pub fn fragments_ipv6(packet: &[u8], size: usize) -> Vec<Vec<u8>> {
+    let payload = &packet[40..];
+    let pieces = payload.chunks(size).enumerate().map(|(n, chunk)| {
+        let more = n * size + chunk.len() < payload.len();
+        let mut piece = packet[..40].to_vec();
+        piece[4..6].copy_from_slice(&u16::try_from(chunk.len() + 8).unwrap().to_be_bytes());
+        piece[6] = 44;
+        piece.extend([packet[6], 0]);
+        piece.extend((u16::try_from(n * size).unwrap() | u16::from(more)).to_be_bytes());
+        piece.extend([0x80, 0, 0, 9]);
+        piece.extend(chunk);
+        piece
+    });
+    pieces.collect()
+}
+
+/// Cuts an IPv4 packet into fragments with `size` bytes of payload.
+pub fn fragments_ipv4(packet: &[u8], size: usize) -> Vec<Vec<u8>> {
+    let payload = &packet[20..];
+    let pieces = payload.chunks(size).enumerate().map(|(n, chunk)| {
+        let more = n * size + chunk.len() < payload.len();
+        let mut piece = packet[..20].to_vec();
+        piece[2..4].copy_from_slice(&u16::try_from(chunk.len() + 20).unwrap().to_be_bytes());
+        let offset = u16::try_from(n * size / 8).unwrap() | if more { 0x2000 } else { 0 };
+        piece[6..8].copy_from_slice(&offset.to_be_bytes());
+        piece[10..12].copy_from_slice(&[0, 0]);
+        let checksum = !sum(&piece);
+        piece[10..12].copy_from_slice(&checksum.to_be_bytes());
+        piece.extend(chunk);
+        piece
+    });
+    pieces.collect()
+}
+
+/// Puts IPv4 packets together that may be fragments.
+pub fn whole_of_ipv4(packets: &[Vec<u8>]) -> Vec<u8> {
+    let mut whole = packets[0][..20].to_vec();
+    let mut pieces: Vec<_> =
+        packets.iter().map(|p| (usize::from(u16::from_be_bytes([p[6] & 0x1f, p[7]])) * 8, &p[20..])).collect();
+    pieces.sort_unstable();
+    for (offset, bytes) in pieces {
+        assert_eq!(offset, whole.len() - 20, "a hole, or an overlap");
+        whole.extend(bytes);
+    }
+    let length = u16::try_from(whole.len()).unwrap();
+    whole[2..4].copy_from_slice(&length.to_be_bytes());
+    whole[6..8].copy_from_slice(&[0, 0]);
+    whole[10..12].copy_from_slice(&[0, 0]);
+    let checksum = !sum(&whole[..20]);
+    whole[10..12].copy_from_slice(&checksum.to_be_bytes());
+    whole
+}
+
+/// Puts IPv6 packets together that may be fragments.
+pub fn whole_of_ipv6(packets: &[Vec<u8>]) -> Vec<u8> {
+    if packets[0][6] != 44 {
+        assert_eq!(packets.len(), 1);
+        return packets[0].clone();
+    }
+    let mut whole = packets[0][..40].to_vec();
+    whole[6] = packets[0][40];
+    let mut pieces: Vec<_> =
+        packets.iter().map(|p| (usize::from(u16::from_be_bytes([p[42], p[43]]) & !7), &p[48..])).collect();
+    pieces.sort_unstable();
+    for (offset, bytes) in pieces {
+        assert_eq!(offset, whole.len() - 40, "a hole, or an overlap");
+        whole.extend(bytes);
+    }
+    let length = u16::try_from(whole.len() - 40).unwrap();
+    whole[4..6].copy_from_slice(&length.to_be_bytes());
+    whole
+}
