@@ -13,7 +13,7 @@ use tombolo_engine::mechanism::screen::{screen_ipv4, screen_ipv6};
 use tombolo_engine::mechanism::{IdentificationGenerator, Rewrite, TranslateSettings, translate_4to6, translate_6to4};
 use tombolo_engine::packet::{HEADROOM, Offload, Packet};
 use tombolo_engine::parse::{AnyParsed, parse};
-use tombolo_wire::{Ipv4Header, Ipv6Header, Prefix64, Protocol, ipv4};
+use tombolo_wire::{Ipv4Header, Ipv6Header, Prefix64, Protocol, Sum, ipv4};
 
 /// Counts allocations.
 struct Counting;
@@ -130,6 +130,16 @@ fn round(original: &[u8], identifications: &mut IdentificationGenerator) -> f64 
     before.elapsed().as_secs_f64() * 1e9 / f64::from(PACKETS)
 }
 
+/// Nanoseconds for the sum of `bytes`.
+fn sum_round(bytes: &[u8]) -> f64 {
+    const SUMS: u32 = 10_000;
+    let before = Instant::now();
+    for _ in 0..SUMS {
+        black_box(Sum::ZERO.bytes(black_box(bytes)).fold());
+    }
+    before.elapsed().as_secs_f64() * 1e9 / f64::from(SUMS)
+}
+
 fn main() {
     let cases = [
         ("engine/translate/4to6-udp-64", udp4(64)),
@@ -148,5 +158,16 @@ fn main() {
         // One buffer a round.
         let allocations = ALLOCATIONS.load(Ordering::Relaxed) - before - 1;
         println!("{id:<34} {median:>10.1} {:>8.1} {:>20.6}", 1e3 / median, allocations as f64 / f64::from(PACKETS));
+    }
+    for size in [20, 1460, 65_000] {
+        let bytes = vec![0x5a; size];
+        let mut rounds: Vec<f64> = (0..ROUNDS).map(|_| sum_round(&bytes)).collect();
+        rounds.sort_by(f64::total_cmp);
+        let nanoseconds = rounds[ROUNDS / 2];
+        println!(
+            "{:<34} {nanoseconds:>10.1} ns {:>8.1} GB/s",
+            format!("wire/checksum/{size}"),
+            size as f64 / nanoseconds
+        );
     }
 }

@@ -201,6 +201,18 @@ fn a_flood_from_one_source_leaves_room_for_others() {
 }
 
 #[test]
+fn congestion_that_one_piece_met_is_told_of_the_whole() {
+    let payload = udp(64, &[A6.octets(), B6.octets()].concat());
+    let mut reassembly = reassembly();
+    let mut first = fragment6(0, true, &payload[..32]);
+    first[1] = 0x20;
+    let mut second = fragment6(4, false, &payload[32..]);
+    second[1] = 0x30;
+    assert_eq!(accept6(&mut reassembly, &second, 0), Ok(None));
+    assert_eq!(accept6(&mut reassembly, &first, 0).unwrap().unwrap()[..2], [0x60, 0x30]);
+}
+
+#[test]
 fn a_whole_packet_is_not_held() {
     let mut reassembly = reassembly();
     let whole = ipv4_packet(A4, B4, 253, 0, &[0; 9]);

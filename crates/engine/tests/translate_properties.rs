@@ -208,6 +208,62 @@ fn a_super_packet_whose_segments_are_too_big_is_answered_or_cut_smaller() {
 }
 
 #[test]
+fn datagrams_of_a_super_packet_are_cut_and_fragmented() {
+    for (to_v6, size, limit) in [(true, 1300_u16, 1280_usize), (false, 1200, 576)] {
+        let payload: Vec<u8> = (0..5000_u32).map(|at| u8::try_from(at % 253).unwrap()).collect();
+        let length = u16::try_from(8 + payload.len()).unwrap();
+        let mut udp = vec![0, 9, 0, 10];
+        udp.extend(length.to_be_bytes());
+        let addresses = if to_v6 { addresses4() } else { addresses6() };
+        udp.extend(naive_sum(&[&addresses, &[0, 17], &length.to_be_bytes()]).to_be_bytes());
+        udp.extend(&payload);
+        let bytes = if to_v6 {
+            ipv4_packet(SOURCE4, DESTINATION4, 17, 0, &udp)
+        } else {
+            ipv6_packet(SOURCE6, DESTINATION6, 17, &udp)
+        };
+        let mut buffer = Buffer::new(&bytes);
+        let start = if to_v6 { 20 } else { 40 };
+        buffer.offload =
+            Offload { segmentation: Segmentation::Udp { size }, checksum: ChecksumState::Partial { start, offset: 6 } };
+        let mut packet = buffer.packet();
+        let settings = TranslateSettings { ipv4_mtu: 576, ..TranslateSettings::default() };
+        let translated = if to_v6 {
+            let parsed = parse_ipv4(&mut packet).unwrap();
+            translate_4to6(&mut packet, &parsed, &to6(), &settings).unwrap()
+        } else {
+            let parsed = parse_ipv6(&mut packet).unwrap();
+            translate_6to4(&mut packet, &parsed, &to4(), &settings, &mut generator()).unwrap()
+        };
+        let mut received: Vec<u8> = Vec::new();
+        let mut reassembly = tombolo_engine::mechanism::Reassembly::new(Default::default(), [1, 2]);
+        let mut outbox = |packet: &mut tombolo_engine::packet::Packet<'_>| {
+            assert!(packet.len() <= limit);
+            assert_valid(packet.bytes());
+            // Whole ones are the last datagram; pieces are put together again.
+            let (whole, header) = if to_v6 {
+                let parsed = parse_ipv6(packet).unwrap();
+                let whole = reassembly.accept_ipv6(packet, &parsed, 0).unwrap();
+                let bytes = whole.map(|(whole, _)| whole.bytes().to_vec());
+                (if parsed.is_piece() { bytes } else { Some(packet.bytes().to_vec()) }, 40)
+            } else {
+                let parsed = parse_ipv4(packet).unwrap();
+                let whole = reassembly.accept_ipv4(packet, &parsed, 0).unwrap();
+                let bytes = whole.map(|(whole, _)| whole.bytes().to_vec());
+                (if parsed.is_piece() { bytes } else { Some(packet.bytes().to_vec()) }, 20)
+            };
+            if let Some(whole) = whole {
+                assert_valid(&whole);
+                assert!(whole.len() <= header + 8 + usize::from(size));
+                received.extend(&whole[header + 8..]);
+            }
+        };
+        translated.send(&mut packet, &mut outbox).unwrap();
+        assert_eq!(received, payload);
+    }
+}
+
+#[test]
 fn datagrams_without_checksum_follow_the_settings() {
     let bytes = ipv4_packet(SOURCE4, DESTINATION4, 17, DF, &[0, 1, 0, 2, 0, 12, 0, 0, 1, 2, 3, 4]);
     let with = |zero| {

@@ -10,27 +10,107 @@
 //!                           | headers | payload 2 ....
 //! ```
 
-use tombolo_wire::{FragmentHeader, Ipv4View, Ipv6View, Protocol, ipv4, ipv6, write_u16};
+use tombolo_wire::checksum::udp_checksum;
+use tombolo_wire::{FragmentHeader, Ipv4View, Ipv6View, Protocol, Sum, ipv4, ipv6, read_u16, udp, write_u16};
 
 use super::offload::complete_checksum;
-use crate::packet::{ChecksumState, Outbox, Packet, Segmentation};
+use crate::packet::{ChecksumState, Offload, Outbox, Packet, Segmentation};
 use crate::verdict::DropReason;
 
-/// Sends `packet`, whole or itself a fragment, as fragments of at most `limit` bytes. An IPv6 packet without Fragment
+/// Sends `packet`, whole or itself a fragment, as fragments of at most `limit` bytes; a UDP super-packet datagram by
+/// datagram. An IPv6 packet without Fragment
 /// header gets `identification`. IPv6 extension headers other than a Fragment header directly behind the fixed header
 /// count as payload: packets here are the gateway's own.
 ///
 /// # Errors
 /// [`DropReason::Malformed`] for bytes that are no packet, [`DropReason::TooBig`] if `limit` leaves no room for 8 bytes
-/// of payload or the packet is a super-packet, [`DropReason::NoHeadroom`].
+/// of payload or the packet is a TCP super-packet (whose segments can be made smaller instead),
+/// [`DropReason::NoHeadroom`].
 pub fn send_fragments<O: Outbox + ?Sized>(
     packet: &mut Packet<'_>,
     limit: u32,
     identification: u32,
     outbox: &mut O,
 ) -> Result<(), DropReason> {
-    if packet.offload.segmentation != Segmentation::None {
-        return Err(DropReason::TooBig);
+    match packet.offload.segmentation {
+        Segmentation::None => send_whole_or_fragments(packet, limit, identification, outbox),
+        Segmentation::Udp { size } => send_datagrams(packet, size.into(), limit, identification, outbox),
+        Segmentation::Tcp { .. } => Err(DropReason::TooBig),
+    }
+}
+
+/// Cuts a super-packet into its datagrams and sends each, in fragments if it is larger than `limit`. The super-packet is
+/// the gateway's own: its UDP header is right behind the fixed IP header.
+fn send_datagrams<O: Outbox + ?Sized>(
+    packet: &mut Packet<'_>,
+    size: usize,
+    limit: u32,
+    identification: u32,
+    outbox: &mut O,
+) -> Result<(), DropReason> {
+    let is_v4 = packet.bytes().first().is_some_and(|first| first >> 4 == 4);
+    let ip_header = if is_v4 { ipv4::HEADER_LENGTH } else { ipv6::HEADER_LENGTH };
+    let headers_length = ip_header + udp::HEADER_LENGTH;
+    let mut headers = [0; ipv6::HEADER_LENGTH + udp::HEADER_LENGTH];
+    let headers = &mut headers[..headers_length];
+    headers.copy_from_slice(packet.bytes().get(..headers_length).ok_or(DropReason::Malformed)?);
+    let first_identification = read_u16(headers, ipv4::IDENTIFICATION);
+    if size == 0 {
+        return Err(DropReason::Malformed);
+    }
+    packet.strip(headers_length);
+    let mut count = 0_u16;
+    while !packet.is_empty() {
+        let payload = packet.len().min(size);
+        packet.prepend(headers_length)?;
+        let start = packet.headroom();
+        let (buffer, _, _) = packet.parts_mut();
+        let end = start + headers_length + payload;
+        buffer[start..start + headers_length].copy_from_slice(headers);
+        let datagram = &mut buffer[start..end];
+        if is_v4 {
+            write_u16(datagram, ipv4::IDENTIFICATION, first_identification.wrapping_add(count));
+        }
+        complete_datagram(datagram, ip_header)?;
+        let mut piece =
+            Packet::new(&mut buffer[..end], start, end - start, Offload::default()).ok_or(DropReason::NoHeadroom)?;
+        let identification = identification.wrapping_add(count.into());
+        send_whole_or_fragments(&mut piece, limit, identification, outbox)?;
+        packet.strip(headers_length + payload);
+        count = count.wrapping_add(1);
+    }
+    Ok(())
+}
+
+/// Writes lengths and checksums of a datagram behind an IP header of `ip_header` bytes.
+fn complete_datagram(packet: &mut [u8], ip_header: usize) -> Result<(), DropReason> {
+    let narrow = |length: usize| u16::try_from(length).map_err(|_| DropReason::Malformed);
+    let length = narrow(packet.len() - ip_header)?;
+    let total_length = narrow(packet.len())?;
+    write_u16(packet, ip_header + udp::LENGTH, length);
+    write_u16(packet, ip_header + udp::CHECKSUM, 0);
+    let addresses = if ip_header == ipv4::HEADER_LENGTH {
+        write_u16(packet, ipv4::TOTAL_LENGTH, total_length);
+        ipv4::write_checksum(packet);
+        ipv4::SOURCE..ipv4::HEADER_LENGTH
+    } else {
+        write_u16(packet, ipv6::PAYLOAD_LENGTH, length);
+        ipv6::SOURCE..ipv6::HEADER_LENGTH
+    };
+    let sum = Sum::ZERO.bytes(&packet[addresses]).word(Protocol::UDP.0.into()).word(length).bytes(&packet[ip_header..]);
+    write_u16(packet, ip_header + udp::CHECKSUM, udp_checksum(sum.checksum()));
+    Ok(())
+}
+
+fn send_whole_or_fragments<O: Outbox + ?Sized>(
+    packet: &mut Packet<'_>,
+    limit: u32,
+    identification: u32,
+    outbox: &mut O,
+) -> Result<(), DropReason> {
+    if packet.len() <= limit as usize {
+        outbox.send(packet);
+        return Ok(());
     }
     match packet.bytes().first().map(|first| first >> 4) {
         Some(4) => send_ipv4(packet, limit as usize, outbox),

@@ -110,6 +110,8 @@ struct Datagram {
     total: Option<usize>,
     /// IP header of the first piece, without Fragment header and what preceded it.
     header: Vec<u8>,
+    /// A piece met congestion.
+    congestion: bool,
 }
 
 #[derive(Debug)]
@@ -389,12 +391,25 @@ impl Reassembly {
         let buffer = &mut self.whole[HEADROOM..HEADROOM + length];
         let (header, mut rest) = buffer.split_at_mut(datagram.header.len());
         header.copy_from_slice(&datagram.header);
+        if datagram.congestion {
+            // Congestion that one piece met is told of the whole (RFC 3168 section 5.3).
+            header[1] |= if header[0] >> 4 == 4 { 0b11 } else { 0b11 << 4 };
+        }
         for piece in &datagram.pieces {
             let (place, behind) = rest.split_at_mut(piece.bytes.len());
             place.copy_from_slice(&piece.bytes);
             rest = behind;
         }
         (HEADROOM, length)
+    }
+}
+
+/// The two bits of explicit congestion notification in an IP header.
+fn ecn_bits(header: &[u8]) -> u8 {
+    match header {
+        [first, second, ..] if first >> 4 == 4 => second & 0b11,
+        [_, second, ..] => second >> 4 & 0b11,
+        _ => 0,
     }
 }
 
@@ -424,6 +439,7 @@ impl Datagram {
         if offset == 0 {
             self.header = header.to_vec();
         }
+        self.congestion |= ecn_bits(header) == 0b11;
         self.present += payload.len();
         self.pieces.insert(place, Piece { offset, bytes: payload.into() });
         Ok(true)

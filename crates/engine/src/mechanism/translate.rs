@@ -115,28 +115,27 @@ fn fit_4to6(
     if size <= u64::from(limit) {
         return Ok(Translated::Whole);
     }
-    if packet.offload.segmentation == Segmentation::None {
-        let identification = parsed.fragment.map_or(0, |fragment| fragment.identification);
-        return Ok(Translated::Fragments { limit, identification });
-    }
-    shrink_segments(packet, parsed.transport_offset, header_length, limit)
+    let identification = parsed.fragment.map_or(0, |fragment| fragment.identification);
+    Ok(shrink_or_fragment(packet, parsed.transport_offset, header_length, limit, identification))
 }
 
-/// A TCP super-packet may be cut into smaller segments than its sender asked for. Datagrams may not.
-fn shrink_segments(
+/// A TCP super-packet may be cut into smaller segments than its sender asked for. Datagrams may not; theirs are cut
+/// first, and then fragmented.
+fn shrink_or_fragment(
     packet: &mut Packet<'_>,
     transport_offset: u16,
     header_length: usize,
     limit: u32,
-) -> Result<Translated, Refusal> {
+    identification: u32,
+) -> Translated {
     let transport = &packet.bytes()[usize::from(transport_offset)..];
     let room = (limit as usize).saturating_sub(header_length + tcp_header_length(transport));
     match &mut packet.offload.segmentation {
         Segmentation::Tcp { size, .. } if room > 0 => {
             *size = (*size).min(u16::try_from(room).unwrap_or(u16::MAX));
-            Ok(Translated::Whole)
+            Translated::Whole
         }
-        _ => Err(Refusal::with(DropReason::TooBig, IcmpAnswer::TooBig { mtu: limit - HEADER_DIFFERENCE })),
+        _ => Translated::Fragments { limit, identification },
     }
 }
 
@@ -238,7 +237,7 @@ fn size_6to4(packet: &Packet<'_>, parsed: &Parsed<Ipv6Addr>) -> usize {
 /// together here may leave in fragments, whatever its size.
 #[inline]
 fn fit_6to4(
-    packet: &Packet<'_>,
+    packet: &mut Packet<'_>,
     parsed: &Parsed<Ipv6Addr>,
     size: usize,
     settings: &TranslateSettings,
@@ -249,9 +248,9 @@ fn fit_6to4(
         return Ok(Translated::Whole);
     }
     let removed = usize::from(parsed.transport_offset) - ipv4::HEADER_LENGTH;
-    let may_fragment = packet.offload.segmentation == Segmentation::None && whole <= usize::from(u16::MAX);
-    if may_fragment && (!parsed.dont_fragment || size + removed <= usize::from(ipv6::MINIMUM_MTU)) {
-        return Ok(Translated::Fragments { limit: next_hop, identification: 0 });
+    let may_fragment = !parsed.dont_fragment || size + removed <= usize::from(ipv6::MINIMUM_MTU);
+    if may_fragment && whole <= usize::from(u16::MAX) {
+        return Ok(shrink_or_fragment(packet, parsed.transport_offset, ipv4::HEADER_LENGTH, next_hop, 0));
     }
     let mtu = (next_hop + HEADER_DIFFERENCE).max(ipv6::MINIMUM_MTU.into());
     Err(Refusal::with(DropReason::TooBig, IcmpAnswer::TooBig { mtu }))
