@@ -190,6 +190,14 @@ impl Output {
     }
 }
 
+impl Output {
+    /// The last lines of standard output and standard error, each indented on a line of its own.
+    #[must_use]
+    pub fn tail(&self, lines: usize) -> String {
+        indented_tail(&format!("{}{}", self.stdout, self.stderr), lines)
+    }
+}
+
 impl Process {
     /// The process id.
     #[must_use]

@@ -131,6 +131,12 @@ impl Gateway {
         self.process.as_ref().map(|process| process.log_tail(lines)).unwrap_or_default()
     }
 
+    /// Ends it, and returns its last lines, which tell what it has counted and dropped. What the kernel does itself goes on.
+    pub fn stop(&mut self, lines: usize) -> String {
+        let Some(process) = self.process.take() else { return String::new() };
+        process.stop().tail(lines)
+    }
+
     /// Whether it is still there. What the kernel does itself always is.
     pub fn is_running(&mut self) -> bool {
         self.process.as_mut().is_none_or(Process::is_running)
@@ -150,7 +156,7 @@ impl Gateway {
         };
         match wait_until("a ping through the gateway", START_LIMIT, ping) {
             Ok(outcome) => outcome.map_err(failed),
-            Err(LabError::TimedOut { .. }) => Err(DutError::Silent { dut: self.dut, address, log: self.log_tail(20) }),
+            Err(LabError::TimedOut { .. }) => Err(DutError::Silent { dut: self.dut, address, log: self.stop(20) }),
             Err(other) => Err(failed(other)),
         }
     }

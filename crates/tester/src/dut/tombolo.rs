@@ -40,6 +40,8 @@ fn configuration(settings: &str) -> String {
 [[service]]
 kind   = "nat64"
 prefix = "64:ff9b::/96"
+# The lab's addresses are documentation addresses, which are not global.
+well_known_prefix_strict = false
 pool   = [{{ addresses = "192.0.2.0/28", ports = "1024-65535" }}]
 static = [{{ inside = "[2001:db8:1::2]:{STATIC_PORT}", outside = "192.0.2.1:{STATIC_PORT}", protocol = "tcp" }}]
 "#

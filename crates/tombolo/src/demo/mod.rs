@@ -105,7 +105,7 @@ impl Demo {
             steps.push(self.take(step, &mut ours, &plain));
         }
         let failed = steps.iter().any(|step| !step.worked);
-        let log = if failed { ours.gateway.log_tail(20) } else { String::new() };
+        let log = if failed { ours.gateway.stop(20) } else { String::new() };
         let (gateway, version) = (ours.gateway.dut.to_string(), ours.gateway.version.clone());
         Ok(Report { gateway, version, start_ms: ours.gateway.started_in.as_millis(), steps, log })
     }
