@@ -188,9 +188,7 @@ impl Output {
             namespace: self.namespace,
         })
     }
-}
 
-impl Output {
     /// The last lines of standard output and standard error, each indented on a line of its own.
     #[must_use]
     pub fn tail(&self, lines: usize) -> String {

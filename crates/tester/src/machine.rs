@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs, process::Command, thread};
 use serde::{Deserialize, Serialize};
 
 /// The machine and the programs that measure.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// The kernel's release, as `uname -r` prints it.
     pub kernel: String,
@@ -15,7 +15,9 @@ pub struct Machine {
     pub cpus: usize,
     /// Main memory in KiB.
     pub memory_kib: u64,
-    /// The hypervisor, where the CPU admits one.
+    /// Runnable processes, averaged over the minute before: what else was going on.
+    pub load_average: f64,
+    /// Whether the CPU admits to a hypervisor.
     pub virtual_machine: bool,
     /// The distribution's name.
     pub system: String,
@@ -36,6 +38,11 @@ impl Machine {
             cpu: field(&cpuinfo, "model name").unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
             cpus: thread::available_parallelism().map_or(1, usize::from),
             memory_kib: memory.trim_end_matches(" kB").parse().unwrap_or_default(),
+            load_average: read("/proc/loadavg")
+                .split(' ')
+                .next()
+                .and_then(|load| load.parse().ok())
+                .unwrap_or_default(),
             virtual_machine: field(&cpuinfo, "flags")
                 .is_some_and(|flags| flags.split_whitespace().any(|flag| flag == "hypervisor")),
             system: system.unwrap_or("unknown").trim_matches('"').to_owned(),

@@ -14,6 +14,7 @@
 //! figure is that of the whole path: compare ratios, not absolute numbers.
 
 use std::{
+    collections::HashSet,
     io,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -157,6 +158,17 @@ struct Bed {
 }
 
 impl Plan {
+    /// Removes what is named twice: it would be measured twice and paired with itself.
+    pub fn deduplicate(&mut self) {
+        fn once<T: Copy + Eq + std::hash::Hash>(list: &mut Vec<T>) {
+            let mut seen = HashSet::new();
+            list.retain(|item| seen.insert(*item));
+        }
+        once(&mut self.gateways);
+        once(&mut self.flows);
+        once(&mut self.directions);
+    }
+
     /// How many measurements that makes.
     #[must_use]
     pub fn measurements(&self) -> usize {
@@ -342,5 +354,26 @@ impl std::fmt::Display for Direction {
             Self::SixToFour => "6to4",
             Self::FourToSix => "4to6",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_measured_twice() {
+        let mut plan = Plan {
+            gateways: vec![Dut::Plain, Dut::Tayga, Dut::Plain],
+            flows: vec![10, 1, 10],
+            directions: vec![Direction::FourToSix, Direction::FourToSix],
+            rounds: 5,
+            seconds: 3,
+            options: Options { tombolo: "tombolo".into(), tombolo_settings: String::new() },
+        };
+        plan.deduplicate();
+        assert_eq!(plan.gateways, [Dut::Plain, Dut::Tayga]);
+        assert_eq!((plan.flows.as_slice(), plan.directions.len()), ([10, 1].as_slice(), 1));
+        assert_eq!((plan.measurements(), plan.duration()), (20, Duration::from_secs(60)));
     }
 }

@@ -77,7 +77,7 @@ fn run_tcp(arguments: Tcp) -> anyhow::Result<()> {
     let output = arguments.output.unwrap_or_else(default_output);
     let mut results =
         ResultFile::open(&output).with_context(|| format!("cannot open the result file {}", output.display()))?;
-    let plan = Plan {
+    let mut plan = Plan {
         gateways: arguments.gateways,
         flows: arguments.flows,
         directions: arguments.directions,
@@ -85,6 +85,7 @@ fn run_tcp(arguments: Tcp) -> anyhow::Result<()> {
         seconds: arguments.seconds,
         options: Options { tombolo, tombolo_settings: arguments.settings },
     };
+    plan.deduplicate();
     let progress = print::Progress::new(plan.measurements());
     progress.say(&format!("starting {} gateways", plan.gateways.len()));
     let mut errors = Vec::new();

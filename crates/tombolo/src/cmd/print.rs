@@ -24,7 +24,7 @@ pub(crate) fn line(text: &str) -> anyhow::Result<()> {
 /// Writes a value as JSON.
 ///
 /// # Errors
-/// As [`line`].
+/// As [`line()`].
 pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<()> {
     line(&serde_json::to_string_pretty(value)?)
 }
