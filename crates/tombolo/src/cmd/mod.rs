@@ -3,6 +3,7 @@
 use clap::{Parser, Subcommand};
 
 mod bench;
+mod check;
 mod lab;
 mod lab_demo;
 pub(crate) mod print;
@@ -22,6 +23,8 @@ enum Command {
     Lab(lab::Arguments),
     /// The gateway, in the foreground
     Run(run::Arguments),
+    /// Validate a configuration and print the plan that it becomes
+    Check(check::Arguments),
     /// Measure gateways, this one and others
     Bench(bench::Arguments),
 }
@@ -31,6 +34,7 @@ impl Arguments {
         match self.command {
             Command::Lab(arguments) => lab::run(arguments),
             Command::Run(arguments) => run::run(&arguments),
+            Command::Check(arguments) => check::run(&arguments),
             Command::Bench(arguments) => bench::run(arguments),
         }
     }

@@ -1,4 +1,4 @@
-//! `tombolo run` and `tombolo check`.
+//! `tombolo run`.
 
 use std::path::PathBuf;
 
