@@ -167,10 +167,10 @@ impl<H: Handler + Send + 'static> Worker<H> {
                 if let Some(cpu) = cpu {
                     pin(&thread_name, cpu)?;
                 }
-                // Whatever ends one worker ends all: a gateway with a dead queue would lose a part of its
-                // flows in silence.
+                // Whatever ends one worker ends all, a panic too: a gateway with a dead queue would lose a part
+                // of its flows in silence.
+                let _ends_all = StopOnDrop(stop.clone());
                 let result = serve(&mut port, &mut handler, &stop);
-                stop.stop();
                 result.map_err(|source| WorkerError::Port { name: thread_name, source })?;
                 Ok(handler)
             })
@@ -190,6 +190,14 @@ impl<H: Handler + Send + 'static> Worker<H> {
     /// [`WorkerError`] if it ended for another reason than the signal.
     pub fn join(self) -> Result<H, WorkerError> {
         self.thread.join().unwrap_or(Err(WorkerError::Panicked { name: self.name }))
+    }
+}
+
+struct StopOnDrop(StopSignal);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.stop();
     }
 }
 
