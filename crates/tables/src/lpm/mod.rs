@@ -47,6 +47,7 @@ mod blocks;
 mod build;
 pub mod epoch;
 pub mod exact;
+mod frozen;
 pub mod key;
 pub mod layout;
 pub mod model;
@@ -64,6 +65,7 @@ mod tests;
 #[expect(clippy::cast_possible_truncation, reason = "numbers below a bound, halves of notes")]
 mod torture;
 
+pub use frozen::Frozen;
 pub use key::Key;
 pub use prefix::{LpmError, NextHop, Prefix, Route};
 pub use reader::{Match, Pinned, Reader};

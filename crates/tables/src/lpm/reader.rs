@@ -84,17 +84,7 @@ impl<K: Key> Pinned<'_, K> {
     #[inline]
     #[must_use]
     pub fn lookup(&self, key: K) -> Option<Match> {
-        Match::from_word(self.word(key))
-    }
-
-    #[inline]
-    fn word(&self, key: K) -> u32 {
-        #[cfg(target_arch = "x86_64")]
-        if self.reader.fast {
-            // SAFETY: `fast` says that this processor has the features of the function.
-            return unsafe { walk::walk_with_bit_instructions(&self.reader.span, key) };
-        }
-        walk::walk(&self.reader.span, key)
+        Match::from_word(walk::find(&self.reader.span, self.reader.fast, key))
     }
 
     /// Looks up `keys[i]` into `matches[i]` for as many as both have.

@@ -213,6 +213,11 @@ impl<K: Key> Lpm<K> {
         self.trie.extent()
     }
 
+    /// The span, for readers that no writer disturbs.
+    pub(super) fn into_span(self) -> Arc<Span> {
+        self.trie.span
+    }
+
     /// The epochs, for owners whose tables programs in the kernel read.
     #[must_use]
     pub fn epochs(&self) -> &Epochs {

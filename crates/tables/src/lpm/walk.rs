@@ -16,6 +16,18 @@ pub(super) fn has_bit_instructions() -> bool {
     false
 }
 
+/// The entry that a key leads to. `fast` is what [`has_bit_instructions`] said.
+#[inline]
+pub(super) fn find<K: Key>(span: &Span, fast: bool, key: K) -> u32 {
+    #[cfg(target_arch = "x86_64")]
+    if fast {
+        // SAFETY: `fast` says that this processor has the features of the function.
+        return unsafe { walk_with_bit_instructions(span, key) };
+    }
+    let _ = fast;
+    walk(span, key)
+}
+
 /// The entry that a key leads to.
 #[inline(always)]
 pub(super) fn walk<K: Key>(span: &Span, key: K) -> u32 {
