@@ -12,7 +12,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tombolo_config::{ConfigError, Configuration, Host as HostSettings};
 use tombolo_engine::counters::{Counters, Totals};
-use tombolo_engine::plan::{OwnAddresses, ServiceKind};
+use tombolo_engine::plan::{OwnAddresses, Routed};
 use tombolo_engine::{Engine, Now, Plan};
 use tombolo_io::clock::monotonic_nanos;
 use tombolo_io::host::{Family, Forwarding, Host, HostError};
@@ -200,13 +200,11 @@ impl Gateway {
 fn routes(plan: &Plan) -> Vec<IpNet> {
     let mut routes = Vec::new();
     for service in &plan.services {
-        let ServiceKind::Nat64(nat64) = &service.kind;
-        if let Ok(prefix) = Ipv6Net::new(nat64.prefix.address(), nat64.prefix.length()) {
-            routes.push(prefix.into());
-        }
+        let Routed { ipv6, ipv4 } = service.kind.routed();
         routes.extend(
-            nat64.pool.ranges().iter().flat_map(|range| Ipv4Subnets::new(range.first, range.last, 0)).map(IpNet::from),
+            ipv6.into_iter().filter_map(|(address, length)| Ipv6Net::new(address, length).ok().map(IpNet::from)),
         );
+        routes.extend(ipv4.into_iter().flat_map(|(first, last)| Ipv4Subnets::new(first, last, 0)).map(IpNet::from));
     }
     routes
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use tombolo_config::{ConfigError, Configuration, Host};
 use tombolo_engine::Plan;
-use tombolo_engine::plan::ServiceKind;
+use tombolo_engine::plan::Routed;
 
 /// Why a plan cannot take the place of another.
 #[derive(Debug, thiserror::Error)]
@@ -31,7 +31,7 @@ pub fn plan(path: &Path, host: &Host, current: &Plan) -> Result<Plan, ReloadErro
         (new_host != *host, "[gateway]"),
         (plan.capacity != current.capacity, "[capacity], or the size of the pools,"),
         (!plan.ranges().eq(current.ranges()), "a pool"),
-        (!prefixes(&plan).eq(prefixes(current)), "a prefix, or the list of services,"),
+        (!routed(&plan).eq(routed(current)), "a prefix, or the list of services,"),
     ];
     if let Some((_, what)) = fixed.into_iter().find(|(changed, _)| *changed) {
         return Err(ReloadError::NeedsRestart(what));
@@ -41,9 +41,7 @@ pub fn plan(path: &Path, host: &Host, current: &Plan) -> Result<Plan, ReloadErro
     Ok(plan)
 }
 
-fn prefixes(plan: &Plan) -> impl Iterator<Item = tombolo_wire::rfc6052::Prefix64> + '_ {
-    plan.services.iter().map(|service| {
-        let ServiceKind::Nat64(nat64) = &service.kind;
-        nat64.prefix
-    })
+/// What is routed to the device, service by service.
+fn routed(plan: &Plan) -> impl Iterator<Item = Routed> + '_ {
+    plan.services.iter().map(|service| service.kind.routed())
 }

@@ -20,7 +20,8 @@ use crate::mechanism::session_state::Side;
 use crate::mechanism::{IdentificationGenerator, Refusal};
 use crate::packet::{ChecksumState, Offload, Outbox, Packet, Segmentation};
 use crate::parse::{AnyParsed, Parsed, Payload, parse};
-use crate::plan::{Plan, Service, ServiceKind};
+use crate::plan::{OwnAddresses, Plan, Service, ServiceKind};
+use crate::service::siit::Arrival;
 use crate::verdict::{DropReason, Verdict};
 
 /// The generator of ports and identifications: fast, and not to be predicted from what it gave.
@@ -46,6 +47,7 @@ pub(crate) struct Work<'a> {
     pub(crate) identifications: &'a mut IdentificationGenerator,
     pub(crate) exhausted: &'a mut Exhausted,
     pub(crate) error_limit: &'a mut ErrorLimit,
+    pub(crate) own: &'a OwnAddresses,
     pub(crate) now: Now,
 }
 
@@ -94,12 +96,12 @@ impl Engine {
     /// Takes one packet. What leaves goes through `outbox`; the verdict says what became of it, and has been counted.
     pub fn process(&mut self, plan: &Plan, packet: &mut Packet<'_>, now: Now, outbox: &mut impl Outbox) -> Verdict {
         let bytes = packet.len();
-        // Until the version is known, a packet counts as from inside.
-        let side = match packet.bytes().first().map(|first| first >> 4) {
+        // Until it is known whose packet it is, IPv6 counts as from inside.
+        let mut side = match packet.bytes().first().map(|first| first >> 4) {
             Some(4) => Side::Outside,
             _ => Side::Inside,
         };
-        let verdict = self.decide(plan, packet, now, outbox).unwrap_or_else(Verdict::Drop);
+        let verdict = self.decide(plan, packet, now, outbox, &mut side).unwrap_or_else(Verdict::Drop);
         self.counters.count(side, bytes, verdict);
         verdict
     }
@@ -117,17 +119,20 @@ impl Engine {
         packet: &mut Packet<'_>,
         now: Now,
         outbox: &mut impl Outbox,
+        side: &mut Side,
     ) -> Result<Verdict, DropReason> {
         let parsed = parse(packet)?;
         let Self { tables, random, identifications, exhausted, reassembly, error_limit, .. } = self;
-        let mut work = Work { tables, times: &plan.times, random, identifications, exhausted, error_limit, now };
+        let (times, own) = (&plan.times, &plan.own);
+        let mut work = Work { tables, times, random, identifications, exhausted, error_limit, own, now };
         match parsed {
             AnyParsed::V6(parsed) => {
                 let Some((number, service)) = plan.service_of_ipv6(parsed.destination) else {
                     return Ok(Verdict::ToHost);
                 };
+                *side = service.kind.side_of_ipv6();
                 reconcile_offload(packet, &parsed)?;
-                if !parsed.is_piece() {
+                if !parsed.is_piece() || service.kind.is_stateless() {
                     let result = inside(service, number, packet, &parsed, &mut work, outbox);
                     return result.or_else(|refusal| answer_ipv6(plan, &mut work, refusal, packet, &parsed, outbox));
                 }
@@ -141,8 +146,9 @@ impl Engine {
                 let Some((number, service)) = plan.service_of_ipv4(parsed.destination) else {
                     return Ok(Verdict::ToHost);
                 };
+                *side = service.kind.side_of_ipv4();
                 reconcile_offload(packet, &parsed)?;
-                if !parsed.is_piece() {
+                if !parsed.is_piece() || service.kind.is_stateless() {
                     let result = outside(service, number, packet, &parsed, &mut work, outbox);
                     return result.or_else(|refusal| answer_ipv4(plan, &mut work, refusal, packet, &parsed, outbox));
                 }
@@ -166,6 +172,7 @@ fn inside(
 ) -> Result<Verdict, Refusal> {
     match &service.kind {
         ServiceKind::Nat64(nat64) => nat64.inside(number, packet, parsed, work, outbox),
+        ServiceKind::Siit(siit) => siit.receive_ipv6(packet, parsed, work, outbox),
     }
 }
 
@@ -179,6 +186,7 @@ fn outside(
 ) -> Result<Verdict, Refusal> {
     match &service.kind {
         ServiceKind::Nat64(nat64) => nat64.outside(number, packet, parsed, work, outbox),
+        ServiceKind::Siit(siit) => siit.receive_ipv4(packet, parsed, Arrival::FromNetwork, work, outbox),
     }
 }
 

@@ -11,6 +11,8 @@ use tombolo_wire::rfc6052::Prefix64;
 use crate::mapping::pool::{Pool, PoolRange, PortSpace};
 use crate::mechanism::TranslateSettings;
 use crate::mechanism::napt::{Endpoint, Policy, Times};
+use crate::mechanism::session_state::Side;
+use crate::service::siit::{Role, Siit};
 
 /// All services of a gateway, and what they share.
 #[derive(Debug, Clone)]
@@ -48,6 +50,59 @@ pub struct Service {
 pub enum ServiceKind {
     /// Stateful NAT64 (RFC 6146).
     Nat64(Nat64),
+    /// Stateless translation (RFC 7915), SIIT or CLAT.
+    Siit(Siit),
+}
+
+impl ServiceKind {
+    /// The stateful NAT64, if it is one.
+    #[must_use]
+    pub const fn nat64(&self) -> Option<&Nat64> {
+        match self {
+            Self::Nat64(nat64) => Some(nat64),
+            Self::Siit(_) => None,
+        }
+    }
+
+    /// Where packets of this service are addressed to, for routes.
+    #[must_use]
+    pub fn routed(&self) -> Routed {
+        let embedding = |prefix: &Prefix64| (prefix.address(), prefix.length());
+        match self {
+            Self::Nat64(nat64) => Routed {
+                ipv6: vec![embedding(&nat64.prefix)],
+                ipv4: nat64.pool.ranges().iter().map(|range| (range.first, range.last)).collect(),
+            },
+            Self::Siit(siit) => siit.routed(),
+        }
+    }
+
+    /// True if it translates fragments one by one; other services put them together first.
+    #[must_use]
+    #[inline]
+    pub const fn is_stateless(&self) -> bool {
+        matches!(self, Self::Siit(_))
+    }
+
+    /// The side that IPv6 packets of this service come from.
+    #[must_use]
+    #[inline]
+    pub const fn side_of_ipv6(&self) -> Side {
+        match self {
+            Self::Siit(Siit { role: Role::Clat, .. }) => Side::Outside,
+            _ => Side::Inside,
+        }
+    }
+
+    /// The side that IPv4 packets of this service come from.
+    #[must_use]
+    #[inline]
+    pub const fn side_of_ipv4(&self) -> Side {
+        match self {
+            Self::Siit(Siit { role: Role::Clat, .. }) => Side::Inside,
+            _ => Side::Outside,
+        }
+    }
 }
 
 /// A stateful NAT64, which is also the PLAT of 464XLAT.
@@ -81,6 +136,15 @@ pub struct StaticBinding {
     pub outside: Endpoint,
 }
 
+/// Where packets of a service are addressed to.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Routed {
+    /// IPv6 prefixes, with their lengths.
+    pub ipv6: Vec<(Ipv6Addr, u8)>,
+    /// Ranges of IPv4 addresses, first and last.
+    pub ipv4: Vec<(Ipv4Addr, Ipv4Addr)>,
+}
+
 impl Plan {
     /// The service whose prefix `destination` is in, for a packet from inside.
     #[must_use]
@@ -88,6 +152,7 @@ impl Plan {
     pub fn service_of_ipv6(&self, destination: Ipv6Addr) -> Option<(u8, &Service)> {
         self.numbered().find(|(_, service)| match &service.kind {
             ServiceKind::Nat64(nat64) => nat64.prefix.contains(destination),
+            ServiceKind::Siit(siit) => siit.claims_ipv6(destination),
         })
     }
 
@@ -97,6 +162,7 @@ impl Plan {
     pub fn service_of_ipv4(&self, destination: Ipv4Addr) -> Option<(u8, &Service)> {
         self.numbered().find(|(_, service)| match &service.kind {
             ServiceKind::Nat64(nat64) => nat64.pool.contains(destination),
+            ServiceKind::Siit(siit) => siit.claims_ipv4(destination),
         })
     }
 
@@ -115,6 +181,7 @@ impl Plan {
     pub fn ranges(&self) -> impl Iterator<Item = &PoolRange> {
         self.services.iter().flat_map(|service| match &service.kind {
             ServiceKind::Nat64(nat64) => nat64.pool.ranges(),
+            ServiceKind::Siit(_) => &[],
         })
     }
 }

@@ -1,3 +1,4 @@
 //! The services, one file each. A service only composes mechanisms and mappings.
 
 pub mod nat64;
+pub mod siit;

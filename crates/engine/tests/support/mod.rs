@@ -129,8 +129,10 @@ impl Gateway {
     }
 
     pub fn nat64(&mut self) -> &mut Nat64 {
-        let ServiceKind::Nat64(nat64) = &mut self.plan.services[0].kind;
-        nat64
+        match &mut self.plan.services[0].kind {
+            ServiceKind::Nat64(nat64) => nat64,
+            other => panic!("{other:?}"),
+        }
     }
 }
 

@@ -1,0 +1,390 @@
+//! Stateless translation (RFC 7915) with explicit mappings (RFC 7757), and its mirror image, the CLAT of 464XLAT
+//! (RFC 6877).
+//!
+//! Both do the same to a packet. They differ in which side is inside, and so in which packets are theirs:
+//!
+//! | | inside | theirs from IPv6 | theirs from IPv4 |
+//! |---|---|---|---|
+//! | [`Role::Siit`] | IPv6 hosts | to the prefix, or explicitly mapped | to explicit mappings and embedded hosts |
+//! | [`Role::Clat`] | IPv4 hosts | to explicit mappings (the CLAT's own) | to anything but the explicit mappings |
+//!
+//! Hairpinning (RFC 7757 section 4): an inside host that talks to an inside host by its IPv4 address has to see the
+//! answers come from that address. Rules 1 to 3 of section 4.2.1 keep explicit mappings away from the addresses that
+//! would break this; they hold for packets that were turned round here (intrinsic) or that come back from the IPv4
+//! network (simple).
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use rand_core::Rng;
+use tombolo_tables::lpm::Prefix;
+use tombolo_wire::{ipv4, ipv6};
+
+use crate::engine::Work;
+use crate::mapping::eam::Eam;
+use crate::mapping::stateless::{By, Mapped, StatelessMap};
+use crate::mechanism::offload::size_on_wire;
+use crate::mechanism::screen::{
+    is_illegal_destination_ipv4, is_illegal_source_ipv4, is_illegal_source_ipv6, screen_ipv4, screen_ipv6,
+};
+use crate::mechanism::{
+    ErrorRewrite, IcmpAnswer, Refusal, Rewrite, TranslateSettings, Translated, translate_4to6, translate_6to4,
+    translate_error_4to6, translate_error_6to4,
+};
+use crate::packet::{Outbox, Packet};
+use crate::parse::{Parsed, Payload, parse_ipv4};
+use crate::plan::Routed;
+use crate::verdict::{DropReason, Verdict};
+
+/// A stateless translator.
+#[derive(Debug, Clone)]
+pub struct Siit {
+    /// Which side is inside.
+    pub role: Role,
+    /// Which address stands for which.
+    pub mapping: StatelessMap,
+    /// IPv4 addresses of inside hosts whose IPv6 addresses are embedded in the prefix, without explicit mapping.
+    pub embedded_hosts: Vec<Prefix<u32>>,
+    /// What becomes of packets between inside hosts that use IPv4 addresses.
+    pub hairpinning: Hairpinning,
+    /// Sources of translated ICMPv6 errors whose senders have no IPv4 address (RFC 6791).
+    pub error_sources: ErrorSources,
+    /// Tell the sender's IPv6 address in an extension of such an error (RFC 6791 section 3, RFC 5837).
+    pub identify_nodes: bool,
+    /// How headers are translated.
+    pub translate: TranslateSettings,
+}
+
+/// Which side of a stateless translator is inside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Role {
+    /// IPv6 hosts are inside, the IPv4 Internet is outside.
+    #[default]
+    Siit,
+    /// IPv4 hosts are inside, an IPv6-only network is outside.
+    Clat,
+}
+
+/// Support for packets between two inside hosts by way of their IPv4 addresses (RFC 7757 section 4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Hairpinning {
+    /// None: explicit mappings apply to every address. What a CLAT needs.
+    Off,
+    /// The IPv4 network sends such packets back, and they are translated so that answers find their way.
+    Simple,
+    /// Such packets are turned round without being sent to the IPv4 network.
+    #[default]
+    Intrinsic,
+}
+
+/// IPv4 addresses that ICMP errors of nodes without one are sent from.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ErrorSources(Vec<(Ipv4Addr, Ipv4Addr)>);
+
+impl ErrorSources {
+    /// The addresses of all `ranges`, each from first to last. Ranges that end before they begin have none.
+    #[must_use]
+    pub fn new(mut ranges: Vec<(Ipv4Addr, Ipv4Addr)>) -> Self {
+        ranges.retain(|(first, last)| first <= last);
+        Self(ranges)
+    }
+
+    /// The ranges.
+    #[must_use]
+    pub fn ranges(&self) -> &[(Ipv4Addr, Ipv4Addr)] {
+        &self.0
+    }
+
+    /// One of them at random, so that traceroute does not take two routers for one and see a loop (RFC 6791 section 3).
+    fn pick(&self, random: &mut impl Rng) -> Option<Ipv4Addr> {
+        let width = |&(first, last): &(Ipv4Addr, Ipv4Addr)| u64::from(last.to_bits() - first.to_bits()) + 1;
+        let count: u64 = self.0.iter().map(width).sum();
+        let mut index = random.next_u64().checked_rem(count)?;
+        for range in &self.0 {
+            match u32::try_from(index) {
+                Ok(offset) if index < width(range) => return Some(Ipv4Addr::from_bits(range.0.to_bits() + offset)),
+                _ => index -= width(range),
+            }
+        }
+        None
+    }
+}
+
+/// How a packet came to the IPv4 side of the translator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// From the IPv4 network.
+    FromNetwork,
+    /// It was IPv6 a moment ago, and is turned round here.
+    TurnedRound,
+}
+
+impl Siit {
+    /// True if an IPv6 packet to `destination` is this service's.
+    #[must_use]
+    #[inline]
+    pub fn claims_ipv6(&self, destination: Ipv6Addr) -> bool {
+        let embedded = || self.mapping.prefix.is_some_and(|prefix| prefix.contains(destination));
+        self.role == Role::Siit && embedded() || self.mapping.explicit.contains_ipv6(destination)
+    }
+
+    /// True if an IPv4 packet to `destination` is this service's.
+    #[must_use]
+    #[inline]
+    pub fn claims_ipv4(&self, destination: Ipv4Addr) -> bool {
+        let explicit = self.mapping.explicit.contains_ipv4(destination);
+        match self.role {
+            Role::Siit => explicit || self.embedded_hosts.iter().any(|prefix| prefix.contains(destination.to_bits())),
+            Role::Clat => !explicit,
+        }
+    }
+
+    /// Where packets of this service are addressed to. Inside hosts of an SIIT have the explicitly mapped IPv6 addresses
+    /// themselves; a CLAT takes every IPv4 packet that no other route takes.
+    #[must_use]
+    pub fn routed(&self) -> Routed {
+        let rows = self.mapping.explicit.rows().iter();
+        match self.role {
+            Role::Siit => Routed {
+                ipv6: self.mapping.prefix.iter().map(|prefix| (prefix.address(), prefix.length())).collect(),
+                ipv4: rows.map(Eam::ipv4).chain(self.embedded_hosts.iter().copied()).map(first_and_last).collect(),
+            },
+            Role::Clat => Routed {
+                ipv6: rows.map(Eam::ipv6).map(|p| (Ipv6Addr::from_bits(p.key()), p.prefix_len())).collect(),
+                ipv4: vec![(Ipv4Addr::UNSPECIFIED, Ipv4Addr::BROADCAST)],
+            },
+        }
+    }
+
+    /// A packet from the IPv6 side.
+    ///
+    /// # Errors
+    /// The reason why it is not forwarded.
+    pub(crate) fn receive_ipv6(
+        &self,
+        packet: &mut Packet<'_>,
+        parsed: &Parsed<Ipv6Addr>,
+        work: &mut Work<'_>,
+        outbox: &mut impl Outbox,
+    ) -> Result<Verdict, Refusal> {
+        screen_ipv6(parsed)?;
+        if parsed.payload == Payload::IcmpError {
+            return self.receive_error_ipv6(packet, parsed, work, outbox);
+        }
+        let source = self.mapping.to_ipv4(parsed.source).map_err(refuse)?;
+        let destination = self.mapping.to_ipv4(parsed.destination).map_err(refuse)?;
+        if is_illegal_source_ipv4(source.address) {
+            return Err(DropReason::IllegalSource.into());
+        }
+        if is_illegal_destination_ipv4(destination.address) {
+            return Err(DropReason::IllegalDestination.into());
+        }
+        let to = Rewrite::addresses(source.address, destination.address);
+        // Condition set A of RFC 7757 section 4.2.2.
+        if self.turns_round(destination) {
+            self.check_size_of_turning(packet, parsed)?;
+            let translated = translate_6to4(packet, parsed, &to, &self.unlimited_ipv4(), work.identifications);
+            debug_assert!(!matches!(translated, Ok(Translated::Fragments { .. })), "no limit, no fragments");
+            let _whole = translated.map_err(silence)?;
+            return self.turn_round(packet, work, outbox);
+        }
+        translate_6to4(packet, parsed, &to, &self.translate, work.identifications)?.send(packet, outbox)?;
+        Ok(Verdict::Forward)
+    }
+
+    fn receive_error_ipv6(
+        &self,
+        packet: &mut Packet<'_>,
+        parsed: &Parsed<Ipv6Addr>,
+        work: &mut Work<'_>,
+        outbox: &mut impl Outbox,
+    ) -> Result<Verdict, Refusal> {
+        let embedded = parsed.embedded(packet)?;
+        let destination = self.mapping.to_ipv4(parsed.destination)?.address;
+        if is_illegal_destination_ipv4(destination) {
+            return Err(DropReason::IllegalDestination.into());
+        }
+        let inner_source = self.mapping.to_ipv4(embedded.source)?;
+        let inner_destination = self.mapping.to_ipv4(embedded.destination)?;
+        let (source, node) = self.error_source_ipv4(parsed.source, work)?;
+        let to = ErrorRewrite {
+            source,
+            destination,
+            embedded: Rewrite::addresses(inner_source.address, inner_destination.address),
+            node,
+        };
+        translate_error_6to4(packet, parsed, &embedded, &to, &self.translate, work.identifications)?;
+        // Condition set B of RFC 7757 section 4.2.2.
+        if self.turns_round(inner_source) {
+            return self.turn_round(packet, work, outbox);
+        }
+        outbox.send(packet);
+        Ok(Verdict::Forward)
+    }
+
+    /// The IPv4 source of an ICMPv6 error from `node`, which may be a router without any IPv4 address; then also the
+    /// address to be told in an extension (RFC 6791 section 3).
+    fn error_source_ipv4(
+        &self,
+        node: Ipv6Addr,
+        work: &mut Work<'_>,
+    ) -> Result<(Ipv4Addr, Option<Ipv6Addr>), DropReason> {
+        match self.mapping.to_ipv4(node) {
+            Ok(mapped) if is_illegal_source_ipv4(mapped.address) => Err(DropReason::IllegalSource),
+            Ok(mapped) => Ok((mapped.address, None)),
+            Err(DropReason::PrivateInWellKnownPrefix) => Err(DropReason::PrivateInWellKnownPrefix),
+            Err(reason) => {
+                let source = self.error_sources.pick(work.random).or(work.own.ipv4).ok_or(reason)?;
+                Ok((source, self.identify_nodes.then_some(node)))
+            }
+        }
+    }
+
+    /// A packet from the IPv4 side.
+    ///
+    /// # Errors
+    /// The reason why it is not forwarded.
+    pub(crate) fn receive_ipv4(
+        &self,
+        packet: &mut Packet<'_>,
+        parsed: &Parsed<Ipv4Addr>,
+        arrival: Arrival,
+        work: &mut Work<'_>,
+        outbox: &mut impl Outbox,
+    ) -> Result<Verdict, Refusal> {
+        screen_ipv4(parsed)?;
+        if parsed.payload == Payload::IcmpError {
+            return self.receive_error_ipv4(packet, parsed, arrival, work, outbox);
+        }
+        // Rule 1 of RFC 7757 section 4.2.1.
+        let source = if self.is_hairpinning(arrival) {
+            self.mapping.embed(parsed.source)
+        } else {
+            self.mapping.to_ipv6(parsed.source)
+        };
+        let source = source.map_err(refuse)?.address;
+        let destination = self.mapping.to_ipv6(parsed.destination).map_err(refuse)?.address;
+        if is_illegal_source_ipv6(source) {
+            return Err(DropReason::IllegalSource.into());
+        }
+        let to = Rewrite::addresses(source, destination);
+        translate_4to6(packet, parsed, &to, &self.translate)?.send(packet, outbox)?;
+        Ok(Verdict::Forward)
+    }
+
+    fn receive_error_ipv4(
+        &self,
+        packet: &mut Packet<'_>,
+        parsed: &Parsed<Ipv4Addr>,
+        arrival: Arrival,
+        work: &mut Work<'_>,
+        outbox: &mut impl Outbox,
+    ) -> Result<Verdict, Refusal> {
+        let embedded = parsed.embedded(packet)?;
+        let destination = self.mapping.to_ipv6(parsed.destination)?.address;
+        let hairpinning = self.is_hairpinning(arrival);
+        let inner_source = self.mapping.to_ipv6(embedded.source)?.address;
+        // Rule 2 of RFC 7757 section 4.2.1.
+        let inner_destination = if hairpinning {
+            self.mapping.embed(embedded.destination)?.address
+        } else {
+            self.mapping.to_ipv6(embedded.destination)?.address
+        };
+        // Rule 3: the destination of the packet in error has sent the error itself.
+        let source = if hairpinning && parsed.source == embedded.destination {
+            self.mapping.embed(parsed.source)
+        } else {
+            self.mapping.to_ipv6(parsed.source)
+        };
+        // No RFC names a source for routers that have no IPv6 address; without one, path MTU discovery would fail.
+        let source = source.map(|mapped| mapped.address).or_else(|reason| work.own.ipv6.ok_or(reason))?;
+        let embedded_to = Rewrite::addresses(inner_source, inner_destination);
+        let to = ErrorRewrite { source, destination, embedded: embedded_to, node: None };
+        translate_error_4to6(packet, parsed, &embedded, &to, &self.translate)?;
+        outbox.send(packet);
+        Ok(Verdict::Forward)
+    }
+
+    /// Whether rules 1 to 3 of RFC 7757 section 4.2.1 apply.
+    #[inline]
+    fn is_hairpinning(&self, arrival: Arrival) -> bool {
+        arrival == Arrival::TurnedRound || self.hairpinning == Hairpinning::Simple
+    }
+
+    /// Whether a packet goes back inside for the sake of this address: it was embedded, and the IPv4 address in it is
+    /// that of an inside host.
+    #[inline]
+    fn turns_round(&self, mapped: Mapped<Ipv4Addr>) -> bool {
+        self.hairpinning == Hairpinning::Intrinsic
+            && mapped.by == By::Prefix
+            && self.mapping.explicit.contains_ipv4(mapped.address)
+    }
+
+    /// A packet that is turned round keeps its size, and never meets the IPv4 link. To be asked while it still can be
+    /// quoted to its sender.
+    fn check_size_of_turning(&self, packet: &Packet<'_>, parsed: &Parsed<Ipv6Addr>) -> Result<(), Refusal> {
+        let transport = &packet.bytes()[usize::from(parsed.transport_offset)..];
+        let size = size_on_wire(packet.offload.segmentation, parsed.transport_offset.into(), transport);
+        let mtu = self.translate.ipv6_mtu.max(ipv6::MINIMUM_MTU.into());
+        if size <= mtu as usize {
+            return Ok(());
+        }
+        Err(Refusal::with(DropReason::TooBig, IcmpAnswer::TooBig { mtu }))
+    }
+
+    fn unlimited_ipv4(&self) -> TranslateSettings {
+        TranslateSettings { ipv4_mtu: u32::MAX, ..self.translate }
+    }
+
+    /// A packet that has just become IPv4 comes in again, with one decrement of the hop limit in total (RFC 7757
+    /// section 4.2.2).
+    fn turn_round(
+        &self,
+        packet: &mut Packet<'_>,
+        work: &mut Work<'_>,
+        outbox: &mut impl Outbox,
+    ) -> Result<Verdict, Refusal> {
+        let header = packet.bytes_mut();
+        header[ipv4::TTL] = header[ipv4::TTL].saturating_add(1);
+        ipv4::write_checksum(header);
+        let parsed = parse_ipv4(packet)?;
+        self.receive_ipv4(packet, &parsed, Arrival::TurnedRound, work, outbox).map_err(silence)
+    }
+}
+
+fn first_and_last(prefix: Prefix<u32>) -> (Ipv4Addr, Ipv4Addr) {
+    let host_bits = u32::MAX.checked_shr(prefix.prefix_len().into()).unwrap_or(0);
+    (Ipv4Addr::from_bits(prefix.key()), Ipv4Addr::from_bits(prefix.key() | host_bits))
+}
+
+/// Packets without mapping are refused with "administratively prohibited", the default of RFC 7915 sections 4.4 and
+/// 5.4; what RFC 6052 section 3.1 forbids is dropped.
+fn refuse(reason: DropReason) -> Refusal {
+    match reason {
+        DropReason::Untranslatable | DropReason::Denied => Refusal::with(reason, IcmpAnswer::Prohibited),
+        _ => reason.into(),
+    }
+}
+
+/// The packet has changed already; it is too late to quote it to its sender.
+fn silence(refusal: Refusal) -> Refusal {
+    Refusal::silent(refusal.reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand_chacha::ChaCha8Rng;
+    use rand_core::SeedableRng;
+    use std::collections::HashSet;
+
+    #[test]
+    fn every_error_source_is_picked_and_no_other_address() {
+        let address = |last| Ipv4Addr::new(198, 51, 100, last);
+        let sources =
+            ErrorSources::new(vec![(address(1), address(2)), (address(9), address(8)), (address(200), address(200))]);
+        let mut random = ChaCha8Rng::from_seed([1; 32]);
+        let picked: HashSet<_> = (0..100).filter_map(|_| sources.pick(&mut random)).collect();
+        assert_eq!(picked, HashSet::from([address(1), address(2), address(200)]));
+        assert_eq!(ErrorSources::default().pick(&mut random), None);
+    }
+}
