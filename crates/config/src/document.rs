@@ -142,6 +142,11 @@ impl<'d> Node<'d> {
         Ok(array.iter().enumerate().map(item).collect())
     }
 
+    /// The text under `key`, if the value is a table that has it. Checks nothing.
+    pub(crate) fn entry(&self, key: &str) -> Option<&'d str> {
+        self.value?.get_ref().as_table()?.get(key)?.get_ref().as_str()
+    }
+
     /// The value as a table with the keys of `section`; unknown keys are logged.
     pub(crate) fn table(&self, section: &'static Section, log: &mut Log) -> Option<Table<'d>> {
         match self.value.map(Spanned::get_ref) {

@@ -21,6 +21,7 @@ mod pool;
 mod problem;
 pub mod reference;
 mod service;
+mod stateless;
 mod timeouts;
 mod value;
 

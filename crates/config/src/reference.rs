@@ -103,7 +103,7 @@ pub static SERVICE: Section = Section {
     path: "[[service]]",
     about: "A service. `kind = \"nat64\"` is a stateful NAT64 (RFC 6146), which is also the PLAT of 464XLAT.",
     keys: keys! {
-        "kind": "\"nat64\"", "", "\"nat64\"", "What the service does.";
+        "kind": "\"nat64\", \"siit\" or \"clat\"", "", "\"nat64\"", "What the service does.";
         "name": "string", "its kind", "\"plat\"", "Name in logs and metrics: 1 to 32 lower-case letters, digits and hyphens.";
         "prefix": "prefix", "", "\"64:ff9b::/96\"",
             "IPv6 prefix in which the inside sees IPv4 addresses, of 32, 40, 48, 56, 64 or 96 bits (RFC 6052).";
@@ -126,6 +126,53 @@ pub static SERVICE: Section = Section {
             "IPv4 packets without DF become IPv6 packets of at most this many bytes, 1280 to 65535 (RFC 7915 section 4).";
         "ipv6_mtu": "bytes", "1500", "1500", "MTU of the links inside, 1280 to 65535.";
         "ipv4_mtu": "bytes", "1500", "1500", "MTU of the links outside, 68 to 65535.";
+    },
+};
+
+/// `[[service]]` of the kinds `siit` and `clat`.
+pub static STATELESS: Section = Section {
+    path: "[[service]] kind = \"siit\" or \"clat\"",
+    about: concat!(
+        "A stateless translator (RFC 7915). With `siit` the hosts inside have IPv6 addresses and the outside is IPv4; with ",
+        "`clat` (RFC 6877) the hosts inside have IPv4 addresses and the outside is an IPv6-only network.",
+    ),
+    keys: keys! {
+        "kind": "\"siit\" or \"clat\"", "", "\"siit\"", "What the service does.";
+        "name": "string", "its kind", "\"dc\"", "Name in logs and metrics: 1 to 32 lower-case letters, digits and hyphens.";
+        "prefix": "prefix", "none; a CLAT needs one", "\"64:ff9b::/96\"",
+            "IPv6 prefix that embeds IPv4 addresses without explicit mapping, of 32, 40, 48, 56, 64 or 96 bits (RFC 6052). For a CLAT the prefix of the PLAT.";
+        "eam": "array of tables", "none", "[{ ipv4 = \"192.0.2.1\", ipv6 = \"2001:db8::1\" }]",
+            "Explicit address mappings (RFC 7757), which win over the prefix; the longest match counts. For a CLAT the addresses that stand for its hosts. See below.";
+        "embedded_hosts": "array of strings", "none", "[\"192.0.2.0/24\"]",
+            "IPv4 prefixes of hosts inside whose IPv6 addresses are embedded in `prefix`, so that packets to them are this service's. Not for a CLAT.";
+        "deny": "array of strings", "none", "[\"192.0.2.0/24\"]",
+            "IPv4 prefixes that are not embedded in `prefix`. Explicit mappings are not concerned.";
+        "hairpinning": "\"intrinsic\", \"simple\" or \"off\"", "\"intrinsic\"", "\"simple\"",
+            "Packets between two hosts inside by their IPv4 addresses: turned round here, or sent back by the IPv4 network (RFC 7757 section 4). Not for a CLAT.";
+        "well_known_prefix_strict": "switch", "true", "true",
+            "Drop packets that combine 64:ff9b::/96 with an IPv4 address that is not global, as RFC 6052 section 3.1 demands. `false` for labs and private networks.";
+        "icmp_sources": "array of strings", "`gateway.ipv4`", "[\"198.51.100.0/28\"]",
+            "Public IPv4 addresses, prefixes or ranges, one of which at random is the source of a translated ICMPv6 error whose sender has no IPv4 address (RFC 6791).";
+        "identify_nodes": "switch", "false", "true",
+            "Tell the IPv6 address of that sender in an extension of the error (RFC 6791 section 3, RFC 5837).";
+        "traffic_class_4to6": "\"copy\" or 0 to 255", "\"copy\"", "0", "Traffic class of packets that were IPv4 (RFC 7915 section 4.1).";
+        "traffic_class_6to4": "\"copy\" or 0 to 255", "\"copy\"", "0", "TOS of packets that were IPv6 (RFC 7915 section 5.1).";
+        "udp_zero_checksum": "\"compute\", \"drop\" or \"forward\"", "\"compute\"", "\"drop\"",
+            "What becomes of IPv4 datagrams without a checksum (RFC 7915 section 4.5). `compute`, because voice over Wi-Fi and some tunnels send them; it costs a pass over the payload of these datagrams only. Fragments of them are dropped in any case but `forward`, which breaks RFC 8200 except for the tunnels of RFC 6935.";
+        "lowest_ipv6_mtu": "bytes", "1280", "1280",
+            "IPv4 packets without DF become IPv6 packets of at most this many bytes, 1280 to 65535 (RFC 7915 section 4).";
+        "ipv6_mtu": "bytes", "1500", "1500", "MTU of the IPv6 links, 1280 to 65535.";
+        "ipv4_mtu": "bytes", "1500", "1500", "MTU of the IPv4 links, 68 to 65535.";
+    },
+};
+
+/// An item of `service.eam`.
+pub static EAM: Section = Section {
+    path: "service.eam",
+    about: "Two prefixes that stand for each other (RFC 7757). The IPv6 prefix has at least as many bits behind it as the IPv4 prefix. No prefix may be in two items.",
+    keys: keys! {
+        "ipv4": "address or prefix", "", "\"192.0.2.1\"", "IPv4 side.";
+        "ipv6": "address or prefix", "", "\"2001:db8::1\"", "IPv6 side.";
     },
 };
 
@@ -153,7 +200,8 @@ pub static STATIC: Section = Section {
 };
 
 /// All tables, in the order of the documentation.
-pub static SECTIONS: [&Section; 7] = [&FILE, &GATEWAY, &CAPACITY, &TIMEOUTS, &SERVICE, &POOL, &STATIC];
+pub static SECTIONS: [&Section; 9] =
+    [&FILE, &GATEWAY, &CAPACITY, &TIMEOUTS, &SERVICE, &POOL, &STATIC, &STATELESS, &EAM];
 
 /// The text of `docs/configuration.md`.
 #[must_use]

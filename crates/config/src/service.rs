@@ -4,13 +4,14 @@ use ipnet::Ipv6Net;
 use tombolo_engine::mechanism::napt::{Filtering, InboundTcp, Policy};
 use tombolo_engine::mechanism::{TrafficClass, TranslateSettings, UdpZeroChecksum};
 use tombolo_engine::plan::{Nat64, Service, ServiceKind};
+use tombolo_engine::service::siit::{Role, Siit};
 use tombolo_wire::Prefix64;
 
 use crate::document::{Node, Table};
 use crate::pool::{self, Draft};
 use crate::problem::{Log, Problem};
-use crate::reference::SERVICE;
-use crate::value;
+use crate::reference::{SERVICE, STATELESS};
+use crate::{stateless, value};
 
 /// A service's number has eight bits.
 const MOST: usize = 256;
@@ -18,9 +19,11 @@ const MOST: usize = 256;
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     Nat64,
+    Stateless(Role),
 }
 
-const KINDS: [(&str, Kind); 1] = [("nat64", Kind::Nat64)];
+const KINDS: [(&str, Kind); 3] =
+    [("nat64", Kind::Nat64), ("siit", Kind::Stateless(Role::Siit)), ("clat", Kind::Stateless(Role::Clat))];
 
 /// Reads all services.
 pub(crate) fn read_all(file: &Table<'_>, log: &mut Log) -> Vec<Service> {
@@ -39,9 +42,7 @@ pub(crate) fn read_all(file: &Table<'_>, log: &mut Log) -> Vec<Service> {
 
 /// Slots of the outside index that the services' pools take.
 pub(crate) fn slots(services: &[Service]) -> u32 {
-    let ranges = services.iter().flat_map(|service| match &service.kind {
-        ServiceKind::Nat64(nat64) => nat64.pool.ranges(),
-    });
+    let ranges = services.iter().filter_map(|service| service.kind.nat64()).flat_map(|nat64| nat64.pool.ranges());
     ranges.filter_map(|range| range.first_slot.checked_add(range.slots()?)).max().unwrap_or(0)
 }
 
@@ -56,12 +57,17 @@ struct Reader<'d> {
 
 impl<'d> Reader<'d> {
     fn read(&mut self, item: &Node<'d>, log: &mut Log) -> Option<Service> {
-        let table = item.table(&SERVICE, log)?;
+        let section = match item.entry("kind") {
+            Some("siit" | "clat") => &STATELESS,
+            _ => &SERVICE,
+        };
+        let table = item.table(section, log)?;
         let name = self.name(&table, log);
         let kind = table.require("kind", log).and_then(|node| log.keep(node.choice(&KINDS)));
         // Without a kind the rest is read as a NAT64, so that its mistakes are reported too.
         let service = match kind.unwrap_or(Kind::Nat64) {
             Kind::Nat64 => ServiceKind::Nat64(self.nat64(&table, log)?),
+            Kind::Stateless(role) => ServiceKind::Siit(self.stateless(role, &table, log)),
         };
         Some(Service { name, kind: service })
     }
@@ -101,6 +107,11 @@ impl<'d> Reader<'d> {
         let policy = policy(table, log);
         let translate = translate(table, log);
         Some(Nat64 { prefix: prefix?, well_known_prefix_strict, pool, policy, translate, static_bindings })
+    }
+
+    fn stateless(&mut self, role: Role, table: &Table<'d>, log: &mut Log) -> Siit {
+        let prefix = table.find("prefix").and_then(|_| self.prefix(table, log));
+        stateless::read(role, table, prefix, translate(table, log), log)
     }
 
     fn prefix(&mut self, table: &Table<'d>, log: &mut Log) -> Option<Prefix64> {

@@ -8,6 +8,7 @@ use tombolo_engine::mapping::pool::PortSpace;
 use tombolo_engine::mechanism::napt::{Filtering, InboundTcp};
 use tombolo_engine::mechanism::{TrafficClass, UdpZeroChecksum};
 use tombolo_engine::plan::{Nat64, ServiceKind};
+use tombolo_engine::service::siit::{Hairpinning, Role, Siit};
 
 /// The least that a file must have, with `more` at the end of its service.
 fn minimal(more: &str) -> String {
@@ -34,9 +35,7 @@ fn refused(text: &str) -> Vec<String> {
 }
 
 fn nat64(configuration: &Configuration, number: usize) -> &Nat64 {
-    match &configuration.plan.services[number].kind {
-        ServiceKind::Nat64(nat64) => nat64,
-    }
+    configuration.plan.services[number].kind.nat64().unwrap_or_else(|| panic!("service {number} is no NAT64"))
 }
 
 #[test]
@@ -395,7 +394,9 @@ fn a_file_without_the_essentials_says_what_to_add() {
     );
     assert_eq!(
         refused("[[service]]\nkind = \"nat46\"\nprefix = \"64:ff9b::/96\"\npool = [{ addresses = \"192.0.2.1\" }]"),
-        ["gateway.toml:2: service[0].kind = \"nat46\": unknown; use \"nat64\""]
+        [
+            "gateway.toml:2: service[0].kind = \"nat46\": unknown (did you mean \"nat64\"?); use \"nat64\" or \"siit\" or \"clat\""
+        ]
     );
 }
 
@@ -452,4 +453,92 @@ fn the_examples_are_accepted_without_warnings() {
         }
     }
     assert!(count >= 1);
+}
+
+fn siit(configuration: &Configuration) -> &Siit {
+    match &configuration.plan.services[0].kind {
+        ServiceKind::Siit(siit) => siit,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn every_key_of_a_stateless_service_arrives_in_the_plan() {
+    let configuration = accepted(
+        r#"
+[[service]]
+kind = "siit"
+prefix = "2001:db8:64::/96"
+eam = [{ ipv4 = "192.0.2.1", ipv6 = "2001:db8::1" }, { ipv4 = "198.51.100.0/24", ipv6 = "2001:db8:2::/64" }]
+embedded_hosts = ["203.0.113.0/24"]
+deny = ["192.168.0.0/16", "10.0.0.1"]
+hairpinning = "simple"
+well_known_prefix_strict = false
+icmp_sources = ["198.51.100.8/29", "203.0.113.1"]
+identify_nodes = true
+udp_zero_checksum = "drop"
+lowest_ipv6_mtu = 1400
+"#,
+    );
+    assert_eq!(configuration.warnings, []);
+    assert_eq!(configuration.plan.services[0].name, "siit");
+    let siit = siit(&configuration);
+    assert_eq!((siit.role, siit.hairpinning, siit.identify_nodes), (Role::Siit, Hairpinning::Simple, true));
+    assert_eq!(siit.mapping.explicit.rows().len(), 2);
+    assert_eq!(siit.mapping.to_ipv6([198, 51, 100, 7].into()).unwrap().address.to_string(), "2001:db8:2:0:700::");
+    assert!(
+        siit.mapping.denied.contains([192, 168, 3, 4].into()) && siit.mapping.denied.contains([10, 0, 0, 1].into())
+    );
+    assert!(siit.claims_ipv4([203, 0, 113, 9].into()) && !siit.claims_ipv4([203, 0, 114, 9].into()));
+    assert!(!siit.mapping.well_known_prefix_strict);
+    assert_eq!(siit.error_sources.ranges().len(), 2);
+    assert_eq!((siit.translate.udp_zero_4to6, siit.translate.lowest_ipv6_mtu), (UdpZeroChecksum::Drop, 1400));
+}
+
+#[test]
+fn a_clat_has_a_prefix_and_addresses_for_its_hosts() {
+    let configuration = accepted(
+        "[[service]]\nkind = \"clat\"\nprefix = \"64:ff9b::/96\"\neam = [{ ipv4 = \"192.0.0.1\", ipv6 = \"2001:db8::464\" }]\n",
+    );
+    let siit = siit(&configuration);
+    assert_eq!((siit.role, siit.hairpinning), (Role::Clat, Hairpinning::Off));
+    assert_eq!(siit.translate.udp_zero_4to6, UdpZeroChecksum::Compute);
+    assert_eq!(
+        refused("[[service]]\nkind = \"clat\"\nhairpinning = \"simple\"\n"),
+        [
+            "gateway.toml:1: service[0].prefix: missing; add prefix = \"64:ff9b::/96\"",
+            "gateway.toml:1: service[0]: the hosts inside have no IPv6 addresses; add eam = [{ ipv4 = \"192.0.0.1\", ipv6 = \"2001:db8::464\" }]",
+            "gateway.toml:3: service[0].hairpinning = \"simple\": a CLAT has no IPv6 hosts inside; remove the key, or use kind = \"siit\"",
+        ]
+    );
+}
+
+#[test]
+fn mistakes_in_explicit_mappings_name_the_row() {
+    let with = |rows: &str| format!("[[service]]\nkind = \"siit\"\neam = [\n{rows}\n]\n");
+    assert_eq!(
+        refused(&with(
+            "{ ipv4 = \"192.0.2.0/24\", ipv6 = \"2001:db8::/124\" },\n{ ipv4 = \"192.0.2.1/24\", ipv6 = \"x\" }"
+        )),
+        [
+            "gateway.toml:4: service[0].eam[0].ipv6 = \"2001:db8::/124\": the IPv4 suffix has 8 bits and the IPv6 suffix only 4 (RFC 7757 section 3.2); make the IPv6 prefix at most 120 bits long",
+            "gateway.toml:5: service[0].eam[1].ipv4 = \"192.0.2.1/24\": 192.0.2.1/24 has host bits set; the prefix is 192.0.2.0/24; write the prefix without host bits",
+            "gateway.toml:5: service[0].eam[1].ipv6 = \"x\": \"x\" is not an address or a prefix; write it as 192.0.2.0/24 or 2001:db8::/120",
+        ]
+    );
+    assert_eq!(
+        refused(&with(
+            "{ ipv4 = \"192.0.2.1\", ipv6 = \"2001:db8::1\" },\n{ ipv4 = \"192.0.2.2\", ipv6 = \"2001:db8::1\" }"
+        )),
+        [
+            "gateway.toml:5: service[0].eam[1]: the prefix 2001:db8::1/128 is in service[0].eam[0] too; remove one of them (RFC 7757 section 5)",
+        ]
+    );
+    let nested = accepted(&with(
+        "{ ipv4 = \"10.0.0.0/8\", ipv6 = \"2001:db8:1::/48\" },\n{ ipv4 = \"10.1.0.0/16\", ipv6 = \"2001:db8:2::/64\" }",
+    ));
+    assert_eq!(
+        nested.warnings[0].to_string(),
+        "gateway.toml:5: service[0].eam[1]: lies inside service[0].eam[0]; addresses may be translated to one and back from another (RFC 7757 section 5)"
+    );
 }

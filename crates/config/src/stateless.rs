@@ -1,0 +1,163 @@
+//! `[[service]]` of the kinds `siit` and `clat`.
+
+use std::net::Ipv4Addr;
+
+use tombolo_engine::mapping::eam::{Eam, EamError, EamTable, parse_prefix};
+use tombolo_engine::mapping::stateless::{DenyList, StatelessMap};
+use tombolo_engine::mechanism::TranslateSettings;
+use tombolo_engine::service::siit::{ErrorSources, Hairpinning, Role, Siit};
+use tombolo_tables::lpm::Prefix;
+use tombolo_wire::Prefix64;
+
+use crate::document::{Node, Table};
+use crate::problem::{Log, Problem};
+use crate::reference::EAM;
+use crate::value;
+
+/// Overlaps that are reported one by one; tables with many have them on purpose.
+const REPORTED_OVERLAPS: usize = 10;
+
+/// Keys that are about IPv6 hosts inside, which a CLAT does not have.
+const SIIT_ALONE: [&str; 2] = ["hairpinning", "embedded_hosts"];
+
+/// Reads the service in `table`; `prefix` and `translate` are what its keys of these names say.
+pub(crate) fn read(
+    role: Role,
+    table: &Table<'_>,
+    prefix: Option<Prefix64>,
+    translate: TranslateSettings,
+    log: &mut Log,
+) -> Siit {
+    let explicit = explicit(table, log);
+    if role == Role::Siit && table.find("prefix").is_none() && table.find("eam").is_none() {
+        log.mistake(table.node().problem("translates no address; add a prefix, or explicit mappings under eam"));
+    }
+    if role == Role::Clat {
+        check_clat(table, &explicit, log);
+    }
+    let denied = prefixes(table, "deny", log);
+    let denied = DenyList::new(&denied).map_err(|error| table.node().problem(error));
+    let mapping = StatelessMap {
+        explicit,
+        prefix,
+        well_known_prefix_strict: table.read_or("well_known_prefix_strict", true, log, Node::switch),
+        denied: log.keep(denied).unwrap_or_default(),
+    };
+    Siit {
+        role,
+        mapping,
+        embedded_hosts: prefixes(table, "embedded_hosts", log),
+        hairpinning: hairpinning(role, table, log),
+        error_sources: ErrorSources::new(error_sources(table, log)),
+        identify_nodes: table.read_or("identify_nodes", false, log, Node::switch),
+        translate,
+    }
+}
+
+fn check_clat(table: &Table<'_>, explicit: &EamTable, log: &mut Log) {
+    for key in SIIT_ALONE {
+        if let Some(node) = table.find(key) {
+            log.mistake(node.problem("a CLAT has no IPv6 hosts inside; remove the key, or use kind = \"siit\""));
+        }
+    }
+    let _ = table.require("prefix", log);
+    if explicit.rows().is_empty() && table.find("eam").is_none() {
+        log.mistake(table.node().problem(
+            "the hosts inside have no IPv6 addresses; add eam = [{ ipv4 = \"192.0.0.1\", ipv6 = \"2001:db8::464\" }]",
+        ));
+    }
+}
+
+fn hairpinning(role: Role, table: &Table<'_>, log: &mut Log) -> Hairpinning {
+    const CHOICES: [(&str, Hairpinning); 3] =
+        [("intrinsic", Hairpinning::Intrinsic), ("simple", Hairpinning::Simple), ("off", Hairpinning::Off)];
+    match role {
+        Role::Siit => table.read_or("hairpinning", Hairpinning::default(), log, |node| node.choice(&CHOICES)),
+        Role::Clat => Hairpinning::Off,
+    }
+}
+
+/// The explicit mappings. Without mistakes in rows, mistakes between rows are looked for.
+fn explicit(table: &Table<'_>, log: &mut Log) -> EamTable {
+    let Some(node) = table.find("eam") else { return EamTable::default() };
+    let items = log.keep(node.items()).unwrap_or_default();
+    let rows: Vec<Option<Eam>> = items.iter().map(|item| row(item, log)).collect();
+    let Some(rows) = rows.into_iter().collect::<Option<Vec<_>>>() else { return EamTable::default() };
+    match EamTable::new(rows) {
+        Ok(explicit) => {
+            warn_of_overlaps(&explicit, &node, &items, log);
+            explicit
+        }
+        Err(EamError::Duplicate { prefix, first, second }) => {
+            let other = items[first].path();
+            let text = format!("the prefix {prefix} is in {other} too; remove one of them (RFC 7757 section 5)");
+            log.mistake(items[second].problem(text));
+            EamTable::default()
+        }
+        Err(error) => {
+            log.mistake(node.problem(error));
+            EamTable::default()
+        }
+    }
+}
+
+fn row(item: &Node<'_>, log: &mut Log) -> Option<Eam> {
+    let table = item.table(&EAM, log)?;
+    let (ipv4, ipv6) = (table.require("ipv4", log)?, table.require("ipv6", log)?);
+    let left = log.keep(ipv4.text().and_then(|text| parse_prefix(text).map_err(|error| ipv4.problem(fix(&error)))));
+    let right = log.keep(ipv6.text().and_then(|text| parse_prefix(text).map_err(|error| ipv6.problem(fix(&error)))));
+    log.keep(Eam::new(left?, right?).map_err(|error| ipv6.problem(fix(&error))))
+}
+
+/// The error, with the fix where it does not say.
+fn fix(error: &EamError) -> String {
+    match error {
+        EamError::Prefix(error) => format!("{error}; write the prefix without host bits"),
+        error => error.to_string(),
+    }
+}
+
+fn warn_of_overlaps(explicit: &EamTable, node: &Node<'_>, items: &[Node<'_>], log: &mut Log) {
+    let overlaps = explicit.overlaps();
+    for overlap in overlaps.iter().take(REPORTED_OVERLAPS) {
+        let other = items[overlap.inside].path();
+        log.warning(items[overlap.row].problem(format!(
+            "lies inside {other}; addresses may be translated to one and back from another (RFC 7757 section 5)"
+        )));
+    }
+    if overlaps.len() > REPORTED_OVERLAPS {
+        let more = overlaps.len() - REPORTED_OVERLAPS;
+        log.warning(node.problem(format!("{more} more rows lie inside others (RFC 7757 section 5)")));
+    }
+}
+
+fn prefixes(table: &Table<'_>, key: &'static str, log: &mut Log) -> Vec<Prefix<u32>> {
+    let Some(node) = table.find(key) else { return Vec::new() };
+    let items = log.keep(node.items()).unwrap_or_default();
+    let prefix = |item: &Node<'_>| parse_prefix(item.text()?).map_err(|error| item.problem(fix(&error)));
+    items.iter().filter_map(|item| log.keep(prefix(item))).collect()
+}
+
+fn error_sources(table: &Table<'_>, log: &mut Log) -> Vec<(Ipv4Addr, Ipv4Addr)> {
+    let Some(node) = table.find("icmp_sources") else { return Vec::new() };
+    let items = log.keep(node.items()).unwrap_or_default();
+    let read = |item: &Node<'_>| -> Result<_, Problem> {
+        let range = value::addresses(item.text()?).map_err(|text| item.problem(text))?;
+        Ok((range.first, range.last))
+    };
+    let ranges: Vec<_> = items.iter().filter_map(|item| Some((item, log.keep(read(item))?))).collect();
+    for (item, (first, last)) in &ranges {
+        if first.is_private() || last.is_private() || is_shared(*first) || is_shared(*last) {
+            log.warning(item.problem(
+                "private addresses do not pass filters of the source on the Internet (RFC 6791 section 3); use public ones",
+            ));
+        }
+    }
+    ranges.into_iter().map(|(_, range)| range).collect()
+}
+
+/// 100.64.0.0/10 (RFC 6598).
+fn is_shared(address: Ipv4Addr) -> bool {
+    let [a, b, ..] = address.octets();
+    a == 100 && b & 0xc0 == 64
+}
