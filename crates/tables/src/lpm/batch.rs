@@ -17,12 +17,11 @@ pub const GROUP: usize = 32;
 #[inline(always)]
 pub(super) fn walk_group<K: Key>(span: &Span, keys: &[K], words: &mut [u32]) {
     let (root, root_bits) = (span.root(), span.root_bits());
-    let mut cursors = [K::Cursor::default(); GROUP];
+    let mut consumed = [u32::from(root_bits); GROUP];
     let mut pending = [0u8; GROUP];
     let mut count = 0;
     for (lane, (key, word)) in (0u8..).zip(keys.iter().zip(words.iter_mut())).take(GROUP) {
         *word = root[key.first(root_bits)].load(Ordering::Acquire);
-        cursors[usize::from(lane)] = key.cursor(root_bits);
         pending[count % GROUP] = lane;
         count += usize::from(is_node(*word));
     }
@@ -41,9 +40,9 @@ pub(super) fn walk_group<K: Key>(span: &Span, keys: &[K], words: &mut [u32]) {
                 words[place] = NONE;
                 continue;
             };
-            let (word, cursor) = step(node, cursors[place]);
+            let (word, more) = step(node, keys[place].window(consumed[place]));
             words[place] = word;
-            cursors[place] = cursor;
+            consumed[place] += more;
             pending[left] = lane;
             if is_node(word) {
                 span.prefetch(word);

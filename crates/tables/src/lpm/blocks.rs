@@ -1,10 +1,11 @@
 //! The span of words, the view of a node in it, and the writer's allocator of blocks.
 
 use std::collections::VecDeque;
+use std::hint::select_unpredictable;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::epoch::Epochs;
-use super::layout::{HEADER_WORDS, MAGIC, MAX_UNITS, UNIT_WORDS, unit};
+use super::layout::{HEADER_WORDS, MAGIC, MAX_UNITS, NODE, UNIT_WORDS, unit};
 use crate::memory::{MemoryError, MemorySource, Slab};
 
 /// The words that readers see.
@@ -71,19 +72,38 @@ impl Span {
         &self.words[HEADER_WORDS..HEADER_WORDS + (1 << self.root_bits)]
     }
 
+    /// The entry at place `index` of the root.
+    #[inline]
+    pub(super) fn root_entry(&self, index: usize) -> u32 {
+        self.words[HEADER_WORDS + index].load(Ordering::Acquire)
+    }
+
     /// The node that an entry leads to; nothing if the unit is outside the span.
     #[inline]
     pub(super) fn node(&self, word: u32) -> Option<&Node> {
-        let unit = unit(word);
-        if unit >= self.limit {
-            return None;
-        }
-        // SAFETY: `limit` is the span's units less the units of a `Node`, so that the node lies inside the
+        let unit = word.wrapping_sub(NODE);
+        (unit < self.limit).then(|| self.node_at(unit))
+    }
+
+    /// As [`Self::node`], and true; for other entries the header seen as a node, whose entries mean nothing,
+    /// and false.
+    #[inline]
+    pub(super) fn node_or_header(&self, word: u32) -> (&Node, bool) {
+        let unit = word.wrapping_sub(NODE);
+        let inside = unit < self.limit;
+        (self.node_at(select_unpredictable(inside, unit, 0)), inside)
+    }
+
+    /// The node at a unit below the limit.
+    #[inline]
+    fn node_at(&self, unit: u32) -> &Node {
+        debug_assert!(unit < self.limit);
+        // SAFETY: both callers pass a unit below `limit`, and: `limit` is the span's units less the units of a `Node`, so that the node lies inside the
         // slab, whose words are valid for the life of `self`; the span is aligned to a cache line and a unit
         // is 32 bytes, so the node is aligned to 8; all fields are atomics, for which any bytes are valid.
         // `bitmap` and `expected` are written as 64-bit words while no other thread reaches the block.
         // Against two 32-bit loads for each: 100,000 IPv6 routes 8.9 instead of 9.7 ns a lookup.
-        Some(unsafe { &*self.words.as_ptr().add(unit as usize * UNIT_WORDS).cast::<Node>() })
+        unsafe { &*self.words.as_ptr().add(unit as usize * UNIT_WORDS).cast::<Node>() }
     }
 
     /// Asks the processor to load the node's first line.

@@ -14,8 +14,6 @@ pub trait Key: Copy + Eq + Ord + Hash + Debug + Send + Sync + 'static {
     type Address: Copy + Debug + Into<std::net::IpAddr>;
     /// The exact-match store of this family's routes.
     type Routes: ExactRoutes<Self>;
-    /// The rest of a key during a walk.
-    type Cursor: Cursor;
 
     /// The key of an address.
     fn from_address(address: Self::Address) -> Self;
@@ -27,24 +25,14 @@ pub trait Key: Copy + Eq + Ord + Hash + Debug + Send + Sync + 'static {
     fn from_left_aligned(bits: u128) -> Self;
     /// The key's first `bits` bits (1 to 31) as a number.
     fn first(self, bits: u8) -> usize;
-    /// The key without its first `bits` bits (less than [`Self::BITS`]).
-    fn cursor(self, bits: u8) -> Self::Cursor;
-}
-
-/// A key without the bits consumed so far.
-pub trait Cursor: Copy + Default {
-    /// The next 64 bits, zeros after the key's end.
-    fn window(self) -> u64;
-    /// Consumes `bits` bits, at most 64.
-    #[must_use]
-    fn advance(self, bits: u32) -> Self;
+    /// The 64 bits after the first `consumed` ones; zeros after the key's end. `consumed` is at most 191.
+    fn window(self, consumed: u32) -> u64;
 }
 
 impl Key for u32 {
     const BITS: u8 = 32;
     type Address = Ipv4Addr;
     type Routes = Ipv4Routes;
-    type Cursor = u64;
 
     fn from_address(address: Ipv4Addr) -> Self {
         address.to_bits()
@@ -68,21 +56,9 @@ impl Key for u32 {
     }
 
     #[inline]
-    fn cursor(self, bits: u8) -> u64 {
-        u64::from(self) << (32 + u32::from(bits))
-    }
-}
-
-impl Cursor for u64 {
-    #[inline]
-    fn window(self) -> u64 {
-        self
-    }
-
-    #[inline]
-    fn advance(self, bits: u32) -> Self {
-        // An IPv4 walk consumes at most 14 + 6 bits in one step, never 64.
-        self << (bits & 63)
+    fn window(self, consumed: u32) -> u64 {
+        // A walk of an IPv4 key consumes less than 64 bits before its last node.
+        u64::from(self) << 32 << (consumed & 63)
     }
 }
 
@@ -90,7 +66,6 @@ impl Key for u128 {
     const BITS: u8 = 128;
     type Address = Ipv6Addr;
     type Routes = Ipv6Routes;
-    type Cursor = u128;
 
     fn from_address(address: Ipv6Addr) -> Self {
         address.to_bits()
@@ -114,19 +89,9 @@ impl Key for u128 {
     }
 
     #[inline]
-    fn cursor(self, bits: u8) -> u128 {
-        self << bits
-    }
-}
-
-impl Cursor for u128 {
-    #[inline]
-    fn window(self) -> u64 {
-        (self >> 64) as u64
-    }
-
-    #[inline]
-    fn advance(self, bits: u32) -> Self {
-        self << (bits & 127)
+    fn window(self, consumed: u32) -> u64 {
+        let (first, second) = ((self >> 64) as u64, self as u64);
+        // Two shifts of halves: one of 128 bits is several instructions more.
+        if consumed < 64 { first << consumed | second >> 1 >> (63 - consumed) } else { second << (consumed & 63) }
     }
 }
