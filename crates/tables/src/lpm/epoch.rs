@@ -43,7 +43,8 @@ impl Epochs {
 
     #[inline]
     pub(super) fn pin(&self, slot: &Slot) {
-        slot.0.store(self.now.load(Ordering::Acquire), Ordering::Relaxed);
+        // Release: reads under an earlier pin are over.
+        slot.0.store(self.now.load(Ordering::Acquire), Ordering::Release);
         // Pairs with the fence in `oldest`: either the writer sees this pin, or the reads that follow see
         // what the writer had replaced before it looked.
         fence(Ordering::SeqCst);

@@ -89,6 +89,7 @@ impl Key for u128 {
     }
 
     #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "both halves are taken")]
     fn window(self, consumed: u32) -> u64 {
         let (first, second) = ((self >> 64) as u64, self as u64);
         // Two shifts of halves: one of 128 bits is several instructions more.

@@ -4,8 +4,9 @@
 pub const MAGIC: u32 = 0x4c50_4d31;
 /// Words of the header; the root follows.
 pub const HEADER_WORDS: usize = 16;
-/// Words in a unit, the grain of blocks: half a cache line.
-pub const UNIT_WORDS: usize = 8;
+/// Words in a unit, the grain of blocks: 16 bytes. Of 32 bytes, a million IPv4 routes took 24.7 and not
+/// 23.9 bytes each.
+pub const UNIT_WORDS: usize = 4;
 /// Words before the first entry of a block; the last of them is the fallback.
 pub const NODE_WORDS: usize = 6;
 /// Word of a block that holds the fallback.
@@ -15,7 +16,7 @@ pub const STRIDE: u8 = 6;
 /// Bits that a node may skip, at most: skip and stride fit the 64-bit window.
 pub const MAX_SKIP: u8 = 58;
 /// Units of the largest block: 6 + 64 words.
-pub const MAX_UNITS: usize = 9;
+pub const MAX_UNITS: usize = 18;
 /// The most nodes that a walk passes: a walk that is longer reads a damaged table. Each node consumes a
 /// bit at least.
 pub const MAX_DEPTH: usize = 128;

@@ -16,7 +16,7 @@
 //!
 //! # Bytes
 //! The span is an array of 32-bit words of the host's byte order. Words 0 to 15 are the header: 0 magic
-//! ([`layout::MAGIC`]), 1 key bits (32 or 128), 2 root bits, 3 length of the span in units of 8 words. From
+//! ([`layout::MAGIC`]), 1 key bits (32 or 128), 2 root bits, 3 length of the span in units of 4 words. From
 //! word 16: the root, 2^(root bits) entries. Then the blocks, each of whole units, on a unit's boundary:
 //!
 //! ```text
@@ -35,7 +35,7 @@
 //! * Word 4: byte 0 (lowest) the skip (0 to 58), byte 1 is 64 - stride, byte 2 the block's units.
 //!
 //! An entry is 0: no route; below 2^31: a route, prefix length + 1 in the top byte, next hop in the lower 24
-//! bits; from 3 * 2^30: a node, its unit (words / 8) in the lower 30 bits.
+//! bits; from 3 * 2^30: a node, its unit (words / 4) in the lower 30 bits.
 //!
 //! # Memory
 //! Bounded by the span given; [`Lpm::memory`] reports it. The exact routes, needed to find what a removed

@@ -80,6 +80,12 @@ impl<K> Drop for Pinned<'_, K> {
 }
 
 impl<K: Key> Pinned<'_, K> {
+    /// Lets go of what was replaced before now: as unpinning and pinning again.
+    #[inline]
+    pub fn renew(&mut self) {
+        self.reader.epochs.pin(&self.reader.slot);
+    }
+
     /// The longest route that covers `key`.
     #[inline]
     #[must_use]

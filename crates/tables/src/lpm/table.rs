@@ -56,7 +56,9 @@ impl Shape {
     /// but the most adverse (long chains of nested prefixes, each alone).
     #[must_use]
     pub fn for_routes<K: Key>(routes: usize) -> Self {
-        let root_bits = if K::BITS == 32 && routes > 200_000 { 18 } else { 16 };
+        // 18 bits: a megabyte, which pays from some ten thousand routes on (100,000 IPv6 routes, keys inside them:
+        // 11.2 instead of 15.7 ns).
+        let root_bits = if routes > 50_000 { 18 } else { 16 };
         Self { root_bits, bytes: (4 << root_bits) + routes * 64 + (64 << 10) }
     }
 }

@@ -115,7 +115,7 @@ impl Trie {
     /// Writes a draft into a block that no reader reaches yet; the entry that leads to it.
     pub(super) fn write(&mut self, draft: &Draft) -> Result<u32, OutOfBlocks> {
         let packed = draft.packed();
-        #[expect(clippy::cast_possible_truncation, reason = "at most nine")]
+        #[expect(clippy::cast_possible_truncation, reason = "at most MAX_UNITS")]
         let units = (NODE_WORDS + packed.count).div_ceil(UNIT_WORDS) as u8;
         let unit = match self.blocks.take(units, self.last_resort) {
             Ok(unit) => unit,

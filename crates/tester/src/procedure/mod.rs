@@ -1,3 +1,4 @@
-//! The procedures, one file each.
+//! The procedures, one file or folder each.
 
+pub mod route_lookup;
 pub mod tcp;

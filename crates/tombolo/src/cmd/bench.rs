@@ -10,7 +10,7 @@ use tombolo_tester::{
     results::ResultFile,
 };
 
-use super::print;
+use super::{bench_route_lookup, print};
 
 /// Arguments of `tombolo bench`.
 #[derive(Debug, Args)]
@@ -23,6 +23,8 @@ pub(crate) struct Arguments {
 enum Procedure {
     /// TCP goodput through several gateways, interleaved (iperf3)
     Tcp(Tcp),
+    /// Route lookup: our table, libraries, and the running kernel
+    RouteLookup(bench_route_lookup::Arguments),
 }
 
 /// Arguments of `tombolo bench tcp`.
@@ -69,6 +71,7 @@ fn direction(text: &str) -> Result<Direction, String> {
 pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
     match arguments.procedure {
         Procedure::Tcp(tcp) => run_tcp(tcp),
+        Procedure::RouteLookup(arguments) => bench_route_lookup::run(arguments),
     }
 }
 
