@@ -106,7 +106,7 @@ impl Shaped for u128 {
         (48, 430),
     ];
     const AGGREGATE: u8 = 36;
-    const INSIDE: u64 = 700;
+    const INSIDE: u64 = 570;
 
     fn unicast(numbers: &mut Numbers) -> Self {
         // 2001::/16, and the /12 of each of the five registries.
