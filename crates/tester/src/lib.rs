@@ -5,7 +5,8 @@
 //! [`statistics`] turns samples into medians and ratios.
 //!
 //! Nothing here imports the gateway's crates: gateways are started as programs and judged by their packets, so that the
-//! tester cannot share their mistakes.
+//! tester cannot share their mistakes. One exception: [`procedure::route_lookup`] measures the tables themselves, and so
+//! imports them.
 
 #![forbid(unsafe_code)]
 
