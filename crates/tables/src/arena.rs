@@ -6,8 +6,10 @@
 //!          | touched  | generation  | stage |
 //! ```
 //!
-//! A record goes `FREE -> BUILDING -> LIVE -> DYING -> FREE`. What claims it is a bit in a bitmap (512
-//! records a line), so that a search for a free one reads little. It is found by others only while LIVE.
+//! A record goes `FREE -> BUILDING -> OPENING -> LIVE -> DYING -> FREE`. What claims it is a bit in a bitmap
+//! (512 records a line), so that a search for a free one reads little. It is readable while OPENING, when its
+//! maker links it into indexes, and while LIVE; only a LIVE one can be retired, so nobody unlinks what is
+//! still being linked.
 //! The generation changes with each claim, so a reader that copied a record while it was being reused
 //! notices. `touched` is when the record was last built upon: one that was touched meanwhile is not retired.
 
@@ -27,6 +29,7 @@ const FREE: u64 = 0;
 const BUILDING: u64 = 1;
 const LIVE: u64 = 2;
 const DYING: u64 = 3;
+const OPENING: u64 = 4;
 const GENERATION: u64 = 0xffff << 16;
 const ONE_GENERATION: u64 = 1 << 16;
 
@@ -140,12 +143,13 @@ impl<T: Stored> Arena<T> {
     pub fn read(&self, id: T::Id) -> Option<(T, Tick)> {
         let cell = self.cells.get(number(id) as usize)?;
         let life = cell.0[LIFE_WORD].load(Ordering::Acquire);
-        if life & STAGE != LIVE {
+        if !is_readable(life) {
             return None;
         }
         let words = std::array::from_fn(|n| if n == LIFE_WORD { 0 } else { cell.0[n].load(Ordering::Relaxed) });
         fence(Ordering::Acquire);
-        let unchanged = (cell.0[LIFE_WORD].load(Ordering::Relaxed) ^ life) & (STAGE | GENERATION) == 0;
+        let after = cell.0[LIFE_WORD].load(Ordering::Relaxed);
+        let unchanged = is_readable(after) && (after ^ life) & GENERATION == 0;
         unchanged.then(|| (T::from_words(words), touched(life)))
     }
 
@@ -154,7 +158,7 @@ impl<T: Stored> Arena<T> {
     pub(crate) fn matches(&self, id: u32, is_key: impl FnOnce([u64; 4]) -> bool) -> bool {
         self.cells.get(id as usize).is_some_and(|cell| {
             is_key(std::array::from_fn(|n| cell.0[n].load(Ordering::Relaxed)))
-                && cell.0[LIFE_WORD].load(Ordering::Acquire) & STAGE == LIVE
+                && is_readable(cell.0[LIFE_WORD].load(Ordering::Acquire))
         })
     }
 
@@ -197,14 +201,27 @@ impl<T: Stored> Arena<T> {
         }
     }
 
-    /// Fills a claimed record and makes it live.
+    /// Fills a claimed record and makes it readable. Its maker links it and then calls
+    /// [`settle`](Self::settle), or [`free`](Self::free) if it was not needed.
     pub fn publish(&self, id: T::Id, value: &T, now: Tick) {
         let cell = &self.cells[number(id) as usize];
         for (n, word) in value.to_words().into_iter().enumerate().filter(|&(n, _)| n != LIFE_WORD) {
             cell.0[n].store(word, Ordering::Relaxed);
         }
-        let life = cell.0[LIFE_WORD].load(Ordering::Relaxed) & GENERATION | LIVE | u64::from(now.0) << 32;
+        let life = cell.0[LIFE_WORD].load(Ordering::Relaxed) & GENERATION | OPENING | u64::from(now.0) << 32;
         cell.0[LIFE_WORD].store(life, Ordering::Release);
+    }
+
+    /// Makes a published record live: it is linked, and may be retired from now on.
+    pub fn settle(&self, id: T::Id) {
+        let word = &self.cells[number(id) as usize].0[LIFE_WORD];
+        let mut life = word.load(Ordering::Acquire);
+        while life & STAGE == OPENING {
+            match word.compare_exchange(life, life & !STAGE | LIVE, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return,
+                Err(changed) => life = changed,
+            }
+        }
     }
 
     /// Notes that something was built upon the record at `now`; false if it is not live any more. The line
@@ -215,7 +232,7 @@ impl<T: Stored> Arena<T> {
         let word = &self.cells[number(id) as usize].0[LIFE_WORD];
         let mut life = word.load(Ordering::Acquire);
         loop {
-            if life & STAGE != LIVE {
+            if !is_readable(life) {
                 return false;
             }
             if touched(life) >= now {
@@ -270,6 +287,10 @@ impl<T: Stored> Arena<T> {
     }
 }
 
+fn is_readable(life: u64) -> bool {
+    matches!(life & STAGE, LIVE | OPENING)
+}
+
 fn number(id: impl Into<NonZeroU32>) -> u32 {
     id.into().get()
 }
@@ -320,6 +341,8 @@ mod tests {
         let arena: Arena<Words> = Arena::new(&mut Heap, 10).unwrap();
         let id = arena.claim(0).unwrap();
         arena.publish(id, &Words([1; WORDS]), Tick(6));
+        assert!(!arena.retire(id, Tick(6)), "not while its maker links it");
+        arena.settle(id);
         let (_, seen) = arena.read(id).unwrap();
         assert!(arena.touch(id, Tick(20)));
         assert!(!arena.retire(id, seen));
@@ -352,6 +375,7 @@ mod tests {
                 for round in 1..200_000_u64 {
                     let id = arena.claim(0).unwrap();
                     arena.publish(id, &Words([round, round, round, round, 0, round, round, round]), Tick(1));
+                    arena.settle(id);
                     assert!(arena.retire(id, Tick(1)));
                     arena.free(id);
                 }

@@ -45,9 +45,10 @@ pub fn repair(tables: &Tables, now: Tick) -> usize {
             tables.find_inside(&binding.inside).is_some_and(|(found, _)| found == id)
                 && tables.outside.read(binding.outside_slot) == Slot::Taken(id)
         });
-        if !linked {
-            if let Some((binding, seen)) = tables.bindings.read(id) {
-                let _ = tables.bindings.retire(id, seen);
+        if linked {
+            tables.bindings.settle(id);
+        } else {
+            if let Some((binding, _)) = tables.bindings.read(id) {
                 tables.inside_index.remove(tables.key.hash(binding.inside.words()), id.get());
             }
             tables.bindings.free(id);
@@ -67,7 +68,9 @@ pub fn repair(tables: &Tables, now: Tick) -> usize {
             .subscribers
             .read(id)
             .is_some_and(|(s, _)| tables.find_subscriber(&s.key).is_some_and(|(found, _)| found == id));
-        if !linked {
+        if linked {
+            tables.subscribers.settle(id);
+        } else {
             tables.subscribers.free(id);
             repaired += 1;
         }

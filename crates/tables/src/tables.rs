@@ -2,8 +2,8 @@
 //!
 //! The order of writes makes each step safe against other writers, and against the death of this one:
 //!
-//! * a binding is made: claim a record; claim an outside slot; fill the record, make it live; publish it
-//!   in the inside index. Whoever loses the race for the inside endpoint undoes its steps in reverse.
+//! * a binding is made: claim a record; claim an outside slot; fill the record, make it readable; publish
+//!   it in the inside index; make it live. Whoever loses the race for the inside endpoint undoes its steps in reverse.
 //! * a binding goes: retire the record (one caller wins); unlink it from the inside index; close the
 //!   outside slot; free the record.
 //!
@@ -172,9 +172,9 @@ impl Tables {
             if let Some(subscriber) = SubscriberId::new(binding.subscriber) {
                 self.subscribers.count_binding(subscriber);
             }
+            self.bindings.settle(id);
             return Ok((id, binding));
         }
-        let _ = self.bindings.retire(id, now);
         self.outside.release(candidate.slot, id);
         self.bindings.free(id);
         self.find_inside(&binding.inside).ok_or(BindError::TableFull)
@@ -213,9 +213,11 @@ impl Tables {
         self.subscribers.publish(id, subscriber, now);
         let hash = self.key.hash(subscriber.key.words());
         match self.subscriber_index.insert(hash, id.get(), |other| self.subscribers.has_key(other, &subscriber.key)) {
-            Inserted::New => Some((id, *subscriber)),
+            Inserted::New => {
+                self.subscribers.settle(id);
+                Some((id, *subscriber))
+            }
             _ => {
-                let _ = self.subscribers.retire(id, now);
                 self.subscribers.free(id);
                 self.find_subscriber(&subscriber.key)
             }
