@@ -1,5 +1,6 @@
 //! `tombolo check`: validates a configuration and prints the plan that it becomes.
 
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -8,6 +9,7 @@ use tombolo_config::Configuration;
 use tombolo_engine::mapping::pool::{PoolRange, PortRanges, PortSpace};
 use tombolo_engine::mechanism::napt::Filtering;
 use tombolo_engine::plan::{Nat64, ServiceKind};
+use tombolo_engine::service::siit::{Role, Siit};
 
 use super::print;
 
@@ -43,11 +45,32 @@ struct Capacity {
 #[derive(Serialize)]
 struct Service {
     name: String,
+    #[serde(flatten)]
+    kind: Kind,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+enum Kind {
+    Nat64(StatefulService),
+    Siit(StatelessService),
+    Clat(StatelessService),
+}
+
+#[derive(Serialize)]
+struct StatefulService {
     prefix: String,
     pool: Vec<Pool>,
     filtering: &'static str,
     bindings_per_subscriber: Option<u32>,
     static_bindings: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct StatelessService {
+    prefix: Option<String>,
+    explicit_mappings: usize,
+    icmp_sources: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -69,24 +92,32 @@ fn print_tables(report: &Report) -> anyhow::Result<()> {
         print::line(&format!("warning: {warning}"))?;
     }
     let mut services = print::table(&["service", "prefix", "outside addresses", "TCP", "UDP", "ICMP", "filtering"]);
-    for service in &report.services {
-        for pool in &service.pool {
-            let filtering = service.filtering;
-            services.add_row([
-                &service.name,
-                &service.prefix,
-                &pool.addresses,
-                &pool.tcp,
-                &pool.udp,
-                &pool.icmp,
-                filtering,
-            ]);
+    let mut statics = Vec::new();
+    let mut stateless = Vec::new();
+    for Service { name, kind } in &report.services {
+        match kind {
+            Kind::Nat64(service) => {
+                for Pool { addresses, tcp, udp, icmp } in &service.pool {
+                    services.add_row([name, &service.prefix, addresses, tcp, udp, icmp, service.filtering]);
+                }
+                statics.extend(&service.static_bindings);
+            }
+            Kind::Siit(service) | Kind::Clat(service) => stateless.push((name, service)),
         }
     }
-    print::line(&services.to_string())?;
-    let bindings = report.services.iter().flat_map(|service| &service.static_bindings);
-    for binding in bindings {
+    if stateless.len() < report.services.len() {
+        print::line(&services.to_string())?;
+    }
+    for binding in statics {
         print::line(&format!("static: {binding}"))?;
+    }
+    for (name, StatelessService { prefix, explicit_mappings, icmp_sources }) in stateless {
+        let prefix = prefix.as_deref().unwrap_or("none");
+        let sources = if icmp_sources.is_empty() { "the gateway".into() } else { icmp_sources.join(", ") };
+        print::line(&format!(
+            "{name}: {explicit_mappings} explicit mappings, prefix {prefix}; errors of routers without IPv4 address from \
+             {sources}"
+        ))?;
     }
     let Capacity { subscribers, bindings, sessions, outside_endpoints, megabytes_when_full } = report.capacity;
     print::line(&format!(
@@ -122,9 +153,18 @@ impl Report {
 
 impl Service {
     fn of(service: &tombolo_engine::plan::Service) -> Self {
-        let ServiceKind::Nat64(nat64) = &service.kind;
+        let kind = match &service.kind {
+            ServiceKind::Nat64(nat64) => Kind::Nat64(StatefulService::of(nat64)),
+            ServiceKind::Siit(siit) if siit.role == Role::Clat => Kind::Clat(StatelessService::of(siit)),
+            ServiceKind::Siit(siit) => Kind::Siit(StatelessService::of(siit)),
+        };
+        Self { name: service.name.clone(), kind }
+    }
+}
+
+impl StatefulService {
+    fn of(nat64: &Nat64) -> Self {
         Self {
-            name: service.name.clone(),
             prefix: nat64.prefix.to_string(),
             pool: nat64.pool.ranges().iter().map(Pool::of).collect(),
             filtering: match nat64.policy.filtering {
@@ -137,11 +177,24 @@ impl Service {
     }
 }
 
+impl StatelessService {
+    fn of(siit: &Siit) -> Self {
+        Self {
+            prefix: siit.mapping.prefix.map(|prefix| prefix.to_string()),
+            explicit_mappings: siit.mapping.explicit.rows().len(),
+            icmp_sources: siit.error_sources.ranges().iter().map(|(first, last)| addresses(*first, *last)).collect(),
+        }
+    }
+}
+
+fn addresses(first: Ipv4Addr, last: Ipv4Addr) -> String {
+    if first == last { first.to_string() } else { format!("{first}-{last}") }
+}
+
 impl Pool {
     fn of(range: &PoolRange) -> Self {
         let ports = |space: PortSpace| port_list(&range.ports[space as usize]);
-        let addresses =
-            if range.first == range.last { range.first.to_string() } else { format!("{}-{}", range.first, range.last) };
+        let addresses = addresses(range.first, range.last);
         Self { addresses, tcp: ports(PortSpace::Tcp), udp: ports(PortSpace::Udp), icmp: ports(PortSpace::Icmp) }
     }
 }
