@@ -220,6 +220,11 @@ impl Host {
         let result = self.socket.request(RouteNetlinkMessage::SetLink(message), 0);
         result.map_err(|source| fail(&format!("setting device {device} up with mtu {mtu}"), source))?;
         self.changes.push(Change::Up(index));
+        // The gateway's ICMP errors come out of the device with an address of the host as source, which Linux
+        // drops by default (IPv4 only). The setting is the device's own and goes with it.
+        // Where /proc/sys cannot be written, in some containers, a hop of IPv4 traceroutes stays silent: no
+        // reason not to start.
+        let _ = std::fs::write(format!("/proc/sys/net/ipv4/conf/{device}/accept_local"), "1");
         Ok(())
     }
 
@@ -280,14 +285,17 @@ impl Host {
     }
 
     /// The address from which the host should send ICMP errors of its own on one side: a global one of the
-    /// wanted family, on the device with the lowest number, and none of `device` unless there is no other.
+    /// wanted family, a public one rather than a private one (which networks on the way may filter), on the
+    /// device with the lowest number, and none of `device` unless there is no other.
     ///
     /// # Errors
     /// [`HostError::Failed`].
     pub fn icmp_source(&mut self, family: Family, device: &str) -> Result<Option<IpAddr>, HostError> {
         let candidates =
             self.addresses()?.into_iter().filter(|own| own.reach == Reach::Global && family.has(own.address));
-        Ok(candidates.min_by_key(|own| (own.device == device, own.index)).map(|own| own.address))
+        Ok(candidates
+            .min_by_key(|own| (own.device == device, is_private(own.address), own.index))
+            .map(|own| own.address))
     }
 
     /// Name of the device to which exactly this prefix is routed.
@@ -370,6 +378,14 @@ fn family_error(action: &str, address: IpAddr, source: io::Error) -> HostError {
             HostError::NoIpv6 { action: action.to_owned() }
         }
         _ => fail(action, source),
+    }
+}
+
+/// RFC 1918, RFC 6598 and RFC 4193: not to be seen outside a network.
+fn is_private(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => address.is_private() || address.octets()[0] == 100 && address.octets()[1] & 0xc0 == 64,
+        IpAddr::V6(address) => address.is_unique_local(),
     }
 }
 

@@ -209,6 +209,37 @@ fn state_in_a_run_directory_survives_a_kill() {
 }
 
 #[test]
+fn traceroute_and_path_mtu_discovery_cross_the_gateway() {
+    if skip_without("traceroute_and_path_mtu_discovery_cross_the_gateway", &["traceroute", "ping"]) {
+        return;
+    }
+    let Setup { lab, gateway } = start("");
+    let run = |node: &str, command: &str| {
+        let mut words = command.split(' ');
+        let program = words.next().unwrap();
+        lab.node(node).unwrap().command(program).args(words).run().unwrap()
+    };
+    // Kernel, gateway, kernel again, server: every hop answers, and hops beyond have addresses inside the prefix.
+    let outward = run("client", "traceroute -6 -n -q 1 -m 6 64:ff9b::198.51.100.2").stdout;
+    assert!(!outward.contains('*') && outward.contains("2001:db8:1::1") && outward.contains("64:ff9b::"), "{outward}");
+    let inward = run("server", "traceroute -n -q 1 -m 6 -T -p 8080 192.0.2.1").stdout;
+    assert!(!inward.contains('*') && inward.matches("198.51.100.1 ").count() >= 2, "{inward}");
+
+    // Larger than any link, in fragments, both ways of the echo.
+    run("client", "ping -c 2 -i 0.2 -W 5 -s 20000 64:ff9b::198.51.100.2").success().unwrap();
+    // An outside link of 1400 bytes is seen as 1420 from inside.
+    let node = lab.node("gateway").unwrap();
+    node.set_mtu("outside0", 1400).unwrap();
+    lab.node("server").unwrap().set_mtu("outside0", 1400).unwrap();
+    let first = run("client", "ping -c 2 -i 0.2 -W 2 -M do -s 1432 64:ff9b::198.51.100.2");
+    assert!(format!("{}{}", first.stdout, first.stderr).contains("1420"), "{} {}", first.stdout, first.stderr);
+    run("client", "ping -c 2 -i 0.2 -W 5 -M do -s 1372 64:ff9b::198.51.100.2").success().unwrap();
+    let listen = ("server", address("198.51.100.2:5000"));
+    exchange(&lab, "client", address("[64:ff9b::c633:6402]:5000"), listen);
+    drop(gateway);
+}
+
+#[test]
 fn what_is_wrong_is_said_with_the_fix() {
     let run = |arguments: &[&str]| {
         let output = std::process::Command::new(TOMBOLO).args(arguments).stdin(Stdio::null()).output().unwrap();
