@@ -1,0 +1,197 @@
+//! Golden cases: `tests/cases/<service>/<case>/case.toml` through the whole engine.
+//!
+//! A case says what it is about (`what`, `why`, `clause`), names a configuration beside it (`config`), lists packets with
+//! what becomes of them, and the counters that change: those that are not listed must stay zero. The bytes expected come
+//! from `tests/cases/make.py`, which builds packets from the RFCs and shares nothing with the engine.
+//!
+//! Set `CASE` to a part of a name to run some only.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a case that cannot be read fails")]
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tombolo_engine::counters::Totals;
+use tombolo_engine::packet::{HEADROOM, Offload, Packet};
+use tombolo_engine::{Engine, Now, Plan, Verdict};
+use tombolo_tables::Tables;
+use tombolo_tables::hash::HashKey;
+use tombolo_tables::memory::Heap;
+use toml::{Table, Value};
+
+/// Fewer means that cases got lost.
+const AT_LEAST: usize = 150;
+/// The clock when a case begins, in nanoseconds.
+const START: u64 = 1_000_000_000_000;
+
+#[test]
+fn golden_cases() {
+    let only = std::env::var("CASE").unwrap_or_default();
+    let mut plans = HashMap::new();
+    let mut failures = Vec::new();
+    let mut count = 0;
+    for path in case_files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases")) {
+        if !path.to_string_lossy().contains(&only) {
+            continue;
+        }
+        count += 1;
+        if let Err(difference) = run(&path, &mut plans) {
+            failures.push(format!("{}\n{difference}", path.display()));
+        }
+    }
+    assert!(failures.is_empty(), "{} of {count} cases differ:\n\n{}", failures.len(), failures.join("\n"));
+    assert!(count >= AT_LEAST || !only.is_empty(), "only {count} cases were found");
+}
+
+fn case_files(cases: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for service in std::fs::read_dir(cases).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()) {
+        files.extend(std::fs::read_dir(service).unwrap().map(|entry| entry.unwrap().path().join("case.toml")));
+    }
+    files.retain(|file| file.exists());
+    files.sort();
+    files
+}
+
+/// Runs one case; the error says what differs.
+fn run(path: &Path, plans: &mut HashMap<PathBuf, Plan>) -> Result<(), String> {
+    let case: Table = std::fs::read_to_string(path).unwrap().parse().map_err(|error| format!("{error}"))?;
+    for key in ["what", "why", "clause"] {
+        text(&case, key)?;
+    }
+    let config = path.parent().and_then(Path::parent).unwrap().join(text(&case, "config")?);
+    let plan = plans.entry(config.clone()).or_insert_with(|| plan(&config));
+    let tables = Tables::new(&mut Heap, plan.capacity, HashKey::new([1, 2, 3, 4])).unwrap();
+    let mut engine = Engine::new(Arc::new(tables), [9; 32], 0, 1);
+    let mut differences = String::new();
+    for (number, step) in case["packet"].as_array().ok_or("no packets")?.iter().enumerate() {
+        let step = step.as_table().ok_or("a packet is no table")?;
+        let received = bytes(text(step, "in")?);
+        let at = START + step.get("at_ms").and_then(Value::as_integer).map_or(0, |ms| ms.unsigned_abs() * 1_000_000);
+        let (verdict, sent) = pass(&mut engine, plan, &received, at);
+        compare(step, number, &verdict, &sent, &mut differences)?;
+    }
+    let mut totals = Totals::default();
+    engine.counters().add_to(&mut totals);
+    let expected: BTreeMap<String, u64> = match case.get("counters").and_then(Value::as_table) {
+        Some(table) => {
+            table.iter().map(|(name, count)| (name.clone(), count.as_integer().unwrap().unsigned_abs())).collect()
+        }
+        None => BTreeMap::new(),
+    };
+    let found = named(&totals);
+    if found != expected {
+        let _ = writeln!(differences, "  counters: expected {expected:?}\n               found {found:?}");
+    }
+    if differences.is_empty() { Ok(()) } else { Err(differences) }
+}
+
+fn plan(config: &Path) -> Plan {
+    let mut plan = tombolo_config::load(config).unwrap_or_else(|error| panic!("{error}")).plan;
+    plan.capacity.subscribers = 16;
+    plan.capacity.bindings = 64;
+    plan.capacity.sessions = 64;
+    plan
+}
+
+fn pass(engine: &mut Engine, plan: &Plan, received: &[u8], at: u64) -> (String, Vec<Vec<u8>>) {
+    let mut buffer = vec![0xa5; HEADROOM + received.len() + 64];
+    buffer[HEADROOM..HEADROOM + received.len()].copy_from_slice(received);
+    let mut packet = Packet::new(&mut buffer, HEADROOM, received.len(), Offload::default()).unwrap();
+    let mut sent = Vec::new();
+    let mut outbox = |packet: &mut Packet<'_>| sent.push(packet.bytes().to_vec());
+    let verdict = match engine.process(plan, &mut packet, Now(at), &mut outbox) {
+        Verdict::Forward => "forward".to_owned(),
+        Verdict::Hold => "hold".to_owned(),
+        Verdict::ToHost => "to-host".to_owned(),
+        Verdict::Reply(reason) => format!("reply {reason}"),
+        Verdict::Drop(reason) => format!("drop {reason}"),
+    };
+    (verdict, sent)
+}
+
+fn compare(
+    step: &Table,
+    number: usize,
+    verdict: &str,
+    sent: &[Vec<u8>],
+    differences: &mut String,
+) -> Result<(), String> {
+    let expected_verdict = text(step, "verdict")?;
+    if verdict != expected_verdict {
+        let _ = writeln!(differences, "  packet {number}: expected {expected_verdict}, found {verdict}");
+    }
+    let expected = step.get("out").and_then(Value::as_array).cloned().unwrap_or_default();
+    if expected.len() != sent.len() {
+        let _ = writeln!(differences, "  packet {number}: expected {} packets, found {}", expected.len(), sent.len());
+    }
+    // The gateway may choose the identification of IPv4 packets that are whole: then a case leaves it out.
+    let masked = step.get("any_identification").and_then(Value::as_bool).unwrap_or(false);
+    for (expected, sent) in expected.iter().zip(sent) {
+        let mut expected = bytes(expected.as_str().ok_or("a packet is no text")?);
+        let mut sent = sent.clone();
+        if masked && sent.len() >= 20 && sent[0] >> 4 == 4 {
+            check_header_sum(&sent, number, differences);
+            for packet in [&mut expected, &mut sent] {
+                packet[4..6].fill(0);
+                packet[10..12].fill(0);
+            }
+        }
+        if expected != sent {
+            let _ = writeln!(differences, "  packet {number}: expected {}", hex(&expected));
+            let _ = writeln!(differences, "                 found {}", hex(&sent));
+            let _ = writeln!(differences, "                       {}", marks(&expected, &sent));
+        }
+    }
+    Ok(())
+}
+
+/// The one field that masking would hide mistakes in.
+fn check_header_sum(packet: &[u8], number: usize, differences: &mut String) {
+    let header = usize::from(packet[0] & 15) * 4;
+    let words = packet[..header].chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1]));
+    let sum: u32 = words.sum();
+    if (sum & 0xffff) + (sum >> 16) != 0xffff {
+        let _ = writeln!(differences, "  packet {number}: the header checksum is wrong");
+    }
+}
+
+fn named(totals: &Totals) -> BTreeMap<String, u64> {
+    let mut counters = BTreeMap::new();
+    for (side, name) in ["inside", "outside"].into_iter().enumerate() {
+        counters.insert(format!("received-{name}"), totals.received[side]);
+        counters.insert(format!("received-bytes-{name}"), totals.received_bytes[side]);
+        counters.insert(format!("forwarded-{name}"), totals.forwarded[side]);
+    }
+    counters.insert("to-host".into(), totals.to_host);
+    counters.insert("held".into(), totals.held);
+    counters.insert("replied".into(), totals.replied);
+    counters.extend(totals.drops().map(|(reason, count)| (format!("drop-{reason}"), count)));
+    counters.retain(|_, count| *count > 0);
+    counters
+}
+
+fn text<'t>(table: &'t Table, key: &str) -> Result<&'t str, String> {
+    table.get(key).and_then(Value::as_str).ok_or_else(|| format!("{key} is missing"))
+}
+
+fn bytes(hex: &str) -> Vec<u8> {
+    let digits: Vec<u8> = hex.bytes().filter(u8::is_ascii_hexdigit).collect();
+    digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// A caret under each digit that differs.
+fn marks(a: &[u8], b: &[u8]) -> String {
+    let (a, b) = (hex(a), hex(b));
+    let longest = a.len().max(b.len());
+    (0..longest).map(|at| if a.as_bytes().get(at) == b.as_bytes().get(at) { ' ' } else { '^' }).collect()
+}
