@@ -3,7 +3,7 @@
 #   make demo     a gateway in three network namespaces, tried and measured, in under a minute (root)
 #   make test     everything that can be tested here (root for the kernel tests; they skip loudly without)
 #   make lint     formatting, clippy, documentation, dependencies
-#   make bench    TCP through the gateway beside plain forwarding and Tayga (root)
+#   make bench    what a packet costs in memory, state at scale, TCP beside plain forwarding and Tayga (root)
 #   make lab      a playground that stays: three namespaces, no gateway (root)
 #   make setup    installs the Debian packages that the above need
 
@@ -26,6 +26,8 @@ lint:
 	if command -v cargo-deny >/dev/null; then cargo deny check; fi
 
 bench: setup
+	cargo bench -p tombolo-engine
+	cargo bench -p tombolo-daemon --bench state
 	cargo build --release -p tombolo
 	./target/release/tombolo bench tcp
 
