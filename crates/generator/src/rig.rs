@@ -279,6 +279,9 @@ impl Rig {
         for (index, direction) in directions.iter().enumerate() {
             if let Some(direction) = direction {
                 self.bitmap.clear(index * half, direction.frames.div_ceil(64) as usize);
+                if direction.answer.record {
+                    self.records.clear(0, direction.frames as usize);
+                }
             }
         }
     }

@@ -44,7 +44,7 @@ pub(crate) fn install_wake_signal() -> io::Result<()> {
 /// Runs the assignment on the calling thread until `finished` says so.
 pub(crate) fn send(assignment: &Assignment, finished: &(dyn Fn() -> bool + Sync)) -> io::Result<()> {
     pin_to(0, &[assignment.core])?;
-    let _ = become_realtime(0);
+    let _ = become_realtime(0, 1);
     let mut only_wake = SigSet::all();
     only_wake.remove(Signal::SIGURG);
     pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&only_wake), None)?;
@@ -69,16 +69,16 @@ pub fn pin_to(thread: i32, cores: &[usize]) -> io::Result<()> {
     Ok(sched_setaffinity(Pid::from_raw(thread), &cpus)?)
 }
 
-/// Makes a thread real-time (0 is the calling thread), so that other work on the machine does not share its core: niceness
+/// Makes a thread real-time (0 is the calling thread) with a priority from 1 (lowest) to 99, so that other work on the machine does not share its core: niceness
 /// would not do, for Linux divides a core among sessions first (autogroup). The kernel's own limit leaves 5 % to ordinary
 /// threads, and only while there are any that want to run.
 ///
 /// # Errors
 /// Without `CAP_SYS_NICE`. The thread stays as it is and is late more often.
-pub fn become_realtime(thread: i32) -> io::Result<()> {
-    let lowest = libc::sched_param { sched_priority: 1 };
+pub fn become_realtime(thread: i32, priority: i32) -> io::Result<()> {
+    let parameter = libc::sched_param { sched_priority: priority };
     // SAFETY: a system call on integers; the parameter outlives it.
-    let set = unsafe { libc::sched_setscheduler(thread, libc::SCHED_FIFO, &raw const lowest) };
+    let set = unsafe { libc::sched_setscheduler(thread, libc::SCHED_FIFO, &raw const parameter) };
     if set < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 

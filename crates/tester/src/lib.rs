@@ -10,12 +10,18 @@
 
 #![forbid(unsafe_code)]
 
+pub mod bench;
 pub mod dut;
+pub mod effort;
+pub mod gateway;
 pub mod iperf3;
 pub mod machine;
 pub mod procedure;
 pub mod results;
 pub mod search;
+pub mod selftest;
+pub mod series;
 pub mod setup;
 pub mod statistics;
 pub mod summary;
+pub mod trial;

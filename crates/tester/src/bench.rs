@@ -1,0 +1,514 @@
+//! One gateway on the bench: the rig around it, and the steps that all procedures are made of.
+
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use tombolo_generator::{
+    Answer, Background, Capacity, Direction, Ends, FrameKind, Order, Pace, Plan, Port, PortRule, Rig, RigError,
+    SourceRule, Template, port_counters,
+};
+
+use crate::effort::Effort;
+use crate::gateway::{Gateway, GatewayError};
+use crate::search::Verdict;
+use crate::setup::Setup;
+use crate::trial::{Directions, Sharing, Trial, TrialPlan, TrialRecord};
+
+/// TTL of the tester's frames (RFC 2544 appendix C.2.6.4.13).
+const HOP_LIMIT: u8 = 10;
+const PROBE_RATE: u64 = 1000;
+const PROBE_FRAMES: u32 = 50;
+
+/// Why a measurement has no result.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// The tester itself.
+    #[error(transparent)]
+    Rig(#[from] RigError),
+    /// The gateway's adapter.
+    #[error(transparent)]
+    Gateway(#[from] GatewayError),
+    /// Nothing comes back.
+    #[error("{gateway}: of {sent} probe frames {way} none came back{hint}")]
+    Silent {
+        /// The gateway.
+        gateway: String,
+        /// Which way.
+        way: &'static str,
+        /// Frames sent.
+        sent: u64,
+        /// What else was seen.
+        hint: String,
+    },
+    /// What comes back is wrong.
+    #[error("{gateway}: all probe frames came back wrong: {reasons}")]
+    Mangled {
+        /// The gateway.
+        gateway: String,
+        /// How.
+        reasons: String,
+    },
+    /// Phase 1 never filled the table.
+    #[error(
+        "{gateway}: phase 1 did not establish all {sessions} connections at {rate} frames/s in {attempts} attempts: {reasons}"
+    )]
+    Unfilled {
+        /// The gateway.
+        gateway: String,
+        /// Connections wanted.
+        sessions: u64,
+        /// Rate of phase 1.
+        rate: u64,
+        /// Attempts.
+        attempts: u32,
+        /// The last attempt's reasons.
+        reasons: String,
+    },
+    /// The procedure cannot run as asked.
+    #[error("{0}")]
+    Unsuitable(String),
+    /// Stopped from outside.
+    #[error("interrupted")]
+    Interrupted,
+    /// The results cannot be written.
+    #[error("cannot write the results: {0}")]
+    Results(#[from] std::io::Error),
+}
+
+/// Who is told what happens.
+pub trait Observer {
+    /// A trial ended.
+    ///
+    /// # Errors
+    /// If the record cannot be kept.
+    fn trial(&mut self, record: &TrialRecord) -> std::io::Result<()>;
+
+    /// Called about 20 times a second. Returning false stops the measurement.
+    fn tick(&mut self, status: &Status) -> bool;
+}
+
+/// What is going on, for a progress line.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Status {
+    /// The gateway.
+    pub gateway: String,
+    /// What the trial is for.
+    pub purpose: &'static str,
+    /// Asked rate, frames a second in each direction.
+    pub rate: u64,
+    /// Frames sent so far, and to send in all.
+    pub sent: (u64, u64),
+    /// Interval that a search has left.
+    pub bounds: Option<(u64, u64)>,
+}
+
+/// Which cores do what.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Placement {
+    /// Cores that send.
+    pub sending: Vec<usize>,
+    /// Cores of the gateway, where it is on this machine.
+    pub gateway: Vec<usize>,
+    /// Whether they overlap.
+    pub sharing: Sharing,
+    /// What was done to the gateway.
+    pub note: String,
+}
+
+/// Native IPv6 traffic mixed in (RFC 8219 section 5.2): frame k is foreground iff k mod n < m.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Mix {
+    /// n.
+    pub n: u32,
+    /// m.
+    pub m: u32,
+}
+
+/// A gateway, ready to be measured.
+pub struct Bench {
+    /// The gateway.
+    pub gateway: Box<dyn Gateway>,
+    /// The frames.
+    pub setup: Setup,
+    /// Lengths and repetitions.
+    pub effort: Effort,
+    /// Which ways.
+    pub directions: Directions,
+    /// Cores.
+    pub placement: Placement,
+    /// The tester's own limit, frames a second in one direction alone.
+    pub tester_limit: u64,
+    /// Interval shown with the progress.
+    pub bounds: Option<(u64, u64)>,
+    rig: Rig,
+    ends: (Ends, Ends),
+    payload: u16,
+    mix: Option<Mix>,
+    background: Option<Background>,
+    /// Hop limits that the gateway leaves on forward and reverse frames; 0 until the probe learns them.
+    hop_limits: [u8; 2],
+    seed: u64,
+}
+
+/// What a bench is made from.
+pub struct BenchPlan {
+    /// The gateway.
+    pub gateway: Box<dyn Gateway>,
+    /// The frames.
+    pub setup: Setup,
+    /// Length of frames on the left, bytes with FCS.
+    pub frame_bytes: u16,
+    /// Background traffic.
+    pub mix: Option<(Mix, Background)>,
+    /// Lengths and repetitions.
+    pub effort: Effort,
+    /// Which ways.
+    pub directions: Directions,
+    /// Cores that send, cores of the gateway.
+    pub cores: (Vec<usize>, Vec<usize>),
+    /// The tester's own limit, frames a second.
+    pub tester_limit: u64,
+    /// Most frames of a direction in a trial.
+    pub frames: u32,
+}
+
+impl Bench {
+    /// Opens the rig and places the gateway.
+    ///
+    /// # Errors
+    /// If either does not work here.
+    pub fn open(plan: BenchPlan) -> Result<Bench, BenchError> {
+        let BenchPlan { mut gateway, setup, frame_bytes, mix, effort, directions, cores, tester_limit, frames } = plan;
+        let (left, right) = gateway.ports();
+        let tuples = u32::try_from(setup.shape.tuples()).unwrap_or(u32::MAX);
+        let capacity = Capacity {
+            frames: frames.max(tuples_if_stateful(&setup, tuples)).max(PROBE_FRAMES),
+            records: tuples_if_stateful(&setup, tuples).max(PROBE_FRAMES),
+            a_hosts: setup.shape.a_hosts,
+            b_hosts: setup.shape.b_hosts,
+        };
+        let mut rig = Rig::open(&left, &right, capacity)?;
+        rig.set_endpoints(&setup.a, &setup.b)?;
+        let sharing = if cores.0.iter().any(|c| cores.1.contains(c)) { Sharing::Together } else { Sharing::Apart };
+        let note = match sharing {
+            Sharing::Apart => gateway.place(&cores.1)?,
+            Sharing::Together => "the gateway does its work on the sending cores".to_owned(),
+        };
+        let ends = gateway.ends()?;
+        let template = Template { ends: ends.0, kind: setup.left, frame_bytes, hop_limit: HOP_LIMIT };
+        Ok(Bench {
+            gateway,
+            effort,
+            directions,
+            placement: Placement { sending: cores.0, gateway: cores.1, sharing, note },
+            tester_limit,
+            bounds: None,
+            rig,
+            ends,
+            payload: template.payload_bytes(),
+            mix: mix.map(|(mix, _)| mix),
+            background: mix.map(|(_, background)| background),
+            hop_limits: [0; 2],
+            seed: 1,
+            setup,
+        })
+    }
+
+    /// Number of four tuples.
+    pub fn tuples(&self) -> u32 {
+        u32::try_from(self.setup.shape.tuples()).unwrap_or(u32::MAX)
+    }
+
+    /// Frames on the left and right, bytes with FCS.
+    pub fn frame_bytes(&self) -> (u16, u16) {
+        let bytes = |kind, ends| Template::carrying(self.payload, kind, ends, HOP_LIMIT).frame_bytes;
+        (bytes(self.setup.left, self.ends.0), bytes(self.setup.right, self.ends.1))
+    }
+
+    /// Moves the gateway to other cores.
+    ///
+    /// # Errors
+    /// If that is not possible.
+    pub fn place(&mut self, cores: &[usize]) -> Result<(), BenchError> {
+        self.placement.note = self.gateway.place(cores)?;
+        self.placement.gateway = cores.to_vec();
+        Ok(())
+    }
+
+    /// Replaces the flows; the rig must have been opened for at least as many.
+    ///
+    /// # Errors
+    /// If there are more hosts than before.
+    pub fn set_setup(&mut self, setup: Setup) -> Result<(), BenchError> {
+        self.rig.set_endpoints(&setup.a, &setup.b)?;
+        self.setup = setup;
+        Ok(())
+    }
+
+    /// Sends a few frames to see whether anything comes back right, to resolve neighbours, and to learn which hop limit the
+    /// gateway leaves; later trials check it.
+    ///
+    /// # Errors
+    /// If nothing comes back, or everything is wrong.
+    pub fn probe(&mut self, observer: &mut dyn Observer) -> Result<(), BenchError> {
+        self.hop_limits = [0; 2];
+        let stateful = self.setup.technology.is_stateful();
+        let forward = TrialPlan {
+            frames: PROBE_FRAMES.min(self.tuples()),
+            record: stateful,
+            ..self.plain("probe", Directions::Forward, PROBE_RATE, PROBE_FRAMES)
+        };
+        // Neighbour resolution may swallow the first frames, so a second probe decides.
+        self.trial(&TrialPlan { record: false, ..forward }, observer)?;
+        let trial = self.trial(&forward, observer)?;
+        self.hop_limits[0] = self.learn(&trial, "left to right")?;
+        let frames = match (&trial.outcome.forward, stateful) {
+            (Some(forward), true) => u32::try_from(forward.arrivals.received).unwrap_or(PROBE_FRAMES),
+            _ => PROBE_FRAMES,
+        };
+        let records = Order::RecordsOnce { count: frames, seed: self.seed };
+        let order = if stateful { records } else { forward.forward_order };
+        let reverse = TrialPlan {
+            frames,
+            reverse_order: order,
+            record: false,
+            ..self.plain("probe", Directions::Reverse, PROBE_RATE, PROBE_FRAMES)
+        };
+        if self.directions.reverse() || stateful {
+            let trial = self.trial(&reverse, observer)?;
+            self.hop_limits[1] = self.learn(&trial, "right to left")?;
+        }
+        if stateful {
+            self.gateway.flush()?;
+        }
+        Ok(())
+    }
+
+    fn learn(&self, trial: &Trial, way: &'static str) -> Result<u8, BenchError> {
+        let gateway = self.gateway.name();
+        let Some(direction) = trial.directions().next() else { return Ok(0) };
+        let a = &direction.arrivals;
+        if a.received > 0 {
+            return Ok(a.hop_limit_seen);
+        }
+        if a.errored + a.unreadable > 0 {
+            return Err(BenchError::Mangled { gateway, reasons: trial.reasons.join("; ") });
+        }
+        let hint = match a.icmp {
+            0 => String::new(),
+            icmp => format!("; the gateway answered with {icmp} ICMP messages"),
+        };
+        Err(BenchError::Silent { gateway, way, sent: direction.departures.sent, hint })
+    }
+
+    /// The usual trial: pseudorandom tuples, and answers from the records where the gateway is stateful.
+    pub fn plain(&self, purpose: &'static str, directions: Directions, rate: u64, frames: u32) -> TrialPlan {
+        let seed = self.seed;
+        let (forward, reverse) = match self.setup.technology.is_stateful() {
+            true => (Order::Random { seed }, Order::RecordsRandom { count: self.tuples(), seed }),
+            false => (Order::Random { seed }, Order::Random { seed: seed + 1 }),
+        };
+        TrialPlan {
+            purpose,
+            directions,
+            rate,
+            frames,
+            forward_order: forward,
+            reverse_order: reverse,
+            record: false,
+            timed: None,
+            variation: false,
+            then: None,
+        }
+    }
+
+    /// Another pseudorandom sequence from now on.
+    pub fn reseed(&mut self, seed: u64) {
+        self.seed = seed * 2 + 1;
+    }
+
+    /// Phase 1 of RFC 9693: every four tuple exactly once, recorded by the responder.
+    pub fn phase_one(&self, rate: u64) -> TrialPlan {
+        let frames = self.tuples();
+        TrialPlan {
+            forward_order: Order::Enumerate { seed: self.seed },
+            record: true,
+            ..self.plain("phase 1", Directions::Forward, rate, frames)
+        }
+    }
+
+    /// Answers to each recorded connection exactly once (RFC 9693 section 4.5, validation).
+    pub fn validation(&self, rate: u64, connections: u32) -> TrialPlan {
+        TrialPlan {
+            reverse_order: Order::RecordsOnce { count: connections, seed: self.seed },
+            ..self.plain("validation", Directions::Reverse, rate, connections)
+        }
+    }
+
+    /// Empties the gateway and establishes all connections again. Stateless gateways have none.
+    ///
+    /// # Errors
+    /// If three attempts do not do it.
+    pub fn fill(&mut self, rate: u64, observer: &mut dyn Observer) -> Result<(), BenchError> {
+        if !self.setup.technology.is_stateful() {
+            return Ok(());
+        }
+        let attempts = 3;
+        let mut reasons = String::new();
+        for _ in 0..attempts {
+            self.gateway.flush()?;
+            let trial = self.trial(&self.phase_one(rate), observer)?;
+            if trial.directions().all(tombolo_generator::DirectionOutcome::is_perfect) {
+                return Ok(());
+            }
+            reasons = trial.reasons.join("; ");
+        }
+        let (gateway, sessions) = (self.gateway.name(), u64::from(self.tuples()));
+        Err(BenchError::Unfilled { gateway, sessions, rate, attempts, reasons })
+    }
+
+    /// Runs one trial.
+    ///
+    /// # Errors
+    /// If it could not be run at all, or was stopped.
+    pub fn trial(&mut self, plan: &TrialPlan, observer: &mut dyn Observer) -> Result<Trial, BenchError> {
+        self.trial_with(plan, observer, &mut |_, _| Ok(()))
+    }
+
+    /// Runs one trial, calling `during` about 20 times a second with the gateway and the time since the start.
+    ///
+    /// # Errors
+    /// As [`Bench::trial`], and what `during` returns.
+    pub fn trial_with(
+        &mut self,
+        plan: &TrialPlan,
+        observer: &mut dyn Observer,
+        during: &mut dyn FnMut(&mut dyn Gateway, Duration) -> Result<(), GatewayError>,
+    ) -> Result<Trial, BenchError> {
+        let directions = [plan.directions.forward(), plan.directions.reverse()];
+        let total = plan.directions.count() * u64::from(plan.frames);
+        let rig_plan = Plan {
+            forward: directions[0].then(|| self.direction(plan, false)),
+            reverse: directions[1].then(|| self.direction(plan, true)),
+            drain: self.effort.drain(),
+            always_drain: self.effort.always_drain,
+        };
+        let before = self.port_drops();
+        let mut status = Status {
+            gateway: self.gateway.name(),
+            purpose: plan.purpose,
+            rate: plan.rate,
+            sent: (0, total),
+            bounds: self.bounds,
+        };
+        let (started, mut trouble, mut go_on) = (Instant::now(), None, true);
+        let (rig, gateway) = (&mut self.rig, &mut self.gateway);
+        let outcome = rig.run(&rig_plan, &mut |sent, _| {
+            if let Err(error) = during(gateway.as_mut(), started.elapsed()) {
+                trouble = Some(error);
+                return false;
+            }
+            status.sent.0 = sent;
+            go_on = observer.tick(&status);
+            go_on
+        })?;
+        if let Some(error) = trouble {
+            return Err(error.into());
+        }
+        if !go_on || outcome.stopped || !observer.tick(&status) {
+            return Err(BenchError::Interrupted);
+        }
+        let drops = self.port_drops().saturating_sub(before);
+        let trial = Trial::judge(outcome, drops, self.placement.sharing);
+        observer.trial(&TrialRecord::of(self.gateway.name(), plan, &trial))?;
+        thread::sleep(Duration::from_millis(self.effort.pause_ms));
+        Ok(trial)
+    }
+
+    /// Frames that the tester's own NICs dropped on arrival. A veth counts there what its peer could not take, which is the
+    /// gateway's business, so virtual ports do not count.
+    fn port_drops(&self) -> u64 {
+        let (left, right) = self.gateway.ports();
+        let physical = |port: &&Port| Path::new("/sys/class/net").join(&port.name).join("device").exists();
+        let here = [left, right];
+        let ports = here.iter().filter(|port| port.namespace.is_none()).filter(physical);
+        ports.filter_map(|port| port_counters(port).ok()).map(|c| c.receive_drops).sum()
+    }
+
+    fn direction(&self, plan: &TrialPlan, reverse: bool) -> Direction {
+        let setup = &self.setup;
+        let (sent_as, arrives_as, ends, order) = match reverse {
+            false => (setup.left, setup.right, self.ends.0, plan.forward_order),
+            true => (setup.right, setup.left, self.ends.1, plan.reverse_order),
+        };
+        let hop_limit = self.hop_limits[usize::from(reverse)];
+        let answer = Answer {
+            kind: arrives_as,
+            source: if reverse { SourceRule::Exact } else { setup.source },
+            source_port: if reverse { PortRule::Exact } else { setup.source_port },
+            hop_limit,
+            inner_hop_limit: 0,
+            record: plan.record && !reverse,
+            variation: plan.variation,
+        };
+        Direction {
+            template: Template::carrying(self.payload, sent_as, ends, HOP_LIMIT),
+            order,
+            shape: setup.shape,
+            frames: plan.frames,
+            pace: Pace { rate: plan.rate, then: plan.then, burst: None },
+            cores: self.placement.sending.clone(),
+            background: self.background_of(reverse, ends, plan),
+            timed: plan.timed,
+            answer,
+        }
+    }
+
+    fn background_of(&self, reverse: bool, ends: Ends, plan: &TrialPlan) -> Option<Background> {
+        let mix = self.mix?;
+        let base = self.background?;
+        // Phase 1 and validation are about connections, of which native traffic makes none.
+        if plan.record || matches!(plan.reverse_order, Order::RecordsOnce { .. }) {
+            return None;
+        }
+        let (source, destination) = match reverse {
+            false => (base.source, base.destination),
+            true => (base.destination, base.source),
+        };
+        let template = Template::carrying(self.payload, FrameKind::Ipv6, ends, HOP_LIMIT);
+        Some(Background { template, source, destination, n: mix.n, m: mix.m, hop_limit: HOP_LIMIT - 1 })
+    }
+
+    /// Searches the highest rate that passes, up to the tester's limit, with `attempt` as the trial.
+    ///
+    /// # Errors
+    /// What `attempt` returns.
+    pub fn search_rate(
+        &mut self,
+        max: u64,
+        hint: Option<u64>,
+        mut attempt: impl FnMut(&mut Bench, u64) -> Result<Verdict, BenchError>,
+    ) -> Result<crate::search::Found, BenchError> {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a fraction of a u64")]
+        let resolution = ((hint.unwrap_or(max / 4) as f64 * self.effort.resolution) as u64).max(1);
+        let search = crate::search::Search {
+            max,
+            resolution,
+            verify_failures: self.effort.verify_failures,
+            repeat_invalid: 4,
+            hint,
+        };
+        let found = search.run(|rate, bounds| {
+            self.bounds = Some(bounds);
+            attempt(self, rate)
+        });
+        self.bounds = None;
+        found
+    }
+}
+
+fn tuples_if_stateful(setup: &Setup, tuples: u32) -> u32 {
+    if setup.technology.is_stateful() { tuples } else { 0 }
+}

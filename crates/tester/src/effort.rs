@@ -1,0 +1,108 @@
+//! How long and how often: the full form that the RFCs ask for, and a quick one for a first look.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+/// Lengths and repetitions of all procedures.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Effort {
+    /// Results are stamped with it: a quick run is not comparable with a full one.
+    pub quick: bool,
+    /// Length of a trial of a search, seconds (RFC 2544 section 24: 60).
+    pub trial_seconds: f64,
+    /// Times that every measurement is repeated.
+    pub repetitions: u32,
+    /// A search ends at this fraction of the value found.
+    pub resolution: f64,
+    /// Times a failed trial is tried again (RFC 9004 section 5.3, loss verification).
+    pub verify_failures: u32,
+    /// How long to wait for late frames, milliseconds ("global timeout").
+    pub drain_ms: u64,
+    /// Wait the whole `drain_ms` even if all frames have arrived.
+    pub always_drain: bool,
+    /// Pause after each trial, milliseconds.
+    pub pause_ms: u64,
+    /// Length of the stream of the latency procedure, seconds (RFC 8219 section 7.2: 120).
+    pub latency_seconds: f64,
+    /// When its first frame is timed (RFC 8219: after 60).
+    pub latency_from_seconds: f64,
+    /// Frames timed one by one (RFC 8219: at least 500).
+    pub timed_frames: u32,
+    /// Length of the PDV and IPDV streams, seconds (RFC 8219 section 7.3: 60).
+    pub variation_seconds: f64,
+    /// Longest burst of the back-to-back procedure, seconds at the tester's highest rate (RFC 9004: 2 to 30).
+    pub burst_seconds: f64,
+    /// Repetitions of the back-to-back procedure (RFC 9004: 50).
+    pub burst_repetitions: u32,
+    /// Length of the overload of the system recovery procedure, seconds (RFC 2544 section 26.5: 60).
+    pub overload_seconds: f64,
+    /// Length of the stream around a reset, seconds.
+    pub reset_seconds: f64,
+    /// Step of the frame loss procedure, percent of the highest rate (RFC 2544 section 26.3: at most 10).
+    pub loss_step_percent: u32,
+    /// Fill the table of connections anew before every trial, not once before a search.
+    pub refill_each_trial: bool,
+}
+
+impl Effort {
+    /// What the RFCs ask for.
+    pub const FULL: Effort = Effort {
+        quick: false,
+        trial_seconds: 60.0,
+        repetitions: 20,
+        resolution: 0.001,
+        verify_failures: 0,
+        drain_ms: 2000,
+        always_drain: true,
+        pause_ms: 5000,
+        latency_seconds: 120.0,
+        latency_from_seconds: 60.0,
+        timed_frames: 50_000,
+        variation_seconds: 60.0,
+        burst_seconds: 2.0,
+        burst_repetitions: 50,
+        overload_seconds: 60.0,
+        reset_seconds: 30.0,
+        loss_step_percent: 10,
+        refill_each_trial: true,
+    };
+
+    /// A first look, each procedure in well under a minute a gateway.
+    pub const QUICK: Effort = Effort {
+        quick: true,
+        trial_seconds: 0.4,
+        repetitions: 3,
+        resolution: 0.02,
+        verify_failures: 1,
+        drain_ms: 300,
+        always_drain: false,
+        pause_ms: 0,
+        latency_seconds: 1.5,
+        latency_from_seconds: 0.5,
+        timed_frames: 1000,
+        variation_seconds: 1.0,
+        burst_seconds: 0.1,
+        burst_repetitions: 5,
+        overload_seconds: 1.0,
+        reset_seconds: 4.0,
+        loss_step_percent: 10,
+        refill_each_trial: false,
+    };
+
+    /// How long to wait for late frames.
+    pub fn drain(&self) -> Duration {
+        Duration::from_millis(self.drain_ms)
+    }
+
+    /// Frames that take so many seconds at a rate, at least one.
+    pub fn frames(rate: u64, seconds: f64) -> u32 {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "clamped to the range of the result"
+        )]
+        let frames = (rate as f64 * seconds).clamp(1.0, f64::from(u32::MAX)) as u32;
+        frames
+    }
+}

@@ -1,0 +1,347 @@
+//! A forwarder with planted faults: what it does wrong is known exactly, so what the tester reports can be checked.
+//!
+//! It forwards IPv4 and IPv6 frames between its two ports in user space, decrements the hop limit, and damages every Nth
+//! frame that it forwards from inside to outside; where several faults would meet, the first of the list is done. One thread, two packet sockets; the lab's kernel forwards nothing.
+
+use std::collections::{HashSet, VecDeque};
+use std::fmt;
+use std::io;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use tombolo_generator::{Ends, PacketSocket, Port, become_realtime, checksum, monotonic_ns, pin_to};
+
+/// What to do wrong. 0 means not at all; N means every Nth frame of the direction inside to outside.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// Drop every Nth.
+    pub loss: u64,
+    /// Damage a payload byte of every Nth and leave the checksum as it was.
+    pub corrupt: u64,
+    /// Change the destination port of every Nth, with a right checksum.
+    pub misdirect: u64,
+    /// Send every Nth twice.
+    pub duplicate: u64,
+    /// Swap every Nth with its successor.
+    pub reorder: u64,
+    /// Hold all frames back for so many microseconds, both directions.
+    pub delay: u64,
+    /// Forward only the first so many different four tuples; drop the others.
+    pub capacity: u64,
+    /// Forward at most so many frames a second; drop the others (token bucket of 2 ms).
+    pub rate: u64,
+    /// Be dead for so many milliseconds after a reset.
+    pub outage: u64,
+}
+
+impl Faults {
+    fn fields(&mut self) -> [(&'static str, &mut u64); 9] {
+        [
+            ("loss", &mut self.loss),
+            ("duplicate", &mut self.duplicate),
+            ("corrupt", &mut self.corrupt),
+            ("misdirect", &mut self.misdirect),
+            ("reorder", &mut self.reorder),
+            ("delay", &mut self.delay),
+            ("capacity", &mut self.capacity),
+            ("rate", &mut self.rate),
+            ("outage", &mut self.outage),
+        ]
+    }
+}
+
+impl FromStr for Faults {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Faults, String> {
+        let mut faults = Faults::default();
+        for pair in text.split(',').filter(|p| !p.is_empty()) {
+            let (name, value) = pair.split_once('=').ok_or_else(|| format!("`{pair}` is not FAULT=VALUE"))?;
+            let mut fields = faults.fields();
+            let field = fields.iter_mut().find(|(known, _)| *known == name);
+            let (_, field) = field.ok_or_else(|| {
+                format!("no fault is called `{name}`; there are loss, duplicate, corrupt, misdirect, reorder, delay, capacity, rate, outage")
+            })?;
+            **field = value.parse().map_err(|_| format!("{name}={value}: not a number"))?;
+        }
+        Ok(faults)
+    }
+}
+
+impl fmt::Display for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut copy = *self;
+        let set: Vec<String> =
+            copy.fields().iter().filter(|(_, v)| **v != 0).map(|(name, v)| format!("{name}={v}")).collect();
+        f.write_str(&set.join(","))
+    }
+}
+
+/// The running forwarder.
+pub struct FaultyForwarder {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<io::Result<()>>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    stop: AtomicBool,
+    flush: AtomicBool,
+    dead_until_ns: AtomicU64,
+    tuples: AtomicU64,
+}
+
+impl FaultyForwarder {
+    /// Starts forwarding between two ports of the gateway; `left` and `right` are the link-layer addresses of the frames
+    /// that leave there.
+    ///
+    /// # Errors
+    /// If the ports cannot be opened.
+    pub fn start(
+        faults: Faults,
+        inside: (&Port, Ends),
+        outside: (&Port, Ends),
+        core: usize,
+    ) -> io::Result<FaultyForwarder> {
+        let shared = Arc::new(Shared::default());
+        let sides = [PacketSocket::open(inside.0)?, PacketSocket::open(outside.0)?];
+        let mut forwarder = Forwarder {
+            faults,
+            sides,
+            ends: [inside.1, outside.1],
+            shared: Arc::clone(&shared),
+            queue: VecDeque::new(),
+            seen: HashSet::new(),
+            count: 0,
+            tokens_ns: 0,
+            held: None,
+        };
+        let thread = thread::Builder::new().name("faulty".to_owned()).spawn(move || {
+            pin_to(0, &[core])?;
+            let _ = become_realtime(0, 1);
+            forwarder.run()
+        })?;
+        Ok(FaultyForwarder { shared, thread: Some(thread) })
+    }
+
+    /// Forgets all four tuples.
+    pub fn flush(&self) {
+        self.shared.flush.store(true, Ordering::Release);
+        while self.shared.flush.load(Ordering::Acquire) {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Plays dead.
+    pub fn reset(&self, faults: &Faults) {
+        self.shared.dead_until_ns.store(monotonic_ns() + faults.outage * 1_000_000, Ordering::Release);
+    }
+
+    /// Different four tuples that were let through since the last flush.
+    pub fn tuples(&self) -> u64 {
+        self.shared.tuples.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for FaultyForwarder {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Forwarder {
+    faults: Faults,
+    sides: [PacketSocket; 2],
+    ends: [Ends; 2],
+    shared: Arc<Shared>,
+    /// Frames that are held back: when, where to, what.
+    queue: VecDeque<(u64, usize, Vec<u8>)>,
+    seen: HashSet<[u8; 36]>,
+    count: u64,
+    tokens_ns: u64,
+    held: Option<Vec<u8>>,
+}
+
+impl Forwarder {
+    fn run(&mut self) -> io::Result<()> {
+        let mut frame = vec![0u8; 4096];
+        let mut idle_since = monotonic_ns();
+        while !self.shared.stop.load(Ordering::Acquire) {
+            if self.shared.flush.load(Ordering::Acquire) {
+                self.seen.clear();
+                self.count = 0;
+                self.shared.tuples.store(0, Ordering::Release);
+                self.shared.flush.store(false, Ordering::Release);
+            }
+            let mut busy = self.release()?;
+            for side in 0..2 {
+                while let Some(length) = self.sides[side].receive(&mut frame)? {
+                    busy = true;
+                    self.handle(side, &mut frame[..length])?;
+                    self.release()?;
+                }
+            }
+            let now = monotonic_ns();
+            if busy || !self.queue.is_empty() {
+                idle_since = now;
+            } else if now - idle_since > 50_000_000 {
+                // Between trials, let others work.
+                self.let_go()?;
+                thread::sleep(Duration::from_micros(200));
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends what has waited long enough.
+    fn release(&mut self) -> io::Result<bool> {
+        let mut any = false;
+        while self.queue.front().is_some_and(|(due, ..)| *due <= monotonic_ns()) {
+            if let Some((_, side, frame)) = self.queue.pop_front() {
+                self.send(side, &frame)?;
+                any = true;
+            }
+        }
+        Ok(any)
+    }
+
+    /// A frame that waits for a successor to swap with goes when none comes.
+    fn let_go(&mut self) -> io::Result<()> {
+        match self.held.take() {
+            Some(frame) => self.send(1, &frame),
+            None => Ok(()),
+        }
+    }
+
+    fn handle(&mut self, from: usize, frame: &mut [u8]) -> io::Result<()> {
+        let arrived = monotonic_ns();
+        if arrived < self.shared.dead_until_ns.load(Ordering::Acquire) || !route(frame, &self.ends[1 - from]) {
+            return Ok(());
+        }
+        if self.faults.rate != 0 && !self.has_token(arrived) {
+            return Ok(());
+        }
+        if from == 0 && !self.is_admitted(frame) {
+            return Ok(());
+        }
+        let due = arrived + self.faults.delay * 1000;
+        if from == 1 {
+            return self.pass(due, 0, frame);
+        }
+        self.count += 1;
+        let count = self.count;
+        let every = |n: u64| n != 0 && count.is_multiple_of(n);
+        if every(self.faults.loss) {
+            return Ok(());
+        }
+        if every(self.faults.corrupt) {
+            let last = frame.len() - 1;
+            frame[last] ^= 0x20;
+        } else if every(self.faults.misdirect) {
+            change_destination_port(frame);
+        } else if every(self.faults.duplicate) {
+            self.pass(due, 1, frame)?;
+        } else if every(self.faults.reorder) {
+            self.held = Some(frame.to_vec());
+            return Ok(());
+        }
+        self.pass(due, 1, frame)?;
+        match self.held.take() {
+            Some(earlier) => self.pass(due, 1, &earlier),
+            None => Ok(()),
+        }
+    }
+
+    fn pass(&mut self, due: u64, side: usize, frame: &[u8]) -> io::Result<()> {
+        if self.faults.delay == 0 {
+            return self.send(side, frame);
+        }
+        self.queue.push_back((due, side, frame.to_vec()));
+        Ok(())
+    }
+
+    /// Waits for room: a lost frame would be a fault that nobody planted.
+    fn send(&self, side: usize, frame: &[u8]) -> io::Result<()> {
+        while !self.sides[side].send(frame)? {
+            std::hint::spin_loop();
+        }
+        Ok(())
+    }
+
+    fn has_token(&mut self, now: u64) -> bool {
+        let cost = 1_000_000_000 / self.faults.rate;
+        self.tokens_ns = self.tokens_ns.max(now.saturating_sub(2_000_000));
+        let granted = self.tokens_ns + cost <= now;
+        if granted {
+            self.tokens_ns += cost;
+        }
+        granted
+    }
+
+    fn is_admitted(&mut self, frame: &[u8]) -> bool {
+        let known = self.seen.len() as u64;
+        let tuple = tuple_of(frame);
+        if self.faults.capacity == 0 || self.seen.contains(&tuple) {
+            return true;
+        }
+        let room = known < self.faults.capacity;
+        if room {
+            self.seen.insert(tuple);
+            self.shared.tuples.store(known + 1, Ordering::Release);
+        }
+        room
+    }
+}
+
+/// Rewrites the link-layer addresses and decrements the hop limit. False for what is not a unicast UDP packet.
+fn route(frame: &mut [u8], ends: &Ends) -> bool {
+    let is_ipv4 = frame.len() >= 42 && frame[12..14] == [0x08, 0x00] && frame[23] == 17;
+    let is_ipv6 = frame.len() >= 62 && frame[12..14] == [0x86, 0xdd] && frame[20] == 17;
+    if !is_ipv4 && !is_ipv6 {
+        return false;
+    }
+    frame[0..6].copy_from_slice(&ends.destination);
+    frame[6..12].copy_from_slice(&ends.source);
+    if is_ipv6 {
+        frame[21] = frame[21].saturating_sub(1);
+        return true;
+    }
+    frame[22] = frame[22].saturating_sub(1);
+    frame[24..26].fill(0);
+    let sum = checksum(&frame[14..34]);
+    frame[24..26].copy_from_slice(&sum);
+    true
+}
+
+fn udp_offset(frame: &[u8]) -> usize {
+    if frame[12] == 0x08 { 34 } else { 54 }
+}
+
+/// Adds one to the destination port and takes one off the checksum (RFC 1624).
+fn change_destination_port(frame: &mut [u8]) {
+    let udp = udp_offset(frame);
+    let read = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
+    let (port, sum) = (read(udp + 2), read(udp + 6));
+    let (port, sum) = match sum {
+        0 | 1 => (port ^ 0x8000, sum ^ 0x8000),
+        _ => (port.wrapping_add(1), sum - 1),
+    };
+    frame[udp + 2..udp + 4].copy_from_slice(&port.to_be_bytes());
+    frame[udp + 6..udp + 8].copy_from_slice(&sum.to_be_bytes());
+}
+
+fn tuple_of(frame: &[u8]) -> [u8; 36] {
+    let udp = udp_offset(frame);
+    let addresses = if udp == 34 { 26..34 } else { 22..54 };
+    let mut tuple = [0; 36];
+    let length = addresses.len();
+    tuple[..length].copy_from_slice(&frame[addresses]);
+    tuple[32..].copy_from_slice(&frame[udp..udp + 4]);
+    tuple
+}

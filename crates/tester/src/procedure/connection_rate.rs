@@ -1,0 +1,54 @@
+//! Maximum connection establishment rate, with validation (RFC 9693 sections 4.4 and 4.5).
+//!
+//! Each trial starts with an empty table. Phase 1 sends every four tuple exactly once at the rate under test; then the
+//! responder answers each connection exactly once, at a part of that rate. Both must be without loss: that a frame was
+//! forwarded does not prove that its connection was kept.
+
+use serde_json::json;
+
+use super::packet::{Known, Measured};
+use crate::bench::{Bench, BenchError, Observer};
+use crate::search::{Found, Verdict};
+
+/// Validation rate over establishment rate (RFC 9693 "alpha", 0.5 to 0.8).
+pub const ALPHA_PERCENT: u64 = 80;
+
+/// Measures the rate, one direction.
+///
+/// # Errors
+/// If trials cannot be run.
+pub fn measure(bench: &mut Bench, known: &mut Known, observer: &mut dyn Observer) -> Result<Vec<Measured>, BenchError> {
+    let found = search(bench, known.connection_rate, observer)?;
+    known.connection_rate = Some(found.highest_passing);
+    let details = json!({
+        "connections": bench.tuples(), "alpha": ALPHA_PERCENT as f64 / 100.0, "trials": found.trials,
+        "lowest_not_passing": found.lowest_not_passing,
+    });
+    let measured =
+        Measured::rate("connection establishment rate", found.highest_passing as f64, "connections/s", details);
+    let limited_by_tester = found.limited_by_tester || found.lowest_not_passing.is_none();
+    Ok(vec![Measured { limited_by_tester, ..measured }])
+}
+
+/// The highest validated rate for the flows of the bench.
+///
+/// # Errors
+/// If trials cannot be run.
+pub fn search(bench: &mut Bench, hint: Option<u64>, observer: &mut dyn Observer) -> Result<Found, BenchError> {
+    let max = bench.tester_limit;
+    bench.search_rate(max, hint, |bench, rate| attempt(bench, rate, observer))
+}
+
+/// One trial at one rate.
+///
+/// # Errors
+/// If it cannot be run.
+pub fn attempt(bench: &mut Bench, rate: u64, observer: &mut dyn Observer) -> Result<Verdict, BenchError> {
+    bench.gateway.flush()?;
+    let first = bench.trial(&bench.phase_one(rate), observer)?;
+    if first.verdict != Verdict::Passed {
+        return Ok(first.verdict);
+    }
+    let plan = bench.validation((rate * ALPHA_PERCENT / 100).max(1), bench.tuples());
+    Ok(bench.trial(&plan, observer)?.verdict)
+}

@@ -1,0 +1,47 @@
+//! Connection tear-down rate (RFC 9693 section 4.7): a full table is deleted at once; the time that deleting an empty one takes
+//! is subtracted, for it is the command's and not the connections'.
+
+use std::time::Instant;
+
+use serde_json::json;
+
+use super::packet::{Known, Measured};
+use crate::bench::{Bench, BenchError, Observer};
+use crate::summary::Summary;
+
+/// Deletions of an empty table whose median is subtracted.
+const EMPTY_REPETITIONS: u32 = 5;
+
+/// Measures the rate.
+///
+/// # Errors
+/// If trials cannot be run or the table not emptied.
+pub fn measure(bench: &mut Bench, known: &mut Known, observer: &mut dyn Observer) -> Result<Vec<Measured>, BenchError> {
+    let fill_rate = known.fill_rate(bench, observer)?;
+    bench.fill(fill_rate, observer)?;
+    let connections = bench.tuples();
+    let counted = bench.gateway.sessions();
+    let full = timed_flush(bench)?;
+    let after = bench.gateway.sessions();
+    let mut empty = Vec::new();
+    for _ in 0..EMPTY_REPETITIONS {
+        empty.push(timed_flush(bench)?);
+    }
+    let empty = Summary::of(&empty).map_or(0.0, |s| s.median);
+    let deletion = full - empty;
+    let details = json!({
+        "connections": connections, "full_s": full, "empty_s": empty, "deletion_s": deletion,
+        "gateway_counted_before": counted, "gateway_counted_after": after,
+    });
+    // A table that is deleted faster than the command's own time varies has no measurable rate: what is known is a bound.
+    let resolution = (empty * 0.1).max(0.0005);
+    let rate = f64::from(connections) / deletion.max(resolution);
+    let measured = Measured::rate("connection tear-down rate", rate, "connections/s", details);
+    Ok(vec![Measured { limited_by_tester: deletion < resolution, ..measured }])
+}
+
+fn timed_flush(bench: &mut Bench) -> Result<f64, BenchError> {
+    let started = Instant::now();
+    bench.gateway.flush()?;
+    Ok(started.elapsed().as_secs_f64())
+}

@@ -1,0 +1,43 @@
+//! Throughput: the highest rate without loss (RFC 2544 section 26.1, RFC 8219 section 7.1); in phase 2 for stateful gateways
+//! (RFC 9693 section 4.6).
+
+use serde_json::json;
+
+use super::packet::{Known, Measured, check_timeout};
+use crate::bench::{Bench, BenchError, Observer};
+use crate::effort::Effort;
+
+/// Searches the rate of each direction.
+///
+/// # Errors
+/// If trials cannot be run.
+pub fn measure(bench: &mut Bench, known: &mut Known, observer: &mut dyn Observer) -> Result<Vec<Measured>, BenchError> {
+    let seconds = bench.effort.trial_seconds;
+    let fill_rate = known.fill_rate(bench, observer)?;
+    check_timeout(bench, fill_rate, seconds)?;
+    bench.fill(fill_rate, observer)?;
+    let refill = bench.effort.refill_each_trial;
+    let directions = bench.directions;
+    let max = bench.tester_limit / directions.count();
+    let mut fresh = true;
+    let found = bench.search_rate(max, known.throughput, |bench, rate| {
+        if refill && !fresh {
+            bench.fill(fill_rate, observer)?;
+        }
+        fresh = false;
+        let plan = bench.plain("throughput", directions, rate, Effort::frames(rate, seconds));
+        Ok(bench.trial(&plan, observer)?.verdict)
+    })?;
+    known.throughput = Some(found.highest_passing);
+    let details = json!({
+        "per_direction": found.highest_passing,
+        "lowest_not_passing": found.lowest_not_passing,
+        "trials": found.trials,
+        "fill_rate": fill_rate,
+        "search_max": max,
+    });
+    let total = (found.highest_passing * directions.count()) as f64;
+    let measured = Measured::rate("throughput", total, "frames/s", details);
+    let limited_by_tester = found.limited_by_tester || found.lowest_not_passing.is_none();
+    Ok(vec![Measured { limited_by_tester, ..measured }])
+}

@@ -1,0 +1,131 @@
+//! The tester against itself, over a veth pair without a gateway: how fast it makes and checks frames on this machine, and
+//! how exactly it paces them. Every result carries it; a result near the tester's own limit says more about the tester.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use tombolo_generator::{
+    Answer, Capacity, Direction, DirectionOutcome, Ends, FrameKind, Namespace, Order, Pace, Plan, Port, PortRule, Rig,
+    Template, link_address,
+};
+use tombolo_lab::{Lab, Topology, topology::End, topology::Link};
+
+use crate::bench::BenchError;
+use crate::setup::{Addresses, Flows, Setup, Technology};
+
+/// Rate of the pacing test, frames a second.
+const PACED_RATE: u64 = 100_000;
+
+/// What the tester can do here.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct SelfTest {
+    /// Length of the frames, bytes with FCS.
+    pub frame_bytes: u16,
+    /// The core that made and checked them.
+    pub core: usize,
+    /// Frames a second made, sent, received and checked on that core.
+    pub highest_rate: u64,
+    /// Frames of all runs that did not come back right.
+    pub wrong: u64,
+    /// Rate reached when 100,000 frames a second were asked for.
+    pub paced_rate: f64,
+    /// Its error, percent.
+    pub pacing_error_percent: f64,
+    /// The latest frame of that run, microseconds after its time.
+    pub paced_late_max_us: f64,
+    /// Median delay of that run, microseconds: what the tester itself adds.
+    pub calibration_us: f64,
+    /// Longest hole that the machine tore into any run, microseconds: other work, or the hypervisor.
+    pub longest_pause_us: f64,
+}
+
+/// Runs it for frames of this kind and length.
+///
+/// # Errors
+/// If labs or BPF programs do not work here.
+pub fn run(kind: FrameKind, frame_bytes: u16, core: usize) -> Result<SelfTest, BenchError> {
+    let lab = wire()?;
+    let (left, right) = (port(&lab, "left")?, port(&lab, "right")?);
+    let capacity = Capacity { frames: 1 << 22, records: 1, a_hosts: 1, b_hosts: 1 };
+    let mut rig = Rig::open(&left, &right, capacity)?;
+    let technology = if kind == FrameKind::Ipv4 { Technology::Forward4 } else { Technology::Forward6 };
+    let setup = Setup::new(technology, &Addresses::default(), &Flows::RFC_4814).map_err(BenchError::Unsuitable)?;
+    rig.set_endpoints(&setup.a, &setup.b)?;
+    let kind = setup.left;
+    let (source, destination) = (link_address(&left)?, link_address(&right)?);
+    let template = Template {
+        ends: Ends { source, destination },
+        kind,
+        frame_bytes: frame_bytes.max(kind.shortest()),
+        hop_limit: 10,
+    };
+    let mut play = |rate: u64, frames: u32| -> Result<DirectionOutcome, BenchError> {
+        let direction = Direction {
+            template,
+            order: Order::Random { seed: 1 },
+            shape: setup.shape,
+            frames,
+            pace: Pace::at(rate),
+            cores: vec![core],
+            background: None,
+            timed: None,
+            answer: Answer {
+                kind,
+                source: setup.source,
+                source_port: PortRule::Exact,
+                hop_limit: 10,
+                inner_hop_limit: 0,
+                record: false,
+                variation: false,
+            },
+        };
+        let plan =
+            Plan { forward: Some(direction), reverse: None, drain: Duration::from_millis(200), always_drain: false };
+        let outcome = rig.run(&plan, &mut |_, _| !tombolo_lab::interrupted())?;
+        if outcome.stopped {
+            return Err(BenchError::Interrupted);
+        }
+        outcome.forward.ok_or(BenchError::Interrupted)
+    };
+    // The best of three: a pause of the machine lowers a rate, nothing raises it.
+    let bursts = [play(0, 1_000_000)?, play(0, 1_000_000)?, play(0, 1_000_000)?];
+    let paced = [play(PACED_RATE, 30_000)?, play(PACED_RATE, 30_000)?, play(PACED_RATE, 30_000)?];
+    let fastest = bursts.iter().map(|o| o.departures.rate()).fold(0.0, f64::max);
+    let error = |o: &DirectionOutcome| (o.departures.rate() / PACED_RATE as f64 - 1.0).abs() * 100.0;
+    let Some(best) = paced.iter().min_by(|a, b| error(a).total_cmp(&error(b))) else {
+        return Err(BenchError::Interrupted);
+    };
+    let all = bursts.iter().chain(&paced);
+    let wrong =
+        all.clone().map(|o| o.departures.sent.saturating_sub(o.arrivals.received) + o.arrivals.duplicates).sum();
+    let pause = paced.iter().map(|o| o.departures.late_max_ns).max().unwrap_or(0);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate, far below 2^64")]
+    let highest_rate = fastest as u64;
+    Ok(SelfTest {
+        frame_bytes: template.frame_bytes,
+        core,
+        highest_rate,
+        wrong,
+        paced_rate: best.departures.rate(),
+        pacing_error_percent: error(best),
+        paced_late_max_us: best.departures.late_max_ns as f64 / 1000.0,
+        calibration_us: best.arrivals.delays.percentile_ns(0.5).unwrap_or(0) as f64 / 1000.0,
+        longest_pause_us: pause as f64 / 1000.0,
+    })
+}
+
+/// Two nodes and a cable.
+fn wire() -> Result<Lab, BenchError> {
+    let mut topology = Topology::chain("wire", &["left", "right"]);
+    let end = |node: &str| End { node: node.to_owned(), interface: "wire0".to_owned(), addresses: Vec::new() };
+    topology.links = vec![Link::new(end("left"), end("right"))];
+    Lab::create(&topology)
+        .map_err(|source| crate::gateway::GatewayError::Lab { gateway: "self-test".to_owned(), source }.into())
+}
+
+fn port(lab: &Lab, node: &str) -> Result<Port, BenchError> {
+    let node = lab
+        .node(node)
+        .map_err(|source| crate::gateway::GatewayError::Lab { gateway: "self-test".to_owned(), source })?;
+    Ok(Port { name: "wire0".to_owned(), namespace: Some(Namespace::at(node.path())) })
+}

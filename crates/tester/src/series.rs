@@ -1,0 +1,470 @@
+//! A series: one procedure, one or several gateways, several repetitions, interleaved.
+//!
+//! Repetition 1 measures every gateway, then repetition 2 does, and so on, so that the drift of the machine meets all alike;
+//! gateways are compared by the ratios within a repetition. Every trial, measurement and summary is a line of the result
+//! file, written when it is known: what an interruption leaves is whole, and a resumed series skips what it finds there.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use tombolo_generator::{Background, Ends, FrameKind, Template};
+
+use crate::bench::{Bench, BenchError, BenchPlan, Mix, Observer, Placement, Status};
+use crate::effort::Effort;
+use crate::gateway::{Gateway, Spec, external::External, laboratory, laboratory::Laboratory};
+use crate::machine::Machine;
+use crate::procedure::packet::{Known, Measured, Procedure};
+use crate::results::ResultFile;
+use crate::selftest::{self, SelfTest};
+use crate::setup::{Addresses, Flows, Setup, Technology};
+use crate::summary::Summary;
+use crate::trial::{Directions, Sharing, TrialRecord};
+
+/// Version of the lines' form.
+const SCHEMA: u32 = 1;
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct SeriesPlan {
+    /// The procedure.
+    pub procedure: Procedure,
+    /// The gateways; the first is the one that the others are compared with.
+    pub gateways: Vec<Spec>,
+    /// What they do; their usual trade where absent.
+    pub technology: Option<Technology>,
+    /// Lengths and repetitions.
+    pub effort: Effort,
+    /// Which ways; the default depends on the number of cores.
+    pub directions: Directions,
+    /// Four tuples; what the technology calls for where absent.
+    pub flows: Option<Flows>,
+    /// Length of frames on the left, bytes with FCS; the shortest where absent.
+    pub frame_bytes: Option<u16>,
+    /// Background traffic.
+    pub mix: Option<Mix>,
+    /// Cores that send; the first where absent.
+    pub sending_cores: Option<Vec<usize>>,
+    /// Cores of the gateway; all others where absent.
+    pub gateway_cores: Option<Vec<usize>>,
+    /// What the user says is known.
+    pub known: Known,
+    /// Highest rate to try in each direction; the tester's limit where absent.
+    pub max_rate: Option<u64>,
+    /// Addresses for external gateways.
+    pub addresses: Option<Addresses>,
+    /// The `tombolo` executable.
+    pub tombolo: PathBuf,
+}
+
+/// What the series is told to report while it runs.
+pub trait Progress {
+    /// Something for people to read.
+    fn status(&mut self, done: u32, of: u32, status: &Status);
+
+    /// A measurement is known.
+    fn measured(&mut self, gateway: &str, repetition: u32, measured: &[Measured]);
+
+    /// A gateway could not be measured.
+    fn failed(&mut self, gateway: &str, error: &BenchError);
+}
+
+/// All repetitions of one quantity of one gateway.
+#[derive(Clone, Debug, Serialize)]
+pub struct GatewaySummary {
+    record: &'static str,
+    /// The gateway.
+    pub gateway: String,
+    /// What was measured.
+    pub quantity: String,
+    /// Unit of all values.
+    pub unit: String,
+    /// Median, percentiles, range.
+    pub summary: Summary,
+    /// Half of the range over the median.
+    pub spread: f64,
+    /// Median, smallest and largest ratio to the first gateway, within repetitions.
+    pub ratio: Option<Summary>,
+    /// In at least one repetition the tester set the limit.
+    pub limited_by_tester: bool,
+}
+
+/// What a series came to.
+#[derive(Clone, Debug)]
+pub struct SeriesResult {
+    /// One for each gateway and quantity.
+    pub summaries: Vec<GatewaySummary>,
+    /// The self-test.
+    pub self_test: SelfTest,
+    /// Gateways that could not be measured, and why.
+    pub failures: Vec<(String, String)>,
+    /// Who ran where.
+    pub placement: Vec<(String, Placement)>,
+}
+
+/// Value, and whether the tester limited it, by gateway, quantity and repetition.
+type Values = BTreeMap<(String, String), BTreeMap<u32, (f64, bool, String)>>;
+
+struct Station {
+    name: String,
+    bench: Bench,
+    known: Known,
+    failed: bool,
+}
+
+impl SeriesPlan {
+    /// Runs the series, appending to `results`. With `resume`, repetitions that the file already holds are not repeated.
+    ///
+    /// # Errors
+    /// If nothing can be measured at all, or the series was interrupted.
+    pub fn run(
+        &self,
+        results: &mut ResultFile,
+        resume: bool,
+        progress: &mut dyn Progress,
+    ) -> Result<SeriesResult, BenchError> {
+        let mut values = if resume { self.earlier(results.path())? } else { Values::new() };
+        let (sending, gateway_cores) = self.cores()?;
+        let first = self.technology_of(&self.gateways[0]);
+        let frame_bytes = self.frame_bytes_of(first);
+        let self_test = selftest::run(first.kinds().0, frame_bytes, sending[0])?;
+        results.write(&self.run_record(&self_test, (&sending, &gateway_cores))?)?;
+        let mut failures = Vec::new();
+        let mut stations = Vec::new();
+        for spec in &self.gateways {
+            let opened = self.open(spec, &sending, &gateway_cores, &self_test);
+            let named = |e| (spec.to_string(), e);
+            match opened.map_err(named) {
+                Ok(station) => {
+                    results.write(&gateway_record(&station))?;
+                    stations.push(station);
+                }
+                Err((name, error)) => note_failure(&mut failures, results, progress, name, error)?,
+            }
+        }
+        let repetitions = self.repetitions();
+        for repetition in 1..=repetitions {
+            for station in stations.iter_mut().filter(|s| !s.failed) {
+                if self.is_known(&values, &station.name, repetition) {
+                    continue;
+                }
+                station.bench.reseed(u64::from(repetition));
+                let mut recorder = Recorder { results, progress, done: (repetition - 1, repetitions) };
+                match self.measure(station, &mut recorder) {
+                    Ok(measured) => {
+                        for m in &measured {
+                            results.write(&result_record(&station.name, repetition, m)?)?;
+                            let key = (station.name.clone(), m.quantity.to_owned());
+                            let value = (m.value, m.limited_by_tester, m.unit.to_owned());
+                            values.entry(key).or_default().insert(repetition, value);
+                        }
+                        progress.measured(&station.name, repetition, &measured);
+                    }
+                    Err(BenchError::Interrupted) => return Err(BenchError::Interrupted),
+                    Err(error) => {
+                        station.failed = true;
+                        note_failure(&mut failures, results, progress, station.name.clone(), error)?;
+                    }
+                }
+            }
+        }
+        let summaries = summarise(&values, &self.names());
+        summaries.iter().try_for_each(|summary| results.write(summary))?;
+        results.write(&json!({ "record": "end", "complete": failures.is_empty() }))?;
+        let placement = stations.iter().map(|s| (s.name.clone(), s.bench.placement.clone())).collect();
+        Ok(SeriesResult { summaries, self_test, failures, placement })
+    }
+
+    /// How often everything is measured. The back-to-back procedure repeats within itself.
+    pub fn repetitions(&self) -> u32 {
+        if self.procedure == Procedure::BackToBack { 1 } else { self.effort.repetitions.max(1) }
+    }
+
+    fn measure(&self, station: &mut Station, observer: &mut dyn Observer) -> Result<Vec<Measured>, BenchError> {
+        station.bench.probe(observer)?;
+        self.procedure.measure(&mut station.bench, &mut station.known, observer)
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.gateways.iter().map(Spec::to_string).collect()
+    }
+
+    /// The gateway's usual trade; plain forwarding and the fault injector carry what the others' left side sends.
+    fn technology_of(&self, spec: &Spec) -> Technology {
+        let follows = matches!(spec, Spec::Plain | Spec::Faulty(_));
+        match (self.technology, follows) {
+            (Some(technology), false) => technology,
+            (Some(technology), true) => forwarding_of(technology),
+            (None, false) => laboratory::usual_technology(spec),
+            (None, true) => {
+                let other = self.gateways.iter().find(|s| !matches!(s, Spec::Plain | Spec::Faulty(_)));
+                forwarding_of(other.map_or(Technology::Forward4, laboratory::usual_technology))
+            }
+        }
+    }
+
+    /// The same UDP payload for every gateway of the series: what is asked for holds on the first one's left side.
+    fn frame_bytes_of(&self, technology: Technology) -> u16 {
+        let kind = technology.kinds().0;
+        let ends = Ends { source: [0; 6], destination: [0; 6] };
+        let first = self.technology_of(&self.gateways[0]).kinds().0;
+        let asked = self.frame_bytes.unwrap_or_else(|| first.shortest());
+        let payload = Template { ends, kind: first, frame_bytes: asked, hop_limit: 0 }.payload_bytes();
+        Template::carrying(payload, kind, ends, 0).frame_bytes
+    }
+
+    fn flows_of(&self, technology: Technology) -> Flows {
+        self.flows.unwrap_or(match (technology.is_stateful(), self.effort.quick) {
+            (false, _) if technology.kinds().0 == FrameKind::Ipv4InIpv6 || technology == Technology::MapTBr => {
+                Flows { inside_hosts: 1000, ..Flows::sessions(1000, 100) }
+            }
+            (false, _) => Flows::RFC_4814,
+            (true, true) => Flows::sessions(4000, 10),
+            (true, false) => Flows::sessions(40_000, 100),
+        })
+    }
+
+    fn cores(&self) -> Result<(Vec<usize>, Vec<usize>), BenchError> {
+        let there = std::thread::available_parallelism().map_or(1, usize::from);
+        let sending = self.sending_cores.clone().unwrap_or_else(|| vec![0]);
+        let rest: Vec<usize> = (0..there).filter(|c| !sending.contains(c)).collect();
+        let rest = if rest.is_empty() { sending.clone() } else { rest };
+        let gateway = self.gateway_cores.clone().unwrap_or(rest);
+        match sending.iter().chain(&gateway).find(|core| **core >= there) {
+            Some(core) => Err(BenchError::Unsuitable(format!("there is no core {core}; this machine has {there}"))),
+            None if sending.is_empty() || gateway.is_empty() => {
+                Err(BenchError::Unsuitable("at least one core has to send, and one to be the gateway's".to_owned()))
+            }
+            None => Ok((sending, gateway)),
+        }
+    }
+
+    fn open(
+        &self,
+        spec: &Spec,
+        sending: &[usize],
+        gateway_cores: &[usize],
+        self_test: &SelfTest,
+    ) -> Result<Station, BenchError> {
+        let technology = self.technology_of(spec);
+        let flows = self.flows_of(technology);
+        let gateway: Box<dyn Gateway> = match spec {
+            Spec::External(hooks) => Box::new(External::new(hooks.clone())),
+            spec => Box::new(Laboratory::start(spec.clone(), technology, &flows, &self.tombolo)?),
+        };
+        let addresses = match (spec, &self.addresses) {
+            (Spec::External(_), Some(addresses)) => addresses.clone(),
+            (spec, _) => laboratory::addresses(technology, spec, &flows),
+        };
+        let setup = Setup::new(technology, &addresses, &flows).map_err(BenchError::Unsuitable)?;
+        let tester_limit = self.max_rate.unwrap_or(self_test.highest_rate * sending.len() as u64);
+        let longest = [
+            self.effort.trial_seconds,
+            self.effort.latency_seconds,
+            self.effort.variation_seconds,
+            self.effort.burst_seconds,
+            2.0 * self.effort.overload_seconds,
+            self.effort.reset_seconds,
+        ];
+        let frame_bytes = self.frame_bytes_of(technology);
+        let base = Background {
+            template: Template {
+                ends: Ends { source: [0; 6], destination: [0; 6] },
+                kind: FrameKind::Ipv6,
+                frame_bytes: 84,
+                hop_limit: 0,
+            },
+            source: Addresses::default().inside_ipv6,
+            destination: Addresses::default().outside_ipv6,
+            n: 2,
+            m: 2,
+            hop_limit: 0,
+        };
+        let sharing = sending.iter().any(|c| gateway_cores.contains(c));
+        let directions =
+            if sharing && self.directions == Directions::Both { Directions::Forward } else { self.directions };
+        let bench = Bench::open(BenchPlan {
+            gateway,
+            setup,
+            frame_bytes,
+            mix: self.mix.map(|mix| (mix, base)),
+            effort: self.effort,
+            directions,
+            cores: (sending.to_vec(), gateway_cores.to_vec()),
+            tester_limit,
+            frames: Effort::frames(tester_limit, longest.into_iter().fold(0.0, f64::max)),
+        })?;
+        Ok(Station { name: spec.to_string(), bench, known: self.known, failed: false })
+    }
+
+    /// Everything that the RFCs want to be reported and that holds for the whole series.
+    fn run_record(&self, self_test: &SelfTest, cores: (&[usize], &[usize])) -> io::Result<Value> {
+        let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let together = cores.0.iter().any(|c| cores.1.contains(c));
+        Ok(json!({
+            "record": "run",
+            "schema": SCHEMA,
+            "started": started,
+            "tester": env!("CARGO_PKG_VERSION"),
+            "procedure": self.procedure,
+            "parameters": self.parameters()?,
+            "gateways": self.names(),
+            "machine": Machine::describe(&[]),
+            "generator": "XDP, live frames (BPF_PROG_TEST_RUN)",
+            "tester_self_test": self_test,
+            "co_located": self.gateways.iter().any(|g| !matches!(g, Spec::External(_))),
+            "sending_cores": cores.0,
+            "gateway_cores": cores.1,
+            "sharing": if together { Sharing::Together } else { Sharing::Apart },
+            "latency_definition": "RFC 1242 bit-forwarding device: first bit in to first bit out, kernel time stamps",
+            "rate_definition": "throughput: sum of all directions; search and connection rate: one direction",
+            "comparable": if self.effort.quick { "no: quick form" } else { "method of the RFCs; tester and gateway on one machine" },
+        }))
+    }
+
+    /// What decides whether two series are repetitions of each other.
+    fn parameters(&self) -> io::Result<Value> {
+        Ok(json!({
+            "effort": serde_json::to_value(self.effort)?,
+            "directions": self.directions,
+            "flows": self.flows,
+            "technology": self.technology,
+            "frame_bytes": self.frame_bytes,
+            "mix": self.mix,
+            "max_rate": self.max_rate,
+            "ports": "pseudorandom (RFC 4814); phase 1: every tuple once, pseudorandom",
+        }))
+    }
+
+    /// Measurements that the file already holds, of a run with the same procedure and parameters.
+    fn earlier(&self, path: &Path) -> Result<Values, BenchError> {
+        let text = fs::read_to_string(path)?;
+        let mut values = Values::new();
+        let mut same = false;
+        let parameters = self.parameters()?;
+        let procedure = serde_json::to_value(self.procedure).map_err(io::Error::from)?;
+        for line in text.lines() {
+            // An interruption by a power failure may have left half a line.
+            let Ok(line) = serde_json::from_str::<Value>(line) else { continue };
+            match line["record"].as_str() {
+                Some("run") => same = line["procedure"] == procedure && line["parameters"] == parameters,
+                Some("result") if same => {
+                    let word = |key: &str| line[key].as_str().unwrap_or("").to_owned();
+                    let repetition = line["repetition"].as_u64().and_then(|r| u32::try_from(r).ok());
+                    if let (Some(repetition), Some(value)) = (repetition, line["value"].as_f64()) {
+                        let limited = line["limited_by_tester"].as_bool().unwrap_or(false);
+                        let key = (word("gateway"), word("quantity"));
+                        values.entry(key).or_default().insert(repetition, (value, limited, word("unit")));
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(values)
+    }
+
+    fn is_known(&self, values: &Values, gateway: &str, repetition: u32) -> bool {
+        values.iter().any(|((name, _), by_repetition)| name == gateway && by_repetition.contains_key(&repetition))
+    }
+}
+
+fn forwarding_of(technology: Technology) -> Technology {
+    match technology.kinds().0 {
+        FrameKind::Ipv4 => Technology::Forward4,
+        FrameKind::Ipv6 | FrameKind::Ipv4InIpv6 => Technology::Forward6,
+    }
+}
+
+fn note_failure(
+    failures: &mut Vec<(String, String)>,
+    results: &mut ResultFile,
+    progress: &mut dyn Progress,
+    gateway: String,
+    error: BenchError,
+) -> Result<(), BenchError> {
+    if matches!(error, BenchError::Interrupted) || tombolo_lab::interrupted() {
+        return Err(BenchError::Interrupted);
+    }
+    progress.failed(&gateway, &error);
+    results.write(&json!({ "record": "failure", "gateway": gateway, "error": error.to_string() }))?;
+    failures.push((gateway, error.to_string()));
+    Ok(())
+}
+
+fn gateway_record(station: &Station) -> Value {
+    let bench = &station.bench;
+    let (left, right) = bench.frame_bytes();
+    json!({
+        "record": "gateway",
+        "gateway": station.name,
+        "description": bench.gateway.description(),
+        "technology": bench.setup.technology,
+        "frame_bytes_left": left,
+        "frame_bytes_right": right,
+        "tuples": bench.tuples(),
+        "inside_ports": bench.setup.shape.a_ports,
+        "outside_ports": bench.setup.shape.b_ports,
+        "inside_hosts": bench.setup.shape.a_hosts,
+        "outside_hosts": bench.setup.shape.b_hosts,
+        "directions": bench.directions,
+        "udp_timeout_s": bench.gateway.udp_timeout_seconds(),
+        "placement": bench.placement,
+    })
+}
+
+fn result_record(gateway: &str, repetition: u32, measured: &Measured) -> io::Result<Value> {
+    let mut line = json!({ "record": "result", "gateway": gateway, "repetition": repetition });
+    let measured = serde_json::to_value(measured)?;
+    if let (Some(line), Value::Object(measured)) = (line.as_object_mut(), measured) {
+        line.extend(measured);
+    }
+    Ok(line)
+}
+
+fn summarise(values: &Values, gateways: &[String]) -> Vec<GatewaySummary> {
+    let mut summaries = Vec::new();
+    for gateway in gateways {
+        for ((_, quantity), repetitions) in values.iter().filter(|((name, _), _)| name == gateway) {
+            let all: Vec<f64> = repetitions.values().map(|(value, ..)| *value).collect();
+            let Some(summary) = Summary::of(&all) else { continue };
+            let base = values.get(&(gateways[0].clone(), quantity.clone())).filter(|_| *gateway != gateways[0]);
+            let ratios: Vec<f64> = repetitions
+                .iter()
+                .filter_map(|(repetition, (value, ..))| Some(value / base?.get(repetition)?.0))
+                .filter(|ratio| ratio.is_finite())
+                .collect();
+            summaries.push(GatewaySummary {
+                record: "summary",
+                gateway: gateway.clone(),
+                quantity: quantity.clone(),
+                unit: repetitions.values().next().map(|(.., unit)| unit.clone()).unwrap_or_default(),
+                summary,
+                spread: summary.spread(),
+                ratio: Summary::of(&ratios),
+                limited_by_tester: repetitions.values().any(|(_, limited, _)| *limited),
+            });
+        }
+    }
+    summaries
+}
+
+struct Recorder<'a> {
+    results: &'a mut ResultFile,
+    progress: &'a mut dyn Progress,
+    done: (u32, u32),
+}
+
+impl Observer for Recorder<'_> {
+    fn trial(&mut self, record: &TrialRecord) -> io::Result<()> {
+        self.results.write(record)
+    }
+
+    fn tick(&mut self, status: &Status) -> bool {
+        self.progress.status(self.done.0, self.done.1, status);
+        !tombolo_lab::interrupted()
+    }
+}

@@ -1,0 +1,293 @@
+//! One trial: what was asked, what came of it, and the verdict.
+//!
+//! A trial *passes* when every frame arrived once, unharmed and at the right place, in every direction. It *fails* when the
+//! gateway lost, duplicated or damaged frames. It is *invalid* when the tester did not do its part: it could not keep the
+//! rate, or a pause of the machine tore a hole into the stream and frames were lost, so that nobody can say whose fault it
+//! was. An invalid trial says nothing about the gateway and is never counted against it.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use tombolo_generator::{Delays, DirectionOutcome, FrameError, Order, Outcome, Timed};
+
+use crate::search::Verdict;
+
+/// The sender must end within this fraction of the planned time (siitperf: 0.001 %, on dedicated hardware).
+const OVERRUN_TOLERATED: f64 = 0.001;
+const OVERRUN_TOLERATED_NS: u64 = 200_000;
+/// A burst later than this, in a trial that lost frames, makes the loss nobody's.
+const HOLE_NS: u64 = 1_000_000;
+
+/// Which ways the frames go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Directions {
+    /// Both at the same rate (RFC 8219 section 5.3).
+    Both,
+    /// Left to right.
+    Forward,
+    /// Right to left.
+    Reverse,
+}
+
+impl Directions {
+    /// Whether frames go left to right.
+    pub fn forward(self) -> bool {
+        self != Directions::Reverse
+    }
+
+    /// Whether frames go right to left.
+    pub fn reverse(self) -> bool {
+        self != Directions::Forward
+    }
+
+    /// Number of streams.
+    pub fn count(self) -> u64 {
+        if self == Directions::Both { 2 } else { 1 }
+    }
+}
+
+/// What to send in one trial.
+#[derive(Clone, Copy, Debug)]
+pub struct TrialPlan {
+    /// What the trial is for.
+    pub purpose: &'static str,
+    /// Which ways.
+    pub directions: Directions,
+    /// Frames a second in each direction; 0: as fast as possible.
+    pub rate: u64,
+    /// Frames in each direction.
+    pub frames: u32,
+    /// Tuples of forward frames.
+    pub forward_order: Order,
+    /// Tuples of reverse frames.
+    pub reverse_order: Order,
+    /// The responder keeps what it sees.
+    pub record: bool,
+    /// Frames timed one by one.
+    pub timed: Option<Timed>,
+    /// Keep differences of successive delays.
+    pub variation: bool,
+    /// From this frame on, this rate.
+    pub then: Option<(u32, u64)>,
+}
+
+/// One trial, done.
+#[derive(Clone, Debug)]
+pub struct Trial {
+    /// What was sent and received.
+    pub outcome: Outcome,
+    /// What follows.
+    pub verdict: Verdict,
+    /// Why it did not pass, in words.
+    pub reasons: Vec<String>,
+}
+
+/// Whether the sending core also does the gateway's work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Sharing {
+    /// The gateway has cores of its own: an overloaded gateway drops.
+    Apart,
+    /// The gateway runs on the sending core: an overloaded gateway slows the sender down, so being late counts as failing.
+    Together,
+}
+
+impl Trial {
+    /// Judges an outcome.
+    pub fn judge(outcome: Outcome, port_drops: u64, sharing: Sharing) -> Trial {
+        let mut faults = Vec::new();
+        let mut doubts = Vec::new();
+        if port_drops > 0 {
+            doubts.push(format!("the tester's ports dropped {port_drops} frames"));
+        }
+        for (way, direction) in [("forward", &outcome.forward), ("reverse", &outcome.reverse)] {
+            let Some(direction) = direction else { continue };
+            faults.extend(faults_of(way, direction));
+            match (lateness_of(way, direction), sharing) {
+                (Some(late), Sharing::Together) => faults.push(format!("{late}: the shared core is saturated")),
+                (Some(late), Sharing::Apart) => doubts.push(late),
+                (None, _) => {}
+            }
+            if direction.departures.late_max_ns > HOLE_NS && !faults.is_empty() && sharing == Sharing::Apart {
+                let late = direction.departures.late_max_ns / 1000;
+                doubts.push(format!("{way}: the tester paused for {late} us and frames were lost"));
+            }
+            if direction.departures.failed > 0 {
+                doubts.push(format!("{way}: the tester could not build {} frames", direction.departures.failed));
+            }
+        }
+        let (verdict, reasons) = match (doubts.is_empty(), faults.is_empty()) {
+            (true, true) => (Verdict::Passed, Vec::new()),
+            (true, false) => (Verdict::Failed, faults),
+            (false, _) => (Verdict::Invalid, doubts.into_iter().chain(faults).collect()),
+        };
+        Trial { outcome, verdict, reasons }
+    }
+
+    /// Both directions, those that were used.
+    pub fn directions(&self) -> impl Iterator<Item = &DirectionOutcome> {
+        self.outcome.forward.iter().chain(&self.outcome.reverse)
+    }
+
+    /// Frames sent, both directions.
+    pub fn sent(&self) -> u64 {
+        self.directions().map(|d| d.departures.sent).sum()
+    }
+
+    /// Frames lost, both directions.
+    pub fn lost(&self) -> u64 {
+        self.directions().map(DirectionOutcome::lost).sum()
+    }
+
+    /// Lost frames in percent of those sent (RFC 2544 section 26.3).
+    pub fn loss_percent(&self) -> f64 {
+        match self.sent() {
+            0 => 0.0,
+            sent => self.lost() as f64 * 100.0 / sent as f64,
+        }
+    }
+}
+
+fn faults_of(way: &str, direction: &DirectionOutcome) -> Vec<String> {
+    let a = &direction.arrivals;
+    let mut faults = Vec::new();
+    let mut say = |count: u64, what: &str| {
+        if count > 0 {
+            faults.push(format!("{way}: {count} of {} frames {what}", direction.departures.sent));
+        }
+    };
+    say(direction.lost(), "lost");
+    say(a.duplicates, "duplicated");
+    for error in FrameError::ALL {
+        say(a.count(error), &format!("with a wrong {}", error.name().replace('_', " ")));
+    }
+    faults
+}
+
+fn lateness_of(way: &str, direction: &DirectionOutcome) -> Option<String> {
+    let d = &direction.departures;
+    let planned_ns = d.last_due_ns.saturating_sub(d.start_ns);
+    // As fast as possible has no schedule to be late against.
+    if planned_ns == 0 {
+        return None;
+    }
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a thousandth of a u64 of nanoseconds")]
+    let tolerated = OVERRUN_TOLERATED_NS.max((planned_ns as f64 * OVERRUN_TOLERATED) as u64);
+    (d.overrun_ns() > tolerated).then(|| format!("{way}: the sender ended {} us late", d.overrun_ns() / 1000))
+}
+
+/// A trial as a line of a result file.
+#[derive(Clone, Debug, Serialize)]
+pub struct TrialRecord {
+    /// Always `trial`.
+    pub record: &'static str,
+    /// The gateway.
+    pub gateway: String,
+    /// What for.
+    pub purpose: &'static str,
+    /// Asked rate of each direction, frames a second; 0: as fast as possible.
+    pub rate: u64,
+    /// Verdict.
+    pub verdict: Verdict,
+    /// Why not passed.
+    pub reasons: Vec<String>,
+    /// Left to right.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forward: Option<DirectionRecord>,
+    /// Right to left.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reverse: Option<DirectionRecord>,
+}
+
+/// One direction of a trial.
+#[derive(Clone, Debug, Serialize)]
+pub struct DirectionRecord {
+    sent: u64,
+    received: u64,
+    lost: u64,
+    duplicates: u64,
+    reordered: u64,
+    errored: u64,
+    unreadable: u64,
+    errors: BTreeMap<&'static str, u64>,
+    icmp: u64,
+    stray: u64,
+    background: u64,
+    /// Rate that was reached, frames a second.
+    sent_rate: f64,
+    burst_frames: u32,
+    bursts: u64,
+    late_bursts: u64,
+    late_max_us: f64,
+    overrun_us: f64,
+    hop_limit: u8,
+    delay: Option<DelayRecord>,
+}
+
+/// One-way delays in microseconds.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct DelayRecord {
+    min_us: f64,
+    median_us: f64,
+    p999_us: f64,
+    max_us: f64,
+    mean_us: f64,
+}
+
+impl DelayRecord {
+    fn of(delays: &Delays) -> Option<DelayRecord> {
+        let us = |ns: u64| ns as f64 / 1000.0;
+        Some(DelayRecord {
+            min_us: us(delays.min_ns()?),
+            median_us: us(delays.percentile_ns(0.5)?),
+            p999_us: us(delays.percentile_ns(0.999)?),
+            max_us: us(delays.max_ns()?),
+            mean_us: delays.mean_ns()? / 1000.0,
+        })
+    }
+}
+
+impl DirectionRecord {
+    fn of(direction: &DirectionOutcome) -> DirectionRecord {
+        let (d, a) = (&direction.departures, &direction.arrivals);
+        let errors = FrameError::ALL.into_iter().map(|e| (e.name(), a.count(e))).filter(|(_, n)| *n > 0).collect();
+        DirectionRecord {
+            sent: d.sent,
+            received: a.received,
+            lost: direction.lost(),
+            duplicates: a.duplicates,
+            reordered: a.reordered,
+            errored: a.errored,
+            unreadable: a.unreadable,
+            errors,
+            icmp: a.icmp,
+            stray: a.stray,
+            background: a.background,
+            sent_rate: d.rate(),
+            burst_frames: d.burst_frames,
+            bursts: d.bursts,
+            late_bursts: d.late_bursts,
+            late_max_us: d.late_max_ns as f64 / 1000.0,
+            overrun_us: d.overrun_ns() as f64 / 1000.0,
+            hop_limit: a.hop_limit_seen,
+            delay: DelayRecord::of(&a.delays),
+        }
+    }
+}
+
+impl TrialRecord {
+    /// The record of a trial.
+    pub fn of(gateway: String, plan: &TrialPlan, trial: &Trial) -> TrialRecord {
+        TrialRecord {
+            record: "trial",
+            gateway,
+            purpose: plan.purpose,
+            rate: plan.rate,
+            verdict: trial.verdict,
+            reasons: trial.reasons.clone(),
+            forward: trial.outcome.forward.as_ref().map(DirectionRecord::of),
+            reverse: trial.outcome.reverse.as_ref().map(DirectionRecord::of),
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! The tester against a gateway with planted faults: it must find what was planted, how often, and nothing else.
+
+#![expect(clippy::unwrap_used, reason = "a test: a panic is a failure")]
+
+use std::path::Path;
+
+use tombolo_generator::FrameError;
+use tombolo_tester::bench::{Bench, BenchError, BenchPlan, Observer, Status};
+use tombolo_tester::effort::Effort;
+use tombolo_tester::gateway::{Spec, laboratory, laboratory::Laboratory};
+use tombolo_tester::procedure::packet::{Known, Procedure, timed};
+use tombolo_tester::search::Verdict;
+use tombolo_tester::setup::{Flows, Setup, Technology};
+use tombolo_tester::summary::percentile;
+use tombolo_tester::trial::{Directions, Trial, TrialPlan, TrialRecord};
+
+struct Silent;
+
+impl Observer for Silent {
+    fn trial(&mut self, record: &TrialRecord) -> std::io::Result<()> {
+        println!("{} {} {:?} {:?}", record.purpose, record.rate, record.verdict, record.reasons);
+        Ok(())
+    }
+
+    fn tick(&mut self, _: &Status) -> bool {
+        true
+    }
+}
+
+/// A bench with this gateway, probed; `None` (said loudly) without the privileges or a second core.
+fn bench(gateway: &str, technology: Technology, flows: Flows) -> Option<Bench> {
+    bench_as(gateway, technology, technology, flows)
+}
+
+/// The same, with the gateway asked as if it did something else.
+fn bench_as(gateway: &str, technology: Technology, asked: Technology, flows: Flows) -> Option<Bench> {
+    if tombolo_lab::skip_without(gateway, &["ip"]) {
+        return None;
+    }
+    let spec: Spec = gateway.parse().unwrap();
+    let started = Laboratory::start(spec.clone(), technology, &flows, Path::new("tombolo")).unwrap();
+    let addresses = laboratory::addresses(technology, &spec, &flows);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    assert!(cores > 1, "these tests need two cores: one sends, one is the gateway's");
+    let mut bench = Bench::open(BenchPlan {
+        gateway: Box::new(started),
+        setup: Setup::new(asked, &addresses, &flows).unwrap(),
+        frame_bytes: asked.kinds().0.shortest(),
+        mix: None,
+        effort: Effort::QUICK,
+        directions: Directions::Forward,
+        cores: (vec![0], vec![1]),
+        tester_limit: 200_000,
+        frames: 200_000,
+    })
+    .unwrap();
+    bench.probe(&mut Silent).unwrap();
+    bench.gateway.flush().unwrap();
+    Some(bench)
+}
+
+const FLOWS: Flows = Flows::RFC_4814;
+
+/// One trial with an empty table.
+fn run(bench: &mut Bench, rate: u64, frames: u32) -> Trial {
+    bench.gateway.flush().unwrap();
+    bench.trial(&bench.plain("test", Directions::Forward, rate, frames), &mut Silent).unwrap()
+}
+
+#[test]
+fn loss_duplication_corruption_and_misdirection_are_counted_exactly() {
+    let faults = "faulty:loss=100,duplicate=70,corrupt=90,misdirect=130";
+    let Some(mut bench) = bench(faults, Technology::Forward4, FLOWS) else { return };
+    let frames = 20_000;
+    // A pause of the machine may lose frames that nobody planted; such a trial says so itself.
+    let trial = (0..5).map(|_| run(&mut bench, 40_000, frames)).find(|t| t.lost() == 200).unwrap();
+    let arrivals = &trial.outcome.forward.as_ref().unwrap().arrivals;
+    // The first fault of the list wins, so each number has one fate.
+    let fate = |n: u64| [100, 90, 130, 70].into_iter().position(|every| n.is_multiple_of(every));
+    let count = |which| (1..=u64::from(frames)).filter(|n| fate(*n) == Some(which)).count() as u64;
+    assert_eq!(trial.lost(), count(0));
+    assert_eq!(arrivals.count(FrameError::UdpChecksum), count(1));
+    assert_eq!(arrivals.count(FrameError::DestinationPort), count(2));
+    assert_eq!(arrivals.duplicates, count(3));
+    assert_eq!(trial.verdict, Verdict::Failed, "{:?}", trial.reasons);
+}
+
+#[test]
+fn reordering_is_counted_but_fails_nothing() {
+    let Some(mut bench) = bench("faulty:reorder=50", Technology::Forward6, FLOWS) else { return };
+    let trial = (0..5).map(|_| run(&mut bench, 40_000, 20_000)).find(|t| t.lost() == 0).unwrap();
+    // The last frame has no successor to be swapped with.
+    assert_eq!(trial.outcome.forward.as_ref().unwrap().arrivals.reordered, 399);
+    assert_eq!(trial.verdict, Verdict::Passed, "{:?}", trial.reasons);
+}
+
+#[test]
+fn a_delay_is_measured_within_twenty_microseconds() {
+    // What the forwarder takes without a planted delay is its own.
+    let Some(own) = median_delay("faulty:") else { return };
+    let Some(delayed) = median_delay("faulty:delay=3000") else { return };
+    assert!((delayed - own).abs_diff(3_000_000) <= 20_000, "{own} ns without, {delayed} ns with the delay");
+}
+
+fn median_delay(gateway: &str) -> Option<u64> {
+    let mut bench = bench(gateway, Technology::Forward4, FLOWS)?;
+    let timed = Some(timed(10_000, 5000, 0.1, 1000));
+    // The smallest median of three: other work on the machine only adds.
+    let medians = (0..3).map(|_| {
+        let plan = TrialPlan { timed, ..bench.plain("test", Directions::Forward, 10_000, 5000) };
+        let trial = bench.trial(&plan, &mut Silent).unwrap();
+        let mut delays: Vec<u64> = trial.outcome.forward.unwrap().arrivals.timed.into_iter().flatten().collect();
+        percentile(&mut delays, 500).unwrap()
+    });
+    medians.min()
+}
+
+#[test]
+fn a_limit_of_the_rate_is_found_by_the_search() {
+    let Some(mut bench) = bench("faulty:rate=50000", Technology::Forward4, FLOWS) else { return };
+    let mut known = Known::default();
+    let measured = Procedure::Throughput.measure(&mut bench, &mut known, &mut Silent).unwrap();
+    // Two milliseconds of tokens and the resolution of the quick search.
+    assert!((measured[0].value - 50_000.0).abs() < 1500.0, "{measured:?}");
+    assert!(!measured[0].limited_by_tester);
+}
+
+#[test]
+fn a_table_of_ten_thousand_holds_exactly_ten_thousand() {
+    let flows = Flows::sessions(4000, 5);
+    // The forwarder changes no ports, so it can be asked as a NAT44.
+    let opened = bench_as("faulty:capacity=10000", Technology::Forward4, Technology::Nat44, flows);
+    let Some(mut bench) = opened else { return };
+    let mut known = Known { fill_rate: Some(40_000), ..Known::default() };
+    let capacities: Vec<f64> =
+        (0..3).map(|_| Procedure::Capacity.measure(&mut bench, &mut known, &mut Silent).unwrap()[0].value).collect();
+    assert!(capacities.contains(&10_000.0) && capacities.iter().all(|c| *c <= 10_000.0), "{capacities:?}");
+}
+
+#[test]
+fn an_outage_is_measured_by_the_reset_procedure() {
+    let Some(mut bench) = bench("faulty:outage=200", Technology::Forward4, FLOWS) else { return };
+    let mut known = Known { throughput: Some(10_000), ..Known::default() };
+    bench.effort.reset_seconds = 0.8;
+    let gaps: Vec<f64> = (0..4)
+        .map(|_| Procedure::Reset.measure(&mut bench, &mut known, &mut Silent).unwrap())
+        .map(|measured| measured.iter().find(|m| m.quantity.contains("gap")).unwrap().value)
+        .collect();
+    assert!(gaps.iter().any(|gap| (gap - 200.0).abs() < 2.0), "{gaps:?} ms");
+}
+
+#[test]
+fn gateways_that_answer_nothing_or_mangle_everything_are_told_apart() {
+    let silent = failure("faulty:loss=1");
+    assert!(matches!(silent, Some(BenchError::Silent { .. }) | None), "{silent:?}");
+    let mangled = failure("faulty:corrupt=1");
+    assert!(matches!(mangled, Some(BenchError::Mangled { .. }) | None), "{mangled:?}");
+}
+
+fn failure(gateway: &str) -> Option<BenchError> {
+    if tombolo_lab::skip_without(gateway, &["ip"]) {
+        return None;
+    }
+    let spec: Spec = gateway.parse().unwrap();
+    let technology = Technology::Forward4;
+    let started = Laboratory::start(spec.clone(), technology, &FLOWS, Path::new("tombolo")).unwrap();
+    let mut bench = Bench::open(BenchPlan {
+        gateway: Box::new(started),
+        setup: Setup::new(technology, &laboratory::addresses(technology, &spec, &FLOWS), &FLOWS).unwrap(),
+        frame_bytes: 64,
+        mix: None,
+        effort: Effort::QUICK,
+        directions: Directions::Forward,
+        cores: (vec![0], vec![1]),
+        tester_limit: 200_000,
+        frames: 1000,
+    })
+    .unwrap();
+    bench.probe(&mut Silent).err()
+}
