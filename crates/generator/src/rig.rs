@@ -20,7 +20,7 @@ use crate::namespace::{Namespace, in_namespace};
 use crate::outcome::{Arrivals, Delays, DirectionOutcome, Outcome, merge_states};
 use crate::permutation::{Permutation, mix64};
 use crate::plan::{Direction, Order, Plan, PortRule, SourceRule};
-use crate::sender::{Assignment, Sender, install_wake_signal, monotonic_ns};
+use crate::sender::{Assignment, Overseer, Sender, install_wake_signal, monotonic_ns};
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/generator.bpf.o"));
 
@@ -413,6 +413,7 @@ impl Rig {
         assignments: Vec<Assignment>,
         watch: &mut dyn FnMut(u64, u64) -> bool,
     ) -> Result<bool, RigError> {
+        let _overseer = Overseer::begin();
         let lanes = assignments.len();
         let finished: Vec<_> = (0..lanes).map(|lane| move || self.is_finished(lane)).collect();
         let mut stopped = false;

@@ -76,10 +76,30 @@ pub fn pin_to(thread: i32, cores: &[usize]) -> io::Result<()> {
 /// # Errors
 /// Without `CAP_SYS_NICE`. The thread stays as it is and is late more often.
 pub fn become_realtime(thread: i32, priority: i32) -> io::Result<()> {
+    set_policy(thread, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, priority)
+}
+
+fn set_policy(thread: i32, policy: libc::c_int, priority: i32) -> io::Result<()> {
     let parameter = libc::sched_param { sched_priority: priority };
     // SAFETY: a system call on integers; the parameter outlives it.
-    let set = unsafe { libc::sched_setscheduler(thread, libc::SCHED_FIFO, &raw const parameter) };
+    let set = unsafe { libc::sched_setscheduler(thread, policy, &raw const parameter) };
     if set < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// While it lives, the calling thread goes before the sending threads, so that it can stop them. It sleeps nearly always.
+pub(crate) struct Overseer;
+
+impl Overseer {
+    pub(crate) fn begin() -> Overseer {
+        let _ = become_realtime(0, 3);
+        Overseer
+    }
+}
+
+impl Drop for Overseer {
+    fn drop(&mut self) {
+        let _ = set_policy(0, libc::SCHED_OTHER, 0);
+    }
 }
 
 /// The thread of one assignment.
