@@ -15,7 +15,11 @@ use crate::trial::TrialPlan;
 ///
 /// # Errors
 /// If trials cannot be run.
-pub fn measure(bench: &mut Bench, known: &mut Known, observer: &mut dyn Observer) -> Result<Vec<Measured>, BenchError> {
+pub(super) fn measure(
+    bench: &mut Bench,
+    known: &mut Known,
+    observer: &mut dyn Observer,
+) -> Result<Vec<Measured>, BenchError> {
     let offered = bench.tuples();
     let rate = match known.fill_rate {
         Some(rate) => rate,

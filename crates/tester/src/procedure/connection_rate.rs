@@ -11,13 +11,17 @@ use crate::bench::{Bench, BenchError, Observer};
 use crate::search::{Found, Verdict};
 
 /// Validation rate over establishment rate (RFC 9693 "alpha", 0.5 to 0.8).
-pub const ALPHA_PERCENT: u64 = 80;
+pub(super) const ALPHA_PERCENT: u64 = 80;
 
 /// Measures the rate, one direction.
 ///
 /// # Errors
 /// If trials cannot be run.
-pub fn measure(bench: &mut Bench, known: &mut Known, observer: &mut dyn Observer) -> Result<Vec<Measured>, BenchError> {
+pub(super) fn measure(
+    bench: &mut Bench,
+    known: &mut Known,
+    observer: &mut dyn Observer,
+) -> Result<Vec<Measured>, BenchError> {
     let found = search(bench, known.connection_rate, observer)?;
     known.connection_rate = Some(found.highest_passing);
     let details = json!({
@@ -34,7 +38,7 @@ pub fn measure(bench: &mut Bench, known: &mut Known, observer: &mut dyn Observer
 ///
 /// # Errors
 /// If trials cannot be run.
-pub fn search(bench: &mut Bench, hint: Option<u64>, observer: &mut dyn Observer) -> Result<Found, BenchError> {
+pub(super) fn search(bench: &mut Bench, hint: Option<u64>, observer: &mut dyn Observer) -> Result<Found, BenchError> {
     let max = bench.tester_limit;
     bench.search_rate(max, hint, |bench, rate| attempt(bench, rate, observer))
 }
@@ -43,7 +47,7 @@ pub fn search(bench: &mut Bench, hint: Option<u64>, observer: &mut dyn Observer)
 ///
 /// # Errors
 /// If it cannot be run.
-pub fn attempt(bench: &mut Bench, rate: u64, observer: &mut dyn Observer) -> Result<Verdict, BenchError> {
+pub(super) fn attempt(bench: &mut Bench, rate: u64, observer: &mut dyn Observer) -> Result<Verdict, BenchError> {
     bench.gateway.flush()?;
     let first = bench.trial(&bench.phase_one(rate), observer)?;
     if first.verdict != Verdict::Passed {

@@ -21,7 +21,11 @@ const ATTEMPTS: u32 = 3;
 ///
 /// # Errors
 /// If trials cannot be run.
-pub fn latency(bench: &mut Bench, known: &mut Known, observer: &mut dyn Observer) -> Result<Vec<Measured>, BenchError> {
+pub(super) fn latency(
+    bench: &mut Bench,
+    known: &mut Known,
+    observer: &mut dyn Observer,
+) -> Result<Vec<Measured>, BenchError> {
     let seconds = bench.effort.latency_seconds;
     let (rate, trial) = stream(bench, known, observer, "latency", seconds, |plan, effort| TrialPlan {
         timed: Some(timed(plan.rate, plan.frames, effort.latency_from_seconds, effort.timed_frames)),
@@ -47,7 +51,11 @@ pub fn latency(bench: &mut Bench, known: &mut Known, observer: &mut dyn Observer
 ///
 /// # Errors
 /// If trials cannot be run.
-pub fn pdv(bench: &mut Bench, known: &mut Known, observer: &mut dyn Observer) -> Result<Vec<Measured>, BenchError> {
+pub(super) fn pdv(
+    bench: &mut Bench,
+    known: &mut Known,
+    observer: &mut dyn Observer,
+) -> Result<Vec<Measured>, BenchError> {
     let seconds = bench.effort.variation_seconds;
     let (rate, trial) = stream(bench, known, observer, "pdv", seconds, |plan, _| plan)?;
     let mut measured = Vec::new();
@@ -66,7 +74,11 @@ pub fn pdv(bench: &mut Bench, known: &mut Known, observer: &mut dyn Observer) ->
 ///
 /// # Errors
 /// If trials cannot be run.
-pub fn ipdv(bench: &mut Bench, known: &mut Known, observer: &mut dyn Observer) -> Result<Vec<Measured>, BenchError> {
+pub(super) fn ipdv(
+    bench: &mut Bench,
+    known: &mut Known,
+    observer: &mut dyn Observer,
+) -> Result<Vec<Measured>, BenchError> {
     let seconds = bench.effort.variation_seconds;
     let (rate, trial) =
         stream(bench, known, observer, "ipdv", seconds, |plan, _| TrialPlan { variation: true, ..plan })?;

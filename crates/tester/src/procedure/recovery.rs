@@ -13,7 +13,11 @@ use crate::trial::TrialPlan;
 ///
 /// # Errors
 /// If trials cannot be run.
-pub fn measure(bench: &mut Bench, known: &mut Known, observer: &mut dyn Observer) -> Result<Vec<Measured>, BenchError> {
+pub(super) fn measure(
+    bench: &mut Bench,
+    known: &mut Known,
+    observer: &mut dyn Observer,
+) -> Result<Vec<Measured>, BenchError> {
     let throughput = known.throughput(bench, observer)?;
     let fill_rate = known.fill_rate(bench, observer)?;
     bench.fill(fill_rate, observer)?;

@@ -16,7 +16,11 @@ use crate::effort::Effort;
 ///
 /// # Errors
 /// If the gateway cannot be restarted or trials cannot be run.
-pub fn measure(bench: &mut Bench, known: &mut Known, observer: &mut dyn Observer) -> Result<Vec<Measured>, BenchError> {
+pub(super) fn measure(
+    bench: &mut Bench,
+    known: &mut Known,
+    observer: &mut dyn Observer,
+) -> Result<Vec<Measured>, BenchError> {
     let throughput = known.throughput(bench, observer)?;
     let fill_rate = known.fill_rate(bench, observer)?;
     bench.fill(fill_rate, observer)?;

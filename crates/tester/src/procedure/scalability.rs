@@ -12,7 +12,11 @@ use crate::trial::Sharing;
 ///
 /// # Errors
 /// If trials cannot be run.
-pub fn measure(bench: &mut Bench, known: &mut Known, observer: &mut dyn Observer) -> Result<Vec<Measured>, BenchError> {
+pub(super) fn measure(
+    bench: &mut Bench,
+    known: &mut Known,
+    observer: &mut dyn Observer,
+) -> Result<Vec<Measured>, BenchError> {
     let mut measured = sessions(bench, known, observer)?;
     measured.extend(cores(bench, known, observer)?);
     Ok(measured)

@@ -16,7 +16,11 @@ const EMPTY_REPETITIONS: u32 = 5;
 ///
 /// # Errors
 /// If trials cannot be run or the table not emptied.
-pub fn measure(bench: &mut Bench, known: &mut Known, observer: &mut dyn Observer) -> Result<Vec<Measured>, BenchError> {
+pub(super) fn measure(
+    bench: &mut Bench,
+    known: &mut Known,
+    observer: &mut dyn Observer,
+) -> Result<Vec<Measured>, BenchError> {
     let fill_rate = known.fill_rate(bench, observer)?;
     bench.fill(fill_rate, observer)?;
     let connections = bench.tuples();

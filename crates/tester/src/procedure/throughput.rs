@@ -11,7 +11,11 @@ use crate::effort::Effort;
 ///
 /// # Errors
 /// If trials cannot be run.
-pub fn measure(bench: &mut Bench, known: &mut Known, observer: &mut dyn Observer) -> Result<Vec<Measured>, BenchError> {
+pub(super) fn measure(
+    bench: &mut Bench,
+    known: &mut Known,
+    observer: &mut dyn Observer,
+) -> Result<Vec<Measured>, BenchError> {
     let seconds = bench.effort.trial_seconds;
     let fill_rate = known.fill_rate(bench, observer)?;
     check_timeout(bench, fill_rate, seconds)?;

@@ -6,11 +6,12 @@ use anyhow::{Context as _, ensure};
 use clap::{Args, Subcommand};
 use tombolo_tester::{
     dut::{Dut, Options},
+    procedure::packet::Procedure as OnFrames,
     procedure::tcp::{Direction, Plan, Summary},
     results::ResultFile,
 };
 
-use super::{bench_route_lookup, print};
+use super::{bench_packets, bench_route_lookup, print};
 
 /// Arguments of `tombolo bench`.
 #[derive(Debug, Args)]
@@ -25,6 +26,34 @@ enum Procedure {
     Tcp(Tcp),
     /// Route lookup: our table, libraries, and the running kernel
     RouteLookup(bench_route_lookup::Arguments),
+    /// Highest rate without loss (RFC 2544 26.1, RFC 8219 7.1)
+    Throughput(Box<bench_packets::Arguments>),
+    /// Loss against the rate (RFC 2544 26.3)
+    FrameLoss(Box<bench_packets::Arguments>),
+    /// Typical and worst-case latency at the throughput rate (RFC 8219 7.2)
+    Latency(Box<bench_packets::Arguments>),
+    /// Packet delay variation at the throughput rate (RFC 8219 7.3.1)
+    Pdv(Box<bench_packets::Arguments>),
+    /// Inter-packet delay variation at the throughput rate (RFC 8219 7.3.2)
+    Ipdv(Box<bench_packets::Arguments>),
+    /// Longest burst without loss, and buffer time (RFC 2544 26.4, RFC 9004)
+    BackToBack(Box<bench_packets::Arguments>),
+    /// Time to recover from overload (RFC 2544 26.5)
+    Recovery(Box<bench_packets::Arguments>),
+    /// Time without forwarding around a restart (RFC 2544 26.6, RFC 6201)
+    Reset(Box<bench_packets::Arguments>),
+    /// Maximum connection establishment rate, validated (RFC 9693 4.4, 4.5)
+    ConnectionRate(Box<bench_packets::Arguments>),
+    /// Throughput in phase 2, all connections established (RFC 9693 4.6)
+    StatefulThroughput(Box<bench_packets::Arguments>),
+    /// Connection tear-down rate (RFC 9693 4.7)
+    Teardown(Box<bench_packets::Arguments>),
+    /// Capacity of the connection tracking table (RFC 9693 4.8)
+    Capacity(Box<bench_packets::Arguments>),
+    /// Series over sessions and over cores (RFC 9693 4.10)
+    Scalability(Box<bench_packets::Arguments>),
+    /// The tester against itself: its highest rate and its pacing on this machine
+    SelfTest(bench_packets::SelfTest),
 }
 
 /// Arguments of `tombolo bench tcp`.
@@ -72,6 +101,20 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
     match arguments.procedure {
         Procedure::Tcp(tcp) => run_tcp(tcp),
         Procedure::RouteLookup(arguments) => bench_route_lookup::run(arguments),
+        Procedure::Throughput(a) => bench_packets::run(OnFrames::Throughput, *a),
+        Procedure::FrameLoss(a) => bench_packets::run(OnFrames::FrameLoss, *a),
+        Procedure::Latency(a) => bench_packets::run(OnFrames::Latency, *a),
+        Procedure::Pdv(a) => bench_packets::run(OnFrames::Pdv, *a),
+        Procedure::Ipdv(a) => bench_packets::run(OnFrames::Ipdv, *a),
+        Procedure::BackToBack(a) => bench_packets::run(OnFrames::BackToBack, *a),
+        Procedure::Recovery(a) => bench_packets::run(OnFrames::Recovery, *a),
+        Procedure::Reset(a) => bench_packets::run(OnFrames::Reset, *a),
+        Procedure::ConnectionRate(a) => bench_packets::run(OnFrames::ConnectionRate, *a),
+        Procedure::StatefulThroughput(a) => bench_packets::run(OnFrames::StatefulThroughput, *a),
+        Procedure::Teardown(a) => bench_packets::run(OnFrames::Teardown, *a),
+        Procedure::Capacity(a) => bench_packets::run(OnFrames::Capacity, *a),
+        Procedure::Scalability(a) => bench_packets::run(OnFrames::Scalability, *a),
+        Procedure::SelfTest(a) => bench_packets::self_test(&a),
     }
 }
 

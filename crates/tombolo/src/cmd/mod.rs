@@ -3,6 +3,7 @@
 use clap::{Parser, Subcommand};
 
 mod bench;
+mod bench_packets;
 mod bench_route_lookup;
 mod check;
 mod lab;
