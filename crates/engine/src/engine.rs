@@ -22,6 +22,7 @@ use crate::packet::{ChecksumState, Offload, Outbox, Packet, Segmentation};
 use crate::parse::{AnyParsed, Parsed, Payload, parse};
 use crate::plan::{OwnAddresses, Plan, Service, ServiceKind};
 use crate::service::siit::Arrival;
+use crate::trace::{Notes, Trace};
 use crate::verdict::{DropReason, Verdict};
 
 /// The generator of ports and identifications: fast, and not to be predicted from what it gave.
@@ -48,6 +49,7 @@ pub(crate) struct Work<'a> {
     pub(crate) exhausted: &'a mut Exhausted,
     pub(crate) error_limit: &'a mut ErrorLimit,
     pub(crate) own: &'a OwnAddresses,
+    pub(crate) notes: Notes<'a>,
     pub(crate) now: Now,
 }
 
@@ -95,13 +97,37 @@ impl Engine {
 
     /// Takes one packet. What leaves goes through `outbox`; the verdict says what became of it, and has been counted.
     pub fn process(&mut self, plan: &Plan, packet: &mut Packet<'_>, now: Now, outbox: &mut impl Outbox) -> Verdict {
+        self.take(plan, packet, now, outbox, None)
+    }
+
+    /// As [`process`](Self::process), and says in `trace` why.
+    pub fn explain(
+        &mut self,
+        plan: &Plan,
+        packet: &mut Packet<'_>,
+        now: Now,
+        outbox: &mut impl Outbox,
+        trace: &mut Trace,
+    ) -> Verdict {
+        self.take(plan, packet, now, outbox, Some(trace))
+    }
+
+    #[inline]
+    fn take(
+        &mut self,
+        plan: &Plan,
+        packet: &mut Packet<'_>,
+        now: Now,
+        outbox: &mut impl Outbox,
+        trace: Option<&mut Trace>,
+    ) -> Verdict {
         let bytes = packet.len();
         // Until it is known whose packet it is, IPv6 counts as from inside.
         let mut side = match packet.bytes().first().map(|first| first >> 4) {
             Some(4) => Side::Outside,
             _ => Side::Inside,
         };
-        let verdict = self.decide(plan, packet, now, outbox, &mut side).unwrap_or_else(Verdict::Drop);
+        let verdict = self.decide(plan, packet, now, outbox, &mut side, Notes(trace)).unwrap_or_else(Verdict::Drop);
         self.counters.count(side, bytes, verdict);
         verdict
     }
@@ -120,16 +146,20 @@ impl Engine {
         now: Now,
         outbox: &mut impl Outbox,
         side: &mut Side,
+        mut notes: Notes<'_>,
     ) -> Result<Verdict, DropReason> {
         let parsed = parse(packet)?;
+        notes.add("", || describe(&parsed));
         let Self { tables, random, identifications, exhausted, reassembly, error_limit, .. } = self;
         let (times, own) = (&plan.times, &plan.own);
-        let mut work = Work { tables, times, random, identifications, exhausted, error_limit, own, now };
+        let mut work = Work { tables, times, random, identifications, exhausted, error_limit, own, notes, now };
         match parsed {
             AnyParsed::V6(parsed) => {
                 let Some((number, service)) = plan.service_of_ipv6(parsed.destination) else {
+                    work.notes.add("", || format!("no service has {}: left to the host's routes", parsed.destination));
                     return Ok(Verdict::ToHost);
                 };
+                work.notes.add("", || format!("{} belongs to service {}", parsed.destination, service.name));
                 *side = service.kind.side_of_ipv6();
                 reconcile_offload(packet, &parsed)?;
                 if !parsed.is_piece() || service.kind.is_stateless() {
@@ -144,8 +174,10 @@ impl Engine {
             }
             AnyParsed::V4(parsed) => {
                 let Some((number, service)) = plan.service_of_ipv4(parsed.destination) else {
+                    work.notes.add("", || format!("no service has {}: left to the host's routes", parsed.destination));
                     return Ok(Verdict::ToHost);
                 };
+                work.notes.add("", || format!("{} belongs to service {}", parsed.destination, service.name));
                 *side = service.kind.side_of_ipv4();
                 reconcile_offload(packet, &parsed)?;
                 if !parsed.is_piece() || service.kind.is_stateless() {
@@ -159,6 +191,31 @@ impl Engine {
                 }
             }
         }
+    }
+}
+
+/// The packet in words.
+fn describe(parsed: &AnyParsed) -> String {
+    fn words<A: std::fmt::Display>(family: &str, parsed: &Parsed<A>) -> String {
+        let Parsed { source, destination, length, payload, hop_limit, .. } = parsed;
+        let ports = match payload {
+            Payload::Tcp | Payload::Udp => format!(" port {} to {}", parsed.source_port.0, parsed.destination_port.0),
+            Payload::EchoRequest | Payload::EchoReply => format!(" identifier {}", parsed.source_port.0),
+            _ => String::new(),
+        };
+        let piece = match parsed.fragment.filter(|fragment| fragment.is_piece()) {
+            Some(piece) => format!(", a fragment at {} of {}", u32::from(piece.offset) * 8, piece.identification),
+            None => String::new(),
+        };
+        let protocol = parsed.protocol.0;
+        format!(
+            "{family} {source} to {destination}, {length} bytes, hop limit {hop_limit}, protocol {protocol}: \
+             {payload:?}{ports}{piece}"
+        )
+    }
+    match parsed {
+        AnyParsed::V4(parsed) => words("IPv4", parsed),
+        AnyParsed::V6(parsed) => words("IPv6", parsed),
     }
 }
 
@@ -204,6 +261,7 @@ fn answer_ipv6(
         && work.error_limit.allow(work.now.0)
     {
         reply_ipv6(packet, parsed, from, answer)?;
+        work.notes.add("RFC 4443 section 2.4", || format!("its sender is told: {answer:?}, from {from}"));
         outbox.send(packet);
         return Ok(Verdict::Reply(refusal.reason));
     }
@@ -224,6 +282,7 @@ fn answer_ipv4(
         && work.error_limit.allow(work.now.0)
     {
         reply_ipv4(packet, parsed, from, answer, work.identifications)?;
+        work.notes.add("RFC 1812 section 4.3", || format!("its sender is told: {answer:?}, from {from}"));
         outbox.send(packet);
         return Ok(Verdict::Reply(refusal.reason));
     }

@@ -15,8 +15,10 @@ pub mod plan;
 pub mod service;
 pub mod static_bindings;
 pub mod sweep;
+pub mod trace;
 pub mod verdict;
 
 pub use engine::{Engine, Now};
 pub use plan::Plan;
+pub use trace::Trace;
 pub use verdict::{DropReason, Verdict};

@@ -46,6 +46,10 @@ impl Nat64 {
         let remote = Endpoint { address: remote, port: parsed.destination_port };
         let inside = inside_key(number, space, parsed.source, parsed.source_port);
         let outside = self.napt(number, work).outbound(&inside, space, remote, event).map_err(no_state_inside)?;
+        work.notes.add("RFC 6146 section 3.5", || {
+            let (port, to) = (parsed.source_port.0, remote.address);
+            format!("{} port {port} has {} port {}, towards {to}", parsed.source, outside.address, outside.port.0)
+        });
         let to = Rewrite {
             source: outside.address,
             destination: remote.address,
@@ -81,6 +85,10 @@ impl Nat64 {
         let remote = Endpoint { address: parsed.source, port: parsed.source_port };
         let outside = Endpoint { address: parsed.destination, port: parsed.destination_port };
         let inside = self.napt(number, work).inbound(outside, space, remote, event)?;
+        work.notes.add("RFC 6146 section 3.5", || {
+            let (address, port) = (Ipv6Addr::from(inside.ipv6), u16::from_be_bytes(inside.port));
+            format!("{} port {} is {address} port {port}", outside.address, outside.port.0)
+        });
         let to = Rewrite {
             source,
             destination: inside.ipv6.into(),

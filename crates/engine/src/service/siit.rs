@@ -13,6 +13,7 @@
 //! would break this; they hold for packets that were turned round here (intrinsic) or that come back from the IPv4
 //! network (simple).
 
+use std::fmt::Display;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use rand_core::Rng;
@@ -178,9 +179,14 @@ impl Siit {
         if is_illegal_destination_ipv4(destination.address) {
             return Err(DropReason::IllegalDestination.into());
         }
+        self.note_mapping(work, "source", parsed.source, source);
+        self.note_mapping(work, "destination", parsed.destination, destination);
         let to = Rewrite::addresses(source.address, destination.address);
         // Condition set A of RFC 7757 section 4.2.2.
         if self.turns_round(destination) {
+            work.notes.add("RFC 7757 section 4.2.2 (A)", || {
+                format!("{} is an inside host's and was embedded: the packet turns round here", destination.address)
+            });
             self.check_size_of_turning(packet, parsed)?;
             let translated = translate_6to4(packet, parsed, &to, &self.unlimited_ipv4(), work.identifications);
             debug_assert!(!matches!(translated, Ok(Translated::Fragments { .. })), "no limit, no fragments");
@@ -205,6 +211,8 @@ impl Siit {
         }
         let inner_source = self.mapping.to_ipv4(embedded.source)?;
         let inner_destination = self.mapping.to_ipv4(embedded.destination)?;
+        self.note_mapping(work, "source of the packet in error", embedded.source, inner_source);
+        self.note_mapping(work, "destination of the packet in error", embedded.destination, inner_destination);
         let (source, node) = self.error_source_ipv4(parsed.source, work)?;
         let to = ErrorRewrite {
             source,
@@ -215,6 +223,9 @@ impl Siit {
         translate_error_6to4(packet, parsed, &embedded, &to, &self.translate, work.identifications)?;
         // Condition set B of RFC 7757 section 4.2.2.
         if self.turns_round(inner_source) {
+            work.notes.add("RFC 7757 section 4.2.2 (B)", || {
+                format!("the packet in error came from inside host {}: the error turns round", inner_source.address)
+            });
             return self.turn_round(packet, work, outbox);
         }
         outbox.send(packet);
@@ -230,10 +241,14 @@ impl Siit {
     ) -> Result<(Ipv4Addr, Option<Ipv6Addr>), DropReason> {
         match self.mapping.to_ipv4(node) {
             Ok(mapped) if is_illegal_source_ipv4(mapped.address) => Err(DropReason::IllegalSource),
-            Ok(mapped) => Ok((mapped.address, None)),
+            Ok(mapped) => {
+                self.note_mapping(work, "source", node, mapped);
+                Ok((mapped.address, None))
+            }
             Err(DropReason::PrivateInWellKnownPrefix) => Err(DropReason::PrivateInWellKnownPrefix),
             Err(reason) => {
                 let source = self.error_sources.pick(work.random).or(work.own.ipv4).ok_or(reason)?;
+                work.notes.add("RFC 6791 section 3", || format!("{node} has no IPv4 address: sent from {source}"));
                 Ok((source, self.identify_nodes.then_some(node)))
             }
         }
@@ -261,12 +276,14 @@ impl Siit {
         } else {
             self.mapping.to_ipv6(parsed.source)
         };
-        let source = source.map_err(refuse)?.address;
-        let destination = self.mapping.to_ipv6(parsed.destination).map_err(refuse)?.address;
-        if is_illegal_source_ipv6(source) {
+        let source = source.map_err(refuse)?;
+        let destination = self.mapping.to_ipv6(parsed.destination).map_err(refuse)?;
+        self.note_mapping(work, "source", parsed.source, source);
+        self.note_mapping(work, "destination", parsed.destination, destination);
+        if is_illegal_source_ipv6(source.address) {
             return Err(DropReason::IllegalSource.into());
         }
-        let to = Rewrite::addresses(source, destination);
+        let to = Rewrite::addresses(source.address, destination.address);
         translate_4to6(packet, parsed, &to, &self.translate)?.send(packet, outbox)?;
         Ok(Verdict::Forward)
     }
@@ -285,18 +302,25 @@ impl Siit {
         let inner_source = self.mapping.to_ipv6(embedded.source)?.address;
         // Rule 2 of RFC 7757 section 4.2.1.
         let inner_destination = if hairpinning {
+            work.notes.add("RFC 7757 section 4.2.1 rule 2", || {
+                "the destination of the packet in error is embedded in any case".into()
+            });
             self.mapping.embed(embedded.destination)?.address
         } else {
             self.mapping.to_ipv6(embedded.destination)?.address
         };
         // Rule 3: the destination of the packet in error has sent the error itself.
         let source = if hairpinning && parsed.source == embedded.destination {
+            work.notes.add("RFC 7757 section 4.2.1 rule 3", || "the source of the error, too".into());
             self.mapping.embed(parsed.source)
         } else {
             self.mapping.to_ipv6(parsed.source)
         };
         // No RFC names a source for routers that have no IPv6 address; without one, path MTU discovery would fail.
         let source = source.map(|mapped| mapped.address).or_else(|reason| work.own.ipv6.ok_or(reason))?;
+        work.notes.add("RFC 7915 sections 4.2, 4.3", || {
+            format!("the error comes from {source}; it is about a packet from {inner_source} to {inner_destination}")
+        });
         let embedded_to = Rewrite::addresses(inner_source, inner_destination);
         let to = ErrorRewrite { source, destination, embedded: embedded_to, node: None };
         translate_error_4to6(packet, parsed, &embedded, &to, &self.translate)?;
@@ -329,6 +353,22 @@ impl Siit {
             return Ok(());
         }
         Err(Refusal::with(DropReason::TooBig, IcmpAnswer::TooBig { mtu }))
+    }
+
+    #[inline]
+    fn note_mapping<A: Display, B: Display>(&self, work: &mut Work<'_>, what: &str, from: A, mapped: Mapped<B>) {
+        let clause = match mapped.by {
+            By::Row(_) => "RFC 7757 section 3.3",
+            By::Prefix => "RFC 6052 section 2.3",
+        };
+        work.notes.add(clause, || {
+            let by = match (mapped.by, self.mapping.prefix) {
+                (By::Row(number), _) => format!("explicit mapping {}", self.mapping.explicit.rows()[number as usize]),
+                (By::Prefix, Some(prefix)) => format!("prefix {prefix}"),
+                (By::Prefix, None) => "a prefix".into(),
+            };
+            format!("{what} {from} is {} by {by}", mapped.address)
+        });
     }
 
     fn unlimited_ipv4(&self) -> TranslateSettings {

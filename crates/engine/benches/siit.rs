@@ -1,0 +1,170 @@
+//! A stateless service in memory: nanoseconds and allocations a packet through [`Engine::process`], all of it: parse,
+//! classification, both look-ups, translation, counters, outbox.
+//!
+//! `cargo bench -p tombolo-engine --bench siit` prints the median of 15 rounds for each id. With few mappings one packet
+//! stays in the cache: the cost of the work. With 100,000 the addresses are random: the cost of the memory too.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::hint::black_box;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use tombolo_engine::mapping::eam::{Eam, EamTable};
+use tombolo_engine::mapping::stateless::StatelessMap;
+use tombolo_engine::mechanism::TranslateSettings;
+use tombolo_engine::packet::{HEADROOM, Offload, Packet};
+use tombolo_engine::plan::{OwnAddresses, Plan, Service, ServiceKind};
+use tombolo_engine::service::siit::{ErrorSources, Hairpinning, Role, Siit};
+use tombolo_engine::{Engine, Now, Verdict};
+use tombolo_tables::Tables;
+use tombolo_tables::hash::HashKey;
+use tombolo_tables::lpm::Prefix;
+use tombolo_tables::memory::Heap;
+use tombolo_tables::tables::Capacity;
+use tombolo_wire::{Ipv4Header, Ipv6Header, Prefix64, Protocol, ipv4};
+
+/// Counts allocations.
+struct Counting;
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: every call is passed on to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's promise is ours.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise is ours.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const ROUNDS: usize = 15;
+const PACKETS: usize = 1_000_000;
+/// Packets in turn, a power of two; 1.5 MB of them with many mappings, so that they stay in the second cache level.
+const MANY: usize = 1 << 13;
+const REMOTE: Ipv4Addr = Ipv4Addr::new(8, 8, 8, 8);
+
+/// Row `number`: a host with a scattered IPv6 address.
+fn row(number: u32) -> (u32, u128) {
+    let scattered = u128::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
+    (0x0a00_0000 + number, 0x2001_0db8 << 96 | scattered >> 32)
+}
+
+fn plan(rows: u32) -> Plan {
+    let rows = (0..rows).map(|number| {
+        let (ipv4, ipv6) = row(number);
+        Eam::new(Prefix::covering(ipv4, 32), Prefix::covering(ipv6, 128)).unwrap_or_else(|error| panic!("{error}"))
+    });
+    let explicit = EamTable::new(rows.collect()).unwrap_or_else(|error| panic!("{error}"));
+    let siit = Siit {
+        role: Role::Siit,
+        mapping: StatelessMap {
+            explicit,
+            prefix: Some(Prefix64::WELL_KNOWN),
+            well_known_prefix_strict: true,
+            denied: Default::default(),
+        },
+        embedded_hosts: Vec::new(),
+        hairpinning: Hairpinning::Intrinsic,
+        error_sources: ErrorSources::default(),
+        identify_nodes: false,
+        translate: TranslateSettings::default(),
+    };
+    Plan {
+        services: vec![Service { name: "siit".into(), kind: ServiceKind::Siit(siit) }],
+        times: Default::default(),
+        capacity: Capacity { subscribers: 1, bindings: 1, sessions: 8, outside_slots: 1 },
+        own: OwnAddresses::default(),
+    }
+}
+
+fn to_inside(number: u32, size: u16) -> Vec<u8> {
+    let mut bytes = vec![0; size.into()];
+    let header = Ipv4Header {
+        tos: 0,
+        total_length: size,
+        identification: 1,
+        fragment_word: ipv4::DF,
+        ttl: 64,
+        protocol: Protocol::UDP,
+        source: REMOTE,
+        destination: Ipv4Addr::from_bits(row(number).0),
+    };
+    header.emit(&mut bytes);
+    fill_udp(&mut bytes[20..]);
+    bytes
+}
+
+fn to_outside(number: u32, size: u16) -> Vec<u8> {
+    let mut bytes = vec![0; size.into()];
+    let header = Ipv6Header {
+        traffic_class: 0,
+        flow_label: 0,
+        payload_length: size - 40,
+        next_header: Protocol::UDP,
+        hop_limit: 64,
+        source: Ipv6Addr::from_bits(row(number).1),
+        destination: Prefix64::WELL_KNOWN.embed(REMOTE),
+    };
+    header.emit(&mut bytes);
+    fill_udp(&mut bytes[40..]);
+    bytes
+}
+
+fn fill_udp(transport: &mut [u8]) {
+    let length = u16::try_from(transport.len()).unwrap_or_default().to_be_bytes();
+    transport[..8].copy_from_slice(&[0x9c, 0x40, 0, 53, length[0], length[1], 0x12, 0x34]);
+}
+
+/// Nanoseconds a packet; the headers are put back before each, and that is measured too.
+fn round(engine: &mut Engine, plan: &Plan, packets: &[Vec<u8>]) -> f64 {
+    let mut buffer = vec![0; HEADROOM + packets[0].len()];
+    let mut sent = 0;
+    let mut outbox = |packet: &mut Packet<'_>| sent += black_box(packet.bytes()).len();
+    let before = Instant::now();
+    for number in 0..PACKETS {
+        let original = &packets[number & (packets.len() - 1)];
+        buffer[HEADROOM..].copy_from_slice(original);
+        let Some(mut packet) = Packet::new(&mut buffer, HEADROOM, original.len(), Offload::default()) else { continue };
+        assert_eq!(engine.process(plan, &mut packet, Now(1), &mut outbox), Verdict::Forward);
+    }
+    black_box(sent);
+    before.elapsed().as_secs_f64() * 1e9 / PACKETS as f64
+}
+
+fn measure(id: &str, rows: u32, packet: fn(u32, u16) -> Vec<u8>, size: u16) {
+    let plan = plan(rows);
+    let count = if rows < 100 { 1 } else { MANY };
+    let numbers = (0..count as u64).map(|n| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) % u64::from(rows));
+    let packets: Vec<_> = numbers.map(|number| packet(u32::try_from(number).unwrap_or(0), size)).collect();
+    let tables = Tables::new(&mut Heap, plan.capacity, HashKey::new([1, 2, 3, 4]));
+    let mut engine = Engine::new(Arc::new(tables.unwrap_or_else(|error| panic!("{error}"))), [7; 32], 0, 1);
+    let mut rounds: Vec<f64> = (0..ROUNDS).map(|_| round(&mut engine, &plan, &packets)).collect();
+    rounds.sort_by(f64::total_cmp);
+    let (median, best) = (rounds[ROUNDS / 2], rounds[0]);
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    round(&mut engine, &plan, &packets);
+    // One buffer a round.
+    let allocations = ALLOCATIONS.load(Ordering::Relaxed) - before - 1;
+    let each = allocations as f64 / PACKETS as f64;
+    println!("{id:<38} {median:>10.1} {best:>8.1} {:>8.1} {each:>20.6}", 1e3 / median);
+}
+
+fn main() {
+    println!("{:<38} {:>10} {:>8} {:>8} {:>20}", "id", "ns/packet", "best", "Mpps", "allocations/packet");
+    measure("engine/siit/4to6-udp-64", 10, to_inside, 64);
+    measure("engine/siit/6to4-udp-84", 10, to_outside, 84);
+    measure("engine/siit/4to6-udp-64-100k-mappings", 100_000, to_inside, 64);
+    measure("engine/siit/6to4-udp-84-100k-mappings", 100_000, to_outside, 84);
+    measure("engine/siit/4to6-udp-1400", 10, to_inside, 1400);
+    measure("engine/siit/6to4-udp-1420", 10, to_outside, 1420);
+}
