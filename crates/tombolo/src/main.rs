@@ -8,6 +8,7 @@ use clap::Parser as _;
 
 mod cmd;
 mod demo;
+mod offline;
 
 fn main() -> ExitCode {
     match cmd::Arguments::parse().run() {

@@ -6,10 +6,12 @@ mod bench;
 mod bench_packets;
 mod bench_route_lookup;
 mod check;
+mod explain;
 mod lab;
 mod lab_demo;
 pub(crate) mod print;
 mod run;
+mod translate;
 
 /// IPv4 as a Service over IPv6 on stock Linux, and the instrument that measures it.
 #[derive(Debug, Parser)]
@@ -27,6 +29,10 @@ enum Command {
     Run(run::Arguments),
     /// Validate a configuration and print the plan that it becomes
     Check(check::Arguments),
+    /// Run captures through the gateway, offline: what leaves, and a verdict for each packet
+    Translate(translate::Arguments),
+    /// What would happen to one packet, and why
+    Explain(explain::Arguments),
     /// Measure gateways, this one and others
     Bench(bench::Arguments),
 }
@@ -37,6 +43,8 @@ impl Arguments {
             Command::Lab(arguments) => lab::run(arguments),
             Command::Run(arguments) => run::run(&arguments),
             Command::Check(arguments) => check::run(&arguments),
+            Command::Translate(arguments) => translate::run(&arguments),
+            Command::Explain(arguments) => explain::run(&arguments),
             Command::Bench(arguments) => bench::run(arguments),
         }
     }

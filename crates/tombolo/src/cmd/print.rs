@@ -35,6 +35,12 @@ pub(crate) fn error(error: &anyhow::Error) {
     let _ = writeln!(io::stderr(), "tombolo: {error:#}");
 }
 
+/// Writes a line that is not the command's result to standard error.
+pub(crate) fn warning(text: &str) {
+    // There is nowhere to report that this cannot be written.
+    let _ = writeln!(io::stderr(), "tombolo: {text}");
+}
+
 /// An empty table in the house's dress.
 pub(crate) fn table(header: &[&str]) -> Table {
     let mut table = Table::new();

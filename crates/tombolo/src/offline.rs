@@ -1,0 +1,136 @@
+//! The gateway without a network: packets from files or the command line through the same engine that `tombolo run` has.
+//!
+//! Everything is repeatable: the seed is an argument, and the clock is what the packets say.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tombolo_engine::packet::Packet;
+use tombolo_engine::{Engine, Now, Plan, Trace, Verdict};
+use tombolo_tables::Tables;
+use tombolo_tables::hash::HashKey;
+use tombolo_tables::memory::Heap;
+
+/// The side of the gateway that a packet is on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Side {
+    /// The subscribers' side
+    Inside,
+    /// The other one
+    Outside,
+}
+
+impl Side {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Inside => "inside",
+            Self::Outside => "outside",
+        }
+    }
+
+    const fn other(self) -> Self {
+        match self {
+            Self::Inside => Self::Outside,
+            Self::Outside => Self::Inside,
+        }
+    }
+}
+
+/// Where the clock stands at the first packet: far enough from zero that no state looks old.
+const START: Duration = Duration::from_secs(1000);
+
+/// One engine with tables of its own.
+pub(crate) struct Offline {
+    plan: Plan,
+    engine: Engine,
+    first: Option<Duration>,
+    idle_at: u64,
+}
+
+/// A packet that left.
+pub(crate) struct Sent {
+    pub(crate) side: Side,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// What became of a packet.
+pub(crate) struct Outcome {
+    pub(crate) verdict: Verdict,
+    pub(crate) sent: Vec<Sent>,
+}
+
+impl Offline {
+    /// The gateway of a configuration file; its warnings come too.
+    pub(crate) fn load(path: &Path, seed: u64) -> anyhow::Result<(Self, Vec<String>)> {
+        let configuration = tombolo_config::load(path)?;
+        let plan = configuration.plan;
+        let tables = Tables::new(&mut Heap, plan.capacity, HashKey::new([seed, !seed, 3, 4]))?;
+        let tables = Arc::new(tables);
+        let now = Now(nanos(START));
+        let conflicts = tombolo_engine::static_bindings::reconcile(&tables, &plan, now);
+        if let Some(conflict) = conflicts.first() {
+            anyhow::bail!("service {}: {:?}: {}", conflict.service, conflict.binding, conflict.reason);
+        }
+        let mut bytes = [0; 32];
+        bytes[..8].copy_from_slice(&seed.to_be_bytes());
+        let engine = Engine::new(tables, bytes, 0, 1);
+        let warnings = configuration.warnings.iter().map(ToString::to_string).collect();
+        Ok((Self { plan, engine, first: None, idle_at: now.0 }, warnings))
+    }
+
+    /// Takes a packet that came from `side` at the time `at`, from whatever epoch.
+    pub(crate) fn pass(&mut self, side: Side, at: Duration, packet: &mut Packet<'_>) -> Outcome {
+        self.pass_with(side, at, packet, None)
+    }
+
+    /// As [`pass`](Self::pass), and says why.
+    pub(crate) fn explain(&mut self, side: Side, packet: &mut Packet<'_>, trace: &mut Trace) -> Outcome {
+        self.pass_with(side, Duration::ZERO, packet, Some(trace))
+    }
+
+    fn pass_with(&mut self, side: Side, at: Duration, packet: &mut Packet<'_>, trace: Option<&mut Trace>) -> Outcome {
+        let now = self.clock(at);
+        let received = version(packet.bytes());
+        let mut sent = Vec::new();
+        let mut outbox = |packet: &mut Packet<'_>| sent.push(packet.bytes().to_vec());
+        let verdict = match trace {
+            None => self.engine.process(&self.plan, packet, now, &mut outbox),
+            Some(trace) => self.engine.explain(&self.plan, packet, now, &mut outbox, trace),
+        };
+        // Translation changes the family of what crosses; answers and hairpins keep it, and go back.
+        let side_of = |bytes: &[u8]| if version(bytes) == received { side } else { side.other() };
+        let sent = sent.into_iter().map(|bytes| Sent { side: side_of(&bytes), bytes }).collect();
+        Outcome { verdict, sent }
+    }
+
+    /// The engine's clock for a packet of the time `at`. It does not go back, whatever the captures say.
+    fn clock(&mut self, at: Duration) -> Now {
+        let first = *self.first.get_or_insert(at);
+        let now = Now(nanos(START + at.saturating_sub(first)));
+        if now.0 >= self.idle_at + 1_000_000_000 {
+            self.engine.idle(now);
+            self.idle_at = now.0;
+        }
+        now
+    }
+}
+
+fn version(bytes: &[u8]) -> u8 {
+    bytes.first().map_or(0, |first| first >> 4)
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The verdict in a word, and the reason of one that has a reason.
+pub(crate) fn verdict_words(verdict: Verdict) -> (&'static str, Option<tombolo_engine::DropReason>) {
+    match verdict {
+        Verdict::Forward => ("forward", None),
+        Verdict::Reply(reason) => ("reply", Some(reason)),
+        Verdict::Hold => ("hold", None),
+        Verdict::ToHost => ("to-host", None),
+        Verdict::Drop(reason) => ("drop", Some(reason)),
+    }
+}
