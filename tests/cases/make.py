@@ -707,6 +707,21 @@ def addresses():
          packet(udp6(A6, "64:ff9b::a00:1"), "drop private-in-well-known-prefix"), config="strict")
     case("wkp-strict-4to6", "RFC 6052 section 3.1", "from 10.0.0.1", "there is no address for it; dropped",
          packet(udp4("10.0.0.1", A4), "drop private-in-well-known-prefix"), config="strict")
+    lost4, lost6 = udp4(A4, "8.8.8.8", ttl=60, df=1), udp6(A6, "64:ff9b::808:808", hops=60)
+    case("wkp-strict-error-of-a-private-router", "RFC 6052 section 3.1", "time exceeded from a router at 10.0.0.1",
+         "its address cannot be embedded; the gateway's own serves, so that path MTU discovery works",
+         packet(error4("10.0.0.1", A4, 11, 0, ZERO, lost4), "forward", error6(GW6, A6, 3, 0, ZERO, lost6, hops=63)),
+         config="strict")
+    lost4, lost6 = udp4(A4, "192.0.2.2", ttl=60, df=1), udp6(A6, "2001:db8:bbbb::b", hops=60)
+    case("no-prefix-error-of-a-router", "RFC 7757 section 3.3", "an IPv4 router's error where there is no prefix",
+         "no RFC names a source for it; the gateway's own serves",
+         packet(error4(R4, A4, 3, 4, u32(1400), lost4), "forward", error6(GW6, A6, 2, 0, u32(1420), lost6, hops=63)),
+         config="no-prefix")
+    given = udp4(B4, A4)
+    case("no-prefix-from-a-stranger", "RFC 7757 section 3.3", "a datagram from an address without mapping",
+         "untranslatable, refused with 3/13",
+         packet(given, "reply untranslatable-address", reply4(given, 3, 13, ZERO, B4), any_identification=True),
+         config="no-prefix")
     case("wkp-strict-global", "RFC 6052 section 3.1", "from 8.8.8.8", "global addresses pass",
          packet(udp4("8.8.8.8", A4), "forward", udp6("64:ff9b::808:808", A6, hops=63)), config="strict")
     case("t49-local-use-prefix", "RFC 8215 section 5", "10.0.0.1 inside 64:ff9b:1::/96",
