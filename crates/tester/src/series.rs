@@ -179,9 +179,14 @@ impl SeriesPlan {
         Ok(SeriesResult { summaries, self_test, failures, placement })
     }
 
-    /// How often everything is measured. The back-to-back procedure repeats within itself.
+    /// How often everything is measured. The back-to-back procedure repeats within itself, and a quick scalability series is a
+    /// look at each point.
     pub fn repetitions(&self) -> u32 {
-        if self.procedure == Procedure::BackToBack { 1 } else { self.effort.repetitions.max(1) }
+        match self.procedure {
+            Procedure::BackToBack => 1,
+            Procedure::Scalability if self.effort.quick => 1,
+            _ => self.effort.repetitions.max(1),
+        }
     }
 
     fn measure(&self, station: &mut Station, observer: &mut dyn Observer) -> Result<Vec<Measured>, BenchError> {
