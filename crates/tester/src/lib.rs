@@ -4,7 +4,7 @@
 //! ([`iperf3`]), and writes what it saw as JSON Lines ([`results`]) together with what it saw it on ([`machine`]).
 //! [`statistics`] turns samples into medians and ratios.
 //!
-//! Procedures on frames go another way: a [`series`] opens a [`bench`] around each [`gateway`], a [`procedure`] asks it for trials
+//! Procedures on frames go another way: a [`series`] opens a [`mod@bench`] around each [`gateway`], a [`procedure`] asks it for trials
 //! ([`trial`]) and [`search`]es, and [`setup`] knows which frames a technology needs. [`summary`] is what the RFCs report.
 //!
 //! Nothing here imports the gateway's crates: gateways are started as programs and judged by their packets, so that the
