@@ -491,11 +491,12 @@ impl Bench {
         hint: Option<u64>,
         mut attempt: impl FnMut(&mut Bench, u64) -> Result<Verdict, BenchError>,
     ) -> Result<crate::search::Found, BenchError> {
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a fraction of a u64")]
-        let resolution = ((hint.unwrap_or(max / 4) as f64 * self.effort.resolution) as u64).max(1);
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a fraction of a million")]
+        let resolution_ppm = (self.effort.resolution * 1e6) as u64;
         let search = crate::search::Search {
             max,
-            resolution,
+            resolution: 1,
+            resolution_ppm,
             verify_failures: self.effort.verify_failures,
             repeat_invalid: 4,
             hint,

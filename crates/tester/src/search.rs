@@ -28,6 +28,8 @@ pub struct Search {
     pub max: u64,
     /// The search ends when highest passing and lowest failing value are at most this far apart.
     pub resolution: u64,
+    /// Or, if that is more, this many parts in a million of the highest passing value.
+    pub resolution_ppm: u64,
     /// Times a failing value is tried again before it counts as failing (TST 009 "loss verification"; 0 is plain RFC 2544).
     pub verify_failures: u32,
     /// Times an invalid trial is repeated.
@@ -64,7 +66,7 @@ impl Search {
         // Around a hint the steps double until the limit is between two trials; from then on, bisection.
         let mut step = self.hint.map_or(0, |hint| (hint / 16).max(self.resolution).max(1));
         let mut next = self.hint.map_or_else(|| low.midpoint(high), |hint| hint.clamp(1, self.max));
-        while high - low > self.resolution {
+        while high - low > self.resolution.max(low.saturating_mul(self.resolution_ppm) / 1_000_000) {
             match self.judge(next, (low, high), &mut found.trials, &mut trial)? {
                 Verdict::Passed => low = next,
                 verdict => {
@@ -119,7 +121,8 @@ impl Search {
 mod tests {
     use super::*;
 
-    const PLAIN: Search = Search { max: 10_000, resolution: 1, verify_failures: 0, repeat_invalid: 0, hint: None };
+    const PLAIN: Search =
+        Search { max: 10_000, resolution: 1, resolution_ppm: 0, verify_failures: 0, repeat_invalid: 0, hint: None };
 
     fn capable_of(limit: u64) -> impl FnMut(u64, (u64, u64)) -> Result<Verdict, Interrupted> {
         move |value, _| Ok(if value <= limit { Verdict::Passed } else { Verdict::Failed })
@@ -142,6 +145,16 @@ mod tests {
         for limit in (0..10_000).step_by(13) {
             let found = search.run(capable_of(limit)).unwrap();
             assert!(found.highest_passing <= limit && limit < found.highest_passing + 100);
+        }
+    }
+
+    #[test]
+    fn a_relative_resolution_serves_small_and_large_limits_alike() {
+        let search = Search { max: 4_000_000, resolution_ppm: 20_000, ..PLAIN };
+        for limit in [100, 5_000, 222_222, 3_999_000] {
+            let found = search.run(capable_of(limit)).unwrap();
+            let missed = limit - found.highest_passing;
+            assert!(missed * 50 <= limit, "{} of {limit}", found.highest_passing);
         }
     }
 

@@ -33,6 +33,7 @@ pub(super) fn measure(
         let search = Search {
             max: longest,
             resolution: (longest / 2000).max(1),
+            resolution_ppm: 0,
             verify_failures: 0,
             repeat_invalid: 4,
             hint: bursts.last().map(|b: &f64| whole(*b)).filter(|b| *b > 0),

@@ -191,12 +191,28 @@ impl Known {
         if !bench.setup.technology.is_stateful() {
             return Ok(0);
         }
+        if bench.effort.quick {
+            return self.quick_fill_rate(bench, observer);
+        }
         if self.connection_rate.is_none() {
             connection_rate::measure(bench, self, observer)?;
         }
         let rate = (self.connection_rate.unwrap_or(0) / 2).max(1000);
         self.fill_rate = Some(rate);
         Ok(rate)
+    }
+
+    /// A quick run takes the first of some modest rates at which the table can be filled at all.
+    fn quick_fill_rate(&mut self, bench: &mut Bench, observer: &mut dyn Observer) -> Result<u64, BenchError> {
+        let mut result = Ok(0);
+        for rate in [50_000, 20_000, 5_000] {
+            result = bench.fill(rate, observer).map(|()| rate);
+            if !matches!(result, Err(BenchError::Unfilled { .. })) {
+                break;
+            }
+        }
+        self.fill_rate = Some(result?);
+        Ok(self.fill_rate.unwrap_or(0))
     }
 
     /// The throughput, measured now if it is not known.
