@@ -11,6 +11,7 @@
 pub mod clock;
 pub mod host;
 pub mod memory;
+pub mod netlink;
 pub mod pcap;
 pub mod queue;
 pub mod rtnl;

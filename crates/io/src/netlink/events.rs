@@ -1,0 +1,74 @@
+//! The socket on which the kernel tells of changes.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use netlink_packet_core::{NLM_F_REPLACE, NetlinkMessage, NetlinkPayload};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_sys::Socket;
+use netlink_sys::protocols::NETLINK_ROUTE;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+/// RTNLGRP_LINK, _NEIGH, _IPV4_IFADDR, _IPV4_ROUTE, _IPV6_IFADDR, _IPV6_ROUTE (`linux/rtnetlink.h`).
+const GROUPS: [u32; 6] = [1, 3, 5, 7, 9, 11];
+
+/// A datagram's worth of events.
+pub(super) enum Received {
+    /// Changes, in order; true with a route that replaces another.
+    Events(Vec<(RouteNetlinkMessage, bool)>),
+    /// The kernel had more to tell than the socket could hold: some changes were not told.
+    Overrun,
+    /// Nothing more for now.
+    Nothing,
+}
+
+#[derive(Debug)]
+pub(super) struct EventSocket(Socket);
+
+impl EventSocket {
+    /// Subscribes to routes, neighbours, links and addresses of the calling thread's namespace.
+    pub(super) fn open(buffer_bytes: u32) -> io::Result<Self> {
+        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        socket.bind_auto()?;
+        socket.set_non_blocking(true)?;
+        socket.set_rx_buf_sz(buffer_bytes)?;
+        for group in GROUPS {
+            socket.add_membership(group)?;
+        }
+        Ok(Self(socket))
+    }
+
+    /// Waits for events, at most this long.
+    pub(super) fn wait(&self, limit: Duration) -> io::Result<()> {
+        let limit = PollTimeout::try_from(limit).unwrap_or(PollTimeout::MAX);
+        match poll(&mut [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)], limit) {
+            Ok(_) | Err(Errno::EINTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub(super) fn receive(&self) -> io::Result<Received> {
+        let datagram = match self.0.recv_from_full() {
+            Ok((datagram, _)) => datagram,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Received::Nothing),
+            Err(error) if error.raw_os_error() == Some(Errno::ENOBUFS as i32) => return Ok(Received::Overrun),
+            Err(error) => return Err(error),
+        };
+        let mut events = Vec::new();
+        let mut rest = datagram.as_slice();
+        while !rest.is_empty() {
+            // A message that cannot be read is as good as one that was lost.
+            let Ok(message) = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest) else {
+                return Ok(Received::Overrun);
+            };
+            let length = (message.header.length as usize).next_multiple_of(4).max(16);
+            rest = rest.get(length..).unwrap_or_default();
+            if let NetlinkPayload::InnerMessage(event) = message.payload {
+                events.push((event, message.header.flags & NLM_F_REPLACE != 0));
+            }
+        }
+        Ok(Received::Events(events))
+    }
+}

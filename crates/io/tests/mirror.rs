@@ -1,0 +1,174 @@
+//! The mirror of routes and neighbours against the kernel, in a lab of its own.
+
+#![expect(clippy::unwrap_used, reason = "a test")]
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use tombolo_io::netlink::{Hop, Mirror, MirrorError, MirroredRoute, RouteKind};
+use tombolo_lab::{Lab, Namespace, Topology};
+use tombolo_tables::memory::Heap;
+
+/// A lab's router, in whose namespace the mirror and the commands run.
+struct Router {
+    namespace: Namespace,
+    _lab: Lab,
+}
+
+impl Router {
+    fn new() -> Self {
+        let lab = Lab::create(&Topology::client_gateway_server()).unwrap();
+        Self { namespace: lab.node("gateway").unwrap().clone(), _lab: lab }
+    }
+
+    fn ip(&self, arguments: &str) {
+        self.namespace.command("ip").args(arguments.split(' ')).run().unwrap().success().unwrap();
+    }
+
+    fn batch(&self, lines: String) {
+        self.namespace.command("ip").args(["-batch", "-"]).stdin(lines).run().unwrap().success().unwrap();
+    }
+
+    fn mirror(&self, routes: usize, buffer: u32) -> Mirror {
+        self.namespace.run(|| Mirror::open_with_buffer(&mut Heap, routes, buffer)).unwrap().unwrap()
+    }
+
+    fn index(&self, interface: &str) -> u32 {
+        self.namespace.index_of(interface).unwrap()
+    }
+
+    /// The mirror follows what was done so far and then has what a new mirror has.
+    fn agrees(&self, mirror: &mut Mirror) {
+        mirror.follow(Duration::from_millis(100)).unwrap();
+        let fresh = self.mirror(10_000, 1 << 20);
+        let all = |mirror: &Mirror| mirror.routes().collect::<Vec<MirroredRoute>>();
+        assert_eq!(all(mirror), all(&fresh));
+        assert_eq!(mirror.neighbour_count(), fresh.neighbour_count());
+        assert_eq!(mirror.target_count(), fresh.target_count());
+        for route in fresh.routes() {
+            assert_eq!(mirror.lookup(route.prefix.addr()), fresh.lookup(route.prefix.addr()));
+        }
+    }
+}
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+fn skipped(test: &str) -> bool {
+    tombolo_lab::skip_without(test, &["ip"])
+}
+
+#[test]
+fn routes_and_neighbours_come_change_and_go() {
+    if skipped("the mirror of routes") {
+        return;
+    }
+    let router = Router::new();
+    let mut mirror = router.mirror(10_000, 1 << 20);
+    let outside = router.index("outside0");
+    assert_eq!(mirror.interface_name(outside), Some("outside0"));
+    assert_eq!(mirror.lookup(ip("203.0.113.9")), None);
+    assert_eq!(mirror.lookup(ip("10.0.0.1")).unwrap().target.kind, RouteKind::Local);
+
+    router.ip("route add 203.0.113.0/24 via 198.51.100.2");
+    router.ip("-6 route add 2001:db8:99::/48 via 2001:db8:2::2 metric 7");
+    router.ip("route add blackhole 203.0.113.128/25");
+    router.agrees(&mut mirror);
+    let found = mirror.lookup(ip("203.0.113.9")).unwrap();
+    let hop = Hop { interface: outside, gateway: Some(ip("198.51.100.2")), weight: 1 };
+    assert_eq!((found.prefix.to_string().as_str(), found.target.hops.as_slice()), ("203.0.113.0/24", &[hop][..]));
+    assert_eq!(mirror.lookup(ip("203.0.113.200")).unwrap().target.kind, RouteKind::Blackhole);
+    assert_eq!(mirror.lookup(ip("2001:db8:99::1")).unwrap().metric, 7);
+
+    router.ip("route replace 203.0.113.0/24 via 10.0.0.2");
+    router.ip("route add 203.0.113.0/24 via 198.51.100.2 metric 50");
+    router.ip("-6 route append 2001:db8:99::/48 via 2001:db8:1::2 metric 7");
+    router.agrees(&mut mirror);
+    assert_eq!(mirror.lookup(ip("203.0.113.9")).unwrap().target.hops[0].gateway, Some(ip("10.0.0.2")));
+    assert_eq!(mirror.lookup(ip("2001:db8:99::1")).unwrap().target.hops.len(), 2);
+
+    // The better route goes: the other one to the same prefix takes over.
+    router.ip("route del 203.0.113.0/24 via 10.0.0.2");
+    router.ip("-6 route del 2001:db8:99::/48 via 2001:db8:1::2 metric 7");
+    router.agrees(&mut mirror);
+    assert_eq!(mirror.lookup(ip("203.0.113.9")).unwrap().metric, 50);
+    assert_eq!(mirror.lookup(ip("2001:db8:99::1")).unwrap().target.hops.len(), 1);
+
+    router.ip("neigh add 198.51.100.77 lladdr 02:00:00:00:00:77 dev outside0");
+    router.agrees(&mut mirror);
+    assert_eq!(mirror.neighbour(outside, ip("198.51.100.77")).unwrap().link_address, [2, 0, 0, 0, 0, 0x77]);
+    router.ip("neigh del 198.51.100.77 dev outside0");
+    router.ip("route del 203.0.113.0/24 metric 50");
+    router.ip("route del blackhole 203.0.113.128/25");
+    router.agrees(&mut mirror);
+    assert_eq!(mirror.lookup(ip("203.0.113.200")), None);
+    assert_eq!(mirror.statistics().overruns, 0);
+}
+
+#[test]
+fn routes_of_an_interface_that_vanishes_go_with_it() {
+    if skipped("the mirror and a vanishing interface") {
+        return;
+    }
+    let router = Router::new();
+    let mut mirror = router.mirror(10_000, 1 << 20);
+    router.ip("route add 203.0.113.0/24 via 198.51.100.2");
+    router.ip("route add 192.0.2.0/24 via 10.0.0.2");
+    router.agrees(&mut mirror);
+    // The kernel tells of no IPv4 route that it drops here.
+    router.ip("link set outside0 down");
+    router.agrees(&mut mirror);
+    assert_eq!(mirror.lookup(ip("203.0.113.9")), None);
+    router.ip("link del outside0");
+    router.agrees(&mut mirror);
+    assert!(mirror.lookup(ip("192.0.2.9")).is_some(), "another interface's routes stay");
+}
+
+fn many(action: &str, count: u32) -> String {
+    let line = |index: u32| format!("route {action} 203.{}.{}.0/24 via 198.51.100.2\n", index >> 8, index & 255);
+    (0..count).map(line).collect()
+}
+
+#[test]
+fn what_an_overrun_lost_is_read_again() {
+    if skipped("the mirror after an overrun") {
+        return;
+    }
+    let router = Router::new();
+    // Room for a few events only.
+    let mut mirror = router.mirror(10_000, 4096);
+    router.batch(many("add", 3000));
+    router.agrees(&mut mirror);
+    assert!(mirror.statistics().overruns > 0, "the socket held 3000 events");
+    assert!(mirror.lookup(ip("203.11.100.1")).is_some());
+    router.batch(many("del", 3000));
+    router.agrees(&mut mirror);
+    assert_eq!(mirror.lookup(ip("203.11.100.1")), None);
+}
+
+#[test]
+fn a_table_that_is_too_small_says_so_keeps_what_fits_and_fills_up_later() {
+    if skipped("the mirror with a small table") {
+        return;
+    }
+    let router = Router::new();
+    let mut mirror = router.mirror(1, 1 << 20);
+    let lines = |action: &str| -> String {
+        // Far apart: a node for each.
+        (1..4000u32)
+            .map(|index| format!("route {action} {}.{}.7.1/32 via 198.51.100.2\n", 1 + index % 9, index % 251))
+            .collect()
+    };
+    router.batch(lines("replace"));
+    match mirror.follow(Duration::from_millis(100)) {
+        Err(MirrorError::Full { missing, .. }) => assert!(missing > 0),
+        other => panic!("{other:?}"),
+    }
+    assert!(mirror.lookup(ip("10.0.0.2")).is_some(), "what fits is there");
+    router.batch(lines("del").lines().take(2000).fold(String::new(), |all, line| all + line + "\n"));
+    // Removing makes room; a change of a link makes the mirror read everything again.
+    let _ = mirror.follow(Duration::from_millis(100));
+    router.ip("link set inside0 down");
+    router.agrees(&mut mirror);
+}
