@@ -12,6 +12,7 @@ mod lab_demo;
 pub(crate) mod print;
 mod run;
 mod translate;
+mod show;
 
 /// IPv4 as a Service over IPv6 on stock Linux, and the instrument that measures it.
 #[derive(Debug, Parser)]
@@ -33,6 +34,8 @@ enum Command {
     Translate(translate::Arguments),
     /// What would happen to one packet, and why
     Explain(explain::Arguments),
+    /// What there is: routes
+    Show(show::Arguments),
     /// Measure gateways, this one and others
     Bench(bench::Arguments),
 }
@@ -45,6 +48,7 @@ impl Arguments {
             Command::Check(arguments) => check::run(&arguments),
             Command::Translate(arguments) => translate::run(&arguments),
             Command::Explain(arguments) => explain::run(&arguments),
+            Command::Show(arguments) => show::run(&arguments),
             Command::Bench(arguments) => bench::run(arguments),
         }
     }

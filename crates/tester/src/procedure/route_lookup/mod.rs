@@ -24,14 +24,14 @@ pub mod verdict;
 use std::time::Instant;
 
 use tombolo_lab::LabError;
-use tombolo_tables::lpm::{Lpm, LpmError, Shape};
+use tombolo_tables::lpm::{Lpm, LpmError, MemoryReport, Shape};
 use tombolo_tables::memory::Heap;
 
 use contenders::{Contender, Libraries};
 use kernel::{KernelError, KernelTable};
 use keys::{Keys, Numbers};
 use routes::{Distribution, Shaped};
-use timing::{Summary, Work};
+use timing::{Sample, Summary, Work};
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -155,39 +155,71 @@ const SEED: u64 = 88_172_645_463_325_252;
 
 /// Measures, and hands over each line as soon as it is there.
 ///
+/// Rounds are outermost: within each, both families, all kinds of keys, all numbers of threads and all contenders
+/// take their turn, so that any two of them can be compared round by round.
+///
 /// # Errors
 /// [`RouteLookupError`].
 pub fn run(options: &Options, mut report: impl FnMut(&Record)) -> Result<Vec<Record>, RouteLookupError> {
     let mut records = Vec::new();
     for &distribution in &options.distributions {
         for &routes in &options.routes {
-            for family in &options.families {
-                let case = Case { options, distribution, routes };
-                let new = if *family == 4 { case.run::<u32>()? } else { case.run::<u128>()? };
-                new.iter().for_each(&mut report);
-                records.extend(new);
+            let case = Case { options, distribution, routes };
+            let mut ipv4 = if options.families.contains(&4) { Some(case.prepare::<u32>()?) } else { None };
+            let mut ipv6 = if options.families.contains(&6) { Some(case.prepare::<u128>()?) } else { None };
+            for _ in 0..options.rounds {
+                ipv4.iter_mut().try_for_each(|prepared| prepared.round(options))?;
+                ipv6.iter_mut().try_for_each(|prepared| prepared.round(options))?;
             }
+            let mut new: Vec<Record> = ipv4.iter().flat_map(|prepared| prepared.records(&case)).collect();
+            new.extend(ipv6.iter().flat_map(|prepared| prepared.records(&case)));
+            new.iter().for_each(&mut report);
+            records.extend(new);
         }
     }
     Ok(records)
 }
 
-/// One table of one family.
+/// One table size and kind.
 struct Case<'a> {
     options: &'a Options,
     distribution: Distribution,
     routes: usize,
 }
 
+/// One family's tables, ready to be measured.
+struct Prepared<'a, K: Shaped> {
+    distribution: Distribution,
+    table: Lpm<K>,
+    memory: MemoryReport,
+    contenders: Vec<Contender<'a, K>>,
+    covered: Vec<K>,
+    series: Vec<Series>,
+    _kernel: Option<KernelTable>,
+}
+
+/// What is measured once a round, and what it gave.
+struct Series {
+    keys: KeyKind,
+    threads: usize,
+    /// Changes a second of a writer beside the threads.
+    updates: Option<f64>,
+    /// The changes a second that it managed.
+    rates: Vec<f64>,
+    /// For each contender, each round.
+    samples: Vec<Vec<Sample>>,
+}
+
+/// The dry run and our own table: what is measured beside a writer.
+const OWN: usize = 3;
+
 impl Case<'_> {
-    fn run<K: Shaped + Libraries>(&self) -> Result<Vec<Record>, RouteLookupError> {
+    fn prepare<'a, K: Shaped + Libraries>(&self) -> Result<Prepared<'a, K>, RouteLookupError> {
         let routes = routes::routes::<K>(self.distribution, self.routes, SEED);
         let covered = keys::covered(&routes, &mut Numbers(SEED));
         let begin = Instant::now();
-        let mut table = Lpm::build(&mut Heap, "bench", Shape::for_routes::<K>(self.routes), &routes)?;
+        let table = Lpm::build(&mut Heap, "bench", Shape::for_routes::<K>(self.routes), &routes)?;
         let build_seconds = begin.elapsed().as_secs_f64();
-        let memory = table.memory();
-
         let mut contenders = vec![contenders::dry(), contenders::tombolo(&table), contenders::tombolo_batched(&table)];
         contenders.iter_mut().for_each(|contender| contender.build_seconds = build_seconds);
         if self.options.libraries {
@@ -196,32 +228,34 @@ impl Case<'_> {
         self.compare(&contenders, &covered)?;
         let kernel = if self.options.kernel { Some(KernelTable::new(&routes, &covered)?) } else { None };
         contenders.extend(kernel.iter().flat_map(KernelTable::contenders));
+        let series = self.series(contenders.len());
+        let (distribution, memory) = (self.distribution, table.memory());
+        Ok(Prepared { distribution, table, memory, contenders, covered, series, _kernel: kernel })
+    }
 
-        let mut records = Vec::new();
-        for &kind in &self.options.keys {
-            let keys = match kind {
-                KeyKind::Random => Keys::Random(SEED),
-                KeyKind::Covered => Keys::Covered(&covered),
+    fn series(&self, contenders: usize) -> Vec<Series> {
+        let mut series = Vec::new();
+        let many = self.options.thread_routes.contains(&self.routes);
+        for &keys in &self.options.keys {
+            let mut add = |threads, updates| {
+                series.push(Series {
+                    keys,
+                    threads,
+                    updates,
+                    rates: Vec::new(),
+                    samples: vec![Vec::new(); contenders],
+                });
             };
-            for &threads in &self.options.threads {
-                if threads == 1 || self.options.thread_routes.contains(&self.routes) {
-                    let work = Work { keys, threads, lookups: self.options.lookups };
-                    records.extend(self.rounds(&contenders, work, kind)?);
-                }
-            }
-            if let Some(updates) = self.options.updates
-                && self.options.thread_routes.contains(&self.routes)
-            {
-                let work = Work { keys, threads: 1, lookups: self.options.lookups };
-                records.extend(self.updated(&mut table, &contenders[..3], work, kind, updates)?);
+            self.options
+                .threads
+                .iter()
+                .filter(|threads| **threads == 1 || many)
+                .for_each(|threads| add(*threads, None));
+            if many && self.options.updates.is_some() {
+                add(1, self.options.updates);
             }
         }
-        let touched = |bytes: usize| Some(bytes as f64 / self.routes as f64);
-        for record in records.iter_mut().filter(|record| record.contender.starts_with("tombolo")) {
-            record.bytes_per_route = touched(memory.touched());
-            record.reader_bytes_per_route = touched(memory.touched() - memory.exact);
-        }
-        Ok(records)
+        series
     }
 
     /// All in user space must find the same.
@@ -240,94 +274,83 @@ impl Case<'_> {
         }
         Ok(())
     }
+}
 
-    /// Alternating rounds of all contenders, one record each.
-    fn rounds<K: Shaped>(
-        &self,
-        contenders: &[Contender<'_, K>],
-        work: Work<'_, K>,
-        kind: KeyKind,
-    ) -> Result<Vec<Record>, RouteLookupError> {
-        let mut samples = vec![Vec::with_capacity(self.options.rounds); contenders.len()];
-        for _ in 0..self.options.rounds {
-            for (contender, samples) in contenders.iter().zip(&mut samples) {
-                samples.push(timing::measure(contender, work)?);
+impl<K: Shaped> Prepared<'_, K> {
+    /// Every contender's turn in every series.
+    fn round(&mut self, options: &Options) -> Result<(), RouteLookupError> {
+        for series in &mut self.series {
+            let keys = match series.keys {
+                KeyKind::Random => Keys::Random(SEED),
+                KeyKind::Covered => Keys::Covered(&self.covered),
+            };
+            let work = Work { keys, threads: series.threads, lookups: options.lookups };
+            let samples = &mut series.samples;
+            match series.updates {
+                None => turns(&self.contenders, samples, work)?,
+                Some(pace) => {
+                    let contenders = &self.contenders[..OWN];
+                    let reading = || turns(contenders, samples, work);
+                    let (outcome, rate) = updates::with_updates(&mut self.table, self.distribution, pace, reading)?;
+                    outcome?;
+                    series.rates.push(rate);
+                }
             }
         }
-        Ok(self.records(contenders, &samples, work, kind, 0.0))
+        Ok(())
     }
 
-    /// A record of each contender but the dry runs.
-    fn records<K: Shaped>(
-        &self,
-        contenders: &[Contender<'_, K>],
-        samples: &[Vec<timing::Sample>],
-        work: Work<'_, K>,
-        kind: KeyKind,
-        updates_per_second: f64,
-    ) -> Vec<Record> {
-        let dry = |name: &str| contenders.iter().position(|contender| contender.name == name);
+    /// A record of each contender but the dry runs, series by series.
+    fn records(&self, case: &Case<'_>) -> Vec<Record> {
         let mut records = Vec::new();
-        for (contender, own) in contenders.iter().zip(samples) {
-            let dry_name = if contender.namespace.is_some() { "kernel dry" } else { "dry" };
-            if contender.name == dry_name {
-                continue;
+        for series in &self.series {
+            for (contender, samples) in self.contenders.iter().zip(&series.samples) {
+                let dry_name = if contender.namespace.is_some() { "kernel dry" } else { "dry" };
+                let dry = self.contenders.iter().position(|other| other.name == dry_name);
+                let Some(dry) = dry.filter(|_| contender.name != dry_name && !samples.is_empty()) else { continue };
+                let empty = timing::summarize(&thread_ns(&series.samples[dry])).median;
+                let rounds: Vec<f64> = thread_ns(samples).iter().map(|ns| ns - empty).collect();
+                let mut total: Vec<f64> = samples.iter().map(|sample| sample.total_ns).collect();
+                total.sort_by(f64::total_cmp);
+                let mut rates = series.rates.clone();
+                rates.sort_by(f64::total_cmp);
+                let ours = contender.name.starts_with("tombolo");
+                let each = |bytes: usize| ours.then(|| bytes as f64 / case.routes as f64);
+                records.push(Record {
+                    contender: contender.name,
+                    family: K::FAMILY,
+                    distribution: case.distribution,
+                    routes: case.routes,
+                    keys: series.keys,
+                    threads: series.threads,
+                    updates_per_second: timing::median_of_sorted(&rates),
+                    lookups: case.options.lookups,
+                    ns: timing::summarize(&rounds),
+                    total_ns: timing::median_of_sorted(&total),
+                    rounds,
+                    published_ns: published::published(K::FAMILY, case.routes, series.threads),
+                    build_seconds: contender.build_seconds,
+                    bytes_per_route: each(self.memory.touched()),
+                    reader_bytes_per_route: each(self.memory.touched() - self.memory.exact),
+                });
             }
-            let empty = dry(dry_name).map_or(0.0, |place| timing::summarize(&thread_ns(&samples[place])).median);
-            let rounds: Vec<f64> = thread_ns(own).iter().map(|ns| ns - empty).collect();
-            let mut total: Vec<f64> = own.iter().map(|sample| sample.total_ns).collect();
-            total.sort_by(f64::total_cmp);
-            records.push(Record {
-                contender: contender.name,
-                family: K::FAMILY,
-                distribution: self.distribution,
-                routes: self.routes,
-                keys: kind,
-                threads: work.threads,
-                updates_per_second,
-                lookups: work.lookups,
-                ns: timing::summarize(&rounds),
-                total_ns: timing::median_of_sorted(&total),
-                rounds,
-                published_ns: published::published(K::FAMILY, self.routes, work.threads),
-                build_seconds: contender.build_seconds,
-                bytes_per_route: None,
-                reader_bytes_per_route: None,
-            });
         }
         records
     }
-
-    /// One reader, in turn alone and beside a writer; rounds alternate, so that both see the same machine.
-    fn updated<K: Shaped>(
-        &self,
-        table: &mut Lpm<K>,
-        contenders: &[Contender<'_, K>],
-        work: Work<'_, K>,
-        kind: KeyKind,
-        updates: f64,
-    ) -> Result<Vec<Record>, RouteLookupError> {
-        let mut samples = [vec![Vec::new(); contenders.len()], vec![Vec::new(); contenders.len()]];
-        let mut rates = Vec::new();
-        let round = |samples: &mut [Vec<timing::Sample>]| {
-            contenders.iter().zip(samples).try_for_each(|(contender, samples)| {
-                samples.push(timing::measure(contender, work)?);
-                Ok::<_, LabError>(())
-            })
-        };
-        for _ in 0..self.options.rounds {
-            round(&mut samples[0])?;
-            let (outcome, rate) = updates::with_updates(table, self.distribution, updates, || round(&mut samples[1]))?;
-            outcome?;
-            rates.push(rate);
-        }
-        rates.sort_by(f64::total_cmp);
-        let mut records = self.records(contenders, &samples[0], work, kind, 0.0);
-        records.extend(self.records(contenders, &samples[1], work, kind, timing::median_of_sorted(&rates)));
-        Ok(records)
-    }
 }
 
-fn thread_ns(samples: &[timing::Sample]) -> Vec<f64> {
+/// One turn of each contender.
+fn turns<K: Shaped>(
+    contenders: &[Contender<'_, K>],
+    samples: &mut [Vec<Sample>],
+    work: Work<'_, K>,
+) -> Result<(), LabError> {
+    contenders.iter().zip(samples).try_for_each(|(contender, samples)| {
+        samples.push(timing::measure(contender, work)?);
+        Ok(())
+    })
+}
+
+fn thread_ns(samples: &[Sample]) -> Vec<f64> {
     samples.iter().map(|sample| sample.thread_ns).collect()
 }

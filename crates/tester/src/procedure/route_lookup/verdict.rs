@@ -48,9 +48,7 @@ pub fn verdicts(records: &[Record]) -> Vec<Verdict> {
             })
         };
         if let (Some(four), Some(six)) = (of("tombolo", 4, 1), of("tombolo", 6, 1)) {
-            // The families are measured one after the other, so their medians are compared, not their rounds.
-            let what = format!("{keys:?} keys: IPv6 / IPv4");
-            verdicts.push(Verdict::new(what, six.ns.median / four.ns.median, 1.5));
+            verdicts.push(Verdict::new(format!("{keys:?} keys: IPv6 / IPv4"), ratio(six, four), 1.5));
         }
         for family in [4, 6] {
             let Some(ours) = of("tombolo", family, 1) else { continue };
@@ -71,10 +69,10 @@ pub fn verdicts(records: &[Record]) -> Vec<Verdict> {
             for threads in [2, 24] {
                 if let Some(many) = of("tombolo", family, threads) {
                     let what = format!("{keys:?} keys, IPv{family}: {threads} threads / 1");
-                    verdicts.push(Verdict::new(what, many.ns.median / ours.ns.median, 1.1));
+                    verdicts.push(Verdict::new(what, ratio(many, ours), 1.1));
                 }
             }
-            verdicts.extend(beside_updates(records, family, keys));
+            verdicts.extend(beside_updates(records, ours));
         }
     }
     verdicts.extend(records.iter().filter(|record| record.contender == "tombolo").flat_map(full_table));
@@ -82,16 +80,14 @@ pub fn verdicts(records: &[Record]) -> Vec<Verdict> {
 }
 
 /// A reader beside a writer against the same reader alone.
-fn beside_updates(records: &[Record], family: u8, keys: KeyKind) -> Option<Verdict> {
-    let place = records.iter().position(|record| {
-        record.contender == "tombolo"
-            && (record.family, record.routes, record.keys) == (family, ROUTES, keys)
+fn beside_updates(records: &[Record], alone: &Record) -> Option<Verdict> {
+    let beside = records.iter().find(|record| {
+        record.contender == alone.contender
+            && (record.family, record.routes, record.keys) == (alone.family, alone.routes, alone.keys)
             && record.updates_per_second > 0.0
     })?;
-    let beside = &records[place];
-    // Its rounds alternated with those of the nearest record of the reader alone before it.
-    let alone = records[..place].iter().rev().find(|record| record.contender == "tombolo")?;
     let thousands = (beside.updates_per_second / 1000.0).round();
+    let (keys, family) = (alone.keys, alone.family);
     let what = format!("{keys:?} keys, IPv{family}: beside {thousands}k updates a second / alone");
     Some(Verdict::new(what, ratio(beside, alone), 1.15))
 }
