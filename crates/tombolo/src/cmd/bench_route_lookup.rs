@@ -54,6 +54,9 @@ pub(crate) struct Arguments {
     /// Leave the libraries out
     #[arg(long)]
     no_libraries: bool,
+    /// Leave DPDK's own benchmark out, which is run where dpdk-test-fib is installed
+    #[arg(long)]
+    no_dpdk: bool,
     /// Result file (JSON Lines), appended to
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -95,6 +98,7 @@ impl Arguments {
             rounds: self.rounds.max(1),
             kernel: !self.no_kernel,
             libraries: !self.no_libraries,
+            dpdk: !self.no_dpdk,
             updates: (self.updates > 0.0).then_some(self.updates),
         }
     }

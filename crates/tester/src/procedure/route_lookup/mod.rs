@@ -13,6 +13,7 @@
 //! [`timing`] how it is timed, [`verdict`] what the figures have to be.
 
 pub mod contenders;
+pub mod dpdk;
 pub mod kernel;
 pub mod keys;
 pub mod published;
@@ -23,8 +24,9 @@ pub mod verdict;
 
 use std::time::Instant;
 
+use tempfile::TempDir;
 use tombolo_lab::LabError;
-use tombolo_tables::lpm::{Lpm, LpmError, MemoryReport, Shape};
+use tombolo_tables::lpm::{Lpm, LpmError, MemoryReport, Route, Shape};
 use tombolo_tables::memory::Heap;
 
 use contenders::{Contender, Libraries};
@@ -56,6 +58,8 @@ pub struct Options {
     pub kernel: bool,
     /// Measure libraries too.
     pub libraries: bool,
+    /// Run DPDK's benchmark with the same routes and keys, where it is installed.
+    pub dpdk: bool,
     /// Changes a second of the writer beside one reader; none: no such measurement.
     pub updates: Option<f64>,
 }
@@ -74,6 +78,7 @@ impl Default for Options {
             rounds: 12,
             kernel: true,
             libraries: true,
+            dpdk: true,
             updates: Some(100_000.0),
         }
     }
@@ -136,6 +141,9 @@ pub enum RouteLookupError {
     /// A thread could not enter its namespace.
     #[error("a thread could not enter its network namespace")]
     Lab(#[from] LabError),
+    /// The files for DPDK's benchmark could not be written.
+    #[error("the files for DPDK's benchmark cannot be written")]
+    Files(#[from] std::io::Error),
     /// Two contenders answered differently.
     #[error("{contender} and {other} answer differently for IPv{family} with {routes} routes")]
     Disagreement {
@@ -195,7 +203,15 @@ struct Prepared<'a, K: Shaped> {
     contenders: Vec<Contender<'a, K>>,
     covered: Vec<K>,
     series: Vec<Series>,
+    dpdk: Option<DpdkFiles>,
     _kernel: Option<KernelTable>,
+}
+
+/// What DPDK's benchmark reads, and what it gave.
+struct DpdkFiles {
+    folder: TempDir,
+    lookups: usize,
+    rounds: Vec<f64>,
 }
 
 /// What is measured once a round, and what it gave.
@@ -229,8 +245,18 @@ impl Case<'_> {
         let kernel = if self.options.kernel { Some(KernelTable::new(&routes, &covered)?) } else { None };
         contenders.extend(kernel.iter().flat_map(KernelTable::contenders));
         let series = self.series(contenders.len());
+        let dpdk = self.dpdk_files(&routes)?;
         let (distribution, memory) = (self.distribution, table.memory());
-        Ok(Prepared { distribution, table, memory, contenders, covered, series, _kernel: kernel })
+        Ok(Prepared { distribution, table, memory, contenders, covered, series, dpdk, _kernel: kernel })
+    }
+
+    fn dpdk_files<K: Shaped>(&self, routes: &[Route<K>]) -> Result<Option<DpdkFiles>, RouteLookupError> {
+        if !self.options.dpdk || routes.len() > dpdk::MOST_ROUTES || !tombolo_lab::is_installed(dpdk::PROGRAM) {
+            return Ok(None);
+        }
+        let folder = TempDir::new()?;
+        dpdk::write_files(folder.path(), routes, Keys::Random(SEED), self.options.lookups)?;
+        Ok(Some(DpdkFiles { folder, lookups: self.options.lookups, rounds: Vec::new() }))
     }
 
     fn series(&self, contenders: usize) -> Vec<Series> {
@@ -297,6 +323,9 @@ impl<K: Shaped> Prepared<'_, K> {
                 }
             }
         }
+        if let Some(dpdk) = &mut self.dpdk {
+            dpdk.rounds.extend(dpdk::run::<K>(dpdk.folder.path(), self.memory.routes));
+        }
         Ok(())
     }
 
@@ -335,7 +364,33 @@ impl<K: Shaped> Prepared<'_, K> {
                 });
             }
         }
+        records.extend(self.dpdk_record(case));
         records
+    }
+}
+
+impl<K: Shaped> Prepared<'_, K> {
+    /// DPDK's figures: one thread, random keys, in bulk.
+    fn dpdk_record(&self, case: &Case<'_>) -> Option<Record> {
+        let dpdk = self.dpdk.as_ref().filter(|dpdk| !dpdk.rounds.is_empty())?;
+        let ns = timing::summarize(&dpdk.rounds);
+        Some(Record {
+            contender: dpdk::PROGRAM,
+            family: K::FAMILY,
+            distribution: case.distribution,
+            routes: case.routes,
+            keys: KeyKind::Random,
+            threads: 1,
+            updates_per_second: 0.0,
+            lookups: dpdk.lookups,
+            total_ns: ns.median,
+            ns,
+            rounds: dpdk.rounds.clone(),
+            published_ns: published::published(K::FAMILY, case.routes, 1),
+            build_seconds: 0.0,
+            bytes_per_route: None,
+            reader_bytes_per_route: None,
+        })
     }
 }
 

@@ -66,6 +66,12 @@ pub fn verdicts(records: &[Record]) -> Vec<Verdict> {
                 let what = format!("{keys:?} keys, IPv{family}: batched / single");
                 verdicts.push(Verdict::new(what, ratio(batched, ours), 1.0));
             }
+            // DPDK looks up in bulk: so do we for this one.
+            if let (Some(batched), Some(dpdk)) = (of("tombolo batched", family, 1), of(super::dpdk::PROGRAM, family, 1))
+            {
+                let what = format!("{keys:?} keys, IPv{family}: tombolo batched / {}", dpdk.contender);
+                verdicts.push(Verdict::new(what, ratio(batched, dpdk), 1.0));
+            }
             for threads in [2, 24] {
                 if let Some(many) = of("tombolo", family, threads) {
                     let what = format!("{keys:?} keys, IPv{family}: {threads} threads / 1");
