@@ -11,8 +11,8 @@ mod lab;
 mod lab_demo;
 pub(crate) mod print;
 mod run;
-mod translate;
 mod show;
+mod translate;
 
 /// IPv4 as a Service over IPv6 on stock Linux, and the instrument that measures it.
 #[derive(Debug, Parser)]
