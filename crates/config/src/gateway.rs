@@ -22,6 +22,9 @@ pub(crate) fn read(file: &Table<'_>, log: &mut Log) -> (Host, OwnAddresses) {
         pin: table.read_or("pin", defaults.pin, log, Node::switch),
         mtu: table.read_or("mtu", defaults.mtu, log, |node| node.number32(1280..=65_535)),
         run_directory: table.read_or("run_directory", None, log, directory),
+        table: table.read_or("table", defaults.table, log, |node| {
+            node.number32(1..=u32::MAX).and_then(|number| routing_table(number, node))
+        }),
     };
     let own = OwnAddresses {
         ipv4: table.read_or("ipv4", None, log, |node| match address(node)? {
@@ -60,6 +63,14 @@ fn device(node: &Node<'_>) -> Result<String, Problem> {
 fn directory(node: &Node<'_>) -> Result<Option<PathBuf>, Problem> {
     let path = PathBuf::from(node.text()?);
     if path.is_absolute() { Ok(Some(path)) } else { Err(node.problem("not an absolute path; begin with \"/\"")) }
+}
+
+/// Tables 253 to 255 are the host's own: default, main and local.
+fn routing_table(number: u32, node: &Node<'_>) -> Result<u32, Problem> {
+    match number {
+        253..=255 => Err(node.problem("a table that every host has and needs; choose another number")),
+        number => Ok(number),
+    }
 }
 
 fn address(node: &Node<'_>) -> Result<IpAddr, Problem> {

@@ -17,6 +17,7 @@ use tombolo_engine::Plan;
 
 mod document;
 mod gateway;
+mod nat44;
 mod pool;
 mod problem;
 pub mod reference;
@@ -51,11 +52,13 @@ pub struct Host {
     pub mtu: u32,
     /// Where tables are kept so that a restart loses nothing. Default: none, memory of the process.
     pub run_directory: Option<PathBuf>,
+    /// Routing table for packets from IPv4 hosts inside. Default 84.
+    pub table: u32,
 }
 
 impl Default for Host {
     fn default() -> Self {
-        Self { device: "tombolo".into(), queues: None, pin: true, mtu: 65_535, run_directory: None }
+        Self { device: "tombolo".into(), queues: None, pin: true, mtu: 65_535, run_directory: None, table: 84 }
     }
 }
 

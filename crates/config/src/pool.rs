@@ -1,7 +1,9 @@
 //! `service.pool` and `service.static`: outside addresses, their ports, and fixed bindings on them.
 
+use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
+use tombolo_engine::mapping::address_ranges::AddressRanges;
 use tombolo_engine::mapping::pool::{Pool, PoolRange, PortRanges, PortSpace};
 use tombolo_engine::mechanism::napt::Endpoint;
 use tombolo_engine::plan::StaticBinding;
@@ -18,8 +20,8 @@ const PROTOCOLS: [(&str, PortSpace); 3] = [("tcp", PortSpace::Tcp), ("udp", Port
 #[derive(Debug, Clone)]
 pub(crate) struct Draft<'d> {
     /// The item's `addresses`.
-    node: Node<'d>,
-    addresses: Addresses,
+    pub(crate) node: Node<'d>,
+    pub(crate) addresses: Addresses,
     ports: [PortRanges; 3],
 }
 
@@ -118,17 +120,51 @@ fn span(draft: &Draft<'_>, bindings: &[StaticBinding]) -> RangeInclusive<u16> {
     ports.iter().min().copied().unwrap_or(1)..=ports.iter().max().copied().unwrap_or(1)
 }
 
-/// Reads the static bindings of the service `table`, whose prefix is `prefix`.
+/// What the hosts are that a service's static bindings are for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum InsideEnd<'a> {
+    /// IPv6 hosts, outside the prefix of the service, if that is known.
+    Ipv6(Option<Prefix64>),
+    /// IPv4 hosts with these addresses.
+    Ipv4(&'a AddressRanges),
+}
+
+impl InsideEnd<'_> {
+    fn read(&self, node: &Node<'_>) -> Result<(IpAddr, Port), Problem> {
+        let text = node.text()?;
+        let problem = |text: String| node.problem(text);
+        match self {
+            Self::Ipv6(prefix) => {
+                let (address, port) = value::inside_endpoint(text).map_err(problem)?;
+                if prefix.is_some_and(|prefix| prefix.contains(address)) {
+                    return Err(node.problem("lies in the prefix of the service and would loop; use a host inside"));
+                }
+                Ok((address.into(), port))
+            }
+            Self::Ipv4(inside) => {
+                let (address, port) = value::outside_endpoint(text).map_err(problem)?;
+                if !inside.contains(address) {
+                    return Err(node.problem(format!(
+                        "{address} is not inside; add it to the key \"inside\", or use a host there"
+                    )));
+                }
+                Ok((address.into(), port))
+            }
+        }
+    }
+}
+
+/// Reads the static bindings of the service `table`, whose hosts are `inside_end`.
 pub(crate) fn read_static(
     table: &Table<'_>,
-    prefix: Option<Prefix64>,
+    inside_end: &InsideEnd<'_>,
     drafts: &[Draft<'_>],
     log: &mut Log,
 ) -> Vec<StaticBinding> {
     let Some(node) = table.find("static") else { return Vec::new() };
     let mut bindings: Vec<(Node<'_>, StaticBinding)> = Vec::new();
     for item in log.keep(node.items()).unwrap_or_default() {
-        let Some(binding) = read_binding(&item, prefix, drafts, log) else { continue };
+        let Some(binding) = read_binding(&item, inside_end, drafts, log) else { continue };
         match duplicate(&bindings, &binding) {
             Some(text) => log.mistake(item.problem(text)),
             None => bindings.push((item, binding)),
@@ -139,16 +175,13 @@ pub(crate) fn read_static(
 
 fn read_binding(
     item: &Node<'_>,
-    prefix: Option<Prefix64>,
+    inside_end: &InsideEnd<'_>,
     drafts: &[Draft<'_>],
     log: &mut Log,
 ) -> Option<StaticBinding> {
     let table = item.table(&STATIC, log)?;
     let protocol = table.require("protocol", log).and_then(|node| log.keep(node.choice(&PROTOCOLS)));
-    let inside = table.require("inside", log).and_then(|node| {
-        let result = node.text().and_then(|text| value::inside_endpoint(text).map_err(|text| node.problem(text)));
-        Some((log.keep(result)?, node))
-    });
+    let inside = table.require("inside", log).and_then(|node| Some((log.keep(inside_end.read(&node))?, node)));
     let outside = table.require("outside", log).and_then(|node| {
         let result = node.text().and_then(|text| value::outside_endpoint(text).map_err(|text| node.problem(text)));
         Some((log.keep(result)?, node))
@@ -156,10 +189,6 @@ fn read_binding(
     let (space, ((inside, inside_port), inside_node), ((address, port), outside_node)) = (protocol?, inside?, outside?);
     log.keep(check_port(space, inside_port, &inside_node))?;
     log.keep(check_port(space, port, &outside_node))?;
-    if prefix.is_some_and(|prefix| prefix.contains(inside)) {
-        log.mistake(inside_node.problem("lies in the prefix of the service and would loop; use a host inside"));
-        return None;
-    }
     if !drafts.iter().any(|draft| draft.addresses.contains(address)) {
         log.mistake(
             outside_node.problem(format!(

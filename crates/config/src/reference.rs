@@ -68,6 +68,8 @@ pub static GATEWAY: Section = Section {
             "MTU of the device, 1280 to 65535. The default leaves path MTU discovery to the links.";
         "run_directory": "path", "none", "\"/run/tombolo\"",
             "Directory for the tables, so that a restart loses no session. Without it they are memory of the process. It must be absolute.";
+        "table": "number", "84", "84",
+            "Routing table for packets from the hosts inside a `nat44`: rules of the host send them there, and from there they go to the device. Two gateways on one host need different ones.";
         "ipv4": "address", "a global address of the host", "\"192.0.2.254\"", "Source of ICMPv4 errors of the gateway's own.";
         "ipv6": "address", "a global address of the host", "\"2001:db8::1\"", "Source of ICMPv6 errors of the gateway's own.";
     },
@@ -103,7 +105,7 @@ pub static SERVICE: Section = Section {
     path: "[[service]]",
     about: "A service. `kind = \"nat64\"` is a stateful NAT64 (RFC 6146), which is also the PLAT of 464XLAT.",
     keys: keys! {
-        "kind": "\"nat64\", \"siit\" or \"clat\"", "", "\"nat64\"", "What the service does.";
+        "kind": "\"nat64\", \"nat44\", \"siit\" or \"clat\"", "", "\"nat64\"", "What the service does.";
         "name": "string", "its kind", "\"plat\"", "Name in logs and metrics: 1 to 32 lower-case letters, digits and hyphens.";
         "prefix": "prefix", "", "\"64:ff9b::/96\"",
             "IPv6 prefix in which the inside sees IPv4 addresses, of 32, 40, 48, 56, 64 or 96 bits (RFC 6052).";
@@ -118,6 +120,8 @@ pub static SERVICE: Section = Section {
         "inbound_tcp": "\"filtered\" or \"denied\"", "\"filtered\"", "\"denied\"",
             "Whether TCP connections may be opened from outside: where filtering lets them in, or only through static bindings.";
         "bindings_per_subscriber": "number", "no limit", "1000", "Bindings that one inside address may have at a time (RFC 6888 REQ-4).";
+        "port_parity": "switch", "true", "true",
+            "Map even UDP ports to even ones and odd ones to odd ones while there are any (RFC 4787 REQ-4). `false` makes ports harder to guess (RFC 7857 section 8).";
         "traffic_class_4to6": "\"copy\" or 0 to 255", "\"copy\"", "0", "Traffic class of packets that were IPv4 (RFC 7915 section 4.1).";
         "traffic_class_6to4": "\"copy\" or 0 to 255", "\"copy\"", "0", "TOS of packets that were IPv6 (RFC 7915 section 5.1).";
         "udp_zero_checksum": "\"compute\", \"drop\" or \"forward\"", "\"compute\"", "\"drop\"",
@@ -126,6 +130,33 @@ pub static SERVICE: Section = Section {
             "IPv4 packets without DF become IPv6 packets of at most this many bytes, 1280 to 65535 (RFC 7915 section 4).";
         "ipv6_mtu": "bytes", "1500", "1500", "MTU of the links inside, 1280 to 65535.";
         "ipv4_mtu": "bytes", "1500", "1500", "MTU of the links outside, 68 to 65535.";
+    },
+};
+
+/// `[[service]]` of the kind `nat44`.
+pub static NAT44: Section = Section {
+    path: "[[service]] kind = \"nat44\"",
+    about: "A stateful NAT44 for IPv4 hosts, up to carrier grade (RFC 6888).",
+    keys: keys! {
+        "kind": "\"nat44\"", "", "\"nat44\"", "What the service does.";
+        "name": "string", "its kind", "\"cgn\"", "Name in logs and metrics: 1 to 32 lower-case letters, digits and hyphens.";
+        "inside": "array of strings", "", "[\"10.0.0.0/24\"]",
+            "IPv4 addresses of the hosts inside: prefixes, addresses or ranges. What they send to each other is not translated.";
+        "untranslated": "array of strings", "none", "[\"192.0.2.0/24\"]",
+            "IPv4 destinations that the hosts reach with their own addresses (RFC 6888 REQ-6).";
+        "pool": "array of tables", "", "[{ addresses = \"192.0.2.0/28\", ports = \"1024-65535\" }]",
+            "Outside addresses and ports; see below.";
+        "static": "array of tables", "none", "[{ inside = \"10.0.0.2:80\", outside = \"192.0.2.1:80\", protocol = \"tcp\" }]",
+            "Bindings that are always there; see below.";
+        "filtering": "\"endpoint-independent\" or \"address-dependent\"", "\"endpoint-independent\"", "\"address-dependent\"",
+            "Who may send to a binding from outside: anybody, or remote addresses that the inside has sent to (RFC 4787 REQ-8, RFC 6888 REQ-7).";
+        "inbound_tcp": "\"filtered\" or \"denied\"", "\"filtered\"", "\"denied\"",
+            "Whether TCP connections may be opened from outside: where filtering lets them in, or only through static bindings.";
+        "bindings_per_subscriber": "number", "no limit", "1000", "Bindings that one inside address may have at a time (RFC 6888 REQ-4).";
+        "port_parity": "switch", "true", "true",
+            "Map even UDP ports to even ones and odd ones to odd ones while there are any (RFC 4787 REQ-4). `false` makes ports harder to guess (RFC 7857 section 8).";
+        "inside_mtu": "bytes", "1500", "1500", "MTU of the links inside, 68 to 65535.";
+        "outside_mtu": "bytes", "1500", "1500", "MTU of the links outside, 68 to 65535.";
     },
 };
 
@@ -193,15 +224,15 @@ pub static STATIC: Section = Section {
     path: "service.static",
     about: "A binding that is always there, for servers inside. Its outside port need not be among those of the pool.",
     keys: keys! {
-        "inside": "address and port", "", "\"[2001:db8::2]:80\"", "Endpoint inside.";
+        "inside": "address and port", "", "\"[2001:db8::2]:80\"", "Endpoint inside; of a `nat44` an IPv4 endpoint, `10.0.0.2:80`.";
         "outside": "address and port", "", "\"192.0.2.1:80\"", "Endpoint outside; its address must be in the pool.";
         "protocol": "\"tcp\", \"udp\" or \"icmp\"", "", "\"tcp\"", "Protocol. For ICMP the ports are identifiers of echo messages.";
     },
 };
 
 /// All tables, in the order of the documentation.
-pub static SECTIONS: [&Section; 9] =
-    [&FILE, &GATEWAY, &CAPACITY, &TIMEOUTS, &SERVICE, &POOL, &STATIC, &STATELESS, &EAM];
+pub static SECTIONS: [&Section; 10] =
+    [&FILE, &GATEWAY, &CAPACITY, &TIMEOUTS, &SERVICE, &NAT44, &POOL, &STATIC, &STATELESS, &EAM];
 
 /// The text of `docs/configuration.md`.
 #[must_use]

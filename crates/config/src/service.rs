@@ -1,16 +1,19 @@
 //! `[[service]]`.
 
 use ipnet::Ipv6Net;
+use tombolo_engine::mapping::pool::{Parity, Pool};
 use tombolo_engine::mechanism::napt::{Filtering, InboundTcp, Policy};
 use tombolo_engine::mechanism::{TrafficClass, TranslateSettings, UdpZeroChecksum};
 use tombolo_engine::plan::{Nat64, Service, ServiceKind};
+use tombolo_engine::service::nat44::Nat44;
 use tombolo_engine::service::siit::{Role, Siit};
 use tombolo_wire::Prefix64;
 
 use crate::document::{Node, Table};
-use crate::pool::{self, Draft};
+use crate::nat44::{self, Inside};
+use crate::pool::{self, Draft, InsideEnd};
 use crate::problem::{Log, Problem};
-use crate::reference::{SERVICE, STATELESS};
+use crate::reference::{NAT44, SERVICE, STATELESS};
 use crate::{stateless, value};
 
 /// A service's number has eight bits.
@@ -19,11 +22,16 @@ const MOST: usize = 256;
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     Nat64,
+    Nat44,
     Stateless(Role),
 }
 
-const KINDS: [(&str, Kind); 3] =
-    [("nat64", Kind::Nat64), ("siit", Kind::Stateless(Role::Siit)), ("clat", Kind::Stateless(Role::Clat))];
+const KINDS: [(&str, Kind); 4] = [
+    ("nat64", Kind::Nat64),
+    ("nat44", Kind::Nat44),
+    ("siit", Kind::Stateless(Role::Siit)),
+    ("clat", Kind::Stateless(Role::Clat)),
+];
 
 /// Reads all services.
 pub(crate) fn read_all(file: &Table<'_>, log: &mut Log) -> Vec<Service> {
@@ -42,7 +50,7 @@ pub(crate) fn read_all(file: &Table<'_>, log: &mut Log) -> Vec<Service> {
 
 /// Slots of the outside index that the services' pools take.
 pub(crate) fn slots(services: &[Service]) -> u32 {
-    let ranges = services.iter().filter_map(|service| service.kind.nat64()).flat_map(|nat64| nat64.pool.ranges());
+    let ranges = services.iter().filter_map(|service| service.kind.pool()).flat_map(Pool::ranges);
     ranges.filter_map(|range| range.first_slot.checked_add(range.slots()?)).max().unwrap_or(0)
 }
 
@@ -51,6 +59,7 @@ pub(crate) fn slots(services: &[Service]) -> u32 {
 struct Reader<'d> {
     names: Vec<String>,
     prefixes: Vec<(Node<'d>, Prefix64)>,
+    inside: Vec<Inside<'d>>,
     pools: Vec<Draft<'d>>,
     next_slot: u32,
 }
@@ -59,6 +68,7 @@ impl<'d> Reader<'d> {
     fn read(&mut self, item: &Node<'d>, log: &mut Log) -> Option<Service> {
         let section = match item.entry("kind") {
             Some("siit" | "clat") => &STATELESS,
+            Some("nat44") => &NAT44,
             _ => &SERVICE,
         };
         let table = item.table(section, log)?;
@@ -67,6 +77,7 @@ impl<'d> Reader<'d> {
         // Without a kind the rest is read as a NAT64, so that its mistakes are reported too.
         let service = match kind.unwrap_or(Kind::Nat64) {
             Kind::Nat64 => ServiceKind::Nat64(self.nat64(&table, log)?),
+            Kind::Nat44 => ServiceKind::Nat44(self.nat44(&table, log)),
             Kind::Stateless(role) => ServiceKind::Siit(self.stateless(role, &table, log)),
         };
         Some(Service { name, kind: service })
@@ -100,13 +111,34 @@ impl<'d> Reader<'d> {
     fn nat64(&mut self, table: &Table<'d>, log: &mut Log) -> Option<Nat64> {
         let prefix = self.prefix(table, log);
         let drafts = pool::read(table, &self.pools, log);
-        let static_bindings = pool::read_static(table, prefix, &drafts, log);
+        let static_bindings = pool::read_static(table, &InsideEnd::Ipv6(prefix), &drafts, log);
         let pool = pool::build(&drafts, &static_bindings, &mut self.next_slot, log);
         self.pools.extend(drafts);
         let well_known_prefix_strict = table.read_or("well_known_prefix_strict", true, log, Node::switch);
         let policy = policy(table, log);
         let translate = translate(table, log);
         Some(Nat64 { prefix: prefix?, well_known_prefix_strict, pool, policy, translate, static_bindings })
+    }
+
+    fn nat44(&mut self, table: &Table<'d>, log: &mut Log) -> Nat44 {
+        let inside = nat44::read_inside(table, &self.inside, log);
+        let addresses = nat44::addresses(&inside);
+        let drafts = pool::read(table, &self.pools, log);
+        nat44::check_apart(&inside, &drafts, log);
+        let static_bindings = pool::read_static(table, &InsideEnd::Ipv4(&addresses), &drafts, log);
+        let pool = pool::build(&drafts, &static_bindings, &mut self.next_slot, log);
+        self.pools.extend(drafts);
+        self.inside.extend(inside);
+        let mtu = |node: &Node<'_>| node.number32(68..=65_535);
+        Nat44 {
+            inside: addresses,
+            untranslated: nat44::untranslated(table, log),
+            pool,
+            policy: policy(table, log),
+            inside_mtu: table.read_or("inside_mtu", 1500, log, mtu),
+            outside_mtu: table.read_or("outside_mtu", 1500, log, mtu),
+            static_bindings,
+        }
     }
 
     fn stateless(&mut self, role: Role, table: &Table<'d>, log: &mut Log) -> Siit {
@@ -149,6 +181,9 @@ fn policy(table: &Table<'_>, log: &mut Log) -> Policy {
         inbound_tcp: table.read_or("inbound_tcp", defaults.inbound_tcp, log, |node| node.choice(&INBOUND_TCP)),
         bindings_per_subscriber: table
             .read_or("bindings_per_subscriber", None, log, |node| node.number32(1..=u32::MAX).map(Some)),
+        parity: table.read_or("port_parity", defaults.parity, log, |node| {
+            Ok(if node.switch()? { Parity::Preserve } else { Parity::Ignore })
+        }),
     }
 }
 

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 
 use tombolo_config::{Configuration, parse};
-use tombolo_engine::mapping::pool::PortSpace;
+use tombolo_engine::mapping::pool::{Parity, PortSpace};
 use tombolo_engine::mechanism::napt::{Filtering, InboundTcp};
 use tombolo_engine::mechanism::{TrafficClass, UdpZeroChecksum};
 use tombolo_engine::plan::{Nat64, ServiceKind};
@@ -395,7 +395,7 @@ fn a_file_without_the_essentials_says_what_to_add() {
     assert_eq!(
         refused("[[service]]\nkind = \"nat46\"\nprefix = \"64:ff9b::/96\"\npool = [{ addresses = \"192.0.2.1\" }]"),
         [
-            "gateway.toml:2: service[0].kind = \"nat46\": unknown (did you mean \"nat64\"?); use \"nat64\" or \"siit\" or \"clat\""
+            "gateway.toml:2: service[0].kind = \"nat46\": unknown (did you mean \"nat64\"?); use \"nat64\" or \"nat44\" or \"siit\" or \"clat\""
         ]
     );
 }
@@ -540,5 +540,72 @@ fn mistakes_in_explicit_mappings_name_the_row() {
     assert_eq!(
         nested.warnings[0].to_string(),
         "gateway.toml:5: service[0].eam[1]: lies inside service[0].eam[0]; addresses may be translated to one and back from another (RFC 7757 section 5)"
+    );
+}
+
+#[test]
+fn every_key_of_a_nat44_arrives_in_the_plan() {
+    let configuration = accepted(
+        r#"
+[gateway]
+table = 85
+
+[[service]]
+kind = "nat44"
+inside = ["10.0.0.0/24", "10.0.1.0-10.0.1.9"]
+untranslated = ["172.16.0.0/12"]
+pool = [{ addresses = "192.0.2.0/28" }]
+static = [{ inside = "10.0.0.2:8080", outside = "192.0.2.1:80", protocol = "tcp" }]
+filtering = "address-dependent"
+inbound_tcp = "denied"
+bindings_per_subscriber = 99
+port_parity = false
+inside_mtu = 1400
+outside_mtu = 1300
+"#,
+    );
+    assert_eq!(configuration.warnings, []);
+    assert_eq!(configuration.host.table, 85);
+    assert_eq!(configuration.plan.services[0].name, "nat44");
+    let ServiceKind::Nat44(nat44) = &configuration.plan.services[0].kind else { panic!("no NAT44") };
+    let (host, server): (Ipv4Addr, Ipv4Addr) = ([10, 0, 1, 9].into(), [198, 51, 100, 1].into());
+    assert!(nat44.is_from_inside(host, server) && !nat44.is_from_inside([10, 0, 1, 10].into(), server));
+    assert!(!nat44.is_from_inside(host, [172, 31, 0, 1].into()) && !nat44.is_from_inside(host, [10, 0, 0, 7].into()));
+    assert_eq!((nat44.pool.addresses(), nat44.pool.ranges()[0].span.clone()), (16, 80..=65535));
+    assert_eq!(configuration.plan.capacity.outside_slots, 16 * 3 * 65456);
+    assert_eq!(nat44.static_bindings[0].inside, Ipv4Addr::new(10, 0, 0, 2));
+    assert_eq!((nat44.inside_mtu, nat44.outside_mtu), (1400, 1300));
+    assert_eq!(nat44.policy.filtering, Filtering::AddressDependent);
+    assert_eq!(nat44.policy.inbound_tcp, InboundTcp::Denied);
+    assert_eq!(nat44.policy.bindings_per_subscriber, Some(99));
+    assert_eq!(nat44.policy.parity, Parity::Ignore);
+}
+
+#[test]
+fn a_mistake_in_a_nat44_is_named_with_its_fix() {
+    assert_eq!(
+        refused(
+            r#"[gateway]
+table = 254
+[[service]]
+kind = "nat44"
+inside = ["10.0.0.0/24", "10.0.0.7", "192.0.2.8"]
+pool = [{ addresses = "192.0.2.0/28" }]
+static = [{ inside = "10.0.1.2:80", outside = "192.0.2.1:80", protocol = "tcp" }]
+prefix = "64:ff9b::/96"
+[[service]]
+kind = "nat44"
+inside = []
+pool = [{ addresses = "198.51.100.1" }]
+"#
+        ),
+        [
+            "gateway.toml:2: gateway.table = 254: a table that every host has and needs; choose another number",
+            "gateway.toml:5: service[0].inside[1] = \"10.0.0.7\": overlaps service[0].inside[0] (10.0.0.0/24); give each its own addresses",
+            "gateway.toml:6: service[0].pool[0].addresses = \"192.0.2.0/28\": overlaps service[0].inside[2] (192.0.2.8); give each its own addresses",
+            "gateway.toml:7: service[0].static[0].inside = \"10.0.1.2:80\": 10.0.1.2 is not inside; add it to the key \"inside\", or use a host there",
+            "gateway.toml:8: service[0].prefix = \"64:ff9b::/96\": unknown key; known here: kind, name, inside, untranslated, pool, static, filtering, inbound_tcp, bindings_per_subscriber, port_parity, inside_mtu, outside_mtu",
+            "gateway.toml:11: service[1].inside = []: nobody is inside; add a prefix, as \"10.0.0.0/24\"",
+        ]
     );
 }

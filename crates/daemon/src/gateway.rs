@@ -114,11 +114,13 @@ impl Gateway {
         let device = tun.name().to_owned();
         let mut host = Host::open()?;
         host.bring_up(&device, settings.mtu, QUEUE_PACKETS)?;
+        host.accept_own_sources(&device)?;
         let plan = with_own_addresses(plan, &mut host, &device)?;
         for conflict in tombolo_engine::static_bindings::reconcile(&state.tables, &plan, Now(monotonic_nanos())) {
             tracing::warn!(service = conflict.service, binding = ?conflict.binding, "static binding: {}", conflict.reason);
         }
         let routes = routes(&plan);
+        let diversions = diversions(&plan);
         let plan = Arc::new(ArcSwap::from_pointee(plan));
         let mut counters = Vec::new();
         let mut workers = Vec::new();
@@ -136,6 +138,10 @@ impl Gateway {
         for prefix in routes {
             host.add_route(&device, prefix)?;
             tracing::info!(%prefix, device, "route added");
+        }
+        if let Some(Diversion { sources, exempt }) = diversions {
+            host.divert(&device, settings.table, &sources, &exempt)?;
+            tracing::info!(?sources, table = settings.table, device, "hosts inside diverted");
         }
         for remedy in Forwarding::read().remedies() {
             tracing::warn!("the host does not forward packets; run: {remedy}");
@@ -200,13 +206,33 @@ impl Gateway {
 fn routes(plan: &Plan) -> Vec<IpNet> {
     let mut routes = Vec::new();
     for service in &plan.services {
-        let Routed { ipv6, ipv4 } = service.kind.routed();
+        let Routed { ipv6, ipv4, .. } = service.kind.routed();
         routes.extend(
             ipv6.into_iter().filter_map(|(address, length)| Ipv6Net::new(address, length).ok().map(IpNet::from)),
         );
         routes.extend(ipv4.into_iter().flat_map(|(first, last)| Ipv4Subnets::new(first, last, 0)).map(IpNet::from));
     }
     routes
+}
+
+/// Packets that have to reach the device for their sources.
+struct Diversion {
+    sources: Vec<IpNet>,
+    exempt: Vec<IpNet>,
+}
+
+/// The hosts inside of all services that have IPv4 there; `None` if no service has.
+fn diversions(plan: &Plan) -> Option<Diversion> {
+    let subnets = |ranges: Vec<(Ipv4Addr, Ipv4Addr)>| {
+        ranges.into_iter().flat_map(|(first, last)| Ipv4Subnets::new(first, last, 0)).map(IpNet::from)
+    };
+    let mut diversion = Diversion { sources: Vec::new(), exempt: Vec::new() };
+    for service in &plan.services {
+        let Routed { sources, exempt, .. } = service.kind.routed();
+        diversion.sources.extend(subnets(sources));
+        diversion.exempt.extend(subnets(exempt));
+    }
+    (!diversion.sources.is_empty()).then_some(diversion)
 }
 
 /// The addresses that errors are sent from, where the configuration names none.

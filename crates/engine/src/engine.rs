@@ -163,31 +163,42 @@ impl Engine {
                 *side = service.kind.side_of_ipv6();
                 reconcile_offload(packet, &parsed)?;
                 if !parsed.is_piece() || service.kind.is_stateless() {
-                    let result = inside(service, number, packet, &parsed, &mut work, outbox);
+                    let result = receive_ipv6(service, number, packet, &parsed, &mut work, outbox);
                     return result.or_else(|refusal| answer_ipv6(plan, &mut work, refusal, packet, &parsed, outbox));
                 }
                 match reassembly.accept_ipv6(packet, &parsed, now.0)? {
                     None => Ok(Verdict::Hold),
-                    Some((mut whole, parsed)) => inside(service, number, &mut whole, &parsed, &mut work, outbox)
+                    Some((mut whole, parsed)) => receive_ipv6(service, number, &mut whole, &parsed, &mut work, outbox)
                         .or_else(|refusal| answer_ipv6(plan, &mut work, refusal, &mut whole, &parsed, outbox)),
                 }
             }
             AnyParsed::V4(parsed) => {
-                let Some((number, service)) = plan.service_of_ipv4(parsed.destination) else {
+                let (number, service) = if let Some(found) =
+                    plan.service_of_ipv4_source(parsed.source, parsed.destination)
+                {
+                    work.notes.add("", || format!("{} is inside service {}", parsed.source, found.1.name));
+                    *side = Side::Inside;
+                    found
+                } else if let Some(found) = plan.service_of_ipv4(parsed.destination) {
+                    work.notes.add("", || format!("{} belongs to service {}", parsed.destination, found.1.name));
+                    *side = found.1.kind.side_of_ipv4();
+                    found
+                } else {
                     work.notes.add("", || format!("no service has {}: left to the host's routes", parsed.destination));
                     return Ok(Verdict::ToHost);
                 };
-                work.notes.add("", || format!("{} belongs to service {}", parsed.destination, service.name));
-                *side = service.kind.side_of_ipv4();
+                let from = *side;
                 reconcile_offload(packet, &parsed)?;
                 if !parsed.is_piece() || service.kind.is_stateless() {
-                    let result = outside(service, number, packet, &parsed, &mut work, outbox);
+                    let result = receive_ipv4(service, number, from, packet, &parsed, &mut work, outbox);
                     return result.or_else(|refusal| answer_ipv4(plan, &mut work, refusal, packet, &parsed, outbox));
                 }
                 match reassembly.accept_ipv4(packet, &parsed, now.0)? {
                     None => Ok(Verdict::Hold),
-                    Some((mut whole, parsed)) => outside(service, number, &mut whole, &parsed, &mut work, outbox)
-                        .or_else(|refusal| answer_ipv4(plan, &mut work, refusal, &mut whole, &parsed, outbox)),
+                    Some((mut whole, parsed)) => {
+                        receive_ipv4(service, number, from, &mut whole, &parsed, &mut work, outbox)
+                            .or_else(|refusal| answer_ipv4(plan, &mut work, refusal, &mut whole, &parsed, outbox))
+                    }
                 }
             }
         }
@@ -219,7 +230,7 @@ fn describe(parsed: &AnyParsed) -> String {
     }
 }
 
-fn inside(
+fn receive_ipv6(
     service: &Service,
     number: u8,
     packet: &mut Packet<'_>,
@@ -230,12 +241,15 @@ fn inside(
     match &service.kind {
         ServiceKind::Nat64(nat64) => nat64.inside(number, packet, parsed, work, outbox),
         ServiceKind::Siit(siit) => siit.receive_ipv6(packet, parsed, work, outbox),
+        // No IPv6 address is this service's.
+        ServiceKind::Nat44(_) => Ok(Verdict::ToHost),
     }
 }
 
-fn outside(
+fn receive_ipv4(
     service: &Service,
     number: u8,
+    from: Side,
     packet: &mut Packet<'_>,
     parsed: &Parsed<Ipv4Addr>,
     work: &mut Work<'_>,
@@ -243,6 +257,10 @@ fn outside(
 ) -> Result<Verdict, Refusal> {
     match &service.kind {
         ServiceKind::Nat64(nat64) => nat64.outside(number, packet, parsed, work, outbox),
+        ServiceKind::Nat44(nat44) => match from {
+            Side::Inside => nat44.inside(number, packet, parsed, work, outbox),
+            Side::Outside => nat44.outside(number, packet, parsed, work, outbox),
+        },
         ServiceKind::Siit(siit) => siit.receive_ipv4(packet, parsed, Arrival::FromNetwork, work, outbox),
     }
 }

@@ -2,16 +2,18 @@
 //!
 //! A reload makes a new plan; workers read the pointer to it once a batch.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use tombolo_tables::tables::Capacity;
 use tombolo_wire::Port;
 use tombolo_wire::rfc6052::Prefix64;
 
+use crate::mapping::address_ranges::AddressRanges;
 use crate::mapping::pool::{Pool, PoolRange, PortSpace};
 use crate::mechanism::TranslateSettings;
 use crate::mechanism::napt::{Endpoint, Policy, Times};
 use crate::mechanism::session_state::Side;
+use crate::service::nat44::Nat44;
 use crate::service::siit::{Role, Siit};
 
 /// All services of a gateway, and what they share.
@@ -50,6 +52,8 @@ pub struct Service {
 pub enum ServiceKind {
     /// Stateful NAT64 (RFC 6146).
     Nat64(Nat64),
+    /// Stateful NAT44.
+    Nat44(Nat44),
     /// Stateless translation (RFC 7915), SIIT or CLAT.
     Siit(Siit),
 }
@@ -60,7 +64,27 @@ impl ServiceKind {
     pub const fn nat64(&self) -> Option<&Nat64> {
         match self {
             Self::Nat64(nat64) => Some(nat64),
+            Self::Nat44(_) | Self::Siit(_) => None,
+        }
+    }
+
+    /// Its outside addresses, if it has bindings.
+    #[must_use]
+    pub const fn pool(&self) -> Option<&Pool> {
+        match self {
+            Self::Nat64(nat64) => Some(&nat64.pool),
+            Self::Nat44(nat44) => Some(&nat44.pool),
             Self::Siit(_) => None,
+        }
+    }
+
+    /// Its bindings that are always there.
+    #[must_use]
+    pub fn static_bindings(&self) -> &[StaticBinding] {
+        match self {
+            Self::Nat64(nat64) => &nat64.static_bindings,
+            Self::Nat44(nat44) => &nat44.static_bindings,
+            Self::Siit(_) => &[],
         }
     }
 
@@ -68,11 +92,20 @@ impl ServiceKind {
     #[must_use]
     pub fn routed(&self) -> Routed {
         let embedding = |prefix: &Prefix64| (prefix.address(), prefix.length());
+        let addresses = |pool: &Pool| pool.ranges().iter().map(|range| (range.first, range.last)).collect();
         match self {
-            Self::Nat64(nat64) => Routed {
-                ipv6: vec![embedding(&nat64.prefix)],
-                ipv4: nat64.pool.ranges().iter().map(|range| (range.first, range.last)).collect(),
-            },
+            Self::Nat64(nat64) => {
+                Routed { ipv6: vec![embedding(&nat64.prefix)], ipv4: addresses(&nat64.pool), ..Routed::default() }
+            }
+            Self::Nat44(nat44) => {
+                let ranges = |ranges: &AddressRanges| ranges.ranges().iter().map(|r| (*r.start(), *r.end())).collect();
+                Routed {
+                    ipv4: addresses(&nat44.pool),
+                    sources: ranges(&nat44.inside),
+                    exempt: ranges(&nat44.untranslated),
+                    ..Routed::default()
+                }
+            }
             Self::Siit(siit) => siit.routed(),
         }
     }
@@ -128,8 +161,8 @@ pub struct Nat64 {
 pub struct StaticBinding {
     /// TCP, UDP or ICMP.
     pub space: PortSpace,
-    /// Inside address.
-    pub inside: Ipv6Addr,
+    /// Inside address, of the family that the service has inside.
+    pub inside: IpAddr,
     /// Inside port or identifier.
     pub inside_port: Port,
     /// Outside endpoint; it must have a slot in the pool.
@@ -143,6 +176,11 @@ pub struct Routed {
     pub ipv6: Vec<(Ipv6Addr, u8)>,
     /// Ranges of IPv4 addresses, first and last.
     pub ipv4: Vec<(Ipv4Addr, Ipv4Addr)>,
+    /// Ranges of IPv4 sources, first and last: packets from them are the service's wherever they go, except to each
+    /// other and to `exempt`.
+    pub sources: Vec<(Ipv4Addr, Ipv4Addr)>,
+    /// Ranges of IPv4 destinations that packets from `sources` reach as they are.
+    pub exempt: Vec<(Ipv4Addr, Ipv4Addr)>,
 }
 
 impl Plan {
@@ -152,7 +190,18 @@ impl Plan {
     pub fn service_of_ipv6(&self, destination: Ipv6Addr) -> Option<(u8, &Service)> {
         self.numbered().find(|(_, service)| match &service.kind {
             ServiceKind::Nat64(nat64) => nat64.prefix.contains(destination),
+            ServiceKind::Nat44(_) => false,
             ServiceKind::Siit(siit) => siit.claims_ipv6(destination),
+        })
+    }
+
+    /// The service that translates what `source` sends to `destination`, if `source` is an IPv4 host inside.
+    #[must_use]
+    #[inline]
+    pub fn service_of_ipv4_source(&self, source: Ipv4Addr, destination: Ipv4Addr) -> Option<(u8, &Service)> {
+        self.numbered().find(|(_, service)| match &service.kind {
+            ServiceKind::Nat44(nat44) => nat44.is_from_inside(source, destination),
+            _ => false,
         })
     }
 
@@ -162,6 +211,7 @@ impl Plan {
     pub fn service_of_ipv4(&self, destination: Ipv4Addr) -> Option<(u8, &Service)> {
         self.numbered().find(|(_, service)| match &service.kind {
             ServiceKind::Nat64(nat64) => nat64.pool.contains(destination),
+            ServiceKind::Nat44(nat44) => nat44.pool.contains(destination),
             ServiceKind::Siit(siit) => siit.claims_ipv4(destination),
         })
     }
@@ -179,9 +229,6 @@ impl Plan {
 
     /// All ranges of all pools.
     pub fn ranges(&self) -> impl Iterator<Item = &PoolRange> {
-        self.services.iter().flat_map(|service| match &service.kind {
-            ServiceKind::Nat64(nat64) => nat64.pool.ranges(),
-            ServiceKind::Siit(_) => &[],
-        })
+        self.services.iter().filter_map(|service| service.kind.pool()).flat_map(Pool::ranges)
     }
 }

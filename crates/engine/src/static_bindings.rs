@@ -9,7 +9,7 @@ use tombolo_tables::tables::Candidate;
 
 use crate::engine::Now;
 use crate::plan::{Plan, Service, StaticBinding};
-use crate::service::nat64::inside_key;
+use crate::service::stateful::inside_key;
 
 /// A static binding that could not be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,8 +29,11 @@ pub fn reconcile(tables: &Tables, plan: &Plan, now: Now) -> Vec<Conflict> {
     let wanted: HashMap<InsideKey, (&Service, StaticBinding)> = plan
         .numbered()
         .flat_map(|(number, service)| {
-            let bindings = service.kind.nat64().map_or(&[][..], |nat64| &nat64.static_bindings);
-            bindings.iter().map(move |&b| (inside_key(number, b.space, b.inside, b.inside_port), (service, b)))
+            service
+                .kind
+                .static_bindings()
+                .iter()
+                .map(move |&b| (inside_key(number, b.space, b.inside, b.inside_port), (service, b)))
         })
         .collect();
     remove_others(tables, &wanted, now);
@@ -70,9 +73,9 @@ fn make(
         let conflict = "the inside endpoint has a dynamic binding; it must expire first";
         return if is_same(&found, wanted) { Ok(()) } else { Err(conflict) };
     }
-    let nat64 = service.kind.nat64().ok_or("the service has no bindings")?;
+    let pool = service.kind.pool().ok_or("the service has no bindings")?;
     let outside = wanted.outside;
-    let slot = nat64.pool.slot(outside.address, wanted.space, outside.port.0).ok_or("the pool does not have it")?;
+    let slot = pool.slot(outside.address, wanted.space, outside.port.0).ok_or("the pool does not have it")?;
     if matches!(tables.outside.read(slot), Slot::Taken(_)) {
         return Err("the outside endpoint is taken by a dynamic binding; it must expire first");
     }

@@ -8,13 +8,14 @@ use std::fmt;
 use std::io;
 use std::net::IpAddr;
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net};
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage, AddressScope};
 use netlink_packet_route::link::{AfSpecInet6, AfSpecUnspec, In6AddrGenMode, LinkAttribute, LinkFlags, LinkMessage};
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
 };
+use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use nix::errno::Errno;
 
@@ -23,6 +24,11 @@ use crate::rtnl::RouteSocket;
 /// Protocol number of the gateway's routes, so that `ip route show proto 84` lists them. Numbers are free to
 /// choose above 4 where no routing daemon of `/etc/iproute2/rt_protos` has one.
 const ROUTE_PROTOCOL: u8 = 84;
+
+/// Priorities of the gateway's rules: what leaves the device, and what has to reach it. Before the main table (32766),
+/// behind the local one (0), and with room for an operator's own on either side.
+const RULE_FROM_DEVICE: u32 = 8400;
+const RULE_TO_DEVICE: u32 = 8401;
 
 /// The host could not be prepared.
 #[derive(Debug, thiserror::Error)]
@@ -76,6 +82,14 @@ pub enum HostError {
         address: IpAddr,
         /// Name of the device that has it.
         owner: String,
+    },
+    /// Another gateway has the routing table.
+    #[error(
+        "routing table {table} has a default route already: give this gateway another one (gateway.table), or remove the route (\"ip route del default table {table}\")"
+    )]
+    TableTaken {
+        /// Number of the table.
+        table: u32,
     },
     /// IPv6 is switched off.
     #[error(
@@ -185,6 +199,7 @@ enum Change {
     Up(u32),
     Address(AddressMessage),
     Route(RouteMessage),
+    Rule(RuleMessage),
 }
 
 impl Host {
@@ -274,6 +289,86 @@ impl Host {
         Ok(())
     }
 
+    /// Sends packets from the IPv4 prefixes `sources` to the device wherever they go, except to each other and to
+    /// `exempt`, by way of routing table `table`:
+    ///
+    /// ```text
+    /// rule 8400: from all iif DEVICE lookup main            what the gateway sends never comes back to it
+    /// rule 8401: from SOURCE lookup TABLE                   one for each source
+    /// TABLE:     default dev DEVICE; throw SOURCE ...; throw EXEMPT ...
+    /// ```
+    ///
+    /// The host's own addresses come first, in the local table. Strict reverse-path filtering is content: seen from
+    /// the device, the way back to anywhere is the device.
+    ///
+    /// # Errors
+    /// [`HostError`]; in particular if the table has a default route.
+    pub fn divert(&mut self, device: &str, table: u32, sources: &[IpNet], exempt: &[IpNet]) -> Result<(), HostError> {
+        let index = index_of(device)?;
+        let everything = IpNet::V4(Ipv4Net::default());
+        let action = format!("making the default route of routing table {table}");
+        match self.add(in_table(route_message(index, everything), table)) {
+            Err(error) if is_there_already(&error) => return Err(HostError::TableTaken { table }),
+            result => result.map_err(|source| fail(&action, source))?,
+        }
+        for &prefix in sources.iter().chain(exempt) {
+            let action = format!("exempting {prefix} in routing table {table}");
+            self.adopt(in_table(throw_message(prefix), table)).map_err(|source| fail(&action, source))?;
+        }
+        let from_device = rule_message(
+            RULE_FROM_DEVICE,
+            RouteHeader::RT_TABLE_MAIN.into(),
+            RuleAttribute::Iifname(device.to_owned()),
+            0,
+        );
+        let to_device = sources.iter().map(|prefix| {
+            rule_message(RULE_TO_DEVICE, table, RuleAttribute::Source(prefix.addr()), prefix.prefix_len())
+        });
+        for rule in std::iter::once(from_device).chain(to_device) {
+            let action = format!("adding a rule for routing table {table}");
+            self.adopt(Change::Rule(rule)).map_err(|source| fail(&action, source))?;
+        }
+        Ok(())
+    }
+
+    /// Makes a route or a rule.
+    fn add(&mut self, change: Change) -> io::Result<()> {
+        let message = match &change {
+            Change::Route(message) => RouteNetlinkMessage::NewRoute(message.clone()),
+            Change::Rule(message) => RouteNetlinkMessage::NewRule(message.clone()),
+            Change::Up(_) | Change::Address(_) => return Ok(()),
+        };
+        self.socket.request(message, NLM_F_CREATE | NLM_F_EXCL)?;
+        self.changes.push(change);
+        Ok(())
+    }
+
+    /// As [`add`](Self::add), but takes over what a gateway that was killed has left.
+    fn adopt(&mut self, change: Change) -> io::Result<()> {
+        let copy = match &change {
+            Change::Route(message) => Change::Route(message.clone()),
+            Change::Rule(message) => Change::Rule(message.clone()),
+            Change::Up(_) | Change::Address(_) => return Ok(()),
+        };
+        match self.add(change) {
+            Err(error) if is_there_already(&error) => {
+                self.changes.push(copy);
+                Ok(())
+            }
+            result => result,
+        }
+    }
+
+    /// Lets packets that carry an address of the host itself as their source come in through the device: the
+    /// gateway's own ICMPv4 errors do, and the kernel takes them for forged otherwise.
+    ///
+    /// # Errors
+    /// [`HostError::Failed`].
+    pub fn accept_own_sources(&mut self, device: &str) -> Result<(), HostError> {
+        let path = format!("/proc/sys/net/ipv4/conf/{device}/accept_local");
+        std::fs::write(&path, "1").map_err(|source| fail(&format!("writing 1 to {path}"), source))
+    }
+
     /// All addresses of the host.
     ///
     /// # Errors
@@ -325,6 +420,7 @@ impl Host {
             }
             Change::Address(message) => RouteNetlinkMessage::DelAddress(message),
             Change::Route(message) => RouteNetlinkMessage::DelRoute(message),
+            Change::Rule(message) => RouteNetlinkMessage::DelRule(message),
         };
         // The device may be gone, and its addresses and routes with it.
         let _ = self.socket.request(message, 0);
@@ -442,6 +538,41 @@ fn route_message(index: u32, prefix: IpNet) -> RouteMessage {
     };
     message.attributes = vec![RouteAttribute::Destination(route_address(prefix.addr())), RouteAttribute::Oif(index)];
     message
+}
+
+/// A route that sends the search on to the next rule.
+fn throw_message(prefix: IpNet) -> RouteMessage {
+    let mut message = route_message(0, prefix);
+    message.header.kind = RouteType::Throw;
+    message.header.scope = RouteScope::Universe;
+    message.attributes.retain(|attribute| !matches!(attribute, RouteAttribute::Oif(_)));
+    message
+}
+
+/// A route in another table than the main one.
+fn in_table(mut message: RouteMessage, table: u32) -> Change {
+    message.header.table = RouteHeader::RT_TABLE_UNSPEC;
+    message.attributes.push(RouteAttribute::Table(table));
+    Change::Route(message)
+}
+
+/// An IPv4 rule that looks packets up in `table`. `source_length` is the length of a source prefix in `selector`.
+fn rule_message(priority: u32, table: u32, selector: RuleAttribute, source_length: u8) -> RuleMessage {
+    let mut message = RuleMessage::default();
+    message.header.family = AddressFamily::Inet;
+    message.header.src_len = source_length;
+    message.header.action = RuleAction::ToTable;
+    message.attributes = vec![
+        selector,
+        RuleAttribute::Priority(priority),
+        RuleAttribute::Table(table),
+        RuleAttribute::Protocol(RouteProtocol::Other(ROUTE_PROTOCOL)),
+    ];
+    message
+}
+
+fn is_there_already(error: &io::Error) -> bool {
+    error.raw_os_error().is_some_and(|number| Errno::from_raw(number) == Errno::EEXIST)
 }
 
 /// True if a route's destination is exactly this prefix.

@@ -1,5 +1,8 @@
 //! How addresses and ports of one side belong to those of the other.
 
+pub mod address_ranges;
+pub mod deterministic;
 pub mod eam;
 pub mod pool;
+pub mod port_set;
 pub mod stateless;

@@ -39,6 +39,16 @@ impl PortSpace {
     }
 }
 
+/// Whether an even UDP port is mapped to an even one, and an odd one to an odd one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Parity {
+    /// Yes, as long as such ports are left (RFC 4787 REQ-4).
+    #[default]
+    Preserve,
+    /// No: only RTP from before RFC 3605 wants it, and ports are harder to guess without (RFC 7857 section 8).
+    Ignore,
+}
+
 /// A set of ports: ranges in ascending order that neither overlap nor touch.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PortRanges(Vec<RangeInclusive<u16>>);
@@ -83,6 +93,33 @@ impl PortRanges {
     #[must_use]
     pub fn contains(&self, port: u16) -> bool {
         self.0.iter().any(|range| range.contains(&port))
+    }
+
+    /// How many ports of the set lie below `port`; `None` if it is not one of them.
+    #[must_use]
+    pub fn index_of(&self, port: u16) -> Option<u32> {
+        let mut below = 0;
+        for range in &self.0 {
+            if range.contains(&port) {
+                return Some(below + u32::from(port - range.start()));
+            }
+            below += width(range);
+        }
+        None
+    }
+
+    /// All ports that are not in the set.
+    #[must_use]
+    pub fn complement(&self) -> Self {
+        let edges = |range: &RangeInclusive<u16>| (range.start().checked_sub(1), range.end().checked_add(1));
+        let mut first = Some(0);
+        let mut ranges = Vec::new();
+        for (before, behind) in self.0.iter().map(edges) {
+            ranges.extend(first.zip(before).map(|(first, last)| first..=last));
+            first = behind;
+        }
+        ranges.extend(first.map(|first| first..=u16::MAX));
+        Self::new(ranges)
     }
 
     /// Port number `index`, counted from the lowest.
@@ -202,6 +239,7 @@ impl Pool {
         address: Ipv4Addr,
         space: PortSpace,
         port: u16,
+        parity: Parity,
         random: u64,
     ) -> impl Iterator<Item = Candidate> + '_ {
         let range = self.range_of(address);
@@ -209,7 +247,10 @@ impl Pool {
         let order = ports.filter(|ports| !ports.is_empty()).map(|ports| (ports, Order::new(ports.len(), random)));
         let candidates = order.map(move |(ports, order)| {
             (0..3).flat_map(move |pass| {
-                order.indices().filter_map(|index| ports.nth(index)).filter(move |&p| suits(space, port, p) == pass)
+                order
+                    .indices()
+                    .filter_map(|index| ports.nth(index))
+                    .filter(move |&p| suits(space, parity, port, p) == pass)
             })
         });
         candidates.into_iter().flatten().filter(move |&p| p != 0 || space == PortSpace::Icmp).filter_map(move |p| {
@@ -225,12 +266,13 @@ impl Pool {
 }
 
 /// In which pass outside port `candidate` is considered for inside port `port`: 0 is best.
-fn suits(space: PortSpace, port: u16, candidate: u16) -> u8 {
+fn suits(space: PortSpace, parity: Parity, port: u16, candidate: u16) -> u8 {
     if space == PortSpace::Icmp {
         return 0;
     }
     let same_range = (port < 1024) == (candidate < 1024);
-    let same_parity = space != PortSpace::Udp || (port ^ candidate) & 1 == 0;
+    let any_parity = space != PortSpace::Udp || parity == Parity::Ignore;
+    let same_parity = any_parity || (port ^ candidate) & 1 == 0;
     match (same_range, same_parity) {
         (true, true) => 0,
         (true, false) => 1,
@@ -318,13 +360,14 @@ mod tests {
         for random in [0, 1, u64::MAX, 0x1234_5678_9abc_def0] {
             for inside in [7, 4001, 5002] {
                 let ports: Vec<u16> = pool
-                    .candidates(address, PortSpace::Udp, inside, random)
+                    .candidates(address, PortSpace::Udp, inside, Parity::Preserve, random)
                     .map(|candidate| u16::from_be_bytes(candidate.port))
                     .collect();
                 assert_eq!(ports.len(), 19, "all but port 0");
                 assert_eq!(ports.iter().collect::<HashSet<_>>().len(), 19);
                 assert!(!ports.contains(&0));
-                let passes: Vec<_> = ports.iter().map(|&port| suits(PortSpace::Udp, inside, port)).collect();
+                let passes: Vec<_> =
+                    ports.iter().map(|&port| suits(PortSpace::Udp, Parity::Preserve, inside, port)).collect();
                 assert!(passes.is_sorted(), "{passes:?}");
             }
         }
@@ -334,7 +377,8 @@ mod tests {
     fn the_next_port_cannot_be_told_from_the_last() {
         let pool = pool(&[1024..=65535]);
         let first = |random| {
-            let mut candidates = pool.candidates(Ipv4Addr::new(192, 0, 2, 1), PortSpace::Tcp, 5000, random);
+            let mut candidates =
+                pool.candidates(Ipv4Addr::new(192, 0, 2, 1), PortSpace::Tcp, 5000, Parity::Preserve, random);
             (candidates.next().unwrap().port, candidates.next().unwrap().port)
         };
         let draws: HashSet<_> = (0..200_u64).map(|n| first(n.wrapping_mul(0x9e37_79b9_7f4a_7c15))).collect();
@@ -346,5 +390,17 @@ mod tests {
         let ports = PortRanges::new([5..=9, 1..=2, 10..=12, 8..=9, 65535..=65535]);
         assert_eq!(ports.ranges(), [1..=2, 5..=12, 65535..=65535]);
         assert_eq!((ports.len(), ports.nth(2), ports.nth(10), ports.nth(11)), (11, Some(5), Some(65535), None));
+    }
+
+    #[test]
+    fn a_complement_has_the_other_ports() {
+        for ranges in
+            [vec![], vec![0..=0], vec![0..=65535], vec![5..=9, 65535..=65535], vec![0..=3, 7..=8, 100..=65000]]
+        {
+            let ports = PortRanges::new(ranges);
+            let others = ports.complement();
+            assert!((0..=u16::MAX).all(|port| ports.contains(port) != others.contains(port)), "{ports:?} {others:?}");
+            assert!((0..others.len()).all(|index| others.index_of(others.nth(index).unwrap()) == Some(index)));
+        }
     }
 }

@@ -145,7 +145,11 @@ pub fn translate_error_6to4(
 }
 
 /// The ICMP message in a packet, if it is whole and about something that can be translated.
-fn message_of<'p, A>(packet: &'p Packet<'_>, parsed: &Parsed<A>, embedded: &Parsed<A>) -> Result<&'p [u8], DropReason> {
+pub(super) fn message_of<'p, A>(
+    packet: &'p Packet<'_>,
+    parsed: &Parsed<A>,
+    embedded: &Parsed<A>,
+) -> Result<&'p [u8], DropReason> {
     if parsed.payload != Payload::IcmpError {
         return Err(DropReason::IcmpUntranslatable);
     }

@@ -12,6 +12,7 @@ pub mod identification;
 pub mod mtu;
 pub mod napt;
 pub mod offload;
+pub mod readdress;
 pub mod reassembly;
 pub mod refusal;
 pub mod reply;
@@ -24,6 +25,7 @@ mod transport;
 
 pub use icmp_error::{ErrorRewrite, translate_error_4to6, translate_error_6to4};
 pub use identification::IdentificationGenerator;
+pub use readdress::{Identification, readdress, readdress_error};
 pub use reassembly::{Reassembly, ReassemblyLimits};
 pub use refusal::{IcmpAnswer, Refusal};
 pub use rewrite::{Rewrite, TrafficClass, TranslateSettings, UdpZeroChecksum};

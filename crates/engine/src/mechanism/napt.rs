@@ -24,7 +24,7 @@ use tombolo_tables::tables::BindError;
 use tombolo_tables::tick::{Tick, ticks};
 use tombolo_wire::Port;
 
-use crate::mapping::pool::{Pool, PortSpace};
+use crate::mapping::pool::{Parity, Pool, PortSpace};
 use crate::mechanism::session_state::{
     ESTABLISHED, Event, ICMP, INSIDE_INIT, OUTSIDE_INIT, PERMISSION, PERMISSION_TCP, Side, TRANS, Timeouts, UDP, step,
 };
@@ -58,6 +58,8 @@ pub struct Policy {
     pub inbound_tcp: InboundTcp,
     /// Bindings that a subscriber may have at once; `None` for no limit (RFC 6888 REQ-4).
     pub bindings_per_subscriber: Option<u32>,
+    /// Whether UDP ports keep their parity.
+    pub parity: Parity,
 }
 
 /// Whether TCP connections may be opened from outside where a binding exists.
@@ -346,8 +348,8 @@ impl<R: Rng> Napt<'_, R> {
         }
         let template = Binding { inside: *inside, subscriber: id.get(), ..Binding::default() };
         let port = u16::from_be_bytes(inside.port);
-        let candidates = self.pool.candidates(address, space, port, self.random.next_u64());
-        match self.tables.bind(&template, candidates, self.times.reuse_port_after, self.now) {
+        let candidates = self.pool.candidates(address, space, port, self.policy.parity, self.random.next_u64());
+        match self.tables.bind(&template, candidates, self.reuse_port_after(space), self.now) {
             Ok(bound) => Ok(bound),
             Err(BindError::TableFull) => Err(DropReason::BindingTableFull),
             Err(BindError::NoneFree) => {
@@ -362,6 +364,15 @@ impl<R: Rng> Napt<'_, R> {
         let address = self.pool.address(pool_address).ok_or(DropReason::PoolExhausted)?;
         let grant = Subscriber { key, outside_ipv4: address.octets(), pool_address };
         self.tables.admit(&grant, self.now).ok_or(DropReason::SubscriberTableFull)
+    }
+
+    /// Ticks for which a closed port is kept back: none where a newcomer cannot get what was meant for the old owner
+    /// (RFC 6888 REQ-8 (a): TCP, whose binding outlives its connections by TCP_TRANS; (c): filtering by address).
+    fn reuse_port_after(&self, space: PortSpace) -> u32 {
+        match (space, self.policy.filtering) {
+            (PortSpace::Tcp, _) | (_, Filtering::AddressDependent) => 0,
+            _ => self.times.reuse_port_after,
+        }
     }
 
     fn has_nothing(&self, id: SubscriberId) -> bool {

@@ -121,7 +121,7 @@ fn fit_4to6(
 
 /// A TCP super-packet may be cut into smaller segments than its sender asked for. Datagrams may not; theirs are cut
 /// first, and then fragmented.
-fn shrink_or_fragment(
+pub(super) fn shrink_or_fragment(
     packet: &mut Packet<'_>,
     transport_offset: u16,
     header_length: usize,

@@ -118,6 +118,16 @@ pub(super) fn pseudo_icmpv6(addresses: Sum, length: u32) -> Sum {
     addresses.double_word(length).word(Protocol::ICMPV6.0.into())
 }
 
+/// Gives an echo, ICMP on both sides, another identifier.
+#[inline]
+pub(super) fn rewrite_identifier(transport: &mut [u8], change: &Change) {
+    if let Some(identifier) = change.source_port.or(change.destination_port) {
+        let delta = replace_word(transport, 4, identifier.0);
+        let field = read_u16(transport, icmpv4::CHECKSUM);
+        write_u16(transport, icmpv4::CHECKSUM, checksum::update(field, delta));
+    }
+}
+
 #[inline]
 fn rewrite_echo(transport: &mut [u8], kind: u8, change: &Change, pseudo: Delta) {
     let code = transport[1];

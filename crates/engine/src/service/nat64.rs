@@ -6,19 +6,17 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use tombolo_tables::binding::InsideKey;
-use tombolo_wire::{Port, TcpFlags, ipv4};
+use tombolo_wire::{Port, ipv4};
 
-use crate::engine::Work;
-use crate::mapping::pool::PortSpace;
+use crate::engine::{Random, Work};
 use crate::mechanism::icmp_error::{ErrorRewrite, translate_error_4to6, translate_error_6to4};
 use crate::mechanism::napt::{Endpoint, Napt};
 use crate::mechanism::screen::{screen_ipv4, screen_ipv6};
-use crate::mechanism::session_state::Event;
-use crate::mechanism::{IcmpAnswer, Refusal, Rewrite, Translated, translate_4to6, translate_6to4};
+use crate::mechanism::{Refusal, Rewrite, Translated, translate_4to6, translate_6to4};
 use crate::packet::{Outbox, Packet};
 use crate::parse::{Parsed, Payload, parse_ipv4};
 use crate::plan::Nat64;
+use crate::service::stateful::{self, inside_key, no_state_inside, space_of, space_of_embedded};
 use crate::verdict::{DropReason, Verdict};
 
 impl Nat64 {
@@ -44,7 +42,7 @@ impl Nat64 {
         let remote = self.remote_address(parsed.destination)?;
         let (space, event) = space_of(parsed)?;
         let remote = Endpoint { address: remote, port: parsed.destination_port };
-        let inside = inside_key(number, space, parsed.source, parsed.source_port);
+        let inside = inside_key(number, space, parsed.source.into(), parsed.source_port);
         let outside = self.napt(number, work).outbound(&inside, space, remote, event).map_err(no_state_inside)?;
         work.notes.add("RFC 6146 section 3.5", || {
             let (port, to) = (parsed.source_port.0, remote.address);
@@ -113,7 +111,7 @@ impl Nat64 {
         let space = space_of_embedded(&about)?;
         let remote = self.prefix.extract(about.source).ok_or(DropReason::IcmpErrorUnusable)?;
         let remote = Endpoint { address: remote, port: about.source_port };
-        let inside = inside_key(number, space, about.destination, about.destination_port);
+        let inside = inside_key(number, space, about.destination.into(), about.destination_port);
         let outside = self.napt(number, work).outbound_error(&inside, space, remote).ok_or(DropReason::NoSession)?;
         let to = ErrorRewrite {
             source: outside.address,
@@ -201,17 +199,8 @@ impl Nat64 {
         self.outside(number, packet, &parsed, work, outbox).map_err(|refusal| Refusal::silent(refusal.reason))
     }
 
-    fn napt<'a>(&'a self, number: u8, work: &'a mut Work<'_>) -> Napt<'a, crate::engine::Random> {
-        Napt {
-            tables: work.tables,
-            pool: &self.pool,
-            policy: &self.policy,
-            times: work.times,
-            service: number,
-            now: work.now.tick(),
-            random: work.random,
-            exhausted: work.exhausted,
-        }
+    fn napt<'a>(&'a self, number: u8, work: &'a mut Work<'_>) -> Napt<'a, Random> {
+        stateful::napt(number, &self.pool, &self.policy, work)
     }
 
     /// The IPv4 address of a destination inside the prefix.
@@ -234,56 +223,5 @@ impl Nat64 {
             return Err(DropReason::PrivateInWellKnownPrefix);
         }
         Ok(())
-    }
-}
-
-pub(crate) fn inside_key(service: u8, space: PortSpace, address: Ipv6Addr, port: Port) -> InsideKey {
-    InsideKey { ipv6: address.octets(), ipv4: [0; 4], port: port.0.to_be_bytes(), protocol: space.protocol(), service }
-}
-
-/// Which table a packet belongs to, and what it is to its session.
-fn space_of<A>(parsed: &Parsed<A>) -> Result<(PortSpace, Event), Refusal> {
-    match parsed.payload {
-        Payload::Tcp => Ok((PortSpace::Tcp, tcp_event(parsed.tcp_flags))),
-        Payload::Udp => Ok((PortSpace::Udp, Event::Other)),
-        Payload::EchoRequest | Payload::EchoReply => Ok((PortSpace::Icmp, Event::Other)),
-        Payload::IcmpError | Payload::IcmpOther => Err(DropReason::IcmpUntranslatable.into()),
-        Payload::Piece => Err(DropReason::FragmentUntranslatable.into()),
-        Payload::Other => Err(Refusal::with(DropReason::UnsupportedProtocol, IcmpAnswer::ProtocolUnreachable)),
-    }
-}
-
-/// Which table the packet in an ICMP error belongs to.
-fn space_of_embedded<A>(about: &Parsed<A>) -> Result<PortSpace, DropReason> {
-    match about.payload {
-        Payload::Tcp => Ok(PortSpace::Tcp),
-        Payload::Udp => Ok(PortSpace::Udp),
-        Payload::EchoRequest | Payload::EchoReply => Ok(PortSpace::Icmp),
-        // An error about an error, or about a fragment without ports.
-        _ => Err(DropReason::IcmpErrorUnusable),
-    }
-}
-
-fn tcp_event(flags: TcpFlags) -> Event {
-    if flags.contains(TcpFlags::RST) {
-        Event::Rst
-    } else if flags.contains(TcpFlags::SYN) {
-        Event::Syn
-    } else if flags.contains(TcpFlags::FIN) {
-        Event::Fin
-    } else {
-        Event::Other
-    }
-}
-
-/// What an inside host is told when no state can be made for it (RFC 6146 section 3.5.1.1: address unreachable).
-fn no_state_inside(reason: DropReason) -> Refusal {
-    match reason {
-        DropReason::PoolExhausted
-        | DropReason::SubscriberLimit
-        | DropReason::BindingTableFull
-        | DropReason::SessionTableFull
-        | DropReason::SubscriberTableFull => Refusal::with(reason, IcmpAnswer::HostUnreachable),
-        _ => reason.into(),
     }
 }

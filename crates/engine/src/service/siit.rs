@@ -148,10 +148,12 @@ impl Siit {
             Role::Siit => Routed {
                 ipv6: self.mapping.prefix.iter().map(|prefix| (prefix.address(), prefix.length())).collect(),
                 ipv4: rows.map(Eam::ipv4).chain(self.embedded_hosts.iter().copied()).map(first_and_last).collect(),
+                ..Routed::default()
             },
             Role::Clat => Routed {
                 ipv6: rows.map(Eam::ipv6).map(|p| (Ipv6Addr::from_bits(p.key()), p.prefix_len())).collect(),
                 ipv4: vec![(Ipv4Addr::UNSPECIFIED, Ipv4Addr::BROADCAST)],
+                ..Routed::default()
             },
         }
     }

@@ -1,15 +1,17 @@
-//! What the engine's tests share: a gateway with one NAT64, packets, and an independent look at what comes out.
+//! What the engine's tests share: a gateway with one NAT64 or one NAT44, packets, and an independent look at what comes out.
 
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "each test uses a part of it, and a test may panic")]
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
+use tombolo_engine::mapping::address_ranges::AddressRanges;
 use tombolo_engine::mapping::pool::{Pool, PoolRange, PortRanges, PortSpace};
 use tombolo_engine::mechanism::napt::{Endpoint, Policy, Times};
 use tombolo_engine::mechanism::{TranslateSettings, UdpZeroChecksum};
 use tombolo_engine::packet::{HEADROOM, Offload, Packet};
 use tombolo_engine::plan::{Nat64, OwnAddresses, Plan, Service, ServiceKind, StaticBinding};
+use tombolo_engine::service::nat44::Nat44;
 use tombolo_engine::{Engine, Now, Verdict};
 use tombolo_tables::Tables;
 use tombolo_tables::hash::HashKey;
@@ -21,6 +23,8 @@ use tombolo_wire::rfc6052::Prefix64;
 pub const SECOND: u64 = 1_000_000_000;
 pub const HOST: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 2);
 pub const OTHER_HOST: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 3);
+pub const HOST4: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+pub const OTHER_HOST4: Ipv4Addr = Ipv4Addr::new(10, 0, 3, 3);
 pub const SERVER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 2);
 pub const POOL: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 
@@ -34,6 +38,8 @@ pub struct Setup {
     pub subscribers: u32,
     pub static_bindings: Vec<StaticBinding>,
     pub times: Times,
+    /// A NAT44 for [`INSIDE`] instead of a NAT64.
+    pub nat44: bool,
 }
 
 impl Default for Setup {
@@ -47,6 +53,7 @@ impl Default for Setup {
             subscribers: 100,
             static_bindings: Vec::new(),
             times: Times::default(),
+            nat44: false,
         }
     }
 }
@@ -72,16 +79,11 @@ impl Gateway {
             span: lowest.min(*setup.ports.start())..=*setup.ports.end(),
             first_slot: 0,
         };
-        let nat64 = Nat64 {
-            prefix: Prefix64::new("64:ff9b::".parse().unwrap(), 96).unwrap(),
-            well_known_prefix_strict: false,
-            pool: Pool::new(vec![range]),
-            policy: setup.policy,
-            translate: TranslateSettings { udp_zero_4to6: UdpZeroChecksum::Compute, ..TranslateSettings::default() },
-            static_bindings: setup.static_bindings,
-        };
+        let pool = Pool::new(vec![range]);
+        let kind =
+            if setup.nat44 { ServiceKind::Nat44(nat44(&setup, pool)) } else { ServiceKind::Nat64(nat64(&setup, pool)) };
         let mut plan = Plan {
-            services: vec![Service { name: "nat64".into(), kind: ServiceKind::Nat64(nat64) }],
+            services: vec![Service { name: "test".into(), kind }],
             times: setup.times,
             capacity: Capacity {
                 subscribers: setup.subscribers,
@@ -128,11 +130,41 @@ impl Gateway {
         self.now = Now(self.now.0 + seconds * SECOND);
     }
 
+    pub fn nat44(&mut self) -> &mut Nat44 {
+        match &mut self.plan.services[0].kind {
+            ServiceKind::Nat44(nat44) => nat44,
+            other => panic!("{other:?}"),
+        }
+    }
+
     pub fn nat64(&mut self) -> &mut Nat64 {
         match &mut self.plan.services[0].kind {
             ServiceKind::Nat64(nat64) => nat64,
             other => panic!("{other:?}"),
         }
+    }
+}
+
+fn nat64(setup: &Setup, pool: Pool) -> Nat64 {
+    Nat64 {
+        prefix: Prefix64::new("64:ff9b::".parse().unwrap(), 96).unwrap(),
+        well_known_prefix_strict: false,
+        pool,
+        policy: setup.policy,
+        translate: TranslateSettings { udp_zero_4to6: UdpZeroChecksum::Compute, ..TranslateSettings::default() },
+        static_bindings: setup.static_bindings.clone(),
+    }
+}
+
+fn nat44(setup: &Setup, pool: Pool) -> Nat44 {
+    Nat44 {
+        inside: AddressRanges::new([Ipv4Addr::new(10, 0, 0, 0)..=Ipv4Addr::new(10, 0, 3, 255)]),
+        untranslated: AddressRanges::new([Ipv4Addr::new(172, 16, 0, 0)..=Ipv4Addr::new(172, 16, 255, 255)]),
+        pool,
+        policy: setup.policy,
+        inside_mtu: 1500,
+        outside_mtu: 1500,
+        static_bindings: setup.static_bindings.clone(),
     }
 }
 
@@ -266,7 +298,7 @@ pub fn embed(address: Ipv4Addr) -> Ipv6Addr {
 pub fn static_binding(space: PortSpace, inside_port: u16, outside_port: u16) -> StaticBinding {
     StaticBinding {
         space,
-        inside: HOST,
+        inside: HOST.into(),
         inside_port: Port(inside_port),
         outside: Endpoint { address: POOL, port: Port(outside_port) },
     }

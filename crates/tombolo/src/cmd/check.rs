@@ -1,14 +1,14 @@
 //! `tombolo check`: validates a configuration and prints the plan that it becomes.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
 use tombolo_config::Configuration;
 use tombolo_engine::mapping::pool::{PoolRange, PortRanges, PortSpace};
-use tombolo_engine::mechanism::napt::Filtering;
-use tombolo_engine::plan::{Nat64, ServiceKind};
+use tombolo_engine::mechanism::napt::{Filtering, Policy};
+use tombolo_engine::plan::{ServiceKind, StaticBinding};
 use tombolo_engine::service::siit::{Role, Siit};
 
 use super::print;
@@ -53,13 +53,19 @@ struct Service {
 #[serde(tag = "kind", rename_all = "lowercase")]
 enum Kind {
     Nat64(StatefulService),
+    Nat44(StatefulService),
     Siit(StatelessService),
     Clat(StatelessService),
 }
 
 #[derive(Serialize)]
 struct StatefulService {
-    prefix: String,
+    /// Of a NAT64: where the outside is seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prefix: Option<String>,
+    /// Of a NAT44: who is inside.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    inside: Vec<String>,
     pool: Vec<Pool>,
     filtering: &'static str,
     bindings_per_subscriber: Option<u32>,
@@ -91,14 +97,16 @@ fn print_tables(report: &Report) -> anyhow::Result<()> {
     for warning in &report.warnings {
         print::line(&format!("warning: {warning}"))?;
     }
-    let mut services = print::table(&["service", "prefix", "outside addresses", "TCP", "UDP", "ICMP", "filtering"]);
+    let mut services =
+        print::table(&["service", "prefix or hosts", "outside addresses", "TCP", "UDP", "ICMP", "filtering"]);
     let mut statics = Vec::new();
     let mut stateless = Vec::new();
     for Service { name, kind } in &report.services {
         match kind {
-            Kind::Nat64(service) => {
+            Kind::Nat64(service) | Kind::Nat44(service) => {
+                let hosts = service.prefix.clone().unwrap_or_else(|| service.inside.join(", "));
                 for Pool { addresses, tcp, udp, icmp } in &service.pool {
-                    services.add_row([name, &service.prefix, addresses, tcp, udp, icmp, service.filtering]);
+                    services.add_row([name, &hosts, addresses, tcp, udp, icmp, service.filtering]);
                 }
                 statics.extend(&service.static_bindings);
             }
@@ -154,7 +162,14 @@ impl Report {
 impl Service {
     fn of(service: &tombolo_engine::plan::Service) -> Self {
         let kind = match &service.kind {
-            ServiceKind::Nat64(nat64) => Kind::Nat64(StatefulService::of(nat64)),
+            ServiceKind::Nat64(nat64) => Kind::Nat64(StatefulService {
+                prefix: Some(nat64.prefix.to_string()),
+                ..StatefulService::of(&nat64.pool, &nat64.policy, &nat64.static_bindings)
+            }),
+            ServiceKind::Nat44(nat44) => Kind::Nat44(StatefulService {
+                inside: nat44.inside.ranges().iter().map(|range| addresses(*range.start(), *range.end())).collect(),
+                ..StatefulService::of(&nat44.pool, &nat44.policy, &nat44.static_bindings)
+            }),
             ServiceKind::Siit(siit) if siit.role == Role::Clat => Kind::Clat(StatelessService::of(siit)),
             ServiceKind::Siit(siit) => Kind::Siit(StatelessService::of(siit)),
         };
@@ -163,16 +178,17 @@ impl Service {
 }
 
 impl StatefulService {
-    fn of(nat64: &Nat64) -> Self {
+    fn of(pool: &tombolo_engine::mapping::pool::Pool, policy: &Policy, bindings: &[StaticBinding]) -> Self {
         Self {
-            prefix: nat64.prefix.to_string(),
-            pool: nat64.pool.ranges().iter().map(Pool::of).collect(),
-            filtering: match nat64.policy.filtering {
+            prefix: None,
+            inside: Vec::new(),
+            pool: pool.ranges().iter().map(Pool::of).collect(),
+            filtering: match policy.filtering {
                 Filtering::EndpointIndependent => "endpoint-independent",
                 Filtering::AddressDependent => "address-dependent",
             },
-            bindings_per_subscriber: nat64.policy.bindings_per_subscriber,
-            static_bindings: static_bindings(nat64),
+            bindings_per_subscriber: policy.bindings_per_subscriber,
+            static_bindings: static_bindings(bindings),
         }
     }
 }
@@ -204,15 +220,15 @@ fn port_list(ports: &PortRanges) -> String {
     if ranges.is_empty() { "none".into() } else { ranges.join(",") }
 }
 
-fn static_bindings(nat64: &Nat64) -> Vec<String> {
-    let lines = nat64.static_bindings.iter().map(|binding| {
+fn static_bindings(bindings: &[StaticBinding]) -> Vec<String> {
+    let lines = bindings.iter().map(|binding| {
         let protocol = match binding.space {
             PortSpace::Tcp => "tcp",
             PortSpace::Udp => "udp",
             PortSpace::Icmp => "icmp",
         };
-        let (inside, outside) = (binding.inside, binding.outside);
-        format!("{protocol} [{inside}]:{} = {}:{}", binding.inside_port.0, outside.address, outside.port.0)
+        let (inside, outside) = (SocketAddr::new(binding.inside, binding.inside_port.0), binding.outside);
+        format!("{protocol} {inside} = {}:{}", outside.address, outside.port.0)
     });
     lines.collect()
 }
