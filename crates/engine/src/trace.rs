@@ -40,6 +40,12 @@ impl Trace {
 pub(crate) struct Notes<'a>(pub(crate) Option<&'a mut Trace>);
 
 impl Notes<'_> {
+    /// False if notes are thrown away.
+    #[inline]
+    pub(crate) const fn are_wanted(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// Notes a decision; `text` is made only if somebody asked.
     #[inline]
     pub(crate) fn add(&mut self, clause: &'static str, text: impl FnOnce() -> String) {

@@ -179,7 +179,32 @@ pub const NON_GLOBAL: [(Ipv4Addr, u8); 15] = [
 
 /// True if `address` is in [`NON_GLOBAL`].
 #[must_use]
+#[inline]
 pub const fn is_non_global(address: Ipv4Addr) -> bool {
+    // Asked for every packet: nearly all addresses are out after their first octet.
+    let first = address.octets()[0];
+    BEGINS_NON_GLOBAL[(first >> 6) as usize] >> (first & 63) & 1 != 0 && is_listed(address)
+}
+
+/// First octets of the prefixes in [`NON_GLOBAL`], a bit each.
+const BEGINS_NON_GLOBAL: [u64; 4] = {
+    let mut bits = [0; 4];
+    let mut index = 0;
+    while index < NON_GLOBAL.len() {
+        let (prefix, length) = NON_GLOBAL[index];
+        let mut octet = prefix.octets()[0] as usize;
+        let count = if length >= 8 { 1 } else { 1 << (8 - length) };
+        let end = octet + count;
+        while octet < end {
+            bits[octet / 64] |= 1 << (octet % 64);
+            octet += 1;
+        }
+        index += 1;
+    }
+    bits
+};
+
+const fn is_listed(address: Ipv4Addr) -> bool {
     let mut index = 0;
     while index < NON_GLOBAL.len() {
         let (prefix, length) = NON_GLOBAL[index];
@@ -232,6 +257,18 @@ mod tests {
     fn a_u_octet_that_is_not_zero_is_outside_the_prefix() {
         let prefix: Prefix64 = "2001:db8::/32".parse().unwrap();
         assert_eq!(prefix.extract("2001:db8:c000:221:5500::".parse().unwrap()), None);
+    }
+
+    #[test]
+    fn the_quick_look_at_the_first_octet_agrees_with_the_list() {
+        for first in 0..=255 {
+            for second in 0..=255 {
+                for third in [0, 2, 99, 100, 113] {
+                    let address = Ipv4Addr::new(first, second, third, 1);
+                    assert_eq!(is_non_global(address), is_listed(address), "{address}");
+                }
+            }
+        }
     }
 
     #[test]

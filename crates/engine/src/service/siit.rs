@@ -359,6 +359,13 @@ impl Siit {
 
     #[inline]
     fn note_mapping<A: Display, B: Display>(&self, work: &mut Work<'_>, what: &str, from: A, mapped: Mapped<B>) {
+        if work.notes.are_wanted() {
+            self.write_mapping(work, what, &from, &mapped);
+        }
+    }
+
+    #[cold]
+    fn write_mapping<A: Display, B: Display>(&self, work: &mut Work<'_>, what: &str, from: &A, mapped: &Mapped<B>) {
         let clause = match mapped.by {
             By::Row(_) => "RFC 7757 section 3.3",
             By::Prefix => "RFC 6052 section 2.3",
