@@ -57,7 +57,7 @@ pub(crate) struct Arguments {
     /// Frames to the outside only
     #[arg(long, conflicts_with = "bidirectional")]
     forward_only: bool,
-    /// Frames both ways at the same rate [default]
+    /// Frames both ways at the same rate (the default)
     #[arg(long)]
     bidirectional: bool,
     /// Percent of foreground traffic; the rest is native IPv6
