@@ -7,6 +7,7 @@
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
+use std::time::{Duration, Instant};
 
 use ipnet::{IpNet, Ipv4Net};
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
@@ -24,6 +25,9 @@ use crate::rtnl::RouteSocket;
 /// Protocol number of the gateway's routes, so that `ip route show proto 84` lists them. Numbers are free to
 /// choose above 4 where no routing daemon of `/etc/iproute2/rt_protos` has one.
 const ROUTE_PROTOCOL: u8 = 84;
+
+/// Longest wait for the kernel to install the local route of a new address; microseconds are usual.
+const LOCAL_ROUTE_WAIT: Duration = Duration::from_secs(1);
 
 /// Priorities of the gateway's rules: what leaves the device, and what has to reach it. Before the main table (32766),
 /// behind the local one (0), and with room for an operator's own on either side.
@@ -259,7 +263,30 @@ impl Host {
             Ok(_) => self.changes.push(Change::Address(message)),
             Err(source) => return Err(family_error(&action, address.addr(), source)),
         }
+        self.wait_until_local(address.addr());
         Ok(())
+    }
+
+    /// Waits until the kernel delivers packets for an address of its own. It announces an IPv6 address at once but
+    /// installs the local route from a work queue; what arrives in between is lost (`Ip6InAddrErrors`). Gives up after
+    /// [`LOCAL_ROUTE_WAIT`]: on a device that is down the route never comes, and that is no error.
+    fn wait_until_local(&mut self, address: IpAddr) {
+        let deadline = Instant::now() + LOCAL_ROUTE_WAIT;
+        while !self.is_local(address) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Whether the kernel's route to the address ends in the host itself.
+    fn is_local(&mut self, address: IpAddr) -> bool {
+        let mut question = RouteMessage::default();
+        question.header.address_family = family_of(address);
+        question.header.destination_prefix_length = if address.is_ipv4() { 32 } else { 128 };
+        question.attributes = vec![RouteAttribute::Destination(route_address(address))];
+        let answers = self.socket.request(RouteNetlinkMessage::GetRoute(question), 0).unwrap_or_default();
+        answers.iter().any(
+            |answer| matches!(answer, RouteNetlinkMessage::NewRoute(route) if route.header.kind == RouteType::Local),
+        )
     }
 
     /// Routes a prefix to the device.
