@@ -52,6 +52,7 @@ fn bench_as(gateway: &str, technology: Technology, asked: Technology, flows: Flo
         cores: (vec![0], vec![1]),
         tester_limit: 200_000,
         frames: 200_000,
+        means: None,
     })
     .unwrap();
     bench.probe(&mut Silent).unwrap();
@@ -174,6 +175,7 @@ fn failure(gateway: &str) -> Option<BenchError> {
         cores: (vec![0], vec![1]),
         tester_limit: 200_000,
         frames: 1000,
+        means: None,
     })
     .unwrap();
     bench.probe(&mut Silent).err()
