@@ -18,9 +18,9 @@ use crate::layout::{
 use crate::mapped::Mapped;
 use crate::namespace::{Namespace, in_namespace};
 use crate::outcome::{Arrivals, Delays, DirectionOutcome, Outcome, merge_states};
+use crate::packet_socket::PacketSocket;
 use crate::permutation::{Permutation, mix64};
 use crate::plan::{Direction, Order, Plan, PortRule, SourceRule};
-use crate::packet_socket::PacketSocket;
 use crate::sender::{Assignment, Exit, Overseer, Sender, SocketExit, install_wake_signal, monotonic_ns};
 use crate::test_run::run_live;
 

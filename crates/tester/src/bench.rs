@@ -184,7 +184,8 @@ impl Bench {
     /// # Errors
     /// If either does not work here.
     pub fn open(plan: BenchPlan) -> Result<Bench, BenchError> {
-        let BenchPlan { mut gateway, setup, frame_bytes, mix, effort, directions, cores, tester_limit, frames, means } = plan;
+        let BenchPlan { mut gateway, setup, frame_bytes, mix, effort, directions, cores, tester_limit, frames, means } =
+            plan;
         let (left, right) = gateway.ports();
         let tuples = u32::try_from(setup.shape.tuples()).unwrap_or(u32::MAX);
         let capacity = Capacity {

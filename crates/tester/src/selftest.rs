@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tombolo_generator::{
-    Answer, Capacity, Direction, DirectionOutcome, Ends, FrameKind, Means, Namespace, Order, Pace, Plan, Port, PortRule, Rig,
-    Template, link_address,
+    Answer, Capacity, Direction, DirectionOutcome, Ends, FrameKind, Means, Namespace, Order, Pace, Plan, Port,
+    PortRule, Rig, Template, link_address,
 };
 use tombolo_lab::{Lab, Topology, topology::End, topology::Link};
 

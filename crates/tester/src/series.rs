@@ -200,11 +200,13 @@ impl SeriesPlan {
         self.gateways.iter().map(Spec::to_string).collect()
     }
 
-    /// The gateway's usual trade; plain forwarding and the fault injector carry what the others' left side sends.
+    /// The gateway's usual trade; plain forwarding and the fault injector carry what the others' left side sends, and
+    /// connections as a NAT44 that changes nothing.
     fn technology_of(&self, spec: &Spec) -> Technology {
         let follows = matches!(spec, Spec::Plain | Spec::Faulty(_));
         match (self.technology, follows) {
             (Some(technology), false) => technology,
+            (_, true) if self.procedure.needs_state() => Technology::Nat44,
             (Some(technology), true) => forwarding_of(technology),
             (None, false) => laboratory::usual_technology(spec),
             (None, true) => {

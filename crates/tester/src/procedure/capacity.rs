@@ -60,7 +60,8 @@ fn offer(bench: &mut Bench, rate: u64, count: u32, observer: &mut dyn Observer) 
     let gateway = bench.gateway.sessions();
     let answers = TrialPlan { purpose: "capacity validation", ..bench.validation(rate, count) };
     let back = bench.trial(&answers, observer)?;
-    let received = |directions: &mut dyn Iterator<Item = &DirectionOutcome>| directions.map(|d| d.arrivals.received).sum();
+    let received =
+        |directions: &mut dyn Iterator<Item = &DirectionOutcome>| directions.map(|d| d.arrivals.received).sum();
     let validated: u64 = received(&mut back.directions());
     Ok(Offered {
         forwarded: received(&mut first.directions()),
@@ -84,8 +85,14 @@ fn keeps(bench: &mut Bench, rate: u64, count: u32, observer: &mut dyn Observer) 
 fn search(bench: &mut Bench, rate: u64, most: u32, observer: &mut dyn Observer) -> Result<u32, BenchError> {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a fraction of a million")]
     let resolution_ppm = (bench.effort.resolution * 1e6) as u64;
-    let search =
-        Search { max: u64::from(most), resolution: 1, resolution_ppm, verify_failures: 0, repeat_invalid: 0, hint: None };
+    let search = Search {
+        max: u64::from(most),
+        resolution: 1,
+        resolution_ppm,
+        verify_failures: 0,
+        repeat_invalid: 0,
+        hint: None,
+    };
     let found = search.run(|count, bounds| {
         bench.bounds = Some(bounds);
         let kept = keeps(bench, rate, u32::try_from(count).unwrap_or(most), observer)?;
