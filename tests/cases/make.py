@@ -342,6 +342,11 @@ def echoes():
              packet(error6(A6, B6, kind6, 0, rest, body), "forward",
                     error4(A4, B4, kind4, 0, rest, body, ttl=63), any_identification=True))
     odd = data(33)
+    message = icmp6(A6, B6, 129, 0, ZERO, bytes(12))
+    case("echo-reply-of-zeros-6to4", "RFC 7915 section 5.5, RFC 1071", "an echo reply with nothing but zeros",
+         "the sum of nothing but zeros is zero, and its checksum 0xffff; a difference alone would leave 0",
+         packet(ipv6(A6, B6, 58, message), "forward", ipv4(A4, B4, 1, icmp4(0, 0, ZERO, bytes(12)), ttl=63),
+                any_identification=True))
     case("echo-odd-length", "RFC 7915 section 4.5", "an echo request of odd length",
          "the last byte of the message is the high half of a word",
          packet(error4(B4, A4, 8, 0, rest, odd), "forward", error6(B6, A6, 128, 0, rest, odd, hops=63)))
