@@ -489,7 +489,8 @@ lowest_ipv6_mtu = 1400
     assert!(
         siit.mapping.denied.contains([192, 168, 3, 4].into()) && siit.mapping.denied.contains([10, 0, 0, 1].into())
     );
-    assert!(siit.claims_ipv4([203, 0, 113, 9].into()) && !siit.claims_ipv4([203, 0, 114, 9].into()));
+    let claims = |address: [u8; 4]| siit.claims_ipv4(address.into(), &mut Default::default());
+    assert!(claims([203, 0, 113, 9]) && !claims([203, 0, 114, 9]));
     assert!(!siit.mapping.well_known_prefix_strict);
     assert_eq!(siit.error_sources.ranges().len(), 2);
     assert_eq!((siit.translate.udp_zero_4to6, siit.translate.lowest_ipv6_mtu), (UdpZeroChecksum::Drop, 1400));
