@@ -13,6 +13,7 @@
 
 use std::path::{Path, PathBuf};
 
+use ipnet::IpNet;
 use tombolo_engine::Plan;
 
 mod document;
@@ -23,6 +24,7 @@ mod problem;
 pub mod reference;
 mod service;
 mod stateless;
+pub mod tayga;
 mod timeouts;
 mod value;
 
@@ -54,11 +56,30 @@ pub struct Host {
     pub run_directory: Option<PathBuf>,
     /// Routing table for packets from IPv4 hosts inside. Default 84.
     pub table: u32,
+    /// Who sets up the device. Default: the gateway.
+    pub provision: Provision,
+}
+
+/// Who sets up the device, and routes packets to it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Provision {
+    /// The gateway makes the device and routes what its services need to it.
+    #[default]
+    Gateway,
+    /// The administrator, as with Tayga: a device of that name is taken over, and only what is listed is done.
+    Administrator {
+        /// Set the device up.
+        up: bool,
+        /// Addresses that the device gets.
+        addresses: Vec<IpNet>,
+        /// Prefixes that are routed to it.
+        routes: Vec<IpNet>,
+    },
 }
 
 impl Default for Host {
     fn default() -> Self {
-        Self { device: "tombolo".into(), queues: None, pin: true, mtu: 65_535, run_directory: None, table: 84 }
+        Self { device: "tombolo".into(), queues: None, pin: true, mtu: 65_535, run_directory: None, table: 84, provision: Provision::Gateway }
     }
 }
 

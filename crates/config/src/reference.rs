@@ -58,7 +58,7 @@ pub static FILE: Section = Section {
 /// `[gateway]`.
 pub static GATEWAY: Section = Section {
     path: "[gateway]",
-    about: "The gateway's place in its host. A change takes a restart, except of `ipv4` and `ipv6`.",
+    about: "The gateway's place in its host. A change takes a restart, except of the addresses and of what begins with `icmp_`.",
     keys: keys! {
         "device": "string", "\"tombolo\"", "\"tombolo\"",
             "Name of the TUN device that the gateway makes, 1 to 15 bytes. The prefixes and pools of the services are routed to it.";
@@ -72,6 +72,12 @@ pub static GATEWAY: Section = Section {
             "Routing table for packets from the hosts inside a `nat44`: rules of the host send them there, and from there they go to the device. Two gateways on one host need different ones.";
         "ipv4": "address", "a global address of the host", "\"192.0.2.254\"", "Source of ICMPv4 errors of the gateway's own.";
         "ipv6": "address", "a global address of the host", "\"2001:db8::1\"", "Source of ICMPv6 errors of the gateway's own.";
+        "answered_by": "\"host\" or \"gateway\"", "\"host\"", "\"gateway\"",
+            "Who answers pings to these two addresses: the host, which has them on an interface, or the gateway, which then needs addresses that no interface has; they are routed to the device.";
+        "icmp_errors_per_second": "number", "100", "1000", "ICMP errors of its own that each worker sends a second at most, 0 to 1000000 (RFC 4443 section 2.4 (f)). 100 a second is what a LAN can bear, and traceroute needs few.";
+        "icmp_errors_at_once": "number", "50", "200", "ICMP errors of its own that each worker may send at once, 1 to 1000000.";
+        "icmp_refusals": "switch", "true", "false",
+            "Tell senders of packets that have no mapping or are denied: \"administratively prohibited\", the default of RFC 7915 sections 4.4 and 5.4. `false` drops them in silence.";
     },
 };
 
@@ -126,6 +132,12 @@ pub static SERVICE: Section = Section {
         "traffic_class_6to4": "\"copy\" or 0 to 255", "\"copy\"", "0", "TOS of packets that were IPv6 (RFC 7915 section 5.1).";
         "udp_zero_checksum": "\"compute\", \"drop\" or \"forward\"", "\"compute\"", "\"drop\"",
             "What becomes of IPv4 datagrams without a checksum. `forward` breaks RFC 8200 except for the tunnels of RFC 6935.";
+        "udp_zero_checksum_6to4": "\"drop\" or \"forward\"", "\"drop\"", "\"forward\"",
+            "What becomes of IPv6 datagrams without a checksum, which only certain tunnels may send (RFC 6935).";
+        "tcp_mss": "\"auto\", \"off\" or bytes", "\"auto\"", "1360",
+            "Largest TCP segment that a SYN may announce through the service; larger announcements are lowered to it, and none is raised. `auto` is what the MTUs below leave behind both families' headers, so that connections need no path MTU discovery here.";
+        "mtu_plateaus": "array of numbers", "those of RFC 7915", "[1492, 1006, 508]",
+            "Path MTUs, from large to small, of which the next below the packet's size is taken where an IPv4 router does not tell its own (RFC 7915 section 4.2).";
         "lowest_ipv6_mtu": "bytes", "1280", "1280",
             "IPv4 packets without DF become IPv6 packets of at most this many bytes, 1280 to 65535 (RFC 7915 section 4).";
         "ipv6_mtu": "bytes", "1500", "1500", "MTU of the links inside, 1280 to 65535.";
@@ -155,6 +167,8 @@ pub static NAT44: Section = Section {
         "bindings_per_subscriber": "number", "no limit", "1000", "Bindings that one inside address may have at a time (RFC 6888 REQ-4).";
         "port_parity": "switch", "true", "true",
             "Map even UDP ports to even ones and odd ones to odd ones while there are any (RFC 4787 REQ-4). `false` makes ports harder to guess (RFC 7857 section 8).";
+        "tcp_mss": "\"auto\", \"off\" or bytes", "\"auto\"", "1360",
+            "Largest TCP segment that a SYN may announce through the service; larger announcements are lowered to it, and none is raised. `auto` is what the smaller of the MTUs below leaves behind the headers, so that connections need no path MTU discovery here.";
         "inside_mtu": "bytes", "1500", "1500", "MTU of the links inside, 68 to 65535.";
         "outside_mtu": "bytes", "1500", "1500", "MTU of the links outside, 68 to 65535.";
     },
@@ -176,6 +190,10 @@ pub static STATELESS: Section = Section {
             "Explicit address mappings (RFC 7757), which win over the prefix; the longest match counts. For a CLAT the addresses that stand for its hosts. See below.";
         "embedded_hosts": "array of strings", "none", "[\"192.0.2.0/24\"]",
             "IPv4 prefixes of hosts inside whose IPv6 addresses are embedded in `prefix`, so that packets to them are this service's. Not for a CLAT.";
+        "dynamic_pool": "prefix", "none", "\"192.168.255.0/24\"",
+            "IPv4 prefix of 12 to 31 bits whose addresses are lent, one each, to hosts inside without explicit mapping and without embedded address. An address stays a host's for 124 minutes behind its last packet, and is kept for it for two weeks if it can be. Not for a CLAT.";
+        "dynamic_map": "path", "none", "\"/var/spool/tayga/dynamic.map\"",
+            "File that remembers what is lent across restarts, in Tayga's format. It must be absolute.";
         "deny": "array of strings", "none", "[\"192.0.2.0/24\"]",
             "IPv4 prefixes that are not embedded in `prefix`. Explicit mappings are not concerned.";
         "hairpinning": "\"intrinsic\", \"simple\" or \"off\"", "\"intrinsic\"", "\"simple\"",
@@ -190,6 +208,12 @@ pub static STATELESS: Section = Section {
         "traffic_class_6to4": "\"copy\" or 0 to 255", "\"copy\"", "0", "TOS of packets that were IPv6 (RFC 7915 section 5.1).";
         "udp_zero_checksum": "\"compute\", \"drop\" or \"forward\"", "\"compute\"", "\"drop\"",
             "What becomes of IPv4 datagrams without a checksum (RFC 7915 section 4.5). `compute`, because voice over Wi-Fi and some tunnels send them; it costs a pass over the payload of these datagrams only. Fragments of them are dropped in any case but `forward`, which breaks RFC 8200 except for the tunnels of RFC 6935.";
+        "udp_zero_checksum_6to4": "\"drop\" or \"forward\"", "\"drop\"", "\"forward\"",
+            "What becomes of IPv6 datagrams without a checksum, which only certain tunnels may send (RFC 6935).";
+        "tcp_mss": "\"auto\", \"off\" or bytes", "\"auto\"", "1360",
+            "Largest TCP segment that a SYN may announce through the service; larger announcements are lowered to it, and none is raised. `auto` is what the MTUs below leave behind both families' headers, so that connections need no path MTU discovery here.";
+        "mtu_plateaus": "array of numbers", "those of RFC 7915", "[1492, 1006, 508]",
+            "Path MTUs, from large to small, of which the next below the packet's size is taken where an IPv4 router does not tell its own (RFC 7915 section 4.2).";
         "lowest_ipv6_mtu": "bytes", "1280", "1280",
             "IPv4 packets without DF become IPv6 packets of at most this many bytes, 1280 to 65535 (RFC 7915 section 4).";
         "ipv6_mtu": "bytes", "1500", "1500", "MTU of the IPv6 links, 1280 to 65535.";

@@ -3,7 +3,8 @@
 use ipnet::Ipv6Net;
 use tombolo_engine::mapping::pool::{Parity, Pool};
 use tombolo_engine::mechanism::napt::{Filtering, InboundTcp, Policy};
-use tombolo_engine::mechanism::{TrafficClass, TranslateSettings, UdpZeroChecksum};
+use tombolo_engine::mechanism::mtu::segment_size_of_translation;
+use tombolo_engine::mechanism::{Plateaus, TrafficClass, TranslateSettings, UdpZeroChecksum};
 use tombolo_engine::plan::{Nat64, Service, ServiceKind};
 use tombolo_engine::service::nat44::Nat44;
 use tombolo_engine::service::siit::{Role, Siit};
@@ -130,13 +131,17 @@ impl<'d> Reader<'d> {
         self.pools.extend(drafts);
         self.inside.extend(inside);
         let mtu = |node: &Node<'_>| node.number32(68..=65_535);
+        let inside_mtu = table.read_or("inside_mtu", 1500, log, mtu);
+        let outside_mtu = table.read_or("outside_mtu", 1500, log, mtu);
+        let automatic = u16::try_from(inside_mtu.min(outside_mtu).saturating_sub(40)).unwrap_or(u16::MAX);
         Nat44 {
             inside: addresses,
             untranslated: nat44::untranslated(table, log),
             pool,
             policy: policy(table, log),
-            inside_mtu: table.read_or("inside_mtu", 1500, log, mtu),
-            outside_mtu: table.read_or("outside_mtu", 1500, log, mtu),
+            inside_mtu,
+            outside_mtu,
+            largest_segment: largest_segment(table, automatic, log),
             static_bindings,
         }
     }
@@ -191,17 +196,45 @@ fn translate(table: &Table<'_>, log: &mut Log) -> TranslateSettings {
     const UDP_ZERO: [(&str, UdpZeroChecksum); 3] =
         [("compute", UdpZeroChecksum::Compute), ("drop", UdpZeroChecksum::Drop), ("forward", UdpZeroChecksum::Forward)];
     let defaults = TranslateSettings::default();
-    let ipv6_mtu = |node: &Node<'_>| node.number32(1280..=65_535);
+    let read_ipv6_mtu = |node: &Node<'_>| node.number32(1280..=65_535);
+    let ipv6_mtu = table.read_or("ipv6_mtu", defaults.ipv6_mtu, log, read_ipv6_mtu);
+    let ipv4_mtu = table.read_or("ipv4_mtu", defaults.ipv4_mtu, log, |node| node.number32(68..=65_535));
     let udp_zero = |node: &Node<'_>| node.choice(&UDP_ZERO);
     TranslateSettings {
         traffic_class_4to6: table.read_or("traffic_class_4to6", defaults.traffic_class_4to6, log, traffic_class),
         traffic_class_6to4: table.read_or("traffic_class_6to4", defaults.traffic_class_6to4, log, traffic_class),
         udp_zero_4to6: table.read_or("udp_zero_checksum", UdpZeroChecksum::Compute, log, udp_zero),
-        lowest_ipv6_mtu: table.read_or("lowest_ipv6_mtu", defaults.lowest_ipv6_mtu, log, ipv6_mtu),
-        ipv6_mtu: table.read_or("ipv6_mtu", defaults.ipv6_mtu, log, ipv6_mtu),
-        ipv4_mtu: table.read_or("ipv4_mtu", defaults.ipv4_mtu, log, |node| node.number32(68..=65_535)),
-        ..defaults
+        lowest_ipv6_mtu: table.read_or("lowest_ipv6_mtu", defaults.lowest_ipv6_mtu, log, read_ipv6_mtu),
+        ipv6_mtu,
+        udp_zero_6to4: table.read_or("udp_zero_checksum_6to4", defaults.udp_zero_6to4, log, |node| {
+            node.choice(&[("drop", UdpZeroChecksum::Drop), ("forward", UdpZeroChecksum::Forward)])
+        }),
+        ipv4_mtu,
+        largest_segment: largest_segment(table, segment_size_of_translation(ipv4_mtu, ipv6_mtu), log),
+        plateaus: table.read_or("mtu_plateaus", defaults.plateaus, log, plateaus),
     }
+}
+
+/// What `tcp_mss` says; `automatic` if it says that the MTUs decide.
+fn largest_segment(table: &Table<'_>, automatic: u16, log: &mut Log) -> Option<u16> {
+    table.read_or("tcp_mss", Some(automatic), log, |node| match node.text() {
+        Ok("auto") => Ok(Some(automatic)),
+        Ok("off") => Ok(None),
+        Ok(_) => Err(node.problem("unknown; use \"auto\", \"off\" or a number of bytes")),
+        // The least that every host takes is 536 (RFC 9293 section 3.7.1), and tunnels in tunnels may leave less.
+        Err(_) => Ok(Some(u16::try_from(node.number32(88..=65_495)?).unwrap_or(u16::MAX))),
+    })
+}
+
+fn plateaus(node: &Node<'_>) -> Result<Plateaus, Problem> {
+    let sizes: Result<Vec<u16>, Problem> = node
+        .items()?
+        .iter()
+        .map(|item| Ok(u16::try_from(item.number32(68..=65_535)?).unwrap_or(u16::MAX)))
+        .collect();
+    Plateaus::new(&sizes?).ok_or_else(|| {
+        node.problem(format!("not falling, or too many; write at most {} sizes from large to small", Plateaus::MOST))
+    })
 }
 
 fn traffic_class(node: &Node<'_>) -> Result<TrafficClass, Problem> {

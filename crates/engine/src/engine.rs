@@ -12,15 +12,17 @@ use tombolo_tables::tick::Tick;
 use tombolo_wire::{tcp, udp};
 
 use crate::counters::Counters;
+use crate::mapping::stateless::Claim;
 use crate::mechanism::napt::{Exhausted, Times};
 use crate::mechanism::offload::complete_checksum;
 use crate::mechanism::reassembly::{Reassembly, ReassemblyLimits};
 use crate::mechanism::reply::{ErrorLimit, may_answer_ipv4, may_answer_ipv6, reply_ipv4, reply_ipv6};
 use crate::mechanism::session_state::Side;
-use crate::mechanism::{IdentificationGenerator, Refusal};
+use crate::mechanism::{IcmpAnswer, IdentificationGenerator, Refusal};
 use crate::packet::{ChecksumState, Offload, Outbox, Packet, Segmentation};
 use crate::parse::{AnyParsed, Parsed, Payload, parse};
-use crate::plan::{OwnAddresses, Plan, Service, ServiceKind};
+use crate::plan::{AnsweredBy, ErrorPolicy, OwnAddresses, Plan, Refusals, Service, ServiceKind};
+use crate::service::own;
 use crate::service::siit::Arrival;
 use crate::trace::{Notes, Trace};
 use crate::verdict::{DropReason, Verdict};
@@ -50,6 +52,8 @@ pub(crate) struct Work<'a> {
     pub(crate) error_limit: &'a mut ErrorLimit,
     pub(crate) own: &'a OwnAddresses,
     pub(crate) notes: Notes<'a>,
+    /// What is known of the destination of the packet at hand.
+    pub(crate) claim: Claim,
     pub(crate) now: Now,
 }
 
@@ -64,10 +68,6 @@ pub struct Engine {
     reassembly: Reassembly,
     error_limit: ErrorLimit,
 }
-
-/// ICMP errors that a worker originates: so many a second, and so many at once (RFC 4443 section 2.4 (f)).
-const ERRORS_PER_SECOND: u32 = 100;
-const ERRORS_AT_ONCE: u32 = 50;
 
 impl Engine {
     /// The engine of worker number `worker` of `workers` on `tables`. `seed` must be random, and the same for all of
@@ -85,7 +85,7 @@ impl Engine {
             identifications,
             exhausted: Exhausted::default(),
             reassembly: Reassembly::new(ReassemblyLimits::default(), secret),
-            error_limit: ErrorLimit::new(ERRORS_PER_SECOND, ERRORS_AT_ONCE),
+            error_limit: ErrorLimit::new(ErrorPolicy::default().rate, ErrorPolicy::default().burst),
         }
     }
 
@@ -152,10 +152,15 @@ impl Engine {
         notes.add("", || describe(&parsed));
         let Self { tables, random, identifications, exhausted, reassembly, error_limit, .. } = self;
         let (times, own) = (&plan.times, &plan.own);
-        let mut work = Work { tables, times, random, identifications, exhausted, error_limit, own, notes, now };
+        let claim = Claim::Unknown;
+        let mut work = Work { tables, times, random, identifications, exhausted, error_limit, own, notes, claim, now };
         match parsed {
             AnyParsed::V6(parsed) => {
-                let Some((number, service)) = plan.service_of_ipv6(parsed.destination) else {
+                if own.answered_by == AnsweredBy::Gateway && own.ipv6 == Some(parsed.destination) {
+                    return own::receive_ipv6(packet, &parsed, outbox)
+                        .or_else(|refusal| answer_ipv6(plan, &mut work, refusal, packet, &parsed, outbox));
+                }
+                let Some((number, service)) = plan.service_of_ipv6(parsed.destination, &mut work.claim) else {
                     work.notes.add("", || format!("no service has {}: left to the host's routes", parsed.destination));
                     return Ok(Verdict::ToHost);
                 };
@@ -173,13 +178,17 @@ impl Engine {
                 }
             }
             AnyParsed::V4(parsed) => {
+                if own.answered_by == AnsweredBy::Gateway && own.ipv4 == Some(parsed.destination) {
+                    return own::receive_ipv4(packet, &parsed, outbox)
+                        .or_else(|refusal| answer_ipv4(plan, &mut work, refusal, packet, &parsed, outbox));
+                }
                 let (number, service) = if let Some(found) =
                     plan.service_of_ipv4_source(parsed.source, parsed.destination)
                 {
                     work.notes.add("", || format!("{} is inside service {}", parsed.source, found.1.name));
                     *side = Side::Inside;
                     found
-                } else if let Some(found) = plan.service_of_ipv4(parsed.destination) {
+                } else if let Some(found) = plan.service_of_ipv4(parsed.destination, &mut work.claim) {
                     work.notes.add("", || format!("{} belongs to service {}", parsed.destination, found.1.name));
                     *side = found.1.kind.side_of_ipv4();
                     found
@@ -275,8 +284,9 @@ fn answer_ipv6(
     outbox: &mut impl Outbox,
 ) -> Result<Verdict, DropReason> {
     if let (Some(answer), Some(from)) = (refusal.answer, plan.own.ipv6)
+        && is_wanted(answer, work.own)
         && may_answer_ipv6(packet, parsed, answer)
-        && work.error_limit.allow(work.now.0)
+        && work.error_limit.allow(work.own.errors, work.now.0)
     {
         reply_ipv6(packet, parsed, from, answer)?;
         work.notes.add("RFC 4443 section 2.4", || format!("its sender is told: {answer:?}, from {from}"));
@@ -296,8 +306,9 @@ fn answer_ipv4(
     outbox: &mut impl Outbox,
 ) -> Result<Verdict, DropReason> {
     if let (Some(answer), Some(from)) = (refusal.answer, plan.own.ipv4)
+        && is_wanted(answer, work.own)
         && may_answer_ipv4(parsed)
-        && work.error_limit.allow(work.now.0)
+        && work.error_limit.allow(work.own.errors, work.now.0)
     {
         reply_ipv4(packet, parsed, from, answer, work.identifications)?;
         work.notes.add("RFC 1812 section 4.3", || format!("its sender is told: {answer:?}, from {from}"));
@@ -305,6 +316,11 @@ fn answer_ipv4(
         return Ok(Verdict::Reply(refusal.reason));
     }
     Err(refusal.reason)
+}
+
+/// Whether the operator wants senders to be told this.
+fn is_wanted(answer: IcmpAnswer, own: &OwnAddresses) -> bool {
+    own.errors.refusals == Refusals::Told || !matches!(answer, IcmpAnswer::Prohibited | IcmpAnswer::SourcePolicy)
 }
 
 /// What was left to the card must agree with the headers, since transformations rely on it.

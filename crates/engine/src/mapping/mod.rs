@@ -2,6 +2,7 @@
 
 pub mod address_ranges;
 pub mod deterministic;
+pub mod dynamic_pool;
 pub mod eam;
 pub mod pool;
 pub mod port_set;

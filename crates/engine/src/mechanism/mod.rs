@@ -25,8 +25,8 @@ mod transport;
 
 pub use icmp_error::{ErrorRewrite, translate_error_4to6, translate_error_6to4};
 pub use identification::IdentificationGenerator;
-pub use readdress::{Identification, readdress, readdress_error};
+pub use readdress::{Identification, NextLink, readdress, readdress_error};
 pub use reassembly::{Reassembly, ReassemblyLimits};
 pub use refusal::{IcmpAnswer, Refusal};
-pub use rewrite::{Rewrite, TrafficClass, TranslateSettings, UdpZeroChecksum};
+pub use rewrite::{Plateaus, Rewrite, TrafficClass, TranslateSettings, UdpZeroChecksum};
 pub use translate::{Translated, translate_4to6, translate_6to4};

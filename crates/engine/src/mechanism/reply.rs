@@ -13,6 +13,7 @@ use super::screen::{is_illegal_source_ipv4, is_illegal_source_ipv6};
 use super::{IcmpAnswer, IdentificationGenerator};
 use crate::packet::{Offload, Packet};
 use crate::parse::{Parsed, Payload};
+use crate::plan::ErrorPolicy;
 use crate::verdict::DropReason;
 
 const ICMP: usize = icmpv4::HEADER_LENGTH;
@@ -170,6 +171,8 @@ pub struct ErrorLimit {
     depth: u64,
     /// When the bucket would have been empty: it holds the time since then, up to `depth`.
     empty_since: u64,
+    /// Rate and burst that the above were made from.
+    made_for: (u32, u32),
 }
 
 impl ErrorLimit {
@@ -177,11 +180,16 @@ impl ErrorLimit {
     #[must_use]
     pub fn new(rate: u32, burst: u32) -> Self {
         let cost = 1_000_000_000_u64.checked_div(u64::from(rate)).unwrap_or(u64::MAX);
-        Self { cost, depth: cost.saturating_mul(u64::from(burst.max(1))), empty_since: 0 }
+        let depth = cost.saturating_mul(u64::from(burst.max(1)));
+        Self { cost, depth, empty_since: 0, made_for: (rate, burst) }
     }
 
-    /// Takes one error out of the bucket at the moment `now` (nanoseconds); false if it is empty.
-    pub fn allow(&mut self, now: u64) -> bool {
+    /// Takes one error out of the bucket at the moment `now` (nanoseconds); false if it is empty. A bucket of another
+    /// size than `policy` wants is changed first.
+    pub fn allow(&mut self, policy: ErrorPolicy, now: u64) -> bool {
+        if self.made_for != (policy.rate, policy.burst) {
+            *self = Self { empty_since: self.empty_since, ..Self::new(policy.rate, policy.burst) };
+        }
         if self.cost == u64::MAX {
             return false;
         }
@@ -198,26 +206,39 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
+    const fn policy(rate: u32, burst: u32) -> ErrorPolicy {
+        ErrorPolicy { rate, burst, refusals: crate::plan::Refusals::Told }
+    }
+
+    #[test]
+    fn another_policy_counts_from_the_next_error_on() {
+        let mut limit = ErrorLimit::new(1, 1);
+        assert!(limit.allow(policy(1, 1), 10 * SECOND) && !limit.allow(policy(1, 1), 10 * SECOND));
+        assert_eq!((0..9).filter(|_| limit.allow(policy(1000, 4), 10 * SECOND + SECOND / 2)).count(), 4);
+        assert!(!limit.allow(policy(0, 4), 20 * SECOND));
+    }
+
     #[test]
     fn a_burst_is_allowed_and_then_the_rate() {
         let mut limit = ErrorLimit::new(10, 5);
+        let mut limit = |now| limit.allow(policy(10, 5), now);
         let now = 100 * SECOND;
-        assert_eq!((0..20).filter(|_| limit.allow(now)).count(), 5);
-        assert!(!limit.allow(now + SECOND / 10 - 1));
-        assert!(limit.allow(now + SECOND / 10));
-        assert_eq!((0..20).filter(|_| limit.allow(now + 100 * SECOND)).count(), 5);
+        assert_eq!((0..20).filter(|_| limit(now)).count(), 5);
+        assert!(!limit(now + SECOND / 10 - 1));
+        assert!(limit(now + SECOND / 10));
+        assert_eq!((0..20).filter(|_| limit(now + 100 * SECOND)).count(), 5);
     }
 
     #[test]
     fn a_rate_of_zero_allows_nothing() {
-        assert!(!ErrorLimit::new(0, 10).allow(SECOND));
+        assert!(!ErrorLimit::new(0, 10).allow(policy(0, 10), SECOND));
     }
 
     #[test]
     fn a_clock_that_goes_back_does_no_harm() {
         let mut limit = ErrorLimit::new(1, 1);
-        assert!(limit.allow(10 * SECOND));
-        assert!(!limit.allow(5 * SECOND));
-        assert!(limit.allow(11 * SECOND));
+        assert!(limit.allow(policy(1, 1), 10 * SECOND));
+        assert!(!limit.allow(policy(1, 1), 5 * SECOND));
+        assert!(limit.allow(policy(1, 1), 11 * SECOND));
     }
 }

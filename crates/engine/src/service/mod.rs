@@ -4,4 +4,5 @@ pub mod nat44;
 pub mod nat64;
 pub mod siit;
 
+pub(crate) mod own;
 pub(crate) mod stateful;

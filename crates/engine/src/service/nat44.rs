@@ -14,7 +14,7 @@ use crate::mapping::address_ranges::AddressRanges;
 use crate::mapping::pool::Pool;
 use crate::mechanism::napt::{Endpoint, Napt, Policy};
 use crate::mechanism::screen::screen_ipv4;
-use crate::mechanism::{ErrorRewrite, Identification, Refusal, Rewrite, readdress, readdress_error};
+use crate::mechanism::{ErrorRewrite, Identification, NextLink, Refusal, Rewrite, readdress, readdress_error};
 use crate::packet::{Outbox, Packet};
 use crate::parse::{Parsed, Payload, parse_ipv4};
 use crate::plan::StaticBinding;
@@ -36,6 +36,8 @@ pub struct Nat44 {
     pub inside_mtu: u32,
     /// MTU of the links outside, in bytes.
     pub outside_mtu: u32,
+    /// Largest TCP segment that a SYN may announce, in bytes; larger announcements are lowered to it. `None` leaves them.
+    pub largest_segment: Option<u16>,
     /// Bindings that are always there.
     pub static_bindings: Vec<StaticBinding>,
 }
@@ -81,10 +83,10 @@ impl Nat44 {
         let identification = Identification::Renew(work.identifications);
         if self.pool.contains(remote.address) {
             // It never meets the outside link, so that link's MTU is no limit.
-            let _ = readdress(packet, parsed, &to, u32::MAX, identification)?;
+            let _ = readdress(packet, parsed, &to, self.link(u32::MAX), identification)?;
             return self.come_in_again(number, packet, work, outbox);
         }
-        readdress(packet, parsed, &to, self.outside_mtu, identification)?.send(packet, outbox)?;
+        readdress(packet, parsed, &to, self.link(self.outside_mtu), identification)?.send(packet, outbox)?;
         Ok(Verdict::Forward)
     }
 
@@ -118,7 +120,7 @@ impl Nat44 {
             source_port: None,
             destination_port: Some(Port(u16::from_be_bytes(inside.port))),
         };
-        readdress(packet, parsed, &to, self.inside_mtu, Identification::Keep)?.send(packet, outbox)?;
+        readdress(packet, parsed, &to, self.link(self.inside_mtu), Identification::Keep)?.send(packet, outbox)?;
         Ok(Verdict::Forward)
     }
 
@@ -203,6 +205,10 @@ impl Nat44 {
         let parsed = parse_ipv4(packet)?;
         // The packet is not as it was received any more, so nobody can be told what becomes of it.
         self.outside(number, packet, &parsed, work, outbox).map_err(|refusal| Refusal::silent(refusal.reason))
+    }
+
+    const fn link(&self, mtu: u32) -> NextLink {
+        NextLink { mtu, largest_segment: self.largest_segment }
     }
 
     fn napt<'a>(&'a self, number: u8, work: &'a mut Work<'_>) -> Napt<'a, Random> {

@@ -94,6 +94,7 @@ impl Gateway {
             own: OwnAddresses {
                 ipv4: Some(Ipv4Addr::new(198, 51, 100, 1)),
                 ipv6: Some("2001:db8:1::1".parse().unwrap()),
+                ..OwnAddresses::default()
             },
         };
         plan.capacity.outside_slots = plan.outside_slots().unwrap();
@@ -164,6 +165,7 @@ fn nat44(setup: &Setup, pool: Pool) -> Nat44 {
         policy: setup.policy,
         inside_mtu: 1500,
         outside_mtu: 1500,
+        largest_segment: None,
         static_bindings: setup.static_bindings.clone(),
     }
 }

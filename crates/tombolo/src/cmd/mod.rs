@@ -7,11 +7,14 @@ mod bench_packets;
 mod bench_route_lookup;
 mod check;
 mod explain;
+mod import;
 mod lab;
 mod lab_demo;
 pub(crate) mod print;
 mod run;
 mod show;
+mod syslog;
+mod tayga;
 mod translate;
 
 /// IPv4 as a Service over IPv6 on stock Linux, and the instrument that measures it.
@@ -28,6 +31,10 @@ enum Command {
     Lab(lab::Arguments),
     /// The gateway, in the foreground
     Run(run::Arguments),
+    /// The gateway in place of Tayga: its command line, its configuration file
+    Tayga(tayga::Arguments),
+    /// Print another gateway's configuration as a file for `run`
+    Import(import::Arguments),
     /// Validate a configuration and print the plan that it becomes
     Check(check::Arguments),
     /// Run captures through the gateway, offline: what leaves, and a verdict for each packet
@@ -45,6 +52,8 @@ impl Arguments {
         match self.command {
             Command::Lab(arguments) => lab::run(arguments),
             Command::Run(arguments) => run::run(&arguments),
+            Command::Tayga(arguments) => tayga::run(&arguments),
+            Command::Import(arguments) => import::run(&arguments),
             Command::Check(arguments) => check::run(&arguments),
             Command::Translate(arguments) => translate::run(&arguments),
             Command::Explain(arguments) => explain::run(&arguments),
