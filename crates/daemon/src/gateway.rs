@@ -19,7 +19,7 @@ use tombolo_io::host::{Family, Forwarding, Host, HostError};
 use tombolo_io::tun::{ExistingDevice, KernelEntry, Tun, TunConfig, TunError};
 use tombolo_io::worker::{StopSignal, Worker, WorkerError};
 
-use crate::maintenance::Maintenance;
+use crate::maintenance::{Maintenance, Probes};
 use crate::reload;
 use crate::state::{State, StateError};
 use crate::worker::EngineHandler;
@@ -122,6 +122,7 @@ impl Gateway {
         let routes = routes(&plan);
         let diversions = diversions(&plan);
         let plan = Arc::new(ArcSwap::from_pointee(plan));
+        let probes = Arc::new(Probes::default());
         let mut counters = Vec::new();
         let mut workers = Vec::new();
         for queue in tun.into_queues() {
@@ -130,11 +131,11 @@ impl Gateway {
             let count = u16::try_from(queues).unwrap_or(u16::MAX);
             let engine = Engine::new(Arc::clone(&state.tables), state.seed, worker, count);
             counters.push(Arc::clone(engine.counters()));
-            let handler = EngineHandler::new(engine, Arc::clone(&plan));
+            let handler = EngineHandler::new(engine, Arc::clone(&plan), Arc::clone(&probes));
             let cpu = settings.pin.then(|| processors[number % processors.len()]);
             workers.push(Worker::start(&format!("worker-{number}"), cpu, queue, handler, stop.clone())?);
         }
-        let maintenance = Maintenance::start(Arc::clone(&state.tables), Arc::clone(&plan), stop.clone());
+        let maintenance = Maintenance::start(Arc::clone(&state.tables), Arc::clone(&plan), probes, stop.clone());
         for prefix in routes {
             host.add_route(&device, prefix)?;
             tracing::info!(%prefix, device, "route added");

@@ -5,6 +5,8 @@ use std::path::Path;
 
 use tombolo_config::{ConfigError, Configuration, Host};
 use tombolo_engine::Plan;
+use tombolo_engine::mapping::allocation::Allocation;
+use tombolo_engine::mapping::pool::Pool;
 use tombolo_engine::plan::Routed;
 
 /// Why a plan cannot take the place of another.
@@ -31,6 +33,7 @@ pub fn plan(path: &Path, host: &Host, current: &Plan) -> Result<Plan, ReloadErro
         (new_host != *host, "[gateway]"),
         (plan.capacity != current.capacity, "[capacity], or the size of the pools,"),
         (!plan.ranges().eq(current.ranges()), "a pool"),
+        (!allocations(&plan).eq(allocations(current)), "the allocation of ports"),
         (!routed(&plan).eq(routed(current)), "a prefix, or the list of services,"),
     ];
     if let Some((_, what)) = fixed.into_iter().find(|(changed, _)| *changed) {
@@ -39,6 +42,11 @@ pub fn plan(path: &Path, host: &Host, current: &Plan) -> Result<Plan, ReloadErro
     plan.own.ipv4 = plan.own.ipv4.or(current.own.ipv4);
     plan.own.ipv6 = plan.own.ipv6.or(current.own.ipv6);
     Ok(plan)
+}
+
+/// In which portions ports are handed out: blocks and shares that subscribers have mean nothing in other portions.
+fn allocations(plan: &Plan) -> impl Iterator<Item = &Allocation> {
+    plan.services.iter().filter_map(|service| service.kind.pool()).map(Pool::allocation)
 }
 
 /// What is routed to the device, service by service.
