@@ -23,6 +23,7 @@ mod pool;
 mod problem;
 pub mod reference;
 mod service;
+mod stateful;
 mod stateless;
 pub mod tayga;
 mod timeouts;
@@ -79,7 +80,15 @@ pub enum Provision {
 
 impl Default for Host {
     fn default() -> Self {
-        Self { device: "tombolo".into(), queues: None, pin: true, mtu: 65_535, run_directory: None, table: 84, provision: Provision::Gateway }
+        Self {
+            device: "tombolo".into(),
+            queues: None,
+            pin: true,
+            mtu: 65_535,
+            run_directory: None,
+            table: 84,
+            provision: Provision::Gateway,
+        }
     }
 }
 

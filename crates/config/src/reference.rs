@@ -126,6 +126,13 @@ pub static SERVICE: Section = Section {
         "inbound_tcp": "\"filtered\" or \"denied\"", "\"filtered\"", "\"denied\"",
             "Whether TCP connections may be opened from outside: where filtering lets them in, or only through static bindings.";
         "bindings_per_subscriber": "number", "no limit", "1000", "Bindings that one inside address may have at a time (RFC 6888 REQ-4).";
+        "subscriber_prefix": "bits", "128", "64",
+            "Leading bits of an IPv6 address that tell subscribers apart, 32 to 128: with 64 all hosts of a /64 share one outside address and its limits.";
+        "limits": "table", "no limits", "{ sessions = 4000 }", "What a subscriber may have and do at most; see below.";
+        "allocation": "table", "port by port", "{ mode = \"blocks\", block_size = 512 }",
+            "In which portions subscribers get outside ports; see below.";
+        "unsolicited_syn": "\"drop\" or \"hold\"", "\"drop\"", "\"hold\"",
+            "What becomes of a TCP SYN from outside that may not come in. `hold` keeps it for `tcp_incoming_syn` seconds, so that both sides may open at once, and then tells its sender (RFC 5382 REQ-4, RFC 6146 section 3.5.2.2); at most 512 for each worker. `drop` leaves scans unanswered.";
         "port_parity": "switch", "true", "true",
             "Map even UDP ports to even ones and odd ones to odd ones while there are any (RFC 4787 REQ-4). `false` makes ports harder to guess (RFC 7857 section 8).";
         "traffic_class_4to6": "\"copy\" or 0 to 255", "\"copy\"", "0", "Traffic class of packets that were IPv4 (RFC 7915 section 4.1).";
@@ -165,6 +172,11 @@ pub static NAT44: Section = Section {
         "inbound_tcp": "\"filtered\" or \"denied\"", "\"filtered\"", "\"denied\"",
             "Whether TCP connections may be opened from outside: where filtering lets them in, or only through static bindings.";
         "bindings_per_subscriber": "number", "no limit", "1000", "Bindings that one inside address may have at a time (RFC 6888 REQ-4).";
+        "limits": "table", "no limits", "{ sessions = 4000 }", "What a subscriber may have and do at most; see below.";
+        "allocation": "table", "port by port", "{ mode = \"blocks\", block_size = 512 }",
+            "In which portions subscribers get outside ports; see below.";
+        "unsolicited_syn": "\"drop\" or \"hold\"", "\"drop\"", "\"hold\"",
+            "What becomes of a TCP SYN from outside that may not come in. `hold` keeps it for `tcp_incoming_syn` seconds, so that both sides may open at once, and then tells its sender (RFC 5382 REQ-4, RFC 6146 section 3.5.2.2); at most 512 for each worker. `drop` leaves scans unanswered.";
         "port_parity": "switch", "true", "true",
             "Map even UDP ports to even ones and odd ones to odd ones while there are any (RFC 4787 REQ-4). `false` makes ports harder to guess (RFC 7857 section 8).";
         "tcp_mss": "\"auto\", \"off\" or bytes", "\"auto\"", "1360",
@@ -248,15 +260,53 @@ pub static STATIC: Section = Section {
     path: "service.static",
     about: "A binding that is always there, for servers inside. Its outside port need not be among those of the pool.",
     keys: keys! {
+        "count": "number", "1", "100",
+            "Ports from these on, up to this many: one binding each, outside port n more to inside port n more.";
         "inside": "address and port", "", "\"[2001:db8::2]:80\"", "Endpoint inside; of a `nat44` an IPv4 endpoint, `10.0.0.2:80`.";
         "outside": "address and port", "", "\"192.0.2.1:80\"", "Endpoint outside; its address must be in the pool.";
         "protocol": "\"tcp\", \"udp\" or \"icmp\"", "", "\"tcp\"", "Protocol. For ICMP the ports are identifiers of echo messages.";
     },
 };
 
+/// `service.limits`.
+pub static LIMITS: Section = Section {
+    path: "service.limits",
+    about: "What a subscriber (an inside address, or a prefix as `subscriber_prefix` says) may have and do. What goes beyond is refused and counted; what is there stays.",
+    keys: keys! {
+        "sessions": "number", "no limit", "4000", "Sessions that a subscriber may have at a time (RFC 6888 REQ-5).";
+        "new_bindings_per_second": "number", "no limit", "100",
+            "Bindings that a subscriber may make in a second, 1 to 32767, and twice as many after a pause (RFC 6888 REQ-4 (c)).";
+        "new_subscribers_per_second": "number", "no limit", "1000",
+            "Subscribers that the service admits in a second, all workers together: against floods from invented sources.";
+    },
+};
+
+/// `service.allocation`.
+pub static ALLOCATION: Section = Section {
+    path: "service.allocation",
+    about: concat!(
+        "In which portions subscribers get outside ports. With `blocks` a subscriber has blocks of consecutive ports, the same for ",
+        "all protocols, and gets further ones as it needs them (RFC 6888 REQ-14). With `deterministic` its share is computed ",
+        "(RFC 7422), so that no log is needed: `tombolo binding who` tells whose a port was. The reserved ports are those that ",
+        "the pool does not have. A change of a deterministic mapping takes a restart.",
+    ),
+    keys: keys! {
+        "mode": "\"ports\", \"blocks\" or \"deterministic\"", "", "\"blocks\"", "Port by port, in blocks, or by computation.";
+        "block_size": "ports", "512", "512",
+            "Ports in a block, 64 to 32768. With `deterministic` for the dynamic pool, which is handed out port by port without this key.";
+        "blocks": "number", "4", "4", "Blocks that a subscriber may have at a time, 1 to 4.";
+        "inside": "prefix", "`inside` of a `nat44`", "\"2001:db8::/48\"",
+            "Of a `nat64` with `deterministic`: the prefix of the subscribers, who have `subscriber_prefix` bits each. Others get no state.";
+        "dynamic_factor": "number", "0", "2",
+            "Of `deterministic`: shares that each outside address keeps for its dynamic pool (RFC 7422's D), for subscribers who need more than theirs.";
+        "order": "\"fill-address\" or \"rotate-addresses\"", "\"fill-address\"", "\"rotate-addresses\"",
+            "Of `deterministic`: whether the first outside address is filled before the second, or subscriber i has address i modulo their number.";
+    },
+};
+
 /// All tables, in the order of the documentation.
-pub static SECTIONS: [&Section; 10] =
-    [&FILE, &GATEWAY, &CAPACITY, &TIMEOUTS, &SERVICE, &NAT44, &POOL, &STATIC, &STATELESS, &EAM];
+pub static SECTIONS: [&Section; 12] =
+    [&FILE, &GATEWAY, &CAPACITY, &TIMEOUTS, &SERVICE, &NAT44, &POOL, &STATIC, &LIMITS, &ALLOCATION, &STATELESS, &EAM];
 
 /// The text of `docs/configuration.md`.
 #[must_use]

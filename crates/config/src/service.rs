@@ -1,8 +1,7 @@
 //! `[[service]]`.
 
 use ipnet::Ipv6Net;
-use tombolo_engine::mapping::pool::{Parity, Pool};
-use tombolo_engine::mechanism::napt::{Filtering, InboundTcp, Policy};
+use tombolo_engine::mapping::pool::Pool;
 use tombolo_engine::mechanism::mtu::segment_size_of_translation;
 use tombolo_engine::mechanism::{Plateaus, TrafficClass, TranslateSettings, UdpZeroChecksum};
 use tombolo_engine::plan::{Nat64, Service, ServiceKind};
@@ -15,6 +14,7 @@ use crate::nat44::{self, Inside};
 use crate::pool::{self, Draft, InsideEnd};
 use crate::problem::{Log, Problem};
 use crate::reference::{NAT44, SERVICE, STATELESS};
+use crate::stateful::{self, Hosts};
 use crate::{stateless, value};
 
 /// A service's number has eight bits.
@@ -116,7 +116,8 @@ impl<'d> Reader<'d> {
         let pool = pool::build(&drafts, &static_bindings, &mut self.next_slot, log);
         self.pools.extend(drafts);
         let well_known_prefix_strict = table.read_or("well_known_prefix_strict", true, log, Node::switch);
-        let policy = policy(table, log);
+        let policy = stateful::policy(table, log);
+        let pool = stateful::allocation(table, pool, &Hosts::Ipv6 { host_bits: policy.host_bits }, log);
         let translate = translate(table, log);
         Some(Nat64 { prefix: prefix?, well_known_prefix_strict, pool, policy, translate, static_bindings })
     }
@@ -130,6 +131,7 @@ impl<'d> Reader<'d> {
         let pool = pool::build(&drafts, &static_bindings, &mut self.next_slot, log);
         self.pools.extend(drafts);
         self.inside.extend(inside);
+        let pool = stateful::allocation(table, pool, &Hosts::Ipv4(&addresses), log);
         let mtu = |node: &Node<'_>| node.number32(68..=65_535);
         let inside_mtu = table.read_or("inside_mtu", 1500, log, mtu);
         let outside_mtu = table.read_or("outside_mtu", 1500, log, mtu);
@@ -138,7 +140,7 @@ impl<'d> Reader<'d> {
             inside: addresses,
             untranslated: nat44::untranslated(table, log),
             pool,
-            policy: policy(table, log),
+            policy: stateful::policy(table, log),
             inside_mtu,
             outside_mtu,
             largest_segment: largest_segment(table, automatic, log),
@@ -173,22 +175,6 @@ fn overlap(a: Prefix64, b: Prefix64) -> bool {
     match (net(a), net(b)) {
         (Ok(a), Ok(b)) => a.contains(&b) || b.contains(&a),
         _ => false,
-    }
-}
-
-fn policy(table: &Table<'_>, log: &mut Log) -> Policy {
-    const FILTERING: [(&str, Filtering); 2] =
-        [("endpoint-independent", Filtering::EndpointIndependent), ("address-dependent", Filtering::AddressDependent)];
-    const INBOUND_TCP: [(&str, InboundTcp); 2] = [("filtered", InboundTcp::Filtered), ("denied", InboundTcp::Denied)];
-    let defaults = Policy::default();
-    Policy {
-        filtering: table.read_or("filtering", defaults.filtering, log, |node| node.choice(&FILTERING)),
-        inbound_tcp: table.read_or("inbound_tcp", defaults.inbound_tcp, log, |node| node.choice(&INBOUND_TCP)),
-        bindings_per_subscriber: table
-            .read_or("bindings_per_subscriber", None, log, |node| node.number32(1..=u32::MAX).map(Some)),
-        parity: table.read_or("port_parity", defaults.parity, log, |node| {
-            Ok(if node.switch()? { Parity::Preserve } else { Parity::Ignore })
-        }),
     }
 }
 
@@ -227,11 +213,8 @@ fn largest_segment(table: &Table<'_>, automatic: u16, log: &mut Log) -> Option<u
 }
 
 fn plateaus(node: &Node<'_>) -> Result<Plateaus, Problem> {
-    let sizes: Result<Vec<u16>, Problem> = node
-        .items()?
-        .iter()
-        .map(|item| Ok(u16::try_from(item.number32(68..=65_535)?).unwrap_or(u16::MAX)))
-        .collect();
+    let sizes: Result<Vec<u16>, Problem> =
+        node.items()?.iter().map(|item| Ok(u16::try_from(item.number32(68..=65_535)?).unwrap_or(u16::MAX))).collect();
     Plateaus::new(&sizes?).ok_or_else(|| {
         node.problem(format!("not falling, or too many; write at most {} sizes from large to small", Plateaus::MOST))
     })

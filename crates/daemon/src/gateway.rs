@@ -19,8 +19,8 @@ use tombolo_io::host::{Family, Forwarding, Host, HostError};
 use tombolo_io::tun::{ExistingDevice, KernelEntry, Tun, TunConfig, TunError};
 use tombolo_io::worker::{StopSignal, Worker, WorkerError};
 
-use crate::maintenance::Maintenance;
 use crate::lending::{self, Lending};
+use crate::maintenance::{Maintenance, Probes};
 use crate::reload::{self, ReloadError};
 use crate::state::{State, StateError};
 use crate::worker::EngineHandler;
@@ -172,6 +172,7 @@ impl Gateway {
         let diversions = diversions(&plan);
         let lending = Lending::load(&plan);
         let plan = Arc::new(ArcSwap::from_pointee(plan));
+        let probes = Arc::new(Probes::default());
         let mut counters = Vec::new();
         let mut workers = Vec::new();
         let queues = tun.into_queues();
@@ -181,11 +182,11 @@ impl Gateway {
             let worker = u16::try_from(number).unwrap_or(u16::MAX);
             let engine = Engine::new(Arc::clone(&state.tables), state.seed, worker, count);
             counters.push(Arc::clone(engine.counters()));
-            let handler = EngineHandler::new(engine, Arc::clone(&plan));
+            let handler = EngineHandler::new(engine, Arc::clone(&plan), Arc::clone(&probes));
             let cpu = settings.pin.then(|| processors[number % processors.len()]);
             workers.push(Worker::start(&format!("worker-{number}"), cpu, queue, handler, stop.clone())?);
         }
-        let maintenance = Maintenance::start(Arc::clone(&state.tables), Arc::clone(&plan), stop.clone());
+        let maintenance = Maintenance::start(Arc::clone(&state.tables), Arc::clone(&plan), probes, stop.clone());
         for prefix in routes {
             host.add_route(&device, prefix)?;
             tracing::info!(%prefix, device, "route added");
@@ -271,7 +272,8 @@ fn routes(plan: &Plan) -> Vec<IpNet> {
     }
     if plan.own.answered_by == AnsweredBy::Gateway {
         let own = [plan.own.ipv4.map(IpAddr::from), plan.own.ipv6.map(IpAddr::from)].into_iter().flatten();
-        let missing: Vec<_> = own.filter(|own| !routes.iter().any(|route| route.contains(own))).map(IpNet::from).collect();
+        let missing: Vec<_> =
+            own.filter(|own| !routes.iter().any(|route| route.contains(own))).map(IpNet::from).collect();
         routes.extend(missing);
     }
     routes

@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use tombolo_config::{ConfigError, Configuration, Host};
 use tombolo_engine::Plan;
+use tombolo_engine::mapping::allocation::Allocation;
+use tombolo_engine::mapping::pool::Pool;
 use tombolo_engine::plan::{Routed, ServiceKind};
 
 /// Why a plan cannot take the place of another.
@@ -35,6 +37,7 @@ pub fn plan(path: &Path, host: &Host, current: &Plan) -> Result<Plan, ReloadErro
         (new_host != *host, "[gateway]"),
         (plan.capacity != current.capacity, "[capacity], or the size of the pools,"),
         (!plan.ranges().eq(current.ranges()), "a pool"),
+        (!allocations(&plan).eq(allocations(current)), "the allocation of ports"),
         (!routed(&plan).eq(routed(current)), "a prefix, or the list of services,"),
     ];
     if let Some((_, what)) = fixed.into_iter().find(|(changed, _)| *changed) {
@@ -56,6 +59,11 @@ fn keep_lent(plan: &mut Plan, current: &Plan) {
             new.dynamic = Some(Arc::clone(lending));
         }
     }
+}
+
+/// In which portions ports are handed out: blocks and shares that subscribers have mean nothing in other portions.
+fn allocations(plan: &Plan) -> impl Iterator<Item = &Allocation> {
+    plan.services.iter().filter_map(|service| service.kind.pool()).map(Pool::allocation)
 }
 
 /// What is routed to the device, service by service.

@@ -1,6 +1,7 @@
 //! Memory for the tables. In a run directory it outlives the process: the next one adopts tables that were made for the
 //! same layout, sizes and pools, repairs what a crash left half-done, and goes on.
 
+use std::hash::{Hash, Hasher};
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use tombolo_tables::tick::Tick;
 use tombolo_tables::{Tables, audit};
 
 /// Version of the tables' layout in memory. To be raised with every change of a record.
-const LAYOUT: u32 = 1;
+const LAYOUT: u32 = 2;
 
 /// Why there are no tables.
 #[derive(Debug, thiserror::Error)]
@@ -71,9 +72,16 @@ fn fingerprint(plan: &Plan) -> String {
         format!("{}-{}:{}-{}@{}", range.first, range.last, range.span.start(), range.span.end(), range.first_slot)
     });
     let ranges: Vec<_> = ranges.collect();
+    // What a block is, and which share is whose, is not in the tables.
+    let mut allocations = std::hash::DefaultHasher::new();
+    for pool in plan.services.iter().filter_map(|service| service.kind.pool()) {
+        format!("{:?}", pool.allocation()).hash(&mut allocations);
+    }
+    let allocations = allocations.finish();
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     // Ticks count from the start of the system, so tables of an earlier one mean nothing.
-    format!("layout {LAYOUT} boot {} capacity {:?} pools {}", boot.trim(), plan.capacity, ranges.join(","))
+    let pools = ranges.join(",");
+    format!("layout {LAYOUT} boot {} capacity {:?} pools {pools} {allocations:x}", boot.trim(), plan.capacity)
 }
 
 /// The hash key lives beside the tables: entries are found by it.

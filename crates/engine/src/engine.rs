@@ -13,17 +13,19 @@ use tombolo_wire::{tcp, udp};
 
 use crate::counters::Counters;
 use crate::mapping::stateless::Claim;
-use crate::mechanism::napt::{Exhausted, Times};
+use crate::mechanism::held::{self, Held, HeldSyns};
+use crate::mechanism::napt::{Admissions, Exhausted, Times};
 use crate::mechanism::offload::complete_checksum;
 use crate::mechanism::reassembly::{Reassembly, ReassemblyLimits};
 use crate::mechanism::reply::{ErrorLimit, may_answer_ipv4, may_answer_ipv6, reply_ipv4, reply_ipv6};
 use crate::mechanism::session_state::Side;
 use crate::mechanism::{IcmpAnswer, IdentificationGenerator, Refusal};
-use crate::packet::{ChecksumState, Offload, Outbox, Packet, Segmentation};
-use crate::parse::{AnyParsed, Parsed, Payload, parse};
+use crate::packet::{ChecksumState, HEADROOM, Offload, Outbox, Packet, Segmentation};
+use crate::parse::{AnyParsed, Parsed, Payload, parse, parse_ipv4};
 use crate::plan::{AnsweredBy, ErrorPolicy, OwnAddresses, Plan, Refusals, Service, ServiceKind};
 use crate::service::own;
 use crate::service::siit::Arrival;
+use crate::service::stateful;
 use crate::trace::{Notes, Trace};
 use crate::verdict::{DropReason, Verdict};
 
@@ -49,6 +51,8 @@ pub(crate) struct Work<'a> {
     pub(crate) random: &'a mut Random,
     pub(crate) identifications: &'a mut IdentificationGenerator,
     pub(crate) exhausted: &'a mut Exhausted,
+    pub(crate) admissions: &'a mut [Admissions],
+    pub(crate) held: &'a mut HeldSyns,
     pub(crate) error_limit: &'a mut ErrorLimit,
     pub(crate) own: &'a OwnAddresses,
     pub(crate) notes: Notes<'a>,
@@ -60,14 +64,19 @@ pub(crate) struct Work<'a> {
 /// The engine of one worker.
 #[derive(Debug)]
 pub struct Engine {
-    tables: Arc<Tables>,
+    pub(crate) tables: Arc<Tables>,
     counters: Arc<Counters>,
     random: Random,
     identifications: IdentificationGenerator,
     exhausted: Exhausted,
+    admissions: Vec<Admissions>,
+    held: HeldSyns,
     reassembly: Reassembly,
     error_limit: ErrorLimit,
 }
+
+/// A service's number has eight bits.
+const SERVICES: usize = 256;
 
 impl Engine {
     /// The engine of worker number `worker` of `workers` on `tables`. `seed` must be random, and the same for all of
@@ -84,6 +93,8 @@ impl Engine {
             random,
             identifications,
             exhausted: Exhausted::default(),
+            admissions: vec![Admissions::new(workers); SERVICES],
+            held: HeldSyns::default(),
             reassembly: Reassembly::new(ReassemblyLimits::default(), secret),
             error_limit: ErrorLimit::new(ErrorPolicy::default().rate, ErrorPolicy::default().burst),
         }
@@ -139,6 +150,63 @@ impl Engine {
         self.counters.add(DropReason::FragmentMemory, self.reassembly.take_pushed_out());
     }
 
+    /// What services work with, and what puts fragments together for them.
+    fn work<'a>(&'a mut self, plan: &'a Plan, now: Now, notes: Notes<'a>) -> (Work<'a>, &'a mut Reassembly) {
+        let work = Work {
+            tables: &self.tables,
+            times: &plan.times,
+            random: &mut self.random,
+            identifications: &mut self.identifications,
+            exhausted: &mut self.exhausted,
+            admissions: &mut self.admissions,
+            held: &mut self.held,
+            error_limit: &mut self.error_limit,
+            own: &plan.own,
+            notes,
+            claim: Claim::Unknown,
+            now,
+        };
+        (work, &mut self.reassembly)
+    }
+
+    /// Tells the senders of SYNs that were held long enough in vain (RFC 6146 section 3.5.2.2, RFC 5382 REQ-4). To be
+    /// called about once a second.
+    pub fn release_held(&mut self, plan: &Plan, now: Now, outbox: &mut impl Outbox) {
+        while let Some(syn) = self.held.take_due(now) {
+            let mut buffer = [0; HEADROOM + held::LONGEST];
+            buffer[HEADROOM..HEADROOM + syn.bytes().len()].copy_from_slice(syn.bytes());
+            let Some(mut packet) = Packet::new(&mut buffer, HEADROOM, syn.bytes().len(), Offload::default()) else {
+                continue;
+            };
+            self.release(plan, &syn, &mut packet, now, outbox);
+        }
+    }
+
+    fn release(&mut self, plan: &Plan, syn: &Held, packet: &mut Packet<'_>, now: Now, outbox: &mut impl Outbox) {
+        let Ok(parsed) = parse_ipv4(packet) else { return };
+        let Some((number, service)) = plan.service_of_ipv4(parsed.destination, &mut Claim::Unknown) else { return };
+        let (mut work, _) = self.work(plan, now, Notes(None));
+        let (outside, remote) = held::ends(&parsed);
+        // The inside opened meanwhile: the SYN has done its work and goes silently (RFC 5382 REQ-4).
+        let Some(pool) = service.kind.pool() else { return };
+        if stateful::is_open(number, pool, outside, remote, &mut work) {
+            return;
+        }
+        let refusal = Refusal::with(syn.reason, IcmpAnswer::PortUnreachable);
+        // A hairpinned SYN: what is told to its outside source comes in again and finds the host.
+        let turns_round = pool.contains(parsed.source);
+        let verdict = if turns_round {
+            let mut keep = |_: &mut Packet<'_>| {};
+            answer_ipv4(plan, &mut work, refusal, packet, &parsed, &mut keep)
+        } else {
+            answer_ipv4(plan, &mut work, refusal, packet, &parsed, outbox)
+        };
+        self.counters.count_late(verdict.unwrap_or_else(Verdict::Drop));
+        if turns_round && verdict.is_ok() {
+            self.process(plan, packet, now, outbox);
+        }
+    }
+
     fn decide(
         &mut self,
         plan: &Plan,
@@ -150,10 +218,8 @@ impl Engine {
     ) -> Result<Verdict, DropReason> {
         let parsed = parse(packet)?;
         notes.add("", || describe(&parsed));
-        let Self { tables, random, identifications, exhausted, reassembly, error_limit, .. } = self;
-        let (times, own) = (&plan.times, &plan.own);
-        let claim = Claim::Unknown;
-        let mut work = Work { tables, times, random, identifications, exhausted, error_limit, own, notes, claim, now };
+        let own = &plan.own;
+        let (mut work, reassembly) = self.work(plan, now, notes);
         match parsed {
             AnyParsed::V6(parsed) => {
                 if own.answered_by == AnsweredBy::Gateway && own.ipv6 == Some(parsed.destination) {
@@ -286,7 +352,7 @@ fn answer_ipv6(
     if let (Some(answer), Some(from)) = (refusal.answer, plan.own.ipv6)
         && is_wanted(answer, work.own)
         && may_answer_ipv6(packet, parsed, answer)
-        && work.error_limit.allow(work.own.errors, work.now.0)
+        && work.error_limit.allow(work.own.errors.rate, work.own.errors.burst, work.now.0)
     {
         reply_ipv6(packet, parsed, from, answer)?;
         work.notes.add("RFC 4443 section 2.4", || format!("its sender is told: {answer:?}, from {from}"));
@@ -308,7 +374,7 @@ fn answer_ipv4(
     if let (Some(answer), Some(from)) = (refusal.answer, plan.own.ipv4)
         && is_wanted(answer, work.own)
         && may_answer_ipv4(parsed)
-        && work.error_limit.allow(work.own.errors, work.now.0)
+        && work.error_limit.allow(work.own.errors.rate, work.own.errors.burst, work.now.0)
     {
         reply_ipv4(packet, parsed, from, answer, work.identifications)?;
         work.notes.add("RFC 1812 section 4.3", || format!("its sender is told: {answer:?}, from {from}"));

@@ -1,6 +1,7 @@
 //! How addresses and ports of one side belong to those of the other.
 
 pub mod address_ranges;
+pub mod allocation;
 pub mod deterministic;
 pub mod dynamic_pool;
 pub mod eam;

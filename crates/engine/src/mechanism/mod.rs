@@ -4,8 +4,10 @@
 //! changes a packet from one protocol to the other in place, [`fragment`] sends it in pieces where it has to.
 //! What is refused comes back as a [`Refusal`], which says how the sender may be told.
 
+mod bind;
 mod extension;
 pub mod fragment;
+pub mod held;
 pub mod icmp;
 pub mod icmp_error;
 pub mod identification;

@@ -13,7 +13,6 @@ use super::screen::{is_illegal_source_ipv4, is_illegal_source_ipv6};
 use super::{IcmpAnswer, IdentificationGenerator};
 use crate::packet::{Offload, Packet};
 use crate::parse::{Parsed, Payload};
-use crate::plan::ErrorPolicy;
 use crate::verdict::DropReason;
 
 const ICMP: usize = icmpv4::HEADER_LENGTH;
@@ -184,11 +183,11 @@ impl ErrorLimit {
         Self { cost, depth, empty_since: 0, made_for: (rate, burst) }
     }
 
-    /// Takes one error out of the bucket at the moment `now` (nanoseconds); false if it is empty. A bucket of another
-    /// size than `policy` wants is changed first.
-    pub fn allow(&mut self, policy: ErrorPolicy, now: u64) -> bool {
-        if self.made_for != (policy.rate, policy.burst) {
-            *self = Self { empty_since: self.empty_since, ..Self::new(policy.rate, policy.burst) };
+    /// Takes one error out of the bucket at the moment `now` (nanoseconds); false if it is empty. A bucket for another
+    /// rate or burst is changed first.
+    pub fn allow(&mut self, rate: u32, burst: u32, now: u64) -> bool {
+        if self.made_for != (rate, burst) {
+            *self = Self { empty_since: self.empty_since, ..Self::new(rate, burst) };
         }
         if self.cost == u64::MAX {
             return false;
@@ -206,22 +205,18 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    const fn policy(rate: u32, burst: u32) -> ErrorPolicy {
-        ErrorPolicy { rate, burst, refusals: crate::plan::Refusals::Told }
-    }
-
     #[test]
     fn another_policy_counts_from_the_next_error_on() {
         let mut limit = ErrorLimit::new(1, 1);
-        assert!(limit.allow(policy(1, 1), 10 * SECOND) && !limit.allow(policy(1, 1), 10 * SECOND));
-        assert_eq!((0..9).filter(|_| limit.allow(policy(1000, 4), 10 * SECOND + SECOND / 2)).count(), 4);
-        assert!(!limit.allow(policy(0, 4), 20 * SECOND));
+        assert!(limit.allow(1, 1, 10 * SECOND) && !limit.allow(1, 1, 10 * SECOND));
+        assert_eq!((0..9).filter(|_| limit.allow(1000, 4, 10 * SECOND + SECOND / 2)).count(), 4);
+        assert!(!limit.allow(0, 4, 20 * SECOND));
     }
 
     #[test]
     fn a_burst_is_allowed_and_then_the_rate() {
         let mut limit = ErrorLimit::new(10, 5);
-        let mut limit = |now| limit.allow(policy(10, 5), now);
+        let mut limit = |now| limit.allow(10, 5, now);
         let now = 100 * SECOND;
         assert_eq!((0..20).filter(|_| limit(now)).count(), 5);
         assert!(!limit(now + SECOND / 10 - 1));
@@ -231,14 +226,14 @@ mod tests {
 
     #[test]
     fn a_rate_of_zero_allows_nothing() {
-        assert!(!ErrorLimit::new(0, 10).allow(policy(0, 10), SECOND));
+        assert!(!ErrorLimit::new(0, 10).allow(0, 10, SECOND));
     }
 
     #[test]
     fn a_clock_that_goes_back_does_no_harm() {
         let mut limit = ErrorLimit::new(1, 1);
-        assert!(limit.allow(policy(1, 1), 10 * SECOND));
-        assert!(!limit.allow(policy(1, 1), 5 * SECOND));
-        assert!(limit.allow(policy(1, 1), 11 * SECOND));
+        assert!(limit.allow(1, 1, 10 * SECOND));
+        assert!(!limit.allow(1, 1, 5 * SECOND));
+        assert!(limit.allow(1, 1, 11 * SECOND));
     }
 }

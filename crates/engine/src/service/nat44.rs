@@ -7,11 +7,13 @@
 
 use std::net::Ipv4Addr;
 
+use tombolo_tables::binding::InsideKey;
 use tombolo_wire::{Port, ipv4};
 
 use crate::engine::{Random, Work};
 use crate::mapping::address_ranges::AddressRanges;
 use crate::mapping::pool::Pool;
+use crate::mechanism::held;
 use crate::mechanism::napt::{Endpoint, Napt, Policy};
 use crate::mechanism::screen::screen_ipv4;
 use crate::mechanism::{ErrorRewrite, Identification, NextLink, Refusal, Rewrite, readdress, readdress_error};
@@ -109,11 +111,28 @@ impl Nat44 {
         let (space, event) = space_of(parsed)?;
         let remote = Endpoint { address: parsed.source, port: parsed.source_port };
         let outside = Endpoint { address: parsed.destination, port: parsed.destination_port };
-        let inside = self.napt(number, work).inbound(outside, space, remote, event)?;
+        let inside = match self.napt(number, work).inbound(outside, space, remote, event) {
+            Ok(inside) => inside,
+            Err(reason) if self.policy.holds(reason, space, event) => {
+                return held::hold(packet, outside, remote, reason, &mut self.napt(number, work));
+            }
+            Err(reason) => return Err(reason.into()),
+        };
         work.notes.add("RFC 4787 REQ-1", || {
             let (host, port) = (Ipv4Addr::from(inside.ipv4), u16::from_be_bytes(inside.port));
             format!("{} port {} is bound to {host} port {port}", outside.address, outside.port.0)
         });
+        self.deliver(packet, parsed, &inside, outbox)
+    }
+
+    /// Sends a packet from outside to the host with the endpoint `inside`.
+    fn deliver(
+        &self,
+        packet: &mut Packet<'_>,
+        parsed: &Parsed<Ipv4Addr>,
+        inside: &InsideKey,
+        outbox: &mut impl Outbox,
+    ) -> Result<Verdict, Refusal> {
         let to = Rewrite {
             source: parsed.source,
             destination: inside.ipv4.into(),
@@ -122,6 +141,21 @@ impl Nat44 {
         };
         readdress(packet, parsed, &to, self.link(self.inside_mtu), Identification::Keep)?.send(packet, outbox)?;
         Ok(Verdict::Forward)
+    }
+
+    /// Sends a packet of the gateway's own, as if from outside, to the host with the endpoint `inside`; no state is
+    /// looked at.
+    ///
+    /// # Errors
+    /// The reason why it is not sent.
+    pub(crate) fn send_inside(
+        &self,
+        packet: &mut Packet<'_>,
+        inside: &InsideKey,
+        outbox: &mut impl Outbox,
+    ) -> Result<Verdict, Refusal> {
+        let parsed = parse_ipv4(packet)?;
+        self.deliver(packet, &parsed, inside, outbox)
     }
 
     /// An ICMP error from inside, about a packet that came from outside (RFC 5508 REQ-5). It leaves from the outside

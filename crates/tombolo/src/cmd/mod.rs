@@ -5,6 +5,8 @@ use clap::{Parser, Subcommand};
 mod bench;
 mod bench_packets;
 mod bench_route_lookup;
+mod binding;
+mod binding_who;
 mod check;
 mod explain;
 mod import;
@@ -43,6 +45,8 @@ enum Command {
     Explain(explain::Arguments),
     /// What there is: routes
     Show(show::Arguments),
+    /// Who has an outside endpoint
+    Binding(binding::Arguments),
     /// Measure gateways, this one and others
     Bench(bench::Arguments),
 }
@@ -58,6 +62,7 @@ impl Arguments {
             Command::Translate(arguments) => translate::run(&arguments),
             Command::Explain(arguments) => explain::run(&arguments),
             Command::Show(arguments) => show::run(&arguments),
+            Command::Binding(arguments) => binding::run(&arguments),
             Command::Bench(arguments) => bench::run(arguments),
         }
     }
