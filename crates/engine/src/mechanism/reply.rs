@@ -185,7 +185,8 @@ impl ErrorLimit {
         if self.cost == u64::MAX {
             return false;
         }
-        let since = self.empty_since.max(now.saturating_sub(self.depth));
+        // Should the clock have gone back, the bucket fills from now on, not from when the clock is there again.
+        let since = self.empty_since.min(now).max(now.saturating_sub(self.depth));
         let allowed = now.saturating_sub(since) >= self.cost;
         self.empty_since = if allowed { since + self.cost } else { since };
         allowed
@@ -219,5 +220,7 @@ mod tests {
         assert!(limit.allow(10 * SECOND));
         assert!(!limit.allow(5 * SECOND));
         assert!(limit.allow(11 * SECOND));
+        assert!(!limit.allow(2 * SECOND));
+        assert!(limit.allow(3 * SECOND), "it does not wait until the old time is reached");
     }
 }

@@ -11,6 +11,7 @@ mod check;
 mod explain;
 mod lab;
 mod lab_demo;
+mod lab_soak;
 pub(crate) mod print;
 mod run;
 mod show;
