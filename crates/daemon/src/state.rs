@@ -37,6 +37,8 @@ pub enum StateError {
 pub struct State {
     /// The tables.
     pub tables: Arc<Tables>,
+    /// Records and entries that the last process left half-done and that were given back.
+    pub repaired: usize,
     /// Seed of the engines' random numbers; new each time.
     pub seed: [u8; 32],
     // Keeps the lock on the run directory.
@@ -52,17 +54,18 @@ impl State {
         let seed = random()?;
         let Some(path) = directory else {
             let tables = Tables::new(&mut AnonymousMemory, plan.capacity, hash_key(&random()?))?;
-            return Ok(Self { tables: Arc::new(tables), seed, _directory: None });
+            return Ok(Self { tables: Arc::new(tables), repaired: 0, seed, _directory: None });
         };
         let mut directory = RunDirectory::open(path, &fingerprint(plan))?;
         let key = stored_key(&mut directory)?;
         let tables = Tables::new(&mut directory, plan.capacity, key)?;
+        let mut repaired = 0;
         if directory.content() == Content::Adopted {
-            let repaired = audit::repair(&tables, Tick::from_nanos(monotonic_nanos()));
+            repaired = audit::repair(&tables, Tick::from_nanos(monotonic_nanos()));
             let bindings = tables.bindings.count();
             tracing::info!(directory = %path.display(), bindings, repaired, "state of the last run adopted");
         }
-        Ok(Self { tables: Arc::new(tables), seed, _directory: Some(directory) })
+        Ok(Self { tables: Arc::new(tables), repaired, seed, _directory: Some(directory) })
     }
 }
 

@@ -36,6 +36,7 @@ pub struct Held {
     /// Why it was not let in.
     pub reason: DropReason,
     ends: (Endpoint, Endpoint),
+    since: Now,
     due: Now,
     length: usize,
     bytes: [u8; LONGEST],
@@ -60,9 +61,9 @@ impl Default for HeldSyns {
 }
 
 impl HeldSyns {
-    /// The next SYN whose time is over at `now`.
+    /// The next SYN whose time is over at `now`, or that came after `now`: the clock has gone back.
     pub fn take_due(&mut self, now: Now) -> Option<Held> {
-        self.0.pop_front_if(|held| held.due <= now)
+        self.0.pop_front_if(|held| held.due <= now || now < held.since)
     }
 
     fn has(&self, ends: (Endpoint, Endpoint)) -> bool {
@@ -100,6 +101,6 @@ pub(crate) fn hold<R: Rng>(
     let due = Now(napt.nanos + (u64::from(napt.times.incoming_syn()) << Tick::SHIFT));
     let mut bytes = [0; LONGEST];
     bytes[..syn.len()].copy_from_slice(syn);
-    napt.held.0.push_back(Held { reason, ends, due, length: syn.len(), bytes });
+    napt.held.0.push_back(Held { reason, ends, since: Now(napt.nanos), due, length: syn.len(), bytes });
     Ok(Verdict::Hold)
 }

@@ -192,7 +192,8 @@ impl ErrorLimit {
         if self.cost == u64::MAX {
             return false;
         }
-        let since = self.empty_since.max(now.saturating_sub(self.depth));
+        // Should the clock have gone back, the bucket fills from now on, not from when the clock is there again.
+        let since = self.empty_since.min(now).max(now.saturating_sub(self.depth));
         let allowed = now.saturating_sub(since) >= self.cost;
         self.empty_since = if allowed { since + self.cost } else { since };
         allowed
@@ -235,5 +236,7 @@ mod tests {
         assert!(limit.allow(1, 1, 10 * SECOND));
         assert!(!limit.allow(1, 1, 5 * SECOND));
         assert!(limit.allow(1, 1, 11 * SECOND));
+        assert!(!limit.allow(1, 1, 2 * SECOND));
+        assert!(limit.allow(1, 1, 3 * SECOND), "it does not wait until the old time is reached");
     }
 }

@@ -5,7 +5,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 use tombolo_lab::{Lab, LabRecord, Topology};
 
-use super::{lab_demo, print};
+use super::{lab_demo, lab_soak, print};
 
 /// Arguments of `tombolo lab`.
 #[derive(Debug, Args)]
@@ -21,6 +21,12 @@ pub(crate) struct Arguments {
 enum Action {
     /// Show everything in under a minute: a gateway, real clients, and plain forwarding beside it
     Demo(lab_demo::Arguments),
+    /// A gateway under everything at once, and then every invariant of its tables
+    Soak {
+        /// Seconds of traffic
+        #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(10..))]
+        seconds: u64,
+    },
     /// Build a lab that stays until `lab down`
     Up {
         /// Its name: letters, digits and hyphens
@@ -65,6 +71,7 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
     let json = arguments.json;
     match arguments.action {
         Action::Demo(arguments) => lab_demo::run(arguments, json),
+        Action::Soak { seconds } => lab_soak::run(seconds, json),
         Action::Up { name, topology } => up(&name, topology, json),
         Action::Down { name, all: false } => down(&name, json),
         Action::Down { all: true, .. } => down_all(json),

@@ -12,6 +12,7 @@ mod explain;
 mod import;
 mod lab;
 mod lab_demo;
+mod lab_soak;
 pub(crate) mod print;
 mod run;
 mod show;
