@@ -38,8 +38,7 @@ pub(crate) fn read(file: &Table<'_>, log: &mut Log) -> (Host, OwnAddresses) {
             IpAddr::V6(address) => Ok(Some(address)),
             IpAddr::V4(_) => Err(node.problem("an IPv4 address; put it under gateway.ipv4")),
         }),
-        answered_by: table
-            .read_or("answered_by", AnsweredBy::default(), log, |node| node.choice(&ANSWERED_BY)),
+        answered_by: table.read_or("answered_by", AnsweredBy::default(), log, |node| node.choice(&ANSWERED_BY)),
         errors: errors(&table, log),
     };
     (host, own)
@@ -48,8 +47,7 @@ pub(crate) fn read(file: &Table<'_>, log: &mut Log) -> (Host, OwnAddresses) {
 fn errors(table: &Table<'_>, log: &mut Log) -> ErrorPolicy {
     let defaults = ErrorPolicy::default();
     ErrorPolicy {
-        rate: table
-            .read_or("icmp_errors_per_second", defaults.rate, log, |node| node.number32(0..=1_000_000)),
+        rate: table.read_or("icmp_errors_per_second", defaults.rate, log, |node| node.number32(0..=1_000_000)),
         burst: table.read_or("icmp_errors_at_once", defaults.burst, log, |node| node.number32(1..=1_000_000)),
         refusals: table.read_or("icmp_refusals", defaults.refusals, log, |node| {
             Ok(if node.switch()? { Refusals::Told } else { Refusals::Silent })

@@ -79,7 +79,15 @@ pub enum Provision {
 
 impl Default for Host {
     fn default() -> Self {
-        Self { device: "tombolo".into(), queues: None, pin: true, mtu: 65_535, run_directory: None, table: 84, provision: Provision::Gateway }
+        Self {
+            device: "tombolo".into(),
+            queues: None,
+            pin: true,
+            mtu: 65_535,
+            run_directory: None,
+            table: 84,
+            provision: Provision::Gateway,
+        }
     }
 }
 

@@ -2,8 +2,8 @@
 
 use ipnet::Ipv6Net;
 use tombolo_engine::mapping::pool::{Parity, Pool};
-use tombolo_engine::mechanism::napt::{Filtering, InboundTcp, Policy};
 use tombolo_engine::mechanism::mtu::segment_size_of_translation;
+use tombolo_engine::mechanism::napt::{Filtering, InboundTcp, Policy};
 use tombolo_engine::mechanism::{Plateaus, TrafficClass, TranslateSettings, UdpZeroChecksum};
 use tombolo_engine::plan::{Nat64, Service, ServiceKind};
 use tombolo_engine::service::nat44::Nat44;
@@ -227,11 +227,8 @@ fn largest_segment(table: &Table<'_>, automatic: u16, log: &mut Log) -> Option<u
 }
 
 fn plateaus(node: &Node<'_>) -> Result<Plateaus, Problem> {
-    let sizes: Result<Vec<u16>, Problem> = node
-        .items()?
-        .iter()
-        .map(|item| Ok(u16::try_from(item.number32(68..=65_535)?).unwrap_or(u16::MAX)))
-        .collect();
+    let sizes: Result<Vec<u16>, Problem> =
+        node.items()?.iter().map(|item| Ok(u16::try_from(item.number32(68..=65_535)?).unwrap_or(u16::MAX))).collect();
     Plateaus::new(&sizes?).ok_or_else(|| {
         node.problem(format!("not falling, or too many; write at most {} sizes from large to small", Plateaus::MOST))
     })

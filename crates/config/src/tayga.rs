@@ -211,7 +211,9 @@ fn lines(name: &str, text: &str, known: &[(&'static str, Option<usize>)], log: &
         match count {
             Some(count) if line.arguments.len() != *count => {
                 let s = if *count == 1 { "" } else { "s" };
-                log.mistake(line.problem(format!("takes {count} argument{s}; comments begin with \"#\" and a blank before")));
+                log.mistake(
+                    line.problem(format!("takes {count} argument{s}; comments begin with \"#\" and a blank before")),
+                );
             }
             _ if !REPEATED.contains(directive) && found.iter().any(|other| other.directive == *directive) => {
                 log.mistake(line.problem("stands in the file twice; remove one of the lines"));
@@ -233,12 +235,7 @@ impl Reader<'_> {
     }
 
     /// The value of a directive, if the file has it and it is good.
-    fn value<T>(
-        &self,
-        directive: &str,
-        log: &mut Log,
-        read: impl FnOnce(&Line) -> Result<T, Problem>,
-    ) -> Option<T> {
+    fn value<T>(&self, directive: &str, log: &mut Log, read: impl FnOnce(&Line) -> Result<T, Problem>) -> Option<T> {
         self.find(directive).and_then(|line| log.keep(read(line)))
     }
 
@@ -284,7 +281,8 @@ impl Reader<'_> {
             udp_zero: self.value("udp-cksum-mode", log, udp_zero).unwrap_or(UdpZeroChecksum::Drop),
             lowest_ipv6_mtu: self.value("offlink-mtu", log, |line| number(line, 1280, 65_535)).unwrap_or(1280),
             workers: self.value("workers", log, |line| Ok(number(line, 0, MOST_WORKERS as u32)?.max(1) as usize)),
-            device_up: self.value("tun-up", log, |line| if line.first() == "up" { Ok(true) } else { switch(line) })
+            device_up: self
+                .value("tun-up", log, |line| if line.first() == "up" { Ok(true) } else { switch(line) })
                 .unwrap_or(false),
             addresses: self.nets("tun-ip", log),
             routes: self.nets("tun-route", log).into_iter().map(|net| net.trunc()).collect(),
@@ -306,7 +304,8 @@ impl Reader<'_> {
         if let Some(line) = self.find("ipv6-addr") {
             let (address, prefix) = (given?, prefix.filter(|prefix| given.is_some_and(|own| prefix.contains(own))));
             if let Some(prefix) = prefix {
-                let text = format!("lies in the prefix {prefix}; leave the line out, or choose an address outside of it");
+                let text =
+                    format!("lies in the prefix {prefix}; leave the line out, or choose an address outside of it");
                 log.mistake(line.problem(text));
             }
             return Some(address);
@@ -344,9 +343,9 @@ impl Reader<'_> {
         for word in &line.arguments {
             match OPTIONS.iter().find(|(name, _)| name.eq_ignore_ascii_case(word)) {
                 Some((_, option)) => options.push(*option),
-                None => log.mistake(line.problem(format!(
-                    "\"{word}\" is unknown; use some of drop, reject, icmp, self and dyn"
-                ))),
+                None => log.mistake(
+                    line.problem(format!("\"{word}\" is unknown; use some of drop, reject, icmp, self and dyn")),
+                ),
             }
         }
         options
@@ -506,7 +505,8 @@ impl Tayga {
         let mut rows: Vec<Eam> = Vec::new();
         // As in Tayga, the gateway's two addresses stand for each other.
         if self.is_ipv6_given
-            && let Ok(own) = Eam::new(Prefix::covering(self.ipv4.to_bits(), 32), Prefix::covering(self.ipv6.to_bits(), 128))
+            && let Ok(own) =
+                Eam::new(Prefix::covering(self.ipv4.to_bits(), 32), Prefix::covering(self.ipv6.to_bits(), 128))
         {
             rows.push(own);
         }

@@ -19,8 +19,8 @@ use tombolo_io::host::{Family, Forwarding, Host, HostError};
 use tombolo_io::tun::{ExistingDevice, KernelEntry, Tun, TunConfig, TunError};
 use tombolo_io::worker::{StopSignal, Worker, WorkerError};
 
-use crate::maintenance::Maintenance;
 use crate::lending::{self, Lending};
+use crate::maintenance::Maintenance;
 use crate::reload::{self, ReloadError};
 use crate::state::{State, StateError};
 use crate::worker::EngineHandler;
@@ -271,7 +271,8 @@ fn routes(plan: &Plan) -> Vec<IpNet> {
     }
     if plan.own.answered_by == AnsweredBy::Gateway {
         let own = [plan.own.ipv4.map(IpAddr::from), plan.own.ipv6.map(IpAddr::from)].into_iter().flatten();
-        let missing: Vec<_> = own.filter(|own| !routes.iter().any(|route| route.contains(own))).map(IpNet::from).collect();
+        let missing: Vec<_> =
+            own.filter(|own| !routes.iter().any(|route| route.contains(own))).map(IpNet::from).collect();
         routes.extend(missing);
     }
     routes

@@ -163,7 +163,11 @@ fn restore(pool: &DynamicPool, name: &str, text: &str, is_taken: impl Fn(std::ne
             Some(lent) if pool.restore(lent, &is_taken) => count += 1,
             Some(lent) => {
                 refused += 1;
-                tracing::warn!("{name}:{number}: {} is not lent to {}: it is taken, or not of the pool", lent.ipv4, lent.ipv6);
+                tracing::warn!(
+                    "{name}:{number}: {} is not lent to {}: it is taken, or not of the pool",
+                    lent.ipv4,
+                    lent.ipv6
+                );
             }
             None => {
                 refused += 1;

@@ -291,9 +291,7 @@ fn attach_error(errno: Errno, config: &TunConfig, which: Attach) -> TunError {
         (Errno::EPERM | Errno::EACCES, ..) => TunError::Denied { name, source },
         (Errno::EBUSY | Errno::EEXIST, Attach::First | Attach::Only, _) => TunError::NameTaken { name },
         (Errno::EINVAL, Attach::First, ExistingDevice::Refuse) if exists(&name) => TunError::NameTaken { name },
-        (Errno::EINVAL, Attach::First | Attach::Only, ExistingDevice::Adopt) => {
-            TunError::NotAdoptable { name, source }
-        }
+        (Errno::EINVAL, Attach::First | Attach::Only, ExistingDevice::Adopt) => TunError::NotAdoptable { name, source },
         _ => TunError::Request { name, request: "to attach a queue (TUNSETIFF)", source },
     }
 }

@@ -6,6 +6,7 @@
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsRawFd as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -101,7 +102,8 @@ fn start(lab: &Lab, node: &str, configuration: &str, commands: &str) -> Process 
 
 fn start_file(lab: &Lab, node: &str, file: &Path, commands: &str) -> Process {
     let file = file.display().to_string();
-    let made = lab.node(node).unwrap().command(TOMBOLO).args(["tayga", "--mktun", "-c"]).arg(file.clone()).run().unwrap();
+    let made =
+        lab.node(node).unwrap().command(TOMBOLO).args(["tayga", "--mktun", "-c"]).arg(file.clone()).run().unwrap();
     assert!(made.success().unwrap().stdout.contains("Created persistent tun device"));
     shell(lab, node, commands);
     serve(lab, node, &file, &[])
@@ -151,7 +153,8 @@ fn reaches(lab: &Lab, from: &End<'_>, to: &End<'_>) {
     transfer(lab, from, to);
 
     let family = if to.seen_as.contains(':') { "-6" } else { "-4" };
-    let trace = node.command("traceroute").args([family, "-n", "-q", "1", "-w", "3", "-m", "9", "-s", from.own, to.seen_as]);
+    let trace =
+        node.command("traceroute").args([family, "-n", "-q", "1", "-w", "3", "-m", "9", "-s", from.own, to.seen_as]);
     let hops = trace.run().unwrap().stdout;
     let last = hops.lines().last().unwrap_or_default();
     assert!(!hops.contains('*') && last.contains(&format!(" {} ", to.seen_as)), "{hops}");
@@ -173,9 +176,9 @@ fn transfer(lab: &Lab, from: &End<'_>, to: &End<'_>) {
     });
     let server = server.unwrap();
     is_ready.recv_timeout(PATIENCE).unwrap();
-    let target = socket(to.seen_as, 5000);
+    let (own, target) = (socket(from.own, 0), socket(to.seen_as, 5000));
     let back = lab.node(from.node).unwrap().run(|| {
-        let mut stream = TcpStream::connect_timeout(&target, PATIENCE).unwrap();
+        let mut stream = connect(own, target);
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.write_all(&sent).unwrap();
         let mut back = vec![0; BYTES];
@@ -184,6 +187,18 @@ fn transfer(lab: &Lab, from: &End<'_>, to: &End<'_>) {
     });
     assert!(back.unwrap() == sent, "the bytes that came back are not those that were sent");
     server.join().unwrap().unwrap();
+}
+
+/// A connection from an address of one's choice, which the standard library has no way to ask for.
+fn connect(own: SocketAddr, target: SocketAddr) -> TcpStream {
+    use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, bind, connect, setsockopt, sockopt};
+    let family = if target.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+    let socket = nix::sys::socket::socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
+    setsockopt(&socket, sockopt::SendTimeout, &nix::sys::time::TimeVal::new(PATIENCE.as_secs().cast_signed(), 0))
+        .unwrap();
+    bind(socket.as_raw_fd(), &SockaddrStorage::from(own)).unwrap();
+    connect(socket.as_raw_fd(), &SockaddrStorage::from(target)).unwrap();
+    TcpStream::from(socket)
 }
 
 fn both_ways(lab: &Lab, a: &End<'_>, b: &End<'_>) {
@@ -246,7 +261,9 @@ fn the_example_configuration_runs() {
     assert_eq!(lent(&lab, server), "192.168.255.77");
     drop(gateway);
     shell(&lab, "gateway", &format!("{TOMBOLO} tayga --rmtun -c {file}"));
-    assert!(lab.node("gateway").unwrap().command("ip").args(["link", "show", "nat64"]).run().unwrap().success().is_err());
+    assert!(
+        lab.node("gateway").unwrap().command("ip").args(["link", "show", "nat64"]).run().unwrap().success().is_err()
+    );
 }
 
 #[test]
@@ -264,9 +281,13 @@ fn the_example_that_debian_installs_runs_as_it_is() {
     // Tayga itself: one queue, no virtio header.
     let file = installed.display().to_string();
     shell(&lab, "gateway", &format!("tayga --mktun -c {file}"));
-    shell(&lab, "gateway", "ip link set nat64 up
+    shell(
+        &lab,
+        "gateway",
+        "ip link set nat64 up
         ip route add 2001:db8:1:ffff::/96 dev nat64
-        ip route add 192.168.255.0/24 dev nat64");
+        ip route add 192.168.255.0/24 dev nat64",
+    );
     let script = format!("mount -t tmpfs none /var/spool && exec {TOMBOLO} tayga -d -c {file}");
     let command = lab.node("gateway").unwrap().command("unshare").args(["-m", "sh", "-c"]).arg(script);
     let mut gateway = command.spawn().unwrap();
@@ -409,17 +430,23 @@ fn the_edge_router_example_runs_for_an_island_behind_the_border_router() {
         &BORDER_COMMANDS.replace("2001:db8:beef::/64 via 2001:db8:1::2", &format!("2001:db8:beef::/64 via {cpe}")),
     );
     // The island: 192.51.0.64/29, with the edge router as its first host.
-    shell(&lab, "client", "ip addr add 192.51.0.66/29 dev inside0
-        ip route replace default via 192.51.0.65");
+    shell(
+        &lab,
+        "client",
+        "ip addr add 192.51.0.66/29 dev inside0
+        ip route replace default via 192.51.0.65",
+    );
     let _edge = start(
         &lab,
         "cpe",
         EDGE,
-        &format!("ip link set dev siit up
+        &format!(
+            "ip link set dev siit up
         ip addr add 192.51.0.65/29 dev inside0
         ip route replace default dev siit
         ip route add 2001:db8:beef::420/125 dev siit
-        ip route replace 64:ff9b::/96 via {gateway}"),
+        ip route replace 64:ff9b::/96 via {gateway}"
+        ),
     );
     let client = End { node: "client", own: "192.51.0.66", seen_as: "192.51.0.66" };
     both_ways(&lab, &client, &End { node: "server", own: GLOBAL, seen_as: GLOBAL });
@@ -477,7 +504,8 @@ fn it_goes_into_the_background_as_tayga_does() {
     }
     let lab = lab();
     let file = lab.directory().unwrap().join("gateway.conf");
-    fs::write(&file, format!("{EXAMPLE}tun-up yes\ntun-route 2001:db8:1:ffff::/96\ntun-route 192.168.255.0/24\n")).unwrap();
+    fs::write(&file, format!("{EXAMPLE}tun-up yes\ntun-route 2001:db8:1:ffff::/96\ntun-route 192.168.255.0/24\n"))
+        .unwrap();
     let pidfile = lab.directory().unwrap().join("pid");
     let arguments = ["tayga", "-c", file.to_str().unwrap(), "-p", pidfile.to_str().unwrap()];
     lab.node("gateway").unwrap().command(TOMBOLO).args(arguments).run().unwrap().success().unwrap();
@@ -491,15 +519,21 @@ fn it_goes_into_the_background_as_tayga_does() {
     };
     wait_until("packets cross", PATIENCE, ping).unwrap();
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), Signal::SIGTERM).unwrap();
-    wait_until("the process is gone", PATIENCE, || (!Path::new(&format!("/proc/{pid}")).exists()).then_some(())).unwrap();
+    wait_until("the process is gone", PATIENCE, || (!Path::new(&format!("/proc/{pid}")).exists()).then_some(()))
+        .unwrap();
 }
 
 #[test]
 fn an_imported_configuration_is_one_for_run() {
     let home = tempfile::tempdir().unwrap();
-    for (configuration, kind) in
-        [(EXAMPLE, "siit"), (DYNAMIC_POOL, "siit"), (STATIC_POOL, "siit"), (CLAT, "clat"), (BORDER, "siit"), (EDGE, "siit")]
-    {
+    for (configuration, kind) in [
+        (EXAMPLE, "siit"),
+        (DYNAMIC_POOL, "siit"),
+        (STATIC_POOL, "siit"),
+        (CLAT, "clat"),
+        (BORDER, "siit"),
+        (EDGE, "siit"),
+    ] {
         let (tayga, toml) = (home.path().join("tayga.conf"), home.path().join("gateway.toml"));
         fs::write(&tayga, configuration).unwrap();
         let run = |arguments: &[&str]| std::process::Command::new(TOMBOLO).args(arguments).output().unwrap();

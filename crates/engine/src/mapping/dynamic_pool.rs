@@ -98,11 +98,7 @@ impl DynamicPool {
     ///
     /// # Errors
     /// [`DynamicPoolError::Size`].
-    pub fn new(
-        addresses: Prefix<u32>,
-        lease: Lease,
-        file: Option<PathBuf>,
-    ) -> Result<Self, DynamicPoolError> {
+    pub fn new(addresses: Prefix<u32>, lease: Lease, file: Option<PathBuf>) -> Result<Self, DynamicPoolError> {
         let suffix = 32 - addresses.prefix_len();
         if !(1..=LONGEST_SUFFIX).contains(&suffix) {
             return Err(DynamicPoolError::Size);

@@ -96,9 +96,7 @@ fn check<A>(parsed: &Parsed<A>) -> Result<(), Refusal> {
     match parsed.payload {
         _ if parsed.is_piece() => Err(DropReason::FragmentUntranslatable.into()),
         Payload::EchoRequest => Ok(()),
-        Payload::Tcp | Payload::Udp => {
-            Err(Refusal::with(DropReason::UnsupportedProtocol, IcmpAnswer::PortUnreachable))
-        }
+        Payload::Tcp | Payload::Udp => Err(Refusal::with(DropReason::UnsupportedProtocol, IcmpAnswer::PortUnreachable)),
         Payload::Other => Err(Refusal::with(DropReason::UnsupportedProtocol, IcmpAnswer::ProtocolUnreachable)),
         Payload::EchoReply | Payload::IcmpError | Payload::IcmpOther | Payload::Piece => {
             Err(DropReason::IcmpUntranslatable.into())

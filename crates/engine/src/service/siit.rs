@@ -23,8 +23,8 @@ use tombolo_tables::lpm::Prefix;
 use tombolo_wire::{ipv4, ipv6};
 
 use crate::engine::Work;
-use crate::mapping::eam::Eam;
 use crate::mapping::dynamic_pool::DynamicPool;
+use crate::mapping::eam::Eam;
 use crate::mapping::stateless::{By, Claim, Mapped, StatelessMap};
 use crate::mechanism::offload::size_on_wire;
 use crate::mechanism::screen::{

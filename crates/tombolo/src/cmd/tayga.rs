@@ -79,8 +79,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
     log(arguments);
     if identity.root.is_some() {
-        // Seen from the new root. Everything is opened anew, the map-file too, once it is the root.
-        tayga.data_directory = Some(PathBuf::from("/"));
+        // The working directory, before it becomes the root and afterwards.
+        tayga.data_directory = Some(PathBuf::from("."));
     }
     Ok(tombolo_daemon::tayga::run(&tayga, || identity.assume())?)
 }
@@ -152,13 +152,17 @@ impl Identity {
 fn find_user(name: &str) -> anyhow::Result<User> {
     let by_name = User::from_name(name)?;
     let by_number = || name.parse().ok().and_then(|number| User::from_uid(Uid::from_raw(number)).ok().flatten());
-    by_name.or_else(by_number).with_context(|| format!("there is no user {name}; make one, or name another with --user"))
+    by_name
+        .or_else(by_number)
+        .with_context(|| format!("there is no user {name}; make one, or name another with --user"))
 }
 
 fn find_group(name: &str) -> anyhow::Result<Gid> {
     let by_name = Group::from_name(name)?.map(|group| group.gid);
     let by_number = || name.parse().ok().map(Gid::from_raw);
-    by_name.or_else(by_number).with_context(|| format!("there is no group {name}; make one, or name another with --group"))
+    by_name
+        .or_else(by_number)
+        .with_context(|| format!("there is no group {name}; make one, or name another with --group"))
 }
 
 /// Where Tayga logs to: the terminal with --debug or --stdout, else the system's log, if there is one.
@@ -167,7 +171,8 @@ fn log(arguments: &Arguments) {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env()
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false);
-    let system = (!arguments.debug && !arguments.stdout && !arguments.journal).then(|| Syslog::open("tayga").ok()).flatten();
+    let system =
+        (!arguments.debug && !arguments.stdout && !arguments.journal).then(|| Syslog::open("tayga").ok()).flatten();
     match system {
         Some(system) => builder.without_time().with_writer(move || system.clone()).init(),
         None if arguments.debug || arguments.stdout => builder.with_writer(io::stdout).init(),
