@@ -6,6 +6,7 @@
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsRawFd as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -175,9 +176,9 @@ fn transfer(lab: &Lab, from: &End<'_>, to: &End<'_>) {
     });
     let server = server.unwrap();
     is_ready.recv_timeout(PATIENCE).unwrap();
-    let target = socket(to.seen_as, 5000);
+    let (own, target) = (socket(from.own, 0), socket(to.seen_as, 5000));
     let back = lab.node(from.node).unwrap().run(|| {
-        let mut stream = TcpStream::connect_timeout(&target, PATIENCE).unwrap();
+        let mut stream = connect(own, target);
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.write_all(&sent).unwrap();
         let mut back = vec![0; BYTES];
@@ -186,6 +187,18 @@ fn transfer(lab: &Lab, from: &End<'_>, to: &End<'_>) {
     });
     assert!(back.unwrap() == sent, "the bytes that came back are not those that were sent");
     server.join().unwrap().unwrap();
+}
+
+/// A connection from an address of one's choice, which the standard library has no way to ask for.
+fn connect(own: SocketAddr, target: SocketAddr) -> TcpStream {
+    use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, bind, connect, setsockopt, sockopt};
+    let family = if target.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+    let socket = nix::sys::socket::socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
+    setsockopt(&socket, sockopt::SendTimeout, &nix::sys::time::TimeVal::new(PATIENCE.as_secs().cast_signed(), 0))
+        .unwrap();
+    bind(socket.as_raw_fd(), &SockaddrStorage::from(own)).unwrap();
+    connect(socket.as_raw_fd(), &SockaddrStorage::from(target)).unwrap();
+    TcpStream::from(socket)
 }
 
 fn both_ways(lab: &Lab, a: &End<'_>, b: &End<'_>) {

@@ -79,8 +79,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
     log(arguments);
     if identity.root.is_some() {
-        // Seen from the new root. Everything is opened anew, the map-file too, once it is the root.
-        tayga.data_directory = Some(PathBuf::from("/"));
+        // The working directory, before it becomes the root and afterwards.
+        tayga.data_directory = Some(PathBuf::from("."));
     }
     Ok(tombolo_daemon::tayga::run(&tayga, || identity.assume())?)
 }
