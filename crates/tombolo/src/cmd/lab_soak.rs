@@ -29,6 +29,7 @@ fn in_words(report: &Report) -> String {
     for (what, how_much) in [
         ("seconds", report.seconds.to_string()),
         ("kills and restarts", report.kills.to_string()),
+        ("slowest start, ms", report.slowest_start_ms.to_string()),
         ("answers of steady flows", traffic.steady_answers.to_string()),
         ("short flows", pair(traffic.short_flows)),
         ("answers in fragments", traffic.large_answers.to_string()),

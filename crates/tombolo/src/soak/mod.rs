@@ -27,7 +27,7 @@ subscribers = 20000
 bindings = 100000
 sessions = 200000
 [timeouts]
-udp = 20
+udp = 30
 icmp = 10
 tcp_established = 40
 tcp_transitory = 10
@@ -65,6 +65,8 @@ pub(crate) struct Report {
     pub(crate) seconds: u64,
     /// Times that the gateway was killed and started again.
     pub(crate) kills: u32,
+    /// Longest time from starting the gateway to its being ready, in milliseconds.
+    pub(crate) slowest_start_ms: u128,
     /// What the hosts did.
     pub(crate) traffic: traffic::Totals,
     /// Private memory of the last gateway process, soon after its start and in the end, in kB.
@@ -83,7 +85,7 @@ pub(crate) fn run(seconds: u64, mut progress: impl FnMut(u64)) -> anyhow::Result
     let traffic = Traffic::start(&lab, &failures)?;
     let begin = Instant::now();
     let elapsed = || begin.elapsed().as_secs();
-    let mut kills = 0;
+    let (mut kills, mut slowest_start) = (0, bed.ready_in);
     while elapsed() < seconds && !tombolo_lab::interrupted() {
         std::thread::sleep(Duration::from_secs(1));
         progress(elapsed());
@@ -97,6 +99,7 @@ pub(crate) fn run(seconds: u64, mut progress: impl FnMut(u64)) -> anyhow::Result
         }
         if elapsed() > seconds * u64::from(kills + 1) / u64::from(KILLS + 1) {
             bed = bed.kill_and_start(&lab)?;
+            slowest_start = slowest_start.max(bed.ready_in);
             kills += 1;
         }
     }
@@ -109,7 +112,15 @@ pub(crate) fn run(seconds: u64, mut progress: impl FnMut(u64)) -> anyhow::Result
         failures.add(format!("private memory grew from {} to {} kB", private_kb[0], private_kb[1]));
     }
     let aftermath = bed.finish(&failures)?;
-    Ok(Report { seconds: elapsed(), kills, traffic: totals, private_kb, aftermath, failures: failures.take() })
+    Ok(Report {
+        seconds: elapsed(),
+        kills,
+        slowest_start_ms: slowest_start.as_millis(),
+        traffic: totals,
+        private_kb,
+        aftermath,
+        failures: failures.take(),
+    })
 }
 
 /// A lab whose client has many addresses: all of 10.0.0.128/25 and 2001:db8:1:f::/64.
@@ -133,6 +144,7 @@ struct Bed {
     file: PathBuf,
     state: PathBuf,
     started: Instant,
+    ready_in: Duration,
     private_kb: [u64; 2],
 }
 
@@ -144,9 +156,11 @@ impl Bed {
         std::fs::write(&file, settings).with_context(|| format!("cannot write {}", file.display()))?;
         let program = std::env::current_exe().context("cannot find the program that is running")?;
         let command = lab.node("gateway")?.command(program.display().to_string());
+        let begin = Instant::now();
         let mut gateway = command.args(["run", "-c"]).arg(file.display().to_string()).spawn()?;
         gateway.wait_for_text("ready", READY)?;
-        Ok(Self { gateway, file, state, started: Instant::now(), private_kb: [0, 0] })
+        let (started, ready_in) = (Instant::now(), begin.elapsed());
+        Ok(Self { gateway, file, state, started, ready_in, private_kb: [0, 0] })
     }
 
     fn kill_and_start(mut self, lab: &Lab) -> anyhow::Result<Self> {
