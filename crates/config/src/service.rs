@@ -184,6 +184,7 @@ fn policy(table: &Table<'_>, log: &mut Log) -> Policy {
         parity: table.read_or("port_parity", defaults.parity, log, |node| {
             Ok(if node.switch()? { Parity::Preserve } else { Parity::Ignore })
         }),
+        subscriber: defaults.subscriber,
     }
 }
 

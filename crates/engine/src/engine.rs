@@ -48,6 +48,8 @@ pub(crate) struct Work<'a> {
     pub(crate) identifications: &'a mut IdentificationGenerator,
     pub(crate) exhausted: &'a mut Exhausted,
     pub(crate) error_limit: &'a mut ErrorLimit,
+    /// Fragments that were inside softwires. Absent while a datagram from it is worked on.
+    pub(crate) inner: &'a mut Option<Reassembly>,
     pub(crate) own: &'a OwnAddresses,
     pub(crate) notes: Notes<'a>,
     pub(crate) now: Now,
@@ -62,6 +64,7 @@ pub struct Engine {
     identifications: IdentificationGenerator,
     exhausted: Exhausted,
     reassembly: Reassembly,
+    inner: Option<Reassembly>,
     error_limit: ErrorLimit,
 }
 
@@ -85,6 +88,7 @@ impl Engine {
             identifications,
             exhausted: Exhausted::default(),
             reassembly: Reassembly::new(ReassemblyLimits::default(), secret),
+            inner: Some(Reassembly::new(ReassemblyLimits::default(), secret)),
             error_limit: ErrorLimit::new(ERRORS_PER_SECOND, ERRORS_AT_ONCE),
         }
     }
@@ -134,9 +138,11 @@ impl Engine {
 
     /// The moment to forget fragments whose siblings did not come. To be called about once a second.
     pub fn idle(&mut self, now: Now) {
-        self.reassembly.expire(now.0);
-        self.counters.add(DropReason::FragmentTimeout, self.reassembly.take_timed_out());
-        self.counters.add(DropReason::FragmentMemory, self.reassembly.take_pushed_out());
+        for reassembly in std::iter::once(&mut self.reassembly).chain(&mut self.inner) {
+            reassembly.expire(now.0);
+            self.counters.add(DropReason::FragmentTimeout, reassembly.take_timed_out());
+            self.counters.add(DropReason::FragmentMemory, reassembly.take_pushed_out());
+        }
     }
 
     fn decide(
@@ -150,9 +156,9 @@ impl Engine {
     ) -> Result<Verdict, DropReason> {
         let parsed = parse(packet)?;
         notes.add("", || describe(&parsed));
-        let Self { tables, random, identifications, exhausted, reassembly, error_limit, .. } = self;
+        let Self { tables, random, identifications, exhausted, reassembly, inner, error_limit, .. } = self;
         let (times, own) = (&plan.times, &plan.own);
-        let mut work = Work { tables, times, random, identifications, exhausted, error_limit, own, notes, now };
+        let mut work = Work { tables, times, random, identifications, exhausted, error_limit, inner, own, notes, now };
         match parsed {
             AnyParsed::V6(parsed) => {
                 let Some((number, service)) = plan.service_of_ipv6(parsed.destination) else {
@@ -162,14 +168,15 @@ impl Engine {
                 work.notes.add("", || format!("{} belongs to service {}", parsed.destination, service.name));
                 *side = service.kind.side_of_ipv6();
                 reconcile_offload(packet, &parsed)?;
-                if !parsed.is_piece() || service.kind.is_stateless() {
+                let own = if service.kind.answers_as_destination() { Some(parsed.destination) } else { plan.own.ipv6 };
+                if !parsed.is_piece() || !service.kind.collects_ipv6() {
                     let result = receive_ipv6(service, number, packet, &parsed, &mut work, outbox);
-                    return result.or_else(|refusal| answer_ipv6(plan, &mut work, refusal, packet, &parsed, outbox));
+                    return result.or_else(|refusal| answer_ipv6(own, &mut work, refusal, packet, &parsed, outbox));
                 }
                 match reassembly.accept_ipv6(packet, &parsed, now.0)? {
                     None => Ok(Verdict::Hold),
                     Some((mut whole, parsed)) => receive_ipv6(service, number, &mut whole, &parsed, &mut work, outbox)
-                        .or_else(|refusal| answer_ipv6(plan, &mut work, refusal, &mut whole, &parsed, outbox)),
+                        .or_else(|refusal| answer_ipv6(own, &mut work, refusal, &mut whole, &parsed, outbox)),
                 }
             }
             AnyParsed::V4(parsed) => {
@@ -189,15 +196,16 @@ impl Engine {
                 };
                 let from = *side;
                 reconcile_offload(packet, &parsed)?;
-                if !parsed.is_piece() || service.kind.is_stateless() {
+                let own = service.kind.icmp_source().or(plan.own.ipv4);
+                if !parsed.is_piece() || !service.kind.collects_ipv4() {
                     let result = receive_ipv4(service, number, from, packet, &parsed, &mut work, outbox);
-                    return result.or_else(|refusal| answer_ipv4(plan, &mut work, refusal, packet, &parsed, outbox));
+                    return result.or_else(|refusal| answer_ipv4(own, &mut work, refusal, packet, &parsed, outbox));
                 }
                 match reassembly.accept_ipv4(packet, &parsed, now.0)? {
                     None => Ok(Verdict::Hold),
                     Some((mut whole, parsed)) => {
                         receive_ipv4(service, number, from, &mut whole, &parsed, &mut work, outbox)
-                            .or_else(|refusal| answer_ipv4(plan, &mut work, refusal, &mut whole, &parsed, outbox))
+                            .or_else(|refusal| answer_ipv4(own, &mut work, refusal, &mut whole, &parsed, outbox))
                     }
                 }
             }
@@ -241,6 +249,10 @@ fn receive_ipv6(
     match &service.kind {
         ServiceKind::Nat64(nat64) => nat64.inside(number, packet, parsed, work, outbox),
         ServiceKind::Siit(siit) => siit.receive_ipv6(packet, parsed, work, outbox),
+        ServiceKind::B4(b4) => b4.outside(packet, parsed, work, outbox),
+        ServiceKind::Aftr(aftr) => aftr.inside(number, packet, parsed, work, outbox),
+        ServiceKind::Lwb4(lwb4) => lwb4.outside(number, packet, parsed, work, outbox),
+        ServiceKind::Lwaftr(lwaftr) => lwaftr.inside(packet, parsed, work, outbox),
         // No IPv6 address is this service's.
         ServiceKind::Nat44(_) => Ok(Verdict::ToHost),
     }
@@ -262,19 +274,23 @@ fn receive_ipv4(
             Side::Outside => nat44.outside(number, packet, parsed, work, outbox),
         },
         ServiceKind::Siit(siit) => siit.receive_ipv4(packet, parsed, Arrival::FromNetwork, work, outbox),
+        ServiceKind::B4(b4) => b4.inside(packet, parsed, work, outbox),
+        ServiceKind::Aftr(aftr) => aftr.outside(number, packet, parsed, work, outbox),
+        ServiceKind::Lwb4(lwb4) => lwb4.inside(number, packet, parsed, work, outbox),
+        ServiceKind::Lwaftr(lwaftr) => lwaftr.outside(packet, parsed, work, outbox),
     }
 }
 
 /// Tells the sender of a refused IPv6 packet, if it may be told.
 fn answer_ipv6(
-    plan: &Plan,
+    own: Option<Ipv6Addr>,
     work: &mut Work<'_>,
     refusal: Refusal,
     packet: &mut Packet<'_>,
     parsed: &Parsed<Ipv6Addr>,
     outbox: &mut impl Outbox,
 ) -> Result<Verdict, DropReason> {
-    if let (Some(answer), Some(from)) = (refusal.answer, plan.own.ipv6)
+    if let (Some(answer), Some(from)) = (refusal.answer, own)
         && may_answer_ipv6(packet, parsed, answer)
         && work.error_limit.allow(work.now.0)
     {
@@ -288,14 +304,14 @@ fn answer_ipv6(
 
 /// Tells the sender of a refused IPv4 packet, if it may be told.
 fn answer_ipv4(
-    plan: &Plan,
+    own: Option<Ipv4Addr>,
     work: &mut Work<'_>,
     refusal: Refusal,
     packet: &mut Packet<'_>,
     parsed: &Parsed<Ipv4Addr>,
     outbox: &mut impl Outbox,
 ) -> Result<Verdict, DropReason> {
-    if let (Some(answer), Some(from)) = (refusal.answer, plan.own.ipv4)
+    if let (Some(answer), Some(from)) = (refusal.answer, own)
         && may_answer_ipv4(parsed)
         && work.error_limit.allow(work.now.0)
     {

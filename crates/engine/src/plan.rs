@@ -13,6 +13,10 @@ use crate::mapping::pool::{Pool, PoolRange, PortSpace};
 use crate::mechanism::TranslateSettings;
 use crate::mechanism::napt::{Endpoint, Policy, Times};
 use crate::mechanism::session_state::Side;
+use crate::service::aftr::Aftr;
+use crate::service::b4::B4;
+use crate::service::lwaftr::Lwaftr;
+use crate::service::lwb4::Lwb4;
 use crate::service::nat44::Nat44;
 use crate::service::siit::{Role, Siit};
 
@@ -56,6 +60,14 @@ pub enum ServiceKind {
     Nat44(Nat44),
     /// Stateless translation (RFC 7915), SIIT or CLAT.
     Siit(Siit),
+    /// The customer's end of DS-Lite (RFC 6333).
+    B4(B4),
+    /// The provider's end of DS-Lite (RFC 6333).
+    Aftr(Aftr),
+    /// The customer's end of Lightweight 4over6 (RFC 7596).
+    Lwb4(Lwb4),
+    /// The provider's end of Lightweight 4over6 (RFC 7596).
+    Lwaftr(Lwaftr),
 }
 
 impl ServiceKind {
@@ -64,7 +76,7 @@ impl ServiceKind {
     pub const fn nat64(&self) -> Option<&Nat64> {
         match self {
             Self::Nat64(nat64) => Some(nat64),
-            Self::Nat44(_) | Self::Siit(_) => None,
+            _ => None,
         }
     }
 
@@ -74,7 +86,9 @@ impl ServiceKind {
         match self {
             Self::Nat64(nat64) => Some(&nat64.pool),
             Self::Nat44(nat44) => Some(&nat44.pool),
-            Self::Siit(_) => None,
+            Self::Aftr(aftr) => Some(&aftr.pool),
+            Self::Lwb4(lwb4) => Some(&lwb4.pool),
+            Self::Siit(_) | Self::B4(_) | Self::Lwaftr(_) => None,
         }
     }
 
@@ -84,7 +98,8 @@ impl ServiceKind {
         match self {
             Self::Nat64(nat64) => &nat64.static_bindings,
             Self::Nat44(nat44) => &nat44.static_bindings,
-            Self::Siit(_) => &[],
+            Self::Lwb4(lwb4) => &lwb4.static_bindings,
+            Self::Siit(_) | Self::B4(_) | Self::Aftr(_) | Self::Lwaftr(_) => &[],
         }
     }
 
@@ -93,28 +108,61 @@ impl ServiceKind {
     pub fn routed(&self) -> Routed {
         let embedding = |prefix: &Prefix64| (prefix.address(), prefix.length());
         let addresses = |pool: &Pool| pool.ranges().iter().map(|range| (range.first, range.last)).collect();
+        let ranges = |ranges: &AddressRanges| ranges.ranges().iter().map(|r| (*r.start(), *r.end())).collect();
         match self {
             Self::Nat64(nat64) => {
                 Routed { ipv6: vec![embedding(&nat64.prefix)], ipv4: addresses(&nat64.pool), ..Routed::default() }
             }
-            Self::Nat44(nat44) => {
-                let ranges = |ranges: &AddressRanges| ranges.ranges().iter().map(|r| (*r.start(), *r.end())).collect();
-                Routed {
-                    ipv4: addresses(&nat44.pool),
-                    sources: ranges(&nat44.inside),
-                    exempt: ranges(&nat44.untranslated),
-                    ..Routed::default()
-                }
-            }
+            Self::Nat44(nat44) => Routed {
+                ipv4: addresses(&nat44.pool),
+                sources: ranges(&nat44.inside),
+                exempt: ranges(&nat44.untranslated),
+                ..Routed::default()
+            },
             Self::Siit(siit) => siit.routed(),
+            Self::B4(B4 { inside, ends, .. }) | Self::Lwb4(Lwb4 { inside, ends, .. }) => {
+                Routed { ipv6: vec![(ends.local, 128)], sources: ranges(inside), ..Routed::default() }
+            }
+            Self::Aftr(aftr) => {
+                Routed { ipv6: vec![(aftr.address, 128)], ipv4: addresses(&aftr.pool), ..Routed::default() }
+            }
+            Self::Lwaftr(lwaftr) => {
+                let ipv6 = lwaftr.addresses.iter().map(|&address| (address, 128)).collect();
+                Routed { ipv6, ipv4: ranges(&lwaftr.ipv4), ..Routed::default() }
+            }
         }
     }
 
-    /// True if it translates fragments one by one; other services put them together first.
+    /// True if IPv6 fragments have to be put together before this service takes them.
     #[must_use]
     #[inline]
-    pub const fn is_stateless(&self) -> bool {
-        matches!(self, Self::Siit(_))
+    pub const fn collects_ipv6(&self) -> bool {
+        !matches!(self, Self::Siit(_))
+    }
+
+    /// True if IPv4 fragments have to be put together before this service takes them.
+    #[must_use]
+    #[inline]
+    pub const fn collects_ipv4(&self) -> bool {
+        !matches!(self, Self::Siit(_) | Self::B4(_))
+    }
+
+    /// True for the end of a softwire: its answers to IPv6 packets come from the address that they were sent to, since
+    /// the other end believes no other (RFC 7596 section 8.1).
+    #[must_use]
+    #[inline]
+    pub const fn answers_as_destination(&self) -> bool {
+        matches!(self, Self::B4(_) | Self::Aftr(_) | Self::Lwb4(_) | Self::Lwaftr(_))
+    }
+
+    /// The source of its ICMPv4 errors to IPv4 hosts inside, if it has one of its own.
+    #[must_use]
+    #[inline]
+    pub const fn icmp_source(&self) -> Option<Ipv4Addr> {
+        match self {
+            Self::B4(b4) => Some(b4.icmp_source),
+            _ => None,
+        }
     }
 
     /// The side that IPv6 packets of this service come from.
@@ -122,7 +170,7 @@ impl ServiceKind {
     #[inline]
     pub const fn side_of_ipv6(&self) -> Side {
         match self {
-            Self::Siit(Siit { role: Role::Clat, .. }) => Side::Outside,
+            Self::Siit(Siit { role: Role::Clat, .. }) | Self::B4(_) | Self::Lwb4(_) => Side::Outside,
             _ => Side::Inside,
         }
     }
@@ -192,6 +240,10 @@ impl Plan {
             ServiceKind::Nat64(nat64) => nat64.prefix.contains(destination),
             ServiceKind::Nat44(_) => false,
             ServiceKind::Siit(siit) => siit.claims_ipv6(destination),
+            ServiceKind::B4(b4) => b4.ends.local == destination,
+            ServiceKind::Aftr(aftr) => aftr.address == destination,
+            ServiceKind::Lwb4(lwb4) => lwb4.ends.local == destination,
+            ServiceKind::Lwaftr(lwaftr) => lwaftr.addresses.contains(&destination),
         })
     }
 
@@ -201,6 +253,8 @@ impl Plan {
     pub fn service_of_ipv4_source(&self, source: Ipv4Addr, destination: Ipv4Addr) -> Option<(u8, &Service)> {
         self.numbered().find(|(_, service)| match &service.kind {
             ServiceKind::Nat44(nat44) => nat44.is_from_inside(source, destination),
+            ServiceKind::B4(b4) => b4.is_from_inside(source, destination),
+            ServiceKind::Lwb4(lwb4) => lwb4.is_from_inside(source, destination),
             _ => false,
         })
     }
@@ -213,6 +267,10 @@ impl Plan {
             ServiceKind::Nat64(nat64) => nat64.pool.contains(destination),
             ServiceKind::Nat44(nat44) => nat44.pool.contains(destination),
             ServiceKind::Siit(siit) => siit.claims_ipv4(destination),
+            ServiceKind::Aftr(aftr) => aftr.pool.contains(destination),
+            ServiceKind::Lwaftr(lwaftr) => lwaftr.ipv4.contains(destination),
+            // What is for their hosts comes through the softwire.
+            ServiceKind::B4(_) | ServiceKind::Lwb4(_) => false,
         })
     }
 

@@ -5,4 +5,5 @@ pub mod deterministic;
 pub mod eam;
 pub mod pool;
 pub mod port_set;
+pub mod softwire_table;
 pub mod stateless;

@@ -51,6 +51,12 @@ impl PortDivision {
         16 - self.offset_bits as u32 - self.psid_bits as u32
     }
 
+    /// True if an address has several subscribers.
+    #[must_use]
+    pub const fn is_shared(self) -> bool {
+        self.psid_bits > 0
+    }
+
     /// How many subscribers share an address.
     #[must_use]
     pub const fn sets(self) -> u32 {

@@ -60,6 +60,36 @@ pub struct Policy {
     pub bindings_per_subscriber: Option<u32>,
     /// Whether UDP ports keep their parity.
     pub parity: Parity,
+    /// Who shares an outside address and its limits.
+    pub subscriber: SubscriberIs,
+}
+
+/// Who the subscriber is that an inside endpoint belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SubscriberIs {
+    /// The host.
+    #[default]
+    Host,
+    /// The prefix of this many bits that its softwire comes from, whatever hosts are behind it (RFC 7785).
+    Softwire {
+        /// Bits of the prefix, 0 to 128.
+        prefix_length: u8,
+    },
+}
+
+impl SubscriberIs {
+    /// The subscriber of `inside`.
+    #[must_use]
+    pub fn key(self, inside: &InsideKey) -> SubscriberKey {
+        match self {
+            Self::Host => SubscriberKey { ipv6: inside.ipv6, ipv4: inside.ipv4, service: inside.service },
+            Self::Softwire { prefix_length } => {
+                let hidden = u128::MAX.checked_shr(prefix_length.into()).unwrap_or(0);
+                let prefix = u128::from_be_bytes(inside.ipv6) & !hidden;
+                SubscriberKey { ipv6: prefix.to_be_bytes(), ipv4: [0; 4], service: inside.service }
+            }
+        }
+    }
 }
 
 /// Whether TCP connections may be opened from outside where a binding exists.
@@ -308,7 +338,7 @@ impl<R: Rng> Napt<'_, R> {
 
     /// Makes a binding for `inside`, and admits its subscriber if need be.
     fn bind(&mut self, inside: &InsideKey, space: PortSpace) -> Result<(BindingId, Binding), DropReason> {
-        let key = SubscriberKey { ipv6: inside.ipv6, ipv4: inside.ipv4, service: self.service };
+        let key = self.policy.subscriber.key(inside);
         let first = self.random.next_u32();
         let mut tried = 0;
         loop {
