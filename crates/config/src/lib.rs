@@ -22,6 +22,7 @@ mod pool;
 mod problem;
 pub mod reference;
 mod service;
+mod softwire;
 mod stateless;
 mod timeouts;
 mod value;

@@ -105,7 +105,7 @@ pub static SERVICE: Section = Section {
     path: "[[service]]",
     about: "A service. `kind = \"nat64\"` is a stateful NAT64 (RFC 6146), which is also the PLAT of 464XLAT.",
     keys: keys! {
-        "kind": "\"nat64\", \"nat44\", \"siit\" or \"clat\"", "", "\"nat64\"", "What the service does.";
+        "kind": "`\"nat64\"`, or one of the kinds below", "", "\"nat64\"", "What the service does.";
         "name": "string", "its kind", "\"plat\"", "Name in logs and metrics: 1 to 32 lower-case letters, digits and hyphens.";
         "prefix": "prefix", "", "\"64:ff9b::/96\"",
             "IPv6 prefix in which the inside sees IPv4 addresses, of 32, 40, 48, 56, 64 or 96 bits (RFC 6052).";
@@ -207,6 +207,155 @@ pub static EAM: Section = Section {
     },
 };
 
+/// `[[service]]` of the kind `b4`.
+pub static B4: Section = Section {
+    path: "[[service]] kind = \"b4\"",
+    about: "The customer's end of DS-Lite (RFC 6333): what IPv4 hosts inside send is carried over IPv6 to the provider's AFTR, which translates it.",
+    keys: keys! {
+        "kind": "\"b4\"", "", "\"b4\"", "What the service does.";
+        "name": "string", "its kind", "\"b4\"", "Name in logs and metrics: 1 to 32 lower-case letters, digits and hyphens.";
+        "inside": "array of strings", "", "[\"10.0.0.0/24\"]",
+            "IPv4 addresses of the hosts inside: prefixes, addresses or ranges. What they send to each other stays as it is; what they send elsewhere enters the softwire.";
+        "address": "address", "", "\"2001:db8:1::b4\"",
+            "Tunnel address of this end. It must be routed to this host, and no interface may have it.";
+        "aftr": "address", "", "\"2001:db8:ffff::1\"", "Tunnel address of the AFTR (`tombolo provision` tells it from a DHCPv6 option).";
+        "icmp_source": "address", "\"192.0.0.2\"", "\"192.0.0.2\"", "Source of ICMP errors to hosts inside (RFC 6333 section 5.7).";
+        "ipv6_mtu": "bytes", "1500", "1540",
+            "MTU of the IPv6 path between the ends, 1280 to 65535. IPv4 packets of 40 bytes less cross in one piece. Best is a network with 1540 or more (RFC 6333 section 5.3).";
+        "hop_limit": "number", "64", "64", "Hop limit of the packets sent to the other end, 1 to 255.";
+        "traffic_class": "\"copy\" or 0 to 255", "\"copy\"", "0",
+            "Traffic class of the packets sent to the other end, and what becomes of it there: `copy` carries the DSCP over both ways (RFC 6333 section 7.1), a number sets it and leaves that of the inner packet alone. Congestion is told in either case (RFC 6040).";
+        "dont_fragment": "\"obey\" or \"override\"", "\"obey\"", "\"override\"",
+            "An IPv4 packet with DF that is too big: refused with \"fragmentation needed\" (RFC 2473 section 7.2), or fragmented outside all the same (RFC 6333 section 5.3).";
+        "fragments": "\"outer\" or \"inner\"", "\"outer\"", "\"inner\"",
+            "Where a packet without DF that is too big is fragmented: the IPv6 packet, which the other end puts together, or the IPv4 packet, which its destination does.";
+    },
+};
+
+/// `[[service]]` of the kind `aftr`.
+pub static AFTR: Section = Section {
+    path: "[[service]] kind = \"aftr\"",
+    about: "The provider's end of DS-Lite (RFC 6333): a carrier-grade NAT44 for hosts behind B4s. All B4s may have the same private addresses behind them.",
+    keys: keys! {
+        "kind": "\"aftr\"", "", "\"aftr\"", "What the service does.";
+        "name": "string", "its kind", "\"aftr\"", "Name in logs and metrics: 1 to 32 lower-case letters, digits and hyphens.";
+        "address": "address", "", "\"2001:db8:ffff::1\"",
+            "Tunnel address. It must be routed to this host, and no interface may have it.";
+        "b4s": "array of strings", "", "[\"2001:db8:1000::/36\"]", "IPv6 prefixes that B4s may have; others are not served.";
+        "inside": "array of strings", "[\"10.0.0.0/8\", \"172.16.0.0/12\", \"192.168.0.0/16\", \"192.0.0.0/29\", \"100.64.0.0/10\"]", "[\"10.0.0.0/8\"]",
+            "IPv4 sources that are accepted from B4s (RFC 6333 section 11).";
+        "pool": "array of tables", "", "[{ addresses = \"192.0.2.0/28\", ports = \"1024-65535\" }]",
+            "Outside addresses and ports; see below.";
+        "subscriber_prefix": "bits", "56", "64",
+            "B4s whose addresses begin with the same bits are one subscriber: they get one outside address and share one limit (RFC 7785).";
+        "filtering": "\"endpoint-independent\" or \"address-dependent\"", "\"endpoint-independent\"", "\"address-dependent\"",
+            "Who may send to a binding from outside: anybody, or remote addresses that the inside has sent to (RFC 4787 REQ-8).";
+        "inbound_tcp": "\"filtered\" or \"denied\"", "\"filtered\"", "\"denied\"",
+            "Whether TCP connections may be opened from outside: where filtering lets them in, or only through static bindings.";
+        "bindings_per_subscriber": "number", "no limit", "1000", "Bindings that one subscriber may have at a time (RFC 6888 REQ-4).";
+        "port_parity": "switch", "true", "true",
+            "Map even UDP ports to even ones and odd ones to odd ones while there are any (RFC 4787 REQ-4). `false` makes ports harder to guess (RFC 7857 section 8).";
+        "outside_mtu": "bytes", "1500", "1500", "MTU of the links outside, 68 to 65535.";
+        "icmp_source": "address", "\"192.0.0.1\"", "\"192.0.0.1\"", "Source of ICMP errors to hosts behind B4s (RFC 6333 section 6.5).";
+        "tell_unknown": "switch", "true", "false", "Tell a B4 that is not served so, with ICMPv6 1/5 at a bounded rate.";
+        "ipv6_mtu": "bytes", "1500", "1540",
+            "MTU of the IPv6 path between the ends, 1280 to 65535. IPv4 packets of 40 bytes less cross in one piece. Best is a network with 1540 or more (RFC 6333 section 5.3).";
+        "hop_limit": "number", "64", "64", "Hop limit of the packets sent to the other end, 1 to 255.";
+        "traffic_class": "\"copy\" or 0 to 255", "\"copy\"", "0",
+            "Traffic class of the packets sent to the other end, and what becomes of it there: `copy` carries the DSCP over both ways (RFC 6333 section 7.1), a number sets it and leaves that of the inner packet alone. Congestion is told in either case (RFC 6040).";
+        "dont_fragment": "\"obey\" or \"override\"", "\"obey\"", "\"override\"",
+            "An IPv4 packet with DF that is too big: refused with \"fragmentation needed\" (RFC 2473 section 7.2), or fragmented outside all the same (RFC 6333 section 5.3).";
+        "fragments": "\"outer\" or \"inner\"", "\"outer\"", "\"inner\"",
+            "Where a packet without DF that is too big is fragmented: the IPv6 packet, which the other end puts together, or the IPv4 packet, which its destination does.";
+    },
+};
+
+/// `[[service]]` of the kind `lwb4`.
+pub static LWB4: Section = Section {
+    path: "[[service]] kind = \"lwb4\"",
+    about: "The customer's end of Lightweight 4over6 (RFC 7596): a NAT44 inside its own port set of a public address, in front of a softwire.",
+    keys: keys! {
+        "kind": "\"lwb4\"", "", "\"lwb4\"", "What the service does.";
+        "name": "string", "its kind", "\"lwb4\"", "Name in logs and metrics: 1 to 32 lower-case letters, digits and hyphens.";
+        "inside": "array of strings", "", "[\"10.0.0.0/24\"]",
+            "IPv4 addresses of the hosts inside: prefixes, addresses or ranges. What they send to each other stays as it is; what they send elsewhere enters the softwire.";
+        "ipv4": "address", "", "\"192.0.2.10\"", "The public IPv4 address, whole or shared.";
+        "psid_offset": "number", "0", "6", "Offset bits of the port set, 0 to 15: RFC 7597's a. Without offset a set is one range.";
+        "psid_length": "number", "0", "6", "Bits of the PSID, 0 to 16: the address is shared by 2 to that many softwires. 0 for a whole address.";
+        "psid": "number", "0", "4", "Which of the port sets.";
+        "address": "address", "**required**, or `bind_prefix`", "\"2001:db8:1::10\"",
+            "Tunnel address of this end. It must be routed to this host, and no interface may have it.";
+        "bind_prefix": "prefix", "none", "\"2001:db8:12:3400::/56\"",
+            "Prefix of at most 64 bits from which the tunnel address follows with the IPv4 address and the PSID (RFC 7596 section 5.1).";
+        "aftr": "address", "", "\"2001:db8:ffff::1\"", "Tunnel address of the lwAFTR.";
+        "static": "array of tables", "none", "[{ inside = \"10.0.0.2:80\", outside = \"192.0.2.10:4100\", protocol = \"tcp\" }]",
+            "Bindings that are always there, on ports of the set; see below.";
+        "filtering": "\"endpoint-independent\" or \"address-dependent\"", "\"endpoint-independent\"", "\"address-dependent\"",
+            "Who may send to a binding from outside: anybody, or remote addresses that the inside has sent to (RFC 4787 REQ-8).";
+        "inbound_tcp": "\"filtered\" or \"denied\"", "\"filtered\"", "\"denied\"",
+            "Whether TCP connections may be opened from outside: where filtering lets them in, or only through static bindings.";
+        "bindings_per_subscriber": "number", "no limit", "1000", "Bindings that one subscriber may have at a time (RFC 6888 REQ-4).";
+        "port_parity": "switch", "true", "true",
+            "Map even UDP ports to even ones and odd ones to odd ones while there are any (RFC 4787 REQ-4). `false` makes ports harder to guess (RFC 7857 section 8).";
+        "inside_mtu": "bytes", "1500", "1500", "MTU of the links inside, 68 to 65535.";
+        "tell_not_ours": "switch", "false", "true",
+            "Tell the sender of a packet for a port outside the set so, with ICMPv4 3/13 (RFC 7596 section 5.2).";
+        "ipv6_mtu": "bytes", "1500", "1540",
+            "MTU of the IPv6 path between the ends, 1280 to 65535. IPv4 packets of 40 bytes less cross in one piece. Best is a network with 1540 or more (RFC 6333 section 5.3).";
+        "hop_limit": "number", "64", "64", "Hop limit of the packets sent to the other end, 1 to 255.";
+        "traffic_class": "\"copy\" or 0 to 255", "\"copy\"", "0",
+            "Traffic class of the packets sent to the other end, and what becomes of it there: `copy` carries the DSCP over both ways (RFC 6333 section 7.1), a number sets it and leaves that of the inner packet alone. Congestion is told in either case (RFC 6040).";
+        "dont_fragment": "\"obey\" or \"override\"", "\"obey\"", "\"override\"",
+            "An IPv4 packet with DF that is too big: refused with \"fragmentation needed\" (RFC 2473 section 7.2), or fragmented outside all the same (RFC 6333 section 5.3).";
+        "fragments": "\"outer\" or \"inner\"", "\"outer\"", "\"inner\"",
+            "Where a packet without DF that is too big is fragmented: the IPv6 packet, which the other end puts together, or the IPv4 packet, which its destination does.";
+    },
+};
+
+/// `[[service]]` of the kind `lwaftr`.
+pub static LWAFTR: Section = Section {
+    path: "[[service]] kind = \"lwaftr\"",
+    about: "The provider's end of Lightweight 4over6 (RFC 7596): one row for each softwire, and no state for flows. SIGHUP reads the rows again without losing a packet.",
+    keys: keys! {
+        "kind": "\"lwaftr\"", "", "\"lwaftr\"", "What the service does.";
+        "name": "string", "its kind", "\"lwaftr\"", "Name in logs and metrics: 1 to 32 lower-case letters, digits and hyphens.";
+        "addresses": "array of strings", "", "[\"2001:db8:ffff::1\"]",
+            "Tunnel addresses. They must be routed to this host, and no interface may have them.";
+        "ipv4": "array of strings", "", "[\"192.0.2.0/24\"]",
+            "The subscribers' IPv4 addresses, whether or not a softwire has them now: prefixes, addresses or ranges. They are routed to the gateway.";
+        "softwires": "array of tables", "none", "[{ b4 = \"2001:db8:1::10\", ipv4 = \"192.0.2.10\", psid_length = 6, psid = 4 }]",
+            "The softwires; see below.";
+        "softwires_file": "path", "none", "\"softwires.csv\"",
+            "A file with a softwire a line, `b4,ipv4,psid_offset,psid_length,psid,aftr`; the last column may be left out. `#` begins a comment. A path that is not absolute begins where the configuration file is.";
+        "hairpinning": "switch", "true", "false", "Packets from one softwire to another turn round; otherwise they are dropped (RFC 7596 section 6.2).";
+        "tell_unknown": "switch", "true", "false", "Tell a lwB4 whose packet fits no softwire so, with ICMPv6 1/5 at a bounded rate (RFC 7596 section 6.2).";
+        "tell_unreachable": "switch", "true", "false", "Tell a sender outside that nobody has the port, with ICMPv4 3/1 at a bounded rate (RFC 7596 section 6.2).";
+        "ipv6_mtu": "bytes", "1500", "1540",
+            "MTU of the IPv6 path between the ends, 1280 to 65535. IPv4 packets of 40 bytes less cross in one piece. Best is a network with 1540 or more (RFC 6333 section 5.3).";
+        "hop_limit": "number", "64", "64", "Hop limit of the packets sent to the other end, 1 to 255.";
+        "traffic_class": "\"copy\" or 0 to 255", "\"copy\"", "0",
+            "Traffic class of the packets sent to the other end, and what becomes of it there: `copy` carries the DSCP over both ways (RFC 6333 section 7.1), a number sets it and leaves that of the inner packet alone. Congestion is told in either case (RFC 6040).";
+        "dont_fragment": "\"obey\" or \"override\"", "\"obey\"", "\"override\"",
+            "An IPv4 packet with DF that is too big: refused with \"fragmentation needed\" (RFC 2473 section 7.2), or fragmented outside all the same (RFC 6333 section 5.3).";
+        "fragments": "\"outer\" or \"inner\"", "\"outer\"", "\"inner\"",
+            "Where a packet without DF that is too big is fragmented: the IPv6 packet, which the other end puts together, or the IPv4 packet, which its destination does.";
+    },
+};
+
+/// An item of `service.softwires`.
+pub static SOFTWIRE: Section = Section {
+    path: "service.softwires",
+    about: "A softwire of a `lwaftr`. All softwires of one IPv4 address have the same `psid_offset` and `psid_length`.",
+    keys: keys! {
+        "b4": "address", "", "\"2001:db8:1::10\"", "Tunnel address of the lwB4.";
+        "ipv4": "address", "", "\"192.0.2.10\"", "Its public IPv4 address, whole or shared.";
+        "psid_offset": "number", "0", "6", "Offset bits of the port set, 0 to 15: RFC 7597's a. Without offset a set is one range.";
+        "psid_length": "number", "0", "6", "Bits of the PSID, 0 to 16: the address is shared by 2 to that many softwires. 0 for a whole address.";
+        "psid": "number", "0", "4", "Which of the port sets.";
+        "aftr": "address", "the first of `addresses`", "\"2001:db8:ffff::1\"", "Tunnel address of this end for it.";
+    },
+};
+
 /// An item of `service.pool`.
 pub static POOL: Section = Section {
     path: "service.pool",
@@ -231,8 +380,10 @@ pub static STATIC: Section = Section {
 };
 
 /// All tables, in the order of the documentation.
-pub static SECTIONS: [&Section; 10] =
-    [&FILE, &GATEWAY, &CAPACITY, &TIMEOUTS, &SERVICE, &NAT44, &POOL, &STATIC, &STATELESS, &EAM];
+pub static SECTIONS: [&Section; 15] = [
+    &FILE, &GATEWAY, &CAPACITY, &TIMEOUTS, &SERVICE, &NAT44, &POOL, &STATIC, &STATELESS, &EAM, &B4, &AFTR, &LWB4,
+    &LWAFTR, &SOFTWIRE,
+];
 
 /// The text of `docs/configuration.md`.
 #[must_use]

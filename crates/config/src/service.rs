@@ -1,5 +1,7 @@
 //! `[[service]]`.
 
+use std::net::Ipv6Addr;
+
 use ipnet::Ipv6Net;
 use tombolo_engine::mapping::pool::{Parity, Pool};
 use tombolo_engine::mechanism::napt::{Filtering, InboundTcp, Policy};
@@ -14,6 +16,7 @@ use crate::nat44::{self, Inside};
 use crate::pool::{self, Draft, InsideEnd};
 use crate::problem::{Log, Problem};
 use crate::reference::{NAT44, SERVICE, STATELESS};
+use crate::softwire::{self, Taken};
 use crate::{stateless, value};
 
 /// A service's number has eight bits.
@@ -24,13 +27,18 @@ enum Kind {
     Nat64,
     Nat44,
     Stateless(Role),
+    Softwire(softwire::Kind),
 }
 
-const KINDS: [(&str, Kind); 4] = [
+const KINDS: [(&str, Kind); 8] = [
     ("nat64", Kind::Nat64),
     ("nat44", Kind::Nat44),
     ("siit", Kind::Stateless(Role::Siit)),
     ("clat", Kind::Stateless(Role::Clat)),
+    (softwire::KINDS[0].0, Kind::Softwire(softwire::KINDS[0].1)),
+    (softwire::KINDS[1].0, Kind::Softwire(softwire::KINDS[1].1)),
+    (softwire::KINDS[2].0, Kind::Softwire(softwire::KINDS[2].1)),
+    (softwire::KINDS[3].0, Kind::Softwire(softwire::KINDS[3].1)),
 ];
 
 /// Reads all services.
@@ -61,6 +69,7 @@ struct Reader<'d> {
     prefixes: Vec<(Node<'d>, Prefix64)>,
     inside: Vec<Inside<'d>>,
     pools: Vec<Draft<'d>>,
+    tunnels: Vec<(Node<'d>, Ipv6Addr)>,
     next_slot: u32,
 }
 
@@ -69,7 +78,8 @@ impl<'d> Reader<'d> {
         let section = match item.entry("kind") {
             Some("siit" | "clat") => &STATELESS,
             Some("nat44") => &NAT44,
-            _ => &SERVICE,
+            Some(kind) => softwire::section(kind).unwrap_or(&SERVICE),
+            None => &SERVICE,
         };
         let table = item.table(section, log)?;
         let name = self.name(&table, log);
@@ -79,6 +89,10 @@ impl<'d> Reader<'d> {
             Kind::Nat64 => ServiceKind::Nat64(self.nat64(&table, log)?),
             Kind::Nat44 => ServiceKind::Nat44(self.nat44(&table, log)),
             Kind::Stateless(role) => ServiceKind::Siit(self.stateless(role, &table, log)),
+            Kind::Softwire(kind) => {
+                let Self { inside, pools, tunnels, next_slot, .. } = self;
+                softwire::read(kind, &table, &mut Taken { inside, pools, tunnels, next_slot }, log)?
+            }
         };
         Some(Service { name, kind: service })
     }
@@ -171,7 +185,7 @@ fn overlap(a: Prefix64, b: Prefix64) -> bool {
     }
 }
 
-fn policy(table: &Table<'_>, log: &mut Log) -> Policy {
+pub(crate) fn policy(table: &Table<'_>, log: &mut Log) -> Policy {
     const FILTERING: [(&str, Filtering); 2] =
         [("endpoint-independent", Filtering::EndpointIndependent), ("address-dependent", Filtering::AddressDependent)];
     const INBOUND_TCP: [(&str, InboundTcp); 2] = [("filtered", InboundTcp::Filtered), ("denied", InboundTcp::Denied)];
@@ -205,7 +219,7 @@ fn translate(table: &Table<'_>, log: &mut Log) -> TranslateSettings {
     }
 }
 
-fn traffic_class(node: &Node<'_>) -> Result<TrafficClass, Problem> {
+pub(crate) fn traffic_class(node: &Node<'_>) -> Result<TrafficClass, Problem> {
     match node.text() {
         Ok("copy") => Ok(TrafficClass::Copy),
         Ok(_) => Err(node.problem("unknown; use \"copy\" or a number from 0 to 255")),

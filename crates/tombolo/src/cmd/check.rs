@@ -1,12 +1,14 @@
 //! `tombolo check`: validates a configuration and prints the plan that it becomes.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
 use tombolo_config::Configuration;
+use tombolo_engine::mapping::address_ranges::AddressRanges;
 use tombolo_engine::mapping::pool::{PoolRange, PortRanges, PortSpace};
+use tombolo_engine::mechanism::SoftwireSettings;
 use tombolo_engine::mechanism::napt::{Filtering, Policy};
 use tombolo_engine::plan::{ServiceKind, StaticBinding};
 use tombolo_engine::service::siit::{Role, Siit};
@@ -56,6 +58,10 @@ enum Kind {
     Nat44(StatefulService),
     Siit(StatelessService),
     Clat(StatelessService),
+    B4(SoftwireService),
+    Aftr(SoftwireService),
+    Lwb4(SoftwireService),
+    Lwaftr(SoftwireService),
 }
 
 #[derive(Serialize)]
@@ -80,6 +86,32 @@ struct StatelessService {
 }
 
 #[derive(Serialize)]
+struct SoftwireService {
+    /// This end.
+    addresses: Vec<String>,
+    /// The other end, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    aftr: Option<String>,
+    /// Where other ends may be.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    b4s: Vec<String>,
+    /// Hosts inside.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    inside: Vec<String>,
+    /// Public addresses.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    ipv4: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pool: Vec<Pool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    softwires: Option<usize>,
+    /// Bytes of the largest IPv4 packet that crosses in one piece.
+    mtu: u32,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    static_bindings: Vec<String>,
+}
+
+#[derive(Serialize)]
 struct Pool {
     addresses: String,
     tcp: String,
@@ -101,6 +133,7 @@ fn print_tables(report: &Report) -> anyhow::Result<()> {
         print::table(&["service", "prefix or hosts", "outside addresses", "TCP", "UDP", "ICMP", "filtering"]);
     let mut statics = Vec::new();
     let mut stateless = Vec::new();
+    let mut softwires = Vec::new();
     for Service { name, kind } in &report.services {
         match kind {
             Kind::Nat64(service) | Kind::Nat44(service) => {
@@ -111,9 +144,12 @@ fn print_tables(report: &Report) -> anyhow::Result<()> {
                 statics.extend(&service.static_bindings);
             }
             Kind::Siit(service) | Kind::Clat(service) => stateless.push((name, service)),
+            Kind::B4(service) | Kind::Aftr(service) | Kind::Lwb4(service) | Kind::Lwaftr(service) => {
+                softwires.push((name, service));
+            }
         }
     }
-    if stateless.len() < report.services.len() {
+    if stateless.len() + softwires.len() < report.services.len() {
         print::line(&services.to_string())?;
     }
     for binding in statics {
@@ -127,6 +163,9 @@ fn print_tables(report: &Report) -> anyhow::Result<()> {
              {sources}"
         ))?;
     }
+    for (name, service) in softwires {
+        print_softwires(name, service)?;
+    }
     let Capacity { subscribers, bindings, sessions, outside_endpoints, megabytes_when_full } = report.capacity;
     print::line(&format!(
         "room for {subscribers} subscribers, {bindings} bindings, {sessions} sessions, {outside_endpoints} outside \
@@ -134,6 +173,23 @@ fn print_tables(report: &Report) -> anyhow::Result<()> {
     ))?;
     let kept = report.run_directory.as_ref().map(|path| path.display().to_string());
     print::line(&format!("device {}, state kept in {}", report.device, kept.as_deref().unwrap_or("the process")))
+}
+
+fn print_softwires(name: &str, service: &SoftwireService) -> anyhow::Result<()> {
+    let SoftwireService { addresses, aftr, b4s, inside, ipv4, pool, softwires, mtu, static_bindings } = service;
+    let to = aftr.clone().unwrap_or_else(|| match softwires {
+        Some(count) => format!("{count} softwires"),
+        None => b4s.join(", "),
+    });
+    print::line(&format!("{name}: from {} to {to}; IPv4 packets of up to {mtu} bytes whole", addresses.join(", ")))?;
+    let lists = [("hosts", inside), ("public addresses", ipv4), ("static", static_bindings)];
+    for (what, list) in lists.into_iter().filter(|(_, list)| !list.is_empty()) {
+        print::line(&format!("  {what}: {}", list.join(", ")))?;
+    }
+    for Pool { addresses, tcp, .. } in pool {
+        print::line(&format!("  pool: {addresses}, TCP ports {tcp}"))?;
+    }
+    Ok(())
 }
 
 impl Report {
@@ -172,6 +228,29 @@ impl Service {
             }),
             ServiceKind::Siit(siit) if siit.role == Role::Clat => Kind::Clat(StatelessService::of(siit)),
             ServiceKind::Siit(siit) => Kind::Siit(StatelessService::of(siit)),
+            ServiceKind::B4(b4) => Kind::B4(SoftwireService {
+                aftr: Some(b4.ends.remote.to_string()),
+                inside: ranges(&b4.inside),
+                ..SoftwireService::of(&[b4.ends.local], &b4.softwire)
+            }),
+            ServiceKind::Aftr(aftr) => Kind::Aftr(SoftwireService {
+                b4s: aftr.b4s.iter().map(ToString::to_string).collect(),
+                inside: ranges(&aftr.inside),
+                pool: aftr.pool.ranges().iter().map(Pool::of).collect(),
+                ..SoftwireService::of(&[aftr.address], &aftr.softwire)
+            }),
+            ServiceKind::Lwb4(lwb4) => Kind::Lwb4(SoftwireService {
+                aftr: Some(lwb4.ends.remote.to_string()),
+                inside: ranges(&lwb4.inside),
+                pool: lwb4.pool.ranges().iter().map(Pool::of).collect(),
+                static_bindings: static_bindings(&lwb4.static_bindings),
+                ..SoftwireService::of(&[lwb4.ends.local], &lwb4.softwire)
+            }),
+            ServiceKind::Lwaftr(lwaftr) => Kind::Lwaftr(SoftwireService {
+                ipv4: ranges(&lwaftr.ipv4),
+                softwires: Some(lwaftr.table.len()),
+                ..SoftwireService::of(&lwaftr.addresses, &lwaftr.softwire)
+            }),
         };
         Self { name: service.name.clone(), kind }
     }
@@ -191,6 +270,26 @@ impl StatefulService {
             static_bindings: static_bindings(bindings),
         }
     }
+}
+
+impl SoftwireService {
+    fn of(addresses: &[Ipv6Addr], softwire: &SoftwireSettings) -> Self {
+        Self {
+            addresses: addresses.iter().map(ToString::to_string).collect(),
+            aftr: None,
+            b4s: Vec::new(),
+            inside: Vec::new(),
+            ipv4: Vec::new(),
+            pool: Vec::new(),
+            softwires: None,
+            mtu: softwire.mtu(),
+            static_bindings: Vec::new(),
+        }
+    }
+}
+
+fn ranges(ranges: &AddressRanges) -> Vec<String> {
+    ranges.ranges().iter().map(|range| addresses(*range.start(), *range.end())).collect()
 }
 
 impl StatelessService {
