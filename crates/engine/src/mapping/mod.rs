@@ -3,6 +3,8 @@
 pub mod address_ranges;
 pub mod deterministic;
 pub mod eam;
+pub mod map_domain;
+pub mod map_rule;
 pub mod pool;
 pub mod port_set;
 pub mod softwire_table;

@@ -9,6 +9,7 @@ mod check;
 mod explain;
 mod lab;
 mod lab_demo;
+mod map;
 pub(crate) mod print;
 mod run;
 mod show;
@@ -34,6 +35,8 @@ enum Command {
     Translate(translate::Arguments),
     /// What would happen to one packet, and why
     Explain(explain::Arguments),
+    /// The arithmetic of MAP: rules, addresses, ports
+    Map(map::Arguments),
     /// What there is: routes
     Show(show::Arguments),
     /// Measure gateways, this one and others
@@ -48,6 +51,7 @@ impl Arguments {
             Command::Check(arguments) => check::run(&arguments),
             Command::Translate(arguments) => translate::run(&arguments),
             Command::Explain(arguments) => explain::run(&arguments),
+            Command::Map(arguments) => map::run(&arguments),
             Command::Show(arguments) => show::run(&arguments),
             Command::Bench(arguments) => bench::run(arguments),
         }
