@@ -17,6 +17,7 @@ use tombolo_engine::Plan;
 
 mod document;
 mod gateway;
+mod map;
 mod nat44;
 mod pool;
 mod problem;

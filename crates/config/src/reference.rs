@@ -197,6 +197,107 @@ pub static STATELESS: Section = Section {
     },
 };
 
+/// `[[service]]` of the kind `map-t`.
+pub static MAP_T: Section = Section {
+    path: "[[service]] kind = \"map-t\"",
+    about: concat!(
+        "Either end of MAP-T (RFC 7599): IPv4 carried over an IPv6-only network by translation, with ports shared by rule ",
+        "and no state in the provider's network.",
+    ),
+    keys: keys! {
+        "kind": "\"map-t\"", "", "\"map-t\"", "What the service does.";
+        "name": "string", "its kind", "\"ce\"", "Name in logs and metrics: 1 to 32 lower-case letters, digits and hyphens.";
+        "role": "\"br\" or \"ce\"", "", "\"br\"", "Which end: the provider's border relay, or the customer's edge.";
+        "rules": "array of tables", "", "[{ ipv6 = \"2001:db8::/40\", ipv4 = \"192.0.2.0/24\", ea_bits = 16 }]",
+            "Mapping rules; see below.";
+        "dmr": "prefix", "", "\"2001:db8:ffff::/64\"",
+            "Default Mapping Rule: the IPv6 prefix in which the domain sees the IPv4 Internet, of 32, 40, 48, 56, 64 or 96 bits (RFC 6052). Should be 64 (RFC 7599 section 5.1).";
+        "end_user_prefix": "prefix", "of a CE **required**", "\"2001:db8:12:3400::/56\"",
+            "The IPv6 prefix that the edge was given. The rule with the longest IPv6 prefix around it is its Basic Mapping Rule.";
+        "inside": "array of strings", "of a CE with NAPT **required**", "[\"10.0.0.0/24\"]",
+            "IPv4 addresses of the hosts inside: prefixes, addresses or ranges. CE only.";
+        "napt": "switch", "true", "true",
+            "Share the edge's address among the hosts inside, on all ranges of its port set. `false`: the hosts have the address or prefix themselves, or something in front of the edge translates; what is not from its own ports is dropped. CE only.";
+        "static": "array of tables", "none", "[{ inside = \"10.0.0.2:80\", outside = \"192.0.2.18:1232\", protocol = \"tcp\" }]",
+            "Bindings that are always there, on ports of the edge's own; see below. CE only.";
+        "filtering": "\"endpoint-independent\" or \"address-dependent\"", "\"address-dependent\"", "\"address-dependent\"",
+            "Who may send to a binding from outside. Small port sets are easily guessed (RFC 7597 section 10). CE only.";
+        "inbound_tcp": "\"filtered\" or \"denied\"", "\"filtered\"", "\"denied\"",
+            "Whether TCP connections may be opened from outside: where filtering lets them in, or only through static bindings. CE only.";
+        "bindings_per_subscriber": "number", "no limit", "100", "Bindings that one inside address may have at a time. CE only.";
+        "port_parity": "switch", "true", "true",
+            "Map even UDP ports to even ones and odd ones to odd ones while there are any (RFC 4787 REQ-4). CE only.";
+        "icmp_sources": "array of strings", "`gateway.ipv4`", "[\"198.51.100.0/28\"]",
+            "IPv4 addresses, prefixes or ranges, one of which at random is the source of a translated ICMPv6 error whose sender has no IPv4 address (RFC 6791).";
+        "traffic_class_4to6": "\"copy\" or 0 to 255", "\"copy\"", "0", "Traffic class of packets that were IPv4 (RFC 7915 section 4.1).";
+        "traffic_class_6to4": "\"copy\" or 0 to 255", "\"copy\"", "0", "TOS of packets that were IPv6 (RFC 7915 section 5.1).";
+        "udp_zero_checksum": "\"compute\", \"drop\" or \"forward\"", "\"compute\"", "\"drop\"",
+            "What becomes of IPv4 datagrams without a checksum. `forward` breaks RFC 8200 except for the tunnels of RFC 6935.";
+        "lowest_ipv6_mtu": "bytes", "1280", "1280",
+            "IPv4 packets without DF become IPv6 packets of at most this many bytes, 1280 to 65535 (RFC 7915 section 4).";
+        "ipv6_mtu": "bytes", "1500", "1500", "MTU of the IPv6 links, 1280 to 65535.";
+        "ipv4_mtu": "bytes", "1500", "1500", "MTU of the IPv4 links, 68 to 65535.";
+    },
+};
+
+/// `[[service]]` of the kind `map-e`.
+pub static MAP_E: Section = Section {
+    path: "[[service]] kind = \"map-e\"",
+    about: concat!(
+        "Either end of MAP-E (RFC 7597): IPv4 carried over an IPv6-only network inside IPv6 packets, with ports shared by ",
+        "rule and no state in the provider's network.",
+    ),
+    keys: keys! {
+        "kind": "\"map-e\"", "", "\"map-e\"", "What the service does.";
+        "name": "string", "its kind", "\"ce\"", "Name in logs and metrics: 1 to 32 lower-case letters, digits and hyphens.";
+        "role": "\"br\" or \"ce\"", "", "\"br\"", "Which end: the provider's border relay, or the customer's edge.";
+        "rules": "array of tables", "", "[{ ipv6 = \"2001:db8::/40\", ipv4 = \"192.0.2.0/24\", ea_bits = 16 }]",
+            "Mapping rules; see below.";
+        "br": "address", "", "\"2001:db8:ffff::1\"",
+            "IPv6 address of the border relay. Several relays may have the same one (anycast); use `fragments = \"inner\"` then.";
+        "end_user_prefix": "prefix", "of a CE **required**", "\"2001:db8:12:3400::/56\"",
+            "The IPv6 prefix that the edge was given. The rule with the longest IPv6 prefix around it is its Basic Mapping Rule.";
+        "inside": "array of strings", "of a CE with NAPT **required**", "[\"10.0.0.0/24\"]",
+            "IPv4 addresses of the hosts inside: prefixes, addresses or ranges. CE only.";
+        "napt": "switch", "true", "true",
+            "Share the edge's address among the hosts inside, on all ranges of its port set. `false`: the hosts have the address or prefix themselves, or something in front of the edge translates; what is not from its own ports is dropped. CE only.";
+        "static": "array of tables", "none", "[{ inside = \"10.0.0.2:80\", outside = \"192.0.2.18:1232\", protocol = \"tcp\" }]",
+            "Bindings that are always there, on ports of the edge's own; see below. CE only.";
+        "filtering": "\"endpoint-independent\" or \"address-dependent\"", "\"address-dependent\"", "\"address-dependent\"",
+            "Who may send to a binding from outside. Small port sets are easily guessed (RFC 7597 section 10). CE only.";
+        "inbound_tcp": "\"filtered\" or \"denied\"", "\"filtered\"", "\"denied\"",
+            "Whether TCP connections may be opened from outside: where filtering lets them in, or only through static bindings. CE only.";
+        "bindings_per_subscriber": "number", "no limit", "100", "Bindings that one inside address may have at a time. CE only.";
+        "port_parity": "switch", "true", "true",
+            "Map even UDP ports to even ones and odd ones to odd ones while there are any (RFC 4787 REQ-4). CE only.";
+        "ipv6_mtu": "bytes", "1500", "1500", "MTU of the path between edge and relay, 1280 to 65535. The tunnel's is 40 less.";
+        "ipv4_mtu": "bytes", "1500", "1500", "MTU of the IPv4 links inside an edge, 68 to 65535.";
+        "hop_limit": "number", "64", "64", "Hop limit of the packets that go into the tunnel, 1 to 255.";
+        "traffic_class": "\"copy\" or 0 to 255", "\"copy\"", "0",
+            "DSCP of the packets that go into the tunnel: that of the packet inside, both ways, or a fixed one. Congestion is told across in any case (RFC 6040).";
+        "dont_fragment": "\"obey\" or \"override\"", "\"obey\"", "\"override\"",
+            "What becomes of a packet with DF that does not fit: its sender is told, or the packet around it is fragmented.";
+        "fragments": "\"outer\" or \"inner\"", "\"outer\"", "\"inner\"",
+            "Where a packet without DF is fragmented that does not fit: outside, for the other end to put together, or inside, for its destination.";
+    },
+};
+
+/// An item of `service.rules`.
+pub static MAP_RULE: Section = Section {
+    path: "service.rules",
+    about: "A mapping rule of MAP (RFC 7597 section 5). `tombolo map calc` shows what a rule does. No IPv6 prefix may be in two items; an IPv4 address may, with different PSIDs.",
+    keys: keys! {
+        "ipv6": "prefix", "", "\"2001:db8::/40\"", "Rule IPv6 prefix.";
+        "ipv4": "address or prefix", "", "\"192.0.2.0/24\"", "Rule IPv4 prefix.";
+        "ea_bits": "number", "", "16", "Bits of IPv4 suffix and PSID behind the Rule IPv6 prefix, 0 to 48.";
+        "psid_offset": "number", "6", "6", "Bits of a port in front of the PSID, 0 to 15. With 6, ports 0 to 1023 belong to nobody.";
+        "psid_length": "number", "none", "8", "Without EA bits: bits of the PSID of the one subscriber, 0 to 16.";
+        "psid": "number", "none", "0x34", "Without EA bits: the PSID of the one subscriber.";
+        "forwarding": "switch", "false", "true",
+            "A Forwarding Mapping Rule: the edge sends to these subscribers directly and not through the relay (mesh). CE only; a relay uses all rules.";
+    },
+};
+
 /// An item of `service.eam`.
 pub static EAM: Section = Section {
     path: "service.eam",
@@ -380,9 +481,9 @@ pub static STATIC: Section = Section {
 };
 
 /// All tables, in the order of the documentation.
-pub static SECTIONS: [&Section; 15] = [
+pub static SECTIONS: [&Section; 18] = [
     &FILE, &GATEWAY, &CAPACITY, &TIMEOUTS, &SERVICE, &NAT44, &POOL, &STATIC, &STATELESS, &EAM, &B4, &AFTR, &LWB4,
-    &LWAFTR, &SOFTWIRE,
+    &LWAFTR, &SOFTWIRE, &MAP_E, &MAP_T, &MAP_RULE,
 ];
 
 /// The text of `docs/configuration.md`.

@@ -3,19 +3,26 @@
 use std::net::Ipv6Addr;
 
 use ipnet::Ipv6Net;
+use tombolo_engine::mapping::address_ranges::AddressRanges;
 use tombolo_engine::mapping::pool::{Parity, Pool};
 use tombolo_engine::mechanism::napt::{Filtering, InboundTcp, Policy};
 use tombolo_engine::mechanism::{TrafficClass, TranslateSettings, UdpZeroChecksum};
 use tombolo_engine::plan::{Nat64, Service, ServiceKind};
+use tombolo_engine::service::map::MapEdge;
+use tombolo_engine::service::map_e_br::MapEBr;
+use tombolo_engine::service::map_e_ce::MapECe;
+use tombolo_engine::service::map_t_br::MapTBr;
+use tombolo_engine::service::map_t_ce::MapTCe;
 use tombolo_engine::service::nat44::Nat44;
-use tombolo_engine::service::siit::{Role, Siit};
+use tombolo_engine::service::siit::{ErrorSources, Role, Siit};
 use tombolo_wire::Prefix64;
 
 use crate::document::{Node, Table};
+use crate::map::{self, End, Row};
 use crate::nat44::{self, Inside};
 use crate::pool::{self, Draft, InsideEnd};
 use crate::problem::{Log, Problem};
-use crate::reference::{NAT44, SERVICE, STATELESS};
+use crate::reference::{MAP_E, MAP_T, NAT44, SERVICE, STATELESS};
 use crate::softwire::{self, Taken};
 use crate::{stateless, value};
 
@@ -28,9 +35,11 @@ enum Kind {
     Nat44,
     Stateless(Role),
     Softwire(softwire::Kind),
+    MapT,
+    MapE,
 }
 
-const KINDS: [(&str, Kind); 8] = [
+const KINDS: [(&str, Kind); 10] = [
     ("nat64", Kind::Nat64),
     ("nat44", Kind::Nat44),
     ("siit", Kind::Stateless(Role::Siit)),
@@ -39,6 +48,8 @@ const KINDS: [(&str, Kind); 8] = [
     (softwire::KINDS[1].0, Kind::Softwire(softwire::KINDS[1].1)),
     (softwire::KINDS[2].0, Kind::Softwire(softwire::KINDS[2].1)),
     (softwire::KINDS[3].0, Kind::Softwire(softwire::KINDS[3].1)),
+    ("map-t", Kind::MapT),
+    ("map-e", Kind::MapE),
 ];
 
 /// Reads all services.
@@ -78,6 +89,8 @@ impl<'d> Reader<'d> {
         let section = match item.entry("kind") {
             Some("siit" | "clat") => &STATELESS,
             Some("nat44") => &NAT44,
+            Some("map-t") => &MAP_T,
+            Some("map-e") => &MAP_E,
             Some(kind) => softwire::section(kind).unwrap_or(&SERVICE),
             None => &SERVICE,
         };
@@ -93,6 +106,8 @@ impl<'d> Reader<'d> {
                 let Self { inside, pools, tunnels, next_slot, .. } = self;
                 softwire::read(kind, &table, &mut Taken { inside, pools, tunnels, next_slot }, log)?
             }
+            Kind::MapT => self.map_t(&table, log)?,
+            Kind::MapE => self.map_e(&table, log)?,
         };
         Some(Service { name, kind: service })
     }
@@ -129,7 +144,7 @@ impl<'d> Reader<'d> {
         let pool = pool::build(&drafts, &static_bindings, &mut self.next_slot, log);
         self.pools.extend(drafts);
         let well_known_prefix_strict = table.read_or("well_known_prefix_strict", true, log, Node::switch);
-        let policy = policy(table, log);
+        let policy = policy(table, Policy::default(), log);
         let translate = translate(table, log);
         Some(Nat64 { prefix: prefix?, well_known_prefix_strict, pool, policy, translate, static_bindings })
     }
@@ -148,7 +163,7 @@ impl<'d> Reader<'d> {
             inside: addresses,
             untranslated: nat44::untranslated(table, log),
             pool,
-            policy: policy(table, log),
+            policy: policy(table, Policy::default(), log),
             inside_mtu: table.read_or("inside_mtu", 1500, log, mtu),
             outside_mtu: table.read_or("outside_mtu", 1500, log, mtu),
             static_bindings,
@@ -160,12 +175,117 @@ impl<'d> Reader<'d> {
         stateless::read(role, table, prefix, translate(table, log), log)
     }
 
+    fn map_t(&mut self, table: &Table<'d>, log: &mut Log) -> Option<ServiceKind> {
+        let end = map::read_end(table, log);
+        let dmr = self.default_mapping_rule(end, table, log);
+        let translate = translate(table, log);
+        let error_sources = ErrorSources::new(stateless::error_sources(table, log));
+        let end = end?;
+        let rows = map::read_rules(table, end, log);
+        match end {
+            End::Br => {
+                let domain = map::domain(&rows, table, log);
+                Some(ServiceKind::MapTBr(MapTBr { domain, dmr: dmr?, error_sources, translate }))
+            }
+            End::Ce => {
+                let edge = self.map_edge(table, &rows, translate.ipv4_mtu, log);
+                Some(ServiceKind::MapTCe(MapTCe { edge: edge?, dmr: dmr?, error_sources, translate }))
+            }
+        }
+    }
+
+    fn map_e(&mut self, table: &Table<'d>, log: &mut Log) -> Option<ServiceKind> {
+        let end = map::read_end(table, log);
+        let relay = map::read_relay(table, log);
+        let softwire = map::read_softwire(table, log);
+        let ipv4_mtu = table.read_or("ipv4_mtu", 1500, log, |node| node.number32(68..=65_535));
+        let end = end?;
+        let rows = map::read_rules(table, end, log);
+        match end {
+            End::Br => {
+                let domain = map::domain(&rows, table, log);
+                let (node, address) = relay?;
+                if let Some((other, _)) = self.tunnels.iter().find(|(_, other)| *other == address) {
+                    let text = format!("is the address of {} too; give each relay its own", other.path());
+                    log.mistake(node.problem(text));
+                }
+                self.tunnels.push((node, address));
+                Some(ServiceKind::MapEBr(MapEBr { domain, address, softwire }))
+            }
+            End::Ce => {
+                let edge = self.map_edge(table, &rows, ipv4_mtu, log)?;
+                let (node, relay) = relay?;
+                if relay == edge.ce.address() {
+                    log.mistake(node.problem("is the edge's own address; name the relay's"));
+                }
+                Some(ServiceKind::MapECe(MapECe { edge, relay, softwire }))
+            }
+        }
+    }
+
+    /// The prefix in which a MAP-T domain sees the IPv4 Internet. A relay is where it is routed to; an edge only uses it.
+    fn default_mapping_rule(&mut self, end: Option<End>, table: &Table<'d>, log: &mut Log) -> Option<Prefix64> {
+        let node = table.require("dmr", log)?;
+        let prefix = log.keep(node.text().and_then(|text| value::prefix64(text).map_err(|text| node.problem(text))))?;
+        if prefix.length() != 64 {
+            log.warning(
+                node.problem("should have 64 bits (RFC 7599 section 5.1); other ends may know no other length"),
+            );
+        }
+        if end == Some(End::Br) {
+            self.keep_apart(node, prefix, log);
+        }
+        Some(prefix)
+    }
+
+    /// A customer's edge. `mtu` is that of the links inside.
+    fn map_edge(&mut self, table: &Table<'d>, rows: &[Row<'_>], mtu: u32, log: &mut Log) -> Option<MapEdge> {
+        let mesh = map::mesh(rows, table, log);
+        let found = map::read_ce(table, rows, log);
+        if !table.read_or("napt", true, log, Node::switch) {
+            for node in map::NAPT_ALONE.iter().filter_map(|key| table.find(key)) {
+                log.mistake(node.problem("there is no NAPT to use it; remove the key, or napt = false"));
+            }
+            return found.map(|(_, ce)| MapEdge { ce, napt: None, mesh });
+        }
+        let inside = nat44::read_inside(table, &self.inside, log);
+        let addresses = nat44::addresses(&inside);
+        let (node, ce) = found?;
+        let drafts: Vec<Draft<'d>> = map::draft(node, &ce, log).into_iter().collect();
+        nat44::check_apart(&inside, &drafts, log);
+        let static_bindings = pool::read_static(table, &InsideEnd::Ipv4(&addresses), &drafts, log);
+        map::check_static(&ce, &static_bindings, table, log);
+        let pool = pool::build(&drafts, &static_bindings, &mut self.next_slot, log);
+        self.pools.extend(drafts);
+        self.inside.extend(inside);
+        // Small port sets are easily guessed (RFC 7597 section 10).
+        let defaults = Policy { filtering: Filtering::AddressDependent, ..Policy::default() };
+        let napt = Nat44 {
+            inside: addresses,
+            untranslated: AddressRanges::default(),
+            pool,
+            policy: policy(table, defaults, log),
+            inside_mtu: mtu,
+            // What leaves is cut to size behind the NAPT, where its new headers are.
+            outside_mtu: u32::MAX,
+            static_bindings,
+        };
+        Some(MapEdge { ce, napt: Some(napt), mesh })
+    }
+
     fn prefix(&mut self, table: &Table<'d>, log: &mut Log) -> Option<Prefix64> {
         let node = table.require("prefix", log)?;
         let prefix = node.text().and_then(|text| value::prefix64(text).map_err(|text| node.problem(text)));
         let prefix = log.keep(prefix)?;
+        self.keep_apart(node, prefix, log);
+        Some(prefix)
+    }
+
+    /// Reports a prefix that another service has, and notes it for those that follow.
+    fn keep_apart(&mut self, node: Node<'d>, prefix: Prefix64, log: &mut Log) {
         if let Some((other, found)) = self.prefixes.iter().find(|(_, other)| overlap(*other, prefix)) {
-            let service = other.path().trim_end_matches(".prefix");
+            let path = other.path();
+            let service = path.rsplit_once('.').map_or(path, |(service, _)| service);
             let relation = if *found == prefix { "is the prefix" } else { "overlaps the prefix" };
             let text = other.text().unwrap_or_default();
             log.mistake(
@@ -173,7 +293,6 @@ impl<'d> Reader<'d> {
             );
         }
         self.prefixes.push((node, prefix));
-        Some(prefix)
     }
 }
 
@@ -185,11 +304,10 @@ fn overlap(a: Prefix64, b: Prefix64) -> bool {
     }
 }
 
-pub(crate) fn policy(table: &Table<'_>, log: &mut Log) -> Policy {
+pub(crate) fn policy(table: &Table<'_>, defaults: Policy, log: &mut Log) -> Policy {
     const FILTERING: [(&str, Filtering); 2] =
         [("endpoint-independent", Filtering::EndpointIndependent), ("address-dependent", Filtering::AddressDependent)];
     const INBOUND_TCP: [(&str, InboundTcp); 2] = [("filtered", InboundTcp::Filtered), ("denied", InboundTcp::Denied)];
-    let defaults = Policy::default();
     Policy {
         filtering: table.read_or("filtering", defaults.filtering, log, |node| node.choice(&FILTERING)),
         inbound_tcp: table.read_or("inbound_tcp", defaults.inbound_tcp, log, |node| node.choice(&INBOUND_TCP)),

@@ -102,7 +102,10 @@ fn aftr<'d>(table: &Table<'d>, taken: &mut Taken<'_, 'd>, log: &mut Log) -> Opti
         b4s,
         inside: inner_sources(table, log),
         pool,
-        policy: Policy { subscriber: SubscriberIs::Softwire { prefix_length }, ..policy(table, log) },
+        policy: Policy {
+            subscriber: SubscriberIs::Softwire { prefix_length },
+            ..policy(table, Policy::default(), log)
+        },
         softwire: settings(table, log),
         outside_mtu: table.read_or("outside_mtu", 1500, log, ipv4_mtu),
         icmp_source: icmp_source(table, Ipv4Addr::new(192, 0, 0, 1), log),
@@ -120,7 +123,7 @@ fn lwb4<'d>(table: &Table<'d>, taken: &mut Taken<'_, 'd>, log: &mut Log) -> Opti
         None => None,
     };
     let remote = far_end(table, local, log);
-    let policy = policy(table, log);
+    let policy = policy(table, Policy::default(), log);
     let softwire = settings(table, log);
     let inside_mtu = table.read_or("inside_mtu", 1500, log, ipv4_mtu);
     let tell_not_ours = table.read_or("tell_not_ours", false, log, Node::switch);

@@ -110,7 +110,7 @@ fn row(item: &Node<'_>, log: &mut Log) -> Option<Eam> {
 }
 
 /// The error, with the fix where it does not say.
-fn fix(error: &EamError) -> String {
+pub(crate) fn fix(error: &EamError) -> String {
     match error {
         EamError::Prefix(error) => format!("{error}; write the prefix without host bits"),
         error => error.to_string(),
@@ -138,7 +138,7 @@ fn prefixes(table: &Table<'_>, key: &'static str, log: &mut Log) -> Vec<Prefix<u
     items.iter().filter_map(|item| log.keep(prefix(item))).collect()
 }
 
-fn error_sources(table: &Table<'_>, log: &mut Log) -> Vec<(Ipv4Addr, Ipv4Addr)> {
+pub(crate) fn error_sources(table: &Table<'_>, log: &mut Log) -> Vec<(Ipv4Addr, Ipv4Addr)> {
     let Some(node) = table.find("icmp_sources") else { return Vec::new() };
     let items = log.keep(node.items()).unwrap_or_default();
     let read = |item: &Node<'_>| -> Result<_, Problem> {

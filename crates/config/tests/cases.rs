@@ -64,6 +64,8 @@ fn run(path: &Path, plans: &mut HashMap<PathBuf, Plan>) -> Result<(), String> {
     let config = path.parent().and_then(Path::parent).unwrap().join(text(&case, "config")?);
     let plan = plans.entry(config.clone()).or_insert_with(|| plan(&config));
     let tables = Tables::new(&mut Heap, plan.capacity, HashKey::new([1, 2, 3, 4])).unwrap();
+    let conflicts = tombolo_engine::static_bindings::reconcile(&tables, plan, Now(START));
+    assert_eq!(conflicts, [], "{}", path.display());
     let mut engine = Engine::new(Arc::new(tables), [9; 32], 0, 1);
     let mut differences = String::new();
     for (number, step) in case["packet"].as_array().ok_or("no packets")?.iter().enumerate() {

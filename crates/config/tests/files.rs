@@ -395,7 +395,7 @@ fn a_file_without_the_essentials_says_what_to_add() {
     assert_eq!(
         refused("[[service]]\nkind = \"nat46\"\nprefix = \"64:ff9b::/96\"\npool = [{ addresses = \"192.0.2.1\" }]"),
         [
-            "gateway.toml:2: service[0].kind = \"nat46\": unknown (did you mean \"nat64\"?); use \"nat64\" or \"nat44\" or \"siit\" or \"clat\" or \"b4\" or \"aftr\" or \"lwb4\" or \"lwaftr\""
+            "gateway.toml:2: service[0].kind = \"nat46\": unknown (did you mean \"nat64\"?); use \"nat64\" or \"nat44\" or \"siit\" or \"clat\" or \"b4\" or \"aftr\" or \"lwb4\" or \"lwaftr\" or \"map-t\" or \"map-e\""
         ]
     );
 }

@@ -253,6 +253,10 @@ fn receive_ipv6(
         ServiceKind::Aftr(aftr) => aftr.inside(number, packet, parsed, work, outbox),
         ServiceKind::Lwb4(lwb4) => lwb4.outside(number, packet, parsed, work, outbox),
         ServiceKind::Lwaftr(lwaftr) => lwaftr.inside(packet, parsed, work, outbox),
+        ServiceKind::MapTBr(br) => br.inside(packet, parsed, work, outbox),
+        ServiceKind::MapTCe(ce) => ce.outside(number, packet, parsed, work, outbox),
+        ServiceKind::MapEBr(br) => br.inside(packet, parsed, work, outbox),
+        ServiceKind::MapECe(ce) => ce.outside(number, packet, parsed, work, outbox),
         // No IPv6 address is this service's.
         ServiceKind::Nat44(_) => Ok(Verdict::ToHost),
     }
@@ -278,6 +282,10 @@ fn receive_ipv4(
         ServiceKind::Aftr(aftr) => aftr.outside(number, packet, parsed, work, outbox),
         ServiceKind::Lwb4(lwb4) => lwb4.inside(number, packet, parsed, work, outbox),
         ServiceKind::Lwaftr(lwaftr) => lwaftr.outside(packet, parsed, work, outbox),
+        ServiceKind::MapTBr(br) => br.outside(packet, parsed, Arrival::FromNetwork, work, outbox),
+        ServiceKind::MapTCe(ce) => ce.inside(number, packet, parsed, work, outbox),
+        ServiceKind::MapEBr(br) => br.outside(packet, parsed, work, outbox),
+        ServiceKind::MapECe(ce) => ce.inside(number, packet, parsed, work, outbox),
     }
 }
 

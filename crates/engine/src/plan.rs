@@ -17,6 +17,11 @@ use crate::service::aftr::Aftr;
 use crate::service::b4::B4;
 use crate::service::lwaftr::Lwaftr;
 use crate::service::lwb4::Lwb4;
+use crate::service::map::MapEdge;
+use crate::service::map_e_br::MapEBr;
+use crate::service::map_e_ce::MapECe;
+use crate::service::map_t_br::MapTBr;
+use crate::service::map_t_ce::MapTCe;
 use crate::service::nat44::Nat44;
 use crate::service::siit::{Role, Siit};
 
@@ -68,6 +73,14 @@ pub enum ServiceKind {
     Lwb4(Lwb4),
     /// The provider's end of Lightweight 4over6 (RFC 7596).
     Lwaftr(Lwaftr),
+    /// The border relay of MAP-T (RFC 7599).
+    MapTBr(MapTBr),
+    /// A customer's edge of MAP-T (RFC 7599).
+    MapTCe(MapTCe),
+    /// The border relay of MAP-E (RFC 7597).
+    MapEBr(MapEBr),
+    /// A customer's edge of MAP-E (RFC 7597).
+    MapECe(MapECe),
 }
 
 impl ServiceKind {
@@ -82,13 +95,24 @@ impl ServiceKind {
 
     /// Its outside addresses, if it has bindings.
     #[must_use]
-    pub const fn pool(&self) -> Option<&Pool> {
+    pub fn pool(&self) -> Option<&Pool> {
         match self {
             Self::Nat64(nat64) => Some(&nat64.pool),
             Self::Nat44(nat44) => Some(&nat44.pool),
             Self::Aftr(aftr) => Some(&aftr.pool),
             Self::Lwb4(lwb4) => Some(&lwb4.pool),
-            Self::Siit(_) | Self::B4(_) | Self::Lwaftr(_) => None,
+            _ => self.map_edge()?.napt.as_ref().map(|nat44| &nat44.pool),
+        }
+    }
+
+    /// The customer's edge, if it is a CE of MAP.
+    #[must_use]
+    #[inline]
+    pub const fn map_edge(&self) -> Option<&MapEdge> {
+        match self {
+            Self::MapTCe(ce) => Some(&ce.edge),
+            Self::MapECe(ce) => Some(&ce.edge),
+            _ => None,
         }
     }
 
@@ -99,7 +123,10 @@ impl ServiceKind {
             Self::Nat64(nat64) => &nat64.static_bindings,
             Self::Nat44(nat44) => &nat44.static_bindings,
             Self::Lwb4(lwb4) => &lwb4.static_bindings,
-            Self::Siit(_) | Self::B4(_) | Self::Aftr(_) | Self::Lwaftr(_) => &[],
+            _ => match self.map_edge() {
+                Some(MapEdge { napt: Some(nat44), .. }) => &nat44.static_bindings,
+                _ => &[],
+            },
         }
     }
 
@@ -130,6 +157,10 @@ impl ServiceKind {
                 let ipv6 = lwaftr.addresses.iter().map(|&address| (address, 128)).collect();
                 Routed { ipv6, ipv4: ranges(&lwaftr.ipv4), ..Routed::default() }
             }
+            Self::MapTBr(br) => br.routed(),
+            Self::MapTCe(ce) => ce.routed(),
+            Self::MapEBr(br) => br.routed(),
+            Self::MapECe(ce) => ce.routed(),
         }
     }
 
@@ -152,7 +183,10 @@ impl ServiceKind {
     #[must_use]
     #[inline]
     pub const fn answers_as_destination(&self) -> bool {
-        matches!(self, Self::B4(_) | Self::Aftr(_) | Self::Lwb4(_) | Self::Lwaftr(_))
+        matches!(
+            self,
+            Self::B4(_) | Self::Aftr(_) | Self::Lwb4(_) | Self::Lwaftr(_) | Self::MapEBr(_) | Self::MapECe(_)
+        )
     }
 
     /// The source of its ICMPv4 errors to IPv4 hosts inside, if it has one of its own.
@@ -170,7 +204,11 @@ impl ServiceKind {
     #[inline]
     pub const fn side_of_ipv6(&self) -> Side {
         match self {
-            Self::Siit(Siit { role: Role::Clat, .. }) | Self::B4(_) | Self::Lwb4(_) => Side::Outside,
+            Self::Siit(Siit { role: Role::Clat, .. })
+            | Self::B4(_)
+            | Self::Lwb4(_)
+            | Self::MapTCe(_)
+            | Self::MapECe(_) => Side::Outside,
             _ => Side::Inside,
         }
     }
@@ -180,7 +218,7 @@ impl ServiceKind {
     #[inline]
     pub const fn side_of_ipv4(&self) -> Side {
         match self {
-            Self::Siit(Siit { role: Role::Clat, .. }) => Side::Inside,
+            Self::Siit(Siit { role: Role::Clat, .. }) | Self::MapTCe(_) | Self::MapECe(_) => Side::Inside,
             _ => Side::Outside,
         }
     }
@@ -244,6 +282,10 @@ impl Plan {
             ServiceKind::Aftr(aftr) => aftr.address == destination,
             ServiceKind::Lwb4(lwb4) => lwb4.ends.local == destination,
             ServiceKind::Lwaftr(lwaftr) => lwaftr.addresses.contains(&destination),
+            ServiceKind::MapTBr(br) => br.dmr.contains(destination),
+            ServiceKind::MapTCe(ce) => ce.claims_ipv6(destination),
+            ServiceKind::MapEBr(br) => br.address == destination,
+            ServiceKind::MapECe(ce) => ce.edge.ce.address() == destination,
         })
     }
 
@@ -255,7 +297,7 @@ impl Plan {
             ServiceKind::Nat44(nat44) => nat44.is_from_inside(source, destination),
             ServiceKind::B4(b4) => b4.is_from_inside(source, destination),
             ServiceKind::Lwb4(lwb4) => lwb4.is_from_inside(source, destination),
-            _ => false,
+            kind => kind.map_edge().is_some_and(|edge| edge.is_from_inside(source, destination)),
         })
     }
 
@@ -271,6 +313,10 @@ impl Plan {
             ServiceKind::Lwaftr(lwaftr) => lwaftr.ipv4.contains(destination),
             // What is for their hosts comes through the softwire.
             ServiceKind::B4(_) | ServiceKind::Lwb4(_) => false,
+            ServiceKind::MapTBr(br) => br.domain.contains_ipv4(destination),
+            ServiceKind::MapTCe(ce) => ce.edge.claims_ipv4(destination),
+            ServiceKind::MapEBr(br) => br.domain.contains_ipv4(destination),
+            ServiceKind::MapECe(ce) => ce.edge.claims_ipv4(destination),
         })
     }
 

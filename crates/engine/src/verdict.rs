@@ -102,6 +102,8 @@ drop_reasons! {
     NoBinding = "no-binding", remedy: "none needed: scans; for a service add a static binding";
     /// From outside, from a remote that the inside host never talked to (address-dependent filtering).
     Filtered = "filtered", remedy: "filtering = \"endpoint-independent\" if peer-to-peer traffic is wanted";
+    /// A subscriber sends from an address or port that is not its own, or from nowhere in the domain (RFC 7597 section 8.1).
+    SpoofedSource = "spoofed-source", remedy: "look at the subscriber, or at the mapping rules: both ends must have the same";
     /// An ICMP error about a session that does not exist.
     NoSession = "no-session", remedy: "none needed";
     /// A TCP packet other than SYN from inside that belongs to no binding.

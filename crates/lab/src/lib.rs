@@ -40,6 +40,7 @@ mod process;
 pub mod registry;
 mod relay;
 mod requirements;
+pub mod scenario;
 mod wait;
 
 pub use capture::Capture;
@@ -52,5 +53,6 @@ pub use prefix::{ParsePrefixError, Prefix};
 pub use process::{Command, Output, Process};
 pub use registry::{LabRecord, interrupted, list, remove_named, remove_stale};
 pub use requirements::{is_installed, missing_privilege, package_of, skip_without};
+pub use scenario::Scenario;
 pub use topology::{End, Link, Node, Route, Topology};
 pub use wait::wait_until;

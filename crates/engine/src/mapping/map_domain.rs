@@ -153,6 +153,28 @@ impl MapDomain {
         }
     }
 
+    /// As [`owner`](Self::owner), where the packet may have no port; then only whole addresses have an owner.
+    #[must_use]
+    #[inline]
+    pub fn owner_of(&self, address: Ipv4Addr, port: Option<u16>) -> Owner {
+        match port {
+            Some(port) => self.owner(address, port),
+            None if self.unshared_rule_of_ipv4(address).is_some() => self.owner(address, 0),
+            None if self.contains_ipv4(address) => Owner::Nobody,
+            None => Owner::Outside,
+        }
+    }
+
+    /// The rule around `address`, the subscriber and the host that it stands for in translation; see
+    /// [`MapRule::host_at`].
+    #[must_use]
+    #[inline]
+    pub fn host_at(&self, address: Ipv6Addr) -> Option<(&MapRule, Share, Ipv4Addr)> {
+        let (_, rule) = self.rule_of_ipv6(address)?;
+        let (share, host) = rule.host_at(address)?;
+        Some((rule, share, host))
+    }
+
     /// The rule among those of one address whose PSID has `port`.
     fn member(&self, members: &[(u16, u32)], port: u16) -> Option<u32> {
         let division = self.rules[members.first()?.1 as usize].division();

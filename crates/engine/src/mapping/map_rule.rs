@@ -294,6 +294,33 @@ impl MapRule {
         self.share_in(address).filter(|share| self.map_address(*share) == address)
     }
 
+    /// The address that stands for IPv4 address `host` of a subscriber when packets are translated (MAP-T).
+    ///
+    /// That is the MAP address, but where a prefix is assigned the interface identifier has the whole IPv4 address. RFC
+    /// 7599 section 6 pads the prefix with zeros there, which would lose the host.
+    #[must_use]
+    #[inline]
+    pub fn host_address(&self, share: Share, host: Ipv4Addr) -> Ipv6Addr {
+        self.address_in(self.end_user_prefix(share), Share { ipv4: host, ..share })
+    }
+
+    /// The reverse of [`host_address`](Self::host_address): the subscriber and its host. The whole address counts, as in
+    /// [`share_at`](Self::share_at).
+    #[must_use]
+    #[inline]
+    pub fn host_at(&self, address: Ipv6Addr) -> Option<(Share, Ipv4Addr)> {
+        let share = self.share_in(address)?;
+        let host = self.host_in(share, address);
+        (self.host_address(share, host) == address).then_some((share, host))
+    }
+
+    /// The host of `share` that an interface identifier names.
+    fn host_in(&self, share: Share, address: Ipv6Addr) -> Ipv4Addr {
+        let host_bits = u32::MAX.checked_shr(self.assigned_length().into()).unwrap_or(0);
+        let named = low_32(low_bits_of(address.to_bits() >> 16, 32));
+        Ipv4Addr::from_bits(share.ipv4.to_bits() | named & host_bits)
+    }
+
     /// True if `port` of `address` belongs to `share`.
     #[must_use]
     #[inline]
@@ -371,6 +398,21 @@ impl MapCe {
     #[must_use]
     pub const fn address(&self) -> Ipv6Addr {
         self.address
+    }
+
+    /// The address that stands for its IPv4 address `host` in translation; see [`MapRule::host_address`].
+    #[must_use]
+    #[inline]
+    pub fn host_address(&self, host: Ipv4Addr) -> Ipv6Addr {
+        self.rule.address_in(self.end_user, Share { ipv4: host, ..self.share })
+    }
+
+    /// The IPv4 address of its own that `address` stands for in translation.
+    #[must_use]
+    #[inline]
+    pub fn host_at(&self, address: Ipv6Addr) -> Option<Ipv4Addr> {
+        let host = self.rule.host_in(self.share, address);
+        (self.host_address(host) == address).then_some(host)
     }
 
     /// Its ports, ascending; one range of all ports where its address is not shared.
@@ -481,6 +523,25 @@ mod tests {
         assert_eq!(provision("2001:db8:12::/48"), Err(MapRuleError::TooShort { length: 48, needed: 56 }));
         assert!(!provision("2001:db8:12:34a0::/60").unwrap().is_computable());
         assert!(provision("2001:db8:12:3400::/60").unwrap().is_computable());
+    }
+
+    #[test]
+    fn hosts_of_an_assigned_prefix_have_addresses_of_their_own_in_translation() {
+        let rule = rule("2001:db8::/32", "192.0.2.0/24", 4, 6);
+        let host = Ipv4Addr::new(192, 0, 2, 83);
+        let share = rule.share_of(host, 80).unwrap();
+        assert_eq!(rule.map_address(share), "2001:db8:5000::c000:250:0".parse::<Ipv6Addr>().unwrap());
+        let address = rule.host_address(share, host);
+        assert_eq!(address, "2001:db8:5000::c000:253:0".parse::<Ipv6Addr>().unwrap());
+        assert_eq!(rule.host_at(address), Some((share, host)));
+        assert_eq!(rule.share_at(address), None);
+        // Neither another subscriber's host nor anything but a MAP identifier.
+        assert_eq!(rule.host_at("2001:db8:5000::c000:263:0".parse().unwrap()), None);
+        assert_eq!(rule.host_at("2001:db8:5000::c000:253:1".parse().unwrap()), None);
+        let ce = rule.provision(parse_prefix("2001:db8:5000:1::/64").unwrap()).unwrap();
+        let address = ce.host_address(host);
+        assert_eq!(address, "2001:db8:5000:1:0:c000:253:0".parse::<Ipv6Addr>().unwrap());
+        assert_eq!((ce.host_at(address), ce.host_at(rule.host_address(share, host))), (Some(host), None));
     }
 
     #[test]

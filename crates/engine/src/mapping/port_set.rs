@@ -58,13 +58,6 @@ impl PortDivision {
         self.psid_bits
     }
 
-    /// True if an address has several subscribers.
-    #[must_use]
-    #[inline]
-    pub const fn is_shared(self) -> bool {
-        self.psid_bits > 0
-    }
-
     /// Bits of a port behind the PSID (RFC 7597's m).
     const fn low_bits(self) -> u32 {
         16 - self.offset_bits as u32 - self.psid_bits as u32

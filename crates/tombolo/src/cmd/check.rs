@@ -7,13 +7,18 @@ use clap::Args;
 use serde::Serialize;
 use tombolo_config::Configuration;
 use tombolo_engine::mapping::address_ranges::AddressRanges;
+use tombolo_engine::mapping::map_domain::MapDomain;
 use tombolo_engine::mapping::pool::{PoolRange, PortRanges, PortSpace};
 use tombolo_engine::mechanism::SoftwireSettings;
 use tombolo_engine::mechanism::napt::{Filtering, Policy};
 use tombolo_engine::plan::{ServiceKind, StaticBinding};
+use tombolo_engine::service::map::MapEdge;
 use tombolo_engine::service::siit::{Role, Siit};
 
 use super::print;
+
+/// Rules that the text names; JSON has all of them.
+const RULES_PRINTED: usize = 5;
 
 /// The configuration file.
 #[derive(Debug, Args)]
@@ -62,6 +67,36 @@ enum Kind {
     Aftr(SoftwireService),
     Lwb4(SoftwireService),
     Lwaftr(SoftwireService),
+    #[serde(rename = "map-t")]
+    MapT(MapService),
+    #[serde(rename = "map-e")]
+    MapE(MapService),
+}
+
+/// Either end of MAP.
+#[derive(Serialize)]
+struct MapService {
+    role: &'static str,
+    /// Where the IPv4 Internet is: a prefix of MAP-T, an address of MAP-E.
+    relay: String,
+    /// Of a border relay.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    rules: Vec<String>,
+    /// Of a customer's edge.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    edge: Option<Edge>,
+}
+
+#[derive(Serialize)]
+struct Edge {
+    end_user_prefix: String,
+    map_address: String,
+    ipv4: String,
+    psid: u16,
+    ports: usize,
+    port_ranges: usize,
+    forwarding_rules: usize,
+    napt: bool,
 }
 
 #[derive(Serialize)]
@@ -134,6 +169,7 @@ fn print_tables(report: &Report) -> anyhow::Result<()> {
     let mut statics = Vec::new();
     let mut stateless = Vec::new();
     let mut softwires = Vec::new();
+    let mut map = Vec::new();
     for Service { name, kind } in &report.services {
         match kind {
             Kind::Nat64(service) | Kind::Nat44(service) => {
@@ -147,9 +183,10 @@ fn print_tables(report: &Report) -> anyhow::Result<()> {
             Kind::B4(service) | Kind::Aftr(service) | Kind::Lwb4(service) | Kind::Lwaftr(service) => {
                 softwires.push((name, service));
             }
+            Kind::MapT(service) | Kind::MapE(service) => map.push((name, service)),
         }
     }
-    if stateless.len() + softwires.len() < report.services.len() {
+    if stateless.len() + softwires.len() + map.len() < report.services.len() {
         print::line(&services.to_string())?;
     }
     for binding in statics {
@@ -165,6 +202,9 @@ fn print_tables(report: &Report) -> anyhow::Result<()> {
     }
     for (name, service) in softwires {
         print_softwires(name, service)?;
+    }
+    for (name, service) in map {
+        print::line(&format!("{name}: {}", service.words()))?;
     }
     let Capacity { subscribers, bindings, sessions, outside_endpoints, megabytes_when_full } = report.capacity;
     print::line(&format!(
@@ -251,6 +291,10 @@ impl Service {
                 softwires: Some(lwaftr.table.len()),
                 ..SoftwireService::of(&lwaftr.addresses, &lwaftr.softwire)
             }),
+            ServiceKind::MapTBr(br) => Kind::MapT(MapService::relay(&br.domain, br.dmr.to_string())),
+            ServiceKind::MapTCe(ce) => Kind::MapT(MapService::edge(&ce.edge, ce.dmr.to_string())),
+            ServiceKind::MapEBr(br) => Kind::MapE(MapService::relay(&br.domain, br.address.to_string())),
+            ServiceKind::MapECe(ce) => Kind::MapE(MapService::edge(&ce.edge, ce.relay.to_string())),
         };
         Self { name: service.name.clone(), kind }
     }
@@ -290,6 +334,42 @@ impl SoftwireService {
 
 fn ranges(ranges: &AddressRanges) -> Vec<String> {
     ranges.ranges().iter().map(|range| addresses(*range.start(), *range.end())).collect()
+}
+
+impl MapService {
+    fn relay(domain: &MapDomain, relay: String) -> Self {
+        let rules = domain.rules().iter().map(ToString::to_string).collect();
+        Self { role: "br", relay, rules, edge: None }
+    }
+
+    fn edge(edge: &MapEdge, relay: String) -> Self {
+        let ce = &edge.ce;
+        let edge = Edge {
+            end_user_prefix: ce.end_user_prefix().to_string(),
+            map_address: ce.address().to_string(),
+            ipv4: ce.ipv4().to_string(),
+            psid: ce.share().psid,
+            ports: ce.ports().map(|range| range.len()).sum(),
+            port_ranges: ce.ports().count(),
+            forwarding_rules: edge.mesh.rules().len(),
+            napt: edge.napt.is_some(),
+        };
+        Self { role: "ce", relay, rules: Vec::new(), edge: Some(edge) }
+    }
+
+    fn words(&self) -> String {
+        let Some(edge) = &self.edge else {
+            let rules: Vec<_> = self.rules.iter().take(RULES_PRINTED).map(String::as_str).collect();
+            let more = if self.rules.len() > RULES_PRINTED { "; ..." } else { "" };
+            let count = self.rules.len();
+            return format!("border relay at {}, {count} rules: {}{more}", self.relay, rules.join("; "));
+        };
+        let napt = if edge.napt { "NAPT" } else { "no NAPT" };
+        format!(
+            "edge {} with {}, PSID {:#x}, {} ports in {} ranges, {napt}; relay at {}, {} forwarding rules",
+            edge.map_address, edge.ipv4, edge.psid, edge.ports, edge.port_ranges, self.relay, edge.forwarding_rules
+        )
+    }
 }
 
 impl StatelessService {
