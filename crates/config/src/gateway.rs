@@ -25,6 +25,7 @@ pub(crate) fn read(file: &Table<'_>, log: &mut Log) -> (Host, OwnAddresses) {
         table: table.read_or("table", defaults.table, log, |node| {
             node.number32(1..=u32::MAX).and_then(|number| routing_table(number, node))
         }),
+        addresses: defaults.addresses,
     };
     let own = OwnAddresses {
         ipv4: table.read_or("ipv4", None, log, |node| match address(node)? {

@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use tombolo_engine::Plan;
@@ -56,11 +57,21 @@ pub struct Host {
     pub run_directory: Option<PathBuf>,
     /// Routing table for packets from IPv4 hosts inside. Default 84.
     pub table: u32,
+    /// IPv4 addresses of the host's own on the device: of CLATs that serve the host itself. Default: none.
+    pub addresses: Vec<Ipv4Addr>,
 }
 
 impl Default for Host {
     fn default() -> Self {
-        Self { device: "tombolo".into(), queues: None, pin: true, mtu: 65_535, run_directory: None, table: 84 }
+        Self {
+            device: "tombolo".into(),
+            queues: None,
+            pin: true,
+            mtu: 65_535,
+            run_directory: None,
+            table: 84,
+            addresses: Vec::new(),
+        }
     }
 }
 
@@ -85,9 +96,10 @@ pub fn parse(name: &str, text: &str) -> Result<Configuration, ConfigError> {
     let tree = document::parse(name, text)?;
     let mut log = problem::Log::default();
     let file = document::root(name, text, &tree, &mut log);
-    let (host, own) = gateway::read(&file, &mut log);
+    let (mut host, own) = gateway::read(&file, &mut log);
     let times = timeouts::read(&file, &mut log);
-    let services = service::read_all(&file, &mut log);
+    let service::Services { services, host_addresses } = service::read_all(&file, &mut log);
+    host.addresses = host_addresses;
     let capacity = gateway::read_capacity(&file, service::slots(&services), &mut log);
     let warnings = log.finish()?;
     Ok(Configuration { host, plan: Plan { services, times, capacity, own }, warnings })

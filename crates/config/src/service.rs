@@ -1,6 +1,6 @@
 //! `[[service]]`.
 
-use std::net::Ipv6Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use ipnet::Ipv6Net;
 use tombolo_engine::mapping::address_ranges::AddressRanges;
@@ -53,18 +53,31 @@ const KINDS: [(&str, Kind); 10] = [
 ];
 
 /// Reads all services.
-pub(crate) fn read_all(file: &Table<'_>, log: &mut Log) -> Vec<Service> {
+pub(crate) fn read_all(file: &Table<'_>, log: &mut Log) -> Services {
     let Some(node) = file.find("service") else {
         log.mistake(file.node().problem("no service; add a [[service]]"));
-        return Vec::new();
+        return Services::default();
     };
     let items = log.keep(node.items()).unwrap_or_default();
     if items.len() > MOST {
         log.mistake(node.problem(format!("{} services are too many; use at most {MOST}", items.len())));
-        return Vec::new();
+        return Services::default();
     }
     let mut reader = Reader::default();
-    items.iter().filter_map(|item| reader.read(item, log)).collect()
+    let services = items.iter().filter_map(|item| reader.read(item, log)).collect();
+    for (number, (node, address)) in reader.host_addresses.iter().enumerate() {
+        if let Some((other, _)) = reader.host_addresses[..number].iter().find(|(_, other)| other == address) {
+            log.mistake(node.problem(format!("is the address of {} too; give each its own", other.path())));
+        }
+    }
+    Services { services, host_addresses: reader.host_addresses.into_iter().map(|(_, address)| address).collect() }
+}
+
+/// All services, and the addresses that they have to have on the device.
+#[derive(Debug, Default)]
+pub(crate) struct Services {
+    pub(crate) services: Vec<Service>,
+    pub(crate) host_addresses: Vec<Ipv4Addr>,
 }
 
 /// Slots of the outside index that the services' pools take.
@@ -82,6 +95,7 @@ struct Reader<'d> {
     pools: Vec<Draft<'d>>,
     tunnels: Vec<(Node<'d>, Ipv6Addr)>,
     next_slot: u32,
+    host_addresses: Vec<(Node<'d>, Ipv4Addr)>,
 }
 
 impl<'d> Reader<'d> {
@@ -171,7 +185,11 @@ impl<'d> Reader<'d> {
     }
 
     fn stateless(&mut self, role: Role, table: &Table<'d>, log: &mut Log) -> Siit {
-        let prefix = table.find("prefix").and_then(|_| self.prefix(table, log));
+        // Found out by the daemon at start.
+        let automatic =
+            role == Role::Clat && table.find("prefix").is_some_and(|node| matches!(node.text(), Ok("auto")));
+        let prefix = table.find("prefix").filter(|_| !automatic).and_then(|_| self.prefix(table, log));
+        self.host_addresses.extend(stateless::host_address(role, table, log));
         stateless::read(role, table, prefix, translate(table, log), log)
     }
 

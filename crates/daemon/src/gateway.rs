@@ -19,6 +19,7 @@ use tombolo_io::host::{Family, Forwarding, Host, HostError};
 use tombolo_io::tun::{ExistingDevice, KernelEntry, Tun, TunConfig, TunError};
 use tombolo_io::worker::{StopSignal, Worker, WorkerError};
 
+use crate::discovery::{self, DiscoveryError};
 use crate::maintenance::Maintenance;
 use crate::reload;
 use crate::state::{State, StateError};
@@ -33,6 +34,9 @@ pub enum DaemonError {
     /// The configuration.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// What the configuration leaves to the network.
+    #[error(transparent)]
+    Discovery(#[from] DiscoveryError),
     /// The device.
     #[error(transparent)]
     Tun(#[from] TunError),
@@ -63,10 +67,11 @@ pub enum DaemonError {
 /// # Errors
 /// [`DaemonError`]. Whatever was changed on the host has been taken back.
 pub fn run(path: &Path) -> Result<(), DaemonError> {
-    let Configuration { host: settings, plan, warnings } = tombolo_config::load(path)?;
+    let Configuration { host: settings, mut plan, warnings } = tombolo_config::load(path)?;
     for warning in &warnings {
         tracing::warn!("{warning}");
     }
+    discovery::complete(&mut plan, tombolo_io::resolver::ipv6_addresses)?;
     // From here on a signal is not lost: it waits until the gateway is complete, and then ends it.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(system("preparing for signals"))?;
     let stop = StopSignal::new().map_err(system("making the stop signal"))?;
@@ -115,6 +120,10 @@ impl Gateway {
         let mut host = Host::open()?;
         host.bring_up(&device, settings.mtu, QUEUE_PACKETS)?;
         host.accept_own_sources(&device)?;
+        for &address in &settings.addresses {
+            host.add_address(&device, IpNet::from(IpAddr::from(address)))?;
+            tracing::info!(%address, device, "address added");
+        }
         let plan = with_own_addresses(plan, &mut host, &device)?;
         for conflict in tombolo_engine::static_bindings::reconcile(&state.tables, &plan, Now(monotonic_nanos())) {
             tracing::warn!(service = conflict.service, binding = ?conflict.binding, "static binding: {}", conflict.reason);

@@ -287,6 +287,61 @@ fn a_clat_and_a_nat64_carry_ipv4_between_hosts_and_servers() {
     assert_pings(setup.node("client"), &["2001:db8:2::2"]);
 }
 
+/// Answers every question for IPv6 addresses with those that a DNS64 makes of `ipv4only.arpa`, and all others with none.
+fn serve_dns64(namespace: &Namespace, server: std::net::IpAddr, prefix: &'static str) {
+    let socket = namespace.run(|| UdpSocket::bind((server, 53)).unwrap()).unwrap();
+    std::thread::spawn(move || {
+        let mut question = [0; 512];
+        while let Ok((length, from)) = socket.recv_from(&mut question) {
+            let wants_ipv6 =
+                question[length.saturating_sub(if question[11] > 0 { 15 } else { 4 })..length].starts_with(&[0, 28]);
+            let name = question[12..].iter().position(|&byte| byte == 0).unwrap() + 13;
+            let mut answer = question[..name + 4].to_vec();
+            let count = if wants_ipv6 { 2 } else { 0 };
+            answer[2..12].copy_from_slice(&[0x81, 0x80, 0, 1, 0, count, 0, 0, 0, 0]);
+            for last in [170, 171].into_iter().take(count.into()) {
+                let address: std::net::Ipv6Addr = format!("{prefix}192.0.0.{last}").parse().unwrap();
+                answer.extend([0xc0, 12, 0, 28, 0, 1, 0, 0, 0, 60, 0, 16]);
+                answer.extend(address.octets());
+            }
+            let _ = socket.send_to(&answer, from);
+        }
+    });
+}
+
+#[test]
+fn a_clat_finds_its_prefix_by_dns_and_serves_its_own_host() {
+    if skip_without("a_clat_finds_its_prefix_by_dns_and_serves_its_own_host", &["ping"]) {
+        return;
+    }
+    // The resolver that this machine has configured is played by a thread in the lab.
+    let configured = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
+    let server = configured.lines().find_map(|line| line.strip_prefix("nameserver ")?.trim().parse().ok());
+    let server: std::net::IpAddr = server.unwrap_or(std::net::Ipv4Addr::LOCALHOST.into());
+    let scenario = Scenario::named("464xlat").unwrap();
+    let lab = Lab::create(&scenario.topology).unwrap();
+    let cpe = lab.node("cpe").unwrap();
+    if !server.is_loopback() {
+        let length = if server.is_ipv4() { 32 } else { 128 };
+        cpe.add_address("lo", tombolo_lab::Prefix { address: server, length }).unwrap();
+    }
+    let text = "[[service]]\nkind = \"clat\"\nprefix = \"auto\"\nwell_known_prefix_strict = false\nhost = \"192.0.0.1\"\n\
+                eam = [{ ipv4 = \"10.0.0.0/24\", ipv6 = \"2001:db8:464::a00:0/120\" }, \
+                { ipv4 = \"192.0.0.1\", ipv6 = \"2001:db8:464::1\" }]\n";
+    let refused = lab.start_gateway("cpe", TOMBOLO, text).unwrap_err();
+    let refused = format!("{refused:?}");
+    assert!(refused.contains("ipv4only.arpa") && refused.contains("/etc/resolv.conf"), "{refused}");
+    serve_dns64(cpe, server, "2001:db8:64::");
+    let plat = scenario.gateways[0].1.replace("64:ff9b::/96", "2001:db8:64::/96");
+    let _plat = lab.start_gateway("gateway", TOMBOLO, &plat).unwrap();
+    let clat = lab.start_gateway("cpe", TOMBOLO, text).unwrap();
+    assert!(clat.log_tail(30).contains("2001:db8:64::/96"), "{}", clat.log_tail(30));
+    assert_pings(lab.node("client").unwrap(), &[SERVER]);
+    // The CLAT's own host has IPv4, too (RFC 7335).
+    assert_pings(cpe, &["-I", "192.0.0.1", SERVER]);
+    assert_pings(cpe, &[SERVER]);
+}
+
 #[test]
 fn a_scenario_goes_up_by_its_name_and_down() {
     if skip_without("a_scenario_goes_up_by_its_name_and_down", &["ping", "ip"]) {

@@ -2,6 +2,7 @@
 
 pub mod address_ranges;
 pub mod deterministic;
+pub mod discovery;
 pub mod eam;
 pub mod map_domain;
 pub mod map_rule;

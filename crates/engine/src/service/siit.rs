@@ -120,6 +120,13 @@ pub(crate) enum Arrival {
 }
 
 impl Siit {
+    /// True if it is a CLAT that has to learn the prefix of its PLAT from the network (RFC 7050). Until then it drops what
+    /// it is given.
+    #[must_use]
+    pub const fn awaits_prefix(&self) -> bool {
+        matches!(self.role, Role::Clat) && self.mapping.prefix.is_none()
+    }
+
     /// True if an IPv6 packet to `destination` is this service's.
     #[must_use]
     #[inline]

@@ -375,7 +375,10 @@ impl MapService {
 impl StatelessService {
     fn of(siit: &Siit) -> Self {
         Self {
-            prefix: siit.mapping.prefix.map(|prefix| prefix.to_string()),
+            prefix: match siit.mapping.prefix {
+                None if siit.awaits_prefix() => Some("auto".into()),
+                prefix => prefix.map(|prefix| prefix.to_string()),
+            },
             explicit_mappings: siit.mapping.explicit.rows().len(),
             icmp_sources: siit.error_sources.ranges().iter().map(|(first, last)| addresses(*first, *last)).collect(),
         }
