@@ -103,7 +103,10 @@ fn what_is_against_the_advice_of_the_rfcs_is_a_warning() {
 #[test]
 fn a_mistake_in_a_rule_is_named_with_its_fix() {
     let cases = [
-        ("{ ipv4 = \"192.0.2.0/24\", ea_bits = 16 }", "6: service[0].rules[0].ipv6: missing; add ipv6 = \"2001:db8::/40\""),
+        (
+            "{ ipv4 = \"192.0.2.0/24\", ea_bits = 16 }",
+            "6: service[0].rules[0].ipv6: missing; add ipv6 = \"2001:db8::/40\"",
+        ),
         (
             "{ ipv6 = \"2001:db8::1/40\", ipv4 = \"192.0.2.0/24\", ea_bits = 16 }",
             "6: service[0].rules[0].ipv6 = \"2001:db8::1/40\": 2001:db8::1/40 has host bits set; the prefix is 2001:db8::/40; write the prefix without host bits",
@@ -213,7 +216,11 @@ fn a_clat_may_leave_its_prefix_to_the_network_and_serve_its_own_host() {
     assert!(siit.awaits_prefix());
     assert_eq!(configuration.host.addresses, ["192.0.0.1".parse::<std::net::Ipv4Addr>().unwrap()]);
     let cases = [
-        (clat.replace("\"clat\"", "\"siit\""), 2, "3: service[0].prefix = \"auto\": not an IPv6 prefix; write it as \"64:ff9b::/96\""),
+        (
+            clat.replace("\"clat\"", "\"siit\""),
+            2,
+            "3: service[0].prefix = \"auto\": not an IPv6 prefix; write it as \"64:ff9b::/96\"",
+        ),
         (
             clat.replace("host = \"192.0.0.1\"", "host = \"192.0.0.2\""),
             1,

@@ -99,9 +99,7 @@ fn relay_of(technology: Technology) -> ServiceKind {
             error_sources: ErrorSources::default(),
             translate: translate(),
         }),
-        Encapsulation => {
-            ServiceKind::MapEBr(MapEBr { domain, address: RELAY, softwire: SoftwireSettings::default() })
-        }
+        Encapsulation => ServiceKind::MapEBr(MapEBr { domain, address: RELAY, softwire: SoftwireSettings::default() }),
     }
 }
 
@@ -293,7 +291,14 @@ impl Source {
             0 => udp((public, a), (remote, b), &payload),
             1 => tcp((remote, a), (public, b), flags, &payload),
             2 => echo(remote, public, flags & 1 == 0, a),
-            3 => icmp(remote, public, 3 + 8 * (flags & 1), flags >> 2, self.below(2000), &udp((public, a), (remote, b), &payload)),
+            3 => icmp(
+                remote,
+                public,
+                3 + 8 * (flags & 1),
+                flags >> 2,
+                self.below(2000),
+                &udp((public, a), (remote, b), &payload),
+            ),
             _ => udp((host, a), ([public, remote][self.below(2) as usize], b), &payload),
         };
         let embedded = dmr().embed([remote, public][self.below(2) as usize]);
