@@ -429,7 +429,7 @@ pub static LWAFTR: Section = Section {
         "softwires": "array of tables", "none", "[{ b4 = \"2001:db8:1::10\", ipv4 = \"192.0.2.10\", psid_length = 6, psid = 4 }]",
             "The softwires; see below.";
         "softwires_file": "path", "none", "\"softwires.csv\"",
-            "A file with a softwire a line, `b4,ipv4,psid_offset,psid_length,psid,aftr`; the last column may be left out. `#` begins a comment. A path that is not absolute begins where the configuration file is.";
+            "A file with a softwire a line, `b4,ipv4,psid_offset,psid_length,psid,aftr`; the last column may be left out. `#` begins a comment line. Replace the file by renaming a new one, so that nobody reads half of it. A path that is not absolute begins where the configuration file is.";
         "hairpinning": "switch", "true", "false", "Packets from one softwire to another turn round; otherwise they are dropped (RFC 7596 section 6.2).";
         "tell_unknown": "switch", "true", "false", "Tell a lwB4 whose packet fits no softwire so, with ICMPv6 1/5 at a bounded rate (RFC 7596 section 6.2).";
         "tell_unreachable": "switch", "true", "false", "Tell a sender outside that nobody has the port, with ICMPv4 3/1 at a bounded rate (RFC 7596 section 6.2).";

@@ -246,7 +246,7 @@ mod tests {
         let table = SoftwireTable::new(&rows).unwrap();
         assert_eq!((table.len(), table.addresses()), (1 << 20, 1 << 14));
         for n in (0..1 << 20_u32).step_by(977) {
-            let port = u16::try_from((n & 63) << 10 | n % 1024).unwrap();
+            let port = u16::try_from(((n & 63) << 10) + n % 1024).unwrap();
             let found = table.find(Ipv4Addr::from_bits(0xc000_0000 + (n >> 6)), Some(port)).unwrap();
             assert_eq!(found.remote, Ipv6Addr::from_bits(u128::from(n)));
         }
