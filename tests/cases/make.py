@@ -113,7 +113,7 @@ def data(length):
 
 CASES = {}
 # Services whose hosts inside have IPv4.
-IPV4_INSIDE = {"clat", "map-t-ce", "map-e-ce"}
+IPV4_INSIDE = {"clat", "map-t-ce", "map-e-ce", "b4", "lwb4"}
 
 
 def packet(given, verdict, out=(), *, any_identification=False, at_ms=0):
@@ -137,7 +137,8 @@ def case(name, clause, what, why, packets, *, config="eam", service="siit"):
         is_v4 = step["in"][:1] and step["in"][0] >> 4 == 4
         kind, _, reason = step["verdict"].partition(" ")
         # What is not the service's counts by family; a CLAT has IPv4 inside.
-        clat = service in IPV4_INSIDE and kind != "to-host" and reason not in ("malformed", "not-ip", "bad-checksum")
+        early = reason in ("malformed", "not-ip") or reason == "bad-checksum" and is_v4
+        clat = service in IPV4_INSIDE and kind != "to-host" and not early
         side = "inside" if is_v4 == clat else "outside"
         count(f"received-{side}")
         count(f"received-bytes-{side}", len(step["in"]))
@@ -967,6 +968,7 @@ def main():
     hop_limits_and_transport()
     clat()
     map_cases.add_all()
+    softwire_cases.add_all()
     clean()
     write()
     print(f"{len(CASES)} cases")
@@ -977,4 +979,6 @@ if __name__ == "__main__":
     import make
     import map_cases
     make.map_cases = map_cases
+    import softwire_cases
+    make.softwire_cases = softwire_cases
     make.main()
