@@ -8,5 +8,6 @@ pub mod map_domain;
 pub mod map_rule;
 pub mod pool;
 pub mod port_set;
+pub mod s46_options;
 pub mod softwire_table;
 pub mod stateless;

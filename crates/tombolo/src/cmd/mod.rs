@@ -11,6 +11,7 @@ mod lab;
 mod lab_demo;
 mod map;
 pub(crate) mod print;
+mod provision;
 mod run;
 mod show;
 mod translate;
@@ -37,6 +38,8 @@ enum Command {
     Explain(explain::Arguments),
     /// The arithmetic of MAP: rules, addresses, ports
     Map(map::Arguments),
+    /// What a DHCPv6 client or a router advertisement says, as a configuration
+    Provision(provision::Arguments),
     /// What there is: routes
     Show(show::Arguments),
     /// Measure gateways, this one and others
@@ -52,6 +55,7 @@ impl Arguments {
             Command::Translate(arguments) => translate::run(&arguments),
             Command::Explain(arguments) => explain::run(&arguments),
             Command::Map(arguments) => map::run(&arguments),
+            Command::Provision(arguments) => provision::run(&arguments),
             Command::Show(arguments) => show::run(&arguments),
             Command::Bench(arguments) => bench::run(arguments),
         }
