@@ -41,6 +41,7 @@ pub mod registry;
 mod relay;
 mod requirements;
 pub mod scenario;
+mod softwires;
 mod wait;
 
 pub use capture::Capture;

@@ -40,7 +40,7 @@ pub struct Scenario {
 
 impl Scenario {
     /// The names of all scenarios.
-    pub const NAMES: [&'static str; 3] = ["map-e", "map-t", "464xlat"];
+    pub const NAMES: [&'static str; 5] = ["map-e", "map-t", "464xlat", "ds-lite", "lw4o6"];
 
     /// The scenario of that name.
     #[must_use]
@@ -49,6 +49,8 @@ impl Scenario {
             "map-e" => Some(map("map-e", "MAP-E (RFC 7597): IPv4 inside IPv6", "br = \"2001:db8:ffff::1\"")),
             "map-t" => Some(map("map-t", "MAP-T (RFC 7599): IPv4 translated", "dmr = \"2001:db8:ffff::/64\"")),
             "464xlat" => Some(xlat464()),
+            "ds-lite" => Some(crate::softwires::ds_lite()),
+            "lw4o6" => Some(crate::softwires::lw4o6()),
             _ => None,
         }
     }
