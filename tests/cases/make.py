@@ -112,6 +112,8 @@ def data(length):
 # ------------------------------------------------------------------------------------------------------------ cases
 
 CASES = {}
+# Services whose hosts inside have IPv4.
+IPV4_INSIDE = {"clat", "map-t-ce", "map-e-ce", "b4", "lwb4"}
 
 
 def packet(given, verdict, out=(), *, any_identification=False, at_ms=0):
@@ -135,7 +137,8 @@ def case(name, clause, what, why, packets, *, config="eam", service="siit"):
         is_v4 = step["in"][:1] and step["in"][0] >> 4 == 4
         kind, _, reason = step["verdict"].partition(" ")
         # What is not the service's counts by family; a CLAT has IPv4 inside.
-        clat = service == "clat" and kind != "to-host" and reason not in ("malformed", "not-ip", "bad-checksum")
+        early = reason in ("malformed", "not-ip") or reason == "bad-checksum" and is_v4
+        clat = service in IPV4_INSIDE and kind != "to-host" and not early
         side = "inside" if is_v4 == clat else "outside"
         if service == "nat44":
             side = "inside" if step["in"][12] == 10 else "outside"
@@ -150,6 +153,8 @@ def case(name, clause, what, why, packets, *, config="eam", service="siit"):
             count(f"drop-{reason}")
         elif kind == "drop":
             count(f"drop-{reason}")
+        elif kind == "hold":
+            count("held")
         else:
             raise ValueError(kind)
     CASES[service, name] = (clause, what, why, config, packets, counters)
@@ -1091,10 +1096,18 @@ def main():
     segment_sizes()
     policies()
     dynamic_pool()
+    map_cases.add_all()
+    softwire_cases.add_all()
     clean()
     write()
     print(f"{len(CASES)} cases")
 
 
 if __name__ == "__main__":
-    main()
+    # The cases of other files are made with this module's functions and kept in its list, so there must be one only.
+    import make
+    import map_cases
+    make.map_cases = map_cases
+    import softwire_cases
+    make.softwire_cases = softwire_cases
+    make.main()

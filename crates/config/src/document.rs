@@ -65,6 +65,11 @@ impl<'d> Node<'d> {
         }
     }
 
+    /// Name of the file, as it was given.
+    pub(crate) fn file(&self) -> &str {
+        self.document.name
+    }
+
     /// Path of the key in the file, as `service[0].pool`.
     pub(crate) fn path(&self) -> &str {
         &self.path

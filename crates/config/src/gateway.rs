@@ -28,6 +28,7 @@ pub(crate) fn read(file: &Table<'_>, log: &mut Log) -> (Host, OwnAddresses) {
             node.number32(1..=u32::MAX).and_then(|number| routing_table(number, node))
         }),
         provision: defaults.provision,
+        addresses: defaults.addresses,
     };
     let own = OwnAddresses {
         ipv4: table.read_or("ipv4", None, log, |node| match address(node)? {

@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use ipnet::IpNet;
@@ -18,11 +19,13 @@ use tombolo_engine::Plan;
 
 mod document;
 mod gateway;
+mod map;
 mod nat44;
 mod pool;
 mod problem;
 pub mod reference;
 mod service;
+mod softwire;
 mod stateful;
 mod stateless;
 pub mod tayga;
@@ -59,6 +62,8 @@ pub struct Host {
     pub table: u32,
     /// Who sets up the device. Default: the gateway.
     pub provision: Provision,
+    /// IPv4 addresses of the host's own on the device: of CLATs that serve the host itself. Default: none.
+    pub addresses: Vec<Ipv4Addr>,
 }
 
 /// Who sets up the device, and routes packets to it.
@@ -88,6 +93,7 @@ impl Default for Host {
             run_directory: None,
             table: 84,
             provision: Provision::Gateway,
+            addresses: Vec::new(),
         }
     }
 }
@@ -113,9 +119,10 @@ pub fn parse(name: &str, text: &str) -> Result<Configuration, ConfigError> {
     let tree = document::parse(name, text)?;
     let mut log = problem::Log::default();
     let file = document::root(name, text, &tree, &mut log);
-    let (host, own) = gateway::read(&file, &mut log);
+    let (mut host, own) = gateway::read(&file, &mut log);
     let times = timeouts::read(&file, &mut log);
-    let services = service::read_all(&file, &mut log);
+    let service::Services { services, host_addresses } = service::read_all(&file, &mut log);
+    host.addresses = host_addresses;
     let capacity = gateway::read_capacity(&file, service::slots(&services), &mut log);
     let warnings = log.finish()?;
     Ok(Configuration { host, plan: Plan { services, times, capacity, own }, warnings })

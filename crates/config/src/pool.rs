@@ -1,7 +1,7 @@
 //! `service.pool` and `service.static`: outside addresses, their ports, and fixed bindings on them.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::ops::RangeInclusive;
 
 use tombolo_engine::mapping::address_ranges::AddressRanges;
@@ -24,6 +24,19 @@ pub(crate) struct Draft<'d> {
     pub(crate) node: Node<'d>,
     pub(crate) addresses: Addresses,
     ports: [PortRanges; 3],
+}
+
+impl<'d> Draft<'d> {
+    /// One address whose ports are `ports` for every protocol.
+    pub(crate) fn of_one(node: Node<'d>, address: Ipv4Addr, ports: &PortRanges) -> Self {
+        let addresses = Addresses { first: address, last: address };
+        Self { node, addresses, ports: PortSpace::ALL.map(|_| ports.clone()) }
+    }
+
+    /// Addresses that a service has without handing out their ports.
+    pub(crate) fn of_addresses(node: Node<'d>, addresses: Addresses) -> Self {
+        Self { node, addresses, ports: Default::default() }
+    }
 }
 
 /// Reads the pool of the service `table`; `others` are the pools of the services before it.

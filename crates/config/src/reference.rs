@@ -111,7 +111,7 @@ pub static SERVICE: Section = Section {
     path: "[[service]]",
     about: "A service. `kind = \"nat64\"` is a stateful NAT64 (RFC 6146), which is also the PLAT of 464XLAT.",
     keys: keys! {
-        "kind": "\"nat64\", \"nat44\", \"siit\" or \"clat\"", "", "\"nat64\"", "What the service does.";
+        "kind": "`\"nat64\"`, or one of the kinds below", "", "\"nat64\"", "What the service does.";
         "name": "string", "its kind", "\"plat\"", "Name in logs and metrics: 1 to 32 lower-case letters, digits and hyphens.";
         "prefix": "prefix", "", "\"64:ff9b::/96\"",
             "IPv6 prefix in which the inside sees IPv4 addresses, of 32, 40, 48, 56, 64 or 96 bits (RFC 6052).";
@@ -197,7 +197,9 @@ pub static STATELESS: Section = Section {
         "kind": "\"siit\" or \"clat\"", "", "\"siit\"", "What the service does.";
         "name": "string", "its kind", "\"dc\"", "Name in logs and metrics: 1 to 32 lower-case letters, digits and hyphens.";
         "prefix": "prefix", "none; a CLAT needs one", "\"64:ff9b::/96\"",
-            "IPv6 prefix that embeds IPv4 addresses without explicit mapping, of 32, 40, 48, 56, 64 or 96 bits (RFC 6052). For a CLAT the prefix of the PLAT.";
+            "IPv6 prefix that embeds IPv4 addresses without explicit mapping, of 32, 40, 48, 56, 64 or 96 bits (RFC 6052). For a CLAT the prefix of the PLAT; `auto` asks the resolver for it at start and at a reload (RFC 7050).";
+        "host": "address", "none", "\"192.0.0.1\"",
+            "IPv4 address of the CLAT's own host, from 192.0.0.0/29 (RFC 7335), so that the host's programs have IPv4, too. An explicit mapping must have it. CLAT only.";
         "eam": "array of tables", "none", "[{ ipv4 = \"192.0.2.1\", ipv6 = \"2001:db8::1\" }]",
             "Explicit address mappings (RFC 7757), which win over the prefix; the longest match counts. For a CLAT the addresses that stand for its hosts. See below.";
         "embedded_hosts": "array of strings", "none", "[\"192.0.2.0/24\"]",
@@ -233,6 +235,107 @@ pub static STATELESS: Section = Section {
     },
 };
 
+/// `[[service]]` of the kind `map-t`.
+pub static MAP_T: Section = Section {
+    path: "[[service]] kind = \"map-t\"",
+    about: concat!(
+        "Either end of MAP-T (RFC 7599): IPv4 carried over an IPv6-only network by translation, with ports shared by rule ",
+        "and no state in the provider's network.",
+    ),
+    keys: keys! {
+        "kind": "\"map-t\"", "", "\"map-t\"", "What the service does.";
+        "name": "string", "its kind", "\"ce\"", "Name in logs and metrics: 1 to 32 lower-case letters, digits and hyphens.";
+        "role": "\"br\" or \"ce\"", "", "\"br\"", "Which end: the provider's border relay, or the customer's edge.";
+        "rules": "array of tables", "", "[{ ipv6 = \"2001:db8::/40\", ipv4 = \"192.0.2.0/24\", ea_bits = 16 }]",
+            "Mapping rules; see below.";
+        "dmr": "prefix", "", "\"2001:db8:ffff::/64\"",
+            "Default Mapping Rule: the IPv6 prefix in which the domain sees the IPv4 Internet, of 32, 40, 48, 56, 64 or 96 bits (RFC 6052). Should be 64 (RFC 7599 section 5.1).";
+        "end_user_prefix": "prefix", "of a CE **required**", "\"2001:db8:12:3400::/56\"",
+            "The IPv6 prefix that the edge was given. The rule with the longest IPv6 prefix around it is its Basic Mapping Rule.";
+        "inside": "array of strings", "of a CE with NAPT **required**", "[\"10.0.0.0/24\"]",
+            "IPv4 addresses of the hosts inside: prefixes, addresses or ranges. CE only.";
+        "napt": "switch", "true", "true",
+            "Share the edge's address among the hosts inside, on all ranges of its port set. `false`: the hosts have the address or prefix themselves, or something in front of the edge translates; what is not from its own ports is dropped. CE only.";
+        "static": "array of tables", "none", "[{ inside = \"10.0.0.2:80\", outside = \"192.0.2.18:1232\", protocol = \"tcp\" }]",
+            "Bindings that are always there, on ports of the edge's own; see below. CE only.";
+        "filtering": "\"endpoint-independent\" or \"address-dependent\"", "\"address-dependent\"", "\"address-dependent\"",
+            "Who may send to a binding from outside. Small port sets are easily guessed (RFC 7597 section 10). CE only.";
+        "inbound_tcp": "\"filtered\" or \"denied\"", "\"filtered\"", "\"denied\"",
+            "Whether TCP connections may be opened from outside: where filtering lets them in, or only through static bindings. CE only.";
+        "bindings_per_subscriber": "number", "no limit", "100", "Bindings that one inside address may have at a time. CE only.";
+        "port_parity": "switch", "true", "true",
+            "Map even UDP ports to even ones and odd ones to odd ones while there are any (RFC 4787 REQ-4). CE only.";
+        "icmp_sources": "array of strings", "`gateway.ipv4`", "[\"198.51.100.0/28\"]",
+            "IPv4 addresses, prefixes or ranges, one of which at random is the source of a translated ICMPv6 error whose sender has no IPv4 address (RFC 6791).";
+        "traffic_class_4to6": "\"copy\" or 0 to 255", "\"copy\"", "0", "Traffic class of packets that were IPv4 (RFC 7915 section 4.1).";
+        "traffic_class_6to4": "\"copy\" or 0 to 255", "\"copy\"", "0", "TOS of packets that were IPv6 (RFC 7915 section 5.1).";
+        "udp_zero_checksum": "\"compute\", \"drop\" or \"forward\"", "\"compute\"", "\"drop\"",
+            "What becomes of IPv4 datagrams without a checksum. `forward` breaks RFC 8200 except for the tunnels of RFC 6935.";
+        "lowest_ipv6_mtu": "bytes", "1280", "1280",
+            "IPv4 packets without DF become IPv6 packets of at most this many bytes, 1280 to 65535 (RFC 7915 section 4).";
+        "ipv6_mtu": "bytes", "1500", "1500", "MTU of the IPv6 links, 1280 to 65535.";
+        "ipv4_mtu": "bytes", "1500", "1500", "MTU of the IPv4 links, 68 to 65535.";
+    },
+};
+
+/// `[[service]]` of the kind `map-e`.
+pub static MAP_E: Section = Section {
+    path: "[[service]] kind = \"map-e\"",
+    about: concat!(
+        "Either end of MAP-E (RFC 7597): IPv4 carried over an IPv6-only network inside IPv6 packets, with ports shared by ",
+        "rule and no state in the provider's network.",
+    ),
+    keys: keys! {
+        "kind": "\"map-e\"", "", "\"map-e\"", "What the service does.";
+        "name": "string", "its kind", "\"ce\"", "Name in logs and metrics: 1 to 32 lower-case letters, digits and hyphens.";
+        "role": "\"br\" or \"ce\"", "", "\"br\"", "Which end: the provider's border relay, or the customer's edge.";
+        "rules": "array of tables", "", "[{ ipv6 = \"2001:db8::/40\", ipv4 = \"192.0.2.0/24\", ea_bits = 16 }]",
+            "Mapping rules; see below.";
+        "br": "address", "", "\"2001:db8:ffff::1\"",
+            "IPv6 address of the border relay. Several relays may have the same one (anycast); use `fragments = \"inner\"` then.";
+        "end_user_prefix": "prefix", "of a CE **required**", "\"2001:db8:12:3400::/56\"",
+            "The IPv6 prefix that the edge was given. The rule with the longest IPv6 prefix around it is its Basic Mapping Rule.";
+        "inside": "array of strings", "of a CE with NAPT **required**", "[\"10.0.0.0/24\"]",
+            "IPv4 addresses of the hosts inside: prefixes, addresses or ranges. CE only.";
+        "napt": "switch", "true", "true",
+            "Share the edge's address among the hosts inside, on all ranges of its port set. `false`: the hosts have the address or prefix themselves, or something in front of the edge translates; what is not from its own ports is dropped. CE only.";
+        "static": "array of tables", "none", "[{ inside = \"10.0.0.2:80\", outside = \"192.0.2.18:1232\", protocol = \"tcp\" }]",
+            "Bindings that are always there, on ports of the edge's own; see below. CE only.";
+        "filtering": "\"endpoint-independent\" or \"address-dependent\"", "\"address-dependent\"", "\"address-dependent\"",
+            "Who may send to a binding from outside. Small port sets are easily guessed (RFC 7597 section 10). CE only.";
+        "inbound_tcp": "\"filtered\" or \"denied\"", "\"filtered\"", "\"denied\"",
+            "Whether TCP connections may be opened from outside: where filtering lets them in, or only through static bindings. CE only.";
+        "bindings_per_subscriber": "number", "no limit", "100", "Bindings that one inside address may have at a time. CE only.";
+        "port_parity": "switch", "true", "true",
+            "Map even UDP ports to even ones and odd ones to odd ones while there are any (RFC 4787 REQ-4). CE only.";
+        "ipv6_mtu": "bytes", "1500", "1500", "MTU of the path between edge and relay, 1280 to 65535. The tunnel's is 40 less.";
+        "ipv4_mtu": "bytes", "1500", "1500", "MTU of the IPv4 links inside an edge, 68 to 65535.";
+        "hop_limit": "number", "64", "64", "Hop limit of the packets that go into the tunnel, 1 to 255.";
+        "traffic_class": "\"copy\" or 0 to 255", "\"copy\"", "0",
+            "DSCP of the packets that go into the tunnel: that of the packet inside, both ways, or a fixed one. Congestion is told across in any case (RFC 6040).";
+        "dont_fragment": "\"obey\" or \"override\"", "\"obey\"", "\"override\"",
+            "What becomes of a packet with DF that does not fit: its sender is told, or the packet around it is fragmented.";
+        "fragments": "\"outer\" or \"inner\"", "\"outer\"", "\"inner\"",
+            "Where a packet without DF is fragmented that does not fit: outside, for the other end to put together, or inside, for its destination.";
+    },
+};
+
+/// An item of `service.rules`.
+pub static MAP_RULE: Section = Section {
+    path: "service.rules",
+    about: "A mapping rule of MAP (RFC 7597 section 5). `tombolo map calc` shows what a rule does. No IPv6 prefix may be in two items; an IPv4 address may, with different PSIDs.",
+    keys: keys! {
+        "ipv6": "prefix", "", "\"2001:db8::/40\"", "Rule IPv6 prefix.";
+        "ipv4": "address or prefix", "", "\"192.0.2.0/24\"", "Rule IPv4 prefix.";
+        "ea_bits": "number", "", "16", "Bits of IPv4 suffix and PSID behind the Rule IPv6 prefix, 0 to 48.";
+        "psid_offset": "number", "6", "6", "Bits of a port in front of the PSID, 0 to 15. With 6, ports 0 to 1023 belong to nobody.";
+        "psid_length": "number", "none", "8", "Without EA bits: bits of the PSID of the one subscriber, 0 to 16.";
+        "psid": "number", "none", "0x34", "Without EA bits: the PSID of the one subscriber.";
+        "forwarding": "switch", "false", "true",
+            "A Forwarding Mapping Rule: the edge sends to these subscribers directly and not through the relay (mesh). CE only; a relay uses all rules.";
+    },
+};
+
 /// An item of `service.eam`.
 pub static EAM: Section = Section {
     path: "service.eam",
@@ -240,6 +343,155 @@ pub static EAM: Section = Section {
     keys: keys! {
         "ipv4": "address or prefix", "", "\"192.0.2.1\"", "IPv4 side.";
         "ipv6": "address or prefix", "", "\"2001:db8::1\"", "IPv6 side.";
+    },
+};
+
+/// `[[service]]` of the kind `b4`.
+pub static B4: Section = Section {
+    path: "[[service]] kind = \"b4\"",
+    about: "The customer's end of DS-Lite (RFC 6333): what IPv4 hosts inside send is carried over IPv6 to the provider's AFTR, which translates it.",
+    keys: keys! {
+        "kind": "\"b4\"", "", "\"b4\"", "What the service does.";
+        "name": "string", "its kind", "\"b4\"", "Name in logs and metrics: 1 to 32 lower-case letters, digits and hyphens.";
+        "inside": "array of strings", "", "[\"10.0.0.0/24\"]",
+            "IPv4 addresses of the hosts inside: prefixes, addresses or ranges. What they send to each other stays as it is; what they send elsewhere enters the softwire.";
+        "address": "address", "", "\"2001:db8:1::b4\"",
+            "Tunnel address of this end. It must be routed to this host, and no interface may have it.";
+        "aftr": "address", "", "\"2001:db8:ffff::1\"", "Tunnel address of the AFTR (`tombolo provision` tells it from a DHCPv6 option).";
+        "icmp_source": "address", "\"192.0.0.2\"", "\"192.0.0.2\"", "Source of ICMP errors to hosts inside (RFC 6333 section 5.7).";
+        "ipv6_mtu": "bytes", "1500", "1540",
+            "MTU of the IPv6 path between the ends, 1280 to 65535. IPv4 packets of 40 bytes less cross in one piece. Best is a network with 1540 or more (RFC 6333 section 5.3).";
+        "hop_limit": "number", "64", "64", "Hop limit of the packets sent to the other end, 1 to 255.";
+        "traffic_class": "\"copy\" or 0 to 255", "\"copy\"", "0",
+            "Traffic class of the packets sent to the other end, and what becomes of it there: `copy` carries the DSCP over both ways (RFC 6333 section 7.1), a number sets it and leaves that of the inner packet alone. Congestion is told in either case (RFC 6040).";
+        "dont_fragment": "\"obey\" or \"override\"", "\"obey\"", "\"override\"",
+            "An IPv4 packet with DF that is too big: refused with \"fragmentation needed\" (RFC 2473 section 7.2), or fragmented outside all the same (RFC 6333 section 5.3).";
+        "fragments": "\"outer\" or \"inner\"", "\"outer\"", "\"inner\"",
+            "Where a packet without DF that is too big is fragmented: the IPv6 packet, which the other end puts together, or the IPv4 packet, which its destination does.";
+    },
+};
+
+/// `[[service]]` of the kind `aftr`.
+pub static AFTR: Section = Section {
+    path: "[[service]] kind = \"aftr\"",
+    about: "The provider's end of DS-Lite (RFC 6333): a carrier-grade NAT44 for hosts behind B4s. All B4s may have the same private addresses behind them.",
+    keys: keys! {
+        "kind": "\"aftr\"", "", "\"aftr\"", "What the service does.";
+        "name": "string", "its kind", "\"aftr\"", "Name in logs and metrics: 1 to 32 lower-case letters, digits and hyphens.";
+        "address": "address", "", "\"2001:db8:ffff::1\"",
+            "Tunnel address. It must be routed to this host, and no interface may have it.";
+        "b4s": "array of strings", "", "[\"2001:db8:1000::/36\"]", "IPv6 prefixes that B4s may have; others are not served.";
+        "inside": "array of strings", "[\"10.0.0.0/8\", \"172.16.0.0/12\", \"192.168.0.0/16\", \"192.0.0.0/29\", \"100.64.0.0/10\"]", "[\"10.0.0.0/8\"]",
+            "IPv4 sources that are accepted from B4s (RFC 6333 section 11).";
+        "pool": "array of tables", "", "[{ addresses = \"192.0.2.0/28\", ports = \"1024-65535\" }]",
+            "Outside addresses and ports; see below.";
+        "subscriber_prefix": "bits", "56", "64",
+            "B4s whose addresses begin with the same bits are one subscriber: they get one outside address and share one limit (RFC 7785).";
+        "filtering": "\"endpoint-independent\" or \"address-dependent\"", "\"endpoint-independent\"", "\"address-dependent\"",
+            "Who may send to a binding from outside: anybody, or remote addresses that the inside has sent to (RFC 4787 REQ-8).";
+        "inbound_tcp": "\"filtered\" or \"denied\"", "\"filtered\"", "\"denied\"",
+            "Whether TCP connections may be opened from outside: where filtering lets them in, or only through static bindings.";
+        "bindings_per_subscriber": "number", "no limit", "1000", "Bindings that one subscriber may have at a time (RFC 6888 REQ-4).";
+        "port_parity": "switch", "true", "true",
+            "Map even UDP ports to even ones and odd ones to odd ones while there are any (RFC 4787 REQ-4). `false` makes ports harder to guess (RFC 7857 section 8).";
+        "outside_mtu": "bytes", "1500", "1500", "MTU of the links outside, 68 to 65535.";
+        "icmp_source": "address", "\"192.0.0.1\"", "\"192.0.0.1\"", "Source of ICMP errors to hosts behind B4s (RFC 6333 section 6.5).";
+        "tell_unknown": "switch", "true", "false", "Tell a B4 that is not served so, with ICMPv6 1/5 at a bounded rate.";
+        "ipv6_mtu": "bytes", "1500", "1540",
+            "MTU of the IPv6 path between the ends, 1280 to 65535. IPv4 packets of 40 bytes less cross in one piece. Best is a network with 1540 or more (RFC 6333 section 5.3).";
+        "hop_limit": "number", "64", "64", "Hop limit of the packets sent to the other end, 1 to 255.";
+        "traffic_class": "\"copy\" or 0 to 255", "\"copy\"", "0",
+            "Traffic class of the packets sent to the other end, and what becomes of it there: `copy` carries the DSCP over both ways (RFC 6333 section 7.1), a number sets it and leaves that of the inner packet alone. Congestion is told in either case (RFC 6040).";
+        "dont_fragment": "\"obey\" or \"override\"", "\"obey\"", "\"override\"",
+            "An IPv4 packet with DF that is too big: refused with \"fragmentation needed\" (RFC 2473 section 7.2), or fragmented outside all the same (RFC 6333 section 5.3).";
+        "fragments": "\"outer\" or \"inner\"", "\"outer\"", "\"inner\"",
+            "Where a packet without DF that is too big is fragmented: the IPv6 packet, which the other end puts together, or the IPv4 packet, which its destination does.";
+    },
+};
+
+/// `[[service]]` of the kind `lwb4`.
+pub static LWB4: Section = Section {
+    path: "[[service]] kind = \"lwb4\"",
+    about: "The customer's end of Lightweight 4over6 (RFC 7596): a NAT44 inside its own port set of a public address, in front of a softwire.",
+    keys: keys! {
+        "kind": "\"lwb4\"", "", "\"lwb4\"", "What the service does.";
+        "name": "string", "its kind", "\"lwb4\"", "Name in logs and metrics: 1 to 32 lower-case letters, digits and hyphens.";
+        "inside": "array of strings", "", "[\"10.0.0.0/24\"]",
+            "IPv4 addresses of the hosts inside: prefixes, addresses or ranges. What they send to each other stays as it is; what they send elsewhere enters the softwire.";
+        "ipv4": "address", "", "\"192.0.2.10\"", "The public IPv4 address, whole or shared.";
+        "psid_offset": "number", "0", "6", "Offset bits of the port set, 0 to 15: RFC 7597's a. Without offset a set is one range.";
+        "psid_length": "number", "0", "6", "Bits of the PSID, 0 to 16: the address is shared by 2 to that many softwires. 0 for a whole address.";
+        "psid": "number", "0", "4", "Which of the port sets.";
+        "address": "address", "**required**, or `bind_prefix`", "\"2001:db8:1::10\"",
+            "Tunnel address of this end. It must be routed to this host, and no interface may have it.";
+        "bind_prefix": "prefix", "none", "\"2001:db8:12:3400::/56\"",
+            "Prefix of at most 64 bits from which the tunnel address follows with the IPv4 address and the PSID (RFC 7596 section 5.1).";
+        "aftr": "address", "", "\"2001:db8:ffff::1\"", "Tunnel address of the lwAFTR.";
+        "static": "array of tables", "none", "[{ inside = \"10.0.0.2:80\", outside = \"192.0.2.10:4100\", protocol = \"tcp\" }]",
+            "Bindings that are always there, on ports of the set; see below.";
+        "filtering": "\"endpoint-independent\" or \"address-dependent\"", "\"endpoint-independent\"", "\"address-dependent\"",
+            "Who may send to a binding from outside: anybody, or remote addresses that the inside has sent to (RFC 4787 REQ-8).";
+        "inbound_tcp": "\"filtered\" or \"denied\"", "\"filtered\"", "\"denied\"",
+            "Whether TCP connections may be opened from outside: where filtering lets them in, or only through static bindings.";
+        "bindings_per_subscriber": "number", "no limit", "1000", "Bindings that one subscriber may have at a time (RFC 6888 REQ-4).";
+        "port_parity": "switch", "true", "true",
+            "Map even UDP ports to even ones and odd ones to odd ones while there are any (RFC 4787 REQ-4). `false` makes ports harder to guess (RFC 7857 section 8).";
+        "inside_mtu": "bytes", "1500", "1500", "MTU of the links inside, 68 to 65535.";
+        "tell_not_ours": "switch", "false", "true",
+            "Tell the sender of a packet for a port outside the set so, with ICMPv4 3/13 (RFC 7596 section 5.2).";
+        "ipv6_mtu": "bytes", "1500", "1540",
+            "MTU of the IPv6 path between the ends, 1280 to 65535. IPv4 packets of 40 bytes less cross in one piece. Best is a network with 1540 or more (RFC 6333 section 5.3).";
+        "hop_limit": "number", "64", "64", "Hop limit of the packets sent to the other end, 1 to 255.";
+        "traffic_class": "\"copy\" or 0 to 255", "\"copy\"", "0",
+            "Traffic class of the packets sent to the other end, and what becomes of it there: `copy` carries the DSCP over both ways (RFC 6333 section 7.1), a number sets it and leaves that of the inner packet alone. Congestion is told in either case (RFC 6040).";
+        "dont_fragment": "\"obey\" or \"override\"", "\"obey\"", "\"override\"",
+            "An IPv4 packet with DF that is too big: refused with \"fragmentation needed\" (RFC 2473 section 7.2), or fragmented outside all the same (RFC 6333 section 5.3).";
+        "fragments": "\"outer\" or \"inner\"", "\"outer\"", "\"inner\"",
+            "Where a packet without DF that is too big is fragmented: the IPv6 packet, which the other end puts together, or the IPv4 packet, which its destination does.";
+    },
+};
+
+/// `[[service]]` of the kind `lwaftr`.
+pub static LWAFTR: Section = Section {
+    path: "[[service]] kind = \"lwaftr\"",
+    about: "The provider's end of Lightweight 4over6 (RFC 7596): one row for each softwire, and no state for flows. SIGHUP reads the rows again without losing a packet.",
+    keys: keys! {
+        "kind": "\"lwaftr\"", "", "\"lwaftr\"", "What the service does.";
+        "name": "string", "its kind", "\"lwaftr\"", "Name in logs and metrics: 1 to 32 lower-case letters, digits and hyphens.";
+        "addresses": "array of strings", "", "[\"2001:db8:ffff::1\"]",
+            "Tunnel addresses. They must be routed to this host, and no interface may have them.";
+        "ipv4": "array of strings", "", "[\"192.0.2.0/24\"]",
+            "The subscribers' IPv4 addresses, whether or not a softwire has them now: prefixes, addresses or ranges. They are routed to the gateway.";
+        "softwires": "array of tables", "none", "[{ b4 = \"2001:db8:1::10\", ipv4 = \"192.0.2.10\", psid_length = 6, psid = 4 }]",
+            "The softwires; see below.";
+        "softwires_file": "path", "none", "\"softwires.csv\"",
+            "A file with a softwire a line, `b4,ipv4,psid_offset,psid_length,psid,aftr`; the last column may be left out. `#` begins a comment line. Replace the file by renaming a new one, so that nobody reads half of it. A path that is not absolute begins where the configuration file is.";
+        "hairpinning": "switch", "true", "false", "Packets from one softwire to another turn round; otherwise they are dropped (RFC 7596 section 6.2).";
+        "tell_unknown": "switch", "true", "false", "Tell a lwB4 whose packet fits no softwire so, with ICMPv6 1/5 at a bounded rate (RFC 7596 section 6.2).";
+        "tell_unreachable": "switch", "true", "false", "Tell a sender outside that nobody has the port, with ICMPv4 3/1 at a bounded rate (RFC 7596 section 6.2).";
+        "ipv6_mtu": "bytes", "1500", "1540",
+            "MTU of the IPv6 path between the ends, 1280 to 65535. IPv4 packets of 40 bytes less cross in one piece. Best is a network with 1540 or more (RFC 6333 section 5.3).";
+        "hop_limit": "number", "64", "64", "Hop limit of the packets sent to the other end, 1 to 255.";
+        "traffic_class": "\"copy\" or 0 to 255", "\"copy\"", "0",
+            "Traffic class of the packets sent to the other end, and what becomes of it there: `copy` carries the DSCP over both ways (RFC 6333 section 7.1), a number sets it and leaves that of the inner packet alone. Congestion is told in either case (RFC 6040).";
+        "dont_fragment": "\"obey\" or \"override\"", "\"obey\"", "\"override\"",
+            "An IPv4 packet with DF that is too big: refused with \"fragmentation needed\" (RFC 2473 section 7.2), or fragmented outside all the same (RFC 6333 section 5.3).";
+        "fragments": "\"outer\" or \"inner\"", "\"outer\"", "\"inner\"",
+            "Where a packet without DF that is too big is fragmented: the IPv6 packet, which the other end puts together, or the IPv4 packet, which its destination does.";
+    },
+};
+
+/// An item of `service.softwires`.
+pub static SOFTWIRE: Section = Section {
+    path: "service.softwires",
+    about: "A softwire of a `lwaftr`. All softwires of one IPv4 address have the same `psid_offset` and `psid_length`.",
+    keys: keys! {
+        "b4": "address", "", "\"2001:db8:1::10\"", "Tunnel address of the lwB4.";
+        "ipv4": "address", "", "\"192.0.2.10\"", "Its public IPv4 address, whole or shared.";
+        "psid_offset": "number", "0", "6", "Offset bits of the port set, 0 to 15: RFC 7597's a. Without offset a set is one range.";
+        "psid_length": "number", "0", "6", "Bits of the PSID, 0 to 16: the address is shared by 2 to that many softwires. 0 for a whole address.";
+        "psid": "number", "0", "4", "Which of the port sets.";
+        "aftr": "address", "the first of `addresses`", "\"2001:db8:ffff::1\"", "Tunnel address of this end for it.";
     },
 };
 
@@ -305,8 +557,28 @@ pub static ALLOCATION: Section = Section {
 };
 
 /// All tables, in the order of the documentation.
-pub static SECTIONS: [&Section; 12] =
-    [&FILE, &GATEWAY, &CAPACITY, &TIMEOUTS, &SERVICE, &NAT44, &POOL, &STATIC, &LIMITS, &ALLOCATION, &STATELESS, &EAM];
+pub static SECTIONS: [&Section; 20] = [
+    &FILE,
+    &GATEWAY,
+    &CAPACITY,
+    &TIMEOUTS,
+    &SERVICE,
+    &NAT44,
+    &POOL,
+    &STATIC,
+    &LIMITS,
+    &ALLOCATION,
+    &STATELESS,
+    &EAM,
+    &B4,
+    &AFTR,
+    &LWB4,
+    &LWAFTR,
+    &SOFTWIRE,
+    &MAP_E,
+    &MAP_T,
+    &MAP_RULE,
+];
 
 /// The text of `docs/configuration.md`.
 #[must_use]

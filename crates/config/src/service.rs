@@ -1,19 +1,30 @@
 //! `[[service]]`.
 
+use std::net::{Ipv4Addr, Ipv6Addr};
+
 use ipnet::Ipv6Net;
+use tombolo_engine::mapping::address_ranges::AddressRanges;
 use tombolo_engine::mapping::pool::Pool;
 use tombolo_engine::mechanism::mtu::segment_size_of_translation;
+use tombolo_engine::mechanism::napt::{Filtering, Policy};
 use tombolo_engine::mechanism::{Plateaus, TrafficClass, TranslateSettings, UdpZeroChecksum};
 use tombolo_engine::plan::{Nat64, Service, ServiceKind};
+use tombolo_engine::service::map::MapEdge;
+use tombolo_engine::service::map_e_br::MapEBr;
+use tombolo_engine::service::map_e_ce::MapECe;
+use tombolo_engine::service::map_t_br::MapTBr;
+use tombolo_engine::service::map_t_ce::MapTCe;
 use tombolo_engine::service::nat44::Nat44;
-use tombolo_engine::service::siit::{Role, Siit};
+use tombolo_engine::service::siit::{ErrorSources, Role, Siit};
 use tombolo_wire::Prefix64;
 
 use crate::document::{Node, Table};
+use crate::map::{self, End, Row};
 use crate::nat44::{self, Inside};
 use crate::pool::{self, Draft, InsideEnd};
 use crate::problem::{Log, Problem};
-use crate::reference::{NAT44, SERVICE, STATELESS};
+use crate::reference::{MAP_E, MAP_T, NAT44, SERVICE, STATELESS};
+use crate::softwire::{self, Taken};
 use crate::stateful::{self, Hosts};
 use crate::{stateless, value};
 
@@ -25,28 +36,50 @@ enum Kind {
     Nat64,
     Nat44,
     Stateless(Role),
+    Softwire(softwire::Kind),
+    MapT,
+    MapE,
 }
 
-const KINDS: [(&str, Kind); 4] = [
+const KINDS: [(&str, Kind); 10] = [
     ("nat64", Kind::Nat64),
     ("nat44", Kind::Nat44),
     ("siit", Kind::Stateless(Role::Siit)),
     ("clat", Kind::Stateless(Role::Clat)),
+    (softwire::KINDS[0].0, Kind::Softwire(softwire::KINDS[0].1)),
+    (softwire::KINDS[1].0, Kind::Softwire(softwire::KINDS[1].1)),
+    (softwire::KINDS[2].0, Kind::Softwire(softwire::KINDS[2].1)),
+    (softwire::KINDS[3].0, Kind::Softwire(softwire::KINDS[3].1)),
+    ("map-t", Kind::MapT),
+    ("map-e", Kind::MapE),
 ];
 
 /// Reads all services.
-pub(crate) fn read_all(file: &Table<'_>, log: &mut Log) -> Vec<Service> {
+pub(crate) fn read_all(file: &Table<'_>, log: &mut Log) -> Services {
     let Some(node) = file.find("service") else {
         log.mistake(file.node().problem("no service; add a [[service]]"));
-        return Vec::new();
+        return Services::default();
     };
     let items = log.keep(node.items()).unwrap_or_default();
     if items.len() > MOST {
         log.mistake(node.problem(format!("{} services are too many; use at most {MOST}", items.len())));
-        return Vec::new();
+        return Services::default();
     }
     let mut reader = Reader::default();
-    items.iter().filter_map(|item| reader.read(item, log)).collect()
+    let services = items.iter().filter_map(|item| reader.read(item, log)).collect();
+    for (number, (node, address)) in reader.host_addresses.iter().enumerate() {
+        if let Some((other, _)) = reader.host_addresses[..number].iter().find(|(_, other)| other == address) {
+            log.mistake(node.problem(format!("is the address of {} too; give each its own", other.path())));
+        }
+    }
+    Services { services, host_addresses: reader.host_addresses.into_iter().map(|(_, address)| address).collect() }
+}
+
+/// All services, and the addresses that they have to have on the device.
+#[derive(Debug, Default)]
+pub(crate) struct Services {
+    pub(crate) services: Vec<Service>,
+    pub(crate) host_addresses: Vec<Ipv4Addr>,
 }
 
 /// Slots of the outside index that the services' pools take.
@@ -62,7 +95,9 @@ struct Reader<'d> {
     prefixes: Vec<(Node<'d>, Prefix64)>,
     inside: Vec<Inside<'d>>,
     pools: Vec<Draft<'d>>,
+    tunnels: Vec<(Node<'d>, Ipv6Addr)>,
     next_slot: u32,
+    host_addresses: Vec<(Node<'d>, Ipv4Addr)>,
 }
 
 impl<'d> Reader<'d> {
@@ -70,7 +105,10 @@ impl<'d> Reader<'d> {
         let section = match item.entry("kind") {
             Some("siit" | "clat") => &STATELESS,
             Some("nat44") => &NAT44,
-            _ => &SERVICE,
+            Some("map-t") => &MAP_T,
+            Some("map-e") => &MAP_E,
+            Some(kind) => softwire::section(kind).unwrap_or(&SERVICE),
+            None => &SERVICE,
         };
         let table = item.table(section, log)?;
         let name = self.name(&table, log);
@@ -80,6 +118,12 @@ impl<'d> Reader<'d> {
             Kind::Nat64 => ServiceKind::Nat64(self.nat64(&table, log)?),
             Kind::Nat44 => ServiceKind::Nat44(self.nat44(&table, log)),
             Kind::Stateless(role) => ServiceKind::Siit(self.stateless(role, &table, log)),
+            Kind::Softwire(kind) => {
+                let Self { inside, pools, tunnels, next_slot, .. } = self;
+                softwire::read(kind, &table, &mut Taken { inside, pools, tunnels, next_slot }, log)?
+            }
+            Kind::MapT => self.map_t(&table, log)?,
+            Kind::MapE => self.map_e(&table, log)?,
         };
         Some(Service { name, kind: service })
     }
@@ -116,8 +160,9 @@ impl<'d> Reader<'d> {
         let pool = pool::build(&drafts, &static_bindings, &mut self.next_slot, log);
         self.pools.extend(drafts);
         let well_known_prefix_strict = table.read_or("well_known_prefix_strict", true, log, Node::switch);
-        let policy = stateful::policy(table, log);
-        let pool = stateful::allocation(table, pool, &Hosts::Ipv6 { host_bits: policy.host_bits }, log);
+        let policy = stateful::policy(table, Policy::default(), log);
+        let pool =
+            stateful::allocation(table, pool, &Hosts::Ipv6 { prefix_length: policy.subscriber.prefix_length() }, log);
         let translate = translate(table, log);
         Some(Nat64 { prefix: prefix?, well_known_prefix_strict, pool, policy, translate, static_bindings })
     }
@@ -140,7 +185,7 @@ impl<'d> Reader<'d> {
             inside: addresses,
             untranslated: nat44::untranslated(table, log),
             pool,
-            policy: stateful::policy(table, log),
+            policy: stateful::policy(table, Policy::default(), log),
             inside_mtu,
             outside_mtu,
             largest_segment: largest_segment(table, automatic, log),
@@ -149,16 +194,126 @@ impl<'d> Reader<'d> {
     }
 
     fn stateless(&mut self, role: Role, table: &Table<'d>, log: &mut Log) -> Siit {
-        let prefix = table.find("prefix").and_then(|_| self.prefix(table, log));
+        // Found out by the daemon at start.
+        let automatic =
+            role == Role::Clat && table.find("prefix").is_some_and(|node| matches!(node.text(), Ok("auto")));
+        let prefix = table.find("prefix").filter(|_| !automatic).and_then(|_| self.prefix(table, log));
+        self.host_addresses.extend(stateless::host_address(role, table, log));
         stateless::read(role, table, prefix, translate(table, log), log)
+    }
+
+    fn map_t(&mut self, table: &Table<'d>, log: &mut Log) -> Option<ServiceKind> {
+        let end = map::read_end(table, log);
+        let dmr = self.default_mapping_rule(end, table, log);
+        let translate = translate(table, log);
+        let error_sources = ErrorSources::new(stateless::error_sources(table, log));
+        let end = end?;
+        let rows = map::read_rules(table, end, log);
+        match end {
+            End::Br => {
+                let domain = map::domain(&rows, table, log);
+                Some(ServiceKind::MapTBr(MapTBr { domain, dmr: dmr?, error_sources, translate }))
+            }
+            End::Ce => {
+                let edge = self.map_edge(table, &rows, translate.ipv4_mtu, log);
+                Some(ServiceKind::MapTCe(MapTCe { edge: edge?, dmr: dmr?, error_sources, translate }))
+            }
+        }
+    }
+
+    fn map_e(&mut self, table: &Table<'d>, log: &mut Log) -> Option<ServiceKind> {
+        let end = map::read_end(table, log);
+        let relay = map::read_relay(table, log);
+        let softwire = map::read_softwire(table, log);
+        let ipv4_mtu = table.read_or("ipv4_mtu", 1500, log, |node| node.number32(68..=65_535));
+        let end = end?;
+        let rows = map::read_rules(table, end, log);
+        match end {
+            End::Br => {
+                let domain = map::domain(&rows, table, log);
+                let (node, address) = relay?;
+                if let Some((other, _)) = self.tunnels.iter().find(|(_, other)| *other == address) {
+                    let text = format!("is the address of {} too; give each relay its own", other.path());
+                    log.mistake(node.problem(text));
+                }
+                self.tunnels.push((node, address));
+                Some(ServiceKind::MapEBr(MapEBr { domain, address, softwire }))
+            }
+            End::Ce => {
+                let edge = self.map_edge(table, &rows, ipv4_mtu, log)?;
+                let (node, relay) = relay?;
+                if relay == edge.ce.address() {
+                    log.mistake(node.problem("is the edge's own address; name the relay's"));
+                }
+                Some(ServiceKind::MapECe(MapECe { edge, relay, softwire }))
+            }
+        }
+    }
+
+    /// The prefix in which a MAP-T domain sees the IPv4 Internet. A relay is where it is routed to; an edge only uses it.
+    fn default_mapping_rule(&mut self, end: Option<End>, table: &Table<'d>, log: &mut Log) -> Option<Prefix64> {
+        let node = table.require("dmr", log)?;
+        let prefix = log.keep(node.text().and_then(|text| value::prefix64(text).map_err(|text| node.problem(text))))?;
+        if prefix.length() != 64 {
+            log.warning(
+                node.problem("should have 64 bits (RFC 7599 section 5.1); other ends may know no other length"),
+            );
+        }
+        if end == Some(End::Br) {
+            self.keep_apart(node, prefix, log);
+        }
+        Some(prefix)
+    }
+
+    /// A customer's edge. `mtu` is that of the links inside.
+    fn map_edge(&mut self, table: &Table<'d>, rows: &[Row<'_>], mtu: u32, log: &mut Log) -> Option<MapEdge> {
+        let mesh = map::mesh(rows, table, log);
+        let found = map::read_ce(table, rows, log);
+        if !table.read_or("napt", true, log, Node::switch) {
+            for node in map::NAPT_ALONE.iter().filter_map(|key| table.find(key)) {
+                log.mistake(node.problem("there is no NAPT to use it; remove the key, or napt = false"));
+            }
+            return found.map(|(_, ce)| MapEdge { ce, napt: None, mesh });
+        }
+        let inside = nat44::read_inside(table, &self.inside, log);
+        let addresses = nat44::addresses(&inside);
+        let (node, ce) = found?;
+        let drafts: Vec<Draft<'d>> = map::draft(node, &ce, log).into_iter().collect();
+        nat44::check_apart(&inside, &drafts, log);
+        let static_bindings = pool::read_static(table, &InsideEnd::Ipv4(&addresses), &drafts, log);
+        map::check_static(&ce, &static_bindings, table, log);
+        let pool = pool::build(&drafts, &static_bindings, &mut self.next_slot, log);
+        self.pools.extend(drafts);
+        self.inside.extend(inside);
+        // Small port sets are easily guessed (RFC 7597 section 10).
+        let defaults = Policy { filtering: Filtering::AddressDependent, ..Policy::default() };
+        let napt = Nat44 {
+            inside: addresses,
+            untranslated: AddressRanges::default(),
+            pool,
+            policy: stateful::policy(table, defaults, log),
+            inside_mtu: mtu,
+            // What leaves is cut to size behind the NAPT, where its new headers are.
+            outside_mtu: u32::MAX,
+            largest_segment: None,
+            static_bindings,
+        };
+        Some(MapEdge { ce, napt: Some(napt), mesh })
     }
 
     fn prefix(&mut self, table: &Table<'d>, log: &mut Log) -> Option<Prefix64> {
         let node = table.require("prefix", log)?;
         let prefix = node.text().and_then(|text| value::prefix64(text).map_err(|text| node.problem(text)));
         let prefix = log.keep(prefix)?;
+        self.keep_apart(node, prefix, log);
+        Some(prefix)
+    }
+
+    /// Reports a prefix that another service has, and notes it for those that follow.
+    fn keep_apart(&mut self, node: Node<'d>, prefix: Prefix64, log: &mut Log) {
         if let Some((other, found)) = self.prefixes.iter().find(|(_, other)| overlap(*other, prefix)) {
-            let service = other.path().trim_end_matches(".prefix");
+            let path = other.path();
+            let service = path.rsplit_once('.').map_or(path, |(service, _)| service);
             let relation = if *found == prefix { "is the prefix" } else { "overlaps the prefix" };
             let text = other.text().unwrap_or_default();
             log.mistake(
@@ -166,7 +321,6 @@ impl<'d> Reader<'d> {
             );
         }
         self.prefixes.push((node, prefix));
-        Some(prefix)
     }
 }
 
@@ -220,7 +374,7 @@ fn plateaus(node: &Node<'_>) -> Result<Plateaus, Problem> {
     })
 }
 
-fn traffic_class(node: &Node<'_>) -> Result<TrafficClass, Problem> {
+pub(crate) fn traffic_class(node: &Node<'_>) -> Result<TrafficClass, Problem> {
     match node.text() {
         Ok("copy") => Ok(TrafficClass::Copy),
         Ok(_) => Err(node.problem("unknown; use \"copy\" or a number from 0 to 255")),

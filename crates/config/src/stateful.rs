@@ -9,7 +9,7 @@ use tombolo_engine::mapping::address_ranges::AddressRanges;
 use tombolo_engine::mapping::allocation::{Allocation, Blocks, Deterministic, Subscribers};
 use tombolo_engine::mapping::deterministic::{DeterministicMap, Order};
 use tombolo_engine::mapping::pool::{Parity, Pool, PortRanges};
-use tombolo_engine::mechanism::napt::{Filtering, InboundTcp, Policy, UnsolicitedSyn};
+use tombolo_engine::mechanism::napt::{Filtering, InboundTcp, Policy, SubscriberIs, UnsolicitedSyn};
 
 use crate::document::{Node, Table};
 use crate::problem::{Log, Problem};
@@ -22,12 +22,11 @@ const MOST_SUBSCRIBERS: u64 = 1 << 24;
 const SPAN_FOR_BLOCKS: u32 = 128;
 
 /// Reads what subscribers may do.
-pub(crate) fn policy(table: &Table<'_>, log: &mut Log) -> Policy {
+pub(crate) fn policy(table: &Table<'_>, defaults: Policy, log: &mut Log) -> Policy {
     const FILTERING: [(&str, Filtering); 2] =
         [("endpoint-independent", Filtering::EndpointIndependent), ("address-dependent", Filtering::AddressDependent)];
     const INBOUND_TCP: [(&str, InboundTcp); 2] = [("filtered", InboundTcp::Filtered), ("denied", InboundTcp::Denied)];
     const UNSOLICITED: [(&str, UnsolicitedSyn); 2] = [("drop", UnsolicitedSyn::Drop), ("hold", UnsolicitedSyn::Hold)];
-    let defaults = Policy::default();
     let limit = |node: &Node<'_>| node.number32(1..=u32::MAX).map(Some);
     let mut policy = Policy {
         filtering: table.read_or("filtering", defaults.filtering, log, |node| node.choice(&FILTERING)),
@@ -42,7 +41,7 @@ pub(crate) fn policy(table: &Table<'_>, log: &mut Log) -> Policy {
     };
     if table.allows("subscriber_prefix") {
         let bits = table.read_or("subscriber_prefix", 128, log, |node| node.number32(32..=128));
-        policy.host_bits = u8::try_from(128 - bits).unwrap_or_default();
+        policy.subscriber = SubscriberIs::Host { prefix_length: u8::try_from(bits).unwrap_or(128) };
     }
     if let Some(limits) = table.table("limits", &LIMITS, log) {
         policy.sessions_per_subscriber = limits.read_or("sessions", None, log, limit);
@@ -60,10 +59,10 @@ pub(crate) fn policy(table: &Table<'_>, log: &mut Log) -> Policy {
 pub(crate) enum Hosts<'a> {
     /// IPv4 hosts with these addresses.
     Ipv4(&'a AddressRanges),
-    /// IPv6 prefixes with so many bits behind them.
+    /// IPv6 prefixes of so many bits.
     Ipv6 {
-        /// Bits that do not tell subscribers apart.
-        host_bits: u8,
+        /// Bits that tell subscribers apart.
+        prefix_length: u8,
     },
 }
 
@@ -124,9 +123,9 @@ fn deterministic(
             }
             Subscribers::Ipv4((*addresses).clone())
         }
-        Hosts::Ipv6 { host_bits } => {
+        Hosts::Ipv6 { prefix_length } => {
             let node = table.require("inside", log)?;
-            log.keep(prefix_of_subscribers(&node, 128 - host_bits))?
+            log.keep(prefix_of_subscribers(&node, *prefix_length))?
         }
     };
     let ports = log.keep(common_ports(pool, table.node()))?;

@@ -23,6 +23,23 @@ const REPORTED_OVERLAPS: usize = 10;
 /// Keys that are about IPv6 hosts inside, which a CLAT does not have.
 const SIIT_ALONE: [&str; 4] = ["hairpinning", "embedded_hosts", "dynamic_pool", "dynamic_map"];
 
+/// The address that the host of a CLAT gets itself, if it is to be served too (RFC 7335).
+pub(crate) fn host_address<'d>(role: Role, table: &Table<'d>, log: &mut Log) -> Option<(Node<'d>, Ipv4Addr)> {
+    let node = table.find("host")?;
+    if role != Role::Clat {
+        log.mistake(
+            node.problem("the host of a SIIT has addresses of its own; remove the key, or use kind = \"clat\""),
+        );
+        return None;
+    }
+    let address = node.text().and_then(|text| {
+        let address: Result<Ipv4Addr, _> = text.parse();
+        address.map_err(|_| node.problem("not an IPv4 address; write it as \"192.0.0.1\" (RFC 7335)"))
+    });
+    let address = log.keep(address)?;
+    Some((node, address))
+}
+
 /// Reads the service in `table`; `prefix` and `translate` are what its keys of these names say.
 pub(crate) fn read(
     role: Role,
@@ -65,6 +82,12 @@ fn check_clat(table: &Table<'_>, explicit: &EamTable, log: &mut Log) {
         }
     }
     let _ = table.require("prefix", log);
+    if let Some((node, address)) = host_address(Role::Clat, table, &mut Log::default())
+        && !explicit.contains_ipv4(address)
+        && table.find("eam").is_some()
+    {
+        log.mistake(node.problem("no explicit mapping has this address; add one to eam"));
+    }
     if explicit.rows().is_empty() && table.find("eam").is_none() {
         log.mistake(table.node().problem(
             "the hosts inside have no IPv6 addresses; add eam = [{ ipv4 = \"192.0.0.1\", ipv6 = \"2001:db8::464\" }]",
@@ -132,7 +155,7 @@ fn row(item: &Node<'_>, log: &mut Log) -> Option<Eam> {
 }
 
 /// The error, with the fix where it does not say.
-fn fix(error: &EamError) -> String {
+pub(crate) fn fix(error: &EamError) -> String {
     match error {
         EamError::Prefix(error) => format!("{error}; write the prefix without host bits"),
         error => error.to_string(),
@@ -160,7 +183,7 @@ fn prefixes(table: &Table<'_>, key: &'static str, log: &mut Log) -> Vec<Prefix<u
     items.iter().filter_map(|item| log.keep(prefix(item))).collect()
 }
 
-fn error_sources(table: &Table<'_>, log: &mut Log) -> Vec<(Ipv4Addr, Ipv4Addr)> {
+pub(crate) fn error_sources(table: &Table<'_>, log: &mut Log) -> Vec<(Ipv4Addr, Ipv4Addr)> {
     let Some(node) = table.find("icmp_sources") else { return Vec::new() };
     let items = log.keep(node.items()).unwrap_or_default();
     let read = |item: &Node<'_>| -> Result<_, Problem> {

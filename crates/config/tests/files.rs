@@ -396,7 +396,7 @@ fn a_file_without_the_essentials_says_what_to_add() {
     assert_eq!(
         refused("[[service]]\nkind = \"nat46\"\nprefix = \"64:ff9b::/96\"\npool = [{ addresses = \"192.0.2.1\" }]"),
         [
-            "gateway.toml:2: service[0].kind = \"nat46\": unknown (did you mean \"nat64\"?); use \"nat64\" or \"nat44\" or \"siit\" or \"clat\""
+            "gateway.toml:2: service[0].kind = \"nat46\": unknown (did you mean \"nat64\"?); use \"nat64\" or \"nat44\" or \"siit\" or \"clat\" or \"b4\" or \"aftr\" or \"lwb4\" or \"lwaftr\" or \"map-t\" or \"map-e\""
         ]
     );
 }
@@ -633,7 +633,7 @@ fn limits_and_allocations_are_read() {
         (policy.sessions_per_subscriber, policy.binding_rate, policy.subscriber_rate),
         (Some(4000), Some(100), Some(7))
     );
-    assert_eq!((policy.host_bits, policy.unsolicited_syn), (64, UnsolicitedSyn::Hold));
+    assert_eq!((policy.subscriber.prefix_length(), policy.unsolicited_syn), (64, UnsolicitedSyn::Hold));
     assert_eq!(*blocks.pool.allocation(), Allocation::Blocks(Blocks { size: 256, most: 2 }));
     let ports: Vec<_> = blocks.static_bindings.iter().map(|b| (b.inside_port.0, b.outside.port.0)).collect();
     assert_eq!(ports, [(100, 200), (101, 201), (102, 202), (103, 203), (104, 204)]);

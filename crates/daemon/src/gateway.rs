@@ -19,6 +19,7 @@ use tombolo_io::host::{Family, Forwarding, Host, HostError};
 use tombolo_io::tun::{ExistingDevice, KernelEntry, Tun, TunConfig, TunError};
 use tombolo_io::worker::{StopSignal, Worker, WorkerError};
 
+use crate::discovery::{self, DiscoveryError};
 use crate::lending::{self, Lending};
 use crate::maintenance::{Maintenance, Probes};
 use crate::reload::{self, ReloadError};
@@ -34,6 +35,9 @@ pub enum DaemonError {
     /// The configuration.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// What the configuration leaves to the network.
+    #[error(transparent)]
+    Discovery(#[from] DiscoveryError),
     /// The device.
     #[error(transparent)]
     Tun(#[from] TunError),
@@ -81,10 +85,11 @@ pub(crate) fn serve(
     report: &lending::Report,
     prepared: impl FnOnce() -> Result<(), DaemonError>,
 ) -> Result<(), DaemonError> {
-    let Configuration { host: settings, plan, warnings } = configuration;
+    let Configuration { host: settings, mut plan, warnings } = configuration;
     for warning in &warnings {
         tracing::warn!("{warning}");
     }
+    discovery::complete(&mut plan, tombolo_io::resolver::ipv6_addresses)?;
     // From here on a signal is not lost: it waits until the gateway is complete, and then ends it.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(system("preparing for signals"))?;
     let stop = StopSignal::new().map_err(system("making the stop signal"))?;
@@ -147,6 +152,10 @@ impl Gateway {
             Provision::Gateway => {
                 host.bring_up(&device, settings.mtu, QUEUE_PACKETS)?;
                 host.accept_own_sources(&device)?;
+                for &address in &settings.addresses {
+                    host.add_address(&device, IpNet::from(IpAddr::from(address)))?;
+                    tracing::info!(%address, device, "address added");
+                }
                 plan = with_own_addresses(plan, &mut host, &device)?;
             }
             Provision::Administrator { up, addresses, .. } => {

@@ -16,6 +16,9 @@ pub enum ReloadError {
     /// The file.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// What the file leaves to the network.
+    #[error(transparent)]
+    Discovery(#[from] crate::discovery::DiscoveryError),
     /// A part that cannot change at run time.
     #[error("{0} changed, which takes a restart of the gateway")]
     NeedsRestart(&'static str),
@@ -33,6 +36,7 @@ pub fn plan(path: &Path, host: &Host, current: &Plan) -> Result<Plan, ReloadErro
     for warning in &warnings {
         tracing::warn!("{warning}");
     }
+    crate::discovery::complete(&mut plan, tombolo_io::resolver::ipv6_addresses)?;
     let fixed = [
         (new_host != *host, "[gateway]"),
         (plan.capacity != current.capacity, "[capacity], or the size of the pools,"),

@@ -54,11 +54,21 @@ pub(crate) struct Work<'a> {
     pub(crate) admissions: &'a mut [Admissions],
     pub(crate) held: &'a mut HeldSyns,
     pub(crate) error_limit: &'a mut ErrorLimit,
+    /// Fragments that were inside softwires. Absent while a datagram from it is worked on.
+    pub(crate) inner: &'a mut Option<Reassembly>,
     pub(crate) own: &'a OwnAddresses,
     pub(crate) notes: Notes<'a>,
     /// What is known of the destination of the packet at hand.
     pub(crate) claim: Claim,
     pub(crate) now: Now,
+}
+
+impl Work<'_> {
+    /// Whether one more ICMP error may be sent now, by the rate that the plan sets.
+    pub(crate) fn may_send_error(&mut self) -> bool {
+        let policy = self.own.errors;
+        self.error_limit.allow(policy.rate, policy.burst, self.now.0)
+    }
 }
 
 /// The engine of one worker.
@@ -72,6 +82,7 @@ pub struct Engine {
     admissions: Vec<Admissions>,
     held: HeldSyns,
     reassembly: Reassembly,
+    inner: Option<Reassembly>,
     error_limit: ErrorLimit,
 }
 
@@ -96,6 +107,7 @@ impl Engine {
             admissions: vec![Admissions::new(workers); SERVICES],
             held: HeldSyns::default(),
             reassembly: Reassembly::new(ReassemblyLimits::default(), secret),
+            inner: Some(Reassembly::new(ReassemblyLimits::default(), secret)),
             error_limit: ErrorLimit::new(ErrorPolicy::default().rate, ErrorPolicy::default().burst),
         }
     }
@@ -145,9 +157,11 @@ impl Engine {
 
     /// The moment to forget fragments whose siblings did not come. To be called about once a second.
     pub fn idle(&mut self, now: Now) {
-        self.reassembly.expire(now.0);
-        self.counters.add(DropReason::FragmentTimeout, self.reassembly.take_timed_out());
-        self.counters.add(DropReason::FragmentMemory, self.reassembly.take_pushed_out());
+        for reassembly in std::iter::once(&mut self.reassembly).chain(&mut self.inner) {
+            reassembly.expire(now.0);
+            self.counters.add(DropReason::FragmentTimeout, reassembly.take_timed_out());
+            self.counters.add(DropReason::FragmentMemory, reassembly.take_pushed_out());
+        }
     }
 
     /// What services work with, and what puts fragments together for them.
@@ -161,6 +175,7 @@ impl Engine {
             admissions: &mut self.admissions,
             held: &mut self.held,
             error_limit: &mut self.error_limit,
+            inner: &mut self.inner,
             own: &plan.own,
             notes,
             claim: Claim::Unknown,
@@ -197,9 +212,9 @@ impl Engine {
         let turns_round = pool.contains(parsed.source);
         let verdict = if turns_round {
             let mut keep = |_: &mut Packet<'_>| {};
-            answer_ipv4(plan, &mut work, refusal, packet, &parsed, &mut keep)
+            answer_ipv4(plan.own.ipv4, &mut work, refusal, packet, &parsed, &mut keep)
         } else {
-            answer_ipv4(plan, &mut work, refusal, packet, &parsed, outbox)
+            answer_ipv4(plan.own.ipv4, &mut work, refusal, packet, &parsed, outbox)
         };
         self.counters.count_late(verdict.unwrap_or_else(Verdict::Drop));
         if turns_round && verdict.is_ok() {
@@ -224,7 +239,7 @@ impl Engine {
             AnyParsed::V6(parsed) => {
                 if own.answered_by == AnsweredBy::Gateway && own.ipv6 == Some(parsed.destination) {
                     return own::receive_ipv6(packet, &parsed, outbox)
-                        .or_else(|refusal| answer_ipv6(plan, &mut work, refusal, packet, &parsed, outbox));
+                        .or_else(|refusal| answer_ipv6(plan.own.ipv6, &mut work, refusal, packet, &parsed, outbox));
                 }
                 let Some((number, service)) = plan.service_of_ipv6(parsed.destination, &mut work.claim) else {
                     work.notes.add("", || format!("no service has {}: left to the host's routes", parsed.destination));
@@ -233,20 +248,21 @@ impl Engine {
                 work.notes.add("", || format!("{} belongs to service {}", parsed.destination, service.name));
                 *side = service.kind.side_of_ipv6();
                 reconcile_offload(packet, &parsed)?;
-                if !parsed.is_piece() || service.kind.is_stateless() {
+                let own = if service.kind.answers_as_destination() { Some(parsed.destination) } else { plan.own.ipv6 };
+                if !parsed.is_piece() || !service.kind.collects_ipv6() {
                     let result = receive_ipv6(service, number, packet, &parsed, &mut work, outbox);
-                    return result.or_else(|refusal| answer_ipv6(plan, &mut work, refusal, packet, &parsed, outbox));
+                    return result.or_else(|refusal| answer_ipv6(own, &mut work, refusal, packet, &parsed, outbox));
                 }
                 match reassembly.accept_ipv6(packet, &parsed, now.0)? {
                     None => Ok(Verdict::Hold),
                     Some((mut whole, parsed)) => receive_ipv6(service, number, &mut whole, &parsed, &mut work, outbox)
-                        .or_else(|refusal| answer_ipv6(plan, &mut work, refusal, &mut whole, &parsed, outbox)),
+                        .or_else(|refusal| answer_ipv6(own, &mut work, refusal, &mut whole, &parsed, outbox)),
                 }
             }
             AnyParsed::V4(parsed) => {
                 if own.answered_by == AnsweredBy::Gateway && own.ipv4 == Some(parsed.destination) {
                     return own::receive_ipv4(packet, &parsed, outbox)
-                        .or_else(|refusal| answer_ipv4(plan, &mut work, refusal, packet, &parsed, outbox));
+                        .or_else(|refusal| answer_ipv4(plan.own.ipv4, &mut work, refusal, packet, &parsed, outbox));
                 }
                 let (number, service) = if let Some(found) =
                     plan.service_of_ipv4_source(parsed.source, parsed.destination)
@@ -264,15 +280,16 @@ impl Engine {
                 };
                 let from = *side;
                 reconcile_offload(packet, &parsed)?;
-                if !parsed.is_piece() || service.kind.is_stateless() {
+                let own = service.kind.icmp_source().or(plan.own.ipv4);
+                if !parsed.is_piece() || !service.kind.collects_ipv4() {
                     let result = receive_ipv4(service, number, from, packet, &parsed, &mut work, outbox);
-                    return result.or_else(|refusal| answer_ipv4(plan, &mut work, refusal, packet, &parsed, outbox));
+                    return result.or_else(|refusal| answer_ipv4(own, &mut work, refusal, packet, &parsed, outbox));
                 }
                 match reassembly.accept_ipv4(packet, &parsed, now.0)? {
                     None => Ok(Verdict::Hold),
                     Some((mut whole, parsed)) => {
                         receive_ipv4(service, number, from, &mut whole, &parsed, &mut work, outbox)
-                            .or_else(|refusal| answer_ipv4(plan, &mut work, refusal, &mut whole, &parsed, outbox))
+                            .or_else(|refusal| answer_ipv4(own, &mut work, refusal, &mut whole, &parsed, outbox))
                     }
                 }
             }
@@ -316,6 +333,14 @@ fn receive_ipv6(
     match &service.kind {
         ServiceKind::Nat64(nat64) => nat64.inside(number, packet, parsed, work, outbox),
         ServiceKind::Siit(siit) => siit.receive_ipv6(packet, parsed, work, outbox),
+        ServiceKind::B4(b4) => b4.outside(packet, parsed, work, outbox),
+        ServiceKind::Aftr(aftr) => aftr.inside(number, packet, parsed, work, outbox),
+        ServiceKind::Lwb4(lwb4) => lwb4.outside(number, packet, parsed, work, outbox),
+        ServiceKind::Lwaftr(lwaftr) => lwaftr.inside(packet, parsed, work, outbox),
+        ServiceKind::MapTBr(br) => br.inside(packet, parsed, work, outbox),
+        ServiceKind::MapTCe(ce) => ce.outside(number, packet, parsed, work, outbox),
+        ServiceKind::MapEBr(br) => br.inside(packet, parsed, work, outbox),
+        ServiceKind::MapECe(ce) => ce.outside(number, packet, parsed, work, outbox),
         // No IPv6 address is this service's.
         ServiceKind::Nat44(_) => Ok(Verdict::ToHost),
     }
@@ -337,22 +362,30 @@ fn receive_ipv4(
             Side::Outside => nat44.outside(number, packet, parsed, work, outbox),
         },
         ServiceKind::Siit(siit) => siit.receive_ipv4(packet, parsed, Arrival::FromNetwork, work, outbox),
+        ServiceKind::B4(b4) => b4.inside(packet, parsed, work, outbox),
+        ServiceKind::Aftr(aftr) => aftr.outside(number, packet, parsed, work, outbox),
+        ServiceKind::Lwb4(lwb4) => lwb4.inside(number, packet, parsed, work, outbox),
+        ServiceKind::Lwaftr(lwaftr) => lwaftr.outside(packet, parsed, work, outbox),
+        ServiceKind::MapTBr(br) => br.outside(packet, parsed, Arrival::FromNetwork, work, outbox),
+        ServiceKind::MapTCe(ce) => ce.inside(number, packet, parsed, work, outbox),
+        ServiceKind::MapEBr(br) => br.outside(packet, parsed, work, outbox),
+        ServiceKind::MapECe(ce) => ce.inside(number, packet, parsed, work, outbox),
     }
 }
 
 /// Tells the sender of a refused IPv6 packet, if it may be told.
 fn answer_ipv6(
-    plan: &Plan,
+    own: Option<Ipv6Addr>,
     work: &mut Work<'_>,
     refusal: Refusal,
     packet: &mut Packet<'_>,
     parsed: &Parsed<Ipv6Addr>,
     outbox: &mut impl Outbox,
 ) -> Result<Verdict, DropReason> {
-    if let (Some(answer), Some(from)) = (refusal.answer, plan.own.ipv6)
+    if let (Some(answer), Some(from)) = (refusal.answer, own)
         && is_wanted(answer, work.own)
         && may_answer_ipv6(packet, parsed, answer)
-        && work.error_limit.allow(work.own.errors.rate, work.own.errors.burst, work.now.0)
+        && work.may_send_error()
     {
         reply_ipv6(packet, parsed, from, answer)?;
         work.notes.add("RFC 4443 section 2.4", || format!("its sender is told: {answer:?}, from {from}"));
@@ -364,17 +397,17 @@ fn answer_ipv6(
 
 /// Tells the sender of a refused IPv4 packet, if it may be told.
 fn answer_ipv4(
-    plan: &Plan,
+    own: Option<Ipv4Addr>,
     work: &mut Work<'_>,
     refusal: Refusal,
     packet: &mut Packet<'_>,
     parsed: &Parsed<Ipv4Addr>,
     outbox: &mut impl Outbox,
 ) -> Result<Verdict, DropReason> {
-    if let (Some(answer), Some(from)) = (refusal.answer, plan.own.ipv4)
+    if let (Some(answer), Some(from)) = (refusal.answer, own)
         && is_wanted(answer, work.own)
         && may_answer_ipv4(parsed)
-        && work.error_limit.allow(work.own.errors.rate, work.own.errors.burst, work.now.0)
+        && work.may_send_error()
     {
         reply_ipv4(packet, parsed, from, answer, work.identifications)?;
         work.notes.add("RFC 1812 section 4.3", || format!("its sender is told: {answer:?}, from {from}"));

@@ -196,15 +196,22 @@ impl Parsed<Ipv4Addr> {
     /// # Errors
     /// [`DropReason::IcmpErrorUnusable`] if too little of it is there to tell what it was.
     pub fn embedded(&self, packet: &Packet<'_>) -> Result<Self, DropReason> {
-        let bytes = embedded_bytes(self.transport_offset, packet);
-        let view = Ipv4View::parse_header(bytes).map_err(|_| DropReason::IcmpErrorUnusable)?;
-        if usize::from(view.total_length()) < view.header_length() {
-            return Err(DropReason::IcmpErrorUnusable);
-        }
-        let mut parsed = ipv4_header(view).map_err(|_| DropReason::IcmpErrorUnusable)?;
-        read_transport(&mut parsed, view.payload(), Icmp::V4, Strictness::Embedded)?;
-        Ok(parsed)
+        parse_quoted_ipv4(embedded_bytes(self.transport_offset, packet))
     }
+}
+
+/// The beginning of an IPv4 packet, as far as an error quotes it.
+///
+/// # Errors
+/// [`DropReason::IcmpErrorUnusable`] if too little of it is there to tell what it was.
+pub fn parse_quoted_ipv4(bytes: &[u8]) -> Result<Parsed<Ipv4Addr>, DropReason> {
+    let view = Ipv4View::parse_header(bytes).map_err(|_| DropReason::IcmpErrorUnusable)?;
+    if usize::from(view.total_length()) < view.header_length() {
+        return Err(DropReason::IcmpErrorUnusable);
+    }
+    let mut parsed = ipv4_header(view).map_err(|_| DropReason::IcmpErrorUnusable)?;
+    read_transport(&mut parsed, view.payload(), Icmp::V4, Strictness::Embedded)?;
+    Ok(parsed)
 }
 
 impl Parsed<Ipv6Addr> {

@@ -14,6 +14,15 @@ use crate::mapping::stateless::Claim;
 use crate::mechanism::TranslateSettings;
 use crate::mechanism::napt::{Endpoint, Policy, Times};
 use crate::mechanism::session_state::Side;
+use crate::service::aftr::Aftr;
+use crate::service::b4::B4;
+use crate::service::lwaftr::Lwaftr;
+use crate::service::lwb4::Lwb4;
+use crate::service::map::MapEdge;
+use crate::service::map_e_br::MapEBr;
+use crate::service::map_e_ce::MapECe;
+use crate::service::map_t_br::MapTBr;
+use crate::service::map_t_ce::MapTCe;
 use crate::service::nat44::Nat44;
 use crate::service::siit::{Role, Siit};
 
@@ -98,6 +107,22 @@ pub enum ServiceKind {
     Nat44(Nat44),
     /// Stateless translation (RFC 7915), SIIT or CLAT.
     Siit(Siit),
+    /// The customer's end of DS-Lite (RFC 6333).
+    B4(B4),
+    /// The provider's end of DS-Lite (RFC 6333).
+    Aftr(Aftr),
+    /// The customer's end of Lightweight 4over6 (RFC 7596).
+    Lwb4(Lwb4),
+    /// The provider's end of Lightweight 4over6 (RFC 7596).
+    Lwaftr(Lwaftr),
+    /// The border relay of MAP-T (RFC 7599).
+    MapTBr(MapTBr),
+    /// A customer's edge of MAP-T (RFC 7599).
+    MapTCe(MapTCe),
+    /// The border relay of MAP-E (RFC 7597).
+    MapEBr(MapEBr),
+    /// A customer's edge of MAP-E (RFC 7597).
+    MapECe(MapECe),
 }
 
 impl ServiceKind {
@@ -106,17 +131,30 @@ impl ServiceKind {
     pub const fn nat64(&self) -> Option<&Nat64> {
         match self {
             Self::Nat64(nat64) => Some(nat64),
-            Self::Nat44(_) | Self::Siit(_) => None,
+            _ => None,
         }
     }
 
     /// Its outside addresses, if it has bindings.
     #[must_use]
-    pub const fn pool(&self) -> Option<&Pool> {
+    pub fn pool(&self) -> Option<&Pool> {
         match self {
             Self::Nat64(nat64) => Some(&nat64.pool),
             Self::Nat44(nat44) => Some(&nat44.pool),
-            Self::Siit(_) => None,
+            Self::Aftr(aftr) => Some(&aftr.pool),
+            Self::Lwb4(lwb4) => Some(&lwb4.pool),
+            _ => self.map_edge()?.napt.as_ref().map(|nat44| &nat44.pool),
+        }
+    }
+
+    /// The customer's edge, if it is a CE of MAP.
+    #[must_use]
+    #[inline]
+    pub const fn map_edge(&self) -> Option<&MapEdge> {
+        match self {
+            Self::MapTCe(ce) => Some(&ce.edge),
+            Self::MapECe(ce) => Some(&ce.edge),
+            _ => None,
         }
     }
 
@@ -126,7 +164,11 @@ impl ServiceKind {
         match self {
             Self::Nat64(nat64) => &nat64.static_bindings,
             Self::Nat44(nat44) => &nat44.static_bindings,
-            Self::Siit(_) => &[],
+            Self::Lwb4(lwb4) => &lwb4.static_bindings,
+            _ => match self.map_edge() {
+                Some(MapEdge { napt: Some(nat44), .. }) => &nat44.static_bindings,
+                _ => &[],
+            },
         }
     }
 
@@ -135,28 +177,68 @@ impl ServiceKind {
     pub fn routed(&self) -> Routed {
         let embedding = |prefix: &Prefix64| (prefix.address(), prefix.length());
         let addresses = |pool: &Pool| pool.ranges().iter().map(|range| (range.first, range.last)).collect();
+        let ranges = |ranges: &AddressRanges| ranges.ranges().iter().map(|r| (*r.start(), *r.end())).collect();
         match self {
             Self::Nat64(nat64) => {
                 Routed { ipv6: vec![embedding(&nat64.prefix)], ipv4: addresses(&nat64.pool), ..Routed::default() }
             }
-            Self::Nat44(nat44) => {
-                let ranges = |ranges: &AddressRanges| ranges.ranges().iter().map(|r| (*r.start(), *r.end())).collect();
-                Routed {
-                    ipv4: addresses(&nat44.pool),
-                    sources: ranges(&nat44.inside),
-                    exempt: ranges(&nat44.untranslated),
-                    ..Routed::default()
-                }
-            }
+            Self::Nat44(nat44) => Routed {
+                ipv4: addresses(&nat44.pool),
+                sources: ranges(&nat44.inside),
+                exempt: ranges(&nat44.untranslated),
+                ..Routed::default()
+            },
             Self::Siit(siit) => siit.routed(),
+            Self::B4(B4 { inside, ends, .. }) | Self::Lwb4(Lwb4 { inside, ends, .. }) => {
+                Routed { ipv6: vec![(ends.local, 128)], sources: ranges(inside), ..Routed::default() }
+            }
+            Self::Aftr(aftr) => {
+                Routed { ipv6: vec![(aftr.address, 128)], ipv4: addresses(&aftr.pool), ..Routed::default() }
+            }
+            Self::Lwaftr(lwaftr) => {
+                let ipv6 = lwaftr.addresses.iter().map(|&address| (address, 128)).collect();
+                Routed { ipv6, ipv4: ranges(&lwaftr.ipv4), ..Routed::default() }
+            }
+            Self::MapTBr(br) => br.routed(),
+            Self::MapTCe(ce) => ce.routed(),
+            Self::MapEBr(br) => br.routed(),
+            Self::MapECe(ce) => ce.routed(),
         }
     }
 
-    /// True if it translates fragments one by one; other services put them together first.
+    /// True if IPv6 fragments have to be put together before this service takes them.
     #[must_use]
     #[inline]
-    pub const fn is_stateless(&self) -> bool {
-        matches!(self, Self::Siit(_))
+    pub const fn collects_ipv6(&self) -> bool {
+        !matches!(self, Self::Siit(_))
+    }
+
+    /// True if IPv4 fragments have to be put together before this service takes them.
+    #[must_use]
+    #[inline]
+    pub const fn collects_ipv4(&self) -> bool {
+        !matches!(self, Self::Siit(_) | Self::B4(_))
+    }
+
+    /// True for the end of a softwire: its answers to IPv6 packets come from the address that they were sent to, since
+    /// the other end believes no other (RFC 7596 section 8.1).
+    #[must_use]
+    #[inline]
+    pub const fn answers_as_destination(&self) -> bool {
+        matches!(
+            self,
+            Self::B4(_) | Self::Aftr(_) | Self::Lwb4(_) | Self::Lwaftr(_) | Self::MapEBr(_) | Self::MapECe(_)
+        )
+    }
+
+    /// The source of its ICMPv4 errors to IPv4 hosts inside, if it has one of its own.
+    #[must_use]
+    #[inline]
+    pub const fn icmp_source(&self) -> Option<Ipv4Addr> {
+        match self {
+            Self::B4(b4) => Some(b4.icmp_source),
+            _ => None,
+        }
     }
 
     /// The side that IPv6 packets of this service come from.
@@ -164,7 +246,11 @@ impl ServiceKind {
     #[inline]
     pub const fn side_of_ipv6(&self) -> Side {
         match self {
-            Self::Siit(Siit { role: Role::Clat, .. }) => Side::Outside,
+            Self::Siit(Siit { role: Role::Clat, .. })
+            | Self::B4(_)
+            | Self::Lwb4(_)
+            | Self::MapTCe(_)
+            | Self::MapECe(_) => Side::Outside,
             _ => Side::Inside,
         }
     }
@@ -174,7 +260,7 @@ impl ServiceKind {
     #[inline]
     pub const fn side_of_ipv4(&self) -> Side {
         match self {
-            Self::Siit(Siit { role: Role::Clat, .. }) => Side::Inside,
+            Self::Siit(Siit { role: Role::Clat, .. }) | Self::MapTCe(_) | Self::MapECe(_) => Side::Inside,
             _ => Side::Outside,
         }
     }
@@ -234,6 +320,14 @@ impl Plan {
             ServiceKind::Nat64(nat64) => nat64.prefix.contains(destination),
             ServiceKind::Nat44(_) => false,
             ServiceKind::Siit(siit) => siit.claims_ipv6(destination, claim),
+            ServiceKind::B4(b4) => b4.ends.local == destination,
+            ServiceKind::Aftr(aftr) => aftr.address == destination,
+            ServiceKind::Lwb4(lwb4) => lwb4.ends.local == destination,
+            ServiceKind::Lwaftr(lwaftr) => lwaftr.addresses.contains(&destination),
+            ServiceKind::MapTBr(br) => br.dmr.contains(destination),
+            ServiceKind::MapTCe(ce) => ce.claims_ipv6(destination),
+            ServiceKind::MapEBr(br) => br.address == destination,
+            ServiceKind::MapECe(ce) => ce.edge.ce.address() == destination,
         })
     }
 
@@ -243,7 +337,9 @@ impl Plan {
     pub fn service_of_ipv4_source(&self, source: Ipv4Addr, destination: Ipv4Addr) -> Option<(u8, &Service)> {
         self.numbered().find(|(_, service)| match &service.kind {
             ServiceKind::Nat44(nat44) => nat44.is_from_inside(source, destination),
-            _ => false,
+            ServiceKind::B4(b4) => b4.is_from_inside(source, destination),
+            ServiceKind::Lwb4(lwb4) => lwb4.is_from_inside(source, destination),
+            kind => kind.map_edge().is_some_and(|edge| edge.is_from_inside(source, destination)),
         })
     }
 
@@ -255,6 +351,14 @@ impl Plan {
             ServiceKind::Nat64(nat64) => nat64.pool.contains(destination),
             ServiceKind::Nat44(nat44) => nat44.pool.contains(destination),
             ServiceKind::Siit(siit) => siit.claims_ipv4(destination, claim),
+            ServiceKind::Aftr(aftr) => aftr.pool.contains(destination),
+            ServiceKind::Lwaftr(lwaftr) => lwaftr.ipv4.contains(destination),
+            // What is for their hosts comes through the softwire.
+            ServiceKind::B4(_) | ServiceKind::Lwb4(_) => false,
+            ServiceKind::MapTBr(br) => br.domain.contains_ipv4(destination),
+            ServiceKind::MapTCe(ce) => ce.edge.claims_ipv4(destination),
+            ServiceKind::MapEBr(br) => br.domain.contains_ipv4(destination),
+            ServiceKind::MapECe(ce) => ce.edge.claims_ipv4(destination),
         })
     }
 

@@ -102,6 +102,8 @@ drop_reasons! {
     NoBinding = "no-binding", remedy: "none needed: scans; for a service add a static binding";
     /// From outside, from a remote that the inside host never talked to (address-dependent filtering).
     Filtered = "filtered", remedy: "filtering = \"endpoint-independent\" if peer-to-peer traffic is wanted";
+    /// A subscriber sends from an address or port that is not its own, or from nowhere in the domain (RFC 7597 section 8.1).
+    SpoofedSource = "spoofed-source", remedy: "look at the subscriber, or at the mapping rules: both ends must have the same";
     /// An ICMP error about a session that does not exist.
     NoSession = "no-session", remedy: "none needed";
     /// A TCP packet other than SYN from inside that belongs to no binding.
@@ -124,6 +126,24 @@ drop_reasons! {
     HairpinLoop = "hairpin-loop", remedy: "look at static bindings that point at the pool";
     /// Addressed inside a mapping that policy excludes (deny list).
     Denied = "denied", remedy: "change the deny list";
+    /// A packet for an end of a softwire that holds no IPv4 packet (RFC 2473 section 3.1).
+    NotIpv4Inside = "no-packet-inside", remedy: "look at the sender; only IPv4 belongs into the softwire";
+    /// A packet for an end of a softwire that holds another tunnel's packet (RFC 2473 section 4).
+    TunnelInTunnel = "tunnel-in-tunnel", remedy: "check the routes towards the tunnel addresses for a loop";
+    /// Congestion marked on the tunnel header of a packet whose sender does not understand it (RFC 6040 section 4.2).
+    CongestionNotEct = "congestion-not-ect", remedy: "none needed: congestion is told by loss";
+    /// From a softwire that is not provisioned, or that the gateway does not serve.
+    UnknownSoftwire = "unknown-softwire", remedy: "add the softwire to the table, or look for a misconfigured B4";
+    /// An inner source address or port that does not belong to its softwire (RFC 6333 section 11, RFC 7596 section 6.2).
+    InnerSourceSpoofed = "inner-source-spoofed", remedy: "look at the host behind that softwire, or correct its row";
+    /// From inside the softwire, for an address or port that is not its end's (RFC 7596 section 5.2).
+    NotOurs = "not-ours", remedy: "compare the binding here with the one at the other end";
+    /// The other end of the softwire says that it has no binding for this one (RFC 7596 section 8.1).
+    SoftwireRefused = "softwire-refused", remedy: "provision the softwire at the other end, or this end anew";
+    /// From one subscriber of the gateway to another, where hairpinning is switched off.
+    HairpinningOff = "hairpinning-off", remedy: "set hairpinning = true if subscribers are to reach each other";
+    /// An echo request to the gateway's own tunnel address; it was answered.
+    EchoAnswered = "echo-answered", remedy: "none needed";
     /// The buffer has no room for the larger header.
     NoHeadroom = "no-headroom", remedy: "this is a defect of the gateway; report it";
 }

@@ -13,7 +13,7 @@ use tombolo_engine::mapping::address_ranges::AddressRanges;
 use tombolo_engine::mapping::allocation::{Allocation, Blocks, Deterministic, Owner, Subscribers};
 use tombolo_engine::mapping::deterministic::{DeterministicMap, Order};
 use tombolo_engine::mapping::pool::PortRanges;
-use tombolo_engine::mechanism::napt::Policy;
+use tombolo_engine::mechanism::napt::{Policy, SubscriberIs};
 use tombolo_engine::{DropReason, Verdict};
 
 const SERVER6: fn() -> Ipv6Addr = || embed(SERVER);
@@ -117,7 +117,11 @@ fn exhaustion_by_invented_sources_admits_nobody_without_a_port_and_keeps_what_is
 
 #[test]
 fn a_prefix_may_be_one_subscriber() {
-    let policy = Policy { bindings_per_subscriber: Some(3), host_bits: 64, ..Policy::default() };
+    let policy = Policy {
+        bindings_per_subscriber: Some(3),
+        subscriber: SubscriberIs::Host { prefix_length: 64 },
+        ..Policy::default()
+    };
     let last_address = Ipv4Addr::new(192, 0, 2, 14);
     let mut gateway = Gateway::new(Setup { policy, last_address, ..Setup::default() });
     let host = |prefix: u16, host| Ipv6Addr::new(0x2001, 0xdb8, 2, prefix, 0, 0, 9, host);
@@ -176,7 +180,7 @@ fn deterministic(nat44: bool, blocks: Option<Blocks>) -> (Gateway, Arc<Determini
     let reserved = PortRanges::new([0..=1023, 2048..=65_535]);
     let map = DeterministicMap::new([0; 4].into(), 10, vec![POOL], &reserved, 1, Order::FillAddress).unwrap();
     let shares = Arc::new(Deterministic::new(hosts, map, blocks));
-    let policy = Policy { host_bits: 64, ..Policy::default() };
+    let policy = Policy { subscriber: SubscriberIs::Host { prefix_length: 64 }, ..Policy::default() };
     let allocation = Allocation::Deterministic(Arc::clone(&shares));
     let setup =
         Setup { allocation, policy, nat44, ports: 1024..=2047, bindings: 2000, sessions: 2000, ..Setup::default() };

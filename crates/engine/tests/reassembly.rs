@@ -263,3 +263,20 @@ fn a_datagram_crosses_the_gateway_in_fragments_both_ways() {
     }
     assert_eq!(whole.unwrap()[20..], payload);
 }
+
+#[test]
+fn the_same_addresses_behind_two_softwires_are_two_datagrams() {
+    let mut reassembly = reassembly();
+    let mut accept = |softwire: Ipv6Addr, bytes: &[u8]| {
+        let mut buffer = Buffer::new(bytes);
+        let mut packet = buffer.packet();
+        let parsed = parse_ipv4(&mut packet).unwrap();
+        reassembly.accept_inner(&packet, &parsed, softwire, 0).unwrap().map(|(packet, _)| packet.bytes()[20..].to_vec())
+    };
+    let datagram = |length| udp(length, &[A4.octets(), B4.octets()].concat());
+    let (one, other) = (datagram(100), datagram(200));
+    assert_eq!(accept(A6, &fragment4(0, true, &one[..64])), None);
+    assert_eq!(accept(B6, &fragment4(0, true, &other[..64])), None);
+    assert_eq!(accept(A6, &fragment4(8, false, &one[64..])), Some(one));
+    assert_eq!(accept(B6, &fragment4(8, false, &other[64..])), Some(other));
+}

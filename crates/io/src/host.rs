@@ -328,7 +328,10 @@ impl Host {
         let index = index_of(device)?;
         let prefix = prefix.trunc();
         let action = format!("routing {prefix} to {device}");
-        let own = self.addresses()?.into_iter().find(|own| own.index != index && prefix.contains(&own.address));
+        // Everybody has addresses behind the default route; it is for those that no other route takes.
+        let is_default = prefix.prefix_len() == 0;
+        let mut own = self.addresses()?.into_iter().filter(|own| own.index != index && !is_default);
+        let own = own.find(|own| prefix.contains(&own.address));
         if let Some(own) = own {
             return Err(HostError::AddressInPrefix { prefix, address: own.address, owner: own.device });
         }

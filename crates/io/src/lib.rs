@@ -14,6 +14,7 @@ pub mod memory;
 pub mod netlink;
 pub mod pcap;
 pub mod queue;
+pub mod resolver;
 pub mod rtnl;
 pub mod tun;
 pub mod vnet;

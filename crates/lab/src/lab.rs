@@ -47,6 +47,16 @@ impl Lab {
     /// As [`Lab::create`]; [`LabError::BadName`] for a name that is taken or begins with a digit;
     /// [`LabError::BadTopology`] for delayed links, which need a living process.
     pub fn create_named(name: &str, topology: &Topology) -> Result<LabRecord, LabError> {
+        Self::create_named_with(name, topology, |_| Ok(()))
+    }
+
+    /// As [`create_named`](Self::create_named), with `finish` to be done before the lab is left alone; if that fails the lab
+    /// is removed.
+    pub(crate) fn create_named_with(
+        name: &str,
+        topology: &Topology,
+        finish: impl FnOnce(&Self) -> Result<(), LabError>,
+    ) -> Result<LabRecord, LabError> {
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
         if !name.starts_with(|c: char| c.is_ascii_alphabetic()) || !name.chars().all(plain) {
             let reason = "names begin with a letter and have letters, digits and hyphens".to_owned();
@@ -57,6 +67,7 @@ impl Lab {
             return Err(LabError::BadTopology { reason: reason.to_owned() });
         }
         let lab = Self::build(format!("tombolo-{name}"), Some(name.to_owned()), topology)?;
+        finish(&lab)?;
         lab.teardown.disarm();
         Ok(lab.teardown.record.clone())
     }

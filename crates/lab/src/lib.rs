@@ -41,6 +41,8 @@ mod process;
 pub mod registry;
 mod relay;
 mod requirements;
+pub mod scenario;
+mod softwires;
 mod wait;
 
 pub use capture::Capture;
@@ -53,5 +55,6 @@ pub use prefix::{ParsePrefixError, Prefix};
 pub use process::{Command, Output, Process};
 pub use registry::{LabRecord, interrupted, list, remove_named, remove_stale};
 pub use requirements::{is_installed, missing_privilege, package_of, skip_without};
+pub use scenario::Scenario;
 pub use topology::{End, Link, Node, Route, Topology};
 pub use wait::wait_until;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tombolo_engine::packet::Packet;
+use tombolo_engine::plan::ServiceKind;
 use tombolo_engine::{Engine, Now, Plan, Trace, Verdict};
 use tombolo_tables::Tables;
 use tombolo_tables::hash::HashKey;
@@ -65,6 +66,11 @@ impl Offline {
     pub(crate) fn load(path: &Path, seed: u64) -> anyhow::Result<(Self, Vec<String>)> {
         let configuration = tombolo_config::load(path)?;
         let plan = configuration.plan;
+        for service in &plan.services {
+            if matches!(&service.kind, ServiceKind::Siit(siit) if siit.awaits_prefix()) {
+                anyhow::bail!("service {}: prefix = \"auto\" needs the network; name the prefix", service.name);
+            }
+        }
         let tables = Tables::new(&mut Heap, plan.capacity, HashKey::new([seed, !seed, 3, 4]))?;
         let tables = Arc::new(tables);
         let now = Now(nanos(START));

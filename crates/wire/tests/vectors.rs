@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use serde_json::Value;
 use tombolo_wire::checksum::{self, Delta, Sum};
 use tombolo_wire::rfc6052::{Prefix64, Prefix64Error};
-use tombolo_wire::{Ipv4View, ipv4, read_u16, write_u16};
+use tombolo_wire::{Ipv4View, Pref64Option, ipv4, pref64, read_u16, write_u16};
 
 /// Runs `check` on every case of a kind and returns how many there were.
 fn run(file: &str, kind: &str, check: impl Fn(&Value)) -> usize {
@@ -134,4 +134,28 @@ fn checksum_deltas_of_addresses() {
         assert_eq!(prefix(case).unwrap().embed(v4(case)), v6(case));
     });
     assert_eq!(count, 14);
+}
+
+#[test]
+fn pref64_options_are_written_and_read() {
+    let count = run("pref64", "encode", |case| {
+        let lifetime = u16::try_from(case["lifetime_seconds"].as_u64().unwrap()).unwrap();
+        let option = Pref64Option { prefix: prefix(case).unwrap(), lifetime };
+        assert_eq!(option.emit()[..], bytes(case, "option"));
+        assert_eq!(u64::from(pref64::scaled_lifetime(lifetime)), case["scaled_lifetime"].as_u64().unwrap());
+        let decoded = Pref64Option::parse(&option.emit()).unwrap();
+        assert_eq!(decoded.prefix, option.prefix);
+        assert_eq!(u64::from(decoded.lifetime), case["decoded_lifetime_seconds"].as_u64().unwrap());
+    });
+    assert_eq!(count, 17);
+    let count = run("pref64", "decode", |case| {
+        assert_eq!(Pref64Option::parse(&bytes(case, "option")).is_some(), case["accept"] == true);
+    });
+    assert_eq!(count, 6);
+    let count = run("pref64", "default_lifetime", |case| {
+        let interval = u16::try_from(case["max_rtr_adv_interval"].as_u64().unwrap()).unwrap();
+        let scaled = pref64::scaled_lifetime(pref64::default_lifetime(interval));
+        assert_eq!(u64::from(scaled), case["scaled_lifetime"].as_u64().unwrap());
+    });
+    assert_eq!(count, 3);
 }

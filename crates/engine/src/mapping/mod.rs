@@ -3,8 +3,13 @@
 pub mod address_ranges;
 pub mod allocation;
 pub mod deterministic;
+pub mod discovery;
 pub mod dynamic_pool;
 pub mod eam;
+pub mod map_domain;
+pub mod map_rule;
 pub mod pool;
 pub mod port_set;
+pub mod s46_options;
+pub mod softwire_table;
 pub mod stateless;

@@ -46,9 +46,27 @@ impl PortDivision {
         }
     }
 
+    /// Bits in front of the PSID (RFC 7597's a).
+    #[must_use]
+    pub const fn offset_bits(self) -> u8 {
+        self.offset_bits
+    }
+
+    /// Bits of the PSID (k).
+    #[must_use]
+    pub const fn psid_bits(self) -> u8 {
+        self.psid_bits
+    }
+
     /// Bits of a port behind the PSID (RFC 7597's m).
     const fn low_bits(self) -> u32 {
         16 - self.offset_bits as u32 - self.psid_bits as u32
+    }
+
+    /// True if an address has several subscribers.
+    #[must_use]
+    pub const fn is_shared(self) -> bool {
+        self.psid_bits > 0
     }
 
     /// How many subscribers share an address.

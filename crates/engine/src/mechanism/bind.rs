@@ -34,7 +34,7 @@ type Windows = ([RangeInclusive<u16>; WINDOWS], usize);
 impl<R: Rng> Napt<'_, R> {
     /// Makes a binding for `inside`, and admits its subscriber if need be.
     pub(crate) fn bind(&mut self, inside: &InsideKey, space: PortSpace) -> Result<(BindingId, Binding), DropReason> {
-        let key = self.subscriber_key(inside);
+        let key = self.policy.subscriber.key(inside);
         for _ in 0..ATTEMPTS {
             let (id, subscriber) = match self.tables.find_subscriber(&key) {
                 Some(found) => found,
@@ -46,13 +46,6 @@ impl<R: Rng> Napt<'_, R> {
             }
         }
         Err(DropReason::RateLimited)
-    }
-
-    /// Who `inside` belongs to.
-    fn subscriber_key(&self, inside: &InsideKey) -> SubscriberKey {
-        let mask = u128::MAX.checked_shl(self.policy.host_bits.into()).unwrap_or(0);
-        let ipv6 = (u128::from_be_bytes(inside.ipv6) & mask).to_be_bytes();
-        SubscriberKey { ipv6, ipv4: inside.ipv4, service: self.service }
     }
 
     fn bind_for(

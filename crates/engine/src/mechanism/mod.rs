@@ -20,7 +20,9 @@ pub mod refusal;
 pub mod reply;
 pub mod rewrite;
 pub mod screen;
+pub mod segment;
 pub mod session_state;
+pub mod softwire;
 pub mod translate;
 
 mod transport;
@@ -31,4 +33,5 @@ pub use readdress::{Identification, NextLink, readdress, readdress_error};
 pub use reassembly::{Reassembly, ReassemblyLimits};
 pub use refusal::{IcmpAnswer, Refusal};
 pub use rewrite::{Plateaus, Rewrite, TrafficClass, TranslateSettings, UdpZeroChecksum};
+pub use softwire::{Softwire, SoftwireSettings, decapsulate, encapsulate};
 pub use translate::{Translated, translate_4to6, translate_6to4};

@@ -20,6 +20,7 @@ use tombolo_tables::Tables;
 use tombolo_tables::binding::{Binding, BindingId, InsideKey};
 use tombolo_tables::session::{COUNTED, Inserted, Lifetimes, SessionKey, SessionRef, State};
 use tombolo_tables::subscriber::SubscriberId;
+use tombolo_tables::subscriber::SubscriberKey;
 use tombolo_tables::tick::{Tick, ticks};
 use tombolo_wire::Port;
 
@@ -67,12 +68,55 @@ pub struct Policy {
     pub binding_rate: Option<u16>,
     /// Subscribers that may be admitted in a second, by all workers together; `None` for no limit.
     pub subscriber_rate: Option<u32>,
-    /// Low bits of an IPv6 address that do not tell subscribers apart: 64 makes a /64 one subscriber.
-    pub host_bits: u8,
     /// Whether UDP ports keep their parity.
     pub parity: Parity,
+    /// Who shares an outside address and its limits.
+    pub subscriber: SubscriberIs,
     /// What becomes of a SYN from outside that may not come in.
     pub unsolicited_syn: UnsolicitedSyn,
+}
+
+/// Who the subscriber is that an inside endpoint belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SubscriberIs {
+    /// The host; over IPv6 all hosts whose addresses have the first bits in common.
+    Host {
+        /// So many bits: 128 tells all hosts apart, 64 makes a /64 one subscriber.
+        prefix_length: u8,
+    },
+    /// The prefix of this many bits that its softwire comes from, whatever hosts are behind it (RFC 7785).
+    Softwire {
+        /// Bits of the prefix, 0 to 128.
+        prefix_length: u8,
+    },
+}
+
+impl Default for SubscriberIs {
+    fn default() -> Self {
+        Self::Host { prefix_length: 128 }
+    }
+}
+
+impl SubscriberIs {
+    /// Bits of an IPv6 address that tell subscribers apart.
+    #[must_use]
+    pub const fn prefix_length(self) -> u8 {
+        match self {
+            Self::Host { prefix_length } | Self::Softwire { prefix_length } => prefix_length,
+        }
+    }
+
+    /// The subscriber of `inside`.
+    #[must_use]
+    pub fn key(self, inside: &InsideKey) -> SubscriberKey {
+        let hidden = u128::MAX.checked_shr(self.prefix_length().into()).unwrap_or(0);
+        let ipv6 = (u128::from_be_bytes(inside.ipv6) & !hidden).to_be_bytes();
+        let ipv4 = match self {
+            Self::Host { .. } => inside.ipv4,
+            Self::Softwire { .. } => [0; 4],
+        };
+        SubscriberKey { ipv6, ipv4, service: inside.service }
+    }
 }
 
 /// What becomes of a SYN from outside for which there is no binding, or which filtering stops (RFC 5382 REQ-4, RFC 6146

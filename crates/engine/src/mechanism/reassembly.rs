@@ -34,6 +34,8 @@ const LARGEST_COUNT: usize = 128;
 const PIECE_COST: usize = 64;
 /// Counters of bytes by source; sources that share one share their quarter.
 const SOURCES: usize = 256;
+/// Stands for the version of fragments that were inside a softwire.
+const IPV4_IN_IPV6: u8 = 46;
 /// End of the list.
 const NONE: u32 = u32::MAX;
 
@@ -173,14 +175,36 @@ impl Reassembly {
         parsed: &Parsed<Ipv4Addr>,
         now: u64,
     ) -> Result<Option<(Packet<'_>, Parsed<Ipv4Addr>)>, DropReason> {
+        let (source, destination) = (parsed.source.to_bits().into(), parsed.destination.to_bits().into());
+        self.accept_ipv4_as(packet, parsed, (source, destination, 4), now)
+    }
+
+    /// As [`accept_ipv4`](Self::accept_ipv4), for a fragment that came out of the softwire from `softwire`. Hosts behind
+    /// different softwires may have the same addresses; their fragments are kept apart.
+    ///
+    /// # Errors
+    /// As [`accept_ipv4`](Self::accept_ipv4).
+    pub fn accept_inner(
+        &mut self,
+        packet: &Packet<'_>,
+        parsed: &Parsed<Ipv4Addr>,
+        softwire: Ipv6Addr,
+        now: u64,
+    ) -> Result<Option<(Packet<'_>, Parsed<Ipv4Addr>)>, DropReason> {
+        let inner = u128::from(parsed.source.to_bits()) << 32 | u128::from(parsed.destination.to_bits());
+        self.accept_ipv4_as(packet, parsed, (softwire.to_bits(), inner, IPV4_IN_IPV6), now)
+    }
+
+    fn accept_ipv4_as(
+        &mut self,
+        packet: &Packet<'_>,
+        parsed: &Parsed<Ipv4Addr>,
+        (source, destination, version): (u128, u128, u8),
+        now: u64,
+    ) -> Result<Option<(Packet<'_>, Parsed<Ipv4Addr>)>, DropReason> {
         let Some(fragment) = parsed.fragment.filter(|fragment| fragment.is_piece()) else { return Ok(None) };
-        let key = Key {
-            source: parsed.source.to_bits().into(),
-            destination: parsed.destination.to_bits().into(),
-            identification: fragment.identification,
-            protocol: parsed.protocol.0,
-            version: 4,
-        };
+        let key =
+            Key { source, destination, identification: fragment.identification, protocol: parsed.protocol.0, version };
         let (header, payload) =
             packet.bytes().split_at_checked(parsed.transport_offset.into()).ok_or(DropReason::Malformed)?;
         let Some(slot) = self.collect(key, fragment, header, payload, now)? else { return Ok(None) };

@@ -7,7 +7,8 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use tombolo_wire::{Ipv4Header, Ipv6Header, Protocol, Sum, icmpv4, icmpv6, ipv4, ipv6, write_u16, write_u32};
+use tombolo_wire::checksum::{Delta, update};
+use tombolo_wire::{Ipv4Header, Ipv6Header, Protocol, Sum, icmpv4, icmpv6, ipv4, ipv6, read_u16, write_u16, write_u32};
 
 use super::screen::{is_illegal_source_ipv4, is_illegal_source_ipv6};
 use super::{IcmpAnswer, IdentificationGenerator};
@@ -136,6 +137,41 @@ pub fn reply_ipv6(
         next_header: Protocol::ICMPV6,
         hop_limit: HOP_LIMIT,
         source: from,
+        destination: parsed.source,
+    };
+    header.emit(packet.bytes_mut());
+    Ok(())
+}
+
+/// Turns an ICMPv6 echo request into its reply, as the host that it is addressed to would (RFC 4443 section 4.2).
+/// Extension headers do not come back.
+///
+/// # Errors
+/// [`DropReason::IcmpUntranslatable`] for anything else, [`DropReason::IllegalSource`] if nobody could hear the reply,
+/// [`DropReason::NoHeadroom`]. The packet is as before.
+pub fn answer_echo_ipv6(packet: &mut Packet<'_>, parsed: &Parsed<Ipv6Addr>) -> Result<(), DropReason> {
+    if parsed.payload != Payload::EchoRequest || parsed.is_piece() || parsed.obstacle.is_some() {
+        return Err(DropReason::IcmpUntranslatable);
+    }
+    if is_illegal_source_ipv6(parsed.source) {
+        return Err(DropReason::IllegalSource);
+    }
+    let payload_length = u16::try_from(parsed.transport_length()).map_err(|_| DropReason::Malformed)?;
+    packet.strip(parsed.transport_offset.into());
+    packet.prepend(ipv6::HEADER_LENGTH)?;
+    let message = &mut packet.bytes_mut()[ipv6::HEADER_LENGTH..];
+    let old = read_u16(message, 0);
+    message[0] = icmpv6::ECHO_REPLY;
+    // The addresses change places, which their sum does not feel.
+    let checksum = update(read_u16(message, icmpv6::CHECKSUM), Delta::of_word(old, read_u16(message, 0)));
+    write_u16(message, icmpv6::CHECKSUM, checksum);
+    let header = Ipv6Header {
+        traffic_class: parsed.traffic_class,
+        flow_label: 0,
+        payload_length,
+        next_header: Protocol::ICMPV6,
+        hop_limit: HOP_LIMIT,
+        source: parsed.destination,
         destination: parsed.source,
     };
     header.emit(packet.bytes_mut());

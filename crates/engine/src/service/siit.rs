@@ -103,7 +103,7 @@ impl ErrorSources {
     }
 
     /// One of them at random, so that traceroute does not take two routers for one and see a loop (RFC 6791 section 3).
-    fn pick(&self, random: &mut impl Rng) -> Option<Ipv4Addr> {
+    pub(crate) fn pick(&self, random: &mut impl Rng) -> Option<Ipv4Addr> {
         let width = |&(first, last): &(Ipv4Addr, Ipv4Addr)| u64::from(last.to_bits() - first.to_bits()) + 1;
         let count: u64 = self.0.iter().map(width).sum();
         let mut index = random.next_u64().checked_rem(count)?;
@@ -127,6 +127,13 @@ pub(crate) enum Arrival {
 }
 
 impl Siit {
+    /// True if it is a CLAT that has to learn the prefix of its PLAT from the network (RFC 7050). Until then it drops what
+    /// it is given.
+    #[must_use]
+    pub const fn awaits_prefix(&self) -> bool {
+        matches!(self.role, Role::Clat) && self.mapping.prefix.is_none()
+    }
+
     /// True if an IPv6 packet to `destination` is this service's. If its explicit mapping was looked for, `claim` says
     /// what was found.
     #[must_use]
@@ -503,7 +510,8 @@ impl Siit {
     }
 }
 
-fn first_and_last(prefix: Prefix<u32>) -> (Ipv4Addr, Ipv4Addr) {
+/// The first and the last address of a prefix.
+pub(crate) fn first_and_last(prefix: Prefix<u32>) -> (Ipv4Addr, Ipv4Addr) {
     let host_bits = u32::MAX.checked_shr(prefix.prefix_len().into()).unwrap_or(0);
     (Ipv4Addr::from_bits(prefix.key()), Ipv4Addr::from_bits(prefix.key() | host_bits))
 }

@@ -3,7 +3,7 @@
 use anyhow::bail;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
-use tombolo_lab::{Lab, LabRecord, Topology};
+use tombolo_lab::{Lab, LabRecord, Scenario, Topology};
 
 use super::{lab_demo, lab_soak, print};
 
@@ -28,13 +28,18 @@ enum Action {
         seconds: u64,
     },
     /// Build a lab that stays until `lab down`
+    ///
+    /// With the name of a scenario (map-e, map-t, 464xlat) the lab has that name, and running gateways in it.
     Up {
-        /// Its name: letters, digits and hyphens
+        /// Its name, letters, digits and hyphens; or a scenario
         #[arg(default_value = "lab")]
         name: String,
         /// Which hosts and links
         #[arg(long, value_enum, default_value = "gateway")]
         topology: Shape,
+        /// Another name for the lab of a scenario
+        #[arg(long = "as", value_name = "NAME", conflicts_with = "topology")]
+        alias: Option<String>,
     },
     /// Remove a lab, and every process in it
     Down {
@@ -72,7 +77,11 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
     match arguments.action {
         Action::Demo(arguments) => lab_demo::run(arguments, json),
         Action::Soak { seconds } => lab_soak::run(seconds, json),
-        Action::Up { name, topology } => up(&name, topology, json),
+        Action::Up { name, topology, alias } => match (Scenario::named(&name), alias) {
+            (Some(scenario), alias) => up_scenario(&scenario, alias.as_deref(), json),
+            (None, None) => up(&name, topology, json),
+            (None, Some(_)) => bail!("--as is for scenarios: {}", Scenario::NAMES.join(", ")),
+        },
         Action::Down { name, all: false } => down(&name, json),
         Action::Down { all: true, .. } => down_all(json),
         Action::List => list(json),
@@ -99,6 +108,31 @@ fn up(name: &str, shape: Shape, json: bool) -> anyhow::Result<()> {
             Shape::Cpe => "fails until the cpe and the gateway carry IPv4 over IPv6",
         },
     ))
+}
+
+/// Builds the lab of a scenario, with this program as its gateways. Names begin with a letter, so 464xlat has one before.
+fn up_scenario(scenario: &Scenario, alias: Option<&str>, json: bool) -> anyhow::Result<()> {
+    let own = if scenario.name.starts_with(|c: char| c.is_ascii_digit()) {
+        format!("x{}", scenario.name)
+    } else {
+        scenario.name.to_owned()
+    };
+    let name = alias.unwrap_or(&own);
+    let program = std::env::current_exe()?;
+    let record = Lab::create_scenario(name, scenario, &program.display().to_string())?;
+    if json {
+        return print::json(&record);
+    }
+    let mut table = print::table(&["node", "namespace", "gateway"]);
+    for node in &record.nodes {
+        let runs = scenario.gateways.iter().any(|(gateway, _)| *gateway == node.node);
+        table.add_row([node.node.as_str(), &node.namespace, if runs { "runs" } else { "" }]);
+    }
+    print::line(&format!("{}\n{table}", scenario.about))?;
+    for (node, command) in &scenario.hints {
+        print::line(&format!("ip netns exec {}-{node} {command}", record.id))?;
+    }
+    print::line(&format!("tombolo lab down {name}"))
 }
 
 fn down(name: &str, json: bool) -> anyhow::Result<()> {

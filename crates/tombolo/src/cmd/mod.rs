@@ -13,7 +13,9 @@ mod import;
 mod lab;
 mod lab_demo;
 mod lab_soak;
+mod map;
 pub(crate) mod print;
+mod provision;
 mod run;
 mod show;
 mod syslog;
@@ -44,6 +46,10 @@ enum Command {
     Translate(translate::Arguments),
     /// What would happen to one packet, and why
     Explain(explain::Arguments),
+    /// The arithmetic of MAP: rules, addresses, ports
+    Map(map::Arguments),
+    /// What a DHCPv6 client or a router advertisement says, as a configuration
+    Provision(provision::Arguments),
     /// What there is: routes
     Show(show::Arguments),
     /// Who has an outside endpoint
@@ -62,6 +68,8 @@ impl Arguments {
             Command::Check(arguments) => check::run(&arguments),
             Command::Translate(arguments) => translate::run(&arguments),
             Command::Explain(arguments) => explain::run(&arguments),
+            Command::Map(arguments) => map::run(&arguments),
+            Command::Provision(arguments) => provision::run(&arguments),
             Command::Show(arguments) => show::run(&arguments),
             Command::Binding(arguments) => binding::run(&arguments),
             Command::Bench(arguments) => bench::run(arguments),

@@ -1,0 +1,134 @@
+//! Finds out at start what a configuration leaves to the network: the prefix of the PLAT (`prefix = "auto"`).
+//!
+//! Read first: RFC 7050 sections 3 and 5.
+
+use std::net::Ipv6Addr;
+
+use tombolo_engine::Plan;
+use tombolo_engine::mapping::discovery::{NAME, prefixes_in};
+use tombolo_engine::plan::ServiceKind;
+use tombolo_wire::Prefix64;
+
+/// Why there is no prefix.
+#[derive(Debug, thiserror::Error)]
+pub enum DiscoveryError {
+    /// The resolver has no answer.
+    #[error(
+        "service {service}: prefix = \"auto\": the resolver knows nothing about {NAME}: either it cannot be reached, or the \
+         network has no DNS64; see /etc/resolv.conf, or name the prefix"
+    )]
+    Resolver {
+        /// Name of the service.
+        service: String,
+        /// What the resolver says.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The resolver has an answer, but no DNS64 has made it.
+    #[error(
+        "service {service}: prefix = \"auto\": the resolver gives {NAME} no IPv6 address with a prefix in it ({found}): it is \
+         no DNS64 (RFC 7050); use the network's own resolver, or name the prefix"
+    )]
+    NoPrefix {
+        /// Name of the service.
+        service: String,
+        /// What the answer was.
+        found: String,
+    },
+}
+
+/// Completes the services of `plan` that leave their prefix to the network. `resolve` asks for the IPv6 addresses of a
+/// name; it is called only if a service wants it.
+///
+/// # Errors
+/// [`DiscoveryError`].
+pub fn complete(
+    plan: &mut Plan,
+    resolve: impl Fn(&str) -> std::io::Result<Vec<Ipv6Addr>>,
+) -> Result<(), DiscoveryError> {
+    let mut known: Option<Prefix64> = None;
+    for service in &mut plan.services {
+        let ServiceKind::Siit(siit) = &mut service.kind else { continue };
+        if !siit.awaits_prefix() {
+            continue;
+        }
+        let prefix = match known {
+            Some(prefix) => prefix,
+            None => discover(&service.name, &resolve)?,
+        };
+        known = Some(prefix);
+        siit.mapping.prefix = Some(prefix);
+        tracing::info!(service = service.name, %prefix, "prefix of the PLAT found");
+    }
+    Ok(())
+}
+
+fn discover(
+    service: &str,
+    resolve: impl Fn(&str) -> std::io::Result<Vec<Ipv6Addr>>,
+) -> Result<Prefix64, DiscoveryError> {
+    let service = service.to_owned();
+    let answer = match resolve(NAME) {
+        Ok(answer) => answer,
+        Err(source) => return Err(DiscoveryError::Resolver { service, source }),
+    };
+    let prefixes = prefixes_in(answer.iter().copied());
+    if prefixes.len() > 1 {
+        let others: Vec<_> = prefixes.iter().skip(1).map(ToString::to_string).collect();
+        tracing::warn!(service, others = others.join(", "), "the network has several prefixes; the first is used");
+    }
+    prefixes.first().copied().ok_or_else(|| {
+        let found: Vec<_> = answer.iter().map(ToString::to_string).collect();
+        let found = if found.is_empty() { "none at all".to_owned() } else { found.join(", ") };
+        DiscoveryError::NoPrefix { service, found }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AUTOMATIC: &str =
+        "[[service]]\nkind = \"clat\"\nprefix = \"auto\"\neam = [{ ipv4 = \"192.0.0.1\", ipv6 = \"2001:db8::464\" }]\n";
+
+    fn plan(text: &str) -> Plan {
+        tombolo_config::parse("gateway.toml", text).unwrap().plan
+    }
+
+    fn prefix(plan: &Plan) -> Option<String> {
+        let ServiceKind::Siit(siit) = &plan.services[0].kind else { panic!("no CLAT") };
+        siit.mapping.prefix.map(|prefix| prefix.to_string())
+    }
+
+    #[test]
+    fn the_answer_of_a_dns64_completes_the_service() {
+        let mut plan = plan(AUTOMATIC);
+        assert_eq!(prefix(&plan), None);
+        complete(&mut plan, |name| {
+            assert_eq!(name, "ipv4only.arpa");
+            Ok(["2001:db8:64::c000:aa", "2001:db8:64::c000:ab", "64:ff9b::c000:aa"].map(|a| a.parse().unwrap()).into())
+        })
+        .unwrap();
+        assert_eq!(prefix(&plan).as_deref(), Some("2001:db8:64::/96"));
+    }
+
+    #[test]
+    fn nobody_is_asked_where_the_prefix_is_named() {
+        let mut plan = plan(&AUTOMATIC.replace("auto", "64:ff9b::/96"));
+        complete(&mut plan, |_| panic!("asked")).unwrap();
+        assert_eq!(prefix(&plan).as_deref(), Some("64:ff9b::/96"));
+    }
+
+    #[test]
+    fn what_went_wrong_is_told_with_its_remedy() {
+        let failure = |answer: fn() -> std::io::Result<Vec<Ipv6Addr>>| {
+            complete(&mut plan(AUTOMATIC), |_| answer()).unwrap_err().to_string()
+        };
+        let silent = failure(|| Err(std::io::ErrorKind::NotFound.into()));
+        assert!(silent.contains("service clat") && silent.contains("/etc/resolv.conf"), "{silent}");
+        let plain = failure(|| Ok(Vec::new()));
+        assert!(plain.contains("none at all") && plain.contains("no DNS64"), "{plain}");
+        let foreign = failure(|| Ok(vec!["2001:db8::1".parse().unwrap()]));
+        assert!(foreign.contains("2001:db8::1"), "{foreign}");
+    }
+}

@@ -1,0 +1,192 @@
+//! What services with softwires have in common: what arrives at a tunnel address, fragments inside softwires, which
+//! port tells whose a packet is, and answers to hosts at the far end.
+//!
+//! Read first: RFC 2473 sections 3 and 8, RFC 6333 section 5, RFC 7596 sections 6.2 and 8.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use rand_core::Rng;
+
+use crate::engine::Work;
+use crate::mechanism::reply::{may_answer_ipv4, reply_ipv4};
+use crate::mechanism::screen::{is_illegal_destination_ipv4, is_illegal_source_ipv4};
+use crate::mechanism::softwire::{answer_echo, put_back};
+use crate::mechanism::{IcmpAnswer, Refusal, Softwire, SoftwireSettings, encapsulate};
+use crate::packet::{Outbox, Packet};
+use crate::parse::{Parsed, Payload, parse_ipv4};
+use crate::verdict::{DropReason, Verdict};
+
+/// What came to a tunnel address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Arrived {
+    /// An error about a packet that was sent through a softwire.
+    Error,
+    /// What should be an IPv4 packet inside.
+    Packet,
+    /// An echo request, which has been answered.
+    Answered(Verdict),
+}
+
+/// Tells packets to a tunnel address apart; answers echo requests, as no interface would.
+///
+/// # Errors
+/// [`DropReason::IcmpUntranslatable`] for other messages of ICMPv6, [`DropReason::RateLimited`].
+pub(crate) fn arrive(
+    packet: &mut Packet<'_>,
+    outer: &Parsed<Ipv6Addr>,
+    settings: &SoftwireSettings,
+    work: &mut Work<'_>,
+    outbox: &mut impl Outbox,
+) -> Result<Arrived, Refusal> {
+    match outer.payload {
+        Payload::IcmpError => Ok(Arrived::Error),
+        Payload::EchoRequest if !work.may_send_error() => Err(DropReason::RateLimited.into()),
+        Payload::EchoRequest => Ok(Arrived::Answered(answer_echo(packet, outer, settings, outbox)?)),
+        Payload::EchoReply | Payload::IcmpOther => Err(DropReason::IcmpUntranslatable.into()),
+        _ => Ok(Arrived::Packet),
+    }
+}
+
+/// Hands the packet that came out of the softwire from `outer.source` to `then`, put together first if it is a
+/// fragment. If `then` refuses it with an answer, the answer is for the end of the softwire, and the packet is made
+/// ready to be quoted to it; a packet that was put together cannot be, so then there is none.
+pub(crate) fn with_whole(
+    packet: &mut Packet<'_>,
+    inner: &Parsed<Ipv4Addr>,
+    outer: &Parsed<Ipv6Addr>,
+    work: &mut Work<'_>,
+    then: impl FnOnce(&mut Packet<'_>, &Parsed<Ipv4Addr>, &mut Work<'_>) -> Result<Verdict, Refusal>,
+) -> Result<Verdict, Refusal> {
+    if !inner.is_piece() {
+        return then(packet, inner, work).or_else(|refusal| {
+            if refusal.answer.is_some() {
+                put_back(packet, outer)?;
+            }
+            Err(refusal)
+        });
+    }
+    // Taken out for as long as the datagram in it is worked on.
+    let Some(mut reassembly) = work.inner.take() else { return Err(DropReason::FragmentMemory.into()) };
+    let result = match reassembly.accept_inner(packet, inner, outer.source, work.now.0) {
+        Ok(None) => Ok(Verdict::Hold),
+        Ok(Some((mut whole, parsed))) => {
+            then(&mut whole, &parsed, work).map_err(|refusal| Refusal::silent(refusal.reason))
+        }
+        Err(reason) => Err(reason.into()),
+    };
+    *work.inner = Some(reassembly);
+    result
+}
+
+/// What every router asks of a packet that it forwards.
+///
+/// # Errors
+/// [`Refusal`] for illegal addresses and a TTL that runs out here.
+#[inline]
+pub(crate) fn screen(parsed: &Parsed<Ipv4Addr>) -> Result<(), Refusal> {
+    if is_illegal_source_ipv4(parsed.source) {
+        return Err(DropReason::IllegalSource.into());
+    }
+    if is_illegal_destination_ipv4(parsed.destination) {
+        return Err(DropReason::IllegalDestination.into());
+    }
+    if parsed.hop_limit <= 1 {
+        return Err(Refusal::with(DropReason::HopLimit, IcmpAnswer::TimeExceeded));
+    }
+    Ok(())
+}
+
+/// An address and the port that says whose it is; no port for protocols that have none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Owned {
+    pub(crate) address: Ipv4Addr,
+    pub(crate) port: Option<u16>,
+}
+
+/// Who sends the packet. An error is sent by whom the packet in it was for (RFC 7596 leaves that open).
+///
+/// # Errors
+/// [`DropReason::IcmpErrorUnusable`] for an error about somebody else's packet, [`DropReason::IcmpUntranslatable`] for
+/// ICMP that is neither echo nor error (RFC 7596 section 8.1).
+pub(crate) fn sender(packet: &Packet<'_>, parsed: &Parsed<Ipv4Addr>) -> Result<Owned, DropReason> {
+    match parsed.payload {
+        Payload::IcmpError => {
+            let about = parsed.embedded(packet)?;
+            Ok(Owned { address: about.destination, port: port_of(&about, about.destination_port.0)? })
+        }
+        _ => Ok(Owned { address: parsed.source, port: port_of(parsed, parsed.source_port.0)? }),
+    }
+}
+
+/// Whom the packet is for. An error is for the sender of the packet in it (RFC 7596 section 8.1).
+///
+/// # Errors
+/// As [`sender`]; [`DropReason::IcmpErrorUnusable`] also if the error goes to another address than its packet came from.
+pub(crate) fn receiver(packet: &Packet<'_>, parsed: &Parsed<Ipv4Addr>) -> Result<Owned, DropReason> {
+    match parsed.payload {
+        Payload::IcmpError => {
+            let about = parsed.embedded(packet)?;
+            if about.source != parsed.destination {
+                return Err(DropReason::IcmpErrorUnusable);
+            }
+            Ok(Owned { address: about.source, port: port_of(&about, about.source_port.0)? })
+        }
+        _ => Ok(Owned { address: parsed.destination, port: port_of(parsed, parsed.destination_port.0)? }),
+    }
+}
+
+fn port_of(parsed: &Parsed<Ipv4Addr>, port: u16) -> Result<Option<u16>, DropReason> {
+    match parsed.payload {
+        Payload::Tcp | Payload::Udp | Payload::EchoRequest | Payload::EchoReply => Ok(Some(port)),
+        Payload::IcmpError => Err(DropReason::IcmpErrorUnusable),
+        Payload::IcmpOther => Err(DropReason::IcmpUntranslatable),
+        Payload::Other | Payload::Piece => Ok(None),
+    }
+}
+
+/// Sends `packet` through the softwire between `ends`.
+///
+/// # Errors
+/// As [`encapsulate`].
+#[inline]
+pub(crate) fn send(
+    packet: &mut Packet<'_>,
+    parsed: &Parsed<Ipv4Addr>,
+    ends: Softwire,
+    settings: &SoftwireSettings,
+    work: &mut Work<'_>,
+    outbox: &mut impl Outbox,
+) -> Result<Verdict, Refusal> {
+    work.notes.add("RFC 2473 section 3.1", || format!("into the softwire from {} to {}", ends.local, ends.remote));
+    encapsulate(packet, parsed, ends, settings, work.random.next_u32(), outbox)?;
+    Ok(Verdict::Forward)
+}
+
+/// Tells the sender of a packet that came out of the softwire between `ends` why it goes no further, from the address
+/// `from`, through that softwire. The packet must be as it came out of it.
+///
+/// # Errors
+/// The reason, if the sender is not told.
+pub(crate) fn answer(
+    refusal: Refusal,
+    packet: &mut Packet<'_>,
+    parsed: &Parsed<Ipv4Addr>,
+    from: Ipv4Addr,
+    (ends, settings): (Softwire, &SoftwireSettings),
+    work: &mut Work<'_>,
+    outbox: &mut impl Outbox,
+) -> Result<Verdict, Refusal> {
+    let Some(answer) = refusal.answer else { return Err(refusal) };
+    if !may_answer_ipv4(parsed) || !work.may_send_error() {
+        return Err(Refusal::silent(refusal.reason));
+    }
+    reply_ipv4(packet, parsed, from, answer, work.identifications)?;
+    work.notes.add("RFC 1812 section 4.3", || format!("its sender is told: {answer:?}, from {from}"));
+    let error = parse_ipv4(packet)?;
+    send(packet, &error, ends, settings, work, outbox)?;
+    Ok(Verdict::Reply(refusal.reason))
+}
+
+/// The address to speak from inside a softwire that has no other: 192.0.0.1 for the provider's end, 192.0.0.2 for the
+/// customer's (RFC 6333 section 5.7).
+pub(crate) const AFTR_IPV4: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 1);

@@ -1,0 +1,371 @@
+//! MAP-E, MAP-T and 464XLAT as users run them: hosts behind a customer's edge and a server behind the provider's end, with
+//! real traffic between them, in a lab. Needs root and skips loudly without it.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::time::Duration;
+
+use tombolo_lab::{Lab, Namespace, Peer, Process, Scenario, skip_without, wait_until};
+
+const TOMBOLO: &str = env!("CARGO_BIN_EXE_tombolo");
+const PATIENCE: Duration = Duration::from_secs(20);
+const SERVER: &str = "198.51.100.2";
+
+struct Setup {
+    // Dropped first.
+    gateways: Vec<(String, Process)>,
+    lab: Lab,
+}
+
+impl Setup {
+    fn of(scenario: &Scenario) -> Self {
+        let lab = Lab::create(&scenario.topology).unwrap();
+        let start = |(node, text): &(&str, String)| {
+            let gateway = lab.start_gateway(node, TOMBOLO, text).unwrap_or_else(|error| panic!("{node}: {error:?}"));
+            ((*node).to_owned(), gateway)
+        };
+        let gateways = scenario.gateways.iter().map(start).collect();
+        Self { gateways, lab }
+    }
+
+    fn node(&self, name: &str) -> &Namespace {
+        self.lab.node(name).unwrap()
+    }
+
+    /// Ends a gateway; what it says at its end.
+    fn stop(&mut self, node: &str) -> String {
+        let place = self.gateways.iter().position(|(name, _)| name == node).unwrap();
+        let (_, mut gateway) = self.gateways.remove(place);
+        gateway.signal(nix::sys::signal::Signal::SIGTERM).unwrap();
+        gateway.wait(PATIENCE).unwrap().success().unwrap().stderr
+    }
+}
+
+fn address(text: &str) -> SocketAddr {
+    text.parse().unwrap()
+}
+
+/// Bytes that are the same nowhere else in the stream.
+fn pattern(length: usize) -> Vec<u8> {
+    (0..length).map(|n| u8::try_from((n * 31 + n / 251) % 256).unwrap()).collect()
+}
+
+fn ping(from: &Namespace, arguments: &[&str]) -> String {
+    from.command("ping").args(["-c", "2", "-i", "0.2", "-W", "5"]).args(arguments.to_vec()).run().unwrap().stdout
+}
+
+#[track_caller]
+fn assert_pings(from: &Namespace, arguments: &[&str]) {
+    let words = ping(from, arguments);
+    assert!(words.contains(" 0% packet loss"), "{words}");
+}
+
+/// The length of what comes back. The kernel sends datagrams with DF until it has learned the path MTU, at the price of the
+/// first of them on either side.
+fn udp_round_trip(from: &Namespace, to: SocketAddr, length: usize) -> Option<usize> {
+    let payload = pattern(length);
+    let attempt = || {
+        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+        socket.send_to(&payload, to).ok()?;
+        let mut answer = vec![0; 65_536];
+        let (length, from) = socket.recv_from(&mut answer).ok()?;
+        assert_eq!(from, to);
+        assert!(answer[..length] == payload, "the datagram of {length} bytes came back different");
+        Some(length)
+    };
+    from.run(|| (0..4).find_map(|_| attempt())).unwrap()
+}
+
+fn fetch(from: &Namespace, to: SocketAddr) -> Vec<u8> {
+    from.run(|| {
+        let mut stream = TcpStream::connect_timeout(&to, PATIENCE).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: lab\r\n\r\n").unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        let body = answer.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4;
+        answer.split_off(body)
+    })
+    .unwrap()
+}
+
+/// Where a peer has seen its last client; it notes that after it has answered.
+#[track_caller]
+fn expect_client(peer: &Peer, is_expected: impl Fn(SocketAddr) -> bool) {
+    let found = wait_until("the client", PATIENCE, || peer.last_client().filter(|&client| is_expected(client)));
+    assert!(found.is_ok(), "the last client was {:?}", peer.last_client());
+}
+
+/// Throughput in both directions, with what iperf3 itself verifies.
+fn iperf3(from: &Namespace, arguments: &[&str]) {
+    let command = from.command("iperf3").args(["-c", SERVER, "-t", "2", "--connect-timeout", "5000"]);
+    let output = command.args(arguments.to_vec()).limit(PATIENCE).run().unwrap();
+    assert!(output.stdout.contains("receiver"), "{arguments:?}: {}\n{}", output.stdout, output.stderr);
+}
+
+/// What every technology has to carry. `outside` is where the server must see the client.
+fn carries_everything(setup: &Setup, outside: &str, is_own_port: impl Fn(u16) -> bool) {
+    let (client, server) = (setup.node("client"), setup.node("server"));
+    assert_pings(client, &[SERVER]);
+    let web = Peer::http(server, address("198.51.100.2:80"), pattern(3_000_000)).unwrap();
+    for _ in 0..5 {
+        assert!(fetch(client, address("198.51.100.2:80")) == pattern(3_000_000));
+        expect_client(&web, |seen| seen.ip().to_string().starts_with(outside) && is_own_port(seen.port()));
+    }
+    let echo = Peer::udp_echo(server, address("198.51.100.2:7")).unwrap();
+    for length in [0, 1, 512, 1200, 1472, 5000, 20_000] {
+        assert_eq!(udp_round_trip(client, address("198.51.100.2:7"), length), Some(length));
+        expect_client(&echo, |seen| seen.ip().to_string().starts_with(outside) && is_own_port(seen.port()));
+    }
+    let mut iperf = server.command("iperf3").args(["-s", "--forceflush"]).spawn().unwrap();
+    iperf.wait_for_text("Server listening", PATIENCE).unwrap();
+    iperf3(client, &[]);
+    iperf3(client, &["-R"]);
+    iperf3(client, &["-u", "-b", "50M"]);
+    iperf3(client, &["-u", "-b", "50M", "-R"]);
+    traces_the_route(client);
+}
+
+/// Each hop answers: the edge, the provider's end, and then the server. Routers without IPv4 address count, too.
+fn traces_the_route(client: &Namespace) {
+    let mut hops = 0;
+    for ttl in 1..10 {
+        let words = ping(client, &["-t", &ttl.to_string(), SERVER]);
+        if words.contains(" 0% packet loss") {
+            assert!(hops >= 2, "only {hops} hops on the way");
+            return;
+        }
+        assert!(words.contains("Time to live exceeded"), "hop {ttl}: {words}");
+        hops += 1;
+    }
+    panic!("the server is not reached");
+}
+
+/// A line that is narrower than both ends think: what is too big is reported, and then fits. `largest_echo` is the largest
+/// packet whose echo comes back: a CLAT cannot translate fragments of ICMP (RFC 7915 section 1.2).
+fn discovers_the_path_mtu(setup: &Setup, overhead: u16, largest_echo: u16) {
+    let (client, cpe, gateway) = (setup.node("client"), setup.node("cpe"), setup.node("gateway"));
+    cpe.set_mtu("core0", 1400).unwrap();
+    gateway.set_mtu("core0", 1400).unwrap();
+    let largest = 1400 - overhead;
+    let words = ping(client, &["-M", "do", "-s", &(1460 - 28).to_string(), SERVER]);
+    let expected = format!("Frag needed and DF set (mtu = {largest})");
+    assert!(words.contains(&expected), "no {expected}: {words}");
+    assert_pings(client, &["-M", "do", "-s", &(largest.min(largest_echo) - 28).to_string(), SERVER]);
+    let web = Peer::http(setup.node("server"), address("198.51.100.2:8081"), pattern(1_000_000)).unwrap();
+    assert!(fetch(client, address("198.51.100.2:8081")) == pattern(1_000_000));
+    drop(web);
+}
+
+/// True for ports of PSID 0x34 with 6 offset bits and 8 PSID bits.
+fn is_of_psid(port: u16, psid: u16) -> bool {
+    port >= 1024 && port >> 2 & 0xff == psid
+}
+
+fn map_works(name: &str, overhead: u16) {
+    if skip_without(name, &["ping", "iperf3"]) {
+        return;
+    }
+    let mut setup = Setup::of(&Scenario::named(name).unwrap());
+    carries_everything(&setup, "192.0.2.18", |port| is_of_psid(port, 0x34));
+    uses_every_port_range(&setup);
+    reaches_the_neighbour(&setup);
+    discovers_the_path_mtu(&setup, overhead, u16::MAX);
+    let words = setup.stop("cpe");
+    assert!(words.contains("stopped"), "{words}");
+}
+
+/// More connections than one range has ports (four): the known defect of other edges.
+fn uses_every_port_range(setup: &Setup) {
+    let server = setup.node("server").run(|| UdpSocket::bind("198.51.100.2:9").unwrap()).unwrap();
+    std::thread::spawn(move || {
+        let mut ignored = [0; 16];
+        while let Ok((_, client)) = server.recv_from(&mut ignored) {
+            let _ = server.send_to(&client.port().to_be_bytes(), client);
+        }
+    });
+    let seen = setup.node("client").run(|| {
+        let sockets: Vec<_> = (0..100).map(|_| UdpSocket::bind("0.0.0.0:0").unwrap()).collect();
+        let mut ports = std::collections::HashSet::new();
+        for socket in &sockets {
+            socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+            socket.send_to(b"port", address("198.51.100.2:9")).unwrap();
+            let mut answer = [0; 2];
+            assert_eq!(socket.recv(&mut answer).unwrap(), 2);
+            ports.insert(u16::from_be_bytes(answer));
+        }
+        ports
+    });
+    let seen = seen.unwrap();
+    assert_eq!(seen.len(), 100);
+    assert!(seen.iter().all(|&port| is_of_psid(port, 0x34)), "{seen:?}");
+    let ranges: std::collections::HashSet<u16> = seen.iter().map(|port| port >> 10).collect();
+    assert!(ranges.len() > 20, "{ranges:?}");
+}
+
+/// From edge to edge by the Forwarding Mapping Rules, and to the own address by way of the edge's hairpin.
+fn reaches_the_neighbour(setup: &Setup) {
+    let neighbour = setup.node("neighbour");
+    let web = Peer::http(neighbour, address("10.0.1.2:80"), pattern(500_000)).unwrap();
+    assert!(fetch(setup.node("client"), address("192.0.2.19:1236")) == pattern(500_000));
+    expect_client(&web, |seen| seen.ip().to_string() == "192.0.2.18" && is_of_psid(seen.port(), 0x34));
+    assert!(fetch(setup.node("server"), address("192.0.2.19:1236")) == pattern(500_000));
+    expect_client(&web, |seen| seen.ip().to_string() == SERVER);
+    assert!(fetch(neighbour, address("192.0.2.19:1236")) == pattern(500_000));
+    expect_client(&web, |seen| seen.ip().to_string() == "192.0.2.19");
+}
+
+#[test]
+fn map_e_carries_ipv4_between_hosts_and_servers() {
+    map_works("map-e", 40);
+}
+
+#[test]
+fn map_t_carries_ipv4_between_hosts_and_servers() {
+    map_works("map-t", 20);
+}
+
+/// Without Forwarding Mapping Rules what is for the neighbour goes through the relay, and turns round there.
+fn hub_and_spoke_works(name: &str) {
+    let test = format!("{name} hub and spoke");
+    if skip_without(&test, &["ping"]) {
+        return;
+    }
+    let mut scenario = Scenario::named(name).unwrap();
+    for (_, text) in &mut scenario.gateways {
+        *text = text.replace(", forwarding = true", "");
+    }
+    let setup = Setup::of(&scenario);
+    reaches_the_neighbour(&setup);
+    assert_pings(setup.node("neighbour"), &[SERVER]);
+}
+
+#[test]
+fn map_e_subscribers_reach_each_other_through_the_relay() {
+    hub_and_spoke_works("map-e");
+}
+
+#[test]
+fn map_t_subscribers_reach_each_other_through_the_relay() {
+    hub_and_spoke_works("map-t");
+}
+
+/// The kernel's NAPT in front of our edge, which only checks what it is given.
+fn kernel_napt_works(name: &str) {
+    let test = format!("{name} behind nftables");
+    if skip_without(&test, &["ping", "iperf3", "nft"]) {
+        return;
+    }
+    let mut scenario = Scenario::named(name).unwrap();
+    let (_, text) = scenario.gateways.iter_mut().find(|(node, _)| *node == "cpe").unwrap();
+    *text = text.replace("inside = [\"10.0.0.0/24\"]", "napt = false");
+    let setup = Setup::of(&scenario);
+    // One range of the set is all that a rule of nftables can name.
+    let rules = "table ip edge {\n chain out {\n type nat hook postrouting priority srcnat;\n\
+                 oifname \"tombolo\" ip protocol { tcp, udp, icmp } snat to 192.0.2.18:1232-1235\n }\n}\n";
+    setup.node("cpe").command("nft").args(["-f", "-"]).stdin(rules).run().unwrap().success().unwrap();
+    let (client, server) = (setup.node("client"), setup.node("server"));
+    assert_pings(client, &[SERVER]);
+    let web = Peer::http(server, address("198.51.100.2:80"), pattern(1_000_000)).unwrap();
+    assert!(fetch(client, address("198.51.100.2:80")) == pattern(1_000_000));
+    expect_client(&web, |seen| seen.ip().to_string() == "192.0.2.18" && (1232..=1235).contains(&seen.port()));
+    let _echo = Peer::udp_echo(server, address("198.51.100.2:7")).unwrap();
+    assert_eq!(udp_round_trip(client, address("198.51.100.2:7"), 5000), Some(5000));
+}
+
+#[test]
+fn map_e_works_behind_the_napt_of_the_kernel() {
+    kernel_napt_works("map-e");
+}
+
+#[test]
+fn map_t_works_behind_the_napt_of_the_kernel() {
+    kernel_napt_works("map-t");
+}
+
+#[test]
+fn a_clat_and_a_nat64_carry_ipv4_between_hosts_and_servers() {
+    if skip_without("a_clat_and_a_nat64_carry_ipv4_between_hosts_and_servers", &["ping", "iperf3"]) {
+        return;
+    }
+    let setup = Setup::of(&Scenario::named("464xlat").unwrap());
+    carries_everything(&setup, "192.0.2.", |port| port >= 1024);
+    discovers_the_path_mtu(&setup, 20, 1260);
+    assert_pings(setup.node("client"), &["2001:db8:2::2"]);
+}
+
+/// Answers every question for IPv6 addresses with those that a DNS64 makes of `ipv4only.arpa`, and all others with none.
+fn serve_dns64(namespace: &Namespace, server: std::net::IpAddr, prefix: &'static str) {
+    let socket = namespace.run(|| UdpSocket::bind((server, 53)).unwrap()).unwrap();
+    std::thread::spawn(move || {
+        let mut question = [0; 512];
+        while let Ok((length, from)) = socket.recv_from(&mut question) {
+            let wants_ipv6 =
+                question[length.saturating_sub(if question[11] > 0 { 15 } else { 4 })..length].starts_with(&[0, 28]);
+            let name = question[12..].iter().position(|&byte| byte == 0).unwrap() + 13;
+            let mut answer = question[..name + 4].to_vec();
+            let count = if wants_ipv6 { 2 } else { 0 };
+            answer[2..12].copy_from_slice(&[0x81, 0x80, 0, 1, 0, count, 0, 0, 0, 0]);
+            for last in [170, 171].into_iter().take(count.into()) {
+                let address: std::net::Ipv6Addr = format!("{prefix}192.0.0.{last}").parse().unwrap();
+                answer.extend([0xc0, 12, 0, 28, 0, 1, 0, 0, 0, 60, 0, 16]);
+                answer.extend(address.octets());
+            }
+            let _ = socket.send_to(&answer, from);
+        }
+    });
+}
+
+#[test]
+fn a_clat_finds_its_prefix_by_dns_and_serves_its_own_host() {
+    if skip_without("a_clat_finds_its_prefix_by_dns_and_serves_its_own_host", &["ping"]) {
+        return;
+    }
+    // The resolver that this machine has configured is played by a thread in the lab.
+    let configured = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
+    let server = configured.lines().find_map(|line| line.strip_prefix("nameserver ")?.trim().parse().ok());
+    let server: std::net::IpAddr = server.unwrap_or(std::net::Ipv4Addr::LOCALHOST.into());
+    let scenario = Scenario::named("464xlat").unwrap();
+    let lab = Lab::create(&scenario.topology).unwrap();
+    let cpe = lab.node("cpe").unwrap();
+    if !server.is_loopback() {
+        let length = if server.is_ipv4() { 32 } else { 128 };
+        cpe.add_address("lo", tombolo_lab::Prefix { address: server, length }).unwrap();
+    }
+    let text = "[[service]]\nkind = \"clat\"\nprefix = \"auto\"\nwell_known_prefix_strict = false\nhost = \"192.0.0.1\"\n\
+                eam = [{ ipv4 = \"10.0.0.0/24\", ipv6 = \"2001:db8:464::a00:0/120\" }, \
+                { ipv4 = \"192.0.0.1\", ipv6 = \"2001:db8:464::1\" }]\n";
+    let refused = lab.start_gateway("cpe", TOMBOLO, text).unwrap_err();
+    let refused = format!("{refused:?}");
+    assert!(refused.contains("ipv4only.arpa") && refused.contains("/etc/resolv.conf"), "{refused}");
+    serve_dns64(cpe, server, "2001:db8:64::");
+    let plat = scenario.gateways[0].1.replace("64:ff9b::/96", "2001:db8:64::/96");
+    let _plat = lab.start_gateway("gateway", TOMBOLO, &plat).unwrap();
+    let clat = lab.start_gateway("cpe", TOMBOLO, text).unwrap();
+    assert!(clat.log_tail(30).contains("2001:db8:64::/96"), "{}", clat.log_tail(30));
+    assert_pings(lab.node("client").unwrap(), &[SERVER]);
+    // The CLAT's own host has IPv4, too (RFC 7335).
+    assert_pings(cpe, &["-I", "192.0.0.1", SERVER]);
+    assert_pings(cpe, &[SERVER]);
+}
+
+#[test]
+fn a_scenario_goes_up_by_its_name_and_down() {
+    if skip_without("a_scenario_goes_up_by_its_name_and_down", &["ping", "ip"]) {
+        return;
+    }
+    let name = format!("scenario{}", std::process::id());
+    let run = |arguments: &[&str]| std::process::Command::new(TOMBOLO).args(arguments).output().unwrap();
+    let up = run(&["lab", "up", "map-t", "--as", &name]);
+    assert!(up.status.success(), "{}", String::from_utf8_lossy(&up.stderr));
+    let client = format!("tombolo-{name}-client");
+    let ping = std::process::Command::new("ip").args(["netns", "exec", &client, "ping", "-c", "1", SERVER]).output();
+    let ping = ping.unwrap();
+    let down = run(&["lab", "down", &name]);
+    assert!(ping.status.success(), "{ping:?}");
+    assert!(down.status.success(), "{down:?}");
+    assert!(!std::path::Path::new("/run/netns").join(client).exists());
+}

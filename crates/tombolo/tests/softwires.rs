@@ -1,0 +1,286 @@
+//! DS-Lite and Lightweight 4over6 as users run them: homes with the same private addresses behind their ends, a server
+//! behind the provider's, with real traffic between them, in a lab. Needs root and skips loudly without it.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use tombolo_lab::{Lab, Namespace, Peer, Process, Scenario, skip_without, wait_until};
+
+const TOMBOLO: &str = env!("CARGO_BIN_EXE_tombolo");
+const PATIENCE: Duration = Duration::from_secs(20);
+const SERVER: &str = "198.51.100.2";
+const TOOLS: &[&str] = &["ping", "iperf3", "traceroute", "ip"];
+
+struct Setup {
+    // Dropped first.
+    gateways: Vec<(String, Process)>,
+    lab: Lab,
+}
+
+impl Setup {
+    /// The scenario of that name, without the gateways in `except`.
+    fn of(name: &str, except: &[&str]) -> Self {
+        let scenario = Scenario::named(name).unwrap();
+        let lab = Lab::create(&scenario.topology).unwrap();
+        let wanted = scenario.gateways.iter().filter(|(node, _)| !except.contains(node));
+        let start = |(node, text): &(&str, String)| {
+            let gateway = lab.start_gateway(node, TOMBOLO, text).unwrap_or_else(|error| panic!("{node}: {error:?}"));
+            ((*node).to_owned(), gateway)
+        };
+        let gateways = wanted.map(start).collect();
+        Self { gateways, lab }
+    }
+
+    fn node(&self, name: &str) -> &Namespace {
+        self.lab.node(name).unwrap()
+    }
+
+    fn gateway(&mut self, node: &str) -> &mut Process {
+        &mut self.gateways.iter_mut().find(|(name, _)| name == node).unwrap().1
+    }
+
+    /// Ends a gateway; what it says at its end.
+    fn stop(&mut self, node: &str) -> String {
+        let place = self.gateways.iter().position(|(name, _)| name == node).unwrap();
+        let (_, mut gateway) = self.gateways.remove(place);
+        gateway.signal(Signal::SIGTERM).unwrap();
+        gateway.wait(PATIENCE).unwrap().success().unwrap().stderr
+    }
+}
+
+fn address(text: &str) -> SocketAddr {
+    text.parse().unwrap()
+}
+
+/// Bytes that are the same nowhere else in the stream.
+fn pattern(length: usize) -> Vec<u8> {
+    (0..length).map(|n| u8::try_from((n * 31 + n / 251) % 256).unwrap()).collect()
+}
+
+fn ping(from: &Namespace, arguments: &[&str]) -> String {
+    let command = from.command("ping").args(["-n", "-c", "2", "-i", "0.2", "-W", "5"]).args(arguments.to_vec());
+    let output = command.run().unwrap();
+    output.stdout + &output.stderr
+}
+
+#[track_caller]
+fn assert_pings(from: &Namespace, arguments: &[&str]) {
+    let words = ping(from, arguments);
+    assert!(words.contains(" 0% packet loss"), "{words}");
+}
+
+/// Sends a datagram of `length` bytes to an echo; true if the same comes back. Linux sets DF, so the first one may only
+/// bring the path MTU home, in either direction: then it is sent again, as any application of UDP would.
+fn udp_round_trip(from: &Namespace, to: SocketAddr, length: usize) -> bool {
+    let payload = pattern(length);
+    from.run(|| {
+        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+        let mut answer = vec![0; 65_536];
+        (0..4).any(|_| {
+            socket.send_to(&payload, to).unwrap();
+            socket.recv_from(&mut answer).is_ok_and(|(length, from)| from == to && answer[..length] == payload)
+        })
+    })
+    .unwrap()
+}
+
+fn fetch(from: &Namespace, to: SocketAddr) -> Vec<u8> {
+    from.run(|| {
+        let mut stream = TcpStream::connect_timeout(&to, PATIENCE).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: lab\r\n\r\n").unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        let body = answer.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4;
+        answer.split_off(body)
+    })
+    .unwrap()
+}
+
+/// A stream of iperf3, which has to arrive. Gives the share of it that did, of datagrams.
+fn iperf3(from: &Namespace, arguments: &[&str]) {
+    let command = from.command("iperf3").args(["-c", SERVER, "-t", "1", "--connect-timeout", "5000"]);
+    let output = command.args(arguments.to_vec()).limit(PATIENCE).run().unwrap();
+    let line = output.stdout.lines().find(|line| line.contains("receiver")).unwrap_or_default();
+    let carried = !line.is_empty() && !line.contains(" 0.00 Bytes");
+    assert!(carried, "{arguments:?}: {}\n{}", output.stdout, output.stderr);
+}
+
+/// What every softwire has to carry. `is_own` says where the server may see the client.
+fn carries_everything(setup: &Setup, from: &str, is_own: impl Fn(SocketAddr) -> bool) {
+    let (client, server) = (setup.node(from), setup.node("server"));
+    assert_pings(client, &[SERVER]);
+    let web = Peer::http(server, address("198.51.100.2:80"), pattern(3_000_000)).unwrap();
+    for _ in 0..3 {
+        assert!(fetch(client, address("198.51.100.2:80")) == pattern(3_000_000));
+        let seen = web.last_client().unwrap();
+        assert!(is_own(seen), "{seen}");
+    }
+    let echo = Peer::udp_echo(server, address("198.51.100.2:7")).unwrap();
+    // The last three are fragments, within IPv4 and around the softwire.
+    for length in [0, 1, 512, 1432, 1472, 5000, 20_000] {
+        assert!(udp_round_trip(client, address("198.51.100.2:7"), length), "{length} bytes");
+        let seen = echo.last_client().unwrap();
+        assert!(is_own(seen), "{seen}");
+    }
+    let mut iperf = server.command("iperf3").args(["-s", "--forceflush"]).spawn().unwrap();
+    iperf.wait_for_text("Server listening", PATIENCE).unwrap();
+    iperf3(client, &[]);
+    iperf3(client, &["-R"]);
+    iperf3(client, &["-u", "-b", "50M"]);
+    iperf3(client, &["-u", "-b", "50M", "-R"]);
+}
+
+/// What the hops say, from the first on, until the server is reached.
+fn hops(from: &Namespace) -> Vec<String> {
+    let command = from.command("traceroute").args(["-n", "-q", "1", "-w", "5", "-m", "8", SERVER]);
+    let text = command.run().unwrap().success().unwrap().stdout;
+    let hops = text.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1));
+    hops.map(str::to_owned).collect()
+}
+
+/// A line that is narrower than both ends think: what is too big is reported, and then fits. Both ways.
+fn discovers_the_path_mtu(setup: &Setup) {
+    let client = setup.node("client");
+    // The softwire itself, as configured.
+    assert!(ping(client, &["-M", "do", "-s", "1433", SERVER]).contains("mtu=1460"));
+    assert_pings(client, &["-M", "do", "-s", "1432", SERVER]);
+    // A router on the way has less.
+    setup.node("gateway").set_mtu("core0", 1400).unwrap();
+    setup.node("cpe").set_mtu("core0", 1400).unwrap();
+    let learned = wait_until("the path MTU", PATIENCE, || {
+        ping(client, &["-M", "do", "-s", "1432", SERVER]).contains("mtu=1360").then_some(())
+    });
+    learned.unwrap();
+    assert_pings(client, &["-M", "do", "-s", "1332", SERVER]);
+    // The server learns it too: what it sends is too big on the gateway's line.
+    let _web = Peer::http(setup.node("server"), address("198.51.100.2:80"), pattern(300_000)).unwrap();
+    assert!(fetch(client, address("198.51.100.2:80")) == pattern(300_000));
+}
+
+#[test]
+fn homes_with_the_same_addresses_reach_a_server_through_ds_lite() {
+    if skip_without("homes_with_the_same_addresses_reach_a_server_through_ds_lite", TOOLS) {
+        return;
+    }
+    let mut setup = Setup::of("ds-lite", &[]);
+    let is_own = |seen: SocketAddr| seen.ip().to_string().starts_with("192.0.2.") && seen.port() >= 1024;
+    carries_everything(&setup, "client", is_own);
+    carries_everything(&setup, "neighbour", is_own);
+    let found = hops(setup.node("client"));
+    assert_eq!(found, ["10.0.0.1", "192.0.0.2", "192.0.0.1", "198.51.100.1", SERVER]);
+    discovers_the_path_mtu(&setup);
+    // The tunnel addresses answer.
+    assert_pings(setup.node("cpe"), &["2001:db8:ffff::1"]);
+    assert_pings(setup.node("gateway"), &["-s", "3000", "2001:db8:1000:200::b4"]);
+    for node in ["cpe", "cpe2", "gateway"] {
+        let words = setup.stop(node);
+        assert!(!words.contains("no-headroom") && !words.contains("malformed"), "{node}: {words}");
+    }
+}
+
+#[test]
+fn homes_share_an_address_through_lightweight_4over6() {
+    if skip_without("homes_share_an_address_through_lightweight_4over6", TOOLS) {
+        return;
+    }
+    let mut setup = Setup::of("lw4o6", &[]);
+    let own = |first: u16| {
+        move |seen: SocketAddr| seen.ip().to_string() == "192.0.2.10" && (first..first + 1024).contains(&seen.port())
+    };
+    carries_everything(&setup, "client", own(4096));
+    carries_everything(&setup, "neighbour", own(5120));
+    let found = hops(setup.node("client"));
+    assert_eq!(found.last().map(String::as_str), Some(SERVER), "{found:?}");
+    assert!(!found.contains(&"*".to_owned()) && found.len() == 5, "{found:?}");
+
+    // A server at home, from outside and from the other home, which has the same public address.
+    let home = Peer::http(setup.node("neighbour"), address("10.0.0.2:80"), pattern(100_000)).unwrap();
+    assert!(fetch(setup.node("server"), address("192.0.2.10:5200")) == pattern(100_000));
+    assert_eq!(home.last_client().unwrap().ip(), address("198.51.100.2:0").ip());
+    assert!(fetch(setup.node("client"), address("192.0.2.10:5200")) == pattern(100_000));
+    assert!(own(4096)(home.last_client().unwrap()), "{:?}", home.last_client());
+    discovers_the_path_mtu(&setup);
+    for node in ["cpe", "cpe2", "gateway"] {
+        let words = setup.stop(node);
+        assert!(!words.contains("no-headroom") && !words.contains("malformed"), "{node}: {words}");
+    }
+}
+
+#[test]
+fn a_table_of_softwires_is_read_again_without_losing_a_packet() {
+    if skip_without("a_table_of_softwires_is_read_again_without_losing_a_packet", TOOLS) {
+        return;
+    }
+    let mut setup = Setup::of("lw4o6", &["gateway"]);
+    let directory = setup.lab.directory().unwrap();
+    let first = "2001:db8:1000:100:0:c000:20a:4,192.0.2.10,0,6,4\n";
+    let second = "2001:db8:1000:200:0:c000:20a:5,192.0.2.10,0,6,5,2001:db8:ffff::1\n";
+    // As one replaces a file that others read: whole.
+    let write = |text: String| {
+        let new = directory.join("softwires.new");
+        std::fs::write(&new, text).unwrap();
+        std::fs::rename(new, directory.join("softwires.csv")).unwrap();
+    };
+    write(format!("# of two homes\n{first}"));
+    let text = "[[service]]\nkind = \"lwaftr\"\naddresses = [\"2001:db8:ffff::1\"]\nipv4 = [\"192.0.2.0/28\"]\n\
+                softwires_file = \"softwires.csv\"\n";
+    let gateway = setup.lab.start_gateway("gateway", TOMBOLO, text).unwrap();
+    setup.gateways.push(("gateway".to_owned(), gateway));
+    assert_pings(setup.node("client"), &[SERVER]);
+    assert!(ping(setup.node("neighbour"), &["-W", "1", SERVER]).contains("100% packet loss"));
+
+    // A ping every 10 ms from the first home, while the second is added.
+    let flood = setup.node("client").command("ping").args(["-n", "-i", "0.01", "-c", "300", "-W", "5", SERVER]);
+    let mut flood = flood.spawn().unwrap();
+    flood.wait_for_text("bytes from", PATIENCE).unwrap();
+    for _ in 0..5 {
+        write(format!("{first}{second}"));
+        setup.gateway("gateway").signal(Signal::SIGHUP).unwrap();
+    }
+    setup.gateway("gateway").wait_for_text("configuration reloaded", PATIENCE).unwrap();
+    wait_until("the second home", PATIENCE, || {
+        ping(setup.node("neighbour"), &[SERVER]).contains(" 0% packet loss").then_some(())
+    })
+    .unwrap();
+    let words = flood.wait(PATIENCE).unwrap().success().unwrap().stdout;
+    assert!(words.contains("300 packets transmitted, 300 received"), "{words}");
+
+    // A mistake keeps the table that is in force.
+    write(format!("{first}{first}"));
+    setup.gateway("gateway").signal(Signal::SIGHUP).unwrap();
+    setup.gateway("gateway").wait_for_text("has the same address and port set as line 1", PATIENCE).unwrap();
+    assert_pings(setup.node("neighbour"), &[SERVER]);
+}
+
+/// The kernel's own B4 in front of our AFTR, where the kernel has one.
+#[test]
+fn a_kernel_tunnel_is_served_by_the_aftr() {
+    const NAME: &str = "a_kernel_tunnel_is_served_by_the_aftr";
+    if skip_without(NAME, TOOLS) {
+        return;
+    }
+    let setup = Setup::of("ds-lite", &["cpe"]);
+    let cpe = setup.node("cpe");
+    let ip = |arguments: &str| cpe.command("ip").args(arguments.split(' ')).run().unwrap();
+    ip("addr add 2001:db8:1000:100::b4/128 dev core0").success().unwrap();
+    let tunnel =
+        "link add dslite type ip6tnl mode ipip6 local 2001:db8:1000:100::b4 remote 2001:db8:ffff::1 encaplimit none";
+    let made = ip(tunnel);
+    let reason = made.stderr.trim().to_owned();
+    if made.success().is_err() {
+        // Past the test harness's capture, so that skips can be counted.
+        let line = format!("SKIP: {NAME}: this kernel has no ip6_tunnel ({reason}); fix: modprobe ip6_tunnel\n");
+        drop(std::io::stderr().write_all(line.as_bytes()));
+        return;
+    }
+    ip("link set dslite up mtu 1460").success().unwrap();
+    ip("route add default dev dslite").success().unwrap();
+    let is_own = |seen: SocketAddr| seen.ip().to_string().starts_with("192.0.2.");
+    carries_everything(&setup, "client", is_own);
+}
