@@ -100,7 +100,8 @@ pub static TIMEOUTS: Section = Section {
         "udp": "seconds", "300", "300", "UDP sessions. At least 120 (RFC 4787 REQ-5).";
         "icmp": "seconds", "60", "60", "ICMP echo sessions. At least 60 (RFC 5508 REQ-2).";
         "tcp_established": "seconds", "7200", "7200", "Open TCP sessions. At least 7200, and with `tcp_transitory` 7440 (RFC 5382 REQ-5).";
-        "tcp_transitory": "seconds", "240", "240", "TCP sessions that open or close. At least 240 (RFC 5382 REQ-5).";
+        "tcp_opening": "seconds", "240", "240", "TCP sessions that open. At least 240 (RFC 5382 REQ-5; RFC 7857 section 2.1 allows less).";
+        "tcp_transitory": "seconds", "240", "240", "TCP sessions that close, and silent ones after `tcp_established`. At least 240 (RFC 5382 REQ-5; RFC 7857 section 2.1 allows less).";
         "tcp_incoming_syn": "seconds", "6", "6", "A SYN from outside that waits for the inside to open. At least 6 (RFC 5382 REQ-4).";
         "port_reuse": "seconds", "120", "120", "A closed outside port is kept back for so long. At least 120 (RFC 6888 REQ-8).";
     },

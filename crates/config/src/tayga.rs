@@ -280,7 +280,9 @@ impl Reader<'_> {
             data_directory: data_directory.or_else(from_systemd),
             udp_zero: self.value("udp-cksum-mode", log, udp_zero).unwrap_or(UdpZeroChecksum::Drop),
             lowest_ipv6_mtu: self.value("offlink-mtu", log, |line| number(line, 1280, 65_535)).unwrap_or(1280),
-            workers: self.value("workers", log, |line| Ok(number(line, 0, MOST_WORKERS as u32)?.max(1) as usize)),
+            workers: self.value("workers", log, |line| {
+                Ok(number(line, 0, u32::try_from(MOST_WORKERS).unwrap_or(u32::MAX))?.max(1) as usize)
+            }),
             device_up: self
                 .value("tun-up", log, |line| if line.first() == "up" { Ok(true) } else { switch(line) })
                 .unwrap_or(false),

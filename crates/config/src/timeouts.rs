@@ -18,10 +18,11 @@ pub(crate) fn read(file: &Table<'_>, log: &mut Log) -> Times {
     let mut timeouts = Timeouts::default();
     let mut port_reuse = PORT_REUSE;
     if let Some(table) = file.table("timeouts", &TIMEOUTS, log) {
-        let fields: [(&'static str, &mut u32, u32, &str); 6] = [
+        let fields: [(&'static str, &mut u32, u32, &str); 7] = [
             ("udp", &mut timeouts.udp, 120, "RFC 4787 REQ-5"),
             ("icmp", &mut timeouts.icmp, 60, "RFC 5508 REQ-2"),
             ("tcp_established", &mut timeouts.tcp_established, 7200, "RFC 5382 REQ-5"),
+            ("tcp_opening", &mut timeouts.tcp_opening, 240, "RFC 5382 REQ-5"),
             ("tcp_transitory", &mut timeouts.tcp_transitory, 240, "RFC 5382 REQ-5"),
             ("tcp_incoming_syn", &mut timeouts.tcp_incoming_syn, 6, "RFC 5382 REQ-4"),
             ("port_reuse", &mut port_reuse, PORT_REUSE, "RFC 6888 REQ-8"),

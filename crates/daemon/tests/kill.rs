@@ -38,6 +38,7 @@ bindings = 20000
 sessions = 40000
 [timeouts]
 udp = 20
+tcp_opening = 20
 tcp_transitory = 20
 port_reuse = 5
 [[service]]

@@ -1,7 +1,5 @@
 //! The soak, short: `TOMBOLO_SOAK_SECONDS` makes it long. Needs root and skips loudly without it.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
-
 use std::process::Command;
 
 use tombolo_lab::skip_without;

@@ -163,7 +163,7 @@ impl<R: Rng> Napt<'_, R> {
 
     /// The subscriber's blocks, as far as they lie in `window`.
     fn windows(&self, id: SubscriberId, blocks: Blocks, window: &RangeInclusive<u16>) -> Windows {
-        let mut windows = [const { 1..=0 }; WINDOWS];
+        let mut windows = [const { 0..=0 }; WINDOWS];
         let mut count = 0;
         for place in self.tables.subscribers.blocks(id) {
             windows[count] = intersection(&block_ports(blocks.size, place), window);

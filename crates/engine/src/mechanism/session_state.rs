@@ -136,7 +136,9 @@ pub struct Timeouts {
     /// Open TCP sessions (`TCP_EST`; with [`tcp_transitory`](Self::tcp_transitory) after it not below
     /// 2 h 4 min, RFC 5382 REQ-5).
     pub tcp_established: u32,
-    /// TCP sessions that open or close (`TCP_TRANS`; RFC 5382 REQ-5: not below 240).
+    /// TCP sessions that open (`TCP_TRANS`; RFC 5382 REQ-5: not below 240, RFC 7857 section 2.1: may be less).
+    pub tcp_opening: u32,
+    /// TCP sessions that close (`TCP_TRANS`; RFC 5382 REQ-5: not below 240, RFC 7857 section 2.1: may be less).
     pub tcp_transitory: u32,
     /// A SYN from outside that waits for the inside to open (`TCP_INCOMING_SYN`; RFC 5382 REQ-4).
     pub tcp_incoming_syn: u32,
@@ -144,7 +146,7 @@ pub struct Timeouts {
 
 impl Default for Timeouts {
     fn default() -> Self {
-        Self { udp: 300, icmp: 60, tcp_established: 7200, tcp_transitory: 240, tcp_incoming_syn: 6 }
+        Self { udp: 300, icmp: 60, tcp_established: 7200, tcp_opening: 240, tcp_transitory: 240, tcp_incoming_syn: 6 }
     }
 }
 
@@ -156,9 +158,9 @@ impl Timeouts {
         let mut set = |state: State, seconds| lifetimes[usize::from(state.0)] = ticks(seconds);
         set(UDP, self.udp);
         set(ICMP, self.icmp);
-        set(OUTSIDE_INIT, self.tcp_transitory);
+        set(OUTSIDE_INIT, self.tcp_opening);
         set(OUTSIDE_INIT_HELD, self.tcp_incoming_syn);
-        set(INSIDE_INIT, self.tcp_transitory);
+        set(INSIDE_INIT, self.tcp_opening);
         set(ESTABLISHED, self.tcp_established);
         set(OUTSIDE_FIN, self.tcp_established);
         set(INSIDE_FIN, self.tcp_established);
@@ -265,6 +267,13 @@ mod tests {
         }
         let both = ticks(seconds("TCP_EST")) + ticks(seconds("TCP_TRANS"));
         assert_eq!(Timeouts::default().reuse_after().of(ESTABLISHED), both);
+    }
+
+    #[test]
+    fn opening_and_closing_have_times_of_their_own() {
+        let lifetimes = Timeouts { tcp_opening: 30, tcp_transitory: 60, ..Timeouts::default() }.lifetimes();
+        assert!([INSIDE_INIT, OUTSIDE_INIT].iter().all(|&state| lifetimes.of(state) == ticks(30)));
+        assert!([BOTH_FIN, TRANS].iter().all(|&state| lifetimes.of(state) == ticks(60)));
     }
 
     #[test]

@@ -30,7 +30,8 @@ sessions = 200000
 udp = 30
 icmp = 10
 tcp_established = 40
-tcp_transitory = 10
+tcp_opening = 10
+tcp_transitory = 30
 port_reuse = 5
 [[service]]
 kind = "nat64"
