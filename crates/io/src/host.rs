@@ -328,8 +328,10 @@ impl Host {
         let index = index_of(device)?;
         let prefix = prefix.trunc();
         let action = format!("routing {prefix} to {device}");
+        // A default route takes what no other route takes, and so nothing from the host's own addresses.
+        let is_default = prefix.prefix_len() == 0;
         let own = self.addresses()?.into_iter().find(|own| own.index != index && prefix.contains(&own.address));
-        if let Some(own) = own {
+        if let Some(own) = own.filter(|_| !is_default) {
             return Err(HostError::AddressInPrefix { prefix, address: own.address, owner: own.device });
         }
         if let Some(owner) = self.owner_of(prefix) {
