@@ -12,7 +12,7 @@ tombolo=$PWD/target/release/tombolo
 [ -x "$tombolo" ] || cargo build --release -p tombolo
 name=tayga$$
 home=$(mktemp -d)
-in() { node=$1; shift; ip netns exec "tombolo-$name-$node" "$@"; }
+inside() { node=$1; shift; ip netns exec "tombolo-$name-$node" "$@"; }
 finish() { "$tombolo" lab down "$name" > /dev/null; rm -rf "$home"; }
 trap finish EXIT
 trap 'exit 1' INT TERM
@@ -26,27 +26,27 @@ map 192.168.255.2 2001:db8:1::2
 data-dir $home
 END
 server=2001:db8:1:ffff::198.51.100.2
-in server iperf3 -s -D -I "$home/iperf3.pid" > /dev/null
+inside server iperf3 -s -D -I "$home/iperf3.pid" > /dev/null
 
 one() { # program: prints Mbit/s to the server and back
-    in gateway $1 -c "$home/tayga.conf" --mktun > /dev/null
-    in gateway ip link set nat64 up
-    in gateway ip route add 2001:db8:1:ffff::/96 dev nat64
-    in gateway ip route add 192.168.255.0/24 dev nat64
-    in gateway $1 -c "$home/tayga.conf" -n > /dev/null 2>&1 &
+    inside gateway $1 -c "$home/tayga.conf" --mktun > /dev/null
+    inside gateway ip link set nat64 up
+    inside gateway ip route add 2001:db8:1:ffff::/96 dev nat64
+    inside gateway ip route add 192.168.255.0/24 dev nat64
+    inside gateway $1 -c "$home/tayga.conf" -n > /dev/null 2>&1 &
     pid=$!
     for _ in 1 2 3 4 5 6 7 8 9 10; do
-        in client ping -c 1 -W 1 "$server" > /dev/null && break
+        inside client ping -c 1 -W 1 "$server" > /dev/null && break
     done
     for way in "" -R; do
-        in client iperf3 -c "$server" -t "$seconds" $way -J |
+        inside client iperf3 -c "$server" -t "$seconds" $way -J |
             sed -n '/"sum_received"/,/}/s/.*"bits_per_second":[^0-9]*\([0-9.e+]*\).*/\1/p' |
             awk '{ printf "%.0f ", $1 / 1e6 }'
     done
     # The program runs behind `ip netns exec`, which replaced itself with it.
     kill "$pid"
     wait "$pid" 2> /dev/null || true
-    in gateway $1 -c "$home/tayga.conf" --rmtun > /dev/null
+    inside gateway $1 -c "$home/tayga.conf" --rmtun > /dev/null
 }
 
 echo "round        tayga out   back   tombolo out   back   ratio out   back"

@@ -67,7 +67,9 @@ fn known() -> Known {
 
 impl Known {
     fn has(&self, name: &str, before: &str) -> bool {
-        if let Some((service, case)) = name.split_once('/').filter(|(service, _)| *service != "crates" && *service != "tests") {
+        if let Some((service, case)) =
+            name.split_once('/').filter(|(service, _)| *service != "crates" && *service != "tests")
+        {
             return self.cases.iter().any(|known| matches(&format!("{service}/{case}"), known));
         }
         let is_vector = before.trim_end_matches([' ', ',', '`']).ends_with("vectors") || before.contains("vectors `");

@@ -108,10 +108,9 @@ impl Captures {
 fn tshark(file: &PathBuf, filter: &str) -> String {
     let checks = ["ip", "tcp", "udp"].map(|protocol| format!("-o{protocol}.check_checksum:TRUE"));
     // What applications might mean by the bytes is not the translator's business.
-    let protocols = ["eth", "ip", "ipv6", "ipv6.fraghdr", "icmp", "icmpv6", "tcp", "udp"];
-    let enabled = protocols.iter().flat_map(|protocol| ["--enable-protocol", protocol]);
+    let plain = ["-d", "tcp.port==1-65535,data", "-d", "udp.port==1-65535,data"];
     let mut command = std::process::Command::new("tshark");
-    command.arg("-r").arg(file).args(checks).arg("--disable-all-protocols").args(enabled).args(["-Y", filter]);
+    command.arg("-r").arg(file).args(checks).args(plain).args(["-Y", filter]);
     let output = command.output();
     let output = output.unwrap();
     assert!(output.status.success(), "{output:?}");
@@ -281,7 +280,8 @@ fn clat_and_plat_with_links_of_different_mtus() {
 
         let outward = 1500.min(core - 20).min(outside);
         assert_eq!(path_mtu(&lab, "client", server), outward, "{core} and {outside}");
-        ping(&lab, "client", server, outward, 0);
+        // Larger echoes come back without DF, leave the PLAT in fragments, and no CLAT translates those.
+        ping(&lab, "client", server, outward.min(1260), 0);
         let hops = hops(&lab, "client", server, "-U");
         assert!(hops.len() >= 4 && hops[0] == "10.0.0.1", "{hops:?}");
         tcp(&lab, "client", "198.51.100.2:5000", "server", "198.51.100.2:5000");
