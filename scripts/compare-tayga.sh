@@ -33,7 +33,7 @@ one() { # program: prints Mbit/s to the server and back
     inside gateway ip link set nat64 up
     inside gateway ip route add 2001:db8:1:ffff::/96 dev nat64
     inside gateway ip route add 192.168.255.0/24 dev nat64
-    inside gateway $1 -c "$home/tayga.conf" -n > /dev/null 2>&1 &
+    ip netns exec "tombolo-$name-gateway" $1 -c "$home/tayga.conf" -n > /dev/null 2>&1 &
     pid=$!
     for _ in 1 2 3 4 5 6 7 8 9 10; do
         inside client ping -c 1 -W 1 "$server" > /dev/null && break
@@ -43,7 +43,7 @@ one() { # program: prints Mbit/s to the server and back
             sed -n '/"sum_received"/,/}/s/.*"bits_per_second":[^0-9]*\([0-9.e+]*\).*/\1/p' |
             awk '{ printf "%.0f ", $1 / 1e6 }'
     done
-    # The program runs behind `ip netns exec`, which replaced itself with it.
+    # `ip netns exec` has become the program.
     kill "$pid"
     wait "$pid" 2> /dev/null || true
     inside gateway $1 -c "$home/tayga.conf" --rmtun > /dev/null
