@@ -281,10 +281,7 @@ impl fmt::Debug for EamTable {
 }
 
 /// From the first of all to the last of all.
-fn span<K: Copy + Ord>(ranges: impl Iterator<Item = (K, K)> + Clone) -> RangeInclusive<K>
-where
-    K: Default,
-{
+fn span<K: Copy + Ord + Default>(ranges: impl Iterator<Item = (K, K)> + Clone) -> RangeInclusive<K> {
     let first = ranges.clone().map(|(first, _)| first).min().unwrap_or_default();
     let last = ranges.map(|(_, last)| last).max().unwrap_or_default();
     first..=last
