@@ -85,13 +85,13 @@ impl Offline {
     pub(crate) fn side_of(&self, bytes: &[u8]) -> Side {
         let four = |at: usize| bytes.get(at..at + 4).and_then(|address| <[u8; 4]>::try_from(address).ok());
         let found = match version(bytes) {
-            4 => four(12).zip(four(16)).and_then(|(source, destination)| {
+            4 => four(12).zip(four(16)).map(|(source, destination)| {
                 let (source, destination) = (source.into(), destination.into());
                 if self.plan.service_of_ipv4_source(source, destination).is_some() {
-                    return Some(EngineSide::Inside);
+                    return EngineSide::Inside;
                 }
                 let found = self.plan.service_of_ipv4(destination, &mut Default::default());
-                Some(found.map_or(EngineSide::Outside, |(_, service)| service.kind.side_of_ipv4()))
+                found.map_or(EngineSide::Outside, |(_, service)| service.kind.side_of_ipv4())
             }),
             _ => bytes.get(24..40).and_then(|address| <[u8; 16]>::try_from(address).ok()).and_then(|address| {
                 let found = self.plan.service_of_ipv6(address.into(), &mut Default::default());
