@@ -50,7 +50,9 @@ pub fn configurations() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut files = Vec::new();
     let listed = |path: &Path| std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
-    for directory in listed(&root.join("tests/cases")).chain([root.join("fuzz/configurations")]).filter(|path| path.is_dir()) {
+    for directory in
+        listed(&root.join("tests/cases")).chain([root.join("fuzz/configurations")]).filter(|path| path.is_dir())
+    {
         files.extend(listed(&directory).filter(|path| path.extension().is_some_and(|extension| extension == "toml")));
     }
     files.sort();
@@ -128,7 +130,9 @@ pub fn sum(parts: &[&[u8]]) -> u16 {
 fn transport_sum(bytes: &[u8], layout: Layout) -> u16 {
     let transport = &bytes[layout.transport..];
     let length = match layout.protocol {
-        17 if transport.len() >= 8 => usize::from(u16::from_be_bytes([transport[4], transport[5]])).min(transport.len()),
+        17 if transport.len() >= 8 => {
+            usize::from(u16::from_be_bytes([transport[4], transport[5]])).min(transport.len())
+        }
         _ => transport.len(),
     };
     let addresses = if layout.version == 4 { &bytes[12..20] } else { &bytes[8..40] };

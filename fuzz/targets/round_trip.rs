@@ -10,33 +10,13 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use libfuzzer_sys::fuzz_target;
 use tombolo_engine::mechanism::screen::{screen_ipv4, screen_ipv6};
 use tombolo_engine::mechanism::{
-    ErrorRewrite, IdentificationGenerator, Rewrite, Translated, TranslateSettings, UdpZeroChecksum, translate_4to6,
+    ErrorRewrite, IdentificationGenerator, Rewrite, TranslateSettings, Translated, UdpZeroChecksum, translate_4to6,
     translate_6to4, translate_error_4to6, translate_error_6to4,
 };
 use tombolo_engine::packet::{HEADROOM, Offload, Packet};
 use tombolo_engine::parse::{AnyParsed, Parsed, Payload, parse};
 use tombolo_fuzz::{LATER, REPAIR, SEGMENTS, check_structure, layout, packets, repair, transport_verifies};
 use tombolo_wire::Prefix64;
-
-const SETTINGS: TranslateSettings = TranslateSettings {
-    udp_zero_4to6: UdpZeroChecksum::Compute,
-    udp_zero_6to4: UdpZeroChecksum::Forward,
-    ..default()
-};
-
-/// `Default` in a constant.
-const fn default() -> TranslateSettings {
-    use tombolo_engine::mechanism::TrafficClass;
-    TranslateSettings {
-        traffic_class_4to6: TrafficClass::Copy,
-        traffic_class_6to4: TrafficClass::Copy,
-        udp_zero_4to6: UdpZeroChecksum::Drop,
-        udp_zero_6to4: UdpZeroChecksum::Drop,
-        lowest_ipv6_mtu: 1280,
-        ipv6_mtu: 1500,
-        ipv4_mtu: 1500,
-    }
-}
 
 fuzz_target!(|data: &[u8]| {
     let Some((_, data)) = data.split_first() else { return };
@@ -48,7 +28,13 @@ fuzz_target!(|data: &[u8]| {
         }
         let ipv4_mtu = if control & LATER != 0 { 576 } else { 1500 };
         let lowest_ipv6_mtu = if control & SEGMENTS != 0 { 1400 } else { 1280 };
-        let settings = TranslateSettings { ipv4_mtu, lowest_ipv6_mtu, ..SETTINGS };
+        let settings = TranslateSettings {
+            ipv4_mtu,
+            lowest_ipv6_mtu,
+            udp_zero_4to6: UdpZeroChecksum::Compute,
+            udp_zero_6to4: UdpZeroChecksum::Forward,
+            ..TranslateSettings::default()
+        };
         there_and_back(&bytes, &settings, &mut identifications);
     }
 });
@@ -106,11 +92,7 @@ fn collect(translated: Translated, packet: &mut Packet<'_>, sent: &mut Vec<Vec<u
     translated.send(packet, &mut outbox).is_ok()
 }
 
-fn back_to4(
-    piece: &[u8],
-    settings: &TranslateSettings,
-    identifications: &mut IdentificationGenerator,
-) -> Vec<Vec<u8>> {
+fn back_to4(piece: &[u8], settings: &TranslateSettings, identifications: &mut IdentificationGenerator) -> Vec<Vec<u8>> {
     let (mut buffer, mut sent) = (buffer(piece), Vec::new());
     let mut packet = Packet::new(&mut buffer, HEADROOM, piece.len(), Offload::default()).expect("it fits");
     let parsed = match parse(&mut packet) {

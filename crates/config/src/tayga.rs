@@ -37,7 +37,7 @@ pub const DYNAMIC_MAP: &str = "dynamic.map";
 const CLAT_ADDRESSES: (Ipv4Addr, u32) = (Ipv4Addr::new(192, 0, 0, 0), 0xffff_fff8);
 /// Longest line, in bytes.
 const LONGEST_LINE: usize = 510;
-const MOST_WORKERS: usize = 64;
+const MOST_WORKERS: u32 = 64;
 
 /// What a `tayga.conf` says.
 #[derive(Debug, Clone)]
@@ -268,27 +268,35 @@ impl Reader<'_> {
         check_maps(&maps, log);
         let data_directory = self.value("data-dir", log, directory);
         let from_systemd = || state_directory.and_then(|list| list.split(':').next()).map(PathBuf::from);
+        // Everything is read before anything is found missing, so that every mistake is told.
+        let device = self.value("tun-device", log, device);
+        let map_file = self.value("map-file", log, |line| Ok(PathBuf::from(line.first())));
+        let dynamic_pool = self.value("dynamic-pool", log, pool);
+        let udp_zero = self.value("udp-cksum-mode", log, udp_zero);
+        let lowest_ipv6_mtu = self.value("offlink-mtu", log, |line| number(line, 1280, 65_535));
+        let workers = self.value("workers", log, |line| Ok(number(line, 0, MOST_WORKERS)?.max(1) as usize));
+        let up = |line: &Line| if line.first() == "up" { Ok(true) } else { switch(line) };
+        let device_up = self.value("tun-up", log, up);
+        let addresses = self.nets("tun-ip", log);
+        let routes = self.nets("tun-route", log).into_iter().map(|net| net.trunc()).collect();
+        let log_options = self.log_options(log);
         Some(Tayga {
-            device: self.value("tun-device", log, device)?,
+            device: device?,
             ipv4: ipv4?,
             ipv6: ipv6?,
             prefix,
             well_known_prefix_strict,
             maps,
-            map_file: self.value("map-file", log, |line| Ok(PathBuf::from(line.first()))),
-            dynamic_pool: self.value("dynamic-pool", log, pool),
+            map_file,
+            dynamic_pool,
             data_directory: data_directory.or_else(from_systemd),
-            udp_zero: self.value("udp-cksum-mode", log, udp_zero).unwrap_or(UdpZeroChecksum::Drop),
-            lowest_ipv6_mtu: self.value("offlink-mtu", log, |line| number(line, 1280, 65_535)).unwrap_or(1280),
-            workers: self.value("workers", log, |line| {
-                Ok(number(line, 0, u32::try_from(MOST_WORKERS).unwrap_or(u32::MAX))?.max(1) as usize)
-            }),
-            device_up: self
-                .value("tun-up", log, |line| if line.first() == "up" { Ok(true) } else { switch(line) })
-                .unwrap_or(false),
-            addresses: self.nets("tun-ip", log),
-            routes: self.nets("tun-route", log).into_iter().map(|net| net.trunc()).collect(),
-            log: self.log_options(log),
+            udp_zero: udp_zero.unwrap_or(UdpZeroChecksum::Drop),
+            lowest_ipv6_mtu: lowest_ipv6_mtu.unwrap_or(1280),
+            workers,
+            device_up: device_up.unwrap_or(false),
+            addresses,
+            routes,
+            log: log_options,
             warnings: Vec::new(),
             is_ipv6_given: given.is_some(),
         })

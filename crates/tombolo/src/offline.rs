@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tombolo_engine::mechanism::session_state::Side as EngineSide;
 use tombolo_engine::packet::Packet;
 use tombolo_engine::plan::ServiceKind;
 use tombolo_engine::{Engine, Now, Plan, Trace, Verdict};
@@ -83,6 +84,30 @@ impl Offline {
         let engine = Engine::new(tables, bytes, 0, 1);
         let warnings = configuration.warnings.iter().map(ToString::to_string).collect();
         Ok((Self { plan, engine, first: None, idle_at: now.0 }, warnings))
+    }
+
+    /// The side that a packet comes from, by its addresses: that of the service which has them, else inside for IPv6 and
+    /// outside for IPv4.
+    pub(crate) fn side_of(&self, bytes: &[u8]) -> Side {
+        let four = |at: usize| bytes.get(at..at + 4).and_then(|address| <[u8; 4]>::try_from(address).ok());
+        let found = match version(bytes) {
+            4 => four(12).zip(four(16)).map(|(source, destination)| {
+                let (source, destination) = (source.into(), destination.into());
+                if self.plan.service_of_ipv4_source(source, destination).is_some() {
+                    return EngineSide::Inside;
+                }
+                let found = self.plan.service_of_ipv4(destination, &mut Default::default());
+                found.map_or(EngineSide::Outside, |(_, service)| service.kind.side_of_ipv4())
+            }),
+            _ => bytes.get(24..40).and_then(|address| <[u8; 16]>::try_from(address).ok()).and_then(|address| {
+                let found = self.plan.service_of_ipv6(address.into(), &mut Default::default());
+                found.map(|(_, service)| service.kind.side_of_ipv6())
+            }),
+        };
+        match found {
+            Some(EngineSide::Outside) => Side::Outside,
+            _ => Side::Inside,
+        }
     }
 
     /// Takes a packet that came from `side` at the time `at`, from whatever epoch.

@@ -30,6 +30,11 @@ fn main() -> std::io::Result<()> {
     for (number, path) in texts.iter().enumerate() {
         write(&corpus, "config", &number.to_string(), &std::fs::read(path)?)?;
     }
+    let tayga = "tun-device nat64\nipv4-addr 192.168.255.1\nipv6-addr 2001:db8::1\nprefix 64:ff9b::/96\nwkpf-strict no\n\
+                 map 192.0.2.0/24 2001:db8:2::/120\nmap-file static.map\ndynamic-pool 192.168.255.0/24\n\
+                 data-dir /var\nstrict-frag-hdr on\nudp-cksum-mode calc\nlog drop reject icmp self dyn\n\
+                 offlink-mtu 1492\nworkers 4\ntun-up yes\ntun-ip 192.0.0.1/29\ntun-route 64:ff9b::/96\n";
+    write(&corpus, "tayga", "all", tayga.as_bytes())?;
     println!("{count} cases, {} configurations", configurations.len());
     Ok(())
 }
@@ -40,7 +45,8 @@ fn packets(case: &Table) -> Vec<Vec<u8>> {
 }
 
 fn bytes(hex: &str) -> Vec<u8> {
-    let digits: Vec<u8> = hex.bytes().filter_map(|digit| (digit as char).to_digit(16)).map(|digit| digit as u8).collect();
+    let digits: Vec<u8> =
+        hex.bytes().filter_map(|digit| (digit as char).to_digit(16)).map(|digit| digit as u8).collect();
     digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect()
 }
 

@@ -21,9 +21,9 @@ pub(crate) struct Arguments {
     /// Configuration file (TOML)
     #[arg(short, long, value_name = "FILE")]
     config: PathBuf,
-    /// The side that the packet comes from
+    /// The side that the packet comes from; found out by its addresses if left out
     #[arg(long)]
-    from: Side,
+    from: Option<Side>,
     /// The packet: hexadecimal digits from the IP header on, or a pcap file
     packet: String,
     /// Which packet of the file
@@ -82,7 +82,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let packet = Packet::new(buffer.bytes_mut(), HEADROOM, received.len(), Offload::default());
     let mut packet = packet.context("the packet is longer than an IP packet can be")?;
     let mut trace = Trace::default();
-    let outcome = gateway.explain(arguments.from, &mut packet, &mut trace);
+    let from = arguments.from.unwrap_or_else(|| gateway.side_of(&received));
+    let outcome = gateway.explain(from, &mut packet, &mut trace);
     let mut steps: Vec<Step> =
         trace.steps().iter().map(|step| Step { text: step.text.clone(), clause: step.clause }).collect();
     if outcome.verdict == Verdict::Forward {
@@ -91,7 +92,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let (verdict, reason) = verdict_words(outcome.verdict);
     let reason = reason.map(|r| Reason { name: r.name(), cause: r.cause().trim(), remedy: r.remedy() });
     let sent = outcome.sent.iter().map(Leaving::of).collect();
-    let report = Report { from: arguments.from.name(), received: describe(&received), steps, verdict, reason, sent };
+    let report = Report { from: from.name(), received: describe(&received), steps, verdict, reason, sent };
     if arguments.json { print::json(&report) } else { report.print() }
 }
 

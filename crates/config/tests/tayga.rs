@@ -1,0 +1,119 @@
+//! Tayga's configuration file: every directive, and every mistake with file, line, directive, reason and fix.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
+
+use std::path::Path;
+
+use tombolo_config::Provision;
+use tombolo_config::tayga::{LogOption, Tayga, parse};
+use tombolo_engine::mechanism::UdpZeroChecksum;
+use tombolo_engine::plan::{AnsweredBy, ServiceKind};
+use tombolo_engine::service::siit::{Role, Siit};
+
+const LEAST: &str = "tun-device nat64\nipv4-addr 192.168.255.1\nprefix 2001:db8:1:ffff::/96\n";
+
+fn accepted(text: &str) -> Tayga {
+    parse("tayga.conf", text, None).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn refused(text: &str) -> Vec<String> {
+    let error = parse("tayga.conf", text, None).err().unwrap_or_else(|| panic!("accepted"));
+    error.problems().iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn every_directive_is_understood() {
+    let tayga = accepted(
+        "# a comment\nTUN-DEVICE nat64 # in capitals\nipv4-addr 192.0.2.1\nipv6-addr 2001:db8::1\nprefix 64:ff9b::/96\n\
+         wkpf-strict no\nmap 192.0.2.8 2001:db8::8\nmap 192.0.2.16/28\t2001:db8:2::/124\ndynamic-pool 192.0.2.128/25\n\
+         data-dir /var/spool/tayga\nstrict-frag-hdr on\nudp-cksum-mode forward\nlog drop REJECT icmp self dyn\n\
+         offlink-mtu 1492\nworkers 0\nmap-file static.map\ntun-up yes\ntun-ip 192.0.0.1/29\ntun-ip 2001:db8::9\n\
+         tun-route 192.0.2.0/24\ntun-route 64:ff9b::/96\n",
+    );
+    assert_eq!((tayga.device.as_str(), tayga.ipv6.to_string()), ("nat64", "2001:db8::1".to_owned()));
+    assert_eq!((tayga.maps.len(), tayga.lowest_ipv6_mtu, tayga.workers), (2, 1492, Some(1)));
+    assert_eq!((tayga.udp_zero, tayga.well_known_prefix_strict), (UdpZeroChecksum::Forward, false));
+    assert_eq!(tayga.dynamic_map_path().unwrap(), Path::new("/var/spool/tayga/dynamic.map"));
+    assert_eq!(tayga.map_file_path().unwrap(), Path::new("/var/spool/tayga/static.map"));
+    assert_eq!(tayga.log[..2], [LogOption::Drop, LogOption::Reject]);
+    assert_eq!((tayga.device_up, tayga.addresses.len(), tayga.routes.len()), (true, 2, 2));
+    let [warning] = &tayga.warnings[..] else { panic!("{:?}", tayga.warnings) };
+    assert!(warning.to_string().starts_with("tayga.conf:11: strict-frag-hdr on: has no effect"), "{warning}");
+}
+
+#[test]
+fn the_plan_translates_whatever_is_routed_to_the_device() {
+    let tayga = accepted(&format!("{LEAST}map 192.0.2.8 2001:db8::8\n"));
+    assert_eq!(tayga.ipv6.to_string(), "2001:db8:1:ffff::c0a8:ff01");
+    let configuration = tayga.configuration(&[], tayga.make_dynamic_pool(), 1400).unwrap();
+    assert!(matches!(configuration.host.provision, Provision::Administrator { up: false, .. }));
+    assert_eq!(configuration.plan.own.answered_by, AnsweredBy::Gateway);
+    let ServiceKind::Siit(Siit { role, translate, mapping, dynamic, .. }) = &configuration.plan.services[0].kind else {
+        panic!("no SIIT")
+    };
+    assert_eq!((*role, translate.ipv4_mtu, translate.udp_zero_4to6), (Role::Everything, 1400, UdpZeroChecksum::Drop));
+    assert_eq!(mapping.explicit.rows().len(), 1);
+    assert!(dynamic.is_none() && translate.largest_segment.is_none());
+}
+
+#[test]
+fn rows_of_the_map_file_that_the_file_has_already_are_left_out() {
+    let tayga = accepted(&format!("{LEAST}ipv6-addr 2001:db8::1\nmap 192.0.2.8 2001:db8::8\n"));
+    let loaded =
+        Tayga::parse_map_file("static.map", "map 192.0.2.9 2001:db8::9\nmap 192.0.2.8 2001:db8::88\n").unwrap();
+    let configuration = tayga.configuration(&loaded, None, 1500).unwrap();
+    let ServiceKind::Siit(siit) = &configuration.plan.services[0].kind else { panic!("no SIIT") };
+    // The two of the gateway itself stand for each other, too.
+    assert_eq!(siit.mapping.explicit.rows().len(), 3);
+    let [warning] = &configuration.warnings[..] else { panic!("{:?}", configuration.warnings) };
+    assert!(warning.to_string().starts_with("static.map:2: map 192.0.2.8 2001:db8::88: an address of it"), "{warning}");
+    let error = Tayga::parse_map_file("static.map", "prefix 64:ff9b::/96\n").unwrap_err().to_string();
+    assert_eq!(error, "static.map:1: prefix: unknown directive; known here: map");
+}
+
+#[test]
+fn mistakes_come_with_line_directive_reason_and_fix() {
+    assert_eq!(
+        refused(
+            "tun-device a/b\nprefix 2001:db8::/95\nmap 192.0.2.1 2001:db8::1/127 x\nmap 192.0.2.1/24 2001:db8::/120\n\
+             offlink-mtu 1279\nwkpf-strict maybe\ndata-dir here\nlog everything\ndata-dir /here\nudp-cksum-mode keep\n\
+             dynamic-pool 192.0.2.1/32\ntun-ip nowhere\nipv4-addr 224.0.0.1\nipv6-addr fe80::1\nworkers 65\n"
+        ),
+        [
+            "tayga.conf:1: tun-device a/b: cannot be the name of a device; use 1 to 15 letters, digits and hyphens",
+            "tayga.conf:2: prefix 2001:db8::/95: prefix length 95 is not 32, 40, 48, 56, 64 or 96 (RFC 6052 section 2.2); choose one of these lengths",
+            "tayga.conf:3: map 192.0.2.1 2001:db8::1/127 x: takes 2 arguments; comments begin with \"#\" and a blank before",
+            "tayga.conf:4: map 192.0.2.1/24 2001:db8::/120: 192.0.2.1/24 has host bits set; the prefix is 192.0.2.0/24; write the prefix without host bits",
+            "tayga.conf:5: offlink-mtu 1279: out of range; use a number from 1280 to 65535",
+            "tayga.conf:6: wkpf-strict maybe: neither yes nor no; write one of them",
+            "tayga.conf:7: data-dir here: not an absolute path; begin with \"/\"",
+            "tayga.conf:8: log everything: \"everything\" is unknown; use some of drop, reject, icmp, self and dyn",
+            "tayga.conf:9: data-dir /here: stands in the file twice; remove one of the lines",
+            "tayga.conf:10: udp-cksum-mode keep: unknown; use drop, fwd or calc",
+            "tayga.conf:11: dynamic-pool 192.0.2.1/32: a dynamic pool has 2 to 2^20 addresses; use a prefix of 12 to 31 bits",
+            "tayga.conf:12: tun-ip nowhere: neither an address nor a prefix; write it as 192.168.255.0/24 or 2001:db8::1",
+            "tayga.conf:13: ipv4-addr 224.0.0.1: a reserved address; choose a unicast address",
+            "tayga.conf:14: ipv6-addr fe80::1: a reserved address; choose a unicast address",
+            "tayga.conf:15: workers 65: out of range; use a number from 0 to 64",
+        ]
+    );
+    assert_eq!(
+        refused("map 192.0.2.1 2001:db8::1\nmap 192.0.2.1 2001:db8::2\n")[2..],
+        [
+            "tayga.conf: ipv6-addr: missing; add \"ipv6-addr 2001:db8:1::2\"",
+            "tayga.conf:2: map 192.0.2.1 2001:db8::2: maps what line 1 maps already; remove one of them",
+        ]
+    );
+    assert_eq!(
+        refused("tun-device t\nipv4-addr 192.168.255.1\nprefix 64:ff9b::/96\n"),
+        [
+            "tayga.conf:2: ipv4-addr 192.168.255.1: may not be combined with 64:ff9b::/96 (RFC 6052 section 3.1); add \"ipv6-addr\" with an address of your own"
+        ]
+    );
+}
+
+#[test]
+fn systemds_state_directory_stands_in_for_data_dir() {
+    let tayga = parse("tayga.conf", &format!("{LEAST}dynamic-pool 192.168.255.0/24\n"), Some("/var/lib/a:/b")).unwrap();
+    assert_eq!(tayga.dynamic_map_path().unwrap(), Path::new("/var/lib/a/dynamic.map"));
+}
