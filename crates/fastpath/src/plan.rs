@@ -1,0 +1,304 @@
+//! The plan as the programs have it: `bpf/plan.h` in Rust, and how it is made from the engine's plan.
+//!
+//! Everything is taken apart field by field, so that a new setting of a service does not compile until it is said here
+//! what the fast path makes of it. What it cannot do is left to the engine, service by service.
+
+use std::net::Ipv4Addr;
+
+use tombolo_engine::Plan;
+use tombolo_engine::mapping::address_ranges::AddressRanges;
+use tombolo_engine::mapping::pool::{Parity, Pool, PoolRange, PortRanges};
+use tombolo_engine::mechanism::napt::{Filtering, InboundTcp, Policy};
+use tombolo_engine::mechanism::session_state;
+use tombolo_engine::mechanism::{TrafficClass, TranslateSettings, UdpZeroChecksum};
+use tombolo_engine::plan::{Nat64, Service, ServiceKind};
+use tombolo_tables::tables::Geometry;
+use tombolo_wire::Prefix64;
+use tombolo_wire::rfc6052::NON_GLOBAL;
+
+/// Services that the programs know.
+pub(crate) const SERVICES: usize = 8;
+/// Ranges of each kind that a service may have.
+pub(crate) const RANGES: usize = 8;
+/// Prefixes that the well-known prefix must not represent.
+pub(crate) const NON_GLOBALS: usize = 16;
+
+pub(crate) const KIND_NAT64: u8 = 1;
+pub(crate) const KIND_ENGINE: u8 = 4;
+
+const STRICT: u8 = 1;
+const ADDRESS_DEPENDENT: u8 = 2;
+const NO_INBOUND_TCP: u8 = 4;
+const PARITY: u8 = 8;
+
+/// Addresses, in the processor's byte order.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct Range {
+    pub(crate) first: u32,
+    pub(crate) last: u32,
+}
+
+/// Ports, in the processor's byte order.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct Ports {
+    pub(crate) first: u16,
+    pub(crate) last: u16,
+}
+
+impl Ports {
+    const NONE: Self = Self { first: 1, last: 0 };
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct PoolRecord {
+    pub(crate) addresses: Range,
+    pub(crate) first_slot: u32,
+    pub(crate) span: Ports,
+    pub(crate) handed_out: [Ports; 4],
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct PrefixRecord {
+    pub(crate) bits: [u64; 2],
+    pub(crate) mask: [u64; 2],
+    pub(crate) shift: u8,
+    pub(crate) gap: u8,
+    pub(crate) present: u8,
+    pub(crate) unused: [u8; 5],
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct ServiceRecord {
+    pub(crate) kind: u8,
+    pub(crate) flags: u8,
+    pub(crate) traffic_class_4to6: i16,
+    pub(crate) traffic_class_6to4: i16,
+    pub(crate) pool_ranges: u8,
+    pub(crate) inside_ranges: u8,
+    pub(crate) untranslated_ranges: u8,
+    pub(crate) unused: u8,
+    pub(crate) unused2: u16,
+    pub(crate) inside_mtu: u32,
+    pub(crate) outside_mtu: u32,
+    pub(crate) lowest_ipv6_mtu: u32,
+    pub(crate) bindings_per_subscriber: u32,
+    pub(crate) unused3: u32,
+    pub(crate) prefix: PrefixRecord,
+    pub(crate) pool: [PoolRecord; RANGES],
+    pub(crate) inside: [Range; RANGES],
+    pub(crate) untranslated: [Range; RANGES],
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct NonGlobal {
+    pub(crate) bits: u32,
+    pub(crate) mask: u32,
+}
+
+/// `struct plan`: the whole of it.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct PlanRecord {
+    pub(crate) hash_key: [u64; 4],
+    pub(crate) inside_buckets: u32,
+    pub(crate) subscriber_buckets: u32,
+    pub(crate) session_lines: u32,
+    pub(crate) overflow_lines: u32,
+    pub(crate) bindings: u32,
+    pub(crate) used_words: u32,
+    pub(crate) lifetimes: [u32; 16],
+    pub(crate) reuse_after: [u32; 16],
+    pub(crate) reuse_port_after: u32,
+    pub(crate) report_sessions: u32,
+    pub(crate) secret: [u64; 2],
+    pub(crate) steps: [[u8; 8]; 16],
+    pub(crate) non_global: [NonGlobal; NON_GLOBALS],
+    pub(crate) services: [ServiceRecord; SERVICES],
+}
+
+// SAFETY: integers without padding, which the assertion below proves; any bytes are valid.
+unsafe impl aya::Pod for PlanRecord {}
+
+const _: () = assert!(
+    size_of::<PlanRecord>() == 32 + 24 + 128 + 8 + 16 + 128 + 8 * NON_GLOBALS + SERVICES * size_of::<ServiceRecord>()
+        && size_of::<ServiceRecord>() == 32 + 40 + RANGES * (32 + 8 + 8)
+);
+
+/// What becomes of each service: taken, or why it is left to the engine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServiceStatus {
+    /// Its name.
+    pub name: String,
+    /// `None` if the fast path takes its packets; else why not, in words.
+    pub left_to_engine: Option<&'static str>,
+}
+
+/// What a plan says beside the services.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// Report every session that is made in the kernel, not only every binding. Sessions tell where a subscriber went,
+    /// which RFC 6888 section 4 says not to log; so off by default.
+    pub report_sessions: bool,
+}
+
+impl PlanRecord {
+    pub(crate) fn new(
+        plan: &Plan,
+        geometry: &Geometry,
+        settings: Settings,
+        secret: [u64; 2],
+    ) -> (Self, Vec<ServiceStatus>) {
+        let Plan { services, times, capacity: _, own: _ } = plan;
+        let mut record = Self {
+            hash_key: geometry.key.words(),
+            inside_buckets: geometry.inside_buckets,
+            subscriber_buckets: geometry.subscriber_buckets,
+            session_lines: geometry.session_lines,
+            overflow_lines: geometry.overflow_lines,
+            bindings: geometry.bindings,
+            used_words: geometry.bindings / 64 + 1,
+            lifetimes: times.lifetimes().0,
+            reuse_after: times.reuse_entry_after().0,
+            reuse_port_after: times.reuse_port_after,
+            report_sessions: settings.report_sessions.into(),
+            secret,
+            steps: session_state::TABLE,
+            ..Self::default()
+        };
+        for (place, (bits, length)) in record.non_global.iter_mut().zip(NON_GLOBAL) {
+            let mask = u32::MAX << (32 - u32::from(length));
+            *place = NonGlobal { bits: bits.to_bits().to_be(), mask: mask.to_be() };
+        }
+        let mut status = Vec::new();
+        for (number, service) in services.iter().enumerate() {
+            let taken = service_record(service).and_then(|taken| {
+                let place = record.services.get_mut(number).ok_or("more services than the fast path has room for")?;
+                *place = taken;
+                Ok(())
+            });
+            if let (Err(_), Some(place)) = (&taken, record.services.get_mut(number)) {
+                *place = ServiceRecord { kind: KIND_ENGINE, ..ServiceRecord::default() };
+            }
+            status.push(ServiceStatus { name: service.name.clone(), left_to_engine: taken.err() });
+        }
+        (record, status)
+    }
+}
+
+fn service_record(service: &Service) -> Result<ServiceRecord, &'static str> {
+    match &service.kind {
+        ServiceKind::Nat64(nat64) => nat64_record(nat64),
+        ServiceKind::Nat44(_) => Err("stateful NAT44 is not accelerated yet"),
+        ServiceKind::Siit(_) => Err("stateless translation is not accelerated yet"),
+    }
+}
+
+fn nat64_record(nat64: &Nat64) -> Result<ServiceRecord, &'static str> {
+    let Nat64 { prefix, well_known_prefix_strict, pool, policy, translate, static_bindings: _ } = nat64;
+    let mut record = ServiceRecord { kind: KIND_NAT64, prefix: prefix_record(*prefix), ..ServiceRecord::default() };
+    if *well_known_prefix_strict && prefix.is_well_known() {
+        record.flags |= STRICT;
+    }
+    record.set_translation(translate);
+    record.set_policy(*policy);
+    record.set_pool(pool)?;
+    Ok(record)
+}
+
+impl ServiceRecord {
+    fn set_translation(&mut self, settings: &TranslateSettings) {
+        let TranslateSettings {
+            traffic_class_4to6,
+            traffic_class_6to4,
+            // Datagrams without checksum are the engine's, whatever becomes of them.
+            udp_zero_4to6: UdpZeroChecksum::Drop | UdpZeroChecksum::Compute | UdpZeroChecksum::Forward,
+            udp_zero_6to4: UdpZeroChecksum::Drop | UdpZeroChecksum::Compute | UdpZeroChecksum::Forward,
+            lowest_ipv6_mtu,
+            ipv6_mtu,
+            ipv4_mtu,
+        } = *settings;
+        self.traffic_class_4to6 = class(traffic_class_4to6);
+        self.traffic_class_6to4 = class(traffic_class_6to4);
+        self.lowest_ipv6_mtu = lowest_ipv6_mtu.max(1280);
+        self.inside_mtu = ipv6_mtu;
+        self.outside_mtu = ipv4_mtu;
+    }
+
+    fn set_policy(&mut self, policy: Policy) {
+        let Policy { filtering, inbound_tcp, bindings_per_subscriber, parity } = policy;
+        let mut set = |flag, is_set| self.flags |= if is_set { flag } else { 0 };
+        set(ADDRESS_DEPENDENT, filtering == Filtering::AddressDependent);
+        set(NO_INBOUND_TCP, inbound_tcp == InboundTcp::Denied);
+        set(PARITY, parity == Parity::Preserve);
+        self.bindings_per_subscriber = bindings_per_subscriber.unwrap_or(u32::MAX);
+    }
+
+    fn set_pool(&mut self, pool: &Pool) -> Result<(), &'static str> {
+        let ranges = pool.ranges();
+        if ranges.len() > RANGES {
+            return Err("its pool has more ranges than the fast path has room for");
+        }
+        self.pool_ranges = u8::try_from(ranges.len()).unwrap_or(u8::MAX);
+        for (place, range) in self.pool.iter_mut().zip(ranges) {
+            *place = pool_record(range);
+        }
+        Ok(())
+    }
+}
+
+fn class(class: TrafficClass) -> i16 {
+    match class {
+        TrafficClass::Copy => -1,
+        TrafficClass::Force(octet) => octet.into(),
+    }
+}
+
+fn pool_record(range: &PoolRange) -> PoolRecord {
+    let PoolRange { first, last, ports, span, first_slot } = range;
+    PoolRecord {
+        addresses: Range { first: first.to_bits(), last: last.to_bits() },
+        first_slot: *first_slot,
+        span: Ports { first: *span.start(), last: *span.end() },
+        handed_out: [handed_out(&ports[0]), handed_out(&ports[1]), handed_out(&ports[2]), Ports::NONE],
+    }
+}
+
+/// Ports in one run are handed out in the kernel; of others the engine makes the bindings.
+fn handed_out(ports: &PortRanges) -> Ports {
+    match ports.ranges() {
+        [one] => Ports { first: *one.start(), last: *one.end() },
+        _ => Ports::NONE,
+    }
+}
+
+fn prefix_record(prefix: Prefix64) -> PrefixRecord {
+    let length = prefix.length();
+    // The prefix and the u octet (RFC 6052 section 2.2).
+    let mask = u128::MAX << (128 - u32::from(length)) | 0xff << 56;
+    PrefixRecord {
+        bits: halves(prefix.address().to_bits()),
+        mask: halves(mask),
+        shift: 96 - length,
+        gap: if length == 96 { 0 } else { 8 },
+        present: 1,
+        unused: [0; 5],
+    }
+}
+
+/// The halves of an address as they lie in memory.
+#[expect(clippy::cast_possible_truncation, reason = "both halves are taken")]
+const fn halves(bits: u128) -> [u64; 2] {
+    [((bits >> 64) as u64).to_be(), (bits as u64).to_be()]
+}
+
+#[expect(dead_code, reason = "for NAT44")]
+fn ranges(ranges: &AddressRanges) -> impl Iterator<Item = Range> {
+    let bits = |address: &Ipv4Addr| address.to_bits();
+    ranges.ranges().iter().map(move |range| Range { first: bits(range.start()), last: bits(range.end()) })
+}

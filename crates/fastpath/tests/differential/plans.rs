@@ -1,0 +1,104 @@
+//! The plans that are tried.
+
+use std::net::Ipv4Addr;
+
+use tombolo_engine::Plan;
+use tombolo_engine::mapping::pool::{Parity, Pool, PoolRange, PortRanges, PortSpace};
+use tombolo_engine::mechanism::napt::{Endpoint, Filtering, InboundTcp, Policy, Times};
+use tombolo_engine::mechanism::session_state::Timeouts;
+use tombolo_engine::mechanism::{TrafficClass, TranslateSettings};
+use tombolo_engine::plan::{Nat64, OwnAddresses, Service, ServiceKind, StaticBinding};
+use tombolo_tables::tables::Capacity;
+use tombolo_wire::{Port, Prefix64};
+
+use crate::packets::{self, Numbers};
+use crate::world::World;
+
+pub const POOL: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+
+/// Name, plan, and what makes a frame for it.
+pub type Case = (&'static str, Plan, Box<dyn Fn(&mut Numbers, &World) -> Vec<u8>>);
+
+pub fn all() -> Vec<Case> {
+    let plain = Policy::default();
+    let mut cases = Vec::new();
+    let lengths = [
+        "64:ff9b::/96",
+        "2001:db8:64::/96",
+        "2001:db8:64::/64",
+        "2001:db8:64::/56",
+        "2001:db8:64::/48",
+        "2001:db8:6400::/40",
+        "2001:db8::/32",
+    ];
+    for prefix in lengths {
+        cases.push(nat64_case(prefix, prefix, plain, TranslateSettings::default(), vec![pool(1024..=1060, 0)]));
+    }
+    let strange = TranslateSettings {
+        traffic_class_4to6: TrafficClass::Force(0x28),
+        traffic_class_6to4: TrafficClass::Force(0),
+        ipv4_mtu: 1280,
+        ipv6_mtu: 1400,
+        lowest_ipv6_mtu: 1400,
+        ..TranslateSettings::default()
+    };
+    let limits = Policy { bindings_per_subscriber: Some(6), parity: Parity::Ignore, ..plain };
+    cases.push(nat64_case("limits and classes", "64:ff9b::/96", limits, strange, vec![pool(1..=1100, 0)]));
+    let strict = Policy { filtering: Filtering::AddressDependent, inbound_tcp: InboundTcp::Denied, ..plain };
+    let settings = TranslateSettings::default();
+    cases.push(nat64_case("address-dependent", "64:ff9b::/96", strict, settings, vec![pool(1024..=1090, 0)]));
+    let closed = Policy { inbound_tcp: InboundTcp::Denied, ..plain };
+    cases.push(nat64_case("no inbound TCP", "64:ff9b::/96", closed, settings, vec![pool(1024..=1090, 0)]));
+    cases
+}
+
+fn pool(ports: std::ops::RangeInclusive<u16>, first_slot: u32) -> PoolRange {
+    let set = PortRanges::new([ports.clone()]);
+    PoolRange {
+        first: POOL,
+        last: Ipv4Addr::from_bits(POOL.to_bits() + 1),
+        ports: [set.clone(), set.clone(), set],
+        span: 80..=*ports.end().max(&2000),
+        first_slot,
+    }
+}
+
+fn nat64_case(
+    name: &'static str,
+    prefix: &str,
+    policy: Policy,
+    translate: TranslateSettings,
+    ranges: Vec<PoolRange>,
+) -> Case {
+    let prefix: Prefix64 = prefix.parse().unwrap();
+    let kind = ServiceKind::Nat64(Nat64 {
+        prefix,
+        well_known_prefix_strict: true,
+        pool: Pool::new(ranges),
+        policy,
+        translate,
+        static_bindings: vec![StaticBinding {
+            space: PortSpace::Tcp,
+            inside: "2001:db8:1::2".parse().unwrap(),
+            inside_port: Port(80),
+            outside: Endpoint { address: POOL, port: Port(80) },
+        }],
+    });
+    (
+        name,
+        plan(vec![Service { name: name.into(), kind }]),
+        Box::new(move |numbers, world| packets::nat64(numbers, world, prefix, POOL)),
+    )
+}
+
+pub fn plan(services: Vec<Service>) -> Plan {
+    let timeouts = Timeouts { udp: 40, icmp: 20, tcp_established: 50, tcp_transitory: 15, tcp_incoming_syn: 6 };
+    let mut plan = Plan {
+        services,
+        times: Times::new(&timeouts, 10),
+        capacity: Capacity { subscribers: 20, bindings: 70, sessions: 150, outside_slots: 0 },
+        own: OwnAddresses { ipv4: Some(Ipv4Addr::new(198, 51, 100, 1)), ipv6: Some("2001:db8:1::1".parse().unwrap()) },
+    };
+    plan.capacity.outside_slots = plan.outside_slots().unwrap();
+    plan
+}
