@@ -3,6 +3,7 @@
 #ifndef TOMBOLO_CLASSIFY_H
 #define TOMBOLO_CLASSIFY_H
 
+#include "nat44.h"
 #include "nat64.h"
 
 #define NO_SERVICE 0xff
@@ -41,14 +42,30 @@ static __always_inline struct outcome process_ipv6(const struct packet *packet, 
 	return nat64_inside(service_at(number), number, packet, gso_size, scratch, to);
 }
 
+/* The first service that translates what an IPv4 host inside sends. Unrolled as above. */
+static __always_inline __u8 service_of_ipv4_source(__u32 source, __u32 destination)
+{
+#pragma unroll
+	for (int n = 0; n < SERVICES_MAX; n++)
+		if (plan.services[n].kind == KIND_NAT44 &&
+		    is_from_inside(&plan.services[n], bpf_ntohl(source), bpf_ntohl(destination)))
+			return n;
+	return NO_SERVICE;
+}
+
 static __always_inline struct outcome process_ipv4(const struct packet *packet, __u32 gso_size,
 						   struct scratch *scratch, struct rewrite *to)
 {
+	__u8 number = service_of_ipv4_source(packet->source4, packet->destination4);
 	const volatile struct pool_range *range = 0;
-	__u8 number = service_of_ipv4(packet->destination4, &range);
 
+	if (number != NO_SERVICE)
+		return nat44_inside(service_at(number), number, packet, gso_size, scratch, to);
+	number = service_of_ipv4(packet->destination4, &range);
 	if (number == NO_SERVICE || !range)
 		return PASSED(MISS_NOT_OURS);
+	if (service_at(number)->kind == KIND_NAT44)
+		return nat44_outside(service_at(number), number, range, packet, gso_size, scratch, to);
 	return nat64_outside(service_at(number), number, range, packet, gso_size, scratch, to);
 }
 

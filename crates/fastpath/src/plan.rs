@@ -3,7 +3,7 @@
 //! Everything is taken apart field by field, so that a new setting of a service does not compile until it is said here
 //! what the fast path makes of it. What it cannot do is left to the engine, service by service.
 
-use std::net::Ipv4Addr;
+use std::net::Ipv6Addr;
 
 use tombolo_engine::Plan;
 use tombolo_engine::mapping::address_ranges::AddressRanges;
@@ -11,7 +11,8 @@ use tombolo_engine::mapping::pool::{Parity, Pool, PoolRange, PortRanges};
 use tombolo_engine::mechanism::napt::{Filtering, InboundTcp, Policy};
 use tombolo_engine::mechanism::session_state;
 use tombolo_engine::mechanism::{TrafficClass, TranslateSettings, UdpZeroChecksum};
-use tombolo_engine::plan::{Nat64, Service, ServiceKind};
+use tombolo_engine::plan::{Nat64, Routed, Service, ServiceKind};
+use tombolo_engine::service::nat44::Nat44;
 use tombolo_tables::tables::Geometry;
 use tombolo_wire::Prefix64;
 use tombolo_wire::rfc6052::NON_GLOBAL;
@@ -24,6 +25,7 @@ pub(crate) const RANGES: usize = 8;
 pub(crate) const NON_GLOBALS: usize = 16;
 
 pub(crate) const KIND_NAT64: u8 = 1;
+pub(crate) const KIND_NAT44: u8 = 2;
 pub(crate) const KIND_ENGINE: u8 = 4;
 
 const STRICT: u8 = 1;
@@ -175,26 +177,51 @@ impl PlanRecord {
             let mask = u32::MAX << (32 - u32::from(length));
             *place = NonGlobal { bits: bits.to_bits().to_be(), mask: mask.to_be() };
         }
-        let mut status = Vec::new();
-        for (number, service) in services.iter().enumerate() {
-            let taken = service_record(service).and_then(|taken| {
-                let place = record.services.get_mut(number).ok_or("more services than the fast path has room for")?;
-                *place = taken;
-                Ok(())
-            });
-            if let (Err(_), Some(place)) = (&taken, record.services.get_mut(number)) {
-                *place = ServiceRecord { kind: KIND_ENGINE, ..ServiceRecord::default() };
+        let mut status: Vec<ServiceStatus> = Vec::new();
+        let mut taken: Vec<_> = services.iter().map(service_record).collect();
+        for number in 0..services.len() {
+            if number >= SERVICES {
+                taken[number] = Err("there are more services than the fast path has room for");
+            } else if taken[number].is_ok() && is_in_the_way(services, &taken, number) {
+                taken[number] = Err("a service that is left to the engine has packets of it");
             }
-            status.push(ServiceStatus { name: service.name.clone(), left_to_engine: taken.err() });
+            let service = match &taken[number] {
+                Ok(service) => *service,
+                Err(_) => ServiceRecord { kind: KIND_ENGINE, ..ServiceRecord::default() },
+            };
+            if let Some(place) = record.services.get_mut(number) {
+                *place = service;
+            }
+            let name = services[number].name.clone();
+            status.push(ServiceStatus { name, left_to_engine: taken[number].as_ref().err().copied() });
         }
         (record, status)
     }
 }
 
+/// Whether a service that the programs do not know comes before service `number` for some packets: one that stands earlier
+/// and has a destination in common, or one that knows its packets by their sources.
+fn is_in_the_way(services: &[Service], taken: &[Result<ServiceRecord, &'static str>], number: usize) -> bool {
+    let own = services[number].kind.routed();
+    services.iter().zip(taken).enumerate().filter(|(_, (_, taken))| taken.is_err()).any(|(other, (service, _))| {
+        let theirs = service.kind.routed();
+        !theirs.sources.is_empty() && !own.ipv4.is_empty() || other < number && have_common(&own, &theirs)
+    })
+}
+
+fn have_common(one: &Routed, other: &Routed) -> bool {
+    let ipv4 = one.ipv4.iter().any(|a| other.ipv4.iter().any(|b| a.0 <= b.1 && b.0 <= a.1));
+    let is_inside = |(address, length): &(Ipv6Addr, u8), (within, shorter): &(Ipv6Addr, u8)| {
+        length >= shorter
+            && (address.to_bits() ^ within.to_bits()).checked_shr(128 - u32::from(*shorter)).unwrap_or(0) == 0
+    };
+    ipv4 || one.ipv6.iter().any(|a| other.ipv6.iter().any(|b| is_inside(a, b) || is_inside(b, a)))
+}
+
 fn service_record(service: &Service) -> Result<ServiceRecord, &'static str> {
     match &service.kind {
         ServiceKind::Nat64(nat64) => nat64_record(nat64),
-        ServiceKind::Nat44(_) => Err("stateful NAT44 is not accelerated yet"),
+        ServiceKind::Nat44(nat44) => nat44_record(nat44),
         ServiceKind::Siit(_) => Err("stateless translation is not accelerated yet"),
     }
 }
@@ -209,6 +236,33 @@ fn nat64_record(nat64: &Nat64) -> Result<ServiceRecord, &'static str> {
     record.set_policy(*policy);
     record.set_pool(pool)?;
     Ok(record)
+}
+
+fn nat44_record(nat44: &Nat44) -> Result<ServiceRecord, &'static str> {
+    let Nat44 { inside, untranslated, pool, policy, inside_mtu, outside_mtu, static_bindings: _ } = nat44;
+    let mut record = ServiceRecord {
+        kind: KIND_NAT44,
+        inside_mtu: *inside_mtu,
+        outside_mtu: *outside_mtu,
+        ..ServiceRecord::default()
+    };
+    record.inside_ranges = fill(&mut record.inside, inside)?;
+    record.untranslated_ranges = fill(&mut record.untranslated, untranslated)?;
+    record.set_policy(*policy);
+    record.set_pool(pool)?;
+    Ok(record)
+}
+
+/// Writes ranges into their places; how many there are.
+fn fill(places: &mut [Range; RANGES], ranges: &AddressRanges) -> Result<u8, &'static str> {
+    let ranges = ranges.ranges();
+    if ranges.len() > RANGES {
+        return Err("it has more ranges of inside or untranslated addresses than the fast path has room for");
+    }
+    for (place, range) in places.iter_mut().zip(ranges) {
+        *place = Range { first: range.start().to_bits(), last: range.end().to_bits() };
+    }
+    Ok(u8::try_from(ranges.len()).unwrap_or(u8::MAX))
 }
 
 impl ServiceRecord {
@@ -295,10 +349,4 @@ fn prefix_record(prefix: Prefix64) -> PrefixRecord {
 #[expect(clippy::cast_possible_truncation, reason = "both halves are taken")]
 const fn halves(bits: u128) -> [u64; 2] {
     [((bits >> 64) as u64).to_be(), (bits as u64).to_be()]
-}
-
-#[expect(dead_code, reason = "for NAT44")]
-fn ranges(ranges: &AddressRanges) -> impl Iterator<Item = Range> {
-    let bits = |address: &Ipv4Addr| address.to_bits();
-    ranges.ranges().iter().map(move |range| Range { first: bits(range.start()), last: bits(range.end()) })
 }

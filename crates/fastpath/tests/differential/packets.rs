@@ -8,21 +8,21 @@ use crate::compare::write_ipv4_checksum;
 use crate::world::World;
 
 /// A deterministic source of numbers (splitmix64).
-pub struct Numbers(pub u64);
+pub(crate) struct Numbers(pub u64);
 
 impl Numbers {
-    pub fn draw(&mut self) -> u64 {
+    pub(crate) fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^ mixed >> 31
     }
 
-    pub fn below(&mut self, bound: usize) -> usize {
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
         usize::try_from(self.draw() % bound as u64).unwrap()
     }
 
-    pub fn one_in(&mut self, bound: usize) -> bool {
+    pub(crate) fn one_in(&mut self, bound: usize) -> bool {
         self.below(bound) == 0
     }
 
@@ -30,7 +30,7 @@ impl Numbers {
         self.draw().to_le_bytes()[3]
     }
 
-    pub fn pick<T: Copy>(&mut self, items: &[T]) -> T {
+    pub(crate) fn pick<T: Copy>(&mut self, items: &[T]) -> T {
         items[self.below(items.len())]
     }
 }
@@ -152,7 +152,7 @@ fn ports(numbers: &mut Numbers) -> (u16, u16) {
     (numbers.pick(&PORTS), numbers.pick(&PORTS))
 }
 
-pub fn ipv6_frame(numbers: &mut Numbers, source: Ipv6Addr, destination: Ipv6Addr, ports: (u16, u16)) -> Vec<u8> {
+pub(crate) fn ipv6_frame(numbers: &mut Numbers, source: Ipv6Addr, destination: Ipv6Addr, ports: (u16, u16)) -> Vec<u8> {
     let mut transport = transport(numbers, ports, false);
     let length = u32::try_from(transport.bytes.len()).unwrap();
     let pseudo = words(&source.octets()) + words(&destination.octets()) + length + u32::from(transport.protocol);
@@ -175,7 +175,7 @@ pub fn ipv6_frame(numbers: &mut Numbers, source: Ipv6Addr, destination: Ipv6Addr
     frame(numbers, [0x86, 0xdd], &packet)
 }
 
-pub fn ipv4_frame(numbers: &mut Numbers, source: Ipv4Addr, destination: Ipv4Addr, ports: (u16, u16)) -> Vec<u8> {
+pub(crate) fn ipv4_frame(numbers: &mut Numbers, source: Ipv4Addr, destination: Ipv4Addr, ports: (u16, u16)) -> Vec<u8> {
     let mut transport = transport(numbers, ports, true);
     let length = transport.bytes.len();
     let pseudo = words(&source.octets())
@@ -239,7 +239,7 @@ fn remote(numbers: &mut Numbers) -> Ipv4Addr {
 }
 
 /// From inside to a prefix, from outside to the pool, and back and forth.
-pub fn nat64(numbers: &mut Numbers, world: &World, prefix: tombolo_wire::Prefix64, pool: Ipv4Addr) -> Vec<u8> {
+pub(crate) fn nat64(numbers: &mut Numbers, world: &World, prefix: tombolo_wire::Prefix64, pool: Ipv4Addr) -> Vec<u8> {
     let ports = ports(numbers);
     if numbers.one_in(2) {
         let host = u16::try_from(numbers.below(5)).unwrap();
@@ -263,6 +263,29 @@ pub fn nat64(numbers: &mut Numbers, world: &World, prefix: tombolo_wire::Prefix6
         let (address, port) = if numbers.one_in(20) { (pool, numbers.pick(&PORTS)) } else { (address, port) };
         let address = if numbers.one_in(50) { remote(numbers) } else { address };
         let from = remote(numbers);
+        let remote_port = if numbers.one_in(4) { port } else { ports.0 };
+        ipv4_frame(numbers, from, address, (remote_port, port))
+    }
+}
+
+/// From an IPv4 host inside to anywhere, from outside to the pool, and back and forth.
+pub(crate) fn nat44(numbers: &mut Numbers, world: &World, pool: Ipv4Addr) -> Vec<u8> {
+    let ports = ports(numbers);
+    if numbers.one_in(2) {
+        let mut source = Ipv4Addr::new(10, 0, u8::from(numbers.one_in(4)), numbers.byte() % 5);
+        if numbers.one_in(40) {
+            source = remote(numbers);
+        }
+        let destination = match numbers.below(40) {
+            0 => pool,
+            1 => Ipv4Addr::new(10, 0, 0, 3),
+            _ => remote(numbers),
+        };
+        ipv4_frame(numbers, source, destination, ports)
+    } else {
+        let (address, port) = bound(numbers, world).unwrap_or((pool, 1024 + u16::from(numbers.byte()) % 50));
+        let address = if numbers.one_in(30) { pool } else { address };
+        let from = if numbers.one_in(30) { Ipv4Addr::new(10, 0, 0, 1) } else { remote(numbers) };
         let remote_port = if numbers.one_in(4) { port } else { ports.0 };
         ipv4_frame(numbers, from, address, (remote_port, port))
     }

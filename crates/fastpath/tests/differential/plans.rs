@@ -3,23 +3,26 @@
 use std::net::Ipv4Addr;
 
 use tombolo_engine::Plan;
+use tombolo_engine::mapping::address_ranges::AddressRanges;
 use tombolo_engine::mapping::pool::{Parity, Pool, PoolRange, PortRanges, PortSpace};
 use tombolo_engine::mechanism::napt::{Endpoint, Filtering, InboundTcp, Policy, Times};
 use tombolo_engine::mechanism::session_state::Timeouts;
 use tombolo_engine::mechanism::{TrafficClass, TranslateSettings};
 use tombolo_engine::plan::{Nat64, OwnAddresses, Service, ServiceKind, StaticBinding};
+use tombolo_engine::service::nat44::Nat44;
 use tombolo_tables::tables::Capacity;
 use tombolo_wire::{Port, Prefix64};
 
 use crate::packets::{self, Numbers};
 use crate::world::World;
 
-pub const POOL: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+pub(crate) const POOL: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+const OTHER_POOL: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 77);
 
 /// Name, plan, and what makes a frame for it.
-pub type Case = (&'static str, Plan, Box<dyn Fn(&mut Numbers, &World) -> Vec<u8>>);
+pub(crate) type Case = (&'static str, Plan, Box<dyn Fn(&mut Numbers, &World) -> Vec<u8>>);
 
-pub fn all() -> Vec<Case> {
+pub(crate) fn all() -> Vec<Case> {
     let plain = Policy::default();
     let mut cases = Vec::new();
     let lengths = [
@@ -29,7 +32,7 @@ pub fn all() -> Vec<Case> {
         "2001:db8:64::/56",
         "2001:db8:64::/48",
         "2001:db8:6400::/40",
-        "2001:db8::/32",
+        "3fff::/32",
     ];
     for prefix in lengths {
         cases.push(nat64_case(prefix, prefix, plain, TranslateSettings::default(), vec![pool(1024..=1060, 0)]));
@@ -49,7 +52,50 @@ pub fn all() -> Vec<Case> {
     cases.push(nat64_case("address-dependent", "64:ff9b::/96", strict, settings, vec![pool(1024..=1090, 0)]));
     let closed = Policy { inbound_tcp: InboundTcp::Denied, ..plain };
     cases.push(nat64_case("no inbound TCP", "64:ff9b::/96", closed, settings, vec![pool(1024..=1090, 0)]));
+    for (name, policy) in [("nat44", plain), ("nat44, limits", limits), ("nat44, address-dependent", strict)] {
+        cases.push(nat44_case(name, policy, 1500));
+    }
+    cases.push(nat44_case("nat44, narrow", closed, 1290));
+    cases.push(both_case(plain));
     cases
+}
+
+fn nat44_case(name: &'static str, policy: Policy, mtu: u32) -> Case {
+    let service =
+        Service { name: name.into(), kind: ServiceKind::Nat44(nat44(policy, mtu, vec![pool(1024..=1060, 0)])) };
+    (name, plan(vec![service]), Box::new(|numbers, world| packets::nat44(numbers, world, POOL)))
+}
+
+fn nat44(policy: Policy, mtu: u32, ranges: Vec<PoolRange>) -> Nat44 {
+    let range = |first: [u8; 4], last: [u8; 4]| Ipv4Addr::from(first)..=Ipv4Addr::from(last);
+    Nat44 {
+        inside: AddressRanges::new([range([10, 0, 0, 0], [10, 0, 0, 15]), range([10, 0, 1, 0], [10, 0, 1, 3])]),
+        untranslated: AddressRanges::new([range([9, 9, 9, 9], [9, 9, 9, 9])]),
+        pool: Pool::new(ranges),
+        policy,
+        inside_mtu: mtu,
+        outside_mtu: mtu - 20,
+        static_bindings: Vec::new(),
+    }
+}
+
+/// A NAT64 and a NAT44 side by side, with an engine's service before them.
+fn both_case(policy: Policy) -> Case {
+    let (_, nat64, _) =
+        nat64_case("", "64:ff9b::/96", policy, TranslateSettings::default(), vec![pool(1024..=1060, 0)]);
+    let slots = nat64.outside_slots().unwrap();
+    let mut range = pool(1024..=1060, slots);
+    (range.first, range.last) = (OTHER_POOL, OTHER_POOL);
+    let kind = ServiceKind::Nat44(nat44(policy, 1500, vec![range]));
+    let plan = plan(vec![nat64.services[0].clone(), Service { name: "nat44".into(), kind }]);
+    let build = |numbers: &mut Numbers, world: &World| {
+        if numbers.one_in(2) {
+            packets::nat64(numbers, world, Prefix64::WELL_KNOWN, POOL)
+        } else {
+            packets::nat44(numbers, world, OTHER_POOL)
+        }
+    };
+    ("nat64 and nat44", plan, Box::new(build))
 }
 
 fn pool(ports: std::ops::RangeInclusive<u16>, first_slot: u32) -> PoolRange {
@@ -91,7 +137,7 @@ fn nat64_case(
     )
 }
 
-pub fn plan(services: Vec<Service>) -> Plan {
+pub(crate) fn plan(services: Vec<Service>) -> Plan {
     let timeouts = Timeouts { udp: 40, icmp: 20, tcp_established: 50, tcp_transitory: 15, tcp_incoming_syn: 6 };
     let mut plan = Plan {
         services,
