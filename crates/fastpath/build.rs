@@ -57,6 +57,7 @@ fn numbers() -> String {
         ("udp", state::UDP),
         ("icmp", state::ICMP),
         ("outside-init", state::OUTSIDE_INIT),
+        ("outside-init-held", state::OUTSIDE_INIT_HELD),
         ("inside-init", state::INSIDE_INIT),
         ("established", state::ESTABLISHED),
         ("trans", state::TRANS),

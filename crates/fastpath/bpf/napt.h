@@ -54,6 +54,9 @@ static __always_inline struct outcome advance(struct session *session, const str
 	if (address_dependent && side == INSIDE && seen != now)
 		return PASSED(MISS_PERMISSION);
 	step = plan.steps[effective & 15][(side * 4 + event) & 7];
+	/* Where a SYN is held, the engine has it. */
+	if (state == STATE_OUTSIDE_INIT_HELD)
+		return PASSED(MISS_POLICY);
 	if ((step & ~STEP_REFRESH) != state &&
 	    !replace_word(session, word, (word & ~SESSION_STATE) | (__u64)(step & ~STEP_REFRESH) << 8))
 		return PASSED(MISS_RACE);
@@ -62,10 +65,21 @@ static __always_inline struct outcome advance(struct session *session, const str
 	return FORWARDED;
 }
 
-/* Makes a session on a binding. */
-static __always_inline struct outcome open(const struct bound *bound, const struct session_key *key, __u8 space,
-					   __u8 side, __u32 now, struct scratch *scratch)
+/* Whether a session may be made here. */
+static __always_inline bool may_open(const volatile struct service *service, __u8 space)
 {
+	if (service->flags & SERVICE_ENGINE_OPENS)
+		return false;
+	return !(service->flags & SERVICE_ENGINE_OPENS_TCP && space == SPACE_TCP);
+}
+
+/* Makes a session on a binding. */
+static __always_inline struct outcome open(const volatile struct service *service, const struct bound *bound,
+					   const struct session_key *key, __u8 space, __u8 side, __u32 now,
+					   struct scratch *scratch)
+{
+	if (!may_open(service, space))
+		return PASSED(MISS_POLICY);
 	if (!touch(&bound->record->life, now) || !open_session(key, initial_state(space, side), now))
 		return PASSED(MISS_SESSION_REFUSED);
 	scratch->counters.sessions_made++;
@@ -198,11 +212,11 @@ __noinline int bind(const struct inside_key *key, __u32 space, __u32 now)
 	subscriber = find_subscriber(key->address, key->address4, key->service, &subscriber_id);
 	if (!subscriber || !touch(&subscriber->life, now))
 		return -MISS_NO_SUBSCRIBER;
-	if (READ(subscriber->bindings) >= service_at(key->service)->bindings_per_subscriber)
+	if ((__u32)READ(subscriber->counts) >= service_at(key->service)->bindings_per_subscriber)
 		return -MISS_LIMIT;
 	id = bind_for(subscriber, subscriber_id, key, space, now);
 	if (id > 0) {
-		__sync_fetch_and_add(&subscriber->bindings, 1);
+		__sync_fetch_and_add(&subscriber->counts, 1);
 		scratch->counters.bindings_made++;
 	}
 	return id;
@@ -226,6 +240,8 @@ static __always_inline struct outcome outbound(const volatile struct service *se
 
 		if (!opens(packet) || address_dependent)
 			return PASSED(MISS_NO_BINDING);
+		if (service->flags & SERVICE_ENGINE_BINDS || !may_open(service, packet->space))
+			return PASSED(MISS_POLICY);
 		made = bind(key, packet->space, now);
 		if (made <= 0)
 			return PASSED(-made);
@@ -241,7 +257,7 @@ static __always_inline struct outcome outbound(const volatile struct service *se
 		return FORWARDED;
 	if (address_dependent)
 		return PASSED(MISS_PERMISSION);
-	return open(bound, &session, packet->space, INSIDE, now, scratch);
+	return open(service, bound, &session, packet->space, INSIDE, now, scratch);
 }
 
 /* A packet from outside: the binding that it comes in by. */
@@ -270,7 +286,7 @@ static __always_inline struct outcome inbound(const volatile struct service *ser
 	}
 	if (!opens(packet))
 		return FORWARDED;
-	return open(bound, &session, packet->space, OUTSIDE, now, scratch);
+	return open(service, bound, &session, packet->space, OUTSIDE, now, scratch);
 }
 
 #endif

@@ -58,6 +58,8 @@ static __always_inline struct outcome nat44_inside(const volatile struct service
 		return PASSED(MISS_SCREENED);
 	if (pool_range_of(service, bpf_ntohl(packet->destination4)))
 		return PASSED(MISS_HAIRPIN);
+	if (must_clamp(service, packet))
+		return PASSED(MISS_POLICY);
 	if (!keep_header(packet, to, service->outside_mtu, gso_size))
 		return PASSED(MISS_SIZE);
 	outcome = outbound(service, &key, packet, packet->destination4, scratch, &bound);
@@ -85,6 +87,8 @@ static __always_inline struct outcome nat44_outside(const volatile struct servic
 
 	if (is_illegal_ipv4(packet->source4))
 		return PASSED(MISS_SCREENED);
+	if (must_clamp(service, packet))
+		return PASSED(MISS_POLICY);
 	if (!keep_header(packet, to, service->inside_mtu, gso_size))
 		return PASSED(MISS_SIZE);
 	outcome = inbound(service, number, range, packet, scratch, &bound);

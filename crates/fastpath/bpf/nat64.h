@@ -53,6 +53,8 @@ static __always_inline struct outcome nat64_inside(const volatile struct service
 		return PASSED(MISS_SCREENED);
 	if (packet->space == SPACE_UDP && !packet->checksum)
 		return PASSED(MISS_UDP_CHECKSUM);
+	if (must_clamp(service, packet))
+		return PASSED(MISS_POLICY);
 	if (pool_range_of(service, bpf_ntohl(remote)))
 		return PASSED(MISS_HAIRPIN);
 	if (!fit_to4(packet, to, service->outside_mtu, gso_size))
@@ -85,6 +87,8 @@ static __always_inline struct outcome nat64_outside(const volatile struct servic
 		return PASSED(MISS_SCREENED);
 	if (packet->space == SPACE_UDP && !packet->checksum)
 		return PASSED(MISS_UDP_CHECKSUM);
+	if (must_clamp(service, packet))
+		return PASSED(MISS_POLICY);
 	if (!fit_to6(service, packet, to, service->inside_mtu, gso_size))
 		return PASSED(MISS_SIZE);
 	outcome = inbound(service, number, range, packet, scratch, &bound);

@@ -72,6 +72,8 @@ struct packet {
 	/* Bytes of the transport header. */
 	__u8 transport_header;
 	bool is_ipv4;
+	/* A SYN, whatever else it is: it announces a segment size. */
+	bool announces;
 };
 
 static __always_inline __u8 tcp_event(const struct tcphdr *tcp)
@@ -93,6 +95,7 @@ static __always_inline bool parse_tcp(struct packet *packet, const void *transpo
 	packet->source_port = tcp->source;
 	packet->destination_port = tcp->dest;
 	packet->event = tcp_event(tcp);
+	packet->announces = tcp->syn;
 	packet->checksum = tcp->check;
 	packet->transport_header = tcp->doff * 4;
 	return true;
@@ -113,6 +116,7 @@ static __always_inline bool parse_udp(struct packet *packet, const void *transpo
 	packet->source_port = udp->source;
 	packet->destination_port = udp->dest;
 	packet->event = EVENT_OTHER;
+	packet->announces = false;
 	packet->checksum = udp->check;
 	packet->transport_header = sizeof(*udp);
 	return true;
@@ -132,6 +136,7 @@ static __always_inline bool parse_echo(struct packet *packet, const void *transp
 	packet->source_port = echo->identifier;
 	packet->destination_port = echo->identifier;
 	packet->event = EVENT_OTHER;
+	packet->announces = false;
 	packet->checksum = echo->checksum;
 	packet->icmp_type = echo->type;
 	packet->icmp_code = echo->code;

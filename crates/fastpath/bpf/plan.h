@@ -40,6 +40,14 @@ enum service_flag {
 	SERVICE_HAIRPIN_SIMPLE = 32,
 	/* IPv4 hosts are inside (the CLAT). */
 	SERVICE_CLAT = 64,
+	/* The engine makes the bindings: ports come in portions, or at a limited rate, or to subscribers that are prefixes. */
+	SERVICE_ENGINE_BINDS = 128,
+	/* The engine makes the sessions: they are counted. */
+	SERVICE_ENGINE_OPENS = 256,
+	/* The engine opens TCP: a SYN from outside may be waiting for it. */
+	SERVICE_ENGINE_OPENS_TCP = 512,
+	/* The segment size that a SYN announces may have to be lowered. */
+	SERVICE_CLAMPS = 1024,
 };
 
 /* IPv4 addresses from `first` to `last`, in the processor's byte order. */
@@ -80,16 +88,15 @@ struct prefix {
 
 struct service {
 	__u8 kind;
-	__u8 flags;
-	/* What becomes of TOS and traffic class: copied if negative, else replaced. */
-	__s16 traffic_class_4to6;
-	__s16 traffic_class_6to4;
 	/* How many of the ranges below there are. */
 	__u8 pool_ranges;
 	__u8 inside_ranges;
 	__u8 untranslated_ranges;
-	__u8 unused;
-	__u16 unused2;
+	__u16 flags;
+	/* What becomes of TOS and traffic class: copied if negative, else replaced. */
+	__s16 traffic_class_4to6;
+	__s16 traffic_class_6to4;
+	__u16 unused;
 	__u32 inside_mtu;
 	__u32 outside_mtu;
 	/* IPv4 packets without DF become IPv6 packets of at most this size (RFC 7915 section 4). */
@@ -128,6 +135,10 @@ struct plan {
 	__u64 secret[2];
 	/* What becomes of a session: the engine's table (mechanism/session_state.rs). */
 	__u8 steps[16][8];
+	/* The gateway's own addresses, if it answers for them itself; zero if it does not. As on the wire. */
+	__u64 own6[2];
+	__u32 own4;
+	__u32 unused;
 	/* Addresses that are not global, as on the wire. A mask of zero ends the list. */
 	struct non_global non_global[NON_GLOBAL_MAX];
 	struct service services[SERVICES_MAX];

@@ -3,6 +3,7 @@
 #ifndef TOMBOLO_SCREEN_H
 #define TOMBOLO_SCREEN_H
 
+#include "parse.h"
 #include "plan.h"
 
 /* 0/8, 127/8, and what is not unicast. */
@@ -35,6 +36,21 @@ static __always_inline bool is_forbidden(const volatile struct service *service,
 	for (int n = 0; n < NON_GLOBAL_MAX; n++)
 		forbidden |= plan.non_global[n].mask && !((address ^ plan.non_global[n].bits) & plan.non_global[n].mask);
 	return forbidden;
+}
+
+/* The engine lowers the segment size that a SYN announces. */
+static __always_inline bool must_clamp(const volatile struct service *service, const struct packet *packet)
+{
+	return service->flags & SERVICE_CLAMPS && packet->space == SPACE_TCP && packet->announces;
+}
+
+/* For the gateway itself, where no interface of the host has its addresses. */
+static __always_inline bool is_own(const struct packet *packet)
+{
+	if (packet->is_ipv4)
+		return plan.own4 && packet->destination4 == plan.own4;
+	return (plan.own6[0] || plan.own6[1]) && packet->destination[0] == plan.own6[0] &&
+	       packet->destination[1] == plan.own6[1];
 }
 
 #endif

@@ -14,6 +14,8 @@
 #define SESSION_PENDING 0x80ULL
 #define SESSION_MARK 0x40ULL
 #define SESSION_CLAIMED (SESSION_PENDING | 0x3f)
+/* Its subscriber counts it: not reused, however old, until the sweep has removed it. */
+#define SESSION_COUNTED 1ULL
 #define SESSION_STATE 0xff00ULL
 
 struct session {
@@ -125,7 +127,7 @@ static __always_inline bool replace_word(struct session *entry, __u64 from, __u6
 
 static __always_inline bool has_expired(const struct session *entry, __u64 word, __u32 now)
 {
-	return word >> 32 && !(word & SESSION_PENDING) &&
+	return word >> 32 && !(word & (SESSION_PENDING | SESSION_COUNTED)) &&
 	       ticks_since(now, READ(entry->seen)) >= plan.reuse_after[state_of(word)];
 }
 
@@ -183,7 +185,7 @@ static __always_inline __u64 room_in(struct session_line *line, __u32 now)
 		__u64 word = READ(line->entry[n].word);
 		__u64 age = (__u64)now - READ(line->entry[n].seen), limit = plan.reuse_after[state_of(word)];
 		__u64 is_free = is_zero(word & ~SESSION_MARK);
-		__u64 is_settled = is_zero(word & SESSION_PENDING) & ~is_zero(word >> 32);
+		__u64 is_settled = is_zero(word & (SESSION_PENDING | SESSION_COUNTED)) & ~is_zero(word >> 32);
 
 		/* A `seen` in the future makes the age huge, and the last term 0. */
 		room += is_free | (is_settled & ~is_less(age, limit) & ~(age >> 63) & 1);

@@ -14,8 +14,10 @@ struct subscriber {
 	__u8 unused[3];
 	__u32 pool_address;
 	__u64 life;
-	__u64 bindings;
-	__u64 unused2[2];
+	/* Bindings in the lower half, sessions that are counted in the upper one. */
+	__u64 counts;
+	/* Rate and blocks of ports are the engine's. */
+	__u64 portions[2];
 };
 
 SHARED_ARRAY(subscribers, struct subscriber);

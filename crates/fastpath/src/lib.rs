@@ -31,6 +31,7 @@
 //! * [`lpm`]: the reader of `bpf/lpm.h` on its own, to compare it with the one in Rust.
 
 pub mod counters;
+mod explicit;
 mod interface;
 pub mod loader;
 pub mod lpm;

@@ -15,12 +15,14 @@ use aya::programs::{LinkOrder, ProgramError, SchedClassifier, TcAttachType, Xdp}
 use aya::{Ebpf, EbpfError, EbpfLoader};
 use tombolo_engine::Plan;
 use tombolo_tables::Tables;
+use tombolo_tables::lpm::LpmError;
 use tombolo_tables::tables::Geometry;
 
 use crate::counters::{Counters, ScratchRecord};
 use crate::interface::{INTERFACES, Interface, InterfaceRecord, is_physical};
 use crate::pinned::PinnedMemory;
-use crate::plan::{PlanRecord, ServiceStatus, Settings};
+use crate::explicit::Explicit;
+use crate::plan::{PlanRecord, explicit_rows, ServiceStatus, Settings};
 use crate::reports::Report;
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/fastpath.bpf.o"));
@@ -141,6 +143,9 @@ pub enum FastPathError {
     /// The programs count on the memory order of x86-64.
     #[error("the fast path runs on x86-64 only so far")]
     Processor,
+    /// The explicit mappings do not fit.
+    #[error("the table of explicit mappings cannot be made")]
+    Explicit(#[source] LpmError),
     /// No random numbers.
     #[error("cannot read random numbers from /dev/urandom")]
     Random(#[source] io::Error),
@@ -381,15 +386,26 @@ fn load_programs(
     secret: [u64; 2],
 ) -> Result<(Ebpf, Vec<ServiceStatus>), FastPathError> {
     let (record, services) = PlanRecord::new(plan, geometry, settings, secret);
-    let mut programs = EbpfLoader::new()
-        .default_map_pin_directory(directory)
-        .override_global("plan", &record, true)
-        .load(OBJECT)
-        .map_err(FastPathError::Load)?;
+    let mut programs = load_object(OBJECT, directory, plan, &record)?;
     let failed = |program| move |source| FastPathError::Program { program, source };
     part::<Xdp>(&mut programs, XDP)?.load().map_err(failed(XDP))?;
     part::<SchedClassifier>(&mut programs, TC)?.load().map_err(failed(TC))?;
     Ok((programs, services))
+}
+
+/// Loads an object with its constants, and with the tables that belong to them.
+pub(crate) fn load_object(
+    object: &[u8],
+    directory: &Path,
+    plan: &Plan,
+    record: &PlanRecord,
+) -> Result<Ebpf, FastPathError> {
+    let explicit = Explicit::new(explicit_rows(plan)).map_err(FastPathError::Explicit)?;
+    let mut loader = EbpfLoader::new();
+    loader.default_map_pin_directory(directory).override_global("plan", record, true);
+    let programs = explicit.size(&mut loader).load(object).map_err(FastPathError::Load)?;
+    explicit.fill(&programs)?;
+    Ok(programs)
 }
 
 /// A program of the object.

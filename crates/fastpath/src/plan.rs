@@ -3,16 +3,20 @@
 //! Everything is taken apart field by field, so that a new setting of a service does not compile until it is said here
 //! what the fast path makes of it. What it cannot do is left to the engine, service by service.
 
-use std::net::Ipv6Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use tombolo_engine::Plan;
+use tombolo_engine::mapping::allocation::Allocation;
 use tombolo_engine::mapping::address_ranges::AddressRanges;
+use tombolo_engine::mapping::eam::Eam;
 use tombolo_engine::mapping::pool::{Parity, Pool, PoolRange, PortRanges};
-use tombolo_engine::mechanism::napt::{Filtering, InboundTcp, Policy};
+use tombolo_engine::mapping::stateless::StatelessMap;
+use tombolo_engine::mechanism::napt::{Filtering, InboundTcp, Policy, UnsolicitedSyn};
 use tombolo_engine::mechanism::session_state;
 use tombolo_engine::mechanism::{TrafficClass, TranslateSettings, UdpZeroChecksum};
-use tombolo_engine::plan::{Nat64, Routed, Service, ServiceKind};
+use tombolo_engine::plan::{AnsweredBy, Nat64, OwnAddresses, Routed, Service, ServiceKind};
 use tombolo_engine::service::nat44::Nat44;
+use tombolo_engine::service::siit::{Hairpinning, Role, Siit};
 use tombolo_tables::tables::Geometry;
 use tombolo_wire::Prefix64;
 use tombolo_wire::rfc6052::NON_GLOBAL;
@@ -26,12 +30,20 @@ pub(crate) const NON_GLOBALS: usize = 16;
 
 pub(crate) const KIND_NAT64: u8 = 1;
 pub(crate) const KIND_NAT44: u8 = 2;
+pub(crate) const KIND_SIIT: u8 = 3;
 pub(crate) const KIND_ENGINE: u8 = 4;
 
-const STRICT: u8 = 1;
-const ADDRESS_DEPENDENT: u8 = 2;
-const NO_INBOUND_TCP: u8 = 4;
-const PARITY: u8 = 8;
+const STRICT: u16 = 1;
+const ADDRESS_DEPENDENT: u16 = 2;
+const NO_INBOUND_TCP: u16 = 4;
+const PARITY: u16 = 8;
+const HAIRPIN_INTRINSIC: u16 = 16;
+const HAIRPIN_SIMPLE: u16 = 32;
+const CLAT: u16 = 64;
+const ENGINE_BINDS: u16 = 128;
+const ENGINE_OPENS: u16 = 256;
+const ENGINE_OPENS_TCP: u16 = 512;
+const CLAMPS: u16 = 1024;
 
 /// Addresses, in the processor's byte order.
 #[derive(Debug, Clone, Copy, Default)]
@@ -77,14 +89,13 @@ pub(crate) struct PrefixRecord {
 #[repr(C)]
 pub(crate) struct ServiceRecord {
     pub(crate) kind: u8,
-    pub(crate) flags: u8,
-    pub(crate) traffic_class_4to6: i16,
-    pub(crate) traffic_class_6to4: i16,
     pub(crate) pool_ranges: u8,
     pub(crate) inside_ranges: u8,
     pub(crate) untranslated_ranges: u8,
-    pub(crate) unused: u8,
-    pub(crate) unused2: u16,
+    pub(crate) flags: u16,
+    pub(crate) traffic_class_4to6: i16,
+    pub(crate) traffic_class_6to4: i16,
+    pub(crate) unused: u16,
     pub(crate) inside_mtu: u32,
     pub(crate) outside_mtu: u32,
     pub(crate) lowest_ipv6_mtu: u32,
@@ -120,6 +131,9 @@ pub(crate) struct PlanRecord {
     pub(crate) report_sessions: u32,
     pub(crate) secret: [u64; 2],
     pub(crate) steps: [[u8; 8]; 16],
+    pub(crate) own6: [u64; 2],
+    pub(crate) own4: u32,
+    pub(crate) unused: u32,
     pub(crate) non_global: [NonGlobal; NON_GLOBALS],
     pub(crate) services: [ServiceRecord; SERVICES],
 }
@@ -128,7 +142,7 @@ pub(crate) struct PlanRecord {
 unsafe impl aya::Pod for PlanRecord {}
 
 const _: () = assert!(
-    size_of::<PlanRecord>() == 32 + 24 + 128 + 8 + 16 + 128 + 8 * NON_GLOBALS + SERVICES * size_of::<ServiceRecord>()
+    size_of::<PlanRecord>() == 32 + 24 + 128 + 8 + 16 + 128 + 24 + 8 * NON_GLOBALS + SERVICES * size_of::<ServiceRecord>()
         && size_of::<ServiceRecord>() == 32 + 40 + RANGES * (32 + 8 + 8)
 );
 
@@ -156,7 +170,9 @@ impl PlanRecord {
         settings: Settings,
         secret: [u64; 2],
     ) -> (Self, Vec<ServiceStatus>) {
-        let Plan { services, times, capacity: _, own: _ } = plan;
+        let Plan { services, times, capacity: _, own } = plan;
+        let OwnAddresses { ipv4, ipv6, answered_by, errors: _ } = own;
+        let answers = *answered_by == AnsweredBy::Gateway;
         let mut record = Self {
             hash_key: geometry.key.words(),
             inside_buckets: geometry.inside_buckets,
@@ -171,6 +187,8 @@ impl PlanRecord {
             report_sessions: settings.report_sessions.into(),
             secret,
             steps: session_state::TABLE,
+            own6: ipv6.filter(|_| answers).map_or([0; 2], |address| halves(address.to_bits())),
+            own4: ipv4.filter(|_| answers).map_or(0, |address| address.to_bits().to_be()),
             ..Self::default()
         };
         for (place, (bits, length)) in record.non_global.iter_mut().zip(NON_GLOBAL) {
@@ -179,7 +197,12 @@ impl PlanRecord {
         }
         let mut status: Vec<ServiceStatus> = Vec::new();
         let mut taken: Vec<_> = services.iter().map(service_record).collect();
+        let first_stateless = services.iter().position(|service| matches!(service.kind, ServiceKind::Siit(_)));
         for number in 0..services.len() {
+            let is_stateless = matches!(services[number].kind, ServiceKind::Siit(_));
+            if is_stateless && first_stateless != Some(number) {
+                taken[number] = Err("the fast path has room for one stateless service");
+            }
             if number >= SERVICES {
                 taken[number] = Err("there are more services than the fast path has room for");
             } else if taken[number].is_ok() && is_in_the_way(services, &taken, number) {
@@ -197,6 +220,15 @@ impl PlanRecord {
         }
         (record, status)
     }
+}
+
+/// The explicit mappings of the stateless service that the programs take.
+pub(crate) fn explicit_rows(plan: &Plan) -> &[Eam] {
+    let rows = plan.services.iter().find_map(|service| match &service.kind {
+        ServiceKind::Siit(siit) => Some(siit.mapping.explicit.rows()),
+        _ => None,
+    });
+    rows.unwrap_or_default()
 }
 
 /// Whether a service that the programs do not know comes before service `number` for some packets: one that stands earlier
@@ -222,7 +254,7 @@ fn service_record(service: &Service) -> Result<ServiceRecord, &'static str> {
     match &service.kind {
         ServiceKind::Nat64(nat64) => nat64_record(nat64),
         ServiceKind::Nat44(nat44) => nat44_record(nat44),
-        ServiceKind::Siit(_) => Err("stateless translation is not accelerated yet"),
+        ServiceKind::Siit(siit) => siit_record(siit),
     }
 }
 
@@ -239,17 +271,51 @@ fn nat64_record(nat64: &Nat64) -> Result<ServiceRecord, &'static str> {
 }
 
 fn nat44_record(nat44: &Nat44) -> Result<ServiceRecord, &'static str> {
-    let Nat44 { inside, untranslated, pool, policy, inside_mtu, outside_mtu, static_bindings: _ } = nat44;
+    let Nat44 { inside, untranslated, pool, policy, inside_mtu, outside_mtu, largest_segment, static_bindings: _ } = nat44;
     let mut record = ServiceRecord {
         kind: KIND_NAT44,
         inside_mtu: *inside_mtu,
         outside_mtu: *outside_mtu,
         ..ServiceRecord::default()
     };
+    record.flags |= if largest_segment.is_some() { CLAMPS } else { 0 };
     record.inside_ranges = fill(&mut record.inside, inside)?;
     record.untranslated_ranges = fill(&mut record.untranslated, untranslated)?;
     record.set_policy(*policy);
     record.set_pool(pool)?;
+    Ok(record)
+}
+
+fn siit_record(siit: &Siit) -> Result<ServiceRecord, &'static str> {
+    // Sources and extensions of errors are the engine's.
+    let Siit { role, mapping, dynamic, embedded_hosts, hairpinning, error_sources: _, identify_nodes: _, translate } = siit;
+    let StatelessMap { explicit: _, prefix, well_known_prefix_strict, denied } = mapping;
+    if !denied.is_empty() {
+        return Err("it has a list of denied addresses");
+    }
+    if dynamic.is_some() {
+        return Err("it lends addresses to hosts without one");
+    }
+    if *role == Role::Everything {
+        return Err("it takes whatever is routed to it");
+    }
+    let mut record = ServiceRecord { kind: KIND_SIIT, ..ServiceRecord::default() };
+    if let Some(prefix) = prefix {
+        record.prefix = prefix_record(*prefix);
+        record.flags |= if *well_known_prefix_strict && prefix.is_well_known() { STRICT } else { 0 };
+    }
+    record.flags |= match hairpinning {
+        Hairpinning::Off => 0,
+        Hairpinning::Simple => HAIRPIN_SIMPLE,
+        Hairpinning::Intrinsic => HAIRPIN_INTRINSIC,
+    };
+    record.flags |= if *role == Role::Clat { CLAT } else { 0 };
+    let hosts = embedded_hosts.iter().map(|prefix| {
+        let last = prefix.key() | u32::MAX.checked_shr(prefix.prefix_len().into()).unwrap_or(0);
+        Ipv4Addr::from_bits(prefix.key())..=Ipv4Addr::from_bits(last)
+    });
+    record.inside_ranges = fill(&mut record.inside, &AddressRanges::new(hosts))?;
+    record.set_translation(translate);
     Ok(record)
 }
 
@@ -276,7 +342,11 @@ impl ServiceRecord {
             lowest_ipv6_mtu,
             ipv6_mtu,
             ipv4_mtu,
+            largest_segment,
+            // Errors are the engine's.
+            plateaus: _,
         } = *settings;
+        self.flags |= if largest_segment.is_some() { CLAMPS } else { 0 };
         self.traffic_class_4to6 = class(traffic_class_4to6);
         self.traffic_class_6to4 = class(traffic_class_6to4);
         self.lowest_ipv6_mtu = lowest_ipv6_mtu.max(1280);
@@ -285,11 +355,25 @@ impl ServiceRecord {
     }
 
     fn set_policy(&mut self, policy: Policy) {
-        let Policy { filtering, inbound_tcp, bindings_per_subscriber, parity } = policy;
+        let Policy {
+            filtering,
+            inbound_tcp,
+            bindings_per_subscriber,
+            sessions_per_subscriber,
+            binding_rate,
+            // Admitting is the engine's.
+            subscriber_rate: _,
+            host_bits,
+            parity,
+            unsolicited_syn,
+        } = policy;
         let mut set = |flag, is_set| self.flags |= if is_set { flag } else { 0 };
         set(ADDRESS_DEPENDENT, filtering == Filtering::AddressDependent);
         set(NO_INBOUND_TCP, inbound_tcp == InboundTcp::Denied);
         set(PARITY, parity == Parity::Preserve);
+        set(ENGINE_BINDS, binding_rate.is_some() || host_bits != 0);
+        set(ENGINE_OPENS, sessions_per_subscriber.is_some());
+        set(ENGINE_OPENS_TCP, unsolicited_syn == UnsolicitedSyn::Hold);
         self.bindings_per_subscriber = bindings_per_subscriber.unwrap_or(u32::MAX);
     }
 
@@ -297,6 +381,9 @@ impl ServiceRecord {
         let ranges = pool.ranges();
         if ranges.len() > RANGES {
             return Err("its pool has more ranges than the fast path has room for");
+        }
+        if !matches!(pool.allocation(), Allocation::Ports) {
+            self.flags |= ENGINE_BINDS;
         }
         self.pool_ranges = u8::try_from(ranges.len()).unwrap_or(u8::MAX);
         for (place, range) in self.pool.iter_mut().zip(ranges) {

@@ -1,7 +1,7 @@
 //! The programs on single packets, without interface and neighbour: for tests that compare them with the engine.
 
 use aya::programs::{ProgramError, SchedClassifier, TestRun, TestRunOptions, Xdp};
-use aya::{Ebpf, EbpfError, EbpfLoader};
+use aya::Ebpf;
 use tombolo_engine::Plan;
 use tombolo_tables::Tables;
 
@@ -46,7 +46,7 @@ impl Trials {
     /// [`FastPathError`].
     pub fn new(memory: &PinnedMemory, tables: &Tables, plan: &Plan, settings: Settings) -> Result<Self, FastPathError> {
         let (record, _) = PlanRecord::new(plan, &tables.geometry(), settings, [1, 2]);
-        let mut xdp = load(memory, &record).map_err(FastPathError::Load)?;
+        let mut xdp = loader::load_object(OBJECT, memory.directory(), plan, &record)?;
         let program = loader::part::<Xdp>(&mut xdp, "trial_xdp")?;
         program.load().map_err(|source| FastPathError::Program { program: "trial_xdp", source })?;
         let mut tc = FastPath::load(memory, tables, plan, settings)?;
@@ -94,8 +94,4 @@ impl Trials {
     pub fn counters(&self) -> Result<Counters, FastPathError> {
         self.tc.counters()
     }
-}
-
-fn load(memory: &PinnedMemory, record: &PlanRecord) -> Result<Ebpf, EbpfError> {
-    EbpfLoader::new().default_map_pin_directory(memory.directory()).override_global("plan", record, true).load(OBJECT)
 }

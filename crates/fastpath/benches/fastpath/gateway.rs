@@ -7,11 +7,14 @@ use std::sync::Arc;
 
 use tombolo_engine::Plan;
 use tombolo_engine::mapping::address_ranges::AddressRanges;
+use tombolo_engine::mapping::eam::{Eam, EamTable};
 use tombolo_engine::mapping::pool::{Pool, PoolRange, PortRanges};
+use tombolo_engine::mapping::stateless::{DenyList, StatelessMap};
 use tombolo_engine::mechanism::TranslateSettings;
 use tombolo_engine::mechanism::napt::{Policy, Times};
 use tombolo_engine::plan::{Nat64, OwnAddresses, Service, ServiceKind};
 use tombolo_engine::service::nat44::Nat44;
+use tombolo_engine::service::siit::{ErrorSources, Hairpinning, Role, Siit};
 use tombolo_fastpath::{FastPath, Mode, PinnedMemory, Settings};
 use tombolo_lab::Lab;
 use tombolo_tables::Tables;
@@ -114,6 +117,20 @@ fn plan(kind: Kind, sessions: u64) -> Plan {
             outside_mtu: 1500,
             static_bindings: Vec::new(),
         }),
+        Kind::Siit => ServiceKind::Siit(Siit {
+            role: Role::Siit,
+            mapping: StatelessMap {
+                explicit: EamTable::new(vec![Eam::parse("192.0.2.2", "2001:db8:1::2").unwrap()]).unwrap(),
+                prefix: Some(Prefix64::WELL_KNOWN),
+                well_known_prefix_strict: false,
+                denied: DenyList::default(),
+            },
+            embedded_hosts: Vec::new(),
+            hairpinning: Hairpinning::Intrinsic,
+            error_sources: ErrorSources::default(),
+            identify_nodes: false,
+            translate: TranslateSettings::default(),
+        }),
         _ => ServiceKind::Nat64(Nat64 {
             prefix: Prefix64::WELL_KNOWN,
             well_known_prefix_strict: false,
@@ -129,6 +146,6 @@ fn plan(kind: Kind, sessions: u64) -> Plan {
         capacity: Capacity { subscribers: 100, bindings: BINDINGS, sessions, outside_slots: 0 },
         own: OwnAddresses::default(),
     };
-    plan.capacity.outside_slots = plan.outside_slots().unwrap();
+    plan.capacity.outside_slots = plan.outside_slots().unwrap().max(16);
     plan
 }

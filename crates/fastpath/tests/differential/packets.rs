@@ -2,7 +2,9 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use tombolo_engine::mapping::eam::Eam;
 use tombolo_fastpath::trial::MAC;
+use tombolo_wire::Prefix64;
 
 use crate::compare::write_ipv4_checksum;
 use crate::world::World;
@@ -288,5 +290,32 @@ pub(crate) fn nat44(numbers: &mut Numbers, world: &World, pool: Ipv4Addr) -> Vec
         let from = if numbers.one_in(30) { Ipv4Addr::new(10, 0, 0, 1) } else { remote(numbers) };
         let remote_port = if numbers.one_in(4) { port } else { ports.0 };
         ipv4_frame(numbers, from, address, (remote_port, port))
+    }
+}
+
+/// Between addresses of rows, of the prefix, and others.
+pub(crate) fn stateless(numbers: &mut Numbers, rows: &[Eam], prefix: Option<Prefix64>) -> Vec<u8> {
+    let ports = ports(numbers);
+    if numbers.one_in(2) {
+        let [source, destination] = [(); 2].map(|()| {
+            let row = numbers.pick(rows).ipv6();
+            let host = u128::MAX.checked_shr(row.prefix_len().into()).unwrap_or(0);
+            let draw = u128::from(numbers.draw()) << 64 | u128::from(numbers.draw());
+            let explicit = Ipv6Addr::from_bits(row.key() | draw & host);
+            match (prefix, numbers.below(20)) {
+                (_, 0) => Ipv6Addr::new(0x2001, 0xdb8, 2, 0, 0, 0, 0, 1),
+                (Some(prefix), 1..=12) => prefix.embed(remote(numbers)),
+                _ => explicit,
+            }
+        });
+        ipv6_frame(numbers, source, destination, ports)
+    } else {
+        let [source, destination] = [(); 2].map(|()| {
+            let row = numbers.pick(rows).ipv4();
+            let host = u32::MAX.checked_shr(row.prefix_len().into()).unwrap_or(0);
+            let draw = u32::from_be_bytes([numbers.byte(), numbers.byte(), numbers.byte(), numbers.byte()]);
+            if numbers.one_in(2) { remote(numbers) } else { Ipv4Addr::from_bits(row.key() | draw & host) }
+        });
+        ipv4_frame(numbers, source, destination, ports)
     }
 }

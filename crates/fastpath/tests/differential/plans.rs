@@ -4,12 +4,16 @@ use std::net::Ipv4Addr;
 
 use tombolo_engine::Plan;
 use tombolo_engine::mapping::address_ranges::AddressRanges;
+use tombolo_engine::mapping::eam::{Eam, EamTable};
 use tombolo_engine::mapping::pool::{Parity, Pool, PoolRange, PortRanges, PortSpace};
+use tombolo_engine::mapping::stateless::{DenyList, StatelessMap};
 use tombolo_engine::mechanism::napt::{Endpoint, Filtering, InboundTcp, Policy, Times};
 use tombolo_engine::mechanism::session_state::Timeouts;
 use tombolo_engine::mechanism::{TrafficClass, TranslateSettings};
 use tombolo_engine::plan::{Nat64, OwnAddresses, Service, ServiceKind, StaticBinding};
 use tombolo_engine::service::nat44::Nat44;
+use tombolo_engine::service::siit::{ErrorSources, Hairpinning, Role, Siit};
+use tombolo_tables::lpm::Prefix;
 use tombolo_tables::tables::Capacity;
 use tombolo_wire::{Port, Prefix64};
 
@@ -57,6 +61,15 @@ pub(crate) fn all() -> Vec<Case> {
     }
     cases.push(nat44_case("nat44, narrow", closed, 1290));
     cases.push(both_case(plain));
+    for (name, role, hairpinning, prefix) in [
+        ("siit", Role::Siit, Hairpinning::Intrinsic, Some("2001:db8:64::/96")),
+        ("siit, simple", Role::Siit, Hairpinning::Simple, Some("2001:db8:64::/48")),
+        ("siit, well-known", Role::Siit, Hairpinning::Off, Some("64:ff9b::/96")),
+        ("siit, explicit only", Role::Siit, Hairpinning::Intrinsic, None),
+        ("clat", Role::Clat, Hairpinning::Off, Some("2001:db8:64::/96")),
+    ] {
+        cases.push(siit_case(name, role, hairpinning, prefix));
+    }
     cases
 }
 
@@ -77,6 +90,36 @@ fn nat44(policy: Policy, mtu: u32, ranges: Vec<PoolRange>) -> Nat44 {
         outside_mtu: mtu - 20,
         static_bindings: Vec::new(),
     }
+}
+
+fn siit_case(name: &'static str, role: Role, hairpinning: Hairpinning, prefix: Option<&str>) -> Case {
+    let rows = [
+        ("192.0.2.1", "2001:db8:1::2"),
+        ("192.0.2.2", "2001:db8:1::3"),
+        ("203.0.113.0/29", "2001:db8:1::f0/125"),
+        ("198.51.100.0/24", "2001:db8:1:1::/64"),
+        ("8.8.0.0/16", "2001:db8:100::/40"),
+        ("8.8.8.8", "2001:db8:1::8"),
+    ];
+    let rows: Vec<Eam> = rows.iter().map(|(ipv4, ipv6)| Eam::parse(ipv4, ipv6).unwrap()).collect();
+    let prefix: Option<Prefix64> = prefix.map(|prefix| prefix.parse().unwrap());
+    let kind = ServiceKind::Siit(Siit {
+        role,
+        mapping: StatelessMap {
+            explicit: EamTable::new(rows.clone()).unwrap(),
+            prefix,
+            well_known_prefix_strict: true,
+            denied: DenyList::default(),
+        },
+        embedded_hosts: vec![Prefix::covering(u32::from_be_bytes([10, 1, 2, 0]), 24)],
+        hairpinning,
+        error_sources: ErrorSources::default(),
+        identify_nodes: false,
+        translate: TranslateSettings::default(),
+    });
+    let plan = plan(vec![Service { name: name.into(), kind }]);
+    let build = move |numbers: &mut Numbers, _: &World| packets::stateless(numbers, &rows, prefix);
+    (name, plan, Box::new(build))
 }
 
 /// A NAT64 and a NAT44 side by side, with an engine's service before them.
@@ -145,6 +188,6 @@ pub(crate) fn plan(services: Vec<Service>) -> Plan {
         capacity: Capacity { subscribers: 20, bindings: 70, sessions: 150, outside_slots: 0 },
         own: OwnAddresses { ipv4: Some(Ipv4Addr::new(198, 51, 100, 1)), ipv6: Some("2001:db8:1::1".parse().unwrap()) },
     };
-    plan.capacity.outside_slots = plan.outside_slots().unwrap();
+    plan.capacity.outside_slots = plan.outside_slots().unwrap().max(16);
     plan
 }
