@@ -10,7 +10,7 @@
 /* An interface is at the lower bits of its number. */
 #define INTERFACES 256
 
-/* src/interface.rs has the same record; tests/layout.rs compares them. */
+/* src/interface.rs has the same record; src/layout.rs compares them. */
 struct interface {
 	__u32 number;
 	__u8 mac[6];

@@ -5,7 +5,7 @@
  * values, so what a plan does not use costs nothing: its branches are cut out. A reload loads new programs and
  * replaces the old ones, link by link, each in one instant; no packet sees half of two plans.
  *
- * src/plan.rs has the same records; tests/layout.rs compares them.
+ * src/plan.rs has the same records; src/layout.rs compares them.
  */
 #ifndef TOMBOLO_PLAN_H
 #define TOMBOLO_PLAN_H

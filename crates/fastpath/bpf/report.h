@@ -13,7 +13,7 @@ enum report_kind {
 	REPORT_SESSION = 2,
 };
 
-/* src/reports.rs has the same record; tests/layout.rs compares them. */
+/* src/reports.rs has the same record; src/layout.rs compares them. */
 struct report {
 	__u64 inside[2];
 	__u32 inside4;

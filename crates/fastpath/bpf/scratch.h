@@ -12,7 +12,7 @@
 #define IDENTIFICATIONS 512
 #define REASONS_MAX 64
 
-/* src/counters.rs has the same record; tests/layout.rs compares them. */
+/* src/counters.rs has the same record; src/layout.rs compares them. */
 struct counters {
 	/* Packets translated and sent on, by side of origin. */
 	__u64 forwarded[2];

@@ -46,7 +46,8 @@ impl Explicit {
 
     /// Makes the arrays of the programs as large as the tables.
     pub(crate) fn size<'l, 'g>(&self, loader: &'l mut EbpfLoader<'g>) -> &'l mut EbpfLoader<'g> {
-        let lines = |span: &Option<Arc<dyn Backing>>| entries(span.as_ref().map_or(0, |span| span.len()).div_ceil(LINE));
+        let lines =
+            |span: &Option<Arc<dyn Backing>>| entries(span.as_ref().map_or(0, |span| span.len()).div_ceil(LINE));
         loader
             .map_max_entries("explicit_ipv4", lines(&self.ipv4))
             .map_max_entries("explicit_ipv6", lines(&self.ipv6))
@@ -108,7 +109,9 @@ fn column<K: Key>(rows: &[Eam], prefix: impl Fn(&Eam) -> Prefix<K>) -> Result<Ar
     loop {
         let mut keeper = Keeper(None);
         match Lpm::build(&mut keeper, "explicit", shape, &routes) {
-            Ok(_) => break keeper.0.ok_or(LpmError::Memory(MemoryError::TooSmall { name: "explicit", needed: 1, found: 0 })),
+            Ok(_) => {
+                break keeper.0.ok_or(LpmError::Memory(MemoryError::TooSmall { name: "explicit", needed: 1, found: 0 }));
+            }
             Err(LpmError::Full { .. }) => shape.bytes *= 2,
             Err(error) => break Err(error),
         }

@@ -33,6 +33,8 @@
 pub mod counters;
 mod explicit;
 mod interface;
+#[cfg(test)]
+mod layout;
 pub mod loader;
 pub mod lpm;
 pub mod memory;

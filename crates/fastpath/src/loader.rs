@@ -19,10 +19,10 @@ use tombolo_tables::lpm::LpmError;
 use tombolo_tables::tables::Geometry;
 
 use crate::counters::{Counters, ScratchRecord};
+use crate::explicit::Explicit;
 use crate::interface::{INTERFACES, Interface, InterfaceRecord, is_physical};
 use crate::pinned::PinnedMemory;
-use crate::explicit::Explicit;
-use crate::plan::{PlanRecord, explicit_rows, ServiceStatus, Settings};
+use crate::plan::{PlanRecord, ServiceStatus, Settings, explicit_rows};
 use crate::reports::Report;
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/fastpath.bpf.o"));

@@ -6,8 +6,8 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use tombolo_engine::Plan;
-use tombolo_engine::mapping::allocation::Allocation;
 use tombolo_engine::mapping::address_ranges::AddressRanges;
+use tombolo_engine::mapping::allocation::Allocation;
 use tombolo_engine::mapping::eam::Eam;
 use tombolo_engine::mapping::pool::{Parity, Pool, PoolRange, PortRanges};
 use tombolo_engine::mapping::stateless::StatelessMap;
@@ -142,7 +142,8 @@ pub(crate) struct PlanRecord {
 unsafe impl aya::Pod for PlanRecord {}
 
 const _: () = assert!(
-    size_of::<PlanRecord>() == 32 + 24 + 128 + 8 + 16 + 128 + 24 + 8 * NON_GLOBALS + SERVICES * size_of::<ServiceRecord>()
+    size_of::<PlanRecord>()
+        == 32 + 24 + 128 + 8 + 16 + 128 + 24 + 8 * NON_GLOBALS + SERVICES * size_of::<ServiceRecord>()
         && size_of::<ServiceRecord>() == 32 + 40 + RANGES * (32 + 8 + 8)
 );
 
@@ -237,7 +238,9 @@ fn is_in_the_way(services: &[Service], taken: &[Result<ServiceRecord, &'static s
     let own = services[number].kind.routed();
     services.iter().zip(taken).enumerate().filter(|(_, (_, taken))| taken.is_err()).any(|(other, (service, _))| {
         let theirs = service.kind.routed();
-        !theirs.sources.is_empty() && !own.ipv4.is_empty() || other < number && have_common(&own, &theirs)
+        let takes_all = matches!(&service.kind, ServiceKind::Siit(siit) if siit.role == Role::Everything);
+        !theirs.sources.is_empty() && !own.ipv4.is_empty()
+            || other < number && (takes_all || have_common(&own, &theirs))
     })
 }
 
@@ -271,7 +274,8 @@ fn nat64_record(nat64: &Nat64) -> Result<ServiceRecord, &'static str> {
 }
 
 fn nat44_record(nat44: &Nat44) -> Result<ServiceRecord, &'static str> {
-    let Nat44 { inside, untranslated, pool, policy, inside_mtu, outside_mtu, largest_segment, static_bindings: _ } = nat44;
+    let Nat44 { inside, untranslated, pool, policy, inside_mtu, outside_mtu, largest_segment, static_bindings: _ } =
+        nat44;
     let mut record = ServiceRecord {
         kind: KIND_NAT44,
         inside_mtu: *inside_mtu,
@@ -288,7 +292,8 @@ fn nat44_record(nat44: &Nat44) -> Result<ServiceRecord, &'static str> {
 
 fn siit_record(siit: &Siit) -> Result<ServiceRecord, &'static str> {
     // Sources and extensions of errors are the engine's.
-    let Siit { role, mapping, dynamic, embedded_hosts, hairpinning, error_sources: _, identify_nodes: _, translate } = siit;
+    let Siit { role, mapping, dynamic, embedded_hosts, hairpinning, error_sources: _, identify_nodes: _, translate } =
+        siit;
     let StatelessMap { explicit: _, prefix, well_known_prefix_strict, denied } = mapping;
     if !denied.is_empty() {
         return Err("it has a list of denied addresses");

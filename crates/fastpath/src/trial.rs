@@ -1,7 +1,7 @@
 //! The programs on single packets, without interface and neighbour: for tests that compare them with the engine.
 
-use aya::programs::{ProgramError, SchedClassifier, TestRun, TestRunOptions, Xdp};
 use aya::Ebpf;
+use aya::programs::{ProgramError, SchedClassifier, TestRun, TestRunOptions, Xdp};
 use tombolo_engine::Plan;
 use tombolo_tables::Tables;
 

@@ -114,7 +114,11 @@ fn pings_and_tcp_cross_through_tc_and_everything_is_reported() {
     let _peer = Peer::http(server, address, body).unwrap();
     let client = bed.lab.node("client").unwrap();
     let url = format!("http://[{SERVER}]:8080/");
-    let got = client.command("curl").args(["-s", "-m", "5", "-o", "/dev/null", "-w", "%{size_download}", &url]).run().unwrap();
+    let got = client
+        .command("curl")
+        .args(["-s", "-m", "5", "-o", "/dev/null", "-w", "%{size_download}", &url])
+        .run()
+        .unwrap();
     assert_eq!(got.stdout.trim(), "3000000", "{:?}", fast_path.counters());
     let counters = fast_path.counters().unwrap();
     assert!(counters.forwarded[0] > 5 && counters.forwarded[1] > 5, "{counters:?}");
@@ -123,10 +127,14 @@ fn pings_and_tcp_cross_through_tc_and_everything_is_reported() {
     assert!(made.contains(&(Made::Binding, 1, POOL)) && made.contains(&(Made::Binding, 6, POOL)), "{made:?}");
     assert_eq!(made.len() as u64, counters.bindings_made);
     assert_eq!(audit::check(&bed.tables), Vec::<String>::new());
-    bed.lab.node("gateway").unwrap().run(|| {
-        fast_path.detach("inside0").unwrap();
-        fast_path.detach("outside0").unwrap();
-    }).unwrap();
+    bed.lab
+        .node("gateway")
+        .unwrap()
+        .run(|| {
+            fast_path.detach("inside0").unwrap();
+            fast_path.detach("outside0").unwrap();
+        })
+        .unwrap();
     assert!(!bed.pings(), "nothing forwards any more");
 }
 

@@ -115,6 +115,7 @@ fn plan(kind: Kind, sessions: u64) -> Plan {
             policy,
             inside_mtu: 1500,
             outside_mtu: 1500,
+            largest_segment: None,
             static_bindings: Vec::new(),
         }),
         Kind::Siit => ServiceKind::Siit(Siit {
@@ -125,6 +126,7 @@ fn plan(kind: Kind, sessions: u64) -> Plan {
                 well_known_prefix_strict: false,
                 denied: DenyList::default(),
             },
+            dynamic: None,
             embedded_hosts: Vec::new(),
             hairpinning: Hairpinning::Intrinsic,
             error_sources: ErrorSources::default(),

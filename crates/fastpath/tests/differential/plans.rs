@@ -7,7 +7,7 @@ use tombolo_engine::mapping::address_ranges::AddressRanges;
 use tombolo_engine::mapping::eam::{Eam, EamTable};
 use tombolo_engine::mapping::pool::{Parity, Pool, PoolRange, PortRanges, PortSpace};
 use tombolo_engine::mapping::stateless::{DenyList, StatelessMap};
-use tombolo_engine::mechanism::napt::{Endpoint, Filtering, InboundTcp, Policy, Times};
+use tombolo_engine::mechanism::napt::{Endpoint, Filtering, InboundTcp, Policy, Times, UnsolicitedSyn};
 use tombolo_engine::mechanism::session_state::Timeouts;
 use tombolo_engine::mechanism::{TrafficClass, TranslateSettings};
 use tombolo_engine::plan::{Nat64, OwnAddresses, Service, ServiceKind, StaticBinding};
@@ -55,6 +55,11 @@ pub(crate) fn all() -> Vec<Case> {
     let settings = TranslateSettings::default();
     cases.push(nat64_case("address-dependent", "64:ff9b::/96", strict, settings, vec![pool(1024..=1090, 0)]));
     let closed = Policy { inbound_tcp: InboundTcp::Denied, ..plain };
+    let counted = Policy { sessions_per_subscriber: Some(20), binding_rate: Some(40), host_bits: 64, ..plain };
+    cases.push(nat64_case("counted", "64:ff9b::/96", counted, settings, vec![pool(1024..=1090, 0)]));
+    let hold = Policy { unsolicited_syn: UnsolicitedSyn::Hold, ..plain };
+    let clamp = TranslateSettings { largest_segment: Some(1220), ..settings };
+    cases.push(nat64_case("held SYNs, lowered segments", "64:ff9b::/96", hold, clamp, vec![pool(1024..=1090, 0)]));
     cases.push(nat64_case("no inbound TCP", "64:ff9b::/96", closed, settings, vec![pool(1024..=1090, 0)]));
     for (name, policy) in [("nat44", plain), ("nat44, limits", limits), ("nat44, address-dependent", strict)] {
         cases.push(nat44_case(name, policy, 1500));
@@ -88,6 +93,7 @@ fn nat44(policy: Policy, mtu: u32, ranges: Vec<PoolRange>) -> Nat44 {
         policy,
         inside_mtu: mtu,
         outside_mtu: mtu - 20,
+        largest_segment: (mtu < 1400).then_some(1200),
         static_bindings: Vec::new(),
     }
 }
@@ -111,6 +117,7 @@ fn siit_case(name: &'static str, role: Role, hairpinning: Hairpinning, prefix: O
             well_known_prefix_strict: true,
             denied: DenyList::default(),
         },
+        dynamic: None,
         embedded_hosts: vec![Prefix::covering(u32::from_be_bytes([10, 1, 2, 0]), 24)],
         hairpinning,
         error_sources: ErrorSources::default(),
@@ -186,7 +193,11 @@ pub(crate) fn plan(services: Vec<Service>) -> Plan {
         services,
         times: Times::new(&timeouts, 10),
         capacity: Capacity { subscribers: 20, bindings: 70, sessions: 150, outside_slots: 0 },
-        own: OwnAddresses { ipv4: Some(Ipv4Addr::new(198, 51, 100, 1)), ipv6: Some("2001:db8:1::1".parse().unwrap()) },
+        own: OwnAddresses {
+            ipv4: Some(Ipv4Addr::new(198, 51, 100, 1)),
+            ipv6: Some("2001:db8:1::1".parse().unwrap()),
+            ..OwnAddresses::default()
+        },
     };
     plan.capacity.outside_slots = plan.outside_slots().unwrap().max(16);
     plan
