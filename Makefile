@@ -4,11 +4,12 @@
 #   make test     everything that can be tested here (root for the kernel tests; they skip loudly without)
 #   make lint     formatting, clippy, documentation, dependencies
 #   make bench    what a packet costs in memory, state at scale, TCP beside plain forwarding and Tayga (root)
+#   make bench-fastpath   the programs in the kernel beside plain forwarding and iptables, interleaved (root)
 #   make fuzz     libFuzzer on parser, translation, engine and configuration; SECONDS=60 for each of them
 #   make lab      a playground that stays: three namespaces, no gateway (root)
 #   make setup    installs the Debian packages that the above need
 
-.PHONY: build demo test lint bench fuzz lab setup
+.PHONY: build demo test lint bench bench-fastpath fuzz lab setup
 
 build:
 	cargo build --workspace
@@ -34,6 +35,9 @@ bench: setup
 
 fuzz: setup
 	./scripts/fuzz.sh $(or $(SECONDS),60)
+
+bench-fastpath: setup
+	cargo bench -p tombolo-fastpath --bench fastpath
 
 lab: setup
 	cargo build -p tombolo

@@ -12,11 +12,14 @@
  *		__type(value, struct lpm_line);
  *	} routes SEC(".maps");
  *
- * Include after <linux/bpf.h> and <bpf/bpf_helpers.h>. A lookup takes no lock. What it reads stays whole for
+ * A lookup takes no lock. What it reads stays whole for
  * as long as the program runs: the writer reuses a replaced block only after a grace period (lpm/epoch.rs).
  */
 #ifndef TOMBOLO_LPM_H
 #define TOMBOLO_LPM_H
+
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
 
 #define LPM_LINE_WORDS 16
 #define LPM_HEADER_WORDS 16

@@ -77,6 +77,12 @@ impl Index {
         self.buckets.bytes()
     }
 
+    /// Number of buckets.
+    #[must_use]
+    pub fn buckets(&self) -> u32 {
+        self.count
+    }
+
     /// Starts loading the first candidate bucket.
     #[inline]
     pub fn prefetch(&self, hash: Hash) {

@@ -285,6 +285,12 @@ impl Sessions {
         self.main.bytes() + self.overflow.bytes() + self.overflowed.bytes()
     }
 
+    /// Lines of the table without its overflow, and of the overflow.
+    #[must_use]
+    pub fn sizes(&self) -> (u32, u32) {
+        (self.main_lines, self.overflow_lines)
+    }
+
     /// Sessions in the overflow at the moment.
     #[must_use]
     pub fn overflowed(&self) -> u64 {

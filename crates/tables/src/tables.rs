@@ -49,6 +49,23 @@ pub struct Memory {
     pub sessions: usize,
 }
 
+/// What a reader outside this process has to know to find its way: sizes, and the key of the hashes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Geometry {
+    /// Buckets of the inside index.
+    pub inside_buckets: u32,
+    /// Buckets of the subscribers' index.
+    pub subscriber_buckets: u32,
+    /// Lines of sessions, without the overflow.
+    pub session_lines: u32,
+    /// Lines of the overflow.
+    pub overflow_lines: u32,
+    /// Bindings.
+    pub bindings: u32,
+    /// The secret of the hashes.
+    pub key: HashKey,
+}
+
 /// An outside endpoint that may be claimed: its slot, and the address and port that the slot stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Candidate {
@@ -103,6 +120,20 @@ impl Tables {
             sessions: Sessions::new(source, capacity.sessions, key)?,
             key,
         })
+    }
+
+    /// What a program in the kernel needs to read the same memory.
+    #[must_use]
+    pub fn geometry(&self) -> Geometry {
+        let (session_lines, overflow_lines) = self.sessions.sizes();
+        Geometry {
+            inside_buckets: self.inside_index.buckets(),
+            subscriber_buckets: self.subscriber_index.buckets(),
+            session_lines,
+            overflow_lines,
+            bindings: self.bindings.capacity(),
+            key: self.key,
+        }
     }
 
     /// Bytes that the tables take.

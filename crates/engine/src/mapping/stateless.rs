@@ -129,6 +129,12 @@ impl DenyList {
         Ok(Self(if routes.is_empty() { None } else { Some(Frozen::build("denied", &routes)?) }))
     }
 
+    /// True if no address is in it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
     /// True if `address` is in it.
     #[must_use]
     #[inline]

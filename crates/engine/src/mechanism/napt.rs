@@ -188,6 +188,18 @@ impl Times {
         self.lifetimes.of(OUTSIDE_INIT_HELD)
     }
 
+    /// How long a session may be silent in each state.
+    #[must_use]
+    pub fn lifetimes(&self) -> &Lifetimes {
+        &self.lifetimes
+    }
+
+    /// When the entry of a session in each state may be given to another.
+    #[must_use]
+    pub fn reuse_entry_after(&self) -> &Lifetimes {
+        &self.reuse_entry_after
+    }
+
     /// Ticks of silence after which an established session is in TRANS.
     #[must_use]
     pub fn established(&self) -> u32 {

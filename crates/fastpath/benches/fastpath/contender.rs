@@ -1,0 +1,202 @@
+//! A gateway in a lab with the tester's rig around it.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use tombolo_generator::{
+    Answer, Capacity, Direction, Ends, Namespace, Order, Pace, Plan, Port, PortRule, Rig, SourceRule, Template,
+    link_address,
+};
+use tombolo_lab::{Lab, Offload, Topology};
+use tombolo_tester::setup::{Addresses, Flows, Setup, Technology};
+
+use crate::gateway::Gateway;
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+/// What forwards.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Plain4,
+    Plain6,
+    Iptables,
+    Nat64,
+    Nat44,
+    Siit,
+}
+
+impl Kind {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Plain4 => "plain4",
+            Self::Plain6 => "plain6",
+            Self::Iptables => "iptables",
+            Self::Nat64 => "nat64",
+            Self::Nat44 => "nat44",
+            Self::Siit => "siit",
+        }
+    }
+
+    fn technology(self) -> Technology {
+        match self {
+            Self::Plain4 => Technology::Forward4,
+            Self::Plain6 => Technology::Forward6,
+            Self::Iptables | Self::Nat44 => Technology::Nat44,
+            Self::Nat64 => Technology::Nat64,
+            Self::Siit => Technology::Siit,
+        }
+    }
+}
+
+/// What came of a measurement.
+pub(crate) struct Outcome {
+    pub(crate) rate: f64,
+    pub(crate) lost: u64,
+}
+
+pub(crate) struct Contender {
+    kind: Kind,
+    rig: Rig,
+    setup: Setup,
+    ends: Ends,
+    gateway: Option<Gateway>,
+    lab: Lab,
+    seed: u64,
+}
+
+impl Contender {
+    pub(crate) fn new(kind: Kind, (inside, outside): (u32, u32), frames: u32) -> Result<Self> {
+        let lab = Lab::create(&Topology::client_gateway_server())?;
+        let node = lab.node("gateway")?;
+        for interface in ["inside0", "outside0"] {
+            // A veth takes redirected frames only while its own end polls, which receive offload makes it do.
+            node.set_offload(interface, Offload::Gro, true)?;
+        }
+        resolve_neighbours(&lab)?;
+        let flows = Flows { inside_first: 1024, outside_first: 1024, ..Flows::sessions(inside, outside) };
+        let setup = Setup::new(kind.technology(), &Addresses::default(), &flows)?;
+        let sessions = u64::from(inside) * u64::from(outside);
+        let gateway = match kind {
+            Kind::Nat64 | Kind::Nat44 | Kind::Siit => Some(Gateway::start(&lab, kind, sessions)?),
+            Kind::Iptables => {
+                start_iptables(&lab, sessions)?;
+                None
+            }
+            Kind::Plain4 | Kind::Plain6 => None,
+        };
+        let port = |node: &str, name: &str| -> Result<Port> {
+            Ok(Port { name: name.to_owned(), namespace: Some(Namespace::at(lab.node(node)?.path())) })
+        };
+        let (left, right) = (port("client", "inside0")?, port("server", "outside0")?);
+        let ends = Ends { source: link_address(&left)?, destination: link_address(&port("gateway", "inside0")?)? };
+        let capacity = Capacity { frames, records: 1, a_hosts: 1, b_hosts: 1 };
+        let mut rig = Rig::open(&left, &right, capacity)?;
+        rig.set_endpoints(&setup.a, &setup.b)?;
+        Ok(Self { kind, rig, setup, ends, gateway, lab, seed: 1 })
+    }
+
+    pub(crate) fn name(&self) -> &'static str {
+        self.kind.name()
+    }
+
+    /// Makes every session once.
+    pub(crate) fn fill(&mut self) {
+        let outcome = self.create();
+        assert!(outcome.lost * 100 < u64::from(self.tuples()), "{}: {} lost while filling", self.name(), outcome.lost);
+    }
+
+    /// Every tuple once, from an empty table.
+    pub(crate) fn create(&mut self) -> Outcome {
+        match (&mut self.gateway, self.kind) {
+            (Some(gateway), _) => gateway.clear(),
+            (None, Kind::Iptables) => {
+                let node = self.lab.node("gateway").unwrap();
+                node.command("conntrack").args(["-F"]).run().unwrap().success().unwrap();
+            }
+            _ => {}
+        }
+        self.seed += 1;
+        let (frames, seed) = (self.tuples(), self.seed);
+        self.run(frames, Order::Enumerate { seed })
+    }
+
+    /// Random tuples.
+    pub(crate) fn load(&mut self, frames: u32) -> Outcome {
+        self.seed += 1;
+        let seed = self.seed;
+        self.run(frames, Order::Random { seed })
+    }
+
+    pub(crate) fn remarks(&self) -> String {
+        self.gateway.as_ref().map(Gateway::remarks).unwrap_or_default()
+    }
+
+    fn tuples(&self) -> u32 {
+        u32::try_from(self.setup.shape.tuples()).unwrap_or(u32::MAX)
+    }
+
+    fn run(&mut self, frames: u32, order: Order) -> Outcome {
+        let setup = &self.setup;
+        let direction = Direction {
+            template: Template { ends: self.ends, kind: setup.left, frame_bytes: setup.left.shortest(), hop_limit: 64 },
+            order,
+            shape: setup.shape,
+            frames,
+            pace: Pace::at(0),
+            cores: vec![0],
+            background: None,
+            timed: None,
+            answer: Answer {
+                kind: setup.right,
+                source: SourceRule::Any,
+                source_port: PortRule::Any,
+                hop_limit: 0,
+                inner_hop_limit: 0,
+                record: false,
+                variation: false,
+            },
+        };
+        let plan =
+            Plan { forward: Some(direction), reverse: None, drain: Duration::from_millis(100), always_drain: false };
+        let outcome = self.rig.run(&plan, &mut |_, _| true).unwrap();
+        let forward = outcome.forward.unwrap();
+        let seconds = (forward.departures.last_ns - forward.departures.first_ns) as f64 / 1e9;
+        #[expect(clippy::cast_precision_loss, reason = "a rate")]
+        let rate = forward.arrivals.received as f64 / seconds;
+        let wrong = forward.arrivals.errored + forward.arrivals.unreadable;
+        assert!(wrong == 0, "{}: {wrong} frames came back wrong", self.kind.name());
+        Outcome { rate, lost: forward.departures.sent - forward.arrivals.received }
+    }
+}
+
+/// XDP sends to neighbours that are resolved, and the tester's ports answer nobody.
+fn resolve_neighbours(lab: &Lab) -> Result<()> {
+    let servers: [(&str, &str, &str, IpAddr); 4] = [
+        ("client", "inside0", "inside0", Ipv4Addr::new(10, 0, 0, 2).into()),
+        ("client", "inside0", "inside0", Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 2).into()),
+        ("server", "outside0", "outside0", Ipv4Addr::new(198, 51, 100, 2).into()),
+        ("server", "outside0", "outside0", Ipv6Addr::new(0x2001, 0xdb8, 2, 0, 0, 0, 0, 2).into()),
+    ];
+    for (node, interface, own, address) in servers {
+        let port = Port { name: interface.to_owned(), namespace: Some(Namespace::at(lab.node(node)?.path())) };
+        let mac: Vec<String> = link_address(&port)?.iter().map(|byte| format!("{byte:02x}")).collect();
+        let words =
+            ["neigh", "replace", &address.to_string(), "lladdr", &mac.join(":"), "dev", own, "nud", "permanent"];
+        lab.node("gateway")?.command("ip").args(words).run()?.success()?;
+    }
+    Ok(())
+}
+
+fn start_iptables(lab: &Lab, sessions: u64) -> Result<()> {
+    let wanted = (sessions * 3 / 2).max(262_144).next_power_of_two().to_string();
+    for path in ["/proc/sys/net/netfilter/nf_conntrack_max", "/sys/module/nf_conntrack/parameters/hashsize"] {
+        std::fs::write(path, &wanted)?;
+    }
+    let node = lab.node("gateway")?;
+    let words = ["-t", "nat", "-A", "POSTROUTING", "-o", "outside0", "-j", "MASQUERADE"];
+    node.command("iptables").args(words).run()?.success()?;
+    for key in ["nf_conntrack_udp_timeout", "nf_conntrack_udp_timeout_stream"] {
+        node.set_sysctl(&format!("net.netfilter.{key}"), "10000")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,153 @@
+//! Our fast path alone: tables, programs, one subscriber that was admitted, no engine behind it. What it does not take is
+//! lost, and shows.
+
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tombolo_engine::Plan;
+use tombolo_engine::mapping::address_ranges::AddressRanges;
+use tombolo_engine::mapping::eam::{Eam, EamTable};
+use tombolo_engine::mapping::pool::{Pool, PoolRange, PortRanges};
+use tombolo_engine::mapping::stateless::{DenyList, StatelessMap};
+use tombolo_engine::mechanism::TranslateSettings;
+use tombolo_engine::mechanism::napt::{Policy, Times};
+use tombolo_engine::plan::{Nat64, OwnAddresses, Service, ServiceKind};
+use tombolo_engine::service::nat44::Nat44;
+use tombolo_engine::service::siit::{ErrorSources, Hairpinning, Role, Siit};
+use tombolo_fastpath::{FastPath, Mode, PinnedMemory, Settings};
+use tombolo_lab::Lab;
+use tombolo_tables::Tables;
+use tombolo_tables::hash::HashKey;
+use tombolo_tables::memory::{Backing, MemoryError, MemorySource};
+use tombolo_tables::subscriber::{Subscriber, SubscriberKey};
+use tombolo_tables::tables::Capacity;
+use tombolo_tables::tick::Tick;
+use tombolo_wire::Prefix64;
+
+use crate::contender::Kind;
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+const POOL: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+const BINDINGS: u32 = 8192;
+
+pub(crate) struct Gateway {
+    kind: Kind,
+    fast_path: FastPath,
+    tables: Tables,
+    spans: Vec<Arc<dyn Backing>>,
+    directory: PathBuf,
+    _memory: PinnedMemory,
+}
+
+struct Recorder<'m>(&'m mut PinnedMemory, Vec<Arc<dyn Backing>>);
+
+impl MemorySource for Recorder<'_> {
+    fn take(&mut self, name: &'static str, bytes: usize) -> std::result::Result<Arc<dyn Backing>, MemoryError> {
+        let span = self.0.take(name, bytes)?;
+        self.1.push(Arc::clone(&span));
+        Ok(span)
+    }
+}
+
+impl Gateway {
+    pub(crate) fn start(lab: &Lab, kind: Kind, sessions: u64) -> Result<Self> {
+        let directory = PathBuf::from(format!("/sys/fs/bpf/{}", lab.id()));
+        let mut memory = PinnedMemory::open(&directory, "bench")?;
+        let plan = plan(kind, sessions);
+        let mut recorder = Recorder(&mut memory, Vec::new());
+        let tables = Tables::new(&mut recorder, plan.capacity, HashKey::new([11, 22, 33, 44]))?;
+        let spans = recorder.1;
+        let mut fast_path = FastPath::load(&memory, &tables, &plan, Settings::default())?;
+        lab.node("gateway")?.run(|| -> std::result::Result<(), tombolo_fastpath::FastPathError> {
+            fast_path.attach("inside0", Mode::Xdp)?;
+            fast_path.attach("outside0", Mode::Xdp)?;
+            Ok(())
+        })??;
+        Ok(Self { kind, fast_path, tables, spans, directory, _memory: memory })
+    }
+
+    /// Forgets everything but the subscriber.
+    pub(crate) fn clear(&mut self) {
+        for span in &self.spans {
+            // SAFETY: the span is that long; no packet is under way, and the tables keep no references into it.
+            unsafe { std::ptr::write_bytes(span.base().as_ptr(), 0, span.len()) };
+        }
+        let (ipv6, ipv4) = match self.kind {
+            Kind::Nat64 => ([0x20, 1, 0x0d, 0xb8, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2], [0; 4]),
+            _ => ([0; 16], [10, 0, 0, 2]),
+        };
+        let key = SubscriberKey { ipv6, ipv4, service: 0 };
+        let subscriber = Subscriber { key, outside_ipv4: POOL.octets(), pool_address: 0 };
+        self.tables.admit(&subscriber, Tick(1)).unwrap();
+    }
+
+    pub(crate) fn remarks(&self) -> String {
+        let counters = self.fast_path.counters().unwrap();
+        let passed: Vec<String> = counters.passed().map(|(miss, count)| format!("{} {count}", miss.name())).collect();
+        format!("(sessions in the overflow: {}; passed on: {})", self.tables.sessions.overflowed(), passed.join(", "))
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        let _ = PinnedMemory::remove(&self.directory);
+    }
+}
+
+fn plan(kind: Kind, sessions: u64) -> Plan {
+    let ports = PortRanges::new([1024..=65535]);
+    let range = PoolRange {
+        first: POOL,
+        last: POOL,
+        ports: [ports.clone(), ports.clone(), ports],
+        span: 1024..=65535,
+        first_slot: 0,
+    };
+    let pool = Pool::new(vec![range]);
+    let policy = Policy::default();
+    let kind = match kind {
+        Kind::Nat44 => ServiceKind::Nat44(Nat44 {
+            inside: AddressRanges::new([Ipv4Addr::new(10, 0, 0, 0)..=Ipv4Addr::new(10, 255, 255, 255)]),
+            untranslated: AddressRanges::default(),
+            pool,
+            policy,
+            inside_mtu: 1500,
+            outside_mtu: 1500,
+            largest_segment: None,
+            static_bindings: Vec::new(),
+        }),
+        Kind::Siit => ServiceKind::Siit(Siit {
+            role: Role::Siit,
+            mapping: StatelessMap {
+                explicit: EamTable::new(vec![Eam::parse("192.0.2.2", "2001:db8:1::2").unwrap()]).unwrap(),
+                prefix: Some(Prefix64::WELL_KNOWN),
+                well_known_prefix_strict: false,
+                denied: DenyList::default(),
+            },
+            dynamic: None,
+            embedded_hosts: Vec::new(),
+            hairpinning: Hairpinning::Intrinsic,
+            error_sources: ErrorSources::default(),
+            identify_nodes: false,
+            translate: TranslateSettings::default(),
+        }),
+        _ => ServiceKind::Nat64(Nat64 {
+            prefix: Prefix64::WELL_KNOWN,
+            well_known_prefix_strict: false,
+            pool,
+            policy,
+            translate: TranslateSettings::default(),
+            static_bindings: Vec::new(),
+        }),
+    };
+    let mut plan = Plan {
+        services: vec![Service { name: "bench".into(), kind }],
+        times: Times::default(),
+        capacity: Capacity { subscribers: 100, bindings: BINDINGS, sessions, outside_slots: 0 },
+        own: OwnAddresses::default(),
+    };
+    plan.capacity.outside_slots = plan.outside_slots().unwrap().max(16);
+    plan
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/* The life of a record: crates/tables/src/arena.rs, which says what each step is for.
+ *
+ *	life     63      32  31         16  15    0
+ *	         | touched  | generation  | stage |
+ */
+#ifndef TOMBOLO_ARENA_H
+#define TOMBOLO_ARENA_H
+
+#include "base.h"
+
+enum stage {
+	STAGE_FREE = 0,
+	STAGE_BUILDING = 1,
+	STAGE_LIVE = 2,
+	STAGE_DYING = 3,
+	STAGE_OPENING = 4,
+};
+
+#define LIFE_STAGE 0xffffULL
+#define LIFE_GENERATION 0xffff0000ULL
+#define LIFE_ONE_GENERATION 0x10000ULL
+
+/* A writer that lost so many races in a row leaves the packet to the engine. */
+#define RACES_MAX 4
+
+static __always_inline bool is_readable(__u64 life)
+{
+	__u64 stage = life & LIFE_STAGE;
+
+	return stage == STAGE_LIVE || stage == STAGE_OPENING;
+}
+
+/* True if the record that was read under `before` is still the same one. */
+static __always_inline bool is_unchanged(__u64 before, __u64 after)
+{
+	return is_readable(after) && !((before ^ after) & LIFE_GENERATION);
+}
+
+/* Notes that something was built upon the record; false if it is not live any more. */
+static __always_inline bool touch(__u64 *place, __u32 now)
+{
+#pragma nounroll
+	for (int race = 0; race < RACES_MAX; race++) {
+		__u64 life = READ(*place);
+
+		if (!is_readable(life))
+			return false;
+		if (life >> 32 >= now)
+			return true;
+		if (SWAP(place, life, (life & 0xffffffff) | (__u64)now << 32))
+			return true;
+	}
+	return false;
+}
+
+/* Makes a published record live. Only its maker calls it, and only toucher race with it. */
+static __always_inline void settle_record(__u64 *place)
+{
+#pragma nounroll
+	for (int race = 0; race < 2 * RACES_MAX; race++) {
+		__u64 life = READ(*place);
+
+		if ((life & LIFE_STAGE) != STAGE_OPENING)
+			return;
+		if (SWAP(place, life, (life & ~LIFE_STAGE) | STAGE_LIVE))
+			return;
+	}
+}
+
+#endif

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/* What every header here builds on: kernel types, atomics, the generated numbers.
+ *
+ * The programs read and write the same memory as the engine's process (crates/tables). Two rules follow:
+ * every access to a table is one load or store of a whole word (READ, WRITE), and every change that another
+ * writer could make at the same time is a compare-and-swap. The order of plain loads and stores is the
+ * processor's: x86-64 keeps loads in order and stores in order, which is what the Rust side asks for with
+ * Acquire and Release. The loader refuses other processors.
+ *
+ * Addresses and ports stand as on the wire wherever a name does not say otherwise.
+ */
+#ifndef TOMBOLO_BASE_H
+#define TOMBOLO_BASE_H
+
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <stdbool.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#include "generated.h"
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "records are words of a little-endian processor");
+
+#define READ(place) (*(volatile typeof(place) *)&(place))
+#define WRITE(place, value) (*(volatile typeof(place) *)&(place) = (value))
+
+/* Keeps the compiler from moving loads and stores across; the processor does not (see above). */
+#define BARRIER() asm volatile("" ::: "memory")
+
+#define SWAP(place, from, to) (__sync_val_compare_and_swap((place), (from), (to)) == (from))
+
+/* An array that user space maps too. Its size is set when the tables are made. */
+#define SHARED_ARRAY(name, record)                   \
+	struct {                                     \
+		__uint(type, BPF_MAP_TYPE_ARRAY);    \
+		__uint(map_flags, BPF_F_MMAPABLE);   \
+		__uint(max_entries, 1);              \
+		__uint(pinning, LIBBPF_PIN_BY_NAME); \
+		__type(key, __u32);                  \
+		__type(value, record);               \
+	} name SEC(".maps")
+
+/* The record at `index` of an array; none if the array is shorter. The kernel turns the call into a bounds
+ * check and a multiplication.
+ */
+#define RECORD(array, index) \
+	({ __u32 index_ = (index); bpf_map_lookup_elem(&(array), &index_); })
+
+/* Comparisons without a branch: 1 or 0. The verifier follows every branch, and eight of them in a row are 256 ways; and
+ * the processor cannot foresee where in a line an entry is. Numbers have to be below 2^63.
+ */
+static __always_inline __u64 is_zero(__u64 number)
+{
+	return (number - 1) >> 63;
+}
+
+static __always_inline __u64 is_less(__u64 a, __u64 b)
+{
+	return (a - b) >> 63;
+}
+
+enum side {
+	INSIDE = 0,
+	OUTSIDE = 1,
+};
+
+/* The three protocols with ports, in the order of the outside index (crates/engine/src/mapping/pool.rs). */
+enum space {
+	SPACE_TCP = 0,
+	SPACE_UDP = 1,
+	SPACE_ICMP = 2,
+};
+
+/* Where a packet ends in the fast path. What is passed on goes to the next stage, and at last to the engine:
+ * passing is never wrong, only slow.
+ */
+struct outcome {
+	__u8 verdict;
+	/* PASS: one of the numbers of src/miss.rs. DROP: one of the engine's drop reasons. */
+	__u8 reason;
+};
+
+enum verdict {
+	FORWARD = 0,
+	PASS = 1,
+	DROP = 2,
+};
+
+#define FORWARDED ((struct outcome){ .verdict = FORWARD })
+#define PASSED(why) ((struct outcome){ .verdict = PASS, .reason = (why) })
+#define DROPPED(why) ((struct outcome){ .verdict = DROP, .reason = (why) })
+
+#endif

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/* The fast path: packets that need no judgement are translated where they arrive.
+ *
+ *	frame --> tombolo_xdp --hit--> out of the interface that the route says
+ *	              | pass
+ *	              v
+ *	          tombolo_tc  --hit--> the kernel's stack, which routes the translated packet
+ *	              | pass
+ *	              v
+ *	          the kernel's route to the TUN device, and the engine
+ *
+ * A packet's way: parse.h, classify.h, nat64.h (or another service), napt.h with the tables (binding.h, session.h,
+ * subscriber.h, outside.h), translate.h, and then xdp.h or tc.h, which write it.
+ *
+ * Both programs may run on several processors, beside the engine, on the same tables.
+ */
+#include <linux/pkt_cls.h>
+
+#include "classify.h"
+#include "tc.h"
+#include "way.h"
+#include "xdp.h"
+
+static __always_inline void count_pass(struct scratch *scratch, __u8 reason)
+{
+	scratch->counters.passed[reason % REASONS_MAX]++;
+}
+
+static __always_inline void count_forward(struct scratch *scratch, const struct packet *packet, __u8 side)
+{
+	scratch->counters.forwarded[side & 1]++;
+	scratch->counters.forwarded_bytes[side & 1] += packet->length;
+}
+
+/* Parses a frame that is for this station. */
+static __always_inline bool parse_frame(struct packet *packet, void *data, void *end, __u32 frame_length,
+					const struct interface *interface)
+{
+	struct ethhdr *ethernet = data;
+	__u32 available = frame_length - ETH_HLEN;
+
+	if ((void *)(ethernet + 1) > end || !is_same_mac(ethernet->h_dest, interface->mac))
+		return false;
+	if (ethernet->h_proto == bpf_htons(ETH_P_IPV6))
+		return parse_ipv6(packet, data + ETH_HLEN, end, available);
+	if (ethernet->h_proto == bpf_htons(ETH_P_IP))
+		return parse_ipv4(packet, data + ETH_HLEN, end, available);
+	return false;
+}
+
+SEC("xdp")
+int tombolo_xdp(struct xdp_md *ctx)
+{
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	struct interface *interface = interface_of(ctx->ingress_ifindex);
+	struct scratch *scratch = RECORD(per_processor, 0);
+	struct packet *packet;
+	struct rewrite *to;
+	struct outcome outcome;
+	struct way *way;
+
+	if (!scratch || !interface)
+		return XDP_PASS;
+	packet = &scratch->packet;
+	to = &scratch->rewrite;
+	if (!parse_frame(packet, data, end, end - data, interface))
+		return XDP_PASS;
+	outcome = process(packet, 0, scratch, to);
+	if (outcome.verdict == FORWARD) {
+		way = way_of(ctx, to);
+		if (!way || to->length > way->mtu)
+			outcome = PASSED(MISS_NO_WAY);
+	}
+	if (outcome.verdict == DROP)
+		return XDP_DROP;
+	if (outcome.verdict == PASS) {
+		count_pass(scratch, outcome.reason);
+		return XDP_PASS;
+	}
+	if (!write_xdp(ctx, packet, to, way->macs))
+		return XDP_ABORTED;
+	count_forward(scratch, packet, to->side);
+	return bpf_redirect(way->egress, 0);
+}
+
+/* TC_ACT_UNSPEC lets programs behind this one see the packet, and is the only thing that this program returns. */
+SEC("classifier")
+int tombolo_tc(struct __sk_buff *skb)
+{
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	struct interface *interface = interface_of(skb->ifindex);
+	struct scratch *scratch = RECORD(per_processor, 0);
+	struct packet *packet;
+	struct rewrite *to;
+	struct outcome outcome;
+	bool changed = false;
+
+	/* A tagged frame belongs to another interface. */
+	if (!scratch || !interface || skb->vlan_present)
+		return TC_ACT_UNSPEC;
+	packet = &scratch->packet;
+	to = &scratch->rewrite;
+	if (!parse_frame(packet, data, end, skb->len, interface))
+		return TC_ACT_UNSPEC;
+	/* Of super-packets the kernel can change only those of TCP to the other protocol. */
+	if (skb->gso_segs > 1 && packet->space != SPACE_TCP)
+		return TC_ACT_UNSPEC;
+	outcome = process(packet, skb->gso_segs > 1 ? skb->gso_size : 0, scratch, to);
+	if (outcome.verdict == DROP)
+		return TC_ACT_SHOT;
+	if (outcome.verdict == PASS) {
+		count_pass(scratch, outcome.reason);
+		return TC_ACT_UNSPEC;
+	}
+	if (!write_skb(skb, packet, to, &changed))
+		return changed ? TC_ACT_SHOT : TC_ACT_UNSPEC;
+	count_forward(scratch, packet, to->side);
+	return TC_ACT_UNSPEC;
+}
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/* Address and port translation with state: crates/engine/src/mechanism/napt.rs, in the kernel.
+ *
+ * Known sessions are moved on and refreshed; bindings and sessions are made where that is mechanical. Left to the
+ * engine: admitting a subscriber, what is near a limit or contested, sessions that have died, permissions of
+ * address-dependent filtering.
+ */
+#ifndef TOMBOLO_NAPT_H
+#define TOMBOLO_NAPT_H
+
+#include "binding.h"
+#include "parse.h"
+#include "report.h"
+#include "session.h"
+
+#define STEP_REFRESH 0x80
+
+/* True if the packet may make state: anything but TCP, and SYN. */
+static __always_inline bool opens(const struct packet *packet)
+{
+	return packet->space != SPACE_TCP || packet->event == EVENT_SYN;
+}
+
+static __always_inline __u8 initial_state(__u8 space, __u8 side)
+{
+	if (space == SPACE_UDP)
+		return STATE_UDP;
+	if (space == SPACE_ICMP)
+		return STATE_ICMP;
+	return side == INSIDE ? STATE_INSIDE_INIT : STATE_OUTSIDE_INIT;
+}
+
+/* What a state counts as after `idle` ticks of silence; 0 if the session is dead. */
+static __always_inline __u8 effective_state(__u8 state, __u32 idle)
+{
+	if (idle < plan.lifetimes[state & 15])
+		return state;
+	if (state == STATE_ESTABLISHED && idle < plan.reuse_after[STATE_ESTABLISHED])
+		return STATE_TRANS;
+	return 0;
+}
+
+/* Moves a session on by a packet. A tick's first packet writes when it was seen; other packets write nothing. */
+static __always_inline struct outcome advance(struct session *session, const struct session_key *key, __u8 side,
+					      __u8 event, __u32 now, bool address_dependent)
+{
+	__u64 word = READ(session->word);
+	__u32 seen = READ(session->seen);
+	__u8 state = state_of(word), step, effective = effective_state(state, ticks_since(now, seen));
+
+	if (!effective || (word ^ key->word) >> 16)
+		return PASSED(MISS_SESSION_DEAD);
+	/* The engine renews the permission with the session. */
+	if (address_dependent && side == INSIDE && seen != now)
+		return PASSED(MISS_PERMISSION);
+	step = plan.steps[effective & 15][(side * 4 + event) & 7];
+	/* Where a SYN is held, the engine has it. */
+	if (state == STATE_OUTSIDE_INIT_HELD)
+		return PASSED(MISS_POLICY);
+	if ((step & ~STEP_REFRESH) != state &&
+	    !replace_word(session, word, (word & ~SESSION_STATE) | (__u64)(step & ~STEP_REFRESH) << 8))
+		return PASSED(MISS_RACE);
+	if (step & STEP_REFRESH && seen != now)
+		WRITE(session->seen, now);
+	return FORWARDED;
+}
+
+/* Whether a session may be made here. */
+static __always_inline bool may_open(const volatile struct service *service, __u8 space)
+{
+	if (service->flags & SERVICE_ENGINE_OPENS)
+		return false;
+	return !(service->flags & SERVICE_ENGINE_OPENS_TCP && space == SPACE_TCP);
+}
+
+/* Makes a session on a binding. */
+static __always_inline struct outcome open(const volatile struct service *service, const struct bound *bound,
+					   const struct session_key *key, __u8 space, __u8 side, __u32 now,
+					   struct scratch *scratch)
+{
+	if (!may_open(service, space))
+		return PASSED(MISS_POLICY);
+	if (!touch(&bound->record->life, now) || !open_session(key, initial_state(space, side), now))
+		return PASSED(MISS_SESSION_REFUSED);
+	scratch->counters.sessions_made++;
+	if (plan.report_sessions)
+		report(REPORT_SESSION, bound, key, scratch);
+	return FORWARDED;
+}
+
+static __always_inline __u64 draw(struct scratch *scratch)
+{
+	/* The kernel's numbers are good but not secret; what is mixed in is. */
+	scratch->drawn = mix(scratch->drawn + bpf_get_prandom_u32() + plan.secret[0]);
+	return scratch->drawn;
+}
+
+/* How many outside ports are tried. An address that is nearly full is the engine's business. */
+#define PORTS_TRIED 8
+
+/* Draws a port that suits the inside port best (RFC 4787 REQ-3 and REQ-4; mapping/pool.rs, pass 0); negative if the
+ * draw does not.
+ */
+static __always_inline int draw_port(const volatile struct service *service, const volatile struct ports *ports,
+				     __u8 space, __u16 inside_port, __u64 random)
+{
+	__u32 first = ports->first, count = (__u32)ports->last - ports->first + 1;
+	__u32 port = first + ((random >> 32) * count >> 32);
+
+	if (space == SPACE_ICMP)
+		return port;
+	if (space == SPACE_UDP && service->flags & SERVICE_PARITY)
+		port = (port & ~1U) | (inside_port & 1);
+	if (port < first || port > ports->last || !port || (port < 1024) != (inside_port < 1024))
+		return -1;
+	return port;
+}
+
+/* Claims an outside port of `address` for binding `id`. Negative if no draw was free. */
+__noinline int claim_port(const struct inside_key *key, __u32 address, __u32 space, __u32 id, __u32 now)
+{
+	struct scratch *scratch = RECORD(per_processor, 0);
+	/* RFC 6888 REQ-8 (a) and (c): napt.rs, reuse_port_after. */
+	__u32 reuse_after = space == SPACE_TCP ? 0 : plan.reuse_port_after;
+	const volatile struct pool_range *range;
+	const volatile struct service *service;
+	const volatile struct ports *ports;
+
+	if (!key || !scratch)
+		return -1;
+	service = service_at(key->service);
+	range = pool_range_of(service, address);
+	if (!range)
+		return -1;
+	ports = &range->handed_out[space & 3];
+	if (ports->first > ports->last)
+		return -1;
+	for (int tried = 0; tried < PORTS_TRIED; tried++) {
+		int port = draw_port(service, ports, space, bpf_ntohs(key->port), draw(scratch));
+		__u32 *place, slot;
+
+		if (port < 0)
+			continue;
+		slot = slot_of(range, address, space, port);
+		place = slot == SLOT_NONE ? 0 : slot_at(slot);
+		if (place && claim_slot(place, id, now, reuse_after))
+			return port;
+	}
+	return -1;
+}
+
+/* Makes a binding on a claimed record and slot; false if another writer is at the same inside endpoint. */
+__noinline int link_binding(const struct inside_key *wanted, __u32 id)
+{
+	struct index_bucket *first, *second;
+	struct binding *record = RECORD(bindings, id);
+	struct inside_key key;
+	struct buckets at;
+	__u64 h;
+
+	if (!wanted || !record)
+		return false;
+	key = *wanted;
+	h = inside_hash(&key);
+	at = buckets_of(h, plan.inside_buckets);
+	first = RECORD(inside_index, at.first);
+	second = RECORD(inside_index, at.second);
+	if (!first || !second || !insert_entry(first, second, tag_of(h), id))
+		return false;
+	settle_record(&record->life);
+	return true;
+}
+
+/* Makes a binding of a subscriber that was found: its number, or a miss, negative. */
+static __always_inline int bind_for(struct subscriber *subscriber, __u32 subscriber_id, const struct inside_key *key,
+				    __u32 space, __u32 now)
+{
+	__u32 outside4 = READ(subscriber->outside4), slot, *place;
+	const volatile struct pool_range *range = pool_range_of(service_at(key->service), bpf_ntohl(outside4));
+	__u32 id = claim_binding();
+	struct binding *record = id ? RECORD(bindings, id) : 0;
+	int port;
+
+	if (!record)
+		return -MISS_NO_RECORD;
+	port = range ? claim_port(key, bpf_ntohl(outside4), space, id, now) : -1;
+	if (port < 0) {
+		free_binding(record, id);
+		return -MISS_NO_PORT;
+	}
+	slot = slot_of(range, bpf_ntohl(outside4), space, port);
+	publish_binding(record, key, outside4, bpf_htons(port), slot, subscriber_id, now);
+	if (link_binding(key, id))
+		return id;
+	place = slot_at(slot);
+	if (place)
+		SWAP(place, id, 0U);
+	free_binding(record, id);
+	return -MISS_RACE;
+}
+
+/* Makes a binding for an inside endpoint of a subscriber that was admitted: its number, or a miss, negative. */
+__noinline int bind(const struct inside_key *key, __u32 space, __u32 now)
+{
+	struct scratch *scratch = RECORD(per_processor, 0);
+	struct subscriber *subscriber;
+	__u32 subscriber_id;
+	int id;
+
+	if (!key || !scratch)
+		return -MISS_RACE;
+	subscriber = find_subscriber(key->address, key->address4, key->service, &subscriber_id);
+	if (!subscriber || !touch(&subscriber->life, now))
+		return -MISS_NO_SUBSCRIBER;
+	if ((__u32)READ(subscriber->counts) >= service_at(key->service)->bindings_per_subscriber)
+		return -MISS_LIMIT;
+	id = bind_for(subscriber, subscriber_id, key, space, now);
+	if (id > 0) {
+		__sync_fetch_and_add(&subscriber->counts, 1);
+		scratch->counters.bindings_made++;
+	}
+	return id;
+}
+
+/* A packet from inside: the binding that it leaves by. */
+static __always_inline struct outcome outbound(const volatile struct service *service, struct inside_key *key,
+					       const struct packet *packet, __u32 remote, struct scratch *scratch,
+					       struct bound *bound)
+{
+	bool address_dependent = service->flags & SERVICE_ADDRESS_DEPENDENT;
+	__u32 now = now_in_ticks();
+	struct session_key session;
+	struct session *found = 0;
+
+	if (find_inside(key, bound)) {
+		session = session_key(bound->id, remote, packet->destination_port, packet->space);
+		found = find_session(&session);
+	} else {
+		int made;
+
+		if (!opens(packet) || address_dependent)
+			return PASSED(MISS_NO_BINDING);
+		if (service->flags & SERVICE_ENGINE_BINDS || !may_open(service, packet->space))
+			return PASSED(MISS_POLICY);
+		made = bind(key, packet->space, now);
+		if (made <= 0)
+			return PASSED(-made);
+		if (!look_at_binding(made, bound))
+			return PASSED(MISS_RACE);
+		session = session_key(bound->id, remote, packet->destination_port, packet->space);
+		report(REPORT_BINDING, bound, &session, scratch);
+	}
+	if (found)
+		return advance(found, &session, INSIDE, packet->event, now, address_dependent);
+	/* RFC 6146 section 3.5.2.2, CLOSED: translated, without a session. */
+	if (!opens(packet))
+		return FORWARDED;
+	if (address_dependent)
+		return PASSED(MISS_PERMISSION);
+	return open(service, bound, &session, packet->space, INSIDE, now, scratch);
+}
+
+/* A packet from outside: the binding that it comes in by. */
+static __always_inline struct outcome inbound(const volatile struct service *service, __u8 number,
+					      const volatile struct pool_range *range, const struct packet *packet,
+					      struct scratch *scratch, struct bound *bound)
+{
+	__u32 slot = slot_of(range, bpf_ntohl(packet->destination4), packet->space,
+			     bpf_ntohs(packet->destination_port));
+	__u32 now = now_in_ticks();
+	struct session_key session;
+	struct session *found;
+
+	if (!find_outside(slot, protocol_of(packet->space), number, bound))
+		return PASSED(MISS_NO_BINDING);
+	session = session_key(bound->id, packet->source4, packet->source_port, packet->space);
+	found = find_session(&session);
+	if (found)
+		return advance(found, &session, OUTSIDE, packet->event, now, false);
+	if (!(READ(bound->record->flags) & BINDING_STATIC)) {
+		if (service->flags & SERVICE_ADDRESS_DEPENDENT)
+			return PASSED(MISS_PERMISSION);
+		if (service->flags & SERVICE_NO_INBOUND_TCP && packet->space == SPACE_TCP &&
+		    packet->event == EVENT_SYN)
+			return PASSED(MISS_POLICY);
+	}
+	if (!opens(packet))
+		return FORWARDED;
+	return open(service, bound, &session, packet->space, OUTSIDE, now, scratch);
+}
+
+#endif

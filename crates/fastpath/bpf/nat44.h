@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/* Stateful NAT44 (RFC 4787, RFC 5382, RFC 5508): crates/engine/src/service/nat44.rs, mechanism/readdress.rs. Packets that
+ * turn round are the engine's.
+ */
+#ifndef TOMBOLO_NAT44_H
+#define TOMBOLO_NAT44_H
+
+#include "napt.h"
+#include "screen.h"
+#include "translate.h"
+
+/* Whether one of `count` ranges has an address (in the processor's byte order). */
+static __always_inline bool is_among(const volatile struct range ranges[RANGES_MAX], __u32 count, __u32 address)
+{
+#pragma nounroll
+	for (__u32 n = 0; n < RANGES_MAX && n < count; n++)
+		if (address >= ranges[n].first && address <= ranges[n].last)
+			return true;
+	return false;
+}
+
+/* From inside, and to be translated. */
+static __always_inline bool is_from_inside(const volatile struct service *service, __u32 source, __u32 destination)
+{
+	return is_among(service->inside, service->inside_ranges, source) &&
+	       !is_among(service->inside, service->inside_ranges, destination) &&
+	       !is_among(service->untranslated, service->untranslated_ranges, destination);
+}
+
+/* The header stays but for addresses, TTL and, on its way out, an identification that means something: the new source is
+ * shared by hosts that know nothing of each other's numbers (RFC 6864 section 5.3.1).
+ */
+static __always_inline bool keep_header(const struct packet *packet, struct rewrite *to, __u32 mtu, __u32 gso_size)
+{
+	to->direction = SAME4;
+	to->traffic_class = packet->traffic_class;
+	to->identification = packet->identification;
+	to->fragment_word = packet->fragment_word;
+	to->length = packet->length;
+	to->size_on_wire = size_on_wire(packet, sizeof(struct iphdr), gso_size);
+	return to->size_on_wire <= mtu;
+}
+
+static __always_inline struct outcome nat44_inside(const volatile struct service *service, __u8 number,
+						   const struct packet *packet, __u32 gso_size,
+						   struct scratch *scratch, struct rewrite *to)
+{
+	struct inside_key key = {
+		.address4 = packet->source4,
+		.port = packet->source_port,
+		.protocol = protocol_of(packet->space),
+		.service = number,
+	};
+	struct outcome outcome;
+	struct bound bound;
+
+	if (is_illegal_ipv4(packet->source4) || is_illegal_ipv4(packet->destination4))
+		return PASSED(MISS_SCREENED);
+	if (pool_range_of(service, bpf_ntohl(packet->destination4)))
+		return PASSED(MISS_HAIRPIN);
+	if (must_clamp(service, packet))
+		return PASSED(MISS_POLICY);
+	if (!keep_header(packet, to, service->outside_mtu, gso_size))
+		return PASSED(MISS_SIZE);
+	outcome = outbound(service, &key, packet, packet->destination4, scratch, &bound);
+	if (outcome.verdict != FORWARD)
+		return outcome;
+	to->side = INSIDE;
+	to->source4 = READ(bound.record->outside4);
+	to->destination4 = packet->destination4;
+	to->source_port = READ(bound.record->outside_port);
+	to->destination_port = packet->destination_port;
+	if (!is_still_bound(&bound))
+		return PASSED(MISS_RACE);
+	if (!(packet->fragment_word & IPV4_DF))
+		to->identification = next_identification(scratch, to->source4, to->destination4);
+	return FORWARDED;
+}
+
+static __always_inline struct outcome nat44_outside(const volatile struct service *service, __u8 number,
+						    const volatile struct pool_range *range,
+						    const struct packet *packet, __u32 gso_size,
+						    struct scratch *scratch, struct rewrite *to)
+{
+	struct outcome outcome;
+	struct bound bound;
+
+	if (is_illegal_ipv4(packet->source4))
+		return PASSED(MISS_SCREENED);
+	if (must_clamp(service, packet))
+		return PASSED(MISS_POLICY);
+	if (!keep_header(packet, to, service->inside_mtu, gso_size))
+		return PASSED(MISS_SIZE);
+	outcome = inbound(service, number, range, packet, scratch, &bound);
+	if (outcome.verdict != FORWARD)
+		return outcome;
+	to->side = OUTSIDE;
+	to->source4 = packet->source4;
+	to->destination4 = READ(bound.record->inside4);
+	to->destination_port = READ(bound.record->inside_port);
+	to->source_port = packet->space == SPACE_ICMP ? to->destination_port : packet->source_port;
+	return is_still_bound(&bound) ? FORWARDED : PASSED(MISS_RACE);
+}
+
+#endif

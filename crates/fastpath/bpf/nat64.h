@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/* Stateful NAT64 (RFC 6146): crates/engine/src/service/nat64.rs. Packets that turn round are the engine's. */
+#ifndef TOMBOLO_NAT64_H
+#define TOMBOLO_NAT64_H
+
+#include "napt.h"
+#include "rfc6052.h"
+#include "screen.h"
+#include "translate.h"
+
+/* IPv4's half of a translation: sizes (RFC 7915 section 5.1.1), DF and identification (section 5.1, RFC 8021). A packet
+ * that does not fit is fragmented or refused by the engine.
+ */
+static __always_inline bool fit_to4(const struct packet *packet, struct rewrite *to, __u32 mtu, __u32 gso_size)
+{
+	__u32 size = size_on_wire(packet, sizeof(struct iphdr), gso_size);
+
+	to->length = packet->length - sizeof(struct ipv6hdr) + sizeof(struct iphdr);
+	to->size_on_wire = size;
+	to->fragment_word = size <= LARGEST_WITHOUT_DF ? 0 : IPV4_DF;
+	return size <= mtu && to->length <= 0xffff;
+}
+
+static __always_inline bool fit_to6(const volatile struct service *service, const struct packet *packet,
+				    struct rewrite *to, __u32 mtu, __u32 gso_size)
+{
+	__u32 limit = mtu < IPV6_MINIMUM_MTU ? IPV6_MINIMUM_MTU : mtu;
+	__u32 size = size_on_wire(packet, sizeof(struct ipv6hdr), gso_size);
+
+	if (!(packet->fragment_word & IPV4_DF) && limit > service->lowest_ipv6_mtu)
+		limit = service->lowest_ipv6_mtu;
+	to->length = packet->length - sizeof(struct iphdr) + sizeof(struct ipv6hdr);
+	to->size_on_wire = size;
+	return size <= limit;
+}
+
+static __always_inline struct outcome nat64_inside(const volatile struct service *service, __u8 number,
+						   const struct packet *packet, __u32 gso_size,
+						   struct scratch *scratch, struct rewrite *to)
+{
+	__u32 remote = extract(&service->prefix, packet->destination);
+	struct inside_key key = {
+		.address = { packet->source[0], packet->source[1] },
+		.port = packet->source_port,
+		.protocol = protocol_of(packet->space),
+		.service = number,
+	};
+	struct outcome outcome;
+	struct bound bound;
+
+	if (is_in_prefix(&service->prefix, packet->source) || is_illegal_source_ipv6(packet->source) ||
+	    is_illegal_ipv4(remote) || is_forbidden(service, remote))
+		return PASSED(MISS_SCREENED);
+	if (packet->space == SPACE_UDP && !packet->checksum)
+		return PASSED(MISS_UDP_CHECKSUM);
+	if (must_clamp(service, packet))
+		return PASSED(MISS_POLICY);
+	if (pool_range_of(service, bpf_ntohl(remote)))
+		return PASSED(MISS_HAIRPIN);
+	if (!fit_to4(packet, to, service->outside_mtu, gso_size))
+		return PASSED(MISS_SIZE);
+	outcome = outbound(service, &key, packet, remote, scratch, &bound);
+	if (outcome.verdict != FORWARD)
+		return outcome;
+	to->direction = TO4;
+	to->side = INSIDE;
+	to->traffic_class = class_of(service->traffic_class_6to4, packet->traffic_class);
+	to->source4 = READ(bound.record->outside4);
+	to->destination4 = remote;
+	to->source_port = READ(bound.record->outside_port);
+	to->destination_port = packet->destination_port;
+	if (!is_still_bound(&bound))
+		return PASSED(MISS_RACE);
+	to->identification = next_identification(scratch, to->source4, to->destination4);
+	return FORWARDED;
+}
+
+static __always_inline struct outcome nat64_outside(const volatile struct service *service, __u8 number,
+						    const volatile struct pool_range *range,
+						    const struct packet *packet, __u32 gso_size,
+						    struct scratch *scratch, struct rewrite *to)
+{
+	struct outcome outcome;
+	struct bound bound;
+
+	if (is_illegal_ipv4(packet->source4) || is_forbidden(service, packet->source4))
+		return PASSED(MISS_SCREENED);
+	if (packet->space == SPACE_UDP && !packet->checksum)
+		return PASSED(MISS_UDP_CHECKSUM);
+	if (must_clamp(service, packet))
+		return PASSED(MISS_POLICY);
+	if (!fit_to6(service, packet, to, service->inside_mtu, gso_size))
+		return PASSED(MISS_SIZE);
+	outcome = inbound(service, number, range, packet, scratch, &bound);
+	if (outcome.verdict != FORWARD)
+		return outcome;
+	to->direction = TO6;
+	to->side = OUTSIDE;
+	to->traffic_class = class_of(service->traffic_class_4to6, packet->traffic_class);
+	embed(&service->prefix, packet->source4, to->source);
+	to->destination[0] = READ(bound.record->inside[0]);
+	to->destination[1] = READ(bound.record->inside[1]);
+	to->destination_port = READ(bound.record->inside_port);
+	to->source_port = packet->space == SPACE_ICMP ? to->destination_port : packet->source_port;
+	return is_still_bound(&bound) ? FORWARDED : PASSED(MISS_RACE);
+}
+
+#endif

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/* What was decided about a packet. */
+#ifndef TOMBOLO_REWRITE_H
+#define TOMBOLO_REWRITE_H
+
+#include "base.h"
+
+enum direction {
+	TO4 = 0,  /* IPv6 to IPv4 */
+	TO6 = 1,  /* IPv4 to IPv6 */
+	SAME4 = 2 /* IPv4 with other addresses and ports */
+};
+
+struct rewrite {
+	__u8 direction;
+	/* Where the packet came from: INSIDE or OUTSIDE. */
+	__u8 side;
+	/* TOS or traffic class. */
+	__u8 traffic_class;
+	/* IPv4, as on the wire. */
+	__u16 identification;
+	__u16 fragment_word;
+	/* An echo gets its identifier from the source port. */
+	__u16 source_port;
+	__u16 destination_port;
+	union {
+		__u64 source[2];
+		__u32 source4;
+	};
+	union {
+		__u64 destination[2];
+		__u32 destination4;
+	};
+	/* Bytes of the packet as it leaves, and of the largest segment of it. */
+	__u32 length;
+	__u32 size_on_wire;
+};
+
+#endif

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/* What may not be translated at all: crates/engine/src/mechanism/screen.rs. The engine says why, and tells the sender. */
+#ifndef TOMBOLO_SCREEN_H
+#define TOMBOLO_SCREEN_H
+
+#include "parse.h"
+#include "plan.h"
+
+/* 0/8, 127/8, and what is not unicast. */
+static __always_inline bool is_illegal_ipv4(__u32 address)
+{
+	__u8 first = address;
+
+	return first == 0 || first == 127 || first >= 224;
+}
+
+/* Multicast, link-local, ::/96 and IPv4-mapped addresses. */
+static __always_inline bool is_illegal_source_ipv6(const __u64 address[2])
+{
+	__u8 first = address[0], second = address[0] >> 8;
+	__u32 third_word = address[1];
+
+	if (first == 0xff || (first == 0xfe && (second & 0xc0) == 0x80))
+		return true;
+	return !address[0] && (!third_word || third_word == bpf_htonl(0xffff));
+}
+
+/* The well-known prefix must not stand for addresses that are not global (RFC 6052 section 3.1). */
+static __always_inline bool is_forbidden(const volatile struct service *service, __u32 address)
+{
+	bool forbidden = false;
+
+	if (!(service->flags & SERVICE_STRICT))
+		return false;
+#pragma unroll
+	for (int n = 0; n < NON_GLOBAL_MAX; n++)
+		forbidden |= plan.non_global[n].mask && !((address ^ plan.non_global[n].bits) & plan.non_global[n].mask);
+	return forbidden;
+}
+
+/* The engine lowers the segment size that a SYN announces. */
+static __always_inline bool must_clamp(const volatile struct service *service, const struct packet *packet)
+{
+	return service->flags & SERVICE_CLAMPS && packet->space == SPACE_TCP && packet->announces;
+}
+
+/* For the gateway itself, where no interface of the host has its addresses. */
+static __always_inline bool is_own(const struct packet *packet)
+{
+	if (packet->is_ipv4)
+		return plan.own4 && packet->destination4 == plan.own4;
+	return (plan.own6[0] || plan.own6[1]) && packet->destination[0] == plan.own6[0] &&
+	       packet->destination[1] == plan.own6[1];
+}
+
+#endif

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/* Sessions: crates/tables/src/session.rs, which draws the bytes and says how lines overflow.
+ *
+ *	word     63        32  31          16  15    8  7     0
+ *	         | binding id | remote port  | state | flags |
+ *	         flags: 7 pending; 6 of the last entry: the line is marked, some of its sessions are in the overflow
+ */
+#ifndef TOMBOLO_SESSION_H
+#define TOMBOLO_SESSION_H
+
+#include "hash.h"
+#include "tick.h"
+
+#define SESSION_PENDING 0x80ULL
+#define SESSION_MARK 0x40ULL
+#define SESSION_CLAIMED (SESSION_PENDING | 0x3f)
+/* Its subscriber counts it: not reused, however old, until the sweep has removed it. */
+#define SESSION_COUNTED 1ULL
+#define SESSION_STATE 0xff00ULL
+
+struct session {
+	__u64 word;
+	__u32 remote;
+	__u32 seen;
+};
+
+struct session_line {
+	struct session entry[4];
+};
+
+SHARED_ARRAY(sessions, struct session_line);
+SHARED_ARRAY(sessions_overflow, struct session_line);
+SHARED_ARRAY(sessions_overflowed, __u64);
+
+struct session_key {
+	__u64 word;
+	__u32 remote;
+	__u32 unused;
+};
+
+/* The session of ICMP queries has no remote port (RFC 6146 section 3.1). */
+static __always_inline struct session_key session_key(__u32 binding, __u32 remote, __u16 remote_port, __u8 space)
+{
+	__u64 port = space == SPACE_ICMP ? 0 : remote_port;
+
+	return (struct session_key){ .word = (__u64)binding << 32 | port << 16, .remote = remote };
+}
+
+static __always_inline __u64 session_hash(const struct session_key *key)
+{
+	return hash(key->word, key->remote, 0);
+}
+
+static __always_inline __u8 state_of(__u64 word)
+{
+	return word >> 8 & 15;
+}
+
+static __always_inline bool has_key(const struct session *entry, __u64 word, const struct session_key *key)
+{
+	return (word ^ key->word) >> 16 == 0 && READ(entry->remote) == key->remote;
+}
+
+static __always_inline struct session *find_in_line(struct session_line *line, const struct session_key *key)
+{
+#pragma unroll
+	for (int n = 0; n < 4; n++) {
+		__u64 word = READ(line->entry[n].word);
+
+		if (has_key(&line->entry[n], word, key) && !(word & SESSION_PENDING))
+			return &line->entry[n];
+	}
+	return 0;
+}
+
+static __always_inline bool is_marked(const struct session_line *line)
+{
+	return READ(line->entry[3].word) & SESSION_MARK;
+}
+
+/* Not inlined: one look-up in a hundred comes here. */
+static __noinline struct session *find_in_overflow(__u64 hash, __u64 word, __u32 remote)
+{
+	struct session_key key = { .word = word, .remote = remote };
+	struct buckets at = buckets_of(rehash(hash), plan.overflow_lines);
+	struct session_line *line = RECORD(sessions_overflow, at.first);
+	struct session *found = line ? find_in_line(line, &key) : 0;
+
+	if (found)
+		return found;
+	line = RECORD(sessions_overflow, at.second);
+	return line ? find_in_line(line, &key) : 0;
+}
+
+static __always_inline struct session *find_session(const struct session_key *key)
+{
+	__u64 h = session_hash(key);
+	struct buckets at = buckets_of(h, plan.session_lines);
+	struct session_line *first = RECORD(sessions, at.first);
+	struct session_line *second = RECORD(sessions, at.second);
+	struct session *found;
+
+	if (!first || !second)
+		return 0;
+	found = find_in_line(first, key);
+	if (!found)
+		found = find_in_line(second, key);
+	if (!found && is_marked(first))
+		found = find_in_overflow(h, key->word, key->remote);
+	return found;
+}
+
+/* Replaces the word, if it is `from` but for the mark, which stays as it is. */
+static __always_inline bool replace_word(struct session *entry, __u64 from, __u64 to)
+{
+#pragma nounroll
+	for (int race = 0; race < 3; race++) {
+		__u64 word = READ(entry->word);
+
+		if ((word ^ from) & ~SESSION_MARK)
+			return false;
+		if (SWAP(&entry->word, word, (to & ~SESSION_MARK) | (word & SESSION_MARK)))
+			return true;
+	}
+	return false;
+}
+
+static __always_inline bool has_expired(const struct session *entry, __u64 word, __u32 now)
+{
+	return word >> 32 && !(word & (SESSION_PENDING | SESSION_COUNTED)) &&
+	       ticks_since(now, READ(entry->seen)) >= plan.reuse_after[state_of(word)];
+}
+
+/* Line `number` of the sessions; those of the overflow come behind the others. */
+static __always_inline struct session_line *line_at(__u32 number)
+{
+	if (number < plan.session_lines)
+		return RECORD(sessions, number);
+	return RECORD(sessions_overflow, number - plan.session_lines);
+}
+
+static __always_inline bool claim_entry(struct session *entry, __u64 word)
+{
+	return SWAP(&entry->word, word, SESSION_CLAIMED | (word & SESSION_MARK));
+}
+
+/* Bit of a claim's result: the entry was another session's, which had expired. */
+#define CLAIM_REUSED 4
+
+/* Claims a free entry of a line, or one that has expired: its number, or -1.
+ *
+ * A global function: the verifier looks at it once, on its own, and not again on each path that leads here. So are the
+ * others of this kind.
+ */
+__noinline int claim_in(__u32 number, __u32 now)
+{
+	struct session_line *line = line_at(number);
+
+	if (!line)
+		return -1;
+#pragma unroll
+	for (int n = 0; n < 4; n++) {
+		__u64 word = READ(line->entry[n].word);
+
+		if (!(word & ~SESSION_MARK) && claim_entry(&line->entry[n], word))
+			return n;
+	}
+#pragma unroll
+	for (int n = 0; n < 4; n++) {
+		__u64 word = READ(line->entry[n].word);
+
+		if (has_expired(&line->entry[n], word, now) && claim_entry(&line->entry[n], word))
+			return n | CLAIM_REUSED;
+	}
+	return -1;
+}
+
+/* Entries of a line that are free, or have expired. */
+static __always_inline __u64 room_in(struct session_line *line, __u32 now)
+{
+	__u64 room = 0;
+
+#pragma unroll
+	for (int n = 0; n < 4; n++) {
+		__u64 word = READ(line->entry[n].word);
+		__u64 age = (__u64)now - READ(line->entry[n].seen), limit = plan.reuse_after[state_of(word)];
+		__u64 is_free = is_zero(word & ~SESSION_MARK);
+		__u64 is_settled = is_zero(word & (SESSION_PENDING | SESSION_COUNTED)) & ~is_zero(word >> 32);
+
+		/* A `seen` in the future makes the age huge, and the last term 0. */
+		room += is_free | (is_settled & ~is_less(age, limit) & ~(age >> 63) & 1);
+	}
+	return room;
+}
+
+/* Bit of a claim's result: the entry is in the second of two lines. */
+#define CLAIM_SECOND 8
+
+/* Claims an entry in the emptier of two lines, else in the other; negative if both are full. */
+__noinline int claim_either(__u32 first, __u32 second, __u32 now)
+{
+	struct session_line *a = line_at(first), *b = line_at(second);
+	int claimed, other;
+
+	if (!a || !b)
+		return -1;
+	other = is_less(room_in(a, now), room_in(b, now)) ? CLAIM_SECOND : 0;
+	claimed = claim_in(other ? second : first, now);
+	if (claimed >= 0)
+		return claimed | other;
+	claimed = claim_in(other ? first : second, now);
+	return claimed < 0 ? -1 : claimed | (other ^ CLAIM_SECOND);
+}
+
+/* Entries of a line that have the key, pending or live. */
+static __always_inline __u64 entries_of(__u32 number, const struct session_key *key)
+{
+	struct session_line *line = line_at(number);
+	__u64 count = 0;
+
+	if (!line)
+		return 0;
+#pragma unroll
+	for (int n = 0; n < 4; n++)
+		count += is_zero((READ(line->entry[n].word) ^ key->word) >> 16 |
+				 (READ(line->entry[n].remote) ^ key->remote));
+	return count;
+}
+
+/* Entries that have the key, in all lines where it may be. */
+static __always_inline __u64 entries_everywhere(const struct session_key *key, __u64 hash, bool overflows)
+{
+	struct buckets at = buckets_of(hash, plan.session_lines);
+	__u64 count = entries_of(at.first, key);
+
+	if (at.first != at.second)
+		count += entries_of(at.second, key);
+	if (!overflows)
+		return count;
+	at = buckets_of(rehash(hash), plan.overflow_lines);
+	count += entries_of(plan.session_lines + at.first, key);
+	if (at.first != at.second)
+		count += entries_of(plan.session_lines + at.second, key);
+	return count;
+}
+
+/* Fills a claimed entry and makes it live, unless another writer is at the same session: then this one takes its entry
+ * back. In the engine the higher of two writers gives way; here both may, and the engine tries again. `place` is the
+ * entry's number, counted over all lines.
+ */
+__noinline int fill_entry(const struct session_key *key, __u32 line_number, __u32 place, __u32 state, __u32 now)
+{
+	struct session_line *line = line_at(line_number), *first;
+	struct session *entry;
+	__u64 live, h;
+
+	if (!key || !line)
+		return false;
+	h = session_hash(key);
+	first = line_at(buckets_of(h, plan.session_lines).first);
+	if (!first)
+		return false;
+	entry = &line->entry[place & 3];
+	live = key->word | (__u64)state << 8;
+	WRITE(entry->remote, key->remote);
+	WRITE(entry->seen, now);
+	if (!replace_word(entry, SESSION_CLAIMED, live | SESSION_PENDING))
+		return false;
+	if (entries_everywhere(key, h, is_marked(first)) > 1) {
+		replace_word(entry, live | SESSION_PENDING, 0);
+		return false;
+	}
+	return replace_word(entry, live | SESSION_PENDING, live);
+}
+
+/* Makes a session where its own two lines are full: one in a hundred, at the highest load that the tables are made for. */
+static __always_inline int open_in_overflow(const struct session_key *key, __u64 hash, __u32 first, __u32 state,
+					    __u32 now)
+{
+	struct buckets at = buckets_of(rehash(hash), plan.overflow_lines);
+	__u64 *overflowed = RECORD(sessions_overflowed, 0);
+	struct session_line *line = line_at(first);
+	int claimed;
+
+	if (!overflowed || !line)
+		return false;
+	__sync_fetch_and_add(overflowed, 1);
+	__sync_fetch_and_or(&line->entry[3].word, SESSION_MARK);
+	at.first += plan.session_lines;
+	at.second += plan.session_lines;
+	claimed = claim_either(at.first, at.second, now);
+	/* The one that it replaces was counted. */
+	if (claimed < 0 || claimed & CLAIM_REUSED)
+		__sync_fetch_and_add(overflowed, -1ULL);
+	if (claimed < 0)
+		return false;
+	if (fill_entry(key, claimed & CLAIM_SECOND ? at.second : at.first, claimed, state, now))
+		return true;
+	__sync_fetch_and_add(overflowed, -1ULL);
+	return false;
+}
+
+/* Makes a session; false if there is no room, or another writer is at it. Entries that have expired are reused. */
+__noinline int open_session(const struct session_key *key, __u32 state, __u32 now)
+{
+	struct buckets at;
+	int claimed;
+	__u64 h;
+
+	if (!key)
+		return false;
+	h = session_hash(key);
+	at = buckets_of(h, plan.session_lines);
+	claimed = claim_either(at.first, at.second, now);
+	if (claimed < 0)
+		return open_in_overflow(key, h, at.first, state, now);
+	return fill_entry(key, claimed & CLAIM_SECOND ? at.second : at.first, claimed, state, now);
+}
+
+#endif

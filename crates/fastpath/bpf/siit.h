@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/* Stateless translation (RFC 7915) with explicit mappings (RFC 7757), and the CLAT: crates/engine/src/service/siit.rs,
+ * mapping/stateless.rs, mapping/eam.rs. Packets that turn round, errors, and what has no mapping are the engine's.
+ */
+#ifndef TOMBOLO_SIIT_H
+#define TOMBOLO_SIIT_H
+
+#include "lpm.h"
+#include "nat44.h"
+#include "nat64.h"
+
+/* A row of the table of explicit mappings, all in the processor's byte order. src/explicit.rs has the same record. */
+struct explicit_row {
+	__u64 ipv6[2];
+	__u32 ipv4;
+	/* The bits of an IPv4 address that are its suffix. */
+	__u32 suffix;
+	/* Zero bits behind the suffix in IPv6: 0 to 96. */
+	__u32 shift;
+	__u32 unused;
+};
+
+/* Both columns as longest-prefix tables; the next hop is the row. Made anew with each plan. */
+#define COLUMN(name)                                   \
+	struct {                                       \
+		__uint(type, BPF_MAP_TYPE_ARRAY);      \
+		__uint(map_flags, BPF_F_MMAPABLE);     \
+		__uint(max_entries, 1);                \
+		__type(key, __u32);                    \
+		__type(value, struct lpm_line);        \
+	} name SEC(".maps")
+
+COLUMN(explicit_ipv4);
+COLUMN(explicit_ipv6);
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct explicit_row);
+} explicit_rows SEC(".maps");
+
+/* The row that has an address, plus one; 0 if none has. */
+__noinline __u32 row_of_ipv4(__u32 address)
+{
+	struct lpm_key key = { .first = (__u64)bpf_ntohl(address) << 32 };
+	__u32 entry = lpm_lookup(&explicit_ipv4, key);
+
+	return entry == LPM_NONE ? 0 : lpm_next_hop(entry) + 1;
+}
+
+__noinline __u32 row_of_ipv6(__u64 first, __u64 second)
+{
+	struct lpm_key key = { .first = bpf_be64_to_cpu(first), .second = bpf_be64_to_cpu(second) };
+	__u32 entry = lpm_lookup(&explicit_ipv6, key);
+
+	return entry == LPM_NONE ? 0 : lpm_next_hop(entry) + 1;
+}
+
+/* The IPv4 address that stands for an IPv6 address; `by_prefix` says that no row did. */
+static __always_inline bool mapped_to_ipv4(const volatile struct service *service, const __u64 address[2], __u32 *mapped,
+					   bool *by_prefix)
+{
+	__u32 number = row_of_ipv6(address[0], address[1]);
+	struct explicit_row *row = number ? RECORD(explicit_rows, number - 1) : 0;
+	__u64 high = bpf_be64_to_cpu(address[0]), low = bpf_be64_to_cpu(address[1]);
+	__u32 suffix;
+
+	*by_prefix = !row;
+	if (row) {
+		if (row->shift >= 64)
+			suffix = high >> (row->shift & 63);
+		else
+			suffix = row->shift ? high << (64 - row->shift) | low >> row->shift : low;
+		*mapped = bpf_htonl(row->ipv4 | (suffix & row->suffix));
+		return true;
+	}
+	*mapped = extract(&service->prefix, address);
+	return is_in_prefix(&service->prefix, address) && !is_forbidden(service, *mapped);
+}
+
+static __always_inline bool embedded(const volatile struct service *service, __u32 address4, __u64 address[2])
+{
+	embed(&service->prefix, address4, address);
+	return service->prefix.present && !is_forbidden(service, address4);
+}
+
+/* The IPv6 address that stands for an IPv4 address. */
+static __always_inline bool mapped_to_ipv6(const volatile struct service *service, __u32 address4, __u64 address[2])
+{
+	__u32 number = row_of_ipv4(address4);
+	struct explicit_row *row = number ? RECORD(explicit_rows, number - 1) : 0;
+	__u64 suffix, high, low;
+
+	if (!row)
+		return embedded(service, address4, address);
+	suffix = bpf_ntohl(address4) & row->suffix;
+	if (row->shift >= 64) {
+		high = suffix << (row->shift & 63);
+		low = 0;
+	} else {
+		high = row->shift ? suffix >> (64 - row->shift) : 0;
+		low = suffix << row->shift;
+	}
+	address[0] = bpf_cpu_to_be64(row->ipv6[0] | high);
+	address[1] = bpf_cpu_to_be64(row->ipv6[1] | low);
+	return true;
+}
+
+static __always_inline bool siit_claims_ipv6(const volatile struct service *service, const __u64 destination[2])
+{
+	return (!(service->flags & SERVICE_CLAT) && is_in_prefix(&service->prefix, destination)) ||
+	       row_of_ipv6(destination[0], destination[1]);
+}
+
+static __always_inline bool siit_claims_ipv4(const volatile struct service *service, __u32 destination)
+{
+	bool is_explicit = row_of_ipv4(destination);
+
+	if (service->flags & SERVICE_CLAT)
+		return !is_explicit;
+	return is_explicit || is_among(service->inside, service->inside_ranges, bpf_ntohl(destination));
+}
+
+static __always_inline struct outcome siit_from_ipv6(const volatile struct service *service,
+						     const struct packet *packet, __u32 gso_size,
+						     struct scratch *scratch, struct rewrite *to)
+{
+	bool by_prefix;
+
+	if (is_illegal_source_ipv6(packet->source))
+		return PASSED(MISS_SCREENED);
+	if (packet->space == SPACE_UDP && !packet->checksum)
+		return PASSED(MISS_UDP_CHECKSUM);
+	if (must_clamp(service, packet))
+		return PASSED(MISS_POLICY);
+	if (!mapped_to_ipv4(service, packet->source, &to->source4, &by_prefix) ||
+	    !mapped_to_ipv4(service, packet->destination, &to->destination4, &by_prefix))
+		return PASSED(MISS_NO_MAPPING);
+	if (is_illegal_ipv4(to->source4) || is_illegal_ipv4(to->destination4))
+		return PASSED(MISS_SCREENED);
+	/* RFC 7757 section 4.2.2, condition set A. */
+	if (by_prefix && service->flags & SERVICE_HAIRPIN_INTRINSIC && row_of_ipv4(to->destination4))
+		return PASSED(MISS_HAIRPIN);
+	if (!fit_to4(packet, to, service->outside_mtu, gso_size))
+		return PASSED(MISS_SIZE);
+	to->direction = TO4;
+	to->side = service->flags & SERVICE_CLAT ? OUTSIDE : INSIDE;
+	to->traffic_class = class_of(service->traffic_class_6to4, packet->traffic_class);
+	to->source_port = packet->source_port;
+	to->destination_port = packet->destination_port;
+	to->identification = next_identification(scratch, to->source4, to->destination4);
+	return FORWARDED;
+}
+
+static __always_inline struct outcome siit_from_ipv4(const volatile struct service *service,
+						     const struct packet *packet, __u32 gso_size, struct rewrite *to)
+{
+	bool is_mapped;
+
+	if (is_illegal_ipv4(packet->source4) || is_illegal_ipv4(packet->destination4))
+		return PASSED(MISS_SCREENED);
+	if (packet->space == SPACE_UDP && !packet->checksum)
+		return PASSED(MISS_UDP_CHECKSUM);
+	if (must_clamp(service, packet))
+		return PASSED(MISS_POLICY);
+	if (!fit_to6(service, packet, to, service->inside_mtu, gso_size))
+		return PASSED(MISS_SIZE);
+	/* Rule 1 of RFC 7757 section 4.2.1. */
+	is_mapped = service->flags & SERVICE_HAIRPIN_SIMPLE ? embedded(service, packet->source4, to->source) :
+							      mapped_to_ipv6(service, packet->source4, to->source);
+	if (!is_mapped || !mapped_to_ipv6(service, packet->destination4, to->destination))
+		return PASSED(MISS_NO_MAPPING);
+	if (is_illegal_source_ipv6(to->source))
+		return PASSED(MISS_SCREENED);
+	to->direction = TO6;
+	to->side = service->flags & SERVICE_CLAT ? INSIDE : OUTSIDE;
+	to->traffic_class = class_of(service->traffic_class_4to6, packet->traffic_class);
+	to->source_port = packet->source_port;
+	to->destination_port = packet->destination_port;
+	return FORWARDED;
+}
+
+#endif

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/* Writes a translated packet into its socket buffer, in TC. A super-packet is translated whole and keeps its
+ * segmentation (bpf_skb_change_proto), and the kernel's stack routes the result: neighbours, MTU and the decrement of
+ * the hop limit are its business.
+ */
+#ifndef TOMBOLO_TC_H
+#define TOMBOLO_TC_H
+
+#include "translate.h"
+
+static __always_inline __u32 checksum_offset(__u8 space)
+{
+	return space == SPACE_TCP ? TCP_CHECKSUM : space == SPACE_UDP ? UDP_CHECKSUM : ICMP_CHECKSUM;
+}
+
+/* Brings checksum and ports in line. The kernel knows whether the checksum is complete or was left to the card. */
+static __always_inline bool store_transport(struct __sk_buff *skb, __u32 at, const struct packet *packet,
+					    const struct rewrite *to)
+{
+	struct change change = change_of(packet, to);
+	__u32 field = at + checksum_offset(packet->space);
+	__u64 mangled = packet->space == SPACE_UDP ? BPF_F_MARK_MANGLED_0 : 0;
+	__u16 ports[2] = { to->source_port, to->destination_port };
+	__u8 type = translated_icmp_type(packet, to->direction);
+
+	if (packet->space == SPACE_ICMP)
+		return !bpf_l4_csum_replace(skb, field, 0, change.transport, 0) &&
+		       !bpf_skb_store_bytes(skb, at, &type, 1, 0) &&
+		       !bpf_skb_store_bytes(skb, at + ICMP_IDENTIFIER, &to->source_port, 2, 0);
+	return !bpf_l4_csum_replace(skb, field, 0, change.pseudo, BPF_F_PSEUDO_HDR | mangled) &&
+	       !bpf_l4_csum_replace(skb, field, 0, change.transport, mangled) &&
+	       !bpf_skb_store_bytes(skb, at, ports, sizeof(ports), 0);
+}
+
+/* The IP header, complete, with the hop limit untouched. */
+static __always_inline bool store_header(struct __sk_buff *skb, const struct packet *packet, const struct rewrite *to)
+{
+	__be16 family = to->direction == TO6 ? bpf_htons(ETH_P_IPV6) : bpf_htons(ETH_P_IP);
+
+	if (to->direction == TO6) {
+		struct ipv6hdr ip;
+
+		write_ipv6(&ip, packet, to, 0);
+		if (bpf_skb_store_bytes(skb, ETH_HLEN, &ip, sizeof(ip), BPF_F_RECOMPUTE_CSUM))
+			return false;
+	} else {
+		struct iphdr ip;
+
+		write_ipv4(&ip, packet, to, 0);
+		if (bpf_skb_store_bytes(skb, ETH_HLEN, &ip, sizeof(ip), BPF_F_RECOMPUTE_CSUM))
+			return false;
+	}
+	return !bpf_skb_store_bytes(skb, offsetof(struct ethhdr, h_proto), &family, sizeof(family), 0);
+}
+
+/* Writes the packet. Its first step can fail (no memory) and then leaves the packet as it was: `*changed` says
+ * whether there is a way back.
+ */
+static __always_inline bool write_skb(struct __sk_buff *skb, const struct packet *packet, const struct rewrite *to,
+				      bool *changed)
+{
+	__u32 transport = ETH_HLEN + (to->direction == TO6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
+
+	if (to->direction == TO4 && bpf_skb_change_proto(skb, bpf_htons(ETH_P_IP), 0))
+		return false;
+	if (to->direction == TO6 && bpf_skb_change_proto(skb, bpf_htons(ETH_P_IPV6), 0))
+		return false;
+	*changed = true;
+	return store_header(skb, packet, to) && store_transport(skb, transport, packet, to);
+}
+
+#endif

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/* Writes a translated packet into its frame, in XDP: one linear buffer with room in front. */
+#ifndef TOMBOLO_XDP_H
+#define TOMBOLO_XDP_H
+
+#include "translate.h"
+
+/* Ports and checksum, where the transport header stands before the head moves. */
+static __always_inline bool write_transport(void *transport, void *end, const struct packet *packet,
+					    const struct rewrite *to, __u16 checksum)
+{
+	struct tcphdr *tcp = transport;
+	struct udphdr *udp = transport;
+	struct echo *echo = transport;
+
+	if (packet->space == SPACE_TCP) {
+		if ((void *)(tcp + 1) > end)
+			return false;
+		tcp->source = to->source_port;
+		tcp->dest = to->destination_port;
+		tcp->check = checksum;
+		return true;
+	}
+	if ((void *)(udp + 1) > end)
+		return false;
+	if (packet->space == SPACE_UDP) {
+		udp->source = to->source_port;
+		udp->dest = to->destination_port;
+		udp->check = checksum;
+		return true;
+	}
+	echo->type = translated_icmp_type(packet, to->direction);
+	echo->identifier = to->source_port;
+	echo->checksum = checksum;
+	return true;
+}
+
+/* The checksum field of the packet as it leaves. A datagram without checksum, which only IPv4 has, stays without. */
+static __always_inline __u16 final_checksum(const struct packet *packet, const struct rewrite *to)
+{
+	struct change change = change_of(packet, to);
+	__u16 field;
+
+	if (packet->space == SPACE_UDP && !packet->checksum)
+		return 0;
+	field = updated(packet->checksum, (__u64)change.pseudo + change.transport);
+	return packet->space == SPACE_UDP && !field ? 0xffff : field;
+}
+
+/* Writes the packet; false, with the frame as it was, if it does not fit what the verifier can know of. Behind the
+ * first call that moves the head there is no way back: what fails then is a drop.
+ */
+static __always_inline bool write_xdp(struct xdp_md *ctx, const struct packet *packet, const struct rewrite *to,
+				      const __u8 macs[12])
+{
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	struct ethhdr *ethernet;
+
+	if (packet->is_ipv4) {
+		if (!write_transport(data + ETH_HLEN + sizeof(struct iphdr), end, packet, to, final_checksum(packet, to)))
+			return false;
+	} else {
+		if (!write_transport(data + ETH_HLEN + sizeof(struct ipv6hdr), end, packet, to, final_checksum(packet, to)))
+			return false;
+	}
+	if (packet->padding && bpf_xdp_adjust_tail(ctx, -(int)packet->padding))
+		return false;
+	if (to->direction == TO4 && bpf_xdp_adjust_head(ctx, sizeof(struct ipv6hdr) - sizeof(struct iphdr)))
+		return false;
+	if (to->direction == TO6 && bpf_xdp_adjust_head(ctx, (int)sizeof(struct iphdr) - (int)sizeof(struct ipv6hdr)))
+		return false;
+	data = (void *)(long)ctx->data;
+	end = (void *)(long)ctx->data_end;
+	ethernet = data;
+	if (to->direction == TO6) {
+		struct ipv6hdr *ip = data + ETH_HLEN;
+
+		if ((void *)(ip + 1) > end)
+			return false;
+		write_ipv6(ip, packet, to, 1);
+		ethernet->h_proto = bpf_htons(ETH_P_IPV6);
+	} else {
+		struct iphdr *ip = data + ETH_HLEN;
+
+		if ((void *)(ip + 1) > end)
+			return false;
+		write_ipv4(ip, packet, to, 1);
+		ethernet->h_proto = bpf_htons(ETH_P_IP);
+	}
+	__builtin_memcpy(ethernet, macs, 12);
+	return true;
+}
+
+#endif

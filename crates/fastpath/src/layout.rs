@@ -1,0 +1,197 @@
+//! The records of `bpf/` and of Rust, compared: what the C compiler says is where Rust has it.
+
+#![expect(clippy::unwrap_used, reason = "a test")]
+
+use std::mem::offset_of;
+use std::sync::Arc;
+
+use aya::maps::Array;
+use aya::programs::{TestRun, TestRunOptions, Xdp};
+use aya::{Ebpf, Pod};
+use tombolo_tables::binding::{Binding, Bindings, InsideKey};
+use tombolo_tables::memory::{Backing, Heap, MemoryError, MemorySource};
+use tombolo_tables::subscriber::{Subscriber, SubscriberKey, Subscribers};
+use tombolo_tables::tick::Tick;
+
+use crate::counters::{CountersRecord, ScratchRecord};
+use crate::explicit::RowRecord;
+use crate::interface::InterfaceRecord;
+use crate::plan::{PlanRecord, PoolRecord, PrefixRecord, ServiceRecord};
+use crate::reports;
+
+static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/layout.bpf.o"));
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+struct Place {
+    offset: u32,
+    size: u32,
+}
+
+// SAFETY: two integers without padding.
+unsafe impl Pod for Place {}
+
+/// What C says, in the order of `layout.bpf.c`; `None` (said loudly) without root.
+fn places() -> Option<Vec<Place>> {
+    if !nix::unistd::Uid::effective().is_root() {
+        println!("SKIPPED: comparing records with the C compiler's needs root");
+        return None;
+    }
+    let directory = std::path::PathBuf::from(format!("/sys/fs/bpf/tombolo-layout-{}", std::process::id()));
+    let _memory = crate::PinnedMemory::open(&directory, "layout").unwrap();
+    let mut programs = aya::EbpfLoader::new().default_map_pin_directory(&directory).load(OBJECT).unwrap();
+    let count = run(&mut programs);
+    let array: Array<_, Place> = programs.map("places").unwrap().try_into().unwrap();
+    let places = (0..count).map(|n| array.get(&n, 0).unwrap()).collect();
+    crate::PinnedMemory::remove(&directory).unwrap();
+    Some(places)
+}
+
+fn run(programs: &mut Ebpf) -> u32 {
+    let program: &mut Xdp = programs.program_mut("tell").unwrap().try_into().unwrap();
+    program.load().unwrap();
+    program.test_run(TestRunOptions { data_in: Some(&[0; 64]), ..TestRunOptions::new() }).unwrap().return_value
+}
+
+macro_rules! whole {
+    ($record:ty) => {
+        ("size", Place { offset: 0, size: u32::try_from(size_of::<$record>()).unwrap() })
+    };
+}
+
+macro_rules! field {
+    ($record:ty, $field:ident) => {{
+        fn size<T>(_: impl Fn(&$record) -> &T) -> usize {
+            size_of::<T>()
+        }
+        let size = size(|record| &record.$field);
+        let place = |number: usize| u32::try_from(number).unwrap();
+        (stringify!($record.$field), Place { offset: place(offset_of!($record, $field)), size: place(size) })
+    }};
+}
+
+#[test]
+fn records_of_the_programs_are_where_c_has_them() {
+    let Some(places) = places() else { return };
+    let here = [
+        whole!(PlanRecord),
+        field!(PlanRecord, hash_key),
+        field!(PlanRecord, inside_buckets),
+        field!(PlanRecord, used_words),
+        field!(PlanRecord, lifetimes),
+        field!(PlanRecord, reuse_after),
+        field!(PlanRecord, reuse_port_after),
+        field!(PlanRecord, report_sessions),
+        field!(PlanRecord, secret),
+        field!(PlanRecord, steps),
+        field!(PlanRecord, own6),
+        field!(PlanRecord, own4),
+        field!(PlanRecord, non_global),
+        field!(PlanRecord, services),
+        whole!(ServiceRecord),
+        field!(ServiceRecord, kind),
+        field!(ServiceRecord, pool_ranges),
+        field!(ServiceRecord, untranslated_ranges),
+        field!(ServiceRecord, flags),
+        field!(ServiceRecord, traffic_class_4to6),
+        field!(ServiceRecord, traffic_class_6to4),
+        field!(ServiceRecord, inside_mtu),
+        field!(ServiceRecord, outside_mtu),
+        field!(ServiceRecord, lowest_ipv6_mtu),
+        field!(ServiceRecord, bindings_per_subscriber),
+        field!(ServiceRecord, prefix),
+        field!(ServiceRecord, pool),
+        field!(ServiceRecord, inside),
+        field!(ServiceRecord, untranslated),
+        whole!(PoolRecord),
+        field!(PoolRecord, addresses),
+        field!(PoolRecord, first_slot),
+        field!(PoolRecord, span),
+        field!(PoolRecord, handed_out),
+        whole!(PrefixRecord),
+        field!(PrefixRecord, bits),
+        field!(PrefixRecord, mask),
+        field!(PrefixRecord, shift),
+        field!(PrefixRecord, gap),
+        field!(PrefixRecord, present),
+        whole!(RowRecord),
+        field!(RowRecord, ipv6),
+        field!(RowRecord, ipv4),
+        field!(RowRecord, suffix),
+        field!(RowRecord, shift),
+        whole!(ScratchRecord),
+        field!(ScratchRecord, counters),
+        field!(ScratchRecord, used_word),
+        field!(ScratchRecord, identifications),
+        whole!(CountersRecord),
+        field!(CountersRecord, forwarded),
+        field!(CountersRecord, forwarded_bytes),
+        field!(CountersRecord, bindings_made),
+        field!(CountersRecord, sessions_made),
+        field!(CountersRecord, reports_lost),
+        field!(CountersRecord, passed),
+        field!(CountersRecord, dropped),
+        whole!(InterfaceRecord),
+        field!(InterfaceRecord, number),
+        field!(InterfaceRecord, mac),
+        field!(InterfaceRecord, xdp_sends),
+        ("report", Place { offset: 0, size: u32::try_from(reports::BYTES).unwrap() }),
+    ];
+    assert_eq!(places.len(), here.len() + 16 + 5);
+    for ((name, here), c) in here.iter().zip(&places) {
+        assert_eq!(here, c, "{name}");
+    }
+    let sizes: Vec<u32> = places[places.len() - 5..].iter().map(|place| place.size).collect();
+    assert_eq!(sizes, [64; 5], "every record of the tables is a cache line");
+}
+
+/// Keeps the first span, which holds the records.
+struct Keeper(Option<Arc<dyn Backing>>);
+
+impl MemorySource for Keeper {
+    fn take(&mut self, name: &'static str, bytes: usize) -> Result<Arc<dyn Backing>, MemoryError> {
+        let span = Heap.take(name, bytes)?;
+        self.0.get_or_insert_with(|| Arc::clone(&span));
+        Ok(span)
+    }
+}
+
+impl Keeper {
+    /// The bytes of record 1.
+    fn record(&self) -> [u8; 64] {
+        // SAFETY: the span has two records at least, and nobody changes it now.
+        unsafe { self.0.as_ref().unwrap().base().as_ptr().add(64).cast::<[u8; 64]>().read() }
+    }
+}
+
+#[test]
+fn what_rust_stores_in_a_record_c_finds_in_its_fields() {
+    let Some(places) = places() else { return };
+    let places = &places[places.len() - 21..places.len() - 5];
+    let (mut memory, mut others) = (Keeper(None), Keeper(None));
+    let bindings = Bindings::new(&mut memory, 1).unwrap();
+    let binding = Binding {
+        inside: InsideKey { ipv6: [1; 16], ipv4: [2; 4], port: [4; 2], protocol: 6, service: 7 },
+        outside_ipv4: [3; 4],
+        outside_port: [5; 2],
+        flags: 0x0808,
+        subscriber: 0x0909_0909,
+        outside_slot: 0x0a0a_0a0a,
+        created: Tick(0x0b0b_0b0b),
+    };
+    bindings.publish(bindings.claim(0).unwrap(), &binding, Tick(1));
+    let subscribers = Subscribers::new(&mut others, 1).unwrap();
+    let subscriber = Subscriber {
+        key: SubscriberKey { ipv6: [12; 16], ipv4: [13; 4], service: 15 },
+        outside_ipv4: [14; 4],
+        pool_address: 0x1010_1010,
+    };
+    subscribers.publish(subscribers.claim(0).unwrap(), &subscriber, Tick(1));
+    let (binding, subscriber) = (memory.record(), others.record());
+    for (n, place) in places.iter().enumerate() {
+        let record = if n < 11 { &binding } else { &subscriber };
+        let range = place.offset as usize..(place.offset + place.size) as usize;
+        let mark = u8::try_from(n + 1).unwrap();
+        assert!(record[range].iter().all(|&byte| byte == mark), "field {n}: {place:?} of {record:02x?}");
+    }
+}

@@ -1,0 +1,462 @@
+//! Loads the programs for a plan, attaches them to interfaces, and tells what they did.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use aya::maps::{Array, MapData, PerCpuArray, RingBuf};
+use aya::programs::links::{FdLink, LinkError, PinnedLink};
+use aya::programs::tc::{
+    NlOptions, SchedClassifierLink, TcAttachOptions, TcHandle, qdisc_add_clsact, qdisc_detach_program,
+};
+use aya::programs::xdp::{XdpLink, XdpMode};
+use aya::programs::{LinkOrder, ProgramError, SchedClassifier, TcAttachType, Xdp};
+use aya::{Ebpf, EbpfError, EbpfLoader};
+use tombolo_engine::Plan;
+use tombolo_tables::Tables;
+use tombolo_tables::lpm::LpmError;
+use tombolo_tables::tables::Geometry;
+
+use crate::counters::{Counters, ScratchRecord};
+use crate::explicit::Explicit;
+use crate::interface::{INTERFACES, Interface, InterfaceRecord, is_physical};
+use crate::pinned::PinnedMemory;
+use crate::plan::{PlanRecord, ServiceStatus, Settings, explicit_rows};
+use crate::reports::Report;
+
+static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/fastpath.bpf.o"));
+
+const XDP: &str = "tombolo_xdp";
+pub(crate) const TC: &str = "tombolo_tc";
+/// Place of the filter among those of TC where links do not exist (before Linux 6.6).
+const TC_PRIORITY: u16 = 0x7061;
+
+/// Where packets of an interface are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mode {
+    /// XDP and TC on cards, TC on virtual interfaces.
+    #[default]
+    Auto,
+    /// XDP, with TC behind it.
+    Xdp,
+    /// TC only.
+    Tc,
+    /// Nowhere: everything goes to the engine.
+    Off,
+}
+
+impl Mode {
+    /// The word of the configuration.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Xdp => "xdp",
+            Self::Tc => "tc",
+            Self::Off => "off",
+        }
+    }
+}
+
+impl std::str::FromStr for Mode {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        let known = [Self::Auto, Self::Xdp, Self::Tc, Self::Off];
+        known
+            .into_iter()
+            .find(|mode| mode.name() == word)
+            .ok_or_else(|| format!("\"{word}\" is no mode of the fast path; there are auto, xdp, tc and off"))
+    }
+}
+
+/// What is attached to an interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attached {
+    /// The XDP program.
+    pub xdp: bool,
+    /// The TC program, and how: as a link (tcx) or as a filter (clsact).
+    pub tc: Option<TcKind>,
+}
+
+/// How the TC program is attached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TcKind {
+    /// A link (tcx, Linux 6.6): replaced in one instant, and pinned.
+    Link,
+    /// A filter of the clsact queueing discipline. Between the end of a gateway and the start of the next it stays.
+    Filter,
+}
+
+/// The fast path does not work.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FastPathError {
+    /// The kernel did not take the programs.
+    #[error("the kernel did not take the fast path's programs (Linux 5.17 or later, root)")]
+    Load(#[source] EbpfError),
+    /// The kernel did not take a program.
+    #[error("the kernel did not take the program {program}")]
+    Program {
+        /// Which one.
+        program: &'static str,
+        /// What the kernel said.
+        #[source]
+        source: ProgramError,
+    },
+    /// A program could not be attached.
+    #[error(
+        "{program} cannot be attached to {interface}: another program may be there (ip link show dev {interface}), or its \
+         driver has no XDP; with fastpath = \"off\" everything works without"
+    )]
+    Attach {
+        /// Which one.
+        program: &'static str,
+        /// Where.
+        interface: String,
+        /// What the kernel said.
+        #[source]
+        source: ProgramError,
+    },
+    /// A link could not be kept or found.
+    #[error("the link {path} cannot be used")]
+    Link {
+        /// Where it is pinned.
+        path: PathBuf,
+        /// What the kernel said.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// A map of the programs.
+    #[error("the map {0} of the fast path cannot be used")]
+    Map(&'static str),
+    /// No such interface.
+    #[error("there is no interface {0}")]
+    NoInterface(String),
+    /// Not Ethernet.
+    #[error("{0} is no Ethernet interface; the fast path cannot be attached to it")]
+    NotEthernet(String),
+    /// Two interfaces whose numbers are the same modulo 256.
+    #[error("{0} cannot be told apart from another interface that the fast path is attached to")]
+    TooMany(String),
+    /// The programs count on the memory order of x86-64.
+    #[error("the fast path runs on x86-64 only so far")]
+    Processor,
+    /// The explicit mappings do not fit.
+    #[error("the table of explicit mappings cannot be made")]
+    Explicit(#[source] LpmError),
+    /// No random numbers.
+    #[error("cannot read random numbers from /dev/urandom")]
+    Random(#[source] io::Error),
+}
+
+/// The programs, loaded for one plan.
+///
+/// Dropping it leaves attached what is attached: known sessions are forwarded on. [`detach`](Self::detach) takes it away.
+#[derive(Debug)]
+pub struct FastPath {
+    programs: Ebpf,
+    directory: PathBuf,
+    geometry: Geometry,
+    secret: [u64; 2],
+    settings: Settings,
+    services: Vec<ServiceStatus>,
+    interfaces: BTreeMap<String, Place>,
+}
+
+/// One interface.
+#[derive(Debug)]
+struct Place {
+    interface: Interface,
+    xdp: Option<FdLink>,
+    tc: Option<FdLink>,
+    attached: Attached,
+}
+
+impl FastPath {
+    /// Loads the programs for `plan` over `tables`, which must lie in `memory`. Nothing is attached yet.
+    ///
+    /// # Errors
+    /// [`FastPathError`].
+    pub fn load(
+        memory: &PinnedMemory,
+        tables: &Tables,
+        plan: &Plan,
+        settings: Settings,
+    ) -> Result<Self, FastPathError> {
+        if !cfg!(target_arch = "x86_64") {
+            return Err(FastPathError::Processor);
+        }
+        let directory = memory.directory().to_owned();
+        let (geometry, secret) = (tables.geometry(), random()?);
+        let (programs, services) = load_programs(&directory, plan, &geometry, settings, secret)?;
+        Ok(Self { programs, directory, geometry, secret, settings, services, interfaces: BTreeMap::new() })
+    }
+
+    /// What becomes of each service of the plan.
+    #[must_use]
+    pub fn services(&self) -> &[ServiceStatus] {
+        &self.services
+    }
+
+    /// Loads the programs for another plan over the same tables, and replaces those that are attached, each link in one
+    /// instant.
+    ///
+    /// # Errors
+    /// [`FastPathError`]; the old programs stay where the new ones could not replace them.
+    pub fn update(&mut self, plan: &Plan) -> Result<(), FastPathError> {
+        let (programs, services) = load_programs(&self.directory, plan, &self.geometry, self.settings, self.secret)?;
+        self.programs = programs;
+        self.services = services;
+        let interfaces = std::mem::take(&mut self.interfaces);
+        for (name, Place { interface, xdp, tc, attached }) in interfaces {
+            // The links close here and stay pinned; attaching finds them and replaces their programs.
+            drop((xdp, tc));
+            let place = self.attach_to(&name, interface, attached.xdp)?;
+            self.interfaces.insert(name, place);
+        }
+        Ok(())
+    }
+
+    /// Attaches the programs to an interface of the calling thread's network namespace. What an earlier process left
+    /// attached there is replaced in one instant.
+    ///
+    /// # Errors
+    /// [`FastPathError`]. In mode [`Auto`](Mode::Auto) an interface without XDP gets TC.
+    pub fn attach(&mut self, name: &str, mode: Mode) -> Result<Attached, FastPathError> {
+        let interface = Interface::named(name)?;
+        let place = match mode {
+            Mode::Off => {
+                self.detach(name)?;
+                return Ok(Attached { xdp: false, tc: None });
+            }
+            Mode::Tc => self.attach_to(name, interface, false)?,
+            Mode::Xdp => self.attach_to(name, interface, true)?,
+            Mode::Auto if is_physical(name) => match self.attach_to(name, interface, true) {
+                Err(FastPathError::Attach { program: XDP, .. }) => self.attach_to(name, interface, false)?,
+                other => other?,
+            },
+            Mode::Auto => self.attach_to(name, interface, false)?,
+        };
+        let attached = place.attached;
+        self.interfaces.insert(name.to_owned(), place);
+        Ok(attached)
+    }
+
+    /// Takes the programs off an interface; nothing happens if they are not there.
+    ///
+    /// # Errors
+    /// [`FastPathError`].
+    pub fn detach(&mut self, name: &str) -> Result<(), FastPathError> {
+        let interface = match self.interfaces.remove(name) {
+            Some(place) => place.interface,
+            None => Interface::named(name)?,
+        };
+        self.unlink(XDP, interface)?;
+        self.unlink(TC, interface)?;
+        let _ = qdisc_detach_program(name, TcAttachType::Ingress, TC);
+        self.set_interface(interface.number, InterfaceRecord::default())
+    }
+
+    /// What is attached where.
+    pub fn interfaces(&self) -> impl Iterator<Item = (&str, Attached)> {
+        self.interfaces.iter().map(|(name, place)| (name.as_str(), place.attached))
+    }
+
+    /// What the programs have counted, on all processors, since the memory was made.
+    ///
+    /// # Errors
+    /// [`FastPathError::Map`].
+    pub fn counters(&self) -> Result<Counters, FastPathError> {
+        let fail = || FastPathError::Map("per_processor");
+        let map = self.programs.map("per_processor").ok_or_else(fail)?;
+        let array: PerCpuArray<&MapData, ScratchRecord> = map.try_into().map_err(|_| fail())?;
+        let processors = array.get(&0, 0).map_err(|_| fail())?;
+        Ok(Counters::sum(processors.iter()))
+    }
+
+    /// Takes the reports of what was made in the kernel since the last call, oldest first.
+    ///
+    /// # Errors
+    /// [`FastPathError::Map`].
+    pub fn take_reports(&mut self, mut each: impl FnMut(&Report)) -> Result<(), FastPathError> {
+        let fail = || FastPathError::Map("reports");
+        let map = self.programs.map_mut("reports").ok_or_else(fail)?;
+        let mut ring = RingBuf::try_from(map).map_err(|_| fail())?;
+        while let Some(bytes) = ring.next() {
+            if let Some(report) = Report::from_bytes(&bytes) {
+                each(&report);
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn program(&self, name: &str) -> Option<&aya::programs::Program> {
+        self.programs.program(name)
+    }
+
+    fn attach_to(&mut self, name: &str, interface: Interface, with_xdp: bool) -> Result<Place, FastPathError> {
+        let record = InterfaceRecord {
+            number: interface.number,
+            mac: interface.mac,
+            xdp_sends: with_xdp.into(),
+            ..InterfaceRecord::default()
+        };
+        self.claim_interface(name, record)?;
+        let xdp = if with_xdp { Some(self.attach_xdp(name, interface)?) } else { None };
+        if !with_xdp {
+            self.unlink(XDP, interface)?;
+        }
+        let tc = self.attach_tc(name, interface)?;
+        let kind = if tc.is_some() { TcKind::Link } else { TcKind::Filter };
+        Ok(Place { interface, xdp, tc, attached: Attached { xdp: with_xdp, tc: Some(kind) } })
+    }
+
+    fn attach_xdp(&mut self, name: &str, interface: Interface) -> Result<FdLink, FastPathError> {
+        let path = self.link_path(XDP, interface);
+        let program: &mut Xdp = part(&mut self.programs, XDP)?;
+        let attach = |source| FastPathError::Attach { program: XDP, interface: name.to_owned(), source };
+        if let Some(old) = pinned(&path)? {
+            let link = XdpLink::try_from(old).map_err(|source| link_error(&path, source))?;
+            if let Ok(id) = program.attach_to_link(link) {
+                let link = program.take_link(id).map_err(attach)?;
+                return FdLink::try_from(link).map_err(|source| link_error(&path, source));
+            }
+            // The interface that it belonged to is gone.
+            remove(&path)?;
+        }
+        let id = program.attach_to_if_index(interface.number, XdpMode::Driver).map_err(attach)?;
+        let link = FdLink::try_from(program.take_link(id).map_err(attach)?);
+        pin(link.map_err(|source| link_error(&path, source))?, &path)
+    }
+
+    /// As a link where the kernel has them, else as a filter, which has no link.
+    fn attach_tc(&mut self, name: &str, interface: Interface) -> Result<Option<FdLink>, FastPathError> {
+        let path = self.link_path(TC, interface);
+        let program: &mut SchedClassifier = part(&mut self.programs, TC)?;
+        let attach = |source| FastPathError::Attach { program: TC, interface: name.to_owned(), source };
+        if let Some(old) = pinned(&path)? {
+            let link = SchedClassifierLink::try_from(old).map_err(|source| link_error(&path, source))?;
+            if let Ok(id) = program.attach_to_link(link) {
+                let link = program.take_link(id).map_err(attach)?;
+                return Ok(Some(FdLink::try_from(link).map_err(|source| link_error(&path, source))?));
+            }
+            remove(&path)?;
+        }
+        let order = TcAttachOptions::TcxOrder(LinkOrder::default());
+        let Ok(id) = program.attach_with_options(name, TcAttachType::Ingress, order) else {
+            attach_filter(program, name).map_err(attach)?;
+            return Ok(None);
+        };
+        let link = FdLink::try_from(program.take_link(id).map_err(attach)?);
+        pin(link.map_err(|source| link_error(&path, source))?, &path).map(Some)
+    }
+
+    fn unlink(&self, program: &'static str, interface: Interface) -> Result<(), FastPathError> {
+        remove(&self.link_path(program, interface))
+    }
+
+    fn link_path(&self, program: &'static str, interface: Interface) -> PathBuf {
+        self.directory.join(format!("link-{program}-{}", interface.number))
+    }
+
+    fn claim_interface(&mut self, name: &str, record: InterfaceRecord) -> Result<(), FastPathError> {
+        let others = self.interfaces.iter().filter(|(other, _)| *other != name);
+        let same_place = |number: u32| number % INTERFACES == record.number % INTERFACES;
+        if others.into_iter().any(|(_, place)| same_place(place.interface.number)) {
+            return Err(FastPathError::TooMany(name.to_owned()));
+        }
+        self.set_interface(record.number, record)
+    }
+
+    pub(crate) fn set_interface(&mut self, number: u32, record: InterfaceRecord) -> Result<(), FastPathError> {
+        let fail = || FastPathError::Map("interfaces");
+        let map = self.programs.map_mut("interfaces").ok_or_else(fail)?;
+        let mut array: Array<&mut MapData, InterfaceRecord> = map.try_into().map_err(|_| fail())?;
+        array.set(number % INTERFACES, record, 0).map_err(|_| fail())
+    }
+}
+
+fn load_programs(
+    directory: &Path,
+    plan: &Plan,
+    geometry: &Geometry,
+    settings: Settings,
+    secret: [u64; 2],
+) -> Result<(Ebpf, Vec<ServiceStatus>), FastPathError> {
+    let (record, services) = PlanRecord::new(plan, geometry, settings, secret);
+    let mut programs = load_object(OBJECT, directory, plan, &record)?;
+    let failed = |program| move |source| FastPathError::Program { program, source };
+    part::<Xdp>(&mut programs, XDP)?.load().map_err(failed(XDP))?;
+    part::<SchedClassifier>(&mut programs, TC)?.load().map_err(failed(TC))?;
+    Ok((programs, services))
+}
+
+/// Loads an object with its constants, and with the tables that belong to them.
+pub(crate) fn load_object(
+    object: &[u8],
+    directory: &Path,
+    plan: &Plan,
+    record: &PlanRecord,
+) -> Result<Ebpf, FastPathError> {
+    let explicit = Explicit::new(explicit_rows(plan)).map_err(FastPathError::Explicit)?;
+    let mut loader = EbpfLoader::new();
+    loader.default_map_pin_directory(directory).override_global("plan", record, true);
+    let programs = explicit.size(&mut loader).load(object).map_err(FastPathError::Load)?;
+    explicit.fill(&programs)?;
+    Ok(programs)
+}
+
+/// A program of the object.
+pub(crate) fn part<'p, P>(programs: &'p mut Ebpf, name: &'static str) -> Result<&'p mut P, FastPathError>
+where
+    &'p mut P: TryFrom<&'p mut aya::programs::Program, Error = ProgramError>,
+{
+    let program = programs.program_mut(name).ok_or(FastPathError::Map(name))?;
+    <&mut P>::try_from(program).map_err(|source| FastPathError::Program { program: name, source })
+}
+
+/// The filter of an earlier process goes first: between the two, packets take the engine's way.
+fn attach_filter(program: &mut SchedClassifier, name: &str) -> Result<(), ProgramError> {
+    // Refused if it is there already.
+    let _ = qdisc_add_clsact(name);
+    let _ = qdisc_detach_program(name, TcAttachType::Ingress, TC);
+    let options = NlOptions { priority: TC_PRIORITY, handle: TcHandle::new(0, 1), ..NlOptions::default() };
+    let id = program.attach_with_options(name, TcAttachType::Ingress, TcAttachOptions::Netlink(options))?;
+    // The filter is to stay when the process ends.
+    std::mem::forget(program.take_link(id)?);
+    Ok(())
+}
+
+fn pinned(path: &Path) -> Result<Option<FdLink>, FastPathError> {
+    match PinnedLink::from_pin(path) {
+        Ok(link) => Ok(Some(link.into())),
+        Err(LinkError::SyscallError(error)) if error.io_error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(link_error(path, error)),
+    }
+}
+
+fn pin(link: FdLink, path: &Path) -> Result<FdLink, FastPathError> {
+    link.pin(path).map(FdLink::from).map_err(|source| link_error(path, source))
+}
+
+fn remove(path: &Path) -> Result<(), FastPathError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(link_error(path, error)),
+        _ => Ok(()),
+    }
+}
+
+fn link_error(path: &Path, source: impl std::error::Error + Send + Sync + 'static) -> FastPathError {
+    FastPathError::Link { path: path.to_owned(), source: Box::new(source) }
+}
+
+fn random() -> Result<[u64; 2], FastPathError> {
+    use std::io::Read as _;
+    let mut bytes = [0; 16];
+    let read = fs::File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut bytes));
+    read.map_err(FastPathError::Random)?;
+    let (first, second) = bytes.split_at(8);
+    Ok([first, second].map(|half| half.iter().fold(0, |word, &byte| word << 8 | u64::from(byte))))
+}

@@ -1,0 +1,444 @@
+//! The plan as the programs have it: `bpf/plan.h` in Rust, and how it is made from the engine's plan.
+//!
+//! Everything is taken apart field by field, so that a new setting of a service does not compile until it is said here
+//! what the fast path makes of it. What it cannot do is left to the engine, service by service.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use tombolo_engine::Plan;
+use tombolo_engine::mapping::address_ranges::AddressRanges;
+use tombolo_engine::mapping::allocation::Allocation;
+use tombolo_engine::mapping::eam::Eam;
+use tombolo_engine::mapping::pool::{Parity, Pool, PoolRange, PortRanges};
+use tombolo_engine::mapping::stateless::StatelessMap;
+use tombolo_engine::mechanism::napt::{Filtering, InboundTcp, Policy, UnsolicitedSyn};
+use tombolo_engine::mechanism::session_state;
+use tombolo_engine::mechanism::{TrafficClass, TranslateSettings, UdpZeroChecksum};
+use tombolo_engine::plan::{AnsweredBy, Nat64, OwnAddresses, Routed, Service, ServiceKind};
+use tombolo_engine::service::nat44::Nat44;
+use tombolo_engine::service::siit::{Hairpinning, Role, Siit};
+use tombolo_tables::tables::Geometry;
+use tombolo_wire::Prefix64;
+use tombolo_wire::rfc6052::NON_GLOBAL;
+
+/// Services that the programs know.
+pub(crate) const SERVICES: usize = 8;
+/// Ranges of each kind that a service may have.
+pub(crate) const RANGES: usize = 8;
+/// Prefixes that the well-known prefix must not represent.
+pub(crate) const NON_GLOBALS: usize = 16;
+
+pub(crate) const KIND_NAT64: u8 = 1;
+pub(crate) const KIND_NAT44: u8 = 2;
+pub(crate) const KIND_SIIT: u8 = 3;
+pub(crate) const KIND_ENGINE: u8 = 4;
+
+const STRICT: u16 = 1;
+const ADDRESS_DEPENDENT: u16 = 2;
+const NO_INBOUND_TCP: u16 = 4;
+const PARITY: u16 = 8;
+const HAIRPIN_INTRINSIC: u16 = 16;
+const HAIRPIN_SIMPLE: u16 = 32;
+const CLAT: u16 = 64;
+const ENGINE_BINDS: u16 = 128;
+const ENGINE_OPENS: u16 = 256;
+const ENGINE_OPENS_TCP: u16 = 512;
+const CLAMPS: u16 = 1024;
+
+/// Addresses, in the processor's byte order.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct Range {
+    pub(crate) first: u32,
+    pub(crate) last: u32,
+}
+
+/// Ports, in the processor's byte order.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct Ports {
+    pub(crate) first: u16,
+    pub(crate) last: u16,
+}
+
+impl Ports {
+    const NONE: Self = Self { first: 1, last: 0 };
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct PoolRecord {
+    pub(crate) addresses: Range,
+    pub(crate) first_slot: u32,
+    pub(crate) span: Ports,
+    pub(crate) handed_out: [Ports; 4],
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct PrefixRecord {
+    pub(crate) bits: [u64; 2],
+    pub(crate) mask: [u64; 2],
+    pub(crate) shift: u8,
+    pub(crate) gap: u8,
+    pub(crate) present: u8,
+    pub(crate) unused: [u8; 5],
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct ServiceRecord {
+    pub(crate) kind: u8,
+    pub(crate) pool_ranges: u8,
+    pub(crate) inside_ranges: u8,
+    pub(crate) untranslated_ranges: u8,
+    pub(crate) flags: u16,
+    pub(crate) traffic_class_4to6: i16,
+    pub(crate) traffic_class_6to4: i16,
+    pub(crate) unused: u16,
+    pub(crate) inside_mtu: u32,
+    pub(crate) outside_mtu: u32,
+    pub(crate) lowest_ipv6_mtu: u32,
+    pub(crate) bindings_per_subscriber: u32,
+    pub(crate) unused3: u32,
+    pub(crate) prefix: PrefixRecord,
+    pub(crate) pool: [PoolRecord; RANGES],
+    pub(crate) inside: [Range; RANGES],
+    pub(crate) untranslated: [Range; RANGES],
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct NonGlobal {
+    pub(crate) bits: u32,
+    pub(crate) mask: u32,
+}
+
+/// `struct plan`: the whole of it.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct PlanRecord {
+    pub(crate) hash_key: [u64; 4],
+    pub(crate) inside_buckets: u32,
+    pub(crate) subscriber_buckets: u32,
+    pub(crate) session_lines: u32,
+    pub(crate) overflow_lines: u32,
+    pub(crate) bindings: u32,
+    pub(crate) used_words: u32,
+    pub(crate) lifetimes: [u32; 16],
+    pub(crate) reuse_after: [u32; 16],
+    pub(crate) reuse_port_after: u32,
+    pub(crate) report_sessions: u32,
+    pub(crate) secret: [u64; 2],
+    pub(crate) steps: [[u8; 8]; 16],
+    pub(crate) own6: [u64; 2],
+    pub(crate) own4: u32,
+    pub(crate) unused: u32,
+    pub(crate) non_global: [NonGlobal; NON_GLOBALS],
+    pub(crate) services: [ServiceRecord; SERVICES],
+}
+
+// SAFETY: integers without padding, which the assertion below proves; any bytes are valid.
+unsafe impl aya::Pod for PlanRecord {}
+
+const _: () = assert!(
+    size_of::<PlanRecord>()
+        == 32 + 24 + 128 + 8 + 16 + 128 + 24 + 8 * NON_GLOBALS + SERVICES * size_of::<ServiceRecord>()
+        && size_of::<ServiceRecord>() == 32 + 40 + RANGES * (32 + 8 + 8)
+);
+
+/// What becomes of each service: taken, or why it is left to the engine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServiceStatus {
+    /// Its name.
+    pub name: String,
+    /// `None` if the fast path takes its packets; else why not, in words.
+    pub left_to_engine: Option<&'static str>,
+}
+
+/// What a plan says beside the services.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// Report every session that is made in the kernel, not only every binding. Sessions tell where a subscriber went,
+    /// which RFC 6888 section 4 says not to log; so off by default.
+    pub report_sessions: bool,
+}
+
+impl PlanRecord {
+    pub(crate) fn new(
+        plan: &Plan,
+        geometry: &Geometry,
+        settings: Settings,
+        secret: [u64; 2],
+    ) -> (Self, Vec<ServiceStatus>) {
+        let Plan { services, times, capacity: _, own } = plan;
+        let OwnAddresses { ipv4, ipv6, answered_by, errors: _ } = own;
+        let answers = *answered_by == AnsweredBy::Gateway;
+        let mut record = Self {
+            hash_key: geometry.key.words(),
+            inside_buckets: geometry.inside_buckets,
+            subscriber_buckets: geometry.subscriber_buckets,
+            session_lines: geometry.session_lines,
+            overflow_lines: geometry.overflow_lines,
+            bindings: geometry.bindings,
+            used_words: geometry.bindings / 64 + 1,
+            lifetimes: times.lifetimes().0,
+            reuse_after: times.reuse_entry_after().0,
+            reuse_port_after: times.reuse_port_after,
+            report_sessions: settings.report_sessions.into(),
+            secret,
+            steps: session_state::TABLE,
+            own6: ipv6.filter(|_| answers).map_or([0; 2], |address| halves(address.to_bits())),
+            own4: ipv4.filter(|_| answers).map_or(0, |address| address.to_bits().to_be()),
+            ..Self::default()
+        };
+        for (place, (bits, length)) in record.non_global.iter_mut().zip(NON_GLOBAL) {
+            let mask = u32::MAX << (32 - u32::from(length));
+            *place = NonGlobal { bits: bits.to_bits().to_be(), mask: mask.to_be() };
+        }
+        let mut status: Vec<ServiceStatus> = Vec::new();
+        let mut taken: Vec<_> = services.iter().map(service_record).collect();
+        let first_stateless = services.iter().position(|service| matches!(service.kind, ServiceKind::Siit(_)));
+        for number in 0..services.len() {
+            let is_stateless = matches!(services[number].kind, ServiceKind::Siit(_));
+            if is_stateless && first_stateless != Some(number) {
+                taken[number] = Err("the fast path has room for one stateless service");
+            }
+            if number >= SERVICES {
+                taken[number] = Err("there are more services than the fast path has room for");
+            } else if taken[number].is_ok() && is_in_the_way(services, &taken, number) {
+                taken[number] = Err("a service that is left to the engine has packets of it");
+            }
+            let service = match &taken[number] {
+                Ok(service) => *service,
+                Err(_) => ServiceRecord { kind: KIND_ENGINE, ..ServiceRecord::default() },
+            };
+            if let Some(place) = record.services.get_mut(number) {
+                *place = service;
+            }
+            let name = services[number].name.clone();
+            status.push(ServiceStatus { name, left_to_engine: taken[number].as_ref().err().copied() });
+        }
+        (record, status)
+    }
+}
+
+/// The explicit mappings of the stateless service that the programs take.
+pub(crate) fn explicit_rows(plan: &Plan) -> &[Eam] {
+    let rows = plan.services.iter().find_map(|service| match &service.kind {
+        ServiceKind::Siit(siit) => Some(siit.mapping.explicit.rows()),
+        _ => None,
+    });
+    rows.unwrap_or_default()
+}
+
+/// Whether a service that the programs do not know comes before service `number` for some packets: one that stands earlier
+/// and has a destination in common, or one that knows its packets by their sources.
+fn is_in_the_way(services: &[Service], taken: &[Result<ServiceRecord, &'static str>], number: usize) -> bool {
+    let own = services[number].kind.routed();
+    services.iter().zip(taken).enumerate().filter(|(_, (_, taken))| taken.is_err()).any(|(other, (service, _))| {
+        let theirs = service.kind.routed();
+        let takes_all = matches!(&service.kind, ServiceKind::Siit(siit) if siit.role == Role::Everything);
+        !theirs.sources.is_empty() && !own.ipv4.is_empty()
+            || other < number && (takes_all || have_common(&own, &theirs))
+    })
+}
+
+fn have_common(one: &Routed, other: &Routed) -> bool {
+    let ipv4 = one.ipv4.iter().any(|a| other.ipv4.iter().any(|b| a.0 <= b.1 && b.0 <= a.1));
+    let is_inside = |(address, length): &(Ipv6Addr, u8), (within, shorter): &(Ipv6Addr, u8)| {
+        length >= shorter
+            && (address.to_bits() ^ within.to_bits()).checked_shr(128 - u32::from(*shorter)).unwrap_or(0) == 0
+    };
+    ipv4 || one.ipv6.iter().any(|a| other.ipv6.iter().any(|b| is_inside(a, b) || is_inside(b, a)))
+}
+
+fn service_record(service: &Service) -> Result<ServiceRecord, &'static str> {
+    match &service.kind {
+        ServiceKind::Nat64(nat64) => nat64_record(nat64),
+        ServiceKind::Nat44(nat44) => nat44_record(nat44),
+        ServiceKind::Siit(siit) => siit_record(siit),
+    }
+}
+
+fn nat64_record(nat64: &Nat64) -> Result<ServiceRecord, &'static str> {
+    let Nat64 { prefix, well_known_prefix_strict, pool, policy, translate, static_bindings: _ } = nat64;
+    let mut record = ServiceRecord { kind: KIND_NAT64, prefix: prefix_record(*prefix), ..ServiceRecord::default() };
+    if *well_known_prefix_strict && prefix.is_well_known() {
+        record.flags |= STRICT;
+    }
+    record.set_translation(translate);
+    record.set_policy(*policy);
+    record.set_pool(pool)?;
+    Ok(record)
+}
+
+fn nat44_record(nat44: &Nat44) -> Result<ServiceRecord, &'static str> {
+    let Nat44 { inside, untranslated, pool, policy, inside_mtu, outside_mtu, largest_segment, static_bindings: _ } =
+        nat44;
+    let mut record = ServiceRecord {
+        kind: KIND_NAT44,
+        inside_mtu: *inside_mtu,
+        outside_mtu: *outside_mtu,
+        ..ServiceRecord::default()
+    };
+    record.flags |= if largest_segment.is_some() { CLAMPS } else { 0 };
+    record.inside_ranges = fill(&mut record.inside, inside)?;
+    record.untranslated_ranges = fill(&mut record.untranslated, untranslated)?;
+    record.set_policy(*policy);
+    record.set_pool(pool)?;
+    Ok(record)
+}
+
+fn siit_record(siit: &Siit) -> Result<ServiceRecord, &'static str> {
+    // Sources and extensions of errors are the engine's.
+    let Siit { role, mapping, dynamic, embedded_hosts, hairpinning, error_sources: _, identify_nodes: _, translate } =
+        siit;
+    let StatelessMap { explicit: _, prefix, well_known_prefix_strict, denied } = mapping;
+    if !denied.is_empty() {
+        return Err("it has a list of denied addresses");
+    }
+    if dynamic.is_some() {
+        return Err("it lends addresses to hosts without one");
+    }
+    if *role == Role::Everything {
+        return Err("it takes whatever is routed to it");
+    }
+    let mut record = ServiceRecord { kind: KIND_SIIT, ..ServiceRecord::default() };
+    if let Some(prefix) = prefix {
+        record.prefix = prefix_record(*prefix);
+        record.flags |= if *well_known_prefix_strict && prefix.is_well_known() { STRICT } else { 0 };
+    }
+    record.flags |= match hairpinning {
+        Hairpinning::Off => 0,
+        Hairpinning::Simple => HAIRPIN_SIMPLE,
+        Hairpinning::Intrinsic => HAIRPIN_INTRINSIC,
+    };
+    record.flags |= if *role == Role::Clat { CLAT } else { 0 };
+    let hosts = embedded_hosts.iter().map(|prefix| {
+        let last = prefix.key() | u32::MAX.checked_shr(prefix.prefix_len().into()).unwrap_or(0);
+        Ipv4Addr::from_bits(prefix.key())..=Ipv4Addr::from_bits(last)
+    });
+    record.inside_ranges = fill(&mut record.inside, &AddressRanges::new(hosts))?;
+    record.set_translation(translate);
+    Ok(record)
+}
+
+/// Writes ranges into their places; how many there are.
+fn fill(places: &mut [Range; RANGES], ranges: &AddressRanges) -> Result<u8, &'static str> {
+    let ranges = ranges.ranges();
+    if ranges.len() > RANGES {
+        return Err("it has more ranges of inside or untranslated addresses than the fast path has room for");
+    }
+    for (place, range) in places.iter_mut().zip(ranges) {
+        *place = Range { first: range.start().to_bits(), last: range.end().to_bits() };
+    }
+    Ok(u8::try_from(ranges.len()).unwrap_or(u8::MAX))
+}
+
+impl ServiceRecord {
+    fn set_translation(&mut self, settings: &TranslateSettings) {
+        let TranslateSettings {
+            traffic_class_4to6,
+            traffic_class_6to4,
+            // Datagrams without checksum are the engine's, whatever becomes of them.
+            udp_zero_4to6: UdpZeroChecksum::Drop | UdpZeroChecksum::Compute | UdpZeroChecksum::Forward,
+            udp_zero_6to4: UdpZeroChecksum::Drop | UdpZeroChecksum::Compute | UdpZeroChecksum::Forward,
+            lowest_ipv6_mtu,
+            ipv6_mtu,
+            ipv4_mtu,
+            largest_segment,
+            // Errors are the engine's.
+            plateaus: _,
+        } = *settings;
+        self.flags |= if largest_segment.is_some() { CLAMPS } else { 0 };
+        self.traffic_class_4to6 = class(traffic_class_4to6);
+        self.traffic_class_6to4 = class(traffic_class_6to4);
+        self.lowest_ipv6_mtu = lowest_ipv6_mtu.max(1280);
+        self.inside_mtu = ipv6_mtu;
+        self.outside_mtu = ipv4_mtu;
+    }
+
+    fn set_policy(&mut self, policy: Policy) {
+        let Policy {
+            filtering,
+            inbound_tcp,
+            bindings_per_subscriber,
+            sessions_per_subscriber,
+            binding_rate,
+            // Admitting is the engine's.
+            subscriber_rate: _,
+            host_bits,
+            parity,
+            unsolicited_syn,
+        } = policy;
+        let mut set = |flag, is_set| self.flags |= if is_set { flag } else { 0 };
+        set(ADDRESS_DEPENDENT, filtering == Filtering::AddressDependent);
+        set(NO_INBOUND_TCP, inbound_tcp == InboundTcp::Denied);
+        set(PARITY, parity == Parity::Preserve);
+        set(ENGINE_BINDS, binding_rate.is_some() || host_bits != 0);
+        set(ENGINE_OPENS, sessions_per_subscriber.is_some());
+        set(ENGINE_OPENS_TCP, unsolicited_syn == UnsolicitedSyn::Hold);
+        self.bindings_per_subscriber = bindings_per_subscriber.unwrap_or(u32::MAX);
+    }
+
+    fn set_pool(&mut self, pool: &Pool) -> Result<(), &'static str> {
+        let ranges = pool.ranges();
+        if ranges.len() > RANGES {
+            return Err("its pool has more ranges than the fast path has room for");
+        }
+        if !matches!(pool.allocation(), Allocation::Ports) {
+            self.flags |= ENGINE_BINDS;
+        }
+        self.pool_ranges = u8::try_from(ranges.len()).unwrap_or(u8::MAX);
+        for (place, range) in self.pool.iter_mut().zip(ranges) {
+            *place = pool_record(range);
+        }
+        Ok(())
+    }
+}
+
+fn class(class: TrafficClass) -> i16 {
+    match class {
+        TrafficClass::Copy => -1,
+        TrafficClass::Force(octet) => octet.into(),
+    }
+}
+
+fn pool_record(range: &PoolRange) -> PoolRecord {
+    let PoolRange { first, last, ports, span, first_slot } = range;
+    PoolRecord {
+        addresses: Range { first: first.to_bits(), last: last.to_bits() },
+        first_slot: *first_slot,
+        span: Ports { first: *span.start(), last: *span.end() },
+        handed_out: [handed_out(&ports[0]), handed_out(&ports[1]), handed_out(&ports[2]), Ports::NONE],
+    }
+}
+
+/// Ports in one run are handed out in the kernel; of others the engine makes the bindings.
+fn handed_out(ports: &PortRanges) -> Ports {
+    match ports.ranges() {
+        [one] => Ports { first: *one.start(), last: *one.end() },
+        _ => Ports::NONE,
+    }
+}
+
+fn prefix_record(prefix: Prefix64) -> PrefixRecord {
+    let length = prefix.length();
+    // The prefix and the u octet (RFC 6052 section 2.2).
+    let mask = u128::MAX << (128 - u32::from(length)) | 0xff << 56;
+    PrefixRecord {
+        bits: halves(prefix.address().to_bits()),
+        mask: halves(mask),
+        shift: 96 - length,
+        gap: if length == 96 { 0 } else { 8 },
+        present: 1,
+        unused: [0; 5],
+    }
+}
+
+/// The halves of an address as they lie in memory.
+#[expect(clippy::cast_possible_truncation, reason = "both halves are taken")]
+const fn halves(bits: u128) -> [u64; 2] {
+    [((bits >> 64) as u64).to_be(), (bits as u64).to_be()]
+}

@@ -1,0 +1,97 @@
+//! The programs on single packets, without interface and neighbour: for tests that compare them with the engine.
+
+use aya::Ebpf;
+use aya::programs::{ProgramError, SchedClassifier, TestRun, TestRunOptions, Xdp};
+use tombolo_engine::Plan;
+use tombolo_tables::Tables;
+
+use crate::counters::Counters;
+use crate::interface::InterfaceRecord;
+use crate::loader::{self, FastPath, FastPathError};
+use crate::pinned::PinnedMemory;
+use crate::plan::{PlanRecord, Settings};
+
+static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/trial.bpf.o"));
+
+/// Link-layer address of the interface that packets of a trial arrive at.
+pub const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
+/// The loopback interface, which the kernel runs tests on.
+const LOOPBACK: u32 = 1;
+const XDP_PASS: u32 = 2;
+const XDP_TX: u32 = 3;
+
+/// What a program did with a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trial<'b> {
+    /// It was translated: the frame.
+    Translated(&'b [u8]),
+    /// It was passed on, and left as it was.
+    Passed,
+    /// Another return value.
+    Other(u32),
+}
+
+/// The programs of one plan, to be run on packets.
+#[derive(Debug)]
+pub struct Trials {
+    xdp: Ebpf,
+    tc: FastPath,
+    buffer: Vec<u8>,
+}
+
+impl Trials {
+    /// Loads the programs.
+    ///
+    /// # Errors
+    /// [`FastPathError`].
+    pub fn new(memory: &PinnedMemory, tables: &Tables, plan: &Plan, settings: Settings) -> Result<Self, FastPathError> {
+        let (record, _) = PlanRecord::new(plan, &tables.geometry(), settings, [1, 2]);
+        let mut xdp = loader::load_object(OBJECT, memory.directory(), plan, &record)?;
+        let program = loader::part::<Xdp>(&mut xdp, "trial_xdp")?;
+        program.load().map_err(|source| FastPathError::Program { program: "trial_xdp", source })?;
+        let mut tc = FastPath::load(memory, tables, plan, settings)?;
+        tc.set_interface(LOOPBACK, InterfaceRecord { number: LOOPBACK, mac: MAC, ..InterfaceRecord::default() })?;
+        Ok(Self { xdp, tc, buffer: vec![0; 4096] })
+    }
+
+    /// Runs XDP on a frame.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn xdp(&mut self, frame: &[u8]) -> Result<Trial<'_>, ProgramError> {
+        let Some(program) = self.xdp.program("trial_xdp") else { return Ok(Trial::Other(0)) };
+        let options =
+            TestRunOptions { data_in: Some(frame), data_out: Some(&mut self.buffer), ..TestRunOptions::new() };
+        let result = <&Xdp>::try_from(program)?.test_run(options)?;
+        Ok(match result.return_value {
+            XDP_TX => Trial::Translated(&self.buffer[..result.data_size_out as usize]),
+            XDP_PASS => Trial::Passed,
+            other => Trial::Other(other),
+        })
+    }
+
+    /// Runs TC on a frame.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn tc(&mut self, frame: &[u8]) -> Result<Trial<'_>, ProgramError> {
+        let Some(program) = self.tc.program(loader::TC) else { return Ok(Trial::Other(0)) };
+        let options =
+            TestRunOptions { data_in: Some(frame), data_out: Some(&mut self.buffer), ..TestRunOptions::new() };
+        let result = <&SchedClassifier>::try_from(program)?.test_run(options)?;
+        let bytes = &self.buffer[..result.data_size_out as usize];
+        Ok(match result.return_value {
+            u32::MAX if bytes != frame => Trial::Translated(bytes),
+            u32::MAX => Trial::Passed,
+            other => Trial::Other(other),
+        })
+    }
+
+    /// What was counted.
+    ///
+    /// # Errors
+    /// [`FastPathError::Map`].
+    pub fn counters(&self) -> Result<Counters, FastPathError> {
+        self.tc.counters()
+    }
+}

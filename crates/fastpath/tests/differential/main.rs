@@ -1,0 +1,124 @@
+//! The programs against the engine, on the same packets and the same tables: same verdict, same bytes, same effect.
+//!
+//! The tables lie in BPF arrays and are small. For each packet their bytes are copied, the program runs, its effect is
+//! copied, the first copy is put back, and the engine runs. What the program passes on must leave no trace. What it
+//! translates the engine must have translated likewise; only outside ports of new bindings may differ, which are drawn at
+//! random.
+//!
+//! `TOMBOLO_TRIALS` says how many packets of each plan are tried; 20 000 by default, millions on request.
+
+#![expect(clippy::unwrap_used, reason = "a test")]
+
+mod compare;
+mod packets;
+mod plans;
+mod world;
+
+use tombolo_fastpath::trial::Trial;
+
+use crate::compare::{expected_in_tc, same_packet};
+use crate::packets::Numbers;
+use crate::world::World;
+
+/// Which program is tried.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Program {
+    Xdp,
+    Tc,
+}
+
+#[test]
+fn programs_decide_as_the_engine_does() {
+    if !nix::unistd::geteuid().is_root() {
+        println!("SKIPPED: comparing the programs with the engine needs root");
+        return;
+    }
+    let trials: u64 = std::env::var("TOMBOLO_TRIALS").ok().and_then(|n| n.parse().ok()).unwrap_or(20_000);
+    let mut total = Score::default();
+    for (number, (name, plan, build)) in plans::all().into_iter().enumerate() {
+        for program in [Program::Xdp, Program::Tc] {
+            let mut world = World::new(&plan, &format!("{}-{number}-{program:?}", std::process::id()));
+            let mut numbers = Numbers(
+                number as u64 * 2 + program as u64 + std::env::var("TOMBOLO_SEED").map_or(0, |s| s.parse().unwrap()),
+            );
+            let mut score = Score::default();
+            for _ in 0..trials {
+                world.disturb(&mut numbers);
+                let frame = build(&mut numbers, &world);
+                try_one(&mut world, program, &frame, &mut score, name);
+            }
+            world.check();
+            println!("{name}, {program:?}: {score:?}");
+            assert!(score.translated * 50 > trials, "{name}: hardly a packet was translated: {score:?}");
+            total.add(&score);
+        }
+    }
+    println!("all: {total:?}");
+}
+
+/// What happened.
+#[derive(Debug, Default)]
+struct Score {
+    translated: u64,
+    bindings: u64,
+    passed: u64,
+    forwarded_by_engine_only: u64,
+}
+
+impl Score {
+    fn add(&mut self, other: &Self) {
+        self.translated += other.translated;
+        self.bindings += other.bindings;
+        self.passed += other.passed;
+        self.forwarded_by_engine_only += other.forwarded_by_engine_only;
+    }
+}
+
+fn try_one(world: &mut World, program: Program, frame: &[u8], score: &mut Score, name: &str) {
+    let before = world.copy();
+    let tick = world::tick();
+    let result = match program {
+        Program::Xdp => world.trials.xdp(frame),
+        Program::Tc => world.trials.tc(frame),
+    };
+    let translated = match result.unwrap() {
+        Trial::Translated(bytes) => Some(bytes.to_vec()),
+        Trial::Passed => None,
+        Trial::Other(value) => panic!("{name}: the program returned {value} for {frame:02x?}"),
+    };
+    let after = world.copy();
+    if world::tick() != tick {
+        // The second changed in between; which one the program has seen nobody knows.
+        world.put_back(&before);
+        return;
+    }
+    world.put_back(&before);
+    let (verdict, sent) = world.engine(&frame[14..], tick);
+    let by_engine = world.copy();
+    let Some(bytes) = translated else {
+        assert!(world.untouched(&before, &after), "{name}: a packet that was passed on left a trace: {frame:02x?}");
+        score.passed += 1;
+        score.forwarded_by_engine_only += u64::from(verdict == tombolo_engine::Verdict::Forward);
+        return;
+    };
+    score.translated += 1;
+    let context =
+        || format!("{name}, {program:?}: frame {frame:02x?}, translated {bytes:02x?}, engine {verdict:?} {sent:02x?}");
+    assert_eq!((verdict, sent.len()), (tombolo_engine::Verdict::Forward, 1), "{}", context());
+    let expected = match program {
+        Program::Xdp => sent[0].clone(),
+        Program::Tc => expected_in_tc(&sent[0], frame),
+    };
+    world.put_back(&after);
+    let new_binding = world.bindings_in(&after) != world.bindings_in(&before);
+    if new_binding {
+        score.bindings += 1;
+        world.check_new_binding(&before, &after, &by_engine, &context);
+        world.check();
+    } else {
+        assert!(world.same(&after, &by_engine), "{}: the tables differ", context());
+    }
+    let ethertype = u16::from_be_bytes([bytes[12], bytes[13]]);
+    assert_eq!(ethertype, if expected[0] >> 4 == 4 { 0x0800 } else { 0x86dd }, "{}", context());
+    same_packet(&bytes[14..], &expected, new_binding).unwrap_or_else(|why| panic!("{}: {why}", context()));
+}

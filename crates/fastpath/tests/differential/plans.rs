@@ -1,0 +1,204 @@
+//! The plans that are tried.
+
+use std::net::Ipv4Addr;
+
+use tombolo_engine::Plan;
+use tombolo_engine::mapping::address_ranges::AddressRanges;
+use tombolo_engine::mapping::eam::{Eam, EamTable};
+use tombolo_engine::mapping::pool::{Parity, Pool, PoolRange, PortRanges, PortSpace};
+use tombolo_engine::mapping::stateless::{DenyList, StatelessMap};
+use tombolo_engine::mechanism::napt::{Endpoint, Filtering, InboundTcp, Policy, Times, UnsolicitedSyn};
+use tombolo_engine::mechanism::session_state::Timeouts;
+use tombolo_engine::mechanism::{TrafficClass, TranslateSettings};
+use tombolo_engine::plan::{Nat64, OwnAddresses, Service, ServiceKind, StaticBinding};
+use tombolo_engine::service::nat44::Nat44;
+use tombolo_engine::service::siit::{ErrorSources, Hairpinning, Role, Siit};
+use tombolo_tables::lpm::Prefix;
+use tombolo_tables::tables::Capacity;
+use tombolo_wire::{Port, Prefix64};
+
+use crate::packets::{self, Numbers};
+use crate::world::World;
+
+pub(crate) const POOL: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+const OTHER_POOL: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 77);
+
+/// Name, plan, and what makes a frame for it.
+pub(crate) type Case = (&'static str, Plan, Box<dyn Fn(&mut Numbers, &World) -> Vec<u8>>);
+
+pub(crate) fn all() -> Vec<Case> {
+    let plain = Policy::default();
+    let mut cases = Vec::new();
+    let lengths = [
+        "64:ff9b::/96",
+        "2001:db8:64::/96",
+        "2001:db8:64::/64",
+        "2001:db8:64::/56",
+        "2001:db8:64::/48",
+        "2001:db8:6400::/40",
+        "3fff::/32",
+    ];
+    for prefix in lengths {
+        cases.push(nat64_case(prefix, prefix, plain, TranslateSettings::default(), vec![pool(1024..=1060, 0)]));
+    }
+    let strange = TranslateSettings {
+        traffic_class_4to6: TrafficClass::Force(0x28),
+        traffic_class_6to4: TrafficClass::Force(0),
+        ipv4_mtu: 1280,
+        ipv6_mtu: 1400,
+        lowest_ipv6_mtu: 1400,
+        ..TranslateSettings::default()
+    };
+    let limits = Policy { bindings_per_subscriber: Some(6), parity: Parity::Ignore, ..plain };
+    cases.push(nat64_case("limits and classes", "64:ff9b::/96", limits, strange, vec![pool(1..=1100, 0)]));
+    let strict = Policy { filtering: Filtering::AddressDependent, inbound_tcp: InboundTcp::Denied, ..plain };
+    let settings = TranslateSettings::default();
+    cases.push(nat64_case("address-dependent", "64:ff9b::/96", strict, settings, vec![pool(1024..=1090, 0)]));
+    let closed = Policy { inbound_tcp: InboundTcp::Denied, ..plain };
+    let counted = Policy { sessions_per_subscriber: Some(20), binding_rate: Some(40), host_bits: 64, ..plain };
+    cases.push(nat64_case("counted", "64:ff9b::/96", counted, settings, vec![pool(1024..=1090, 0)]));
+    let hold = Policy { unsolicited_syn: UnsolicitedSyn::Hold, ..plain };
+    let clamp = TranslateSettings { largest_segment: Some(1220), ..settings };
+    cases.push(nat64_case("held SYNs, lowered segments", "64:ff9b::/96", hold, clamp, vec![pool(1024..=1090, 0)]));
+    cases.push(nat64_case("no inbound TCP", "64:ff9b::/96", closed, settings, vec![pool(1024..=1090, 0)]));
+    for (name, policy) in [("nat44", plain), ("nat44, limits", limits), ("nat44, address-dependent", strict)] {
+        cases.push(nat44_case(name, policy, 1500));
+    }
+    cases.push(nat44_case("nat44, narrow", closed, 1290));
+    cases.push(both_case(plain));
+    for (name, role, hairpinning, prefix) in [
+        ("siit", Role::Siit, Hairpinning::Intrinsic, Some("2001:db8:64::/96")),
+        ("siit, simple", Role::Siit, Hairpinning::Simple, Some("2001:db8:64::/48")),
+        ("siit, well-known", Role::Siit, Hairpinning::Off, Some("64:ff9b::/96")),
+        ("siit, explicit only", Role::Siit, Hairpinning::Intrinsic, None),
+        ("clat", Role::Clat, Hairpinning::Off, Some("2001:db8:64::/96")),
+    ] {
+        cases.push(siit_case(name, role, hairpinning, prefix));
+    }
+    cases
+}
+
+fn nat44_case(name: &'static str, policy: Policy, mtu: u32) -> Case {
+    let service =
+        Service { name: name.into(), kind: ServiceKind::Nat44(nat44(policy, mtu, vec![pool(1024..=1060, 0)])) };
+    (name, plan(vec![service]), Box::new(|numbers, world| packets::nat44(numbers, world, POOL)))
+}
+
+fn nat44(policy: Policy, mtu: u32, ranges: Vec<PoolRange>) -> Nat44 {
+    let range = |first: [u8; 4], last: [u8; 4]| Ipv4Addr::from(first)..=Ipv4Addr::from(last);
+    Nat44 {
+        inside: AddressRanges::new([range([10, 0, 0, 0], [10, 0, 0, 15]), range([10, 0, 1, 0], [10, 0, 1, 3])]),
+        untranslated: AddressRanges::new([range([9, 9, 9, 9], [9, 9, 9, 9])]),
+        pool: Pool::new(ranges),
+        policy,
+        inside_mtu: mtu,
+        outside_mtu: mtu - 20,
+        largest_segment: (mtu < 1400).then_some(1200),
+        static_bindings: Vec::new(),
+    }
+}
+
+fn siit_case(name: &'static str, role: Role, hairpinning: Hairpinning, prefix: Option<&str>) -> Case {
+    let rows = [
+        ("192.0.2.1", "2001:db8:1::2"),
+        ("192.0.2.2", "2001:db8:1::3"),
+        ("203.0.113.0/29", "2001:db8:1::f0/125"),
+        ("198.51.100.0/24", "2001:db8:1:1::/64"),
+        ("8.8.0.0/16", "2001:db8:100::/40"),
+        ("8.8.8.8", "2001:db8:1::8"),
+    ];
+    let rows: Vec<Eam> = rows.iter().map(|(ipv4, ipv6)| Eam::parse(ipv4, ipv6).unwrap()).collect();
+    let prefix: Option<Prefix64> = prefix.map(|prefix| prefix.parse().unwrap());
+    let kind = ServiceKind::Siit(Siit {
+        role,
+        mapping: StatelessMap {
+            explicit: EamTable::new(rows.clone()).unwrap(),
+            prefix,
+            well_known_prefix_strict: true,
+            denied: DenyList::default(),
+        },
+        dynamic: None,
+        embedded_hosts: vec![Prefix::covering(u32::from_be_bytes([10, 1, 2, 0]), 24)],
+        hairpinning,
+        error_sources: ErrorSources::default(),
+        identify_nodes: false,
+        translate: TranslateSettings::default(),
+    });
+    let plan = plan(vec![Service { name: name.into(), kind }]);
+    let build = move |numbers: &mut Numbers, _: &World| packets::stateless(numbers, &rows, prefix);
+    (name, plan, Box::new(build))
+}
+
+/// A NAT64 and a NAT44 side by side, with an engine's service before them.
+fn both_case(policy: Policy) -> Case {
+    let (_, nat64, _) =
+        nat64_case("", "64:ff9b::/96", policy, TranslateSettings::default(), vec![pool(1024..=1060, 0)]);
+    let slots = nat64.outside_slots().unwrap();
+    let mut range = pool(1024..=1060, slots);
+    (range.first, range.last) = (OTHER_POOL, OTHER_POOL);
+    let kind = ServiceKind::Nat44(nat44(policy, 1500, vec![range]));
+    let plan = plan(vec![nat64.services[0].clone(), Service { name: "nat44".into(), kind }]);
+    let build = |numbers: &mut Numbers, world: &World| {
+        if numbers.one_in(2) {
+            packets::nat64(numbers, world, Prefix64::WELL_KNOWN, POOL)
+        } else {
+            packets::nat44(numbers, world, OTHER_POOL)
+        }
+    };
+    ("nat64 and nat44", plan, Box::new(build))
+}
+
+fn pool(ports: std::ops::RangeInclusive<u16>, first_slot: u32) -> PoolRange {
+    let set = PortRanges::new([ports.clone()]);
+    PoolRange {
+        first: POOL,
+        last: Ipv4Addr::from_bits(POOL.to_bits() + 1),
+        ports: [set.clone(), set.clone(), set],
+        span: 80..=*ports.end().max(&2000),
+        first_slot,
+    }
+}
+
+fn nat64_case(
+    name: &'static str,
+    prefix: &str,
+    policy: Policy,
+    translate: TranslateSettings,
+    ranges: Vec<PoolRange>,
+) -> Case {
+    let prefix: Prefix64 = prefix.parse().unwrap();
+    let kind = ServiceKind::Nat64(Nat64 {
+        prefix,
+        well_known_prefix_strict: true,
+        pool: Pool::new(ranges),
+        policy,
+        translate,
+        static_bindings: vec![StaticBinding {
+            space: PortSpace::Tcp,
+            inside: "2001:db8:1::2".parse().unwrap(),
+            inside_port: Port(80),
+            outside: Endpoint { address: POOL, port: Port(80) },
+        }],
+    });
+    (
+        name,
+        plan(vec![Service { name: name.into(), kind }]),
+        Box::new(move |numbers, world| packets::nat64(numbers, world, prefix, POOL)),
+    )
+}
+
+pub(crate) fn plan(services: Vec<Service>) -> Plan {
+    let timeouts = Timeouts { udp: 40, icmp: 20, tcp_established: 50, tcp_transitory: 15, tcp_incoming_syn: 6 };
+    let mut plan = Plan {
+        services,
+        times: Times::new(&timeouts, 10),
+        capacity: Capacity { subscribers: 20, bindings: 70, sessions: 150, outside_slots: 0 },
+        own: OwnAddresses {
+            ipv4: Some(Ipv4Addr::new(198, 51, 100, 1)),
+            ipv6: Some("2001:db8:1::1".parse().unwrap()),
+            ..OwnAddresses::default()
+        },
+    };
+    plan.capacity.outside_slots = plan.outside_slots().unwrap().max(16);
+    plan
+}

@@ -1,0 +1,231 @@
+//! Tables in BPF arrays, with the programs and an engine on them.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tombolo_engine::mapping::pool::Parity;
+use tombolo_engine::packet::{HEADROOM, Offload, Packet};
+use tombolo_engine::plan::ServiceKind;
+use tombolo_engine::{Engine, Now, Plan, Verdict};
+use tombolo_fastpath::trial::Trials;
+use tombolo_fastpath::{PinnedMemory, Settings};
+use tombolo_tables::binding::BindingId;
+use tombolo_tables::hash::HashKey;
+use tombolo_tables::memory::{Backing, MemoryError, MemorySource};
+use tombolo_tables::{Tables, audit};
+
+use crate::packets::Numbers;
+
+/// The bytes of all tables.
+pub(crate) type Copy = Vec<Vec<u8>>;
+
+pub(crate) struct World {
+    pub(crate) trials: Trials,
+    pub(crate) tables: Arc<Tables>,
+    pub(crate) plan: Plan,
+    engine: Engine,
+    spans: Vec<(&'static str, Arc<dyn Backing>, usize)>,
+    directory: PathBuf,
+    empty: Copy,
+    _memory: PinnedMemory,
+}
+
+/// Hands out spans and remembers them.
+struct Recorder<'m> {
+    memory: &'m mut PinnedMemory,
+    spans: Vec<(&'static str, Arc<dyn Backing>, usize)>,
+}
+
+impl MemorySource for Recorder<'_> {
+    fn take(&mut self, name: &'static str, bytes: usize) -> Result<Arc<dyn Backing>, MemoryError> {
+        let span = self.memory.take(name, bytes)?;
+        self.spans.push((name, Arc::clone(&span), bytes));
+        Ok(span)
+    }
+}
+
+impl World {
+    pub(crate) fn new(plan: &Plan, name: &str) -> Self {
+        let directory = PathBuf::from(format!("/sys/fs/bpf/tombolo-test-{name}"));
+        let mut memory = PinnedMemory::open(&directory, "test").unwrap();
+        let mut recorder = Recorder { memory: &mut memory, spans: Vec::new() };
+        let tables = Tables::new(&mut recorder, plan.capacity, HashKey::new([5, 6, 7, 8])).unwrap();
+        let spans = recorder.spans;
+        let tables = Arc::new(tables);
+        let now = Now(u64::from(tick()) << 30);
+        assert_eq!(tombolo_engine::static_bindings::reconcile(&tables, plan, now), Vec::new());
+        let trials = Trials::new(&memory, &tables, plan, Settings::default()).unwrap();
+        let engine = Engine::new(Arc::clone(&tables), [7; 32], 0, 1);
+        let mut world =
+            Self { trials, tables, plan: plan.clone(), engine, spans, directory, empty: Vec::new(), _memory: memory };
+        world.empty = world.copy();
+        world
+    }
+
+    pub(crate) fn copy(&self) -> Copy {
+        let copy = |(_, span, bytes): &(&str, Arc<dyn Backing>, usize)| {
+            // SAFETY: the span is that long, and no program and no other thread runs now.
+            unsafe { std::slice::from_raw_parts(span.base().as_ptr(), *bytes) }.to_vec()
+        };
+        self.spans.iter().map(copy).collect()
+    }
+
+    pub(crate) fn put_back(&self, copy: &Copy) {
+        for ((_, span, bytes), copy) in self.spans.iter().zip(copy) {
+            // SAFETY: as above; the tables make no references into the span that live across calls.
+            unsafe { std::ptr::copy_nonoverlapping(copy.as_ptr(), span.base().as_ptr(), *bytes) };
+        }
+    }
+
+    /// What the engine makes of an IP packet.
+    pub(crate) fn engine(&mut self, packet: &[u8], tick: u32) -> (Verdict, Vec<Vec<u8>>) {
+        let result = self.run_engine(packet, tick);
+        if result.0 == Verdict::Drop(tombolo_engine::DropReason::PoolExhausted)
+            || result.0 == Verdict::Reply(tombolo_engine::DropReason::PoolExhausted)
+        {
+            // It remembers for a tick that an address had no port left; the tables were put back since.
+            self.engine = Engine::new(Arc::clone(&self.tables), [7; 32], 0, 1);
+            return self.run_engine(packet, tick);
+        }
+        result
+    }
+
+    fn run_engine(&mut self, packet: &[u8], tick: u32) -> (Verdict, Vec<Vec<u8>>) {
+        let mut buffer = vec![0; HEADROOM + packet.len() + 64];
+        buffer[HEADROOM..HEADROOM + packet.len()].copy_from_slice(packet);
+        let mut packet = Packet::new(&mut buffer, HEADROOM, packet.len(), Offload::default()).unwrap();
+        let mut sent = Vec::new();
+        let mut outbox = |packet: &mut Packet<'_>| sent.push(packet.bytes().to_vec());
+        let now = Now(u64::from(tick) << 30);
+        let verdict = self.engine.process(&self.plan, &mut packet, now, &mut outbox);
+        (verdict, sent)
+    }
+
+    /// Now and then: sessions get older, the tables are emptied.
+    pub(crate) fn disturb(&mut self, numbers: &mut Numbers) {
+        if numbers.one_in(700) {
+            self.put_back(&self.empty);
+        }
+        if numbers.one_in(8) {
+            let age = u32::try_from(numbers.below(90)).unwrap();
+            self.age_a_session(numbers, age);
+        }
+    }
+
+    fn age_a_session(&mut self, numbers: &mut Numbers, age: u32) {
+        let (_, span, bytes) = self.spans.iter().find(|(name, ..)| *name == "sessions").unwrap();
+        let entry = numbers.below(bytes / 16);
+        // SAFETY: inside the span; nobody else runs.
+        let seen = unsafe { span.base().as_ptr().add(entry * 16 + 12) }.cast::<u32>();
+        // SAFETY: entries are aligned to 16 bytes.
+        unsafe {
+            if *seen != 0 {
+                *seen = tick().saturating_sub(age).max(1);
+            }
+        }
+    }
+
+    pub(crate) fn check(&self) {
+        assert_eq!(audit::check(&self.tables), Vec::<String>::new());
+    }
+
+    fn span<'c>(&self, copy: &'c Copy, wanted: &str) -> &'c [u8] {
+        let place = self.spans.iter().position(|(name, ..)| *name == wanted).unwrap();
+        &copy[place]
+    }
+
+    /// The bitmap of bindings in use.
+    pub(crate) fn bindings_in<'c>(&self, copy: &'c Copy) -> &'c [u8] {
+        self.span(copy, "bindings-used")
+    }
+
+    /// True if two copies say the same.
+    pub(crate) fn same(&self, one: &Copy, other: &Copy) -> bool {
+        self.meaning(one, true) == self.meaning(other, true)
+    }
+
+    /// True if nothing happened between two copies but that records were touched.
+    pub(crate) fn untouched(&self, one: &Copy, other: &Copy) -> bool {
+        self.meaning(one, false) == self.meaning(other, false)
+    }
+
+    /// Records without what means nothing: what stands in free ones, and how often they were used.
+    fn meaning(&self, copy: &Copy, with_touched: bool) -> Copy {
+        let mut copy = copy.clone();
+        for ((name, ..), bytes) in self.spans.iter().zip(&mut copy) {
+            if *name == "sessions" && !with_touched {
+                // A line is marked when it was found full, whatever came of it.
+                bytes.chunks_mut(64).for_each(|line| line[48] &= !0x40);
+            }
+            if !matches!(*name, "bindings" | "subscribers") {
+                continue;
+            }
+            for record in bytes.chunks_mut(64) {
+                if record[32..34] == [0, 0] {
+                    record.fill(0);
+                }
+                record[34..36].fill(0);
+                if !with_touched {
+                    record[36..40].fill(0);
+                }
+            }
+        }
+        copy
+    }
+
+    /// The binding that only `after` has equals the one that only `by_engine` has, but for its outside port.
+    pub(crate) fn check_new_binding(
+        &self,
+        before: &Copy,
+        after: &Copy,
+        by_engine: &Copy,
+        context: &dyn Fn() -> String,
+    ) {
+        let read = |copy: &Copy| {
+            self.put_back(copy);
+            let new: Vec<_> =
+                self.tables.bindings.iter().filter(|id| !is_used(self.bindings_in(before), *id)).collect();
+            assert_eq!(new.len(), 1, "{}: one new binding", context());
+            let (binding, _) = self.tables.bindings.read(new[0]).unwrap();
+            let sessions: usize = (0..self.tables.sessions.lines())
+                .flat_map(|line| self.tables.sessions.read_line(line))
+                .filter(|(session, _)| session.key.binding == new[0])
+                .count();
+            (binding, sessions)
+        };
+        let (theirs, their_sessions) = read(by_engine);
+        let (ours, our_sessions) = read(after);
+        assert_eq!((ours.inside, ours.outside_ipv4, ours.flags), (theirs.inside, theirs.outside_ipv4, theirs.flags));
+        assert_eq!((ours.subscriber, ours.created, our_sessions), (theirs.subscriber, theirs.created, their_sessions));
+        let (port, theirs) = (u16::from_be_bytes(ours.outside_port), u16::from_be_bytes(theirs.outside_port));
+        assert!(ours.inside.protocol == 1 || (port < 1024) == (theirs < 1024), "{}: {theirs}", context());
+        let inside = u16::from_be_bytes(ours.inside.port);
+        let keeps_parity = match &self.plan.services[usize::from(ours.inside.service)].kind {
+            ServiceKind::Nat64(nat64) => nat64.policy.parity == Parity::Preserve,
+            ServiceKind::Nat44(nat44) => nat44.policy.parity == Parity::Preserve,
+            ServiceKind::Siit(_) => false,
+        };
+        if keeps_parity && ours.inside.protocol == 17 && (theirs ^ inside) & 1 == 0 {
+            assert_eq!((port ^ inside) & 1, 0, "{}: the engine kept the parity", context());
+        }
+        self.put_back(after);
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        let _ = PinnedMemory::remove(&self.directory);
+    }
+}
+
+fn is_used(bitmap: &[u8], id: BindingId) -> bool {
+    let id = id.get() as usize;
+    bitmap[id / 8] >> (id % 8) & 1 != 0
+}
+
+/// The tick that a program sees now.
+pub(crate) fn tick() -> u32 {
+    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC_COARSE).unwrap();
+    let nanos = now.tv_sec().unsigned_abs() * 1_000_000_000 + now.tv_nsec().unsigned_abs();
+    u32::try_from(nanos >> 30).unwrap()
+}

@@ -1,0 +1,172 @@
+//! The programs on interfaces, between real hosts: no engine runs, so what arrives came through them.
+
+#![expect(clippy::unwrap_used, reason = "a test")]
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use tombolo_engine::Plan;
+use tombolo_engine::mapping::pool::{Pool, PoolRange, PortRanges};
+use tombolo_engine::mechanism::TranslateSettings;
+use tombolo_engine::mechanism::napt::{Policy, Times};
+use tombolo_engine::plan::{Nat64, OwnAddresses, Service, ServiceKind};
+use tombolo_fastpath::{Attached, FastPath, Made, Mode, PinnedMemory, Settings, TcKind};
+use tombolo_lab::{Lab, Peer, Topology};
+use tombolo_tables::hash::HashKey;
+use tombolo_tables::subscriber::{Subscriber, SubscriberKey};
+use tombolo_tables::tables::Capacity;
+use tombolo_tables::tick::Tick;
+use tombolo_tables::{Tables, audit};
+use tombolo_wire::Prefix64;
+
+const POOL: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+const SERVER: &str = "64:ff9b::198.51.100.2";
+
+struct Bed {
+    tables: Tables,
+    memory: PinnedMemory,
+    plan: Plan,
+    directory: PathBuf,
+    lab: Lab,
+}
+
+impl Bed {
+    /// Three hosts, tables and one subscriber that was admitted; `None` (said loudly) without root.
+    fn new() -> Option<Self> {
+        if !nix::unistd::geteuid().is_root() {
+            println!("SKIPPED: network namespaces need root");
+            return None;
+        }
+        let lab = Lab::create(&Topology::client_gateway_server()).unwrap();
+        let directory = PathBuf::from(format!("/sys/fs/bpf/{}", lab.id()));
+        let mut memory = PinnedMemory::open(&directory, "lab").unwrap();
+        let plan = plan();
+        let tables = Tables::new(&mut memory, plan.capacity, HashKey::new([1, 2, 3, 4])).unwrap();
+        let key = SubscriberKey {
+            ipv6: [0x20, 1, 0x0d, 0xb8, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2],
+            ..SubscriberKey::default()
+        };
+        let subscriber = Subscriber { key, outside_ipv4: POOL.octets(), pool_address: 0 };
+        tables.admit(&subscriber, Tick(1)).unwrap();
+        Some(Self { tables, memory, plan, directory, lab })
+    }
+
+    fn fast_path(&self, mode: Mode) -> (FastPath, Attached) {
+        let mut fast_path = FastPath::load(&self.memory, &self.tables, &self.plan, Settings::default()).unwrap();
+        let gateway = self.lab.node("gateway").unwrap();
+        let attached = gateway
+            .run(|| {
+                fast_path.attach("inside0", mode).unwrap();
+                fast_path.attach("outside0", mode).unwrap()
+            })
+            .unwrap();
+        (fast_path, attached)
+    }
+
+    fn pings(&self) -> bool {
+        let client = self.lab.node("client").unwrap();
+        client.command("ping").args(["-n", "-c", "3", "-i", "0.1", "-W", "1", SERVER]).run().unwrap().status.success()
+    }
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        let _ = PinnedMemory::remove(&self.directory);
+    }
+}
+
+fn plan() -> Plan {
+    let ports = PortRanges::new([1024..=65535]);
+    let range = PoolRange {
+        first: POOL,
+        last: POOL,
+        ports: [ports.clone(), ports.clone(), ports],
+        span: 1024..=65535,
+        first_slot: 0,
+    };
+    let kind = ServiceKind::Nat64(Nat64 {
+        prefix: Prefix64::WELL_KNOWN,
+        well_known_prefix_strict: false,
+        pool: Pool::new(vec![range]),
+        policy: Policy::default(),
+        translate: TranslateSettings::default(),
+        static_bindings: Vec::new(),
+    });
+    let mut plan = Plan {
+        services: vec![Service { name: "lab".into(), kind }],
+        times: Times::default(),
+        capacity: Capacity { subscribers: 10, bindings: 1000, sessions: 1000, outside_slots: 0 },
+        own: OwnAddresses::default(),
+    };
+    plan.capacity.outside_slots = plan.outside_slots().unwrap();
+    plan
+}
+
+#[test]
+fn pings_and_tcp_cross_through_tc_and_everything_is_reported() {
+    let Some(bed) = Bed::new() else { return };
+    let (mut fast_path, attached) = bed.fast_path(Mode::Auto);
+    assert!(!attached.xdp && attached.tc.is_some(), "virtual interfaces get TC: {attached:?}");
+    assert!(bed.pings(), "{:?}", fast_path.counters());
+    let server = bed.lab.node("server").unwrap();
+    let address: SocketAddr = "198.51.100.2:8080".parse().unwrap();
+    let body = vec![b'x'; 3_000_000];
+    let _peer = Peer::http(server, address, body).unwrap();
+    let client = bed.lab.node("client").unwrap();
+    let url = format!("http://[{SERVER}]:8080/");
+    let got = client
+        .command("curl")
+        .args(["-s", "-m", "5", "-o", "/dev/null", "-w", "%{size_download}", &url])
+        .run()
+        .unwrap();
+    assert_eq!(got.stdout.trim(), "3000000", "{:?}", fast_path.counters());
+    let counters = fast_path.counters().unwrap();
+    assert!(counters.forwarded[0] > 5 && counters.forwarded[1] > 5, "{counters:?}");
+    let mut made = Vec::new();
+    fast_path.take_reports(|report| made.push((report.made, report.protocol, report.outside_ipv4))).unwrap();
+    assert!(made.contains(&(Made::Binding, 1, POOL)) && made.contains(&(Made::Binding, 6, POOL)), "{made:?}");
+    assert_eq!(made.len() as u64, counters.bindings_made);
+    assert_eq!(audit::check(&bed.tables), Vec::<String>::new());
+    bed.lab
+        .node("gateway")
+        .unwrap()
+        .run(|| {
+            fast_path.detach("inside0").unwrap();
+            fast_path.detach("outside0").unwrap();
+        })
+        .unwrap();
+    assert!(!bed.pings(), "nothing forwards any more");
+}
+
+#[test]
+fn what_is_attached_outlives_its_process_and_is_replaced_by_the_next() {
+    let Some(bed) = Bed::new() else { return };
+    let (fast_path, attached) = bed.fast_path(Mode::Tc);
+    assert!(bed.pings());
+    drop(fast_path);
+    assert!(bed.pings(), "known sessions are forwarded without the process");
+    let (fast_path, _) = bed.fast_path(Mode::Tc);
+    assert!(bed.pings());
+    let counters = fast_path.counters().unwrap();
+    assert_eq!(counters.bindings_made, 3, "one identifier each: {counters:?}");
+    assert!(counters.forwarded[0] >= 9, "counted on: {counters:?}");
+    assert_eq!(attached.tc, Some(TcKind::Link), "this kernel has links");
+}
+
+#[test]
+fn xdp_sends_to_resolved_neighbours_and_leaves_the_rest_to_tc() {
+    let Some(bed) = Bed::new() else { return };
+    for node in ["client", "server"] {
+        // A veth takes redirected frames only while its peer polls, which receive offload makes it do.
+        let interface = if node == "client" { "inside0" } else { "outside0" };
+        bed.lab.node(node).unwrap().set_offload(interface, tombolo_lab::Offload::Gro, true).unwrap();
+    }
+    let (mut fast_path, attached) = bed.fast_path(Mode::Xdp);
+    assert!(attached.xdp);
+    assert!(bed.pings(), "{:?}", fast_path.counters());
+    assert!(bed.pings(), "{:?}", fast_path.counters());
+    fast_path.update(&bed.plan).unwrap();
+    assert!(bed.pings(), "after a reload: {:?}", fast_path.counters());
+    let no_way = fast_path.counters().unwrap().passed().find(|(miss, _)| miss.name() == "no-way");
+    println!("{no_way:?}");
+}
