@@ -4,10 +4,11 @@
 #   make test     everything that can be tested here (root for the kernel tests; they skip loudly without)
 #   make lint     formatting, clippy, documentation, dependencies
 #   make bench    what a packet costs in memory, state at scale, TCP beside plain forwarding and Tayga (root)
+#   make fuzz     libFuzzer on parser, translation, engine and configuration; SECONDS=60 for each of them
 #   make lab      a playground that stays: three namespaces, no gateway (root)
 #   make setup    installs the Debian packages that the above need
 
-.PHONY: build demo test lint bench lab setup
+.PHONY: build demo test lint bench fuzz lab setup
 
 build:
 	cargo build --workspace
@@ -30,6 +31,9 @@ bench: setup
 	cargo bench -p tombolo-daemon --bench state
 	cargo build --release -p tombolo
 	./target/release/tombolo bench tcp
+
+fuzz: setup
+	./scripts/fuzz.sh $(or $(SECONDS),60)
 
 lab: setup
 	cargo build -p tombolo

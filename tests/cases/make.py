@@ -140,6 +140,8 @@ def case(name, clause, what, why, packets, *, config="eam", service="siit"):
         early = reason in ("malformed", "not-ip") or reason == "bad-checksum" and is_v4
         clat = service in IPV4_INSIDE and kind != "to-host" and not early
         side = "inside" if is_v4 == clat else "outside"
+        if service == "nat44":
+            side = "inside" if step["in"][12] == 10 else "outside"
         count(f"received-{side}")
         count(f"received-bytes-{side}", len(step["in"]))
         if kind == "forward":
@@ -347,6 +349,11 @@ def echoes():
              packet(error6(A6, B6, kind6, 0, rest, body), "forward",
                     error4(A4, B4, kind4, 0, rest, body, ttl=63), any_identification=True))
     odd = data(33)
+    message = icmp6(A6, B6, 129, 0, ZERO, bytes(12))
+    case("echo-reply-of-zeros-6to4", "RFC 7915 section 5.5, RFC 1071", "an echo reply with nothing but zeros",
+         "the sum of nothing but zeros is zero, and its checksum 0xffff; a difference alone would leave 0",
+         packet(ipv6(A6, B6, 58, message), "forward", ipv4(A4, B4, 1, icmp4(0, 0, ZERO, bytes(12)), ttl=63),
+                any_identification=True))
     case("echo-odd-length", "RFC 7915 section 4.5", "an echo request of odd length",
          "the last byte of the message is the high half of a word",
          packet(error4(B4, A4, 8, 0, rest, odd), "forward", error6(B6, A6, 128, 0, rest, odd, hops=63)))
@@ -953,6 +960,125 @@ def clat():
                      error4("192.168.1.1", host4, 3, 4, u32(1480), given[:548], tos=0xC0), any_identification=True))
 
 
+def segment_sizes():
+    """T88: a SYN's announcement is lowered to what crosses both links, and never raised."""
+    clause = "RFC 9293 section 3.7.1, RFC 6691"
+
+    def mss(size):
+        return struct.pack("!BBH", 2, 4, size)
+
+    def to6(options, flags=2):
+        return ipv4(B4, A4, 6, tcp(B4, A4, 80, 1000, b"", flags=flags, options=options), df=1)
+
+    def from4(options, flags=2):
+        return ipv6(B6, A6, 6, tcp(B6, A6, 80, 1000, b"", flags=flags, options=options), hops=63)
+
+    def to4(options, flags=18):
+        return ipv6(A6, B6, 6, tcp(A6, B6, 1000, 80, b"", flags=flags, options=options))
+
+    def from6(options, flags=18):
+        return ipv4(A4, B4, 6, tcp(A4, B4, 1000, 80, b"", flags=flags, options=options), ttl=63)
+
+    def up(name, what, before, after, config="eam", flags=2):
+        case(f"t88-{name}", clause, what, "1500 bytes less both IPv6 headers are 1440, unless the file says otherwise",
+             packet(to6(before, flags), "forward", from4(after, flags)), config=config)
+
+    odd = b"\x01" + mss(1460) + b"\x01\x01\x01"
+    up("syn-4to6", "a SYN that announces 1460", mss(1460), mss(1440))
+    up("syn-odd-offset", "the option at an odd offset", odd, odd.replace(mss(1460), mss(1440)))
+    up("syn-small", "a SYN that announces 536: nothing is raised", mss(536), mss(536))
+    up("syn-without-options", "a SYN that announces nothing: nothing is added", b"", b"")
+    up("ack-with-the-option", "no SYN: the option means nothing", mss(1460), mss(1460), flags=16)
+    up("off", "clamping switched off", mss(9000), mss(9000), config="mss-off")
+    up("given", "1200 by configuration", mss(1460), mss(1200), config="mss-1200")
+    up("narrow", "an IPv6 link of 1280 bytes leaves 1220", mss(1460), mss(1220), config="mss-1280")
+    case("t88-syn-ack-6to4", clause, "a SYN and ACK that announces 8940", "the answer is lowered too",
+         packet(to4(mss(8940)), "forward", from6(mss(1440)), any_identification=True))
+
+    # The same through the services with state, by a binding that is always there.
+    syn = ipv4(B4, A4, 6, tcp(B4, A4, 1000, 80, b"", flags=2, options=mss(1460)), df=1)
+    answer = ipv6(A6, B6, 6, tcp(A6, B6, 80, 1000, b"", flags=18, options=mss(9000)))
+    case("t88-both-ways", clause, "a SYN from outside, and its answer", "as in SIIT",
+         [packet(syn, "forward", ipv6(B6, A6, 6, tcp(B6, A6, 1000, 80, b"", flags=2, options=mss(1440)), hops=63)),
+          packet(answer, "forward",
+                 ipv4(A4, B4, 6, tcp(A4, B4, 80, 1000, b"", flags=18, options=mss(1440)), ttl=63),
+                 any_identification=True)], config="static", service="nat64")
+    host = "10.0.0.2"
+    answer = ipv4(host, B4, 6, tcp(host, B4, 80, 1000, b"", flags=18, options=mss(9000)), df=1)
+    case("t88-both-ways", clause, "a SYN from outside, and its answer", "1400 bytes less both headers are 1360",
+         [packet(syn, "forward", ipv4(B4, host, 6, tcp(B4, host, 1000, 80, b"", flags=2, options=mss(1360)), df=1, ttl=63)),
+          packet(answer, "forward",
+                 ipv4(A4, B4, 6, tcp(A4, B4, 80, 1000, b"", flags=18, options=mss(1360)), df=1, ttl=63))],
+         config="static", service="nat44")
+
+
+def policies():
+    """What the file can change about errors."""
+    about = ipv4(A4, B4, 17, udp(A4, B4, 40000, 53, data(1372))[:40], ttl=60, df=1, total=1400)
+    about6 = ipv6(A6, B6, 17, udp(A6, B6, 40000, 53, data(1372))[:40], hops=60, length=1380)
+    mapped4to6("plateaus-given", 3, 4, ZERO, 2, 0, u32(1320), "fragmentation needed from an old router",
+               about=about, about6=about6, config="plateaus",
+               why="the next of the given plateaus below 1400 is 1300, and 20 more")
+    source = "2001:db8:9999::1"
+    given = udp6(source, B6)
+    case("refusal-silent", "RFC 7915 section 5.4", "an IPv6 host without IPv4 address, and nobody is told",
+         "the file says that refusals are silent", packet(given, "drop untranslatable-address"), config="refusals-silent")
+    expired = ipv4(B4, A4, 17, udp(B4, A4, 1, 2, b"x"), ttl=1)
+    told = error4("192.0.2.254", B4, 11, 0, ZERO, expired, tos=0xC0)
+    case("errors-limited", "RFC 4443 section 2.4 (f)", "three packets with TTL 1 at once, and one later",
+         "two errors at once, ten a second",
+         [packet(expired, "reply hop-limit-exceeded", told, any_identification=True),
+          packet(expired, "reply hop-limit-exceeded", told, any_identification=True),
+          packet(expired, "drop hop-limit-exceeded"),
+          packet(expired, "reply hop-limit-exceeded", told, any_identification=True, at_ms=101)],
+         config="refusals-silent")
+    zero6 = ipv6(A6, B6, 17, udp(A6, B6, 4000, 5000, b"tunnel", checksum=0))
+    zero4 = ipv4(A4, B4, 17, udp(A4, B4, 4000, 5000, b"tunnel", checksum=0), ttl=63)
+    case("udp-zero-6to4-forward", "RFC 6935, RFC 7915", "an IPv6 datagram without checksum, where the file lets it pass",
+         "as it is", packet(zero6, "forward", zero4, any_identification=True), config="zero-6to4")
+
+
+def dynamic_pool():
+    """A pool of 203.0.113.0/30: .0 is never lent, .1 is the gateway's, .2 is mapped, and so .3 is the one to lend."""
+    clause = ""
+    first, second, lent, own = "2001:db8:1::1", "2001:db8:1::2", "203.0.113.3", "203.0.113.1"
+    hour = 3600 * 1000
+
+    def out(host, verdict="forward"):
+        step = udp6(host, B6)
+        if verdict == "forward":
+            return packet(step, verdict, udp4(lent, B4, ttl=63), any_identification=True)
+        return packet(step, verdict, error6("2001:db8:ffff::1", host, 1, 3, ZERO, step))
+
+    def back(host, at_ms=0):
+        return packet(udp4(B4, lent), "forward", udp6(B6, host, hops=63), at_ms=at_ms)
+
+    case("dynamic-pool", clause or "tayga.conf(5)", "two hosts and one address to lend",
+         "the first has it; the second is told that there is none",
+         [out(first), back(first), out(second, "reply pool-exhausted"), out(first), back(first)], config="dynamic")
+    late = dict(out(second), at_ms=3 * hour)
+    nobody = udp4(B4, lent)
+    case("dynamic-pool-lease", clause or "tayga.conf(5)", "nobody uses the address for three hours",
+         "packets from IPv4 are refused then, and another host may have it",
+         [packet(nobody, "reply no-binding",
+                 error4(own, B4, 3, 1, ZERO, nobody, tos=0xC0), any_identification=True),
+          out(first), back(first),
+          packet(nobody, "reply no-binding", error4(own, B4, 3, 1, ZERO, nobody, tos=0xC0), any_identification=True,
+                 at_ms=3 * hour),
+          late, back(second, 3 * hour)], config="dynamic")
+    rest, body = echo_rest(3, 4), data(20)
+    case("own-address-ping4", "RFC 1122 section 3.2.2.6", "an echo request to the gateway itself", "it answers",
+         packet(error4(B4, own, 8, 0, rest, body), "forward", error4(own, B4, 0, 0, rest, body, df=1),
+                any_identification=True), config="dynamic")
+    own6 = "2001:db8:ffff::1"
+    case("own-address-ping6", "RFC 4443 section 4.2", "an ICMPv6 echo request to the gateway itself", "it answers",
+         packet(error6(first, own6, 128, 0, rest, body), "forward", error6(own6, first, 129, 0, rest, body)),
+         config="dynamic")
+    given = udp6(first, own6)
+    case("own-address-port", "RFC 4443 section 3.1", "a datagram to the gateway itself", "port unreachable",
+         packet(given, "reply unsupported-protocol", error6(own6, first, 1, 4, ZERO, given)), config="dynamic")
+
+
 def main():
     icmp_4to6()
     icmp_6to4()
@@ -969,6 +1095,9 @@ def main():
     clat()
     map_cases.add_all()
     softwire_cases.add_all()
+    segment_sizes()
+    policies()
+    dynamic_pool()
     clean()
     write()
     print(f"{len(CASES)} cases")

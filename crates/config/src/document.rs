@@ -198,6 +198,11 @@ impl<'d> Table<'d> {
         &self.node
     }
 
+    /// True if `key` may be in this table.
+    pub(crate) fn allows(&self, key: &str) -> bool {
+        self.section.key(key).is_some()
+    }
+
     /// The value of a key, if the file has it. The key must be one of the section's.
     pub(crate) fn find(&self, key: &'static str) -> Option<Node<'d>> {
         debug_assert!(self.section.key(key).is_some(), "{key} is not in the reference of {}", self.section.path);

@@ -3,13 +3,15 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use tombolo_engine::plan::OwnAddresses;
+use tombolo_engine::plan::{AnsweredBy, ErrorPolicy, OwnAddresses, Refusals};
 use tombolo_tables::tables::Capacity;
 
 use crate::Host;
 use crate::document::{Node, Table};
 use crate::problem::{Log, Problem};
 use crate::reference::{CAPACITY, GATEWAY};
+
+const ANSWERED_BY: [(&str, AnsweredBy); 2] = [("host", AnsweredBy::Host), ("gateway", AnsweredBy::Gateway)];
 
 /// Reads `[gateway]`.
 pub(crate) fn read(file: &Table<'_>, log: &mut Log) -> (Host, OwnAddresses) {
@@ -26,6 +28,7 @@ pub(crate) fn read(file: &Table<'_>, log: &mut Log) -> (Host, OwnAddresses) {
             node.number32(1..=u32::MAX).and_then(|number| routing_table(number, node))
         }),
         addresses: defaults.addresses,
+        provision: defaults.provision,
     };
     let own = OwnAddresses {
         ipv4: table.read_or("ipv4", None, log, |node| match address(node)? {
@@ -36,8 +39,21 @@ pub(crate) fn read(file: &Table<'_>, log: &mut Log) -> (Host, OwnAddresses) {
             IpAddr::V6(address) => Ok(Some(address)),
             IpAddr::V4(_) => Err(node.problem("an IPv4 address; put it under gateway.ipv4")),
         }),
+        answered_by: table.read_or("answered_by", AnsweredBy::default(), log, |node| node.choice(&ANSWERED_BY)),
+        errors: errors(&table, log),
     };
     (host, own)
+}
+
+fn errors(table: &Table<'_>, log: &mut Log) -> ErrorPolicy {
+    let defaults = ErrorPolicy::default();
+    ErrorPolicy {
+        rate: table.read_or("icmp_errors_per_second", defaults.rate, log, |node| node.number32(0..=1_000_000)),
+        burst: table.read_or("icmp_errors_at_once", defaults.burst, log, |node| node.number32(1..=1_000_000)),
+        refusals: table.read_or("icmp_refusals", defaults.refusals, log, |node| {
+            Ok(if node.switch()? { Refusals::Told } else { Refusals::Silent })
+        }),
+    }
 }
 
 /// Reads `[capacity]`. The outside index is as large as the pools need.

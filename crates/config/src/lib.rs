@@ -14,6 +14,7 @@
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
+use ipnet::IpNet;
 use tombolo_engine::Plan;
 
 mod document;
@@ -25,7 +26,9 @@ mod problem;
 pub mod reference;
 mod service;
 mod softwire;
+mod stateful;
 mod stateless;
+pub mod tayga;
 mod timeouts;
 mod value;
 
@@ -59,6 +62,25 @@ pub struct Host {
     pub table: u32,
     /// IPv4 addresses of the host's own on the device: of CLATs that serve the host itself. Default: none.
     pub addresses: Vec<Ipv4Addr>,
+    /// Who sets up the device. Default: the gateway.
+    pub provision: Provision,
+}
+
+/// Who sets up the device, and routes packets to it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Provision {
+    /// The gateway makes the device and routes what its services need to it.
+    #[default]
+    Gateway,
+    /// The administrator, as with Tayga: a device of that name is taken over, and only what is listed is done.
+    Administrator {
+        /// Set the device up.
+        up: bool,
+        /// Addresses that the device gets.
+        addresses: Vec<IpNet>,
+        /// Prefixes that are routed to it.
+        routes: Vec<IpNet>,
+    },
 }
 
 impl Default for Host {
@@ -71,6 +93,7 @@ impl Default for Host {
             run_directory: None,
             table: 84,
             addresses: Vec::new(),
+            provision: Provision::Gateway,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! `service.pool` and `service.static`: outside addresses, their ports, and fixed bindings on them.
 
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::RangeInclusive;
 
@@ -175,15 +176,57 @@ pub(crate) fn read_static(
     log: &mut Log,
 ) -> Vec<StaticBinding> {
     let Some(node) = table.find("static") else { return Vec::new() };
-    let mut bindings: Vec<(Node<'_>, StaticBinding)> = Vec::new();
+    let (mut bindings, mut taken) = (Vec::new(), Taken::default());
     for item in log.keep(node.items()).unwrap_or_default() {
-        let Some(binding) = read_binding(&item, inside_end, drafts, log) else { continue };
-        match duplicate(&bindings, &binding) {
-            Some(text) => log.mistake(item.problem(text)),
-            None => bindings.push((item, binding)),
+        let Some(first) = read_binding(&item, inside_end, drafts, log) else { continue };
+        for binding in expand(&item, &first, log) {
+            match taken.duplicate(&binding) {
+                Some(text) => {
+                    log.mistake(item.problem(text));
+                    break;
+                }
+                None => taken.add(&item, &binding),
+            }
+            bindings.push(binding);
         }
     }
-    bindings.into_iter().map(|(_, binding)| binding).collect()
+    bindings
+}
+
+/// The bindings of an item with a `count`: `first`, and the ports behind.
+fn expand(item: &Node<'_>, first: &StaticBinding, log: &mut Log) -> Vec<StaticBinding> {
+    let Some(table) = item.table(&STATIC, &mut Log::default()) else { return Vec::new() };
+    let room = u32::from(u16::MAX - first.inside_port.0.max(first.outside.port.0)) + 1;
+    let count = table.read_or("count", 1, log, |node| node.number32(1..=room));
+    let behind = |port: Port, n: u32| u16::try_from(u32::from(port.0) + n).ok().map(Port);
+    let binding = |n| {
+        let outside = Endpoint { port: behind(first.outside.port, n)?, ..first.outside };
+        Some(StaticBinding { inside_port: behind(first.inside_port, n)?, outside, ..*first })
+    };
+    (0..count).filter_map(binding).collect()
+}
+
+/// Which endpoints the bindings so far have, and where in the file.
+#[derive(Debug, Default)]
+struct Taken {
+    outside: HashMap<(PortSpace, Endpoint), String>,
+    inside: HashMap<(PortSpace, IpAddr, Port), String>,
+}
+
+impl Taken {
+    fn duplicate(&self, binding: &StaticBinding) -> Option<String> {
+        if let Some(name) = self.outside.get(&(binding.space, binding.outside)) {
+            return Some(format!("has the same outside endpoint as {name}; remove one of them"));
+        }
+        let name = self.inside.get(&(binding.space, binding.inside, binding.inside_port))?;
+        Some(format!("has the same inside endpoint as {name}; remove one of them"))
+    }
+
+    fn add(&mut self, item: &Node<'_>, binding: &StaticBinding) {
+        let name = item.path().rsplit('.').next().unwrap_or_default().to_owned();
+        self.outside.insert((binding.space, binding.outside), name.clone());
+        self.inside.insert((binding.space, binding.inside, binding.inside_port), name);
+    }
 }
 
 fn read_binding(
@@ -219,15 +262,4 @@ fn check_port(space: PortSpace, port: Port, node: &Node<'_>) -> Result<(), Probl
         return Err(node.problem("port 0 cannot be used; choose one from 1 to 65535"));
     }
     Ok(())
-}
-
-fn duplicate(bindings: &[(Node<'_>, StaticBinding)], binding: &StaticBinding) -> Option<String> {
-    let same_space = || bindings.iter().filter(|(_, other)| other.space == binding.space);
-    let name = |node: &Node<'_>| node.path().rsplit('.').next().unwrap_or_default().to_owned();
-    if let Some((node, _)) = same_space().find(|(_, other)| other.outside == binding.outside) {
-        return Some(format!("has the same outside endpoint as {}; remove one of them", name(node)));
-    }
-    let inside = |binding: &StaticBinding| (binding.inside, binding.inside_port);
-    let (node, _) = same_space().find(|(_, other)| inside(other) == inside(binding))?;
-    Some(format!("has the same inside endpoint as {}; remove one of them", name(node)))
 }

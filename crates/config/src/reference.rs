@@ -58,7 +58,7 @@ pub static FILE: Section = Section {
 /// `[gateway]`.
 pub static GATEWAY: Section = Section {
     path: "[gateway]",
-    about: "The gateway's place in its host. A change takes a restart, except of `ipv4` and `ipv6`.",
+    about: "The gateway's place in its host. A change takes a restart, except of the addresses and of what begins with `icmp_`.",
     keys: keys! {
         "device": "string", "\"tombolo\"", "\"tombolo\"",
             "Name of the TUN device that the gateway makes, 1 to 15 bytes. The prefixes and pools of the services are routed to it.";
@@ -72,6 +72,12 @@ pub static GATEWAY: Section = Section {
             "Routing table for packets from the hosts inside a `nat44`: rules of the host send them there, and from there they go to the device. Two gateways on one host need different ones.";
         "ipv4": "address", "a global address of the host", "\"192.0.2.254\"", "Source of ICMPv4 errors of the gateway's own.";
         "ipv6": "address", "a global address of the host", "\"2001:db8::1\"", "Source of ICMPv6 errors of the gateway's own.";
+        "answered_by": "\"host\" or \"gateway\"", "\"host\"", "\"gateway\"",
+            "Who answers pings to these two addresses: the host, which has them on an interface, or the gateway, which then needs addresses that no interface has; they are routed to the device.";
+        "icmp_errors_per_second": "number", "100", "1000", "ICMP errors of its own that each worker sends a second at most, 0 to 1000000 (RFC 4443 section 2.4 (f)). 100 a second is what a LAN can bear, and traceroute needs few.";
+        "icmp_errors_at_once": "number", "50", "200", "ICMP errors of its own that each worker may send at once, 1 to 1000000.";
+        "icmp_refusals": "switch", "true", "false",
+            "Tell senders of packets that have no mapping or are denied: \"administratively prohibited\", the default of RFC 7915 sections 4.4 and 5.4. `false` drops them in silence.";
     },
 };
 
@@ -120,12 +126,25 @@ pub static SERVICE: Section = Section {
         "inbound_tcp": "\"filtered\" or \"denied\"", "\"filtered\"", "\"denied\"",
             "Whether TCP connections may be opened from outside: where filtering lets them in, or only through static bindings.";
         "bindings_per_subscriber": "number", "no limit", "1000", "Bindings that one inside address may have at a time (RFC 6888 REQ-4).";
+        "subscriber_prefix": "bits", "128", "64",
+            "Leading bits of an IPv6 address that tell subscribers apart, 32 to 128: with 64 all hosts of a /64 share one outside address and its limits.";
+        "limits": "table", "no limits", "{ sessions = 4000 }", "What a subscriber may have and do at most; see below.";
+        "allocation": "table", "port by port", "{ mode = \"blocks\", block_size = 512 }",
+            "In which portions subscribers get outside ports; see below.";
+        "unsolicited_syn": "\"drop\" or \"hold\"", "\"drop\"", "\"hold\"",
+            "What becomes of a TCP SYN from outside that may not come in. `hold` keeps it for `tcp_incoming_syn` seconds, so that both sides may open at once, and then tells its sender (RFC 5382 REQ-4, RFC 6146 section 3.5.2.2); at most 512 for each worker. `drop` leaves scans unanswered.";
         "port_parity": "switch", "true", "true",
             "Map even UDP ports to even ones and odd ones to odd ones while there are any (RFC 4787 REQ-4). `false` makes ports harder to guess (RFC 7857 section 8).";
         "traffic_class_4to6": "\"copy\" or 0 to 255", "\"copy\"", "0", "Traffic class of packets that were IPv4 (RFC 7915 section 4.1).";
         "traffic_class_6to4": "\"copy\" or 0 to 255", "\"copy\"", "0", "TOS of packets that were IPv6 (RFC 7915 section 5.1).";
         "udp_zero_checksum": "\"compute\", \"drop\" or \"forward\"", "\"compute\"", "\"drop\"",
             "What becomes of IPv4 datagrams without a checksum. `forward` breaks RFC 8200 except for the tunnels of RFC 6935.";
+        "udp_zero_checksum_6to4": "\"drop\" or \"forward\"", "\"drop\"", "\"forward\"",
+            "What becomes of IPv6 datagrams without a checksum, which only certain tunnels may send (RFC 6935).";
+        "tcp_mss": "\"auto\", \"off\" or bytes", "\"auto\"", "1360",
+            "Largest TCP segment that a SYN may announce through the service; larger announcements are lowered to it, and none is raised. `auto` is what the MTUs below leave behind both families' headers, so that connections need no path MTU discovery here.";
+        "mtu_plateaus": "array of numbers", "those of RFC 7915", "[1492, 1006, 508]",
+            "Path MTUs, from large to small, of which the next below the packet's size is taken where an IPv4 router does not tell its own (RFC 7915 section 4.2).";
         "lowest_ipv6_mtu": "bytes", "1280", "1280",
             "IPv4 packets without DF become IPv6 packets of at most this many bytes, 1280 to 65535 (RFC 7915 section 4).";
         "ipv6_mtu": "bytes", "1500", "1500", "MTU of the links inside, 1280 to 65535.";
@@ -153,8 +172,15 @@ pub static NAT44: Section = Section {
         "inbound_tcp": "\"filtered\" or \"denied\"", "\"filtered\"", "\"denied\"",
             "Whether TCP connections may be opened from outside: where filtering lets them in, or only through static bindings.";
         "bindings_per_subscriber": "number", "no limit", "1000", "Bindings that one inside address may have at a time (RFC 6888 REQ-4).";
+        "limits": "table", "no limits", "{ sessions = 4000 }", "What a subscriber may have and do at most; see below.";
+        "allocation": "table", "port by port", "{ mode = \"blocks\", block_size = 512 }",
+            "In which portions subscribers get outside ports; see below.";
+        "unsolicited_syn": "\"drop\" or \"hold\"", "\"drop\"", "\"hold\"",
+            "What becomes of a TCP SYN from outside that may not come in. `hold` keeps it for `tcp_incoming_syn` seconds, so that both sides may open at once, and then tells its sender (RFC 5382 REQ-4, RFC 6146 section 3.5.2.2); at most 512 for each worker. `drop` leaves scans unanswered.";
         "port_parity": "switch", "true", "true",
             "Map even UDP ports to even ones and odd ones to odd ones while there are any (RFC 4787 REQ-4). `false` makes ports harder to guess (RFC 7857 section 8).";
+        "tcp_mss": "\"auto\", \"off\" or bytes", "\"auto\"", "1360",
+            "Largest TCP segment that a SYN may announce through the service; larger announcements are lowered to it, and none is raised. `auto` is what the smaller of the MTUs below leaves behind the headers, so that connections need no path MTU discovery here.";
         "inside_mtu": "bytes", "1500", "1500", "MTU of the links inside, 68 to 65535.";
         "outside_mtu": "bytes", "1500", "1500", "MTU of the links outside, 68 to 65535.";
     },
@@ -178,6 +204,10 @@ pub static STATELESS: Section = Section {
             "Explicit address mappings (RFC 7757), which win over the prefix; the longest match counts. For a CLAT the addresses that stand for its hosts. See below.";
         "embedded_hosts": "array of strings", "none", "[\"192.0.2.0/24\"]",
             "IPv4 prefixes of hosts inside whose IPv6 addresses are embedded in `prefix`, so that packets to them are this service's. Not for a CLAT.";
+        "dynamic_pool": "prefix", "none", "\"192.168.255.0/24\"",
+            "IPv4 prefix of 12 to 31 bits whose addresses are lent, one each, to hosts inside without explicit mapping and without embedded address. An address stays a host's for 124 minutes behind its last packet, and is kept for it for two weeks if it can be. Not for a CLAT.";
+        "dynamic_map": "path", "none", "\"/var/spool/tayga/dynamic.map\"",
+            "File that remembers what is lent across restarts, in Tayga's format. It must be absolute.";
         "deny": "array of strings", "none", "[\"192.0.2.0/24\"]",
             "IPv4 prefixes that are not embedded in `prefix`. Explicit mappings are not concerned.";
         "hairpinning": "\"intrinsic\", \"simple\" or \"off\"", "\"intrinsic\"", "\"simple\"",
@@ -192,6 +222,12 @@ pub static STATELESS: Section = Section {
         "traffic_class_6to4": "\"copy\" or 0 to 255", "\"copy\"", "0", "TOS of packets that were IPv6 (RFC 7915 section 5.1).";
         "udp_zero_checksum": "\"compute\", \"drop\" or \"forward\"", "\"compute\"", "\"drop\"",
             "What becomes of IPv4 datagrams without a checksum (RFC 7915 section 4.5). `compute`, because voice over Wi-Fi and some tunnels send them; it costs a pass over the payload of these datagrams only. Fragments of them are dropped in any case but `forward`, which breaks RFC 8200 except for the tunnels of RFC 6935.";
+        "udp_zero_checksum_6to4": "\"drop\" or \"forward\"", "\"drop\"", "\"forward\"",
+            "What becomes of IPv6 datagrams without a checksum, which only certain tunnels may send (RFC 6935).";
+        "tcp_mss": "\"auto\", \"off\" or bytes", "\"auto\"", "1360",
+            "Largest TCP segment that a SYN may announce through the service; larger announcements are lowered to it, and none is raised. `auto` is what the MTUs below leave behind both families' headers, so that connections need no path MTU discovery here.";
+        "mtu_plateaus": "array of numbers", "those of RFC 7915", "[1492, 1006, 508]",
+            "Path MTUs, from large to small, of which the next below the packet's size is taken where an IPv4 router does not tell its own (RFC 7915 section 4.2).";
         "lowest_ipv6_mtu": "bytes", "1280", "1280",
             "IPv4 packets without DF become IPv6 packets of at most this many bytes, 1280 to 65535 (RFC 7915 section 4).";
         "ipv6_mtu": "bytes", "1500", "1500", "MTU of the IPv6 links, 1280 to 65535.";
@@ -239,6 +275,12 @@ pub static MAP_T: Section = Section {
             "IPv4 packets without DF become IPv6 packets of at most this many bytes, 1280 to 65535 (RFC 7915 section 4).";
         "ipv6_mtu": "bytes", "1500", "1500", "MTU of the IPv6 links, 1280 to 65535.";
         "ipv4_mtu": "bytes", "1500", "1500", "MTU of the IPv4 links, 68 to 65535.";
+        "udp_zero_checksum_6to4": "\"drop\" or \"forward\"", "\"drop\"", "\"forward\"",
+            "What becomes of IPv6 datagrams without a checksum, which only certain tunnels may send (RFC 6935).";
+        "mtu_plateaus": "array of numbers", "those of RFC 7915", "[1492, 1006, 508]",
+            "Path MTUs, from large to small, of which the next below the packet's size is taken where an IPv4 router does not tell its own (RFC 7915 section 4.2).";
+        "tcp_mss": "\"auto\", \"off\" or bytes", "\"auto\"", "1360",
+            "Largest TCP segment that a SYN may announce through the service; larger announcements are lowered to it, and none is raised. `auto` is what the MTUs below leave behind both families' headers, so that connections need no path MTU discovery here.";
     },
 };
 
@@ -358,6 +400,7 @@ pub static AFTR: Section = Section {
         "bindings_per_subscriber": "number", "no limit", "1000", "Bindings that one subscriber may have at a time (RFC 6888 REQ-4).";
         "port_parity": "switch", "true", "true",
             "Map even UDP ports to even ones and odd ones to odd ones while there are any (RFC 4787 REQ-4). `false` makes ports harder to guess (RFC 7857 section 8).";
+        "limits": "table", "no limits", "{ sessions = 4000 }", "What a subscriber may have and do; see below.";
         "outside_mtu": "bytes", "1500", "1500", "MTU of the links outside, 68 to 65535.";
         "icmp_source": "address", "\"192.0.0.1\"", "\"192.0.0.1\"", "Source of ICMP errors to hosts behind B4s (RFC 6333 section 6.5).";
         "tell_unknown": "switch", "true", "false", "Tell a B4 that is not served so, with ICMPv6 1/5 at a bounded rate.";
@@ -476,16 +519,72 @@ pub static STATIC: Section = Section {
     path: "service.static",
     about: "A binding that is always there, for servers inside. Its outside port need not be among those of the pool.",
     keys: keys! {
+        "count": "number", "1", "100",
+            "Ports from these on, up to this many: one binding each, outside port n more to inside port n more.";
         "inside": "address and port", "", "\"[2001:db8::2]:80\"", "Endpoint inside; of a `nat44` an IPv4 endpoint, `10.0.0.2:80`.";
         "outside": "address and port", "", "\"192.0.2.1:80\"", "Endpoint outside; its address must be in the pool.";
         "protocol": "\"tcp\", \"udp\" or \"icmp\"", "", "\"tcp\"", "Protocol. For ICMP the ports are identifiers of echo messages.";
     },
 };
 
+/// `service.limits`.
+pub static LIMITS: Section = Section {
+    path: "service.limits",
+    about: "What a subscriber (an inside address, or a prefix as `subscriber_prefix` says) may have and do. What goes beyond is refused and counted; what is there stays.",
+    keys: keys! {
+        "sessions": "number", "no limit", "4000", "Sessions that a subscriber may have at a time (RFC 6888 REQ-5).";
+        "new_bindings_per_second": "number", "no limit", "100",
+            "Bindings that a subscriber may make in a second, 1 to 32767, and twice as many after a pause (RFC 6888 REQ-4 (c)).";
+        "new_subscribers_per_second": "number", "no limit", "1000",
+            "Subscribers that the service admits in a second, all workers together: against floods from invented sources.";
+    },
+};
+
+/// `service.allocation`.
+pub static ALLOCATION: Section = Section {
+    path: "service.allocation",
+    about: concat!(
+        "In which portions subscribers get outside ports. With `blocks` a subscriber has blocks of consecutive ports, the same for ",
+        "all protocols, and gets further ones as it needs them (RFC 6888 REQ-14). With `deterministic` its share is computed ",
+        "(RFC 7422), so that no log is needed: `tombolo binding who` tells whose a port was. The reserved ports are those that ",
+        "the pool does not have. A change of a deterministic mapping takes a restart.",
+    ),
+    keys: keys! {
+        "mode": "\"ports\", \"blocks\" or \"deterministic\"", "", "\"blocks\"", "Port by port, in blocks, or by computation.";
+        "block_size": "ports", "512", "512",
+            "Ports in a block, 64 to 32768. With `deterministic` for the dynamic pool, which is handed out port by port without this key.";
+        "blocks": "number", "4", "4", "Blocks that a subscriber may have at a time, 1 to 4.";
+        "inside": "prefix", "`inside` of a `nat44`", "\"2001:db8::/48\"",
+            "Of a `nat64` with `deterministic`: the prefix of the subscribers, who have `subscriber_prefix` bits each. Others get no state.";
+        "dynamic_factor": "number", "0", "2",
+            "Of `deterministic`: shares that each outside address keeps for its dynamic pool (RFC 7422's D), for subscribers who need more than theirs.";
+        "order": "\"fill-address\" or \"rotate-addresses\"", "\"fill-address\"", "\"rotate-addresses\"",
+            "Of `deterministic`: whether the first outside address is filled before the second, or subscriber i has address i modulo their number.";
+    },
+};
+
 /// All tables, in the order of the documentation.
-pub static SECTIONS: [&Section; 18] = [
-    &FILE, &GATEWAY, &CAPACITY, &TIMEOUTS, &SERVICE, &NAT44, &POOL, &STATIC, &STATELESS, &EAM, &B4, &AFTR, &LWB4,
-    &LWAFTR, &SOFTWIRE, &MAP_E, &MAP_T, &MAP_RULE,
+pub static SECTIONS: [&Section; 20] = [
+    &FILE,
+    &GATEWAY,
+    &CAPACITY,
+    &TIMEOUTS,
+    &SERVICE,
+    &NAT44,
+    &POOL,
+    &STATIC,
+    &LIMITS,
+    &ALLOCATION,
+    &STATELESS,
+    &EAM,
+    &B4,
+    &AFTR,
+    &LWB4,
+    &LWAFTR,
+    &SOFTWIRE,
+    &MAP_E,
+    &MAP_T,
+    &MAP_RULE,
 ];
 
 /// The text of `docs/configuration.md`.

@@ -4,9 +4,10 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use ipnet::Ipv6Net;
 use tombolo_engine::mapping::address_ranges::AddressRanges;
-use tombolo_engine::mapping::pool::{Parity, Pool};
-use tombolo_engine::mechanism::napt::{Filtering, InboundTcp, Policy};
-use tombolo_engine::mechanism::{TrafficClass, TranslateSettings, UdpZeroChecksum};
+use tombolo_engine::mapping::pool::Pool;
+use tombolo_engine::mechanism::mtu::segment_size_of_translation;
+use tombolo_engine::mechanism::napt::{Filtering, Policy};
+use tombolo_engine::mechanism::{Plateaus, TrafficClass, TranslateSettings, UdpZeroChecksum};
 use tombolo_engine::plan::{Nat64, Service, ServiceKind};
 use tombolo_engine::service::map::MapEdge;
 use tombolo_engine::service::map_e_br::MapEBr;
@@ -24,6 +25,7 @@ use crate::pool::{self, Draft, InsideEnd};
 use crate::problem::{Log, Problem};
 use crate::reference::{MAP_E, MAP_T, NAT44, SERVICE, STATELESS};
 use crate::softwire::{self, Taken};
+use crate::stateful::{self, Hosts};
 use crate::{stateless, value};
 
 /// A service's number has eight bits.
@@ -158,7 +160,8 @@ impl<'d> Reader<'d> {
         let pool = pool::build(&drafts, &static_bindings, &mut self.next_slot, log);
         self.pools.extend(drafts);
         let well_known_prefix_strict = table.read_or("well_known_prefix_strict", true, log, Node::switch);
-        let policy = policy(table, Policy::default(), log);
+        let policy = stateful::policy(table, Policy::default(), log);
+        let pool = stateful::allocation(table, pool, &Hosts::Ipv6 { host_bits: policy.host_bits }, log);
         let translate = translate(table, log);
         Some(Nat64 { prefix: prefix?, well_known_prefix_strict, pool, policy, translate, static_bindings })
     }
@@ -172,14 +175,19 @@ impl<'d> Reader<'d> {
         let pool = pool::build(&drafts, &static_bindings, &mut self.next_slot, log);
         self.pools.extend(drafts);
         self.inside.extend(inside);
+        let pool = stateful::allocation(table, pool, &Hosts::Ipv4(&addresses), log);
         let mtu = |node: &Node<'_>| node.number32(68..=65_535);
+        let inside_mtu = table.read_or("inside_mtu", 1500, log, mtu);
+        let outside_mtu = table.read_or("outside_mtu", 1500, log, mtu);
+        let automatic = u16::try_from(inside_mtu.min(outside_mtu).saturating_sub(40)).unwrap_or(u16::MAX);
         Nat44 {
             inside: addresses,
             untranslated: nat44::untranslated(table, log),
             pool,
-            policy: policy(table, Policy::default(), log),
-            inside_mtu: table.read_or("inside_mtu", 1500, log, mtu),
-            outside_mtu: table.read_or("outside_mtu", 1500, log, mtu),
+            policy: stateful::policy(table, Policy::default(), log),
+            inside_mtu,
+            outside_mtu,
+            largest_segment: largest_segment(table, automatic, log),
             static_bindings,
         }
     }
@@ -282,10 +290,11 @@ impl<'d> Reader<'d> {
             inside: addresses,
             untranslated: AddressRanges::default(),
             pool,
-            policy: policy(table, defaults, log),
+            policy: stateful::policy(table, defaults, log),
             inside_mtu: mtu,
             // What leaves is cut to size behind the NAPT, where its new headers are.
             outside_mtu: u32::MAX,
+            largest_segment: None,
             static_bindings,
         };
         Some(MapEdge { ce, napt: Some(napt), mesh })
@@ -322,37 +331,46 @@ fn overlap(a: Prefix64, b: Prefix64) -> bool {
     }
 }
 
-pub(crate) fn policy(table: &Table<'_>, defaults: Policy, log: &mut Log) -> Policy {
-    const FILTERING: [(&str, Filtering); 2] =
-        [("endpoint-independent", Filtering::EndpointIndependent), ("address-dependent", Filtering::AddressDependent)];
-    const INBOUND_TCP: [(&str, InboundTcp); 2] = [("filtered", InboundTcp::Filtered), ("denied", InboundTcp::Denied)];
-    Policy {
-        filtering: table.read_or("filtering", defaults.filtering, log, |node| node.choice(&FILTERING)),
-        inbound_tcp: table.read_or("inbound_tcp", defaults.inbound_tcp, log, |node| node.choice(&INBOUND_TCP)),
-        bindings_per_subscriber: table
-            .read_or("bindings_per_subscriber", None, log, |node| node.number32(1..=u32::MAX).map(Some)),
-        parity: table.read_or("port_parity", defaults.parity, log, |node| {
-            Ok(if node.switch()? { Parity::Preserve } else { Parity::Ignore })
-        }),
-        subscriber: defaults.subscriber,
-    }
-}
-
 fn translate(table: &Table<'_>, log: &mut Log) -> TranslateSettings {
     const UDP_ZERO: [(&str, UdpZeroChecksum); 3] =
         [("compute", UdpZeroChecksum::Compute), ("drop", UdpZeroChecksum::Drop), ("forward", UdpZeroChecksum::Forward)];
     let defaults = TranslateSettings::default();
-    let ipv6_mtu = |node: &Node<'_>| node.number32(1280..=65_535);
+    let read_ipv6_mtu = |node: &Node<'_>| node.number32(1280..=65_535);
+    let ipv6_mtu = table.read_or("ipv6_mtu", defaults.ipv6_mtu, log, read_ipv6_mtu);
+    let ipv4_mtu = table.read_or("ipv4_mtu", defaults.ipv4_mtu, log, |node| node.number32(68..=65_535));
     let udp_zero = |node: &Node<'_>| node.choice(&UDP_ZERO);
     TranslateSettings {
         traffic_class_4to6: table.read_or("traffic_class_4to6", defaults.traffic_class_4to6, log, traffic_class),
         traffic_class_6to4: table.read_or("traffic_class_6to4", defaults.traffic_class_6to4, log, traffic_class),
         udp_zero_4to6: table.read_or("udp_zero_checksum", UdpZeroChecksum::Compute, log, udp_zero),
-        lowest_ipv6_mtu: table.read_or("lowest_ipv6_mtu", defaults.lowest_ipv6_mtu, log, ipv6_mtu),
-        ipv6_mtu: table.read_or("ipv6_mtu", defaults.ipv6_mtu, log, ipv6_mtu),
-        ipv4_mtu: table.read_or("ipv4_mtu", defaults.ipv4_mtu, log, |node| node.number32(68..=65_535)),
-        ..defaults
+        lowest_ipv6_mtu: table.read_or("lowest_ipv6_mtu", defaults.lowest_ipv6_mtu, log, read_ipv6_mtu),
+        ipv6_mtu,
+        udp_zero_6to4: table.read_or("udp_zero_checksum_6to4", defaults.udp_zero_6to4, log, |node| {
+            node.choice(&[("drop", UdpZeroChecksum::Drop), ("forward", UdpZeroChecksum::Forward)])
+        }),
+        ipv4_mtu,
+        largest_segment: largest_segment(table, segment_size_of_translation(ipv4_mtu, ipv6_mtu), log),
+        plateaus: table.read_or("mtu_plateaus", defaults.plateaus, log, plateaus),
     }
+}
+
+/// What `tcp_mss` says; `automatic` if it says that the MTUs decide.
+fn largest_segment(table: &Table<'_>, automatic: u16, log: &mut Log) -> Option<u16> {
+    table.read_or("tcp_mss", Some(automatic), log, |node| match node.text() {
+        Ok("auto") => Ok(Some(automatic)),
+        Ok("off") => Ok(None),
+        Ok(_) => Err(node.problem("unknown; use \"auto\", \"off\" or a number of bytes")),
+        // The least that every host takes is 536 (RFC 9293 section 3.7.1), and tunnels in tunnels may leave less.
+        Err(_) => Ok(Some(u16::try_from(node.number32(88..=65_495)?).unwrap_or(u16::MAX))),
+    })
+}
+
+fn plateaus(node: &Node<'_>) -> Result<Plateaus, Problem> {
+    let sizes: Result<Vec<u16>, Problem> =
+        node.items()?.iter().map(|item| Ok(u16::try_from(item.number32(68..=65_535)?).unwrap_or(u16::MAX))).collect();
+    Plateaus::new(&sizes?).ok_or_else(|| {
+        node.problem(format!("not falling, or too many; write at most {} sizes from large to small", Plateaus::MOST))
+    })
 }
 
 pub(crate) fn traffic_class(node: &Node<'_>) -> Result<TrafficClass, Problem> {

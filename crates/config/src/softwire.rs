@@ -23,7 +23,8 @@ use crate::nat44::{self, Inside};
 use crate::pool::{self, Draft, InsideEnd};
 use crate::problem::{Log, Problem};
 use crate::reference::{AFTR, B4 as B4_KEYS, LWAFTR, LWB4, SOFTWIRE, Section};
-use crate::service::{policy, traffic_class};
+use crate::service::traffic_class;
+use crate::stateful::policy;
 use crate::value::{self, Addresses};
 
 /// Mistakes of a file of softwires that are reported one by one.

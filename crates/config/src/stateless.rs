@@ -1,7 +1,10 @@
 //! `[[service]]` of the kinds `siit` and `clat`.
 
 use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::sync::Arc;
 
+use tombolo_engine::mapping::dynamic_pool::{DynamicPool, Lease};
 use tombolo_engine::mapping::eam::{Eam, EamError, EamTable, parse_prefix};
 use tombolo_engine::mapping::stateless::{DenyList, StatelessMap};
 use tombolo_engine::mechanism::TranslateSettings;
@@ -18,7 +21,7 @@ use crate::value;
 const REPORTED_OVERLAPS: usize = 10;
 
 /// Keys that are about IPv6 hosts inside, which a CLAT does not have.
-const SIIT_ALONE: [&str; 2] = ["hairpinning", "embedded_hosts"];
+const SIIT_ALONE: [&str; 4] = ["hairpinning", "embedded_hosts", "dynamic_pool", "dynamic_map"];
 
 /// The address that the host of a CLAT gets itself, if it is to be served too (RFC 7335).
 pub(crate) fn host_address<'d>(role: Role, table: &Table<'d>, log: &mut Log) -> Option<(Node<'d>, Ipv4Addr)> {
@@ -63,6 +66,7 @@ pub(crate) fn read(
     Siit {
         role,
         mapping,
+        dynamic: dynamic(table, log),
         embedded_hosts: prefixes(table, "embedded_hosts", log),
         hairpinning: hairpinning(role, table, log),
         error_sources: ErrorSources::new(error_sources(table, log)),
@@ -91,12 +95,30 @@ fn check_clat(table: &Table<'_>, explicit: &EamTable, log: &mut Log) {
     }
 }
 
+fn dynamic(table: &Table<'_>, log: &mut Log) -> Option<Arc<DynamicPool>> {
+    let file = table.find("dynamic_map").and_then(|node| log.keep(absolute(&node)));
+    let Some(node) = table.find("dynamic_pool") else {
+        if let Some(node) = table.find("dynamic_map") {
+            log.mistake(node.problem("there is nothing to remember; add a dynamic_pool"));
+        }
+        return None;
+    };
+    let prefix = node.text().and_then(|text| parse_prefix(text).map_err(|error| node.problem(fix(&error))));
+    let pool = DynamicPool::new(log.keep(prefix)?, Lease::default(), file);
+    log.keep(pool.map(Arc::new).map_err(|error| node.problem(error)))
+}
+
+fn absolute(node: &Node<'_>) -> Result<PathBuf, Problem> {
+    let path = PathBuf::from(node.text()?);
+    if path.is_absolute() { Ok(path) } else { Err(node.problem("not an absolute path; begin with \"/\"")) }
+}
+
 fn hairpinning(role: Role, table: &Table<'_>, log: &mut Log) -> Hairpinning {
     const CHOICES: [(&str, Hairpinning); 3] =
         [("intrinsic", Hairpinning::Intrinsic), ("simple", Hairpinning::Simple), ("off", Hairpinning::Off)];
     match role {
-        Role::Siit => table.read_or("hairpinning", Hairpinning::default(), log, |node| node.choice(&CHOICES)),
         Role::Clat => Hairpinning::Off,
+        _ => table.read_or("hairpinning", Hairpinning::default(), log, |node| node.choice(&CHOICES)),
     }
 }
 

@@ -8,7 +8,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a case that cannot be read fails")]
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,7 +29,6 @@ const START: u64 = 1_000_000_000_000;
 #[test]
 fn golden_cases() {
     let only = std::env::var("CASE").unwrap_or_default();
-    let mut plans = HashMap::new();
     let mut failures = Vec::new();
     let mut count = 0;
     for path in case_files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases")) {
@@ -37,7 +36,7 @@ fn golden_cases() {
             continue;
         }
         count += 1;
-        if let Err(difference) = run(&path, &mut plans) {
+        if let Err(difference) = run(&path) {
             failures.push(format!("{}\n{difference}", path.display()));
         }
     }
@@ -56,23 +55,23 @@ fn case_files(cases: &Path) -> Vec<PathBuf> {
 }
 
 /// Runs one case; the error says what differs.
-fn run(path: &Path, plans: &mut HashMap<PathBuf, Plan>) -> Result<(), String> {
+fn run(path: &Path) -> Result<(), String> {
     let case: Table = std::fs::read_to_string(path).unwrap().parse().map_err(|error| format!("{error}"))?;
     for key in ["what", "why", "clause"] {
         text(&case, key)?;
     }
     let config = path.parent().and_then(Path::parent).unwrap().join(text(&case, "config")?);
-    let plan = plans.entry(config.clone()).or_insert_with(|| plan(&config));
-    let tables = Tables::new(&mut Heap, plan.capacity, HashKey::new([1, 2, 3, 4])).unwrap();
-    let conflicts = tombolo_engine::static_bindings::reconcile(&tables, plan, Now(START));
-    assert_eq!(conflicts, [], "{}", path.display());
-    let mut engine = Engine::new(Arc::new(tables), [9; 32], 0, 1);
+    // Made anew for each case: a plan may share what its services lend.
+    let plan = plan(&config);
+    let tables = Arc::new(Tables::new(&mut Heap, plan.capacity, HashKey::new([1, 2, 3, 4])).unwrap());
+    assert_eq!(tombolo_engine::static_bindings::reconcile(&tables, &plan, Now(START)), Vec::new());
+    let mut engine = Engine::new(tables, [9; 32], 0, 1);
     let mut differences = String::new();
     for (number, step) in case["packet"].as_array().ok_or("no packets")?.iter().enumerate() {
         let step = step.as_table().ok_or("a packet is no table")?;
         let received = bytes(text(step, "in")?);
         let at = START + step.get("at_ms").and_then(Value::as_integer).map_or(0, |ms| ms.unsigned_abs() * 1_000_000);
-        let (verdict, sent) = pass(&mut engine, plan, &received, at);
+        let (verdict, sent) = pass(&mut engine, &plan, &received, at);
         compare(step, number, &verdict, &sent, &mut differences)?;
     }
     let mut totals = Totals::default();

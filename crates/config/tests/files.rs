@@ -4,8 +4,9 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 
 use tombolo_config::{Configuration, parse};
+use tombolo_engine::mapping::allocation::{Allocation, Blocks, Owner};
 use tombolo_engine::mapping::pool::{Parity, PortSpace};
-use tombolo_engine::mechanism::napt::{Filtering, InboundTcp};
+use tombolo_engine::mechanism::napt::{Filtering, InboundTcp, UnsolicitedSyn};
 use tombolo_engine::mechanism::{TrafficClass, UdpZeroChecksum};
 use tombolo_engine::plan::{Nat64, ServiceKind};
 use tombolo_engine::service::siit::{Hairpinning, Role, Siit};
@@ -489,7 +490,8 @@ lowest_ipv6_mtu = 1400
     assert!(
         siit.mapping.denied.contains([192, 168, 3, 4].into()) && siit.mapping.denied.contains([10, 0, 0, 1].into())
     );
-    assert!(siit.claims_ipv4([203, 0, 113, 9].into()) && !siit.claims_ipv4([203, 0, 114, 9].into()));
+    let claims = |address: [u8; 4]| siit.claims_ipv4(address.into(), &mut Default::default());
+    assert!(claims([203, 0, 113, 9]) && !claims([203, 0, 114, 9]));
     assert!(!siit.mapping.well_known_prefix_strict);
     assert_eq!(siit.error_sources.ranges().len(), 2);
     assert_eq!((siit.translate.udp_zero_4to6, siit.translate.lowest_ipv6_mtu), (UdpZeroChecksum::Drop, 1400));
@@ -604,8 +606,87 @@ pool = [{ addresses = "198.51.100.1" }]
             "gateway.toml:5: service[0].inside[1] = \"10.0.0.7\": overlaps service[0].inside[0] (10.0.0.0/24); give each its own addresses",
             "gateway.toml:6: service[0].pool[0].addresses = \"192.0.2.0/28\": overlaps service[0].inside[2] (192.0.2.8); give each its own addresses",
             "gateway.toml:7: service[0].static[0].inside = \"10.0.1.2:80\": 10.0.1.2 is not inside; add it to the key \"inside\", or use a host there",
-            "gateway.toml:8: service[0].prefix = \"64:ff9b::/96\": unknown key; known here: kind, name, inside, untranslated, pool, static, filtering, inbound_tcp, bindings_per_subscriber, port_parity, inside_mtu, outside_mtu",
+            "gateway.toml:8: service[0].prefix = \"64:ff9b::/96\": unknown key; known here: kind, name, inside, untranslated, pool, static, filtering, inbound_tcp, bindings_per_subscriber, limits, allocation, unsolicited_syn, port_parity, tcp_mss, inside_mtu, outside_mtu",
             "gateway.toml:11: service[1].inside = []: nobody is inside; add a prefix, as \"10.0.0.0/24\"",
         ]
     );
+}
+
+#[test]
+fn limits_and_allocations_are_read() {
+    let text = |allocation: &str| {
+        format!(
+            "[[service]]\nkind = \"nat64\"\nprefix = \"64:ff9b::/96\"\nsubscriber_prefix = 64\n\
+             unsolicited_syn = \"hold\"\npool = [{{ addresses = \"192.0.2.0/28\" }}]\n\
+             limits = {{ sessions = 4000, new_bindings_per_second = 100, new_subscribers_per_second = 7 }}\n\
+             static = [{{ inside = \"[2001:db8::2]:100\", outside = \"192.0.2.1:200\", protocol = \"tcp\", count = 5 }}]\n\
+             allocation = {{ {allocation} }}\n"
+        )
+    };
+    let read = |allocation: &str| {
+        let plan = tombolo_config::parse("gateway.toml", &text(allocation)).unwrap().plan;
+        plan.services[0].kind.nat64().unwrap().clone()
+    };
+    let blocks = read("mode = \"blocks\", block_size = 256, blocks = 2");
+    let policy = blocks.policy;
+    assert_eq!(
+        (policy.sessions_per_subscriber, policy.binding_rate, policy.subscriber_rate),
+        (Some(4000), Some(100), Some(7))
+    );
+    assert_eq!((policy.host_bits, policy.unsolicited_syn), (64, UnsolicitedSyn::Hold));
+    assert_eq!(*blocks.pool.allocation(), Allocation::Blocks(Blocks { size: 256, most: 2 }));
+    let ports: Vec<_> = blocks.static_bindings.iter().map(|b| (b.inside_port.0, b.outside.port.0)).collect();
+    assert_eq!(ports, [(100, 200), (101, 201), (102, 202), (103, 203), (104, 204)]);
+    let shared = read("mode = \"deterministic\", inside = \"2001:db8::/56\", order = \"rotate-addresses\"");
+    let Allocation::Deterministic(shares) = shared.pool.allocation() else { panic!() };
+    assert_eq!((shares.ports_per_host(), shares.dynamic_ports(), shares.blocks), (64_512 / 16, None, None));
+    let owner = shares.owner("192.0.2.1".parse().unwrap(), 1024 + 4032);
+    assert_eq!(owner, Some(Owner::Subscriber("2001:db8:0:11::".parse().unwrap())));
+
+    let mistakes = |allocation: &str| tombolo_config::parse("gateway.toml", &text(allocation)).unwrap_err().to_string();
+    for (allocation, expected) in [
+        ("block_size = 100", "service[0].allocation.mode: missing"),
+        ("mode = \"blocks\", block_size = 63", "out of range; use 64 to 32768"),
+        ("mode = \"blocks\", blocks = 5", "out of range; use 1 to 4"),
+        ("mode = \"deterministic\"", "service[0].allocation.inside: missing"),
+        ("mode = \"deterministic\", inside = \"2001:db8::/39\"", "does not hold 1 to 16777216 subscribers"),
+        ("mode = \"deterministic\", inside = \"2001:db8::/65\"", "does not hold 1 to 16777216 subscribers"),
+        ("mode = \"deterministic\", inside = \"2001:db8::1/56\"", "write \"2001:db8::/56\""),
+        ("mode = \"deterministic\", inside = \"2001:db8::/41\"", "leave no port for each"),
+    ] {
+        let found = mistakes(allocation);
+        assert!(found.contains(expected), "{allocation}: {found}");
+    }
+}
+
+#[test]
+fn mistakes_of_shares_and_ranges_are_named() {
+    for (more, expected) in [
+        (
+            "pool = [{ addresses = \"192.0.2.0\", ports = \"1024-1100\" }]\nallocation = { mode = \"blocks\" }",
+            "fewer than 128 ports",
+        ),
+        (
+            "pool = [{ addresses = \"192.0.2.0\" }]\nallocation = { mode = \"deterministic\", inside = \"::/0\" }",
+            "from its own key \"inside\"",
+        ),
+        (
+            "pool = [{ addresses = \"192.0.2.0\", protocols = [\"udp\"] }]\nallocation = { mode = \"deterministic\" }",
+            "different ports",
+        ),
+        (
+            "pool = [{ addresses = \"192.0.2.0\" }]\nstatic = [{ inside = \"10.0.0.1:65530\", outside = \"192.0.2.0:9\", protocol = \"tcp\", count = 9 }]",
+            "out of range; use 1 to 6",
+        ),
+        (
+            "pool = [{ addresses = \"192.0.2.0\" }]\nstatic = [{ inside = \"10.0.0.1:10\", outside = \"192.0.2.0:10\", protocol = \"tcp\", count = 9 }, { inside = \"10.0.0.1:90\", outside = \"192.0.2.0:15\", protocol = \"tcp\" }]",
+            "static[1]: has the same outside endpoint as static[0]",
+        ),
+        ("pool = [{ addresses = \"192.0.2.0\" }]\nlimits = { new_bindings_per_second = 40000 }", "use 1 to 32767"),
+        ("pool = [{ addresses = \"192.0.2.0\" }]\nsubscriber_prefix = 64", "unknown key"),
+    ] {
+        let text = format!("[[service]]\nkind = \"nat44\"\ninside = [\"10.0.0.0/24\"]\n{more}\n");
+        let found = tombolo_config::parse("gateway.toml", &text).unwrap_err().to_string();
+        assert!(found.contains(expected), "{more}: {found}");
+    }
 }

@@ -10,9 +10,9 @@ use arc_swap::ArcSwap;
 use ipnet::{IpNet, Ipv4Subnets, Ipv6Net};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use tombolo_config::{ConfigError, Configuration, Host as HostSettings};
+use tombolo_config::{ConfigError, Configuration, Host as HostSettings, Provision};
 use tombolo_engine::counters::{Counters, Totals};
-use tombolo_engine::plan::{OwnAddresses, Routed};
+use tombolo_engine::plan::{AnsweredBy, Routed, ServiceKind};
 use tombolo_engine::{Engine, Now, Plan};
 use tombolo_io::clock::monotonic_nanos;
 use tombolo_io::host::{Family, Forwarding, Host, HostError};
@@ -20,8 +20,9 @@ use tombolo_io::tun::{ExistingDevice, KernelEntry, Tun, TunConfig, TunError};
 use tombolo_io::worker::{StopSignal, Worker, WorkerError};
 
 use crate::discovery::{self, DiscoveryError};
-use crate::maintenance::Maintenance;
-use crate::reload;
+use crate::lending::{self, Lending};
+use crate::maintenance::{Maintenance, Probes};
+use crate::reload::{self, ReloadError};
 use crate::state::{State, StateError};
 use crate::worker::EngineHandler;
 
@@ -67,7 +68,24 @@ pub enum DaemonError {
 /// # Errors
 /// [`DaemonError`]. Whatever was changed on the host has been taken back.
 pub fn run(path: &Path) -> Result<(), DaemonError> {
-    let Configuration { host: settings, mut plan, warnings } = tombolo_config::load(path)?;
+    let configuration = tombolo_config::load(path)?;
+    let settings = configuration.host.clone();
+    let reload = |current: &Plan| reload::plan(path, &settings, current);
+    serve(configuration, &reload, &lending::Report::default(), || Ok(()))
+}
+
+/// Runs a gateway until SIGINT or SIGTERM; SIGHUP calls `reload`. `prepared` is called when everything that takes
+/// privileges has been done, before packets are served.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn serve(
+    configuration: Configuration,
+    reload: &dyn Fn(&Plan) -> Result<Plan, ReloadError>,
+    report: &lending::Report,
+    prepared: impl FnOnce() -> Result<(), DaemonError>,
+) -> Result<(), DaemonError> {
+    let Configuration { host: settings, mut plan, warnings } = configuration;
     for warning in &warnings {
         tracing::warn!("{warning}");
     }
@@ -77,12 +95,12 @@ pub fn run(path: &Path) -> Result<(), DaemonError> {
     let stop = StopSignal::new().map_err(system("making the stop signal"))?;
     let signals_handle = signals.handle();
 
-    let gateway = Gateway::start(&settings, plan, &stop)?;
+    let gateway = Gateway::start(&settings, plan, &stop, report, prepared)?;
     tracing::info!("ready");
     let watcher = gateway.watch(stop.clone(), signals_handle);
     for signal in &mut signals {
         match signal {
-            SIGHUP => gateway.reload(path),
+            SIGHUP => gateway.reload(reload),
             _ => break,
         }
     }
@@ -98,52 +116,86 @@ struct Gateway {
     host: Host,
     workers: Vec<Worker<EngineHandler>>,
     maintenance: Maintenance,
+    lending: Lending,
     counters: Vec<Arc<Counters>>,
     plan: Arc<ArcSwap<Plan>>,
     state: State,
-    settings: HostSettings,
+    /// MTU of the device, where the administrator has set it.
+    mtu: Option<u32>,
 }
 
 impl Gateway {
-    fn start(settings: &HostSettings, plan: Plan, stop: &StopSignal) -> Result<Self, DaemonError> {
+    fn start(
+        settings: &HostSettings,
+        mut plan: Plan,
+        stop: &StopSignal,
+        report: &lending::Report,
+        prepared: impl FnOnce() -> Result<(), DaemonError>,
+    ) -> Result<Self, DaemonError> {
         let processors = tombolo_io::worker::processors().map_err(system("reading the processors"))?;
         let queues = settings.queues.unwrap_or(processors.len());
         let state = State::open(settings.run_directory.as_deref(), &plan)?;
         let tun = Tun::create(&TunConfig {
             name: settings.device.clone(),
             queues,
-            existing: ExistingDevice::Refuse,
+            existing: match settings.provision {
+                Provision::Gateway => ExistingDevice::Refuse,
+                Provision::Administrator { .. } => ExistingDevice::Adopt,
+            },
             entry: KernelEntry::Direct,
         })?;
         tracing::info!(device = tun.name(), queues, offloads = ?tun.offloads(), "device made");
         let device = tun.name().to_owned();
         let mut host = Host::open()?;
-        host.bring_up(&device, settings.mtu, QUEUE_PACKETS)?;
-        host.accept_own_sources(&device)?;
-        for &address in &settings.addresses {
-            host.add_address(&device, IpNet::from(IpAddr::from(address)))?;
-            tracing::info!(%address, device, "address added");
+        let mut mtu = None;
+        match &settings.provision {
+            Provision::Gateway => {
+                host.bring_up(&device, settings.mtu, QUEUE_PACKETS)?;
+                host.accept_own_sources(&device)?;
+                for &address in &settings.addresses {
+                    host.add_address(&device, IpNet::from(IpAddr::from(address)))?;
+                    tracing::info!(%address, device, "address added");
+                }
+                plan = with_own_addresses(plan, &mut host, &device)?;
+            }
+            Provision::Administrator { up, addresses, .. } => {
+                if *up {
+                    host.set_up(&device)?;
+                }
+                for &address in addresses {
+                    host.add_address(&device, address)?;
+                }
+                let bytes = host.mtu(&device)?;
+                limit_to(&mut plan, bytes);
+                tracing::info!(device, mtu = bytes, "device as the administrator has it");
+                mtu = Some(bytes);
+            }
         }
-        let plan = with_own_addresses(plan, &mut host, &device)?;
         for conflict in tombolo_engine::static_bindings::reconcile(&state.tables, &plan, Now(monotonic_nanos())) {
             tracing::warn!(service = conflict.service, binding = ?conflict.binding, "static binding: {}", conflict.reason);
         }
-        let routes = routes(&plan);
+        let routes = match &settings.provision {
+            Provision::Gateway => routes(&plan),
+            Provision::Administrator { routes, .. } => routes.clone(),
+        };
         let diversions = diversions(&plan);
+        let lending = Lending::load(&plan);
         let plan = Arc::new(ArcSwap::from_pointee(plan));
+        let probes = Arc::new(Probes::default());
         let mut counters = Vec::new();
         let mut workers = Vec::new();
-        for queue in tun.into_queues() {
+        let queues = tun.into_queues();
+        let count = u16::try_from(queues.len()).unwrap_or(u16::MAX);
+        for queue in queues {
             let number = queue.number();
             let worker = u16::try_from(number).unwrap_or(u16::MAX);
-            let count = u16::try_from(queues).unwrap_or(u16::MAX);
             let engine = Engine::new(Arc::clone(&state.tables), state.seed, worker, count);
             counters.push(Arc::clone(engine.counters()));
-            let handler = EngineHandler::new(engine, Arc::clone(&plan));
+            let handler = EngineHandler::new(engine, Arc::clone(&plan), Arc::clone(&probes));
             let cpu = settings.pin.then(|| processors[number % processors.len()]);
             workers.push(Worker::start(&format!("worker-{number}"), cpu, queue, handler, stop.clone())?);
         }
-        let maintenance = Maintenance::start(Arc::clone(&state.tables), Arc::clone(&plan), stop.clone());
+        let maintenance = Maintenance::start(Arc::clone(&state.tables), Arc::clone(&plan), probes, stop.clone());
         for prefix in routes {
             host.add_route(&device, prefix)?;
             tracing::info!(%prefix, device, "route added");
@@ -155,7 +207,9 @@ impl Gateway {
         for remedy in Forwarding::read().remedies() {
             tracing::warn!("the host does not forward packets; run: {remedy}");
         }
-        Ok(Self { host, workers, maintenance, counters, plan, state, settings: settings.clone() })
+        prepared()?;
+        let lending = lending.start(report.clone(), counters.clone(), stop.clone());
+        Ok(Self { host, workers, maintenance, lending, counters, plan, state, mtu })
     }
 
     /// A worker that ends early ends the gateway: it gives the stop signal, and this closes the wait for signals.
@@ -168,10 +222,13 @@ impl Gateway {
         })
     }
 
-    fn reload(&self, path: &Path) {
+    fn reload(&self, reload: &dyn Fn(&Plan) -> Result<Plan, ReloadError>) {
         let current = self.plan.load_full();
-        match reload::plan(path, &self.settings, &current) {
-            Ok(plan) => {
+        match reload(&current) {
+            Ok(mut plan) => {
+                if let Some(mtu) = self.mtu {
+                    limit_to(&mut plan, mtu);
+                }
                 let now = Now(monotonic_nanos());
                 for conflict in tombolo_engine::static_bindings::reconcile(&self.state.tables, &plan, now) {
                     tracing::warn!(service = conflict.service, binding = ?conflict.binding, "{}", conflict.reason);
@@ -184,13 +241,14 @@ impl Gateway {
     }
 
     fn stop(self, stop: &StopSignal, watcher: std::thread::JoinHandle<()>) -> Result<(), DaemonError> {
-        let Self { host, workers, maintenance, counters, .. } = self;
+        let Self { host, workers, maintenance, lending, counters, .. } = self;
         drop(host);
         stop.stop();
         watcher.thread().unpark();
         let results: Vec<_> = workers.into_iter().map(Worker::join).collect();
         let _ = watcher.join();
         let expired = maintenance.join();
+        lending.join();
         let mut totals = Totals::default();
         for counters in counters {
             counters.add_to(&mut totals);
@@ -221,7 +279,23 @@ fn routes(plan: &Plan) -> Vec<IpNet> {
         );
         routes.extend(ipv4.into_iter().flat_map(|(first, last)| Ipv4Subnets::new(first, last, 0)).map(IpNet::from));
     }
+    if plan.own.answered_by == AnsweredBy::Gateway {
+        let own = [plan.own.ipv4.map(IpAddr::from), plan.own.ipv6.map(IpAddr::from)].into_iter().flatten();
+        let missing: Vec<_> =
+            own.filter(|own| !routes.iter().any(|route| route.contains(own))).map(IpNet::from).collect();
+        routes.extend(missing);
+    }
     routes
+}
+
+/// What the device does not take is not sent: it stands for the links on both sides.
+fn limit_to(plan: &mut Plan, mtu: u32) {
+    for service in &mut plan.services {
+        if let ServiceKind::Siit(siit) = &mut service.kind {
+            siit.translate.ipv4_mtu = mtu;
+            siit.translate.ipv6_mtu = mtu.max(1280);
+        }
+    }
 }
 
 /// Packets that have to reach the device for their sources.
@@ -255,6 +329,7 @@ fn with_own_addresses(mut plan: Plan, host: &mut Host, device: &str) -> Result<P
         _ => None,
     };
     let is_usable = |address: &Ipv4Addr| !address.is_loopback();
-    plan.own = OwnAddresses { ipv4: plan.own.ipv4.or(found_v4.filter(is_usable)), ipv6: plan.own.ipv6.or(found_v6) };
+    plan.own.ipv4 = plan.own.ipv4.or(found_v4.filter(is_usable));
+    plan.own.ipv6 = plan.own.ipv6.or(found_v6);
     Ok(plan)
 }

@@ -2,10 +2,13 @@
 //! layout of the tables or the host's routes depend on takes a restart.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use tombolo_config::{ConfigError, Configuration, Host};
 use tombolo_engine::Plan;
-use tombolo_engine::plan::Routed;
+use tombolo_engine::mapping::allocation::Allocation;
+use tombolo_engine::mapping::pool::Pool;
+use tombolo_engine::plan::{Routed, ServiceKind};
 
 /// Why a plan cannot take the place of another.
 #[derive(Debug, thiserror::Error)]
@@ -19,6 +22,9 @@ pub enum ReloadError {
     /// A part that cannot change at run time.
     #[error("{0} changed, which takes a restart of the gateway")]
     NeedsRestart(&'static str),
+    /// There is nothing that could be read again.
+    #[error("there is no map-file to be read again")]
+    Nothing,
 }
 
 /// The plan of the file at `path`, if it can take the place of `current`.
@@ -35,14 +41,33 @@ pub fn plan(path: &Path, host: &Host, current: &Plan) -> Result<Plan, ReloadErro
         (new_host != *host, "[gateway]"),
         (plan.capacity != current.capacity, "[capacity], or the size of the pools,"),
         (!plan.ranges().eq(current.ranges()), "a pool"),
+        (!allocations(&plan).eq(allocations(current)), "the allocation of ports"),
         (!routed(&plan).eq(routed(current)), "a prefix, or the list of services,"),
     ];
     if let Some((_, what)) = fixed.into_iter().find(|(changed, _)| *changed) {
         return Err(ReloadError::NeedsRestart(what));
     }
+    keep_lent(&mut plan, current);
     plan.own.ipv4 = plan.own.ipv4.or(current.own.ipv4);
     plan.own.ipv6 = plan.own.ipv6.or(current.own.ipv6);
     Ok(plan)
+}
+
+/// The new plan goes on lending from the pools of the old one, which know what is lent.
+fn keep_lent(plan: &mut Plan, current: &Plan) {
+    for (new, old) in plan.services.iter_mut().zip(&current.services) {
+        if let (ServiceKind::Siit(new), ServiceKind::Siit(old)) = (&mut new.kind, &old.kind)
+            && let (Some(pool), Some(lending)) = (&new.dynamic, &old.dynamic)
+            && pool.addresses() == lending.addresses()
+        {
+            new.dynamic = Some(Arc::clone(lending));
+        }
+    }
+}
+
+/// In which portions ports are handed out: blocks and shares that subscribers have mean nothing in other portions.
+fn allocations(plan: &Plan) -> impl Iterator<Item = &Allocation> {
+    plan.services.iter().filter_map(|service| service.kind.pool()).map(Pool::allocation)
 }
 
 /// What is routed to the device, service by service.

@@ -1,6 +1,7 @@
 //! Memory for the tables. In a run directory it outlives the process: the next one adopts tables that were made for the
 //! same layout, sizes and pools, repairs what a crash left half-done, and goes on.
 
+use std::hash::{Hash, Hasher};
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use tombolo_tables::tick::Tick;
 use tombolo_tables::{Tables, audit};
 
 /// Version of the tables' layout in memory. To be raised with every change of a record.
-const LAYOUT: u32 = 1;
+const LAYOUT: u32 = 2;
 
 /// Why there are no tables.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +37,8 @@ pub enum StateError {
 pub struct State {
     /// The tables.
     pub tables: Arc<Tables>,
+    /// Records and entries that the last process left half-done and that were given back.
+    pub repaired: usize,
     /// Seed of the engines' random numbers; new each time.
     pub seed: [u8; 32],
     // Keeps the lock on the run directory.
@@ -51,17 +54,18 @@ impl State {
         let seed = random()?;
         let Some(path) = directory else {
             let tables = Tables::new(&mut AnonymousMemory, plan.capacity, hash_key(&random()?))?;
-            return Ok(Self { tables: Arc::new(tables), seed, _directory: None });
+            return Ok(Self { tables: Arc::new(tables), repaired: 0, seed, _directory: None });
         };
         let mut directory = RunDirectory::open(path, &fingerprint(plan))?;
         let key = stored_key(&mut directory)?;
         let tables = Tables::new(&mut directory, plan.capacity, key)?;
+        let mut repaired = 0;
         if directory.content() == Content::Adopted {
-            let repaired = audit::repair(&tables, Tick::from_nanos(monotonic_nanos()));
+            repaired = audit::repair(&tables, Tick::from_nanos(monotonic_nanos()));
             let bindings = tables.bindings.count();
             tracing::info!(directory = %path.display(), bindings, repaired, "state of the last run adopted");
         }
-        Ok(Self { tables: Arc::new(tables), seed, _directory: Some(directory) })
+        Ok(Self { tables: Arc::new(tables), repaired, seed, _directory: Some(directory) })
     }
 }
 
@@ -71,9 +75,16 @@ fn fingerprint(plan: &Plan) -> String {
         format!("{}-{}:{}-{}@{}", range.first, range.last, range.span.start(), range.span.end(), range.first_slot)
     });
     let ranges: Vec<_> = ranges.collect();
+    // What a block is, and which share is whose, is not in the tables.
+    let mut allocations = std::hash::DefaultHasher::new();
+    for pool in plan.services.iter().filter_map(|service| service.kind.pool()) {
+        format!("{:?}", pool.allocation()).hash(&mut allocations);
+    }
+    let allocations = allocations.finish();
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     // Ticks count from the start of the system, so tables of an earlier one mean nothing.
-    format!("layout {LAYOUT} boot {} capacity {:?} pools {}", boot.trim(), plan.capacity, ranges.join(","))
+    let pools = ranges.join(",");
+    format!("layout {LAYOUT} boot {} capacity {:?} pools {pools} {allocations:x}", boot.trim(), plan.capacity)
 }
 
 /// The hash key lives beside the tables: entries are found by it.

@@ -8,20 +8,26 @@ use tombolo_engine::packet::{Outbox, Packet};
 use tombolo_engine::{Engine, Now, Plan};
 use tombolo_io::worker::Handler;
 
+use crate::maintenance::Probes;
+
 /// An engine that serves a queue.
 #[derive(Debug)]
 pub struct EngineHandler {
     engine: Engine,
     shared: Arc<ArcSwap<Plan>>,
     plan: Arc<Plan>,
+    probes: Arc<Probes>,
 }
+
+/// Probes that a worker sends in a second, at most.
+const PROBES: usize = 100;
 
 impl EngineHandler {
     /// `plan` is looked up once a batch.
     #[must_use]
-    pub fn new(engine: Engine, shared: Arc<ArcSwap<Plan>>) -> Self {
+    pub fn new(engine: Engine, shared: Arc<ArcSwap<Plan>>, probes: Arc<Probes>) -> Self {
         let plan = shared.load_full();
-        Self { engine, shared, plan }
+        Self { engine, shared, plan, probes }
     }
 }
 
@@ -37,8 +43,12 @@ impl Handler for EngineHandler {
         self.engine.process(&self.plan, packet, Now(now), outbox);
     }
 
-    fn idle(&mut self, now: u64, _outbox: &mut impl Outbox) -> Duration {
+    fn idle(&mut self, now: u64, outbox: &mut impl Outbox) -> Duration {
         self.engine.idle(Now(now));
+        self.engine.release_held(&self.plan, Now(now), outbox);
+        for session in std::iter::from_fn(|| self.probes.take()).take(PROBES) {
+            self.engine.probe(&self.plan, &session, outbox);
+        }
         Duration::from_secs(1)
     }
 }

@@ -75,6 +75,7 @@ fn plan(rows: u32) -> Plan {
             well_known_prefix_strict: true,
             denied: Default::default(),
         },
+        dynamic: None,
         embedded_hosts: Vec::new(),
         hairpinning: Hairpinning::Intrinsic,
         error_sources: ErrorSources::default(),

@@ -48,11 +48,19 @@ impl Counters {
             Verdict::Forward => add(&self.forwarded[side], 1),
             Verdict::ToHost => add(&self.to_host, 1),
             Verdict::Hold => add(&self.held, 1),
+            Verdict::Reply(_) | Verdict::Drop(_) => self.count_late(verdict),
+        }
+    }
+
+    /// Counts what became in the end of a packet that was held.
+    pub fn count_late(&self, verdict: Verdict) {
+        match verdict {
             Verdict::Reply(reason) => {
                 add(&self.replied, 1);
                 add(&self.drops[reason as usize], 1);
             }
             Verdict::Drop(reason) => add(&self.drops[reason as usize], 1),
+            Verdict::Forward | Verdict::Hold | Verdict::ToHost => {}
         }
     }
 

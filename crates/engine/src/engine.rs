@@ -12,16 +12,20 @@ use tombolo_tables::tick::Tick;
 use tombolo_wire::{tcp, udp};
 
 use crate::counters::Counters;
-use crate::mechanism::napt::{Exhausted, Times};
+use crate::mapping::stateless::Claim;
+use crate::mechanism::held::{self, Held, HeldSyns};
+use crate::mechanism::napt::{Admissions, Exhausted, Times};
 use crate::mechanism::offload::complete_checksum;
 use crate::mechanism::reassembly::{Reassembly, ReassemblyLimits};
 use crate::mechanism::reply::{ErrorLimit, may_answer_ipv4, may_answer_ipv6, reply_ipv4, reply_ipv6};
 use crate::mechanism::session_state::Side;
-use crate::mechanism::{IdentificationGenerator, Refusal};
-use crate::packet::{ChecksumState, Offload, Outbox, Packet, Segmentation};
-use crate::parse::{AnyParsed, Parsed, Payload, parse};
-use crate::plan::{OwnAddresses, Plan, Service, ServiceKind};
+use crate::mechanism::{IcmpAnswer, IdentificationGenerator, Refusal};
+use crate::packet::{ChecksumState, HEADROOM, Offload, Outbox, Packet, Segmentation};
+use crate::parse::{AnyParsed, Parsed, Payload, parse, parse_ipv4};
+use crate::plan::{AnsweredBy, ErrorPolicy, OwnAddresses, Plan, Refusals, Service, ServiceKind};
+use crate::service::own;
 use crate::service::siit::Arrival;
+use crate::service::stateful;
 use crate::trace::{Notes, Trace};
 use crate::verdict::{DropReason, Verdict};
 
@@ -47,30 +51,35 @@ pub(crate) struct Work<'a> {
     pub(crate) random: &'a mut Random,
     pub(crate) identifications: &'a mut IdentificationGenerator,
     pub(crate) exhausted: &'a mut Exhausted,
+    pub(crate) admissions: &'a mut [Admissions],
+    pub(crate) held: &'a mut HeldSyns,
     pub(crate) error_limit: &'a mut ErrorLimit,
     /// Fragments that were inside softwires. Absent while a datagram from it is worked on.
     pub(crate) inner: &'a mut Option<Reassembly>,
     pub(crate) own: &'a OwnAddresses,
     pub(crate) notes: Notes<'a>,
+    /// What is known of the destination of the packet at hand.
+    pub(crate) claim: Claim,
     pub(crate) now: Now,
 }
 
 /// The engine of one worker.
 #[derive(Debug)]
 pub struct Engine {
-    tables: Arc<Tables>,
+    pub(crate) tables: Arc<Tables>,
     counters: Arc<Counters>,
     random: Random,
     identifications: IdentificationGenerator,
     exhausted: Exhausted,
+    admissions: Vec<Admissions>,
+    held: HeldSyns,
     reassembly: Reassembly,
     inner: Option<Reassembly>,
     error_limit: ErrorLimit,
 }
 
-/// ICMP errors that a worker originates: so many a second, and so many at once (RFC 4443 section 2.4 (f)).
-const ERRORS_PER_SECOND: u32 = 100;
-const ERRORS_AT_ONCE: u32 = 50;
+/// A service's number has eight bits.
+const SERVICES: usize = 256;
 
 impl Engine {
     /// The engine of worker number `worker` of `workers` on `tables`. `seed` must be random, and the same for all of
@@ -87,9 +96,11 @@ impl Engine {
             random,
             identifications,
             exhausted: Exhausted::default(),
+            admissions: vec![Admissions::new(workers); SERVICES],
+            held: HeldSyns::default(),
             reassembly: Reassembly::new(ReassemblyLimits::default(), secret),
             inner: Some(Reassembly::new(ReassemblyLimits::default(), secret)),
-            error_limit: ErrorLimit::new(ERRORS_PER_SECOND, ERRORS_AT_ONCE),
+            error_limit: ErrorLimit::new(ErrorPolicy::default().rate, ErrorPolicy::default().burst),
         }
     }
 
@@ -145,6 +156,64 @@ impl Engine {
         }
     }
 
+    /// What services work with, and what puts fragments together for them.
+    fn work<'a>(&'a mut self, plan: &'a Plan, now: Now, notes: Notes<'a>) -> (Work<'a>, &'a mut Reassembly) {
+        let work = Work {
+            tables: &self.tables,
+            times: &plan.times,
+            random: &mut self.random,
+            identifications: &mut self.identifications,
+            exhausted: &mut self.exhausted,
+            admissions: &mut self.admissions,
+            held: &mut self.held,
+            error_limit: &mut self.error_limit,
+            inner: &mut self.inner,
+            own: &plan.own,
+            notes,
+            claim: Claim::Unknown,
+            now,
+        };
+        (work, &mut self.reassembly)
+    }
+
+    /// Tells the senders of SYNs that were held long enough in vain (RFC 6146 section 3.5.2.2, RFC 5382 REQ-4). To be
+    /// called about once a second.
+    pub fn release_held(&mut self, plan: &Plan, now: Now, outbox: &mut impl Outbox) {
+        while let Some(syn) = self.held.take_due(now) {
+            let mut buffer = [0; HEADROOM + held::LONGEST];
+            buffer[HEADROOM..HEADROOM + syn.bytes().len()].copy_from_slice(syn.bytes());
+            let Some(mut packet) = Packet::new(&mut buffer, HEADROOM, syn.bytes().len(), Offload::default()) else {
+                continue;
+            };
+            self.release(plan, &syn, &mut packet, now, outbox);
+        }
+    }
+
+    fn release(&mut self, plan: &Plan, syn: &Held, packet: &mut Packet<'_>, now: Now, outbox: &mut impl Outbox) {
+        let Ok(parsed) = parse_ipv4(packet) else { return };
+        let Some((number, service)) = plan.service_of_ipv4(parsed.destination, &mut Claim::Unknown) else { return };
+        let (mut work, _) = self.work(plan, now, Notes(None));
+        let (outside, remote) = held::ends(&parsed);
+        // The inside opened meanwhile: the SYN has done its work and goes silently (RFC 5382 REQ-4).
+        let Some(pool) = service.kind.pool() else { return };
+        if stateful::is_open(number, pool, outside, remote, &mut work) {
+            return;
+        }
+        let refusal = Refusal::with(syn.reason, IcmpAnswer::PortUnreachable);
+        // A hairpinned SYN: what is told to its outside source comes in again and finds the host.
+        let turns_round = pool.contains(parsed.source);
+        let verdict = if turns_round {
+            let mut keep = |_: &mut Packet<'_>| {};
+            answer_ipv4(plan.own.ipv4, &mut work, refusal, packet, &parsed, &mut keep)
+        } else {
+            answer_ipv4(plan.own.ipv4, &mut work, refusal, packet, &parsed, outbox)
+        };
+        self.counters.count_late(verdict.unwrap_or_else(Verdict::Drop));
+        if turns_round && verdict.is_ok() {
+            self.process(plan, packet, now, outbox);
+        }
+    }
+
     fn decide(
         &mut self,
         plan: &Plan,
@@ -156,12 +225,15 @@ impl Engine {
     ) -> Result<Verdict, DropReason> {
         let parsed = parse(packet)?;
         notes.add("", || describe(&parsed));
-        let Self { tables, random, identifications, exhausted, reassembly, inner, error_limit, .. } = self;
-        let (times, own) = (&plan.times, &plan.own);
-        let mut work = Work { tables, times, random, identifications, exhausted, error_limit, inner, own, notes, now };
+        let own = &plan.own;
+        let (mut work, reassembly) = self.work(plan, now, notes);
         match parsed {
             AnyParsed::V6(parsed) => {
-                let Some((number, service)) = plan.service_of_ipv6(parsed.destination) else {
+                if own.answered_by == AnsweredBy::Gateway && own.ipv6 == Some(parsed.destination) {
+                    return own::receive_ipv6(packet, &parsed, outbox)
+                        .or_else(|refusal| answer_ipv6(plan.own.ipv6, &mut work, refusal, packet, &parsed, outbox));
+                }
+                let Some((number, service)) = plan.service_of_ipv6(parsed.destination, &mut work.claim) else {
                     work.notes.add("", || format!("no service has {}: left to the host's routes", parsed.destination));
                     return Ok(Verdict::ToHost);
                 };
@@ -180,13 +252,17 @@ impl Engine {
                 }
             }
             AnyParsed::V4(parsed) => {
+                if own.answered_by == AnsweredBy::Gateway && own.ipv4 == Some(parsed.destination) {
+                    return own::receive_ipv4(packet, &parsed, outbox)
+                        .or_else(|refusal| answer_ipv4(plan.own.ipv4, &mut work, refusal, packet, &parsed, outbox));
+                }
                 let (number, service) = if let Some(found) =
                     plan.service_of_ipv4_source(parsed.source, parsed.destination)
                 {
                     work.notes.add("", || format!("{} is inside service {}", parsed.source, found.1.name));
                     *side = Side::Inside;
                     found
-                } else if let Some(found) = plan.service_of_ipv4(parsed.destination) {
+                } else if let Some(found) = plan.service_of_ipv4(parsed.destination, &mut work.claim) {
                     work.notes.add("", || format!("{} belongs to service {}", parsed.destination, found.1.name));
                     *side = found.1.kind.side_of_ipv4();
                     found
@@ -299,8 +375,9 @@ fn answer_ipv6(
     outbox: &mut impl Outbox,
 ) -> Result<Verdict, DropReason> {
     if let (Some(answer), Some(from)) = (refusal.answer, own)
+        && is_wanted(answer, work.own)
         && may_answer_ipv6(packet, parsed, answer)
-        && work.error_limit.allow(work.now.0)
+        && work.error_limit.allow(work.own.errors.rate, work.own.errors.burst, work.now.0)
     {
         reply_ipv6(packet, parsed, from, answer)?;
         work.notes.add("RFC 4443 section 2.4", || format!("its sender is told: {answer:?}, from {from}"));
@@ -320,8 +397,9 @@ fn answer_ipv4(
     outbox: &mut impl Outbox,
 ) -> Result<Verdict, DropReason> {
     if let (Some(answer), Some(from)) = (refusal.answer, own)
+        && is_wanted(answer, work.own)
         && may_answer_ipv4(parsed)
-        && work.error_limit.allow(work.now.0)
+        && work.error_limit.allow(work.own.errors.rate, work.own.errors.burst, work.now.0)
     {
         reply_ipv4(packet, parsed, from, answer, work.identifications)?;
         work.notes.add("RFC 1812 section 4.3", || format!("its sender is told: {answer:?}, from {from}"));
@@ -329,6 +407,11 @@ fn answer_ipv4(
         return Ok(Verdict::Reply(refusal.reason));
     }
     Err(refusal.reason)
+}
+
+/// Whether the operator wants senders to be told this.
+fn is_wanted(answer: IcmpAnswer, own: &OwnAddresses) -> bool {
+    own.errors.refusals == Refusals::Told || !matches!(answer, IcmpAnswer::Prohibited | IcmpAnswer::SourcePolicy)
 }
 
 /// What was left to the card must agree with the headers, since transformations rely on it.

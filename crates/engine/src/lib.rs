@@ -12,6 +12,7 @@ pub mod mechanism;
 pub mod packet;
 pub mod parse;
 pub mod plan;
+pub mod probe;
 pub mod service;
 pub mod static_bindings;
 pub mod sweep;

@@ -10,6 +10,7 @@ use tombolo_wire::rfc6052::Prefix64;
 
 use crate::mapping::address_ranges::AddressRanges;
 use crate::mapping::pool::{Pool, PoolRange, PortSpace};
+use crate::mapping::stateless::Claim;
 use crate::mechanism::TranslateSettings;
 use crate::mechanism::napt::{Endpoint, Policy, Times};
 use crate::mechanism::session_state::Side;
@@ -38,13 +39,54 @@ pub struct Plan {
     pub own: OwnAddresses,
 }
 
-/// Addresses of the gateway itself.
+/// Addresses of the gateway itself, and what it says from them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OwnAddresses {
     /// Source of ICMPv4 errors; without it none are sent.
     pub ipv4: Option<Ipv4Addr>,
     /// Source of ICMPv6 errors; without it none are sent.
     pub ipv6: Option<Ipv6Addr>,
+    /// Who answers what is sent to these addresses.
+    pub answered_by: AnsweredBy,
+    /// Which errors are sent, and how many.
+    pub errors: ErrorPolicy,
+}
+
+/// Who answers what is sent to the gateway's own addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum AnsweredBy {
+    /// The host, which has them on an interface: packets to them do not come here, unless a service has the address too.
+    #[default]
+    Host,
+    /// The gateway: no interface has them. It answers echo requests, and refuses everything else.
+    Gateway,
+}
+
+/// ICMP errors of the gateway's own, each worker by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ErrorPolicy {
+    /// Errors a second (RFC 4443 section 2.4 (f)); 0 sends none.
+    pub rate: u32,
+    /// Errors that may be sent at once.
+    pub burst: u32,
+    /// Whether senders are told of packets that are refused for want of a mapping or by policy.
+    pub refusals: Refusals,
+}
+
+/// Whether senders are told of packets that are refused for want of a mapping or by policy (RFC 7915 sections 4.4, 5.4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Refusals {
+    /// They are: "administratively prohibited".
+    #[default]
+    Told,
+    /// They are not, and so learn nothing about what is mapped.
+    Silent,
+}
+
+impl Default for ErrorPolicy {
+    fn default() -> Self {
+        Self { rate: 100, burst: 50, refusals: Refusals::Told }
+    }
 }
 
 /// A service.
@@ -270,14 +312,14 @@ pub struct Routed {
 }
 
 impl Plan {
-    /// The service whose prefix `destination` is in, for a packet from inside.
+    /// The service whose prefix `destination` is in, for a packet from inside. What it took to find out goes to `claim`.
     #[must_use]
     #[inline]
-    pub fn service_of_ipv6(&self, destination: Ipv6Addr) -> Option<(u8, &Service)> {
+    pub fn service_of_ipv6(&self, destination: Ipv6Addr, claim: &mut Claim) -> Option<(u8, &Service)> {
         self.numbered().find(|(_, service)| match &service.kind {
             ServiceKind::Nat64(nat64) => nat64.prefix.contains(destination),
             ServiceKind::Nat44(_) => false,
-            ServiceKind::Siit(siit) => siit.claims_ipv6(destination),
+            ServiceKind::Siit(siit) => siit.claims_ipv6(destination, claim),
             ServiceKind::B4(b4) => b4.ends.local == destination,
             ServiceKind::Aftr(aftr) => aftr.address == destination,
             ServiceKind::Lwb4(lwb4) => lwb4.ends.local == destination,
@@ -301,14 +343,14 @@ impl Plan {
         })
     }
 
-    /// The service whose pool `destination` is in, for a packet from outside.
+    /// The service whose pool `destination` is in, for a packet from outside. What it took to find out goes to `claim`.
     #[must_use]
     #[inline]
-    pub fn service_of_ipv4(&self, destination: Ipv4Addr) -> Option<(u8, &Service)> {
+    pub fn service_of_ipv4(&self, destination: Ipv4Addr, claim: &mut Claim) -> Option<(u8, &Service)> {
         self.numbered().find(|(_, service)| match &service.kind {
             ServiceKind::Nat64(nat64) => nat64.pool.contains(destination),
             ServiceKind::Nat44(nat44) => nat44.pool.contains(destination),
-            ServiceKind::Siit(siit) => siit.claims_ipv4(destination),
+            ServiceKind::Siit(siit) => siit.claims_ipv4(destination, claim),
             ServiceKind::Aftr(aftr) => aftr.pool.contains(destination),
             ServiceKind::Lwaftr(lwaftr) => lwaftr.ipv4.contains(destination),
             // What is for their hosts comes through the softwire.

@@ -1,4 +1,4 @@
-//! What the sweep does with a session: keep it, remove it, or let a silent connection pass into TRANS.
+//! What the sweep does with a session: keep it, remove it, or let a silent connection pass into TRANS, to be probed.
 
 use tombolo_tables::binding::{Binding, BindingId};
 use tombolo_tables::session::{Session, Sweep};
@@ -21,7 +21,13 @@ pub struct Expiry {
     pub bindings: u64,
     /// Subscribers removed.
     pub subscribers: u64,
+    /// Connections that have just been found silent for too long and are to be probed, at most [`MOST_PROBES`]. Whoever
+    /// sends the probes takes them out.
+    pub probes: Vec<Session>,
 }
+
+/// Probes that are noted at most until somebody takes them.
+pub const MOST_PROBES: usize = 1000;
 
 impl Expiry {
     /// The lifetimes of `plan`.
@@ -36,7 +42,12 @@ impl Policy for Expiry {
         match self.times.effective(session.state, now.since(session.seen)) {
             Some(state) if state == session.state => Sweep::Keep,
             // The transitory time began when the established time was over.
-            Some(_) => Sweep::Change(TRANS, Tick(session.seen.0.saturating_add(self.times.established()))),
+            Some(_) => {
+                if self.probes.len() < MOST_PROBES {
+                    self.probes.push(*session);
+                }
+                Sweep::Change(TRANS, Tick(session.seen.0.saturating_add(self.times.established())))
+            }
             None => {
                 self.sessions += 1;
                 Sweep::Remove

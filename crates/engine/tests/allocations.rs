@@ -60,6 +60,7 @@ fn plan() -> Plan {
             well_known_prefix_strict: false,
             denied: Default::default(),
         },
+        dynamic: None,
         embedded_hosts: Vec::new(),
         hairpinning: Hairpinning::Intrinsic,
         error_sources: ErrorSources::new(vec![([198, 51, 100, 1].into(), [198, 51, 100, 9].into())]),
@@ -70,7 +71,11 @@ fn plan() -> Plan {
         services: vec![Service { name: "siit".into(), kind: ServiceKind::Siit(siit) }],
         times: Default::default(),
         capacity: Capacity { subscribers: 1, bindings: 1, sessions: 8, outside_slots: 1 },
-        own: OwnAddresses { ipv4: Some([192, 0, 2, 254].into()), ipv6: Some("2001:db8:ffff::1".parse().unwrap()) },
+        own: OwnAddresses {
+            ipv4: Some([192, 0, 2, 254].into()),
+            ipv6: Some("2001:db8:ffff::1".parse().unwrap()),
+            ..OwnAddresses::default()
+        },
     }
 }
 

@@ -76,6 +76,7 @@ fn edge(mesh: bool) -> MapEdge {
         policy: Policy { filtering: Filtering::AddressDependent, ..Policy::default() },
         inside_mtu: 1500,
         outside_mtu: u32::MAX,
+        largest_segment: None,
         static_bindings: Vec::new(),
     };
     let mesh = if mesh { MapDomain::new(vec![rule()]).unwrap() } else { MapDomain::default() };
@@ -132,6 +133,7 @@ impl End {
             own: OwnAddresses {
                 ipv4: Some(Ipv4Addr::new(192, 168, 9, 9)),
                 ipv6: Some("2001:db8:9::9".parse().unwrap()),
+                ..OwnAddresses::default()
             },
         };
         plan.capacity.outside_slots = plan.outside_slots().unwrap();

@@ -226,7 +226,7 @@ fn torture(kind: ServiceKind, at_home: bool) {
         services: vec![Service { name: "test".into(), kind }],
         times: Times::default(),
         capacity: Capacity { subscribers: 50, bindings: 500, sessions: 1000, outside_slots: 0 },
-        own: OwnAddresses { ipv4: Some(Ipv4Addr::new(198, 51, 100, 1)), ipv6: None },
+        own: OwnAddresses { ipv4: Some(Ipv4Addr::new(198, 51, 100, 1)), ipv6: None, ..OwnAddresses::default() },
     };
     plan.capacity.outside_slots = plan.outside_slots().unwrap();
     let tables = Arc::new(Tables::new(&mut Heap, plan.capacity, HashKey::new([5, 6, 7, 8])).unwrap());

@@ -69,7 +69,7 @@ fn addresses_are_mapped_by_the_longest_match_and_else_by_the_prefix() {
             let map = map(case, table);
             let row = |by: By| match by {
                 By::Row(number) => Some(u64::from(number) + first),
-                By::Prefix => None,
+                By::Prefix | By::Pool => None,
             };
             for direction in case["directions"].as_array().unwrap() {
                 if direction == "4to6" {
@@ -184,6 +184,7 @@ fn packets_between_inside_hosts_are_turned_round() {
             let mut siit = Siit {
                 role: Role::Siit,
                 mapping: map(case, explicit(case, &tables).0),
+                dynamic: None,
                 embedded_hosts: Vec::new(),
                 hairpinning: Hairpinning::Intrinsic,
                 error_sources: ErrorSources::new(pool.iter().map(|&address| (address, address)).collect()),

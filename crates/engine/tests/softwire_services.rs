@@ -37,7 +37,7 @@ fn gateway(kind: ServiceKind) -> Gateway {
         services: vec![Service { name: "test".into(), kind }],
         times: Times::default(),
         capacity: Capacity { subscribers: 100, bindings: 1000, sessions: 1000, outside_slots: 0 },
-        own: OwnAddresses { ipv4: Some(OWN), ipv6: Some("2001:db8:2::1".parse().unwrap()) },
+        own: OwnAddresses { ipv4: Some(OWN), ipv6: Some("2001:db8:2::1".parse().unwrap()), ..OwnAddresses::default() },
     };
     plan.capacity.outside_slots = plan.outside_slots().unwrap();
     let tables = Arc::new(Tables::new(&mut Heap, plan.capacity, HashKey::new([5, 6, 7, 8])).unwrap());

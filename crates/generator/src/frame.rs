@@ -20,6 +20,16 @@ pub struct Ends {
     pub destination: [u8; 6],
 }
 
+impl Ends {
+    /// The beginning of the Ethernet header: destination, then source.
+    pub fn header(&self) -> [u8; 12] {
+        let mut header = [0; 12];
+        header[..6].copy_from_slice(&self.destination);
+        header[6..].copy_from_slice(&self.source);
+        header
+    }
+}
+
 /// The constant part of the frames of one direction.
 #[derive(Clone, Copy, Debug)]
 pub struct Template {
@@ -80,8 +90,7 @@ impl Template {
     /// The record that the program copies from.
     pub(crate) fn render(&self, trial: u8) -> FrameTemplate {
         let mut bytes = [0u8; TEMPLATE_BYTES];
-        bytes[0..6].copy_from_slice(&self.ends.destination);
-        bytes[6..12].copy_from_slice(&self.ends.source);
+        bytes[..12].copy_from_slice(&self.ends.header());
         let udp_bytes = self.payload_bytes() + UDP_HEADER;
         let ip = match self.kind {
             FrameKind::Ipv4 => {

@@ -37,5 +37,5 @@ pub use outcome::{Arrivals, Delays, Departures, DirectionOutcome, FrameError, Ou
 pub use packet_socket::PacketSocket;
 pub use permutation::Permutation;
 pub use plan::{Answer, Background, Direction, Order, Pace, Plan, PortRule, SourceRule, TIMED_FRAMES_MAX, Timed};
-pub use rig::{Capacity, Port, Rig, RigError};
+pub use rig::{Capacity, Means, Port, Rig, RigError};
 pub use sender::{become_realtime, monotonic_ns, pin_to};

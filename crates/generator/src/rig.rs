@@ -18,9 +18,11 @@ use crate::layout::{
 use crate::mapped::Mapped;
 use crate::namespace::{Namespace, in_namespace};
 use crate::outcome::{Arrivals, Delays, DirectionOutcome, Outcome, merge_states};
+use crate::packet_socket::PacketSocket;
 use crate::permutation::{Permutation, mix64};
 use crate::plan::{Direction, Order, Plan, PortRule, SourceRule};
-use crate::sender::{Assignment, Overseer, Sender, install_wake_signal, monotonic_ns};
+use crate::sender::{Assignment, Exit, Overseer, Sender, SocketExit, install_wake_signal, monotonic_ns};
+use crate::test_run::run_live;
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/generator.bpf.o"));
 
@@ -41,6 +43,27 @@ pub struct Port {
     pub name: String,
     /// The namespace it is in; `None` for this process's.
     pub namespace: Option<Namespace>,
+}
+
+/// How frames leave. The same program makes them either way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Means {
+    /// The kernel runs the program once a frame and redirects the frame to the port (Linux 5.18): millions a second.
+    #[default]
+    LiveFrames,
+    /// Each frame comes back from the kernel and is sent through a packet socket, two system calls a frame: some hundred
+    /// thousand a second, on any kernel with XDP.
+    PacketSockets,
+}
+
+impl Means {
+    /// What results call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Means::LiveFrames => "XDP, live frames (BPF_PROG_TEST_RUN)",
+            Means::PacketSockets => "XDP program, packet sockets (AF_PACKET): the slower fallback",
+        }
+    }
 }
 
 /// How much a rig has to hold.
@@ -124,6 +147,8 @@ fn place(namespace: &Option<Namespace>) -> String {
 pub struct Rig {
     programs: Ebpf,
     capacity: Capacity,
+    means: Means,
+    ports: [Port; 2],
     cpus: usize,
     trial: u8,
     control: Mapped<Control>,
@@ -182,12 +207,38 @@ impl Rig {
                 programs
             },
             capacity,
+            means: Means::LiveFrames,
+            ports: [left.clone(), right.clone()],
             cpus,
             trial: 0,
         };
         rig.control.set(0, Control { stop: 0, cpus: u32::try_from(cpus).unwrap_or(1), reserved: [0; 7] });
         rig.set_endpoints(&[Endpoint::default()], &[Endpoint::default()])?;
+        if !rig.has_live_frames()? {
+            rig.means = Means::PacketSockets;
+        }
         Ok(rig)
+    }
+
+    /// How frames leave: live frames, where the kernel has them, unless told otherwise.
+    pub fn means(&self) -> Means {
+        self.means
+    }
+
+    /// Chooses how frames leave.
+    pub fn set_means(&mut self, means: Means) {
+        self.means = means;
+    }
+
+    /// Asks the kernel for a run without frames. Without live frames it refuses the flag.
+    fn has_live_frames(&mut self) -> Result<bool, RigError> {
+        let program = loaded(&mut self.programs, "generate0")?;
+        let page = Template::page(64);
+        match run_live(program.fd().map_err(load_error)?.as_fd(), &page, 1, 1) {
+            Ok(()) => Ok(true),
+            Err(why) if why.raw_os_error() == Some(libc::EINVAL) => Ok(false),
+            Err(source) => Err(RigError::Send { source }),
+        }
     }
 
     /// What it can hold.
@@ -378,10 +429,8 @@ impl Rig {
         directions: &[Option<&Direction>; 2],
         start_ns: u64,
     ) -> Result<Assignment, RigError> {
-        let program = xdp(&mut self.programs, &format!("generate{lane}"))?;
-        if program.fd().is_err() {
-            program.load().map_err(load_error)?;
-        }
+        let exit = self.exit(directions)?;
+        let program = loaded(&mut self.programs, &format!("generate{lane}"))?;
         let program = program.fd().map_err(load_error)?.as_fd().try_clone_to_owned().map_err(load_error)?;
         let both = directions.iter().all(|d| d.is_some_and(|d| d.cores.contains(&core)));
         let (mut frames, mut waiting, mut length, mut burst) = (0u64, 0, 0, 1);
@@ -404,7 +453,20 @@ impl Rig {
         // The last burst of each direction may be short, and its rest is called for nothing.
         let calls = frames + 2 * u64::from(burst) + waiting / IDLE_CALL_NS * u64::from(burst);
         let calls = u32::try_from(calls).unwrap_or(u32::MAX);
-        Ok(Assignment { program, core, page: Template::page(length), burst, calls })
+        Ok(Assignment { program, core, page: Template::page(length), burst, calls, exit })
+    }
+
+    /// The ways out of the two directions.
+    fn exit(&self, directions: &[Option<&Direction>; 2]) -> Result<Exit, RigError> {
+        if self.means == Means::LiveFrames {
+            return Ok(Exit::Kernel);
+        }
+        let exits = directions.iter().zip(&self.ports).filter_map(|(direction, port)| {
+            let header = direction.as_ref()?.template.ends.header();
+            let socket = PacketSocket::open(port).map_err(|source| RigError::Send { source });
+            Some(socket.map(|socket| SocketExit { header, socket }))
+        });
+        exits.collect::<Result<_, _>>().map(Exit::Sockets)
     }
 
     fn send_all(
@@ -596,6 +658,15 @@ fn load_error(source: impl std::error::Error + Send + Sync + 'static) -> RigErro
 fn xdp<'a>(programs: &'a mut Ebpf, name: &str) -> Result<&'a mut Xdp, RigError> {
     let program = programs.program_mut(name).ok_or_else(|| RigError::Plan(format!("the BPF object has no {name}")))?;
     program.try_into().map_err(load_error)
+}
+
+/// The program, verified by the kernel.
+fn loaded<'a>(programs: &'a mut Ebpf, name: &str) -> Result<&'a mut Xdp, RigError> {
+    let program = xdp(programs, name)?;
+    if program.fd().is_err() {
+        program.load().map_err(load_error)?;
+    }
+    Ok(program)
 }
 
 /// Attaches a receiver to the port and enters the port into the device map.

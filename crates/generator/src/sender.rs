@@ -13,7 +13,13 @@ use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signa
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 
-use crate::test_run::run_live;
+use crate::packet_socket::PacketSocket;
+use crate::test_run::{run_live, run_once};
+
+/// From include/uapi/linux/bpf.h.
+const XDP_REDIRECT: u32 = 4;
+/// Longest frame: a page less the headroom and tailroom of XDP.
+const LONGEST_FRAME: usize = 3520;
 
 /// Nanoseconds of CLOCK_MONOTONIC, the clock of the programs' time stamps.
 pub fn monotonic_ns() -> u64 {
@@ -29,6 +35,21 @@ pub(crate) struct Assignment {
     pub(crate) burst: u32,
     /// Calls of the program that suffice: the frames, and the idle calls while waiting.
     pub(crate) calls: u32,
+    pub(crate) exit: Exit,
+}
+
+/// How the frames that the program makes reach the ports.
+pub(crate) enum Exit {
+    /// The kernel redirects them: live frames.
+    Kernel,
+    /// They come back from the kernel one by one and are sent through packet sockets.
+    Sockets(Vec<SocketExit>),
+}
+
+/// A port's packet socket, and the link-layer header of the frames that leave through it.
+pub(crate) struct SocketExit {
+    pub(crate) header: [u8; 12],
+    pub(crate) socket: PacketSocket,
 }
 
 extern "C" fn wake(_: libc::c_int) {}
@@ -48,10 +69,34 @@ pub(crate) fn send(assignment: &Assignment, finished: &(dyn Fn() -> bool + Sync)
     let mut only_wake = SigSet::all();
     only_wake.remove(Signal::SIGURG);
     pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&only_wake), None)?;
+    if let Exit::Sockets(exits) = &assignment.exit {
+        return send_through_sockets(assignment, exits, finished);
+    }
     while !finished() {
         match run_live(assignment.program.as_fd(), &assignment.page, assignment.calls, assignment.burst) {
             Err(why) if why.raw_os_error() != Some(Errno::EINTR as i32) => return Err(why),
             _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// The same without live frames: the program makes one frame a call, as it would for the kernel, and it is sent from here.
+fn send_through_sockets(
+    assignment: &Assignment,
+    exits: &[SocketExit],
+    finished: &(dyn Fn() -> bool + Sync),
+) -> io::Result<()> {
+    let mut made = [0; LONGEST_FRAME];
+    while !finished() {
+        let (answer, length) = run_once(assignment.program.as_fd(), &assignment.page, &mut made)?;
+        if answer != XDP_REDIRECT {
+            continue;
+        }
+        let frame = &made[..length];
+        // Full queues are waited for: the program has counted the frame as sent.
+        if let Some(exit) = exits.iter().find(|exit| frame.starts_with(&exit.header)) {
+            while !exit.socket.send(frame)? && !finished() {}
         }
     }
     Ok(())

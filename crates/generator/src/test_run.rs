@@ -1,4 +1,5 @@
-//! `BPF_PROG_TEST_RUN` with live frames (Linux 5.18), which aya does not offer.
+//! `BPF_PROG_TEST_RUN`: with live frames (Linux 5.18), and once with the frame handed back (Linux 4.12). aya offers neither
+//! for XDP programs that are given a frame.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -46,7 +47,37 @@ pub(crate) fn run_live(program: BorrowedFd<'_>, frame: &[u8], repeat: u32, batch
         batch_size: batch,
         ..TestRunAttr::default()
     };
-    // SAFETY: attr is a whole test_run attribute, and the frame outlives the call; the kernel only reads it.
-    let result = unsafe { libc::syscall(libc::SYS_bpf, BPF_PROG_TEST_RUN, &raw const attr, size_of::<TestRunAttr>()) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    // SAFETY: the frame outlives the call; the kernel only reads it.
+    unsafe { test_run(attr) }.map(drop)
+}
+
+/// Runs the XDP program once on a copy of `frame`, and leaves in `made` the frame that it made of it. Gives the program's
+/// answer (`XDP_REDIRECT` and so on) and the frame's length.
+///
+/// # Errors
+/// `EINVAL` for a frame longer than a page allows, `ENOSPC` where `made` is too short, `EPERM` without `CAP_BPF`.
+pub(crate) fn run_once(program: BorrowedFd<'_>, frame: &[u8], made: &mut [u8]) -> io::Result<(u32, usize)> {
+    let length = |bytes: usize| u32::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput);
+    let attr = TestRunAttr {
+        prog_fd: program.as_raw_fd().cast_unsigned(),
+        data_size_in: length(frame.len())?,
+        data_in: frame.as_ptr() as u64,
+        data_size_out: length(made.len())?,
+        data_out: made.as_mut_ptr() as u64,
+        repeat: 1,
+        ..TestRunAttr::default()
+    };
+    // SAFETY: both buffers outlive the call; the kernel writes at most `data_size_out` bytes to the second.
+    let attr = unsafe { test_run(attr) }?;
+    Ok((attr.retval, (attr.data_size_out as usize).min(made.len())))
+}
+
+/// The system call.
+///
+/// # Safety
+/// The attribute's addresses must be of buffers of the lengths that it gives.
+unsafe fn test_run(mut attr: TestRunAttr) -> io::Result<TestRunAttr> {
+    // SAFETY: attr is a whole test_run attribute; the caller vouches for its addresses.
+    let result = unsafe { libc::syscall(libc::SYS_bpf, BPF_PROG_TEST_RUN, &raw mut attr, size_of::<TestRunAttr>()) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(attr) }
 }

@@ -247,6 +247,37 @@ impl Host {
         Ok(())
     }
 
+    /// Sets the device up and changes nothing else about it, for administrators who do the rest themselves.
+    ///
+    /// # Errors
+    /// [`HostError`].
+    pub fn set_up(&mut self, device: &str) -> Result<(), HostError> {
+        let mut message = link_message(index_of(device)?);
+        message.header.flags = LinkFlags::Up;
+        message.header.change_mask = LinkFlags::Up;
+        let result = self.socket.request(RouteNetlinkMessage::SetLink(message), 0);
+        result.map(drop).map_err(|source| fail(&format!("setting device {device} up"), source))
+    }
+
+    /// MTU of the device in bytes.
+    ///
+    /// # Errors
+    /// [`HostError`].
+    pub fn mtu(&mut self, device: &str) -> Result<u32, HostError> {
+        let request = RouteNetlinkMessage::GetLink(link_message(index_of(device)?));
+        let action = format!("reading the mtu of device {device}");
+        let answers = self.socket.request(request, 0).map_err(|source| fail(&action, source))?;
+        let attributes = answers.into_iter().filter_map(|answer| match answer {
+            RouteNetlinkMessage::NewLink(link) => Some(link.attributes),
+            _ => None,
+        });
+        let mtu = attributes.flatten().find_map(|attribute| match attribute {
+            LinkAttribute::Mtu(mtu) => Some(mtu),
+            _ => None,
+        });
+        mtu.ok_or_else(|| fail(&action, io::ErrorKind::InvalidData.into()))
+    }
+
     /// Gives the device an address.
     ///
     /// # Errors

@@ -8,7 +8,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
 
@@ -42,8 +42,18 @@ pub enum ExistingDevice {
     #[default]
     Refuse,
     /// Attach to it: a persistent device made for an unprivileged gateway by
-    /// `ip tuntap add mode tun multi_queue vnet_hdr user ...`.
+    /// `ip tuntap add mode tun multi_queue vnet_hdr user ...`. One that was made without `multi_queue` has one queue,
+    /// whatever was asked for.
     Adopt,
+}
+
+/// How long a device lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Persistence {
+    /// As long as a process serves it.
+    EndsWithProcess,
+    /// Until it is removed.
+    OutlivesProcess,
 }
 
 /// How packets written to the device enter the kernel.
@@ -164,10 +174,20 @@ impl Tun {
         let mut queues = Vec::with_capacity(config.queues);
         let mut name = config.name.as_str().into();
         let mut offloads = Offloads { tcp_segmentation: false, udp_segmentation: false };
+        let mut count = config.queues;
         for number in 0..config.queues {
+            if number == count {
+                break;
+            }
             let node = open_node()?;
             if number == 0 {
-                name = attach(&node, config, Attach::First)?;
+                name = match attach(&node, config, Attach::First) {
+                    Err(TunError::NotAdoptable { .. }) => {
+                        count = 1;
+                        attach(&node, config, Attach::Only)?
+                    }
+                    attached => attached?,
+                };
             } else {
                 attach(&node, config, Attach::Further)?;
             }
@@ -188,6 +208,22 @@ impl Tun {
     #[must_use]
     pub fn offloads(&self) -> Offloads {
         self.offloads
+    }
+
+    /// Makes the device outlive the process, or ends that.
+    ///
+    /// # Errors
+    /// [`TunError::Request`].
+    pub fn set_persistent(&self, persistence: Persistence) -> Result<(), TunError> {
+        let Some(queue) = self.queues.first() else { return Ok(()) };
+        let on = libc::c_ulong::from(persistence == Persistence::OutlivesProcess);
+        // SAFETY: the queue's descriptor is open; TUNSETPERSIST takes its argument as a number and follows no pointer.
+        let result = unsafe { libc::ioctl(queue.as_fd().as_raw_fd(), libc::TUNSETPERSIST, on) };
+        Errno::result(result).map(drop).map_err(|errno| TunError::Request {
+            name: self.name.to_string(),
+            request: "to make the device persistent or end that (TUNSETPERSIST)",
+            source: errno.into(),
+        })
     }
 
     /// The queues, one for each worker.
@@ -224,11 +260,16 @@ fn open_node() -> Result<File, TunError> {
 enum Attach {
     First,
     Further,
+    /// To a device that has one queue.
+    Only,
 }
 
 /// Binds an open node to the device, making the device if need be. Gives the name of the device.
 fn attach(node: &File, config: &TunConfig, which: Attach) -> Result<Arc<str>, TunError> {
-    let mut flags = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR | libc::IFF_MULTI_QUEUE;
+    let mut flags = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
+    if which != Attach::Only {
+        flags |= libc::IFF_MULTI_QUEUE;
+    }
     if config.entry == KernelEntry::Napi {
         flags |= libc::IFF_NAPI;
     }
@@ -248,9 +289,9 @@ fn attach_error(errno: Errno, config: &TunConfig, which: Attach) -> TunError {
     let (name, source) = (config.name.clone(), io::Error::from(errno));
     match (errno, which, config.existing) {
         (Errno::EPERM | Errno::EACCES, ..) => TunError::Denied { name, source },
-        (Errno::EBUSY | Errno::EEXIST, Attach::First, _) => TunError::NameTaken { name },
+        (Errno::EBUSY | Errno::EEXIST, Attach::First | Attach::Only, _) => TunError::NameTaken { name },
         (Errno::EINVAL, Attach::First, ExistingDevice::Refuse) if exists(&name) => TunError::NameTaken { name },
-        (Errno::EINVAL, Attach::First, ExistingDevice::Adopt) => TunError::NotAdoptable { name, source },
+        (Errno::EINVAL, Attach::First | Attach::Only, ExistingDevice::Adopt) => TunError::NotAdoptable { name, source },
         _ => TunError::Request { name, request: "to attach a queue (TUNSETIFF)", source },
     }
 }

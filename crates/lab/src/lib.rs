@@ -26,6 +26,7 @@
 //!   its processes die with their parent, and [`remove_stale`] removes the namespaces.
 //! - Nothing sleeps for luck: what has to become true is polled ([`wait_until`]) or awaited with a time limit.
 
+pub mod stun;
 pub mod topology;
 
 mod capture;

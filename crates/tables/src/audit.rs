@@ -2,9 +2,13 @@
 //!
 //! The checks hold at rest, with no writer under way.
 
+use std::collections::HashMap;
+
 use crate::binding::{BindingId, flags};
+use crate::blocks::Holder;
 use crate::index::Index;
 use crate::outside::Slot;
+use crate::session::COUNTED;
 use crate::subscriber::SubscriberId;
 use crate::tables::Tables;
 use crate::tick::Tick;
@@ -24,6 +28,7 @@ pub fn check(tables: &Tables) -> Findings {
     outside_index(tables, &mut findings);
     sessions(tables, &mut findings);
     subscribers(tables, &mut findings);
+    blocks(tables, &mut findings);
     findings
 }
 
@@ -75,11 +80,37 @@ pub fn repair(tables: &Tables, now: Tick) -> usize {
             repaired += 1;
         }
     }
-    for (id, count) in bindings_by_subscriber(tables) {
-        tables.subscribers.set_bindings(id, count);
-    }
     sweep_orphans(tables, &mut repaired);
+    for (id, counts) in counts_by_subscriber(tables) {
+        tables.subscribers.set_counts(id, counts.bindings, counts.sessions);
+    }
+    blocks_of_the_dead(tables, now, &mut repaired);
     repaired
+}
+
+/// Gives back blocks whose holder is gone or does not know of them, and takes from subscribers what is not theirs.
+fn blocks_of_the_dead(tables: &Tables, now: Tick, repaired: &mut usize) {
+    for block in 0..tables.blocks.len() {
+        if let Holder::Subscriber(id) = tables.blocks.read(block)
+            && !has_block(tables, id, block)
+        {
+            tables.blocks.close(block, id, now);
+            *repaired += 1;
+        }
+    }
+    for id in tables.subscribers.iter() {
+        let places: Vec<u16> = tables.subscribers.blocks(id).collect();
+        let words = tables.subscribers.block_words(id);
+        let is_its = |word: &u32| tables.blocks.read(*word) == Holder::Subscriber(id);
+        let kept: Vec<u16> =
+            places.iter().zip(words).filter(|(_, word)| is_its(word)).map(|(place, _)| *place).collect();
+        *repaired += places.len() - kept.len();
+        tables.subscribers.set_blocks(id, &kept);
+    }
+}
+
+fn has_block(tables: &Tables, id: SubscriberId, block: u32) -> bool {
+    tables.subscribers.read(id).is_some() && tables.subscribers.block_words(id).any(|word| word == block)
 }
 
 fn clear_entries(index: &Index, repaired: &mut usize, mut is_good: impl FnMut(&crate::index::Entry) -> bool) {
@@ -105,12 +136,26 @@ fn sweep_orphans(tables: &Tables, repaired: &mut usize) {
     });
 }
 
-fn bindings_by_subscriber(tables: &Tables) -> std::collections::HashMap<SubscriberId, u64> {
-    let mut counts: std::collections::HashMap<_, _> = tables.subscribers.iter().map(|id| (id, 0)).collect();
+/// What a subscriber's record should say.
+#[derive(Debug, Default, Clone, Copy)]
+struct Counts {
+    bindings: u64,
+    sessions: u64,
+}
+
+fn counts_by_subscriber(tables: &Tables) -> HashMap<SubscriberId, Counts> {
+    let mut counts: HashMap<_, _> = tables.subscribers.iter().map(|id| (id, Counts::default())).collect();
+    let owner = |binding| tables.bindings.read(binding).and_then(|(binding, _)| SubscriberId::new(binding.subscriber));
     for id in tables.bindings.iter() {
-        let subscriber = tables.bindings.read(id).and_then(|(binding, _)| SubscriberId::new(binding.subscriber));
-        if let Some(count) = subscriber.and_then(|id| counts.get_mut(&id)) {
-            *count += 1;
+        if let Some(counts) = owner(id).and_then(|id| counts.get_mut(&id)) {
+            counts.bindings += 1;
+        }
+    }
+    for line in 0..tables.sessions.lines() {
+        for (session, _) in tables.sessions.read_line(line).filter(|(session, _)| session.flags & COUNTED != 0) {
+            if let Some(counts) = owner(session.key.binding).and_then(|id| counts.get_mut(&id)) {
+                counts.sessions += 1;
+            }
         }
     }
     counts
@@ -205,7 +250,7 @@ fn sessions(tables: &Tables, findings: &mut Findings) {
 }
 
 fn subscribers(tables: &Tables, findings: &mut Findings) {
-    for (id, count) in bindings_by_subscriber(tables) {
+    for (id, counts) in counts_by_subscriber(tables) {
         let Some((subscriber, _)) = tables.subscribers.read(id) else {
             note(findings, "subscriber not live", || format!("record {} is in use", id.get()));
             continue;
@@ -213,10 +258,26 @@ fn subscribers(tables: &Tables, findings: &mut Findings) {
         if tables.find_subscriber(&subscriber.key).map(|(found, _)| found) != Some(id) {
             note(findings, "subscriber not found", || format!("{} {:?}", id.get(), subscriber.key));
         }
-        if tables.subscribers.bindings(id) != count {
-            note(findings, "subscriber miscounted", || {
-                format!("{}: {count}, counted {}", id.get(), tables.subscribers.bindings(id))
-            });
+        let found = (tables.subscribers.bindings(id), tables.subscribers.sessions(id));
+        if found != (counts.bindings, counts.sessions) {
+            note(findings, "subscriber miscounted", || format!("{}: {counts:?}, counted {found:?}", id.get()));
+        }
+    }
+}
+
+fn blocks(tables: &Tables, findings: &mut Findings) {
+    for block in 0..tables.blocks.len() {
+        if let Holder::Subscriber(id) = tables.blocks.read(block)
+            && !has_block(tables, id, block)
+        {
+            note(findings, "block of a subscriber that does not have it", || format!("{block} of {}", id.get()));
+        }
+    }
+    for id in tables.subscribers.iter() {
+        for block in tables.subscribers.block_words(id) {
+            if tables.blocks.read(block) != Holder::Subscriber(id) {
+                note(findings, "block that is not its subscriber's", || format!("{block} of {}", id.get()));
+            }
         }
     }
 }

@@ -20,7 +20,7 @@
 //! * [`hash`]: keyed hashing, the same in Rust and BPF.
 //! * [`index`]: buckets of eight (tag, id), two candidate buckets.
 //! * [`arena`]: records of one line that are claimed, made live, retired and freed.
-//! * [`subscriber`], [`binding`], [`outside`], [`session`]: the records.
+//! * [`subscriber`], [`binding`], [`outside`], [`blocks`], [`session`]: the records.
 //! * [`tables`]: the tables together: admit, bind, find. [`sweep`]: what has expired goes.
 //! * [`audit`]: every invariant that ties the tables together, checked one by one.
 //! * [`lpm`]: longest-prefix match for routes, mappings and softwires.
@@ -30,6 +30,7 @@
 pub mod arena;
 pub mod audit;
 pub mod binding;
+pub mod blocks;
 pub mod hash;
 pub mod index;
 pub mod lpm;

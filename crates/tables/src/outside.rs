@@ -86,6 +86,12 @@ impl OutsideIndex {
         self.slots.prefetch(slot as usize);
     }
 
+    /// True if `slot` could be claimed now.
+    #[must_use]
+    pub fn is_available(&self, slot: u32, now: Tick, reuse_after: u32) -> bool {
+        (slot as usize) < self.slots.len() && is_available(self.read(slot), now, reuse_after)
+    }
+
     /// Gives `slot` to `id` if it is free, or was closed `reuse_after` ticks ago or more.
     #[must_use]
     pub fn claim(&self, slot: u32, id: BindingId, now: Tick, reuse_after: u32) -> bool {
@@ -93,12 +99,8 @@ impl OutsideIndex {
             return false;
         };
         let current = word.load(Ordering::Relaxed);
-        let available = match Slot::from_word(current) {
-            Slot::Free => true,
-            Slot::Taken(_) => false,
-            Slot::Closed(at) => now.since(at) >= reuse_after,
-        };
-        available && word.compare_exchange(current, id.get(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        is_available(Slot::from_word(current), now, reuse_after)
+            && word.compare_exchange(current, id.get(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// Gives the slot back at once: nothing was ever sent from it.
@@ -115,6 +117,14 @@ impl OutsideIndex {
         if let Some(entry) = self.slots.get(slot as usize) {
             let _ = entry.compare_exchange(id.get(), word, Ordering::AcqRel, Ordering::Relaxed);
         }
+    }
+}
+
+fn is_available(slot: Slot, now: Tick, reuse_after: u32) -> bool {
+    match slot {
+        Slot::Free => true,
+        Slot::Taken(_) => false,
+        Slot::Closed(at) => now.since(at) >= reuse_after,
     }
 }
 

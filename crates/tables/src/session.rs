@@ -81,6 +81,10 @@ pub struct Session {
     pub seen: Tick,
 }
 
+/// Flag of a session that its subscriber's record counts. It is taken off the count by whoever removes the session; so
+/// an entry with this flag is not reused, however old, until the sweep has removed it.
+pub const COUNTED: u8 = 1;
+
 const PENDING: u64 = 0x80;
 const MARK: u64 = 0x40;
 /// Claimed, and not yet filled: no binding has this id.
@@ -155,7 +159,9 @@ impl Entry {
     }
 
     fn expired(&self, word: u64, lifetimes: &Lifetimes, now: Tick) -> bool {
-        word & PENDING == 0 && now.since(Tick(self.seen.load(Ordering::Relaxed))) >= lifetimes.of(state(word))
+        word & PENDING == 0
+            && flags(word) & COUNTED == 0
+            && now.since(Tick(self.seen.load(Ordering::Relaxed))) >= lifetimes.of(state(word))
     }
 }
 
@@ -216,12 +222,6 @@ impl SessionRef<'_> {
         let word = self.entry.word.load(Ordering::Acquire);
         let next = word & !0xff00 | u64::from(to.0) << 8;
         self.entry.matches(word, &self.key) && state(word) == from && self.entry.replace(word, next)
-    }
-
-    /// Removes it; false if it is gone already.
-    pub fn remove(&self) -> bool {
-        let word = self.entry.word.load(Ordering::Acquire);
-        self.entry.matches(word, &self.key) && self.entry.replace(word, 0)
     }
 }
 
@@ -342,7 +342,18 @@ impl Sessions {
 
     /// Looks at every session of `lines` lines from `first`, and does with each what `decide` says.
     /// [`Self::lines`] says how many lines there are, the overflow's included.
-    pub fn sweep(&self, first: usize, lines: usize, mut decide: impl FnMut(&Session) -> Sweep) {
+    pub fn sweep(&self, first: usize, lines: usize, decide: impl FnMut(&Session) -> Sweep) {
+        self.sweep_and_tell(first, lines, decide, |_| {});
+    }
+
+    /// As [`sweep`](Self::sweep), and tells `gone` of each session that was removed.
+    pub fn sweep_and_tell(
+        &self,
+        first: usize,
+        lines: usize,
+        mut decide: impl FnMut(&Session) -> Sweep,
+        mut gone: impl FnMut(&Session),
+    ) {
         for number in first..(first + lines).min(self.lines()) {
             for entry in &self.line(number).0 {
                 let word = entry.word.load(Ordering::Acquire);
@@ -354,11 +365,27 @@ impl Sessions {
                 };
                 match decide(&session) {
                     Sweep::Keep => {}
-                    Sweep::Remove => self.remove(number, entry, word, session.seen),
+                    Sweep::Remove if self.remove_from(number, entry, word, session.seen) => gone(&session),
+                    Sweep::Remove => {}
                     Sweep::Change(to, seen) => change(entry, word, to, session.seen, seen),
                 }
             }
         }
+    }
+
+    /// Removes a session that was found; its flags, or nothing if it is gone already. Whoever gets the flag [`COUNTED`]
+    /// takes it off its subscriber's count.
+    pub fn remove(&self, session: &SessionRef<'_>) -> Option<u8> {
+        let word = session.entry.word.load(Ordering::Acquire);
+        if !session.entry.matches(word, &session.key) || !session.entry.replace(word, 0) {
+            return None;
+        }
+        let [_, _, c, d] = self.lines_of(&session.key);
+        let is_there = |line| self.line(line).0.iter().any(|entry| std::ptr::eq(entry, session.entry));
+        if is_there(c) || is_there(d) {
+            self.overflowed[0].fetch_sub(1, Ordering::Relaxed);
+        }
+        Some(flags(word))
     }
 
     /// Removes every entry at once: the fastest tear-down there is. Packets may go on meanwhile.
@@ -527,11 +554,12 @@ impl Sessions {
         Settled::Again
     }
 
-    fn remove(&self, line: usize, entry: &Entry, word: u64, seen: Tick) {
-        let untouched = entry.seen.load(Ordering::Relaxed) == seen.0;
-        if untouched && entry.replace(word, 0) {
+    fn remove_from(&self, line: usize, entry: &Entry, word: u64, seen: Tick) -> bool {
+        let removed = entry.seen.load(Ordering::Relaxed) == seen.0 && entry.replace(word, 0);
+        if removed {
             self.note_removed(line);
         }
+        removed
     }
 
     fn note_removed(&self, line: usize) {

@@ -5,9 +5,12 @@
 //! 16   inside IPv4 address (NAT44) | outside IPv4 address granted                4 + 4
 //! 24   service | not used | place of the address in the service's pool           1 + 3 + 4
 //! 32   last touched, tick | generation | life                                    8
-//! 40   bindings in use                                                           8
-//! 48   not used                                                                 16
+//! 40   bindings in use | sessions counted                                        4 + 4
+//! 48   bindings that may still be made: tick, count | first block of its address 2 + 2 + 4
+//! 56   blocks of ports that it has, each as its place in the address, plus one   4 x 2
 //! ```
+//!
+//! Sessions are counted only where a limit asks for it (see [`COUNTED`](crate::session::COUNTED)).
 //!
 //! All bindings of a subscriber use the granted address, whatever the protocol (paired pooling: RFC 4787
 //! REQ-2, RFC 6888 REQ-2, RFC 6146 section 3.5.1.1).
@@ -16,6 +19,7 @@ use std::sync::atomic::Ordering;
 
 use crate::arena::{Arena, Stored, WORDS};
 use crate::binding::halves;
+use crate::tick::Tick;
 
 crate::arena::id! {
     /// Number of a subscriber; 1 and up.
@@ -54,7 +58,14 @@ pub struct Subscriber {
 /// All subscribers.
 pub type Subscribers = Arena<Subscriber>;
 
-const BINDINGS_WORD: usize = 5;
+/// Blocks of ports that a subscriber may have.
+pub const MOST_BLOCKS: usize = 4;
+
+const COUNTS_WORD: usize = 5;
+const BUCKET_WORD: usize = 6;
+const BLOCKS_WORD: usize = 7;
+const ONE_SESSION: u64 = 1 << 32;
+const LOW: u64 = 0xffff_ffff;
 
 impl Stored for Subscriber {
     type Id = SubscriberId;
@@ -97,27 +108,114 @@ impl Subscribers {
     /// Bindings that subscriber `id` has now.
     #[must_use]
     pub fn bindings(&self, id: SubscriberId) -> u64 {
-        self.word(id, BINDINGS_WORD).load(Ordering::Relaxed)
+        self.word(id, COUNTS_WORD).load(Ordering::Relaxed) & LOW
+    }
+
+    /// Sessions of subscriber `id` that are counted.
+    #[must_use]
+    pub fn sessions(&self, id: SubscriberId) -> u64 {
+        self.word(id, COUNTS_WORD).load(Ordering::Relaxed) >> 32
     }
 
     pub(crate) fn count_binding(&self, id: SubscriberId) {
-        self.word(id, BINDINGS_WORD).fetch_add(1, Ordering::Relaxed);
+        self.word(id, COUNTS_WORD).fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn uncount_binding(&self, id: SubscriberId) {
-        self.word(id, BINDINGS_WORD).fetch_sub(1, Ordering::Relaxed);
+        self.word(id, COUNTS_WORD).fetch_sub(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn set_bindings(&self, id: SubscriberId, count: u64) {
-        self.word(id, BINDINGS_WORD).store(count, Ordering::Relaxed);
+    /// Counts a session, unless the subscriber has `limit` already; false if it has.
+    #[must_use]
+    pub fn count_session(&self, id: SubscriberId, limit: u32) -> bool {
+        let word = self.word(id, COUNTS_WORD);
+        let before = word.fetch_add(ONE_SESSION, Ordering::Relaxed);
+        if before >> 32 >= u64::from(limit) {
+            word.fetch_sub(ONE_SESSION, Ordering::Relaxed);
+            return false;
+        }
+        true
     }
+
+    /// A session that was counted is gone, or was not made.
+    pub fn uncount_session(&self, id: SubscriberId) {
+        self.word(id, COUNTS_WORD).fetch_sub(ONE_SESSION, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_counts(&self, id: SubscriberId, bindings: u64, sessions: u64) {
+        self.word(id, COUNTS_WORD).store(bindings & LOW | sessions << 32, Ordering::Relaxed);
+    }
+
+    /// Takes one of the bindings that subscriber `id` may make: `rate` more a tick, of which it may save up `burst`.
+    /// False if none is left.
+    #[must_use]
+    pub fn take_turn(&self, id: SubscriberId, rate: u16, burst: u16, now: Tick) -> bool {
+        let word = self.word(id, BUCKET_WORD);
+        let mut current = word.load(Ordering::Relaxed);
+        loop {
+            let Some(next) = turn(current, rate, burst, now) else { return false };
+            match word.compare_exchange_weak(current, next, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(changed) => current = changed,
+            }
+        }
+    }
+
+    /// Blocks of ports that subscriber `id` has: places in its address, in the order in which it got them.
+    pub fn blocks(&self, id: SubscriberId) -> impl Iterator<Item = u16> + use<> {
+        lanes(self.word(id, BLOCKS_WORD).load(Ordering::Acquire))
+    }
+
+    /// Words in the block index of the blocks that subscriber `id` has.
+    pub fn block_words(&self, id: SubscriberId) -> impl Iterator<Item = u32> + use<> {
+        let first = high(self.word(id, BUCKET_WORD).load(Ordering::Acquire));
+        self.blocks(id).map(move |place| first.wrapping_add(u32::from(place)))
+    }
+
+    /// Notes that subscriber `id` has the block at `place` of its address, whose place 0 is word `first` of the block
+    /// index (modulo 2^32: place 0 need not exist); false if it has `most` already.
+    pub(crate) fn add_block(&self, id: SubscriberId, first: u32, place: u16, most: usize) -> bool {
+        let bucket = self.word(id, BUCKET_WORD);
+        let with_first = |word: u64| Some(word & LOW | u64::from(first) << 32);
+        let _ = bucket.fetch_update(Ordering::AcqRel, Ordering::Acquire, with_first);
+        let added = |word: u64| {
+            let held = lanes(word).count();
+            (held < most.min(MOST_BLOCKS)).then(|| word | (u64::from(place) + 1) << (16 * held))
+        };
+        self.word(id, BLOCKS_WORD).fetch_update(Ordering::AcqRel, Ordering::Acquire, added).is_ok()
+    }
+
+    pub(crate) fn set_blocks(&self, id: SubscriberId, places: &[u16]) {
+        let lane = |(n, place): (usize, &u16)| (u64::from(*place) + 1) << (16 * n);
+        let word = places.iter().take(MOST_BLOCKS).enumerate().map(lane).fold(0, |word, lane| word | lane);
+        self.word(id, BLOCKS_WORD).store(word, Ordering::Release);
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "lanes are cut out of the word on purpose")]
+fn lanes(word: u64) -> impl Iterator<Item = u16> {
+    (0..MOST_BLOCKS).filter_map(move |n| ((word >> (16 * n)) as u16).checked_sub(1))
+}
+
+fn high(word: u64) -> u32 {
+    (word >> 32) as u32
+}
+
+/// The bucket after one binding was taken out at `now`; `None` if it is empty. Ticks are kept in 16 bits: a bucket that
+/// was not looked at for exactly 19 hours fills more slowly, which harms nobody.
+#[expect(clippy::cast_possible_truncation, reason = "fields are cut out of the word on purpose")]
+fn turn(word: u64, rate: u16, burst: u16, now: Tick) -> Option<u64> {
+    let (then, taken, now) = (word as u16, (word >> 16) as u16, now.0 as u16);
+    let gained = u32::from(now.wrapping_sub(then)) * u32::from(rate);
+    let taken = u32::from(taken).saturating_sub(gained);
+    let taken = u16::try_from(taken + 1).ok().filter(|&taken| taken <= burst)?;
+    Some(word & !LOW | u64::from(taken) << 16 | u64::from(now))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::memory::Heap;
-    use crate::tick::Tick;
 
     #[test]
     fn what_is_published_is_read_back_whole() {
@@ -133,5 +231,55 @@ mod tests {
         assert!(subscribers.has_key(id.get(), &example.key));
         assert!(!subscribers.has_key(id.get(), &SubscriberKey { service: 201, ..example.key }));
         assert!(!subscribers.has_key(id.get(), &SubscriberKey { ipv4: [10, 0, 0, 2], ..example.key }));
+    }
+
+    fn one() -> (Subscribers, SubscriberId) {
+        let subscribers = Subscribers::new(&mut Heap, 4).unwrap();
+        let id = subscribers.claim(0).unwrap();
+        subscribers.publish(id, &Subscriber::default(), Tick(3));
+        (subscribers, id)
+    }
+
+    #[test]
+    fn sessions_are_counted_up_to_the_limit_and_beside_bindings() {
+        let (subscribers, id) = one();
+        subscribers.count_binding(id);
+        assert!(subscribers.count_session(id, 2) && subscribers.count_session(id, 2));
+        assert!(!subscribers.count_session(id, 2));
+        assert_eq!((subscribers.bindings(id), subscribers.sessions(id)), (1, 2));
+        subscribers.uncount_session(id);
+        subscribers.uncount_binding(id);
+        assert_eq!((subscribers.bindings(id), subscribers.sessions(id)), (0, 1));
+    }
+
+    #[test]
+    fn turns_come_at_the_rate_and_are_saved_up_to_the_burst() {
+        let (subscribers, id) = one();
+        let take = |count, now| (0..count).filter(|_| subscribers.take_turn(id, 10, 15, Tick(now))).count();
+        assert_eq!(take(100, 70_000), 15);
+        assert_eq!(take(100, 70_001), 10);
+        assert_eq!(take(3, 70_002), 3);
+        assert_eq!(take(100, 70_009), 15);
+        assert_eq!(take(100, 70_009), 0);
+    }
+
+    #[test]
+    fn blocks_are_noted_in_order_and_not_more_than_may_be() {
+        let (subscribers, id) = one();
+        assert!(subscribers.take_turn(id, 10, 15, Tick(1)));
+        for place in [7, 0, 1023] {
+            assert!(subscribers.add_block(id, 500, place, 3));
+        }
+        assert!(!subscribers.add_block(id, 500, 9, 3) && subscribers.add_block(id, 500, 9, 9));
+        assert!(!subscribers.add_block(id, 500, 10, 9));
+        assert_eq!(subscribers.blocks(id).collect::<Vec<_>>(), [7, 0, 1023, 9]);
+        assert_eq!(subscribers.block_words(id).collect::<Vec<_>>(), [507, 500, 1523, 509]);
+        assert_eq!(
+            (0..100).filter(|_| subscribers.take_turn(id, 10, 15, Tick(1))).count(),
+            14,
+            "the bucket is as it was"
+        );
+        subscribers.set_blocks(id, &[0]);
+        assert_eq!(subscribers.blocks(id).collect::<Vec<_>>(), [0]);
     }
 }

@@ -8,7 +8,7 @@
 //! The work is cut into parts ([`Sweeper::advance`]) so that it can be spread over time.
 
 use crate::binding::{Binding, BindingId, flags};
-use crate::session::{Session, Sweep};
+use crate::session::{COUNTED, Session, Sweep};
 use crate::subscriber::Subscriber;
 use crate::tables::Tables;
 use crate::tick::Tick;
@@ -71,7 +71,7 @@ impl Sweeper {
             self.next += 1;
         }
         while self.next < end {
-            self.subscribers(tables, self.next - bindings, policy);
+            self.subscribers(tables, self.next - bindings, now, policy);
             self.next += 1;
         }
         let complete = self.next == subscribers;
@@ -86,7 +86,7 @@ impl Sweeper {
 
     fn sessions(&mut self, tables: &Tables, first: usize, lines: usize, now: Tick, policy: &mut impl Policy) {
         let marks = &mut self.marks;
-        tables.sessions.sweep(first, lines, |session| {
+        let decide = |session: &Session| {
             let verdict = policy.session(session, now);
             if verdict != Sweep::Remove {
                 let id = session.key.binding.get() as usize;
@@ -95,7 +95,13 @@ impl Sweeper {
                 }
             }
             verdict
-        });
+        };
+        let gone = |session: &Session| {
+            if session.flags & COUNTED != 0 {
+                tables.uncount_session(session.key.binding);
+            }
+        };
+        tables.sessions.sweep_and_tell(first, lines, decide, gone);
     }
 
     fn bindings(&self, tables: &Tables, part: usize, now: Tick, policy: &mut impl Policy) {
@@ -112,12 +118,12 @@ impl Sweeper {
         }
     }
 
-    fn subscribers(&self, tables: &Tables, part: usize, policy: &mut impl Policy) {
+    fn subscribers(&self, tables: &Tables, part: usize, now: Tick, policy: &mut impl Policy) {
         for id in tables.subscribers.used(part) {
             let Some((subscriber, seen)) = tables.subscribers.read(id) else {
                 continue;
             };
-            if self.is_old(seen) && tables.dismiss(id, &subscriber, seen) {
+            if self.is_old(seen) && tables.dismiss(id, &subscriber, seen, now) {
                 policy.subscriber_removed(&subscriber);
             }
         }

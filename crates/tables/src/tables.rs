@@ -7,10 +7,14 @@
 //! * a binding goes: retire the record (one caller wins); unlink it from the inside index; close the
 //!   outside slot; free the record.
 //!
+//! * a subscriber gets a block of ports: claim the block; note it in the record.
+//! * a subscriber goes: retire the record; unlink it; close its blocks; free the record.
+//!
 //! A crash in between leaves a record that is not linked, never a link to a record that is not there;
 //! [`repair`](crate::audit::repair) frees it.
 
 use crate::binding::{Binding, BindingId, Bindings, InsideKey};
+use crate::blocks::BlockIndex;
 use crate::hash::HashKey;
 use crate::index::{Index, Inserted};
 use crate::memory::{MemoryError, MemorySource};
@@ -39,7 +43,7 @@ pub struct Memory {
     pub subscribers: usize,
     /// Bindings and their inside index.
     pub bindings: usize,
-    /// Outside index.
+    /// Outside index and blocks of ports.
     pub outside: usize,
     /// Sessions.
     pub sessions: usize,
@@ -74,6 +78,8 @@ pub struct Tables {
     pub bindings: Bindings,
     /// Outside endpoint to binding.
     pub outside: OutsideIndex,
+    /// Who has which block of ports.
+    pub blocks: BlockIndex,
     /// Bindings and remote endpoints.
     pub sessions: Sessions,
     pub(crate) subscriber_index: Index,
@@ -93,6 +99,7 @@ impl Tables {
             bindings: Bindings::new(source, capacity.bindings)?,
             inside_index: Index::new(source, "inside-index", capacity.bindings)?,
             outside: OutsideIndex::new(source, capacity.outside_slots)?,
+            blocks: BlockIndex::new(source, capacity.outside_slots)?,
             sessions: Sessions::new(source, capacity.sessions, key)?,
             key,
         })
@@ -104,7 +111,7 @@ impl Tables {
         Memory {
             subscribers: self.subscribers.bytes() + self.subscriber_index.bytes(),
             bindings: self.bindings.bytes() + self.inside_index.bytes(),
-            outside: self.outside.bytes(),
+            outside: self.outside.bytes() + self.blocks.bytes(),
             sessions: self.sessions.bytes(),
         }
     }
@@ -149,10 +156,10 @@ impl Tables {
         reuse_after: u32,
         now: Tick,
     ) -> Result<(BindingId, Binding), BindError> {
-        let id = self
-            .bindings
-            .claim(now.0.wrapping_mul(31).wrapping_add(template.subscriber))
-            .ok_or(BindError::TableFull)?;
+        // Eight words of the bitmap of free records are a cache line: each subscriber begins in one of its own, so that
+        // writers for different subscribers do not share one.
+        let hint = now.0.wrapping_mul(31).wrapping_add(template.subscriber.wrapping_mul(8));
+        let id = self.bindings.claim(hint).ok_or(BindError::TableFull)?;
         let claimed = candidates.into_iter().find(|candidate| self.outside.claim(candidate.slot, id, now, reuse_after));
         let Some(candidate) = claimed else {
             self.bindings.free(id);
@@ -224,13 +231,55 @@ impl Tables {
         }
     }
 
-    /// Removes a subscriber that has no binding and was last touched at `seen`. False if it stays.
-    pub fn dismiss(&self, id: SubscriberId, subscriber: &Subscriber, seen: Tick) -> bool {
+    /// Gives subscriber `id` the block at `place` of its address, whose place 0 is word `first` of the block index, if it is free (or was given back `reuse_after` ticks ago) and the subscriber has fewer than `most`.
+    pub fn grant_block(
+        &self,
+        id: SubscriberId,
+        first: u32,
+        place: u16,
+        most: usize,
+        reuse_after: u32,
+        now: Tick,
+    ) -> bool {
+        let word = first.wrapping_add(u32::from(place));
+        if !self.blocks.claim(word, id, now, reuse_after) {
+            return false;
+        }
+        let noted = self.subscribers.add_block(id, first, place, most);
+        if !noted {
+            self.blocks.release(word, id);
+        }
+        noted
+    }
+
+    /// Removes a subscriber that has no binding and was last touched at `seen`; its blocks of ports are kept back from
+    /// `now` on. False if it stays.
+    pub fn dismiss(&self, id: SubscriberId, subscriber: &Subscriber, seen: Tick, now: Tick) -> bool {
         if self.subscribers.bindings(id) != 0 || !self.subscribers.retire(id, seen) {
             return false;
         }
         self.subscriber_index.remove(self.key.hash(subscriber.key.words()), id.get());
+        for block in self.subscribers.block_words(id) {
+            self.blocks.close(block, id, now);
+        }
         self.subscribers.free(id);
         true
+    }
+
+    /// A session of `binding` that was counted is gone.
+    pub fn uncount_session(&self, binding: BindingId) {
+        let owner = self.bindings.read(binding).and_then(|(binding, _)| SubscriberId::new(binding.subscriber));
+        if let Some(subscriber) = owner {
+            self.subscribers.uncount_session(subscriber);
+        }
+    }
+
+    /// Removes every session at once. Bindings without sessions go with the next passes of the sweep. Packets may go on
+    /// meanwhile; the count of a subscriber's sessions may then be off by those that they made.
+    pub fn clear_sessions(&self) {
+        self.sessions.clear();
+        for id in self.subscribers.iter() {
+            self.subscribers.set_counts(id, self.subscribers.bindings(id), 0);
+        }
     }
 }

@@ -10,6 +10,8 @@ use tombolo_generator::{
     SourceRule, Template, port_counters,
 };
 
+pub use tombolo_generator::Means;
+
 use crate::effort::Effort;
 use crate::gateway::{Gateway, GatewayError};
 use crate::search::Verdict;
@@ -172,6 +174,8 @@ pub struct BenchPlan {
     pub tester_limit: u64,
     /// Most frames of a direction in a trial.
     pub frames: u32,
+    /// How frames leave; the best that the kernel has where absent.
+    pub means: Option<Means>,
 }
 
 impl Bench {
@@ -180,7 +184,8 @@ impl Bench {
     /// # Errors
     /// If either does not work here.
     pub fn open(plan: BenchPlan) -> Result<Bench, BenchError> {
-        let BenchPlan { mut gateway, setup, frame_bytes, mix, effort, directions, cores, tester_limit, frames } = plan;
+        let BenchPlan { mut gateway, setup, frame_bytes, mix, effort, directions, cores, tester_limit, frames, means } =
+            plan;
         let (left, right) = gateway.ports();
         let tuples = u32::try_from(setup.shape.tuples()).unwrap_or(u32::MAX);
         let capacity = Capacity {
@@ -190,6 +195,7 @@ impl Bench {
             b_hosts: setup.shape.b_hosts,
         };
         let mut rig = Rig::open(&left, &right, capacity)?;
+        means.into_iter().for_each(|means| rig.set_means(means));
         rig.set_endpoints(&setup.a, &setup.b)?;
         let sharing = if cores.0.iter().any(|c| cores.1.contains(c)) { Sharing::Together } else { Sharing::Apart };
         let note = match sharing {

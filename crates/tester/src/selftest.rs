@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tombolo_generator::{
-    Answer, Capacity, Direction, DirectionOutcome, Ends, FrameKind, Namespace, Order, Pace, Plan, Port, PortRule, Rig,
-    Template, link_address,
+    Answer, Capacity, Direction, DirectionOutcome, Ends, FrameKind, Means, Namespace, Order, Pace, Plan, Port,
+    PortRule, Rig, Template, link_address,
 };
 use tombolo_lab::{Lab, Topology, topology::End, topology::Link};
 
@@ -19,6 +19,8 @@ const PACED_RATE: u64 = 100_000;
 /// What the tester can do here.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct SelfTest {
+    /// How frames leave.
+    pub generator: &'static str,
     /// Length of the frames, bytes with FCS.
     pub frame_bytes: u16,
     /// The core that made and checked them.
@@ -39,15 +41,17 @@ pub struct SelfTest {
     pub longest_pause_us: f64,
 }
 
-/// Runs it for frames of this kind and length.
+/// Runs it for frames of this kind and length, sent from this core by these means (the kernel's best where absent).
 ///
 /// # Errors
 /// If labs or BPF programs do not work here.
-pub fn run(kind: FrameKind, frame_bytes: u16, core: usize) -> Result<SelfTest, BenchError> {
+pub fn run(kind: FrameKind, frame_bytes: u16, core: usize, means: Option<Means>) -> Result<SelfTest, BenchError> {
     let lab = wire()?;
     let (left, right) = (port(&lab, "left")?, port(&lab, "right")?);
     let capacity = Capacity { frames: 1 << 22, records: 1, a_hosts: 1, b_hosts: 1 };
     let mut rig = Rig::open(&left, &right, capacity)?;
+    means.into_iter().for_each(|means| rig.set_means(means));
+    let generator = rig.means().name();
     let technology = if kind == FrameKind::Ipv4 { Technology::Forward4 } else { Technology::Forward6 };
     let setup = Setup::new(technology, &Addresses::default(), &Flows::RFC_4814).map_err(BenchError::Unsuitable)?;
     rig.set_endpoints(&setup.a, &setup.b)?;
@@ -102,6 +106,7 @@ pub fn run(kind: FrameKind, frame_bytes: u16, core: usize) -> Result<SelfTest, B
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate, far below 2^64")]
     let highest_rate = fastest as u64;
     Ok(SelfTest {
+        generator,
         frame_bytes: template.frame_bytes,
         core,
         highest_rate,

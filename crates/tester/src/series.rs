@@ -12,7 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use tombolo_generator::{Background, Ends, FrameKind, Template};
+use tombolo_generator::{Background, Ends, FrameKind, Means, Template};
 
 use crate::bench::{Bench, BenchError, BenchPlan, Mix, Observer, Placement, Status};
 use crate::effort::Effort;
@@ -55,6 +55,8 @@ pub struct SeriesPlan {
     pub known: Known,
     /// Highest rate to try in each direction; the tester's limit where absent.
     pub max_rate: Option<u64>,
+    /// How frames leave; the best that the kernel has where absent.
+    pub means: Option<Means>,
     /// Addresses for external gateways.
     pub addresses: Option<Addresses>,
     /// The `tombolo` executable.
@@ -131,7 +133,7 @@ impl SeriesPlan {
         let (sending, gateway_cores) = self.cores()?;
         let first = self.technology_of(&self.gateways[0]);
         let frame_bytes = self.frame_bytes_of(first);
-        let self_test = selftest::run(first.kinds().0, frame_bytes, sending[0])?;
+        let self_test = selftest::run(first.kinds().0, frame_bytes, sending[0], self.means)?;
         results.write(&self.run_record(&self_test, (&sending, &gateway_cores))?)?;
         let mut failures = Vec::new();
         let mut stations = Vec::new();
@@ -198,11 +200,13 @@ impl SeriesPlan {
         self.gateways.iter().map(Spec::to_string).collect()
     }
 
-    /// The gateway's usual trade; plain forwarding and the fault injector carry what the others' left side sends.
+    /// The gateway's usual trade; plain forwarding and the fault injector carry what the others' left side sends, and
+    /// connections as a NAT44 that changes nothing.
     fn technology_of(&self, spec: &Spec) -> Technology {
         let follows = matches!(spec, Spec::Plain | Spec::Faulty(_));
         match (self.technology, follows) {
             (Some(technology), false) => technology,
+            (_, true) if self.procedure.needs_state() => Technology::Nat44,
             (Some(technology), true) => forwarding_of(technology),
             (None, false) => laboratory::usual_technology(spec),
             (None, true) => {
@@ -302,6 +306,7 @@ impl SeriesPlan {
             cores: (sending.to_vec(), gateway_cores.to_vec()),
             tester_limit,
             frames: Effort::frames(tester_limit, longest.into_iter().fold(0.0, f64::max)),
+            means: self.means,
         })?;
         Ok(Station { name: spec.to_string(), bench, known: self.known, failed: false })
     }
@@ -319,7 +324,7 @@ impl SeriesPlan {
             "parameters": self.parameters()?,
             "gateways": self.names(),
             "machine": Machine::describe(&[]),
-            "generator": "XDP, live frames (BPF_PROG_TEST_RUN)",
+            "generator": self_test.generator,
             "tester_self_test": self_test,
             "co_located": self.gateways.iter().any(|g| !matches!(g, Spec::External(_))),
             "sending_cores": cores.0,

@@ -2,7 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test: a panic is a failure")]
 
+use std::ops::{Deref, DerefMut};
 use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tombolo_generator::FrameError;
 use tombolo_tester::bench::{Bench, BenchError, BenchPlan, Observer, Status};
@@ -27,16 +29,42 @@ impl Observer for Silent {
     }
 }
 
+/// A bench that has the machine for itself: the tests of this file take turns.
+struct Alone {
+    bench: Bench,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Deref for Alone {
+    type Target = Bench;
+
+    fn deref(&self) -> &Bench {
+        &self.bench
+    }
+}
+
+impl DerefMut for Alone {
+    fn deref_mut(&mut self) -> &mut Bench {
+        &mut self.bench
+    }
+}
+
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// A bench with this gateway, probed; `None` (said loudly) without the privileges or a second core.
-fn bench(gateway: &str, technology: Technology, flows: Flows) -> Option<Bench> {
+fn bench(gateway: &str, technology: Technology, flows: Flows) -> Option<Alone> {
     bench_as(gateway, technology, technology, flows)
 }
 
 /// The same, with the gateway asked as if it did something else.
-fn bench_as(gateway: &str, technology: Technology, asked: Technology, flows: Flows) -> Option<Bench> {
+fn bench_as(gateway: &str, technology: Technology, asked: Technology, flows: Flows) -> Option<Alone> {
     if tombolo_lab::skip_without(gateway, &["ip"]) {
         return None;
     }
+    let turn = turn();
     let spec: Spec = gateway.parse().unwrap();
     let started = Laboratory::start(spec.clone(), technology, &flows, Path::new("tombolo")).unwrap();
     let addresses = laboratory::addresses(technology, &spec, &flows);
@@ -52,11 +80,12 @@ fn bench_as(gateway: &str, technology: Technology, asked: Technology, flows: Flo
         cores: (vec![0], vec![1]),
         tester_limit: 200_000,
         frames: 200_000,
+        means: None,
     })
     .unwrap();
     bench.probe(&mut Silent).unwrap();
     bench.gateway.flush().unwrap();
-    Some(bench)
+    Some(Alone { bench, _turn: turn })
 }
 
 const FLOWS: Flows = Flows::RFC_4814;
@@ -73,7 +102,10 @@ fn loss_duplication_corruption_and_misdirection_are_counted_exactly() {
     let Some(mut bench) = bench(faults, Technology::Forward4, FLOWS) else { return };
     let frames = 20_000;
     // A pause of the machine may lose frames that nobody planted; such a trial says so itself.
-    let trial = (0..5).map(|_| run(&mut bench, 40_000, frames)).find(|t| t.lost() == 200).unwrap();
+    let trial = (0..5)
+        .map(|_| run(&mut bench, 40_000, frames))
+        .find(|t| t.lost() == 200 && t.verdict != Verdict::Invalid)
+        .unwrap();
     let arrivals = &trial.outcome.forward.as_ref().unwrap().arrivals;
     // The first fault of the list wins, so each number has one fate.
     let fate = |n: u64| [100, 90, 130, 70].into_iter().position(|every| n.is_multiple_of(every));
@@ -116,12 +148,13 @@ fn median_delay(gateway: &str) -> Option<u64> {
 }
 
 #[test]
-fn a_limit_of_the_rate_is_found_by_the_search() {
+fn a_limit_of_the_rate_is_found_within_one_percent() {
     let Some(mut bench) = bench("faulty:rate=50000", Technology::Forward4, FLOWS) else { return };
+    // The forwarder saves up two milliseconds of its rate: 0.33 % of a trial. Its own pauses must not pass for its limit.
+    bench.effort = Effort { resolution: 0.002, trial_seconds: 0.6, verify_failures: 3, ..bench.effort };
     let mut known = Known::default();
     let measured = Procedure::Throughput.measure(&mut bench, &mut known, &mut Silent).unwrap();
-    // Two milliseconds of tokens and the resolution of the quick search.
-    assert!((measured[0].value - 50_000.0).abs() < 1500.0, "{measured:?}");
+    assert!((measured[0].value - 50_000.0).abs() <= 500.0, "{measured:?}");
     assert!(!measured[0].limited_by_tester);
 }
 
@@ -161,6 +194,7 @@ fn failure(gateway: &str) -> Option<BenchError> {
     if tombolo_lab::skip_without(gateway, &["ip"]) {
         return None;
     }
+    let _turn = turn();
     let spec: Spec = gateway.parse().unwrap();
     let technology = Technology::Forward4;
     let started = Laboratory::start(spec.clone(), technology, &FLOWS, Path::new("tombolo")).unwrap();
@@ -174,6 +208,7 @@ fn failure(gateway: &str) -> Option<BenchError> {
         cores: (vec![0], vec![1]),
         tester_limit: 200_000,
         frames: 1000,
+        means: None,
     })
     .unwrap();
     bench.probe(&mut Silent).err()

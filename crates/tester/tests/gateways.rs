@@ -5,10 +5,11 @@ use tombolo_tester::{
     dut::{Dut, DutError, Options},
     procedure::tcp::{Direction, Plan},
     results::ResultFile,
+    setup::Technology,
 };
 
 fn options() -> Options {
-    Options { tombolo: "/no/such/tombolo".into(), tombolo_settings: String::new() }
+    Options { tombolo: "/no/such/tombolo".into(), tombolo_settings: String::new(), tombolo_trade: Technology::Nat64 }
 }
 
 #[test]

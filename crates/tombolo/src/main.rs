@@ -9,6 +9,7 @@ use clap::Parser as _;
 mod cmd;
 mod demo;
 mod offline;
+mod soak;
 
 fn main() -> ExitCode {
     match cmd::Arguments::parse().run() {

@@ -38,6 +38,41 @@ impl AddressRanges {
         let after = self.0.partition_point(|range| *range.start() <= address);
         self.0[..after].last().is_some_and(|range| *range.end() >= address)
     }
+
+    /// How many addresses there are.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.0.iter().map(width).sum()
+    }
+
+    /// How many addresses of the set lie below `address`; `None` if it is not one of them.
+    #[must_use]
+    pub fn index_of(&self, address: Ipv4Addr) -> Option<u64> {
+        let mut below = 0;
+        for range in &self.0 {
+            if range.contains(&address) {
+                return Some(below + u64::from(address.to_bits() - range.start().to_bits()));
+            }
+            below += width(range);
+        }
+        None
+    }
+
+    /// Address number `index`, counted from the lowest.
+    #[must_use]
+    pub fn nth(&self, mut index: u64) -> Option<Ipv4Addr> {
+        for range in &self.0 {
+            if index < width(range) {
+                return Some(Ipv4Addr::from_bits(range.start().to_bits() + u32::try_from(index).ok()?));
+            }
+            index -= width(range);
+        }
+        None
+    }
+}
+
+fn width(range: &RangeInclusive<Ipv4Addr>) -> u64 {
+    u64::from(range.end().to_bits() - range.start().to_bits()) + 1
 }
 
 #[cfg(test)]
@@ -62,5 +97,16 @@ mod tests {
             assert_eq!(ranges.contains(address(last)), inside, "{last}");
         }
         assert!(!AddressRanges::default().contains(address(1)));
+    }
+
+    #[test]
+    fn addresses_are_numbered_over_all_ranges() {
+        let address = |last| Ipv4Addr::new(10, 0, 0, last);
+        let ranges = AddressRanges::new([address(1)..=address(3), address(7)..=address(8)]);
+        assert_eq!(ranges.count(), 5);
+        let all: Vec<_> = (0..6).map_while(|index| ranges.nth(index)).collect();
+        assert_eq!(all, [1, 2, 3, 7, 8].map(address));
+        assert!((0..5).all(|index| ranges.index_of(ranges.nth(index).unwrap()) == Some(index)));
+        assert_eq!(ranges.index_of(address(4)), None);
     }
 }

@@ -64,6 +64,19 @@ pub enum Owner {
     Unassigned,
 }
 
+/// Whose an outside port is, by the number of the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sharer {
+    /// The host's with this number, counted from zero.
+    Host(u32),
+    /// Given out from the dynamic pool.
+    Dynamic,
+    /// Nobody's, by configuration.
+    Reserved,
+    /// Nobody's: a remainder, or the share of a host that there is not.
+    Unassigned,
+}
+
 impl DeterministicMap {
     /// The mapping of `hosts` addresses from `first` on to `outside`, with a dynamic pool of `dynamic_factor` shares
     /// (RFC 7422's D).
@@ -106,7 +119,15 @@ impl DeterministicMap {
     /// The ports of `inside`; `None` if it is not one of the hosts.
     #[must_use]
     pub fn forward(&self, inside: Ipv4Addr) -> Option<PortBlock> {
-        let host = inside.to_bits().checked_sub(self.first.to_bits()).filter(|&host| host < self.hosts)?;
+        self.share(inside.to_bits().checked_sub(self.first.to_bits())?)
+    }
+
+    /// The ports of host number `host`, counted from zero; `None` if there is no such host.
+    #[must_use]
+    pub fn share(&self, host: u32) -> Option<PortBlock> {
+        if host >= self.hosts {
+            return None;
+        }
         let (address, share) = match self.order {
             Order::FillAddress => (host / self.compression, host % self.compression),
             Order::RotateAddresses => (host % self.addresses(), host / self.addresses()),
@@ -122,18 +143,28 @@ impl DeterministicMap {
     /// Whose port `port` of `outside` is; `None` if the address is not one of the mapping's.
     #[must_use]
     pub fn reverse(&self, outside: Ipv4Addr, port: u16) -> Option<Owner> {
+        Some(match self.sharer(outside, port)? {
+            Sharer::Host(host) => Owner::Host(Ipv4Addr::from_bits(self.first.to_bits() + host)),
+            Sharer::Dynamic => Owner::Dynamic,
+            Sharer::Reserved => Owner::Reserved,
+            Sharer::Unassigned => Owner::Unassigned,
+        })
+    }
+
+    /// As [`reverse`](Self::reverse), with the number of the host.
+    #[must_use]
+    pub fn sharer(&self, outside: Ipv4Addr, port: u16) -> Option<Sharer> {
         let address = u32::try_from(self.outside.iter().position(|&other| other == outside)?).ok()?;
-        let Some(index) = self.ports.index_of(port) else { return Some(Owner::Reserved) };
+        let Some(index) = self.ports.index_of(port) else { return Some(Sharer::Reserved) };
         let share = index / self.ports_per_host;
         if share >= self.compression {
-            return Some(if self.has_dynamic { Owner::Dynamic } else { Owner::Unassigned });
+            return Some(if self.has_dynamic { Sharer::Dynamic } else { Sharer::Unassigned });
         }
         let host = match self.order {
             Order::FillAddress => address * self.compression + share,
             Order::RotateAddresses => share * self.addresses() + address,
         };
-        let exists = host < self.hosts;
-        Some(if exists { Owner::Host(Ipv4Addr::from_bits(self.first.to_bits() + host)) } else { Owner::Unassigned })
+        Some(if host < self.hosts { Sharer::Host(host) } else { Sharer::Unassigned })
     }
 
     /// Lowest and highest port of the dynamic pool, which is the same for each outside address; `None` if there is

@@ -7,14 +7,16 @@
 //! IPv6  | prefix, p6 bits | suffix, s bits           | zeros, 128 - p6 - s bits |
 //! ```
 //!
-//! Each column is a longest-prefix table of its own, so an address costs one walk however many rows there are. IPv6
-//! bits behind the suffix are sent as zero and ignored on receipt.
+//! Each column is a longest-prefix table of its own, so an address costs one walk however many rows there are; and none
+//! if it lies outside the span of the column, as the addresses of the other side mostly do. IPv6 bits behind the suffix
+//! are sent as zero and ignored on receipt.
 //!
 //! Invariant of an [`EamTable`]: no two rows have the same prefix in the same column.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use tombolo_tables::lpm::{Frozen, Key, LpmError, NextHop, Prefix, Route};
@@ -161,6 +163,9 @@ pub struct EamTable {
 struct Columns {
     ipv4: Frozen<u32>,
     ipv6: Frozen<u128>,
+    /// From the first address of the column to the last.
+    ipv4_span: RangeInclusive<u32>,
+    ipv6_span: RangeInclusive<u128>,
 }
 
 /// Two rows of which one has a prefix inside the other's. Addresses there may translate to one address and back from
@@ -184,7 +189,12 @@ impl EamTable {
         }
         let ipv4 = column("explicit-ipv4", &rows, Eam::ipv4)?;
         let ipv6 = column("explicit-ipv6", &rows, Eam::ipv6)?;
-        Ok(Self { rows: rows.into(), columns: Some(Columns { ipv4, ipv6 }) })
+        let ipv4_span = span(rows.iter().map(|row| (row.ipv4, row.ipv4 | row.suffix)));
+        let ipv6_span = span(rows.iter().map(|row| {
+            let host_bits = u128::MAX.checked_shr(row.ipv6_length.into()).unwrap_or(0);
+            (row.ipv6, row.ipv6 | host_bits)
+        }));
+        Ok(Self { rows: rows.into(), columns: Some(Columns { ipv4, ipv6, ipv4_span, ipv6_span }) })
     }
 
     /// The rows, in the order given.
@@ -197,30 +207,60 @@ impl EamTable {
     #[must_use]
     #[inline]
     pub fn to_ipv6(&self, address: Ipv4Addr) -> Option<(Ipv6Addr, u32)> {
-        let number = self.columns.as_ref()?.ipv4.lookup(address.to_bits())?.next_hop().number();
-        Some((self.rows[number as usize].to_ipv6(address), number))
+        let number = self.row_of_ipv4(address)?;
+        Some((self.ipv6_by_row(number, address), number))
     }
 
     /// The IPv4 address that stands for `address`, and the number of the row that says so (RFC 7757 section 3.3.2).
     #[must_use]
     #[inline]
     pub fn to_ipv4(&self, address: Ipv6Addr) -> Option<(Ipv4Addr, u32)> {
-        let number = self.columns.as_ref()?.ipv6.lookup(address.to_bits())?.next_hop().number();
-        Some((self.rows[number as usize].to_ipv4(address), number))
+        let number = self.row_of_ipv6(address)?;
+        Some((self.ipv4_by_row(number, address), number))
+    }
+
+    /// Number of the row whose IPv4 prefix is the longest that covers `address`.
+    #[must_use]
+    #[inline]
+    pub fn row_of_ipv4(&self, address: Ipv4Addr) -> Option<u32> {
+        let columns = self.columns.as_ref().filter(|columns| columns.ipv4_span.contains(&address.to_bits()))?;
+        Some(columns.ipv4.lookup(address.to_bits())?.next_hop().number())
+    }
+
+    /// Number of the row whose IPv6 prefix is the longest that covers `address`.
+    #[must_use]
+    #[inline]
+    pub fn row_of_ipv6(&self, address: Ipv6Addr) -> Option<u32> {
+        let columns = self.columns.as_ref().filter(|columns| columns.ipv6_span.contains(&address.to_bits()))?;
+        Some(columns.ipv6.lookup(address.to_bits())?.next_hop().number())
+    }
+
+    /// The IPv6 address that stands for `address`, which row `number` covers.
+    #[must_use]
+    #[inline]
+    pub fn ipv6_by_row(&self, number: u32, address: Ipv4Addr) -> Ipv6Addr {
+        self.rows[number as usize].to_ipv6(address)
+    }
+
+    /// The IPv4 address that stands for `address`, which row `number` covers.
+    #[must_use]
+    #[inline]
+    pub fn ipv4_by_row(&self, number: u32, address: Ipv6Addr) -> Ipv4Addr {
+        self.rows[number as usize].to_ipv4(address)
     }
 
     /// True if a row has `address` in its IPv4 column.
     #[must_use]
     #[inline]
     pub fn contains_ipv4(&self, address: Ipv4Addr) -> bool {
-        self.columns.as_ref().is_some_and(|columns| columns.ipv4.lookup(address.to_bits()).is_some())
+        self.row_of_ipv4(address).is_some()
     }
 
     /// True if a row has `address` in its IPv6 column.
     #[must_use]
     #[inline]
     pub fn contains_ipv6(&self, address: Ipv6Addr) -> bool {
-        self.columns.as_ref().is_some_and(|columns| columns.ipv6.lookup(address.to_bits()).is_some())
+        self.row_of_ipv6(address).is_some()
     }
 
     /// Rows that overlap others in either column, each with the row that covers it most closely.
@@ -238,6 +278,16 @@ impl fmt::Debug for EamTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "EamTable({} rows)", self.rows.len())
     }
+}
+
+/// From the first of all to the last of all.
+fn span<K: Copy + Ord>(ranges: impl Iterator<Item = (K, K)> + Clone) -> RangeInclusive<K>
+where
+    K: Default,
+{
+    let first = ranges.clone().map(|(first, _)| first).min().unwrap_or_default();
+    let last = ranges.map(|(_, last)| last).max().unwrap_or_default();
+    first..=last
 }
 
 /// The longest-prefix table of one column; a route leads to the number of its row.

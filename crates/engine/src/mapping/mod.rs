@@ -1,8 +1,10 @@
 //! How addresses and ports of one side belong to those of the other.
 
 pub mod address_ranges;
+pub mod allocation;
 pub mod deterministic;
 pub mod discovery;
+pub mod dynamic_pool;
 pub mod eam;
 pub mod map_domain;
 pub mod map_rule;

@@ -9,9 +9,15 @@
 //! even port stays even and an odd one odd; then those that keep the range; then any.
 
 use std::net::Ipv4Addr;
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 
+use tombolo_tables::blocks::SMALLEST_BLOCK;
 use tombolo_tables::tables::Candidate;
+
+use super::allocation::Allocation;
+
+/// Windows that [`Pool::candidates_in`] takes at most.
+pub const WINDOWS: usize = 5;
 
 /// The three protocols that have ports or identifiers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -108,6 +114,19 @@ impl PortRanges {
         None
     }
 
+    /// Those ports of the set that are in `window`, as the places that they have in the set.
+    #[must_use]
+    pub fn places_in(&self, window: &RangeInclusive<u16>) -> Range<u32> {
+        let below = |port: u32| {
+            let before = |range: &RangeInclusive<u16>| {
+                let (first, last) = (u32::from(*range.start()), u32::from(*range.end()));
+                port.clamp(first, last + 1) - first
+            };
+            self.0.iter().map(before).sum::<u32>()
+        };
+        below(u32::from(*window.start()))..below(u32::from(*window.end()) + 1)
+    }
+
     /// All ports that are not in the set.
     #[must_use]
     pub fn complement(&self) -> Self {
@@ -183,6 +202,7 @@ impl PoolRange {
 pub struct Pool {
     ranges: Vec<PoolRange>,
     addresses: u32,
+    allocation: Allocation,
 }
 
 impl Pool {
@@ -191,7 +211,19 @@ impl Pool {
     pub fn new(mut ranges: Vec<PoolRange>) -> Self {
         ranges.sort_by_key(|range| range.first);
         let addresses = ranges.iter().map(PoolRange::addresses).sum();
-        Self { ranges, addresses }
+        Self { ranges, addresses, allocation: Allocation::default() }
+    }
+
+    /// The same pool, handed out in another way.
+    #[must_use]
+    pub fn with_allocation(self, allocation: Allocation) -> Self {
+        Self { allocation, ..self }
+    }
+
+    /// In which portions its ports are handed out.
+    #[must_use]
+    pub fn allocation(&self) -> &Allocation {
+        &self.allocation
     }
 
     /// Its ranges, by ascending address.
@@ -232,6 +264,19 @@ impl Pool {
         None
     }
 
+    /// The number of `address`, counted from the lowest; `None` if it is not in the pool.
+    #[must_use]
+    pub fn place_of(&self, address: Ipv4Addr) -> Option<u32> {
+        let mut below = 0;
+        for range in &self.ranges {
+            if range.contains(address) {
+                return Some(below + (address.to_bits() - range.first.to_bits()));
+            }
+            below += range.addresses();
+        }
+        None
+    }
+
     /// The outside endpoints of `address` that may be handed out for inside port `port`, the most suitable
     /// first, in an order drawn from `random`. None if the address is not in the pool.
     pub fn candidates(
@@ -242,27 +287,72 @@ impl Pool {
         parity: Parity,
         random: u64,
     ) -> impl Iterator<Item = Candidate> + '_ {
+        self.candidates_in(address, space, port, parity, random, &[0..=u16::MAX])
+    }
+
+    /// As [`candidates`](Self::candidates), but only ports of `windows` (at most [`WINDOWS`] of them; they must not
+    /// overlap).
+    pub fn candidates_in(
+        &self,
+        address: Ipv4Addr,
+        space: PortSpace,
+        port: u16,
+        parity: Parity,
+        random: u64,
+        windows: &[RangeInclusive<u16>],
+    ) -> impl Iterator<Item = Candidate> + use<'_> {
         let range = self.range_of(address);
-        let ports = range.map(|range| &range.ports[space as usize]);
-        let order = ports.filter(|ports| !ports.is_empty()).map(|ports| (ports, Order::new(ports.len(), random)));
-        let candidates = order.map(move |(ports, order)| {
-            (0..3).flat_map(move |pass| {
+        let mut orders = [const { None }; WINDOWS];
+        for (order, window) in orders.iter_mut().zip(windows) {
+            let places = range.map_or(0..0, |range| range.ports[space as usize].places_in(window));
+            *order = (!places.is_empty()).then(|| (places.start, Order::new(places.end - places.start, random)));
+        }
+        let suitable = (0..3).flat_map(move |pass| {
+            orders.into_iter().flatten().flat_map(move |(first, order)| {
                 order
                     .indices()
-                    .filter_map(|index| ports.nth(index))
+                    .filter_map(move |index| range?.ports[space as usize].nth(first + index))
                     .filter(move |&p| suits(space, parity, port, p) == pass)
             })
         });
-        candidates.into_iter().flatten().filter(move |&p| p != 0 || space == PortSpace::Icmp).filter_map(move |p| {
+        suitable.filter(move |&p| p != 0 || space == PortSpace::Icmp).filter_map(move |p| {
             let slot = range?.slot(address, space, p)?;
             Some(Candidate { slot, ipv4: address.octets(), port: p.to_be_bytes() })
         })
+    }
+
+    /// Word of the block index at which the blocks of `size` ports of `address` begin, and how many there are: block
+    /// `n` has the ports from `n * size` on. `None` if the address is not in the pool.
+    #[must_use]
+    pub fn blocks(&self, address: Ipv4Addr, size: u32) -> Option<(u32, u16)> {
+        let range = self.range_of(address)?;
+        let before = u32::from(*range.span.start()) / size;
+        let count = u32::from(*range.span.end()) / size - before + 1;
+        let place = address.to_bits() - range.first.to_bits();
+        // One word for 64 slots, and three slots a port: a range that spans 96 ports or more has room enough.
+        let first = range.first_slot.div_ceil(SMALLEST_BLOCK) + place * count;
+        Some((first.wrapping_sub(before), u16::try_from(before + count).ok()?))
+    }
+
+    /// True if block `place` of `size` ports of `address` has a port that may be handed out.
+    #[must_use]
+    pub fn has_block(&self, address: Ipv4Addr, space: PortSpace, size: u32, place: u16) -> bool {
+        let ports = self.range_of(address).map(|range| &range.ports[space as usize]);
+        ports.is_some_and(|ports| !ports.places_in(&block_ports(size, place)).is_empty())
     }
 
     fn range_of(&self, address: Ipv4Addr) -> Option<&PoolRange> {
         let after = self.ranges.partition_point(|range| range.first <= address);
         self.ranges[..after].last().filter(|range| range.contains(address))
     }
+}
+
+/// The ports of block `place`.
+#[must_use]
+pub fn block_ports(size: u32, place: u16) -> RangeInclusive<u16> {
+    let first = (u32::from(place) * size).min(65_535);
+    let last = (first + size - 1).min(65_535);
+    u16::try_from(first).unwrap_or(u16::MAX)..=u16::try_from(last).unwrap_or(u16::MAX)
 }
 
 /// In which pass outside port `candidate` is considered for inside port `port`: 0 is best.
@@ -349,7 +439,8 @@ mod tests {
             assert_eq!(pool.slot(address, PortSpace::Tcp, 99), None);
             assert_eq!(pool.slot(address, PortSpace::Tcp, 5004), None);
         }
-        assert_eq!(pool.address(5), None);
+        assert!((0..5).all(|place| pool.place_of(pool.address(place).unwrap()) == Some(place)));
+        assert_eq!((pool.address(5), pool.place_of(Ipv4Addr::new(10, 0, 0, 0))), (None, None));
         assert!(!pool.contains(Ipv4Addr::new(192, 0, 2, 4)) && !pool.contains(Ipv4Addr::new(10, 0, 0, 0)));
     }
 
@@ -401,6 +492,66 @@ mod tests {
             let others = ports.complement();
             assert!((0..=u16::MAX).all(|port| ports.contains(port) != others.contains(port)), "{ports:?} {others:?}");
             assert!((0..others.len()).all(|index| others.index_of(others.nth(index).unwrap()) == Some(index)));
+        }
+    }
+
+    #[test]
+    fn places_in_a_window_are_the_ports_in_it() {
+        let ports = PortRanges::new([5..=9, 20..=20, 65_530..=65_535]);
+        for window in [0..=65_535, 0..=4, 5..=5, 7..=20, 10..=19, 21..=65_530, 65_535..=65_535] {
+            let expected: Vec<u16> = (0..=u16::MAX).filter(|p| ports.contains(*p) && window.contains(p)).collect();
+            let found: Vec<u16> = ports.places_in(&window).map(|place| ports.nth(place).unwrap()).collect();
+            assert_eq!(found, expected, "{window:?}");
+        }
+    }
+
+    #[test]
+    fn candidates_stay_in_their_windows() {
+        let pool = pool(&[1024..=65535]);
+        let address = Ipv4Addr::new(192, 0, 2, 1);
+        let windows = [2048..=2059, 512..=1029, 65_535..=65_535];
+        let ports: Vec<u16> = pool
+            .candidates_in(address, PortSpace::Udp, 5000, Parity::Preserve, 77, &windows)
+            .map(|candidate| u16::from_be_bytes(candidate.port))
+            .collect();
+        assert_eq!(ports.len(), 12 + 6 + 1);
+        assert!(ports.iter().all(|port| windows.iter().any(|window| window.contains(port))));
+        assert_eq!(ports.iter().collect::<HashSet<_>>().len(), 19);
+        assert!(ports[..9].iter().all(|port| port % 2 == 0), "even ones of all windows first: {ports:?}");
+    }
+
+    #[test]
+    fn every_block_has_a_word_of_its_own_within_the_block_index() {
+        for (size, span) in [(64, 1024..=65_535), (100, 1000..=1127), (512, 80..=65_535), (32_768, 1..=65_535)] {
+            let ports = PortRanges::new([span]);
+            let span = *ports.ranges()[0].start()..=*ports.ranges()[0].end();
+            let mut next = 17;
+            let mut ranges = Vec::new();
+            for first in [[192, 0, 2, 0], [198, 51, 100, 0]] {
+                let range = PoolRange {
+                    first: first.into(),
+                    last: Ipv4Addr::from_bits(Ipv4Addr::from(first).to_bits() + 2),
+                    ports: [ports.clone(), ports.clone(), ports.clone()],
+                    span: span.clone(),
+                    first_slot: next,
+                };
+                next += range.slots().unwrap();
+                ranges.push(range);
+            }
+            let pool = Pool::new(ranges);
+            let mut words = HashSet::new();
+            for index in 0..pool.addresses() {
+                let (first, end) = pool.blocks(pool.address(index).unwrap(), size).unwrap();
+                let from = u16::try_from(u32::from(*span.start()) / size).unwrap();
+                for place in from..end {
+                    let word = first.wrapping_add(u32::from(place));
+                    assert!(words.insert(word) && word < next / SMALLEST_BLOCK + 1, "{size} {span:?} {word} {next}");
+                    assert!(pool.has_block(pool.address(index).unwrap(), PortSpace::Tcp, size, place));
+                }
+                assert!(
+                    block_ports(size, from).contains(span.start()) && block_ports(size, end - 1).contains(span.end())
+                );
+            }
         }
     }
 }

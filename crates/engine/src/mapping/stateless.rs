@@ -41,6 +41,26 @@ pub enum By {
     Row(u32),
     /// The prefix.
     Prefix,
+    /// The dynamic pool.
+    Pool,
+}
+
+/// What is known already of the explicit mapping of a packet's destination: whoever asked whose packet it is had to look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Claim {
+    /// Nobody has looked.
+    #[default]
+    Unknown,
+    /// There is none.
+    None,
+    /// It is the row of this number, from 0.
+    Row(u32),
+}
+
+impl From<Option<u32>> for Claim {
+    fn from(row: Option<u32>) -> Self {
+        row.map_or(Self::None, Self::Row)
+    }
 }
 
 impl StatelessMap {

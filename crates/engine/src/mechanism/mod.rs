@@ -4,8 +4,10 @@
 //! changes a packet from one protocol to the other in place, [`fragment`] sends it in pieces where it has to.
 //! What is refused comes back as a [`Refusal`], which says how the sender may be told.
 
+mod bind;
 mod extension;
 pub mod fragment;
+pub mod held;
 pub mod icmp;
 pub mod icmp_error;
 pub mod identification;
@@ -27,9 +29,9 @@ mod transport;
 
 pub use icmp_error::{ErrorRewrite, translate_error_4to6, translate_error_6to4};
 pub use identification::IdentificationGenerator;
-pub use readdress::{Identification, readdress, readdress_error};
+pub use readdress::{Identification, NextLink, readdress, readdress_error};
 pub use reassembly::{Reassembly, ReassemblyLimits};
 pub use refusal::{IcmpAnswer, Refusal};
-pub use rewrite::{Rewrite, TrafficClass, TranslateSettings, UdpZeroChecksum};
+pub use rewrite::{Plateaus, Rewrite, TrafficClass, TranslateSettings, UdpZeroChecksum};
 pub use softwire::{Softwire, SoftwireSettings, decapsulate, encapsulate};
 pub use translate::{Translated, translate_4to6, translate_6to4};

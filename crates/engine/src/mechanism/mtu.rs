@@ -11,8 +11,6 @@ use crate::packet::ChecksumState;
 
 /// Bytes that a packet grows by on its way to IPv6.
 const GROWTH: u32 = 20;
-/// Path MTUs that occur, for routers that do not tell theirs (RFC 1191 section 7.1, as RFC 7915 has them).
-const PLATEAUS: [u32; 11] = [65535, 32000, 17914, 8166, 4352, 2002, 1492, 1006, 508, 296, 68];
 
 /// The MTU of an ICMPv6 "packet too big" for that of an ICMPv4 "fragmentation needed". `mtu` is zero if the router is
 /// older than RFC 1191; then the next plateau below `embedded_length`, the total length of the packet in error, is
@@ -21,7 +19,7 @@ const PLATEAUS: [u32; 11] = [65535, 32000, 17914, 8166, 4352, 2002, 1492, 1006, 
 pub fn too_big_4to6(mtu: u16, embedded_length: u32, settings: &TranslateSettings) -> u32 {
     let minimum = u32::from(ipv6::MINIMUM_MTU);
     let mtu = match mtu {
-        0 => PLATEAUS.into_iter().find(|&plateau| plateau < embedded_length).unwrap_or(0),
+        0 => settings.plateaus.below(embedded_length),
         mtu => u32::from(mtu),
     };
     let reported = if mtu < minimum - GROWTH { minimum } else { mtu + GROWTH };

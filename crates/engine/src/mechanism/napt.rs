@@ -18,15 +18,17 @@ use std::net::Ipv4Addr;
 use rand_core::Rng;
 use tombolo_tables::Tables;
 use tombolo_tables::binding::{Binding, BindingId, InsideKey};
-use tombolo_tables::session::{Inserted, Lifetimes, SessionKey, SessionRef, State};
-use tombolo_tables::subscriber::{Subscriber, SubscriberId, SubscriberKey};
-use tombolo_tables::tables::BindError;
+use tombolo_tables::session::{COUNTED, Inserted, Lifetimes, SessionKey, SessionRef, State};
+use tombolo_tables::subscriber::{SubscriberId, SubscriberKey};
 use tombolo_tables::tick::{Tick, ticks};
 use tombolo_wire::Port;
 
 use crate::mapping::pool::{Parity, Pool, PortSpace};
+pub use crate::mechanism::bind::{Admissions, Exhausted};
+use crate::mechanism::held::HeldSyns;
 use crate::mechanism::session_state::{
-    ESTABLISHED, Event, ICMP, INSIDE_INIT, OUTSIDE_INIT, PERMISSION, PERMISSION_TCP, Side, TRANS, Timeouts, UDP, step,
+    ESTABLISHED, Event, ICMP, INSIDE_INIT, OUTSIDE_INIT, OUTSIDE_INIT_HELD, PERMISSION, PERMISSION_TCP, Side, TRANS,
+    Timeouts, UDP, step,
 };
 use crate::verdict::DropReason;
 
@@ -58,10 +60,32 @@ pub struct Policy {
     pub inbound_tcp: InboundTcp,
     /// Bindings that a subscriber may have at once; `None` for no limit (RFC 6888 REQ-4).
     pub bindings_per_subscriber: Option<u32>,
+    /// Sessions that a subscriber may have at once; `None` for no limit (RFC 6888 REQ-5).
+    pub sessions_per_subscriber: Option<u32>,
+    /// Bindings that a subscriber may make in a tick (about a second), twice as many after a pause; `None` for no limit
+    /// (RFC 6888 REQ-4 (c)).
+    pub binding_rate: Option<u16>,
+    /// Subscribers that may be admitted in a second, by all workers together; `None` for no limit.
+    pub subscriber_rate: Option<u32>,
+    /// Low bits of an IPv6 address that do not tell subscribers apart: 64 makes a /64 one subscriber.
+    pub host_bits: u8,
     /// Whether UDP ports keep their parity.
     pub parity: Parity,
     /// Who shares an outside address and its limits.
     pub subscriber: SubscriberIs,
+    /// What becomes of a SYN from outside that may not come in.
+    pub unsolicited_syn: UnsolicitedSyn,
+}
+
+/// What becomes of a SYN from outside for which there is no binding, or which filtering stops (RFC 5382 REQ-4, RFC 6146
+/// section 3.5.2.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum UnsolicitedSyn {
+    /// It is dropped, and nobody is told: no work and no state for scans.
+    #[default]
+    Drop,
+    /// It is held for some seconds, so that both sides may open at once; then its sender is told.
+    Hold,
 }
 
 /// Who the subscriber is that an inside endpoint belongs to.
@@ -89,6 +113,16 @@ impl SubscriberIs {
                 SubscriberKey { ipv6: prefix.to_be_bytes(), ipv4: [0; 4], service: inside.service }
             }
         }
+    }
+}
+
+impl Policy {
+    /// True if a packet from outside that is refused for `reason` is to wait for the inside to open.
+    #[must_use]
+    pub fn holds(&self, reason: DropReason, space: PortSpace, event: Event) -> bool {
+        self.unsolicited_syn == UnsolicitedSyn::Hold
+            && (space, event) == (PortSpace::Tcp, Event::Syn)
+            && matches!(reason, DropReason::NoBinding | DropReason::Filtered)
     }
 }
 
@@ -134,6 +168,12 @@ impl Times {
         }
     }
 
+    /// Ticks for which a SYN from outside waits for the inside to open.
+    #[must_use]
+    pub fn incoming_syn(&self) -> u32 {
+        self.lifetimes.of(OUTSIDE_INIT_HELD)
+    }
+
     /// Ticks of silence after which an established session is in TRANS.
     #[must_use]
     pub fn established(&self) -> u32 {
@@ -161,17 +201,20 @@ pub struct Napt<'a, R> {
     pub service: u8,
     /// When the packet came.
     pub now: Tick,
+    /// The same moment in nanoseconds.
+    pub nanos: u64,
     /// Source of ports that cannot be guessed.
     pub random: &'a mut R,
-    /// Addresses of which no port is left, so that a flood does not search them again and again.
+    /// What has no port left, so that a flood does not search it again and again.
     pub exhausted: &'a mut Exhausted,
+    /// How many subscribers may still be admitted.
+    pub admissions: &'a mut Admissions,
+    /// SYNs from outside that wait.
+    pub held: &'a mut HeldSyns,
 }
 
 /// How often a step is tried again after losing a race against expiry.
 const ATTEMPTS: usize = 4;
-
-/// How many addresses are tried for a new subscriber before the pool counts as exhausted.
-const ADDRESSES_TRIED: u32 = 16;
 
 impl<R: Rng> Napt<'_, R> {
     /// A packet from inside: the outside endpoint that it leaves from.
@@ -195,7 +238,7 @@ impl<R: Rng> Napt<'_, R> {
             let key = session_key(id, remote, space);
             let initial = initial_state(space, Side::Inside);
             match self.advance(&key, Side::Inside, event) {
-                Advanced::Session { first_of_tick } => {
+                Advanced::Session { first_of_tick, .. } => {
                     if first_of_tick {
                         self.permit(&key, space);
                     }
@@ -203,7 +246,7 @@ impl<R: Rng> Napt<'_, R> {
                 }
                 // RFC 6146 section 3.5.2.2, CLOSED: translated, without a session.
                 Advanced::None if !opens(space, event) => return Ok(outside_of(&binding)),
-                Advanced::None if self.open(&key, initial)? => {
+                Advanced::None if self.open(&key, initial, &binding)? => {
                     self.permit(&key, space);
                     return Ok(outside_of(&binding));
                 }
@@ -230,11 +273,13 @@ impl<R: Rng> Napt<'_, R> {
             let (id, binding) = self.find_outside(outside, space).ok_or(DropReason::NoBinding)?;
             let key = session_key(id, remote, space);
             match self.advance(&key, Side::Outside, event) {
+                // The SYN is held; what comes after it is not let in either until the inside has opened.
+                Advanced::Session { is_held: true, .. } => return Err(DropReason::Filtered),
                 Advanced::Session { .. } => return Ok(binding.inside),
                 Advanced::Again => continue,
                 Advanced::None => self.filter(&key, &binding, space, event)?,
             }
-            if !opens(space, event) || self.open(&key, initial_state(space, Side::Outside))? {
+            if !opens(space, event) || self.open(&key, initial_state(space, Side::Outside), &binding)? {
                 return Ok(binding.inside);
             }
         }
@@ -257,6 +302,26 @@ impl<R: Rng> Napt<'_, R> {
         self.has_session(&session_key(id, remote, space)).then_some(binding.inside)
     }
 
+    /// Notes that a SYN from outside is held that filtering has stopped ("V4 INIT", RFC 6146 section 3.5.2.2): if the
+    /// inside opens meanwhile, the session is established.
+    pub fn hold(&self, outside: Endpoint, remote: Endpoint) {
+        let found = self.find_outside(outside, PortSpace::Tcp);
+        if let Some((id, _)) = found.filter(|(id, _)| self.tables.bindings.touch(*id, self.now)) {
+            let key = session_key(id, remote, PortSpace::Tcp);
+            // Without room the inside's own SYN makes the session, in V6 INIT.
+            let _ = self.tables.sessions.insert(&key, OUTSIDE_INIT_HELD, 0, &self.times.reuse_entry_after, self.now);
+        }
+    }
+
+    /// True if the inside has opened a connection from `outside` to `remote`.
+    #[must_use]
+    pub fn is_open(&self, outside: Endpoint, remote: Endpoint) -> bool {
+        self.find_outside(outside, PortSpace::Tcp).is_some_and(|(id, _)| {
+            let session = self.live(&session_key(id, remote, PortSpace::Tcp));
+            session.is_some_and(|(_, state, _)| state != OUTSIDE_INIT_HELD)
+        })
+    }
+
     fn find_outside(&self, outside: Endpoint, space: PortSpace) -> Option<(BindingId, Binding)> {
         let slot = self.pool.slot(outside.address, space, outside.port.0)?;
         let (id, binding) = self.tables.find_outside(slot)?;
@@ -271,7 +336,9 @@ impl<R: Rng> Napt<'_, R> {
         if let Some(effective) = self.times.effective(state, idle) {
             return Some((session, state, effective));
         }
-        session.remove();
+        if self.tables.sessions.remove(&session).is_some_and(|flags| flags & COUNTED != 0) {
+            self.tables.uncount_session(key.binding);
+        }
         None
     }
 
@@ -287,23 +354,38 @@ impl<R: Rng> Napt<'_, R> {
         if step.next != state && !session.transition(state, step.next) {
             return Advanced::Again;
         }
-        let first_of_tick = session.seen() != self.now;
+        // A permission is due also where the inside answers a held SYN within the tick.
+        let first_of_tick = session.seen() != self.now || state == OUTSIDE_INIT_HELD;
         if step.refresh {
             session.refresh(self.now);
         }
-        Advanced::Session { first_of_tick }
+        Advanced::Session { first_of_tick, is_held: step.next == OUTSIDE_INIT_HELD }
     }
 
     /// Makes a session; false if its binding is gone or another writer made it first.
-    fn open(&self, key: &SessionKey, state: State) -> Result<bool, DropReason> {
+    fn open(&self, key: &SessionKey, state: State, binding: &Binding) -> Result<bool, DropReason> {
         if !self.tables.bindings.touch(key.binding, self.now) {
             return Ok(false);
         }
-        match self.tables.sessions.insert(key, state, 0, &self.times.reuse_entry_after, self.now) {
+        let counted_for = self.count_session(binding)?;
+        let flags = if counted_for.is_some() { COUNTED } else { 0 };
+        let inserted = self.tables.sessions.insert(key, state, flags, &self.times.reuse_entry_after, self.now);
+        if let (Inserted::Existing(_) | Inserted::Full, Some(subscriber)) = (&inserted, counted_for) {
+            self.tables.subscribers.uncount_session(subscriber);
+        }
+        match inserted {
             Inserted::New(_) => Ok(true),
             Inserted::Existing(_) => Ok(false),
             Inserted::Full => Err(DropReason::SessionTableFull),
         }
+    }
+
+    /// Counts a session of the subscriber of `binding`, if there is a limit.
+    fn count_session(&self, binding: &Binding) -> Result<Option<SubscriberId>, DropReason> {
+        let Some((limit, id)) = self.policy.sessions_per_subscriber.zip(SubscriberId::new(binding.subscriber)) else {
+            return Ok(None);
+        };
+        if self.tables.subscribers.count_session(id, limit) { Ok(Some(id)) } else { Err(DropReason::SubscriberLimit) }
     }
 
     /// Notes, for address-dependent filtering, that the inside has sent to the remote address of `key`.
@@ -335,89 +417,17 @@ impl<R: Rng> Napt<'_, R> {
             (true, ..) => Ok(()),
         }
     }
-
-    /// Makes a binding for `inside`, and admits its subscriber if need be.
-    fn bind(&mut self, inside: &InsideKey, space: PortSpace) -> Result<(BindingId, Binding), DropReason> {
-        let key = self.policy.subscriber.key(inside);
-        let first = self.random.next_u32();
-        let mut tried = 0;
-        loop {
-            let (id, subscriber) = match self.tables.find_subscriber(&key) {
-                Some(found) => found,
-                None => self.admit(key, first.wrapping_add(tried))?,
-            };
-            if !self.tables.subscribers.touch(id, self.now) {
-                continue;
-            }
-            match self.bind_for(id, &subscriber, inside, space) {
-                // A subscriber that has nothing yet may as well have another address.
-                Err(DropReason::PoolExhausted) if self.has_nothing(id) && tried + 1 < self.addresses_tried() => {
-                    let seen = self.tables.subscribers.read(id).map_or(self.now, |(_, seen)| seen);
-                    self.tables.dismiss(id, &subscriber, seen);
-                    tried += 1;
-                }
-                result => return result,
-            }
-        }
-    }
-
-    fn bind_for(
-        &mut self,
-        id: SubscriberId,
-        subscriber: &Subscriber,
-        inside: &InsideKey,
-        space: PortSpace,
-    ) -> Result<(BindingId, Binding), DropReason> {
-        let limit = self.policy.bindings_per_subscriber;
-        if limit.is_some_and(|limit| self.tables.subscribers.bindings(id) >= u64::from(limit)) {
-            return Err(DropReason::SubscriberLimit);
-        }
-        let address = Ipv4Addr::from(subscriber.outside_ipv4);
-        if self.exhausted.contains(address, space, self.now) {
-            return Err(DropReason::PoolExhausted);
-        }
-        let template = Binding { inside: *inside, subscriber: id.get(), ..Binding::default() };
-        let port = u16::from_be_bytes(inside.port);
-        let candidates = self.pool.candidates(address, space, port, self.policy.parity, self.random.next_u64());
-        match self.tables.bind(&template, candidates, self.reuse_port_after(space), self.now) {
-            Ok(bound) => Ok(bound),
-            Err(BindError::TableFull) => Err(DropReason::BindingTableFull),
-            Err(BindError::NoneFree) => {
-                self.exhausted.note(address, space, self.now);
-                Err(DropReason::PoolExhausted)
-            }
-        }
-    }
-
-    fn admit(&self, key: SubscriberKey, random: u32) -> Result<(SubscriberId, Subscriber), DropReason> {
-        let pool_address = random.checked_rem(self.pool.addresses()).ok_or(DropReason::PoolExhausted)?;
-        let address = self.pool.address(pool_address).ok_or(DropReason::PoolExhausted)?;
-        let grant = Subscriber { key, outside_ipv4: address.octets(), pool_address };
-        self.tables.admit(&grant, self.now).ok_or(DropReason::SubscriberTableFull)
-    }
-
-    /// Ticks for which a closed port is kept back: none where a newcomer cannot get what was meant for the old owner
-    /// (RFC 6888 REQ-8 (a): TCP, whose binding outlives its connections by TCP_TRANS; (c): filtering by address).
-    fn reuse_port_after(&self, space: PortSpace) -> u32 {
-        match (space, self.policy.filtering) {
-            (PortSpace::Tcp, _) | (_, Filtering::AddressDependent) => 0,
-            _ => self.times.reuse_port_after,
-        }
-    }
-
-    fn has_nothing(&self, id: SubscriberId) -> bool {
-        self.tables.subscribers.bindings(id) == 0
-    }
-
-    fn addresses_tried(&self) -> u32 {
-        self.pool.addresses().min(ADDRESSES_TRIED)
-    }
 }
 
 /// What became of the session of a packet.
 enum Advanced {
-    /// It was moved on. `first_of_tick`: nothing had refreshed it in this tick.
-    Session { first_of_tick: bool },
+    /// It was moved on.
+    Session {
+        /// Nothing had refreshed it in this tick.
+        first_of_tick: bool,
+        /// It is only there because a SYN is held.
+        is_held: bool,
+    },
     /// There is none.
     None,
     /// Another writer changed it at the same moment.
@@ -449,32 +459,5 @@ fn initial_state(space: PortSpace, side: Side) -> State {
         (PortSpace::Icmp, _) => ICMP,
         (PortSpace::Tcp, Side::Inside) => INSIDE_INIT,
         (PortSpace::Tcp, Side::Outside) => OUTSIDE_INIT,
-    }
-}
-
-/// A small memory of outside addresses without a free port.
-#[derive(Debug, Clone)]
-pub struct Exhausted([(u32, Tick); 64]);
-
-impl Default for Exhausted {
-    fn default() -> Self {
-        Self([(0, Tick(0)); 64])
-    }
-}
-
-impl Exhausted {
-    fn place(address: Ipv4Addr, space: PortSpace) -> (usize, u32) {
-        let key = address.to_bits().wrapping_mul(4).wrapping_add(space as u32 + 1);
-        (key.wrapping_mul(0x9e37_79b9) as usize >> 26, key)
-    }
-
-    fn contains(&self, address: Ipv4Addr, space: PortSpace, now: Tick) -> bool {
-        let (place, key) = Self::place(address, space);
-        self.0[place] == (key, now)
-    }
-
-    fn note(&mut self, address: Ipv4Addr, space: PortSpace, now: Tick) {
-        let (place, key) = Self::place(address, space);
-        self.0[place] = (key, now);
     }
 }

@@ -17,7 +17,7 @@ use tombolo_wire::{Ipv4View, Protocol, Sum, icmpv4, ipv4, write_u16, write_u32};
 
 use super::icmp_error::message_of;
 use super::offload::{complete_checksum, segment_count, size_on_wire};
-use super::translate::shrink_or_fragment;
+use super::translate::{clamp, shrink_or_fragment};
 use super::transport::{self, Change};
 use super::{ErrorRewrite, IcmpAnswer, IdentificationGenerator, Refusal, Rewrite, Translated, UdpZeroChecksum};
 use crate::packet::{ChecksumState, Packet};
@@ -34,8 +34,17 @@ pub enum Identification<'a> {
     Renew(&'a mut IdentificationGenerator),
 }
 
-/// Gives `packet`, `parsed` from it, the addresses and ports of `to`, for a link of `mtu` bytes. The TTL loses one. The
-/// packet is unchanged if the result is [`DropReason::TooBig`].
+/// The next link, and what may be announced for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NextLink {
+    /// Its MTU in bytes.
+    pub mtu: u32,
+    /// Largest TCP segment that a SYN may announce, in bytes. `None` leaves the announcement.
+    pub largest_segment: Option<u16>,
+}
+
+/// Gives `packet`, `parsed` from it, the addresses and ports of `to`, for a link. The TTL loses one. The packet is
+/// unchanged if the result is [`DropReason::TooBig`].
 ///
 /// # Errors
 /// [`Refusal`]: too big with DF set (RFC 4787 REQ-13), or ICMP that is no echo.
@@ -44,10 +53,10 @@ pub fn readdress(
     packet: &mut Packet<'_>,
     parsed: &Parsed<Ipv4Addr>,
     to: &Rewrite<Ipv4Addr>,
-    mtu: u32,
+    link: NextLink,
     identification: Identification<'_>,
 ) -> Result<Translated, Refusal> {
-    let translated = fit(packet, parsed, mtu)?;
+    let translated = fit(packet, parsed, link.mtu)?;
     let change = change_of(parsed, to);
     let state = packet.offload.checksum;
     let transport = &mut packet.bytes_mut()[usize::from(parsed.transport_offset)..];
@@ -57,6 +66,7 @@ pub fn readdress(
         Payload::EchoRequest | Payload::EchoReply => transport::rewrite_identifier(transport, &change),
         _ => return Err(DropReason::IcmpUntranslatable.into()),
     }
+    clamp(packet, parsed, link.largest_segment);
     write_header(packet, parsed, to.source, to.destination, identification);
     Ok(translated)
 }

@@ -206,6 +206,8 @@ pub struct ErrorLimit {
     depth: u64,
     /// When the bucket would have been empty: it holds the time since then, up to `depth`.
     empty_since: u64,
+    /// Rate and burst that the above were made from.
+    made_for: (u32, u32),
 }
 
 impl ErrorLimit {
@@ -213,15 +215,21 @@ impl ErrorLimit {
     #[must_use]
     pub fn new(rate: u32, burst: u32) -> Self {
         let cost = 1_000_000_000_u64.checked_div(u64::from(rate)).unwrap_or(u64::MAX);
-        Self { cost, depth: cost.saturating_mul(u64::from(burst.max(1))), empty_since: 0 }
+        let depth = cost.saturating_mul(u64::from(burst.max(1)));
+        Self { cost, depth, empty_since: 0, made_for: (rate, burst) }
     }
 
-    /// Takes one error out of the bucket at the moment `now` (nanoseconds); false if it is empty.
-    pub fn allow(&mut self, now: u64) -> bool {
+    /// Takes one error out of the bucket at the moment `now` (nanoseconds); false if it is empty. A bucket for another
+    /// rate or burst is changed first.
+    pub fn allow(&mut self, rate: u32, burst: u32, now: u64) -> bool {
+        if self.made_for != (rate, burst) {
+            *self = Self { empty_since: self.empty_since, ..Self::new(rate, burst) };
+        }
         if self.cost == u64::MAX {
             return false;
         }
-        let since = self.empty_since.max(now.saturating_sub(self.depth));
+        // Should the clock have gone back, the bucket fills from now on, not from when the clock is there again.
+        let since = self.empty_since.min(now).max(now.saturating_sub(self.depth));
         let allowed = now.saturating_sub(since) >= self.cost;
         self.empty_since = if allowed { since + self.cost } else { since };
         allowed
@@ -235,25 +243,36 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     #[test]
+    fn another_policy_counts_from_the_next_error_on() {
+        let mut limit = ErrorLimit::new(1, 1);
+        assert!(limit.allow(1, 1, 10 * SECOND) && !limit.allow(1, 1, 10 * SECOND));
+        assert_eq!((0..9).filter(|_| limit.allow(1000, 4, 10 * SECOND + SECOND / 2)).count(), 4);
+        assert!(!limit.allow(0, 4, 20 * SECOND));
+    }
+
+    #[test]
     fn a_burst_is_allowed_and_then_the_rate() {
         let mut limit = ErrorLimit::new(10, 5);
+        let mut limit = |now| limit.allow(10, 5, now);
         let now = 100 * SECOND;
-        assert_eq!((0..20).filter(|_| limit.allow(now)).count(), 5);
-        assert!(!limit.allow(now + SECOND / 10 - 1));
-        assert!(limit.allow(now + SECOND / 10));
-        assert_eq!((0..20).filter(|_| limit.allow(now + 100 * SECOND)).count(), 5);
+        assert_eq!((0..20).filter(|_| limit(now)).count(), 5);
+        assert!(!limit(now + SECOND / 10 - 1));
+        assert!(limit(now + SECOND / 10));
+        assert_eq!((0..20).filter(|_| limit(now + 100 * SECOND)).count(), 5);
     }
 
     #[test]
     fn a_rate_of_zero_allows_nothing() {
-        assert!(!ErrorLimit::new(0, 10).allow(SECOND));
+        assert!(!ErrorLimit::new(0, 10).allow(0, 10, SECOND));
     }
 
     #[test]
     fn a_clock_that_goes_back_does_no_harm() {
         let mut limit = ErrorLimit::new(1, 1);
-        assert!(limit.allow(10 * SECOND));
-        assert!(!limit.allow(5 * SECOND));
-        assert!(limit.allow(11 * SECOND));
+        assert!(limit.allow(1, 1, 10 * SECOND));
+        assert!(!limit.allow(1, 1, 5 * SECOND));
+        assert!(limit.allow(1, 1, 11 * SECOND));
+        assert!(!limit.allow(1, 1, 2 * SECOND));
+        assert!(limit.allow(1, 1, 3 * SECOND), "it does not wait until the old time is reached");
     }
 }

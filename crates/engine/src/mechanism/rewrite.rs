@@ -78,6 +78,43 @@ pub struct TranslateSettings {
     pub ipv6_mtu: u32,
     /// MTU of the IPv4 next hop in bytes. At least 68.
     pub ipv4_mtu: u32,
+    /// Largest TCP segment that a SYN may announce, in bytes; larger announcements are lowered to it. `None` leaves them.
+    pub largest_segment: Option<u16>,
+    /// Path MTUs to choose from where a router does not tell its own (RFC 1191 section 7.1).
+    pub plateaus: Plateaus,
+}
+
+/// Path MTUs that occur, from large to small, at most [`Plateaus::MOST`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Plateaus([u16; Self::MOST]);
+
+impl Plateaus {
+    /// How many there can be.
+    pub const MOST: usize = 16;
+
+    /// The plateaus `sizes`; `None` if there are too many, or they do not fall.
+    #[must_use]
+    pub fn new(sizes: &[u16]) -> Option<Self> {
+        let mut plateaus = [0; Self::MOST];
+        plateaus.get_mut(..sizes.len())?.copy_from_slice(sizes);
+        sizes.is_sorted_by(|larger, smaller| larger > smaller).then_some(Self(plateaus))
+    }
+
+    /// The largest below `size`; 0 if there is none.
+    #[must_use]
+    pub fn below(self, size: u32) -> u32 {
+        self.0.into_iter().map(u32::from).find(|&plateau| plateau < size).unwrap_or(0)
+    }
+}
+
+/// As RFC 7915 section 4.2 has them.
+impl Default for Plateaus {
+    fn default() -> Self {
+        let mut plateaus = [0; Self::MOST];
+        let known = [65535, 32000, 17914, 8166, 4352, 2002, 1492, 1006, 508, 296, 68];
+        plateaus[..known.len()].copy_from_slice(&known);
+        Self(plateaus)
+    }
 }
 
 impl Default for TranslateSettings {
@@ -90,6 +127,8 @@ impl Default for TranslateSettings {
             lowest_ipv6_mtu: 1280,
             ipv6_mtu: 1500,
             ipv4_mtu: 1500,
+            largest_segment: None,
+            plateaus: Plateaus::default(),
         }
     }
 }

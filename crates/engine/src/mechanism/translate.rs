@@ -14,8 +14,9 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use tombolo_wire::{FragmentHeader, Ipv4Header, Ipv6Header, Protocol, Sum, ipv4, ipv6};
+use tombolo_wire::{FragmentHeader, Ipv4Header, Ipv6Header, Protocol, Sum, TcpFlags, ipv4, ipv6};
 
+use super::mtu::clamp_segment_size;
 use super::offload::{complete_checksum, segment_count, size_on_wire, tcp_header_length};
 use super::transport::{self, Change};
 use super::{IcmpAnswer, IdentificationGenerator, Refusal, Rewrite, TranslateSettings, UdpZeroChecksum, fragment};
@@ -86,6 +87,7 @@ pub fn translate_4to6(
         destination_port: to.destination_port,
     };
     rewrite_payload(packet, parsed, &change, settings.udp_zero_4to6, Direction::To6)?;
+    clamp(packet, parsed, settings.largest_segment);
     replace_header(packet, parsed.transport_offset, header_length)?;
     emit_ipv6(packet, parsed, to, settings, piece);
     Ok(translated)
@@ -201,6 +203,7 @@ pub fn translate_6to4(
         destination_port: to.destination_port,
     };
     rewrite_payload(packet, parsed, &change, settings.udp_zero_6to4, Direction::To4)?;
+    clamp(packet, parsed, settings.largest_segment);
     let (identification, fragment_word) = match parsed.fragment {
         Some(fragment) => fragment_fields_6to4(fragment),
         None => {
@@ -302,6 +305,18 @@ fn rewrite_payload<A>(
         _ => {}
     }
     Ok(())
+}
+
+/// Lowers the segment size that a SYN announces, if it has to be lowered. The IP header is still the one that came.
+#[inline]
+pub(super) fn clamp<A>(packet: &mut Packet<'_>, parsed: &Parsed<A>, largest: Option<u16>) {
+    if let Some(largest) = largest
+        && parsed.tcp_flags.contains(TcpFlags::SYN)
+        && parsed.payload == Payload::Tcp
+    {
+        let state = packet.offload.checksum;
+        clamp_segment_size(&mut packet.bytes_mut()[usize::from(parsed.transport_offset)..], largest, state);
+    }
 }
 
 fn rewrite_icmp<A>(

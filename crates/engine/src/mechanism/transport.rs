@@ -123,8 +123,7 @@ pub(super) fn pseudo_icmpv6(addresses: Sum, length: u32) -> Sum {
 pub(super) fn rewrite_identifier(transport: &mut [u8], change: &Change) {
     if let Some(identifier) = change.source_port.or(change.destination_port) {
         let delta = replace_word(transport, 4, identifier.0);
-        let field = read_u16(transport, icmpv4::CHECKSUM);
-        write_u16(transport, icmpv4::CHECKSUM, checksum::update(field, delta));
+        update_icmp_checksum(transport, delta);
     }
 }
 
@@ -135,6 +134,16 @@ fn rewrite_echo(transport: &mut [u8], kind: u8, change: &Change, pseudo: Delta) 
     if let Some(identifier) = change.source_port.or(change.destination_port) {
         delta += replace_word(transport, 4, identifier.0);
     }
-    let field = read_u16(transport, icmpv4::CHECKSUM);
-    write_u16(transport, icmpv4::CHECKSUM, checksum::update(field, delta));
+    update_icmp_checksum(transport, delta);
+}
+
+/// Changes the checksum by difference. That cannot tell a sum of nothing but zeros (an ICMPv4 echo reply may be one) from
+/// one of 0xffff: the checksum of the first is 0xffff (RFC 1071), and receivers drop the other.
+#[inline]
+fn update_icmp_checksum(transport: &mut [u8], delta: Delta) {
+    let field = checksum::update(read_u16(transport, icmpv4::CHECKSUM), delta);
+    write_u16(transport, icmpv4::CHECKSUM, field);
+    if field == 0 && transport.iter().all(|&byte| byte == 0) {
+        write_u16(transport, icmpv4::CHECKSUM, 0xffff);
+    }
 }

@@ -14,5 +14,6 @@ pub mod nat64;
 pub mod siit;
 
 pub(crate) mod napt44;
+pub(crate) mod own;
 pub(crate) mod softwires;
 pub(crate) mod stateful;

@@ -14,7 +14,9 @@ use tombolo_wire::Port;
 use crate::engine::Work;
 use crate::mapping::pool::{Pool, PortSpace};
 use crate::mechanism::napt::{Endpoint, Policy};
-use crate::mechanism::{ErrorRewrite, Identification, Refusal, Rewrite, Translated, readdress, readdress_error};
+use crate::mechanism::{
+    ErrorRewrite, Identification, NextLink, Refusal, Rewrite, Translated, readdress, readdress_error,
+};
 use crate::packet::Packet;
 use crate::parse::{Parsed, Payload};
 use crate::service::stateful::{napt, no_state_inside, space_of, space_of_embedded};
@@ -65,7 +67,7 @@ impl Napt44<'_> {
             source_port: Some(outside.port),
             destination_port: None,
         };
-        readdress(packet, parsed, &to, mtu, Identification::Renew(work.identifications))
+        readdress(packet, parsed, &to, link(mtu), Identification::Renew(work.identifications))
     }
 
     /// A packet from outside, ICMP errors included, gets its inside destination, for a link whose MTU is what `mtu`
@@ -97,7 +99,7 @@ impl Napt44<'_> {
             source_port: None,
             destination_port: Some(port_of(&inside)),
         };
-        Ok((inside, readdress(packet, parsed, &to, mtu, Identification::Keep)?))
+        Ok((inside, readdress(packet, parsed, &to, link(mtu), Identification::Keep)?))
     }
 
     /// An error from inside leaves from the outside address that the remote has sent to, whichever router it comes from
@@ -168,6 +170,11 @@ impl Napt44<'_> {
             service: self.number,
         }
     }
+}
+
+/// Segments are as large as the hosts agree on: path MTU discovery crosses softwires.
+const fn link(mtu: u32) -> NextLink {
+    NextLink { mtu, largest_segment: None }
 }
 
 fn port_of(inside: &InsideKey) -> Port {

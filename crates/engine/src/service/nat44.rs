@@ -7,14 +7,16 @@
 
 use std::net::Ipv4Addr;
 
+use tombolo_tables::binding::InsideKey;
 use tombolo_wire::{Port, ipv4};
 
 use crate::engine::{Random, Work};
 use crate::mapping::address_ranges::AddressRanges;
 use crate::mapping::pool::Pool;
+use crate::mechanism::held;
 use crate::mechanism::napt::{Endpoint, Napt, Policy};
 use crate::mechanism::screen::screen_ipv4;
-use crate::mechanism::{ErrorRewrite, Identification, Refusal, Rewrite, readdress, readdress_error};
+use crate::mechanism::{ErrorRewrite, Identification, NextLink, Refusal, Rewrite, readdress, readdress_error};
 use crate::packet::{Outbox, Packet};
 use crate::parse::{Parsed, Payload, parse_ipv4};
 use crate::plan::StaticBinding;
@@ -36,6 +38,8 @@ pub struct Nat44 {
     pub inside_mtu: u32,
     /// MTU of the links outside, in bytes.
     pub outside_mtu: u32,
+    /// Largest TCP segment that a SYN may announce, in bytes; larger announcements are lowered to it. `None` leaves them.
+    pub largest_segment: Option<u16>,
     /// Bindings that are always there.
     pub static_bindings: Vec<StaticBinding>,
 }
@@ -81,10 +85,10 @@ impl Nat44 {
         let identification = Identification::Renew(work.identifications);
         if self.pool.contains(remote.address) {
             // It never meets the outside link, so that link's MTU is no limit.
-            let _ = readdress(packet, parsed, &to, u32::MAX, identification)?;
+            let _ = readdress(packet, parsed, &to, self.link(u32::MAX), identification)?;
             return self.come_in_again(number, packet, work, outbox);
         }
-        readdress(packet, parsed, &to, self.outside_mtu, identification)?.send(packet, outbox)?;
+        readdress(packet, parsed, &to, self.link(self.outside_mtu), identification)?.send(packet, outbox)?;
         Ok(Verdict::Forward)
     }
 
@@ -107,19 +111,51 @@ impl Nat44 {
         let (space, event) = space_of(parsed)?;
         let remote = Endpoint { address: parsed.source, port: parsed.source_port };
         let outside = Endpoint { address: parsed.destination, port: parsed.destination_port };
-        let inside = self.napt(number, work).inbound(outside, space, remote, event)?;
+        let inside = match self.napt(number, work).inbound(outside, space, remote, event) {
+            Ok(inside) => inside,
+            Err(reason) if self.policy.holds(reason, space, event) => {
+                return held::hold(packet, outside, remote, reason, &mut self.napt(number, work));
+            }
+            Err(reason) => return Err(reason.into()),
+        };
         work.notes.add("RFC 4787 REQ-1", || {
             let (host, port) = (Ipv4Addr::from(inside.ipv4), u16::from_be_bytes(inside.port));
             format!("{} port {} is bound to {host} port {port}", outside.address, outside.port.0)
         });
+        self.deliver(packet, parsed, &inside, outbox)
+    }
+
+    /// Sends a packet from outside to the host with the endpoint `inside`.
+    fn deliver(
+        &self,
+        packet: &mut Packet<'_>,
+        parsed: &Parsed<Ipv4Addr>,
+        inside: &InsideKey,
+        outbox: &mut impl Outbox,
+    ) -> Result<Verdict, Refusal> {
         let to = Rewrite {
             source: parsed.source,
             destination: inside.ipv4.into(),
             source_port: None,
             destination_port: Some(Port(u16::from_be_bytes(inside.port))),
         };
-        readdress(packet, parsed, &to, self.inside_mtu, Identification::Keep)?.send(packet, outbox)?;
+        readdress(packet, parsed, &to, self.link(self.inside_mtu), Identification::Keep)?.send(packet, outbox)?;
         Ok(Verdict::Forward)
+    }
+
+    /// Sends a packet of the gateway's own, as if from outside, to the host with the endpoint `inside`; no state is
+    /// looked at.
+    ///
+    /// # Errors
+    /// The reason why it is not sent.
+    pub(crate) fn send_inside(
+        &self,
+        packet: &mut Packet<'_>,
+        inside: &InsideKey,
+        outbox: &mut impl Outbox,
+    ) -> Result<Verdict, Refusal> {
+        let parsed = parse_ipv4(packet)?;
+        self.deliver(packet, &parsed, inside, outbox)
     }
 
     /// An ICMP error from inside, about a packet that came from outside (RFC 5508 REQ-5). It leaves from the outside
@@ -203,6 +239,10 @@ impl Nat44 {
         let parsed = parse_ipv4(packet)?;
         // The packet is not as it was received any more, so nobody can be told what becomes of it.
         self.outside(number, packet, &parsed, work, outbox).map_err(|refusal| Refusal::silent(refusal.reason))
+    }
+
+    const fn link(&self, mtu: u32) -> NextLink {
+        NextLink { mtu, largest_segment: self.largest_segment }
     }
 
     fn napt<'a>(&'a self, number: u8, work: &'a mut Work<'_>) -> Napt<'a, Random> {

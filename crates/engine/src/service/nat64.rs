@@ -6,9 +6,11 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use tombolo_tables::binding::InsideKey;
 use tombolo_wire::{Port, ipv4};
 
 use crate::engine::{Random, Work};
+use crate::mechanism::held;
 use crate::mechanism::icmp_error::{ErrorRewrite, translate_error_4to6, translate_error_6to4};
 use crate::mechanism::napt::{Endpoint, Napt};
 use crate::mechanism::screen::{screen_ipv4, screen_ipv6};
@@ -82,11 +84,29 @@ impl Nat64 {
         let (space, event) = space_of(parsed)?;
         let remote = Endpoint { address: parsed.source, port: parsed.source_port };
         let outside = Endpoint { address: parsed.destination, port: parsed.destination_port };
-        let inside = self.napt(number, work).inbound(outside, space, remote, event)?;
+        let inside = match self.napt(number, work).inbound(outside, space, remote, event) {
+            Ok(inside) => inside,
+            Err(reason) if self.policy.holds(reason, space, event) => {
+                return held::hold(packet, outside, remote, reason, &mut self.napt(number, work));
+            }
+            Err(reason) => return Err(reason.into()),
+        };
         work.notes.add("RFC 6146 section 3.5", || {
             let (address, port) = (Ipv6Addr::from(inside.ipv6), u16::from_be_bytes(inside.port));
             format!("{} port {} is {address} port {port}", outside.address, outside.port.0)
         });
+        self.deliver(packet, parsed, source, &inside, outbox)
+    }
+
+    /// Sends a packet from outside to the host with the endpoint `inside`.
+    fn deliver(
+        &self,
+        packet: &mut Packet<'_>,
+        parsed: &Parsed<Ipv4Addr>,
+        source: Ipv6Addr,
+        inside: &InsideKey,
+        outbox: &mut impl Outbox,
+    ) -> Result<Verdict, Refusal> {
         let to = Rewrite {
             source,
             destination: inside.ipv6.into(),
@@ -95,6 +115,21 @@ impl Nat64 {
         };
         translate_4to6(packet, parsed, &to, &self.translate)?.send(packet, outbox)?;
         Ok(Verdict::Forward)
+    }
+
+    /// Sends a packet of the gateway's own, as if from outside, to the host with the endpoint `inside`; no state is
+    /// looked at.
+    ///
+    /// # Errors
+    /// The reason why it is not sent.
+    pub(crate) fn send_inside(
+        &self,
+        packet: &mut Packet<'_>,
+        inside: &InsideKey,
+        outbox: &mut impl Outbox,
+    ) -> Result<Verdict, Refusal> {
+        let parsed = parse_ipv4(packet)?;
+        self.deliver(packet, &parsed, self.embedded_source(parsed.source)?, inside, outbox)
     }
 
     /// An ICMPv6 error from inside, about a packet that came from outside (section 3.5.3 and RFC 5508 REQ-5). It leaves

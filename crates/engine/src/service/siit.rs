@@ -7,6 +7,7 @@
 //! |---|---|---|---|
 //! | [`Role::Siit`] | IPv6 hosts | to the prefix, or explicitly mapped | to explicit mappings and embedded hosts |
 //! | [`Role::Clat`] | IPv4 hosts | to explicit mappings (the CLAT's own) | to anything but the explicit mappings |
+//! | [`Role::Everything`] | IPv6 hosts | all | all |
 //!
 //! Hairpinning (RFC 7757 section 4): an inside host that talks to an inside host by its IPv4 address has to see the
 //! answers come from that address. Rules 1 to 3 of section 4.2.1 keep explicit mappings away from the addresses that
@@ -15,14 +16,16 @@
 
 use std::fmt::Display;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 use rand_core::Rng;
 use tombolo_tables::lpm::Prefix;
 use tombolo_wire::{ipv4, ipv6};
 
 use crate::engine::Work;
+use crate::mapping::dynamic_pool::DynamicPool;
 use crate::mapping::eam::Eam;
-use crate::mapping::stateless::{By, Mapped, StatelessMap};
+use crate::mapping::stateless::{By, Claim, Mapped, StatelessMap};
 use crate::mechanism::offload::size_on_wire;
 use crate::mechanism::screen::{
     is_illegal_destination_ipv4, is_illegal_source_ipv4, is_illegal_source_ipv6, screen_ipv4, screen_ipv6,
@@ -43,6 +46,8 @@ pub struct Siit {
     pub role: Role,
     /// Which address stands for which.
     pub mapping: StatelessMap,
+    /// IPv4 addresses that are lent to IPv6 hosts without one.
+    pub dynamic: Option<Arc<DynamicPool>>,
     /// IPv4 addresses of inside hosts whose IPv6 addresses are embedded in the prefix, without explicit mapping.
     pub embedded_hosts: Vec<Prefix<u32>>,
     /// What becomes of packets between inside hosts that use IPv4 addresses.
@@ -63,6 +68,8 @@ pub enum Role {
     Siit,
     /// IPv4 hosts are inside, an IPv6-only network is outside.
     Clat,
+    /// Whatever reaches the device is to be translated, either way; who routes it there has decided. What Tayga does.
+    Everything,
 }
 
 /// Support for packets between two inside hosts by way of their IPv4 addresses (RFC 7757 section 4).
@@ -127,22 +134,39 @@ impl Siit {
         matches!(self.role, Role::Clat) && self.mapping.prefix.is_none()
     }
 
-    /// True if an IPv6 packet to `destination` is this service's.
+    /// True if an IPv6 packet to `destination` is this service's. If its explicit mapping was looked for, `claim` says
+    /// what was found.
     #[must_use]
     #[inline]
-    pub fn claims_ipv6(&self, destination: Ipv6Addr) -> bool {
+    pub fn claims_ipv6(&self, destination: Ipv6Addr, claim: &mut Claim) -> bool {
         let embedded = || self.mapping.prefix.is_some_and(|prefix| prefix.contains(destination));
-        self.role == Role::Siit && embedded() || self.mapping.explicit.contains_ipv6(destination)
+        // What a service before this one has found is nothing to this one.
+        *claim = Claim::Unknown;
+        if self.role == Role::Everything || self.role == Role::Siit && embedded() {
+            return true;
+        }
+        let row = self.mapping.explicit.row_of_ipv6(destination);
+        *claim = row.into();
+        row.is_some()
     }
 
-    /// True if an IPv4 packet to `destination` is this service's.
+    /// As [`claims_ipv6`](Self::claims_ipv6), for IPv4.
     #[must_use]
     #[inline]
-    pub fn claims_ipv4(&self, destination: Ipv4Addr) -> bool {
-        let explicit = self.mapping.explicit.contains_ipv4(destination);
+    pub fn claims_ipv4(&self, destination: Ipv4Addr, claim: &mut Claim) -> bool {
+        *claim = Claim::Unknown;
+        if self.role == Role::Everything {
+            return true;
+        }
+        let row = self.mapping.explicit.row_of_ipv4(destination);
+        *claim = row.into();
         match self.role {
-            Role::Siit => explicit || self.embedded_hosts.iter().any(|prefix| prefix.contains(destination.to_bits())),
-            Role::Clat => !explicit,
+            Role::Clat => row.is_none(),
+            _ => {
+                row.is_some()
+                    || self.embedded_hosts.iter().any(|prefix| prefix.contains(destination.to_bits()))
+                    || self.dynamic.as_ref().is_some_and(|pool| pool.contains(destination))
+            }
         }
     }
 
@@ -151,12 +175,19 @@ impl Siit {
     #[must_use]
     pub fn routed(&self) -> Routed {
         let rows = self.mapping.explicit.rows().iter();
+        let lent = self.dynamic.iter().map(|pool| pool.addresses());
         match self.role {
             Role::Siit => Routed {
                 ipv6: self.mapping.prefix.iter().map(|prefix| (prefix.address(), prefix.length())).collect(),
-                ipv4: rows.map(Eam::ipv4).chain(self.embedded_hosts.iter().copied()).map(first_and_last).collect(),
+                ipv4: rows
+                    .map(Eam::ipv4)
+                    .chain(self.embedded_hosts.iter().copied())
+                    .chain(lent)
+                    .map(first_and_last)
+                    .collect(),
                 ..Routed::default()
             },
+            Role::Everything => Routed::default(),
             Role::Clat => Routed {
                 ipv6: rows.map(Eam::ipv6).map(|p| (Ipv6Addr::from_bits(p.key()), p.prefix_len())).collect(),
                 ipv4: vec![(Ipv4Addr::UNSPECIFIED, Ipv4Addr::BROADCAST)],
@@ -180,8 +211,8 @@ impl Siit {
         if parsed.payload == Payload::IcmpError {
             return self.receive_error_ipv6(packet, parsed, work, outbox);
         }
-        let source = self.mapping.to_ipv4(parsed.source).map_err(refuse)?;
-        let destination = self.mapping.to_ipv4(parsed.destination).map_err(refuse)?;
+        let source = self.source_to_ipv4(parsed.source, work).map_err(refuse)?;
+        let destination = self.destination_to_ipv4(parsed.destination, work).map_err(refuse)?;
         if is_illegal_source_ipv4(source.address) {
             return Err(DropReason::IllegalSource.into());
         }
@@ -192,7 +223,7 @@ impl Siit {
         self.note_mapping(work, "destination", parsed.destination, destination);
         let to = Rewrite::addresses(source.address, destination.address);
         // Condition set A of RFC 7757 section 4.2.2.
-        if self.turns_round(destination) {
+        if self.turns_round(destination, work) {
             work.notes.add("RFC 7757 section 4.2.2 (A)", || {
                 format!("{} is an inside host's and was embedded: the packet turns round here", destination.address)
             });
@@ -214,12 +245,12 @@ impl Siit {
         outbox: &mut impl Outbox,
     ) -> Result<Verdict, Refusal> {
         let embedded = parsed.embedded(packet)?;
-        let destination = self.mapping.to_ipv4(parsed.destination)?.address;
+        let destination = self.to_ipv4(parsed.destination, work)?.address;
         if is_illegal_destination_ipv4(destination) {
             return Err(DropReason::IllegalDestination.into());
         }
-        let inner_source = self.mapping.to_ipv4(embedded.source)?;
-        let inner_destination = self.mapping.to_ipv4(embedded.destination)?;
+        let inner_source = self.to_ipv4(embedded.source, work)?;
+        let inner_destination = self.to_ipv4(embedded.destination, work)?;
         self.note_mapping(work, "source of the packet in error", embedded.source, inner_source);
         self.note_mapping(work, "destination of the packet in error", embedded.destination, inner_destination);
         let (source, node) = self.error_source_ipv4(parsed.source, work)?;
@@ -231,7 +262,7 @@ impl Siit {
         };
         translate_error_6to4(packet, parsed, &embedded, &to, &self.translate, work.identifications)?;
         // Condition set B of RFC 7757 section 4.2.2.
-        if self.turns_round(inner_source) {
+        if self.turns_round(inner_source, work) {
             work.notes.add("RFC 7757 section 4.2.2 (B)", || {
                 format!("the packet in error came from inside host {}: the error turns round", inner_source.address)
             });
@@ -248,7 +279,7 @@ impl Siit {
         node: Ipv6Addr,
         work: &mut Work<'_>,
     ) -> Result<(Ipv4Addr, Option<Ipv6Addr>), DropReason> {
-        match self.mapping.to_ipv4(node) {
+        match self.to_ipv4(node, work) {
             Ok(mapped) if is_illegal_source_ipv4(mapped.address) => Err(DropReason::IllegalSource),
             Ok(mapped) => {
                 self.note_mapping(work, "source", node, mapped);
@@ -283,10 +314,10 @@ impl Siit {
         let source = if self.is_hairpinning(arrival) {
             self.mapping.embed(parsed.source)
         } else {
-            self.mapping.to_ipv6(parsed.source)
+            self.to_ipv6(parsed.source, work)
         };
         let source = source.map_err(refuse)?;
-        let destination = self.mapping.to_ipv6(parsed.destination).map_err(refuse)?;
+        let destination = self.destination_to_ipv6(parsed.destination, work).map_err(refuse)?;
         self.note_mapping(work, "source", parsed.source, source);
         self.note_mapping(work, "destination", parsed.destination, destination);
         if is_illegal_source_ipv6(source.address) {
@@ -306,9 +337,9 @@ impl Siit {
         outbox: &mut impl Outbox,
     ) -> Result<Verdict, Refusal> {
         let embedded = parsed.embedded(packet)?;
-        let destination = self.mapping.to_ipv6(parsed.destination)?.address;
+        let destination = self.to_ipv6(parsed.destination, work)?.address;
         let hairpinning = self.is_hairpinning(arrival);
-        let inner_source = self.mapping.to_ipv6(embedded.source)?.address;
+        let inner_source = self.to_ipv6(embedded.source, work)?.address;
         // Rule 2 of RFC 7757 section 4.2.1.
         let inner_destination = if hairpinning {
             work.notes.add("RFC 7757 section 4.2.1 rule 2", || {
@@ -316,14 +347,14 @@ impl Siit {
             });
             self.mapping.embed(embedded.destination)?.address
         } else {
-            self.mapping.to_ipv6(embedded.destination)?.address
+            self.to_ipv6(embedded.destination, work)?.address
         };
         // Rule 3: the destination of the packet in error has sent the error itself.
         let source = if hairpinning && parsed.source == embedded.destination {
             work.notes.add("RFC 7757 section 4.2.1 rule 3", || "the source of the error, too".into());
             self.mapping.embed(parsed.source)
         } else {
-            self.mapping.to_ipv6(parsed.source)
+            self.to_ipv6(parsed.source, work)
         };
         // No RFC names a source for routers that have no IPv6 address; without one, path MTU discovery would fail.
         let source = source.map(|mapped| mapped.address).or_else(|reason| work.own.ipv6.ok_or(reason))?;
@@ -337,6 +368,71 @@ impl Siit {
         Ok(Verdict::Forward)
     }
 
+    /// The IPv6 address for an IPv4 address: by an explicit mapping, else that of the host that the address is lent to,
+    /// else by the prefix.
+    #[inline]
+    fn to_ipv6(&self, address: Ipv4Addr, work: &Work<'_>) -> Result<Mapped<Ipv6Addr>, DropReason> {
+        match &self.dynamic {
+            Some(pool) if pool.contains(address) => {
+                if let Some((address, row)) = self.mapping.explicit.to_ipv6(address) {
+                    return Ok(Mapped { address, by: By::Row(row) });
+                }
+                let host = pool.host_of(address, work.now.tick()).ok_or(DropReason::NoBinding)?;
+                Ok(Mapped { address: host, by: By::Pool })
+            }
+            _ => self.mapping.to_ipv6(address),
+        }
+    }
+
+    /// As [`to_ipv6`](Self::to_ipv6), for the destination of the packet at hand: whoever asked whose packet it is may
+    /// have looked already.
+    #[inline]
+    fn destination_to_ipv6(&self, address: Ipv4Addr, work: &Work<'_>) -> Result<Mapped<Ipv6Addr>, DropReason> {
+        match work.claim {
+            Claim::Row(row) => {
+                Ok(Mapped { address: self.mapping.explicit.ipv6_by_row(row, address), by: By::Row(row) })
+            }
+            Claim::None if self.dynamic.is_none() => self.mapping.embed(address),
+            _ => self.to_ipv6(address, work),
+        }
+    }
+
+    /// The IPv4 address for an IPv6 address: by an explicit mapping, else by the prefix, else the one that is lent to it.
+    #[inline]
+    fn to_ipv4(&self, address: Ipv6Addr, work: &Work<'_>) -> Result<Mapped<Ipv4Addr>, DropReason> {
+        match (self.mapping.to_ipv4(address), &self.dynamic) {
+            (Err(DropReason::Untranslatable), Some(pool)) => {
+                let lent = pool.address_of(address, work.now.tick()).ok_or(DropReason::Untranslatable)?;
+                Ok(Mapped { address: lent, by: By::Pool })
+            }
+            (mapped, _) => mapped,
+        }
+    }
+
+    /// As [`to_ipv4`](Self::to_ipv4), for the destination of the packet at hand.
+    #[inline]
+    fn destination_to_ipv4(&self, address: Ipv6Addr, work: &Work<'_>) -> Result<Mapped<Ipv4Addr>, DropReason> {
+        match work.claim {
+            Claim::Row(row) => {
+                Ok(Mapped { address: self.mapping.explicit.ipv4_by_row(row, address), by: By::Row(row) })
+            }
+            _ => self.to_ipv4(address, work),
+        }
+    }
+
+    /// As [`to_ipv4`](Self::to_ipv4), for the source of the packet at hand: a host without address may be lent one.
+    #[inline]
+    fn source_to_ipv4(&self, address: Ipv6Addr, work: &Work<'_>) -> Result<Mapped<Ipv4Addr>, DropReason> {
+        match (self.mapping.to_ipv4(address), &self.dynamic) {
+            (Err(DropReason::Untranslatable), Some(pool)) => {
+                let is_taken = |lent| self.mapping.explicit.contains_ipv4(lent) || work.own.ipv4 == Some(lent);
+                let lent = pool.lend(address, work.now.tick(), is_taken).ok_or(DropReason::PoolExhausted)?;
+                Ok(Mapped { address: lent, by: By::Pool })
+            }
+            (mapped, _) => mapped,
+        }
+    }
+
     /// Whether rules 1 to 3 of RFC 7757 section 4.2.1 apply.
     #[inline]
     fn is_hairpinning(&self, arrival: Arrival) -> bool {
@@ -344,12 +440,17 @@ impl Siit {
     }
 
     /// Whether a packet goes back inside for the sake of this address: it was embedded, and the IPv4 address in it is
-    /// that of an inside host.
+    /// that of an inside host. What is known of it is kept for the second pass.
     #[inline]
-    fn turns_round(&self, mapped: Mapped<Ipv4Addr>) -> bool {
-        self.hairpinning == Hairpinning::Intrinsic
-            && mapped.by == By::Prefix
-            && self.mapping.explicit.contains_ipv4(mapped.address)
+    fn turns_round(&self, mapped: Mapped<Ipv4Addr>, work: &mut Work<'_>) -> bool {
+        if self.hairpinning != Hairpinning::Intrinsic || mapped.by != By::Prefix {
+            return false;
+        }
+        let is_explicit = self.mapping.explicit.contains_ipv4(mapped.address);
+        // The destination of the second pass need not be the address that was asked about: an error goes elsewhere.
+        work.claim = Claim::Unknown;
+        let is_lent = |pool: &Arc<DynamicPool>| pool.host_of(mapped.address, work.now.tick()).is_some();
+        is_explicit || self.dynamic.as_ref().is_some_and(is_lent)
     }
 
     /// A packet that is turned round keeps its size, and never meets the IPv4 link. To be asked while it still can be
@@ -376,12 +477,14 @@ impl Siit {
         let clause = match mapped.by {
             By::Row(_) => "RFC 7757 section 3.3",
             By::Prefix => "RFC 6052 section 2.3",
+            By::Pool => "",
         };
         work.notes.add(clause, || {
             let by = match (mapped.by, self.mapping.prefix) {
                 (By::Row(number), _) => format!("explicit mapping {}", self.mapping.explicit.rows()[number as usize]),
                 (By::Prefix, Some(prefix)) => format!("prefix {prefix}"),
                 (By::Prefix, None) => "a prefix".into(),
+                (By::Pool, _) => "the dynamic pool".into(),
             };
             format!("{what} {from} is {} by {by}", mapped.address)
         });
@@ -418,6 +521,8 @@ pub(crate) fn first_and_last(prefix: Prefix<u32>) -> (Ipv4Addr, Ipv4Addr) {
 fn refuse(reason: DropReason) -> Refusal {
     match reason {
         DropReason::Untranslatable | DropReason::Denied => Refusal::with(reason, IcmpAnswer::Prohibited),
+        // The address is lent to nobody, or there is none left to lend.
+        DropReason::NoBinding | DropReason::PoolExhausted => Refusal::with(reason, IcmpAnswer::HostUnreachable),
         _ => reason.into(),
     }
 }

@@ -40,7 +40,7 @@ pub(crate) fn arrive(
 ) -> Result<Arrived, Refusal> {
     match outer.payload {
         Payload::IcmpError => Ok(Arrived::Error),
-        Payload::EchoRequest if !work.error_limit.allow(work.now.0) => Err(DropReason::RateLimited.into()),
+        Payload::EchoRequest if !allow_error(work) => Err(DropReason::RateLimited.into()),
         Payload::EchoRequest => Ok(Arrived::Answered(answer_echo(packet, outer, settings, outbox)?)),
         Payload::EchoReply | Payload::IcmpOther => Err(DropReason::IcmpUntranslatable.into()),
         _ => Ok(Arrived::Packet),
@@ -177,7 +177,7 @@ pub(crate) fn answer(
     outbox: &mut impl Outbox,
 ) -> Result<Verdict, Refusal> {
     let Some(answer) = refusal.answer else { return Err(refusal) };
-    if !may_answer_ipv4(parsed) || !work.error_limit.allow(work.now.0) {
+    if !may_answer_ipv4(parsed) || !allow_error(work) {
         return Err(Refusal::silent(refusal.reason));
     }
     reply_ipv4(packet, parsed, from, answer, work.identifications)?;
@@ -190,3 +190,8 @@ pub(crate) fn answer(
 /// The address to speak from inside a softwire that has no other: 192.0.0.1 for the provider's end, 192.0.0.2 for the
 /// customer's (RFC 6333 section 5.7).
 pub(crate) const AFTR_IPV4: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 1);
+
+/// True if another error may be sent now.
+fn allow_error(work: &mut Work<'_>) -> bool {
+    work.error_limit.allow(work.own.errors.rate, work.own.errors.burst, work.now.0)
+}

@@ -8,7 +8,7 @@ use tombolo_wire::{Port, TcpFlags};
 
 use crate::engine::{Random, Work};
 use crate::mapping::pool::{Pool, PortSpace};
-use crate::mechanism::napt::{Napt, Policy};
+use crate::mechanism::napt::{Endpoint, Napt, Policy};
 use crate::mechanism::session_state::Event;
 use crate::mechanism::{IcmpAnswer, Refusal};
 use crate::parse::{Parsed, Payload};
@@ -32,9 +32,18 @@ pub(crate) fn napt<'a>(service: u8, pool: &'a Pool, policy: &'a Policy, work: &'
         times: work.times,
         service,
         now: work.now.tick(),
+        nanos: work.now.0,
         random: work.random,
         exhausted: work.exhausted,
+        admissions: &mut work.admissions[usize::from(service)],
+        held: work.held,
     }
+}
+
+/// True if the inside of service number `service` has opened a connection from `outside` to `remote`.
+pub(crate) fn is_open(service: u8, pool: &Pool, outside: Endpoint, remote: Endpoint, work: &mut Work<'_>) -> bool {
+    // No policy decides about what is there already.
+    napt(service, pool, &Policy::default(), work).is_open(outside, remote)
 }
 
 /// Which table a packet belongs to, and what it is to its session.
@@ -81,6 +90,7 @@ pub(crate) fn no_state_inside(reason: DropReason) -> Refusal {
         | DropReason::BindingTableFull
         | DropReason::SessionTableFull
         | DropReason::SubscriberTableFull => Refusal::with(reason, IcmpAnswer::HostUnreachable),
+        DropReason::Denied => Refusal::with(reason, IcmpAnswer::Prohibited),
         _ => reason.into(),
     }
 }

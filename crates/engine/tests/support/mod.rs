@@ -5,17 +5,22 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
+use tombolo_engine::counters::Totals;
 use tombolo_engine::mapping::address_ranges::AddressRanges;
+use tombolo_engine::mapping::allocation::Allocation;
 use tombolo_engine::mapping::pool::{Pool, PoolRange, PortRanges, PortSpace};
 use tombolo_engine::mechanism::napt::{Endpoint, Policy, Times};
 use tombolo_engine::mechanism::{TranslateSettings, UdpZeroChecksum};
 use tombolo_engine::packet::{HEADROOM, Offload, Packet};
 use tombolo_engine::plan::{Nat64, OwnAddresses, Plan, Service, ServiceKind, StaticBinding};
 use tombolo_engine::service::nat44::Nat44;
+use tombolo_engine::sweep::Expiry;
 use tombolo_engine::{Engine, Now, Verdict};
 use tombolo_tables::Tables;
 use tombolo_tables::hash::HashKey;
 use tombolo_tables::memory::Heap;
+use tombolo_tables::session::Session;
+use tombolo_tables::sweep::Sweeper;
 use tombolo_tables::tables::Capacity;
 use tombolo_wire::Port;
 use tombolo_wire::rfc6052::Prefix64;
@@ -38,8 +43,9 @@ pub struct Setup {
     pub subscribers: u32,
     pub static_bindings: Vec<StaticBinding>,
     pub times: Times,
-    /// A NAT44 for [`INSIDE`] instead of a NAT64.
+    /// A NAT44 for 10.0.0.0/22 instead of a NAT64.
     pub nat44: bool,
+    pub allocation: Allocation,
 }
 
 impl Default for Setup {
@@ -54,6 +60,7 @@ impl Default for Setup {
             static_bindings: Vec::new(),
             times: Times::default(),
             nat44: false,
+            allocation: Allocation::Ports,
         }
     }
 }
@@ -79,7 +86,7 @@ impl Gateway {
             span: lowest.min(*setup.ports.start())..=*setup.ports.end(),
             first_slot: 0,
         };
-        let pool = Pool::new(vec![range]);
+        let pool = Pool::new(vec![range]).with_allocation(setup.allocation.clone());
         let kind =
             if setup.nat44 { ServiceKind::Nat44(nat44(&setup, pool)) } else { ServiceKind::Nat64(nat64(&setup, pool)) };
         let mut plan = Plan {
@@ -94,6 +101,7 @@ impl Gateway {
             own: OwnAddresses {
                 ipv4: Some(Ipv4Addr::new(198, 51, 100, 1)),
                 ipv6: Some("2001:db8:1::1".parse().unwrap()),
+                ..OwnAddresses::default()
             },
         };
         plan.capacity.outside_slots = plan.outside_slots().unwrap();
@@ -124,6 +132,35 @@ impl Gateway {
         let (verdict, mut sent) = self.pass(bytes);
         assert_eq!((verdict, sent.len()), (Verdict::Forward, 1));
         see(&sent.remove(0))
+    }
+
+    /// What leaves of itself when a second or more has passed: SYNs that were held in vain.
+    pub fn release_held(&mut self) -> Vec<Vec<u8>> {
+        let mut sent = Vec::new();
+        let mut outbox = |packet: &mut Packet<'_>| sent.push(packet.bytes().to_vec());
+        self.engine.release_held(&self.plan, self.now, &mut outbox);
+        sent
+    }
+
+    /// One pass and another of the sweep: what is over is gone. The connections that are to be probed.
+    pub fn sweep(&mut self) -> Vec<Session> {
+        let mut sweeper = Sweeper::new(&self.tables, self.now.tick());
+        let mut expiry = Expiry::new(&self.plan);
+        for _ in 0..2 {
+            assert!(sweeper.advance(&self.tables, usize::MAX, self.now.tick(), &mut expiry));
+        }
+        expiry.probes
+    }
+
+    /// Totals of what was counted.
+    pub fn totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        self.engine.counters().add_to(&mut totals);
+        totals
+    }
+
+    pub fn audit(&self) {
+        assert_eq!(tombolo_tables::audit::check(&self.tables), Vec::<String>::new());
     }
 
     pub fn wait(&mut self, seconds: u64) {
@@ -164,6 +201,7 @@ fn nat44(setup: &Setup, pool: Pool) -> Nat44 {
         policy: setup.policy,
         inside_mtu: 1500,
         outside_mtu: 1500,
+        largest_segment: None,
         static_bindings: setup.static_bindings.clone(),
     }
 }

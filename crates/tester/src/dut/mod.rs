@@ -13,6 +13,8 @@ use std::{
 
 use tombolo_lab::{Lab, LabError, Process, wait_until};
 
+use crate::setup::Technology;
+
 mod iptables;
 mod plain;
 mod tayga;
@@ -46,6 +48,8 @@ pub struct Options {
     pub tombolo: PathBuf,
     /// Lines added to the configuration of `tombolo` before its service, such as `fastpath = "off"`.
     pub tombolo_settings: String,
+    /// What `tombolo` does: [`Technology::Nat64`], [`Technology::Nat44`] or [`Technology::Siit`].
+    pub tombolo_trade: Technology,
 }
 
 /// A gateway that runs and has passed a packet. It ends when dropped, or with its lab.

@@ -47,6 +47,6 @@ pub(super) fn start(lab: &Lab) -> Result<Gateway, LabError> {
 }
 
 /// The IPv6 address that stands for an IPv4 address under [`PREFIX`], a /96 (RFC 6052 section 2.2).
-fn embed(address: Ipv4Addr) -> Ipv6Addr {
+pub(super) fn embed(address: Ipv4Addr) -> Ipv6Addr {
     Ipv6Addr::from(u128::from(PREFIX) | u128::from(u32::from(address)))
 }

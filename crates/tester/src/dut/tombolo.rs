@@ -1,20 +1,26 @@
-//! This project's gateway, started as the program that users start: stateful NAT64 with 64:ff9b::/96, a pool of 16 addresses, and
-//! the client's port 8080 bound to 192.0.2.1:8080.
+//! This project's gateway, started as the program that users start: stateful NAT64 with 64:ff9b::/96, stateful NAT44, or SIIT; the
+//! outside sees the client's port 8080 at 192.0.2.1:8080.
 
-use std::{fs, net::Ipv4Addr, net::SocketAddrV4, time::Duration};
+use std::{
+    fs,
+    net::{IpAddr, Ipv4Addr, SocketAddrV4},
+    time::Duration,
+};
 
-use tombolo_lab::{Lab, LabError, topology::SERVER_V4_TRANSLATED};
+use tombolo_lab::{
+    Lab, LabError,
+    topology::{SERVER_V4, SERVER_V4_TRANSLATED},
+};
 
-use super::{Dut, Gateway, Options, STATIC_PORT};
-use crate::machine;
+use super::{Dut, Gateway, Options, STATIC_PORT, tayga};
+use crate::{machine, setup::Technology};
 
 const READY_LIMIT: Duration = Duration::from_secs(15);
 
 pub(super) fn start(lab: &Lab, options: &Options) -> Result<Gateway, LabError> {
     let file = lab.directory()?.join("tombolo.toml");
     let action = || format!("write {}", file.display());
-    fs::write(&file, configuration(&options.tombolo_settings))
-        .map_err(|source| LabError::System { action: action(), source })?;
+    fs::write(&file, configuration(options)).map_err(|source| LabError::System { action: action(), source })?;
     let executable = options.tombolo.display().to_string();
     let mut process = lab
         .node("gateway")?
@@ -27,18 +33,34 @@ pub(super) fn start(lab: &Lab, options: &Options) -> Result<Gateway, LabError> {
     Ok(Gateway {
         dut: Dut::Tombolo,
         version: machine::version_of(&executable, &["--version"]),
-        server_seen_by_client: SERVER_V4_TRANSLATED.into(),
+        server_seen_by_client: server_seen_by_client(options.tombolo_trade),
         client_seen_by_server: Some(SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), STATIC_PORT)),
         started_in: Duration::ZERO,
         process: Some(process),
     })
 }
 
-fn configuration(settings: &str) -> String {
+fn server_seen_by_client(trade: Technology) -> IpAddr {
+    match trade {
+        Technology::Nat44 => SERVER_V4.into(),
+        Technology::Siit => tayga::embed(SERVER_V4).into(),
+        _ => SERVER_V4_TRANSLATED.into(),
+    }
+}
+
+fn configuration(options: &Options) -> String {
+    let settings = &options.tombolo_settings;
+    let service = match options.tombolo_trade {
+        Technology::Nat44 => nat44(),
+        Technology::Siit => siit(),
+        _ => nat64(),
+    };
+    format!("{settings}\n[[service]]\n{service}")
+}
+
+fn nat64() -> String {
     format!(
-        r#"{settings}
-[[service]]
-kind   = "nat64"
+        r#"kind   = "nat64"
 prefix = "64:ff9b::/96"
 # The lab's addresses are documentation addresses, which are not global.
 well_known_prefix_strict = false
@@ -46,4 +68,23 @@ pool   = [{{ addresses = "192.0.2.0/28", ports = "1024-65535" }}]
 static = [{{ inside = "[2001:db8:1::2]:{STATIC_PORT}", outside = "192.0.2.1:{STATIC_PORT}", protocol = "tcp" }}]
 "#
     )
+}
+
+fn nat44() -> String {
+    format!(
+        r#"kind   = "nat44"
+inside = ["10.0.0.0/8"]
+pool   = [{{ addresses = "192.0.2.0/28", ports = "1024-65535" }}]
+static = [{{ inside = "10.0.0.2:{STATIC_PORT}", outside = "192.0.2.1:{STATIC_PORT}", protocol = "tcp" }}]
+"#
+    )
+}
+
+/// The same mapping as Tayga's.
+fn siit() -> String {
+    r#"kind   = "siit"
+prefix = "2001:db8:64::/96"
+eam    = [{ ipv4 = "192.0.2.1", ipv6 = "2001:db8:1::2" }]
+"#
+    .to_owned()
 }

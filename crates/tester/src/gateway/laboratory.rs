@@ -64,10 +64,10 @@ pub fn addresses(technology: Technology, spec: &Spec, flows: &Flows) -> Addresse
         addresses.outside_ipv6 = Ipv6Addr::from_bits(OUTSIDE_HOSTS_6.0.to_bits() + 2);
     }
     match (spec, technology) {
-        (Spec::Tombolo(_), Technology::Nat64) => {
+        (Spec::Tombolo(_), Technology::Nat64 | Technology::Nat44) => {
             addresses.pool = Some((Ipv4Addr::new(192, 0, 2, 0), Ipv4Addr::new(192, 0, 2, 15)));
         }
-        (Spec::Tayga, _) => {
+        (Spec::Tayga, _) | (Spec::Tombolo(_), Technology::Siit) => {
             addresses.translation_prefix = (Ipv6Addr::new(0x2001, 0xdb8, 0x64, 0, 0, 0, 0, 0), 96);
             addresses.mapped_ipv4 = Ipv4Addr::new(192, 0, 2, 1);
         }
@@ -115,7 +115,7 @@ impl Laboratory {
         let mut laboratory = Laboratory {
             spec,
             lab,
-            options: Options { tombolo: tombolo.to_owned(), tombolo_settings: settings },
+            options: Options { tombolo: tombolo.to_owned(), tombolo_settings: settings, tombolo_trade: technology },
             running: None,
             faulty: None,
             description: BTreeMap::new(),
@@ -465,9 +465,11 @@ impl Drop for Laboratory {
 fn suits(spec: &Spec, technology: Technology) -> Result<(), GatewayError> {
     use Technology::{Forward4, Forward6, Nat44, Nat64, Siit};
     let fits = match spec {
-        Spec::Plain | Spec::Faulty(_) => matches!(technology, Forward4 | Forward6),
+        // Asked about connections, forwarding is the yardstick: it loses none, for it has none.
+        Spec::Plain | Spec::Faulty(_) => matches!(technology, Forward4 | Forward6 | Nat44),
         Spec::Iptables | Spec::Nftables => technology == Nat44,
-        Spec::Tombolo(_) | Spec::Jool => technology == Nat64,
+        Spec::Tombolo(_) => matches!(technology, Nat64 | Nat44 | Siit),
+        Spec::Jool => technology == Nat64,
         Spec::Tayga | Spec::JoolSiit => technology == Siit,
         Spec::External(_) => true,
     };

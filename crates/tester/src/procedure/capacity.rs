@@ -1,17 +1,22 @@
 //! Capacity of the table of connections (RFC 9693 section 4.8).
 //!
-//! Two ways. Where the gateway keeps the first connections and refuses the others, phase 1 offers more than fit at a low rate,
-//! and as many as are validated afterwards *are* the capacity. Otherwise the RFC's search: double the number until the
-//! gateway collapses or its rate does, then bisect.
+//! Phase 1 offers more connections than fit, at a low rate, and the responder answers each once: of a gateway that keeps the
+//! first connections or the last ones, as many come back as the table holds. That is then proved: exactly as many, offered to
+//! an empty table, must all come back. Where they do not, the gateway gives up connections before its table is full (buckets
+//! that overflow, say), and a search finds the largest number that it keeps whole.
 
 use serde_json::json;
-use tombolo_generator::Order;
+use tombolo_generator::DirectionOutcome;
 
 use super::packet::{Known, Measured};
 use crate::bench::{Bench, BenchError, Observer};
+use crate::search::{Search, Verdict};
 use crate::trial::TrialPlan;
 
-/// Offers all tuples of the bench at a low rate and counts those that are kept.
+/// Times that a number of connections is tried before it counts as too large: a pause of the machine loses frames, too.
+const ATTEMPTS: u32 = 3;
+
+/// Offers all tuples of the bench at a low rate, and finds how many are kept.
 ///
 /// # Errors
 /// If trials cannot be run.
@@ -25,25 +30,76 @@ pub(super) fn measure(
         Some(rate) => rate,
         None => slow_rate(bench, known, observer)?,
     };
-    bench.gateway.flush()?;
-    let first = bench.trial(&TrialPlan { purpose: "capacity", ..bench.phase_one(rate) }, observer)?;
-    let forwarded: u64 = first.directions().map(|d| d.arrivals.received).sum();
-    let answer = TrialPlan {
-        purpose: "capacity validation",
-        reverse_order: Order::RecordsOnce { count: offered, seed: 1 },
-        ..bench.validation(rate, offered)
+    let counted = offer(bench, rate, offered, observer)?;
+    let full = counted.validated >= offered;
+    let (kept, method) = match full || keeps(bench, rate, counted.validated, observer)? {
+        true => (counted.validated, "counted, and proved by offering as many to an empty table"),
+        false => (search(bench, rate, counted.validated, observer)?, "searched: the largest number that is kept whole"),
     };
-    let back = bench.trial(&answer, observer)?;
-    let kept: u64 = back.directions().map(|d| d.arrivals.received).sum();
-    let full = kept >= u64::from(offered);
     let details = json!({
-        "offered": offered, "rate": rate, "forwarded": forwarded, "validated": kept,
-        "gateway_counted": bench.gateway.sessions(), "more_may_fit": full,
-        "tester_paused_us": first.directions().map(|d| d.departures.late_max_ns / 1000).max(),
+        "offered": offered, "rate": rate, "forwarded": counted.forwarded, "validated": counted.validated, "method": method,
+        "gateway_counted": counted.gateway, "more_may_fit": full, "tester_paused_us": counted.paused_us,
     });
     bench.gateway.flush()?;
-    let measured = Measured::rate("connection table capacity", kept as f64, "connections", details);
+    let measured = Measured::rate("connection table capacity", f64::from(kept), "connections", details);
     Ok(vec![Measured { limited_by_tester: full, ..measured }])
+}
+
+/// What came of connections that were offered to an empty table.
+struct Offered {
+    forwarded: u64,
+    validated: u32,
+    gateway: Option<u64>,
+    paused_us: Option<u64>,
+}
+
+fn offer(bench: &mut Bench, rate: u64, count: u32, observer: &mut dyn Observer) -> Result<Offered, BenchError> {
+    bench.gateway.flush()?;
+    let offering = TrialPlan { purpose: "capacity", frames: count, ..bench.phase_one(rate) };
+    let first = bench.trial(&offering, observer)?;
+    let gateway = bench.gateway.sessions();
+    let answers = TrialPlan { purpose: "capacity validation", ..bench.validation(rate, count) };
+    let back = bench.trial(&answers, observer)?;
+    let received =
+        |directions: &mut dyn Iterator<Item = &DirectionOutcome>| directions.map(|d| d.arrivals.received).sum();
+    let validated: u64 = received(&mut back.directions());
+    Ok(Offered {
+        forwarded: received(&mut first.directions()),
+        validated: u32::try_from(validated).unwrap_or(u32::MAX),
+        gateway,
+        paused_us: first.directions().map(|d| d.departures.late_max_ns / 1000).max(),
+    })
+}
+
+/// Whether an empty table keeps so many connections, all of them.
+fn keeps(bench: &mut Bench, rate: u64, count: u32, observer: &mut dyn Observer) -> Result<bool, BenchError> {
+    for _ in 0..ATTEMPTS {
+        if count == 0 || offer(bench, rate, count, observer)?.validated >= count {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The largest number of connections, to the resolution of the effort, that are all kept.
+fn search(bench: &mut Bench, rate: u64, most: u32, observer: &mut dyn Observer) -> Result<u32, BenchError> {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a fraction of a million")]
+    let resolution_ppm = (bench.effort.resolution * 1e6) as u64;
+    let search = Search {
+        max: u64::from(most),
+        resolution: 1,
+        resolution_ppm,
+        verify_failures: 0,
+        repeat_invalid: 0,
+        hint: None,
+    };
+    let found = search.run(|count, bounds| {
+        bench.bounds = Some(bounds);
+        let kept = keeps(bench, rate, u32::try_from(count).unwrap_or(most), observer)?;
+        Ok::<_, BenchError>(if kept { Verdict::Passed } else { Verdict::Failed })
+    });
+    bench.bounds = None;
+    Ok(u32::try_from(found?.highest_passing).unwrap_or(most))
 }
 
 /// A rate at which no frame is lost for want of speed: a quarter of what a thousand connections can be made at.

@@ -369,7 +369,11 @@ mod tests {
             directions: vec![Direction::FourToSix, Direction::FourToSix],
             rounds: 5,
             seconds: 3,
-            options: Options { tombolo: "tombolo".into(), tombolo_settings: String::new() },
+            options: Options {
+                tombolo: "tombolo".into(),
+                tombolo_settings: String::new(),
+                tombolo_trade: crate::setup::Technology::Nat64,
+            },
         };
         plan.deduplicate();
         assert_eq!(plan.gateways, [Dut::Plain, Dut::Tayga]);

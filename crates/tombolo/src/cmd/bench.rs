@@ -9,6 +9,7 @@ use tombolo_tester::{
     procedure::packet::Procedure as OnFrames,
     procedure::tcp::{Direction, Plan, Summary},
     results::ResultFile,
+    setup::Technology,
 };
 
 use super::{bench_packets, bench_route_lookup, print};
@@ -129,7 +130,7 @@ fn run_tcp(arguments: Tcp) -> anyhow::Result<()> {
         directions: arguments.directions,
         rounds: arguments.rounds,
         seconds: arguments.seconds,
-        options: Options { tombolo, tombolo_settings: arguments.settings },
+        options: Options { tombolo, tombolo_settings: arguments.settings, tombolo_trade: Technology::Nat64 },
     };
     plan.deduplicate();
     let progress = print::Progress::new(plan.measurements());

@@ -11,7 +11,7 @@ use anyhow::{Context as _, bail, ensure};
 use clap::Args;
 use serde_json::json;
 use tombolo_tester::{
-    bench::{BenchError, Mix, Status},
+    bench::{BenchError, Means, Mix, Status},
     effort::Effort,
     gateway::{Spec, external::Hooks},
     procedure::packet::{Known, Measured, Procedure},
@@ -84,6 +84,9 @@ pub(crate) struct Arguments {
     /// Highest rate to try in each direction [default: what the self-test reached]
     #[arg(long, value_name = "FPS")]
     max_rate: Option<u64>,
+    /// How frames leave [default: live frames where the kernel has them]
+    #[arg(long, value_enum, default_value = "auto", hide_default_value = true)]
+    generator: Generator,
     /// Times a failed trial is tried again before it counts (RFC 9004, loss verification) [default: 0, quick 1]
     #[arg(long, value_name = "N")]
     verify: Option<u32>,
@@ -169,15 +172,39 @@ pub(crate) struct SelfTest {
     /// The core
     #[arg(long, default_value_t = 0)]
     core: usize,
+    /// How frames leave [default: live frames where the kernel has them]
+    #[arg(long, value_enum, default_value = "auto", hide_default_value = true)]
+    generator: Generator,
     /// JSON instead of lines
     #[arg(long)]
     json: bool,
 }
 
+/// How frames leave.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Generator {
+    /// What the kernel has
+    Auto,
+    /// Live frames from the kernel
+    Live,
+    /// Packet sockets: slower, on any kernel with XDP
+    Socket,
+}
+
+impl Generator {
+    fn means(self) -> Option<Means> {
+        match self {
+            Generator::Auto => None,
+            Generator::Live => Some(Means::LiveFrames),
+            Generator::Socket => Some(Means::PacketSockets),
+        }
+    }
+}
+
 /// The tester against itself, over a veth pair without a gateway.
 pub(crate) fn self_test(arguments: &SelfTest) -> anyhow::Result<()> {
     let kind = Technology::Forward4.kinds().0;
-    let result = selftest::run(kind, arguments.frame_size, arguments.core)?;
+    let result = selftest::run(kind, arguments.frame_size, arguments.core, arguments.generator.means())?;
     if arguments.json {
         return print::json(&result);
     }
@@ -254,6 +281,7 @@ impl Arguments {
             gateway_cores: self.gateway_cores,
             known,
             max_rate: self.max_rate,
+            means: self.generator.means(),
             addresses: Some(addresses),
             tombolo: std::env::current_exe().context("cannot find the program that is running")?,
         })
@@ -452,14 +480,15 @@ fn footnotes(plan: &SeriesPlan, result: &SeriesResult) -> String {
 fn describe(test: &selftest::SelfTest) -> String {
     format!(
         "self-test: {} frames/s of {} bytes made and checked on core {} ({} wrong); 100,000 frames/s paced to {:.4} %, own delay {:.2} us, \
-         longest pause of the machine {:.0} us",
+         longest pause of the machine {:.0} us; {}",
         number(test.highest_rate as f64),
         test.frame_bytes,
         test.core,
         test.wrong,
         test.pacing_error_percent,
         test.calibration_us,
-        test.longest_pause_us
+        test.longest_pause_us,
+        test.generator
     )
 }
 

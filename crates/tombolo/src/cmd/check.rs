@@ -7,6 +7,7 @@ use clap::Args;
 use serde::Serialize;
 use tombolo_config::Configuration;
 use tombolo_engine::mapping::address_ranges::AddressRanges;
+use tombolo_engine::mapping::allocation::Allocation;
 use tombolo_engine::mapping::map_domain::MapDomain;
 use tombolo_engine::mapping::pool::{PoolRange, PortRanges, PortSpace};
 use tombolo_engine::mechanism::SoftwireSettings;
@@ -110,6 +111,8 @@ struct StatefulService {
     pool: Vec<Pool>,
     filtering: &'static str,
     bindings_per_subscriber: Option<u32>,
+    sessions_per_subscriber: Option<u32>,
+    allocation: String,
     static_bindings: Vec<String>,
 }
 
@@ -167,6 +170,7 @@ fn print_tables(report: &Report) -> anyhow::Result<()> {
     let mut services =
         print::table(&["service", "prefix or hosts", "outside addresses", "TCP", "UDP", "ICMP", "filtering"]);
     let mut statics = Vec::new();
+    let mut allocations = Vec::new();
     let mut stateless = Vec::new();
     let mut softwires = Vec::new();
     let mut map = Vec::new();
@@ -177,6 +181,7 @@ fn print_tables(report: &Report) -> anyhow::Result<()> {
                 for Pool { addresses, tcp, udp, icmp } in &service.pool {
                     services.add_row([name, &hosts, addresses, tcp, udp, icmp, service.filtering]);
                 }
+                allocations.push(format!("{name}: {}", service.allocation));
                 statics.extend(&service.static_bindings);
             }
             Kind::Siit(service) | Kind::Clat(service) => stateless.push((name, service)),
@@ -188,6 +193,9 @@ fn print_tables(report: &Report) -> anyhow::Result<()> {
     }
     if stateless.len() + softwires.len() + map.len() < report.services.len() {
         print::line(&services.to_string())?;
+    }
+    for allocation in allocations {
+        print::line(&allocation)?;
     }
     for binding in statics {
         print::line(&format!("static: {binding}"))?;
@@ -311,7 +319,23 @@ impl StatefulService {
                 Filtering::AddressDependent => "address-dependent",
             },
             bindings_per_subscriber: policy.bindings_per_subscriber,
+            sessions_per_subscriber: policy.sessions_per_subscriber,
+            allocation: allocation(pool.allocation()),
             static_bindings: static_bindings(bindings),
+        }
+    }
+}
+
+fn allocation(allocation: &Allocation) -> String {
+    match allocation {
+        Allocation::Ports => "port by port".into(),
+        Allocation::Blocks(blocks) => format!("blocks of {} ports, up to {} each", blocks.size, blocks.most),
+        Allocation::Deterministic(shares) => {
+            let dynamic = match shares.dynamic_ports() {
+                Some((first, last)) => format!("ports {first}-{last}"),
+                None => "none".into(),
+            };
+            format!("deterministic, {} ports each; dynamic pool: {dynamic}", shares.ports_per_host())
         }
     }
 }

@@ -5,7 +5,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 use tombolo_lab::{Lab, LabRecord, Scenario, Topology};
 
-use super::{lab_demo, print};
+use super::{lab_demo, lab_soak, print};
 
 /// Arguments of `tombolo lab`.
 #[derive(Debug, Args)]
@@ -21,9 +21,15 @@ pub(crate) struct Arguments {
 enum Action {
     /// Show everything in under a minute: a gateway, real clients, and plain forwarding beside it
     Demo(lab_demo::Arguments),
+    /// A gateway under everything at once, and then every invariant of its tables
+    Soak {
+        /// Seconds of traffic
+        #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(10..))]
+        seconds: u64,
+    },
     /// Build a lab that stays until `lab down`
     ///
-    /// With the name of a scenario (map-e, map-t, 464xlat) the lab has that name, and running gateways in it.
+    /// With the name of a scenario (ds-lite, lw4o6, map-e, map-t, 464xlat) the lab has that name, and running gateways in it.
     Up {
         /// Its name, letters, digits and hyphens; or a scenario
         #[arg(default_value = "lab")]
@@ -70,6 +76,7 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
     let json = arguments.json;
     match arguments.action {
         Action::Demo(arguments) => lab_demo::run(arguments, json),
+        Action::Soak { seconds } => lab_soak::run(seconds, json),
         Action::Up { name, topology, alias } => match (Scenario::named(&name), alias) {
             (Some(scenario), alias) => up_scenario(&scenario, alias.as_deref(), json),
             (None, None) => up(&name, topology, json),

@@ -2,7 +2,10 @@
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use tombolo_tester::dut::{Dut, Options};
+use tombolo_tester::{
+    dut::{Dut, Options},
+    setup::Technology,
+};
 
 use super::print;
 use crate::demo::{Demo, Report, StepReport};
@@ -23,7 +26,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: Arguments, json: bool) -> anyhow::Result<()> {
     let tombolo = std::env::current_exe().context("cannot find the program that is running")?;
-    let options = Options { tombolo, tombolo_settings: arguments.settings };
+    let options = Options { tombolo, tombolo_settings: arguments.settings, tombolo_trade: Technology::Nat64 };
     let demo = Demo { gateway: arguments.gateway, options, seconds: arguments.seconds };
     let progress = print::Progress::new(6);
     let report = demo.run(|done, what| progress.advance(done, what));

@@ -5,15 +5,21 @@ use clap::{Parser, Subcommand};
 mod bench;
 mod bench_packets;
 mod bench_route_lookup;
+mod binding;
+mod binding_who;
 mod check;
 mod explain;
+mod import;
 mod lab;
 mod lab_demo;
+mod lab_soak;
 mod map;
 pub(crate) mod print;
 mod provision;
 mod run;
 mod show;
+mod syslog;
+mod tayga;
 mod translate;
 
 /// IPv4 as a Service over IPv6 on stock Linux, and the instrument that measures it.
@@ -30,6 +36,10 @@ enum Command {
     Lab(lab::Arguments),
     /// The gateway, in the foreground
     Run(run::Arguments),
+    /// The gateway in place of Tayga: its command line, its configuration file
+    Tayga(tayga::Arguments),
+    /// Print another gateway's configuration as a file for `run`
+    Import(import::Arguments),
     /// Validate a configuration and print the plan that it becomes
     Check(check::Arguments),
     /// Run captures through the gateway, offline: what leaves, and a verdict for each packet
@@ -42,6 +52,8 @@ enum Command {
     Provision(provision::Arguments),
     /// What there is: routes
     Show(show::Arguments),
+    /// Who has an outside endpoint
+    Binding(binding::Arguments),
     /// Measure gateways, this one and others
     Bench(bench::Arguments),
 }
@@ -51,12 +63,15 @@ impl Arguments {
         match self.command {
             Command::Lab(arguments) => lab::run(arguments),
             Command::Run(arguments) => run::run(&arguments),
+            Command::Tayga(arguments) => tayga::run(&arguments),
+            Command::Import(arguments) => import::run(&arguments),
             Command::Check(arguments) => check::run(&arguments),
             Command::Translate(arguments) => translate::run(&arguments),
             Command::Explain(arguments) => explain::run(&arguments),
             Command::Map(arguments) => map::run(&arguments),
             Command::Provision(arguments) => provision::run(&arguments),
             Command::Show(arguments) => show::run(&arguments),
+            Command::Binding(arguments) => binding::run(&arguments),
             Command::Bench(arguments) => bench::run(arguments),
         }
     }

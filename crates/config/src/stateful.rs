@@ -1,0 +1,178 @@
+//! What all services with bindings and sessions have in common: what subscribers may do, and in which portions they get
+//! ports. `service.limits` and `service.allocation`.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use ipnet::Ipv6Net;
+use tombolo_engine::mapping::address_ranges::AddressRanges;
+use tombolo_engine::mapping::allocation::{Allocation, Blocks, Deterministic, Subscribers};
+use tombolo_engine::mapping::deterministic::{DeterministicMap, Order};
+use tombolo_engine::mapping::pool::{Parity, Pool, PortRanges};
+use tombolo_engine::mechanism::napt::{Filtering, InboundTcp, Policy, UnsolicitedSyn};
+
+use crate::document::{Node, Table};
+use crate::problem::{Log, Problem};
+use crate::reference::{ALLOCATION, LIMITS};
+
+/// Most subscribers of a deterministic mapping.
+const MOST_SUBSCRIBERS: u64 = 1 << 24;
+
+/// Fewest ports that the addresses of a pool must span for blocks.
+const SPAN_FOR_BLOCKS: u32 = 128;
+
+/// Reads what subscribers may do.
+pub(crate) fn policy(table: &Table<'_>, defaults: Policy, log: &mut Log) -> Policy {
+    const FILTERING: [(&str, Filtering); 2] =
+        [("endpoint-independent", Filtering::EndpointIndependent), ("address-dependent", Filtering::AddressDependent)];
+    const INBOUND_TCP: [(&str, InboundTcp); 2] = [("filtered", InboundTcp::Filtered), ("denied", InboundTcp::Denied)];
+    const UNSOLICITED: [(&str, UnsolicitedSyn); 2] = [("drop", UnsolicitedSyn::Drop), ("hold", UnsolicitedSyn::Hold)];
+    let limit = |node: &Node<'_>| node.number32(1..=u32::MAX).map(Some);
+    let mut policy = Policy {
+        filtering: table.read_or("filtering", defaults.filtering, log, |node| node.choice(&FILTERING)),
+        inbound_tcp: table.read_or("inbound_tcp", defaults.inbound_tcp, log, |node| node.choice(&INBOUND_TCP)),
+        bindings_per_subscriber: table.read_or("bindings_per_subscriber", None, log, limit),
+        parity: table.read_or("port_parity", defaults.parity, log, |node| {
+            Ok(if node.switch()? { Parity::Preserve } else { Parity::Ignore })
+        }),
+        ..defaults
+    };
+    if table.allows("subscriber_prefix") {
+        let bits = table.read_or("subscriber_prefix", 128, log, |node| node.number32(32..=128));
+        policy.host_bits = u8::try_from(128 - bits).unwrap_or_default();
+    }
+    if table.allows("unsolicited_syn") {
+        policy.unsolicited_syn =
+            table.read_or("unsolicited_syn", defaults.unsolicited_syn, log, |node| node.choice(&UNSOLICITED));
+    }
+    if table.allows("limits")
+        && let Some(limits) = table.table("limits", &LIMITS, log)
+    {
+        policy.sessions_per_subscriber = limits.read_or("sessions", None, log, limit);
+        policy.subscriber_rate = limits.read_or("new_subscribers_per_second", None, log, limit);
+        policy.binding_rate = limits.read_or("new_bindings_per_second", None, log, |node| {
+            let rate = node.number32(1..=32_767)?;
+            Ok(u16::try_from(rate).ok())
+        });
+    }
+    policy
+}
+
+/// Who the subscribers of a service are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Hosts<'a> {
+    /// IPv4 hosts with these addresses.
+    Ipv4(&'a AddressRanges),
+    /// IPv6 prefixes with so many bits behind them.
+    Ipv6 {
+        /// Bits that do not tell subscribers apart.
+        host_bits: u8,
+    },
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Mode {
+    Ports,
+    Blocks,
+    Deterministic,
+}
+
+/// The pool, handed out as the file says.
+pub(crate) fn allocation(table: &Table<'_>, pool: Pool, hosts: &Hosts<'_>, log: &mut Log) -> Pool {
+    const MODES: [(&str, Mode); 3] =
+        [("ports", Mode::Ports), ("blocks", Mode::Blocks), ("deterministic", Mode::Deterministic)];
+    let Some(table) = table.table("allocation", &ALLOCATION, log) else { return pool };
+    let mode = table.require("mode", log).and_then(|node| log.keep(node.choice(&MODES)));
+    let blocks = Blocks {
+        size: table.read_or("block_size", 512, log, |node| node.number32(64..=32_768)),
+        most: table.read_or("blocks", 4, log, |node| node.number32(1..=4).map(|most| u8::try_from(most).unwrap_or(1))),
+    };
+    let has_blocks = table.find("block_size").is_some() || table.find("blocks").is_some();
+    let allocation = match mode {
+        None | Some(Mode::Ports) => return pool,
+        Some(Mode::Blocks) => Allocation::Blocks(blocks),
+        Some(Mode::Deterministic) => match deterministic(&table, &pool, hosts, has_blocks.then_some(blocks), log) {
+            Some(shares) => Allocation::Deterministic(Arc::new(shares)),
+            None => return pool,
+        },
+    };
+    let uses_blocks = matches!(allocation, Allocation::Blocks(_)) || has_blocks;
+    let narrow = |pool: &Pool| {
+        let width = |range: &std::ops::RangeInclusive<u16>| u32::from(range.end() - range.start()) + 1;
+        pool.ranges().iter().any(|range| width(&range.span) < SPAN_FOR_BLOCKS)
+    };
+    if uses_blocks && narrow(&pool) {
+        log.mistake(table.node().problem(format!(
+            "an address of the pool has fewer than {SPAN_FOR_BLOCKS} ports, too few for blocks; give it more ports"
+        )));
+    }
+    pool.with_allocation(allocation)
+}
+
+fn deterministic(
+    table: &Table<'_>,
+    pool: &Pool,
+    hosts: &Hosts<'_>,
+    blocks: Option<Blocks>,
+    log: &mut Log,
+) -> Option<Deterministic> {
+    const ORDERS: [(&str, Order); 2] =
+        [("fill-address", Order::FillAddress), ("rotate-addresses", Order::RotateAddresses)];
+    let order = table.read_or("order", Order::FillAddress, log, |node| node.choice(&ORDERS));
+    let factor = table.read_or("dynamic_factor", 0, log, |node| node.number32(0..=65_535));
+    let subscribers = match hosts {
+        Hosts::Ipv4(addresses) => {
+            if let Some(node) = table.find("inside") {
+                log.mistake(node.problem("a nat44 takes its subscribers from its own key \"inside\"; remove this one"));
+            }
+            Subscribers::Ipv4((*addresses).clone())
+        }
+        Hosts::Ipv6 { host_bits } => {
+            let node = table.require("inside", log)?;
+            log.keep(prefix_of_subscribers(&node, 128 - host_bits))?
+        }
+    };
+    let ports = log.keep(common_ports(pool, table.node()))?;
+    let addresses: Vec<Ipv4Addr> = (0..pool.addresses()).filter_map(|place| pool.address(place)).collect();
+    let outside = addresses.len();
+    let count = subscribers.count();
+    let map = u32::try_from(count).ok().filter(|_| count <= MOST_SUBSCRIBERS).and_then(|hosts| {
+        let first = Ipv4Addr::UNSPECIFIED;
+        DeterministicMap::new(first, hosts, addresses, &ports.complement(), factor, order).ok()
+    });
+    if map.is_none() && outside > 0 {
+        log.mistake(table.node().problem(format!(
+            "{count} subscribers on {outside} outside addresses leave no port for each; give the pool more addresses, or \
+             fewer subscribers"
+        )));
+    }
+    Some(Deterministic::new(subscribers, map?, blocks))
+}
+
+fn prefix_of_subscribers(node: &Node<'_>, length: u8) -> Result<Subscribers, Problem> {
+    let net: Ipv6Net =
+        node.text()?.parse().map_err(|_| node.problem("not an IPv6 prefix; write it as \"2001:db8::/48\""))?;
+    if net.addr() != net.network() {
+        return Err(node.problem(format!("bits are set behind the prefix length; write \"{}\"", net.trunc())));
+    }
+    let bits = length.checked_sub(net.prefix_len()).filter(|bits| 1_u64 << (*bits).min(63) <= MOST_SUBSCRIBERS);
+    let Some(bits) = bits else {
+        return Err(node.problem(format!(
+            "does not hold 1 to {MOST_SUBSCRIBERS} subscribers with prefixes of {length} bits; change this prefix or \
+             \"subscriber_prefix\""
+        )));
+    };
+    Ok(Subscribers::Ipv6 { first: net.network(), length, count: 1 << bits })
+}
+
+/// The ports that all addresses have for all protocols: shares are the same everywhere.
+fn common_ports(pool: &Pool, node: &Node<'_>) -> Result<PortRanges, Problem> {
+    let mut all = pool.ranges().iter().flat_map(|range| &range.ports);
+    let Some(first) = all.next() else { return Ok(PortRanges::default()) };
+    if all.any(|ports| ports != first) {
+        return Err(
+            node.problem("the pool has different ports for different addresses or protocols; give all the same")
+        );
+    }
+    Ok(first.clone())
+}

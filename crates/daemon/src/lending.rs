@@ -1,0 +1,261 @@
+//! What dynamic pools have lent, in a file that outlives the gateway: Tayga's `dynamic.map`.
+//!
+//! ```text
+//! # comment
+//! 192.168.255.17 <tab> 2001:db8:1::2 <tab> 1750000000      address, host, last packet in seconds since 1970
+//! ```
+//!
+//! The file is written when something was lent, once an hour, and at the end; always whole, beside the old one, which it
+//! then replaces. A thread of its own does that, so no packet waits for a disk.
+
+use std::collections::HashSet;
+use std::fmt::Write as _;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tombolo_engine::counters::{Counters, Totals};
+use tombolo_engine::mapping::dynamic_pool::{DynamicPool, Lent};
+use tombolo_engine::plan::ServiceKind;
+use tombolo_engine::{DropReason, Now, Plan};
+use tombolo_io::clock::monotonic_nanos;
+use tombolo_io::worker::StopSignal;
+use tombolo_tables::tick::{Tick, ticks};
+
+const SECOND: Duration = Duration::from_secs(1);
+/// Seconds between two writings for the sake of the times in the file.
+const REFRESH: u64 = 3600;
+/// Seconds between two reports of packets.
+const REPORT: u64 = 10;
+/// Assignments that are logged one by one each second.
+const LOGGED: usize = 20;
+
+/// What is logged while the gateway runs.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    /// Each address that is lent.
+    pub assignments: bool,
+    /// How many packets were not translated, and why, every ten seconds.
+    pub drops: bool,
+}
+
+/// The pools of a plan.
+#[derive(Debug)]
+pub struct Lending {
+    pools: Vec<Arc<DynamicPool>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Lending {
+    /// Reads what the pools of `plan` have lent before. What is not right in a file is logged and left out.
+    #[must_use]
+    pub fn load(plan: &Plan) -> Self {
+        let mut pools = Vec::new();
+        for service in &plan.services {
+            let ServiceKind::Siit(siit) = &service.kind else { continue };
+            let Some(pool) = &siit.dynamic else { continue };
+            pools.push(Arc::clone(pool));
+            let Some(path) = pool.file() else {
+                tracing::info!(pool = %pool.addresses(), "what is lent is forgotten at the end: no file is named");
+                continue;
+            };
+            let is_taken = |address| siit.mapping.explicit.contains_ipv4(address) || plan.own.ipv4 == Some(address);
+            match std::fs::read_to_string(path) {
+                Ok(text) => restore(pool, &path.display().to_string(), &text, is_taken),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => tracing::error!(path = %path.display(), "what was lent before is not known: {error}"),
+            }
+        }
+        Self { pools, thread: None }
+    }
+
+    /// Starts the thread; it ends when `stop` is given. There is none if there is nothing to do for it.
+    #[must_use]
+    pub fn start(mut self, report: Report, counters: Vec<Arc<Counters>>, stop: StopSignal) -> Self {
+        if self.pools.is_empty() && !report.drops {
+            return self;
+        }
+        let pools = self.pools.clone();
+        self.thread = Some(std::thread::spawn(move || keep(&pools, &report, &counters, &stop)));
+        self
+    }
+
+    /// Waits for the end of the thread, which has then written everything.
+    pub fn join(self) {
+        if let Some(thread) = self.thread {
+            thread.thread().unpark();
+            let _ = thread.join();
+        }
+    }
+}
+
+fn keep(pools: &[Arc<DynamicPool>], report: &Report, counters: &[Arc<Counters>], stop: &StopSignal) {
+    let mut known: Vec<HashSet<_>> = vec![HashSet::new(); pools.len()];
+    let mut seen = Totals::default();
+    for (pool, known) in pools.iter().zip(&mut known) {
+        known.extend(pool.list(now()).into_iter().map(|lent| (lent.ipv4, lent.ipv6)));
+    }
+    for second in 1_u64.. {
+        std::thread::park_timeout(SECOND);
+        let is_over = stop.is_given();
+        for (pool, known) in pools.iter().zip(&mut known) {
+            let changed = pool.take_changed();
+            if changed || is_over || second.is_multiple_of(REFRESH) {
+                let list = pool.list(now());
+                if report.assignments {
+                    log_new(&list, known);
+                }
+                save(pool, &list);
+            }
+        }
+        if report.drops && (is_over || second.is_multiple_of(REPORT)) {
+            log_drops(counters, &mut seen);
+        }
+        if is_over {
+            return;
+        }
+    }
+}
+
+fn log_new(list: &[Lent], known: &mut HashSet<(std::net::Ipv4Addr, std::net::Ipv6Addr)>) {
+    let new: Vec<_> = list.iter().filter(|lent| known.insert((lent.ipv4, lent.ipv6))).collect();
+    for lent in new.iter().take(LOGGED) {
+        tracing::info!(address = %lent.ipv4, host = %lent.ipv6, "address lent");
+    }
+    if new.len() > LOGGED {
+        tracing::info!(more = new.len() - LOGGED, "addresses lent");
+    }
+}
+
+fn log_drops(counters: &[Arc<Counters>], seen: &mut Totals) {
+    let mut totals = Totals::default();
+    counters.iter().for_each(|counters| counters.add_to(&mut totals));
+    let before: Vec<(DropReason, u64)> = seen.drops().collect();
+    for (reason, count) in totals.drops() {
+        let old = before.iter().find(|(other, _)| *other == reason).map_or(0, |(_, count)| *count);
+        if count > old {
+            tracing::info!(reason = reason.name(), packets = count - old, "not translated");
+        }
+    }
+    *seen = totals;
+}
+
+fn now() -> Tick {
+    Now(monotonic_nanos()).tick()
+}
+
+fn unix_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// Enters the lines of a file.
+fn restore(pool: &DynamicPool, name: &str, text: &str, is_taken: impl Fn(std::net::Ipv4Addr) -> bool) {
+    let (mut count, mut refused) = (0, 0);
+    let (clock, wall) = (now(), unix_seconds());
+    for (number, line) in (1..).zip(text.lines()) {
+        let words: Vec<&str> = line.split_ascii_whitespace().take_while(|word| !word.starts_with('#')).collect();
+        if words.is_empty() {
+            continue;
+        }
+        match parse(&words, clock, wall) {
+            Some(lent) if pool.restore(lent, &is_taken) => count += 1,
+            Some(lent) => {
+                refused += 1;
+                tracing::warn!(
+                    "{name}:{number}: {} is not lent to {}: it is taken, or not of the pool",
+                    lent.ipv4,
+                    lent.ipv6
+                );
+            }
+            None => {
+                refused += 1;
+                tracing::warn!("{name}:{number}: not \"address host seconds\"; the line is left out");
+            }
+        }
+    }
+    tracing::info!(file = name, count, refused, "what was lent before");
+}
+
+/// A line. A last packet before the system's start counts as one at its start: the clock knows no earlier time.
+fn parse(words: &[&str], clock: Tick, wall: u64) -> Option<Lent> {
+    let &[ipv4, ipv6, seconds] = words else { return None };
+    let last_use: u64 = seconds.parse().ok().filter(|&seconds| seconds > 0)?;
+    // What is dated in the future was written by another clock.
+    let age = u32::try_from(wall.saturating_sub(last_use)).unwrap_or(u32::MAX);
+    Some(Lent {
+        ipv4: ipv4.parse().ok()?,
+        ipv6: ipv6.parse().ok()?,
+        last_use: Tick(clock.0.saturating_sub(if age == 0 { 0 } else { ticks(age) - 2 }).max(1)),
+    })
+}
+
+fn save(pool: &DynamicPool, list: &[Lent]) {
+    let Some(path) = pool.file() else { return };
+    let (clock, wall) = (now(), unix_seconds());
+    let mut text = String::from(
+        "# Addresses of the dynamic pool: address, host, last packet in seconds since 1970.\n\
+         # To be edited only while the gateway is stopped.\n",
+    );
+    for lent in list {
+        let age = (u64::from(clock.since(lent.last_use)) << Tick::SHIFT) / 1_000_000_000;
+        let _ = writeln!(text, "{}\t{}\t{}", lent.ipv4, lent.ipv6, wall.saturating_sub(age).max(1));
+    }
+    if let Err(error) = replace(path, &text) {
+        tracing::error!(path = %path.display(), "what is lent is not saved: {error}");
+    }
+}
+
+/// Another process sees the old content or the new, and nothing between.
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let beside = path.with_extension("map~~");
+    std::fs::write(&beside, text)?;
+    std::fs::rename(&beside, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tombolo_engine::mapping::dynamic_pool::Lease;
+    use tombolo_engine::mapping::eam::parse_prefix;
+
+    fn pool(file: &Path) -> DynamicPool {
+        DynamicPool::new(parse_prefix("192.0.2.0/24").unwrap(), Lease::default(), Some(file.to_owned())).unwrap()
+    }
+
+    #[test]
+    fn what_was_lent_comes_back_from_the_file() {
+        let file = std::env::temp_dir().join(format!("tombolo-lending-{}.map", std::process::id()));
+        let before = pool(&file);
+        let host = "2001:db8::7".parse().unwrap();
+        let address = before.lend(host, now(), |_| false).unwrap();
+        save(&before, &before.list(now()));
+        let text = std::fs::read_to_string(&file).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        let after = pool(&file);
+        restore(&after, "dynamic.map", &text, |_| false);
+        assert_eq!(after.address_of(host, now()), Some(address));
+    }
+
+    #[test]
+    fn taygas_own_file_is_read_and_bad_lines_are_left_out() {
+        let text = format!(
+            "###\n### TAYGA dynamic map database\n###\n\n192.0.2.9\t2001:db8::9\t{}\nnonsense\n\
+             198.51.100.1\t2001:db8::1\t1\n192.0.2.10\t2001:db8::10\t0\n192.0.2.11\t2001:db8::11\t99999999999\n",
+            unix_seconds() - 10
+        );
+        let pool = pool(Path::new("/nonexistent/dynamic.map"));
+        restore(&pool, "dynamic.map", &text, |_| false);
+        let hosts: Vec<_> = pool.list(now()).iter().map(|lent| lent.ipv6.to_string()).collect();
+        assert_eq!(hosts, ["2001:db8::9", "2001:db8::11"]);
+    }
+
+    #[test]
+    fn old_assignments_sleep_until_their_host_comes() {
+        let (clock, wall) = (Tick(1_000_000), 2_000_000);
+        let lent = parse(&["192.0.2.9", "2001:db8::9", "1990000"], clock, wall).unwrap();
+        assert!((9_300..9_330).contains(&clock.since(lent.last_use)), "{lent:?}");
+        assert_eq!(parse(&["192.0.2.9", "2001:db8::9", "1"], Tick(5), wall).unwrap().last_use, Tick(1));
+    }
+}

@@ -1,0 +1,355 @@
+//! New bindings: who gets which outside address and port, and who gets none.
+//!
+//! Read first: RFC 6888 REQ-2, REQ-4 and REQ-11, RFC 6146 section 3.5.1.1, RFC 7857 section 4, RFC 7422 section 2.
+//!
+//! A subscriber is admitted with its first binding, on an address that has a port left for it, and stays on that address
+//! (paired pooling). Nobody is admitted who gets no port, so a flood from invented sources fills no table once the pool
+//! is used up. All that a flood of refused packets costs is bounded: what was found to be used up is not searched again
+//! in the same tick.
+
+use std::net::Ipv4Addr;
+use std::ops::RangeInclusive;
+
+use rand_core::Rng;
+use tombolo_tables::binding::{Binding, BindingId, InsideKey};
+use tombolo_tables::subscriber::{Subscriber, SubscriberId, SubscriberKey};
+use tombolo_tables::tables::BindError;
+use tombolo_tables::tick::Tick;
+
+use super::napt::{Filtering, Napt, SubscriberIs};
+use super::reply::ErrorLimit;
+use crate::mapping::allocation::{Allocation, Blocks, Deterministic};
+use crate::mapping::pool::{PortSpace, WINDOWS, block_ports};
+use crate::verdict::DropReason;
+
+/// How many addresses are tried for a new subscriber before the pool counts as exhausted.
+const ADDRESSES_TRIED: u32 = 16;
+
+/// How often a subscriber is looked up again that went just now.
+const ATTEMPTS: usize = 4;
+
+/// Ports of an address that may be tried: at most [`WINDOWS`] windows.
+type Windows = ([RangeInclusive<u16>; WINDOWS], usize);
+
+impl<R: Rng> Napt<'_, R> {
+    /// Makes a binding for `inside`, and admits its subscriber if need be.
+    pub(crate) fn bind(&mut self, inside: &InsideKey, space: PortSpace) -> Result<(BindingId, Binding), DropReason> {
+        let key = self.subscriber_key(inside);
+        for _ in 0..ATTEMPTS {
+            let (id, subscriber) = match self.tables.find_subscriber(&key) {
+                Some(found) => found,
+                None => self.admit(key, inside, space)?,
+            };
+            // False if the sweep took it just now.
+            if self.tables.subscribers.touch(id, self.now) {
+                return self.bind_for(id, &subscriber, inside, space);
+            }
+        }
+        Err(DropReason::RateLimited)
+    }
+
+    /// Who `inside` belongs to.
+    fn subscriber_key(&self, inside: &InsideKey) -> SubscriberKey {
+        if self.policy.subscriber != SubscriberIs::Host {
+            return self.policy.subscriber.key(inside);
+        }
+        let mask = u128::MAX.checked_shl(self.policy.host_bits.into()).unwrap_or(0);
+        let ipv6 = (u128::from_be_bytes(inside.ipv6) & mask).to_be_bytes();
+        SubscriberKey { ipv6, ipv4: inside.ipv4, service: self.service }
+    }
+
+    fn bind_for(
+        &mut self,
+        id: SubscriberId,
+        subscriber: &Subscriber,
+        inside: &InsideKey,
+        space: PortSpace,
+    ) -> Result<(BindingId, Binding), DropReason> {
+        let limit = self.policy.bindings_per_subscriber;
+        if limit.is_some_and(|limit| self.tables.subscribers.bindings(id) >= u64::from(limit)) {
+            return Err(DropReason::SubscriberLimit);
+        }
+        let rate = self.policy.binding_rate;
+        if rate.is_some_and(|rate| !self.tables.subscribers.take_turn(id, rate, rate.saturating_mul(2), self.now)) {
+            return Err(DropReason::RateLimited);
+        }
+        let address = Ipv4Addr::from(subscriber.outside_ipv4);
+        let binder = Binder { id, address, inside, space };
+        let pool = self.pool;
+        match pool.allocation() {
+            Allocation::Ports => self.bind_anywhere(&binder, 0..=u16::MAX),
+            Allocation::Blocks(blocks) => self.bind_in_blocks(&binder, *blocks, 0..=u16::MAX),
+            Allocation::Deterministic(shares) => self.bind_in_share(&binder, shares, &subscriber.key),
+        }
+    }
+
+    /// Any port of the address that lies in `window`.
+    fn bind_anywhere(
+        &mut self,
+        binder: &Binder<'_>,
+        window: RangeInclusive<u16>,
+    ) -> Result<(BindingId, Binding), DropReason> {
+        let key = Exhausted::address(binder.address, binder.space);
+        if self.exhausted.contains(key, self.now) {
+            return Err(DropReason::PoolExhausted);
+        }
+        match self.bind_within(binder, &[window])? {
+            Some(bound) => Ok(bound),
+            None => {
+                self.exhausted.note(key, self.now);
+                Err(DropReason::PoolExhausted)
+            }
+        }
+    }
+
+    /// A port of a block that the subscriber has, else of a further block. Only ports in `window` count.
+    fn bind_in_blocks(
+        &mut self,
+        binder: &Binder<'_>,
+        blocks: Blocks,
+        window: RangeInclusive<u16>,
+    ) -> Result<(BindingId, Binding), DropReason> {
+        let key = Exhausted::subscriber(binder.id, binder.space);
+        if self.exhausted.contains(key, self.now) {
+            return Err(DropReason::SubscriberLimit);
+        }
+        let (mut windows, mut count) = self.windows(binder.id, blocks, &window);
+        loop {
+            if let Some(bound) = self.bind_within(binder, &windows[..count])? {
+                return Ok(bound);
+            }
+            if self.tables.subscribers.blocks(binder.id).count() >= blocks.most() {
+                self.exhausted.note(key, self.now);
+                return Err(DropReason::SubscriberLimit);
+            }
+            if !self.grow(binder, blocks, &window) {
+                return Err(DropReason::PoolExhausted);
+            }
+            (windows, count) = self.windows(binder.id, blocks, &window);
+        }
+    }
+
+    /// A port of the subscriber's own share, else of the dynamic pool (RFC 7422 section 2).
+    fn bind_in_share(
+        &mut self,
+        binder: &Binder<'_>,
+        shares: &Deterministic,
+        key: &SubscriberKey,
+    ) -> Result<(BindingId, Binding), DropReason> {
+        let own = shares.share(key).filter(|share| share.address == binder.address);
+        // A plan that was reloaded with another mapping: what the subscriber has lives on, it gets nothing new there.
+        let own = own.ok_or(DropReason::PoolExhausted)?;
+        let used_up = Exhausted::share(binder.id, binder.space);
+        if !self.exhausted.contains(used_up, self.now) {
+            if let Some(bound) = self.bind_within(binder, &[own.first..=own.last])? {
+                return Ok(bound);
+            }
+            self.exhausted.note(used_up, self.now);
+        }
+        match (shares.dynamic_ports(), shares.blocks) {
+            (None, _) => Err(DropReason::SubscriberLimit),
+            (Some((first, last)), None) => self.bind_anywhere(binder, first..=last),
+            (Some((first, last)), Some(blocks)) => self.bind_in_blocks(binder, blocks, first..=last),
+        }
+    }
+
+    /// A free port of `windows`; nothing if there is none.
+    fn bind_within(
+        &mut self,
+        binder: &Binder<'_>,
+        windows: &[RangeInclusive<u16>],
+    ) -> Result<Option<(BindingId, Binding)>, DropReason> {
+        let template = Binding { inside: *binder.inside, subscriber: binder.id.get(), ..Binding::default() };
+        let port = u16::from_be_bytes(binder.inside.port);
+        let random = self.random.next_u64();
+        let candidates =
+            self.pool.candidates_in(binder.address, binder.space, port, self.policy.parity, random, windows);
+        match self.tables.bind(&template, candidates, self.reuse_port_after(binder.space), self.now) {
+            Ok(bound) => Ok(Some(bound)),
+            Err(BindError::TableFull) => Err(DropReason::BindingTableFull),
+            Err(BindError::NoneFree) => Ok(None),
+        }
+    }
+
+    /// The subscriber's blocks, as far as they lie in `window`.
+    fn windows(&self, id: SubscriberId, blocks: Blocks, window: &RangeInclusive<u16>) -> Windows {
+        let mut windows = [const { 1..=0 }; WINDOWS];
+        let mut count = 0;
+        for place in self.tables.subscribers.blocks(id) {
+            windows[count] = intersection(&block_ports(blocks.size, place), window);
+            count += 1;
+        }
+        (windows, count)
+    }
+
+    /// Gives the subscriber one more block of its address, at a place that cannot be guessed; false if none is free.
+    fn grow(&mut self, binder: &Binder<'_>, blocks: Blocks, window: &RangeInclusive<u16>) -> bool {
+        let key = Exhausted::address(binder.address, binder.space);
+        if self.exhausted.contains(key, self.now) {
+            return false;
+        }
+        let random = self.random.next_u32();
+        let granted = self.free_blocks(binder.address, binder.space, blocks, window, random).any(|(first, place)| {
+            let reuse_after = self.times.reuse_port_after;
+            self.tables.grant_block(binder.id, first, place, blocks.most(), reuse_after, self.now)
+        });
+        if !granted {
+            self.exhausted.note(key, self.now);
+        }
+        granted
+    }
+
+    /// Blocks of an address that nobody has: where its blocks begin in the block index, and their places.
+    fn free_blocks(
+        &self,
+        address: Ipv4Addr,
+        space: PortSpace,
+        blocks: Blocks,
+        window: &RangeInclusive<u16>,
+        random: u32,
+    ) -> impl Iterator<Item = (u32, u16)> {
+        let (first, end) = self.pool.blocks(address, blocks.size).unwrap_or((0, 0));
+        let start = u16::try_from(random % u32::from(end.max(1))).unwrap_or(0);
+        let places = (start..end).chain(0..start);
+        places
+            .filter(move |&place| {
+                let ports = block_ports(blocks.size, place);
+                !intersection(&ports, window).is_empty()
+                    && self.pool.has_block(address, space, blocks.size, place)
+                    && self.tables.blocks.is_available(
+                        first.wrapping_add(u32::from(place)),
+                        self.now,
+                        self.times.reuse_port_after,
+                    )
+            })
+            .map(move |place| (first, place))
+    }
+
+    fn admit(
+        &mut self,
+        key: SubscriberKey,
+        inside: &InsideKey,
+        space: PortSpace,
+    ) -> Result<(SubscriberId, Subscriber), DropReason> {
+        if !self.admissions.allow(self.policy.subscriber_rate, self.nanos) {
+            return Err(DropReason::RateLimited);
+        }
+        let pool_address = self.address_for(&key, inside, space)?;
+        let address = self.pool.address(pool_address).ok_or(DropReason::PoolExhausted)?;
+        let grant = Subscriber { key, outside_ipv4: address.octets(), pool_address };
+        self.tables.admit(&grant, self.now).ok_or(DropReason::SubscriberTableFull)
+    }
+
+    /// The place in the pool of an address that has room for a new subscriber.
+    fn address_for(&mut self, key: &SubscriberKey, inside: &InsideKey, space: PortSpace) -> Result<u32, DropReason> {
+        let (pool, addresses) = (self.pool, self.pool.addresses());
+        if let Allocation::Deterministic(shares) = pool.allocation() {
+            let share = shares.share(key).ok_or(DropReason::Denied)?;
+            return pool.place_of(share.address).ok_or(DropReason::PoolExhausted);
+        }
+        let first = self.random.next_u32();
+        for tried in 0..addresses.min(ADDRESSES_TRIED) {
+            let place = first.wrapping_add(tried) % addresses;
+            let Some(address) = pool.address(place) else { continue };
+            let exhausted = Exhausted::address(address, space);
+            if self.exhausted.contains(exhausted, self.now) {
+                continue;
+            }
+            if self.has_room(address, inside, space) {
+                return Ok(place);
+            }
+            self.exhausted.note(exhausted, self.now);
+        }
+        Err(DropReason::PoolExhausted)
+    }
+
+    fn has_room(&mut self, address: Ipv4Addr, inside: &InsideKey, space: PortSpace) -> bool {
+        let random = self.random.next_u64();
+        if let Allocation::Blocks(blocks) = self.pool.allocation() {
+            return self.free_blocks(address, space, *blocks, &(0..=u16::MAX), 0).next().is_some();
+        }
+        let port = u16::from_be_bytes(inside.port);
+        let reuse_after = self.reuse_port_after(space);
+        let mut candidates = self.pool.candidates(address, space, port, self.policy.parity, random);
+        candidates.any(|candidate| self.tables.outside.is_available(candidate.slot, self.now, reuse_after))
+    }
+
+    /// Ticks for which a closed port is kept back: none where a newcomer cannot get what was meant for the old owner
+    /// (RFC 6888 REQ-8 (a): TCP, whose binding outlives its connections by TCP_TRANS; (c): filtering by address).
+    fn reuse_port_after(&self, space: PortSpace) -> u32 {
+        match (space, self.policy.filtering) {
+            (PortSpace::Tcp, _) | (_, Filtering::AddressDependent) => 0,
+            _ => self.times.reuse_port_after,
+        }
+    }
+}
+
+/// Whose binding is to be made, and where.
+struct Binder<'a> {
+    id: SubscriberId,
+    address: Ipv4Addr,
+    inside: &'a InsideKey,
+    space: PortSpace,
+}
+
+fn intersection(a: &RangeInclusive<u16>, b: &RangeInclusive<u16>) -> RangeInclusive<u16> {
+    *a.start().max(b.start())..=*a.end().min(b.end())
+}
+
+/// A small memory of what has no free port, good for the tick.
+#[derive(Debug, Clone)]
+pub struct Exhausted([(u64, Tick); 64]);
+
+impl Default for Exhausted {
+    fn default() -> Self {
+        Self([(0, Tick(0)); 64])
+    }
+}
+
+impl Exhausted {
+    fn address(address: Ipv4Addr, space: PortSpace) -> u64 {
+        1 << 40 | u64::from(address.to_bits()) << 2 | space as u64
+    }
+
+    fn subscriber(id: SubscriberId, space: PortSpace) -> u64 {
+        2 << 40 | u64::from(id.get()) << 2 | space as u64
+    }
+
+    fn share(id: SubscriberId, space: PortSpace) -> u64 {
+        3 << 40 | u64::from(id.get()) << 2 | space as u64
+    }
+
+    fn place(key: u64) -> usize {
+        (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize
+    }
+
+    fn contains(&self, key: u64, now: Tick) -> bool {
+        self.0[Self::place(key)] == (key, now)
+    }
+
+    fn note(&mut self, key: u64, now: Tick) {
+        self.0[Self::place(key)] = (key, now);
+    }
+}
+
+/// Limits, for one service and worker, how many subscribers are admitted.
+#[derive(Debug, Clone)]
+pub struct Admissions {
+    workers: u32,
+    limit: ErrorLimit,
+}
+
+impl Admissions {
+    /// For one of `workers` workers, each of which admits its part.
+    #[must_use]
+    pub fn new(workers: u16) -> Self {
+        Self { workers: u32::from(workers.max(1)), limit: ErrorLimit::new(0, 1) }
+    }
+
+    /// True if one more may be admitted at `now` (nanoseconds), of `rate` a second over all workers.
+    pub fn allow(&mut self, rate: Option<u32>, now: u64) -> bool {
+        let Some(per_second) = rate else { return true };
+        let own = per_second.div_ceil(self.workers);
+        self.limit.allow(own, own, now)
+    }
+}

@@ -1,0 +1,148 @@
+//! Who has which block of ports: a dense array, one word a block, for services that hand ports out in blocks
+//! (RFC 6888 REQ-14, RFC 7422 section 2).
+//!
+//! ```text
+//! block, 32 bits   0                       free
+//!                  0 | subscriber id (31)  taken by the subscriber
+//!                  1 | tick (31)           given back at that tick, kept back for a while
+//! ```
+//!
+//! There is one word for every 64 outside slots, so blocks have at least 64 ports. The blocks of an address lie in a
+//! row; where the row begins is the pool's business. A subscriber's record says which blocks it has
+//! ([`Subscribers::blocks`](crate::subscriber::Subscribers)): a block is claimed here first and then noted there, so a
+//! crash in between leaves a block that its owner does not have, which [`repair`](crate::audit::repair) gives back.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::memory::{MemoryError, MemorySource, Slab};
+use crate::subscriber::SubscriberId;
+use crate::tick::Tick;
+
+const CLOSED: u32 = 1 << 31;
+
+/// Fewest ports in a block.
+pub const SMALLEST_BLOCK: u32 = 64;
+
+/// What stands in the word of a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Holder {
+    /// Nobody has it.
+    Nobody,
+    /// A subscriber has it.
+    Subscriber(SubscriberId),
+    /// It was given back at this tick.
+    Closed(Tick),
+}
+
+impl Holder {
+    fn from_word(word: u32) -> Self {
+        match SubscriberId::new(word & !CLOSED) {
+            _ if word & CLOSED != 0 => Self::Closed(Tick(word & !CLOSED)),
+            Some(id) => Self::Subscriber(id),
+            None => Self::Nobody,
+        }
+    }
+}
+
+/// The blocks of all pools.
+#[derive(Debug)]
+pub struct BlockIndex {
+    words: Slab<AtomicU32>,
+}
+
+impl BlockIndex {
+    /// Blocks for pools that take `outside_slots` slots of the outside index, all free.
+    ///
+    /// # Errors
+    /// [`MemoryError`] if `source` does not have the memory.
+    pub fn new(source: &mut dyn MemorySource, outside_slots: u32) -> Result<Self, MemoryError> {
+        let words = outside_slots / SMALLEST_BLOCK + 1;
+        Ok(Self { words: Slab::take(source, "port-blocks", words as usize)? })
+    }
+
+    /// Bytes of memory that it takes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.words.bytes()
+    }
+
+    /// Number of blocks there is room for.
+    #[must_use]
+    pub fn len(&self) -> u32 {
+        u32::try_from(self.words.len()).unwrap_or(u32::MAX)
+    }
+
+    /// True if there is no room for any.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.words.is_empty()
+    }
+
+    /// Who has `block`; nobody if there is no such block.
+    #[must_use]
+    pub fn read(&self, block: u32) -> Holder {
+        let word = self.words.get(block as usize);
+        word.map_or(Holder::Nobody, |word| Holder::from_word(word.load(Ordering::Acquire)))
+    }
+
+    /// True if `block` could be claimed now.
+    #[must_use]
+    pub fn is_available(&self, block: u32, now: Tick, reuse_after: u32) -> bool {
+        (block as usize) < self.words.len() && is_available(self.read(block), now, reuse_after)
+    }
+
+    /// Gives `block` to `id` if it is free, or was given back `reuse_after` ticks ago or more.
+    #[must_use]
+    pub fn claim(&self, block: u32, id: SubscriberId, now: Tick, reuse_after: u32) -> bool {
+        let Some(word) = self.words.get(block as usize) else { return false };
+        let current = word.load(Ordering::Relaxed);
+        is_available(Holder::from_word(current), now, reuse_after)
+            && word.compare_exchange(current, id.get(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Gives the block back at once: nothing was ever sent from it.
+    pub fn release(&self, block: u32, id: SubscriberId) {
+        self.exchange(block, id, 0);
+    }
+
+    /// Gives the block back at `now`; it is kept back until [`claim`](Self::claim) finds it old enough.
+    pub fn close(&self, block: u32, id: SubscriberId, now: Tick) {
+        self.exchange(block, id, CLOSED | (now.0 & !CLOSED));
+    }
+
+    fn exchange(&self, block: u32, id: SubscriberId, to: u32) {
+        if let Some(word) = self.words.get(block as usize) {
+            let _ = word.compare_exchange(id.get(), to, Ordering::AcqRel, Ordering::Relaxed);
+        }
+    }
+}
+
+fn is_available(holder: Holder, now: Tick, reuse_after: u32) -> bool {
+    match holder {
+        Holder::Nobody => true,
+        Holder::Subscriber(_) => false,
+        Holder::Closed(at) => now.since(at) >= reuse_after,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::Heap;
+
+    #[test]
+    fn a_block_has_one_holder_and_is_kept_back_after_it_was_given_back() {
+        let id = |n| SubscriberId::new(n).unwrap();
+        let blocks = BlockIndex::new(&mut Heap, 640).unwrap();
+        assert_eq!(blocks.len(), 11);
+        assert!(blocks.claim(3, id(1), Tick(10), 5) && !blocks.claim(3, id(2), Tick(10), 5));
+        blocks.close(3, id(2), Tick(10));
+        assert_eq!(blocks.read(3), Holder::Subscriber(id(1)), "only the holder gives back");
+        blocks.close(3, id(1), Tick(10));
+        assert!(!blocks.is_available(3, Tick(14), 5) && blocks.is_available(3, Tick(15), 5));
+        assert!(!blocks.claim(3, id(2), Tick(14), 5) && blocks.claim(3, id(2), Tick(15), 5));
+        blocks.release(3, id(2));
+        assert_eq!(blocks.read(3), Holder::Nobody);
+        assert!(!blocks.claim(11, id(1), Tick(0), 0) && !blocks.is_available(11, Tick(0), 0));
+    }
+}

@@ -1,0 +1,120 @@
+//! `tombolo binding who -c FILE`: whose an outside port is, by computation (RFC 7422 section 2.3), without a running
+//! gateway and without a log.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
+
+use anyhow::bail;
+use serde_json::json;
+use tombolo_engine::Plan;
+use tombolo_engine::mapping::allocation::{Allocation, Owner};
+use tombolo_engine::plan::{Service, StaticBinding};
+
+use super::print;
+
+/// What the configuration says about an outside port.
+#[derive(Debug, PartialEq, Eq)]
+struct Answer {
+    service: String,
+    owner: Option<Owner>,
+    static_bindings: Vec<StaticBinding>,
+}
+
+/// Prints whose `port` of `address` is in the configuration at `path`.
+pub(crate) fn run(path: &Path, address: Ipv4Addr, port: u16, json: bool) -> anyhow::Result<()> {
+    let plan = tombolo_config::load(path)?.plan;
+    let Some(answer) = answer(&plan, address, port) else {
+        bail!("no pool of {} has {address}", path.display());
+    };
+    if answer.owner.is_none() && answer.static_bindings.is_empty() {
+        bail!(
+            "the pool of service {} is not deterministic: ask the running gateway (tombolo show bindings), or its log",
+            answer.service
+        );
+    }
+    if json { print::json(&as_json(&answer)) } else { print::line(&in_words(&answer, address, port)) }
+}
+
+fn answer(plan: &Plan, address: Ipv4Addr, port: u16) -> Option<Answer> {
+    let has_it = |service: &&Service| service.kind.pool().is_some_and(|pool| pool.contains(address));
+    let service = plan.services.iter().find(has_it)?;
+    let owner = match service.kind.pool()?.allocation() {
+        Allocation::Deterministic(shares) => shares.owner(address, port),
+        Allocation::Ports | Allocation::Blocks(_) => None,
+    };
+    let is_it = |binding: &&StaticBinding| binding.outside.address == address && binding.outside.port.0 == port;
+    let static_bindings = service.kind.static_bindings().iter().filter(is_it).copied().collect();
+    Some(Answer { service: service.name.clone(), owner, static_bindings })
+}
+
+const fn word(owner: Owner) -> &'static str {
+    match owner {
+        Owner::Subscriber(_) => "subscriber",
+        Owner::Dynamic => "dynamic",
+        Owner::Reserved => "reserved",
+        Owner::Unassigned => "unassigned",
+    }
+}
+
+fn as_json(answer: &Answer) -> serde_json::Value {
+    let subscriber = match answer.owner {
+        Some(Owner::Subscriber(address)) => Some(address),
+        _ => None,
+    };
+    let hosts: Vec<IpAddr> = answer.static_bindings.iter().map(|binding| binding.inside).collect();
+    json!({
+        "service": answer.service,
+        "owner": answer.owner.map(word),
+        "subscriber": subscriber,
+        "static": hosts,
+    })
+}
+
+fn in_words(answer: &Answer, address: Ipv4Addr, port: u16) -> String {
+    let service = &answer.service;
+    let hosts = answer.static_bindings.iter().map(|binding| {
+        format!(
+            "{address} port {port} ({:?}) is bound to {} by the configuration of {service}",
+            binding.space, binding.inside
+        )
+    });
+    let owner = answer.owner.map(|owner| match owner {
+        Owner::Subscriber(host) => format!("{address} port {port} is {host}'s, by computation ({service})"),
+        Owner::Dynamic => {
+            format!("{address} port {port} is in the dynamic pool of {service}: ask the running gateway, or its log")
+        }
+        Owner::Reserved => format!("{address} port {port} is reserved: the pool of {service} does not give it out"),
+        Owner::Unassigned => format!("{address} port {port} is nobody's: what is left over in {service}"),
+    });
+    hosts.chain(owner).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The example of RFC 7422 section 2.3: 14 hosts on one address, two shares for the dynamic pool.
+    const EXAMPLE: &str = r#"
+[[service]]
+kind = "nat44"
+inside = ["198.51.100.1-198.51.100.14"]
+pool = [{ addresses = "192.0.2.1", ports = "1024-65535" }]
+static = [{ inside = "198.51.100.3:80", outside = "192.0.2.1:80", protocol = "tcp" }]
+allocation = { mode = "deterministic", dynamic_factor = 2 }
+"#;
+
+    #[test]
+    fn the_example_of_rfc_7422_is_answered() {
+        let plan = tombolo_config::parse("example.toml", EXAMPLE).unwrap().plan;
+        let outside = Ipv4Addr::new(192, 0, 2, 1);
+        let owner = |port| answer(&plan, outside, port).and_then(|answer| answer.owner);
+        let host = |last| Some(Owner::Subscriber(Ipv4Addr::new(198, 51, 100, last).into()));
+        assert_eq!((owner(2001), owner(57_471)), (host(1), host(14)));
+        assert_eq!((owner(58_204), owner(1023)), (Some(Owner::Dynamic), Some(Owner::Reserved)));
+        let fixed = answer(&plan, outside, 80).unwrap();
+        assert_eq!(fixed.static_bindings[0].inside, Ipv4Addr::new(198, 51, 100, 3));
+        assert!(in_words(&fixed, outside, 80).contains("bound to 198.51.100.3"));
+        assert_eq!(as_json(&answer(&plan, outside, 2001).unwrap())["subscriber"], "198.51.100.1");
+        assert_eq!(answer(&plan, Ipv4Addr::new(192, 0, 2, 2), 80), None);
+    }
+}
