@@ -78,7 +78,7 @@ impl MapEBr {
             format!("{} and its port are those of {edge}; it sends to {}", inner.source, inner.destination)
         });
         let forwarded = if self.domain.contains_ipv4(inner.destination) {
-            self.into_softwire(packet, inner, work, outbox)
+            self.send_inside(packet, inner, work, outbox)
         } else {
             screen(inner).and_then(|()| take_step(packet, inner)).map(|()| {
                 outbox.send(packet);
@@ -105,12 +105,12 @@ impl MapEBr {
         if self.domain.contains_ipv4(parsed.source) {
             return Err(DropReason::InnerSourceSpoofed.into());
         }
-        self.into_softwire(packet, parsed, work, outbox)
+        self.send_inside(packet, parsed, work, outbox)
     }
 
     /// Sends a packet to the subscriber that owns its destination and port: of an ICMP error, to who sent the packet that
     /// it is about. It is as it was received if this fails.
-    fn into_softwire(
+    fn send_inside(
         &self,
         packet: &mut Packet<'_>,
         parsed: &Parsed<Ipv4Addr>,
@@ -148,7 +148,7 @@ impl MapEBr {
         let (_, error) = relay_error(packet, outer, from, work.identifications)?;
         work.notes.add("RFC 2473 section 8", || format!("{} is told, from {from}", error.destination));
         if self.domain.contains_ipv4(error.destination) {
-            return self.into_softwire(packet, &error, work, outbox).map_err(silence);
+            return self.send_inside(packet, &error, work, outbox).map_err(silence);
         }
         outbox.send(packet);
         Ok(Verdict::Forward)
