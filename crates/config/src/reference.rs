@@ -276,6 +276,12 @@ pub static MAP_T: Section = Section {
             "IPv4 packets without DF become IPv6 packets of at most this many bytes, 1280 to 65535 (RFC 7915 section 4).";
         "ipv6_mtu": "bytes", "1500", "1500", "MTU of the IPv6 links, 1280 to 65535.";
         "ipv4_mtu": "bytes", "1500", "1500", "MTU of the IPv4 links, 68 to 65535.";
+        "udp_zero_checksum_6to4": "\"drop\" or \"forward\"", "\"drop\"", "\"forward\"",
+            "What becomes of IPv6 datagrams without a checksum, which only certain tunnels may send (RFC 6935).";
+        "mtu_plateaus": "array of numbers", "those of RFC 7915", "[1492, 1006, 508]",
+            "Path MTUs, from large to small, of which the next below the packet's size is taken where an IPv4 router does not tell its own (RFC 7915 section 4.2).";
+        "tcp_mss": "\"auto\", \"off\" or bytes", "\"auto\"", "1360",
+            "Largest TCP segment that a SYN may announce through the service; larger announcements are lowered to it, and none is raised. `auto` is what the MTUs below leave behind both families' headers, so that connections need no path MTU discovery here.";
     },
 };
 
@@ -395,6 +401,7 @@ pub static AFTR: Section = Section {
         "bindings_per_subscriber": "number", "no limit", "1000", "Bindings that one subscriber may have at a time (RFC 6888 REQ-4).";
         "port_parity": "switch", "true", "true",
             "Map even UDP ports to even ones and odd ones to odd ones while there are any (RFC 4787 REQ-4). `false` makes ports harder to guess (RFC 7857 section 8).";
+        "limits": "table", "no limits", "{ sessions = 4000 }", "What a subscriber may have and do; see below.";
         "outside_mtu": "bytes", "1500", "1500", "MTU of the links outside, 68 to 65535.";
         "icmp_source": "address", "\"192.0.0.1\"", "\"192.0.0.1\"", "Source of ICMP errors to hosts behind B4s (RFC 6333 section 6.5).";
         "tell_unknown": "switch", "true", "false", "Tell a B4 that is not served so, with ICMPv6 1/5 at a bounded rate.";

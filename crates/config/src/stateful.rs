@@ -31,8 +31,6 @@ pub(crate) fn policy(table: &Table<'_>, defaults: Policy, log: &mut Log) -> Poli
     let mut policy = Policy {
         filtering: table.read_or("filtering", defaults.filtering, log, |node| node.choice(&FILTERING)),
         inbound_tcp: table.read_or("inbound_tcp", defaults.inbound_tcp, log, |node| node.choice(&INBOUND_TCP)),
-        unsolicited_syn: table
-            .read_or("unsolicited_syn", defaults.unsolicited_syn, log, |node| node.choice(&UNSOLICITED)),
         bindings_per_subscriber: table.read_or("bindings_per_subscriber", None, log, limit),
         parity: table.read_or("port_parity", defaults.parity, log, |node| {
             Ok(if node.switch()? { Parity::Preserve } else { Parity::Ignore })
@@ -43,7 +41,13 @@ pub(crate) fn policy(table: &Table<'_>, defaults: Policy, log: &mut Log) -> Poli
         let bits = table.read_or("subscriber_prefix", 128, log, |node| node.number32(32..=128));
         policy.subscriber = SubscriberIs::Host { prefix_length: u8::try_from(bits).unwrap_or(128) };
     }
-    if let Some(limits) = table.table("limits", &LIMITS, log) {
+    if table.allows("unsolicited_syn") {
+        policy.unsolicited_syn =
+            table.read_or("unsolicited_syn", defaults.unsolicited_syn, log, |node| node.choice(&UNSOLICITED));
+    }
+    if table.allows("limits")
+        && let Some(limits) = table.table("limits", &LIMITS, log)
+    {
         policy.sessions_per_subscriber = limits.read_or("sessions", None, log, limit);
         policy.subscriber_rate = limits.read_or("new_subscribers_per_second", None, log, limit);
         policy.binding_rate = limits.read_or("new_bindings_per_second", None, log, |node| {

@@ -48,8 +48,8 @@ impl Engine {
         let sent = match plan.services.get(usize::from(binding.inside.service)).map(|service| &service.kind) {
             Some(ServiceKind::Nat64(nat64)) => nat64.send_inside(&mut packet, &binding.inside, outbox),
             Some(ServiceKind::Nat44(nat44)) => nat44.send_inside(&mut packet, &binding.inside, outbox),
-            // Stateless, or through a softwire, where only RFC 6146 would ask for it and is not in force.
-            Some(_) | None => return false,
+            // Sessions behind softwires and edges are not probed; they end when their time is over.
+            _ => return false,
         };
         sent.is_ok()
     }

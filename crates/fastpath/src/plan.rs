@@ -11,7 +11,7 @@ use tombolo_engine::mapping::allocation::Allocation;
 use tombolo_engine::mapping::eam::Eam;
 use tombolo_engine::mapping::pool::{Parity, Pool, PoolRange, PortRanges};
 use tombolo_engine::mapping::stateless::StatelessMap;
-use tombolo_engine::mechanism::napt::{Filtering, InboundTcp, Policy, UnsolicitedSyn};
+use tombolo_engine::mechanism::napt::{Filtering, InboundTcp, Policy, SubscriberIs, UnsolicitedSyn};
 use tombolo_engine::mechanism::session_state;
 use tombolo_engine::mechanism::{TrafficClass, TranslateSettings, UdpZeroChecksum};
 use tombolo_engine::plan::{AnsweredBy, Nat64, OwnAddresses, Routed, Service, ServiceKind};
@@ -258,6 +258,7 @@ fn service_record(service: &Service) -> Result<ServiceRecord, &'static str> {
         ServiceKind::Nat64(nat64) => nat64_record(nat64),
         ServiceKind::Nat44(nat44) => nat44_record(nat44),
         ServiceKind::Siit(siit) => siit_record(siit),
+        _ => Err("softwires and mapping rules are the engine's"),
     }
 }
 
@@ -368,7 +369,7 @@ impl ServiceRecord {
             binding_rate,
             // Admitting is the engine's.
             subscriber_rate: _,
-            host_bits,
+            subscriber,
             parity,
             unsolicited_syn,
         } = policy;
@@ -376,7 +377,7 @@ impl ServiceRecord {
         set(ADDRESS_DEPENDENT, filtering == Filtering::AddressDependent);
         set(NO_INBOUND_TCP, inbound_tcp == InboundTcp::Denied);
         set(PARITY, parity == Parity::Preserve);
-        set(ENGINE_BINDS, binding_rate.is_some() || host_bits != 0);
+        set(ENGINE_BINDS, binding_rate.is_some() || subscriber != SubscriberIs::default());
         set(ENGINE_OPENS, sessions_per_subscriber.is_some());
         set(ENGINE_OPENS_TCP, unsolicited_syn == UnsolicitedSyn::Hold);
         self.bindings_per_subscriber = bindings_per_subscriber.unwrap_or(u32::MAX);

@@ -67,13 +67,7 @@ impl Napt44<'_> {
             source_port: Some(outside.port),
             destination_port: None,
         };
-        readdress(
-            packet,
-            parsed,
-            &to,
-            NextLink { mtu, largest_segment: None },
-            Identification::Renew(work.identifications),
-        )
+        readdress(packet, parsed, &to, link(mtu), Identification::Renew(work.identifications))
     }
 
     /// A packet from outside, ICMP errors included, gets its inside destination, for a link whose MTU is what `mtu`
@@ -105,7 +99,7 @@ impl Napt44<'_> {
             source_port: None,
             destination_port: Some(port_of(&inside)),
         };
-        Ok((inside, readdress(packet, parsed, &to, NextLink { mtu, largest_segment: None }, Identification::Keep)?))
+        Ok((inside, readdress(packet, parsed, &to, link(mtu), Identification::Keep)?))
     }
 
     /// An error from inside leaves from the outside address that the remote has sent to, whichever router it comes from
@@ -176,6 +170,11 @@ impl Napt44<'_> {
             service: self.number,
         }
     }
+}
+
+/// Segments are as large as the hosts agree on: path MTU discovery crosses softwires.
+const fn link(mtu: u32) -> NextLink {
+    NextLink { mtu, largest_segment: None }
 }
 
 fn port_of(inside: &InsideKey) -> Port {

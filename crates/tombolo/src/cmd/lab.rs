@@ -29,7 +29,7 @@ enum Action {
     },
     /// Build a lab that stays until `lab down`
     ///
-    /// With the name of a scenario (map-e, map-t, 464xlat) the lab has that name, and running gateways in it.
+    /// With the name of a scenario (ds-lite, lw4o6, map-e, map-t, 464xlat) the lab has that name, and running gateways in it.
     Up {
         /// Its name, letters, digits and hyphens; or a scenario
         #[arg(default_value = "lab")]

@@ -67,7 +67,7 @@ struct Given<'a> {
 /// Bytes from hexadecimal digits; blanks and colons between them do no harm.
 fn bytes(hex: &str) -> anyhow::Result<Vec<u8>> {
     let digits: Vec<u8> = hex.bytes().filter(|byte| !byte.is_ascii_whitespace() && *byte != b':').collect();
-    if digits.len() % 2 != 0 {
+    if !digits.len().is_multiple_of(2) {
         bail!("an odd number of hexadecimal digits; every byte has two");
     }
     let pairs = digits.chunks(2).map(|pair| {
