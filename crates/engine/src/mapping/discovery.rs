@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn what_is_ambiguous_is_decided_by_the_other_address_or_not_at_all() {
         // 192.0.0.170 stands in the prefix, too.
-        let twice = prefix("2001:db8:0:0:c000:aa::/96");
+        let twice = prefix("2001:dc0:0:aa00::/96");
         assert_eq!(prefix_of(twice.embed(WELL_KNOWN[0])), None);
         assert_eq!(prefix_of(twice.embed(WELL_KNOWN[1])), Some(twice));
     }
