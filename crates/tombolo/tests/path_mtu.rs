@@ -98,7 +98,9 @@ impl Captures {
     fn assert_clean(self) {
         for capture in self.0 {
             let file = capture.finish().unwrap();
-            let bad = tshark(&file, "_ws.malformed or _ws.expert.group == \"Checksum\"");
+            // Linux, where no card does it, writes 0xffff for a TCP checksum of 0 (skb_checksum_help); tshark objects.
+            let bad =
+                tshark(&file, "(_ws.malformed or _ws.expert.group == \"Checksum\") and not tcp.checksum == 0xffff");
             assert_eq!(bad, "", "{}", file.display());
             assert!(tshark(&file, "ip or ipv6").lines().count() > 20, "{} has next to nothing in it", file.display());
         }
