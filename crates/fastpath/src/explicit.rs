@@ -110,7 +110,11 @@ fn column<K: Key>(rows: &[Eam], prefix: impl Fn(&Eam) -> Prefix<K>) -> Result<Ar
         let mut keeper = Keeper(None);
         match Lpm::build(&mut keeper, "explicit", shape, &routes) {
             Ok(_) => {
-                break keeper.0.ok_or(LpmError::Memory(MemoryError::TooSmall { name: "explicit", needed: 1, found: 0 }));
+                break keeper.0.ok_or(LpmError::Memory(MemoryError::TooSmall {
+                    name: "explicit",
+                    needed: 1,
+                    found: 0,
+                }));
             }
             Err(LpmError::Full { .. }) => shape.bytes *= 2,
             Err(error) => break Err(error),
