@@ -1,7 +1,5 @@
 //! The records of `bpf/` and of Rust, compared: what the C compiler says is where Rust has it.
 
-#![expect(clippy::unwrap_used, reason = "a test")]
-
 use std::mem::offset_of;
 use std::path::PathBuf;
 use std::sync::Arc;
