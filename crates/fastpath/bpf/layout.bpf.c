@@ -20,7 +20,8 @@ struct {
 #define FIELD(record, field) { offsetof(struct record, field), sizeof(((struct record *)0)->field) }
 #define WHOLE(record) { 0, sizeof(struct record) }
 
-static const struct place all[] = {
+/* Volatile: read where it is, not unrolled. */
+static const volatile struct place all[PLACES] = {
 	WHOLE(plan), FIELD(plan, hash_key), FIELD(plan, inside_buckets), FIELD(plan, used_words), FIELD(plan, lifetimes),
 	FIELD(plan, reuse_after), FIELD(plan, reuse_port_after), FIELD(plan, report_sessions), FIELD(plan, secret),
 	FIELD(plan, steps), FIELD(plan, own6), FIELD(plan, own4), FIELD(plan, non_global), FIELD(plan, services),
@@ -49,19 +50,22 @@ static const struct place all[] = {
 	WHOLE(binding), WHOLE(subscriber), WHOLE(index_bucket), WHOLE(session_line), WHOLE(slot_line),
 };
 
-_Static_assert(sizeof(all) / sizeof(all[0]) <= PLACES, "more places than the map has");
-
 SEC("xdp")
 int tell(struct xdp_md *ctx)
 {
 	(void)ctx;
-	for (__u32 n = 0; n < sizeof(all) / sizeof(all[0]); n++) {
-		struct place *place = bpf_map_lookup_elem(&places, &n);
+#pragma nounroll
+	for (__u32 n = 0; n < PLACES; n++) {
+		/* A copy: what a helper has seen, the verifier knows nothing of any more. */
+		__u32 key = n;
+		struct place *place = bpf_map_lookup_elem(&places, &key);
 
-		if (place)
-			*place = all[n];
+		if (!place)
+			break;
+		place->offset = all[n].offset;
+		place->size = all[n].size;
 	}
-	return sizeof(all) / sizeof(all[0]);
+	return 0;
 }
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

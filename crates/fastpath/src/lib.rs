@@ -24,7 +24,7 @@
 //! be switched off at any time: that changes speed and nothing else.
 //!
 //! * [`pinned`]: BPF arrays as memory for the tables that outlives the process.
-//! * [`loader`]: [`FastPath`].
+//! * [`loader`], with [`FastPath`].
 //! * [`counters`], [`miss`], [`reports`]: what the programs did, and what they left to the engine.
 //! * [`memory`]: one BPF array, mapped.
 //! * [`trial`]: the programs on single packets, for tests.
