@@ -110,6 +110,17 @@ impl ServiceKind {
         }
     }
 
+    /// Its name in the configuration.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Nat64(_) => "nat64",
+            Self::Nat44(_) => "nat44",
+            Self::Siit(Siit { role: Role::Clat, .. }) => "clat",
+            Self::Siit(_) => "siit",
+        }
+    }
+
     /// Its outside addresses, if it has bindings.
     #[must_use]
     pub const fn pool(&self) -> Option<&Pool> {
