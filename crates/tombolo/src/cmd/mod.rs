@@ -5,17 +5,20 @@ use clap::{Parser, Subcommand};
 mod bench;
 mod bench_packets;
 mod bench_route_lookup;
-mod binding;
 mod binding_who;
 mod check;
+mod control;
+mod doctor;
 mod explain;
 mod import;
 mod lab;
 mod lab_demo;
 mod lab_soak;
 pub(crate) mod print;
+mod rows;
 mod run;
 mod show;
+mod show_routes;
 mod syslog;
 mod tayga;
 mod translate;
@@ -44,10 +47,18 @@ enum Command {
     Translate(translate::Arguments),
     /// What would happen to one packet, and why
     Explain(explain::Arguments),
-    /// What there is: routes
+    /// What a running gateway has: services, bindings, sessions, pools, counters, subscribers; and the kernel's routes
     Show(show::Arguments),
-    /// Who has an outside endpoint
-    Binding(binding::Arguments),
+    /// Have a running gateway read its configuration again; connections are not disturbed
+    Reload(control::Reload),
+    /// Have a running gateway forget its sessions and dynamic bindings
+    Flush(control::Flush),
+    /// Let nothing new begin in a running gateway, while what is open goes on
+    Drain(control::Drain),
+    /// Static bindings of a running gateway, and who has an outside endpoint
+    Binding(control::Binding),
+    /// What this machine lacks for the gateway, and what works without it
+    Doctor(doctor::Arguments),
     /// Measure gateways, this one and others
     Bench(bench::Arguments),
 }
@@ -63,7 +74,11 @@ impl Arguments {
             Command::Translate(arguments) => translate::run(&arguments),
             Command::Explain(arguments) => explain::run(&arguments),
             Command::Show(arguments) => show::run(&arguments),
-            Command::Binding(arguments) => binding::run(&arguments),
+            Command::Reload(arguments) => control::reload(&arguments),
+            Command::Flush(arguments) => control::flush(&arguments),
+            Command::Drain(arguments) => control::drain(&arguments),
+            Command::Binding(arguments) => control::binding(&arguments),
+            Command::Doctor(arguments) => doctor::run(&arguments),
             Command::Bench(arguments) => bench::run(arguments),
         }
     }
