@@ -1,20 +1,46 @@
 //! Tables `[gateway]` and `[capacity]`.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
 use tombolo_engine::plan::{AnsweredBy, ErrorPolicy, OwnAddresses, Refusals};
 use tombolo_tables::tables::Capacity;
 
-use crate::Host;
 use crate::document::{Node, Table};
 use crate::problem::{Log, Problem};
-use crate::reference::{CAPACITY, GATEWAY};
+use crate::reference::{CAPACITY, GATEWAY, INTERFACE};
+use crate::{FastPath, Host, MetricsAddress};
 
 const ANSWERED_BY: [(&str, AnsweredBy); 2] = [("host", AnsweredBy::Host), ("gateway", AnsweredBy::Gateway)];
+const MODES: [(&str, FastPath); 4] =
+    [("auto", FastPath::Auto), ("xdp", FastPath::Xdp), ("tc", FastPath::Tc), ("off", FastPath::Off)];
 
-/// Reads `[gateway]`.
+/// Reads `[gateway]` and `[[interface]]`.
 pub(crate) fn read(file: &Table<'_>, log: &mut Log) -> (Host, OwnAddresses) {
+    let (mut host, own) = read_gateway(file, log);
+    host.interfaces = read_interfaces(file, log);
+    (host, own)
+}
+
+/// Reads `[[interface]]`.
+fn read_interfaces(file: &Table<'_>, log: &mut Log) -> BTreeMap<String, FastPath> {
+    let mut interfaces = BTreeMap::new();
+    let items = file.find("interface").and_then(|node| log.keep(node.items())).unwrap_or_default();
+    for item in items {
+        let Some(table) = item.table(&INTERFACE, log) else { continue };
+        let name = table.require("name", log).and_then(|node| log.keep(device(&node)));
+        let mode = table.require("fastpath", log).and_then(|node| log.keep(node.choice(&MODES)));
+        if let (Some(name), Some(mode)) = (name, mode)
+            && interfaces.insert(name.clone(), mode).is_some()
+        {
+            log.mistake(item.problem(format!("a second table for {name}; remove one of them")));
+        }
+    }
+    interfaces
+}
+
+fn read_gateway(file: &Table<'_>, log: &mut Log) -> (Host, OwnAddresses) {
     let defaults = Host::default();
     let Some(table) = file.table("gateway", &GATEWAY, log) else { return (defaults, OwnAddresses::default()) };
     let queues = |node: &Node<'_>| node.number32(1..=256).map(|queues| Some(queues as usize));
@@ -27,6 +53,12 @@ pub(crate) fn read(file: &Table<'_>, log: &mut Log) -> (Host, OwnAddresses) {
         table: table.read_or("table", defaults.table, log, |node| {
             node.number32(1..=u32::MAX).and_then(|number| routing_table(number, node))
         }),
+        fastpath: table.read_or("fastpath", defaults.fastpath, log, |node| node.choice(&MODES)),
+        interfaces: BTreeMap::new(),
+        metrics: table.read_or("metrics", None, log, |node| metrics(node).map(Some)),
+        binding_log: table.read_or("binding_log", None, log, directory),
+        binding_log_rate: table
+            .read_or("binding_log_rate", defaults.binding_log_rate, log, |node| node.number32(1..=1_000_000)),
         provision: defaults.provision,
         addresses: defaults.addresses,
     };
@@ -80,6 +112,15 @@ fn device(node: &Node<'_>) -> Result<String, Problem> {
 fn directory(node: &Node<'_>) -> Result<Option<PathBuf>, Problem> {
     let path = PathBuf::from(node.text()?);
     if path.is_absolute() { Ok(Some(path)) } else { Err(node.problem("not an absolute path; begin with \"/\"")) }
+}
+
+fn metrics(node: &Node<'_>) -> Result<MetricsAddress, Problem> {
+    let text = node.text()?;
+    match text.parse() {
+        Ok(address) => Ok(MetricsAddress::Tcp(address)),
+        Err(_) if text.starts_with('/') => Ok(MetricsAddress::Unix(PathBuf::from(text))),
+        Err(_) => Err(node.problem("neither address and port nor an absolute path; use \"127.0.0.1:9464\"")),
+    }
 }
 
 /// Tables 253 to 255 are the host's own: default, main and local.

@@ -11,7 +11,8 @@
 
 #![forbid(unsafe_code)]
 
-use std::net::Ipv4Addr;
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use ipnet::IpNet;
@@ -60,10 +61,42 @@ pub struct Host {
     pub run_directory: Option<PathBuf>,
     /// Routing table for packets from IPv4 hosts inside. Default 84.
     pub table: u32,
+    /// What the kernel's fast path takes. Default: [`FastPath::Off`].
+    pub fastpath: FastPath,
+    /// The same for single interfaces, by name: what the rule above does not fit.
+    pub interfaces: BTreeMap<String, FastPath>,
+    /// Where metrics are served. Default: nowhere.
+    pub metrics: Option<MetricsAddress>,
+    /// File to which bindings are logged. Default: none.
+    pub binding_log: Option<PathBuf>,
+    /// Bindings written to that file in a second, at most. Default 10000.
+    pub binding_log_rate: u32,
     /// Who sets up the device. Default: the gateway.
     pub provision: Provision,
     /// IPv4 addresses of the host's own on the device: of CLATs that serve the host itself. Default: none.
     pub addresses: Vec<Ipv4Addr>,
+}
+
+/// Where the kernel's fast path takes packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FastPath {
+    /// XDP and TC on cards, TC on virtual interfaces; nowhere, with a warning, where the kernel cannot.
+    Auto,
+    /// XDP, with TC behind it.
+    Xdp,
+    /// TC only.
+    Tc,
+    /// Nowhere.
+    Off,
+}
+
+/// Where metrics are served over HTTP.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MetricsAddress {
+    /// A TCP port.
+    Tcp(SocketAddr),
+    /// A Unix socket.
+    Unix(PathBuf),
 }
 
 /// Who sets up the device, and routes packets to it.
@@ -92,6 +125,11 @@ impl Default for Host {
             mtu: 65_535,
             run_directory: None,
             table: 84,
+            fastpath: FastPath::Off,
+            interfaces: BTreeMap::new(),
+            metrics: None,
+            binding_log: None,
+            binding_log_rate: 10_000,
             provision: Provision::Gateway,
             addresses: Vec::new(),
         }

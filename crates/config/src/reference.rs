@@ -49,6 +49,7 @@ pub static FILE: Section = Section {
     about: "",
     keys: keys! {
         "gateway": "table", "see below", "", "The gateway's place in its host.";
+        "interface": "tables", "none", "", "What holds for one interface of the host: one `[[interface]]` for each.";
         "capacity": "table", "see below", "", "Room in the tables.";
         "timeouts": "table", "see below", "", "How long state outlives its last packet.";
         "service": "tables", "", "", "What the gateway does: one `[[service]]` for each service.";
@@ -70,6 +71,14 @@ pub static GATEWAY: Section = Section {
             "Directory for the tables, so that a restart loses no session. Without it they are memory of the process. It must be absolute.";
         "table": "number", "84", "84",
             "Routing table for packets from the hosts inside a `nat44`: rules of the host send them there, and from there they go to the device. Two gateways on one host need different ones.";
+        "fastpath": "\"auto\", \"xdp\", \"tc\" or \"off\"", "\"off\"", "\"auto\"",
+            "What the kernel takes by itself: with `tc` and `xdp` known connections pass without this process, even while it restarts. `auto`: XDP and TC on network cards, TC on virtual interfaces, and without it where the kernel cannot. The tables are then the kernel's, in `/sys/fs/bpf/tombolo`. See docs/fastpath.md.";
+        "metrics": "address and port, or path", "none", "\"127.0.0.1:9464\"",
+            "Where metrics are served over HTTP in the format of Prometheus, at `/metrics`. A path is a Unix socket.";
+        "binding_log": "path", "none", "\"/var/log/tombolo/bindings.jsonl\"",
+            "File to which each binding is logged when it is made and when it goes, as JSON Lines, without destinations (RFC 6888 REQ-12). It must be absolute.";
+        "binding_log_rate": "number", "10000", "10000",
+            "Lines a second that are written to it, at most; more wait for their turn. 1 to 1000000.";
         "ipv4": "address", "a global address of the host", "\"192.0.2.254\"", "Source of ICMPv4 errors of the gateway's own.";
         "ipv6": "address", "a global address of the host", "\"2001:db8::1\"", "Source of ICMPv6 errors of the gateway's own.";
         "answered_by": "\"host\" or \"gateway\"", "\"host\"", "\"gateway\"",
@@ -78,6 +87,16 @@ pub static GATEWAY: Section = Section {
         "icmp_errors_at_once": "number", "50", "200", "ICMP errors of its own that each worker may send at once, 1 to 1000000.";
         "icmp_refusals": "switch", "true", "false",
             "Tell senders of packets that have no mapping or are denied: \"administratively prohibited\", the default of RFC 7915 sections 4.4 and 5.4. `false` drops them in silence.";
+    },
+};
+
+/// An item of `interface`.
+pub static INTERFACE: Section = Section {
+    path: "[[interface]]",
+    about: "What holds for one interface of the host. A change takes a restart.",
+    keys: keys! {
+        "name": "string", "", "\"eth0\"", "Its name.";
+        "fastpath": "\"auto\", \"xdp\", \"tc\" or \"off\"", "", "\"off\"", "As `gateway.fastpath`, for this interface. Without effect if that is `off`.";
     },
 };
 
@@ -565,9 +584,10 @@ pub static ALLOCATION: Section = Section {
 };
 
 /// All tables, in the order of the documentation.
-pub static SECTIONS: [&Section; 20] = [
+pub static SECTIONS: [&Section; 21] = [
     &FILE,
     &GATEWAY,
+    &INTERFACE,
     &CAPACITY,
     &TIMEOUTS,
     &SERVICE,

@@ -3,26 +3,32 @@
 //! Order matters: workers serve the device before packets are routed to it, and routes go before the device.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use ipnet::{IpNet, Ipv4Subnets, Ipv6Net};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use tombolo_config::{ConfigError, Configuration, Host as HostSettings, Provision};
-use tombolo_engine::counters::{Counters, Totals};
+use tombolo_config::{ConfigError, Configuration, Host as HostSettings, MetricsAddress, Provision};
 use tombolo_engine::plan::{AnsweredBy, Routed, ServiceKind};
 use tombolo_engine::{Engine, Now, Plan};
+use tombolo_fastpath::FastPathError;
 use tombolo_io::clock::monotonic_nanos;
 use tombolo_io::host::{Family, Forwarding, Host, HostError};
 use tombolo_io::tun::{ExistingDevice, KernelEntry, Tun, TunConfig, TunError};
 use tombolo_io::worker::{StopSignal, Worker, WorkerError};
 
+use crate::accelerator::{Accelerator, Lookout};
+use crate::binding_log::{BindingLog, Removals};
+use crate::control::{answer::Control, place};
 use crate::discovery::{self, DiscoveryError};
 use crate::lending::{self, Lending};
+use crate::listener::Listener;
 use crate::maintenance::{Maintenance, Probes};
-use crate::reload::{self, ReloadError};
+use crate::metrics::Metrics;
+use crate::reload;
+use crate::running::{Running, Source, Swept};
 use crate::state::{State, StateError};
 use crate::worker::EngineHandler;
 
@@ -50,6 +56,27 @@ pub enum DaemonError {
     /// A worker.
     #[error(transparent)]
     Worker(#[from] WorkerError),
+    /// The fast path.
+    #[error(transparent)]
+    FastPath(#[from] FastPathError),
+    /// The log of bindings.
+    #[error("the log of bindings {path} cannot be opened: check that its directory is there and may be written")]
+    Log {
+        /// The file.
+        path: PathBuf,
+        /// What the kernel said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The metrics.
+    #[error("metrics cannot be served at {place}: is it in use, or not an address of this host?")]
+    Metrics {
+        /// Address and port, or path.
+        place: String,
+        /// What the kernel said.
+        #[source]
+        source: std::io::Error,
+    },
     /// The system.
     #[error("{action} failed")]
     System {
@@ -69,19 +96,20 @@ pub enum DaemonError {
 /// [`DaemonError`]. Whatever was changed on the host has been taken back.
 pub fn run(path: &Path) -> Result<(), DaemonError> {
     let configuration = tombolo_config::load(path)?;
-    let settings = configuration.host.clone();
-    let reload = |current: &Plan| reload::plan(path, &settings, current);
-    serve(configuration, &reload, &lending::Report::default(), || Ok(()))
+    let (file, settings) = (path.to_owned(), configuration.host.clone());
+    let reload = move |current: &Plan| reload::plan(&file, &settings, current);
+    let source = Source { path: path.to_owned(), reload: Box::new(reload), mtu: None };
+    serve(configuration, source, &lending::Report::default(), || Ok(()))
 }
 
-/// Runs a gateway until SIGINT or SIGTERM; SIGHUP calls `reload`. `prepared` is called when everything that takes
+/// Runs a gateway until SIGINT or SIGTERM; SIGHUP reads `source` again. `prepared` is called when everything that takes
 /// privileges has been done, before packets are served.
 ///
 /// # Errors
 /// As [`run`].
 pub(crate) fn serve(
     configuration: Configuration,
-    reload: &dyn Fn(&Plan) -> Result<Plan, ReloadError>,
+    source: Source,
     report: &lending::Report,
     prepared: impl FnOnce() -> Result<(), DaemonError>,
 ) -> Result<(), DaemonError> {
@@ -95,12 +123,16 @@ pub(crate) fn serve(
     let stop = StopSignal::new().map_err(system("making the stop signal"))?;
     let signals_handle = signals.handle();
 
-    let gateway = Gateway::start(&settings, plan, &stop, report, prepared)?;
+    let gateway = Gateway::start(source, &settings, plan, &stop, report, prepared)?;
     tracing::info!("ready");
     let watcher = gateway.watch(stop.clone(), signals_handle);
     for signal in &mut signals {
         match signal {
-            SIGHUP => gateway.reload(reload),
+            SIGHUP => {
+                if let Err(error) = gateway.running.reload() {
+                    tracing::error!("configuration not reloaded, the old one stays in force: {error}");
+                }
+            }
             _ => break,
         }
     }
@@ -112,20 +144,21 @@ fn system(action: &'static str) -> impl FnOnce(std::io::Error) -> DaemonError {
 }
 
 struct Gateway {
-    // Dropped in this order: routes and addresses first.
+    // Dropped in this order: nobody asks any more, then routes and addresses go.
+    listeners: Vec<Listener>,
     host: Host,
     workers: Vec<Worker<EngineHandler>>,
     maintenance: Maintenance,
     lending: Lending,
-    counters: Vec<Arc<Counters>>,
-    plan: Arc<ArcSwap<Plan>>,
+    log: Option<BindingLog>,
+    lookout: Option<Lookout>,
+    running: Arc<Running>,
     state: State,
-    /// MTU of the device, where the administrator has set it.
-    mtu: Option<u32>,
 }
 
 impl Gateway {
     fn start(
+        source: Source,
         settings: &HostSettings,
         mut plan: Plan,
         stop: &StopSignal,
@@ -134,7 +167,7 @@ impl Gateway {
     ) -> Result<Self, DaemonError> {
         let processors = tombolo_io::worker::processors().map_err(system("reading the processors"))?;
         let queues = settings.queues.unwrap_or(processors.len());
-        let state = State::open(settings.run_directory.as_deref(), &plan)?;
+        let state = State::open_for(settings, &plan)?;
         let tun = Tun::create(&TunConfig {
             name: settings.device.clone(),
             queues,
@@ -195,7 +228,17 @@ impl Gateway {
             let cpu = settings.pin.then(|| processors[number % processors.len()]);
             workers.push(Worker::start(&format!("worker-{number}"), cpu, queue, handler, stop.clone())?);
         }
-        let maintenance = Maintenance::start(Arc::clone(&state.tables), Arc::clone(&plan), probes, stop.clone());
+        let (log, removals) = start_log(settings, &state, &plan, stop)?;
+        let swept = Arc::<Swept>::default();
+        let maintenance = Maintenance::start(
+            Arc::clone(&state.tables),
+            Arc::clone(&plan),
+            probes,
+            Arc::clone(&swept),
+            removals.clone(),
+            stop.clone(),
+        );
+        let accelerator = Accelerator::start(settings, &state, &plan.load())?;
         for prefix in routes {
             host.add_route(&device, prefix)?;
             tracing::info!(%prefix, device, "route added");
@@ -207,9 +250,22 @@ impl Gateway {
         for remedy in Forwarding::read().remedies() {
             tracing::warn!("the host does not forward packets; run: {remedy}");
         }
+        let lent = counters.clone();
+        let source = Source { mtu, ..source };
+        let running = Running::new(
+            (source, settings.clone()),
+            Arc::clone(&state.tables),
+            plan,
+            counters,
+            (swept, removals),
+            accelerator,
+        );
+        let running = Arc::new(running);
+        let lookout = Lookout::start(&running, stop.clone());
+        let listeners = listen(&running)?;
         prepared()?;
-        let lending = lending.start(report.clone(), counters.clone(), stop.clone());
-        Ok(Self { host, workers, maintenance, lending, counters, plan, state, mtu })
+        let lending = lending.start(report.clone(), lent, stop.clone());
+        Ok(Self { listeners, host, workers, maintenance, lending, log, lookout, running, state })
     }
 
     /// A worker that ends early ends the gateway: it gives the stop signal, and this closes the wait for signals.
@@ -222,37 +278,22 @@ impl Gateway {
         })
     }
 
-    fn reload(&self, reload: &dyn Fn(&Plan) -> Result<Plan, ReloadError>) {
-        let current = self.plan.load_full();
-        match reload(&current) {
-            Ok(mut plan) => {
-                if let Some(mtu) = self.mtu {
-                    limit_to(&mut plan, mtu);
-                }
-                let now = Now(monotonic_nanos());
-                for conflict in tombolo_engine::static_bindings::reconcile(&self.state.tables, &plan, now) {
-                    tracing::warn!(service = conflict.service, binding = ?conflict.binding, "{}", conflict.reason);
-                }
-                self.plan.store(Arc::new(plan));
-                tracing::info!("configuration reloaded");
-            }
-            Err(error) => tracing::error!("configuration not reloaded, the old one stays in force: {error}"),
-        }
-    }
-
     fn stop(self, stop: &StopSignal, watcher: std::thread::JoinHandle<()>) -> Result<(), DaemonError> {
-        let Self { host, workers, maintenance, lending, counters, .. } = self;
+        let Self { listeners, host, workers, maintenance, lending, log, lookout, running, state } = self;
+        drop(listeners);
+        if let Some(accelerator) = &running.accelerator {
+            accelerator.detach();
+        }
         drop(host);
         stop.stop();
+        lookout.into_iter().for_each(Lookout::join);
         watcher.thread().unpark();
         let results: Vec<_> = workers.into_iter().map(Worker::join).collect();
         let _ = watcher.join();
         let expired = maintenance.join();
         lending.join();
-        let mut totals = Totals::default();
-        for counters in counters {
-            counters.add_to(&mut totals);
-        }
+        log.into_iter().for_each(BindingLog::join);
+        let totals = running.totals();
         tracing::info!(
             received_inside = totals.received[0],
             received_outside = totals.received[1],
@@ -265,8 +306,46 @@ impl Gateway {
         for (reason, count) in totals.drops() {
             tracing::info!(reason = reason.name(), count, "dropped");
         }
+        state.close(running.settings.run_directory.is_some());
         Ok(results.into_iter().try_for_each(|result| result.map(drop))?)
     }
+}
+
+/// The log of bindings, if there is to be one.
+fn start_log(
+    settings: &HostSettings,
+    state: &State,
+    plan: &Arc<ArcSwap<Plan>>,
+    stop: &StopSignal,
+) -> Result<(Option<BindingLog>, Removals), DaemonError> {
+    let Some(path) = &settings.binding_log else { return Ok((None, Removals::default())) };
+    let (tables, plan) = (Arc::clone(&state.tables), Arc::clone(plan));
+    let started = BindingLog::start(path, settings.binding_log_rate, tables, plan, stop.clone());
+    let (log, removals) = started.map_err(|source| DaemonError::Log { path: path.clone(), source })?;
+    Ok((Some(log), removals))
+}
+
+/// The control socket and the metrics. A gateway that cannot be asked still serves packets, so a control socket that
+/// cannot be made is a warning; metrics were asked for.
+fn listen(running: &Arc<Running>) -> Result<Vec<Listener>, DaemonError> {
+    let directory = place::directory(&running.settings);
+    let socket = directory.join(place::SOCKET);
+    let control = place::make(&directory)
+        .and_then(|()| Listener::unix("control", &socket, Arc::new(Control(Arc::clone(running)))));
+    let mut listeners = Vec::new();
+    match control {
+        Ok(listener) => listeners.push(listener),
+        Err(error) => tracing::warn!("no control socket at {}: {error}", socket.display()),
+    }
+    if let Some(address) = &running.settings.metrics {
+        let service = Arc::new(Metrics(Arc::clone(running)));
+        let (listener, place) = match address {
+            MetricsAddress::Tcp(address) => (Listener::tcp("metrics", *address, service), address.to_string()),
+            MetricsAddress::Unix(path) => (Listener::unix("metrics", path, service), path.display().to_string()),
+        };
+        listeners.push(listener.map_err(|source| DaemonError::Metrics { place, source })?);
+    }
+    Ok(listeners)
 }
 
 /// Prefixes that have to be routed to the device: from inside the services' IPv6 prefixes, from outside the pools.
@@ -289,7 +368,7 @@ fn routes(plan: &Plan) -> Vec<IpNet> {
 }
 
 /// What the device does not take is not sent: it stands for the links on both sides.
-fn limit_to(plan: &mut Plan, mtu: u32) {
+pub(crate) fn limit_to(plan: &mut Plan, mtu: u32) {
     for service in &mut plan.services {
         if let ServiceKind::Siit(siit) = &mut service.kind {
             siit.translate.ipv4_mtu = mtu;

@@ -1,6 +1,7 @@
 //! The thread that sweeps out what has expired, a little at a time.
 
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -11,8 +12,14 @@ use tombolo_engine::{Now, Plan};
 use tombolo_io::clock::monotonic_nanos;
 use tombolo_io::worker::StopSignal;
 use tombolo_tables::Tables;
-use tombolo_tables::session::Session;
-use tombolo_tables::sweep::Sweeper;
+use tombolo_tables::binding::{Binding, BindingId};
+use tombolo_tables::session::{Session, Sweep};
+use tombolo_tables::subscriber::Subscriber;
+use tombolo_tables::sweep::{Policy, Sweeper};
+use tombolo_tables::tick::Tick;
+
+use crate::binding_log::Removals;
+use crate::running::Swept;
 
 /// A pass over all tables takes this many steps of [`STEP`]: ten seconds.
 const STEPS: usize = 50;
@@ -41,10 +48,18 @@ impl Probes {
 pub struct Maintenance(JoinHandle<Expiry>);
 
 impl Maintenance {
-    /// Starts the thread; it ends when `stop` is given.
+    /// Starts the thread; it ends when `stop` is given. What it does is told to `swept`, and which bindings went to
+    /// `removals`.
     #[must_use]
-    pub fn start(tables: Arc<Tables>, plan: Arc<ArcSwap<Plan>>, probes: Arc<Probes>, stop: StopSignal) -> Self {
-        Self(std::thread::spawn(move || sweep(&tables, &plan, &probes, &stop)))
+    pub fn start(
+        tables: Arc<Tables>,
+        plan: Arc<ArcSwap<Plan>>,
+        probes: Arc<Probes>,
+        swept: Arc<Swept>,
+        removals: Removals,
+        stop: StopSignal,
+    ) -> Self {
+        Self(std::thread::spawn(move || sweep(&tables, &plan, &probes, &swept, removals, &stop)))
     }
 
     /// Waits for its end; says what has expired.
@@ -55,15 +70,58 @@ impl Maintenance {
     }
 }
 
-fn sweep(tables: &Tables, plan: &ArcSwap<Plan>, probes: &Probes, stop: &StopSignal) -> Expiry {
+/// Expiry that counts what stays and tells the log what goes.
+struct Observed {
+    expiry: Expiry,
+    stayed: u64,
+    removals: Removals,
+}
+
+impl Policy for Observed {
+    fn session(&mut self, session: &Session, now: Tick) -> Sweep {
+        let verdict = self.expiry.session(session, now);
+        self.stayed += u64::from(verdict != Sweep::Remove);
+        verdict
+    }
+
+    fn binding_removed(&mut self, id: BindingId, binding: &Binding) {
+        self.removals.tell(binding);
+        self.expiry.binding_removed(id, binding);
+    }
+
+    fn subscriber_removed(&mut self, subscriber: &Subscriber) {
+        self.expiry.subscriber_removed(subscriber);
+    }
+}
+
+fn sweep(
+    tables: &Tables,
+    plan: &ArcSwap<Plan>,
+    probes: &Probes,
+    swept: &Swept,
+    removals: Removals,
+    stop: &StopSignal,
+) -> Expiry {
     let mut sweeper = Sweeper::new(tables, Now(monotonic_nanos()).tick());
-    let mut expired = Expiry::default();
+    let mut policy = Observed { expiry: Expiry::default(), stayed: 0, removals };
     let parts = Sweeper::parts(tables).div_ceil(STEPS);
     while !stop.is_given() {
-        expired.times = plan.load().times;
-        sweeper.advance(tables, parts, Now(monotonic_nanos()).tick(), &mut expired);
-        probes.add(expired.probes.drain(..));
+        policy.expiry.times = plan.load().times;
+        let complete = sweeper.advance(tables, parts, Now(monotonic_nanos()).tick(), &mut policy);
+        publish(&mut policy, complete, swept);
+        probes.add(policy.expiry.probes.drain(..));
         std::thread::park_timeout(STEP);
     }
-    expired
+    policy.expiry
+}
+
+fn publish(policy: &mut Observed, complete: bool, swept: &Swept) {
+    swept.expired_sessions.store(policy.expiry.sessions, Ordering::Relaxed);
+    swept.expired_bindings.store(policy.expiry.bindings, Ordering::Relaxed);
+    swept.expired_subscribers.store(policy.expiry.subscribers, Ordering::Relaxed);
+    if complete {
+        swept.sessions.store(policy.stayed, Ordering::Relaxed);
+        swept.passes.fetch_add(1, Ordering::Release);
+        policy.stayed = 0;
+    }
 }

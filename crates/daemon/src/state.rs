@@ -1,19 +1,24 @@
-//! Memory for the tables. In a run directory it outlives the process: the next one adopts tables that were made for the
-//! same layout, sizes and pools, repairs what a crash left half-done, and goes on.
+//! Memory for the tables. In a run directory, or in the kernel beside the fast path, it outlives the process: the next
+//! one adopts tables that were made for the same layout, sizes and pools, repairs what a crash left half-done, and goes on.
 
 use std::hash::{Hash, Hasher};
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
+use tombolo_config::{FastPath, Host};
 use tombolo_engine::Plan;
+use tombolo_fastpath::{Content as PinnedContent, PinnedMemory, PinnedMemoryError};
 use tombolo_io::clock::monotonic_nanos;
 use tombolo_io::memory::{AnonymousMemory, Content, RunDirectory, RunDirectoryError};
 use tombolo_tables::hash::HashKey;
-use tombolo_tables::memory::{MemoryError, Slab};
+use tombolo_tables::memory::{MemoryError, MemorySource, Slab};
 use tombolo_tables::tick::Tick;
 use tombolo_tables::{Tables, audit};
+
+use crate::accelerator;
 
 /// Version of the tables' layout in memory. To be raised with every change of a record.
 const LAYOUT: u32 = 2;
@@ -27,10 +32,16 @@ pub enum StateError {
     /// The run directory.
     #[error(transparent)]
     RunDirectory(#[from] RunDirectoryError),
+    /// The kernel's memory.
+    #[error(transparent)]
+    Pinned(#[from] PinnedMemoryError),
     /// The system's random numbers.
     #[error("cannot read random numbers from /dev/urandom")]
     Random(#[source] std::io::Error),
 }
+
+/// How long a program in the kernel may take for a packet, by far.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// The tables, and the secret of this run.
 #[derive(Debug)]
@@ -41,21 +52,57 @@ pub struct State {
     pub repaired: usize,
     /// Seed of the engines' random numbers; new each time.
     pub seed: [u8; 32],
-    // Keeps the lock on the run directory.
-    _directory: Option<RunDirectory>,
+    memory: Memory,
+}
+
+/// Where the tables are.
+#[derive(Debug)]
+enum Memory {
+    /// In this process.
+    Own,
+    /// In files. Keeps the lock on the run directory.
+    Files { _lock: RunDirectory },
+    /// In the kernel, shared with the fast path.
+    Kernel(PinnedMemory),
 }
 
 impl State {
+    /// Tables with the room that `plan` asks for: in the kernel if the fast path is wanted, else as [`open`](Self::open)
+    /// does.
+    ///
+    /// # Errors
+    /// [`StateError`].
+    pub fn open_for(settings: &Host, plan: &Plan) -> Result<Self, StateError> {
+        let pins = accelerator::pins(settings);
+        if settings.fastpath != FastPath::Off {
+            match Self::in_kernel(&pins, plan) {
+                Err(error) if settings.fastpath == FastPath::Auto => {
+                    tracing::warn!("no fast path: {}", accelerator::words(&error));
+                }
+                other => return other,
+            }
+        } else if pins.exists()
+            && let Err(error) = PinnedMemory::remove(&pins)
+        {
+            // What a gateway that was killed has left in the kernel goes on with its own tables.
+            tracing::warn!("the fast path of an earlier run is still in the kernel: {error}");
+        }
+        Self::open(settings.run_directory.as_deref(), plan)
+    }
+
     /// Tables with the room that `plan` asks for, in `directory` if one is named.
     ///
     /// # Errors
     /// [`StateError`].
     pub fn open(directory: Option<&Path>, plan: &Plan) -> Result<Self, StateError> {
-        let seed = random()?;
-        let Some(path) = directory else {
-            let tables = Tables::new(&mut AnonymousMemory, plan.capacity, hash_key(&random()?))?;
-            return Ok(Self { tables: Arc::new(tables), repaired: 0, seed, _directory: None });
-        };
+        if let Some(path) = directory {
+            return Self::in_files(path, plan);
+        }
+        let tables = Tables::new(&mut AnonymousMemory, plan.capacity, hash_key(&random()?))?;
+        Ok(Self { tables: Arc::new(tables), repaired: 0, seed: random()?, memory: Memory::Own })
+    }
+
+    fn in_files(path: &Path, plan: &Plan) -> Result<Self, StateError> {
         let mut directory = RunDirectory::open(path, &fingerprint(plan))?;
         let key = stored_key(&mut directory)?;
         let tables = Tables::new(&mut directory, plan.capacity, key)?;
@@ -65,7 +112,47 @@ impl State {
             let bindings = tables.bindings.count();
             tracing::info!(directory = %path.display(), bindings, repaired, "state of the last run adopted");
         }
-        Ok(Self { tables: Arc::new(tables), repaired, seed, _directory: Some(directory) })
+        Ok(Self { tables: Arc::new(tables), repaired, seed: random()?, memory: Memory::Files { _lock: directory } })
+    }
+
+    /// Programs of an earlier process may be at work on the tables all the time.
+    fn in_kernel(pins: &Path, plan: &Plan) -> Result<Self, StateError> {
+        let had_some = pins.exists();
+        let mut memory = PinnedMemory::open(pins, &fingerprint(plan))?;
+        let key = stored_key(&mut memory)?;
+        let tables = Tables::new(&mut memory, plan.capacity, key)?;
+        let mut repaired = 0;
+        if memory.content() == PinnedContent::Adopted {
+            let now = Tick::from_nanos(monotonic_nanos());
+            repaired = audit::repair_beside(&tables, now, &mut || std::thread::sleep(PAUSE));
+            let bindings = tables.bindings.count();
+            tracing::info!(directory = %pins.display(), bindings, repaired, "state of the last run adopted");
+        } else if had_some {
+            tracing::warn!(
+                directory = %pins.display(),
+                "the state of the last run is gone: it was made for another capacity, other pools, or another version"
+            );
+        }
+        Ok(Self { tables: Arc::new(tables), repaired, seed: random()?, memory: Memory::Kernel(memory) })
+    }
+
+    /// Memory that the kernel's programs share, if the tables are there.
+    #[must_use]
+    pub fn kernel_memory(&self) -> Option<&PinnedMemory> {
+        match &self.memory {
+            Memory::Kernel(memory) => Some(memory),
+            _ => None,
+        }
+    }
+
+    /// Gives up tables in the kernel, unless they are to be there for the next process.
+    pub fn close(self, keep: bool) {
+        if let Memory::Kernel(memory) = &self.memory
+            && !keep
+            && let Err(error) = PinnedMemory::remove(memory.directory())
+        {
+            tracing::warn!("{} cannot be removed: {error}", memory.directory().display());
+        }
     }
 }
 
@@ -88,7 +175,7 @@ fn fingerprint(plan: &Plan) -> String {
 }
 
 /// The hash key lives beside the tables: entries are found by it.
-fn stored_key(directory: &mut RunDirectory) -> Result<HashKey, StateError> {
+fn stored_key(directory: &mut dyn MemorySource) -> Result<HashKey, StateError> {
     let words: Slab<AtomicU64> = Slab::take(directory, "key", 4)?;
     if words.iter().all(|word| word.load(Ordering::Relaxed) == 0) {
         for (word, new) in words.iter().zip(hash_key(&random()?).words()) {

@@ -11,6 +11,7 @@ use tombolo_io::tun::{ExistingDevice, KernelEntry, Persistence, Tun, TunConfig};
 use crate::gateway::{DaemonError, serve};
 use crate::lending::Report;
 use crate::reload::ReloadError;
+use crate::running::Source;
 
 /// An MTU to begin with; that of the device takes its place.
 const MTU: u32 = 1500;
@@ -28,7 +29,10 @@ pub fn run(tayga: &Tayga, prepared: impl FnOnce() -> Result<(), DaemonError>) ->
         assignments: has(LogOption::Dynamic),
         drops: has(LogOption::Drop) || has(LogOption::Reject) || has(LogOption::Icmp),
     };
-    serve(configuration, &|current| reload(tayga, current), &report, prepared)
+    let again = tayga.clone();
+    let reload = move |current: &Plan| reload(&again, current);
+    let path = tayga.map_file.clone().unwrap_or_default();
+    serve(configuration, Source { path, reload: Box::new(reload), mtu: None }, &report, prepared)
 }
 
 fn reload(tayga: &Tayga, current: &Plan) -> Result<Plan, ReloadError> {

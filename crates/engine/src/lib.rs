@@ -7,6 +7,7 @@
 
 pub mod counters;
 pub mod engine;
+pub mod flush;
 pub mod mapping;
 pub mod mechanism;
 pub mod packet;

@@ -135,6 +135,23 @@ impl ServiceKind {
         }
     }
 
+    /// Its name in the configuration.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Nat64(_) => "nat64",
+            Self::Nat44(_) => "nat44",
+            Self::Siit(Siit { role: Role::Clat, .. }) => "clat",
+            Self::Siit(_) => "siit",
+            Self::B4(_) => "b4",
+            Self::Aftr(_) => "aftr",
+            Self::Lwb4(_) => "lwb4",
+            Self::Lwaftr(_) => "lwaftr",
+            Self::MapTBr(_) | Self::MapTCe(_) => "map-t",
+            Self::MapEBr(_) | Self::MapECe(_) => "map-e",
+        }
+    }
+
     /// Its outside addresses, if it has bindings.
     #[must_use]
     pub fn pool(&self) -> Option<&Pool> {

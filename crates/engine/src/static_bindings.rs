@@ -1,4 +1,8 @@
-//! Brings the static bindings in the tables in line with the plan, at start and after a reload.
+//! Static bindings: brought in line with the plan at start and after a reload, added and removed by an operator in
+//! between.
+//!
+//! What an operator added lives in the tables alone, marked as such: it survives a reload, and a restart that adopts
+//! the tables.
 
 use std::collections::HashMap;
 
@@ -8,6 +12,9 @@ use tombolo_tables::outside::Slot;
 use tombolo_tables::tables::Candidate;
 
 use crate::engine::Now;
+use crate::flush;
+use crate::mapping::pool::PortSpace;
+use crate::mechanism::napt::Endpoint;
 use crate::plan::{Plan, Service, StaticBinding};
 use crate::service::stateful::inside_key;
 
@@ -26,6 +33,17 @@ pub struct Conflict {
 /// of bindings that stay are not touched; a dynamic binding is never pushed out, it is named in the result instead.
 #[must_use]
 pub fn reconcile(tables: &Tables, plan: &Plan, now: Now) -> Vec<Conflict> {
+    reconcile_and_report(tables, plan, now, &mut |_| ())
+}
+
+/// As [`reconcile`], and calls `removed` with each binding that went.
+#[must_use]
+pub fn reconcile_and_report(
+    tables: &Tables,
+    plan: &Plan,
+    now: Now,
+    removed: &mut dyn FnMut(&Binding),
+) -> Vec<Conflict> {
     let wanted: HashMap<InsideKey, (&Service, StaticBinding)> = plan
         .numbered()
         .flat_map(|(number, service)| {
@@ -36,23 +54,83 @@ pub fn reconcile(tables: &Tables, plan: &Plan, now: Now) -> Vec<Conflict> {
                 .map(move |&b| (inside_key(number, b.space, b.inside, b.inside_port), (service, b)))
         })
         .collect();
-    remove_others(tables, &wanted, now);
+    remove_others(tables, &wanted, now, removed);
     wanted
         .iter()
         .filter_map(|(inside, (service, binding))| {
-            let reason = make(tables, service, inside, binding, now).err()?;
+            let reason = make(tables, service, inside, binding, flags::STATIC, now).err()?;
             Some(Conflict { service: service.name.clone(), binding: *binding, reason })
         })
         .collect()
 }
 
-fn remove_others(tables: &Tables, wanted: &HashMap<InsideKey, (&Service, StaticBinding)>, now: Now) {
+/// Adds a binding that an operator wants, to service `number` of the plan.
+///
+/// # Errors
+/// Why not, in words.
+pub fn add(
+    tables: &Tables,
+    number: u8,
+    service: &Service,
+    binding: &StaticBinding,
+    now: Now,
+) -> Result<(), &'static str> {
+    if service.kind.nat64().is_some() != binding.inside.is_ipv6() {
+        return Err("the hosts inside the service have addresses of the other family");
+    }
+    let inside = inside_key(number, binding.space, binding.inside, binding.inside_port);
+    make(tables, service, &inside, binding, flags::STATIC | flags::OPERATOR, now)
+}
+
+/// Removes the binding that an operator added for an outside endpoint, and its sessions. Says which it was.
+///
+/// # Errors
+/// Why not, in words.
+pub fn remove(
+    tables: &Tables,
+    service: &Service,
+    space: PortSpace,
+    outside: Endpoint,
+    now: Now,
+) -> Result<Binding, &'static str> {
+    let slot = service.kind.pool().and_then(|pool| pool.slot(outside.address, space, outside.port.0));
+    let slot = slot.ok_or("no pool has this outside endpoint")?;
+    let (id, binding) = tables.find_outside(slot).ok_or("the outside endpoint has no binding")?;
+    if binding.flags & flags::STATIC == 0 {
+        return Err("the binding is dynamic; it goes by itself, or with a flush");
+    }
+    if binding.flags & flags::OPERATOR == 0 {
+        return Err("the binding is in the configuration; remove it there and reload");
+    }
+    while let Some((found, seen)) = tables.bindings.read(id)
+        && found == binding
+    {
+        if tables.unbind(id, &binding, seen, now.tick()) {
+            flush::remove_orphans(tables);
+            return Ok(binding);
+        }
+    }
+    Err("somebody else removed the binding at the same moment")
+}
+
+fn remove_others(
+    tables: &Tables,
+    wanted: &HashMap<InsideKey, (&Service, StaticBinding)>,
+    now: Now,
+    removed: &mut dyn FnMut(&Binding),
+) {
+    let mut any = false;
     for id in tables.bindings.iter() {
         let Some((binding, seen)) = tables.bindings.read(id) else { continue };
         let stays = wanted.get(&binding.inside).is_some_and(|(_, wanted)| is_same(&binding, wanted));
-        if binding.flags & flags::STATIC != 0 && !stays {
-            tables.unbind(id, &binding, seen, now.tick());
+        let is_ours = binding.flags & (flags::STATIC | flags::OPERATOR) == flags::STATIC;
+        if is_ours && !stays && tables.unbind(id, &binding, seen, now.tick()) {
+            any = true;
+            removed(&binding);
         }
+    }
+    if any {
+        flush::remove_orphans(tables);
     }
 }
 
@@ -67,19 +145,26 @@ fn make(
     service: &Service,
     inside: &InsideKey,
     wanted: &StaticBinding,
+    flags: u16,
     now: Now,
 ) -> Result<(), &'static str> {
     if let Some((_, found)) = tables.find_inside(inside) {
-        let conflict = "the inside endpoint has a dynamic binding; it must expire first";
-        return if is_same(&found, wanted) { Ok(()) } else { Err(conflict) };
+        return match found.flags & (flags::STATIC | flags::OPERATOR) {
+            _ if is_same(&found, wanted) => Ok(()),
+            flags::STATIC => Err("the inside endpoint has another static binding"),
+            0 => Err("the inside endpoint has a dynamic binding; it must expire first"),
+            _ => Err(
+                "the inside endpoint has a binding that an operator added; \"tombolo binding remove\" takes it away",
+            ),
+        };
     }
     let pool = service.kind.pool().ok_or("the service has no bindings")?;
     let outside = wanted.outside;
     let slot = pool.slot(outside.address, wanted.space, outside.port.0).ok_or("the pool does not have it")?;
     if matches!(tables.outside.read(slot), Slot::Taken(_)) {
-        return Err("the outside endpoint is taken by a dynamic binding; it must expire first");
+        return Err("the outside endpoint is taken by another binding; it must go first");
     }
-    let template = Binding { inside: *inside, flags: flags::STATIC, ..Binding::default() };
+    let template = Binding { inside: *inside, flags, ..Binding::default() };
     let candidate = Candidate { slot, ipv4: outside.address.octets(), port: outside.port.0.to_be_bytes() };
     // A static range is exempt from being kept back after closing (RFC 6888 REQ-8b).
     let made = tables.bind(&template, [candidate], 0, now.tick());

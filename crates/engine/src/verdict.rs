@@ -122,6 +122,8 @@ drop_reasons! {
     SubscriberLimit = "subscriber-limit", remedy: "raise the limit, or look for a compromised host";
     /// New state is being made faster than the configured rate.
     RateLimited = "rate-limited", remedy: "raise the rate, or look for a flood";
+    /// The gateway is being drained: what is open goes on, and nothing new begins.
+    Draining = "draining", remedy: "tombolo drain --off, when the gateway is to serve again";
     /// The packet went round the gateway's own hairpin twice.
     HairpinLoop = "hairpin-loop", remedy: "look at static bindings that point at the pool";
     /// Addressed inside a mapping that policy excludes (deny list).

@@ -196,6 +196,8 @@ impl PlanRecord {
             let mask = u32::MAX << (32 - u32::from(length));
             *place = NonGlobal { bits: bits.to_bits().to_be(), mask: mask.to_be() };
         }
+        // Nothing new may begin: what would is the engine's to refuse.
+        let drained = if times.draining_since.is_some() { ENGINE_BINDS | ENGINE_OPENS } else { 0 };
         let mut status: Vec<ServiceStatus> = Vec::new();
         let mut taken: Vec<_> = services.iter().map(service_record).collect();
         let first_stateless = services.iter().position(|service| matches!(service.kind, ServiceKind::Siit(_)));
@@ -210,7 +212,7 @@ impl PlanRecord {
                 taken[number] = Err("a service that is left to the engine has packets of it");
             }
             let service = match &taken[number] {
-                Ok(service) => *service,
+                Ok(service) => ServiceRecord { flags: service.flags | drained, ..*service },
                 Err(_) => ServiceRecord { kind: KIND_ENGINE, ..ServiceRecord::default() },
             };
             if let Some(place) = record.services.get_mut(number) {

@@ -10,6 +10,7 @@
 
 pub mod clock;
 pub mod host;
+pub mod links;
 pub mod memory;
 pub mod netlink;
 pub mod pcap;

@@ -259,6 +259,14 @@ pub fn processors() -> io::Result<Vec<usize>> {
     Ok((0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false)).collect())
 }
 
+/// Makes the calling thread yield to threads of ordinary priority, the workers: `nice` is 0 to 19, the higher the more.
+pub fn lower_priority(nice: i32) {
+    const THIS_THREAD: libc::id_t = 0;
+    // SAFETY: no pointer is passed. In Linux the priority is the thread's, whatever POSIX says. It may always be
+    // lowered; if it fails all the same, the thread only is as important as others.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, THIS_THREAD, nice) };
+}
+
 fn check_processor(name: &str, cpu: usize) -> Result<(), WorkerError> {
     match processors() {
         Ok(allowed) if !allowed.contains(&cpu) => {

@@ -35,35 +35,36 @@ pub fn check(tables: &Tables) -> Findings {
 /// Clears what writers that died left half-done, so that [`check`] finds nothing. For the time before
 /// other writers start. Returns how many records and entries were given back.
 pub fn repair(tables: &Tables, now: Tick) -> usize {
+    repair_beside(tables, now, &mut || ())
+}
+
+/// As [`repair`], while writers that never rest for long work on the tables: programs in the kernel, which take
+/// microseconds. What is half-done both before and after `pause` is theirs no more.
+pub fn repair_beside(tables: &Tables, now: Tick, pause: &mut dyn FnMut()) -> usize {
     let mut repaired = 0;
     tables.sessions.repair();
-    clear_entries(&tables.inside_index, &mut repaired, |entry| {
+    clear_entries(&tables.inside_index, &mut repaired, pause, |entry| {
         let binding = BindingId::new(entry.id).and_then(|id| tables.bindings.read(id));
         binding.is_some_and(|(b, _)| tables.inside_index.is_home(tables.key.hash(b.inside.words()), entry))
     });
-    clear_entries(&tables.subscriber_index, &mut repaired, |entry| {
+    clear_entries(&tables.subscriber_index, &mut repaired, pause, |entry| {
         let subscriber = SubscriberId::new(entry.id).and_then(|id| tables.subscribers.read(id));
         subscriber.is_some_and(|(s, _)| tables.subscriber_index.is_home(tables.key.hash(s.key.words()), entry))
     });
-    for id in tables.bindings.iter().collect::<Vec<_>>() {
-        let linked = tables.bindings.read(id).is_some_and(|(binding, _)| {
-            tables.find_inside(&binding.inside).is_some_and(|(found, _)| found == id)
-                && tables.outside.read(binding.outside_slot) == Slot::Taken(id)
-        });
-        if linked {
-            tables.bindings.settle(id);
-        } else {
-            if let Some((binding, _)) = tables.bindings.read(id) {
-                tables.inside_index.remove(tables.key.hash(binding.inside.words()), id.get());
-            }
-            tables.bindings.free(id);
-            repaired += 1;
+    let (linked, unlinked): (Vec<_>, Vec<_>) = tables.bindings.iter().partition(|&id| is_linked(tables, id));
+    linked.into_iter().for_each(|id| tables.bindings.settle(id));
+    pause();
+    for id in unlinked.into_iter().filter(|&id| !is_linked(tables, id)) {
+        if let Some((binding, _)) = tables.bindings.read(id) {
+            tables.inside_index.remove(tables.key.hash(binding.inside.words()), id.get());
         }
+        tables.bindings.free(id);
+        repaired += 1;
     }
-    for slot in 0..u32::try_from(tables.outside.len()).unwrap_or(u32::MAX) {
-        if let Slot::Taken(id) = tables.outside.read(slot)
-            && tables.bindings.read(id).is_none_or(|(binding, _)| binding.outside_slot != slot)
-        {
+    let stray = stray_slots(tables);
+    pause();
+    for (slot, id) in stray {
+        if stray_owner(tables, slot) == Some(id) {
             tables.outside.close(slot, id, now);
             repaired += 1;
         }
@@ -81,11 +82,44 @@ pub fn repair(tables: &Tables, now: Tick) -> usize {
         }
     }
     sweep_orphans(tables, &mut repaired);
-    for (id, counts) in counts_by_subscriber(tables) {
-        tables.subscribers.set_counts(id, counts.bindings, counts.sessions);
-    }
+    count_again(tables);
     blocks_of_the_dead(tables, now, &mut repaired);
     repaired
+}
+
+/// True if a binding is found from both sides.
+fn is_linked(tables: &Tables, id: BindingId) -> bool {
+    tables.bindings.read(id).is_some_and(|(binding, _)| {
+        tables.find_inside(&binding.inside).is_some_and(|(found, _)| found == id)
+            && tables.outside.read(binding.outside_slot) == Slot::Taken(id)
+    })
+}
+
+/// The binding that a slot names, if that one does not have the slot.
+fn stray_owner(tables: &Tables, slot: u32) -> Option<BindingId> {
+    match tables.outside.read(slot) {
+        Slot::Taken(id) if tables.bindings.read(id).is_none_or(|(binding, _)| binding.outside_slot != slot) => Some(id),
+        _ => None,
+    }
+}
+
+fn stray_slots(tables: &Tables) -> Vec<(u32, BindingId)> {
+    let slots = 0..u32::try_from(tables.outside.len()).unwrap_or(u32::MAX);
+    slots.filter_map(|slot| stray_owner(tables, slot).map(|id| (slot, id))).collect()
+}
+
+/// Counts again what each subscriber has. Who got something meanwhile is left alone.
+fn count_again(tables: &Tables) {
+    let bindings = |id| tables.subscribers.bindings(id);
+    let before: Vec<_> = tables.subscribers.iter().map(|id| (id, bindings(id))).collect();
+    let found = counts_by_subscriber(tables);
+    for (id, count) in before {
+        if let Some(counts) = found.get(&id)
+            && bindings(id) == count
+        {
+            tables.subscribers.set_counts(id, counts.bindings, counts.sessions);
+        }
+    }
 }
 
 /// Gives back blocks whose holder is gone or does not know of them, and takes from subscribers what is not theirs.
@@ -113,13 +147,24 @@ fn has_block(tables: &Tables, id: SubscriberId, block: u32) -> bool {
     tables.subscribers.read(id).is_some() && tables.subscribers.block_words(id).any(|word| word == block)
 }
 
-fn clear_entries(index: &Index, repaired: &mut usize, mut is_good: impl FnMut(&crate::index::Entry) -> bool) {
-    let mut bad = Vec::new();
-    index.for_each(|entry| {
-        if entry.pending || !is_good(&entry) {
-            bad.push(entry);
-        }
-    });
+fn clear_entries(
+    index: &Index,
+    repaired: &mut usize,
+    pause: &mut dyn FnMut(),
+    mut is_good: impl FnMut(&crate::index::Entry) -> bool,
+) {
+    let mut bad_entries = || {
+        let mut bad = Vec::new();
+        index.for_each(|entry| {
+            if entry.pending || !is_good(&entry) {
+                bad.push(entry);
+            }
+        });
+        bad
+    };
+    let before = bad_entries();
+    pause();
+    let bad: Vec<_> = bad_entries().into_iter().filter(|entry| before.contains(entry)).collect();
     *repaired += bad.len();
     for entry in &bad {
         index.clear(entry);

@@ -82,6 +82,8 @@ pub struct Binding {
 pub mod flags {
     /// Configured, or made by an operator; stays without sessions.
     pub const STATIC: u16 = 1;
+    /// Made by an operator at run time, and [`STATIC`]: not in the configuration, so no reload takes it away.
+    pub const OPERATOR: u16 = 2;
 }
 
 /// All bindings.

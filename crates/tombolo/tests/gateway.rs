@@ -36,7 +36,10 @@ fn start(more: &str) -> Setup {
 
 fn start_in(lab: &Lab, more: &str) -> Process {
     let file = lab.directory().unwrap().join("gateway.toml");
-    fs::write(&file, format!("{more}{SERVICE}")).unwrap();
+    // Included by fastpath.rs under this name, everything runs with the fast path.
+    let fastpath = if module_path!().ends_with("with_tc") { "fastpath = \"tc\"\n" } else { "" };
+    let more = more.strip_prefix("[gateway]\n").unwrap_or(more);
+    fs::write(&file, format!("[gateway]\n{fastpath}{more}{SERVICE}")).unwrap();
     let command = lab.node("gateway").unwrap().command(TOMBOLO).args(["run", "-c"]);
     let mut gateway = command.arg(file.display().to_string()).spawn().unwrap();
     gateway.wait_for_text("ready", READY).unwrap();
@@ -222,8 +225,10 @@ fn traceroute_and_path_mtu_discovery_cross_the_gateway() {
     // Kernel, gateway, kernel again, server: every hop answers, and hops beyond have addresses inside the prefix.
     let outward = run("client", "traceroute -6 -n -q 1 -m 6 64:ff9b::198.51.100.2").stdout;
     assert!(!outward.contains('*') && outward.contains("2001:db8:1::1") && outward.contains("64:ff9b::"), "{outward}");
-    let inward = run("server", "traceroute -n -q 1 -m 6 -T -p 8080 192.0.2.1").stdout;
-    assert!(!inward.contains('*') && inward.matches("198.51.100.1 ").count() >= 2, "{inward}");
+    let inward = run("server", "traceroute -n -q 1 -N 1 -m 6 -T -p 8080 192.0.2.1").stdout;
+    // What the fast path translates passes the kernel once, not twice.
+    let hops = if module_path!().ends_with("with_tc") { 1 } else { 2 };
+    assert!(!inward.contains('*') && inward.matches("198.51.100.1 ").count() >= hops, "{inward}");
 
     // Larger than any link, in fragments, both ways of the echo.
     run("client", "ping -c 2 -i 0.2 -W 5 -s 20000 64:ff9b::198.51.100.2").success().unwrap();

@@ -34,6 +34,7 @@ type Windows = ([RangeInclusive<u16>; WINDOWS], usize);
 impl<R: Rng> Napt<'_, R> {
     /// Makes a binding for `inside`, and admits its subscriber if need be.
     pub(crate) fn bind(&mut self, inside: &InsideKey, space: PortSpace) -> Result<(BindingId, Binding), DropReason> {
+        self.times.check_open()?;
         let key = self.policy.subscriber.key(inside);
         for _ in 0..ATTEMPTS {
             let (id, subscriber) = match self.tables.find_subscriber(&key) {

@@ -157,6 +157,8 @@ pub struct Times {
     reuse_entry_after: Lifetimes,
     /// Ticks for which a closed outside port is kept back (RFC 6888 REQ-8).
     pub reuse_port_after: u32,
+    /// Since when the gateway is being drained: no binding and no session is made any more.
+    pub draining_since: Option<Tick>,
 }
 
 impl Times {
@@ -167,6 +169,7 @@ impl Times {
             lifetimes: timeouts.lifetimes(),
             reuse_entry_after: timeouts.reuse_after(),
             reuse_port_after: if port_reuse_seconds == 0 { 0 } else { ticks(port_reuse_seconds) },
+            draining_since: None,
         }
     }
 
@@ -180,6 +183,19 @@ impl Times {
         } else {
             None
         }
+    }
+
+    /// Ticks that a session in `state` stays after `idle` ticks of silence, if the silence goes on.
+    #[must_use]
+    pub fn left(&self, state: State, idle: u32) -> u32 {
+        self.reuse_entry_after.of(state).saturating_sub(idle)
+    }
+
+    /// # Errors
+    /// [`DropReason::Draining`] if nothing new may begin.
+    #[inline]
+    pub fn check_open(&self) -> Result<(), DropReason> {
+        if self.draining_since.is_some() { Err(DropReason::Draining) } else { Ok(()) }
     }
 
     /// Ticks for which a SYN from outside waits for the inside to open.
@@ -390,6 +406,7 @@ impl<R: Rng> Napt<'_, R> {
 
     /// Makes a session; false if its binding is gone or another writer made it first.
     fn open(&self, key: &SessionKey, state: State, binding: &Binding) -> Result<bool, DropReason> {
+        self.times.check_open()?;
         if !self.tables.bindings.touch(key.binding, self.now) {
             return Ok(false);
         }

@@ -45,6 +45,34 @@ pub const PERMISSION: State = State(11);
 /// As [`PERMISSION`], for TCP.
 pub const PERMISSION_TCP: State = State(12);
 
+/// Names of the states, as in the table above; for people, logs and filters.
+pub const NAMES: [(State, &str); 12] = [
+    (UDP, "udp"),
+    (ICMP, "icmp"),
+    (OUTSIDE_INIT, "outside-init"),
+    (OUTSIDE_INIT_HELD, "outside-init-held"),
+    (INSIDE_INIT, "inside-init"),
+    (ESTABLISHED, "established"),
+    (OUTSIDE_FIN, "outside-fin"),
+    (INSIDE_FIN, "inside-fin"),
+    (BOTH_FIN, "both-fin"),
+    (TRANS, "trans"),
+    (PERMISSION, "permission"),
+    (PERMISSION_TCP, "permission-tcp"),
+];
+
+/// The name of a state.
+#[must_use]
+pub fn name(state: State) -> &'static str {
+    NAMES.iter().find(|(known, _)| *known == state).map_or("unknown", |(_, name)| name)
+}
+
+/// The state with this name.
+#[must_use]
+pub fn named(name: &str) -> Option<State> {
+    NAMES.iter().find(|(_, known)| *known == name).map(|(state, _)| *state)
+}
+
 /// What a packet is to the session that it belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
@@ -274,6 +302,14 @@ mod tests {
         let lifetimes = Timeouts { tcp_opening: 30, tcp_transitory: 60, ..Timeouts::default() }.lifetimes();
         assert!([INSIDE_INIT, OUTSIDE_INIT].iter().all(|&state| lifetimes.of(state) == ticks(30)));
         assert!([BOTH_FIN, TRANS].iter().all(|&state| lifetimes.of(state) == ticks(60)));
+    }
+
+    #[test]
+    fn every_state_has_a_name_of_its_own() {
+        for number in 1..=PERMISSION_TCP.0 {
+            assert_eq!(named(name(State(number))), Some(State(number)));
+        }
+        assert_eq!(named("unknown"), None);
     }
 
     #[test]

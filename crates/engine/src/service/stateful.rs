@@ -89,7 +89,8 @@ pub(crate) fn no_state_inside(reason: DropReason) -> Refusal {
         | DropReason::SubscriberLimit
         | DropReason::BindingTableFull
         | DropReason::SessionTableFull
-        | DropReason::SubscriberTableFull => Refusal::with(reason, IcmpAnswer::HostUnreachable),
+        | DropReason::SubscriberTableFull
+        | DropReason::Draining => Refusal::with(reason, IcmpAnswer::HostUnreachable),
         DropReason::Denied => Refusal::with(reason, IcmpAnswer::Prohibited),
         _ => reason.into(),
     }

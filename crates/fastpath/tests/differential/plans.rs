@@ -7,7 +7,7 @@ use tombolo_engine::mapping::address_ranges::AddressRanges;
 use tombolo_engine::mapping::eam::{Eam, EamTable};
 use tombolo_engine::mapping::pool::{Parity, Pool, PoolRange, PortRanges, PortSpace};
 use tombolo_engine::mapping::stateless::{DenyList, StatelessMap};
-use tombolo_engine::mechanism::napt::{Endpoint, Filtering, InboundTcp, Policy, Times, UnsolicitedSyn};
+use tombolo_engine::mechanism::napt::{Endpoint, Filtering, InboundTcp, Policy, SubscriberIs, Times, UnsolicitedSyn};
 use tombolo_engine::mechanism::session_state::Timeouts;
 use tombolo_engine::mechanism::{TrafficClass, TranslateSettings};
 use tombolo_engine::plan::{Nat64, OwnAddresses, Service, ServiceKind, StaticBinding};
@@ -55,7 +55,12 @@ pub(crate) fn all() -> Vec<Case> {
     let settings = TranslateSettings::default();
     cases.push(nat64_case("address-dependent", "64:ff9b::/96", strict, settings, vec![pool(1024..=1090, 0)]));
     let closed = Policy { inbound_tcp: InboundTcp::Denied, ..plain };
-    let counted = Policy { sessions_per_subscriber: Some(20), binding_rate: Some(40), host_bits: 64, ..plain };
+    let counted = Policy {
+        sessions_per_subscriber: Some(20),
+        binding_rate: Some(40),
+        subscriber: SubscriberIs::Host { prefix_length: 64 },
+        ..plain
+    };
     cases.push(nat64_case("counted", "64:ff9b::/96", counted, settings, vec![pool(1024..=1090, 0)]));
     let hold = Policy { unsolicited_syn: UnsolicitedSyn::Hold, ..plain };
     let clamp = TranslateSettings { largest_segment: Some(1220), ..settings };
@@ -188,7 +193,8 @@ fn nat64_case(
 }
 
 pub(crate) fn plan(services: Vec<Service>) -> Plan {
-    let timeouts = Timeouts { udp: 40, icmp: 20, tcp_established: 50, tcp_transitory: 15, tcp_incoming_syn: 6 };
+    let timeouts =
+        Timeouts { udp: 40, icmp: 20, tcp_established: 50, tcp_transitory: 15, tcp_incoming_syn: 6, tcp_opening: 15 };
     let mut plan = Plan {
         services,
         times: Times::new(&timeouts, 10),

@@ -203,7 +203,7 @@ impl World {
         let keeps_parity = match &self.plan.services[usize::from(ours.inside.service)].kind {
             ServiceKind::Nat64(nat64) => nat64.policy.parity == Parity::Preserve,
             ServiceKind::Nat44(nat44) => nat44.policy.parity == Parity::Preserve,
-            ServiceKind::Siit(_) => false,
+            _ => false,
         };
         if keeps_parity && ours.inside.protocol == 17 && (theirs ^ inside) & 1 == 0 {
             assert_eq!((port ^ inside) & 1, 0, "{}: the engine kept the parity", context());

@@ -5,9 +5,10 @@ use clap::{Parser, Subcommand};
 mod bench;
 mod bench_packets;
 mod bench_route_lookup;
-mod binding;
 mod binding_who;
 mod check;
+mod control;
+mod doctor;
 mod explain;
 mod import;
 mod lab;
@@ -16,8 +17,10 @@ mod lab_soak;
 mod map;
 pub(crate) mod print;
 mod provision;
+mod rows;
 mod run;
 mod show;
+mod show_routes;
 mod syslog;
 mod tayga;
 mod translate;
@@ -50,10 +53,18 @@ enum Command {
     Map(map::Arguments),
     /// What a DHCPv6 client or a router advertisement says, as a configuration
     Provision(provision::Arguments),
-    /// What there is: routes
+    /// What a running gateway has: services, bindings, sessions, pools, counters, subscribers; and the kernel's routes
     Show(show::Arguments),
-    /// Who has an outside endpoint
-    Binding(binding::Arguments),
+    /// Have a running gateway read its configuration again; connections are not disturbed
+    Reload(control::Reload),
+    /// Have a running gateway forget its sessions and dynamic bindings
+    Flush(control::Flush),
+    /// Let nothing new begin in a running gateway, while what is open goes on
+    Drain(control::Drain),
+    /// Static bindings of a running gateway, and who has an outside endpoint
+    Binding(control::Binding),
+    /// What this machine lacks for the gateway, and what works without it
+    Doctor(doctor::Arguments),
     /// Measure gateways, this one and others
     Bench(bench::Arguments),
 }
@@ -71,7 +82,11 @@ impl Arguments {
             Command::Map(arguments) => map::run(&arguments),
             Command::Provision(arguments) => provision::run(&arguments),
             Command::Show(arguments) => show::run(&arguments),
-            Command::Binding(arguments) => binding::run(&arguments),
+            Command::Reload(arguments) => control::reload(&arguments),
+            Command::Flush(arguments) => control::flush(&arguments),
+            Command::Drain(arguments) => control::drain(&arguments),
+            Command::Binding(arguments) => control::binding(&arguments),
+            Command::Doctor(arguments) => doctor::run(&arguments),
             Command::Bench(arguments) => bench::run(arguments),
         }
     }

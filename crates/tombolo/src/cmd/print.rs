@@ -29,6 +29,11 @@ pub(crate) fn json(value: &impl Serialize) -> anyhow::Result<()> {
     line(&serde_json::to_string_pretty(value)?)
 }
 
+/// A text out of JSON.
+pub(crate) fn word(value: &serde_json::Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
 /// Writes why a command failed, with all causes, to standard error.
 pub(crate) fn error(error: &anyhow::Error) {
     // There is nowhere to report that this cannot be written.

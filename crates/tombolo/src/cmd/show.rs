@@ -1,109 +1,207 @@
-//! `tombolo show`: what there is.
-
-use std::net::IpAddr;
+//! `tombolo show`: what a running gateway has and has counted.
 
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
-use tombolo_io::netlink::{Mirror, MirroredRoute, RouteKind};
-use tombolo_tables::memory::Heap;
+use tombolo_daemon::control::client::ask;
+use tombolo_daemon::control::filter::Filter;
+use tombolo_daemon::control::request::Request;
 
-use super::print;
+use super::control::Gateway;
+use super::rows::{Cell, Format, print_rows};
+use super::show_routes;
 
 /// Arguments of `tombolo show`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     what: What,
-    /// Print JSON instead of a table
+    #[command(flatten)]
+    gateway: Gateway,
+    /// Print JSON instead of a table: one object a line, except for routes
     #[arg(long, global = true)]
     json: bool,
+    /// Print comma-separated values instead of a table
+    #[arg(long, global = true, conflicts_with = "json")]
+    csv: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// The kernel's routes as the gateway mirrors them, or the route to one address
-    Routes {
-        /// Show only the route that packets to this address take
-        address: Option<IpAddr>,
-        /// Routes of each family that the mirror has room for
-        #[arg(long, default_value_t = 2_000_000)]
-        room: usize,
+    /// What the gateway is, and how it does
+    Status,
+    /// Services, with how much state they have
+    Services,
+    /// Bindings: inside endpoints and the outside endpoints that they have
+    Bindings(Wanted),
+    /// Sessions: bindings and the remote endpoints that they speak with
+    Sessions(Wanted),
+    /// Outside addresses and ports, and how many are in use
+    Pools {
+        #[command(flatten)]
+        wanted: Wanted,
+        /// A row for each address instead of each range
+        #[arg(long)]
+        each_address: bool,
     },
+    /// Packets received, forwarded and dropped since the start, with reasons and remedies
+    Counters {
+        /// Also what never happened
+        #[arg(long)]
+        all: bool,
+    },
+    /// Subscribers: who has state, and which outside address each was granted
+    Subscribers(Wanted),
+    /// Where the kernel's fast path is attached, how much it takes, and why it leaves what it leaves
+    Fastpath,
+    /// The kernel's routes as the gateway mirrors them, or the route to one address
+    Routes(show_routes::Arguments),
 }
 
+/// Which rows are shown: those for which all that is named holds.
+#[derive(Debug, Args)]
+struct Wanted {
+    /// Of this service
+    #[arg(long, value_name = "NAME")]
+    service: Option<String>,
+    /// Of this protocol: tcp, udp or icmp
+    #[arg(long)]
+    protocol: Option<String>,
+    /// With the inside, outside or remote address in this prefix
+    #[arg(long, value_name = "ADDRESS[/LENGTH]")]
+    address: Option<String>,
+    /// With the inside address, or its softwire's, in this prefix
+    #[arg(long, value_name = "ADDRESS[/LENGTH]")]
+    inside: Option<String>,
+    /// With the outside address in this prefix
+    #[arg(long, value_name = "ADDRESS[/LENGTH]")]
+    outside: Option<String>,
+    /// With the remote address in this prefix
+    #[arg(long, value_name = "ADDRESS[/LENGTH]")]
+    remote: Option<String>,
+    /// With this inside, outside or remote port
+    #[arg(long)]
+    port: Option<u16>,
+    /// In this state, for example established; permissions of filters are shown only if asked for
+    #[arg(long)]
+    state: Option<String>,
+    /// Bindings of this origin: dynamic, configured or operator
+    #[arg(long)]
+    origin: Option<String>,
+    /// Silent for so many seconds or longer
+    #[arg(long, value_name = "SECONDS")]
+    idle_over: Option<u64>,
+    /// Silent for less than so many seconds
+    #[arg(long, value_name = "SECONDS")]
+    idle_under: Option<u64>,
+    /// At most so many rows
+    #[arg(long, value_name = "ROWS")]
+    limit: Option<u64>,
+}
+
+impl Wanted {
+    fn filter(&self) -> Filter {
+        Filter {
+            service: self.service.clone(),
+            protocol: self.protocol.clone(),
+            address: self.address.clone(),
+            inside: self.inside.clone(),
+            outside: self.outside.clone(),
+            remote: self.remote.clone(),
+            port: self.port,
+            state: self.state.clone(),
+            origin: self.origin.clone(),
+            idle_over: self.idle_over,
+            idle_under: self.idle_under,
+            limit: self.limit,
+        }
+    }
+}
+
+const STATUS: &[Cell] = &[
+    Cell::Text("device"),
+    Cell::Text("version"),
+    Cell::Number("pid"),
+    Cell::Seconds("uptime"),
+    Cell::Text("draining"),
+    Cell::Number("workers"),
+    Cell::Number("subscribers"),
+    Cell::Number("bindings"),
+    Cell::Number("sessions"),
+    Cell::Text("configuration"),
+];
+const SERVICES: &[Cell] = &[
+    Cell::Text("service"),
+    Cell::Text("kind"),
+    Cell::Text("inside"),
+    Cell::Text("outside"),
+    Cell::Number("subscribers"),
+    Cell::Number("bindings"),
+    Cell::Number("sessions"),
+];
+const INSIDE: Cell = Cell::Host { name: "inside", address: "inside", port: Some("inside_port"), softwire: "softwire" };
+const OUTSIDE: Cell = Cell::Endpoint { name: "outside", address: "outside", port: "outside_port" };
+const BINDINGS: &[Cell] = &[
+    Cell::Text("service"),
+    Cell::Text("protocol"),
+    INSIDE,
+    OUTSIDE,
+    Cell::Text("origin"),
+    Cell::Seconds("age"),
+    Cell::Seconds("idle"),
+];
+const SESSIONS: &[Cell] = &[
+    Cell::Text("service"),
+    Cell::Text("protocol"),
+    INSIDE,
+    OUTSIDE,
+    Cell::Endpoint { name: "remote", address: "remote", port: "remote_port" },
+    Cell::Text("state"),
+    Cell::Seconds("idle"),
+    Cell::Seconds("expires"),
+];
+const POOLS: &[Cell] = &[
+    Cell::Text("service"),
+    Cell::Text("addresses"),
+    Cell::Text("protocol"),
+    Cell::Number("ports"),
+    Cell::Number("taken"),
+    Cell::Number("kept_back"),
+    Cell::Number("free"),
+];
+const COUNTERS: &[Cell] = &[
+    Cell::Text("counter"),
+    Cell::Text("side"),
+    Cell::Text("path"),
+    Cell::Text("reason"),
+    Cell::Number("value"),
+    Cell::Text("remedy"),
+];
+const FASTPATH: &[Cell] = &[Cell::Text("what"), Cell::Text("name"), Cell::Text("value"), Cell::Text("why")];
+const SUBSCRIBERS: &[Cell] = &[
+    Cell::Text("service"),
+    Cell::Host { name: "inside", address: "inside", port: None, softwire: "softwire" },
+    Cell::Text("outside"),
+    Cell::Number("bindings"),
+    Cell::Seconds("idle"),
+];
+
+/// Shows it.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    match &arguments.what {
-        What::Routes { address, room } => routes(*address, *room, arguments.json),
-    }
-}
-
-fn routes(address: Option<IpAddr>, room: usize, json: bool) -> anyhow::Result<()> {
-    let mirror = Mirror::open(&mut Heap, room)?;
-    let shown: Vec<MirroredRoute> = match address {
-        Some(address) => mirror.lookup(address).into_iter().collect(),
-        None => mirror.routes().collect(),
+    let format = Format::new(arguments.json, arguments.csv);
+    let (request, cells) = match &arguments.what {
+        What::Routes(_) if arguments.csv => {
+            anyhow::bail!("routes are shown as a table or as JSON, not as comma-separated values")
+        }
+        What::Routes(routes) => return show_routes::run(routes, arguments.json),
+        What::Status => (Request::Status {}, STATUS),
+        What::Services => (Request::Services {}, SERVICES),
+        What::Bindings(wanted) => (Request::Bindings { filter: wanted.filter() }, BINDINGS),
+        What::Sessions(wanted) => (Request::Sessions { filter: wanted.filter() }, SESSIONS),
+        What::Pools { wanted, each_address } => {
+            (Request::Pools { filter: wanted.filter(), each_address: *each_address }, POOLS)
+        }
+        What::Counters { all } => (Request::Counters { all: *all }, COUNTERS),
+        What::Fastpath => (Request::Fastpath {}, FASTPATH),
+        What::Subscribers(wanted) => (Request::Subscribers { filter: wanted.filter() }, SUBSCRIBERS),
     };
-    if let Some(address) = address
-        && shown.is_empty()
-    {
-        anyhow::bail!("no route leads to {address}");
-    }
-    if json {
-        return print::json(&shown.iter().map(|route| as_json(&mirror, route)).collect::<Vec<Value>>());
-    }
-    let mut table = print::table(&["prefix", "what", "via", "interface", "metric"]);
-    for route in &shown {
-        let each =
-            |text: &dyn Fn(usize) -> String| (0..route.target.hops.len()).map(text).collect::<Vec<String>>().join("\n");
-        table.add_row([
-            route.prefix.to_string(),
-            kind(route.target.kind).to_owned(),
-            each(&|hop| route.target.hops[hop].gateway.map_or_else(|| "on link".to_owned(), |via| via.to_string())),
-            each(&|hop| interface(&mirror, route.target.hops[hop].interface)),
-            route.metric.to_string(),
-        ]);
-    }
-    print::line(&table.to_string())?;
-    print::line(&format!(
-        "{} prefixes, {} different targets, {} neighbours",
-        shown.len(),
-        mirror.target_count(),
-        mirror.neighbour_count()
-    ))
-}
-
-fn as_json(mirror: &Mirror, route: &MirroredRoute) -> Value {
-    let hop = |hop: &tombolo_io::netlink::Hop| {
-        let link_address = hop.gateway.and_then(|via| mirror.neighbour(hop.interface, via)).map(|neighbour| {
-            neighbour.link_address.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<String>>().join(":")
-        });
-        json!({
-            "via": hop.gateway,
-            "interface": interface(mirror, hop.interface),
-            "weight": hop.weight,
-            "link_address": link_address,
-        })
-    };
-    json!({
-        "prefix": route.prefix.to_string(),
-        "kind": kind(route.target.kind),
-        "metric": route.metric,
-        "hops": route.target.hops.iter().map(hop).collect::<Vec<Value>>(),
-    })
-}
-
-fn interface(mirror: &Mirror, index: u32) -> String {
-    mirror.interface_name(index).map_or_else(|| format!("#{index}"), str::to_owned)
-}
-
-fn kind(kind: RouteKind) -> &'static str {
-    match kind {
-        RouteKind::Unicast => "unicast",
-        RouteKind::Local => "local",
-        RouteKind::Multicast => "multicast",
-        RouteKind::Blackhole => "blackhole",
-        RouteKind::Unreachable => "unreachable",
-        RouteKind::Prohibit => "prohibit",
-        RouteKind::Throw => "throw",
-    }
+    print_rows(ask(arguments.gateway.name(), &request)?, cells, format).map(drop)
 }

@@ -1,0 +1,329 @@
+//! The kernel's fast path as the daemon runs it: attached to the host's Ethernet interfaces, those that appear later
+//! included, and replaced with each plan.
+//!
+//! It is an accelerator only: whatever it cannot take goes the engine's way. So nothing that fails here ends the gateway,
+//! except at the start where the configuration insists. Should the programs not follow a new plan, they are taken away.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tombolo_config::{FastPath as Wanted, Host};
+use tombolo_engine::{DropReason, Plan};
+use tombolo_fastpath::{Attached, Counters, FastPath, FastPathError, Miss, Mode, ServiceStatus, Settings, TcKind};
+use tombolo_io::links::{self, Link};
+use tombolo_io::worker::StopSignal;
+
+use crate::control::place;
+use crate::running::Running;
+use crate::state::State;
+
+/// How often interfaces that have come or gone are looked for.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// Directory of the tables and programs of a gateway in the BPF file system, which allows no dots in names.
+#[must_use]
+pub fn pins(settings: &Host) -> PathBuf {
+    let allowed = |letter: char| if letter.is_ascii_alphanumeric() || "@-_".contains(letter) { letter } else { '_' };
+    let name: String = place::name(&settings.device).chars().map(allowed).collect();
+    Path::new("/sys/fs/bpf/tombolo").join(name)
+}
+
+/// An error and what is behind it, in one line.
+#[must_use]
+pub fn words(error: &dyn std::error::Error) -> String {
+    let mut words = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let more = error.to_string();
+        if !words.contains(&more) {
+            words = format!("{words}: {more}");
+        }
+        source = error.source();
+    }
+    words
+}
+
+/// What the fast path does with an interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The interface.
+    pub link: Link,
+    /// What was asked for.
+    pub wanted: Wanted,
+    /// What is attached.
+    pub attached: Option<Attached>,
+    /// Why it is not what was asked for, or what that means here.
+    pub why: String,
+}
+
+impl Place {
+    /// Where packets are taken, in words.
+    #[must_use]
+    pub fn takes(&self) -> &'static str {
+        match self.attached {
+            Some(Attached { xdp: true, tc: Some(_) }) => "xdp+tc",
+            Some(Attached { xdp: true, tc: None }) => "xdp",
+            Some(Attached { tc: Some(TcKind::Link), .. }) => "tc",
+            Some(Attached { tc: Some(TcKind::Filter), .. }) => "tc (filter)",
+            _ => "off",
+        }
+    }
+}
+
+/// What was counted since the start of the process.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Taken {
+    /// Packets translated in the kernel, by side.
+    pub forwarded: [u64; 2],
+    /// Their bytes.
+    pub forwarded_bytes: [u64; 2],
+    /// Bindings made there.
+    pub bindings_made: u64,
+    /// Sessions made there.
+    pub sessions_made: u64,
+    /// Packets left to the engine or to the host, by reason.
+    pub passed: BTreeMap<Miss, u64>,
+    /// Packets dropped.
+    pub dropped: BTreeMap<DropReason, u64>,
+}
+
+impl Taken {
+    fn of(counters: &Counters) -> Self {
+        Self {
+            forwarded: counters.forwarded,
+            forwarded_bytes: counters.forwarded_bytes,
+            bindings_made: counters.bindings_made,
+            sessions_made: counters.sessions_made,
+            passed: counters.passed().collect(),
+            dropped: counters.dropped().collect(),
+        }
+    }
+
+    /// What came since `before`.
+    fn since(mut self, before: &Self) -> Self {
+        for side in 0..2 {
+            self.forwarded[side] = self.forwarded[side].saturating_sub(before.forwarded[side]);
+            self.forwarded_bytes[side] = self.forwarded_bytes[side].saturating_sub(before.forwarded_bytes[side]);
+        }
+        self.bindings_made = self.bindings_made.saturating_sub(before.bindings_made);
+        self.sessions_made = self.sessions_made.saturating_sub(before.sessions_made);
+        for (reason, count) in &before.passed {
+            self.passed.entry(*reason).and_modify(|now| *now = now.saturating_sub(*count));
+        }
+        for (reason, count) in &before.dropped {
+            self.dropped.entry(*reason).and_modify(|now| *now = now.saturating_sub(*count));
+        }
+        self.passed.retain(|_, count| *count > 0);
+        self.dropped.retain(|_, count| *count > 0);
+        self
+    }
+}
+
+/// The fast path of a running gateway.
+#[derive(Debug)]
+pub struct Accelerator {
+    parts: Mutex<Parts>,
+    settings: Host,
+    /// The kernel goes on counting from one process to the next.
+    before: Taken,
+}
+
+#[derive(Debug)]
+struct Parts {
+    programs: FastPath,
+    places: BTreeMap<String, Place>,
+}
+
+impl Accelerator {
+    /// Loads the programs and attaches them, if the configuration wants them and the tables are in the kernel.
+    ///
+    /// # Errors
+    /// [`FastPathError`] if the programs cannot be loaded and the configuration insists.
+    pub fn start(settings: &Host, state: &State, plan: &Plan) -> Result<Option<Self>, FastPathError> {
+        let Some(memory) = state.kernel_memory() else { return Ok(None) };
+        let programs = match FastPath::load(memory, &state.tables, plan, Settings::default()) {
+            Ok(programs) => programs,
+            Err(error) if settings.fastpath == Wanted::Auto => {
+                tracing::warn!("no fast path: {}", words(&error));
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        let before = programs.counters().as_ref().map(Taken::of).unwrap_or_default();
+        for ServiceStatus { name, left_to_engine } in programs.services() {
+            match left_to_engine {
+                None => tracing::info!(service = name, "accelerated"),
+                Some(why) => tracing::info!(service = name, why, "left to the engine"),
+            }
+        }
+        let parts = Mutex::new(Parts { programs, places: BTreeMap::new() });
+        let accelerator = Self { parts, settings: settings.clone(), before };
+        accelerator.look();
+        Ok(Some(accelerator))
+    }
+
+    /// Attaches to interfaces that have come, and forgets those that are gone.
+    pub fn look(&self) {
+        let links = match links::ethernet() {
+            Ok(links) => links,
+            Err(error) => return tracing::warn!("the interfaces cannot be listed: {error}"),
+        };
+        let mut parts = self.lock();
+        parts
+            .places
+            .retain(|_, place| links.iter().any(|link| link.index == place.link.index && link.name == place.link.name));
+        for link in links {
+            if parts.places.get(&link.name).is_none_or(|place| place.link.is_port != link.is_port) {
+                let wanted = self.settings.interfaces.get(&link.name).copied();
+                let place = parts.place(link, wanted, self.settings.fastpath);
+                tracing::info!(interface = place.link.name, takes = place.takes(), why = place.why, "fast path");
+                parts.places.insert(place.link.name.clone(), place);
+            }
+        }
+    }
+
+    /// Replaces the programs by those for another plan. If that fails they are taken away: they must not decide otherwise
+    /// than the engine.
+    pub fn update(&self, plan: &Plan) {
+        let mut parts = self.lock();
+        if let Err(error) = parts.programs.update(plan) {
+            tracing::error!("the fast path is off: it did not follow the new plan: {}", words(&error));
+            parts.detach("it did not follow a new plan");
+        }
+    }
+
+    /// Takes the programs off all interfaces.
+    pub fn detach(&self) {
+        self.lock().detach("the gateway ends");
+    }
+
+    /// What is attached where, and why not.
+    #[must_use]
+    pub fn places(&self) -> Vec<Place> {
+        self.lock().places.values().cloned().collect()
+    }
+
+    /// What becomes of each service.
+    #[must_use]
+    pub fn services(&self) -> Vec<ServiceStatus> {
+        self.lock().programs.services().to_vec()
+    }
+
+    /// What was counted since the start of this process; nothing if the kernel does not tell.
+    #[must_use]
+    pub fn taken(&self) -> Taken {
+        let counters = self.lock().programs.counters();
+        counters.map(|counters| Taken::of(&counters).since(&self.before)).unwrap_or_default()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Parts> {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Parts {
+    fn place(&mut self, link: Link, single: Option<Wanted>, global: Wanted) -> Place {
+        let wanted = single.unwrap_or(global);
+        let mut place = Place { link, wanted, attached: None, why: String::new() };
+        let name = place.link.name.clone();
+        let modes: &[Mode] = match wanted {
+            Wanted::Off => {
+                place.why = "the configuration says so".into();
+                &[]
+            }
+            _ if place.link.is_port && single.is_none() => {
+                place.why = "it is a part of another interface, which its packets appear on".into();
+                &[]
+            }
+            Wanted::Auto if place.link.is_card() => &[Mode::Xdp, Mode::Tc],
+            Wanted::Auto => {
+                place.why = "XDP on virtual interfaces would cost TCP its segmentation".into();
+                &[Mode::Tc]
+            }
+            Wanted::Xdp => &[Mode::Xdp, Mode::Tc],
+            Wanted::Tc => &[Mode::Tc],
+        };
+        if modes.is_empty() {
+            // What an earlier process may have left there.
+            let _ = self.programs.detach(&name);
+        }
+        for &mode in modes {
+            match self.programs.attach(&name, mode) {
+                Ok(attached) => {
+                    place.attached = Some(attached);
+                    break;
+                }
+                Err(error) => place.why = words(&error),
+            }
+        }
+        place
+    }
+
+    fn detach(&mut self, why: &str) {
+        for (name, place) in &mut self.places {
+            if place.attached.take().is_some()
+                && let Err(error) = self.programs.detach(name)
+            {
+                tracing::warn!("the fast path stays on {name}: {}", words(&error));
+            }
+            place.why = why.to_owned();
+        }
+    }
+}
+
+/// The thread that looks for interfaces.
+#[derive(Debug)]
+pub struct Lookout(JoinHandle<()>);
+
+impl Lookout {
+    /// Starts it; it ends when `stop` is given. Nothing is started where there is no fast path.
+    #[must_use]
+    pub fn start(running: &std::sync::Arc<Running>, stop: StopSignal) -> Option<Self> {
+        running.accelerator.as_ref()?;
+        let running = std::sync::Arc::clone(running);
+        Some(Self(std::thread::spawn(move || {
+            while !stop.is_given() {
+                std::thread::park_timeout(PERIOD);
+                if let (Some(accelerator), false) = (&running.accelerator, stop.is_given()) {
+                    accelerator.look();
+                }
+            }
+        })))
+    }
+
+    /// Waits for its end.
+    pub fn join(self) {
+        self.0.thread().unpark();
+        let _ = self.0.join();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_directory_has_no_dots() {
+        let settings = Host { device: "tun.7".into(), ..Host::default() };
+        let pins = pins(&settings);
+        assert!(pins.starts_with("/sys/fs/bpf/tombolo"));
+        assert!(!pins.file_name().unwrap().to_str().unwrap().contains('.'), "{pins:?}");
+    }
+
+    #[test]
+    fn counters_begin_with_the_process() {
+        let before =
+            Taken { forwarded: [5, 0], passed: [(Miss::Size, 3), (Miss::Hairpin, 1)].into(), ..Taken::default() };
+        let now = Taken {
+            forwarded: [7, 1],
+            passed: [(Miss::Size, 3), (Miss::Hairpin, 4), (Miss::NoPort, 1)].into(),
+            ..Taken::default()
+        };
+        let since = now.since(&before);
+        assert_eq!(since.forwarded, [2, 1]);
+        assert_eq!(since.passed, [(Miss::Hairpin, 3), (Miss::NoPort, 1)].into());
+    }
+}

@@ -1,0 +1,217 @@
+//! The gateway's side of the control socket.
+
+use std::io::{self, BufRead, BufReader, Read};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::json;
+use tombolo_engine::mapping::pool::PortSpace;
+use tombolo_engine::mechanism::napt::Endpoint;
+use tombolo_engine::plan::{Service, StaticBinding};
+use tombolo_engine::{Plan, static_bindings};
+use tombolo_wire::Port;
+
+use super::request::{LONGEST, Request};
+use super::{fast, filter, state, who};
+use crate::listener::{self, Stream};
+use crate::running::Running;
+
+/// How long a client may take to send its request.
+const TO_ASK: Duration = Duration::from_secs(10);
+/// How long a client may read nothing of its answer. Long, for people read in pagers.
+const TO_READ: Duration = Duration::from_secs(300);
+/// Bytes of an answer that are sent at once.
+const CHUNK: usize = 1 << 16;
+
+/// Answers requests about a running gateway.
+#[derive(Debug)]
+pub struct Control(pub Arc<Running>);
+
+impl listener::Service for Control {
+    fn serve(&self, stream: &mut dyn Stream, crowded: bool) {
+        let mut rows = Rows::new(stream);
+        // Whoever went away needs no answer.
+        let _ = if crowded {
+            rows.fail("too many clients at a time; try again when some have what they want")
+        } else {
+            self.answer(&mut rows)
+        };
+    }
+}
+
+impl Control {
+    fn answer(&self, rows: &mut Rows<'_>) -> io::Result<()> {
+        rows.stream.set_deadlines(TO_ASK, TO_READ)?;
+        let mut line = Vec::new();
+        let limit = u64::try_from(LONGEST).unwrap_or(u64::MAX);
+        BufReader::new((&mut *rows.stream).take(limit)).read_until(b'\n', &mut line)?;
+        if line.last() != Some(&b'\n') {
+            return rows.fail("not a request: one line of JSON, of at most 16384 bytes, is expected");
+        }
+        let done = Request::parse(&line).map_err(Failure::Refused).and_then(|request| self.act(request, rows));
+        match done {
+            Ok(()) => rows.end(),
+            Err(Failure::Refused(reason)) => rows.fail(&reason),
+            Err(Failure::Gone(error)) => Err(error),
+        }
+    }
+
+    fn act(&self, request: Request, rows: &mut Rows<'_>) -> Result<(), Failure> {
+        let running = &*self.0;
+        let plan = running.plan.load_full();
+        match request {
+            Request::Status {} => state::status(running, &plan, rows),
+            Request::Services {} => state::services(running, &plan, rows),
+            Request::Bindings { filter } => state::bindings(running, &plan, &filter, rows),
+            Request::Sessions { filter } => state::sessions(running, &plan, &filter, rows),
+            Request::Subscribers { filter } => state::subscribers(running, &plan, &filter, rows),
+            Request::Pools { filter, each_address } => state::pools(running, &plan, &filter, each_address, rows),
+            Request::Counters { all } => state::counters(running, all, rows),
+            Request::Fastpath {} => fast::fastpath(running, rows),
+            Request::Reload {} => reload(running, rows),
+            Request::Flush { service } => flush(running, &plan, service.as_deref(), rows),
+            Request::Drain { on } => {
+                running.drain(on);
+                state::status(running, &running.plan.load_full(), rows)
+            }
+            Request::BindingAdd { protocol, inside, outside } => add(running, &plan, &protocol, inside, outside, rows),
+            Request::BindingRemove { protocol, outside } => remove(running, &plan, &protocol, outside, rows),
+            Request::Who { outside, protocol, time } => {
+                who::who(running, &plan, outside, protocol.as_deref(), time.as_deref(), rows)
+            }
+        }
+    }
+}
+
+fn reload(running: &Running, rows: &mut Rows<'_>) -> Result<(), Failure> {
+    let conflicts =
+        running.reload().map_err(|error| Failure::Refused(format!("the old configuration stays in force: {error}")))?;
+    for conflict in conflicts {
+        let binding = conflict.binding;
+        let outside = SocketAddr::new(binding.outside.address.into(), binding.outside.port.0);
+        rows.row(&json!({ "service": conflict.service, "binding": outside, "conflict": conflict.reason }))?;
+    }
+    Ok(())
+}
+
+fn flush(running: &Running, plan: &Plan, service: Option<&str>, rows: &mut Rows<'_>) -> Result<(), Failure> {
+    let number = service.map(|name| filter::service(plan, name)).transpose().map_err(Failure::Refused)?;
+    let flushed = running.flush(number);
+    rows.row(&json!({ "sessions": flushed.sessions, "bindings": flushed.bindings }))
+}
+
+fn add(
+    running: &Running,
+    plan: &Plan,
+    protocol: &str,
+    inside: SocketAddr,
+    outside: SocketAddr,
+    rows: &mut Rows<'_>,
+) -> Result<(), Failure> {
+    let (number, service, space, outside) = outside_end(plan, protocol, outside)?;
+    let (inside, inside_port) = (inside.ip(), Port(inside.port()));
+    let binding = StaticBinding { space, inside, inside_port, outside };
+    static_bindings::add(&running.tables, number, service, &binding, running.now()).map_err(refused)?;
+    tracing::info!(service = service.name, ?binding, "binding added");
+    rows.row(&json!({ "service": service.name }))
+}
+
+fn remove(
+    running: &Running,
+    plan: &Plan,
+    protocol: &str,
+    outside: SocketAddr,
+    rows: &mut Rows<'_>,
+) -> Result<(), Failure> {
+    let (_, service, space, outside) = outside_end(plan, protocol, outside)?;
+    let binding = static_bindings::remove(&running.tables, service, space, outside, running.now()).map_err(refused)?;
+    running.removals.tell(&binding);
+    tracing::info!(service = service.name, ?outside, "binding removed");
+    rows.row(&json!({ "service": service.name }))
+}
+
+fn refused(reason: &str) -> Failure {
+    Failure::Refused(reason.to_owned())
+}
+
+/// The service that an outside endpoint belongs to.
+fn outside_end<'p>(
+    plan: &'p Plan,
+    protocol: &str,
+    outside: SocketAddr,
+) -> Result<(u8, &'p Service, PortSpace, Endpoint), Failure> {
+    let space = filter::protocol(protocol).map_err(Failure::Refused)?;
+    let IpAddr::V4(address) = outside.ip() else {
+        return Err(Failure::Refused(format!("{outside} is not an IPv4 endpoint, and the outside is IPv4")));
+    };
+    let has_it = |service: &&Service| {
+        service.kind.pool().is_some_and(|pool| pool.slot(address, space, outside.port()).is_some())
+    };
+    let found = plan.numbered().find(|(_, service)| has_it(service));
+    let (number, service) = found.ok_or_else(|| Failure::Refused(format!("no pool has {protocol} {outside}")))?;
+    Ok((number, service, space, Endpoint { address, port: Port(outside.port()) }))
+}
+
+/// Why an answer ends early.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The client is told.
+    Refused(String),
+    /// The client is gone, or does not read.
+    Gone(io::Error),
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Gone(error)
+    }
+}
+
+/// The rows of an answer, sent in chunks.
+pub(crate) struct Rows<'s> {
+    stream: &'s mut dyn Stream,
+    buffer: Vec<u8>,
+    rows: u64,
+}
+
+impl<'s> Rows<'s> {
+    fn new(stream: &'s mut dyn Stream) -> Self {
+        Self { stream, buffer: Vec::new(), rows: 0 }
+    }
+
+    /// Adds a row.
+    pub(crate) fn row(&mut self, row: &impl Serialize) -> Result<(), Failure> {
+        serde_json::to_writer(&mut self.buffer, row).map_err(io::Error::from)?;
+        self.buffer.push(b'\n');
+        self.rows += 1;
+        if self.buffer.len() >= CHUNK {
+            self.send()?;
+        }
+        Ok(())
+    }
+
+    /// Rows so far.
+    pub(crate) fn count(&self) -> u64 {
+        self.rows
+    }
+
+    fn send(&mut self) -> io::Result<()> {
+        self.stream.write_all(&self.buffer)?;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        let line = json!({ "end": { "rows": self.rows } });
+        self.buffer.extend_from_slice(format!("{line}\n").as_bytes());
+        self.send()
+    }
+
+    fn fail(&mut self, reason: &str) -> io::Result<()> {
+        let line = json!({ "error": reason });
+        self.buffer.extend_from_slice(format!("{line}\n").as_bytes());
+        self.send()
+    }
+}

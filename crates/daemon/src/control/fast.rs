@@ -1,0 +1,55 @@
+//! What the kernel's fast path takes and what not, in rows.
+
+use serde::Serialize;
+
+use super::answer::{Failure, Rows};
+use crate::running::Running;
+
+/// Something about the fast path.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct FastRow<'a> {
+    /// `interface`, `service`, `packets`, `made` or `left`.
+    what: &'static str,
+    /// Which.
+    name: &'a str,
+    /// How.
+    value: String,
+    /// Why.
+    why: &'a str,
+}
+
+/// Where it is attached, which services it serves, how much it takes, and why it leaves what it leaves.
+pub(crate) fn fastpath(running: &Running, rows: &mut Rows<'_>) -> Result<(), Failure> {
+    let Some(accelerator) = &running.accelerator else {
+        let why = "gateway.fastpath is \"off\", or the kernel could not take it: the gateway's log and tombolo doctor say why";
+        return rows.row(&FastRow { what: "interface", name: "all", value: "off".into(), why });
+    };
+    for place in accelerator.places() {
+        let value = place.takes().to_owned();
+        rows.row(&FastRow { what: "interface", name: &place.link.name, value, why: &place.why })?;
+    }
+    for service in accelerator.services() {
+        let value = if service.left_to_engine.is_none() { "taken" } else { "left to the engine" }.to_owned();
+        rows.row(&FastRow { what: "service", name: &service.name, value, why: service.left_to_engine.unwrap_or("") })?;
+    }
+    let taken = accelerator.taken();
+    let engine = running.totals();
+    let kernel = taken.forwarded[0] + taken.forwarded[1];
+    let all = kernel + engine.received[0] + engine.received[1];
+    let value = format!("{}.{} %", kernel * 100 / all.max(1), kernel * 1000 / all.max(1) % 10);
+    let mut packets = |name, value| rows.row(&FastRow { what: "packets", name, value, why: "" });
+    packets("taken-inside", taken.forwarded[0].to_string())?;
+    packets("taken-outside", taken.forwarded[1].to_string())?;
+    packets("hit-rate", value)?;
+    rows.row(&FastRow { what: "made", name: "bindings", value: taken.bindings_made.to_string(), why: "" })?;
+    rows.row(&FastRow { what: "made", name: "sessions", value: taken.sessions_made.to_string(), why: "" })?;
+    for (reason, count) in &taken.passed {
+        rows.row(&FastRow {
+            what: "left",
+            name: reason.name(),
+            value: count.to_string(),
+            why: reason.meaning().trim(),
+        })?;
+    }
+    Ok(())
+}

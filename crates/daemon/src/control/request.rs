@@ -1,0 +1,143 @@
+//! What may be asked on the control socket.
+
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+use super::filter::Filter;
+
+/// Longest request in bytes.
+pub const LONGEST: usize = 16_384;
+
+/// A request: one line of JSON.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Request {
+    /// What the gateway is, and how it does. One row.
+    Status {},
+    /// Its services and how much state they have.
+    Services {},
+    /// Bindings.
+    Bindings {
+        /// Which.
+        #[serde(default)]
+        filter: Filter,
+    },
+    /// Sessions.
+    Sessions {
+        /// Which.
+        #[serde(default)]
+        filter: Filter,
+    },
+    /// Subscribers.
+    Subscribers {
+        /// Which.
+        #[serde(default)]
+        filter: Filter,
+    },
+    /// Outside addresses and ports: how many are in use.
+    Pools {
+        /// Which.
+        #[serde(default)]
+        filter: Filter,
+        /// One row for each address, not for each range.
+        #[serde(default)]
+        each_address: bool,
+    },
+    /// What was counted.
+    Counters {
+        /// Also what never happened.
+        #[serde(default)]
+        all: bool,
+    },
+    /// What the kernel's fast path takes, and what not.
+    Fastpath {},
+    /// Reads the configuration file again.
+    Reload {},
+    /// Removes sessions and dynamic bindings.
+    Flush {
+        /// Of this service only.
+        #[serde(default)]
+        service: Option<String>,
+    },
+    /// Lets nothing new begin, or allows it again.
+    Drain {
+        /// Whether nothing new may begin.
+        on: bool,
+    },
+    /// Adds a static binding.
+    BindingAdd {
+        /// `tcp`, `udp` or `icmp`.
+        protocol: String,
+        /// Endpoint inside.
+        inside: SocketAddr,
+        /// Endpoint outside.
+        outside: SocketAddr,
+    },
+    /// Removes a binding that was added.
+    BindingRemove {
+        /// `tcp`, `udp` or `icmp`.
+        protocol: String,
+        /// Endpoint outside.
+        outside: SocketAddr,
+    },
+    /// Who has, or had, an outside endpoint.
+    Who {
+        /// Endpoint outside.
+        outside: SocketAddr,
+        /// `tcp`, `udp` or `icmp`; all if none is named.
+        #[serde(default)]
+        protocol: Option<String>,
+        /// When: RFC 3339 in UTC, or seconds since 1970; now if there is none.
+        #[serde(default)]
+        time: Option<String>,
+    },
+}
+
+impl Request {
+    /// Reads a request.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub fn parse(line: &[u8]) -> Result<Self, String> {
+        serde_json::from_slice(line).map_err(|error| format!("not a request: {error}; see docs/control.md"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_read_back_as_they_were_written() {
+        let outside = "192.0.2.1:80".parse().unwrap();
+        for request in [
+            Request::Status {},
+            Request::Sessions { filter: Filter { port: Some(80), ..Filter::default() } },
+            Request::Drain { on: true },
+            Request::BindingAdd { protocol: "tcp".into(), inside: "[2001:db8::1]:80".parse().unwrap(), outside },
+            Request::Who { outside, protocol: None, time: Some("0".into()) },
+        ] {
+            assert_eq!(Request::parse(serde_json::to_string(&request).unwrap().as_bytes()), Ok(request));
+        }
+        assert_eq!(Request::parse(b"{\"command\":\"bindings\"}"), Ok(Request::Bindings { filter: Filter::default() }));
+    }
+
+    #[test]
+    fn what_is_no_request_is_refused_with_the_reason() {
+        for (line, reason) in [
+            ("", "EOF"),
+            ("hello", "expected value"),
+            ("{}", "command"),
+            ("{\"command\":\"sesions\"}", "sesions"),
+            ("{\"command\":\"drain\"}", "on"),
+            ("{\"command\":\"sessions\",\"filter\":{\"prot\":1}}", "prot"),
+            ("{\"command\":\"sessions\",\"filter\":{\"port\":70000}}", "70000"),
+            ("{\"command\":\"who\",\"outside\":\"192.0.2.1\"}", "socket address"),
+            ("\u{ff}", "expected value"),
+        ] {
+            let error = Request::parse(line.as_bytes()).unwrap_err();
+            assert!(error.starts_with("not a request: ") && error.contains(reason), "{line}: {error}");
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Who has an outside endpoint, or had it at some time: from the tables, and from the log of bindings.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use tombolo_engine::mapping::pool::PortSpace;
+use tombolo_engine::{Now, Plan};
+use tombolo_tables::Tables;
+use tombolo_tables::binding::Binding;
+
+use super::answer::{Failure, Rows};
+use super::filter;
+use crate::row::{Endpoints, host, origin, protocol_name, service_name};
+use crate::running::Running;
+use crate::utc::Utc;
+
+/// Who has, or had, an outside endpoint.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct Owner {
+    service: String,
+    protocol: String,
+    inside: IpAddr,
+    inside_port: u16,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    softwire: Option<IpAddr>,
+    outside: Ipv4Addr,
+    outside_port: u16,
+    /// From when.
+    since: String,
+    /// To when; none if it still has it, or its end was not logged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    until: Option<String>,
+    /// `table` or `log`.
+    source: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    origin: Option<&'static str>,
+}
+
+/// A line of the log.
+#[derive(Debug, Clone, Deserialize)]
+struct Logged {
+    time: String,
+    event: String,
+    service: String,
+    protocol: String,
+    inside: IpAddr,
+    inside_port: u16,
+    softwire: Option<IpAddr>,
+    outside: Ipv4Addr,
+    outside_port: u16,
+    created: Option<String>,
+}
+
+/// Answers with a row for each protocol in which somebody has, or had, the endpoint.
+pub(crate) fn who(
+    running: &Running,
+    plan: &Plan,
+    outside: SocketAddr,
+    protocol: Option<&str>,
+    time: Option<&str>,
+    rows: &mut Rows<'_>,
+) -> Result<(), Failure> {
+    let IpAddr::V4(address) = outside.ip() else {
+        return Err(Failure::Refused(format!("{outside} is not an IPv4 endpoint, and the outside is IPv4")));
+    };
+    let wanted = protocol.map(filter::protocol).transpose().map_err(Failure::Refused)?;
+    let parse = |text| Utc::parse(text).ok_or(format!("\"{text}\" is not a time; write 2026-11-21T08:00:00Z"));
+    let time = time.map(parse).transpose().map_err(Failure::Refused)?;
+    for space in PortSpace::ALL.into_iter().filter(|&space| wanted.is_none_or(|wanted| wanted == space)) {
+        let mut owner = in_tables(&running.tables, plan, space, address, outside.port(), (time, running.now()));
+        if let (None, Some(time), Some(log)) = (&owner, time, &running.settings.binding_log) {
+            owner = in_log(log, space, address, outside.port(), time)?;
+        }
+        if let Some(owner) = owner {
+            rows.row(&owner)?;
+        }
+    }
+    Ok(())
+}
+
+fn in_tables(
+    tables: &Tables,
+    plan: &Plan,
+    space: PortSpace,
+    address: Ipv4Addr,
+    port: u16,
+    (time, now): (Option<Utc>, Now),
+) -> Option<Owner> {
+    let slot = plan.services.iter().find_map(|service| service.kind.pool()?.slot(address, space, port))?;
+    let (_, binding) = tables.find_outside(slot)?;
+    let since = Utc::of_tick(binding.created, now);
+    time.is_none_or(|time| since <= time).then(|| Owner::of(plan, &binding, since))
+}
+
+/// The one who had it at `time` according to the log, which is read line by line.
+fn in_log(log: &Path, space: PortSpace, address: Ipv4Addr, port: u16, time: Utc) -> Result<Option<Owner>, Failure> {
+    let unreadable = |error| Failure::Refused(format!("the log of bindings {} cannot be read: {error}", log.display()));
+    let mut lines = BufReader::new(File::open(log).map_err(unreadable)?);
+    // Most lines are about others; this tells them apart without reading them.
+    let mark = format!("\"outside\":\"{address}\",\"outside_port\":{port}");
+    let mut owner: Option<Owner> = None;
+    let mut line = String::new();
+    while lines.read_line(&mut line).map_err(unreadable)? > 0 {
+        if line.contains(&mark)
+            && let Ok(logged) = serde_json::from_str::<Logged>(&line)
+            && logged.protocol == protocol_name(space.protocol())
+        {
+            owner = logged.applied_to(owner, time);
+        }
+        line.clear();
+    }
+    Ok(owner)
+}
+
+impl Logged {
+    /// Who had the endpoint at `time`, as far as the lines up to this one say.
+    fn applied_to(self, owner: Option<Owner>, time: Utc) -> Option<Owner> {
+        let since = self.created.clone().unwrap_or_else(|| self.time.clone());
+        if Utc::parse(&since).is_none_or(|since| since > time) {
+            return owner;
+        }
+        let until = (self.event == "removed").then(|| self.time.clone());
+        let has_ended = until.as_deref().and_then(Utc::parse).is_some_and(|until| until < time);
+        match owner {
+            // The end of this one, or of one before it.
+            owner if has_ended => owner.filter(|owner| owner.since > since),
+            _ => Some(Owner {
+                service: self.service,
+                protocol: self.protocol,
+                inside: self.inside,
+                inside_port: self.inside_port,
+                softwire: self.softwire,
+                outside: self.outside,
+                outside_port: self.outside_port,
+                since,
+                until,
+                source: "log",
+                origin: None,
+            }),
+        }
+    }
+}
+
+impl Owner {
+    fn of(plan: &Plan, binding: &Binding, since: Utc) -> Self {
+        let Endpoints { protocol, inside_port, outside, outside_port, .. } = Endpoints::of(plan, binding);
+        let (inside, softwire) = host(binding.inside.ipv6, binding.inside.ipv4);
+        Self {
+            service: service_name(plan, binding.inside.service).to_owned(),
+            protocol: protocol.to_owned(),
+            inside,
+            inside_port,
+            softwire: softwire.map(IpAddr::from),
+            outside,
+            outside_port,
+            since: since.to_string(),
+            until: None,
+            source: "table",
+            origin: Some(origin(binding)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn line(event: &str, time: i64, created: Option<i64>, inside_port: u16) -> String {
+        let created = created.map_or(String::new(), |created| format!(",\"created\":\"{}\"", Utc(created)));
+        format!(
+            "{{\"time\":\"{}\",\"event\":\"{event}\",\"service\":\"nat64\",\"protocol\":\"udp\",\"inside\":\"2001:db8::1\",\
+             \"inside_port\":{inside_port},\"outside\":\"192.0.2.1\",\"outside_port\":4000{created}}}\n",
+            Utc(time)
+        )
+    }
+
+    #[test]
+    fn the_log_tells_who_had_a_port_at_a_time() {
+        let mut log = tempfile::NamedTempFile::new().unwrap();
+        let other = line("created", 100, None, 9).replace("4000", "40001");
+        let text = [
+            line("created", 100, None, 1),
+            other,
+            line("removed", 200, Some(100), 1),
+            // A removal that is logged late, and one that is not logged at all.
+            line("created", 300, None, 3),
+            line("removed", 290, Some(250), 2),
+            "not json 192.0.2.1\n".to_owned(),
+        ];
+        log.write_all(text.concat().as_bytes()).unwrap();
+        let at = |time| {
+            let address = Ipv4Addr::new(192, 0, 2, 1);
+            let owner = in_log(log.path(), PortSpace::Udp, address, 4000, Utc(time)).unwrap();
+            owner.map(|owner| owner.inside_port)
+        };
+        assert_eq!([99, 100, 150, 200, 201].map(at), [None, Some(1), Some(1), Some(1), None]);
+        assert_eq!([249, 250, 290, 291, 299, 300, 999].map(at), [None, Some(2), Some(2), None, None, Some(3), Some(3)]);
+        let tcp = in_log(log.path(), PortSpace::Tcp, Ipv4Addr::new(192, 0, 2, 1), 4000, Utc(150)).unwrap();
+        assert_eq!(tcp, None);
+    }
+}

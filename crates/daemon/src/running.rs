@@ -1,0 +1,179 @@
+//! The running gateway as threads other than its workers see it: what it is made of, what it has counted, and what may
+//! be changed while packets flow.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::ArcSwap;
+use tombolo_config::Host as HostSettings;
+use tombolo_engine::counters::{Counters, Totals};
+use tombolo_engine::flush::{Flushed, flush};
+use tombolo_engine::static_bindings::{self, Conflict};
+use tombolo_engine::{Now, Plan};
+use tombolo_io::clock::monotonic_nanos;
+use tombolo_tables::Tables;
+use tombolo_tables::binding::Binding;
+
+use crate::accelerator::Accelerator;
+use crate::binding_log::Removals;
+use crate::gateway::limit_to;
+use crate::reload::ReloadError;
+
+/// What the sweeps have seen and done so far.
+#[derive(Debug, Default)]
+pub struct Swept {
+    /// Sessions that the last whole pass left in place.
+    pub sessions: AtomicU64,
+    /// Whole passes.
+    pub passes: AtomicU64,
+    /// Sessions that expired.
+    pub expired_sessions: AtomicU64,
+    /// Bindings that expired.
+    pub expired_bindings: AtomicU64,
+    /// Subscribers that went.
+    pub expired_subscribers: AtomicU64,
+}
+
+/// Reads the configuration again: a plan that can take the place of the one given.
+pub type Reload = Box<dyn Fn(&Plan) -> Result<Plan, ReloadError> + Send + Sync>;
+
+/// Where the plan comes from.
+pub struct Source {
+    /// The configuration file.
+    pub path: PathBuf,
+    /// Reads it again.
+    pub reload: Reload,
+    /// MTU of the device, where the administrator has set it: a limit of every plan.
+    pub mtu: Option<u32>,
+}
+
+impl std::fmt::Debug for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Source").field("path", &self.path).field("mtu", &self.mtu).finish_non_exhaustive()
+    }
+}
+
+/// The parts of a running gateway.
+#[derive(Debug)]
+pub struct Running {
+    /// Where its plans come from.
+    pub source: Source,
+    /// Its place in the host.
+    pub settings: HostSettings,
+    /// Bindings, sessions, subscribers.
+    pub tables: Arc<Tables>,
+    /// The plan in force.
+    pub plan: Arc<ArcSwap<Plan>>,
+    /// One set a worker.
+    pub counters: Vec<Arc<Counters>>,
+    /// What the sweeps tell.
+    pub swept: Arc<Swept>,
+    /// Tells the log which bindings were removed.
+    pub removals: Removals,
+    /// The kernel's fast path, if it is on.
+    pub accelerator: Option<Accelerator>,
+    /// When the gateway was ready.
+    pub started: Now,
+    // Held while the plan is replaced, so that no change is lost.
+    changing: Mutex<()>,
+}
+
+impl Running {
+    /// From its parts.
+    #[must_use]
+    pub fn new(
+        (source, settings): (Source, HostSettings),
+        tables: Arc<Tables>,
+        plan: Arc<ArcSwap<Plan>>,
+        counters: Vec<Arc<Counters>>,
+        (swept, removals): (Arc<Swept>, Removals),
+        accelerator: Option<Accelerator>,
+    ) -> Self {
+        Self {
+            source,
+            settings,
+            tables,
+            plan,
+            counters,
+            swept,
+            removals,
+            accelerator,
+            started: Now(monotonic_nanos()),
+            changing: Mutex::new(()),
+        }
+    }
+
+    /// The moment.
+    #[must_use]
+    pub fn now(&self) -> Now {
+        Now(monotonic_nanos())
+    }
+
+    /// What all workers have counted.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        for counters in &self.counters {
+            counters.add_to(&mut totals);
+        }
+        totals
+    }
+
+    /// Reads the configuration file again. Connections are not disturbed.
+    ///
+    /// # Errors
+    /// [`ReloadError`]: the old plan stays in force.
+    pub fn reload(&self) -> Result<Vec<Conflict>, ReloadError> {
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let current = self.plan.load_full();
+        let mut plan = (self.source.reload)(&current)?;
+        if let Some(mtu) = self.source.mtu {
+            limit_to(&mut plan, mtu);
+        }
+        plan.times.draining_since = current.times.draining_since;
+        let removed = &mut |binding: &Binding| self.removals.tell(binding);
+        let conflicts = static_bindings::reconcile_and_report(&self.tables, &plan, self.now(), removed);
+        for conflict in &conflicts {
+            tracing::warn!(service = conflict.service, binding = ?conflict.binding, "{}", conflict.reason);
+        }
+        self.put(plan);
+        tracing::info!("configuration reloaded");
+        Ok(conflicts)
+    }
+
+    /// Ends, or allows again, the making of bindings and sessions. What is open goes on.
+    pub fn drain(&self, on: bool) {
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut plan = Plan::clone(&self.plan.load());
+        if plan.times.draining_since.is_some() != on {
+            plan.times.draining_since = on.then(|| self.now().tick());
+            self.put(plan);
+            tracing::info!(on, "draining");
+        }
+    }
+
+    /// The plan for the packets from now on.
+    fn put(&self, plan: Plan) {
+        let plan = Arc::new(plan);
+        self.plan.store(Arc::clone(&plan));
+        if let Some(accelerator) = &self.accelerator {
+            accelerator.update(&plan);
+        }
+    }
+
+    /// Removes all sessions and dynamic bindings, or those of one service.
+    pub fn flush(&self, service: Option<u8>) -> Flushed {
+        let removed = &mut |binding: &Binding| self.removals.tell(binding);
+        let flushed = flush(&self.tables, service, self.now(), removed);
+        tracing::info!(service, sessions = flushed.sessions, bindings = flushed.bindings, "flushed");
+        flushed
+    }
+
+    /// Sessions in the tables, as the last whole sweep counted them; `None` before the first.
+    #[must_use]
+    pub fn sessions(&self) -> Option<u64> {
+        let passes = self.swept.passes.load(Ordering::Acquire);
+        (passes > 0).then(|| self.swept.sessions.load(Ordering::Relaxed))
+    }
+}

@@ -1,0 +1,206 @@
+//! `tombolo reload`, `flush`, `drain` and `binding`: what a running gateway is told.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::{Args, Subcommand};
+use serde_json::Value;
+use tombolo_daemon::control::client::ask;
+use tombolo_daemon::control::request::Request;
+
+use super::binding_who;
+use super::print;
+use super::rows::{Cell, Format, print_rows};
+
+/// Which gateway.
+#[derive(Debug, Args)]
+pub(crate) struct Gateway {
+    /// The gateway, where several run: the name of its device, its run directory, or its control socket
+    #[arg(long, global = true, value_name = "NAME|PATH")]
+    gateway: Option<String>,
+}
+
+impl Gateway {
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.gateway.as_deref()
+    }
+}
+
+/// Arguments of `tombolo reload`.
+#[derive(Debug, Args)]
+pub(crate) struct Reload {
+    #[command(flatten)]
+    gateway: Gateway,
+}
+
+/// Has the configuration file read again.
+pub(crate) fn reload(arguments: &Reload) -> anyhow::Result<()> {
+    let mut answer = ask(arguments.gateway.name(), &Request::Reload {})?;
+    while let Some(line) = answer.next_row()? {
+        let row: Value = serde_json::from_slice(line)?;
+        let text = |key: &str| row[key].as_str().unwrap_or_default().to_owned();
+        print::warning(&format!("static binding {} of {}: {}", text("binding"), text("service"), text("conflict")));
+    }
+    print::line("configuration reloaded")
+}
+
+/// Arguments of `tombolo flush`.
+#[derive(Debug, Args)]
+pub(crate) struct Flush {
+    #[command(flatten)]
+    gateway: Gateway,
+    /// Only what this service has
+    #[arg(long, value_name = "NAME")]
+    service: Option<String>,
+}
+
+/// Has sessions and dynamic bindings removed.
+pub(crate) fn flush(arguments: &Flush) -> anyhow::Result<()> {
+    let request = Request::Flush { service: arguments.service.clone() };
+    let row: Value = ask(arguments.gateway.name(), &request)?.only_row()?;
+    print::line(&format!("{} sessions and {} dynamic bindings removed", row["sessions"], row["bindings"]))
+}
+
+/// Arguments of `tombolo drain`.
+#[derive(Debug, Args)]
+pub(crate) struct Drain {
+    #[command(flatten)]
+    gateway: Gateway,
+    /// Serve new connections again
+    #[arg(long)]
+    off: bool,
+    /// Wait until no session is left, at most so many seconds if a number is given
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, conflicts_with = "off")]
+    #[expect(clippy::option_option, reason = "three answers: no, yes, and how long")]
+    wait: Option<Option<u64>>,
+}
+
+/// Has nothing new begin, or allows it again.
+pub(crate) fn drain(arguments: &Drain) -> anyhow::Result<()> {
+    let gateway = arguments.gateway.name();
+    let _: Value = ask(gateway, &Request::Drain { on: !arguments.off })?.only_row()?;
+    if arguments.off {
+        return print::line("new connections are served again");
+    }
+    let sessions = sessions(gateway)?;
+    let Some(limit) = arguments.wait else {
+        return print::line(&format!("nothing new begins; {sessions} sessions go on"));
+    };
+    let limit = limit.map(Duration::from_secs);
+    wait(gateway, sessions, limit)?;
+    print::line("no session is left")
+}
+
+fn wait(gateway: Option<&str>, sessions_at_first: u64, limit: Option<Duration>) -> anyhow::Result<()> {
+    let progress = print::Progress::new(usize::try_from(sessions_at_first)?);
+    let began = Instant::now();
+    loop {
+        let left = sessions(gateway)?;
+        if left == 0 {
+            return Ok(());
+        }
+        if limit.is_some_and(|limit| began.elapsed() >= limit) {
+            anyhow::bail!("{left} sessions are left; nothing new begins until \"tombolo drain --off\"");
+        }
+        progress.advance(usize::try_from(sessions_at_first.saturating_sub(left))?, &format!("{left} sessions left"));
+        std::thread::sleep(Duration::from_secs(1));
+    }
+}
+
+/// Sessions that live now, of all services.
+fn sessions(gateway: Option<&str>) -> anyhow::Result<u64> {
+    let mut answer = ask(gateway, &Request::Services {})?;
+    let mut sum = 0;
+    while let Some(line) = answer.next_row()? {
+        let row: Value = serde_json::from_slice(line)?;
+        sum += row["sessions"].as_u64().unwrap_or(0);
+    }
+    Ok(sum)
+}
+
+/// Arguments of `tombolo binding`.
+#[derive(Debug, Args)]
+pub(crate) struct Binding {
+    #[command(subcommand)]
+    what: What,
+    #[command(flatten)]
+    gateway: Gateway,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Add a static binding; it stays until it is removed, over reloads, and over restarts with a run directory
+    Add {
+        /// tcp, udp or icmp
+        protocol: String,
+        /// Endpoint inside, for example [2001:db8::2]:80
+        inside: SocketAddr,
+        /// Endpoint outside, for example 192.0.2.1:80
+        outside: SocketAddr,
+    },
+    /// Remove a binding that was added, and its sessions
+    Remove {
+        /// tcp, udp or icmp
+        protocol: String,
+        /// Endpoint outside
+        outside: SocketAddr,
+    },
+    /// Who has an outside endpoint, or had it at some time
+    Who {
+        /// Outside address
+        address: Ipv4Addr,
+        /// Outside port, or identifier of ICMP
+        port: u16,
+        /// When, for example 2026-11-21T08:00:00Z, or in seconds since 1970; without it, now
+        time: Option<String>,
+        /// tcp, udp or icmp; all of them if none is named
+        #[arg(long)]
+        protocol: Option<String>,
+        /// Compute it from this configuration file (TOML) with a deterministic mapping instead of asking a gateway
+        #[arg(short, long, value_name = "FILE", conflicts_with_all = ["time", "protocol"])]
+        config: Option<PathBuf>,
+        /// One JSON object a line
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+const OWNERS: &[Cell] = &[
+    Cell::Text("service"),
+    Cell::Text("protocol"),
+    Cell::Endpoint { name: "outside", address: "outside", port: "outside_port" },
+    Cell::Host { name: "inside", address: "inside", port: Some("inside_port"), softwire: "softwire" },
+    Cell::Text("since"),
+    Cell::Text("until"),
+    Cell::Text("source"),
+];
+
+/// Has bindings added and removed, and asks for their owners.
+pub(crate) fn binding(arguments: &Binding) -> anyhow::Result<()> {
+    let gateway = arguments.gateway.name();
+    match &arguments.what {
+        What::Add { protocol, inside, outside } => {
+            let request = Request::BindingAdd { protocol: protocol.clone(), inside: *inside, outside: *outside };
+            let row: Value = ask(gateway, &request)?.only_row()?;
+            print::line(&format!("{protocol} {outside} is {inside} from now on, in {}", print::word(&row["service"])))
+        }
+        What::Remove { protocol, outside } => {
+            let request = Request::BindingRemove { protocol: protocol.clone(), outside: *outside };
+            let row: Value = ask(gateway, &request)?.only_row()?;
+            print::line(&format!("{protocol} {outside} is removed from {}", print::word(&row["service"])))
+        }
+        What::Who { address, port, config: Some(file), json, .. } => binding_who::run(file, *address, *port, *json),
+        What::Who { address, port, time, protocol, json, config: None } => {
+            let outside = SocketAddr::new((*address).into(), *port);
+            let request = Request::Who { outside, protocol: protocol.clone(), time: time.clone() };
+            let found = print_rows(ask(gateway, &request)?, OWNERS, Format::new(*json, false))?;
+            anyhow::ensure!(
+                found > 0,
+                "nobody is known to have {outside}{}",
+                if time.is_some() { " at that time" } else { "" }
+            );
+            Ok(())
+        }
+    }
+}

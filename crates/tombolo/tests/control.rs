@@ -1,0 +1,497 @@
+//! The control socket, `tombolo show` and their kin, the metrics and the log of bindings, with real traffic in a lab.
+//! Needs root and skips loudly without it.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use tempfile::TempDir;
+use tombolo_lab::{Lab, Peer, Process, Topology, skip_without, wait_until};
+
+const TOMBOLO: &str = env!("CARGO_BIN_EXE_tombolo");
+const PATIENCE: Duration = Duration::from_secs(20);
+const SERVICE: &str = r#"
+[[service]]
+kind   = "nat64"
+prefix = "64:ff9b::/96"
+well_known_prefix_strict = false
+pool   = [{ addresses = "192.0.2.1", ports = "1024-65535" }]
+static = [{ inside = "[2001:db8:1::2]:8080", outside = "192.0.2.1:8080", protocol = "tcp" }]
+"#;
+const SERVER: &str = "[64:ff9b::c633:6402]";
+
+/// A gateway in a lab, with a run directory of its own.
+struct Setup {
+    lab: Lab,
+    gateway: Process,
+    home: TempDir,
+}
+
+impl Setup {
+    fn new(more: &str) -> Self {
+        let lab = Lab::create(&Topology::client_gateway_server()).unwrap();
+        let home = tempfile::tempdir().unwrap();
+        let file = lab.directory().unwrap().join("gateway.toml");
+        let directory = home.path().display();
+        // Included by fastpath.rs under this name, everything runs with the fast path.
+        let fastpath = if module_path!().ends_with("with_tc") { "fastpath = \"tc\"\n" } else { "" };
+        let text = format!("[gateway]\nrun_directory = \"{directory}\"\n{fastpath}{more}{SERVICE}");
+        fs::write(&file, text).unwrap();
+        let gateway = start(&lab);
+        Self { lab, gateway, home }
+    }
+
+    fn tombolo(&self, arguments: &[&str]) -> Output {
+        let output = self.command(arguments).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        output
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(TOMBOLO);
+        command.args(arguments).arg("--gateway").arg(self.home.path()).stdin(Stdio::null());
+        command
+    }
+
+    fn text(&self, arguments: &[&str]) -> String {
+        String::from_utf8(self.tombolo(arguments).stdout).unwrap()
+    }
+
+    /// What a command refuses to do, and why.
+    fn refused(&self, arguments: &[&str]) -> String {
+        let output = self.command(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        String::from_utf8(output.stderr).unwrap()
+    }
+
+    fn rows(&self, arguments: &[&str]) -> Vec<Value> {
+        let text = self.text(&[arguments, &["--json"]].concat());
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    fn connect(&self, port: u16) -> TcpStream {
+        let to = address(&format!("{SERVER}:{port}"));
+        let client = self.lab.node("client").unwrap();
+        client.run(|| TcpStream::connect_timeout(&to, PATIENCE)).unwrap().unwrap()
+    }
+
+    fn listen(&self, at: &str) -> TcpListener {
+        self.lab.node("server").unwrap().run(|| TcpListener::bind(at).unwrap()).unwrap()
+    }
+
+    fn socket(&self) -> UnixStream {
+        let socket = UnixStream::connect(self.home.path().join("control.sock")).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket
+    }
+}
+
+fn start(lab: &Lab) -> Process {
+    let file = lab.directory().unwrap().join("gateway.toml");
+    let command = lab.node("gateway").unwrap().command(TOMBOLO).args(["run", "-c"]);
+    let mut gateway = command.arg(file.display().to_string()).spawn().unwrap();
+    gateway.wait_for_text("ready", PATIENCE).unwrap();
+    gateway
+}
+
+fn address(text: &str) -> SocketAddr {
+    text.parse().unwrap()
+}
+
+fn port(row: &Value, key: &str) -> u16 {
+    u16::try_from(row[key].as_u64().unwrap()).unwrap()
+}
+
+/// Inside port, state and remote port of each row.
+fn flows(rows: &[Value]) -> BTreeSet<(u16, String, u16)> {
+    let flow = |row: &Value| {
+        assert_eq!((&row["inside"], &row["service"]), (&"2001:db8:1::2".into(), &"nat64".into()), "{row}");
+        assert_eq!((&row["outside"], &row["remote"]), (&"192.0.2.1".into(), &"198.51.100.2".into()), "{row}");
+        (port(row, "inside_port"), row["state"].as_str().unwrap().to_owned(), port(row, "remote_port"))
+    };
+    let flows: BTreeSet<_> = rows.iter().map(flow).collect();
+    assert_eq!(flows.len(), rows.len(), "no session is shown twice");
+    flows
+}
+
+/// Connections of the client, and the endpoints that the server sees.
+fn connections(setup: &Setup, listener: &TcpListener, count: usize) -> Vec<(TcpStream, TcpStream, SocketAddr)> {
+    let port = listener.local_addr().unwrap().port();
+    let pair = |_| {
+        let client = setup.connect(port);
+        let (server, seen) = listener.accept().unwrap();
+        (client, server, seen)
+    };
+    (0..count).map(pair).collect()
+}
+
+#[test]
+fn what_is_open_is_what_is_shown() {
+    if skip_without("what_is_open_is_what_is_shown", &[]) {
+        return;
+    }
+    let setup = Setup::new("");
+    let listener = setup.listen("198.51.100.2:5000");
+    let open = connections(&setup, &listener, 20);
+    let sockets: Vec<UdpSocket> = (0..10)
+        .map(|n| {
+            let client = setup.lab.node("client").unwrap();
+            let socket = client.run(|| UdpSocket::bind("[::]:0").unwrap()).unwrap();
+            socket.send_to(b"hello", address(&format!("{SERVER}:{}", 6000 + n))).unwrap();
+            socket
+        })
+        .collect();
+    let tcp: BTreeSet<_> =
+        open.iter().map(|(c, ..)| (c.local_addr().unwrap().port(), "established".to_owned(), 5000)).collect();
+    let udp: BTreeSet<_> =
+        (6000..).zip(&sockets).map(|(to, s)| (s.local_addr().unwrap().port(), "udp".to_owned(), to)).collect();
+    let all = tcp.union(&udp).cloned().collect();
+    let shown = wait_until("all sessions are shown", PATIENCE, || {
+        let shown = flows(&setup.rows(&["show", "sessions"]));
+        (shown.len() == 30).then_some(shown)
+    });
+    assert_eq!(shown.unwrap(), all);
+
+    for (filter, expected) in [
+        (vec!["--protocol", "tcp"], &tcp),
+        (vec!["--state", "udp"], &udp),
+        (vec!["--address", "2001:db8:1::/48"], &all),
+        (vec!["--remote", "198.51.100.0/24", "--port", "5000"], &tcp),
+        (vec!["--service", "nat64", "--idle-under", "3600"], &all),
+        (vec!["--address", "203.0.113.0/24"], &BTreeSet::new()),
+        (vec!["--idle-over", "3600"], &BTreeSet::new()),
+    ] {
+        let arguments: Vec<_> = ["show", "sessions"].into_iter().chain(filter).collect();
+        assert_eq!(&flows(&setup.rows(&arguments)), expected, "{arguments:?}");
+    }
+    assert_eq!(setup.rows(&["show", "sessions", "--limit", "7"]).len(), 7);
+    let csv = setup.text(&["show", "sessions", "--csv"]);
+    let heading =
+        "service,protocol,inside,inside_port,softwire,outside,outside_port,remote,remote_port,state,idle,expires";
+    assert_eq!((csv.lines().next(), csv.lines().count()), (Some(heading), 31));
+    let table = setup.text(&["show", "sessions", "--protocol", "udp"]);
+    assert!(table.starts_with("SERVICE  PROTOCOL  INSIDE") && table.contains("198.51.100.2:6003"), "{table}");
+
+    // Who the server sees is who the gateway says.
+    for (client, _, seen) in &open {
+        let who = setup.rows(&["binding", "who", "192.0.2.1", &seen.port().to_string(), "--protocol", "tcp"]);
+        assert_eq!((who.len(), port(&who[0], "inside_port")), (1, client.local_addr().unwrap().port()), "{who:?}");
+        let bindings = setup.rows(&["show", "bindings", "--port", &seen.port().to_string(), "--protocol", "tcp"]);
+        assert!(bindings.iter().any(|row| row["inside_port"] == who[0]["inside_port"]), "{bindings:?}");
+    }
+    assert_eq!(setup.rows(&["show", "bindings"]).len(), 31, "and the configured one");
+    assert_eq!(setup.rows(&["show", "bindings", "--origin", "configured"]).len(), 1);
+    let subscribers = setup.rows(&["show", "subscribers"]);
+    assert_eq!((subscribers.len(), &subscribers[0]["bindings"]), (1, &30.into()));
+    let services = setup.rows(&["show", "services"]);
+    let expected = (&Value::from("nat64"), &31.into(), &30.into(), &1.into());
+    let service = &services[0];
+    assert_eq!((&service["kind"], &service["bindings"], &service["sessions"], &service["subscribers"]), expected);
+    let pools = setup.rows(&["show", "pools"]);
+    let taken: Vec<_> =
+        pools.iter().map(|row| (row["protocol"].as_str().unwrap(), row["taken"].as_u64().unwrap())).collect();
+    assert_eq!(taken, [("tcp", 21), ("udp", 10), ("icmp", 0)]);
+    assert!(pools.iter().all(|row| row["ports"] == 64_512));
+    let counters = setup.rows(&["show", "counters"]);
+    let forwarded = counters.iter().filter(|row| row["counter"] == "forwarded" && row["side"] == "inside");
+    let forwarded: u64 = forwarded.map(|row| row["value"].as_u64().unwrap()).sum();
+    assert!(forwarded >= 50, "{forwarded}");
+    let status = setup.rows(&["show", "status"]);
+    assert_eq!((&status[0]["bindings"], &status[0]["draining"]), (&31.into(), &false.into()));
+}
+
+#[test]
+fn an_operator_adds_and_removes_bindings_flushes_and_drains() {
+    if skip_without("an_operator_adds_and_removes_bindings_flushes_and_drains", &[]) {
+        return;
+    }
+    let mut setup = Setup::new("");
+    // Bindings that come and go, and stay over a reload and a restart.
+    let inside = setup.lab.node("client").unwrap().run(|| TcpListener::bind("[2001:db8:1::2]:22").unwrap()).unwrap();
+    setup.tombolo(&["binding", "add", "tcp", "[2001:db8:1::2]:22", "192.0.2.1:2222"]);
+    let knock = |setup: &Setup| {
+        let server = setup.lab.node("server").unwrap();
+        server.run(|| TcpStream::connect_timeout(&address("192.0.2.1:2222"), Duration::from_secs(1))).unwrap()
+    };
+    knock(&setup).unwrap();
+    inside.accept().unwrap();
+    assert!(setup.refused(&["binding", "add", "tcp", "[2001:db8:1::3]:22", "192.0.2.1:2222"]).contains("taken"));
+    assert!(setup.refused(&["binding", "add", "tcp", "10.0.0.1:22", "192.0.2.1:2223"]).contains("other family"));
+    assert!(setup.refused(&["binding", "add", "tcp", "[2001:db8::1]:22", "203.0.113.1:22"]).contains("no pool has"));
+    assert!(setup.refused(&["binding", "remove", "tcp", "192.0.2.1:8080"]).contains("in the configuration"));
+    assert!(setup.text(&["reload"]).contains("reloaded"));
+    knock(&setup).unwrap();
+    setup.gateway.signal(Signal::SIGKILL).unwrap();
+    wait_until("the gateway is gone", PATIENCE, || (!setup.gateway.is_running()).then_some(())).unwrap();
+    assert!(setup.refused(&["show", "status"]).contains("nobody listens any more"));
+    setup.gateway = start(&setup.lab);
+    knock(&setup).unwrap();
+    setup.tombolo(&["binding", "remove", "tcp", "192.0.2.1:2222"]);
+    assert!(knock(&setup).is_err());
+    assert!(setup.rows(&["show", "sessions", "--port", "2222"]).is_empty(), "its sessions went with it");
+
+    // A drain: what is open goes on, nothing new begins, until it is over.
+    let listener = setup.listen("198.51.100.2:5000");
+    let mut open = connections(&setup, &listener, 3);
+    assert!(setup.text(&["drain"]).starts_with("nothing new begins; 3 sessions"));
+    let mut say = |word: &[u8; 3]| {
+        for (client, server, _) in &mut open {
+            client.write_all(word).unwrap();
+            let mut heard = [0; 3];
+            server.read_exact(&mut heard).unwrap();
+            assert_eq!(&heard, word);
+        }
+    };
+    say(b"one");
+    let to = address(&format!("{SERVER}:5000"));
+    let client = setup.lab.node("client").unwrap();
+    let refused = client.run(|| TcpStream::connect_timeout(&to, Duration::from_secs(2))).unwrap();
+    assert!(refused.is_err());
+    assert!(setup.text(&["show", "counters"]).contains("draining"));
+    assert!(setup.refused(&["drain", "--wait", "1"]).contains("3 sessions are left"));
+    setup.tombolo(&["reload"]);
+    assert_eq!(setup.rows(&["show", "status"])[0]["draining"], true, "a reload does not end it");
+    setup.tombolo(&["drain", "--off"]);
+    drop(setup.connect(5000));
+    say(b"two");
+
+    // A flush: everything but static bindings.
+    assert!(setup.refused(&["flush", "--service", "nat46"]).contains("there is nat64"));
+    let text = setup.text(&["flush", "--service", "nat64"]);
+    assert!(text.contains("4 dynamic bindings"), "{text}");
+    assert_eq!(setup.rows(&["show", "sessions"]), Vec::<Value>::new());
+    assert_eq!(setup.rows(&["show", "bindings"]).len(), 1);
+    setup.tombolo(&["drain", "--wait", "5"]);
+
+    // A bad file changes nothing and is told.
+    fs::write(setup.lab.directory().unwrap().join("gateway.toml"), "[[service]]\nkind = \"nonsense\"\n").unwrap();
+    let reason = setup.refused(&["reload"]);
+    assert!(reason.contains("the old configuration stays in force") && reason.contains("nonsense"), "{reason}");
+    setup.gateway.signal(Signal::SIGTERM).unwrap();
+    wait_until("the gateway is gone", PATIENCE, || (!setup.gateway.is_running()).then_some(())).unwrap();
+    assert!(!setup.home.path().join("control.sock").exists(), "the socket goes with the gateway");
+}
+
+/// Makes 16 x 65535 sessions: datagrams to every port of the server, with a round trip in between so that none is lost.
+fn fill(setup: &Setup) -> usize {
+    let echo = Peer::udp_echo(setup.lab.node("server").unwrap(), address("198.51.100.2:7")).unwrap();
+    let made = setup.lab.node("client").unwrap().run(|| {
+        let sockets: Vec<UdpSocket> = (0..16).map(|_| UdpSocket::bind("[::]:0").unwrap()).collect();
+        let clock = UdpSocket::bind("[::]:0").unwrap();
+        for to in 1..=u16::MAX {
+            for socket in &sockets {
+                // The server's "port unreachable" comes back as an error of a later send.
+                while socket.send_to(b"", address(&format!("{SERVER}:{to}"))).is_err() {}
+            }
+            if to % 16 == 0 {
+                round_trip(&clock);
+            }
+        }
+        sockets.len() * usize::from(u16::MAX) + 1
+    });
+    drop(echo);
+    made.unwrap()
+}
+
+fn round_trip(clock: &UdpSocket) -> Duration {
+    clock.set_read_timeout(Some(PATIENCE)).unwrap();
+    let began = Instant::now();
+    clock.send_to(b"tick", address(&format!("{SERVER}:7"))).unwrap();
+    clock.recv_from(&mut [0; 8]).unwrap();
+    began.elapsed()
+}
+
+/// Kilobytes of memory that a process has for itself.
+fn anonymous_memory(process: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// Rows of an answer read from the socket itself, and its last line.
+fn read_answer(socket: UnixStream) -> (usize, String) {
+    let mut lines = BufReader::new(socket);
+    let (mut count, mut line) = (0, String::new());
+    loop {
+        line.clear();
+        assert!(lines.read_line(&mut line).unwrap() > 0, "the answer has an end");
+        if line.starts_with("{\"end\"") || line.starts_with("{\"error\"") {
+            return (count, line);
+        }
+        count += 1;
+    }
+}
+
+#[test]
+fn a_million_sessions_are_streamed_while_packets_flow() {
+    if skip_without("a_million_sessions_are_streamed_while_packets_flow", &[]) {
+        return;
+    }
+    let mut setup = Setup::new("queues = 1\n");
+    let made = fill(&setup);
+    let _echo = Peer::udp_echo(setup.lab.node("server").unwrap(), address("198.51.100.2:7")).unwrap();
+    let before = anonymous_memory(setup.gateway.id());
+    let done = AtomicBool::new(false);
+    let (shown, slowest, most) = std::thread::scope(|scope| {
+        let clock = setup.lab.node("client").unwrap().run(|| UdpSocket::bind("[::]:0").unwrap()).unwrap();
+        let (setup, done) = (&setup, &done);
+        let packets = scope.spawn(move || {
+            let mut slowest = Duration::ZERO;
+            while !done.load(Ordering::Relaxed) {
+                slowest = slowest.max(round_trip(&clock));
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            slowest
+        });
+        let memory = scope.spawn(move || {
+            let mut most = 0;
+            while !done.load(Ordering::Relaxed) {
+                most = most.max(anonymous_memory(setup.gateway.id()));
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            most
+        });
+        // Somebody who asks and never reads, and two who do, at once.
+        let mut silent = setup.socket();
+        silent.write_all(b"{\"command\":\"sessions\"}\n").unwrap();
+        let counted = scope.spawn(|| {
+            let mut socket = setup.socket();
+            socket.write_all(b"{\"command\":\"sessions\"}\n").unwrap();
+            read_answer(socket)
+        });
+        let began = Instant::now();
+        let shown = setup.tombolo(&["show", "sessions", "--json"]).stdout.iter().filter(|&&byte| byte == b'\n').count();
+        println!("{shown} sessions shown in {:?}", began.elapsed());
+        let (rows, end) = counted.join().unwrap();
+        assert!(end.contains(&rows.to_string()), "{end}");
+        assert!(rows >= made, "{rows}");
+        done.store(true, Ordering::Relaxed);
+        drop(silent);
+        (shown, packets.join().unwrap(), memory.join().unwrap())
+    });
+    println!("{shown} rows; slowest round trip {slowest:?}; {before} kB before, {most} kB at most");
+    assert!(shown >= made && shown <= made + 2, "{shown} of {made}");
+    assert!(slowest < Duration::from_secs(1), "{slowest:?}");
+    assert!(most < before + 8000, "{before} kB before, {most} kB at most");
+
+    // A reader who has seen enough is no error.
+    let mut head = setup.command(&["show", "sessions"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(head.stdout.take().unwrap()).lines();
+    assert!(lines.next().unwrap().unwrap().starts_with("SERVICE"));
+    drop(lines);
+    let output = head.wait_with_output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    let counted = setup.rows(&["show", "services"])[0]["sessions"].as_u64().unwrap();
+    assert!(counted.abs_diff(shown as u64) <= 2, "{counted} sessions counted, {shown} shown");
+
+    // Whoever asks nonsense is told, and harms nobody.
+    for request in
+        [&b"\n"[..], b"hello\n", b"{\"command\":\"sesions\"}\n", b"\xff\xfe\x00\n", &[b'x'; 100_000], b"{\"comm"]
+    {
+        let mut socket = setup.socket();
+        // The gateway may hang up before it has read all.
+        let _ = socket.write_all(request);
+        let _ = socket.shutdown(Shutdown::Write);
+        let mut answer = Vec::new();
+        let _ = socket.read_to_end(&mut answer);
+        if request.len() < 100 {
+            assert!(answer.starts_with(b"{\"error\":\"not a request"), "{:?}", String::from_utf8_lossy(&answer));
+        }
+    }
+    assert_eq!(setup.rows(&["show", "status"]).len(), 1);
+
+    // Nor does a client that never reads keep the gateway from stopping.
+    let mut silent = setup.socket();
+    silent.write_all(b"{\"command\":\"sessions\"}\n").unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    let began = Instant::now();
+    setup.gateway.signal(Signal::SIGTERM).unwrap();
+    setup.gateway.wait(PATIENCE).unwrap().success().unwrap();
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+}
+
+#[test]
+fn metrics_and_the_log_of_bindings_tell_what_happened() {
+    if skip_without("metrics_and_the_log_of_bindings_tell_what_happened", &["curl"]) {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let log = home.path().join("bindings.jsonl");
+    let more = format!("metrics = \"127.0.0.1:9464\"\nbinding_log = \"{}\"\n", log.display());
+    let mut setup = Setup::new(&more);
+    let listener = setup.listen("198.51.100.2:5000");
+    let open = connections(&setup, &listener, 5);
+    let scrape = |path: &str| {
+        let node = setup.lab.node("gateway").unwrap();
+        let url = format!("http://127.0.0.1:9464{path}");
+        node.command("curl").args(["-s", "-w", "%{http_code}"]).arg(url).run().unwrap().stdout
+    };
+    let page = scrape("/metrics");
+    assert!(page.ends_with("200"), "{page}");
+    assert!(page.contains("\ntombolo_bindings{service=\"nat64\",protocol=\"tcp\"} 6\n"), "{page}");
+    assert!(page.contains("\ntombolo_packets_dropped_total{reason=\"no-binding\"} 0\n"), "{page}");
+    assert!(page.contains("\ntombolo_packets_received_total{side=\"inside\",path=\"engine\"} "), "{page}");
+    for line in page.lines().filter(|line| line.starts_with("tombolo_")) {
+        let (name, value) = line.rsplit_once(' ').unwrap();
+        let family = name.split('{').next().unwrap();
+        assert!(page.contains(&format!("# TYPE {family} ")) && value.parse::<u64>().is_ok(), "{line}");
+    }
+    assert!(scrape("/").ends_with("404"));
+
+    // The log has each binding when it was made and when it went, and names no destination.
+    let (_, _, seen) = &open[0];
+    let lines = |log: &Path| -> Vec<Value> {
+        let text = fs::read_to_string(log).unwrap_or_default();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let created = wait_until("all are logged", PATIENCE, || {
+        let lines = lines(&log);
+        (lines.len() >= 6).then_some(lines)
+    });
+    let created = created.unwrap();
+    assert!(created.iter().all(|line| line["event"] == "created" && line["remote"].is_null()), "{created:?}");
+    let of = |lines: &[Value], event: &str| {
+        lines.iter().find(|line| line["event"] == event && line["outside_port"] == seen.port()).cloned()
+    };
+    let inside = of(&created, "created").unwrap()["inside_port"].clone();
+    assert_eq!(inside, open[0].0.local_addr().unwrap().port());
+    // Rotation: the file is moved away and a new one is made.
+    let old = log.with_extension("old");
+    fs::rename(&log, &old).unwrap();
+    setup.tombolo(&["flush"]);
+    let removed = wait_until("the removals are logged", PATIENCE, || of(&lines(&log), "removed")).unwrap();
+    assert_eq!((&removed["inside_port"], removed["created"].is_string()), (&inside, true), "{removed}");
+    // Who had it then: the log knows.
+    let since = removed["created"].as_str().unwrap();
+    let who = setup.rows(&["binding", "who", "192.0.2.1", &seen.port().to_string(), since, "--protocol", "tcp"]);
+    assert_eq!((&who[0]["inside_port"], &who[0]["source"]), (&inside, &"log".into()), "{who:?}");
+    let nobody = setup.refused(&["binding", "who", "192.0.2.1", &seen.port().to_string(), "2001-01-01T00:00:00Z"]);
+    assert!(nobody.contains("nobody is known"), "{nobody}");
+
+    setup.gateway.signal(Signal::SIGTERM).unwrap();
+    setup.gateway.wait(PATIENCE).unwrap().success().unwrap();
+}
+
+#[test]
+fn without_a_gateway_the_commands_say_so() {
+    let home = tempfile::tempdir().unwrap();
+    for arguments in
+        [&["show", "sessions"][..], &["reload"], &["flush"], &["drain"], &["binding", "who", "192.0.2.1", "80"]]
+    {
+        let output = Command::new(TOMBOLO).args(arguments).arg("--gateway").arg(home.path()).output().unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(1) && text.contains("no gateway runs at"), "{arguments:?}: {text}");
+    }
+    let wrong = Command::new(TOMBOLO).args(["binding", "who", "192.0.2.1", "70000"]).output().unwrap();
+    assert_eq!(wrong.status.code(), Some(2));
+}

@@ -1,0 +1,250 @@
+//! The gateway with the kernel's fast path: everything that works without works with it, and it goes on while the
+//! gateway is away. Needs root and skips loudly without it.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+use std::fs;
+use std::net::{SocketAddr, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use tombolo_lab::{Lab, Process, Topology, skip_without, wait_until};
+
+#[path = "gateway.rs"]
+mod gateway_with_tc;
+
+#[path = "nat44.rs"]
+mod nat44_with_tc;
+
+#[path = "control.rs"]
+mod control_with_tc;
+
+const TOMBOLO: &str = env!("CARGO_BIN_EXE_tombolo");
+const PATIENCE: Duration = Duration::from_secs(20);
+const CONFIGURATION: &str = r#"
+[gateway]
+fastpath = "tc"
+
+[capacity]
+subscribers = 100
+bindings = 10000
+sessions = 10000
+
+[[service]]
+kind   = "nat64"
+prefix = "64:ff9b::/96"
+well_known_prefix_strict = false
+pool   = [{ addresses = "192.0.2.1", ports = "1024-65535" }]
+"#;
+
+fn start(lab: &Lab) -> Process {
+    let file = lab.directory().unwrap().join("gateway.toml");
+    let command = lab.node("gateway").unwrap().command(TOMBOLO).args(["run", "-c"]);
+    let mut gateway = command.arg(file.display().to_string()).spawn().unwrap();
+    gateway.wait_for_text("ready", PATIENCE).unwrap();
+    gateway
+}
+
+fn setup() -> (Lab, Process) {
+    let lab = Lab::create(&Topology::client_gateway_server()).unwrap();
+    fs::write(lab.directory().unwrap().join("gateway.toml"), CONFIGURATION).unwrap();
+    let gateway = start(&lab);
+    (lab, gateway)
+}
+
+fn show(lab: &Lab, what: &str) -> Vec<Value> {
+    let output = lab.node("gateway").unwrap().command(TOMBOLO).args(["show", what, "--json"]).run().unwrap();
+    output.success().unwrap().stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn row<'r>(rows: &'r [Value], what: &str, name: &str) -> &'r Value {
+    let found = rows.iter().find(|row| row["what"] == what && row["name"] == name);
+    found.unwrap_or_else(|| panic!("no {what} {name} in {rows:?}"))
+}
+
+/// Directories of the lab's gateway in the BPF file system.
+fn pins(lab: &Lab) -> Vec<PathBuf> {
+    let namespace = std::os::unix::fs::MetadataExt::ino(&fs::metadata(lab.node("gateway").unwrap().path()).unwrap());
+    let entries = fs::read_dir("/sys/fs/bpf/tombolo").into_iter().flatten().flatten();
+    entries
+        .map(|entry| entry.path())
+        .filter(|path| path.to_string_lossy().ends_with(&format!("@{namespace}")))
+        .collect()
+}
+
+/// Sends numbered datagrams through a session, a thousand a second, and counts the answers.
+struct Stream {
+    sent: AtomicU64,
+    answered: AtomicU64,
+    stop: AtomicBool,
+}
+
+impl Stream {
+    fn run(&self, lab: &Lab) {
+        let socket = lab.node("client").unwrap().run(|| UdpSocket::bind("[::]:0").unwrap()).unwrap();
+        socket.connect("[64:ff9b::c633:6402]:7".parse::<SocketAddr>().unwrap()).unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut seen = std::collections::BTreeSet::new();
+                let mut bytes = [0; 8];
+                while seen.len() as u64 != self.sent.load(Ordering::Acquire) || !self.stop.load(Ordering::Acquire) {
+                    match socket.recv(&mut bytes) {
+                        Ok(_) => drop(seen.insert(u64::from_be_bytes(bytes))),
+                        Err(_) if self.stop.load(Ordering::Acquire) => break,
+                        Err(_) => {}
+                    }
+                    self.answered.store(seen.len() as u64, Ordering::Release);
+                }
+            });
+            while !self.stop.load(Ordering::Acquire) {
+                let number = self.sent.fetch_add(1, Ordering::AcqRel);
+                socket.send(&number.to_be_bytes()).unwrap();
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+    }
+}
+
+/// Ends the stream also when the test fails.
+struct EndOnDrop<'s>(&'s AtomicBool);
+
+impl Drop for EndOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+#[test]
+fn known_sessions_go_on_while_the_gateway_is_killed_and_comes_back() {
+    if skip_without("known_sessions_go_on_while_the_gateway_is_killed_and_comes_back", &["iperf3"]) {
+        return;
+    }
+    let (lab, mut gateway) = setup();
+    let _echo = tombolo_lab::Peer::udp_echo(lab.node("server").unwrap(), "198.51.100.2:7".parse().unwrap()).unwrap();
+    let server = lab.node("server").unwrap().command("iperf3").args(["-s", "-1", "--forceflush"]);
+    let mut server = server.spawn().unwrap();
+    server.wait_for_text("Server listening", PATIENCE).unwrap();
+    let client = lab.node("client").unwrap().command("iperf3");
+    let iperf3 = client.args(["-c", "64:ff9b::c633:6402", "-t", "8", "-i", "0.25", "-J"]).spawn().unwrap();
+    let stream = Stream { sent: AtomicU64::new(0), answered: AtomicU64::new(0), stop: AtomicBool::new(false) };
+    std::thread::scope(|scope| {
+        scope.spawn(|| stream.run(&lab));
+        let _ends = EndOnDrop(&stream.stop);
+        wait_until("the stream flows in the kernel", PATIENCE, || {
+            let taken = show(&lab, "fastpath");
+            let inside = row(&taken, "packets", "taken-inside")["value"].as_str().unwrap().parse::<u64>().unwrap();
+            (stream.answered.load(Ordering::Acquire) > 500 && inside > 500).then_some(())
+        })
+        .unwrap();
+        let before = stream.sent.load(Ordering::Acquire);
+        gateway.signal(Signal::SIGKILL).unwrap();
+        wait_until("the gateway is gone", PATIENCE, || (!gateway.is_running()).then_some(())).unwrap();
+        let links = lab.node("gateway").unwrap().command("ip").args(["link"]).run().unwrap().stdout;
+        assert!(!links.contains("tombolo:"), "the device went with the process: {links}");
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_secs(2) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let without = stream.sent.load(Ordering::Acquire) - before;
+        assert!(without > 500, "{without} were sent while the gateway was away");
+        gateway = start(&lab);
+        std::thread::sleep(Duration::from_secs(1));
+    });
+    let (sent, answered) = (stream.sent.load(Ordering::Acquire), stream.answered.load(Ordering::Acquire));
+    println!("{answered} of {sent} datagrams were answered");
+    assert_eq!(answered, sent, "not one datagram was lost");
+    assert!(gateway.stderr().contains("state of the last run adopted"), "{}", gateway.stderr());
+    let report: Value = serde_json::from_str(&iperf3.wait(PATIENCE).unwrap().success().unwrap().stdout).unwrap();
+    let intervals = report["intervals"].as_array().unwrap();
+    let slowest =
+        intervals.iter().map(|interval| interval["sum"]["bits_per_second"].as_f64().unwrap()).fold(f64::MAX, f64::min);
+    let retransmits = &report["end"]["sum_sent"]["retransmits"];
+    println!("slowest quarter of a second: {:.2} Gbit/s, {retransmits} retransmits", slowest / 1e9);
+    assert!(slowest > 0.0, "the connection never stood still");
+    drop(server);
+    gateway.signal(Signal::SIGTERM).unwrap();
+    gateway.wait(PATIENCE).unwrap().success().unwrap();
+    assert_eq!(pins(&lab), Vec::<PathBuf>::new(), "a clean end leaves nothing in the kernel");
+}
+
+#[test]
+fn what_the_kernel_takes_is_shown_and_other_tables_are_not_adopted() {
+    if skip_without("what_the_kernel_takes_is_shown_and_other_tables_are_not_adopted", &["ping"]) {
+        return;
+    }
+    let (lab, mut gateway) = setup();
+    let ping = lab.node("client").unwrap().command("ping").args(["-c", "5", "-i", "0.1", "64:ff9b::198.51.100.2"]);
+    ping.run().unwrap().success().unwrap();
+    let shown = show(&lab, "fastpath");
+    assert_eq!(row(&shown, "interface", "inside0")["value"].as_str().map(|text| text.starts_with("tc")), Some(true));
+    assert_eq!(row(&shown, "service", "nat64")["value"], "taken");
+    let number = |name| row(&shown, "packets", name)["value"].as_str().unwrap().parse::<u64>().unwrap();
+    // The first packet admits the subscriber, which is the engine's business.
+    assert!(number("taken-inside") >= 4 && number("taken-outside") >= 4, "{shown:?}");
+    let counters = show(&lab, "counters");
+    let kernel = counters.iter().find(|row| row["counter"] == "forwarded" && row["path"] == "kernel").unwrap();
+    assert!(kernel["value"].as_u64().unwrap() >= 4, "{kernel}");
+
+    gateway.signal(Signal::SIGKILL).unwrap();
+    wait_until("the gateway is gone", PATIENCE, || (!gateway.is_running()).then_some(())).unwrap();
+    let file = lab.directory().unwrap().join("gateway.toml");
+    fs::write(&file, CONFIGURATION.replace("sessions = 10000", "sessions = 20000")).unwrap();
+    let mut gateway = start(&lab);
+    assert!(gateway.stderr().contains("the state of the last run is gone"), "{}", gateway.stderr());
+    assert!(show(&lab, "sessions").is_empty());
+
+    // Without the fast path, nothing of an earlier one is left to decide.
+    gateway.signal(Signal::SIGKILL).unwrap();
+    wait_until("the gateway is gone", PATIENCE, || (!gateway.is_running()).then_some(())).unwrap();
+    fs::write(&file, CONFIGURATION.replace("\"tc\"", "\"off\"")).unwrap();
+    let gateway = start(&lab);
+    assert_eq!(pins(&lab), Vec::<PathBuf>::new());
+    assert_eq!(row(&show(&lab, "fastpath"), "interface", "all")["value"], "off");
+    drop(gateway);
+}
+
+#[test]
+fn an_interface_that_comes_later_is_served_and_one_that_is_excluded_is_not() {
+    if skip_without("an_interface_that_comes_later_is_served_and_one_that_is_excluded_is_not", &["ip"]) {
+        return;
+    }
+    let lab = Lab::create(&Topology::client_gateway_server()).unwrap();
+    let more = "\n[[interface]]\nname = \"outside0\"\nfastpath = \"off\"\n";
+    fs::write(lab.directory().unwrap().join("gateway.toml"), format!("{CONFIGURATION}{more}")).unwrap();
+    let mut gateway = start(&lab);
+    let shown = show(&lab, "fastpath");
+    assert_eq!(row(&shown, "interface", "outside0")["value"], "off");
+    assert_eq!(row(&shown, "interface", "outside0")["why"], "the configuration says so");
+    let add = "link add late0 type veth peer name late1";
+    lab.node("gateway").unwrap().command("ip").args(add.split(' ')).run().unwrap().success().unwrap();
+    let taken = wait_until("late0 is served", PATIENCE, || {
+        show(&lab, "fastpath").into_iter().find(|row| row["name"] == "late0")
+    });
+    assert!(taken.unwrap()["value"].as_str().unwrap().starts_with("tc"));
+    lab.node("gateway").unwrap().command("ip").args(["link", "del", "late0"]).run().unwrap().success().unwrap();
+    wait_until("late0 is forgotten", PATIENCE, || {
+        (!show(&lab, "fastpath").iter().any(|row| row["name"] == "late0")).then_some(())
+    })
+    .unwrap();
+    gateway.signal(Signal::SIGTERM).unwrap();
+    gateway.wait(PATIENCE).unwrap().success().unwrap();
+}
+
+#[test]
+fn the_doctor_tells_what_this_machine_lacks() {
+    let output = Command::new(TOMBOLO).args(["doctor", "--json"]).stdin(Stdio::null()).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let checks: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for name in ["kernel", "tun", "capabilities", "bpf-file-system", "fast-path", "btf"] {
+        let check = checks.iter().find(|check| check["check"] == name).unwrap_or_else(|| panic!("no {name}: {text}"));
+        assert!(["ok", "warning", "missing"].contains(&check["state"].as_str().unwrap()), "{check}");
+        let explained = check["state"] == "ok" || check["remedy"] != "" && check["without"] != "";
+        assert!(explained, "{check}");
+    }
+    assert_eq!(Path::new("/dev/net/tun").exists(), output.status.success(), "{text}");
+}
