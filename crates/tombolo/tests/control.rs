@@ -221,7 +221,7 @@ fn an_operator_adds_and_removes_bindings_flushes_and_drains() {
     setup.tombolo(&["binding", "add", "tcp", "[2001:db8:1::2]:22", "192.0.2.1:2222"]);
     let knock = |setup: &Setup| {
         let server = setup.lab.node("server").unwrap();
-        server.run(|| TcpStream::connect_timeout(&address("192.0.2.1:2222"), Duration::from_secs(1))).unwrap()
+        server.run(|| TcpStream::connect_timeout(&address("192.0.2.1:2222"), Duration::from_secs(5))).unwrap()
     };
     knock(&setup).unwrap();
     inside.accept().unwrap();
