@@ -149,6 +149,13 @@ impl World {
         self.meaning(one, false) == self.meaning(other, false)
     }
 
+    /// True if two copies have the same sessions.
+    pub(crate) fn same_sessions(&self, one: &Copy, other: &Copy) -> bool {
+        let (one, other) = (self.meaning(one, false), self.meaning(other, false));
+        let sessions = |(name, ..): &(&str, _, _)| *name == "sessions";
+        self.spans.iter().position(sessions).is_some_and(|at| one[at] == other[at])
+    }
+
     /// Records without what means nothing: what stands in free ones, and how often they were used.
     fn meaning(&self, copy: &Copy, with_touched: bool) -> Copy {
         let mut copy = copy.clone();
