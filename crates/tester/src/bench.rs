@@ -504,7 +504,7 @@ impl Bench {
             resolution: 1,
             resolution_ppm,
             verify_failures: self.effort.verify_failures,
-            repeat_invalid: 4,
+            repeat_invalid: self.effort.repeat_invalid,
             hint,
         };
         let found = search.run(|rate, bounds| {

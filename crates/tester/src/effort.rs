@@ -17,6 +17,8 @@ pub struct Effort {
     pub resolution: f64,
     /// Times a failed trial is tried again (RFC 9004 section 5.3, loss verification).
     pub verify_failures: u32,
+    /// Times an invalid trial of a search is tried again.
+    pub repeat_invalid: u32,
     /// How long to wait for late frames, milliseconds ("global timeout").
     pub drain_ms: u64,
     /// Wait the whole `drain_ms` even if all frames have arrived.
@@ -53,6 +55,7 @@ impl Effort {
         repetitions: 20,
         resolution: 0.001,
         verify_failures: 0,
+        repeat_invalid: 4,
         drain_ms: 2000,
         always_drain: true,
         pause_ms: 5000,
@@ -75,6 +78,7 @@ impl Effort {
         repetitions: 3,
         resolution: 0.02,
         verify_failures: 1,
+        repeat_invalid: 2,
         drain_ms: 300,
         always_drain: false,
         pause_ms: 0,
