@@ -3,6 +3,7 @@
 #ifndef TOMBOLO_CLASSIFY_H
 #define TOMBOLO_CLASSIFY_H
 
+#include "map_t_ce.h"
 #include "siit.h"
 
 #define NO_SERVICE 0xff
@@ -18,8 +19,23 @@ static __always_inline __u8 service_of_ipv6(const __u64 destination[2])
 			return n;
 		if (service->kind == KIND_SIIT && siit_claims_ipv6(service, destination))
 			return n;
+		if (tunnel_claims(service, destination))
+			return n;
 	}
 	return NO_SERVICE;
+}
+
+/* A pool that packets from outside are addressed to; an edge's comes through its softwire. */
+static __always_inline bool has_open_pool(__u8 kind)
+{
+	return kind == KIND_NAT64 || kind == KIND_NAT44 || kind == KIND_AFTR;
+}
+
+/* A service that knows its packets by their sources. */
+static __always_inline bool has_sources(__u8 kind)
+{
+	return kind == KIND_NAT44 || kind == KIND_B4 || kind == KIND_LWB4 || kind == KIND_MAP_E_CE ||
+	       kind == KIND_MAP_T_CE;
 }
 
 /* The first service that an IPv4 packet is for; `range` says where in its pool. */
@@ -27,9 +43,11 @@ static __always_inline __u8 service_of_ipv4(__u32 destination, const volatile st
 {
 #pragma nounroll
 	for (__u32 n = 0; n < SERVICES_MAX && plan.services[n].kind != KIND_NONE; n++) {
-		*range = pool_range_of(&plan.services[n], bpf_ntohl(destination));
-		if (*range)
-			return n;
+		if (has_open_pool(plan.services[n].kind)) {
+			*range = pool_range_of(&plan.services[n], bpf_ntohl(destination));
+			if (*range)
+				return n;
+		}
 		if (plan.services[n].kind == KIND_SIIT && siit_claims_ipv4(&plan.services[n], destination))
 			return n;
 	}
@@ -41,7 +59,7 @@ static __always_inline __u8 service_of_ipv4_source(__u32 source, __u32 destinati
 {
 #pragma unroll
 	for (int n = 0; n < SERVICES_MAX; n++)
-		if (plan.services[n].kind == KIND_NAT44 &&
+		if (has_sources(plan.services[n].kind) &&
 		    is_from_inside(&plan.services[n], bpf_ntohl(source), bpf_ntohl(destination)))
 			return n;
 	return NO_SERVICE;
@@ -56,7 +74,37 @@ static __always_inline struct outcome process_ipv6(const struct packet *packet, 
 		return PASSED(MISS_NOT_OURS);
 	if (service_at(number)->kind == KIND_SIIT)
 		return siit_from_ipv6(service_at(number), packet, gso_size, scratch, to);
-	return nat64_inside(service_at(number), number, packet, gso_size, scratch, to);
+	if (service_at(number)->kind == KIND_MAP_T_CE)
+		return map_t_ce_outside(service_at(number), number, packet, gso_size, scratch, to);
+	if (service_at(number)->kind == KIND_NAT64)
+		return nat64_inside(service_at(number), number, packet, gso_size, scratch, to);
+	/* To the end of a softwire, but in none. */
+	return PASSED(MISS_NOT_OURS);
+}
+
+static __always_inline struct outcome process_tunnelled(const struct packet *packet, __u32 gso_size,
+							struct scratch *scratch, struct rewrite *to)
+{
+	__u8 number = service_of_ipv6(packet->outer_destination);
+
+	if (number == NO_SERVICE || !is_softwire_end(service_at(number)->kind))
+		return PASSED(MISS_NOT_OURS);
+	return out_of_softwire(service_at(number), number, packet, gso_size, scratch, to);
+}
+
+/* From a host inside. */
+static __always_inline struct outcome process_ipv4_inside(__u8 number, const struct packet *packet, __u32 gso_size,
+							  struct scratch *scratch, struct rewrite *to)
+{
+	const volatile struct service *service = service_at(number);
+
+	if (service->kind == KIND_NAT44)
+		return nat44_inside(service, number, packet, gso_size, scratch, to);
+	if (service->kind == KIND_B4)
+		return b4_inside(service, packet, gso_size, to);
+	if (service->kind == KIND_MAP_T_CE)
+		return map_t_ce_inside(service, number, packet, gso_size, scratch, to);
+	return edge_inside(service, number, packet, gso_size, scratch, to);
 }
 
 static __always_inline struct outcome process_ipv4(const struct packet *packet, __u32 gso_size,
@@ -66,7 +114,7 @@ static __always_inline struct outcome process_ipv4(const struct packet *packet, 
 	const volatile struct pool_range *range = 0;
 
 	if (number != NO_SERVICE)
-		return nat44_inside(service_at(number), number, packet, gso_size, scratch, to);
+		return process_ipv4_inside(number, packet, gso_size, scratch, to);
 	number = service_of_ipv4(packet->destination4, &range);
 	if (number == NO_SERVICE)
 		return PASSED(MISS_NOT_OURS);
@@ -76,6 +124,8 @@ static __always_inline struct outcome process_ipv4(const struct packet *packet, 
 		return PASSED(MISS_NOT_OURS);
 	if (service_at(number)->kind == KIND_NAT44)
 		return nat44_outside(service_at(number), number, range, packet, gso_size, scratch, to);
+	if (service_at(number)->kind == KIND_AFTR)
+		return aftr_outside(service_at(number), number, packet, gso_size, scratch, to);
 	return nat64_outside(service_at(number), number, range, packet, gso_size, scratch, to);
 }
 
@@ -85,10 +135,14 @@ static __always_inline struct outcome process_ipv4(const struct packet *packet, 
 static __always_inline struct outcome process(const struct packet *packet, __u32 gso_size, struct scratch *scratch,
 					      struct rewrite *to)
 {
+	to->keeps_transport = false;
+	to->encapsulate = false;
 	if (packet->hop_limit <= 1)
 		return PASSED(MISS_HOP_LIMIT);
 	if (is_own(packet))
 		return PASSED(MISS_NOT_OURS);
+	if (packet->is_tunnelled)
+		return process_tunnelled(packet, gso_size, scratch, to);
 	return packet->is_ipv4 ? process_ipv4(packet, gso_size, scratch, to) :
 				 process_ipv6(packet, gso_size, scratch, to);
 }

@@ -9,7 +9,7 @@
  *	              v
  *	          the kernel's route to the TUN device, and the engine
  *
- * A packet's way: parse.h, classify.h, nat64.h (or another service), napt.h with the tables (binding.h, session.h,
+ * A packet's way: parse.h, classify.h, nat64.h (or another service: nat44.h, siit.h, softwire.h, map_t_ce.h), napt.h with the tables (binding.h, session.h,
  * subscriber.h, outside.h), translate.h, and then xdp.h or tc.h, which write it.
  *
  * Both programs may run on several processors, beside the engine, on the same tables.
@@ -68,7 +68,7 @@ int tombolo_xdp(struct xdp_md *ctx)
 	outcome = process(packet, 0, scratch, to);
 	if (outcome.verdict == FORWARD) {
 		way = way_of(ctx, to);
-		if (!way || to->length > way->mtu)
+		if (!way || to->length + (to->encapsulate ? sizeof(struct ipv6hdr) : 0) > way->mtu)
 			outcome = PASSED(MISS_NO_WAY);
 	}
 	if (outcome.verdict == DROP)

@@ -260,20 +260,20 @@ static __always_inline struct outcome outbound(const volatile struct service *se
 	return open(service, bound, &session, packet->space, INSIDE, now, scratch);
 }
 
-/* A packet from outside: the binding that it comes in by. */
+/* A packet from outside, from `remote` to `address` of the pool: the binding that it comes in by. */
 static __always_inline struct outcome inbound(const volatile struct service *service, __u8 number,
-					      const volatile struct pool_range *range, const struct packet *packet,
-					      struct scratch *scratch, struct bound *bound)
+					      const volatile struct pool_range *range, __u32 address, __u32 remote,
+					      const struct packet *packet, struct scratch *scratch,
+					      struct bound *bound)
 {
-	__u32 slot = slot_of(range, bpf_ntohl(packet->destination4), packet->space,
-			     bpf_ntohs(packet->destination_port));
+	__u32 slot = slot_of(range, bpf_ntohl(address), packet->space, bpf_ntohs(packet->destination_port));
 	__u32 now = now_in_ticks();
 	struct session_key session;
 	struct session *found;
 
 	if (!find_outside(slot, protocol_of(packet->space), number, bound))
 		return PASSED(MISS_NO_BINDING);
-	session = session_key(bound->id, packet->source4, packet->source_port, packet->space);
+	session = session_key(bound->id, remote, packet->source_port, packet->space);
 	found = find_session(&session);
 	if (found)
 		return advance(found, &session, OUTSIDE, packet->event, now, false);

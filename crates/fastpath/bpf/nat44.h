@@ -91,7 +91,7 @@ static __always_inline struct outcome nat44_outside(const volatile struct servic
 		return PASSED(MISS_POLICY);
 	if (!keep_header(packet, to, service->inside_mtu, gso_size))
 		return PASSED(MISS_SIZE);
-	outcome = inbound(service, number, range, packet, scratch, &bound);
+	outcome = inbound(service, number, range, packet->destination4, packet->source4, packet, scratch, &bound);
 	if (outcome.verdict != FORWARD)
 		return outcome;
 	to->side = OUTSIDE;

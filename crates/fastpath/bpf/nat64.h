@@ -91,7 +91,7 @@ static __always_inline struct outcome nat64_outside(const volatile struct servic
 		return PASSED(MISS_POLICY);
 	if (!fit_to6(service, packet, to, service->inside_mtu, gso_size))
 		return PASSED(MISS_SIZE);
-	outcome = inbound(service, number, range, packet, scratch, &bound);
+	outcome = inbound(service, number, range, packet->destination4, packet->source4, packet, scratch, &bound);
 	if (outcome.verdict != FORWARD)
 		return outcome;
 	to->direction = TO6;

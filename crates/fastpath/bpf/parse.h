@@ -74,6 +74,13 @@ struct packet {
 	bool is_ipv4;
 	/* A SYN, whatever else it is: it announces a segment size. */
 	bool announces;
+	/* It came in a softwire: the outer header has these addresses and this class, and all else is told of the packet
+	 * inside.
+	 */
+	bool is_tunnelled;
+	__u8 outer_class;
+	__u64 outer_source[2];
+	__u64 outer_destination[2];
 };
 
 static __always_inline __u8 tcp_event(const struct tcphdr *tcp)
@@ -144,34 +151,6 @@ static __always_inline bool parse_echo(struct packet *packet, const void *transp
 	return true;
 }
 
-/* `available` are the bytes of the frame from the IP header on, which of a super-packet are not all in reach. */
-static __always_inline bool parse_ipv6(struct packet *packet, const struct ipv6hdr *ip, const void *end,
-				       __u32 available)
-{
-	__u32 room = bpf_ntohs(ip->payload_len);
-	const void *transport = ip + 1;
-
-	if (transport > end || ip->version != 6 || sizeof(*ip) + room > available)
-		return false;
-	packet->is_ipv4 = false;
-	packet->length = sizeof(*ip) + room;
-	packet->padding = available - packet->length;
-	packet->hop_limit = ip->hop_limit;
-	packet->traffic_class = ip->priority << 4 | ip->flow_lbl[0] >> 4;
-	__builtin_memcpy(packet->source, &ip->saddr, 16);
-	__builtin_memcpy(packet->destination, &ip->daddr, 16);
-	switch (ip->nexthdr) {
-	case IPPROTO_UDP:
-		return parse_udp(packet, transport, end, room);
-	case IPPROTO_TCP:
-		return parse_tcp(packet, transport, end, room);
-	case IPPROTO_ICMPV6:
-		return parse_echo(packet, transport, end, room, ICMPV6_ECHO_REQUEST, ICMPV6_ECHO_REPLY);
-	default:
-		return false;
-	}
-}
-
 static __always_inline bool ipv4_checksum_verifies(const struct iphdr *ip)
 {
 	const __u32 *words = (const __u32 *)ip;
@@ -179,6 +158,7 @@ static __always_inline bool ipv4_checksum_verifies(const struct iphdr *ip)
 	return fold((__u64)words[0] + words[1] + words[2] + words[3] + words[4]) == 0xffff;
 }
 
+/* `available` are the bytes of the frame from the IP header on, which of a super-packet are not all in reach. */
 static __always_inline bool parse_ipv4(struct packet *packet, const struct iphdr *ip, const void *end,
 				       __u32 available)
 {
@@ -191,6 +171,7 @@ static __always_inline bool parse_ipv4(struct packet *packet, const struct iphdr
 	if (ip->frag_off & IPV4_FRAGMENT || !ipv4_checksum_verifies(ip))
 		return false;
 	packet->is_ipv4 = true;
+	packet->is_tunnelled = false;
 	packet->length = length;
 	packet->padding = available - length;
 	packet->hop_limit = ip->ttl;
@@ -206,6 +187,52 @@ static __always_inline bool parse_ipv4(struct packet *packet, const struct iphdr
 		return parse_tcp(packet, transport, end, room);
 	case IPPROTO_ICMP:
 		return parse_echo(packet, transport, end, room, ICMP_ECHO_REQUEST, ICMP_ECHO_REPLY);
+	default:
+		return false;
+	}
+}
+
+/* A packet in a softwire (RFC 2473), alone and without extension headers; `room` are the bytes behind the outer header.
+ * One that the router in front of the engine would not forward any more is left to it.
+ */
+static __always_inline bool parse_softwire(struct packet *packet, const struct ipv6hdr *outer, const void *end,
+					   __u32 room, __u32 padding)
+{
+	if (outer->hop_limit <= 1 || !parse_ipv4(packet, (const void *)(outer + 1), end, room) || packet->padding)
+		return false;
+	packet->is_tunnelled = true;
+	packet->padding = padding;
+	packet->outer_class = outer->priority << 4 | outer->flow_lbl[0] >> 4;
+	__builtin_memcpy(packet->outer_source, &outer->saddr, 16);
+	__builtin_memcpy(packet->outer_destination, &outer->daddr, 16);
+	return true;
+}
+
+static __always_inline bool parse_ipv6(struct packet *packet, const struct ipv6hdr *ip, const void *end,
+				       __u32 available)
+{
+	__u32 room = bpf_ntohs(ip->payload_len);
+	const void *transport = ip + 1;
+
+	if (transport > end || ip->version != 6 || sizeof(*ip) + room > available)
+		return false;
+	if (ip->nexthdr == IPPROTO_IPIP)
+		return parse_softwire(packet, ip, end, room, available - sizeof(*ip) - room);
+	packet->is_ipv4 = false;
+	packet->is_tunnelled = false;
+	packet->length = sizeof(*ip) + room;
+	packet->padding = available - packet->length;
+	packet->hop_limit = ip->hop_limit;
+	packet->traffic_class = ip->priority << 4 | ip->flow_lbl[0] >> 4;
+	__builtin_memcpy(packet->source, &ip->saddr, 16);
+	__builtin_memcpy(packet->destination, &ip->daddr, 16);
+	switch (ip->nexthdr) {
+	case IPPROTO_UDP:
+		return parse_udp(packet, transport, end, room);
+	case IPPROTO_TCP:
+		return parse_tcp(packet, transport, end, room);
+	case IPPROTO_ICMPV6:
+		return parse_echo(packet, transport, end, room, ICMPV6_ECHO_REQUEST, ICMPV6_ECHO_REPLY);
 	default:
 		return false;
 	}

@@ -23,6 +23,13 @@ enum service_kind {
 	KIND_SIIT = 3,
 	/* Left to the engine, but earlier in the list than others: its packets are not theirs. */
 	KIND_ENGINE = 4,
+	/* Ends of softwires. */
+	KIND_B4 = 5,
+	KIND_AFTR = 6,
+	KIND_LWB4 = 7,
+	KIND_MAP_E_CE = 8,
+	/* The customer's edge of MAP-T: no softwire, but its `local` is where the other side finds it. */
+	KIND_MAP_T_CE = 9,
 };
 
 /* Bits of `flags`. */
@@ -86,6 +93,25 @@ struct prefix {
 	__u8 unused[5];
 };
 
+/* This end of a softwire (crates/engine/src/mechanism/softwire.rs). Addresses as on the wire. */
+struct tunnel {
+	__u64 local[2];
+	/* The other end. The AFTR has many, those in `b4s`. */
+	__u64 remote[2];
+	/* Bytes of the largest IPv4 packet that crosses in one packet. */
+	__u32 mtu;
+	/* The DSCP of this octet for the outer header; copied both ways if negative. */
+	__s16 traffic_class;
+	__u8 hop_limit;
+	__u8 unused;
+};
+
+/* IPv6 addresses as on the wire. */
+struct network {
+	__u64 bits[2];
+	__u64 mask[2];
+};
+
 struct service {
 	__u8 kind;
 	/* How many of the ranges below there are. */
@@ -96,7 +122,8 @@ struct service {
 	/* What becomes of TOS and traffic class: copied if negative, else replaced. */
 	__s16 traffic_class_4to6;
 	__s16 traffic_class_6to4;
-	__u16 unused;
+	__u8 b4_networks;
+	__u8 mesh_ranges;
 	__u32 inside_mtu;
 	__u32 outside_mtu;
 	/* IPv4 packets without DF become IPv6 packets of at most this size (RFC 7915 section 4). */
@@ -109,6 +136,11 @@ struct service {
 	/* NAT44: who is inside, and what inside hosts reach as they are. SIIT: embedded hosts, denied addresses. */
 	struct range inside[RANGES_MAX];
 	struct range untranslated[RANGES_MAX];
+	struct tunnel tunnel;
+	/* AFTR: where softwires may come from. */
+	struct network b4s[RANGES_MAX];
+	/* The customer's edges of MAP: destinations that other edges have, which the engine reaches directly. */
+	struct range mesh[RANGES_MAX];
 };
 
 struct non_global {

@@ -31,9 +31,17 @@ struct rewrite {
 		__u64 destination[2];
 		__u32 destination4;
 	};
-	/* Bytes of the packet as it leaves, and of the largest segment of it. */
+	/* Bytes of the packet as it leaves, and of the largest segment of it, without the header of a softwire. */
 	__u32 length;
 	__u32 size_on_wire;
+	/* Nothing behind the IP header changes. */
+	bool keeps_transport;
+	/* It enters a softwire. */
+	bool encapsulate;
+	__u8 outer_class;
+	__u8 outer_hop_limit;
+	__u64 outer_source[2];
+	__u64 outer_destination[2];
 };
 
 #endif

@@ -47,10 +47,11 @@ static __always_inline bool must_clamp(const volatile struct service *service, c
 /* For the gateway itself, where no interface of the host has its addresses. */
 static __always_inline bool is_own(const struct packet *packet)
 {
-	if (packet->is_ipv4)
+	const __u64 *destination = packet->is_tunnelled ? packet->outer_destination : packet->destination;
+
+	if (packet->is_ipv4 && !packet->is_tunnelled)
 		return plan.own4 && packet->destination4 == plan.own4;
-	return (plan.own6[0] || plan.own6[1]) && packet->destination[0] == plan.own6[0] &&
-	       packet->destination[1] == plan.own6[1];
+	return (plan.own6[0] || plan.own6[1]) && destination[0] == plan.own6[0] && destination[1] == plan.own6[1];
 }
 
 #endif

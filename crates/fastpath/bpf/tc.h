@@ -32,41 +32,76 @@ static __always_inline bool store_transport(struct __sk_buff *skb, __u32 at, con
 	       !bpf_skb_store_bytes(skb, at, ports, sizeof(ports), 0);
 }
 
-/* The IP header, complete, with the hop limit untouched. */
-static __always_inline bool store_header(struct __sk_buff *skb, const struct packet *packet, const struct rewrite *to)
+/* BPF_F_ADJ_ROOM_DECAP_L3_IPV4, which Linux has since 6.3 and its headers in Debian 12 have not. Without it softwires end
+ * in the engine.
+ */
+#define DECAPSULATE_TO_IPV4 (1ULL << 7)
+
+/* Takes the header of a softwire off, or makes room for one. A super-packet keeps its segments: they were found to fit. */
+static __always_inline bool decapsulate(struct __sk_buff *skb)
 {
-	__be16 family = to->direction == TO6 ? bpf_htons(ETH_P_IPV6) : bpf_htons(ETH_P_IP);
+	return !bpf_skb_adjust_room(skb, -(int)sizeof(struct ipv6hdr), BPF_ADJ_ROOM_MAC,
+				    BPF_F_ADJ_ROOM_FIXED_GSO | DECAPSULATE_TO_IPV4);
+}
+
+static __always_inline bool encapsulate(struct __sk_buff *skb)
+{
+	return !bpf_skb_adjust_room(skb, sizeof(struct ipv6hdr), BPF_ADJ_ROOM_MAC,
+				    BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_ENCAP_L3_IPV6);
+}
+
+/* The IP header at `at`, complete, and whatever stands in front of it. The hop limit of the first IP header is left to
+ * the stack.
+ */
+static __always_inline bool store_headers(struct __sk_buff *skb, __u32 at, const struct packet *packet,
+					  const struct rewrite *to)
+{
+	bool is_ipv6 = to->direction == TO6 || to->encapsulate;
+	__be16 family = is_ipv6 ? bpf_htons(ETH_P_IPV6) : bpf_htons(ETH_P_IP);
 
 	if (to->direction == TO6) {
 		struct ipv6hdr ip;
 
 		write_ipv6(&ip, packet, to, 0);
-		if (bpf_skb_store_bytes(skb, ETH_HLEN, &ip, sizeof(ip), BPF_F_RECOMPUTE_CSUM))
+		if (bpf_skb_store_bytes(skb, at, &ip, sizeof(ip), BPF_F_RECOMPUTE_CSUM))
 			return false;
 	} else {
 		struct iphdr ip;
 
-		write_ipv4(&ip, packet, to, 0);
-		if (bpf_skb_store_bytes(skb, ETH_HLEN, &ip, sizeof(ip), BPF_F_RECOMPUTE_CSUM))
+		write_ipv4(&ip, packet, to, to->encapsulate);
+		if (bpf_skb_store_bytes(skb, at, &ip, sizeof(ip), BPF_F_RECOMPUTE_CSUM))
+			return false;
+	}
+	if (to->encapsulate) {
+		struct ipv6hdr outer;
+
+		write_outer(&outer, to, 0);
+		if (bpf_skb_store_bytes(skb, ETH_HLEN, &outer, sizeof(outer), BPF_F_RECOMPUTE_CSUM))
 			return false;
 	}
 	return !bpf_skb_store_bytes(skb, offsetof(struct ethhdr, h_proto), &family, sizeof(family), 0);
 }
 
-/* Writes the packet. Its first step can fail (no memory) and then leaves the packet as it was: `*changed` says
- * whether there is a way back.
+/* Writes the packet. Its first step can fail (no memory, or a packet that went through a softwire already) and then leaves
+ * the packet as it was: `*changed` says whether there is a way back.
  */
 static __always_inline bool write_skb(struct __sk_buff *skb, const struct packet *packet, const struct rewrite *to,
 				      bool *changed)
 {
-	__u32 transport = ETH_HLEN + (to->direction == TO6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
+	__u32 at = ETH_HLEN + (to->encapsulate ? sizeof(struct ipv6hdr) : 0);
+	__u32 transport = at + (to->direction == TO6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
 
+	if (packet->is_tunnelled && !decapsulate(skb))
+		return false;
+	if (to->encapsulate && !encapsulate(skb))
+		return false;
 	if (to->direction == TO4 && bpf_skb_change_proto(skb, bpf_htons(ETH_P_IP), 0))
 		return false;
 	if (to->direction == TO6 && bpf_skb_change_proto(skb, bpf_htons(ETH_P_IPV6), 0))
 		return false;
 	*changed = true;
-	return store_header(skb, packet, to) && store_transport(skb, transport, packet, to);
+	return store_headers(skb, at, packet, to) &&
+	       (to->keeps_transport || store_transport(skb, transport, packet, to));
 }
 
 #endif

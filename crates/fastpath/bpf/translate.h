@@ -116,6 +116,17 @@ static __always_inline void write_ipv4(struct iphdr *ip, const struct packet *pa
 	ip->daddr = to->destination4;
 }
 
+/* The header of a softwire in front of a packet of `length` bytes. */
+static __always_inline void write_outer(struct ipv6hdr *ip, const struct rewrite *to, __u8 hops)
+{
+	*(__be32 *)ip = bpf_htonl(0x60000000U | (__u32)to->outer_class << 20);
+	ip->payload_len = bpf_htons(to->length);
+	ip->nexthdr = IPPROTO_IPIP;
+	ip->hop_limit = to->outer_hop_limit - hops;
+	__builtin_memcpy(&ip->saddr, to->outer_source, 16);
+	__builtin_memcpy(&ip->daddr, to->outer_destination, 16);
+}
+
 /* The bytes that a packet, or the largest segment of a super-packet, has behind `header` bytes of IP. */
 static __always_inline __u32 size_on_wire(const struct packet *packet, __u32 header, __u32 gso_size)
 {

@@ -64,8 +64,9 @@ static __noinline bool ask_for_way(struct xdp_md *ctx, struct way *way, bool is_
 /* The way of a packet, if its neighbour is resolved and XDP can send there. */
 static __always_inline struct way *way_of(struct xdp_md *ctx, const struct rewrite *to)
 {
-	bool is_ipv6 = to->direction == TO6;
-	__u64 first = is_ipv6 ? to->destination[0] : to->destination4, second = is_ipv6 ? to->destination[1] : 0;
+	bool is_ipv6 = to->direction == TO6 || to->encapsulate;
+	const __u64 *destination = to->encapsulate ? to->outer_destination : to->destination;
+	__u64 first = is_ipv6 ? destination[0] : to->destination4, second = is_ipv6 ? destination[1] : 0;
 	__u32 tick = now_in_ticks();
 	struct way *way = RECORD(ways, mix(first + second) % WAYS);
 

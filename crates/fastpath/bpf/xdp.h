@@ -56,7 +56,13 @@ static __always_inline bool write_xdp(struct xdp_md *ctx, const struct packet *p
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	struct ethhdr *ethernet;
 
-	if (packet->is_ipv4) {
+	if (to->keeps_transport) {
+		;
+	} else if (packet->is_tunnelled) {
+		if (!write_transport(data + ETH_HLEN + sizeof(struct ipv6hdr) + sizeof(struct iphdr), end, packet, to,
+				     final_checksum(packet, to)))
+			return false;
+	} else if (packet->is_ipv4) {
 		if (!write_transport(data + ETH_HLEN + sizeof(struct iphdr), end, packet, to, final_checksum(packet, to)))
 			return false;
 	} else {
@@ -69,10 +75,23 @@ static __always_inline bool write_xdp(struct xdp_md *ctx, const struct packet *p
 		return false;
 	if (to->direction == TO6 && bpf_xdp_adjust_head(ctx, (int)sizeof(struct iphdr) - (int)sizeof(struct ipv6hdr)))
 		return false;
+	if (packet->is_tunnelled && bpf_xdp_adjust_head(ctx, sizeof(struct ipv6hdr)))
+		return false;
+	if (to->encapsulate && bpf_xdp_adjust_head(ctx, -(int)sizeof(struct ipv6hdr)))
+		return false;
 	data = (void *)(long)ctx->data;
 	end = (void *)(long)ctx->data_end;
 	ethernet = data;
-	if (to->direction == TO6) {
+	if (to->encapsulate) {
+		struct ipv6hdr *outer = data + ETH_HLEN;
+		struct iphdr *ip = (void *)(outer + 1);
+
+		if ((void *)(ip + 1) > end)
+			return false;
+		write_outer(outer, to, 1);
+		write_ipv4(ip, packet, to, 1);
+		ethernet->h_proto = bpf_htons(ETH_P_IPV6);
+	} else if (to->direction == TO6) {
 		struct ipv6hdr *ip = data + ETH_HLEN;
 
 		if ((void *)(ip + 1) > end)

@@ -16,7 +16,7 @@ use tombolo_tables::tick::Tick;
 use crate::counters::{CountersRecord, ScratchRecord};
 use crate::explicit::RowRecord;
 use crate::interface::InterfaceRecord;
-use crate::plan::{PlanRecord, PoolRecord, PrefixRecord, ServiceRecord};
+use crate::plan::{Network, PlanRecord, PoolRecord, PrefixRecord, ServiceRecord, TunnelRecord};
 use crate::reports;
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/layout.bpf.o"));
@@ -105,6 +105,18 @@ fn records_of_the_programs_are_where_c_has_them() {
         field!(ServiceRecord, pool),
         field!(ServiceRecord, inside),
         field!(ServiceRecord, untranslated),
+        field!(ServiceRecord, b4_networks),
+        field!(ServiceRecord, mesh_ranges),
+        field!(ServiceRecord, tunnel),
+        field!(ServiceRecord, b4s),
+        field!(ServiceRecord, mesh),
+        whole!(TunnelRecord),
+        field!(TunnelRecord, remote),
+        field!(TunnelRecord, mtu),
+        field!(TunnelRecord, traffic_class),
+        field!(TunnelRecord, hop_limit),
+        whole!(Network),
+        field!(Network, mask),
         whole!(PoolRecord),
         field!(PoolRecord, addresses),
         field!(PoolRecord, first_slot),

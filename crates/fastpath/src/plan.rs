@@ -9,12 +9,19 @@ use tombolo_engine::Plan;
 use tombolo_engine::mapping::address_ranges::AddressRanges;
 use tombolo_engine::mapping::allocation::Allocation;
 use tombolo_engine::mapping::eam::Eam;
-use tombolo_engine::mapping::pool::{Parity, Pool, PoolRange, PortRanges};
+use tombolo_engine::mapping::map_rule::MapRule;
+use tombolo_engine::mapping::pool::{Parity, Pool, PoolRange, PortRanges, PortSpace};
 use tombolo_engine::mapping::stateless::StatelessMap;
 use tombolo_engine::mechanism::napt::{Filtering, InboundTcp, Policy, SubscriberIs, UnsolicitedSyn};
 use tombolo_engine::mechanism::session_state;
-use tombolo_engine::mechanism::{TrafficClass, TranslateSettings, UdpZeroChecksum};
-use tombolo_engine::plan::{AnsweredBy, Nat64, OwnAddresses, Routed, Service, ServiceKind};
+use tombolo_engine::mechanism::{SoftwireSettings, TrafficClass, TranslateSettings, UdpZeroChecksum};
+use tombolo_engine::plan::{AnsweredBy, Nat64, OwnAddresses, Routed, Service, ServiceKind, StaticBinding};
+use tombolo_engine::service::aftr::Aftr;
+use tombolo_engine::service::b4::B4;
+use tombolo_engine::service::lwb4::Lwb4;
+use tombolo_engine::service::map::MapEdge;
+use tombolo_engine::service::map_e_ce::MapECe;
+use tombolo_engine::service::map_t_ce::MapTCe;
 use tombolo_engine::service::nat44::Nat44;
 use tombolo_engine::service::siit::{Hairpinning, Role, Siit};
 use tombolo_tables::tables::Geometry;
@@ -32,6 +39,11 @@ pub(crate) const KIND_NAT64: u8 = 1;
 pub(crate) const KIND_NAT44: u8 = 2;
 pub(crate) const KIND_SIIT: u8 = 3;
 pub(crate) const KIND_ENGINE: u8 = 4;
+pub(crate) const KIND_B4: u8 = 5;
+pub(crate) const KIND_AFTR: u8 = 6;
+pub(crate) const KIND_LWB4: u8 = 7;
+pub(crate) const KIND_MAP_E_CE: u8 = 8;
+pub(crate) const KIND_MAP_T_CE: u8 = 9;
 
 const STRICT: u16 = 1;
 const ADDRESS_DEPENDENT: u16 = 2;
@@ -85,6 +97,25 @@ pub(crate) struct PrefixRecord {
     pub(crate) unused: [u8; 5],
 }
 
+/// This end of a softwire.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct TunnelRecord {
+    pub(crate) local: [u64; 2],
+    pub(crate) remote: [u64; 2],
+    pub(crate) mtu: u32,
+    pub(crate) traffic_class: i16,
+    pub(crate) hop_limit: u8,
+    pub(crate) unused: u8,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct Network {
+    pub(crate) bits: [u64; 2],
+    pub(crate) mask: [u64; 2],
+}
+
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub(crate) struct ServiceRecord {
@@ -95,7 +126,8 @@ pub(crate) struct ServiceRecord {
     pub(crate) flags: u16,
     pub(crate) traffic_class_4to6: i16,
     pub(crate) traffic_class_6to4: i16,
-    pub(crate) unused: u16,
+    pub(crate) b4_networks: u8,
+    pub(crate) mesh_ranges: u8,
     pub(crate) inside_mtu: u32,
     pub(crate) outside_mtu: u32,
     pub(crate) lowest_ipv6_mtu: u32,
@@ -105,6 +137,9 @@ pub(crate) struct ServiceRecord {
     pub(crate) pool: [PoolRecord; RANGES],
     pub(crate) inside: [Range; RANGES],
     pub(crate) untranslated: [Range; RANGES],
+    pub(crate) tunnel: TunnelRecord,
+    pub(crate) b4s: [Network; RANGES],
+    pub(crate) mesh: [Range; RANGES],
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -144,7 +179,7 @@ unsafe impl aya::Pod for PlanRecord {}
 const _: () = assert!(
     size_of::<PlanRecord>()
         == 32 + 24 + 128 + 8 + 16 + 128 + 24 + 8 * NON_GLOBALS + SERVICES * size_of::<ServiceRecord>()
-        && size_of::<ServiceRecord>() == 32 + 40 + RANGES * (32 + 8 + 8)
+        && size_of::<ServiceRecord>() == 32 + 40 + RANGES * (32 + 8 + 8) + 40 + RANGES * (32 + 8)
 );
 
 /// What becomes of each service: taken, or why it is left to the engine.
@@ -260,7 +295,14 @@ fn service_record(service: &Service) -> Result<ServiceRecord, &'static str> {
         ServiceKind::Nat64(nat64) => nat64_record(nat64),
         ServiceKind::Nat44(nat44) => nat44_record(nat44),
         ServiceKind::Siit(siit) => siit_record(siit),
-        _ => Err("softwires and mapping rules are the engine's"),
+        ServiceKind::B4(b4) => b4_record(b4),
+        ServiceKind::Aftr(aftr) => aftr_record(aftr),
+        ServiceKind::Lwb4(lwb4) => lwb4_record(lwb4),
+        ServiceKind::MapECe(ce) => map_e_ce_record(ce),
+        ServiceKind::MapTCe(ce) => map_t_ce_record(ce),
+        ServiceKind::Lwaftr(_) | ServiceKind::MapEBr(_) | ServiceKind::MapTBr(_) => {
+            Err("tables of softwires and mapping rules are the engine's")
+        }
     }
 }
 
@@ -291,6 +333,77 @@ fn nat44_record(nat44: &Nat44) -> Result<ServiceRecord, &'static str> {
     record.set_policy(*policy);
     record.set_pool(pool)?;
     Ok(record)
+}
+
+fn b4_record(b4: &B4) -> Result<ServiceRecord, &'static str> {
+    // Errors are the engine's.
+    let B4 { inside, ends, softwire, icmp_source: _ } = b4;
+    let mut record = ServiceRecord { kind: KIND_B4, ..ServiceRecord::default() };
+    record.inside_ranges = fill(&mut record.inside, inside)?;
+    record.set_softwire(ends.local, Some(ends.remote), softwire);
+    Ok(record)
+}
+
+fn aftr_record(aftr: &Aftr) -> Result<ServiceRecord, &'static str> {
+    let Aftr { address, b4s, inside, pool, policy, softwire, outside_mtu, icmp_source: _, tell_unknown: _ } = aftr;
+    let mut record = ServiceRecord { kind: KIND_AFTR, outside_mtu: *outside_mtu, ..ServiceRecord::default() };
+    if b4s.len() > RANGES {
+        return Err("it has more prefixes of B4s than the fast path has room for");
+    }
+    for (place, prefix) in record.b4s.iter_mut().zip(b4s) {
+        let mask = !u128::MAX.checked_shr(prefix.prefix_len().into()).unwrap_or(0);
+        *place = Network { bits: halves(prefix.key()), mask: halves(mask) };
+    }
+    record.b4_networks = u8::try_from(b4s.len()).unwrap_or(u8::MAX);
+    record.inside_ranges = fill(&mut record.inside, inside)?;
+    record.set_softwire(*address, None, softwire);
+    record.set_policy(*policy);
+    record.set_pool(pool)?;
+    Ok(record)
+}
+
+fn lwb4_record(lwb4: &Lwb4) -> Result<ServiceRecord, &'static str> {
+    let Lwb4 { inside, ends, pool, policy, softwire, inside_mtu, icmp_source: _, tell_not_ours: _, static_bindings } =
+        lwb4;
+    let mut record = ServiceRecord { kind: KIND_LWB4, inside_mtu: *inside_mtu, ..ServiceRecord::default() };
+    record.inside_ranges = fill(&mut record.inside, inside)?;
+    record.set_softwire(ends.local, Some(ends.remote), softwire);
+    record.set_policy(*policy);
+    record.set_pool(pool)?;
+    are_in_the_set(pool, static_bindings)?;
+    Ok(record)
+}
+
+fn map_e_ce_record(ce: &MapECe) -> Result<ServiceRecord, &'static str> {
+    let MapECe { edge, relay, softwire } = ce;
+    let mut record = ServiceRecord { kind: KIND_MAP_E_CE, ..ServiceRecord::default() };
+    record.set_edge(edge)?;
+    record.set_softwire(edge.ce.address(), Some(*relay), softwire);
+    Ok(record)
+}
+
+fn map_t_ce_record(ce: &MapTCe) -> Result<ServiceRecord, &'static str> {
+    let MapTCe { edge, dmr, error_sources: _, translate } = ce;
+    let mut record = ServiceRecord { kind: KIND_MAP_T_CE, prefix: prefix_record(*dmr), ..ServiceRecord::default() };
+    record.set_edge(edge)?;
+    record.tunnel.local = halves(edge.ce.address().to_bits());
+    // The longer prefix decides about a source (RFC 7599 section 8.2); rules inside the default one are rare.
+    let is_inside = |rule: &MapRule| rule.ipv6().prefix_len() >= dmr.length() && dmr.contains(rule.ipv6().key().into());
+    if edge.mesh.rules().iter().any(is_inside) {
+        return Err("a mapping rule lies inside the default one");
+    }
+    record.set_translation(translate);
+    Ok(record)
+}
+
+/// An edge translates to ports of its own set only. The configuration sees to it that static bindings are there too; what
+/// comes for others is refused by the engine.
+fn are_in_the_set(pool: &Pool, bindings: &[StaticBinding]) -> Result<(), &'static str> {
+    let is_own = |binding: &StaticBinding| {
+        let has = |range: &PoolRange| range.ports[PortSpace::Icmp as usize].contains(binding.outside.port.0);
+        pool.ranges().iter().any(has)
+    };
+    if bindings.iter().all(is_own) { Ok(()) } else { Err("a static binding is outside its port set") }
 }
 
 fn siit_record(siit: &Siit) -> Result<ServiceRecord, &'static str> {
@@ -360,6 +473,38 @@ impl ServiceRecord {
         self.lowest_ipv6_mtu = lowest_ipv6_mtu.max(1280);
         self.inside_mtu = ipv6_mtu;
         self.outside_mtu = ipv4_mtu;
+    }
+
+    fn set_softwire(&mut self, local: Ipv6Addr, remote: Option<Ipv6Addr>, settings: &SoftwireSettings) {
+        // What does not fit is the engine's, whatever becomes of it.
+        let SoftwireSettings { ipv6_mtu: _, hop_limit, traffic_class, dont_fragment: _, fragments: _ } = *settings;
+        self.tunnel = TunnelRecord {
+            local: halves(local.to_bits()),
+            remote: remote.map_or([0; 2], |remote| halves(remote.to_bits())),
+            mtu: settings.mtu(),
+            traffic_class: class(traffic_class),
+            hop_limit,
+            unused: 0,
+        };
+    }
+
+    /// The NAPT of a customer's edge with one address, and whom it reaches directly.
+    fn set_edge(&mut self, edge: &MapEdge) -> Result<(), &'static str> {
+        let MapEdge { ce, napt, mesh } = edge;
+        let Some(nat44) = napt else { return Err("its hosts have the outside address themselves") };
+        if ce.ipv4().prefix_len() != 32 {
+            return Err("it has a prefix of IPv4 addresses");
+        }
+        let translation = nat44_record(nat44)?;
+        *self = Self { kind: self.kind, prefix: self.prefix, ..translation };
+        are_in_the_set(&nat44.pool, &nat44.static_bindings)?;
+        let rules = mesh.rules().iter().map(|rule| {
+            let (first, length) = (rule.ipv4().key(), rule.ipv4().prefix_len());
+            let last = first | u32::MAX.checked_shr(length.into()).unwrap_or(0);
+            Ipv4Addr::from_bits(first)..=Ipv4Addr::from_bits(last)
+        });
+        self.mesh_ranges = fill(&mut self.mesh, &AddressRanges::new(rules))?;
+        Ok(())
     }
 
     fn set_policy(&mut self, policy: Policy) {

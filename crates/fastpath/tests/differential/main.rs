@@ -12,11 +12,12 @@
 mod compare;
 mod packets;
 mod plans;
+mod softwires;
 mod world;
 
 use tombolo_fastpath::trial::Trial;
 
-use crate::compare::{expected_in_tc, same_packet};
+use crate::compare::{expected_in_tc, expected_in_xdp, same_packet};
 use crate::packets::Numbers;
 use crate::world::World;
 
@@ -117,8 +118,8 @@ fn try_one(world: &mut World, program: Program, frame: &[u8], score: &mut Score,
         || format!("{name}, {program:?}: frame {frame:02x?}, translated {bytes:02x?}, engine {verdict:?} {sent:02x?}");
     assert_eq!((verdict, sent.len()), (tombolo_engine::Verdict::Forward, 1), "{}", context());
     let expected = match program {
-        Program::Xdp => sent[0].clone(),
-        Program::Tc => expected_in_tc(&sent[0], frame),
+        Program::Xdp => expected_in_xdp(&sent[0]),
+        Program::Tc => expected_in_tc(&sent[0]),
     };
     world.put_back(&after);
     let new_binding = world.bindings_in(&after) != world.bindings_in(&before);

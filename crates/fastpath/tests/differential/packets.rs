@@ -28,7 +28,7 @@ impl Numbers {
         self.below(bound) == 0
     }
 
-    fn byte(&mut self) -> u8 {
+    pub(crate) fn byte(&mut self) -> u8 {
         self.draw().to_le_bytes()[3]
     }
 
@@ -135,7 +135,7 @@ fn words(bytes: &[u8]) -> u32 {
     bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1])).sum()
 }
 
-fn frame(numbers: &mut Numbers, ethertype: [u8; 2], packet: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(numbers: &mut Numbers, ethertype: [u8; 2], packet: &[u8]) -> Vec<u8> {
     let mut frame = MAC.to_vec();
     frame.extend([2, 9, 9, 9, 9, 9]);
     frame.extend(ethertype);
@@ -150,7 +150,7 @@ fn frame(numbers: &mut Numbers, ethertype: [u8; 2], packet: &[u8]) -> Vec<u8> {
     frame
 }
 
-fn ports(numbers: &mut Numbers) -> (u16, u16) {
+pub(crate) fn ports(numbers: &mut Numbers) -> (u16, u16) {
     (numbers.pick(&PORTS), numbers.pick(&PORTS))
 }
 
@@ -228,14 +228,14 @@ fn ipv4_header_checksum(packet: &mut [u8], header: usize) {
 }
 
 /// An outside endpoint that a binding has, if one was found at random.
-fn bound(numbers: &mut Numbers, world: &World) -> Option<(Ipv4Addr, u16)> {
+pub(crate) fn bound(numbers: &mut Numbers, world: &World) -> Option<(Ipv4Addr, u16)> {
     let ids: Vec<_> = world.tables.bindings.iter().collect();
     let id = *ids.get(numbers.below(ids.len().max(1)))?;
     let (binding, _) = world.tables.bindings.read(id)?;
     Some((binding.outside_ipv4.into(), u16::from_be_bytes(binding.outside_port)))
 }
 
-fn remote(numbers: &mut Numbers) -> Ipv4Addr {
+pub(crate) fn remote(numbers: &mut Numbers) -> Ipv4Addr {
     let usual = numbers.pick(&REMOTES[..5]);
     if numbers.one_in(15) { numbers.pick(&REMOTES) } else { usual }
 }
@@ -272,25 +272,36 @@ pub(crate) fn nat64(numbers: &mut Numbers, world: &World, prefix: tombolo_wire::
 
 /// From an IPv4 host inside to anywhere, from outside to the pool, and back and forth.
 pub(crate) fn nat44(numbers: &mut Numbers, world: &World, pool: Ipv4Addr) -> Vec<u8> {
+    if numbers.one_in(2) { from_inside(numbers, pool) } else { from_outside(numbers, world, pool) }
+}
+
+pub(crate) fn host(numbers: &mut Numbers) -> Ipv4Addr {
+    Ipv4Addr::new(10, 0, u8::from(numbers.one_in(4)), numbers.byte() % 5)
+}
+
+/// From an IPv4 host inside to anywhere.
+pub(crate) fn from_inside(numbers: &mut Numbers, pool: Ipv4Addr) -> Vec<u8> {
     let ports = ports(numbers);
-    if numbers.one_in(2) {
-        let mut source = Ipv4Addr::new(10, 0, u8::from(numbers.one_in(4)), numbers.byte() % 5);
-        if numbers.one_in(40) {
-            source = remote(numbers);
-        }
-        let destination = match numbers.below(40) {
-            0 => pool,
-            1 => Ipv4Addr::new(10, 0, 0, 3),
-            _ => remote(numbers),
-        };
-        ipv4_frame(numbers, source, destination, ports)
-    } else {
-        let (address, port) = bound(numbers, world).unwrap_or((pool, 1024 + u16::from(numbers.byte()) % 50));
-        let address = if numbers.one_in(30) { pool } else { address };
-        let from = if numbers.one_in(30) { Ipv4Addr::new(10, 0, 0, 1) } else { remote(numbers) };
-        let remote_port = if numbers.one_in(4) { port } else { ports.0 };
-        ipv4_frame(numbers, from, address, (remote_port, port))
+    let mut source = host(numbers);
+    if numbers.one_in(40) {
+        source = remote(numbers);
     }
+    let destination = match numbers.below(40) {
+        0 => pool,
+        1 => Ipv4Addr::new(10, 0, 0, 3),
+        _ => remote(numbers),
+    };
+    ipv4_frame(numbers, source, destination, ports)
+}
+
+/// From anywhere to the pool, mostly to a port that is bound.
+pub(crate) fn from_outside(numbers: &mut Numbers, world: &World, pool: Ipv4Addr) -> Vec<u8> {
+    let ports = ports(numbers);
+    let (address, port) = bound(numbers, world).unwrap_or((pool, 1024 + u16::from(numbers.byte()) % 50));
+    let address = if numbers.one_in(30) { pool } else { address };
+    let from = if numbers.one_in(30) { Ipv4Addr::new(10, 0, 0, 1) } else { remote(numbers) };
+    let remote_port = if numbers.one_in(4) { port } else { ports.0 };
+    ipv4_frame(numbers, from, address, (remote_port, port))
 }
 
 /// Between addresses of rows, of the prefix, and others.

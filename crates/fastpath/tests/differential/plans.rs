@@ -80,6 +80,7 @@ pub(crate) fn all() -> Vec<Case> {
     ] {
         cases.push(siit_case(name, role, hairpinning, prefix));
     }
+    cases.extend(crate::softwires::cases());
     cases
 }
 

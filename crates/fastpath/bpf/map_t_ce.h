@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/* The customer's edge of MAP-T (RFC 7599): a NAT44 in front of a stateless translation. crates/engine/src/service/
+ * map_t_ce.rs. What goes to other edges directly, and comes from them, is the engine's.
+ */
+#ifndef TOMBOLO_MAP_T_CE_H
+#define TOMBOLO_MAP_T_CE_H
+
+#include "nat64.h"
+#include "softwire.h"
+
+static __always_inline struct outcome map_t_ce_inside(const volatile struct service *service, __u8 number,
+						      const struct packet *packet, __u32 gso_size,
+						      struct scratch *scratch, struct rewrite *to)
+{
+	const __u64 none[2] = { 0, 0 };
+	struct outcome outcome;
+
+	if (packet->space == SPACE_UDP && !packet->checksum)
+		return PASSED(MISS_UDP_CHECKSUM);
+	if (is_among(service->mesh, service->mesh_ranges, bpf_ntohl(packet->destination4)))
+		return PASSED(MISS_HAIRPIN);
+	if (must_clamp(service, packet))
+		return PASSED(MISS_POLICY);
+	if (!fit_to6(service, packet, to, service->inside_mtu, gso_size))
+		return PASSED(MISS_SIZE);
+	outcome = leave(service, number, packet, none, scratch, to);
+	if (outcome.verdict != FORWARD)
+		return outcome;
+	to->direction = TO6;
+	to->traffic_class = class_of(service->traffic_class_4to6, packet->traffic_class);
+	to->source[0] = service->tunnel.local[0];
+	to->source[1] = service->tunnel.local[1];
+	embed(&service->prefix, packet->destination4, to->destination);
+	return FORWARDED;
+}
+
+static __always_inline struct outcome map_t_ce_outside(const volatile struct service *service, __u8 number,
+						       const struct packet *packet, __u32 gso_size,
+						       struct scratch *scratch, struct rewrite *to)
+{
+	/* Its one address, with the ports of its set. */
+	const volatile struct pool_range *range = &service->pool[0];
+	__u32 remote = extract(&service->prefix, packet->source);
+	struct outcome outcome;
+	struct bound bound;
+
+	if (!is_in_prefix(&service->prefix, packet->source) || is_illegal_ipv4(remote) ||
+	    is_illegal_source_ipv6(packet->source))
+		return PASSED(MISS_SCREENED);
+	if (packet->space == SPACE_UDP && !packet->checksum)
+		return PASSED(MISS_UDP_CHECKSUM);
+	if (must_clamp(service, packet))
+		return PASSED(MISS_POLICY);
+	if (!fit_to4(packet, to, service->outside_mtu, gso_size))
+		return PASSED(MISS_SIZE);
+	outcome = inbound(service, number, range, bpf_htonl(range->addresses.first), remote, packet, scratch, &bound);
+	if (outcome.verdict != FORWARD)
+		return outcome;
+	to->direction = TO4;
+	to->side = OUTSIDE;
+	to->traffic_class = class_of(service->traffic_class_6to4, packet->traffic_class);
+	to->source4 = remote;
+	to->destination4 = READ(bound.record->inside4);
+	to->destination_port = READ(bound.record->inside_port);
+	to->source_port = packet->space == SPACE_ICMP ? to->destination_port : packet->source_port;
+	if (!is_still_bound(&bound))
+		return PASSED(MISS_RACE);
+	to->identification = next_identification(scratch, to->source4, to->destination4);
+	return FORWARDED;
+}
+
+#endif
