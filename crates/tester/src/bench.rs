@@ -505,7 +505,7 @@ impl Bench {
             resolution_ppm,
             verify_failures: self.effort.verify_failures,
             repeat_invalid: self.effort.repeat_invalid,
-            hint,
+            hint: hint.filter(|rate| *rate > 0),
         };
         let found = search.run(|rate, bounds| {
             self.bounds = Some(bounds);

@@ -28,14 +28,16 @@ fn sessions(bench: &mut Bench, known: &Known, observer: &mut dyn Observer) -> Re
     let stateful = bench.setup.technology.is_stateful();
     let mut points = Vec::new();
     let mut rates = Vec::new();
+    // Where the search of the next point starts.
+    let mut last = Known { sessions: known.sessions, ..Known::default() };
     for part in [100, 10, 1] {
         let ports = whole.b_ports / part;
         if ports == 0 {
             continue;
         }
         bench.setup.shape.b_ports = ports;
-        let mut fresh = Known { sessions: known.sessions, ..Known::default() };
-        let result = point(bench, stateful, &mut fresh, observer);
+        last.fill_rate = None;
+        let result = point(bench, stateful, &mut last, observer);
         bench.setup.shape = whole;
         let (connections, rate) = result?;
         rates.push(rate);
