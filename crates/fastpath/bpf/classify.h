@@ -3,6 +3,8 @@
 #ifndef TOMBOLO_CLASSIFY_H
 #define TOMBOLO_CLASSIFY_H
 
+#include "lwaftr.h"
+#include "map_br.h"
 #include "map_t_ce.h"
 #include "siit.h"
 
@@ -21,6 +23,10 @@ static __always_inline __u8 service_of_ipv6(const __u64 destination[2])
 			return n;
 		if (tunnel_claims(service, destination))
 			return n;
+		if (service->kind == KIND_MAP_T_BR && is_in_prefix(&service->prefix, destination))
+			return n;
+		if (service->kind == KIND_LWAFTR && lwaftr_claims(service, destination))
+			return n;
 	}
 	return NO_SERVICE;
 }
@@ -38,8 +44,8 @@ static __always_inline bool has_sources(__u8 kind)
 	       kind == KIND_MAP_T_CE;
 }
 
-/* The first service that an IPv4 packet is for; `range` says where in its pool. */
-static __always_inline __u8 service_of_ipv4(__u32 destination, const volatile struct pool_range **range)
+/* The first service that an IPv4 packet is for; `range` says where in its pool, `rule` which of its rules. */
+static __always_inline __u8 service_of_ipv4(__u32 destination, const volatile struct pool_range **range, __u32 *rule)
 {
 #pragma nounroll
 	for (__u32 n = 0; n < SERVICES_MAX && plan.services[n].kind != KIND_NONE; n++) {
@@ -49,6 +55,14 @@ static __always_inline __u8 service_of_ipv4(__u32 destination, const volatile st
 				return n;
 		}
 		if (plan.services[n].kind == KIND_SIIT && siit_claims_ipv4(&plan.services[n], destination))
+			return n;
+		if (plan.services[n].kind == KIND_LWAFTR &&
+		    is_among(plan.services[n].inside, plan.services[n].inside_ranges, bpf_ntohl(destination)))
+			return n;
+		if (plan.services[n].kind != KIND_MAP_E_BR && plan.services[n].kind != KIND_MAP_T_BR)
+			continue;
+		*rule = map_entry_of_ipv4(destination);
+		if (*rule != LPM_NONE)
 			return n;
 	}
 	return NO_SERVICE;
@@ -76,6 +90,8 @@ static __always_inline struct outcome process_ipv6(const struct packet *packet, 
 		return siit_from_ipv6(service_at(number), packet, gso_size, scratch, to);
 	if (service_at(number)->kind == KIND_MAP_T_CE)
 		return map_t_ce_outside(service_at(number), number, packet, gso_size, scratch, to);
+	if (service_at(number)->kind == KIND_MAP_T_BR)
+		return map_t_inside(service_at(number), packet, gso_size, scratch, to);
 	if (service_at(number)->kind == KIND_NAT64)
 		return nat64_inside(service_at(number), number, packet, gso_size, scratch, to);
 	/* To the end of a softwire, but in none. */
@@ -86,10 +102,22 @@ static __always_inline struct outcome process_tunnelled(const struct packet *pac
 							struct scratch *scratch, struct rewrite *to)
 {
 	__u8 number = service_of_ipv6(packet->outer_destination);
+	const volatile struct service *service;
 
-	if (number == NO_SERVICE || !is_softwire_end(service_at(number)->kind))
+	if (number == NO_SERVICE)
 		return PASSED(MISS_NOT_OURS);
-	return out_of_softwire(service_at(number), number, packet, gso_size, scratch, to);
+	service = service_at(number);
+	if (service->kind != KIND_LWAFTR && !is_softwire_end(service->kind))
+		return PASSED(MISS_NOT_OURS);
+	if (inner_class(&service->tunnel, packet) < 0)
+		return PASSED(MISS_SCREENED);
+	if (is_illegal_ipv4(packet->source4) || is_illegal_ipv4(packet->destination4))
+		return PASSED(MISS_SCREENED);
+	if (service->kind == KIND_LWAFTR)
+		return lwaftr_inside(service, packet, gso_size, to);
+	if (service->kind == KIND_MAP_E_BR)
+		return map_e_inside(service, packet, gso_size, to);
+	return out_of_softwire(service, number, packet, gso_size, scratch, to);
 }
 
 /* From a host inside. */
@@ -112,14 +140,21 @@ static __always_inline struct outcome process_ipv4(const struct packet *packet, 
 {
 	__u8 number = service_of_ipv4_source(packet->source4, packet->destination4);
 	const volatile struct pool_range *range = 0;
+	__u32 rule = LPM_NONE;
 
 	if (number != NO_SERVICE)
 		return process_ipv4_inside(number, packet, gso_size, scratch, to);
-	number = service_of_ipv4(packet->destination4, &range);
+	number = service_of_ipv4(packet->destination4, &range, &rule);
 	if (number == NO_SERVICE)
 		return PASSED(MISS_NOT_OURS);
 	if (service_at(number)->kind == KIND_SIIT)
 		return siit_from_ipv4(service_at(number), packet, gso_size, to);
+	if (service_at(number)->kind == KIND_LWAFTR)
+		return lwaftr_outside(service_at(number), packet, gso_size, to);
+	if (service_at(number)->kind == KIND_MAP_E_BR)
+		return map_e_outside(service_at(number), rule, packet, gso_size, to);
+	if (service_at(number)->kind == KIND_MAP_T_BR)
+		return map_t_outside(service_at(number), rule, packet, gso_size, to);
 	if (!range)
 		return PASSED(MISS_NOT_OURS);
 	if (service_at(number)->kind == KIND_NAT44)

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /* Tells where the fields of the shared records are, for the test that compares them with Rust's (src/layout.rs). */
+#include "lwaftr.h"
+#include "map_rule.h"
 #include "siit.h"
 #include "interface.h"
 
-#define PLACES 128
+#define PLACES 192
 
 struct place {
 	__u32 offset;
@@ -24,13 +26,15 @@ struct {
 static const volatile struct place all[PLACES] = {
 	WHOLE(plan), FIELD(plan, hash_key), FIELD(plan, inside_buckets), FIELD(plan, used_words), FIELD(plan, lifetimes),
 	FIELD(plan, reuse_after), FIELD(plan, reuse_port_after), FIELD(plan, report_sessions), FIELD(plan, secret),
-	FIELD(plan, steps), FIELD(plan, own6), FIELD(plan, own4), FIELD(plan, non_global), FIELD(plan, services),
+	FIELD(plan, steps), FIELD(plan, own6), FIELD(plan, own4), FIELD(plan, softwire_buckets),
+	FIELD(plan, non_global), FIELD(plan, services),
 	WHOLE(service), FIELD(service, kind), FIELD(service, pool_ranges), FIELD(service, untranslated_ranges),
 	FIELD(service, flags), FIELD(service, traffic_class_4to6), FIELD(service, traffic_class_6to4),
 	FIELD(service, inside_mtu), FIELD(service, outside_mtu), FIELD(service, lowest_ipv6_mtu),
 	FIELD(service, bindings_per_subscriber), FIELD(service, prefix), FIELD(service, pool), FIELD(service, inside),
 	FIELD(service, untranslated), FIELD(service, b4_networks), FIELD(service, mesh_ranges), FIELD(service, tunnel),
-	FIELD(service, b4s), FIELD(service, mesh),
+	FIELD(service, b4s), FIELD(service, mesh), FIELD(service, offset_bits), FIELD(service, psid_bits),
+	FIELD(service, locals), FIELD(service, local),
 	WHOLE(tunnel), FIELD(tunnel, remote), FIELD(tunnel, mtu), FIELD(tunnel, traffic_class), FIELD(tunnel, hop_limit),
 	WHOLE(network), FIELD(network, mask),
 	WHOLE(pool_range), FIELD(pool_range, addresses), FIELD(pool_range, first_slot), FIELD(pool_range, span),
@@ -39,6 +43,10 @@ static const volatile struct place all[PLACES] = {
 	FIELD(prefix, present),
 	WHOLE(explicit_row), FIELD(explicit_row, ipv6), FIELD(explicit_row, ipv4), FIELD(explicit_row, suffix),
 	FIELD(explicit_row, shift),
+	WHOLE(softwire_row), FIELD(softwire_row, key), FIELD(softwire_row, remote),
+	WHOLE(map_rule), FIELD(map_rule, ipv6), FIELD(map_rule, behind), FIELD(map_rule, ipv4), FIELD(map_rule, ipv4_mask),
+	FIELD(map_rule, given_psid), FIELD(map_rule, suffix_bits), FIELD(map_rule, embedded_psid_bits),
+	FIELD(map_rule, shift), FIELD(map_rule, host_bits), FIELD(map_rule, offset_bits), FIELD(map_rule, psid_bits),
 	WHOLE(scratch), FIELD(scratch, counters), FIELD(scratch, used_word), FIELD(scratch, identifications),
 	WHOLE(counters), FIELD(counters, forwarded), FIELD(counters, forwarded_bytes), FIELD(counters, bindings_made),
 	FIELD(counters, sessions_made), FIELD(counters, reports_lost), FIELD(counters, passed), FIELD(counters, dropped),

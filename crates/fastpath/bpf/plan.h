@@ -15,6 +15,7 @@
 #define SERVICES_MAX 8
 #define RANGES_MAX 8
 #define NON_GLOBAL_MAX 16
+#define LOCALS_MAX 8
 
 enum service_kind {
 	KIND_NONE = 0,
@@ -30,6 +31,10 @@ enum service_kind {
 	KIND_MAP_E_CE = 8,
 	/* The customer's edge of MAP-T: no softwire, but its `local` is where the other side finds it. */
 	KIND_MAP_T_CE = 9,
+	/* The border's ends, without state. */
+	KIND_LWAFTR = 10,
+	KIND_MAP_E_BR = 11,
+	KIND_MAP_T_BR = 12,
 };
 
 /* Bits of `flags`. */
@@ -55,6 +60,8 @@ enum service_flag {
 	SERVICE_ENGINE_OPENS_TCP = 512,
 	/* The segment size that a SYN announces may have to be lowered. */
 	SERVICE_CLAMPS = 1024,
+	/* lwAFTR: addresses divide their ports differently. */
+	SERVICE_DIVISIONS_DIFFER = 2048,
 };
 
 /* IPv4 addresses from `first` to `last`, in the processor's byte order. */
@@ -112,6 +119,11 @@ struct network {
 	__u64 mask[2];
 };
 
+/* An IPv6 address, as on the wire. */
+struct address6 {
+	__u64 half[2];
+};
+
 struct service {
 	__u8 kind;
 	/* How many of the ranges below there are. */
@@ -130,10 +142,16 @@ struct service {
 	__u32 lowest_ipv6_mtu;
 	/* Bindings that a subscriber may have. */
 	__u32 bindings_per_subscriber;
-	__u32 unused3;
+	/* lwAFTR: how all addresses divide their ports (RFC 7597 section 5.1), and how many addresses of its own it has. */
+	__u8 offset_bits;
+	__u8 psid_bits;
+	__u8 locals;
+	__u8 unused3;
 	struct prefix prefix;
 	struct pool_range pool[RANGES_MAX];
-	/* NAT44: who is inside, and what inside hosts reach as they are. SIIT: embedded hosts, denied addresses. */
+	/* NAT44: who is inside, and what inside hosts reach as they are. SIIT: embedded hosts, denied addresses. lwAFTR: the
+	 * subscribers' addresses.
+	 */
 	struct range inside[RANGES_MAX];
 	struct range untranslated[RANGES_MAX];
 	struct tunnel tunnel;
@@ -141,6 +159,8 @@ struct service {
 	struct network b4s[RANGES_MAX];
 	/* The customer's edges of MAP: destinations that other edges have, which the engine reaches directly. */
 	struct range mesh[RANGES_MAX];
+	/* lwAFTR: its own addresses. */
+	struct address6 local[LOCALS_MAX];
 };
 
 struct non_global {
@@ -170,7 +190,8 @@ struct plan {
 	/* The gateway's own addresses, if it answers for them itself; zero if it does not. As on the wire. */
 	__u64 own6[2];
 	__u32 own4;
-	__u32 unused;
+	/* Buckets of the table of softwires (lwaftr.h). */
+	__u32 softwire_buckets;
 	/* Addresses that are not global, as on the wire. A mask of zero ends the list. */
 	struct non_global non_global[NON_GLOBAL_MAX];
 	struct service services[SERVICES_MAX];

@@ -25,7 +25,8 @@ static __always_inline bool is_address(const volatile __u64 one[2], const __u64 
 
 static __always_inline bool is_softwire_end(__u8 kind)
 {
-	return kind == KIND_B4 || kind == KIND_AFTR || kind == KIND_LWB4 || kind == KIND_MAP_E_CE;
+	return kind == KIND_B4 || kind == KIND_AFTR || kind == KIND_LWB4 || kind == KIND_MAP_E_CE ||
+	       kind == KIND_MAP_E_BR;
 }
 
 /* IPv6 packets to its address are the service's. */
@@ -71,6 +72,29 @@ static __always_inline void keep_addresses(const struct packet *packet, struct r
 	to->source_port = packet->source_port;
 	to->destination_port = packet->destination_port;
 	to->keeps_transport = true;
+}
+
+/* Into the softwire to `remote`, as it is but for a hop. */
+static __always_inline struct outcome carry_in(const volatile struct service *service, const struct packet *packet,
+					       __u32 gso_size, const __u64 remote[2], struct rewrite *to)
+{
+	if (!keep_header(packet, to, service->tunnel.mtu, gso_size))
+		return PASSED(MISS_SIZE);
+	to->side = OUTSIDE;
+	keep_addresses(packet, to);
+	enter(service, to, remote[0], remote[1]);
+	return FORWARDED;
+}
+
+/* Out of its softwire, as it is but for a hop. The caller has asked whether its class may be told (`inner_class`). */
+static __always_inline struct outcome carry_out(const volatile struct service *service, const struct packet *packet,
+						__u32 gso_size, struct rewrite *to)
+{
+	keep_header(packet, to, 0xffff, gso_size);
+	to->traffic_class = inner_class(&service->tunnel, packet);
+	to->side = INSIDE;
+	keep_addresses(packet, to);
+	return FORWARDED;
 }
 
 /* RFC 6333 section 5: no translation, no state. */
@@ -242,15 +266,11 @@ static __always_inline struct outcome edge_outside(const volatile struct service
 	return come_in(service, number, packet, none, scratch, to);
 }
 
-/* A packet that came in a softwire to `service`. */
+/* A packet that came in a softwire to `service`, with legal addresses and a class that may be told. */
 static __always_inline struct outcome out_of_softwire(const volatile struct service *service, __u8 number,
 						      const struct packet *packet, __u32 gso_size,
 						      struct scratch *scratch, struct rewrite *to)
 {
-	if (inner_class(&service->tunnel, packet) < 0)
-		return PASSED(MISS_SCREENED);
-	if (is_illegal_ipv4(packet->source4) || is_illegal_ipv4(packet->destination4))
-		return PASSED(MISS_SCREENED);
 	if (service->kind == KIND_AFTR) {
 		if (!is_b4(service, packet->outer_source))
 			return PASSED(MISS_SCREENED);

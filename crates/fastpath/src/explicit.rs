@@ -12,7 +12,7 @@ use crate::loader::FastPathError;
 use crate::memory::MappedArray;
 
 /// Bytes of `struct lpm_line`.
-const LINE: usize = 64;
+pub(crate) const LINE: usize = 64;
 
 /// `struct explicit_row`.
 #[derive(Debug, Clone, Copy, Default)]
@@ -68,11 +68,11 @@ impl Explicit {
     }
 }
 
-fn entries(count: usize) -> u32 {
+pub(crate) fn entries(count: usize) -> u32 {
     u32::try_from(count.max(1)).unwrap_or(u32::MAX)
 }
 
-fn copy(programs: &Ebpf, name: &'static str, from: *const u8, bytes: usize) -> Result<(), FastPathError> {
+pub(crate) fn copy(programs: &Ebpf, name: &'static str, from: *const u8, bytes: usize) -> Result<(), FastPathError> {
     let Some(Map::Array(map)) = programs.map(name) else { return Err(FastPathError::Map(name)) };
     let data: &MapData = map;
     let array = MappedArray::new(data.fd(), bytes).map_err(|_| FastPathError::Map(name))?;
@@ -101,14 +101,18 @@ fn column<K: Key>(rows: &[Eam], prefix: impl Fn(&Eam) -> Prefix<K>) -> Result<Ar
         .enumerate()
         .map(|(index, row)| Ok(Route { prefix: prefix(row), next_hop: number(index)? }))
         .collect();
-    let routes = routes?;
+    trie(&routes?)
+}
+
+/// The table of `routes` in a span of its own.
+pub(crate) fn trie<K: Key>(routes: &[Route<K>]) -> Result<Arc<dyn Backing>, LpmError> {
     let mut shape = Shape::for_routes::<K>(routes.len());
     if routes.len() < 1 << 10 {
         shape.root_bits = 8;
     }
     loop {
         let mut keeper = Keeper(None);
-        match Lpm::build(&mut keeper, "explicit", shape, &routes) {
+        match Lpm::build(&mut keeper, "explicit", shape, routes) {
             Ok(_) => {
                 break keeper.0.ok_or(LpmError::Memory(MemoryError::TooSmall {
                     name: "explicit",

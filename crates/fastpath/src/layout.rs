@@ -16,8 +16,10 @@ use tombolo_tables::tick::Tick;
 use crate::counters::{CountersRecord, ScratchRecord};
 use crate::explicit::RowRecord;
 use crate::interface::InterfaceRecord;
+use crate::map_rules::RuleRecord;
 use crate::plan::{Network, PlanRecord, PoolRecord, PrefixRecord, ServiceRecord, TunnelRecord};
 use crate::reports;
+use crate::softwires::SoftwireRecord;
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/layout.bpf.o"));
 
@@ -88,6 +90,7 @@ fn records_of_the_programs_are_where_c_has_them() {
         field!(PlanRecord, steps),
         field!(PlanRecord, own6),
         field!(PlanRecord, own4),
+        field!(PlanRecord, softwire_buckets),
         field!(PlanRecord, non_global),
         field!(PlanRecord, services),
         whole!(ServiceRecord),
@@ -110,6 +113,10 @@ fn records_of_the_programs_are_where_c_has_them() {
         field!(ServiceRecord, tunnel),
         field!(ServiceRecord, b4s),
         field!(ServiceRecord, mesh),
+        field!(ServiceRecord, offset_bits),
+        field!(ServiceRecord, psid_bits),
+        field!(ServiceRecord, locals),
+        field!(ServiceRecord, local),
         whole!(TunnelRecord),
         field!(TunnelRecord, remote),
         field!(TunnelRecord, mtu),
@@ -133,6 +140,21 @@ fn records_of_the_programs_are_where_c_has_them() {
         field!(RowRecord, ipv4),
         field!(RowRecord, suffix),
         field!(RowRecord, shift),
+        whole!(SoftwireRecord),
+        field!(SoftwireRecord, key),
+        field!(SoftwireRecord, remote),
+        whole!(RuleRecord),
+        field!(RuleRecord, ipv6),
+        field!(RuleRecord, behind),
+        field!(RuleRecord, ipv4),
+        field!(RuleRecord, ipv4_mask),
+        field!(RuleRecord, given_psid),
+        field!(RuleRecord, suffix_bits),
+        field!(RuleRecord, embedded_psid_bits),
+        field!(RuleRecord, shift),
+        field!(RuleRecord, host_bits),
+        field!(RuleRecord, offset_bits),
+        field!(RuleRecord, psid_bits),
         whole!(ScratchRecord),
         field!(ScratchRecord, counters),
         field!(ScratchRecord, used_word),

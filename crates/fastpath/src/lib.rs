@@ -37,11 +37,14 @@ mod interface;
 mod layout;
 pub mod loader;
 pub mod lpm;
+mod map_rules;
 pub mod memory;
+mod mirrors;
 pub mod miss;
 pub mod pinned;
 mod plan;
 pub mod reports;
+mod softwires;
 pub mod trial;
 
 pub use counters::Counters;

@@ -19,10 +19,10 @@ use tombolo_tables::lpm::LpmError;
 use tombolo_tables::tables::Geometry;
 
 use crate::counters::{Counters, ScratchRecord};
-use crate::explicit::Explicit;
 use crate::interface::{INTERFACES, Interface, InterfaceRecord, is_physical};
+use crate::mirrors::Mirrors;
 use crate::pinned::PinnedMemory;
-use crate::plan::{PlanRecord, ServiceStatus, Settings, explicit_rows};
+use crate::plan::{PlanRecord, ServiceStatus, Settings};
 use crate::reports::Report;
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/fastpath.bpf.o"));
@@ -146,6 +146,9 @@ pub enum FastPathError {
     /// The explicit mappings do not fit.
     #[error("the table of explicit mappings cannot be made")]
     Explicit(#[source] LpmError),
+    /// Softwires or rules do not fit.
+    #[error("the table of {0} cannot be made")]
+    Table(&'static str, #[source] LpmError),
     /// No random numbers.
     #[error("cannot read random numbers from /dev/urandom")]
     Random(#[source] io::Error),
@@ -400,11 +403,12 @@ pub(crate) fn load_object(
     plan: &Plan,
     record: &PlanRecord,
 ) -> Result<Ebpf, FastPathError> {
-    let explicit = Explicit::new(explicit_rows(plan)).map_err(FastPathError::Explicit)?;
+    let mirrors = Mirrors::new(plan, record)?;
+    let record = mirrors.complete(record);
     let mut loader = EbpfLoader::new();
-    loader.default_map_pin_directory(directory).override_global("plan", record, true);
-    let programs = explicit.size(&mut loader).load(object).map_err(FastPathError::Load)?;
-    explicit.fill(&programs)?;
+    loader.default_map_pin_directory(directory).override_global("plan", &record, true);
+    let programs = mirrors.size(&mut loader).load(object).map_err(FastPathError::Load)?;
+    mirrors.fill(&programs)?;
     Ok(programs)
 }
 

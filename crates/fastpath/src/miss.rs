@@ -65,4 +65,6 @@ misses! {
     NoMapping = "no-mapping";
     /// XDP: the neighbour is not resolved, or the route leads where XDP cannot send.
     NoWay = "no-way";
+    /// A source that is not the sender's own: not that of its softwire, or of its share by the rules.
+    Spoofed = "spoofed";
 }

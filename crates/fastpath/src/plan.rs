@@ -18,9 +18,12 @@ use tombolo_engine::mechanism::{SoftwireSettings, TrafficClass, TranslateSetting
 use tombolo_engine::plan::{AnsweredBy, Nat64, OwnAddresses, Routed, Service, ServiceKind, StaticBinding};
 use tombolo_engine::service::aftr::Aftr;
 use tombolo_engine::service::b4::B4;
+use tombolo_engine::service::lwaftr::Lwaftr;
 use tombolo_engine::service::lwb4::Lwb4;
 use tombolo_engine::service::map::MapEdge;
+use tombolo_engine::service::map_e_br::MapEBr;
 use tombolo_engine::service::map_e_ce::MapECe;
+use tombolo_engine::service::map_t_br::MapTBr;
 use tombolo_engine::service::map_t_ce::MapTCe;
 use tombolo_engine::service::nat44::Nat44;
 use tombolo_engine::service::siit::{Hairpinning, Role, Siit};
@@ -28,10 +31,14 @@ use tombolo_tables::tables::Geometry;
 use tombolo_wire::Prefix64;
 use tombolo_wire::rfc6052::NON_GLOBAL;
 
+use crate::softwires::common_division;
+
 /// Services that the programs know.
 pub(crate) const SERVICES: usize = 8;
 /// Ranges of each kind that a service may have.
 pub(crate) const RANGES: usize = 8;
+/// Addresses of its own that a lwAFTR may have.
+pub(crate) const LOCALS: usize = 8;
 /// Prefixes that the well-known prefix must not represent.
 pub(crate) const NON_GLOBALS: usize = 16;
 
@@ -44,6 +51,9 @@ pub(crate) const KIND_AFTR: u8 = 6;
 pub(crate) const KIND_LWB4: u8 = 7;
 pub(crate) const KIND_MAP_E_CE: u8 = 8;
 pub(crate) const KIND_MAP_T_CE: u8 = 9;
+pub(crate) const KIND_LWAFTR: u8 = 10;
+pub(crate) const KIND_MAP_E_BR: u8 = 11;
+pub(crate) const KIND_MAP_T_BR: u8 = 12;
 
 const STRICT: u16 = 1;
 const ADDRESS_DEPENDENT: u16 = 2;
@@ -56,6 +66,7 @@ const ENGINE_BINDS: u16 = 128;
 const ENGINE_OPENS: u16 = 256;
 const ENGINE_OPENS_TCP: u16 = 512;
 const CLAMPS: u16 = 1024;
+const DIVISIONS_DIFFER: u16 = 2048;
 
 /// Addresses, in the processor's byte order.
 #[derive(Debug, Clone, Copy, Default)]
@@ -132,7 +143,10 @@ pub(crate) struct ServiceRecord {
     pub(crate) outside_mtu: u32,
     pub(crate) lowest_ipv6_mtu: u32,
     pub(crate) bindings_per_subscriber: u32,
-    pub(crate) unused3: u32,
+    pub(crate) offset_bits: u8,
+    pub(crate) psid_bits: u8,
+    pub(crate) locals: u8,
+    pub(crate) unused3: u8,
     pub(crate) prefix: PrefixRecord,
     pub(crate) pool: [PoolRecord; RANGES],
     pub(crate) inside: [Range; RANGES],
@@ -140,6 +154,7 @@ pub(crate) struct ServiceRecord {
     pub(crate) tunnel: TunnelRecord,
     pub(crate) b4s: [Network; RANGES],
     pub(crate) mesh: [Range; RANGES],
+    pub(crate) local: [[u64; 2]; LOCALS],
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -168,7 +183,8 @@ pub(crate) struct PlanRecord {
     pub(crate) steps: [[u8; 8]; 16],
     pub(crate) own6: [u64; 2],
     pub(crate) own4: u32,
-    pub(crate) unused: u32,
+    /// Written when the table has been made (`mirrors.rs`).
+    pub(crate) softwire_buckets: u32,
     pub(crate) non_global: [NonGlobal; NON_GLOBALS],
     pub(crate) services: [ServiceRecord; SERVICES],
 }
@@ -179,7 +195,7 @@ unsafe impl aya::Pod for PlanRecord {}
 const _: () = assert!(
     size_of::<PlanRecord>()
         == 32 + 24 + 128 + 8 + 16 + 128 + 24 + 8 * NON_GLOBALS + SERVICES * size_of::<ServiceRecord>()
-        && size_of::<ServiceRecord>() == 32 + 40 + RANGES * (32 + 8 + 8) + 40 + RANGES * (32 + 8)
+        && size_of::<ServiceRecord>() == 32 + 40 + RANGES * (32 + 8 + 8) + 40 + RANGES * (32 + 8) + LOCALS * 16
 );
 
 /// What becomes of each service: taken, or why it is left to the engine.
@@ -235,11 +251,10 @@ impl PlanRecord {
         let drained = if times.draining_since.is_some() { ENGINE_BINDS | ENGINE_OPENS } else { 0 };
         let mut status: Vec<ServiceStatus> = Vec::new();
         let mut taken: Vec<_> = services.iter().map(service_record).collect();
-        let first_stateless = services.iter().position(|service| matches!(service.kind, ServiceKind::Siit(_)));
         for number in 0..services.len() {
-            let is_stateless = matches!(services[number].kind, ServiceKind::Siit(_));
-            if is_stateless && first_stateless != Some(number) {
-                taken[number] = Err("the fast path has room for one stateless service");
+            let table = table_of(&services[number].kind);
+            if table.is_some() && services[..number].iter().any(|earlier| table_of(&earlier.kind) == table) {
+                taken[number] = Err("the fast path has room for one service with such a table");
             }
             if number >= SERVICES {
                 taken[number] = Err("there are more services than the fast path has room for");
@@ -257,6 +272,23 @@ impl PlanRecord {
             status.push(ServiceStatus { name, left_to_engine: taken[number].as_ref().err().copied() });
         }
         (record, status)
+    }
+}
+
+/// Tables of stateless services, of which the programs have one each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum TableOf {
+    Mappings,
+    Softwires,
+    Rules,
+}
+
+fn table_of(kind: &ServiceKind) -> Option<TableOf> {
+    match kind {
+        ServiceKind::Siit(_) => Some(TableOf::Mappings),
+        ServiceKind::Lwaftr(_) => Some(TableOf::Softwires),
+        ServiceKind::MapTBr(_) | ServiceKind::MapEBr(_) => Some(TableOf::Rules),
+        _ => None,
     }
 }
 
@@ -300,9 +332,9 @@ fn service_record(service: &Service) -> Result<ServiceRecord, &'static str> {
         ServiceKind::Lwb4(lwb4) => lwb4_record(lwb4),
         ServiceKind::MapECe(ce) => map_e_ce_record(ce),
         ServiceKind::MapTCe(ce) => map_t_ce_record(ce),
-        ServiceKind::Lwaftr(_) | ServiceKind::MapEBr(_) | ServiceKind::MapTBr(_) => {
-            Err("tables of softwires and mapping rules are the engine's")
-        }
+        ServiceKind::Lwaftr(lwaftr) => lwaftr_record(lwaftr),
+        ServiceKind::MapEBr(br) => Ok(map_e_br_record(br)),
+        ServiceKind::MapTBr(br) => Ok(map_t_br_record(br)),
     }
 }
 
@@ -394,6 +426,45 @@ fn map_t_ce_record(ce: &MapTCe) -> Result<ServiceRecord, &'static str> {
     }
     record.set_translation(translate);
     Ok(record)
+}
+
+fn lwaftr_record(lwaftr: &Lwaftr) -> Result<ServiceRecord, &'static str> {
+    // What turns round, and whom it is told to, is the engine's.
+    let Lwaftr { addresses, ipv4, table, softwire, hairpinning: _, tell_unknown: _, tell_unreachable: _ } = lwaftr;
+    if addresses.len() > LOCALS {
+        return Err("it has more addresses of its own than the fast path has room for");
+    }
+    if table.rows().any(|row| !addresses.contains(&row.local)) {
+        return Err("a softwire ends at an address that is not among its own");
+    }
+    let mut record = ServiceRecord { kind: KIND_LWAFTR, ..ServiceRecord::default() };
+    record.inside_ranges = fill(&mut record.inside, ipv4)?;
+    // Each softwire has one of the addresses below.
+    record.set_softwire(Ipv6Addr::UNSPECIFIED, None, softwire);
+    record.locals = u8::try_from(addresses.len()).unwrap_or(u8::MAX);
+    for (place, address) in record.local.iter_mut().zip(addresses) {
+        *place = halves(address.to_bits());
+    }
+    match common_division(table) {
+        Some(division) => (record.offset_bits, record.psid_bits) = (division.offset_bits(), division.psid_bits()),
+        None => record.flags |= DIVISIONS_DIFFER,
+    }
+    Ok(record)
+}
+
+fn map_e_br_record(br: &MapEBr) -> ServiceRecord {
+    let MapEBr { domain: _, address, softwire } = br;
+    let mut record = ServiceRecord { kind: KIND_MAP_E_BR, ..ServiceRecord::default() };
+    record.set_softwire(*address, None, softwire);
+    record
+}
+
+fn map_t_br_record(br: &MapTBr) -> ServiceRecord {
+    // Sources of errors are the engine's.
+    let MapTBr { domain: _, dmr, error_sources: _, translate } = br;
+    let mut record = ServiceRecord { kind: KIND_MAP_T_BR, prefix: prefix_record(*dmr), ..ServiceRecord::default() };
+    record.set_translation(translate);
+    record
 }
 
 /// An edge translates to ports of its own set only. The configuration sees to it that static bindings are there too; what
@@ -587,6 +658,6 @@ fn prefix_record(prefix: Prefix64) -> PrefixRecord {
 
 /// The halves of an address as they lie in memory.
 #[expect(clippy::cast_possible_truncation, reason = "both halves are taken")]
-const fn halves(bits: u128) -> [u64; 2] {
+pub(crate) const fn halves(bits: u128) -> [u64; 2] {
     [((bits >> 64) as u64).to_be(), (bits as u64).to_be()]
 }

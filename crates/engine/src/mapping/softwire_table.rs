@@ -82,6 +82,7 @@ pub struct SoftwireTable {
 /// The rows of one IPv4 address.
 #[derive(Debug, Clone, Copy)]
 struct Share {
+    ipv4: Ipv4Addr,
     division: PortDivision,
     first: u32,
     count: u32,
@@ -123,7 +124,7 @@ impl SoftwireTable {
                     let prefix = Prefix::covering(this.ipv4.to_bits(), 32);
                     routes.push(Route { prefix, next_hop: hop });
                     let first = u32::try_from(sorted.len()).map_err(|_| too_many())?;
-                    shares.push(Share { division: this.division, first, count: 0 });
+                    shares.push(Share { ipv4: this.ipv4, division: this.division, first, count: 0 });
                 }
             }
             if let Some(share) = shares.last_mut() {
@@ -162,6 +163,21 @@ impl SoftwireTable {
             _ => &rows[rows.binary_search_by_key(&psid, |row| row.psid).ok()?],
         };
         Some(Softwire { local: *self.locals.get(usize::from(row.local))?, remote: row.b4 })
+    }
+
+    /// All softwires, ascending by address and PSID: for readers of the table elsewhere.
+    pub fn rows(&self) -> impl Iterator<Item = SoftwireRow> {
+        self.shares.iter().flat_map(|share| {
+            let rows = self.rows.get(share.first as usize..).unwrap_or_default();
+            rows.iter().take(share.count as usize).map(|row| SoftwireRow {
+                ipv4: share.ipv4,
+                division: share.division,
+                psid: row.psid,
+                b4: row.b4,
+                // A row's number was made from the list.
+                local: self.locals.get(usize::from(row.local)).copied().unwrap_or(Ipv6Addr::UNSPECIFIED),
+            })
+        })
     }
 
     /// How many softwires there are.
@@ -251,6 +267,7 @@ mod tests {
             assert_eq!(found.remote, Ipv6Addr::from_bits(u128::from(n)));
         }
         assert_eq!(table.find(Ipv4Addr::from_bits(0xc000_4000), Some(1)), None);
+        assert!(table.rows().eq(rows));
         assert_eq!(table.find(Ipv4Addr::from_bits(0xc000_0000), None), None);
     }
 

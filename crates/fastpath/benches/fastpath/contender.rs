@@ -8,9 +8,10 @@ use tombolo_generator::{
     link_address,
 };
 use tombolo_lab::{Lab, Offload, Topology};
-use tombolo_tester::setup::{Addresses, Flows, Setup, Technology};
+use tombolo_tester::setup::{Flows, Setup, Technology};
 
 use crate::gateway::Gateway;
+use crate::population::{self, Population};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
@@ -23,6 +24,22 @@ pub(crate) enum Kind {
     Nat64,
     Nat44,
     Siit,
+    Lwaftr,
+    MapE,
+    MapT,
+}
+
+/// What is measured.
+#[derive(Clone, Copy)]
+pub(crate) struct Load {
+    /// Ports of each subscriber and of the server.
+    pub(crate) ports: (u32, u32),
+    /// The subscribers.
+    pub(crate) population: Population,
+    /// From the server to the subscribers, instead of the other way.
+    pub(crate) inward: bool,
+    /// Frames of a measurement.
+    pub(crate) frames: u32,
 }
 
 impl Kind {
@@ -34,6 +51,9 @@ impl Kind {
             Self::Nat64 => "nat64",
             Self::Nat44 => "nat44",
             Self::Siit => "siit",
+            Self::Lwaftr => "lwaftr",
+            Self::MapE => "map-e br",
+            Self::MapT => "map-t br",
         }
     }
 
@@ -44,6 +64,9 @@ impl Kind {
             Self::Iptables | Self::Nat44 => Technology::Nat44,
             Self::Nat64 => Technology::Nat64,
             Self::Siit => Technology::Siit,
+            Self::Lwaftr => Technology::Lwaftr,
+            Self::MapE => Technology::MapEBr,
+            Self::MapT => Technology::MapTBr,
         }
     }
 }
@@ -56,6 +79,7 @@ pub(crate) struct Outcome {
 
 pub(crate) struct Contender {
     kind: Kind,
+    load: Load,
     rig: Rig,
     setup: Setup,
     ends: Ends,
@@ -65,7 +89,8 @@ pub(crate) struct Contender {
 }
 
 impl Contender {
-    pub(crate) fn new(kind: Kind, (inside, outside): (u32, u32), frames: u32) -> Result<Self> {
+    pub(crate) fn new(kind: Kind, load: Load) -> Result<Self> {
+        let (inside, outside) = load.ports;
         let lab = Lab::create(&Topology::client_gateway_server())?;
         let node = lab.node("gateway")?;
         for interface in ["inside0", "outside0"] {
@@ -73,11 +98,15 @@ impl Contender {
             node.set_offload(interface, Offload::Gro, true)?;
         }
         resolve_neighbours(&lab)?;
+        load.population.route(&lab)?;
         let flows = Flows { inside_first: 1024, outside_first: 1024, ..Flows::sessions(inside, outside) };
-        let setup = Setup::new(kind.technology(), &Addresses::default(), &flows)?;
+        let setup = load.population.setup(kind.technology(), &flows)?;
         let sessions = u64::from(inside) * u64::from(outside);
         let gateway = match kind {
-            Kind::Nat64 | Kind::Nat44 | Kind::Siit => Some(Gateway::start(&lab, kind, sessions)?),
+            Kind::Nat64 | Kind::Nat44 | Kind::Siit => Some(Gateway::start(&lab, kind, sessions, None)?),
+            Kind::Lwaftr | Kind::MapE | Kind::MapT => {
+                Some(Gateway::start(&lab, kind, 1000, Some(population::service(kind, &setup)))?)
+            }
             Kind::Iptables => {
                 start_iptables(&lab, sessions)?;
                 None
@@ -88,19 +117,34 @@ impl Contender {
             Ok(Port { name: name.to_owned(), namespace: Some(Namespace::at(lab.node(node)?.path())) })
         };
         let (left, right) = (port("client", "inside0")?, port("server", "outside0")?);
-        let ends = Ends { source: link_address(&left)?, destination: link_address(&port("gateway", "inside0")?)? };
-        let capacity = Capacity { frames, records: 1, a_hosts: 1, b_hosts: 1 };
+        let (from, to) = if load.inward { (&right, "outside0") } else { (&left, "inside0") };
+        let ends = Ends { source: link_address(from)?, destination: link_address(&port("gateway", to)?)? };
+        let hosts = u32::try_from(setup.a.len())?;
+        let frames = load.frames;
+        let capacity = Capacity { frames, records: 1, a_hosts: hosts, b_hosts: 1 };
         let mut rig = Rig::open(&left, &right, capacity)?;
         rig.set_endpoints(&setup.a, &setup.b)?;
-        Ok(Self { kind, rig, setup, ends, gateway, lab, seed: 1 })
+        Ok(Self { kind, load, rig, setup, ends, gateway, lab, seed: 1 })
     }
 
     pub(crate) fn name(&self) -> &'static str {
         self.kind.name()
     }
 
-    /// Makes every session once.
+    /// Makes every session once. Of many subscribers without state some packets only, to see that they get through.
     pub(crate) fn fill(&mut self) {
+        if self.load.population != Population::One {
+            let frames = self.load.frames / 4;
+            let outcome = self.load(frames);
+            assert!(
+                outcome.lost * 100 < u64::from(frames),
+                "{}: {} lost {}",
+                self.name(),
+                outcome.lost,
+                self.remarks()
+            );
+            return;
+        }
         let outcome = self.create();
         assert!(outcome.lost * 100 < u64::from(self.tuples()), "{}: {} lost while filling", self.name(), outcome.lost);
     }
@@ -137,8 +181,10 @@ impl Contender {
 
     fn run(&mut self, frames: u32, order: Order) -> Outcome {
         let setup = &self.setup;
+        let inward = self.load.inward;
+        let (sent, received) = if inward { (setup.right, setup.left) } else { (setup.left, setup.right) };
         let direction = Direction {
-            template: Template { ends: self.ends, kind: setup.left, frame_bytes: setup.left.shortest(), hop_limit: 64 },
+            template: Template { ends: self.ends, kind: sent, frame_bytes: sent.shortest(), hop_limit: 64 },
             order,
             shape: setup.shape,
             frames,
@@ -147,7 +193,7 @@ impl Contender {
             background: None,
             timed: None,
             answer: Answer {
-                kind: setup.right,
+                kind: received,
                 source: SourceRule::Any,
                 source_port: PortRule::Any,
                 hop_limit: 0,
@@ -156,10 +202,10 @@ impl Contender {
                 variation: false,
             },
         };
-        let plan =
-            Plan { forward: Some(direction), reverse: None, drain: Duration::from_millis(100), always_drain: false };
+        let (forward, reverse) = if inward { (None, Some(direction)) } else { (Some(direction), None) };
+        let plan = Plan { forward, reverse, drain: Duration::from_millis(100), always_drain: false };
         let outcome = self.rig.run(&plan, &mut |_, _| true).unwrap();
-        let forward = outcome.forward.unwrap();
+        let forward = outcome.forward.or(outcome.reverse).unwrap();
         let seconds = (forward.departures.last_ns - forward.departures.first_ns) as f64 / 1e9;
         #[expect(clippy::cast_precision_loss, reason = "a rate")]
         let rate = forward.arrivals.received as f64 / seconds;

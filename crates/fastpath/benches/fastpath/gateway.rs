@@ -52,10 +52,11 @@ impl MemorySource for Recorder<'_> {
 }
 
 impl Gateway {
-    pub(crate) fn start(lab: &Lab, kind: Kind, sessions: u64) -> Result<Self> {
+    /// With `service` in place of the usual one of its kind, if there is one.
+    pub(crate) fn start(lab: &Lab, kind: Kind, sessions: u64, service: Option<ServiceKind>) -> Result<Self> {
         let directory = PathBuf::from(format!("/sys/fs/bpf/{}", lab.id()));
         let mut memory = PinnedMemory::open(&directory, "bench")?;
-        let plan = plan(kind, sessions);
+        let plan = plan(service.unwrap_or_else(|| usual(kind)), sessions);
         let mut recorder = Recorder(&mut memory, Vec::new());
         let tables = Tables::new(&mut recorder, plan.capacity, HashKey::new([11, 22, 33, 44]))?;
         let spans = recorder.1;
@@ -96,7 +97,7 @@ impl Drop for Gateway {
     }
 }
 
-fn plan(kind: Kind, sessions: u64) -> Plan {
+fn usual(kind: Kind) -> ServiceKind {
     let ports = PortRanges::new([1024..=65535]);
     let range = PoolRange {
         first: POOL,
@@ -107,7 +108,7 @@ fn plan(kind: Kind, sessions: u64) -> Plan {
     };
     let pool = Pool::new(vec![range]);
     let policy = Policy::default();
-    let kind = match kind {
+    match kind {
         Kind::Nat44 => ServiceKind::Nat44(Nat44 {
             inside: AddressRanges::new([Ipv4Addr::new(10, 0, 0, 0)..=Ipv4Addr::new(10, 255, 255, 255)]),
             untranslated: AddressRanges::default(),
@@ -141,7 +142,10 @@ fn plan(kind: Kind, sessions: u64) -> Plan {
             translate: TranslateSettings::default(),
             static_bindings: Vec::new(),
         }),
-    };
+    }
+}
+
+fn plan(kind: ServiceKind, sessions: u64) -> Plan {
     let mut plan = Plan {
         services: vec![Service { name: "bench".into(), kind }],
         times: Times::default(),

@@ -7,51 +7,87 @@
 
 mod contender;
 mod gateway;
+mod population;
 
 use std::io::Write as _;
 
-use crate::contender::{Contender, Kind};
+use crate::contender::{Contender, Kind, Load};
+use crate::population::Population;
 
 /// What is measured.
 struct Series {
     name: &'static str,
-    /// Ports of the subscriber and of the server: the four tuples.
-    ports: (u32, u32),
+    load: Load,
     /// Every tuple once, from an empty table; else random tuples over a full one.
     creates: bool,
     contenders: &'static [Kind],
-    /// Frames of a measurement.
-    frames: u32,
 }
 
-const SERIES: [Series; 4] = [
+/// One subscriber, from inside.
+const fn one(ports: (u32, u32), frames: u32) -> Load {
+    Load { ports, population: Population::One, inward: false, frames }
+}
+
+/// Many subscribers, of whom random ones send, or are sent to.
+const fn many(population: Population, inward: bool) -> Load {
+    Load { ports: (16, 50), population, inward, frames: 1_000_000 }
+}
+
+const SERIES: [Series; 10] = [
+    Series {
+        name: "lwaftr",
+        load: many(Population::Softwires, false),
+        creates: false,
+        contenders: &[Kind::Plain6, Kind::Lwaftr],
+    },
+    Series {
+        name: "lwaftr inward",
+        load: many(Population::Softwires, true),
+        creates: false,
+        contenders: &[Kind::Plain4, Kind::Lwaftr],
+    },
+    Series {
+        name: "map-e",
+        load: many(Population::Rules, false),
+        creates: false,
+        contenders: &[Kind::Plain6, Kind::MapE],
+    },
+    Series {
+        name: "map-e inward",
+        load: many(Population::Rules, true),
+        creates: false,
+        contenders: &[Kind::Plain4, Kind::MapE],
+    },
+    Series {
+        name: "map-t",
+        load: many(Population::Rules, false),
+        creates: false,
+        contenders: &[Kind::Plain6, Kind::MapT],
+    },
+    Series {
+        name: "map-t inward",
+        load: many(Population::Rules, true),
+        creates: false,
+        contenders: &[Kind::Plain4, Kind::MapT],
+    },
     Series {
         name: "nat64",
-        ports: (4000, 250),
+        load: one((4000, 250), 1_000_000),
         creates: false,
         contenders: &[Kind::Plain6, Kind::Nat64, Kind::Iptables],
-        frames: 1_000_000,
     },
     Series {
         name: "nat44",
-        ports: (4000, 250),
+        load: one((4000, 250), 1_000_000),
         creates: false,
         contenders: &[Kind::Plain4, Kind::Nat44, Kind::Iptables],
-        frames: 1_000_000,
     },
-    Series {
-        name: "siit",
-        ports: (4000, 250),
-        creates: false,
-        contenders: &[Kind::Plain6, Kind::Siit],
-        frames: 1_000_000,
-    },
+    Series { name: "siit", load: one((4000, 250), 1_000_000), creates: false, contenders: &[Kind::Plain6, Kind::Siit] },
     Series {
         name: "new sessions",
-        ports: (4000, 1000),
+        load: one((4000, 1000), 4_000_000),
         creates: true,
         contenders: &[Kind::Plain6, Kind::Nat64, Kind::Plain4, Kind::Nat44, Kind::Iptables],
-        frames: 4_000_000,
     },
 ];
 
@@ -77,8 +113,7 @@ fn main() {
 
 fn measure(series: &Series, rounds: usize, without: &str) {
     let kinds = series.contenders.iter().filter(|kind| !without.split(',').any(|word| word == kind.name()));
-    let mut contenders: Vec<Contender> =
-        kinds.map(|&kind| Contender::new(kind, series.ports, series.frames).unwrap()).collect();
+    let mut contenders: Vec<Contender> = kinds.map(|&kind| Contender::new(kind, series.load).unwrap()).collect();
     let mut rates: Vec<Vec<f64>> = vec![Vec::new(); contenders.len()];
     let mut lost = vec![0; contenders.len()];
     if !series.creates {
@@ -86,13 +121,14 @@ fn measure(series: &Series, rounds: usize, without: &str) {
     }
     for _ in 0..rounds {
         for (number, contender) in contenders.iter_mut().enumerate() {
-            let outcome = if series.creates { contender.create() } else { contender.load(series.frames) };
+            let outcome = if series.creates { contender.create() } else { contender.load(series.load.frames) };
             rates[number].push(outcome.rate);
             lost[number] += outcome.lost;
         }
     }
-    let tuples = series.ports.0 * series.ports.1;
-    say(&format!("{}: {tuples} tuples, {rounds} rounds of {} frames, one core", series.name, series.frames));
+    let Load { ports, population, frames, .. } = series.load;
+    let tuples = u64::from(ports.0) * u64::from(ports.1) * u64::from(population.hosts());
+    say(&format!("{}: {tuples} tuples, {rounds} rounds of {frames} frames, one core", series.name));
     for (number, contender) in contenders.iter().enumerate() {
         let ratio = |other: usize| {
             let mut ratios: Vec<f64> =

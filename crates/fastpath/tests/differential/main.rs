@@ -9,6 +9,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
+mod borders;
 mod compare;
 mod packets;
 mod plans;

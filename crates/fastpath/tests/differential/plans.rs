@@ -81,6 +81,7 @@ pub(crate) fn all() -> Vec<Case> {
         cases.push(siit_case(name, role, hairpinning, prefix));
     }
     cases.extend(crate::softwires::cases());
+    cases.extend(crate::borders::cases());
     cases
 }
 

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/* Rules of a MAP domain (RFC 7597 sections 5 and 6): crates/engine/src/mapping/map_rule.rs, which draws the addresses, and
+ * map_domain.rs. All numbers are in the processor's byte order.
+ */
+#ifndef TOMBOLO_MAP_RULE_H
+#define TOMBOLO_MAP_RULE_H
+
+#include "lpm.h"
+#include "plan.h"
+#include "port_set.h"
+
+/* One cache line. src/map_rules.rs has the same record; src/layout.rs compares them. */
+struct map_rule {
+	__u64 ipv6[2];
+	/* The bits of the lower half that lie behind the End-user prefix, where the interface identifier shows. */
+	__u64 behind;
+	__u32 ipv4;
+	__u32 ipv4_mask;
+	/* The given PSID plus one; 0 if it is embedded, or there is none. */
+	__u32 given_psid;
+	/* Embedded bits: of the address, of the PSID, and how far from the end of the address they lie (0 to 128). */
+	__u8 suffix_bits;
+	__u8 embedded_psid_bits;
+	__u8 shift;
+	/* Bits of an assigned prefix's hosts: 0 for whole and shared addresses. */
+	__u8 host_bits;
+	__u8 offset_bits;
+	__u8 psid_bits;
+	__u16 unused;
+	__u32 unused2;
+	__u64 unused3;
+};
+
+/* What belongs to a subscriber. */
+struct map_share {
+	__u32 ipv4;
+	__u32 psid;
+};
+
+/* The next hop of the IPv4 table is a rule, or, with this bit, rules that the port decides among: those are the engine's. */
+#define MAP_BY_PSID (1U << 23)
+
+#define MAP_LINES(name)                                \
+	struct {                                       \
+		__uint(type, BPF_MAP_TYPE_ARRAY);      \
+		__uint(map_flags, BPF_F_MMAPABLE);     \
+		__uint(max_entries, 1);                \
+		__type(key, __u32);                    \
+		__type(value, struct lpm_line);        \
+	} name SEC(".maps")
+
+MAP_LINES(map_ipv4);
+MAP_LINES(map_ipv6);
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct map_rule);
+} map_rules SEC(".maps");
+
+/* The entry of an IPv4 address (as on the wire); LPM_NONE if it is not in the domain. */
+__noinline __u32 map_entry_of_ipv4(__u32 address)
+{
+	struct lpm_key key = { .first = (__u64)bpf_ntohl(address) << 32 };
+
+	return lpm_lookup(&map_ipv4, key);
+}
+
+__noinline __u32 map_entry_of_ipv6(__u64 first, __u64 second)
+{
+	struct lpm_key key = { .first = bpf_be64_to_cpu(first), .second = bpf_be64_to_cpu(second) };
+
+	return lpm_lookup(&map_ipv6, key);
+}
+
+/* The rule of an entry; none if there are several. */
+static __always_inline struct map_rule *map_rule_of(__u32 entry)
+{
+	if (entry == LPM_NONE || lpm_next_hop(entry) & MAP_BY_PSID)
+		return 0;
+	return RECORD(map_rules, lpm_next_hop(entry));
+}
+
+static __always_inline __u64 low_bits(__u64 value, __u8 count)
+{
+	return value & ((1ULL << (count & 63)) - 1);
+}
+
+/* The address that stands for `host` of a subscriber: the MAP address, if that is the share's own (RFC 7597 section 6). */
+static __always_inline void map_address(const struct map_rule *rule, const struct map_share *share, __u32 host,
+					__u64 address[2])
+{
+	__u64 suffix = low_bits((__u64)share->ipv4 >> (rule->host_bits & 63), rule->suffix_bits);
+	__u64 ea = suffix << (rule->embedded_psid_bits & 63) | low_bits(share->psid, rule->embedded_psid_bits);
+	__u64 identifier = (__u64)host << 16 | (rule->psid_bits ? share->psid : 0);
+	__u8 shift = rule->shift;
+
+	address[0] = rule->ipv6[0];
+	address[1] = rule->ipv6[1] | (identifier & rule->behind);
+	if (shift >= 64) {
+		address[0] |= ea << (shift & 63);
+	} else {
+		address[0] |= shift ? ea >> ((64 - shift) & 63) : 0;
+		address[1] |= ea << shift;
+	}
+}
+
+/* What belongs to the subscriber with `address` in its End-user prefix, by the embedded bits alone. */
+static __always_inline void map_share_in(const struct map_rule *rule, const __u64 address[2], struct map_share *share)
+{
+	__u8 shift = rule->shift;
+	__u64 ea;
+
+	if (shift >= 64)
+		ea = address[0] >> (shift & 63);
+	else
+		ea = address[1] >> shift | (shift ? address[0] << ((64 - shift) & 63) : 0);
+	ea = low_bits(ea, rule->suffix_bits + rule->embedded_psid_bits);
+	share->ipv4 = rule->ipv4 | (__u32)((ea >> (rule->embedded_psid_bits & 63)) << (rule->host_bits & 63));
+	share->psid = rule->given_psid ? rule->given_psid - 1 : low_bits(ea, rule->embedded_psid_bits);
+}
+
+static __always_inline __u32 host_mask(const struct map_rule *rule)
+{
+	return (1ULL << (rule->host_bits & 63)) - 1;
+}
+
+/* Whose port of an address it is; false if nobody's, or if the rule does not have the address. */
+static __always_inline bool map_share_of(const struct map_rule *rule, __u32 address, __u16 port, struct map_share *share)
+{
+	__u32 psid = psid_of(rule->offset_bits, rule->psid_bits, port);
+
+	if ((address ^ rule->ipv4) & rule->ipv4_mask || psid == NO_PSID)
+		return false;
+	if (rule->psid_bits && rule->given_psid && rule->given_psid - 1 != psid)
+		return false;
+	share->ipv4 = address & ~host_mask(rule);
+	share->psid = psid;
+	return true;
+}
+
+static __always_inline bool map_owns(const struct map_rule *rule, const struct map_share *share, __u32 address, __u16 port)
+{
+	struct map_share found;
+
+	return map_share_of(rule, address, port, &found) && found.ipv4 == share->ipv4 && found.psid == share->psid;
+}
+
+/* Whose MAP address it is; the whole of it counts. */
+static __always_inline bool map_share_at(const struct map_rule *rule, const __u64 address[2], struct map_share *share)
+{
+	__u64 expected[2];
+
+	map_share_in(rule, address, share);
+	map_address(rule, share, share->ipv4, expected);
+	return address[0] == expected[0] && address[1] == expected[1];
+}
+
+/* Which host of which subscriber it stands for in translation; the whole of it counts. */
+static __always_inline bool map_host_at(const struct map_rule *rule, const __u64 address[2], struct map_share *share,
+					__u32 *host)
+{
+	__u64 expected[2];
+
+	map_share_in(rule, address, share);
+	*host = share->ipv4 | ((__u32)(address[1] >> 16) & host_mask(rule));
+	map_address(rule, share, *host, expected);
+	return address[0] == expected[0] && address[1] == expected[1];
+}
+
+#endif
