@@ -171,6 +171,14 @@ struct plan {
 	__u64 own6[2];
 	__u32 own4;
 	__u32 unused;
+	/* Explicit mappings: how many, and their lowest and highest addresses, in the processor's byte order (of IPv6 the upper
+	 * halves). Most addresses lie outside, and need no look-up.
+	 */
+	__u32 explicit_rows;
+	__u32 unused2;
+	struct range explicit_ipv4;
+	__u64 explicit_ipv6_first;
+	__u64 explicit_ipv6_last;
 	/* Addresses that are not global, as on the wire. A mask of zero ends the list. */
 	struct non_global non_global[NON_GLOBAL_MAX];
 	struct service services[SERVICES_MAX];
