@@ -40,15 +40,24 @@ struct lpm_key {
 	__u64 second;
 };
 
-/* A word of the span; of one outside it, zero: "no route". */
-static __always_inline __u32 lpm_word(void *map, __u32 index)
+/* A word of the span; none if it is outside. `map` has to be known where this is compiled into: then the kernel makes a
+ * bounds check and a multiplication of the call, else an indirect call for each word.
+ */
+static __always_inline volatile __u32 *lpm_word(void *map, __u32 index)
 {
 	__u32 line_index = index / LPM_LINE_WORDS;
 	struct lpm_line *line = bpf_map_lookup_elem(map, &line_index);
 
-	if (!line)
-		return 0;
-	return *(volatile __u32 *)&line->word[index % LPM_LINE_WORDS];
+	return line ? &line->word[index % LPM_LINE_WORDS] : 0;
+}
+
+/* Bitmap and expected bits of the node at a unit's boundary, which are in one line; none if it is outside. */
+static __always_inline volatile __u64 *lpm_node(void *map, __u32 unit)
+{
+	__u32 line_index = unit / (LPM_LINE_WORDS / LPM_UNIT_WORDS);
+	struct lpm_line *line = bpf_map_lookup_elem(map, &line_index);
+
+	return line ? (volatile __u64 *)&line->word[unit % (LPM_LINE_WORDS / LPM_UNIT_WORDS) * LPM_UNIT_WORDS] : 0;
 }
 
 /* BPF has no popcount instruction. */
@@ -60,61 +69,60 @@ static __always_inline __u32 lpm_count_ones(__u64 bits)
 	return (bits * 0x0101010101010101ULL) >> 56;
 }
 
-/* The 64 bits after the first `consumed`; zeros after the key's end. */
-static __always_inline __u64 lpm_window(const struct lpm_key *key, __u32 consumed)
+/* The key without its first `bits`, of which there are 63 at most. */
+static __always_inline struct lpm_key lpm_consume(struct lpm_key key, __u32 bits)
 {
-	if (consumed < 64)
-		return key->first << consumed | key->second >> 1 >> (63 - consumed);
-	return key->second << (consumed & 63);
+	return (struct lpm_key){
+		.first = key.first << bits | key.second >> 1 >> (63 - bits),
+		.second = key.second << bits,
+	};
 }
 
-/* A walk under way. */
-struct lpm_walk {
-	void *map;
-	struct lpm_key key;
-	__u32 consumed;
-	__u32 entry;
-};
-
-/* One node. A callback of bpf_loop: the verifier looks at it once, not a hundred times. 1 ends the walk. */
-static long lpm_step(__u32 depth, struct lpm_walk *walk)
+/* All ones if `bits` is zero, else zero; without a branch, which the verifier would follow in each turn of the loop. */
+static __always_inline __u64 lpm_ones_if_zero(__u64 bits)
 {
-	__u64 window, expected, bitmap;
-	__u32 at, meta, skip, rest, run;
-
-	(void)depth;
-	if (walk->entry < LPM_NODE)
-		return 1; /* a route, or none */
-	at = (walk->entry - LPM_NODE) * LPM_UNIT_WORDS;
-	bitmap = lpm_word(walk->map, at) | (__u64)lpm_word(walk->map, at + 1) << 32;
-	expected = lpm_word(walk->map, at + 2) | (__u64)lpm_word(walk->map, at + 3) << 32;
-	meta = lpm_word(walk->map, at + 4);
-	skip = meta & 63;
-	rest = meta >> 8 & 63;
-	window = lpm_window(&walk->key, walk->consumed);
-	run = 0; /* the fallback, for a key that strays from the skipped bits */
-	if (!((window ^ expected) & ~(~0ULL >> skip)))
-		run = lpm_count_ones(bitmap << (63 - (window << skip >> rest)));
-	walk->entry = lpm_word(walk->map, at + 5 + run);
-	walk->consumed += skip + 64 - rest;
-	return 0;
+	return ((bits | -bits) >> 63) - 1;
 }
 
 /* The entry of the longest route that covers the key: 0 for none, else prefix length + 1 in the top byte and
- * the next hop in the lower 24 bits.
+ * the next hop in the lower 24 bits. To be called from a function that the verifier looks at once (__noinline, global):
+ * it follows the loop to its end.
  */
 static __always_inline __u32 lpm_lookup(void *map, struct lpm_key key)
 {
-	__u32 root_bits = lpm_word(map, LPM_HEADER_ROOT_BITS) & 31;
-	struct lpm_walk walk = { .map = map, .key = key, .consumed = root_bits };
+	volatile __u32 *word = lpm_word(map, LPM_HEADER_ROOT_BITS);
+	__u32 root_bits = word ? *word & 31 : 0, entry;
 
 	/* A span that is not set up has no root bits. */
 	if (!root_bits)
 		return LPM_NONE;
-	walk.entry = lpm_word(map, LPM_HEADER_WORDS + (key.first >> (64 - root_bits)));
-	if (walk.entry >= LPM_NODE)
-		bpf_loop(LPM_MAX_DEPTH, lpm_step, &walk, 0);
-	return walk.entry < LPM_NODE ? walk.entry : LPM_NONE;
+	word = lpm_word(map, LPM_HEADER_WORDS + (key.first >> (64 - root_bits)));
+	if (!word)
+		return LPM_NONE;
+	entry = *word;
+	key = lpm_consume(key, root_bits);
+#pragma nounroll
+	for (int depth = 0; depth < LPM_MAX_DEPTH && entry >= LPM_NODE; depth++) {
+		__u32 unit = entry - LPM_NODE, skip, rest, run;
+		volatile __u64 *node = lpm_node(map, unit);
+		volatile __u32 *meta = lpm_word(map, unit * LPM_UNIT_WORDS + 4);
+		__u64 stray;
+
+		if (!node || !meta)
+			return LPM_NONE;
+		skip = *meta & 63;
+		rest = *meta >> 8 & 63;
+		stray = (key.first ^ node[1]) & ~(~0ULL >> skip);
+		key = lpm_consume(key, skip);
+		/* A key that strays from the skipped bits gets the fallback, before the first entry. */
+		run = lpm_count_ones(node[0] << (63 - (key.first >> rest))) & lpm_ones_if_zero(stray);
+		word = lpm_word(map, unit * LPM_UNIT_WORDS + 5 + run);
+		if (!word)
+			return LPM_NONE;
+		entry = *word;
+		key = lpm_consume(key, -rest & 63);
+	}
+	return entry < LPM_NODE ? entry : LPM_NONE;
 }
 
 static __always_inline __u32 lpm_next_hop(__u32 entry)

@@ -192,6 +192,14 @@ struct plan {
 	__u32 own4;
 	/* Buckets of the table of softwires (lwaftr.h). */
 	__u32 softwire_buckets;
+	/* Explicit mappings: how many, and their lowest and highest addresses, in the processor's byte order (of IPv6 the upper
+	 * halves). Most addresses lie outside, and need no look-up.
+	 */
+	__u32 explicit_rows;
+	__u32 unused;
+	struct range explicit_ipv4;
+	__u64 explicit_ipv6_first;
+	__u64 explicit_ipv6_last;
 	/* Addresses that are not global, as on the wire. A mask of zero ends the list. */
 	struct non_global non_global[NON_GLOBAL_MAX];
 	struct service services[SERVICES_MAX];

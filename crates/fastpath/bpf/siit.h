@@ -42,20 +42,41 @@ struct {
 } explicit_rows SEC(".maps");
 
 /* The row that has an address, plus one; 0 if none has. */
-__noinline __u32 row_of_ipv4(__u32 address)
+__noinline __u32 look_up_ipv4_row(__u32 address)
 {
-	struct lpm_key key = { .first = (__u64)bpf_ntohl(address) << 32 };
+	struct lpm_key key = { .first = (__u64)address << 32 };
 	__u32 entry = lpm_lookup(&explicit_ipv4, key);
 
 	return entry == LPM_NONE ? 0 : lpm_next_hop(entry) + 1;
 }
 
-__noinline __u32 row_of_ipv6(__u64 first, __u64 second)
+__noinline __u32 look_up_ipv6_row(__u64 first, __u64 second)
 {
-	struct lpm_key key = { .first = bpf_be64_to_cpu(first), .second = bpf_be64_to_cpu(second) };
+	struct lpm_key key = { .first = first, .second = second };
 	__u32 entry = lpm_lookup(&explicit_ipv6, key);
 
 	return entry == LPM_NONE ? 0 : lpm_next_hop(entry) + 1;
+}
+
+/* The same for an address as on the wire, without a look-up if it lies below or above all rows. */
+static __always_inline __u32 row_of_ipv4(__u32 address)
+{
+	__u32 number = bpf_ntohl(address);
+
+	if (!plan.explicit_rows || number < plan.explicit_ipv4.first || number > plan.explicit_ipv4.last)
+		return 0;
+	return look_up_ipv4_row(number);
+}
+
+static __always_inline __u32 row_of_ipv6(__u64 first, __u64 second)
+{
+	if (!plan.explicit_rows)
+		return 0;
+	first = bpf_be64_to_cpu(first);
+	second = bpf_be64_to_cpu(second);
+	if (first < plan.explicit_ipv6_first || first > plan.explicit_ipv6_last)
+		return 0;
+	return look_up_ipv6_row(first, second);
 }
 
 /* The IPv4 address that stands for an IPv6 address; `by_prefix` says that no row did. */

@@ -27,6 +27,7 @@ use tombolo_engine::service::map_t_br::MapTBr;
 use tombolo_engine::service::map_t_ce::MapTCe;
 use tombolo_engine::service::nat44::Nat44;
 use tombolo_engine::service::siit::{Hairpinning, Role, Siit};
+use tombolo_tables::lpm::Prefix;
 use tombolo_tables::tables::Geometry;
 use tombolo_wire::Prefix64;
 use tombolo_wire::rfc6052::NON_GLOBAL;
@@ -185,6 +186,11 @@ pub(crate) struct PlanRecord {
     pub(crate) own4: u32,
     /// Written when the table has been made (`mirrors.rs`).
     pub(crate) softwire_buckets: u32,
+    pub(crate) explicit_rows: u32,
+    pub(crate) unused: u32,
+    pub(crate) explicit_ipv4: Range,
+    pub(crate) explicit_ipv6_first: u64,
+    pub(crate) explicit_ipv6_last: u64,
     pub(crate) non_global: [NonGlobal; NON_GLOBALS],
     pub(crate) services: [ServiceRecord; SERVICES],
 }
@@ -194,7 +200,7 @@ unsafe impl aya::Pod for PlanRecord {}
 
 const _: () = assert!(
     size_of::<PlanRecord>()
-        == 32 + 24 + 128 + 8 + 16 + 128 + 24 + 8 * NON_GLOBALS + SERVICES * size_of::<ServiceRecord>()
+        == 32 + 24 + 128 + 8 + 16 + 128 + 24 + 32 + 8 * NON_GLOBALS + SERVICES * size_of::<ServiceRecord>()
         && size_of::<ServiceRecord>() == 32 + 40 + RANGES * (32 + 8 + 8) + 40 + RANGES * (32 + 8) + LOCALS * 16
 );
 
@@ -247,6 +253,7 @@ impl PlanRecord {
             let mask = u32::MAX << (32 - u32::from(length));
             *place = NonGlobal { bits: bits.to_bits().to_be(), mask: mask.to_be() };
         }
+        record.set_explicit(explicit_rows(plan));
         // Nothing new may begin: what would is the engine's to refuse.
         let drained = if times.draining_since.is_some() { ENGINE_BINDS | ENGINE_OPENS } else { 0 };
         let mut status: Vec<ServiceStatus> = Vec::new();
@@ -272,6 +279,20 @@ impl PlanRecord {
             status.push(ServiceStatus { name, left_to_engine: taken[number].as_ref().err().copied() });
         }
         (record, status)
+    }
+
+    fn set_explicit(&mut self, rows: &[Eam]) {
+        let last = |prefix: Prefix<u32>| prefix.key() | u32::MAX.checked_shr(prefix.prefix_len().into()).unwrap_or(0);
+        let upper_half = |bits: u128| u64::try_from(bits >> 64).unwrap_or(u64::MAX);
+        let last_ipv6 =
+            |prefix: Prefix<u128>| prefix.key() | u128::MAX.checked_shr(prefix.prefix_len().into()).unwrap_or(0);
+        self.explicit_rows = u32::try_from(rows.len()).unwrap_or(u32::MAX);
+        self.explicit_ipv4 = Range {
+            first: rows.iter().map(|row| row.ipv4().key()).min().unwrap_or(0),
+            last: rows.iter().map(|row| last(row.ipv4())).max().unwrap_or(0),
+        };
+        self.explicit_ipv6_first = rows.iter().map(|row| upper_half(row.ipv6().key())).min().unwrap_or(0);
+        self.explicit_ipv6_last = rows.iter().map(|row| upper_half(last_ipv6(row.ipv6()))).max().unwrap_or(0);
     }
 }
 

@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn every_row_is_in_one_of_its_two_buckets() {
         let rows: Vec<SoftwireRecord> =
-            (0..100_000_u64).map(|n| SoftwireRecord { key: USED | n * 64, ..SoftwireRecord::default() }).collect();
+            (0..100_000_u64).map(|n| SoftwireRecord { key: USED | (n * 64), ..SoftwireRecord::default() }).collect();
         let key = HashKey::new([1, 2, 3, 4]);
         let buckets = hashed(&rows, key);
         assert!(buckets.len() < 70_000, "{}", buckets.len());
