@@ -14,7 +14,7 @@ pub use tombolo_generator::Means;
 
 use crate::effort::Effort;
 use crate::gateway::{Gateway, GatewayError};
-use crate::search::Verdict;
+use crate::search::{Attempt, Verdict};
 use crate::setup::Setup;
 use crate::trial::{Directions, Sharing, Trial, TrialPlan, TrialRecord};
 
@@ -144,6 +144,7 @@ pub struct Bench {
     pub tester_limit: u64,
     /// Interval shown with the progress.
     pub bounds: Option<(u64, u64)>,
+    last_loss_percent: f64,
     rig: Rig,
     ends: (Ends, Ends),
     payload: u16,
@@ -211,6 +212,7 @@ impl Bench {
             placement: Placement { sending: cores.0, gateway: cores.1, sharing, note },
             tester_limit,
             bounds: None,
+            last_loss_percent: 0.0,
             rig,
             ends,
             payload: template.payload_bytes(),
@@ -429,6 +431,7 @@ impl Bench {
         let drops = self.port_drops().saturating_sub(before);
         let trial = Trial::judge(outcome, drops, self.placement.sharing);
         observer.trial(&TrialRecord::of(self.gateway.name(), plan, &trial))?;
+        self.last_loss_percent = trial.loss_percent();
         thread::sleep(Duration::from_millis(self.effort.pause_ms));
         Ok(trial)
     }
@@ -507,9 +510,11 @@ impl Bench {
             repeat_invalid: self.effort.repeat_invalid,
             hint: hint.filter(|rate| *rate > 0),
         };
+        let hopeless = f64::from(self.effort.hopeless_loss_percent);
         let found = search.run(|rate, bounds| {
             self.bounds = Some(bounds);
-            attempt(self, rate)
+            let verdict = attempt(self, rate)?;
+            Ok::<_, BenchError>(Attempt { verdict, beyond_doubt: self.last_loss_percent > hopeless })
         });
         self.bounds = None;
         found

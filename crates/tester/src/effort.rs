@@ -17,6 +17,8 @@ pub struct Effort {
     pub resolution: f64,
     /// Times a failed trial is tried again (RFC 9004 section 5.3, loss verification).
     pub verify_failures: u32,
+    /// A trial that lost more than this, in percent, failed without being tried again.
+    pub hopeless_loss_percent: u32,
     /// Times an invalid trial of a search is tried again.
     pub repeat_invalid: u32,
     /// How long to wait for late frames, milliseconds ("global timeout").
@@ -55,6 +57,7 @@ impl Effort {
         repetitions: 20,
         resolution: 0.001,
         verify_failures: 0,
+        hopeless_loss_percent: 100,
         repeat_invalid: 4,
         drain_ms: 2000,
         always_drain: true,
@@ -78,6 +81,7 @@ impl Effort {
         repetitions: 3,
         resolution: 0.02,
         verify_failures: 1,
+        hopeless_loss_percent: 10,
         repeat_invalid: 2,
         drain_ms: 300,
         always_drain: false,

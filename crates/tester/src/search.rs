@@ -21,6 +21,21 @@ pub enum Verdict {
     Invalid,
 }
 
+/// How a trial of a search came out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    /// The verdict.
+    pub verdict: Verdict,
+    /// A failure that no accident explains: it counts at once, without loss verification.
+    pub beyond_doubt: bool,
+}
+
+impl From<Verdict> for Attempt {
+    fn from(verdict: Verdict) -> Attempt {
+        Attempt { verdict, beyond_doubt: false }
+    }
+}
+
 /// What to search, and how hard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Search {
@@ -60,7 +75,7 @@ impl Search {
     ///
     /// # Errors
     /// What `trial` returns as error.
-    pub fn run<E>(&self, mut trial: impl FnMut(u64, (u64, u64)) -> Result<Verdict, E>) -> Result<Found, E> {
+    pub fn run<A: Into<Attempt>, E>(&self, mut trial: impl FnMut(u64, (u64, u64)) -> Result<A, E>) -> Result<Found, E> {
         let mut found = Found { highest_passing: 0, lowest_not_passing: None, limited_by_tester: false, trials: 0 };
         let (mut low, mut high) = (0u64, self.max);
         // Around a hint the steps double until the limit is between two trials; from then on, bisection.
@@ -96,19 +111,22 @@ impl Search {
         Ok(found)
     }
 
-    fn judge<E>(
+    fn judge<A: Into<Attempt>, E>(
         &self,
         value: u64,
         bounds: (u64, u64),
         trials: &mut u32,
-        trial: &mut impl FnMut(u64, (u64, u64)) -> Result<Verdict, E>,
+        trial: &mut impl FnMut(u64, (u64, u64)) -> Result<A, E>,
     ) -> Result<Verdict, E> {
         let (mut failures, mut invalid) = (0, 0);
         loop {
             *trials += 1;
-            match trial(value, bounds)? {
+            let attempt: Attempt = trial(value, bounds)?.into();
+            match attempt.verdict {
                 Verdict::Passed => return Ok(Verdict::Passed),
-                Verdict::Failed if failures >= self.verify_failures => return Ok(Verdict::Failed),
+                Verdict::Failed if failures >= self.verify_failures || attempt.beyond_doubt => {
+                    return Ok(Verdict::Failed);
+                }
                 Verdict::Failed => failures += 1,
                 Verdict::Invalid if invalid >= self.repeat_invalid => return Ok(Verdict::Invalid),
                 Verdict::Invalid => invalid += 1,
@@ -194,6 +212,23 @@ mod tests {
             })
             .unwrap();
         assert_eq!(found.highest_passing, 8000);
+    }
+
+    #[test]
+    fn a_failure_beyond_doubt_is_not_verified() {
+        let mut tried = Vec::new();
+        let attempt = |value: u64| match value {
+            0..=4000 => Attempt::from(Verdict::Passed),
+            4001..=6000 => Attempt::from(Verdict::Failed),
+            _ => Attempt { verdict: Verdict::Failed, beyond_doubt: true },
+        };
+        let found = Search { max: 16_000, verify_failures: 1, ..PLAIN }
+            .run(|value, _| {
+                tried.push(value);
+                Ok::<_, Interrupted>(attempt(value))
+            })
+            .unwrap();
+        assert_eq!((found.highest_passing, &tried[..4]), (4000, &[8000, 4000, 6000, 6000][..]));
     }
 
     #[test]
