@@ -343,6 +343,8 @@ pub static MAP_E: Section = Section {
             "What becomes of a packet with DF that does not fit: its sender is told, or the packet around it is fragmented.";
         "fragments": "\"outer\" or \"inner\"", "\"outer\"", "\"inner\"",
             "Where a packet without DF is fragmented that does not fit: outside, for the other end to put together, or inside, for its destination.";
+        "tcp_mss": "\"auto\", \"off\" or bytes", "\"auto\"", "1360",
+            "Largest TCP segment that a SYN may announce through the tunnel, either way; larger announcements are lowered to it, and none is raised. `auto` is what `ipv6_mtu` leaves behind all headers (80 bytes), so that connections need no path MTU discovery here.";
     },
 };
 
@@ -394,6 +396,8 @@ pub static B4: Section = Section {
             "An IPv4 packet with DF that is too big: refused with \"fragmentation needed\" (RFC 2473 section 7.2), or fragmented outside all the same (RFC 6333 section 5.3).";
         "fragments": "\"outer\" or \"inner\"", "\"outer\"", "\"inner\"",
             "Where a packet without DF that is too big is fragmented: the IPv6 packet, which the other end puts together, or the IPv4 packet, which its destination does.";
+        "tcp_mss": "\"auto\", \"off\" or bytes", "\"auto\"", "1360",
+            "Largest TCP segment that a SYN may announce through the tunnel, either way; larger announcements are lowered to it, and none is raised. `auto` is what `ipv6_mtu` leaves behind all headers (80 bytes), so that connections need no path MTU discovery here.";
     },
 };
 
@@ -433,6 +437,8 @@ pub static AFTR: Section = Section {
             "An IPv4 packet with DF that is too big: refused with \"fragmentation needed\" (RFC 2473 section 7.2), or fragmented outside all the same (RFC 6333 section 5.3).";
         "fragments": "\"outer\" or \"inner\"", "\"outer\"", "\"inner\"",
             "Where a packet without DF that is too big is fragmented: the IPv6 packet, which the other end puts together, or the IPv4 packet, which its destination does.";
+        "tcp_mss": "\"auto\", \"off\" or bytes", "\"auto\"", "1360",
+            "Largest TCP segment that a SYN may announce through the tunnel, either way; larger announcements are lowered to it, and none is raised. `auto` is what `ipv6_mtu` leaves behind all headers (80 bytes), so that connections need no path MTU discovery here.";
     },
 };
 
@@ -475,6 +481,8 @@ pub static LWB4: Section = Section {
             "An IPv4 packet with DF that is too big: refused with \"fragmentation needed\" (RFC 2473 section 7.2), or fragmented outside all the same (RFC 6333 section 5.3).";
         "fragments": "\"outer\" or \"inner\"", "\"outer\"", "\"inner\"",
             "Where a packet without DF that is too big is fragmented: the IPv6 packet, which the other end puts together, or the IPv4 packet, which its destination does.";
+        "tcp_mss": "\"auto\", \"off\" or bytes", "\"auto\"", "1360",
+            "Largest TCP segment that a SYN may announce through the tunnel, either way; larger announcements are lowered to it, and none is raised. `auto` is what `ipv6_mtu` leaves behind all headers (80 bytes), so that connections need no path MTU discovery here.";
     },
 };
 
@@ -505,6 +513,8 @@ pub static LWAFTR: Section = Section {
             "An IPv4 packet with DF that is too big: refused with \"fragmentation needed\" (RFC 2473 section 7.2), or fragmented outside all the same (RFC 6333 section 5.3).";
         "fragments": "\"outer\" or \"inner\"", "\"outer\"", "\"inner\"",
             "Where a packet without DF that is too big is fragmented: the IPv6 packet, which the other end puts together, or the IPv4 packet, which its destination does.";
+        "tcp_mss": "\"auto\", \"off\" or bytes", "\"auto\"", "1360",
+            "Largest TCP segment that a SYN may announce through the tunnel, either way; larger announcements are lowered to it, and none is raised. `auto` is what `ipv6_mtu` leaves behind all headers (80 bytes), so that connections need no path MTU discovery here.";
     },
 };
 
