@@ -1,6 +1,6 @@
 # The one door: people and machines alike call these.
 #
-#   make demo     a gateway in three network namespaces, tried and measured, in under a minute (root)
+#   make demo     a gateway, and both ends of all five technologies, tried and measured in about a minute (root)
 #   make test     everything that can be tested here (root for the kernel tests; they skip loudly without)
 #   make lint     formatting, clippy, documentation, dependencies
 #   make bench    what a packet costs in memory, state at scale, TCP beside plain forwarding and Tayga (root)

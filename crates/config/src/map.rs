@@ -6,7 +6,6 @@ use tombolo_engine::mapping::eam::parse_prefix;
 use tombolo_engine::mapping::map_domain::{MapDomain, MapDomainError};
 use tombolo_engine::mapping::map_rule::{Assignment, DEFAULT_OFFSET_BITS, GivenPsid, MapCe, MapRule};
 use tombolo_engine::mapping::pool::PortRanges;
-use tombolo_engine::mechanism::softwire::{DontFragment, Fragments, SoftwireSettings};
 use tombolo_engine::plan::StaticBinding;
 use tombolo_tables::lpm::Prefix;
 
@@ -14,7 +13,6 @@ use crate::document::{Node, Table};
 use crate::pool::Draft;
 use crate::problem::{Log, Problem};
 use crate::reference::MAP_RULE;
-use crate::service::traffic_class;
 
 /// Which end of MAP a service is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,23 +48,6 @@ pub(crate) fn read_end(table: &Table<'_>, log: &mut Log) -> Option<End> {
         }
     }
     Some(end)
-}
-
-/// How packets are encapsulated.
-pub(crate) fn read_softwire(table: &Table<'_>, log: &mut Log) -> SoftwireSettings {
-    const DONT_FRAGMENT: [(&str, DontFragment); 2] =
-        [("obey", DontFragment::Obey), ("override", DontFragment::Override)];
-    const FRAGMENTS: [(&str, Fragments); 2] = [("outer", Fragments::Outer), ("inner", Fragments::Inner)];
-    let defaults = SoftwireSettings::default();
-    SoftwireSettings {
-        ipv6_mtu: table.read_or("ipv6_mtu", defaults.ipv6_mtu, log, |node| node.number32(1280..=65_535)),
-        hop_limit: table.read_or("hop_limit", defaults.hop_limit, log, |node| {
-            Ok(u8::try_from(node.number32(1..=255)?).unwrap_or_default())
-        }),
-        traffic_class: table.read_or("traffic_class", defaults.traffic_class, log, traffic_class),
-        dont_fragment: table.read_or("dont_fragment", defaults.dont_fragment, log, |node| node.choice(&DONT_FRAGMENT)),
-        fragments: table.read_or("fragments", defaults.fragments, log, |node| node.choice(&FRAGMENTS)),
-    }
 }
 
 /// The address of the border relay.

@@ -217,7 +217,7 @@ pub static STATELESS: Section = Section {
         "kind": "\"siit\" or \"clat\"", "", "\"siit\"", "What the service does.";
         "name": "string", "its kind", "\"dc\"", "Name in logs and metrics: 1 to 32 lower-case letters, digits and hyphens.";
         "prefix": "prefix", "none; a CLAT needs one", "\"64:ff9b::/96\"",
-            "IPv6 prefix that embeds IPv4 addresses without explicit mapping, of 32, 40, 48, 56, 64 or 96 bits (RFC 6052). For a CLAT the prefix of the PLAT; `auto` asks the resolver for it at start and at a reload (RFC 7050).";
+            "IPv6 prefix that embeds IPv4 addresses without explicit mapping, of 32, 40, 48, 56, 64 or 96 bits (RFC 6052). For a CLAT the prefix of the PLAT; `auto` asks routers (RFC 8781) and then the resolver (RFC 7050) for it at start and at a reload, and follows what routers advertise.";
         "host": "address", "none", "\"192.0.0.1\"",
             "IPv4 address of the CLAT's own host, from 192.0.0.0/29 (RFC 7335), so that the host's programs have IPv4, too. An explicit mapping must have it. CLAT only.";
         "eam": "array of tables", "none", "[{ ipv4 = \"192.0.2.1\", ipv6 = \"2001:db8::1\" }]",
@@ -343,6 +343,8 @@ pub static MAP_E: Section = Section {
             "What becomes of a packet with DF that does not fit: its sender is told, or the packet around it is fragmented.";
         "fragments": "\"outer\" or \"inner\"", "\"outer\"", "\"inner\"",
             "Where a packet without DF is fragmented that does not fit: outside, for the other end to put together, or inside, for its destination.";
+        "tcp_mss": "\"auto\", \"off\" or bytes", "\"auto\"", "1360",
+            "Largest TCP segment that a SYN may announce through the tunnel, either way; larger announcements are lowered to it, and none is raised. `auto` is what `ipv6_mtu` leaves behind all headers (80 bytes), so that connections need no path MTU discovery here.";
     },
 };
 
@@ -394,6 +396,8 @@ pub static B4: Section = Section {
             "An IPv4 packet with DF that is too big: refused with \"fragmentation needed\" (RFC 2473 section 7.2), or fragmented outside all the same (RFC 6333 section 5.3).";
         "fragments": "\"outer\" or \"inner\"", "\"outer\"", "\"inner\"",
             "Where a packet without DF that is too big is fragmented: the IPv6 packet, which the other end puts together, or the IPv4 packet, which its destination does.";
+        "tcp_mss": "\"auto\", \"off\" or bytes", "\"auto\"", "1360",
+            "Largest TCP segment that a SYN may announce through the tunnel, either way; larger announcements are lowered to it, and none is raised. `auto` is what `ipv6_mtu` leaves behind all headers (80 bytes), so that connections need no path MTU discovery here.";
     },
 };
 
@@ -433,6 +437,8 @@ pub static AFTR: Section = Section {
             "An IPv4 packet with DF that is too big: refused with \"fragmentation needed\" (RFC 2473 section 7.2), or fragmented outside all the same (RFC 6333 section 5.3).";
         "fragments": "\"outer\" or \"inner\"", "\"outer\"", "\"inner\"",
             "Where a packet without DF that is too big is fragmented: the IPv6 packet, which the other end puts together, or the IPv4 packet, which its destination does.";
+        "tcp_mss": "\"auto\", \"off\" or bytes", "\"auto\"", "1360",
+            "Largest TCP segment that a SYN may announce through the tunnel, either way; larger announcements are lowered to it, and none is raised. `auto` is what `ipv6_mtu` leaves behind all headers (80 bytes), so that connections need no path MTU discovery here.";
     },
 };
 
@@ -475,6 +481,8 @@ pub static LWB4: Section = Section {
             "An IPv4 packet with DF that is too big: refused with \"fragmentation needed\" (RFC 2473 section 7.2), or fragmented outside all the same (RFC 6333 section 5.3).";
         "fragments": "\"outer\" or \"inner\"", "\"outer\"", "\"inner\"",
             "Where a packet without DF that is too big is fragmented: the IPv6 packet, which the other end puts together, or the IPv4 packet, which its destination does.";
+        "tcp_mss": "\"auto\", \"off\" or bytes", "\"auto\"", "1360",
+            "Largest TCP segment that a SYN may announce through the tunnel, either way; larger announcements are lowered to it, and none is raised. `auto` is what `ipv6_mtu` leaves behind all headers (80 bytes), so that connections need no path MTU discovery here.";
     },
 };
 
@@ -505,6 +513,8 @@ pub static LWAFTR: Section = Section {
             "An IPv4 packet with DF that is too big: refused with \"fragmentation needed\" (RFC 2473 section 7.2), or fragmented outside all the same (RFC 6333 section 5.3).";
         "fragments": "\"outer\" or \"inner\"", "\"outer\"", "\"inner\"",
             "Where a packet without DF that is too big is fragmented: the IPv6 packet, which the other end puts together, or the IPv4 packet, which its destination does.";
+        "tcp_mss": "\"auto\", \"off\" or bytes", "\"auto\"", "1360",
+            "Largest TCP segment that a SYN may announce through the tunnel, either way; larger announcements are lowered to it, and none is raised. `auto` is what `ipv6_mtu` leaves behind all headers (80 bytes), so that connections need no path MTU discovery here.";
     },
 };
 

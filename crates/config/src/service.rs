@@ -224,7 +224,7 @@ impl<'d> Reader<'d> {
     fn map_e(&mut self, table: &Table<'d>, log: &mut Log) -> Option<ServiceKind> {
         let end = map::read_end(table, log);
         let relay = map::read_relay(table, log);
-        let softwire = map::read_softwire(table, log);
+        let softwire = softwire::settings(table, log);
         let ipv4_mtu = table.read_or("ipv4_mtu", 1500, log, |node| node.number32(68..=65_535));
         let end = end?;
         let rows = map::read_rules(table, end, log);
@@ -356,7 +356,7 @@ fn translate(table: &Table<'_>, log: &mut Log) -> TranslateSettings {
 }
 
 /// What `tcp_mss` says; `automatic` if it says that the MTUs decide.
-fn largest_segment(table: &Table<'_>, automatic: u16, log: &mut Log) -> Option<u16> {
+pub(crate) fn largest_segment(table: &Table<'_>, automatic: u16, log: &mut Log) -> Option<u16> {
     table.read_or("tcp_mss", Some(automatic), log, |node| match node.text() {
         Ok("auto") => Ok(Some(automatic)),
         Ok("off") => Ok(None),

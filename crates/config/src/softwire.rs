@@ -8,6 +8,7 @@ use tombolo_engine::mapping::eam::parse_prefix;
 use tombolo_engine::mapping::pool::PortRanges;
 use tombolo_engine::mapping::port_set::PortDivision;
 use tombolo_engine::mapping::softwire_table::{SoftwireRow, SoftwireTable, SoftwireTableError, b4_address};
+use tombolo_engine::mechanism::mtu::segment_size_of_softwire;
 use tombolo_engine::mechanism::napt::{Policy, SubscriberIs};
 use tombolo_engine::mechanism::softwire::{DontFragment, Fragments};
 use tombolo_engine::mechanism::{Softwire, SoftwireSettings};
@@ -23,7 +24,7 @@ use crate::nat44::{self, Inside};
 use crate::pool::{self, Draft, InsideEnd};
 use crate::problem::{Log, Problem};
 use crate::reference::{AFTR, B4 as B4_KEYS, LWAFTR, LWB4, SOFTWIRE, Section};
-use crate::service::traffic_class;
+use crate::service::{largest_segment, traffic_class};
 use crate::stateful;
 use crate::value::{self, Addresses};
 
@@ -177,19 +178,21 @@ fn lwaftr<'d>(table: &Table<'d>, taken: &mut Taken<'_, 'd>, log: &mut Log) -> Lw
 }
 
 /// How packets cross the softwires.
-fn settings(table: &Table<'_>, log: &mut Log) -> SoftwireSettings {
+pub(crate) fn settings(table: &Table<'_>, log: &mut Log) -> SoftwireSettings {
     const DONT_FRAGMENT: [(&str, DontFragment); 2] =
         [("obey", DontFragment::Obey), ("override", DontFragment::Override)];
     const FRAGMENTS: [(&str, Fragments); 2] = [("outer", Fragments::Outer), ("inner", Fragments::Inner)];
     let defaults = SoftwireSettings::default();
+    let ipv6_mtu = table.read_or("ipv6_mtu", defaults.ipv6_mtu, log, |node| node.number32(1280..=65_535));
     SoftwireSettings {
-        ipv6_mtu: table.read_or("ipv6_mtu", defaults.ipv6_mtu, log, |node| node.number32(1280..=65_535)),
+        ipv6_mtu,
         hop_limit: table.read_or("hop_limit", defaults.hop_limit, log, |node| {
             Ok(u8::try_from(node.number32(1..=255)?).unwrap_or(u8::MAX))
         }),
         traffic_class: table.read_or("traffic_class", defaults.traffic_class, log, traffic_class),
         dont_fragment: table.read_or("dont_fragment", defaults.dont_fragment, log, |node| node.choice(&DONT_FRAGMENT)),
         fragments: table.read_or("fragments", defaults.fragments, log, |node| node.choice(&FRAGMENTS)),
+        largest_segment: largest_segment(table, segment_size_of_softwire(ipv6_mtu), log),
     }
 }
 

@@ -690,3 +690,41 @@ fn mistakes_of_shares_and_ranges_are_named() {
         assert!(found.contains(expected), "{more}: {found}");
     }
 }
+
+#[test]
+fn tunnels_say_what_segments_fit_them() {
+    let largest = |service: &str, more: &str| {
+        let text = format!("[[service]]\n{service}\n{more}\n");
+        let plan = tombolo_config::parse("gateway.toml", &text).unwrap_or_else(|error| panic!("{error:?}")).plan;
+        match &plan.services[0].kind {
+            ServiceKind::B4(b4) => b4.softwire.largest_segment,
+            ServiceKind::Aftr(aftr) => aftr.softwire.largest_segment,
+            ServiceKind::Lwb4(lwb4) => lwb4.softwire.largest_segment,
+            ServiceKind::Lwaftr(lwaftr) => lwaftr.softwire.largest_segment,
+            ServiceKind::MapECe(ce) => ce.softwire.largest_segment,
+            ServiceKind::MapEBr(br) => br.softwire.largest_segment,
+            _ => panic!("no softwire"),
+        }
+    };
+    let rules = "rules = [{ ipv6 = \"2001:db8:4600::/40\", ipv4 = \"192.0.2.0/24\", ea_bits = 16 }]";
+    let map = |role: &str| format!("kind = \"map-e\"\nrole = \"{role}\"\nbr = \"2001:db8:ffff::1\"\n{rules}");
+    let edge = "end_user_prefix = \"2001:db8:4612:3400::/56\"\ninside = [\"10.0.0.0/24\"]";
+    let services = [
+        "kind = \"b4\"\ninside = [\"10.0.0.0/24\"]\naddress = \"2001:db8::b4\"\naftr = \"2001:db8:ffff::1\"".to_owned(),
+        "kind = \"aftr\"\naddress = \"2001:db8:ffff::1\"\nb4s = [\"2001:db8:1000::/36\"]\n\
+         pool = [{ addresses = \"192.0.2.0/28\" }]"
+            .to_owned(),
+        "kind = \"lwb4\"\ninside = [\"10.0.0.0/24\"]\nipv4 = \"192.0.2.10\"\npsid_length = 6\npsid = 4\n\
+         bind_prefix = \"2001:db8:1000:100::/56\"\naftr = \"2001:db8:ffff::1\""
+            .to_owned(),
+        "kind = \"lwaftr\"\naddresses = [\"2001:db8:ffff::1\"]\nipv4 = [\"192.0.2.0/28\"]\nsoftwires = []".to_owned(),
+        format!("{}\n{edge}", map("ce")),
+        map("br"),
+    ];
+    for service in &services {
+        assert_eq!(largest(service, ""), Some(1420), "{service}");
+        assert_eq!(largest(service, "ipv6_mtu = 1540"), Some(1460));
+        assert_eq!(largest(service, "tcp_mss = \"off\""), None);
+        assert_eq!(largest(service, "tcp_mss = 1200"), Some(1200));
+    }
+}

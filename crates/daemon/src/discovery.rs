@@ -1,21 +1,37 @@
-//! Finds out at start what a configuration leaves to the network: the prefix of the PLAT (`prefix = "auto"`).
+//! Finds out what a configuration leaves to the network: the prefix of the PLAT (`prefix = "auto"`). Routers are asked
+//! first, then DNS; and routers are listened to as long as the gateway runs.
 //!
-//! Read first: RFC 7050 sections 3 and 5.
+//! Read first: RFC 8781 section 5 (advertisements, and that they go before DNS), RFC 7050 sections 3 and 5.
 
 use std::net::Ipv6Addr;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use tombolo_engine::Plan;
 use tombolo_engine::mapping::discovery::{NAME, prefixes_in};
 use tombolo_engine::plan::ServiceKind;
+use tombolo_io::router::{Advertisement, Routers};
+use tombolo_io::worker::StopSignal;
 use tombolo_wire::Prefix64;
+
+use crate::running::Running;
+
+/// How long a router may take to answer: it waits half a second (RFC 4861 section 6.2.6), and three seconds from its last
+/// advertisement to all, which most do not keep.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The least time between two changes: whoever forges advertisements shall not keep the gateway busy with them.
+const PAUSE: Duration = Duration::from_secs(5);
+/// How often the listener looks whether it is to stop.
+const PERIOD: Duration = Duration::from_millis(500);
 
 /// Why there is no prefix.
 #[derive(Debug, thiserror::Error)]
 pub enum DiscoveryError {
     /// The resolver has no answer.
     #[error(
-        "service {service}: prefix = \"auto\": the resolver knows nothing about {NAME}: either it cannot be reached, or the \
-         network has no DNS64; see /etc/resolv.conf, or name the prefix"
+        "service {service}: prefix = \"auto\": no router advertises a prefix, and the resolver knows nothing about {NAME}: \
+         either it cannot be reached, or the network has no DNS64; see /etc/resolv.conf, or name the prefix"
     )]
     Resolver {
         /// Name of the service.
@@ -26,8 +42,8 @@ pub enum DiscoveryError {
     },
     /// The resolver has an answer, but no DNS64 has made it.
     #[error(
-        "service {service}: prefix = \"auto\": the resolver gives {NAME} no IPv6 address with a prefix in it ({found}): it is \
-         no DNS64 (RFC 7050); use the network's own resolver, or name the prefix"
+        "service {service}: prefix = \"auto\": no router advertises a prefix, and the resolver gives {NAME} no IPv6 address \
+         with a prefix in it ({found}): it is no DNS64 (RFC 7050); use the network's own resolver, or name the prefix"
     )]
     NoPrefix {
         /// Name of the service.
@@ -37,30 +53,62 @@ pub enum DiscoveryError {
     },
 }
 
-/// Completes the services of `plan` that leave their prefix to the network. `resolve` asks for the IPv6 addresses of a
-/// name; it is called only if a service wants it.
+/// The first service of `plan`, which is not complete yet, that leaves its prefix to the network: its place.
+pub(crate) fn awaiting(plan: &Plan) -> Option<usize> {
+    plan.services.iter().position(|service| matches!(&service.kind, ServiceKind::Siit(siit) if siit.awaits_prefix()))
+}
+
+/// Completes the services of `plan` that leave their prefix to the network. `advertised` gives the prefix that a router
+/// advertises, `resolve` the IPv6 addresses of a name; they are called only if a service wants it.
 ///
 /// # Errors
 /// [`DiscoveryError`].
 pub fn complete(
     plan: &mut Plan,
+    advertised: impl Fn() -> Option<Prefix64>,
     resolve: impl Fn(&str) -> std::io::Result<Vec<Ipv6Addr>>,
 ) -> Result<(), DiscoveryError> {
-    let mut known: Option<Prefix64> = None;
+    let mut known: Option<(Prefix64, &str)> = None;
     for service in &mut plan.services {
         let ServiceKind::Siit(siit) = &mut service.kind else { continue };
         if !siit.awaits_prefix() {
             continue;
         }
-        let prefix = match known {
-            Some(prefix) => prefix,
-            None => discover(&service.name, &resolve)?,
+        let found = match known.or_else(|| advertised().map(|prefix| (prefix, "router advertisement"))) {
+            Some(found) => found,
+            None => (discover(&service.name, &resolve)?, "DNS"),
         };
-        known = Some(prefix);
+        known = Some(found);
+        let (prefix, by) = found;
         siit.mapping.prefix = Some(prefix);
-        tracing::info!(service = service.name, %prefix, "prefix of the PLAT found");
+        tracing::info!(service = service.name, %prefix, by, "prefix of the PLAT found");
     }
     Ok(())
+}
+
+/// Asks the routers for a prefix. None, and a word about why, if they cannot be asked.
+#[must_use]
+pub fn advertised() -> Option<Prefix64> {
+    let ask = || -> std::io::Result<Option<Prefix64>> {
+        let routers = Routers::open()?;
+        routers.solicit()?;
+        let deadline = Instant::now() + PATIENCE;
+        while let Some(heard) = routers.receive(deadline.saturating_duration_since(Instant::now()))? {
+            if let Some(prefix) = first_valid(&heard) {
+                return Ok(Some(prefix));
+            }
+        }
+        Ok(None)
+    };
+    ask().unwrap_or_else(|error| {
+        tracing::warn!("routers cannot be asked for the prefix of the PLAT: {error}");
+        None
+    })
+}
+
+/// The first prefix that may be used. A lifetime of 0 ends its use (RFC 8781 section 4).
+fn first_valid(heard: &Advertisement) -> Option<Prefix64> {
+    heard.prefixes.iter().find(|option| option.lifetime > 0).map(|option| option.prefix)
 }
 
 fn discover(
@@ -84,8 +132,82 @@ fn discover(
     })
 }
 
+/// What an advertisement means to who uses `current`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Meaning {
+    /// It is good for so long.
+    Confirmed(Duration),
+    /// It is to be found out again which prefix there is.
+    Changed,
+    /// Nothing.
+    Nothing,
+}
+
+fn meaning(heard: &Advertisement, current: Option<Prefix64>) -> Meaning {
+    let about = heard.prefixes.iter().find(|option| Some(option.prefix) == current);
+    match about {
+        Some(option) if option.lifetime > 0 => Meaning::Confirmed(Duration::from_secs(option.lifetime.into())),
+        Some(_) => Meaning::Changed,
+        None if first_valid(heard).is_some() => Meaning::Changed,
+        None => Meaning::Nothing,
+    }
+}
+
+/// The thread that listens to routers, and has the configuration read again when the prefix they advertise changes or is
+/// not confirmed in time.
+#[derive(Debug)]
+pub(crate) struct Listening(JoinHandle<()>);
+
+impl Listening {
+    /// Starts it for service number `service`; it ends when `stop` is given.
+    pub(crate) fn start(service: usize, running: &Arc<Running>, stop: StopSignal) -> Option<Self> {
+        let routers =
+            Routers::open().inspect_err(|error| tracing::warn!("routers are not listened to: {error}")).ok()?;
+        let running = Arc::clone(running);
+        Some(Self(std::thread::spawn(move || listen(&routers, service, &running, &stop))))
+    }
+
+    /// Waits for its end.
+    pub(crate) fn join(self) {
+        let _ = self.0.join();
+    }
+}
+
+fn listen(routers: &Routers, service: usize, running: &Running, stop: &StopSignal) {
+    let (mut expires, mut changed) = (None, Instant::now());
+    while !stop.is_given() {
+        let heard = match routers.receive(PERIOD) {
+            Ok(heard) => heard,
+            Err(error) => return tracing::warn!("routers are not listened to any more: {error}"),
+        };
+        let now = Instant::now();
+        match heard.map(|heard| meaning(&heard, prefix_in_use(running, service))) {
+            Some(Meaning::Confirmed(lifetime)) => expires = Some(now + lifetime),
+            Some(Meaning::Changed) => expires = Some(now),
+            Some(Meaning::Nothing) | None => {}
+        }
+        if expires.is_some_and(|expires| expires <= now) && changed + PAUSE <= now {
+            (expires, changed) = (None, now);
+            tracing::info!("the prefix that routers advertise has changed");
+            if let Err(error) = running.reload() {
+                tracing::error!("the old prefix stays in use: {error}");
+            }
+        }
+    }
+}
+
+/// The prefix of service number `service`, which is that of all that leave it to the network.
+fn prefix_in_use(running: &Running, service: usize) -> Option<Prefix64> {
+    match &running.plan.load().services.get(service)?.kind {
+        ServiceKind::Siit(siit) => siit.mapping.prefix,
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use tombolo_wire::Pref64Option;
+
     use super::*;
 
     const AUTOMATIC: &str =
@@ -104,10 +226,16 @@ mod tests {
     fn the_answer_of_a_dns64_completes_the_service() {
         let mut plan = plan(AUTOMATIC);
         assert_eq!(prefix(&plan), None);
-        complete(&mut plan, |name| {
-            assert_eq!(name, "ipv4only.arpa");
-            Ok(["2001:db8:64::c000:aa", "2001:db8:64::c000:ab", "64:ff9b::c000:aa"].map(|a| a.parse().unwrap()).into())
-        })
+        complete(
+            &mut plan,
+            || None,
+            |name| {
+                assert_eq!(name, "ipv4only.arpa");
+                Ok(["2001:db8:64::c000:aa", "2001:db8:64::c000:ab", "64:ff9b::c000:aa"]
+                    .map(|a| a.parse().unwrap())
+                    .into())
+            },
+        )
         .unwrap();
         assert_eq!(prefix(&plan).as_deref(), Some("2001:db8:64::/96"));
     }
@@ -115,14 +243,14 @@ mod tests {
     #[test]
     fn nobody_is_asked_where_the_prefix_is_named() {
         let mut plan = plan(&AUTOMATIC.replace("auto", "64:ff9b::/96"));
-        complete(&mut plan, |_| panic!("asked")).unwrap();
+        complete(&mut plan, || panic!("asked"), |_| panic!("asked")).unwrap();
         assert_eq!(prefix(&plan).as_deref(), Some("64:ff9b::/96"));
     }
 
     #[test]
     fn what_went_wrong_is_told_with_its_remedy() {
         let failure = |answer: fn() -> std::io::Result<Vec<Ipv6Addr>>| {
-            complete(&mut plan(AUTOMATIC), |_| answer()).unwrap_err().to_string()
+            complete(&mut plan(AUTOMATIC), || None, |_| answer()).unwrap_err().to_string()
         };
         let silent = failure(|| Err(std::io::ErrorKind::NotFound.into()));
         assert!(silent.contains("service clat") && silent.contains("/etc/resolv.conf"), "{silent}");
@@ -130,5 +258,29 @@ mod tests {
         assert!(plain.contains("none at all") && plain.contains("no DNS64"), "{plain}");
         let foreign = failure(|| Ok(vec!["2001:db8::1".parse().unwrap()]));
         assert!(foreign.contains("2001:db8::1"), "{foreign}");
+    }
+
+    #[test]
+    fn what_routers_advertise_goes_before_dns() {
+        let mut plan = plan(AUTOMATIC);
+        assert_eq!(awaiting(&plan), Some(0));
+        complete(&mut plan, || Some("2001:db8:64::/96".parse().unwrap()), |_| panic!("asked")).unwrap();
+        assert_eq!(prefix(&plan).as_deref(), Some("2001:db8:64::/96"));
+        assert_eq!(awaiting(&plan), None);
+    }
+
+    #[test]
+    fn an_advertisement_confirms_changes_or_says_nothing() {
+        let (one, other) = ("2001:db8:64::/96".parse().unwrap(), "64:ff9b::/96".parse().unwrap());
+        let heard = |prefixes: &[(Prefix64, u16)]| Advertisement {
+            router: "fe80::1".parse().unwrap(),
+            prefixes: prefixes.iter().map(|&(prefix, lifetime)| Pref64Option { prefix, lifetime }).collect(),
+        };
+        assert_eq!(meaning(&heard(&[]), Some(one)), Meaning::Nothing);
+        assert_eq!(meaning(&heard(&[(other, 600), (one, 16)]), Some(one)), Meaning::Confirmed(Duration::from_secs(16)));
+        assert_eq!(meaning(&heard(&[(one, 0)]), Some(one)), Meaning::Changed);
+        assert_eq!(meaning(&heard(&[(other, 600)]), Some(one)), Meaning::Changed);
+        assert_eq!(meaning(&heard(&[(other, 0)]), Some(one)), Meaning::Nothing);
+        assert_eq!(first_valid(&heard(&[(one, 0), (other, 600)])), Some(other));
     }
 }

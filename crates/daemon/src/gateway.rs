@@ -22,7 +22,7 @@ use tombolo_io::worker::{StopSignal, Worker, WorkerError};
 use crate::accelerator::{Accelerator, Lookout};
 use crate::binding_log::{BindingLog, Removals};
 use crate::control::{answer::Control, place};
-use crate::discovery::{self, DiscoveryError};
+use crate::discovery::{self, DiscoveryError, Listening};
 use crate::lending::{self, Lending};
 use crate::listener::Listener;
 use crate::maintenance::{Maintenance, Probes};
@@ -117,13 +117,15 @@ pub(crate) fn serve(
     for warning in &warnings {
         tracing::warn!("{warning}");
     }
-    discovery::complete(&mut plan, tombolo_io::resolver::ipv6_addresses)?;
+    let awaiting = discovery::awaiting(&plan);
+    discovery::complete(&mut plan, discovery::advertised, tombolo_io::resolver::ipv6_addresses)?;
     // From here on a signal is not lost: it waits until the gateway is complete, and then ends it.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(system("preparing for signals"))?;
     let stop = StopSignal::new().map_err(system("making the stop signal"))?;
     let signals_handle = signals.handle();
 
     let gateway = Gateway::start(source, &settings, plan, &stop, report, prepared)?;
+    let listening = awaiting.and_then(|service| Listening::start(service, &gateway.running, stop.clone()));
     tracing::info!("ready");
     let watcher = gateway.watch(stop.clone(), signals_handle);
     for signal in &mut signals {
@@ -136,7 +138,9 @@ pub(crate) fn serve(
             _ => break,
         }
     }
-    gateway.stop(&stop, watcher)
+    let result = gateway.stop(&stop, watcher);
+    listening.into_iter().for_each(Listening::join);
+    result
 }
 
 fn system(action: &'static str) -> impl FnOnce(std::io::Error) -> DaemonError {

@@ -36,7 +36,7 @@ pub fn plan(path: &Path, host: &Host, current: &Plan) -> Result<Plan, ReloadErro
     for warning in &warnings {
         tracing::warn!("{warning}");
     }
-    crate::discovery::complete(&mut plan, tombolo_io::resolver::ipv6_addresses)?;
+    crate::discovery::complete(&mut plan, crate::discovery::advertised, tombolo_io::resolver::ipv6_addresses)?;
     let fixed = [
         (new_host != *host, "[gateway]"),
         (plan.capacity != current.capacity, "[capacity], or the size of the pools,"),

@@ -399,3 +399,33 @@ fn a_tunnel_address_answers_an_echo_and_nothing_else() {
         assert_eq!((payload[0], &payload[4..]), (129, &message[4..]));
     }
 }
+
+/// The segment size that a SYN inside announces.
+fn announced(packet: &[u8]) -> u16 {
+    assert_eq!(packet[40..42], [2, 4]);
+    word(packet, 42)
+}
+
+#[test]
+fn syns_announce_what_fits_the_softwire_either_way() {
+    let syn = |flags: u8, size: u16| {
+        let mut segment = vec![0x9c, 0x40, 0, 80, 0, 0, 0, 1, 0, 0, 0, 0, 0x60, flags, 0x20, 0, 0, 0, 0, 0, 2, 4];
+        segment.extend(size.to_be_bytes());
+        write_transport_checksum(&mut segment, 16, 6, &[A.octets(), B.octets()].concat());
+        ipv4_packet(A, B, 6, DF, &segment)
+    };
+    let clamping = SoftwireSettings { largest_segment: Some(1420), ..SoftwireSettings::default() };
+    let in_and_out = |packet: &[u8], settings: &SoftwireSettings| {
+        let inside = leave(&enter(packet, Offload::default(), settings).unwrap());
+        let outside = exit(&ipv6_packet(THERE, HERE, 4, packet), settings).unwrap();
+        assert_valid(&inside);
+        assert_valid(&outside);
+        [announced(&inside), announced(&outside)]
+    };
+    // SYN, and SYN with ACK; never raised; no other segment; and not if it is switched off.
+    assert_eq!(in_and_out(&syn(0x02, 1460), &clamping), [1420, 1420]);
+    assert_eq!(in_and_out(&syn(0x12, 1460), &clamping), [1420, 1420]);
+    assert_eq!(in_and_out(&syn(0x02, 1200), &clamping), [1200, 1200]);
+    assert_eq!(in_and_out(&syn(0x10, 1460), &clamping), [1460, 1460]);
+    assert_eq!(in_and_out(&syn(0x02, 1460), &SoftwireSettings::default()), [1460, 1460]);
+}

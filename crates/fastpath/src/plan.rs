@@ -569,7 +569,9 @@ impl ServiceRecord {
 
     fn set_softwire(&mut self, local: Ipv6Addr, remote: Option<Ipv6Addr>, settings: &SoftwireSettings) {
         // What does not fit is the engine's, whatever becomes of it.
-        let SoftwireSettings { ipv6_mtu: _, hop_limit, traffic_class, dont_fragment: _, fragments: _ } = *settings;
+        let SoftwireSettings { ipv6_mtu: _, hop_limit, traffic_class, dont_fragment: _, fragments: _, largest_segment } =
+            *settings;
+        self.flags |= if largest_segment.is_some() { CLAMPS } else { 0 };
         self.tunnel = TunnelRecord {
             local: halves(local.to_bits()),
             remote: remote.map_or([0; 2], |remote| halves(remote.to_bits())),

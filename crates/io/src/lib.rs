@@ -16,6 +16,7 @@ pub mod netlink;
 pub mod pcap;
 pub mod queue;
 pub mod resolver;
+pub mod router;
 pub mod rtnl;
 pub mod tun;
 pub mod vnet;

@@ -123,6 +123,21 @@ impl Topology {
         topology
     }
 
+    /// The same, and 100.64.0.0/24 on the link between cpe and gateway with routes: three hops of plain IPv4 forwarding, to
+    /// compare with what carries IPv4 over IPv6 on the same way.
+    #[must_use]
+    pub fn client_cpe_gateway_server_with_ipv4() -> Self {
+        let mut topology = Self::client_cpe_gateway_server();
+        topology.name = "client-cpe-gateway-server-with-ipv4".to_owned();
+        let core = |host| IpAddr::from(Ipv4Addr::new(100, 64, 0, host));
+        for (end, host) in topology.links[1].ends.iter_mut().zip([2, 1]) {
+            end.addresses.push(Prefix { address: core(host), length: 24 });
+        }
+        topology.route("cpe", Ipv4Addr::UNSPECIFIED.into(), 0, core(1));
+        topology.route("gateway", Ipv4Addr::new(10, 0, 0, 0).into(), 24, core(2));
+        topology
+    }
+
     /// The named nodes, the first and the last being hosts and all between them routers; without links.
     #[must_use]
     pub fn chain(name: &str, nodes: &[&str]) -> Self {
@@ -230,6 +245,7 @@ mod tests {
     fn the_standard_topologies_are_consistent() {
         Topology::client_gateway_server().check().unwrap();
         Topology::client_cpe_gateway_server().check().unwrap();
+        Topology::client_cpe_gateway_server_with_ipv4().check().unwrap();
     }
 
     #[test]

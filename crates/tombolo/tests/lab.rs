@@ -45,7 +45,11 @@ fn the_demo_works_and_leaves_nothing() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let report = json(&output);
     assert_eq!(report["steps"].as_array().unwrap().len(), 6);
-    for step in report["steps"].as_array().unwrap() {
+    let pairs = report["technologies"].as_array().unwrap();
+    let names: Vec<_> = pairs.iter().map(|pair| pair["technology"].as_str().unwrap()).collect();
+    assert_eq!(names, ["464xlat", "ds-lite", "lw4o6", "map-e", "map-t"]);
+    assert!(pairs.iter().all(|pair| pair["steps"].as_array().unwrap().len() == 5));
+    for step in pairs.iter().chain([&report]).flat_map(|part| part["steps"].as_array().unwrap()) {
         assert!(step["worked"].as_bool().unwrap() && step["ratio"].as_f64().unwrap() > 0.0, "{step}");
     }
     let left = fs::read_dir("/run/netns").unwrap().flatten().map(|entry| entry.file_name().into_string().unwrap());

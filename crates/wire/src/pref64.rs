@@ -72,6 +72,42 @@ impl Pref64Option {
     }
 }
 
+/// Type of a router advertisement (RFC 4861 section 4.2).
+const ROUTER_ADVERTISEMENT: u8 = 134;
+/// Bytes of a router advertisement before its options.
+const ADVERTISEMENT_LENGTH: usize = 16;
+
+/// The prefixes that a router advertisement names, `message` being the whole ICMPv6 message; none for a message that is
+/// none, or damaged (RFC 4861 section 6.1.2).
+pub fn in_advertisement(message: &[u8]) -> impl Iterator<Item = Pref64Option> {
+    let options = match message {
+        [ROUTER_ADVERTISEMENT, 0, ..] if are_options(message.get(ADVERTISEMENT_LENGTH..)) => {
+            &message[ADVERTISEMENT_LENGTH..]
+        }
+        _ => &[],
+    };
+    Options(options).filter_map(Pref64Option::parse)
+}
+
+/// Options of neighbour discovery, one after another.
+struct Options<'m>(&'m [u8]);
+
+impl<'m> Iterator for Options<'m> {
+    type Item = &'m [u8];
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let length = usize::from(*self.0.get(1)?) * 8;
+        let (option, rest) = self.0.split_at_checked(length).filter(|_| length > 0)?;
+        self.0 = rest;
+        Some(option)
+    }
+}
+
+/// True if options fill the bytes: none of length zero, none cut off.
+fn are_options(bytes: Option<&[u8]>) -> bool {
+    bytes.is_some_and(|bytes| Options(bytes).map(<[u8]>::len).sum::<usize>() == bytes.len())
+}
+
 /// The lifetime in units of 8 seconds, rounded up, at most 8191.
 #[must_use]
 pub const fn scaled_lifetime(seconds: u16) -> u16 {
@@ -90,6 +126,30 @@ pub const fn default_lifetime(max_interval: u16) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_advertisement_is_believed_as_a_whole_or_not_at_all() {
+        let prefix = Prefix64::new(Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96).unwrap();
+        let option = Pref64Option { prefix, lifetime: 1800 };
+        let mut message = [0_u8; 16 + 8 + 16 + 8];
+        message[0] = 134;
+        // The router's link-layer address, the prefix, and an option of an unknown type.
+        message[16..18].copy_from_slice(&[1, 1]);
+        message[24..40].copy_from_slice(&option.emit());
+        message[40..42].copy_from_slice(&[250, 1]);
+        let named = |message: &[u8]| in_advertisement(message).next();
+        assert_eq!(in_advertisement(&message).count(), 1);
+        assert_eq!(named(&message), Some(option));
+        assert_eq!(named(&message[..40]), Some(option));
+        for cut in [0, 1, 15, 16, 24, 41, 47] {
+            assert_eq!(named(&message[..cut]), None, "{cut}");
+        }
+        for (at, value) in [(0, 133), (1, 1), (17, 0), (41, 0), (41, 2)] {
+            let mut other = message;
+            other[at] = value;
+            assert_eq!(named(&other), None, "{at}");
+        }
+    }
 
     #[test]
     fn bits_behind_the_prefix_are_ignored() {

@@ -23,6 +23,10 @@
 //! A super-packet is cut into its segments, since the kernel takes none inside a tunnel: see
 //! [`segment`](super::segment).
 //!
+//! # TCP
+//! Both ends lower the segment size that SYNs announce to what fits the softwire, whichever way they go, if the settings
+//! say so: then connections need no path MTU discovery, which so many firewalls break.
+//!
 //! # Errors from the path
 //! An ICMPv6 error comes to the end that sent the packet, not to the host that made it: [`relay_error`] turns it into
 //! the ICMPv4 error about the packet inside (RFC 2473 section 8).
@@ -35,6 +39,7 @@ use super::fragment::send_fragments;
 use super::offload::{complete_checksum, size_on_wire};
 use super::reply::{answer_echo_ipv6, may_answer_ipv4, reply_ipv4};
 use super::segment::send_segments;
+use super::translate::clamp;
 use super::transport::pseudo_icmpv6;
 use super::{IcmpAnswer, IdentificationGenerator, Refusal, TrafficClass};
 use crate::packet::{Offload, Outbox, Packet, Segmentation};
@@ -88,6 +93,9 @@ pub struct SoftwireSettings {
     pub dont_fragment: DontFragment,
     /// Where those without are fragmented.
     pub fragments: Fragments,
+    /// Largest TCP segment that a SYN may announce through the softwire, either way, in bytes; `None` leaves what hosts
+    /// agree on, and path MTU discovery finds out that it does not fit.
+    pub largest_segment: Option<u16>,
 }
 
 impl Default for SoftwireSettings {
@@ -98,6 +106,7 @@ impl Default for SoftwireSettings {
             traffic_class: TrafficClass::Copy,
             dont_fragment: DontFragment::Obey,
             fragments: Fragments::Outer,
+            largest_segment: None,
         }
     }
 }
@@ -198,6 +207,7 @@ pub fn encapsulate<O: Outbox + ?Sized>(
     identification: u32,
     outbox: &mut O,
 ) -> Result<(), DropReason> {
+    clamp(packet, parsed, settings.largest_segment);
     let mut entry = Entry { ends, settings, identification, outbox, result: Ok(()) };
     if packet.offload.segmentation == Segmentation::None {
         complete_checksum(packet, parsed.protocol)?;
@@ -285,6 +295,7 @@ pub fn decapsulate(
         header[1] = class;
         ipv4::write_checksum(header);
     }
+    clamp(packet, &parsed, settings.largest_segment);
     Ok(parsed)
 }
 

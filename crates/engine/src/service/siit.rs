@@ -127,7 +127,7 @@ pub(crate) enum Arrival {
 }
 
 impl Siit {
-    /// True if it is a CLAT that has to learn the prefix of its PLAT from the network (RFC 7050). Until then it drops what
+    /// True if it is a CLAT that has to learn the prefix of its PLAT from the network (RFC 8781, RFC 7050). Until then it drops what
     /// it is given.
     #[must_use]
     pub const fn awaits_prefix(&self) -> bool {

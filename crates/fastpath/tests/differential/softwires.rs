@@ -32,7 +32,11 @@ const MAP: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 18);
 
 pub(crate) fn cases() -> Vec<Case> {
     let narrow = SoftwireSettings { ipv6_mtu: 1290, hop_limit: 9, ..SoftwireSettings::default() };
-    let pipe = SoftwireSettings { traffic_class: TrafficClass::Force(0xb8), ..SoftwireSettings::default() };
+    let pipe = SoftwireSettings {
+        traffic_class: TrafficClass::Force(0xb8),
+        largest_segment: Some(1200),
+        ..SoftwireSettings::default()
+    };
     let plain = Policy::default();
     let closed = Policy { inbound_tcp: InboundTcp::Denied, parity: Parity::Ignore, ..plain };
     vec![

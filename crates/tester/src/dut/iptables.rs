@@ -17,6 +17,6 @@ pub(super) fn start(lab: &Lab) -> Result<Gateway, LabError> {
         server_seen_by_client: SERVER_V4.into(),
         client_seen_by_server: None,
         started_in: Duration::ZERO,
-        process: None,
+        processes: Vec::new(),
     })
 }

@@ -1,5 +1,6 @@
 //! Gateways under test: each is started in the `gateway` node of a lab with the standard client - gateway - server topology, and
-//! stands between the client at 2001:db8:1::2 and 10.0.0.2 and the server at 2001:db8:2::2 and 198.51.100.2.
+//! stands between the client at 2001:db8:1::2 and 10.0.0.2 and the server at 2001:db8:2::2 and 198.51.100.2. Pairs of gateways
+//! have a `cpe` node before that, and with it a topology of their own ([`Dut::topology`]).
 //!
 //! One file a gateway. What differs between them is only how they start and under which addresses the two sides see each other.
 
@@ -11,11 +12,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tombolo_lab::{Lab, LabError, Process, wait_until};
+use tombolo_lab::{Lab, LabError, Process, Scenario, Topology, wait_until};
 
 use crate::setup::Technology;
 
 mod iptables;
+mod pair;
 mod plain;
 mod tayga;
 mod tombolo;
@@ -39,6 +41,18 @@ pub enum Dut {
     Tayga,
     /// The kernel's stateful NAT44 (MASQUERADE).
     Iptables,
+    /// The kernel's IPv4 forwarding over three hops, by way of a `cpe`: the yardstick for pairs.
+    PlainPair,
+    /// This project's gateway at both ends of 464XLAT.
+    Xlat464,
+    /// Of DS-Lite.
+    DsLite,
+    /// Of Lightweight 4over6.
+    Lw4o6,
+    /// Of MAP-E.
+    MapE,
+    /// Of MAP-T.
+    MapT,
 }
 
 /// What starting a gateway needs to know.
@@ -65,7 +79,7 @@ pub struct Gateway {
     pub client_seen_by_server: Option<SocketAddrV4>,
     /// From its start to the first packet that it passed.
     pub started_in: Duration,
-    process: Option<Process>,
+    processes: Vec<Process>,
 }
 
 /// Why a gateway is not running.
@@ -94,7 +108,21 @@ pub enum DutError {
 
 impl Dut {
     /// All of them, in the order in which tables show them.
-    pub const ALL: [Self; 5] = [Self::Plain, Self::Plain4, Self::Tombolo, Self::Tayga, Self::Iptables];
+    pub const ALL: [Self; 11] = [
+        Self::Plain,
+        Self::Plain4,
+        Self::Tombolo,
+        Self::Tayga,
+        Self::Iptables,
+        Self::PlainPair,
+        Self::Xlat464,
+        Self::DsLite,
+        Self::Lw4o6,
+        Self::MapE,
+        Self::MapT,
+    ];
+    /// The five technologies, with this project's gateway at both ends.
+    pub const PAIRS: [Self; 5] = [Self::Xlat464, Self::DsLite, Self::Lw4o6, Self::MapE, Self::MapT];
 
     /// The name on command lines and in result files.
     #[must_use]
@@ -105,7 +133,34 @@ impl Dut {
             Self::Tombolo => "tombolo",
             Self::Tayga => "tayga",
             Self::Iptables => "iptables",
+            Self::PlainPair => "plain-pair",
+            Self::Xlat464 => "464xlat",
+            Self::DsLite => "ds-lite",
+            Self::Lw4o6 => "lw4o6",
+            Self::MapE => "map-e",
+            Self::MapT => "map-t",
         }
+    }
+
+    /// The scenario of a pair, which has its name.
+    fn scenario(self) -> Option<Scenario> {
+        Scenario::named(self.name())
+    }
+
+    /// The lab that it needs.
+    #[must_use]
+    pub fn topology(self) -> Topology {
+        match self.scenario() {
+            Some(scenario) => scenario.topology,
+            None if self == Self::PlainPair => Topology::client_cpe_gateway_server_with_ipv4(),
+            None => Topology::client_gateway_server(),
+        }
+    }
+
+    /// Plain forwarding over as many hops.
+    #[must_use]
+    pub fn yardstick(self) -> Self {
+        if self == Self::PlainPair || Self::PAIRS.contains(&self) { Self::PlainPair } else { Self::Plain }
     }
 
     /// Starts the gateway in a lab and waits until it passes packets.
@@ -116,10 +171,14 @@ impl Dut {
         let begun = Instant::now();
         let started = match self {
             Self::Plain => Ok(plain::ipv6()),
-            Self::Plain4 => Ok(plain::ipv4()),
+            Self::Plain4 | Self::PlainPair => Ok(plain::ipv4(self)),
             Self::Tombolo => tombolo::start(lab, options),
             Self::Tayga => tayga::start(lab),
             Self::Iptables => iptables::start(lab),
+            Self::Xlat464 | Self::DsLite | Self::Lw4o6 | Self::MapE | Self::MapT => match self.scenario() {
+                Some(scenario) => pair::start(self, &scenario, lab, options),
+                None => Err(LabError::BadTopology { reason: format!("there is no scenario {self}") }),
+            },
         };
         let mut gateway = started.map_err(|source| DutError::Lab { dut: self, source })?;
         gateway.probe(lab)?;
@@ -132,18 +191,17 @@ impl Gateway {
     /// The last lines of its log, each indented on a line of its own.
     #[must_use]
     pub fn log_tail(&self, lines: usize) -> String {
-        self.process.as_ref().map(|process| process.log_tail(lines)).unwrap_or_default()
+        self.processes.iter().map(|process| process.log_tail(lines)).collect()
     }
 
     /// Ends it, and returns its last lines, which tell what it has counted and dropped. What the kernel does itself goes on.
     pub fn stop(&mut self, lines: usize) -> String {
-        let Some(process) = self.process.take() else { return String::new() };
-        process.stop().tail(lines)
+        self.processes.drain(..).map(|process| process.stop().tail(lines)).collect()
     }
 
     /// Whether it is still there. What the kernel does itself always is.
     pub fn is_running(&mut self) -> bool {
-        self.process.as_mut().is_none_or(Process::is_running)
+        self.processes.iter_mut().all(Process::is_running)
     }
 
     /// Waits until a ping gets through.

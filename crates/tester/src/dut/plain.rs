@@ -11,8 +11,8 @@ pub(super) fn ipv6() -> Gateway {
     forwarding(Dut::Plain, SERVER_V6.into())
 }
 
-pub(super) fn ipv4() -> Gateway {
-    forwarding(Dut::Plain4, SERVER_V4.into())
+pub(super) fn ipv4(dut: Dut) -> Gateway {
+    forwarding(dut, SERVER_V4.into())
 }
 
 fn forwarding(dut: Dut, server_seen_by_client: std::net::IpAddr) -> Gateway {
@@ -23,6 +23,6 @@ fn forwarding(dut: Dut, server_seen_by_client: std::net::IpAddr) -> Gateway {
         server_seen_by_client,
         client_seen_by_server: None,
         started_in: Duration::ZERO,
-        process: None,
+        processes: Vec::new(),
     }
 }

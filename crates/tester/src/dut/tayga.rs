@@ -42,7 +42,7 @@ pub(super) fn start(lab: &Lab) -> Result<Gateway, LabError> {
         server_seen_by_client: embed(SERVER_V4).into(),
         client_seen_by_server: Some(SocketAddrV4::new(CLIENT, STATIC_PORT)),
         started_in: Duration::ZERO,
-        process: Some(tayga().arg("--nodetach").spawn()?),
+        processes: vec![tayga().arg("--nodetach").spawn()?],
     })
 }
 

@@ -36,7 +36,7 @@ pub(super) fn start(lab: &Lab, options: &Options) -> Result<Gateway, LabError> {
         server_seen_by_client: server_seen_by_client(options.tombolo_trade),
         client_seen_by_server: Some(SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), STATIC_PORT)),
         started_in: Duration::ZERO,
-        process: Some(process),
+        processes: vec![process],
     })
 }
 

@@ -6,7 +6,8 @@
 //!
 //! # Directions
 //! The client opens the connections in both. `6to4`: the client sends, so full segments travel from the IPv6 to the IPv4 side, and only
-//! acknowledgements back. `4to6`: the server sends (`iperf3 -R`). For gateways that translate nothing the names mean the same two ways.
+//! acknowledgements back. `4to6`: the server sends (`iperf3 -R`). For gateways that translate nothing, and for pairs of gateways, the
+//! names mean the same two ways.
 //!
 //! # What it measures, and what not
 //! Goodput: payload that arrived. On veth, senders hand over super-packets of up to 64 KiB, as physical NICs with segmentation offload
@@ -20,7 +21,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use tombolo_lab::{Lab, LabError, Process, Topology};
+use tombolo_lab::{Lab, LabError, Process};
 
 use crate::{
     dut::{Dut, DutError, Gateway, Options},
@@ -128,7 +129,7 @@ pub struct Summary {
     pub bits_per_second: Option<Spread>,
     /// Measurements that failed.
     pub failures: usize,
-    /// The median of the ratios to plain IPv6 forwarding in the same round.
+    /// The median of the ratios to plain forwarding over as many hops in the same round.
     pub ratio_to_plain: Option<f64>,
     /// The median of the ratios to Tayga in the same round.
     pub ratio_to_tayga: Option<f64>,
@@ -234,7 +235,7 @@ impl Plan {
             gateway: bed.gateway.dut.name().to_owned(),
             version: bed.gateway.version.clone(),
             settings: match bed.gateway.dut {
-                Dut::Tombolo => self.options.tombolo_settings.clone(),
+                dut if dut == Dut::Tombolo || Dut::PAIRS.contains(&dut) => self.options.tombolo_settings.clone(),
                 _ => String::new(),
             },
             server_seen_by_client: bed.gateway.server_seen_by_client.to_string(),
@@ -245,7 +246,7 @@ impl Plan {
             run,
             tester: env!("CARGO_PKG_VERSION").to_owned(),
             machine: Machine::describe(&["iperf3"]),
-            topology: topology().name,
+            topology: self.topologies(),
             link: "veth, segmentation and checksum offloads on".to_owned(),
             mtu: 1500,
             rounds: self.rounds,
@@ -253,6 +254,14 @@ impl Plan {
             order: "interleaved; the first gateway rotates from round to round".to_owned(),
             gateways: gateways.collect(),
         }
+    }
+
+    /// The names of the topologies, each once.
+    fn topologies(&self) -> String {
+        let mut names: Vec<String> = self.gateways.iter().map(|dut| dut.topology().name).collect();
+        names.sort();
+        names.dedup();
+        names.join(", ")
     }
 
     fn summarise(&self, run: u64, samples: &[Sample]) -> Vec<Summary> {
@@ -290,7 +299,7 @@ impl Plan {
             direction,
             bits_per_second: Spread::of(&measured),
             failures: ours.len() - measured.len(),
-            ratio_to_plain: median_ratio(&ours, &of(Dut::Plain)),
+            ratio_to_plain: median_ratio(&ours, &of(gateway.yardstick())),
             ratio_to_tayga: median_ratio(&ours, &of(Dut::Tayga)),
         }
     }
@@ -298,7 +307,7 @@ impl Plan {
 
 impl Bed {
     fn make(dut: Dut, options: &Options) -> Result<Self, TcpError> {
-        let lab = Lab::create(&topology())?;
+        let lab = Lab::create(&dut.topology())?;
         let gateway = dut.start(&lab, options)?;
         let server = iperf3::serve(lab.node("server")?)?;
         Ok(Self { gateway, _server: server, lab })
@@ -342,10 +351,6 @@ impl Bed {
         }
         format!("{error}; {} has ended:{}", self.gateway.dut, self.gateway.log_tail(10))
     }
-}
-
-fn topology() -> Topology {
-    Topology::client_gateway_server()
 }
 
 impl std::fmt::Display for Direction {

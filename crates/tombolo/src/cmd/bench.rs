@@ -61,10 +61,12 @@ enum Procedure {
 #[derive(Debug, Args)]
 #[command(
     after_help = "6to4: the client, on the IPv6 side, sends. 4to6: the server, on the IPv4 side, sends (iperf3 -R).\n\
+    Pairs (464xlat, ds-lite, lw4o6, map-e, map-t) are both ends of a technology, a customer's edge and the provider's; they are\n\
+    compared with plain-pair, IPv4 forwarding over the same three hops.\n\
     Ratios are medians of the ratios within rounds; compare them, not absolute rates."
 )]
 struct Tcp {
-    /// Gateways: plain, plain4, tombolo, tayga, iptables
+    /// Gateways: plain, plain4, tombolo, tayga, iptables; pairs: plain-pair, 464xlat, ds-lite, lw4o6, map-e, map-t
     #[arg(long, value_delimiter = ',', default_value = "plain,tombolo,tayga")]
     gateways: Vec<Dut>,
     /// Numbers of parallel connections

@@ -19,7 +19,7 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Show everything in under a minute: a gateway, real clients, and plain forwarding beside it
+    /// Show everything in about a minute: a gateway, both ends of the five technologies, real clients, and plain forwarding beside
     Demo(lab_demo::Arguments),
     /// A gateway under everything at once, and then every invariant of its tables
     Soak {

@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, SocketAddrV6};
 
 use tombolo_lab::{
-    Lab, Namespace, Peer, Process, Topology,
+    Lab, Namespace, Peer, Process,
     topology::{CLIENT_V6, SERVER_V4, SERVER_V6},
 };
 use tombolo_tester::{
@@ -32,7 +32,7 @@ pub(super) struct Bed {
 
 impl Bed {
     pub(super) fn make(dut: Dut, options: &Options) -> Result<Self, DemoError> {
-        let lab = Lab::create(&Topology::client_gateway_server())?;
+        let lab = Lab::create(&dut.topology())?;
         let (client, server) = (lab.node("client")?, lab.node("server")?);
         // Peers listen where the packets arrive: after the gateway.
         let inside = dut == Dut::Plain;

@@ -1,7 +1,8 @@
-//! `tombolo lab demo`: everything a newcomer wants to see, in under a minute.
+//! `tombolo lab demo`: everything a newcomer wants to see, in about a minute.
 //!
 //! Two labs stand side by side, one with the gateway and one with plain kernel forwarding; each step is taken in both, so that what the
-//! gateway costs is seen against the same thing on the same machine in the same minute.
+//! gateway costs is seen against the same thing on the same machine in the same minute. Then the five IPv4aaS technologies, one after
+//! another, each with this project's gateway at both ends, beside plain forwarding over the same three hops.
 
 use std::time::Duration;
 
@@ -17,10 +18,14 @@ mod bed;
 mod steps;
 
 use bed::Bed;
-use steps::{STEPS, Step};
+use steps::{PAIR_STEPS, STEPS, Step};
 
 /// How often each step is taken.
 const ROUNDS: usize = 3;
+/// How often with a pair of gateways, of which there are five.
+const PAIR_ROUNDS: usize = 1;
+/// Steps of a demo of this project's gateway.
+pub(crate) const ALL_STEPS: usize = STEPS.len() + Dut::PAIRS.len() * PAIR_STEPS.len();
 
 /// What to demonstrate.
 #[derive(Clone, Debug)]
@@ -44,9 +49,22 @@ pub(crate) struct Report {
     pub(crate) start_ms: u128,
     /// The steps in order.
     pub(crate) steps: Vec<StepReport>,
+    /// The five technologies; none if another gateway is shown.
+    pub(crate) technologies: Vec<TechnologyReport>,
     /// The gateway's last lines, when a step failed.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) log: String,
+}
+
+/// What came of one technology with a gateway at either end.
+#[derive(Debug, Serialize)]
+pub(crate) struct TechnologyReport {
+    /// Its name, which is that of its scenario too.
+    pub(crate) technology: &'static str,
+    /// From starting the gateways to the first packet through both, in milliseconds.
+    pub(crate) start_ms: u128,
+    /// The steps in order.
+    pub(crate) steps: Vec<StepReport>,
 }
 
 /// What came of one step.
@@ -102,21 +120,54 @@ impl Demo {
             if tombolo_lab::interrupted() {
                 return Err(LabError::Interrupted.into());
             }
-            steps.push(self.take(step, &mut ours, &plain));
+            steps.push(self.take(step, ROUNDS, &mut ours, &plain));
         }
         let failed = steps.iter().any(|step| !step.worked);
-        let log = if failed { ours.gateway.stop(20) } else { String::new() };
+        let mut log = if failed { ours.gateway.stop(20) } else { String::new() };
         let (gateway, version) = (ours.gateway.dut.to_string(), ours.gateway.version.clone());
-        Ok(Report { gateway, version, start_ms: ours.gateway.started_in.as_millis(), steps, log })
+        let start_ms = ours.gateway.started_in.as_millis();
+        drop((ours, plain));
+        let mut technologies = Vec::new();
+        if self.gateway == Dut::Tombolo {
+            let plain = Bed::make(Dut::PlainPair, &self.options)?;
+            for (number, pair) in Dut::PAIRS.into_iter().enumerate() {
+                let done = STEPS.len() + number * PAIR_STEPS.len();
+                technologies.push(self.technology(pair, &plain, &mut log, |step, what| progress(done + step, what))?);
+            }
+        }
+        Ok(Report { gateway, version, start_ms, steps, technologies, log })
     }
 
-    /// Takes a step three times in turn, here and there: the figures are medians, and the ratio that of the rounds, so that a busy
+    /// Takes the steps of a pair.
+    fn technology(
+        &self,
+        pair: Dut,
+        plain: &Bed,
+        log: &mut String,
+        mut progress: impl FnMut(usize, &str),
+    ) -> Result<TechnologyReport, DemoError> {
+        let mut bed = Bed::make(pair, &self.options)?;
+        let mut steps = Vec::new();
+        for (done, step) in PAIR_STEPS.iter().enumerate() {
+            progress(done, &format!("{pair}: {}", step.what));
+            if tombolo_lab::interrupted() {
+                return Err(LabError::Interrupted.into());
+            }
+            steps.push(self.take(step, PAIR_ROUNDS, &mut bed, plain));
+        }
+        if steps.iter().any(|step| !step.worked) {
+            log.push_str(&bed.gateway.stop(10));
+        }
+        Ok(TechnologyReport { technology: pair.name(), start_ms: bed.gateway.started_in.as_millis(), steps })
+    }
+
+    /// Takes a step several times in turn, here and there: the figures are medians, and the ratio that of the rounds, so that a busy
     /// machine does not decide alone.
-    fn take(&self, step: &Step, ours: &mut Bed, plain: &Bed) -> StepReport {
+    fn take(&self, step: &Step, rounds: usize, ours: &mut Bed, plain: &Bed) -> StepReport {
         let duration = Duration::from_secs(self.seconds.into());
         let (mut through, mut beside) = (Vec::new(), Vec::new());
         let mut last = Err(LabError::Interrupted.into());
-        for _ in 0..ROUNDS {
+        for _ in 0..rounds {
             last = (step.take)(ours, duration);
             let Ok(seen) = &last else { break };
             through.push(Some(seen.figure));

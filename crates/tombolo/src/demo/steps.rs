@@ -31,6 +31,9 @@ pub(super) const STEPS: &[Step] = &[
     Step { what: "HTTP, server to client", unit: "ms", take: fetch_from_outside },
 ];
 
+/// The steps with a pair of gateways, in the order of its row.
+pub(super) const PAIR_STEPS: &[Step] = STEPS.split_at(STEPS.len() - 1).0;
+
 /// Twenty echo requests; the figure is the mean round trip.
 fn ping(bed: &Bed, _: Duration) -> Result<Seen, DemoError> {
     let address = bed.gateway.server_seen_by_client;

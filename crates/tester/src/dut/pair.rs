@@ -1,0 +1,25 @@
+//! Both ends of a technology, this project's gateway twice: a customer's edge and the provider's end, with an IPv6-only network
+//! between them (the scenarios of the lab). The client speaks IPv4 to the server.
+
+use std::time::Duration;
+
+use tombolo_lab::{Lab, LabError, Scenario, topology::SERVER_V4};
+
+use super::{Dut, Gateway, Options};
+use crate::machine;
+
+/// Starts every gateway of the scenario, each with the settings in front of its service.
+pub(super) fn start(dut: Dut, scenario: &Scenario, lab: &Lab, options: &Options) -> Result<Gateway, LabError> {
+    let executable = options.tombolo.display().to_string();
+    let start = |(node, text): &(&str, String)| {
+        lab.start_gateway(node, &executable, &format!("{}\n{text}", options.tombolo_settings))
+    };
+    Ok(Gateway {
+        dut,
+        version: machine::version_of(&executable, &["--version"]),
+        server_seen_by_client: SERVER_V4.into(),
+        client_seen_by_server: None,
+        started_in: Duration::ZERO,
+        processes: scenario.gateways.iter().map(start).collect::<Result<_, _>>()?,
+    })
+}
