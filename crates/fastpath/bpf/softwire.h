@@ -78,6 +78,8 @@ static __always_inline void keep_addresses(const struct packet *packet, struct r
 static __always_inline struct outcome carry_in(const volatile struct service *service, const struct packet *packet,
 					       __u32 gso_size, const __u64 remote[2], struct rewrite *to)
 {
+	if (must_clamp(service, packet))
+		return PASSED(MISS_POLICY);
 	if (!keep_header(packet, to, service->tunnel.mtu, gso_size))
 		return PASSED(MISS_SIZE);
 	to->side = OUTSIDE;
@@ -90,6 +92,8 @@ static __always_inline struct outcome carry_in(const volatile struct service *se
 static __always_inline struct outcome carry_out(const volatile struct service *service, const struct packet *packet,
 						__u32 gso_size, struct rewrite *to)
 {
+	if (must_clamp(service, packet))
+		return PASSED(MISS_POLICY);
 	keep_header(packet, to, 0xffff, gso_size);
 	to->traffic_class = inner_class(&service->tunnel, packet);
 	to->side = INSIDE;
