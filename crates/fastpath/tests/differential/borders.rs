@@ -33,7 +33,7 @@ pub(crate) fn cases() -> Vec<Case> {
         traffic_class: TrafficClass::Force(0xb9),
         dont_fragment: DontFragment::Override,
         fragments: Fragments::Inner,
-        largest_segment: Some(1220),
+        largest_segment: Some(1200),
     };
     let strange = TranslateSettings {
         traffic_class_4to6: TrafficClass::Force(0x28),
