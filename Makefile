@@ -4,7 +4,7 @@
 #   make test     everything that can be tested here (root for the kernel tests; they skip loudly without)
 #   make lint     formatting, clippy, documentation, dependencies
 #   make bench    what a packet costs in memory, state at scale, TCP beside plain forwarding and Tayga (root)
-#   make bench-fastpath   the programs in the kernel beside plain forwarding and iptables, interleaved (root)
+#   make bench-fastpath   the programs in the kernel beside plain forwarding, iptables and Tayga, interleaved (root)
 #   make fuzz     libFuzzer on parser, translation, engine and configuration; SECONDS=60 for each of them
 #   make lab      a playground that stays: three namespaces, no gateway (root)
 #   make setup    installs the Debian packages that the above need
@@ -38,6 +38,9 @@ fuzz: setup
 
 bench-fastpath: setup
 	cargo bench -p tombolo-fastpath --bench fastpath
+	cargo build --release -p tombolo
+	./target/release/tombolo bench tcp --service nat64 --settings 'gateway.fastpath = "tc"' --flows 1,10 --rounds 7 --seconds 1
+	./target/release/tombolo bench tcp --service nat44 --settings 'gateway.fastpath = "tc"' --flows 1,10 --rounds 7 --seconds 1
 
 lab: setup
 	cargo build -p tombolo

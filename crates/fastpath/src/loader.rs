@@ -204,7 +204,8 @@ impl FastPath {
     }
 
     /// Loads the programs for another plan over the same tables, and replaces those that are attached, each link in one
-    /// instant.
+    /// instant. The calling thread is in the network namespace where they were attached: filters, of kernels without links of
+    /// TC, are found by their interface.
     ///
     /// # Errors
     /// [`FastPathError`]; the old programs stay where the new ones could not replace them.

@@ -24,6 +24,8 @@ pub(crate) enum Kind {
     Nat64,
     Nat44,
     Siit,
+    /// With ten thousand explicit mappings of other hosts.
+    Siit10k,
     Lwaftr,
     MapE,
     MapT,
@@ -51,6 +53,7 @@ impl Kind {
             Self::Nat64 => "nat64",
             Self::Nat44 => "nat44",
             Self::Siit => "siit",
+            Self::Siit10k => "siit-10k",
             Self::Lwaftr => "lwaftr",
             Self::MapE => "map-e br",
             Self::MapT => "map-t br",
@@ -63,7 +66,7 @@ impl Kind {
             Self::Plain6 => Technology::Forward6,
             Self::Iptables | Self::Nat44 => Technology::Nat44,
             Self::Nat64 => Technology::Nat64,
-            Self::Siit => Technology::Siit,
+            Self::Siit | Self::Siit10k => Technology::Siit,
             Self::Lwaftr => Technology::Lwaftr,
             Self::MapE => Technology::MapEBr,
             Self::MapT => Technology::MapTBr,
@@ -85,11 +88,17 @@ pub(crate) struct Contender {
     ends: Ends,
     gateway: Option<Gateway>,
     lab: Lab,
+    _limits: Option<ConntrackLimits>,
     seed: u64,
 }
 
 impl Contender {
     pub(crate) fn new(kind: Kind, load: Load) -> Result<Self> {
+        Self::with_queues(kind, load, 1)
+    }
+
+    /// With so many queues on each port: a veth hands frames to the queue of the core that sends.
+    pub(crate) fn with_queues(kind: Kind, load: Load, queues: usize) -> Result<Self> {
         let (inside, outside) = load.ports;
         let lab = Lab::create(&Topology::client_gateway_server())?;
         let node = lab.node("gateway")?;
@@ -97,22 +106,29 @@ impl Contender {
             // A veth takes redirected frames only while its own end polls, which receive offload makes it do.
             node.set_offload(interface, Offload::Gro, true)?;
         }
+        if queues > 1 {
+            let count = queues.to_string();
+            for (node, port) in
+                [("client", "inside0"), ("gateway", "inside0"), ("gateway", "outside0"), ("server", "outside0")]
+            {
+                lab.node(node)?.command("ethtool").args(["-L", port, "rx", &count, "tx", &count]).run()?.success()?;
+            }
+        }
         resolve_neighbours(&lab)?;
         load.population.route(&lab)?;
         let flows = Flows { inside_first: 1024, outside_first: 1024, ..Flows::sessions(inside, outside) };
         let setup = load.population.setup(kind.technology(), &flows)?;
         let sessions = u64::from(inside) * u64::from(outside);
         let gateway = match kind {
-            Kind::Nat64 | Kind::Nat44 | Kind::Siit => Some(Gateway::start(&lab, kind, sessions, None)?),
+            Kind::Nat64 | Kind::Nat44 | Kind::Siit | Kind::Siit10k => {
+                Some(Gateway::start(&lab, kind, (inside, sessions), None)?)
+            }
             Kind::Lwaftr | Kind::MapE | Kind::MapT => {
-                Some(Gateway::start(&lab, kind, 1000, Some(population::service(kind, &setup)))?)
+                Some(Gateway::start(&lab, kind, (4000, 1000), Some(population::service(kind, &setup)))?)
             }
-            Kind::Iptables => {
-                start_iptables(&lab, sessions)?;
-                None
-            }
-            Kind::Plain4 | Kind::Plain6 => None,
+            Kind::Iptables | Kind::Plain4 | Kind::Plain6 => None,
         };
+        let limits = if kind == Kind::Iptables { Some(start_iptables(&lab, sessions)?) } else { None };
         let port = |node: &str, name: &str| -> Result<Port> {
             Ok(Port { name: name.to_owned(), namespace: Some(Namespace::at(lab.node(node)?.path())) })
         };
@@ -124,7 +140,7 @@ impl Contender {
         let capacity = Capacity { frames, records: 1, a_hosts: hosts, b_hosts: 1 };
         let mut rig = Rig::open(&left, &right, capacity)?;
         rig.set_endpoints(&setup.a, &setup.b)?;
-        Ok(Self { kind, load, rig, setup, ends, gateway, lab, seed: 1 })
+        Ok(Self { kind, load, rig, setup, ends, gateway, lab, _limits: limits, seed: 1 })
     }
 
     pub(crate) fn name(&self) -> &'static str {
@@ -149,6 +165,22 @@ impl Contender {
         assert!(outcome.lost * 100 < u64::from(self.tuples()), "{}: {} lost while filling", self.name(), outcome.lost);
     }
 
+    /// Makes every binding by traffic, and every session in user space: a hundred million frames would take minutes.
+    pub(crate) fn fill_directly(&mut self) {
+        let (shape, seed) = (&self.setup.shape, self.seed);
+        let tuples = shape.tuples();
+        if let Some(gateway) = &mut self.gateway {
+            gateway.clear();
+        }
+        let bindings = u32::try_from(tuples / u64::from(self.load.ports.1)).unwrap_or(u32::MAX);
+        // Each of them is missed with a probability of e^-12.
+        self.run(12 * bindings, Order::Enumerate { seed }, &[0]);
+        let ports = self.load.ports.1;
+        if let Some(gateway) = &mut self.gateway {
+            gateway.make_sessions(std::net::Ipv4Addr::new(198, 51, 100, 2), 1024, ports);
+        }
+    }
+
     /// Every tuple once, from an empty table.
     pub(crate) fn create(&mut self) -> Outcome {
         match (&mut self.gateway, self.kind) {
@@ -161,14 +193,21 @@ impl Contender {
         }
         self.seed += 1;
         let (frames, seed) = (self.tuples(), self.seed);
-        self.run(frames, Order::Enumerate { seed })
+        self.run(frames, Order::Enumerate { seed }, &[0])
     }
 
     /// Random tuples.
     pub(crate) fn load(&mut self, frames: u32) -> Outcome {
         self.seed += 1;
         let seed = self.seed;
-        self.run(frames, Order::Random { seed })
+        self.run(frames, Order::Random { seed }, &[0])
+    }
+
+    /// Random tuples from several cores, each of which sends, forwards and receives its share.
+    pub(crate) fn load_on(&mut self, cores: &[usize], frames: u32) -> Outcome {
+        self.seed += 1;
+        let seed = self.seed;
+        self.run(frames, Order::Random { seed }, cores)
     }
 
     pub(crate) fn remarks(&self) -> String {
@@ -179,7 +218,7 @@ impl Contender {
         u32::try_from(self.setup.shape.tuples()).unwrap_or(u32::MAX)
     }
 
-    fn run(&mut self, frames: u32, order: Order) -> Outcome {
+    fn run(&mut self, frames: u32, order: Order, cores: &[usize]) -> Outcome {
         let setup = &self.setup;
         let inward = self.load.inward;
         let (sent, received) = if inward { (setup.right, setup.left) } else { (setup.left, setup.right) };
@@ -189,7 +228,7 @@ impl Contender {
             shape: setup.shape,
             frames,
             pace: Pace::at(0),
-            cores: vec![0],
+            cores: cores.to_vec(),
             background: None,
             timed: None,
             answer: Answer {
@@ -233,16 +272,36 @@ fn resolve_neighbours(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-fn start_iptables(lab: &Lab, sessions: u64) -> Result<()> {
-    let wanted = (sessions * 3 / 2).max(262_144).next_power_of_two().to_string();
-    for path in ["/proc/sys/net/netfilter/nf_conntrack_max", "/sys/module/nf_conntrack/parameters/hashsize"] {
-        std::fs::write(path, &wanted)?;
+/// The kernel's limits of connection tracking, which hold for the whole machine: raised, and put back.
+struct ConntrackLimits(Vec<(&'static str, String)>);
+
+impl ConntrackLimits {
+    fn raise(wanted: u64) -> Result<Self> {
+        let mut before = Self(Vec::new());
+        for path in ["/proc/sys/net/netfilter/nf_conntrack_max", "/sys/module/nf_conntrack/parameters/hashsize"] {
+            before.0.push((path, std::fs::read_to_string(path)?));
+            std::fs::write(path, wanted.to_string())?;
+        }
+        Ok(before)
     }
+}
+
+impl Drop for ConntrackLimits {
+    fn drop(&mut self) {
+        // The table's size sets the limit too, so the limit comes last.
+        for (path, before) in self.0.iter().rev() {
+            let _ = std::fs::write(path, before.trim());
+        }
+    }
+}
+
+fn start_iptables(lab: &Lab, sessions: u64) -> Result<ConntrackLimits> {
+    let limits = ConntrackLimits::raise((sessions * 3 / 2).max(262_144).next_power_of_two())?;
     let node = lab.node("gateway")?;
     let words = ["-t", "nat", "-A", "POSTROUTING", "-o", "outside0", "-j", "MASQUERADE"];
     node.command("iptables").args(words).run()?.success()?;
     for key in ["nf_conntrack_udp_timeout", "nf_conntrack_udp_timeout_stream"] {
         node.set_sysctl(&format!("net.netfilter.{key}"), "10000")?;
     }
-    Ok(())
+    Ok(limits)
 }

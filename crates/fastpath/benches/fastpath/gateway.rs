@@ -12,14 +12,17 @@ use tombolo_engine::mapping::pool::{Pool, PoolRange, PortRanges};
 use tombolo_engine::mapping::stateless::{DenyList, StatelessMap};
 use tombolo_engine::mechanism::TranslateSettings;
 use tombolo_engine::mechanism::napt::{Policy, Times};
+use tombolo_engine::mechanism::session_state;
 use tombolo_engine::plan::{Nat64, OwnAddresses, Service, ServiceKind};
 use tombolo_engine::service::nat44::Nat44;
 use tombolo_engine::service::siit::{ErrorSources, Hairpinning, Role, Siit};
 use tombolo_fastpath::{FastPath, Mode, PinnedMemory, Settings};
 use tombolo_lab::Lab;
 use tombolo_tables::Tables;
+use tombolo_tables::binding::BindingId;
 use tombolo_tables::hash::HashKey;
 use tombolo_tables::memory::{Backing, MemoryError, MemorySource};
+use tombolo_tables::session::{Inserted, Lifetimes, SessionKey};
 use tombolo_tables::subscriber::{Subscriber, SubscriberKey};
 use tombolo_tables::tables::Capacity;
 use tombolo_tables::tick::Tick;
@@ -30,7 +33,6 @@ use crate::contender::Kind;
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 const POOL: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
-const BINDINGS: u32 = 8192;
 
 pub(crate) struct Gateway {
     kind: Kind,
@@ -52,11 +54,12 @@ impl MemorySource for Recorder<'_> {
 }
 
 impl Gateway {
-    /// With `service` in place of the usual one of its kind, if there is one.
-    pub(crate) fn start(lab: &Lab, kind: Kind, sessions: u64, service: Option<ServiceKind>) -> Result<Self> {
+    /// With room for so many bindings (and as many again) and sessions; with `service` in place of the usual one of its kind, if
+    /// there is one.
+    pub(crate) fn start(lab: &Lab, kind: Kind, room: (u32, u64), service: Option<ServiceKind>) -> Result<Self> {
         let directory = PathBuf::from(format!("/sys/fs/bpf/{}", lab.id()));
         let mut memory = PinnedMemory::open(&directory, "bench")?;
-        let plan = plan(service.unwrap_or_else(|| usual(kind)), sessions);
+        let plan = plan(service.unwrap_or_else(|| usual(kind)), room);
         let mut recorder = Recorder(&mut memory, Vec::new());
         let tables = Tables::new(&mut recorder, plan.capacity, HashKey::new([11, 22, 33, 44]))?;
         let spans = recorder.1;
@@ -84,6 +87,23 @@ impl Gateway {
         self.tables.admit(&subscriber, Tick(1)).unwrap();
     }
 
+    /// Makes a session to each of `ports` ports of a remote host, from `first` on, on every binding.
+    pub(crate) fn make_sessions(&self, remote: Ipv4Addr, first: u16, ports: u32) {
+        let sessions = &self.tables.sessions;
+        let ids: Vec<BindingId> = self.tables.bindings.iter().collect();
+        let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC).unwrap();
+        let now = Tick::from_nanos(std::time::Duration::from(now).as_nanos().try_into().unwrap());
+        let forever = Lifetimes([u32::MAX; 16]);
+        for binding in ids {
+            for port in 0..ports {
+                let remote_port = (first + u16::try_from(port).unwrap()).to_be_bytes();
+                let key = SessionKey { binding, remote_ipv4: remote.octets(), remote_port };
+                let made = sessions.insert(&key, session_state::UDP, 0, &forever, now);
+                assert!(!matches!(made, Inserted::Full), "the table of sessions is full");
+            }
+        }
+    }
+
     pub(crate) fn remarks(&self) -> String {
         let counters = self.fast_path.counters().unwrap();
         let passed: Vec<String> = counters.passed().map(|(miss, count)| format!("{} {count}", miss.name())).collect();
@@ -95,6 +115,16 @@ impl Drop for Gateway {
     fn drop(&mut self) {
         let _ = PinnedMemory::remove(&self.directory);
     }
+}
+
+/// The client's, and those of ten thousand other hosts, among which it stands.
+fn mappings(kind: Kind) -> Vec<Eam> {
+    let others = if kind == Kind::Siit10k { 10_000_u32 } else { 0 };
+    let other = |n: u32| {
+        let (high, low) = (n / 250, n % 250 + 3);
+        Eam::parse(&format!("192.{high}.2.{low}"), &format!("2001:db8:{high:x}:{low:x}::2")).unwrap()
+    };
+    (0..others).map(other).chain([Eam::parse("192.0.2.2", "2001:db8:1::2").unwrap()]).collect()
 }
 
 fn usual(kind: Kind) -> ServiceKind {
@@ -119,10 +149,10 @@ fn usual(kind: Kind) -> ServiceKind {
             largest_segment: None,
             static_bindings: Vec::new(),
         }),
-        Kind::Siit => ServiceKind::Siit(Siit {
+        Kind::Siit | Kind::Siit10k => ServiceKind::Siit(Siit {
             role: Role::Siit,
             mapping: StatelessMap {
-                explicit: EamTable::new(vec![Eam::parse("192.0.2.2", "2001:db8:1::2").unwrap()]).unwrap(),
+                explicit: EamTable::new(mappings(kind)).unwrap(),
                 prefix: Some(Prefix64::WELL_KNOWN),
                 well_known_prefix_strict: false,
                 denied: DenyList::default(),
@@ -145,11 +175,11 @@ fn usual(kind: Kind) -> ServiceKind {
     }
 }
 
-fn plan(kind: ServiceKind, sessions: u64) -> Plan {
+fn plan(kind: ServiceKind, (bindings, sessions): (u32, u64)) -> Plan {
     let mut plan = Plan {
         services: vec![Service { name: "bench".into(), kind }],
         times: Times::default(),
-        capacity: Capacity { subscribers: 100, bindings: BINDINGS, sessions, outside_slots: 0 },
+        capacity: Capacity { subscribers: 100, bindings: bindings * 2, sessions, outside_slots: 0 },
         own: OwnAddresses::default(),
     };
     plan.capacity.outside_slots = plan.outside_slots().unwrap().max(16);

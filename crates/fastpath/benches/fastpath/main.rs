@@ -82,7 +82,12 @@ const SERIES: [Series; 10] = [
         creates: false,
         contenders: &[Kind::Plain4, Kind::Nat44, Kind::Iptables],
     },
-    Series { name: "siit", load: one((4000, 250), 1_000_000), creates: false, contenders: &[Kind::Plain6, Kind::Siit] },
+    Series {
+        name: "siit",
+        load: one((4000, 250), 1_000_000),
+        creates: false,
+        contenders: &[Kind::Plain6, Kind::Siit, Kind::Siit10k],
+    },
     Series {
         name: "new sessions",
         load: one((4000, 1000), 4_000_000),
@@ -104,11 +109,73 @@ fn main() {
     let rounds: usize = option("--rounds").map_or(7, |n| n.parse().unwrap());
     let only = option("--only");
     let without = option("--without").unwrap_or_default();
-    for series in
-        SERIES.iter().filter(|series| only.as_deref().is_none_or(|only| only.split(',').any(|o| o == series.name)))
-    {
+    let wanted = |name: &str| only.as_deref().is_none_or(|only| only.split(',').any(|o| o == name));
+    for series in SERIES.iter().filter(|series| wanted(series.name)) {
         measure(series, rounds, &without);
     }
+    if wanted("cores") {
+        for kind in [Kind::Nat64, Kind::Nat44, Kind::Siit, Kind::Plain6] {
+            measure_cores(kind, rounds);
+        }
+    }
+    if wanted("sessions") {
+        for kind in [Kind::Nat64, Kind::Nat44] {
+            measure_sessions(kind, rounds);
+        }
+    }
+}
+
+/// Two cores against one. Each core does everything for its own share of the packets: it sends, the gateway forwards on it (a
+/// veth is polled by the core that sent), and it receives. So this is the whole path twice, over one set of tables.
+fn measure_cores(kind: Kind, rounds: usize) {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    if cores < 2 {
+        say("SKIPPED: cores: this machine has one");
+        return;
+    }
+    const FRAMES: u32 = 1_000_000;
+    let mut contender = Contender::with_queues(kind, one((4000, 250), 2 * FRAMES), 2).unwrap();
+    contender.fill();
+    let (mut one, mut two, mut lost) = (Vec::new(), Vec::new(), 0);
+    for round in 0..rounds {
+        let single = contender.load_on(&[round % 2], FRAMES);
+        let double = contender.load_on(&[0, 1], 2 * FRAMES);
+        one.push(single.rate);
+        two.push(double.rate);
+        lost += single.lost + double.lost;
+    }
+    say(&format!("cores, {}: 1000000 tuples, {rounds} rounds of {FRAMES} frames a core", kind.name()));
+    say_ratio("one core", "two cores", (&one, &two), lost, &contender.remarks());
+}
+
+/// A hundred million sessions against one million.
+fn measure_sessions(kind: Kind, rounds: usize) {
+    const FRAMES: u32 = 2_000_000;
+    let mut contenders = [(4000, 250), (40_000, 2500)].map(|ports| Contender::new(kind, one(ports, FRAMES)).unwrap());
+    contenders.iter_mut().for_each(Contender::fill_directly);
+    let (mut few, mut many, mut lost) = (Vec::new(), Vec::new(), 0);
+    for _ in 0..rounds {
+        let [small, large] = &mut contenders;
+        let (small, large) = (small.load(FRAMES), large.load(FRAMES));
+        few.push(small.rate);
+        many.push(large.rate);
+        lost += small.lost + large.lost;
+    }
+    say(&format!("sessions, {}: {rounds} rounds of {FRAMES} frames, one core, random tuples", kind.name()));
+    say_ratio("1 million", "100 million", (&few, &many), lost, &contenders[1].remarks());
+}
+
+fn say_ratio(one: &str, other: &str, rates: (&[f64], &[f64]), lost: u64, remarks: &str) {
+    let mut ratios: Vec<f64> = rates.1.iter().zip(rates.0).map(|(other, one)| other / one).collect();
+    let (ratio, range) = (median(&mut ratios), (ratios[0], ratios[ratios.len() - 1]));
+    let median = |rates: &[f64]| median(&mut rates.to_vec()) / 1e6;
+    say(&format!("  {one:<12} {:>6.3} Mpps", median(rates.0)));
+    say(&format!(
+        "  {other:<12} {:>6.3} Mpps  {ratio:.2} x {one} ({:.2} to {:.2})  lost {lost}  {remarks}",
+        median(rates.1),
+        range.0,
+        range.1
+    ));
 }
 
 fn measure(series: &Series, rounds: usize, without: &str) {

@@ -129,7 +129,8 @@ pub struct Summary {
     pub bits_per_second: Option<Spread>,
     /// Measurements that failed.
     pub failures: usize,
-    /// The median of the ratios to plain forwarding over as many hops in the same round.
+    /// The median of the ratios to plain forwarding over as many hops in the same round: of IPv6, or of IPv4 where only that is
+    /// measured.
     pub ratio_to_plain: Option<f64>,
     /// The median of the ratios to Tayga in the same round.
     pub ratio_to_tayga: Option<f64>,
@@ -288,6 +289,10 @@ impl Plan {
             let rounds = 1..=self.rounds;
             rounds.map(|round| samples.iter().find(|sample| taken(round, sample))?.bits_per_second).collect()
         };
+        let plain = match gateway.yardstick() {
+            Dut::Plain if !self.gateways.contains(&Dut::Plain) => Dut::Plain4,
+            plain => plain,
+        };
         let ours = of(gateway);
         let measured: Vec<f64> = ours.iter().flatten().copied().collect();
         Summary {
@@ -299,7 +304,7 @@ impl Plan {
             direction,
             bits_per_second: Spread::of(&measured),
             failures: ours.len() - measured.len(),
-            ratio_to_plain: median_ratio(&ours, &of(gateway.yardstick())),
+            ratio_to_plain: median_ratio(&ours, &of(plain)),
             ratio_to_tayga: median_ratio(&ours, &of(Dut::Tayga)),
         }
     }

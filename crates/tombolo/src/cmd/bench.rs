@@ -66,9 +66,13 @@ enum Procedure {
     Ratios are medians of the ratios within rounds; compare them, not absolute rates."
 )]
 struct Tcp {
-    /// Gateways: plain, plain4, tombolo, tayga, iptables; pairs: plain-pair, 464xlat, ds-lite, lw4o6, map-e, map-t
-    #[arg(long, value_delimiter = ',', default_value = "plain,tombolo,tayga")]
+    /// Gateways: plain, plain4, tombolo, tayga, iptables; pairs: plain-pair, 464xlat, ds-lite, lw4o6, map-e, map-t [default:
+    /// plain,tombolo,tayga; plain4 instead of plain for nat44]
+    #[arg(long, value_delimiter = ',')]
     gateways: Vec<Dut>,
+    /// What tombolo does: nat64, nat44, siit
+    #[arg(long, default_value = "nat64", value_parser = service)]
+    service: Technology,
     /// Numbers of parallel connections
     #[arg(long, value_delimiter = ',', default_value = "1,10,20,50", value_parser = clap::value_parser!(u32).range(1..=128))]
     flows: Vec<u32>,
@@ -90,6 +94,20 @@ struct Tcp {
     /// Print the summaries as JSON instead of a table
     #[arg(long)]
     json: bool,
+}
+
+fn service(text: &str) -> Result<Technology, String> {
+    match text {
+        "nat64" => Ok(Technology::Nat64),
+        "nat44" => Ok(Technology::Nat44),
+        "siit" => Ok(Technology::Siit),
+        _ => Err("services are nat64, nat44 and siit".to_owned()),
+    }
+}
+
+fn default_gateways(service: Technology) -> Vec<Dut> {
+    let plain = if service == Technology::Nat44 { Dut::Plain4 } else { Dut::Plain };
+    vec![plain, Dut::Tombolo, Dut::Tayga]
 }
 
 fn direction(text: &str) -> Result<Direction, String> {
@@ -127,12 +145,12 @@ fn run_tcp(arguments: Tcp) -> anyhow::Result<()> {
     let mut results =
         ResultFile::open(&output).with_context(|| format!("cannot open the result file {}", output.display()))?;
     let mut plan = Plan {
-        gateways: arguments.gateways,
+        gateways: if arguments.gateways.is_empty() { default_gateways(arguments.service) } else { arguments.gateways },
         flows: arguments.flows,
         directions: arguments.directions,
         rounds: arguments.rounds,
         seconds: arguments.seconds,
-        options: Options { tombolo, tombolo_settings: arguments.settings, tombolo_trade: Technology::Nat64 },
+        options: Options { tombolo, tombolo_settings: arguments.settings, tombolo_trade: arguments.service },
     };
     plan.deduplicate();
     let progress = print::Progress::new(plan.measurements());
