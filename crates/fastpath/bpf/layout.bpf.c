@@ -48,6 +48,7 @@ static const volatile struct place all[PLACES] = {
 	WHOLE(map_rule), FIELD(map_rule, ipv6), FIELD(map_rule, behind), FIELD(map_rule, ipv4), FIELD(map_rule, ipv4_mask),
 	FIELD(map_rule, given_psid), FIELD(map_rule, suffix_bits), FIELD(map_rule, embedded_psid_bits),
 	FIELD(map_rule, shift), FIELD(map_rule, host_bits), FIELD(map_rule, offset_bits), FIELD(map_rule, psid_bits),
+	WHOLE(map_group), FIELD(map_group, offset_bits), FIELD(map_group, psid_bits),
 	WHOLE(scratch), FIELD(scratch, counters), FIELD(scratch, used_word), FIELD(scratch, identifications),
 	WHOLE(counters), FIELD(counters, forwarded), FIELD(counters, forwarded_bytes), FIELD(counters, bindings_made),
 	FIELD(counters, sessions_made), FIELD(counters, reports_lost), FIELD(counters, passed), FIELD(counters, dropped),
