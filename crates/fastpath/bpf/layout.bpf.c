@@ -27,7 +27,7 @@ static const volatile struct place all[PLACES] = {
 	WHOLE(plan), FIELD(plan, hash_key), FIELD(plan, inside_buckets), FIELD(plan, used_words), FIELD(plan, lifetimes),
 	FIELD(plan, reuse_after), FIELD(plan, reuse_port_after), FIELD(plan, report_sessions), FIELD(plan, secret),
 	FIELD(plan, steps), FIELD(plan, own6), FIELD(plan, own4), FIELD(plan, softwire_buckets), FIELD(plan, explicit_rows),
-	FIELD(plan, explicit_ipv4), FIELD(plan, explicit_ipv6_first), FIELD(plan, explicit_ipv6_last),
+	FIELD(plan, explicit_ipv4), FIELD(plan, map_ipv4), FIELD(plan, explicit_ipv6_first), FIELD(plan, explicit_ipv6_last),
 	FIELD(plan, non_global), FIELD(plan, services),
 	WHOLE(service), FIELD(service, kind), FIELD(service, pool_ranges), FIELD(service, untranslated_ranges),
 	FIELD(service, flags), FIELD(service, traffic_class_4to6), FIELD(service, traffic_class_6to4),

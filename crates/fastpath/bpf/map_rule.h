@@ -86,12 +86,21 @@ struct {
 	__type(value, __u64);
 } map_members SEC(".maps");
 
-/* The entry of an IPv4 address (as on the wire); LPM_NONE if it is not in the domain. */
-__noinline __u32 map_entry_of_ipv4(__u32 address)
+__noinline __u32 look_up_map_ipv4(__u32 address)
 {
-	struct lpm_key key = { .first = (__u64)bpf_ntohl(address) << 32 };
+	struct lpm_key key = { .first = (__u64)address << 32 };
 
 	return lpm_lookup(&map_ipv4, key);
+}
+
+/* The entry of an IPv4 address (as on the wire); LPM_NONE if it is not in the domain, which of most the bounds tell. */
+static __always_inline __u32 map_entry_of_ipv4(__u32 address)
+{
+	__u32 number = bpf_ntohl(address);
+
+	if (number < plan.map_ipv4.first || number > plan.map_ipv4.last)
+		return LPM_NONE;
+	return look_up_map_ipv4(number);
 }
 
 __noinline __u32 map_entry_of_ipv6(__u64 first, __u64 second)

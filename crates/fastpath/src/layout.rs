@@ -93,6 +93,7 @@ fn records_of_the_programs_are_where_c_has_them() {
         field!(PlanRecord, softwire_buckets),
         field!(PlanRecord, explicit_rows),
         field!(PlanRecord, explicit_ipv4),
+        field!(PlanRecord, map_ipv4),
         field!(PlanRecord, explicit_ipv6_first),
         field!(PlanRecord, explicit_ipv6_last),
         field!(PlanRecord, non_global),

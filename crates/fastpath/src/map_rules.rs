@@ -13,6 +13,7 @@ use tombolo_tables::memory::Backing;
 
 use crate::explicit::{LINE, copy, entries, trie};
 use crate::loader::FastPathError;
+use crate::plan::Range;
 
 /// `MAP_BY_PSID`: the port decides among rules with one IPv4 prefix.
 const BY_PSID: u32 = 1 << 23;
@@ -72,6 +73,14 @@ impl MapRules {
         };
         tables.ipv4 = Some(trie(&tables.routes_ipv4(rules)?)?);
         Ok(tables)
+    }
+
+    /// From the lowest to the highest IPv4 address of a rule.
+    pub(crate) fn span(&self) -> Range {
+        Range {
+            first: self.rules.iter().map(|rule| rule.ipv4).min().unwrap_or(0),
+            last: self.rules.iter().map(|rule| rule.ipv4 | !rule.ipv4_mask).max().unwrap_or(0),
+        }
     }
 
     /// Makes the arrays of the programs as large as the tables.

@@ -100,7 +100,7 @@ impl Contender {
         resolve_neighbours(&lab)?;
         load.population.route(&lab)?;
         let flows = Flows { inside_first: 1024, outside_first: 1024, ..Flows::sessions(inside, outside) };
-        let setup = load.population.setup(kind.technology(), &flows)?;
+        let mut setup = load.population.setup(kind.technology(), &flows)?;
         let sessions = u64::from(inside) * u64::from(outside);
         let gateway = match kind {
             Kind::Nat64 | Kind::Nat44 | Kind::Siit => Some(Gateway::start(&lab, kind, sessions, None)?),
@@ -113,6 +113,7 @@ impl Contender {
             }
             Kind::Plain4 | Kind::Plain6 => None,
         };
+        load.population.quieten(&mut setup);
         let port = |node: &str, name: &str| -> Result<Port> {
             Ok(Port { name: name.to_owned(), namespace: Some(Namespace::at(lab.node(node)?.path())) })
         };
