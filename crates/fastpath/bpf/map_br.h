@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /* The border relays of MAP-E (RFC 7597) and MAP-T (RFC 7599): crates/engine/src/service/map_e_br.rs, map_t_br.rs. What turns
- * round from one subscriber to another, errors, and rules without embedded bits that share an address are the engine's.
+ * round from one subscriber to another, and errors, are the engine's.
  */
 #ifndef TOMBOLO_MAP_BR_H
 #define TOMBOLO_MAP_BR_H
@@ -38,11 +38,12 @@ static __always_inline struct outcome map_e_inside(const volatile struct service
 static __always_inline bool map_destination(__u32 entry, const struct packet *packet, bool is_translated, __u64 address[2])
 {
 	__u32 destination = bpf_ntohl(packet->destination4);
-	struct map_rule *rule = map_rule_of(entry);
+	__u16 port = bpf_ntohs(packet->destination_port);
+	struct map_rule *rule = map_rule_with(entry, port);
 	struct map_share share;
 	__u64 found[2];
 
-	if (!rule || !map_share_of(rule, destination, bpf_ntohs(packet->destination_port), &share))
+	if (!rule || !map_share_of(rule, destination, port, &share))
 		return false;
 	map_address(rule, &share, is_translated ? destination : share.ipv4, found);
 	address[0] = bpf_cpu_to_be64(found[0]);

@@ -37,8 +37,17 @@ struct map_share {
 	__u32 psid;
 };
 
-/* The next hop of the IPv4 table is a rule, or, with this bit, rules that the port decides among: those are the engine's. */
+/* The next hop of the IPv4 table is a rule, or, with this bit, a group of rules that the port decides among. */
 #define MAP_BY_PSID (1U << 23)
+
+/* Rules of one address, each with a PSID given. Without PSID bits the group is left to the engine. */
+struct map_group {
+	/* Its place among the members, one for each PSID. */
+	__u32 first;
+	__u8 offset_bits;
+	__u8 psid_bits;
+	__u16 unused;
+};
 
 #define MAP_LINES(name)                                \
 	struct {                                       \
@@ -60,12 +69,38 @@ struct {
 	__type(value, struct map_rule);
 } map_rules SEC(".maps");
 
-/* The entry of an IPv4 address (as on the wire); LPM_NONE if it is not in the domain. */
-__noinline __u32 map_entry_of_ipv4(__u32 address)
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct map_group);
+} map_groups SEC(".maps");
+
+/* Rules, plus one; 0 where a group has none. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} map_members SEC(".maps");
+
+__noinline __u32 look_up_map_ipv4(__u32 address)
 {
-	struct lpm_key key = { .first = (__u64)bpf_ntohl(address) << 32 };
+	struct lpm_key key = { .first = (__u64)address << 32 };
 
 	return lpm_lookup(&map_ipv4, key);
+}
+
+/* The entry of an IPv4 address (as on the wire); LPM_NONE if it is not in the domain, which of most the bounds tell. */
+static __always_inline __u32 map_entry_of_ipv4(__u32 address)
+{
+	__u32 number = bpf_ntohl(address);
+
+	if (number < plan.map_ipv4.first || number > plan.map_ipv4.last)
+		return LPM_NONE;
+	return look_up_map_ipv4(number);
 }
 
 __noinline __u32 map_entry_of_ipv6(__u64 first, __u64 second)
@@ -81,6 +116,25 @@ static __always_inline struct map_rule *map_rule_of(__u32 entry)
 	if (entry == LPM_NONE || lpm_next_hop(entry) & MAP_BY_PSID)
 		return 0;
 	return RECORD(map_rules, lpm_next_hop(entry));
+}
+
+/* The rule of an entry that has the port. */
+static __always_inline struct map_rule *map_rule_with(__u32 entry, __u16 port)
+{
+	struct map_group *group;
+	__u64 *member;
+	__u32 psid;
+
+	if (entry == LPM_NONE || !(lpm_next_hop(entry) & MAP_BY_PSID))
+		return map_rule_of(entry);
+	group = RECORD(map_groups, lpm_next_hop(entry) & ~MAP_BY_PSID);
+	if (!group || !group->psid_bits)
+		return 0;
+	psid = psid_of(group->offset_bits, group->psid_bits, port);
+	if (psid == NO_PSID)
+		return 0;
+	member = RECORD(map_members, group->first + psid);
+	return member && *member ? RECORD(map_rules, *member - 1) : 0;
 }
 
 static __always_inline __u64 low_bits(__u64 value, __u8 count)

@@ -198,6 +198,8 @@ struct plan {
 	__u32 explicit_rows;
 	__u32 unused;
 	struct range explicit_ipv4;
+	/* Addresses between the lowest and the highest of a rule of MAP, likewise. */
+	struct range map_ipv4;
 	__u64 explicit_ipv6_first;
 	__u64 explicit_ipv6_last;
 	/* Addresses that are not global, as on the wire. A mask of zero ends the list. */

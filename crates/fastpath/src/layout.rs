@@ -16,7 +16,7 @@ use tombolo_tables::tick::Tick;
 use crate::counters::{CountersRecord, ScratchRecord};
 use crate::explicit::RowRecord;
 use crate::interface::InterfaceRecord;
-use crate::map_rules::RuleRecord;
+use crate::map_rules::{GroupRecord, RuleRecord};
 use crate::plan::{Network, PlanRecord, PoolRecord, PrefixRecord, ServiceRecord, TunnelRecord};
 use crate::reports;
 use crate::softwires::SoftwireRecord;
@@ -93,6 +93,7 @@ fn records_of_the_programs_are_where_c_has_them() {
         field!(PlanRecord, softwire_buckets),
         field!(PlanRecord, explicit_rows),
         field!(PlanRecord, explicit_ipv4),
+        field!(PlanRecord, map_ipv4),
         field!(PlanRecord, explicit_ipv6_first),
         field!(PlanRecord, explicit_ipv6_last),
         field!(PlanRecord, non_global),
@@ -159,6 +160,9 @@ fn records_of_the_programs_are_where_c_has_them() {
         field!(RuleRecord, host_bits),
         field!(RuleRecord, offset_bits),
         field!(RuleRecord, psid_bits),
+        whole!(GroupRecord),
+        field!(GroupRecord, offset_bits),
+        field!(GroupRecord, psid_bits),
         whole!(ScratchRecord),
         field!(ScratchRecord, counters),
         field!(ScratchRecord, used_word),

@@ -1,4 +1,6 @@
 //! The rules of a MAP domain as the programs read them: `bpf/map_rule.h`, two longest-prefix tables and the rules.
+//!
+//! Rules of one address that the port decides among have a group, with a place for each PSID.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,9 +13,12 @@ use tombolo_tables::memory::Backing;
 
 use crate::explicit::{LINE, copy, entries, trie};
 use crate::loader::FastPathError;
+use crate::plan::Range;
 
 /// `MAP_BY_PSID`: the port decides among rules with one IPv4 prefix.
 const BY_PSID: u32 = 1 << 23;
+/// Members of groups, of eight bytes each. Groups that find no room are left to the engine.
+const MOST_MEMBERS: usize = 1 << 24;
 
 /// `struct map_rule`.
 #[derive(Debug, Clone, Copy, Default)]
@@ -35,12 +40,24 @@ pub(crate) struct RuleRecord {
     pub(crate) unused3: u64,
 }
 
+/// `struct map_group`.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct GroupRecord {
+    pub(crate) first: u32,
+    pub(crate) offset_bits: u8,
+    pub(crate) psid_bits: u8,
+    pub(crate) unused: u16,
+}
+
 /// The tables of one plan, to be put into its programs' arrays.
 #[derive(Default)]
 pub(crate) struct MapRules {
     ipv4: Option<Arc<dyn Backing>>,
     ipv6: Option<Arc<dyn Backing>>,
     rules: Vec<RuleRecord>,
+    groups: Vec<GroupRecord>,
+    members: Vec<u64>,
 }
 
 impl MapRules {
@@ -49,11 +66,21 @@ impl MapRules {
         if rules.is_empty() {
             return Ok(Self::default());
         }
-        Ok(Self {
-            ipv4: Some(trie(&routes_ipv4(rules)?)?),
+        let mut tables = Self {
             ipv6: Some(trie(&routes_ipv6(rules)?)?),
             rules: rules.iter().map(record).collect(),
-        })
+            ..Self::default()
+        };
+        tables.ipv4 = Some(trie(&tables.routes_ipv4(rules)?)?);
+        Ok(tables)
+    }
+
+    /// From the lowest to the highest IPv4 address of a rule.
+    pub(crate) fn span(&self) -> Range {
+        Range {
+            first: self.rules.iter().map(|rule| rule.ipv4).min().unwrap_or(0),
+            last: self.rules.iter().map(|rule| rule.ipv4 | !rule.ipv4_mask).max().unwrap_or(0),
+        }
     }
 
     /// Makes the arrays of the programs as large as the tables.
@@ -64,6 +91,8 @@ impl MapRules {
             .map_max_entries("map_ipv4", lines(&self.ipv4))
             .map_max_entries("map_ipv6", lines(&self.ipv6))
             .map_max_entries("map_rules", entries(self.rules.len()))
+            .map_max_entries("map_groups", entries(self.groups.len()))
+            .map_max_entries("map_members", entries(self.members.len()))
     }
 
     /// Copies the tables into the arrays, before any packet is there.
@@ -73,10 +102,50 @@ impl MapRules {
                 copy(programs, name, span.base().as_ptr(), span.len())?;
             }
         }
-        if self.rules.is_empty() {
-            return Ok(());
+        copy_all(programs, "map_rules", &self.rules)?;
+        copy_all(programs, "map_groups", &self.groups)?;
+        copy_all(programs, "map_members", &self.members)
+    }
+
+    /// A prefix leads to its rule, if that is the only one and tells PSIDs by itself; else to a group.
+    fn routes_ipv4(&mut self, rules: &[MapRule]) -> Result<Vec<Route<u32>>, LpmError> {
+        let mut hops: HashMap<Prefix<u32>, NextHop> = HashMap::with_capacity(rules.len());
+        for (index, rule) in rules.iter().enumerate() {
+            let Some(psid) = rule.given_psid() else {
+                hops.insert(rule.ipv4(), number(index)?);
+                continue;
+            };
+            let hop = match hops.get(&rule.ipv4()) {
+                Some(hop) => *hop,
+                None => self.new_group(rule)?,
+            };
+            hops.insert(rule.ipv4(), hop);
+            self.join(hop, psid, index);
         }
-        copy(programs, "map_rules", self.rules.as_ptr().cast(), size_of_val(self.rules.as_slice()))
+        Ok(hops.into_iter().map(|(prefix, next_hop)| Route { prefix, next_hop }).collect())
+    }
+
+    fn new_group(&mut self, rule: &MapRule) -> Result<NextHop, LpmError> {
+        let (group, division) = (number(self.groups.len())?.number(), rule.division());
+        let end = self.members.len() + division.sets() as usize;
+        let first = u32::try_from(self.members.len()).unwrap_or(u32::MAX);
+        if end <= MOST_MEMBERS && division.is_shared() {
+            let (offset_bits, psid_bits) = (division.offset_bits(), division.psid_bits());
+            self.groups.push(GroupRecord { first, offset_bits, psid_bits, unused: 0 });
+            self.members.resize(end, 0);
+        } else {
+            self.groups.push(GroupRecord::default());
+        }
+        NextHop::new(BY_PSID | group)
+    }
+
+    fn join(&mut self, hop: NextHop, psid: u16, rule: usize) {
+        let group = self.groups.get((hop.number() & !BY_PSID) as usize).copied().unwrap_or_default();
+        if group.psid_bits > 0
+            && let Some(member) = self.members.get_mut(group.first as usize + usize::from(psid))
+        {
+            *member = rule as u64 + 1;
+        }
     }
 }
 
@@ -85,14 +154,8 @@ fn number(number: usize) -> Result<NextHop, LpmError> {
     if number >= BY_PSID { Err(LpmError::NextHop { number }) } else { NextHop::new(number) }
 }
 
-/// A prefix leads to its rule, if that is the only one and tells PSIDs by itself.
-fn routes_ipv4(rules: &[MapRule]) -> Result<Vec<Route<u32>>, LpmError> {
-    let mut hops: HashMap<Prefix<u32>, NextHop> = HashMap::with_capacity(rules.len());
-    for (index, rule) in rules.iter().enumerate() {
-        let hop = if rule.given_psid().is_none() { number(index)? } else { NextHop::new(BY_PSID)? };
-        hops.entry(rule.ipv4()).and_modify(|hop| *hop = NextHop::new(BY_PSID).unwrap_or(*hop)).or_insert(hop);
-    }
-    Ok(hops.into_iter().map(|(prefix, next_hop)| Route { prefix, next_hop }).collect())
+fn copy_all<T>(programs: &Ebpf, name: &'static str, records: &[T]) -> Result<(), FastPathError> {
+    if records.is_empty() { Ok(()) } else { copy(programs, name, records.as_ptr().cast(), size_of_val(records)) }
 }
 
 fn routes_ipv6(rules: &[MapRule]) -> Result<Vec<Route<u128>>, LpmError> {

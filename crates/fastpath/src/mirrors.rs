@@ -43,7 +43,7 @@ impl Mirrors {
 
     /// The record with what the tables have made known.
     pub(crate) fn complete(&self, record: &PlanRecord) -> PlanRecord {
-        PlanRecord { softwire_buckets: self.softwires.buckets(), ..*record }
+        PlanRecord { softwire_buckets: self.softwires.buckets(), map_ipv4: self.rules.span(), ..*record }
     }
 
     /// Makes the arrays of the programs as large as the tables.

@@ -189,6 +189,8 @@ pub(crate) struct PlanRecord {
     pub(crate) explicit_rows: u32,
     pub(crate) unused: u32,
     pub(crate) explicit_ipv4: Range,
+    /// Written with the tables, too.
+    pub(crate) map_ipv4: Range,
     pub(crate) explicit_ipv6_first: u64,
     pub(crate) explicit_ipv6_last: u64,
     pub(crate) non_global: [NonGlobal; NON_GLOBALS],
@@ -200,7 +202,7 @@ unsafe impl aya::Pod for PlanRecord {}
 
 const _: () = assert!(
     size_of::<PlanRecord>()
-        == 32 + 24 + 128 + 8 + 16 + 128 + 24 + 32 + 8 * NON_GLOBALS + SERVICES * size_of::<ServiceRecord>()
+        == 32 + 24 + 128 + 8 + 16 + 128 + 24 + 40 + 8 * NON_GLOBALS + SERVICES * size_of::<ServiceRecord>()
         && size_of::<ServiceRecord>() == 32 + 40 + RANGES * (32 + 8 + 8) + 40 + RANGES * (32 + 8) + LOCALS * 16
 );
 

@@ -117,7 +117,7 @@ impl Contender {
         resolve_neighbours(&lab)?;
         load.population.route(&lab)?;
         let flows = Flows { inside_first: 1024, outside_first: 1024, ..Flows::sessions(inside, outside) };
-        let setup = load.population.setup(kind.technology(), &flows)?;
+        let mut setup = load.population.setup(kind.technology(), &flows)?;
         let sessions = u64::from(inside) * u64::from(outside);
         let gateway = match kind {
             Kind::Nat64 | Kind::Nat44 | Kind::Siit | Kind::Siit10k => {
@@ -129,6 +129,7 @@ impl Contender {
             Kind::Iptables | Kind::Plain4 | Kind::Plain6 => None,
         };
         let limits = if kind == Kind::Iptables { Some(start_iptables(&lab, sessions)?) } else { None };
+        load.population.quieten(&mut setup);
         let port = |node: &str, name: &str| -> Result<Port> {
             Ok(Port { name: name.to_owned(), namespace: Some(Namespace::at(lab.node(node)?.path())) })
         };

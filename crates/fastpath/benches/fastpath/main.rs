@@ -193,9 +193,9 @@ fn measure(series: &Series, rounds: usize, without: &str) {
             lost[number] += outcome.lost;
         }
     }
-    let Load { ports, population, frames, .. } = series.load;
-    let tuples = u64::from(ports.0) * u64::from(ports.1) * u64::from(population.hosts());
-    say(&format!("{}: {tuples} tuples, {rounds} rounds of {frames} frames, one core", series.name));
+    let Load { population, frames, .. } = series.load;
+    let hosts = population.hosts();
+    say(&format!("{}: {hosts} subscribers, {rounds} rounds of {frames} frames, one core", series.name));
     for (number, contender) in contenders.iter().enumerate() {
         let ratio = |other: usize| {
             let mut ratios: Vec<f64> =
