@@ -103,11 +103,13 @@ pub static INTERFACE: Section = Section {
 /// `[capacity]`.
 pub static CAPACITY: Section = Section {
     path: "[capacity]",
-    about: "Room in the tables. Memory is taken as it fills. A change takes a restart and gives up the old tables.",
+    about: "Room in the tables. A change takes a restart, and one of the numbers gives up the old tables.",
     keys: keys! {
         "subscribers": "number", "65536", "65536", "Subscribers (inside addresses) with state at a time.";
         "bindings": "number", "1048576", "1048576", "Bindings (inside address and port to outside address and port), 64 bytes each.";
         "sessions": "number", "4194304", "4194304", "Sessions (binding and remote address and port), about 21 bytes each.";
+        "memory": "\"as-needed\" or \"at-start\"", "\"as-needed\"", "\"at-start\"",
+            "When memory is taken: as the tables fill, so that now and then a packet waits a tenth of a millisecond for it, or all of it at the start, by all processors at once (100 million sessions: 0.1 s), so that none does and what is missing shows at once. The kernel's fast path has its own at the start in any case.";
     },
 };
 

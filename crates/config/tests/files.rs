@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 use std::path::Path;
 
-use tombolo_config::{Configuration, parse};
+use tombolo_config::{Configuration, TableMemory, parse};
 use tombolo_engine::mapping::allocation::{Allocation, Blocks, Owner};
 use tombolo_engine::mapping::pool::{Parity, PortSpace};
 use tombolo_engine::mechanism::napt::{Filtering, InboundTcp, UnsolicitedSyn};
@@ -69,6 +69,7 @@ ipv6 = "2001:db8::1"
 subscribers = 10
 bindings = 20
 sessions = 8589934592
+memory = "at-start"
 [timeouts]
 udp = 121
 icmp = 61
@@ -101,6 +102,7 @@ static = [{ inside = "[2001:db8:1::2]:8080", outside = "192.0.2.2:80", protocol 
     let host = &configuration.host;
     assert_eq!((host.device.as_str(), host.queues, host.pin, host.mtu), ("t0", Some(3), false, 9000));
     assert_eq!(host.run_directory.as_deref(), Some(Path::new("/run/t0")));
+    assert_eq!(host.memory, TableMemory::AtStart);
     let plan = &configuration.plan;
     assert_eq!(plan.own.ipv4, Some(Ipv4Addr::new(192, 0, 2, 254)));
     assert_eq!(plan.own.ipv6, Some("2001:db8::1".parse().unwrap()));
