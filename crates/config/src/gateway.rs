@@ -10,11 +10,12 @@ use tombolo_tables::tables::Capacity;
 use crate::document::{Node, Table};
 use crate::problem::{Log, Problem};
 use crate::reference::{CAPACITY, GATEWAY, INTERFACE};
-use crate::{FastPath, Host, MetricsAddress, TableMemory};
+use crate::{FastPath, Host, LogDetail, MetricsAddress, TableMemory};
 
 const ANSWERED_BY: [(&str, AnsweredBy); 2] = [("host", AnsweredBy::Host), ("gateway", AnsweredBy::Gateway)];
 const MODES: [(&str, FastPath); 4] =
     [("auto", FastPath::Auto), ("xdp", FastPath::Xdp), ("tc", FastPath::Tc), ("off", FastPath::Off)];
+const DETAILS: [(&str, LogDetail); 2] = [("bindings", LogDetail::Bindings), ("blocks", LogDetail::Blocks)];
 const MEMORY: [(&str, TableMemory); 2] = [("as-needed", TableMemory::AsNeeded), ("at-start", TableMemory::AtStart)];
 
 /// Reads `[gateway]` and `[[interface]]`.
@@ -61,6 +62,8 @@ fn read_gateway(file: &Table<'_>, log: &mut Log) -> (Host, OwnAddresses) {
         binding_log: table.read_or("binding_log", None, log, directory),
         binding_log_rate: table
             .read_or("binding_log_rate", defaults.binding_log_rate, log, |node| node.number32(1..=1_000_000)),
+        binding_log_detail: table
+            .read_or("binding_log_detail", defaults.binding_log_detail, log, |node| node.choice(&DETAILS)),
         provision: defaults.provision,
         addresses: defaults.addresses,
     };

@@ -73,10 +73,21 @@ pub struct Host {
     pub binding_log: Option<PathBuf>,
     /// Bindings written to that file in a second, at most. Default 10000.
     pub binding_log_rate: u32,
+    /// What is logged of services that hand out ports in blocks or by computation. Default: each binding.
+    pub binding_log_detail: LogDetail,
     /// Who sets up the device. Default: the gateway.
     pub provision: Provision,
     /// IPv4 addresses of the host's own on the device: of CLATs that serve the host itself. Default: none.
     pub addresses: Vec<Ipv4Addr>,
+}
+
+/// What the log of bindings tells of services that hand out ports in blocks or by computation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogDetail {
+    /// Each binding, and each block.
+    Bindings,
+    /// Blocks alone.
+    Blocks,
 }
 
 /// When the tables' memory is taken.
@@ -142,6 +153,7 @@ impl Default for Host {
             metrics: None,
             binding_log: None,
             binding_log_rate: 10_000,
+            binding_log_detail: LogDetail::Bindings,
             provision: Provision::Gateway,
             addresses: Vec::new(),
         }
