@@ -30,6 +30,7 @@ lint:
 bench: setup
 	cargo bench -p tombolo-engine
 	cargo bench -p tombolo-daemon --bench state
+	cargo bench -p tombolo-daemon --bench state -- scaling start 10
 	cargo build --release -p tombolo
 	./target/release/tombolo bench tcp
 

@@ -152,6 +152,11 @@ impl<'d> Node<'d> {
         self.value?.get_ref().as_table()?.get(key)?.get_ref().as_str()
     }
 
+    /// True if the value is a table.
+    pub(crate) fn is_table(&self) -> bool {
+        self.value.is_some_and(|value| value.get_ref().as_table().is_some())
+    }
+
     /// The value as a table with the keys of `section`; unknown keys are logged.
     pub(crate) fn table(&self, section: &'static Section, log: &mut Log) -> Option<Table<'d>> {
         match self.value.map(Spanned::get_ref) {

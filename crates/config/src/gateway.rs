@@ -10,11 +10,13 @@ use tombolo_tables::tables::Capacity;
 use crate::document::{Node, Table};
 use crate::problem::{Log, Problem};
 use crate::reference::{CAPACITY, GATEWAY, INTERFACE};
-use crate::{FastPath, Host, MetricsAddress};
+use crate::{FastPath, Host, LogDetail, MetricsAddress, TableMemory};
 
 const ANSWERED_BY: [(&str, AnsweredBy); 2] = [("host", AnsweredBy::Host), ("gateway", AnsweredBy::Gateway)];
 const MODES: [(&str, FastPath); 4] =
     [("auto", FastPath::Auto), ("xdp", FastPath::Xdp), ("tc", FastPath::Tc), ("off", FastPath::Off)];
+const DETAILS: [(&str, LogDetail); 2] = [("bindings", LogDetail::Bindings), ("blocks", LogDetail::Blocks)];
+const MEMORY: [(&str, TableMemory); 2] = [("as-needed", TableMemory::AsNeeded), ("at-start", TableMemory::AtStart)];
 
 /// Reads `[gateway]` and `[[interface]]`.
 pub(crate) fn read(file: &Table<'_>, log: &mut Log) -> (Host, OwnAddresses) {
@@ -50,6 +52,7 @@ fn read_gateway(file: &Table<'_>, log: &mut Log) -> (Host, OwnAddresses) {
         pin: table.read_or("pin", defaults.pin, log, Node::switch),
         mtu: table.read_or("mtu", defaults.mtu, log, |node| node.number32(1280..=65_535)),
         run_directory: table.read_or("run_directory", None, log, directory),
+        memory: defaults.memory,
         table: table.read_or("table", defaults.table, log, |node| {
             node.number32(1..=u32::MAX).and_then(|number| routing_table(number, node))
         }),
@@ -59,6 +62,8 @@ fn read_gateway(file: &Table<'_>, log: &mut Log) -> (Host, OwnAddresses) {
         binding_log: table.read_or("binding_log", None, log, directory),
         binding_log_rate: table
             .read_or("binding_log_rate", defaults.binding_log_rate, log, |node| node.number32(1..=1_000_000)),
+        binding_log_detail: table
+            .read_or("binding_log_detail", defaults.binding_log_detail, log, |node| node.choice(&DETAILS)),
         provision: defaults.provision,
         addresses: defaults.addresses,
     };
@@ -89,15 +94,21 @@ fn errors(table: &Table<'_>, log: &mut Log) -> ErrorPolicy {
 }
 
 /// Reads `[capacity]`. The outside index is as large as the pools need.
-pub(crate) fn read_capacity(file: &Table<'_>, outside_slots: u32, log: &mut Log) -> Capacity {
+pub(crate) fn read_capacity(
+    file: &Table<'_>,
+    outside_slots: u32,
+    mut memory: TableMemory,
+    log: &mut Log,
+) -> (Capacity, TableMemory) {
     let mut capacity = Capacity { subscribers: 1 << 16, bindings: 1 << 20, sessions: 1 << 22, outside_slots };
     if let Some(table) = file.table("capacity", &CAPACITY, log) {
         let count = |node: &Node<'_>| node.number32(1..=1 << 30);
         capacity.subscribers = table.read_or("subscribers", capacity.subscribers, log, count);
         capacity.bindings = table.read_or("bindings", capacity.bindings, log, count);
         capacity.sessions = table.read_or("sessions", capacity.sessions, log, |node| node.number(1..=1 << 33));
+        memory = table.read_or("memory", memory, log, |node| node.choice(&MEMORY));
     }
-    capacity
+    (capacity, memory)
 }
 
 fn device(node: &Node<'_>) -> Result<String, Problem> {

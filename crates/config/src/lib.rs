@@ -59,6 +59,8 @@ pub struct Host {
     pub mtu: u32,
     /// Where tables are kept so that a restart loses nothing. Default: none, memory of the process.
     pub run_directory: Option<PathBuf>,
+    /// When the tables' memory is taken. Default: as they fill.
+    pub memory: TableMemory,
     /// Routing table for packets from IPv4 hosts inside. Default 84.
     pub table: u32,
     /// What the kernel's fast path takes. Default: [`FastPath::Off`].
@@ -71,10 +73,30 @@ pub struct Host {
     pub binding_log: Option<PathBuf>,
     /// Bindings written to that file in a second, at most. Default 10000.
     pub binding_log_rate: u32,
+    /// What is logged of services that hand out ports in blocks or by computation. Default: each binding.
+    pub binding_log_detail: LogDetail,
     /// Who sets up the device. Default: the gateway.
     pub provision: Provision,
     /// IPv4 addresses of the host's own on the device: of CLATs that serve the host itself. Default: none.
     pub addresses: Vec<Ipv4Addr>,
+}
+
+/// What the log of bindings tells of services that hand out ports in blocks or by computation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogDetail {
+    /// Each binding, and each block.
+    Bindings,
+    /// Blocks alone.
+    Blocks,
+}
+
+/// When the tables' memory is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TableMemory {
+    /// Page by page, as they fill.
+    AsNeeded,
+    /// All of it before the first packet.
+    AtStart,
 }
 
 /// Where the kernel's fast path takes packets.
@@ -124,12 +146,14 @@ impl Default for Host {
             pin: true,
             mtu: 65_535,
             run_directory: None,
+            memory: TableMemory::AsNeeded,
             table: 84,
             fastpath: FastPath::Off,
             interfaces: BTreeMap::new(),
             metrics: None,
             binding_log: None,
             binding_log_rate: 10_000,
+            binding_log_detail: LogDetail::Bindings,
             provision: Provision::Gateway,
             addresses: Vec::new(),
         }
@@ -161,7 +185,8 @@ pub fn parse(name: &str, text: &str) -> Result<Configuration, ConfigError> {
     let times = timeouts::read(&file, &mut log);
     let service::Services { services, host_addresses } = service::read_all(&file, &mut log);
     host.addresses = host_addresses;
-    let capacity = gateway::read_capacity(&file, service::slots(&services), &mut log);
+    let (capacity, memory) = gateway::read_capacity(&file, service::slots(&services), host.memory, &mut log);
+    host.memory = memory;
     let warnings = log.finish()?;
     Ok(Configuration { host, plan: Plan { services, times, capacity, own }, warnings })
 }

@@ -79,6 +79,8 @@ pub static GATEWAY: Section = Section {
             "File to which each binding is logged when it is made and when it goes, as JSON Lines, without destinations (RFC 6888 REQ-12). It must be absolute.";
         "binding_log_rate": "number", "10000", "10000",
             "Lines a second that are written to it, at most; more wait for their turn. 1 to 1000000.";
+        "binding_log_detail": "\"bindings\" or \"blocks\"", "\"bindings\"", "\"blocks\"",
+            "What is logged of services that hand out ports in blocks or by computation: each binding as well, or blocks alone (RFC 6888 REQ-14, RFC 7422): a line when a subscriber gets a block and one when it is given back. Static bindings, and services that hand ports out one by one, are logged by binding in any case.";
         "ipv4": "address", "a global address of the host", "\"192.0.2.254\"", "Source of ICMPv4 errors of the gateway's own.";
         "ipv6": "address", "a global address of the host", "\"2001:db8::1\"", "Source of ICMPv6 errors of the gateway's own.";
         "answered_by": "\"host\" or \"gateway\"", "\"host\"", "\"gateway\"",
@@ -103,11 +105,13 @@ pub static INTERFACE: Section = Section {
 /// `[capacity]`.
 pub static CAPACITY: Section = Section {
     path: "[capacity]",
-    about: "Room in the tables. Memory is taken as it fills. A change takes a restart and gives up the old tables.",
+    about: "Room in the tables. A change takes a restart, and one of the numbers gives up the old tables.",
     keys: keys! {
         "subscribers": "number", "65536", "65536", "Subscribers (inside addresses) with state at a time.";
         "bindings": "number", "1048576", "1048576", "Bindings (inside address and port to outside address and port), 64 bytes each.";
         "sessions": "number", "4194304", "4194304", "Sessions (binding and remote address and port), about 21 bytes each.";
+        "memory": "\"as-needed\" or \"at-start\"", "\"as-needed\"", "\"at-start\"",
+            "When memory is taken: as the tables fill, so that now and then a packet waits a tenth of a millisecond for it, or all of it at the start, by all processors at once (100 million sessions: 0.1 s), so that none does and what is missing shows at once. The kernel's fast path has its own at the start in any case.";
     },
 };
 
@@ -123,6 +127,8 @@ pub static TIMEOUTS: Section = Section {
         "tcp_transitory": "seconds", "240", "240", "TCP sessions that close, and silent ones after `tcp_established`. At least 240 (RFC 5382 REQ-5; RFC 7857 section 2.1 allows less).";
         "tcp_incoming_syn": "seconds", "6", "6", "A SYN from outside that waits for the inside to open. At least 6 (RFC 5382 REQ-4).";
         "port_reuse": "seconds", "120", "120", "A closed outside port is kept back for so long. At least 120 (RFC 6888 REQ-8).";
+        "ports_kept_back": "number", "no limit", "16384",
+            "Closed ports of an outside address and protocol that are kept back at a time, 0 to 65535 (RFC 6888 REQ-8). Where there are more, and no other port is free, the oldest are given out again.";
     },
 };
 
@@ -141,8 +147,8 @@ pub static SERVICE: Section = Section {
             "Outside addresses and ports; see below.";
         "static": "array of tables", "none", "[{ inside = \"[2001:db8::2]:80\", outside = \"192.0.2.1:80\", protocol = \"tcp\" }]",
             "Bindings that are always there; see below.";
-        "filtering": "\"endpoint-independent\" or \"address-dependent\"", "\"endpoint-independent\"", "\"address-dependent\"",
-            "Who may send to a binding from outside: anybody, or remote addresses that the inside has sent to (RFC 4787 REQ-8).";
+        "filtering": "\"endpoint-independent\", \"address-dependent\" or table", "\"endpoint-independent\"", "\"address-dependent\"",
+            "Who may send to a binding from outside: anybody, or remote addresses that the inside has sent to (RFC 4787 REQ-8). A table has one for each protocol; see below.";
         "inbound_tcp": "\"filtered\" or \"denied\"", "\"filtered\"", "\"denied\"",
             "Whether TCP connections may be opened from outside: where filtering lets them in, or only through static bindings.";
         "bindings_per_subscriber": "number", "no limit", "1000", "Bindings that one inside address may have at a time (RFC 6888 REQ-4).";
@@ -187,8 +193,8 @@ pub static NAT44: Section = Section {
             "Outside addresses and ports; see below.";
         "static": "array of tables", "none", "[{ inside = \"10.0.0.2:80\", outside = \"192.0.2.1:80\", protocol = \"tcp\" }]",
             "Bindings that are always there; see below.";
-        "filtering": "\"endpoint-independent\" or \"address-dependent\"", "\"endpoint-independent\"", "\"address-dependent\"",
-            "Who may send to a binding from outside: anybody, or remote addresses that the inside has sent to (RFC 4787 REQ-8, RFC 6888 REQ-7).";
+        "filtering": "\"endpoint-independent\", \"address-dependent\" or table", "\"endpoint-independent\"", "\"address-dependent\"",
+            "Who may send to a binding from outside: anybody, or remote addresses that the inside has sent to (RFC 4787 REQ-8, RFC 6888 REQ-7). A table has one for each protocol; see below.";
         "inbound_tcp": "\"filtered\" or \"denied\"", "\"filtered\"", "\"denied\"",
             "Whether TCP connections may be opened from outside: where filtering lets them in, or only through static bindings.";
         "bindings_per_subscriber": "number", "no limit", "1000", "Bindings that one inside address may have at a time (RFC 6888 REQ-4).";
@@ -278,7 +284,7 @@ pub static MAP_T: Section = Section {
             "Share the edge's address among the hosts inside, on all ranges of its port set. `false`: the hosts have the address or prefix themselves, or something in front of the edge translates; what is not from its own ports is dropped. CE only.";
         "static": "array of tables", "none", "[{ inside = \"10.0.0.2:80\", outside = \"192.0.2.18:1232\", protocol = \"tcp\" }]",
             "Bindings that are always there, on ports of the edge's own; see below. CE only.";
-        "filtering": "\"endpoint-independent\" or \"address-dependent\"", "\"address-dependent\"", "\"address-dependent\"",
+        "filtering": "\"endpoint-independent\", \"address-dependent\" or table", "\"address-dependent\"", "\"address-dependent\"",
             "Who may send to a binding from outside. Small port sets are easily guessed (RFC 7597 section 10). CE only.";
         "inbound_tcp": "\"filtered\" or \"denied\"", "\"filtered\"", "\"denied\"",
             "Whether TCP connections may be opened from outside: where filtering lets them in, or only through static bindings. CE only.";
@@ -327,7 +333,7 @@ pub static MAP_E: Section = Section {
             "Share the edge's address among the hosts inside, on all ranges of its port set. `false`: the hosts have the address or prefix themselves, or something in front of the edge translates; what is not from its own ports is dropped. CE only.";
         "static": "array of tables", "none", "[{ inside = \"10.0.0.2:80\", outside = \"192.0.2.18:1232\", protocol = \"tcp\" }]",
             "Bindings that are always there, on ports of the edge's own; see below. CE only.";
-        "filtering": "\"endpoint-independent\" or \"address-dependent\"", "\"address-dependent\"", "\"address-dependent\"",
+        "filtering": "\"endpoint-independent\", \"address-dependent\" or table", "\"address-dependent\"", "\"address-dependent\"",
             "Who may send to a binding from outside. Small port sets are easily guessed (RFC 7597 section 10). CE only.";
         "inbound_tcp": "\"filtered\" or \"denied\"", "\"filtered\"", "\"denied\"",
             "Whether TCP connections may be opened from outside: where filtering lets them in, or only through static bindings. CE only.";
@@ -417,8 +423,8 @@ pub static AFTR: Section = Section {
             "Outside addresses and ports; see below.";
         "subscriber_prefix": "bits", "56", "64",
             "B4s whose addresses begin with the same bits are one subscriber: they get one outside address and share one limit (RFC 7785).";
-        "filtering": "\"endpoint-independent\" or \"address-dependent\"", "\"endpoint-independent\"", "\"address-dependent\"",
-            "Who may send to a binding from outside: anybody, or remote addresses that the inside has sent to (RFC 4787 REQ-8).";
+        "filtering": "\"endpoint-independent\", \"address-dependent\" or table", "\"endpoint-independent\"", "\"address-dependent\"",
+            "Who may send to a binding from outside: anybody, or remote addresses that the inside has sent to (RFC 4787 REQ-8). A table has one for each protocol; see below.";
         "inbound_tcp": "\"filtered\" or \"denied\"", "\"filtered\"", "\"denied\"",
             "Whether TCP connections may be opened from outside: where filtering lets them in, or only through static bindings.";
         "bindings_per_subscriber": "number", "no limit", "1000", "Bindings that one subscriber may have at a time (RFC 6888 REQ-4).";
@@ -462,8 +468,8 @@ pub static LWB4: Section = Section {
         "aftr": "address", "", "\"2001:db8:ffff::1\"", "Tunnel address of the lwAFTR.";
         "static": "array of tables", "none", "[{ inside = \"10.0.0.2:80\", outside = \"192.0.2.10:4100\", protocol = \"tcp\" }]",
             "Bindings that are always there, on ports of the set; see below.";
-        "filtering": "\"endpoint-independent\" or \"address-dependent\"", "\"endpoint-independent\"", "\"address-dependent\"",
-            "Who may send to a binding from outside: anybody, or remote addresses that the inside has sent to (RFC 4787 REQ-8).";
+        "filtering": "\"endpoint-independent\", \"address-dependent\" or table", "\"endpoint-independent\"", "\"address-dependent\"",
+            "Who may send to a binding from outside: anybody, or remote addresses that the inside has sent to (RFC 4787 REQ-8). A table has one for each protocol; see below.";
         "inbound_tcp": "\"filtered\" or \"denied\"", "\"filtered\"", "\"denied\"",
             "Whether TCP connections may be opened from outside: where filtering lets them in, or only through static bindings.";
         "bindings_per_subscriber": "number", "no limit", "1000", "Bindings that one subscriber may have at a time (RFC 6888 REQ-4).";
@@ -557,6 +563,17 @@ pub static STATIC: Section = Section {
     },
 };
 
+/// `service.filtering`.
+pub static FILTERING: Section = Section {
+    path: "service.filtering",
+    about: "Who may send to a binding from outside, each protocol with its own (RFC 7857 section 6), as `filtering = { tcp = \"address-dependent\" }`. What is left out is as if there were no table.",
+    keys: keys! {
+        "tcp": "\"endpoint-independent\" or \"address-dependent\"", "that of the service", "\"address-dependent\"", "TCP connections that are opened from outside.";
+        "udp": "\"endpoint-independent\" or \"address-dependent\"", "that of the service", "\"endpoint-independent\"", "UDP datagrams.";
+        "icmp": "\"endpoint-independent\" or \"address-dependent\"", "that of the service", "\"address-dependent\"", "ICMP queries.";
+    },
+};
+
 /// `service.limits`.
 pub static LIMITS: Section = Section {
     path: "service.limits",
@@ -594,7 +611,7 @@ pub static ALLOCATION: Section = Section {
 };
 
 /// All tables, in the order of the documentation.
-pub static SECTIONS: [&Section; 21] = [
+pub static SECTIONS: [&Section; 22] = [
     &FILE,
     &GATEWAY,
     &INTERFACE,
@@ -604,6 +621,7 @@ pub static SECTIONS: [&Section; 21] = [
     &NAT44,
     &POOL,
     &STATIC,
+    &FILTERING,
     &LIMITS,
     &ALLOCATION,
     &STATELESS,

@@ -286,7 +286,7 @@ impl<'d> Reader<'d> {
         self.pools.extend(drafts);
         self.inside.extend(inside);
         // Small port sets are easily guessed (RFC 7597 section 10).
-        let defaults = Policy { filtering: Filtering::AddressDependent, ..Policy::default() };
+        let defaults = Policy { filtering: Filtering::AddressDependent.into(), ..Policy::default() };
         let napt = Nat44 {
             inside: addresses,
             untranslated: AddressRanges::default(),

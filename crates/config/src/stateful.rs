@@ -8,12 +8,12 @@ use ipnet::Ipv6Net;
 use tombolo_engine::mapping::address_ranges::AddressRanges;
 use tombolo_engine::mapping::allocation::{Allocation, Blocks, Deterministic, Subscribers};
 use tombolo_engine::mapping::deterministic::{DeterministicMap, Order};
-use tombolo_engine::mapping::pool::{Parity, Pool, PortRanges};
-use tombolo_engine::mechanism::napt::{Filtering, InboundTcp, Policy, SubscriberIs, UnsolicitedSyn};
+use tombolo_engine::mapping::pool::{Parity, Pool, PortRanges, PortSpace};
+use tombolo_engine::mechanism::napt::{Filtering, Filters, InboundTcp, Policy, SubscriberIs, UnsolicitedSyn};
 
 use crate::document::{Node, Table};
 use crate::problem::{Log, Problem};
-use crate::reference::{ALLOCATION, LIMITS};
+use crate::reference::{ALLOCATION, FILTERING, LIMITS};
 
 /// Most subscribers of a deterministic mapping.
 const MOST_SUBSCRIBERS: u64 = 1 << 24;
@@ -23,13 +23,11 @@ const SPAN_FOR_BLOCKS: u32 = 128;
 
 /// Reads what subscribers may do.
 pub(crate) fn policy(table: &Table<'_>, defaults: Policy, log: &mut Log) -> Policy {
-    const FILTERING: [(&str, Filtering); 2] =
-        [("endpoint-independent", Filtering::EndpointIndependent), ("address-dependent", Filtering::AddressDependent)];
     const INBOUND_TCP: [(&str, InboundTcp); 2] = [("filtered", InboundTcp::Filtered), ("denied", InboundTcp::Denied)];
     const UNSOLICITED: [(&str, UnsolicitedSyn); 2] = [("drop", UnsolicitedSyn::Drop), ("hold", UnsolicitedSyn::Hold)];
     let limit = |node: &Node<'_>| node.number32(1..=u32::MAX).map(Some);
     let mut policy = Policy {
-        filtering: table.read_or("filtering", defaults.filtering, log, |node| node.choice(&FILTERING)),
+        filtering: filters(table, defaults.filtering, log),
         inbound_tcp: table.read_or("inbound_tcp", defaults.inbound_tcp, log, |node| node.choice(&INBOUND_TCP)),
         bindings_per_subscriber: table.read_or("bindings_per_subscriber", None, log, limit),
         parity: table.read_or("port_parity", defaults.parity, log, |node| {
@@ -56,6 +54,24 @@ pub(crate) fn policy(table: &Table<'_>, defaults: Policy, log: &mut Log) -> Poli
         });
     }
     policy
+}
+
+/// One for all protocols, or a table with one for each.
+fn filters(table: &Table<'_>, defaults: Filters, log: &mut Log) -> Filters {
+    const WORDS: [(&str, Filtering); 2] =
+        [("endpoint-independent", Filtering::EndpointIndependent), ("address-dependent", Filtering::AddressDependent)];
+    match table.find("filtering") {
+        Some(node) if node.is_table() => {
+            let Some(table) = node.table(&FILTERING, log) else { return defaults };
+            [("tcp", PortSpace::Tcp), ("udp", PortSpace::Udp), ("icmp", PortSpace::Icmp)].into_iter().fold(
+                defaults,
+                |filters, (key, space)| {
+                    filters.with(space, table.read_or(key, defaults.of(space), log, |node| node.choice(&WORDS)))
+                },
+            )
+        }
+        _ => table.read_or("filtering", defaults, log, |node| node.choice(&WORDS).map(Filters::from)),
+    }
 }
 
 /// Who the subscribers of a service are.

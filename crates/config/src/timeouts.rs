@@ -17,6 +17,7 @@ const PORT_REUSE: u32 = 120;
 pub(crate) fn read(file: &Table<'_>, log: &mut Log) -> Times {
     let mut timeouts = Timeouts::default();
     let mut port_reuse = PORT_REUSE;
+    let mut most_ports_kept_back = None;
     if let Some(table) = file.table("timeouts", &TIMEOUTS, log) {
         let fields: [(&'static str, &mut u32, u32, &str); 7] = [
             ("udp", &mut timeouts.udp, 120, "RFC 4787 REQ-5"),
@@ -37,8 +38,11 @@ pub(crate) fn read(file: &Table<'_>, log: &mut Log) -> Times {
                 log.warning(advice(&node, least, source));
             }
         }
+        most_ports_kept_back = table.read_or("ports_kept_back", None, log, |node| node.number32(0..=65_535).map(Some));
     }
-    Times::new(&timeouts, port_reuse)
+    let mut times = Times::new(&timeouts, port_reuse);
+    times.most_ports_kept_back = most_ports_kept_back;
+    times
 }
 
 fn advice(node: &Node<'_>, least: u32, source: &str) -> Problem {

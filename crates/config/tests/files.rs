@@ -3,10 +3,10 @@
 use std::net::Ipv4Addr;
 use std::path::Path;
 
-use tombolo_config::{Configuration, parse};
+use tombolo_config::{Configuration, TableMemory, parse};
 use tombolo_engine::mapping::allocation::{Allocation, Blocks, Owner};
 use tombolo_engine::mapping::pool::{Parity, PortSpace};
-use tombolo_engine::mechanism::napt::{Filtering, InboundTcp, UnsolicitedSyn};
+use tombolo_engine::mechanism::napt::{Filtering, Filters, InboundTcp, UnsolicitedSyn};
 use tombolo_engine::mechanism::{TrafficClass, UdpZeroChecksum};
 use tombolo_engine::plan::{Nat64, ServiceKind};
 use tombolo_engine::service::siit::{Hairpinning, Role, Siit};
@@ -69,6 +69,7 @@ ipv6 = "2001:db8::1"
 subscribers = 10
 bindings = 20
 sessions = 8589934592
+memory = "at-start"
 [timeouts]
 udp = 121
 icmp = 61
@@ -76,6 +77,7 @@ tcp_established = 7201
 tcp_transitory = 241
 tcp_incoming_syn = 7
 port_reuse = 0
+ports_kept_back = 7
 [[service]]
 kind = "nat64"
 name = "plat"
@@ -101,11 +103,12 @@ static = [{ inside = "[2001:db8:1::2]:8080", outside = "192.0.2.2:80", protocol 
     let host = &configuration.host;
     assert_eq!((host.device.as_str(), host.queues, host.pin, host.mtu), ("t0", Some(3), false, 9000));
     assert_eq!(host.run_directory.as_deref(), Some(Path::new("/run/t0")));
+    assert_eq!(host.memory, TableMemory::AtStart);
     let plan = &configuration.plan;
     assert_eq!(plan.own.ipv4, Some(Ipv4Addr::new(192, 0, 2, 254)));
     assert_eq!(plan.own.ipv6, Some("2001:db8::1".parse().unwrap()));
     assert_eq!((plan.capacity.subscribers, plan.capacity.bindings, plan.capacity.sessions), (10, 20, 1 << 33));
-    assert_eq!(plan.times.reuse_port_after, 0);
+    assert_eq!((plan.times.reuse_port_after, plan.times.most_ports_kept_back), (0, Some(7)));
     assert_eq!(plan.times.established(), tombolo_tables::tick::ticks(7201));
     assert_eq!(configuration.warnings.len(), 1, "the port reuse time is below RFC 6888");
 
@@ -113,7 +116,7 @@ static = [{ inside = "[2001:db8:1::2]:8080", outside = "192.0.2.2:80", protocol 
     assert_eq!(plan.services[0].name, "plat");
     assert_eq!(service.prefix.length(), 64);
     assert!(!service.well_known_prefix_strict);
-    assert_eq!(service.policy.filtering, Filtering::AddressDependent);
+    assert_eq!(service.policy.filtering, Filtering::AddressDependent.into());
     assert_eq!(service.policy.inbound_tcp, InboundTcp::Denied);
     assert_eq!(service.policy.bindings_per_subscriber, Some(100));
     let translate = &service.translate;
@@ -267,7 +270,7 @@ fn a_mistake_in_a_service_is_named_with_its_fix() {
         ("[timeouts]\nudp = 0", "gateway.toml:6: timeouts.udp = 0: out of range; use 1 to 315360000"),
         (
             "[timeouts]\ntcp = 1",
-            "gateway.toml:6: timeouts.tcp = 1: unknown key; known here: udp, icmp, tcp_established, tcp_opening, tcp_transitory, tcp_incoming_syn, port_reuse",
+            "gateway.toml:6: timeouts.tcp = 1: unknown key; known here: udp, icmp, tcp_established, tcp_opening, tcp_transitory, tcp_incoming_syn, port_reuse, ports_kept_back",
         ),
     ];
     for (more, expected) in cases {
@@ -577,7 +580,7 @@ outside_mtu = 1300
     assert_eq!(configuration.plan.capacity.outside_slots, 16 * 3 * 65456);
     assert_eq!(nat44.static_bindings[0].inside, Ipv4Addr::new(10, 0, 0, 2));
     assert_eq!((nat44.inside_mtu, nat44.outside_mtu), (1400, 1300));
-    assert_eq!(nat44.policy.filtering, Filtering::AddressDependent);
+    assert_eq!(nat44.policy.filtering, Filtering::AddressDependent.into());
     assert_eq!(nat44.policy.inbound_tcp, InboundTcp::Denied);
     assert_eq!(nat44.policy.bindings_per_subscriber, Some(99));
     assert_eq!(nat44.policy.parity, Parity::Ignore);
@@ -727,4 +730,22 @@ fn tunnels_say_what_segments_fit_them() {
         assert_eq!(largest(service, "tcp_mss = \"off\""), None);
         assert_eq!(largest(service, "tcp_mss = 1200"), Some(1200));
     }
+}
+
+#[test]
+fn each_protocol_may_have_its_own_filtering() {
+    let text = |filtering: &str| {
+        format!(
+            "[[service]]\nkind = \"nat64\"\nprefix = \"64:ff9b::/96\"\npool = [{{ addresses = \"192.0.2.1\" }}]\n{filtering}\n"
+        )
+    };
+    let strict = Filtering::AddressDependent;
+    let read = |filtering: &str| nat64(&parse("gateway.toml", &text(filtering)).unwrap(), 0).policy.filtering;
+    assert_eq!(read("filtering = { tcp = \"address-dependent\" }"), Filters::default().with(PortSpace::Tcp, strict));
+    let both = "filtering = { udp = \"address-dependent\", tcp = \"endpoint-independent\" }";
+    assert_eq!(read(both), Filters::default().with(PortSpace::Udp, strict));
+    let found =
+        parse("gateway.toml", &text("filtering = { tcp = \"strict\", sctp = \"none\" }")).unwrap_err().to_string();
+    assert!(found.contains("service[0].filtering.tcp = \"strict\": unknown; use"), "{found}");
+    assert!(found.contains("service[0].filtering.sctp = \"none\": unknown key"), "{found}");
 }

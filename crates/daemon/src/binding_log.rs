@@ -20,12 +20,15 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use serde::Serialize;
+use tombolo_config::LogDetail;
 use tombolo_engine::{Now, Plan};
 use tombolo_io::clock::monotonic_nanos;
 use tombolo_io::worker::StopSignal;
 use tombolo_tables::Tables;
 use tombolo_tables::binding::Binding;
 
+use crate::block_log::{BlockEvent, BlockWalk, is_logged};
 use crate::row::BindingEvent;
 use crate::utc::Utc;
 
@@ -71,13 +74,14 @@ impl Removals {
 pub struct BindingLog(JoinHandle<()>);
 
 impl BindingLog {
-    /// Opens the file and starts the thread; it ends when `stop` is given. At most `rate` lines a second are written.
+    /// Opens the file and starts the thread; it ends when `stop` is given. At most `rate` lines a second are written, and
+    /// those of blocks, which are few.
     ///
     /// # Errors
     /// If the file cannot be opened.
     pub fn start(
         path: &Path,
-        rate: u32,
+        (rate, detail): (u32, LogDetail),
         tables: Arc<Tables>,
         plan: Arc<ArcSwap<Plan>>,
         stop: StopSignal,
@@ -87,7 +91,8 @@ impl BindingLog {
         let file = Output::open(path)?;
         let known = vec![0; tables.bindings.capacity() as usize + 1];
         let began = Now(monotonic_nanos()).tick().0;
-        let mut writer = Writer { tables, plan, waiting, file, known, began, part: 0 };
+        let blocks = BlockWalk::new(Utc::now());
+        let mut writer = Writer { tables, plan, waiting, file, detail, known, blocks, began, part: 0, steps: 0 };
         let budget = (rate as usize).div_ceil(STEPS);
         let thread = std::thread::Builder::new().name("binding-log".into()).spawn(move || {
             while !stop.is_given() {
@@ -95,7 +100,7 @@ impl BindingLog {
                 std::thread::park_timeout(STEP);
             }
             // What the last moments brought, at whatever rate.
-            writer.part = 0;
+            (writer.part, writer.steps) = (0, 0);
             (0..=STEPS).for_each(|_| writer.step(WAITING));
         })?;
         Ok((Self(thread), removals))
@@ -113,10 +118,13 @@ struct Writer {
     plan: Arc<ArcSwap<Plan>>,
     waiting: Receiver<Removal>,
     file: Output,
+    detail: LogDetail,
+    blocks: BlockWalk,
     /// By number of the binding, the tick at which the one that was last logged was made.
     known: Vec<u32>,
     began: u32,
     part: usize,
+    steps: usize,
 }
 
 impl Writer {
@@ -128,9 +136,16 @@ impl Writer {
         while budget > 0
             && let Ok(Removal { binding, at }) = self.waiting.try_recv()
         {
-            self.file.write(&BindingEvent::of(&plan, "removed", &binding, Some(at), now));
-            budget -= 1;
+            if is_logged(&plan, &binding, self.detail) {
+                self.file.write(&BindingEvent::of(&plan, "removed", &binding, Some(at), now));
+                budget -= 1;
+            }
         }
+        if self.steps.is_multiple_of(STEPS) {
+            let file = &mut self.file;
+            self.blocks.walk(&self.tables, &plan, (now, Utc::now()), &mut |event: &BlockEvent<'_>| file.write(event));
+        }
+        self.steps += 1;
         let parts = self.tables.bindings.parts();
         for _ in 0..parts.div_ceil(STEPS) {
             if budget < 64 {
@@ -152,6 +167,9 @@ impl Writer {
                 continue;
             }
             *known = binding.created.0;
+            if !is_logged(plan, &binding, self.detail) {
+                continue;
+            }
             let event = if binding.created.0 < self.began { "adopted" } else { "created" };
             self.file.write(&BindingEvent::of(plan, event, &binding, None, now));
             written += 1;
@@ -185,7 +203,7 @@ impl Output {
         }
     }
 
-    fn write(&mut self, event: &BindingEvent<'_>) {
+    fn write(&mut self, event: &impl Serialize) {
         let written = serde_json::to_writer(&mut self.file, event).map_err(Into::into);
         let result = written.and_then(|()| self.file.write_all(b"\n"));
         self.note(result);

@@ -324,7 +324,8 @@ fn start_log(
 ) -> Result<(Option<BindingLog>, Removals), DaemonError> {
     let Some(path) = &settings.binding_log else { return Ok((None, Removals::default())) };
     let (tables, plan) = (Arc::clone(&state.tables), Arc::clone(plan));
-    let started = BindingLog::start(path, settings.binding_log_rate, tables, plan, stop.clone());
+    let started =
+        BindingLog::start(path, (settings.binding_log_rate, settings.binding_log_detail), tables, plan, stop.clone());
     let (log, removals) = started.map_err(|source| DaemonError::Log { path: path.clone(), source })?;
     Ok((Some(log), removals))
 }

@@ -16,6 +16,7 @@
 
 pub mod accelerator;
 pub mod binding_log;
+mod block_log;
 pub mod control;
 pub mod discovery;
 pub mod gateway;

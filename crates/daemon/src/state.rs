@@ -6,13 +6,14 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use tombolo_config::{FastPath, Host};
+use tombolo_config::{FastPath, Host, TableMemory};
 use tombolo_engine::Plan;
 use tombolo_fastpath::{Content as PinnedContent, PinnedMemory, PinnedMemoryError};
 use tombolo_io::clock::monotonic_nanos;
-use tombolo_io::memory::{AnonymousMemory, Content, RunDirectory, RunDirectoryError};
+use tombolo_io::memory::{AnonymousMemory, Content, Populated, RunDirectory, RunDirectoryError};
+use tombolo_io::worker::processors;
 use tombolo_tables::hash::HashKey;
 use tombolo_tables::memory::{MemoryError, MemorySource, Slab};
 use tombolo_tables::tick::Tick;
@@ -87,7 +88,7 @@ impl State {
             // What a gateway that was killed has left in the kernel goes on with its own tables.
             tracing::warn!("the fast path of an earlier run is still in the kernel: {error}");
         }
-        Self::open(settings.run_directory.as_deref(), plan)
+        Self::open_in(settings.run_directory.as_deref(), plan, settings.memory)
     }
 
     /// Tables with the room that `plan` asks for, in `directory` if one is named.
@@ -95,17 +96,21 @@ impl State {
     /// # Errors
     /// [`StateError`].
     pub fn open(directory: Option<&Path>, plan: &Plan) -> Result<Self, StateError> {
+        Self::open_in(directory, plan, TableMemory::AsNeeded)
+    }
+
+    fn open_in(directory: Option<&Path>, plan: &Plan, memory: TableMemory) -> Result<Self, StateError> {
         if let Some(path) = directory {
-            return Self::in_files(path, plan);
+            return Self::in_files(path, plan, memory);
         }
-        let tables = Tables::new(&mut AnonymousMemory, plan.capacity, hash_key(&random()?))?;
+        let tables = make_tables(&mut AnonymousMemory, plan, hash_key(&random()?), memory)?;
         Ok(Self { tables: Arc::new(tables), repaired: 0, seed: random()?, memory: Memory::Own })
     }
 
-    fn in_files(path: &Path, plan: &Plan) -> Result<Self, StateError> {
+    fn in_files(path: &Path, plan: &Plan, memory: TableMemory) -> Result<Self, StateError> {
         let mut directory = RunDirectory::open(path, &fingerprint(plan))?;
         let key = stored_key(&mut directory)?;
-        let tables = Tables::new(&mut directory, plan.capacity, key)?;
+        let tables = make_tables(&mut directory, plan, key, memory)?;
         let mut repaired = 0;
         if directory.content() == Content::Adopted {
             repaired = audit::repair(&tables, Tick::from_nanos(monotonic_nanos()));
@@ -154,6 +159,23 @@ impl State {
             tracing::warn!("{} cannot be removed: {error}", memory.directory().display());
         }
     }
+}
+
+/// Tables with the room that `plan` asks for, and with all their memory if it is to be there at the start.
+fn make_tables(
+    source: &mut dyn MemorySource,
+    plan: &Plan,
+    key: HashKey,
+    memory: TableMemory,
+) -> Result<Tables, MemoryError> {
+    if memory == TableMemory::AsNeeded {
+        return Tables::new(source, plan.capacity, key);
+    }
+    let begin = Instant::now();
+    let threads = processors().map_or(1, |processors| processors.len());
+    let tables = Tables::new(&mut Populated::new(source, threads), plan.capacity, key)?;
+    tracing::info!(bytes = tables.memory().total(), took = ?begin.elapsed(), "memory of the tables taken");
+    Ok(tables)
 }
 
 /// Everything that the bytes of the tables depend on.

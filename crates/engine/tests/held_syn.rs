@@ -14,7 +14,7 @@ use tombolo_engine::{DropReason, Verdict};
 use tombolo_tables::session::State;
 
 fn holding(nat44: bool, filtering: Filtering) -> Gateway {
-    let policy = Policy { unsolicited_syn: UnsolicitedSyn::Hold, filtering, ..Policy::default() };
+    let policy = Policy { unsolicited_syn: UnsolicitedSyn::Hold, filtering: filtering.into(), ..Policy::default() };
     Gateway::new(Setup { policy, nat44, ..Setup::default() })
 }
 

@@ -73,7 +73,7 @@ fn edge(mesh: bool) -> MapEdge {
         inside: AddressRanges::new([Ipv4Addr::new(10, 0, 0, 0)..=Ipv4Addr::new(10, 0, 0, 255)]),
         untranslated: AddressRanges::default(),
         pool: Pool::new(vec![range]),
-        policy: Policy { filtering: Filtering::AddressDependent, ..Policy::default() },
+        policy: Policy { filtering: Filtering::AddressDependent.into(), ..Policy::default() },
         inside_mtu: 1500,
         outside_mtu: u32::MAX,
         largest_segment: None,

@@ -12,7 +12,7 @@ use support::*;
 use tombolo_engine::mapping::deterministic::{DeterministicMap, Order, Owner};
 use tombolo_engine::mapping::pool::{Parity, Pool, PoolRange, PortRanges, PortSpace};
 use tombolo_engine::mapping::port_set::{PortDivision, PortOwner};
-use tombolo_engine::mechanism::napt::{Filtering, Policy};
+use tombolo_engine::mechanism::napt::{Filtering, Policy, Times};
 use tombolo_engine::sweep::Expiry;
 use tombolo_engine::{DropReason, Verdict};
 use tombolo_tables::sweep::Sweeper;
@@ -223,7 +223,7 @@ fn check_quarantine(case: &Value) {
         _ => Filtering::EndpointIndependent,
     };
     let mut setup = Setup { nat44: true, ports: 2000..=2000, ..Setup::default() };
-    setup.policy = Policy { filtering, ..Policy::default() };
+    setup.policy = Policy { filtering: filtering.into(), ..Policy::default() };
     let is_static = case["static_port_ranges"].as_bool().unwrap();
     let mut gateway = Gateway::new(setup);
     let from = |host| {
@@ -249,6 +249,38 @@ fn check_quarantine(case: &Value) {
         return;
     }
     assert_eq!(gateway.pass(&from(OTHER_HOST4)).0 == Verdict::Forward, may, "{case}");
+}
+
+#[test]
+fn of_closed_ports_no_more_than_the_limit_are_kept_back() {
+    let ports = 2000..=2003;
+    for most in [None, Some(4), Some(3), Some(1), Some(0)] {
+        let mut times = Times::default();
+        times.most_ports_kept_back = most;
+        let mut gateway = Gateway::new(Setup { nat44: true, ports: ports.clone(), times, ..Setup::default() });
+        let from = |host, port| udp((host, port), (SERVER, 53), b"");
+        let open = |gateway: &mut Gateway, port| gateway.forward(&from(HOST4, port)).ports.0;
+        let old = [0, 1].map(|n| open(&mut gateway, 40_000 + n));
+        gateway.wait(60);
+        let _young = [2, 3].map(|n| open(&mut gateway, 40_000 + n));
+        for seconds in [250, 60] {
+            gateway.wait(seconds);
+            sweep(&mut gateway);
+        }
+        assert_eq!(gateway.tables.bindings.count(), 0);
+        let mut reused = Vec::new();
+        for port in 40_000..40_004 {
+            let (verdict, sent) = gateway.pass(&from(OTHER_HOST4, port));
+            if verdict == Verdict::Forward {
+                reused.push(see(&sent[0]).ports.0);
+            }
+        }
+        assert_eq!(reused.len(), 4 - most.unwrap_or(4) as usize, "{most:?}");
+        assert!(
+            reused.iter().take(2).all(|port| old.contains(port)),
+            "{most:?}: {reused:?}, and {old:?} are the oldest"
+        );
+    }
 }
 
 fn sweep(gateway: &mut Gateway) {

@@ -10,7 +10,7 @@ use std::net::Ipv4Addr;
 
 use support::*;
 use tombolo_engine::mapping::pool::PortSpace;
-use tombolo_engine::mechanism::napt::{Endpoint, Filtering, Policy};
+use tombolo_engine::mechanism::napt::{Endpoint, Filtering, Filters, Policy};
 use tombolo_engine::packet::{ChecksumState, Offload, Segmentation};
 use tombolo_engine::plan::StaticBinding;
 use tombolo_engine::sweep::Expiry;
@@ -224,11 +224,33 @@ fn filtering_decides_who_may_answer() {
     let out = open.forward(&udp((HOST4, 40_000), (SERVER, 53), b""));
     open.forward(&udp((stranger, 1), (POOL, out.ports.0), b""));
 
-    let policy = Policy { filtering: Filtering::AddressDependent, ..Policy::default() };
+    let policy = Policy { filtering: Filtering::AddressDependent.into(), ..Policy::default() };
     let mut strict = Gateway::new(Setup { policy, nat44: true, ..Setup::default() });
     let out = strict.forward(&udp((HOST4, 40_000), (SERVER, 53), b""));
     assert_eq!(strict.pass(&udp((stranger, 1), (POOL, out.ports.0), b"")).0, Verdict::Drop(DropReason::Filtered));
     strict.forward(&udp((SERVER, 9999), (POOL, out.ports.0), b"another port of a known address"));
+}
+
+#[test]
+fn each_protocol_may_have_its_own_filtering() {
+    let stranger = Ipv4Addr::new(203, 0, 113, 66);
+    for strict in [PortSpace::Tcp, PortSpace::Udp, PortSpace::Icmp] {
+        let filtering = Filters::default().with(strict, Filtering::AddressDependent);
+        let policy = Policy { filtering, ..Policy::default() };
+        let mut gateway = Gateway::new(Setup { policy, nat44: true, ..Setup::default() });
+        let tcp_out = gateway.forward(&tcp((HOST4, 40_000), (SERVER, 80), SYN, b""));
+        let udp_out = gateway.forward(&udp((HOST4, 40_000), (SERVER, 53), b""));
+        let strangers = [
+            (PortSpace::Tcp, tcp((stranger, 1), (POOL, tcp_out.ports.0), SYN, b"")),
+            (PortSpace::Udp, udp((stranger, 1), (POOL, udp_out.ports.0), b"")),
+        ];
+        for (space, packet) in strangers {
+            let verdict = gateway.pass(&packet).0;
+            let is_filtered = verdict == Verdict::Drop(DropReason::Filtered);
+            assert_eq!(is_filtered, space == strict, "{space:?} where {strict:?} is filtered: {verdict:?}");
+            assert!(is_filtered || verdict == Verdict::Forward, "{verdict:?}");
+        }
+    }
 }
 
 #[test]

@@ -131,7 +131,7 @@ fn filtering_decides_who_may_answer() {
     let out = open.forward(&udp((HOST, 40_000), (embed(SERVER), 53), b""));
     open.forward(&udp((stranger, 1), (POOL, out.ports.0), b""));
 
-    let policy = Policy { filtering: Filtering::AddressDependent, ..Policy::default() };
+    let policy = Policy { filtering: Filtering::AddressDependent.into(), ..Policy::default() };
     let mut strict = Gateway::new(Setup { policy, ..Setup::default() });
     let out = strict.forward(&udp((HOST, 40_000), (embed(SERVER), 53), b""));
     assert_eq!(strict.pass(&udp((stranger, 1), (POOL, out.ports.0), b"")).0, Verdict::Drop(DropReason::Filtered));

@@ -21,6 +21,11 @@ static __always_inline bool opens(const struct packet *packet)
 	return packet->space != SPACE_TCP || packet->event == EVENT_SYN;
 }
 
+static __always_inline bool filters_by_address(const volatile struct service *service, __u8 space)
+{
+	return service->flags & (SERVICE_ADDRESS_DEPENDENT << space);
+}
+
 static __always_inline __u8 initial_state(__u8 space, __u8 side)
 {
 	if (space == SPACE_UDP)
@@ -227,7 +232,7 @@ static __always_inline struct outcome outbound(const volatile struct service *se
 					       const struct packet *packet, __u32 remote, struct scratch *scratch,
 					       struct bound *bound)
 {
-	bool address_dependent = service->flags & SERVICE_ADDRESS_DEPENDENT;
+	bool address_dependent = filters_by_address(service, packet->space);
 	__u32 now = now_in_ticks();
 	struct session_key session;
 	struct session *found = 0;
@@ -278,7 +283,7 @@ static __always_inline struct outcome inbound(const volatile struct service *ser
 	if (found)
 		return advance(found, &session, OUTSIDE, packet->event, now, false);
 	if (!(READ(bound->record->flags) & BINDING_STATIC)) {
-		if (service->flags & SERVICE_ADDRESS_DEPENDENT)
+		if (filters_by_address(service, packet->space))
 			return PASSED(MISS_PERMISSION);
 		if (service->flags & SERVICE_NO_INBOUND_TCP && packet->space == SPACE_TCP &&
 		    packet->event == EVENT_SYN)

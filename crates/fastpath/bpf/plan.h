@@ -41,8 +41,6 @@ enum service_kind {
 enum service_flag {
 	/* The well-known prefix must not stand for addresses that are not global (RFC 6052 section 3.1). */
 	SERVICE_STRICT = 1,
-	/* Filtering by remote address (RFC 4787 REQ-8): what makes or renews a permission is the engine's. */
-	SERVICE_ADDRESS_DEPENDENT = 2,
 	/* TCP may not be opened from outside. */
 	SERVICE_NO_INBOUND_TCP = 4,
 	/* UDP ports keep their parity (RFC 4787 REQ-4). */
@@ -62,6 +60,10 @@ enum service_flag {
 	SERVICE_CLAMPS = 1024,
 	/* lwAFTR: addresses divide their ports differently. */
 	SERVICE_DIVISIONS_DIFFER = 2048,
+	/* Filtering by remote address (RFC 4787 REQ-8) of TCP; UDP's and ICMP's are the next bits. What makes or renews a
+	 * permission is the engine's.
+	 */
+	SERVICE_ADDRESS_DEPENDENT = 4096,
 };
 
 /* IPv4 addresses from `first` to `last`, in the processor's byte order. */

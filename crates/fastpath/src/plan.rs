@@ -57,7 +57,8 @@ pub(crate) const KIND_MAP_E_BR: u8 = 11;
 pub(crate) const KIND_MAP_T_BR: u8 = 12;
 
 const STRICT: u16 = 1;
-const ADDRESS_DEPENDENT: u16 = 2;
+/// Of TCP; those of UDP and ICMP are the next bits.
+const ADDRESS_DEPENDENT: u16 = 4096;
 const NO_INBOUND_TCP: u16 = 4;
 const PARITY: u16 = 8;
 const HAIRPIN_INTRINSIC: u16 = 16;
@@ -617,7 +618,9 @@ impl ServiceRecord {
             unsolicited_syn,
         } = policy;
         let mut set = |flag, is_set| self.flags |= if is_set { flag } else { 0 };
-        set(ADDRESS_DEPENDENT, filtering == Filtering::AddressDependent);
+        for space in PortSpace::ALL {
+            set(ADDRESS_DEPENDENT << space as u16, filtering.of(space) == Filtering::AddressDependent);
+        }
         set(NO_INBOUND_TCP, inbound_tcp == InboundTcp::Denied);
         set(PARITY, parity == Parity::Preserve);
         set(ENGINE_BINDS, binding_rate.is_some() || subscriber != SubscriberIs::default());

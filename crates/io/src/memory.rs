@@ -1,11 +1,13 @@
 //! Memory for the tables: anonymous, or files under the run directory that outlive the process.
 //!
-//! Both are zeroed, page-aligned, and cost nothing until they are touched. Anonymous memory asks for huge
-//! pages: at hundreds of megabytes most of a lookup is the walk through the page table.
+//! Both are zeroed, page-aligned, and cost nothing until they are touched. Huge pages are asked for:
+//! at hundreds of megabytes most of a lookup is the walk through the page table.
 //!
 //! The run directory holds one file a table and `fingerprint`, a line that says what the tables were made
 //! for. A new process with the same fingerprint adopts them; with another one they are replaced. The file
 //! `lock` keeps two gateways apart.
+//!
+//! [`Populated`] has every page there before the tables are used.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -14,7 +16,9 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
+use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 use tombolo_tables::memory::{Backing, MemoryError, MemorySource};
@@ -59,11 +63,7 @@ impl Mapping {
         let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE;
         // SAFETY: no address is asked for, so no other mapping is replaced.
         let base = unsafe { mmap_anonymous(None, length, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, flags) }?;
-        let mapping = Self { base, length };
-        // SAFETY: the span was mapped above; MADV_HUGEPAGE changes how it is backed and not what it holds.
-        // It may be refused (a kernel without transparent huge pages), and then everything is only slower.
-        let _ = unsafe { madvise(base, length.get(), MmapAdvise::MADV_HUGEPAGE) };
-        Ok(mapping)
+        Ok(Self { base, length }.with_huge_pages())
     }
 
     /// The first `bytes` bytes of a file, shared with everybody who maps it. The file is made longer if need
@@ -80,7 +80,16 @@ impl Mapping {
         // the mapping; the run directory's lock keeps other gateways from shortening it.
         let base =
             unsafe { mmap(None, length, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, MapFlags::MAP_SHARED, file, 0) }?;
-        Ok(Self { base, length })
+        Ok(Self { base, length }.with_huge_pages())
+    }
+
+    /// Asks for huge pages. In a file system in memory the administrator may have them (`advise` in
+    /// `/sys/kernel/mm/transparent_hugepage/shmem_enabled`); on a disk nothing comes of it.
+    fn with_huge_pages(self) -> Self {
+        // SAFETY: the span is mapped; MADV_HUGEPAGE changes how it is backed and not what it holds. It may be refused
+        // (a kernel without transparent huge pages), and then everything is only slower.
+        let _ = unsafe { madvise(self.base, self.length.get(), MmapAdvise::MADV_HUGEPAGE) };
+        self
     }
 }
 
@@ -106,6 +115,61 @@ impl MemorySource for AnonymousMemory {
         let mapping = Mapping::anonymous(bytes).map_err(|error| unavailable(name, bytes, &error))?;
         Ok(Arc::new(mapping))
     }
+}
+
+/// Memory of another source whose pages are all there from the beginning. A first write to a page costs a fault, and
+/// most of a huge page's is the kernel's filling it with zeros, which otherwise some packet waits for.
+pub struct Populated<'s> {
+    source: &'s mut dyn MemorySource,
+    threads: usize,
+}
+
+impl<'s> Populated<'s> {
+    /// Pages are made by so many threads at once.
+    pub fn new(source: &'s mut dyn MemorySource, threads: usize) -> Self {
+        Self { source, threads }
+    }
+}
+
+impl MemorySource for Populated<'_> {
+    fn take(&mut self, name: &'static str, bytes: usize) -> Result<Arc<dyn Backing>, MemoryError> {
+        let span = self.source.take(name, bytes)?;
+        populate(&*span, self.threads).map_err(|error| unavailable(name, bytes, &error))?;
+        Ok(span)
+    }
+}
+
+/// Bytes that a thread takes at once of a span that is populated.
+const PIECE: usize = 64 << 20;
+
+/// Makes all pages of a span by `threads` threads. What they hold stays as it is.
+///
+/// # Errors
+/// What the kernel says; most likely that there is not so much memory.
+fn populate(span: &dyn Backing, threads: usize) -> io::Result<()> {
+    let pieces = span.len().div_ceil(PIECE);
+    let next = AtomicUsize::new(0);
+    let work = || {
+        while let Some(begin) = Some(next.fetch_add(PIECE, Ordering::Relaxed)).filter(|at| *at < span.len()) {
+            let length = PIECE.min(span.len() - begin);
+            // SAFETY: the piece lies inside the span, which stays mapped while it is borrowed. MADV_POPULATE_WRITE
+            // makes its pages writable, as a write of what is there already would, and changes no byte.
+            let result = unsafe { madvise(span.base().add(begin).cast(), length, MmapAdvise::MADV_POPULATE_WRITE) };
+            match result {
+                // A kernel before 5.14, or memory that always has its pages.
+                Ok(()) | Err(Errno::EINVAL) => {}
+                Err(errno) => return Err(io::Error::from(errno)),
+            }
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads.min(pieces)).map(|_| scope.spawn(work)).collect();
+        let mine = work();
+        others.into_iter().fold(mine, |result, thread| {
+            result.and(thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked"))))
+        })
+    })
 }
 
 /// Memory in files under a directory, which outlives the process.
@@ -227,7 +291,7 @@ fn write_marker(path: &Path, fingerprint: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::atomic::AtomicU64;
     use tombolo_tables::memory::Slab;
 
     fn word(source: &mut dyn MemorySource, name: &'static str) -> Slab<AtomicU64> {
@@ -248,6 +312,31 @@ mod tests {
         // Far more than any machine that runs this test has; only the addresses are taken.
         assert!(Mapping::anonymous(1 << 42).is_ok());
         assert!(Mapping::anonymous(usize::MAX).is_err());
+    }
+
+    /// Bytes from `base` on, a multiple of a page, that have pages.
+    fn resident(base: *const u8, bytes: usize) -> usize {
+        let mut pages = vec![0_u8; bytes.div_ceil(4096)];
+        // SAFETY: the caller's span is mapped; one byte a page of 4096 bytes or more is written.
+        let result = unsafe { libc::mincore(base.cast_mut().cast(), bytes, pages.as_mut_ptr()) };
+        assert_eq!(result, 0);
+        pages.iter().filter(|page| **page & 1 == 1).count() * 4096
+    }
+
+    #[test]
+    fn populated_memory_is_there_and_holds_what_it_held() {
+        let home = tempfile::tempdir().unwrap();
+        let bytes = PIECE + PIECE / 2;
+        let mut anonymous = Populated { source: &mut AnonymousMemory, threads: 3 };
+        let span = anonymous.take("a", bytes).unwrap();
+        assert_eq!(resident(span.base().as_ptr(), span.len()), span.len());
+
+        let mut directory = RunDirectory::open(home.path(), "x").unwrap();
+        let words = |source: &mut dyn MemorySource| -> Slab<AtomicU64> { Slab::take(source, "a", bytes / 8).unwrap() };
+        words(&mut directory)[bytes / 8 - 1].store(7, Ordering::Relaxed);
+        let words = words(&mut Populated::new(&mut directory, 3));
+        assert_eq!(resident((&raw const words[0]).cast(), bytes), bytes);
+        assert_eq!((words[0].load(Ordering::Relaxed), words[bytes / 8 - 1].load(Ordering::Relaxed)), (0, 7));
     }
 
     #[test]

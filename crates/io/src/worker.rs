@@ -277,9 +277,17 @@ fn check_processor(name: &str, cpu: usize) -> Result<(), WorkerError> {
 }
 
 fn pin(name: &str, cpu: usize) -> Result<(), WorkerError> {
+    stay_on(cpu).map_err(|error| pin_error(name, cpu, error))
+}
+
+/// Keeps the calling thread on one processor.
+///
+/// # Errors
+/// What the kernel says.
+pub fn stay_on(cpu: usize) -> io::Result<()> {
     let mut set = CpuSet::new();
-    let result = set.set(cpu).and_then(|()| sched_setaffinity(Pid::from_raw(0), &set));
-    result.map_err(|errno| pin_error(name, cpu, errno.into()))
+    set.set(cpu)?;
+    Ok(sched_setaffinity(Pid::from_raw(0), &set)?)
 }
 
 fn pin_error(name: &str, cpu: usize, source: io::Error) -> WorkerError {

@@ -49,6 +49,14 @@ pub struct Memory {
     pub sessions: usize,
 }
 
+impl Memory {
+    /// Bytes of all tables together.
+    #[must_use]
+    pub const fn total(&self) -> usize {
+        self.subscribers + self.bindings + self.outside + self.sessions
+    }
+}
+
 /// What a reader outside this process has to know to find its way: sizes, and the key of the hashes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Geometry {

@@ -34,7 +34,7 @@ pub(crate) fn status(running: &Running, plan: &Plan, rows: &mut Rows<'_>) -> Res
         "subscribers": running.tables.subscribers.count(),
         "bindings": running.tables.bindings.count(),
         "sessions": running.sessions(),
-        "table_bytes": memory.subscribers + memory.bindings + memory.outside + memory.sessions,
+        "table_bytes": memory.total(),
     }))
 }
 

@@ -23,7 +23,9 @@ struct Owner {
     service: String,
     protocol: String,
     inside: IpAddr,
-    inside_port: u16,
+    /// None where the log tells of the block alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    inside_port: Option<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]
     softwire: Option<IpAddr>,
     outside: Ipv4Addr,
@@ -69,6 +71,7 @@ pub(crate) fn who(
     let wanted = protocol.map(filter::protocol).transpose().map_err(Failure::Refused)?;
     let parse = |text| Utc::parse(text).ok_or(format!("\"{text}\" is not a time; write 2026-11-21T08:00:00Z"));
     let time = time.map(parse).transpose().map_err(Failure::Refused)?;
+    let mut is_found = false;
     for space in PortSpace::ALL.into_iter().filter(|&space| wanted.is_none_or(|wanted| wanted == space)) {
         let mut owner = in_tables(&running.tables, plan, space, address, outside.port(), (time, running.now()));
         if let (None, Some(time), Some(log)) = (&owner, time, &running.settings.binding_log) {
@@ -76,7 +79,13 @@ pub(crate) fn who(
         }
         if let Some(owner) = owner {
             rows.row(&owner)?;
+            is_found = true;
         }
+    }
+    if let (false, Some(time), Some(log)) = (is_found, time, &running.settings.binding_log)
+        && let Some(owner) = block_in_log(log, address, outside.port(), time)?
+    {
+        rows.row(&owner)?;
     }
     Ok(())
 }
@@ -95,51 +104,110 @@ fn in_tables(
     time.is_none_or(|time| since <= time).then(|| Owner::of(plan, &binding, since))
 }
 
-/// The one who had it at `time` according to the log, which is read line by line.
-fn in_log(log: &Path, space: PortSpace, address: Ipv4Addr, port: u16, time: Utc) -> Result<Option<Owner>, Failure> {
-    let unreadable = |error| Failure::Refused(format!("the log of bindings {} cannot be read: {error}", log.display()));
-    let mut lines = BufReader::new(File::open(log).map_err(unreadable)?);
-    // Most lines are about others; this tells them apart without reading them.
-    let mark = format!("\"outside\":\"{address}\",\"outside_port\":{port}");
+/// The one in whose block of ports it was at `time` according to the log.
+fn block_in_log(log: &Path, address: Ipv4Addr, port: u16, time: Utc) -> Result<Option<Owner>, Failure> {
+    let mark = format!("\"outside\":\"{address}\",\"first_port\":");
     let mut owner: Option<Owner> = None;
-    let mut line = String::new();
-    while lines.read_line(&mut line).map_err(unreadable)? > 0 {
-        if line.contains(&mark)
-            && let Ok(logged) = serde_json::from_str::<Logged>(&line)
-            && logged.protocol == protocol_name(space.protocol())
+    each_line(log, &mark, |line| {
+        if let Ok(block) = serde_json::from_str::<LoggedBlock>(line)
+            && (block.first_port..=block.last_port).contains(&port)
         {
-            owner = logged.applied_to(owner, time);
+            let found = block.owner(port);
+            // A process that adopts the block of an earlier one does not know when it was granted.
+            let is_same = |owner: &Owner| owner.inside == found.inside && owner.softwire == found.softwire;
+            if block.event != "block-adopted" || !owner.as_ref().is_some_and(is_same) {
+                owner = later(owner.take(), found, time);
+            }
         }
-        line.clear();
-    }
+    })?;
     Ok(owner)
 }
 
-impl Logged {
-    /// Who had the endpoint at `time`, as far as the lines up to this one say.
-    fn applied_to(self, owner: Option<Owner>, time: Utc) -> Option<Owner> {
-        let since = self.created.clone().unwrap_or_else(|| self.time.clone());
-        if Utc::parse(&since).is_none_or(|since| since > time) {
-            return owner;
+/// The one who had it at `time` according to the log, which is read line by line.
+fn in_log(log: &Path, space: PortSpace, address: Ipv4Addr, port: u16, time: Utc) -> Result<Option<Owner>, Failure> {
+    let mark = format!("\"outside\":\"{address}\",\"outside_port\":{port}");
+    let mut owner: Option<Owner> = None;
+    each_line(log, &mark, |line| {
+        if let Ok(logged) = serde_json::from_str::<Logged>(line)
+            && logged.protocol == protocol_name(space.protocol())
+        {
+            owner = later(owner.take(), logged.owner(), time);
         }
-        let until = (self.event == "removed").then(|| self.time.clone());
-        let has_ended = until.as_deref().and_then(Utc::parse).is_some_and(|until| until < time);
-        match owner {
-            // The end of this one, or of one before it.
-            owner if has_ended => owner.filter(|owner| owner.since > since),
-            _ => Some(Owner {
-                service: self.service,
-                protocol: self.protocol,
-                inside: self.inside,
-                inside_port: self.inside_port,
-                softwire: self.softwire,
-                outside: self.outside,
-                outside_port: self.outside_port,
-                since,
-                until,
-                source: "log",
-                origin: None,
-            }),
+    })?;
+    Ok(owner)
+}
+
+/// Calls `read` with each line of the log that has `mark` in it. Most lines are about others.
+fn each_line(log: &Path, mark: &str, mut read: impl FnMut(&str)) -> Result<(), Failure> {
+    let unreadable = |error| Failure::Refused(format!("the log of bindings {} cannot be read: {error}", log.display()));
+    let mut lines = BufReader::new(File::open(log).map_err(unreadable)?);
+    let mut line = String::new();
+    while lines.read_line(&mut line).map_err(unreadable)? > 0 {
+        if line.contains(mark) {
+            read(&line);
+        }
+        line.clear();
+    }
+    Ok(())
+}
+
+/// Who had the endpoint at `time`: `before` as far as the lines before say, or `found`, whom the next line tells of.
+fn later(before: Option<Owner>, found: Owner, time: Utc) -> Option<Owner> {
+    if Utc::parse(&found.since).is_none_or(|since| since > time) {
+        return before;
+    }
+    let has_ended = found.until.as_deref().and_then(Utc::parse).is_some_and(|until| until < time);
+    // The end of this one, or of one before it.
+    if has_ended { before.filter(|before| before.since > found.since) } else { Some(found) }
+}
+
+/// A line of the log about a block of ports.
+#[derive(Debug, Clone, Deserialize)]
+struct LoggedBlock {
+    time: String,
+    event: String,
+    service: String,
+    inside: IpAddr,
+    softwire: Option<IpAddr>,
+    outside: Ipv4Addr,
+    first_port: u16,
+    last_port: u16,
+    created: Option<String>,
+}
+
+impl LoggedBlock {
+    fn owner(&self, port: u16) -> Owner {
+        Owner {
+            service: self.service.clone(),
+            protocol: "any".to_owned(),
+            inside: self.inside,
+            inside_port: None,
+            softwire: self.softwire,
+            outside: self.outside,
+            outside_port: port,
+            since: self.created.clone().unwrap_or_else(|| self.time.clone()),
+            until: (self.event == "block-released").then(|| self.time.clone()),
+            source: "log",
+            origin: None,
+        }
+    }
+}
+
+impl Logged {
+    fn owner(self) -> Owner {
+        let is_end = self.event == "removed";
+        Owner {
+            service: self.service,
+            protocol: self.protocol,
+            inside: self.inside,
+            inside_port: Some(self.inside_port),
+            softwire: self.softwire,
+            outside: self.outside,
+            outside_port: self.outside_port,
+            since: self.created.unwrap_or_else(|| self.time.clone()),
+            until: is_end.then_some(self.time),
+            source: "log",
+            origin: None,
         }
     }
 }
@@ -152,7 +220,7 @@ impl Owner {
             service: service_name(plan, binding.inside.service).to_owned(),
             protocol: protocol.to_owned(),
             inside,
-            inside_port,
+            inside_port: Some(inside_port),
             softwire: softwire.map(IpAddr::from),
             outside,
             outside_port,
@@ -195,11 +263,42 @@ mod tests {
         let at = |time| {
             let address = Ipv4Addr::new(192, 0, 2, 1);
             let owner = in_log(log.path(), PortSpace::Udp, address, 4000, Utc(time)).unwrap();
-            owner.map(|owner| owner.inside_port)
+            owner.and_then(|owner| owner.inside_port)
         };
         assert_eq!([99, 100, 150, 200, 201].map(at), [None, Some(1), Some(1), Some(1), None]);
         assert_eq!([249, 250, 290, 291, 299, 300, 999].map(at), [None, Some(2), Some(2), None, None, Some(3), Some(3)]);
         let tcp = in_log(log.path(), PortSpace::Tcp, Ipv4Addr::new(192, 0, 2, 1), 4000, Utc(150)).unwrap();
         assert_eq!(tcp, None);
+    }
+
+    #[test]
+    fn the_log_tells_in_whose_block_a_port_was() {
+        let mut log = tempfile::NamedTempFile::new().unwrap();
+        let line = |event: &str, host: u8, time: i64, created: Option<i64>| {
+            let created = created.map_or(String::new(), |created| format!(",\"created\":\"{}\"", Utc(created)));
+            format!(
+                "{{\"time\":\"{}\",\"event\":\"block-{event}\",\"service\":\"cgn\",\"inside\":\"10.0.0.{host}\",\
+                 \"outside\":\"192.0.2.1\",\"first_port\":2048,\"last_port\":2559{created}}}\n",
+                Utc(time)
+            )
+        };
+        let text = [
+            line("allocated", 1, 100, None),
+            line("adopted", 1, 150, None),
+            line("released", 1, 200, Some(150)),
+            line("allocated", 2, 320, None),
+        ];
+        log.write_all(text.concat().as_bytes()).unwrap();
+        let at = |port, time| {
+            let owner = block_in_log(log.path(), Ipv4Addr::new(192, 0, 2, 1), port, Utc(time)).unwrap();
+            owner.map(|owner| (owner.inside.to_string(), owner.inside_port))
+        };
+        let host = |n: u8| Some((format!("10.0.0.{n}"), None));
+        assert_eq!(
+            [99, 100, 160, 200, 320, 999].map(|time| at(2048, time)),
+            [None, host(1), host(1), host(1), host(2), host(2)]
+        );
+        assert_eq!((at(2559, 160), at(2560, 160), at(2047, 160)), (host(1), None, None));
+        assert_eq!(at(2048, 201), None);
     }
 }

@@ -252,6 +252,13 @@ impl Pool {
         self.range_of(address)?.slot(address, space, port)
     }
 
+    /// All ports of `address` that are handed out, with their slots.
+    pub fn slots(&self, address: Ipv4Addr, space: PortSpace) -> impl Iterator<Item = (u16, u32)> + '_ {
+        let ranges = self.range_of(address).map(|range| range.ports[space as usize].ranges());
+        let ports = ranges.into_iter().flatten().cloned().flatten();
+        ports.filter_map(move |port| Some((port, self.slot(address, space, port)?)))
+    }
+
     /// Address number `index`, counted from the lowest.
     #[must_use]
     pub fn address(&self, mut index: u32) -> Option<Ipv4Addr> {

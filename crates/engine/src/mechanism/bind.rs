@@ -12,6 +12,7 @@ use std::ops::RangeInclusive;
 
 use rand_core::Rng;
 use tombolo_tables::binding::{Binding, BindingId, InsideKey};
+use tombolo_tables::outside::Slot;
 use tombolo_tables::subscriber::{Subscriber, SubscriberId, SubscriberKey};
 use tombolo_tables::tables::BindError;
 use tombolo_tables::tick::Tick;
@@ -158,8 +159,46 @@ impl<R: Rng> Napt<'_, R> {
         match self.tables.bind(&template, candidates, self.reuse_port_after(binder.space), self.now) {
             Ok(bound) => Ok(Some(bound)),
             Err(BindError::TableFull) => Err(DropReason::BindingTableFull),
+            Err(BindError::NoneFree) => self.bind_kept_back(binder, &template, random, windows),
+        }
+    }
+
+    /// A port of `windows` that is kept back, where more are than may be.
+    fn bind_kept_back(
+        &mut self,
+        binder: &Binder<'_>,
+        template: &Binding,
+        random: u64,
+        windows: &[RangeInclusive<u16>],
+    ) -> Result<Option<(BindingId, Binding)>, DropReason> {
+        let Some(reuse_after) = self.reusable_age(binder.address, binder.space, windows) else { return Ok(None) };
+        let port = u16::from_be_bytes(binder.inside.port);
+        let candidates =
+            self.pool.candidates_in(binder.address, binder.space, port, self.policy.parity, random, windows);
+        match self.tables.bind(template, candidates, reuse_after, self.now) {
+            Ok(bound) => Ok(Some(bound)),
+            Err(BindError::TableFull) => Err(DropReason::BindingTableFull),
             Err(BindError::NoneFree) => Ok(None),
         }
+    }
+
+    /// Ticks since the port of `windows` was closed that was closed first, if more are kept back than may be. All ports of
+    /// the address are looked at, but only when none is free, and once a tick ([`Exhausted`]).
+    fn reusable_age(&self, address: Ipv4Addr, space: PortSpace, windows: &[RangeInclusive<u16>]) -> Option<u32> {
+        let most = self.times.most_ports_kept_back?;
+        let usual = self.reuse_port_after(space);
+        let (mut kept_back, mut oldest) = (0, None);
+        for (port, slot) in self.pool.slots(address, space) {
+            if let Slot::Closed(at) = self.tables.outside.read(slot)
+                && self.now.since(at) < usual
+            {
+                kept_back += 1;
+                if windows.iter().any(|window| window.contains(&port)) {
+                    oldest = oldest.max(Some(self.now.since(at)));
+                }
+            }
+        }
+        oldest.filter(|_| kept_back > most)
     }
 
     /// The subscriber's blocks, as far as they lie in `window`.
@@ -263,12 +302,13 @@ impl<R: Rng> Napt<'_, R> {
         let reuse_after = self.reuse_port_after(space);
         let mut candidates = self.pool.candidates(address, space, port, self.policy.parity, random);
         candidates.any(|candidate| self.tables.outside.is_available(candidate.slot, self.now, reuse_after))
+            || self.reusable_age(address, space, &[0..=u16::MAX]).is_some()
     }
 
     /// Ticks for which a closed port is kept back: none where a newcomer cannot get what was meant for the old owner
     /// (RFC 6888 REQ-8 (a): TCP, whose binding outlives its connections by TCP_TRANS; (c): filtering by address).
     fn reuse_port_after(&self, space: PortSpace) -> u32 {
-        match (space, self.policy.filtering) {
+        match (space, self.policy.filtering.of(space)) {
             (PortSpace::Tcp, _) | (_, Filtering::AddressDependent) => 0,
             _ => self.times.reuse_port_after,
         }

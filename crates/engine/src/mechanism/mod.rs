@@ -6,6 +6,7 @@
 
 mod bind;
 mod extension;
+pub mod filtering;
 pub mod fragment;
 pub mod held;
 pub mod icmp;

@@ -26,6 +26,7 @@ use tombolo_wire::Port;
 
 use crate::mapping::pool::{Parity, Pool, PortSpace};
 pub use crate::mechanism::bind::{Admissions, Exhausted};
+pub use crate::mechanism::filtering::{Filtering, Filters};
 use crate::mechanism::held::HeldSyns;
 use crate::mechanism::session_state::{
     ESTABLISHED, Event, ICMP, INSIDE_INIT, OUTSIDE_INIT, OUTSIDE_INIT_HELD, PERMISSION, PERMISSION_TCP, Side, TRANS,
@@ -42,21 +43,11 @@ pub struct Endpoint {
     pub port: Port,
 }
 
-/// Who may send to a binding from outside (RFC 4787 REQ-8, RFC 6146 section 3.5).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Filtering {
-    /// Anybody.
-    #[default]
-    EndpointIndependent,
-    /// Remote addresses that the inside endpoint has sent to.
-    AddressDependent,
-}
-
 /// What a service lets its subscribers do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Policy {
     /// Who may send from outside.
-    pub filtering: Filtering,
+    pub filtering: Filters,
     /// TCP connections may be opened from outside where a binding exists.
     pub inbound_tcp: InboundTcp,
     /// Bindings that a subscriber may have at once; `None` for no limit (RFC 6888 REQ-4).
@@ -157,6 +148,9 @@ pub struct Times {
     reuse_entry_after: Lifetimes,
     /// Ticks for which a closed outside port is kept back (RFC 6888 REQ-8).
     pub reuse_port_after: u32,
+    /// Closed ports of an outside address and protocol that are kept back at a time; of more, the oldest are given to who
+    /// finds no other (RFC 6888 REQ-8). `None` for no limit.
+    pub most_ports_kept_back: Option<u32>,
     /// Since when the gateway is being drained: no binding and no session is made any more.
     pub draining_since: Option<Tick>,
 }
@@ -169,6 +163,7 @@ impl Times {
             lifetimes: timeouts.lifetimes(),
             reuse_entry_after: timeouts.reuse_after(),
             reuse_port_after: if port_reuse_seconds == 0 { 0 } else { ticks(port_reuse_seconds) },
+            most_ports_kept_back: None,
             draining_since: None,
         }
     }
@@ -433,7 +428,7 @@ impl<R: Rng> Napt<'_, R> {
 
     /// Notes, for address-dependent filtering, that the inside has sent to the remote address of `key`.
     fn permit(&self, key: &SessionKey, space: PortSpace) {
-        if self.policy.filtering == Filtering::AddressDependent {
+        if self.policy.filtering.of(space) == Filtering::AddressDependent {
             let state = if space == PortSpace::Tcp { PERMISSION_TCP } else { PERMISSION };
             let key = permission_key(key);
             // Without room for the permission only the filter is stricter; the session is not harmed.
@@ -450,7 +445,7 @@ impl<R: Rng> Napt<'_, R> {
         if binding.flags & tombolo_tables::binding::flags::STATIC != 0 {
             return Ok(());
         }
-        let permitted = match self.policy.filtering {
+        let permitted = match self.policy.filtering.of(space) {
             Filtering::EndpointIndependent => true,
             Filtering::AddressDependent => self.has_session(&permission_key(key)),
         };

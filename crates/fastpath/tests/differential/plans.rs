@@ -7,7 +7,9 @@ use tombolo_engine::mapping::address_ranges::AddressRanges;
 use tombolo_engine::mapping::eam::{Eam, EamTable};
 use tombolo_engine::mapping::pool::{Parity, Pool, PoolRange, PortRanges, PortSpace};
 use tombolo_engine::mapping::stateless::{DenyList, StatelessMap};
-use tombolo_engine::mechanism::napt::{Endpoint, Filtering, InboundTcp, Policy, SubscriberIs, Times, UnsolicitedSyn};
+use tombolo_engine::mechanism::napt::{
+    Endpoint, Filtering, Filters, InboundTcp, Policy, SubscriberIs, Times, UnsolicitedSyn,
+};
 use tombolo_engine::mechanism::session_state::Timeouts;
 use tombolo_engine::mechanism::{TrafficClass, TranslateSettings};
 use tombolo_engine::plan::{Nat64, OwnAddresses, Service, ServiceKind, StaticBinding};
@@ -51,7 +53,9 @@ pub(crate) fn all() -> Vec<Case> {
     };
     let limits = Policy { bindings_per_subscriber: Some(6), parity: Parity::Ignore, ..plain };
     cases.push(nat64_case("limits and classes", "64:ff9b::/96", limits, strange, vec![pool(1..=1100, 0)]));
-    let strict = Policy { filtering: Filtering::AddressDependent, inbound_tcp: InboundTcp::Denied, ..plain };
+    let mixed = Filters::from(Filtering::EndpointIndependent).with(PortSpace::Tcp, Filtering::AddressDependent);
+    let mixed = Policy { filtering: mixed, ..plain };
+    let strict = Policy { filtering: Filtering::AddressDependent.into(), inbound_tcp: InboundTcp::Denied, ..plain };
     let settings = TranslateSettings::default();
     cases.push(nat64_case("address-dependent", "64:ff9b::/96", strict, settings, vec![pool(1024..=1090, 0)]));
     let closed = Policy { inbound_tcp: InboundTcp::Denied, ..plain };
@@ -66,7 +70,12 @@ pub(crate) fn all() -> Vec<Case> {
     let clamp = TranslateSettings { largest_segment: Some(1220), ..settings };
     cases.push(nat64_case("held SYNs, lowered segments", "64:ff9b::/96", hold, clamp, vec![pool(1024..=1090, 0)]));
     cases.push(nat64_case("no inbound TCP", "64:ff9b::/96", closed, settings, vec![pool(1024..=1090, 0)]));
-    for (name, policy) in [("nat44", plain), ("nat44, limits", limits), ("nat44, address-dependent", strict)] {
+    for (name, policy) in [
+        ("nat44", plain),
+        ("nat44, limits", limits),
+        ("nat44, address-dependent", strict),
+        ("nat44, TCP address-dependent", mixed),
+    ] {
         cases.push(nat44_case(name, policy, 1500));
     }
     cases.push(nat44_case("nat44, narrow", closed, 1290));

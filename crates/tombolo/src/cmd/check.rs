@@ -11,7 +11,7 @@ use tombolo_engine::mapping::allocation::Allocation;
 use tombolo_engine::mapping::map_domain::MapDomain;
 use tombolo_engine::mapping::pool::{PoolRange, PortRanges, PortSpace};
 use tombolo_engine::mechanism::SoftwireSettings;
-use tombolo_engine::mechanism::napt::{Filtering, Policy};
+use tombolo_engine::mechanism::napt::{Filtering, Filters, Policy};
 use tombolo_engine::plan::{ServiceKind, StaticBinding};
 use tombolo_engine::service::map::MapEdge;
 use tombolo_engine::service::siit::{Role, Siit};
@@ -109,7 +109,7 @@ struct StatefulService {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     inside: Vec<String>,
     pool: Vec<Pool>,
-    filtering: &'static str,
+    filtering: String,
     bindings_per_subscriber: Option<u32>,
     sessions_per_subscriber: Option<u32>,
     allocation: String,
@@ -179,7 +179,7 @@ fn print_tables(report: &Report) -> anyhow::Result<()> {
             Kind::Nat64(service) | Kind::Nat44(service) => {
                 let hosts = service.prefix.clone().unwrap_or_else(|| service.inside.join(", "));
                 for Pool { addresses, tcp, udp, icmp } in &service.pool {
-                    services.add_row([name, &hosts, addresses, tcp, udp, icmp, service.filtering]);
+                    services.add_row([name, &hosts, addresses, tcp, udp, icmp, &service.filtering]);
                 }
                 allocations.push(format!("{name}: {}", service.allocation));
                 statics.extend(&service.static_bindings);
@@ -314,14 +314,26 @@ impl StatefulService {
             prefix: None,
             inside: Vec::new(),
             pool: pool.ranges().iter().map(Pool::of).collect(),
-            filtering: match policy.filtering {
-                Filtering::EndpointIndependent => "endpoint-independent",
-                Filtering::AddressDependent => "address-dependent",
-            },
+            filtering: filtering(policy.filtering),
             bindings_per_subscriber: policy.bindings_per_subscriber,
             sessions_per_subscriber: policy.sessions_per_subscriber,
             allocation: allocation(pool.allocation()),
             static_bindings: static_bindings(bindings),
+        }
+    }
+}
+
+/// In one word, or protocol by protocol where they differ.
+fn filtering(filters: Filters) -> String {
+    let word = |filtering| match filtering {
+        Filtering::EndpointIndependent => "endpoint-independent",
+        Filtering::AddressDependent => "address-dependent",
+    };
+    match filters.common() {
+        Some(filtering) => word(filtering).to_owned(),
+        None => {
+            let of = |(name, space)| format!("{name}: {}", word(filters.of(space)));
+            [("tcp", PortSpace::Tcp), ("udp", PortSpace::Udp), ("icmp", PortSpace::Icmp)].map(of).join(", ")
         }
     }
 }

@@ -1,0 +1,253 @@
+//! Blocks of ports in the log: who got which, and when it was given back (RFC 6888 REQ-14 and section 4, RFC 7422
+//! sections 2 and 4). With them in the log single bindings need not be there.
+//!
+//! They are found by a walk over the subscribers, as bindings are: what was not there at the last walk was granted since
+//! then, and the time that is logged is the last walk's, so that nobody has used a port before it. When a block was given
+//! back stands in the block index.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use serde::Serialize;
+use tombolo_config::LogDetail;
+use tombolo_engine::mapping::allocation::Allocation;
+use tombolo_engine::mapping::pool::block_ports;
+use tombolo_engine::{Now, Plan};
+use tombolo_tables::Tables;
+use tombolo_tables::binding::{Binding, flags};
+use tombolo_tables::blocks::Holder;
+use tombolo_tables::subscriber::Subscriber;
+
+use crate::row::{host, service_name};
+use crate::utc::Utc;
+
+/// What happened to a block of ports, as a line of the log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct BlockEvent<'p> {
+    time: String,
+    /// `block-allocated`, `block-released`, or `block-adopted` from an earlier process.
+    event: &'static str,
+    service: &'p str,
+    /// The subscriber: its address, or the first one of its prefix.
+    inside: IpAddr,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    softwire: Option<Ipv6Addr>,
+    outside: Ipv4Addr,
+    first_port: u16,
+    last_port: u16,
+    /// When it was granted, if the event is its end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    created: Option<String>,
+}
+
+/// The blocks that were there at the last walk, by number of the subscriber.
+#[derive(Debug)]
+pub(crate) struct BlockWalk {
+    known: HashMap<u32, Known>,
+    last: Utc,
+    is_first: bool,
+}
+
+#[derive(Debug)]
+struct Known {
+    subscriber: Subscriber,
+    blocks: Vec<Block>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Block {
+    place: u16,
+    /// Ports in it, as the plan was when it was logged.
+    size: u32,
+    /// Its word in the block index.
+    word: u32,
+    since: Utc,
+}
+
+impl BlockWalk {
+    /// Nothing is known yet. Blocks that the first walk finds count as an earlier process's.
+    pub(crate) fn new(began: Utc) -> Self {
+        Self { known: HashMap::new(), last: began, is_first: true }
+    }
+
+    /// Tells what has changed since the last walk.
+    pub(crate) fn walk(
+        &mut self,
+        tables: &Tables,
+        plan: &Plan,
+        (now, moment): (Now, Utc),
+        tell: &mut impl FnMut(&BlockEvent<'_>),
+    ) {
+        let event = if std::mem::take(&mut self.is_first) { "block-adopted" } else { "block-allocated" };
+        let mut before = std::mem::take(&mut self.known);
+        let released = |subscriber: &Subscriber, block: &Block, tell: &mut dyn FnMut(&BlockEvent<'_>)| {
+            let end = match tables.blocks.read(block.word) {
+                Holder::Closed(tick) => Utc::of_tick(tick, now),
+                _ => moment,
+            };
+            tell(&BlockEvent::of(plan, "block-released", subscriber, block, Some(end)));
+        };
+        for id in tables.subscribers.iter() {
+            let Some((subscriber, _)) = tables.subscribers.read(id) else { continue };
+            let held = tables.subscribers.blocks(id).zip(tables.subscribers.block_words(id));
+            let Some(size) = block_size(plan, subscriber.key.service) else { continue };
+            let since = self.last;
+            let mut blocks: Vec<Block> = held.map(|(place, word)| Block { place, size, word, since }).collect();
+            if tables.subscribers.read(id).is_none_or(|(again, _)| again != subscriber) {
+                continue;
+            }
+            // The record may have been another subscriber's meanwhile; that one stays in `before`, and has ended.
+            let known = before.remove(&id.get());
+            if let Some(other) = known.as_ref().filter(|known| known.subscriber != subscriber) {
+                other.blocks.iter().for_each(|block| released(&other.subscriber, block, tell));
+            }
+            let known = known.filter(|known| known.subscriber == subscriber).map_or(Vec::new(), |known| known.blocks);
+            for block in &mut blocks {
+                match known.iter().find(|known| known.word == block.word) {
+                    Some(known) => *block = *known,
+                    None => tell(&BlockEvent::of(plan, event, &subscriber, block, None)),
+                }
+            }
+            let has_gone = |block: &&Block| !blocks.iter().any(|held| held.word == block.word);
+            known.iter().filter(has_gone).for_each(|block| released(&subscriber, block, tell));
+            if !blocks.is_empty() {
+                self.known.insert(id.get(), Known { subscriber, blocks });
+            }
+        }
+        for Known { subscriber, blocks } in before.values() {
+            blocks.iter().for_each(|block| released(subscriber, block, tell));
+        }
+        self.last = moment;
+    }
+}
+
+impl<'p> BlockEvent<'p> {
+    fn of(plan: &'p Plan, event: &'static str, subscriber: &Subscriber, block: &Block, end: Option<Utc>) -> Self {
+        let (inside, softwire) = host(subscriber.key.ipv6, subscriber.key.ipv4);
+        let ports = block_ports(block.size, block.place);
+        Self {
+            time: end.unwrap_or(block.since).to_string(),
+            event,
+            service: service_name(plan, subscriber.key.service),
+            inside,
+            softwire,
+            outside: subscriber.outside_ipv4.into(),
+            first_port: *ports.start(),
+            last_port: *ports.end(),
+            created: end.map(|_| block.since.to_string()),
+        }
+    }
+}
+
+/// True if the log tells of `binding` by itself, and not only of the block that its port is in.
+pub(crate) fn is_logged(plan: &Plan, binding: &Binding, detail: LogDetail) -> bool {
+    detail == LogDetail::Bindings || binding.flags & flags::STATIC != 0 || !is_covered(plan, binding)
+}
+
+/// True if the port is in a block of its subscriber's, or in the share that is computed for it.
+fn is_covered(plan: &Plan, binding: &Binding) -> bool {
+    let port = u16::from_be_bytes(binding.outside_port);
+    let service = plan.services.get(usize::from(binding.inside.service));
+    match service.and_then(|service| service.kind.pool()).map(|pool| pool.allocation()) {
+        None | Some(Allocation::Ports) => false,
+        Some(Allocation::Blocks(_)) => true,
+        Some(Allocation::Deterministic(shares)) => match shares.dynamic_ports() {
+            Some((first, last)) if (first..=last).contains(&port) => shares.blocks.is_some(),
+            _ => true,
+        },
+    }
+}
+
+/// Ports in a block of this service's; none if it has no blocks.
+fn block_size(plan: &Plan, service: u8) -> Option<u32> {
+    match plan.services.get(usize::from(service))?.kind.pool()?.allocation() {
+        Allocation::Ports => None,
+        Allocation::Blocks(blocks) => Some(blocks.size),
+        Allocation::Deterministic(shares) => shares.blocks.map(|blocks| blocks.size),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tombolo_tables::hash::HashKey;
+    use tombolo_tables::memory::Heap;
+    use tombolo_tables::subscriber::SubscriberKey;
+    use tombolo_tables::tick::Tick;
+
+    fn plan() -> Plan {
+        let text = "[capacity]\nsubscribers = 10\nbindings = 100\nsessions = 100\n[[service]]\nkind = \"nat44\"\n\
+                    name = \"cgn\"\ninside = [\"10.0.0.0/24\"]\npool = [{ addresses = \"192.0.2.1\" }]\n\
+                    allocation = { mode = \"blocks\", block_size = 512 }\n";
+        tombolo_config::parse("test.toml", text).unwrap().plan
+    }
+
+    #[test]
+    fn a_block_is_told_of_when_it_is_granted_and_when_it_is_given_back() {
+        let plan = plan();
+        let tables = Tables::new(&mut Heap, plan.capacity, HashKey::new([1, 2, 3, 4])).unwrap();
+        let address = Ipv4Addr::new(192, 0, 2, 1);
+        let (first, _) = plan.services[0].kind.pool().unwrap().blocks(address, 512).unwrap();
+        let now = Now(1000 << Tick::SHIFT);
+        let mut walk = BlockWalk::new(Utc(5000));
+        let events = |walk: &mut BlockWalk, moment| {
+            let mut told = Vec::new();
+            walk.walk(&tables, &plan, (now, Utc(moment)), &mut |event: &BlockEvent<'_>| {
+                told.push((
+                    event.event,
+                    event.inside.to_string(),
+                    event.first_port,
+                    event.last_port,
+                    event.time.clone(),
+                ));
+            });
+            told
+        };
+        let key = SubscriberKey { ipv4: [10, 0, 0, 7], ..SubscriberKey::default() };
+        let subscriber = Subscriber { key, outside_ipv4: address.octets(), pool_address: 0 };
+        let (id, _) = tables.admit(&subscriber, Tick(900)).unwrap();
+        assert!(events(&mut walk, 5001).is_empty(), "a subscriber without blocks");
+
+        let time = |seconds| Utc(seconds).to_string();
+        let of_seven = |event, first, last, seconds| (event, "10.0.0.7".to_owned(), first, last, time(seconds));
+        assert!(tables.grant_block(id, first, 4, 4, 120, Tick(900)));
+        assert_eq!(events(&mut walk, 5002), [of_seven("block-allocated", 2048, 2559, 5001)]);
+        assert!(tables.grant_block(id, first, 127, 4, 120, Tick(901)));
+        assert_eq!(events(&mut walk, 5003), [of_seven("block-allocated", 65_024, 65_535, 5002)]);
+        assert!(events(&mut walk, 5004).is_empty());
+
+        // The record goes to another subscriber between two walks.
+        assert!(tables.dismiss(id, &subscriber, Tick(900), Tick(990)));
+        let key = SubscriberKey { ipv4: [10, 0, 0, 8], ..SubscriberKey::default() };
+        let other = Subscriber { key, ..subscriber };
+        let (next, _) = tables.admit(&other, Tick(900)).unwrap();
+        assert_eq!(next, id, "the test needs the same record");
+        assert!(tables.grant_block(next, first, 5, 4, 120, Tick(990)));
+        let end = Utc::of_tick(Tick(990), now).to_string();
+        let mut told = events(&mut walk, 5005);
+        told.sort();
+        let mut expected = vec![
+            ("block-allocated", "10.0.0.8".to_owned(), 2560, 3071, time(5004)),
+            ("block-released", "10.0.0.7".to_owned(), 2048, 2559, end.clone()),
+            ("block-released", "10.0.0.7".to_owned(), 65_024, 65_535, end),
+        ];
+        expected.sort();
+        assert_eq!(told, expected);
+
+        // A new process finds it there.
+        let mut adopted = BlockWalk::new(Utc(6000));
+        assert_eq!(events(&mut adopted, 6001), [("block-adopted", "10.0.0.8".to_owned(), 2560, 3071, time(6000))]);
+    }
+
+    #[test]
+    fn bindings_in_blocks_need_no_line_of_their_own() {
+        let plan = plan();
+        let binding = Binding { outside_port: 2048_u16.to_be_bytes(), ..Binding::default() };
+        assert!(is_logged(&plan, &binding, LogDetail::Bindings) && !is_logged(&plan, &binding, LogDetail::Blocks));
+        assert!(is_logged(&plan, &Binding { flags: flags::STATIC, ..binding }, LogDetail::Blocks));
+        let mut by_port = plan.clone();
+        let tombolo_engine::plan::ServiceKind::Nat44(nat44) = &mut by_port.services[0].kind else { panic!() };
+        nat44.pool = nat44.pool.clone().with_allocation(Allocation::Ports);
+        assert!(is_logged(&by_port, &binding, LogDetail::Blocks));
+    }
+}
