@@ -226,10 +226,11 @@ fn traceroute_and_path_mtu_discovery_cross_the_gateway() {
     for key in ["net.ipv4.icmp_ratelimit", "net.ipv6.icmp.ratelimit"] {
         lab.node("gateway").unwrap().set_sysctl(key, "0").unwrap();
     }
-    // Kernel, gateway, kernel again, server: every hop answers, and hops beyond have addresses inside the prefix.
-    let outward = run("client", "traceroute -6 -n -q 1 -m 6 64:ff9b::198.51.100.2").stdout;
+    // Kernel, gateway, kernel again, server: every hop answers, and hops beyond have addresses inside the prefix. traceroute
+    // waits, unless told otherwise, ten times what the next hop took: too little on a busy machine.
+    let outward = run("client", "traceroute -6 -n -q 1 -w 5,0,0 -m 6 64:ff9b::198.51.100.2").stdout;
     assert!(!outward.contains('*') && outward.contains("2001:db8:1::1") && outward.contains("64:ff9b::"), "{outward}");
-    let inward = run("server", "traceroute -n -q 1 -m 6 -T -p 8080 192.0.2.1").stdout;
+    let inward = run("server", "traceroute -n -q 1 -w 5,0,0 -m 6 -T -p 8080 192.0.2.1").stdout;
     // What the fast path translates passes the kernel once, not twice.
     let hops = if module_path!().ends_with("with_tc") { 1 } else { 2 };
     assert!(!inward.contains('*') && inward.matches("198.51.100.1 ").count() >= hops, "{inward}");

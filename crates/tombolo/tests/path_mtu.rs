@@ -188,7 +188,7 @@ fn path_mtu(lab: &Lab, from: &str, to: &str) -> u32 {
 /// Every hop answers, the last one is the destination, and no address comes twice behind another.
 fn hops(lab: &Lab, from: &str, to: &str, kind: &str) -> Vec<String> {
     let family = if to.contains(':') { "-6" } else { "-4" };
-    let trace = shell(lab, from, &format!("traceroute {family} {kind} -n -q 1 -w 3 -m 12 {to}"));
+    let trace = shell(lab, from, &format!("traceroute {family} {kind} -n -q 1 -w 5,0,0 -m 12 {to}"));
     assert!(!trace.contains('*'), "{trace}");
     let hops: Vec<String> =
         trace.lines().skip(1).filter_map(|line| line.split_ascii_whitespace().nth(1)).map(str::to_owned).collect();
