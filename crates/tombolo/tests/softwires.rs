@@ -161,7 +161,7 @@ fn carries_everything(setup: &Setup, from: &str, is_own: impl Fn(SocketAddr) -> 
 
 /// What the hops say, from the first on, until the server is reached.
 fn hops(from: &Namespace) -> Vec<String> {
-    let command = from.command("traceroute").args(["-n", "-q", "1", "-w", "5", "-m", "8", SERVER]);
+    let command = from.command("traceroute").args(["-n", "-q", "1", "-w", "5,0,0", "-m", "8", SERVER]);
     let text = command.run().unwrap().success().unwrap().stdout;
     let hops = text.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1));
     hops.map(str::to_owned).collect()
