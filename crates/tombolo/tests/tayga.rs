@@ -153,8 +153,9 @@ fn reaches(lab: &Lab, from: &End<'_>, to: &End<'_>) {
     transfer(lab, from, to);
 
     let family = if to.seen_as.contains(':') { "-6" } else { "-4" };
-    let trace =
-        node.command("traceroute").args([family, "-n", "-q", "1", "-w", "5,0,0", "-m", "9", "-s", from.own, to.seen_as]);
+    let trace = node
+        .command("traceroute")
+        .args([family, "-n", "-q", "1", "-w", "5,0,0", "-m", "9", "-s", from.own, to.seen_as]);
     let hops = trace.run().unwrap().stdout;
     let last = hops.lines().last().unwrap_or_default();
     assert!(!hops.contains('*') && last.contains(&format!(" {} ", to.seen_as)), "{hops}");
