@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
     sync::atomic::{AtomicU32, Ordering},
     thread,
@@ -92,6 +92,14 @@ impl Lab {
         let path = directory_of(self.id());
         fs::create_dir_all(&path).map_err(|e| LabError::system(format!("create {}", path.display()), e))?;
         Ok(path)
+    }
+
+    /// Changes a setting of the whole machine, a file of /proc or /sys. It is put back when the lab goes, also after a signal.
+    ///
+    /// # Errors
+    /// [`LabError::System`] when it cannot be read or written, [`LabError::Interrupted`] when the lab is being removed.
+    pub fn change_setting(&self, file: &Path, value: &str) -> Result<(), LabError> {
+        self.teardown.change_setting(file, value)
     }
 
     /// The node of that name.

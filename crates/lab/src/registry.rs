@@ -74,6 +74,8 @@ impl LabRecord {
 pub(crate) struct Teardown {
     pub(crate) record: LabRecord,
     pub(crate) groups: Arc<ProcessGroups>,
+    /// Files of /proc or /sys and what stood in them.
+    settings: Mutex<Vec<(PathBuf, String)>>,
     done: Mutex<bool>,
 }
 
@@ -82,7 +84,8 @@ impl Teardown {
     pub(crate) fn arm(record: LabRecord) -> Result<Arc<Self>, LabError> {
         watch_signals()?;
         write_record(&record)?;
-        let teardown = Arc::new(Self { record, groups: Arc::default(), done: Mutex::new(false) });
+        let teardown =
+            Arc::new(Self { record, groups: Arc::default(), settings: Mutex::default(), done: Mutex::new(false) });
         let mut live = locked(&LIVE);
         live.retain(|other| other.strong_count() > 0);
         live.push(Arc::downgrade(&teardown));
@@ -108,7 +111,23 @@ impl Teardown {
         }
         *done = true;
         self.groups.close();
+        for (file, before) in locked(&self.settings).drain(..).rev() {
+            if let Err(error) = fs::write(&file, &before) {
+                eprintln!("cannot put {before} back into {}: {error}", file.display());
+            }
+        }
         remove_recorded(&self.record)
+    }
+
+    /// Changes a setting of the whole machine, which is put back when the lab goes.
+    pub(crate) fn change_setting(&self, file: &Path, value: &str) -> Result<(), LabError> {
+        self.unless_removed(|| {
+            let failed = |action: &str| format!("{action} {}", file.display());
+            let before = fs::read_to_string(file).map_err(|e| LabError::system(failed("read"), e))?;
+            fs::write(file, value).map_err(|e| LabError::system(failed("write"), e))?;
+            locked(&self.settings).push((file.to_owned(), before.trim().to_owned()));
+            Ok(())
+        })
     }
 }
 

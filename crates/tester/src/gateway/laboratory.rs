@@ -47,8 +47,6 @@ pub struct Laboratory {
     running: Option<dut::Gateway>,
     faulty: Option<FaultyForwarder>,
     description: BTreeMap<String, String>,
-    /// Settings of the whole machine that were changed, and what they were.
-    restore: Vec<(&'static str, String)>,
     cores: Vec<usize>,
 }
 
@@ -119,7 +117,6 @@ impl Laboratory {
             running: None,
             faulty: None,
             description: BTreeMap::new(),
-            restore: Vec::new(),
             cores: vec![0],
         };
         laboratory.prepare(flows)?;
@@ -161,8 +158,8 @@ impl Laboratory {
         for (path, wanted) in [(CONNTRACK_MAX, wanted), (CONNTRACK_BUCKETS, wanted)] {
             let before = fs::read_to_string(path).unwrap_or_default().trim().to_owned();
             if before.parse::<u64>().is_ok_and(|before| before < wanted) {
-                fs::write(path, wanted.to_string()).map_err(|e| self.system_error(format!("write {path}"), e))?;
-                self.restore.push((path, before));
+                let changed = self.lab.change_setting(Path::new(path), &wanted.to_string());
+                changed.map_err(|e| self.lab_error(e))?;
             }
             let now = fs::read_to_string(path).unwrap_or_default().trim().to_owned();
             self.description.insert(path.rsplit('/').next().unwrap_or(path).to_owned(), now);
@@ -450,14 +447,6 @@ impl Laboratory {
             }
         }
         Ok(())
-    }
-}
-
-impl Drop for Laboratory {
-    fn drop(&mut self) {
-        for (path, before) in &self.restore {
-            let _ = fs::write(path, before);
-        }
     }
 }
 
