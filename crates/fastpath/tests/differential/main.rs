@@ -58,6 +58,13 @@ fn programs_decide_as_the_engine_does() {
     println!("all: {total:?}");
 }
 
+/// Whether this kernel knows `BPF_F_ADJ_ROOM_DECAP_L3_IPV4` (Linux 6.3).
+fn takes_headers_off() -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse::<u32>().unwrap());
+    (numbers.next().unwrap(), numbers.next().unwrap()) >= (6, 3)
+}
+
 /// What happened.
 #[derive(Debug, Default)]
 struct Score {
@@ -101,10 +108,12 @@ fn try_one(world: &mut World, program: Program, frame: &[u8], score: &mut Score,
     let by_engine = world.copy();
     let Some(bytes) = translated else {
         if !world.untouched(&before, &after) {
-            // It made a binding and found no room near for its session: the engine goes on from there.
+            // It made a binding and found no room near for its session, or it is a kernel that cannot take a softwire's header
+            // off in TC: the engine goes on from there.
+            let is_stuck = program == Program::Tc && !takes_headers_off();
             let made_binding = world.bindings_in(&before) != world.bindings_in(&after);
             let trace = || format!("{name}: a packet that was passed on left a trace: {frame:02x?}");
-            assert!(made_binding && world.same_sessions(&before, &after), "{}", trace());
+            assert!(is_stuck || made_binding && world.same_sessions(&before, &after), "{}", trace());
             world.put_back(&after);
             assert_eq!(world.engine(&frame[14..], tick).0, verdict, "{}", trace());
             world.check();
