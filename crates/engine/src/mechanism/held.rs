@@ -7,7 +7,7 @@
 //! seconds nobody is told anything: the outside host sends its SYN again. Else its sender is told that nobody has the
 //! port.
 //!
-//! A worker holds the SYNs that it received, in order of their times, at most [`MOST`]: a flood costs memory that was
+//! A worker holds the SYNs that it received, in order of their times, at most `MOST`: a flood costs memory that was
 //! there before, and a search through it. Which sessions there are by the end of the time the tables say, so it does not
 //! matter which worker saw the inside open.
 

@@ -134,7 +134,7 @@ enum What {
     Add {
         /// tcp, udp or icmp
         protocol: String,
-        /// Endpoint inside, for example [2001:db8::2]:80
+        /// Endpoint inside, for example `[2001:db8::2]:80`
         inside: SocketAddr,
         /// Endpoint outside, for example 192.0.2.1:80
         outside: SocketAddr,
