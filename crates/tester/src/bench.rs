@@ -14,7 +14,7 @@ pub use tombolo_generator::Means;
 
 use crate::effort::Effort;
 use crate::gateway::{Gateway, GatewayError};
-use crate::search::{Attempt, Verdict};
+use crate::search::Attempt;
 use crate::setup::Setup;
 use crate::trial::{Directions, Sharing, Trial, TrialPlan, TrialRecord};
 
@@ -144,7 +144,6 @@ pub struct Bench {
     pub tester_limit: u64,
     /// Interval shown with the progress.
     pub bounds: Option<(u64, u64)>,
-    last_loss_percent: f64,
     rig: Rig,
     ends: (Ends, Ends),
     payload: u16,
@@ -212,7 +211,6 @@ impl Bench {
             placement: Placement { sending: cores.0, gateway: cores.1, sharing, note },
             tester_limit,
             bounds: None,
-            last_loss_percent: 0.0,
             rig,
             ends,
             payload: template.payload_bytes(),
@@ -431,7 +429,6 @@ impl Bench {
         let drops = self.port_drops().saturating_sub(before);
         let trial = Trial::judge(outcome, drops, self.placement.sharing);
         observer.trial(&TrialRecord::of(self.gateway.name(), plan, &trial))?;
-        self.last_loss_percent = trial.loss_percent();
         thread::sleep(Duration::from_millis(self.effort.pause_ms));
         Ok(trial)
     }
@@ -490,7 +487,7 @@ impl Bench {
         Some(Background { template, source, destination, n: mix.n, m: mix.m, hop_limit: HOP_LIMIT - 1 })
     }
 
-    /// Searches the highest rate that passes, up to the tester's limit, with `attempt` as the trial.
+    /// Searches the highest rate that passes, up to the tester's limit; the trial that `attempt` made decides.
     ///
     /// # Errors
     /// What `attempt` returns.
@@ -498,7 +495,7 @@ impl Bench {
         &mut self,
         max: u64,
         hint: Option<u64>,
-        mut attempt: impl FnMut(&mut Bench, u64) -> Result<Verdict, BenchError>,
+        mut attempt: impl FnMut(&mut Bench, u64) -> Result<Trial, BenchError>,
     ) -> Result<crate::search::Found, BenchError> {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a fraction of a million")]
         let resolution_ppm = (self.effort.resolution * 1e6) as u64;
@@ -513,8 +510,8 @@ impl Bench {
         let hopeless = f64::from(self.effort.hopeless_loss_percent);
         let found = search.run(|rate, bounds| {
             self.bounds = Some(bounds);
-            let verdict = attempt(self, rate)?;
-            Ok::<_, BenchError>(Attempt { verdict, beyond_doubt: self.last_loss_percent > hopeless })
+            let trial = attempt(self, rate)?;
+            Ok::<_, BenchError>(Attempt { verdict: trial.verdict, beyond_doubt: trial.loss_percent() > hopeless })
         });
         self.bounds = None;
         found

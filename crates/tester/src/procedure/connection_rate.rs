@@ -9,6 +9,7 @@ use serde_json::json;
 use super::packet::{Known, Measured};
 use crate::bench::{Bench, BenchError, Observer};
 use crate::search::{Found, Verdict};
+use crate::trial::Trial;
 
 /// Validation rate over establishment rate (RFC 9693 "alpha", 0.5 to 0.8).
 pub(super) const ALPHA_PERCENT: u64 = 80;
@@ -43,16 +44,16 @@ pub(super) fn search(bench: &mut Bench, hint: Option<u64>, observer: &mut dyn Ob
     bench.search_rate(max, hint, |bench, rate| attempt(bench, rate, observer))
 }
 
-/// One trial at one rate.
+/// One attempt at one rate: the validation, or phase 1 if that did not pass.
 ///
 /// # Errors
 /// If it cannot be run.
-pub(super) fn attempt(bench: &mut Bench, rate: u64, observer: &mut dyn Observer) -> Result<Verdict, BenchError> {
+fn attempt(bench: &mut Bench, rate: u64, observer: &mut dyn Observer) -> Result<Trial, BenchError> {
     bench.gateway.flush()?;
     let first = bench.trial(&bench.phase_one(rate), observer)?;
     if first.verdict != Verdict::Passed {
-        return Ok(first.verdict);
+        return Ok(first);
     }
     let plan = bench.validation((rate * ALPHA_PERCENT / 100).max(1), bench.tuples());
-    Ok(bench.trial(&plan, observer)?.verdict)
+    bench.trial(&plan, observer)
 }
