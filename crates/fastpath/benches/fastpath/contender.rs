@@ -1,6 +1,7 @@
 //! A gateway in a lab with the tester's rig around it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::Path;
 use std::time::Duration;
 
 use tombolo_generator::{
@@ -88,7 +89,6 @@ pub(crate) struct Contender {
     ends: Ends,
     gateway: Option<Gateway>,
     lab: Lab,
-    _limits: Option<ConntrackLimits>,
     seed: u64,
 }
 
@@ -128,7 +128,9 @@ impl Contender {
             }
             Kind::Iptables | Kind::Plain4 | Kind::Plain6 => None,
         };
-        let limits = if kind == Kind::Iptables { Some(start_iptables(&lab, sessions)?) } else { None };
+        if kind == Kind::Iptables {
+            start_iptables(&lab, sessions)?;
+        }
         load.population.quieten(&mut setup);
         let port = |node: &str, name: &str| -> Result<Port> {
             Ok(Port { name: name.to_owned(), namespace: Some(Namespace::at(lab.node(node)?.path())) })
@@ -141,7 +143,7 @@ impl Contender {
         let capacity = Capacity { frames, records: 1, a_hosts: hosts, b_hosts: 1 };
         let mut rig = Rig::open(&left, &right, capacity)?;
         rig.set_endpoints(&setup.a, &setup.b)?;
-        Ok(Self { kind, load, rig, setup, ends, gateway, lab, _limits: limits, seed: 1 })
+        Ok(Self { kind, load, rig, setup, ends, gateway, lab, seed: 1 })
     }
 
     pub(crate) fn name(&self) -> &'static str {
@@ -273,36 +275,16 @@ fn resolve_neighbours(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// The kernel's limits of connection tracking, which hold for the whole machine: raised, and put back.
-struct ConntrackLimits(Vec<(&'static str, String)>);
-
-impl ConntrackLimits {
-    fn raise(wanted: u64) -> Result<Self> {
-        let mut before = Self(Vec::new());
-        for path in ["/proc/sys/net/netfilter/nf_conntrack_max", "/sys/module/nf_conntrack/parameters/hashsize"] {
-            before.0.push((path, std::fs::read_to_string(path)?));
-            std::fs::write(path, wanted.to_string())?;
-        }
-        Ok(before)
+fn start_iptables(lab: &Lab, sessions: u64) -> Result<()> {
+    let wanted = (sessions * 3 / 2).max(262_144).next_power_of_two().to_string();
+    for path in ["/proc/sys/net/netfilter/nf_conntrack_max", "/sys/module/nf_conntrack/parameters/hashsize"] {
+        lab.change_setting(Path::new(path), &wanted)?;
     }
-}
-
-impl Drop for ConntrackLimits {
-    fn drop(&mut self) {
-        // The table's size sets the limit too, so the limit comes last.
-        for (path, before) in self.0.iter().rev() {
-            let _ = std::fs::write(path, before.trim());
-        }
-    }
-}
-
-fn start_iptables(lab: &Lab, sessions: u64) -> Result<ConntrackLimits> {
-    let limits = ConntrackLimits::raise((sessions * 3 / 2).max(262_144).next_power_of_two())?;
     let node = lab.node("gateway")?;
     let words = ["-t", "nat", "-A", "POSTROUTING", "-o", "outside0", "-j", "MASQUERADE"];
     node.command("iptables").args(words).run()?.success()?;
     for key in ["nf_conntrack_udp_timeout", "nf_conntrack_udp_timeout_stream"] {
         node.set_sysctl(&format!("net.netfilter.{key}"), "10000")?;
     }
-    Ok(limits)
+    Ok(())
 }
