@@ -8,6 +8,7 @@ mod bind;
 mod extension;
 pub mod filtering;
 pub mod fragment;
+pub(crate) mod hairpin;
 pub mod held;
 pub mod icmp;
 pub mod icmp_error;

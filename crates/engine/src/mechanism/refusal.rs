@@ -54,6 +54,12 @@ impl Refusal {
     pub const fn silent(reason: DropReason) -> Self {
         Self { reason, answer: None }
     }
+
+    /// The same refusal, of which the sender is not told.
+    #[must_use]
+    pub const fn silence(self) -> Self {
+        Self::silent(self.reason)
+    }
 }
 
 /// A silent drop.

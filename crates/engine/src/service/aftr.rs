@@ -7,20 +7,19 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use tombolo_tables::lpm::Prefix;
-use tombolo_wire::ipv4;
-
 use crate::engine::Work;
 use crate::mapping::address_ranges::AddressRanges;
 use crate::mapping::pool::Pool;
+use crate::mechanism::hairpin::come_in_again;
 use crate::mechanism::napt::Policy;
 use crate::mechanism::softwire::relay_error;
 use crate::mechanism::{IcmpAnswer, Refusal, Softwire, SoftwireSettings, decapsulate};
 use crate::packet::{Outbox, Packet};
-use crate::parse::{Parsed, parse_ipv4};
+use crate::parse::Parsed;
 use crate::service::napt44::Napt44;
 use crate::service::softwires::{Arrived, answer, arrive, screen, send, with_whole};
 use crate::verdict::{DropReason, Verdict};
+use tombolo_tables::lpm::Prefix;
 
 /// An AFTR.
 #[derive(Debug, Clone)]
@@ -77,7 +76,7 @@ impl Aftr {
             let ends = Softwire { local: self.address, remote: outer.source };
             self.outbound(number, packet, inner, outer.source, work, outbox).or_else(|refusal| {
                 answer(refusal, packet, inner, self.icmp_source, (ends, &self.softwire), work, outbox)
-                    .map_err(|refusal| Refusal::silent(refusal.reason))
+                    .map_err(Refusal::silence)
             })
         })
     }
@@ -129,13 +128,8 @@ impl Aftr {
         work: &mut Work<'_>,
         outbox: &mut impl Outbox,
     ) -> Result<Verdict, Refusal> {
-        // One decrement in total: the second pass takes the other.
-        let header = packet.bytes_mut();
-        header[ipv4::TTL] = header[ipv4::TTL].saturating_add(1);
-        ipv4::write_checksum(header);
-        let parsed = parse_ipv4(packet)?;
-        // The packet is not as it was received any more, so nobody can be told what becomes of it.
-        self.outside(number, packet, &parsed, work, outbox).map_err(|refusal| Refusal::silent(refusal.reason))
+        let parsed = come_in_again(packet)?;
+        self.outside(number, packet, &parsed, work, outbox).map_err(Refusal::silence)
     }
 
     /// An error from the path to a B4, about a packet to a host behind it, is told to the remote like an error from
@@ -150,7 +144,7 @@ impl Aftr {
     ) -> Result<Verdict, Refusal> {
         let (b4, error) = relay_error(packet, outer, self.icmp_source, work.identifications)?;
         work.notes.add("RFC 2473 section 8", || format!("the error is told to {}", error.destination));
-        self.outbound(number, packet, &error, b4, work, outbox).map_err(|refusal| Refusal::silent(refusal.reason))
+        self.outbound(number, packet, &error, b4, work, outbox).map_err(Refusal::silence)
     }
 
     fn napt(&self, number: u8) -> Napt44<'_> {

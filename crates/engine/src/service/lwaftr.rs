@@ -62,8 +62,7 @@ impl Lwaftr {
             });
             self.outbound(packet, inner, work, outbox).or_else(|refusal| {
                 let from = work.own.ipv4.unwrap_or(AFTR_IPV4);
-                answer(refusal, packet, inner, from, (ends, &self.softwire), work, outbox)
-                    .map_err(|refusal| Refusal::silent(refusal.reason))
+                answer(refusal, packet, inner, from, (ends, &self.softwire), work, outbox).map_err(Refusal::silence)
             })
         })
     }
@@ -161,7 +160,7 @@ impl Lwaftr {
         let (_, error) = relay_error(packet, outer, from, work.identifications)?;
         work.notes.add("RFC 2473 section 8", || format!("the error is told to {}", error.destination));
         if self.ipv4.contains(error.destination) {
-            return self.enter(packet, &error, work, outbox).map_err(|refusal| Refusal::silent(refusal.reason));
+            return self.enter(packet, &error, work, outbox).map_err(Refusal::silence);
         }
         outbox.send(packet);
         Ok(Verdict::Forward)

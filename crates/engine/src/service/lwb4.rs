@@ -6,16 +6,15 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use tombolo_wire::ipv4;
-
 use crate::engine::Work;
 use crate::mapping::address_ranges::AddressRanges;
 use crate::mapping::pool::{Pool, PortSpace};
+use crate::mechanism::hairpin::come_in_again;
 use crate::mechanism::napt::Policy;
 use crate::mechanism::softwire::{DontFragment, relay_error};
 use crate::mechanism::{IcmpAnswer, Refusal, Softwire, SoftwireSettings, decapsulate};
 use crate::packet::{Outbox, Packet};
-use crate::parse::{Parsed, parse_ipv4};
+use crate::parse::Parsed;
 use crate::plan::StaticBinding;
 use crate::service::napt44::Napt44;
 use crate::service::softwires::{Arrived, answer, arrive, receiver, screen, send, with_whole};
@@ -101,8 +100,7 @@ impl Lwb4 {
         with_whole(packet, &inner, outer, work, |packet, inner, work| {
             self.inbound(number, packet, inner, work, outbox).or_else(|refusal| {
                 let way = (self.ends, &self.softwire);
-                answer(refusal, packet, inner, self.icmp_source, way, work, outbox)
-                    .map_err(|refusal| Refusal::silent(refusal.reason))
+                answer(refusal, packet, inner, self.icmp_source, way, work, outbox).map_err(Refusal::silence)
             })
         })
     }
@@ -143,12 +141,8 @@ impl Lwb4 {
         work: &mut Work<'_>,
         outbox: &mut impl Outbox,
     ) -> Result<Verdict, Refusal> {
-        // One decrement in total: the second pass takes the other.
-        let header = packet.bytes_mut();
-        header[ipv4::TTL] = header[ipv4::TTL].saturating_add(1);
-        ipv4::write_checksum(header);
-        let parsed = parse_ipv4(packet)?;
-        self.inbound(number, packet, &parsed, work, outbox).map_err(|refusal| Refusal::silent(refusal.reason))
+        let parsed = come_in_again(packet)?;
+        self.inbound(number, packet, &parsed, work, outbox).map_err(Refusal::silence)
     }
 
     /// An error from the path to the lwAFTR is told to the host inside. That the lwAFTR has no softwire for this end
@@ -174,10 +168,8 @@ impl Lwb4 {
             return Err(DropReason::IcmpErrorUnusable.into());
         }
         work.notes.add("RFC 2473 section 8", || format!("the error is told to the host behind {}", error.destination));
-        let (_, translated) = self
-            .napt(number)
-            .inbound(packet, &error, self.inside_mtu, work)
-            .map_err(|refusal| Refusal::silent(refusal.reason))?;
+        let (_, translated) =
+            self.napt(number).inbound(packet, &error, self.inside_mtu, work).map_err(Refusal::silence)?;
         translated.send(packet, outbox)?;
         Ok(if refused { Verdict::Reply(DropReason::SoftwireRefused) } else { Verdict::Forward })
     }

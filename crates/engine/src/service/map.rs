@@ -109,11 +109,6 @@ pub(crate) fn is_echo<A>(parsed: &Parsed<A>) -> bool {
     matches!(parsed.payload, Payload::EchoRequest | Payload::EchoReply)
 }
 
-/// The packet is not as it was received any more, or its sender is not to be told.
-pub(crate) fn silence(refusal: Refusal) -> Refusal {
-    Refusal::silent(refusal.reason)
-}
-
 /// The subscriber is told that its source is not its own (RFC 7599 section 8.2).
 #[inline]
 pub(crate) fn tell_spoofer(reason: DropReason) -> Refusal {
@@ -231,7 +226,7 @@ impl MapEdge {
                 Err(reason) => Err(reason.into()),
             };
         };
-        let (space, event) = space_of(parsed).map_err(|refusal| Refusal::silent(refusal.reason))?;
+        let (space, event) = space_of(parsed).map_err(Refusal::silence)?;
         let remote = Endpoint { address: remote, port: parsed.source_port };
         let outside = Endpoint { address, port: parsed.destination_port };
         let inside = engaged(number, nat44, work).inbound(outside, space, remote, event)?;

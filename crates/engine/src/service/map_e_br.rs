@@ -16,7 +16,7 @@ use crate::mechanism::{Refusal, Softwire, SoftwireSettings, decapsulate};
 use crate::packet::{Outbox, Packet};
 use crate::parse::{Parsed, Payload};
 use crate::plan::Routed;
-use crate::service::map::{check_sender, silence, subscriber_of};
+use crate::service::map::{check_sender, subscriber_of};
 use crate::service::siit::first_and_last;
 use crate::service::softwires::{Arrived, answer, arrive, receiver, screen, send, with_whole};
 use crate::verdict::{DropReason, Verdict};
@@ -85,9 +85,9 @@ impl MapEBr {
                 Verdict::Forward
             })
         };
-        let Some(from) = work.own.ipv4 else { return forwarded.map_err(silence) };
+        let Some(from) = work.own.ipv4 else { return forwarded.map_err(Refusal::silence) };
         let way = (Softwire { local: self.address, remote: edge }, &self.softwire);
-        forwarded.or_else(|refusal| answer(refusal, packet, inner, from, way, work, outbox).map_err(silence))
+        forwarded.or_else(|refusal| answer(refusal, packet, inner, from, way, work, outbox).map_err(Refusal::silence))
     }
 
     /// A packet from outside.
@@ -148,7 +148,7 @@ impl MapEBr {
         let (_, error) = relay_error(packet, outer, from, work.identifications)?;
         work.notes.add("RFC 2473 section 8", || format!("{} is told, from {from}", error.destination));
         if self.domain.contains_ipv4(error.destination) {
-            return self.send_inside(packet, &error, work, outbox).map_err(silence);
+            return self.send_inside(packet, &error, work, outbox).map_err(Refusal::silence);
         }
         outbox.send(packet);
         Ok(Verdict::Forward)

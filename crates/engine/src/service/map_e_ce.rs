@@ -16,7 +16,7 @@ use crate::mechanism::{Refusal, Softwire, SoftwireSettings, decapsulate};
 use crate::packet::{Outbox, Packet};
 use crate::parse::Parsed;
 use crate::plan::Routed;
-use crate::service::map::{MapEdge, check_own, check_sender, is_echo, silence, subscriber_of, tell_spoofer};
+use crate::service::map::{MapEdge, check_own, check_sender, is_echo, subscriber_of, tell_spoofer};
 use crate::service::napt44::Napt44;
 use crate::service::softwires::{Arrived, answer, arrive, receiver, screen, send, sender, with_whole};
 use crate::verdict::{DropReason, Verdict};
@@ -135,9 +135,10 @@ impl MapECe {
                 check_sender(&self.edge.mesh, packet, inner, outer.source)?;
             }
             let delivered = self.to_host(number, packet, inner, work, outbox);
-            let Some(from) = work.own.ipv4 else { return delivered.map_err(silence) };
+            let Some(from) = work.own.ipv4 else { return delivered.map_err(Refusal::silence) };
             let way = (self.softwire_to(outer.source), &self.softwire);
-            delivered.or_else(|refusal| answer(refusal, packet, inner, from, way, work, outbox).map_err(silence))
+            delivered
+                .or_else(|refusal| answer(refusal, packet, inner, from, way, work, outbox).map_err(Refusal::silence))
         })
     }
 
@@ -179,6 +180,6 @@ impl MapECe {
         let from = work.own.ipv4.ok_or(DropReason::Untranslatable)?;
         let (_, error) = relay_error(packet, outer, from, work.identifications)?;
         work.notes.add("RFC 2473 section 8", || format!("{} is told, from {from}", error.destination));
-        self.to_host(number, packet, &error, work, outbox).map_err(silence)
+        self.to_host(number, packet, &error, work, outbox).map_err(Refusal::silence)
     }
 }

@@ -11,20 +11,21 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use tombolo_wire::{Prefix64, ipv4};
+use tombolo_wire::Prefix64;
 
 use crate::engine::Work;
 use crate::mapping::map_domain::MapDomain;
 use crate::mapping::map_rule::Share;
+use crate::mechanism::hairpin::come_in_again;
 use crate::mechanism::screen::{is_illegal_destination_ipv4, screen_ipv4, screen_ipv6};
 use crate::mechanism::{
     ErrorRewrite, Refusal, Rewrite, TranslateSettings, Translated, translate_4to6, translate_6to4,
     translate_error_4to6, translate_error_6to4,
 };
 use crate::packet::{Outbox, Packet};
-use crate::parse::{Parsed, Payload, parse_ipv4};
+use crate::parse::{Parsed, Payload};
 use crate::plan::Routed;
-use crate::service::map::{check_own, destination_port, silence, source_port, subscriber_of, tell_spoofer};
+use crate::service::map::{check_own, destination_port, source_port, subscriber_of, tell_spoofer};
 use crate::service::siit::{Arrival, ErrorSources, first_and_last};
 use crate::verdict::{DropReason, Verdict};
 
@@ -189,12 +190,7 @@ impl MapTBr {
         work: &mut Work<'_>,
         outbox: &mut impl Outbox,
     ) -> Result<Verdict, Refusal> {
-        // One decrement in total: the second translation takes the other.
-        let header = packet.bytes_mut();
-        header[ipv4::TTL] = header[ipv4::TTL].saturating_add(1);
-        ipv4::write_checksum(header);
-        let parsed = parse_ipv4(packet)?;
-        // The packet is not as it was received any more, so nobody can be told what becomes of it.
-        self.outside(packet, &parsed, Arrival::TurnedRound, work, outbox).map_err(silence)
+        let parsed = come_in_again(packet)?;
+        self.outside(packet, &parsed, Arrival::TurnedRound, work, outbox).map_err(Refusal::silence)
     }
 }

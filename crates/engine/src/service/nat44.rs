@@ -8,11 +8,12 @@
 use std::net::Ipv4Addr;
 
 use tombolo_tables::binding::InsideKey;
-use tombolo_wire::{Port, ipv4};
+use tombolo_wire::Port;
 
 use crate::engine::{Random, Work};
 use crate::mapping::address_ranges::AddressRanges;
 use crate::mapping::pool::Pool;
+use crate::mechanism::hairpin::come_in_again;
 use crate::mechanism::held;
 use crate::mechanism::napt::{Endpoint, Napt, Policy};
 use crate::mechanism::screen::screen_ipv4;
@@ -232,13 +233,8 @@ impl Nat44 {
         work: &mut Work<'_>,
         outbox: &mut impl Outbox,
     ) -> Result<Verdict, Refusal> {
-        // One decrement in total: the second pass takes the other.
-        let header = packet.bytes_mut();
-        header[ipv4::TTL] = header[ipv4::TTL].saturating_add(1);
-        ipv4::write_checksum(header);
-        let parsed = parse_ipv4(packet)?;
-        // The packet is not as it was received any more, so nobody can be told what becomes of it.
-        self.outside(number, packet, &parsed, work, outbox).map_err(|refusal| Refusal::silent(refusal.reason))
+        let parsed = come_in_again(packet)?;
+        self.outside(number, packet, &parsed, work, outbox).map_err(Refusal::silence)
     }
 
     const fn link(&self, mtu: u32) -> NextLink {

@@ -7,9 +7,10 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use tombolo_tables::binding::InsideKey;
-use tombolo_wire::{Port, ipv4};
+use tombolo_wire::Port;
 
 use crate::engine::{Random, Work};
+use crate::mechanism::hairpin::come_in_again;
 use crate::mechanism::held;
 use crate::mechanism::icmp_error::{ErrorRewrite, translate_error_4to6, translate_error_6to4};
 use crate::mechanism::napt::{Endpoint, Napt};
@@ -225,13 +226,8 @@ impl Nat64 {
         work: &mut Work<'_>,
         outbox: &mut impl Outbox,
     ) -> Result<Verdict, Refusal> {
-        // One decrement in total: the second translation takes the other.
-        let header = packet.bytes_mut();
-        header[ipv4::TTL] = header[ipv4::TTL].saturating_add(1);
-        ipv4::write_checksum(header);
-        let parsed = parse_ipv4(packet)?;
-        // The packet is not as it was received any more, so nobody can be told what becomes of it.
-        self.outside(number, packet, &parsed, work, outbox).map_err(|refusal| Refusal::silent(refusal.reason))
+        let parsed = come_in_again(packet)?;
+        self.outside(number, packet, &parsed, work, outbox).map_err(Refusal::silence)
     }
 
     fn napt<'a>(&'a self, number: u8, work: &'a mut Work<'_>) -> Napt<'a, Random> {

@@ -20,12 +20,13 @@ use std::sync::Arc;
 
 use rand_core::Rng;
 use tombolo_tables::lpm::Prefix;
-use tombolo_wire::{ipv4, ipv6};
+use tombolo_wire::ipv6;
 
 use crate::engine::Work;
 use crate::mapping::dynamic_pool::DynamicPool;
 use crate::mapping::eam::Eam;
 use crate::mapping::stateless::{By, Claim, Mapped, StatelessMap};
+use crate::mechanism::hairpin::come_in_again;
 use crate::mechanism::offload::size_on_wire;
 use crate::mechanism::screen::{
     is_illegal_destination_ipv4, is_illegal_source_ipv4, is_illegal_source_ipv6, screen_ipv4, screen_ipv6,
@@ -35,7 +36,7 @@ use crate::mechanism::{
     translate_error_4to6, translate_error_6to4,
 };
 use crate::packet::{Outbox, Packet};
-use crate::parse::{Parsed, Payload, parse_ipv4};
+use crate::parse::{Parsed, Payload};
 use crate::plan::Routed;
 use crate::verdict::{DropReason, Verdict};
 
@@ -230,7 +231,7 @@ impl Siit {
             self.check_size_of_turning(packet, parsed)?;
             let translated = translate_6to4(packet, parsed, &to, &self.unlimited_ipv4(), work.identifications);
             debug_assert!(!matches!(translated, Ok(Translated::Fragments { .. })), "no limit, no fragments");
-            let _whole = translated.map_err(silence)?;
+            let _whole = translated.map_err(Refusal::silence)?;
             return self.turn_round(packet, work, outbox);
         }
         translate_6to4(packet, parsed, &to, &self.translate, work.identifications)?.send(packet, outbox)?;
@@ -502,11 +503,8 @@ impl Siit {
         work: &mut Work<'_>,
         outbox: &mut impl Outbox,
     ) -> Result<Verdict, Refusal> {
-        let header = packet.bytes_mut();
-        header[ipv4::TTL] = header[ipv4::TTL].saturating_add(1);
-        ipv4::write_checksum(header);
-        let parsed = parse_ipv4(packet)?;
-        self.receive_ipv4(packet, &parsed, Arrival::TurnedRound, work, outbox).map_err(silence)
+        let parsed = come_in_again(packet)?;
+        self.receive_ipv4(packet, &parsed, Arrival::TurnedRound, work, outbox).map_err(Refusal::silence)
     }
 }
 
@@ -525,11 +523,6 @@ fn refuse(reason: DropReason) -> Refusal {
         DropReason::NoBinding | DropReason::PoolExhausted => Refusal::with(reason, IcmpAnswer::HostUnreachable),
         _ => reason.into(),
     }
-}
-
-/// The packet has changed already; it is too late to quote it to its sender.
-fn silence(refusal: Refusal) -> Refusal {
-    Refusal::silent(refusal.reason)
 }
 
 #[cfg(test)]

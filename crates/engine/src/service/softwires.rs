@@ -69,9 +69,7 @@ pub(crate) fn with_whole(
     let Some(mut reassembly) = work.inner.take() else { return Err(DropReason::FragmentMemory.into()) };
     let result = match reassembly.accept_inner(packet, inner, outer.source, work.now.0) {
         Ok(None) => Ok(Verdict::Hold),
-        Ok(Some((mut whole, parsed))) => {
-            then(&mut whole, &parsed, work).map_err(|refusal| Refusal::silent(refusal.reason))
-        }
+        Ok(Some((mut whole, parsed))) => then(&mut whole, &parsed, work).map_err(Refusal::silence),
         Err(reason) => Err(reason.into()),
     };
     *work.inner = Some(reassembly);
@@ -178,7 +176,7 @@ pub(crate) fn answer(
 ) -> Result<Verdict, Refusal> {
     let Some(answer) = refusal.answer else { return Err(refusal) };
     if !may_answer_ipv4(parsed) || !work.may_send_error() {
-        return Err(Refusal::silent(refusal.reason));
+        return Err(refusal.silence());
     }
     reply_ipv4(packet, parsed, from, answer, work.identifications)?;
     work.notes.add("RFC 1812 section 4.3", || format!("its sender is told: {answer:?}, from {from}"));
