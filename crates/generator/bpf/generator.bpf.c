@@ -228,7 +228,7 @@ static __always_inline int generate(struct xdp_md *ctx, __u32 lane)
 	else if (choose_fields(s, f.number, &f))
 		goto failed;
 
-	__u64 now = bpf_ktime_get_ns();
+	__u64 now = s->flags & STREAM_UNTIMED ? st->earliest_ns - s->batch_gap_ns : bpf_ktime_get_ns();
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	if (build(data, end, t, &f, now))
 		goto failed;
@@ -351,6 +351,25 @@ static __always_inline void count_variation(struct counters *n, __u32 slot, __u3
 	count_in(bpf_map_lookup_elem(&variations, &index), negative ? before - delay : delay - before);
 }
 
+/* Everything that is counted of the delay of frame `number`. */
+static __always_inline void count_times(struct counters *n, const struct expectation *e, __u32 slot, __u32 lane,
+					__u32 number, __u8 kind, __u64 delay)
+{
+	__u32 direction = kind & TAG_REVERSE ? TAGGED_MAX : 0;
+	count_delay(n, slot, delay);
+	if (e->flags & EXPECT_IPDV)
+		count_variation(n, slot, lane, number, e->index_stride ? e->index_stride : 1, delay);
+	if (!(kind & TAG_TIMED) || !e->timed_every)
+		return;
+	__u32 index = (number - e->timed_from) / e->timed_every;
+	if (index >= TAGGED_MAX)
+		return;
+	index += direction;
+	__u64 *place = bpf_map_lookup_elem(&timed, &index);
+	if (place)
+		*place = delay + 1;
+}
+
 /* Marks the number as arrived; returns 1 if it had been before, -1 if there is no such number. */
 static __always_inline int mark(const struct expectation *e, __u32 number)
 {
@@ -390,12 +409,12 @@ static __always_inline void count_errors(struct counters *n, __u32 errors)
 
 static __always_inline int receive(struct xdp_md *ctx, __u32 direction)
 {
-	__u64 now = bpf_ktime_get_ns();
 	__u32 zero = 0;
 	struct expectation *e = bpf_map_lookup_elem(&expectations, &direction);
 	struct control *c = bpf_map_lookup_elem(&control, &zero);
 	if (!e || !c || !e->active)
 		return XDP_PASS;
+	__u64 now = e->flags & EXPECT_UNTIMED ? bpf_ktime_get_coarse_ns() : bpf_ktime_get_ns();
 	__u32 slot = direction * c->cpus + bpf_get_smp_processor_id();
 	struct counters *n = bpf_map_lookup_elem(&counters, &slot);
 	if (!n)
@@ -469,25 +488,14 @@ static __always_inline int receive(struct xdp_md *ctx, __u32 direction)
 		n->gap_max_at_ns = now;
 	}
 	n->last_ns = now;
-	__u64 delay = (now - sent) & 0xffffffffffffull;
 	__u32 stride = e->index_stride ? e->index_stride : 1;
 	__u32 lane = number % stride & (LANES - 1);
 	if (number < n->highest[lane])
 		n->reordered++;
 	else
 		n->highest[lane] = number;
-	count_delay(n, slot, delay);
-	if (e->flags & EXPECT_IPDV)
-		count_variation(n, slot, lane, number, stride, delay);
-	if (kind & TAG_TIMED && e->timed_every) {
-		__u32 index = (number - e->timed_from) / e->timed_every;
-		if (index < TAGGED_MAX) {
-			index += direction ? TAGGED_MAX : 0;
-			__u64 *slot_of = bpf_map_lookup_elem(&timed, &index);
-			if (slot_of)
-				*slot_of = delay + 1;
-		}
-	}
+	if (!(e->flags & EXPECT_UNTIMED))
+		count_times(n, e, slot, lane, number, kind, (now - sent) & 0xffffffffffffull);
 	if (e->flags & EXPECT_RECORD && !errors)
 		remember(&a, number, tuple);
 	return XDP_DROP;

@@ -34,11 +34,13 @@ enum port_rule { PORT_ANY = 0, PORT_EXACT = 1 };
 #define TAG_TIMED 0x04
 
 /* Bits of stream.flags. */
+#define STREAM_UNTIMED 0x02 /* frames carry the time of their burst */
 #define STREAM_MIXED 0x01 /* two frame lengths share the pages: rewrite the filler near the headers */
 
 /* Bits of expectation.flags. */
 #define EXPECT_RECORD 0x01
 #define EXPECT_IPDV 0x02
+#define EXPECT_UNTIMED 0x04 /* delays are not counted */
 
 /* A bijection of [0, size). */
 struct permutation {
@@ -70,7 +72,7 @@ struct endpoint {
 	__u32 right_inner_be;
 	__u16 port_part; /* PSID << psid_shift */
 	__u16 reserved;
-	__u32 reserved2;
+	__u32 reserved2[5]; /* a host has a cache line of its own */
 };
 
 struct frame_template {
@@ -227,7 +229,7 @@ struct control {
 
 _Static_assert(sizeof(struct permutation) == 32, "permutation");
 _Static_assert(sizeof(struct tuple_shape) == 24, "tuple_shape");
-_Static_assert(sizeof(struct endpoint) == 48, "endpoint");
+_Static_assert(sizeof(struct endpoint) == 64, "endpoint");
 _Static_assert(sizeof(struct frame_template) == 120, "frame_template");
 _Static_assert(sizeof(struct stream) == 384, "stream");
 _Static_assert(sizeof(struct stream_state) == 128, "stream_state");

@@ -14,7 +14,9 @@ pub(crate) const ERRORS: usize = 12;
 
 pub(crate) const STREAM_MIXED: u8 = 1;
 pub(crate) const EXPECT_RECORD: u8 = 1;
+pub(crate) const STREAM_UNTIMED: u8 = 2;
 pub(crate) const EXPECT_IPDV: u8 = 2;
+pub(crate) const EXPECT_UNTIMED: u8 = 4;
 
 /// Marks a record that is nothing but numbers, laid out as in C, valid for every bit pattern.
 ///
@@ -144,8 +146,8 @@ pub struct Endpoint {
     pub port_part: u16,
     /// Always 0.
     pub reserved: u16,
-    /// Always 0.
-    pub reserved2: u32,
+    /// Always 0: a host has a cache line of its own.
+    pub reserved2: [u32; 5],
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -307,7 +309,7 @@ pub(crate) struct Control {
 shared! {
     PermutationRecord = 32,
     TupleShape = 24,
-    Endpoint = 48,
+    Endpoint = 64,
     FrameTemplate = 120,
     Stream = 384,
     StreamState = 128,

@@ -36,6 +36,8 @@ pub use namespace::{Namespace, in_namespace};
 pub use outcome::{Arrivals, Delays, Departures, DirectionOutcome, FrameError, Outcome};
 pub use packet_socket::PacketSocket;
 pub use permutation::Permutation;
-pub use plan::{Answer, Background, Direction, Order, Pace, Plan, PortRule, SourceRule, TIMED_FRAMES_MAX, Timed};
+pub use plan::{
+    Answer, Background, Direction, Order, Pace, Plan, PortRule, SourceRule, TIMED_FRAMES_MAX, Timed, Timing,
+};
 pub use rig::{Capacity, Means, Port, Rig, RigError};
 pub use sender::{become_realtime, monotonic_ns, pin_to};

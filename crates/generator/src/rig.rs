@@ -12,15 +12,16 @@ use aya::{Ebpf, EbpfLoader};
 use crate::bitmap::Bitmap;
 use crate::frame::Template;
 use crate::layout::{
-    Control, Counters, EXPECT_IPDV, EXPECT_RECORD, Endpoint, Expectation, FrameKind, Histogram, LANES, LaneState,
-    PermutationRecord, Record, STREAM_MIXED, STREAMS, Shared, Stream, StreamState, TAGGED_MAX,
+    Control, Counters, EXPECT_IPDV, EXPECT_RECORD, EXPECT_UNTIMED, Endpoint, Expectation, FrameKind, Histogram, LANES,
+    LaneState, PermutationRecord, Record, STREAM_MIXED, STREAM_UNTIMED, STREAMS, Shared, Stream, StreamState,
+    TAGGED_MAX,
 };
 use crate::mapped::Mapped;
 use crate::namespace::{Namespace, in_namespace};
 use crate::outcome::{Arrivals, Delays, DirectionOutcome, Outcome, merge_states};
 use crate::packet_socket::PacketSocket;
 use crate::permutation::{Permutation, mix64};
-use crate::plan::{Direction, Order, Plan, PortRule, SourceRule};
+use crate::plan::{Direction, Order, Plan, PortRule, SourceRule, Timing};
 use crate::sender::{Assignment, Exit, Overseer, Sender, SocketExit, install_wake_signal, monotonic_ns};
 use crate::test_run::run_live;
 
@@ -348,7 +349,12 @@ impl Rig {
             active: 1,
             kind: answer.kind as u8,
             trial: self.trial,
-            flags: if answer.record { EXPECT_RECORD } else { 0 } | if answer.variation { EXPECT_IPDV } else { 0 },
+            flags: if answer.record { EXPECT_RECORD } else { 0 }
+                | match answer.timing {
+                    Timing::Off => EXPECT_UNTIMED,
+                    Timing::Delays => 0,
+                    Timing::Variations => EXPECT_IPDV,
+                },
             source_rule: match answer.source {
                 SourceRule::Any => 0,
                 SourceRule::Exact => 1,
@@ -409,7 +415,8 @@ impl Rig {
             seed,
             trial: self.trial,
             direction: u8::from(index == REVERSE),
-            flags: if mixed { STREAM_MIXED } else { 0 },
+            flags: if mixed { STREAM_MIXED } else { 0 }
+                | if direction.answer.timing == Timing::Off { STREAM_UNTIMED } else { 0 },
             reserved: 0,
             permutation,
             shape: direction.shape,
@@ -562,7 +569,7 @@ impl Rig {
         let bitmap = Bitmap::copy(&self.bitmap, index * self.bitmap.len() / 2, frames);
         let delays = Delays::gather(&self.delays, slots.clone());
         let mut arrivals = Arrivals::collect(slots.clone().map(|s| self.counters.get(s)), delays, bitmap);
-        if direction.answer.variation {
+        if direction.answer.timing == Timing::Variations {
             arrivals.variations_up = Delays::gather(&self.variations, slots.clone().map(|s| 2 * s));
             arrivals.variations_down = Delays::gather(&self.variations, slots.map(|s| 2 * s + 1));
         }

@@ -14,7 +14,7 @@ use std::net::Ipv6Addr;
 use common::{CAPACITY, direction, forward, plain_host, template, wire};
 use tombolo_generator::{
     Answer, Background, Direction, DirectionOutcome, FrameError, FrameKind, Order, Pace, Permutation, Plan, PortRule,
-    Rig, SourceRule, Timed,
+    Rig, SourceRule, Timed, Timing,
 };
 
 fn rig(wire: &common::TestNamespace) -> Rig {
@@ -139,7 +139,7 @@ fn timed_frames_and_variations_are_kept() {
     let Some(wire) = wire() else { return };
     let mut direction = direction(FrameKind::Ipv6, 84, 50_000, 200_000);
     direction.timed = Some(Timed { from: 25_000, every: 25 });
-    direction.answer.variation = true;
+    direction.answer.timing = Timing::Variations;
     let arrivals = play(&mut rig(&wire), direction).arrivals;
     assert_eq!(arrivals.timed.len(), 1000);
     assert!(arrivals.timed.iter().all(|d| d.is_some_and(|ns| ns > 0)));

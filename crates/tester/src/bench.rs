@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use tombolo_generator::{
     Answer, Background, Capacity, Direction, Ends, FrameKind, Order, Pace, Plan, Port, PortRule, Rig, RigError,
-    SourceRule, Template, port_counters,
+    SourceRule, Template, Timing, port_counters,
 };
 
 pub use tombolo_generator::Means;
@@ -457,7 +457,7 @@ impl Bench {
             hop_limit,
             inner_hop_limit: 0,
             record: plan.record && !reverse,
-            variation: plan.variation,
+            timing: if plan.variation { Timing::Variations } else { Timing::Delays },
         };
         Direction {
             template: Template::carrying(self.payload, sent_as, ends, HOP_LIMIT),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 use tombolo_generator::{
     Answer, Capacity, Direction, DirectionOutcome, Ends, FrameKind, Means, Namespace, Order, Pace, Plan, Port,
-    PortRule, Rig, Template, link_address,
+    PortRule, Rig, Template, Timing, link_address,
 };
 use tombolo_lab::{Lab, Topology, topology::End, topology::Link};
 
@@ -80,7 +80,7 @@ pub fn run(kind: FrameKind, frame_bytes: u16, core: usize, means: Option<Means>)
                 hop_limit: 10,
                 inner_hop_limit: 0,
                 record: false,
-                variation: false,
+                timing: Timing::Delays,
             },
         };
         let plan =

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use tombolo_generator::{
-    Answer, Capacity, Direction, Ends, Namespace, Order, Pace, Plan, Port, PortRule, Rig, SourceRule, Template,
+    Answer, Capacity, Direction, Ends, Namespace, Order, Pace, Plan, Port, PortRule, Rig, SourceRule, Template, Timing,
     link_address,
 };
 use tombolo_lab::{Lab, Offload, Topology};
@@ -241,7 +241,7 @@ impl Contender {
                 hop_limit: 0,
                 inner_hop_limit: 0,
                 record: false,
-                variation: false,
+                timing: Timing::Off,
             },
         };
         let (forward, reverse) = if inward { (None, Some(direction)) } else { (Some(direction), None) };

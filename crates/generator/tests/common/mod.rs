@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tombolo_generator::{
     Answer, Capacity, Direction, Endpoint, Ends, FrameKind, Namespace, Order, Pace, Plan, Port, PortRule, SourceRule,
-    Template, TupleShape,
+    Template, Timing, TupleShape,
 };
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -101,7 +101,7 @@ pub(crate) fn direction(kind: FrameKind, frame_bytes: u16, frames: u32, rate: u6
             hop_limit: 10,
             inner_hop_limit: 0,
             record: false,
-            variation: false,
+            timing: Timing::Delays,
         },
     }
 }
