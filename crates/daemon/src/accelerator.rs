@@ -8,11 +8,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tombolo_config::{FastPath as Wanted, Host};
 use tombolo_engine::{DropReason, Plan};
-use tombolo_fastpath::{Attached, Counters, FastPath, FastPathError, Miss, Mode, ServiceStatus, Settings, TcKind};
+use tombolo_fastpath::{
+    Attached, Counters, FastPath, FastPathError, Miss, Mode, PinnedMemory, Routes, ServiceStatus, Settings, TcKind,
+};
 use tombolo_io::links::{self, Link};
 use tombolo_io::worker::StopSignal;
 
@@ -22,6 +24,8 @@ use crate::state::State;
 
 /// How often interfaces that have come or gone are looked for.
 const PERIOD: Duration = Duration::from_secs(1);
+/// The longest wait for a route to change; a gateway that ends waits as long.
+const ROUTES_PERIOD: Duration = Duration::from_millis(250);
 
 /// Directory of the tables and programs of a gateway in the BPF file system, which allows no dots in names.
 #[must_use]
@@ -122,10 +126,24 @@ impl Taken {
     }
 }
 
+/// How XDP finds the way out of packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RouteUse {
+    /// It is nowhere wanted.
+    None,
+    /// By the gateways of so many routes.
+    Mirrored(usize),
+    /// By asking for each destination, and why.
+    EachDestination(&'static str),
+}
+
 /// The fast path of a running gateway.
 #[derive(Debug)]
 pub struct Accelerator {
     parts: Mutex<Parts>,
+    /// For the lookout, which takes it.
+    routes: Mutex<Option<Routes>>,
+    route_use: Mutex<RouteUse>,
     settings: Host,
     /// The kernel goes on counting from one process to the next.
     before: Taken,
@@ -144,6 +162,7 @@ impl Accelerator {
     /// [`FastPathError`] if the programs cannot be loaded and the configuration insists.
     pub fn start(settings: &Host, state: &State, plan: &Plan) -> Result<Option<Self>, FastPathError> {
         let Some(memory) = state.kernel_memory() else { return Ok(None) };
+        let (routes, route_use) = mirror_routes(settings, memory);
         let programs = match FastPath::load(memory, &state.tables, plan, Settings::default()) {
             Ok(programs) => programs,
             Err(error) if settings.fastpath == Wanted::Auto => {
@@ -160,7 +179,8 @@ impl Accelerator {
             }
         }
         let parts = Mutex::new(Parts { programs, places: BTreeMap::new() });
-        let accelerator = Self { parts, settings: settings.clone(), before };
+        let (routes, route_use) = (Mutex::new(routes), Mutex::new(route_use));
+        let accelerator = Self { parts, routes, route_use, settings: settings.clone(), before };
         accelerator.look();
         Ok(Some(accelerator))
     }
@@ -212,6 +232,35 @@ impl Accelerator {
         self.lock().programs.services().to_vec()
     }
 
+    /// How XDP finds the way out of packets.
+    #[must_use]
+    pub fn route_use(&self) -> RouteUse {
+        *self.route_use.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take_routes(&self) -> Option<Routes> {
+        self.routes.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Waits for routes to change, and says once if they cannot be mirrored any more, or can again.
+    fn follow(&self, routes: &mut Routes) {
+        let found = match routes.follow(ROUTES_PERIOD) {
+            Ok(()) => use_of(routes),
+            Err(_) => RouteUse::EachDestination("the kernel's routes cannot be followed"),
+        };
+        let mut known = self.route_use.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut *known, found);
+        match found {
+            RouteUse::EachDestination(why) if before != found => {
+                tracing::warn!(why, "XDP asks the kernel for the way to each destination, which is slower");
+            }
+            RouteUse::Mirrored(_) if matches!(before, RouteUse::EachDestination(_)) => {
+                tracing::info!("XDP goes by the kernel's routes again");
+            }
+            _ => {}
+        }
+    }
+
     /// What was counted since the start of this process; nothing if the kernel does not tell.
     #[must_use]
     pub fn taken(&self) -> Taken {
@@ -221,6 +270,31 @@ impl Accelerator {
 
     fn lock(&self) -> MutexGuard<'_, Parts> {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Where XDP may be, its routes. Without them it works, too.
+fn mirror_routes(settings: &Host, memory: &PinnedMemory) -> (Option<Routes>, RouteUse) {
+    let may_be_xdp = |wanted: &Wanted| matches!(wanted, Wanted::Auto | Wanted::Xdp);
+    if !may_be_xdp(&settings.fastpath) && !settings.interfaces.values().any(may_be_xdp) {
+        return (None, RouteUse::None);
+    }
+    match Routes::open(memory) {
+        Ok(routes) => {
+            let found = use_of(&routes);
+            (Some(routes), found)
+        }
+        Err(error) => {
+            tracing::warn!("the kernel's routes are not mirrored: {}", words(&error));
+            (None, RouteUse::EachDestination("they could not be mirrored at the start"))
+        }
+    }
+}
+
+fn use_of(routes: &Routes) -> RouteUse {
+    match routes.falls_short() {
+        Some(why) => RouteUse::EachDestination(why),
+        None => RouteUse::Mirrored(routes.prefixes()),
     }
 }
 
@@ -274,7 +348,7 @@ impl Parts {
     }
 }
 
-/// The thread that looks for interfaces.
+/// The thread that looks for interfaces and follows the kernel's routes.
 #[derive(Debug)]
 pub struct Lookout(JoinHandle<()>);
 
@@ -285,10 +359,17 @@ impl Lookout {
         running.accelerator.as_ref()?;
         let running = std::sync::Arc::clone(running);
         Some(Self(std::thread::spawn(move || {
+            let Some(accelerator) = &running.accelerator else { return };
+            let mut routes = accelerator.take_routes();
+            let mut next = Instant::now() + PERIOD;
             while !stop.is_given() {
-                std::thread::park_timeout(PERIOD);
-                if let (Some(accelerator), false) = (&running.accelerator, stop.is_given()) {
+                match &mut routes {
+                    Some(routes) => accelerator.follow(routes),
+                    None => std::thread::park_timeout(PERIOD),
+                }
+                if Instant::now() >= next && !stop.is_given() {
                     accelerator.look();
+                    next = Instant::now() + PERIOD;
                 }
             }
         })))

@@ -2,6 +2,7 @@
 /* Tells where the fields of the shared records are, for the test that compares them with Rust's (src/layout.rs). */
 #include "lwaftr.h"
 #include "map_rule.h"
+#include "route.h"
 #include "siit.h"
 #include "interface.h"
 
@@ -53,7 +54,7 @@ static const volatile struct place all[PLACES] = {
 	WHOLE(counters), FIELD(counters, forwarded), FIELD(counters, forwarded_bytes), FIELD(counters, bindings_made),
 	FIELD(counters, sessions_made), FIELD(counters, reports_lost), FIELD(counters, passed), FIELD(counters, dropped),
 	WHOLE(interface), FIELD(interface, number), FIELD(interface, mac), FIELD(interface, xdp_sends),
-	WHOLE(report),
+	WHOLE(report), WHOLE(route_watch), FIELD(route_watch, until), FIELD(route_watch, generation),
 	/* Those of the tables, in the order of what the test stores in them. */
 	FIELD(binding, inside), FIELD(binding, inside4), FIELD(binding, outside4), FIELD(binding, inside_port),
 	FIELD(binding, outside_port), FIELD(binding, protocol), FIELD(binding, service), FIELD(binding, flags),

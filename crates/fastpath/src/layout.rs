@@ -19,6 +19,7 @@ use crate::interface::InterfaceRecord;
 use crate::map_rules::{GroupRecord, RuleRecord};
 use crate::plan::{Network, PlanRecord, PoolRecord, PrefixRecord, ServiceRecord, TunnelRecord};
 use crate::reports;
+use crate::routes;
 use crate::softwires::SoftwireRecord;
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/layout.bpf.o"));
@@ -77,6 +78,7 @@ macro_rules! field {
 #[test]
 fn records_of_the_programs_are_where_c_has_them() {
     let Some(places) = places() else { return };
+    let word = |number: usize| u32::try_from(number * size_of::<u32>()).unwrap();
     let here = [
         whole!(PlanRecord),
         field!(PlanRecord, hash_key),
@@ -180,6 +182,9 @@ fn records_of_the_programs_are_where_c_has_them() {
         field!(InterfaceRecord, mac),
         field!(InterfaceRecord, xdp_sends),
         ("report", Place { offset: 0, size: u32::try_from(reports::BYTES).unwrap() }),
+        ("route watch", Place { offset: 0, size: word(routes::WATCH) }),
+        ("until", Place { offset: word(routes::UNTIL), size: 4 }),
+        ("generation", Place { offset: word(routes::GENERATION), size: 4 }),
     ];
     assert_eq!(places.len(), here.len() + 16 + 5);
     for ((name, here), c) in here.iter().zip(&places) {

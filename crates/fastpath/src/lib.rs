@@ -44,6 +44,7 @@ pub mod miss;
 pub mod pinned;
 mod plan;
 pub mod reports;
+mod routes;
 mod softwires;
 pub mod trial;
 
@@ -53,3 +54,4 @@ pub use miss::Miss;
 pub use pinned::{Content, PinnedMemory, PinnedMemoryError};
 pub use plan::{ServiceStatus, Settings};
 pub use reports::{Made, Report};
+pub use routes::{Routes, RoutesError};

@@ -109,6 +109,14 @@ impl PinnedMemory {
         &self.directory
     }
 
+    /// Unpins some arrays, so that others take their places; programs that use them keep them.
+    pub(crate) fn forget(&self, names: &[&str]) -> io::Result<()> {
+        names.iter().try_for_each(|name| match fs::remove_file(self.directory.join(map_name(name))) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other,
+        })
+    }
+
     /// Removes everything that is pinned in `directory`, attached programs first, and the directory. Nothing happens if it
     /// is not there.
     ///
@@ -124,6 +132,12 @@ impl PinnedMemory {
 }
 
 impl MemorySource for PinnedMemory {
+    fn take(&mut self, name: &'static str, bytes: usize) -> Result<Arc<dyn Backing>, MemoryError> {
+        (&*self).take(name, bytes)
+    }
+}
+
+impl MemorySource for &PinnedMemory {
     fn take(&mut self, name: &'static str, bytes: usize) -> Result<Arc<dyn Backing>, MemoryError> {
         let unavailable = |reason: String| MemoryError::Unavailable { name, bytes, reason };
         let path = self.directory.join(map_name(name));

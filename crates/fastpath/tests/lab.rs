@@ -10,7 +10,7 @@ use tombolo_engine::mapping::pool::{Pool, PoolRange, PortRanges};
 use tombolo_engine::mechanism::TranslateSettings;
 use tombolo_engine::mechanism::napt::{Policy, Times};
 use tombolo_engine::plan::{Nat64, OwnAddresses, Service, ServiceKind};
-use tombolo_fastpath::{Attached, FastPath, Made, Mode, PinnedMemory, Settings, TcKind};
+use tombolo_fastpath::{Attached, FastPath, Made, Mode, PinnedMemory, Routes, Settings, TcKind};
 use tombolo_lab::{Lab, Peer, Topology};
 use tombolo_tables::hash::HashKey;
 use tombolo_tables::subscriber::{Subscriber, SubscriberKey};
@@ -64,8 +64,23 @@ impl Bed {
     }
 
     fn pings(&self) -> bool {
+        self.pings_to(SERVER)
+    }
+
+    fn pings_to(&self, address: &str) -> bool {
         let client = self.lab.node("client").unwrap();
-        client.command("ping").args(["-n", "-c", "3", "-i", "0.1", "-W", "1", SERVER]).run().unwrap().status.success()
+        client.command("ping").args(["-n", "-c", "3", "-i", "0.1", "-W", "1", address]).run().unwrap().status.success()
+    }
+
+    fn ip(&self, node: &str, arguments: &str) {
+        self.lab.node(node).unwrap().command("ip").args(arguments.split(' ')).run().unwrap().success().unwrap();
+    }
+
+    /// A veth takes redirected frames only while its peer polls, which receive offload makes it do.
+    fn take_redirected(&self) {
+        for (node, interface) in [("client", "inside0"), ("server", "outside0")] {
+            self.lab.node(node).unwrap().set_offload(interface, tombolo_lab::Offload::Gro, true).unwrap();
+        }
     }
 }
 
@@ -163,11 +178,7 @@ fn what_is_attached_outlives_its_process_and_is_replaced_by_the_next() {
 #[test]
 fn xdp_sends_to_resolved_neighbours_and_leaves_the_rest_to_tc() {
     let Some(bed) = Bed::new() else { return };
-    for node in ["client", "server"] {
-        // A veth takes redirected frames only while its peer polls, which receive offload makes it do.
-        let interface = if node == "client" { "inside0" } else { "outside0" };
-        bed.lab.node(node).unwrap().set_offload(interface, tombolo_lab::Offload::Gro, true).unwrap();
-    }
+    bed.take_redirected();
     let (mut fast_path, attached) = bed.fast_path(Mode::Xdp);
     assert!(attached.xdp);
     assert!(bed.pings(), "{:?}", fast_path.counters());
@@ -176,4 +187,55 @@ fn xdp_sends_to_resolved_neighbours_and_leaves_the_rest_to_tc() {
     assert!(bed.pings(), "after a reload: {:?}", fast_path.counters());
     let no_way = fast_path.counters().unwrap().passed().find(|(miss, _)| miss.name() == "no-way");
     println!("{no_way:?}");
+}
+
+/// Two hosts behind one router: packets to both leave by its way, and follow the route as soon as it changes.
+#[test]
+fn xdp_sends_by_the_gateway_of_a_route_and_follows_what_changes() {
+    let Some(bed) = Bed::new() else { return };
+    bed.take_redirected();
+    let gateway = bed.lab.node("gateway").unwrap();
+    let mut routes = gateway.run(|| Routes::open(&bed.memory).unwrap()).unwrap();
+    assert_eq!(routes.falls_short(), None);
+    let (fast_path, _) = bed.fast_path(Mode::Xdp);
+    let no_way = || {
+        let counters = fast_path.counters().unwrap();
+        counters.passed().find(|(miss, _)| miss.name() == "no-way").map_or(0, |(_, count)| count)
+    };
+    for host in ["203.0.113.8", "203.0.113.9"] {
+        bed.ip("server", &format!("address add {host}/32 dev lo"));
+    }
+    let (one, other) = ("64:ff9b::203.0.113.8", "64:ff9b::203.0.113.9");
+    let mut after = |change: &str| {
+        bed.ip("gateway", change);
+        routes.follow(std::time::Duration::from_millis(200)).unwrap();
+        routes.falls_short()
+    };
+    after("route add 203.0.113.0/24 via 198.51.100.2");
+    // The first ones resolve the neighbours.
+    assert!(bed.pings_to(one) && bed.pings_to(other), "{:?}", fast_path.counters());
+    let before = no_way();
+    after("neigh replace 198.51.100.3 lladdr 02:00:00:00:00:03 dev outside0 nud permanent");
+    assert!(bed.pings_to(one) && bed.pings_to(other), "{:?}", fast_path.counters());
+    assert_eq!(no_way(), before, "XDP sent everything");
+
+    after("route replace 203.0.113.0/24 via 198.51.100.3");
+    assert!(!bed.pings_to(one) && !bed.pings_to(other), "the new gateway gets them, and is nobody");
+    assert_eq!(no_way(), before, "XDP sent everything");
+    after("route add 203.0.113.9/32 via 198.51.100.2");
+    assert!(!bed.pings_to(one) && bed.pings_to(other), "the longer route is another way");
+    after("route replace 203.0.113.0/24 via 198.51.100.2");
+    assert!(bed.pings_to(one), "{:?}", fast_path.counters());
+    assert_eq!(no_way(), before, "XDP sent everything");
+    after("route add blackhole 203.0.113.8/32");
+    assert!(!bed.pings_to(one) && bed.pings_to(other));
+    assert!(no_way() > before, "a hole is no way");
+
+    after("route del blackhole 203.0.113.8/32");
+    assert!(after("rule add from 10.9.9.9 table 100").is_some(), "a rule makes it ask for each destination");
+    assert!(bed.pings_to(one) && bed.pings_to(other), "{:?}", fast_path.counters());
+    assert!(after("rule del from 10.9.9.9 table 100").is_none());
+    assert!(bed.pings_to(one) && bed.pings_to(other), "{:?}", fast_path.counters());
+    drop(routes);
+    assert!(bed.pings_to(one) && bed.pings_to(other), "without the mirror: {:?}", fast_path.counters());
 }

@@ -3,12 +3,13 @@
 use serde::Serialize;
 
 use super::answer::{Failure, Rows};
+use crate::accelerator::RouteUse;
 use crate::running::Running;
 
 /// Something about the fast path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 struct FastRow<'a> {
-    /// `interface`, `service`, `packets`, `made` or `left`.
+    /// `interface`, `service`, `routes`, `packets`, `made` or `left`.
     what: &'static str,
     /// Which.
     name: &'a str,
@@ -32,6 +33,12 @@ pub(crate) fn fastpath(running: &Running, rows: &mut Rows<'_>) -> Result<(), Fai
         let value = if service.left_to_engine.is_none() { "taken" } else { "left to the engine" }.to_owned();
         rows.row(&FastRow { what: "service", name: &service.name, value, why: service.left_to_engine.unwrap_or("") })?;
     }
+    let (value, why) = match accelerator.route_use() {
+        RouteUse::None => ("not needed".to_owned(), ""),
+        RouteUse::Mirrored(prefixes) => (format!("{prefixes} mirrored"), ""),
+        RouteUse::EachDestination(why) => ("asked for each destination".to_owned(), why),
+    };
+    rows.row(&FastRow { what: "routes", name: "xdp", value, why })?;
     let taken = accelerator.taken();
     let engine = running.totals();
     let kernel = taken.forwarded[0] + taken.forwarded[1];

@@ -4,6 +4,9 @@
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 use tombolo_engine::Plan;
 use tombolo_engine::mapping::address_ranges::AddressRanges;
@@ -16,7 +19,7 @@ use tombolo_engine::mechanism::session_state;
 use tombolo_engine::plan::{Nat64, OwnAddresses, Service, ServiceKind};
 use tombolo_engine::service::nat44::Nat44;
 use tombolo_engine::service::siit::{ErrorSources, Hairpinning, Role, Siit};
-use tombolo_fastpath::{FastPath, Mode, PinnedMemory, Settings};
+use tombolo_fastpath::{FastPath, Mode, PinnedMemory, Routes, Settings};
 use tombolo_lab::Lab;
 use tombolo_tables::Tables;
 use tombolo_tables::binding::BindingId;
@@ -40,7 +43,34 @@ pub(crate) struct Gateway {
     tables: Tables,
     spans: Vec<Arc<dyn Backing>>,
     directory: PathBuf,
+    _follower: Follower,
     _memory: PinnedMemory,
+}
+
+/// Keeps the mirror of the routes going.
+struct Follower {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Follower {
+    fn start(mut routes: Routes) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let given = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            while !given.load(Ordering::Relaxed) {
+                routes.follow(Duration::from_millis(300)).unwrap();
+            }
+        });
+        Self { stop, thread: Some(thread) }
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.take().map(JoinHandle::join);
+    }
 }
 
 struct Recorder<'m>(&'m mut PinnedMemory, Vec<Arc<dyn Backing>>);
@@ -63,13 +93,14 @@ impl Gateway {
         let mut recorder = Recorder(&mut memory, Vec::new());
         let tables = Tables::new(&mut recorder, plan.capacity, HashKey::new([11, 22, 33, 44]))?;
         let spans = recorder.1;
+        let routes = lab.node("gateway")?.run(|| Routes::open(&memory))??;
         let mut fast_path = FastPath::load(&memory, &tables, &plan, Settings::default())?;
         lab.node("gateway")?.run(|| -> std::result::Result<(), tombolo_fastpath::FastPathError> {
             fast_path.attach("inside0", Mode::Xdp)?;
             fast_path.attach("outside0", Mode::Xdp)?;
             Ok(())
         })??;
-        Ok(Self { kind, fast_path, tables, spans, directory, _memory: memory })
+        Ok(Self { kind, fast_path, tables, spans, directory, _follower: Follower::start(routes), _memory: memory })
     }
 
     /// Forgets everything but the subscriber.

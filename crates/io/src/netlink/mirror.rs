@@ -9,12 +9,14 @@ use ipnet::IpNet;
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
 use netlink_packet_route::neighbour::NeighbourMessage;
 use netlink_packet_route::route::RouteMessage;
+use netlink_packet_route::rule::RuleMessage;
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use tombolo_tables::lpm::epoch::Epochs;
 use tombolo_tables::lpm::{Key as _, Lpm, LpmError, NextHop, Prefix, Reader, Route, Shape};
 use tombolo_tables::memory::MemorySource;
 
 use super::events::{EventSocket, Received};
-use super::parse::{KernelRoute, Neighbour, Target};
+use super::parse::{KernelRoute, Neighbour, Target, are_plain};
 use super::targets::Targets;
 use crate::rtnl::RouteSocket;
 
@@ -86,11 +88,33 @@ pub struct Mirror {
     neighbours: HashMap<(u32, IpAddr), Neighbour>,
     links: HashMap<u32, (String, bool)>,
     statistics: MirrorStatistics,
+    /// The kernel's rules send every packet to the local table and then to the main one, in both families.
+    plain_rules: bool,
+    /// Networks that are local as a whole. The local table goes first, so they hide longer routes of the main one.
+    local_networks: usize,
+    /// Routes that did not fit.
+    missing: usize,
     /// Events may have been lost: read everything again before the next answer.
     stale: bool,
 }
 
 impl Mirror {
+    /// Counts the routes of the calling thread's network namespace, of the family that has more.
+    ///
+    /// # Errors
+    /// [`MirrorError::Netlink`].
+    pub fn count_routes() -> Result<usize, MirrorError> {
+        let failed = |source| MirrorError::Netlink { action: "counting routes", source };
+        let mut socket = RouteSocket::open().map_err(failed)?;
+        let mut most = 0;
+        for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+            let mut request = RouteMessage::default();
+            request.header.address_family = family;
+            most = most.max(socket.dump(RouteNetlinkMessage::GetRoute(request)).map_err(failed)?.len());
+        }
+        Ok(most)
+    }
+
     /// Opens a mirror of the calling thread's network namespace, with tables for `routes` routes of each family.
     ///
     /// # Errors
@@ -121,6 +145,9 @@ impl Mirror {
             neighbours: HashMap::new(),
             links: HashMap::new(),
             statistics: MirrorStatistics::default(),
+            plain_rules: false,
+            local_networks: 0,
+            missing: 0,
             stale: true,
         };
         mirror.follow(Duration::ZERO)?;
@@ -161,6 +188,7 @@ impl Mirror {
                 Received::Nothing => break,
             }
         }
+        self.missing += refused.missing;
         refused.into_result().map(|()| changed)
     }
 
@@ -185,6 +213,7 @@ impl Mirror {
             }
             // The kernel drops IPv4 routes that an address carried without a word.
             RouteNetlinkMessage::DelAddress(_) => self.stale = true,
+            RouteNetlinkMessage::NewRule(_) | RouteNetlinkMessage::DelRule(_) => self.stale = true,
             _ => {}
         }
     }
@@ -216,8 +245,13 @@ impl Mirror {
                 self.stale = true;
                 return;
             }
-            Some(other) => *other = route,
+            Some(other) => {
+                self.local_networks -= usize::from(other.is_local_network());
+                self.local_networks += usize::from(route.is_local_network());
+                *other = route;
+            }
             None => {
+                self.local_networks += usize::from(route.is_local_network());
                 routes.push(route);
                 routes.sort_by_key(KernelRoute::order);
             }
@@ -233,15 +267,20 @@ impl Mirror {
             self.stale = true;
             return;
         }
-        routes.remove(place);
+        let gone = routes.remove(place);
+        self.local_networks -= usize::from(gone.is_local_network());
         self.publish(route.prefix, refused);
     }
 
     /// Brings the table to what the routes of a prefix say now.
     fn publish(&mut self, prefix: IpNet, refused: &mut Refused) {
-        let best = self.routes.get(&prefix).and_then(|routes| routes.first()).map(|route| route.target.clone());
+        // Of several routes the kernel may take another one than the first, such as when that one's link has no carrier.
+        let best = self.routes.get(&prefix).and_then(|routes| {
+            let best = routes.first()?;
+            Some((best.target.clone(), best.uniform && routes.len() == 1))
+        });
         let outcome = match best {
-            Some(target) => self.targets.hold(&target).and_then(|next_hop| {
+            Some((target, uniform)) => self.targets.hold(&target, uniform).and_then(|next_hop| {
                 let replaced = self.insert(prefix, next_hop);
                 if replaced.is_err() {
                     self.targets.release(next_hop);
@@ -292,10 +331,20 @@ impl Mirror {
             let (neighbour, valid) = Neighbour::read(&message)?;
             valid.then_some(((neighbour.interface, neighbour.address), neighbour))
         })?;
+        self.missing = 0;
+        self.plain_rules = true;
         let mut fresh: BTreeMap<IpNet, Vec<KernelRoute>> = BTreeMap::new();
         for family in [AddressFamily::Inet, AddressFamily::Inet6] {
             let mut request = RouteMessage::default();
             request.header.address_family = family;
+            let mut rules = RuleMessage::default();
+            rules.header.family = family;
+            let mut rules: Vec<RuleMessage> =
+                self.dump(RouteNetlinkMessage::GetRule(rules), |message| match message {
+                    RouteNetlinkMessage::NewRule(rule) => Some(rule),
+                    _ => None,
+                })?;
+            self.plain_rules &= are_plain(&mut rules);
             let routes: Vec<KernelRoute> =
                 self.dump(RouteNetlinkMessage::GetRoute(request), |message| match message {
                     RouteNetlinkMessage::NewRoute(message) => KernelRoute::read(&message),
@@ -305,6 +354,7 @@ impl Mirror {
                 fresh.entry(route.prefix).or_default().push(route);
             }
         }
+        self.local_networks = fresh.values().flatten().filter(|route| route.is_local_network()).count();
         fresh.values_mut().for_each(|routes| routes.sort_by_key(KernelRoute::order));
         let before = std::mem::replace(&mut self.routes, fresh);
         let prefixes: HashSet<IpNet> = before.keys().chain(self.routes.keys()).copied().collect();
@@ -361,6 +411,12 @@ impl Mirror {
         })
     }
 
+    /// Prefixes that have a route.
+    #[must_use]
+    pub fn prefixes(&self) -> usize {
+        self.routes.len()
+    }
+
     /// What a next hop of the tables stands for.
     #[must_use]
     pub fn target(&self, next_hop: NextHop) -> Option<&Target> {
@@ -371,6 +427,26 @@ impl Mirror {
     #[must_use]
     pub fn target_count(&self) -> usize {
         self.targets.len()
+    }
+
+    /// Why the tables alone do not tell which route a packet takes, if they do not.
+    #[must_use]
+    pub fn falls_short(&self) -> Option<&'static str> {
+        if !self.plain_rules {
+            Some("the kernel has rules of its own for routing (ip rule)")
+        } else if self.missing > 0 {
+            Some("there are more routes than at the start; a restart makes room")
+        } else if self.local_networks > 0 {
+            Some("a whole network is local (ip route show table local)")
+        } else {
+            None
+        }
+    }
+
+    /// The epochs of both tables, for whoever lets programs of the kernel read them.
+    #[must_use]
+    pub fn epochs(&self) -> [&Epochs; 2] {
+        [self.ipv4.epochs(), self.ipv6.epochs()]
     }
 
     /// A reader of the IPv4 table.

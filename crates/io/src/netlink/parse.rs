@@ -6,10 +6,13 @@ use ipnet::IpNet;
 use netlink_packet_route::AddressFamily;
 use netlink_packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState};
 use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType, RouteVia};
+use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
 
 /// `RT_TABLE_MAIN` and `RT_TABLE_LOCAL` (`linux/rtnetlink.h`).
 pub(super) const MAIN: u32 = 254;
 pub(super) const LOCAL: u32 = 255;
+/// `RT_TABLE_DEFAULT`, which nobody uses: it is asked last.
+const DEFAULT: u32 = 253;
 
 /// What the kernel does with packets of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -70,6 +73,9 @@ pub(super) struct KernelRoute {
     pub(super) tos: u8,
     pub(super) metric: u32,
     pub(super) target: Target,
+    /// All its packets take one way: by one gateway, with nothing else to it (path MTU, encapsulation, source, group of next
+    /// hops) that this mirror does not keep.
+    pub(super) uniform: bool,
 }
 
 impl KernelRoute {
@@ -79,6 +85,8 @@ impl KernelRoute {
         let mut prefix = default_address(message.header.address_family)?;
         let (mut table, mut metric) = (u32::from(message.header.table), 0);
         let (mut interface, mut gateway, mut hops) = (None, None, Vec::new());
+        let mut uniform =
+            kind == RouteKind::Unicast && message.header.tos == 0 && message.header.source_prefix_length == 0;
         for attribute in &message.attributes {
             match attribute {
                 RouteAttribute::Destination(address) => prefix = ip(address)?,
@@ -94,7 +102,8 @@ impl KernelRoute {
                         weight: u16::from(path.hops) + 1,
                     }));
                 }
-                _ => {}
+                RouteAttribute::PrefSource(_) | RouteAttribute::Preference(_) | RouteAttribute::CacheInfo(_) => {}
+                _ => uniform = false,
             }
         }
         // Cloned routes are the kernel's notes on path MTUs and redirects, not routes.
@@ -107,7 +116,8 @@ impl KernelRoute {
         }
         hops.sort_unstable();
         let prefix = IpNet::new(prefix, message.header.destination_prefix_length).ok()?.trunc();
-        Some(Self { prefix, table, tos: message.header.tos, metric, target: Target { kind, hops } })
+        uniform &= table == MAIN && matches!(hops.as_slice(), [Hop { gateway: Some(_), .. }]);
+        Some(Self { prefix, table, tos: message.header.tos, metric, target: Target { kind, hops }, uniform })
     }
 
     /// What a route replaces: the same prefix, table, type of service and metric.
@@ -115,11 +125,47 @@ impl KernelRoute {
         (self.table, self.tos, self.metric) == (other.table, other.tos, other.metric)
     }
 
+    /// All addresses of a network are the host's, as 127.0.0.0/8 is everywhere.
+    pub(super) fn is_local_network(&self) -> bool {
+        let whole = self.prefix.prefix_len() < self.prefix.max_prefix_len() && !self.prefix.addr().is_loopback();
+        whole && self.table == LOCAL && self.target.kind == RouteKind::Local
+    }
+
     /// The kernel asks the local table first, then takes the smallest metric (IPv6: 0 is 1024). Routes for one type of
     /// service only are not for all packets, so they come last.
     pub(super) fn order(&self) -> (bool, u8, u32) {
         (self.table != LOCAL, self.tos, self.metric)
     }
+}
+
+/// Whether the rules are those of a kernel that nobody has given others: the local table, then main, for every packet.
+pub(super) fn are_plain(rules: &mut [RuleMessage]) -> bool {
+    let priority = |rule: &RuleMessage| {
+        rule.attributes.iter().find_map(|attribute| match attribute {
+            RuleAttribute::Priority(number) => Some(*number),
+            _ => None,
+        })
+    };
+    rules.sort_by_key(|rule| priority(rule).unwrap_or(0));
+    let tables: Option<Vec<u32>> = rules.iter().map(plain_table).collect();
+    matches!(tables.as_deref(), Some([LOCAL, MAIN] | [LOCAL, MAIN, DEFAULT]))
+}
+
+/// The table that a rule names for every packet; nothing if it chooses among packets, or does something else.
+fn plain_table(rule: &RuleMessage) -> Option<u32> {
+    let header = &rule.header;
+    if header.action != RuleAction::ToTable || header.src_len + header.dst_len + header.tos > 0 {
+        return None;
+    }
+    let mut table = u32::from(header.table);
+    for attribute in &rule.attributes {
+        match attribute {
+            RuleAttribute::Table(number) => table = *number,
+            RuleAttribute::Priority(_) | RuleAttribute::Protocol(_) | RuleAttribute::SuppressPrefixLen(u32::MAX) => {}
+            _ => return None,
+        }
+    }
+    Some(table)
 }
 
 impl Neighbour {
