@@ -190,7 +190,7 @@ impl<'d> Table<'d> {
 
     fn unknown_key(&self, key: &Spanned<std::borrow::Cow<'d, str>>, value: &'d Spanned<DeValue<'d>>) -> Problem {
         let node = self.child(key.get_ref(), key.span().start, Some(value));
-        let names = || self.section.keys.iter().map(|key| key.name);
+        let names = || self.section.keys().map(|key| key.name);
         let fix = match nearest(key.get_ref(), names()) {
             Some(name) => format!("did you mean \"{name}\"?"),
             None => format!("known here: {}", names().collect::<Vec<_>>().join(", ")),

@@ -10,8 +10,8 @@ pub struct Section {
     pub path: &'static str,
     /// What it is about.
     pub about: &'static str,
-    /// Its keys.
-    pub keys: &'static [Key],
+    /// Its keys. What several sections have alike is a group that they share.
+    pub groups: &'static [&'static [Key]],
 }
 
 /// A key of a table.
@@ -30,24 +30,40 @@ pub struct Key {
 }
 
 impl Section {
+    /// Its keys, in the order of the documentation.
+    pub fn keys(&self) -> impl Iterator<Item = &'static Key> {
+        self.groups.iter().copied().flatten()
+    }
+
     /// The key of this name.
     #[must_use]
     pub fn key(&self, name: &str) -> Option<&'static Key> {
-        self.keys.iter().find(|key| key.name == name)
+        self.keys().find(|key| key.name == name)
     }
 }
 
+/// Name, kind, default, example and meaning of keys.
 macro_rules! keys {
     ($($name:literal: $kind:literal, $default:literal, $example:literal, $about:literal;)+) => {
         &[$(Key { name: $name, kind: $kind, default: $default, example: $example, about: $about },)+]
     };
 }
 
+/// The groups of a section: `..GROUP;` is one that it shares, a key is one of its own.
+macro_rules! groups {
+    ($($(..$group:ident)? $($name:literal: $kind:literal, $default:literal, $example:literal, $about:literal)?;)+) => {
+        &[$($(shared::$group,)? $(keys! { $name: $kind, $default, $example, $about; },)?)+]
+    };
+}
+
+// Here, because it uses the macros.
+mod shared;
+
 /// The outermost table.
 pub static FILE: Section = Section {
     path: "the file",
     about: "",
-    keys: keys! {
+    groups: groups! {
         "gateway": "table", "see below", "", "The gateway's place in its host.";
         "interface": "tables", "none", "", "What holds for one interface of the host: one `[[interface]]` for each.";
         "capacity": "table", "see below", "", "Room in the tables.";
@@ -60,7 +76,7 @@ pub static FILE: Section = Section {
 pub static GATEWAY: Section = Section {
     path: "[gateway]",
     about: "The gateway's place in its host. A change takes a restart, except of the addresses and of what begins with `icmp_`.",
-    keys: keys! {
+    groups: groups! {
         "device": "string", "\"tombolo\"", "\"tombolo\"",
             "Name of the TUN device that the gateway makes, 1 to 15 bytes. The prefixes and pools of the services are routed to it.";
         "queues": "number", "one for each processor", "2", "Queues of the device, each with a worker of its own; 1 to 256.";
@@ -96,7 +112,7 @@ pub static GATEWAY: Section = Section {
 pub static INTERFACE: Section = Section {
     path: "[[interface]]",
     about: "What holds for one interface of the host. A change takes a restart.",
-    keys: keys! {
+    groups: groups! {
         "name": "string", "", "\"eth0\"", "Its name.";
         "fastpath": "\"auto\", \"xdp\", \"tc\" or \"off\"", "", "\"off\"", "As `gateway.fastpath`, for this interface. Without effect if that is `off`.";
     },
@@ -106,7 +122,7 @@ pub static INTERFACE: Section = Section {
 pub static CAPACITY: Section = Section {
     path: "[capacity]",
     about: "Room in the tables. A change takes a restart, and one of the numbers gives up the old tables.",
-    keys: keys! {
+    groups: groups! {
         "subscribers": "number", "65536", "65536", "Subscribers (inside addresses) with state at a time.";
         "bindings": "number", "1048576", "1048576", "Bindings (inside address and port to outside address and port), 64 bytes each.";
         "sessions": "number", "4194304", "4194304", "Sessions (binding and remote address and port), about 21 bytes each.";
@@ -119,7 +135,7 @@ pub static CAPACITY: Section = Section {
 pub static TIMEOUTS: Section = Section {
     path: "[timeouts]",
     about: "How long state outlives its last packet, in seconds. Below what the RFCs ask for, a warning says so.",
-    keys: keys! {
+    groups: groups! {
         "udp": "seconds", "300", "300", "UDP sessions. At least 120 (RFC 4787 REQ-5).";
         "icmp": "seconds", "60", "60", "ICMP echo sessions. At least 60 (RFC 5508 REQ-2).";
         "tcp_established": "seconds", "7200", "7200", "Open TCP sessions. At least 7200, and with `tcp_transitory` 7440 (RFC 5382 REQ-5).";
@@ -136,43 +152,28 @@ pub static TIMEOUTS: Section = Section {
 pub static SERVICE: Section = Section {
     path: "[[service]]",
     about: "A service. `kind = \"nat64\"` is a stateful NAT64 (RFC 6146), which is also the PLAT of 464XLAT.",
-    keys: keys! {
+    groups: groups! {
         "kind": "`\"nat64\"`, or one of the kinds below", "", "\"nat64\"", "What the service does.";
         "name": "string", "its kind", "\"plat\"", "Name in logs and metrics: 1 to 32 lower-case letters, digits and hyphens.";
         "prefix": "prefix", "", "\"64:ff9b::/96\"",
             "IPv6 prefix in which the inside sees IPv4 addresses, of 32, 40, 48, 56, 64 or 96 bits (RFC 6052).";
-        "well_known_prefix_strict": "switch", "true", "true",
-            "Drop packets that combine 64:ff9b::/96 with an IPv4 address that is not global, as RFC 6052 section 3.1 demands. `false` for labs and private networks.";
-        "pool": "array of tables", "", "[{ addresses = \"192.0.2.0/28\", ports = \"1024-65535\" }]",
-            "Outside addresses and ports; see below.";
+        ..WELL_KNOWN_PREFIX;
+        ..POOLED;
         "static": "array of tables", "none", "[{ inside = \"[2001:db8::2]:80\", outside = \"192.0.2.1:80\", protocol = \"tcp\" }]",
             "Bindings that are always there; see below.";
-        "filtering": "\"endpoint-independent\", \"address-dependent\" or table", "\"endpoint-independent\"", "\"address-dependent\"",
-            "Who may send to a binding from outside: anybody, or remote addresses that the inside has sent to (RFC 4787 REQ-8). A table has one for each protocol; see below.";
-        "inbound_tcp": "\"filtered\" or \"denied\"", "\"filtered\"", "\"denied\"",
-            "Whether TCP connections may be opened from outside: where filtering lets them in, or only through static bindings.";
-        "bindings_per_subscriber": "number", "no limit", "1000", "Bindings that one inside address may have at a time (RFC 6888 REQ-4).";
+        ..FILTERED;
+        ..INBOUND_TCP;
+        ..BINDINGS_OF_ADDRESS;
         "subscriber_prefix": "bits", "128", "64",
             "Leading bits of an IPv6 address that tell subscribers apart, 32 to 128: with 64 all hosts of a /64 share one outside address and its limits.";
-        "limits": "table", "no limits", "{ sessions = 4000 }", "What a subscriber may have and do at most; see below.";
-        "allocation": "table", "port by port", "{ mode = \"blocks\", block_size = 512 }",
-            "In which portions subscribers get outside ports; see below.";
-        "unsolicited_syn": "\"drop\" or \"hold\"", "\"drop\"", "\"hold\"",
-            "What becomes of a TCP SYN from outside that may not come in. `hold` keeps it for `tcp_incoming_syn` seconds, so that both sides may open at once, and then tells its sender (RFC 5382 REQ-4, RFC 6146 section 3.5.2.2); at most 512 for each worker. `drop` leaves scans unanswered.";
-        "port_parity": "switch", "true", "true",
-            "Map even UDP ports to even ones and odd ones to odd ones while there are any (RFC 4787 REQ-4). `false` makes ports harder to guess (RFC 7857 section 8).";
-        "traffic_class_4to6": "\"copy\" or 0 to 255", "\"copy\"", "0", "Traffic class of packets that were IPv4 (RFC 7915 section 4.1).";
-        "traffic_class_6to4": "\"copy\" or 0 to 255", "\"copy\"", "0", "TOS of packets that were IPv6 (RFC 7915 section 5.1).";
-        "udp_zero_checksum": "\"compute\", \"drop\" or \"forward\"", "\"compute\"", "\"drop\"",
-            "What becomes of IPv4 datagrams without a checksum. `forward` breaks RFC 8200 except for the tunnels of RFC 6935.";
-        "udp_zero_checksum_6to4": "\"drop\" or \"forward\"", "\"drop\"", "\"forward\"",
-            "What becomes of IPv6 datagrams without a checksum, which only certain tunnels may send (RFC 6935).";
-        "tcp_mss": "\"auto\", \"off\" or bytes", "\"auto\"", "1360",
-            "Largest TCP segment that a SYN may announce through the service; larger announcements are lowered to it, and none is raised. `auto` is what the MTUs below leave behind both families' headers, so that connections need no path MTU discovery here.";
-        "mtu_plateaus": "array of numbers", "those of RFC 7915", "[1492, 1006, 508]",
-            "Path MTUs, from large to small, of which the next below the packet's size is taken where an IPv4 router does not tell its own (RFC 7915 section 4.2).";
-        "lowest_ipv6_mtu": "bytes", "1280", "1280",
-            "IPv4 packets without DF become IPv6 packets of at most this many bytes, 1280 to 65535 (RFC 7915 section 4).";
+        ..GRANTS;
+        ..PORT_PARITY;
+        ..TRAFFIC_CLASSES;
+        ..ZERO_CHECKSUM_4TO6;
+        ..ZERO_CHECKSUM_6TO4;
+        ..TRANSLATED_MSS;
+        ..PLATEAUS;
+        ..LOWEST_MTU;
         "ipv6_mtu": "bytes", "1500", "1500", "MTU of the links inside, 1280 to 65535.";
         "ipv4_mtu": "bytes", "1500", "1500", "MTU of the links outside, 68 to 65535.";
     },
@@ -182,33 +183,26 @@ pub static SERVICE: Section = Section {
 pub static NAT44: Section = Section {
     path: "[[service]] kind = \"nat44\"",
     about: "A stateful NAT44 for IPv4 hosts, up to carrier grade (RFC 6888).",
-    keys: keys! {
+    groups: groups! {
         "kind": "\"nat44\"", "", "\"nat44\"", "What the service does.";
         "name": "string", "its kind", "\"cgn\"", "Name in logs and metrics: 1 to 32 lower-case letters, digits and hyphens.";
         "inside": "array of strings", "", "[\"10.0.0.0/24\"]",
             "IPv4 addresses of the hosts inside: prefixes, addresses or ranges. What they send to each other is not translated.";
         "untranslated": "array of strings", "none", "[\"192.0.2.0/24\"]",
             "IPv4 destinations that the hosts reach with their own addresses (RFC 6888 REQ-6).";
-        "pool": "array of tables", "", "[{ addresses = \"192.0.2.0/28\", ports = \"1024-65535\" }]",
-            "Outside addresses and ports; see below.";
+        ..POOLED;
         "static": "array of tables", "none", "[{ inside = \"10.0.0.2:80\", outside = \"192.0.2.1:80\", protocol = \"tcp\" }]",
             "Bindings that are always there; see below.";
         "filtering": "\"endpoint-independent\", \"address-dependent\" or table", "\"endpoint-independent\"", "\"address-dependent\"",
             "Who may send to a binding from outside: anybody, or remote addresses that the inside has sent to (RFC 4787 REQ-8, RFC 6888 REQ-7). A table has one for each protocol; see below.";
-        "inbound_tcp": "\"filtered\" or \"denied\"", "\"filtered\"", "\"denied\"",
-            "Whether TCP connections may be opened from outside: where filtering lets them in, or only through static bindings.";
-        "bindings_per_subscriber": "number", "no limit", "1000", "Bindings that one inside address may have at a time (RFC 6888 REQ-4).";
-        "limits": "table", "no limits", "{ sessions = 4000 }", "What a subscriber may have and do at most; see below.";
-        "allocation": "table", "port by port", "{ mode = \"blocks\", block_size = 512 }",
-            "In which portions subscribers get outside ports; see below.";
-        "unsolicited_syn": "\"drop\" or \"hold\"", "\"drop\"", "\"hold\"",
-            "What becomes of a TCP SYN from outside that may not come in. `hold` keeps it for `tcp_incoming_syn` seconds, so that both sides may open at once, and then tells its sender (RFC 5382 REQ-4, RFC 6146 section 3.5.2.2); at most 512 for each worker. `drop` leaves scans unanswered.";
-        "port_parity": "switch", "true", "true",
-            "Map even UDP ports to even ones and odd ones to odd ones while there are any (RFC 4787 REQ-4). `false` makes ports harder to guess (RFC 7857 section 8).";
+        ..INBOUND_TCP;
+        ..BINDINGS_OF_ADDRESS;
+        ..GRANTS;
+        ..PORT_PARITY;
         "tcp_mss": "\"auto\", \"off\" or bytes", "\"auto\"", "1360",
             "Largest TCP segment that a SYN may announce through the service; larger announcements are lowered to it, and none is raised. `auto` is what the smaller of the MTUs below leaves behind the headers, so that connections need no path MTU discovery here.";
-        "inside_mtu": "bytes", "1500", "1500", "MTU of the links inside, 68 to 65535.";
-        "outside_mtu": "bytes", "1500", "1500", "MTU of the links outside, 68 to 65535.";
+        ..INSIDE_LINKS;
+        ..OUTSIDE_LINKS;
     },
 };
 
@@ -219,7 +213,7 @@ pub static STATELESS: Section = Section {
         "A stateless translator (RFC 7915). With `siit` the hosts inside have IPv6 addresses and the outside is IPv4; with ",
         "`clat` (RFC 6877) the hosts inside have IPv4 addresses and the outside is an IPv6-only network.",
     ),
-    keys: keys! {
+    groups: groups! {
         "kind": "\"siit\" or \"clat\"", "", "\"siit\"", "What the service does.";
         "name": "string", "its kind", "\"dc\"", "Name in logs and metrics: 1 to 32 lower-case letters, digits and hyphens.";
         "prefix": "prefix", "none; a CLAT needs one", "\"64:ff9b::/96\"",
@@ -238,26 +232,19 @@ pub static STATELESS: Section = Section {
             "IPv4 prefixes that are not embedded in `prefix`. Explicit mappings are not concerned.";
         "hairpinning": "\"intrinsic\", \"simple\" or \"off\"", "\"intrinsic\"", "\"simple\"",
             "Packets between two hosts inside by their IPv4 addresses: turned round here, or sent back by the IPv4 network (RFC 7757 section 4). Not for a CLAT.";
-        "well_known_prefix_strict": "switch", "true", "true",
-            "Drop packets that combine 64:ff9b::/96 with an IPv4 address that is not global, as RFC 6052 section 3.1 demands. `false` for labs and private networks.";
+        ..WELL_KNOWN_PREFIX;
         "icmp_sources": "array of strings", "`gateway.ipv4`", "[\"198.51.100.0/28\"]",
             "Public IPv4 addresses, prefixes or ranges, one of which at random is the source of a translated ICMPv6 error whose sender has no IPv4 address (RFC 6791).";
         "identify_nodes": "switch", "false", "true",
             "Tell the IPv6 address of that sender in an extension of the error (RFC 6791 section 3, RFC 5837).";
-        "traffic_class_4to6": "\"copy\" or 0 to 255", "\"copy\"", "0", "Traffic class of packets that were IPv4 (RFC 7915 section 4.1).";
-        "traffic_class_6to4": "\"copy\" or 0 to 255", "\"copy\"", "0", "TOS of packets that were IPv6 (RFC 7915 section 5.1).";
+        ..TRAFFIC_CLASSES;
         "udp_zero_checksum": "\"compute\", \"drop\" or \"forward\"", "\"compute\"", "\"drop\"",
             "What becomes of IPv4 datagrams without a checksum (RFC 7915 section 4.5). `compute`, because voice over Wi-Fi and some tunnels send them; it costs a pass over the payload of these datagrams only. Fragments of them are dropped in any case but `forward`, which breaks RFC 8200 except for the tunnels of RFC 6935.";
-        "udp_zero_checksum_6to4": "\"drop\" or \"forward\"", "\"drop\"", "\"forward\"",
-            "What becomes of IPv6 datagrams without a checksum, which only certain tunnels may send (RFC 6935).";
-        "tcp_mss": "\"auto\", \"off\" or bytes", "\"auto\"", "1360",
-            "Largest TCP segment that a SYN may announce through the service; larger announcements are lowered to it, and none is raised. `auto` is what the MTUs below leave behind both families' headers, so that connections need no path MTU discovery here.";
-        "mtu_plateaus": "array of numbers", "those of RFC 7915", "[1492, 1006, 508]",
-            "Path MTUs, from large to small, of which the next below the packet's size is taken where an IPv4 router does not tell its own (RFC 7915 section 4.2).";
-        "lowest_ipv6_mtu": "bytes", "1280", "1280",
-            "IPv4 packets without DF become IPv6 packets of at most this many bytes, 1280 to 65535 (RFC 7915 section 4).";
-        "ipv6_mtu": "bytes", "1500", "1500", "MTU of the IPv6 links, 1280 to 65535.";
-        "ipv4_mtu": "bytes", "1500", "1500", "MTU of the IPv4 links, 68 to 65535.";
+        ..ZERO_CHECKSUM_6TO4;
+        ..TRANSLATED_MSS;
+        ..PLATEAUS;
+        ..LOWEST_MTU;
+        ..LINKS_BY_FAMILY;
     },
 };
 
@@ -268,45 +255,21 @@ pub static MAP_T: Section = Section {
         "Either end of MAP-T (RFC 7599): IPv4 carried over an IPv6-only network by translation, with ports shared by rule ",
         "and no state in the provider's network.",
     ),
-    keys: keys! {
+    groups: groups! {
         "kind": "\"map-t\"", "", "\"map-t\"", "What the service does.";
-        "name": "string", "its kind", "\"ce\"", "Name in logs and metrics: 1 to 32 lower-case letters, digits and hyphens.";
-        "role": "\"br\" or \"ce\"", "", "\"br\"", "Which end: the provider's border relay, or the customer's edge.";
-        "rules": "array of tables", "", "[{ ipv6 = \"2001:db8::/40\", ipv4 = \"192.0.2.0/24\", ea_bits = 16 }]",
-            "Mapping rules; see below.";
+        ..MAP_DOMAIN;
         "dmr": "prefix", "", "\"2001:db8:ffff::/64\"",
             "Default Mapping Rule: the IPv6 prefix in which the domain sees the IPv4 Internet, of 32, 40, 48, 56, 64 or 96 bits (RFC 6052). Should be 64 (RFC 7599 section 5.1).";
-        "end_user_prefix": "prefix", "of a CE **required**", "\"2001:db8:12:3400::/56\"",
-            "The IPv6 prefix that the edge was given. The rule with the longest IPv6 prefix around it is its Basic Mapping Rule.";
-        "inside": "array of strings", "of a CE with NAPT **required**", "[\"10.0.0.0/24\"]",
-            "IPv4 addresses of the hosts inside: prefixes, addresses or ranges. CE only.";
-        "napt": "switch", "true", "true",
-            "Share the edge's address among the hosts inside, on all ranges of its port set. `false`: the hosts have the address or prefix themselves, or something in front of the edge translates; what is not from its own ports is dropped. CE only.";
-        "static": "array of tables", "none", "[{ inside = \"10.0.0.2:80\", outside = \"192.0.2.18:1232\", protocol = \"tcp\" }]",
-            "Bindings that are always there, on ports of the edge's own; see below. CE only.";
-        "filtering": "\"endpoint-independent\", \"address-dependent\" or table", "\"address-dependent\"", "\"address-dependent\"",
-            "Who may send to a binding from outside. Small port sets are easily guessed (RFC 7597 section 10). CE only.";
-        "inbound_tcp": "\"filtered\" or \"denied\"", "\"filtered\"", "\"denied\"",
-            "Whether TCP connections may be opened from outside: where filtering lets them in, or only through static bindings. CE only.";
-        "bindings_per_subscriber": "number", "no limit", "100", "Bindings that one inside address may have at a time. CE only.";
-        "port_parity": "switch", "true", "true",
-            "Map even UDP ports to even ones and odd ones to odd ones while there are any (RFC 4787 REQ-4). CE only.";
+        ..MAP_EDGE;
         "icmp_sources": "array of strings", "`gateway.ipv4`", "[\"198.51.100.0/28\"]",
             "IPv4 addresses, prefixes or ranges, one of which at random is the source of a translated ICMPv6 error whose sender has no IPv4 address (RFC 6791).";
-        "traffic_class_4to6": "\"copy\" or 0 to 255", "\"copy\"", "0", "Traffic class of packets that were IPv4 (RFC 7915 section 4.1).";
-        "traffic_class_6to4": "\"copy\" or 0 to 255", "\"copy\"", "0", "TOS of packets that were IPv6 (RFC 7915 section 5.1).";
-        "udp_zero_checksum": "\"compute\", \"drop\" or \"forward\"", "\"compute\"", "\"drop\"",
-            "What becomes of IPv4 datagrams without a checksum. `forward` breaks RFC 8200 except for the tunnels of RFC 6935.";
-        "lowest_ipv6_mtu": "bytes", "1280", "1280",
-            "IPv4 packets without DF become IPv6 packets of at most this many bytes, 1280 to 65535 (RFC 7915 section 4).";
-        "ipv6_mtu": "bytes", "1500", "1500", "MTU of the IPv6 links, 1280 to 65535.";
-        "ipv4_mtu": "bytes", "1500", "1500", "MTU of the IPv4 links, 68 to 65535.";
-        "udp_zero_checksum_6to4": "\"drop\" or \"forward\"", "\"drop\"", "\"forward\"",
-            "What becomes of IPv6 datagrams without a checksum, which only certain tunnels may send (RFC 6935).";
-        "mtu_plateaus": "array of numbers", "those of RFC 7915", "[1492, 1006, 508]",
-            "Path MTUs, from large to small, of which the next below the packet's size is taken where an IPv4 router does not tell its own (RFC 7915 section 4.2).";
-        "tcp_mss": "\"auto\", \"off\" or bytes", "\"auto\"", "1360",
-            "Largest TCP segment that a SYN may announce through the service; larger announcements are lowered to it, and none is raised. `auto` is what the MTUs below leave behind both families' headers, so that connections need no path MTU discovery here.";
+        ..TRAFFIC_CLASSES;
+        ..ZERO_CHECKSUM_4TO6;
+        ..LOWEST_MTU;
+        ..LINKS_BY_FAMILY;
+        ..ZERO_CHECKSUM_6TO4;
+        ..PLATEAUS;
+        ..TRANSLATED_MSS;
     },
 };
 
@@ -317,29 +280,12 @@ pub static MAP_E: Section = Section {
         "Either end of MAP-E (RFC 7597): IPv4 carried over an IPv6-only network inside IPv6 packets, with ports shared by ",
         "rule and no state in the provider's network.",
     ),
-    keys: keys! {
+    groups: groups! {
         "kind": "\"map-e\"", "", "\"map-e\"", "What the service does.";
-        "name": "string", "its kind", "\"ce\"", "Name in logs and metrics: 1 to 32 lower-case letters, digits and hyphens.";
-        "role": "\"br\" or \"ce\"", "", "\"br\"", "Which end: the provider's border relay, or the customer's edge.";
-        "rules": "array of tables", "", "[{ ipv6 = \"2001:db8::/40\", ipv4 = \"192.0.2.0/24\", ea_bits = 16 }]",
-            "Mapping rules; see below.";
+        ..MAP_DOMAIN;
         "br": "address", "", "\"2001:db8:ffff::1\"",
             "IPv6 address of the border relay. Several relays may have the same one (anycast); use `fragments = \"inner\"` then.";
-        "end_user_prefix": "prefix", "of a CE **required**", "\"2001:db8:12:3400::/56\"",
-            "The IPv6 prefix that the edge was given. The rule with the longest IPv6 prefix around it is its Basic Mapping Rule.";
-        "inside": "array of strings", "of a CE with NAPT **required**", "[\"10.0.0.0/24\"]",
-            "IPv4 addresses of the hosts inside: prefixes, addresses or ranges. CE only.";
-        "napt": "switch", "true", "true",
-            "Share the edge's address among the hosts inside, on all ranges of its port set. `false`: the hosts have the address or prefix themselves, or something in front of the edge translates; what is not from its own ports is dropped. CE only.";
-        "static": "array of tables", "none", "[{ inside = \"10.0.0.2:80\", outside = \"192.0.2.18:1232\", protocol = \"tcp\" }]",
-            "Bindings that are always there, on ports of the edge's own; see below. CE only.";
-        "filtering": "\"endpoint-independent\", \"address-dependent\" or table", "\"address-dependent\"", "\"address-dependent\"",
-            "Who may send to a binding from outside. Small port sets are easily guessed (RFC 7597 section 10). CE only.";
-        "inbound_tcp": "\"filtered\" or \"denied\"", "\"filtered\"", "\"denied\"",
-            "Whether TCP connections may be opened from outside: where filtering lets them in, or only through static bindings. CE only.";
-        "bindings_per_subscriber": "number", "no limit", "100", "Bindings that one inside address may have at a time. CE only.";
-        "port_parity": "switch", "true", "true",
-            "Map even UDP ports to even ones and odd ones to odd ones while there are any (RFC 4787 REQ-4). CE only.";
+        ..MAP_EDGE;
         "ipv6_mtu": "bytes", "1500", "1500", "MTU of the path between edge and relay, 1280 to 65535. The tunnel's is 40 less.";
         "ipv4_mtu": "bytes", "1500", "1500", "MTU of the IPv4 links inside an edge, 68 to 65535.";
         "hop_limit": "number", "64", "64", "Hop limit of the packets that go into the tunnel, 1 to 255.";
@@ -349,8 +295,7 @@ pub static MAP_E: Section = Section {
             "What becomes of a packet with DF that does not fit: its sender is told, or the packet around it is fragmented.";
         "fragments": "\"outer\" or \"inner\"", "\"outer\"", "\"inner\"",
             "Where a packet without DF is fragmented that does not fit: outside, for the other end to put together, or inside, for its destination.";
-        "tcp_mss": "\"auto\", \"off\" or bytes", "\"auto\"", "1360",
-            "Largest TCP segment that a SYN may announce through the tunnel, either way; larger announcements are lowered to it, and none is raised. `auto` is what `ipv6_mtu` leaves behind all headers (80 bytes), so that connections need no path MTU discovery here.";
+        ..SOFTWIRE_MSS;
     },
 };
 
@@ -358,7 +303,7 @@ pub static MAP_E: Section = Section {
 pub static MAP_RULE: Section = Section {
     path: "service.rules",
     about: "A mapping rule of MAP (RFC 7597 section 5). `tombolo map calc` shows what a rule does. No IPv6 prefix may be in two items; an IPv4 address may, with different PSIDs.",
-    keys: keys! {
+    groups: groups! {
         "ipv6": "prefix", "", "\"2001:db8::/40\"", "Rule IPv6 prefix.";
         "ipv4": "address or prefix", "", "\"192.0.2.0/24\"", "Rule IPv4 prefix.";
         "ea_bits": "number", "", "16", "Bits of IPv4 suffix and PSID behind the Rule IPv6 prefix, 0 to 48.";
@@ -374,7 +319,7 @@ pub static MAP_RULE: Section = Section {
 pub static EAM: Section = Section {
     path: "service.eam",
     about: "Two prefixes that stand for each other (RFC 7757). The IPv6 prefix has at least as many bits behind it as the IPv4 prefix. No prefix may be in two items.",
-    keys: keys! {
+    groups: groups! {
         "ipv4": "address or prefix", "", "\"192.0.2.1\"", "IPv4 side.";
         "ipv6": "address or prefix", "", "\"2001:db8::1\"", "IPv6 side.";
     },
@@ -384,26 +329,16 @@ pub static EAM: Section = Section {
 pub static B4: Section = Section {
     path: "[[service]] kind = \"b4\"",
     about: "The customer's end of DS-Lite (RFC 6333): what IPv4 hosts inside send is carried over IPv6 to the provider's AFTR, which translates it.",
-    keys: keys! {
+    groups: groups! {
         "kind": "\"b4\"", "", "\"b4\"", "What the service does.";
         "name": "string", "its kind", "\"b4\"", "Name in logs and metrics: 1 to 32 lower-case letters, digits and hyphens.";
-        "inside": "array of strings", "", "[\"10.0.0.0/24\"]",
-            "IPv4 addresses of the hosts inside: prefixes, addresses or ranges. What they send to each other stays as it is; what they send elsewhere enters the softwire.";
+        ..BEHIND_SOFTWIRE;
         "address": "address", "", "\"2001:db8:1::b4\"",
             "Tunnel address of this end. It must be routed to this host, and no interface may have it.";
         "aftr": "address", "", "\"2001:db8:ffff::1\"", "Tunnel address of the AFTR (`tombolo provision` tells it from a DHCPv6 option).";
         "icmp_source": "address", "\"192.0.0.2\"", "\"192.0.0.2\"", "Source of ICMP errors to hosts inside (RFC 6333 section 5.7).";
-        "ipv6_mtu": "bytes", "1500", "1540",
-            "MTU of the IPv6 path between the ends, 1280 to 65535. IPv4 packets of 40 bytes less cross in one piece. Best is a network with 1540 or more (RFC 6333 section 5.3).";
-        "hop_limit": "number", "64", "64", "Hop limit of the packets sent to the other end, 1 to 255.";
-        "traffic_class": "\"copy\" or 0 to 255", "\"copy\"", "0",
-            "Traffic class of the packets sent to the other end, and what becomes of it there: `copy` carries the DSCP over both ways (RFC 6333 section 7.1), a number sets it and leaves that of the inner packet alone. Congestion is told in either case (RFC 6040).";
-        "dont_fragment": "\"obey\" or \"override\"", "\"obey\"", "\"override\"",
-            "An IPv4 packet with DF that is too big: refused with \"fragmentation needed\" (RFC 2473 section 7.2), or fragmented outside all the same (RFC 6333 section 5.3).";
-        "fragments": "\"outer\" or \"inner\"", "\"outer\"", "\"inner\"",
-            "Where a packet without DF that is too big is fragmented: the IPv6 packet, which the other end puts together, or the IPv4 packet, which its destination does.";
-        "tcp_mss": "\"auto\", \"off\" or bytes", "\"auto\"", "1360",
-            "Largest TCP segment that a SYN may announce through the tunnel, either way; larger announcements are lowered to it, and none is raised. `auto` is what `ipv6_mtu` leaves behind all headers (80 bytes), so that connections need no path MTU discovery here.";
+        ..CROSSING;
+        ..SOFTWIRE_MSS;
     },
 };
 
@@ -411,7 +346,7 @@ pub static B4: Section = Section {
 pub static AFTR: Section = Section {
     path: "[[service]] kind = \"aftr\"",
     about: "The provider's end of DS-Lite (RFC 6333): a carrier-grade NAT44 for hosts behind B4s. All B4s may have the same private addresses behind them.",
-    keys: keys! {
+    groups: groups! {
         "kind": "\"aftr\"", "", "\"aftr\"", "What the service does.";
         "name": "string", "its kind", "\"aftr\"", "Name in logs and metrics: 1 to 32 lower-case letters, digits and hyphens.";
         "address": "address", "", "\"2001:db8:ffff::1\"",
@@ -419,32 +354,19 @@ pub static AFTR: Section = Section {
         "b4s": "array of strings", "", "[\"2001:db8:1000::/36\"]", "IPv6 prefixes that B4s may have; others are not served.";
         "inside": "array of strings", "[\"10.0.0.0/8\", \"172.16.0.0/12\", \"192.168.0.0/16\", \"192.0.0.0/29\", \"100.64.0.0/10\"]", "[\"10.0.0.0/8\"]",
             "IPv4 sources that are accepted from B4s (RFC 6333 section 11).";
-        "pool": "array of tables", "", "[{ addresses = \"192.0.2.0/28\", ports = \"1024-65535\" }]",
-            "Outside addresses and ports; see below.";
+        ..POOLED;
         "subscriber_prefix": "bits", "56", "64",
             "B4s whose addresses begin with the same bits are one subscriber: they get one outside address and share one limit (RFC 7785).";
-        "filtering": "\"endpoint-independent\", \"address-dependent\" or table", "\"endpoint-independent\"", "\"address-dependent\"",
-            "Who may send to a binding from outside: anybody, or remote addresses that the inside has sent to (RFC 4787 REQ-8). A table has one for each protocol; see below.";
-        "inbound_tcp": "\"filtered\" or \"denied\"", "\"filtered\"", "\"denied\"",
-            "Whether TCP connections may be opened from outside: where filtering lets them in, or only through static bindings.";
-        "bindings_per_subscriber": "number", "no limit", "1000", "Bindings that one subscriber may have at a time (RFC 6888 REQ-4).";
-        "port_parity": "switch", "true", "true",
-            "Map even UDP ports to even ones and odd ones to odd ones while there are any (RFC 4787 REQ-4). `false` makes ports harder to guess (RFC 7857 section 8).";
+        ..FILTERED;
+        ..INBOUND_TCP;
+        ..BINDINGS_OF_SUBSCRIBER;
+        ..PORT_PARITY;
         "limits": "table", "no limits", "{ sessions = 4000 }", "What a subscriber may have and do; see below.";
-        "outside_mtu": "bytes", "1500", "1500", "MTU of the links outside, 68 to 65535.";
+        ..OUTSIDE_LINKS;
         "icmp_source": "address", "\"192.0.0.1\"", "\"192.0.0.1\"", "Source of ICMP errors to hosts behind B4s (RFC 6333 section 6.5).";
         "tell_unknown": "switch", "true", "false", "Tell a B4 that is not served so, with ICMPv6 1/5 at a bounded rate.";
-        "ipv6_mtu": "bytes", "1500", "1540",
-            "MTU of the IPv6 path between the ends, 1280 to 65535. IPv4 packets of 40 bytes less cross in one piece. Best is a network with 1540 or more (RFC 6333 section 5.3).";
-        "hop_limit": "number", "64", "64", "Hop limit of the packets sent to the other end, 1 to 255.";
-        "traffic_class": "\"copy\" or 0 to 255", "\"copy\"", "0",
-            "Traffic class of the packets sent to the other end, and what becomes of it there: `copy` carries the DSCP over both ways (RFC 6333 section 7.1), a number sets it and leaves that of the inner packet alone. Congestion is told in either case (RFC 6040).";
-        "dont_fragment": "\"obey\" or \"override\"", "\"obey\"", "\"override\"",
-            "An IPv4 packet with DF that is too big: refused with \"fragmentation needed\" (RFC 2473 section 7.2), or fragmented outside all the same (RFC 6333 section 5.3).";
-        "fragments": "\"outer\" or \"inner\"", "\"outer\"", "\"inner\"",
-            "Where a packet without DF that is too big is fragmented: the IPv6 packet, which the other end puts together, or the IPv4 packet, which its destination does.";
-        "tcp_mss": "\"auto\", \"off\" or bytes", "\"auto\"", "1360",
-            "Largest TCP segment that a SYN may announce through the tunnel, either way; larger announcements are lowered to it, and none is raised. `auto` is what `ipv6_mtu` leaves behind all headers (80 bytes), so that connections need no path MTU discovery here.";
+        ..CROSSING;
+        ..SOFTWIRE_MSS;
     },
 };
 
@@ -452,15 +374,12 @@ pub static AFTR: Section = Section {
 pub static LWB4: Section = Section {
     path: "[[service]] kind = \"lwb4\"",
     about: "The customer's end of Lightweight 4over6 (RFC 7596): a NAT44 inside its own port set of a public address, in front of a softwire.",
-    keys: keys! {
+    groups: groups! {
         "kind": "\"lwb4\"", "", "\"lwb4\"", "What the service does.";
         "name": "string", "its kind", "\"lwb4\"", "Name in logs and metrics: 1 to 32 lower-case letters, digits and hyphens.";
-        "inside": "array of strings", "", "[\"10.0.0.0/24\"]",
-            "IPv4 addresses of the hosts inside: prefixes, addresses or ranges. What they send to each other stays as it is; what they send elsewhere enters the softwire.";
+        ..BEHIND_SOFTWIRE;
         "ipv4": "address", "", "\"192.0.2.10\"", "The public IPv4 address, whole or shared.";
-        "psid_offset": "number", "0", "6", "Offset bits of the port set, 0 to 15: RFC 7597's a. Without offset a set is one range.";
-        "psid_length": "number", "0", "6", "Bits of the PSID, 0 to 16: the address is shared by 2 to that many softwires. 0 for a whole address.";
-        "psid": "number", "0", "4", "Which of the port sets.";
+        ..PORT_SET;
         "address": "address", "**required**, or `bind_prefix`", "\"2001:db8:1::10\"",
             "Tunnel address of this end. It must be routed to this host, and no interface may have it.";
         "bind_prefix": "prefix", "none", "\"2001:db8:12:3400::/56\"",
@@ -468,27 +387,15 @@ pub static LWB4: Section = Section {
         "aftr": "address", "", "\"2001:db8:ffff::1\"", "Tunnel address of the lwAFTR.";
         "static": "array of tables", "none", "[{ inside = \"10.0.0.2:80\", outside = \"192.0.2.10:4100\", protocol = \"tcp\" }]",
             "Bindings that are always there, on ports of the set; see below.";
-        "filtering": "\"endpoint-independent\", \"address-dependent\" or table", "\"endpoint-independent\"", "\"address-dependent\"",
-            "Who may send to a binding from outside: anybody, or remote addresses that the inside has sent to (RFC 4787 REQ-8). A table has one for each protocol; see below.";
-        "inbound_tcp": "\"filtered\" or \"denied\"", "\"filtered\"", "\"denied\"",
-            "Whether TCP connections may be opened from outside: where filtering lets them in, or only through static bindings.";
-        "bindings_per_subscriber": "number", "no limit", "1000", "Bindings that one subscriber may have at a time (RFC 6888 REQ-4).";
-        "port_parity": "switch", "true", "true",
-            "Map even UDP ports to even ones and odd ones to odd ones while there are any (RFC 4787 REQ-4). `false` makes ports harder to guess (RFC 7857 section 8).";
-        "inside_mtu": "bytes", "1500", "1500", "MTU of the links inside, 68 to 65535.";
+        ..FILTERED;
+        ..INBOUND_TCP;
+        ..BINDINGS_OF_SUBSCRIBER;
+        ..PORT_PARITY;
+        ..INSIDE_LINKS;
         "tell_not_ours": "switch", "false", "true",
             "Tell the sender of a packet for a port outside the set so, with ICMPv4 3/13 (RFC 7596 section 5.2).";
-        "ipv6_mtu": "bytes", "1500", "1540",
-            "MTU of the IPv6 path between the ends, 1280 to 65535. IPv4 packets of 40 bytes less cross in one piece. Best is a network with 1540 or more (RFC 6333 section 5.3).";
-        "hop_limit": "number", "64", "64", "Hop limit of the packets sent to the other end, 1 to 255.";
-        "traffic_class": "\"copy\" or 0 to 255", "\"copy\"", "0",
-            "Traffic class of the packets sent to the other end, and what becomes of it there: `copy` carries the DSCP over both ways (RFC 6333 section 7.1), a number sets it and leaves that of the inner packet alone. Congestion is told in either case (RFC 6040).";
-        "dont_fragment": "\"obey\" or \"override\"", "\"obey\"", "\"override\"",
-            "An IPv4 packet with DF that is too big: refused with \"fragmentation needed\" (RFC 2473 section 7.2), or fragmented outside all the same (RFC 6333 section 5.3).";
-        "fragments": "\"outer\" or \"inner\"", "\"outer\"", "\"inner\"",
-            "Where a packet without DF that is too big is fragmented: the IPv6 packet, which the other end puts together, or the IPv4 packet, which its destination does.";
-        "tcp_mss": "\"auto\", \"off\" or bytes", "\"auto\"", "1360",
-            "Largest TCP segment that a SYN may announce through the tunnel, either way; larger announcements are lowered to it, and none is raised. `auto` is what `ipv6_mtu` leaves behind all headers (80 bytes), so that connections need no path MTU discovery here.";
+        ..CROSSING;
+        ..SOFTWIRE_MSS;
     },
 };
 
@@ -496,7 +403,7 @@ pub static LWB4: Section = Section {
 pub static LWAFTR: Section = Section {
     path: "[[service]] kind = \"lwaftr\"",
     about: "The provider's end of Lightweight 4over6 (RFC 7596): one row for each softwire, and no state for flows. SIGHUP reads the rows again without losing a packet.",
-    keys: keys! {
+    groups: groups! {
         "kind": "\"lwaftr\"", "", "\"lwaftr\"", "What the service does.";
         "name": "string", "its kind", "\"lwaftr\"", "Name in logs and metrics: 1 to 32 lower-case letters, digits and hyphens.";
         "addresses": "array of strings", "", "[\"2001:db8:ffff::1\"]",
@@ -510,17 +417,8 @@ pub static LWAFTR: Section = Section {
         "hairpinning": "switch", "true", "false", "Packets from one softwire to another turn round; otherwise they are dropped (RFC 7596 section 6.2).";
         "tell_unknown": "switch", "true", "false", "Tell a lwB4 whose packet fits no softwire so, with ICMPv6 1/5 at a bounded rate (RFC 7596 section 6.2).";
         "tell_unreachable": "switch", "true", "false", "Tell a sender outside that nobody has the port, with ICMPv4 3/1 at a bounded rate (RFC 7596 section 6.2).";
-        "ipv6_mtu": "bytes", "1500", "1540",
-            "MTU of the IPv6 path between the ends, 1280 to 65535. IPv4 packets of 40 bytes less cross in one piece. Best is a network with 1540 or more (RFC 6333 section 5.3).";
-        "hop_limit": "number", "64", "64", "Hop limit of the packets sent to the other end, 1 to 255.";
-        "traffic_class": "\"copy\" or 0 to 255", "\"copy\"", "0",
-            "Traffic class of the packets sent to the other end, and what becomes of it there: `copy` carries the DSCP over both ways (RFC 6333 section 7.1), a number sets it and leaves that of the inner packet alone. Congestion is told in either case (RFC 6040).";
-        "dont_fragment": "\"obey\" or \"override\"", "\"obey\"", "\"override\"",
-            "An IPv4 packet with DF that is too big: refused with \"fragmentation needed\" (RFC 2473 section 7.2), or fragmented outside all the same (RFC 6333 section 5.3).";
-        "fragments": "\"outer\" or \"inner\"", "\"outer\"", "\"inner\"",
-            "Where a packet without DF that is too big is fragmented: the IPv6 packet, which the other end puts together, or the IPv4 packet, which its destination does.";
-        "tcp_mss": "\"auto\", \"off\" or bytes", "\"auto\"", "1360",
-            "Largest TCP segment that a SYN may announce through the tunnel, either way; larger announcements are lowered to it, and none is raised. `auto` is what `ipv6_mtu` leaves behind all headers (80 bytes), so that connections need no path MTU discovery here.";
+        ..CROSSING;
+        ..SOFTWIRE_MSS;
     },
 };
 
@@ -528,12 +426,10 @@ pub static LWAFTR: Section = Section {
 pub static SOFTWIRE: Section = Section {
     path: "service.softwires",
     about: "A softwire of a `lwaftr`. All softwires of one IPv4 address have the same `psid_offset` and `psid_length`.",
-    keys: keys! {
+    groups: groups! {
         "b4": "address", "", "\"2001:db8:1::10\"", "Tunnel address of the lwB4.";
         "ipv4": "address", "", "\"192.0.2.10\"", "Its public IPv4 address, whole or shared.";
-        "psid_offset": "number", "0", "6", "Offset bits of the port set, 0 to 15: RFC 7597's a. Without offset a set is one range.";
-        "psid_length": "number", "0", "6", "Bits of the PSID, 0 to 16: the address is shared by 2 to that many softwires. 0 for a whole address.";
-        "psid": "number", "0", "4", "Which of the port sets.";
+        ..PORT_SET;
         "aftr": "address", "the first of `addresses`", "\"2001:db8:ffff::1\"", "Tunnel address of this end for it.";
     },
 };
@@ -542,7 +438,7 @@ pub static SOFTWIRE: Section = Section {
 pub static POOL: Section = Section {
     path: "service.pool",
     about: "Outside addresses and ports. No address may be in two items, unless both have the same addresses and different protocols.",
-    keys: keys! {
+    groups: groups! {
         "addresses": "string", "", "\"192.0.2.0/28\"", "IPv4 addresses: a prefix, one address, or a range as `192.0.2.1-192.0.2.9`.";
         "ports": "string", "\"1024-65535\"", "\"1024-65535\"",
             "Ports, and identifiers of ICMP echo, to hand out: numbers and ranges, with commas between them.";
@@ -554,7 +450,7 @@ pub static POOL: Section = Section {
 pub static STATIC: Section = Section {
     path: "service.static",
     about: "A binding that is always there, for servers inside. Its outside port need not be among those of the pool.",
-    keys: keys! {
+    groups: groups! {
         "count": "number", "1", "100",
             "Ports from these on, up to this many: one binding each, outside port n more to inside port n more.";
         "inside": "address and port", "", "\"[2001:db8::2]:80\"", "Endpoint inside; of a `nat44` an IPv4 endpoint, `10.0.0.2:80`.";
@@ -567,7 +463,7 @@ pub static STATIC: Section = Section {
 pub static FILTERING: Section = Section {
     path: "service.filtering",
     about: "Who may send to a binding from outside, each protocol with its own (RFC 7857 section 6), as `filtering = { tcp = \"address-dependent\" }`. What is left out is as if there were no table.",
-    keys: keys! {
+    groups: groups! {
         "tcp": "\"endpoint-independent\" or \"address-dependent\"", "that of the service", "\"address-dependent\"", "TCP connections that are opened from outside.";
         "udp": "\"endpoint-independent\" or \"address-dependent\"", "that of the service", "\"endpoint-independent\"", "UDP datagrams.";
         "icmp": "\"endpoint-independent\" or \"address-dependent\"", "that of the service", "\"address-dependent\"", "ICMP queries.";
@@ -578,7 +474,7 @@ pub static FILTERING: Section = Section {
 pub static LIMITS: Section = Section {
     path: "service.limits",
     about: "What a subscriber (an inside address, or a prefix as `subscriber_prefix` says) may have and do. What goes beyond is refused and counted; what is there stays.",
-    keys: keys! {
+    groups: groups! {
         "sessions": "number", "no limit", "4000", "Sessions that a subscriber may have at a time (RFC 6888 REQ-5).";
         "new_bindings_per_second": "number", "no limit", "100",
             "Bindings that a subscriber may make in a second, 1 to 32767, and twice as many after a pause (RFC 6888 REQ-4 (c)).";
@@ -596,7 +492,7 @@ pub static ALLOCATION: Section = Section {
         "(RFC 7422), so that no log is needed: `tombolo binding who` tells whose a port was. The reserved ports are those that ",
         "the pool does not have. A change of a deterministic mapping takes a restart.",
     ),
-    keys: keys! {
+    groups: groups! {
         "mode": "\"ports\", \"blocks\" or \"deterministic\"", "", "\"blocks\"", "Port by port, in blocks, or by computation.";
         "block_size": "ports", "512", "512",
             "Ports in a block, 64 to 32768. With `deterministic` for the dynamic pool, which is handed out port by port without this key.";
@@ -648,7 +544,7 @@ pub fn markdown() -> String {
     for section in SECTIONS.iter().skip(1) {
         let _ = write!(text, "\n## `{}`\n\n{}\n\n", section.path, section.about);
         text.push_str("| key | value | default | meaning |\n|---|---|---|---|\n");
-        for key in section.keys {
+        for key in section.keys() {
             let default = match key.default {
                 "" => "**required**".to_owned(),
                 value if value.starts_with(['"', '[']) || value.parse::<u64>().is_ok() || value == "true" => {
@@ -680,9 +576,9 @@ mod tests {
     #[test]
     fn keys_are_unique_and_explained() {
         for section in SECTIONS {
-            for (number, key) in section.keys.iter().enumerate() {
+            for (number, key) in section.keys().enumerate() {
                 assert!(!key.about.is_empty(), "{}", key.name);
-                assert!(section.keys[..number].iter().all(|other| other.name != key.name), "{}", key.name);
+                assert!(section.keys().take(number).all(|other| other.name != key.name), "{}", key.name);
             }
         }
     }

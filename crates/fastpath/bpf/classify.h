@@ -160,7 +160,7 @@ static __always_inline struct outcome process_ipv4(const struct packet *packet, 
 	if (service_at(number)->kind == KIND_NAT44)
 		return nat44_outside(service_at(number), number, range, packet, gso_size, scratch, to);
 	if (service_at(number)->kind == KIND_AFTR)
-		return aftr_outside(service_at(number), number, packet, gso_size, scratch, to);
+		return aftr_outside(service_at(number), number, range, packet, gso_size, scratch, to);
 	return nat64_outside(service_at(number), number, range, packet, gso_size, scratch, to);
 }
 

@@ -41,11 +41,13 @@ static __always_inline bool keep_header(const struct packet *packet, struct rewr
 	return to->size_on_wire <= mtu;
 }
 
-static __always_inline struct outcome nat44_inside(const volatile struct service *service, __u8 number,
-						   const struct packet *packet, __u32 gso_size,
-						   struct scratch *scratch, struct rewrite *to)
+/* A packet from inside gets its outside source. `softwire` is where it came from; zeros if out of none. */
+static __always_inline struct outcome leave(const volatile struct service *service, __u8 number,
+					    const struct packet *packet, const __u64 softwire[2],
+					    struct scratch *scratch, struct rewrite *to)
 {
 	struct inside_key key = {
+		.address = { softwire[0], softwire[1] },
 		.address4 = packet->source4,
 		.port = packet->source_port,
 		.protocol = protocol_of(packet->space),
@@ -58,10 +60,6 @@ static __always_inline struct outcome nat44_inside(const volatile struct service
 		return PASSED(MISS_SCREENED);
 	if (pool_range_of(service, bpf_ntohl(packet->destination4)))
 		return PASSED(MISS_HAIRPIN);
-	if (must_clamp(service, packet))
-		return PASSED(MISS_POLICY);
-	if (!keep_header(packet, to, service->outside_mtu, gso_size))
-		return PASSED(MISS_SIZE);
 	outcome = outbound(service, &key, packet, packet->destination4, scratch, &bound);
 	if (outcome.verdict != FORWARD)
 		return outcome;
@@ -77,20 +75,18 @@ static __always_inline struct outcome nat44_inside(const volatile struct service
 	return FORWARDED;
 }
 
-static __always_inline struct outcome nat44_outside(const volatile struct service *service, __u8 number,
-						    const volatile struct pool_range *range,
-						    const struct packet *packet, __u32 gso_size,
-						    struct scratch *scratch, struct rewrite *to)
+/* A packet from outside, for `range` of the pool, gets its inside destination. Which softwire leads there goes to
+ * `softwire`, unless that is 0.
+ */
+static __always_inline struct outcome come_in(const volatile struct service *service, __u8 number,
+					      const volatile struct pool_range *range, const struct packet *packet,
+					      __u64 *softwire, struct scratch *scratch, struct rewrite *to)
 {
 	struct outcome outcome;
 	struct bound bound;
 
 	if (is_illegal_ipv4(packet->source4))
 		return PASSED(MISS_SCREENED);
-	if (must_clamp(service, packet))
-		return PASSED(MISS_POLICY);
-	if (!keep_header(packet, to, service->inside_mtu, gso_size))
-		return PASSED(MISS_SIZE);
 	outcome = inbound(service, number, range, packet->destination4, packet->source4, packet, scratch, &bound);
 	if (outcome.verdict != FORWARD)
 		return outcome;
@@ -99,7 +95,36 @@ static __always_inline struct outcome nat44_outside(const volatile struct servic
 	to->destination4 = READ(bound.record->inside4);
 	to->destination_port = READ(bound.record->inside_port);
 	to->source_port = packet->space == SPACE_ICMP ? to->destination_port : packet->source_port;
+	if (softwire) {
+		softwire[0] = READ(bound.record->inside[0]);
+		softwire[1] = READ(bound.record->inside[1]);
+	}
 	return is_still_bound(&bound) ? FORWARDED : PASSED(MISS_RACE);
+}
+
+static __always_inline struct outcome nat44_inside(const volatile struct service *service, __u8 number,
+						   const struct packet *packet, __u32 gso_size,
+						   struct scratch *scratch, struct rewrite *to)
+{
+	const __u64 none[2] = { 0, 0 };
+
+	if (must_clamp(service, packet))
+		return PASSED(MISS_POLICY);
+	if (!keep_header(packet, to, service->outside_mtu, gso_size))
+		return PASSED(MISS_SIZE);
+	return leave(service, number, packet, none, scratch, to);
+}
+
+static __always_inline struct outcome nat44_outside(const volatile struct service *service, __u8 number,
+						    const volatile struct pool_range *range,
+						    const struct packet *packet, __u32 gso_size,
+						    struct scratch *scratch, struct rewrite *to)
+{
+	if (must_clamp(service, packet))
+		return PASSED(MISS_POLICY);
+	if (!keep_header(packet, to, service->inside_mtu, gso_size))
+		return PASSED(MISS_SIZE);
+	return come_in(service, number, range, packet, 0, scratch, to);
 }
 
 #endif

@@ -74,7 +74,7 @@ static __always_inline void keep_addresses(const struct packet *packet, struct r
 	to->keeps_transport = true;
 }
 
-/* Into the softwire to `remote`, as it is but for a hop. */
+/* From outside into the softwire to `remote`, as it is but for a hop. */
 static __always_inline struct outcome carry_in(const volatile struct service *service, const struct packet *packet,
 					       __u32 gso_size, const __u64 remote[2], struct rewrite *to)
 {
@@ -88,7 +88,7 @@ static __always_inline struct outcome carry_in(const volatile struct service *se
 	return FORWARDED;
 }
 
-/* Out of its softwire, as it is but for a hop. The caller has asked whether its class may be told (`inner_class`). */
+/* From inside, out of its softwire, as it is but for a hop. The caller has asked whether its class may be told (`inner_class`). */
 static __always_inline struct outcome carry_out(const volatile struct service *service, const struct packet *packet,
 						__u32 gso_size, struct rewrite *to)
 {
@@ -101,34 +101,30 @@ static __always_inline struct outcome carry_out(const volatile struct service *s
 	return FORWARDED;
 }
 
-/* RFC 6333 section 5: no translation, no state. */
+/* RFC 6333 section 5: no translation, no state. A B4 carries as the provider's ends do, but for the side. */
 static __always_inline struct outcome b4_inside(const volatile struct service *service, const struct packet *packet,
 						__u32 gso_size, struct rewrite *to)
 {
+	const __u64 aftr[2] = { service->tunnel.remote[0], service->tunnel.remote[1] };
+	struct outcome outcome;
+
 	if (is_illegal_ipv4(packet->source4) || is_illegal_ipv4(packet->destination4))
 		return PASSED(MISS_SCREENED);
-	if (must_clamp(service, packet))
-		return PASSED(MISS_POLICY);
-	if (!keep_header(packet, to, service->tunnel.mtu, gso_size))
-		return PASSED(MISS_SIZE);
+	outcome = carry_in(service, packet, gso_size, aftr, to);
 	to->side = INSIDE;
-	keep_addresses(packet, to);
-	enter(service, to, service->tunnel.remote[0], service->tunnel.remote[1]);
-	return FORWARDED;
+	return outcome;
 }
 
 static __always_inline struct outcome b4_outside(const volatile struct service *service, const struct packet *packet,
 						 __u32 gso_size, struct rewrite *to)
 {
+	struct outcome outcome;
+
 	if (!is_among(service->inside, service->inside_ranges, bpf_ntohl(packet->destination4)))
 		return PASSED(MISS_NOT_OURS);
-	if (must_clamp(service, packet))
-		return PASSED(MISS_POLICY);
-	keep_header(packet, to, 0xffff, gso_size);
-	to->traffic_class = inner_class(&service->tunnel, packet);
+	outcome = carry_out(service, packet, gso_size, to);
 	to->side = OUTSIDE;
-	keep_addresses(packet, to);
-	return FORWARDED;
+	return outcome;
 }
 
 static __always_inline bool is_b4(const volatile struct service *service, const __u64 address[2])
@@ -142,66 +138,6 @@ static __always_inline bool is_b4(const volatile struct service *service, const 
 			return true;
 	}
 	return false;
-}
-
-/* A packet from inside gets its outside source. `softwire` is where it came from; zeros if out of none. */
-static __always_inline struct outcome leave(const volatile struct service *service, __u8 number,
-					    const struct packet *packet, const __u64 softwire[2],
-					    struct scratch *scratch, struct rewrite *to)
-{
-	struct inside_key key = {
-		.address = { softwire[0], softwire[1] },
-		.address4 = packet->source4,
-		.port = packet->source_port,
-		.protocol = protocol_of(packet->space),
-		.service = number,
-	};
-	struct outcome outcome;
-	struct bound bound;
-
-	if (is_illegal_ipv4(packet->source4) || is_illegal_ipv4(packet->destination4))
-		return PASSED(MISS_SCREENED);
-	if (pool_range_of(service, bpf_ntohl(packet->destination4)))
-		return PASSED(MISS_HAIRPIN);
-	outcome = outbound(service, &key, packet, packet->destination4, scratch, &bound);
-	if (outcome.verdict != FORWARD)
-		return outcome;
-	to->side = INSIDE;
-	to->source4 = READ(bound.record->outside4);
-	to->destination4 = packet->destination4;
-	to->source_port = READ(bound.record->outside_port);
-	to->destination_port = packet->destination_port;
-	if (!is_still_bound(&bound))
-		return PASSED(MISS_RACE);
-	if (!(packet->fragment_word & IPV4_DF))
-		to->identification = next_identification(scratch, to->source4, to->destination4);
-	return FORWARDED;
-}
-
-/* A packet from outside gets its inside destination; where that is reached goes to `softwire`. */
-static __always_inline struct outcome come_in(const volatile struct service *service, __u8 number,
-					      const struct packet *packet, __u64 softwire[2], struct scratch *scratch,
-					      struct rewrite *to)
-{
-	const volatile struct pool_range *range = pool_range_of(service, bpf_ntohl(packet->destination4));
-	struct outcome outcome;
-	struct bound bound;
-
-	if (is_illegal_ipv4(packet->source4))
-		return PASSED(MISS_SCREENED);
-	if (!range)
-		return PASSED(MISS_NOT_OURS);
-	outcome = inbound(service, number, range, packet->destination4, packet->source4, packet, scratch, &bound);
-	if (outcome.verdict != FORWARD)
-		return outcome;
-	to->side = OUTSIDE;
-	to->source4 = packet->source4;
-	to->destination4 = READ(bound.record->inside4);
-	to->destination_port = READ(bound.record->inside_port);
-	to->source_port = packet->space == SPACE_ICMP ? to->destination_port : packet->source_port;
-	softwire[0] = READ(bound.record->inside[0]);
-	softwire[1] = READ(bound.record->inside[1]);
-	return is_still_bound(&bound) ? FORWARDED : PASSED(MISS_RACE);
 }
 
 /* RFC 6333 section 8: a NAT44 whose subscribers come through softwires. */
@@ -220,6 +156,7 @@ static __always_inline struct outcome aftr_inside(const volatile struct service 
 }
 
 static __always_inline struct outcome aftr_outside(const volatile struct service *service, __u8 number,
+						   const volatile struct pool_range *range,
 						   const struct packet *packet, __u32 gso_size,
 						   struct scratch *scratch, struct rewrite *to)
 {
@@ -230,7 +167,7 @@ static __always_inline struct outcome aftr_outside(const volatile struct service
 		return PASSED(MISS_POLICY);
 	if (!keep_header(packet, to, service->tunnel.mtu, gso_size))
 		return PASSED(MISS_SIZE);
-	outcome = come_in(service, number, packet, softwire, scratch, to);
+	outcome = come_in(service, number, range, packet, softwire, scratch, to);
 	if (outcome.verdict == FORWARD)
 		enter(service, to, softwire[0], softwire[1]);
 	return outcome;
@@ -260,14 +197,16 @@ static __always_inline struct outcome edge_outside(const volatile struct service
 						   const struct packet *packet, __u32 gso_size,
 						   struct scratch *scratch, struct rewrite *to)
 {
-	__u64 none[2];
+	const volatile struct pool_range *range = pool_range_of(service, bpf_ntohl(packet->destination4));
 
+	if (!range)
+		return PASSED(MISS_NOT_OURS);
 	if (must_clamp(service, packet))
 		return PASSED(MISS_POLICY);
 	if (!keep_header(packet, to, service->inside_mtu, gso_size))
 		return PASSED(MISS_SIZE);
 	to->traffic_class = inner_class(&service->tunnel, packet);
-	return come_in(service, number, packet, none, scratch, to);
+	return come_in(service, number, range, packet, 0, scratch, to);
 }
 
 /* A packet that came in a softwire to `service`, with legal addresses and a class that may be told. */
