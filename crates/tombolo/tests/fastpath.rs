@@ -227,6 +227,41 @@ fn what_the_kernel_takes_is_shown_and_other_tables_are_not_adopted() {
 }
 
 #[test]
+fn xdp_goes_by_the_routes_of_the_kernel_while_they_are_plain() {
+    if skip_without("xdp_goes_by_the_routes_of_the_kernel_while_they_are_plain", &["ip", "ping"]) {
+        return;
+    }
+    let lab = Lab::create(&Topology::client_gateway_server()).unwrap();
+    fs::write(lab.directory().unwrap().join("gateway.toml"), CONFIGURATION.replace("\"tc\"", "\"xdp\"")).unwrap();
+    for (node, interface) in [("client", "inside0"), ("server", "outside0")] {
+        lab.node(node).unwrap().set_offload(interface, tombolo_lab::Offload::Gro, true).unwrap();
+    }
+    let mut gateway = start(&lab);
+    let becomes = |wanted: &str| {
+        let shown = || row(&show(&lab, "fastpath"), "routes", "xdp")["value"].as_str().unwrap().ends_with(wanted);
+        wait_until(wanted, PATIENCE, || shown().then_some(())).unwrap();
+    };
+    let pings = || {
+        let ping = lab.node("client").unwrap().command("ping").args(["-c", "1", "-W", "5", "64:ff9b::198.51.100.2"]);
+        ping.run().unwrap().success().unwrap();
+    };
+    let ip = |words: &str| {
+        lab.node("gateway").unwrap().command("ip").args(words.split(' ')).run().unwrap().success().unwrap();
+    };
+    becomes("mirrored");
+    pings();
+    ip("rule add from 10.9.9.9 table 100");
+    becomes("asked for each destination");
+    pings();
+    ip("rule del from 10.9.9.9 table 100");
+    becomes("mirrored");
+    pings();
+    gateway.signal(Signal::SIGTERM).unwrap();
+    gateway.wait(PATIENCE).unwrap().success().unwrap();
+    assert_eq!(pins(&lab), Vec::<PathBuf>::new(), "a clean end leaves nothing in the kernel");
+}
+
+#[test]
 fn an_interface_that_comes_later_is_served_and_one_that_is_excluded_is_not() {
     if skip_without("an_interface_that_comes_later_is_served_and_one_that_is_excluded_is_not", &["ip"]) {
         return;
