@@ -2,103 +2,97 @@
 /* The provider's end of Lightweight 4over6 (RFC 7596): crates/engine/src/service/lwaftr.rs, mapping/softwire_table.rs.
  * Packets that turn round and errors are the engine's.
  *
- * The table of softwires is a hash of address and port set: two rows share a cache line, and a row is in one of two lines,
- * so that a packet touches one or two of them however many softwires there are.
+ * Softwires are indexed, not searched for. Blocks and shares are small enough to stay in the cache; a row mostly is not there.
+ *
+ *	address / 256 --> block of 256 shares (2 bytes) --> share of the address (8 bytes) --PSID--> row (16 bytes)
+ *
+ * Block 0 and row 0 are empty, so that whatever is not there leads to row 0.
  */
 #ifndef TOMBOLO_LWAFTR_H
 #define TOMBOLO_LWAFTR_H
 
-#include "hash.h"
-#include "lpm.h"
 #include "port_set.h"
 #include "softwire.h"
 
-#define SOFTWIRE_USED (1ULL << 63)
-#define SOFTWIRE_KEY (SOFTWIRE_USED | ((1ULL << 48) - 1))
-#define SOFTWIRE_LOCAL_SHIFT 48
-#define ROWS_OF_A_BUCKET 2
+#define SHARES_OF_A_BLOCK 256
+#define BLOCKS_OF_A_LINE 32
+#define LOCALS_OF_A_LINE 64
 
-/* src/softwires.rs has the same record; src/layout.rs compares them. */
-struct softwire_row {
-	/* 63: used. 48 to 55: which of the service's own addresses. 16 to 47: IPv4 address. 0 to 15: port set. */
-	__u64 key;
-	/* Address of the lwB4, as on the wire. */
-	__u64 remote[2];
-	__u64 unused;
+/* src/softwires.rs has the same records; src/layout.rs compares them. */
+
+/* How the ports of an address are divided (RFC 7597 section 5.1), and where its rows are. */
+struct softwire_share {
+	/* The row of PSID 0. The others follow, whether there is a softwire or not. */
+	__u32 first;
+	/* The last PSID that has a row. */
+	__u16 last;
+	__u8 offset_bits;
+	__u8 psid_bits;
 };
 
-struct softwire_bucket {
-	struct softwire_row row[ROWS_OF_A_BUCKET];
+/* Address of the lwB4, as on the wire; zeros if there is no softwire. */
+struct softwire_row {
+	__u64 remote[2];
+};
+
+struct softwire_blocks {
+	__u16 number[BLOCKS_OF_A_LINE];
+};
+
+/* Which of the service's own addresses a row has. */
+struct softwire_locals {
+	__u8 number[LOCALS_OF_A_LINE];
 };
 
 /* Made anew with each plan. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct softwire_bucket);
-} softwires SEC(".maps");
+#define SOFTWIRES(name, record)                    \
+	struct {                                   \
+		__uint(type, BPF_MAP_TYPE_ARRAY);  \
+		__uint(map_flags, BPF_F_MMAPABLE); \
+		__uint(max_entries, 1);            \
+		__type(key, __u32);                \
+		__type(value, record);             \
+	} name SEC(".maps")
 
-/* How the ports of each address are divided, where they are not divided alike: the next hop is offset bits, PSID bits. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct lpm_line);
-} softwire_divisions SEC(".maps");
+SOFTWIRES(softwire_blocks, struct softwire_blocks);
+SOFTWIRES(softwire_shares, struct softwire_share);
+SOFTWIRES(softwire_rows, struct softwire_row);
+SOFTWIRES(softwire_locals, struct softwire_locals);
 
-/* The entry of an address (as on the wire) in the table of divisions. */
-__noinline __u32 division_of(__u32 address)
+/* The softwire of a port (as on the wire) of an address, and its number; none if nobody has the port. */
+static __always_inline struct softwire_row *softwire_of(__u32 address, __u16 port, __u32 *number)
 {
-	struct lpm_key key = { .first = (__u64)bpf_ntohl(address) << 32 };
-
-	return lpm_lookup(&softwire_divisions, key);
-}
-
-static __always_inline struct softwire_row *softwire_in(__u32 bucket_number, __u64 key)
-{
-	struct softwire_bucket *bucket = RECORD(softwires, bucket_number);
-
-	if (!bucket)
-		return 0;
-	if ((bucket->row[0].key & SOFTWIRE_KEY) == key)
-		return &bucket->row[0];
-	return (bucket->row[1].key & SOFTWIRE_KEY) == key ? &bucket->row[1] : 0;
-}
-
-/* The softwire that a port (as on the wire) of an address belongs to. */
-static __always_inline struct softwire_row *softwire_of(const volatile struct service *service, __u32 address, __u16 port)
-{
-	__u8 offset_bits = service->offset_bits, psid_bits = service->psid_bits;
+	/* Of addresses below the first block the difference is beyond every array. */
+	__u32 block = bpf_ntohl(address) / SHARES_OF_A_BLOCK - plan.softwire_first_block, psid;
+	struct softwire_blocks *blocks = RECORD(softwire_blocks, block / BLOCKS_OF_A_LINE);
+	struct softwire_share *share;
 	struct softwire_row *row;
-	struct buckets buckets;
-	__u32 psid, entry;
-	__u64 key;
 
-	if (service->flags & SERVICE_DIVISIONS_DIFFER) {
-		entry = division_of(address);
-		if (entry == LPM_NONE)
-			return 0;
-		offset_bits = lpm_next_hop(entry) >> 8;
-		psid_bits = lpm_next_hop(entry);
-	}
-	psid = psid_of(offset_bits, psid_bits, bpf_ntohs(port));
-	if (psid == NO_PSID)
+	if (!blocks)
 		return 0;
-	key = (__u64)bpf_ntohl(address) << 16 | psid;
-	buckets = buckets_of(hash(key, 0, 0), plan.softwire_buckets);
-	row = softwire_in(buckets.first, SOFTWIRE_USED | key);
-	return row ? row : softwire_in(buckets.second, SOFTWIRE_USED | key);
+	block = blocks->number[block % BLOCKS_OF_A_LINE];
+	share = RECORD(softwire_shares, block * SHARES_OF_A_BLOCK + bpf_ntohl(address) % SHARES_OF_A_BLOCK);
+	if (!share)
+		return 0;
+	/* NO_PSID is beyond the last one, too. */
+	psid = psid_of(share->offset_bits, share->psid_bits, bpf_ntohs(port));
+	if (psid > share->last)
+		return 0;
+	*number = share->first + psid;
+	row = RECORD(softwire_rows, *number);
+	return row && (row->remote[0] || row->remote[1]) ? row : 0;
 }
 
-/* Our end of a softwire. */
-static __always_inline void local_of(const volatile struct service *service, const struct softwire_row *row,
-				     __u64 address[2])
+/* Our end of the softwire with this number. */
+static __always_inline void local_of(const volatile struct service *service, __u32 softwire, __u64 address[2])
 {
-	__u32 number = row->key >> SOFTWIRE_LOCAL_SHIFT & (LOCALS_MAX - 1);
+	struct softwire_locals *locals;
+	__u32 number = 0;
 
+	if (service->locals > 1) {
+		locals = RECORD(softwire_locals, softwire / LOCALS_OF_A_LINE);
+		number = locals ? locals->number[softwire % LOCALS_OF_A_LINE] % LOCALS_MAX : 0;
+	}
 	address[0] = service->local[number].half[0];
 	address[1] = service->local[number].half[1];
 }
@@ -118,13 +112,14 @@ static __always_inline struct outcome lwaftr_inside(const volatile struct servic
 {
 	struct softwire_row *row;
 	__u64 local[2];
+	__u32 number;
 
 	if (is_among(service->inside, service->inside_ranges, bpf_ntohl(packet->destination4)))
 		return PASSED(MISS_HAIRPIN);
-	row = softwire_of(service, packet->source4, packet->source_port);
+	row = softwire_of(packet->source4, packet->source_port, &number);
 	if (!row)
 		return PASSED(MISS_NO_MAPPING);
-	local_of(service, row, local);
+	local_of(service, number, local);
 	if (!is_address(row->remote, packet->outer_source) || !is_address(local, packet->outer_destination))
 		return PASSED(MISS_SPOOFED);
 	return carry_out(service, packet, gso_size, to);
@@ -136,14 +131,15 @@ static __always_inline struct outcome lwaftr_outside(const volatile struct servi
 {
 	struct softwire_row *row;
 	struct outcome outcome;
+	__u32 number;
 
 	if (is_illegal_ipv4(packet->source4) || is_illegal_ipv4(packet->destination4))
 		return PASSED(MISS_SCREENED);
-	row = softwire_of(service, packet->destination4, packet->destination_port);
+	row = softwire_of(packet->destination4, packet->destination_port, &number);
 	if (!row)
 		return PASSED(MISS_NO_MAPPING);
 	outcome = carry_in(service, packet, gso_size, row->remote, to);
-	local_of(service, row, to->outer_source);
+	local_of(service, number, to->outer_source);
 	return outcome;
 }
 

@@ -58,8 +58,6 @@ enum service_flag {
 	SERVICE_ENGINE_OPENS_TCP = 512,
 	/* The segment size that a SYN announces may have to be lowered. */
 	SERVICE_CLAMPS = 1024,
-	/* lwAFTR: addresses divide their ports differently. */
-	SERVICE_DIVISIONS_DIFFER = 2048,
 	/* Filtering by remote address (RFC 4787 REQ-8) of TCP; UDP's and ICMP's are the next bits. What makes or renews a
 	 * permission is the engine's.
 	 */
@@ -144,11 +142,9 @@ struct service {
 	__u32 lowest_ipv6_mtu;
 	/* Bindings that a subscriber may have. */
 	__u32 bindings_per_subscriber;
-	/* lwAFTR: how all addresses divide their ports (RFC 7597 section 5.1), and how many addresses of its own it has. */
-	__u8 offset_bits;
-	__u8 psid_bits;
+	/* lwAFTR: how many addresses of its own it has. */
 	__u8 locals;
-	__u8 unused3;
+	__u8 unused3[3];
 	struct prefix prefix;
 	struct pool_range pool[RANGES_MAX];
 	/* NAT44: who is inside, and what inside hosts reach as they are. SIIT: embedded hosts, denied addresses. lwAFTR: the
@@ -192,8 +188,8 @@ struct plan {
 	/* The gateway's own addresses, if it answers for them itself; zero if it does not. As on the wire. */
 	__u64 own6[2];
 	__u32 own4;
-	/* Buckets of the table of softwires (lwaftr.h). */
-	__u32 softwire_buckets;
+	/* Where the blocks of the table of softwires begin (lwaftr.h): an address / 256. */
+	__u32 softwire_first_block;
 	/* Explicit mappings: how many, and their lowest and highest addresses, in the processor's byte order (of IPv6 the upper
 	 * halves). Most addresses lie outside, and need no look-up.
 	 */

@@ -61,10 +61,7 @@ impl Explicit {
                 copy(programs, name, span.base().as_ptr(), span.len())?;
             }
         }
-        if self.rows.is_empty() {
-            return Ok(());
-        }
-        copy(programs, "explicit_rows", self.rows.as_ptr().cast(), size_of_val(self.rows.as_slice()))
+        copy_all(programs, "explicit_rows", &self.rows)
     }
 }
 
@@ -80,6 +77,11 @@ pub(crate) fn copy(programs: &Ebpf, name: &'static str, from: *const u8, bytes: 
     // not overlap, and no program that reads the array is attached yet.
     unsafe { std::ptr::copy_nonoverlapping(from, array.base().as_ptr(), bytes) };
     Ok(())
+}
+
+/// [`copy`] of whole records, if there are any.
+pub(crate) fn copy_all<T>(programs: &Ebpf, name: &'static str, records: &[T]) -> Result<(), FastPathError> {
+    if records.is_empty() { Ok(()) } else { copy(programs, name, records.as_ptr().cast(), size_of_val(records)) }
 }
 
 /// Keeps the span that a table was built in.

@@ -20,7 +20,7 @@ use crate::map_rules::{GroupRecord, RuleRecord};
 use crate::plan::{Network, PlanRecord, PoolRecord, PrefixRecord, ServiceRecord, TunnelRecord};
 use crate::reports;
 use crate::routes;
-use crate::softwires::SoftwireRecord;
+use crate::softwires::{BlocksLine, LocalsLine, ShareRecord, SoftwireRecord};
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/layout.bpf.o"));
 
@@ -92,7 +92,7 @@ fn records_of_the_programs_are_where_c_has_them() {
         field!(PlanRecord, steps),
         field!(PlanRecord, own6),
         field!(PlanRecord, own4),
-        field!(PlanRecord, softwire_buckets),
+        field!(PlanRecord, softwire_first_block),
         field!(PlanRecord, explicit_rows),
         field!(PlanRecord, explicit_ipv4),
         field!(PlanRecord, map_ipv4),
@@ -120,8 +120,6 @@ fn records_of_the_programs_are_where_c_has_them() {
         field!(ServiceRecord, tunnel),
         field!(ServiceRecord, b4s),
         field!(ServiceRecord, mesh),
-        field!(ServiceRecord, offset_bits),
-        field!(ServiceRecord, psid_bits),
         field!(ServiceRecord, locals),
         field!(ServiceRecord, local),
         whole!(TunnelRecord),
@@ -147,9 +145,14 @@ fn records_of_the_programs_are_where_c_has_them() {
         field!(RowRecord, ipv4),
         field!(RowRecord, suffix),
         field!(RowRecord, shift),
+        whole!(ShareRecord),
+        field!(ShareRecord, first),
+        field!(ShareRecord, last),
+        field!(ShareRecord, offset_bits),
+        field!(ShareRecord, psid_bits),
         whole!(SoftwireRecord),
-        field!(SoftwireRecord, key),
-        field!(SoftwireRecord, remote),
+        whole!(BlocksLine),
+        whole!(LocalsLine),
         whole!(RuleRecord),
         field!(RuleRecord, ipv6),
         field!(RuleRecord, behind),

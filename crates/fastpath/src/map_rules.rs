@@ -11,7 +11,7 @@ use tombolo_engine::mapping::map_rule::MapRule;
 use tombolo_tables::lpm::{LpmError, NextHop, Prefix, Route};
 use tombolo_tables::memory::Backing;
 
-use crate::explicit::{LINE, copy, entries, trie};
+use crate::explicit::{LINE, copy, copy_all, entries, trie};
 use crate::loader::FastPathError;
 use crate::plan::Range;
 
@@ -152,10 +152,6 @@ impl MapRules {
 fn number(number: usize) -> Result<NextHop, LpmError> {
     let number = u32::try_from(number).unwrap_or(u32::MAX);
     if number >= BY_PSID { Err(LpmError::NextHop { number }) } else { NextHop::new(number) }
-}
-
-fn copy_all<T>(programs: &Ebpf, name: &'static str, records: &[T]) -> Result<(), FastPathError> {
-    if records.is_empty() { Ok(()) } else { copy(programs, name, records.as_ptr().cast(), size_of_val(records)) }
 }
 
 fn routes_ipv6(rules: &[MapRule]) -> Result<Vec<Route<u128>>, LpmError> {

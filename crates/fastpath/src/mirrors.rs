@@ -4,7 +4,6 @@
 use aya::{Ebpf, EbpfLoader};
 use tombolo_engine::Plan;
 use tombolo_engine::plan::ServiceKind;
-use tombolo_tables::hash::HashKey;
 
 use crate::explicit::Explicit;
 use crate::loader::FastPathError;
@@ -30,8 +29,7 @@ impl Mirrors {
         for (service, taken) in plan.services.iter().zip(&record.services) {
             match (&service.kind, taken.kind) {
                 (ServiceKind::Lwaftr(lwaftr), KIND_LWAFTR) => {
-                    let softwires = Softwires::new(lwaftr, HashKey::new(record.hash_key));
-                    mirrors.softwires = softwires.map_err(|error| FastPathError::Table("softwires", error))?;
+                    mirrors.softwires = Softwires::new(lwaftr);
                 }
                 (ServiceKind::MapEBr(br), KIND_MAP_E_BR) => mirrors.rules = rules(&br.domain)?,
                 (ServiceKind::MapTBr(br), KIND_MAP_T_BR) => mirrors.rules = rules(&br.domain)?,
@@ -43,7 +41,7 @@ impl Mirrors {
 
     /// The record with what the tables have made known.
     pub(crate) fn complete(&self, record: &PlanRecord) -> PlanRecord {
-        PlanRecord { softwire_buckets: self.softwires.buckets(), map_ipv4: self.rules.span(), ..*record }
+        PlanRecord { softwire_first_block: self.softwires.first_block(), map_ipv4: self.rules.span(), ..*record }
     }
 
     /// Makes the arrays of the programs as large as the tables.

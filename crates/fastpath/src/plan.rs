@@ -32,8 +32,6 @@ use tombolo_tables::tables::Geometry;
 use tombolo_wire::Prefix64;
 use tombolo_wire::rfc6052::NON_GLOBAL;
 
-use crate::softwires::common_division;
-
 /// Services that the programs know.
 pub(crate) const SERVICES: usize = 8;
 /// Ranges of each kind that a service may have.
@@ -68,7 +66,6 @@ const ENGINE_BINDS: u16 = 128;
 const ENGINE_OPENS: u16 = 256;
 const ENGINE_OPENS_TCP: u16 = 512;
 const CLAMPS: u16 = 1024;
-const DIVISIONS_DIFFER: u16 = 2048;
 
 /// Addresses, in the processor's byte order.
 #[derive(Debug, Clone, Copy, Default)]
@@ -145,10 +142,8 @@ pub(crate) struct ServiceRecord {
     pub(crate) outside_mtu: u32,
     pub(crate) lowest_ipv6_mtu: u32,
     pub(crate) bindings_per_subscriber: u32,
-    pub(crate) offset_bits: u8,
-    pub(crate) psid_bits: u8,
     pub(crate) locals: u8,
-    pub(crate) unused3: u8,
+    pub(crate) unused3: [u8; 3],
     pub(crate) prefix: PrefixRecord,
     pub(crate) pool: [PoolRecord; RANGES],
     pub(crate) inside: [Range; RANGES],
@@ -186,7 +181,7 @@ pub(crate) struct PlanRecord {
     pub(crate) own6: [u64; 2],
     pub(crate) own4: u32,
     /// Written when the table has been made (`mirrors.rs`).
-    pub(crate) softwire_buckets: u32,
+    pub(crate) softwire_first_block: u32,
     pub(crate) explicit_rows: u32,
     pub(crate) unused: u32,
     pub(crate) explicit_ipv4: Range,
@@ -468,10 +463,6 @@ fn lwaftr_record(lwaftr: &Lwaftr) -> Result<ServiceRecord, &'static str> {
     record.locals = u8::try_from(addresses.len()).unwrap_or(u8::MAX);
     for (place, address) in record.local.iter_mut().zip(addresses) {
         *place = halves(address.to_bits());
-    }
-    match common_division(table) {
-        Some(division) => (record.offset_bits, record.psid_bits) = (division.offset_bits(), division.psid_bits()),
-        None => record.flags |= DIVISIONS_DIFFER,
     }
     Ok(record)
 }

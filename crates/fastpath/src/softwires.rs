@@ -1,164 +1,259 @@
-//! The softwires of a lwAFTR as the programs read them: `bpf/lwaftr.h`, a hash of address and port set.
+//! The softwires of a lwAFTR as the programs read them: `bpf/lwaftr.h`, three arrays that are indexed, never searched.
 //!
 //! ```text
-//! bucket, 64 bytes   | row | row |            a row is in one of two buckets, chosen by the hash of its key
-//! row, 32 bytes      | key 8 | address of the lwB4 16 | not used 8 |
-//! key                63 used | 48..55 number of our address | 16..47 IPv4 address | 0..15 PSID
+//! address / 256 - first block --> blocks, 2 bytes each     number of a block of 256 shares
+//! address % 256               --> share, 8 bytes           | first row 4 | last PSID 2 | offset bits 1 | PSID bits 1 |
+//! first row + PSID            --> row, 16 bytes            | address of the lwB4, zeros if there is no softwire |
+//! the same                    --> local, 1 byte            number of our address, if there are several
 //! ```
 //!
-//! Rows that find both buckets full push another one out to its other bucket (cuckoo hashing, Pagh and Rodler 2001). With
-//! two rows a bucket nine rows of ten places find a place; three of four are used, so that most are in their first.
+//! Block 0 and row 0 are empty: what is not there leads to them. A softwire costs 16 bytes where all PSIDs of an address
+//! have one, and an address 8; so that a million, 64 to an address, take 16 MB, and a packet misses the cache once: the
+//! shares are so few that they stay in it.
 //!
-//! How the ports of an address are divided has to be known before the key is. Mostly all addresses do it alike, and it is a
-//! constant of the programs; else a longest-prefix table tells it for each.
-
-use std::net::Ipv6Addr;
-use std::sync::Arc;
+//! An address has a place for each PSID up to its last one. Those with more than [`PLACES_OF_A_SOFTWIRE`] for a softwire
+//! have [`SPARE_PLACES`] together; the engine serves who finds no place among them, and whose block would have a number
+//! beyond 65,535. A miss is always allowed.
 
 use aya::{Ebpf, EbpfLoader};
-use tombolo_engine::mapping::port_set::PortDivision;
-use tombolo_engine::mapping::softwire_table::{SoftwireRow, SoftwireTable};
+use tombolo_engine::mapping::softwire_table::SoftwireRow;
 use tombolo_engine::service::lwaftr::Lwaftr;
-use tombolo_tables::hash::HashKey;
-use tombolo_tables::lpm::{LpmError, NextHop, Prefix, Route};
-use tombolo_tables::memory::Backing;
 
-use crate::explicit::{LINE, copy, entries, trie};
+use crate::explicit::{copy_all, entries};
 use crate::loader::FastPathError;
 use crate::plan::halves;
 
-const USED: u64 = 1 << 63;
-const KEY: u64 = (1 << 48) - 1;
-const LOCAL_SHIFT: u32 = 48;
-/// Rows that are pushed out before the table is made larger.
-const MOST_PUSHES: u32 = 500;
+const SHARES_OF_A_BLOCK: u32 = 256;
+const BLOCKS_OF_A_LINE: usize = 32;
+const LOCALS_OF_A_LINE: usize = 64;
 
-/// `struct softwire_row`.
+/// Places that an address may have for each of its softwires.
+const PLACES_OF_A_SOFTWIRE: usize = 16;
+/// Places for addresses that want more, 64 MB.
+const SPARE_PLACES: usize = 1 << 22;
+
+/// `struct softwire_share`.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
-pub(crate) struct SoftwireRecord {
-    pub(crate) key: u64,
-    pub(crate) remote: [u64; 2],
-    pub(crate) unused: u64,
+pub(crate) struct ShareRecord {
+    pub(crate) first: u32,
+    pub(crate) last: u16,
+    pub(crate) offset_bits: u8,
+    pub(crate) psid_bits: u8,
 }
 
-/// `struct softwire_bucket`.
-type Bucket = [SoftwireRecord; 2];
+/// `struct softwire_row`.
+pub(crate) type SoftwireRecord = [u64; 2];
+/// `struct softwire_blocks`.
+pub(crate) type BlocksLine = [u16; BLOCKS_OF_A_LINE];
+/// `struct softwire_locals`.
+pub(crate) type LocalsLine = [u8; LOCALS_OF_A_LINE];
 
 /// The table of one plan, to be put into its programs' arrays.
 #[derive(Default)]
 pub(crate) struct Softwires {
-    buckets: Vec<Bucket>,
-    divisions: Option<Arc<dyn Backing>>,
+    first_block: u32,
+    blocks: Vec<BlocksLine>,
+    shares: Vec<ShareRecord>,
+    rows: Vec<SoftwireRecord>,
+    locals: Vec<LocalsLine>,
 }
 
 impl Softwires {
-    pub(crate) fn new(lwaftr: &Lwaftr, key: HashKey) -> Result<Self, LpmError> {
-        let rows: Vec<SoftwireRecord> = lwaftr.table.rows().map(|row| record(&row, &lwaftr.addresses)).collect();
-        let divisions = match common_division(&lwaftr.table) {
-            Some(_) => None,
-            None => Some(trie(&divisions(&lwaftr.table)?)?),
+    pub(crate) fn new(lwaftr: &Lwaftr) -> Self {
+        let softwires: Vec<SoftwireRow> = lwaftr.table.rows().collect();
+        let (Some(first), Some(last)) = (softwires.first(), softwires.last()) else { return Self::default() };
+        let (first_block, last_block) = (block_of(first), block_of(last));
+        let mut table = Self {
+            first_block,
+            blocks: vec![BlocksLine::default(); (last_block - first_block) as usize / BLOCKS_OF_A_LINE + 1],
+            rows: vec![SoftwireRecord::default()],
+            ..Self::default()
         };
-        Ok(Self { buckets: hashed(&rows, key), divisions })
+        table.add_block();
+        let mut spare = SPARE_PLACES;
+        for of_address in softwires.chunk_by(|one, next| one.ipv4 == next.ipv4) {
+            if let Some(first_row) = table.add_address(of_address, &mut spare)
+                && lwaftr.addresses.len() > 1
+            {
+                table.add_locals(of_address, first_row, lwaftr);
+            }
+        }
+        table
     }
 
-    pub(crate) fn buckets(&self) -> u32 {
-        entries(self.buckets.len())
+    /// A block of addresses that have no softwires yet.
+    fn add_block(&mut self) {
+        self.shares.resize(self.shares.len() + SHARES_OF_A_BLOCK as usize, ShareRecord::default());
+    }
+
+    /// Gives an address its share and its softwires their rows, the first of which is returned; `None` if there is no room.
+    fn add_address(&mut self, softwires: &[SoftwireRow], spare: &mut usize) -> Option<usize> {
+        let last = softwires.last()?;
+        let places = usize::from(last.psid) + 1;
+        if places > PLACES_OF_A_SOFTWIRE * softwires.len() {
+            *spare = spare.checked_sub(places)?;
+        }
+        let first_row = self.rows.len();
+        let share = ShareRecord {
+            first: u32::try_from(first_row).ok()?,
+            last: last.psid,
+            offset_bits: last.division.offset_bits(),
+            psid_bits: last.division.psid_bits(),
+        };
+        *self.share_of(last)? = share;
+        self.rows.resize(first_row + places, SoftwireRecord::default());
+        for softwire in softwires {
+            self.rows[first_row + usize::from(softwire.psid)] = halves(softwire.b4.to_bits());
+        }
+        Some(first_row)
+    }
+
+    /// The place of an address's share, in a new block if need be; `None` if blocks have no more numbers.
+    fn share_of(&mut self, softwire: &SoftwireRow) -> Option<&mut ShareRecord> {
+        let block = (block_of(softwire) - self.first_block) as usize;
+        let (line, place) = (block / BLOCKS_OF_A_LINE, block % BLOCKS_OF_A_LINE);
+        if self.blocks[line][place] == 0 {
+            self.blocks[line][place] = u16::try_from(self.shares.len() / SHARES_OF_A_BLOCK as usize).ok()?;
+            self.add_block();
+        }
+        let share =
+            u32::from(self.blocks[line][place]) * SHARES_OF_A_BLOCK + softwire.ipv4.to_bits() % SHARES_OF_A_BLOCK;
+        self.shares.get_mut(share as usize)
+    }
+
+    fn add_locals(&mut self, softwires: &[SoftwireRow], first_row: usize, lwaftr: &Lwaftr) {
+        self.locals.resize(self.rows.len().div_ceil(LOCALS_OF_A_LINE), [0; LOCALS_OF_A_LINE]);
+        for softwire in softwires {
+            let row = first_row + usize::from(softwire.psid);
+            let number = lwaftr.addresses.iter().position(|address| *address == softwire.local).unwrap_or_default();
+            self.locals[row / LOCALS_OF_A_LINE][row % LOCALS_OF_A_LINE] = u8::try_from(number).unwrap_or_default();
+        }
+    }
+
+    /// Where the blocks begin: an address / 256.
+    pub(crate) fn first_block(&self) -> u32 {
+        self.first_block
     }
 
     /// Makes the arrays of the programs as large as the table.
     pub(crate) fn size<'l, 'g>(&self, loader: &'l mut EbpfLoader<'g>) -> &'l mut EbpfLoader<'g> {
-        let lines = self.divisions.as_ref().map_or(0, |span| span.len()).div_ceil(LINE);
-        loader.map_max_entries("softwires", self.buckets()).map_max_entries("softwire_divisions", entries(lines))
+        loader
+            .map_max_entries("softwire_blocks", entries(self.blocks.len()))
+            .map_max_entries("softwire_shares", entries(self.shares.len()))
+            .map_max_entries("softwire_rows", entries(self.rows.len()))
+            .map_max_entries("softwire_locals", entries(self.locals.len()))
     }
 
     /// Copies the table into the arrays, before any packet is there.
     pub(crate) fn fill(&self, programs: &Ebpf) -> Result<(), FastPathError> {
-        if let Some(span) = &self.divisions {
-            copy(programs, "softwire_divisions", span.base().as_ptr(), span.len())?;
-        }
-        if self.buckets.is_empty() {
-            return Ok(());
-        }
-        copy(programs, "softwires", self.buckets.as_ptr().cast(), size_of_val(self.buckets.as_slice()))
+        copy_all(programs, "softwire_blocks", &self.blocks)?;
+        copy_all(programs, "softwire_shares", &self.shares)?;
+        copy_all(programs, "softwire_rows", &self.rows)?;
+        copy_all(programs, "softwire_locals", &self.locals)
     }
 }
 
-/// How all addresses divide their ports, if they do it alike.
-pub(crate) fn common_division(table: &SoftwireTable) -> Option<PortDivision> {
-    let mut rows = table.rows();
-    let Some(first) = rows.next() else { return PortDivision::new(0, 0).ok() };
-    rows.all(|row| row.division == first.division).then_some(first.division)
-}
-
-fn divisions(table: &SoftwireTable) -> Result<Vec<Route<u32>>, LpmError> {
-    let mut routes: Vec<Route<u32>> = Vec::new();
-    for row in table.rows() {
-        let prefix = Prefix::covering(row.ipv4.to_bits(), 32);
-        if routes.last().is_none_or(|last| last.prefix != prefix) {
-            let bits = u32::from(row.division.offset_bits()) << 8 | u32::from(row.division.psid_bits());
-            routes.push(Route { prefix, next_hop: NextHop::new(bits)? });
-        }
-    }
-    Ok(routes)
-}
-
-fn record(row: &SoftwireRow, addresses: &[Ipv6Addr]) -> SoftwireRecord {
-    let local = addresses.iter().position(|address| *address == row.local).unwrap_or_default() as u64;
-    let key = USED | local << LOCAL_SHIFT | u64::from(row.ipv4.to_bits()) << 16 | u64::from(row.psid);
-    SoftwireRecord { key, remote: halves(row.b4.to_bits()), unused: 0 }
-}
-
-/// Three places of four used, or fewer if the rows do not find one.
-fn hashed(rows: &[SoftwireRecord], key: HashKey) -> Vec<Bucket> {
-    let mut count = rows.len() * 2 / 3 + 1;
-    loop {
-        let mut buckets = vec![Bucket::default(); count];
-        if rows.iter().all(|row| insert(&mut buckets, *row, key)) {
-            return buckets;
-        }
-        count += count / 8 + 1;
-    }
-}
-
-/// Puts a row in, pushing others out if need be; false if one is left without a place.
-fn insert(buckets: &mut [Bucket], mut row: SoftwireRecord, key: HashKey) -> bool {
-    let count = entries(buckets.len());
-    let mut from = None;
-    for push in 0..MOST_PUSHES {
-        let homes = key.hash([row.key & KEY, 0, 0]).buckets(count);
-        for home in homes {
-            if let Some(place) = buckets[home as usize].iter_mut().find(|place| place.key == 0) {
-                *place = row;
-                return true;
-            }
-        }
-        let home = if from == Some(homes[0]) { homes[1] } else { homes[0] };
-        std::mem::swap(&mut buckets[home as usize][(push >> 1 & 1) as usize], &mut row);
-        from = Some(home);
-    }
-    false
+fn block_of(softwire: &SoftwireRow) -> u32 {
+    softwire.ipv4.to_bits() / SHARES_OF_A_BLOCK
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
+    use tombolo_engine::mapping::address_ranges::AddressRanges;
+    use tombolo_engine::mapping::port_set::PortDivision;
+    use tombolo_engine::mapping::softwire_table::SoftwireTable;
+    use tombolo_engine::mechanism::SoftwireSettings;
+
     use super::*;
 
-    #[test]
-    fn every_row_is_in_one_of_its_two_buckets() {
-        let rows: Vec<SoftwireRecord> =
-            (0..100_000_u64).map(|n| SoftwireRecord { key: USED | (n * 64), ..SoftwireRecord::default() }).collect();
-        let key = HashKey::new([1, 2, 3, 4]);
-        let buckets = hashed(&rows, key);
-        assert!(buckets.len() < 70_000, "{}", buckets.len());
-        let count = entries(buckets.len());
-        let mut in_first = 0;
-        for row in &rows {
-            let homes = key.hash([row.key & KEY, 0, 0]).buckets(count);
-            let holds = |home: u32| buckets[home as usize].iter().any(|place| place.key == row.key);
-            assert!(homes.into_iter().any(holds));
-            in_first += u32::from(holds(homes[0]));
+    const LOCALS: [Ipv6Addr; 2] =
+        [Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1), Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 2)];
+
+    fn row(ipv4: u32, psid_bits: u8, psid: u16) -> SoftwireRow {
+        SoftwireRow {
+            ipv4: Ipv4Addr::from_bits(ipv4),
+            division: PortDivision::new(0, psid_bits).unwrap(),
+            psid,
+            b4: Ipv6Addr::from_bits(0x2001_0db8 << 96 | u128::from(ipv4) << 16 | u128::from(psid)),
+            local: LOCALS[usize::from(psid) % 2],
         }
-        assert!(in_first > 65_000, "{in_first}");
+    }
+
+    fn softwires(rows: &[SoftwireRow], locals: usize) -> Softwires {
+        Softwires::new(&Lwaftr {
+            addresses: LOCALS[..locals].to_vec(),
+            ipv4: AddressRanges::new([Ipv4Addr::UNSPECIFIED..=Ipv4Addr::BROADCAST]),
+            table: SoftwireTable::new(rows).unwrap(),
+            softwire: SoftwireSettings::default(),
+            hairpinning: true,
+            tell_unknown: true,
+            tell_unreachable: true,
+        })
+    }
+
+    /// As `softwire_of` of `lwaftr.h` has it: the number of the row.
+    fn find(table: &Softwires, ipv4: u32, psid: u16) -> Option<usize> {
+        let block = (ipv4 / 256).wrapping_sub(table.first_block) as usize;
+        let block = usize::from(table.blocks.get(block / 32)?[block % 32]);
+        let share = table.shares[block * 256 + ipv4 as usize % 256];
+        let row = share.first as usize + usize::from(psid);
+        (psid <= share.last && table.rows[row] != [0; 2]).then_some(row)
+    }
+
+    #[test]
+    fn every_softwire_is_at_its_place_and_nothing_is_elsewhere() {
+        // Next to each other, in another block, far away, the last of all; holes, whole addresses.
+        let addresses = [0x0100_0003, 0x0100_0004, 0x0100_00ff, 0x0100_0100, 0xc000_0201, 0xffff_ffff];
+        let mut rows = Vec::new();
+        for (number, ipv4) in addresses.into_iter().enumerate() {
+            let number = u16::try_from(number).unwrap();
+            match number {
+                3 => rows.push(row(ipv4, 0, 0)),
+                _ => rows.extend((0..64).filter(|psid| psid % (number + 2) != 0).map(|psid| row(ipv4, 6, psid))),
+            }
+        }
+        let table = softwires(&rows, 2);
+        for ipv4 in addresses.into_iter().flat_map(|ipv4| ipv4 - 2..=ipv4.saturating_add(2)).chain([0, 0x8000_0000]) {
+            for psid in 0..64 {
+                let expected = rows.iter().find(|row| row.ipv4.to_bits() == ipv4 && row.psid == psid);
+                let found = find(&table, ipv4, psid);
+                assert_eq!(found.map(|row| table.rows[row]), expected.map(|row| halves(row.b4.to_bits())), "{ipv4:x}");
+                let local = found.map(|row| LOCALS[usize::from(table.locals[row / 64][row % 64])]);
+                assert_eq!(local, expected.map(|row| row.local), "{ipv4:x} {psid}");
+            }
+        }
+        assert!(softwires(&rows[..0], 1).rows.is_empty());
+    }
+
+    #[test]
+    fn a_full_table_costs_sixteen_bytes_a_softwire() {
+        let rows: Vec<SoftwireRow> = (0..16_384_u32)
+            .map(|n| SoftwireRow { local: LOCALS[0], ..row(0x0a00_0000 + n / 64, 6, u16::try_from(n % 64).unwrap()) })
+            .collect();
+        let table = softwires(&rows, 1);
+        assert_eq!((table.rows.len(), table.shares.len(), table.blocks.len(), table.locals.len()), (16_385, 512, 1, 0));
+    }
+
+    #[test]
+    fn sparse_addresses_are_left_out_when_their_places_are_spent() {
+        let wide = |n: u32| row(0x0a00_0000 + n, 16, u16::MAX);
+        let mut rows: Vec<SoftwireRow> = (0..65).map(wide).collect();
+        rows.push(row(0x0a00_0041, 4, 15));
+        let table = softwires(&rows, 2);
+        assert!((0..64).all(|n| find(&table, 0x0a00_0000 + n, u16::MAX).is_some()));
+        assert_eq!(find(&table, 0x0a00_0040, u16::MAX), None);
+        assert!(find(&table, 0x0a00_0041, 15).is_some(), "who has few places needs none of those");
+        assert_eq!(table.rows.len(), 1 + SPARE_PLACES + 16);
+    }
+
+    #[test]
+    fn blocks_beyond_the_last_number_are_left_out() {
+        let rows: Vec<SoftwireRow> = (0..65_536).map(|n| row(n * 1024, 0, 0)).collect();
+        let table = softwires(&rows, 2);
+        assert!((0..65_535).all(|n| find(&table, n * 1024, 0).is_some()));
+        assert_eq!(find(&table, 65_535 * 1024, 0), None);
     }
 }

@@ -45,9 +45,9 @@ pub(crate) fn cases() -> Vec<Case> {
         ..TranslateSettings::default()
     };
     vec![
-        lwaftr_case("lwaftr", plain, true, Some((6, 6))),
-        lwaftr_case("lwaftr, whole addresses", plain, false, Some((0, 0))),
-        lwaftr_case("lwaftr, divisions that differ", pipe, true, None),
+        lwaftr_case("lwaftr", plain, true, &ADDRESSES, Some((6, 6))),
+        lwaftr_case("lwaftr, whole addresses", plain, false, &ADDRESSES[..1], Some((0, 0))),
+        lwaftr_case("lwaftr, divisions that differ", pipe, true, &ADDRESSES, None),
         map_case("map-e br", |domain| map_e(domain, SoftwireSettings::default()), true),
         map_case("map-e br, pipe", |domain| map_e(domain, pipe_settings()), true),
         map_case("map-t br", |domain| map_t(domain, TranslateSettings::default()), false),
@@ -59,8 +59,8 @@ fn pipe_settings() -> SoftwireSettings {
     SoftwireSettings { ipv6_mtu: 1300, traffic_class: TrafficClass::Force(0), ..SoftwireSettings::default() }
 }
 
-/// Some hundred softwires of some addresses, holes among them.
-fn softwires(numbers: &mut Numbers, division: Option<(u8, u8)>) -> Vec<SoftwireRow> {
+/// Some hundred softwires of some addresses near and far, holes among them.
+fn softwires(numbers: &mut Numbers, locals: &[Ipv6Addr], division: Option<(u8, u8)>) -> Vec<SoftwireRow> {
     let mut rows = Vec::new();
     for host in 0..40_u32 {
         let (offset_bits, psid_bits) =
@@ -71,21 +71,27 @@ fn softwires(numbers: &mut Numbers, division: Option<(u8, u8)>) -> Vec<SoftwireR
         psids.sort_unstable();
         psids.dedup();
         rows.extend(psids.into_iter().map(|psid| SoftwireRow {
-            ipv4: Ipv4Addr::from_bits(0xc000_0200 + host * 2),
+            ipv4: Ipv4Addr::from_bits((0xc000_0200 + host * 2) | ((host % 3) << 12)),
             division,
             psid,
             b4: Ipv6Addr::from_bits(0x2001_0db8_00b4 << 80 | u128::from(numbers.draw())),
-            local: numbers.pick(&ADDRESSES),
+            local: numbers.pick(locals),
         }));
     }
     rows
 }
 
-fn lwaftr_case(name: &'static str, softwire: SoftwireSettings, hairpinning: bool, division: Option<(u8, u8)>) -> Case {
-    let rows = softwires(&mut Numbers(7), division);
+fn lwaftr_case(
+    name: &'static str,
+    softwire: SoftwireSettings,
+    hairpinning: bool,
+    locals: &[Ipv6Addr],
+    division: Option<(u8, u8)>,
+) -> Case {
+    let rows = softwires(&mut Numbers(7), locals, division);
     let kind = ServiceKind::Lwaftr(Lwaftr {
-        addresses: ADDRESSES.to_vec(),
-        ipv4: AddressRanges::new([Ipv4Addr::new(192, 0, 2, 0)..=Ipv4Addr::new(192, 0, 2, 127)]),
+        addresses: locals.to_vec(),
+        ipv4: AddressRanges::new([Ipv4Addr::new(192, 0, 0, 0)..=Ipv4Addr::new(192, 0, 35, 255)]),
         table: SoftwireTable::new(&rows).unwrap(),
         softwire,
         hairpinning,
@@ -95,7 +101,9 @@ fn lwaftr_case(name: &'static str, softwire: SoftwireSettings, hairpinning: bool
     let build = move |numbers: &mut Numbers, _: &World| {
         let row = rows[numbers.below(rows.len())];
         let port = port_of(numbers, row.division, row.psid);
-        let subscriber = if numbers.one_in(30) { Ipv4Addr::from_bits(row.ipv4.to_bits() ^ 1) } else { row.ipv4 };
+        // Nobody's address beside his, or below all.
+        let other = row.ipv4.to_bits() ^ numbers.pick(&[1, 0x200]);
+        let subscriber = if numbers.one_in(30) { Ipv4Addr::from_bits(other) } else { row.ipv4 };
         if numbers.one_in(2) {
             let (b4, local) = (mutated(numbers, row.b4), mutated(numbers, row.local));
             from_softwire(numbers, (b4, local), subscriber, port)
