@@ -5,11 +5,11 @@
 //! ids that contain it. With few mappings one packet
 //! stays in the cache: the cost of the work. With 100,000 the addresses are random: the cost of the memory too.
 
-use std::alloc::{GlobalAlloc, Layout, System};
+mod counting;
+
 use std::hint::black_box;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use tombolo_engine::mapping::eam::{Eam, EamTable};
@@ -26,27 +26,7 @@ use tombolo_tables::memory::Heap;
 use tombolo_tables::tables::Capacity;
 use tombolo_wire::{Ipv4Header, Ipv6Header, Prefix64, Protocol, ipv4};
 
-/// Counts allocations.
-struct Counting;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-// SAFETY: every call is passed on to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's promise is ours.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise is ours.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
+use crate::counting::allocations;
 
 /// Many short rounds: on a machine that does other work too, most of them are not interrupted.
 const ROUNDS: usize = 101;
@@ -157,11 +137,11 @@ fn measure(id: &str, rows: u32, packet: fn(u32, u16) -> Vec<u8>, size: u16) {
     let mut rounds: Vec<f64> = (0..ROUNDS).map(|_| round(&mut engine, &plan, &packets)).collect();
     rounds.sort_by(f64::total_cmp);
     let (median, best) = (rounds[ROUNDS / 2], rounds[0]);
-    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    let before = allocations();
     round(&mut engine, &plan, &packets);
     // One buffer a round.
-    let allocations = ALLOCATIONS.load(Ordering::Relaxed) - before - 1;
-    let each = allocations as f64 / PACKETS as f64;
+    let allocated = allocations() - before - 1;
+    let each = allocated as f64 / PACKETS as f64;
     println!("{id:<38} {median:>10.1} {best:>8.1} {:>8.1} {each:>20.6}", 1e3 / median);
 }
 

@@ -3,10 +3,10 @@
 //! `cargo bench -p tombolo-engine --bench translate` prints the median of 15 rounds for each id. One packet that stays in
 //! the cache: this is the cost of the work, not of the memory.
 
-use std::alloc::{GlobalAlloc, Layout, System};
+mod counting;
+
 use std::hint::black_box;
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use tombolo_engine::mechanism::screen::{screen_ipv4, screen_ipv6};
@@ -15,27 +15,7 @@ use tombolo_engine::packet::{HEADROOM, Offload, Packet};
 use tombolo_engine::parse::{AnyParsed, parse};
 use tombolo_wire::{Ipv4Header, Ipv6Header, Prefix64, Protocol, Sum, ipv4};
 
-/// Counts allocations.
-struct Counting;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-// SAFETY: every call is passed on to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's promise is ours.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise is ours.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
+use crate::counting::allocations;
 
 const ROUNDS: usize = 15;
 const PACKETS: u32 = 1_000_000;
@@ -153,11 +133,11 @@ fn main() {
         let mut rounds: Vec<f64> = (0..ROUNDS).map(|_| round(&packet, &mut identifications)).collect();
         rounds.sort_by(f64::total_cmp);
         let median = rounds[ROUNDS / 2];
-        let before = ALLOCATIONS.load(Ordering::Relaxed);
+        let before = allocations();
         round(&packet, &mut identifications);
         // One buffer a round.
-        let allocations = ALLOCATIONS.load(Ordering::Relaxed) - before - 1;
-        println!("{id:<34} {median:>10.1} {:>8.1} {:>20.6}", 1e3 / median, allocations as f64 / f64::from(PACKETS));
+        let allocated = allocations() - before - 1;
+        println!("{id:<34} {median:>10.1} {:>8.1} {:>20.6}", 1e3 / median, allocated as f64 / f64::from(PACKETS));
     }
     for size in [20, 1460, 65_000] {
         let bytes = vec![0x5a; size];

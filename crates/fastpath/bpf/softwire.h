@@ -88,7 +88,9 @@ static __always_inline struct outcome carry_in(const volatile struct service *se
 	return FORWARDED;
 }
 
-/* From inside, out of its softwire, as it is but for a hop. The caller has asked whether its class may be told (`inner_class`). */
+/* From inside, out of its softwire, as it is but for a hop. The caller has asked whether its class may be told
+ * (`inner_class`).
+ */
 static __always_inline struct outcome carry_out(const volatile struct service *service, const struct packet *packet,
 						__u32 gso_size, struct rewrite *to)
 {

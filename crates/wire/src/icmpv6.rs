@@ -12,7 +12,8 @@
 //!
 //! The checksum covers the pseudo-header of IPv6.
 
-use crate::{ParseError, read_u16, read_u32};
+use crate::IcmpView;
+pub use crate::icmp::{CHECKSUM, HEADER_LENGTH};
 
 /// Destination unreachable.
 pub const DESTINATION_UNREACHABLE: u8 = 1;
@@ -64,74 +65,16 @@ pub const fn is_error(kind: u8) -> bool {
     kind < 128
 }
 
-/// Bytes of the header.
-pub const HEADER_LENGTH: usize = 8;
-/// Offset of the checksum.
-pub const CHECKSUM: usize = 2;
+/// ICMP for IPv6, as the protocol of a view.
+#[derive(Debug, Clone, Copy)]
+pub enum Icmpv6 {}
 
 /// A message with a whole header.
-#[derive(Debug, Clone, Copy)]
-pub struct Icmpv6View<'a> {
-    message: &'a [u8],
-}
-
-impl<'a> Icmpv6View<'a> {
-    /// The message in `message`.
-    ///
-    /// # Errors
-    /// [`ParseError::Truncated`] if there are fewer than 8 bytes.
-    pub const fn parse(message: &'a [u8]) -> Result<Self, ParseError> {
-        if message.len() < HEADER_LENGTH { Err(ParseError::Truncated) } else { Ok(Self { message }) }
-    }
-
-    /// What the message is.
-    #[must_use]
-    pub const fn kind(self) -> u8 {
-        self.message[0]
-    }
-
-    /// The variant of its kind.
-    #[must_use]
-    pub const fn code(self) -> u8 {
-        self.message[1]
-    }
-
-    /// The checksum.
-    #[must_use]
-    pub fn checksum(self) -> u16 {
-        read_u16(self.message, CHECKSUM)
-    }
-
-    /// Bytes 4 to 7, whose meaning depends on the kind.
-    #[must_use]
-    pub fn rest_of_header(self) -> u32 {
-        read_u32(self.message, 4)
-    }
-
-    /// Identifier of an echo request or reply.
-    #[must_use]
-    pub fn identifier(self) -> u16 {
-        read_u16(self.message, 4)
-    }
-
-    /// What follows the header.
-    #[must_use]
-    pub fn body(self) -> &'a [u8] {
-        &self.message[HEADER_LENGTH..]
-    }
-}
+pub type Icmpv6View<'a> = IcmpView<'a, Icmpv6>;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn fields_are_read_from_their_places() {
-        let view = Icmpv6View::parse(&[3, 4, 0x12, 0x34, 0xab, 0xcd, 5, 0xdc, 9]).unwrap();
-        assert_eq!((view.kind(), view.code(), view.checksum()), (3, 4, 0x1234));
-        assert_eq!((view.rest_of_header(), view.identifier(), view.body()), (0xabcd_05dc, 0xabcd, &[9][..]));
-        assert!(Icmpv6View::parse(&[0; 7]).is_err());
-    }
 
     #[test]
     fn errors_are_told_from_queries() {

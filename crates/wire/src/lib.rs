@@ -14,6 +14,7 @@ extern crate std;
 
 pub mod checksum;
 pub mod ethernet;
+pub mod icmp;
 pub mod icmpv4;
 pub mod icmpv6;
 pub mod ipv4;
@@ -32,6 +33,7 @@ mod protocol;
 pub use checksum::{Delta, Sum};
 pub use ethernet::{EthernetHeader, EthernetView, MacAddress};
 pub use field::{read_u16, read_u32, write_u16, write_u32};
+pub use icmp::IcmpView;
 pub use icmpv4::Icmpv4View;
 pub use icmpv6::Icmpv6View;
 pub use ipv4::{Ipv4Header, Ipv4View};

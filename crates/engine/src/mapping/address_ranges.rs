@@ -3,6 +3,8 @@
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
 
+use super::ranges::merged;
+
 /// A set of addresses: ranges in ascending order that neither overlap nor touch.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AddressRanges(Vec<RangeInclusive<Ipv4Addr>>);
@@ -11,18 +13,7 @@ impl AddressRanges {
     /// The addresses that are in any of `ranges`.
     #[must_use]
     pub fn new(ranges: impl IntoIterator<Item = RangeInclusive<Ipv4Addr>>) -> Self {
-        let mut sorted: Vec<_> = ranges.into_iter().filter(|range| !range.is_empty()).collect();
-        sorted.sort_by_key(|range| *range.start());
-        let mut merged: Vec<RangeInclusive<Ipv4Addr>> = Vec::new();
-        for range in sorted {
-            match merged.last_mut() {
-                Some(last) if u64::from(range.start().to_bits()) <= u64::from(last.end().to_bits()) + 1 => {
-                    *last = *last.start()..=*last.end().max(range.end());
-                }
-                _ => merged.push(range),
-            }
-        }
-        Self(merged)
+        Self(merged(ranges, |end, start| u64::from(start.to_bits()) <= u64::from(end.to_bits()) + 1))
     }
 
     /// The ranges, ascending.

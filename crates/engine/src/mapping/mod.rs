@@ -13,3 +13,5 @@ pub mod port_set;
 pub mod s46_options;
 pub mod softwire_table;
 pub mod stateless;
+
+mod ranges;

@@ -15,6 +15,7 @@ use tombolo_tables::blocks::SMALLEST_BLOCK;
 use tombolo_tables::tables::Candidate;
 
 use super::allocation::Allocation;
+use super::ranges::merged;
 
 /// Windows that [`Pool::candidates_in`] takes at most.
 pub const WINDOWS: usize = 5;
@@ -63,18 +64,7 @@ impl PortRanges {
     /// The ports that are in any of `ranges`.
     #[must_use]
     pub fn new(ranges: impl IntoIterator<Item = RangeInclusive<u16>>) -> Self {
-        let mut sorted: Vec<_> = ranges.into_iter().filter(|range| !range.is_empty()).collect();
-        sorted.sort_by_key(|range| *range.start());
-        let mut merged: Vec<RangeInclusive<u16>> = Vec::new();
-        for range in sorted {
-            match merged.last_mut() {
-                Some(last) if u32::from(*range.start()) <= u32::from(*last.end()) + 1 => {
-                    *last = *last.start()..=*last.end().max(range.end());
-                }
-                _ => merged.push(range),
-            }
-        }
-        Self(merged)
+        Self(merged(ranges, |end, start| u32::from(start) <= u32::from(end) + 1))
     }
 
     /// The ranges, ascending.

@@ -123,6 +123,19 @@ impl SoftwireSettings {
         self.ipv6_mtu.max(ipv6::MINIMUM_MTU.into())
     }
 
+    /// True if a packet has to fit the softwire as it is. The rest is encapsulated whole, or fragmented.
+    #[inline]
+    fn must_fit(&self, parsed: &Parsed<Ipv4Addr>) -> bool {
+        parsed.dont_fragment && self.dont_fragment == DontFragment::Obey
+    }
+
+    /// Bytes that a packet may have to enter the softwire: those of its MTU, or as many as there are.
+    #[must_use]
+    #[inline]
+    pub fn limit(&self, parsed: &Parsed<Ipv4Addr>) -> u32 {
+        if self.must_fit(parsed) { self.mtu() } else { u32::MAX }
+    }
+
     /// Asks whether a packet may enter the softwire by its size. To be asked while it is as it was received, so that it
     /// can be quoted.
     ///
@@ -130,7 +143,7 @@ impl SoftwireSettings {
     /// [`Refusal`]: too big with DF set.
     #[inline]
     pub fn check_size(&self, packet: &Packet<'_>, parsed: &Parsed<Ipv4Addr>) -> Result<(), Refusal> {
-        if !parsed.dont_fragment || self.dont_fragment == DontFragment::Override {
+        if !self.must_fit(parsed) {
             return Ok(());
         }
         let header = usize::from(parsed.transport_offset);

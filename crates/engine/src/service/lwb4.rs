@@ -11,7 +11,7 @@ use crate::mapping::address_ranges::AddressRanges;
 use crate::mapping::pool::{Pool, PortSpace};
 use crate::mechanism::hairpin::come_in_again;
 use crate::mechanism::napt::Policy;
-use crate::mechanism::softwire::{DontFragment, relay_error};
+use crate::mechanism::softwire::relay_error;
 use crate::mechanism::{IcmpAnswer, Refusal, Softwire, SoftwireSettings, decapsulate};
 use crate::packet::{Outbox, Packet};
 use crate::parse::Parsed;
@@ -68,10 +68,8 @@ impl Lwb4 {
             let _ = self.napt(number).outbound(packet, parsed, Ipv6Addr::UNSPECIFIED, u32::MAX, work)?;
             return self.come_in_again(number, packet, work, outbox);
         }
-        // What may not be fragmented must fit; the rest is encapsulated whole.
-        let must_fit = parsed.dont_fragment && self.softwire.dont_fragment == DontFragment::Obey;
-        let mtu = if must_fit { self.softwire.mtu() } else { u32::MAX };
-        let _ = self.napt(number).outbound(packet, parsed, Ipv6Addr::UNSPECIFIED, mtu, work)?;
+        let limit = self.softwire.limit(parsed);
+        let _ = self.napt(number).outbound(packet, parsed, Ipv6Addr::UNSPECIFIED, limit, work)?;
         send(packet, parsed, self.ends, &self.softwire, work, outbox)
     }
 

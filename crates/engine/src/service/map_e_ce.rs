@@ -11,7 +11,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use tombolo_wire::read_u16;
 
 use crate::engine::Work;
-use crate::mechanism::softwire::{DontFragment, relay_error, take_step};
+use crate::mechanism::softwire::{relay_error, take_step};
 use crate::mechanism::{Refusal, Softwire, SoftwireSettings, decapsulate};
 use crate::packet::{Outbox, Packet};
 use crate::parse::Parsed;
@@ -79,11 +79,9 @@ impl MapECe {
             self.softwire.check_size(packet, parsed)?;
             return take_step(packet, parsed);
         };
-        // What may not be fragmented must fit; the rest is encapsulated whole.
-        let must_fit = parsed.dont_fragment && self.softwire.dont_fragment == DontFragment::Obey;
-        let mtu = if must_fit { self.softwire.mtu() } else { u32::MAX };
+        let limit = self.softwire.limit(parsed);
         let napt = Napt44 { number, pool: &nat44.pool, policy: &nat44.policy };
-        let _ = napt.outbound(packet, parsed, Ipv6Addr::UNSPECIFIED, mtu, work)?;
+        let _ = napt.outbound(packet, parsed, Ipv6Addr::UNSPECIFIED, limit, work)?;
         Ok(())
     }
 
