@@ -77,29 +77,15 @@ static __noinline bool ask_for_way(struct xdp_md *ctx, struct way *way, __u64 fi
 	return true;
 }
 
-/* What the way to a destination is remembered for. */
-static __always_inline void find_way_key(struct way_key *key, __u64 first, __u64 second, bool is_ipv6, __u32 now)
-{
-	struct route_watch *watch = RECORD(route_watch, 0);
-	__u32 next_hop;
-
-	key->destination[0] = first;
-	key->destination[1] = second;
-	key->generation = 0;
-	if (!watch || READ(watch->until) <= now)
-		return;
-	key->generation = READ(watch->generation);
-	next_hop = is_ipv6 ? route_of_ipv6(first, second) : route_of_ipv4(first);
-	if (next_hop & ROUTE_UNIFORM) {
-		key->destination[0] = WAY_OF_ROUTE;
-		key->destination[1] = (__u64)is_ipv6 << 32 | next_hop;
-	}
-}
-
 static __always_inline bool is_same_way(const struct way_key *a, const struct way_key *b)
 {
 	return a->destination[0] == b->destination[0] && a->destination[1] == b->destination[1] &&
 	       a->ingress == b->ingress && a->generation == b->generation;
+}
+
+static __always_inline struct way *way_for(const struct way_key *key)
+{
+	return RECORD(ways, mix(key->destination[0] + key->destination[1]) % WAYS);
 }
 
 /* The way of a packet, if its neighbour is resolved and XDP can send there. */
@@ -108,21 +94,41 @@ static __always_inline struct way *way_of(struct xdp_md *ctx, const struct rewri
 	bool is_ipv6 = to->direction == TO6 || to->encapsulate;
 	const __u64 *destination = to->encapsulate ? to->outer_destination : to->destination;
 	__u64 first = is_ipv6 ? destination[0] : to->destination4, second = is_ipv6 ? destination[1] : 0;
-	struct way_key key = { .ingress = ctx->ingress_ifindex };
-	__u32 tick = now_in_ticks();
-	struct way *way;
+	struct way_key key = { .destination = { first, second }, .ingress = ctx->ingress_ifindex };
+	struct route_watch *watch = RECORD(route_watch, 0);
+	__u32 tick = now_in_ticks(), next_hop = 0;
+	bool is_watched = watch && READ(watch->until) > tick;
+	struct way *way, *own;
 
-	find_way_key(&key, first, second, is_ipv6, tick);
-	way = RECORD(ways, mix(key.destination[0] + key.destination[1]) % WAYS);
-	if (!way)
+	if (is_watched)
+		key.generation = READ(watch->generation);
+	way = own = way_for(&key);
+	if (!own)
 		return 0;
-	if (way->tick == tick && is_same_way(&way->key, &key))
-		return way;
-	way->tick = 0;
-	way->key = key;
-	if (!ask_for_way(ctx, way, first, second, is_ipv6))
-		return 0;
-	way->tick = tick;
+	if (own->tick == tick && is_same_way(&own->key, &key))
+		return own;
+	if (is_watched)
+		next_hop = is_ipv6 ? route_of_ipv6(first, second) : route_of_ipv4(first);
+	if (next_hop & ROUTE_UNIFORM) {
+		key.destination[0] = WAY_OF_ROUTE;
+		key.destination[1] = (__u64)is_ipv6 << 32 | next_hop;
+		way = way_for(&key);
+		if (!way)
+			return 0;
+	}
+	if (way->tick != tick || !is_same_way(&way->key, &key)) {
+		way->tick = 0;
+		way->key = key;
+		if (!ask_for_way(ctx, way, first, second, is_ipv6))
+			return 0;
+		way->tick = tick;
+	}
+	/* The first destinations of a tick get places of their own, which saves a few of them the look-up of the route. */
+	if (way != own && own->tick != tick) {
+		*own = *way;
+		own->key.destination[0] = first;
+		own->key.destination[1] = second;
+	}
 	return way;
 }
 

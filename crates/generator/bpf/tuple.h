@@ -10,19 +10,20 @@ struct tuple {
 	__u16 b_port;
 };
 
+/* Divides and gives the remainder: BPF, and most processors, would divide twice for the two. */
+static __always_inline __u32 take(__u32 *number, __u32 divisor)
+{
+	__u32 quotient = *number / divisor, remainder = *number - quotient * divisor;
+	*number = quotient;
+	return remainder;
+}
+
 static __always_inline void decompose(const struct tuple_shape *shape, __u32 number, struct tuple *t)
 {
-	t->a_index = number % shape->a_ports;
-	number /= shape->a_ports;
-	t->b_port = shape->b_first + (__u16)(number % shape->b_ports);
-	number /= shape->b_ports;
-	if (shape->a_hosts == 1) {
-		t->a_host = 0;
-		t->b_host = number;
-	} else {
-		t->a_host = number % shape->a_hosts;
-		t->b_host = number / shape->a_hosts;
-	}
+	t->a_index = take(&number, shape->a_ports);
+	t->b_port = shape->b_first + (__u16)take(&number, shape->b_ports);
+	t->a_host = shape->a_hosts == 1 ? 0 : take(&number, shape->a_hosts);
+	t->b_host = number;
 }
 
 /* Port number index of the port set (RFC 7597 section 5.1); plain ranges have psid_shift 16. */
