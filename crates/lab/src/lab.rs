@@ -227,6 +227,8 @@ fn prepare(namespace: &Namespace, relay: bool) -> Result<(), LabError> {
     ] {
         namespace.set_sysctl(key, value)?;
     }
+    // Linux's default, where it is there. BBR, which some hosts have set, paces what no link limits, now so and now so.
+    let _ = namespace.set_sysctl("net.ipv4.tcp_congestion_control", "cubic");
     if relay {
         // The relay's interfaces must not speak for themselves.
         namespace.set_sysctl("net.ipv6.conf.default.disable_ipv6", "1")?;
