@@ -10,7 +10,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("engine", &["wire", "tables"]),
     ("io", &["wire", "tables", "engine"]),
     ("config", &["wire", "tables", "engine"]),
-    ("fastpath", &["wire", "tables", "engine"]),
+    ("fastpath", &["wire", "tables", "engine", "io"]),
     ("daemon", &["wire", "tables", "engine", "io", "config", "fastpath"]),
     ("lab", &[]),
     ("generator", &[]),
