@@ -405,16 +405,17 @@ static __always_inline void count_times(struct counters *n, const struct expecta
 		*place = delay + 1;
 }
 
-/* Marks the number as arrived; returns 1 if it had been before, -1 if there is no such number. */
-static __always_inline int mark(const struct expectation *e, __u32 number)
+/* Marks the number as arrived, the `index`-th of its lane; returns 1 if it had been before, -1 if there is no such number.
+ * Each lane has words of its own: two cores that set bits in turn in one line would wait for each other. */
+static __always_inline int mark(const struct expectation *e, __u32 number, __u32 lane, __u32 index)
 {
 	if (number >= e->frames)
 		return -1;
-	__u32 word = (__u32)(e->bitmap_first + (number >> 6));
+	__u32 word = (__u32)e->bitmap_first + lane * e->lane_words + (index >> 6);
 	__u64 *w = bpf_map_lookup_elem(&bitmap, &word);
 	if (!w)
 		return -1;
-	__u64 bit = 1ull << (number & 63);
+	__u64 bit = 1ull << (index & 63);
 	return (__sync_fetch_and_or(w, bit) & bit) ? 1 : 0;
 }
 
@@ -500,7 +501,8 @@ static __always_inline int receive(struct xdp_md *ctx, __u32 direction)
 		else
 			errors |= 1u << ERROR_NUMBER;
 	}
-	int seen = mark(e, number);
+	__u32 index = number, lane = take(&index, e->index_stride ? e->index_stride : 1);
+	int seen = mark(e, number, lane, index);
 	if (seen > 0) {
 		n->duplicates++;
 		return XDP_DROP;
@@ -523,8 +525,7 @@ static __always_inline int receive(struct xdp_md *ctx, __u32 direction)
 		n->gap_max_at_ns = now;
 	}
 	n->last_ns = now;
-	__u32 stride = e->index_stride ? e->index_stride : 1;
-	__u32 lane = number % stride & (LANES - 1);
+	lane &= LANES - 1;
 	if (number < n->highest[lane])
 		n->reordered++;
 	else

@@ -160,7 +160,7 @@ struct expectation {
 	__u8 background_hop_limit;
 	__u8 reserved[3];
 	__u32 background_filler_sum;
-	__u32 reserved2;
+	__u32 lane_words; /* words of each sending core's frames in the bitmap */
 	__u8 background_source[16];
 	__u8 background_destination[16];
 	struct tuple_shape shape;

@@ -1,4 +1,6 @@
 //! Which frames arrived: one bit a frame, set by the receiver with an atomic or.
+//!
+//! In the map each sending core's frames, which are every `lanes`-th, have words of their own; in a copy all are in order.
 
 use crate::mapped::Mapped;
 
@@ -18,9 +20,29 @@ pub struct Run {
     pub length: u32,
 }
 
+/// Words of each of `lanes` sending cores, in whole cache lines.
+pub(crate) fn lane_words(frames: u32, lanes: usize) -> usize {
+    (frames as usize).div_ceil(lanes.max(1)).div_ceil(64).next_multiple_of(8)
+}
+
+/// Words of so many frames from at most `lanes` cores.
+pub(crate) fn words_of(frames: u32, lanes: usize) -> usize {
+    (frames as usize).div_ceil(64) + 9 * lanes.max(1)
+}
+
 impl Bitmap {
-    pub(crate) fn copy(map: &Mapped<u64>, first_word: usize, frames: u32) -> Bitmap {
-        let words = (0..frames.div_ceil(64) as usize).map(|w| map.get(first_word + w)).collect();
+    pub(crate) fn copy(map: &Mapped<u64>, first_word: usize, frames: u32, lanes: usize, lane_words: usize) -> Bitmap {
+        let lanes = lanes.max(1);
+        if lanes == 1 {
+            let words = (0..frames.div_ceil(64) as usize).map(|w| map.get(first_word + w)).collect();
+            return Bitmap { words, frames };
+        }
+        let mut words = vec![0; frames.div_ceil(64) as usize];
+        for number in 0..frames as usize {
+            let (lane, index) = (number % lanes, number / lanes);
+            let arrived = map.get(first_word + lane * lane_words + index / 64) >> (index % 64) & 1;
+            words[number / 64] |= arrived << (number % 64);
+        }
         Bitmap { words, frames }
     }
 

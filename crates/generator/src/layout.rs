@@ -243,7 +243,7 @@ pub(crate) struct Expectation {
     pub(crate) background_hop_limit: u8,
     pub(crate) reserved: [u8; 3],
     pub(crate) background_filler_sum: u32,
-    pub(crate) reserved2: u32,
+    pub(crate) lane_words: u32,
     pub(crate) background_source: [u8; 16],
     pub(crate) background_destination: [u8; 16],
     pub(crate) shape: TupleShape,

@@ -9,7 +9,7 @@ use aya::maps::{DevMap, Map, MapData};
 use aya::programs::{Xdp, xdp::XdpMode};
 use aya::{Ebpf, EbpfLoader};
 
-use crate::bitmap::Bitmap;
+use crate::bitmap::{Bitmap, lane_words, words_of};
 use crate::frame::Template;
 use crate::layout::{
     Control, Counters, EXPECT_IPDV, EXPECT_RECORD, EXPECT_UNTIMED, Endpoint, Expectation, FrameKind, Histogram, LANES,
@@ -175,7 +175,7 @@ impl Rig {
     pub fn open(left: &Port, right: &Port, capacity: Capacity) -> Result<Rig, RigError> {
         install_wake_signal().map_err(|source| RigError::Send { source })?;
         let cpus = possible_cpus();
-        let words = capacity.frames.div_ceil(64).max(1);
+        let words = words_of(capacity.frames, LANES);
         let slots = 2 * u32::try_from(cpus).unwrap_or(1);
         let mut loader = EbpfLoader::new();
         loader
@@ -184,7 +184,7 @@ impl Rig {
             .map_max_entries("counters", slots)
             .map_max_entries("delays", slots)
             .map_max_entries("variations", 2 * slots)
-            .map_max_entries("bitmap", 2 * words)
+            .map_max_entries("bitmap", u32::try_from(2 * words).unwrap_or(u32::MAX))
             .map_max_entries("records", capacity.records.max(1));
         let mut programs = loader.load(OBJECT).map_err(load_error)?;
         let (records, slots) = (capacity.records.max(1) as usize, slots as usize);
@@ -199,7 +199,7 @@ impl Rig {
             counters: map(&programs, "counters", slots)?,
             delays: map(&programs, "delays", slots)?,
             variations: map(&programs, "variations", 2 * slots)?,
-            bitmap: map(&programs, "bitmap", 2 * words as usize)?,
+            bitmap: map(&programs, "bitmap", 2 * words)?,
             records: map(&programs, "records", records)?,
             timed: map(&programs, "timed", 2 * TAGGED_MAX)?,
             programs: {
@@ -330,7 +330,7 @@ impl Rig {
         let half = self.bitmap.len() / 2;
         for (index, direction) in directions.iter().enumerate() {
             if let Some(direction) = direction {
-                self.bitmap.clear(index * half, direction.frames.div_ceil(64) as usize);
+                self.bitmap.clear(index * half, words_of(direction.frames, direction.cores.len()));
                 if direction.answer.record {
                     self.records.clear(0, direction.frames as usize);
                 }
@@ -373,6 +373,7 @@ impl Rig {
             timed_every: direction.timed.map_or(0, |t| t.every),
             bitmap_first: (index * self.bitmap.len() / 2) as u64,
             frames: direction.frames,
+            lane_words: u32::try_from(lane_words(direction.frames, direction.cores.len())).unwrap_or(u32::MAX),
             shape: direction.shape,
             ..Expectation::zeroed()
         };
@@ -566,7 +567,8 @@ impl Rig {
         // A stopped run never sent its last frames, so these are not missing. With several cores the numbers of a stopped
         // run have holes at the end; the bitmap is then only good for what all cores sent.
         let frames = u32::try_from(sent.min(u64::from(direction.frames))).unwrap_or(u32::MAX);
-        let bitmap = Bitmap::copy(&self.bitmap, index * self.bitmap.len() / 2, frames);
+        let (lanes, first_word) = (direction.cores.len(), index * self.bitmap.len() / 2);
+        let bitmap = Bitmap::copy(&self.bitmap, first_word, frames, lanes, lane_words(direction.frames, lanes));
         let delays = Delays::gather(&self.delays, slots.clone());
         let mut arrivals = Arrivals::collect(slots.clone().map(|s| self.counters.get(s)), delays, bitmap);
         if direction.answer.timing == Timing::Variations {
