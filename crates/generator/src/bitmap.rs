@@ -118,6 +118,16 @@ mod tests {
     }
 
     #[test]
+    fn the_words_of_all_lanes_fit() {
+        for frames in [0, 1, 63, 64, 65, 1000, 1_000_000, 1_000_001] {
+            for lanes in 1..=16 {
+                assert!(lane_words(frames, lanes) * lanes <= words_of(frames, lanes), "{frames} frames, {lanes} lanes");
+                assert!(lane_words(frames, lanes) * 64 * lanes >= frames as usize, "{frames} frames, {lanes} lanes");
+            }
+        }
+    }
+
+    #[test]
     fn gaps_are_found_across_words_and_at_both_ends() {
         let map = bitmap(200, &[0, 62, 63, 64, 65, 130, 199]);
         let runs: Vec<(u32, u32)> = map.gaps().map(|r| (r.first, r.length)).collect();

@@ -39,10 +39,10 @@ impl Peer {
     /// [`LabError::System`] when the address cannot be bound.
     pub fn http(namespace: &Namespace, address: SocketAddr, body: Vec<u8>) -> Result<Self, LabError> {
         let listener = bound(namespace, address, TcpListener::bind)?;
-        Self::start(namespace, address, listener, move |listener| {
+        Self::start(namespace, address, listener, move |listener, note| {
             let (stream, peer) = listener.accept()?;
-            answer(stream, &body)?;
-            Ok(peer)
+            note(peer);
+            answer(stream, &body)
         })
     }
 
@@ -53,10 +53,10 @@ impl Peer {
     pub fn udp_echo(namespace: &Namespace, address: SocketAddr) -> Result<Self, LabError> {
         let socket = bound(namespace, address, UdpSocket::bind)?;
         let mut buffer = vec![0; 65_536];
-        Self::start(namespace, address, socket, move |socket| {
+        Self::start(namespace, address, socket, move |socket, note| {
             let (length, peer) = socket.recv_from(&mut buffer)?;
-            socket.send_to(&buffer[..length], peer)?;
-            Ok(peer)
+            note(peer);
+            socket.send_to(&buffer[..length], peer).map(drop)
         })
     }
 
@@ -72,22 +72,22 @@ impl Peer {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Serves on a thread: `serve` is called whenever `socket` is readable, and says who was served.
+    /// Serves on a thread: `serve` is called whenever `socket` is readable. It notes who is served before it answers: whoever
+    /// has the answer may ask for that at once.
     fn start<S: AsFd + Send + 'static>(
         namespace: &Namespace,
         address: SocketAddr,
         socket: S,
-        mut serve: impl FnMut(&S) -> io::Result<SocketAddr> + Send + 'static,
+        mut serve: impl FnMut(&S, &dyn Fn(SocketAddr)) -> io::Result<()> + Send + 'static,
     ) -> Result<Self, LabError> {
         let (stop, stopped) = UnixStream::pair().map_err(|e| LabError::system("make a socket pair", e))?;
         let last = Arc::new(Mutex::new(None));
         let seen = Arc::clone(&last);
         let body = move || {
+            let note = |peer| *seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(peer);
             while wait(socket.as_fd(), stopped.as_fd()) {
                 // A client that misbehaves is no reason to stop serving others.
-                if let Ok(peer) = serve(&socket) {
-                    *seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(peer);
-                }
+                let _ = serve(&socket, &note);
             }
         };
         let thread = namespace.spawn(body)?;
