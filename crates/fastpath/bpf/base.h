@@ -42,6 +42,16 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "records are words of 
 		__type(value, record);               \
 	} name SEC(".maps")
 
+/* An array that is made anew with each plan and goes with its programs; user space fills it before the first packet. */
+#define PLAN_ARRAY(name, record)                     \
+	struct {                                     \
+		__uint(type, BPF_MAP_TYPE_ARRAY);    \
+		__uint(map_flags, BPF_F_MMAPABLE);   \
+		__uint(max_entries, 1);              \
+		__type(key, __u32);                  \
+		__type(value, record);               \
+	} name SEC(".maps")
+
 /* The record at `index` of an array; none if the array is shorter. The kernel turns the call into a bounds
  * check and a multiplication.
  */

@@ -44,20 +44,10 @@ struct softwire_locals {
 	__u8 number[LOCALS_OF_A_LINE];
 };
 
-/* Made anew with each plan. */
-#define SOFTWIRES(name, record)                    \
-	struct {                                   \
-		__uint(type, BPF_MAP_TYPE_ARRAY);  \
-		__uint(map_flags, BPF_F_MMAPABLE); \
-		__uint(max_entries, 1);            \
-		__type(key, __u32);                \
-		__type(value, record);             \
-	} name SEC(".maps")
-
-SOFTWIRES(softwire_blocks, struct softwire_blocks);
-SOFTWIRES(softwire_shares, struct softwire_share);
-SOFTWIRES(softwire_rows, struct softwire_row);
-SOFTWIRES(softwire_locals, struct softwire_locals);
+PLAN_ARRAY(softwire_blocks, struct softwire_blocks);
+PLAN_ARRAY(softwire_shares, struct softwire_share);
+PLAN_ARRAY(softwire_rows, struct softwire_row);
+PLAN_ARRAY(softwire_locals, struct softwire_locals);
 
 /* The softwire of a port (as on the wire) of an address, and its number; none if nobody has the port. */
 static __always_inline struct softwire_row *softwire_of(__u32 address, __u16 port, __u32 *number)

@@ -49,42 +49,13 @@ struct map_group {
 	__u16 unused;
 };
 
-#define MAP_LINES(name)                                \
-	struct {                                       \
-		__uint(type, BPF_MAP_TYPE_ARRAY);      \
-		__uint(map_flags, BPF_F_MMAPABLE);     \
-		__uint(max_entries, 1);                \
-		__type(key, __u32);                    \
-		__type(value, struct lpm_line);        \
-	} name SEC(".maps")
-
-MAP_LINES(map_ipv4);
-MAP_LINES(map_ipv6);
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct map_rule);
-} map_rules SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct map_group);
-} map_groups SEC(".maps");
+PLAN_ARRAY(map_ipv4, struct lpm_line);
+PLAN_ARRAY(map_ipv6, struct lpm_line);
+PLAN_ARRAY(map_rules, struct map_rule);
+PLAN_ARRAY(map_groups, struct map_group);
 
 /* Rules, plus one; 0 where a group has none. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u64);
-} map_members SEC(".maps");
+PLAN_ARRAY(map_members, __u64);
 
 __noinline __u32 look_up_map_ipv4(__u32 address)
 {

@@ -20,26 +20,11 @@ struct explicit_row {
 	__u32 unused;
 };
 
-/* Both columns as longest-prefix tables; the next hop is the row. Made anew with each plan. */
-#define COLUMN(name)                                   \
-	struct {                                       \
-		__uint(type, BPF_MAP_TYPE_ARRAY);      \
-		__uint(map_flags, BPF_F_MMAPABLE);     \
-		__uint(max_entries, 1);                \
-		__type(key, __u32);                    \
-		__type(value, struct lpm_line);        \
-	} name SEC(".maps")
+/* Both columns as longest-prefix tables; the next hop is the row. */
+PLAN_ARRAY(explicit_ipv4, struct lpm_line);
+PLAN_ARRAY(explicit_ipv6, struct lpm_line);
 
-COLUMN(explicit_ipv4);
-COLUMN(explicit_ipv6);
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct explicit_row);
-} explicit_rows SEC(".maps");
+PLAN_ARRAY(explicit_rows, struct explicit_row);
 
 /* The row that has an address, plus one; 0 if none has. */
 __noinline __u32 look_up_ipv4_row(__u32 address)
