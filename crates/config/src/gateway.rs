@@ -20,9 +20,8 @@ const MEMORY: [(&str, TableMemory); 2] = [("as-needed", TableMemory::AsNeeded), 
 
 /// Reads `[gateway]` and `[[interface]]`.
 pub(crate) fn read(file: &Table<'_>, log: &mut Log) -> (Host, OwnAddresses) {
-    let (mut host, own) = read_gateway(file, log);
-    host.interfaces = read_interfaces(file, log);
-    (host, own)
+    let interfaces = read_interfaces(file, log);
+    read_gateway(file, interfaces, log)
 }
 
 /// Reads `[[interface]]`.
@@ -42,8 +41,8 @@ fn read_interfaces(file: &Table<'_>, log: &mut Log) -> BTreeMap<String, FastPath
     interfaces
 }
 
-fn read_gateway(file: &Table<'_>, log: &mut Log) -> (Host, OwnAddresses) {
-    let defaults = Host::default();
+fn read_gateway(file: &Table<'_>, interfaces: BTreeMap<String, FastPath>, log: &mut Log) -> (Host, OwnAddresses) {
+    let defaults = Host { interfaces, ..Host::default() };
     let Some(table) = file.table("gateway", &GATEWAY, log) else { return (defaults, OwnAddresses::default()) };
     let queues = |node: &Node<'_>| node.number32(1..=256).map(|queues| Some(queues as usize));
     let host = Host {
@@ -57,7 +56,8 @@ fn read_gateway(file: &Table<'_>, log: &mut Log) -> (Host, OwnAddresses) {
             node.number32(1..=u32::MAX).and_then(|number| routing_table(number, node))
         }),
         fastpath: table.read_or("fastpath", defaults.fastpath, log, |node| node.choice(&MODES)),
-        interfaces: BTreeMap::new(),
+        interfaces: defaults.interfaces,
+        fastpath_netfilter: table.read_or("fastpath_netfilter", defaults.fastpath_netfilter, log, Node::switch),
         metrics: table.read_or("metrics", None, log, |node| metrics(node).map(Some)),
         binding_log: table.read_or("binding_log", None, log, directory),
         binding_log_rate: table
@@ -67,6 +67,14 @@ fn read_gateway(file: &Table<'_>, log: &mut Log) -> (Host, OwnAddresses) {
         provision: defaults.provision,
         addresses: defaults.addresses,
     };
+    if let Some(node) = table.find("fastpath_netfilter")
+        && host.fastpath_netfilter
+        && host.interfaces.values().chain([&host.fastpath]).any(|mode| *mode == FastPath::Xdp)
+    {
+        log.mistake(
+            node.problem("netfilter cannot see what XDP sends; where fastpath is \"xdp\", make it \"tc\" or \"auto\""),
+        );
+    }
     let own = OwnAddresses {
         ipv4: table.read_or("ipv4", None, log, |node| match address(node)? {
             IpAddr::V4(address) => Ok(Some(address)),

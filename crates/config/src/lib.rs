@@ -67,6 +67,8 @@ pub struct Host {
     pub fastpath: FastPath,
     /// The same for single interfaces, by name: what the rule above does not fit.
     pub interfaces: BTreeMap<String, FastPath>,
+    /// Packets that the fast path has translated pass the kernel's stack, netfilter included. Default: false.
+    pub fastpath_netfilter: bool,
     /// Where metrics are served. Default: nowhere.
     pub metrics: Option<MetricsAddress>,
     /// File to which bindings are logged. Default: none.
@@ -150,6 +152,7 @@ impl Default for Host {
             table: 84,
             fastpath: FastPath::Off,
             interfaces: BTreeMap::new(),
+            fastpath_netfilter: false,
             metrics: None,
             binding_log: None,
             binding_log_rate: 10_000,

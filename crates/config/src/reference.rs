@@ -89,6 +89,8 @@ pub static GATEWAY: Section = Section {
             "Routing table for packets from the hosts inside a `nat44`: rules of the host send them there, and from there they go to the device. Two gateways on one host need different ones.";
         "fastpath": "\"auto\", \"xdp\", \"tc\" or \"off\"", "\"off\"", "\"auto\"",
             "What the kernel takes by itself: with `tc` and `xdp` known connections pass without this process, even while it restarts. `auto`: XDP and TC on network cards, TC on virtual interfaces, and without it where the kernel cannot. The tables are then the kernel's, in `/sys/fs/bpf/tombolo`. See docs/fastpath.md.";
+        "fastpath_netfilter": "switch", "false", "true",
+            "Packets that the fast path has translated pass the kernel's stack, so that netfilter (nftables, iptables: the chains behind the routing) and routing rules by source see them. Slower, and without XDP. By default they leave by the interface that their route names.";
         "metrics": "address and port, or path", "none", "\"127.0.0.1:9464\"",
             "Where metrics are served over HTTP in the format of Prometheus, at `/metrics`. A path is a Unix socket.";
         "binding_log": "path", "none", "\"/var/log/tombolo/bindings.jsonl\"",

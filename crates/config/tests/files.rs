@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 use std::path::Path;
 
-use tombolo_config::{Configuration, TableMemory, parse};
+use tombolo_config::{Configuration, FastPath, TableMemory, parse};
 use tombolo_engine::mapping::allocation::{Allocation, Blocks, Owner};
 use tombolo_engine::mapping::pool::{Parity, PortSpace};
 use tombolo_engine::mechanism::napt::{Filtering, Filters, InboundTcp, UnsolicitedSyn};
@@ -748,4 +748,23 @@ fn each_protocol_may_have_its_own_filtering() {
         parse("gateway.toml", &text("filtering = { tcp = \"strict\", sctp = \"none\" }")).unwrap_err().to_string();
     assert!(found.contains("service[0].filtering.tcp = \"strict\": unknown; use"), "{found}");
     assert!(found.contains("service[0].filtering.sctp = \"none\": unknown key"), "{found}");
+}
+
+#[test]
+fn the_fast_path_is_chosen_for_the_host_and_for_interfaces() {
+    let eth1 = "[[interface]]\nname = \"eth1\"\nfastpath";
+    let host =
+        accepted(&minimal(&format!("[gateway]\nfastpath = \"auto\"\nfastpath_netfilter = true\n{eth1} = \"off\"\n")))
+            .host;
+    assert_eq!((host.fastpath, host.fastpath_netfilter), (FastPath::Auto, true));
+    assert_eq!(host.interfaces["eth1"], FastPath::Off);
+    accepted(&minimal(&format!("[gateway]\nfastpath = \"xdp\"\nfastpath_netfilter = false\n{eth1} = \"xdp\"\n")));
+    let expected = "gateway.toml:6: gateway.fastpath_netfilter = true: netfilter cannot see what XDP sends; where fastpath is \
+                    \"xdp\", make it \"tc\" or \"auto\"";
+    for modes in ["fastpath = \"xdp\"".to_owned(), format!("fastpath = \"tc\"\n{eth1} = \"xdp\"")] {
+        let found = refused(&minimal(&format!("[gateway]\nfastpath_netfilter = true\n{modes}\n")));
+        assert_eq!(found, [expected]);
+    }
+    let found = refused(&minimal(&format!("{eth1} = \"tc\"\n{eth1} = \"off\"\n"))).join("\n");
+    assert!(found.contains("a second table for eth1; remove one of them"), "{found}");
 }

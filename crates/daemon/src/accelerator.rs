@@ -88,6 +88,8 @@ pub struct Taken {
     pub bindings_made: u64,
     /// Sessions made there.
     pub sessions_made: u64,
+    /// Of the packets translated, those that the kernel's stack then routed.
+    pub to_stack: u64,
     /// Packets left to the engine or to the host, by reason.
     pub passed: BTreeMap<Miss, u64>,
     /// Packets dropped.
@@ -101,6 +103,7 @@ impl Taken {
             forwarded_bytes: counters.forwarded_bytes,
             bindings_made: counters.bindings_made,
             sessions_made: counters.sessions_made,
+            to_stack: counters.to_stack,
             passed: counters.passed().collect(),
             dropped: counters.dropped().collect(),
         }
@@ -114,6 +117,7 @@ impl Taken {
         }
         self.bindings_made = self.bindings_made.saturating_sub(before.bindings_made);
         self.sessions_made = self.sessions_made.saturating_sub(before.sessions_made);
+        self.to_stack = self.to_stack.saturating_sub(before.to_stack);
         for (reason, count) in &before.passed {
             self.passed.entry(*reason).and_modify(|now| *now = now.saturating_sub(*count));
         }
@@ -126,14 +130,14 @@ impl Taken {
     }
 }
 
-/// How XDP finds the way out of packets.
+/// How the programs find the way out of packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RouteUse {
-    /// It is nowhere wanted.
+    /// They leave that to the kernel's stack, as the configuration says; or there are none.
     None,
     /// By the gateways of so many routes.
     Mirrored(usize),
-    /// By asking for each destination, and why.
+    /// XDP by asking for each destination, TC not at all, and why.
     EachDestination(&'static str),
 }
 
@@ -163,7 +167,8 @@ impl Accelerator {
     pub fn start(settings: &Host, state: &State, plan: &Plan) -> Result<Option<Self>, FastPathError> {
         let Some(memory) = state.kernel_memory() else { return Ok(None) };
         let (routes, route_use) = mirror_routes(settings, memory);
-        let programs = match FastPath::load(memory, &state.tables, plan, Settings::default()) {
+        let wanted = Settings { through_stack: settings.fastpath_netfilter, ..Settings::default() };
+        let programs = match FastPath::load(memory, &state.tables, plan, wanted) {
             Ok(programs) => programs,
             Err(error) if settings.fastpath == Wanted::Auto => {
                 tracing::warn!("no fast path: {}", words(&error));
@@ -198,7 +203,7 @@ impl Accelerator {
         for link in links {
             if parts.places.get(&link.name).is_none_or(|place| place.link.is_port != link.is_port) {
                 let wanted = self.settings.interfaces.get(&link.name).copied();
-                let place = parts.place(link, wanted, self.settings.fastpath);
+                let place = parts.place(link, wanted, &self.settings);
                 tracing::info!(interface = place.link.name, takes = place.takes(), why = place.why, "fast path");
                 parts.places.insert(place.link.name.clone(), place);
             }
@@ -232,7 +237,7 @@ impl Accelerator {
         self.lock().programs.services().to_vec()
     }
 
-    /// How XDP finds the way out of packets.
+    /// How the programs find the way out of packets.
     #[must_use]
     pub fn route_use(&self) -> RouteUse {
         *self.route_use.lock().unwrap_or_else(PoisonError::into_inner)
@@ -252,10 +257,13 @@ impl Accelerator {
         let before = std::mem::replace(&mut *known, found);
         match found {
             RouteUse::EachDestination(why) if before != found => {
-                tracing::warn!(why, "XDP asks the kernel for the way to each destination, which is slower");
+                tracing::warn!(
+                    why,
+                    "XDP asks the kernel for the way to each destination, and TC leaves it to the kernel: slower"
+                );
             }
             RouteUse::Mirrored(_) if matches!(before, RouteUse::EachDestination(_)) => {
-                tracing::info!("XDP goes by the kernel's routes again");
+                tracing::info!("the fast path goes by the kernel's routes again");
             }
             _ => {}
         }
@@ -273,10 +281,9 @@ impl Accelerator {
     }
 }
 
-/// Where XDP may be, its routes. Without them it works, too.
+/// The routes for the programs, which work without them, too.
 fn mirror_routes(settings: &Host, memory: &PinnedMemory) -> (Option<Routes>, RouteUse) {
-    let may_be_xdp = |wanted: &Wanted| matches!(wanted, Wanted::Auto | Wanted::Xdp);
-    if !may_be_xdp(&settings.fastpath) && !settings.interfaces.values().any(may_be_xdp) {
+    if settings.fastpath_netfilter {
         return (None, RouteUse::None);
     }
     match Routes::open(memory) {
@@ -299,8 +306,8 @@ fn use_of(routes: &Routes) -> RouteUse {
 }
 
 impl Parts {
-    fn place(&mut self, link: Link, single: Option<Wanted>, global: Wanted) -> Place {
-        let wanted = single.unwrap_or(global);
+    fn place(&mut self, link: Link, single: Option<Wanted>, settings: &Host) -> Place {
+        let wanted = single.unwrap_or(settings.fastpath);
         let mut place = Place { link, wanted, attached: None, why: String::new() };
         let name = place.link.name.clone();
         let modes: &[Mode] = match wanted {
@@ -311,6 +318,10 @@ impl Parts {
             _ if place.link.is_port && single.is_none() => {
                 place.why = "it is a part of another interface, which its packets appear on".into();
                 &[]
+            }
+            Wanted::Auto if settings.fastpath_netfilter => {
+                place.why = "netfilter would not see what XDP sends".into();
+                &[Mode::Tc]
             }
             Wanted::Auto if place.link.is_card() => &[Mode::Xdp, Mode::Tc],
             Wanted::Auto => {

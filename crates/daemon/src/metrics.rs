@@ -152,6 +152,12 @@ fn packets(page: &mut Page, running: &Running) {
         );
         let made = [("bindings", taken.bindings_made), ("sessions", taken.sessions_made)];
         let made = made.map(|(table, count)| (format!("{{table=\"{table}\"}}"), count));
+        page.metric(
+            "fastpath_to_stack_total",
+            "counter",
+            "Packets that the fast path translated and the kernel's stack routed.",
+            one(taken.to_stack),
+        );
         page.metric("fastpath_made_total", "counter", "Entries made in the kernel.", made);
     }
 }

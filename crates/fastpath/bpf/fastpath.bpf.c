@@ -67,9 +67,11 @@ int tombolo_xdp(struct xdp_md *ctx)
 		return XDP_PASS;
 	outcome = process(packet, 0, scratch, to);
 	if (outcome.verdict == FORWARD) {
-		way = way_of(ctx, to);
-		if (!way || to->length + (to->encapsulate ? sizeof(struct ipv6hdr) : 0) > way->mtu)
+		way = way_of(ctx, ctx->ingress_ifindex, to);
+		if (!way || !(way->flags & WAY_XDP_SENDS) || !fits(way, to))
 			outcome = PASSED(MISS_NO_WAY);
+		else if (is_unused(way))
+			outcome = PASSED(MISS_NEIGHBOUR);
 	}
 	if (outcome.verdict == DROP)
 		return XDP_DROP;
@@ -83,7 +85,7 @@ int tombolo_xdp(struct xdp_md *ctx)
 	return bpf_redirect(way->egress, 0);
 }
 
-/* TC_ACT_UNSPEC lets programs behind this one see the packet, and is the only thing that this program returns. */
+/* TC_ACT_UNSPEC lets programs behind this one see the packet. */
 SEC("classifier")
 int tombolo_tc(struct __sk_buff *skb)
 {
@@ -93,6 +95,7 @@ int tombolo_tc(struct __sk_buff *skb)
 	struct packet *packet;
 	struct rewrite *to;
 	struct outcome outcome;
+	struct way *way;
 	bool changed = false;
 
 	/* A tagged frame belongs to another interface. */
@@ -112,9 +115,15 @@ int tombolo_tc(struct __sk_buff *skb)
 		count_pass(scratch, outcome.reason);
 		return TC_ACT_UNSPEC;
 	}
-	if (!write_skb(skb, packet, to, &changed))
+	way = plan.through_stack ? 0 : way_of(skb, skb->ifindex, to);
+	if (way && (!(way->flags & WAY_IS_CERTAIN) || !fits(way, to)))
+		way = 0;
+	if (!write_skb(skb, packet, to, way ? 1 : 0, &changed))
 		return changed ? TC_ACT_SHOT : TC_ACT_UNSPEC;
 	count_forward(scratch, packet, to->side);
+	if (way)
+		return send_skb(way);
+	scratch->counters.to_stack++;
 	return TC_ACT_UNSPEC;
 }
 

@@ -27,7 +27,7 @@ struct {
 static const volatile struct place all[PLACES] = {
 	WHOLE(plan), FIELD(plan, hash_key), FIELD(plan, inside_buckets), FIELD(plan, used_words), FIELD(plan, lifetimes),
 	FIELD(plan, reuse_after), FIELD(plan, reuse_port_after), FIELD(plan, report_sessions), FIELD(plan, secret),
-	FIELD(plan, steps), FIELD(plan, own6), FIELD(plan, own4), FIELD(plan, softwire_first_block), FIELD(plan, explicit_rows),
+	FIELD(plan, steps), FIELD(plan, own6), FIELD(plan, own4), FIELD(plan, softwire_first_block), FIELD(plan, explicit_rows), FIELD(plan, through_stack),
 	FIELD(plan, explicit_ipv4), FIELD(plan, map_ipv4), FIELD(plan, explicit_ipv6_first), FIELD(plan, explicit_ipv6_last),
 	FIELD(plan, non_global), FIELD(plan, services),
 	WHOLE(service), FIELD(service, kind), FIELD(service, pool_ranges), FIELD(service, untranslated_ranges),
@@ -53,7 +53,8 @@ static const volatile struct place all[PLACES] = {
 	WHOLE(map_group), FIELD(map_group, offset_bits), FIELD(map_group, psid_bits),
 	WHOLE(scratch), FIELD(scratch, counters), FIELD(scratch, used_word), FIELD(scratch, identifications),
 	WHOLE(counters), FIELD(counters, forwarded), FIELD(counters, forwarded_bytes), FIELD(counters, bindings_made),
-	FIELD(counters, sessions_made), FIELD(counters, reports_lost), FIELD(counters, passed), FIELD(counters, dropped),
+	FIELD(counters, sessions_made), FIELD(counters, reports_lost), FIELD(counters, to_stack),
+	FIELD(counters, passed), FIELD(counters, dropped),
 	WHOLE(interface), FIELD(interface, number), FIELD(interface, mac), FIELD(interface, xdp_sends),
 	WHOLE(report), WHOLE(route_watch), FIELD(route_watch, until), FIELD(route_watch, generation),
 	/* Those of the tables, in the order of what the test stores in them. */

@@ -194,7 +194,8 @@ struct plan {
 	 * halves). Most addresses lie outside, and need no look-up.
 	 */
 	__u32 explicit_rows;
-	__u32 unused;
+	/* What TC translates is routed by the kernel's stack, past netfilter. */
+	__u32 through_stack;
 	struct range explicit_ipv4;
 	/* Addresses between the lowest and the highest of a rule of MAP, likewise. */
 	struct range map_ipv4;

@@ -11,8 +11,9 @@
 #include "lpm.h"
 #include "tick.h"
 
-/* In a next hop: all packets of its routes take one way (`UNIFORM` of crates/io/src/netlink/targets.rs). */
-#define ROUTE_UNIFORM 1
+/* In a next hop: what the destination alone decides about the packets of its routes (`Certain` of crates/io/src/netlink/targets.rs). */
+#define ROUTE_BY_GATEWAY 1 /* all go by one gateway */
+#define ROUTE_ON_LINK 2    /* each goes to its destination, on one link */
 
 /* src/routes.rs has the same record; src/layout.rs compares them. */
 struct route_watch {

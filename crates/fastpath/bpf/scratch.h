@@ -22,7 +22,8 @@ struct counters {
 	__u64 sessions_made;
 	/* Reports that found no room in the ring. */
 	__u64 reports_lost;
-	__u64 unused;
+	/* Of the packets forwarded, those that TC left to the kernel's stack to route. */
+	__u64 to_stack;
 	/* Packets passed on, by the numbers of src/miss.rs. */
 	__u64 passed[REASONS_MAX];
 	/* Packets dropped, by the engine's drop reasons. */

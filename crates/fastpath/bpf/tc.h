@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
-/* Writes a translated packet into its socket buffer, in TC. A super-packet is translated whole and keeps its
- * segmentation (bpf_skb_change_proto), and the kernel's stack routes the result: neighbours, MTU and the decrement of
- * the hop limit are its business.
+/* Writes a translated packet into its socket buffer, in TC. A super-packet is translated whole and keeps its segmentation
+ * (bpf_skb_change_proto). Then it is sent to its neighbour; or, where the way is not certain, the kernel's stack routes it:
+ * neighbours, MTU and the decrement of the hop limit are its business.
  */
 #ifndef TOMBOLO_TC_H
 #define TOMBOLO_TC_H
 
 #include "translate.h"
+#include "way.h"
 
 static __always_inline __u32 checksum_offset(__u8 space)
 {
@@ -50,11 +51,11 @@ static __always_inline bool encapsulate(struct __sk_buff *skb)
 				    BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_ENCAP_L3_IPV6);
 }
 
-/* The IP header at `at`, complete, and whatever stands in front of it. The hop limit of the first IP header is left to
- * the stack.
+/* The IP header at `at`, complete, and whatever stands in front of it. `hops` is how much of the hop limit of the first one is
+ * taken here.
  */
 static __always_inline bool store_headers(struct __sk_buff *skb, __u32 at, const struct packet *packet,
-					  const struct rewrite *to)
+					  const struct rewrite *to, __u8 hops)
 {
 	bool is_ipv6 = to->direction == TO6 || to->encapsulate;
 	__be16 family = is_ipv6 ? bpf_htons(ETH_P_IPV6) : bpf_htons(ETH_P_IP);
@@ -62,20 +63,20 @@ static __always_inline bool store_headers(struct __sk_buff *skb, __u32 at, const
 	if (to->direction == TO6) {
 		struct ipv6hdr ip;
 
-		write_ipv6(&ip, packet, to, 0);
+		write_ipv6(&ip, packet, to, hops);
 		if (bpf_skb_store_bytes(skb, at, &ip, sizeof(ip), BPF_F_RECOMPUTE_CSUM))
 			return false;
 	} else {
 		struct iphdr ip;
 
-		write_ipv4(&ip, packet, to, to->encapsulate);
+		write_ipv4(&ip, packet, to, to->encapsulate ? 1 : hops);
 		if (bpf_skb_store_bytes(skb, at, &ip, sizeof(ip), BPF_F_RECOMPUTE_CSUM))
 			return false;
 	}
 	if (to->encapsulate) {
 		struct ipv6hdr outer;
 
-		write_outer(&outer, to, 0);
+		write_outer(&outer, to, hops);
 		if (bpf_skb_store_bytes(skb, ETH_HLEN, &outer, sizeof(outer), BPF_F_RECOMPUTE_CSUM))
 			return false;
 	}
@@ -86,7 +87,7 @@ static __always_inline bool store_headers(struct __sk_buff *skb, __u32 at, const
  * the packet as it was: `*changed` says whether there is a way back.
  */
 static __always_inline bool write_skb(struct __sk_buff *skb, const struct packet *packet, const struct rewrite *to,
-				      bool *changed)
+				      __u8 hops, bool *changed)
 {
 	__u32 at = ETH_HLEN + (to->encapsulate ? sizeof(struct ipv6hdr) : 0);
 	__u32 transport = at + (to->direction == TO6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
@@ -100,8 +101,17 @@ static __always_inline bool write_skb(struct __sk_buff *skb, const struct packet
 	if (to->direction == TO6 && bpf_skb_change_proto(skb, bpf_htons(ETH_P_IPV6), 0))
 		return false;
 	*changed = true;
-	return store_headers(skb, at, packet, to) &&
+	return store_headers(skb, at, packet, to, hops) &&
 	       (to->keeps_transport || store_transport(skb, transport, packet, to));
+}
+
+/* Sends it to its neighbour, by the kernel's table of neighbours, which asks anew for those that it has not heard of lately. */
+static __always_inline int send_skb(const struct way *way)
+{
+	struct bpf_redir_neigh to = { .nh_family = way->next_hop_family };
+
+	__builtin_memcpy(to.ipv6_nh, way->next_hop, 16);
+	return bpf_redirect_neigh(way->egress, &to, sizeof(to), 0);
 }
 
 #endif

@@ -19,7 +19,7 @@ pub(crate) struct CountersRecord {
     pub(crate) bindings_made: u64,
     pub(crate) sessions_made: u64,
     pub(crate) reports_lost: u64,
-    pub(crate) unused: u64,
+    pub(crate) to_stack: u64,
     pub(crate) passed: [u64; REASONS],
     pub(crate) dropped: [u64; REASONS],
 }
@@ -55,6 +55,8 @@ pub struct Counters {
     pub sessions_made: u64,
     /// Reports that found no room in the ring.
     pub reports_lost: u64,
+    /// Of the packets forwarded, those that TC left to the kernel's stack to route.
+    pub to_stack: u64,
     passed: [u64; REASONS],
     dropped: [u64; REASONS],
 }
@@ -67,6 +69,7 @@ impl Counters {
             bindings_made: 0,
             sessions_made: 0,
             reports_lost: 0,
+            to_stack: 0,
             passed: [0; REASONS],
             dropped: [0; REASONS],
         };
@@ -79,6 +82,7 @@ impl Counters {
             sum.bindings_made += counters.bindings_made;
             sum.sessions_made += counters.sessions_made;
             sum.reports_lost += counters.reports_lost;
+            sum.to_stack += counters.to_stack;
         }
         sum
     }

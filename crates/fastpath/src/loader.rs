@@ -227,7 +227,8 @@ impl FastPath {
     /// attached there is replaced in one instant.
     ///
     /// # Errors
-    /// [`FastPathError`]. In mode [`Auto`](Mode::Auto) an interface without XDP gets TC.
+    /// [`FastPathError`]. In mode [`Auto`](Mode::Auto) an interface without XDP gets TC; with
+    /// [`Settings::through_stack`] each does.
     pub fn attach(&mut self, name: &str, mode: Mode) -> Result<Attached, FastPathError> {
         let interface = Interface::named(name)?;
         let place = match mode {
@@ -236,6 +237,7 @@ impl FastPath {
                 return Ok(Attached { xdp: false, tc: None });
             }
             Mode::Tc => self.attach_to(name, interface, false)?,
+            _ if self.settings.through_stack => self.attach_to(name, interface, false)?,
             Mode::Xdp => self.attach_to(name, interface, true)?,
             Mode::Auto if is_physical(name) => match self.attach_to(name, interface, true) {
                 Err(FastPathError::Attach { program: XDP, .. }) => self.attach_to(name, interface, false)?,

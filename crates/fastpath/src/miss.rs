@@ -65,6 +65,8 @@ misses! {
     NoMapping = "no-mapping";
     /// XDP: the neighbour is not resolved, or the route leads where XDP cannot send.
     NoWay = "no-way";
+    /// XDP: one packet in some seconds that TC sends, so that the kernel hears whether the neighbour is still there.
+    Neighbour = "neighbour";
     /// A source that is not the sender's own: not that of its softwire, or of its share by the rules.
     Spoofed = "spoofed";
 }

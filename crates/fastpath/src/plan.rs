@@ -183,7 +183,7 @@ pub(crate) struct PlanRecord {
     /// Written when the table has been made (`mirrors.rs`).
     pub(crate) softwire_first_block: u32,
     pub(crate) explicit_rows: u32,
-    pub(crate) unused: u32,
+    pub(crate) through_stack: u32,
     pub(crate) explicit_ipv4: Range,
     /// Written with the tables, too.
     pub(crate) map_ipv4: Range,
@@ -217,6 +217,8 @@ pub struct Settings {
     /// Report every session that is made in the kernel, not only every binding. Sessions tell where a subscriber went,
     /// which RFC 6888 section 4 says not to log; so off by default.
     pub report_sessions: bool,
+    /// Translated packets pass the kernel's stack, so that netfilter and rules of routing see them. XDP is not attached.
+    pub through_stack: bool,
 }
 
 impl PlanRecord {
@@ -241,6 +243,7 @@ impl PlanRecord {
             reuse_after: times.reuse_entry_after().0,
             reuse_port_after: times.reuse_port_after,
             report_sessions: settings.report_sessions.into(),
+            through_stack: settings.through_stack.into(),
             secret,
             steps: session_state::TABLE,
             own6: ipv6.filter(|_| answers).map_or([0; 2], |address| halves(address.to_bits())),

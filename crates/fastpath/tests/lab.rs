@@ -68,8 +68,15 @@ impl Bed {
     }
 
     fn pings_to(&self, address: &str) -> bool {
+        self.ping(&["-c", "3", address]).is_some()
+    }
+
+    /// What ping printed, if it was answered.
+    fn ping(&self, arguments: &[&str]) -> Option<String> {
         let client = self.lab.node("client").unwrap();
-        client.command("ping").args(["-n", "-c", "3", "-i", "0.1", "-W", "1", address]).run().unwrap().status.success()
+        let output =
+            client.command("ping").args(["-n", "-i", "0.1", "-W", "1"]).args(arguments.to_vec()).run().unwrap();
+        output.status.success().then_some(output.stdout)
     }
 
     fn ip(&self, node: &str, arguments: &str) {
@@ -187,6 +194,80 @@ fn xdp_sends_to_resolved_neighbours_and_leaves_the_rest_to_tc() {
     assert!(bed.pings(), "after a reload: {:?}", fast_path.counters());
     let no_way = fast_path.counters().unwrap().passed().find(|(miss, _)| miss.name() == "no-way");
     println!("{no_way:?}");
+}
+
+/// Packets that the stack would route with certainty leave without it, and look the same.
+#[test]
+fn tc_sends_what_has_a_certain_way_and_leaves_the_rest_to_the_stack() {
+    let Some(bed) = Bed::new() else { return };
+    let mut routes = bed.lab.node("gateway").unwrap().run(|| Routes::open(&bed.memory).unwrap()).unwrap();
+    let (fast_path, _) = bed.fast_path(Mode::Tc);
+    bed.ip("server", "address add 203.0.113.8/32 dev lo");
+    let mut crosses = |change: &str, address: &str| {
+        if !change.is_empty() {
+            bed.ip("gateway", change);
+        }
+        routes.follow(std::time::Duration::from_millis(200)).unwrap();
+        let before = fast_path.counters().unwrap().to_stack;
+        let printed = bed.ping(&["-c", "3", address]);
+        assert!(printed.is_none_or(|text| text.contains("ttl=63")), "one hop");
+        fast_path.counters().unwrap().to_stack - before
+    };
+    assert!(crosses("", SERVER) > 0, "it resolves the neighbours");
+    assert_eq!(crosses("", SERVER), 0, "on the link");
+    let far = "64:ff9b::203.0.113.8";
+    assert_eq!(crosses("route add 203.0.113.0/24 via 198.51.100.2", far), 0, "by a gateway");
+    for (uncertain, certain) in [
+        (
+            "route add 203.0.113.8/32 nexthop via 198.51.100.2 nexthop via 198.51.100.2 weight 2",
+            "route del 203.0.113.8/32",
+        ),
+        ("route add blackhole 203.0.113.8/32", "route del blackhole 203.0.113.8/32"),
+        ("route add 203.0.113.8/32 via 198.51.100.2 mtu 1400", "route del 203.0.113.8/32"),
+        ("rule add from 10.9.9.9 table 100", "rule del from 10.9.9.9 table 100"),
+        ("neigh del 198.51.100.2 dev outside0", "neigh replace 198.51.100.9 lladdr 02:00:00:00:00:09 dev outside0"),
+    ] {
+        assert!(crosses(uncertain, far) > 0, "{uncertain}");
+        assert_eq!(crosses(certain, far), 0, "{certain}");
+    }
+    // A neighbour that nobody has heard of lately is asked, as always when the kernel sends.
+    let state = || {
+        let show = ["neigh", "show", "198.51.100.2"];
+        bed.lab.node("gateway").unwrap().command("ip").args(show).run().unwrap().success().unwrap().stdout
+    };
+    crosses("neigh change 198.51.100.2 dev outside0 nud stale", far);
+    assert!(!state().contains("STALE"), "{}", state());
+    // What does not fit is refused by the stack.
+    bed.ip("gateway", "link set outside0 mtu 1400");
+    routes.follow(std::time::Duration::from_millis(200)).unwrap();
+    let before = fast_path.counters().unwrap().to_stack;
+    assert_eq!(bed.ping(&["-c", "2", "-M", "do", "-s", "1400", far]), None);
+    assert!(fast_path.counters().unwrap().to_stack > before);
+    bed.ip("gateway", "link set outside0 mtu 1500");
+    drop(routes);
+    std::thread::sleep(std::time::Duration::from_millis(2200));
+    let before = fast_path.counters().unwrap().to_stack;
+    assert!(bed.pings_to(far));
+    assert!(fast_path.counters().unwrap().to_stack > before, "nobody confirms the routes");
+}
+
+/// XDP writes the neighbour's address itself; the kernel must not think that nobody wants the neighbour.
+#[test]
+fn xdp_keeps_the_kernel_asking_for_the_neighbour() {
+    let Some(bed) = Bed::new() else { return };
+    bed.take_redirected();
+    let (fast_path, _) = bed.fast_path(Mode::Xdp);
+    assert!(bed.pings(), "{:?}", fast_path.counters());
+    bed.ip("gateway", "neigh change 198.51.100.2 dev outside0 nud stale");
+    // It takes eight ticks until XDP lets a packet through, at most.
+    assert!(bed.ping(&["-c", "100", SERVER]).is_some(), "{:?}", fast_path.counters());
+    let show = ["neigh", "show", "198.51.100.2"];
+    let state = bed.lab.node("gateway").unwrap().command("ip").args(show).run().unwrap().success().unwrap().stdout;
+    assert!(!state.contains("STALE"), "{state}");
+    let counters = fast_path.counters().unwrap();
+    let passed = |name| counters.passed().find(|(miss, _)| miss.name() == name).map_or(0, |(_, count)| count);
+    assert!((1..=8).contains(&passed("neighbour")), "{counters:?}");
+    assert!(counters.forwarded[0] > 100, "{counters:?}");
 }
 
 /// Two hosts behind one router: packets to both leave by its way, and follow the route as soon as it changes.

@@ -22,9 +22,9 @@ use nix::errno::Errno;
 
 use crate::rtnl::RouteSocket;
 
-/// Protocol number of the gateway's routes, so that `ip route show proto 84` lists them. Numbers are free to
+/// Protocol number of the gateway's routes and rules, so that `ip route show proto 84` lists them. Numbers are free to
 /// choose above 4 where no routing daemon of `/etc/iproute2/rt_protos` has one.
-const ROUTE_PROTOCOL: u8 = 84;
+pub(crate) const ROUTE_PROTOCOL: u8 = 84;
 
 /// Longest wait for the kernel to install the local route of a new address; microseconds are usual.
 const LOCAL_ROUTE_WAIT: Duration = Duration::from_secs(1);

@@ -5,7 +5,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use tombolo_io::netlink::{Hop, Mirror, MirrorError, MirroredRoute, RouteKind, UNIFORM};
+use tombolo_io::netlink::{BY_GATEWAY, Hop, Mirror, MirrorError, MirroredRoute, ON_LINK, RouteKind};
 use tombolo_lab::{Lab, Namespace, Topology};
 use tombolo_tables::memory::Heap;
 
@@ -174,41 +174,39 @@ fn a_table_that_is_too_small_says_so_keeps_what_fits_and_fills_up_later() {
 }
 
 #[test]
-fn routes_that_send_all_packets_one_way_are_told_from_others() {
-    if skipped("uniform routes") {
+fn a_next_hop_tells_what_the_destination_alone_decides() {
+    if skipped("certain routes") {
         return;
     }
     let router = Router::new();
     let mut mirror = router.mirror(10_000, 1 << 20);
-    let mut uniform = |changes: &str, address: [u8; 4]| {
+    let mut certain = |changes: &str, address: [u8; 4]| {
         router.batch(changes.replace("; ", "\n") + "\n");
         mirror.follow(Duration::from_millis(100)).unwrap();
         let mut reader = mirror.ipv4_reader();
-        reader.pin().lookup(u32::from_be_bytes(address)).map(|found| found.next_hop().number() & UNIFORM == UNIFORM)
+        reader.pin().lookup(u32::from_be_bytes(address)).unwrap().next_hop().number() & (BY_GATEWAY | ON_LINK)
     };
     let inside = [203, 0, 113, 9];
-    assert_eq!(uniform("route add 203.0.113.0/24 via 198.51.100.2", inside), Some(true));
-    assert_eq!(uniform("route add 203.0.113.0/24 via 10.0.0.2 metric 5", inside), Some(false), "two routes");
-    assert_eq!(uniform("route del 203.0.113.0/24 via 10.0.0.2 metric 5", inside), Some(true));
-    assert_eq!(uniform("route add 203.0.113.0/24 tos 8 via 10.0.0.2", inside), Some(false), "by type of service");
-    assert_eq!(uniform("route del 203.0.113.0/24 tos 8 via 10.0.0.2", inside), Some(true));
-    for (what, change) in [
-        ("path MTU", "via 198.51.100.2 mtu 1400"),
-        ("two gateways", "nexthop via 198.51.100.2 nexthop via 10.0.0.2"),
-        ("no gateway", "dev outside0"),
+    assert_eq!(certain("route add 203.0.113.0/24 via 198.51.100.2", inside), BY_GATEWAY);
+    assert_eq!(certain("route add 203.0.113.0/24 via 10.0.0.2 metric 5", inside), 0, "two routes");
+    assert_eq!(certain("route del 203.0.113.0/24 via 10.0.0.2 metric 5", inside), BY_GATEWAY);
+    assert_eq!(certain("route add 203.0.113.0/24 tos 8 via 10.0.0.2", inside), 0, "by type of service");
+    assert_eq!(certain("route del 203.0.113.0/24 tos 8 via 10.0.0.2", inside), BY_GATEWAY);
+    for (what, change, expected) in [
+        ("path MTU", "via 198.51.100.2 mtu 1400", 0),
+        ("two gateways", "nexthop via 198.51.100.2 nexthop via 10.0.0.2", 0),
+        ("no gateway", "dev outside0", ON_LINK),
     ] {
         let (there, back) =
             (format!("route replace 203.0.113.0/24 {change}"), "route replace 203.0.113.0/24 via 10.0.0.2");
-        assert_eq!(uniform(&there, inside), Some(false), "{what}");
-        assert_eq!(uniform(back, inside), Some(true), "after {what}");
+        assert_eq!(certain(&there, inside), expected, "{what}");
+        assert_eq!(certain(back, inside), BY_GATEWAY, "after {what}");
     }
-    assert_eq!(uniform("route add blackhole 203.0.113.9", inside), Some(false));
-    assert_eq!(uniform("route add 0.0.0.0/0 via 198.51.100.2", [8, 8, 8, 8]), Some(true));
-    assert_eq!(
-        uniform("nexthop add id 7 via 198.51.100.2 dev outside0; route add 8.8.0.0/16 nhid 7", [8, 8, 8, 8]),
-        Some(false)
-    );
-    assert_eq!(uniform("route add 192.0.2.0/24 via 10.0.0.2", [10, 0, 0, 1]), Some(false), "the router's own");
+    assert_eq!(certain("route add blackhole 203.0.113.9", inside), 0);
+    assert_eq!(certain("route add 0.0.0.0/0 via 198.51.100.2", [8, 8, 8, 8]), BY_GATEWAY);
+    assert_eq!(certain("nexthop add id 7 via 198.51.100.2 dev outside0; route add 8.8.0.0/16 nhid 7", [8, 8, 8, 8]), 0);
+    assert_eq!(certain("route add 192.0.2.0/24 via 10.0.0.2", [10, 0, 0, 1]), 0, "the router's own");
+    assert_eq!(certain("route add 192.0.2.128/25 via 10.0.0.2", [10, 0, 0, 7]), ON_LINK, "a neighbour's");
 }
 
 #[test]
@@ -224,6 +222,7 @@ fn the_mirror_says_when_destinations_alone_do_not_decide() {
         mirror.falls_short().is_some()
     };
     assert!(!short("route add 203.0.113.0/24 via 198.51.100.2"));
+    assert!(!short("rule add from 10.0.0.0/8 table 84 protocol 84"), "the gateway's own");
     for (there, back) in [
         ("rule add from 10.0.0.0/8 table 100", "rule del from 10.0.0.0/8 table 100"),
         ("-6 rule add fwmark 1 table 100", "-6 rule del fwmark 1 table 100"),

@@ -224,11 +224,16 @@ fn prepare(namespace: &Namespace, relay: bool) -> Result<(), LabError> {
         // Translated packets come back on other interfaces than the kernel would choose.
         ("net.ipv4.conf.all.rp_filter", "0"),
         ("net.ipv4.conf.default.rp_filter", "0"),
+        // No connection inherits what an earlier one noted of the path: each measurement stands for itself.
+        ("net.ipv4.tcp_no_metrics_save", "1"),
     ] {
         namespace.set_sysctl(key, value)?;
     }
-    // Linux's default, where it is there. BBR, which some hosts have set, paces what no link limits, now so and now so.
-    let _ = namespace.set_sysctl("net.ipv4.tcp_congestion_control", "cubic");
+    // BBR, which some hosts have set, paces what no link limits, now so and now so. Linux's own default is refused in a
+    // namespace where the host does not allow it to everybody; Reno never is.
+    if namespace.set_sysctl("net.ipv4.tcp_congestion_control", "cubic").is_err() {
+        namespace.set_sysctl("net.ipv4.tcp_congestion_control", "reno")?;
+    }
     if relay {
         // The relay's interfaces must not speak for themselves.
         namespace.set_sysctl("net.ipv6.conf.default.disable_ipv6", "1")?;

@@ -14,6 +14,10 @@ pub enum Sender {
     Server,
 }
 
+/// What goes before the seconds that count. When the other end sends than in the run before, the rate stays at a third of what it
+/// will be for up to that long: free pages pile up on one processor's list and are wanted on the other's.
+pub const WARM_UP: Duration = Duration::from_secs(2);
+
 /// One run of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
@@ -86,6 +90,7 @@ impl Run {
         let mut arguments = vec!["-c".to_owned(), self.server.to_string()];
         arguments.extend(["-P".to_owned(), self.flows.to_string()]);
         arguments.extend(["-t".to_owned(), self.seconds.to_string(), "--json".to_owned()]);
+        arguments.extend(["-O".to_owned(), WARM_UP.as_secs().to_string()]);
         if self.sender == Sender::Server {
             arguments.push("-R".to_owned());
         }
@@ -106,7 +111,7 @@ impl Run {
     /// # Errors
     /// [`Iperf3Error::Reported`] with iperf3's own message, or why there is none.
     pub fn measure(&self, client: &Namespace) -> Result<Rate, Iperf3Error> {
-        let limit = Duration::from_secs(u64::from(self.seconds) + 20);
+        let limit = WARM_UP + Duration::from_secs(u64::from(self.seconds) + 20);
         let output = client.command("iperf3").args(self.arguments()).limit(limit).run()?;
         parse(&output.stdout)
     }

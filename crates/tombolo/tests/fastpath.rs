@@ -240,7 +240,7 @@ fn xdp_goes_by_the_routes_of_the_kernel_while_they_are_plain() {
     }
     let mut gateway = start(&lab);
     let becomes = |wanted: &str| {
-        let shown = || row(&show(&lab, "fastpath"), "routes", "xdp")["value"].as_str().unwrap().ends_with(wanted);
+        let shown = || row(&show(&lab, "fastpath"), "routes", "all")["value"].as_str().unwrap().ends_with(wanted);
         wait_until(wanted, PATIENCE, || shown().then_some(())).unwrap();
     };
     let pings = || {
@@ -253,7 +253,7 @@ fn xdp_goes_by_the_routes_of_the_kernel_while_they_are_plain() {
     becomes("mirrored");
     pings();
     ip("rule add from 10.9.9.9 table 100");
-    becomes("asked for each destination");
+    becomes("left to the stack (tc)");
     pings();
     ip("rule del from 10.9.9.9 table 100");
     becomes("mirrored");
@@ -261,6 +261,43 @@ fn xdp_goes_by_the_routes_of_the_kernel_while_they_are_plain() {
     gateway.signal(Signal::SIGTERM).unwrap();
     gateway.wait(PATIENCE).unwrap().success().unwrap();
     assert_eq!(pins(&lab), Vec::<PathBuf>::new(), "a clean end leaves nothing in the kernel");
+}
+
+#[test]
+fn netfilter_sees_what_tc_translates_if_it_shall() {
+    if skip_without("netfilter_sees_what_tc_translates_if_it_shall", &["ip", "nft", "ping"]) {
+        return;
+    }
+    let lab = Lab::create(&Topology::client_gateway_server()).unwrap();
+    let node = lab.node("gateway").unwrap();
+    let file = lab.directory().unwrap().join("gateway.toml");
+    let ping = || {
+        let ping = lab.node("client").unwrap().command("ping").args(["-c", "3", "-i", "0.1", "64:ff9b::198.51.100.2"]);
+        ping.run().unwrap().status.success()
+    };
+    let packets = || {
+        let shown = node.command("nft").args(["--json", "list", "counters"]).run().unwrap().success().unwrap().stdout;
+        let shown: Value = serde_json::from_str(&shown).unwrap();
+        shown["nftables"].as_array().unwrap().iter().find_map(|item| item["counter"]["packets"].as_u64()).unwrap()
+    };
+    let rules = "table ip filter { counter seen {}; chain forward { type filter hook forward priority 0; \
+                 oifname outside0 icmp type echo-request ip saddr 192.0.2.0/24 counter name seen; }; }";
+    node.command("nft").args([rules]).run().unwrap().success().unwrap();
+    for (line, seen) in [("fastpath_netfilter = true", 3..=9), ("fastpath_netfilter = false", 0..=0)] {
+        fs::write(&file, CONFIGURATION.replace("fastpath = \"tc\"", &format!("fastpath = \"tc\"\n{line}"))).unwrap();
+        let mut gateway = start(&lab);
+        // The first packets admit the subscriber and resolve the neighbours, which is others' business.
+        assert!(ping());
+        let before = packets();
+        assert!(ping(), "{line}");
+        let shown = show(&lab, "fastpath");
+        assert!(seen.contains(&(packets() - before)), "{line}: {} packets, {shown:?}", packets() - before);
+        let to_stack: u64 = row(&shown, "packets", "to-stack")["value"].as_str().unwrap().parse().unwrap();
+        let taken: u64 = row(&shown, "packets", "taken-inside")["value"].as_str().unwrap().parse().unwrap();
+        assert!(taken >= 4 && if seen.contains(&0) { to_stack < taken } else { to_stack >= taken }, "{shown:?}");
+        gateway.signal(Signal::SIGTERM).unwrap();
+        gateway.wait(PATIENCE).unwrap().success().unwrap();
+    }
 }
 
 #[test]

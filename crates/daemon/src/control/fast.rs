@@ -34,11 +34,11 @@ pub(crate) fn fastpath(running: &Running, rows: &mut Rows<'_>) -> Result<(), Fai
         rows.row(&FastRow { what: "service", name: &service.name, value, why: service.left_to_engine.unwrap_or("") })?;
     }
     let (value, why) = match accelerator.route_use() {
-        RouteUse::None => ("not needed".to_owned(), ""),
+        RouteUse::None => ("left to the stack".to_owned(), "gateway.fastpath_netfilter"),
         RouteUse::Mirrored(prefixes) => (format!("{prefixes} mirrored"), ""),
-        RouteUse::EachDestination(why) => ("asked for each destination".to_owned(), why),
+        RouteUse::EachDestination(why) => ("asked (xdp), left to the stack (tc)".to_owned(), why),
     };
-    rows.row(&FastRow { what: "routes", name: "xdp", value, why })?;
+    rows.row(&FastRow { what: "routes", name: "all", value, why })?;
     let taken = accelerator.taken();
     let engine = running.totals();
     let kernel = taken.forwarded[0] + taken.forwarded[1];
@@ -48,6 +48,7 @@ pub(crate) fn fastpath(running: &Running, rows: &mut Rows<'_>) -> Result<(), Fai
     packets("taken-inside", taken.forwarded[0].to_string())?;
     packets("taken-outside", taken.forwarded[1].to_string())?;
     packets("hit-rate", value)?;
+    packets("to-stack", taken.to_stack.to_string())?;
     rows.row(&FastRow { what: "made", name: "bindings", value: taken.bindings_made.to_string(), why: "" })?;
     rows.row(&FastRow { what: "made", name: "sessions", value: taken.sessions_made.to_string(), why: "" })?;
     for (reason, count) in &taken.passed {

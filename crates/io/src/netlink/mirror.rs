@@ -277,10 +277,10 @@ impl Mirror {
         // Of several routes the kernel may take another one than the first, such as when that one's link has no carrier.
         let best = self.routes.get(&prefix).and_then(|routes| {
             let best = routes.first()?;
-            Some((best.target.clone(), best.uniform && routes.len() == 1))
+            Some((best.target.clone(), best.plain && routes.len() == 1))
         });
         let outcome = match best {
-            Some((target, uniform)) => self.targets.hold(&target, uniform).and_then(|next_hop| {
+            Some((target, plain)) => self.targets.hold(&target, plain).and_then(|next_hop| {
                 let replaced = self.insert(prefix, next_hop);
                 if replaced.is_err() {
                     self.targets.release(next_hop);

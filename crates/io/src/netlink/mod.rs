@@ -21,4 +21,4 @@ mod targets;
 
 pub use mirror::{Mirror, MirrorError, MirrorStatistics, MirroredRoute};
 pub use parse::{Hop, Neighbour, RouteKind, Target};
-pub use targets::UNIFORM;
+pub use targets::{BY_GATEWAY, ON_LINK};

@@ -5,8 +5,10 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use netlink_packet_route::AddressFamily;
 use netlink_packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState};
-use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType, RouteVia};
+use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteProtocol, RouteType, RouteVia};
 use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
+
+use crate::host::ROUTE_PROTOCOL;
 
 /// `RT_TABLE_MAIN` and `RT_TABLE_LOCAL` (`linux/rtnetlink.h`).
 pub(super) const MAIN: u32 = 254;
@@ -73,9 +75,9 @@ pub(super) struct KernelRoute {
     pub(super) tos: u8,
     pub(super) metric: u32,
     pub(super) target: Target,
-    /// All its packets take one way: by one gateway, with nothing else to it (path MTU, encapsulation, source, group of next
-    /// hops) that this mirror does not keep.
-    pub(super) uniform: bool,
+    /// The destination alone decides where its packets go: one way out, and nothing else to it (path MTU, encapsulation, source,
+    /// group of next hops) that this mirror does not keep.
+    pub(super) plain: bool,
 }
 
 impl KernelRoute {
@@ -85,7 +87,7 @@ impl KernelRoute {
         let mut prefix = default_address(message.header.address_family)?;
         let (mut table, mut metric) = (u32::from(message.header.table), 0);
         let (mut interface, mut gateway, mut hops) = (None, None, Vec::new());
-        let mut uniform =
+        let mut plain =
             kind == RouteKind::Unicast && message.header.tos == 0 && message.header.source_prefix_length == 0;
         for attribute in &message.attributes {
             match attribute {
@@ -103,7 +105,7 @@ impl KernelRoute {
                     }));
                 }
                 RouteAttribute::PrefSource(_) | RouteAttribute::Preference(_) | RouteAttribute::CacheInfo(_) => {}
-                _ => uniform = false,
+                _ => plain = false,
             }
         }
         // Cloned routes are the kernel's notes on path MTUs and redirects, not routes.
@@ -116,8 +118,8 @@ impl KernelRoute {
         }
         hops.sort_unstable();
         let prefix = IpNet::new(prefix, message.header.destination_prefix_length).ok()?.trunc();
-        uniform &= table == MAIN && matches!(hops.as_slice(), [Hop { gateway: Some(_), .. }]);
-        Some(Self { prefix, table, tos: message.header.tos, metric, target: Target { kind, hops }, uniform })
+        plain &= table == MAIN && hops.len() == 1;
+        Some(Self { prefix, table, tos: message.header.tos, metric, target: Target { kind, hops }, plain })
     }
 
     /// What a route replaces: the same prefix, table, type of service and metric.
@@ -138,8 +140,11 @@ impl KernelRoute {
     }
 }
 
-/// Whether the rules are those of a kernel that nobody has given others: the local table, then main, for every packet.
-pub(super) fn are_plain(rules: &mut [RuleMessage]) -> bool {
+/// Whether the rules are those of a kernel that nobody has given others: the local table, then main, for every packet. The
+/// gateway's own bring packets to its device and from it; what the programs have translated is neither.
+pub(super) fn are_plain(rules: &mut Vec<RuleMessage>) -> bool {
+    let ours = RuleAttribute::Protocol(RouteProtocol::Other(ROUTE_PROTOCOL));
+    rules.retain(|rule| !rule.attributes.contains(&ours));
     let priority = |rule: &RuleMessage| {
         rule.attributes.iter().find_map(|attribute| match attribute {
             RuleAttribute::Priority(number) => Some(*number),

@@ -1,36 +1,41 @@
 //! Next-hop numbers: equal targets share one, so that a million routes need a handful.
 //!
-//! The lowest bit of a number tells whether all packets of its routes take one way ([`UNIFORM`]).
+//! The two lowest bits of a number tell what the destination alone decides about the packets of its routes ([`BY_GATEWAY`],
+//! [`ON_LINK`]). If neither is set there is more to it: several ways out, a path MTU, a type of service.
 
 use std::collections::HashMap;
 
 use tombolo_tables::lpm::{LpmError, NextHop};
 
-use super::parse::Target;
+use super::parse::{Hop, Target};
 
-/// Set in a next-hop number whose routes send all packets one way: by the same gateway, whatever else they carry.
-pub const UNIFORM: u32 = 1;
+/// Set in a next-hop number whose routes send all packets by the same gateway, whatever else they carry.
+pub const BY_GATEWAY: u32 = 1;
+
+/// Set in a next-hop number whose routes send each packet to its destination, on the same link.
+pub const ON_LINK: u32 = 2;
 
 /// Targets by number, counted by the routes that lead to them.
 #[derive(Debug, Default)]
 pub(super) struct Targets {
     rows: Vec<Option<(Target, usize)>>,
-    numbers: HashMap<(Target, bool), usize>,
+    numbers: HashMap<(Target, u32), usize>,
     free: Vec<usize>,
 }
 
 impl Targets {
-    /// The number of a target, for one route more, which is uniform or not.
-    pub(super) fn hold(&mut self, target: &Target, uniform: bool) -> Result<NextHop, LpmError> {
-        let key = (target.clone(), uniform);
+    /// The number of a target, for one route more. Of a plain one the destination alone decides.
+    pub(super) fn hold(&mut self, target: &Target, plain: bool) -> Result<NextHop, LpmError> {
+        let certain = if plain { certain(target) } else { 0 };
+        let key = (target.clone(), certain);
         if let Some(place) = self.numbers.get(&key)
             && let Some(Some((_, routes))) = self.rows.get_mut(*place)
         {
             *routes += 1;
-            return number(*place, uniform);
+            return number(*place, certain);
         }
         let place = self.free.pop().unwrap_or(self.rows.len());
-        let next_hop = number(place, uniform)?;
+        let next_hop = number(place, certain)?;
         if place == self.rows.len() {
             self.rows.push(None);
         }
@@ -48,7 +53,7 @@ impl Targets {
         if *routes == 0
             && let Some((target, _)) = row.take()
         {
-            self.numbers.remove(&(target, next_hop.number() & UNIFORM != 0));
+            self.numbers.remove(&(target, next_hop.number() & (BY_GATEWAY | ON_LINK)));
             self.free.push(place);
         }
     }
@@ -63,12 +68,20 @@ impl Targets {
     }
 }
 
-fn number(place: usize, uniform: bool) -> Result<NextHop, LpmError> {
-    NextHop::new(u32::try_from(place * 2).unwrap_or(u32::MAX - 1) | if uniform { UNIFORM } else { 0 })
+fn certain(target: &Target) -> u32 {
+    match target.hops.as_slice() {
+        [Hop { gateway: Some(_), .. }] => BY_GATEWAY,
+        [Hop { gateway: None, .. }] => ON_LINK,
+        _ => 0,
+    }
+}
+
+fn number(place: usize, certain: u32) -> Result<NextHop, LpmError> {
+    NextHop::new(u32::try_from(place * 4).unwrap_or(u32::MAX - 3) | certain)
 }
 
 fn place(next_hop: NextHop) -> usize {
-    (next_hop.number() / 2) as usize
+    (next_hop.number() / 4) as usize
 }
 
 #[cfg(test)]
@@ -84,13 +97,24 @@ mod tests {
         let first = targets.hold(&blackhole, false).unwrap();
         assert_eq!(targets.hold(&blackhole, false).unwrap(), first);
         assert_ne!(targets.hold(&local, false).unwrap(), first);
-        let uniform = targets.hold(&blackhole, true).unwrap();
-        assert_eq!((uniform.number() & UNIFORM, first.number() & UNIFORM), (1, 0));
-        targets.release(uniform);
+        assert_eq!(targets.hold(&blackhole, true).unwrap(), first, "it has no way out");
+        targets.release(first);
         targets.release(first);
         assert_eq!(targets.get(first), Some(&blackhole));
         targets.release(first);
         assert_eq!(targets.get(first), None);
         assert_eq!(targets.len(), 1);
+    }
+
+    #[test]
+    fn a_number_tells_what_the_destination_decides() {
+        let mut targets = Targets::default();
+        let unicast =
+            |gateway| Target { kind: RouteKind::Unicast, hops: vec![Hop { interface: 2, gateway, weight: 1 }] };
+        let mut bits = |target: &Target, plain| targets.hold(target, plain).unwrap().number() & 3;
+        let (far, near) = (unicast(Some("192.0.2.1".parse().unwrap())), unicast(None));
+        assert_eq!([bits(&far, true), bits(&near, true)], [BY_GATEWAY, ON_LINK]);
+        assert_eq!([bits(&far, false), bits(&near, false)], [0, 0]);
+        assert_eq!(targets.len(), 4);
     }
 }

@@ -25,7 +25,7 @@ use tombolo_lab::{Lab, LabError, Process};
 
 use crate::{
     dut::{Dut, DutError, Gateway, Options},
-    iperf3::{self, Iperf3Error, Rate, Run, Sender},
+    iperf3::{self, Iperf3Error, Rate, Run, Sender, WARM_UP},
     machine::Machine,
     results::ResultFile,
     statistics::{Spread, median_ratio},
@@ -73,8 +73,10 @@ pub struct RunRecord {
     topology: String,
     link: String,
     mtu: u32,
+    congestion_control: String,
     rounds: u32,
     seconds: u32,
+    warm_up_seconds: u64,
     order: String,
     gateways: Vec<GatewayRecord>,
 }
@@ -154,6 +156,8 @@ pub enum TcpError {
 #[derive(Debug)]
 struct Bed {
     gateway: Gateway,
+    /// Of the server, and of the client, too.
+    congestion_control: String,
     _server: Process,
     // Last: dropping it takes everything else with it.
     lab: Lab,
@@ -182,7 +186,7 @@ impl Plan {
     #[must_use]
     pub fn duration(&self) -> Duration {
         let measurements = u32::try_from(self.measurements()).unwrap_or(u32::MAX);
-        Duration::from_secs(self.seconds.into()).saturating_mul(measurements)
+        (WARM_UP + Duration::from_secs(self.seconds.into())).saturating_mul(measurements)
     }
 
     /// Measures everything. Samples go to `results` as they are taken, and to `progress`, with the number of each. A measurement that
@@ -250,8 +254,10 @@ impl Plan {
             topology: self.topologies(),
             link: "veth, segmentation and checksum offloads on".to_owned(),
             mtu: 1500,
+            congestion_control: beds.first().map_or_else(String::new, |bed| bed.congestion_control.clone()),
             rounds: self.rounds,
             seconds: self.seconds,
+            warm_up_seconds: WARM_UP.as_secs(),
             order: "interleaved; the first gateway rotates from round to round".to_owned(),
             gateways: gateways.collect(),
         }
@@ -315,7 +321,8 @@ impl Bed {
         let lab = Lab::create(&dut.topology())?;
         let gateway = dut.start(&lab, options)?;
         let server = iperf3::serve(lab.node("server")?)?;
-        Ok(Self { gateway, _server: server, lab })
+        let congestion_control = lab.node("server")?.sysctl("net.ipv4.tcp_congestion_control")?;
+        Ok(Self { gateway, congestion_control, _server: server, lab })
     }
 
     /// Measures once; the caller fills in where in the run this is.
