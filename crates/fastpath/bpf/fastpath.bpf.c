@@ -70,7 +70,7 @@ int tombolo_xdp(struct xdp_md *ctx)
 		way = way_of(ctx, ctx->ingress_ifindex, to);
 		if (!way || !(way->flags & WAY_XDP_SENDS) || !fits(way, to))
 			outcome = PASSED(MISS_NO_WAY);
-		else if (is_unused(way))
+		else if (way->flags & WAY_IS_UNUSED)
 			outcome = PASSED(MISS_NEIGHBOUR);
 	}
 	if (outcome.verdict == DROP)
@@ -96,7 +96,7 @@ int tombolo_tc(struct __sk_buff *skb)
 	struct rewrite *to;
 	struct outcome outcome;
 	struct way *way;
-	bool changed = false;
+	bool changed = false, use_neighbours = false;
 
 	/* A tagged frame belongs to another interface. */
 	if (!scratch || !interface || skb->vlan_present)
@@ -116,13 +116,17 @@ int tombolo_tc(struct __sk_buff *skb)
 		return TC_ACT_UNSPEC;
 	}
 	way = plan.through_stack ? 0 : way_of(skb, skb->ifindex, to);
+	if (way && way->flags & WAY_IS_UNUSED) {
+		way->flags &= ~WAY_IS_UNUSED;
+		use_neighbours = true;
+	}
 	if (way && (!(way->flags & WAY_IS_CERTAIN) || !fits(way, to)))
 		way = 0;
-	if (!write_skb(skb, packet, to, way ? 1 : 0, &changed))
+	if (!write_skb(skb, packet, to, way, &changed))
 		return changed ? TC_ACT_SHOT : TC_ACT_UNSPEC;
 	count_forward(scratch, packet, to->side);
 	if (way)
-		return send_skb(way);
+		return send_skb(way, use_neighbours);
 	scratch->counters.to_stack++;
 	return TC_ACT_UNSPEC;
 }

@@ -51,14 +51,15 @@ static __always_inline bool encapsulate(struct __sk_buff *skb)
 				    BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_ENCAP_L3_IPV6);
 }
 
-/* The IP header at `at`, complete, and whatever stands in front of it. `hops` is how much of the hop limit of the first one is
- * taken here.
+/* The IP header at `at`, complete, and whatever stands in front of it. Without a way the hop limit of the first IP header and the
+ * addresses of the link are left to the stack.
  */
 static __always_inline bool store_headers(struct __sk_buff *skb, __u32 at, const struct packet *packet,
-					  const struct rewrite *to, __u8 hops)
+					  const struct rewrite *to, const struct way *way)
 {
 	bool is_ipv6 = to->direction == TO6 || to->encapsulate;
-	__be16 family = is_ipv6 ? bpf_htons(ETH_P_IPV6) : bpf_htons(ETH_P_IP);
+	struct ethhdr ethernet = { .h_proto = is_ipv6 ? bpf_htons(ETH_P_IPV6) : bpf_htons(ETH_P_IP) };
+	__u8 hops = way ? 1 : 0;
 
 	if (to->direction == TO6) {
 		struct ipv6hdr ip;
@@ -80,14 +81,17 @@ static __always_inline bool store_headers(struct __sk_buff *skb, __u32 at, const
 		if (bpf_skb_store_bytes(skb, ETH_HLEN, &outer, sizeof(outer), BPF_F_RECOMPUTE_CSUM))
 			return false;
 	}
-	return !bpf_skb_store_bytes(skb, offsetof(struct ethhdr, h_proto), &family, sizeof(family), 0);
+	if (!way)
+		return !bpf_skb_store_bytes(skb, offsetof(struct ethhdr, h_proto), &ethernet.h_proto, sizeof(__be16), 0);
+	__builtin_memcpy(&ethernet, way->macs, sizeof(way->macs));
+	return !bpf_skb_store_bytes(skb, 0, &ethernet, sizeof(ethernet), 0);
 }
 
 /* Writes the packet. Its first step can fail (no memory, or a packet that went through a softwire already) and then leaves
  * the packet as it was: `*changed` says whether there is a way back.
  */
 static __always_inline bool write_skb(struct __sk_buff *skb, const struct packet *packet, const struct rewrite *to,
-				      __u8 hops, bool *changed)
+				      const struct way *way, bool *changed)
 {
 	__u32 at = ETH_HLEN + (to->encapsulate ? sizeof(struct ipv6hdr) : 0);
 	__u32 transport = at + (to->direction == TO6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
@@ -101,15 +105,17 @@ static __always_inline bool write_skb(struct __sk_buff *skb, const struct packet
 	if (to->direction == TO6 && bpf_skb_change_proto(skb, bpf_htons(ETH_P_IPV6), 0))
 		return false;
 	*changed = true;
-	return store_headers(skb, at, packet, to, hops) &&
+	return store_headers(skb, at, packet, to, way) &&
 	       (to->keeps_transport || store_transport(skb, transport, packet, to));
 }
 
-/* Sends it to its neighbour, by the kernel's table of neighbours, which asks anew for those that it has not heard of lately. */
-static __always_inline int send_skb(const struct way *way)
+/* Sends it. The kernel's table of neighbours asks anew for those that it has not heard of lately, when it is used. */
+static __always_inline int send_skb(const struct way *way, bool use_neighbours)
 {
 	struct bpf_redir_neigh to = { .nh_family = way->next_hop_family };
 
+	if (!use_neighbours)
+		return bpf_redirect(way->egress, 0);
 	__builtin_memcpy(to.ipv6_nh, way->next_hop, 16);
 	return bpf_redirect_neigh(way->egress, &to, sizeof(to), 0);
 }

@@ -34,12 +34,13 @@ enum way_flag {
 	WAY_XDP_SENDS = 1,
 	/* Of all that a packet carries, its destination alone decides that it goes there. */
 	WAY_IS_CERTAIN = 2,
-	/* The kernel's stack has not sent there for some ticks, and so forgets to ask whether the neighbour is still there. */
+	/* The kernel's table of neighbours was not used to send there for some ticks, and so does not ask whether the neighbour is
+	 * still there. TC's next packet uses it.
+	 */
 	WAY_IS_UNUSED = 4,
 };
 
-/* Ticks after which a packet goes through TC, which sends by the kernel's table of neighbours. */
-#define WAY_USE_EVERY 8
+#define WAY_USE_EVERY 8 /* ticks */
 
 struct way {
 	struct way_key key;
@@ -150,19 +151,8 @@ static __always_inline struct way *way_of(void *ctx, __u32 ingress, const struct
 		*own = *way;
 		own->key.destination[0] = first;
 		own->key.destination[1] = second;
-		own->flags &= ~WAY_IS_UNUSED;
 	}
 	return way;
-}
-
-/* Whether this packet should go through TC, for the neighbour's sake; the next ones need not. */
-static __always_inline bool is_unused(struct way *way)
-{
-	bool unused = way->flags & WAY_IS_UNUSED;
-
-	if (unused)
-		way->flags &= ~WAY_IS_UNUSED;
-	return unused;
 }
 
 /* Whether the packet, or the largest segment of a super-packet, is no larger than its way takes. */
