@@ -4,7 +4,8 @@
  *	frame --> tombolo_xdp --hit--> out of the interface that the route says
  *	              | pass
  *	              v
- *	          tombolo_tc  --hit--> the kernel's stack, which routes the translated packet
+ *	          tombolo_tc  --hit--> out of the interface that the route says, if it is certain; else the kernel's stack, which
+ *	              |                routes the translated packet
  *	              | pass
  *	              v
  *	          the kernel's route to the TUN device, and the engine

@@ -1,13 +1,13 @@
-//! The kernel's routes as the XDP program reads them, to know which destinations share a way out: `bpf/route.h`.
+//! The kernel's routes as the programs read them, to know which destinations share a way out: `bpf/route.h`.
 //!
 //! ```text
-//! kernel --netlink--> Mirror --> routes_ipv4, routes_ipv6 --> program: gateway of a destination --> its way, asked once a second
+//! kernel --netlink--> Mirror --> routes_ipv4, routes_ipv6 --> programs: gateway of a destination --> its way, asked once a second
 //!                       |
 //!                       +------> route_watch: until which tick the mirror counts, and a number that rises with each change
 //! ```
 //!
-//! Without the mirror the program asks the kernel for the way of each destination, and remembers a thousand of them. Nothing but
-//! speed depends on the mirror: whatever it cannot tell surely, it leaves to that.
+//! Without the mirror XDP asks the kernel for the way of each destination, and remembers a thousand of them; TC leaves the routing to
+//! the kernel's stack. Nothing but speed depends on the mirror: whatever it cannot tell surely, it leaves to that.
 //!
 //! The arrays belong to one process. The next one makes new ones, so that a mirror under construction is never read by programs of
 //! the process before; those read the old one until it does not count any more, two ticks after the last confirmation.
