@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use tombolo_io::netlink::{BY_GATEWAY, Hop, Mirror, MirrorError, MirroredRoute, ON_LINK, RouteKind};
-use tombolo_lab::{Lab, Namespace, Topology};
+use tombolo_lab::{Lab, Namespace, Topology, wait_until};
 use tombolo_tables::memory::Heap;
 
 /// A lab's router, in whose namespace the mirror and the commands run.
@@ -37,13 +37,17 @@ impl Router {
         self.namespace.index_of(interface).unwrap()
     }
 
-    /// The mirror follows what was done so far and then has what a new mirror has.
+    /// The mirror follows what was done so far and then has what a new mirror has. Neighbours come by themselves, when hosts of
+    /// the lab look for each other.
     fn agrees(&self, mirror: &mut Mirror) {
-        mirror.follow(Duration::from_millis(100)).unwrap();
-        let fresh = self.mirror(10_000, 1 << 20);
+        let fresh = wait_until("both have the same neighbours", Duration::from_secs(5), || {
+            mirror.follow(Duration::from_millis(100)).unwrap();
+            let fresh = self.mirror(10_000, 1 << 20);
+            (mirror.neighbour_count() == fresh.neighbour_count()).then_some(fresh)
+        });
+        let fresh = fresh.unwrap();
         let all = |mirror: &Mirror| mirror.routes().collect::<Vec<MirroredRoute>>();
         assert_eq!(all(mirror), all(&fresh));
-        assert_eq!(mirror.neighbour_count(), fresh.neighbour_count());
         assert_eq!(mirror.target_count(), fresh.target_count());
         for route in fresh.routes() {
             assert_eq!(mirror.lookup(route.prefix.addr()), fresh.lookup(route.prefix.addr()));

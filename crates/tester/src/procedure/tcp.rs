@@ -395,6 +395,6 @@ mod tests {
         plan.deduplicate();
         assert_eq!(plan.gateways, [Dut::Plain, Dut::Tayga]);
         assert_eq!((plan.flows.as_slice(), plan.directions.len()), ([10, 1].as_slice(), 1));
-        assert_eq!((plan.measurements(), plan.duration()), (20, Duration::from_secs(60)));
+        assert_eq!((plan.measurements(), plan.duration()), (20, 20 * (WARM_UP + Duration::from_secs(3))));
     }
 }
