@@ -31,26 +31,21 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "records are words of 
 
 #define SWAP(place, from, to) (__sync_val_compare_and_swap((place), (from), (to)) == (from))
 
-/* An array that user space maps too. Its size is set when the tables are made. */
-#define SHARED_ARRAY(name, record)                   \
-	struct {                                     \
-		__uint(type, BPF_MAP_TYPE_ARRAY);    \
-		__uint(map_flags, BPF_F_MMAPABLE);   \
-		__uint(max_entries, 1);              \
-		__uint(pinning, LIBBPF_PIN_BY_NAME); \
-		__type(key, __u32);                  \
-		__type(value, record);               \
+/* An array that user space maps too. Its size is set when it is made; `more` are further attributes. */
+#define MAPPED_ARRAY(name, record, more)           \
+	struct {                                   \
+		__uint(type, BPF_MAP_TYPE_ARRAY);  \
+		__uint(map_flags, BPF_F_MMAPABLE); \
+		__uint(max_entries, 1);            \
+		more __type(key, __u32);           \
+		__type(value, record);             \
 	} name SEC(".maps")
 
-/* An array that is made anew with each plan and goes with its programs; user space fills it before the first packet. */
-#define PLAN_ARRAY(name, record)                     \
-	struct {                                     \
-		__uint(type, BPF_MAP_TYPE_ARRAY);    \
-		__uint(map_flags, BPF_F_MMAPABLE);   \
-		__uint(max_entries, 1);              \
-		__type(key, __u32);                  \
-		__type(value, record);               \
-	} name SEC(".maps")
+/* One that stays from one set of programs to the next: the tables. */
+#define SHARED_ARRAY(name, record) MAPPED_ARRAY(name, record, __uint(pinning, LIBBPF_PIN_BY_NAME);)
+
+/* One that is made anew with each plan and goes with its programs; user space fills it before the first packet. */
+#define PLAN_ARRAY(name, record) MAPPED_ARRAY(name, record, )
 
 /* The record at `index` of an array; none if the array is shorter. The kernel turns the call into a bounds
  * check and a multiplication.

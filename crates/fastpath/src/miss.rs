@@ -65,7 +65,7 @@ misses! {
     NoMapping = "no-mapping";
     /// XDP: the neighbour is not resolved, or the route leads where XDP cannot send.
     NoWay = "no-way";
-    /// XDP: one packet in some seconds that TC sends, so that the kernel hears whether the neighbour is still there.
+    /// XDP: a packet or a burst, every eight ticks, that TC sends, so that the kernel hears whether the neighbour is still there.
     Neighbour = "neighbour";
     /// A source that is not the sender's own: not that of its softwire, or of its share by the rules.
     Spoofed = "spoofed";

@@ -124,6 +124,12 @@ fn plan() -> Plan {
     plan
 }
 
+/// Packets passed on for that reason.
+fn passed(fast_path: &FastPath, reason: &str) -> u64 {
+    let counters = fast_path.counters().unwrap();
+    counters.passed().find(|(miss, _)| miss.name() == reason).map_or(0, |(_, count)| count)
+}
+
 /// Its version's first two numbers.
 fn kernel() -> (u32, u32) {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
@@ -265,8 +271,7 @@ fn the_kernel_goes_on_asking_for_the_neighbour() {
         let is_asked = || (!state().contains("STALE")).then_some(());
         tombolo_lab::wait_until("it is asked", std::time::Duration::from_secs(20), is_asked).unwrap();
         let counters = fast_path.counters().unwrap();
-        let passed = |name| counters.passed().find(|(miss, _)| miss.name() == name).map_or(0, |(_, count)| count);
-        assert!(mode == Mode::Tc || passed("neighbour") > 0, "{counters:?}");
+        assert!(mode == Mode::Tc || passed(&fast_path, "neighbour") > 0, "{counters:?}");
         assert_eq!(mode == Mode::Tc, counters.passed().eq(before.passed()), "{counters:?}");
         assert_eq!(counters.to_stack, before.to_stack, "{counters:?}");
     }
@@ -281,10 +286,7 @@ fn xdp_sends_by_the_gateway_of_a_route_and_follows_what_changes() {
     let mut routes = gateway.run(|| Routes::open(&bed.memory).unwrap()).unwrap();
     assert_eq!(routes.falls_short(), None);
     let (fast_path, _) = bed.fast_path(Mode::Xdp);
-    let no_way = || {
-        let counters = fast_path.counters().unwrap();
-        counters.passed().find(|(miss, _)| miss.name() == "no-way").map_or(0, |(_, count)| count)
-    };
+    let no_way = || passed(&fast_path, "no-way");
     for host in ["203.0.113.8", "203.0.113.9"] {
         bed.ip("server", &format!("address add {host}/32 dev lo"));
     }

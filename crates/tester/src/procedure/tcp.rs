@@ -156,8 +156,6 @@ pub enum TcpError {
 #[derive(Debug)]
 struct Bed {
     gateway: Gateway,
-    /// Of the server, and of the client, too.
-    congestion_control: String,
     _server: Process,
     // Last: dropping it takes everything else with it.
     lab: Lab,
@@ -202,7 +200,7 @@ impl Plan {
         let beds = self.gateways.iter().map(|dut| Bed::make(*dut, &self.options));
         let mut beds = beds.collect::<Result<Vec<Bed>, TcpError>>()?;
         let run = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        results.write(&self.describe(run, &beds))?;
+        results.write(&self.describe(run, &beds)?)?;
         let mut samples = Vec::new();
         for round in 1..=self.rounds {
             for sample in self.round(run, round, &mut beds) {
@@ -235,7 +233,10 @@ impl Plan {
         })
     }
 
-    fn describe(&self, run: u64, beds: &[Bed]) -> RunRecord {
+    fn describe(&self, run: u64, beds: &[Bed]) -> Result<RunRecord, LabError> {
+        // The same in every namespace of every lab.
+        let server = beds.first().map(|bed| bed.lab.node("server")).transpose()?;
+        let congestion_control = server.map(|node| node.sysctl("net.ipv4.tcp_congestion_control")).transpose()?;
         let gateways = beds.iter().map(|bed| GatewayRecord {
             gateway: bed.gateway.dut.name().to_owned(),
             version: bed.gateway.version.clone(),
@@ -245,7 +246,7 @@ impl Plan {
             },
             server_seen_by_client: bed.gateway.server_seen_by_client.to_string(),
         });
-        RunRecord {
+        Ok(RunRecord {
             record: "run".to_owned(),
             procedure: "tcp".to_owned(),
             run,
@@ -254,13 +255,13 @@ impl Plan {
             topology: self.topologies(),
             link: "veth, segmentation and checksum offloads on".to_owned(),
             mtu: 1500,
-            congestion_control: beds.first().map_or_else(String::new, |bed| bed.congestion_control.clone()),
+            congestion_control: congestion_control.unwrap_or_default(),
             rounds: self.rounds,
             seconds: self.seconds,
             warm_up_seconds: WARM_UP.as_secs(),
             order: "interleaved; the first gateway rotates from round to round".to_owned(),
             gateways: gateways.collect(),
-        }
+        })
     }
 
     /// The names of the topologies, each once.
@@ -321,8 +322,7 @@ impl Bed {
         let lab = Lab::create(&dut.topology())?;
         let gateway = dut.start(&lab, options)?;
         let server = iperf3::serve(lab.node("server")?)?;
-        let congestion_control = lab.node("server")?.sysctl("net.ipv4.tcp_congestion_control")?;
-        Ok(Self { gateway, congestion_control, _server: server, lab })
+        Ok(Self { gateway, _server: server, lab })
     }
 
     /// Measures once; the caller fills in where in the run this is.
