@@ -1,5 +1,5 @@
-//! Compiles the programs of `bpf/` with clang, one object for each `*.bpf.c`, with the numbers that the engine and this
-//! crate own in a generated header.
+//! Compiles the programs of `bpf/` with clang, one object for each `*.bpf.c`, with the numbers that
+//! the engine and this crate own in a generated header.
 
 use std::env;
 use std::fmt::Write as _;
@@ -73,7 +73,8 @@ fn compile(clang: &str, source: &Path, out: &Path) {
     let object = out.join(name).with_extension("bpf.o");
     let mut command = Command::new(clang);
     command.args(["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-target", "bpf", "-mcpu=v3", "-I"]).arg(out);
-    // Debian keeps `asm/types.h` in a folder of the architecture; other systems have it in /usr/include itself.
+    // Debian keeps `asm/types.h` in a folder of the architecture; other systems have it in
+    // /usr/include itself.
     let arch = env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
     let multiarch = Path::new("/usr/include").join(format!("{arch}-linux-gnu"));
     if multiarch.is_dir() {

@@ -26,7 +26,8 @@ fn main() {
     }
 }
 
-/// The folder that holds `asm/types.h` on Debian's multiarch layout; other systems have it in /usr/include itself.
+/// The folder that holds `asm/types.h` on Debian's multiarch layout; other systems have it in
+/// /usr/include itself.
 fn multiarch_includes() -> Vec<PathBuf> {
     let arch = env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
     let path = Path::new("/usr/include").join(format!("{arch}-linux-gnu"));

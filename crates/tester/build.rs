@@ -11,7 +11,8 @@ fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default()).join("route_lookup.bpf.o");
     let mut command = Command::new(&clang);
     command.args(["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-target", "bpf", "-mcpu=v3"]);
-    // Debian keeps `asm/types.h` in a folder of the architecture; other systems have it in /usr/include itself.
+    // Debian keeps `asm/types.h` in a folder of the architecture; other systems have it in
+    // /usr/include itself.
     let arch = env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
     let multiarch = Path::new("/usr/include").join(format!("{arch}-linux-gnu"));
     if multiarch.is_dir() {

@@ -1,4 +1,5 @@
-//! What the fuzz targets share: how an input becomes packets, and what must hold for packets that leave.
+//! What the fuzz targets share: how an input becomes packets, and what must hold for packets that
+//! leave.
 //!
 //! An input is a choice (one byte) and packets:
 //!
@@ -10,8 +11,8 @@
 
 use std::path::{Path, PathBuf};
 
-/// Control bit: lengths and checksums of the packet are put right before it is used, or hardly a mutated packet would get
-/// past the parser.
+/// Control bit: lengths and checksums of the packet are put right before it is used, or hardly a
+/// mutated packet would get past the parser.
 pub const REPAIR: u8 = 1;
 /// Control bit: the packet is a TCP super-packet, as far as the offload says.
 pub const SEGMENTS: u8 = 2;
@@ -44,8 +45,8 @@ pub fn input(choice: u8, packets: impl IntoIterator<Item = (u8, Vec<u8>)>) -> Ve
     input
 }
 
-/// The configurations of the golden cases, and those of this folder, which have small pools: tables are made anew for
-/// each input. In order.
+/// The configurations of the golden cases, and those of this folder, which have small pools: tables
+/// are made anew for each input. In order.
 pub fn configurations() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut files = Vec::new();
@@ -153,7 +154,8 @@ fn checksum_at(layout: Layout) -> Option<usize> {
     }
 }
 
-/// Puts lengths and checksums right, as far as there are headers. A UDP datagram without checksum stays without.
+/// Puts lengths and checksums right, as far as there are headers. A UDP datagram without checksum
+/// stays without.
 pub fn repair(bytes: &mut [u8]) {
     let length = bytes.len();
     let short = |length: usize| u16::try_from(length).unwrap_or(u16::MAX).to_be_bytes();
@@ -200,7 +202,8 @@ pub fn check_structure(bytes: &[u8]) {
     assert!(layout(bytes).is_some(), "no transport in {bytes:02x?}");
 }
 
-/// Whether the transport checksum of a whole packet is right. `None` where there is none, or not all of it.
+/// Whether the transport checksum of a whole packet is right. `None` where there is none, or not
+/// all of it.
 pub fn transport_verifies(bytes: &[u8]) -> Option<bool> {
     let found = layout(bytes).filter(|found| !found.is_fragment)?;
     let at = found.transport + checksum_at(found)?;

@@ -1,4 +1,5 @@
-//! Configuration files: whatever the text, an answer and no panic; and mistakes name a line of the file.
+//! Configuration files: whatever the text, an answer and no panic; and mistakes name a line of the
+//! file.
 
 #![no_main]
 

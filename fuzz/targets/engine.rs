@@ -1,5 +1,6 @@
-//! The whole engine, with the configurations of the golden cases and of the examples: nothing panics, what leaves is a
-//! packet within the links' sizes, what was right stays right, and the tables keep their invariants.
+//! The whole engine, with the configurations of the golden cases and of the examples: nothing
+//! panics, what leaves is a packet within the links' sizes, what was right stays right, and the
+//! tables keep their invariants.
 
 #![no_main]
 

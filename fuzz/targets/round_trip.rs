@@ -1,7 +1,9 @@
-//! Translation there and back: what comes back carries what was sent, and what was right stays right.
+//! Translation there and back: what comes back carries what was sent, and what was right stays
+//! right.
 //!
-//! Kept: transport and payload (the checksum but for zero and its twin), protocol, TOS, more or less two hops. Lost, as
-//! RFC 7915 wants it: IPv4 options, IPv6 extension headers and the flow label.
+//! Kept: transport and payload (the checksum but for zero and its twin), protocol, TOS, more or
+//! less two hops. Lost, as RFC 7915 wants it: IPv4 options, IPv6 extension headers and the flow
+//! label.
 
 #![no_main]
 
@@ -99,7 +101,8 @@ fn back_to4(piece: &[u8], settings: &TranslateSettings, identifications: &mut Id
         Ok(AnyParsed::V6(parsed)) => parsed,
         other => panic!("what was sent is no packet: {other:?}"),
     };
-    // A packet that arrived with one hop has none left; what RFC 7915 does not let through is not sent twice either.
+    // A packet that arrived with one hop has none left; what RFC 7915 does not let through is not
+    // sent twice either.
     if screen_ipv6(&parsed).is_err() {
         return sent;
     }
@@ -126,7 +129,8 @@ fn back_to6(piece: &[u8], source: Ipv6Addr, destination: Ipv6Addr, settings: &Tr
     sent
 }
 
-/// What crossed twice against the original. `between` is what was between, `back` what became of each of it.
+/// What crossed twice against the original. `between` is what was between, `back` what became of
+/// each of it.
 fn compare(original: &[u8], is_piece: bool, between: &[Vec<u8>], back: &[Vec<Vec<u8>>]) {
     let before = layout(original).expect("it was parsed");
     if let (Some(true), [one]) = (transport_verifies(original), between) {
@@ -162,7 +166,8 @@ fn compare(original: &[u8], is_piece: bool, between: &[Vec<u8>], back: &[Vec<Vec
         if at + 2 <= expected.len() {
             let (found, sent) = (word(&transport, at), word(&expected, at));
             let computed = before.protocol == 17 && sent == 0;
-            // Zero has two faces in one's complement, and a fragment's missing end has no say in it.
+            // Zero has two faces in one's complement, and a fragment's missing end has no say in
+            // it.
             let twins = |word: u16| if word == 0xffff { 0 } else { word };
             assert!(computed || twins(found) == twins(sent), "checksum {sent:04x} became {found:04x}");
             transport[at..at + 2].copy_from_slice(&expected[at..at + 2]);

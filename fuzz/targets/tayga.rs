@@ -1,5 +1,5 @@
-//! Tayga's configuration files: whatever the text, an answer and no panic; mistakes name the file, and what is accepted
-//! becomes a plan.
+//! Tayga's configuration files: whatever the text, an answer and no panic; mistakes name the file,
+//! and what is accepted becomes a plan.
 
 #![no_main]
 

@@ -1,6 +1,7 @@
 //! The parsed file with where everything stands in it.
 //!
-//! Not serde: it stops at the first mistake, and cannot tell the path of a key or the text of a value.
+//! Not serde: it stops at the first mistake, and cannot tell the path of a key or the text of a
+//! value.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -226,7 +227,8 @@ impl<'d> Table<'d> {
         found
     }
 
-    /// The value of a key, read by `read`; `default` if the file does not have it or reading it failed.
+    /// The value of a key, read by `read`; `default` if the file does not have it or reading it
+    /// failed.
     pub(crate) fn read_or<T>(
         &self,
         key: &'static str,

@@ -1,9 +1,9 @@
 //! From a TOML file to a validated [`Configuration`].
 //!
 //! A file is read in this order: `document` parses it and keeps where everything stands; `gateway`,
-//! `timeouts` and `service` turn its tables into the plan; [`mod@reference`] lists every key there is, for the
-//! check for unknown keys and for the documentation. All mistakes of a file are reported at once, each with
-//! file, line, key, value, reason and fix:
+//! `timeouts` and `service` turn its tables into the plan; [`mod@reference`] lists every key there
+//! is, for the check for unknown keys and for the documentation. All mistakes of a file are
+//! reported at once, each with file, line, key, value, reason and fix:
 //!
 //! ```text
 //! gateway.toml:7: service[0].pool[1].addresses = "192.0.2.8/29": overlaps pool[0] (192.0.2.0/28); remove one of them
@@ -51,11 +51,13 @@ pub struct Configuration {
 pub struct Host {
     /// Name of the TUN device. Default `tombolo`.
     pub device: String,
-    /// Queues of the device, one worker each. Default: one for each processor that the process may use.
+    /// Queues of the device, one worker each. Default: one for each processor that the process may
+    /// use.
     pub queues: Option<usize>,
     /// Pin each worker to a processor. Default: true.
     pub pin: bool,
-    /// MTU of the TUN device in bytes. Default 65535, so that path MTU discovery is the links' business.
+    /// MTU of the TUN device in bytes. Default 65535, so that path MTU discovery is the links'
+    /// business.
     pub mtu: u32,
     /// Where tables are kept so that a restart loses nothing. Default: none, memory of the process.
     pub run_directory: Option<PathBuf>,
@@ -67,7 +69,8 @@ pub struct Host {
     pub fastpath: FastPath,
     /// The same for single interfaces, by name: what the rule above does not fit.
     pub interfaces: BTreeMap<String, FastPath>,
-    /// Packets that the fast path has translated pass the kernel's stack, netfilter included. Default: false.
+    /// Packets that the fast path has translated pass the kernel's stack, netfilter included.
+    /// Default: false.
     pub fastpath_netfilter: bool,
     /// Where metrics are served. Default: nowhere.
     pub metrics: Option<MetricsAddress>,
@@ -75,11 +78,13 @@ pub struct Host {
     pub binding_log: Option<PathBuf>,
     /// Bindings written to that file in a second, at most. Default 10000.
     pub binding_log_rate: u32,
-    /// What is logged of services that hand out ports in blocks or by computation. Default: each binding.
+    /// What is logged of services that hand out ports in blocks or by computation. Default: each
+    /// binding.
     pub binding_log_detail: LogDetail,
     /// Who sets up the device. Default: the gateway.
     pub provision: Provision,
-    /// IPv4 addresses of the host's own on the device: of CLATs that serve the host itself. Default: none.
+    /// IPv4 addresses of the host's own on the device: of CLATs that serve the host itself.
+    /// Default: none.
     pub addresses: Vec<Ipv4Addr>,
 }
 
@@ -104,7 +109,8 @@ pub enum TableMemory {
 /// Where the kernel's fast path takes packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FastPath {
-    /// XDP and TC on cards, TC on virtual interfaces; nowhere, with a warning, where the kernel cannot.
+    /// XDP and TC on cards, TC on virtual interfaces; nowhere, with a warning, where the kernel
+    /// cannot.
     Auto,
     /// XDP, with TC behind it.
     Xdp,
@@ -129,7 +135,8 @@ pub enum Provision {
     /// The gateway makes the device and routes what its services need to it.
     #[default]
     Gateway,
-    /// The administrator, as with Tayga: a device of that name is taken over, and only what is listed is done.
+    /// The administrator, as with Tayga: a device of that name is taken over, and only what is
+    /// listed is done.
     Administrator {
         /// Set the device up.
         up: bool,

@@ -156,7 +156,8 @@ fn build(rows: &[&Row<'_>], table: &Table<'_>, log: &mut Log) -> MapDomain {
     MapDomain::default()
 }
 
-/// What an edge is: the rule with the longest prefix around its End-user prefix (RFC 7597 section 5).
+/// What an edge is: the rule with the longest prefix around its End-user prefix (RFC 7597 section
+/// 5).
 pub(crate) fn read_ce<'d>(table: &Table<'d>, rows: &[Row<'_>], log: &mut Log) -> Option<(Node<'d>, MapCe)> {
     let node = table.require("end_user_prefix", log)?;
     let end_user = log.keep(prefix::<u128>(&node))?;

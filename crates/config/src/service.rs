@@ -250,7 +250,8 @@ impl<'d> Reader<'d> {
         }
     }
 
-    /// The prefix in which a MAP-T domain sees the IPv4 Internet. A relay is where it is routed to; an edge only uses it.
+    /// The prefix in which a MAP-T domain sees the IPv4 Internet. A relay is where it is routed to;
+    /// an edge only uses it.
     fn default_mapping_rule(&mut self, end: Option<End>, table: &Table<'d>, log: &mut Log) -> Option<Prefix64> {
         let node = table.require("dmr", log)?;
         let prefix = log.keep(node.text().and_then(|text| value::prefix64(text).map_err(|text| node.problem(text))))?;
@@ -361,7 +362,8 @@ pub(crate) fn largest_segment(table: &Table<'_>, automatic: u16, log: &mut Log) 
         Ok("auto") => Ok(Some(automatic)),
         Ok("off") => Ok(None),
         Ok(_) => Err(node.problem("unknown; use \"auto\", \"off\" or a number of bytes")),
-        // The least that every host takes is 536 (RFC 9293 section 3.7.1), and tunnels in tunnels may leave less.
+        // The least that every host takes is 536 (RFC 9293 section 3.7.1), and tunnels in tunnels
+        // may leave less.
         Err(_) => Ok(Some(u16::try_from(node.number32(88..=65_495)?).unwrap_or(u16::MAX))),
     })
 }

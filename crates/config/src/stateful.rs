@@ -1,5 +1,5 @@
-//! What all services with bindings and sessions have in common: what subscribers may do, and in which portions they get
-//! ports. `service.limits` and `service.allocation`.
+//! What all services with bindings and sessions have in common: what subscribers may do, and in
+//! which portions they get ports. `service.limits` and `service.allocation`.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;

@@ -1,8 +1,10 @@
-//! From Tayga's configuration file, `tayga.conf`, to a [`Configuration`]: every directive of its releases 0.9.2 to 0.9.6.
+//! From Tayga's configuration file, `tayga.conf`, to a [`Configuration`]: every directive of its
+//! releases 0.9.2 to 0.9.6.
 //!
-//! A line is a directive and its arguments, separated by blanks; `#` begins a comment where a word could begin. What
-//! Tayga refuses is refused here, except that a `map` may have an IPv6 prefix with more host bits than the IPv4 prefix
-//! (RFC 7757 section 3.2). All mistakes of a file are reported at once:
+//! A line is a directive and its arguments, separated by blanks; `#` begins a comment where a word
+//! could begin. What Tayga refuses is refused here, except that a `map` may have an IPv6 prefix
+//! with more host bits than the IPv4 prefix (RFC 7757 section 3.2). All mistakes of a file are
+//! reported at once:
 //!
 //! ```text
 //! tayga.conf:7: prefix 2001:db8::/95: the length is 95 bits; choose one of 32, 40, 48, 56, 64 and 96
@@ -146,8 +148,8 @@ const DIRECTIVES: [(&str, Option<usize>); 17] = [
 /// Directives that may stand more than once.
 const REPEATED: [&str; 3] = ["map", "tun-ip", "tun-route"];
 
-/// Reads and validates the file at `path`. `state_directory` stands in for `data-dir` where the file has none: systemd
-/// gives it in `STATE_DIRECTORY`.
+/// Reads and validates the file at `path`. `state_directory` stands in for `data-dir` where the
+/// file has none: systemd gives it in `STATE_DIRECTORY`.
 ///
 /// # Errors
 /// [`ConfigError`], with everything that is wrong with the file.
@@ -463,7 +465,8 @@ fn check_maps(maps: &[Map], log: &mut Log) {
 }
 
 impl Tayga {
-    /// The rows of the `map-file`, from its text; `name` is what the file is called in errors. It has `map` lines only.
+    /// The rows of the `map-file`, from its text; `name` is what the file is called in errors. It
+    /// has `map` lines only.
     ///
     /// # Errors
     /// [`ConfigError`].
@@ -500,8 +503,9 @@ impl Tayga {
         Self::parse_map_file(&name, &read(&path, &name)?)
     }
 
-    /// The configuration that does what Tayga does. `loaded` are the rows of the `map-file`, `mtu` the MTU of the
-    /// device. A row that the file itself has, or a duplicate, is left out and told among the warnings.
+    /// The configuration that does what Tayga does. `loaded` are the rows of the `map-file`, `mtu`
+    /// the MTU of the device. A row that the file itself has, or a duplicate, is left out and told
+    /// among the warnings.
     ///
     /// # Errors
     /// [`ConfigError`] if the table cannot be made.

@@ -13,7 +13,8 @@ const LONGEST: u32 = 10 * 365 * 86_400;
 /// Seconds that a closed port is kept back (RFC 6888 REQ-8).
 const PORT_REUSE: u32 = 120;
 
-/// Reads `[timeouts]`. What is shorter than an RFC asks for is taken, with a warning: test networks need it.
+/// Reads `[timeouts]`. What is shorter than an RFC asks for is taken, with a warning: test networks
+/// need it.
 pub(crate) fn read(file: &Table<'_>, log: &mut Log) -> Times {
     let mut timeouts = Timeouts::default();
     let mut port_reuse = PORT_REUSE;
@@ -29,7 +30,8 @@ pub(crate) fn read(file: &Table<'_>, log: &mut Log) -> Times {
             ("port_reuse", &mut port_reuse, PORT_REUSE, "RFC 6888 REQ-8"),
         ];
         for (key, field, least, source) in fields {
-            // Without any pause a port may be reused at once; without any lifetime nothing would work.
+            // Without any pause a port may be reused at once; without any lifetime nothing would
+            // work.
             let shortest = u32::from(key != "port_reuse");
             let Some(node) = table.find(key) else { continue };
             let Some(seconds) = log.keep(node.number32(shortest..=LONGEST)) else { continue };

@@ -1,5 +1,5 @@
-//! Values that are written as text: addresses, ports, endpoints. Each function gives the value, or reason and
-//! fix in words.
+//! Values that are written as text: addresses, ports, endpoints. Each function gives the value, or
+//! reason and fix in words.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
 use std::ops::RangeInclusive;

@@ -1,8 +1,9 @@
 //! Golden cases: `tests/cases/<service>/<case>/case.toml` through the whole engine.
 //!
-//! A case says what it is about (`what`, `why`, `clause`), names a configuration beside it (`config`), lists packets with
-//! what becomes of them, and the counters that change: those that are not listed must stay zero. The bytes expected come
-//! from `tests/cases/make.py`, which builds packets from the RFCs and shares nothing with the engine.
+//! A case says what it is about (`what`, `why`, `clause`), names a configuration beside it
+//! (`config`), lists packets with what becomes of them, and the counters that change: those that
+//! are not listed must stay zero. The bytes expected come from `tests/cases/make.py`, which builds
+//! packets from the RFCs and shares nothing with the engine.
 //!
 //! Set `CASE` to a part of a name to run some only.
 
@@ -128,7 +129,8 @@ fn compare(
     if expected.len() != sent.len() {
         let _ = writeln!(differences, "  packet {number}: expected {} packets, found {}", expected.len(), sent.len());
     }
-    // The gateway may choose the identification of IPv4 packets that are whole: then a case leaves it out.
+    // The gateway may choose the identification of IPv4 packets that are whole: then a case leaves
+    // it out.
     let masked = step.get("any_identification").and_then(Value::as_bool).unwrap_or(false);
     for (expected, sent) in expected.iter().zip(sent) {
         let mut expected = bytes(expected.as_str().ok_or("a packet is no text")?);

@@ -1,7 +1,9 @@
-//! The compliance pages name tests; here every name is looked up, so that no page rests on a test that is gone.
+//! The compliance pages name tests; here every name is looked up, so that no page rests on a test
+//! that is gone.
 //!
-//! A name in the last column of a table is a golden case (`siit/...`, with `*` for several), a vector kind behind the
-//! word "vectors", a file, or the name of a test function, with its file in front or without.
+//! A name in the last column of a table is a golden case (`siit/...`, with `*` for several), a
+//! vector kind behind the word "vectors", a file, or the name of a test function, with its file in
+//! front or without.
 
 #![allow(clippy::unwrap_used, reason = "a page that cannot be read fails")]
 

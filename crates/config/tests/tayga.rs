@@ -1,4 +1,5 @@
-//! Tayga's configuration file: every directive, and every mistake with file, line, directive, reason and fix.
+//! Tayga's configuration file: every directive, and every mistake with file, line, directive,
+//! reason and fix.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
 

@@ -1,8 +1,9 @@
-//! The kernel's fast path as the daemon runs it: attached to the host's Ethernet interfaces, those that appear later
-//! included, and replaced with each plan.
+//! The kernel's fast path as the daemon runs it: attached to the host's Ethernet interfaces, those
+//! that appear later included, and replaced with each plan.
 //!
-//! It is an accelerator only: whatever it cannot take goes the engine's way. So nothing that fails here ends the gateway,
-//! except at the start where the configuration insists. Should the programs not follow a new plan, they are taken away.
+//! It is an accelerator only: whatever it cannot take goes the engine's way. So nothing that fails
+//! here ends the gateway, except at the start where the configuration insists. Should the programs
+//! not follow a new plan, they are taken away.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -27,7 +28,8 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// The longest wait for a route to change; a gateway that ends waits as long.
 const ROUTES_PERIOD: Duration = Duration::from_millis(250);
 
-/// Directory of the tables and programs of a gateway in the BPF file system, which allows no dots in names.
+/// Directory of the tables and programs of a gateway in the BPF file system, which allows no dots
+/// in names.
 #[must_use]
 pub fn pins(settings: &Host) -> PathBuf {
     let allowed = |letter: char| if letter.is_ascii_alphanumeric() || "@-_".contains(letter) { letter } else { '_' };
@@ -160,7 +162,8 @@ struct Parts {
 }
 
 impl Accelerator {
-    /// Loads the programs and attaches them, if the configuration wants them and the tables are in the kernel.
+    /// Loads the programs and attaches them, if the configuration wants them and the tables are in
+    /// the kernel.
     ///
     /// # Errors
     /// [`FastPathError`] if the programs cannot be loaded and the configuration insists.
@@ -210,8 +213,8 @@ impl Accelerator {
         }
     }
 
-    /// Replaces the programs by those for another plan. If that fails they are taken away: they must not decide otherwise
-    /// than the engine.
+    /// Replaces the programs by those for another plan. If that fails they are taken away: they
+    /// must not decide otherwise than the engine.
     pub fn update(&self, plan: &Plan) {
         let mut parts = self.lock();
         if let Err(error) = parts.programs.update(plan) {

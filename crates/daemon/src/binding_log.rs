@@ -1,11 +1,12 @@
-//! The log of bindings: who had which outside endpoint, and when (RFC 6888 REQ-12), as JSON Lines, without
-//! destinations (RFC 6888 section 4, RFC 7422 section 1).
+//! The log of bindings: who had which outside endpoint, and when (RFC 6888 REQ-12), as JSON Lines,
+//! without destinations (RFC 6888 section 4, RFC 7422 section 1).
 //!
-//! Bindings are found by a walk over the table once a second, not told by the workers: a packet costs nothing more,
-//! what the kernel's fast path made is found like everything else, and nothing is lost when more come than may be
-//! written, since a binding stays in the table much longer than the walk takes. Removals are told by those who remove.
-//! A moment is exact to one tick, about a second; since a port is not handed out again for longer than that, or only to
-//! who is told apart otherwise, nobody is taken for another.
+//! Bindings are found by a walk over the table once a second, not told by the workers: a packet
+//! costs nothing more, what the kernel's fast path made is found like everything else, and nothing
+//! is lost when more come than may be written, since a binding stays in the table much longer than
+//! the walk takes. Removals are told by those who remove. A moment is exact to one tick, about a
+//! second; since a port is not handed out again for longer than that, or only to who is told apart
+//! otherwise, nobody is taken for another.
 //!
 //! The file is opened again when somebody has moved it away, as log rotation does.
 
@@ -74,8 +75,8 @@ impl Removals {
 pub struct BindingLog(JoinHandle<()>);
 
 impl BindingLog {
-    /// Opens the file and starts the thread; it ends when `stop` is given. At most `rate` lines a second are written, and
-    /// those of blocks, which are few.
+    /// Opens the file and starts the thread; it ends when `stop` is given. At most `rate` lines a
+    /// second are written, and those of blocks, which are few.
     ///
     /// # Errors
     /// If the file cannot be opened.
@@ -213,7 +214,8 @@ impl Output {
         let result = self.file.flush();
         let works = result.is_ok();
         self.note(result);
-        // Only what reached the file counts: writes into the buffer work for a while on a full disk too.
+        // Only what reached the file counts: writes into the buffer work for a while on a full disk
+        // too.
         self.has_failed &= !works;
     }
 

@@ -1,9 +1,9 @@
-//! Blocks of ports in the log: who got which, and when it was given back (RFC 6888 REQ-14 and section 4, RFC 7422
-//! sections 2 and 4). With them in the log single bindings need not be there.
+//! Blocks of ports in the log: who got which, and when it was given back (RFC 6888 REQ-14 and
+//! section 4, RFC 7422 sections 2 and 4). With them in the log single bindings need not be there.
 //!
-//! They are found by a walk over the subscribers, as bindings are: what was not there at the last walk was granted since
-//! then, and the time that is logged is the last walk's, so that nobody has used a port before it. When a block was given
-//! back stands in the block index.
+//! They are found by a walk over the subscribers, as bindings are: what was not there at the last
+//! walk was granted since then, and the time that is logged is the last walk's, so that nobody has
+//! used a port before it. When a block was given back stands in the block index.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -96,7 +96,8 @@ impl BlockWalk {
             if tables.subscribers.read(id).is_none_or(|(again, _)| again != subscriber) {
                 continue;
             }
-            // The record may have been another subscriber's meanwhile; that one stays in `before`, and has ended.
+            // The record may have been another subscriber's meanwhile; that one stays in `before`,
+            // and has ended.
             let known = before.remove(&id.get());
             if let Some(other) = known.as_ref().filter(|known| known.subscriber != subscriber) {
                 other.blocks.iter().for_each(|block| released(&other.subscriber, block, tell));

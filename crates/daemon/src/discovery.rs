@@ -1,7 +1,9 @@
-//! Finds out what a configuration leaves to the network: the prefix of the PLAT (`prefix = "auto"`). Routers are asked
-//! first, then DNS; and routers are listened to as long as the gateway runs.
+//! Finds out what a configuration leaves to the network: the prefix of the PLAT (`prefix =
+//! "auto"`). Routers are asked first, then DNS; and routers are listened to as long as the gateway
+//! runs.
 //!
-//! Read first: RFC 8781 section 5 (advertisements, and that they go before DNS), RFC 7050 sections 3 and 5.
+//! Read first: RFC 8781 section 5 (advertisements, and that they go before DNS), RFC 7050 sections
+//! 3 and 5.
 
 use std::net::Ipv6Addr;
 use std::sync::Arc;
@@ -17,10 +19,11 @@ use tombolo_wire::Prefix64;
 
 use crate::running::Running;
 
-/// How long a router may take to answer: it waits half a second (RFC 4861 section 6.2.6), and three seconds from its last
-/// advertisement to all, which most do not keep.
+/// How long a router may take to answer: it waits half a second (RFC 4861 section 6.2.6), and three
+/// seconds from its last advertisement to all, which most do not keep.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The least time between two changes: whoever forges advertisements shall not keep the gateway busy with them.
+/// The least time between two changes: whoever forges advertisements shall not keep the gateway
+/// busy with them.
 const PAUSE: Duration = Duration::from_secs(5);
 /// How often the listener looks whether it is to stop.
 const PERIOD: Duration = Duration::from_millis(500);
@@ -53,13 +56,15 @@ pub enum DiscoveryError {
     },
 }
 
-/// The first service of `plan`, which is not complete yet, that leaves its prefix to the network: its place.
+/// The first service of `plan`, which is not complete yet, that leaves its prefix to the network:
+/// its place.
 pub(crate) fn awaiting(plan: &Plan) -> Option<usize> {
     plan.services.iter().position(|service| matches!(&service.kind, ServiceKind::Siit(siit) if siit.awaits_prefix()))
 }
 
-/// Completes the services of `plan` that leave their prefix to the network. `advertised` gives the prefix that a router
-/// advertises, `resolve` the IPv6 addresses of a name; they are called only if a service wants it.
+/// Completes the services of `plan` that leave their prefix to the network. `advertised` gives the
+/// prefix that a router advertises, `resolve` the IPv6 addresses of a name; they are called only if
+/// a service wants it.
 ///
 /// # Errors
 /// [`DiscoveryError`].
@@ -153,8 +158,8 @@ fn meaning(heard: &Advertisement, current: Option<Prefix64>) -> Meaning {
     }
 }
 
-/// The thread that listens to routers, and has the configuration read again when the prefix they advertise changes or is
-/// not confirmed in time.
+/// The thread that listens to routers, and has the configuration read again when the prefix they
+/// advertise changes or is not confirmed in time.
 #[derive(Debug)]
 pub(crate) struct Listening(JoinHandle<()>);
 

@@ -1,6 +1,7 @@
 //! Puts the gateway together, waits for a signal, takes it apart again.
 //!
-//! Order matters: workers serve the device before packets are routed to it, and routes go before the device.
+//! Order matters: workers serve the device before packets are routed to it, and routes go before
+//! the device.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
@@ -88,7 +89,8 @@ pub enum DaemonError {
     },
 }
 
-/// Runs the gateway that the file at `path` describes until SIGINT or SIGTERM; SIGHUP reads the file again.
+/// Runs the gateway that the file at `path` describes until SIGINT or SIGTERM; SIGHUP reads the
+/// file again.
 ///
 /// Logs `ready` once packets are routed to it.
 ///
@@ -102,8 +104,8 @@ pub fn run(path: &Path) -> Result<(), DaemonError> {
     serve(configuration, source, &lending::Report::default(), || Ok(()))
 }
 
-/// Runs a gateway until SIGINT or SIGTERM; SIGHUP reads `source` again. `prepared` is called when everything that takes
-/// privileges has been done, before packets are served.
+/// Runs a gateway until SIGINT or SIGTERM; SIGHUP reads `source` again. `prepared` is called when
+/// everything that takes privileges has been done, before packets are served.
 ///
 /// # Errors
 /// As [`run`].
@@ -272,7 +274,8 @@ impl Gateway {
         Ok(Self { listeners, host, workers, maintenance, lending, log, lookout, running, state })
     }
 
-    /// A worker that ends early ends the gateway: it gives the stop signal, and this closes the wait for signals.
+    /// A worker that ends early ends the gateway: it gives the stop signal, and this closes the
+    /// wait for signals.
     fn watch(&self, stop: StopSignal, signals: signal_hook::iterator::Handle) -> std::thread::JoinHandle<()> {
         std::thread::spawn(move || {
             while !stop.is_given() {
@@ -330,8 +333,8 @@ fn start_log(
     Ok((Some(log), removals))
 }
 
-/// The control socket and the metrics. A gateway that cannot be asked still serves packets, so a control socket that
-/// cannot be made is a warning; metrics were asked for.
+/// The control socket and the metrics. A gateway that cannot be asked still serves packets, so a
+/// control socket that cannot be made is a warning; metrics were asked for.
 fn listen(running: &Arc<Running>) -> Result<Vec<Listener>, DaemonError> {
     let directory = place::directory(&running.settings);
     let socket = directory.join(place::SOCKET);
@@ -353,7 +356,8 @@ fn listen(running: &Arc<Running>) -> Result<Vec<Listener>, DaemonError> {
     Ok(listeners)
 }
 
-/// Prefixes that have to be routed to the device: from inside the services' IPv6 prefixes, from outside the pools.
+/// Prefixes that have to be routed to the device: from inside the services' IPv6 prefixes, from
+/// outside the pools.
 fn routes(plan: &Plan) -> Vec<IpNet> {
     let mut routes = Vec::new();
     for service in &plan.services {

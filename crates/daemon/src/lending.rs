@@ -5,8 +5,9 @@
 //! 192.168.255.17 <tab> 2001:db8:1::2 <tab> 1750000000      address, host, last packet in seconds since 1970
 //! ```
 //!
-//! The file is written when something was lent, once an hour, and at the end; always whole, beside the old one, which it
-//! then replaces. A thread of its own does that, so no packet waits for a disk.
+//! The file is written when something was lent, once an hour, and at the end; always whole, beside
+//! the old one, which it then replaces. A thread of its own does that, so no packet waits for a
+//! disk.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -49,7 +50,8 @@ pub struct Lending {
 }
 
 impl Lending {
-    /// Reads what the pools of `plan` have lent before. What is not right in a file is logged and left out.
+    /// Reads what the pools of `plan` have lent before. What is not right in a file is logged and
+    /// left out.
     #[must_use]
     pub fn load(plan: &Plan) -> Self {
         let mut pools = Vec::new();
@@ -71,7 +73,8 @@ impl Lending {
         Self { pools, thread: None }
     }
 
-    /// Starts the thread; it ends when `stop` is given. There is none if there is nothing to do for it.
+    /// Starts the thread; it ends when `stop` is given. There is none if there is nothing to do for
+    /// it.
     #[must_use]
     pub fn start(mut self, report: Report, counters: Vec<Arc<Counters>>, stop: StopSignal) -> Self {
         if self.pools.is_empty() && !report.drops {
@@ -178,7 +181,8 @@ fn restore(pool: &DynamicPool, name: &str, text: &str, is_taken: impl Fn(std::ne
     tracing::info!(file = name, count, refused, "what was lent before");
 }
 
-/// A line. A last packet before the system's start counts as one at its start: the clock knows no earlier time.
+/// A line. A last packet before the system's start counts as one at its start: the clock knows no
+/// earlier time.
 fn parse(words: &[&str], clock: Tick, wall: u64) -> Option<Lent> {
     let &[ipv4, ipv6, seconds] = words else { return None };
     let last_use: u64 = seconds.parse().ok().filter(|&seconds| seconds > 0)?;

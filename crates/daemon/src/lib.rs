@@ -8,8 +8,8 @@
 //! * [`accelerator`]: the kernel's fast path: where it is attached, and why not where it is not.
 //! * [`reload`]: what may change while packets flow.
 //! * [`running`]: the gateway as the threads beside its workers see it.
-//! * [`control`]: the socket on which it is asked and told. [`metrics`]: the same for Prometheus. [`listener`]: what
-//!   both have in common. [`row`], [`utc`]: state in words.
+//! * [`control`]: the socket on which it is asked and told. [`metrics`]: the same for Prometheus.
+//!   [`listener`]: what both have in common. [`row`], [`utc`]: state in words.
 //! * [`binding_log`]: who had which outside endpoint, and when.
 //! * [`lending`]: the thread that remembers, in a file, which addresses a dynamic pool has lent.
 //! * [`tayga`]: the gateway as Tayga's configuration describes it.

@@ -1,8 +1,9 @@
 //! A thread that listens and a thread for each client, for the control socket and the metrics.
 //!
-//! Plain threads and blocking sockets, no asynchronous runtime: a handful of clients at a time, each reading memory
-//! that is shared anyway; what remains of tokio and axum here is a dependency and a pool of threads beside pinned
-//! workers. Each client has a deadline, and there are at most [`MOST`] of them, so that none can exhaust the process.
+//! Plain threads and blocking sockets, no asynchronous runtime: a handful of clients at a time,
+//! each reading memory that is shared anyway; what remains of tokio and axum here is a dependency
+//! and a pool of threads beside pinned workers. Each client has a deadline, and there are at most
+//! [`MOST`] of them, so that none can exhaust the process.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -82,7 +83,8 @@ impl Listener {
         Self::start(name, Socket::Tcp(listener), None, wake, service)
     }
 
-    /// Listens on a Unix socket that only its owner may use. One that nobody listens on any more is replaced.
+    /// Listens on a Unix socket that only its owner may use. One that nobody listens on any more is
+    /// replaced.
     ///
     /// # Errors
     /// `AddrInUse` if somebody listens there, or what the kernel says.
@@ -190,8 +192,8 @@ struct SocketFile {
 }
 
 impl SocketFile {
-    /// Binds to a name of its own, sets the permissions, and only then takes its place: there is no moment at which
-    /// others could connect.
+    /// Binds to a name of its own, sets the permissions, and only then takes its place: there is no
+    /// moment at which others could connect.
     fn bind(path: &Path) -> io::Result<(UnixListener, Self)> {
         if UnixStream::connect(path).is_ok() {
             return Err(io::ErrorKind::AddrInUse.into());

@@ -48,8 +48,8 @@ impl Probes {
 pub struct Maintenance(JoinHandle<Expiry>);
 
 impl Maintenance {
-    /// Starts the thread; it ends when `stop` is given. What it does is told to `swept`, and which bindings went to
-    /// `removals`.
+    /// Starts the thread; it ends when `stop` is given. What it does is told to `swept`, and which
+    /// bindings went to `removals`.
     #[must_use]
     pub fn start(
         tables: Arc<Tables>,

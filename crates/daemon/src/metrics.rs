@@ -1,5 +1,5 @@
-//! Metrics over HTTP, in Prometheus' text format 0.0.4. They derive from the same counters as `tombolo show counters`,
-//! and reasons from the one list of [`DropReason`].
+//! Metrics over HTTP, in Prometheus' text format 0.0.4. They derive from the same counters as
+//! `tombolo show counters`, and reasons from the one list of [`DropReason`].
 
 use std::fmt::Write as _;
 use std::io;

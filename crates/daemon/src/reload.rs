@@ -1,5 +1,5 @@
-//! What may change while packets flow: timeouts, filtering, limits, translation settings, static bindings. What the
-//! layout of the tables or the host's routes depend on takes a restart.
+//! What may change while packets flow: timeouts, filtering, limits, translation settings, static
+//! bindings. What the layout of the tables or the host's routes depend on takes a restart.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -65,7 +65,8 @@ fn keep_lent(plan: &mut Plan, current: &Plan) {
     }
 }
 
-/// In which portions ports are handed out: blocks and shares that subscribers have mean nothing in other portions.
+/// In which portions ports are handed out: blocks and shares that subscribers have mean nothing in
+/// other portions.
 fn allocations(plan: &Plan) -> impl Iterator<Item = &Allocation> {
     plan.services.iter().filter_map(|service| service.kind.pool()).map(Pool::allocation)
 }

@@ -1,5 +1,5 @@
-//! State as rows with names, for answers on the control socket and for the log: what the tables keep in numbers and
-//! bytes of the wire is told in addresses and words.
+//! State as rows with names, for answers on the control socket and for the log: what the tables
+//! keep in numbers and bytes of the wire is told in addresses and words.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -204,7 +204,8 @@ impl<'p> SubscriberRow<'p> {
     }
 }
 
-/// What happened to a binding, as a line of the log and as an answer to who had an outside endpoint.
+/// What happened to a binding, as a line of the log and as an answer to who had an outside
+/// endpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct BindingEvent<'p> {
     /// When, to the second.

@@ -1,5 +1,5 @@
-//! The running gateway as threads other than its workers see it: what it is made of, what it has counted, and what may
-//! be changed while packets flow.
+//! The running gateway as threads other than its workers see it: what it is made of, what it has
+//! counted, and what may be changed while packets flow.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};

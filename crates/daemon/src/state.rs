@@ -1,5 +1,6 @@
-//! Memory for the tables. In a run directory, or in the kernel beside the fast path, it outlives the process: the next
-//! one adopts tables that were made for the same layout, sizes and pools, repairs what a crash left half-done, and goes on.
+//! Memory for the tables. In a run directory, or in the kernel beside the fast path, it outlives
+//! the process: the next one adopts tables that were made for the same layout, sizes and pools,
+//! repairs what a crash left half-done, and goes on.
 
 use std::hash::{Hash, Hasher};
 use std::io::Read;
@@ -68,8 +69,8 @@ enum Memory {
 }
 
 impl State {
-    /// Tables with the room that `plan` asks for: in the kernel if the fast path is wanted, else as [`open`](Self::open)
-    /// does.
+    /// Tables with the room that `plan` asks for: in the kernel if the fast path is wanted, else as
+    /// [`open`](Self::open) does.
     ///
     /// # Errors
     /// [`StateError`].
@@ -161,7 +162,8 @@ impl State {
     }
 }
 
-/// Tables with the room that `plan` asks for, and with all their memory if it is to be there at the start.
+/// Tables with the room that `plan` asks for, and with all their memory if it is to be there at the
+/// start.
 fn make_tables(
     source: &mut dyn MemorySource,
     plan: &Plan,

@@ -1,5 +1,5 @@
-//! The gateway as Tayga's configuration describes it: the device is the administrator's, and SIGHUP reads the `map-file`
-//! again.
+//! The gateway as Tayga's configuration describes it: the device is the administrator's, and SIGHUP
+//! reads the `map-file` again.
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ use crate::running::Source;
 /// An MTU to begin with; that of the device takes its place.
 const MTU: u32 = 1500;
 
-/// Runs the gateway that `tayga` describes until SIGINT or SIGTERM. `prepared` is called when everything that takes
-/// privileges has been done.
+/// Runs the gateway that `tayga` describes until SIGINT or SIGTERM. `prepared` is called when
+/// everything that takes privileges has been done.
 ///
 /// # Errors
 /// [`DaemonError`].

@@ -17,7 +17,8 @@ impl Utc {
         Self(i64::try_from(since).unwrap_or(i64::MAX))
     }
 
-    /// When `tick` began, as the system's clock has it now. `now` is the moment on the monotonic clock.
+    /// When `tick` began, as the system's clock has it now. `now` is the moment on the monotonic
+    /// clock.
     #[must_use]
     pub fn of_tick(tick: Tick, now: Now) -> Self {
         let ago = now.0.saturating_sub(u64::from(tick.0) << Tick::SHIFT) / 1_000_000_000;
@@ -61,7 +62,8 @@ fn numbers(text: &str, separator: char) -> Option<[i64; 3]> {
     parts.next().is_none().then_some(numbers)
 }
 
-// Years are counted from March, so that the leap day is the last: eras of 400 years have 146097 days.
+// Years are counted from March, so that the leap day is the last: eras of 400 years have 146097
+// days.
 fn days_of(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let (era, year_of_era) = (year.div_euclid(400), year.rem_euclid(400));

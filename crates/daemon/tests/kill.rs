@@ -1,9 +1,10 @@
 //! `kill -9` at any moment, under load, leaves tables that the next process can use.
 //!
-//! A child process hammers tables in a run directory: two engines with a NAT64 that gives out blocks of ports and a
-//! NAT44 with limits, a sweeper, and a clock that runs as fast as the engines can follow. The parent kills it at a random
-//! moment, adopts the tables as the gateway does, checks every invariant, and that what the child had reported before it
-//! died is there; then the next child goes on with the same tables.
+//! A child process hammers tables in a run directory: two engines with a NAT64 that gives out
+//! blocks of ports and a NAT44 with limits, a sweeper, and a clock that runs as fast as the engines
+//! can follow. The parent kills it at a random moment, adopts the tables as the gateway does,
+//! checks every invariant, and that what the child had reported before it died is there; then the
+//! next child goes on with the same tables.
 //!
 //! `TOMBOLO_KILL_ROUNDS` sets how often (default 25).
 
@@ -279,7 +280,8 @@ fn kill_9_at_any_moment_leaves_tables_that_the_next_process_can_use() {
     let mut random = Random(seed);
     let mut established: HashMap<(Ipv4Addr, u16), Established> = HashMap::new();
     let (mut tick, mut last, mut reports, mut most) = (1000, 0, 0, 0);
-    // Longest life of a child in microseconds: on a busy machine it takes longer to do something worth a kill.
+    // Longest life of a child in microseconds: on a busy machine it takes longer to do something
+    // worth a kill.
     let mut longest = 120_000;
     for round in 0..rounds {
         let (mut child, output) = start_child(&directory, tick, round + 1);

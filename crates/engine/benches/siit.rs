@@ -1,9 +1,9 @@
-//! A stateless service in memory: nanoseconds and allocations a packet through [`Engine::process`], all of it: parse,
-//! classification, both look-ups, translation, counters, outbox.
+//! A stateless service in memory: nanoseconds and allocations a packet through [`Engine::process`],
+//! all of it: parse, classification, both look-ups, translation, counters, outbox.
 //!
-//! `cargo bench -p tombolo-engine --bench siit` prints the median of 101 rounds for each id; a word behind `--` picks
-//! ids that contain it. With few mappings one packet
-//! stays in the cache: the cost of the work. With 100,000 the addresses are random: the cost of the memory too.
+//! `cargo bench -p tombolo-engine --bench siit` prints the median of 101 rounds for each id; a word
+//! behind `--` picks ids that contain it. With few mappings one packet stays in the cache: the cost
+//! of the work. With 100,000 the addresses are random: the cost of the memory too.
 
 mod counting;
 
@@ -31,7 +31,8 @@ use crate::counting::allocations;
 /// Many short rounds: on a machine that does other work too, most of them are not interrupted.
 const ROUNDS: usize = 101;
 const PACKETS: usize = 50_000;
-/// Packets in turn, a power of two; 1.5 MB of them with many mappings, so that they stay in the second cache level.
+/// Packets in turn, a power of two; 1.5 MB of them with many mappings, so that they stay in the
+/// second cache level.
 const MANY: usize = 1 << 13;
 const REMOTE: Ipv4Addr = Ipv4Addr::new(8, 8, 8, 8);
 

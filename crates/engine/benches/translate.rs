@@ -1,7 +1,8 @@
-//! Stateless translation in memory: nanoseconds and allocations per packet, from the parse to the outbox.
+//! Stateless translation in memory: nanoseconds and allocations per packet, from the parse to the
+//! outbox.
 //!
-//! `cargo bench -p tombolo-engine --bench translate` prints the median of 15 rounds for each id. One packet that stays in
-//! the cache: this is the cost of the work, not of the memory.
+//! `cargo bench -p tombolo-engine --bench translate` prints the median of 15 rounds for each id.
+//! One packet that stays in the cache: this is the cost of the work, not of the memory.
 
 mod counting;
 

@@ -1,6 +1,7 @@
 //! What the engine counts: packets and bytes by verdict, and drops by reason.
 //!
-//! One set a worker, written by that worker alone and read by anybody: no shared writes on the packet's way.
+//! One set a worker, written by that worker alone and read by anybody: no shared writes on the
+//! packet's way.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -90,8 +90,8 @@ pub struct Engine {
 const SERVICES: usize = 256;
 
 impl Engine {
-    /// The engine of worker number `worker` of `workers` on `tables`. `seed` must be random, and the same for all of
-    /// them.
+    /// The engine of worker number `worker` of `workers` on `tables`. `seed` must be random, and
+    /// the same for all of them.
     #[must_use]
     pub fn new(tables: Arc<Tables>, seed: [u8; 32], worker: u16, workers: u16) -> Self {
         let mut random = Random::from_seed(seed);
@@ -118,7 +118,8 @@ impl Engine {
         &self.counters
     }
 
-    /// Takes one packet. What leaves goes through `outbox`; the verdict says what became of it, and has been counted.
+    /// Takes one packet. What leaves goes through `outbox`; the verdict says what became of it, and
+    /// has been counted.
     pub fn process(&mut self, plan: &Plan, packet: &mut Packet<'_>, now: Now, outbox: &mut impl Outbox) -> Verdict {
         self.take(plan, packet, now, outbox, None)
     }
@@ -155,7 +156,8 @@ impl Engine {
         verdict
     }
 
-    /// The moment to forget fragments whose siblings did not come. To be called about once a second.
+    /// The moment to forget fragments whose siblings did not come. To be called about once a
+    /// second.
     pub fn idle(&mut self, now: Now) {
         for reassembly in std::iter::once(&mut self.reassembly).chain(&mut self.inner) {
             reassembly.expire(now.0);
@@ -184,8 +186,8 @@ impl Engine {
         (work, &mut self.reassembly)
     }
 
-    /// Tells the senders of SYNs that were held long enough in vain (RFC 6146 section 3.5.2.2, RFC 5382 REQ-4). To be
-    /// called about once a second.
+    /// Tells the senders of SYNs that were held long enough in vain (RFC 6146 section 3.5.2.2, RFC
+    /// 5382 REQ-4). To be called about once a second.
     pub fn release_held(&mut self, plan: &Plan, now: Now, outbox: &mut impl Outbox) {
         while let Some(syn) = self.held.take_due(now) {
             let mut buffer = [0; HEADROOM + held::LONGEST];
@@ -202,7 +204,8 @@ impl Engine {
         let Some((number, service)) = plan.service_of_ipv4(parsed.destination, &mut Claim::Unknown) else { return };
         let (mut work, _) = self.work(plan, now, Notes(None));
         let (outside, remote) = held::ends(&parsed);
-        // The inside opened meanwhile: the SYN has done its work and goes silently (RFC 5382 REQ-4).
+        // The inside opened meanwhile: the SYN has done its work and goes silently (RFC 5382
+        // REQ-4).
         let Some(pool) = service.kind.pool() else { return };
         if stateful::is_open(number, pool, outside, remote, &mut work) {
             return;

@@ -1,7 +1,8 @@
 //! Takes state away at once, for an operator.
 //!
-//! Packets may go on meanwhile: what they need is made anew. A binding that goes may leave a session that a packet was
-//! just adding to it; so sessions without a binding, or older than the binding that has the number now, go last.
+//! Packets may go on meanwhile: what they need is made anew. A binding that goes may leave a
+//! session that a packet was just adding to it; so sessions without a binding, or older than the
+//! binding that has the number now, go last.
 
 use tombolo_tables::Tables;
 use tombolo_tables::binding::{Binding, BindingId, flags};
@@ -21,8 +22,8 @@ pub struct Flushed {
     pub bindings: u64,
 }
 
-/// Removes all sessions and dynamic bindings, or those of service number `service`; `removed` hears of each binding.
-/// Subscribers follow with the next sweep.
+/// Removes all sessions and dynamic bindings, or those of service number `service`; `removed` hears
+/// of each binding. Subscribers follow with the next sweep.
 pub fn flush(tables: &Tables, service: Option<u8>, now: Now, removed: &mut dyn FnMut(&Binding)) -> Flushed {
     let mut flushed = Flushed::default();
     let is_meant = |binding: &Binding| service.is_none_or(|number| binding.inside.service == number);

@@ -1,7 +1,8 @@
 //! One IP packet in a buffer with room in front, and what the kernel left to be done on it.
 //!
-//! A [`Packet`] is changed in place: headers are stripped with [`Packet::strip`] and put in front with
-//! [`Packet::prepend`], by moving the head. Nothing is allocated and the payload is never copied.
+//! A [`Packet`] is changed in place: headers are stripped with [`Packet::strip`] and put in front
+//! with [`Packet::prepend`], by moving the head. Nothing is allocated and the payload is never
+//! copied.
 //!
 //! ```text
 //! buffer  |<- headroom ->|<------------- packet ------------->|<- tailroom ->|
@@ -14,11 +15,12 @@ use crate::verdict::DropReason;
 
 /// Headroom that a receiver leaves in front of each packet, in bytes.
 ///
-/// Enough for an IPv6 header in place of an IPv4 header, a Fragment header, a softwire header and the
-/// virtio header of a TUN queue, with the IP header kept 16-byte aligned.
+/// Enough for an IPv6 header in place of an IPv4 header, a Fragment header, a softwire header and
+/// the virtio header of a TUN queue, with the IP header kept 16-byte aligned.
 pub const HEADROOM: usize = 128;
 
-/// Work on a packet that was left to the network card, or to whoever plays it (virtio `vnet` header).
+/// Work on a packet that was left to the network card, or to whoever plays it (virtio `vnet`
+/// header).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Offload {
     /// How a super-packet is to be cut.
@@ -33,8 +35,8 @@ pub enum Segmentation {
     /// An ordinary packet.
     #[default]
     None,
-    /// A TCP super-packet. `size` is the payload of each segment in bytes; `ecn` asks for the CWR flag
-    /// on the first segment only.
+    /// A TCP super-packet. `size` is the payload of each segment in bytes; `ecn` asks for the CWR
+    /// flag on the first segment only.
     Tcp {
         /// Payload bytes of each segment.
         size: u16,
@@ -65,10 +67,10 @@ pub enum ChecksumState {
     /// The checksum field holds what goes on the wire.
     #[default]
     Complete,
-    /// The checksum field holds the folded, *not* complemented sum of the pseudo-header; the sum over
-    /// the bytes from `start` (an offset from the first byte of the IP header) to the end is added, and
-    /// the result complemented, by whoever sends the packet. Address changes therefore update the field
-    /// with the plain sum, and port changes do not touch it at all.
+    /// The checksum field holds the folded, *not* complemented sum of the pseudo-header; the sum
+    /// over the bytes from `start` (an offset from the first byte of the IP header) to the end is
+    /// added, and the result complemented, by whoever sends the packet. Address changes therefore
+    /// update the field with the plain sum, and port changes do not touch it at all.
     Partial {
         /// Offset of the transport header from the start of the packet.
         start: u16,
@@ -88,7 +90,8 @@ pub struct Packet<'b> {
 }
 
 impl<'b> Packet<'b> {
-    /// The packet of `length` bytes that begins `headroom` bytes into `buffer`; `None` if it does not fit.
+    /// The packet of `length` bytes that begins `headroom` bytes into `buffer`; `None` if it does
+    /// not fit.
     #[must_use]
     pub fn new(buffer: &'b mut [u8], headroom: usize, length: usize, offload: Offload) -> Option<Self> {
         let end = headroom.checked_add(length)?;
@@ -157,8 +160,8 @@ impl<'b> Packet<'b> {
         Ok(())
     }
 
-    /// The whole buffer with the place of the packet in it, for a sender that writes its own header into
-    /// the headroom: `(buffer, start, end)`.
+    /// The whole buffer with the place of the packet in it, for a sender that writes its own header
+    /// into the headroom: `(buffer, start, end)`.
     #[must_use]
     pub fn parts_mut(&mut self) -> (&mut [u8], usize, usize) {
         (self.buffer, self.start, self.end)

@@ -1,13 +1,15 @@
-//! The single parse of a packet: everything that classification, look-up and transformation want to know.
+//! The single parse of a packet: everything that classification, look-up and transformation want to
+//! know.
 //!
 //! Read first: RFC 791 section 3.1, RFC 8200 sections 3 and 4, RFC 3128 (tiny fragments).
 //!
-//! [`parse`] cuts off what lies behind the packet (Ethernet padding), verifies the header checksum of IPv4 and all
-//! lengths, and reads ports or identifiers. [`Parsed::embedded`] does the same, leniently, for the packet inside an
-//! ICMP error; it is a second step because few packets need it and `Parsed` has to stay small.
+//! [`parse`] cuts off what lies behind the packet (Ethernet padding), verifies the header checksum
+//! of IPv4 and all lengths, and reads ports or identifiers. [`Parsed::embedded`] does the same,
+//! leniently, for the packet inside an ICMP error; it is a second step because few packets need it
+//! and `Parsed` has to stay small.
 //!
-//! Invariants of a [`Parsed`] from [`parse`]: `transport_offset <= length == packet.len()`; a [`Payload`] other than
-//! `Piece` and `Other` has its whole fixed header in the packet.
+//! Invariants of a [`Parsed`] from [`parse`]: `transport_offset <= length == packet.len()`; a
+//! [`Payload`] other than `Piece` and `Other` has its whole fixed header in the packet.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -17,18 +19,20 @@ use tombolo_wire::{Ipv4View, Ipv6View, Port, Protocol, TcpFlags, icmpv4, icmpv6,
 use crate::packet::{Packet, Segmentation};
 use crate::verdict::DropReason;
 
-/// What a packet of one family says. `A` is [`Ipv4Addr`] or [`Ipv6Addr`], so that the families cannot be confused.
+/// What a packet of one family says. `A` is [`Ipv4Addr`] or [`Ipv6Addr`], so that the families
+/// cannot be confused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parsed<A> {
     /// Source address.
     pub source: A,
     /// Destination address.
     pub destination: A,
-    /// Bytes of the packet, IP header included. In an embedded packet: what its header says, which may be more than
-    /// there is.
+    /// Bytes of the packet, IP header included. In an embedded packet: what its header says, which
+    /// may be more than there is.
     pub length: u32,
-    /// Where the transport header, or the piece of a fragment, begins: bytes from the start of the packet. IPv4
-    /// options and IPv6 extension headers, the Fragment header among them, lie before it.
+    /// Where the transport header, or the piece of a fragment, begins: bytes from the start of the
+    /// packet. IPv4 options and IPv6 extension headers, the Fragment header among them, lie before
+    /// it.
     pub transport_offset: u16,
     /// Source port; the identifier of an echo.
     pub source_port: Port,
@@ -44,11 +48,11 @@ pub struct Parsed<A> {
     pub hop_limit: u8,
     /// TOS or traffic class.
     pub traffic_class: u8,
-    /// IPv4: DF is set. IPv6: true, for these packets are never fragmented on their way, unless the packet was put
-    /// together from fragments.
+    /// IPv4: DF is set. IPv6: true, for these packets are never fragmented on their way, unless the
+    /// packet was put together from fragments.
     pub dont_fragment: bool,
-    /// Place in a datagram, if the packet is a piece of one or has an IPv6 Fragment header. For IPv4 always present,
-    /// since every IPv4 header has an identification.
+    /// Place in a datagram, if the packet is a piece of one or has an IPv6 Fragment header. For
+    /// IPv4 always present, since every IPv4 header has an identification.
     pub fragment: Option<Fragment>,
     /// Something in the headers that forbids translation.
     pub obstacle: Option<Obstacle>,
@@ -97,7 +101,8 @@ pub struct Fragment {
 }
 
 impl Fragment {
-    /// True if the packet is only a piece: not a whole packet, and not an atomic fragment (RFC 6946).
+    /// True if the packet is only a piece: not a whole packet, and not an atomic fragment (RFC
+    /// 6946).
     #[must_use]
     #[inline]
     pub const fn is_piece(self) -> bool {
@@ -115,7 +120,8 @@ pub enum Obstacle {
         /// Offset of the segments-left byte from the start of the packet.
         offset: u16,
     },
-    /// IPv6: an extension header other than ESP behind the Fragment header (RFC 7915 section 5.1.1).
+    /// IPv6: an extension header other than ESP behind the Fragment header (RFC 7915 section
+    /// 5.1.1).
     HeaderAfterFragment,
 }
 
@@ -145,8 +151,8 @@ impl<A> Parsed<A> {
 /// Parses the packet and cuts off what lies behind it.
 ///
 /// # Errors
-/// [`DropReason::NotIp`], [`DropReason::Malformed`], [`DropReason::BadChecksum`] (IPv4 header only), or
-/// [`DropReason::FragmentInvalid`] for tiny fragments (RFC 3128).
+/// [`DropReason::NotIp`], [`DropReason::Malformed`], [`DropReason::BadChecksum`] (IPv4 header
+/// only), or [`DropReason::FragmentInvalid`] for tiny fragments (RFC 3128).
 #[inline]
 pub fn parse(packet: &mut Packet<'_>) -> Result<AnyParsed, DropReason> {
     match packet.bytes().first().map(|first| first >> 4) {
@@ -191,7 +197,8 @@ pub fn parse_ipv6(packet: &mut Packet<'_>) -> Result<Parsed<Ipv6Addr>, DropReaso
 const IPV6_HEADER: usize = tombolo_wire::ipv6::HEADER_LENGTH;
 
 impl Parsed<Ipv4Addr> {
-    /// The packet that an ICMP error in `packet` is about. It begins 8 bytes behind `transport_offset`.
+    /// The packet that an ICMP error in `packet` is about. It begins 8 bytes behind
+    /// `transport_offset`.
     ///
     /// # Errors
     /// [`DropReason::IcmpErrorUnusable`] if too little of it is there to tell what it was.
@@ -215,7 +222,8 @@ pub fn parse_quoted_ipv4(bytes: &[u8]) -> Result<Parsed<Ipv4Addr>, DropReason> {
 }
 
 impl Parsed<Ipv6Addr> {
-    /// The packet that an ICMPv6 error in `packet` is about. It begins 8 bytes behind `transport_offset`.
+    /// The packet that an ICMPv6 error in `packet` is about. It begins 8 bytes behind
+    /// `transport_offset`.
     ///
     /// # Errors
     /// [`DropReason::IcmpErrorUnusable`] if too little of it is there to tell what it was.
@@ -262,8 +270,8 @@ fn ipv4_header(view: Ipv4View<'_>) -> Result<Parsed<Ipv4Addr>, DropReason> {
     })
 }
 
-/// A source route is used up when its pointer lies behind its end; the pointer counts from the kind byte, from 1
-/// (RFC 791).
+/// A source route is used up when its pointer lies behind its end; the pointer counts from the kind
+/// byte, from 1 (RFC 791).
 fn source_route(view: Ipv4View<'_>) -> Result<Option<Obstacle>, DropReason> {
     for option in view.options() {
         let HeaderOption { kind, data, .. } = option.map_err(|BadOption| DropReason::Malformed)?;
@@ -393,7 +401,8 @@ fn read_transport<A>(
     Ok(())
 }
 
-/// A piece lies inside the largest datagram, and only the last may be of any length (RFC 8200 section 4.5, RFC 791).
+/// A piece lies inside the largest datagram, and only the last may be of any length (RFC 8200
+/// section 4.5, RFC 791).
 fn check_piece<A>(parsed: &Parsed<A>) -> Result<(), DropReason> {
     let Fragment { offset, more, .. } = parsed.fragment.unwrap_or_default();
     let length = parsed.transport_length();
@@ -420,8 +429,8 @@ impl Icmp {
     }
 }
 
-/// A whole datagram has at least its header and at most what the packet carries. In super-packets the field counts
-/// otherwise.
+/// A whole datagram has at least its header and at most what the packet carries. In super-packets
+/// the field counts otherwise.
 #[inline]
 fn check_udp_length<A>(parsed: &Parsed<A>, transport: &[u8], packet: &Packet<'_>) -> Result<(), DropReason> {
     if parsed.payload != Payload::Udp || packet.offload.segmentation != Segmentation::None {

@@ -55,7 +55,8 @@ pub struct OwnAddresses {
 /// Who answers what is sent to the gateway's own addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AnsweredBy {
-    /// The host, which has them on an interface: packets to them do not come here, unless a service has the address too.
+    /// The host, which has them on an interface: packets to them do not come here, unless a service
+    /// has the address too.
     #[default]
     Host,
     /// The gateway: no interface has them. It answers echo requests, and refuses everything else.
@@ -73,7 +74,8 @@ pub struct ErrorPolicy {
     pub refusals: Refusals,
 }
 
-/// Whether senders are told of packets that are refused for want of a mapping or by policy (RFC 7915 sections 4.4, 5.4).
+/// Whether senders are told of packets that are refused for want of a mapping or by policy (RFC
+/// 7915 sections 4.4, 5.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Refusals {
     /// They are: "administratively prohibited".
@@ -237,8 +239,8 @@ impl ServiceKind {
         !matches!(self, Self::Siit(_) | Self::B4(_))
     }
 
-    /// True for the end of a softwire: its answers to IPv6 packets come from the address that they were sent to, since
-    /// the other end believes no other (RFC 7596 section 8.1).
+    /// True for the end of a softwire: its answers to IPv6 packets come from the address that they
+    /// were sent to, since the other end believes no other (RFC 7596 section 8.1).
     #[must_use]
     #[inline]
     pub const fn answers_as_destination(&self) -> bool {
@@ -288,8 +290,8 @@ impl ServiceKind {
 pub struct Nat64 {
     /// The prefix in which IPv6 hosts see IPv4 addresses (RFC 6052).
     pub prefix: Prefix64,
-    /// Drop packets that combine the well-known prefix with an IPv4 address that is not global (RFC 6052
-    /// section 3.1).
+    /// Drop packets that combine the well-known prefix with an IPv4 address that is not global (RFC
+    /// 6052 section 3.1).
     pub well_known_prefix_strict: bool,
     /// Outside addresses.
     pub pool: Pool,
@@ -321,15 +323,16 @@ pub struct Routed {
     pub ipv6: Vec<(Ipv6Addr, u8)>,
     /// Ranges of IPv4 addresses, first and last.
     pub ipv4: Vec<(Ipv4Addr, Ipv4Addr)>,
-    /// Ranges of IPv4 sources, first and last: packets from them are the service's wherever they go, except to each
-    /// other and to `exempt`.
+    /// Ranges of IPv4 sources, first and last: packets from them are the service's wherever they
+    /// go, except to each other and to `exempt`.
     pub sources: Vec<(Ipv4Addr, Ipv4Addr)>,
     /// Ranges of IPv4 destinations that packets from `sources` reach as they are.
     pub exempt: Vec<(Ipv4Addr, Ipv4Addr)>,
 }
 
 impl Plan {
-    /// The service whose prefix `destination` is in, for a packet from inside. What it took to find out goes to `claim`.
+    /// The service whose prefix `destination` is in, for a packet from inside. What it took to find
+    /// out goes to `claim`.
     #[must_use]
     #[inline]
     pub fn service_of_ipv6(&self, destination: Ipv6Addr, claim: &mut Claim) -> Option<(u8, &Service)> {
@@ -348,7 +351,8 @@ impl Plan {
         })
     }
 
-    /// The service that translates what `source` sends to `destination`, if `source` is an IPv4 host inside.
+    /// The service that translates what `source` sends to `destination`, if `source` is an IPv4
+    /// host inside.
     #[must_use]
     #[inline]
     pub fn service_of_ipv4_source(&self, source: Ipv4Addr, destination: Ipv4Addr) -> Option<(u8, &Service)> {
@@ -360,7 +364,8 @@ impl Plan {
         })
     }
 
-    /// The service whose pool `destination` is in, for a packet from outside. What it took to find out goes to `claim`.
+    /// The service whose pool `destination` is in, for a packet from outside. What it took to find
+    /// out goes to `claim`.
     #[must_use]
     #[inline]
     pub fn service_of_ipv4(&self, destination: Ipv4Addr, claim: &mut Claim) -> Option<(u8, &Service)> {
@@ -384,7 +389,8 @@ impl Plan {
         (0..=u8::MAX).zip(&self.services)
     }
 
-    /// Slots of the outside index that the pools of all services need; `None` if more than 32 bits count.
+    /// Slots of the outside index that the pools of all services need; `None` if more than 32 bits
+    /// count.
     #[must_use]
     pub fn outside_slots(&self) -> Option<u32> {
         self.ranges().try_fold(0_u32, |sum, range| sum.checked_add(range.slots()?))

@@ -1,9 +1,9 @@
 //! Asks a host whether a connection that has been silent for too long is still there.
 //!
-//! Read first: RFC 6146 section 3.5.2.2, ESTABLISHED, on the timeout: a segment with the ACK flag, both numbers zero and
-//! no data. A host that has the connection answers what is out of its window with an ACK (RFC 9293 section 3.10.7.4),
-//! which makes the session established again; one that does not have it answers with RST, and the session goes when the
-//! transitory time is over.
+//! Read first: RFC 6146 section 3.5.2.2, ESTABLISHED, on the timeout: a segment with the ACK flag,
+//! both numbers zero and no data. A host that has the connection answers what is out of its window
+//! with an ACK (RFC 9293 section 3.10.7.4), which makes the session established again; one that
+//! does not have it answers with RST, and the session goes when the transitory time is over.
 //!
 //! The host inside is asked: its answer crosses the gateway wherever the remote is.
 

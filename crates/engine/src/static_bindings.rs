@@ -1,8 +1,8 @@
-//! Static bindings: brought in line with the plan at start and after a reload, added and removed by an operator in
-//! between.
+//! Static bindings: brought in line with the plan at start and after a reload, added and removed by
+//! an operator in between.
 //!
-//! What an operator added lives in the tables alone, marked as such: it survives a reload, and a restart that adopts
-//! the tables.
+//! What an operator added lives in the tables alone, marked as such: it survives a reload, and a
+//! restart that adopts the tables.
 
 use std::collections::HashMap;
 
@@ -29,8 +29,9 @@ pub struct Conflict {
     pub reason: &'static str,
 }
 
-/// Removes static bindings that the plan does not have any more and makes those that are missing. Existing sessions
-/// of bindings that stay are not touched; a dynamic binding is never pushed out, it is named in the result instead.
+/// Removes static bindings that the plan does not have any more and makes those that are missing.
+/// Existing sessions of bindings that stay are not touched; a dynamic binding is never pushed out,
+/// it is named in the result instead.
 #[must_use]
 pub fn reconcile(tables: &Tables, plan: &Plan, now: Now) -> Vec<Conflict> {
     reconcile_and_report(tables, plan, now, &mut |_| ())
@@ -82,7 +83,8 @@ pub fn add(
     make(tables, service, &inside, binding, flags::STATIC | flags::OPERATOR, now)
 }
 
-/// Removes the binding that an operator added for an outside endpoint, and its sessions. Says which it was.
+/// Removes the binding that an operator added for an outside endpoint, and its sessions. Says which
+/// it was.
 ///
 /// # Errors
 /// Why not, in words.

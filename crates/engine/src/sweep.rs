@@ -1,4 +1,5 @@
-//! What the sweep does with a session: keep it, remove it, or let a silent connection pass into TRANS, to be probed.
+//! What the sweep does with a session: keep it, remove it, or let a silent connection pass into
+//! TRANS, to be probed.
 
 use tombolo_tables::binding::{Binding, BindingId};
 use tombolo_tables::session::{Session, Sweep};
@@ -21,8 +22,8 @@ pub struct Expiry {
     pub bindings: u64,
     /// Subscribers removed.
     pub subscribers: u64,
-    /// Connections that have just been found silent for too long and are to be probed, at most [`MOST_PROBES`]. Whoever
-    /// sends the probes takes them out.
+    /// Connections that have just been found silent for too long and are to be probed, at most
+    /// [`MOST_PROBES`]. Whoever sends the probes takes them out.
     pub probes: Vec<Session>,
 }
 

@@ -1,7 +1,7 @@
 //! Why a packet went the way it went: decisions, each with the clause that it rests on.
 //!
-//! Off unless somebody asks ([`Engine::explain`](crate::Engine::explain)); then a note costs a test of a pointer, and its
-//! text is never made.
+//! Off unless somebody asks ([`Engine::explain`](crate::Engine::explain)); then a note costs a test
+//! of a pointer, and its text is never made.
 
 use std::fmt;
 

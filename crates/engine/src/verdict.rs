@@ -20,8 +20,8 @@ pub enum Verdict {
 
 macro_rules! drop_reasons {
     ($($(#[doc = $cause:literal])+ $name:ident = $text:literal, remedy: $remedy:literal;)+) => {
-        /// Why a packet was dropped. Counters, metrics, logs and the table in `docs/drop-reasons.md` all
-        /// derive from this list.
+        /// Why a packet was dropped. Counters, metrics, logs and the table in
+        /// `docs/drop-reasons.md` all derive from this list.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
         pub enum DropReason {
@@ -92,7 +92,8 @@ drop_reasons! {
     UdpChecksumZero = "udp-checksum-zero", remedy: "set udp_zero_checksum to what the application needs";
     /// A fragment that a stateless service cannot translate (fragmented ICMP).
     FragmentUntranslatable = "fragment-untranslatable", remedy: "none needed";
-    /// A fragment that overlaps another, is tiny, or contradicts its siblings (RFC 8200 section 4.5, RFC 3128).
+    /// A fragment that overlaps another, is tiny, or contradicts its siblings (RFC 8200 section
+    /// 4.5, RFC 3128).
     FragmentInvalid = "fragment-invalid", remedy: "look at the sender; such packets are mostly crafted";
     /// The other fragments did not arrive in time.
     FragmentTimeout = "fragment-timeout", remedy: "look for loss; raise fragment_timeout on slow paths";
@@ -100,9 +101,11 @@ drop_reasons! {
     FragmentMemory = "fragment-memory", remedy: "raise fragment_memory, or look for a flood of fragments";
     /// From outside, for a port that nobody has (no binding).
     NoBinding = "no-binding", remedy: "none needed: scans; for a service add a static binding";
-    /// From outside, from a remote that the inside host never talked to (address-dependent filtering).
+    /// From outside, from a remote that the inside host never talked to (address-dependent
+    /// filtering).
     Filtered = "filtered", remedy: "filtering = \"endpoint-independent\" if peer-to-peer traffic is wanted";
-    /// A subscriber sends from an address or port that is not its own, or from nowhere in the domain (RFC 7597 section 8.1).
+    /// A subscriber sends from an address or port that is not its own, or from nowhere in the
+    /// domain (RFC 7597 section 8.1).
     SpoofedSource = "spoofed-source", remedy: "look at the subscriber, or at the mapping rules: both ends must have the same";
     /// An ICMP error about a session that does not exist.
     NoSession = "no-session", remedy: "none needed";
@@ -132,15 +135,19 @@ drop_reasons! {
     NotIpv4Inside = "no-packet-inside", remedy: "look at the sender; only IPv4 belongs into the softwire";
     /// A packet for an end of a softwire that holds another tunnel's packet (RFC 2473 section 4).
     TunnelInTunnel = "tunnel-in-tunnel", remedy: "check the routes towards the tunnel addresses for a loop";
-    /// Congestion marked on the tunnel header of a packet whose sender does not understand it (RFC 6040 section 4.2).
+    /// Congestion marked on the tunnel header of a packet whose sender does not understand it (RFC
+    /// 6040 section 4.2).
     CongestionNotEct = "congestion-not-ect", remedy: "none needed: congestion is told by loss";
     /// From a softwire that is not provisioned, or that the gateway does not serve.
     UnknownSoftwire = "unknown-softwire", remedy: "add the softwire to the table, or look for a misconfigured B4";
-    /// An inner source address or port that does not belong to its softwire (RFC 6333 section 11, RFC 7596 section 6.2).
+    /// An inner source address or port that does not belong to its softwire (RFC 6333 section 11,
+    /// RFC 7596 section 6.2).
     InnerSourceSpoofed = "inner-source-spoofed", remedy: "look at the host behind that softwire, or correct its row";
-    /// From inside the softwire, for an address or port that is not its end's (RFC 7596 section 5.2).
+    /// From inside the softwire, for an address or port that is not its end's (RFC 7596 section
+    /// 5.2).
     NotOurs = "not-ours", remedy: "compare the binding here with the one at the other end";
-    /// The other end of the softwire says that it has no binding for this one (RFC 7596 section 8.1).
+    /// The other end of the softwire says that it has no binding for this one (RFC 7596 section
+    /// 8.1).
     SoftwireRefused = "softwire-refused", remedy: "provision the softwire at the other end, or this end anew";
     /// From one subscriber of the gateway to another, where hairpinning is switched off.
     HairpinningOff = "hairpinning-off", remedy: "set hairpinning = true if subscribers are to reach each other";

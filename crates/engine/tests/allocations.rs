@@ -79,7 +79,8 @@ fn plan() -> Plan {
     }
 }
 
-/// The packets of all golden cases: whole ones, fragments, errors, hairpins, those that are answered, those dropped.
+/// The packets of all golden cases: whole ones, fragments, errors, hairpins, those that are
+/// answered, those dropped.
 fn packets() -> Vec<Vec<u8>> {
     let cases = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/cases/siit");
     let mut packets = Vec::new();

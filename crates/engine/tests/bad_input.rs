@@ -1,4 +1,5 @@
-//! Input that was made to do harm: clocks that jump, scans, overlapping fragments, the same host inside and outside.
+//! Input that was made to do harm: clocks that jump, scans, overlapping fragments, the same host
+//! inside and outside.
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
@@ -34,7 +35,8 @@ fn a_clock_that_goes_back_loses_nothing_and_lets_nothing_live_for_ever() {
         gateway.forward(&udp((SERVER, 53), (POOL, udp_port), b""));
         gateway.forward(&tcp((HOST, 5000), (embed(SERVER), 80), ACK, b""));
         gateway.wait(1);
-        // New state can be made, and what was held does not wait until the old time is reached again.
+        // New state can be made, and what was held does not wait until the old time is reached
+        // again.
         gateway.forward(&udp((OTHER_HOST, 6000 + u16::try_from(back).unwrap()), (embed(SERVER), 53), b""));
         let syn = tcp((SERVER, 1000), (POOL, 1), SYN, b"");
         assert_eq!(gateway.pass(&syn).0, Verdict::Hold);

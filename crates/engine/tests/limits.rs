@@ -158,7 +158,8 @@ fn subscribers_get_blocks_of_ports_and_further_ones_as_they_need_them() {
     gateway.forward(&from(4, 1));
     assert_eq!(reason(gateway.pass(&from(5, 1)).0), Some(DropReason::PoolExhausted));
     gateway.audit();
-    // When its bindings are over, a subscriber goes and its blocks are kept back, then given out again.
+    // When its bindings are over, a subscriber goes and its blocks are kept back, then given out
+    // again.
     gateway.wait(310);
     gateway.sweep();
     gateway.wait(10);
@@ -170,7 +171,8 @@ fn subscribers_get_blocks_of_ports_and_further_ones_as_they_need_them() {
     gateway.audit();
 }
 
-/// Ten hosts on one address whose ports are 1024 to 2047: eleven shares of 93 ports each, and one for all.
+/// Ten hosts on one address whose ports are 1024 to 2047: eleven shares of 93 ports each, and one
+/// for all.
 fn deterministic(nat44: bool, blocks: Option<Blocks>) -> (Gateway, Arc<Deterministic>) {
     let hosts = if nat44 {
         Subscribers::Ipv4(AddressRanges::new([Ipv4Addr::new(10, 0, 0, 0)..=Ipv4Addr::new(10, 0, 0, 9)]))

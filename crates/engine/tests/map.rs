@@ -1,4 +1,5 @@
-//! MAP through the whole engine: an edge and a relay back to back, and random packets through each of them.
+//! MAP through the whole engine: an edge and a relay back to back, and random packets through each
+//! of them.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
 

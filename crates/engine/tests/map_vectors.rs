@@ -138,7 +138,8 @@ fn check_provision(case: &Value) {
     assert_eq!(ce.is_computable(), rule.map_address(share) == ce.address());
 }
 
-/// Both checks of the vectors: by the EA bits, which RFC 7597 describes, and by the whole address, which is used.
+/// Both checks of the vectors: by the EA bits, which RFC 7597 describes, and by the whole address,
+/// which is used.
 fn check_source(case: &Value) {
     let rule = rule(&case["rule"]);
     let source = optional(case, "ipv6_src").unwrap();

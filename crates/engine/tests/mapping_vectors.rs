@@ -1,5 +1,5 @@
-//! Vectors for port sets (RFC 7597), deterministic mapping (RFC 7422), and the choice of ports (RFC 6146, RFC 4787,
-//! RFC 6888).
+//! Vectors for port sets (RFC 7597), deterministic mapping (RFC 7422), and the choice of ports (RFC
+//! 6146, RFC 4787, RFC 6888).
 
 #![allow(clippy::unwrap_used, reason = "a vector that cannot be read fails its test")]
 
@@ -129,7 +129,8 @@ fn deterministic_mapping() {
     run("det_nat", 150, |vectors, case| {
         let kind = case["kind"].as_str().unwrap();
         if kind == "log" {
-            // The line that RFC 7422 prints; the parameters are logged by whoever reads the configuration.
+            // The line that RFC 7422 prints; the parameters are logged by whoever reads the
+            // configuration.
             return;
         }
         let map = deterministic(&vectors["configs"][case["config"].as_str().unwrap()]);

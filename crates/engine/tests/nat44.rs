@@ -1,5 +1,6 @@
-//! Stateful NAT44 through the whole engine, packet by packet. What it has in common with NAT64 (timeouts, limits,
-//! exhaustion, the TCP states) is tested there, where it is told apart from translation.
+//! Stateful NAT44 through the whole engine, packet by packet. What it has in common with NAT64
+//! (timeouts, limits, exhaustion, the TCP states) is tested there, where it is told apart from
+//! translation.
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
 

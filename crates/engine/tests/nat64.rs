@@ -448,7 +448,8 @@ fn senders_are_told_where_the_rfcs_say_so() {
     assert_eq!(see(&sent[0]).destination, SERVER);
     assert_eq!(sent[0][20..22], [11, 0]);
 
-    // A protocol without ports: port unreachable inside (RFC 6146 section 3.4), protocol unreachable outside.
+    // A protocol without ports: port unreachable inside (RFC 6146 section 3.4), protocol
+    // unreachable outside.
     let mut gre = udp((HOST, 40_000), (embed(SERVER), 53), b"");
     gre[6] = 47;
     let (verdict, sent) = gateway.pass(&gre);

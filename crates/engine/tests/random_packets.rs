@@ -1,5 +1,5 @@
-//! Millions of random and mutated packets through the whole engine: no panic, no packet that is wrong, and tables that
-//! keep every invariant.
+//! Millions of random and mutated packets through the whole engine: no panic, no packet that is
+//! wrong, and tables that keep every invariant.
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
 

@@ -1,5 +1,5 @@
-//! Random and mutated packets through both ends of DS-Lite and Lightweight 4over6: no panic, no packet that is wrong,
-//! and tables that keep every invariant.
+//! Random and mutated packets through both ends of DS-Lite and Lightweight 4over6: no panic, no
+//! packet that is wrong, and tables that keep every invariant.
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
 

@@ -1,5 +1,6 @@
-//! A million damaged packets through stateless translation, errors, fragments, answers and reassembly: nothing panics,
-//! nothing leaves with a wrong length or header checksum, and what was right before is right behind.
+//! A million damaged packets through stateless translation, errors, fragments, answers and
+//! reassembly: nothing panics, nothing leaves with a wrong length or header checksum, and what was
+//! right before is right behind.
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
 

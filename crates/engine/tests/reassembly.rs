@@ -1,4 +1,5 @@
-//! Fragments come in any order, twice, never, or crafted; memory stays bounded and what comes out is what was sent.
+//! Fragments come in any order, twice, never, or crafted; memory stays bounded and what comes out
+//! is what was sent.
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
@@ -34,7 +35,8 @@ fn udp(length: usize, addresses: &[u8]) -> Vec<u8> {
     udp
 }
 
-/// The pieces of `payload` at `cuts`, which are in units of 8 bytes: (offset in units, more, bytes).
+/// The pieces of `payload` at `cuts`, which are in units of 8 bytes: (offset in units, more,
+/// bytes).
 fn pieces(payload: &[u8], cuts: &[usize]) -> Vec<(u16, bool, Vec<u8>)> {
     let mut bounds: Vec<usize> = cuts.iter().map(|cut| cut * 8).filter(|&cut| cut > 0 && cut < payload.len()).collect();
     bounds.extend([0, payload.len()]);

@@ -104,7 +104,8 @@ fn what_is_refused_names_the_error_that_the_rfc_gives() {
 
 #[test]
 fn every_generated_error_of_the_vectors_has_its_answer() {
-    // The table names conditions in words; here are the answers that stand for the ones of stateless translation.
+    // The table names conditions in words; here are the answers that stand for the ones of
+    // stateless translation.
     assert_eq!(answer_ipv4(IcmpAnswer::Prohibited), (3, 13, 0));
     assert_eq!(answer_ipv6(IcmpAnswer::Prohibited), (1, 1, 0));
     assert_eq!(answer_ipv4(IcmpAnswer::SourceRouteFailed), (3, 5, 0));

@@ -1,4 +1,5 @@
-//! `tests/vectors/eamt.json` (RFC 7757): the table, its validation, and hairpinning through the whole engine.
+//! `tests/vectors/eamt.json` (RFC 7757): the table, its validation, and hairpinning through the
+//! whole engine.
 
 #![expect(clippy::unwrap_used, reason = "a vector that cannot be read fails its test")]
 
@@ -44,7 +45,8 @@ fn map(case: &Value, explicit: EamTable) -> StatelessMap {
     StatelessMap { explicit, prefix, well_known_prefix_strict: false, denied: DenyList::default() }
 }
 
-/// The case's table. One of them has a prefix twice, which is refused; then it is the row that the case is about.
+/// The case's table. One of them has a prefix twice, which is refused; then it is the row that the
+/// case is about.
 fn explicit(case: &Value, tables: &HashMap<String, Vec<Eam>>) -> (EamTable, u64) {
     let rows = &tables[text(case, "table")];
     match EamTable::new(rows.clone()) {

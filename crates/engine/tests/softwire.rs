@@ -1,4 +1,5 @@
-//! The softwire mechanism: `tests/vectors/mtu.json` (RFC 2473, RFC 6333), headers, super-packets, errors from the path.
+//! The softwire mechanism: `tests/vectors/mtu.json` (RFC 2473, RFC 6333), headers, super-packets,
+//! errors from the path.
 
 #![expect(clippy::unwrap_used, reason = "a vector that cannot be read fails its test")]
 
@@ -161,7 +162,8 @@ fn other_errors_from_the_path_become_host_unreachable_and_useless_ones_nothing()
         assert_eq!((relayed[20], relayed[21]), (3, 1));
     }
     let unusable = |about: &[u8]| assert_eq!(relay(&error(1, 0, 0, about)), Err(DropReason::IcmpErrorUnusable));
-    // Not sent from here; not a softwire's packet; too little of it; an error about an error; a later piece.
+    // Not sent from here; not a softwire's packet; too little of it; an error about an error; a
+    // later piece.
     unusable(&ipv6_packet(THERE, HERE, 4, &ipv4_packet(A, B, 17, 0, &udp(20))));
     unusable(&ipv6_packet(HERE, THERE, 17, &udp(20)));
     unusable(&about[..60 + 7]);
@@ -232,7 +234,8 @@ fn what_is_no_ipv4_packet_inside_is_named() {
     let inner = ipv4_packet(A, B, 17, 0, &udp(20));
     let around = |next, payload: &[u8]| exit(&ipv6_packet(THERE, HERE, next, payload), &settings);
     assert_eq!(around(4, &inner), Ok(inner.clone()));
-    // An encapsulation limit is passed over (RFC 2473 section 4.1.1), and so is padding behind the packet inside.
+    // An encapsulation limit is passed over (RFC 2473 section 4.1.1), and so is padding behind the
+    // packet inside.
     assert_eq!(around(60, &[&[4, 0, 4, 1, 4, 1, 1, 0][..], &inner].concat()), Ok(inner.clone()));
     assert_eq!(around(4, &[&inner[..], &[0; 9]].concat()), Ok(inner.clone()));
     assert_eq!(around(44, &[&[4, 0, 0, 0, 0, 0, 0, 7][..], &inner].concat()), Ok(inner.clone()));
@@ -287,7 +290,8 @@ fn fragments_inside_are_whole_packets_outside() {
     assert_eq!(enter(&with_df, Offload::default(), &settings), Err(IcmpAnswer::TooBig { mtu: 1240 }));
 }
 
-/// A TCP super-packet as the kernel gives it: a partial checksum, all flags set that segments treat specially.
+/// A TCP super-packet as the kernel gives it: a partial checksum, all flags set that segments treat
+/// specially.
 fn tcp_super_packet(options: usize, payload: usize) -> (Vec<u8>, Offload) {
     let mut segment = vec![0x9c, 0x40, 0, 80, 0xff, 0xff, 0xf0, 0, 0, 0, 0, 9, 0, 0x99, 0x20, 0, 0, 0, 0, 0];
     segment[12] = u8::try_from((20 + options) * 4).unwrap();

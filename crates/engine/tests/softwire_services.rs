@@ -1,4 +1,5 @@
-//! DS-Lite and Lightweight 4over6 in the whole engine, both ends; `tests/vectors/lw4o6.json` (RFC 7596).
+//! DS-Lite and Lightweight 4over6 in the whole engine, both ends; `tests/vectors/lw4o6.json` (RFC
+//! 7596).
 
 #![expect(clippy::unwrap_used, reason = "a test may")]
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /* What every header here builds on: kernel types, atomics, the generated numbers.
  *
- * The programs read and write the same memory as the engine's process (crates/tables). Two rules follow:
- * every access to a table is one load or store of a whole word (READ, WRITE), and every change that another
- * writer could make at the same time is a compare-and-swap. The order of plain loads and stores is the
- * processor's: x86-64 keeps loads in order and stores in order, which is what the Rust side asks for with
- * Acquire and Release. The loader refuses other processors.
+ * The programs read and write the same memory as the engine's process (crates/tables). Two rules
+ * follow: every access to a table is one load or store of a whole word (READ, WRITE), and every
+ * change that another writer could make at the same time is a compare-and-swap. The order of plain
+ * loads and stores is the processor's: x86-64 keeps loads in order and stores in order, which is
+ * what the Rust side asks for with Acquire and Release. The loader refuses other processors.
  *
  * Addresses and ports stand as on the wire wherever a name does not say otherwise.
  */
@@ -31,7 +31,9 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "records are words of 
 
 #define SWAP(place, from, to) (__sync_val_compare_and_swap((place), (from), (to)) == (from))
 
-/* An array that user space maps too. Its size is set when it is made; `more` are further attributes. */
+/* An array that user space maps too. Its size is set when it is made; `more` are further
+ * attributes.
+ */
 #define MAPPED_ARRAY(name, record, more)           \
 	struct {                                   \
 		__uint(type, BPF_MAP_TYPE_ARRAY);  \
@@ -44,17 +46,20 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "records are words of 
 /* One that stays from one set of programs to the next: the tables. */
 #define SHARED_ARRAY(name, record) MAPPED_ARRAY(name, record, __uint(pinning, LIBBPF_PIN_BY_NAME);)
 
-/* One that is made anew with each plan and goes with its programs; user space fills it before the first packet. */
+/* One that is made anew with each plan and goes with its programs; user space fills it before the
+ * first packet.
+ */
 #define PLAN_ARRAY(name, record) MAPPED_ARRAY(name, record, )
 
-/* The record at `index` of an array; none if the array is shorter. The kernel turns the call into a bounds
- * check and a multiplication.
+/* The record at `index` of an array; none if the array is shorter. The kernel turns the call into a
+ * bounds check and a multiplication.
  */
 #define RECORD(array, index) \
 	({ __u32 index_ = (index); bpf_map_lookup_elem(&(array), &index_); })
 
-/* Comparisons without a branch: 1 or 0. The verifier follows every branch, and eight of them in a row are 256 ways; and
- * the processor cannot foresee where in a line an entry is. Numbers have to be below 2^63.
+/* Comparisons without a branch: 1 or 0. The verifier follows every branch, and eight of them in a
+ * row are 256 ways; and the processor cannot foresee where in a line an entry is. Numbers have to
+ * be below 2^63.
  */
 static __always_inline __u64 is_zero(__u64 number)
 {
@@ -71,15 +76,17 @@ enum side {
 	OUTSIDE = 1,
 };
 
-/* The three protocols with ports, in the order of the outside index (crates/engine/src/mapping/pool.rs). */
+/* The three protocols with ports, in the order of the outside index
+ * (crates/engine/src/mapping/pool.rs).
+ */
 enum space {
 	SPACE_TCP = 0,
 	SPACE_UDP = 1,
 	SPACE_ICMP = 2,
 };
 
-/* Where a packet ends in the fast path. What is passed on goes to the next stage, and at last to the engine:
- * passing is never wrong, only slow.
+/* Where a packet ends in the fast path. What is passed on goes to the next stage, and at last to
+ * the engine: passing is never wrong, only slow.
  */
 struct outcome {
 	__u8 verdict;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
-/* Bindings: crates/tables/src/binding.rs, and how one is made in several tables at once: tables.rs. */
+/* Bindings: crates/tables/src/binding.rs, and how one is made in several tables at once: tables.rs.
+ */
 #ifndef TOMBOLO_BINDING_H
 #define TOMBOLO_BINDING_H
 
@@ -41,7 +42,9 @@ struct inside_key {
 	__u8 service;
 };
 
-/* A binding that was found: what is read of its record counts only if it is still the same one afterwards. */
+/* A binding that was found: what is read of its record counts only if it is still the same one
+ * afterwards.
+ */
 struct bound {
 	struct binding *record;
 	__u64 life;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /* The Internet checksum by difference (RFC 1071 section 2 (B), RFC 1624 section 3).
  *
- * Sums are of 16-bit words as they lie in memory: swapping the bytes of every word swaps the bytes of the sum,
- * so no word has to be swapped. A sum that is not folded has room for 2^31 additions of 32 bits.
+ * Sums are of 16-bit words as they lie in memory: swapping the bytes of every word swaps the bytes
+ * of the sum, so no word has to be swapped. A sum that is not folded has room for 2^31 additions of
+ * 32 bits.
  */
 #ifndef TOMBOLO_CHECKSUM_H
 #define TOMBOLO_CHECKSUM_H

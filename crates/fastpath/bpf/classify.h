@@ -10,7 +10,9 @@
 
 #define NO_SERVICE 0xff
 
-/* The first service that an IPv6 packet is for. Unrolled, so that the verifier cuts out the services that there are not. */
+/* The first service that an IPv6 packet is for. Unrolled, so that the verifier cuts out the
+ * services that there are not.
+ */
 static __always_inline __u8 service_of_ipv6(const __u64 destination[2])
 {
 #pragma unroll
@@ -44,7 +46,9 @@ static __always_inline bool has_sources(__u8 kind)
 	       kind == KIND_MAP_T_CE;
 }
 
-/* The first service that an IPv4 packet is for; `range` says where in its pool, `rule` which of its rules. */
+/* The first service that an IPv4 packet is for; `range` says where in its pool, `rule` which of its
+ * rules.
+ */
 static __always_inline __u8 service_of_ipv4(__u32 destination, const volatile struct pool_range **range, __u32 *rule)
 {
 #pragma nounroll
@@ -164,8 +168,8 @@ static __always_inline struct outcome process_ipv4(const struct packet *packet, 
 	return nat64_outside(service_at(number), number, range, packet, gso_size, scratch, to);
 }
 
-/* Decides about a packet, and moves its session on. What it becomes goes to `to`. `gso_size` is the payload of each
- * segment of a super-packet, 0 for an ordinary one.
+/* Decides about a packet, and moves its session on. What it becomes goes to `to`. `gso_size` is the
+ * payload of each segment of a super-packet, 0 for an ordinary one.
  */
 static __always_inline struct outcome process(const struct packet *packet, __u32 gso_size, struct scratch *scratch,
 					      struct rewrite *to)

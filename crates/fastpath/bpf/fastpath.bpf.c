@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /* The fast path: packets that need no judgement are translated where they arrive.
  *
- *	frame --> tombolo_xdp --hit--> out of the interface that the route says
- *	              | pass
- *	              v
- *	          tombolo_tc  --hit--> out of the interface that the route says, if it is certain; else the kernel's stack, which
- *	              |                routes the translated packet
- *	              | pass
- *	              v
- *	          the kernel's route to the TUN device, and the engine
+ * 	frame --> tombolo_xdp --hit--> out of the interface that the route says
+ * 	              | pass
+ * 	              v
+ * 	          tombolo_tc  --hit--> out of the interface that the route says, if it is certain; else the kernel's stack, which
+ * 	              |                routes the translated packet
+ * 	              | pass
+ * 	              v
+ * 	          the kernel's route to the TUN device, and the engine
  *
- * A packet's way: parse.h, classify.h, nat64.h (or another service: nat44.h, siit.h, softwire.h, map_t_ce.h), napt.h with the tables (binding.h, session.h,
- * subscriber.h, outside.h), translate.h, and then xdp.h or tc.h, which write it.
+ * A packet's way: parse.h, classify.h, nat64.h (or another service: nat44.h, siit.h, softwire.h,
+ * map_t_ce.h), napt.h with the tables (binding.h, session.h, subscriber.h, outside.h), translate.h,
+ * and then xdp.h or tc.h, which write it.
  *
  * Both programs may run on several processors, beside the engine, on the same tables.
  */

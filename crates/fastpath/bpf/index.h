@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
-/* From a key to the id of a record: crates/tables/src/index.rs, which says how several writers agree.
+/* From a key to the id of a record: crates/tables/src/index.rs, which says how several writers
+ * agree.
  *
- *	entry    63          32  31       30         0
- *	         |    tag     | pending |     id     |      0 = free
+ * 	entry    63          32  31       30         0
+ * 	         |    tag     | pending |     id     |      0 = free
  */
 #ifndef TOMBOLO_INDEX_H
 #define TOMBOLO_INDEX_H
@@ -16,8 +17,9 @@ struct index_bucket {
 	__u64 entry[8];
 };
 
-/* The first live entry of a bucket with `tag`; 0 if there is none. Whether its record has the key, the caller
- * looks: of two records with one tag in one bucket (once in 10^8 look-ups) the second is left to the engine.
+/* The first live entry of a bucket with `tag`; 0 if there is none. Whether its record has the key,
+ * the caller looks: of two records with one tag in one bucket (once in 10^8 look-ups) the second is
+ * left to the engine.
  */
 static __always_inline __u32 find_tag(struct index_bucket *bucket, __u32 tag)
 {
@@ -64,9 +66,9 @@ static __always_inline __u64 entries_with(struct index_bucket *bucket, __u32 tag
 	return count;
 }
 
-/* Puts `id` under `hash` if no other entry has the tag; the record must be complete. Where another writer is at
- * the same key, or the tag is there already, this one takes its entry back and leaves the packet to the engine:
- * giving up is always allowed, and waiting is not for programs.
+/* Puts `id` under `hash` if no other entry has the tag; the record must be complete. Where another
+ * writer is at the same key, or the tag is there already, this one takes its entry back and leaves
+ * the packet to the engine: giving up is always allowed, and waiting is not for programs.
  */
 static __always_inline bool insert_entry(struct index_bucket *first, struct index_bucket *second, __u32 tag, __u32 id)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
-/* The interfaces that the fast path is attached to. A frame for another station (a bridge, a listener) is not the
- * gateway's, and XDP sends only through interfaces that are known to take what it sends.
+/* The interfaces that the fast path is attached to. A frame for another station (a bridge, a
+ * listener) is not the gateway's, and XDP sends only through interfaces that are known to take what
+ * it sends.
  */
 #ifndef TOMBOLO_INTERFACE_H
 #define TOMBOLO_INTERFACE_H

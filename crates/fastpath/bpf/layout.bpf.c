@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-/* Tells where the fields of the shared records are, for the test that compares them with Rust's (src/layout.rs). */
+/* Tells where the fields of the shared records are, for the test that compares them with Rust's
+ * (src/layout.rs).
+ */
 #include "lwaftr.h"
 #include "map_rule.h"
 #include "route.h"

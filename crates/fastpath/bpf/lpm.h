@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /* Longest-prefix match, the readers' side inside the kernel.
  *
- * The bytes are drawn in crates/tables/src/lpm/mod.rs; the constants repeat lpm/layout.rs, and a test compares
- * the two readers on a million keys. The span is a BPF_F_MMAPABLE array of lines of 64 bytes:
+ * The bytes are drawn in crates/tables/src/lpm/mod.rs; the constants repeat lpm/layout.rs, and a
+ * test compares the two readers on a million keys. The span is a BPF_F_MMAPABLE array of lines of
+ * 64 bytes:
  *
- *	struct {
- *		__uint(type, BPF_MAP_TYPE_ARRAY);
- *		__uint(map_flags, BPF_F_MMAPABLE);
- *		__uint(max_entries, LINES);
- *		__type(key, __u32);
- *		__type(value, struct lpm_line);
- *	} routes SEC(".maps");
+ * 	struct {
+ * 		__uint(type, BPF_MAP_TYPE_ARRAY);
+ * 		__uint(map_flags, BPF_F_MMAPABLE);
+ * 		__uint(max_entries, LINES);
+ * 		__type(key, __u32);
+ * 		__type(value, struct lpm_line);
+ * 	} routes SEC(".maps");
  *
- * A lookup takes no lock. What it reads stays whole for
- * as long as the program runs: the writer reuses a replaced block only after a grace period (lpm/epoch.rs).
+ * A lookup takes no lock. What it reads stays whole for as long as the program runs: the writer
+ * reuses a replaced block only after a grace period (lpm/epoch.rs).
  */
 #ifndef TOMBOLO_LPM_H
 #define TOMBOLO_LPM_H
@@ -34,14 +35,17 @@ struct lpm_line {
 	__u32 word[LPM_LINE_WORDS];
 };
 
-/* A key as two numbers, most significant bit first. An IPv4 address stands in the upper half of `first`. */
+/* A key as two numbers, most significant bit first. An IPv4 address stands in the upper half of
+ * `first`.
+ */
 struct lpm_key {
 	__u64 first;
 	__u64 second;
 };
 
-/* A word of the span; none if it is outside. `map` has to be known where this is compiled into: then the kernel makes a
- * bounds check and a multiplication of the call, else an indirect call for each word.
+/* A word of the span; none if it is outside. `map` has to be known where this is compiled into:
+ * then the kernel makes a bounds check and a multiplication of the call, else an indirect call for
+ * each word.
  */
 static __always_inline volatile __u32 *lpm_word(void *map, __u32 index)
 {
@@ -51,7 +55,9 @@ static __always_inline volatile __u32 *lpm_word(void *map, __u32 index)
 	return line ? &line->word[index % LPM_LINE_WORDS] : 0;
 }
 
-/* Bitmap and expected bits of the node at a unit's boundary, which are in one line; none if it is outside. */
+/* Bitmap and expected bits of the node at a unit's boundary, which are in one line; none if it is
+ * outside.
+ */
 static __always_inline volatile __u64 *lpm_node(void *map, __u32 unit)
 {
 	__u32 line_index = unit / (LPM_LINE_WORDS / LPM_UNIT_WORDS);
@@ -78,15 +84,17 @@ static __always_inline struct lpm_key lpm_consume(struct lpm_key key, __u32 bits
 	};
 }
 
-/* All ones if `bits` is zero, else zero; without a branch, which the verifier would follow in each turn of the loop. */
+/* All ones if `bits` is zero, else zero; without a branch, which the verifier would follow in each
+ * turn of the loop.
+ */
 static __always_inline __u64 lpm_ones_if_zero(__u64 bits)
 {
 	return ((bits | -bits) >> 63) - 1;
 }
 
-/* The entry of the longest route that covers the key: 0 for none, else prefix length + 1 in the top byte and
- * the next hop in the lower 24 bits. To be called from a function that the verifier looks at once (__noinline, global):
- * it follows the loop to its end.
+/* The entry of the longest route that covers the key: 0 for none, else prefix length + 1 in the top
+ * byte and the next hop in the lower 24 bits. To be called from a function that the verifier looks
+ * at once (__noinline, global): it follows the loop to its end.
  */
 static __always_inline __u32 lpm_lookup(void *map, struct lpm_key key)
 {
@@ -114,7 +122,9 @@ static __always_inline __u32 lpm_lookup(void *map, struct lpm_key key)
 		rest = *meta >> 8 & 63;
 		stray = (key.first ^ node[1]) & ~(~0ULL >> skip);
 		key = lpm_consume(key, skip);
-		/* A key that strays from the skipped bits gets the fallback, before the first entry. */
+		/* A key that strays from the skipped bits gets the fallback, before the first
+		 * entry.
+		 */
 		run = lpm_count_ones(node[0] << (63 - (key.first >> rest))) & lpm_ones_if_zero(stray);
 		word = lpm_word(map, unit * LPM_UNIT_WORDS + 5 + run);
 		if (!word)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
-/* The provider's end of Lightweight 4over6 (RFC 7596): crates/engine/src/service/lwaftr.rs, mapping/softwire_table.rs.
- * Packets that turn round and errors are the engine's.
+/* The provider's end of Lightweight 4over6 (RFC 7596): crates/engine/src/service/lwaftr.rs,
+ * mapping/softwire_table.rs. Packets that turn round and errors are the engine's.
  *
- * Softwires are indexed, not searched for. Blocks and shares are small enough to stay in the cache; a row mostly is not there.
+ * Softwires are indexed, not searched for. Blocks and shares are small enough to stay in the cache;
+ * a row mostly is not there.
  *
- *	address / 256 --> block of 256 shares (2 bytes) --> share of the address (8 bytes) --PSID--> row (16 bytes)
+ * 	address / 256 --> block of 256 shares (2 bytes) --> share of the address (8 bytes) --PSID--> row (16 bytes)
  *
  * Block 0 and row 0 are empty, so that whatever is not there leads to row 0.
  */
@@ -49,7 +50,9 @@ PLAN_ARRAY(softwire_shares, struct softwire_share);
 PLAN_ARRAY(softwire_rows, struct softwire_row);
 PLAN_ARRAY(softwire_locals, struct softwire_locals);
 
-/* The softwire of a port (as on the wire) of an address, and its number; none if nobody has the port. */
+/* The softwire of a port (as on the wire) of an address, and its number; none if nobody has the
+ * port.
+ */
 static __always_inline struct softwire_row *softwire_of(__u32 address, __u16 port, __u32 *number)
 {
 	/* Of addresses below the first block the difference is beyond every array. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
-/* The border relays of MAP-E (RFC 7597) and MAP-T (RFC 7599): crates/engine/src/service/map_e_br.rs, map_t_br.rs. What turns
- * round from one subscriber to another, and errors, are the engine's.
+/* The border relays of MAP-E (RFC 7597) and MAP-T (RFC 7599):
+ * crates/engine/src/service/map_e_br.rs, map_t_br.rs. What turns round from one subscriber to
+ * another, and errors, are the engine's.
  */
 #ifndef TOMBOLO_MAP_BR_H
 #define TOMBOLO_MAP_BR_H
@@ -15,7 +16,9 @@ static __always_inline void to_host_order(const __u64 wire[2], __u64 address[2])
 	address[1] = bpf_be64_to_cpu(wire[1]);
 }
 
-/* MAP-E, out of a softwire: the outer source must be the MAP address of who owns inner source and port. */
+/* MAP-E, out of a softwire: the outer source must be the MAP address of who owns inner source and
+ * port.
+ */
 static __always_inline struct outcome map_e_inside(const volatile struct service *service, const struct packet *packet,
 						   __u32 gso_size, struct rewrite *to)
 {
@@ -34,7 +37,9 @@ static __always_inline struct outcome map_e_inside(const volatile struct service
 	return carry_out(service, packet, gso_size, to);
 }
 
-/* The address of the subscriber's host that has the destination and its port. `entry` is that of the destination. */
+/* The address of the subscriber's host that has the destination and its port. `entry` is that of
+ * the destination.
+ */
 static __always_inline bool map_destination(__u32 entry, const struct packet *packet, bool is_translated, __u64 address[2])
 {
 	__u32 destination = bpf_ntohl(packet->destination4);

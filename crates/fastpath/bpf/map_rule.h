@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
-/* Rules of a MAP domain (RFC 7597 sections 5 and 6): crates/engine/src/mapping/map_rule.rs, which draws the addresses, and
- * map_domain.rs. All numbers are in the processor's byte order.
+/* Rules of a MAP domain (RFC 7597 sections 5 and 6): crates/engine/src/mapping/map_rule.rs, which
+ * draws the addresses, and map_domain.rs. All numbers are in the processor's byte order.
  */
 #ifndef TOMBOLO_MAP_RULE_H
 #define TOMBOLO_MAP_RULE_H
@@ -12,13 +12,17 @@
 /* One cache line. src/map_rules.rs has the same record; src/layout.rs compares them. */
 struct map_rule {
 	__u64 ipv6[2];
-	/* The bits of the lower half that lie behind the End-user prefix, where the interface identifier shows. */
+	/* The bits of the lower half that lie behind the End-user prefix, where the interface
+	 * identifier shows.
+	 */
 	__u64 behind;
 	__u32 ipv4;
 	__u32 ipv4_mask;
 	/* The given PSID plus one; 0 if it is embedded, or there is none. */
 	__u32 given_psid;
-	/* Embedded bits: of the address, of the PSID, and how far from the end of the address they lie (0 to 128). */
+	/* Embedded bits: of the address, of the PSID, and how far from the end of the address they
+	 * lie (0 to 128).
+	 */
 	__u8 suffix_bits;
 	__u8 embedded_psid_bits;
 	__u8 shift;
@@ -37,10 +41,13 @@ struct map_share {
 	__u32 psid;
 };
 
-/* The next hop of the IPv4 table is a rule, or, with this bit, a group of rules that the port decides among. */
+/* The next hop of the IPv4 table is a rule, or, with this bit, a group of rules that the port
+ * decides among.
+ */
 #define MAP_BY_PSID (1U << 23)
 
-/* Rules of one address, each with a PSID given. Without PSID bits the group is left to the engine. */
+/* Rules of one address, each with a PSID given. Without PSID bits the group is left to the engine.
+ */
 struct map_group {
 	/* Its place among the members, one for each PSID. */
 	__u32 first;
@@ -64,7 +71,9 @@ __noinline __u32 look_up_map_ipv4(__u32 address)
 	return lpm_lookup(&map_ipv4, key);
 }
 
-/* The entry of an IPv4 address (as on the wire); LPM_NONE if it is not in the domain, which of most the bounds tell. */
+/* The entry of an IPv4 address (as on the wire); LPM_NONE if it is not in the domain, which of most
+ * the bounds tell.
+ */
 static __always_inline __u32 map_entry_of_ipv4(__u32 address)
 {
 	__u32 number = bpf_ntohl(address);
@@ -113,7 +122,9 @@ static __always_inline __u64 low_bits(__u64 value, __u8 count)
 	return value & ((1ULL << (count & 63)) - 1);
 }
 
-/* The address that stands for `host` of a subscriber: the MAP address, if that is the share's own (RFC 7597 section 6). */
+/* The address that stands for `host` of a subscriber: the MAP address, if that is the share's own
+ * (RFC 7597 section 6).
+ */
 static __always_inline void map_address(const struct map_rule *rule, const struct map_share *share, __u32 host,
 					__u64 address[2])
 {
@@ -132,7 +143,8 @@ static __always_inline void map_address(const struct map_rule *rule, const struc
 	}
 }
 
-/* What belongs to the subscriber with `address` in its End-user prefix, by the embedded bits alone. */
+/* What belongs to the subscriber with `address` in its End-user prefix, by the embedded bits alone.
+ */
 static __always_inline void map_share_in(const struct map_rule *rule, const __u64 address[2], struct map_share *share)
 {
 	__u8 shift = rule->shift;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
-/* The customer's edge of MAP-T (RFC 7599): a NAT44 in front of a stateless translation. crates/engine/src/service/
- * map_t_ce.rs. What goes to other edges directly, and comes from them, is the engine's.
+/* The customer's edge of MAP-T (RFC 7599): a NAT44 in front of a stateless translation.
+ * crates/engine/src/service/ map_t_ce.rs. What goes to other edges directly, and comes from them,
+ * is the engine's.
  */
 #ifndef TOMBOLO_MAP_T_CE_H
 #define TOMBOLO_MAP_T_CE_H

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /* Address and port translation with state: crates/engine/src/mechanism/napt.rs, in the kernel.
  *
- * Known sessions are moved on and refreshed; bindings and sessions are made where that is mechanical. Left to the
- * engine: admitting a subscriber, what is near a limit or contested, sessions that have died, permissions of
- * address-dependent filtering.
+ * Known sessions are moved on and refreshed; bindings and sessions are made where that is
+ * mechanical. Left to the engine: admitting a subscriber, what is near a limit or contested,
+ * sessions that have died, permissions of address-dependent filtering.
  */
 #ifndef TOMBOLO_NAPT_H
 #define TOMBOLO_NAPT_H
@@ -45,7 +45,9 @@ static __always_inline __u8 effective_state(__u8 state, __u32 idle)
 	return 0;
 }
 
-/* Moves a session on by a packet. A tick's first packet writes when it was seen; other packets write nothing. */
+/* Moves a session on by a packet. A tick's first packet writes when it was seen; other packets
+ * write nothing.
+ */
 static __always_inline struct outcome advance(struct session *session, const struct session_key *key, __u8 side,
 					      __u8 event, __u32 now, bool address_dependent)
 {
@@ -103,8 +105,8 @@ static __always_inline __u64 draw(struct scratch *scratch)
 /* How many outside ports are tried. An address that is nearly full is the engine's business. */
 #define PORTS_TRIED 8
 
-/* Draws a port that suits the inside port best (RFC 4787 REQ-3 and REQ-4; mapping/pool.rs, pass 0); negative if the
- * draw does not.
+/* Draws a port that suits the inside port best (RFC 4787 REQ-3 and REQ-4; mapping/pool.rs, pass 0);
+ * negative if the draw does not.
  */
 static __always_inline int draw_port(const volatile struct service *service, const volatile struct ports *ports,
 				     __u8 space, __u16 inside_port, __u64 random)
@@ -154,7 +156,9 @@ __noinline int claim_port(const struct inside_key *key, __u32 address, __u32 spa
 	return -1;
 }
 
-/* Makes a binding on a claimed record and slot; false if another writer is at the same inside endpoint. */
+/* Makes a binding on a claimed record and slot; false if another writer is at the same inside
+ * endpoint.
+ */
 __noinline int link_binding(const struct inside_key *wanted, __u32 id)
 {
 	struct index_bucket *first, *second;
@@ -204,7 +208,9 @@ static __always_inline int bind_for(struct subscriber *subscriber, __u32 subscri
 	return -MISS_RACE;
 }
 
-/* Makes a binding for an inside endpoint of a subscriber that was admitted: its number, or a miss, negative. */
+/* Makes a binding for an inside endpoint of a subscriber that was admitted: its number, or a miss,
+ * negative.
+ */
 __noinline int bind(const struct inside_key *key, __u32 space, __u32 now)
 {
 	struct scratch *scratch = RECORD(per_processor, 0);
@@ -265,7 +271,8 @@ static __always_inline struct outcome outbound(const volatile struct service *se
 	return open(service, bound, &session, packet->space, INSIDE, now, scratch);
 }
 
-/* A packet from outside, from `remote` to `address` of the pool: the binding that it comes in by. */
+/* A packet from outside, from `remote` to `address` of the pool: the binding that it comes in by.
+ */
 static __always_inline struct outcome inbound(const volatile struct service *service, __u8 number,
 					      const volatile struct pool_range *range, __u32 address, __u32 remote,
 					      const struct packet *packet, struct scratch *scratch,

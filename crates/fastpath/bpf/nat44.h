@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
-/* Stateful NAT44 (RFC 4787, RFC 5382, RFC 5508): crates/engine/src/service/nat44.rs, mechanism/readdress.rs. Packets that
- * turn round are the engine's.
+/* Stateful NAT44 (RFC 4787, RFC 5382, RFC 5508): crates/engine/src/service/nat44.rs,
+ * mechanism/readdress.rs. Packets that turn round are the engine's.
  */
 #ifndef TOMBOLO_NAT44_H
 #define TOMBOLO_NAT44_H
@@ -27,8 +27,9 @@ static __always_inline bool is_from_inside(const volatile struct service *servic
 	       !is_among(service->untranslated, service->untranslated_ranges, destination);
 }
 
-/* The header stays but for addresses, TTL and, on its way out, an identification that means something: the new source is
- * shared by hosts that know nothing of each other's numbers (RFC 6864 section 5.3.1).
+/* The header stays but for addresses, TTL and, on its way out, an identification that means
+ * something: the new source is shared by hosts that know nothing of each other's numbers (RFC 6864
+ * section 5.3.1).
  */
 static __always_inline bool keep_header(const struct packet *packet, struct rewrite *to, __u32 mtu, __u32 gso_size)
 {
@@ -41,7 +42,9 @@ static __always_inline bool keep_header(const struct packet *packet, struct rewr
 	return to->size_on_wire <= mtu;
 }
 
-/* A packet from inside gets its outside source. `softwire` is where it came from; zeros if out of none. */
+/* A packet from inside gets its outside source. `softwire` is where it came from; zeros if out of
+ * none.
+ */
 static __always_inline struct outcome leave(const volatile struct service *service, __u8 number,
 					    const struct packet *packet, const __u64 softwire[2],
 					    struct scratch *scratch, struct rewrite *to)
@@ -75,8 +78,8 @@ static __always_inline struct outcome leave(const volatile struct service *servi
 	return FORWARDED;
 }
 
-/* A packet from outside, for `range` of the pool, gets its inside destination. Which softwire leads there goes to
- * `softwire`, unless that is 0.
+/* A packet from outside, for `range` of the pool, gets its inside destination. Which softwire leads
+ * there goes to `softwire`, unless that is 0.
  */
 static __always_inline struct outcome come_in(const volatile struct service *service, __u8 number,
 					      const volatile struct pool_range *range, const struct packet *packet,

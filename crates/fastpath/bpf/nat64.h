@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
-/* Stateful NAT64 (RFC 6146): crates/engine/src/service/nat64.rs. Packets that turn round are the engine's. */
+/* Stateful NAT64 (RFC 6146): crates/engine/src/service/nat64.rs. Packets that turn round are the
+ * engine's.
+ */
 #ifndef TOMBOLO_NAT64_H
 #define TOMBOLO_NAT64_H
 
@@ -8,8 +10,8 @@
 #include "screen.h"
 #include "translate.h"
 
-/* IPv4's half of a translation: sizes (RFC 7915 section 5.1.1), DF and identification (section 5.1, RFC 8021). A packet
- * that does not fit is fragmented or refused by the engine.
+/* IPv4's half of a translation: sizes (RFC 7915 section 5.1.1), DF and identification (section 5.1,
+ * RFC 8021). A packet that does not fit is fragmented or refused by the engine.
  */
 static __always_inline bool fit_to4(const struct packet *packet, struct rewrite *to, __u32 mtu, __u32 gso_size)
 {

@@ -28,7 +28,9 @@ static __always_inline __u32 *slot_at(__u32 number)
 	return line ? &line->slot[number % SLOTS_OF_A_LINE] : 0;
 }
 
-/* The slot of an outside endpoint; SLOT_NONE if the range does not have it. Both in the processor's byte order. */
+/* The slot of an outside endpoint; SLOT_NONE if the range does not have it. Both in the processor's
+ * byte order.
+ */
 static __always_inline __u32 slot_of(const volatile struct pool_range *range, __u32 address, __u8 space, __u16 port)
 {
 	__u32 width = (__u32)range->span.last - range->span.first + 1;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
-/* The single parse of a packet: what the fast path takes, in a small struct (crates/engine/src/parse.rs).
+/* The single parse of a packet: what the fast path takes, in a small struct
+ * (crates/engine/src/parse.rs).
  *
- * Taken are whole TCP segments, UDP datagrams and ICMP echoes directly behind an IPv6 header, or behind an IPv4
- * header without options. Everything else, damaged packets included, is left to the engine, which knows what to
- * do with each.
+ * Taken are whole TCP segments, UDP datagrams and ICMP echoes directly behind an IPv6 header, or
+ * behind an IPv4 header without options. Everything else, damaged packets included, is left to the
+ * engine, which knows what to do with each.
  */
 #ifndef TOMBOLO_PARSE_H
 #define TOMBOLO_PARSE_H
@@ -74,8 +75,8 @@ struct packet {
 	bool is_ipv4;
 	/* A SYN, whatever else it is: it announces a segment size. */
 	bool announces;
-	/* It came in a softwire: the outer header has these addresses and this class, and all else is told of the packet
-	 * inside.
+	/* It came in a softwire: the outer header has these addresses and this class, and all else
+	 * is told of the packet inside.
 	 */
 	bool is_tunnelled;
 	__u8 outer_class;
@@ -158,7 +159,9 @@ static __always_inline bool ipv4_checksum_verifies(const struct iphdr *ip)
 	return fold((__u64)words[0] + words[1] + words[2] + words[3] + words[4]) == 0xffff;
 }
 
-/* `available` are the bytes of the frame from the IP header on, which of a super-packet are not all in reach. */
+/* `available` are the bytes of the frame from the IP header on, which of a super-packet are not all
+ * in reach.
+ */
 static __always_inline bool parse_ipv4(struct packet *packet, const struct iphdr *ip, const void *end,
 				       __u32 available)
 {
@@ -192,8 +195,9 @@ static __always_inline bool parse_ipv4(struct packet *packet, const struct iphdr
 	}
 }
 
-/* A packet in a softwire (RFC 2473), alone and without extension headers; `room` are the bytes behind the outer header.
- * One that the router in front of the engine would not forward any more is left to it.
+/* A packet in a softwire (RFC 2473), alone and without extension headers; `room` are the bytes
+ * behind the outer header. One that the router in front of the engine would not forward any more is
+ * left to it.
  */
 static __always_inline bool parse_softwire(struct packet *packet, const struct ipv6hdr *outer, const void *end,
 					   __u32 room, __u32 padding)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /* What the configuration decides, as constants of the program.
  *
- * The loader writes the plan into read-only data before the verifier sees the program. The verifier knows the
- * values, so what a plan does not use costs nothing: its branches are cut out. A reload loads new programs and
- * replaces the old ones, link by link, each in one instant; no packet sees half of two plans.
+ * The loader writes the plan into read-only data before the verifier sees the program. The verifier
+ * knows the values, so what a plan does not use costs nothing: its branches are cut out. A reload
+ * loads new programs and replaces the old ones, link by link, each in one instant; no packet sees
+ * half of two plans.
  *
  * src/plan.rs has the same records; src/layout.rs compares them.
  */
@@ -29,7 +30,9 @@ enum service_kind {
 	KIND_AFTR = 6,
 	KIND_LWB4 = 7,
 	KIND_MAP_E_CE = 8,
-	/* The customer's edge of MAP-T: no softwire, but its `local` is where the other side finds it. */
+	/* The customer's edge of MAP-T: no softwire, but its `local` is where the other side finds
+	 * it.
+	 */
 	KIND_MAP_T_CE = 9,
 	/* The border's ends, without state. */
 	KIND_LWAFTR = 10,
@@ -39,7 +42,9 @@ enum service_kind {
 
 /* Bits of `flags`. */
 enum service_flag {
-	/* The well-known prefix must not stand for addresses that are not global (RFC 6052 section 3.1). */
+	/* The well-known prefix must not stand for addresses that are not global (RFC 6052 section
+	 * 3.1).
+	 */
 	SERVICE_STRICT = 1,
 	/* TCP may not be opened from outside. */
 	SERVICE_NO_INBOUND_TCP = 4,
@@ -50,7 +55,9 @@ enum service_flag {
 	SERVICE_HAIRPIN_SIMPLE = 32,
 	/* IPv4 hosts are inside (the CLAT). */
 	SERVICE_CLAT = 64,
-	/* The engine makes the bindings: ports come in portions, or at a limited rate, or to subscribers that are prefixes. */
+	/* The engine makes the bindings: ports come in portions, or at a limited rate, or to
+	 * subscribers that are prefixes.
+	 */
 	SERVICE_ENGINE_BINDS = 128,
 	/* The engine makes the sessions: they are counted. */
 	SERVICE_ENGINE_OPENS = 256,
@@ -58,8 +65,8 @@ enum service_flag {
 	SERVICE_ENGINE_OPENS_TCP = 512,
 	/* The segment size that a SYN announces may have to be lowered. */
 	SERVICE_CLAMPS = 1024,
-	/* Filtering by remote address (RFC 4787 REQ-8) of TCP; UDP's and ICMP's are the next bits. What makes or renews a
-	 * permission is the engine's.
+	/* Filtering by remote address (RFC 4787 REQ-8) of TCP; UDP's and ICMP's are the next bits.
+	 * What makes or renews a permission is the engine's.
 	 */
 	SERVICE_ADDRESS_DEPENDENT = 4096,
 };
@@ -82,7 +89,9 @@ struct pool_range {
 	__u32 first_slot;
 	/* Ports that have a slot. */
 	struct ports span;
-	/* Ports that are handed out here, by space (the fourth is for the verifier); the engine may know more. */
+	/* Ports that are handed out here, by space (the fourth is for the verifier); the engine may
+	 * know more.
+	 */
 	struct ports handed_out[4];
 };
 
@@ -147,15 +156,17 @@ struct service {
 	__u8 unused3[3];
 	struct prefix prefix;
 	struct pool_range pool[RANGES_MAX];
-	/* NAT44: who is inside, and what inside hosts reach as they are. SIIT: embedded hosts, denied addresses. lwAFTR: the
-	 * subscribers' addresses.
+	/* NAT44: who is inside, and what inside hosts reach as they are. SIIT: embedded hosts,
+	 * denied addresses. lwAFTR: the subscribers' addresses.
 	 */
 	struct range inside[RANGES_MAX];
 	struct range untranslated[RANGES_MAX];
 	struct tunnel tunnel;
 	/* AFTR: where softwires may come from. */
 	struct network b4s[RANGES_MAX];
-	/* The customer's edges of MAP: destinations that other edges have, which the engine reaches directly. */
+	/* The customer's edges of MAP: destinations that other edges have, which the engine reaches
+	 * directly.
+	 */
 	struct range mesh[RANGES_MAX];
 	/* lwAFTR: its own addresses. */
 	struct address6 local[LOCALS_MAX];
@@ -185,13 +196,15 @@ struct plan {
 	__u64 secret[2];
 	/* What becomes of a session: the engine's table (mechanism/session_state.rs). */
 	__u8 steps[16][8];
-	/* The gateway's own addresses, if it answers for them itself; zero if it does not. As on the wire. */
+	/* The gateway's own addresses, if it answers for them itself; zero if it does not. As on
+	 * the wire.
+	 */
 	__u64 own6[2];
 	__u32 own4;
 	/* Where the blocks of the table of softwires begin (lwaftr.h): an address / 256. */
 	__u32 softwire_first_block;
-	/* Explicit mappings: how many, and their lowest and highest addresses, in the processor's byte order (of IPv6 the upper
-	 * halves). Most addresses lie outside, and need no look-up.
+	/* Explicit mappings: how many, and their lowest and highest addresses, in the processor's
+	 * byte order (of IPv6 the upper halves). Most addresses lie outside, and need no look-up.
 	 */
 	__u32 explicit_rows;
 	/* What TC translates is routed by the kernel's stack, past netfilter. */
@@ -214,7 +227,9 @@ static __always_inline const volatile struct service *service_at(__u32 number)
 	return &plan.services[number % SERVICES_MAX];
 }
 
-/* The range of the pool that has an outside address (in the processor's byte order); none if it has not. */
+/* The range of the pool that has an outside address (in the processor's byte order); none if it has
+ * not.
+ */
 static __always_inline const volatile struct pool_range *pool_range_of(const volatile struct service *service,
 								       __u32 address)
 {

@@ -7,7 +7,9 @@
 
 #define NO_PSID 0xffffffffU
 
-/* The set that has a port (in the processor's byte order): 0 for an address that is not shared, NO_PSID if nobody has it. */
+/* The set that has a port (in the processor's byte order): 0 for an address that is not shared,
+ * NO_PSID if nobody has it.
+ */
 static __always_inline __u32 psid_of(__u8 offset_bits, __u8 psid_bits, __u16 port)
 {
 	if (!psid_bits)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
-/* What was made here is reported to the gateway's log through a ring buffer. Nobody is woken: the gateway looks
- * once in a while. What finds no room is counted and lost; the tables have it all the same.
+/* What was made here is reported to the gateway's log through a ring buffer. Nobody is woken: the
+ * gateway looks once in a while. What finds no room is counted and lost; the tables have it all the
+ * same.
  */
 #ifndef TOMBOLO_REPORT_H
 #define TOMBOLO_REPORT_H

@@ -31,7 +31,9 @@ struct rewrite {
 		__u64 destination[2];
 		__u32 destination4;
 	};
-	/* Bytes of the packet as it leaves, and of the largest segment of it, without the header of a softwire. */
+	/* Bytes of the packet as it leaves, and of the largest segment of it, without the header of
+	 * a softwire.
+	 */
 	__u32 length;
 	__u32 size_on_wire;
 	/* Nothing behind the IP header changes. */

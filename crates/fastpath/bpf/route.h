@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
-/* Which destinations share a way out: the kernel's routes, mirrored by the gateway's process (src/routes.rs,
- * crates/io/src/netlink). Only what they have in common is asked here; where the way leads, the kernel itself says (way.h).
+/* Which destinations share a way out: the kernel's routes, mirrored by the gateway's process
+ * (src/routes.rs, crates/io/src/netlink). Only what they have in common is asked here; where the
+ * way leads, the kernel itself says (way.h).
  *
- * The mirror counts while the process confirms it, once a second and more often. When it stops, or when destinations alone do not
- * decide (rules, routes that do not fit), XDP asks for each destination by itself, and TC leaves it to the stack.
+ * The mirror counts while the process confirms it, once a second and more often. When it stops, or
+ * when destinations alone do not decide (rules, routes that do not fit), XDP asks for each
+ * destination by itself, and TC leaves it to the stack.
  */
 #ifndef TOMBOLO_ROUTE_H
 #define TOMBOLO_ROUTE_H
@@ -11,7 +13,9 @@
 #include "lpm.h"
 #include "tick.h"
 
-/* In a next hop: what the destination alone decides about the packets of its routes (crates/io/src/netlink/targets.rs). */
+/* In a next hop: what the destination alone decides about the packets of its routes
+ * (crates/io/src/netlink/targets.rs).
+ */
 #define ROUTE_BY_GATEWAY 1 /* all go by one gateway */
 #define ROUTE_ON_LINK 2    /* each goes to its destination, on one link */
 

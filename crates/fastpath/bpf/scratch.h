@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
-/* What each processor keeps for itself: counters, and where its searches ended. One cache line after another, so that
- * the path of a known session touches one.
+/* What each processor keeps for itself: counters, and where its searches ended. One cache line
+ * after another, so that the path of a known session touches one.
  */
 #ifndef TOMBOLO_SCRATCH_H
 #define TOMBOLO_SCRATCH_H

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
-/* What may not be translated at all: crates/engine/src/mechanism/screen.rs. The engine says why, and tells the sender. */
+/* What may not be translated at all: crates/engine/src/mechanism/screen.rs. The engine says why,
+ * and tells the sender.
+ */
 #ifndef TOMBOLO_SCREEN_H
 #define TOMBOLO_SCREEN_H
 

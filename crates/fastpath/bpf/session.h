@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /* Sessions: crates/tables/src/session.rs, which draws the bytes and says how lines overflow.
  *
- *	word     63        32  31          16  15    8  7     0
- *	         | binding id | remote port  | state | flags |
- *	         flags: 7 pending; 6 of the last entry: the line is marked, some of its sessions are in the overflow
+ * 	word     63        32  31          16  15    8  7     0
+ * 	         | binding id | remote port  | state | flags |
+ * 	         flags: 7 pending; 6 of the last entry: the line is marked, some of its sessions are in the overflow
  */
 #ifndef TOMBOLO_SESSION_H
 #define TOMBOLO_SESSION_H
@@ -149,8 +149,8 @@ static __always_inline bool claim_entry(struct session *entry, __u64 word)
 
 /* Claims a free entry of a line, or one that has expired: its number, or -1.
  *
- * A global function: the verifier looks at it once, on its own, and not again on each path that leads here. So are the
- * others of this kind.
+ * A global function: the verifier looks at it once, on its own, and not again on each path that
+ * leads here. So are the others of this kind.
  */
 __noinline int claim_in(__u32 number, __u32 now)
 {
@@ -244,9 +244,9 @@ static __always_inline __u64 entries_everywhere(const struct session_key *key, _
 	return count;
 }
 
-/* Fills a claimed entry and makes it live, unless another writer is at the same session: then this one takes its entry
- * back. In the engine the higher of two writers gives way; here both may, and the engine tries again. `place` is the
- * entry's number, counted over all lines.
+/* Fills a claimed entry and makes it live, unless another writer is at the same session: then this
+ * one takes its entry back. In the engine the higher of two writers gives way; here both may, and
+ * the engine tries again. `place` is the entry's number, counted over all lines.
  */
 __noinline int fill_entry(const struct session_key *key, __u32 line_number, __u32 place, __u32 state, __u32 now)
 {
@@ -273,7 +273,9 @@ __noinline int fill_entry(const struct session_key *key, __u32 line_number, __u3
 	return replace_word(entry, live | SESSION_PENDING, live);
 }
 
-/* Makes a session where its own two lines are full: one in a hundred, at the highest load that the tables are made for. */
+/* Makes a session where its own two lines are full: one in a hundred, at the highest load that the
+ * tables are made for.
+ */
 static __always_inline int open_in_overflow(const struct session_key *key, __u64 hash, __u32 first, __u32 state,
 					    __u32 now)
 {
@@ -300,7 +302,9 @@ static __always_inline int open_in_overflow(const struct session_key *key, __u64
 	return false;
 }
 
-/* Makes a session; false if there is no room, or another writer is at it. Entries that have expired are reused. */
+/* Makes a session; false if there is no room, or another writer is at it. Entries that have expired
+ * are reused.
+ */
 __noinline int open_session(const struct session_key *key, __u32 state, __u32 now)
 {
 	struct buckets at;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
-/* Stateless translation (RFC 7915) with explicit mappings (RFC 7757), and the CLAT: crates/engine/src/service/siit.rs,
- * mapping/stateless.rs, mapping/eam.rs. Packets that turn round, errors, and what has no mapping are the engine's.
+/* Stateless translation (RFC 7915) with explicit mappings (RFC 7757), and the CLAT:
+ * crates/engine/src/service/siit.rs, mapping/stateless.rs, mapping/eam.rs. Packets that turn round,
+ * errors, and what has no mapping are the engine's.
  */
 #ifndef TOMBOLO_SIIT_H
 #define TOMBOLO_SIIT_H
@@ -9,7 +10,9 @@
 #include "nat44.h"
 #include "nat64.h"
 
-/* A row of the table of explicit mappings, all in the processor's byte order. src/explicit.rs has the same record. */
+/* A row of the table of explicit mappings, all in the processor's byte order. src/explicit.rs has
+ * the same record.
+ */
 struct explicit_row {
 	__u64 ipv6[2];
 	__u32 ipv4;

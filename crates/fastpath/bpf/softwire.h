@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
-/* The ends of softwires, IPv4 inside IPv6 (RFC 2473): DS-Lite's B4 and AFTR, the lwB4, the customer's edge of MAP-E.
- * crates/engine/src/mechanism/softwire.rs, service/b4.rs, aftr.rs, lwb4.rs, map_e_ce.rs.
+/* The ends of softwires, IPv4 inside IPv6 (RFC 2473): DS-Lite's B4 and AFTR, the lwB4, the
+ * customer's edge of MAP-E. crates/engine/src/mechanism/softwire.rs, service/b4.rs, aftr.rs,
+ * lwb4.rs, map_e_ce.rs.
  *
- *	plain    --> nat44.h or nothing --> encapsulate
- *	softwire --> decapsulate --> nat44.h or nothing --> plain
+ * 	plain    --> nat44.h or nothing --> encapsulate
+ * 	softwire --> decapsulate --> nat44.h or nothing --> plain
  *
  * What does not fit the softwire, fragments, errors, and packets that turn round are the engine's.
  */
@@ -36,7 +37,9 @@ static __always_inline bool tunnel_claims(const volatile struct service *service
 	       is_address(service->tunnel.local, destination);
 }
 
-/* TOS of a packet that leaves the softwire (RFC 6040 section 4.2); negative if it has to be dropped. */
+/* TOS of a packet that leaves the softwire (RFC 6040 section 4.2); negative if it has to be
+ * dropped.
+ */
 static __always_inline int inner_class(const volatile struct tunnel *tunnel, const struct packet *packet)
 {
 	__u8 ecn = packet->traffic_class & ECN, outer_ecn = packet->outer_class & ECN;
@@ -49,7 +52,9 @@ static __always_inline int inner_class(const volatile struct tunnel *tunnel, con
 	return dscp | ecn;
 }
 
-/* Puts the decided packet into the softwire to `first` and `second`, the halves of the other end's address. */
+/* Puts the decided packet into the softwire to `first` and `second`, the halves of the other end's
+ * address.
+ */
 static __always_inline void enter(const volatile struct service *service, struct rewrite *to, __u64 first, __u64 second)
 {
 	const volatile struct tunnel *tunnel = &service->tunnel;
@@ -88,8 +93,8 @@ static __always_inline struct outcome carry_in(const volatile struct service *se
 	return FORWARDED;
 }
 
-/* From inside, out of its softwire, as it is but for a hop. The caller has asked whether its class may be told
- * (`inner_class`).
+/* From inside, out of its softwire, as it is but for a hop. The caller has asked whether its class
+ * may be told (`inner_class`).
  */
 static __always_inline struct outcome carry_out(const volatile struct service *service, const struct packet *packet,
 						__u32 gso_size, struct rewrite *to)
@@ -103,7 +108,9 @@ static __always_inline struct outcome carry_out(const volatile struct service *s
 	return FORWARDED;
 }
 
-/* RFC 6333 section 5: no translation, no state. A B4 carries as the provider's ends do, but for the side. */
+/* RFC 6333 section 5: no translation, no state. A B4 carries as the provider's ends do, but for the
+ * side.
+ */
 static __always_inline struct outcome b4_inside(const volatile struct service *service, const struct packet *packet,
 						__u32 gso_size, struct rewrite *to)
 {
@@ -211,7 +218,8 @@ static __always_inline struct outcome edge_outside(const volatile struct service
 	return come_in(service, number, range, packet, 0, scratch, to);
 }
 
-/* A packet that came in a softwire to `service`, with legal addresses and a class that may be told. */
+/* A packet that came in a softwire to `service`, with legal addresses and a class that may be told.
+ */
 static __always_inline struct outcome out_of_softwire(const volatile struct service *service, __u8 number,
 						      const struct packet *packet, __u32 gso_size,
 						      struct scratch *scratch, struct rewrite *to)

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
-/* Subscribers: crates/tables/src/subscriber.rs. The engine admits and grants; here they are found and counted. */
+/* Subscribers: crates/tables/src/subscriber.rs. The engine admits and grants; here they are found
+ * and counted.
+ */
 #ifndef TOMBOLO_SUBSCRIBER_H
 #define TOMBOLO_SUBSCRIBER_H
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
-/* Writes a translated packet into its socket buffer, in TC. A super-packet is translated whole and keeps its segmentation
- * (bpf_skb_change_proto). Then it is sent to its neighbour; or, where the way is not certain, the kernel's stack routes it:
- * neighbours, MTU and the decrement of the hop limit are its business.
+/* Writes a translated packet into its socket buffer, in TC. A super-packet is translated whole and
+ * keeps its segmentation (bpf_skb_change_proto). Then it is sent to its neighbour; or, where the
+ * way is not certain, the kernel's stack routes it: neighbours, MTU and the decrement of the hop
+ * limit are its business.
  */
 #ifndef TOMBOLO_TC_H
 #define TOMBOLO_TC_H
@@ -14,7 +15,9 @@ static __always_inline __u32 checksum_offset(__u8 space)
 	return space == SPACE_TCP ? TCP_CHECKSUM : space == SPACE_UDP ? UDP_CHECKSUM : ICMP_CHECKSUM;
 }
 
-/* Brings checksum and ports in line. The kernel knows whether the checksum is complete or was left to the card. */
+/* Brings checksum and ports in line. The kernel knows whether the checksum is complete or was left
+ * to the card.
+ */
 static __always_inline bool store_transport(struct __sk_buff *skb, __u32 at, const struct packet *packet,
 					    const struct rewrite *to)
 {
@@ -33,12 +36,14 @@ static __always_inline bool store_transport(struct __sk_buff *skb, __u32 at, con
 	       !bpf_skb_store_bytes(skb, at, ports, sizeof(ports), 0);
 }
 
-/* BPF_F_ADJ_ROOM_DECAP_L3_IPV4, which Linux has since 6.3 and its headers in Debian 12 have not. Without it softwires end
- * in the engine.
+/* BPF_F_ADJ_ROOM_DECAP_L3_IPV4, which Linux has since 6.3 and its headers in Debian 12 have not.
+ * Without it softwires end in the engine.
  */
 #define DECAPSULATE_TO_IPV4 (1ULL << 7)
 
-/* Takes the header of a softwire off, or makes room for one. A super-packet keeps its segments: they were found to fit. */
+/* Takes the header of a softwire off, or makes room for one. A super-packet keeps its segments:
+ * they were found to fit.
+ */
 static __always_inline bool decapsulate(struct __sk_buff *skb)
 {
 	return !bpf_skb_adjust_room(skb, -(int)sizeof(struct ipv6hdr), BPF_ADJ_ROOM_MAC,
@@ -51,8 +56,8 @@ static __always_inline bool encapsulate(struct __sk_buff *skb)
 				    BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_ENCAP_L3_IPV6);
 }
 
-/* The IP header at `at`, complete, and whatever stands in front of it. Without a way the hop limit of the first IP header and the
- * addresses of the link are left to the stack.
+/* The IP header at `at`, complete, and whatever stands in front of it. Without a way the hop limit
+ * of the first IP header and the addresses of the link are left to the stack.
  */
 static __always_inline bool store_headers(struct __sk_buff *skb, __u32 at, const struct packet *packet,
 					  const struct rewrite *to, const struct way *way)
@@ -87,8 +92,8 @@ static __always_inline bool store_headers(struct __sk_buff *skb, __u32 at, const
 	return !bpf_skb_store_bytes(skb, 0, &ethernet, sizeof(ethernet), 0);
 }
 
-/* Writes the packet. Its first step can fail (no memory, or a packet that went through a softwire already) and then leaves
- * the packet as it was: `*changed` says whether there is a way back.
+/* Writes the packet. Its first step can fail (no memory, or a packet that went through a softwire
+ * already) and then leaves the packet as it was: `*changed` says whether there is a way back.
  */
 static __always_inline bool write_skb(struct __sk_buff *skb, const struct packet *packet, const struct rewrite *to,
 				      const struct way *way, bool *changed)
@@ -109,7 +114,9 @@ static __always_inline bool write_skb(struct __sk_buff *skb, const struct packet
 	       (to->keeps_transport || store_transport(skb, transport, packet, to));
 }
 
-/* Sends it. The kernel's table of neighbours asks anew for those that it has not heard of lately, when it is used. */
+/* Sends it. The kernel's table of neighbours asks anew for those that it has not heard of lately,
+ * when it is used.
+ */
 static __always_inline int send_skb(const struct way *way, bool use_neighbours)
 {
 	struct bpf_redir_neigh to = { .nh_family = way->next_hop_family };

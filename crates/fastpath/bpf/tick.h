@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /* The tables' clock: ticks of 2^30 ns of the monotonic clock (crates/tables/src/tick.rs).
  *
- * The coarse clock lags by at most a timer interrupt, of a tick that is a second; reading it costs a load, where
- * the fine one costs a tenth of a packet.
+ * The coarse clock lags by at most a timer interrupt, of a tick that is a second; reading it costs
+ * a load, where the fine one costs a tenth of a packet.
  */
 #ifndef TOMBOLO_TICK_H
 #define TOMBOLO_TICK_H

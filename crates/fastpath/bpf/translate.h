@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
-/* What a packet becomes: headers and checksums, the same for XDP (xdp.h) and TC (tc.h), which differ in how bytes
- * are written (RFC 7915; crates/engine/src/mechanism/translate.rs, readdress.rs, transport.rs).
+/* What a packet becomes: headers and checksums, the same for XDP (xdp.h) and TC (tc.h), which
+ * differ in how bytes are written (RFC 7915; crates/engine/src/mechanism/translate.rs,
+ * readdress.rs, transport.rs).
  */
 #ifndef TOMBOLO_TRANSLATE_H
 #define TOMBOLO_TRANSLATE_H
@@ -8,12 +9,14 @@
 #include "hash.h"
 #include "scratch.h"
 
-/* Largest IPv4 packet that leaves without DF when its IPv6 original was whole (RFC 7915 section 5.1). */
+/* Largest IPv4 packet that leaves without DF when its IPv6 original was whole (RFC 7915 section
+ * 5.1).
+ */
 #define LARGEST_WITHOUT_DF 1260
 #define IPV6_MINIMUM_MTU 1280
 
-/* Differences of the transport checksum: what its pseudo-header covers, and what stands in the transport. A checksum that
- * was left to the card (CHECKSUM_PARTIAL) holds the pseudo-header alone.
+/* Differences of the transport checksum: what its pseudo-header covers, and what stands in the
+ * transport. A checksum that was left to the card (CHECKSUM_PARTIAL) holds the pseudo-header alone.
  */
 struct change {
 	__u16 pseudo;
@@ -35,8 +38,8 @@ static __always_inline __u8 translated_icmp_type(const struct packet *packet, __
 	return packet->icmp_type;
 }
 
-/* ICMPv6 has a pseudo-header and ICMP has none (RFC 7915 sections 4.2, 5.2). It counts as transport here: no card
- * leaves the checksum of an echo to others.
+/* ICMPv6 has a pseudo-header and ICMP has none (RFC 7915 sections 4.2, 5.2). It counts as transport
+ * here: no card leaves the checksum of an echo to others.
  */
 static __always_inline struct change change_of_echo(const struct packet *packet, const struct rewrite *to,
 						    __u64 addresses6)
@@ -73,7 +76,9 @@ static __always_inline __u8 class_of(__s16 configured, __u8 received)
 	return configured < 0 ? received : configured;
 }
 
-/* A keyed walk for each pair of hosts (RFC 7739 section 5.3; mechanism/identification.rs). Processors walk apart. */
+/* A keyed walk for each pair of hosts (RFC 7739 section 5.3; mechanism/identification.rs).
+ * Processors walk apart.
+ */
 static __always_inline __u16 next_identification(struct scratch *scratch, __u32 source, __u32 destination)
 {
 	__u64 h = mix(((__u64)source << 32 | destination) ^ plan.secret[1]);
@@ -127,7 +132,9 @@ static __always_inline void write_outer(struct ipv6hdr *ip, const struct rewrite
 	__builtin_memcpy(&ip->daddr, to->outer_destination, 16);
 }
 
-/* The bytes that a packet, or the largest segment of a super-packet, has behind `header` bytes of IP. */
+/* The bytes that a packet, or the largest segment of a super-packet, has behind `header` bytes of
+ * IP.
+ */
 static __always_inline __u32 size_on_wire(const struct packet *packet, __u32 header, __u32 gso_size)
 {
 	__u32 own_header = packet->is_ipv4 ? sizeof(struct iphdr) : sizeof(struct ipv6hdr);

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
-/* The way out: which interface and neighbour a packet leaves by. The kernel's own route look-up says it (bpf_fib_lookup: rules,
- * routes and neighbours as everybody else sees them), and each processor remembers the answer for a tick, about a second: the
- * look-up costs as much as the rest of the packet.
+/* The way out: which interface and neighbour a packet leaves by. The kernel's own route look-up
+ * says it (bpf_fib_lookup: rules, routes and neighbours as everybody else sees them), and each
+ * processor remembers the answer for a tick, about a second: the look-up costs as much as the rest
+ * of the packet.
  *
- * What it is remembered for is the gateway that the destination's route names (route.h), so that a million subscribers behind a
- * few routers are a few ways; or the destination alone, where the route does not name one.
+ * What it is remembered for is the gateway that the destination's route names (route.h), so that a
+ * million subscribers behind a few routers are a few ways; or the destination alone, where the
+ * route does not name one.
  */
 #ifndef TOMBOLO_WAY_H
 #define TOMBOLO_WAY_H
@@ -34,8 +36,8 @@ enum way_flag {
 	WAY_XDP_SENDS = 1,
 	/* Of all that a packet carries, its destination alone decides that it goes there. */
 	WAY_IS_CERTAIN = 2,
-	/* The kernel's table of neighbours was not used to send there for some ticks, and so does not ask whether the neighbour is
-	 * still there. TC's next packet uses it.
+	/* The kernel's table of neighbours was not used to send there for some ticks, and so does
+	 * not ask whether the neighbour is still there. TC's next packet uses it.
 	 */
 	WAY_IS_UNUSED = 4,
 };
@@ -146,7 +148,9 @@ static __always_inline struct way *way_of(void *ctx, __u32 ingress, const struct
 			way->flags |= WAY_IS_UNUSED;
 		way->tick = tick;
 	}
-	/* The first destinations of a tick get places of their own, which saves a few of them the look-up of the route. */
+	/* The first destinations of a tick get places of their own, which saves a few of them the
+	 * look-up of the route.
+	 */
 	if (way != own && own->tick != tick) {
 		*own = *way;
 		own->key.destination[0] = first;

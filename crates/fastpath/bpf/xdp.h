@@ -35,7 +35,9 @@ static __always_inline bool write_transport(void *transport, void *end, const st
 	return true;
 }
 
-/* The checksum field of the packet as it leaves. A datagram without checksum, which only IPv4 has, stays without. */
+/* The checksum field of the packet as it leaves. A datagram without checksum, which only IPv4 has,
+ * stays without.
+ */
 static __always_inline __u16 final_checksum(const struct packet *packet, const struct rewrite *to)
 {
 	struct change change = change_of(packet, to);
@@ -47,8 +49,8 @@ static __always_inline __u16 final_checksum(const struct packet *packet, const s
 	return packet->space == SPACE_UDP && !field ? 0xffff : field;
 }
 
-/* Writes the packet; false, with the frame as it was, if it does not fit what the verifier can know of. Behind the
- * first call that moves the head there is no way back: what fails then is a drop.
+/* Writes the packet; false, with the frame as it was, if it does not fit what the verifier can know
+ * of. Behind the first call that moves the head there is no way back: what fails then is a drop.
  */
 static __always_inline bool write_xdp(struct xdp_md *ctx, const struct packet *packet, const struct rewrite *to,
 				      const __u8 macs[12])

@@ -37,12 +37,14 @@ pub(crate) struct ScratchRecord {
     pub(crate) at_hand: [u64; AT_HAND],
 }
 
-// SAFETY: integers without padding (8 + 128 counters, two words, one counter, 512 half words); any bytes are valid.
+// SAFETY: integers without padding (8 + 128 counters, two words, one counter, 512 half words); any
+// bytes are valid.
 unsafe impl aya::Pod for ScratchRecord {}
 
 const _: () = assert!(size_of::<ScratchRecord>() == 8 * (8 + 2 * REASONS) + 16 + 2 * IDENTIFICATIONS + 8 * AT_HAND);
 
-/// What the fast path has done since its memory was made, on all processors. Index 0 is the inside, 1 the outside.
+/// What the fast path has done since its memory was made, on all processors. Index 0 is the inside,
+/// 1 the outside.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Counters {
     /// Packets translated and sent on, by the side they came from. A super-packet counts once.

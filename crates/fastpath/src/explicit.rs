@@ -1,4 +1,5 @@
-//! Explicit address mappings (RFC 7757) as the programs read them: two longest-prefix tables and the rows.
+//! Explicit address mappings (RFC 7757) as the programs read them: two longest-prefix tables and
+//! the rows.
 
 use std::sync::Arc;
 
@@ -73,8 +74,8 @@ pub(crate) fn copy(programs: &Ebpf, name: &'static str, from: *const u8, bytes: 
     let Some(Map::Array(map)) = programs.map(name) else { return Err(FastPathError::Map(name)) };
     let data: &MapData = map;
     let array = MappedArray::new(data.fd(), bytes).map_err(|_| FastPathError::Map(name))?;
-    // SAFETY: `from` has `bytes` bytes (callers pass a whole span or vector), the array was mapped with as many, they do
-    // not overlap, and no program that reads the array is attached yet.
+    // SAFETY: `from` has `bytes` bytes (callers pass a whole span or vector), the array was mapped
+    // with as many, they do not overlap, and no program that reads the array is attached yet.
     unsafe { std::ptr::copy_nonoverlapping(from, array.base().as_ptr(), bytes) };
     Ok(())
 }
@@ -95,7 +96,8 @@ impl MemorySource for Keeper {
     }
 }
 
-/// One column as a table, as in `EamTable`: a root of 2^16 entries for a handful of rows would cost a cache miss.
+/// One column as a table, as in `EamTable`: a root of 2^16 entries for a handful of rows would cost
+/// a cache miss.
 fn column<K: Key>(rows: &[Eam], prefix: impl Fn(&Eam) -> Prefix<K>) -> Result<Arc<dyn Backing>, LpmError> {
     let number = |number: usize| NextHop::new(u32::try_from(number).unwrap_or(u32::MAX));
     let routes: Result<Vec<Route<K>>, LpmError> = rows

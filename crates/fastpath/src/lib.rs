@@ -1,5 +1,5 @@
-//! The accelerator inside the kernel: programs in C (`bpf/`), their loader, and the memory that they share with
-//! the tables of this process.
+//! The accelerator inside the kernel: programs in C (`bpf/`), their loader, and the memory that
+//! they share with the tables of this process.
 //!
 //! ```no_run
 //! # fn example(plan: &tombolo_engine::Plan, key: tombolo_tables::hash::HashKey) -> Result<(), Box<dyn std::error::Error>> {
@@ -20,8 +20,8 @@
 //! # }
 //! ```
 //!
-//! What `fast_path` does not take goes on to the kernel's routes, and so to the engine. It may be missing, fail to load, or
-//! be switched off at any time: that changes speed and nothing else.
+//! What `fast_path` does not take goes on to the kernel's routes, and so to the engine. It may be
+//! missing, fail to load, or be switched off at any time: that changes speed and nothing else.
 //!
 //! * [`pinned`]: BPF arrays as memory for the tables that outlives the process.
 //! * [`loader`], with [`FastPath`].

@@ -85,7 +85,8 @@ pub struct Attached {
 pub enum TcKind {
     /// A link (tcx, Linux 6.6): replaced in one instant, and pinned.
     Link,
-    /// A filter of the clsact queueing discipline. Between the end of a gateway and the start of the next it stays.
+    /// A filter of the clsact queueing discipline. Between the end of a gateway and the start of
+    /// the next it stays.
     Filter,
 }
 
@@ -156,7 +157,8 @@ pub enum FastPathError {
 
 /// The programs, loaded for one plan.
 ///
-/// Dropping it leaves attached what is attached: known sessions are forwarded on. [`detach`](Self::detach) takes it away.
+/// Dropping it leaves attached what is attached: known sessions are forwarded on.
+/// [`detach`](Self::detach) takes it away.
 #[derive(Debug)]
 pub struct FastPath {
     programs: Ebpf,
@@ -178,7 +180,8 @@ struct Place {
 }
 
 impl FastPath {
-    /// Loads the programs for `plan` over `tables`, which must lie in `memory`. Nothing is attached yet.
+    /// Loads the programs for `plan` over `tables`, which must lie in `memory`. Nothing is attached
+    /// yet.
     ///
     /// # Errors
     /// [`FastPathError`].
@@ -203,9 +206,9 @@ impl FastPath {
         &self.services
     }
 
-    /// Loads the programs for another plan over the same tables, and replaces those that are attached, each link in one
-    /// instant. The calling thread is in the network namespace where they were attached: filters, of kernels without links of
-    /// TC, are found by their interface.
+    /// Loads the programs for another plan over the same tables, and replaces those that are
+    /// attached, each link in one instant. The calling thread is in the network namespace where
+    /// they were attached: filters, of kernels without links of TC, are found by their interface.
     ///
     /// # Errors
     /// [`FastPathError`]; the old programs stay where the new ones could not replace them.
@@ -215,7 +218,8 @@ impl FastPath {
         self.services = services;
         let interfaces = std::mem::take(&mut self.interfaces);
         for (name, Place { interface, xdp, tc, attached }) in interfaces {
-            // The links close here and stay pinned; attaching finds them and replaces their programs.
+            // The links close here and stay pinned; attaching finds them and replaces their
+            // programs.
             drop((xdp, tc));
             let place = self.attach_to(&name, interface, attached.xdp)?;
             self.interfaces.insert(name, place);
@@ -223,8 +227,8 @@ impl FastPath {
         Ok(())
     }
 
-    /// Attaches the programs to an interface of the calling thread's network namespace. What an earlier process left
-    /// attached there is replaced in one instant.
+    /// Attaches the programs to an interface of the calling thread's network namespace. What an
+    /// earlier process left attached there is replaced in one instant.
     ///
     /// # Errors
     /// [`FastPathError`]. In mode [`Auto`](Mode::Auto) an interface without XDP gets TC; with

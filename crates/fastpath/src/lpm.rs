@@ -78,7 +78,8 @@ impl<K: Key> KernelReader<K> {
         Ok(Self { program, table, keys: keys_slab, entries, count: keys })
     }
 
-    /// Looks up as many keys as there is room for, in the kernel: prefix length and next hop, or nothing.
+    /// Looks up as many keys as there is room for, in the kernel: prefix length and next hop, or
+    /// nothing.
     ///
     /// # Errors
     /// [`LpmReaderError`].

@@ -1,4 +1,5 @@
-//! The rules of a MAP domain as the programs read them: `bpf/map_rule.h`, two longest-prefix tables and the rules.
+//! The rules of a MAP domain as the programs read them: `bpf/map_rule.h`, two longest-prefix tables
+//! and the rules.
 //!
 //! Rules of one address that the port decides among have a group, with a place for each PSID.
 
@@ -107,7 +108,8 @@ impl MapRules {
         copy_all(programs, "map_members", &self.members)
     }
 
-    /// A prefix leads to its rule, if that is the only one and tells PSIDs by itself; else to a group.
+    /// A prefix leads to its rule, if that is the only one and tells PSIDs by itself; else to a
+    /// group.
     fn routes_ipv4(&mut self, rules: &[MapRule]) -> Result<Vec<Route<u32>>, LpmError> {
         let mut hops: HashMap<Prefix<u32>, NextHop> = HashMap::with_capacity(rules.len());
         for (index, rule) in rules.iter().enumerate() {

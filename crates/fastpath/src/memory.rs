@@ -1,4 +1,5 @@
-//! BPF arrays mapped into this process: the same bytes for the tables here and the programs in the kernel.
+//! BPF arrays mapped into this process: the same bytes for the tables here and the programs in the
+//! kernel.
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -9,8 +10,8 @@ use std::sync::Arc;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use tombolo_tables::memory::{Backing, MemoryError, MemorySource};
 
-/// A `BPF_F_MMAPABLE` array, mapped from its first element on. It stays mapped, and the kernel keeps the
-/// array, until the value is dropped, whether or not a program still uses it.
+/// A `BPF_F_MMAPABLE` array, mapped from its first element on. It stays mapped, and the kernel
+/// keeps the array, until the value is dropped, whether or not a program still uses it.
 #[derive(Debug)]
 pub struct MappedArray {
     base: NonNull<libc::c_void>,
@@ -22,8 +23,8 @@ unsafe impl Send for MappedArray {}
 // SAFETY: this type hands out the address alone; who uses it says why that is sound.
 unsafe impl Sync for MappedArray {}
 
-// SAFETY: mmap aligns to pages, which are multiples of a cache line; the mapping stays until drop; no
-// reference into it is made here; the kernel zeroes an array when it is created.
+// SAFETY: mmap aligns to pages, which are multiples of a cache line; the mapping stays until drop;
+// no reference into it is made here; the kernel zeroes an array when it is created.
 unsafe impl Backing for MappedArray {
     fn base(&self) -> NonNull<u8> {
         self.base.cast()
@@ -35,8 +36,9 @@ unsafe impl Backing for MappedArray {
 }
 
 impl MappedArray {
-    /// Maps the first `bytes` bytes of the array behind `map`, rounded up to whole pages as the kernel does.
-    /// Its elements must be multiples of eight bytes, or they would not stand side by side.
+    /// Maps the first `bytes` bytes of the array behind `map`, rounded up to whole pages as the
+    /// kernel does. Its elements must be multiples of eight bytes, or they would not stand side by
+    /// side.
     ///
     /// # Errors
     /// What the kernel says; `EINVAL` if the array is shorter.
@@ -44,7 +46,8 @@ impl MappedArray {
         const PAGE: usize = 4096;
         let bytes = NonZeroUsize::new(bytes.next_multiple_of(PAGE)).ok_or(io::ErrorKind::InvalidInput)?;
         let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        // SAFETY: the kernel chooses the address, so no other mapping is replaced; the array cannot shrink.
+        // SAFETY: the kernel chooses the address, so no other mapping is replaced; the array cannot
+        // shrink.
         let base = unsafe { mmap(None, bytes, protection, MapFlags::MAP_SHARED, map, 0) }?;
         Ok(Self { base, bytes })
     }

@@ -1,5 +1,6 @@
-//! What stateless services look up, in arrays of the programs' own: explicit mappings, softwires, rules. They are made anew
-//! with each plan and go with its programs, so that a reload exchanges both in one instant.
+//! What stateless services look up, in arrays of the programs' own: explicit mappings, softwires,
+//! rules. They are made anew with each plan and go with its programs, so that a reload exchanges
+//! both in one instant.
 
 use aya::{Ebpf, EbpfLoader};
 use tombolo_engine::Plan;

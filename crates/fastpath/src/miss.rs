@@ -1,4 +1,5 @@
-//! Why the fast path passed a packet on. Also read by the build script, which gives the numbers to the programs.
+//! Why the fast path passed a packet on. Also read by the build script, which gives the numbers to
+//! the programs.
 
 macro_rules! misses {
     ($($(#[doc = $text:literal])+ $name:ident = $word:literal;)+) => {
@@ -65,8 +66,10 @@ misses! {
     NoMapping = "no-mapping";
     /// XDP: the neighbour is not resolved, or the route leads where XDP cannot send.
     NoWay = "no-way";
-    /// XDP: a packet or a burst, every eight ticks, that TC sends, so that the kernel hears whether the neighbour is still there.
+    /// XDP: a packet or a burst, every eight ticks, that TC sends, so that the kernel hears whether
+    /// the neighbour is still there.
     Neighbour = "neighbour";
-    /// A source that is not the sender's own: not that of its softwire, or of its share by the rules.
+    /// A source that is not the sender's own: not that of its softwire, or of its share by the
+    /// rules.
     Spoofed = "spoofed";
 }

@@ -1,5 +1,6 @@
-//! Memory for the tables that the kernel keeps and its programs read: BPF arrays, pinned in a directory of the BPF file
-//! system. They outlive the process, and with them the programs that forward what is known.
+//! Memory for the tables that the kernel keeps and its programs read: BPF arrays, pinned in a
+//! directory of the BPF file system. They outlive the process, and with them the programs that
+//! forward what is known.
 
 use std::fs::{self, DirBuilder, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -41,7 +42,8 @@ pub struct PinnedMemory {
 pub enum Content {
     /// Nothing, or tables made for something else: they are gone, and the programs with them.
     New,
-    /// Tables with the same fingerprint, which programs of an earlier process may be using right now.
+    /// Tables with the same fingerprint, which programs of an earlier process may be using right
+    /// now.
     Adopted,
 }
 
@@ -74,8 +76,8 @@ pub enum PinnedMemoryError {
 impl PinnedMemory {
     /// Opens a directory below /sys/fs/bpf, making it and mounting the file system if need be.
     ///
-    /// `fingerprint` stands for everything that the tables' bytes depend on. Tables with another fingerprint are removed,
-    /// and what is attached to interfaces with them.
+    /// `fingerprint` stands for everything that the tables' bytes depend on. Tables with another
+    /// fingerprint are removed, and what is attached to interfaces with them.
     ///
     /// # Errors
     /// [`PinnedMemoryError`].
@@ -117,8 +119,8 @@ impl PinnedMemory {
         })
     }
 
-    /// Removes everything that is pinned in `directory`, attached programs first, and the directory. Nothing happens if it
-    /// is not there.
+    /// Removes everything that is pinned in `directory`, attached programs first, and the
+    /// directory. Nothing happens if it is not there.
     ///
     /// # Errors
     /// What the kernel says.
@@ -160,7 +162,8 @@ fn map_name(table: &str) -> String {
     table.replace('-', "_")
 }
 
-/// Bytes of an element. Slots of four bytes come by the line, since the kernel rounds elements up to eight.
+/// Bytes of an element. Slots of four bytes come by the line, since the kernel rounds elements up
+/// to eight.
 fn element(table: &str) -> usize {
     match table {
         "bindings-used" | "subscribers-used" | "sessions-overflowed" => size_of::<u64>(),

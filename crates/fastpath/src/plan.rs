@@ -1,7 +1,9 @@
-//! The plan as the programs have it: `bpf/plan.h` in Rust, and how it is made from the engine's plan.
+//! The plan as the programs have it: `bpf/plan.h` in Rust, and how it is made from the engine's
+//! plan.
 //!
-//! Everything is taken apart field by field, so that a new setting of a service does not compile until it is said here
-//! what the fast path makes of it. What it cannot do is left to the engine, service by service.
+//! Everything is taken apart field by field, so that a new setting of a service does not compile
+//! until it is said here what the fast path makes of it. What it cannot do is left to the engine,
+//! service by service.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -214,10 +216,11 @@ pub struct ServiceStatus {
 /// What a plan says beside the services.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// Report every session that is made in the kernel, not only every binding. Sessions tell where a subscriber went,
-    /// which RFC 6888 section 4 says not to log; so off by default.
+    /// Report every session that is made in the kernel, not only every binding. Sessions tell where
+    /// a subscriber went, which RFC 6888 section 4 says not to log; so off by default.
     pub report_sessions: bool,
-    /// Translated packets pass the kernel's stack, so that netfilter and rules of routing see them. XDP is not attached.
+    /// Translated packets pass the kernel's stack, so that netfilter and rules of routing see them.
+    /// XDP is not attached.
     pub through_stack: bool,
 }
 
@@ -323,8 +326,9 @@ pub(crate) fn explicit_rows(plan: &Plan) -> &[Eam] {
     rows.unwrap_or_default()
 }
 
-/// Whether a service that the programs do not know comes before service `number` for some packets: one that stands earlier
-/// and has a destination in common, or one that knows its packets by their sources.
+/// Whether a service that the programs do not know comes before service `number` for some packets:
+/// one that stands earlier and has a destination in common, or one that knows its packets by their
+/// sources.
 fn is_in_the_way(services: &[Service], taken: &[Result<ServiceRecord, &'static str>], number: usize) -> bool {
     let own = services[number].kind.routed();
     services.iter().zip(taken).enumerate().filter(|(_, (_, taken))| taken.is_err()).any(|(other, (service, _))| {
@@ -441,7 +445,8 @@ fn map_t_ce_record(ce: &MapTCe) -> Result<ServiceRecord, &'static str> {
     let mut record = ServiceRecord { kind: KIND_MAP_T_CE, prefix: prefix_record(*dmr), ..ServiceRecord::default() };
     record.set_edge(edge)?;
     record.tunnel.local = halves(edge.ce.address().to_bits());
-    // The longer prefix decides about a source (RFC 7599 section 8.2); rules inside the default one are rare.
+    // The longer prefix decides about a source (RFC 7599 section 8.2); rules inside the default one
+    // are rare.
     let is_inside = |rule: &MapRule| rule.ipv6().prefix_len() >= dmr.length() && dmr.contains(rule.ipv6().key().into());
     if edge.mesh.rules().iter().any(is_inside) {
         return Err("a mapping rule lies inside the default one");
@@ -485,8 +490,8 @@ fn map_t_br_record(br: &MapTBr) -> ServiceRecord {
     record
 }
 
-/// An edge translates to ports of its own set only. The configuration sees to it that static bindings are there too; what
-/// comes for others is refused by the engine.
+/// An edge translates to ports of its own set only. The configuration sees to it that static
+/// bindings are there too; what comes for others is refused by the engine.
 fn are_in_the_set(pool: &Pool, bindings: &[StaticBinding]) -> Result<(), &'static str> {
     let is_own = |binding: &StaticBinding| {
         let has = |range: &PoolRange| range.ports[PortSpace::Icmp as usize].contains(binding.outside.port.0);

@@ -1,4 +1,5 @@
-//! The kernel's routes as the programs read them, to know which destinations share a way out: `bpf/route.h`.
+//! The kernel's routes as the programs read them, to know which destinations share a way out:
+//! `bpf/route.h`.
 //!
 //! ```text
 //! kernel --netlink--> Mirror --> routes_ipv4, routes_ipv6 --> programs: gateway of a destination --> its way, asked once a second
@@ -6,11 +7,13 @@
 //!                       +------> route_watch: until which tick the mirror counts, and a number that rises with each change
 //! ```
 //!
-//! Without the mirror XDP asks the kernel for the way of each destination, and remembers a thousand of them; TC leaves the routing to
-//! the kernel's stack. Nothing but speed depends on the mirror: whatever it cannot tell surely, it leaves to that.
+//! Without the mirror XDP asks the kernel for the way of each destination, and remembers a thousand
+//! of them; TC leaves the routing to the kernel's stack. Nothing but speed depends on the mirror:
+//! whatever it cannot tell surely, it leaves to that.
 //!
-//! The arrays belong to one process. The next one makes new ones, so that a mirror under construction is never read by programs of
-//! the process before; those read the old one until it does not count any more, two ticks after the last confirmation.
+//! The arrays belong to one process. The next one makes new ones, so that a mirror under
+//! construction is never read by programs of the process before; those read the old one until it
+//! does not count any more, two ticks after the last confirmation.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -58,8 +61,9 @@ pub struct Routes {
 }
 
 impl Routes {
-    /// Mirrors the routes of the calling thread's network namespace into `memory`. To be made before the programs are loaded
-    /// ([`FastPath::load`](crate::FastPath::load)), which look for it there.
+    /// Mirrors the routes of the calling thread's network namespace into `memory`. To be made
+    /// before the programs are loaded ([`FastPath::load`](crate::FastPath::load)), which look for
+    /// it there.
     ///
     /// # Errors
     /// [`RoutesError`].
@@ -75,8 +79,8 @@ impl Routes {
         Ok(routes)
     }
 
-    /// Waits for changes, at most `limit`, and applies them. To be called again and again: after two seconds without, the
-    /// programs stop counting on the mirror.
+    /// Waits for changes, at most `limit`, and applies them. To be called again and again: after
+    /// two seconds without, the programs stop counting on the mirror.
     ///
     /// # Errors
     /// [`RoutesError::Mirror`]. The mirror goes on with the next call.

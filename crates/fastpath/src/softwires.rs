@@ -1,4 +1,5 @@
-//! The softwires of a lwAFTR as the programs read them: `bpf/lwaftr.h`, three arrays that are indexed, never searched.
+//! The softwires of a lwAFTR as the programs read them: `bpf/lwaftr.h`, three arrays that are
+//! indexed, never searched.
 //!
 //! ```text
 //! address / 256 - first block --> blocks, 2 bytes each     number of a block of 256 shares
@@ -7,13 +8,14 @@
 //! the same                    --> local, 1 byte            number of our address, if there are several
 //! ```
 //!
-//! Block 0 and row 0 are empty: what is not there leads to them. A softwire costs 16 bytes where all PSIDs of an address
-//! have one, and an address 8; so that a million, 64 to an address, take 16 MB, and a packet misses the cache once: the
-//! shares are so few that they stay in it.
+//! Block 0 and row 0 are empty: what is not there leads to them. A softwire costs 16 bytes where
+//! all PSIDs of an address have one, and an address 8; so that a million, 64 to an address, take 16
+//! MB, and a packet misses the cache once: the shares are so few that they stay in it.
 //!
-//! An address has a place for each PSID up to its last one. Those with more than [`PLACES_OF_A_SOFTWIRE`] for a softwire
-//! have [`SPARE_PLACES`] together; the engine serves who finds no place among them, and whose block would have a number
-//! beyond 65,535. A miss is always allowed.
+//! An address has a place for each PSID up to its last one. Those with more than
+//! [`PLACES_OF_A_SOFTWIRE`] for a softwire have [`SPARE_PLACES`] together; the engine serves who
+//! finds no place among them, and whose block would have a number beyond 65,535. A miss is always
+//! allowed.
 
 use aya::{Ebpf, EbpfLoader};
 use tombolo_engine::mapping::softwire_table::SoftwireRow;
@@ -87,7 +89,8 @@ impl Softwires {
         self.shares.resize(self.shares.len() + SHARES_OF_A_BLOCK as usize, ShareRecord::default());
     }
 
-    /// Gives an address its share and its softwires their rows, the first of which is returned; `None` if there is no room.
+    /// Gives an address its share and its softwires their rows, the first of which is returned;
+    /// `None` if there is no room.
     fn add_address(&mut self, softwires: &[SoftwireRow], spare: &mut usize) -> Option<usize> {
         let last = softwires.last()?;
         let places = usize::from(last.psid) + 1;
@@ -109,7 +112,8 @@ impl Softwires {
         Some(first_row)
     }
 
-    /// The place of an address's share, in a new block if need be; `None` if blocks have no more numbers.
+    /// The place of an address's share, in a new block if need be; `None` if blocks have no more
+    /// numbers.
     fn share_of(&mut self, softwire: &SoftwireRow) -> Option<&mut ShareRecord> {
         let block = (block_of(softwire) - self.first_block) as usize;
         let (line, place) = (block / BLOCKS_OF_A_LINE, block % BLOCKS_OF_A_LINE);

@@ -1,4 +1,5 @@
-//! The programs on single packets, without interface and neighbour: for tests that compare them with the engine.
+//! The programs on single packets, without interface and neighbour: for tests that compare them
+//! with the engine.
 
 use aya::Ebpf;
 use aya::programs::{ProgramError, SchedClassifier, TestRun, TestRunOptions, Xdp};

@@ -1,5 +1,5 @@
-//! A customer's edge and a border device without state, both in TC and without any engine: what arrives came through the
-//! programs, super-packets whole.
+//! A customer's edge and a border device without state, both in TC and without any engine: what
+//! arrives came through the programs, super-packets whole.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 

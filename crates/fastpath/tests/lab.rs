@@ -1,4 +1,5 @@
-//! The programs on interfaces, between real hosts: no engine runs, so what arrives came through them.
+//! The programs on interfaces, between real hosts: no engine runs, so what arrives came through
+//! them.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
@@ -250,7 +251,8 @@ fn tc_sends_what_has_a_certain_way_and_leaves_the_rest_to_the_stack() {
     assert!(fast_path.counters().unwrap().to_stack > before, "nobody confirms the routes");
 }
 
-/// The programs write the neighbour's address themselves; the kernel must not think that nobody wants the neighbour.
+/// The programs write the neighbour's address themselves; the kernel must not think that nobody
+/// wants the neighbour.
 #[test]
 fn the_kernel_goes_on_asking_for_the_neighbour() {
     let Some(bed) = Bed::new() else { return };
@@ -277,7 +279,8 @@ fn the_kernel_goes_on_asking_for_the_neighbour() {
     }
 }
 
-/// Two hosts behind one router: packets to both leave by its way, and follow the route as soon as it changes.
+/// Two hosts behind one router: packets to both leave by its way, and follow the route as soon as
+/// it changes.
 #[test]
 fn xdp_sends_by_the_gateway_of_a_route_and_follows_what_changes() {
     let Some(bed) = Bed::new() else { return };

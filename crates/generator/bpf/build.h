@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Writing one test frame over whatever the page held before. The page pool gives pages back that a gateway changed, so
- * every byte of the headers and the tag is written each time; the filler is left as the kernel copied it.
+ * Writing one test frame over whatever the page held before. The page pool gives pages back that a
+ * gateway changed, so every byte of the headers and the tag is written each time; the filler is
+ * left as the kernel copied it.
  *
  * The tag, the first 18 bytes of the UDP payload, big-endian:
  *
@@ -106,7 +107,9 @@ static __always_inline int build(void *data, void *end, const struct frame_templ
 	return 0;
 }
 
-/* The filler byte at distance o from the start of the frame is o itself, so frames of two kinds can share a page. */
+/* The filler byte at distance o from the start of the frame is o itself, so frames of two kinds can
+ * share a page.
+ */
 static __always_inline void restore_filler(void *data, void *end, const struct frame_template *t)
 {
 	__u8 *bytes = data;

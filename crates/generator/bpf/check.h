@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Reading one frame and finding everything that is wrong with it. Nothing of a frame is believed before its UDP checksum
- * is right; then the tag says which frame it is, and so what every other field has to be.
+ * Reading one frame and finding everything that is wrong with it. Nothing of a frame is believed
+ * before its UDP checksum is right; then the tag says which frame it is, and so what every other
+ * field has to be.
  */
 #ifndef CHECK_H
 #define CHECK_H
@@ -112,7 +113,9 @@ static __always_inline int same128(const void *x, const void *y)
 	return a[0] == b[0] && a[1] == b[1];
 }
 
-/* Whether the frame's address `which` (0 source, 1 destination) is that of the endpoint as seen on this side. */
+/* Whether the frame's address `which` (0 source, 1 destination) is that of the endpoint as seen on
+ * this side.
+ */
 static __always_inline int address_is(const struct arrival *a, int which, const __u8 *address, __u32 inner_be)
 {
 	if (a->kind == KIND_IPV4)

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* The Internet checksum (RFC 1071) over 64-bit accumulators; sums are of native-order words, as the RFC allows. */
+/* The Internet checksum (RFC 1071) over 64-bit accumulators; sums are of native-order words, as the
+ * RFC allows.
+ */
 #ifndef CHECKSUM_H
 #define CHECKSUM_H
 

@@ -2,14 +2,16 @@
 /*
  * The tester's generator and receiver.
  *
- * generate0..15: run by BPF_PROG_TEST_RUN with BPF_F_TEST_XDP_LIVE_FRAMES, one program a sending core. The kernel calls
- *   the program once a frame, in batches; the first call of a batch waits for the burst's due time, the others follow at
- *   once, and the kernel flushes the batch to the device that the program redirected it to. A batch that is not due within
- *   a few microseconds is dropped, so that the kernel lets softirqs run between.
- * receive_right, receive_left: XDP programs on the two ports. They check every frame and count; everything that is not a
- *   test frame goes on to the kernel (ARP, neighbour discovery).
+ * generate0..15: run by BPF_PROG_TEST_RUN with BPF_F_TEST_XDP_LIVE_FRAMES, one program a sending
+ * core. The kernel calls the program once a frame, in batches; the first call of a batch waits for
+ * the burst's due time, the others follow at once, and the kernel flushes the batch to the device
+ * that the program redirected it to. A batch that is not due within a few microseconds is dropped,
+ * so that the kernel lets softirqs run between. receive_right, receive_left: XDP programs on the
+ * two ports. They check every frame and count; everything that is not a test frame goes on to the
+ * kernel (ARP, neighbour discovery).
  *
- * All maps are flat arrays that user space maps; one CPU writes each of stream_state and counters, the bitmap is atomic.
+ * All maps are flat arrays that user space maps; one CPU writes each of stream_state and counters,
+ * the bitmap is atomic.
  */
 #include <linux/bpf.h>
 #include <linux/types.h>
@@ -61,7 +63,9 @@ struct {
 	__type(value, __u32);
 } ports SEC(".maps"); /* where a direction leaves: 0 the left port, 1 the right port */
 
-/* ---- sending ---------------------------------------------------------------------------------------------------- */
+/* ---- sending
+ * ----------------------------------------------------------------------------------------------------
+ */
 
 #define WAIT_READS 400 /* about 8 us of waiting with softirqs held off, at most */
 
@@ -78,8 +82,9 @@ static __always_inline __u64 time_of(const struct stream_state *st)
 	return st->due_ns > st->earliest_ns ? st->due_ns : st->earliest_ns;
 }
 
-/* Which direction's burst comes next: the earlier one of those that have not finished. A lane with one direction has no
- * frames in the other. */
+/* Which direction's burst comes next: the earlier one of those that have not finished. A lane with
+ * one direction has no frames in the other.
+ */
 static __always_inline __u32 next_stream(__u32 lane)
 {
 	__u32 forward = 2 * lane, reverse = 2 * lane + 1;
@@ -93,8 +98,10 @@ static __always_inline __u32 next_stream(__u32 lane)
 	return time_of(f) <= time_of(r) ? forward : reverse;
 }
 
-/* Whether the stream's next burst is due; waits a little for it. Late bursts are sent at once, but not back to back: a
- * gateway must not be charged for the burst that a pause of this machine caused. */
+/* Whether the stream's next burst is due; waits a little for it. Late bursts are sent at once, but
+ * not back to back: a gateway must not be charged for the burst that a pause of this machine
+ * caused.
+ */
 static __always_inline int burst_is_due(const struct stream *s, struct stream_state *st, const struct control *c)
 {
 	if (st->sent >= s->frames)
@@ -132,7 +139,9 @@ static __always_inline __u32 choose(const struct stream *s, __u32 number)
 
 #define HOSTS_CACHED 1024 /* so many stay in the cache */
 
-/* The functions that are not static are verified on their own: their branches do not multiply with their callers'. */
+/* The functions that are not static are verified on their own: their branches do not multiply with
+ * their callers'.
+ */
 
 /* Loads the host of the frame so many ahead of the next one. */
 __noinline int load_host(__u32 index, __u32 ahead)
@@ -149,8 +158,9 @@ __noinline int load_host(__u32 index, __u32 ahead)
 	return 0;
 }
 
-/* Loads the hosts of a burst all at once. One by one, each frame would wait for memory, and what the tester waits the
- * gateway is charged for where both run on one core. */
+/* Loads the hosts of a burst all at once. One by one, each frame would wait for memory, and what
+ * the tester waits the gateway is charged for where both run on one core.
+ */
 __noinline int load_hosts(__u32 index, __u32 burst)
 {
 	for (__u32 i = 0; i < 256 && i < burst; i++)
@@ -179,7 +189,9 @@ static __always_inline int choose_fields(const struct stream *s, __u32 number, s
 	if (!a || !b)
 		return -1;
 	if (record) {
-		/* An answer to what the responder saw. IPv6 addresses on its side never depend on the gateway's state. */
+		/* An answer to what the responder saw. IPv6 addresses on its side never depend on
+		 * the gateway's state.
+		 */
 		f->source = b->right;
 		f->destination = a->right;
 		f->inner_source_be = record->destination_be;
@@ -213,7 +225,9 @@ static __always_inline int choose_fields(const struct stream *s, __u32 number, s
 	return 0;
 }
 
-/* Background frames are native IPv6 between two fixed addresses of the template; their ports vary like the others'. */
+/* Background frames are native IPv6 between two fixed addresses of the template; their ports vary
+ * like the others'.
+ */
 static __always_inline void background_fields(const struct stream *s, __u32 number, struct fields *f)
 {
 	f->source = (__u8 *)s->background.bytes + 22;
@@ -308,7 +322,9 @@ GENERATOR(13)
 GENERATOR(14)
 GENERATOR(15)
 
-/* ---- receiving -------------------------------------------------------------------------------------------------- */
+/* ---- receiving
+ * --------------------------------------------------------------------------------------------------
+ */
 
 /* Log-linear: the position of the highest bit gives the octave, the next bits the bucket in it. */
 __noinline int bucket_of(__u64 ns)
@@ -327,8 +343,9 @@ __noinline int bucket_of(__u64 ns)
 	return (shift + 1) * (1 << HISTOGRAM_SUB_BITS) + ((ns >> (shift & 63)) & ((1 << HISTOGRAM_SUB_BITS) - 1));
 }
 
-/* Sum of the `bytes` after the tag, folded; -1 where the frame is shorter. Copied out in pieces, because the verifier
- * follows a loop over the packet once for each length. */
+/* Sum of the `bytes` after the tag, folded; -1 where the frame is shorter. Copied out in pieces,
+ * because the verifier follows a loop over the packet once for each length.
+ */
 __noinline int filler_sum(struct xdp_md *ctx, __u32 offset, __u32 bytes)
 {
 	__u32 zero = 0;
@@ -405,8 +422,10 @@ static __always_inline void count_times(struct counters *n, const struct expecta
 		*place = delay + 1;
 }
 
-/* Marks the number as arrived, the `index`-th of its lane; returns 1 if it had been before, -1 if there is no such number.
- * Each lane has words of its own: two cores that set bits in turn in one line would wait for each other. */
+/* Marks the number as arrived, the `index`-th of its lane; returns 1 if it had been before, -1 if
+ * there is no such number. Each lane has words of its own: two cores that set bits in turn in one
+ * line would wait for each other.
+ */
 static __always_inline int mark(const struct expectation *e, __u32 number, __u32 lane, __u32 index)
 {
 	if (number >= e->frames)

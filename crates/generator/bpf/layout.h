@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Records that the programs share with user space. Each has its twin in src/layout.rs; the sizes are asserted on both
- * sides. Everything is in host byte order unless a name ends in _be or the field holds address bytes.
+ * Records that the programs share with user space. Each has its twin in src/layout.rs; the sizes
+ * are asserted on both sides. Everything is in host byte order unless a name ends in _be or the
+ * field holds address bytes.
  */
 #ifndef LAYOUT_H
 #define LAYOUT_H

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Exactly-once pseudorandom order in O(1) memory: an unbalanced Feistel network over the smallest power of two that
- * holds the range, and cycle walking back into it. Each round replaces one half by itself XOR a function of the other, so
- * each round, and hence the whole, is a bijection whatever the function is. Twin of src/permutation.rs.
+ * Exactly-once pseudorandom order in O(1) memory: an unbalanced Feistel network over the smallest
+ * power of two that holds the range, and cycle walking back into it. Each round replaces one half
+ * by itself XOR a function of the other, so each round, and hence the whole, is a bijection
+ * whatever the function is. Twin of src/permutation.rs.
  */
 #ifndef PERMUTATION_H
 #define PERMUTATION_H
 
-/* At least half of the power of two is inside the range, so a walk this long has a chance below 2^-48. */
+/* At least half of the power of two is inside the range, so a walk this long has a chance below
+ * 2^-48.
+ */
 #define WALK_MAX 48
 
 static __always_inline __u32 mix32(__u32 x)
@@ -39,7 +42,9 @@ static __always_inline __u32 feistel(const struct permutation *p, __u32 x)
 	return high << (p->low_bits & 31) | low;
 }
 
-/* The x-th element; x beyond the range starts over. Returns the size itself if the walk does not end. */
+/* The x-th element; x beyond the range starts over. Returns the size itself if the walk does not
+ * end.
+ */
 static __always_inline __u32 permute(const struct permutation *p, __u32 x)
 {
 	__u32 size = p->size;

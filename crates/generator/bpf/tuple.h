@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* A tuple number and the addresses and ports that it stands for. "a" is the left host, "b" the right one. */
+/* A tuple number and the addresses and ports that it stands for. "a" is the left host, "b" the
+ * right one.
+ */
 #ifndef TUPLE_H
 #define TUPLE_H
 

@@ -1,6 +1,7 @@
 //! Which frames arrived: one bit a frame, set by the receiver with an atomic or.
 //!
-//! In the map each sending core's frames, which are every `lanes`-th, have words of their own; in a copy all are in order.
+//! In the map each sending core's frames, which are every `lanes`-th, have words of their own; in a
+//! copy all are in order.
 
 use crate::mapped::Mapped;
 

@@ -1,8 +1,10 @@
-//! Frame templates: every constant byte of a test frame, and the checksums over them, computed once for a trial.
+//! Frame templates: every constant byte of a test frame, and the checksums over them, computed once
+//! for a trial.
 //!
-//! The frame follows RFC 2544 appendix C and RFC 8219 section 4: UDP, IPv4 with TOS 0, identification 0 and DF set (so that
-//! the IPv6 side never needs a Fragment header, RFC 7915 section 4), IPv6 with traffic class and flow label 0. The program
-//! fills in addresses, ports, tag and checksums; see `bpf/build.h` for the tag.
+//! The frame follows RFC 2544 appendix C and RFC 8219 section 4: UDP, IPv4 with TOS 0,
+//! identification 0 and DF set (so that the IPv6 side never needs a Fragment header, RFC 7915
+//! section 4), IPv6 with traffic class and flow label 0. The program fills in addresses, ports, tag
+//! and checksums; see `bpf/build.h` for the tag.
 
 use std::net::Ipv6Addr;
 
@@ -59,7 +61,8 @@ impl Template {
         self.length() - self.headers()
     }
 
-    /// Length of the outermost IP packet that carries `payload` bytes of UDP payload in headers of this kind.
+    /// Length of the outermost IP packet that carries `payload` bytes of UDP payload in headers of
+    /// this kind.
     pub(crate) fn ip_bytes(kind: FrameKind, payload: u16) -> u16 {
         Template::headers_of(kind) - 14 + payload
     }
@@ -116,7 +119,8 @@ impl Template {
         FrameTemplate { bytes, udp_sum, ip_sum, length: self.length(), kind: self.kind as u8, reserved: [0; 5] }
     }
 
-    /// The same for background frames, whose addresses never change (the program reads them from the template).
+    /// The same for background frames, whose addresses never change (the program reads them from
+    /// the template).
     pub(crate) fn render_between(&self, trial: u8, source: Ipv6Addr, destination: Ipv6Addr) -> FrameTemplate {
         let mut template = self.render(trial);
         template.bytes[22..38].copy_from_slice(&source.octets());
@@ -142,7 +146,8 @@ impl Template {
     }
 }
 
-/// Ones' complement sum of native-order words, not folded. An odd last byte counts as the first of a word.
+/// Ones' complement sum of native-order words, not folded. An odd last byte counts as the first of
+/// a word.
 fn sum(bytes: &[u8]) -> u32 {
     bytes.chunks(2).map(|w| u32::from(u16::from_ne_bytes([w[0], w.get(1).copied().unwrap_or(0)]))).sum()
 }

@@ -1,4 +1,5 @@
-//! The records that the BPF programs share with this process: twins of `bpf/layout.h`, with the same size assertions.
+//! The records that the BPF programs share with this process: twins of `bpf/layout.h`, with the
+//! same size assertions.
 
 /// Generator programs in the object: the most cores that can send at once.
 pub(crate) const LANES: usize = 16;
@@ -80,10 +81,11 @@ pub(crate) struct PermutationRecord {
     pub(crate) keys: [u32; 4],
 }
 
-/// How a tuple number decomposes into ports and hosts: a port, b port, a host, b host, least significant first.
+/// How a tuple number decomposes into ports and hosts: a port, b port, a host, b host, least
+/// significant first.
 ///
-/// The "a" hosts are on the left of the gateway, the "b" hosts on the right. A port set of RFC 7597 section 5.1 is
-/// described by the two shifts and the host's [`Endpoint::port_part`].
+/// The "a" hosts are on the left of the gateway, the "b" hosts on the right. A port set of RFC 7597
+/// section 5.1 is described by the two shifts and the host's [`Endpoint::port_part`].
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct TupleShape {
@@ -95,11 +97,13 @@ pub struct TupleShape {
     pub a_hosts: u32,
     /// Number of "b" hosts.
     pub b_hosts: u32,
-    /// First port of an "a" host; with port sets, the first value of the offset bits in place (0 for contiguous sets).
+    /// First port of an "a" host; with port sets, the first value of the offset bits in place (0
+    /// for contiguous sets).
     pub a_first: u16,
     /// First port of a "b" host.
     pub b_first: u16,
-    /// Bits of the contiguous part of a port set (RFC 7597 "m"); 16 when hosts do not share addresses.
+    /// Bits of the contiguous part of a port set (RFC 7597 "m"); 16 when hosts do not share
+    /// addresses.
     pub a_psid_shift: u8,
     /// 16 minus the PSID offset (RFC 7597 "a"); 16 when hosts do not share addresses.
     pub a_offset_shift: u8,
@@ -108,7 +112,8 @@ pub struct TupleShape {
 }
 
 impl TupleShape {
-    /// Plain port ranges: `a_ports` from `a_first`, `b_ports` from `b_first`, one host on each side.
+    /// Plain port ranges: `a_ports` from `a_first`, `b_ports` from `b_first`, one host on each
+    /// side.
     pub fn plain(a_first: u16, a_ports: u32, b_first: u16, b_ports: u32) -> TupleShape {
         let (a_hosts, b_hosts) = (1, 1);
         TupleShape {
@@ -130,7 +135,8 @@ impl TupleShape {
     }
 }
 
-/// One host and its addresses on both sides of the gateway. An IPv4 address stands in the first four bytes.
+/// One host and its addresses on both sides of the gateway. An IPv4 address stands in the first
+/// four bytes.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Endpoint {
@@ -282,7 +288,8 @@ pub(crate) struct Histogram {
     pub(crate) buckets: [u64; HISTOGRAM_BUCKETS],
 }
 
-/// What the responder learned of one tuple: addresses and ports as they left the gateway, all big-endian.
+/// What the responder learned of one tuple: addresses and ports as they left the gateway, all
+/// big-endian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Record {

@@ -1,18 +1,19 @@
 //! The tester's packet generator and receiver, in the kernel.
 //!
-//! Frames are made by an XDP program that the kernel runs once a frame (`BPF_PROG_TEST_RUN` with live frames) and sent
-//! through the device that it redirects them to; XDP programs on the tester's two ports check and count what comes back.
-//! So one core makes and checks millions of frames a second on any Linux interface with XDP, veth included, and both
-//! ends read the same clock.
+//! Frames are made by an XDP program that the kernel runs once a frame (`BPF_PROG_TEST_RUN` with
+//! live frames) and sent through the device that it redirects them to; XDP programs on the tester's
+//! two ports check and count what comes back. So one core makes and checks millions of frames a
+//! second on any Linux interface with XDP, veth included, and both ends read the same clock.
 //!
 //! ```text
 //!   generate (one a core) --> left port --> gateway --> right port --> receive_right     direction 0, forward
 //!                receive_left <-- left port <-- gateway <-- right port <-- generate      direction 1, reverse
 //! ```
 //!
-//! [`Rig`] owns the programs and the memory that they share with this process; [`Rig::run`] plays one [`Plan`] and
-//! returns what was sent and what arrived. What a run *means* (throughput, a search, a verdict) is the business of
-//! `tombolo-tester`. All unsafe code of the tester lives here: mapping BPF arrays, the `bpf(2)` call that aya has not.
+//! [`Rig`] owns the programs and the memory that they share with this process; [`Rig::run`] plays
+//! one [`Plan`] and returns what was sent and what arrived. What a run *means* (throughput, a
+//! search, a verdict) is the business of `tombolo-tester`. All unsafe code of the tester lives
+//! here: mapping BPF arrays, the `bpf(2)` call that aya has not.
 
 mod bitmap;
 mod frame;

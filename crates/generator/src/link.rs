@@ -1,4 +1,5 @@
-//! What the tester has to know of an interface: its link-layer address, and what its driver counted.
+//! What the tester has to know of an interface: its link-layer address, and what its driver
+//! counted.
 
 use std::fs;
 use std::io;
@@ -39,7 +40,8 @@ pub fn port_counters(port: &Port) -> io::Result<Counted> {
     Ok(parse(&table, &port.name).unwrap_or_default())
 }
 
-/// A line is `name: rx bytes packets errs drop fifo frame compressed multicast tx bytes packets errs drop ...`.
+/// A line is `name: rx bytes packets errs drop fifo frame compressed multicast tx bytes packets
+/// errs drop ...`.
 fn parse(table: &str, name: &str) -> Option<Counted> {
     let line = table.lines().find_map(|line| line.trim_start().strip_prefix(name)?.strip_prefix(':'))?;
     let numbers: Vec<u64> = line.split_whitespace().filter_map(|n| n.parse().ok()).collect();

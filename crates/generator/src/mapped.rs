@@ -1,4 +1,5 @@
-//! A BPF array, mapped into this process. The programs change it while it is mapped, so every access is volatile.
+//! A BPF array, mapped into this process. The programs change it while it is mapped, so every
+//! access is volatile.
 
 use std::io;
 use std::marker::PhantomData;
@@ -18,9 +19,11 @@ pub(crate) struct Mapped<T> {
     _element: PhantomData<T>,
 }
 
-// SAFETY: the memory is shared with the kernel anyway; all accesses are volatile copies of plain integers.
+// SAFETY: the memory is shared with the kernel anyway; all accesses are volatile copies of plain
+// integers.
 unsafe impl<T> Send for Mapped<T> {}
-// SAFETY: as above; a torn read of a record is a stale number, never an invalid value (see `Shared`).
+// SAFETY: as above; a torn read of a record is a stale number, never an invalid value (see
+// `Shared`).
 unsafe impl<T> Sync for Mapped<T> {}
 
 impl<T: Shared> Mapped<T> {
@@ -29,7 +32,8 @@ impl<T: Shared> Mapped<T> {
         let page = 4096;
         let bytes = (len * size_of::<T>()).next_multiple_of(page).max(page);
         let length = NonZeroUsize::new(bytes).ok_or(io::ErrorKind::InvalidInput)?;
-        // SAFETY: a new mapping, shared, at an address that the kernel chooses; nothing else refers to it.
+        // SAFETY: a new mapping, shared, at an address that the kernel chooses; nothing else refers
+        // to it.
         let memory =
             unsafe { mmap(None, length, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, MapFlags::MAP_SHARED, fd, 0) }?;
         Ok(Mapped { memory, bytes, len, _element: PhantomData })
@@ -49,7 +53,8 @@ impl<T: Shared> Mapped<T> {
     /// # Panics
     /// If there is no such element.
     pub(crate) fn get(&self, index: usize) -> T {
-        // SAFETY: `at` checked the bounds; the mapping is page-aligned and T is valid for all bit patterns.
+        // SAFETY: `at` checked the bounds; the mapping is page-aligned and T is valid for all bit
+        // patterns.
         unsafe { self.at(index).read_volatile() }
     }
 
@@ -68,7 +73,8 @@ impl<T: Shared> Mapped<T> {
     /// If they are not all there.
     pub(crate) fn clear(&self, first: usize, count: usize) {
         assert!(first + count <= self.len, "elements {first}+{count} of an array of {}", self.len);
-        // SAFETY: in bounds by the line above; no program writes these elements while no trial runs.
+        // SAFETY: in bounds by the line above; no program writes these elements while no trial
+        // runs.
         unsafe { self.memory.as_ptr().cast::<T>().wrapping_add(first).write_bytes(0, count) }
     }
 }

@@ -1,4 +1,5 @@
-//! Doing something inside a network namespace: on a thread of its own, so that no other thread changes place.
+//! Doing something inside a network namespace: on a thread of its own, so that no other thread
+//! changes place.
 
 use std::fs::File;
 use std::io;
@@ -31,7 +32,8 @@ impl Namespace {
 /// Runs `work` in the namespace, or where the caller is if there is none.
 ///
 /// # Errors
-/// If the namespace cannot be entered (no such file, no `CAP_SYS_ADMIN`) or the thread cannot be started.
+/// If the namespace cannot be entered (no such file, no `CAP_SYS_ADMIN`) or the thread cannot be
+/// started.
 ///
 /// # Panics
 /// If `work` does.

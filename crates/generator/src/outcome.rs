@@ -25,7 +25,8 @@ pub struct DirectionOutcome {
 }
 
 impl DirectionOutcome {
-    /// Frames that did not arrive in any shape. Corrupted frames arrived: they are counted as such, not here.
+    /// Frames that did not arrive in any shape. Corrupted frames arrived: they are counted as such,
+    /// not here.
     pub fn lost(&self) -> u64 {
         let a = &self.arrivals;
         self.departures.sent.saturating_sub(a.received + a.errored + a.unreadable)
@@ -81,7 +82,8 @@ impl Departures {
         }
     }
 
-    /// The rate that was reached, frames a second: sent frames over the time from the first to the last slot's end.
+    /// The rate that was reached, frames a second: sent frames over the time from the first to the
+    /// last slot's end.
     pub fn rate(&self) -> f64 {
         match (self.sent, self.last_ns.saturating_sub(self.first_ns)) {
             (0 | 1, _) | (_, 0) => 0.0,
@@ -271,7 +273,8 @@ impl Arrivals {
     }
 }
 
-/// A histogram of times: 128 buckets an octave (0.8 %), with the exact minimum and maximum where known.
+/// A histogram of times: 128 buckets an octave (0.8 %), with the exact minimum and maximum where
+/// known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Delays {
     buckets: Vec<u64>,
@@ -322,7 +325,8 @@ impl Delays {
         }
     }
 
-    /// The smallest time that at least `fraction` of all do not exceed (RFC 2330 section 11.3), to the bucket's width.
+    /// The smallest time that at least `fraction` of all do not exceed (RFC 2330 section 11.3), to
+    /// the bucket's width.
     pub fn percentile_ns(&self, fraction: f64) -> Option<u64> {
         let count = self.count();
         if count == 0 {

@@ -1,10 +1,11 @@
 //! Exactly-once pseudorandom enumeration in O(1) memory.
 //!
-//! RFC 9693 section 4.3 asks for every possible four tuple exactly once in pseudorandom order. A shuffled list costs four
-//! to eight bytes a tuple; a keyed bijection costs nothing. This is a four-round unbalanced Feistel network over the
-//! smallest power of two that holds the range, walked until it lands in the range. Each round XORs one half with a
-//! function of the other half and so undoes itself: the whole is a bijection, whatever the function is. Walking a
-//! bijection of a larger set until it enters a subset is a bijection of the subset.
+//! RFC 9693 section 4.3 asks for every possible four tuple exactly once in pseudorandom order. A
+//! shuffled list costs four to eight bytes a tuple; a keyed bijection costs nothing. This is a
+//! four-round unbalanced Feistel network over the smallest power of two that holds the range,
+//! walked until it lands in the range. Each round XORs one half with a function of the other half
+//! and so undoes itself: the whole is a bijection, whatever the function is. Walking a bijection of
+//! a larger set until it enters a subset is a bijection of the subset.
 //!
 //! The same arithmetic is in `bpf/permutation.h`; the generator's tests compare the two.
 

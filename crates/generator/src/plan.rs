@@ -119,7 +119,8 @@ impl Pace {
     }
 }
 
-/// Native IPv6 traffic that the gateway only routes (RFC 8219 section 5.2): frame k is foreground iff k mod n < m.
+/// Native IPv6 traffic that the gateway only routes (RFC 8219 section 5.2): frame k is foreground
+/// iff k mod n < m.
 #[derive(Clone, Copy, Debug)]
 pub struct Background {
     /// Its frames; the kind must be IPv6.
@@ -167,8 +168,9 @@ pub struct Answer {
 /// What is kept of the frames' times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timing {
-    /// No delays, for trials of the highest rate: reading the clock twice a frame costs some 100 ns. It is read once a burst;
-    /// departures tell when the first and the last burst began, and arrivals are told to a few milliseconds.
+    /// No delays, for trials of the highest rate: reading the clock twice a frame costs some 100
+    /// ns. It is read once a burst; departures tell when the first and the last burst began, and
+    /// arrivals are told to a few milliseconds.
     Off,
     /// The delay of each frame.
     Delays,

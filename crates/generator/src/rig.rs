@@ -49,11 +49,12 @@ pub struct Port {
 /// How frames leave. The same program makes them either way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Means {
-    /// The kernel runs the program once a frame and redirects the frame to the port (Linux 5.18): millions a second.
+    /// The kernel runs the program once a frame and redirects the frame to the port (Linux 5.18):
+    /// millions a second.
     #[default]
     LiveFrames,
-    /// Each frame comes back from the kernel and is sent through a packet socket, two system calls a frame: some hundred
-    /// thousand a second, on any kernel with XDP.
+    /// Each frame comes back from the kernel and is sent through a packet socket, two system calls
+    /// a frame: some hundred thousand a second, on any kernel with XDP.
     PacketSockets,
 }
 
@@ -168,7 +169,8 @@ pub struct Rig {
 }
 
 impl Rig {
-    /// Loads the programs and attaches the receivers in native mode where the driver has it, else in generic mode.
+    /// Loads the programs and attaches the receivers in native mode where the driver has it, else
+    /// in generic mode.
     ///
     /// # Errors
     /// If an interface or namespace is missing, privileges are, or the kernel is too old.
@@ -275,8 +277,8 @@ impl Rig {
         self.records.clear(0, self.records.len());
     }
 
-    /// Plays the plan. `watch` is called about 20 times a second with (sent, arrived) of both directions together and
-    /// stops the run by returning false.
+    /// Plays the plan. `watch` is called about 20 times a second with (sent, arrived) of both
+    /// directions together and stops the run by returning false.
     ///
     /// # Errors
     /// If the plan does not fit the capacity or the kernel refuses.
@@ -564,8 +566,9 @@ impl Rig {
 
     fn arrivals(&self, index: usize, direction: &Direction, sent: u64) -> Arrivals {
         let slots = index * self.cpus..(index + 1) * self.cpus;
-        // A stopped run never sent its last frames, so these are not missing. With several cores the numbers of a stopped
-        // run have holes at the end; the bitmap is then only good for what all cores sent.
+        // A stopped run never sent its last frames, so these are not missing. With several cores
+        // the numbers of a stopped run have holes at the end; the bitmap is then only good for what
+        // all cores sent.
         let frames = u32::try_from(sent.min(u64::from(direction.frames))).unwrap_or(u32::MAX);
         let (lanes, first_word) = (direction.cores.len(), index * self.bitmap.len() / 2);
         let bitmap = Bitmap::copy(&self.bitmap, first_word, frames, lanes, lane_words(direction.frames, lanes));

@@ -1,4 +1,5 @@
-//! The sending threads: each pinned to its core, inside one long system call, until its stream has sent everything.
+//! The sending threads: each pinned to its core, inside one long system call, until its stream has
+//! sent everything.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -54,7 +55,8 @@ pub(crate) struct SocketExit {
 
 extern "C" fn wake(_: libc::c_int) {}
 
-/// A signal ends the system call; the handler has nothing to do. The signal is blocked everywhere else.
+/// A signal ends the system call; the handler has nothing to do. The signal is blocked everywhere
+/// else.
 pub(crate) fn install_wake_signal() -> io::Result<()> {
     let action = SigAction::new(SigHandler::Handler(wake), SaFlags::empty(), SigSet::empty());
     // SAFETY: the handler does nothing at all, so it is safe at any point.
@@ -81,7 +83,8 @@ pub(crate) fn send(assignment: &Assignment, finished: &(dyn Fn() -> bool + Sync)
     Ok(())
 }
 
-/// The same without live frames: the program makes one frame a call, as it would for the kernel, and it is sent from here.
+/// The same without live frames: the program makes one frame a call, as it would for the kernel,
+/// and it is sent from here.
 fn send_through_sockets(
     assignment: &Assignment,
     exits: &[SocketExit],
@@ -114,9 +117,10 @@ pub fn pin_to(thread: i32, cores: &[usize]) -> io::Result<()> {
     Ok(sched_setaffinity(Pid::from_raw(thread), &cpus)?)
 }
 
-/// Makes a thread real-time (0 is the calling thread) with a priority from 1 (lowest) to 99, so that other work on the machine does not share its core: niceness
-/// would not do, for Linux divides a core among sessions first (autogroup). The kernel's own limit leaves 5 % to ordinary
-/// threads, and only while there are any that want to run.
+/// Makes a thread real-time (0 is the calling thread) with a priority from 1 (lowest) to 99, so
+/// that other work on the machine does not share its core: niceness would not do, for Linux divides
+/// a core among sessions first (autogroup). The kernel's own limit leaves 5 % to ordinary threads,
+/// and only while there are any that want to run.
 ///
 /// # Errors
 /// Without `CAP_SYS_NICE`. The thread stays as it is and is late more often.
@@ -131,7 +135,8 @@ fn set_policy(thread: i32, policy: libc::c_int, priority: i32) -> io::Result<()>
     if set < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// While it lives, the calling thread goes before the sending threads, so that it can stop them. It sleeps nearly always.
+/// While it lives, the calling thread goes before the sending threads, so that it can stop them. It
+/// sleeps nearly always.
 pub(crate) struct Overseer;
 
 impl Overseer {

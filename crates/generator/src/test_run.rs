@@ -1,5 +1,5 @@
-//! `BPF_PROG_TEST_RUN`: with live frames (Linux 5.18), and once with the frame handed back (Linux 4.12). aya offers neither
-//! for XDP programs that are given a frame.
+//! `BPF_PROG_TEST_RUN`: with live frames (Linux 5.18), and once with the frame handed back (Linux
+//! 4.12). aya offers neither for XDP programs that are given a frame.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -31,12 +31,12 @@ struct TestRunAttr {
 
 const _: () = assert!(size_of::<TestRunAttr>() == 80);
 
-/// Runs the XDP program `repeat` times, `batch` frames between two flushes, on pages that begin as `frame`. Blocks until
-/// all are done or a signal arrives.
+/// Runs the XDP program `repeat` times, `batch` frames between two flushes, on pages that begin as
+/// `frame`. Blocks until all are done or a signal arrives.
 ///
 /// # Errors
-/// `EINTR` after a signal, `EINVAL` where the kernel has no live frames or the frame is longer than a page allows,
-/// `EPERM` without `CAP_SYS_ADMIN` (or `CAP_BPF` and `CAP_NET_ADMIN`).
+/// `EINTR` after a signal, `EINVAL` where the kernel has no live frames or the frame is longer than
+/// a page allows, `EPERM` without `CAP_SYS_ADMIN` (or `CAP_BPF` and `CAP_NET_ADMIN`).
 pub(crate) fn run_live(program: BorrowedFd<'_>, frame: &[u8], repeat: u32, batch: u32) -> io::Result<()> {
     let attr = TestRunAttr {
         prog_fd: program.as_raw_fd().cast_unsigned(),
@@ -51,11 +51,12 @@ pub(crate) fn run_live(program: BorrowedFd<'_>, frame: &[u8], repeat: u32, batch
     unsafe { test_run(attr) }.map(drop)
 }
 
-/// Runs the XDP program once on a copy of `frame`, and leaves in `made` the frame that it made of it. Gives the program's
-/// answer (`XDP_REDIRECT` and so on) and the frame's length.
+/// Runs the XDP program once on a copy of `frame`, and leaves in `made` the frame that it made of
+/// it. Gives the program's answer (`XDP_REDIRECT` and so on) and the frame's length.
 ///
 /// # Errors
-/// `EINVAL` for a frame longer than a page allows, `ENOSPC` where `made` is too short, `EPERM` without `CAP_BPF`.
+/// `EINVAL` for a frame longer than a page allows, `ENOSPC` where `made` is too short, `EPERM`
+/// without `CAP_BPF`.
 pub(crate) fn run_once(program: BorrowedFd<'_>, frame: &[u8], made: &mut [u8]) -> io::Result<(u32, usize)> {
     let length = |bytes: usize| u32::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput);
     let attr = TestRunAttr {
@@ -67,7 +68,8 @@ pub(crate) fn run_once(program: BorrowedFd<'_>, frame: &[u8], made: &mut [u8]) -
         repeat: 1,
         ..TestRunAttr::default()
     };
-    // SAFETY: both buffers outlive the call; the kernel writes at most `data_size_out` bytes to the second.
+    // SAFETY: both buffers outlive the call; the kernel writes at most `data_size_out` bytes to the
+    // second.
     let attr = unsafe { test_run(attr) }?;
     Ok((attr.retval, (attr.data_size_out as usize).min(made.len())))
 }

@@ -1,5 +1,5 @@
-//! The tester against itself: a veth pair without a gateway. What is sent must arrive, all of it, at the asked rate, and
-//! what is wrong must be seen.
+//! The tester against itself: a veth pair without a gateway. What is sent must arrive, all of it,
+//! at the asked rate, and what is wrong must be seen.
 
 #![expect(
     clippy::cast_possible_truncation,

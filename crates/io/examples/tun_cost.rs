@@ -1,12 +1,12 @@
-//! What a packet costs at a TUN queue: one system call each way, against batches through io_uring, against
-//! a device with NAPI. The figures of `docs/decisions/tun-io.md` come from here:
+//! What a packet costs at a TUN queue: one system call each way, against batches through io_uring,
+//! against a device with NAPI. The figures of `docs/decisions/tun-io.md` come from here:
 //!
 //! ```text
 //! cargo run --release -p tombolo-io --example tun_cost
 //! ```
 //!
-//! One thread writes a batch of packets to the device; the kernel routes them back to it; the thread reads
-//! them. The ways take turns, and the medians of their times are printed. Needs root.
+//! One thread writes a batch of packets to the device; the kernel routes them back to it; the
+//! thread reads them. The ways take turns, and the medians of their times are printed. Needs root.
 
 use std::error::Error;
 use std::fs;

@@ -1,8 +1,9 @@
-//! What the gateway changes on its host: the device is set up, gets its addresses, and the services'
-//! prefixes are routed to it. Everything is recorded and taken back when the [`Host`] is dropped.
+//! What the gateway changes on its host: the device is set up, gets its addresses, and the
+//! services' prefixes are routed to it. Everything is recorded and taken back when the [`Host`] is
+//! dropped.
 //!
-//! Nothing is taken from anybody: an address or a route that is there already is an error which names its
-//! owner, never a replacement.
+//! Nothing is taken from anybody: an address or a route that is there already is an error which
+//! names its owner, never a replacement.
 
 use std::fmt;
 use std::io;
@@ -22,15 +23,16 @@ use nix::errno::Errno;
 
 use crate::rtnl::RouteSocket;
 
-/// Protocol number of the gateway's routes and rules, so that `ip route show proto 84` lists them. Numbers are free to
-/// choose above 4 where no routing daemon of `/etc/iproute2/rt_protos` has one.
+/// Protocol number of the gateway's routes and rules, so that `ip route show proto 84` lists them.
+/// Numbers are free to choose above 4 where no routing daemon of `/etc/iproute2/rt_protos` has one.
 pub(crate) const ROUTE_PROTOCOL: u8 = 84;
 
 /// Longest wait for the kernel to install the local route of a new address; microseconds are usual.
 const LOCAL_ROUTE_WAIT: Duration = Duration::from_secs(1);
 
-/// Priorities of the gateway's rules: what leaves the device, and what has to reach it. Before the main table (32766),
-/// behind the local one (0), and with room for an operator's own on either side.
+/// Priorities of the gateway's rules: what leaves the device, and what has to reach it. Before the
+/// main table (32766), behind the local one (0), and with room for an operator's own on either
+/// side.
 const RULE_FROM_DEVICE: u32 = 8400;
 const RULE_TO_DEVICE: u32 = 8401;
 
@@ -216,8 +218,9 @@ impl Host {
         Ok(Self { socket, changes: Vec::new() })
     }
 
-    /// Sets the device up, with this MTU in bytes and a queue of so many packets (a super-packet counts as
-    /// one) for each of its TUN queues. The kernel makes no link-local address: nothing would answer it.
+    /// Sets the device up, with this MTU in bytes and a queue of so many packets (a super-packet
+    /// counts as one) for each of its TUN queues. The kernel makes no link-local address: nothing
+    /// would answer it.
     ///
     /// # Errors
     /// [`HostError`].
@@ -239,15 +242,16 @@ impl Host {
         let result = self.socket.request(RouteNetlinkMessage::SetLink(message), 0);
         result.map_err(|source| fail(&format!("setting device {device} up with mtu {mtu}"), source))?;
         self.changes.push(Change::Up(index));
-        // The gateway's ICMP errors come out of the device with an address of the host as source, which Linux
-        // drops by default (IPv4 only). The setting is the device's own and goes with it.
-        // Where /proc/sys cannot be written, in some containers, a hop of IPv4 traceroutes stays silent: no
-        // reason not to start.
+        // The gateway's ICMP errors come out of the device with an address of the host as source,
+        // which Linux drops by default (IPv4 only). The setting is the device's own and goes with
+        // it. Where /proc/sys cannot be written, in some containers, a hop of IPv4 traceroutes
+        // stays silent: no reason not to start.
         let _ = std::fs::write(format!("/proc/sys/net/ipv4/conf/{device}/accept_local"), "1");
         Ok(())
     }
 
-    /// Sets the device up and changes nothing else about it, for administrators who do the rest themselves.
+    /// Sets the device up and changes nothing else about it, for administrators who do the rest
+    /// themselves.
     ///
     /// # Errors
     /// [`HostError`].
@@ -298,8 +302,9 @@ impl Host {
         Ok(())
     }
 
-    /// Waits until the kernel delivers packets for an address of its own. It announces an IPv6 address at once but
-    /// installs the local route from a work queue; what arrives in between is lost (`Ip6InAddrErrors`). Gives up after
+    /// Waits until the kernel delivers packets for an address of its own. It announces an IPv6
+    /// address at once but installs the local route from a work queue; what arrives in between is
+    /// lost (`Ip6InAddrErrors`). Gives up after
     /// [`LOCAL_ROUTE_WAIT`]: on a device that is down the route never comes, and that is no error.
     fn wait_until_local(&mut self, address: IpAddr) {
         let deadline = Instant::now() + LOCAL_ROUTE_WAIT;
@@ -323,12 +328,14 @@ impl Host {
     /// Routes a prefix to the device.
     ///
     /// # Errors
-    /// [`HostError`]; in particular if the prefix is routed elsewhere, or contains an address of the host.
+    /// [`HostError`]; in particular if the prefix is routed elsewhere, or contains an address of
+    /// the host.
     pub fn add_route(&mut self, device: &str, prefix: IpNet) -> Result<(), HostError> {
         let index = index_of(device)?;
         let prefix = prefix.trunc();
         let action = format!("routing {prefix} to {device}");
-        // Everybody has addresses behind the default route; it is for those that no other route takes.
+        // Everybody has addresses behind the default route; it is for those that no other route
+        // takes.
         let is_default = prefix.prefix_len() == 0;
         let mut own = self.addresses()?.into_iter().filter(|own| own.index != index && !is_default);
         let own = own.find(|own| prefix.contains(&own.address));
@@ -350,8 +357,8 @@ impl Host {
         Ok(())
     }
 
-    /// Sends packets from the IPv4 prefixes `sources` to the device wherever they go, except to each other and to
-    /// `exempt`, by way of routing table `table`:
+    /// Sends packets from the IPv4 prefixes `sources` to the device wherever they go, except to
+    /// each other and to `exempt`, by way of routing table `table`:
     ///
     /// ```text
     /// rule 8400: from all iif DEVICE lookup main            what the gateway sends never comes back to it
@@ -359,8 +366,8 @@ impl Host {
     /// TABLE:     default dev DEVICE; throw SOURCE ...; throw EXEMPT ...
     /// ```
     ///
-    /// The host's own addresses come first, in the local table. Strict reverse-path filtering is content: seen from
-    /// the device, the way back to anywhere is the device.
+    /// The host's own addresses come first, in the local table. Strict reverse-path filtering is
+    /// content: seen from the device, the way back to anywhere is the device.
     ///
     /// # Errors
     /// [`HostError`]; in particular if the table has a default route.
@@ -420,8 +427,8 @@ impl Host {
         }
     }
 
-    /// Lets packets that carry an address of the host itself as their source come in through the device: the
-    /// gateway's own ICMPv4 errors do, and the kernel takes them for forged otherwise.
+    /// Lets packets that carry an address of the host itself as their source come in through the
+    /// device: the gateway's own ICMPv4 errors do, and the kernel takes them for forged otherwise.
     ///
     /// # Errors
     /// [`HostError::Failed`].
@@ -440,9 +447,10 @@ impl Host {
         Ok(answers.into_iter().filter_map(host_address).collect())
     }
 
-    /// The address from which the host should send ICMP errors of its own on one side: a global one of the
-    /// wanted family, a public one rather than a private one (which networks on the way may filter), on the
-    /// device with the lowest number, and none of `device` unless there is no other.
+    /// The address from which the host should send ICMP errors of its own on one side: a global one
+    /// of the wanted family, a public one rather than a private one (which networks on the way may
+    /// filter), on the device with the lowest number, and none of `device` unless there is no
+    /// other.
     ///
     /// # Errors
     /// [`HostError::Failed`].
@@ -617,7 +625,8 @@ fn in_table(mut message: RouteMessage, table: u32) -> Change {
     Change::Route(message)
 }
 
-/// An IPv4 rule that looks packets up in `table`. `source_length` is the length of a source prefix in `selector`.
+/// An IPv4 rule that looks packets up in `table`. `source_length` is the length of a source prefix
+/// in `selector`.
 fn rule_message(priority: u32, table: u32, selector: RuleAttribute, source_length: u8) -> RuleMessage {
     let mut message = RuleMessage::default();
     message.header.family = AddressFamily::Inet;
@@ -656,7 +665,8 @@ fn owner_name(route: &RouteMessage) -> String {
 
 fn host_address(message: RouteNetlinkMessage) -> Option<HostAddress> {
     let RouteNetlinkMessage::NewAddress(message) = message else { return None };
-    // On a point-to-point device `Address` is the peer's, and `Local` ours. IPv6 has `Address` alone.
+    // On a point-to-point device `Address` is the peer's, and `Local` ours. IPv6 has `Address`
+    // alone.
     let local = message.attributes.iter().find_map(|attribute| match attribute {
         AddressAttribute::Local(address) => Some(*address),
         _ => None,

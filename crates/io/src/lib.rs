@@ -1,12 +1,12 @@
-//! Every system call of the gateway: TUN queues, the threads that serve them, memory for the tables, the
-//! host's links, addresses and routes, and capture files.
+//! Every system call of the gateway: TUN queues, the threads that serve them, memory for the
+//! tables, the host's links, addresses and routes, and capture files.
 //!
-//! A packet meets the modules in this order: [`worker`] wakes up and asks a [`queue`] for it; [`vnet`]
-//! tells what the kernel left to be done on it; the handler decides; [`queue`] sends it back. [`tun`] makes
-//! the device, [`host`] routes packets to it.
+//! A packet meets the modules in this order: [`worker`] wakes up and asks a [`queue`] for it;
+//! [`vnet`] tells what the kernel left to be done on it; the handler decides; [`queue`] sends it
+//! back. [`tun`] makes the device, [`host`] routes packets to it.
 //!
-//! The crate decides nothing about packets, and is the only one besides the tables and the accelerator that
-//! holds `unsafe`: in small blocks, each with its reason.
+//! The crate decides nothing about packets, and is the only one besides the tables and the
+//! accelerator that holds `unsafe`: in small blocks, each with its reason.
 
 pub mod clock;
 pub mod host;

@@ -14,7 +14,8 @@ pub struct Link {
     pub index: u32,
     /// Its name.
     pub name: String,
-    /// `veth`, `bridge`, `vlan` and so on as the kernel calls it; `card` for hardware and what looks like it.
+    /// `veth`, `bridge`, `vlan` and so on as the kernel calls it; `card` for hardware and what
+    /// looks like it.
     pub kind: String,
     /// It is part of a bridge, a bond or the like, which its packets appear on.
     pub is_port: bool,
@@ -23,7 +24,8 @@ pub struct Link {
 }
 
 impl Link {
-    /// True for hardware and what looks like it: what may have XDP in its driver, and no need for segmentation behind it.
+    /// True for hardware and what looks like it: what may have XDP in its driver, and no need for
+    /// segmentation behind it.
     #[must_use]
     pub fn is_card(&self) -> bool {
         self.kind == "card"

@@ -1,11 +1,11 @@
 //! Memory for the tables: anonymous, or files under the run directory that outlive the process.
 //!
-//! Both are zeroed, page-aligned, and cost nothing until they are touched. Huge pages are asked for:
-//! at hundreds of megabytes most of a lookup is the walk through the page table.
+//! Both are zeroed, page-aligned, and cost nothing until they are touched. Huge pages are asked
+//! for: at hundreds of megabytes most of a lookup is the walk through the page table.
 //!
-//! The run directory holds one file a table and `fingerprint`, a line that says what the tables were made
-//! for. A new process with the same fingerprint adopts them; with another one they are replaced. The file
-//! `lock` keeps two gateways apart.
+//! The run directory holds one file a table and `fingerprint`, a line that says what the tables
+//! were made for. A new process with the same fingerprint adopts them; with another one they are
+//! replaced. The file `lock` keeps two gateways apart.
 //!
 //! [`Populated`] has every page there before the tables are used.
 
@@ -23,8 +23,8 @@ use nix::fcntl::{Flock, FlockArg};
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 use tombolo_tables::memory::{Backing, MemoryError, MemorySource};
 
-/// Bytes of a huge page on the machines that have them; spans are multiples of it, so that the last page
-/// can be a huge one too.
+/// Bytes of a huge page on the machines that have them; spans are multiples of it, so that the last
+/// page can be a huge one too.
 const HUGE_PAGE: usize = 2 << 20;
 
 /// A mapped span of memory, unmapped when it is dropped.
@@ -39,9 +39,9 @@ unsafe impl Send for Mapping {}
 // SAFETY: this type gives out the address alone; who reads or writes there says why that is sound.
 unsafe impl Sync for Mapping {}
 
-// SAFETY: mmap aligns to pages, which are multiples of a cache line. The mapping stays until drop. No
-// reference into it is made here. Anonymous pages and the holes of a new file read as zeros; an old file
-// is mapped only if its fingerprint is the same (`RunDirectory::open`).
+// SAFETY: mmap aligns to pages, which are multiples of a cache line. The mapping stays until drop.
+// No reference into it is made here. Anonymous pages and the holes of a new file read as zeros; an
+// old file is mapped only if its fingerprint is the same (`RunDirectory::open`).
 unsafe impl Backing for Mapping {
     fn base(&self) -> NonNull<u8> {
         self.base.cast()
@@ -53,8 +53,9 @@ unsafe impl Backing for Mapping {
 }
 
 impl Mapping {
-    /// Zeroed memory of at least `bytes` bytes that goes with the process. Huge pages are asked for, and
-    /// nothing is reserved: a table for a hundred million sessions takes memory as it fills.
+    /// Zeroed memory of at least `bytes` bytes that goes with the process. Huge pages are asked
+    /// for, and nothing is reserved: a table for a hundred million sessions takes memory as it
+    /// fills.
     ///
     /// # Errors
     /// What the kernel says.
@@ -66,8 +67,8 @@ impl Mapping {
         Ok(Self { base, length }.with_huge_pages())
     }
 
-    /// The first `bytes` bytes of a file, shared with everybody who maps it. The file is made longer if need
-    /// be; what is added reads as zeros.
+    /// The first `bytes` bytes of a file, shared with everybody who maps it. The file is made
+    /// longer if need be; what is added reads as zeros.
     ///
     /// # Errors
     /// What the kernel says.
@@ -76,8 +77,8 @@ impl Mapping {
         if file.metadata()?.len() < length.get() as u64 {
             file.set_len(length.get() as u64)?;
         }
-        // SAFETY: no address is asked for, so no other mapping is replaced. The file is at least as long as
-        // the mapping; the run directory's lock keeps other gateways from shortening it.
+        // SAFETY: no address is asked for, so no other mapping is replaced. The file is at least as
+        // long as the mapping; the run directory's lock keeps other gateways from shortening it.
         let base =
             unsafe { mmap(None, length, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, MapFlags::MAP_SHARED, file, 0) }?;
         Ok(Self { base, length }.with_huge_pages())
@@ -86,8 +87,9 @@ impl Mapping {
     /// Asks for huge pages. In a file system in memory the administrator may have them (`advise` in
     /// `/sys/kernel/mm/transparent_hugepage/shmem_enabled`); on a disk nothing comes of it.
     fn with_huge_pages(self) -> Self {
-        // SAFETY: the span is mapped; MADV_HUGEPAGE changes how it is backed and not what it holds. It may be refused
-        // (a kernel without transparent huge pages), and then everything is only slower.
+        // SAFETY: the span is mapped; MADV_HUGEPAGE changes how it is backed and not what it holds.
+        // It may be refused (a kernel without transparent huge pages), and then everything is only
+        // slower.
         let _ = unsafe { madvise(self.base, self.length.get(), MmapAdvise::MADV_HUGEPAGE) };
         self
     }
@@ -95,8 +97,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: mapped by a constructor with this length, and unmapped only here. Failing would mean that
-        // it is not mapped, which the constructors rule out.
+        // SAFETY: mapped by a constructor with this length, and unmapped only here. Failing would
+        // mean that it is not mapped, which the constructors rule out.
         let _ = unsafe { munmap(self.base, self.length.get()) };
     }
 }
@@ -117,8 +119,9 @@ impl MemorySource for AnonymousMemory {
     }
 }
 
-/// Memory of another source whose pages are all there from the beginning. A first write to a page costs a fault, and
-/// most of a huge page's is the kernel's filling it with zeros, which otherwise some packet waits for.
+/// Memory of another source whose pages are all there from the beginning. A first write to a page
+/// costs a fault, and most of a huge page's is the kernel's filling it with zeros, which otherwise
+/// some packet waits for.
 pub struct Populated<'s> {
     source: &'s mut dyn MemorySource,
     threads: usize,
@@ -152,8 +155,9 @@ fn populate(span: &dyn Backing, threads: usize) -> io::Result<()> {
     let work = || {
         while let Some(begin) = Some(next.fetch_add(PIECE, Ordering::Relaxed)).filter(|at| *at < span.len()) {
             let length = PIECE.min(span.len() - begin);
-            // SAFETY: the piece lies inside the span, which stays mapped while it is borrowed. MADV_POPULATE_WRITE
-            // makes its pages writable, as a write of what is there already would, and changes no byte.
+            // SAFETY: the piece lies inside the span, which stays mapped while it is borrowed.
+            // MADV_POPULATE_WRITE makes its pages writable, as a write of what is there already
+            // would, and changes no byte.
             let result = unsafe { madvise(span.base().add(begin).cast(), length, MmapAdvise::MADV_POPULATE_WRITE) };
             match result {
                 // A kernel before 5.14, or memory that always has its pages.
@@ -217,8 +221,8 @@ pub enum RunDirectoryError {
 impl RunDirectory {
     /// Opens a run directory, making it if need be, and locks it until the value is dropped.
     ///
-    /// `fingerprint` stands for everything that the tables' bytes depend on: layout version, sizes, hash
-    /// key. Tables with another fingerprint are removed.
+    /// `fingerprint` stands for everything that the tables' bytes depend on: layout version, sizes,
+    /// hash key. Tables with another fingerprint are removed.
     ///
     /// # Errors
     /// [`RunDirectoryError`].
@@ -235,7 +239,8 @@ impl RunDirectory {
             _ => Content::New,
         };
         if content == Content::New {
-            // The marker goes first and comes back last: a crash in between leaves no tables to be adopted.
+            // The marker goes first and comes back last: a crash in between leaves no tables to be
+            // adopted.
             remove_if_there(&marker).map_err(fail("removing old tables"))?;
             remove_tables(path).map_err(fail("removing old tables"))?;
             write_marker(&marker, fingerprint).map_err(fail("writing its fingerprint"))?;

@@ -2,8 +2,9 @@
 //!
 //! Read first: draft-ietf-opsawg-pcap (the classic format), and the registry of link types.
 //!
-//! Link types: raw IP (101, and 228 and 229 for one version), Ethernet (1) with or without VLAN tags. A
-//! packet comes with [`HEADROOM`] in front, like one from a TUN queue, so the engine cannot tell them apart.
+//! Link types: raw IP (101, and 228 and 229 for one version), Ethernet (1) with or without VLAN
+//! tags. A packet comes with [`HEADROOM`] in front, like one from a TUN queue, so the engine cannot
+//! tell them apart.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
@@ -211,8 +212,8 @@ fn ethernet_payload(frame: &[u8]) -> Result<&[u8], NoPacket> {
     }
 }
 
-/// Cuts what is behind the end of the packet by its own account. A length that makes no sense is left to the
-/// engine to judge.
+/// Cuts what is behind the end of the packet by its own account. A length that makes no sense is
+/// left to the engine to judge.
 fn without_padding(packet: &[u8]) -> &[u8] {
     let length = match packet[0] >> 4 {
         4 if packet.len() >= 20 => usize::from(read_u16(packet, 2)),

@@ -18,14 +18,14 @@ use tombolo_engine::packet::{HEADROOM, Outbox, Packet};
 
 use crate::vnet::{VNET_HEADER_BYTES, VnetHeader};
 
-/// Bytes of a [`Buffer`]: the headroom, the longest IPv6 packet without jumbo payload (40 + 65,535), and
-/// some spare behind it.
+/// Bytes of a [`Buffer`]: the headroom, the longest IPv6 packet without jumbo payload (40 +
+/// 65,535), and some spare behind it.
 pub const BUFFER_BYTES: usize = 66 * 1024;
 
 const _: () = assert!(BUFFER_BYTES >= HEADROOM + 40 + 65_535 && HEADROOM >= VNET_HEADER_BYTES);
 
-/// Where a queue puts one packet. Its alignment keeps the IP header of a received packet at a multiple of
-/// sixteen.
+/// Where a queue puts one packet. Its alignment keeps the IP header of a received packet at a
+/// multiple of sixteen.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Buffer([u8; BUFFER_BYTES]);
@@ -44,8 +44,8 @@ impl Buffer {
     }
 }
 
-/// What a queue received, sent, and what the kernel refused. Written by the queue's thread alone, read by
-/// anyone.
+/// What a queue received, sent, and what the kernel refused. Written by the queue's thread alone,
+/// read by anyone.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct QueueCounters {
@@ -61,8 +61,8 @@ pub struct QueueCounters {
     pub sent_bytes: AtomicU64,
     /// Refused for want of memory or room in the kernel (EAGAIN, ENOBUFS, ENOMEM).
     pub refused_busy: AtomicU64,
-    /// Refused because packet and virtio header contradict each other (EINVAL), or without headroom for
-    /// the header: a defect of the gateway.
+    /// Refused because packet and virtio header contradict each other (EINVAL), or without headroom
+    /// for the header: a defect of the gateway.
     pub refused_invalid: AtomicU64,
     /// Refused because the device is down or gone (EIO, EBADFD).
     pub refused_down: AtomicU64,
@@ -155,8 +155,8 @@ impl TunQueue {
 }
 
 impl Outbox for TunQueue {
-    /// Sends one packet, with its virtio header written into the ten bytes in front of it. What the kernel
-    /// refuses is counted.
+    /// Sends one packet, with its virtio header written into the ten bytes in front of it. What the
+    /// kernel refuses is counted.
     fn send(&mut self, packet: &mut Packet<'_>) {
         let header = VnetHeader::from_offload(packet.offload, packet.bytes()).emit();
         let length = packet.len();

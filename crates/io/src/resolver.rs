@@ -1,11 +1,13 @@
 //! Names to addresses, by the system's resolver (`/etc/nsswitch.conf`, `/etc/resolv.conf`).
 //!
-//! It waits as long as the resolver does: by default five seconds a try, two tries a server. Not for a packet's way.
+//! It waits as long as the resolver does: by default five seconds a try, two tries a server. Not
+//! for a packet's way.
 
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr, ToSocketAddrs};
 
-/// The IPv6 addresses of `name`, in the order in which the resolver gives them, which is that of RFC 6724.
+/// The IPv6 addresses of `name`, in the order in which the resolver gives them, which is that of
+/// RFC 6724.
 ///
 /// # Errors
 /// What the resolver says; a name without IPv6 addresses is no error.

@@ -1,9 +1,11 @@
 //! Router advertisements as this host hears them, and asking for them.
 //!
-//! Read first: RFC 4861 sections 4.1, 4.2, 6.1.2 and 6.3.7; RFC 8781 section 5 (what they say about NAT64 prefixes).
+//! Read first: RFC 4861 sections 4.1, 4.2, 6.1.2 and 6.3.7; RFC 8781 section 5 (what they say about
+//! NAT64 prefixes).
 //!
-//! A gateway forwards, so its kernel has no use for advertisements, but a raw socket hears them all the same. Only those
-//! count that come from where this host's own default routes lead: otherwise a host inside could move the prefix.
+//! A gateway forwards, so its kernel has no use for advertisements, but a raw socket hears them all
+//! the same. Only those count that come from where this host's own default routes lead: otherwise a
+//! host inside could move the prefix.
 
 use std::fs;
 use std::io;
@@ -142,14 +144,14 @@ const ICMP6_FILTER: libc::c_int = 1;
 fn set_option<T>(descriptor: &OwnedFd, level: libc::c_int, name: libc::c_int, value: &T) -> io::Result<()> {
     let length = libc::socklen_t::try_from(size_of::<T>()).map_err(io::Error::other)?;
     let value = std::ptr::from_ref(value).cast();
-    // SAFETY: the descriptor is open, and the kernel reads `length` bytes from `value`, which points to a live T of that
-    // size; all callers pass integers or arrays of them.
+    // SAFETY: the descriptor is open, and the kernel reads `length` bytes from `value`, which
+    // points to a live T of that size; all callers pass integers or arrays of them.
     let result = unsafe { libc::setsockopt(descriptor.as_raw_fd(), level, name, value, length) };
     Errno::result(result).map(drop).map_err(io::Error::from)
 }
 
-/// Numbers of the interfaces that IPv6 default routes lead out of; of all Ethernet interfaces that are up, if there is no
-/// such route: it may be an advertisement that makes it.
+/// Numbers of the interfaces that IPv6 default routes lead out of; of all Ethernet interfaces that
+/// are up, if there is no such route: it may be an advertisement that makes it.
 fn uplinks() -> io::Result<Vec<u32>> {
     let routes = fs::read_to_string("/proc/thread-self/net/ipv6_route")?;
     let mut found: Vec<u32> =
@@ -160,7 +162,8 @@ fn uplinks() -> io::Result<Vec<u32>> {
     Ok(found)
 }
 
-/// Destination, its length, source, its length, next hop, metric, two counters, flags, interface (`net/ipv6/route.c`).
+/// Destination, its length, source, its length, next hop, metric, two counters, flags, interface
+/// (`net/ipv6/route.c`).
 fn default_interfaces(routes: &str) -> impl Iterator<Item = &str> {
     routes.lines().filter_map(|line| {
         let words: Vec<&str> = line.split_ascii_whitespace().collect();

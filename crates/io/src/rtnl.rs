@@ -2,8 +2,8 @@
 //!
 //! Read first: RFC 3549; Linux `Documentation/userspace-api/netlink/intro.rst`.
 //!
-//! What the gateway asks of the kernel at start and end needs no event loop. The mirror of routes and
-//! neighbours, which lives on notifications, does.
+//! What the gateway asks of the kernel at start and end needs no event loop. The mirror of routes
+//! and neighbours, which lives on notifications, does.
 
 use std::io;
 
@@ -31,7 +31,8 @@ impl RouteSocket {
         Ok(Self { socket, sequence: 0 })
     }
 
-    /// Asks for a change, or for one object. Gives what the kernel answered before its acknowledgement.
+    /// Asks for a change, or for one object. Gives what the kernel answered before its
+    /// acknowledgement.
     ///
     /// # Errors
     /// The error number that the kernel answered.

@@ -41,8 +41,8 @@ pub enum ExistingDevice {
     /// Fail. Otherwise the queues would silently join a device that another process serves.
     #[default]
     Refuse,
-    /// Attach to it: a persistent device made for an unprivileged gateway by
-    /// `ip tuntap add mode tun multi_queue vnet_hdr user ...`. One that was made without `multi_queue` has one queue,
+    /// Attach to it: a persistent device made for an unprivileged gateway by `ip tuntap add mode
+    /// tun multi_queue vnet_hdr user ...`. One that was made without `multi_queue` has one queue,
     /// whatever was asked for.
     Adopt,
 }
@@ -217,7 +217,8 @@ impl Tun {
     pub fn set_persistent(&self, persistence: Persistence) -> Result<(), TunError> {
         let Some(queue) = self.queues.first() else { return Ok(()) };
         let on = libc::c_ulong::from(persistence == Persistence::OutlivesProcess);
-        // SAFETY: the queue's descriptor is open; TUNSETPERSIST takes its argument as a number and follows no pointer.
+        // SAFETY: the queue's descriptor is open; TUNSETPERSIST takes its argument as a number and
+        // follows no pointer.
         let result = unsafe { libc::ioctl(queue.as_fd().as_raw_fd(), libc::TUNSETPERSIST, on) };
         Errno::result(result).map(drop).map_err(|errno| TunError::Request {
             name: self.name.to_string(),
@@ -277,7 +278,8 @@ fn attach(node: &File, config: &TunConfig, which: Attach) -> Result<Arc<str>, Tu
         flags |= libc::IFF_TUN_EXCL;
     }
     let request = interface_request(&config.name, flags);
-    // SAFETY: the descriptor is open, and TUNSETIFF reads and writes one `ifreq`, which `request` is.
+    // SAFETY: the descriptor is open, and TUNSETIFF reads and writes one `ifreq`, which `request`
+    // is.
     let result = unsafe { set_interface(node.as_raw_fd(), &raw const request) };
     match result {
         Ok(_) => Ok(config.name.as_str().into()),
@@ -350,7 +352,8 @@ fn interface_request(name: &str, flags: libc::c_int) -> libc::ifreq {
 }
 
 mod request_codes {
-    //! The ioctl wrappers, apart so that what the macros generate needs no documentation of its own.
+    //! The ioctl wrappers, apart so that what the macros generate needs no documentation of its
+    //! own.
     nix::ioctl_write_ptr_bad!(set_interface, libc::TUNSETIFF, libc::ifreq);
     nix::ioctl_write_ptr_bad!(set_vnet_header_bytes, libc::TUNSETVNETHDRSZ, libc::c_int);
 }
@@ -361,7 +364,8 @@ use request_codes::{set_interface, set_vnet_header_bytes};
 /// # Safety
 /// `fd` must be an open descriptor.
 unsafe fn set_offload(fd: libc::c_int, flags: libc::c_ulong) -> nix::Result<libc::c_int> {
-    // SAFETY: the caller vouches for `fd`; the kernel takes `flags` as a number and follows no pointer.
+    // SAFETY: the caller vouches for `fd`; the kernel takes `flags` as a number and follows no
+    // pointer.
     Errno::result(unsafe { libc::ioctl(fd, libc::TUNSETOFFLOAD, flags) })
 }
 

@@ -1,5 +1,5 @@
-//! The virtio network header in front of each packet of a TUN queue, and its translation to and from
-//! [`Offload`].
+//! The virtio network header in front of each packet of a TUN queue, and its translation to and
+//! from [`Offload`].
 //!
 //! Read first: VIRTIO 1.2, section 5.1.6 (packet transmission); Linux `include/linux/virtio_net.h`.
 //!
@@ -10,19 +10,19 @@
 //! +------+---------+-------------+-----------+---------------+-----------------+----------
 //! ```
 //!
-//! All integers are in the byte order of the machine (a TUN device without `TUNSETVNETLE`); offsets count
-//! from the first byte of the IP header.
+//! All integers are in the byte order of the machine (a TUN device without `TUNSETVNETLE`); offsets
+//! count from the first byte of the IP header.
 //!
-//! Invariant: an [`Offload`] that leaves [`VnetHeader::into_offload`] describes TCP or UDP right behind the
-//! IP header (and its extension headers). Partial checksums of anything else, as of a TCP segment inside a
-//! tunnel, are completed here, so the engine meets the two kinds only.
+//! Invariant: an [`Offload`] that leaves [`VnetHeader::into_offload`] describes TCP or UDP right
+//! behind the IP header (and its extension headers). Partial checksums of anything else, as of a
+//! TCP segment inside a tunnel, are completed here, so the engine meets the two kinds only.
 
 use std::mem::{offset_of, size_of};
 
 use tombolo_engine::packet::{ChecksumState, Offload, Segmentation};
 
-/// Bytes of the header. Linux knows longer ones (12 with the count of merged buffers, 24 with tunnel
-/// offloads); a TUN device uses nothing behind the tenth byte.
+/// Bytes of the header. Linux knows longer ones (12 with the count of merged buffers, 24 with
+/// tunnel offloads); a TUN device uses nothing behind the tenth byte.
 pub const VNET_HEADER_BYTES: usize = 10;
 
 const FLAG_NEEDS_CHECKSUM: u8 = 1;
@@ -39,8 +39,8 @@ const PROTOCOL_UDP: u8 = 17;
 const TCP_CHECKSUM_OFFSET: u16 = 16;
 const UDP_CHECKSUM_OFFSET: u16 = 6;
 
-/// Packets longer than this ask for a short linear part, so that the kernel need not find one contiguous
-/// span for all of it (`tun_alloc_skb`: anything below a page is linear anyway).
+/// Packets longer than this ask for a short linear part, so that the kernel need not find one
+/// contiguous span for all of it (`tun_alloc_skb`: anything below a page is linear anyway).
 const CONTIGUOUS_BYTES: usize = 3584;
 const LINEAR_BYTES: u16 = 128;
 
@@ -177,8 +177,8 @@ fn gso_type(segmentation: Segmentation, packet: &[u8]) -> u8 {
     }
 }
 
-/// Bytes of the IP and transport headers of a super-packet. Zero, which the kernel takes as "all of it", if
-/// they cannot be told.
+/// Bytes of the IP and transport headers of a super-packet. Zero, which the kernel takes as "all of
+/// it", if they cannot be told.
 fn header_bytes(offload: Offload, packet: &[u8]) -> u16 {
     let start = match offload.checksum {
         ChecksumState::Partial { start, .. } => usize::from(start),
@@ -197,7 +197,8 @@ fn header_bytes(offload: Offload, packet: &[u8]) -> u16 {
     u16::try_from((start + transport_bytes).min(packet.len())).unwrap_or(0)
 }
 
-/// Protocol number of the upper layer and the offset of its header; `None` if the packet ends before it.
+/// Protocol number of the upper layer and the offset of its header; `None` if the packet ends
+/// before it.
 fn transport(packet: &[u8]) -> Option<(u8, usize)> {
     const HOP_BY_HOP: u8 = 0;
     const ROUTING: u8 = 43;
@@ -218,8 +219,9 @@ fn transport(packet: &[u8]) -> Option<(u8, usize)> {
     }
 }
 
-/// Completes a partial Internet checksum in place. A result of zero is written as all ones, as Linux does
-/// for every protocol (`skb_checksum_help`): UDP needs it, the others take it for the same number.
+/// Completes a partial Internet checksum in place. A result of zero is written as all ones, as
+/// Linux does for every protocol (`skb_checksum_help`): UDP needs it, the others take it for the
+/// same number.
 fn complete(packet: &mut [u8], start: u16, offset: u16) -> Option<()> {
     let covered = packet.get_mut(usize::from(start)..)?;
     let offset = usize::from(offset);

@@ -7,8 +7,8 @@
 //!        +-----------------------------------------------------------------------------------+
 //! ```
 //!
-//! The clock is read once a batch. `idle` is called when the queue is empty, and by the time that it asked
-//! for itself even if the queue never is.
+//! The clock is read once a batch. `idle` is called when the queue is empty, and by the time that
+//! it asked for itself even if the queue never is.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -39,7 +39,8 @@ pub trait Handler {
     /// One packet. Whatever is to be sent goes to `outbox`; the packet is gone afterwards.
     fn packet(&mut self, packet: &mut Packet<'_>, now: u64, outbox: &mut impl Outbox);
 
-    /// No packet waits, or the time asked for has come. Says how long until the next call at the latest.
+    /// No packet waits, or the time asked for has come. Says how long until the next call at the
+    /// latest.
     fn idle(&mut self, now: u64, outbox: &mut impl Outbox) -> Duration;
 }
 
@@ -81,8 +82,8 @@ impl StopSignal {
     /// Gives the signal. Workers finish the batch at hand.
     pub fn stop(&self) {
         self.0.is_set.store(true, Ordering::Release);
-        // Nobody reads the counter, so every poll on it returns at once from now on. The write fails only
-        // if the counter is full, and then it is readable anyway.
+        // Nobody reads the counter, so every poll on it returns at once from now on. The write
+        // fails only if the counter is full, and then it is readable anyway.
         let _ = self.0.wake.write(1);
     }
 
@@ -144,8 +145,8 @@ pub struct Worker<H> {
 }
 
 impl<H: Handler + Send + 'static> Worker<H> {
-    /// Starts a thread that serves `port` with `handler` until `stop` is given; pinned to processor `cpu` if
-    /// one is named.
+    /// Starts a thread that serves `port` with `handler` until `stop` is given; pinned to processor
+    /// `cpu` if one is named.
     ///
     /// # Errors
     /// [`WorkerError::Spawn`], [`WorkerError::Pin`].
@@ -167,8 +168,8 @@ impl<H: Handler + Send + 'static> Worker<H> {
                 if let Some(cpu) = cpu {
                     pin(&thread_name, cpu)?;
                 }
-                // Whatever ends one worker ends all, a panic too: a gateway with a dead queue would lose a part
-                // of its flows in silence.
+                // Whatever ends one worker ends all, a panic too: a gateway with a dead queue would
+                // lose a part of its flows in silence.
                 let _ends_all = StopOnDrop(stop.clone());
                 let result = serve(&mut port, &mut handler, &stop);
                 result.map_err(|source| WorkerError::Port { name: thread_name, source })?;
@@ -259,11 +260,12 @@ pub fn processors() -> io::Result<Vec<usize>> {
     Ok((0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false)).collect())
 }
 
-/// Makes the calling thread yield to threads of ordinary priority, the workers: `nice` is 0 to 19, the higher the more.
+/// Makes the calling thread yield to threads of ordinary priority, the workers: `nice` is 0 to 19,
+/// the higher the more.
 pub fn lower_priority(nice: i32) {
     const THIS_THREAD: libc::id_t = 0;
-    // SAFETY: no pointer is passed. In Linux the priority is the thread's, whatever POSIX says. It may always be
-    // lowered; if it fails all the same, the thread only is as important as others.
+    // SAFETY: no pointer is passed. In Linux the priority is the thread's, whatever POSIX says. It
+    // may always be lowered; if it fails all the same, the thread only is as important as others.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, THIS_THREAD, nice) };
 }
 

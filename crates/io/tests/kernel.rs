@@ -1,5 +1,5 @@
-//! TUN queues, workers and the host's settings against the running kernel, each test in a network namespace
-//! of its own. Without the privilege to make one, the tests say so and pass.
+//! TUN queues, workers and the host's settings against the running kernel, each test in a network
+//! namespace of its own. Without the privilege to make one, the tests say so and pass.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot prepare its ground has to fail")]
 

@@ -37,8 +37,8 @@ impl Router {
         self.namespace.index_of(interface).unwrap()
     }
 
-    /// The mirror follows what was done so far and then has what a new mirror has. Neighbours come by themselves, when hosts of
-    /// the lab look for each other.
+    /// The mirror follows what was done so far and then has what a new mirror has. Neighbours come
+    /// by themselves, when hosts of the lab look for each other.
     fn agrees(&self, mirror: &mut Mirror) {
         let fresh = wait_until("both have the same neighbours", Duration::from_secs(5), || {
             mirror.follow(Duration::from_millis(100)).unwrap();

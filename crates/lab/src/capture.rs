@@ -9,7 +9,8 @@ use nix::sys::signal::Signal;
 
 use crate::{LabError, Namespace, Process};
 
-/// A running tcpdump. Dropping it ends the capture; [`Capture::finish`] waits until the file is whole.
+/// A running tcpdump. Dropping it ends the capture; [`Capture::finish`] waits until the file is
+/// whole.
 #[derive(Debug)]
 pub struct Capture {
     tcpdump: Process,
@@ -18,8 +19,8 @@ pub struct Capture {
 
 impl Capture {
     pub(crate) fn start(namespace: &Namespace, interface: &str, file: &Path, filter: &str) -> Result<Self, LabError> {
-        // -U and --immediate-mode: each packet is in the file as soon as it was seen. -Z root: tcpdump would otherwise
-        // give up the right to write where the caller wants the file.
+        // -U and --immediate-mode: each packet is in the file as soon as it was seen. -Z root:
+        // tcpdump would otherwise give up the right to write where the caller wants the file.
         let command = namespace
             .command("tcpdump")
             .args(["-i", interface, "-n", "-U", "--immediate-mode", "-Z", "root", "-s", "0", "-w"])

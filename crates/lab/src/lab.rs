@@ -29,19 +29,20 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Builds a lab with a name of its own, which lives as long as this value and at most as long as this process.
+    /// Builds a lab with a name of its own, which lives as long as this value and at most as long
+    /// as this process.
     ///
     /// # Errors
-    /// [`LabError::NotPermitted`] without root, [`LabError::BadTopology`], or what the kernel refused; what was built
-    /// until then is removed.
+    /// [`LabError::NotPermitted`] without root, [`LabError::BadTopology`], or what the kernel
+    /// refused; what was built until then is removed.
     pub fn create(topology: &Topology) -> Result<Self, LabError> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         Self::build(format!("tombolo-{}-{count}", std::process::id()), None, topology)
     }
 
-    /// Builds a lab that stays when this process ends, until [`crate::remove_named`] or a reboot. Its namespaces are
-    /// `tombolo-NAME-NODE`.
+    /// Builds a lab that stays when this process ends, until [`crate::remove_named`] or a reboot.
+    /// Its namespaces are `tombolo-NAME-NODE`.
     ///
     /// # Errors
     /// As [`Lab::create`]; [`LabError::BadName`] for a name that is taken or begins with a digit;
@@ -50,8 +51,8 @@ impl Lab {
         Self::create_named_with(name, topology, |_| Ok(()))
     }
 
-    /// As [`create_named`](Self::create_named), with `finish` to be done before the lab is left alone; if that fails the lab
-    /// is removed.
+    /// As [`create_named`](Self::create_named), with `finish` to be done before the lab is left
+    /// alone; if that fails the lab is removed.
     pub(crate) fn create_named_with(
         name: &str,
         topology: &Topology,
@@ -94,10 +95,12 @@ impl Lab {
         Ok(path)
     }
 
-    /// Changes a setting of the whole machine, a file of /proc or /sys. It is put back when the lab goes, also after a signal.
+    /// Changes a setting of the whole machine, a file of /proc or /sys. It is put back when the lab
+    /// goes, also after a signal.
     ///
     /// # Errors
-    /// [`LabError::System`] when it cannot be read or written, [`LabError::Interrupted`] when the lab is being removed.
+    /// [`LabError::System`] when it cannot be read or written, [`LabError::Interrupted`] when the
+    /// lab is being removed.
     pub fn change_setting(&self, file: &Path, value: &str) -> Result<(), LabError> {
         self.teardown.change_setting(file, value)
     }
@@ -207,8 +210,8 @@ impl Drop for Lab {
             eprintln!("{}; `tombolo lab down --all` tries again", error.chain());
         }
         if interrupted() {
-            // The signal's thread is about to end the process; returning would only get errors reported that
-            // the removal caused.
+            // The signal's thread is about to end the process; returning would only get errors
+            // reported that the removal caused.
             thread::sleep(Duration::from_secs(2));
         }
     }
@@ -224,13 +227,15 @@ fn prepare(namespace: &Namespace, relay: bool) -> Result<(), LabError> {
         // Translated packets come back on other interfaces than the kernel would choose.
         ("net.ipv4.conf.all.rp_filter", "0"),
         ("net.ipv4.conf.default.rp_filter", "0"),
-        // No connection inherits what an earlier one noted of the path: each measurement stands for itself.
+        // No connection inherits what an earlier one noted of the path: each measurement stands for
+        // itself.
         ("net.ipv4.tcp_no_metrics_save", "1"),
     ] {
         namespace.set_sysctl(key, value)?;
     }
-    // BBR, which some hosts have set, paces what no link limits, now so and now so. Linux's own default is refused in a
-    // namespace where the host does not allow it to everybody; Reno never is.
+    // BBR, which some hosts have set, paces what no link limits, now so and now so. Linux's own
+    // default is refused in a namespace where the host does not allow it to everybody; Reno never
+    // is.
     if namespace.set_sysctl("net.ipv4.tcp_congestion_control", "cubic").is_err() {
         namespace.set_sysctl("net.ipv4.tcp_congestion_control", "reno")?;
     }

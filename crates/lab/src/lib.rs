@@ -1,8 +1,8 @@
 //! Network-namespace laboratories: one description of hosts and links, built through netlink, and
 //! gone when the [`Lab`] is dropped.
 //!
-//! The demo, the kernel tests and the benchmarks all stand on this crate, so that what a reader sees in
-//! `tombolo lab demo` is what the tests test and the tables measure.
+//! The demo, the kernel tests and the benchmarks all stand on this crate, so that what a reader
+//! sees in `tombolo lab demo` is what the tests test and the tables measure.
 //!
 //! ```no_run
 //! use tombolo_lab::{Lab, Topology};
@@ -14,17 +14,19 @@
 //! # Ok::<(), tombolo_lab::LabError>(())
 //! ```
 //!
-//! Reading order: [`topology`] says what a lab looks like (plain data); `lab` builds and removes it; `namespace`
-//! and `link` are the two things it is made of; `relay` delays frames; `process`, `peers` and `capture` are what
-//! runs inside; `registry` is what removes a lab when nobody gets to drop it.
+//! Reading order: [`topology`] says what a lab looks like (plain data); `lab` builds and removes
+//! it; `namespace` and `link` are the two things it is made of; `relay` delays frames; `process`,
+//! `peers` and `capture` are what runs inside; `registry` is what removes a lab when nobody gets to
+//! drop it.
 //!
 //! # Invariants
-//! - No command is run to build a lab: namespaces are made by `unshare` and a bind mount (as `ip netns add` does,
-//!   so that `ip netns exec` finds them), everything else goes through netlink.
+//! - No command is run to build a lab: namespaces are made by `unshare` and a bind mount (as `ip
+//!   netns add` does, so that `ip netns exec` finds them), everything else goes through netlink.
 //! - Nothing is ever created in the caller's own network namespace, not even for a moment.
-//! - A lab goes away on drop, on panic, and on SIGINT, SIGTERM and SIGHUP ([`registry`]); after SIGKILL
-//!   its processes die with their parent, and [`remove_stale`] removes the namespaces.
-//! - Nothing sleeps for luck: what has to become true is polled ([`wait_until`]) or awaited with a time limit.
+//! - A lab goes away on drop, on panic, and on SIGINT, SIGTERM and SIGHUP ([`registry`]); after
+//!   SIGKILL its processes die with their parent, and [`remove_stale`] removes the namespaces.
+//! - Nothing sleeps for luck: what has to become true is polled ([`wait_until`]) or awaited with a
+//!   time limit.
 
 pub mod stun;
 pub mod topology;

@@ -20,7 +20,8 @@ pub(crate) struct Plug<'a> {
     pub(crate) interface: &'a str,
 }
 
-/// Lays a cable between two namespaces. Both ends are made where they belong, so no interface is ever seen elsewhere.
+/// Lays a cable between two namespaces. Both ends are made where they belong, so no interface is
+/// ever seen elsewhere.
 pub(crate) fn connect(left: &Plug<'_>, right: &Plug<'_>, mtu: Option<u32>) -> Result<(), LabError> {
     let mut far =
         LinkMessageBuilder::<LinkUnspec>::new().name(right.interface).setns_by_fd(right.namespace.as_fd().as_raw_fd());
@@ -56,12 +57,14 @@ impl Namespace {
     /// Sets the MTU of an interface in bytes. For a cable, do it at both ends.
     ///
     /// # Errors
-    /// [`LabError`] when there is no such interface or the value is out of the driver's range (veth: 68 to 65535).
+    /// [`LabError`] when there is no such interface or the value is out of the driver's range
+    /// (veth: 68 to 65535).
     pub fn set_mtu(&self, interface: &str, mtu: u32) -> Result<(), LabError> {
         self.change_link(interface, "set the MTU of", |link| link.mtu(mtu))
     }
 
-    /// Gives an interface an address; an IPv6 address is usable at once (no duplicate address detection).
+    /// Gives an interface an address; an IPv6 address is usable at once (no duplicate address
+    /// detection).
     ///
     /// # Errors
     /// [`LabError`] when there is no such interface or the address is there already.

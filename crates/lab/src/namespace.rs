@@ -1,9 +1,9 @@
 //! A named network namespace: made, entered, removed.
 //!
-//! A namespace is a file under /run/netns with the namespace bind-mounted on it, exactly as `ip netns add` leaves
-//! it, so that `ip netns exec NAME` works on a lab. Unlike `ip netns exec`, nothing is remounted under /sys for the
-//! processes started here: bpffs stays reachable, and /sys/class/net keeps showing the caller's interfaces (use
-//! netlink instead).
+//! A namespace is a file under /run/netns with the namespace bind-mounted on it, exactly as `ip
+//! netns add` leaves it, so that `ip netns exec NAME` works on a lab. Unlike `ip netns exec`,
+//! nothing is remounted under /sys for the processes started here: bpffs stays reachable, and
+//! /sys/class/net keeps showing the caller's interfaces (use netlink instead).
 
 use std::{
     fs::{self, File},
@@ -78,8 +78,8 @@ impl Namespace {
         self.file.as_fd()
     }
 
-    /// Runs a closure inside the namespace, on a thread of its own, and waits for it. Sockets, TUN devices and BPF
-    /// attachments that it makes belong to the namespace and may be handed back.
+    /// Runs a closure inside the namespace, on a thread of its own, and waits for it. Sockets, TUN
+    /// devices and BPF attachments that it makes belong to the namespace and may be handed back.
     ///
     /// # Errors
     /// [`LabError`] when the thread cannot enter the namespace.
@@ -96,7 +96,8 @@ impl Namespace {
     /// Starts a closure inside the namespace on a thread of its own.
     ///
     /// # Errors
-    /// [`LabError`] when there is no thread to be had. That it cannot enter the namespace is in the thread's result.
+    /// [`LabError`] when there is no thread to be had. That it cannot enter the namespace is in the
+    /// thread's result.
     pub fn spawn<T: Send + 'static>(
         &self,
         closure: impl FnOnce() -> T + Send + 'static,
@@ -116,17 +117,18 @@ impl Namespace {
         Command::new(self.clone(), program.into())
     }
 
-    /// Starts capturing an interface to a pcap file with tcpdump, and returns once it captures. `filter` is a
-    /// tcpdump expression; the empty one takes everything.
+    /// Starts capturing an interface to a pcap file with tcpdump, and returns once it captures.
+    /// `filter` is a tcpdump expression; the empty one takes everything.
     ///
     /// # Errors
-    /// [`LabError::MissingTool`] without tcpdump; [`LabError::TimedOut`] with its words when it does not start.
+    /// [`LabError::MissingTool`] without tcpdump; [`LabError::TimedOut`] with its words when it
+    /// does not start.
     pub fn capture(&self, interface: &str, file: &Path, filter: &str) -> Result<Capture, LabError> {
         Capture::start(self, interface, file, filter)
     }
 
-    /// Sets a kernel parameter of the namespace, named as for sysctl(8): `net.ipv6.conf.all.forwarding`. Interface
-    /// names with dots are not supported.
+    /// Sets a kernel parameter of the namespace, named as for sysctl(8):
+    /// `net.ipv6.conf.all.forwarding`. Interface names with dots are not supported.
     ///
     /// # Errors
     /// [`LabError::System`] when the kernel lacks it or refuses the value.
@@ -160,27 +162,31 @@ impl Namespace {
     }
 }
 
-/// Removes what gateways in namespace number `inode` that were killed have left in the kernel. Links go before maps.
+/// Removes what gateways in namespace number `inode` that were killed have left in the kernel.
+/// Links go before maps.
 fn remove_fast_paths(inode: u64) {
     let entries = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
     let is_theirs = |path: &PathBuf| path.to_string_lossy().ends_with(&format!("@{inode}"));
     for directory in entries(Path::new("/sys/fs/bpf/tombolo")).filter(is_theirs) {
         let mut pins: Vec<PathBuf> = entries(&directory).collect();
         pins.sort_by_key(|path| !path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("link-")));
-        // What cannot be removed takes memory until the next start of the system, and nothing worse.
+        // What cannot be removed takes memory until the next start of the system, and nothing
+        // worse.
         pins.iter().for_each(|pin| drop(fs::remove_file(pin)));
         let _ = fs::remove_dir(&directory);
     }
 }
 
-/// Unmounts and removes a namespace's name. The namespace itself goes when the last process and descriptor in it go.
+/// Unmounts and removes a namespace's name. The namespace itself goes when the last process and
+/// descriptor in it go.
 pub(crate) fn remove(name: &str) -> Result<(), LabError> {
     let path = path_of(name);
     if let Ok(file) = fs::metadata(&path) {
         remove_fast_paths(file.ino());
     }
     match umount2(&path, MntFlags::MNT_DETACH) {
-        // EINVAL: a file that nothing is mounted on, left over from a creation that was killed halfway.
+        // EINVAL: a file that nothing is mounted on, left over from a creation that was killed
+        // halfway.
         Ok(()) | Err(Errno::EINVAL | Errno::ENOENT) => {}
         Err(errno) => {
             return Err(LabError::system(format!("unmount {}", path.display()), errno));
@@ -196,8 +202,9 @@ pub(crate) fn path_of(name: &str) -> PathBuf {
     Path::new(DIRECTORY).join(name)
 }
 
-/// Makes /run/netns a shared mount of its own, as iproute2 does, so that a namespace that is unmounted here is not
-/// kept alive by a copy of the mount in a service's private mount namespace. Returns the open directory.
+/// Makes /run/netns a shared mount of its own, as iproute2 does, so that a namespace that is
+/// unmounted here is not kept alive by a copy of the mount in a service's private mount namespace.
+/// Returns the open directory.
 fn prepare_directory() -> Result<File, LabError> {
     let failed = |e: io::Error| LabError::system(format!("prepare {DIRECTORY}"), e);
     fs::create_dir_all(DIRECTORY).map_err(failed)?;
@@ -225,7 +232,8 @@ fn mount_new_namespace(path: &Path) -> Result<(), LabError> {
         .map_err(|e| LabError::system(format!("mount a namespace on {}", path.display()), e))
 }
 
-/// Runs a closure on a thread that ends with it, since a thread that has changed its namespace is of no other use.
+/// Runs a closure on a thread that ends with it, since a thread that has changed its namespace is
+/// of no other use.
 fn on_thread<T: Send>(closure: impl FnOnce() -> Result<T, LabError> + Send) -> Result<T, LabError> {
     thread::scope(|scope| {
         let started = thread::Builder::new().name("lab-thread".to_owned()).spawn_scoped(scope, closure);

@@ -1,7 +1,7 @@
 //! Segmentation and checksum offloads of an interface, through the ethtool ioctl.
 //!
-//! veth hands super-packets of up to 64 KiB and packets without checksums from one end to the other. That is what makes
-//! TCP fast, and what a test of single frames has to switch off.
+//! veth hands super-packets of up to 64 KiB and packets without checksums from one end to the
+//! other. That is what makes TCP fast, and what a test of single frames has to switch off.
 
 use std::{ffi::c_char, io, os::fd::AsRawFd as _};
 
@@ -29,7 +29,8 @@ struct EthtoolValue {
     data: u32,
 }
 
-/// `struct ifreq` with the union read as `ifr_data`: 16 bytes of name, then the pointer, 40 bytes in all on 64-bit Linux.
+/// `struct ifreq` with the union read as `ifr_data`: 16 bytes of name, then the pointer, 40 bytes
+/// in all on 64-bit Linux.
 #[repr(C)]
 struct InterfaceRequest {
     name: [c_char; libc::IFNAMSIZ],
@@ -73,9 +74,9 @@ fn switch(interface: &str, offload: Offload, on: bool) -> io::Result<()> {
         *to = c_char::from_ne_bytes([from]);
     }
     let mut request = InterfaceRequest { name, data: &raw mut value, rest: [0; 16] };
-    // SAFETY: SIOCETHTOOL reads a `struct ifreq`, whose layout `InterfaceRequest` has (asserted below), with a
-    // NUL-terminated name (shorter than IFNAMSIZ, checked above) and a pointer to a live `struct ethtool_value`, which is
-    // all that the ETHTOOL_S* commands used here read.
+    // SAFETY: SIOCETHTOOL reads a `struct ifreq`, whose layout `InterfaceRequest` has (asserted
+    // below), with a NUL-terminated name (shorter than IFNAMSIZ, checked above) and a pointer to a
+    // live `struct ethtool_value`, which is all that the ETHTOOL_S* commands used here read.
     let status = unsafe { libc::ioctl(control.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) };
     if status < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

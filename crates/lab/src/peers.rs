@@ -1,7 +1,8 @@
 //! Something to talk to: a tiny HTTP server and a UDP echo server, on threads inside a namespace.
 //!
-//! They are no products: one request a connection, one datagram an answer. They exist because what a machine has installed (a
-//! Python? which netcat?) must not decide whether a lab can show that a gateway works.
+//! They are no products: one request a connection, one datagram an answer. They exist because what
+//! a machine has installed (a Python? which netcat?) must not decide whether a lab can show that a
+//! gateway works.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -33,7 +34,8 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// An HTTP server at `address` that answers every request with `body` as text/plain. It accepts connections when this returns.
+    /// An HTTP server at `address` that answers every request with `body` as text/plain. It accepts
+    /// connections when this returns.
     ///
     /// # Errors
     /// [`LabError::System`] when the address cannot be bound.
@@ -72,8 +74,8 @@ impl Peer {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Serves on a thread: `serve` is called whenever `socket` is readable. It notes who is served before it answers: whoever
-    /// has the answer may ask for that at once.
+    /// Serves on a thread: `serve` is called whenever `socket` is readable. It notes who is served
+    /// before it answers: whoever has the answer may ask for that at once.
     fn start<S: AsFd + Send + 'static>(
         namespace: &Namespace,
         address: SocketAddr,

@@ -1,8 +1,9 @@
-//! Commands inside a namespace: captured, limited in time, and killed when nobody wants them any more.
+//! Commands inside a namespace: captured, limited in time, and killed when nobody wants them any
+//! more.
 //!
-//! Every command leads a process group of its own and dies with this process (PR_SET_PDEATHSIG), whatever way that
-//! goes. That signal is tied to the *thread* that forked, so one thread that lives as long as the process starts them
-//! all.
+//! Every command leads a process group of its own and dies with this process (PR_SET_PDEATHSIG),
+//! whatever way that goes. That signal is tied to the *thread* that forked, so one thread that
+//! lives as long as the process starts them all.
 
 use std::{
     collections::HashSet,
@@ -111,10 +112,12 @@ impl Command {
         self
     }
 
-    /// Runs the command to its end. A failing exit status is not an error here: see [`Output::success`].
+    /// Runs the command to its end. A failing exit status is not an error here: see
+    /// [`Output::success`].
     ///
     /// # Errors
-    /// [`LabError::MissingTool`], or [`LabError::TimedOut`] (the command is killed), or [`LabError::Interrupted`].
+    /// [`LabError::MissingTool`], or [`LabError::TimedOut`] (the command is killed), or
+    /// [`LabError::Interrupted`].
     pub fn run(self) -> Result<Output, LabError> {
         let limit = self.limit;
         self.spawn()?.wait(limit)
@@ -152,8 +155,9 @@ impl Command {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let namespace = self.namespace;
         let parent = std::process::id().cast_signed();
-        // SAFETY: between fork and exec the closure makes three async-signal-safe system calls and allocates nothing: an
-        // `io::Error` from errno is two words. The descriptor stays open because the closure owns the `Namespace`.
+        // SAFETY: between fork and exec the closure makes three async-signal-safe system calls and
+        // allocates nothing: an `io::Error` from errno is two words. The descriptor stays open
+        // because the closure owns the `Namespace`.
         unsafe {
             command.pre_exec(move || {
                 let fd = namespace.as_fd().as_raw_fd();
@@ -229,7 +233,8 @@ impl Process {
     /// Waits until a line that it writes (to either output) contains `text`.
     ///
     /// # Errors
-    /// [`LabError::TimedOut`], or [`LabError::CommandFailed`] if it ends first; both with its last words.
+    /// [`LabError::TimedOut`], or [`LabError::CommandFailed`] if it ends first; both with its last
+    /// words.
     pub fn wait_for_text(&mut self, text: &str, limit: Duration) -> Result<(), LabError> {
         let found = wait_until(&format!("`{text}` from `{}`", self.command), limit, || {
             if self.stdout().contains(text) || self.stderr().contains(text) {
@@ -313,7 +318,8 @@ impl Process {
         }
     }
 
-    /// Waits for the end of both outputs, which a grandchild that left the group might hold open: so not for ever.
+    /// Waits for the end of both outputs, which a grandchild that left the group might hold open:
+    /// so not for ever.
     fn drain(&self) {
         self.stdout.wait_for_end(Duration::from_millis(500));
         self.stderr.wait_for_end(Duration::from_millis(500));
@@ -361,7 +367,8 @@ struct Groups {
 }
 
 impl ProcessGroups {
-    /// Starts a process and notes its group, in one step: a lab that is going away starts nothing any more.
+    /// Starts a process and notes its group, in one step: a lab that is going away starts nothing
+    /// any more.
     fn start(&self, command: &mut std::process::Command) -> io::Result<Child> {
         let mut groups = locked(&self.state);
         if groups.closed {

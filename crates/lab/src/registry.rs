@@ -1,9 +1,10 @@
 //! Which labs there are, and what removes them when nobody gets to drop them.
 //!
-//! - In this process: a list of live labs, removed by a thread that waits for SIGINT, SIGTERM and SIGHUP and then lets the
-//!   signal do what it would have done. The first lab installs it.
-//! - On this machine: one file per lab under /run/tombolo/labs, which says whose it is. A lab whose process is dead is
-//!   stale ([`remove_stale`]); a named lab belongs to nobody and stays until [`remove_named`].
+//! - In this process: a list of live labs, removed by a thread that waits for SIGINT, SIGTERM and
+//!   SIGHUP and then lets the signal do what it would have done. The first lab installs it.
+//! - On this machine: one file per lab under /run/tombolo/labs, which says whose it is. A lab whose
+//!   process is dead is stale ([`remove_stale`]); a named lab belongs to nobody and stays until
+//!   [`remove_named`].
 
 use std::{
     fs, io,
@@ -44,7 +45,8 @@ pub struct LabRecord {
     pub name: Option<String>,
     /// The process that made it.
     pub pid: u32,
-    /// When that process started, in clock ticks since boot (field 22 of /proc/PID/stat): process ids are reused.
+    /// When that process started, in clock ticks since boot (field 22 of /proc/PID/stat): process
+    /// ids are reused.
     pub started: u64,
     /// The topology's name.
     pub topology: String,
@@ -131,7 +133,8 @@ impl Teardown {
     }
 }
 
-/// Whether a signal has ended this process's labs. Programs that see errors then need not report them.
+/// Whether a signal has ended this process's labs. Programs that see errors then need not report
+/// them.
 #[must_use]
 pub fn interrupted() -> bool {
     INTERRUPTED.load(Ordering::Acquire)
@@ -140,7 +143,8 @@ pub fn interrupted() -> bool {
 /// All labs of this machine, by id.
 ///
 /// # Errors
-/// [`LabError::System`] when the records cannot be read, [`LabError::BadRecord`] when one makes no sense.
+/// [`LabError::System`] when the records cannot be read, [`LabError::BadRecord`] when one makes no
+/// sense.
 pub fn list() -> Result<Vec<LabRecord>, LabError> {
     let entries = match fs::read_dir(RECORDS) {
         Ok(entries) => entries,
@@ -169,8 +173,8 @@ pub fn remove_named(name: &str) -> Result<bool, LabError> {
     found.map_or(Ok(false), |record| remove_recorded(&record).map(|()| true))
 }
 
-/// Removes the labs that dead processes left behind, and with `named` all named labs as well. Labs of living processes
-/// stay. Returns the ids removed.
+/// Removes the labs that dead processes left behind, and with `named` all named labs as well. Labs
+/// of living processes stay. Returns the ids removed.
 ///
 /// # Errors
 /// [`LabError`] at the first that cannot be removed.
@@ -241,8 +245,8 @@ fn unless_absent(result: io::Result<()>) -> io::Result<()> {
     result.or_else(|e| if e.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(e) })
 }
 
-/// Kills all processes in a namespace, daemons that left their process group included. This process is spared: its
-/// threads leave by themselves.
+/// Kills all processes in a namespace, daemons that left their process group included. This process
+/// is spared: its threads leave by themselves.
 fn kill_inhabitants(namespace: &Path) {
     let Ok(here) = fs::metadata(namespace).map(|file| (file.dev(), file.ino())) else {
         return;
@@ -264,7 +268,8 @@ fn kill_inhabitants(namespace: &Path) {
 /// When a process started; `None` when there is no such process.
 pub(crate) fn start_of(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The second field is the command in parentheses and may hold anything; field 22 is the 20th after it.
+    // The second field is the command in parentheses and may hold anything; field 22 is the 20th
+    // after it.
     stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }
 

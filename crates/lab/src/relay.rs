@@ -1,18 +1,19 @@
-//! A cable with a delay: frames are taken from one interface, kept for a while, and sent out of another.
+//! A cable with a delay: frames are taken from one interface, kept for a while, and sent out of
+//! another.
 //!
 //! ```text
 //!   node A            relay namespace             node B
 //!   eth ---veth--- end0  [queue, queue]  end1 ---veth--- eth
 //! ```
 //!
-//! The kernel's own means is the netem queueing discipline, which many kernels (of containers and small virtual machines
-//! above all) are built without. This relay behaves the same everywhere, so labs always use it. What it costs: two copies
-//! of every frame and two system calls, about 2 us a frame, on one thread per link; so measure *latency-bound* behaviour
-//! over it, not throughput.
+//! The kernel's own means is the netem queueing discipline, which many kernels (of containers and
+//! small virtual machines above all) are built without. This relay behaves the same everywhere, so
+//! labs always use it. What it costs: two copies of every frame and two system calls, about 2 us a
+//! frame, on one thread per link; so measure *latency-bound* behaviour over it, not throughput.
 //!
-//! Frames travel with their virtio header (PACKET_VNET_HDR): super-packets and packets without checksums, which veth
-//! relies on, come out as they went in. Each direction holds at most [`QUEUE_BYTES`]; beyond it, frames are lost, as in
-//! any real queue.
+//! Frames travel with their virtio header (PACKET_VNET_HDR): super-packets and packets without
+//! checksums, which veth relies on, come out as they went in. Each direction holds at most
+//! [`QUEUE_BYTES`]; beyond it, frames are lost, as in any real queue.
 
 use std::{
     collections::VecDeque,

@@ -32,8 +32,8 @@ pub fn package_of(tool: &str) -> &str {
     PACKAGES.iter().find(|(name, _)| *name == tool).map_or(tool, |(_, package)| package)
 }
 
-/// Why this process may not build labs, in words; `None` when it may. It asks the kernel by making a
-/// network namespace on a thread of its own, which vanishes with the thread.
+/// Why this process may not build labs, in words; `None` when it may. It asks the kernel by making
+/// a network namespace on a thread of its own, which vanishes with the thread.
 #[must_use]
 pub fn missing_privilege() -> Option<String> {
     let attempt = std::thread::spawn(|| unshare(CloneFlags::CLONE_NEWNET)).join();
@@ -52,8 +52,9 @@ pub fn is_installed(program: &str) -> bool {
     env::split_paths(&path).chain(administrators).any(|directory| directory.join(program).is_file())
 }
 
-/// For tests: true, with a line `SKIP: test: reason` on the real standard error (past the test harness's
-/// capture, so that skips can be counted), when labs cannot be built here or one of `programs` is missing.
+/// For tests: true, with a line `SKIP: test: reason` on the real standard error (past the test
+/// harness's capture, so that skips can be counted), when labs cannot be built here or one of
+/// `programs` is missing.
 #[must_use]
 pub fn skip_without(test: &str, programs: &[&str]) -> bool {
     let missing = || {

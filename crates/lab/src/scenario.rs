@@ -1,5 +1,6 @@
-//! Scenarios: a topology, and what a gateway has to be configured as on which of its nodes, so that hosts inside reach
-//! the IPv4 server. `tombolo lab up NAME` shows them, and the kernel tests run on them.
+//! Scenarios: a topology, and what a gateway has to be configured as on which of its nodes, so that
+//! hosts inside reach the IPv4 server. `tombolo lab up NAME` shows them, and the kernel tests run
+//! on them.
 //!
 //! The addresses are those of [`topology`](crate::topology), and for MAP
 //!
@@ -147,8 +148,8 @@ fn numbered(link: u16, host: u16) -> Ipv6Addr {
 }
 
 impl Lab {
-    /// Starts a gateway, `program` with the configuration `text`, in node `node`, and waits until it is ready. It ends with
-    /// the process or this one.
+    /// Starts a gateway, `program` with the configuration `text`, in node `node`, and waits until
+    /// it is ready. It ends with the process or this one.
     ///
     /// # Errors
     /// [`LabError`] if it does not become ready; its own words are in it.
@@ -159,11 +160,12 @@ impl Lab {
         Ok(process)
     }
 
-    /// Builds a named lab of `scenario` with its gateways, `program run`, all of which stay when this process ends, until
-    /// [`crate::remove_named`].
+    /// Builds a named lab of `scenario` with its gateways, `program run`, all of which stay when
+    /// this process ends, until [`crate::remove_named`].
     ///
     /// # Errors
-    /// As [`Lab::create_named`]; [`LabError`] with the last words of a gateway that does not become ready.
+    /// As [`Lab::create_named`]; [`LabError`] with the last words of a gateway that does not become
+    /// ready.
     pub fn create_scenario(name: &str, scenario: &Scenario, program: &str) -> Result<LabRecord, LabError> {
         Self::create_named_with(name, &scenario.topology, |lab| {
             scenario.gateways.iter().try_for_each(|(node, text)| lab.leave_gateway(node, program, text))

@@ -40,8 +40,8 @@ pub(crate) fn ds_lite() -> Scenario {
     }
 }
 
-/// Lightweight 4over6 (RFC 7596): both homes share 192.0.2.10, the first has its ports 4096 to 5119, the second those
-/// from 5120 to 6143.
+/// Lightweight 4over6 (RFC 7596): both homes share 192.0.2.10, the first has its ports 4096 to
+/// 5119, the second those from 5120 to 6143.
 pub(crate) fn lw4o6() -> Scenario {
     let lwb4 = |prefix: &str, psid: u16| {
         format!(

@@ -1,4 +1,5 @@
-//! NAT behaviour discovery with STUN (RFC 5780): does a NAT map endpoint-independently, and whom does it let in?
+//! NAT behaviour discovery with STUN (RFC 5780): does a NAT map endpoint-independently, and whom
+//! does it let in?
 //!
 //! Read first: RFC 8489 sections 5 and 14, RFC 5780 sections 4.3, 4.4 and 7.
 //!
@@ -7,9 +8,10 @@
 //! attribute  type (2) | length (2) | value, padded to 4
 //! ```
 //!
-//! [`Server`] answers on two addresses with two ports each, from the endpoint that the request asks for; [`discover`] is
-//! the client. The client is told the server's four endpoints instead of reading OTHER-ADDRESS: behind a NAT64 it has
-//! other addresses for them. The server sends OTHER-ADDRESS all the same, for other clients.
+//! [`Server`] answers on two addresses with two ports each, from the endpoint that the request asks
+//! for; [`discover`] is the client. The client is told the server's four endpoints instead of
+//! reading OTHER-ADDRESS: behind a NAT64 it has other addresses for them. The server sends
+//! OTHER-ADDRESS all the same, for other clients.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -118,8 +120,8 @@ fn serve(sockets: &[[Arc<UdpSocket>; 2]; 2], address: usize, port: usize, stop: 
     }
 }
 
-/// Finds out how the NAT in front of this host behaves. `servers[a][p]` is the server's address `a` with port `p` as
-/// this host reaches it; `local` is the address to send from.
+/// Finds out how the NAT in front of this host behaves. `servers[a][p]` is the server's address `a`
+/// with port `p` as this host reaches it; `local` is the address to send from.
 ///
 /// `None` if the server does not answer at all.
 #[must_use]

@@ -10,9 +10,9 @@
 //!     inside0           inside0            outside0          outside0
 //! ```
 //!
-//! Both links carry both protocols, so that plain forwarding of either can be measured beside translation.
-//! The client's default routes point at the gateway, so any translation prefix (64:ff9b::/96) goes there; so do the
-//! server's, and with them the NAT pool 192.0.2.0/24.
+//! Both links carry both protocols, so that plain forwarding of either can be measured beside
+//! translation. The client's default routes point at the gateway, so any translation prefix
+//! (64:ff9b::/96) goes there; so do the server's, and with them the NAT pool 192.0.2.0/24.
 
 use std::{
     collections::HashSet,
@@ -73,9 +73,9 @@ pub struct Link {
     pub ends: [End; 2],
     /// The MTU of both ends in bytes; the kernel's 1500 when absent.
     pub mtu: Option<u32>,
-    /// One-way delay added to every frame, in both directions. Zero is a plain cable. A delayed link is two veth
-    /// pairs with a relay of this process between them (see the crate's `relay` module), so it works only as long
-    /// as the process lives.
+    /// One-way delay added to every frame, in both directions. Zero is a plain cable. A delayed
+    /// link is two veth pairs with a relay of this process between them (see the crate's `relay`
+    /// module), so it works only as long as the process lives.
     pub delay: Duration,
 }
 
@@ -91,7 +91,8 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// client - gateway - server: one box between IPv6-only subscribers and the IPv4 Internet (NAT64, NAT44, SIIT).
+    /// client - gateway - server: one box between IPv6-only subscribers and the IPv4 Internet
+    /// (NAT64, NAT44, SIIT).
     #[must_use]
     pub fn client_gateway_server() -> Self {
         let mut topology = Self::chain("client-gateway-server", &["client", "gateway", "server"]);
@@ -104,9 +105,9 @@ impl Topology {
         topology
     }
 
-    /// client - cpe - gateway - server: a customer's box (CLAT, B4, lwB4, CE) before the provider's (PLAT, AFTR, lwAFTR,
-    /// BR). Between the two there is IPv6 only, 2001:db8:c::/64 (cpe ::2, gateway ::1, interfaces `core0`), which is
-    /// what the IPv4-as-a-Service technologies are for.
+    /// client - cpe - gateway - server: a customer's box (CLAT, B4, lwB4, CE) before the provider's
+    /// (PLAT, AFTR, lwAFTR, BR). Between the two there is IPv6 only, 2001:db8:c::/64 (cpe ::2,
+    /// gateway ::1, interfaces `core0`), which is what the IPv4-as-a-Service technologies are for.
     #[must_use]
     pub fn client_cpe_gateway_server() -> Self {
         let mut topology = Self::chain("client-cpe-gateway-server", &["client", "cpe", "gateway", "server"]);
@@ -123,8 +124,8 @@ impl Topology {
         topology
     }
 
-    /// The same, and 100.64.0.0/24 on the link between cpe and gateway with routes: three hops of plain IPv4 forwarding, to
-    /// compare with what carries IPv4 over IPv6 on the same way.
+    /// The same, and 100.64.0.0/24 on the link between cpe and gateway with routes: three hops of
+    /// plain IPv4 forwarding, to compare with what carries IPv4 over IPv6 on the same way.
     #[must_use]
     pub fn client_cpe_gateway_server_with_ipv4() -> Self {
         let mut topology = Self::client_cpe_gateway_server();
@@ -138,7 +139,8 @@ impl Topology {
         topology
     }
 
-    /// The named nodes, the first and the last being hosts and all between them routers; without links.
+    /// The named nodes, the first and the last being hosts and all between them routers; without
+    /// links.
     #[must_use]
     pub fn chain(name: &str, nodes: &[&str]) -> Self {
         let last = nodes.len().saturating_sub(1);
@@ -156,7 +158,8 @@ impl Topology {
         self.nodes.iter_mut().find(|node| node.name == name)
     }
 
-    /// Adds a route to a node; a node that does not exist is left for [`Topology::check`] to report.
+    /// Adds a route to a node; a node that does not exist is left for [`Topology::check`] to
+    /// report.
     fn route(&mut self, node: &str, destination: IpAddr, length: u8, via: IpAddr) {
         let route = Route { destination: Prefix { address: destination, length }, via };
         if let Some(node) = self.node_mut(node) {

@@ -43,7 +43,8 @@ fn plain_forwarding_works_in_both_protocols() {
     ping(&lab, "client", "2001:db8:2::2", &[]).unwrap();
     ping(&lab, "server", "10.0.0.2", &[]).unwrap();
     ping(&lab, "server", "2001:db8:1::2", &[]).unwrap();
-    // Nothing translates in a plain lab, but the prefix is routed to the gateway, which has no route onwards.
+    // Nothing translates in a plain lab, but the prefix is routed to the gateway, which has no
+    // route onwards.
     let error = ping(&lab, "client", "64:ff9b::198.51.100.2", &[]).unwrap_err();
     assert!(error.to_string().contains("exited with status 1"), "{error}");
 }
@@ -104,7 +105,8 @@ fn nothing_is_left_when_building_fails_halfway() {
     assert!(error.to_string().contains("via 203.0.113.1"), "{error}");
     let mine = |id: &str| id.starts_with(&format!("tombolo-{}-", std::process::id()));
     for record in list().unwrap() {
-        // Other tests of this process may have labs of their own meanwhile; a failed one would have no namespaces.
+        // Other tests of this process may have labs of their own meanwhile; a failed one would have
+        // no namespaces.
         assert!(before.contains(&record) || !mine(&record.id) || remains(&record.id).len() > 1);
     }
 }

@@ -6,12 +6,12 @@
 //!          | touched  | generation  | stage |
 //! ```
 //!
-//! A record goes `FREE -> BUILDING -> OPENING -> LIVE -> DYING -> FREE`. What claims it is a bit in a bitmap
-//! (512 records a line), so that a search for a free one reads little. It is readable while OPENING, when its
-//! maker links it into indexes, and while LIVE; only a LIVE one can be retired, so nobody unlinks what is
-//! still being linked.
-//! The generation changes with each claim, so a reader that copied a record while it was being reused
-//! notices. `touched` is when the record was last built upon: one that was touched meanwhile is not retired.
+//! A record goes `FREE -> BUILDING -> OPENING -> LIVE -> DYING -> FREE`. What claims it is a bit in
+//! a bitmap (512 records a line), so that a search for a free one reads little. It is readable
+//! while OPENING, when its maker links it into indexes, and while LIVE; only a LIVE one can be
+//! retired, so nobody unlinks what is still being linked. The generation changes with each claim,
+//! so a reader that copied a record while it was being reused notices. `touched` is when the record
+//! was last built upon: one that was touched meanwhile is not retired.
 
 use std::marker::PhantomData;
 use std::num::NonZeroU32;
@@ -173,8 +173,8 @@ impl<T: Stored> Arena<T> {
         self.cells.prefetch(number(id) as usize);
     }
 
-    /// Claims a free record; the search starts near `hint` (any number; one per writer keeps writers
-    /// apart). `None` if all are in use.
+    /// Claims a free record; the search starts near `hint` (any number; one per writer keeps
+    /// writers apart). `None` if all are in use.
     pub fn claim(&self, hint: u32) -> Option<T::Id> {
         let words = self.used.len();
         let start = hint as usize % words;
@@ -224,8 +224,8 @@ impl<T: Stored> Arena<T> {
         }
     }
 
-    /// Notes that something was built upon the record at `now`; false if it is not live any more. The line
-    /// is written at most once a tick.
+    /// Notes that something was built upon the record at `now`; false if it is not live any more.
+    /// The line is written at most once a tick.
     #[inline]
     #[must_use]
     pub fn touch(&self, id: T::Id, now: Tick) -> bool {
@@ -246,8 +246,8 @@ impl<T: Stored> Arena<T> {
         }
     }
 
-    /// Takes a live record out of use, if it was last touched at `seen`. Only the one caller that gets
-    /// `true` goes on to unlink and [`free`](Self::free) it.
+    /// Takes a live record out of use, if it was last touched at `seen`. Only the one caller that
+    /// gets `true` goes on to unlink and [`free`](Self::free) it.
     #[must_use]
     pub fn retire(&self, id: T::Id, seen: Tick) -> bool {
         let word = &self.cells[number(id) as usize].0[LIFE_WORD];

@@ -1,4 +1,5 @@
-//! Every invariant that ties the tables together, checked one by one; and the repair of what a crash left.
+//! Every invariant that ties the tables together, checked one by one; and the repair of what a
+//! crash left.
 //!
 //! The checks hold at rest, with no writer under way.
 
@@ -32,14 +33,15 @@ pub fn check(tables: &Tables) -> Findings {
     findings
 }
 
-/// Clears what writers that died left half-done, so that [`check`] finds nothing. For the time before
-/// other writers start. Returns how many records and entries were given back.
+/// Clears what writers that died left half-done, so that [`check`] finds nothing. For the time
+/// before other writers start. Returns how many records and entries were given back.
 pub fn repair(tables: &Tables, now: Tick) -> usize {
     repair_beside(tables, now, &mut || ())
 }
 
-/// As [`repair`], while writers that never rest for long work on the tables: programs in the kernel, which take
-/// microseconds. What is half-done both before and after `pause` is theirs no more.
+/// As [`repair`], while writers that never rest for long work on the tables: programs in the
+/// kernel, which take microseconds. What is half-done both before and after `pause` is theirs no
+/// more.
 pub fn repair_beside(tables: &Tables, now: Tick, pause: &mut dyn FnMut()) -> usize {
     let mut repaired = 0;
     tables.sessions.repair();
@@ -122,7 +124,8 @@ fn count_again(tables: &Tables) {
     }
 }
 
-/// Gives back blocks whose holder is gone or does not know of them, and takes from subscribers what is not theirs.
+/// Gives back blocks whose holder is gone or does not know of them, and takes from subscribers what
+/// is not theirs.
 fn blocks_of_the_dead(tables: &Tables, now: Tick, repaired: &mut usize) {
     for block in 0..tables.blocks.len() {
         if let Holder::Subscriber(id) = tables.blocks.read(block)

@@ -1,5 +1,5 @@
-//! Bindings: inside endpoint to outside endpoint (RFC 6146 calls the table BIB). One cache line each,
-//! one shape for NAT64, NAT44, DS-Lite, lw4o6 and MAP.
+//! Bindings: inside endpoint to outside endpoint (RFC 6146 calls the table BIB). One cache line
+//! each, one shape for NAT64, NAT44, DS-Lite, lw4o6 and MAP.
 //!
 //! ```text
 //!  0   inside IPv6 address (host, B4 or CE; zero for NAT44)                     16
@@ -82,7 +82,8 @@ pub struct Binding {
 pub mod flags {
     /// Configured, or made by an operator; stays without sessions.
     pub const STATIC: u16 = 1;
-    /// Made by an operator at run time, and [`STATIC`]: not in the configuration, so no reload takes it away.
+    /// Made by an operator at run time, and [`STATIC`]: not in the configuration, so no reload
+    /// takes it away.
     pub const OPERATOR: u16 = 2;
 }
 

@@ -1,5 +1,5 @@
-//! Who has which block of ports: a dense array, one word a block, for services that hand ports out in blocks
-//! (RFC 6888 REQ-14, RFC 7422 section 2).
+//! Who has which block of ports: a dense array, one word a block, for services that hand ports out
+//! in blocks (RFC 6888 REQ-14, RFC 7422 section 2).
 //!
 //! ```text
 //! block, 32 bits   0                       free
@@ -7,10 +7,11 @@
 //!                  1 | tick (31)           given back at that tick, kept back for a while
 //! ```
 //!
-//! There is one word for every 64 outside slots, so blocks have at least 64 ports. The blocks of an address lie in a
-//! row; where the row begins is the pool's business. A subscriber's record says which blocks it has
-//! ([`Subscribers::blocks`](crate::subscriber::Subscribers)): a block is claimed here first and then noted there, so a
-//! crash in between leaves a block that its owner does not have, which [`repair`](crate::audit::repair) gives back.
+//! There is one word for every 64 outside slots, so blocks have at least 64 ports. The blocks of an
+//! address lie in a row; where the row begins is the pool's business. A subscriber's record says
+//! which blocks it has ([`Subscribers::blocks`](crate::subscriber::Subscribers)): a block is
+//! claimed here first and then noted there, so a crash in between leaves a block that its owner
+//! does not have, which [`repair`](crate::audit::repair) gives back.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -105,7 +106,8 @@ impl BlockIndex {
         self.exchange(block, id, 0);
     }
 
-    /// Gives the block back at `now`; it is kept back until [`claim`](Self::claim) finds it old enough.
+    /// Gives the block back at `now`; it is kept back until [`claim`](Self::claim) finds it old
+    /// enough.
     pub fn close(&self, block: u32, id: SubscriberId, now: Tick) {
         self.exchange(block, id, CLOSED | (now.0 & !CLOSED));
     }

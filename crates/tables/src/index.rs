@@ -10,16 +10,16 @@
 //! The key itself is in the record that the id names; the tag only saves looking there in vain.
 //!
 //! # Several writers
-//! Two writers may create the same key at the same moment, each in another bucket. So an entry is first
-//! published as *pending*, then its writer looks at both buckets again:
+//! Two writers may create the same key at the same moment, each in another bucket. So an entry is
+//! first published as *pending*, then its writer looks at both buckets again:
 //!
 //! * another entry with the key that is live: the writer takes its own back and uses the other;
 //! * another that is pending, at a lower place: likewise, once that one is live;
 //! * another that is pending, at a higher place: the writer waits until it is gone or live.
 //!
-//! Of two writers at least one sees the other, and only the lower waits for the higher, which never waits
-//! before it has taken its entry back: no deadlock, and exactly one entry becomes live. A writer that died
-//! in between (its process was killed) is overruled after [`PATIENCE`] looks.
+//! Of two writers at least one sees the other, and only the lower waits for the higher, which never
+//! waits before it has taken its entry back: no deadlock, and exactly one entry becomes live. A
+//! writer that died in between (its process was killed) is overruled after [`PATIENCE`] looks.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -104,8 +104,8 @@ impl Index {
         None
     }
 
-    /// Puts `id` under `hash`, unless another id with the same key is there. The record of `id` must be
-    /// complete: it may be found before this returns.
+    /// Puts `id` under `hash`, unless another id with the same key is there. The record of `id`
+    /// must be complete: it may be found before this returns.
     pub fn insert(&self, hash: Hash, id: u32, mut is_key: impl FnMut(u32) -> bool) -> Inserted {
         debug_assert!(id != 0 && id <= MAX_ID);
         let word = tagged(hash) | u64::from(id);
@@ -148,7 +148,8 @@ impl Index {
         entry.tag == hash.tag() && hash.buckets(self.count).iter().any(|&bucket| entry.place / 8 == bucket as usize)
     }
 
-    /// Clears the entry at `place`, whatever it holds. For repair after a crash, with no other writer.
+    /// Clears the entry at `place`, whatever it holds. For repair after a crash, with no other
+    /// writer.
     pub fn clear(&self, entry: &Entry) {
         self.entry(entry.place).store(0, Ordering::Release);
     }

@@ -1,8 +1,8 @@
 //! The gateway's state: flat arrays of fixed-size records over memory that the caller provides.
 //!
 //! Several writers work on the same tables at once (engine workers, and later programs inside the
-//! kernel), so every field is a plain atomic, no record holds a pointer, and no lock is held across a
-//! packet. The tables outlive the process if the memory does.
+//! kernel), so every field is a plain atomic, no record holds a pointer, and no lock is held across
+//! a packet. The tables outlive the process if the memory does.
 //!
 //! ```text
 //!             inside endpoint                         outside endpoint

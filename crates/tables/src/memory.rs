@@ -1,8 +1,9 @@
 //! Where the tables' bytes come from. The only unsafe code of this crate.
 //!
-//! A caller provides zeroed spans ([`Backing`]): anonymous memory, a file under the run directory or a
-//! BPF array, all mapped into this process. A [`Slab`] views one span as an array of records. Records
-//! are made of atomics only, so any number of threads, processes and BPF programs may share a span.
+//! A caller provides zeroed spans ([`Backing`]): anonymous memory, a file under the run directory
+//! or a BPF array, all mapped into this process. A [`Slab`] views one span as an array of records.
+//! Records are made of atomics only, so any number of threads, processes and BPF programs may share
+//! a span.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fmt;
@@ -15,12 +16,13 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 /// Bytes in a cache line; the alignment of every span.
 pub const CACHE_LINE: usize = 64;
 
-/// An owned span of memory that stays mapped, readable and writable at one address until it is dropped.
+/// An owned span of memory that stays mapped, readable and writable at one address until it is
+/// dropped.
 ///
 /// # Safety
-/// `base` is aligned to [`CACHE_LINE`], `len` bytes from it stay valid for reads and writes for the life
-/// of the value, and nobody in this process holds a reference into the span other than through atomics.
-/// Every byte was zero, or was left by tables of the same layout, when the value was made.
+/// `base` is aligned to [`CACHE_LINE`], `len` bytes from it stay valid for reads and writes for the
+/// life of the value, and nobody in this process holds a reference into the span other than through
+/// atomics. Every byte was zero, or was left by tables of the same layout, when the value was made.
 pub unsafe trait Backing: Send + Sync {
     /// First byte of the span.
     fn base(&self) -> NonNull<u8>;
@@ -32,8 +34,8 @@ pub unsafe trait Backing: Send + Sync {
     }
 }
 
-/// Hands out spans by name. The name tells the spans of one set of tables apart when they are files or
-/// BPF maps that outlive the process.
+/// Hands out spans by name. The name tells the spans of one set of tables apart when they are files
+/// or BPF maps that outlive the process.
 pub trait MemorySource {
     /// A span of at least `bytes` bytes.
     ///
@@ -67,7 +69,8 @@ pub enum MemoryError {
     },
 }
 
-/// A type that may live in shared memory: atomics and nothing else, valid when all its bytes are zero.
+/// A type that may live in shared memory: atomics and nothing else, valid when all its bytes are
+/// zero.
 ///
 /// # Safety
 /// All-zero bytes are a valid value, any bytes are a valid value, the alignment is at most
@@ -117,7 +120,8 @@ impl<T: Record> Slab<T> {
         self.backing.len()
     }
 
-    /// Asks the processor to load the line of record `index`; does nothing if there is no such record.
+    /// Asks the processor to load the line of record `index`; does nothing if there is no such
+    /// record.
     #[inline]
     pub fn prefetch(&self, index: usize) {
         if index < self.count {

@@ -8,8 +8,8 @@
 //!                  1 | tick (31)          closed at that tick, kept back for a while
 //! ```
 //!
-//! A slot is claimed by compare-and-swap, so an outside endpoint has one owner whatever races. A port that
-//! was closed is kept back (RFC 6888 REQ-8) in its own slot, without a list.
+//! A slot is claimed by compare-and-swap, so an outside endpoint has one owner whatever races. A
+//! port that was closed is kept back (RFC 6888 REQ-8) in its own slot, without a list.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

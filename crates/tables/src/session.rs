@@ -1,5 +1,5 @@
-//! Sessions: a binding and a remote endpoint. 16 bytes each, four to a cache line, two candidate lines a
-//! session; one entry serves both directions.
+//! Sessions: a binding and a remote endpoint. 16 bytes each, four to a cache line, two candidate
+//! lines a session; one entry serves both directions.
 //!
 //! ```text
 //!  0   word     63        32  31          16  15    8  7     0
@@ -9,14 +9,15 @@
 //! 12   last seen, tick                                            4
 //! ```
 //!
-//! Two writers that create the same session at once are told apart as in [`index`](crate::index): claim,
-//! publish as pending, look again, make live. A packet never waits for another otherwise.
+//! Two writers that create the same session at once are told apart as in [`index`](crate::index):
+//! claim, publish as pending, look again, make live. A packet never waits for another otherwise.
 //!
 //! # Overflow
-//! When both lines of a session are full of live sessions, it goes to a small second table (1/32 of the
-//! first; two choices at 80 % load send 1 % there), and its first line is marked for good, in the last
-//! entry's word. A look-up goes to the second table only from a marked line, so nearly never in vain.
-//! When its lines there are full too, the session is refused: none is ever pushed out.
+//! When both lines of a session are full of live sessions, it goes to a small second table (1/32 of
+//! the first; two choices at 80 % load send 1 % there), and its first line is marked for good, in
+//! the last entry's word. A look-up goes to the second table only from a marked line, so nearly
+//! never in vain. When its lines there are full too, the session is refused: none is ever pushed
+//! out.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -81,8 +82,9 @@ pub struct Session {
     pub seen: Tick,
 }
 
-/// Flag of a session that its subscriber's record counts. It is taken off the count by whoever removes the session; so
-/// an entry with this flag is not reused, however old, until the sweep has removed it.
+/// Flag of a session that its subscriber's record counts. It is taken off the count by whoever
+/// removes the session; so an entry with this flag is not reused, however old, until the sweep has
+/// removed it.
 pub const COUNTED: u8 = 1;
 
 const PENDING: u64 = 0x80;
@@ -379,8 +381,8 @@ impl Sessions {
         }
     }
 
-    /// Removes a session that was found; its flags, or nothing if it is gone already. Whoever gets the flag [`COUNTED`]
-    /// takes it off its subscriber's count.
+    /// Removes a session that was found; its flags, or nothing if it is gone already. Whoever gets
+    /// the flag [`COUNTED`] takes it off its subscriber's count.
     pub fn remove(&self, session: &SessionRef<'_>) -> Option<u8> {
         let word = session.entry.word.load(Ordering::Acquire);
         if !session.entry.matches(word, &session.key) || !session.entry.replace(word, 0) {
@@ -404,8 +406,8 @@ impl Sessions {
         self.overflowed[0].store(0, Ordering::Release);
     }
 
-    /// Clears what writers that died have left half-done and counts the overflow again. For the time
-    /// before other writers start.
+    /// Clears what writers that died have left half-done and counts the overflow again. For the
+    /// time before other writers start.
     pub fn repair(&self) {
         let mut overflowed = 0;
         for number in 0..self.lines() {
@@ -456,7 +458,8 @@ impl Sessions {
         &self.line(place / 4).0[place % 4]
     }
 
-    /// Lines of a key in the order in which they are tried: its two lines, then its two overflow lines.
+    /// Lines of a key in the order in which they are tried: its two lines, then its two overflow
+    /// lines.
     fn lines_of(&self, key: &SessionKey) -> [usize; 4] {
         let hash = key.hash(self.key);
         let [a, b] = hash.buckets(self.main_lines);
@@ -506,7 +509,8 @@ impl Sessions {
         Some(line * 4 + slot)
     }
 
-    /// Looks at all other places of the key; see [`crate::index`] for why this leaves exactly one entry.
+    /// Looks at all other places of the key; see [`crate::index`] for why this leaves exactly one
+    /// entry.
     fn settle(&self, key: &SessionKey, mine: usize, pending: u64) -> Settled<'_> {
         let lines = self.lines_of(key);
         let count = if self.line(lines[0]).is_marked() { 4 } else { 2 };

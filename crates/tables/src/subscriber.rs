@@ -12,8 +12,8 @@
 //!
 //! Sessions are counted only where a limit asks for it (see [`COUNTED`](crate::session::COUNTED)).
 //!
-//! All bindings of a subscriber use the granted address, whatever the protocol (paired pooling: RFC 4787
-//! REQ-2, RFC 6888 REQ-2, RFC 6146 section 3.5.1.1).
+//! All bindings of a subscriber use the granted address, whatever the protocol (paired pooling: RFC
+//! 4787 REQ-2, RFC 6888 REQ-2, RFC 6146 section 3.5.1.1).
 
 use std::sync::atomic::Ordering;
 
@@ -146,8 +146,8 @@ impl Subscribers {
         self.word(id, COUNTS_WORD).store(bindings & LOW | sessions << 32, Ordering::Relaxed);
     }
 
-    /// Takes one of the bindings that subscriber `id` may make: `rate` more a tick, of which it may save up `burst`.
-    /// False if none is left.
+    /// Takes one of the bindings that subscriber `id` may make: `rate` more a tick, of which it may
+    /// save up `burst`. False if none is left.
     #[must_use]
     pub fn take_turn(&self, id: SubscriberId, rate: u16, burst: u16, now: Tick) -> bool {
         let word = self.word(id, BUCKET_WORD);
@@ -161,7 +161,8 @@ impl Subscribers {
         }
     }
 
-    /// Blocks of ports that subscriber `id` has: places in its address, in the order in which it got them.
+    /// Blocks of ports that subscriber `id` has: places in its address, in the order in which it
+    /// got them.
     pub fn blocks(&self, id: SubscriberId) -> impl Iterator<Item = u16> + use<> {
         lanes(self.word(id, BLOCKS_WORD).load(Ordering::Acquire))
     }
@@ -172,8 +173,9 @@ impl Subscribers {
         self.blocks(id).map(move |place| first.wrapping_add(u32::from(place)))
     }
 
-    /// Notes that subscriber `id` has the block at `place` of its address, whose place 0 is word `first` of the block
-    /// index (modulo 2^32: place 0 need not exist); false if it has `most` already.
+    /// Notes that subscriber `id` has the block at `place` of its address, whose place 0 is word
+    /// `first` of the block index (modulo 2^32: place 0 need not exist); false if it has `most`
+    /// already.
     pub(crate) fn add_block(&self, id: SubscriberId, first: u32, place: u16, most: usize) -> bool {
         let bucket = self.word(id, BUCKET_WORD);
         let with_first = |word: u64| Some(word & LOW | u64::from(first) << 32);
@@ -201,8 +203,9 @@ fn high(word: u64) -> u32 {
     (word >> 32) as u32
 }
 
-/// The bucket after one binding was taken out at `now`; `None` if it is empty. Ticks are kept in 16 bits: a bucket that
-/// was not looked at for exactly 19 hours fills more slowly, which harms nobody.
+/// The bucket after one binding was taken out at `now`; `None` if it is empty. Ticks are kept in 16
+/// bits: a bucket that was not looked at for exactly 19 hours fills more slowly, which harms
+/// nobody.
 #[expect(clippy::cast_possible_truncation, reason = "fields are cut out of the word on purpose")]
 fn turn(word: u64, rate: u16, burst: u16, now: Tick) -> Option<u64> {
     let (then, taken, now) = (word as u16, (word >> 16) as u16, now.0 as u16);

@@ -1,9 +1,10 @@
-//! Expiry by linear sweep: memory is read in order, at gigabytes a second, instead of a timer a session.
+//! Expiry by linear sweep: memory is read in order, at gigabytes a second, instead of a timer a
+//! session.
 //!
-//! A pass goes over the sessions line by line and marks the binding of each that stays, in a bitmap; then
-//! over the bindings: one that no session marked, and that nothing touched since the pass began, goes.
-//! Then over the subscribers likewise. Nothing is counted on the packet's way, so no count can be wrong
-//! after a crash.
+//! A pass goes over the sessions line by line and marks the binding of each that stays, in a
+//! bitmap; then over the bindings: one that no session marked, and that nothing touched since the
+//! pass began, goes. Then over the subscribers likewise. Nothing is counted on the packet's way, so
+//! no count can be wrong after a crash.
 //!
 //! The work is cut into parts ([`Sweeper::advance`]) so that it can be spread over time.
 
@@ -13,8 +14,8 @@ use crate::subscriber::Subscriber;
 use crate::tables::Tables;
 use crate::tick::Tick;
 
-/// Ticks that something stays after it was last touched, whatever the marks say: longer than any packet
-/// is on its way through the gateway between finding a binding and making a session on it.
+/// Ticks that something stays after it was last touched, whatever the marks say: longer than any
+/// packet is on its way through the gateway between finding a binding and making a session on it.
 const GRACE: u32 = 4;
 
 /// Decides what goes, and hears what went.

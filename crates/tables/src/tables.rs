@@ -1,17 +1,19 @@
 //! The tables together: what is created in several of them at once, and in which order.
 //!
-//! The order of writes makes each step safe against other writers, and against the death of this one:
+//! The order of writes makes each step safe against other writers, and against the death of this
+//! one:
 //!
-//! * a binding is made: claim a record; claim an outside slot; fill the record, make it readable; publish
-//!   it in the inside index; make it live. Whoever loses the race for the inside endpoint undoes its steps in reverse.
-//! * a binding goes: retire the record (one caller wins); unlink it from the inside index; close the
-//!   outside slot; free the record.
+//! * a binding is made: claim a record; claim an outside slot; fill the record, make it readable;
+//!   publish it in the inside index; make it live. Whoever loses the race for the inside endpoint
+//!   undoes its steps in reverse.
+//! * a binding goes: retire the record (one caller wins); unlink it from the inside index; close
+//!   the outside slot; free the record.
 //!
 //! * a subscriber gets a block of ports: claim the block; note it in the record.
 //! * a subscriber goes: retire the record; unlink it; close its blocks; free the record.
 //!
-//! A crash in between leaves a record that is not linked, never a link to a record that is not there;
-//! [`repair`](crate::audit::repair) frees it.
+//! A crash in between leaves a record that is not linked, never a link to a record that is not
+//! there; [`repair`](crate::audit::repair) frees it.
 
 use crate::binding::{Binding, BindingId, Bindings, InsideKey};
 use crate::blocks::BlockIndex;
@@ -57,7 +59,8 @@ impl Memory {
     }
 }
 
-/// What a reader outside this process has to know to find its way: sizes, and the key of the hashes.
+/// What a reader outside this process has to know to find its way: sizes, and the key of the
+/// hashes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Geometry {
     /// Buckets of the inside index.
@@ -74,7 +77,8 @@ pub struct Geometry {
     pub key: HashKey,
 }
 
-/// An outside endpoint that may be claimed: its slot, and the address and port that the slot stands for.
+/// An outside endpoint that may be claimed: its slot, and the address and port that the slot stands
+/// for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Candidate {
     /// Slot in the outside index.
@@ -182,9 +186,9 @@ impl Tables {
         (binding.outside_slot == slot).then_some((id, binding))
     }
 
-    /// Makes the binding that `template` describes, on the first of `candidates` that is free; a slot that
-    /// was closed is free after `reuse_after` ticks. If another writer made one for the same inside endpoint
-    /// meanwhile, that one is the answer.
+    /// Makes the binding that `template` describes, on the first of `candidates` that is free; a
+    /// slot that was closed is free after `reuse_after` ticks. If another writer made one for the
+    /// same inside endpoint meanwhile, that one is the answer.
     ///
     /// # Errors
     /// [`BindError`].
@@ -195,8 +199,8 @@ impl Tables {
         reuse_after: u32,
         now: Tick,
     ) -> Result<(BindingId, Binding), BindError> {
-        // Eight words of the bitmap of free records are a cache line: each subscriber begins in one of its own, so that
-        // writers for different subscribers do not share one.
+        // Eight words of the bitmap of free records are a cache line: each subscriber begins in one
+        // of its own, so that writers for different subscribers do not share one.
         let hint = now.0.wrapping_mul(31).wrapping_add(template.subscriber.wrapping_mul(8));
         let id = self.bindings.claim(hint).ok_or(BindError::TableFull)?;
         let claimed = candidates.into_iter().find(|candidate| self.outside.claim(candidate.slot, id, now, reuse_after));
@@ -226,8 +230,8 @@ impl Tables {
         self.find_inside(&binding.inside).ok_or(BindError::TableFull)
     }
 
-    /// Removes a binding that was last touched at `seen`; its outside slot is kept back from `now` on.
-    /// False if it was touched since, or is gone.
+    /// Removes a binding that was last touched at `seen`; its outside slot is kept back from `now`
+    /// on. False if it was touched since, or is gone.
     pub fn unbind(&self, id: BindingId, binding: &Binding, seen: Tick, now: Tick) -> bool {
         if !self.bindings.retire(id, seen) {
             return false;
@@ -252,8 +256,8 @@ impl Tables {
         (subscriber.key == *key).then_some((id, subscriber))
     }
 
-    /// Admits a subscriber with its grant; if another writer admitted it meanwhile, with that one's grant.
-    /// `None` if there is no room.
+    /// Admits a subscriber with its grant; if another writer admitted it meanwhile, with that one's
+    /// grant. `None` if there is no room.
     pub fn admit(&self, subscriber: &Subscriber, now: Tick) -> Option<(SubscriberId, Subscriber)> {
         let id = self.subscribers.claim(now.0.wrapping_mul(31))?;
         self.subscribers.publish(id, subscriber, now);
@@ -270,7 +274,9 @@ impl Tables {
         }
     }
 
-    /// Gives subscriber `id` the block at `place` of its address, whose place 0 is word `first` of the block index, if it is free (or was given back `reuse_after` ticks ago) and the subscriber has fewer than `most`.
+    /// Gives subscriber `id` the block at `place` of its address, whose place 0 is word `first` of
+    /// the block index, if it is free (or was given back `reuse_after` ticks ago) and the
+    /// subscriber has fewer than `most`.
     pub fn grant_block(
         &self,
         id: SubscriberId,
@@ -291,8 +297,8 @@ impl Tables {
         noted
     }
 
-    /// Removes a subscriber that has no binding and was last touched at `seen`; its blocks of ports are kept back from
-    /// `now` on. False if it stays.
+    /// Removes a subscriber that has no binding and was last touched at `seen`; its blocks of ports
+    /// are kept back from `now` on. False if it stays.
     pub fn dismiss(&self, id: SubscriberId, subscriber: &Subscriber, seen: Tick, now: Tick) -> bool {
         if self.subscribers.bindings(id) != 0 || !self.subscribers.retire(id, seen) {
             return false;
@@ -313,8 +319,9 @@ impl Tables {
         }
     }
 
-    /// Removes every session at once. Bindings without sessions go with the next passes of the sweep. Packets may go on
-    /// meanwhile; the count of a subscriber's sessions may then be off by those that they made.
+    /// Removes every session at once. Bindings without sessions go with the next passes of the
+    /// sweep. Packets may go on meanwhile; the count of a subscriber's sessions may then be off by
+    /// those that they made.
     pub fn clear_sessions(&self) {
         self.sessions.clear();
         for id in self.subscribers.iter() {

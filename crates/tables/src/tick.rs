@@ -1,7 +1,8 @@
 //! The tables' clock: ticks of 2^30 nanoseconds (about 1.07 s) of the monotonic clock.
 //!
-//! A shift instead of a division, in 32 bits that last 146 years. Lifetimes in seconds are rounded up
-//! and one tick is added, so that a timer may be late but never early (RFC 4787 REQ-5, RFC 5382 REQ-5).
+//! A shift instead of a division, in 32 bits that last 146 years. Lifetimes in seconds are rounded
+//! up and one tick is added, so that a timer may be late but never early (RFC 4787 REQ-5, RFC 5382
+//! REQ-5).
 
 /// A moment, in ticks since the monotonic clock's origin. Tick 0 means "never".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

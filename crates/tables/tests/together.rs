@@ -176,8 +176,8 @@ fn writers_and_a_sweeper_at_once_leave_every_invariant_intact() {
             while after < 3 * LIFETIME {
                 after += u32::from(done.load(Ordering::Relaxed));
                 let mut expire = Expire::default();
-                // A tick is longer than any packet takes, also on a machine that stops threads for long: time goes
-                // on only when every writer has.
+                // A tick is longer than any packet takes, also on a machine that stops threads for
+                // long: time goes on only when every writer has.
                 let reached = [0, 1, 2].map(|writer: usize| progress[writer].load(Ordering::Relaxed));
                 let all_went_on = reached.iter().zip(&seen).all(|(now, then)| now != then || *now == u32::MAX);
                 if all_went_on {

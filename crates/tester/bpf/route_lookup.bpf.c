@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /* Route lookups inside the kernel, many to one system call.
  *
- * BPF_PROG_TEST_RUN runs `lookups` in the caller's network namespace. The packet's payload is the request;
- * the program runs the loop that the user-space contenders run, with the same key generator, and calls
- * bpf_fib_lookup where they call theirs. What remains of the time after the dry run is the kernel's lookup.
+ * BPF_PROG_TEST_RUN runs `lookups` in the caller's network namespace. The packet's payload is the
+ * request; the program runs the loop that the user-space contenders run, with the same key
+ * generator, and calls bpf_fib_lookup where they call theirs. What remains of the time after the
+ * dry run is the kernel's lookup.
  */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>

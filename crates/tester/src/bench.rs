@@ -149,7 +149,8 @@ pub struct Bench {
     payload: u16,
     mix: Option<Mix>,
     background: Option<Background>,
-    /// Hop limits that the gateway leaves on forward and reverse frames; 0 until the probe learns them.
+    /// Hop limits that the gateway leaves on forward and reverse frames; 0 until the probe learns
+    /// them.
     hop_limits: [u8; 2],
     seed: u64,
 }
@@ -253,8 +254,8 @@ impl Bench {
         Ok(())
     }
 
-    /// Sends a few frames to see whether anything comes back right, to resolve neighbours, and to learn which hop limit the
-    /// gateway leaves; later trials check it.
+    /// Sends a few frames to see whether anything comes back right, to resolve neighbours, and to
+    /// learn which hop limit the gateway leaves; later trials check it.
     ///
     /// # Errors
     /// If nothing comes back, or everything is wrong.
@@ -309,7 +310,8 @@ impl Bench {
         Err(BenchError::Silent { gateway, way, sent: direction.departures.sent, hint })
     }
 
-    /// The usual trial: pseudorandom tuples, and answers from the records where the gateway is stateful.
+    /// The usual trial: pseudorandom tuples, and answers from the records where the gateway is
+    /// stateful.
     pub fn plain(&self, purpose: &'static str, directions: Directions, rate: u64, frames: u32) -> TrialPlan {
         let seed = self.seed;
         let (forward, reverse) = match self.setup.technology.is_stateful() {
@@ -383,7 +385,8 @@ impl Bench {
         self.trial_with(plan, observer, &mut |_, _| Ok(()))
     }
 
-    /// Runs one trial, calling `during` about 20 times a second with the gateway and the time since the start.
+    /// Runs one trial, calling `during` about 20 times a second with the gateway and the time since
+    /// the start.
     ///
     /// # Errors
     /// As [`Bench::trial`], and what `during` returns.
@@ -433,8 +436,8 @@ impl Bench {
         Ok(trial)
     }
 
-    /// Frames that the tester's own NICs dropped on arrival. A veth counts there what its peer could not take, which is the
-    /// gateway's business, so virtual ports do not count.
+    /// Frames that the tester's own NICs dropped on arrival. A veth counts there what its peer
+    /// could not take, which is the gateway's business, so virtual ports do not count.
     fn port_drops(&self) -> u64 {
         let (left, right) = self.gateway.ports();
         let physical = |port: &&Port| Path::new("/sys/class/net").join(&port.name).join("device").exists();
@@ -487,7 +490,8 @@ impl Bench {
         Some(Background { template, source, destination, n: mix.n, m: mix.m, hop_limit: HOP_LIMIT - 1 })
     }
 
-    /// Searches the highest rate that passes, up to the tester's limit; the trial that `attempt` made decides.
+    /// Searches the highest rate that passes, up to the tester's limit; the trial that `attempt`
+    /// made decides.
     ///
     /// # Errors
     /// What `attempt` returns.

@@ -35,15 +35,18 @@ pub struct Effort {
     pub timed_frames: u32,
     /// Length of the PDV and IPDV streams, seconds (RFC 8219 section 7.3: 60).
     pub variation_seconds: f64,
-    /// Longest burst of the back-to-back procedure, seconds at the tester's highest rate (RFC 9004: 2 to 30).
+    /// Longest burst of the back-to-back procedure, seconds at the tester's highest rate (RFC 9004:
+    /// 2 to 30).
     pub burst_seconds: f64,
     /// Repetitions of the back-to-back procedure (RFC 9004: 50).
     pub burst_repetitions: u32,
-    /// Length of the overload of the system recovery procedure, seconds (RFC 2544 section 26.5: 60).
+    /// Length of the overload of the system recovery procedure, seconds (RFC 2544 section 26.5:
+    /// 60).
     pub overload_seconds: f64,
     /// Length of the stream around a reset, seconds.
     pub reset_seconds: f64,
-    /// Step of the frame loss procedure, percent of the highest rate (RFC 2544 section 26.3: at most 10).
+    /// Step of the frame loss procedure, percent of the highest rate (RFC 2544 section 26.3: at
+    /// most 10).
     pub loss_step_percent: u32,
     /// Fill the table of connections anew before every trial, not once before a search.
     pub refill_each_trial: bool,

@@ -14,8 +14,9 @@ pub enum Sender {
     Server,
 }
 
-/// What goes before the seconds that count. When the other end sends than in the run before, the rate stays at a third of what it
-/// will be for up to that long: free pages pile up on one processor's list and are wanted on the other's.
+/// What goes before the seconds that count. When the other end sends than in the run before, the
+/// rate stays at a third of what it will be for up to that long: free pages pile up on one
+/// processor's list and are wanted on the other's.
 pub const WARM_UP: Duration = Duration::from_secs(2);
 
 /// One run of the client.
@@ -94,14 +95,17 @@ impl Run {
         if self.sender == Sender::Server {
             arguments.push("-R".to_owned());
         }
-        // No link limits the rate here, so without a window of its own each connection would fill its receiver's queue: megabytes that
-        // are out of the cache when they are read. 200 KB are below what every kernel grants.
+        // No link limits the rate here, so without a window of its own each connection would fill
+        // its receiver's queue: megabytes that are out of the cache when they are read. 200 KB are
+        // below what every kernel grants.
         arguments.extend(["-w".to_owned(), "200K".to_owned()]);
-        // Each end on a processor of its own, if there are two: else the scheduler's choice of the moment decides the rate.
+        // Each end on a processor of its own, if there are two: else the scheduler's choice of the
+        // moment decides the rate.
         if std::thread::available_parallelism().is_ok_and(|processors| processors.get() > 1) {
             arguments.extend(["-A".to_owned(), "0,1".to_owned()]);
         }
-        // A gateway that swallows everything must not hold up a run for the two minutes that TCP would try.
+        // A gateway that swallows everything must not hold up a run for the two minutes that TCP
+        // would try.
         arguments.extend(["--connect-timeout".to_owned(), "5000".to_owned()]);
         arguments
     }

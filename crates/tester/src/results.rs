@@ -1,5 +1,6 @@
-//! Result files: JSON Lines. The first line of a run says what was measured on what (`"record": "run"`), then comes one line a
-//! sample (`"sample"`), written when it was taken, then one a summary (`"summary"`). Files may be concatenated.
+//! Result files: JSON Lines. The first line of a run says what was measured on what (`"record":
+//! "run"`), then comes one line a sample (`"sample"`), written when it was taken, then one a
+//! summary (`"summary"`). Files may be concatenated.
 
 use std::{
     fs::{self, File, OpenOptions},

@@ -1,11 +1,13 @@
 //! Binary search for the highest rate (or burst, or number of sessions) that passes.
 //!
-//! RFC 2544 section 26.1 says how to search; RFC 9004 section 5.3 asks for binary search with loss verification (ETSI GS
-//! NFV-TST 009 clause 12.3): a failure counts only when it happens again. The result is the highest value that *passed*.
-//! siitperf's scripts print the last value tested instead, which may be one that failed.
+//! RFC 2544 section 26.1 says how to search; RFC 9004 section 5.3 asks for binary search with loss
+//! verification (ETSI GS NFV-TST 009 clause 12.3): a failure counts only when it happens again. The
+//! result is the highest value that *passed*. siitperf's scripts print the last value tested
+//! instead, which may be one that failed.
 //!
-//! A trial can also be *invalid*: the tester did not do its part. It is repeated, and if it stays invalid the value bounds the
-//! search from above like a failure, but the result says that the tester, not the gateway, set the limit.
+//! A trial can also be *invalid*: the tester did not do its part. It is repeated, and if it stays
+//! invalid the value bounds the search from above like a failure, but the result says that the
+//! tester, not the gateway, set the limit.
 
 use serde::{Deserialize, Serialize};
 
@@ -45,7 +47,8 @@ pub struct Search {
     pub resolution: u64,
     /// Or, if that is more, this many parts in a million of the highest passing value.
     pub resolution_ppm: u64,
-    /// Times a failing value is tried again before it counts as failing (TST 009 "loss verification"; 0 is plain RFC 2544).
+    /// Times a failing value is tried again before it counts as failing (TST 009 "loss
+    /// verification"; 0 is plain RFC 2544).
     pub verify_failures: u32,
     /// Times an invalid trial is repeated.
     pub repeat_invalid: u32,
@@ -71,14 +74,16 @@ pub struct Found {
 pub struct Interrupted;
 
 impl Search {
-    /// Searches with `trial(value, bounds)`; `bounds` is the interval that is left, for a progress display.
+    /// Searches with `trial(value, bounds)`; `bounds` is the interval that is left, for a progress
+    /// display.
     ///
     /// # Errors
     /// What `trial` returns as error.
     pub fn run<A: Into<Attempt>, E>(&self, mut trial: impl FnMut(u64, (u64, u64)) -> Result<A, E>) -> Result<Found, E> {
         let mut found = Found { highest_passing: 0, lowest_not_passing: None, limited_by_tester: false, trials: 0 };
         let (mut low, mut high) = (0u64, self.max);
-        // Around a hint the steps double until the limit is between two trials; from then on, bisection.
+        // Around a hint the steps double until the limit is between two trials; from then on,
+        // bisection.
         let mut step = self.hint.map_or(0, |hint| (hint / 16).max(self.resolution).max(1));
         let mut next = self.hint.map_or_else(|| low.midpoint(high), |hint| hint.clamp(1, self.max));
         while high - low > self.resolution.max(low.saturating_mul(self.resolution_ppm) / 1_000_000) {

@@ -1,5 +1,6 @@
-//! The tester against itself, over a veth pair without a gateway: how fast it makes and checks frames on this machine, and
-//! how exactly it paces them. Every result carries it; a result near the tester's own limit says more about the tester.
+//! The tester against itself, over a veth pair without a gateway: how fast it makes and checks
+//! frames on this machine, and how exactly it paces them. Every result carries it; a result near
+//! the tester's own limit says more about the tester.
 
 use std::time::Duration;
 
@@ -37,11 +38,13 @@ pub struct SelfTest {
     pub paced_late_max_us: f64,
     /// Median delay of that run, microseconds: what the tester itself adds.
     pub calibration_us: f64,
-    /// Longest hole that the machine tore into any run, microseconds: other work, or the hypervisor.
+    /// Longest hole that the machine tore into any run, microseconds: other work, or the
+    /// hypervisor.
     pub longest_pause_us: f64,
 }
 
-/// Runs it for frames of this kind and length, sent from this core by these means (the kernel's best where absent).
+/// Runs it for frames of this kind and length, sent from this core by these means (the kernel's
+/// best where absent).
 ///
 /// # Errors
 /// If labs or BPF programs do not work here.

@@ -1,8 +1,9 @@
 //! A series: one procedure, one or several gateways, several repetitions, interleaved.
 //!
-//! Repetition 1 measures every gateway, then repetition 2 does, and so on, so that the drift of the machine meets all alike;
-//! gateways are compared by the ratios within a repetition. Every trial, measurement and summary is a line of the result
-//! file, written when it is known: what an interruption leaves is whole, and a resumed series skips what it finds there.
+//! Repetition 1 measures every gateway, then repetition 2 does, and so on, so that the drift of the
+//! machine meets all alike; gateways are compared by the ratios within a repetition. Every trial,
+//! measurement and summary is a line of the result file, written when it is known: what an
+//! interruption leaves is whole, and a resumed series skips what it finds there.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -119,7 +120,8 @@ struct Station {
 }
 
 impl SeriesPlan {
-    /// Runs the series, appending to `results`. With `resume`, repetitions that the file already holds are not repeated.
+    /// Runs the series, appending to `results`. With `resume`, repetitions that the file already
+    /// holds are not repeated.
     ///
     /// # Errors
     /// If nothing can be measured at all, or the series was interrupted.
@@ -181,8 +183,8 @@ impl SeriesPlan {
         Ok(SeriesResult { summaries, self_test, failures, placement })
     }
 
-    /// How often everything is measured. The back-to-back procedure repeats within itself, and a quick scalability series is a
-    /// look at each point.
+    /// How often everything is measured. The back-to-back procedure repeats within itself, and a
+    /// quick scalability series is a look at each point.
     pub fn repetitions(&self) -> u32 {
         match self.procedure {
             Procedure::BackToBack => 1,
@@ -200,8 +202,8 @@ impl SeriesPlan {
         self.gateways.iter().map(Spec::to_string).collect()
     }
 
-    /// The gateway's usual trade; plain forwarding and the fault injector carry what the others' left side sends, and
-    /// connections as a NAT44 that changes nothing.
+    /// The gateway's usual trade; plain forwarding and the fault injector carry what the others'
+    /// left side sends, and connections as a NAT44 that changes nothing.
     fn technology_of(&self, spec: &Spec) -> Technology {
         let follows = matches!(spec, Spec::Plain | Spec::Faulty(_));
         match (self.technology, follows) {
@@ -216,7 +218,8 @@ impl SeriesPlan {
         }
     }
 
-    /// The same UDP payload for every gateway of the series: what is asked for holds on the first one's left side.
+    /// The same UDP payload for every gateway of the series: what is asked for holds on the first
+    /// one's left side.
     fn frame_bytes_of(&self, technology: Technology) -> u16 {
         let kind = technology.kinds().0;
         let ends = Ends { source: [0; 6], destination: [0; 6] };

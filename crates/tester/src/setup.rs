@@ -1,8 +1,10 @@
-//! Which frames a technology needs on each side of the gateway (RFC 8219 section 3, RFC 9693 section 4).
+//! Which frames a technology needs on each side of the gateway (RFC 8219 section 3, RFC 9693
+//! section 4).
 //!
-//! The left side is the subscribers' (the gateway's inside), the right side the other one: the IPv4 Internet behind a PE
-//! device, the IPv6 core behind a CE device. Two gateways in series (CE and PE) behave as one NAT44 and are measured as such.
-//! Addresses are computed here on their own, from the RFCs, so that a mistake of the gateway under test is not repeated.
+//! The left side is the subscribers' (the gateway's inside), the right side the other one: the IPv4
+//! Internet behind a PE device, the IPv6 core behind a CE device. Two gateways in series (CE and
+//! PE) behave as one NAT44 and are measured as such. Addresses are computed here on their own, from
+//! the RFCs, so that a mistake of the gateway under test is not repeated.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -127,7 +129,8 @@ impl FromStr for Technology {
     }
 }
 
-/// The addresses of the hosts and of the gateway's rules. Hosts are numbered upwards from the first.
+/// The addresses of the hosts and of the gateway's rules. Hosts are numbered upwards from the
+/// first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Addresses {
     /// First subscriber, IPv4.
@@ -138,11 +141,13 @@ pub struct Addresses {
     pub outside_ipv4: Ipv4Addr,
     /// First server, IPv6.
     pub outside_ipv6: Ipv6Addr,
-    /// What the gateway gives stateful subscribers: first and last address. Anything is accepted where absent.
+    /// What the gateway gives stateful subscribers: first and last address. Anything is accepted
+    /// where absent.
     pub pool: Option<(Ipv4Addr, Ipv4Addr)>,
     /// The IPv4 address that SIIT maps the first subscriber to.
     pub mapped_ipv4: Ipv4Addr,
-    /// Prefix under which IPv6 hosts see IPv4 ones (RFC 6052), and its length: 32, 40, 48, 56, 64 or 96.
+    /// Prefix under which IPv6 hosts see IPv4 ones (RFC 6052), and its length: 32, 40, 48, 56, 64
+    /// or 96.
     pub translation_prefix: (Ipv6Addr, u8),
     /// The softwire address of AFTR, lwAFTR or BR.
     pub softwire_concentrator: Ipv6Addr,
@@ -179,8 +184,8 @@ impl MapRule {
         blocks << self.contiguous_bits()
     }
 
-    /// Subscribers whose IPv4 suffix is neither all zeros nor all ones, and with contiguous sets not PSID 0, which
-    /// holds the system ports.
+    /// Subscribers whose IPv4 suffix is neither all zeros nor all ones, and with contiguous sets
+    /// not PSID 0, which holds the system ports.
     pub fn subscribers(&self) -> u32 {
         let suffixes = (1u32 << (32 - self.ipv4.1)).saturating_sub(2).max(1);
         suffixes * self.psids()
@@ -200,7 +205,8 @@ impl MapRule {
         (Ipv4Addr::from_bits(address), u16::try_from(psid).unwrap_or(u16::MAX))
     }
 
-    /// The MAP address (RFC 7597 sections 5.2 and 6): rule prefix, EA bits, then 16 zero bits, IPv4 address, PSID.
+    /// The MAP address (RFC 7597 sections 5.2 and 6): rule prefix, EA bits, then 16 zero bits, IPv4
+    /// address, PSID.
     fn ipv6_address(&self, ipv4: Ipv4Addr, psid: u16) -> Ipv6Addr {
         let suffix_bits = 32 - self.ipv4.1;
         let suffix = if suffix_bits == 0 { 0 } else { ipv4.to_bits() & (u32::MAX >> self.ipv4.1) };
@@ -212,7 +218,8 @@ impl MapRule {
 }
 
 impl Default for Addresses {
-    /// Those of the laboratory: client 10.0.0.2 and 2001:db8:1::2, server 198.51.100.2 and 2001:db8:2::2.
+    /// Those of the laboratory: client 10.0.0.2 and 2001:db8:1::2, server 198.51.100.2 and
+    /// 2001:db8:2::2.
     fn default() -> Addresses {
         Addresses {
             inside_ipv4: Ipv4Addr::new(10, 0, 0, 2),
@@ -407,7 +414,8 @@ fn endpoint(left: IpAddr, right: IpAddr, left_inner: Option<Ipv4Addr>, right_inn
     }
 }
 
-/// An IPv4 address in an IPv6 prefix (RFC 6052 section 2.2): the bytes go around bits 64 to 71, which stay zero.
+/// An IPv4 address in an IPv6 prefix (RFC 6052 section 2.2): the bytes go around bits 64 to 71,
+/// which stay zero.
 fn embed(prefix: Ipv6Addr, length: u8, ipv4: Ipv4Addr) -> Ipv6Addr {
     let mut bytes = prefix.octets();
     let mut at = usize::from(length / 8);

@@ -27,8 +27,9 @@ impl Spread {
     }
 }
 
-/// The median of the ratios of samples taken in the same round. Ratios survive a machine whose speed drifts between rounds,
-/// which the ratio of medians does not. Rounds in which either is missing do not count.
+/// The median of the ratios of samples taken in the same round. Ratios survive a machine whose
+/// speed drifts between rounds, which the ratio of medians does not. Rounds in which either is
+/// missing do not count.
 #[must_use]
 pub fn median_ratio(ours: &[Option<f64>], theirs: &[Option<f64>]) -> Option<f64> {
     let pairs = ours.iter().zip(theirs).filter_map(|(ours, theirs)| Some((*ours)? / (*theirs)?));

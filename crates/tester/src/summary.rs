@@ -1,8 +1,8 @@
 //! The summary of repeated measurements (RFC 8219 section 7: median, 1st and 99th percentile).
 //!
-//! Percentiles are nearest-rank, as RFC 2330 section 11.3 defines them: the smallest value that at least the given
-//! fraction of all values does not exceed. With fewer than 100 repetitions the 1st and 99th percentile *are* the
-//! minimum and maximum, so both are always reported with the count.
+//! Percentiles are nearest-rank, as RFC 2330 section 11.3 defines them: the smallest value that at
+//! least the given fraction of all values does not exceed. With fewer than 100 repetitions the 1st
+//! and 99th percentile *are* the minimum and maximum, so both are always reported with the count.
 
 use serde::{Deserialize, Serialize};
 

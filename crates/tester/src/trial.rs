@@ -1,9 +1,10 @@
 //! One trial: what was asked, what came of it, and the verdict.
 //!
-//! A trial *passes* when every frame arrived once, unharmed and at the right place, in every direction. It *fails* when the
-//! gateway lost, duplicated or damaged frames. It is *invalid* when the tester did not do its part: it could not keep the
-//! rate, or a pause of the machine tore a hole into the stream and frames were lost, so that nobody can say whose fault it
-//! was. An invalid trial says nothing about the gateway and is never counted against it.
+//! A trial *passes* when every frame arrived once, unharmed and at the right place, in every
+//! direction. It *fails* when the gateway lost, duplicated or damaged frames. It is *invalid* when
+//! the tester did not do its part: it could not keep the rate, or a pause of the machine tore a
+//! hole into the stream and frames were lost, so that nobody can say whose fault it was. An invalid
+//! trial says nothing about the gateway and is never counted against it.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,8 @@ use tombolo_generator::{Delays, DirectionOutcome, FrameError, Order, Outcome, Ti
 
 use crate::search::Verdict;
 
-/// The sender must end within this fraction of the planned time (siitperf: 0.001 %, on dedicated hardware).
+/// The sender must end within this fraction of the planned time (siitperf: 0.001 %, on dedicated
+/// hardware).
 const OVERRUN_TOLERATED: f64 = 0.001;
 const OVERRUN_TOLERATED_NS: u64 = 200_000;
 /// A burst later than this, in a trial that lost frames, makes the loss nobody's.
@@ -91,7 +93,8 @@ pub struct Trial {
 pub enum Sharing {
     /// The gateway has cores of its own: an overloaded gateway drops.
     Apart,
-    /// The gateway runs on the sending core: an overloaded gateway slows the sender down, so being late counts as failing.
+    /// The gateway runs on the sending core: an overloaded gateway slows the sender down, so being
+    /// late counts as failing.
     Together,
 }
 
@@ -151,7 +154,8 @@ impl Trial {
     }
 }
 
-/// A pause can cost as many frames as were sent late after it, and what a full receive ring holds; no more.
+/// A pause can cost as many frames as were sent late after it, and what a full receive ring holds;
+/// no more.
 fn a_hole_may_explain_the_loss(direction: &DirectionOutcome) -> bool {
     let d = &direction.departures;
     let late_frames = d.late_bursts * u64::from(d.burst_frames);

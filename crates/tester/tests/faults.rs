@@ -1,4 +1,5 @@
-//! The tester against a gateway with planted faults: it must find what was planted, how often, and nothing else.
+//! The tester against a gateway with planted faults: it must find what was planted, how often, and
+//! nothing else.
 
 #![expect(clippy::unwrap_used, reason = "a test: a panic is a failure")]
 
@@ -128,7 +129,8 @@ fn reordering_is_counted_but_fails_nothing() {
 
 #[test]
 fn a_delay_is_measured_within_twenty_microseconds() {
-    // What the forwarder takes without a planted delay is its own. A machine that is busy with something else adds to either.
+    // What the forwarder takes without a planted delay is its own. A machine that is busy with
+    // something else adds to either.
     let mut tries = (0..4).map(|_| {
         let pair = median_delay("faulty:").zip(median_delay("faulty:delay=3000"));
         println!("own delay and planted one, ns: {pair:?}");
@@ -153,7 +155,8 @@ fn median_delay(gateway: &str) -> Option<u64> {
 #[test]
 fn a_limit_of_the_rate_is_found_within_one_percent() {
     let Some(mut bench) = bench("faulty:rate=50000", Technology::Forward4, FLOWS) else { return };
-    // The forwarder saves up two milliseconds of its rate: 0.33 % of a trial. Its own pauses must not pass for its limit.
+    // The forwarder saves up two milliseconds of its rate: 0.33 % of a trial. Its own pauses must
+    // not pass for its limit.
     bench.effort =
         Effort { resolution: 0.002, trial_seconds: 0.6, verify_failures: 3, repeat_invalid: 6, ..bench.effort };
     let mut tries = (0..4).map(|_| {

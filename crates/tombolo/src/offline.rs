@@ -1,4 +1,5 @@
-//! The gateway without a network: packets from files or the command line through the same engine that `tombolo run` has.
+//! The gateway without a network: packets from files or the command line through the same engine
+//! that `tombolo run` has.
 //!
 //! Everything is repeatable: the seed is an argument, and the clock is what the packets say.
 
@@ -86,8 +87,8 @@ impl Offline {
         Ok((Self { plan, engine, first: None, idle_at: now.0 }, warnings))
     }
 
-    /// The side that a packet comes from, by its addresses: that of the service which has them, else inside for IPv6 and
-    /// outside for IPv4.
+    /// The side that a packet comes from, by its addresses: that of the service which has them,
+    /// else inside for IPv6 and outside for IPv4.
     pub(crate) fn side_of(&self, bytes: &[u8]) -> Side {
         let four = |at: usize| bytes.get(at..at + 4).and_then(|address| <[u8; 4]>::try_from(address).ok());
         let found = match version(bytes) {
@@ -129,13 +130,15 @@ impl Offline {
             None => self.engine.process(&self.plan, packet, now, &mut outbox),
             Some(trace) => self.engine.explain(&self.plan, packet, now, &mut outbox, trace),
         };
-        // Translation changes the family of what crosses; answers and hairpins keep it, and go back.
+        // Translation changes the family of what crosses; answers and hairpins keep it, and go
+        // back.
         let side_of = |bytes: &[u8]| if version(bytes) == received { side } else { side.other() };
         let sent = sent.into_iter().map(|bytes| Sent { side: side_of(&bytes), bytes }).collect();
         Outcome { verdict, sent }
     }
 
-    /// The engine's clock for a packet of the time `at`. It does not go back, whatever the captures say.
+    /// The engine's clock for a packet of the time `at`. It does not go back, whatever the captures
+    /// say.
     fn clock(&mut self, at: Duration) -> Now {
         let first = *self.first.get_or_insert(at);
         let now = Now(nanos(START + at.saturating_sub(first)));

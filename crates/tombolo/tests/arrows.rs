@@ -37,7 +37,8 @@ fn crates_import_only_what_the_architecture_allows() {
     assert!(seen >= 9, "only {seen} crates were found");
 }
 
-/// Our crates among the dependencies that are built into the crate; those of its tests do not count.
+/// Our crates among the dependencies that are built into the crate; those of its tests do not
+/// count.
 fn imports(manifest: &str) -> BTreeSet<String> {
     let mut imports = BTreeSet::new();
     let mut counts = false;

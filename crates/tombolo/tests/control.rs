@@ -1,5 +1,5 @@
-//! The control socket, `tombolo show` and their kin, the metrics and the log of bindings, with real traffic in a lab.
-//! Needs root and skips loudly without it.
+//! The control socket, `tombolo show` and their kin, the metrics and the log of bindings, with real
+//! traffic in a lab. Needs root and skips loudly without it.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
@@ -301,7 +301,8 @@ fn an_operator_adds_and_removes_bindings_flushes_and_drains() {
     assert!(!setup.home.path().join("control.sock").exists(), "the socket goes with the gateway");
 }
 
-/// Makes 16 x 65535 sessions: datagrams to every port of the server, with a round trip in between so that none is lost.
+/// Makes 16 x 65535 sessions: datagrams to every port of the server, with a round trip in between
+/// so that none is lost.
 fn fill(setup: &Setup) -> usize {
     let echo = Peer::udp_echo(setup.lab.node("server").unwrap(), address("198.51.100.2:7")).unwrap();
     let made = setup.lab.node("client").unwrap().run(|| {

@@ -1,5 +1,5 @@
-//! The gateway with the kernel's fast path: everything that works without works with it, and it goes on while the
-//! gateway is away. Needs root and skips loudly without it.
+//! The gateway with the kernel's fast path: everything that works without works with it, and it
+//! goes on while the gateway is away. Needs root and skips loudly without it.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
@@ -286,7 +286,8 @@ fn netfilter_sees_what_tc_translates_if_it_shall() {
     for (line, seen) in [("fastpath_netfilter = true", 3..=9), ("fastpath_netfilter = false", 0..=0)] {
         fs::write(&file, CONFIGURATION.replace("fastpath = \"tc\"", &format!("fastpath = \"tc\"\n{line}"))).unwrap();
         let mut gateway = start(&lab);
-        // The first packets admit the subscriber and resolve the neighbours, which is others' business.
+        // The first packets admit the subscriber and resolve the neighbours, which is others'
+        // business.
         assert!(ping());
         let before = packets();
         assert!(ping(), "{line}");

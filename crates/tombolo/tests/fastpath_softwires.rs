@@ -1,5 +1,5 @@
-//! The five technologies with the kernel's fast path: everything that works without works with it. Needs root and skips
-//! loudly without it.
+//! The five technologies with the kernel's fast path: everything that works without works with it.
+//! Needs root and skips loudly without it.
 
 #[path = "softwires.rs"]
 mod softwires_with_tc;

@@ -1,4 +1,5 @@
-//! The gateway as users run it, with real traffic through it, in a lab. Needs root and skips loudly without it.
+//! The gateway as users run it, with real traffic through it, in a lab. Needs root and skips loudly
+//! without it.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
@@ -55,7 +56,8 @@ fn pattern(length: usize) -> Vec<u8> {
     (0..length).map(|n| u8::try_from((n * 31 + n / 251) % 256).unwrap()).collect()
 }
 
-/// Sends `bytes` to whatever listens at `to` in `client`, from which `serve` in the server sends them back reversed.
+/// Sends `bytes` to whatever listens at `to` in `client`, from which `serve` in the server sends
+/// them back reversed.
 fn exchange(lab: &Lab, from: &str, to: SocketAddr, listen: (&str, SocketAddr)) -> SocketAddr {
     let bytes = pattern(3_000_000);
     let expected: Vec<u8> = bytes.iter().rev().copied().collect();
@@ -222,12 +224,14 @@ fn traceroute_and_path_mtu_discovery_cross_the_gateway() {
         let program = words.next().unwrap();
         lab.node(node).unwrap().command(program).args(words).run().unwrap()
     };
-    // The kernel sends six errors at once to a host, then one a second; simultaneous probes would miss an answer now and then.
+    // The kernel sends six errors at once to a host, then one a second; simultaneous probes would
+    // miss an answer now and then.
     for key in ["net.ipv4.icmp_ratelimit", "net.ipv6.icmp.ratelimit"] {
         lab.node("gateway").unwrap().set_sysctl(key, "0").unwrap();
     }
-    // Kernel, gateway, kernel again, server: every hop answers, and hops beyond have addresses inside the prefix. traceroute
-    // waits, unless told otherwise, ten times what the next hop took: too little on a busy machine.
+    // Kernel, gateway, kernel again, server: every hop answers, and hops beyond have addresses
+    // inside the prefix. traceroute waits, unless told otherwise, ten times what the next hop took:
+    // too little on a busy machine.
     let outward = run("client", "traceroute -6 -n -q 1 -w 5,0,0 -m 6 64:ff9b::198.51.100.2").stdout;
     assert!(!outward.contains('*') && outward.contains("2001:db8:1::1") && outward.contains("64:ff9b::"), "{outward}");
     let inward = run("server", "traceroute -n -q 1 -w 5,0,0 -m 6 -T -p 8080 192.0.2.1").stdout;

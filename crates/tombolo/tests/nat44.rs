@@ -1,4 +1,5 @@
-//! A NAT44 as users run it, with real traffic through it, in a lab. Needs root and skips loudly without it.
+//! A NAT44 as users run it, with real traffic through it, in a lab. Needs root and skips loudly
+//! without it.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
@@ -43,7 +44,8 @@ fn pattern(length: usize) -> Vec<u8> {
     (0..length).map(|n| u8::try_from((n * 31 + n / 251) % 256).unwrap()).collect()
 }
 
-/// Sends [`LENGTH`] bytes from `from` to `to`, where `listen` sends them back reversed; who it saw as its client.
+/// Sends [`LENGTH`] bytes from `from` to `to`, where `listen` sends them back reversed; who it saw
+/// as its client.
 fn exchange(lab: &Lab, from: &str, to: SocketAddr, listen: (&str, SocketAddr)) -> SocketAddr {
     let bytes = pattern(LENGTH);
     let (ready, is_ready) = std::sync::mpsc::channel();

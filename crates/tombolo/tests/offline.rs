@@ -69,8 +69,8 @@ fn masked(mut packet: Vec<u8>) -> Vec<u8> {
     packet
 }
 
-/// Runs the packets of all cases of a configuration through `tombolo translate`, a second apart, and compares verdicts
-/// and what leaves.
+/// Runs the packets of all cases of a configuration through `tombolo translate`, a second apart,
+/// and compares verdicts and what leaves.
 fn check_translate(service: &str, config: &str, at_least: usize) {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name);

@@ -1,6 +1,6 @@
-//! Links of different MTUs on both sides of SIIT, NAT64 and CLAT: what the hosts find out about the path, TCP that has
-//! nothing else to go by, datagrams in fragments, traceroute; and captures in which tshark finds nothing wrong. Needs root
-//! and skips loudly without it.
+//! Links of different MTUs on both sides of SIIT, NAT64 and CLAT: what the hosts find out about the
+//! path, TCP that has nothing else to go by, datagrams in fragments, traceroute; and captures in
+//! which tshark finds nothing wrong. Needs root and skips loudly without it.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
@@ -52,7 +52,8 @@ fn shell(lab: &Lab, node: &str, command: &str) -> String {
     format!("{}{}", output.stdout, output.stderr)
 }
 
-/// A lab with these MTUs, in which no checksum is left to a card that is none: captures show what a wire would.
+/// A lab with these MTUs, in which no checksum is left to a card that is none: captures show what a
+/// wire would.
 fn lab(topology: &Topology, mtus: &[(&str, u32)]) -> Lab {
     let lab = Lab::create(topology).unwrap();
     for link in &topology.links {
@@ -98,7 +99,8 @@ impl Captures {
     fn assert_clean(self) {
         for capture in self.0 {
             let file = capture.finish().unwrap();
-            // Linux, where no card does it, writes 0xffff for a TCP checksum of 0 (skb_checksum_help); tshark objects.
+            // Linux, where no card does it, writes 0xffff for a TCP checksum of 0
+            // (skb_checksum_help); tshark objects.
             let bad =
                 tshark(&file, "(_ws.malformed or _ws.expert.group == \"Checksum\") and not tcp.checksum == 0xffff");
             assert_eq!(bad, "", "{}", file.display());
@@ -152,7 +154,8 @@ fn tcp(lab: &Lab, from: &str, to: &str, at: &str, listen: &str) {
     server.join().unwrap().unwrap();
 }
 
-/// Datagrams of many sizes there and back. What the path does not take whole may be lost until the host knows.
+/// Datagrams of many sizes there and back. What the path does not take whole may be lost until the
+/// host knows.
 fn udp(lab: &Lab, from: &str, to: &str, at: &str, listen: &str) {
     let _echo = Peer::udp_echo(lab.node(at).unwrap(), socket(listen)).unwrap();
     for length in [1, 1200, 1232, 1233, 1252, 1372, 1452, 1472, 3000, 20_000] {
@@ -196,8 +199,8 @@ fn hops(lab: &Lab, from: &str, to: &str, kind: &str) -> Vec<String> {
     hops
 }
 
-/// Echoes as large as the path takes whole, and in fragments where the service translates those: a stateless one does not
-/// (RFC 7915 section 1.2).
+/// Echoes as large as the path takes whole, and in fragments where the service translates those: a
+/// stateless one does not (RFC 7915 section 1.2).
 fn ping(lab: &Lab, from: &str, to: &str, mtu: u32, largest: u32) {
     let headers = if to.contains(':') { 48 } else { 28 };
     for size in [56, 1000, mtu - headers, largest].into_iter().filter(|size| *size <= largest.max(mtu - headers)) {
@@ -282,7 +285,8 @@ fn clat_and_plat_with_links_of_different_mtus() {
 
         let outward = 1500.min(core - 20).min(outside);
         assert_eq!(path_mtu(&lab, "client", server), outward, "{core} and {outside}");
-        // Larger echoes come back without DF, leave the PLAT in fragments, and no CLAT translates those.
+        // Larger echoes come back without DF, leave the PLAT in fragments, and no CLAT translates
+        // those.
         ping(&lab, "client", server, outward.min(1260), 0);
         let hops = hops(&lab, "client", server, "-U");
         assert!(hops.len() >= 4 && hops[0] == "10.0.0.1", "{hops:?}");

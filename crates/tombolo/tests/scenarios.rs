@@ -1,5 +1,6 @@
-//! MAP-E, MAP-T and 464XLAT as users run them: hosts behind a customer's edge and a server behind the provider's end, with
-//! real traffic between them, in a lab. Needs root and skips loudly without it.
+//! MAP-E, MAP-T and 464XLAT as users run them: hosts behind a customer's edge and a server behind
+//! the provider's end, with real traffic between them, in a lab. Needs root and skips loudly
+//! without it.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
@@ -81,8 +82,8 @@ fn assert_pings(from: &Namespace, arguments: &[&str]) {
     assert!(words.contains(" 0% packet loss"), "{words}");
 }
 
-/// The length of what comes back. The kernel sends datagrams with DF until it has learned the path MTU, at the price of the
-/// first of them on either side.
+/// The length of what comes back. The kernel sends datagrams with DF until it has learned the path
+/// MTU, at the price of the first of them on either side.
 fn udp_round_trip(from: &Namespace, to: SocketAddr, length: usize) -> Option<usize> {
     let payload = pattern(length);
     let attempt = || {
@@ -125,7 +126,8 @@ fn iperf3(from: &Namespace, arguments: &[&str]) {
     assert!(output.stdout.contains("receiver"), "{arguments:?}: {}\n{}", output.stdout, output.stderr);
 }
 
-/// Hosts agree on TCP segments of `size` bytes, with timestamps, without anybody having to tell them that more do not fit.
+/// Hosts agree on TCP segments of `size` bytes, with timestamps, without anybody having to tell
+/// them that more do not fit.
 fn agree_on_segments(client: &Namespace, server: &Namespace, size: u32) {
     let listener = server.run(|| TcpListener::bind("198.51.100.2:8888").unwrap()).unwrap();
     let connect = || TcpStream::connect_timeout(&address("198.51.100.2:8888"), PATIENCE).unwrap();
@@ -160,7 +162,8 @@ fn carries_everything(setup: &Setup, outside: &str, overhead: u16, is_own_port: 
     traces_the_route(client);
 }
 
-/// Each hop answers: the edge, the provider's end, and then the server. Routers without IPv4 address count, too.
+/// Each hop answers: the edge, the provider's end, and then the server. Routers without IPv4
+/// address count, too.
 fn traces_the_route(client: &Namespace) {
     for ttl in 1..10 {
         let words = ping(client, &["-t", &ttl.to_string(), SERVER]);
@@ -175,8 +178,9 @@ fn traces_the_route(client: &Namespace) {
     panic!("the server is not reached");
 }
 
-/// A line that is narrower than both ends think: what is too big is reported, and then fits. `largest_echo` is the largest
-/// packet whose echo comes back: a CLAT cannot translate fragments of ICMP (RFC 7915 section 1.2).
+/// A line that is narrower than both ends think: what is too big is reported, and then fits.
+/// `largest_echo` is the largest packet whose echo comes back: a CLAT cannot translate fragments of
+/// ICMP (RFC 7915 section 1.2).
 fn discovers_the_path_mtu(setup: &Setup, overhead: u16, largest_echo: u16) {
     let (client, cpe, gateway) = (setup.node("client"), setup.node("cpe"), setup.node("gateway"));
     cpe.set_mtu("core0", 1400).unwrap();
@@ -237,7 +241,8 @@ fn uses_every_port_range(setup: &Setup) {
     assert!(ranges.len() > 20, "{ranges:?}");
 }
 
-/// From edge to edge by the Forwarding Mapping Rules, and to the own address by way of the edge's hairpin.
+/// From edge to edge by the Forwarding Mapping Rules, and to the own address by way of the edge's
+/// hairpin.
 fn reaches_the_neighbour(setup: &Setup) {
     let neighbour = setup.node("neighbour");
     let web = Peer::http(neighbour, address("10.0.1.2:80"), pattern(500_000)).unwrap();
@@ -259,7 +264,8 @@ fn map_t_carries_ipv4_between_hosts_and_servers() {
     map_works("map-t", 20);
 }
 
-/// Without Forwarding Mapping Rules what is for the neighbour goes through the relay, and turns round there.
+/// Without Forwarding Mapping Rules what is for the neighbour goes through the relay, and turns
+/// round there.
 fn hub_and_spoke_works(name: &str) {
     let test = format!("{name} hub and spoke");
     if skip_without(&test, &["ping"]) {
@@ -328,7 +334,8 @@ fn a_clat_and_a_nat64_carry_ipv4_between_hosts_and_servers() {
     assert_pings(setup.node("client"), &["2001:db8:2::2"]);
 }
 
-/// Answers every question for IPv6 addresses with those that a DNS64 makes of `ipv4only.arpa`, and all others with none.
+/// Answers every question for IPv6 addresses with those that a DNS64 makes of `ipv4only.arpa`, and
+/// all others with none.
 fn serve_dns64(namespace: &Namespace, server: std::net::IpAddr, prefix: &'static str) {
     let socket = namespace.run(|| UdpSocket::bind((server, 53)).unwrap()).unwrap();
     std::thread::spawn(move || {
@@ -383,8 +390,8 @@ fn a_clat_finds_its_prefix_by_dns_and_serves_its_own_host() {
     assert_pings(cpe, &[SERVER]);
 }
 
-/// A router that answers solicitations, and speaks up unasked ten times a second, with a prefix for NAT64. It ends when
-/// it is dropped.
+/// A router that answers solicitations, and speaks up unasked ten times a second, with a prefix for
+/// NAT64. It ends when it is dropped.
 struct Router {
     prefix: Arc<Mutex<Pref64Option>>,
     ends: Arc<AtomicBool>,

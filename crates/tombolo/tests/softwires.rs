@@ -1,5 +1,6 @@
-//! DS-Lite and Lightweight 4over6 as users run them: homes with the same private addresses behind their ends, a server
-//! behind the provider's, with real traffic between them, in a lab. Needs root and skips loudly without it.
+//! DS-Lite and Lightweight 4over6 as users run them: homes with the same private addresses behind
+//! their ends, a server behind the provider's, with real traffic between them, in a lab. Needs root
+//! and skips loudly without it.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
@@ -85,8 +86,9 @@ fn assert_pings(from: &Namespace, arguments: &[&str]) {
     assert!(words.contains(" 0% packet loss"), "{words}");
 }
 
-/// Sends a datagram of `length` bytes to an echo; true if the same comes back. Linux sets DF, so the first one may only
-/// bring the path MTU home, in either direction: then it is sent again, as any application of UDP would.
+/// Sends a datagram of `length` bytes to an echo; true if the same comes back. Linux sets DF, so
+/// the first one may only bring the path MTU home, in either direction: then it is sent again, as
+/// any application of UDP would.
 fn udp_round_trip(from: &Namespace, to: SocketAddr, length: usize) -> bool {
     let payload = pattern(length);
     from.run(|| {
@@ -123,7 +125,8 @@ fn iperf3(from: &Namespace, arguments: &[&str]) {
     assert!(carried, "{arguments:?}: {}\n{}", output.stdout, output.stderr);
 }
 
-/// Hosts agree on TCP segments of `size` bytes, with timestamps, without anybody having to tell them that more do not fit.
+/// Hosts agree on TCP segments of `size` bytes, with timestamps, without anybody having to tell
+/// them that more do not fit.
 fn agree_on_segments(client: &Namespace, server: &Namespace, size: u32) {
     let listener = server.run(|| TcpListener::bind("198.51.100.2:8888").unwrap()).unwrap();
     let connect = || TcpStream::connect_timeout(&address("198.51.100.2:8888"), PATIENCE).unwrap();
@@ -168,7 +171,8 @@ fn hops(from: &Namespace) -> Vec<String> {
     hops.map(str::to_owned).collect()
 }
 
-/// A line that is narrower than both ends think: what is too big is reported, and then fits. Both ways.
+/// A line that is narrower than both ends think: what is too big is reported, and then fits. Both
+/// ways.
 fn discovers_the_path_mtu(setup: &Setup) {
     let client = setup.node("client");
     // The softwire itself, as configured.

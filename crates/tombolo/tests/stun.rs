@@ -1,5 +1,5 @@
-//! What STUN finds out about the gateway (RFC 5780), in a lab: mapping is endpoint-independent, filtering is as it was
-//! configured. Needs root and skips loudly without it.
+//! What STUN finds out about the gateway (RFC 5780), in a lab: mapping is endpoint-independent,
+//! filtering is as it was configured. Needs root and skips loudly without it.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
@@ -78,7 +78,8 @@ fn stun_finds_endpoint_independent_mapping_and_filtering_as_configured() {
 
 #[test]
 fn stun_finds_what_another_nat_does() {
-    // The same prober on the kernel's own NAT, which is not endpoint-independent in its filtering: it can tell.
+    // The same prober on the kernel's own NAT, which is not endpoint-independent in its filtering:
+    // it can tell.
     if skip_without("stun_finds_what_another_nat_does", &["ip", "nft"]) {
         return;
     }

@@ -1,5 +1,6 @@
-//! `tombolo tayga` in the place of Tayga: the configurations that its documentation gives as examples, with the commands
-//! around them that the documentation gives too, and real traffic both ways. Needs root and skips loudly without it.
+//! `tombolo tayga` in the place of Tayga: the configurations that its documentation gives as
+//! examples, with the commands around them that the documentation gives too, and real traffic both
+//! ways. Needs root and skips loudly without it.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
@@ -93,7 +94,8 @@ fn shell(lab: &Lab, node: &str, commands: &str) {
     }
 }
 
-/// Makes the device as the documentation does (`--mktun`, then the commands), and starts the gateway on it.
+/// Makes the device as the documentation does (`--mktun`, then the commands), and starts the
+/// gateway on it.
 fn start(lab: &Lab, node: &str, configuration: &str, commands: &str) -> Process {
     let file = lab.directory().unwrap().join(format!("{node}.conf"));
     fs::write(&file, configuration).unwrap();
@@ -278,8 +280,8 @@ fn the_example_that_debian_installs_runs_as_it_is() {
         return;
     }
     let lab = lab();
-    // Its data-dir is hidden behind an empty file system, so that the host's own is left alone. The device is made by
-    // Tayga itself: one queue, no virtio header.
+    // Its data-dir is hidden behind an empty file system, so that the host's own is left alone. The
+    // device is made by Tayga itself: one queue, no virtio header.
     let file = installed.display().to_string();
     shell(&lab, "gateway", &format!("tayga --mktun -c {file}"));
     shell(

@@ -3,14 +3,14 @@
 //! Read first: RFC 1071 sections 1 and 2, RFC 1624 section 3 (equation 3), RFC 768 ("Fields"),
 //! RFC 8200 section 8.1.
 //!
-//! The sum of big-endian 16-bit words in one's complement arithmetic is arithmetic modulo 0xffff with two
-//! zeros, 0x0000 and 0xffff. [`Sum`] collects, [`Delta`] is the difference of two sums and is what a
-//! translation adds to a checksum: it depends only on addresses and ports, so it may be computed once per
-//! session or prefix.
+//! The sum of big-endian 16-bit words in one's complement arithmetic is arithmetic modulo 0xffff
+//! with two zeros, 0x0000 and 0xffff. [`Sum`] collects, [`Delta`] is the difference of two sums and
+//! is what a translation adds to a checksum: it depends only on addresses and ports, so it may be
+//! computed once per session or prefix.
 //!
-//! Invariant of [`Sum`]: the accumulator is congruent to the sum of the words modulo 0xffff, and is zero
-//! only if every word was zero. So a sum over data that is not all zero never folds to 0x0000, which is
-//! what makes an incremental update equal to a full computation (RFC 1624 section 3).
+//! Invariant of [`Sum`]: the accumulator is congruent to the sum of the words modulo 0xffff, and is
+//! zero only if every word was zero. So a sum over data that is not all zero never folds to 0x0000,
+//! which is what makes an incremental update equal to a full computation (RFC 1624 section 3).
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 use core::ops::{Add, AddAssign, Sub};
@@ -57,11 +57,11 @@ impl Sum {
         Self(self.0 + (high >> 32) + (high & 0xffff_ffff) + (low >> 32) + (low & 0xffff_ffff))
     }
 
-    /// Adds bytes that begin at an even offset; an odd last byte is the high half of a word whose low half
-    /// is zero.
+    /// Adds bytes that begin at an even offset; an odd last byte is the high half of a word whose
+    /// low half is zero.
     ///
-    /// Works in native byte order on independent lanes, which compilers turn into vector code, and swaps
-    /// once at the end (RFC 1071 section 2 (B)).
+    /// Works in native byte order on independent lanes, which compilers turn into vector code, and
+    /// swaps once at the end (RFC 1071 section 2 (B)).
     #[must_use]
     #[inline]
     pub fn bytes(self, bytes: &[u8]) -> Self {
@@ -86,8 +86,8 @@ impl Sum {
         self.word(u16::from_be(fold(native)))
     }
 
-    /// Adds the pseudo-header of IPv4 (RFC 9293 section 3.1): addresses, protocol, and the length in bytes
-    /// of transport header and payload.
+    /// Adds the pseudo-header of IPv4 (RFC 9293 section 3.1): addresses, protocol, and the length
+    /// in bytes of transport header and payload.
     #[must_use]
     #[inline]
     pub const fn pseudo_ipv4(self, source: Ipv4Addr, destination: Ipv4Addr, protocol: Protocol, length: u32) -> Self {
@@ -224,8 +224,8 @@ pub const fn update(checksum: u16, delta: Delta) -> u16 {
     !fold(!checksum as u64 + delta.0 as u64)
 }
 
-/// The new content of a field that holds a plain folded sum, as in a packet whose checksum is left to the
-/// network card.
+/// The new content of a field that holds a plain folded sum, as in a packet whose checksum is left
+/// to the network card.
 #[must_use]
 #[inline]
 pub const fn update_sum(sum: u16, delta: Delta) -> u16 {

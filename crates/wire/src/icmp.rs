@@ -14,8 +14,8 @@ pub const HEADER_LENGTH: usize = 8;
 /// Offset of the checksum.
 pub const CHECKSUM: usize = 2;
 
-/// A message with a whole header. `V` is the protocol, so that a message of one is not taken for one of the other: their
-/// numbers differ.
+/// A message with a whole header. `V` is the protocol, so that a message of one is not taken for
+/// one of the other: their numbers differ.
 #[derive(Debug, Clone, Copy)]
 pub struct IcmpView<'a, V> {
     message: &'a [u8],

@@ -47,7 +47,8 @@ pub mod unreachable {
     pub const PROHIBITED: u8 = 13;
 }
 
-/// True if a message of type `kind` reports about another packet, which it carries (RFC 1122 section 3.2.2).
+/// True if a message of type `kind` reports about another packet, which it carries (RFC 1122
+/// section 3.2.2).
 #[must_use]
 #[inline]
 pub const fn is_error(kind: u8) -> bool {

@@ -58,7 +58,8 @@ pub mod parameter {
     pub const OPTION: u8 = 2;
 }
 
-/// True if a message of type `kind` reports about another packet, which it carries (RFC 4443 section 2.1).
+/// True if a message of type `kind` reports about another packet, which it carries (RFC 4443
+/// section 2.1).
 #[must_use]
 #[inline]
 pub const fn is_error(kind: u8) -> bool {

@@ -52,8 +52,8 @@ impl<'a> Ipv4View<'a> {
     /// The packet that begins `bytes`; bytes behind its total length are not part of it.
     ///
     /// # Errors
-    /// [`ParseError`] if the version is not 4, the header is cut or its length below 20, or the total length
-    /// smaller than the header or larger than `bytes`.
+    /// [`ParseError`] if the version is not 4, the header is cut or its length below 20, or the
+    /// total length smaller than the header or larger than `bytes`.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
         let view = Self::parse_header(bytes)?;
@@ -65,8 +65,8 @@ impl<'a> Ipv4View<'a> {
         Ok(Self { packet, ..view })
     }
 
-    /// Like [`parse`](Self::parse), but the total length may say more than there is, as in the packet inside an
-    /// ICMP error.
+    /// Like [`parse`](Self::parse), but the total length may say more than there is, as in the
+    /// packet inside an ICMP error.
     ///
     /// # Errors
     /// [`ParseError`] if the version is not 4, the header is cut, or its length below 20.
@@ -302,7 +302,8 @@ pub fn write_checksum(packet: &mut [u8]) {
     write_u16(packet, CHECKSUM, checksum);
 }
 
-/// The checksum of TCP, UDP or UDP-Lite over `transport` (header with a zero checksum field, and payload).
+/// The checksum of TCP, UDP or UDP-Lite over `transport` (header with a zero checksum field, and
+/// payload).
 #[must_use]
 pub fn transport_checksum(source: Ipv4Addr, destination: Ipv4Addr, protocol: Protocol, transport: &[u8]) -> u16 {
     let length = u32::try_from(transport.len()).unwrap_or(u32::MAX);

@@ -38,11 +38,12 @@ pub struct Ipv6View<'a> {
 }
 
 impl<'a> Ipv6View<'a> {
-    /// The packet that begins `bytes`; bytes behind its payload length are not part of it. Jumbograms (RFC 2675)
-    /// are not supported: a payload length of zero is taken at its word.
+    /// The packet that begins `bytes`; bytes behind its payload length are not part of it.
+    /// Jumbograms (RFC 2675) are not supported: a payload length of zero is taken at its word.
     ///
     /// # Errors
-    /// [`ParseError`] if the version is not 6, or `bytes` ends before the header or the payload does.
+    /// [`ParseError`] if the version is not 6, or `bytes` ends before the header or the payload
+    /// does.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
         let view = Self::parse_header(bytes)?;
@@ -50,8 +51,8 @@ impl<'a> Ipv6View<'a> {
         Ok(Self { packet, ..view })
     }
 
-    /// Like [`parse`](Self::parse), but the payload length may say more than there is, as in the packet inside an
-    /// ICMP error.
+    /// Like [`parse`](Self::parse), but the payload length may say more than there is, as in the
+    /// packet inside an ICMP error.
     ///
     /// # Errors
     /// [`ParseError`] if the version is not 6 or the fixed header is cut.
@@ -140,13 +141,13 @@ pub struct UpperLayer {
     /// The first header that is not Hop-by-Hop, Routing, Destination Options or Fragment. With
     /// `header_after_fragment`: the extension header that follows the Fragment header.
     pub protocol: Protocol,
-    /// Where it begins, in bytes from the start of the packet. In a non-first fragment: where the piece of the
-    /// datagram begins.
+    /// Where it begins, in bytes from the start of the packet. In a non-first fragment: where the
+    /// piece of the datagram begins.
     pub offset: usize,
     /// The Fragment header, if there is one.
     pub fragment: Option<FragmentHeader>,
-    /// Offset of the segments-left byte of the first Routing header in which it is not zero, in bytes from the start
-    /// of the packet.
+    /// Offset of the segments-left byte of the first Routing header in which it is not zero, in
+    /// bytes from the start of the packet.
     pub segments_left: Option<usize>,
     /// An extension header other than ESP follows the Fragment header (RFC 7915 section 5.1.1).
     pub header_after_fragment: bool,
@@ -158,8 +159,9 @@ impl UpperLayer {
     }
 }
 
-/// Stops behind a Fragment header: in a non-first fragment no header follows it, and in a first one an extension
-/// header there makes the packet untranslatable. Every step moves at least eight bytes on.
+/// Stops behind a Fragment header: in a non-first fragment no header follows it, and in a first one
+/// an extension header there makes the packet untranslatable. Every step moves at least eight bytes
+/// on.
 fn walk_extension_headers(packet: &[u8], first: Protocol) -> Result<UpperLayer, ParseError> {
     let mut upper = UpperLayer::directly_behind_the_fixed_header(first);
     while upper.protocol.is_skippable() {
@@ -295,7 +297,8 @@ impl From<Ipv6View<'_>> for Ipv6Header {
     }
 }
 
-/// The checksum of TCP, UDP or ICMPv6 over `transport` (header with a zero checksum field, and payload).
+/// The checksum of TCP, UDP or ICMPv6 over `transport` (header with a zero checksum field, and
+/// payload).
 #[must_use]
 pub fn transport_checksum(source: Ipv6Addr, destination: Ipv6Addr, protocol: Protocol, transport: &[u8]) -> u16 {
     let length = u32::try_from(transport.len()).unwrap_or(u32::MAX);

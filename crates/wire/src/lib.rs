@@ -1,8 +1,9 @@
 //! What stands on the wire: header views and values, checksums, IPv4-embedded IPv6 addresses.
 //!
-//! Every protocol has one file, and every such file the same order: offsets, view, owned value, parse and
-//! emit, tests. A `XxxView` borrows bytes whose lengths were checked once, when it was made; a `XxxHeader`
-//! owns the fields. Ports, lengths and words are numbers of the machine; only bytes are big-endian.
+//! Every protocol has one file, and every such file the same order: offsets, view, owned value,
+//! parse and emit, tests. A `XxxView` borrows bytes whose lengths were checked once, when it was
+//! made; a `XxxHeader` owns the fields. Ports, lengths and words are numbers of the machine; only
+//! bytes are big-endian.
 //!
 //! Nothing here allocates, and nothing needs an operating system.
 

@@ -26,8 +26,8 @@ pub struct HeaderOption<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BadOption;
 
-/// Iterates over the options of a header, without padding. Ends after the first bad one; every step consumes at
-/// least one byte.
+/// Iterates over the options of a header, without padding. Ends after the first bad one; every step
+/// consumes at least one byte.
 #[derive(Debug, Clone)]
 pub struct Options<'a> {
     bytes: &'a [u8],

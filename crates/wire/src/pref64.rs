@@ -5,8 +5,8 @@
 //! | 38 | length: 2 | scaled lifetime 13, length code 3 | high 96 bits of the prefix |
 //! ```
 //!
-//! The lifetime counts in units of 8 seconds. The length code is 0 for /96, 1 for /64, 2 for /56, 3 for /48, 4 for /40,
-//! 5 for /32; others are to be ignored.
+//! The lifetime counts in units of 8 seconds. The length code is 0 for /96, 1 for /64, 2 for /56, 3
+//! for /48, 4 for /40, 5 for /32; others are to be ignored.
 
 use core::net::Ipv6Addr;
 
@@ -27,14 +27,14 @@ const LENGTHS: [u8; 6] = [96, 64, 56, 48, 40, 32];
 pub struct Pref64Option {
     /// The prefix.
     pub prefix: Prefix64,
-    /// How long it may be used, in seconds. On the wire it is a multiple of 8, up to [`LONGEST_LIFETIME`]; 0 ends its
-    /// use.
+    /// How long it may be used, in seconds. On the wire it is a multiple of 8, up to
+    /// [`LONGEST_LIFETIME`]; 0 ends its use.
     pub lifetime: u16,
 }
 
 impl Pref64Option {
-    /// The option in these bytes; `None` if a host has to ignore it: another type or length, a length code without
-    /// meaning, or a prefix that is none (RFC 8781 section 5.1).
+    /// The option in these bytes; `None` if a host has to ignore it: another type or length, a
+    /// length code without meaning, or a prefix that is none (RFC 8781 section 5.1).
     #[must_use]
     pub fn parse(option: &[u8]) -> Option<Self> {
         let option: &[u8; OPTION_LENGTH] = option.try_into().ok()?;
@@ -51,8 +51,8 @@ impl Pref64Option {
         Some(Self { prefix, lifetime: word & !7 })
     }
 
-    /// The bytes of the option. The lifetime is rounded up to a multiple of 8, so that a short one does not end the use of
-    /// the prefix, and cut to the longest there is (RFC 8781 section 4.1).
+    /// The bytes of the option. The lifetime is rounded up to a multiple of 8, so that a short one
+    /// does not end the use of the prefix, and cut to the longest there is (RFC 8781 section 4.1).
     #[must_use]
     pub fn emit(&self) -> [u8; OPTION_LENGTH] {
         let mut option = [0; OPTION_LENGTH];
@@ -77,8 +77,8 @@ const ROUTER_ADVERTISEMENT: u8 = 134;
 /// Bytes of a router advertisement before its options.
 const ADVERTISEMENT_LENGTH: usize = 16;
 
-/// The prefixes that a router advertisement names, `message` being the whole ICMPv6 message; none for a message that is
-/// none, or damaged (RFC 4861 section 6.1.2).
+/// The prefixes that a router advertisement names, `message` being the whole ICMPv6 message; none
+/// for a message that is none, or damaged (RFC 4861 section 6.1.2).
 pub fn in_advertisement(message: &[u8]) -> impl Iterator<Item = Pref64Option> {
     let options = match message {
         [ROUTER_ADVERTISEMENT, 0, ..] if are_options(message.get(ADVERTISEMENT_LENGTH..)) => {
@@ -115,8 +115,8 @@ pub const fn scaled_lifetime(seconds: u16) -> u16 {
     if scaled > 8191 { 8191 } else { scaled }
 }
 
-/// The lifetime, in seconds, of a router that advertises every `max_interval` seconds at the latest (`MaxRtrAdvInterval`;
-/// RFC 8781 section 4.1).
+/// The lifetime, in seconds, of a router that advertises every `max_interval` seconds at the latest
+/// (`MaxRtrAdvInterval`; RFC 8781 section 4.1).
 #[must_use]
 pub const fn default_lifetime(max_interval: u16) -> u16 {
     let seconds = max_interval.saturating_mul(3);

@@ -57,8 +57,8 @@ impl Protocol {
         matches!(self, Self::HOP_BY_HOP | Self::ROUTING | Self::DESTINATION_OPTIONS)
     }
 
-    /// True for every IPv6 extension header except ESP (RFC 7915 section 5.1.1 forbids them behind a
-    /// Fragment header; list: RFC 7045 section 4).
+    /// True for every IPv6 extension header except ESP (RFC 7915 section 5.1.1 forbids them behind
+    /// a Fragment header; list: RFC 7045 section 4).
     #[must_use]
     pub const fn is_extension_header(self) -> bool {
         self.is_skippable() || matches!(self, Self::IPV6_FRAGMENT | Self::AH | Self::MOBILITY | Self::HIP | Self::SHIM6)

@@ -12,9 +12,9 @@
 //!   96    prefix(12, u within)             a b c d
 //! ```
 //!
-//! `u` (bits 64 to 71) is zero. RFC 6052 does not say what to do with an address that has another value
-//! there; such an address is treated as being outside the prefix. The suffix is sent as zero and ignored
-//! on receipt.
+//! `u` (bits 64 to 71) is zero. RFC 6052 does not say what to do with an address that has another
+//! value there; such an address is treated as being outside the prefix. The suffix is sent as zero
+//! and ignored on receipt.
 
 use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -47,7 +47,8 @@ pub enum Prefix64Error {
     HostBits,
     /// Bits 64 to 71 of a /96 are not zero (RFC 6052 section 2.2).
     UOctet,
-    /// 64:ff9b:: with a length other than 96: the well-known prefix exists only as a /96 (RFC 6052 section 2.1).
+    /// 64:ff9b:: with a length other than 96: the well-known prefix exists only as a /96 (RFC 6052
+    /// section 2.1).
     WellKnownLength,
     /// Not of the form `2001:db8::/96`.
     Syntax,
@@ -76,8 +77,8 @@ impl Prefix64 {
     /// The prefix of `length` bits that `address` begins.
     ///
     /// # Errors
-    /// [`Prefix64Error`] if the length is not legal, host bits are set, a /96 has a non-zero u octet, or the
-    /// well-known prefix comes with another length than 96.
+    /// [`Prefix64Error`] if the length is not legal, host bits are set, a /96 has a non-zero u
+    /// octet, or the well-known prefix comes with another length than 96.
     pub const fn new(address: Ipv6Addr, length: u8) -> Result<Self, Prefix64Error> {
         if !matches!(length, 32 | 40 | 48 | 56 | 64 | 96) {
             return Err(Prefix64Error::Length(length));
@@ -119,8 +120,8 @@ impl Prefix64 {
         Ipv6Addr::from_bits(self.bits | upper | lower)
     }
 
-    /// The IPv4 address that `address` stands for; `None` if it lies outside the prefix or has a non-zero
-    /// u octet. The suffix is ignored (RFC 6052 section 2.2).
+    /// The IPv4 address that `address` stands for; `None` if it lies outside the prefix or has a
+    /// non-zero u octet. The suffix is ignored (RFC 6052 section 2.2).
     #[must_use]
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "the 32 bits wanted are the lowest after the shift")]
@@ -141,24 +142,26 @@ impl Prefix64 {
         (address.to_bits() ^ self.bits) & self.mask == 0
     }
 
-    /// True for 64:ff9b::/96, for which RFC 6052 section 3.1 has rules of its own. The local-use prefix
-    /// 64:ff9b:1::/48 is another one (RFC 8215 section 5).
+    /// True for 64:ff9b::/96, for which RFC 6052 section 3.1 has rules of its own. The local-use
+    /// prefix 64:ff9b:1::/48 is another one (RFC 8215 section 5).
     #[must_use]
     pub const fn is_well_known(self) -> bool {
         self.length == 96 && self.bits == Self::WELL_KNOWN.bits
     }
 
-    /// True if this prefix may not stand for `address`: the well-known prefix must not represent addresses
-    /// that are not global, and packets that use it so must be dropped (RFC 6052 section 3.1).
+    /// True if this prefix may not stand for `address`: the well-known prefix must not represent
+    /// addresses that are not global, and packets that use it so must be dropped (RFC 6052 section
+    /// 3.1).
     #[must_use]
     pub const fn forbids(self, address: Ipv4Addr) -> bool {
         self.is_well_known() && is_non_global(address)
     }
 }
 
-/// The IPv4 prefixes (address, length) that the well-known prefix must not represent: RFC 1918 and RFC 5735
-/// section 3, to which RFC 6052 section 3.1 points, and 100.64.0.0/10, which is younger than that list and no more
-/// global (RFC 6598). 192.88.99.0/24 is in RFC 5735's list though it is global.
+/// The IPv4 prefixes (address, length) that the well-known prefix must not represent: RFC 1918 and
+/// RFC 5735 section 3, to which RFC 6052 section 3.1 points, and 100.64.0.0/10, which is younger
+/// than that list and no more global (RFC 6598). 192.88.99.0/24 is in RFC 5735's list though it is
+/// global.
 pub const NON_GLOBAL: [(Ipv4Addr, u8); 15] = [
     (Ipv4Addr::new(0, 0, 0, 0), 8),
     (Ipv4Addr::new(10, 0, 0, 0), 8),

@@ -21,8 +21,8 @@ pub struct UdpView<'a> {
 }
 
 impl<'a> UdpView<'a> {
-    /// The datagram in `datagram`. Its length field is not compared with what is there, for in fragments, packets
-    /// inside ICMP errors and super-packets the two differ.
+    /// The datagram in `datagram`. Its length field is not compared with what is there, for in
+    /// fragments, packets inside ICMP errors and super-packets the two differ.
     ///
     /// # Errors
     /// [`ParseError::Truncated`] if there are fewer than 8 bytes.

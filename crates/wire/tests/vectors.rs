@@ -1,4 +1,5 @@
-//! Runs the published and computed vectors that concern this crate (`tests/vectors` at the workspace root).
+//! Runs the published and computed vectors that concern this crate (`tests/vectors` at the
+//! workspace root).
 
 #![expect(clippy::unwrap_used, reason = "a vector that cannot be read fails its test")]
 

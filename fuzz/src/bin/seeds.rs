@@ -1,5 +1,5 @@
-//! Writes the corpus that fuzzing begins with: the packets of the golden cases for the targets of packets, the
-//! configurations for those of text. `seeds DIRECTORY` fills `DIRECTORY/<target>/`.
+//! Writes the corpus that fuzzing begins with: the packets of the golden cases for the targets of
+//! packets, the configurations for those of text. `seeds DIRECTORY` fills `DIRECTORY/<target>/`.
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,5 @@
-//! Keys that several sections have, in groups: each is written once, and stands where a section names its group. Above
-//! each: what has it.
+//! Keys that several sections have, in groups: each is written once, and stands where a section
+//! names its group. Above each: what has it.
 
 use super::Key;
 

@@ -1,4 +1,5 @@
-//! Keys as traffic would make them, in an order that memory does not like, by batches and by threads.
+//! Keys as traffic would make them, in an order that memory does not like, by batches and by
+//! threads.
 
 use std::ops::Range;
 use std::sync::Barrier;
@@ -11,7 +12,8 @@ pub(crate) const UDP: State = State(1);
 pub(crate) const FOREVER: Lifetimes = Lifetimes([u32::MAX; 16]);
 /// Packets that a worker takes at once.
 pub(crate) const BATCH: u64 = 64;
-/// Sessions that each binding has: 4,000 inside ports and 1,000 remote ports a subscriber, as in the published tests.
+/// Sessions that each binding has: 4,000 inside ports and 1,000 remote ports a subscriber, as in
+/// the published tests.
 pub(crate) const REMOTES: u64 = 1_000;
 
 /// Session number `n`, as traffic would make it.
@@ -24,7 +26,8 @@ pub(crate) fn key(n: u64) -> SessionKey {
     }
 }
 
-/// A permutation of the numbers below `count`, so that every session comes once, in no order that memory likes.
+/// A permutation of the numbers below `count`, so that every session comes once, in no order that
+/// memory likes.
 #[derive(Clone, Copy)]
 pub(crate) struct Shuffle {
     pub(crate) count: u64,
@@ -52,8 +55,8 @@ impl Shuffle {
     }
 }
 
-/// Runs `work` on `threads` threads, each on a processor of its own and with its share of the numbers; the rate
-/// over all, from the moment when all are there to the end of the last.
+/// Runs `work` on `threads` threads, each on a processor of its own and with its share of the
+/// numbers; the rate over all, from the moment when all are there to the end of the last.
 pub(crate) fn rate(threads: u64, numbers: Range<u64>, work: impl Fn(u64, u64) + Sync) -> f64 {
     let (first, count) = (numbers.start, numbers.end - numbers.start);
     let processors = tombolo_io::worker::processors().unwrap();

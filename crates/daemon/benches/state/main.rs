@@ -1,9 +1,11 @@
-//! State at scale: sessions made, found, missed, swept and torn down, by how many there are and by how many threads.
+//! State at scale: sessions made, found, missed, swept and torn down, by how many there are and by
+//! how many threads.
 //!
-//! `cargo bench -p tombolo-daemon --bench state -- [MILLIONS ...]` (default 1 10; 100 takes 2.2 GB). Ids are
-//! `state/operation/sessions/threads`; rates are sessions a second over all threads. For comparison the same keys in
-//! `hashbrown` (one thread) and `DashMap`, at 1 and 10 million. With the word `scaling` or `start` before the numbers, what
-//! [`scaling`] or [`start`] measures instead.
+//! `cargo bench -p tombolo-daemon --bench state -- [MILLIONS ...]` (default 1 10; 100 takes 2.2
+//! GB). Ids are `state/operation/sessions/threads`; rates are sessions a second over all threads.
+//! For comparison the same keys in `hashbrown` (one thread) and `DashMap`, at 1 and 10 million.
+//! With the word `scaling` or `start` before the numbers, what [`scaling`] or [`start`] measures
+//! instead.
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "a benchmark")]
 

@@ -1,9 +1,10 @@
 //! What a second thread brings, beside what it could bring at most on this machine.
 //!
-//! A shared virtual machine has no two processors that are always whole, and memory that other guests use too, so two
-//! threads without anything in common may be slower than twice one. Each round therefore does the same three times, with
-//! one thread and with two, right after one another: arithmetic alone; the same lines of the same memory written by
-//! the plainest means; our table. The last beside the second is what the table costs.
+//! A shared virtual machine has no two processors that are always whole, and memory that other
+//! guests use too, so two threads without anything in common may be slower than twice one. Each
+//! round therefore does the same three times, with one thread and with two, right after one
+//! another: arithmetic alone; the same lines of the same memory written by the plainest means; our
+//! table. The last beside the second is what the table costs.
 
 use std::hint::black_box;
 use std::ops::Range;
@@ -37,7 +38,8 @@ impl Ratios {
         Self { id, rounds: Vec::new() }
     }
 
-    /// The first half of the numbers by one thread, the second by two; in odd rounds the other way round.
+    /// The first half of the numbers by one thread, the second by two; in odd rounds the other way
+    /// round.
     fn measure(&mut self, numbers: &Range<u64>, work: impl Fn(u64, u64) + Sync) {
         let middle = u64::midpoint(numbers.start, numbers.end);
         let two_first = self.rounds.len() % 2;
@@ -54,8 +56,8 @@ impl Ratios {
     }
 }
 
-/// What an insertion does to memory and nothing else: two lines are asked for, both are read, a word is claimed in one of
-/// them, another one written.
+/// What an insertion does to memory and nothing else: two lines are asked for, both are read, a
+/// word is claimed in one of them, another one written.
 fn plain_writes(lines: &Slab<AtomicU64>, present: impl Fn(u64) -> SessionKey, from: u64, to: u64) {
     let count = u32::try_from(lines.len() / LINE).unwrap();
     let mut places = Vec::with_capacity(BATCH as usize);

@@ -1,4 +1,5 @@
-//! What pages cost that are made when they are first written to, and what it takes to make them all at the start.
+//! What pages cost that are made when they are first written to, and what it takes to make them all
+//! at the start.
 
 use std::time::Instant;
 

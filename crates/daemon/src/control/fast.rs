@@ -19,7 +19,8 @@ struct FastRow<'a> {
     why: &'a str,
 }
 
-/// Where it is attached, which services it serves, how much it takes, and why it leaves what it leaves.
+/// Where it is attached, which services it serves, how much it takes, and why it leaves what it
+/// leaves.
 pub(crate) fn fastpath(running: &Running, rows: &mut Rows<'_>) -> Result<(), Failure> {
     let Some(accelerator) = &running.accelerator else {
         let why = "gateway.fastpath is \"off\", or the kernel could not take it: the gateway's log and tombolo doctor say why";

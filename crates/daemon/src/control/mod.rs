@@ -7,9 +7,9 @@
 //!          {"error":"..."}                                                       or why not
 //! ```
 //!
-//! An answer is made while the tables are read, a piece at a time, on a thread of its own with low priority: it takes
-//! constant memory however many rows there are, and no packet waits for it. So it is no snapshot: what changes
-//! meanwhile is in it or not.
+//! An answer is made while the tables are read, a piece at a time, on a thread of its own with low
+//! priority: it takes constant memory however many rows there are, and no packet waits for it. So
+//! it is no snapshot: what changes meanwhile is in it or not.
 //!
 //! * [`place`]: where the socket is, and which gateways run on this host.
 //! * [`request`]: what may be asked.

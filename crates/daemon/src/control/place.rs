@@ -1,7 +1,8 @@
 //! Where the control socket is, and which gateways run on this host.
 //!
-//! With a run directory it is there. Otherwise it is under `/run/tombolo`, in a directory named for the gateway's
-//! device, and for its network namespace unless that is the host's own: names of devices are unique in one only.
+//! With a run directory it is there. Otherwise it is under `/run/tombolo`, in a directory named for
+//! the gateway's device, and for its network namespace unless that is the host's own: names of
+//! devices are unique in one only.
 
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -35,7 +36,8 @@ pub fn make(directory: &Path) -> io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)
 }
 
-/// What tells a gateway from others on this host: its device, and its network namespace if that is not the host's.
+/// What tells a gateway from others on this host: its device, and its network namespace if that is
+/// not the host's.
 #[must_use]
 pub fn name(device: &str) -> String {
     match (namespace("self"), namespace("1")) {
@@ -76,8 +78,9 @@ pub enum PlaceError {
     Denied(PathBuf),
 }
 
-/// Connects to the gateway called `wanted`: its name (that of its device), its run directory, or its socket. Without a
-/// name, to the only one that runs in this network namespace, or else on this host.
+/// Connects to the gateway called `wanted`: its name (that of its device), its run directory, or
+/// its socket. Without a name, to the only one that runs in this network namespace, or else on this
+/// host.
 ///
 /// # Errors
 /// [`PlaceError`].

@@ -75,7 +75,8 @@ impl Counts {
         for (subscriber, _) in tables.subscribers.iter().filter_map(|id| tables.subscribers.read(id)) {
             counts.subscribers[usize::from(subscriber.key.service)] += 1;
         }
-        // Sessions know their binding only, and to look each up would be a walk at random through memory.
+        // Sessions know their binding only, and to look each up would be a walk at random through
+        // memory.
         let mut service_of = vec![None; tables.bindings.capacity() as usize + 1];
         for id in tables.bindings.iter() {
             if let Some((binding, _)) = tables.bindings.read(id) {
@@ -129,8 +130,8 @@ pub(crate) fn sessions(running: &Running, plan: &Plan, filter: &Filter, rows: &m
             let binding = bindings.read(session.key.binding).filter(|(binding, _)| matcher.may_want(binding));
             let row = binding.and_then(|(binding, _)| SessionRow::of(plan, &binding, &session, running.now()));
             let Some(row) = row.filter(|row| matcher.wants_session(row)) else { continue };
-            // An entry that was reused while it was copied may be half of one session and half of another; that one is
-            // not there when the line is read again.
+            // An entry that was reused while it was copied may be half of one session and half of
+            // another; that one is not there when the line is read again.
             if sessions.read_line(line).any(|(again, _)| again.key == session.key) {
                 rows.row(&row)?;
             }

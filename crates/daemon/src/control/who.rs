@@ -1,4 +1,5 @@
-//! Who has an outside endpoint, or had it at some time: from the tables, and from the log of bindings.
+//! Who has an outside endpoint, or had it at some time: from the tables, and from the log of
+//! bindings.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -151,7 +152,8 @@ fn each_line(log: &Path, mark: &str, mut read: impl FnMut(&str)) -> Result<(), F
     Ok(())
 }
 
-/// Who had the endpoint at `time`: `before` as far as the lines before say, or `found`, whom the next line tells of.
+/// Who had the endpoint at `time`: `before` as far as the lines before say, or `found`, whom the
+/// next line tells of.
 fn later(before: Option<Owner>, found: Owner, time: Utc) -> Option<Owner> {
     if Utc::parse(&found.since).is_none_or(|since| since > time) {
         return before;

@@ -3,10 +3,11 @@
 //! Read first: RFC 6888 REQ-14, RFC 7422 section 2, RFC 6431 section 2.
 //!
 //! * Port by port: fewest ports needed, one log entry a binding.
-//! * Blocks: a subscriber gets a block when it needs its first port and further ones when they are full; one log entry a
-//!   block. Blocks are the same for all protocols and begin at multiples of their size.
-//! * Deterministic: a subscriber's share is computed, and needs no log. What goes beyond it comes from the dynamic pool,
-//!   in blocks if there are blocks.
+//! * Blocks: a subscriber gets a block when it needs its first port and further ones when they are
+//!   full; one log entry a block. Blocks are the same for all protocols and begin at multiples of
+//!   their size.
+//! * Deterministic: a subscriber's share is computed, and needs no log. What goes beyond it comes
+//!   from the dynamic pool, in blocks if there are blocks.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -59,7 +60,8 @@ pub struct Deterministic {
 pub enum Subscribers {
     /// IPv4 hosts.
     Ipv4(AddressRanges),
-    /// IPv6 prefixes of `length` bits (or addresses, with 128) inside a prefix that begins at `first`.
+    /// IPv6 prefixes of `length` bits (or addresses, with 128) inside a prefix that begins at
+    /// `first`.
     Ipv6 {
         /// First address of the prefix.
         first: Ipv6Addr,

@@ -1,4 +1,5 @@
-//! Deterministic mapping: which outside address and ports a host has is computed, so that no log has to tell.
+//! Deterministic mapping: which outside address and ports a host has is computed, so that no log
+//! has to tell.
 //!
 //! Read first: RFC 7422 sections 2 and 2.3.
 //!
@@ -7,14 +8,15 @@
 //! | host 0 | host 1 | ... | host C-1 | dynamic pool: D shares and the remainder |
 //! ```
 //!
-//! C hosts share an address (the compression ratio), and each gets `ports / (C + D)`. With D = 0 there is no dynamic
-//! pool, and the remainder is nobody's.
+//! C hosts share an address (the compression ratio), and each gets `ports / (C + D)`. With D = 0
+//! there is no dynamic pool, and the remainder is nobody's.
 
 use std::net::Ipv4Addr;
 
 use super::pool::PortRanges;
 
-/// In which order hosts are spread over several outside addresses. RFC 7422's words for "sequential" fit both.
+/// In which order hosts are spread over several outside addresses. RFC 7422's words for
+/// "sequential" fit both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
     /// The first address is filled before the second.
@@ -78,8 +80,8 @@ pub enum Sharer {
 }
 
 impl DeterministicMap {
-    /// The mapping of `hosts` addresses from `first` on to `outside`, with a dynamic pool of `dynamic_factor` shares
-    /// (RFC 7422's D).
+    /// The mapping of `hosts` addresses from `first` on to `outside`, with a dynamic pool of
+    /// `dynamic_factor` shares (RFC 7422's D).
     ///
     /// # Errors
     /// [`NothingToShare`].
@@ -167,8 +169,8 @@ impl DeterministicMap {
         Some(if host < self.hosts { Sharer::Host(host) } else { Sharer::Unassigned })
     }
 
-    /// Lowest and highest port of the dynamic pool, which is the same for each outside address; `None` if there is
-    /// none.
+    /// Lowest and highest port of the dynamic pool, which is the same for each outside address;
+    /// `None` if there is none.
     #[must_use]
     pub fn dynamic_ports(&self) -> Option<(u16, u16)> {
         let first = self.ports.nth(self.compression * self.ports_per_host)?;

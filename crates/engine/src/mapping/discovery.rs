@@ -1,9 +1,10 @@
 //! Which prefix a NAT64 uses, from what its DNS64 says about a name that has IPv4 addresses only.
 //!
-//! Read first: RFC 7050 section 3 (the heuristic), RFC 6052 section 2.2 (the places), RFC 8880 (the name is special).
+//! Read first: RFC 7050 section 3 (the heuristic), RFC 6052 section 2.2 (the places), RFC 8880 (the
+//! name is special).
 //!
-//! `ipv4only.arpa` has the addresses 192.0.0.170 and 192.0.0.171. Whoever answers with IPv6 addresses has made them, by
-//! putting these into the prefix wanted.
+//! `ipv4only.arpa` has the addresses 192.0.0.170 and 192.0.0.171. Whoever answers with IPv6
+//! addresses has made them, by putting these into the prefix wanted.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -17,8 +18,8 @@ pub const WELL_KNOWN: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 0, 170), Ipv4Addr::
 /// Lengths that a prefix may have; the usual one first.
 const LENGTHS: [u8; 6] = [96, 64, 56, 48, 40, 32];
 
-/// The prefixes in the IPv6 addresses of [`NAME`], without repetition, in the order of the addresses. The first is to be
-/// preferred (RFC 7050 section 3).
+/// The prefixes in the IPv6 addresses of [`NAME`], without repetition, in the order of the
+/// addresses. The first is to be preferred (RFC 7050 section 3).
 #[must_use]
 pub fn prefixes_in(answer: impl IntoIterator<Item = Ipv6Addr>) -> Vec<Prefix64> {
     let mut prefixes = Vec::new();
@@ -30,8 +31,8 @@ pub fn prefixes_in(answer: impl IntoIterator<Item = Ipv6Addr>) -> Vec<Prefix64> 
     prefixes
 }
 
-/// The prefix in one address: where one of the two well-known addresses stands, and stands only once. If one of them is
-/// there twice the other decides (RFC 7050 section 3).
+/// The prefix in one address: where one of the two well-known addresses stands, and stands only
+/// once. If one of them is there twice the other decides (RFC 7050 section 3).
 #[must_use]
 pub fn prefix_of(address: Ipv6Addr) -> Option<Prefix64> {
     WELL_KNOWN.into_iter().find_map(|wanted| {

@@ -1,4 +1,5 @@
-//! IPv4 addresses lent to IPv6 hosts one to one, for as long as they use them: the dynamic pool of Tayga.
+//! IPv4 addresses lent to IPv6 hosts one to one, for as long as they use them: the dynamic pool of
+//! Tayga.
 //!
 //! ```text
 //! mapped   a packet of the host came within the lease: translated both ways
@@ -7,10 +8,11 @@
 //! free     never lent, forgotten, or taken from the host that has been silent longest when none is free
 //! ```
 //!
-//! Two tables of atomics. `slots` has one entry for each address of the pool; `index` finds the slot of a host by
-//! open addressing, four entries to an address. Look-ups take no lock; whoever lends an address holds one, which happens
-//! once a host. An index entry counts only if its slot says that it lies there, so what a slot's former host left behind
-//! harms nobody and its place is used again.
+//! Two tables of atomics. `slots` has one entry for each address of the pool; `index` finds the
+//! slot of a host by open addressing, four entries to an address. Look-ups take no lock; whoever
+//! lends an address holds one, which happens once a host. An index entry counts only if its slot
+//! says that it lies there, so what a slot's former host left behind harms nobody and its place is
+//! used again.
 //!
 //! Invariant: a slot whose `sequence` is even is at rest; a reader that saw it change reads again.
 
@@ -27,7 +29,8 @@ use tombolo_tables::tick::{Tick, ticks};
 pub const LONGEST_SUFFIX: u8 = 20;
 /// Index entries for each address.
 const SPARSE: u32 = 4;
-/// Entries that a look-up passes at most. With a quarter of the index in use, a longer way is as good as impossible.
+/// Entries that a look-up passes at most. With a quarter of the index in use, a longer way is as
+/// good as impossible.
 const LONGEST_WAY: u32 = 64;
 const NOBODY: u32 = 0;
 
@@ -93,8 +96,8 @@ pub struct DynamicPool {
 }
 
 impl DynamicPool {
-    /// A pool of all addresses of `addresses` but the first, which stands for the network. `file` is where somebody else
-    /// keeps what is lent.
+    /// A pool of all addresses of `addresses` but the first, which stands for the network. `file`
+    /// is where somebody else keeps what is lent.
     ///
     /// # Errors
     /// [`DynamicPoolError::Size`].
@@ -104,8 +107,8 @@ impl DynamicPool {
             return Err(DynamicPoolError::Size);
         }
         let count = 1_u32 << suffix;
-        // Whose addresses collide is nobody's gain: a way that is too long costs a place in the pool, and `LONGEST_WAY`
-        // bounds the time.
+        // Whose addresses collide is nobody's gain: a way that is too long costs a place in the
+        // pool, and `LONGEST_WAY` bounds the time.
         let key = HashKey::new([0x9e37_79b9_7f4a_7c15, 0xf39c_c060_5ced_c835, 0x1082_276b_f3a2_7251, 7]);
         Ok(Self {
             addresses,
@@ -160,17 +163,17 @@ impl DynamicPool {
         })
     }
 
-    /// As [`address_of`](Self::address_of), and lends an address to a host that has none: the one it had, else a free one,
-    /// else that of the host that has been silent longest, if its lease is over. `is_taken` says which addresses are
-    /// not to be lent.
+    /// As [`address_of`](Self::address_of), and lends an address to a host that has none: the one
+    /// it had, else a free one, else that of the host that has been silent longest, if its lease is
+    /// over. `is_taken` says which addresses are not to be lent.
     pub fn lend(&self, host: Ipv6Addr, now: Tick, is_taken: impl Fn(Ipv4Addr) -> bool) -> Option<Ipv4Addr> {
         if let Some(address) = self.address_of(host, now) {
             return Some(address);
         }
         let held = self.hold();
         let number = match self.find(host) {
-            // Back from its sleep; another worker may have been faster, too. An address that was configured for somebody
-            // in the meantime is not given back.
+            // Back from its sleep; another worker may have been faster, too. An address that was
+            // configured for somebody in the meantime is not given back.
             Some((number, _)) if !is_taken(self.address(number)) => number,
             _ => {
                 let number = self.choose(host, now, is_taken)?;
@@ -183,8 +186,8 @@ impl DynamicPool {
         Some(self.address(number))
     }
 
-    /// Enters what was lent before, by another process. False if the address is not of the pool, lent already, or
-    /// `is_taken`, or the host has another.
+    /// Enters what was lent before, by another process. False if the address is not of the pool,
+    /// lent already, or `is_taken`, or the host has another.
     pub fn restore(&self, lent: Lent, is_taken: impl Fn(Ipv4Addr) -> bool) -> bool {
         let held = self.hold();
         let Some(number) = self.slot_number(lent.ipv4).filter(|_| !is_taken(lent.ipv4)) else { return false };
@@ -198,8 +201,8 @@ impl DynamicPool {
         true
     }
 
-    /// Forgets hosts that have been silent for longer than the memory lasts, and gives all others: those that are
-    /// mapped and those that are dormant.
+    /// Forgets hosts that have been silent for longer than the memory lasts, and gives all others:
+    /// those that are mapped and those that are dormant.
     #[must_use]
     pub fn list(&self, now: Tick) -> Vec<Lent> {
         let _held = self.hold();
@@ -268,7 +271,8 @@ impl DynamicPool {
         None
     }
 
-    /// A slot for a host that has none. The same host is offered the same one first, whenever it asks.
+    /// A slot for a host that has none. The same host is offered the same one first, whenever it
+    /// asks.
     fn choose(&self, host: Ipv6Addr, now: Tick, is_taken: impl Fn(Ipv4Addr) -> bool) -> Option<u32> {
         let count = u32::try_from(self.slots.len()).unwrap_or(u32::MAX);
         let [start, _] = self.hash(host).buckets(count);

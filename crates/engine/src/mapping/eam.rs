@@ -7,9 +7,9 @@
 //! IPv6  | prefix, p6 bits | suffix, s bits           | zeros, 128 - p6 - s bits |
 //! ```
 //!
-//! Each column is a longest-prefix table of its own, so an address costs one walk however many rows there are; and none
-//! if it lies outside the span of the column, as the addresses of the other side mostly do. IPv6 bits behind the suffix
-//! are sent as zero and ignored on receipt.
+//! Each column is a longest-prefix table of its own, so an address costs one walk however many rows
+//! there are; and none if it lies outside the span of the column, as the addresses of the other
+//! side mostly do. IPv6 bits behind the suffix are sent as zero and ignored on receipt.
 //!
 //! Invariant of an [`EamTable`]: no two rows have the same prefix in the same column.
 
@@ -53,7 +53,8 @@ pub enum EamError {
         /// Bits behind the IPv6 prefix.
         ipv6_suffix: u8,
     },
-    /// Two rows have the same prefix in a column. RFC 7757 section 5 leaves open which one counts, so none does.
+    /// Two rows have the same prefix in a column. RFC 7757 section 5 leaves open which one counts,
+    /// so none does.
     #[error("row {second} has the prefix {prefix} of row {first}; remove one of them")]
     Duplicate {
         /// The prefix.
@@ -87,7 +88,8 @@ impl Eam {
         })
     }
 
-    /// The row of two prefixes as text. A length that is left out means 32 or 128 (RFC 7757 section 3.2).
+    /// The row of two prefixes as text. A length that is left out means 32 or 128 (RFC 7757 section
+    /// 3.2).
     ///
     /// # Errors
     /// [`EamError::Syntax`], [`EamError::Prefix`], [`EamError::Suffix`].
@@ -168,8 +170,8 @@ struct Columns {
     ipv6_span: RangeInclusive<u128>,
 }
 
-/// Two rows of which one has a prefix inside the other's. Addresses there may translate to one address and back from
-/// another (RFC 7757 section 5).
+/// Two rows of which one has a prefix inside the other's. Addresses there may translate to one
+/// address and back from another (RFC 7757 section 5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Overlap {
     /// Number of the row with the longer prefix, from 0.
@@ -203,7 +205,8 @@ impl EamTable {
         &self.rows
     }
 
-    /// The IPv6 address that stands for `address`, and the number of the row that says so (RFC 7757 section 3.3.1).
+    /// The IPv6 address that stands for `address`, and the number of the row that says so (RFC 7757
+    /// section 3.3.1).
     #[must_use]
     #[inline]
     pub fn to_ipv6(&self, address: Ipv4Addr) -> Option<(Ipv6Addr, u32)> {
@@ -211,7 +214,8 @@ impl EamTable {
         Some((self.ipv6_by_row(number, address), number))
     }
 
-    /// The IPv4 address that stands for `address`, and the number of the row that says so (RFC 7757 section 3.3.2).
+    /// The IPv4 address that stands for `address`, and the number of the row that says so (RFC 7757
+    /// section 3.3.2).
     #[must_use]
     #[inline]
     pub fn to_ipv4(&self, address: Ipv6Addr) -> Option<(Ipv4Addr, u32)> {

@@ -2,11 +2,11 @@
 //!
 //! Read first: RFC 7597 sections 5 (which rule is selected) and 8.1; RFC 7599 section 5.
 //!
-//! Rules without EA bits, one a subscriber, may share an IPv4 address: they have different PSIDs then, and the port
-//! decides among them.
+//! Rules without EA bits, one a subscriber, may share an IPv4 address: they have different PSIDs
+//! then, and the port decides among them.
 //!
-//! Invariants of a [`MapDomain`]: no two rules have the same IPv6 prefix; rules with the same IPv4 prefix have given PSIDs,
-//! all different, and divide ports alike.
+//! Invariants of a [`MapDomain`]: no two rules have the same IPv6 prefix; rules with the same IPv4
+//! prefix have given PSIDs, all different, and divide ports alike.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -126,8 +126,8 @@ impl MapDomain {
         Some((number, &self.rules[number as usize]))
     }
 
-    /// The rule with the longest IPv4 prefix around `address` whose subscribers have whole addresses, so that no port
-    /// has to be known; and its number.
+    /// The rule with the longest IPv4 prefix around `address` whose subscribers have whole
+    /// addresses, so that no port has to be known; and its number.
     #[must_use]
     #[inline]
     pub fn unshared_rule_of_ipv4(&self, address: Ipv4Addr) -> Option<(u32, &MapRule)> {
@@ -153,7 +153,8 @@ impl MapDomain {
         }
     }
 
-    /// As [`owner`](Self::owner), where the packet may have no port; then only whole addresses have an owner.
+    /// As [`owner`](Self::owner), where the packet may have no port; then only whole addresses have
+    /// an owner.
     #[must_use]
     #[inline]
     pub fn owner_of(&self, address: Ipv4Addr, port: Option<u16>) -> Owner {
@@ -165,8 +166,8 @@ impl MapDomain {
         }
     }
 
-    /// The rule around `address`, the subscriber and the host that it stands for in translation; see
-    /// [`MapRule::host_at`].
+    /// The rule around `address`, the subscriber and the host that it stands for in translation;
+    /// see [`MapRule::host_at`].
     #[must_use]
     #[inline]
     pub fn host_at(&self, address: Ipv6Addr) -> Option<(&MapRule, Share, Ipv4Addr)> {

@@ -1,7 +1,8 @@
-//! One mapping rule of MAP: which IPv4 address and ports belong to which IPv6 prefix, by arithmetic.
+//! One mapping rule of MAP: which IPv4 address and ports belong to which IPv6 prefix, by
+//! arithmetic.
 //!
-//! Read first: RFC 7597 sections 5 (rules), 5.1 (ports), 5.2 (Basic Mapping Rule), 5.3 (Forwarding Mapping Rule), 6
-//! (interface identifier); RFC 7599 section 6 uses the same for MAP-T.
+//! Read first: RFC 7597 sections 5 (rules), 5.1 (ports), 5.2 (Basic Mapping Rule), 5.3 (Forwarding
+//! Mapping Rule), 6 (interface identifier); RFC 7599 section 6 uses the same for MAP-T.
 //!
 //! ```text
 //!           |<---- n bits ---->|<----- o EA bits ----->|<- to 64 ->|<-------- 64 bits --------->|
@@ -11,10 +12,12 @@
 //! port      | A: offset bits | PSID: k bits | j |           only where an address is shared (k > 0)
 //! ```
 //!
-//! An End-user prefix of more than 64 bits overwrites the high bits of the interface identifier. Without EA bits
-//! (o = 0) the rule is for one subscriber; its PSID, if any, is given and not embedded.
+//! An End-user prefix of more than 64 bits overwrites the high bits of the interface identifier.
+//! Without EA bits (o = 0) the rule is for one subscriber; its PSID, if any, is given and not
+//! embedded.
 //!
-//! Invariants of a [`MapRule`]: n + o <= 128, r + p <= 32, offset bits + k <= 16, and k = q unless o = 0.
+//! Invariants of a [`MapRule`]: n + o <= 128, r + p <= 32, offset bits + k <= 16, and k = q unless
+//! o = 0.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -26,7 +29,8 @@ use super::port_set::{PortDivision, PortOwner, TooManyBits};
 
 /// Most EA bits that a rule may have (RFC 7598 section 4.1).
 pub const MOST_EA_BITS: u8 = 48;
-/// Offset bits where nobody says otherwise (RFC 7597 section 5.1): ports 0 to 1023 belong to nobody.
+/// Offset bits where nobody says otherwise (RFC 7597 section 5.1): ports 0 to 1023 belong to
+/// nobody.
 pub const DEFAULT_OFFSET_BITS: u8 = 6;
 
 /// A mapping rule.
@@ -117,7 +121,8 @@ pub enum MapRuleError {
 }
 
 impl MapRule {
-    /// A rule of two prefixes, `ea_bits` embedded bits and `offset_bits` (usually [`DEFAULT_OFFSET_BITS`]).
+    /// A rule of two prefixes, `ea_bits` embedded bits and `offset_bits` (usually
+    /// [`DEFAULT_OFFSET_BITS`]).
     ///
     /// # Errors
     /// [`MapRuleError`] if the numbers do not fit together.
@@ -239,7 +244,8 @@ impl MapRule {
         Ipv4Addr::from_bits(Prefix::covering(address.to_bits(), self.assigned_length()).key())
     }
 
-    /// The End-user prefix of a subscriber, as far as the rule tells (RFC 7597 section 5.3): n + o bits.
+    /// The End-user prefix of a subscriber, as far as the rule tells (RFC 7597 section 5.3): n + o
+    /// bits.
     #[must_use]
     #[inline]
     pub fn end_user_prefix(&self, share: Share) -> Prefix<u128> {
@@ -266,8 +272,8 @@ impl MapRule {
         Ipv6Addr::from_bits(end_user.key() | identifier & behind)
     }
 
-    /// What belongs to the subscriber with `address` in its End-user prefix, by the EA bits alone; `None` outside the
-    /// rule.
+    /// What belongs to the subscriber with `address` in its End-user prefix, by the EA bits alone;
+    /// `None` outside the rule.
     #[must_use]
     #[inline]
     pub fn share_in(&self, address: Ipv6Addr) -> Option<Share> {
@@ -285,27 +291,29 @@ impl MapRule {
         Some(Share { ipv4: Ipv4Addr::from_bits(ipv4), psid })
     }
 
-    /// What belongs to the subscriber whose MAP address `address` is: the whole address must be as the rule makes it,
-    /// interface identifier included, which is stricter than RFC 7597 section 8.1 and leaves nothing to choose for
-    /// those who forge addresses.
+    /// What belongs to the subscriber whose MAP address `address` is: the whole address must be as
+    /// the rule makes it, interface identifier included, which is stricter than RFC 7597 section
+    /// 8.1 and leaves nothing to choose for those who forge addresses.
     #[must_use]
     #[inline]
     pub fn share_at(&self, address: Ipv6Addr) -> Option<Share> {
         self.share_in(address).filter(|share| self.map_address(*share) == address)
     }
 
-    /// The address that stands for IPv4 address `host` of a subscriber when packets are translated (MAP-T).
+    /// The address that stands for IPv4 address `host` of a subscriber when packets are translated
+    /// (MAP-T).
     ///
-    /// That is the MAP address, but where a prefix is assigned the interface identifier has the whole IPv4 address. RFC
-    /// 7599 section 6 pads the prefix with zeros there, which would lose the host.
+    /// That is the MAP address, but where a prefix is assigned the interface identifier has the
+    /// whole IPv4 address. RFC 7599 section 6 pads the prefix with zeros there, which would lose
+    /// the host.
     #[must_use]
     #[inline]
     pub fn host_address(&self, share: Share, host: Ipv4Addr) -> Ipv6Addr {
         self.address_in(self.end_user_prefix(share), Share { ipv4: host, ..share })
     }
 
-    /// The reverse of [`host_address`](Self::host_address): the subscriber and its host. The whole address counts, as in
-    /// [`share_at`](Self::share_at).
+    /// The reverse of [`host_address`](Self::host_address): the subscriber and its host. The whole
+    /// address counts, as in [`share_at`](Self::share_at).
     #[must_use]
     #[inline]
     pub fn host_at(&self, address: Ipv6Addr) -> Option<(Share, Ipv4Addr)> {
@@ -328,7 +336,8 @@ impl MapRule {
         self.share_of(address, port) == Some(share)
     }
 
-    /// Configures a CE: this is its Basic Mapping Rule, `end_user` the prefix that it was given (RFC 7597 section 5.2).
+    /// Configures a CE: this is its Basic Mapping Rule, `end_user` the prefix that it was given
+    /// (RFC 7597 section 5.2).
     ///
     /// # Errors
     /// [`MapRuleError::OutsideRule`], [`MapRuleError::TooShort`].
@@ -400,7 +409,8 @@ impl MapCe {
         self.address
     }
 
-    /// The address that stands for its IPv4 address `host` in translation; see [`MapRule::host_address`].
+    /// The address that stands for its IPv4 address `host` in translation; see
+    /// [`MapRule::host_address`].
     #[must_use]
     #[inline]
     pub fn host_address(&self, host: Ipv4Addr) -> Ipv6Addr {
@@ -427,8 +437,8 @@ impl MapCe {
         self.rule.owns(self.share, address, port)
     }
 
-    /// True if others can compute its MAP address from its IPv4 address and port: not if its prefix has bits set that
-    /// the rule does not know (RFC 7597 section 5.3).
+    /// True if others can compute its MAP address from its IPv4 address and port: not if its prefix
+    /// has bits set that the rule does not know (RFC 7597 section 5.3).
     #[must_use]
     pub fn is_computable(&self) -> bool {
         self.rule.map_address(self.share) == self.address

@@ -1,12 +1,14 @@
 //! Pools: the outside addresses and ports that a service hands out.
 //!
-//! A pool is a list of ranges of addresses, each with its ports for each protocol. Each address has a run of
-//! slots in the outside index (see [`tombolo_tables::outside`]), one for each protocol and port.
+//! A pool is a list of ranges of addresses, each with its ports for each protocol. Each address has
+//! a run of slots in the outside index (see [`tombolo_tables::outside`]), one for each protocol and
+//! port.
 //!
-//! Ports are tried in an order that cannot be guessed (RFC 6056): from a random start with a random stride
-//! that visits every port once. Within that order come first those that keep what RFC 4787 (REQ-3, REQ-4)
-//! and RFC 6146 section 3.5.1.1 ask for: 0-1023 stays in 0-1023 and 1024-65535 in 1024-65535, and for UDP an
-//! even port stays even and an odd one odd; then those that keep the range; then any.
+//! Ports are tried in an order that cannot be guessed (RFC 6056): from a random start with a random
+//! stride that visits every port once. Within that order come first those that keep what RFC 4787
+//! (REQ-3, REQ-4) and RFC 6146 section 3.5.1.1 ask for: 0-1023 stays in 0-1023 and 1024-65535 in
+//! 1024-65535, and for UDP an even port stays even and an odd one odd; then those that keep the
+//! range; then any.
 
 use std::net::Ipv4Addr;
 use std::ops::{Range, RangeInclusive};
@@ -52,7 +54,8 @@ pub enum Parity {
     /// Yes, as long as such ports are left (RFC 4787 REQ-4).
     #[default]
     Preserve,
-    /// No: only RTP from before RFC 3605 wants it, and ports are harder to guess without (RFC 7857 section 8).
+    /// No: only RTP from before RFC 3605 wants it, and ports are harder to guess without (RFC 7857
+    /// section 8).
     Ignore,
 }
 
@@ -274,8 +277,8 @@ impl Pool {
         None
     }
 
-    /// The outside endpoints of `address` that may be handed out for inside port `port`, the most suitable
-    /// first, in an order drawn from `random`. None if the address is not in the pool.
+    /// The outside endpoints of `address` that may be handed out for inside port `port`, the most
+    /// suitable first, in an order drawn from `random`. None if the address is not in the pool.
     pub fn candidates(
         &self,
         address: Ipv4Addr,
@@ -287,8 +290,8 @@ impl Pool {
         self.candidates_in(address, space, port, parity, random, &[0..=u16::MAX])
     }
 
-    /// As [`candidates`](Self::candidates), but only ports of `windows` (at most [`WINDOWS`] of them; they must not
-    /// overlap).
+    /// As [`candidates`](Self::candidates), but only ports of `windows` (at most [`WINDOWS`] of
+    /// them; they must not overlap).
     pub fn candidates_in(
         &self,
         address: Ipv4Addr,
@@ -318,15 +321,17 @@ impl Pool {
         })
     }
 
-    /// Word of the block index at which the blocks of `size` ports of `address` begin, and how many there are: block
-    /// `n` has the ports from `n * size` on. `None` if the address is not in the pool.
+    /// Word of the block index at which the blocks of `size` ports of `address` begin, and how many
+    /// there are: block `n` has the ports from `n * size` on. `None` if the address is not in the
+    /// pool.
     #[must_use]
     pub fn blocks(&self, address: Ipv4Addr, size: u32) -> Option<(u32, u16)> {
         let range = self.range_of(address)?;
         let before = u32::from(*range.span.start()) / size;
         let count = u32::from(*range.span.end()) / size - before + 1;
         let place = address.to_bits() - range.first.to_bits();
-        // One word for 64 slots, and three slots a port: a range that spans 96 ports or more has room enough.
+        // One word for 64 slots, and three slots a port: a range that spans 96 ports or more has
+        // room enough.
         let first = range.first_slot.div_ceil(SMALLEST_BLOCK) + place * count;
         Some((first.wrapping_sub(before), u16::try_from(before + count).ok()?))
     }

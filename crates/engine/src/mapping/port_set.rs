@@ -1,13 +1,14 @@
 //! Port sets: the ports of an address that belong to one of several subscribers who share it.
 //!
-//! Read first: RFC 7597 section 5.1 and appendix B; RFC 7598 section 4.5 for the parameters as DHCPv6 gives them.
+//! Read first: RFC 7597 section 5.1 and appendix B; RFC 7598 section 4.5 for the parameters as
+//! DHCPv6 gives them.
 //!
 //! ```text
 //! port  | A: offset_bits | PSID: psid_bits | j: the rest, m bits |     RFC 7597 calls them a, k and m
 //! ```
 //!
-//! With offset bits, the block A = 0 belongs to nobody: it holds the well-known ports. A set then is one range of 2^m
-//! ports in each other block.
+//! With offset bits, the block A = 0 belongs to nobody: it holds the well-known ports. A set then
+//! is one range of 2^m ports in each other block.
 
 use std::ops::RangeInclusive;
 
@@ -90,8 +91,8 @@ impl PortDivision {
         PortOwner::Psid((port >> self.low_bits() & (self.sets() - 1)) as u16)
     }
 
-    /// The ranges of the set `psid`, ascending; none if there is no such set. An address that is not shared is one
-    /// range of all ports.
+    /// The ranges of the set `psid`, ascending; none if there is no such set. An address that is
+    /// not shared is one range of all ports.
     #[expect(clippy::cast_possible_truncation, reason = "every term has at most 16 bits")]
     pub fn ranges(self, psid: u16) -> impl Iterator<Item = RangeInclusive<u16>> {
         let shared = self.psid_bits > 0;

@@ -2,8 +2,9 @@
 
 use std::ops::RangeInclusive;
 
-/// The ranges that have what any of `ranges` has: ascending, and none overlaps or touches another. `touches` says
-/// whether a range from its second argument on leaves no gap behind one that ends with the first.
+/// The ranges that have what any of `ranges` has: ascending, and none overlaps or touches another.
+/// `touches` says whether a range from its second argument on leaves no gap behind one that ends
+/// with the first.
 pub(super) fn merged<B: Copy + Ord>(
     ranges: impl IntoIterator<Item = RangeInclusive<B>>,
     touches: impl Fn(B, B) -> bool,

@@ -1,5 +1,5 @@
-//! What a DHCPv6 server says about softwires: options of MAP-E, MAP-T and Lightweight 4over6 (RFC 7598), and the name of
-//! an AFTR (RFC 6334).
+//! What a DHCPv6 server says about softwires: options of MAP-E, MAP-T and Lightweight 4over6 (RFC
+//! 7598), and the name of an AFTR (RFC 6334).
 //!
 //! ```text
 //! | code 2 | length 2 | ...                                                                       every option
@@ -148,8 +148,8 @@ impl S46Option {
         decode_body(code, body)
     }
 
-    /// The options that a client received, and what has to be ignored of them. Options that a client has no business
-    /// with are passed over in silence.
+    /// The options that a client received, and what has to be ignored of them. Options that a
+    /// client has no business with are passed over in silence.
     #[must_use]
     pub fn decode_received(mut bytes: &[u8]) -> (Vec<Self>, Vec<S46Error>) {
         let (mut options, mut errors) = (Vec::new(), Vec::new());
@@ -318,7 +318,8 @@ fn decode_ports(mut reader: Reader<'_>) -> Result<PortParameters, S46Error> {
     Ok(PortParameters { offset, psid_length, psid })
 }
 
-/// The first name of an AFTR-NAME option (RFC 6334 section 3): labels without compression, with a dot behind each.
+/// The first name of an AFTR-NAME option (RFC 6334 section 3): labels without compression, with a
+/// dot behind each.
 fn decode_name(body: &[u8]) -> Result<String, S46Error> {
     let code = AFTR_NAME;
     let wrong = |what| S46Error::Value { code, what };

@@ -8,11 +8,11 @@
 //! row  | address of the lwB4, 16 bytes | PSID | number of our address |
 //! ```
 //!
-//! Immutable: a reload makes a new table and changes the pointer to it. A row costs 20 bytes, an address about 20 more,
-//! so that a million softwires take some 25 to 40 MB.
+//! Immutable: a reload makes a new table and changes the pointer to it. A row costs 20 bytes, an
+//! address about 20 more, so that a million softwires take some 25 to 40 MB.
 //!
-//! Invariants: all rows of an address divide its ports in the same way (RFC 7597 section 5.1), so that no two overlap;
-//! no address has two rows with the same PSID.
+//! Invariants: all rows of an address divide its ports in the same way (RFC 7597 section 5.1), so
+//! that no two overlap; no address has two rows with the same PSID.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -140,8 +140,8 @@ impl SoftwireTable {
         })
     }
 
-    /// The softwire that `port` of `address` belongs to. Without a port, as of protocols that have none, only whole
-    /// addresses have one.
+    /// The softwire that `port` of `address` belongs to. Without a port, as of protocols that have
+    /// none, only whole addresses have one.
     #[must_use]
     #[inline]
     pub fn find(&self, address: Ipv4Addr, port: Option<u16>) -> Option<Softwire> {

@@ -1,4 +1,5 @@
-//! The address mapping of a stateless translator: explicit mappings first, then IPv4-embedded addresses.
+//! The address mapping of a stateless translator: explicit mappings first, then IPv4-embedded
+//! addresses.
 //!
 //! Read first: RFC 7757 section 3.3, RFC 6052 sections 2.3 and 3.1.
 //!
@@ -19,9 +20,11 @@ pub struct StatelessMap {
     pub explicit: EamTable,
     /// For all other addresses: the prefix that embeds them (RFC 6052).
     pub prefix: Option<Prefix64>,
-    /// Drop packets that combine the well-known prefix with an IPv4 address that is not global (RFC 6052 section 3.1).
+    /// Drop packets that combine the well-known prefix with an IPv4 address that is not global (RFC
+    /// 6052 section 3.1).
     pub well_known_prefix_strict: bool,
-    /// IPv4 addresses that are not embedded in the prefix, such as those of the network that the gateway itself is in.
+    /// IPv4 addresses that are not embedded in the prefix, such as those of the network that the
+    /// gateway itself is in.
     pub denied: DenyList,
 }
 
@@ -45,7 +48,8 @@ pub enum By {
     Pool,
 }
 
-/// What is known already of the explicit mapping of a packet's destination: whoever asked whose packet it is had to look.
+/// What is known already of the explicit mapping of a packet's destination: whoever asked whose
+/// packet it is had to look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Claim {
     /// Nobody has looked.
@@ -67,7 +71,8 @@ impl StatelessMap {
     /// The IPv6 address for an IPv4 address.
     ///
     /// # Errors
-    /// [`DropReason::Untranslatable`], [`DropReason::Denied`], [`DropReason::PrivateInWellKnownPrefix`].
+    /// [`DropReason::Untranslatable`], [`DropReason::Denied`],
+    /// [`DropReason::PrivateInWellKnownPrefix`].
     #[inline]
     pub fn to_ipv6(&self, address: Ipv4Addr) -> Result<Mapped<Ipv6Addr>, DropReason> {
         match self.explicit.to_ipv6(address) {
@@ -76,7 +81,8 @@ impl StatelessMap {
         }
     }
 
-    /// The IPv6 address for an IPv4 address by the prefix alone, as hairpinning wants it (RFC 7757 section 4.2.1).
+    /// The IPv6 address for an IPv4 address by the prefix alone, as hairpinning wants it (RFC 7757
+    /// section 4.2.1).
     ///
     /// # Errors
     /// As [`to_ipv6`](Self::to_ipv6).

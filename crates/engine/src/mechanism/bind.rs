@@ -1,11 +1,12 @@
 //! New bindings: who gets which outside address and port, and who gets none.
 //!
-//! Read first: RFC 6888 REQ-2, REQ-4 and REQ-11, RFC 6146 section 3.5.1.1, RFC 7857 section 4, RFC 7422 section 2.
+//! Read first: RFC 6888 REQ-2, REQ-4 and REQ-11, RFC 6146 section 3.5.1.1, RFC 7857 section 4, RFC
+//! 7422 section 2.
 //!
-//! A subscriber is admitted with its first binding, on an address that has a port left for it, and stays on that address
-//! (paired pooling). Nobody is admitted who gets no port, so a flood from invented sources fills no table once the pool
-//! is used up. All that a flood of refused packets costs is bounded: what was found to be used up is not searched again
-//! in the same tick.
+//! A subscriber is admitted with its first binding, on an address that has a port left for it, and
+//! stays on that address (paired pooling). Nobody is admitted who gets no port, so a flood from
+//! invented sources fills no table once the pool is used up. All that a flood of refused packets
+//! costs is bounded: what was found to be used up is not searched again in the same tick.
 
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
@@ -94,7 +95,8 @@ impl<R: Rng> Napt<'_, R> {
         }
     }
 
-    /// A port of a block that the subscriber has, else of a further block. Only ports in `window` count.
+    /// A port of a block that the subscriber has, else of a further block. Only ports in `window`
+    /// count.
     fn bind_in_blocks(
         &mut self,
         binder: &Binder<'_>,
@@ -129,7 +131,8 @@ impl<R: Rng> Napt<'_, R> {
         key: &SubscriberKey,
     ) -> Result<(BindingId, Binding), DropReason> {
         let own = shares.share(key).filter(|share| share.address == binder.address);
-        // A plan that was reloaded with another mapping: what the subscriber has lives on, it gets nothing new there.
+        // A plan that was reloaded with another mapping: what the subscriber has lives on, it gets
+        // nothing new there.
         let own = own.ok_or(DropReason::PoolExhausted)?;
         let used_up = Exhausted::share(binder.id, binder.space);
         if !self.exhausted.contains(used_up, self.now) {
@@ -182,8 +185,9 @@ impl<R: Rng> Napt<'_, R> {
         }
     }
 
-    /// Ticks since the port of `windows` was closed that was closed first, if more are kept back than may be. All ports of
-    /// the address are looked at, but only when none is free, and once a tick ([`Exhausted`]).
+    /// Ticks since the port of `windows` was closed that was closed first, if more are kept back
+    /// than may be. All ports of the address are looked at, but only when none is free, and once a
+    /// tick ([`Exhausted`]).
     fn reusable_age(&self, address: Ipv4Addr, space: PortSpace, windows: &[RangeInclusive<u16>]) -> Option<u32> {
         let most = self.times.most_ports_kept_back?;
         let usual = self.reuse_port_after(space);
@@ -212,7 +216,8 @@ impl<R: Rng> Napt<'_, R> {
         (windows, count)
     }
 
-    /// Gives the subscriber one more block of its address, at a place that cannot be guessed; false if none is free.
+    /// Gives the subscriber one more block of its address, at a place that cannot be guessed; false
+    /// if none is free.
     fn grow(&mut self, binder: &Binder<'_>, blocks: Blocks, window: &RangeInclusive<u16>) -> bool {
         let key = Exhausted::address(binder.address, binder.space);
         if self.exhausted.contains(key, self.now) {
@@ -229,7 +234,8 @@ impl<R: Rng> Napt<'_, R> {
         granted
     }
 
-    /// Blocks of an address that nobody has: where its blocks begin in the block index, and their places.
+    /// Blocks of an address that nobody has: where its blocks begin in the block index, and their
+    /// places.
     fn free_blocks(
         &self,
         address: Ipv4Addr,
@@ -305,8 +311,9 @@ impl<R: Rng> Napt<'_, R> {
             || self.reusable_age(address, space, &[0..=u16::MAX]).is_some()
     }
 
-    /// Ticks for which a closed port is kept back: none where a newcomer cannot get what was meant for the old owner
-    /// (RFC 6888 REQ-8 (a): TCP, whose binding outlives its connections by TCP_TRANS; (c): filtering by address).
+    /// Ticks for which a closed port is kept back: none where a newcomer cannot get what was meant
+    /// for the old owner (RFC 6888 REQ-8 (a): TCP, whose binding outlives its connections by
+    /// TCP_TRANS; (c): filtering by address).
     fn reuse_port_after(&self, space: PortSpace) -> u32 {
         match (space, self.policy.filtering.of(space)) {
             (PortSpace::Tcp, _) | (_, Filtering::AddressDependent) => 0,
@@ -377,7 +384,8 @@ impl Admissions {
         Self { workers: u32::from(workers.max(1)), limit: ErrorLimit::new(0, 1) }
     }
 
-    /// True if one more may be admitted at `now` (nanoseconds), of `rate` a second over all workers.
+    /// True if one more may be admitted at `now` (nanoseconds), of `rate` a second over all
+    /// workers.
     pub fn allow(&mut self, rate: Option<u32>, now: u64) -> bool {
         let Some(per_second) = rate else { return true };
         let own = per_second.div_ceil(self.workers);

@@ -1,4 +1,5 @@
-//! Extensions of ICMP messages: where they are, and how they move to a message of the other protocol.
+//! Extensions of ICMP messages: where they are, and how they move to a message of the other
+//! protocol.
 //!
 //! Read first: RFC 4884 sections 3, 4, 5 and 7; RFC 5837 section 4; RFC 6791 section 3.
 //!
@@ -7,18 +8,20 @@
 //! extension: | version 2, 0 | checksum | object: | length | class, type | data ... |
 //! ```
 //!
-//! The unit of L is 4 bytes in ICMPv4 and 8 in ICMPv6; L is zero if there is no extension. The content of an extension
-//! is opaque, and its checksum covers nothing else.
+//! The unit of L is 4 bytes in ICMPv4 and 8 in ICMPv6; L is zero if there is no extension. The
+//! content of an extension is opaque, and its checksum covers nothing else.
 
 use std::net::Ipv6Addr;
 
 use tombolo_wire::{Sum, read_u16, write_u16};
 
-/// An embedded packet in front of an extension is padded to at least this many bytes (RFC 4884 section 3).
+/// An embedded packet in front of an extension is padded to at least this many bytes (RFC 4884
+/// section 3).
 const MINIMUM_EMBEDDED: usize = 128;
 /// Header of an extension.
 const HEADER_LENGTH: usize = 4;
-/// Interface information object with an IPv6 address: object header 4, AFI 2, reserved 2, address 16.
+/// Interface information object with an IPv6 address: object header 4, AFI 2, reserved 2, address
+/// 16.
 const NODE_OBJECT_LENGTH: usize = 24;
 /// Class of the interface information object (RFC 5837 section 4).
 const CLASS_INTERFACE: u8 = 2;
@@ -27,8 +30,9 @@ const TYPE_INCOMING_ADDRESS: u8 = 0x04;
 /// Address family number of IPv6.
 const AFI_IPV6: u16 = 2;
 
-/// Splits the body of an ICMP error, `length` being its length attribute and `unit` that attribute's unit in bytes,
-/// into what holds the embedded packet and the extension. A length that leads out of the body counts as none.
+/// Splits the body of an ICMP error, `length` being its length attribute and `unit` that
+/// attribute's unit in bytes, into what holds the embedded packet and the extension. A length that
+/// leads out of the body counts as none.
 pub(super) fn split_body(body: &[u8], length: u8, unit: usize) -> (&[u8], &[u8]) {
     match usize::from(length) * unit {
         0 => (body, &[]),
@@ -49,7 +53,8 @@ pub(super) struct Layout {
     pub(super) extension: usize,
 }
 
-/// Lays out `room` bytes: the embedded packet is cut before the extension is given up, down to 128 bytes.
+/// Lays out `room` bytes: the embedded packet is cut before the extension is given up, down to 128
+/// bytes.
 #[expect(clippy::cast_possible_truncation, reason = "room is at most 1232 bytes in units of 8, or 548 in units of 4")]
 pub(super) fn lay_out(room: usize, embedded: usize, extension: usize, unit: usize) -> Layout {
     let room_for_embedded = room.saturating_sub(extension) & !(unit - 1);
@@ -67,9 +72,9 @@ pub(super) const fn node_length(length: usize) -> usize {
     if length == 0 { HEADER_LENGTH + NODE_OBJECT_LENGTH } else { NODE_OBJECT_LENGTH }
 }
 
-/// Adds the address of the node that sent an ICMPv6 error to the extension of the ICMPv4 error that it becomes, since
-/// the source address of that cannot say (RFC 6791 section 3). `extension` holds `length` bytes of an extension, or
-/// none, and [`node_length`] bytes more.
+/// Adds the address of the node that sent an ICMPv6 error to the extension of the ICMPv4 error that
+/// it becomes, since the source address of that cannot say (RFC 6791 section 3). `extension` holds
+/// `length` bytes of an extension, or none, and [`node_length`] bytes more.
 pub(super) fn append_node(extension: &mut [u8], length: usize, node: Ipv6Addr) {
     let mut at = length;
     if length == 0 {

@@ -1,4 +1,5 @@
-//! Who may send to a binding from outside (RFC 4787 REQ-8, RFC 5382 REQ-3, RFC 6146 section 3.5, RFC 7857 section 6).
+//! Who may send to a binding from outside (RFC 4787 REQ-8, RFC 5382 REQ-3, RFC 6146 section 3.5,
+//! RFC 7857 section 6).
 
 use crate::mapping::pool::PortSpace;
 

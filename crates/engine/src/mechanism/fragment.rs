@@ -1,9 +1,10 @@
 //! Sends one packet as several fragments.
 //!
-//! Read first: RFC 8200 section 4.5, RFC 791 section 3.2, RFC 7915 section 4.1 (4to6) and 5.1.1 (6to4).
+//! Read first: RFC 8200 section 4.5, RFC 791 section 3.2, RFC 7915 section 4.1 (4to6) and 5.1.1
+//! (6to4).
 //!
-//! No payload is copied: each fragment's headers are written in front of its payload, over the end of the fragment
-//! before it, which has been sent by then.
+//! No payload is copied: each fragment's headers are written in front of its payload, over the end
+//! of the fragment before it, which has been sent by then.
 //!
 //! ```text
 //! | headers | payload 1 ............. | payload 2 ....
@@ -17,15 +18,15 @@ use super::offload::complete_checksum;
 use crate::packet::{ChecksumState, Offload, Outbox, Packet, Segmentation};
 use crate::verdict::DropReason;
 
-/// Sends `packet`, whole or itself a fragment, as fragments of at most `limit` bytes; a UDP super-packet datagram by
-/// datagram. An IPv6 packet without Fragment
-/// header gets `identification`. IPv6 extension headers other than a Fragment header directly behind the fixed header
-/// count as payload: packets here are the gateway's own.
+/// Sends `packet`, whole or itself a fragment, as fragments of at most `limit` bytes; a UDP
+/// super-packet datagram by datagram. An IPv6 packet without Fragment header gets `identification`.
+/// IPv6 extension headers other than a Fragment header directly behind the fixed header count as
+/// payload: packets here are the gateway's own.
 ///
 /// # Errors
-/// [`DropReason::Malformed`] for bytes that are no packet, [`DropReason::TooBig`] if `limit` leaves no room for 8 bytes
-/// of payload or the packet is a TCP super-packet (whose segments can be made smaller instead),
-/// [`DropReason::NoHeadroom`].
+/// [`DropReason::Malformed`] for bytes that are no packet, [`DropReason::TooBig`] if `limit` leaves
+/// no room for 8 bytes of payload or the packet is a TCP super-packet (whose segments can be made
+/// smaller instead), [`DropReason::NoHeadroom`].
 pub fn send_fragments<O: Outbox + ?Sized>(
     packet: &mut Packet<'_>,
     limit: u32,
@@ -39,8 +40,9 @@ pub fn send_fragments<O: Outbox + ?Sized>(
     }
 }
 
-/// Cuts a super-packet into its datagrams and sends each, in fragments if it is larger than `limit`. The super-packet is
-/// the gateway's own: its UDP header is right behind the fixed IP header.
+/// Cuts a super-packet into its datagrams and sends each, in fragments if it is larger than
+/// `limit`. The super-packet is the gateway's own: its UDP header is right behind the fixed IP
+/// header.
 fn send_datagrams<O: Outbox + ?Sized>(
     packet: &mut Packet<'_>,
     size: usize,
@@ -174,8 +176,8 @@ struct Piece {
     more: bool,
 }
 
-/// Sends `payload` in pieces behind `header`, which `write` completes for each. The first piece has `offset`; the last
-/// one inherits `more`.
+/// Sends `payload` in pieces behind `header`, which `write` completes for each. The first piece has
+/// `offset`; the last one inherits `more`.
 fn send_pieces<O: Outbox + ?Sized>(
     payload: &mut Packet<'_>,
     limit: usize,

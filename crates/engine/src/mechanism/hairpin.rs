@@ -1,4 +1,5 @@
-//! Packets that turn round ("hairpin"): sent by one subscriber to another, out of the gateway and in again.
+//! Packets that turn round ("hairpin"): sent by one subscriber to another, out of the gateway and
+//! in again.
 
 use std::net::Ipv4Addr;
 
@@ -8,8 +9,8 @@ use crate::packet::Packet;
 use crate::parse::{Parsed, parse_ipv4};
 use crate::verdict::DropReason;
 
-/// Reads what has just left as an IPv4 packet, to come in again. Its hop is given back, since the way in takes one:
-/// one decrement in total (RFC 7757 section 4.2.2).
+/// Reads what has just left as an IPv4 packet, to come in again. Its hop is given back, since the
+/// way in takes one: one decrement in total (RFC 7757 section 4.2.2).
 ///
 /// The packet is not as it was received any more, so nobody can be told what becomes of it.
 ///

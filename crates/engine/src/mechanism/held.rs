@@ -2,14 +2,14 @@
 //!
 //! Read first: RFC 5382 REQ-4, RFC 6146 section 3.5.2.2 ("V4 INIT").
 //!
-//! When two hosts open a connection to each other at once, the first SYN of the outside one may come before the inside
-//! one has opened the way. Refused at once, it would end the attempt; so it is held. If the inside opens within six
-//! seconds nobody is told anything: the outside host sends its SYN again. Else its sender is told that nobody has the
-//! port.
+//! When two hosts open a connection to each other at once, the first SYN of the outside one may
+//! come before the inside one has opened the way. Refused at once, it would end the attempt; so it
+//! is held. If the inside opens within six seconds nobody is told anything: the outside host sends
+//! its SYN again. Else its sender is told that nobody has the port.
 //!
-//! A worker holds the SYNs that it received, in order of their times, at most `MOST`: a flood costs memory that was
-//! there before, and a search through it. Which sessions there are by the end of the time the tables say, so it does not
-//! matter which worker saw the inside open.
+//! A worker holds the SYNs that it received, in order of their times, at most `MOST`: a flood costs
+//! memory that was there before, and a search through it. Which sessions there are by the end of
+//! the time the tables say, so it does not matter which worker saw the inside open.
 
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;

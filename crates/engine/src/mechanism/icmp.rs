@@ -1,6 +1,7 @@
 //! Types, codes and the word behind them: which ICMP message of one protocol is which of the other.
 //!
-//! Read first: RFC 7915 sections 4.2 (with figure 3) and 5.2 (with figure 6). What is not listed there is dropped.
+//! Read first: RFC 7915 sections 4.2 (with figure 3) and 5.2 (with figure 6). What is not listed
+//! there is dropped.
 
 use tombolo_wire::{icmpv4, icmpv6};
 
@@ -31,7 +32,8 @@ impl IcmpTarget {
     }
 }
 
-/// What an ICMPv4 error becomes. `rest` is bytes 4 to 7 of it, `embedded_length` the total length of the packet in it.
+/// What an ICMPv4 error becomes. `rest` is bytes 4 to 7 of it, `embedded_length` the total length
+/// of the packet in it.
 ///
 /// # Errors
 /// [`DropReason::IcmpUntranslatable`].
@@ -105,7 +107,8 @@ pub fn map_error_6to4(kind: u8, code: u8, rest: u32, settings: &TranslateSetting
     Ok(target)
 }
 
-/// The field of an IPv6 header that has the role of the byte at `pointer` in an IPv4 header (RFC 7915 figure 3).
+/// The field of an IPv6 header that has the role of the byte at `pointer` in an IPv4 header (RFC
+/// 7915 figure 3).
 #[must_use]
 pub const fn map_pointer_4to6(pointer: u8) -> Option<u32> {
     match pointer {
@@ -120,7 +123,8 @@ pub const fn map_pointer_4to6(pointer: u8) -> Option<u32> {
     }
 }
 
-/// The field of an IPv4 header that has the role of the byte at `pointer` in an IPv6 header (RFC 7915 figure 6).
+/// The field of an IPv4 header that has the role of the byte at `pointer` in an IPv6 header (RFC
+/// 7915 figure 6).
 #[must_use]
 pub const fn map_pointer_6to4(pointer: u32) -> Option<u8> {
     match pointer {

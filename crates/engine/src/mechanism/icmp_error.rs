@@ -7,10 +7,11 @@
 //! | IPv6 | ICMPv6 8 | IPv6 (Fragment) ...       | transport, maybe cut | (padding, extension)
 //! ```
 //!
-//! Errors are rare and short, so the result is put together in a buffer on the stack and copied back. The checksum
-//! of the message is verified first and computed anew at the end, or a damaged error would become a right one. The
-//! packet inside is translated like any other, but its hop limit and its size were somebody else's business, and
-//! its length fields keep describing the original.
+//! Errors are rare and short, so the result is put together in a buffer on the stack and copied
+//! back. The checksum of the message is verified first and computed anew at the end, or a damaged
+//! error would become a right one. The packet inside is translated like any other, but its hop
+//! limit and its size were somebody else's business, and its length fields keep describing the
+//! original.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -44,17 +45,19 @@ pub struct ErrorRewrite<A> {
     pub destination: A,
     /// Addresses and ports of the embedded packet, in its own sense of source and destination.
     pub embedded: Rewrite<A>,
-    /// 6to4: the address of the router that sent the error, to be added as an extension if it has no IPv4 address of
-    /// its own and `source` is that of a pool (RFC 6791 section 3). RFC 5837 wants the address family of the packet in
-    /// error; RFC 6791 asks for this all the same, so it is optional.
+    /// 6to4: the address of the router that sent the error, to be added as an extension if it has
+    /// no IPv4 address of its own and `source` is that of a pool (RFC 6791 section 3). RFC 5837
+    /// wants the address family of the packet in error; RFC 6791 asks for this all the same, so it
+    /// is optional.
     pub node: Option<Ipv6Addr>,
 }
 
 /// Translates an ICMPv4 error in place. `embedded` is the packet in it, from [`Parsed::embedded`].
 ///
 /// # Errors
-/// [`DropReason::IcmpUntranslatable`], [`DropReason::BadChecksum`], [`DropReason::FragmentUntranslatable`],
-/// [`DropReason::IcmpErrorUnusable`] for an error about an error, [`DropReason::NoHeadroom`].
+/// [`DropReason::IcmpUntranslatable`], [`DropReason::BadChecksum`],
+/// [`DropReason::FragmentUntranslatable`], [`DropReason::IcmpErrorUnusable`] for an error about an
+/// error, [`DropReason::NoHeadroom`].
 pub fn translate_error_4to6(
     packet: &mut Packet<'_>,
     parsed: &Parsed<Ipv4Addr>,
@@ -158,7 +161,8 @@ pub(super) fn message_of<'p, A>(
     }
     let is_icmp = matches!(embedded.protocol, Protocol::ICMP | Protocol::ICMPV6);
     let is_whole_echo = matches!(embedded.payload, Payload::EchoRequest | Payload::EchoReply) && !embedded.is_piece();
-    // One level only (RFC 7915 sections 4.3 and 5.3). No packet with such headers was sent by this translator.
+    // One level only (RFC 7915 sections 4.3 and 5.3). No packet with such headers was sent by this
+    // translator.
     if is_icmp && !is_whole_echo
         || matches!(embedded.obstacle, Some(Obstacle::HeaderAfterFragment | Obstacle::SegmentsLeft { .. }))
     {
@@ -277,8 +281,8 @@ fn embed_ipv4(
     Ok(ipv4::HEADER_LENGTH + present)
 }
 
-/// Copies as much of the embedded packet's transport as there is and fits, and rewrites it; returns the bytes copied.
-/// What pads the packet in front of an extension is not part of it.
+/// Copies as much of the embedded packet's transport as there is and fits, and rewrites it; returns
+/// the bytes copied. What pads the packet in front of an extension is not part of it.
 fn copy_transport<A>(
     out: &mut [u8],
     region: &[u8],
@@ -291,7 +295,8 @@ fn copy_transport<A>(
     let size = transport.len().min(out.len());
     let out = &mut out[..size];
     out.copy_from_slice(&transport[..size]);
-    // Not even ports are there if the length attribute says less than the embedded packet was parsed from.
+    // Not even ports are there if the length attribute says less than the embedded packet was
+    // parsed from.
     if size < ICMP {
         return size;
     }
@@ -307,7 +312,8 @@ fn copy_transport<A>(
     size
 }
 
-/// Cuts, pads and puts the extension behind the embedded packet that begins at `body`; returns the end of the message.
+/// Cuts, pads and puts the extension behind the embedded packet that begins at `body`; returns the
+/// end of the message.
 fn finish_body(out: &mut [u8], body: usize, layout: Layout, extension: &[u8]) -> usize {
     out[body + layout.embedded..].fill(0);
     let at = body + layout.padded;

@@ -1,12 +1,14 @@
 //! Identifications for IPv4 packets that the gateway makes.
 //!
-//! Read first: RFC 6864 section 4, RFC 7739 section 5.3 (a counter per destination, hashed with a secret).
+//! Read first: RFC 6864 section 4, RFC 7739 section 5.3 (a counter per destination, hashed with a
+//! secret).
 //!
-//! Fragments of different datagrams with the same addresses, protocol and identification are put together wrongly, so
-//! numbers must not repeat soon; and who can guess them can inject fragments, so they must not be one global counter.
-//! `hash(source, destination) + counter[hash'(destination)]` gives every pair of hosts its own walk through the 16 bits.
-//! Workers that share a key and the same number of workers never give the same number to one pair within a cycle, if
-//! that number is a power of two.
+//! Fragments of different datagrams with the same addresses, protocol and identification are put
+//! together wrongly, so numbers must not repeat soon; and who can guess them can inject fragments,
+//! so they must not be one global counter. `hash(source, destination) +
+//! counter[hash'(destination)]` gives every pair of hosts its own walk through the 16 bits. Workers
+//! that share a key and the same number of workers never give the same number to one pair within a
+//! cycle, if that number is a power of two.
 
 use std::net::Ipv4Addr;
 
@@ -29,7 +31,8 @@ impl IdentificationGenerator {
         Self { key, worker, workers: workers.max(1), counters: Box::new([0; COUNTERS]) }
     }
 
-    /// The identification for a packet, and for the `count - 1` after it that segmentation will make of it.
+    /// The identification for a packet, and for the `count - 1` after it that segmentation will
+    /// make of it.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "hashes are cut to what is needed of them")]
     pub fn next(&mut self, source: Ipv4Addr, destination: Ipv4Addr, count: u16) -> u16 {
@@ -43,8 +46,8 @@ impl IdentificationGenerator {
     }
 }
 
-/// Folded multiplication, keyed on both sides. Not a cryptographic hash; what leaks is one number of one pair's walk,
-/// and what would be won is the chance to damage a datagram of that pair.
+/// Folded multiplication, keyed on both sides. Not a cryptographic hash; what leaks is one number
+/// of one pair's walk, and what would be won is the chance to damage a datagram of that pair.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "the halves of the product are folded")]
 const fn mix(value: u64, key: u64) -> u64 {

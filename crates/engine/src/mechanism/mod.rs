@@ -1,8 +1,10 @@
-//! The mechanisms that services compose: each takes a packet and addresses that were already decided.
+//! The mechanisms that services compose: each takes a packet and addresses that were already
+//! decided.
 //!
-//! In the order in which a packet meets them: [`screen`] refuses what may not be translated at all, [`translate`]
-//! changes a packet from one protocol to the other in place, [`fragment`] sends it in pieces where it has to.
-//! What is refused comes back as a [`Refusal`], which says how the sender may be told.
+//! In the order in which a packet meets them: [`screen`] refuses what may not be translated at all,
+//! [`translate`] changes a packet from one protocol to the other in place, [`fragment`] sends it in
+//! pieces where it has to. What is refused comes back as a [`Refusal`], which says how the sender
+//! may be told.
 
 mod bind;
 mod extension;

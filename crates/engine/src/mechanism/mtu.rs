@@ -1,6 +1,8 @@
-//! The sizes that "packet too big" messages report, translated; and the segment size that TCP agrees on.
+//! The sizes that "packet too big" messages report, translated; and the segment size that TCP
+//! agrees on.
 //!
-//! Read first: RFC 7915 sections 4.2 and 5.2 (the MTU paragraphs), RFC 1191 section 7.1, RFC 8021, RFC 6691.
+//! Read first: RFC 7915 sections 4.2 and 5.2 (the MTU paragraphs), RFC 1191 section 7.1, RFC 8021,
+//! RFC 6691.
 
 use tombolo_wire::checksum::{Delta, update};
 use tombolo_wire::options::HeaderOption;
@@ -12,9 +14,10 @@ use crate::packet::ChecksumState;
 /// Bytes that a packet grows by on its way to IPv6.
 const GROWTH: u32 = 20;
 
-/// The MTU of an ICMPv6 "packet too big" for that of an ICMPv4 "fragmentation needed". `mtu` is zero if the router is
-/// older than RFC 1191; then the next plateau below `embedded_length`, the total length of the packet in error, is
-/// taken as the IPv4 path MTU. RFC 7915 leaves open whether 20 is added to a plateau: it is, as to any IPv4 MTU.
+/// The MTU of an ICMPv6 "packet too big" for that of an ICMPv4 "fragmentation needed". `mtu` is
+/// zero if the router is older than RFC 1191; then the next plateau below `embedded_length`, the
+/// total length of the packet in error, is taken as the IPv4 path MTU. RFC 7915 leaves open whether
+/// 20 is added to a plateau: it is, as to any IPv4 MTU.
 #[must_use]
 pub fn too_big_4to6(mtu: u16, embedded_length: u32, settings: &TranslateSettings) -> u32 {
     let minimum = u32::from(ipv6::MINIMUM_MTU);
@@ -26,8 +29,9 @@ pub fn too_big_4to6(mtu: u16, embedded_length: u32, settings: &TranslateSettings
     reported.min(settings.ipv6_mtu).min(settings.ipv4_mtu.saturating_add(GROWTH)).max(minimum)
 }
 
-/// The MTU of an ICMPv4 "fragmentation needed" for that of an ICMPv6 "packet too big"; `None` below 1280, which no
-/// IPv6 link may have and whose only use is to make hosts send atomic fragments (RFC 8021).
+/// The MTU of an ICMPv4 "fragmentation needed" for that of an ICMPv6 "packet too big"; `None` below
+/// 1280, which no IPv6 link may have and whose only use is to make hosts send atomic fragments (RFC
+/// 8021).
 #[must_use]
 #[expect(clippy::cast_possible_truncation, reason = "limited to 65535 before")]
 pub fn too_big_6to4(mtu: u32, settings: &TranslateSettings) -> Option<u16> {
@@ -38,7 +42,8 @@ pub fn too_big_6to4(mtu: u32, settings: &TranslateSettings) -> Option<u16> {
     Some(reported.min(u32::from(u16::MAX)) as u16)
 }
 
-/// The largest TCP segment that crosses a translator between links of these MTUs: both headers without options.
+/// The largest TCP segment that crosses a translator between links of these MTUs: both headers
+/// without options.
 #[must_use]
 #[expect(clippy::cast_possible_truncation, reason = "limited to 65535 before")]
 pub fn segment_size_of_translation(ipv4_mtu: u32, ipv6_mtu: u32) -> u16 {
@@ -52,11 +57,11 @@ pub fn segment_size_of_softwire(ipv6_mtu: u32) -> u16 {
     ipv6_mtu.saturating_sub(80).min(u32::from(u16::MAX)) as u16
 }
 
-/// Lowers the maximum segment size that a SYN announces to `limit`, and never raises it. `segment` is a packet from
-/// its TCP header on. Returns whether something changed.
+/// Lowers the maximum segment size that a SYN announces to `limit`, and never raises it. `segment`
+/// is a packet from its TCP header on. Returns whether something changed.
 ///
-/// An option at an odd offset, as a sender without padding makes it, is changed where it is: its bytes count crosswise
-/// in the checksum.
+/// An option at an odd offset, as a sender without padding makes it, is changed where it is: its
+/// bytes count crosswise in the checksum.
 pub fn clamp_segment_size(segment: &mut [u8], limit: u16, checksum: ChecksumState) -> bool {
     let Ok(view) = TcpView::parse(segment) else { return false };
     if !view.flags().contains(TcpFlags::SYN) {

@@ -1,11 +1,13 @@
-//! Address and port translation with state: subscribers, bindings and sessions (RFC 6146 section 3.5, RFC 4787,
-//! RFC 5382, RFC 5508).
+//! Address and port translation with state: subscribers, bindings and sessions (RFC 6146 section
+//! 3.5, RFC 4787, RFC 5382, RFC 5508).
 //!
-//! A packet from inside is [`Napt::outbound`], one from outside [`Napt::inbound`]; both say which endpoint the
-//! packet gets, having made or refreshed what state it needs. Errors about packets look, but change nothing
-//! ([`Napt::outbound_error`], [`Napt::inbound_error`]; RFC 6146 section 3.5.3, RFC 5508 REQ-6).
+//! A packet from inside is [`Napt::outbound`], one from outside [`Napt::inbound`]; both say which
+//! endpoint the packet gets, having made or refreshed what state it needs. Errors about packets
+//! look, but change nothing ([`Napt::outbound_error`], [`Napt::inbound_error`]; RFC 6146 section
+//! 3.5.3, RFC 5508 REQ-6).
 //!
-//! Mapping is endpoint-independent: the binding is found by the inside endpoint alone. Tiers of a packet:
+//! Mapping is endpoint-independent: the binding is found by the inside endpoint alone. Tiers of a
+//! packet:
 //! 1. known session: two or three lines read, one written at most once a tick;
 //! 2. known binding, new session: one claim in the session table;
 //! 3. new binding: one claim in the outside index, one in the arena, one in the inside index;
@@ -54,8 +56,8 @@ pub struct Policy {
     pub bindings_per_subscriber: Option<u32>,
     /// Sessions that a subscriber may have at once; `None` for no limit (RFC 6888 REQ-5).
     pub sessions_per_subscriber: Option<u32>,
-    /// Bindings that a subscriber may make in a tick (about a second), twice as many after a pause; `None` for no limit
-    /// (RFC 6888 REQ-4 (c)).
+    /// Bindings that a subscriber may make in a tick (about a second), twice as many after a pause;
+    /// `None` for no limit (RFC 6888 REQ-4 (c)).
     pub binding_rate: Option<u16>,
     /// Subscribers that may be admitted in a second, by all workers together; `None` for no limit.
     pub subscriber_rate: Option<u32>,
@@ -75,7 +77,8 @@ pub enum SubscriberIs {
         /// So many bits: 128 tells all hosts apart, 64 makes a /64 one subscriber.
         prefix_length: u8,
     },
-    /// The prefix of this many bits that its softwire comes from, whatever hosts are behind it (RFC 7785).
+    /// The prefix of this many bits that its softwire comes from, whatever hosts are behind it (RFC
+    /// 7785).
     Softwire {
         /// Bits of the prefix, 0 to 128.
         prefix_length: u8,
@@ -110,8 +113,8 @@ impl SubscriberIs {
     }
 }
 
-/// What becomes of a SYN from outside for which there is no binding, or which filtering stops (RFC 5382 REQ-4, RFC 6146
-/// section 3.5.2.2).
+/// What becomes of a SYN from outside for which there is no binding, or which filtering stops (RFC
+/// 5382 REQ-4, RFC 6146 section 3.5.2.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum UnsolicitedSyn {
     /// It is dropped, and nobody is told: no work and no state for scans.
@@ -122,7 +125,8 @@ pub enum UnsolicitedSyn {
 }
 
 impl Policy {
-    /// True if a packet from outside that is refused for `reason` is to wait for the inside to open.
+    /// True if a packet from outside that is refused for `reason` is to wait for the inside to
+    /// open.
     #[must_use]
     pub fn holds(&self, reason: DropReason, space: PortSpace, event: Event) -> bool {
         self.unsolicited_syn == UnsolicitedSyn::Hold
@@ -148,8 +152,8 @@ pub struct Times {
     reuse_entry_after: Lifetimes,
     /// Ticks for which a closed outside port is kept back (RFC 6888 REQ-8).
     pub reuse_port_after: u32,
-    /// Closed ports of an outside address and protocol that are kept back at a time; of more, the oldest are given to who
-    /// finds no other (RFC 6888 REQ-8). `None` for no limit.
+    /// Closed ports of an outside address and protocol that are kept back at a time; of more, the
+    /// oldest are given to who finds no other (RFC 6888 REQ-8). `None` for no limit.
     pub most_ports_kept_back: Option<u32>,
     /// Since when the gateway is being drained: no binding and no session is made any more.
     pub draining_since: Option<Tick>,
@@ -257,7 +261,8 @@ impl<R: Rng> Napt<'_, R> {
     /// A packet from inside: the outside endpoint that it leaves from.
     ///
     /// # Errors
-    /// [`DropReason::TcpNotSyn`], [`DropReason::PoolExhausted`], [`DropReason::SubscriberLimit`], or the `*TableFull`.
+    /// [`DropReason::TcpNotSyn`], [`DropReason::PoolExhausted`], [`DropReason::SubscriberLimit`],
+    /// or the `*TableFull`.
     #[inline]
     pub fn outbound(
         &mut self,
@@ -297,7 +302,8 @@ impl<R: Rng> Napt<'_, R> {
     /// A packet from outside: the inside endpoint that it is for.
     ///
     /// # Errors
-    /// [`DropReason::NoBinding`], [`DropReason::Filtered`], [`DropReason::InboundSyn`] or [`DropReason::SessionTableFull`].
+    /// [`DropReason::NoBinding`], [`DropReason::Filtered`], [`DropReason::InboundSyn`] or
+    /// [`DropReason::SessionTableFull`].
     #[inline]
     pub fn inbound(
         &mut self,
@@ -310,7 +316,8 @@ impl<R: Rng> Napt<'_, R> {
             let (id, binding) = self.find_outside(outside, space).ok_or(DropReason::NoBinding)?;
             let key = session_key(id, remote, space);
             match self.advance(&key, Side::Outside, event) {
-                // The SYN is held; what comes after it is not let in either until the inside has opened.
+                // The SYN is held; what comes after it is not let in either until the inside has
+                // opened.
                 Advanced::Session { is_held: true, .. } => return Err(DropReason::Filtered),
                 Advanced::Session { .. } => return Ok(binding.inside),
                 Advanced::Again => continue,
@@ -323,24 +330,24 @@ impl<R: Rng> Napt<'_, R> {
         Err(DropReason::RateLimited)
     }
 
-    /// An ICMP error from inside about a packet that went to `inside` from `remote`: the outside endpoint that the
-    /// remote knows. Only if there is a session; nothing is changed.
+    /// An ICMP error from inside about a packet that went to `inside` from `remote`: the outside
+    /// endpoint that the remote knows. Only if there is a session; nothing is changed.
     #[must_use]
     pub fn outbound_error(&self, inside: &InsideKey, space: PortSpace, remote: Endpoint) -> Option<Endpoint> {
         let (id, binding) = self.tables.find_inside(inside)?;
         self.has_session(&session_key(id, remote, space)).then(|| outside_of(&binding))
     }
 
-    /// An ICMP error from outside about a packet that left from `outside` for `remote`: the inside endpoint that
-    /// sent it. Only if there is a session; nothing is changed.
+    /// An ICMP error from outside about a packet that left from `outside` for `remote`: the inside
+    /// endpoint that sent it. Only if there is a session; nothing is changed.
     #[must_use]
     pub fn inbound_error(&self, outside: Endpoint, space: PortSpace, remote: Endpoint) -> Option<InsideKey> {
         let (id, binding) = self.find_outside(outside, space)?;
         self.has_session(&session_key(id, remote, space)).then_some(binding.inside)
     }
 
-    /// Notes that a SYN from outside is held that filtering has stopped ("V4 INIT", RFC 6146 section 3.5.2.2): if the
-    /// inside opens meanwhile, the session is established.
+    /// Notes that a SYN from outside is held that filtering has stopped ("V4 INIT", RFC 6146
+    /// section 3.5.2.2): if the inside opens meanwhile, the session is established.
     pub fn hold(&self, outside: Endpoint, remote: Endpoint) {
         let found = self.find_outside(outside, PortSpace::Tcp);
         if let Some((id, _)) = found.filter(|(id, _)| self.tables.bindings.touch(*id, self.now)) {
@@ -426,12 +433,14 @@ impl<R: Rng> Napt<'_, R> {
         if self.tables.subscribers.count_session(id, limit) { Ok(Some(id)) } else { Err(DropReason::SubscriberLimit) }
     }
 
-    /// Notes, for address-dependent filtering, that the inside has sent to the remote address of `key`.
+    /// Notes, for address-dependent filtering, that the inside has sent to the remote address of
+    /// `key`.
     fn permit(&self, key: &SessionKey, space: PortSpace) {
         if self.policy.filtering.of(space) == Filtering::AddressDependent {
             let state = if space == PortSpace::Tcp { PERMISSION_TCP } else { PERMISSION };
             let key = permission_key(key);
-            // Without room for the permission only the filter is stricter; the session is not harmed.
+            // Without room for the permission only the filter is stricter; the session is not
+            // harmed.
             if let Inserted::Existing(permission) =
                 self.tables.sessions.insert(&key, state, 0, &self.times.reuse_entry_after, self.now)
             {

@@ -1,4 +1,5 @@
-//! Work that was left to the network card, done here because the packet changes in a way that the card cannot know.
+//! Work that was left to the network card, done here because the packet changes in a way that the
+//! card cannot know.
 
 use tombolo_wire::checksum::udp_checksum;
 use tombolo_wire::{Protocol, Sum, read_u16, write_u16};
@@ -27,8 +28,9 @@ pub fn complete_checksum(packet: &mut Packet<'_>, protocol: Protocol) -> Result<
     Ok(())
 }
 
-/// Bytes of the largest packet that will stand on the wire: of a super-packet that is one segment. `ip_header` is the
-/// length of the IP header that the packet has or will have, `transport` its transport header and payload.
+/// Bytes of the largest packet that will stand on the wire: of a super-packet that is one segment.
+/// `ip_header` is the length of the IP header that the packet has or will have, `transport` its
+/// transport header and payload.
 #[must_use]
 #[inline]
 pub fn size_on_wire(segmentation: Segmentation, ip_header: usize, transport: &[u8]) -> usize {
@@ -48,7 +50,8 @@ pub fn tcp_header_length(transport: &[u8]) -> usize {
         .map_or(tombolo_wire::tcp::HEADER_LENGTH, |&byte| usize::from(byte >> 4) * 4)
 }
 
-/// Segments in a super-packet of `payload` bytes behind its transport header; 1 for an ordinary packet.
+/// Segments in a super-packet of `payload` bytes behind its transport header; 1 for an ordinary
+/// packet.
 #[must_use]
 pub fn segment_count(segmentation: Segmentation, payload: usize) -> usize {
     match segmentation.size() {

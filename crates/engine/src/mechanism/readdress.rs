@@ -1,15 +1,16 @@
 //! Other addresses and ports for an IPv4 packet, in place: what a NAT44 does to it.
 //!
-//! Read first: RFC 3022 section 4, RFC 5508 section 4 (errors), RFC 6864 section 5.3.1 (identification), RFC 1812
-//! section 5.3.1 (TTL).
+//! Read first: RFC 3022 section 4, RFC 5508 section 4 (errors), RFC 6864 section 5.3.1
+//! (identification), RFC 1812 section 5.3.1 (TTL).
 //!
 //! ```text
 //! | IPv4 20..60 (options stay) | transport ...            ->   the same bytes, with other addresses, ports, checksums
 //! | IPv4 | ICMP 8 | IPv4 of the packet in error | transport, maybe cut | (padding, extension)
 //! ```
 //!
-//! Nothing moves and no payload is read: checksums change by difference, partial ones stay partial, and super-packets
-//! (GSO) keep their segmentation. Only an ICMP error is summed whole, since its checksum has to be verified first.
+//! Nothing moves and no payload is read: checksums change by difference, partial ones stay partial,
+//! and super-packets (GSO) keep their segmentation. Only an ICMP error is summed whole, since its
+//! checksum has to be verified first.
 
 use std::net::Ipv4Addr;
 
@@ -29,8 +30,9 @@ use crate::verdict::DropReason;
 pub enum Identification<'a> {
     /// It stays: the packet's new source is one host, as its old one was.
     Keep,
-    /// A new one for packets that are or may yet become fragments, because the packet's new source is shared by hosts
-    /// that know nothing of each other's numbers (RFC 6864 section 5.3.1, RFC 7857 section 10).
+    /// A new one for packets that are or may yet become fragments, because the packet's new source
+    /// is shared by hosts that know nothing of each other's numbers (RFC 6864 section 5.3.1, RFC
+    /// 7857 section 10).
     Renew(&'a mut IdentificationGenerator),
 }
 
@@ -43,8 +45,8 @@ pub struct NextLink {
     pub largest_segment: Option<u16>,
 }
 
-/// Gives `packet`, `parsed` from it, the addresses and ports of `to`, for a link. The TTL loses one. The packet is
-/// unchanged if the result is [`DropReason::TooBig`].
+/// Gives `packet`, `parsed` from it, the addresses and ports of `to`, for a link. The TTL loses
+/// one. The packet is unchanged if the result is [`DropReason::TooBig`].
 ///
 /// # Errors
 /// [`Refusal`]: too big with DF set (RFC 4787 REQ-13), or ICMP that is no echo.
@@ -71,8 +73,9 @@ pub fn readdress(
     Ok(translated)
 }
 
-/// Gives an ICMP error, and the packet inside it, the addresses and ports of `to`. `about` is the packet inside, from
-/// [`Parsed::embedded`]. Type, code, extensions and whatever else the message carries stay.
+/// Gives an ICMP error, and the packet inside it, the addresses and ports of `to`. `about` is the
+/// packet inside, from [`Parsed::embedded`]. Type, code, extensions and whatever else the message
+/// carries stay.
 ///
 /// # Errors
 /// [`Refusal`]: [`DropReason::BadChecksum`] of the message or of the header inside (RFC 5508 REQ-3),
@@ -105,8 +108,8 @@ pub fn readdress_error(
     Ok(translated)
 }
 
-/// Rewrites the packet in an error, of which only the beginning may be there. Its TTL and lengths were somebody else's
-/// business.
+/// Rewrites the packet in an error, of which only the beginning may be there. Its TTL and lengths
+/// were somebody else's business.
 fn readdress_quoted(quoted: &mut [u8], about: &Parsed<Ipv4Addr>, to: &Rewrite<Ipv4Addr>) {
     let change = change_of(about, to);
     let transport = &mut quoted[usize::from(about.transport_offset)..];
@@ -134,7 +137,8 @@ fn change_of(parsed: &Parsed<Ipv4Addr>, to: &Rewrite<Ipv4Addr>) -> Change {
     }
 }
 
-/// Decides by the size that the packet has: a packet does not grow here, but the next link may be narrower.
+/// Decides by the size that the packet has: a packet does not grow here, but the next link may be
+/// narrower.
 #[inline]
 fn fit(packet: &mut Packet<'_>, parsed: &Parsed<Ipv4Addr>, mtu: u32) -> Result<Translated, Refusal> {
     let header_length = usize::from(parsed.transport_offset);

@@ -1,15 +1,17 @@
 //! Puts fragments together, for services that need the ports of every packet.
 //!
-//! Read first: RFC 791 section 3.2, RFC 8200 section 4.5, RFC 5722 (overlaps), RFC 6146 section 3.4, RFC 4963 and
-//! RFC 8900 on what goes wrong.
+//! Read first: RFC 791 section 3.2, RFC 8200 section 4.5, RFC 5722 (overlaps), RFC 6146 section
+//! 3.4, RFC 4963 and RFC 8900 on what goes wrong.
 //!
-//! Pieces are kept as they came until none is missing; then they are copied into one buffer with headroom, which is
-//! handed out as a packet. Memory is bounded: bytes and datagrams are counted, and what is over the bound pushes out
-//! the oldest datagram, which in a flood is the one that is least likely to be completed. One source gets a quarter of
-//! the memory at most, so that a flood from one host leaves room for the others.
+//! Pieces are kept as they came until none is missing; then they are copied into one buffer with
+//! headroom, which is handed out as a packet. Memory is bounded: bytes and datagrams are counted,
+//! and what is over the bound pushes out the oldest datagram, which in a flood is the one that is
+//! least likely to be completed. One source gets a quarter of the memory at most, so that a flood
+//! from one host leaves room for the others.
 //!
-//! A datagram whose pieces overlap or contradict each other is given up, and stays given up until its time is over:
-//! what comes of it later is dropped too (RFC 8200 section 4.5). A piece that came twice is ignored.
+//! A datagram whose pieces overlap or contradict each other is given up, and stays given up until
+//! its time is over: what comes of it later is dropped too (RFC 8200 section 4.5). A piece that
+//! came twice is ignored.
 //!
 //! ```text
 //! slots   | datagram | datagram | free ...      oldest <-> ... <-> newest, linked through the slots
@@ -46,8 +48,8 @@ pub struct ReassemblyLimits {
     pub memory: usize,
     /// Datagrams at a time.
     pub datagrams: u32,
-    /// Nanoseconds from the first piece that arrived until a datagram is given up. RFC 6146 section 4 wants two
-    /// seconds at least.
+    /// Nanoseconds from the first piece that arrived until a datagram is given up. RFC 6146 section
+    /// 4 wants two seconds at least.
     pub timeout: u64,
 }
 
@@ -73,8 +75,8 @@ pub struct Reassembly {
     whole: Vec<u8>,
 }
 
-/// Which datagram a fragment belongs to. IPv6 leaves the next header out: those of later fragments mean nothing
-/// (RFC 8200 section 4.5).
+/// Which datagram a fragment belongs to. IPv6 leaves the next header out: those of later fragments
+/// mean nothing (RFC 8200 section 4.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
     source: u128,
@@ -162,13 +164,13 @@ impl Reassembly {
         }
     }
 
-    /// Takes an IPv4 fragment at the moment `now` (nanoseconds). Gives the datagram if it was the last one missing, or
-    /// if the packet is no fragment `None` just like one that has to wait. The datagram has no DF: it may be fragmented
-    /// again.
+    /// Takes an IPv4 fragment at the moment `now` (nanoseconds). Gives the datagram if it was the
+    /// last one missing, or if the packet is no fragment `None` just like one that has to wait. The
+    /// datagram has no DF: it may be fragmented again.
     ///
     /// # Errors
-    /// [`DropReason::FragmentInvalid`] for a piece that contradicts its siblings, [`DropReason::FragmentMemory`], or
-    /// what [`parse_ipv4`] says of the datagram.
+    /// [`DropReason::FragmentInvalid`] for a piece that contradicts its siblings,
+    /// [`DropReason::FragmentMemory`], or what [`parse_ipv4`] says of the datagram.
     pub fn accept_ipv4(
         &mut self,
         packet: &Packet<'_>,
@@ -179,8 +181,9 @@ impl Reassembly {
         self.accept_ipv4_as(packet, parsed, (source, destination, 4), now)
     }
 
-    /// As [`accept_ipv4`](Self::accept_ipv4), for a fragment that came out of the softwire from `softwire`. Hosts behind
-    /// different softwires may have the same addresses; their fragments are kept apart.
+    /// As [`accept_ipv4`](Self::accept_ipv4), for a fragment that came out of the softwire from
+    /// `softwire`. Hosts behind different softwires may have the same addresses; their fragments
+    /// are kept apart.
     ///
     /// # Errors
     /// As [`accept_ipv4`](Self::accept_ipv4).
@@ -219,9 +222,9 @@ impl Reassembly {
         Ok(Some((whole, parsed)))
     }
 
-    /// Takes an IPv6 fragment at the moment `now` (nanoseconds). Gives the datagram if it was the last one missing. It
-    /// has no extension headers before the transport; its [`Parsed`] keeps the identification and says that it may be
-    /// fragmented again.
+    /// Takes an IPv6 fragment at the moment `now` (nanoseconds). Gives the datagram if it was the
+    /// last one missing. It has no extension headers before the transport; its [`Parsed`] keeps the
+    /// identification and says that it may be fragmented again.
     ///
     /// # Errors
     /// As [`accept_ipv4`](Self::accept_ipv4).
@@ -255,8 +258,8 @@ impl Reassembly {
         Ok(Some((whole, parsed)))
     }
 
-    /// Gives up datagrams whose time is over. To be called now and then, for memory's sake; fragments that come do it
-    /// too.
+    /// Gives up datagrams whose time is over. To be called now and then, for memory's sake;
+    /// fragments that come do it too.
     pub fn expire(&mut self, now: u64) {
         while self.oldest != NONE && self.slots[self.oldest as usize].deadline <= now {
             if matches!(self.slots[self.oldest as usize].state, State::Collecting(_)) {
@@ -407,7 +410,8 @@ impl Reassembly {
         state
     }
 
-    /// Copies a complete datagram into the buffer and forgets it; gives its start there and its length.
+    /// Copies a complete datagram into the buffer and forgets it; gives its start there and its
+    /// length.
     fn put_together(&mut self, slot: u32) -> (usize, usize) {
         let State::Collecting(datagram) = self.remove(slot) else { return (HEADROOM, 0) };
         self.whole.resize(HEADROOM + ipv6::HEADER_LENGTH + LARGEST + HEADROOM, 0);

@@ -27,7 +27,8 @@ pub enum IcmpAnswer {
     HostUnreachable,
     /// Nobody has the port: ICMPv4 3/3, ICMPv6 1/4.
     PortUnreachable,
-    /// The transport is not translated: ICMPv4 3/2; in ICMPv6 port unreachable, 1/4 (RFC 6146 section 3.4).
+    /// The transport is not translated: ICMPv4 3/2; in ICMPv6 port unreachable, 1/4 (RFC 6146
+    /// section 3.4).
     ProtocolUnreachable,
     /// Forbidden: ICMPv4 3/13, ICMPv6 1/1.
     Prohibited,

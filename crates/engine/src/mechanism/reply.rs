@@ -1,9 +1,10 @@
 //! ICMP errors that the gateway originates.
 //!
-//! Read first: RFC 4443 sections 2.4 and 3, RFC 1812 section 4.3, RFC 1122 section 3.2.2, RFC 7915 sections 4.4 and 5.4.
+//! Read first: RFC 4443 sections 2.4 and 3, RFC 1812 section 4.3, RFC 1122 section 3.2.2, RFC 7915
+//! sections 4.4 and 5.4.
 //!
-//! The error takes the place of the packet it is about, in the same buffer: that packet's bytes stay where they are and
-//! headers are put in front.
+//! The error takes the place of the packet it is about, in the same buffer: that packet's bytes
+//! stay where they are and headers are put in front.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -59,8 +60,9 @@ pub fn answer_ipv6(answer: IcmpAnswer) -> (u8, u8, u32) {
     }
 }
 
-/// May an IPv4 packet be answered with an error at all? Not an ICMP error, not a fragment other than the first, not
-/// what was sent to many or by nobody (RFC 1122 section 3.2.2, RFC 1812 section 4.3.2.7).
+/// May an IPv4 packet be answered with an error at all? Not an ICMP error, not a fragment other
+/// than the first, not what was sent to many or by nobody (RFC 1122 section 3.2.2, RFC 1812 section
+/// 4.3.2.7).
 #[must_use]
 pub fn may_answer_ipv4(parsed: &Parsed<Ipv4Addr>) -> bool {
     parsed.payload != Payload::IcmpError
@@ -69,8 +71,9 @@ pub fn may_answer_ipv4(parsed: &Parsed<Ipv4Addr>) -> bool {
         && !is_illegal_source_ipv4(parsed.destination)
 }
 
-/// May an IPv6 packet be answered with an error at all? Not an ICMPv6 error or redirect, not a fragment other than the
-/// first, not what was sent by nobody, and what was sent to many only with "packet too big" (RFC 4443 section 2.4 (e)).
+/// May an IPv6 packet be answered with an error at all? Not an ICMPv6 error or redirect, not a
+/// fragment other than the first, not what was sent by nobody, and what was sent to many only with
+/// "packet too big" (RFC 4443 section 2.4 (e)).
 #[must_use]
 pub fn may_answer_ipv6(packet: &Packet<'_>, parsed: &Parsed<Ipv6Addr>, answer: IcmpAnswer) -> bool {
     let is_redirect = parsed.payload == Payload::IcmpOther
@@ -83,8 +86,9 @@ pub fn may_answer_ipv6(packet: &Packet<'_>, parsed: &Parsed<Ipv6Addr>, answer: I
         && (is_too_big || !parsed.destination.is_multicast())
 }
 
-/// Turns an IPv4 packet into the error about it, from `from`, which is an address of the gateway. The packet must be as
-/// it was received. The error has at most 576 bytes (RFC 1812 section 4.3.2.3).
+/// Turns an IPv4 packet into the error about it, from `from`, which is an address of the gateway.
+/// The packet must be as it was received. The error has at most 576 bytes (RFC 1812 section
+/// 4.3.2.3).
 ///
 /// # Errors
 /// [`DropReason::NoHeadroom`].
@@ -114,8 +118,9 @@ pub fn reply_ipv4(
     Ok(())
 }
 
-/// Turns an IPv6 packet into the error about it, from `from`, which is an address of the gateway. The packet must be as
-/// it was received. The error has at most 1280 bytes (RFC 4443 section 2.4 (c)).
+/// Turns an IPv6 packet into the error about it, from `from`, which is an address of the gateway.
+/// The packet must be as it was received. The error has at most 1280 bytes (RFC 4443 section 2.4
+/// (c)).
 ///
 /// # Errors
 /// [`DropReason::NoHeadroom`].
@@ -143,12 +148,12 @@ pub fn reply_ipv6(
     Ok(())
 }
 
-/// Turns an ICMPv6 echo request into its reply, as the host that it is addressed to would (RFC 4443 section 4.2).
-/// Extension headers do not come back.
+/// Turns an ICMPv6 echo request into its reply, as the host that it is addressed to would (RFC 4443
+/// section 4.2). Extension headers do not come back.
 ///
 /// # Errors
-/// [`DropReason::IcmpUntranslatable`] for anything else, [`DropReason::IllegalSource`] if nobody could hear the reply,
-/// [`DropReason::NoHeadroom`]. The packet is as before.
+/// [`DropReason::IcmpUntranslatable`] for anything else, [`DropReason::IllegalSource`] if nobody
+/// could hear the reply, [`DropReason::NoHeadroom`]. The packet is as before.
 pub fn answer_echo_ipv6(packet: &mut Packet<'_>, parsed: &Parsed<Ipv6Addr>) -> Result<(), DropReason> {
     if parsed.payload != Payload::EchoRequest || parsed.is_piece() || parsed.obstacle.is_some() {
         return Err(DropReason::IcmpUntranslatable);
@@ -178,7 +183,8 @@ pub fn answer_echo_ipv6(packet: &mut Packet<'_>, parsed: &Parsed<Ipv6Addr>) -> R
     Ok(())
 }
 
-/// Cuts the packet to what may be quoted, and puts room for an IP header and the ICMP header in front.
+/// Cuts the packet to what may be quoted, and puts room for an IP header and the ICMP header in
+/// front.
 fn prepend_error(
     packet: &mut Packet<'_>,
     ip_header: usize,
@@ -196,8 +202,8 @@ fn prepend_error(
     Ok(())
 }
 
-/// Limits how many errors are sent (RFC 4443 section 2.4 (f)): a bucket that holds `burst` errors and gains `rate` a
-/// second.
+/// Limits how many errors are sent (RFC 4443 section 2.4 (f)): a bucket that holds `burst` errors
+/// and gains `rate` a second.
 #[derive(Debug, Clone)]
 pub struct ErrorLimit {
     /// Nanoseconds that one error costs.
@@ -219,8 +225,8 @@ impl ErrorLimit {
         Self { cost, depth, empty_since: 0, made_for: (rate, burst) }
     }
 
-    /// Takes one error out of the bucket at the moment `now` (nanoseconds); false if it is empty. A bucket for another
-    /// rate or burst is changed first.
+    /// Takes one error out of the bucket at the moment `now` (nanoseconds); false if it is empty. A
+    /// bucket for another rate or burst is changed first.
     pub fn allow(&mut self, rate: u32, burst: u32, now: u64) -> bool {
         if self.made_for != (rate, burst) {
             *self = Self { empty_since: self.empty_since, ..Self::new(rate, burst) };
@@ -228,7 +234,8 @@ impl ErrorLimit {
         if self.cost == u64::MAX {
             return false;
         }
-        // Should the clock have gone back, the bucket fills from now on, not from when the clock is there again.
+        // Should the clock have gone back, the bucket fills from now on, not from when the clock is
+        // there again.
         let since = self.empty_since.min(now).max(now.saturating_sub(self.depth));
         let allowed = now.saturating_sub(since) >= self.cost;
         self.empty_since = if allowed { since + self.cost } else { since };

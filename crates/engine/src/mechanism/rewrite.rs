@@ -1,11 +1,12 @@
-//! What a translation is told: the addresses and ports that were decided, and the operator's choices.
+//! What a translation is told: the addresses and ports that were decided, and the operator's
+//! choices.
 
 use tombolo_wire::Port;
 
 /// Addresses and ports that a packet gets. `A` is the address type of the packet as it leaves.
 ///
-/// A port that is `None` stays. An echo has one identifier: it becomes `source_port` if that is given, else
-/// `destination_port` if that is given.
+/// A port that is `None` stays. An echo has one identifier: it becomes `source_port` if that is
+/// given, else `destination_port` if that is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rewrite<A> {
     /// New source address.
@@ -71,14 +72,15 @@ pub struct TranslateSettings {
     pub udp_zero_4to6: UdpZeroChecksum,
     /// Datagrams without checksum from IPv6, where they are illegal outside certain tunnels.
     pub udp_zero_6to4: UdpZeroChecksum,
-    /// IPv4 packets without DF become IPv6 packets of at most this many bytes; larger ones are fragmented
-    /// (RFC 7915 section 4: "lowest-ipv6-mtu"). At least 1280.
+    /// IPv4 packets without DF become IPv6 packets of at most this many bytes; larger ones are
+    /// fragmented (RFC 7915 section 4: "lowest-ipv6-mtu"). At least 1280.
     pub lowest_ipv6_mtu: u32,
     /// MTU of the IPv6 next hop in bytes. At least 1280.
     pub ipv6_mtu: u32,
     /// MTU of the IPv4 next hop in bytes. At least 68.
     pub ipv4_mtu: u32,
-    /// Largest TCP segment that a SYN may announce, in bytes; larger announcements are lowered to it. `None` leaves them.
+    /// Largest TCP segment that a SYN may announce, in bytes; larger announcements are lowered to
+    /// it. `None` leaves them.
     pub largest_segment: Option<u16>,
     /// Path MTUs to choose from where a router does not tell its own (RFC 1191 section 7.1).
     pub plateaus: Plateaus,

@@ -1,6 +1,8 @@
-//! What may not be translated, whatever the mapping says. To be asked before any state is made for a packet.
+//! What may not be translated, whatever the mapping says. To be asked before any state is made for
+//! a packet.
 //!
-//! Read first: RFC 7915 sections 4.1 and 5.1 (before and behind the field tables), RFC 1812 section 5.3.7.
+//! Read first: RFC 7915 sections 4.1 and 5.1 (before and behind the field tables), RFC 1812 section
+//! 5.3.7.
 //!
 //! The packet inside an ICMP error is not screened: its hop limit has run its course.
 
@@ -15,8 +17,8 @@ use crate::verdict::DropReason;
 /// Asks whether an IPv4 packet may be translated.
 ///
 /// # Errors
-/// [`Refusal`] for illegal addresses, a source route that is not used up, a TTL that runs out here, and protocol
-/// numbers that would become IPv6 headers the translator did not write.
+/// [`Refusal`] for illegal addresses, a source route that is not used up, a TTL that runs out here,
+/// and protocol numbers that would become IPv6 headers the translator did not write.
 #[inline]
 pub fn screen_ipv4(parsed: &Parsed<Ipv4Addr>) -> Result<(), Refusal> {
     // The source of an error is translated all the same, for traceroute (RFC 7915 section 4.1).
@@ -29,8 +31,8 @@ pub fn screen_ipv4(parsed: &Parsed<Ipv4Addr>) -> Result<(), Refusal> {
     if parsed.obstacle == Some(Obstacle::SourceRoute) {
         return Err(Refusal::with(DropReason::SourceRoute, IcmpAnswer::SourceRouteFailed));
     }
-    // RFC 7915 copies unknown protocol numbers. These are not unknown to IPv6: they would smuggle extension headers
-    // and ICMPv6 messages past whoever filters them on the IPv4 side.
+    // RFC 7915 copies unknown protocol numbers. These are not unknown to IPv6: they would smuggle
+    // extension headers and ICMPv6 messages past whoever filters them on the IPv4 side.
     let protocol = parsed.protocol;
     if protocol == Protocol::IGMP {
         return Err(DropReason::UnsupportedProtocol.into());
@@ -44,8 +46,8 @@ pub fn screen_ipv4(parsed: &Parsed<Ipv4Addr>) -> Result<(), Refusal> {
 /// Asks whether an IPv6 packet may be translated.
 ///
 /// # Errors
-/// [`Refusal`] for illegal addresses, a Routing header with segments left, an extension header behind a Fragment
-/// header, a hop limit that runs out here, and ICMP for IPv4 inside IPv6.
+/// [`Refusal`] for illegal addresses, a Routing header with segments left, an extension header
+/// behind a Fragment header, a hop limit that runs out here, and ICMP for IPv4 inside IPv6.
 #[inline]
 pub fn screen_ipv6(parsed: &Parsed<Ipv6Addr>) -> Result<(), Refusal> {
     if is_illegal_source_ipv6(parsed.source) {
@@ -88,7 +90,8 @@ pub fn is_illegal_destination_ipv4(address: Ipv4Addr) -> bool {
     is_illegal_source_ipv4(address)
 }
 
-/// Multicast, link-local, and ::/96 with the unspecified and the loopback address, and IPv4-mapped addresses.
+/// Multicast, link-local, and ::/96 with the unspecified and the loopback address, and IPv4-mapped
+/// addresses.
 #[must_use]
 #[inline]
 pub fn is_illegal_source_ipv6(address: Ipv6Addr) -> bool {

@@ -2,12 +2,14 @@
 //!
 //! Read first: RFC 9293 section 3.1, RFC 3168 section 6.1.2 (CWR), RFC 6864 section 4.
 //!
-//! A TUN device takes super-packets of TCP and UDP right behind the first IP header and no others (Linux 6.18:
-//! `virtio_net_hdr_to_skb` knows no type for IPv4 in IPv6, and `ip4ip6_gso_segment` refuses what does not say
-//! `SKB_GSO_IPXIP6`). So a super-packet is cut before it enters a softwire.
+//! A TUN device takes super-packets of TCP and UDP right behind the first IP header and no others
+//! (Linux 6.18: `virtio_net_hdr_to_skb` knows no type for IPv4 in IPv6, and `ip4ip6_gso_segment`
+//! refuses what does not say `SKB_GSO_IPXIP6`). So a super-packet is cut before it enters a
+//! softwire.
 //!
-//! No payload is copied: the headers of each segment are written in front of its payload, over the end of the segment
-//! before it, which has been sent by then. Each payload is read once, for its checksum.
+//! No payload is copied: the headers of each segment are written in front of its payload, over the
+//! end of the segment before it, which has been sent by then. Each payload is read once, for its
+//! checksum.
 //!
 //! ```text
 //! | headers | payload 1 ............. | payload 2 ....
@@ -29,8 +31,9 @@ const SEQUENCE: usize = 4;
 /// IPv4 and TCP headers with all the options there can be.
 const LONGEST_HEADERS: usize = 120;
 
-/// Sends `packet`, `parsed` from it, as ordinary packets with complete checksums: one, or the segments of a
-/// super-packet. Ports and addresses may have changed since it was parsed; its shape must not have.
+/// Sends `packet`, `parsed` from it, as ordinary packets with complete checksums: one, or the
+/// segments of a super-packet. Ports and addresses may have changed since it was parsed; its shape
+/// must not have.
 ///
 /// # Errors
 /// [`DropReason::Malformed`] for headers that do not fit the packet, [`DropReason::NoHeadroom`].
@@ -98,7 +101,8 @@ struct Place {
 }
 
 impl Template<'_> {
-    /// Writes headers, lengths and checksums of the segment that is to fill `bytes`; its payload is there already.
+    /// Writes headers, lengths and checksums of the segment that is to fill `bytes`; its payload is
+    /// there already.
     fn write(&self, bytes: &mut [u8], place: Place) -> Result<(), DropReason> {
         let total_length = u16::try_from(bytes.len()).map_err(|_| DropReason::Malformed)?;
         let (ip, transport) = bytes.split_at_mut(self.ip_header);

@@ -1,8 +1,8 @@
 //! The states of a session as data: one table for the engine and for programs inside the kernel.
 //!
-//! TCP follows RFC 6146 section 3.5.2.2, which RFC 7857 section 2 recommends for NAT44 as well; "V6" there
-//! is the inside here, "V4" the outside. Only the SYN, FIN and RST flags and the direction matter. Times
-//! are RFC 6146 section 4's.
+//! TCP follows RFC 6146 section 3.5.2.2, which RFC 7857 section 2 recommends for NAT44 as well;
+//! "V6" there is the inside here, "V4" the outside. Only the SYN, FIN and RST flags and the
+//! direction matter. Times are RFC 6146 section 4's.
 //!
 //! | state | inside SYN | outside SYN | inside FIN | outside FIN | RST | other |
 //! |---|---|---|---|---|---|---|
@@ -25,7 +25,8 @@ pub const UDP: State = State(1);
 pub const ICMP: State = State(2);
 /// Opened from outside ("V4 INIT").
 pub const OUTSIDE_INIT: State = State(3);
-/// Opened from outside, and the SYN is kept until the inside opens too ("V4 INIT" with a stored packet).
+/// Opened from outside, and the SYN is kept until the inside opens too ("V4 INIT" with a stored
+/// packet).
 pub const OUTSIDE_INIT_HELD: State = State(4);
 /// Opened from inside ("V6 INIT").
 pub const INSIDE_INIT: State = State(5);
@@ -39,8 +40,8 @@ pub const INSIDE_FIN: State = State(8);
 pub const BOTH_FIN: State = State(9);
 /// Reset, or silent for too long: about to go ("TRANS").
 pub const TRANS: State = State(10);
-/// Not a session of packets: the inside has sent UDP or ICMP to this remote address, whatever the port. Kept
-/// for address-dependent filtering only.
+/// Not a session of packets: the inside has sent UDP or ICMP to this remote address, whatever the
+/// port. Kept for address-dependent filtering only.
 pub const PERMISSION: State = State(11);
 /// As [`PERMISSION`], for TCP.
 pub const PERMISSION_TCP: State = State(12);
@@ -108,8 +109,8 @@ pub struct Step {
 
 const REFRESH: u8 = 0x80;
 
-/// The table as it is shared: `TABLE[state][side * 4 + event]` is the next state, and 0x80 is added where
-/// the lifetime starts anew.
+/// The table as it is shared: `TABLE[state][side * 4 + event]` is the next state, and 0x80 is added
+/// where the lifetime starts anew.
 pub static TABLE: [[u8; 8]; 16] = {
     const fn same(state: State) -> [u8; 8] {
         [state.0; 8]
@@ -161,12 +162,14 @@ pub struct Timeouts {
     pub udp: u32,
     /// ICMP query sessions (`ICMP_DEFAULT`; RFC 5508 REQ-2: not below 60).
     pub icmp: u32,
-    /// Open TCP sessions (`TCP_EST`; with [`tcp_transitory`](Self::tcp_transitory) after it not below
-    /// 2 h 4 min, RFC 5382 REQ-5).
+    /// Open TCP sessions (`TCP_EST`; with [`tcp_transitory`](Self::tcp_transitory) after it not
+    /// below 2 h 4 min, RFC 5382 REQ-5).
     pub tcp_established: u32,
-    /// TCP sessions that open (`TCP_TRANS`; RFC 5382 REQ-5: not below 240, RFC 7857 section 2.1: may be less).
+    /// TCP sessions that open (`TCP_TRANS`; RFC 5382 REQ-5: not below 240, RFC 7857 section 2.1:
+    /// may be less).
     pub tcp_opening: u32,
-    /// TCP sessions that close (`TCP_TRANS`; RFC 5382 REQ-5: not below 240, RFC 7857 section 2.1: may be less).
+    /// TCP sessions that close (`TCP_TRANS`; RFC 5382 REQ-5: not below 240, RFC 7857 section 2.1:
+    /// may be less).
     pub tcp_transitory: u32,
     /// A SYN from outside that waits for the inside to open (`TCP_INCOMING_SYN`; RFC 5382 REQ-4).
     pub tcp_incoming_syn: u32,
@@ -179,7 +182,8 @@ impl Default for Timeouts {
 }
 
 impl Timeouts {
-    /// How long a session may be silent in each state before it is gone or, if established, in TRANS.
+    /// How long a session may be silent in each state before it is gone or, if established, in
+    /// TRANS.
     #[must_use]
     pub fn lifetimes(&self) -> Lifetimes {
         let mut lifetimes = [0; 16];
@@ -199,8 +203,8 @@ impl Timeouts {
         Lifetimes(lifetimes)
     }
 
-    /// As [`lifetimes`](Self::lifetimes), but an established session lives on through TRANS: when an entry
-    /// may be given to another session.
+    /// As [`lifetimes`](Self::lifetimes), but an established session lives on through TRANS: when
+    /// an entry may be given to another session.
     #[must_use]
     pub fn reuse_after(&self) -> Lifetimes {
         let mut lifetimes = self.lifetimes();
@@ -229,7 +233,8 @@ mod tests {
         })
     }
 
-    /// Events that `name` stands for. `OTHER` without a side is every event that the state has no row for.
+    /// Events that `name` stands for. `OTHER` without a side is every event that the state has no
+    /// row for.
     fn events(name: &str, listed: &[&str]) -> Vec<(Side, Event)> {
         let all = [("SYN", Event::Syn), ("FIN", Event::Fin), ("RST", Event::Rst), ("OTHER", Event::Other)];
         let sides = [("V6", Side::Inside), ("V4", Side::Outside)];

@@ -1,7 +1,8 @@
-//! Softwires: IPv4 packets inside IPv6 packets, from one end of a tunnel to the other. What DS-Lite, Lightweight 4over6
-//! and MAP-E have in common.
+//! Softwires: IPv4 packets inside IPv6 packets, from one end of a tunnel to the other. What
+//! DS-Lite, Lightweight 4over6 and MAP-E have in common.
 //!
-//! Read first: RFC 2473 sections 3, 6, 7 and 8, RFC 6333 sections 5 and 6, RFC 6040 section 4, RFC 2983.
+//! Read first: RFC 2473 sections 3, 6, 7 and 8, RFC 6333 sections 5 and 6, RFC 6040 section 4, RFC
+//! 2983.
 //!
 //! ```text
 //! | IPv6 40: next header 4 | IPv4 packet |
@@ -9,27 +10,30 @@
 //! | IPv6 40: next header 60 | Destination Options (encapsulation limit) | IPv4 packet |      received, never sent
 //! ```
 //!
-//! [`encapsulate`] puts a header in front and [`decapsulate`] takes it off; the packet inside keeps every byte, except
-//! for the TOS (traffic class and congestion are told across the ends). TTL, addresses and ports are the service's
-//! business: [`take_step`] is the forwarding step that an end without address translation does.
+//! [`encapsulate`] puts a header in front and [`decapsulate`] takes it off; the packet inside keeps
+//! every byte, except for the TOS (traffic class and congestion are told across the ends). TTL,
+//! addresses and ports are the service's business: [`take_step`] is the forwarding step that an end
+//! without address translation does.
 //!
 //! # Sizes
-//! What may not be fragmented and does not fit is refused with the tunnel's MTU, the path's less 40 bytes (RFC 2473
-//! section 7.2 (a)). RFC 6333 sections 5.3 and 6.3 can be read so that the outer packet is fragmented instead:
-//! [`DontFragment::Override`]. What may be fragmented is encapsulated whole and the outer packet fragmented (RFC 2473
-//! section 7.2 (b), RFC 6333 section 5.3), or, for ends that share their address with others and would give out the
-//! same identifications (RFC 7597 section 8.3), fragmented inside: [`Fragments::Inner`].
+//! What may not be fragmented and does not fit is refused with the tunnel's MTU, the path's less 40
+//! bytes (RFC 2473 section 7.2 (a)). RFC 6333 sections 5.3 and 6.3 can be read so that the outer
+//! packet is fragmented instead: [`DontFragment::Override`]. What may be fragmented is encapsulated
+//! whole and the outer packet fragmented (RFC 2473 section 7.2 (b), RFC 6333 section 5.3), or, for
+//! ends that share their address with others and would give out the same identifications (RFC 7597
+//! section 8.3), fragmented inside: [`Fragments::Inner`].
 //!
 //! A super-packet is cut into its segments, since the kernel takes none inside a tunnel: see
 //! [`segment`](super::segment).
 //!
 //! # TCP
-//! Both ends lower the segment size that SYNs announce to what fits the softwire, whichever way they go, if the settings
-//! say so: then connections need no path MTU discovery, which so many firewalls break.
+//! Both ends lower the segment size that SYNs announce to what fits the softwire, whichever way
+//! they go, if the settings say so: then connections need no path MTU discovery, which so many
+//! firewalls break.
 //!
 //! # Errors from the path
-//! An ICMPv6 error comes to the end that sent the packet, not to the host that made it: [`relay_error`] turns it into
-//! the ICMPv4 error about the packet inside (RFC 2473 section 8).
+//! An ICMPv6 error comes to the end that sent the packet, not to the host that made it:
+//! [`relay_error`] turns it into the ICMPv4 error about the packet inside (RFC 2473 section 8).
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -74,7 +78,8 @@ pub enum Fragments {
     /// Outside: the other end puts it together (RFC 6333 section 5.3).
     #[default]
     Outer,
-    /// Inside: its destination puts it together (RFC 7597 section 8.3, for relays with an anycast address).
+    /// Inside: its destination puts it together (RFC 7597 section 8.3, for relays with an anycast
+    /// address).
     Inner,
 }
 
@@ -85,16 +90,17 @@ pub struct SoftwireSettings {
     pub ipv6_mtu: u32,
     /// Hop limit of the packets sent (RFC 2473 section 6.3).
     pub hop_limit: u8,
-    /// Traffic class of the packets sent. `Copy`: DSCP and congestion are copied both ways (RFC 6333 section 7.1,
-    /// RFC 2983's uniform model). `Force`: the DSCP of this octet (the pipe model); a packet that leaves the softwire
-    /// keeps its own. Congestion is told across in either case (RFC 6040).
+    /// Traffic class of the packets sent. `Copy`: DSCP and congestion are copied both ways (RFC
+    /// 6333 section 7.1, RFC 2983's uniform model). `Force`: the DSCP of this octet (the pipe
+    /// model); a packet that leaves the softwire keeps its own. Congestion is told across in either
+    /// case (RFC 6040).
     pub traffic_class: TrafficClass,
     /// What becomes of packets with DF that do not fit.
     pub dont_fragment: DontFragment,
     /// Where those without are fragmented.
     pub fragments: Fragments,
-    /// Largest TCP segment that a SYN may announce through the softwire, either way, in bytes; `None` leaves what hosts
-    /// agree on, and path MTU discovery finds out that it does not fit.
+    /// Largest TCP segment that a SYN may announce through the softwire, either way, in bytes;
+    /// `None` leaves what hosts agree on, and path MTU discovery finds out that it does not fit.
     pub largest_segment: Option<u16>,
 }
 
@@ -123,21 +129,23 @@ impl SoftwireSettings {
         self.ipv6_mtu.max(ipv6::MINIMUM_MTU.into())
     }
 
-    /// True if a packet has to fit the softwire as it is. The rest is encapsulated whole, or fragmented.
+    /// True if a packet has to fit the softwire as it is. The rest is encapsulated whole, or
+    /// fragmented.
     #[inline]
     fn must_fit(&self, parsed: &Parsed<Ipv4Addr>) -> bool {
         parsed.dont_fragment && self.dont_fragment == DontFragment::Obey
     }
 
-    /// Bytes that a packet may have to enter the softwire: those of its MTU, or as many as there are.
+    /// Bytes that a packet may have to enter the softwire: those of its MTU, or as many as there
+    /// are.
     #[must_use]
     #[inline]
     pub fn limit(&self, parsed: &Parsed<Ipv4Addr>) -> u32 {
         if self.must_fit(parsed) { self.mtu() } else { u32::MAX }
     }
 
-    /// Asks whether a packet may enter the softwire by its size. To be asked while it is as it was received, so that it
-    /// can be quoted.
+    /// Asks whether a packet may enter the softwire by its size. To be asked while it is as it was
+    /// received, so that it can be quoted.
     ///
     /// # Errors
     /// [`Refusal`]: too big with DF set.
@@ -163,7 +171,8 @@ impl SoftwireSettings {
         }
     }
 
-    /// TOS of a packet that leaves the softwire; `None` if it has to be dropped (RFC 6040 section 4.2).
+    /// TOS of a packet that leaves the softwire; `None` if it has to be dropped (RFC 6040 section
+    /// 4.2).
     const fn inner_class(&self, outer: u8, inner: u8) -> Option<u8> {
         let ecn = match (inner & ECN, outer & ECN) {
             (NOT_ECT, CE) => return None,
@@ -187,8 +196,8 @@ const ECT_1: u8 = 0b01;
 const ECT_0: u8 = 0b10;
 const CE: u8 = 0b11;
 
-/// The forwarding step of an end that does not translate addresses: one less in the TTL (RFC 2473 section 3.1, RFC 1812
-/// section 5.3.1).
+/// The forwarding step of an end that does not translate addresses: one less in the TTL (RFC 2473
+/// section 3.1, RFC 1812 section 5.3.1).
 ///
 /// # Errors
 /// [`Refusal`] if the TTL runs out. The packet is as before.
@@ -203,9 +212,10 @@ pub fn take_step(packet: &mut Packet<'_>, parsed: &Parsed<Ipv4Addr>) -> Result<(
     Ok(())
 }
 
-/// Sends `packet`, an IPv4 packet that is complete but for checksums left to the card, through the softwire between
-/// `ends`. `parsed` tells its shape; addresses, ports and TTL may have changed since. `identification` is that of
-/// outer fragments, if they are needed; it should be random (RFC 7739).
+/// Sends `packet`, an IPv4 packet that is complete but for checksums left to the card, through the
+/// softwire between `ends`. `parsed` tells its shape; addresses, ports and TTL may have changed
+/// since. `identification` is that of outer fragments, if they are needed; it should be random (RFC
+/// 7739).
 ///
 /// The caller has asked [`SoftwireSettings::check_size`] while it still could quote the packet.
 ///
@@ -278,15 +288,15 @@ impl<O: Outbox + ?Sized> Entry<'_, O> {
     }
 }
 
-/// Takes the IPv4 packet out of `packet`, an IPv6 packet for this end that is no fragment (the caller has put it
-/// together), and parses it. `outer` was parsed from it. Whether its source may use the softwire, and whether the
-/// packet inside is its own, is for the caller to ask; [`put_back`] makes the packet whole again if the sender is to be
-/// told.
+/// Takes the IPv4 packet out of `packet`, an IPv6 packet for this end that is no fragment (the
+/// caller has put it together), and parses it. `outer` was parsed from it. Whether its source may
+/// use the softwire, and whether the packet inside is its own, is for the caller to ask;
+/// [`put_back`] makes the packet whole again if the sender is to be told.
 ///
 /// # Errors
 /// [`Refusal`]: [`DropReason::NotIpv4Inside`], [`DropReason::TunnelInTunnel`], [`DropReason::RoutingHeader`],
-/// [`DropReason::HeaderAfterFragment`], [`DropReason::FragmentUntranslatable`], [`DropReason::CongestionNotEct`], and
-/// what [`parse_ipv4`] says.
+/// [`DropReason::HeaderAfterFragment`], [`DropReason::FragmentUntranslatable`],
+/// [`DropReason::CongestionNotEct`], and what [`parse_ipv4`] says.
 #[inline]
 pub fn decapsulate(
     packet: &mut Packet<'_>,
@@ -329,8 +339,9 @@ fn check_outer(outer: &Parsed<Ipv6Addr>) -> Result<(), Refusal> {
     }
 }
 
-/// Puts the outer headers back in front of a packet that was taken out of the softwire and has not left its place, so
-/// that `outer` describes it again and its sender can be told what is wrong with it.
+/// Puts the outer headers back in front of a packet that was taken out of the softwire and has not
+/// left its place, so that `outer` describes it again and its sender can be told what is wrong with
+/// it.
 ///
 /// # Errors
 /// [`DropReason::NoHeadroom`] if it was never in a softwire.
@@ -338,18 +349,19 @@ pub fn put_back(packet: &mut Packet<'_>, outer: &Parsed<Ipv6Addr>) -> Result<(),
     packet.prepend(outer.transport_offset.into())
 }
 
-/// Turns `packet`, an ICMPv6 error about a packet that this end sent through a softwire, into the ICMPv4 error, from
-/// `from`, about the packet inside (RFC 2473 section 8). The result is as if it had been received from inside the
-/// softwire; where it goes is for the caller to decide by the packet it is about. Gives the other end of the softwire
-/// along with it.
+/// Turns `packet`, an ICMPv6 error about a packet that this end sent through a softwire, into the
+/// ICMPv4 error, from `from`, about the packet inside (RFC 2473 section 8). The result is as if it
+/// had been received from inside the softwire; where it goes is for the caller to decide by the
+/// packet it is about. Gives the other end of the softwire along with it.
 ///
-/// "Packet too big" tells the path's MTU less the bytes of the tunnel headers, and only for a packet with DF: others
-/// are fragmented here, and their senders can do nothing about it. Everything else becomes "host unreachable".
+/// "Packet too big" tells the path's MTU less the bytes of the tunnel headers, and only for a
+/// packet with DF: others are fragmented here, and their senders can do nothing about it.
+/// Everything else becomes "host unreachable".
 ///
 /// # Errors
-/// [`DropReason::BadChecksum`]; [`DropReason::IcmpErrorUnusable`] if the error is not about a packet of this end, too
-/// little of the packet inside is there, or no error may be sent about it; [`DropReason::TooBig`] for a packet without
-/// DF.
+/// [`DropReason::BadChecksum`]; [`DropReason::IcmpErrorUnusable`] if the error is not about a
+/// packet of this end, too little of the packet inside is there, or no error may be sent about it;
+/// [`DropReason::TooBig`] for a packet without DF.
 pub fn relay_error(
     packet: &mut Packet<'_>,
     parsed: &Parsed<Ipv6Addr>,
@@ -383,8 +395,8 @@ pub fn relay_error(
     Ok((outer.destination, parse_ipv4(packet)?))
 }
 
-/// RFC 2473 section 8.3: the MTU less the tunnel headers. Less than 1280 no path has (RFC 8200 section 5); whoever says
-/// so wants something else (RFC 8021).
+/// RFC 2473 section 8.3: the MTU less the tunnel headers. Less than 1280 no path has (RFC 8200
+/// section 5); whoever says so wants something else (RFC 8021).
 fn too_big(mtu: u32, outer: &Parsed<Ipv6Addr>, inner: &Parsed<Ipv4Addr>) -> Result<IcmpAnswer, DropReason> {
     if mtu < u32::from(ipv6::MINIMUM_MTU) {
         return Err(DropReason::IcmpErrorUnusable);

@@ -7,8 +7,8 @@
 //! 6to4:  | IPv6 40 | extensions | transport ...   ->             | IPv4 20 | transport ...
 //! ```
 //!
-//! The head moves, the payload stays. Super-packets (GSO) are translated whole and keep their segmentation; sizes are
-//! judged by the segments they will become. Partial checksums stay partial.
+//! The head moves, the payload stays. Super-packets (GSO) are translated whole and keep their
+//! segmentation; sizes are judged by the segments they will become. Partial checksums stay partial.
 //!
 //! Not here: which packets may be translated ([`screen`](super::screen)), and ICMP errors.
 
@@ -26,7 +26,8 @@ use crate::verdict::DropReason;
 
 /// Bytes that IPv6 needs more than IPv4, headers without options or extensions.
 const HEADER_DIFFERENCE: u32 = 20;
-/// Largest IPv4 packet that leaves without DF when its IPv6 original was whole (RFC 7915 section 5.1).
+/// Largest IPv4 packet that leaves without DF when its IPv6 original was whole (RFC 7915 section
+/// 5.1).
 const LARGEST_WITHOUT_DF: usize = 1260;
 
 /// How a translated packet is to leave.
@@ -63,8 +64,8 @@ impl Translated {
     }
 }
 
-/// Translates an IPv4 packet, `parsed` from it, to IPv6 in place. The packet is ruined if the result is an error other
-/// than [`DropReason::TooBig`].
+/// Translates an IPv4 packet, `parsed` from it, to IPv6 in place. The packet is ruined if the
+/// result is an error other than [`DropReason::TooBig`].
 ///
 /// # Errors
 /// [`Refusal`]: too big with DF set (RFC 7915 section 4.1), ICMP that is no echo or is a fragment, UDP without checksum
@@ -108,7 +109,8 @@ fn fit_4to6(
         if size <= u64::from(next_hop) {
             return Ok(Translated::Whole);
         }
-        // RFC 7915 forgets the Fragment header; a fragment that was told M - 20 would be too big again.
+        // RFC 7915 forgets the Fragment header; a fragment that was told M - 20 would be too big
+        // again.
         let fragment_header = if parsed.is_piece() { 8 } else { 0 };
         let mtu = next_hop - HEADER_DIFFERENCE - fragment_header;
         return Err(Refusal::with(DropReason::TooBig, IcmpAnswer::TooBig { mtu }));
@@ -121,8 +123,8 @@ fn fit_4to6(
     Ok(shrink_or_fragment(packet, parsed.transport_offset, header_length, limit, identification))
 }
 
-/// A TCP super-packet may be cut into smaller segments than its sender asked for. Datagrams may not; theirs are cut
-/// first, and then fragmented.
+/// A TCP super-packet may be cut into smaller segments than its sender asked for. Datagrams may
+/// not; theirs are cut first, and then fragmented.
 pub(super) fn shrink_or_fragment(
     packet: &mut Packet<'_>,
     transport_offset: u16,
@@ -179,8 +181,8 @@ pub(super) const fn protocol_4to6(protocol: Protocol) -> Protocol {
     }
 }
 
-/// Translates an IPv6 packet, `parsed` from it, to IPv4 in place. The packet is ruined if the result is an error other
-/// than [`DropReason::TooBig`].
+/// Translates an IPv6 packet, `parsed` from it, to IPv4 in place. The packet is ruined if the
+/// result is an error other than [`DropReason::TooBig`].
 ///
 /// # Errors
 /// [`Refusal`]: too big for the IPv4 link (RFC 7915 section 5.1.1), ICMPv6 that is no echo or is a fragment, UDP without
@@ -235,9 +237,10 @@ fn size_6to4(packet: &Packet<'_>, parsed: &Parsed<Ipv6Addr>) -> usize {
     size_on_wire(packet.offload.segmentation, ipv4::HEADER_LENGTH, transport)
 }
 
-/// An IPv6 packet of up to 1280 bytes has to get through; a larger one has a sender that can make it smaller, though
-/// never smaller than 1280 (RFC 7915 sections 1.4 and 5.1.1, RFC 8021). A datagram that came in fragments and was put
-/// together here may leave in fragments, whatever its size.
+/// An IPv6 packet of up to 1280 bytes has to get through; a larger one has a sender that can make
+/// it smaller, though never smaller than 1280 (RFC 7915 sections 1.4 and 5.1.1, RFC 8021). A
+/// datagram that came in fragments and was put together here may leave in fragments, whatever its
+/// size.
 #[inline]
 fn fit_6to4(
     packet: &mut Packet<'_>,
@@ -259,8 +262,8 @@ fn fit_6to4(
     Err(Refusal::with(DropReason::TooBig, IcmpAnswer::TooBig { mtu }))
 }
 
-/// A Fragment header, even that of an atomic fragment, clears DF and gives the lower half of its identification
-/// (RFC 7915 section 5.1.1).
+/// A Fragment header, even that of an atomic fragment, clears DF and gives the lower half of its
+/// identification (RFC 7915 section 5.1.1).
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "the RFC wants the low-order 16 bits")]
 pub(super) const fn fragment_fields_6to4(fragment: Fragment) -> (u16, u16) {
@@ -307,7 +310,8 @@ fn rewrite_payload<A>(
     Ok(())
 }
 
-/// Lowers the segment size that a SYN announces, if it has to be lowered. The IP header is still the one that came.
+/// Lowers the segment size that a SYN announces, if it has to be lowered. The IP header is still
+/// the one that came.
 #[inline]
 pub(super) fn clamp<A>(packet: &mut Packet<'_>, parsed: &Parsed<A>, largest: Option<u16>) {
     if let Some(largest) = largest
@@ -326,7 +330,8 @@ fn rewrite_icmp<A>(
     direction: Direction,
 ) -> Result<(), DropReason> {
     if parsed.is_piece() {
-        // The checksum of ICMPv6 covers the length of the whole message, which no fragment knows (RFC 7915 section 1.2).
+        // The checksum of ICMPv6 covers the length of the whole message, which no fragment knows
+        // (RFC 7915 section 1.2).
         return Err(DropReason::FragmentUntranslatable);
     }
     if !matches!(parsed.payload, Payload::EchoRequest | Payload::EchoReply) {
@@ -342,7 +347,8 @@ fn rewrite_icmp<A>(
     Ok(())
 }
 
-/// Takes `old` bytes of headers away and makes room for `new`; the start of a partial checksum moves with them.
+/// Takes `old` bytes of headers away and makes room for `new`; the start of a partial checksum
+/// moves with them.
 #[inline]
 fn replace_header(packet: &mut Packet<'_>, old: u16, new: usize) -> Result<(), DropReason> {
     if let ChecksumState::Partial { start, .. } = &mut packet.offload.checksum {

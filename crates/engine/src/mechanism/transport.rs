@@ -2,8 +2,8 @@
 //!
 //! Read first: RFC 7915 sections 4.4, 4.5, 5.4, 5.5; RFC 1624.
 //!
-//! Everything is by difference, so that a payload is never read and a wrong checksum stays wrong. `transport` is the
-//! packet from the transport header on.
+//! Everything is by difference, so that a payload is never read and a wrong checksum stays wrong.
+//! `transport` is the packet from the transport header on.
 
 use tombolo_wire::checksum::{self, Delta, Sum, udp_checksum};
 use tombolo_wire::{Port, Protocol, icmpv4, icmpv6, read_u16, tcp, udp, write_u16};
@@ -48,7 +48,8 @@ fn replace_word(bytes: &mut [u8], offset: usize, new: u16) -> Delta {
     Delta::of_word(old, new)
 }
 
-/// Rewrites a TCP segment. One that is cut before its checksum, in an ICMP error, gets new ports only.
+/// Rewrites a TCP segment. One that is cut before its checksum, in an ICMP error, gets new ports
+/// only.
 #[inline]
 pub(super) fn rewrite_tcp(transport: &mut [u8], change: &Change, state: ChecksumState) {
     let ports = change.write_ports(transport);
@@ -59,7 +60,8 @@ pub(super) fn rewrite_tcp(transport: &mut [u8], change: &Change, state: Checksum
     write_u16(transport, tcp::CHECKSUM, apply(field, change.addresses(), ports, state));
 }
 
-/// A complete checksum changes with addresses and ports, a partial one with the addresses in its pseudo-header.
+/// A complete checksum changes with addresses and ports, a partial one with the addresses in its
+/// pseudo-header.
 #[inline]
 fn apply(field: u16, addresses: Delta, ports: Delta, state: ChecksumState) -> u16 {
     match state {
@@ -98,8 +100,8 @@ fn compute_udp(transport: &[u8], addresses: Sum) -> u16 {
     udp_checksum(addresses.word(Protocol::UDP.0.into()).word(length).bytes(datagram).checksum())
 }
 
-/// Turns an ICMP echo into an ICMPv6 echo: its checksum gains the pseudo-header. `length` is that of the message as
-/// its IP header says.
+/// Turns an ICMP echo into an ICMPv6 echo: its checksum gains the pseudo-header. `length` is that
+/// of the message as its IP header says.
 #[inline]
 pub(super) fn rewrite_echo_4to6(transport: &mut [u8], change: &Change, length: u32) {
     let kind = if transport[0] == icmpv4::ECHO_REQUEST { icmpv6::ECHO_REQUEST } else { icmpv6::ECHO_REPLY };
@@ -137,8 +139,9 @@ fn rewrite_echo(transport: &mut [u8], kind: u8, change: &Change, pseudo: Delta) 
     update_icmp_checksum(transport, delta);
 }
 
-/// Changes the checksum by difference. That cannot tell a sum of nothing but zeros (an ICMPv4 echo reply may be one) from
-/// one of 0xffff: the checksum of the first is 0xffff (RFC 1071), and receivers drop the other.
+/// Changes the checksum by difference. That cannot tell a sum of nothing but zeros (an ICMPv4 echo
+/// reply may be one) from one of 0xffff: the checksum of the first is 0xffff (RFC 1071), and
+/// receivers drop the other.
 #[inline]
 fn update_icmp_checksum(transport: &mut [u8], delta: Delta) {
     let field = checksum::update(read_u16(transport, icmpv4::CHECKSUM), delta);

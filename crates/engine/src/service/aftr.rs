@@ -1,9 +1,10 @@
-//! The provider's end of DS-Lite (RFC 6333 sections 6 and 8): a carrier-grade NAT44 whose subscribers come through
-//! softwires.
+//! The provider's end of DS-Lite (RFC 6333 sections 6 and 8): a carrier-grade NAT44 whose
+//! subscribers come through softwires.
 //!
-//! The inside endpoint is the address of the B4 with the IPv4 address and port behind it, so that all B4s may use the
-//! same private addresses. Whatever B4 of the configured prefixes sends first is admitted; the subscriber is its
-//! prefix (RFC 7785). Packets from one subscriber to an address of the pool turn round ("hairpin").
+//! The inside endpoint is the address of the B4 with the IPv4 address and port behind it, so that
+//! all B4s may use the same private addresses. Whatever B4 of the configured prefixes sends first
+//! is admitted; the subscriber is its prefix (RFC 7785). Packets from one subscriber to an address
+//! of the pool turn round ("hairpin").
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -28,8 +29,8 @@ pub struct Aftr {
     pub address: Ipv6Addr,
     /// Where B4s may be (RFC 6333 section 11: ingress filtering). Not empty.
     pub b4s: Vec<Prefix<u128>>,
-    /// Inner sources that are accepted: private addresses and 192.0.0.0/29 unless configured otherwise (RFC 6333
-    /// section 11).
+    /// Inner sources that are accepted: private addresses and 192.0.0.0/29 unless configured
+    /// otherwise (RFC 6333 section 11).
     pub inside: AddressRanges,
     /// Outside addresses.
     pub pool: Pool,
@@ -132,8 +133,8 @@ impl Aftr {
         self.outside(number, packet, &parsed, work, outbox).map_err(Refusal::silence)
     }
 
-    /// An error from the path to a B4, about a packet to a host behind it, is told to the remote like an error from
-    /// that host's side.
+    /// An error from the path to a B4, about a packet to a host behind it, is told to the remote
+    /// like an error from that host's side.
     fn relay(
         &self,
         number: u8,

@@ -1,7 +1,8 @@
-//! The customer's end of DS-Lite (RFC 6333 section 5): hosts with private IPv4 addresses on an IPv6-only access.
+//! The customer's end of DS-Lite (RFC 6333 section 5): hosts with private IPv4 addresses on an
+//! IPv6-only access.
 //!
-//! No translation and no state: what the hosts inside send goes into the softwire, and what comes out of it goes to
-//! them. The AFTR translates.
+//! No translation and no state: what the hosts inside send goes into the softwire, and what comes
+//! out of it goes to them. The AFTR translates.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 

@@ -1,8 +1,10 @@
-//! The provider's end of Lightweight 4over6 (RFC 7596 section 6): a table of softwires, and no translation.
+//! The provider's end of Lightweight 4over6 (RFC 7596 section 6): a table of softwires, and no
+//! translation.
 //!
-//! State is a row for each subscriber and nothing for each flow: a packet from outside finds its softwire by address
-//! and port, a packet from a softwire has to come from the one that its source belongs to. Packets from one subscriber
-//! to another turn round ("hairpin"), even within one address.
+//! State is a row for each subscriber and nothing for each flow: a packet from outside finds its
+//! softwire by address and port, a packet from a softwire has to come from the one that its source
+//! belongs to. Packets from one subscriber to another turn round ("hairpin"), even within one
+//! address.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -23,7 +25,8 @@ use crate::verdict::{DropReason, Verdict};
 pub struct Lwaftr {
     /// Its tunnel addresses.
     pub addresses: Vec<Ipv6Addr>,
-    /// The subscribers' IPv4 addresses, whether or not a softwire has them now: what is routed here.
+    /// The subscribers' IPv4 addresses, whether or not a softwire has them now: what is routed
+    /// here.
     pub ipv4: AddressRanges,
     /// The softwires.
     pub table: SoftwireTable,
@@ -31,9 +34,11 @@ pub struct Lwaftr {
     pub softwire: SoftwireSettings,
     /// Whether packets from one subscriber to another turn round; otherwise they are dropped.
     pub hairpinning: bool,
-    /// Whether a lwB4 whose packet matches no softwire is told so (RFC 7596 section 6.2: ICMPv6 1/5).
+    /// Whether a lwB4 whose packet matches no softwire is told so (RFC 7596 section 6.2: ICMPv6
+    /// 1/5).
     pub tell_unknown: bool,
-    /// Whether the sender of a packet that no softwire is for is told so (RFC 7596 section 6.2: ICMPv4 3/1).
+    /// Whether the sender of a packet that no softwire is for is told so (RFC 7596 section 6.2:
+    /// ICMPv4 3/1).
     pub tell_unreachable: bool,
 }
 
@@ -67,7 +72,8 @@ impl Lwaftr {
         })
     }
 
-    /// The softwire that the packet came through, if its source belongs to it. A refusal is for the end of the softwire.
+    /// The softwire that the packet came through, if its source belongs to it. A refusal is for the
+    /// end of the softwire.
     fn check_source(
         &self,
         packet: &Packet<'_>,
@@ -140,15 +146,16 @@ impl Lwaftr {
         send(packet, parsed, ends, &self.softwire, work, outbox)
     }
 
-    /// Nobody has the port. Echo requests to identifiers of nobody are not answered: they are scans (RFC 7596 section
-    /// 8.1 discards them).
+    /// Nobody has the port. Echo requests to identifiers of nobody are not answered: they are scans
+    /// (RFC 7596 section 8.1 discards them).
     fn unreachable(&self, parsed: &Parsed<Ipv4Addr>) -> Refusal {
         let is_echo = matches!(parsed.payload, Payload::EchoRequest | Payload::EchoReply);
         let answer = (self.tell_unreachable && !is_echo).then_some(IcmpAnswer::HostUnreachable);
         Refusal { reason: DropReason::NoBinding, answer }
     }
 
-    /// An error from the path to a lwB4 is told to whoever sent the packet, in a softwire too if need be.
+    /// An error from the path to a lwB4 is told to whoever sent the packet, in a softwire too if
+    /// need be.
     fn relay(
         &self,
         packet: &mut Packet<'_>,

@@ -1,8 +1,8 @@
-//! The customer's end of Lightweight 4over6 (RFC 7596 section 5): a NAT44 inside its own port set, in front of a
-//! softwire.
+//! The customer's end of Lightweight 4over6 (RFC 7596 section 5): a NAT44 inside its own port set,
+//! in front of a softwire.
 //!
-//! Packets of other subscribers of the same address are for the lwAFTR; only what is for this end's own ports turns
-//! round here ("hairpin").
+//! Packets of other subscribers of the same address are for the lwAFTR; only what is for this end's
+//! own ports turns round here ("hairpin").
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -37,7 +37,8 @@ pub struct Lwb4 {
     pub inside_mtu: u32,
     /// Source of ICMP errors into the softwire.
     pub icmp_source: Ipv4Addr,
-    /// Whether the sender of a packet for somebody else's port is told so (RFC 7596 section 5.2: ICMPv4 3/13).
+    /// Whether the sender of a packet for somebody else's port is told so (RFC 7596 section 5.2:
+    /// ICMPv4 3/13).
     pub tell_not_ours: bool,
     /// Bindings that are always there.
     pub static_bindings: Vec<StaticBinding>,
@@ -143,8 +144,9 @@ impl Lwb4 {
         self.inbound(number, packet, &parsed, work, outbox).map_err(Refusal::silence)
     }
 
-    /// An error from the path to the lwAFTR is told to the host inside. That the lwAFTR has no softwire for this end
-    /// (ICMPv6 1/5 from its address; RFC 7596 section 8.1) is counted apart, since hosts can do nothing about it.
+    /// An error from the path to the lwAFTR is told to the host inside. That the lwAFTR has no
+    /// softwire for this end (ICMPv6 1/5 from its address; RFC 7596 section 8.1) is counted apart,
+    /// since hosts can do nothing about it.
     fn relay(
         &self,
         number: u8,

@@ -1,9 +1,11 @@
-//! What MAP-T and MAP-E have in common: which port counts, who is a subscriber, and the customer's edge.
+//! What MAP-T and MAP-E have in common: which port counts, who is a subscriber, and the customer's
+//! edge.
 //!
 //! Read first: RFC 7597 sections 5 and 8.1, RFC 7599 sections 8 and 9.
 //!
-//! A packet with ports belongs to the subscriber who owns the port; identifiers of ICMP echoes count as ports. In ICMP
-//! errors the packet inside counts. What has no ports belongs to subscribers with whole addresses only.
+//! A packet with ports belongs to the subscriber who owns the port; identifiers of ICMP echoes
+//! count as ports. In ICMP errors the packet inside counts. What has no ports belongs to
+//! subscribers with whole addresses only.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -49,8 +51,8 @@ pub(crate) struct Subscriber<'a> {
 /// The subscriber that has `port` of `address`; `None` if the address is not in the domain.
 ///
 /// # Errors
-/// [`DropReason::NoBinding`] for a port of nobody, [`DropReason::UnsupportedProtocol`] for a shared address and a packet
-/// without ports.
+/// [`DropReason::NoBinding`] for a port of nobody, [`DropReason::UnsupportedProtocol`] for a shared
+/// address and a packet without ports.
 #[inline]
 pub(crate) fn subscriber_of(
     domain: &MapDomain,
@@ -70,7 +72,8 @@ pub(crate) fn subscriber_of(
 /// Whether what a subscriber sends is from an address and a port of its own.
 ///
 /// # Errors
-/// [`DropReason::SpoofedSource`], or [`DropReason::UnsupportedProtocol`] for a shared address and a packet without ports.
+/// [`DropReason::SpoofedSource`], or [`DropReason::UnsupportedProtocol`] for a shared address and a
+/// packet without ports.
 #[inline]
 pub(crate) fn check_own(rule: &MapRule, share: Share, address: Ipv4Addr, port: Option<u16>) -> Result<(), DropReason> {
     match port {
@@ -80,8 +83,9 @@ pub(crate) fn check_own(rule: &MapRule, share: Share, address: Ipv4Addr, port: O
     }
 }
 
-/// Whether a packet that came out of the softwire of `edge` is that subscriber's to send: the whole outer source must be
-/// the MAP address of who owns inner source and port. In an ICMP error the packet that it is about says which port.
+/// Whether a packet that came out of the softwire of `edge` is that subscriber's to send: the whole
+/// outer source must be the MAP address of who owns inner source and port. In an ICMP error the
+/// packet that it is about says which port.
 ///
 /// # Errors
 /// [`DropReason::UnknownSoftwire`], [`DropReason::InnerSourceSpoofed`].
@@ -119,16 +123,18 @@ pub(crate) fn tell_spoofer(reason: DropReason) -> Refusal {
     }
 }
 
-/// A customer's edge: its share of the domain, the NAPT in front of it, and the subscribers that it reaches directly.
+/// A customer's edge: its share of the domain, the NAPT in front of it, and the subscribers that it
+/// reaches directly.
 #[derive(Debug, Clone)]
 pub struct MapEdge {
     /// Its Basic Mapping Rule and what follows from it.
     pub ce: MapCe,
-    /// NAPT for hosts inside, on the edge's own address and ports. Without it the hosts have the IPv4 addresses and keep
-    /// to the ports themselves, or somebody in front of the edge does it for them.
+    /// NAPT for hosts inside, on the edge's own address and ports. Without it the hosts have the
+    /// IPv4 addresses and keep to the ports themselves, or somebody in front of the edge does it
+    /// for them.
     pub napt: Option<Nat44>,
-    /// Forwarding Mapping Rules: subscribers that are reached without going through the BR ("mesh"). Empty in a
-    /// hub-and-spoke domain.
+    /// Forwarding Mapping Rules: subscribers that are reached without going through the BR
+    /// ("mesh"). Empty in a hub-and-spoke domain.
     pub mesh: MapDomain,
 }
 
@@ -148,8 +154,8 @@ impl MapEdge {
         self.napt.as_ref().is_some_and(|napt| napt.is_from_inside(source, destination))
     }
 
-    /// True if IPv4 packets to `destination` are this edge's to carry, whoever sends them: without NAPT all but those to
-    /// its own address.
+    /// True if IPv4 packets to `destination` are this edge's to carry, whoever sends them: without
+    /// NAPT all but those to its own address.
     #[must_use]
     #[inline]
     pub fn claims_ipv4(&self, destination: Ipv4Addr) -> bool {
@@ -163,13 +169,14 @@ impl MapEdge {
                 let sources = nat44.inside.ranges().iter().map(|range| (*range.start(), *range.end())).collect();
                 Routed { ipv6, sources, ..Routed::default() }
             }
-            // The default route, as of a CLAT; the host's own addresses and their networks go before.
+            // The default route, as of a CLAT; the host's own addresses and their networks go
+            // before.
             None => Routed { ipv6, ipv4: vec![(Ipv4Addr::UNSPECIFIED, Ipv4Addr::BROADCAST)], ..Routed::default() },
         }
     }
 
-    /// The NAPT, if a packet from inside has to turn round in it ("hairpin"): it is for the edge's own address and ports.
-    /// Other ports of that address are other subscribers'.
+    /// The NAPT, if a packet from inside has to turn round in it ("hairpin"): it is for the edge's
+    /// own address and ports. Other ports of that address are other subscribers'.
     ///
     /// # Errors
     /// [`DropReason::IcmpErrorUnusable`] and the like for packets that do not tell their port.
@@ -237,7 +244,8 @@ impl MapEdge {
         Ok((host, Some(port)))
     }
 
-    /// For an ICMP error from inside about packet `about`, which came in: where that packet was addressed to outside.
+    /// For an ICMP error from inside about packet `about`, which came in: where that packet was
+    /// addressed to outside.
     ///
     /// # Errors
     /// [`DropReason::NoSession`], [`DropReason::IcmpErrorUnusable`].
@@ -260,7 +268,8 @@ impl MapEdge {
         Ok(Leaving { source: outside.address, port: Some(outside.port) })
     }
 
-    /// For an ICMP error from outside about packet `about`, which left from `address` for `remote`: who sent it inside.
+    /// For an ICMP error from outside about packet `about`, which left from `address` for `remote`:
+    /// who sent it inside.
     ///
     /// # Errors
     /// [`DropReason::NoSession`], [`DropReason::IcmpErrorUnusable`].

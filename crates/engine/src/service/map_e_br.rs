@@ -26,7 +26,8 @@ use crate::verdict::{DropReason, Verdict};
 pub struct MapEBr {
     /// The domain's rules.
     pub domain: MapDomain,
-    /// Its address: where the softwires of the domain end. Several relays may have the same one (anycast).
+    /// Its address: where the softwires of the domain end. Several relays may have the same one
+    /// (anycast).
     pub address: Ipv6Addr,
     /// How packets are encapsulated.
     pub softwire: SoftwireSettings,
@@ -101,15 +102,16 @@ impl MapEBr {
         work: &mut Work<'_>,
         outbox: &mut impl Outbox,
     ) -> Result<Verdict, Refusal> {
-        // Subscribers' packets come through softwires; from outside only forged ones have such a source.
+        // Subscribers' packets come through softwires; from outside only forged ones have such a
+        // source.
         if self.domain.contains_ipv4(parsed.source) {
             return Err(DropReason::InnerSourceSpoofed.into());
         }
         self.send_inside(packet, parsed, work, outbox)
     }
 
-    /// Sends a packet to the subscriber that owns its destination and port: of an ICMP error, to who sent the packet that
-    /// it is about. It is as it was received if this fails.
+    /// Sends a packet to the subscriber that owns its destination and port: of an ICMP error, to
+    /// who sent the packet that it is about. It is as it was received if this fails.
     fn send_inside(
         &self,
         packet: &mut Packet<'_>,
@@ -136,7 +138,8 @@ impl MapEBr {
         Ok(subscriber.rule.map_address(subscriber.share))
     }
 
-    /// An ICMPv6 error about a softwire packet: its sender is told in its own protocol (RFC 2473 section 8).
+    /// An ICMPv6 error about a softwire packet: its sender is told in its own protocol (RFC 2473
+    /// section 8).
     fn relay_error(
         &self,
         packet: &mut Packet<'_>,

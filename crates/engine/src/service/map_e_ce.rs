@@ -85,7 +85,8 @@ impl MapECe {
         Ok(())
     }
 
-    /// The other end of the softwire for a packet: another CE by the Forwarding Mapping Rules, else the relay.
+    /// The other end of the softwire for a packet: another CE by the Forwarding Mapping Rules, else
+    /// the relay.
     fn remote_of(&self, packet: &Packet<'_>, parsed: &Parsed<Ipv4Addr>) -> Result<Ipv6Addr, DropReason> {
         let owned = receiver(packet, parsed)?;
         self.subscriber_or_relay(owned.address, owned.port)
@@ -166,7 +167,8 @@ impl MapECe {
         Ok(Verdict::Forward)
     }
 
-    /// An ICMPv6 error about a softwire packet: the host that sent it is told in its own protocol (RFC 2473 section 8).
+    /// An ICMPv6 error about a softwire packet: the host that sent it is told in its own protocol
+    /// (RFC 2473 section 8).
     fn relay_error(
         &self,
         number: u8,

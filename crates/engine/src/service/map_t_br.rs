@@ -7,7 +7,8 @@
 //!                   source                                                     ->  in the Default Mapping Rule's prefix
 //! ```
 //!
-//! What one CE sends to another by way of the BR turns round here, with one decrement of the hop limit in total.
+//! What one CE sends to another by way of the BR turns round here, with one decrement of the hop
+//! limit in total.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -138,7 +139,8 @@ impl MapTBr {
         outbox: &mut impl Outbox,
     ) -> Result<Verdict, Refusal> {
         screen_ipv4(parsed)?;
-        // Subscribers' packets come from the domain; from outside only forged ones have such a source.
+        // Subscribers' packets come from the domain; from outside only forged ones have such a
+        // source.
         if arrival == Arrival::FromNetwork && self.domain.contains_ipv4(parsed.source) {
             return Err(DropReason::SpoofedSource.into());
         }
@@ -152,7 +154,8 @@ impl MapTBr {
         Ok(Verdict::Forward)
     }
 
-    /// An ICMPv4 error, about a packet that left the domain here. The port of the packet inside says whose it was.
+    /// An ICMPv4 error, about a packet that left the domain here. The port of the packet inside
+    /// says whose it was.
     fn outside_error(
         &self,
         packet: &mut Packet<'_>,

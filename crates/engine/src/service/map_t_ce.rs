@@ -92,8 +92,9 @@ impl MapTCe {
         Ok(Verdict::Forward)
     }
 
-    /// Fragments get an identification that is one of the edge's ports: as they have no ports themselves, nothing else
-    /// keeps the numbers of subscribers who share an address apart (RFC 7599 section 10, RFC 6864).
+    /// Fragments get an identification that is one of the edge's ports: as they have no ports
+    /// themselves, nothing else keeps the numbers of subscribers who share an address apart (RFC
+    /// 7599 section 10, RFC 6864).
     fn renumber(
         &self,
         translated: Translated,
@@ -138,7 +139,8 @@ impl MapTCe {
         Ok(Verdict::Forward)
     }
 
-    /// The IPv6 address for a remote IPv4 address: a subscriber's by the Forwarding Mapping Rules, else embedded.
+    /// The IPv6 address for a remote IPv4 address: a subscriber's by the Forwarding Mapping Rules,
+    /// else embedded.
     #[inline]
     fn remote_ipv6(&self, address: Ipv4Addr, port: Option<u16>) -> Result<Ipv6Addr, DropReason> {
         let subscriber = subscriber_of(&self.edge.mesh, address, port)?;
@@ -199,8 +201,8 @@ impl MapTCe {
         Ok(Verdict::Forward)
     }
 
-    /// The IPv4 address for a remote IPv6 address: of the prefixes of the Forwarding Mapping Rules and of the Default
-    /// Mapping Rule the longest counts. A subscriber must use a port of its own.
+    /// The IPv4 address for a remote IPv6 address: of the prefixes of the Forwarding Mapping Rules
+    /// and of the Default Mapping Rule the longest counts. A subscriber must use a port of its own.
     fn remote_ipv4(&self, address: Ipv6Addr, port: Option<u16>) -> Result<Ipv4Addr, DropReason> {
         let embedded = self.dmr.extract(address);
         let by_rule = self.edge.mesh.rule_of_ipv6(address).map(|(_, rule)| rule);

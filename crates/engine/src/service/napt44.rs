@@ -1,10 +1,11 @@
-//! Address and port translation of IPv4 packets that cross a softwire: the part of a NAT44 that an AFTR and a lwB4 have
-//! in common, and any customer's edge with a port set.
+//! Address and port translation of IPv4 packets that cross a softwire: the part of a NAT44 that an
+//! AFTR and a lwB4 have in common, and any customer's edge with a port set.
 //!
 //! Read first: RFC 3022 section 4, RFC 5508 section 4, RFC 6333 section 8, RFC 7596 section 5.2.
 //!
-//! Packets are rewritten in place and neither sent nor encapsulated. Every packet loses one in its TTL. The pool may be
-//! a carrier's, or one address with the ports of a set: then no port outside the set is ever handed out.
+//! Packets are rewritten in place and neither sent nor encapsulated. Every packet loses one in its
+//! TTL. The pool may be a carrier's, or one address with the ports of a set: then no port outside
+//! the set is ever handed out.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -34,9 +35,9 @@ pub(crate) struct Napt44<'a> {
 }
 
 impl Napt44<'_> {
-    /// A packet from inside, ICMP errors included, gets its outside source, for a link of `mtu` bytes. `softwire` is
-    /// where it came from: hosts behind different softwires may have the same addresses. Unspecified for hosts that
-    /// are reached without.
+    /// A packet from inside, ICMP errors included, gets its outside source, for a link of `mtu`
+    /// bytes. `softwire` is where it came from: hosts behind different softwires may have the same
+    /// addresses. Unspecified for hosts that are reached without.
     ///
     /// # Errors
     /// [`Refusal`]: no state, no room for it, too big, ICMP that is neither echo nor error. The packet is unchanged if
@@ -70,8 +71,8 @@ impl Napt44<'_> {
         readdress(packet, parsed, &to, link(mtu), Identification::Renew(work.identifications))
     }
 
-    /// A packet from outside, ICMP errors included, gets its inside destination, for a link whose MTU is what `mtu`
-    /// says of the destination's softwire. Gives the inside endpoint.
+    /// A packet from outside, ICMP errors included, gets its inside destination, for a link whose
+    /// MTU is what `mtu` says of the destination's softwire. Gives the inside endpoint.
     ///
     /// # Errors
     /// [`Refusal`] as for [`outbound`](Self::outbound).
@@ -102,8 +103,8 @@ impl Napt44<'_> {
         Ok((inside, readdress(packet, parsed, &to, link(mtu), Identification::Keep)?))
     }
 
-    /// An error from inside leaves from the outside address that the remote has sent to, whichever router it comes from
-    /// (RFC 5508 REQ-5).
+    /// An error from inside leaves from the outside address that the remote has sent to, whichever
+    /// router it comes from (RFC 5508 REQ-5).
     fn outbound_error(
         &self,
         packet: &mut Packet<'_>,

@@ -1,9 +1,10 @@
 //! Stateful NAT44, up to carrier grade (RFC 4787, RFC 5382, RFC 5508, RFC 6888, RFC 7857).
 //!
-//! Both sides are IPv4, so a packet is told by its addresses: from inside if its source is inside and its destination
-//! is not, from outside if its destination is in the pool. The subscriber is the inside address. A packet from inside
-//! to an address of the pool turns round ("hairpin", RFC 4787 REQ-9): it gets its outside source and comes in again as
-//! if from outside, with one decrement of the TTL in total.
+//! Both sides are IPv4, so a packet is told by its addresses: from inside if its source is inside
+//! and its destination is not, from outside if its destination is in the pool. The subscriber is
+//! the inside address. A packet from inside to an address of the pool turns round ("hairpin", RFC
+//! 4787 REQ-9): it gets its outside source and comes in again as if from outside, with one
+//! decrement of the TTL in total.
 
 use std::net::Ipv4Addr;
 
@@ -39,7 +40,8 @@ pub struct Nat44 {
     pub inside_mtu: u32,
     /// MTU of the links outside, in bytes.
     pub outside_mtu: u32,
-    /// Largest TCP segment that a SYN may announce, in bytes; larger announcements are lowered to it. `None` leaves them.
+    /// Largest TCP segment that a SYN may announce, in bytes; larger announcements are lowered to
+    /// it. `None` leaves them.
     pub largest_segment: Option<u16>,
     /// Bindings that are always there.
     pub static_bindings: Vec<StaticBinding>,
@@ -144,8 +146,8 @@ impl Nat44 {
         Ok(Verdict::Forward)
     }
 
-    /// Sends a packet of the gateway's own, as if from outside, to the host with the endpoint `inside`; no state is
-    /// looked at.
+    /// Sends a packet of the gateway's own, as if from outside, to the host with the endpoint
+    /// `inside`; no state is looked at.
     ///
     /// # Errors
     /// The reason why it is not sent.
@@ -159,8 +161,8 @@ impl Nat44 {
         self.deliver(packet, &parsed, inside, outbox)
     }
 
-    /// An ICMP error from inside, about a packet that came from outside (RFC 5508 REQ-5). It leaves from the outside
-    /// address that the remote has sent to, whichever inside router it comes from.
+    /// An ICMP error from inside, about a packet that came from outside (RFC 5508 REQ-5). It leaves
+    /// from the outside address that the remote has sent to, whichever inside router it comes from.
     fn inside_error(
         &self,
         number: u8,
@@ -194,8 +196,8 @@ impl Nat44 {
         Ok(Verdict::Forward)
     }
 
-    /// An ICMP error from outside, about a packet that left from the pool (RFC 5508 REQ-4). It keeps the address of the
-    /// router that sent it.
+    /// An ICMP error from outside, about a packet that left from the pool (RFC 5508 REQ-4). It
+    /// keeps the address of the router that sent it.
     fn outside_error(
         &self,
         number: u8,

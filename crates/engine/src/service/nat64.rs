@@ -1,8 +1,9 @@
 //! Stateful NAT64 (RFC 6146), which is also the PLAT of 464XLAT (RFC 6877).
 //!
-//! The remote side is algorithmic: an IPv4 address embedded in the prefix (RFC 6052). The subscribers' side is bound to
-//! the pool. A packet to an address of the pool that comes from inside turns round ("hairpin", section 3.8): it is
-//! translated to IPv4 and comes in again as if from outside, with one decrement of the hop limit in total.
+//! The remote side is algorithmic: an IPv4 address embedded in the prefix (RFC 6052). The
+//! subscribers' side is bound to the pool. A packet to an address of the pool that comes from
+//! inside turns round ("hairpin", section 3.8): it is translated to IPv4 and comes in again as if
+//! from outside, with one decrement of the hop limit in total.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -118,8 +119,8 @@ impl Nat64 {
         Ok(Verdict::Forward)
     }
 
-    /// Sends a packet of the gateway's own, as if from outside, to the host with the endpoint `inside`; no state is
-    /// looked at.
+    /// Sends a packet of the gateway's own, as if from outside, to the host with the endpoint
+    /// `inside`; no state is looked at.
     ///
     /// # Errors
     /// The reason why it is not sent.
@@ -133,8 +134,9 @@ impl Nat64 {
         self.deliver(packet, &parsed, self.embedded_source(parsed.source)?, inside, outbox)
     }
 
-    /// An ICMPv6 error from inside, about a packet that came from outside (section 3.5.3 and RFC 5508 REQ-5). It leaves
-    /// from the outside address that the remote has sent to, whichever inside router it comes from.
+    /// An ICMPv6 error from inside, about a packet that came from outside (section 3.5.3 and RFC
+    /// 5508 REQ-5). It leaves from the outside address that the remote has sent to, whichever
+    /// inside router it comes from.
     fn inside_error(
         &self,
         number: u8,
@@ -168,8 +170,8 @@ impl Nat64 {
         Ok(Verdict::Forward)
     }
 
-    /// An ICMPv4 error from outside, about a packet that left from the pool (RFC 5508 REQ-4). It keeps the router's
-    /// address, embedded in the prefix, so that traceroute shows the path.
+    /// An ICMPv4 error from outside, about a packet that left from the pool (RFC 5508 REQ-4). It
+    /// keeps the router's address, embedded in the prefix, so that traceroute shows the path.
     fn outside_error(
         &self,
         number: u8,

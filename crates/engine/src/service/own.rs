@@ -1,5 +1,5 @@
-//! Packets to the gateway's own addresses, where no interface of the host has them ([`AnsweredBy::Gateway`]): echo
-//! requests are answered, everything else is refused.
+//! Packets to the gateway's own addresses, where no interface of the host has them
+//! ([`AnsweredBy::Gateway`]): echo requests are answered, everything else is refused.
 //!
 //! Read first: RFC 1122 section 3.2.2.6, RFC 4443 section 4.2.
 //!

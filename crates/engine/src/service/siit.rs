@@ -1,7 +1,8 @@
-//! Stateless translation (RFC 7915) with explicit mappings (RFC 7757), and its mirror image, the CLAT of 464XLAT
-//! (RFC 6877).
+//! Stateless translation (RFC 7915) with explicit mappings (RFC 7757), and its mirror image, the
+//! CLAT of 464XLAT (RFC 6877).
 //!
-//! Both do the same to a packet. They differ in which side is inside, and so in which packets are theirs:
+//! Both do the same to a packet. They differ in which side is inside, and so in which packets are
+//! theirs:
 //!
 //! | | inside | theirs from IPv6 | theirs from IPv4 |
 //! |---|---|---|---|
@@ -9,10 +10,10 @@
 //! | [`Role::Clat`] | IPv4 hosts | to explicit mappings (the CLAT's own) | to anything but the explicit mappings |
 //! | [`Role::Everything`] | IPv6 hosts | all | all |
 //!
-//! Hairpinning (RFC 7757 section 4): an inside host that talks to an inside host by its IPv4 address has to see the
-//! answers come from that address. Rules 1 to 3 of section 4.2.1 keep explicit mappings away from the addresses that
-//! would break this; they hold for packets that were turned round here (intrinsic) or that come back from the IPv4
-//! network (simple).
+//! Hairpinning (RFC 7757 section 4): an inside host that talks to an inside host by its IPv4
+//! address has to see the answers come from that address. Rules 1 to 3 of section 4.2.1 keep
+//! explicit mappings away from the addresses that would break this; they hold for packets that were
+//! turned round here (intrinsic) or that come back from the IPv4 network (simple).
 
 use std::fmt::Display;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -49,13 +50,15 @@ pub struct Siit {
     pub mapping: StatelessMap,
     /// IPv4 addresses that are lent to IPv6 hosts without one.
     pub dynamic: Option<Arc<DynamicPool>>,
-    /// IPv4 addresses of inside hosts whose IPv6 addresses are embedded in the prefix, without explicit mapping.
+    /// IPv4 addresses of inside hosts whose IPv6 addresses are embedded in the prefix, without
+    /// explicit mapping.
     pub embedded_hosts: Vec<Prefix<u32>>,
     /// What becomes of packets between inside hosts that use IPv4 addresses.
     pub hairpinning: Hairpinning,
     /// Sources of translated ICMPv6 errors whose senders have no IPv4 address (RFC 6791).
     pub error_sources: ErrorSources,
-    /// Tell the sender's IPv6 address in an extension of such an error (RFC 6791 section 3, RFC 5837).
+    /// Tell the sender's IPv6 address in an extension of such an error (RFC 6791 section 3, RFC
+    /// 5837).
     pub identify_nodes: bool,
     /// How headers are translated.
     pub translate: TranslateSettings,
@@ -69,16 +72,19 @@ pub enum Role {
     Siit,
     /// IPv4 hosts are inside, an IPv6-only network is outside.
     Clat,
-    /// Whatever reaches the device is to be translated, either way; who routes it there has decided. What Tayga does.
+    /// Whatever reaches the device is to be translated, either way; who routes it there has
+    /// decided. What Tayga does.
     Everything,
 }
 
-/// Support for packets between two inside hosts by way of their IPv4 addresses (RFC 7757 section 4).
+/// Support for packets between two inside hosts by way of their IPv4 addresses (RFC 7757 section
+/// 4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Hairpinning {
     /// None: explicit mappings apply to every address. What a CLAT needs.
     Off,
-    /// The IPv4 network sends such packets back, and they are translated so that answers find their way.
+    /// The IPv4 network sends such packets back, and they are translated so that answers find their
+    /// way.
     Simple,
     /// Such packets are turned round without being sent to the IPv4 network.
     #[default]
@@ -90,7 +96,8 @@ pub enum Hairpinning {
 pub struct ErrorSources(Vec<(Ipv4Addr, Ipv4Addr)>);
 
 impl ErrorSources {
-    /// The addresses of all `ranges`, each from first to last. Ranges that end before they begin have none.
+    /// The addresses of all `ranges`, each from first to last. Ranges that end before they begin
+    /// have none.
     #[must_use]
     pub fn new(mut ranges: Vec<(Ipv4Addr, Ipv4Addr)>) -> Self {
         ranges.retain(|(first, last)| first <= last);
@@ -103,7 +110,8 @@ impl ErrorSources {
         &self.0
     }
 
-    /// One of them at random, so that traceroute does not take two routers for one and see a loop (RFC 6791 section 3).
+    /// One of them at random, so that traceroute does not take two routers for one and see a loop
+    /// (RFC 6791 section 3).
     pub(crate) fn pick(&self, random: &mut impl Rng) -> Option<Ipv4Addr> {
         let width = |&(first, last): &(Ipv4Addr, Ipv4Addr)| u64::from(last.to_bits() - first.to_bits()) + 1;
         let count: u64 = self.0.iter().map(width).sum();
@@ -128,15 +136,15 @@ pub(crate) enum Arrival {
 }
 
 impl Siit {
-    /// True if it is a CLAT that has to learn the prefix of its PLAT from the network (RFC 8781, RFC 7050). Until then it drops what
-    /// it is given.
+    /// True if it is a CLAT that has to learn the prefix of its PLAT from the network (RFC 8781,
+    /// RFC 7050). Until then it drops what it is given.
     #[must_use]
     pub const fn awaits_prefix(&self) -> bool {
         matches!(self.role, Role::Clat) && self.mapping.prefix.is_none()
     }
 
-    /// True if an IPv6 packet to `destination` is this service's. If its explicit mapping was looked for, `claim` says
-    /// what was found.
+    /// True if an IPv6 packet to `destination` is this service's. If its explicit mapping was
+    /// looked for, `claim` says what was found.
     #[must_use]
     #[inline]
     pub fn claims_ipv6(&self, destination: Ipv6Addr, claim: &mut Claim) -> bool {
@@ -171,8 +179,8 @@ impl Siit {
         }
     }
 
-    /// Where packets of this service are addressed to. Inside hosts of an SIIT have the explicitly mapped IPv6 addresses
-    /// themselves; a CLAT takes every IPv4 packet that no other route takes.
+    /// Where packets of this service are addressed to. Inside hosts of an SIIT have the explicitly
+    /// mapped IPv6 addresses themselves; a CLAT takes every IPv4 packet that no other route takes.
     #[must_use]
     pub fn routed(&self) -> Routed {
         let rows = self.mapping.explicit.rows().iter();
@@ -273,8 +281,8 @@ impl Siit {
         Ok(Verdict::Forward)
     }
 
-    /// The IPv4 source of an ICMPv6 error from `node`, which may be a router without any IPv4 address; then also the
-    /// address to be told in an extension (RFC 6791 section 3).
+    /// The IPv4 source of an ICMPv6 error from `node`, which may be a router without any IPv4
+    /// address; then also the address to be told in an extension (RFC 6791 section 3).
     fn error_source_ipv4(
         &self,
         node: Ipv6Addr,
@@ -357,7 +365,8 @@ impl Siit {
         } else {
             self.to_ipv6(parsed.source, work)
         };
-        // No RFC names a source for routers that have no IPv6 address; without one, path MTU discovery would fail.
+        // No RFC names a source for routers that have no IPv6 address; without one, path MTU
+        // discovery would fail.
         let source = source.map(|mapped| mapped.address).or_else(|reason| work.own.ipv6.ok_or(reason))?;
         work.notes.add("RFC 7915 sections 4.2, 4.3", || {
             format!("the error comes from {source}; it is about a packet from {inner_source} to {inner_destination}")
@@ -369,8 +378,8 @@ impl Siit {
         Ok(Verdict::Forward)
     }
 
-    /// The IPv6 address for an IPv4 address: by an explicit mapping, else that of the host that the address is lent to,
-    /// else by the prefix.
+    /// The IPv6 address for an IPv4 address: by an explicit mapping, else that of the host that the
+    /// address is lent to, else by the prefix.
     #[inline]
     fn to_ipv6(&self, address: Ipv4Addr, work: &Work<'_>) -> Result<Mapped<Ipv6Addr>, DropReason> {
         match &self.dynamic {
@@ -385,8 +394,8 @@ impl Siit {
         }
     }
 
-    /// As [`to_ipv6`](Self::to_ipv6), for the destination of the packet at hand: whoever asked whose packet it is may
-    /// have looked already.
+    /// As [`to_ipv6`](Self::to_ipv6), for the destination of the packet at hand: whoever asked
+    /// whose packet it is may have looked already.
     #[inline]
     fn destination_to_ipv6(&self, address: Ipv4Addr, work: &Work<'_>) -> Result<Mapped<Ipv6Addr>, DropReason> {
         match work.claim {
@@ -398,7 +407,8 @@ impl Siit {
         }
     }
 
-    /// The IPv4 address for an IPv6 address: by an explicit mapping, else by the prefix, else the one that is lent to it.
+    /// The IPv4 address for an IPv6 address: by an explicit mapping, else by the prefix, else the
+    /// one that is lent to it.
     #[inline]
     fn to_ipv4(&self, address: Ipv6Addr, work: &Work<'_>) -> Result<Mapped<Ipv4Addr>, DropReason> {
         match (self.mapping.to_ipv4(address), &self.dynamic) {
@@ -421,7 +431,8 @@ impl Siit {
         }
     }
 
-    /// As [`to_ipv4`](Self::to_ipv4), for the source of the packet at hand: a host without address may be lent one.
+    /// As [`to_ipv4`](Self::to_ipv4), for the source of the packet at hand: a host without address
+    /// may be lent one.
     #[inline]
     fn source_to_ipv4(&self, address: Ipv6Addr, work: &Work<'_>) -> Result<Mapped<Ipv4Addr>, DropReason> {
         match (self.mapping.to_ipv4(address), &self.dynamic) {
@@ -440,22 +451,24 @@ impl Siit {
         arrival == Arrival::TurnedRound || self.hairpinning == Hairpinning::Simple
     }
 
-    /// Whether a packet goes back inside for the sake of this address: it was embedded, and the IPv4 address in it is
-    /// that of an inside host. What is known of it is kept for the second pass.
+    /// Whether a packet goes back inside for the sake of this address: it was embedded, and the
+    /// IPv4 address in it is that of an inside host. What is known of it is kept for the second
+    /// pass.
     #[inline]
     fn turns_round(&self, mapped: Mapped<Ipv4Addr>, work: &mut Work<'_>) -> bool {
         if self.hairpinning != Hairpinning::Intrinsic || mapped.by != By::Prefix {
             return false;
         }
         let is_explicit = self.mapping.explicit.contains_ipv4(mapped.address);
-        // The destination of the second pass need not be the address that was asked about: an error goes elsewhere.
+        // The destination of the second pass need not be the address that was asked about: an error
+        // goes elsewhere.
         work.claim = Claim::Unknown;
         let is_lent = |pool: &Arc<DynamicPool>| pool.host_of(mapped.address, work.now.tick()).is_some();
         is_explicit || self.dynamic.as_ref().is_some_and(is_lent)
     }
 
-    /// A packet that is turned round keeps its size, and never meets the IPv4 link. To be asked while it still can be
-    /// quoted to its sender.
+    /// A packet that is turned round keeps its size, and never meets the IPv4 link. To be asked
+    /// while it still can be quoted to its sender.
     fn check_size_of_turning(&self, packet: &Packet<'_>, parsed: &Parsed<Ipv6Addr>) -> Result<(), Refusal> {
         let transport = &packet.bytes()[usize::from(parsed.transport_offset)..];
         let size = size_on_wire(packet.offload.segmentation, parsed.transport_offset.into(), transport);
@@ -495,8 +508,8 @@ impl Siit {
         TranslateSettings { ipv4_mtu: u32::MAX, ..self.translate }
     }
 
-    /// A packet that has just become IPv4 comes in again, with one decrement of the hop limit in total (RFC 7757
-    /// section 4.2.2).
+    /// A packet that has just become IPv4 comes in again, with one decrement of the hop limit in
+    /// total (RFC 7757 section 4.2.2).
     fn turn_round(
         &self,
         packet: &mut Packet<'_>,
@@ -514,8 +527,8 @@ pub(crate) fn first_and_last(prefix: Prefix<u32>) -> (Ipv4Addr, Ipv4Addr) {
     (Ipv4Addr::from_bits(prefix.key()), Ipv4Addr::from_bits(prefix.key() | host_bits))
 }
 
-/// Packets without mapping are refused with "administratively prohibited", the default of RFC 7915 sections 4.4 and
-/// 5.4; what RFC 6052 section 3.1 forbids is dropped.
+/// Packets without mapping are refused with "administratively prohibited", the default of RFC 7915
+/// sections 4.4 and 5.4; what RFC 6052 section 3.1 forbids is dropped.
 fn refuse(reason: DropReason) -> Refusal {
     match reason {
         DropReason::Untranslatable | DropReason::Denied => Refusal::with(reason, IcmpAnswer::Prohibited),

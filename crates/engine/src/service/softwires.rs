@@ -1,5 +1,5 @@
-//! What services with softwires have in common: what arrives at a tunnel address, fragments inside softwires, which
-//! port tells whose a packet is, and answers to hosts at the far end.
+//! What services with softwires have in common: what arrives at a tunnel address, fragments inside
+//! softwires, which port tells whose a packet is, and answers to hosts at the far end.
 //!
 //! Read first: RFC 2473 sections 3 and 8, RFC 6333 section 5, RFC 7596 sections 6.2 and 8.
 
@@ -47,9 +47,10 @@ pub(crate) fn arrive(
     }
 }
 
-/// Hands the packet that came out of the softwire from `outer.source` to `then`, put together first if it is a
-/// fragment. If `then` refuses it with an answer, the answer is for the end of the softwire, and the packet is made
-/// ready to be quoted to it; a packet that was put together cannot be, so then there is none.
+/// Hands the packet that came out of the softwire from `outer.source` to `then`, put together first
+/// if it is a fragment. If `then` refuses it with an answer, the answer is for the end of the
+/// softwire, and the packet is made ready to be quoted to it; a packet that was put together cannot
+/// be, so then there is none.
 pub(crate) fn with_whole(
     packet: &mut Packet<'_>,
     inner: &Parsed<Ipv4Addr>,
@@ -101,11 +102,13 @@ pub(crate) struct Owned {
     pub(crate) port: Option<u16>,
 }
 
-/// Who sends the packet. An error is sent by whom the packet in it was for (RFC 7596 leaves that open).
+/// Who sends the packet. An error is sent by whom the packet in it was for (RFC 7596 leaves that
+/// open).
 ///
 /// # Errors
-/// [`DropReason::IcmpErrorUnusable`] for an error about somebody else's packet, [`DropReason::IcmpUntranslatable`] for
-/// ICMP that is neither echo nor error (RFC 7596 section 8.1).
+/// [`DropReason::IcmpErrorUnusable`] for an error about somebody else's packet,
+/// [`DropReason::IcmpUntranslatable`] for ICMP that is neither echo nor error (RFC 7596 section
+/// 8.1).
 pub(crate) fn sender(packet: &Packet<'_>, parsed: &Parsed<Ipv4Addr>) -> Result<Owned, DropReason> {
     match parsed.payload {
         Payload::IcmpError => {
@@ -119,7 +122,8 @@ pub(crate) fn sender(packet: &Packet<'_>, parsed: &Parsed<Ipv4Addr>) -> Result<O
 /// Whom the packet is for. An error is for the sender of the packet in it (RFC 7596 section 8.1).
 ///
 /// # Errors
-/// As [`sender`]; [`DropReason::IcmpErrorUnusable`] also if the error goes to another address than its packet came from.
+/// As [`sender`]; [`DropReason::IcmpErrorUnusable`] also if the error goes to another address than
+/// its packet came from.
 pub(crate) fn receiver(packet: &Packet<'_>, parsed: &Parsed<Ipv4Addr>) -> Result<Owned, DropReason> {
     match parsed.payload {
         Payload::IcmpError => {
@@ -160,8 +164,9 @@ pub(crate) fn send(
     Ok(Verdict::Forward)
 }
 
-/// Tells the sender of a packet that came out of the softwire between `ends` why it goes no further, from the address
-/// `from`, through that softwire. The packet must be as it came out of it.
+/// Tells the sender of a packet that came out of the softwire between `ends` why it goes no
+/// further, from the address `from`, through that softwire. The packet must be as it came out of
+/// it.
 ///
 /// # Errors
 /// The reason, if the sender is not told.
@@ -185,6 +190,6 @@ pub(crate) fn answer(
     Ok(Verdict::Reply(refusal.reason))
 }
 
-/// The address to speak from inside a softwire that has no other: 192.0.0.1 for the provider's end, 192.0.0.2 for the
-/// customer's (RFC 6333 section 5.7).
+/// The address to speak from inside a softwire that has no other: 192.0.0.1 for the provider's end,
+/// 192.0.0.2 for the customer's (RFC 6333 section 5.7).
 pub(crate) const AFTR_IPV4: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 1);

@@ -1,5 +1,5 @@
-//! What services with bindings and sessions have in common: which table a packet belongs to, and what a host is told
-//! that gets no state.
+//! What services with bindings and sessions have in common: which table a packet belongs to, and
+//! what a host is told that gets no state.
 
 use std::net::IpAddr;
 
@@ -40,7 +40,8 @@ pub(crate) fn napt<'a>(service: u8, pool: &'a Pool, policy: &'a Policy, work: &'
     }
 }
 
-/// True if the inside of service number `service` has opened a connection from `outside` to `remote`.
+/// True if the inside of service number `service` has opened a connection from `outside` to
+/// `remote`.
 pub(crate) fn is_open(service: u8, pool: &Pool, outside: Endpoint, remote: Endpoint, work: &mut Work<'_>) -> bool {
     // No policy decides about what is there already.
     napt(service, pool, &Policy::default(), work).is_open(outside, remote)
@@ -81,8 +82,8 @@ fn tcp_event(flags: TcpFlags) -> Event {
     }
 }
 
-/// What an inside host is told when no state can be made for it: address unreachable (RFC 6146 section 3.5.1.1), host
-/// unreachable in IPv4 (RFC 6888 REQ-11).
+/// What an inside host is told when no state can be made for it: address unreachable (RFC 6146
+/// section 3.5.1.1), host unreachable in IPv4 (RFC 6888 REQ-11).
 pub(crate) fn no_state_inside(reason: DropReason) -> Refusal {
     match reason {
         DropReason::PoolExhausted

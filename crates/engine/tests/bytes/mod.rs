@@ -1,4 +1,5 @@
-//! What the engine's tests share: vectors, packets, and a check of packets that uses none of the engine's code.
+//! What the engine's tests share: vectors, packets, and a check of packets that uses none of the
+//! engine's code.
 
 #![allow(dead_code, reason = "every test binary uses its own part of this")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot read its data fails")]
@@ -64,8 +65,8 @@ pub(crate) fn naive_sum(parts: &[&[u8]]) -> u16 {
     sum.try_into().unwrap()
 }
 
-/// Checks versions, lengths and all checksums of a whole packet, or of a fragment as far as one can. Panics if one is
-/// wrong. UDP without checksum passes in IPv4 only.
+/// Checks versions, lengths and all checksums of a whole packet, or of a fragment as far as one
+/// can. Panics if one is wrong. UDP without checksum passes in IPv4 only.
 pub(crate) fn assert_valid(packet: &[u8]) {
     let (addresses, mut protocol, mut at) = match packet[0] >> 4 {
         4 => {

@@ -1,4 +1,5 @@
-//! What the engine's tests share: a gateway with one NAT64 or one NAT44, packets, and an independent look at what comes out.
+//! What the engine's tests share: a gateway with one NAT64 or one NAT44, packets, and an
+//! independent look at what comes out.
 
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "each test uses a part of it, and a test may panic")]
 
@@ -142,7 +143,8 @@ impl Gateway {
         sent
     }
 
-    /// One pass and another of the sweep: what is over is gone. The connections that are to be probed.
+    /// One pass and another of the sweep: what is over is gone. The connections that are to be
+    /// probed.
     pub fn sweep(&mut self) -> Vec<Session> {
         let mut sweeper = Sweeper::new(&self.tables, self.now.tick());
         let mut expiry = Expiry::new(&self.plan);

@@ -103,7 +103,8 @@ impl Contender {
         let lab = Lab::create(&Topology::client_gateway_server())?;
         let node = lab.node("gateway")?;
         for interface in ["inside0", "outside0"] {
-            // A veth takes redirected frames only while its own end polls, which receive offload makes it do.
+            // A veth takes redirected frames only while its own end polls, which receive offload
+            // makes it do.
             node.set_offload(interface, Offload::Gro, true)?;
         }
         if queues > 1 {
@@ -150,7 +151,8 @@ impl Contender {
         self.kind.name()
     }
 
-    /// Makes every session once. Of many subscribers without state some packets only, to see that they get through.
+    /// Makes every session once. Of many subscribers without state some packets only, to see that
+    /// they get through.
     pub(crate) fn fill(&mut self) {
         if self.load.population != Population::One {
             let frames = self.load.frames / 4;
@@ -168,7 +170,8 @@ impl Contender {
         assert!(outcome.lost * 100 < u64::from(self.tuples()), "{}: {} lost while filling", self.name(), outcome.lost);
     }
 
-    /// Makes every binding by traffic, and every session in user space: a hundred million frames would take minutes.
+    /// Makes every binding by traffic, and every session in user space: a hundred million frames
+    /// would take minutes.
     pub(crate) fn fill_directly(&mut self) {
         let (shape, seed) = (&self.setup.shape, self.seed);
         let tuples = shape.tuples();

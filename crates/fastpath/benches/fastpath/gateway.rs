@@ -1,5 +1,5 @@
-//! Our fast path alone: tables, programs, one subscriber that was admitted, no engine behind it. What it does not take is
-//! lost, and shows.
+//! Our fast path alone: tables, programs, one subscriber that was admitted, no engine behind it.
+//! What it does not take is lost, and shows.
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -84,8 +84,8 @@ impl MemorySource for Recorder<'_> {
 }
 
 impl Gateway {
-    /// With room for so many bindings (and as many again) and sessions; with `service` in place of the usual one of its kind, if
-    /// there is one.
+    /// With room for so many bindings (and as many again) and sessions; with `service` in place of
+    /// the usual one of its kind, if there is one.
     pub(crate) fn start(lab: &Lab, kind: Kind, room: (u32, u64), service: Option<ServiceKind>) -> Result<Self> {
         let directory = PathBuf::from(format!("/sys/fs/bpf/{}", lab.id()));
         let mut memory = PinnedMemory::open(&directory, "bench")?;
@@ -106,7 +106,8 @@ impl Gateway {
     /// Forgets everything but the subscriber.
     pub(crate) fn clear(&mut self) {
         for span in &self.spans {
-            // SAFETY: the span is that long; no packet is under way, and the tables keep no references into it.
+            // SAFETY: the span is that long; no packet is under way, and the tables keep no
+            // references into it.
             unsafe { std::ptr::write_bytes(span.base().as_ptr(), 0, span.len()) };
         }
         let (ipv6, ipv4) = match self.kind {
@@ -118,7 +119,8 @@ impl Gateway {
         self.tables.admit(&subscriber, Tick(1)).unwrap();
     }
 
-    /// Makes a session to each of `ports` ports of a remote host, from `first` on, on every binding.
+    /// Makes a session to each of `ports` ports of a remote host, from `first` on, on every
+    /// binding.
     pub(crate) fn make_sessions(&self, remote: Ipv4Addr, first: u16, ports: u32) {
         let sessions = &self.tables.sessions;
         let ids: Vec<BindingId> = self.tables.bindings.iter().collect();

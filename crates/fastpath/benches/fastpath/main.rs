@@ -1,7 +1,9 @@
-//! The fast path in XDP beside the kernel's forwarding and its own NAT44, interleaved: `make bench-fastpath`.
+//! The fast path in XDP beside the kernel's forwarding and its own NAT44, interleaved: `make
+//! bench-fastpath`.
 //!
-//! One core sends, forwards and receives. Each round measures every contender once; the table shows medians, and the
-//! median of the ratios within rounds. Absolute rates drift by a factor of two on a shared machine; ratios do not.
+//! One core sends, forwards and receives. Each round measures every contender once; the table shows
+//! medians, and the median of the ratios within rounds. Absolute rates drift by a factor of two on
+//! a shared machine; ratios do not.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark says why it stopped by panicking")]
 
@@ -125,8 +127,9 @@ fn main() {
     }
 }
 
-/// Two cores against one. Each core does everything for its own share of the packets: it sends, the gateway forwards on it (a
-/// veth is polled by the core that sent), and it receives. So this is the whole path twice, over one set of tables.
+/// Two cores against one. Each core does everything for its own share of the packets: it sends, the
+/// gateway forwards on it (a veth is polled by the core that sent), and it receives. So this is the
+/// whole path twice, over one set of tables.
 fn measure_cores(kind: Kind, rounds: usize) {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     if cores < 2 {

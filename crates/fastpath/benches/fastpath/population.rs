@@ -1,7 +1,7 @@
 //! Who is served: one subscriber, or very many, so that what is looked up lies far apart in memory.
 //!
-//! Of a million softwires some ten thousands have traffic. More of them would measure the generator: it looks each frame's
-//! subscriber up too, twice, on the same core.
+//! Of a million softwires some ten thousands have traffic. More of them would measure the
+//! generator: it looks each frame's subscriber up too, twice, on the same core.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 

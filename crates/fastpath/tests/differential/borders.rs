@@ -1,4 +1,5 @@
-//! Border devices without state: lwAFTR and the relays of MAP-E and MAP-T, with random tables and rules.
+//! Border devices without state: lwAFTR and the relays of MAP-E and MAP-T, with random tables and
+//! rules.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -145,7 +146,8 @@ fn from_softwire(numbers: &mut Numbers, ends: (Ipv6Addr, Ipv6Addr), subscriber: 
     tunneled(numbers, ends, &inner)
 }
 
-/// The IPv4 frame inside an IPv6 packet: with its padding or without, now and then behind an extension header.
+/// The IPv4 frame inside an IPv6 packet: with its padding or without, now and then behind an
+/// extension header.
 fn tunneled(numbers: &mut Numbers, (source, destination): (Ipv6Addr, Ipv6Addr), frame: &[u8]) -> Vec<u8> {
     let declared = usize::from(u16::from_be_bytes([frame[16], frame[17]]));
     let whole = frame.len() - 14;
@@ -175,7 +177,8 @@ fn map_t(domain: MapDomain, translate: TranslateSettings) -> ServiceKind {
     ServiceKind::MapTBr(MapTBr { domain, dmr: DMR.parse().unwrap(), error_sources: ErrorSources::default(), translate })
 }
 
-/// Rules of all kinds: shared, whole and assigned; nested; with a PSID given; End-user prefixes below and above 64 bits.
+/// Rules of all kinds: shared, whole and assigned; nested; with a PSID given; End-user prefixes
+/// below and above 64 bits.
 fn rules() -> Vec<MapRule> {
     let rule = |ipv6: (u128, u8), ipv4: ([u8; 4], u8), ea, offset, given: Option<(u8, u16)>| {
         let given = given.map(|(bits, psid)| GivenPsid { bits, psid });

@@ -5,8 +5,8 @@ fn outer_bytes(packet: &[u8]) -> usize {
     if packet[0] >> 4 == 6 && packet[6] == 4 { 40 } else { 0 }
 }
 
-/// What the engine sends as TC sends it: the stack that routes the packet takes the hop, and cuts off the padding. The
-/// outer header of a softwire is new in either case.
+/// What the engine sends as TC sends it: the stack that routes the packet takes the hop, and cuts
+/// off the padding. The outer header of a softwire is new in either case.
 pub(crate) fn expected_in_tc(sent: &[u8]) -> Vec<u8> {
     let mut expected = sent.to_vec();
     if outer_bytes(sent) > 0 {
@@ -21,15 +21,17 @@ pub(crate) fn expected_in_tc(sent: &[u8]) -> Vec<u8> {
     expected
 }
 
-/// What the engine sends as it looks behind the router that its packets come to, and that XDP goes past.
+/// What the engine sends as it looks behind the router that its packets come to, and that XDP goes
+/// past.
 pub(crate) fn expected_in_xdp(sent: &[u8]) -> Vec<u8> {
     let mut expected = sent.to_vec();
     expected[7] -= u8::from(outer_bytes(sent) > 0);
     expected
 }
 
-/// Whether two IP packets are the same. The identification of an IPv4 packet that IPv6 did not have is anything; with a
-/// new binding so is the source port, and then the checksum has to be right if the other's is.
+/// Whether two IP packets are the same. The identification of an IPv4 packet that IPv6 did not have
+/// is anything; with a new binding so is the source port, and then the checksum has to be right if
+/// the other's is.
 pub(crate) fn same_packet(one: &[u8], other: &[u8], new_binding: bool) -> Result<(), String> {
     let (one, other) = (one.get(..other.len()).ok_or("shorter")?, other);
     let outer = outer_bytes(other);

@@ -1,11 +1,13 @@
-//! The programs against the engine, on the same packets and the same tables: same verdict, same bytes, same effect.
+//! The programs against the engine, on the same packets and the same tables: same verdict, same
+//! bytes, same effect.
 //!
-//! The tables lie in BPF arrays and are small. For each packet their bytes are copied, the program runs, its effect is
-//! copied, the first copy is put back, and the engine runs. What the program passes on must leave no trace. What it
-//! translates the engine must have translated likewise; only outside ports of new bindings may differ, which are drawn at
-//! random.
+//! The tables lie in BPF arrays and are small. For each packet their bytes are copied, the program
+//! runs, its effect is copied, the first copy is put back, and the engine runs. What the program
+//! passes on must leave no trace. What it translates the engine must have translated likewise; only
+//! outside ports of new bindings may differ, which are drawn at random.
 //!
-//! `TOMBOLO_TRIALS` says how many packets of each plan are tried; 20 000 by default, millions on request.
+//! `TOMBOLO_TRIALS` says how many packets of each plan are tried; 20 000 by default, millions on
+//! request.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
@@ -108,8 +110,8 @@ fn try_one(world: &mut World, program: Program, frame: &[u8], score: &mut Score,
     let by_engine = world.copy();
     let Some(bytes) = translated else {
         if !world.untouched(&before, &after) {
-            // It made a binding and found no room near for its session, or it is a kernel that cannot take a softwire's header
-            // off in TC: the engine goes on from there.
+            // It made a binding and found no room near for its session, or it is a kernel that
+            // cannot take a softwire's header off in TC: the engine goes on from there.
             let is_stuck = program == Program::Tc && !takes_headers_off();
             let made_binding = world.bindings_in(&before) != world.bindings_in(&after);
             let trace = || format!("{name}: a packet that was passed on left a trace: {frame:02x?}");

@@ -1,4 +1,5 @@
-//! Random frames: mostly such as the fast path takes, some damaged, some that are none of its business.
+//! Random frames: mostly such as the fast path takes, some damaged, some that are none of its
+//! business.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -53,7 +54,8 @@ const REMOTES: [Ipv4Addr; 9] = [
     Ipv4Addr::new(224, 0, 0, 1),
 ];
 
-/// The transport header and payload of a packet, with a checksum that is right but for the pseudo-header.
+/// The transport header and payload of a packet, with a checksum that is right but for the
+/// pseudo-header.
 struct Transport {
     protocol: u8,
     bytes: Vec<u8>,

@@ -83,7 +83,8 @@ impl World {
         if result.0 == Verdict::Drop(tombolo_engine::DropReason::PoolExhausted)
             || result.0 == Verdict::Reply(tombolo_engine::DropReason::PoolExhausted)
         {
-            // It remembers for a tick that an address had no port left; the tables were put back since.
+            // It remembers for a tick that an address had no port left; the tables were put back
+            // since.
             self.engine = Engine::new(Arc::clone(&self.tables), [7; 32], 0, 1);
             return self.run_engine(packet, tick);
         }
@@ -180,7 +181,8 @@ impl World {
         copy
     }
 
-    /// The binding that only `after` has equals the one that only `by_engine` has, but for its outside port.
+    /// The binding that only `after` has equals the one that only `by_engine` has, but for its
+    /// outside port.
     pub(crate) fn check_new_binding(
         &self,
         before: &Copy,

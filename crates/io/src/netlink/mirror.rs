@@ -20,7 +20,8 @@ use super::parse::{KernelRoute, Neighbour, Target, are_plain};
 use super::targets::Targets;
 use crate::rtnl::RouteSocket;
 
-/// Bytes that the kernel may queue for us: some ten thousand events. More are lost, noticed, and made up for.
+/// Bytes that the kernel may queue for us: some ten thousand events. More are lost, noticed, and
+/// made up for.
 const EVENT_BUFFER: u32 = 8 << 20;
 
 /// Why the mirror does not follow the kernel.
@@ -36,8 +37,8 @@ pub enum MirrorError {
         #[source]
         source: io::Error,
     },
-    /// A table is too small for the kernel's routes. Those that fit are in it; the mirror tries the others
-    /// again at each resynchronisation.
+    /// A table is too small for the kernel's routes. Those that fit are in it; the mirror tries the
+    /// others again at each resynchronisation.
     #[error("{missing} of the kernel's routes do not fit the mirror's table; the first is {first}")]
     Full {
         /// Routes that are not in the table.
@@ -88,9 +89,11 @@ pub struct Mirror {
     neighbours: HashMap<(u32, IpAddr), Neighbour>,
     links: HashMap<u32, (String, bool)>,
     statistics: MirrorStatistics,
-    /// The kernel's rules send every packet to the local table and then to the main one, in both families.
+    /// The kernel's rules send every packet to the local table and then to the main one, in both
+    /// families.
     plain_rules: bool,
-    /// Networks that are local as a whole. The local table goes first, so they hide longer routes of the main one.
+    /// Networks that are local as a whole. The local table goes first, so they hide longer routes
+    /// of the main one.
     local_networks: usize,
     /// Routes that did not fit.
     missing: usize,
@@ -115,7 +118,8 @@ impl Mirror {
         Ok(most)
     }
 
-    /// Opens a mirror of the calling thread's network namespace, with tables for `routes` routes of each family.
+    /// Opens a mirror of the calling thread's network namespace, with tables for `routes` routes of
+    /// each family.
     ///
     /// # Errors
     /// [`MirrorError`].
@@ -154,11 +158,12 @@ impl Mirror {
         Ok(mirror)
     }
 
-    /// Waits for changes, at most `limit`, and applies all that there are. True if anything changed.
+    /// Waits for changes, at most `limit`, and applies all that there are. True if anything
+    /// changed.
     ///
     /// # Errors
-    /// [`MirrorError`]. After [`MirrorError::Full`] the mirror goes on; after another error it is as it was, and
-    /// the next call reads everything again.
+    /// [`MirrorError`]. After [`MirrorError::Full`] the mirror goes on; after another error it is
+    /// as it was, and the next call reads everything again.
     pub fn follow(&mut self, limit: Duration) -> Result<bool, MirrorError> {
         if !self.stale {
             let waited = self.events.wait(limit);
@@ -274,7 +279,8 @@ impl Mirror {
 
     /// Brings the table to what the routes of a prefix say now.
     fn publish(&mut self, prefix: IpNet, refused: &mut Refused) {
-        // Of several routes the kernel may take another one than the first, such as when that one's link has no carrier.
+        // Of several routes the kernel may take another one than the first, such as when that one's
+        // link has no carrier.
         let best = self.routes.get(&prefix).and_then(|routes| {
             let best = routes.first()?;
             Some((best.target.clone(), best.plain && routes.len() == 1))

@@ -7,12 +7,12 @@
 //!          --events--> [EventSocket] --+--> [Mirror] --changes only--> Lpm IPv4, Lpm IPv6 --> readers, BPF
 //! ```
 //!
-//! The event socket is opened before the first dump, so no change falls between the two; what is both in the
-//! dump and among the events is applied twice, which changes nothing.
+//! The event socket is opened before the first dump, so no change falls between the two; what is
+//! both in the dump and among the events is applied twice, which changes nothing.
 //!
-//! When events were lost (the socket overran, ENOBUFS), or when the kernel drops routes without saying so (IPv4
-//! routes of a link that goes down or an address that goes away), everything is dumped again and the
-//! differences are applied: readers never see an empty table.
+//! When events were lost (the socket overran, ENOBUFS), or when the kernel drops routes without
+//! saying so (IPv4 routes of a link that goes down or an address that goes away), everything is
+//! dumped again and the differences are applied: readers never see an empty table.
 
 mod events;
 mod mirror;

@@ -75,13 +75,14 @@ pub(super) struct KernelRoute {
     pub(super) tos: u8,
     pub(super) metric: u32,
     pub(super) target: Target,
-    /// The destination alone decides where its packets go: one way out, and nothing else to it (path MTU, encapsulation, source,
-    /// group of next hops) that this mirror does not keep.
+    /// The destination alone decides where its packets go: one way out, and nothing else to it
+    /// (path MTU, encapsulation, source, group of next hops) that this mirror does not keep.
     pub(super) plain: bool,
 }
 
 impl KernelRoute {
-    /// Reads a route; nothing if it is of another table or family, or of a kind that is not routed by.
+    /// Reads a route; nothing if it is of another table or family, or of a kind that is not routed
+    /// by.
     pub(super) fn read(message: &RouteMessage) -> Option<Self> {
         let kind = kind(message.header.kind)?;
         let mut prefix = default_address(message.header.address_family)?;
@@ -133,15 +134,16 @@ impl KernelRoute {
         whole && self.table == LOCAL && self.target.kind == RouteKind::Local
     }
 
-    /// The kernel asks the local table first, then takes the smallest metric (IPv6: 0 is 1024). Routes for one type of
-    /// service only are not for all packets, so they come last.
+    /// The kernel asks the local table first, then takes the smallest metric (IPv6: 0 is 1024).
+    /// Routes for one type of service only are not for all packets, so they come last.
     pub(super) fn order(&self) -> (bool, u8, u32) {
         (self.table != LOCAL, self.tos, self.metric)
     }
 }
 
-/// Whether the rules are those of a kernel that nobody has given others: the local table, then main, for every packet. The
-/// gateway's own bring packets to its device and from it; what the programs have translated is neither.
+/// Whether the rules are those of a kernel that nobody has given others: the local table, then
+/// main, for every packet. The gateway's own bring packets to its device and from it; what the
+/// programs have translated is neither.
 pub(super) fn are_plain(rules: &mut Vec<RuleMessage>) -> bool {
     let ours = RuleAttribute::Protocol(RouteProtocol::Other(ROUTE_PROTOCOL));
     rules.retain(|rule| !rule.attributes.contains(&ours));
@@ -156,7 +158,8 @@ pub(super) fn are_plain(rules: &mut Vec<RuleMessage>) -> bool {
     matches!(tables.as_deref(), Some([LOCAL, MAIN] | [LOCAL, MAIN, DEFAULT]))
 }
 
-/// The table that a rule names for every packet; nothing if it chooses among packets, or does something else.
+/// The table that a rule names for every packet; nothing if it chooses among packets, or does
+/// something else.
 fn plain_table(rule: &RuleMessage) -> Option<u32> {
     let header = &rule.header;
     if header.action != RuleAction::ToTable || header.src_len + header.dst_len + header.tos > 0 {

@@ -1,7 +1,8 @@
 //! Next-hop numbers: equal targets share one, so that a million routes need a handful.
 //!
-//! The two lowest bits of a number tell what the destination alone decides about the packets of its routes ([`BY_GATEWAY`],
-//! [`ON_LINK`]). If neither is set there is more to it: several ways out, a path MTU, a type of service.
+//! The two lowest bits of a number tell what the destination alone decides about the packets of its
+//! routes ([`BY_GATEWAY`], [`ON_LINK`]). If neither is set there is more to it: several ways out, a
+//! path MTU, a type of service.
 
 use std::collections::HashMap;
 
@@ -9,7 +10,8 @@ use tombolo_tables::lpm::{LpmError, NextHop};
 
 use super::parse::{Hop, Target};
 
-/// Set in a next-hop number whose routes send all packets by the same gateway, whatever else they carry.
+/// Set in a next-hop number whose routes send all packets by the same gateway, whatever else they
+/// carry.
 pub const BY_GATEWAY: u32 = 1;
 
 /// Set in a next-hop number whose routes send each packet to its destination, on the same link.

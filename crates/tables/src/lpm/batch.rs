@@ -1,7 +1,8 @@
 //! Lookups in groups: the memory accesses of many walks overlap.
 //!
-//! All walks of a group take one step, then those that are not done take the next. The list of walks that go
-//! on is kept without branches, so that the processor need not guess how deep each key goes.
+//! All walks of a group take one step, then those that are not done take the next. The list of
+//! walks that go on is kept without branches, so that the processor need not guess how deep each
+//! key goes.
 
 use std::sync::atomic::Ordering;
 

@@ -1,4 +1,5 @@
-//! Building a subtree from sorted routes: for whole tables, and for what an insertion hangs into a leaf.
+//! Building a subtree from sorted routes: for whole tables, and for what an insertion hangs into a
+//! leaf.
 
 use std::sync::atomic::Ordering;
 
@@ -47,14 +48,16 @@ impl Trie {
         Ok(())
     }
 
-    /// The entry of the keys that share their first `at` bits with `leaves`: routes of more than those bits
-    /// or of fewer, sorted by key and then length. `inherited` is the entry of keys that none of them covers.
+    /// The entry of the keys that share their first `at` bits with `leaves`: routes of more than
+    /// those bits or of fewer, sorted by key and then length. `inherited` is the entry of keys that
+    /// none of them covers.
     pub(super) fn build(&mut self, leaves: &[Leaf], at: u8, inherited: u32) -> Result<u32, OutOfBlocks> {
         let (leaves, inherited) = settle(leaves, at, inherited);
         let ([first, ..], [.., last]) = (leaves, leaves) else {
             return Ok(inherited);
         };
-        // All keys here agree up to `event`, and no route ends before it: nothing to decide until then.
+        // All keys here agree up to `event`, and no route ends before it: nothing to decide until
+        // then.
         let shortest = leaves.iter().map(|leaf| leaf.len).min().unwrap_or(at);
         let event = common_bits(first.key, last.key).min(shortest);
         let skip = (event - at).min(MAX_SKIP);
@@ -66,7 +69,8 @@ impl Trie {
         self.write(&draft)
     }
 
-    /// Enters sorted leaves, all longer than `from` bits, into a draft whose slots start at bit `from`.
+    /// Enters sorted leaves, all longer than `from` bits, into a draft whose slots start at bit
+    /// `from`.
     fn fill(&mut self, draft: &mut Draft, leaves: &[Leaf], from: u8) -> Result<(), OutOfBlocks> {
         let below = from + draft.stride;
         let mut rest = leaves;

@@ -1,13 +1,14 @@
 //! When may a replaced block be reused? When every reader that could have seen it has let go.
 //!
-//! A reader pins before it reads and unpins after (once a batch of packets): one store and one fence, in a
-//! cache line of its own. The writer stamps what it replaces with the current epoch and moves the epoch on;
-//! a block is free once every pinned reader's epoch is later than its stamp. A reader that stays pinned
-//! delays reuse and nothing else: in the end changes report a full table.
+//! A reader pins before it reads and unpins after (once a batch of packets): one store and one
+//! fence, in a cache line of its own. The writer stamps what it replaces with the current epoch and
+//! moves the epoch on; a block is free once every pinned reader's epoch is later than its stamp. A
+//! reader that stays pinned delays reuse and nothing else: in the end changes report a full table.
 //!
-//! Readers inside the kernel cannot pin. Where there are any, the owner calls [`Epochs::expect_kernel`] and
-//! then, every so often, [`Epochs::kernel_passed`] after a grace period of the kernel's RCU: BPF programs run
-//! inside RCU read sections, and `membarrier(MEMBARRIER_CMD_GLOBAL)` waits for one.
+//! Readers inside the kernel cannot pin. Where there are any, the owner calls
+//! [`Epochs::expect_kernel`] and then, every so often, [`Epochs::kernel_passed`] after a grace
+//! period of the kernel's RCU: BPF programs run inside RCU read sections, and
+//! `membarrier(MEMBARRIER_CMD_GLOBAL)` waits for one.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,7 +24,8 @@ pub struct Epochs {
     readers: Mutex<Vec<Arc<Slot>>>,
 }
 
-/// A reader's cache line: the epoch at which it pinned, or idle. Two lines, for the adjacent-line prefetcher.
+/// A reader's cache line: the epoch at which it pinned, or idle. Two lines, for the adjacent-line
+/// prefetcher.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct Slot(AtomicU64);
@@ -45,8 +47,8 @@ impl Epochs {
     pub(super) fn pin(&self, slot: &Slot) {
         // Release: reads under an earlier pin are over.
         slot.0.store(self.now.load(Ordering::Acquire), Ordering::Release);
-        // Pairs with the fence in `oldest`: either the writer sees this pin, or the reads that follow see
-        // what the writer had replaced before it looked.
+        // Pairs with the fence in `oldest`: either the writer sees this pin, or the reads that
+        // follow see what the writer had replaced before it looked.
         fence(Ordering::SeqCst);
     }
 
@@ -74,7 +76,8 @@ impl Epochs {
         self.kernel.store(0, Ordering::Release);
     }
 
-    /// The epoch to hand to [`Self::kernel_passed`] after the kernel's grace period that begins now.
+    /// The epoch to hand to [`Self::kernel_passed`] after the kernel's grace period that begins
+    /// now.
     #[must_use]
     pub fn current(&self) -> u64 {
         self.now.load(Ordering::Acquire)

@@ -1,7 +1,7 @@
 //! The routes themselves, by exact prefix: open addressing, linear probing, the writer's alone.
 //!
-//! Two arrays side by side keep 12-byte records free of padding. Growth is by a half, not by two, and the
-//! table runs up to 7/8 full, because its bytes count against the table's bytes a route.
+//! Two arrays side by side keep 12-byte records free of padding. Growth is by a half, not by two,
+//! and the table runs up to 7/8 full, because its bytes count against the table's bytes a route.
 
 use super::key::Key;
 use super::layout;
@@ -23,7 +23,8 @@ pub trait ExactRoutes<K: Key>: Default + Send {
     fn bytes(&self) -> usize;
 }
 
-/// One hash table: addresses of type `A`, and the entry word of the route beside each (0: empty place).
+/// One hash table: addresses of type `A`, and the entry word of the route beside each (0: empty
+/// place).
 #[derive(Debug, Default)]
 struct Places<A> {
     addresses: Vec<A>,
@@ -186,7 +187,8 @@ impl ExactRoutes<u32> for Ipv4Routes {
     }
 }
 
-/// Routes of 128-bit keys. Those of up to 64 bits, nearly all of a real table, take eight bytes less each.
+/// Routes of 128-bit keys. Those of up to 64 bits, nearly all of a real table, take eight bytes
+/// less each.
 #[derive(Debug, Default)]
 pub struct Ipv6Routes {
     short: Places<u64>,

@@ -20,13 +20,15 @@ pub struct Frozen<K> {
 }
 
 impl<K: Key> Frozen<K> {
-    /// A table of `routes` on the heap, as large as they need. Of routes with the same prefix, the last counts.
+    /// A table of `routes` on the heap, as large as they need. Of routes with the same prefix, the
+    /// last counts.
     ///
     /// # Errors
     /// [`LpmError::Memory`].
     pub fn build(name: &'static str, routes: &[Route<K>]) -> Result<Self, LpmError> {
         let mut shape = Shape::for_routes::<K>(routes.len());
-        // A root of 2^16 entries for a handful of routes would cost a cache miss a lookup for nothing.
+        // A root of 2^16 entries for a handful of routes would cost a cache miss a lookup for
+        // nothing.
         if routes.len() < 1 << 10 {
             shape.root_bits = 8;
         }

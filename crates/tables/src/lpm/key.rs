@@ -1,4 +1,5 @@
-//! What is looked up: 32-bit and 128-bit keys in the host's byte order, and the key's state during a walk.
+//! What is looked up: 32-bit and 128-bit keys in the host's byte order, and the key's state during
+//! a walk.
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -6,7 +7,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::exact::{ExactRoutes, Ipv4Routes, Ipv6Routes};
 
-/// A key that prefixes are matched against: `u32` for IPv4, `u128` for IPv6, most significant bit first.
+/// A key that prefixes are matched against: `u32` for IPv4, `u128` for IPv6, most significant bit
+/// first.
 pub trait Key: Copy + Eq + Ord + Hash + Debug + Send + Sync + 'static {
     /// Bits in a key.
     const BITS: u8;
@@ -25,7 +27,8 @@ pub trait Key: Copy + Eq + Ord + Hash + Debug + Send + Sync + 'static {
     fn from_left_aligned(bits: u128) -> Self;
     /// The key's first `bits` bits (1 to 31) as a number.
     fn first(self, bits: u8) -> usize;
-    /// The 64 bits after the first `consumed` ones; zeros after the key's end. `consumed` is at most 191.
+    /// The 64 bits after the first `consumed` ones; zeros after the key's end. `consumed` is at
+    /// most 191.
     fn window(self, consumed: u32) -> u64;
 }
 

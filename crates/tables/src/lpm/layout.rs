@@ -1,11 +1,12 @@
-//! The words of the span: constants and the entry word. [`super`] draws them; `lpm.h` repeats them in C.
+//! The words of the span: constants and the entry word. [`super`] draws them; `lpm.h` repeats them
+//! in C.
 
 /// Word 0 of the span: "LPM1" read as a big-endian number.
 pub const MAGIC: u32 = 0x4c50_4d31;
 /// Words of the header; the root follows.
 pub const HEADER_WORDS: usize = 16;
-/// Words in a unit, the grain of blocks: 16 bytes. Of 32 bytes, a million IPv4 routes took 24.7 and not
-/// 23.9 bytes each.
+/// Words in a unit, the grain of blocks: 16 bytes. Of 32 bytes, a million IPv4 routes took 24.7 and
+/// not 23.9 bytes each.
 pub const UNIT_WORDS: usize = 4;
 /// Words before the first entry of a block; the last of them is the fallback.
 pub const NODE_WORDS: usize = 6;
@@ -17,8 +18,8 @@ pub const STRIDE: u8 = 6;
 pub const MAX_SKIP: u8 = 58;
 /// Units of the largest block: 6 + 64 words.
 pub const MAX_UNITS: usize = 18;
-/// The most nodes that a walk passes: a walk that is longer reads a damaged table. Each node consumes a
-/// bit at least.
+/// The most nodes that a walk passes: a walk that is longer reads a damaged table. Each node
+/// consumes a bit at least.
 pub const MAX_DEPTH: usize = 128;
 /// Entries from this value on lead to a node.
 pub const NODE: u32 = 0xc000_0000;
@@ -49,7 +50,8 @@ pub const fn unit(word: u32) -> u32 {
     word & !NODE
 }
 
-/// True if the entry is of no route or of a route of at most `len` bits: a route of `len` bits replaces it.
+/// True if the entry is of no route or of a route of at most `len` bits: a route of `len` bits
+/// replaces it.
 #[must_use]
 pub const fn yields_to(word: u32, len: u8) -> bool {
     (word >> 24) <= len as u32 + 1

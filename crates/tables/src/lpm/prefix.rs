@@ -17,8 +17,8 @@ impl<K: Key> Prefix<K> {
     /// The prefix `address/len`.
     ///
     /// # Errors
-    /// [`LpmError::TooLong`] if `len` is over the key's bits, [`LpmError::HostBits`] if a bit after the
-    /// first `len` is set.
+    /// [`LpmError::TooLong`] if `len` is over the key's bits, [`LpmError::HostBits`] if a bit after
+    /// the first `len` is set.
     pub fn new(address: K::Address, len: u8) -> Result<Self, LpmError> {
         Self::from_key(K::from_address(address), len)
     }
@@ -77,7 +77,8 @@ pub(super) fn mask(len: u8) -> u128 {
     u128::MAX.checked_shl(128 - u32::from(len)).unwrap_or(0)
 }
 
-/// What a prefix leads to: a number below 2^24 that its user gives a meaning, such as a row of a table.
+/// What a prefix leads to: a number below 2^24 that its user gives a meaning, such as a row of a
+/// table.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct NextHop(u32);
 

@@ -26,7 +26,8 @@ pub struct Pinned<'a, K> {
     reader: &'a Reader<K>,
 }
 
-/// What a lookup found: the next hop of the longest route that covers the key, and that route's length.
+/// What a lookup found: the next hop of the longest route that covers the key, and that route's
+/// length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(transparent)]
 pub struct Match(NonZeroU32);
@@ -57,8 +58,9 @@ impl<K: Key> Reader<K> {
         Self { span, epochs, slot, fast: walk::has_bit_instructions(), key: std::marker::PhantomData }
     }
 
-    /// Holds every block that the table replaces from now on until the result is dropped. Costs about as much
-    /// as a lookup: pin once for a batch of packets. One pin at a time: a second takes over from the first.
+    /// Holds every block that the table replaces from now on until the result is dropped. Costs
+    /// about as much as a lookup: pin once for a batch of packets. One pin at a time: a second
+    /// takes over from the first.
     #[inline]
     pub fn pin(&mut self) -> Pinned<'_, K> {
         self.epochs.pin(&self.slot);

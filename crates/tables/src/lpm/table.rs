@@ -14,7 +14,8 @@ use super::trie::Trie;
 use super::update::Change;
 use crate::memory::MemorySource;
 
-/// Routes of one family and the trie that answers for them. One writer; [`Lpm::reader`] makes readers.
+/// Routes of one family and the trie that answers for them. One writer; [`Lpm::reader`] makes
+/// readers.
 #[derive(Debug)]
 pub struct Lpm<K: Key> {
     trie: Trie,
@@ -52,19 +53,20 @@ pub struct MemoryReport {
 }
 
 impl Shape {
-    /// A table for up to `routes` routes and their updates: for any prefixes of IPv4, and for IPv6 of any
-    /// but the most adverse (long chains of nested prefixes, each alone).
+    /// A table for up to `routes` routes and their updates: for any prefixes of IPv4, and for IPv6
+    /// of any but the most adverse (long chains of nested prefixes, each alone).
     #[must_use]
     pub fn for_routes<K: Key>(routes: usize) -> Self {
-        // 18 bits: a megabyte, which pays from some ten thousand routes on (100,000 IPv6 routes, keys inside them:
-        // 11.2 instead of 15.7 ns).
+        // 18 bits: a megabyte, which pays from some ten thousand routes on (100,000 IPv6 routes,
+        // keys inside them: 11.2 instead of 15.7 ns).
         let root_bits = if routes > 50_000 { 18 } else { 16 };
         Self { root_bits, bytes: (4 << root_bits) + routes * 64 + (64 << 10) }
     }
 }
 
 impl MemoryReport {
-    /// All bytes touched, of readers' and writer's memory: root, nodes, free and retired blocks, exact routes.
+    /// All bytes touched, of readers' and writer's memory: root, nodes, free and retired blocks,
+    /// exact routes.
     #[must_use]
     pub fn touched(&self) -> usize {
         self.root + self.nodes + self.free + self.retired + self.exact
@@ -75,7 +77,8 @@ impl<K: Key> Lpm<K> {
     /// An empty table in the span `name` of `source`, which is all zeros.
     ///
     /// # Errors
-    /// [`LpmError::Shape`] if the shape is out of range, [`LpmError::Memory`] if the memory cannot be had.
+    /// [`LpmError::Shape`] if the shape is out of range, [`LpmError::Memory`] if the memory cannot
+    /// be had.
     pub fn new(source: &mut dyn MemorySource, name: &'static str, shape: Shape) -> Result<Self, LpmError> {
         let Shape { root_bits, bytes } = shape;
         let needed = Span::least_bytes(root_bits.min(24));
@@ -145,8 +148,8 @@ impl<K: Key> Lpm<K> {
     /// Removes a route; the next hop that it had, or none if there was no such route.
     ///
     /// # Errors
-    /// [`LpmError::Full`] if the span is so full of blocks that readers hold that not even a removal fits;
-    /// the table is then as before.
+    /// [`LpmError::Full`] if the span is so full of blocks that readers hold that not even a
+    /// removal fits; the table is then as before.
     pub fn remove(&mut self, prefix: Prefix<K>) -> Result<Option<NextHop>, LpmError> {
         if self.routes.find(prefix).is_none() {
             return Ok(None);

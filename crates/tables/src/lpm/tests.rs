@@ -75,7 +75,8 @@ fn agree<K: Key>(table: &Lpm<K>, model: &Model<K>, keys: &[K]) {
 
 const SMALL: Shape = Shape { root_bits: 8, bytes: 1 << 20 };
 
-/// Inserts all, checks; changes and removes at random with checks on the way; removes all, checks empty.
+/// Inserts all, checks; changes and removes at random with checks on the way; removes all, checks
+/// empty.
 fn lives_and_dies<K: Key>(routes: &[Route<K>], seed: u64) {
     let mut numbers = Numbers(seed);
     let keys = edges(routes, &mut numbers);
@@ -120,7 +121,8 @@ fn random_routes<K: Key>(seed: u64, count: usize, dense: bool) -> Vec<Route<K>> 
     let base = numbers.key::<u128>();
     let routes = (0..count).map(|_| {
         let len = numbers.below(u64::from(K::BITS) + 1) as u8;
-        // Dense: keys that share most bits, so that prefixes nest, branch and end inside skipped bits.
+        // Dense: keys that share most bits, so that prefixes nest, branch and end inside skipped
+        // bits.
         let flips = numbers.key::<u128>() & numbers.key::<u128>() & numbers.key::<u128>() & numbers.key::<u128>();
         let bits = if dense { base ^ flips } else { numbers.key::<u128>() };
         route(K::from_left_aligned(bits), len, numbers.below(4) as u32)

@@ -1,9 +1,10 @@
 //! Readers against a writer: every answer must have been right at some moment during its lookup.
 //!
-//! The writer notes, before each change, from which change on each probed key has which answer. A reader
-//! takes the number of the last change that was finished before its lookup and of the last that was begun
-//! after it; one of the answers noted between the two must be what it saw. Blocks are few, so that replaced
-//! ones are reused within microseconds: a reader that saw a reused block would answer nonsense.
+//! The writer notes, before each change, from which change on each probed key has which answer. A
+//! reader takes the number of the last change that was finished before its lookup and of the last
+//! that was begun after it; one of the answers noted between the two must be what it saw. Blocks
+//! are few, so that replaced ones are reused within microseconds: a reader that saw a reused block
+//! would answer nonsense.
 //!
 //! Short by default; `TOMBOLO_TORTURE_SECONDS=600` for the long run.
 
@@ -36,7 +37,8 @@ impl Notes {
         self.count.store(count + 1, Ordering::SeqCst);
     }
 
-    /// Was `word` an answer between the changes `from` and `to`? Nothing if the notes of then are gone.
+    /// Was `word` an answer between the changes `from` and `to`? Nothing if the notes of then are
+    /// gone.
     fn allow(&self, word: u32, from: u64, to: u64) -> Option<bool> {
         let count = self.count.load(Ordering::SeqCst);
         for index in (count.saturating_sub(NOTES as u64 - 8)..count).rev() {

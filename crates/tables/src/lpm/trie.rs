@@ -136,7 +136,8 @@ impl Trie {
         Ok(super::layout::node(unit))
     }
 
-    /// Stores a draft of the same runs over a node that readers may be reading. False if the runs differ.
+    /// Stores a draft of the same runs over a node that readers may be reading. False if the runs
+    /// differ.
     pub(super) fn overwrite(&self, word: u32, draft: &Draft) -> bool {
         let (node, packed) = (self.node(word), draft.packed());
         let [skip, rest, _, _] = node.meta.load(Ordering::Relaxed).to_le_bytes();
@@ -199,7 +200,8 @@ impl Trie {
 
 #[cfg(test)]
 impl Trie {
-    /// Checks what the changes rely on: no entry above a node's slots is of a route that ends below them.
+    /// Checks what the changes rely on: no entry above a node's slots is of a route that ends below
+    /// them.
     pub(super) fn check(&self) {
         for word in self.span.root() {
             self.check_below(word.load(Ordering::Relaxed), self.span.root_bits());

@@ -1,8 +1,8 @@
 //! Changing one route under running readers.
 //!
-//! Entries change in place where the runs of a node stay as they are; else the node is written anew beside
-//! the old one and its parent's entry is stored. Blocks are taken before anything that readers see changes,
-//! so a full table is left as it was.
+//! Entries change in place where the runs of a node stay as they are; else the node is written anew
+//! beside the old one and its parent's entry is stored. Blocks are taken before anything that
+//! readers see changes, so a full table is left as it was.
 
 use std::sync::atomic::Ordering;
 
@@ -14,7 +14,8 @@ use super::trie::{Draft, Trie, head, slot, tail, window};
 /// A change of one route.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Change {
-    /// The prefix, and the entry that its keys get: the route's own, or what a removed route uncovers.
+    /// The prefix, and the entry that its keys get: the route's own, or what a removed route
+    /// uncovers.
     pub(super) leaf: Leaf,
     /// True for a new route or next hop, false for a removal.
     pub(super) insert: bool,
@@ -65,7 +66,8 @@ impl Trie {
         }
     }
 
-    /// The entry, `at` bits into the key, after the change. The prefix shares those bits, or is shorter.
+    /// The entry, `at` bits into the key, after the change. The prefix shares those bits, or is
+    /// shorter.
     fn change(&mut self, word: u32, at: u8, change: &Change) -> Result<u32, OutOfBlocks> {
         if is_node(word) {
             if change.leaf.len <= at {
@@ -122,7 +124,8 @@ impl Trie {
         if change.insert {
             return self.rewrite(word, &draft);
         }
-        // Below, the route is gone already: without a block for a tidier node, the old one takes the entry.
+        // Below, the route is gone already: without a block for a tidier node, the old one takes
+        // the entry.
         Ok(self.settle_node(word, draft, at).unwrap_or_else(|OutOfBlocks| {
             self.store_child(word, before, after);
             word
@@ -196,7 +199,8 @@ impl Trie {
         }
     }
 
-    /// The prefix leaves the bits that a node skips after `agree` of them: a new node above decides there.
+    /// The prefix leaves the bits that a node skips after `agree` of them: a new node above decides
+    /// there.
     fn branch(&mut self, word: u32, at: u8, agree: u8, change: &Change) -> Result<u32, OutOfBlocks> {
         let old = self.draft(word);
         let stride = STRIDE.min(old.skip - agree);
@@ -211,7 +215,8 @@ impl Trie {
         self.write(&upper)
     }
 
-    /// The prefix ends within the bits that a node skips: what the node skips after it falls back to it.
+    /// The prefix ends within the bits that a node skips: what the node skips after it falls back
+    /// to it.
     fn end(&mut self, word: u32, at: u8, change: &Change) -> Result<u32, OutOfBlocks> {
         let old = self.draft(word);
         let bits = change.leaf.len - at;
@@ -228,8 +233,8 @@ impl Trie {
         Ok(after)
     }
 
-    /// A node that takes over `skip + stride` of the bits that `old` skips, and `old` without them, with
-    /// `fallback`, as its one child.
+    /// A node that takes over `skip + stride` of the bits that `old` skips, and `old` without them,
+    /// with `fallback`, as its one child.
     fn upper(
         &mut self,
         (word, at): (u32, u8),
@@ -274,8 +279,9 @@ impl Trie {
     fn settle_node(&mut self, word: u32, draft: Draft, at: u8) -> Result<u32, OutOfBlocks> {
         let other = draft.slots().iter().copied().find(|entry| !is_node(*entry));
         let mut children = draft.slots().iter().enumerate().filter(|(_, entry)| is_node(**entry));
-        // The entry of every key here but those of one child, if there is such an entry. It must not be of a
-        // route longer than `at`: two such routes side by side can look alike, and stay two routes.
+        // The entry of every key here but those of one child, if there is such an entry. It must
+        // not be of a route longer than `at`: two such routes side by side can look alike, and stay
+        // two routes.
         let outside = other.filter(|other| {
             let uniform = draft.slots().iter().all(|entry| entry == other || is_node(*entry));
             uniform && yields_to(*other, at) && (draft.skip == 0 || *other == draft.fallback)

@@ -1,5 +1,5 @@
-//! The kernel's stateful NAT44: iptables MASQUERADE on the outside interface. No IPv6 in it; it is the yardstick for stateful
-//! translation that everybody has.
+//! The kernel's stateful NAT44: iptables MASQUERADE on the outside interface. No IPv6 in it; it is
+//! the yardstick for stateful translation that everybody has.
 
 use std::time::Duration;
 

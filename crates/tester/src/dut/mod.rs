@@ -1,8 +1,10 @@
-//! Gateways under test: each is started in the `gateway` node of a lab with the standard client - gateway - server topology, and
-//! stands between the client at 2001:db8:1::2 and 10.0.0.2 and the server at 2001:db8:2::2 and 198.51.100.2. Pairs of gateways
-//! have a `cpe` node before that, and with it a topology of their own ([`Dut::topology`]).
+//! Gateways under test: each is started in the `gateway` node of a lab with the standard client -
+//! gateway - server topology, and stands between the client at 2001:db8:1::2 and 10.0.0.2 and the
+//! server at 2001:db8:2::2 and 198.51.100.2. Pairs of gateways have a `cpe` node before that, and
+//! with it a topology of their own ([`Dut::topology`]).
 //!
-//! One file a gateway. What differs between them is only how they start and under which addresses the two sides see each other.
+//! One file a gateway. What differs between them is only how they start and under which addresses
+//! the two sides see each other.
 
 use std::{
     fmt,
@@ -60,7 +62,8 @@ pub enum Dut {
 pub struct Options {
     /// The `tombolo` executable.
     pub tombolo: PathBuf,
-    /// Lines added to the configuration of `tombolo` before its service, such as `fastpath = "off"`.
+    /// Lines added to the configuration of `tombolo` before its service, such as `fastpath =
+    /// "off"`.
     pub tombolo_settings: String,
     /// What `tombolo` does: [`Technology::Nat64`], [`Technology::Nat44`] or [`Technology::Siit`].
     pub tombolo_trade: Technology,
@@ -75,7 +78,8 @@ pub struct Gateway {
     pub version: String,
     /// Where the client finds the server.
     pub server_seen_by_client: IpAddr,
-    /// Where the server finds the client's port [`STATIC_PORT`], if this gateway admits connections from outside.
+    /// Where the server finds the client's port [`STATIC_PORT`], if this gateway admits connections
+    /// from outside.
     pub client_seen_by_server: Option<SocketAddrV4>,
     /// From its start to the first packet that it passed.
     pub started_in: Duration,
@@ -194,7 +198,8 @@ impl Gateway {
         self.processes.iter().map(|process| process.log_tail(lines)).collect()
     }
 
-    /// Ends it, and returns its last lines, which tell what it has counted and dropped. What the kernel does itself goes on.
+    /// Ends it, and returns its last lines, which tell what it has counted and dropped. What the
+    /// kernel does itself goes on.
     pub fn stop(&mut self, lines: usize) -> String {
         self.processes.drain(..).map(|process| process.stop().tail(lines)).collect()
     }

@@ -1,5 +1,6 @@
-//! Both ends of a technology, this project's gateway twice: a customer's edge and the provider's end, with an IPv6-only network
-//! between them (the scenarios of the lab). The client speaks IPv4 to the server.
+//! Both ends of a technology, this project's gateway twice: a customer's edge and the provider's
+//! end, with an IPv6-only network between them (the scenarios of the lab). The client speaks IPv4
+//! to the server.
 
 use std::time::Duration;
 

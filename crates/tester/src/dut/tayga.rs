@@ -1,8 +1,9 @@
-//! Tayga 0.9.2, as Debian ships it: a stateless NAT64, so the client gets an IPv4 address of its own (`map`), through which the
-//! server reaches it as well.
+//! Tayga 0.9.2, as Debian ships it: a stateless NAT64, so the client gets an IPv4 address of its
+//! own (`map`), through which the server reaches it as well.
 //!
-//! The prefix is not 64:ff9b::/96: Tayga follows RFC 6052 section 3.1 to the letter and refuses to represent non-global IPv4
-//! addresses under the well-known prefix, and documentation addresses are such.
+//! The prefix is not 64:ff9b::/96: Tayga follows RFC 6052 section 3.1 to the letter and refuses to
+//! represent non-global IPv4 addresses under the well-known prefix, and documentation addresses are
+//! such.
 
 use std::{
     fs,

@@ -1,5 +1,6 @@
-//! This project's gateway, started as the program that users start: stateful NAT64 with 64:ff9b::/96, stateful NAT44, or SIIT; the
-//! outside sees the client's port 8080 at 192.0.2.1:8080.
+//! This project's gateway, started as the program that users start: stateful NAT64 with
+//! 64:ff9b::/96, stateful NAT44, or SIIT; the outside sees the client's port 8080 at
+//! 192.0.2.1:8080.
 
 use std::{
     fs,

@@ -1,6 +1,8 @@
-//! A gateway of somebody else: two interfaces of this machine lead to it, and commands of the user drive it.
+//! A gateway of somebody else: two interfaces of this machine lead to it, and commands of the user
+//! drive it.
 //!
-//! Each hook is a line for `sh -c`; exit status 0 means done. The environment variable `TOMBOLO_HOOK` names the hook.
+//! Each hook is a line for `sh -c`; exit status 0 means done. The environment variable
+//! `TOMBOLO_HOOK` names the hook.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,7 +12,8 @@ use tombolo_generator::{Ends, Port, link_address};
 
 use super::{Gateway, GatewayError};
 
-/// How to drive a gateway from outside. Commands that are absent make the procedures that need them unavailable.
+/// How to drive a gateway from outside. Commands that are absent make the procedures that need them
+/// unavailable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hooks {
     /// Its name in tables.

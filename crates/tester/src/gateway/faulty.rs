@@ -1,7 +1,10 @@
-//! A forwarder with planted faults: what it does wrong is known exactly, so what the tester reports can be checked.
+//! A forwarder with planted faults: what it does wrong is known exactly, so what the tester reports
+//! can be checked.
 //!
-//! It forwards IPv4 and IPv6 frames between its two ports in user space, decrements the hop limit, and damages every Nth
-//! frame that it forwards from inside to outside; where several faults would meet, the first of the list is done. One thread, two packet sockets; the lab's kernel forwards nothing.
+//! It forwards IPv4 and IPv6 frames between its two ports in user space, decrements the hop limit,
+//! and damages every Nth frame that it forwards from inside to outside; where several faults would
+//! meet, the first of the list is done. One thread, two packet sockets; the lab's kernel forwards
+//! nothing.
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
@@ -14,7 +17,8 @@ use std::time::Duration;
 
 use tombolo_generator::{Ends, PacketSocket, Port, become_realtime, checksum, monotonic_ns, pin_to};
 
-/// What to do wrong. 0 means not at all; N means every Nth frame of the direction inside to outside.
+/// What to do wrong. 0 means not at all; N means every Nth frame of the direction inside to
+/// outside.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     /// Drop every Nth.
@@ -95,8 +99,8 @@ struct Shared {
 }
 
 impl FaultyForwarder {
-    /// Starts forwarding between two ports of the gateway; `left` and `right` are the link-layer addresses of the frames
-    /// that leave there.
+    /// Starts forwarding between two ports of the gateway; `left` and `right` are the link-layer
+    /// addresses of the frames that leave there.
     ///
     /// # Errors
     /// If the ports cannot be opened.
@@ -299,7 +303,8 @@ impl Forwarder {
     }
 }
 
-/// Rewrites the link-layer addresses and decrements the hop limit. False for what is not a unicast UDP packet.
+/// Rewrites the link-layer addresses and decrements the hop limit. False for what is not a unicast
+/// UDP packet.
 fn route(frame: &mut [u8], ends: &Ends) -> bool {
     let is_ipv4 = frame.len() >= 42 && frame[12..14] == [0x08, 0x00] && frame[23] == 17;
     let is_ipv6 = frame.len() >= 62 && frame[12..14] == [0x86, 0xdd] && frame[20] == 17;

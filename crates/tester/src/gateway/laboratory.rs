@@ -1,10 +1,11 @@
-//! Gateways in a network-namespace lab of this machine: client - gateway - server, the tester's ports being the client's and the
-//! server's interface.
+//! Gateways in a network-namespace lab of this machine: client - gateway - server, the tester's
+//! ports being the client's and the server's interface.
 //!
 //! # Whose core
-//! Packets of a veth pair are processed on the core that sent them, so a gateway in the kernel would run on the tester's
-//! core and slow it down instead of dropping. [`Gateway::place`] therefore switches the gateway's ports to threaded NAPI and
-//! pins those threads, and every process in the gateway's namespace, to the cores given.
+//! Packets of a veth pair are processed on the core that sent them, so a gateway in the kernel
+//! would run on the tester's core and slow it down instead of dropping. [`Gateway::place`]
+//! therefore switches the gateway's ports to threaded NAPI and pins those threads, and every
+//! process in the gateway's namespace, to the cores given.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -23,7 +24,8 @@ use crate::dut::{self, Dut, DutError, Options};
 use crate::machine;
 use crate::setup::{Addresses, Flows, Technology};
 
-/// UDP timeout given to connection tracking, so that no entry expires during a trial (RFC 9693 section 4.4).
+/// UDP timeout given to connection tracking, so that no entry expires during a trial (RFC 9693
+/// section 4.4).
 const CONNTRACK_TIMEOUT_SECONDS: u64 = 10_000;
 /// tombolo's own default (RFC 4787 REQ-5 recommends 300 s).
 const TOMBOLO_TIMEOUT_SECONDS: u64 = 300;
@@ -78,7 +80,8 @@ pub fn addresses(technology: Technology, spec: &Spec, flows: &Flows) -> Addresse
     addresses
 }
 
-/// What a gateway is measured as where the user does not say: its own trade, or what the others in the run do.
+/// What a gateway is measured as where the user does not say: its own trade, or what the others in
+/// the run do.
 pub fn usual_technology(spec: &Spec) -> Technology {
     match spec {
         Spec::Tombolo(_) | Spec::Jool => Technology::Nat64,
@@ -92,7 +95,8 @@ impl Laboratory {
     /// Builds the lab and starts the gateway in it.
     ///
     /// # Errors
-    /// If privileges, a program or a kernel module are missing, or the gateway does not do the technology.
+    /// If privileges, a program or a kernel module are missing, or the gateway does not do the
+    /// technology.
     pub fn start(
         spec: Spec,
         technology: Technology,
@@ -125,7 +129,8 @@ impl Laboratory {
 
     fn prepare(&mut self, flows: &Flows) -> Result<(), GatewayError> {
         for interface in ["inside0", "outside0"] {
-            // A veth takes redirected frames only while its own end polls, which receive offload makes it do.
+            // A veth takes redirected frames only while its own end polls, which receive offload
+            // makes it do.
             self.node()?.set_offload(interface, Offload::Gro, true).map_err(|e| self.lab_error(e))?;
         }
         if flows.inside_hosts > 1 || flows.outside_hosts > 1 {
@@ -151,8 +156,8 @@ impl Laboratory {
         Ok(())
     }
 
-    /// Long timeouts, and room for all connections. The size of the table is a setting of the whole machine; it is put back
-    /// when the lab ends.
+    /// Long timeouts, and room for all connections. The size of the table is a setting of the whole
+    /// machine; it is put back when the lab ends.
     fn prepare_conntrack(&mut self, flows: &Flows) -> Result<(), GatewayError> {
         let wanted = (flows.count() * 3 / 2).max(262_144).next_power_of_two();
         for (path, wanted) in [(CONNTRACK_MAX, wanted), (CONNTRACK_BUCKETS, wanted)] {
@@ -332,7 +337,8 @@ impl Gateway for Laboratory {
     }
 
     fn ports(&self) -> (Port, Port) {
-        // The lab has these nodes by construction; a port that is missing is reported when it is opened.
+        // The lab has these nodes by construction; a port that is missing is reported when it is
+        // opened.
         let missing = |name: &str| Port { name: name.to_owned(), namespace: None };
         (
             self.port("client", "inside0").unwrap_or_else(|_| missing("inside0")),
@@ -424,7 +430,8 @@ impl Gateway for Laboratory {
         for thread in &threads {
             pin_to(*thread, cores).map_err(|e| self.system_error(format!("pin NAPI thread {thread}"), e))?;
             if in_kernel {
-                // Otherwise another session's work takes half of the gateway's core (autogroup scheduling).
+                // Otherwise another session's work takes half of the gateway's core (autogroup
+                // scheduling).
                 let _ = become_realtime(*thread, NAPI_PRIORITY);
             }
         }

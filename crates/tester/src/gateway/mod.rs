@@ -1,7 +1,9 @@
-//! Gateways as the packet procedures see them: two ports, and what can be done to the box between them.
+//! Gateways as the packet procedures see them: two ports, and what can be done to the box between
+//! them.
 //!
-//! [`laboratory`] puts one into a network-namespace lab of this machine; [`external`] is somebody else's box behind two
-//! interfaces, driven by hook commands. [`faulty`] is a gateway with planted faults, to test the tester.
+//! [`laboratory`] puts one into a network-namespace lab of this machine; [`external`] is somebody
+//! else's box behind two interfaces, driven by hook commands. [`faulty`] is a gateway with planted
+//! faults, to test the tester.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -73,8 +75,8 @@ pub trait Gateway {
     /// If the gateway cannot do that.
     fn flush(&mut self) -> Result<(), GatewayError>;
 
-    /// Restarts the gateway the way its operator would. Returns when the restart is under way; packets may be lost until
-    /// it is done.
+    /// Restarts the gateway the way its operator would. Returns when the restart is under way;
+    /// packets may be lost until it is done.
     ///
     /// # Errors
     /// If the gateway cannot be restarted.

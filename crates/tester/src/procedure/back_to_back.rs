@@ -1,8 +1,8 @@
-//! Back-to-back frames and buffer time (RFC 2544 section 26.4, RFC 9004): the longest burst at the highest rate of which nothing is
-//! lost, several times, averaged.
+//! Back-to-back frames and buffer time (RFC 2544 section 26.4, RFC 9004): the longest burst at the
+//! highest rate of which nothing is lost, several times, averaged.
 //!
-//! A virtual link has no minimum gap, so the burst goes at the tester's own highest rate, which the result states; RFC
-//! 9004's maximum theoretical frame rate is that rate.
+//! A virtual link has no minimum gap, so the burst goes at the tester's own highest rate, which the
+//! result states; RFC 9004's maximum theoretical frame rate is that rate.
 
 use serde_json::json;
 

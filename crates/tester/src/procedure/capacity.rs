@@ -1,9 +1,10 @@
 //! Capacity of the table of connections (RFC 9693 section 4.8).
 //!
-//! Phase 1 offers more connections than fit, at a low rate, and the responder answers each once: of a gateway that keeps the
-//! first connections or the last ones, as many come back as the table holds. That is then proved: exactly as many, offered to
-//! an empty table, must all come back. Where they do not, the gateway gives up connections before its table is full (buckets
-//! that overflow, say), and a search finds the largest number that it keeps whole.
+//! Phase 1 offers more connections than fit, at a low rate, and the responder answers each once: of
+//! a gateway that keeps the first connections or the last ones, as many come back as the table
+//! holds. That is then proved: exactly as many, offered to an empty table, must all come back.
+//! Where they do not, the gateway gives up connections before its table is full (buckets that
+//! overflow, say), and a search finds the largest number that it keeps whole.
 
 use serde_json::json;
 use tombolo_generator::DirectionOutcome;
@@ -13,7 +14,8 @@ use crate::bench::{Bench, BenchError, Observer};
 use crate::search::{Search, Verdict};
 use crate::trial::TrialPlan;
 
-/// Times that a number of connections is tried before it counts as too large: a pause of the machine loses frames, too.
+/// Times that a number of connections is tried before it counts as too large: a pause of the
+/// machine loses frames, too.
 const ATTEMPTS: u32 = 3;
 
 /// Offers all tuples of the bench at a low rate, and finds how many are kept.
@@ -102,7 +104,8 @@ fn search(bench: &mut Bench, rate: u64, most: u32, observer: &mut dyn Observer) 
     Ok(u32::try_from(found?.highest_passing).unwrap_or(most))
 }
 
-/// A rate at which no frame is lost for want of speed: a quarter of what a thousand connections can be made at.
+/// A rate at which no frame is lost for want of speed: a quarter of what a thousand connections can
+/// be made at.
 fn slow_rate(bench: &mut Bench, known: &mut Known, observer: &mut dyn Observer) -> Result<u64, BenchError> {
     let whole = bench.setup.shape;
     let ports = 1000u32.div_ceil(whole.b_ports.max(1)).clamp(1, whole.a_ports);

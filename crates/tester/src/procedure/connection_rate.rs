@@ -1,8 +1,9 @@
 //! Maximum connection establishment rate, with validation (RFC 9693 sections 4.4 and 4.5).
 //!
-//! Each trial starts with an empty table. Phase 1 sends every four tuple exactly once at the rate under test; then the
-//! responder answers each connection exactly once, at a part of that rate. Both must be without loss: that a frame was
-//! forwarded does not prove that its connection was kept.
+//! Each trial starts with an empty table. Phase 1 sends every four tuple exactly once at the rate
+//! under test; then the responder answers each connection exactly once, at a part of that rate.
+//! Both must be without loss: that a frame was forwarded does not prove that its connection was
+//! kept.
 
 use serde_json::json;
 

@@ -1,8 +1,9 @@
-//! Latency (RFC 8219 section 7.2), packet delay variation (7.3.1) and inter-packet delay variation (7.3.2), all at the throughput
-//! rate.
+//! Latency (RFC 8219 section 7.2), packet delay variation (7.3.1) and inter-packet delay variation
+//! (7.3.2), all at the throughput rate.
 //!
-//! Times are taken in the kernel: when the frame is handed to the interface, and when the receiver's program meets it. On
-//! virtual links that is RFC 1242's latency of a bit-forwarding device, first bit in to first bit out.
+//! Times are taken in the kernel: when the frame is handed to the interface, and when the
+//! receiver's program meets it. On virtual links that is RFC 1242's latency of a bit-forwarding
+//! device, first bit in to first bit out.
 
 use serde_json::{Value, json};
 use tombolo_generator::{Arrivals, Delays, DirectionOutcome};
@@ -17,7 +18,8 @@ use crate::trial::{Trial, TrialPlan};
 /// A stream that is disturbed is repeated; after so many times its result stands, marked as such.
 const ATTEMPTS: u32 = 3;
 
-/// Typical latency (median) and worst-case latency (99.9th percentile) of the timed frames, microseconds.
+/// Typical latency (median) and worst-case latency (99.9th percentile) of the timed frames,
+/// microseconds.
 ///
 /// # Errors
 /// If trials cannot be run.

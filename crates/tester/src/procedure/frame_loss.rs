@@ -1,5 +1,5 @@
-//! Frame loss rate (RFC 2544 section 26.3): from the highest rate downwards in steps of at most 10 %, until two successive trials
-//! lose nothing.
+//! Frame loss rate (RFC 2544 section 26.3): from the highest rate downwards in steps of at most 10
+//! %, until two successive trials lose nothing.
 
 use serde_json::json;
 
@@ -8,8 +8,8 @@ use crate::bench::{Bench, BenchError, Observer};
 use crate::effort::Effort;
 use crate::search::Verdict;
 
-/// Measures the curve; the value is the loss at the highest rate. A virtual link has no medium that limits it, so 100 % is
-/// the tester's own limit.
+/// Measures the curve; the value is the loss at the highest rate. A virtual link has no medium that
+/// limits it, so 100 % is the tester's own limit.
 ///
 /// # Errors
 /// If trials cannot be run.

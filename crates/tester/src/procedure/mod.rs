@@ -1,5 +1,6 @@
-//! The procedures, one file or folder each. [`tcp`] works with iperf3 on connections, [`route_lookup`] on tables; all others work
-//! on frames, and [`packet`] says what they have in common.
+//! The procedures, one file or folder each. [`tcp`] works with iperf3 on connections,
+//! [`route_lookup`] on tables; all others work on frames, and [`packet`] says what they have in
+//! common.
 
 mod back_to_back;
 mod capacity;

@@ -1,4 +1,5 @@
-//! What the packet procedures have in common: their names, their results, and the order in which one builds on another.
+//! What the packet procedures have in common: their names, their results, and the order in which
+//! one builds on another.
 
 use std::fmt;
 use std::str::FromStr;
@@ -180,7 +181,8 @@ pub struct Known {
 }
 
 impl Known {
-    /// Rate at which phase 1 fills the table: safely below the connection establishment rate (RFC 9693 section 4.4).
+    /// Rate at which phase 1 fills the table: safely below the connection establishment rate (RFC
+    /// 9693 section 4.4).
     ///
     /// # Errors
     /// What measuring the connection establishment rate returns.

@@ -1,5 +1,5 @@
-//! System recovery (RFC 2544 section 26.5): overload at 110 % of the throughput, then half of that; the time from the drop of
-//! the rate to the last lost frame.
+//! System recovery (RFC 2544 section 26.5): overload at 110 % of the throughput, then half of that;
+//! the time from the drop of the rate to the last lost frame.
 
 use serde_json::json;
 use tombolo_generator::DirectionOutcome;

@@ -1,8 +1,9 @@
-//! Reset (RFC 2544 section 26.6, RFC 6201): frames at the throughput rate while the gateway is restarted the way its operator
-//! would.
+//! Reset (RFC 2544 section 26.6, RFC 6201): frames at the throughput rate while the gateway is
+//! restarted the way its operator would.
 //!
-//! Two reset times, as RFC 6201 section 4 has them: lost frames over the offered rate, and the longest interruption by
-//! frame numbers (the frames are sent regardless, so consecutive missing numbers are time).
+//! Two reset times, as RFC 6201 section 4 has them: lost frames over the offered rate, and the
+//! longest interruption by frame numbers (the frames are sent regardless, so consecutive missing
+//! numbers are time).
 
 use std::time::Duration;
 

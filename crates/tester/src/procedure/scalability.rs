@@ -1,5 +1,6 @@
-//! Scalability series (RFC 9693 section 4.10): the connection rate and the throughput against the number of sessions, and the
-//! throughput against the number of cores, with the relative scale-up `perf(n) / (n * perf(1))`.
+//! Scalability series (RFC 9693 section 4.10): the connection rate and the throughput against the
+//! number of sessions, and the throughput against the number of cores, with the relative scale-up
+//! `perf(n) / (n * perf(1))`.
 
 use serde_json::json;
 
@@ -22,7 +23,8 @@ pub(super) fn measure(
     Ok(measured)
 }
 
-/// A hundredth, a tenth and all of the flows; inside ports stay, outside ports vary, as in the published tables.
+/// A hundredth, a tenth and all of the flows; inside ports stay, outside ports vary, as in the
+/// published tables.
 fn sessions(bench: &mut Bench, known: &Known, observer: &mut dyn Observer) -> Result<Vec<Measured>, BenchError> {
     let whole = bench.setup.shape;
     let stateful = bench.setup.technology.is_stateful();

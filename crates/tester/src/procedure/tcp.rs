@@ -1,18 +1,22 @@
 //! TCP throughput through several gateways, interleaved.
 //!
-//! Each gateway stands in a lab of its own, with a client and a server that run iperf3. A round measures every gateway once for
-//! every number of flows and both directions; the order of the gateways rotates from round to round, so that neither the drift of the
-//! machine nor the neighbourhood of a hungry gateway favours one. Gateways are compared by the median of the ratios within rounds.
+//! Each gateway stands in a lab of its own, with a client and a server that run iperf3. A round
+//! measures every gateway once for every number of flows and both directions; the order of the
+//! gateways rotates from round to round, so that neither the drift of the machine nor the
+//! neighbourhood of a hungry gateway favours one. Gateways are compared by the median of the ratios
+//! within rounds.
 //!
 //! # Directions
-//! The client opens the connections in both. `6to4`: the client sends, so full segments travel from the IPv6 to the IPv4 side, and only
-//! acknowledgements back. `4to6`: the server sends (`iperf3 -R`). For gateways that translate nothing, and for pairs of gateways, the
-//! names mean the same two ways.
+//! The client opens the connections in both. `6to4`: the client sends, so full segments travel from
+//! the IPv6 to the IPv4 side, and only acknowledgements back. `4to6`: the server sends (`iperf3
+//! -R`). For gateways that translate nothing, and for pairs of gateways, the names mean the same
+//! two ways.
 //!
 //! # What it measures, and what not
-//! Goodput: payload that arrived. On veth, senders hand over super-packets of up to 64 KiB, as physical NICs with segmentation offload
-//! do; a gateway that keeps them whole does one packet's work for forty. Client, gateway and server share the machine's CPUs, so the
-//! figure is that of the whole path: compare ratios, not absolute numbers.
+//! Goodput: payload that arrived. On veth, senders hand over super-packets of up to 64 KiB, as
+//! physical NICs with segmentation offload do; a gateway that keeps them whole does one packet's
+//! work for forty. Client, gateway and server share the machine's CPUs, so the figure is that of
+//! the whole path: compare ratios, not absolute numbers.
 
 use std::{
     collections::HashSet,
@@ -131,8 +135,8 @@ pub struct Summary {
     pub bits_per_second: Option<Spread>,
     /// Measurements that failed.
     pub failures: usize,
-    /// The median of the ratios to plain forwarding over as many hops in the same round: of IPv6, or of IPv4 where only that is
-    /// measured.
+    /// The median of the ratios to plain forwarding over as many hops in the same round: of IPv6,
+    /// or of IPv4 where only that is measured.
     pub ratio_to_plain: Option<f64>,
     /// The median of the ratios to Tayga in the same round.
     pub ratio_to_tayga: Option<f64>,
@@ -187,8 +191,8 @@ impl Plan {
         (WARM_UP + Duration::from_secs(self.seconds.into())).saturating_mul(measurements)
     }
 
-    /// Measures everything. Samples go to `results` as they are taken, and to `progress`, with the number of each. A measurement that
-    /// fails is a sample with an error; the run goes on.
+    /// Measures everything. Samples go to `results` as they are taken, and to `progress`, with the
+    /// number of each. A measurement that fails is a sample with an error; the run goes on.
     ///
     /// # Errors
     /// [`TcpError`] when a gateway does not start or results cannot be written.

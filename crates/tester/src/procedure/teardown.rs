@@ -1,5 +1,5 @@
-//! Connection tear-down rate (RFC 9693 section 4.7): a full table is deleted at once; the time that deleting an empty one takes
-//! is subtracted, for it is the command's and not the connections'.
+//! Connection tear-down rate (RFC 9693 section 4.7): a full table is deleted at once; the time that
+//! deleting an empty one takes is subtracted, for it is the command's and not the connections'.
 
 use std::time::Instant;
 
@@ -37,7 +37,8 @@ pub(super) fn measure(
         "connections": connections, "full_s": full, "empty_s": empty, "deletion_s": deletion,
         "gateway_counted_before": counted, "gateway_counted_after": after,
     });
-    // A table that is deleted faster than the command's own time varies has no measurable rate: what is known is a bound.
+    // A table that is deleted faster than the command's own time varies has no measurable rate:
+    // what is known is a bound.
     let resolution = (empty * 0.1).max(0.0005);
     let rate = f64::from(connections) / deletion.max(resolution);
     let measured = Measured::rate("connection tear-down rate", rate, "connections/s", details);

@@ -1,5 +1,5 @@
-//! Throughput: the highest rate without loss (RFC 2544 section 26.1, RFC 8219 section 7.1); in phase 2 for stateful gateways
-//! (RFC 9693 section 4.6).
+//! Throughput: the highest rate without loss (RFC 2544 section 26.1, RFC 8219 section 7.1); in
+//! phase 2 for stateful gateways (RFC 9693 section 4.6).
 
 use serde_json::json;
 

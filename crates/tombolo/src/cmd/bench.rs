@@ -66,8 +66,8 @@ enum Procedure {
     Ratios are medians of the ratios within rounds; compare them, not absolute rates."
 )]
 struct Tcp {
-    /// Gateways: plain, plain4, tombolo, tayga, iptables; pairs: plain-pair, 464xlat, ds-lite, lw4o6, map-e, map-t [default:
-    /// plain,tombolo,tayga; plain4 instead of plain for nat44]
+    /// Gateways: plain, plain4, tombolo, tayga, iptables; pairs: plain-pair, 464xlat, ds-lite,
+    /// lw4o6, map-e, map-t [default: plain,tombolo,tayga; plain4 instead of plain for nat44]
     #[arg(long, value_delimiter = ',')]
     gateways: Vec<Dut>,
     /// What tombolo does: nat64, nat44, siit

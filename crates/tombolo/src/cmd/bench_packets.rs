@@ -38,8 +38,8 @@ pub(crate) struct Arguments {
     /// Gateways to measure beside it, interleaved; ratios are relative to --dut
     #[arg(long, value_name = "GATEWAY", num_args = 1.., value_delimiter = ' ')]
     against: Vec<Spec>,
-    /// What the gateways do: forward4, forward6, nat44, nat64, siit, clat, b4, aftr, lwb4, lwaftr, map-e-ce, map-e-br,
-    /// map-t-ce, map-t-br [default: each gateway's usual trade]
+    /// What the gateways do: forward4, forward6, nat44, nat64, siit, clat, b4, aftr, lwb4, lwaftr,
+    /// map-e-ce, map-e-br, map-t-ce, map-t-br [default: each gateway's usual trade]
     #[arg(long)]
     technology: Option<Technology>,
     /// A first look in well under a minute a gateway: short trials, few repetitions
@@ -78,7 +78,8 @@ pub(crate) struct Arguments {
     /// Known throughput of each direction, frames/s: latency and the like then need no search
     #[arg(long, value_name = "FPS")]
     rate: Option<u64>,
-    /// Rate of phase 1, connections/s [default: half of the connection rate, which is measured first]
+    /// Rate of phase 1, connections/s [default: half of the connection rate, which is measured
+    /// first]
     #[arg(long, value_name = "CPS")]
     fill_rate: Option<u64>,
     /// Highest rate to try in each direction [default: what the self-test reached]
@@ -87,7 +88,8 @@ pub(crate) struct Arguments {
     /// How frames leave [default: live frames where the kernel has them]
     #[arg(long, value_enum, default_value = "auto", hide_default_value = true)]
     generator: Generator,
-    /// Times a failed trial is tried again before it counts (RFC 9004, loss verification) [default: 0, quick 1]
+    /// Times a failed trial is tried again before it counts (RFC 9004, loss verification) [default:
+    /// 0, quick 1]
     #[arg(long, value_name = "N")]
     verify: Option<u32>,
     /// Cores that send [default: 0]

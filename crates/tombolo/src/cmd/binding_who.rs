@@ -1,5 +1,5 @@
-//! `tombolo binding who -c FILE`: whose an outside port is, by computation (RFC 7422 section 2.3), without a running
-//! gateway and without a log.
+//! `tombolo binding who -c FILE`: whose an outside port is, by computation (RFC 7422 section 2.3),
+//! without a running gateway and without a log.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
@@ -93,7 +93,8 @@ fn in_words(answer: &Answer, address: Ipv4Addr, port: u16) -> String {
 mod tests {
     use super::*;
 
-    /// The example of RFC 7422 section 2.3: 14 hosts on one address, two shares for the dynamic pool.
+    /// The example of RFC 7422 section 2.3: 14 hosts on one address, two shares for the dynamic
+    /// pool.
     const EXAMPLE: &str = r#"
 [[service]]
 kind = "nat44"

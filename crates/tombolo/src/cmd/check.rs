@@ -243,7 +243,8 @@ fn print_softwires(name: &str, service: &SoftwireService) -> anyhow::Result<()> 
 impl Report {
     fn of(configuration: &Configuration) -> Self {
         let capacity = configuration.plan.capacity;
-        // One line each, and their indexes at a load of 70 %; sessions as in `tombolo_tables::session`.
+        // One line each, and their indexes at a load of 70 %; sessions as in
+        // `tombolo_tables::session`.
         let bytes = (u64::from(capacity.subscribers) + u64::from(capacity.bindings)) * (64 + 12)
             + capacity.sessions * 21
             + u64::from(capacity.outside_slots) * 4;

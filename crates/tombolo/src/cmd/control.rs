@@ -16,7 +16,8 @@ use super::rows::{Cell, Format, print_rows};
 /// Which gateway.
 #[derive(Debug, Args)]
 pub(crate) struct Gateway {
-    /// The gateway, where several run: the name of its device, its run directory, or its control socket
+    /// The gateway, where several run: the name of its device, its run directory, or its control
+    /// socket
     #[arg(long, global = true, value_name = "NAME|PATH")]
     gateway: Option<String>,
 }
@@ -130,7 +131,8 @@ pub(crate) struct Binding {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Add a static binding; it stays until it is removed, over reloads, and over restarts with a run directory
+    /// Add a static binding; it stays until it is removed, over reloads, and over restarts with a
+    /// run directory
     Add {
         /// tcp, udp or icmp
         protocol: String,
@@ -157,7 +159,8 @@ enum What {
         /// tcp, udp or icmp; all of them if none is named
         #[arg(long)]
         protocol: Option<String>,
-        /// Compute it from this configuration file (TOML) with a deterministic mapping instead of asking a gateway
+        /// Compute it from this configuration file (TOML) with a deterministic mapping instead of
+        /// asking a gateway
         #[arg(short, long, value_name = "FILE", conflicts_with_all = ["time", "protocol"])]
         config: Option<PathBuf>,
         /// One JSON object a line

@@ -1,4 +1,5 @@
-//! `tombolo doctor`: what this machine has and lacks for the gateway, and what works without what it lacks.
+//! `tombolo doctor`: what this machine has and lacks for the gateway, and what works without what
+//! it lacks.
 //!
 //! Everything is tried, not guessed from version numbers, where trying leaves nothing behind.
 

@@ -19,7 +19,8 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Show everything in about a minute: a gateway, both ends of the five technologies, real clients, and plain forwarding beside
+    /// Show everything in about a minute: a gateway, both ends of the five technologies, real
+    /// clients, and plain forwarding beside
     Demo(lab_demo::Arguments),
     /// A gateway under everything at once, and then every invariant of its tables
     Soak {
@@ -29,7 +30,8 @@ enum Action {
     },
     /// Build a lab that stays until `lab down`
     ///
-    /// With the name of a scenario (ds-lite, lw4o6, map-e, map-t, 464xlat) the lab has that name, and running gateways in it.
+    /// With the name of a scenario (ds-lite, lw4o6, map-e, map-t, 464xlat) the lab has that name,
+    /// and running gateways in it.
     Up {
         /// Its name, letters, digits and hyphens; or a scenario
         #[arg(default_value = "lab")]
@@ -110,7 +112,8 @@ fn up(name: &str, shape: Shape, json: bool) -> anyhow::Result<()> {
     ))
 }
 
-/// Builds the lab of a scenario, with this program as its gateways. Names begin with a letter, so 464xlat has one before.
+/// Builds the lab of a scenario, with this program as its gateways. Names begin with a letter, so
+/// 464xlat has one before.
 fn up_scenario(scenario: &Scenario, alias: Option<&str>, json: bool) -> anyhow::Result<()> {
     let own = if scenario.name.starts_with(|c: char| c.is_ascii_digit()) {
         format!("x{}", scenario.name)

@@ -26,10 +26,11 @@ pub(crate) struct Arguments {
 enum Action {
     /// What a rule gives to a subscriber, or whose an IPv4 address and port are
     ///
-    /// From the End-user prefix of a subscriber: its IPv4 address or prefix, PSID, ports and MAP address. From an IPv4
-    /// address and a port: the same of the subscriber that has them.
+    /// From the End-user prefix of a subscriber: its IPv4 address or prefix, PSID, ports and MAP
+    /// address. From an IPv4 address and a port: the same of the subscriber that has them.
     ///
-    /// tombolo map calc --ipv6 2001:db8::/40 --ipv4 192.0.2.0/24 --ea-bits 16 --end-user 2001:db8:12:3400::/56
+    /// tombolo map calc --ipv6 2001:db8::/40 --ipv4 192.0.2.0/24 --ea-bits 16 --end-user
+    /// 2001:db8:12:3400::/56
     #[command(verbatim_doc_comment)]
     Calc(Calc),
 }

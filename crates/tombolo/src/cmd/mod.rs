@@ -53,7 +53,8 @@ enum Command {
     Map(map::Arguments),
     /// What a DHCPv6 client or a router advertisement says, as a configuration
     Provision(provision::Arguments),
-    /// What a running gateway has: services, bindings, sessions, pools, counters, subscribers; and the kernel's routes
+    /// What a running gateway has: services, bindings, sessions, pools, counters, subscribers; and
+    /// the kernel's routes
     Show(show::Arguments),
     /// Have a running gateway read its configuration again; connections are not disturbed
     Reload(control::Reload),

@@ -54,7 +54,8 @@ pub(crate) fn table(header: &[&str]) -> Table {
     table
 }
 
-/// A line on a terminal's standard error that says how far something is; nothing where there is no terminal. It vanishes when dropped.
+/// A line on a terminal's standard error that says how far something is; nothing where there is no
+/// terminal. It vanishes when dropped.
 #[derive(Debug)]
 pub(crate) struct Progress(ProgressBar);
 

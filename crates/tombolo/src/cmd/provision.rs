@@ -22,8 +22,8 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// DHCPv6 options of MAP-E, MAP-T and Lightweight 4over6 (RFC 7598), and of DS-Lite (RFC 6334): the service at the
-    /// customer's end
+    /// DHCPv6 options of MAP-E, MAP-T and Lightweight 4over6 (RFC 7598), and of DS-Lite (RFC 6334):
+    /// the service at the customer's end
     S46 {
         /// The options, code and length included, in hexadecimal digits
         hex: String,
@@ -124,7 +124,8 @@ fn map(text: &mut String, kind: &str, given: &Given<'_>, rules: &[S46Rule]) {
         let _ = write!(text, "    {{ ipv6 = \"{ipv6}\", ipv4 = \"{ipv4}\", ea_bits = {ea_bits}");
         if let Some(PortParameters { offset, psid_length, psid }) = ports {
             let _ = write!(text, ", psid_offset = {offset}");
-            // An explicit PSID counts only where the rule gives the whole address (RFC 7598 section 4.5).
+            // An explicit PSID counts only where the rule gives the whole address (RFC 7598 section
+            // 4.5).
             if let Some(psid) = psid.filter(|_| *ea_bits == 0 && ipv4.prefix_len() == 32) {
                 let _ = write!(text, ", psid_length = {psid_length}, psid = {psid}");
             }

@@ -1,7 +1,8 @@
 //! Rows of an answer as a table for people, as JSON Lines, or as comma-separated values.
 //!
-//! Rows are written as they come, in constant memory, however many there are: the widths of a table's columns are those
-//! of its first rows, and a wider cell later on only shifts its own row. A reader who has seen enough ends it all.
+//! Rows are written as they come, in constant memory, however many there are: the widths of a
+//! table's columns are those of its first rows, and a wider cell later on only shifts its own row.
+//! A reader who has seen enough ends it all.
 
 use std::io::{self, BufWriter, Write};
 

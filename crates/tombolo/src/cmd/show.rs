@@ -50,7 +50,8 @@ enum What {
     },
     /// Subscribers: who has state, and which outside address each was granted
     Subscribers(Wanted),
-    /// Where the kernel's fast path is attached, how much it takes, and why it leaves what it leaves
+    /// Where the kernel's fast path is attached, how much it takes, and why it leaves what it
+    /// leaves
     Fastpath,
     /// The kernel's routes as the gateway mirrors them, or the route to one address
     Routes(show_routes::Arguments),

@@ -71,7 +71,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     enter_data_directory(&mut tayga, arguments.user.is_some())?;
     let pidfile = arguments.pidfile.as_deref().map(create).transpose()?;
     if !arguments.nodetach && !arguments.debug {
-        // Before the first thread. A child has its parent's working directory, and nothing on its terminal.
+        // Before the first thread. A child has its parent's working directory, and nothing on its
+        // terminal.
         nix::unistd::daemon(true, false).context("detaching from the terminal failed; run it with --nodetach")?;
     }
     if let Some(mut file) = pidfile {
@@ -89,7 +90,8 @@ fn create(path: &Path) -> anyhow::Result<File> {
     File::create(path).with_context(|| format!("{} cannot be written; name another --pidfile", path.display()))
 }
 
-/// The data directory is the working directory, and made if it is missing, as long as nobody else has to write there.
+/// The data directory is the working directory, and made if it is missing, as long as nobody else
+/// has to write there.
 fn enter_data_directory(tayga: &mut Tayga, is_for_user: bool) -> anyhow::Result<()> {
     let Some(directory) = &tayga.data_directory else {
         return std::env::set_current_dir("/").context("entering / failed");
@@ -165,7 +167,8 @@ fn find_group(name: &str) -> anyhow::Result<Gid> {
         .with_context(|| format!("there is no group {name}; make one, or name another with --group"))
 }
 
-/// Where Tayga logs to: the terminal with --debug or --stdout, else the system's log, if there is one.
+/// Where Tayga logs to: the terminal with --debug or --stdout, else the system's log, if there is
+/// one.
 fn log(arguments: &Arguments) {
     let level = if arguments.debug { "debug" } else { "info" };
     let filter = tracing_subscriber::EnvFilter::try_from_default_env()

@@ -1,8 +1,9 @@
 //! `tombolo lab demo`: everything a newcomer wants to see, in about a minute.
 //!
-//! Two labs stand side by side, one with the gateway and one with plain kernel forwarding; each step is taken in both, so that what the
-//! gateway costs is seen against the same thing on the same machine in the same minute. Then the five IPv4aaS technologies, one after
-//! another, each with this project's gateway at both ends, beside plain forwarding over the same three hops.
+//! Two labs stand side by side, one with the gateway and one with plain kernel forwarding; each
+//! step is taken in both, so that what the gateway costs is seen against the same thing on the same
+//! machine in the same minute. Then the five IPv4aaS technologies, one after another, each with
+//! this project's gateway at both ends, beside plain forwarding over the same three hops.
 
 use std::time::Duration;
 
@@ -108,8 +109,8 @@ pub(crate) enum DemoError {
 }
 
 impl Demo {
-    /// Builds the labs and takes all steps. A step that fails is in the report; the others are taken nevertheless. `progress` hears the
-    /// number of steps done and what comes next.
+    /// Builds the labs and takes all steps. A step that fails is in the report; the others are
+    /// taken nevertheless. `progress` hears the number of steps done and what comes next.
     pub(crate) fn run(&self, mut progress: impl FnMut(usize, &str)) -> Result<Report, DemoError> {
         progress(0, "building two labs");
         let plain = Bed::make(Dut::Plain, &self.options)?;
@@ -161,8 +162,8 @@ impl Demo {
         Ok(TechnologyReport { technology: pair.name(), start_ms: bed.gateway.started_in.as_millis(), steps })
     }
 
-    /// Takes a step several times in turn, here and there: the figures are medians, and the ratio that of the rounds, so that a busy
-    /// machine does not decide alone.
+    /// Takes a step several times in turn, here and there: the figures are medians, and the ratio
+    /// that of the rounds, so that a busy machine does not decide alone.
     fn take(&self, step: &Step, rounds: usize, ours: &mut Bed, plain: &Bed) -> StepReport {
         let duration = Duration::from_secs(self.seconds.into());
         let (mut through, mut beside) = (Vec::new(), Vec::new());
@@ -171,7 +172,8 @@ impl Demo {
             last = (step.take)(ours, duration);
             let Ok(seen) = &last else { break };
             through.push(Some(seen.figure));
-            // Nothing stands between client and server there; should it fail all the same, there is nothing to compare with.
+            // Nothing stands between client and server there; should it fail all the same, there is
+            // nothing to compare with.
             beside.push((step.take)(plain, duration).ok().map(|seen| seen.figure));
         }
         let worked = last.is_ok();

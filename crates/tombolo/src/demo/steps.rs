@@ -14,7 +14,8 @@ use super::{
     bed::{Bed, PAGE_BYTES, page},
 };
 
-/// A step: what it is, and how it is taken. `take` gets the length of its transfers, if it makes any.
+/// A step: what it is, and how it is taken. `take` gets the length of its transfers, if it makes
+/// any.
 pub(super) struct Step {
     pub(super) what: &'static str,
     pub(super) unit: &'static str,

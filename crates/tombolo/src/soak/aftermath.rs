@@ -17,7 +17,8 @@ use tombolo_tables::tick::{Tick, ticks};
 use super::STATIC_BINDINGS;
 use super::traffic::Failures;
 
-/// Seconds by which expiry may be late: two passes of the sweep, and time for a machine that is busy.
+/// Seconds by which expiry may be late: two passes of the sweep, and time for a machine that is
+/// busy.
 const LATE: u32 = 40;
 /// Longer than any lifetime of the configuration.
 const LONG: u32 = 100_000;

@@ -1,9 +1,10 @@
 //! `tombolo lab soak`: everything at once for as long as one likes, and then every invariant.
 //!
-//! A gateway with a NAT64 (ports in blocks) and a NAT44 (port by port, with limits) in a lab; its timeouts are short, so
-//! that state comes and goes all the time. Hosts open, use, close and forget; somebody scans from outside, somebody
-//! floods from inside, from one address and from invented ones; the configuration is read again and the gateway is killed
-//! and started again in between. Then it is stopped, its tables are adopted, checked, and swept until nothing may be
+//! A gateway with a NAT64 (ports in blocks) and a NAT44 (port by port, with limits) in a lab; its
+//! timeouts are short, so that state comes and goes all the time. Hosts open, use, close and
+//! forget; somebody scans from outside, somebody floods from inside, from one address and from
+//! invented ones; the configuration is read again and the gateway is killed and started again in
+//! between. Then it is stopped, its tables are adopted, checked, and swept until nothing may be
 //! left: what is left leaked.
 
 use std::path::PathBuf;

@@ -17,8 +17,8 @@ const TCP_PORT: u16 = 7001;
 const PATIENCE: Duration = Duration::from_secs(25);
 const ANSWER: Duration = Duration::from_millis(500);
 const MOST_FAILURES: usize = 20;
-/// Idle for longer than the established time and the transitory time after it: only the gateway's probes keep such a
-/// connection.
+/// Idle for longer than the established time and the transitory time after it: only the gateway's
+/// probes keep such a connection.
 const SILENCE: Duration = Duration::from_secs(85);
 
 /// What should not have been, with the second in which it was found.
@@ -50,7 +50,8 @@ impl Failures {
 /// What the hosts did, in numbers.
 #[derive(Debug, Serialize)]
 pub(crate) struct Totals {
-    /// Datagrams of long-lived flows that were answered; each flow kept its outside endpoint throughout.
+    /// Datagrams of long-lived flows that were answered; each flow kept its outside endpoint
+    /// throughout.
     pub(crate) steady_answers: u64,
     /// Flows of one datagram: answered, and not.
     pub(crate) short_flows: [u64; 2],
@@ -276,15 +277,16 @@ fn ask(socket: &UdpSocket, payload: &[u8]) -> Option<String> {
     loop {
         let length = socket.recv(&mut buffer).ok()?;
         let end = buffer[..length].iter().position(|&byte| byte == b' ')?;
-        // What answers an earlier question came too late for it. And while no gateway is there, the lab's kernel forwards
-        // IPv4 as it is.
+        // What answers an earlier question came too late for it. And while no gateway is there, the
+        // lab's kernel forwards IPv4 as it is.
         if &buffer[end + 1..length] == payload && buffer.starts_with(b"192.0.2.") {
             return Some(String::from_utf8_lossy(&buffer[..end]).into_owned());
         }
     }
 }
 
-/// Flows that go on all the time: each must keep its outside endpoint, whatever else happens, restarts included.
+/// Flows that go on all the time: each must keep its outside endpoint, whatever else happens,
+/// restarts included.
 fn steady(shared: &Shared, family: Family) {
     const FLOWS: u32 = 20;
     let sockets: Vec<UdpSocket> = (0..FLOWS).filter_map(|n| bind(family, 100 + n % 4)).collect();
@@ -361,7 +363,8 @@ fn say(stream: &mut TcpStream, word: &[u8]) -> bool {
     stream.write_all(word).is_ok() && stream.read_exact(&mut heard).is_ok() && heard == word
 }
 
-/// Connections that are opened, used and closed; every fourth goes with a reset, since what came is not read.
+/// Connections that are opened, used and closed; every fourth goes with a reset, since what came is
+/// not read.
 fn connections(shared: &Shared, family: Family) {
     let mut n = 0_u32;
     while shared.goes_on() {

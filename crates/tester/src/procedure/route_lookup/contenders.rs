@@ -1,4 +1,5 @@
-//! Who is measured in user space: our table, one key at a time and batched, and libraries of the field.
+//! Who is measured in user space: our table, one key at a time and batched, and libraries of the
+//! field.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Instant;
@@ -12,8 +13,8 @@ use tombolo_tables::lpm::{Key, Lpm, Match, Reader, Route};
 
 use super::keys::{Drawn, Keys};
 
-/// Does so many lookups; what it returns keeps the compiler from leaving them out, and is the same for all
-/// that look up in user space.
+/// Does so many lookups; what it returns keeps the compiler from leaving them out, and is the same
+/// for all that look up in user space.
 pub type Worker<'a, K> = Box<dyn FnMut(Keys<'_, K>, usize) -> u64 + Send + 'a>;
 
 /// Somebody who looks up routes.

@@ -1,7 +1,8 @@
-//! DPDK's own benchmark of its own tables, `dpdk-test-fib` (Debian: package dpdk-dev), given our routes and keys.
+//! DPDK's own benchmark of its own tables, `dpdk-test-fib` (Debian: package dpdk-dev), given our
+//! routes and keys.
 //!
-//! It looks up in bulk and prints time-stamp-counter cycles a lookup; so its figures belong beside our batched
-//! ones. It runs without huge pages and without touching any device.
+//! It looks up in bulk and prints time-stamp-counter cycles a lookup; so its figures belong beside
+//! our batched ones. It runs without huge pages and without touching any device.
 
 use std::fmt::Write as _;
 use std::fs;

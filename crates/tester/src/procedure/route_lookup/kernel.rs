@@ -1,9 +1,10 @@
 //! The running kernel's routing tables, measured inside the kernel.
 //!
-//! The routes go into the main table of a network namespace of a lab, through netlink, a thousand to one system
-//! call. A BPF program run by `BPF_PROG_TEST_RUN` in that namespace then calls `bpf_fib_lookup` a
-//! million times to one system call, without policy rules and without neighbours: the fastest lookup that the
-//! kernel offers to a program. Its own dry run is subtracted.
+//! The routes go into the main table of a network namespace of a lab, through netlink, a thousand
+//! to one system call. A BPF program run by `BPF_PROG_TEST_RUN` in that namespace then calls
+//! `bpf_fib_lookup` a million times to one system call, without policy rules and without
+//! neighbours: the fastest lookup that the kernel offers to a program. Its own dry run is
+//! subtracted.
 
 use std::io;
 use std::sync::Arc;
@@ -137,7 +138,8 @@ fn lookups<K: Drawn>(program: &Ebpf, interface: u32, dry: bool, keys: Keys<'_, K
     let mut answer = packet;
     let options = TestRunOptions { data_in: Some(&packet), data_out: Some(&mut answer), ..TestRunOptions::new() };
     let Some(Ok(xdp)) = program.program("lookups").map(<&Xdp>::try_from) else { return 0 };
-    // It ran in `KernelTable::new`'s checks; a run that fails finds nothing, which the caller compares.
+    // It ran in `KernelTable::new`'s checks; a run that fails finds nothing, which the caller
+    // compares.
     let Ok(_) = xdp.test_run(options) else { return 0 };
     answer[FOUND..].first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes))
 }

@@ -1,16 +1,16 @@
-//! Route lookup: how long does a longest-prefix match take, and what becomes of it with many routes, many
-//! threads, and routes that change?
+//! Route lookup: how long does a longest-prefix match take, and what becomes of it with many
+//! routes, many threads, and routes that change?
 //!
-//! Method: that of M. Kubecek, "IPv6 route lookup performance and scaling" (NetDev 1.1, 2016), whose figures
-//! are printed beside ours ([`published`]): a table of random routes, a million lookups of pseudorandom
-//! addresses in each thread, twelve rounds of which the highest and the lowest are dropped, and the time of a
-//! dry run without lookups subtracted. Added here: rounds of all contenders alternate; keys that lie inside
-//! routes beside keys from the whole address space; tables like the Internet's beside random ones ([`routes`]);
-//! a writer that changes routes meanwhile ([`updates`]); and the running kernel measured from inside
-//! ([`kernel`]).
+//! Method: that of M. Kubecek, "IPv6 route lookup performance and scaling" (NetDev 1.1, 2016),
+//! whose figures are printed beside ours ([`published`]): a table of random routes, a million
+//! lookups of pseudorandom addresses in each thread, twelve rounds of which the highest and the
+//! lowest are dropped, and the time of a dry run without lookups subtracted. Added here: rounds of
+//! all contenders alternate; keys that lie inside routes beside keys from the whole address space;
+//! tables like the Internet's beside random ones ([`routes`]); a writer that changes routes
+//! meanwhile ([`updates`]); and the running kernel measured from inside ([`kernel`]).
 //!
-//! Reading order: [`routes`] and [`keys`] say what is looked up, [`contenders`] and [`kernel`] who does it,
-//! [`timing`] how it is timed, [`verdict`] what the figures have to be.
+//! Reading order: [`routes`] and [`keys`] say what is looked up, [`contenders`] and [`kernel`] who
+//! does it, [`timing`] how it is timed, [`verdict`] what the figures have to be.
 
 pub mod contenders;
 pub mod dpdk;
@@ -115,7 +115,8 @@ pub struct Record {
     pub lookups: usize,
     /// Nanoseconds of processor time a lookup in each thread, the dry run subtracted.
     pub ns: Summary,
-    /// Nanoseconds of elapsed time over the lookups of all threads, the dry run not subtracted: median.
+    /// Nanoseconds of elapsed time over the lookups of all threads, the dry run not subtracted:
+    /// median.
     pub total_ns: f64,
     /// Every round's `ns`, in the order in which the contenders alternated.
     pub rounds: Vec<f64>,
@@ -163,8 +164,8 @@ const SEED: u64 = 88_172_645_463_325_252;
 
 /// Measures, and hands over each line as soon as it is there.
 ///
-/// Rounds are outermost: within each, both families, all kinds of keys, all numbers of threads and all contenders
-/// take their turn, so that any two of them can be compared round by round.
+/// Rounds are outermost: within each, both families, all kinds of keys, all numbers of threads and
+/// all contenders take their turn, so that any two of them can be compared round by round.
 ///
 /// # Errors
 /// [`RouteLookupError`].

@@ -1,7 +1,8 @@
 //! The numbers that this procedure was first published with, to print beside our own.
 //!
-//! M. Kubecek, "IPv6 route lookup performance and scaling", NetDev 1.1, Seville, February 2016: Linux 4.4.1,
-//! two 12-core Xeon E5-2697 at 2.7 GHz, in-kernel lookups of pseudorandom addresses, ns a lookup.
+//! M. Kubecek, "IPv6 route lookup performance and scaling", NetDev 1.1, Seville, February 2016:
+//! Linux 4.4.1, two 12-core Xeon E5-2697 at 2.7 GHz, in-kernel lookups of pseudorandom addresses,
+//! ns a lookup.
 
 /// One published figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -16,8 +17,8 @@ pub struct Published {
     pub ns: f64,
 }
 
-/// Slides 15 (table size) and 16 (threads). For IPv4, 100,000 routes and one thread they give 190.0 and
-/// 199.0; this is the former.
+/// Slides 15 (table size) and 16 (threads). For IPv4, 100,000 routes and one thread they give 190.0
+/// and 199.0; this is the former.
 pub const LINUX_4_4: &[Published] = &[
     row(4, 1, 1, 24.4),
     row(4, 10, 1, 27.1),

@@ -4,12 +4,13 @@
 //! IPv6), uniformly.
 //!
 //! [`Distribution::Global`]: a table like the Internet's. IPv4 lengths in the proportions of the RIPE RIS
-//! histogram that the repository zhu849/IP-Address-Lookup-Algorithms publishes (folder `prefix_len_anaysis`,
-//! 196,730 routes: 59.6 % /24, 11.7 % /22, 10.2 % /23). IPv6 lengths in round shares chosen to meet what the
-//! AS131072 report of bgp.potaroo.net states of 7 March 2025: 219,475 routes, average length 42.8, 57 % more
-//! specific than another route. A route longer than an aggregate lies inside an aggregate with the same
-//! odds (57 %; half for IPv4), neighbours to routes that are already there, and else anywhere in the unicast
-//! space: addresses that no registry hands out together make more nodes than real ones, not fewer.
+//! histogram that the repository zhu849/IP-Address-Lookup-Algorithms publishes (folder
+//! `prefix_len_anaysis`, 196,730 routes: 59.6 % /24, 11.7 % /22, 10.2 % /23). IPv6 lengths in round
+//! shares chosen to meet what the AS131072 report of bgp.potaroo.net states of 7 March 2025:
+//! 219,475 routes, average length 42.8, 57 % more specific than another route. A route longer than
+//! an aggregate lies inside an aggregate with the same odds (57 %; half for IPv4), neighbours to
+//! routes that are already there, and else anywhere in the unicast space: addresses that no
+//! registry hands out together make more nodes than real ones, not fewer.
 
 use std::collections::HashSet;
 

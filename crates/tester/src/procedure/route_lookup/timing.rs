@@ -1,9 +1,9 @@
 //! One measurement: the same number of lookups in every thread, started together.
 //!
-//! Time is the processor time of each thread, which on an idle machine is the elapsed time of the slides, and
-//! on a shared one leaves out what other programs took. Rounds of all contenders alternate, because on
-//! virtual machines speed drifts by a factor of two within minutes; as on the slides, the highest and
-//! the lowest round are dropped and a dry run is subtracted.
+//! Time is the processor time of each thread, which on an idle machine is the elapsed time of the
+//! slides, and on a shared one leaves out what other programs took. Rounds of all contenders
+//! alternate, because on virtual machines speed drifts by a factor of two within minutes; as on the
+//! slides, the highest and the lowest round are dropped and a dry run is subtracted.
 
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
@@ -107,7 +107,8 @@ fn timed<K: Drawn>(
     lookups: usize,
     barrier: &Barrier,
 ) -> (Duration, Instant, Instant) {
-    // The contenders before this one emptied the caches: as many lookups as will be timed fill them again.
+    // The contenders before this one emptied the caches: as many lookups as will be timed fill them
+    // again.
     std::hint::black_box(worker(keys, lookups));
     barrier.wait();
     let (begin, used) = (Instant::now(), thread_time());

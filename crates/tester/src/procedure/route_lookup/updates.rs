@@ -19,8 +19,8 @@ pub struct Pace {
     changes: AtomicU64,
 }
 
-/// Changes the table at `per_second` until `while_running` returns; its result, and the changes a second that
-/// were made.
+/// Changes the table at `per_second` until `while_running` returns; its result, and the changes a
+/// second that were made.
 ///
 /// # Errors
 /// [`LpmError`] when the table is too small.
