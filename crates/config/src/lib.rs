@@ -31,6 +31,7 @@ mod stateful;
 mod stateless;
 pub mod tayga;
 mod timeouts;
+mod translation;
 mod value;
 
 pub use problem::{ConfigError, Problem};

@@ -32,7 +32,7 @@ pub(crate) fn read_inside<'d>(table: &Table<'d>, others: &[Inside<'d>], log: &mu
     inside
 }
 
-/// Whose packets are to leave as they are.
+/// Destinations whose packets are to leave as they are.
 pub(crate) fn untranslated(table: &Table<'_>, log: &mut Log) -> AddressRanges {
     let Some(node) = table.find("untranslated") else { return AddressRanges::default() };
     let items = log.keep(node.items()).unwrap_or_default();

@@ -1,13 +1,15 @@
 //! `service.pool` and `service.static`: outside addresses, their ports, and fixed bindings on them.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 
 use tombolo_engine::mapping::address_ranges::AddressRanges;
 use tombolo_engine::mapping::pool::{Pool, PoolRange, PortRanges, PortSpace};
 use tombolo_engine::mechanism::napt::Endpoint;
 use tombolo_engine::plan::StaticBinding;
+use tombolo_tables::binding::InsideKey;
+use tombolo_tables::lpm::Prefix;
 use tombolo_wire::{Port, Prefix64};
 
 use crate::document::{Node, Table};
@@ -141,6 +143,8 @@ pub(crate) enum InsideEnd<'a> {
     Ipv6(Option<Prefix64>),
     /// IPv4 hosts with these addresses.
     Ipv4(&'a AddressRanges),
+    /// IPv4 hosts with addresses in `inside`, behind softwires that end in one of `b4s`.
+    Softwire { b4s: &'a [Prefix<u128>], inside: &'a AddressRanges },
 }
 
 impl InsideEnd<'_> {
@@ -155,17 +159,42 @@ impl InsideEnd<'_> {
                 }
                 Ok((address.into(), port))
             }
-            Self::Ipv4(inside) => {
+            Self::Ipv4(_) | Self::Softwire { .. } => {
                 let (address, port) = value::outside_endpoint(text).map_err(problem)?;
-                if !inside.contains(address) {
-                    return Err(node.problem(format!(
-                        "{address} is not inside; add it to the key \"inside\", or use a host there"
-                    )));
-                }
+                self.check_ipv4(address, node)?;
                 Ok((address.into(), port))
             }
         }
     }
+
+    /// Whether a host inside may have this address.
+    pub(crate) fn check_ipv4(&self, address: Ipv4Addr, node: &Node<'_>) -> Result<(), Problem> {
+        match self {
+            Self::Ipv4(inside) | Self::Softwire { inside, .. } if !inside.contains(address) => {
+                Err(node.problem(format!("{address} is not inside; add it to the key \"inside\", or use a host there")))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The far end of the softwire that the host in `table` is behind; unspecified where there are none.
+pub(crate) fn read_softwire(table: &Table<'_>, end: &InsideEnd<'_>, log: &mut Log) -> Option<Ipv6Addr> {
+    let InsideEnd::Softwire { b4s, .. } = end else {
+        if let Some(node) = table.find("softwire") {
+            log.mistake(node.problem("the hosts of this service are behind no softwires; remove the key"));
+        }
+        return Some(Ipv6Addr::UNSPECIFIED);
+    };
+    let node = table.require("softwire", log)?;
+    let address = node.text().and_then(|text| {
+        text.parse::<Ipv6Addr>().map_err(|_| node.problem("not an IPv6 address; write it without a prefix length"))
+    });
+    let address = log.keep(address)?;
+    if !b4s.iter().any(|prefix| prefix.contains(address.to_bits())) {
+        log.mistake(node.problem("is in none of the prefixes of \"b4s\"; add its prefix there, or correct it"));
+    }
+    Some(address)
 }
 
 /// Reads the static bindings of the service `table`, whose hosts are `inside_end`.
@@ -210,7 +239,7 @@ fn expand(item: &Node<'_>, first: &StaticBinding, log: &mut Log) -> Vec<StaticBi
 #[derive(Debug, Default)]
 struct Taken {
     outside: HashMap<(PortSpace, Endpoint), String>,
-    inside: HashMap<(PortSpace, IpAddr, Port), String>,
+    inside: HashMap<InsideKey, String>,
 }
 
 impl Taken {
@@ -218,14 +247,14 @@ impl Taken {
         if let Some(name) = self.outside.get(&(binding.space, binding.outside)) {
             return Some(format!("has the same outside endpoint as {name}; remove one of them"));
         }
-        let name = self.inside.get(&(binding.space, binding.inside, binding.inside_port))?;
+        let name = self.inside.get(&binding.key(0))?;
         Some(format!("has the same inside endpoint as {name}; remove one of them"))
     }
 
     fn add(&mut self, item: &Node<'_>, binding: &StaticBinding) {
         let name = item.path().rsplit('.').next().unwrap_or_default().to_owned();
         self.outside.insert((binding.space, binding.outside), name.clone());
-        self.inside.insert((binding.space, binding.inside, binding.inside_port), name);
+        self.inside.insert(binding.key(0), name);
     }
 }
 
@@ -242,6 +271,7 @@ fn read_binding(
         let result = node.text().and_then(|text| value::outside_endpoint(text).map_err(|text| node.problem(text)));
         Some((log.keep(result)?, node))
     });
+    let softwire = read_softwire(&table, inside_end, log);
     let (space, ((inside, inside_port), inside_node), ((address, port), outside_node)) = (protocol?, inside?, outside?);
     log.keep(check_port(space, inside_port, &inside_node))?;
     log.keep(check_port(space, port, &outside_node))?;
@@ -253,7 +283,7 @@ fn read_binding(
         );
         return None;
     }
-    Some(StaticBinding { space, inside, inside_port, outside: Endpoint { address, port } })
+    Some(StaticBinding { space, softwire: softwire?, inside, inside_port, outside: Endpoint { address, port } })
 }
 
 /// Zero is an identifier of ICMP, but no port.

@@ -363,7 +363,13 @@ pub static AFTR: Section = Section {
         ..INBOUND_TCP;
         ..BINDINGS_OF_SUBSCRIBER;
         ..PORT_PARITY;
-        "limits": "table", "no limits", "{ sessions = 4000 }", "What a subscriber may have and do; see below.";
+        ..GRANTS;
+        "static": "array of tables", "none", "[{ softwire = \"2001:db8:1000::b4\", inside = \"10.0.0.2:80\", outside = \"192.0.2.1:80\", protocol = \"tcp\" }]",
+            "Bindings that are always there; see below.";
+        "untranslated": "array of strings", "none", "[\"198.51.100.0/24\"]",
+            "IPv4 destinations that the hosts of `untranslated_hosts` reach with their own addresses (RFC 6888 REQ-6).";
+        "untranslated_hosts": "array of tables", "none", "[{ address = \"203.0.113.5\", softwire = \"2001:db8:1000::b4\" }]",
+            "Hosts behind B4s whose IPv4 addresses are theirs alone, so that packets from `untranslated` find their softwire; see below. Such a service is left to the engine.";
         ..OUTSIDE_LINKS;
         "icmp_source": "address", "\"192.0.0.1\"", "\"192.0.0.1\"", "Source of ICMP errors to hosts behind B4s (RFC 6333 section 6.5).";
         "tell_unknown": "switch", "true", "false", "Tell a B4 that is not served so, with ICMPv6 1/5 at a bounded rate.";
@@ -455,9 +461,20 @@ pub static STATIC: Section = Section {
     groups: groups! {
         "count": "number", "1", "100",
             "Ports from these on, up to this many: one binding each, outside port n more to inside port n more.";
-        "inside": "address and port", "", "\"[2001:db8::2]:80\"", "Endpoint inside; of a `nat44` an IPv4 endpoint, `10.0.0.2:80`.";
+        "softwire": "address", "none", "\"2001:db8:1000::b4\"", "Of an `aftr`, where it is required: the B4 that the host is behind.";
+        "inside": "address and port", "", "\"[2001:db8::2]:80\"", "Endpoint inside; of all services but `nat64` an IPv4 endpoint, `10.0.0.2:80`.";
         "outside": "address and port", "", "\"192.0.2.1:80\"", "Endpoint outside; its address must be in the pool.";
         "protocol": "\"tcp\", \"udp\" or \"icmp\"", "", "\"tcp\"", "Protocol. For ICMP the ports are identifiers of echo messages.";
+    },
+};
+
+/// An item of `service.untranslated_hosts`.
+pub static UNTRANSLATED_HOST: Section = Section {
+    path: "service.untranslated_hosts",
+    about: "A host behind a B4 that has an IPv4 address of its own.",
+    groups: groups! {
+        "address": "address", "", "\"203.0.113.5\"", "Its IPv4 address: inside, and not in the pool.";
+        "softwire": "address", "", "\"2001:db8:1000::b4\"", "The B4 that it is behind.";
     },
 };
 
@@ -519,6 +536,7 @@ pub static SECTIONS: [&Section; 22] = [
     &NAT44,
     &POOL,
     &STATIC,
+    &UNTRANSLATED_HOST,
     &FILTERING,
     &LIMITS,
     &ALLOCATION,

@@ -4,18 +4,18 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use ipnet::Ipv6Net;
 use tombolo_engine::mapping::address_ranges::AddressRanges;
+use tombolo_engine::mapping::error_sources::ErrorSources;
 use tombolo_engine::mapping::pool::Pool;
-use tombolo_engine::mechanism::mtu::segment_size_of_translation;
-use tombolo_engine::mechanism::napt::{Filtering, Policy};
-use tombolo_engine::mechanism::{Plateaus, TrafficClass, TranslateSettings, UdpZeroChecksum};
-use tombolo_engine::plan::{Nat64, Service, ServiceKind};
+use tombolo_engine::mechanism::napt::{Filtering, Nat, Policy};
+use tombolo_engine::plan::{Service, ServiceKind};
 use tombolo_engine::service::map::MapEdge;
 use tombolo_engine::service::map_e_br::MapEBr;
 use tombolo_engine::service::map_e_ce::MapECe;
 use tombolo_engine::service::map_t_br::MapTBr;
 use tombolo_engine::service::map_t_ce::MapTCe;
 use tombolo_engine::service::nat44::Nat44;
-use tombolo_engine::service::siit::{ErrorSources, Role, Siit};
+use tombolo_engine::service::nat64::Nat64;
+use tombolo_engine::service::siit::{Role, Siit};
 use tombolo_wire::Prefix64;
 
 use crate::document::{Node, Table};
@@ -26,6 +26,7 @@ use crate::problem::{Log, Problem};
 use crate::reference::{MAP_E, MAP_T, NAT44, SERVICE, STATELESS};
 use crate::softwire::{self, Taken};
 use crate::stateful::{self, Hosts};
+use crate::translation::{largest_segment, translate};
 use crate::{stateless, value};
 
 /// A service's number has eight bits.
@@ -164,7 +165,8 @@ impl<'d> Reader<'d> {
         let pool =
             stateful::allocation(table, pool, &Hosts::Ipv6 { prefix_length: policy.subscriber.prefix_length() }, log);
         let translate = translate(table, log);
-        Some(Nat64 { prefix: prefix?, well_known_prefix_strict, pool, policy, translate, static_bindings })
+        let nat = Nat { pool, policy, static_bindings };
+        Some(Nat64 { prefix: prefix?, well_known_prefix_strict, nat, translate })
     }
 
     fn nat44(&mut self, table: &Table<'d>, log: &mut Log) -> Nat44 {
@@ -184,12 +186,10 @@ impl<'d> Reader<'d> {
         Nat44 {
             inside: addresses,
             untranslated: nat44::untranslated(table, log),
-            pool,
-            policy: stateful::policy(table, Policy::default(), log),
+            nat: Nat { pool, policy: stateful::policy(table, Policy::default(), log), static_bindings },
             inside_mtu,
             outside_mtu,
             largest_segment: largest_segment(table, automatic, log),
-            static_bindings,
         }
     }
 
@@ -291,13 +291,11 @@ impl<'d> Reader<'d> {
         let napt = Nat44 {
             inside: addresses,
             untranslated: AddressRanges::default(),
-            pool,
-            policy: stateful::policy(table, defaults, log),
+            nat: Nat { pool, policy: stateful::policy(table, defaults, log), static_bindings },
             inside_mtu: mtu,
             // What leaves is cut to size behind the NAPT, where its new headers are.
             outside_mtu: u32::MAX,
             largest_segment: None,
-            static_bindings,
         };
         Some(MapEdge { ce, napt: Some(napt), mesh })
     }
@@ -330,59 +328,5 @@ fn overlap(a: Prefix64, b: Prefix64) -> bool {
     match (net(a), net(b)) {
         (Ok(a), Ok(b)) => a.contains(&b) || b.contains(&a),
         _ => false,
-    }
-}
-
-fn translate(table: &Table<'_>, log: &mut Log) -> TranslateSettings {
-    const UDP_ZERO: [(&str, UdpZeroChecksum); 3] =
-        [("compute", UdpZeroChecksum::Compute), ("drop", UdpZeroChecksum::Drop), ("forward", UdpZeroChecksum::Forward)];
-    let defaults = TranslateSettings::default();
-    let read_ipv6_mtu = |node: &Node<'_>| node.number32(1280..=65_535);
-    let ipv6_mtu = table.read_or("ipv6_mtu", defaults.ipv6_mtu, log, read_ipv6_mtu);
-    let ipv4_mtu = table.read_or("ipv4_mtu", defaults.ipv4_mtu, log, |node| node.number32(68..=65_535));
-    let udp_zero = |node: &Node<'_>| node.choice(&UDP_ZERO);
-    TranslateSettings {
-        traffic_class_4to6: table.read_or("traffic_class_4to6", defaults.traffic_class_4to6, log, traffic_class),
-        traffic_class_6to4: table.read_or("traffic_class_6to4", defaults.traffic_class_6to4, log, traffic_class),
-        udp_zero_4to6: table.read_or("udp_zero_checksum", UdpZeroChecksum::Compute, log, udp_zero),
-        lowest_ipv6_mtu: table.read_or("lowest_ipv6_mtu", defaults.lowest_ipv6_mtu, log, read_ipv6_mtu),
-        ipv6_mtu,
-        udp_zero_6to4: table.read_or("udp_zero_checksum_6to4", defaults.udp_zero_6to4, log, |node| {
-            node.choice(&[("drop", UdpZeroChecksum::Drop), ("forward", UdpZeroChecksum::Forward)])
-        }),
-        ipv4_mtu,
-        largest_segment: largest_segment(table, segment_size_of_translation(ipv4_mtu, ipv6_mtu), log),
-        plateaus: table.read_or("mtu_plateaus", defaults.plateaus, log, plateaus),
-    }
-}
-
-/// What `tcp_mss` says; `automatic` if it says that the MTUs decide.
-pub(crate) fn largest_segment(table: &Table<'_>, automatic: u16, log: &mut Log) -> Option<u16> {
-    table.read_or("tcp_mss", Some(automatic), log, |node| match node.text() {
-        Ok("auto") => Ok(Some(automatic)),
-        Ok("off") => Ok(None),
-        Ok(_) => Err(node.problem("unknown; use \"auto\", \"off\" or a number of bytes")),
-        // The least that every host takes is 536 (RFC 9293 section 3.7.1), and tunnels in tunnels
-        // may leave less.
-        Err(_) => Ok(Some(u16::try_from(node.number32(88..=65_495)?).unwrap_or(u16::MAX))),
-    })
-}
-
-fn plateaus(node: &Node<'_>) -> Result<Plateaus, Problem> {
-    let sizes: Result<Vec<u16>, Problem> =
-        node.items()?.iter().map(|item| Ok(u16::try_from(item.number32(68..=65_535)?).unwrap_or(u16::MAX))).collect();
-    Plateaus::new(&sizes?).ok_or_else(|| {
-        node.problem(format!("not falling, or too many; write at most {} sizes from large to small", Plateaus::MOST))
-    })
-}
-
-pub(crate) fn traffic_class(node: &Node<'_>) -> Result<TrafficClass, Problem> {
-    match node.text() {
-        Ok("copy") => Ok(TrafficClass::Copy),
-        Ok(_) => Err(node.problem("unknown; use \"copy\" or a number from 0 to 255")),
-        Err(_) => {
-            let octet = u8::try_from(node.number32(0..=255)?).unwrap_or_default();
-            Ok(TrafficClass::Force(octet))
-        }
     }
 }

@@ -9,11 +9,11 @@ use tombolo_engine::mapping::pool::PortRanges;
 use tombolo_engine::mapping::port_set::PortDivision;
 use tombolo_engine::mapping::softwire_table::{SoftwireRow, SoftwireTable, SoftwireTableError, b4_address};
 use tombolo_engine::mechanism::mtu::segment_size_of_softwire;
-use tombolo_engine::mechanism::napt::{Policy, SubscriberIs};
+use tombolo_engine::mechanism::napt::{Nat, Policy, SubscriberIs};
 use tombolo_engine::mechanism::softwire::{DontFragment, Fragments};
 use tombolo_engine::mechanism::{Softwire, SoftwireSettings};
 use tombolo_engine::plan::ServiceKind;
-use tombolo_engine::service::aftr::Aftr;
+use tombolo_engine::service::aftr::{Aftr, Untranslated};
 use tombolo_engine::service::b4::B4;
 use tombolo_engine::service::lwaftr::Lwaftr;
 use tombolo_engine::service::lwb4::Lwb4;
@@ -23,9 +23,9 @@ use crate::document::{Node, Table};
 use crate::nat44::{self, Inside};
 use crate::pool::{self, Draft, InsideEnd};
 use crate::problem::{Log, Problem};
-use crate::reference::{AFTR, B4 as B4_KEYS, LWAFTR, LWB4, SOFTWIRE, Section};
-use crate::service::{largest_segment, traffic_class};
-use crate::stateful;
+use crate::reference::{AFTR, B4 as B4_KEYS, LWAFTR, LWB4, SOFTWIRE, Section, UNTRANSLATED_HOST};
+use crate::stateful::{self, Hosts};
+use crate::translation::{largest_segment, traffic_class};
 use crate::value::{self, Addresses};
 
 /// Mistakes of a file of softwires that are reported one by one.
@@ -94,20 +94,24 @@ fn b4<'d>(table: &Table<'d>, taken: &mut Taken<'_, 'd>, log: &mut Log) -> Option
 fn aftr<'d>(table: &Table<'d>, taken: &mut Taken<'_, 'd>, log: &mut Log) -> Option<Aftr> {
     let address = require_tunnel(table, "address", taken, log);
     let b4s = b4_prefixes(table, address, log);
+    let inside = inner_sources(table, log);
     let drafts = pool::read(table, taken.pools, log);
-    let pool = pool::build(&drafts, &[], taken.next_slot, log);
+    let end = InsideEnd::Softwire { b4s: &b4s, inside: &inside };
+    let static_bindings = pool::read_static(table, &end, &drafts, log);
+    let pool = pool::build(&drafts, &static_bindings, taken.next_slot, log);
+    let untranslated = untranslated(table, &end, &drafts, log);
     taken.pools.extend(drafts);
     let prefix_length = table.read_or("subscriber_prefix", SUBSCRIBER_PREFIX, log, |node| {
         Ok(u8::try_from(node.number32(1..=128)?).unwrap_or(SUBSCRIBER_PREFIX))
     });
+    let pool = stateful::allocation(table, pool, &Hosts::Ipv6 { prefix_length }, log);
+    let policy = stateful::policy(table, Policy::default(), log);
+    let policy = Policy { subscriber: SubscriberIs::Softwire { prefix_length }, ..policy };
     Some(Aftr {
         b4s,
-        inside: inner_sources(table, log),
-        pool,
-        policy: Policy {
-            subscriber: SubscriberIs::Softwire { prefix_length },
-            ..stateful::policy(table, Policy::default(), log)
-        },
+        inside,
+        untranslated,
+        nat: Nat { pool, policy, static_bindings },
         softwire: settings(table, log),
         outside_mtu: table.read_or("outside_mtu", 1500, log, ipv4_mtu),
         icmp_source: icmp_source(table, Ipv4Addr::new(192, 0, 0, 1), log),
@@ -149,13 +153,11 @@ fn lwb4<'d>(table: &Table<'d>, taken: &mut Taken<'_, 'd>, log: &mut Log) -> Opti
     Some(Lwb4 {
         inside,
         ends: Softwire { local: local?, remote: remote? },
-        pool,
-        policy,
+        nat: Nat { pool, policy, static_bindings },
         softwire,
         inside_mtu,
         icmp_source: ipv4,
         tell_not_ours,
-        static_bindings,
     })
 }
 
@@ -301,6 +303,43 @@ fn inner_sources(table: &Table<'_>, log: &mut Log) -> AddressRanges {
     let read = |item: &Node<'_>| value::addresses(item.text()?).map_err(|text| item.problem(text));
     let given: Vec<_> = items.iter().filter_map(|item| log.keep(read(item))).collect();
     ranges(&given)
+}
+
+/// Who reaches which destinations with an address of its own.
+fn untranslated(table: &Table<'_>, end: &InsideEnd<'_>, drafts: &[Draft<'_>], log: &mut Log) -> Untranslated {
+    let destinations = nat44::untranslated(table, log);
+    let Some(node) = table.find("untranslated_hosts") else {
+        if let Some(node) = table.find("untranslated") {
+            log.mistake(node.problem(
+                "no host is named that has an address of its own; add untranslated_hosts = [{ address = \"203.0.113.5\", \
+                 softwire = \"2001:db8:1000::b4\" }]",
+            ));
+        }
+        return Untranslated::default();
+    };
+    let mut hosts: Vec<(Ipv4Addr, Ipv6Addr)> = Vec::new();
+    for item in log.keep(node.items()).unwrap_or_default() {
+        let Some(host) = untranslated_host(&item, end, log) else { continue };
+        if hosts.iter().any(|(other, _)| *other == host.0) {
+            log.mistake(item.problem(format!("{} is named twice; one address has one softwire", host.0)));
+        }
+        if drafts.iter().any(|draft| draft.addresses.contains(host.0)) {
+            log.mistake(item.problem(format!("{} is in the pool too; give the host another address", host.0)));
+        }
+        hosts.push(host);
+    }
+    Untranslated::new(destinations, hosts)
+}
+
+fn untranslated_host(item: &Node<'_>, end: &InsideEnd<'_>, log: &mut Log) -> Option<(Ipv4Addr, Ipv6Addr)> {
+    let table = item.table(&UNTRANSLATED_HOST, log)?;
+    let address = table.require("address", log).and_then(|node| {
+        let address = log.keep(public(&node))?;
+        log.keep(end.check_ipv4(address, &node))?;
+        Some(address)
+    });
+    let softwire = pool::read_softwire(&table, end, log);
+    Some((address?, softwire?))
 }
 
 /// The division of the ports, and this end's set.

@@ -35,7 +35,8 @@ pub(crate) fn policy(table: &Table<'_>, defaults: Policy, log: &mut Log) -> Poli
         }),
         ..defaults
     };
-    if table.allows("subscriber_prefix") {
+    // Of an AFTR it is the prefix of softwires, which it reads itself.
+    if table.allows("subscriber_prefix") && !table.allows("b4s") {
         let bits = table.read_or("subscriber_prefix", 128, log, |node| node.number32(32..=128));
         policy.subscriber = SubscriberIs::Host { prefix_length: u8::try_from(bits).unwrap_or(128) };
     }
@@ -139,7 +140,9 @@ fn deterministic(
     let subscribers = match hosts {
         Hosts::Ipv4(addresses) => {
             if let Some(node) = table.find("inside") {
-                log.mistake(node.problem("a nat44 takes its subscribers from its own key \"inside\"; remove this one"));
+                log.mistake(
+                    node.problem("the service takes its subscribers from its own key \"inside\"; remove this one"),
+                );
             }
             Subscribers::Ipv4((*addresses).clone())
         }

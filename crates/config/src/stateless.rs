@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use tombolo_engine::mapping::dynamic_pool::{DynamicPool, Lease};
 use tombolo_engine::mapping::eam::{Eam, EamError, EamTable, parse_prefix};
+use tombolo_engine::mapping::error_sources::ErrorSources;
 use tombolo_engine::mapping::stateless::{DenyList, StatelessMap};
 use tombolo_engine::mechanism::TranslateSettings;
-use tombolo_engine::service::siit::{ErrorSources, Hairpinning, Role, Siit};
+use tombolo_engine::service::siit::{Hairpinning, Role, Siit};
 use tombolo_tables::lpm::Prefix;
 use tombolo_wire::Prefix64;
 

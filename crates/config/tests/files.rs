@@ -4,11 +4,12 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 
 use tombolo_config::{Configuration, FastPath, TableMemory, parse};
-use tombolo_engine::mapping::allocation::{Allocation, Blocks, Owner};
+use tombolo_engine::mapping::allocation::{Allocation, Blocks, PortHolder};
 use tombolo_engine::mapping::pool::{Parity, PortSpace};
 use tombolo_engine::mechanism::napt::{Filtering, Filters, InboundTcp, UnsolicitedSyn};
 use tombolo_engine::mechanism::{TrafficClass, UdpZeroChecksum};
-use tombolo_engine::plan::{Nat64, ServiceKind};
+use tombolo_engine::plan::ServiceKind;
+use tombolo_engine::service::nat64::Nat64;
 use tombolo_engine::service::siit::{Hairpinning, Role, Siit};
 
 /// The least that a file must have, with `more` at the end of its service.
@@ -644,7 +645,7 @@ fn limits_and_allocations_are_read() {
     let Allocation::Deterministic(shares) = shared.pool.allocation() else { panic!() };
     assert_eq!((shares.ports_per_host(), shares.dynamic_ports(), shares.blocks), (64_512 / 16, None, None));
     let owner = shares.owner("192.0.2.1".parse().unwrap(), 1024 + 4032);
-    assert_eq!(owner, Some(Owner::Subscriber("2001:db8:0:11::".parse().unwrap())));
+    assert_eq!(owner, Some(PortHolder::Subscriber("2001:db8:0:11::".parse().unwrap())));
 
     let mistakes = |allocation: &str| tombolo_config::parse("gateway.toml", &text(allocation)).unwrap_err().to_string();
     for (allocation, expected) in [

@@ -13,11 +13,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tombolo_engine::mapping::eam::{Eam, EamTable};
+use tombolo_engine::mapping::error_sources::ErrorSources;
 use tombolo_engine::mapping::stateless::StatelessMap;
 use tombolo_engine::mechanism::TranslateSettings;
 use tombolo_engine::packet::{HEADROOM, Offload, Packet};
 use tombolo_engine::plan::{OwnAddresses, Plan, Service, ServiceKind};
-use tombolo_engine::service::siit::{ErrorSources, Hairpinning, Role, Siit};
+use tombolo_engine::service::siit::{Hairpinning, Role, Siit};
 use tombolo_engine::{Engine, Now, Verdict};
 use tombolo_tables::Tables;
 use tombolo_tables::hash::HashKey;

@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::mechanism::session_state::Side;
+use crate::side::Side;
 use crate::verdict::{DropReason, Verdict};
 
 /// Counters of one worker.
@@ -49,6 +49,7 @@ impl Counters {
             Verdict::Forward => add(&self.forwarded[side], 1),
             Verdict::ToHost => add(&self.to_host, 1),
             Verdict::Hold => add(&self.held, 1),
+            Verdict::EchoReply => add(&self.replied, 1),
             Verdict::Reply(_) | Verdict::Drop(_) => self.count_late(verdict),
         }
     }
@@ -61,7 +62,7 @@ impl Counters {
                 add(&self.drops[reason as usize], 1);
             }
             Verdict::Drop(reason) => add(&self.drops[reason as usize], 1),
-            Verdict::Forward | Verdict::Hold | Verdict::ToHost => {}
+            Verdict::Forward | Verdict::EchoReply | Verdict::Hold | Verdict::ToHost => {}
         }
     }
 
@@ -100,9 +101,10 @@ pub struct Totals {
     pub to_host: u64,
     /// Packets kept for later.
     pub held: u64,
-    /// Packets answered with an ICMP message; they are in `drops` too.
+    /// Packets answered: echo requests to the gateway itself, and those that got an ICMP error,
+    /// which are in `drops` too.
     pub replied: u64,
-    /// Packets dropped or answered, by reason.
+    /// Packets dropped or answered with an ICMP error, by reason.
     pub drops: [u64; DropReason::COUNT],
 }
 

@@ -8,7 +8,7 @@ use tombolo_tables::Tables;
 use tombolo_tables::binding::{Binding, BindingId, flags};
 use tombolo_tables::session::{Session, Sweep};
 
-use crate::engine::Now;
+use crate::now::Now;
 
 /// How often the removal of a binding is tried that packets use meanwhile.
 const ATTEMPTS: usize = 8;

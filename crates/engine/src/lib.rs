@@ -5,22 +5,33 @@
 
 #![forbid(unsafe_code)]
 
+mod answer;
 pub mod counters;
+mod describe;
+pub mod endpoint;
 pub mod engine;
 pub mod flush;
 pub mod mapping;
 pub mod mechanism;
+mod now;
+mod own_addresses;
 pub mod packet;
 pub mod parse;
 pub mod plan;
 pub mod probe;
+mod random;
+mod routed;
 pub mod service;
+pub mod side;
 pub mod static_bindings;
 pub mod sweep;
 pub mod trace;
 pub mod verdict;
+mod work;
 
-pub use engine::{Engine, Now};
+pub use engine::Engine;
+pub use now::Now;
 pub use plan::Plan;
+pub use random::Random;
 pub use trace::Trace;
 pub use verdict::{DropReason, Verdict};

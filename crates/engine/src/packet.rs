@@ -98,6 +98,12 @@ impl<'b> Packet<'b> {
         (end <= buffer.len()).then_some(Self { buffer, start: headroom, end, offload })
     }
 
+    /// The same packet, lent to somebody else. What becomes of it there is not seen here.
+    #[must_use]
+    pub fn lend(&mut self) -> Packet<'_> {
+        Packet { buffer: self.buffer, start: self.start, end: self.end, offload: self.offload }
+    }
+
     /// Bytes of the packet, from the first byte of the IP header.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {

@@ -11,8 +11,11 @@ use tombolo_tables::session::Session;
 use tombolo_wire::{Ipv4Header, Protocol, TcpFlags, ipv4, tcp, write_u16};
 
 use crate::engine::Engine;
+use crate::now::Now;
 use crate::packet::{HEADROOM, Offload, Outbox, Packet};
-use crate::plan::{Plan, ServiceKind};
+use crate::parse::parse_ipv4;
+use crate::plan::Plan;
+use crate::trace::Notes;
 
 const LENGTH: usize = ipv4::HEADER_LENGTH + tcp::HEADER_LENGTH;
 /// One more than what the host gets: the gateway takes one off.
@@ -20,7 +23,7 @@ const TTL: u8 = 65;
 
 impl Engine {
     /// Sends the probe of a session that the sweep has found silent; false if its binding is gone.
-    pub fn probe(&mut self, plan: &Plan, session: &Session, outbox: &mut impl Outbox) -> bool {
+    pub fn probe(&mut self, plan: &Plan, session: &Session, now: Now, outbox: &mut dyn Outbox) -> bool {
         let Some((binding, _)) = self.tables.bindings.read(session.key.binding) else { return false };
         let mut buffer = [0; HEADROOM + LENGTH];
         let segment = &mut buffer[HEADROOM..];
@@ -45,12 +48,10 @@ impl Engine {
         };
         header.emit(segment);
         let Some(mut packet) = Packet::new(&mut buffer, HEADROOM, LENGTH, Offload::default()) else { return false };
-        let sent = match plan.services.get(usize::from(binding.inside.service)).map(|service| &service.kind) {
-            Some(ServiceKind::Nat64(nat64)) => nat64.send_inside(&mut packet, &binding.inside, outbox),
-            Some(ServiceKind::Nat44(nat44)) => nat44.send_inside(&mut packet, &binding.inside, outbox),
-            // Sessions behind softwires and edges are not probed; they end when their time is over.
-            _ => return false,
-        };
-        sent.is_ok()
+        let Ok(parsed) = parse_ipv4(&mut packet) else { return false };
+        let Some(service) = plan.service(binding.inside.service) else { return false };
+        let (mut work, _) = self.work(plan, packet, now, outbox, Notes(None));
+        work.number = binding.inside.service;
+        service.kind.deliver(&parsed, &binding.inside, &mut work).is_ok()
     }
 }

@@ -11,12 +11,13 @@ use tombolo_tables::binding::{Binding, InsideKey, flags};
 use tombolo_tables::outside::Slot;
 use tombolo_tables::tables::Candidate;
 
-use crate::engine::Now;
+use crate::endpoint::Endpoint;
 use crate::flush;
 use crate::mapping::pool::PortSpace;
-use crate::mechanism::napt::Endpoint;
-use crate::plan::{Plan, Service, StaticBinding};
-use crate::service::stateful::inside_key;
+use crate::mechanism::napt::{KnownBy, StaticBinding};
+use crate::now::Now;
+use crate::plan::Plan;
+use crate::service::Service;
 
 /// A static binding that could not be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,11 +49,7 @@ pub fn reconcile_and_report(
     let wanted: HashMap<InsideKey, (&Service, StaticBinding)> = plan
         .numbered()
         .flat_map(|(number, service)| {
-            service
-                .kind
-                .static_bindings()
-                .iter()
-                .map(move |&b| (inside_key(number, b.space, b.inside, b.inside_port), (service, b)))
+            service.kind.static_bindings().iter().map(move |&binding| (binding.key(number), (service, binding)))
         })
         .collect();
     remove_others(tables, &wanted, now, removed);
@@ -76,10 +73,16 @@ pub fn add(
     binding: &StaticBinding,
     now: Now,
 ) -> Result<(), &'static str> {
-    if service.kind.nat64().is_some() != binding.inside.is_ipv6() {
-        return Err("the hosts inside the service have addresses of the other family");
+    if !service.kind.hosts_known_by().fits(binding.host()) {
+        return Err(match service.kind.hosts_known_by() {
+            KnownBy::Ipv4 => "the hosts inside the service are known by their IPv4 addresses alone",
+            KnownBy::Ipv6 => "the hosts inside the service are known by their IPv6 addresses",
+            KnownBy::Softwire => {
+                "the hosts inside the service are known by their softwire and an IPv4 address; name both"
+            }
+        });
     }
-    let inside = inside_key(number, binding.space, binding.inside, binding.inside_port);
+    let inside = binding.key(number);
     make(tables, service, &inside, binding, flags::STATIC | flags::OPERATOR, now)
 }
 

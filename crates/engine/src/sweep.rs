@@ -8,7 +8,7 @@ use tombolo_tables::sweep::Policy;
 use tombolo_tables::tick::Tick;
 
 use crate::mechanism::napt::Times;
-use crate::mechanism::session_state::TRANS;
+use crate::mechanism::napt::session_state::TRANS;
 use crate::plan::Plan;
 
 /// The policy of the sweep, with a count of what it did.

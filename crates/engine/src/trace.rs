@@ -40,6 +40,11 @@ impl Trace {
 pub(crate) struct Notes<'a>(pub(crate) Option<&'a mut Trace>);
 
 impl Notes<'_> {
+    /// The same place, lent to somebody else.
+    pub(crate) fn lend(&mut self) -> Notes<'_> {
+        Notes(self.0.as_deref_mut())
+    }
+
     /// False if notes are thrown away.
     #[inline]
     pub(crate) const fn are_wanted(&self) -> bool {

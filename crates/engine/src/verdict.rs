@@ -10,6 +10,8 @@ pub enum Verdict {
     Forward,
     /// Answered: an ICMP error or reply was sent back instead, for the reason given.
     Reply(DropReason),
+    /// An echo request to an address of the gateway's own, answered.
+    EchoReply,
     /// Kept: a fragment that waits for the others, or a SYN that waits for the inside to open.
     Hold,
     /// Not the gateway's; the host may have it.
@@ -127,8 +129,6 @@ drop_reasons! {
     RateLimited = "rate-limited", remedy: "raise the rate, or look for a flood";
     /// The gateway is being drained: what is open goes on, and nothing new begins.
     Draining = "draining", remedy: "tombolo drain --off, when the gateway is to serve again";
-    /// The packet went round the gateway's own hairpin twice.
-    HairpinLoop = "hairpin-loop", remedy: "look at static bindings that point at the pool";
     /// Addressed inside a mapping that policy excludes (deny list).
     Denied = "denied", remedy: "change the deny list";
     /// A packet for an end of a softwire that holds no IPv4 packet (RFC 2473 section 3.1).
@@ -151,8 +151,6 @@ drop_reasons! {
     SoftwireRefused = "softwire-refused", remedy: "provision the softwire at the other end, or this end anew";
     /// From one subscriber of the gateway to another, where hairpinning is switched off.
     HairpinningOff = "hairpinning-off", remedy: "set hairpinning = true if subscribers are to reach each other";
-    /// An echo request to the gateway's own tunnel address; it was answered.
-    EchoAnswered = "echo-answered", remedy: "none needed";
     /// The buffer has no room for the larger header.
     NoHeadroom = "no-headroom", remedy: "this is a defect of the gateway; report it";
 }

@@ -30,7 +30,7 @@ fn probes(gateway: &mut Gateway) -> Vec<Vec<u8>> {
     let mut sent = Vec::new();
     for session in silent {
         let mut outbox = |packet: &mut Packet<'_>| sent.push(packet.bytes().to_vec());
-        assert!(gateway.engine.probe(&gateway.plan, &session, &mut outbox));
+        assert!(gateway.engine.probe(&gateway.plan, &session, gateway.now, &mut outbox));
     }
     sent
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use support::*;
 use tombolo_engine::mapping::address_ranges::AddressRanges;
-use tombolo_engine::mapping::allocation::{Allocation, Blocks, Deterministic, Owner, Subscribers};
+use tombolo_engine::mapping::allocation::{Allocation, Blocks, Deterministic, PortHolder, Subscribers};
 use tombolo_engine::mapping::deterministic::{DeterministicMap, Order};
 use tombolo_engine::mapping::pool::PortRanges;
 use tombolo_engine::mechanism::napt::{Policy, SubscriberIs};
@@ -206,12 +206,12 @@ fn deterministic_ports_lead_back_to_their_host() {
             };
             for n in 0..93 {
                 let port = gateway.forward(&packet(host, 5000 + n)).ports.0;
-                assert_eq!(shares.owner(POOL, port), Some(Owner::Subscriber(first)), "{host} {port}");
+                assert_eq!(shares.owner(POOL, port), Some(PortHolder::Subscriber(first)), "{host} {port}");
             }
         }
         // Beyond the share: the dynamic pool.
         let port = gateway.forward(&packet(3, 9000)).ports.0;
-        assert_eq!(shares.owner(POOL, port), Some(Owner::Dynamic));
+        assert_eq!(shares.owner(POOL, port), Some(PortHolder::Dynamic));
         // Others have no share and get nothing; they are told.
         assert_eq!(gateway.pass(&packet(10, 5000)).0, Verdict::Reply(DropReason::Denied));
         gateway.audit();

@@ -16,10 +16,11 @@ use support::{
 };
 use tombolo_engine::mapping::address_ranges::AddressRanges;
 use tombolo_engine::mapping::eam::parse_prefix;
+use tombolo_engine::mapping::error_sources::ErrorSources;
 use tombolo_engine::mapping::map_domain::MapDomain;
 use tombolo_engine::mapping::map_rule::{MapCe, MapRule};
 use tombolo_engine::mapping::pool::{Pool, PoolRange, PortRanges};
-use tombolo_engine::mechanism::napt::{Filtering, Policy, Times};
+use tombolo_engine::mechanism::napt::{Filtering, Nat, Policy, Times};
 use tombolo_engine::mechanism::softwire::SoftwireSettings;
 use tombolo_engine::mechanism::{TranslateSettings, UdpZeroChecksum};
 use tombolo_engine::packet::{ChecksumState, HEADROOM, Offload, Packet, Segmentation};
@@ -30,7 +31,6 @@ use tombolo_engine::service::map_e_ce::MapECe;
 use tombolo_engine::service::map_t_br::MapTBr;
 use tombolo_engine::service::map_t_ce::MapTCe;
 use tombolo_engine::service::nat44::Nat44;
-use tombolo_engine::service::siit::ErrorSources;
 use tombolo_engine::{DropReason, Engine, Now, Verdict};
 use tombolo_tables::hash::HashKey;
 use tombolo_tables::memory::Heap;
@@ -73,12 +73,14 @@ fn edge(mesh: bool) -> MapEdge {
     let napt = Nat44 {
         inside: AddressRanges::new([Ipv4Addr::new(10, 0, 0, 0)..=Ipv4Addr::new(10, 0, 0, 255)]),
         untranslated: AddressRanges::default(),
-        pool: Pool::new(vec![range]),
-        policy: Policy { filtering: Filtering::AddressDependent.into(), ..Policy::default() },
+        nat: Nat {
+            pool: Pool::new(vec![range]),
+            policy: Policy { filtering: Filtering::AddressDependent.into(), ..Policy::default() },
+            static_bindings: Vec::new(),
+        },
         inside_mtu: 1500,
         outside_mtu: u32::MAX,
         largest_segment: None,
-        static_bindings: Vec::new(),
     };
     let mesh = if mesh { MapDomain::new(vec![rule()]).unwrap() } else { MapDomain::default() };
     MapEdge { ce: ce(), napt: Some(napt), mesh }
@@ -397,6 +399,7 @@ fn random_packets_do_no_harm_to_either_end() {
                         assert!(sent.is_empty(), "{reason}");
                         reasons.insert(reason);
                     }
+                    Verdict::EchoReply => assert_eq!(sent.len(), 1),
                     Verdict::Hold | Verdict::ToHost => assert!(sent.is_empty()),
                 }
                 if n % 1000 == 0 {

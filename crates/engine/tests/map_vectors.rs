@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use serde_json::Value;
 use tombolo_engine::mapping::eam::parse_prefix;
-use tombolo_engine::mapping::map_domain::{MapDomain, Owner};
+use tombolo_engine::mapping::map_domain::{AddressOwner, MapDomain};
 use tombolo_engine::mapping::map_rule::{Assignment, GivenPsid, MapRule};
 use tombolo_tables::lpm::Prefix;
 use tombolo_wire::Prefix64;
@@ -167,8 +167,8 @@ fn check_selection(case: &Value) {
     let domain = MapDomain::new(rules).unwrap();
     let selected = match case.get("ipv4_dst") {
         Some(_) => match domain.owner(address(case, "ipv4_dst"), 2000) {
-            Owner::Subscriber { rule, .. } => Some(rule),
-            Owner::Nobody | Owner::Outside => None,
+            AddressOwner::Subscriber { rule, .. } => Some(rule),
+            AddressOwner::Nobody | AddressOwner::Outside => None,
         },
         None => {
             let prefix: Prefix<u128> = parse_prefix(text(case, "end_user_ipv6_prefix")).unwrap();
@@ -192,8 +192,8 @@ fn rule(rule: &Value) -> MapRule {
 
 fn owner(case: &Value, address: Ipv4Addr, port: u16) -> Option<Ipv6Addr> {
     match MapDomain::new(vec![rule(&case["rule"])]).unwrap().owner(address, port) {
-        Owner::Subscriber { address, .. } => Some(address),
-        Owner::Nobody | Owner::Outside => None,
+        AddressOwner::Subscriber { address, .. } => Some(address),
+        AddressOwner::Nobody | AddressOwner::Outside => None,
     }
 }
 

@@ -241,7 +241,7 @@ fn check_quarantine(case: &Value) {
     gateway.wait(if may && seconds > 0 { seconds + 3 } else { seconds });
     if is_static {
         // A configured binding takes the port at once.
-        gateway.nat44().static_bindings = vec![tombolo_engine::plan::StaticBinding {
+        gateway.nat44().nat.static_bindings = vec![tombolo_engine::plan::StaticBinding {
             inside: OTHER_HOST4.into(),
             ..static_binding(PortSpace::Udp, 40_000, 2000)
         }];

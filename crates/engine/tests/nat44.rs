@@ -257,6 +257,7 @@ fn each_protocol_may_have_its_own_filtering() {
 #[test]
 fn a_static_binding_serves_both_ways_and_never_goes() {
     let binding = StaticBinding {
+        softwire: std::net::Ipv6Addr::UNSPECIFIED,
         space: PortSpace::Tcp,
         inside: HOST4.into(),
         inside_port: Port(8080),

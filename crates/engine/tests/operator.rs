@@ -59,7 +59,7 @@ fn bindings_of_an_operator_stay_over_a_reload_and_go_with_their_sessions() {
     assert!(add(&gateway.tables, 0, &service, &other, gateway.now).unwrap_err().contains("taken"));
     gateway.forward(&udp((SERVER, 53), (POOL, 2001), b""));
 
-    gateway.nat64().static_bindings.clear();
+    gateway.nat64().nat.static_bindings.clear();
     let mut gone = Vec::new();
     let conflicts =
         reconcile_and_report(&gateway.tables, &gateway.plan, gateway.now, &mut |b| gone.push(b.outside_port));

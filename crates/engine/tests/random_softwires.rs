@@ -15,12 +15,12 @@ use tombolo_engine::mapping::address_ranges::AddressRanges;
 use tombolo_engine::mapping::pool::{Pool, PoolRange, PortRanges};
 use tombolo_engine::mapping::port_set::PortDivision;
 use tombolo_engine::mapping::softwire_table::{SoftwireRow, SoftwireTable};
-use tombolo_engine::mechanism::napt::{Policy, SubscriberIs, Times};
+use tombolo_engine::mechanism::napt::{Nat, Policy, SubscriberIs, Times};
 use tombolo_engine::mechanism::softwire::{DontFragment, Fragments};
 use tombolo_engine::mechanism::{Softwire, SoftwireSettings};
 use tombolo_engine::packet::{ChecksumState, HEADROOM, Offload, Packet, Segmentation};
 use tombolo_engine::plan::{OwnAddresses, Plan, Service, ServiceKind};
-use tombolo_engine::service::aftr::Aftr;
+use tombolo_engine::service::aftr::{Aftr, Untranslated};
 use tombolo_engine::service::b4::B4;
 use tombolo_engine::service::lwaftr::Lwaftr;
 use tombolo_engine::service::lwb4::Lwb4;
@@ -61,8 +61,12 @@ fn aftr() -> ServiceKind {
         address: AFTR,
         b4s: vec![Prefix::new("2001:db8:1000::".parse().unwrap(), 36).unwrap()],
         inside: ten(),
-        pool: pool(PortRanges::new([1024..=1279])),
-        policy: Policy { subscriber: SubscriberIs::Softwire { prefix_length: 63 }, ..Policy::default() },
+        untranslated: Untranslated::default(),
+        nat: Nat {
+            pool: pool(PortRanges::new([1024..=1279])),
+            policy: Policy { subscriber: SubscriberIs::Softwire { prefix_length: 63 }, ..Policy::default() },
+            static_bindings: Vec::new(),
+        },
         softwire: settings(),
         outside_mtu: 1400,
         icmp_source: Ipv4Addr::new(192, 0, 0, 1),
@@ -83,13 +87,15 @@ fn lwb4() -> ServiceKind {
     ServiceKind::Lwb4(Lwb4 {
         inside: ten(),
         ends: Softwire { local: end(0), remote: AFTR },
-        pool: pool(PortRanges::new(PortDivision::new(0, 8).unwrap().ranges(4))),
-        policy: Policy::default(),
+        nat: Nat {
+            pool: pool(PortRanges::new(PortDivision::new(0, 8).unwrap().ranges(4))),
+            policy: Policy::default(),
+            static_bindings: Vec::new(),
+        },
         softwire: SoftwireSettings { dont_fragment: DontFragment::Override, ..settings() },
         inside_mtu: 1300,
         icmp_source: SHARED,
         tell_not_ours: true,
-        static_bindings: Vec::new(),
     })
 }
 
@@ -260,6 +266,7 @@ fn torture(kind: ServiceKind, at_home: bool) {
                 assert!(sent >= 1, "{reason}");
                 reasons[reason as usize] += 1;
             }
+            Verdict::EchoReply => assert!(sent >= 1),
             Verdict::Hold | Verdict::ToHost => assert_eq!(sent, 0),
         }
         if n % 1000 == 0 {

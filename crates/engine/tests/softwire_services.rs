@@ -14,10 +14,10 @@ use tombolo_engine::mapping::address_ranges::AddressRanges;
 use tombolo_engine::mapping::pool::{Pool, PoolRange, PortRanges};
 use tombolo_engine::mapping::port_set::PortDivision;
 use tombolo_engine::mapping::softwire_table::{SoftwireRow, SoftwireTable, b4_address};
-use tombolo_engine::mechanism::napt::{Policy, SubscriberIs, Times};
+use tombolo_engine::mechanism::napt::{Nat, Policy, SubscriberIs, Times};
 use tombolo_engine::mechanism::{Softwire, SoftwireSettings};
 use tombolo_engine::plan::{OwnAddresses, Plan, Service, ServiceKind};
-use tombolo_engine::service::aftr::Aftr;
+use tombolo_engine::service::aftr::{Aftr, Untranslated};
 use tombolo_engine::service::b4::B4;
 use tombolo_engine::service::lwaftr::Lwaftr;
 use tombolo_engine::service::lwb4::Lwb4;
@@ -60,8 +60,12 @@ fn aftr(policy: Policy) -> Gateway {
         address: AFTR,
         b4s: vec![Prefix::new("2001:db8:1000::".parse().unwrap(), 36).unwrap()],
         inside: ten(),
-        pool: pool(POOL, PortRanges::new([1024..=65535])),
-        policy: Policy { subscriber: SubscriberIs::Softwire { prefix_length: 56 }, ..policy },
+        untranslated: Untranslated::default(),
+        nat: Nat {
+            pool: pool(POOL, PortRanges::new([1024..=65535])),
+            policy: Policy { subscriber: SubscriberIs::Softwire { prefix_length: 56 }, ..policy },
+            static_bindings: Vec::new(),
+        },
         softwire: SoftwireSettings::default(),
         outside_mtu: 1500,
         icmp_source: Ipv4Addr::new(192, 0, 0, 1),
@@ -83,13 +87,15 @@ fn lwb4() -> Gateway {
     gateway(ServiceKind::Lwb4(Lwb4 {
         inside: ten(),
         ends: Softwire { local: B4_A, remote: AFTR },
-        pool: pool(POOL, PortRanges::new(division.ranges(0x34))),
-        policy: Policy::default(),
+        nat: Nat {
+            pool: pool(POOL, PortRanges::new(division.ranges(0x34))),
+            policy: Policy::default(),
+            static_bindings: Vec::new(),
+        },
         softwire: SoftwireSettings::default(),
         inside_mtu: 1500,
         icmp_source: POOL,
         tell_not_ours: true,
-        static_bindings: Vec::new(),
     }))
 }
 
@@ -581,7 +587,7 @@ fn errors_from_the_path_reach_the_sender_outside_or_in_its_softwire() {
 fn tunnel_addresses_answer_echoes_and_drop_what_no_host_would_take() {
     for mut gateway in [aftr(Policy::default()), lwaftr(true)] {
         let (verdict, sent) = gateway.pass(&echo(B4_A, AFTR, true, 7));
-        assert_eq!(verdict, Verdict::Reply(DropReason::EchoAnswered));
+        assert_eq!(verdict, Verdict::EchoReply);
         assert_eq!((see(&sent[0]).source, see(&sent[0]).destination), (AFTR.into(), B4_A.into()));
         assert_eq!(gateway.pass(&echo(B4_A, AFTR, false, 7)).0, Verdict::Drop(DropReason::IcmpUntranslatable));
         let (verdict, sent) = gateway.pass(&udp((B4_A, 1), (AFTR, 2), b"x"));

@@ -9,8 +9,9 @@ use std::path::PathBuf;
 use tombolo_engine::Plan;
 use tombolo_engine::mapping::pool::{Pool, PoolRange, PortRanges};
 use tombolo_engine::mechanism::TranslateSettings;
-use tombolo_engine::mechanism::napt::{Policy, Times};
-use tombolo_engine::plan::{Nat64, OwnAddresses, Service, ServiceKind};
+use tombolo_engine::mechanism::napt::{Nat, Policy, Times};
+use tombolo_engine::plan::{OwnAddresses, Service, ServiceKind};
+use tombolo_engine::service::nat64::Nat64;
 use tombolo_fastpath::{Attached, FastPath, Made, Mode, PinnedMemory, Routes, Settings, TcKind};
 use tombolo_lab::{Lab, Peer, Topology};
 use tombolo_tables::hash::HashKey;
@@ -110,10 +111,8 @@ fn plan() -> Plan {
     let kind = ServiceKind::Nat64(Nat64 {
         prefix: Prefix64::WELL_KNOWN,
         well_known_prefix_strict: false,
-        pool: Pool::new(vec![range]),
-        policy: Policy::default(),
+        nat: Nat { pool: Pool::new(vec![range]), policy: Policy::default(), static_bindings: Vec::new() },
         translate: TranslateSettings::default(),
-        static_bindings: Vec::new(),
     });
     let mut plan = Plan {
         services: vec![Service { name: "lab".into(), kind }],

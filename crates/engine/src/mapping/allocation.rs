@@ -110,7 +110,7 @@ impl Subscribers {
 
 /// Whose an outside port is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Owner {
+pub enum PortHolder {
     /// This subscriber's: its address, or the first one of its prefix.
     Subscriber(IpAddr),
     /// Given out from the dynamic pool: the log says to whom.
@@ -148,12 +148,12 @@ impl Deterministic {
 
     /// Whose port `port` of `outside` is; `None` if the address is not one of the mapping's.
     #[must_use]
-    pub fn owner(&self, outside: Ipv4Addr, port: u16) -> Option<Owner> {
+    pub fn owner(&self, outside: Ipv4Addr, port: u16) -> Option<PortHolder> {
         Some(match self.map.sharer(outside, port)? {
-            Sharer::Host(host) => Owner::Subscriber(self.hosts.nth(host)?),
-            Sharer::Dynamic => Owner::Dynamic,
-            Sharer::Reserved => Owner::Reserved,
-            Sharer::Unassigned => Owner::Unassigned,
+            Sharer::Host(host) => PortHolder::Subscriber(self.hosts.nth(host)?),
+            Sharer::Dynamic => PortHolder::Dynamic,
+            Sharer::Reserved => PortHolder::Reserved,
+            Sharer::Unassigned => PortHolder::Unassigned,
         })
     }
 }
@@ -196,10 +196,10 @@ mod tests {
             let IpAddr::V4(ipv4) = host else { panic!() };
             let share = all.share(&SubscriberKey { ipv4: ipv4.octets(), ..Default::default() }).unwrap();
             for port in [share.first, share.last] {
-                assert_eq!(all.owner(share.address, port), Some(Owner::Subscriber(host)));
+                assert_eq!(all.owner(share.address, port), Some(PortHolder::Subscriber(host)));
             }
         }
         let (first, last) = all.dynamic_ports().unwrap();
-        assert_eq!((all.owner([192, 0, 2, 1].into(), first), last), (Some(Owner::Dynamic), 65_535));
+        assert_eq!((all.owner([192, 0, 2, 1].into(), first), last), (Some(PortHolder::Dynamic), 65_535));
     }
 }

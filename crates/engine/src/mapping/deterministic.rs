@@ -13,7 +13,7 @@
 
 use std::net::Ipv4Addr;
 
-use super::pool::PortRanges;
+use super::port_ranges::PortRanges;
 
 /// In which order hosts are spread over several outside addresses. RFC 7422's words for
 /// "sequential" fit both.

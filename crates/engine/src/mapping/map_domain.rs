@@ -75,7 +75,7 @@ pub enum MapDomainError {
 
 /// Whose an IPv4 address and port are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Owner {
+pub enum AddressOwner {
     /// A subscriber's.
     Subscriber {
         /// Number of the rule, from 0.
@@ -139,17 +139,17 @@ impl MapDomain {
     /// Whose `port` of `address` is (RFC 7597 section 5.3).
     #[must_use]
     #[inline]
-    pub fn owner(&self, address: Ipv4Addr, port: u16) -> Owner {
-        let Some(group) = self.group_of(address) else { return Owner::Outside };
+    pub fn owner(&self, address: Ipv4Addr, port: u16) -> AddressOwner {
+        let Some(group) = self.group_of(address) else { return AddressOwner::Outside };
         let number = match group {
             Group::One(number) => Some(*number),
             Group::ByPsid(members) => self.member(members, port),
         };
-        let Some(number) = number else { return Owner::Nobody };
+        let Some(number) = number else { return AddressOwner::Nobody };
         let rule = &self.rules[number as usize];
         match rule.share_of(address, port) {
-            Some(share) => Owner::Subscriber { rule: number, share, address: rule.map_address(share) },
-            None => Owner::Nobody,
+            Some(share) => AddressOwner::Subscriber { rule: number, share, address: rule.map_address(share) },
+            None => AddressOwner::Nobody,
         }
     }
 
@@ -157,12 +157,12 @@ impl MapDomain {
     /// an owner.
     #[must_use]
     #[inline]
-    pub fn owner_of(&self, address: Ipv4Addr, port: Option<u16>) -> Owner {
+    pub fn owner_of(&self, address: Ipv4Addr, port: Option<u16>) -> AddressOwner {
         match port {
             Some(port) => self.owner(address, port),
             None if self.unshared_rule_of_ipv4(address).is_some() => self.owner(address, 0),
-            None if self.contains_ipv4(address) => Owner::Nobody,
-            None => Owner::Outside,
+            None if self.contains_ipv4(address) => AddressOwner::Nobody,
+            None => AddressOwner::Outside,
         }
     }
 
@@ -268,8 +268,8 @@ mod tests {
 
     fn address_of(domain: &MapDomain, address: [u8; 4], port: u16) -> Option<Ipv6Addr> {
         match domain.owner(address.into(), port) {
-            Owner::Subscriber { address, .. } => Some(address),
-            Owner::Nobody | Owner::Outside => None,
+            AddressOwner::Subscriber { address, .. } => Some(address),
+            AddressOwner::Nobody | AddressOwner::Outside => None,
         }
     }
 
@@ -284,10 +284,10 @@ mod tests {
         assert_eq!(found("2001:db8:ff00::1"), Some(1));
         assert_eq!(found("2001:db8:fe00::1"), Some(0));
         assert_eq!(found("2001:db9::1"), None);
-        let Owner::Subscriber { rule, .. } = domain.owner([192, 0, 2, 18].into(), 1232) else { panic!() };
+        let AddressOwner::Subscriber { rule, .. } = domain.owner([192, 0, 2, 18].into(), 1232) else { panic!() };
         assert_eq!(rule, 1);
-        assert_eq!(domain.owner([192, 0, 2, 18].into(), 80), Owner::Nobody);
-        assert_eq!(domain.owner([192, 0, 3, 18].into(), 80), Owner::Outside);
+        assert_eq!(domain.owner([192, 0, 2, 18].into(), 80), AddressOwner::Nobody);
+        assert_eq!(domain.owner([192, 0, 3, 18].into(), 80), AddressOwner::Outside);
         assert_eq!(domain.unshared_rule_of_ipv4([192, 0, 2, 18].into()), None);
     }
 
@@ -303,7 +303,7 @@ mod tests {
         assert_eq!(address_of(&domain, [192, 0, 2, 18], 1232), Some(expected));
         let expected: Ipv6Addr = "2001:db8:2::c000:212:35".parse().unwrap();
         assert_eq!(address_of(&domain, [192, 0, 2, 18], 1236), Some(expected));
-        assert_eq!(domain.owner([192, 0, 2, 18].into(), 1240), Owner::Nobody);
+        assert_eq!(domain.owner([192, 0, 2, 18].into(), 1240), AddressOwner::Nobody);
         let expected: Ipv6Addr = "2001:db8:3::c000:213:0".parse().unwrap();
         assert_eq!(address_of(&domain, [192, 0, 2, 19], 80), Some(expected));
         assert!(domain.unshared_rule_of_ipv4([192, 0, 2, 19].into()).is_some());
@@ -340,7 +340,7 @@ mod tests {
             let address = Ipv4Addr::from_bits(rule.ipv4().key() | 7);
             let share = rule.share_of(address, 2000).unwrap();
             let number = u32::try_from(number).unwrap();
-            let expected = Owner::Subscriber { rule: number, share, address: rule.map_address(share) };
+            let expected = AddressOwner::Subscriber { rule: number, share, address: rule.map_address(share) };
             assert_eq!(domain.owner(address, 2000), expected);
             assert_eq!(domain.rule_of_ipv6(rule.map_address(share)).map(|(found, _)| found), Some(number));
         }

@@ -1,5 +1,4 @@
-//! Packets that turn round ("hairpin"): sent by one subscriber to another, out of the gateway and
-//! in again.
+//! Hairpinning: what one subscriber sends to another goes out of the gateway and in again.
 
 use std::net::Ipv4Addr;
 
@@ -8,6 +7,15 @@ use tombolo_wire::ipv4;
 use crate::packet::Packet;
 use crate::parse::{Parsed, parse_ipv4};
 use crate::verdict::DropReason;
+
+/// How a packet came to the IPv4 side of a translator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// From the IPv4 network.
+    Network,
+    /// It was IPv6 a moment ago, and is hairpinned.
+    Hairpin,
+}
 
 /// Reads what has just left as an IPv4 packet, to come in again. Its hop is given back, since the
 /// way in takes one: one decrement in total (RFC 7757 section 4.2.2).

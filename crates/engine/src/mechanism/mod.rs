@@ -1,41 +1,31 @@
 //! The mechanisms that services compose: each takes a packet and addresses that were already
 //! decided.
 //!
-//! In the order in which a packet meets them: [`screen`] refuses what may not be translated at all,
-//! [`translate`] changes a packet from one protocol to the other in place, [`fragment`] sends it in
-//! pieces where it has to. What is refused comes back as a [`Refusal`], which says how the sender
-//! may be told.
+//! Three carry the technologies: [`translate`], [`tunnel`] and [`napt`]. Beside them, in the order
+//! in which a packet meets them: [`screen`] refuses what may not pass at all, [`reassembly`] waits
+//! for fragments, [`fragment`] sends in pieces where it has to, [`reply`] answers. What is refused
+//! comes back as a [`Refusal`], which names the ICMP error for its sender.
 
-mod bind;
-mod extension;
-pub mod filtering;
+pub mod echo;
+pub(crate) mod error_limit;
 pub mod fragment;
 pub(crate) mod hairpin;
-pub mod held;
-pub mod icmp;
-pub mod icmp_error;
 pub mod identification;
-pub mod mtu;
 pub mod napt;
 pub mod offload;
-pub mod readdress;
 pub mod reassembly;
 pub mod refusal;
 pub mod reply;
-pub mod rewrite;
 pub mod screen;
-pub mod segment;
-pub mod session_state;
-pub mod softwire;
 pub mod translate;
+pub mod tunnel;
 
-mod transport;
-
-pub use icmp_error::{ErrorRewrite, translate_error_4to6, translate_error_6to4};
 pub use identification::IdentificationGenerator;
-pub use readdress::{Identification, NextLink, readdress, readdress_error};
+pub use napt::{Identification, NextLink, readdress, readdress_error, session_state};
 pub use reassembly::{Reassembly, ReassemblyLimits};
 pub use refusal::{IcmpAnswer, Refusal};
-pub use rewrite::{Plateaus, Rewrite, TrafficClass, TranslateSettings, UdpZeroChecksum};
-pub use softwire::{Softwire, SoftwireSettings, decapsulate, encapsulate};
-pub use translate::{Translated, translate_4to6, translate_6to4};
+pub use translate::{
+    ErrorRewrite, Plateaus, Rewrite, TrafficClass, TranslateSettings, Translated, UdpZeroChecksum, icmp, mtu,
+    translate_4to6, translate_6to4, translate_error_4to6, translate_error_6to4,
+};
+pub use tunnel::{Softwire, SoftwireSettings, decapsulate, encapsulate, softwire};

@@ -2,9 +2,10 @@
 //! card cannot know.
 
 use tombolo_wire::checksum::udp_checksum;
-use tombolo_wire::{Protocol, Sum, read_u16, write_u16};
+use tombolo_wire::{Protocol, Sum, read_u16, tcp, udp, write_u16};
 
-use crate::packet::{ChecksumState, Packet, Segmentation};
+use crate::packet::{ChecksumState, Offload, Packet, Segmentation};
+use crate::parse::{Parsed, Payload};
 use crate::verdict::DropReason;
 
 /// Computes a transport checksum that was left to the card. Does nothing if it is complete.
@@ -26,6 +27,32 @@ pub fn complete_checksum(packet: &mut Packet<'_>, protocol: Protocol) -> Result<
     write_u16(transport, offset, checksum);
     packet.offload.checksum = ChecksumState::Complete;
     Ok(())
+}
+
+/// What was left to the card must agree with the headers, since transformations rely on it.
+pub(crate) fn reconcile_offload<A>(packet: &mut Packet<'_>, parsed: &Parsed<A>) -> Result<(), DropReason> {
+    let expected = match parsed.payload {
+        _ if packet.offload == Offload::default() => return Ok(()),
+        Payload::Tcp if !parsed.is_piece() => Some(tcp::CHECKSUM),
+        Payload::Udp if !parsed.is_piece() => Some(udp::CHECKSUM),
+        _ => None,
+    };
+    let is_partial = match packet.offload.checksum {
+        ChecksumState::Complete => false,
+        ChecksumState::Partial { start, offset } => {
+            start == parsed.transport_offset && Some(usize::from(offset)) == expected
+        }
+    };
+    match (packet.offload.segmentation, parsed.payload) {
+        (Segmentation::None, _) if is_partial => Ok(()),
+        (Segmentation::None, _) => complete_checksum(packet, parsed.protocol),
+        (Segmentation::Tcp { size: 1.., .. }, Payload::Tcp) | (Segmentation::Udp { size: 1.. }, Payload::Udp)
+            if is_partial =>
+        {
+            Ok(())
+        }
+        _ => Err(DropReason::Malformed),
+    }
 }
 
 /// Bytes of the largest packet that will stand on the wire: of a super-packet that is one segment.

@@ -8,11 +8,11 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use tombolo_wire::checksum::{Delta, update};
-use tombolo_wire::{Ipv4Header, Ipv6Header, Protocol, Sum, icmpv4, icmpv6, ipv4, ipv6, read_u16, write_u16, write_u32};
+use tombolo_wire::{Ipv4Header, Ipv6Header, Protocol, Sum, icmpv4, icmpv6, ipv4, ipv6, write_u16, write_u32};
 
+use super::identification::IdentificationGenerator;
+use super::refusal::IcmpAnswer;
 use super::screen::{is_illegal_source_ipv4, is_illegal_source_ipv6};
-use super::{IcmpAnswer, IdentificationGenerator};
 use crate::packet::{Offload, Packet};
 use crate::parse::{Parsed, Payload};
 use crate::verdict::DropReason;
@@ -148,41 +148,6 @@ pub fn reply_ipv6(
     Ok(())
 }
 
-/// Turns an ICMPv6 echo request into its reply, as the host that it is addressed to would (RFC 4443
-/// section 4.2). Extension headers do not come back.
-///
-/// # Errors
-/// [`DropReason::IcmpUntranslatable`] for anything else, [`DropReason::IllegalSource`] if nobody
-/// could hear the reply, [`DropReason::NoHeadroom`]. The packet is as before.
-pub fn answer_echo_ipv6(packet: &mut Packet<'_>, parsed: &Parsed<Ipv6Addr>) -> Result<(), DropReason> {
-    if parsed.payload != Payload::EchoRequest || parsed.is_piece() || parsed.obstacle.is_some() {
-        return Err(DropReason::IcmpUntranslatable);
-    }
-    if is_illegal_source_ipv6(parsed.source) {
-        return Err(DropReason::IllegalSource);
-    }
-    let payload_length = u16::try_from(parsed.transport_length()).map_err(|_| DropReason::Malformed)?;
-    packet.strip(parsed.transport_offset.into());
-    packet.prepend(ipv6::HEADER_LENGTH)?;
-    let message = &mut packet.bytes_mut()[ipv6::HEADER_LENGTH..];
-    let old = read_u16(message, 0);
-    message[0] = icmpv6::ECHO_REPLY;
-    // The addresses change places, which their sum does not feel.
-    let checksum = update(read_u16(message, icmpv6::CHECKSUM), Delta::of_word(old, read_u16(message, 0)));
-    write_u16(message, icmpv6::CHECKSUM, checksum);
-    let header = Ipv6Header {
-        traffic_class: parsed.traffic_class,
-        flow_label: 0,
-        payload_length,
-        next_header: Protocol::ICMPV6,
-        hop_limit: HOP_LIMIT,
-        source: parsed.destination,
-        destination: parsed.source,
-    };
-    header.emit(packet.bytes_mut());
-    Ok(())
-}
-
 /// Cuts the packet to what may be quoted, and puts room for an IP header and the ICMP header in
 /// front.
 fn prepend_error(
@@ -200,86 +165,4 @@ fn prepend_error(
     write_u16(header, icmpv4::CHECKSUM, 0);
     write_u32(header, 4, rest);
     Ok(())
-}
-
-/// Limits how many errors are sent (RFC 4443 section 2.4 (f)): a bucket that holds `burst` errors
-/// and gains `rate` a second.
-#[derive(Debug, Clone)]
-pub struct ErrorLimit {
-    /// Nanoseconds that one error costs.
-    cost: u64,
-    /// Nanoseconds that the bucket holds.
-    depth: u64,
-    /// When the bucket would have been empty: it holds the time since then, up to `depth`.
-    empty_since: u64,
-    /// Rate and burst that the above were made from.
-    made_for: (u32, u32),
-}
-
-impl ErrorLimit {
-    /// `rate` errors a second, of which `burst` may come at once. A rate of zero sends none.
-    #[must_use]
-    pub fn new(rate: u32, burst: u32) -> Self {
-        let cost = 1_000_000_000_u64.checked_div(u64::from(rate)).unwrap_or(u64::MAX);
-        let depth = cost.saturating_mul(u64::from(burst.max(1)));
-        Self { cost, depth, empty_since: 0, made_for: (rate, burst) }
-    }
-
-    /// Takes one error out of the bucket at the moment `now` (nanoseconds); false if it is empty. A
-    /// bucket for another rate or burst is changed first.
-    pub fn allow(&mut self, rate: u32, burst: u32, now: u64) -> bool {
-        if self.made_for != (rate, burst) {
-            *self = Self { empty_since: self.empty_since, ..Self::new(rate, burst) };
-        }
-        if self.cost == u64::MAX {
-            return false;
-        }
-        // Should the clock have gone back, the bucket fills from now on, not from when the clock is
-        // there again.
-        let since = self.empty_since.min(now).max(now.saturating_sub(self.depth));
-        let allowed = now.saturating_sub(since) >= self.cost;
-        self.empty_since = if allowed { since + self.cost } else { since };
-        allowed
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SECOND: u64 = 1_000_000_000;
-
-    #[test]
-    fn another_policy_counts_from_the_next_error_on() {
-        let mut limit = ErrorLimit::new(1, 1);
-        assert!(limit.allow(1, 1, 10 * SECOND) && !limit.allow(1, 1, 10 * SECOND));
-        assert_eq!((0..9).filter(|_| limit.allow(1000, 4, 10 * SECOND + SECOND / 2)).count(), 4);
-        assert!(!limit.allow(0, 4, 20 * SECOND));
-    }
-
-    #[test]
-    fn a_burst_is_allowed_and_then_the_rate() {
-        let mut limit = ErrorLimit::new(10, 5);
-        let mut limit = |now| limit.allow(10, 5, now);
-        let now = 100 * SECOND;
-        assert_eq!((0..20).filter(|_| limit(now)).count(), 5);
-        assert!(!limit(now + SECOND / 10 - 1));
-        assert!(limit(now + SECOND / 10));
-        assert_eq!((0..20).filter(|_| limit(now + 100 * SECOND)).count(), 5);
-    }
-
-    #[test]
-    fn a_rate_of_zero_allows_nothing() {
-        assert!(!ErrorLimit::new(0, 10).allow(0, 10, SECOND));
-    }
-
-    #[test]
-    fn a_clock_that_goes_back_does_no_harm() {
-        let mut limit = ErrorLimit::new(1, 1);
-        assert!(limit.allow(1, 1, 10 * SECOND));
-        assert!(!limit.allow(1, 1, 5 * SECOND));
-        assert!(limit.allow(1, 1, 11 * SECOND));
-        assert!(!limit.allow(1, 1, 2 * SECOND));
-        assert!(limit.allow(1, 1, 3 * SECOND), "it does not wait until the old time is reached");
-    }
 }

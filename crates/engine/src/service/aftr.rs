@@ -4,23 +4,27 @@
 //! The inside endpoint is the address of the B4 with the IPv4 address and port behind it, so that
 //! all B4s may use the same private addresses. Whatever B4 of the configured prefixes sends first
 //! is admitted; the subscriber is its prefix (RFC 7785). Packets from one subscriber to an address
-//! of the pool turn round ("hairpin").
+//! of the pool are hairpinned.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use crate::engine::Work;
-use crate::mapping::address_ranges::AddressRanges;
-use crate::mapping::pool::Pool;
-use crate::mechanism::hairpin::come_in_again;
-use crate::mechanism::napt::Policy;
-use crate::mechanism::softwire::relay_error;
-use crate::mechanism::{IcmpAnswer, Refusal, Softwire, SoftwireSettings, decapsulate};
-use crate::packet::{Outbox, Packet};
-use crate::parse::Parsed;
-use crate::service::napt44::Napt44;
-use crate::service::softwires::{Arrived, answer, arrive, screen, send, with_whole};
-use crate::verdict::{DropReason, Verdict};
+use tombolo_tables::binding::InsideKey;
 use tombolo_tables::lpm::Prefix;
+
+use super::serve::Serve;
+use crate::mapping::address_ranges::AddressRanges;
+use crate::mapping::stateless::Claim;
+use crate::mechanism::hairpin::come_in_again;
+use crate::mechanism::napt::{Host, KnownBy, Nat, NextLink, deliver_ipv4};
+use crate::mechanism::tunnel::end::{Arrived, Entrance, arrive, screen, with_whole};
+use crate::mechanism::tunnel::softwire::{relay_error, take_step};
+use crate::mechanism::tunnel::{Softwire, SoftwireSettings, decapsulate};
+use crate::mechanism::{IcmpAnswer, Refusal};
+use crate::parse::{Parsed, Payload};
+use crate::routed::{Routed, of_pool};
+use crate::side::Side;
+use crate::verdict::{DropReason, Verdict};
+use crate::work::Work;
 
 /// An AFTR.
 #[derive(Debug, Clone)]
@@ -32,123 +36,177 @@ pub struct Aftr {
     /// Inner sources that are accepted: private addresses and 192.0.0.0/29 unless configured
     /// otherwise (RFC 6333 section 11).
     pub inside: AddressRanges,
-    /// Outside addresses.
-    pub pool: Pool,
-    /// What subscribers may do.
-    pub policy: Policy,
+    /// Who reaches which destinations with an address of its own.
+    pub untranslated: Untranslated,
+    /// Outside addresses, and what subscribers may do.
+    pub nat: Nat,
     /// How packets cross the softwires.
     pub softwire: SoftwireSettings,
     /// MTU of the links outside, in bytes.
     pub outside_mtu: u32,
     /// Source of ICMP errors to hosts behind B4s: 192.0.0.1 (RFC 6333 section 6.5).
     pub icmp_source: Ipv4Addr,
-    /// Whether a B4 that is not served is told so, at a bounded rate (ICMPv6 1/5).
+    /// Whether a B4 that is not served gets an ICMPv6 error (1/5), at a bounded rate.
     pub tell_unknown: bool,
 }
 
-impl Aftr {
-    /// A packet to the tunnel address.
-    ///
-    /// # Errors
-    /// The reason why it is not forwarded.
-    pub(crate) fn inside(
-        &self,
-        number: u8,
-        packet: &mut Packet<'_>,
-        outer: &Parsed<Ipv6Addr>,
-        work: &mut Work<'_>,
-        outbox: &mut impl Outbox,
-    ) -> Result<Verdict, Refusal> {
-        match arrive(packet, outer, &self.softwire, work, outbox)? {
+/// Hosts behind B4s that reach some destinations with their own addresses (RFC 6888 REQ-6).
+///
+/// Packets from such a destination have to find the softwire without a binding, so these hosts are
+/// named, and each has its address to itself.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Untranslated {
+    destinations: AddressRanges,
+    /// By ascending address: the hosts, and the B4s that they are behind.
+    hosts: Vec<(Ipv4Addr, Ipv6Addr)>,
+}
+
+impl Untranslated {
+    /// `hosts` reach `destinations` with their own addresses. No address may be named twice.
+    #[must_use]
+    pub fn new(destinations: AddressRanges, mut hosts: Vec<(Ipv4Addr, Ipv6Addr)>) -> Self {
+        hosts.sort_unstable();
+        Self { destinations, hosts }
+    }
+
+    /// True if there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.hosts.is_empty()
+    }
+
+    /// The B4 of the host with this address.
+    fn softwire_of(&self, host: Ipv4Addr) -> Option<Ipv6Addr> {
+        let place = self.hosts.binary_search_by_key(&host, |(address, _)| *address).ok()?;
+        Some(self.hosts[place].1)
+    }
+
+    /// True if the host `inner.source` behind `b4` reaches `inner.destination` as it is.
+    fn has(&self, inner: &Parsed<Ipv4Addr>, b4: Ipv6Addr) -> bool {
+        self.destinations.contains(inner.destination) && self.softwire_of(inner.source) == Some(b4)
+    }
+}
+
+impl Serve for Aftr {
+    fn routed(&self) -> Routed {
+        let mut ipv4 = of_pool(&self.nat.pool);
+        ipv4.extend(self.untranslated.hosts.iter().map(|(host, _)| (*host, *host)));
+        Routed { ipv6: vec![(self.address, 128)], ipv4, ..Routed::default() }
+    }
+
+    #[inline]
+    fn claims_ipv6(&self, destination: Ipv6Addr, _: &mut Claim) -> bool {
+        self.address == destination
+    }
+
+    #[inline]
+    fn claims_ipv4(&self, destination: Ipv4Addr, _: &mut Claim) -> bool {
+        self.nat.pool.contains(destination) || self.untranslated.softwire_of(destination).is_some()
+    }
+
+    fn ends_softwires(&self) -> bool {
+        true
+    }
+
+    fn nat(&self) -> Option<&Nat> {
+        Some(&self.nat)
+    }
+
+    fn hosts_known_by(&self) -> KnownBy {
+        KnownBy::Softwire
+    }
+
+    /// To the tunnel address.
+    fn from_ipv6(&self, outer: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+        match arrive(outer, &self.softwire, work)? {
             Arrived::Answered(verdict) => return Ok(verdict),
-            Arrived::Error => return self.relay(number, packet, outer, work, outbox),
+            Arrived::Error => return self.relay(outer, work),
             Arrived::Packet => {}
         }
         if !self.b4s.iter().any(|prefix| prefix.contains(outer.source.to_bits())) {
             let answer = self.tell_unknown.then_some(IcmpAnswer::SourcePolicy);
             return Err(Refusal { reason: DropReason::UnknownSoftwire, answer });
         }
-        let inner = decapsulate(packet, outer, &self.softwire)?;
+        let inner = decapsulate(&mut work.packet, outer, &self.softwire)?;
         work.notes.add("RFC 6333 section 6.1", || format!("out of the softwire from {}", outer.source));
         if !self.inside.contains(inner.source) {
             return Err(DropReason::InnerSourceSpoofed.into());
         }
-        with_whole(packet, &inner, outer, work, |packet, inner, work| {
-            let ends = Softwire { local: self.address, remote: outer.source };
-            self.outbound(number, packet, inner, outer.source, work, outbox).or_else(|refusal| {
-                answer(refusal, packet, inner, self.icmp_source, (ends, &self.softwire), work, outbox)
-                    .map_err(Refusal::silence)
-            })
+        with_whole(&inner, outer, work, |inner, work| {
+            self.outbound(inner, outer.source, work)
+                .or_else(|refusal| self.entrance(outer.source).answer(refusal, inner, Some(self.icmp_source), work))
         })
     }
 
-    /// A packet from the host `inner.source` behind `b4`.
-    fn outbound(
-        &self,
-        number: u8,
-        packet: &mut Packet<'_>,
-        inner: &Parsed<Ipv4Addr>,
-        b4: Ipv6Addr,
-        work: &mut Work<'_>,
-        outbox: &mut impl Outbox,
-    ) -> Result<Verdict, Refusal> {
-        screen(inner)?;
-        if self.pool.contains(inner.destination) {
-            // It never meets the outside link, so that link's MTU is no limit.
-            let _ = self.napt(number).outbound(packet, inner, b4, u32::MAX, work)?;
-            return self.come_in_again(number, packet, work, outbox);
+    /// From outside.
+    fn from_ipv4(&self, _: Side, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+        screen(parsed)?;
+        self.softwire.check_size(&work.packet, parsed)?;
+        if let Some(b4) = self.untranslated.softwire_of(parsed.destination) {
+            return self.to_untranslated(parsed, b4, work);
         }
-        self.napt(number).outbound(packet, inner, b4, self.outside_mtu, work)?.send(packet, outbox)?;
-        Ok(Verdict::Forward)
+        match self.nat.arrive_ipv4(parsed, NextLink::NONE, work)? {
+            Some((inside, _)) => self.entrance(inside.ipv6.into()).send(parsed, work),
+            None => Ok(Verdict::Hold),
+        }
     }
 
-    /// A packet from outside.
-    ///
-    /// # Errors
-    /// The reason why it is not forwarded.
-    pub(crate) fn outside(
+    fn deliver(&self, parsed: &Parsed<Ipv4Addr>, inside: &InsideKey, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+        let _whole = deliver_ipv4(parsed, inside, NextLink::NONE, work)?;
+        self.entrance(inside.ipv6.into()).send(parsed, work)
+    }
+}
+
+impl Aftr {
+    /// A packet from the host `inner.source` behind `b4`.
+    fn outbound(&self, inner: &Parsed<Ipv4Addr>, b4: Ipv6Addr, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+        screen(inner)?;
+        if self.untranslated.has(inner, b4) {
+            work.notes.add("RFC 6888 REQ-6", || format!("{} keeps its address", inner.source));
+            take_step(&mut work.packet, inner)?;
+            return Ok(work.forward_whole());
+        }
+        let hairpins = self.nat.hairpins(inner, &work.packet)?;
+        let link = if hairpins { NextLink::NONE } else { NextLink::of(self.outside_mtu) };
+        let translated = self.nat.leave_ipv4(inner, Host { ipv6: b4, ipv4: inner.source }, link, work)?;
+        if hairpins { self.hairpin(work) } else { work.forward(translated) }
+    }
+
+    /// A packet to a host behind `b4` that has an address of its own. An ICMP error may come from any
+    /// router on the way.
+    fn to_untranslated(
         &self,
-        number: u8,
-        packet: &mut Packet<'_>,
         parsed: &Parsed<Ipv4Addr>,
+        b4: Ipv6Addr,
         work: &mut Work<'_>,
-        outbox: &mut impl Outbox,
     ) -> Result<Verdict, Refusal> {
-        screen(parsed)?;
-        self.softwire.check_size(packet, parsed)?;
-        let (inside, _) = self.napt(number).inbound(packet, parsed, u32::MAX, work)?;
-        let ends = Softwire { local: self.address, remote: inside.ipv6.into() };
-        send(packet, parsed, ends, &self.softwire, work, outbox)
+        let remote = match parsed.payload {
+            Payload::IcmpError => parsed.embedded(&work.packet)?.destination,
+            _ => parsed.source,
+        };
+        if !self.untranslated.destinations.contains(remote) {
+            return Err(DropReason::NoBinding.into());
+        }
+        take_step(&mut work.packet, parsed)?;
+        self.entrance(b4).send(parsed, work)
     }
 
     /// A packet that has its outside source and is for the pool comes in as if from outside.
-    fn come_in_again(
-        &self,
-        number: u8,
-        packet: &mut Packet<'_>,
-        work: &mut Work<'_>,
-        outbox: &mut impl Outbox,
-    ) -> Result<Verdict, Refusal> {
-        let parsed = come_in_again(packet)?;
-        self.outside(number, packet, &parsed, work, outbox).map_err(Refusal::silence)
+    fn hairpin(&self, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+        let parsed = come_in_again(&mut work.packet)?;
+        self.from_ipv4(Side::Outside, &parsed, work).map_err(Refusal::silence)
     }
 
-    /// An error from the path to a B4, about a packet to a host behind it, is told to the remote
-    /// like an error from that host's side.
-    fn relay(
-        &self,
-        number: u8,
-        packet: &mut Packet<'_>,
-        outer: &Parsed<Ipv6Addr>,
-        work: &mut Work<'_>,
-        outbox: &mut impl Outbox,
-    ) -> Result<Verdict, Refusal> {
-        let (b4, error) = relay_error(packet, outer, self.icmp_source, work.identifications)?;
-        work.notes.add("RFC 2473 section 8", || format!("the error is told to {}", error.destination));
-        self.outbound(number, packet, &error, b4, work, outbox).map_err(Refusal::silence)
+    /// An ICMPv6 error from the path to a B4, about a packet to a host behind it, goes to the
+    /// remote like an error from that host's side.
+    fn relay(&self, outer: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+        let identifications = &mut work.worker.identifications;
+        let (b4, error) = relay_error(&mut work.packet, outer, self.icmp_source, identifications)?;
+        work.notes.add("RFC 2473 section 8", || format!("the error goes on to {}", error.destination));
+        self.outbound(&error, b4, work).map_err(Refusal::silence)
     }
 
-    fn napt(&self, number: u8) -> Napt44<'_> {
-        Napt44 { number, pool: &self.pool, policy: &self.policy }
+    fn entrance(&self, b4: Ipv6Addr) -> Entrance<'_> {
+        Entrance { ends: Softwire { local: self.address, remote: b4 }, settings: &self.softwire }
     }
 }

@@ -6,14 +6,18 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use crate::engine::Work;
+use super::serve::Serve;
 use crate::mapping::address_ranges::AddressRanges;
-use crate::mechanism::softwire::{relay_error, take_step};
-use crate::mechanism::{Refusal, Softwire, SoftwireSettings, decapsulate};
-use crate::packet::{Outbox, Packet};
+use crate::mapping::stateless::Claim;
+use crate::mechanism::Refusal;
+use crate::mechanism::tunnel::end::{Arrived, Entrance, arrive, screen};
+use crate::mechanism::tunnel::softwire::{relay_error, take_step};
+use crate::mechanism::tunnel::{Softwire, SoftwireSettings, decapsulate};
 use crate::parse::Parsed;
-use crate::service::softwires::{Arrived, answer, arrive, screen, send};
+use crate::routed::{Routed, of_ranges};
+use crate::side::Side;
 use crate::verdict::{DropReason, Verdict};
+use crate::work::Work;
 
 /// A B4.
 #[derive(Debug, Clone)]
@@ -28,78 +32,81 @@ pub struct B4 {
     pub icmp_source: Ipv4Addr,
 }
 
-impl B4 {
-    /// True if a packet with these addresses is for the softwire.
-    #[must_use]
+impl Serve for B4 {
+    fn routed(&self) -> Routed {
+        Routed { ipv6: vec![(self.ends.local, 128)], sources: of_ranges(&self.inside), ..Routed::default() }
+    }
+
     #[inline]
-    pub fn is_from_inside(&self, source: Ipv4Addr, destination: Ipv4Addr) -> bool {
+    fn claims_ipv6(&self, destination: Ipv6Addr, _: &mut Claim) -> bool {
+        self.ends.local == destination
+    }
+
+    #[inline]
+    fn claims_source(&self, source: Ipv4Addr, destination: Ipv4Addr) -> bool {
         self.inside.contains(source) && !self.inside.contains(destination)
     }
 
-    /// A packet from inside. Fragments pass one by one.
-    ///
-    /// # Errors
-    /// The reason why it is not forwarded.
-    pub(crate) fn inside(
-        &self,
-        packet: &mut Packet<'_>,
-        parsed: &Parsed<Ipv4Addr>,
-        work: &mut Work<'_>,
-        outbox: &mut impl Outbox,
-    ) -> Result<Verdict, Refusal> {
-        screen(parsed)?;
-        self.softwire.check_size(packet, parsed)?;
-        take_step(packet, parsed)?;
-        send(packet, parsed, self.ends, &self.softwire, work, outbox)
+    fn side_of_ipv6(&self) -> Side {
+        Side::Outside
     }
 
-    /// A packet to this end's tunnel address.
-    ///
-    /// # Errors
-    /// The reason why it is not forwarded.
-    pub(crate) fn outside(
-        &self,
-        packet: &mut Packet<'_>,
-        outer: &Parsed<Ipv6Addr>,
-        work: &mut Work<'_>,
-        outbox: &mut impl Outbox,
-    ) -> Result<Verdict, Refusal> {
-        match arrive(packet, outer, &self.softwire, work, outbox)? {
+    /// Fragments from inside pass one by one.
+    fn gathers_ipv4(&self) -> bool {
+        false
+    }
+
+    fn ends_softwires(&self) -> bool {
+        true
+    }
+
+    fn icmp_source(&self) -> Option<Ipv4Addr> {
+        Some(self.icmp_source)
+    }
+
+    /// From inside.
+    fn from_ipv4(&self, _: Side, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+        screen(parsed)?;
+        self.softwire.check_size(&work.packet, parsed)?;
+        take_step(&mut work.packet, parsed)?;
+        self.entrance().send(parsed, work)
+    }
+
+    /// To this end's tunnel address.
+    fn from_ipv6(&self, outer: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+        match arrive(outer, &self.softwire, work)? {
             Arrived::Answered(verdict) => return Ok(verdict),
-            Arrived::Error => return self.relay(packet, outer, work, outbox),
+            Arrived::Error => return self.relay(outer, work),
             Arrived::Packet => {}
         }
         if outer.source != self.ends.remote {
             return Err(DropReason::UnknownSoftwire.into());
         }
-        let inner = decapsulate(packet, outer, &self.softwire)?;
+        let inner = decapsulate(&mut work.packet, outer, &self.softwire)?;
         work.notes.add("RFC 6333 section 5.1", || format!("out of the softwire, for {}", inner.destination));
         if !self.inside.contains(inner.destination) {
             return Err(DropReason::NotOurs.into());
         }
-        let forwarded = screen(&inner).and_then(|()| take_step(packet, &inner));
-        if let Err(refusal) = forwarded {
-            let way = (self.ends, &self.softwire);
-            return answer(refusal, packet, &inner, self.icmp_source, way, work, outbox);
+        match screen(&inner).and_then(|()| take_step(&mut work.packet, &inner)) {
+            Ok(()) => Ok(work.forward_whole()),
+            Err(refusal) => self.entrance().answer(refusal, &inner, Some(self.icmp_source), work),
         }
-        outbox.send(packet);
-        Ok(Verdict::Forward)
     }
+}
 
-    /// An error from the path to the AFTR is told to the host inside.
-    fn relay(
-        &self,
-        packet: &mut Packet<'_>,
-        outer: &Parsed<Ipv6Addr>,
-        work: &mut Work<'_>,
-        outbox: &mut impl Outbox,
-    ) -> Result<Verdict, Refusal> {
-        let (remote, error) = relay_error(packet, outer, self.icmp_source, work.identifications)?;
+impl B4 {
+    /// An ICMPv6 error from the path to the AFTR goes to the host inside.
+    fn relay(&self, outer: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+        let identifications = &mut work.worker.identifications;
+        let (remote, error) = relay_error(&mut work.packet, outer, self.icmp_source, identifications)?;
         if remote != self.ends.remote || !self.inside.contains(error.destination) {
             return Err(DropReason::IcmpErrorUnusable.into());
         }
-        work.notes.add("RFC 2473 section 8", || format!("the error is told to {}", error.destination));
-        outbox.send(packet);
-        Ok(Verdict::Forward)
+        work.notes.add("RFC 2473 section 8", || format!("the error goes on to {}", error.destination));
+        Ok(work.forward_whole())
+    }
+
+    fn entrance(&self) -> Entrance<'_> {
+        Entrance { ends: self.ends, settings: &self.softwire }
     }
 }

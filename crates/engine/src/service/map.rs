@@ -9,20 +9,21 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use tombolo_tables::binding::InsideKey;
 use tombolo_wire::Port;
 
-use crate::engine::{Random, Work};
-use crate::mapping::map_domain::{MapDomain, Owner};
+use super::nat44::Nat44;
+use super::serve::Serve;
+use crate::mapping::map_domain::{AddressOwner, MapDomain};
 use crate::mapping::map_rule::{MapCe, MapRule, Share};
-use crate::mechanism::napt::{Endpoint, Napt};
+use crate::mechanism::napt::{Arrival, Nat, port_of};
+use crate::mechanism::tunnel::end::{receiver, sender};
 use crate::mechanism::{IcmpAnswer, Refusal};
 use crate::packet::Packet;
 use crate::parse::{Parsed, Payload};
-use crate::plan::Routed;
-use crate::service::nat44::Nat44;
-use crate::service::softwires::{receiver, sender};
-use crate::service::stateful::{inside_key, napt, no_state_inside, space_of, space_of_embedded};
-use crate::verdict::DropReason;
+use crate::routed::{Routed, of_prefix, of_ranges};
+use crate::verdict::{DropReason, Verdict};
+use crate::work::Work;
 
 /// The port or identifier of the sender, if the packet has one.
 #[inline]
@@ -60,12 +61,12 @@ pub(crate) fn subscriber_of(
     port: Option<u16>,
 ) -> Result<Option<Subscriber<'_>>, DropReason> {
     match domain.owner_of(address, port) {
-        Owner::Subscriber { rule, share, .. } => {
+        AddressOwner::Subscriber { rule, share, .. } => {
             Ok(domain.rules().get(rule as usize).map(|rule| Subscriber { rule, share }))
         }
-        Owner::Nobody if port.is_none() => Err(DropReason::UnsupportedProtocol),
-        Owner::Nobody => Err(DropReason::NoBinding),
-        Owner::Outside => Ok(None),
+        AddressOwner::Nobody if port.is_none() => Err(DropReason::UnsupportedProtocol),
+        AddressOwner::Nobody => Err(DropReason::NoBinding),
+        AddressOwner::Outside => Ok(None),
     }
 }
 
@@ -113,14 +114,22 @@ pub(crate) fn is_echo<A>(parsed: &Parsed<A>) -> bool {
     matches!(parsed.payload, Payload::EchoRequest | Payload::EchoReply)
 }
 
-/// The subscriber is told that its source is not its own (RFC 7599 section 8.2).
+/// The subscriber gets an ICMP error: its source is not its own (RFC 7599 section 8.2).
 #[inline]
-pub(crate) fn tell_spoofer(reason: DropReason) -> Refusal {
+pub(crate) fn refuse_spoofer(reason: DropReason) -> Refusal {
     match reason {
         DropReason::SpoofedSource => Refusal::with(reason, IcmpAnswer::SourcePolicy),
         DropReason::UnsupportedProtocol => Refusal::with(reason, IcmpAnswer::ProtocolUnreachable),
         _ => reason.into(),
     }
+}
+
+/// What a border relay has routed to it: `ipv6`, and the IPv4 prefixes of all rules.
+pub(crate) fn routed_to_relay(domain: &MapDomain, ipv6: (Ipv6Addr, u8)) -> Routed {
+    let mut ipv4: Vec<_> = domain.rules().iter().map(|rule| of_prefix(rule.ipv4())).collect();
+    ipv4.sort_unstable();
+    ipv4.dedup();
+    Routed { ipv6: vec![ipv6], ipv4, ..Routed::default() }
 }
 
 /// A customer's edge: its share of the domain, the NAPT in front of it, and the subscribers that it
@@ -146,12 +155,26 @@ pub(crate) struct Leaving {
     pub(crate) port: Option<Port>,
 }
 
+/// Whom a packet from outside is for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Arriving {
+    pub(crate) host: Ipv4Addr,
+    /// The port that it gets, if there is a NAPT.
+    pub(crate) port: Option<Port>,
+}
+
+impl From<InsideKey> for Arriving {
+    fn from(inside: InsideKey) -> Self {
+        Self { host: inside.ipv4.into(), port: Some(port_of(&inside)) }
+    }
+}
+
 impl MapEdge {
     /// True if an IPv4 packet is from a host inside and this edge's to carry.
     #[must_use]
     #[inline]
-    pub fn is_from_inside(&self, source: Ipv4Addr, destination: Ipv4Addr) -> bool {
-        self.napt.as_ref().is_some_and(|napt| napt.is_from_inside(source, destination))
+    pub fn claims_source(&self, source: Ipv4Addr, destination: Ipv4Addr) -> bool {
+        self.napt.as_ref().is_some_and(|napt| napt.claims_source(source, destination))
     }
 
     /// True if IPv4 packets to `destination` are this edge's to carry, whoever sends them: without
@@ -162,27 +185,30 @@ impl MapEdge {
         self.napt.is_none() && !self.ce.ipv4().contains(destination.to_bits())
     }
 
+    /// Its NAT, if it has one.
+    #[must_use]
+    pub fn nat(&self) -> Option<&Nat> {
+        self.napt.as_ref().map(|nat44| &nat44.nat)
+    }
+
     /// Where packets of this edge are addressed to, `ipv6` on the outer side.
     pub(crate) fn routed(&self, ipv6: Vec<(Ipv6Addr, u8)>) -> Routed {
         match &self.napt {
-            Some(nat44) => {
-                let sources = nat44.inside.ranges().iter().map(|range| (*range.start(), *range.end())).collect();
-                Routed { ipv6, sources, ..Routed::default() }
-            }
+            Some(nat44) => Routed { ipv6, sources: of_ranges(&nat44.inside), ..Routed::default() },
             // The default route, as of a CLAT; the host's own addresses and their networks go
             // before.
             None => Routed { ipv6, ipv4: vec![(Ipv4Addr::UNSPECIFIED, Ipv4Addr::BROADCAST)], ..Routed::default() },
         }
     }
 
-    /// The NAPT, if a packet from inside has to turn round in it ("hairpin"): it is for the edge's
-    /// own address and ports. Other ports of that address are other subscribers'.
+    /// The NAPT, if a packet from inside is hairpinned in it: it is for the edge's own address and
+    /// ports. Other ports of that address are other subscribers'.
     ///
     /// # Errors
     /// [`DropReason::IcmpErrorUnusable`] and the like for packets that do not tell their port.
     #[inline]
     pub(crate) fn hairpin(&self, packet: &Packet<'_>, parsed: &Parsed<Ipv4Addr>) -> Result<Option<&Nat44>, DropReason> {
-        let Some(nat44) = self.napt.as_ref().filter(|napt| napt.pool.contains(parsed.destination)) else {
+        let Some(nat44) = self.napt.as_ref().filter(|napt| napt.nat.pool.contains(parsed.destination)) else {
             return Ok(None);
         };
         let port = receiver(packet, parsed)?.port;
@@ -194,54 +220,42 @@ impl MapEdge {
     /// The source of a packet from inside, with state made for it where there is a NAPT.
     ///
     /// # Errors
-    /// As [`Napt::outbound`]; without NAPT as [`check_own`].
+    /// As [`Nat::leave`]; without NAPT as [`check_own`].
     #[inline]
-    pub(crate) fn leave(&self, number: u8, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Leaving, Refusal> {
-        let Some(nat44) = &self.napt else {
+    pub(crate) fn leave(&self, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Leaving, Refusal> {
+        let Some(nat) = self.nat() else {
             let (rule, share) = (self.ce.rule(), self.ce.share());
-            check_own(rule, share, parsed.source, source_port(parsed)).map_err(tell_spoofer)?;
+            check_own(rule, share, parsed.source, source_port(parsed)).map_err(refuse_spoofer)?;
             return Ok(Leaving { source: parsed.source, port: None });
         };
-        let (space, event) = space_of(parsed)?;
-        let remote = Endpoint { address: parsed.destination, port: parsed.destination_port };
-        let inside = inside_key(number, space, parsed.source.into(), parsed.source_port);
-        let outside = engaged(number, nat44, work).outbound(&inside, space, remote, event).map_err(no_state_inside)?;
-        work.notes.add("RFC 7597 section 8.1", || {
-            let (source, port) = (parsed.source, parsed.source_port.0);
-            format!("{source} port {port} has port {} of {}", outside.port.0, outside.address)
-        });
+        let outside = nat.leave(parsed, parsed.source.into(), parsed.destination, work)?;
         Ok(Leaving { source: outside.address, port: Some(outside.port) })
     }
 
-    /// The inside endpoint that a packet from `remote` to port `port` of `address` is for.
+    /// The inside endpoint that a packet from `remote` to `address` is for; `None` for a SYN that
+    /// waits.
     ///
     /// # Errors
-    /// As [`Napt::inbound`]; without NAPT [`DropReason::NoBinding`] for what is not the edge's own.
+    /// As [`Nat::arrive`]; without NAPT [`DropReason::NoBinding`] for what is not the edge's own.
     #[inline]
     pub(crate) fn arrive<A>(
         &self,
-        number: u8,
         parsed: &Parsed<A>,
         address: Ipv4Addr,
         remote: Ipv4Addr,
         work: &mut Work<'_>,
-    ) -> Result<(Ipv4Addr, Option<Port>), Refusal> {
-        let Some(nat44) = &self.napt else {
+    ) -> Result<Option<Arriving>, Refusal> {
+        let Some(nat) = self.nat() else {
             return match check_own(self.ce.rule(), self.ce.share(), address, destination_port(parsed)) {
-                Ok(()) => Ok((address, None)),
+                Ok(()) => Ok(Some(Arriving { host: address, port: None })),
                 Err(DropReason::SpoofedSource) => Err(DropReason::NoBinding.into()),
                 Err(reason) => Err(reason.into()),
             };
         };
-        let (space, event) = space_of(parsed).map_err(Refusal::silence)?;
-        let remote = Endpoint { address: remote, port: parsed.source_port };
-        let outside = Endpoint { address, port: parsed.destination_port };
-        let inside = engaged(number, nat44, work).inbound(outside, space, remote, event)?;
-        let (host, port) = (Ipv4Addr::from(inside.ipv4), Port(u16::from_be_bytes(inside.port)));
-        work.notes.add("RFC 7597 section 8.1", || {
-            format!("port {} of {address} is {host}'s port {}", parsed.destination_port.0, port.0)
-        });
-        Ok((host, Some(port)))
+        Ok(match nat.arrive(parsed, address, remote, work).map_err(Refusal::silence)? {
+            Arrival::At(inside) => Some(inside.into()),
+            Arrival::Held => None,
+        })
     }
 
     /// For an ICMP error from inside about packet `about`, which came in: where that packet was
@@ -249,22 +263,13 @@ impl MapEdge {
     ///
     /// # Errors
     /// [`DropReason::NoSession`], [`DropReason::IcmpErrorUnusable`].
-    pub(crate) fn error_leaves(
-        &self,
-        number: u8,
-        about: &Parsed<Ipv4Addr>,
-        work: &mut Work<'_>,
-    ) -> Result<Leaving, Refusal> {
-        let Some(nat44) = &self.napt else {
+    pub(crate) fn error_leaves(&self, about: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Leaving, Refusal> {
+        let Some(nat) = self.nat() else {
             check_own(self.ce.rule(), self.ce.share(), about.destination, destination_port(about))
                 .map_err(|_| DropReason::NoSession)?;
             return Ok(Leaving { source: about.destination, port: None });
         };
-        let space = space_of_embedded(about)?;
-        let remote = Endpoint { address: about.source, port: about.source_port };
-        let inside = inside_key(number, space, about.destination.into(), about.destination_port);
-        let napt = engaged(number, nat44, work);
-        let outside = napt.outbound_error(&inside, space, remote).ok_or(DropReason::NoSession)?;
+        let outside = nat.error_leaves(about, about.destination.into(), about.source, work)?;
         Ok(Leaving { source: outside.address, port: Some(outside.port) })
     }
 
@@ -275,26 +280,30 @@ impl MapEdge {
     /// [`DropReason::NoSession`], [`DropReason::IcmpErrorUnusable`].
     pub(crate) fn error_arrives<A>(
         &self,
-        number: u8,
         about: &Parsed<A>,
         address: Ipv4Addr,
         remote: Ipv4Addr,
         work: &mut Work<'_>,
-    ) -> Result<(Ipv4Addr, Option<Port>), Refusal> {
-        let Some(nat44) = &self.napt else {
+    ) -> Result<Arriving, Refusal> {
+        let Some(nat) = self.nat() else {
             check_own(self.ce.rule(), self.ce.share(), address, source_port(about))
                 .map_err(|_| DropReason::NoSession)?;
-            return Ok((address, None));
+            return Ok(Arriving { host: address, port: None });
         };
-        let space = space_of_embedded(about)?;
-        let remote = Endpoint { address: remote, port: about.destination_port };
-        let outside = Endpoint { address, port: about.source_port };
-        let napt = engaged(number, nat44, work);
-        let inside = napt.inbound_error(outside, space, remote).ok_or(DropReason::NoSession)?;
-        Ok((inside.ipv4.into(), Some(Port(u16::from_be_bytes(inside.port)))))
+        Ok(nat.error_arrives(about, address, remote, work)?.into())
     }
-}
 
-fn engaged<'a>(number: u8, nat44: &'a Nat44, work: &'a mut Work<'_>) -> Napt<'a, Random> {
-    napt(number, &nat44.pool, &nat44.policy, work)
+    /// Sends the IPv4 packet at hand to the host with the endpoint `inside`, as [`Serve::deliver`].
+    ///
+    /// # Errors
+    /// The reason why it is not sent.
+    pub(crate) fn deliver(
+        &self,
+        parsed: &Parsed<Ipv4Addr>,
+        inside: &InsideKey,
+        work: &mut Work<'_>,
+    ) -> Result<Verdict, Refusal> {
+        let nat44 = self.napt.as_ref().ok_or(DropReason::NoBinding)?;
+        nat44.deliver(parsed, inside, work)
+    }
 }

@@ -9,17 +9,20 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use crate::engine::Work;
+use super::map::{check_sender, routed_to_relay, subscriber_of};
+use super::serve::Serve;
 use crate::mapping::map_domain::MapDomain;
-use crate::mechanism::softwire::{relay_error, take_step};
-use crate::mechanism::{Refusal, Softwire, SoftwireSettings, decapsulate};
-use crate::packet::{Outbox, Packet};
+use crate::mapping::stateless::Claim;
+use crate::mechanism::Refusal;
+use crate::mechanism::tunnel::end::{Arrived, Entrance, arrive, receiver, screen, with_whole};
+use crate::mechanism::tunnel::softwire::{relay_error, take_step};
+use crate::mechanism::tunnel::{Softwire, SoftwireSettings, decapsulate};
+use crate::packet::Packet;
 use crate::parse::{Parsed, Payload};
-use crate::plan::Routed;
-use crate::service::map::{check_sender, subscriber_of};
-use crate::service::siit::first_and_last;
-use crate::service::softwires::{Arrived, answer, arrive, receiver, screen, send, with_whole};
+use crate::routed::Routed;
+use crate::side::Side;
 use crate::verdict::{DropReason, Verdict};
+use crate::work::Work;
 
 /// A MAP-E border relay.
 #[derive(Debug, Clone)]
@@ -33,97 +36,79 @@ pub struct MapEBr {
     pub softwire: SoftwireSettings,
 }
 
-impl MapEBr {
-    /// Where packets of this service are addressed to.
-    #[must_use]
-    pub fn routed(&self) -> Routed {
-        let mut ipv4: Vec<_> = self.domain.rules().iter().map(|rule| first_and_last(rule.ipv4())).collect();
-        ipv4.sort_unstable();
-        ipv4.dedup();
-        Routed { ipv6: vec![(self.address, 128)], ipv4, ..Routed::default() }
+impl Serve for MapEBr {
+    fn kind(&self) -> Option<&'static str> {
+        Some("map-e")
     }
 
-    /// A packet from the domain.
-    ///
-    /// # Errors
-    /// The reason why it is not forwarded.
-    pub(crate) fn inside(
-        &self,
-        packet: &mut Packet<'_>,
-        outer: &Parsed<Ipv6Addr>,
-        work: &mut Work<'_>,
-        outbox: &mut impl Outbox,
-    ) -> Result<Verdict, Refusal> {
-        match arrive(packet, outer, &self.softwire, work, outbox)? {
+    fn routed(&self) -> Routed {
+        routed_to_relay(&self.domain, (self.address, 128))
+    }
+
+    #[inline]
+    fn claims_ipv6(&self, destination: Ipv6Addr, _: &mut Claim) -> bool {
+        self.address == destination
+    }
+
+    #[inline]
+    fn claims_ipv4(&self, destination: Ipv4Addr, _: &mut Claim) -> bool {
+        self.domain.contains_ipv4(destination)
+    }
+
+    fn ends_softwires(&self) -> bool {
+        true
+    }
+
+    /// From the domain.
+    fn from_ipv6(&self, outer: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+        match arrive(outer, &self.softwire, work)? {
             Arrived::Answered(verdict) => return Ok(verdict),
-            Arrived::Error => return self.relay_error(packet, outer, work, outbox),
+            Arrived::Error => return self.relay_error(outer, work),
             Arrived::Packet => {}
         }
-        let inner = decapsulate(packet, outer, &self.softwire)?;
-        with_whole(packet, &inner, outer, work, |packet, inner, work| {
-            self.out_of_softwire(packet, inner, outer.source, work, outbox)
-        })
+        let inner = decapsulate(&mut work.packet, outer, &self.softwire)?;
+        with_whole(&inner, outer, work, |inner, work| self.out_of_softwire(inner, outer.source, work))
     }
 
-    /// A whole IPv4 packet from the softwire of the CE at `edge`.
-    fn out_of_softwire(
-        &self,
-        packet: &mut Packet<'_>,
-        inner: &Parsed<Ipv4Addr>,
-        edge: Ipv6Addr,
-        work: &mut Work<'_>,
-        outbox: &mut impl Outbox,
-    ) -> Result<Verdict, Refusal> {
-        check_sender(&self.domain, packet, inner, edge)?;
-        work.notes.add("RFC 7597 section 8.1", || {
-            format!("{} and its port are those of {edge}; it sends to {}", inner.source, inner.destination)
-        });
-        let forwarded = if self.domain.contains_ipv4(inner.destination) {
-            self.send_inside(packet, inner, work, outbox)
-        } else {
-            screen(inner).and_then(|()| take_step(packet, inner)).map(|()| {
-                outbox.send(packet);
-                Verdict::Forward
-            })
-        };
-        let Some(from) = work.own.ipv4 else { return forwarded.map_err(Refusal::silence) };
-        let way = (Softwire { local: self.address, remote: edge }, &self.softwire);
-        forwarded.or_else(|refusal| answer(refusal, packet, inner, from, way, work, outbox).map_err(Refusal::silence))
-    }
-
-    /// A packet from outside.
-    ///
-    /// # Errors
-    /// The reason why it is not forwarded.
-    pub(crate) fn outside(
-        &self,
-        packet: &mut Packet<'_>,
-        parsed: &Parsed<Ipv4Addr>,
-        work: &mut Work<'_>,
-        outbox: &mut impl Outbox,
-    ) -> Result<Verdict, Refusal> {
+    /// From outside.
+    fn from_ipv4(&self, _: Side, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         // Subscribers' packets come through softwires; from outside only forged ones have such a
         // source.
         if self.domain.contains_ipv4(parsed.source) {
             return Err(DropReason::InnerSourceSpoofed.into());
         }
-        self.send_inside(packet, parsed, work, outbox)
+        self.send_inside(parsed, work)
+    }
+}
+
+impl MapEBr {
+    /// A whole IPv4 packet from the softwire of the CE at `edge`.
+    fn out_of_softwire(
+        &self,
+        inner: &Parsed<Ipv4Addr>,
+        edge: Ipv6Addr,
+        work: &mut Work<'_>,
+    ) -> Result<Verdict, Refusal> {
+        check_sender(&self.domain, &work.packet, inner, edge)?;
+        work.notes.add("RFC 7597 section 8.1", || {
+            format!("{} and its port are those of {edge}; it sends to {}", inner.source, inner.destination)
+        });
+        let forwarded = if self.domain.contains_ipv4(inner.destination) {
+            self.send_inside(inner, work)
+        } else {
+            screen(inner).and_then(|()| take_step(&mut work.packet, inner)).map(|()| work.forward_whole())
+        };
+        forwarded.or_else(|refusal| self.entrance(edge).answer(refusal, inner, work.own.ipv4, work))
     }
 
     /// Sends a packet to the subscriber that owns its destination and port: of an ICMP error, to
     /// who sent the packet that it is about. It is as it was received if this fails.
-    fn send_inside(
-        &self,
-        packet: &mut Packet<'_>,
-        parsed: &Parsed<Ipv4Addr>,
-        work: &mut Work<'_>,
-        outbox: &mut impl Outbox,
-    ) -> Result<Verdict, Refusal> {
+    fn send_inside(&self, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         screen(parsed)?;
-        let remote = self.softwire_of(packet, parsed)?;
-        self.softwire.check_size(packet, parsed)?;
-        take_step(packet, parsed)?;
-        send(packet, parsed, Softwire { local: self.address, remote }, &self.softwire, work, outbox)
+        let remote = self.softwire_of(&work.packet, parsed)?;
+        self.softwire.check_size(&work.packet, parsed)?;
+        take_step(&mut work.packet, parsed)?;
+        self.entrance(remote).send(parsed, work)
     }
 
     /// The MAP address of the subscriber that a packet is for.
@@ -140,20 +125,17 @@ impl MapEBr {
 
     /// An ICMPv6 error about a softwire packet: its sender is told in its own protocol (RFC 2473
     /// section 8).
-    fn relay_error(
-        &self,
-        packet: &mut Packet<'_>,
-        outer: &Parsed<Ipv6Addr>,
-        work: &mut Work<'_>,
-        outbox: &mut impl Outbox,
-    ) -> Result<Verdict, Refusal> {
+    fn relay_error(&self, outer: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         let from = work.own.ipv4.ok_or(DropReason::Untranslatable)?;
-        let (_, error) = relay_error(packet, outer, from, work.identifications)?;
+        let (_, error) = relay_error(&mut work.packet, outer, from, &mut work.worker.identifications)?;
         work.notes.add("RFC 2473 section 8", || format!("{} is told, from {from}", error.destination));
         if self.domain.contains_ipv4(error.destination) {
-            return self.send_inside(packet, &error, work, outbox).map_err(Refusal::silence);
+            return self.send_inside(&error, work).map_err(Refusal::silence);
         }
-        outbox.send(packet);
-        Ok(Verdict::Forward)
+        Ok(work.forward_whole())
+    }
+
+    fn entrance(&self, edge: Ipv6Addr) -> Entrance<'_> {
+        Entrance { ends: Softwire { local: self.address, remote: edge }, settings: &self.softwire }
     }
 }

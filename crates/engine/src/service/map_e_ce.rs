@@ -8,18 +8,23 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use tombolo_tables::binding::InsideKey;
 use tombolo_wire::read_u16;
 
-use crate::engine::Work;
-use crate::mechanism::softwire::{relay_error, take_step};
-use crate::mechanism::{Refusal, Softwire, SoftwireSettings, decapsulate};
-use crate::packet::{Outbox, Packet};
-use crate::parse::Parsed;
-use crate::plan::Routed;
-use crate::service::map::{MapEdge, check_own, check_sender, is_echo, subscriber_of, tell_spoofer};
-use crate::service::napt44::Napt44;
-use crate::service::softwires::{Arrived, answer, arrive, receiver, screen, send, sender, with_whole};
+use super::map::{MapEdge, check_own, check_sender, is_echo, refuse_spoofer, subscriber_of};
+use super::serve::Serve;
+use crate::mapping::stateless::Claim;
+use crate::mechanism::Refusal;
+use crate::mechanism::napt::{Nat, NextLink};
+use crate::mechanism::tunnel::end::{Arrived, Entrance, arrive, receiver, screen, sender, with_whole};
+use crate::mechanism::tunnel::softwire::{relay_error, take_step};
+use crate::mechanism::tunnel::{Softwire, SoftwireSettings, decapsulate};
+use crate::packet::Packet;
+use crate::parse::{Parsed, parse_ipv4};
+use crate::routed::Routed;
+use crate::side::Side;
 use crate::verdict::{DropReason, Verdict};
+use crate::work::Work;
 
 /// A MAP-E customer's edge.
 #[derive(Debug, Clone)]
@@ -32,57 +37,135 @@ pub struct MapECe {
     pub softwire: SoftwireSettings,
 }
 
-impl MapECe {
-    /// Where packets of this service are addressed to.
-    #[must_use]
-    pub fn routed(&self) -> Routed {
+impl Serve for MapECe {
+    fn kind(&self) -> Option<&'static str> {
+        Some("map-e")
+    }
+
+    fn routed(&self) -> Routed {
         self.edge.routed(vec![(self.edge.ce.address(), 128)])
     }
 
-    /// A packet from a host inside.
-    ///
-    /// # Errors
-    /// The reason why it is not forwarded.
-    pub(crate) fn inside(
-        &self,
-        number: u8,
-        packet: &mut Packet<'_>,
-        parsed: &Parsed<Ipv4Addr>,
-        work: &mut Work<'_>,
-        outbox: &mut impl Outbox,
-    ) -> Result<Verdict, Refusal> {
-        screen(parsed)?;
-        if let Some(nat44) = self.edge.hairpin(packet, parsed)? {
-            return nat44.inside(number, packet, parsed, work, outbox);
-        }
-        // Whom an error is for, its packet tells before the NAPT changes it.
-        let remote = if is_echo(parsed) { None } else { Some(self.remote_of(packet, parsed)?) };
-        self.leave(number, packet, parsed, work)?;
-        let remote = match remote {
-            Some(remote) => remote,
-            None => self.remote_of_echo(packet, parsed)?,
-        };
-        send(packet, parsed, self.softwire_to(remote), &self.softwire, work, outbox)
+    #[inline]
+    fn claims_ipv6(&self, destination: Ipv6Addr, _: &mut Claim) -> bool {
+        self.edge.ce.address() == destination
     }
 
-    /// Gives a packet from inside its source, if it fits the softwire.
-    fn leave(
-        &self,
-        number: u8,
-        packet: &mut Packet<'_>,
-        parsed: &Parsed<Ipv4Addr>,
-        work: &mut Work<'_>,
-    ) -> Result<(), Refusal> {
-        let Some(nat44) = &self.edge.napt else {
-            let owned = sender(packet, parsed)?;
-            check_own(self.edge.ce.rule(), self.edge.ce.share(), owned.address, owned.port).map_err(tell_spoofer)?;
-            self.softwire.check_size(packet, parsed)?;
-            return take_step(packet, parsed);
+    #[inline]
+    fn claims_ipv4(&self, destination: Ipv4Addr, _: &mut Claim) -> bool {
+        self.edge.claims_ipv4(destination)
+    }
+
+    #[inline]
+    fn claims_source(&self, source: Ipv4Addr, destination: Ipv4Addr) -> bool {
+        self.edge.claims_source(source, destination)
+    }
+
+    fn side_of_ipv6(&self) -> Side {
+        Side::Outside
+    }
+
+    fn side_of_ipv4(&self) -> Side {
+        Side::Inside
+    }
+
+    fn ends_softwires(&self) -> bool {
+        true
+    }
+
+    fn nat(&self) -> Option<&Nat> {
+        self.edge.nat()
+    }
+
+    /// From a host inside.
+    fn from_ipv4(&self, _: Side, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+        screen(parsed)?;
+        if let Some(nat44) = self.edge.hairpin(&work.packet, parsed)? {
+            return nat44.from_inside(parsed, work);
+        }
+        // The embedded packet names the recipient of an ICMP error; it is read before the NAPT
+        // rewrites it. An echo gets its identifier from the NAPT.
+        let remote = if is_echo(parsed) { None } else { Some(self.remote_of(&work.packet, parsed)?) };
+        self.leave(parsed, work)?;
+        let remote = match remote {
+            Some(remote) => remote,
+            None => self.remote_of_echo(&work.packet, parsed)?,
         };
-        let limit = self.softwire.limit(parsed);
-        let napt = Napt44 { number, pool: &nat44.pool, policy: &nat44.policy };
-        let _ = napt.outbound(packet, parsed, Ipv6Addr::UNSPECIFIED, limit, work)?;
+        self.entrance(remote).send(parsed, work)
+    }
+
+    /// From the IPv6 network.
+    fn from_ipv6(&self, outer: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+        match arrive(outer, &self.softwire, work)? {
+            Arrived::Answered(verdict) => return Ok(verdict),
+            Arrived::Error => return self.relay_error(outer, work),
+            Arrived::Packet => {}
+        }
+        let inner = decapsulate(&mut work.packet, outer, &self.softwire)?;
+        with_whole(&inner, outer, work, |inner, work| {
+            // The relay's packets are anybody's, another CE's must be its own.
+            if outer.source != self.relay {
+                check_sender(&self.edge.mesh, &work.packet, inner, outer.source)?;
+            }
+            self.to_host(inner, work)
+                .or_else(|refusal| self.entrance(outer.source).answer(refusal, inner, work.own.ipv4, work))
+        })
+    }
+
+    fn deliver(&self, parsed: &Parsed<Ipv4Addr>, inside: &InsideKey, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+        self.edge.deliver(parsed, inside, work)
+    }
+
+    fn answer_held(&self, refusal: Refusal, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+        let parsed = parse_ipv4(&mut work.packet)?;
+        let remote = self.subscriber_or_relay(parsed.source, Some(parsed.source_port.0))?;
+        self.entrance(remote).answer(refusal, &parsed, work.own.ipv4, work)
+    }
+}
+
+impl MapECe {
+    /// Gives a packet from inside its source, if it fits the softwire.
+    fn leave(&self, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<(), Refusal> {
+        let Some(nat) = self.edge.nat() else {
+            let owned = sender(&work.packet, parsed)?;
+            check_own(self.edge.ce.rule(), self.edge.ce.share(), owned.address, owned.port).map_err(refuse_spoofer)?;
+            self.softwire.check_size(&work.packet, parsed)?;
+            return take_step(&mut work.packet, parsed);
+        };
+        let link = NextLink::of(self.softwire.limit(parsed));
+        let _whole = nat.leave_ipv4(parsed, parsed.source.into(), link, work)?;
         Ok(())
+    }
+
+    /// Hands a packet to the host inside that it is for.
+    fn to_host(&self, inner: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+        screen(inner)?;
+        let owned = receiver(&work.packet, inner)?;
+        match check_own(self.edge.ce.rule(), self.edge.ce.share(), owned.address, owned.port) {
+            Err(DropReason::SpoofedSource) => return Err(DropReason::NotOurs.into()),
+            result => result?,
+        }
+        let Some(nat44) = &self.edge.napt else {
+            take_step(&mut work.packet, inner)?;
+            return Ok(work.forward_whole());
+        };
+        match nat44.nat.arrive_ipv4(inner, NextLink::of(nat44.inside_mtu), work)? {
+            Some((_, translated)) => work.forward(translated),
+            None => Ok(Verdict::Hold),
+        }
+    }
+
+    /// An ICMPv6 error about a softwire packet goes to the host that sent it, in its own protocol
+    /// (RFC 2473 section 8).
+    fn relay_error(&self, outer: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+        let from = work.own.ipv4.ok_or(DropReason::Untranslatable)?;
+        let (_, error) = relay_error(&mut work.packet, outer, from, &mut work.worker.identifications)?;
+        work.notes.add("RFC 2473 section 8", || format!("the error goes on to {}, from {from}", error.destination));
+        self.to_host(&error, work).map_err(Refusal::silence)
+    }
+
+    fn entrance(&self, remote: Ipv6Addr) -> Entrance<'_> {
+        Entrance { ends: Softwire { local: self.edge.ce.address(), remote }, settings: &self.softwire }
     }
 
     /// The other end of the softwire for a packet: another CE by the Forwarding Mapping Rules, else
@@ -104,82 +187,5 @@ impl MapECe {
     fn subscriber_or_relay(&self, address: Ipv4Addr, port: Option<u16>) -> Result<Ipv6Addr, DropReason> {
         let subscriber = subscriber_of(&self.edge.mesh, address, port)?;
         Ok(subscriber.map_or(self.relay, |found| found.rule.map_address(found.share)))
-    }
-
-    fn softwire_to(&self, remote: Ipv6Addr) -> Softwire {
-        Softwire { local: self.edge.ce.address(), remote }
-    }
-
-    /// A packet from the IPv6 network.
-    ///
-    /// # Errors
-    /// The reason why it is not forwarded.
-    pub(crate) fn outside(
-        &self,
-        number: u8,
-        packet: &mut Packet<'_>,
-        outer: &Parsed<Ipv6Addr>,
-        work: &mut Work<'_>,
-        outbox: &mut impl Outbox,
-    ) -> Result<Verdict, Refusal> {
-        match arrive(packet, outer, &self.softwire, work, outbox)? {
-            Arrived::Answered(verdict) => return Ok(verdict),
-            Arrived::Error => return self.relay_error(number, packet, outer, work, outbox),
-            Arrived::Packet => {}
-        }
-        let inner = decapsulate(packet, outer, &self.softwire)?;
-        with_whole(packet, &inner, outer, work, |packet, inner, work| {
-            // The relay's packets are anybody's, another CE's must be its own.
-            if outer.source != self.relay {
-                check_sender(&self.edge.mesh, packet, inner, outer.source)?;
-            }
-            let delivered = self.to_host(number, packet, inner, work, outbox);
-            let Some(from) = work.own.ipv4 else { return delivered.map_err(Refusal::silence) };
-            let way = (self.softwire_to(outer.source), &self.softwire);
-            delivered
-                .or_else(|refusal| answer(refusal, packet, inner, from, way, work, outbox).map_err(Refusal::silence))
-        })
-    }
-
-    /// Hands a packet to the host inside that it is for.
-    fn to_host(
-        &self,
-        number: u8,
-        packet: &mut Packet<'_>,
-        inner: &Parsed<Ipv4Addr>,
-        work: &mut Work<'_>,
-        outbox: &mut impl Outbox,
-    ) -> Result<Verdict, Refusal> {
-        screen(inner)?;
-        let owned = receiver(packet, inner)?;
-        match check_own(self.edge.ce.rule(), self.edge.ce.share(), owned.address, owned.port) {
-            Err(DropReason::SpoofedSource) => return Err(DropReason::NotOurs.into()),
-            result => result?,
-        }
-        let Some(nat44) = &self.edge.napt else {
-            take_step(packet, inner)?;
-            outbox.send(packet);
-            return Ok(Verdict::Forward);
-        };
-        let napt = Napt44 { number, pool: &nat44.pool, policy: &nat44.policy };
-        let (_, translated) = napt.inbound(packet, inner, nat44.inside_mtu, work)?;
-        translated.send(packet, outbox)?;
-        Ok(Verdict::Forward)
-    }
-
-    /// An ICMPv6 error about a softwire packet: the host that sent it is told in its own protocol
-    /// (RFC 2473 section 8).
-    fn relay_error(
-        &self,
-        number: u8,
-        packet: &mut Packet<'_>,
-        outer: &Parsed<Ipv6Addr>,
-        work: &mut Work<'_>,
-        outbox: &mut impl Outbox,
-    ) -> Result<Verdict, Refusal> {
-        let from = work.own.ipv4.ok_or(DropReason::Untranslatable)?;
-        let (_, error) = relay_error(packet, outer, from, work.identifications)?;
-        work.notes.add("RFC 2473 section 8", || format!("{} is told, from {from}", error.destination));
-        self.to_host(number, packet, &error, work, outbox).map_err(Refusal::silence)
     }
 }

@@ -10,21 +10,26 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use tombolo_tables::binding::InsideKey;
 use tombolo_wire::Prefix64;
 
-use crate::engine::Work;
+use super::map::{MapEdge, check_own, destination_port, is_echo, refuse_spoofer, source_port, subscriber_of};
+use super::serve::Serve;
+use crate::mapping::error_sources::ErrorSources;
 use crate::mapping::pool::PortSpace;
+use crate::mapping::stateless::Claim;
+use crate::mechanism::Refusal;
+use crate::mechanism::napt::Nat;
 use crate::mechanism::screen::{is_illegal_source_ipv4, screen_ipv4, screen_ipv6};
-use crate::mechanism::{
-    ErrorRewrite, Refusal, Rewrite, TranslateSettings, Translated, translate_4to6, translate_6to4,
-    translate_error_4to6, translate_error_6to4,
+use crate::mechanism::translate::{
+    ErrorRewrite, Rewrite, TranslateSettings, Translated, translate_4to6, translate_6to4, translate_error_4to6,
+    translate_error_6to4,
 };
-use crate::packet::{Outbox, Packet};
 use crate::parse::{Parsed, Payload};
-use crate::plan::Routed;
-use crate::service::map::{MapEdge, check_own, destination_port, is_echo, source_port, subscriber_of, tell_spoofer};
-use crate::service::siit::ErrorSources;
+use crate::routed::Routed;
+use crate::side::Side;
 use crate::verdict::{DropReason, Verdict};
+use crate::work::Work;
 
 /// A MAP-T customer's edge.
 #[derive(Debug, Clone)]
@@ -39,17 +44,12 @@ pub struct MapTCe {
     pub translate: TranslateSettings,
 }
 
-impl MapTCe {
-    /// True if an IPv6 packet to `destination` is this edge's.
-    #[must_use]
-    #[inline]
-    pub fn claims_ipv6(&self, destination: Ipv6Addr) -> bool {
-        self.edge.ce.host_at(destination).is_some()
+impl Serve for MapTCe {
+    fn kind(&self) -> Option<&'static str> {
+        Some("map-t")
     }
 
-    /// Where packets of this service are addressed to.
-    #[must_use]
-    pub fn routed(&self) -> Routed {
+    fn routed(&self) -> Routed {
         // An assigned prefix has its host bits above the 16 of the PSID.
         let host_bits = 32 - self.edge.ce.ipv4().prefix_len();
         let length = if host_bits == 0 { 128 } else { 112 - host_bits };
@@ -57,26 +57,43 @@ impl MapTCe {
         self.edge.routed(ipv6)
     }
 
-    /// A packet from a host inside.
-    ///
-    /// # Errors
-    /// The reason why it is not forwarded.
-    pub(crate) fn inside(
-        &self,
-        number: u8,
-        packet: &mut Packet<'_>,
-        parsed: &Parsed<Ipv4Addr>,
-        work: &mut Work<'_>,
-        outbox: &mut impl Outbox,
-    ) -> Result<Verdict, Refusal> {
+    #[inline]
+    fn claims_ipv6(&self, destination: Ipv6Addr, _: &mut Claim) -> bool {
+        self.edge.ce.host_at(destination).is_some()
+    }
+
+    #[inline]
+    fn claims_ipv4(&self, destination: Ipv4Addr, _: &mut Claim) -> bool {
+        self.edge.claims_ipv4(destination)
+    }
+
+    #[inline]
+    fn claims_source(&self, source: Ipv4Addr, destination: Ipv4Addr) -> bool {
+        self.edge.claims_source(source, destination)
+    }
+
+    fn side_of_ipv6(&self) -> Side {
+        Side::Outside
+    }
+
+    fn side_of_ipv4(&self) -> Side {
+        Side::Inside
+    }
+
+    fn nat(&self) -> Option<&Nat> {
+        self.edge.nat()
+    }
+
+    /// From a host inside.
+    fn from_ipv4(&self, _: Side, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         screen_ipv4(parsed)?;
-        if let Some(nat44) = self.edge.hairpin(packet, parsed)? {
-            return nat44.inside(number, packet, parsed, work, outbox);
+        if let Some(nat44) = self.edge.hairpin(&work.packet, parsed)? {
+            return nat44.from_inside(parsed, work);
         }
         if parsed.payload == Payload::IcmpError {
-            return self.inside_error(number, packet, parsed, work, outbox);
+            return self.error_from_inside(parsed, work);
         }
-        let leaving = self.edge.leave(number, parsed, work)?;
+        let leaving = self.edge.leave(parsed, work)?;
         // An echo has one identifier, which the NAPT has just given.
         let identifier = leaving.port.filter(|_| is_echo(parsed)).map(|port| port.0);
         let destination = self.remote_ipv6(parsed.destination, identifier.or(destination_port(parsed)))?;
@@ -87,11 +104,33 @@ impl MapTCe {
             source_port: leaving.port,
             destination_port: None,
         };
-        let translated = translate_4to6(packet, parsed, &to, &self.translate)?;
-        self.renumber(translated, leaving.source, parsed.destination, work).send(packet, outbox)?;
-        Ok(Verdict::Forward)
+        let translated = translate_4to6(&mut work.packet, parsed, &to, &self.translate)?;
+        let translated = self.renumber(translated, leaving.source, parsed.destination, work);
+        work.forward(translated)
     }
 
+    /// From the IPv6 network.
+    fn from_ipv6(&self, parsed: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+        screen_ipv6(parsed)?;
+        let own = self.edge.ce.host_at(parsed.destination).ok_or(DropReason::NoBinding)?;
+        if parsed.payload == Payload::IcmpError {
+            return self.error_from_outside(parsed, own, work);
+        }
+        let remote = self.remote_ipv4(parsed.source, source_port(parsed)).map_err(refuse_spoofer)?;
+        let Some(arriving) = self.edge.arrive(parsed, own, remote, work)? else { return Ok(Verdict::Hold) };
+        let to =
+            Rewrite { source: remote, destination: arriving.host, source_port: None, destination_port: arriving.port };
+        let identifications = &mut work.worker.identifications;
+        let translated = translate_6to4(&mut work.packet, parsed, &to, &self.translate, identifications)?;
+        work.forward(translated)
+    }
+
+    fn deliver(&self, parsed: &Parsed<Ipv4Addr>, inside: &InsideKey, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+        self.edge.deliver(parsed, inside, work)
+    }
+}
+
+impl MapTCe {
     /// Fragments get an identification that is one of the edge's ports: as they have no ports
     /// themselves, nothing else keeps the numbers of subscribers who share an address apart (RFC
     /// 7599 section 10, RFC 6864).
@@ -103,30 +142,23 @@ impl MapTCe {
         work: &mut Work<'_>,
     ) -> Translated {
         let Translated::Fragments { limit, .. } = translated else { return translated };
-        let Some(range) = self.edge.napt.as_ref().and_then(|napt| napt.pool.ranges().first()) else {
+        let Some(range) = self.edge.nat().and_then(|nat| nat.pool.ranges().first()) else {
             return translated;
         };
         let ports = &range.ports[PortSpace::Udp as usize];
-        let number = u32::from(work.identifications.next(source, destination, 1));
+        let number = u32::from(work.worker.identifications.next(source, destination, 1));
         let identification = number.checked_rem(ports.len()).and_then(|index| ports.nth(index));
         Translated::Fragments { limit, identification: identification.unwrap_or_default().into() }
     }
 
     /// An ICMPv4 error from inside, about a packet that came in.
-    fn inside_error(
-        &self,
-        number: u8,
-        packet: &mut Packet<'_>,
-        parsed: &Parsed<Ipv4Addr>,
-        work: &mut Work<'_>,
-        outbox: &mut impl Outbox,
-    ) -> Result<Verdict, Refusal> {
-        let about = parsed.embedded(packet)?;
+    fn error_from_inside(&self, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+        let about = parsed.embedded(&work.packet)?;
         if about.source != parsed.destination {
             return Err(DropReason::IcmpErrorUnusable.into());
         }
         let remote = self.remote_ipv6(about.source, source_port(&about)).map_err(|_| DropReason::IcmpErrorUnusable)?;
-        let leaving = self.edge.error_leaves(number, &about, work)?;
+        let leaving = self.edge.error_leaves(&about, work)?;
         let own = self.edge.ce.host_address(leaving.source);
         let to = ErrorRewrite {
             source: own,
@@ -134,9 +166,8 @@ impl MapTCe {
             embedded: Rewrite { source: remote, destination: own, source_port: None, destination_port: leaving.port },
             node: None,
         };
-        translate_error_4to6(packet, parsed, &about, &to, &self.translate)?;
-        outbox.send(packet);
-        Ok(Verdict::Forward)
+        translate_error_4to6(&mut work.packet, parsed, &about, &to, &self.translate)?;
+        Ok(work.forward_whole())
     }
 
     /// The IPv6 address for a remote IPv4 address: a subscriber's by the Forwarding Mapping Rules,
@@ -147,58 +178,31 @@ impl MapTCe {
         Ok(subscriber.map_or_else(|| self.dmr.embed(address), |found| found.rule.host_address(found.share, address)))
     }
 
-    /// A packet from the IPv6 network.
-    ///
-    /// # Errors
-    /// The reason why it is not forwarded.
-    pub(crate) fn outside(
-        &self,
-        number: u8,
-        packet: &mut Packet<'_>,
-        parsed: &Parsed<Ipv6Addr>,
-        work: &mut Work<'_>,
-        outbox: &mut impl Outbox,
-    ) -> Result<Verdict, Refusal> {
-        screen_ipv6(parsed)?;
-        let own = self.edge.ce.host_at(parsed.destination).ok_or(DropReason::NoBinding)?;
-        if parsed.payload == Payload::IcmpError {
-            return self.outside_error(number, packet, parsed, own, work, outbox);
-        }
-        let remote = self.remote_ipv4(parsed.source, source_port(parsed)).map_err(tell_spoofer)?;
-        let (host, port) = self.edge.arrive(number, parsed, own, remote, work)?;
-        let to = Rewrite { source: remote, destination: host, source_port: None, destination_port: port };
-        translate_6to4(packet, parsed, &to, &self.translate, work.identifications)?.send(packet, outbox)?;
-        Ok(Verdict::Forward)
-    }
-
     /// An ICMPv6 error from the network, about a packet that left here.
-    fn outside_error(
+    fn error_from_outside(
         &self,
-        number: u8,
-        packet: &mut Packet<'_>,
         parsed: &Parsed<Ipv6Addr>,
         own: Ipv4Addr,
         work: &mut Work<'_>,
-        outbox: &mut impl Outbox,
     ) -> Result<Verdict, Refusal> {
-        let about = parsed.embedded(packet)?;
+        let about = parsed.embedded(&work.packet)?;
         if about.source != parsed.destination {
             return Err(DropReason::IcmpErrorUnusable.into());
         }
         let remote =
             self.remote_ipv4(about.destination, destination_port(&about)).map_err(|_| DropReason::IcmpErrorUnusable)?;
-        let (host, port) = self.edge.error_arrives(number, &about, own, remote, work)?;
+        let arriving = self.edge.error_arrives(&about, own, remote, work)?;
+        let (host, port) = (arriving.host, arriving.port);
         let known = self.remote_ipv4(parsed.source, destination_port(&about)).ok();
-        let source = known.or_else(|| self.error_sources.pick(work.random)).or(work.own.ipv4);
+        let source = known.or_else(|| self.error_sources.pick(&mut work.worker.random)).or(work.own.ipv4);
         let to = ErrorRewrite {
             source: source.ok_or(DropReason::Untranslatable)?,
             destination: host,
             embedded: Rewrite { source: host, destination: remote, source_port: port, destination_port: None },
             node: None,
         };
-        translate_error_6to4(packet, parsed, &about, &to, &self.translate, work.identifications)?;
-        outbox.send(packet);
-        Ok(Verdict::Forward)
+        translate_error_6to4(&mut work.packet, parsed, &about, &to, &self.translate, &mut work.worker.identifications)?;
+        Ok(work.forward_whole())
     }
 
     /// The IPv4 address for a remote IPv6 address: of the prefixes of the Forwarding Mapping Rules

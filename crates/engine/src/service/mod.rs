@@ -1,7 +1,11 @@
 //! The services, one file each. A service only composes mechanisms and mappings.
+//!
+//! What the engine asks of a service is the trait in `serve`. To add one: a file that implements it,
+//! and a line in [`list`].
 
 pub mod aftr;
 pub mod b4;
+pub mod list;
 pub mod lwaftr;
 pub mod lwb4;
 pub mod map;
@@ -11,9 +15,7 @@ pub mod map_t_br;
 pub mod map_t_ce;
 pub mod nat44;
 pub mod nat64;
+mod serve;
 pub mod siit;
 
-pub(crate) mod napt44;
-pub(crate) mod own;
-pub(crate) mod softwires;
-pub(crate) mod stateful;
+pub use list::{Service, ServiceKind};

@@ -13,33 +13,36 @@
 //! Hairpinning (RFC 7757 section 4): an inside host that talks to an inside host by its IPv4
 //! address has to see the answers come from that address. Rules 1 to 3 of section 4.2.1 keep
 //! explicit mappings away from the addresses that would break this; they hold for packets that were
-//! turned round here (intrinsic) or that come back from the IPv4 network (simple).
+//! hairpinned here (intrinsic) or that come back from the IPv4 network (simple).
 
 use std::fmt::Display;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use rand_core::Rng;
 use tombolo_tables::lpm::Prefix;
 use tombolo_wire::ipv6;
 
-use crate::engine::Work;
+use super::serve::Serve;
 use crate::mapping::dynamic_pool::DynamicPool;
 use crate::mapping::eam::Eam;
+use crate::mapping::error_sources::ErrorSources;
 use crate::mapping::stateless::{By, Claim, Mapped, StatelessMap};
-use crate::mechanism::hairpin::come_in_again;
+use crate::mechanism::hairpin::{Origin, come_in_again};
 use crate::mechanism::offload::size_on_wire;
 use crate::mechanism::screen::{
     is_illegal_destination_ipv4, is_illegal_source_ipv4, is_illegal_source_ipv6, screen_ipv4, screen_ipv6,
 };
-use crate::mechanism::{
-    ErrorRewrite, IcmpAnswer, Refusal, Rewrite, TranslateSettings, Translated, translate_4to6, translate_6to4,
-    translate_error_4to6, translate_error_6to4,
+use crate::mechanism::translate::{
+    ErrorRewrite, Rewrite, TranslateSettings, Translated, translate_4to6, translate_6to4, translate_error_4to6,
+    translate_error_6to4,
 };
-use crate::packet::{Outbox, Packet};
+use crate::mechanism::{IcmpAnswer, Refusal};
+use crate::packet::Packet;
 use crate::parse::{Parsed, Payload};
-use crate::plan::Routed;
+use crate::routed::{Routed, of_prefix};
+use crate::side::Side;
 use crate::verdict::{DropReason, Verdict};
+use crate::work::Work;
 
 /// A stateless translator.
 #[derive(Debug, Clone)]
@@ -86,68 +89,44 @@ pub enum Hairpinning {
     /// The IPv4 network sends such packets back, and they are translated so that answers find their
     /// way.
     Simple,
-    /// Such packets are turned round without being sent to the IPv4 network.
+    /// Such packets are hairpinned without being sent to the IPv4 network.
     #[default]
     Intrinsic,
 }
 
-/// IPv4 addresses that ICMP errors of nodes without one are sent from.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ErrorSources(Vec<(Ipv4Addr, Ipv4Addr)>);
-
-impl ErrorSources {
-    /// The addresses of all `ranges`, each from first to last. Ranges that end before they begin
-    /// have none.
-    #[must_use]
-    pub fn new(mut ranges: Vec<(Ipv4Addr, Ipv4Addr)>) -> Self {
-        ranges.retain(|(first, last)| first <= last);
-        Self(ranges)
+impl Serve for Siit {
+    fn kind(&self) -> Option<&'static str> {
+        (self.role == Role::Clat).then_some("clat")
     }
 
-    /// The ranges.
-    #[must_use]
-    pub fn ranges(&self) -> &[(Ipv4Addr, Ipv4Addr)] {
-        &self.0
-    }
-
-    /// One of them at random, so that traceroute does not take two routers for one and see a loop
-    /// (RFC 6791 section 3).
-    pub(crate) fn pick(&self, random: &mut impl Rng) -> Option<Ipv4Addr> {
-        let width = |&(first, last): &(Ipv4Addr, Ipv4Addr)| u64::from(last.to_bits() - first.to_bits()) + 1;
-        let count: u64 = self.0.iter().map(width).sum();
-        let mut index = random.next_u64().checked_rem(count)?;
-        for range in &self.0 {
-            match u32::try_from(index) {
-                Ok(offset) if index < width(range) => return Some(Ipv4Addr::from_bits(range.0.to_bits() + offset)),
-                _ => index -= width(range),
-            }
+    /// Inside hosts of an SIIT have the explicitly mapped IPv6 addresses themselves; a CLAT takes
+    /// every IPv4 packet that no other route takes.
+    fn routed(&self) -> Routed {
+        let rows = self.mapping.explicit.rows().iter();
+        let lent = self.dynamic.iter().map(|pool| pool.addresses());
+        match self.role {
+            Role::Siit => Routed {
+                ipv6: self.mapping.prefix.iter().map(|prefix| (prefix.address(), prefix.length())).collect(),
+                ipv4: rows
+                    .map(Eam::ipv4)
+                    .chain(self.embedded_hosts.iter().copied())
+                    .chain(lent)
+                    .map(of_prefix)
+                    .collect(),
+                ..Routed::default()
+            },
+            Role::Everything => Routed::default(),
+            Role::Clat => Routed {
+                ipv6: rows.map(Eam::ipv6).map(|p| (Ipv6Addr::from_bits(p.key()), p.prefix_len())).collect(),
+                ipv4: vec![(Ipv4Addr::UNSPECIFIED, Ipv4Addr::BROADCAST)],
+                ..Routed::default()
+            },
         }
-        None
-    }
-}
-
-/// How a packet came to the IPv4 side of the translator.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Arrival {
-    /// From the IPv4 network.
-    FromNetwork,
-    /// It was IPv6 a moment ago, and is turned round here.
-    TurnedRound,
-}
-
-impl Siit {
-    /// True if it is a CLAT that has to learn the prefix of its PLAT from the network (RFC 8781,
-    /// RFC 7050). Until then it drops what it is given.
-    #[must_use]
-    pub const fn awaits_prefix(&self) -> bool {
-        matches!(self.role, Role::Clat) && self.mapping.prefix.is_none()
     }
 
-    /// True if an IPv6 packet to `destination` is this service's. If its explicit mapping was
-    /// looked for, `claim` says what was found.
-    #[must_use]
+    /// If its explicit mapping was looked for, `claim` says what was found.
     #[inline]
-    pub fn claims_ipv6(&self, destination: Ipv6Addr, claim: &mut Claim) -> bool {
+    fn claims_ipv6(&self, destination: Ipv6Addr, claim: &mut Claim) -> bool {
         let embedded = || self.mapping.prefix.is_some_and(|prefix| prefix.contains(destination));
         // What a service before this one has found is nothing to this one.
         *claim = Claim::Unknown;
@@ -159,10 +138,8 @@ impl Siit {
         row.is_some()
     }
 
-    /// As [`claims_ipv6`](Self::claims_ipv6), for IPv4.
-    #[must_use]
     #[inline]
-    pub fn claims_ipv4(&self, destination: Ipv4Addr, claim: &mut Claim) -> bool {
+    fn claims_ipv4(&self, destination: Ipv4Addr, claim: &mut Claim) -> bool {
         *claim = Claim::Unknown;
         if self.role == Role::Everything {
             return true;
@@ -179,46 +156,50 @@ impl Siit {
         }
     }
 
-    /// Where packets of this service are addressed to. Inside hosts of an SIIT have the explicitly
-    /// mapped IPv6 addresses themselves; a CLAT takes every IPv4 packet that no other route takes.
+    fn side_of_ipv6(&self) -> Side {
+        if self.role == Role::Clat { Side::Outside } else { Side::Inside }
+    }
+
+    fn side_of_ipv4(&self) -> Side {
+        if self.role == Role::Clat { Side::Inside } else { Side::Outside }
+    }
+
+    /// Fragments are translated one by one.
+    fn gathers_ipv6(&self) -> bool {
+        false
+    }
+
+    fn gathers_ipv4(&self) -> bool {
+        false
+    }
+
+    #[inline]
+    fn from_ipv6(&self, parsed: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+        self.receive_ipv6(parsed, work)
+    }
+
+    #[inline]
+    fn from_ipv4(&self, _: Side, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+        self.receive_ipv4(parsed, Origin::Network, work)
+    }
+}
+
+impl Siit {
+    /// True if it is a CLAT that has to learn the prefix of its PLAT from the network (RFC 8781,
+    /// RFC 7050). Until then it drops what it is given.
     #[must_use]
-    pub fn routed(&self) -> Routed {
-        let rows = self.mapping.explicit.rows().iter();
-        let lent = self.dynamic.iter().map(|pool| pool.addresses());
-        match self.role {
-            Role::Siit => Routed {
-                ipv6: self.mapping.prefix.iter().map(|prefix| (prefix.address(), prefix.length())).collect(),
-                ipv4: rows
-                    .map(Eam::ipv4)
-                    .chain(self.embedded_hosts.iter().copied())
-                    .chain(lent)
-                    .map(first_and_last)
-                    .collect(),
-                ..Routed::default()
-            },
-            Role::Everything => Routed::default(),
-            Role::Clat => Routed {
-                ipv6: rows.map(Eam::ipv6).map(|p| (Ipv6Addr::from_bits(p.key()), p.prefix_len())).collect(),
-                ipv4: vec![(Ipv4Addr::UNSPECIFIED, Ipv4Addr::BROADCAST)],
-                ..Routed::default()
-            },
-        }
+    pub const fn awaits_prefix(&self) -> bool {
+        matches!(self.role, Role::Clat) && self.mapping.prefix.is_none()
     }
 
     /// A packet from the IPv6 side.
     ///
     /// # Errors
     /// The reason why it is not forwarded.
-    pub(crate) fn receive_ipv6(
-        &self,
-        packet: &mut Packet<'_>,
-        parsed: &Parsed<Ipv6Addr>,
-        work: &mut Work<'_>,
-        outbox: &mut impl Outbox,
-    ) -> Result<Verdict, Refusal> {
+    pub(crate) fn receive_ipv6(&self, parsed: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         screen_ipv6(parsed)?;
         if parsed.payload == Payload::IcmpError {
-            return self.receive_error_ipv6(packet, parsed, work, outbox);
+            return self.receive_error_ipv6(parsed, work);
         }
         let source = self.source_to_ipv4(parsed.source, work).map_err(refuse)?;
         let destination = self.destination_to_ipv4(parsed.destination, work).map_err(refuse)?;
@@ -232,28 +213,24 @@ impl Siit {
         self.note_mapping(work, "destination", parsed.destination, destination);
         let to = Rewrite::addresses(source.address, destination.address);
         // Condition set A of RFC 7757 section 4.2.2.
-        if self.turns_round(destination, work) {
+        if self.hairpins(destination, work) {
             work.notes.add("RFC 7757 section 4.2.2 (A)", || {
-                format!("{} is an inside host's and was embedded: the packet turns round here", destination.address)
+                format!("{} is an inside host's and was embedded: the packet is hairpinned", destination.address)
             });
-            self.check_size_of_turning(packet, parsed)?;
-            let translated = translate_6to4(packet, parsed, &to, &self.unlimited_ipv4(), work.identifications);
+            self.check_size_of_hairpin(&work.packet, parsed)?;
+            let translated =
+                translate_6to4(&mut work.packet, parsed, &to, &self.unlimited_ipv4(), &mut work.worker.identifications);
             debug_assert!(!matches!(translated, Ok(Translated::Fragments { .. })), "no limit, no fragments");
             let _whole = translated.map_err(Refusal::silence)?;
-            return self.turn_round(packet, work, outbox);
+            return self.hairpin(work);
         }
-        translate_6to4(packet, parsed, &to, &self.translate, work.identifications)?.send(packet, outbox)?;
-        Ok(Verdict::Forward)
+        let translated =
+            translate_6to4(&mut work.packet, parsed, &to, &self.translate, &mut work.worker.identifications)?;
+        work.forward(translated)
     }
 
-    fn receive_error_ipv6(
-        &self,
-        packet: &mut Packet<'_>,
-        parsed: &Parsed<Ipv6Addr>,
-        work: &mut Work<'_>,
-        outbox: &mut impl Outbox,
-    ) -> Result<Verdict, Refusal> {
-        let embedded = parsed.embedded(packet)?;
+    fn receive_error_ipv6(&self, parsed: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+        let embedded = parsed.embedded(&work.packet)?;
         let destination = self.to_ipv4(parsed.destination, work)?.address;
         if is_illegal_destination_ipv4(destination) {
             return Err(DropReason::IllegalDestination.into());
@@ -269,16 +246,22 @@ impl Siit {
             embedded: Rewrite::addresses(inner_source.address, inner_destination.address),
             node,
         };
-        translate_error_6to4(packet, parsed, &embedded, &to, &self.translate, work.identifications)?;
+        translate_error_6to4(
+            &mut work.packet,
+            parsed,
+            &embedded,
+            &to,
+            &self.translate,
+            &mut work.worker.identifications,
+        )?;
         // Condition set B of RFC 7757 section 4.2.2.
-        if self.turns_round(inner_source, work) {
+        if self.hairpins(inner_source, work) {
             work.notes.add("RFC 7757 section 4.2.2 (B)", || {
                 format!("the packet in error came from inside host {}: the error turns round", inner_source.address)
             });
-            return self.turn_round(packet, work, outbox);
+            return self.hairpin(work);
         }
-        outbox.send(packet);
-        Ok(Verdict::Forward)
+        Ok(work.forward_whole())
     }
 
     /// The IPv4 source of an ICMPv6 error from `node`, which may be a router without any IPv4
@@ -296,7 +279,7 @@ impl Siit {
             }
             Err(DropReason::PrivateInWellKnownPrefix) => Err(DropReason::PrivateInWellKnownPrefix),
             Err(reason) => {
-                let source = self.error_sources.pick(work.random).or(work.own.ipv4).ok_or(reason)?;
+                let source = self.error_sources.pick(&mut work.worker.random).or(work.own.ipv4).ok_or(reason)?;
                 work.notes.add("RFC 6791 section 3", || format!("{node} has no IPv4 address: sent from {source}"));
                 Ok((source, self.identify_nodes.then_some(node)))
             }
@@ -309,18 +292,16 @@ impl Siit {
     /// The reason why it is not forwarded.
     pub(crate) fn receive_ipv4(
         &self,
-        packet: &mut Packet<'_>,
         parsed: &Parsed<Ipv4Addr>,
-        arrival: Arrival,
+        origin: Origin,
         work: &mut Work<'_>,
-        outbox: &mut impl Outbox,
     ) -> Result<Verdict, Refusal> {
         screen_ipv4(parsed)?;
         if parsed.payload == Payload::IcmpError {
-            return self.receive_error_ipv4(packet, parsed, arrival, work, outbox);
+            return self.receive_error_ipv4(parsed, origin, work);
         }
         // Rule 1 of RFC 7757 section 4.2.1.
-        let source = if self.is_hairpinning(arrival) {
+        let source = if self.is_hairpinning(origin) {
             self.mapping.embed(parsed.source)
         } else {
             self.to_ipv6(parsed.source, work)
@@ -333,21 +314,19 @@ impl Siit {
             return Err(DropReason::IllegalSource.into());
         }
         let to = Rewrite::addresses(source.address, destination.address);
-        translate_4to6(packet, parsed, &to, &self.translate)?.send(packet, outbox)?;
-        Ok(Verdict::Forward)
+        let translated = translate_4to6(&mut work.packet, parsed, &to, &self.translate)?;
+        work.forward(translated)
     }
 
     fn receive_error_ipv4(
         &self,
-        packet: &mut Packet<'_>,
         parsed: &Parsed<Ipv4Addr>,
-        arrival: Arrival,
+        origin: Origin,
         work: &mut Work<'_>,
-        outbox: &mut impl Outbox,
     ) -> Result<Verdict, Refusal> {
-        let embedded = parsed.embedded(packet)?;
+        let embedded = parsed.embedded(&work.packet)?;
         let destination = self.to_ipv6(parsed.destination, work)?.address;
-        let hairpinning = self.is_hairpinning(arrival);
+        let hairpinning = self.is_hairpinning(origin);
         let inner_source = self.to_ipv6(embedded.source, work)?.address;
         // Rule 2 of RFC 7757 section 4.2.1.
         let inner_destination = if hairpinning {
@@ -373,9 +352,8 @@ impl Siit {
         });
         let embedded_to = Rewrite::addresses(inner_source, inner_destination);
         let to = ErrorRewrite { source, destination, embedded: embedded_to, node: None };
-        translate_error_4to6(packet, parsed, &embedded, &to, &self.translate)?;
-        outbox.send(packet);
-        Ok(Verdict::Forward)
+        translate_error_4to6(&mut work.packet, parsed, &embedded, &to, &self.translate)?;
+        Ok(work.forward_whole())
     }
 
     /// The IPv6 address for an IPv4 address: by an explicit mapping, else that of the host that the
@@ -447,15 +425,15 @@ impl Siit {
 
     /// Whether rules 1 to 3 of RFC 7757 section 4.2.1 apply.
     #[inline]
-    fn is_hairpinning(&self, arrival: Arrival) -> bool {
-        arrival == Arrival::TurnedRound || self.hairpinning == Hairpinning::Simple
+    fn is_hairpinning(&self, origin: Origin) -> bool {
+        origin == Origin::Hairpin || self.hairpinning == Hairpinning::Simple
     }
 
     /// Whether a packet goes back inside for the sake of this address: it was embedded, and the
     /// IPv4 address in it is that of an inside host. What is known of it is kept for the second
     /// pass.
     #[inline]
-    fn turns_round(&self, mapped: Mapped<Ipv4Addr>, work: &mut Work<'_>) -> bool {
+    fn hairpins(&self, mapped: Mapped<Ipv4Addr>, work: &mut Work<'_>) -> bool {
         if self.hairpinning != Hairpinning::Intrinsic || mapped.by != By::Prefix {
             return false;
         }
@@ -467,9 +445,9 @@ impl Siit {
         is_explicit || self.dynamic.as_ref().is_some_and(is_lent)
     }
 
-    /// A packet that is turned round keeps its size, and never meets the IPv4 link. To be asked
+    /// A packet that is hairpinned keeps its size, and never meets the IPv4 link. To be asked
     /// while it still can be quoted to its sender.
-    fn check_size_of_turning(&self, packet: &Packet<'_>, parsed: &Parsed<Ipv6Addr>) -> Result<(), Refusal> {
+    fn check_size_of_hairpin(&self, packet: &Packet<'_>, parsed: &Parsed<Ipv6Addr>) -> Result<(), Refusal> {
         let transport = &packet.bytes()[usize::from(parsed.transport_offset)..];
         let size = size_on_wire(packet.offload.segmentation, parsed.transport_offset.into(), transport);
         let mtu = self.translate.ipv6_mtu.max(ipv6::MINIMUM_MTU.into());
@@ -510,21 +488,10 @@ impl Siit {
 
     /// A packet that has just become IPv4 comes in again, with one decrement of the hop limit in
     /// total (RFC 7757 section 4.2.2).
-    fn turn_round(
-        &self,
-        packet: &mut Packet<'_>,
-        work: &mut Work<'_>,
-        outbox: &mut impl Outbox,
-    ) -> Result<Verdict, Refusal> {
-        let parsed = come_in_again(packet)?;
-        self.receive_ipv4(packet, &parsed, Arrival::TurnedRound, work, outbox).map_err(Refusal::silence)
+    fn hairpin(&self, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+        let parsed = come_in_again(&mut work.packet)?;
+        self.receive_ipv4(&parsed, Origin::Hairpin, work).map_err(Refusal::silence)
     }
-}
-
-/// The first and the last address of a prefix.
-pub(crate) fn first_and_last(prefix: Prefix<u32>) -> (Ipv4Addr, Ipv4Addr) {
-    let host_bits = u32::MAX.checked_shr(prefix.prefix_len().into()).unwrap_or(0);
-    (Ipv4Addr::from_bits(prefix.key()), Ipv4Addr::from_bits(prefix.key() | host_bits))
 }
 
 /// Packets without mapping are refused with "administratively prohibited", the default of RFC 7915
@@ -535,24 +502,5 @@ fn refuse(reason: DropReason) -> Refusal {
         // The address is lent to nobody, or there is none left to lend.
         DropReason::NoBinding | DropReason::PoolExhausted => Refusal::with(reason, IcmpAnswer::HostUnreachable),
         _ => reason.into(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use rand_chacha::ChaCha8Rng;
-    use rand_core::SeedableRng;
-    use std::collections::HashSet;
-
-    #[test]
-    fn every_error_source_is_picked_and_no_other_address() {
-        let address = |last| Ipv4Addr::new(198, 51, 100, last);
-        let sources =
-            ErrorSources::new(vec![(address(1), address(2)), (address(9), address(8)), (address(200), address(200))]);
-        let mut random = ChaCha8Rng::from_seed([1; 32]);
-        let picked: HashSet<_> = (0..100).filter_map(|_| sources.pick(&mut random)).collect();
-        assert_eq!(picked, HashSet::from([address(1), address(2), address(200)]));
-        assert_eq!(ErrorSources::default().pick(&mut random), None);
     }
 }

@@ -10,11 +10,12 @@ use tombolo_engine::counters::Totals;
 use tombolo_engine::mapping::address_ranges::AddressRanges;
 use tombolo_engine::mapping::allocation::Allocation;
 use tombolo_engine::mapping::pool::{Pool, PoolRange, PortRanges, PortSpace};
-use tombolo_engine::mechanism::napt::{Endpoint, Policy, Times};
+use tombolo_engine::mechanism::napt::{Endpoint, Nat, Policy, Times};
 use tombolo_engine::mechanism::{TranslateSettings, UdpZeroChecksum};
 use tombolo_engine::packet::{HEADROOM, Offload, Packet};
-use tombolo_engine::plan::{Nat64, OwnAddresses, Plan, Service, ServiceKind, StaticBinding};
+use tombolo_engine::plan::{OwnAddresses, Plan, Service, ServiceKind, StaticBinding};
 use tombolo_engine::service::nat44::Nat44;
+use tombolo_engine::service::nat64::Nat64;
 use tombolo_engine::sweep::Expiry;
 use tombolo_engine::{Engine, Now, Verdict};
 use tombolo_tables::Tables;
@@ -188,10 +189,8 @@ fn nat64(setup: &Setup, pool: Pool) -> Nat64 {
     Nat64 {
         prefix: Prefix64::new("64:ff9b::".parse().unwrap(), 96).unwrap(),
         well_known_prefix_strict: false,
-        pool,
-        policy: setup.policy,
+        nat: nat(setup, pool),
         translate: TranslateSettings { udp_zero_4to6: UdpZeroChecksum::Compute, ..TranslateSettings::default() },
-        static_bindings: setup.static_bindings.clone(),
     }
 }
 
@@ -199,13 +198,15 @@ fn nat44(setup: &Setup, pool: Pool) -> Nat44 {
     Nat44 {
         inside: AddressRanges::new([Ipv4Addr::new(10, 0, 0, 0)..=Ipv4Addr::new(10, 0, 3, 255)]),
         untranslated: AddressRanges::new([Ipv4Addr::new(172, 16, 0, 0)..=Ipv4Addr::new(172, 16, 255, 255)]),
-        pool,
-        policy: setup.policy,
+        nat: nat(setup, pool),
         inside_mtu: 1500,
         outside_mtu: 1500,
         largest_segment: None,
-        static_bindings: setup.static_bindings.clone(),
     }
+}
+
+fn nat(setup: &Setup, pool: Pool) -> Nat {
+    Nat { pool, policy: setup.policy, static_bindings: setup.static_bindings.clone() }
 }
 
 /// What a packet says, read without the code under test.
@@ -338,6 +339,7 @@ pub fn embed(address: Ipv4Addr) -> Ipv6Addr {
 pub fn static_binding(space: PortSpace, inside_port: u16, outside_port: u16) -> StaticBinding {
     StaticBinding {
         space,
+        softwire: Ipv6Addr::UNSPECIFIED,
         inside: HOST.into(),
         inside_port: Port(inside_port),
         outside: Endpoint { address: POOL, port: Port(outside_port) },

@@ -11,14 +11,16 @@ use std::time::Duration;
 use tombolo_engine::Plan;
 use tombolo_engine::mapping::address_ranges::AddressRanges;
 use tombolo_engine::mapping::eam::{Eam, EamTable};
+use tombolo_engine::mapping::error_sources::ErrorSources;
 use tombolo_engine::mapping::pool::{Pool, PoolRange, PortRanges};
 use tombolo_engine::mapping::stateless::{DenyList, StatelessMap};
 use tombolo_engine::mechanism::TranslateSettings;
-use tombolo_engine::mechanism::napt::{Policy, Times};
+use tombolo_engine::mechanism::napt::{Nat, Policy, Times};
 use tombolo_engine::mechanism::session_state;
-use tombolo_engine::plan::{Nat64, OwnAddresses, Service, ServiceKind};
+use tombolo_engine::plan::{OwnAddresses, Service, ServiceKind};
 use tombolo_engine::service::nat44::Nat44;
-use tombolo_engine::service::siit::{ErrorSources, Hairpinning, Role, Siit};
+use tombolo_engine::service::nat64::Nat64;
+use tombolo_engine::service::siit::{Hairpinning, Role, Siit};
 use tombolo_fastpath::{FastPath, Mode, PinnedMemory, Routes, Settings};
 use tombolo_lab::Lab;
 use tombolo_tables::Tables;
@@ -175,12 +177,10 @@ fn usual(kind: Kind) -> ServiceKind {
         Kind::Nat44 => ServiceKind::Nat44(Nat44 {
             inside: AddressRanges::new([Ipv4Addr::new(10, 0, 0, 0)..=Ipv4Addr::new(10, 255, 255, 255)]),
             untranslated: AddressRanges::default(),
-            pool,
-            policy,
+            nat: Nat { pool, policy, static_bindings: Vec::new() },
             inside_mtu: 1500,
             outside_mtu: 1500,
             largest_segment: None,
-            static_bindings: Vec::new(),
         }),
         Kind::Siit | Kind::Siit10k => ServiceKind::Siit(Siit {
             role: Role::Siit,
@@ -200,10 +200,8 @@ fn usual(kind: Kind) -> ServiceKind {
         _ => ServiceKind::Nat64(Nat64 {
             prefix: Prefix64::WELL_KNOWN,
             well_known_prefix_strict: false,
-            pool,
-            policy,
+            nat: Nat { pool, policy, static_bindings: Vec::new() },
             translate: TranslateSettings::default(),
-            static_bindings: Vec::new(),
         }),
     }
 }

@@ -6,6 +6,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use tombolo_engine::mapping::address_ranges::AddressRanges;
+use tombolo_engine::mapping::error_sources::ErrorSources;
 use tombolo_engine::mapping::map_domain::MapDomain;
 use tombolo_engine::mapping::map_rule::MapRule;
 use tombolo_engine::mapping::port_set::PortDivision;
@@ -15,7 +16,6 @@ use tombolo_engine::plan::ServiceKind;
 use tombolo_engine::service::lwaftr::Lwaftr;
 use tombolo_engine::service::map_e_br::MapEBr;
 use tombolo_engine::service::map_t_br::MapTBr;
-use tombolo_engine::service::siit::ErrorSources;
 use tombolo_lab::Lab;
 use tombolo_tables::lpm::Prefix;
 use tombolo_tester::setup::{Addresses, Flows, MapRule as TesterRule, Setup, Technology};

@@ -4,7 +4,8 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use tombolo_engine::mapping::address_ranges::AddressRanges;
-use tombolo_engine::mapping::map_domain::{MapDomain, Owner};
+use tombolo_engine::mapping::error_sources::ErrorSources;
+use tombolo_engine::mapping::map_domain::{AddressOwner, MapDomain};
 use tombolo_engine::mapping::map_rule::{GivenPsid, MapRule};
 use tombolo_engine::mapping::port_set::PortDivision;
 use tombolo_engine::mapping::softwire_table::{SoftwireRow, SoftwireTable};
@@ -14,7 +15,6 @@ use tombolo_engine::plan::{Service, ServiceKind};
 use tombolo_engine::service::lwaftr::Lwaftr;
 use tombolo_engine::service::map_e_br::MapEBr;
 use tombolo_engine::service::map_t_br::MapTBr;
-use tombolo_engine::service::siit::ErrorSources;
 use tombolo_tables::lpm::Prefix;
 use tombolo_wire::Prefix64;
 
@@ -218,8 +218,10 @@ fn map_case(name: &'static str, kind: impl Fn(MapDomain) -> ServiceKind, is_tunn
             return from_outside(numbers, subscriber, port);
         }
         let own = match domain.owner(subscriber, port) {
-            Owner::Subscriber { address, .. } if is_tunneled => address,
-            Owner::Subscriber { rule, share, .. } => domain.rules()[rule as usize].host_address(share, subscriber),
+            AddressOwner::Subscriber { address, .. } if is_tunneled => address,
+            AddressOwner::Subscriber { rule, share, .. } => {
+                domain.rules()[rule as usize].host_address(share, subscriber)
+            }
             _ => Ipv6Addr::from_bits(rule.ipv6().key() | u128::from(numbers.draw())),
         };
         let own = mutated(numbers, own);

@@ -5,16 +5,18 @@ use std::net::Ipv4Addr;
 use tombolo_engine::Plan;
 use tombolo_engine::mapping::address_ranges::AddressRanges;
 use tombolo_engine::mapping::eam::{Eam, EamTable};
+use tombolo_engine::mapping::error_sources::ErrorSources;
 use tombolo_engine::mapping::pool::{Parity, Pool, PoolRange, PortRanges, PortSpace};
 use tombolo_engine::mapping::stateless::{DenyList, StatelessMap};
 use tombolo_engine::mechanism::napt::{
-    Endpoint, Filtering, Filters, InboundTcp, Policy, SubscriberIs, Times, UnsolicitedSyn,
+    Endpoint, Filtering, Filters, InboundTcp, Nat, Policy, SubscriberIs, Times, UnsolicitedSyn,
 };
 use tombolo_engine::mechanism::session_state::Timeouts;
 use tombolo_engine::mechanism::{TrafficClass, TranslateSettings};
-use tombolo_engine::plan::{Nat64, OwnAddresses, Service, ServiceKind, StaticBinding};
+use tombolo_engine::plan::{OwnAddresses, Service, ServiceKind, StaticBinding};
 use tombolo_engine::service::nat44::Nat44;
-use tombolo_engine::service::siit::{ErrorSources, Hairpinning, Role, Siit};
+use tombolo_engine::service::nat64::Nat64;
+use tombolo_engine::service::siit::{Hairpinning, Role, Siit};
 use tombolo_tables::lpm::Prefix;
 use tombolo_tables::tables::Capacity;
 use tombolo_wire::{Port, Prefix64};
@@ -105,12 +107,10 @@ fn nat44(policy: Policy, mtu: u32, ranges: Vec<PoolRange>) -> Nat44 {
     Nat44 {
         inside: AddressRanges::new([range([10, 0, 0, 0], [10, 0, 0, 15]), range([10, 0, 1, 0], [10, 0, 1, 3])]),
         untranslated: AddressRanges::new([range([9, 9, 9, 9], [9, 9, 9, 9])]),
-        pool: Pool::new(ranges),
-        policy,
+        nat: Nat { pool: Pool::new(ranges), policy, static_bindings: Vec::new() },
         inside_mtu: mtu,
         outside_mtu: mtu - 20,
         largest_segment: (mtu < 1400).then_some(1200),
-        static_bindings: Vec::new(),
     }
 }
 
@@ -186,8 +186,7 @@ fn nat64_case(
     let kind = ServiceKind::Nat64(Nat64 {
         prefix,
         well_known_prefix_strict: true,
-        pool: Pool::new(ranges),
-        policy,
+        nat: Nat { pool: Pool::new(ranges), policy, static_bindings: Vec::new() },
         translate,
         static_bindings: vec![StaticBinding {
             space: PortSpace::Tcp,

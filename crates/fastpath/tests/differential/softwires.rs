@@ -4,10 +4,11 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use tombolo_engine::mapping::address_ranges::AddressRanges;
 use tombolo_engine::mapping::eam::parse_prefix;
+use tombolo_engine::mapping::error_sources::ErrorSources;
 use tombolo_engine::mapping::map_domain::MapDomain;
 use tombolo_engine::mapping::map_rule::{MapCe, MapRule};
 use tombolo_engine::mapping::pool::{Parity, Pool, PoolRange, PortRanges};
-use tombolo_engine::mechanism::napt::{InboundTcp, Policy, SubscriberIs};
+use tombolo_engine::mechanism::napt::{InboundTcp, Nat, Policy, SubscriberIs};
 use tombolo_engine::mechanism::{Softwire, SoftwireSettings, TrafficClass, TranslateSettings};
 use tombolo_engine::plan::{Service, ServiceKind};
 use tombolo_engine::service::aftr::Aftr;
@@ -17,7 +18,6 @@ use tombolo_engine::service::map::MapEdge;
 use tombolo_engine::service::map_e_ce::MapECe;
 use tombolo_engine::service::map_t_ce::MapTCe;
 use tombolo_engine::service::nat44::Nat44;
-use tombolo_engine::service::siit::ErrorSources;
 use tombolo_tables::lpm::Prefix;
 use tombolo_wire::Prefix64;
 
@@ -88,8 +88,11 @@ fn aftr(name: &'static str, softwire: SoftwireSettings, policy: Policy) -> Case 
         address: REMOTE,
         b4s: vec![Prefix::new("2001:db8:1000::".parse().unwrap(), 36).unwrap()],
         inside: inside(),
-        pool: pool(POOL, PortRanges::new([1024..=1060])),
-        policy: Policy { subscriber: SubscriberIs::Softwire { prefix_length: 56 }, ..policy },
+        nat: Nat {
+            pool: pool(POOL, PortRanges::new([1024..=1060])),
+            policy: Policy { subscriber: SubscriberIs::Softwire { prefix_length: 56 }, ..policy },
+            static_bindings: Vec::new(),
+        },
         softwire,
         outside_mtu: 1400,
         icmp_source: Ipv4Addr::new(192, 0, 0, 1),
@@ -111,13 +114,11 @@ fn lwb4(name: &'static str, softwire: SoftwireSettings, policy: Policy) -> Case 
     let kind = ServiceKind::Lwb4(Lwb4 {
         inside: inside(),
         ends: Softwire { local: LOCAL, remote: REMOTE },
-        pool: pool(POOL, PortRanges::new([1024..=1087])),
-        policy,
+        nat: Nat { pool: pool(POOL, PortRanges::new([1024..=1087])), policy, static_bindings: Vec::new() },
         softwire,
         inside_mtu: 1400,
         icmp_source: POOL,
         tell_not_ours: true,
-        static_bindings: Vec::new(),
     });
     case(name, kind, |numbers, world| edge(numbers, world, POOL, LOCAL))
 }
@@ -143,12 +144,14 @@ fn map_edge(mesh: MapDomain) -> MapEdge {
     let napt = Nat44 {
         inside: inside(),
         untranslated: AddressRanges::new([Ipv4Addr::new(9, 9, 9, 9)..=Ipv4Addr::new(9, 9, 9, 9)]),
-        pool: pool(MAP, PortRanges::new(ce().ports())),
-        policy: Policy::default(),
+        nat: Nat {
+            pool: pool(MAP, PortRanges::new(ce().ports())),
+            policy: Policy::default(),
+            static_bindings: Vec::new(),
+        },
         inside_mtu: 1400,
         outside_mtu: u32::MAX,
         largest_segment: None,
-        static_bindings: Vec::new(),
     };
     MapEdge { ce: ce(), napt: Some(napt), mesh }
 }

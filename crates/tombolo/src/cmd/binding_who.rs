@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::bail;
 use serde_json::json;
 use tombolo_engine::Plan;
-use tombolo_engine::mapping::allocation::{Allocation, Owner};
+use tombolo_engine::mapping::allocation::{Allocation, PortHolder};
 use tombolo_engine::plan::{Service, StaticBinding};
 
 use super::print;
@@ -16,7 +16,7 @@ use super::print;
 #[derive(Debug, PartialEq, Eq)]
 struct Answer {
     service: String,
-    owner: Option<Owner>,
+    owner: Option<PortHolder>,
     static_bindings: Vec<StaticBinding>,
 }
 
@@ -47,18 +47,18 @@ fn answer(plan: &Plan, address: Ipv4Addr, port: u16) -> Option<Answer> {
     Some(Answer { service: service.name.clone(), owner, static_bindings })
 }
 
-const fn word(owner: Owner) -> &'static str {
+const fn word(owner: PortHolder) -> &'static str {
     match owner {
-        Owner::Subscriber(_) => "subscriber",
-        Owner::Dynamic => "dynamic",
-        Owner::Reserved => "reserved",
-        Owner::Unassigned => "unassigned",
+        PortHolder::Subscriber(_) => "subscriber",
+        PortHolder::Dynamic => "dynamic",
+        PortHolder::Reserved => "reserved",
+        PortHolder::Unassigned => "unassigned",
     }
 }
 
 fn as_json(answer: &Answer) -> serde_json::Value {
     let subscriber = match answer.owner {
-        Some(Owner::Subscriber(address)) => Some(address),
+        Some(PortHolder::Subscriber(address)) => Some(address),
         _ => None,
     };
     let hosts: Vec<IpAddr> = answer.static_bindings.iter().map(|binding| binding.inside).collect();
@@ -79,12 +79,14 @@ fn in_words(answer: &Answer, address: Ipv4Addr, port: u16) -> String {
         )
     });
     let owner = answer.owner.map(|owner| match owner {
-        Owner::Subscriber(host) => format!("{address} port {port} is {host}'s, by computation ({service})"),
-        Owner::Dynamic => {
+        PortHolder::Subscriber(host) => format!("{address} port {port} is {host}'s, by computation ({service})"),
+        PortHolder::Dynamic => {
             format!("{address} port {port} is in the dynamic pool of {service}: ask the running gateway, or its log")
         }
-        Owner::Reserved => format!("{address} port {port} is reserved: the pool of {service} does not give it out"),
-        Owner::Unassigned => format!("{address} port {port} is nobody's: what is left over in {service}"),
+        PortHolder::Reserved => {
+            format!("{address} port {port} is reserved: the pool of {service} does not give it out")
+        }
+        PortHolder::Unassigned => format!("{address} port {port} is nobody's: what is left over in {service}"),
     });
     hosts.chain(owner).collect::<Vec<_>>().join("\n")
 }
@@ -109,9 +111,9 @@ allocation = { mode = "deterministic", dynamic_factor = 2 }
         let plan = tombolo_config::parse("example.toml", EXAMPLE).unwrap().plan;
         let outside = Ipv4Addr::new(192, 0, 2, 1);
         let owner = |port| answer(&plan, outside, port).and_then(|answer| answer.owner);
-        let host = |last| Some(Owner::Subscriber(Ipv4Addr::new(198, 51, 100, last).into()));
+        let host = |last| Some(PortHolder::Subscriber(Ipv4Addr::new(198, 51, 100, last).into()));
         assert_eq!((owner(2001), owner(57_471)), (host(1), host(14)));
-        assert_eq!((owner(58_204), owner(1023)), (Some(Owner::Dynamic), Some(Owner::Reserved)));
+        assert_eq!((owner(58_204), owner(1023)), (Some(PortHolder::Dynamic), Some(PortHolder::Reserved)));
         let fixed = answer(&plan, outside, 80).unwrap();
         assert_eq!(fixed.static_bindings[0].inside, Ipv4Addr::new(198, 51, 100, 3));
         assert!(in_words(&fixed, outside, 80).contains("bound to 198.51.100.3"));

@@ -20,10 +20,11 @@ use tombolo_wire::{
 };
 
 use super::extension::{Layout, append_node, lay_out, node_length, split_body};
+use super::headers::{fragment_fields_6to4, protocol_4to6, protocol_6to4};
 use super::icmp::{IcmpTarget, map_error_4to6, map_error_6to4};
-use super::translate::{fragment_fields_6to4, protocol_4to6, protocol_6to4};
+use super::settings::{Rewrite, TranslateSettings, UdpZeroChecksum};
 use super::transport::{self, Change, pseudo_icmpv6};
-use super::{IdentificationGenerator, Rewrite, TranslateSettings, UdpZeroChecksum};
+use crate::mechanism::identification::IdentificationGenerator;
 use crate::packet::{ChecksumState, Offload, Packet};
 use crate::parse::{Obstacle, Parsed, Payload};
 use crate::verdict::DropReason;
@@ -148,7 +149,7 @@ pub fn translate_error_6to4(
 }
 
 /// The ICMP message in a packet, if it is whole and about something that can be translated.
-pub(super) fn message_of<'p, A>(
+pub(crate) fn message_of<'p, A>(
     packet: &'p Packet<'_>,
     parsed: &Parsed<A>,
     embedded: &Parsed<A>,

@@ -39,16 +39,18 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use tombolo_wire::{Icmpv6View, Ipv6Header, Protocol, Sum, icmpv6, ipv4, ipv6};
 
-use super::fragment::send_fragments;
-use super::offload::{complete_checksum, size_on_wire};
-use super::reply::{answer_echo_ipv6, may_answer_ipv4, reply_ipv4};
 use super::segment::send_segments;
-use super::translate::clamp;
-use super::transport::pseudo_icmpv6;
-use super::{IcmpAnswer, IdentificationGenerator, Refusal, TrafficClass};
+use crate::mechanism::fragment::send_fragments;
+use crate::mechanism::identification::IdentificationGenerator;
+use crate::mechanism::offload::{complete_checksum, size_on_wire};
+use crate::mechanism::reply::{may_answer_ipv4, reply_ipv4};
+use crate::mechanism::translate::TrafficClass;
+use crate::mechanism::translate::headers::clamp;
+use crate::mechanism::translate::transport::pseudo_icmpv6;
+use crate::mechanism::{IcmpAnswer, Refusal};
 use crate::packet::{Offload, Outbox, Packet, Segmentation};
 use crate::parse::{Obstacle, Parsed, parse_ipv4, parse_quoted_ipv4};
-use crate::verdict::{DropReason, Verdict};
+use crate::verdict::DropReason;
 
 /// Bytes that encapsulation puts in front of a packet.
 pub const OVERHEAD: u32 = 40;
@@ -125,7 +127,9 @@ impl SoftwireSettings {
         self.path_mtu() - OVERHEAD
     }
 
-    fn path_mtu(&self) -> u32 {
+    /// MTU of the path between the ends, in bytes.
+    #[must_use]
+    pub fn path_mtu(&self) -> u32 {
         self.ipv6_mtu.max(ipv6::MINIMUM_MTU.into())
     }
 
@@ -407,20 +411,4 @@ fn too_big(mtu: u32, outer: &Parsed<Ipv6Addr>, inner: &Parsed<Ipv4Addr>) -> Resu
     let mtu = mtu.saturating_sub(outer.transport_offset.into());
     // No IPv4 link has less (RFC 791); what leads there is crafted.
     if mtu < 68 { Err(DropReason::IcmpErrorUnusable) } else { Ok(IcmpAnswer::TooBig { mtu }) }
-}
-
-/// Answers an ICMPv6 echo request to an address of this end, which no interface has.
-///
-/// # Errors
-/// [`DropReason::IcmpUntranslatable`] for anything else, which is left as it is.
-pub fn answer_echo<O: Outbox + ?Sized>(
-    packet: &mut Packet<'_>,
-    parsed: &Parsed<Ipv6Addr>,
-    settings: &SoftwireSettings,
-    outbox: &mut O,
-) -> Result<Verdict, DropReason> {
-    answer_echo_ipv6(packet, parsed)?;
-    let identification = parsed.fragment.map_or(0, |fragment| fragment.identification);
-    send_fragments(packet, settings.path_mtu(), identification, outbox)?;
-    Ok(Verdict::Reply(DropReason::EchoAnswered))
 }

@@ -8,17 +8,17 @@
 use tombolo_wire::checksum::{self, Delta, Sum, udp_checksum};
 use tombolo_wire::{Port, Protocol, icmpv4, icmpv6, read_u16, tcp, udp, write_u16};
 
-use super::UdpZeroChecksum;
+use super::settings::UdpZeroChecksum;
 use crate::packet::ChecksumState;
 use crate::verdict::DropReason;
 
 /// Sums of the address pairs before and behind a translation, and the ports that the packet gets.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Change {
-    pub(super) old_addresses: Sum,
-    pub(super) new_addresses: Sum,
-    pub(super) source_port: Option<Port>,
-    pub(super) destination_port: Option<Port>,
+pub(crate) struct Change {
+    pub(crate) old_addresses: Sum,
+    pub(crate) new_addresses: Sum,
+    pub(crate) source_port: Option<Port>,
+    pub(crate) destination_port: Option<Port>,
 }
 
 impl Change {
@@ -51,7 +51,7 @@ fn replace_word(bytes: &mut [u8], offset: usize, new: u16) -> Delta {
 /// Rewrites a TCP segment. One that is cut before its checksum, in an ICMP error, gets new ports
 /// only.
 #[inline]
-pub(super) fn rewrite_tcp(transport: &mut [u8], change: &Change, state: ChecksumState) {
+pub(crate) fn rewrite_tcp(transport: &mut [u8], change: &Change, state: ChecksumState) {
     let ports = change.write_ports(transport);
     if transport.len() < tcp::CHECKSUM + 2 {
         return;
@@ -72,7 +72,7 @@ fn apply(field: u16, addresses: Delta, ports: Delta, state: ChecksumState) -> u1
 
 /// Rewrites a UDP datagram. `whole` says that all of its payload is there.
 #[inline]
-pub(super) fn rewrite_udp(
+pub(crate) fn rewrite_udp(
     transport: &mut [u8],
     change: &Change,
     state: ChecksumState,
@@ -103,26 +103,26 @@ fn compute_udp(transport: &[u8], addresses: Sum) -> u16 {
 /// Turns an ICMP echo into an ICMPv6 echo: its checksum gains the pseudo-header. `length` is that
 /// of the message as its IP header says.
 #[inline]
-pub(super) fn rewrite_echo_4to6(transport: &mut [u8], change: &Change, length: u32) {
+pub(crate) fn rewrite_echo_4to6(transport: &mut [u8], change: &Change, length: u32) {
     let kind = if transport[0] == icmpv4::ECHO_REQUEST { icmpv6::ECHO_REQUEST } else { icmpv6::ECHO_REPLY };
     rewrite_echo(transport, kind, change, pseudo_icmpv6(change.new_addresses, length) - Sum::ZERO);
 }
 
 /// Turns an ICMPv6 echo into an ICMP echo: its checksum loses the pseudo-header.
 #[inline]
-pub(super) fn rewrite_echo_6to4(transport: &mut [u8], change: &Change, length: u32) {
+pub(crate) fn rewrite_echo_6to4(transport: &mut [u8], change: &Change, length: u32) {
     let kind = if transport[0] == icmpv6::ECHO_REQUEST { icmpv4::ECHO_REQUEST } else { icmpv4::ECHO_REPLY };
     rewrite_echo(transport, kind, change, Sum::ZERO - pseudo_icmpv6(change.old_addresses, length));
 }
 
 #[inline]
-pub(super) fn pseudo_icmpv6(addresses: Sum, length: u32) -> Sum {
+pub(crate) fn pseudo_icmpv6(addresses: Sum, length: u32) -> Sum {
     addresses.double_word(length).word(Protocol::ICMPV6.0.into())
 }
 
 /// Gives an echo, ICMP on both sides, another identifier.
 #[inline]
-pub(super) fn rewrite_identifier(transport: &mut [u8], change: &Change) {
+pub(crate) fn rewrite_identifier(transport: &mut [u8], change: &Change) {
     if let Some(identifier) = change.source_port.or(change.destination_port) {
         let delta = replace_word(transport, 4, identifier.0);
         update_icmp_checksum(transport, delta);

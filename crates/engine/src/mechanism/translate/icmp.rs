@@ -5,8 +5,8 @@
 
 use tombolo_wire::{icmpv4, icmpv6};
 
-use super::TranslateSettings;
 use super::mtu::{too_big_4to6, too_big_6to4};
+use super::settings::TranslateSettings;
 use crate::verdict::DropReason;
 
 /// An ICMP message of the other protocol.

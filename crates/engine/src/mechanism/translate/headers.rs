@@ -10,16 +10,18 @@
 //! The head moves, the payload stays. Super-packets (GSO) are translated whole and keep their
 //! segmentation; sizes are judged by the segments they will become. Partial checksums stay partial.
 //!
-//! Not here: which packets may be translated ([`screen`](super::screen)), and ICMP errors.
+//! Not here: which packets may be translated ([`screen`](crate::mechanism::screen)), and ICMP errors.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use tombolo_wire::{FragmentHeader, Ipv4Header, Ipv6Header, Protocol, Sum, TcpFlags, ipv4, ipv6};
 
 use super::mtu::clamp_segment_size;
-use super::offload::{complete_checksum, segment_count, size_on_wire, tcp_header_length};
+use super::settings::{Rewrite, TranslateSettings, UdpZeroChecksum};
 use super::transport::{self, Change};
-use super::{IcmpAnswer, IdentificationGenerator, Refusal, Rewrite, TranslateSettings, UdpZeroChecksum, fragment};
+use crate::mechanism::identification::IdentificationGenerator;
+use crate::mechanism::offload::{complete_checksum, segment_count, size_on_wire, tcp_header_length};
+use crate::mechanism::{IcmpAnswer, Refusal, fragment};
 use crate::packet::{ChecksumState, Outbox, Packet, Segmentation};
 use crate::parse::{Fragment, Parsed, Payload};
 use crate::verdict::DropReason;
@@ -125,7 +127,7 @@ fn fit_4to6(
 
 /// A TCP super-packet may be cut into smaller segments than its sender asked for. Datagrams may
 /// not; theirs are cut first, and then fragmented.
-pub(super) fn shrink_or_fragment(
+pub(crate) fn shrink_or_fragment(
     packet: &mut Packet<'_>,
     transport_offset: u16,
     header_length: usize,
@@ -313,7 +315,7 @@ fn rewrite_payload<A>(
 /// Lowers the segment size that a SYN announces, if it has to be lowered. The IP header is still
 /// the one that came.
 #[inline]
-pub(super) fn clamp<A>(packet: &mut Packet<'_>, parsed: &Parsed<A>, largest: Option<u16>) {
+pub(crate) fn clamp<A>(packet: &mut Packet<'_>, parsed: &Parsed<A>, largest: Option<u16>) {
     if let Some(largest) = largest
         && parsed.tcp_flags.contains(TcpFlags::SYN)
         && parsed.payload == Payload::Tcp

@@ -19,6 +19,8 @@
 use tombolo_tables::session::{Lifetimes, State};
 use tombolo_tables::tick::ticks;
 
+pub use crate::side::Side;
+
 /// A UDP session.
 pub const UDP: State = State(1);
 /// A session of ICMP queries.
@@ -86,16 +88,6 @@ pub enum Event {
     Rst = 2,
     /// Any other packet.
     Other = 3,
-}
-
-/// Where a packet comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Side {
-    /// The subscribers' side.
-    Inside = 0,
-    /// The public IPv4 side.
-    Outside = 1,
 }
 
 /// What becomes of a session.

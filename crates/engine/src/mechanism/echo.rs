@@ -1,32 +1,30 @@
-//! Packets to the gateway's own addresses, where no interface of the host has them
-//! ([`AnsweredBy::Gateway`]): echo requests are answered, everything else is refused.
+//! Packets to the gateway's own addresses, where no interface of the host has them: echo requests
+//! are answered, everything else is refused.
 //!
 //! Read first: RFC 1122 section 3.2.2.6, RFC 4443 section 4.2.
-//!
-//! [`AnsweredBy::Gateway`]: crate::plan::AnsweredBy::Gateway
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use tombolo_wire::{Ipv4Header, Ipv6Header, Protocol, Sum, icmpv4, icmpv6, ipv4, ipv6, write_u16};
+use tombolo_wire::checksum::{Delta, update};
+use tombolo_wire::{Ipv4Header, Ipv6Header, Protocol, Sum, icmpv4, icmpv6, ipv4, ipv6, read_u16, write_u16};
 
-use crate::mechanism::offload::complete_checksum;
-use crate::mechanism::screen::{is_illegal_source_ipv4, is_illegal_source_ipv6};
-use crate::mechanism::{IcmpAnswer, Refusal};
-use crate::packet::{Outbox, Packet};
+use super::offload::complete_checksum;
+use super::screen::{is_illegal_source_ipv4, is_illegal_source_ipv6};
+use super::{IcmpAnswer, Refusal};
+use crate::packet::Packet;
 use crate::parse::{Parsed, Payload};
 use crate::verdict::{DropReason, Verdict};
+use crate::work::Work;
 
+/// TTL and hop limit of echo replies.
 const HOP_LIMIT: u8 = 64;
 
 /// An IPv4 packet to the gateway.
 ///
 /// # Errors
 /// [`Refusal`] of everything but whole echo requests.
-pub(crate) fn receive_ipv4(
-    packet: &mut Packet<'_>,
-    parsed: &Parsed<Ipv4Addr>,
-    outbox: &mut impl Outbox,
-) -> Result<Verdict, Refusal> {
+pub(crate) fn receive_ipv4(parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+    let packet = &mut work.packet;
     if is_illegal_source_ipv4(parsed.source) {
         return Err(DropReason::IllegalSource.into());
     }
@@ -51,44 +49,58 @@ pub(crate) fn receive_ipv4(
         destination: parsed.source,
     };
     header.emit(packet.bytes_mut());
-    outbox.send(packet);
-    Ok(Verdict::Forward)
+    work.outbox.send(packet);
+    Ok(Verdict::EchoReply)
 }
 
 /// An IPv6 packet to the gateway.
 ///
 /// # Errors
 /// As [`receive_ipv4`].
-pub(crate) fn receive_ipv6(
-    packet: &mut Packet<'_>,
-    parsed: &Parsed<Ipv6Addr>,
-    outbox: &mut impl Outbox,
-) -> Result<Verdict, Refusal> {
+pub(crate) fn receive_ipv6(parsed: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
     if is_illegal_source_ipv6(parsed.source) {
         return Err(DropReason::IllegalSource.into());
     }
     check(parsed)?;
-    complete_checksum(packet, Protocol::ICMPV6)?;
+    complete_checksum(&mut work.packet, Protocol::ICMPV6)?;
+    answer_echo_ipv6(&mut work.packet, parsed)?;
+    work.outbox.send(&mut work.packet);
+    Ok(Verdict::EchoReply)
+}
+
+/// Turns an ICMPv6 echo request into its reply, as the host that it is addressed to would (RFC 4443
+/// section 4.2). Extension headers do not come back.
+///
+/// # Errors
+/// [`DropReason::IcmpUntranslatable`] for anything else, [`DropReason::IllegalSource`] if nobody
+/// could hear the reply, [`DropReason::NoHeadroom`]. The packet is as before.
+pub fn answer_echo_ipv6(packet: &mut Packet<'_>, parsed: &Parsed<Ipv6Addr>) -> Result<(), DropReason> {
+    if parsed.payload != Payload::EchoRequest || parsed.is_piece() || parsed.obstacle.is_some() {
+        return Err(DropReason::IcmpUntranslatable);
+    }
+    if is_illegal_source_ipv6(parsed.source) {
+        return Err(DropReason::IllegalSource);
+    }
+    let payload_length = u16::try_from(parsed.transport_length()).map_err(|_| DropReason::Malformed)?;
     packet.strip(parsed.transport_offset.into());
-    let length = u16::try_from(packet.len()).map_err(|_| DropReason::Malformed)?;
-    let message = packet.bytes_mut();
-    message[0] = icmpv6::ECHO_REPLY;
-    write_u16(message, icmpv6::CHECKSUM, 0);
-    let checksum = ipv6::transport_checksum(parsed.destination, parsed.source, Protocol::ICMPV6, message);
-    write_u16(message, icmpv6::CHECKSUM, checksum);
     packet.prepend(ipv6::HEADER_LENGTH)?;
+    let message = &mut packet.bytes_mut()[ipv6::HEADER_LENGTH..];
+    let old = read_u16(message, 0);
+    message[0] = icmpv6::ECHO_REPLY;
+    // The addresses change places, which their sum does not feel.
+    let checksum = update(read_u16(message, icmpv6::CHECKSUM), Delta::of_word(old, read_u16(message, 0)));
+    write_u16(message, icmpv6::CHECKSUM, checksum);
     let header = Ipv6Header {
         traffic_class: parsed.traffic_class,
         flow_label: 0,
-        payload_length: length,
+        payload_length,
         next_header: Protocol::ICMPV6,
         hop_limit: HOP_LIMIT,
         source: parsed.destination,
         destination: parsed.source,
     };
     header.emit(packet.bytes_mut());
-    outbox.send(packet);
-    Ok(Verdict::Forward)
+    Ok(())
 }
 
 /// Nothing but whole echo requests is for the gateway.

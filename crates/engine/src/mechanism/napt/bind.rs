@@ -16,10 +16,10 @@ use tombolo_tables::binding::{Binding, BindingId, InsideKey};
 use tombolo_tables::outside::Slot;
 use tombolo_tables::subscriber::{Subscriber, SubscriberId, SubscriberKey};
 use tombolo_tables::tables::BindError;
-use tombolo_tables::tick::Tick;
 
-use super::napt::{Filtering, Napt};
-use super::reply::ErrorLimit;
+use super::exhausted::Exhausted;
+use super::filtering::Filtering;
+use super::state::Napt;
 use crate::mapping::allocation::{Allocation, Blocks, Deterministic};
 use crate::mapping::pool::{PortSpace, WINDOWS, block_ports};
 use crate::verdict::DropReason;
@@ -332,63 +332,4 @@ struct Binder<'a> {
 
 fn intersection(a: &RangeInclusive<u16>, b: &RangeInclusive<u16>) -> RangeInclusive<u16> {
     *a.start().max(b.start())..=*a.end().min(b.end())
-}
-
-/// A small memory of what has no free port, good for the tick.
-#[derive(Debug, Clone)]
-pub struct Exhausted([(u64, Tick); 64]);
-
-impl Default for Exhausted {
-    fn default() -> Self {
-        Self([(0, Tick(0)); 64])
-    }
-}
-
-impl Exhausted {
-    fn address(address: Ipv4Addr, space: PortSpace) -> u64 {
-        1 << 40 | u64::from(address.to_bits()) << 2 | space as u64
-    }
-
-    fn subscriber(id: SubscriberId, space: PortSpace) -> u64 {
-        2 << 40 | u64::from(id.get()) << 2 | space as u64
-    }
-
-    fn share(id: SubscriberId, space: PortSpace) -> u64 {
-        3 << 40 | u64::from(id.get()) << 2 | space as u64
-    }
-
-    fn place(key: u64) -> usize {
-        (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize
-    }
-
-    fn contains(&self, key: u64, now: Tick) -> bool {
-        self.0[Self::place(key)] == (key, now)
-    }
-
-    fn note(&mut self, key: u64, now: Tick) {
-        self.0[Self::place(key)] = (key, now);
-    }
-}
-
-/// Limits, for one service and worker, how many subscribers are admitted.
-#[derive(Debug, Clone)]
-pub struct Admissions {
-    workers: u32,
-    limit: ErrorLimit,
-}
-
-impl Admissions {
-    /// For one of `workers` workers, each of which admits its part.
-    #[must_use]
-    pub fn new(workers: u16) -> Self {
-        Self { workers: u32::from(workers.max(1)), limit: ErrorLimit::new(0, 1) }
-    }
-
-    /// True if one more may be admitted at `now` (nanoseconds), of `rate` a second over all
-    /// workers.
-    pub fn allow(&mut self, rate: Option<u32>, now: u64) -> bool {
-        let Some(per_second) = rate else { return true };
-        let own = per_second.div_ceil(self.workers);
-        self.limit.allow(own, own, now)
-    }
 }

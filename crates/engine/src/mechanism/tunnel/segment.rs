@@ -21,7 +21,7 @@ use std::net::Ipv4Addr;
 use tombolo_wire::checksum::udp_checksum;
 use tombolo_wire::{Protocol, Sum, TcpFlags, ipv4, read_u16, read_u32, tcp, udp, write_u16, write_u32};
 
-use super::offload::{complete_checksum, tcp_header_length};
+use crate::mechanism::offload::{complete_checksum, tcp_header_length};
 use crate::packet::{Offload, Outbox, Packet, Segmentation};
 use crate::parse::Parsed;
 use crate::verdict::DropReason;
@@ -37,7 +37,7 @@ const LONGEST_HEADERS: usize = 120;
 ///
 /// # Errors
 /// [`DropReason::Malformed`] for headers that do not fit the packet, [`DropReason::NoHeadroom`].
-pub fn send_segments<O: Outbox + ?Sized>(
+pub(crate) fn send_segments<O: Outbox + ?Sized>(
     packet: &mut Packet<'_>,
     parsed: &Parsed<Ipv4Addr>,
     outbox: &mut O,
@@ -70,7 +70,7 @@ pub fn send_segments<O: Outbox + ?Sized>(
         let start = packet.headroom();
         let (buffer, _, _) = packet.parts_mut();
         let end = start + length + payload;
-        template.write(&mut buffer[start..end], Place { offset, number, last })?;
+        template.write(&mut buffer[start..end], SegmentPosition { offset, number, last })?;
         let mut segment =
             Packet::new(&mut buffer[..end], start, end - start, Offload::default()).ok_or(DropReason::NoHeadroom)?;
         outbox.send(&mut segment);
@@ -92,7 +92,7 @@ struct Template<'h> {
 
 /// Which segment it is.
 #[derive(Clone, Copy)]
-struct Place {
+struct SegmentPosition {
     /// Bytes of payload before it.
     offset: u32,
     /// Segments before it.
@@ -103,14 +103,14 @@ struct Place {
 impl Template<'_> {
     /// Writes headers, lengths and checksums of the segment that is to fill `bytes`; its payload is
     /// there already.
-    fn write(&self, bytes: &mut [u8], place: Place) -> Result<(), DropReason> {
+    fn write(&self, bytes: &mut [u8], position: SegmentPosition) -> Result<(), DropReason> {
         let total_length = u16::try_from(bytes.len()).map_err(|_| DropReason::Malformed)?;
         let (ip, transport) = bytes.split_at_mut(self.ip_header);
         let (ip_template, transport_template) = self.headers.split_at(self.ip_header);
         ip.copy_from_slice(ip_template);
         transport[..transport_template.len()].copy_from_slice(transport_template);
         write_u16(ip, ipv4::TOTAL_LENGTH, total_length);
-        write_u16(ip, ipv4::IDENTIFICATION, read_u16(ip, ipv4::IDENTIFICATION).wrapping_add(place.number));
+        write_u16(ip, ipv4::IDENTIFICATION, read_u16(ip, ipv4::IDENTIFICATION).wrapping_add(position.number));
         ipv4::write_checksum(ip);
         let length = u16::try_from(transport.len()).map_err(|_| DropReason::Malformed)?;
         let pseudo = Sum::ZERO.bytes(&ip[ipv4::SOURCE..ipv4::HEADER_LENGTH]).word(self.protocol.0.into()).word(length);
@@ -120,7 +120,7 @@ impl Template<'_> {
             let checksum = udp_checksum(pseudo.bytes(transport).checksum());
             write_u16(transport, udp::CHECKSUM, checksum);
         } else {
-            write_tcp(transport, place);
+            write_tcp(transport, position);
             write_u16(transport, tcp::CHECKSUM, 0);
             let checksum = pseudo.bytes(transport).checksum();
             write_u16(transport, tcp::CHECKSUM, checksum);
@@ -130,13 +130,13 @@ impl Template<'_> {
 }
 
 /// FIN and PSH belong to the last segment, CWR to the first.
-fn write_tcp(transport: &mut [u8], place: Place) {
-    let sequence = read_u32(transport, SEQUENCE).wrapping_add(place.offset);
+fn write_tcp(transport: &mut [u8], position: SegmentPosition) {
+    let sequence = read_u32(transport, SEQUENCE).wrapping_add(position.offset);
     write_u32(transport, SEQUENCE, sequence);
-    if !place.last {
+    if !position.last {
         transport[tcp::FLAGS] &= !(TcpFlags::FIN.0 | TcpFlags::PSH.0);
     }
-    if place.number > 0 {
+    if position.number > 0 {
         transport[tcp::FLAGS] &= !TcpFlags::CWR.0;
     }
 }

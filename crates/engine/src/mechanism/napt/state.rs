@@ -15,218 +15,26 @@
 //!
 //! Nothing is locked. A writer that loses a race uses what the winner made.
 
-use std::net::Ipv4Addr;
-
 use rand_core::Rng;
 use tombolo_tables::Tables;
 use tombolo_tables::binding::{Binding, BindingId, InsideKey};
-use tombolo_tables::session::{COUNTED, Inserted, Lifetimes, SessionKey, SessionRef, State};
+use tombolo_tables::session::{COUNTED, Inserted, SessionKey, SessionRef, State};
 use tombolo_tables::subscriber::SubscriberId;
-use tombolo_tables::subscriber::SubscriberKey;
-use tombolo_tables::tick::{Tick, ticks};
+use tombolo_tables::tick::Tick;
 use tombolo_wire::Port;
 
-use crate::mapping::pool::{Parity, Pool, PortSpace};
-pub use crate::mechanism::bind::{Admissions, Exhausted};
-pub use crate::mechanism::filtering::{Filtering, Filters};
-use crate::mechanism::held::HeldSyns;
-use crate::mechanism::session_state::{
-    ESTABLISHED, Event, ICMP, INSIDE_INIT, OUTSIDE_INIT, OUTSIDE_INIT_HELD, PERMISSION, PERMISSION_TCP, Side, TRANS,
-    Timeouts, UDP, step,
+use super::admissions::Admissions;
+use super::exhausted::Exhausted;
+use super::filtering::Filtering;
+use super::policy::{InboundTcp, Policy};
+use super::session_state::{
+    Event, ICMP, INSIDE_INIT, OUTSIDE_INIT, OUTSIDE_INIT_HELD, PERMISSION, PERMISSION_TCP, UDP, step,
 };
+use super::times::Times;
+use crate::endpoint::Endpoint;
+use crate::mapping::pool::{Pool, PortSpace};
+use crate::side::Side;
 use crate::verdict::DropReason;
-
-/// An IPv4 address and a port, or an ICMP identifier.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Endpoint {
-    /// The address.
-    pub address: Ipv4Addr,
-    /// The port or identifier.
-    pub port: Port,
-}
-
-/// What a service lets its subscribers do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Policy {
-    /// Who may send from outside.
-    pub filtering: Filters,
-    /// TCP connections may be opened from outside where a binding exists.
-    pub inbound_tcp: InboundTcp,
-    /// Bindings that a subscriber may have at once; `None` for no limit (RFC 6888 REQ-4).
-    pub bindings_per_subscriber: Option<u32>,
-    /// Sessions that a subscriber may have at once; `None` for no limit (RFC 6888 REQ-5).
-    pub sessions_per_subscriber: Option<u32>,
-    /// Bindings that a subscriber may make in a tick (about a second), twice as many after a pause;
-    /// `None` for no limit (RFC 6888 REQ-4 (c)).
-    pub binding_rate: Option<u16>,
-    /// Subscribers that may be admitted in a second, by all workers together; `None` for no limit.
-    pub subscriber_rate: Option<u32>,
-    /// Whether UDP ports keep their parity.
-    pub parity: Parity,
-    /// Who shares an outside address and its limits.
-    pub subscriber: SubscriberIs,
-    /// What becomes of a SYN from outside that may not come in.
-    pub unsolicited_syn: UnsolicitedSyn,
-}
-
-/// Who the subscriber is that an inside endpoint belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SubscriberIs {
-    /// The host; over IPv6 all hosts whose addresses have the first bits in common.
-    Host {
-        /// So many bits: 128 tells all hosts apart, 64 makes a /64 one subscriber.
-        prefix_length: u8,
-    },
-    /// The prefix of this many bits that its softwire comes from, whatever hosts are behind it (RFC
-    /// 7785).
-    Softwire {
-        /// Bits of the prefix, 0 to 128.
-        prefix_length: u8,
-    },
-}
-
-impl Default for SubscriberIs {
-    fn default() -> Self {
-        Self::Host { prefix_length: 128 }
-    }
-}
-
-impl SubscriberIs {
-    /// Bits of an IPv6 address that tell subscribers apart.
-    #[must_use]
-    pub const fn prefix_length(self) -> u8 {
-        match self {
-            Self::Host { prefix_length } | Self::Softwire { prefix_length } => prefix_length,
-        }
-    }
-
-    /// The subscriber of `inside`.
-    #[must_use]
-    pub fn key(self, inside: &InsideKey) -> SubscriberKey {
-        let hidden = u128::MAX.checked_shr(self.prefix_length().into()).unwrap_or(0);
-        let ipv6 = (u128::from_be_bytes(inside.ipv6) & !hidden).to_be_bytes();
-        let ipv4 = match self {
-            Self::Host { .. } => inside.ipv4,
-            Self::Softwire { .. } => [0; 4],
-        };
-        SubscriberKey { ipv6, ipv4, service: inside.service }
-    }
-}
-
-/// What becomes of a SYN from outside for which there is no binding, or which filtering stops (RFC
-/// 5382 REQ-4, RFC 6146 section 3.5.2.2).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum UnsolicitedSyn {
-    /// It is dropped, and nobody is told: no work and no state for scans.
-    #[default]
-    Drop,
-    /// It is held for some seconds, so that both sides may open at once; then its sender is told.
-    Hold,
-}
-
-impl Policy {
-    /// True if a packet from outside that is refused for `reason` is to wait for the inside to
-    /// open.
-    #[must_use]
-    pub fn holds(&self, reason: DropReason, space: PortSpace, event: Event) -> bool {
-        self.unsolicited_syn == UnsolicitedSyn::Hold
-            && (space, event) == (PortSpace::Tcp, Event::Syn)
-            && matches!(reason, DropReason::NoBinding | DropReason::Filtered)
-    }
-}
-
-/// Whether TCP connections may be opened from outside where a binding exists.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum InboundTcp {
-    /// As for any other packet: what filtering lets in.
-    #[default]
-    Filtered,
-    /// Never, except through static bindings.
-    Denied,
-}
-
-/// Times that hold for all services, since all share the table of sessions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Times {
-    lifetimes: Lifetimes,
-    reuse_entry_after: Lifetimes,
-    /// Ticks for which a closed outside port is kept back (RFC 6888 REQ-8).
-    pub reuse_port_after: u32,
-    /// Closed ports of an outside address and protocol that are kept back at a time; of more, the
-    /// oldest are given to who finds no other (RFC 6888 REQ-8). `None` for no limit.
-    pub most_ports_kept_back: Option<u32>,
-    /// Since when the gateway is being drained: no binding and no session is made any more.
-    pub draining_since: Option<Tick>,
-}
-
-impl Times {
-    /// From lifetimes and the time that a closed port is kept back, in seconds.
-    #[must_use]
-    pub fn new(timeouts: &Timeouts, port_reuse_seconds: u32) -> Self {
-        Self {
-            lifetimes: timeouts.lifetimes(),
-            reuse_entry_after: timeouts.reuse_after(),
-            reuse_port_after: if port_reuse_seconds == 0 { 0 } else { ticks(port_reuse_seconds) },
-            most_ports_kept_back: None,
-            draining_since: None,
-        }
-    }
-
-    /// What `state` counts as after `idle` ticks of silence: itself, TRANS, or nothing.
-    #[must_use]
-    pub fn effective(&self, state: State, idle: u32) -> Option<State> {
-        if idle < self.lifetimes.of(state) {
-            Some(state)
-        } else if state == ESTABLISHED && idle < self.reuse_entry_after.of(state) {
-            Some(TRANS)
-        } else {
-            None
-        }
-    }
-
-    /// Ticks that a session in `state` stays after `idle` ticks of silence, if the silence goes on.
-    #[must_use]
-    pub fn left(&self, state: State, idle: u32) -> u32 {
-        self.reuse_entry_after.of(state).saturating_sub(idle)
-    }
-
-    /// # Errors
-    /// [`DropReason::Draining`] if nothing new may begin.
-    #[inline]
-    pub fn check_open(&self) -> Result<(), DropReason> {
-        if self.draining_since.is_some() { Err(DropReason::Draining) } else { Ok(()) }
-    }
-
-    /// Ticks for which a SYN from outside waits for the inside to open.
-    #[must_use]
-    pub fn incoming_syn(&self) -> u32 {
-        self.lifetimes.of(OUTSIDE_INIT_HELD)
-    }
-
-    /// How long a session may be silent in each state.
-    #[must_use]
-    pub fn lifetimes(&self) -> &Lifetimes {
-        &self.lifetimes
-    }
-
-    /// When the entry of a session in each state may be given to another.
-    #[must_use]
-    pub fn reuse_entry_after(&self) -> &Lifetimes {
-        &self.reuse_entry_after
-    }
-
-    /// Ticks of silence after which an established session is in TRANS.
-    #[must_use]
-    pub fn established(&self) -> u32 {
-        self.lifetimes.of(ESTABLISHED)
-    }
-}
-
-impl Default for Times {
-    fn default() -> Self {
-        Self::new(&Timeouts::default(), 120)
-    }
-}
 
 /// Address and port translation for one packet of one service.
 pub struct Napt<'a, R> {
@@ -250,8 +58,6 @@ pub struct Napt<'a, R> {
     pub exhausted: &'a mut Exhausted,
     /// How many subscribers may still be admitted.
     pub admissions: &'a mut Admissions,
-    /// SYNs from outside that wait.
-    pub held: &'a mut HeldSyns,
 }
 
 /// How often a step is tried again after losing a race against expiry.
@@ -353,7 +159,7 @@ impl<R: Rng> Napt<'_, R> {
         if let Some((id, _)) = found.filter(|(id, _)| self.tables.bindings.touch(*id, self.now)) {
             let key = session_key(id, remote, PortSpace::Tcp);
             // Without room the inside's own SYN makes the session, in V6 INIT.
-            let _ = self.tables.sessions.insert(&key, OUTSIDE_INIT_HELD, 0, &self.times.reuse_entry_after, self.now);
+            let _ = self.tables.sessions.insert(&key, OUTSIDE_INIT_HELD, 0, self.times.reuse_entry_after(), self.now);
         }
     }
 
@@ -414,7 +220,7 @@ impl<R: Rng> Napt<'_, R> {
         }
         let counted_for = self.count_session(binding)?;
         let flags = if counted_for.is_some() { COUNTED } else { 0 };
-        let inserted = self.tables.sessions.insert(key, state, flags, &self.times.reuse_entry_after, self.now);
+        let inserted = self.tables.sessions.insert(key, state, flags, self.times.reuse_entry_after(), self.now);
         if let (Inserted::Existing(_) | Inserted::Full, Some(subscriber)) = (&inserted, counted_for) {
             self.tables.subscribers.uncount_session(subscriber);
         }
@@ -442,7 +248,7 @@ impl<R: Rng> Napt<'_, R> {
             // Without room for the permission only the filter is stricter; the session is not
             // harmed.
             if let Inserted::Existing(permission) =
-                self.tables.sessions.insert(&key, state, 0, &self.times.reuse_entry_after, self.now)
+                self.tables.sessions.insert(&key, state, 0, self.times.reuse_entry_after(), self.now)
             {
                 permission.refresh(self.now);
             }

@@ -8,7 +8,7 @@ use tombolo_wire::checksum::{Delta, update};
 use tombolo_wire::options::HeaderOption;
 use tombolo_wire::{TcpFlags, TcpView, ipv6, read_u16, tcp, write_u16};
 
-use super::TranslateSettings;
+use super::settings::TranslateSettings;
 use crate::packet::ChecksumState;
 
 /// Bytes that a packet grows by on its way to IPv6.

@@ -16,11 +16,13 @@ use std::net::Ipv4Addr;
 
 use tombolo_wire::{Ipv4View, Protocol, Sum, icmpv4, ipv4, write_u16, write_u32};
 
-use super::icmp_error::message_of;
-use super::offload::{complete_checksum, segment_count, size_on_wire};
-use super::translate::{clamp, shrink_or_fragment};
-use super::transport::{self, Change};
-use super::{ErrorRewrite, IcmpAnswer, IdentificationGenerator, Refusal, Rewrite, Translated, UdpZeroChecksum};
+use crate::mechanism::identification::IdentificationGenerator;
+use crate::mechanism::offload::{complete_checksum, segment_count, size_on_wire};
+use crate::mechanism::translate::headers::{clamp, shrink_or_fragment};
+use crate::mechanism::translate::icmp_error::message_of;
+use crate::mechanism::translate::transport::{self, Change};
+use crate::mechanism::translate::{ErrorRewrite, Rewrite, Translated, UdpZeroChecksum};
+use crate::mechanism::{IcmpAnswer, Refusal};
 use crate::packet::{ChecksumState, Packet};
 use crate::parse::{Parsed, Payload};
 use crate::verdict::DropReason;
@@ -43,6 +45,17 @@ pub struct NextLink {
     pub mtu: u32,
     /// Largest TCP segment that a SYN may announce, in bytes. `None` leaves the announcement.
     pub largest_segment: Option<u16>,
+}
+
+impl NextLink {
+    /// A link of `mtu` bytes. Segments are as large as the hosts agree on.
+    #[must_use]
+    pub const fn of(mtu: u32) -> Self {
+        Self { mtu, largest_segment: None }
+    }
+
+    /// No link at all: what has hairpinned has yet to meet one.
+    pub const NONE: Self = Self::of(u32::MAX);
 }
 
 /// Gives `packet`, `parsed` from it, the addresses and ports of `to`, for a link. The TTL loses

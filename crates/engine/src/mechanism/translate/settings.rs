@@ -86,6 +86,15 @@ pub struct TranslateSettings {
     pub plateaus: Plateaus,
 }
 
+impl TranslateSettings {
+    /// The same, for a packet that is hairpinned: it never meets the IPv4 link.
+    #[must_use]
+    #[inline]
+    pub const fn without_ipv4_limit(self) -> Self {
+        Self { ipv4_mtu: u32::MAX, ..self }
+    }
+}
+
 /// Path MTUs that occur, from large to small, at most [`Plateaus::MOST`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Plateaus([u16; Self::MOST]);

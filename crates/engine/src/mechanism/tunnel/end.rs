@@ -1,5 +1,5 @@
-//! What services with softwires have in common: what arrives at a tunnel address, fragments inside
-//! softwires, which port tells whose a packet is, and answers to hosts at the far end.
+//! What every end of a softwire does: it sorts what arrives at a tunnel address, reassembles what
+//! is inside, asks which port tells whose a packet is, sends, and answers hosts at the far end.
 //!
 //! Read first: RFC 2473 sections 3 and 8, RFC 6333 section 5, RFC 7596 sections 6.2 and 8.
 
@@ -7,19 +7,21 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use rand_core::Rng;
 
-use crate::engine::Work;
+use super::softwire::{Softwire, SoftwireSettings, encapsulate, put_back};
+use crate::mechanism::echo::answer_echo_ipv6;
+use crate::mechanism::fragment::send_fragments;
 use crate::mechanism::reply::{may_answer_ipv4, reply_ipv4};
 use crate::mechanism::screen::{is_illegal_destination_ipv4, is_illegal_source_ipv4};
-use crate::mechanism::softwire::{answer_echo, put_back};
-use crate::mechanism::{IcmpAnswer, Refusal, Softwire, SoftwireSettings, encapsulate};
-use crate::packet::{Outbox, Packet};
+use crate::mechanism::{IcmpAnswer, Refusal};
+use crate::packet::Packet;
 use crate::parse::{Parsed, Payload, parse_ipv4};
 use crate::verdict::{DropReason, Verdict};
+use crate::work::Work;
 
 /// What came to a tunnel address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arrived {
-    /// An error about a packet that was sent through a softwire.
+    /// An ICMPv6 error about a packet that was sent through a softwire.
     Error,
     /// What should be an IPv4 packet inside.
     Packet,
@@ -32,48 +34,50 @@ pub(crate) enum Arrived {
 /// # Errors
 /// [`DropReason::IcmpUntranslatable`] for other messages of ICMPv6, [`DropReason::RateLimited`].
 pub(crate) fn arrive(
-    packet: &mut Packet<'_>,
     outer: &Parsed<Ipv6Addr>,
     settings: &SoftwireSettings,
     work: &mut Work<'_>,
-    outbox: &mut impl Outbox,
 ) -> Result<Arrived, Refusal> {
     match outer.payload {
         Payload::IcmpError => Ok(Arrived::Error),
         Payload::EchoRequest if !work.may_send_error() => Err(DropReason::RateLimited.into()),
-        Payload::EchoRequest => Ok(Arrived::Answered(answer_echo(packet, outer, settings, outbox)?)),
+        Payload::EchoRequest => {
+            answer_echo_ipv6(&mut work.packet, outer)?;
+            let identification = outer.fragment.map_or(0, |fragment| fragment.identification);
+            send_fragments(&mut work.packet, settings.path_mtu(), identification, work.outbox)?;
+            Ok(Arrived::Answered(Verdict::EchoReply))
+        }
         Payload::EchoReply | Payload::IcmpOther => Err(DropReason::IcmpUntranslatable.into()),
         _ => Ok(Arrived::Packet),
     }
 }
 
-/// Hands the packet that came out of the softwire from `outer.source` to `then`, put together first
-/// if it is a fragment. If `then` refuses it with an answer, the answer is for the end of the
-/// softwire, and the packet is made ready to be quoted to it; a packet that was put together cannot
-/// be, so then there is none.
+/// Hands the packet that came out of the softwire from `outer.source` to `then`, reassembled first
+/// if it is a fragment. If `then` refuses it with an ICMP error, the error is for the end of the
+/// softwire, and the packet is made ready to be quoted to it; a reassembled packet cannot be, so
+/// then there is none.
 pub(crate) fn with_whole(
-    packet: &mut Packet<'_>,
     inner: &Parsed<Ipv4Addr>,
     outer: &Parsed<Ipv6Addr>,
     work: &mut Work<'_>,
-    then: impl FnOnce(&mut Packet<'_>, &Parsed<Ipv4Addr>, &mut Work<'_>) -> Result<Verdict, Refusal>,
+    then: impl FnOnce(&Parsed<Ipv4Addr>, &mut Work<'_>) -> Result<Verdict, Refusal>,
 ) -> Result<Verdict, Refusal> {
     if !inner.is_piece() {
-        return then(packet, inner, work).or_else(|refusal| {
+        return then(inner, work).or_else(|refusal| {
             if refusal.answer.is_some() {
-                put_back(packet, outer)?;
+                put_back(&mut work.packet, outer)?;
             }
             Err(refusal)
         });
     }
     // Taken out for as long as the datagram in it is worked on.
-    let Some(mut reassembly) = work.inner.take() else { return Err(DropReason::FragmentMemory.into()) };
-    let result = match reassembly.accept_inner(packet, inner, outer.source, work.now.0) {
+    let Some(mut reassembly) = work.worker.inner.take() else { return Err(DropReason::FragmentMemory.into()) };
+    let result = match reassembly.accept_inner(&work.packet, inner, outer.source, work.now.0) {
         Ok(None) => Ok(Verdict::Hold),
-        Ok(Some((mut whole, parsed))) => then(&mut whole, &parsed, work).map_err(Refusal::silence),
+        Ok(Some((whole, parsed))) => then(&parsed, &mut work.on(whole)).map_err(Refusal::silence),
         Err(reason) => Err(reason.into()),
     };
-    *work.inner = Some(reassembly);
+    work.worker.inner = Some(reassembly);
     result
 }
 
@@ -146,48 +150,52 @@ fn port_of(parsed: &Parsed<Ipv4Addr>, port: u16) -> Result<Option<u16>, DropReas
     }
 }
 
-/// Sends `packet` through the softwire between `ends`.
-///
-/// # Errors
-/// As [`encapsulate`].
-#[inline]
-pub(crate) fn send(
-    packet: &mut Packet<'_>,
-    parsed: &Parsed<Ipv4Addr>,
-    ends: Softwire,
-    settings: &SoftwireSettings,
-    work: &mut Work<'_>,
-    outbox: &mut impl Outbox,
-) -> Result<Verdict, Refusal> {
-    work.notes.add("RFC 2473 section 3.1", || format!("into the softwire from {} to {}", ends.local, ends.remote));
-    encapsulate(packet, parsed, ends, settings, work.random.next_u32(), outbox)?;
-    Ok(Verdict::Forward)
+/// A softwire, and how packets enter it here.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Entrance<'s> {
+    /// The two ends.
+    pub(crate) ends: Softwire,
+    /// How packets cross.
+    pub(crate) settings: &'s SoftwireSettings,
 }
 
-/// Tells the sender of a packet that came out of the softwire between `ends` why it goes no
-/// further, from the address `from`, through that softwire. The packet must be as it came out of
-/// it.
-///
-/// # Errors
-/// The reason, if the sender is not told.
-pub(crate) fn answer(
-    refusal: Refusal,
-    packet: &mut Packet<'_>,
-    parsed: &Parsed<Ipv4Addr>,
-    from: Ipv4Addr,
-    (ends, settings): (Softwire, &SoftwireSettings),
-    work: &mut Work<'_>,
-    outbox: &mut impl Outbox,
-) -> Result<Verdict, Refusal> {
-    let Some(answer) = refusal.answer else { return Err(refusal) };
-    if !may_answer_ipv4(parsed) || !work.may_send_error() {
-        return Err(refusal.silence());
+impl Entrance<'_> {
+    /// Sends the packet at hand through the softwire.
+    ///
+    /// # Errors
+    /// As [`encapsulate`].
+    #[inline]
+    pub(crate) fn send(self, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+        let Softwire { local, remote } = self.ends;
+        work.notes.add("RFC 2473 section 3.1", || format!("into the softwire from {local} to {remote}"));
+        let identification = work.worker.random.next_u32();
+        encapsulate(&mut work.packet, parsed, self.ends, self.settings, identification, work.outbox)?;
+        Ok(Verdict::Forward)
     }
-    reply_ipv4(packet, parsed, from, answer, work.identifications)?;
-    work.notes.add("RFC 1812 section 4.3", || format!("its sender is told: {answer:?}, from {from}"));
-    let error = parse_ipv4(packet)?;
-    send(packet, &error, ends, settings, work, outbox)?;
-    Ok(Verdict::Reply(refusal.reason))
+
+    /// Answers the packet at hand, which came out of the softwire, with the ICMP error that
+    /// `refusal` asks for, from the address `from`, through the softwire. The packet must be as it
+    /// came out of it. Without `from` nothing is sent.
+    ///
+    /// # Errors
+    /// The reason, if no error is sent.
+    pub(crate) fn answer(
+        self,
+        refusal: Refusal,
+        parsed: &Parsed<Ipv4Addr>,
+        from: Option<Ipv4Addr>,
+        work: &mut Work<'_>,
+    ) -> Result<Verdict, Refusal> {
+        let (Some(answer), Some(from)) = (refusal.answer, from) else { return Err(refusal.silence()) };
+        if !may_answer_ipv4(parsed) || !work.may_send_error() {
+            return Err(refusal.silence());
+        }
+        reply_ipv4(&mut work.packet, parsed, from, answer, &mut work.worker.identifications)?;
+        work.notes.add("RFC 1812 section 4.3", || format!("ICMP error to its sender: {answer:?}, from {from}"));
+        let error = parse_ipv4(&mut work.packet)?;
+        self.send(&error, work)?;
+        Ok(Verdict::Reply(refusal.reason))
+    }
 }
 
 /// The address to speak from inside a softwire that has no other: 192.0.0.1 for the provider's end,

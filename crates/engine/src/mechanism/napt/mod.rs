@@ -1,0 +1,34 @@
+//! The third mechanism: address and port translation with state.
+//!
+//! A service asks its [`Nat`], which walks a packet through the tables ([`state`], and [`bind`] for
+//! what is new) by what [`policy`] and [`times`] say; [`readdress`] changes an IPv4 packet in place
+//! where both sides are IPv4.
+
+pub(crate) mod admissions;
+mod bind;
+pub(crate) mod exhausted;
+pub mod filtering;
+pub(crate) mod held;
+pub mod host;
+mod ipv4;
+pub(crate) mod nat;
+pub mod policy;
+pub mod readdress;
+pub mod session_state;
+pub mod state;
+pub mod static_binding;
+pub mod times;
+
+pub use crate::endpoint::Endpoint;
+pub use admissions::Admissions;
+pub use exhausted::Exhausted;
+pub use filtering::{Filtering, Filters};
+pub use host::{Host, KnownBy};
+pub(crate) use ipv4::deliver_ipv4;
+pub use nat::Nat;
+pub(crate) use nat::{Arrival, port_of};
+pub use policy::{InboundTcp, Policy, SubscriberIs, UnsolicitedSyn};
+pub use readdress::{Identification, NextLink, readdress, readdress_error};
+pub use state::Napt;
+pub use static_binding::StaticBinding;
+pub use times::Times;

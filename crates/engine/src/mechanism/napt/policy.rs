@@ -1,0 +1,111 @@
+//! What a service lets its subscribers do.
+//!
+//! Read first: RFC 4787 REQ-8, RFC 5382 REQ-4, RFC 6888 REQ-4 and REQ-5, RFC 7785.
+
+use tombolo_tables::binding::InsideKey;
+use tombolo_tables::subscriber::SubscriberKey;
+
+use super::filtering::Filters;
+use super::session_state::Event;
+use crate::mapping::pool::{Parity, PortSpace};
+use crate::verdict::DropReason;
+
+/// What a service lets its subscribers do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Policy {
+    /// Who may send from outside.
+    pub filtering: Filters,
+    /// TCP connections may be opened from outside where a binding exists.
+    pub inbound_tcp: InboundTcp,
+    /// Bindings that a subscriber may have at once; `None` for no limit (RFC 6888 REQ-4).
+    pub bindings_per_subscriber: Option<u32>,
+    /// Sessions that a subscriber may have at once; `None` for no limit (RFC 6888 REQ-5).
+    pub sessions_per_subscriber: Option<u32>,
+    /// Bindings that a subscriber may make in a tick (about a second), twice as many after a pause;
+    /// `None` for no limit (RFC 6888 REQ-4 (c)).
+    pub binding_rate: Option<u16>,
+    /// Subscribers that may be admitted in a second, by all workers together; `None` for no limit.
+    pub subscriber_rate: Option<u32>,
+    /// Whether UDP ports keep their parity.
+    pub parity: Parity,
+    /// Who shares an outside address and its limits.
+    pub subscriber: SubscriberIs,
+    /// What becomes of a SYN from outside that may not come in.
+    pub unsolicited_syn: UnsolicitedSyn,
+}
+
+/// Who the subscriber is that an inside endpoint belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SubscriberIs {
+    /// The host; over IPv6 all hosts whose addresses have the first bits in common.
+    Host {
+        /// So many bits: 128 tells all hosts apart, 64 makes a /64 one subscriber.
+        prefix_length: u8,
+    },
+    /// The prefix of this many bits that its softwire comes from, whatever hosts are behind it (RFC
+    /// 7785).
+    Softwire {
+        /// Bits of the prefix, 0 to 128.
+        prefix_length: u8,
+    },
+}
+
+impl Default for SubscriberIs {
+    fn default() -> Self {
+        Self::Host { prefix_length: 128 }
+    }
+}
+
+impl SubscriberIs {
+    /// Bits of an IPv6 address that tell subscribers apart.
+    #[must_use]
+    pub const fn prefix_length(self) -> u8 {
+        match self {
+            Self::Host { prefix_length } | Self::Softwire { prefix_length } => prefix_length,
+        }
+    }
+
+    /// The subscriber of `inside`.
+    #[must_use]
+    pub fn key(self, inside: &InsideKey) -> SubscriberKey {
+        let hidden = u128::MAX.checked_shr(self.prefix_length().into()).unwrap_or(0);
+        let ipv6 = (u128::from_be_bytes(inside.ipv6) & !hidden).to_be_bytes();
+        let ipv4 = match self {
+            Self::Host { .. } => inside.ipv4,
+            Self::Softwire { .. } => [0; 4],
+        };
+        SubscriberKey { ipv6, ipv4, service: inside.service }
+    }
+}
+
+/// What becomes of a SYN from outside for which there is no binding, or which filtering stops (RFC
+/// 5382 REQ-4, RFC 6146 section 3.5.2.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum UnsolicitedSyn {
+    /// It is dropped, and nobody is told: no work and no state for scans.
+    #[default]
+    Drop,
+    /// It is held for some seconds, so that both sides may open at once; then its sender is told.
+    Hold,
+}
+
+impl Policy {
+    /// True if a packet from outside that is refused for `reason` is to wait for the inside to
+    /// open.
+    #[must_use]
+    pub fn holds(&self, reason: DropReason, space: PortSpace, event: Event) -> bool {
+        self.unsolicited_syn == UnsolicitedSyn::Hold
+            && (space, event) == (PortSpace::Tcp, Event::Syn)
+            && matches!(reason, DropReason::NoBinding | DropReason::Filtered)
+    }
+}
+
+/// Whether TCP connections may be opened from outside where a binding exists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum InboundTcp {
+    /// As for any other packet: what filtering lets in.
+    #[default]
+    Filtered,
+    /// Never, except through static bindings.
+    Denied,
+}

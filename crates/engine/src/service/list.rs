@@ -1,0 +1,192 @@
+//! The list of services: the one place that names them all.
+//!
+//! | column | meaning |
+//! |---|---|
+//! | variant | of [`ServiceKind`] |
+//! | type | what the service is, in a file of its own; it implements `Serve` |
+//! | number | in the records that the programs in the kernel read; never given twice |
+//! | name | in those records, and of the kind in the configuration unless the service says otherwise |
+//!
+//! [`for_each_service!`](crate::for_each_service) hands the list to a macro, for crates that have
+//! something of their own to say about each service.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use tombolo_tables::binding::InsideKey;
+
+use super::serve::Serve;
+use crate::mapping::pool::Pool;
+use crate::mapping::stateless::Claim;
+use crate::mechanism::Refusal;
+use crate::mechanism::napt::{KnownBy, Nat, StaticBinding};
+use crate::parse::Parsed;
+use crate::routed::Routed;
+use crate::side::Side;
+use crate::verdict::Verdict;
+use crate::work::Work;
+
+/// Calls the macro named with the list of services, each as
+/// `Variant(module::Type) = number, "name", "what it is";`.
+#[macro_export]
+macro_rules! for_each_service {
+    ($then:path) => {
+        $then! {
+            Nat64(nat64::Nat64) = 1, "nat64", "Stateful NAT64 (RFC 6146).";
+            Nat44(nat44::Nat44) = 2, "nat44", "Stateful NAT44.";
+            Siit(siit::Siit) = 3, "siit", "Stateless translation (RFC 7915), SIIT or CLAT.";
+            B4(b4::B4) = 5, "b4", "The customer's end of DS-Lite (RFC 6333).";
+            Aftr(aftr::Aftr) = 6, "aftr", "The provider's end of DS-Lite (RFC 6333).";
+            Lwb4(lwb4::Lwb4) = 7, "lwb4", "The customer's end of Lightweight 4over6 (RFC 7596).";
+            MapECe(map_e_ce::MapECe) = 8, "map-e-ce", "A customer's edge of MAP-E (RFC 7597).";
+            MapTCe(map_t_ce::MapTCe) = 9, "map-t-ce", "A customer's edge of MAP-T (RFC 7599).";
+            Lwaftr(lwaftr::Lwaftr) = 10, "lwaftr", "The provider's end of Lightweight 4over6 (RFC 7596).";
+            MapEBr(map_e_br::MapEBr) = 11, "map-e-br", "The border relay of MAP-E (RFC 7597).";
+            MapTBr(map_t_br::MapTBr) = 12, "map-t-br", "The border relay of MAP-T (RFC 7599).";
+        }
+    };
+}
+
+macro_rules! service_kinds {
+    ($($kind:ident($module:ident::$service:ident) = $number:literal, $name:literal, $what:literal;)+) => {
+        /// What a service does.
+        #[derive(Debug, Clone)]
+        pub enum ServiceKind {
+            $(#[doc = $what] $kind(super::$module::$service),)+
+        }
+
+        impl ServiceKind {
+            /// All services: their names and numbers in the records for the kernel.
+            pub const NUMBERS: &'static [(&'static str, u8)] = &[$(($name, $number)),+];
+
+            /// Its number in the records for the kernel.
+            #[must_use]
+            pub const fn number(&self) -> u8 {
+                match self { $(Self::$kind(_) => $number,)+ }
+            }
+
+            /// Its kind in the configuration.
+            #[must_use]
+            pub fn name(&self) -> &'static str {
+                match self { $(Self::$kind(service) => service.kind().unwrap_or($name),)+ }
+            }
+
+            /// Where packets of this service are addressed to, for routes.
+            #[must_use]
+            pub fn routed(&self) -> Routed {
+                match self { $(Self::$kind(service) => service.routed(),)+ }
+            }
+
+            /// Its NAT, if it has bindings.
+            #[must_use]
+            pub fn nat(&self) -> Option<&Nat> {
+                match self { $(Self::$kind(service) => service.nat(),)+ }
+            }
+
+            /// What the hosts inside its NAT are known by.
+            #[must_use]
+            pub fn hosts_known_by(&self) -> KnownBy {
+                match self { $(Self::$kind(service) => service.hosts_known_by(),)+ }
+            }
+
+            #[inline]
+            pub(crate) fn claims_ipv6(&self, destination: Ipv6Addr, claim: &mut Claim) -> bool {
+                match self { $(Self::$kind(service) => service.claims_ipv6(destination, claim),)+ }
+            }
+
+            #[inline]
+            pub(crate) fn claims_ipv4(&self, destination: Ipv4Addr, claim: &mut Claim) -> bool {
+                match self { $(Self::$kind(service) => service.claims_ipv4(destination, claim),)+ }
+            }
+
+            #[inline]
+            pub(crate) fn claims_source(&self, source: Ipv4Addr, destination: Ipv4Addr) -> bool {
+                match self { $(Self::$kind(service) => service.claims_source(source, destination),)+ }
+            }
+
+            #[inline]
+            pub(crate) fn side_of_ipv6(&self) -> Side {
+                match self { $(Self::$kind(service) => service.side_of_ipv6(),)+ }
+            }
+
+            #[inline]
+            pub(crate) fn side_of_ipv4(&self) -> Side {
+                match self { $(Self::$kind(service) => service.side_of_ipv4(),)+ }
+            }
+
+            #[inline]
+            pub(crate) fn gathers_ipv6(&self) -> bool {
+                match self { $(Self::$kind(service) => service.gathers_ipv6(),)+ }
+            }
+
+            #[inline]
+            pub(crate) fn gathers_ipv4(&self) -> bool {
+                match self { $(Self::$kind(service) => service.gathers_ipv4(),)+ }
+            }
+
+            pub(crate) fn ends_softwires(&self) -> bool {
+                match self { $(Self::$kind(service) => service.ends_softwires(),)+ }
+            }
+
+            pub(crate) fn icmp_source(&self) -> Option<Ipv4Addr> {
+                match self { $(Self::$kind(service) => service.icmp_source(),)+ }
+            }
+
+            #[inline]
+            pub(crate) fn from_ipv6(
+                &self,
+                parsed: &Parsed<Ipv6Addr>,
+                work: &mut Work<'_>,
+            ) -> Result<Verdict, Refusal> {
+                match self { $(Self::$kind(service) => service.from_ipv6(parsed, work),)+ }
+            }
+
+            #[inline]
+            pub(crate) fn from_ipv4(
+                &self,
+                side: Side,
+                parsed: &Parsed<Ipv4Addr>,
+                work: &mut Work<'_>,
+            ) -> Result<Verdict, Refusal> {
+                match self { $(Self::$kind(service) => service.from_ipv4(side, parsed, work),)+ }
+            }
+
+            pub(crate) fn deliver(
+                &self,
+                parsed: &Parsed<Ipv4Addr>,
+                inside: &InsideKey,
+                work: &mut Work<'_>,
+            ) -> Result<Verdict, Refusal> {
+                match self { $(Self::$kind(service) => service.deliver(parsed, inside, work),)+ }
+            }
+
+            pub(crate) fn answer_held(&self, refusal: Refusal, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+                match self { $(Self::$kind(service) => service.answer_held(refusal, work),)+ }
+            }
+        }
+    };
+}
+
+for_each_service!(service_kinds);
+
+impl ServiceKind {
+    /// Its outside addresses, if it has bindings.
+    #[must_use]
+    pub fn pool(&self) -> Option<&Pool> {
+        self.nat().map(|nat| &nat.pool)
+    }
+
+    /// Its bindings that are always there.
+    #[must_use]
+    pub fn static_bindings(&self) -> &[StaticBinding] {
+        self.nat().map_or(&[], |nat| &nat.static_bindings)
+    }
+}
+
+/// A service.
+#[derive(Debug, Clone)]
+pub struct Service {
+    /// Name for logs and metrics.
+    pub name: String,
+    /// What it does.
+    pub kind: ServiceKind,
+}

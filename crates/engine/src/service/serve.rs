@@ -1,0 +1,122 @@
+//! What the engine asks of a service.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use tombolo_tables::binding::InsideKey;
+
+use crate::answer::{answer_ipv4, answer_ipv6};
+use crate::mapping::stateless::Claim;
+use crate::mechanism::Refusal;
+use crate::mechanism::napt::{KnownBy, Nat};
+use crate::parse::{AnyParsed, Parsed, parse};
+use crate::routed::Routed;
+use crate::side::Side;
+use crate::verdict::{DropReason, Verdict};
+use crate::work::Work;
+
+/// A service. What has a default is that of a service that has no such thing.
+pub(crate) trait Serve {
+    /// Its kind in the configuration, where the name in the list of services is not it.
+    fn kind(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Where packets of this service are addressed to, for routes.
+    fn routed(&self) -> Routed;
+
+    /// True if an IPv6 packet to `destination` is this service's. What it took to find out goes to
+    /// `claim`.
+    fn claims_ipv6(&self, _destination: Ipv6Addr, _claim: &mut Claim) -> bool {
+        false
+    }
+
+    /// True if an IPv4 packet to `destination` is this service's, whoever sends it.
+    fn claims_ipv4(&self, _destination: Ipv4Addr, _claim: &mut Claim) -> bool {
+        false
+    }
+
+    /// True if an IPv4 packet is this service's because of who sends it: a host inside.
+    fn claims_source(&self, _source: Ipv4Addr, _destination: Ipv4Addr) -> bool {
+        false
+    }
+
+    /// The side that its IPv6 packets come from.
+    fn side_of_ipv6(&self) -> Side {
+        Side::Inside
+    }
+
+    /// The side that IPv4 packets come from that are claimed by their destination.
+    fn side_of_ipv4(&self) -> Side {
+        Side::Outside
+    }
+
+    /// True if IPv6 fragments have to be reassembled before it takes them.
+    fn gathers_ipv6(&self) -> bool {
+        true
+    }
+
+    /// True if IPv4 fragments have to be reassembled before it takes them.
+    fn gathers_ipv4(&self) -> bool {
+        true
+    }
+
+    /// True for the end of a softwire: its ICMPv6 errors come from the address that the packet was
+    /// sent to, since the other end believes no other (RFC 7596 section 8.1).
+    fn ends_softwires(&self) -> bool {
+        false
+    }
+
+    /// The source of its ICMPv4 errors to IPv4 hosts inside, if it has one of its own.
+    fn icmp_source(&self) -> Option<Ipv4Addr> {
+        None
+    }
+
+    /// Its NAT, if it has bindings.
+    fn nat(&self) -> Option<&Nat> {
+        None
+    }
+
+    /// What the hosts inside its NAT are known by.
+    fn hosts_known_by(&self) -> KnownBy {
+        KnownBy::Ipv4
+    }
+
+    /// A packet from the IPv6 side.
+    ///
+    /// # Errors
+    /// The reason why it is not forwarded.
+    fn from_ipv6(&self, _parsed: &Parsed<Ipv6Addr>, _work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+        Ok(Verdict::ToHost)
+    }
+
+    /// A packet from the IPv4 side, claimed by its source (`Side::Inside`) or by its destination.
+    ///
+    /// # Errors
+    /// The reason why it is not forwarded.
+    fn from_ipv4(&self, side: Side, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal>;
+
+    /// Sends the IPv4 packet at hand, as if from outside, to the host with the endpoint `inside` of
+    /// its NAT; no state is looked at.
+    ///
+    /// # Errors
+    /// The reason why it is not sent.
+    fn deliver(
+        &self,
+        _parsed: &Parsed<Ipv4Addr>,
+        _inside: &InsideKey,
+        _work: &mut Work<'_>,
+    ) -> Result<Verdict, Refusal> {
+        Err(DropReason::NoBinding.into())
+    }
+
+    /// Answers the packet at hand, a SYN that was held in vain, with an ICMP error.
+    ///
+    /// # Errors
+    /// The reason, if no error is sent.
+    fn answer_held(&self, refusal: Refusal, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+        match parse(&mut work.packet)? {
+            AnyParsed::V4(parsed) => answer_ipv4(work.own.ipv4, refusal, &parsed, work),
+            AnyParsed::V6(parsed) => answer_ipv6(work.own.ipv6, refusal, &parsed, work),
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! What a service works with: the packet at hand, and what the worker has for it.
+
+use tombolo_tables::Tables;
+
+use crate::mapping::stateless::Claim;
+use crate::mechanism::Refusal;
+use crate::mechanism::error_limit::ErrorLimit;
+use crate::mechanism::identification::IdentificationGenerator;
+use crate::mechanism::napt::admissions::Admissions;
+use crate::mechanism::napt::exhausted::Exhausted;
+use crate::mechanism::napt::held::HeldSyns;
+use crate::mechanism::napt::times::Times;
+use crate::mechanism::reassembly::Reassembly;
+use crate::mechanism::translate::Translated;
+use crate::now::Now;
+use crate::own_addresses::OwnAddresses;
+use crate::packet::{Outbox, Packet};
+use crate::random::Random;
+use crate::trace::Notes;
+use crate::verdict::Verdict;
+
+/// One packet on its way through a service.
+pub(crate) struct Work<'a> {
+    /// The packet, changed in place.
+    pub(crate) packet: Packet<'a>,
+    /// Where packets leave.
+    pub(crate) outbox: &'a mut dyn Outbox,
+    /// Number of the service in the plan.
+    pub(crate) number: u8,
+    /// What is known of the packet's destination.
+    pub(crate) claim: Claim,
+    /// When the packet came.
+    pub(crate) now: Now,
+    pub(crate) tables: &'a Tables,
+    pub(crate) times: &'a Times,
+    pub(crate) own: &'a OwnAddresses,
+    pub(crate) worker: &'a mut Worker,
+    pub(crate) notes: Notes<'a>,
+}
+
+/// What a worker keeps from packet to packet.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    /// Source of ports and identifications that cannot be guessed.
+    pub(crate) random: Random,
+    pub(crate) identifications: IdentificationGenerator,
+    pub(crate) exhausted: Exhausted,
+    /// By number of the service.
+    pub(crate) admissions: Vec<Admissions>,
+    /// SYNs from outside that wait for the inside to open.
+    pub(crate) held: HeldSyns,
+    pub(crate) error_limit: ErrorLimit,
+    /// Fragments that were inside softwires. Absent while a datagram from it is worked on.
+    pub(crate) inner: Option<Reassembly>,
+}
+
+impl Work<'_> {
+    /// The same work on another packet: one that was reassembled from the one at hand.
+    pub(crate) fn on<'b>(&'b mut self, packet: Packet<'b>) -> Work<'b> {
+        Work {
+            packet,
+            outbox: &mut *self.outbox,
+            number: self.number,
+            claim: self.claim,
+            now: self.now,
+            tables: self.tables,
+            times: self.times,
+            own: self.own,
+            worker: &mut *self.worker,
+            notes: self.notes.lend(),
+        }
+    }
+
+    /// Whether one more ICMP error may be sent now, by the rate that the plan sets.
+    pub(crate) fn may_send_error(&mut self) -> bool {
+        let policy = self.own.errors;
+        self.worker.error_limit.allow(policy.rate, policy.burst, self.now.0)
+    }
+
+    /// Sends the packet on, in fragments if it has to be.
+    ///
+    /// # Errors
+    /// As [`Translated::send`].
+    #[inline]
+    pub(crate) fn forward(&mut self, translated: Translated) -> Result<Verdict, Refusal> {
+        translated.send(&mut self.packet, self.outbox)?;
+        Ok(Verdict::Forward)
+    }
+
+    /// Sends the packet on as it is.
+    #[inline]
+    pub(crate) fn forward_whole(&mut self) -> Verdict {
+        self.outbox.send(&mut self.packet);
+        Verdict::Forward
+    }
+}
