@@ -151,6 +151,8 @@ def case(name, clause, what, why, packets, *, config="eam", service="siit"):
         elif kind == "reply":
             count("replied")
             count(f"drop-{reason}")
+        elif kind == "echo-reply":
+            count("replied")
         elif kind == "drop":
             count(f"drop-{reason}")
         elif kind == "hold":
@@ -158,6 +160,51 @@ def case(name, clause, what, why, packets, *, config="eam", service="siit"):
         else:
             raise ValueError(kind)
     CASES[service, name] = (clause, what, why, config, packets, counters)
+
+
+PROTOCOLS = {1: "ICMP", 4: "IPv4", 6: "TCP", 17: "UDP", 41: "IPv6", 47: "GRE", 50: "ESP", 58: "ICMPv6"}
+ICMP = {(4, 0): "echo reply", (4, 8): "echo request", (6, 128): "echo request", (6, 129): "echo reply"}
+
+
+def described(frame):
+    """What a packet is, in a line, for whoever reads a case; the bytes decide."""
+    version = frame[0] >> 4 if frame else 0
+    if version == 4 and len(frame) >= 20:
+        ends = [str(ipaddress.IPv4Address(frame[at:at + 4])) for at in (12, 16)]
+        word, protocol, header = struct.unpack("!H", frame[6:8])[0], frame[9], 4 * (frame[0] & 15)
+        marks = (" DF" if word & 0x4000 else "") + (f" at {8 * (word & 0x1FFF)}" if word & 0x1FFF else "")
+        marks += (" more" if word & 0x2000 else "") + f" TTL {frame[8]}"
+        first = not word & 0x1FFF
+    elif version == 6 and len(frame) >= 40:
+        ends = [str(ipaddress.IPv6Address(frame[at:at + 16])) for at in (8, 24)]
+        protocol, header, marks, first = frame[6], 40, f" hop limit {frame[7]}", True
+        while protocol in (0, 43, 44, 60) and len(frame) >= header + 8:
+            names = {0: "hop-by-hop", 43: "routing", 44: "fragment", 60: "destination options"}
+            marks += f", {names[protocol]}"
+            if protocol == 44:
+                word = struct.unpack("!H", frame[header + 2:header + 4])[0]
+                marks += f" at {word & 0xFFF8}" + (" more" if word & 1 else "")
+                first = first and not word & 0xFFF8
+            length = 8 if protocol == 44 else 8 * (frame[header + 1] + 1)
+            protocol, header = frame[header], header + length
+    else:
+        return f"{len(frame)} bytes, no IP packet"
+    rest = frame[header:]
+    words = PROTOCOLS.get(protocol, f"protocol {protocol}")
+    if first and protocol in (6, 17) and len(rest) >= 4:
+        ends = [f"{end} port {port}" for end, port in zip(ends, struct.unpack("!HH", rest[:4]))]
+        if protocol == 6 and len(rest) >= 14:
+            names = [name for bit, name in ((2, "SYN"), (16, "ACK"), (1, "FIN"), (4, "RST")) if rest[13] & bit]
+            words += " " + "+".join(names)
+    elif first and protocol in (1, 58) and len(rest) >= 8:
+        kind = ICMP.get((version, rest[0]))
+        words += f" {kind} {struct.unpack('!H', rest[4:6])[0]}" if kind else f" {rest[0]}/{rest[1]}"
+        is_error = rest[0] in (3, 4, 5, 11, 12) if protocol == 1 else rest[0] < 128
+        if is_error and len(rest) > 28:
+            words += f" about [{described(rest[8:])}]"
+    elif first and protocol in (4, 41) and rest:
+        words = f"around [{described(rest)}]"
+    return f"IPv{version} {ends[0]} to {ends[1]}: {words},{marks}, {len(frame)} bytes"
 
 
 def quoted(text):
@@ -173,6 +220,8 @@ def write():
             lines.append("[[packet]]")
             if step["at_ms"]:
                 lines.append(f"at_ms = {step['at_ms']}")
+            lines.append(f"# in: {described(step['in'])}")
+            lines += [f"# out: {described(one)}" for one in step["out"]]
             lines += [f"in = {quoted(step['in'].hex())}", f"verdict = {quoted(step['verdict'])}"]
             if step["out"]:
                 lines.append("out = [" + ", ".join(quoted(one.hex()) for one in step["out"]) + "]")
@@ -1068,11 +1117,11 @@ def dynamic_pool():
           late, back(second, 3 * hour)], config="dynamic")
     rest, body = echo_rest(3, 4), data(20)
     case("own-address-ping4", "RFC 1122 section 3.2.2.6", "an echo request to the gateway itself", "it answers",
-         packet(error4(B4, own, 8, 0, rest, body), "forward", error4(own, B4, 0, 0, rest, body, df=1),
+         packet(error4(B4, own, 8, 0, rest, body), "echo-reply", error4(own, B4, 0, 0, rest, body, df=1),
                 any_identification=True), config="dynamic")
     own6 = "2001:db8:ffff::1"
     case("own-address-ping6", "RFC 4443 section 4.2", "an ICMPv6 echo request to the gateway itself", "it answers",
-         packet(error6(first, own6, 128, 0, rest, body), "forward", error6(own6, first, 129, 0, rest, body)),
+         packet(error6(first, own6, 128, 0, rest, body), "echo-reply", error6(own6, first, 129, 0, rest, body)),
          config="dynamic")
     given = udp6(first, own6)
     case("own-address-port", "RFC 4443 section 3.1", "a datagram to the gateway itself", "port unreachable",

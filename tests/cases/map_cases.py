@@ -407,7 +407,7 @@ def map_e_br():
     add("not-ipv4", "RFC 2473 section 3.1", "a datagram for the relay's address", "nothing but IPv4 belongs there: 1/4",
         m.packet(given, "reply no-packet-inside", told6(given, 1, 4, m.ZERO, RELAY, EDGE)))
     add("ping-the-relay", "RFC 4443 section 4.2", "an echo request to the relay's address", "answered",
-        m.packet(echo6(EDGE, RELAY, 128, 9), "reply echo-answered", echo6(RELAY, EDGE, 129, 9)))
+        m.packet(echo6(EDGE, RELAY, 128, 9), "echo-reply", echo6(RELAY, EDGE, 129, 9)))
     given = udp4(REMOTE, PUBLIC, 53, 1232, ttl=1)
     add("ttl-in", "RFC 2473 section 3.1", "TTL 1 from outside", "11/0",
         m.packet(given, "reply hop-limit-exceeded", told4(given, 11, 0, m.ZERO, BR4, REMOTE), any_identification=True))
@@ -532,7 +532,7 @@ def map_e_ce():
                   softwire(EDGE, RELAY, m.error4(PUBLIC, REMOTE, 3, 3, m.ZERO, udp4(REMOTE, PUBLIC, 53, 1232, ttl=63),
                                                  df=1, ttl=63)))])
     add("ping-the-edge", "RFC 4443 section 4.2", "an echo request to the MAP address", "answered",
-        m.packet(echo6(RELAY, EDGE, 128, 9), "reply echo-answered", echo6(EDGE, RELAY, 129, 9)))
+        m.packet(echo6(RELAY, EDGE, 128, 9), "echo-reply", echo6(EDGE, RELAY, 129, 9)))
 
     own = adder("map-e-ce", "own-addresses")
     inner = udp4(PUBLIC, REMOTE, 1235, 53)

@@ -119,7 +119,7 @@ def b4():
             packet(error6(CORE, B4, 2, 0, u32(1279), around(B4, AFTR, udp4(HOST, FAR, df=1))),
                    "drop icmp-error-unusable"))
     b4_case("ping", "RFC 4443 section 4.2", "an echo request to the tunnel address", "answered, as no interface would",
-            packet(ipv6(CORE, B4, 58, icmp6(CORE, B4, 128, 0, echo_rest(1, 2), data(8))), "reply echo-answered",
+            packet(ipv6(CORE, B4, 58, icmp6(CORE, B4, 128, 0, echo_rest(1, 2), data(8))), "echo-reply",
                    ipv6(B4, CORE, 58, icmp6(B4, CORE, 129, 0, echo_rest(1, 2), data(8)))))
     given = ipv6(AFTR, B4, 17, udp(AFTR, B4, 1, 2, b"x"))
     b4_case("udp-to-the-tunnel", "RFC 2473 section 3.1", "something else for the tunnel address", "port unreachable",
@@ -187,8 +187,70 @@ def aftr():
                               any_identification=True)])
     aftr_case("path-error-of-nobody", "RFC 2473 section 8", "the same about a packet that was never sent", "dropped",
               packet(error6(CORE, AFTR, 2, 0, u32(1400), around(AFTR, B4, came)[:1232]), "drop no-session"))
+    other_host = udp4("10.0.0.3", FAR, df=1)
+    aftr_case("blocks", "RFC 6888 REQ-14", "two hosts behind a B4 and one behind another, one block with one port",
+              "the block is the first B4's, all of it; 3/1 to the others through their softwires",
+              [opened,
+               packet(around(B4, AFTR, other_host), "reply subscriber-limit",
+                      around(AFTR, B4, told4("192.0.0.1", "10.0.0.3", 3, 1, ZERO, other_host)),
+                      any_identification=True),
+               packet(around(OTHER_B4, AFTR, udp4(HOST, FAR, df=1)), "reply pool-exhausted",
+                      around(AFTR, OTHER_B4, told4("192.0.0.1", HOST, 3, 1, ZERO, udp4(HOST, FAR, df=1))),
+                      any_identification=True)], config="blocks")
+    aftr_case("deterministic", "RFC 7422 section 2", "the same private endpoint behind two B4s",
+              "each has the port that is computed from its prefix; a second binding finds none",
+              [packet(around(B4, AFTR, udp4(HOST, FAR, df=1)), "forward", udp4(POOL, FAR, 5001, 53, df=1, ttl=63)),
+               packet(around(OTHER_B4, AFTR, udp4(HOST, FAR, df=1)), "forward",
+                      udp4(POOL, FAR, 5002, 53, df=1, ttl=63)),
+               packet(udp4(FAR, POOL, 53, 5002), "forward", around(AFTR, OTHER_B4, udp4(FAR, HOST, 53, 40000, ttl=63))),
+               packet(around(B4, AFTR, other_host), "reply subscriber-limit",
+                      around(AFTR, B4, told4("192.0.0.1", "10.0.0.3", 3, 1, ZERO, other_host)),
+                      any_identification=True)], config="deterministic")
+    beyond = "2001:db8:1001:100::b4"
+    given = udp4(HOST, FAR, df=1)
+    aftr_case("deterministic-stranger", "RFC 7422 section 2", "a B4 that is served, but has no share",
+              "3/13 through its softwire",
+              packet(around(beyond, AFTR, given), "reply denied",
+                     around(AFTR, beyond, told4("192.0.0.1", HOST, 3, 13, ZERO, given)), any_identification=True),
+              config="deterministic")
+    opening = ipv4(FAR, POOL, 6, tcp(FAR, POOL, 50000, 5200, b"", flags=2), df=1)
+    answer = ipv4(HOST, FAR, 6, tcp(HOST, FAR, 80, 50000, b"", flags=0x12), df=1)
+    aftr_case("static", "RFC 6888 REQ-8", "a SYN from outside for a server behind a B4, and its answer",
+              "the configured binding takes both",
+              [packet(opening, "forward",
+                      around(AFTR, B4, ipv4(FAR, HOST, 6, tcp(FAR, HOST, 50000, 80, b"", flags=2), df=1, ttl=63))),
+               packet(around(B4, AFTR, answer), "forward",
+                      ipv4(POOL, FAR, 6, tcp(POOL, FAR, 5200, 50000, b"", flags=0x12), df=1, ttl=63))],
+              config="blocks")
+    aftr_case("static-of-another", "RFC 6333 section 11", "the server's endpoint behind another B4",
+              "another host: it has no binding to answer from",
+              packet(around(OTHER_B4, AFTR, ipv4(HOST, FAR, 6, tcp(HOST, FAR, 80, 50000, b"", flags=0x10), df=1)),
+                     "drop tcp-not-syn"), config="blocks")
+    own, near = "203.0.113.5", "198.51.100.200"
+    aftr_case("untranslated", "RFC 6888 REQ-6", "between a host that has an address of its own and its network",
+              "not translated either way",
+              [packet(around(B4, AFTR, udp4(own, near, df=1)), "forward", udp4(own, near, df=1, ttl=63)),
+               packet(udp4(near, own, 53, 40000), "forward", around(AFTR, B4, udp4(near, own, 53, 40000, ttl=63)))],
+              config="blocks")
+    aftr_case("untranslated-elsewhere", "RFC 6888 REQ-6", "the same host to and from another network",
+              "translated as ever; nothing comes in",
+              [packet(around(B4, AFTR, udp4(own, FAR, df=1)), "forward", udp4(POOL, FAR, 5000, 53, df=1, ttl=63)),
+               packet(udp4(FAR, own), "drop no-binding")], config="blocks")
+    aftr_case("untranslated-error", "RFC 5508 REQ-4", "time exceeded about such a packet, from any router",
+              "to the host, unchanged but for the TTL",
+              packet(icmp_in_ipv4(ROUTER, own, 11, 0, ZERO, udp4(own, near, df=1, ttl=9)), "forward",
+                     around(AFTR, B4, icmp_in_ipv4(ROUTER, own, 11, 0, ZERO, udp4(own, near, df=1, ttl=9), ttl=63))),
+              config="blocks")
+    second = udp4(HOST, ROUTER, df=1)
+    aftr_case("session-limit", "RFC 6888 REQ-5", "a second session where one is allowed", "3/1 through the softwire",
+              [opened, packet(around(B4, AFTR, second), "reply subscriber-limit",
+                              around(AFTR, B4, told4("192.0.0.1", HOST, 3, 1, ZERO, second)),
+                              any_identification=True)], config="limits")
+    syn_in = ipv4(FAR, POOL, 6, tcp(FAR, POOL, 80, 5000, b"", flags=2), df=1)
+    aftr_case("syn-held", "RFC 5382 REQ-4", "a SYN from outside for a port of nobody, where SYNs wait", "held",
+              packet(syn_in, "hold"), config="limits")
     aftr_case("ping", "RFC 4443 section 4.2", "an echo request to the tunnel address", "answered",
-              packet(ipv6(B4, AFTR, 58, icmp6(B4, AFTR, 128, 0, echo_rest(1, 2), data(8))), "reply echo-answered",
+              packet(ipv6(B4, AFTR, 58, icmp6(B4, AFTR, 128, 0, echo_rest(1, 2), data(8))), "echo-reply",
                      ipv6(AFTR, B4, 58, icmp6(AFTR, B4, 129, 0, echo_rest(1, 2), data(8)))))
 
 

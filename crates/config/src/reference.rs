@@ -526,7 +526,7 @@ pub static ALLOCATION: Section = Section {
 };
 
 /// All tables, in the order of the documentation.
-pub static SECTIONS: [&Section; 22] = [
+pub static SECTIONS: [&Section; 23] = [
     &FILE,
     &GATEWAY,
     &INTERFACE,

@@ -108,6 +108,7 @@ fn pass(engine: &mut Engine, plan: &Plan, received: &[u8], at: u64) -> (String, 
         Verdict::Forward => "forward".to_owned(),
         Verdict::Hold => "hold".to_owned(),
         Verdict::ToHost => "to-host".to_owned(),
+        Verdict::EchoReply => "echo-reply".to_owned(),
         Verdict::Reply(reason) => format!("reply {reason}"),
         Verdict::Drop(reason) => format!("drop {reason}"),
     };

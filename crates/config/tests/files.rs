@@ -37,7 +37,10 @@ fn refused(text: &str) -> Vec<String> {
 }
 
 fn nat64(configuration: &Configuration, number: usize) -> &Nat64 {
-    configuration.plan.services[number].kind.nat64().unwrap_or_else(|| panic!("service {number} is no NAT64"))
+    match &configuration.plan.services[number].kind {
+        ServiceKind::Nat64(nat64) => nat64,
+        other => panic!("service {number} is a {}", other.name()),
+    }
 }
 
 #[test]
@@ -47,8 +50,8 @@ fn the_least_file_has_defaults_for_the_rest() {
     assert_eq!(configuration.warnings, []);
     assert_eq!(configuration.plan.services[0].name, "nat64");
     let service = nat64(&configuration, 0);
-    assert_eq!(service.pool.addresses(), 16);
-    assert_eq!(service.pool.ranges()[0].span, 1024..=65535);
+    assert_eq!(service.nat.pool.addresses(), 16);
+    assert_eq!(service.nat.pool.ranges()[0].span, 1024..=65535);
     assert_eq!(configuration.plan.capacity.outside_slots, 16 * 3 * 64512);
     assert!(service.well_known_prefix_strict);
     assert_eq!(service.translate.udp_zero_4to6, UdpZeroChecksum::Compute);
@@ -117,25 +120,25 @@ static = [{ inside = "[2001:db8:1::2]:8080", outside = "192.0.2.2:80", protocol 
     assert_eq!(plan.services[0].name, "plat");
     assert_eq!(service.prefix.length(), 64);
     assert!(!service.well_known_prefix_strict);
-    assert_eq!(service.policy.filtering, Filtering::AddressDependent.into());
-    assert_eq!(service.policy.inbound_tcp, InboundTcp::Denied);
-    assert_eq!(service.policy.bindings_per_subscriber, Some(100));
+    assert_eq!(service.nat.policy.filtering, Filtering::AddressDependent.into());
+    assert_eq!(service.nat.policy.inbound_tcp, InboundTcp::Denied);
+    assert_eq!(service.nat.policy.bindings_per_subscriber, Some(100));
     let translate = &service.translate;
     assert_eq!(translate.traffic_class_4to6, TrafficClass::Force(0));
     assert_eq!(translate.traffic_class_6to4, TrafficClass::Force(0x2e));
     assert_eq!(translate.udp_zero_4to6, UdpZeroChecksum::Drop);
     assert_eq!((translate.lowest_ipv6_mtu, translate.ipv6_mtu, translate.ipv4_mtu), (1400, 1480, 576));
 
-    let ranges = service.pool.ranges();
+    let ranges = service.nat.pool.ranges();
     assert_eq!(ranges.len(), 2, "items with the same addresses become one range");
     assert_eq!(ranges[0].span, 80..=3001, "the static binding's port has a slot");
     assert_eq!(ranges[1].span, 5000..=6001);
     assert_eq!(ranges[1].ports[PortSpace::Tcp as usize].ranges(), [5000..=5000]);
     assert_eq!(ranges[1].ports[PortSpace::Udp as usize].ranges(), [6000..=6001]);
     assert!(ranges[1].ports[PortSpace::Icmp as usize].is_empty());
-    let binding = service.static_bindings[0];
+    let binding = service.nat.static_bindings[0];
     assert_eq!((binding.inside_port.0, binding.outside.port.0, binding.space), (8080, 80, PortSpace::Tcp));
-    assert!(service.pool.slot(binding.outside.address, binding.space, binding.outside.port.0).is_some());
+    assert!(service.nat.pool.slot(binding.outside.address, binding.space, binding.outside.port.0).is_some());
 }
 
 #[test]
@@ -145,7 +148,7 @@ fn services_share_the_outside_index_without_overlap() {
     let names: Vec<_> = configuration.plan.services.iter().map(|service| service.name.as_str()).collect();
     assert_eq!(names, ["nat64", "nat64-2"]);
     let first_slots = 16 * 3 * 64512;
-    assert_eq!(nat64(&configuration, 1).pool.ranges()[0].first_slot, first_slots);
+    assert_eq!(nat64(&configuration, 1).nat.pool.ranges()[0].first_slot, first_slots);
     assert_eq!(configuration.plan.capacity.outside_slots, first_slots + 4 * 3 * 2);
     assert_eq!(configuration.plan.outside_slots(), Some(configuration.plan.capacity.outside_slots));
 }
@@ -494,7 +497,8 @@ lowest_ipv6_mtu = 1400
     assert!(
         siit.mapping.denied.contains([192, 168, 3, 4].into()) && siit.mapping.denied.contains([10, 0, 0, 1].into())
     );
-    let claims = |address: [u8; 4]| siit.claims_ipv4(address.into(), &mut Default::default());
+    let kind = &configuration.plan.services[0].kind;
+    let claims = |address: [u8; 4]| kind.claims_ipv4(address.into(), &mut Default::default());
     assert!(claims([203, 0, 113, 9]) && !claims([203, 0, 114, 9]));
     assert!(!siit.mapping.well_known_prefix_strict);
     assert_eq!(siit.error_sources.ranges().len(), 2);
@@ -575,16 +579,18 @@ outside_mtu = 1300
     assert_eq!(configuration.plan.services[0].name, "nat44");
     let ServiceKind::Nat44(nat44) = &configuration.plan.services[0].kind else { panic!("no NAT44") };
     let (host, server): (Ipv4Addr, Ipv4Addr) = ([10, 0, 1, 9].into(), [198, 51, 100, 1].into());
-    assert!(nat44.is_from_inside(host, server) && !nat44.is_from_inside([10, 0, 1, 10].into(), server));
-    assert!(!nat44.is_from_inside(host, [172, 31, 0, 1].into()) && !nat44.is_from_inside(host, [10, 0, 0, 7].into()));
-    assert_eq!((nat44.pool.addresses(), nat44.pool.ranges()[0].span.clone()), (16, 80..=65535));
+    let is_from_inside =
+        |source: Ipv4Addr, destination| configuration.plan.services[0].kind.claims_source(source, destination);
+    assert!(is_from_inside(host, server) && !is_from_inside([10, 0, 1, 10].into(), server));
+    assert!(!is_from_inside(host, [172, 31, 0, 1].into()) && !is_from_inside(host, [10, 0, 0, 7].into()));
+    assert_eq!((nat44.nat.pool.addresses(), nat44.nat.pool.ranges()[0].span.clone()), (16, 80..=65535));
     assert_eq!(configuration.plan.capacity.outside_slots, 16 * 3 * 65456);
-    assert_eq!(nat44.static_bindings[0].inside, Ipv4Addr::new(10, 0, 0, 2));
+    assert_eq!(nat44.nat.static_bindings[0].inside, Ipv4Addr::new(10, 0, 0, 2));
     assert_eq!((nat44.inside_mtu, nat44.outside_mtu), (1400, 1300));
-    assert_eq!(nat44.policy.filtering, Filtering::AddressDependent.into());
-    assert_eq!(nat44.policy.inbound_tcp, InboundTcp::Denied);
-    assert_eq!(nat44.policy.bindings_per_subscriber, Some(99));
-    assert_eq!(nat44.policy.parity, Parity::Ignore);
+    assert_eq!(nat44.nat.policy.filtering, Filtering::AddressDependent.into());
+    assert_eq!(nat44.nat.policy.inbound_tcp, InboundTcp::Denied);
+    assert_eq!(nat44.nat.policy.bindings_per_subscriber, Some(99));
+    assert_eq!(nat44.nat.policy.parity, Parity::Ignore);
 }
 
 #[test]
@@ -628,21 +634,20 @@ fn limits_and_allocations_are_read() {
         )
     };
     let read = |allocation: &str| {
-        let plan = tombolo_config::parse("gateway.toml", &text(allocation)).unwrap().plan;
-        plan.services[0].kind.nat64().unwrap().clone()
+        nat64(&tombolo_config::parse("gateway.toml", &text(allocation)).unwrap(), 0).clone()
     };
     let blocks = read("mode = \"blocks\", block_size = 256, blocks = 2");
-    let policy = blocks.policy;
+    let policy = blocks.nat.policy;
     assert_eq!(
         (policy.sessions_per_subscriber, policy.binding_rate, policy.subscriber_rate),
         (Some(4000), Some(100), Some(7))
     );
     assert_eq!((policy.subscriber.prefix_length(), policy.unsolicited_syn), (64, UnsolicitedSyn::Hold));
-    assert_eq!(*blocks.pool.allocation(), Allocation::Blocks(Blocks { size: 256, most: 2 }));
-    let ports: Vec<_> = blocks.static_bindings.iter().map(|b| (b.inside_port.0, b.outside.port.0)).collect();
+    assert_eq!(*blocks.nat.pool.allocation(), Allocation::Blocks(Blocks { size: 256, most: 2 }));
+    let ports: Vec<_> = blocks.nat.static_bindings.iter().map(|b| (b.inside_port.0, b.outside.port.0)).collect();
     assert_eq!(ports, [(100, 200), (101, 201), (102, 202), (103, 203), (104, 204)]);
     let shared = read("mode = \"deterministic\", inside = \"2001:db8::/56\", order = \"rotate-addresses\"");
-    let Allocation::Deterministic(shares) = shared.pool.allocation() else { panic!() };
+    let Allocation::Deterministic(shares) = shared.nat.pool.allocation() else { panic!() };
     assert_eq!((shares.ports_per_host(), shares.dynamic_ports(), shares.blocks), (64_512 / 16, None, None));
     let owner = shares.owner("192.0.2.1".parse().unwrap(), 1024 + 4032);
     assert_eq!(owner, Some(PortHolder::Subscriber("2001:db8:0:11::".parse().unwrap())));
@@ -741,7 +746,7 @@ fn each_protocol_may_have_its_own_filtering() {
         )
     };
     let strict = Filtering::AddressDependent;
-    let read = |filtering: &str| nat64(&parse("gateway.toml", &text(filtering)).unwrap(), 0).policy.filtering;
+    let read = |filtering: &str| nat64(&parse("gateway.toml", &text(filtering)).unwrap(), 0).nat.policy.filtering;
     assert_eq!(read("filtering = { tcp = \"address-dependent\" }"), Filters::default().with(PortSpace::Tcp, strict));
     let both = "filtering = { udp = \"address-dependent\", tcp = \"endpoint-independent\" }";
     assert_eq!(read(both), Filters::default().with(PortSpace::Udp, strict));

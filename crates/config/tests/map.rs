@@ -44,8 +44,8 @@ fn an_edge_gets_every_range_of_its_port_set() {
     let ServiceKind::MapECe(ce) = &configuration.plan.services[0].kind else { panic!("no edge") };
     assert_eq!(ce.edge.ce.address().to_string(), "2001:db8:12:3400:0:c000:212:34");
     let napt = ce.edge.napt.as_ref().unwrap();
-    assert_eq!((napt.inside_mtu, napt.policy.filtering), (1300, Filtering::AddressDependent.into()));
-    let ports = &napt.pool.ranges()[0].ports;
+    assert_eq!((napt.inside_mtu, napt.nat.policy.filtering), (1300, Filtering::AddressDependent.into()));
+    let ports = &napt.nat.pool.ranges()[0].ports;
     assert!(ports.iter().all(|ports| ports.len() == 252 && ports.ranges().len() == 63));
     assert_eq!((ce.softwire.mtu(), ce.softwire.hop_limit), (1360, 9));
     assert_eq!((ce.softwire.dont_fragment, ce.softwire.fragments), (DontFragment::Override, Fragments::Inner));
@@ -71,7 +71,7 @@ fn a_relay_takes_given_psids_on_one_address() {
     ));
     let ServiceKind::MapTBr(br) = &configuration.plan.services[0].kind else { panic!("no relay") };
     assert_eq!(br.domain.rules().len(), 2);
-    assert_eq!(br.routed().ipv4.len(), 1, "one address, one route");
+    assert_eq!(configuration.plan.services[0].kind.routed().ipv4.len(), 1, "one address, one route");
 }
 
 #[test]

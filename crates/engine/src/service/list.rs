@@ -88,18 +88,25 @@ macro_rules! service_kinds {
                 match self { $(Self::$kind(service) => service.hosts_known_by(),)+ }
             }
 
+            /// True if an IPv6 packet to `destination` is this service's. What it took to find out goes to
+            /// `claim`.
             #[inline]
-            pub(crate) fn claims_ipv6(&self, destination: Ipv6Addr, claim: &mut Claim) -> bool {
+            #[must_use]
+            pub fn claims_ipv6(&self, destination: Ipv6Addr, claim: &mut Claim) -> bool {
                 match self { $(Self::$kind(service) => service.claims_ipv6(destination, claim),)+ }
             }
 
+            /// True if an IPv4 packet to `destination` is this service's, whoever sends it.
             #[inline]
-            pub(crate) fn claims_ipv4(&self, destination: Ipv4Addr, claim: &mut Claim) -> bool {
+            #[must_use]
+            pub fn claims_ipv4(&self, destination: Ipv4Addr, claim: &mut Claim) -> bool {
                 match self { $(Self::$kind(service) => service.claims_ipv4(destination, claim),)+ }
             }
 
+            /// True if an IPv4 packet is this service's because of who sends it: a host inside.
             #[inline]
-            pub(crate) fn claims_source(&self, source: Ipv4Addr, destination: Ipv4Addr) -> bool {
+            #[must_use]
+            pub fn claims_source(&self, source: Ipv4Addr, destination: Ipv4Addr) -> bool {
                 match self { $(Self::$kind(service) => service.claims_source(source, destination),)+ }
             }
 
