@@ -7,7 +7,7 @@ use std::io;
 use nix::ifaddrs::getifaddrs;
 
 use crate::namespace::in_namespace;
-use crate::rig::Port;
+use crate::port::Port;
 
 /// Frames that an interface's driver counted as lost, from /proc/net/dev.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

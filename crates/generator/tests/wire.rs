@@ -13,8 +13,8 @@ use std::net::Ipv6Addr;
 
 use common::{CAPACITY, direction, forward, plain_host, template, wire};
 use tombolo_generator::{
-    Answer, Background, Direction, DirectionOutcome, FrameError, FrameKind, Order, Pace, Permutation, Plan, PortRule,
-    Rig, SourceRule, Timed, Timing,
+    Answer, Background, Direction, DirectionOutcome, Exchange, FrameError, FrameKind, Order, Pace, Permutation,
+    PortRule, Rig, SourceRule, Timed, Timing,
 };
 
 fn rig(wire: &common::TestNamespace) -> Rig {
@@ -98,7 +98,7 @@ fn recorded_tuples_are_answered_each_once() {
     assert!(play(&mut rig, there).is_perfect());
     let mut back = direction(FrameKind::Ipv4, 64, 20_000, 400_000);
     back.order = Order::RecordsOnce { count: 20_000, seed: 5 };
-    let plan = Plan { forward: None, reverse: Some(back), ..forward(direction(FrameKind::Ipv4, 64, 1, 1)) };
+    let plan = Exchange { forward: None, reverse: Some(back), ..forward(direction(FrameKind::Ipv4, 64, 1, 1)) };
     let outcome = rig.run(&plan, &mut |_, _| true).unwrap().reverse.unwrap();
     assert!(outcome.is_perfect(), "{:?}", outcome.arrivals.errors);
 }
@@ -151,7 +151,7 @@ fn both_directions_and_two_cores_share_the_enumeration() {
     let Some(wire) = wire() else { return };
     let mut both = direction(FrameKind::Ipv4, 64, 99_999, 200_000);
     both.cores = vec![0, 1 % std::thread::available_parallelism().unwrap().get()];
-    let plan = Plan { reverse: Some(both.clone()), ..forward(both) };
+    let plan = Exchange { reverse: Some(both.clone()), ..forward(both) };
     let outcome = rig(&wire).run(&plan, &mut |_, _| true).unwrap();
     for direction in [outcome.forward.unwrap(), outcome.reverse.unwrap()] {
         assert!(direction.is_perfect(), "{:?} lost {}", direction.arrivals.errors, direction.lost());
@@ -166,7 +166,7 @@ fn one_core_serves_both_directions_with_different_frames() {
         (direction(FrameKind::Ipv6, 104, 60_000, 200_000), direction(FrameKind::Ipv4, 64, 30_000, 100_000));
     let pace = |rate| Pace { rate, then: None, burst: Some(2) };
     let (there, back) = (Direction { pace: pace(200_000), ..there }, Direction { pace: pace(100_000), ..back });
-    let plan = Plan { reverse: Some(back), ..forward(there) };
+    let plan = Exchange { reverse: Some(back), ..forward(there) };
     let outcome = rig(&wire).run(&plan, &mut |_, _| true).unwrap();
     for (direction, frames) in [(outcome.forward.unwrap(), 60_000), (outcome.reverse.unwrap(), 30_000)] {
         assert!(direction.is_perfect(), "{:?} lost {}", direction.arrivals.errors, direction.lost());

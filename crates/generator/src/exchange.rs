@@ -12,7 +12,7 @@ const _: () = assert!(TIMED_FRAMES_MAX as usize == TAGGED_MAX);
 
 /// One run of the rig.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct Exchange {
     /// From the left port to the right one.
     pub forward: Option<Direction>,
     /// From the right port to the left one.
