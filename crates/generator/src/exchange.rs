@@ -170,7 +170,7 @@ pub struct Answer {
 pub enum Timing {
     /// No delays, for trials of the highest rate: reading the clock twice a frame costs some 100
     /// ns. It is read once a burst; departures tell when the first and the last burst began, and
-    /// arrivals are told to a few milliseconds.
+    /// arrivals are known to a few milliseconds.
     Off,
     /// The delay of each frame.
     Delays,

@@ -31,7 +31,7 @@ pub fn link_address(port: &Port) -> io::Result<[u8; 6]> {
     })?
 }
 
-/// The drop counters of the port; zeros where the driver does not tell.
+/// The drop counters of the port; zeros where the driver has none.
 ///
 /// # Errors
 /// If the namespace cannot be entered.

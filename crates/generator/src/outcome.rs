@@ -42,7 +42,7 @@ impl DirectionOutcome {
 /// The sending side of one direction.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Departures {
-    /// Frames that the plan asked for.
+    /// Frames that were asked for.
     pub planned: u64,
     /// Frames sent.
     pub sent: u64,

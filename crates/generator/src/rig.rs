@@ -113,7 +113,7 @@ impl Rig {
         Ok(rig)
     }
 
-    /// How frames leave: live frames, where the kernel has them, unless told otherwise.
+    /// How frames leave: live frames, where the kernel has them, unless something else was set.
     pub fn means(&self) -> Means {
         self.means
     }
@@ -275,7 +275,7 @@ impl Rig {
         Ok(Assignment { program, core, page: Template::page(length), burst, calls, exit })
     }
 
-    /// The ways out of the two directions.
+    /// How the frames of the two directions reach their ports.
     fn exit(&self, directions: &[Option<&Direction>; 2]) -> Result<Exit, RigError> {
         if self.means == Means::LiveFrames {
             return Ok(Exit::Kernel);

@@ -1,4 +1,4 @@
-//! The records that tell the programs what to send and what to expect, made from what was asked for.
+//! The records by which the programs know what to send and what to expect.
 
 use crate::bitmap::lane_words;
 use crate::exchange::{Direction, Order, PortRule, SourceRule, Timing};
@@ -12,7 +12,7 @@ use crate::permutation::{Permutation, mix64};
 /// A burst this late is counted.
 const LATE_NS: u64 = 100_000;
 
-/// What the receiver of this direction is told; its frames' bits begin at word `bitmap_first`.
+/// The record for the receiver of this direction; its frames' bits begin at word `bitmap_first`.
 pub(crate) fn expectation(trial: u8, bitmap_first: u64, direction: &Direction) -> Expectation {
     let answer = &direction.answer;
     let payload = direction.template.payload_bytes();
@@ -76,7 +76,7 @@ pub(crate) struct StreamPlace {
     pub(crate) mixed: bool,
 }
 
-/// What the generator of one core is told of a direction.
+/// The record for the generator of one core.
 pub(crate) fn stream(direction: &Direction, place: StreamPlace) -> Stream {
     let StreamPlace { trial, reverse, lane, start_ns, mixed } = place;
     let lanes = u32::try_from(direction.cores.len()).unwrap_or(1);

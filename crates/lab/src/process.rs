@@ -2,7 +2,7 @@
 //! more.
 //!
 //! Every command leads a process group of its own and dies with this process (PR_SET_PDEATHSIG),
-//! whatever way that goes. That signal is tied to the *thread* that forked, so one thread that
+//! however that ends. That signal is tied to the *thread* that forked, so one thread that
 //! lives as long as the process starts them all.
 
 use std::{
@@ -245,7 +245,7 @@ impl Process {
                 return Some(Ok(()));
             }
             let status = self.poll()?;
-            // What it wrote last may still be on its way through the pipes.
+            // What it wrote last may still be in the pipes.
             self.drain();
             let said = self.stdout().contains(text) || self.stderr().contains(text);
             Some(if said { Ok(()) } else { Err(status) })

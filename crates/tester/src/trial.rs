@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use tombolo_generator::{Delays, DirectionOutcome, FrameError, Order, Outcome, Timed};
 
+use crate::effort::Effort;
 use crate::search::Verdict;
 
 /// The sender must end within this fraction of the planned time (siitperf: 0.001 %, on dedicated
@@ -22,7 +23,7 @@ const HOLE_NS: u64 = 1_000_000;
 /// Frames that wait in a receive ring (veth: 256 a direction).
 const RING_FRAMES: u64 = 512;
 
-/// Which ways the frames go.
+/// In which directions the frames go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Directions {
@@ -56,7 +57,7 @@ impl Directions {
 pub struct TrialPlan {
     /// What the trial is for.
     pub purpose: &'static str,
-    /// Which ways.
+    /// Directions of the frames.
     pub directions: Directions,
     /// Frames a second in each direction; 0: as fast as possible.
     pub rate: u64,
@@ -106,20 +107,20 @@ impl Trial {
         if port_drops > 0 {
             doubts.push(format!("the tester's ports dropped {port_drops} frames"));
         }
-        for (way, direction) in [("forward", &outcome.forward), ("reverse", &outcome.reverse)] {
+        for (name, direction) in [("forward", &outcome.forward), ("reverse", &outcome.reverse)] {
             let Some(direction) = direction else { continue };
-            faults.extend(faults_of(way, direction));
-            match (lateness_of(way, direction), sharing) {
+            faults.extend(faults_of(name, direction));
+            match (lateness_of(name, direction), sharing) {
                 (Some(late), Sharing::Together) => faults.push(format!("{late}: the shared core is saturated")),
                 (Some(late), Sharing::Apart) => doubts.push(late),
                 (None, _) => {}
             }
             if sharing == Sharing::Apart && a_hole_may_explain_the_loss(direction) {
                 let late = direction.departures.late_max_ns / 1000;
-                doubts.push(format!("{way}: the tester paused for {late} us and frames were lost"));
+                doubts.push(format!("{name}: the tester paused for {late} us and frames were lost"));
             }
             if direction.departures.failed > 0 {
-                doubts.push(format!("{way}: the tester could not build {} frames", direction.departures.failed));
+                doubts.push(format!("{name}: the tester could not build {} frames", direction.departures.failed));
             }
         }
         let (verdict, reasons) = match (doubts.is_empty(), faults.is_empty()) {
@@ -162,12 +163,12 @@ fn a_hole_may_explain_the_loss(direction: &DirectionOutcome) -> bool {
     direction.lost() > 0 && d.late_max_ns > HOLE_NS && direction.lost() <= late_frames + RING_FRAMES
 }
 
-fn faults_of(way: &str, direction: &DirectionOutcome) -> Vec<String> {
+fn faults_of(name: &str, direction: &DirectionOutcome) -> Vec<String> {
     let a = &direction.arrivals;
     let mut faults = Vec::new();
     let mut say = |count: u64, what: &str| {
         if count > 0 {
-            faults.push(format!("{way}: {count} of {} frames {what}", direction.departures.sent));
+            faults.push(format!("{name}: {count} of {} frames {what}", direction.departures.sent));
         }
     };
     say(direction.lost(), "lost");
@@ -178,7 +179,7 @@ fn faults_of(way: &str, direction: &DirectionOutcome) -> Vec<String> {
     faults
 }
 
-fn lateness_of(way: &str, direction: &DirectionOutcome) -> Option<String> {
+fn lateness_of(name: &str, direction: &DirectionOutcome) -> Option<String> {
     let d = &direction.departures;
     let planned_ns = d.last_due_ns.saturating_sub(d.start_ns);
     // As fast as possible has no schedule to be late against.
@@ -187,7 +188,7 @@ fn lateness_of(way: &str, direction: &DirectionOutcome) -> Option<String> {
     }
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a thousandth of a u64 of nanoseconds")]
     let tolerated = OVERRUN_TOLERATED_NS.max((planned_ns as f64 * OVERRUN_TOLERATED) as u64);
-    (d.overrun_ns() > tolerated).then(|| format!("{way}: the sender ended {} us late", d.overrun_ns() / 1000))
+    (d.overrun_ns() > tolerated).then(|| format!("{name}: the sender ended {} us late", d.overrun_ns() / 1000))
 }
 
 /// A trial as a line of a result file.
@@ -303,4 +304,10 @@ impl TrialRecord {
             reverse: trial.outcome.reverse.as_ref().map(DirectionRecord::of),
         }
     }
+}
+
+/// Timed frames: `count` of them, evenly from `from_seconds` to the end.
+pub fn evenly_timed(rate: u64, frames: u32, from_seconds: f64, count: u32) -> Timed {
+    let from = Effort::frames(rate, from_seconds).min(frames / 2);
+    Timed { from, every: ((frames - from) / count.max(1)).max(1) }
 }

@@ -10,12 +10,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tombolo_generator::FrameError;
 use tombolo_tester::bench::{Bench, BenchError, BenchPlan, Observer, Status};
 use tombolo_tester::effort::Effort;
-use tombolo_tester::gateway::{Spec, laboratory, laboratory::Laboratory};
-use tombolo_tester::procedure::packet::{Known, Procedure, timed};
+use tombolo_tester::gateway::between_ports::{laboratory, laboratory::Laboratory};
+use tombolo_tester::gateway::{Flows, Spec, Technology, TestFrames};
+use tombolo_tester::procedure::{Known, packet::Procedure};
 use tombolo_tester::search::Verdict;
-use tombolo_tester::setup::{Flows, Setup, Technology};
 use tombolo_tester::summary::percentile;
-use tombolo_tester::trial::{Directions, Trial, TrialPlan, TrialRecord};
+use tombolo_tester::trial::{Directions, Trial, TrialPlan, TrialRecord, evenly_timed};
 
 struct Silent;
 
@@ -73,7 +73,7 @@ fn bench_as(gateway: &str, technology: Technology, asked: Technology, flows: Flo
     assert!(cores > 1, "these tests need two cores: one sends, one is the gateway's");
     let mut bench = Bench::open(BenchPlan {
         gateway: Box::new(started),
-        setup: Setup::new(asked, &addresses, &flows).unwrap(),
+        test_frames: TestFrames::new(asked, &addresses, &flows).unwrap(),
         frame_bytes: asked.kinds().0.shortest(),
         mix: None,
         effort: Effort::QUICK,
@@ -141,7 +141,7 @@ fn a_delay_is_measured_within_twenty_microseconds() {
 
 fn median_delay(gateway: &str) -> Option<u64> {
     let mut bench = bench(gateway, Technology::Forward4, FLOWS)?;
-    let timed = Some(timed(10_000, 5000, 0.1, 1000));
+    let timed = Some(evenly_timed(10_000, 5000, 0.1, 1000));
     // The smallest median of three: other work on the machine only adds.
     let medians = (0..3).map(|_| {
         let plan = TrialPlan { timed, ..bench.plain("test", Directions::Forward, 10_000, 5000) };
@@ -211,7 +211,7 @@ fn failure(gateway: &str) -> Option<BenchError> {
     let started = Laboratory::start(spec.clone(), technology, &FLOWS, Path::new("tombolo")).unwrap();
     let mut bench = Bench::open(BenchPlan {
         gateway: Box::new(started),
-        setup: Setup::new(technology, &laboratory::addresses(technology, &spec, &FLOWS), &FLOWS).unwrap(),
+        test_frames: TestFrames::new(technology, &laboratory::addresses(technology, &spec, &FLOWS), &FLOWS).unwrap(),
         frame_bytes: 64,
         mix: None,
         effort: Effort::QUICK,

@@ -1,4 +1,4 @@
-//! Network namespaces and plans for the generator's tests.
+//! Network namespaces and exchanges for the generator's tests.
 
 #![allow(dead_code, reason = "each test file uses its part")]
 

@@ -1,6 +1,7 @@
 //! The scenarios of softwires: DS-Lite and Lightweight 4over6.
 //!
-//! Both homes use the same private addresses, as homes do, and the provider's end tells them apart:
+//! Both homes use the same private addresses, as homes do, and the provider's end distinguishes
+//! them by their softwires:
 //!
 //! ```text
 //!  client    --- cpe  ---+                        cpe:  2001:db8:1000:100::/56
