@@ -42,7 +42,7 @@ pub use exchange::{
     Answer, Background, Direction, Exchange, Order, Pace, PortRule, SourceRule, TIMED_FRAMES_MAX, Timed, Timing,
 };
 pub use frame::{Ends, Template, checksum};
-pub use layout::{Endpoint, FrameKind, Record, TupleShape};
+pub use layout::{Endpoint, FrameKind, Pause, Record, TupleShape};
 pub use link::{Counted, link_address, port_counters};
 pub use means::Means;
 pub use namespace::{Namespace, in_namespace};

@@ -12,8 +12,8 @@ use crate::error::{RigError, load_error};
 use crate::exchange::{Direction, Exchange, Timing};
 use crate::frame::Template;
 use crate::layout::{
-    Control, Counters, Endpoint, Expectation, Histogram, LANES, LaneState, Record, STREAMS, Shared, Stream,
-    StreamState, TAGGED_MAX,
+    Control, Counters, Endpoint, Expectation, Histogram, LANES, LaneState, PAUSES_MAX, Pause, Record, STREAMS, Shared,
+    Stream, StreamState, TAGGED_MAX,
 };
 use crate::mapped::Mapped;
 use crate::means::Means;
@@ -47,6 +47,7 @@ pub struct Rig {
     streams: Mapped<Stream>,
     states: Mapped<StreamState>,
     lanes: Mapped<LaneState>,
+    pauses: Mapped<Pause>,
     expectations: Mapped<Expectation>,
     a: Mapped<Endpoint>,
     b: Mapped<Endpoint>,
@@ -85,6 +86,7 @@ impl Rig {
             streams: map(&programs, "streams", STREAMS)?,
             states: map(&programs, "stream_states", STREAMS)?,
             lanes: map(&programs, "lane_states", LANES)?,
+            pauses: map(&programs, "pauses", STREAMS * PAUSES_MAX)?,
             expectations: map(&programs, "expectations", 2)?,
             a: map(&programs, "endpoints_a", capacity.a_hosts.max(1) as usize)?,
             b: map(&programs, "endpoints_b", capacity.b_hosts.max(1) as usize)?,
@@ -220,6 +222,7 @@ impl Rig {
         self.timed.clear(0, self.timed.len());
         self.streams.clear(0, self.streams.len());
         self.states.clear(0, self.states.len());
+        self.pauses.clear(0, self.pauses.len());
         let half = self.bitmap.len() / 2;
         for (index, direction) in directions.iter().enumerate() {
             if let Some(direction) = direction {
@@ -366,11 +369,24 @@ impl Rig {
             departures.last_due_ns = start_ns + direction.pace.due_ns(direction.frames.saturating_sub(1));
             departures.burst_frames = direction.pace.burst();
             let arrivals = self.arrivals(index, direction, departures.sent);
-            Some(DirectionOutcome { departures, arrivals })
+            Some(DirectionOutcome { departures, pauses: self.pauses_of(index), arrivals })
         });
         let forward = outcomes.next().flatten();
         let reverse = outcomes.next().flatten();
         Outcome { forward, reverse, stopped }
+    }
+
+    /// Pauses of all sending cores of a direction.
+    fn pauses_of(&self, index: usize) -> Vec<Pause> {
+        let streams = (0..LANES).map(|lane| 2 * lane + index);
+        let mut pauses: Vec<Pause> = streams
+            .flat_map(|stream| {
+                let kept = (self.states.get(stream).pauses as usize).min(PAUSES_MAX);
+                (0..kept).map(move |slot| self.pauses.get(stream * PAUSES_MAX + slot))
+            })
+            .collect();
+        pauses.sort_by_key(|pause| pause.first);
+        pauses
     }
 
     fn arrivals(&self, index: usize, direction: &Direction, sent: u64) -> Arrivals {

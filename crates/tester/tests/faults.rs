@@ -6,8 +6,9 @@
 use std::ops::{Deref, DerefMut};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-use tombolo_generator::FrameError;
+use tombolo_generator::{FrameError, become_realtime, pin_to};
 use tombolo_tester::bench::{Bench, BenchError, BenchPlan, Observer, Status};
 use tombolo_tester::effort::Effort;
 use tombolo_tester::gateway::between_ports::{laboratory, laboratory::Laboratory};
@@ -116,6 +117,55 @@ fn loss_duplication_corruption_and_misdirection_are_counted_exactly() {
     assert_eq!(arrivals.count(FrameError::DestinationPort), count(2));
     assert_eq!(arrivals.duplicates, count(3));
     assert_eq!(trial.verdict, Verdict::Failed, "{:?}", trial.reasons);
+}
+
+/// Takes the sending core away from the generator for a while, as the machine's other work does.
+fn pause_of_the_sending_core(after: Duration, length: Duration) -> std::thread::JoinHandle<()> {
+    std::thread::spawn(move || {
+        pin_to(0, &[0]).unwrap();
+        become_realtime(0, 60).unwrap();
+        std::thread::sleep(after);
+        let begun = Instant::now();
+        while begun.elapsed() < length {
+            std::hint::spin_loop();
+        }
+    })
+}
+
+#[test]
+fn a_pause_of_the_tester_does_not_excuse_losses_elsewhere() {
+    let Some(mut bench) = bench("faulty:loss=500", Technology::Forward4, FLOWS) else { return };
+    // Another pause of the machine, near the end, would make the trial late as a whole: the kernel
+    // gives others 50 ms of each second of a real-time core, so the trial is shorter than that.
+    let blamed = (0..6).any(|_| {
+        let pause = pause_of_the_sending_core(Duration::from_millis(200), Duration::from_millis(15));
+        let trial = run(&mut bench, 40_000, 24_000);
+        pause.join().unwrap();
+        let forward = trial.outcome.forward.as_ref().unwrap();
+        let was_paused = forward.pauses.iter().any(|pause| pause.late_max_ns > 10_000_000);
+        was_paused && trial.lost() >= 48 && trial.verdict == Verdict::Failed
+    });
+    assert!(blamed, "a tester's pause passed for the cause of losses that it had no part in");
+}
+
+#[test]
+fn a_pause_of_the_gateway_is_its_own_and_is_named() {
+    let Some(mut bench) = bench("faulty:outage=60", Technology::Forward4, FLOWS) else { return };
+    let named = (0..4).any(|_| {
+        let plan = bench.plain("test", Directions::Forward, 40_000, 20_000);
+        let mut was_reset = false;
+        let trial = bench
+            .trial_with(&plan, &mut Silent, &mut |gateway, elapsed| {
+                if !was_reset && elapsed > Duration::from_millis(300) {
+                    gateway.reset()?;
+                    was_reset = true;
+                }
+                Ok(())
+            })
+            .unwrap();
+        trial.verdict == Verdict::Failed && trial.reasons.iter().any(|r| r.contains("the gateway passed nothing for 6"))
+    });
+    assert!(named);
 }
 
 #[test]
