@@ -38,6 +38,7 @@ ARRAY(control, struct control, 1);
 ARRAY(streams, struct stream, STREAMS);
 ARRAY(stream_states, struct stream_state, STREAMS);
 ARRAY(lane_states, struct lane_state, LANES);
+ARRAY(pauses, struct pause, STREAMS * PAUSES_MAX);
 ARRAY(expectations, struct expectation, 2);
 ARRAY(endpoints_a, struct endpoint, 1);
 ARRAY(endpoints_b, struct endpoint, 1);
@@ -98,11 +99,39 @@ static __always_inline __u32 next_stream(__u32 lane)
 	return time_of(f) <= time_of(r) ? forward : reverse;
 }
 
+/* Notes which frames a pause of this core makes late: from the first burst that is later than
+ * PAUSE_NS to the last one before a burst is on time again. A loss elsewhere is not the pause's.
+ */
+static __always_inline void note_pause(__u32 index, const struct stream *s, struct stream_state *st, __u64 late,
+				       __u64 now)
+{
+	if (late <= (st->in_pause ? s->late_ns : PAUSE_NS)) {
+		st->in_pause = 0;
+		return;
+	}
+	if (!st->in_pause)
+		st->pauses++;
+	__u32 last = st->pauses < PAUSES_MAX ? st->pauses : PAUSES_MAX;
+	__u32 slot = index * PAUSES_MAX + (last - 1) % PAUSES_MAX;
+	struct pause *pause = bpf_map_lookup_elem(&pauses, &slot);
+	if (!pause)
+		return;
+	if (!pause->at_ns) {
+		pause->at_ns = now;
+		pause->first = s->index_offset + st->sent * s->index_stride;
+	}
+	st->in_pause = 1;
+	pause->end = s->index_offset + (st->sent + s->burst) * s->index_stride;
+	if (late > pause->late_max_ns)
+		pause->late_max_ns = late;
+}
+
 /* Whether the stream's next burst is due; waits a little for it. Late bursts are sent at once, but
  * not back to back: a gateway must not be charged for the burst that a pause of this machine
  * caused.
  */
-static __always_inline int burst_is_due(const struct stream *s, struct stream_state *st, const struct control *c)
+static __always_inline int burst_is_due(__u32 index, const struct stream *s, struct stream_state *st,
+					const struct control *c)
 {
 	if (st->sent >= s->frames)
 		return 0;
@@ -115,15 +144,21 @@ static __always_inline int burst_is_due(const struct stream *s, struct stream_st
 		__u64 now = bpf_ktime_get_ns();
 		if (now < due)
 			continue;
-		__u64 late = now - st->due_ns;
-		if (s->period) {
-			if (late > st->late_max_ns)
-				st->late_max_ns = late;
-			if (late > s->late_ns)
-				st->late_bursts++;
-		}
+		/* As fast as possible has no due time: there a burst is late when it does not follow
+		 * the one before.
+		 */
+		__u64 late = s->period ? now - st->due_ns : st->sent ? now - st->last_ns : 0;
+		if (late > st->late_max_ns)
+			st->late_max_ns = late;
+		if (late > s->late_ns)
+			st->late_bursts++;
+		note_pause(index, s, st, late, now);
 		st->bursts++;
-		st->earliest_ns = now + s->batch_gap_ns;
+		st->burst_ns = now;
+		/* From the slot, not from now: else what each burst is late by slows the catching up
+		 * down, at low rates to nothing.
+		 */
+		st->earliest_ns = (now - due < s->late_ns ? due : now) + s->batch_gap_ns;
 		return 1;
 	}
 	return 0;
@@ -257,7 +292,7 @@ static __always_inline int generate(struct xdp_md *ctx, __u32 lane)
 	if (!s || !st)
 		return XDP_DROP;
 	if (starts) {
-		l->sending = burst_is_due(s, st, c);
+		l->sending = burst_is_due(index, s, st, c);
 		if (l->sending && s->shape.a_hosts > HOSTS_CACHED && s->order < ORDER_RECORDS_ONCE)
 			load_hosts(index, l->burst);
 	}
@@ -279,7 +314,7 @@ static __always_inline int generate(struct xdp_md *ctx, __u32 lane)
 	else if (choose_fields(s, f.number, &f))
 		goto failed;
 
-	__u64 now = s->flags & STREAM_UNTIMED ? st->earliest_ns - s->batch_gap_ns : bpf_ktime_get_ns();
+	__u64 now = s->flags & STREAM_UNTIMED ? st->burst_ns : bpf_ktime_get_ns();
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	if (build(data, end, t, &f, now))
 		goto failed;

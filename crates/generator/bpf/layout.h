@@ -14,6 +14,8 @@
 #define HISTOGRAM_SUB_BITS 7  /* 128 buckets an octave: 0.8 % */
 #define HISTOGRAM_BUCKETS 4480 /* delays up to 2^41 ns, about 36 minutes */
 #define TAGGED_MAX 65536
+#define PAUSES_MAX 128      /* pauses of a stream that are kept one by one */
+#define PAUSE_NS 1000000    /* a burst later than this makes a pause */
 
 /* Shape of a frame on one side of the gateway. */
 enum frame_kind { KIND_IPV4 = 4, KIND_IPV6 = 6, KIND_IPV4_IN_IPV6 = 46 };
@@ -126,7 +128,18 @@ struct stream_state {
 	__u32 sent;
 	__u32 background;
 	__u32 stopped;
-	__u64 reserved[6];
+	__u32 pauses;   /* pauses so far; what is beyond PAUSES_MAX widens the last one kept */
+	__u32 in_pause; /* since the last pause no burst has been on time */
+	__u64 burst_ns; /* when the last burst began */
+	__u64 reserved[4];
+};
+
+/* Frames that a pause of the sending core made late: [first, end), numbers of the direction. */
+struct pause {
+	__u32 first;
+	__u32 end;
+	__u64 late_max_ns;
+	__u64 at_ns; /* when the first of them left */
 };
 
 /* Written by the generator program, by one CPU only. */
@@ -234,6 +247,7 @@ _Static_assert(sizeof(struct endpoint) == 64, "endpoint");
 _Static_assert(sizeof(struct frame_template) == 120, "frame_template");
 _Static_assert(sizeof(struct stream) == 384, "stream");
 _Static_assert(sizeof(struct stream_state) == 128, "stream_state");
+_Static_assert(sizeof(struct pause) == 24, "pause");
 _Static_assert(sizeof(struct lane_state) == 64, "lane_state");
 _Static_assert(sizeof(struct expectation) == 120, "expectation");
 _Static_assert(sizeof(struct counters) == 528, "counters");

@@ -47,6 +47,13 @@ impl Bitmap {
         Bitmap { words, frames }
     }
 
+    /// So many frames, of which these are missing.
+    pub fn without(frames: u32, missing: &[u32]) -> Bitmap {
+        let mut words = vec![u64::MAX; frames.div_ceil(64) as usize];
+        missing.iter().for_each(|number| words[(number / 64) as usize] &= !(1 << (number % 64)));
+        Bitmap { words, frames }
+    }
+
     /// Number of frames that it speaks of.
     pub fn frames(&self) -> u32 {
         self.frames
@@ -84,6 +91,22 @@ impl Bitmap {
         })
     }
 
+    /// Frames that are missing outside of these ranges of numbers, which are in order.
+    pub fn missing_outside(&self, excused: &[std::ops::Range<u32>]) -> u64 {
+        let inside = |run: &Run, range: &std::ops::Range<u32>| {
+            let (from, to) = (run.first.max(range.start), (run.first + run.length).min(range.end));
+            u64::from(to.saturating_sub(from))
+        };
+        let mut ranges: Vec<std::ops::Range<u32>> = Vec::new();
+        for range in excused {
+            match ranges.last_mut() {
+                Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+                _ => ranges.push(range.clone()),
+            }
+        }
+        self.gaps().map(|run| u64::from(run.length) - ranges.iter().map(|range| inside(&run, range)).sum::<u64>()).sum()
+    }
+
     fn valid(&self, word: u32) -> u64 {
         match self.frames - word * 64 {
             rest @ 0..64 => (1 << rest) - 1,
@@ -110,14 +133,6 @@ impl Bitmap {
 mod tests {
     use super::*;
 
-    fn bitmap(frames: u32, missing: &[u32]) -> Bitmap {
-        let mut words = vec![0u64; frames.div_ceil(64) as usize];
-        for number in (0..frames).filter(|n| !missing.contains(n)) {
-            words[(number / 64) as usize] |= 1 << (number % 64);
-        }
-        Bitmap { words, frames }
-    }
-
     #[test]
     fn the_words_of_all_lanes_fit() {
         for frames in [0, 1, 63, 64, 65, 1000, 1_000_000, 1_000_001] {
@@ -130,7 +145,7 @@ mod tests {
 
     #[test]
     fn gaps_are_found_across_words_and_at_both_ends() {
-        let map = bitmap(200, &[0, 62, 63, 64, 65, 130, 199]);
+        let map = Bitmap::without(200, &[0, 62, 63, 64, 65, 130, 199]);
         let runs: Vec<(u32, u32)> = map.gaps().map(|r| (r.first, r.length)).collect();
         assert_eq!(runs, [(0, 1), (62, 4), (130, 1), (199, 1)]);
         assert_eq!(map.longest_gap(), Some(Run { first: 62, length: 4 }));
@@ -138,9 +153,17 @@ mod tests {
     }
 
     #[test]
+    fn only_what_is_missing_outside_of_the_excused_ranges_counts() {
+        let map = Bitmap::without(1000, &[5, 100, 101, 102, 103, 500, 999]);
+        assert_eq!(map.missing_outside(&[]), 7);
+        assert_eq!(map.missing_outside(&[101..103, 900..2000]), 4);
+        assert_eq!(map.missing_outside(&[0..60, 50..510, 999..1000]), 0, "overlapping ranges count once");
+    }
+
+    #[test]
     fn a_full_map_has_no_gap_and_an_empty_one_is_one_gap() {
-        assert_eq!(bitmap(128, &[]).longest_gap(), None);
-        assert_eq!(bitmap(128, &[]).last_missing(), None);
+        assert_eq!(Bitmap::without(128, &[]).longest_gap(), None);
+        assert_eq!(Bitmap::without(128, &[]).last_missing(), None);
         let empty = Bitmap { words: vec![0; 3], frames: 130 };
         assert_eq!(empty.longest_gap(), Some(Run { first: 0, length: 130 }));
     }

@@ -11,6 +11,8 @@ pub(crate) const TAG_MAGIC: u16 = 0x546f;
 pub(crate) const HISTOGRAM_SUB_BITS: u32 = 7;
 pub(crate) const HISTOGRAM_BUCKETS: usize = 4480;
 pub(crate) const TAGGED_MAX: usize = 65_536;
+/// Pauses of a stream that are kept one by one.
+pub(crate) const PAUSES_MAX: usize = 128;
 pub(crate) const ERRORS: usize = 12;
 
 pub(crate) const STREAM_MIXED: u8 = 1;
@@ -211,7 +213,24 @@ pub(crate) struct StreamState {
     pub(crate) sent: u32,
     pub(crate) background: u32,
     pub(crate) stopped: u32,
-    pub(crate) reserved: [u64; 6],
+    pub(crate) pauses: u32,
+    pub(crate) in_pause: u32,
+    pub(crate) burst_ns: u64,
+    pub(crate) reserved: [u64; 4],
+}
+
+/// Frames that a pause of the sending core made late.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Pause {
+    /// Number of the first one.
+    pub first: u32,
+    /// One past the number of the last one.
+    pub end: u32,
+    /// How late the latest was, ns.
+    pub late_max_ns: u64,
+    /// When the first left, ns of CLOCK_MONOTONIC.
+    pub at_ns: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -320,6 +339,7 @@ shared! {
     FrameTemplate = 120,
     Stream = 384,
     StreamState = 128,
+    Pause = 24,
     LaneState = 64,
     Expectation = 120,
     Counters = 528,

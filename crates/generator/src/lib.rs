@@ -11,34 +11,47 @@
 //! ```
 //!
 //! [`Rig`] owns the programs and the memory that they share with this process; [`Rig::run`] plays
-//! one [`Plan`] and returns what was sent and what arrived. What a run *means* (throughput, a
+//! one [`Exchange`] and returns what was sent and what arrived. What a run *means* (throughput, a
 //! search, a verdict) is the business of `tombolo-tester`. All unsafe code of the tester lives
 //! here: mapping BPF arrays, the `bpf(2)` call that aya has not.
 
 mod bitmap;
+mod capacity;
+mod error;
+mod exchange;
 mod frame;
 mod layout;
 mod link;
 mod mapped;
+mod means;
 mod namespace;
 mod outcome;
 mod packet_socket;
 mod permutation;
-mod plan;
+mod port;
+mod programs;
 mod rig;
 mod sender;
+mod streams;
 mod test_run;
 
 pub use bitmap::{Bitmap, Run};
+pub use capacity::Capacity;
+pub use error::RigError;
+pub use exchange::{
+    Answer, Background, Direction, Exchange, Order, Pace, PortRule, SourceRule, TIMED_FRAMES_MAX, Timed, Timing,
+};
 pub use frame::{Ends, Template, checksum};
-pub use layout::{Endpoint, FrameKind, Record, TupleShape};
+pub use layout::{Endpoint, FrameKind, Pause, Record, TupleShape};
 pub use link::{Counted, link_address, port_counters};
+pub use means::Means;
 pub use namespace::{Namespace, in_namespace};
 pub use outcome::{Arrivals, Delays, Departures, DirectionOutcome, FrameError, Outcome};
 pub use packet_socket::PacketSocket;
 pub use permutation::Permutation;
-pub use plan::{
-    Answer, Background, Direction, Order, Pace, Plan, PortRule, SourceRule, TIMED_FRAMES_MAX, Timed, Timing,
-};
-pub use rig::{Capacity, Means, Port, Rig, RigError};
+pub use port::Port;
+pub use rig::Rig;
 pub use sender::{become_realtime, monotonic_ns, pin_to};
+
+#[doc(hidden)]
+pub use exchange::Exchange as Plan;

@@ -7,7 +7,7 @@ use std::io;
 use nix::ifaddrs::getifaddrs;
 
 use crate::namespace::in_namespace;
-use crate::rig::Port;
+use crate::port::Port;
 
 /// Frames that an interface's driver counted as lost, from /proc/net/dev.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub fn link_address(port: &Port) -> io::Result<[u8; 6]> {
     })?
 }
 
-/// The drop counters of the port; zeros where the driver does not tell.
+/// The drop counters of the port; zeros where the driver has none.
 ///
 /// # Errors
 /// If the namespace cannot be entered.

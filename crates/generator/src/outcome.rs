@@ -1,7 +1,7 @@
 //! What one run did: departures, arrivals, delays.
 
 use crate::bitmap::Bitmap;
-use crate::layout::{Counters, ERRORS, HISTOGRAM_BUCKETS, HISTOGRAM_SUB_BITS, Histogram, Shared, StreamState};
+use crate::layout::{Counters, ERRORS, HISTOGRAM_BUCKETS, HISTOGRAM_SUB_BITS, Histogram, Pause, Shared, StreamState};
 use crate::mapped::Mapped;
 
 /// One run, both directions.
@@ -20,6 +20,8 @@ pub struct Outcome {
 pub struct DirectionOutcome {
     /// What was sent.
     pub departures: Departures,
+    /// Frames that left late, by pause of the sending core, in the order of their numbers.
+    pub pauses: Vec<Pause>,
     /// What arrived.
     pub arrivals: Arrivals,
 }
@@ -42,7 +44,7 @@ impl DirectionOutcome {
 /// The sending side of one direction.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Departures {
-    /// Frames that the plan asked for.
+    /// Frames that were asked for.
     pub planned: u64,
     /// Frames sent.
     pub sent: u64,
@@ -189,8 +191,11 @@ pub struct Arrivals {
     pub first_ns: u64,
     /// See `first_ns`.
     pub last_ns: u64,
-    /// Longest time between two arrivals on one CPU, ns.
+    /// Longest time between two arrivals, ns. With several receiving CPUs it was not longer than
+    /// this.
     pub gap_max_ns: u64,
+    /// When that gap ended, ns of CLOCK_MONOTONIC.
+    pub gap_max_at_ns: u64,
     /// TTL or hop limit of the last good frame; 0 if none.
     pub hop_limit_seen: u8,
     /// Frames by error, in the order of [`FrameError::ALL`].
@@ -209,7 +214,7 @@ pub struct Arrivals {
 
 impl Arrivals {
     pub(crate) fn collect(parts: impl Iterator<Item = Counters>, delays: Delays, bitmap: Bitmap) -> Arrivals {
-        let mut all = Arrivals::nothing(delays, bitmap);
+        let mut all = Arrivals { delays, ..Arrivals::empty(bitmap) };
         for part in parts.filter(|p| p.first_ns != 0 || p.foreign + p.icmp + p.stray + p.unreadable + p.duplicates != 0)
         {
             all.add(&part);
@@ -217,7 +222,8 @@ impl Arrivals {
         all
     }
 
-    fn nothing(delays: Delays, bitmap: Bitmap) -> Arrivals {
+    /// Nothing counted yet.
+    pub fn empty(bitmap: Bitmap) -> Arrivals {
         Arrivals {
             received: 0,
             errored: 0,
@@ -232,9 +238,10 @@ impl Arrivals {
             first_ns: 0,
             last_ns: 0,
             gap_max_ns: 0,
+            gap_max_at_ns: 0,
             hop_limit_seen: 0,
             errors: [0; ERRORS],
-            delays,
+            delays: Delays::default(),
             variations_up: Delays::default(),
             variations_down: Delays::default(),
             timed: Vec::new(),
@@ -257,7 +264,11 @@ impl Arrivals {
         if part.first_ns != 0 && (self.first_ns == 0 || part.first_ns < self.first_ns) {
             self.first_ns = part.first_ns;
         }
-        self.gap_max_ns = self.gap_max_ns.max(part.gap_max_ns);
+        // While nothing arrives at all, every CPU has a gap: the shortest of their longest bounds it.
+        let has_gap = part.received + part.errored > 1;
+        if has_gap && (self.gap_max_ns == 0 || part.gap_max_ns < self.gap_max_ns) {
+            (self.gap_max_ns, self.gap_max_at_ns) = (part.gap_max_ns, part.gap_max_at_ns);
+        }
         if part.ttl_seen != 0 {
             self.hop_limit_seen = u8::try_from(part.ttl_seen).unwrap_or(u8::MAX);
         }

@@ -5,7 +5,7 @@ use std::mem::zeroed;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use crate::namespace::in_namespace;
-use crate::rig::Port;
+use crate::port::Port;
 
 /// From include/uapi/linux/if_packet.h.
 const PACKET_QDISC_BYPASS: libc::c_int = 20;

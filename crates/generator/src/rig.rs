@@ -1,149 +1,39 @@
 //! The programs, the memory that they share with us, and one run.
 
-use std::io;
 use std::os::fd::AsFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use aya::maps::{DevMap, Map, MapData};
-use aya::programs::{Xdp, xdp::XdpMode};
 use aya::{Ebpf, EbpfLoader};
 
 use crate::bitmap::{Bitmap, lane_words, words_of};
+use crate::capacity::{Capacity, check_direction};
+use crate::error::{RigError, load_error};
+use crate::exchange::{Direction, Exchange, Timing};
 use crate::frame::Template;
 use crate::layout::{
-    Control, Counters, EXPECT_IPDV, EXPECT_RECORD, EXPECT_UNTIMED, Endpoint, Expectation, FrameKind, Histogram, LANES,
-    LaneState, PermutationRecord, Record, STREAM_MIXED, STREAM_UNTIMED, STREAMS, Shared, Stream, StreamState,
-    TAGGED_MAX,
+    Control, Counters, Endpoint, Expectation, Histogram, LANES, LaneState, PAUSES_MAX, Pause, Record, STREAMS, Shared,
+    Stream, StreamState, TAGGED_MAX,
 };
 use crate::mapped::Mapped;
-use crate::namespace::{Namespace, in_namespace};
+use crate::means::Means;
 use crate::outcome::{Arrivals, Delays, DirectionOutcome, Outcome, merge_states};
 use crate::packet_socket::PacketSocket;
-use crate::permutation::{Permutation, mix64};
-use crate::plan::{Direction, Order, Plan, PortRule, SourceRule, Timing};
+use crate::port::Port;
+use crate::programs::{connect, loaded, map, possible_cpus};
 use crate::sender::{Assignment, Exit, Overseer, Sender, SocketExit, install_wake_signal, monotonic_ns};
+use crate::streams::{StreamPlace, expectation, stream};
 use crate::test_run::run_live;
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/generator.bpf.o"));
 
 const REVERSE: usize = 1;
-/// A burst this late is counted.
-const LATE_NS: u64 = 100_000;
 /// The page pools of the sending threads are built in this time.
 const LEAD: Duration = Duration::from_millis(120);
 /// The program waits at least this long before it gives an idle call back, on any machine.
 const IDLE_CALL_NS: u64 = 2_000;
 /// How long duplicates may trail behind.
 const GRACE: Duration = Duration::from_millis(30);
-
-/// One of the tester's two interfaces.
-#[derive(Clone, Debug)]
-pub struct Port {
-    /// Interface name.
-    pub name: String,
-    /// The namespace it is in; `None` for this process's.
-    pub namespace: Option<Namespace>,
-}
-
-/// How frames leave. The same program makes them either way.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Means {
-    /// The kernel runs the program once a frame and redirects the frame to the port (Linux 5.18):
-    /// millions a second.
-    #[default]
-    LiveFrames,
-    /// Each frame comes back from the kernel and is sent through a packet socket, two system calls
-    /// a frame: some hundred thousand a second, on any kernel with XDP.
-    PacketSockets,
-}
-
-impl Means {
-    /// What results call it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Means::LiveFrames => "XDP, live frames (BPF_PROG_TEST_RUN)",
-            Means::PacketSockets => "XDP program, packet sockets (AF_PACKET): the slower fallback",
-        }
-    }
-}
-
-/// How much a rig has to hold.
-#[derive(Clone, Copy, Debug)]
-pub struct Capacity {
-    /// Frames of one direction in one run.
-    pub frames: u32,
-    /// Four tuples that the responder records: 16 bytes each.
-    pub records: u32,
-    /// "a" hosts.
-    pub a_hosts: u32,
-    /// "b" hosts.
-    pub b_hosts: u32,
-}
-
-/// Why the rig does not work.
-#[derive(Debug, thiserror::Error)]
-pub enum RigError {
-    /// No such interface.
-    #[error("interface {name} does not exist{place}", place = place(.namespace))]
-    NoInterface {
-        /// Its name.
-        name: String,
-        /// Where it was looked for.
-        namespace: Option<Namespace>,
-    },
-    /// The namespace cannot be entered.
-    #[error("cannot enter the network namespace {path}: {source}")]
-    Namespace {
-        /// Its file.
-        path: String,
-        /// Why.
-        source: io::Error,
-    },
-    /// The programs do not load.
-    #[error(
-        "the kernel did not accept the tester's BPF programs: {source}. They need root (CAP_BPF, CAP_NET_ADMIN) and Linux 5.18"
-    )]
-    Load {
-        /// aya's explanation.
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
-    /// XDP cannot be attached.
-    #[error(
-        "cannot attach the receiver to {name}: {source}. Another XDP program may be attached (ip link set dev {name} xdp off)"
-    )]
-    Attach {
-        /// The interface.
-        name: String,
-        /// aya's explanation.
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
-    /// The shared memory cannot be mapped.
-    #[error("cannot map the array {map} ({bytes} bytes): {source}")]
-    Map {
-        /// The BPF map.
-        map: &'static str,
-        /// Size.
-        bytes: usize,
-        /// Why.
-        source: io::Error,
-    },
-    /// The kernel does not run the generator.
-    #[error(
-        "the kernel refuses to send live frames: {source}. Linux 5.18 is needed, and frames of at most about 3.4 KiB"
-    )]
-    Send {
-        /// Why.
-        source: io::Error,
-    },
-    /// The plan does not fit.
-    #[error("{0}")]
-    Plan(String),
-}
-
-fn place(namespace: &Option<Namespace>) -> String {
-    namespace.as_ref().map_or_else(String::new, |n| format!(" in the network namespace {}", n.path().display()))
-}
 
 /// Generator and receiver, loaded and attached to two ports. Dropping it detaches everything.
 pub struct Rig {
@@ -157,6 +47,7 @@ pub struct Rig {
     streams: Mapped<Stream>,
     states: Mapped<StreamState>,
     lanes: Mapped<LaneState>,
+    pauses: Mapped<Pause>,
     expectations: Mapped<Expectation>,
     a: Mapped<Endpoint>,
     b: Mapped<Endpoint>,
@@ -195,6 +86,7 @@ impl Rig {
             streams: map(&programs, "streams", STREAMS)?,
             states: map(&programs, "stream_states", STREAMS)?,
             lanes: map(&programs, "lane_states", LANES)?,
+            pauses: map(&programs, "pauses", STREAMS * PAUSES_MAX)?,
             expectations: map(&programs, "expectations", 2)?,
             a: map(&programs, "endpoints_a", capacity.a_hosts.max(1) as usize)?,
             b: map(&programs, "endpoints_b", capacity.b_hosts.max(1) as usize)?,
@@ -223,7 +115,7 @@ impl Rig {
         Ok(rig)
     }
 
-    /// How frames leave: live frames, where the kernel has them, unless told otherwise.
+    /// How frames leave: live frames, where the kernel has them, unless something else was set.
     pub fn means(&self) -> Means {
         self.means
     }
@@ -256,7 +148,7 @@ impl Rig {
     pub fn set_endpoints(&mut self, a: &[Endpoint], b: &[Endpoint]) -> Result<(), RigError> {
         for (name, map, hosts) in [("left", &self.a, a), ("right", &self.b, b)] {
             if hosts.len() > map.len() {
-                return Err(RigError::Plan(format!(
+                return Err(RigError::Unfit(format!(
                     "{} {name} hosts, but the rig was opened for {}",
                     hosts.len(),
                     map.len()
@@ -277,20 +169,21 @@ impl Rig {
         self.records.clear(0, self.records.len());
     }
 
-    /// Plays the plan. `watch` is called about 20 times a second with (sent, arrived) of both
+    /// Plays the exchange. `watch` is called about 20 times a second with (sent, arrived) of both
     /// directions together and stops the run by returning false.
     ///
     /// # Errors
-    /// If the plan does not fit the capacity or the kernel refuses.
-    pub fn run(&mut self, plan: &Plan, watch: &mut dyn FnMut(u64, u64) -> bool) -> Result<Outcome, RigError> {
+    /// If the exchange does not fit the capacity or the kernel refuses.
+    pub fn run(&mut self, exchange: &Exchange, watch: &mut dyn FnMut(u64, u64) -> bool) -> Result<Outcome, RigError> {
         self.trial = self.trial.wrapping_add(1);
-        let directions = [plan.forward.as_ref(), plan.reverse.as_ref()];
+        let directions = [exchange.forward.as_ref(), exchange.reverse.as_ref()];
         self.check(&directions)?;
         self.reset(&directions);
         let start_ns = monotonic_ns() + u64::try_from(LEAD.as_nanos()).unwrap_or(0);
         for (index, direction) in directions.iter().enumerate() {
             if let Some(direction) = direction {
-                self.expectations.set(index, self.expectation(index, direction));
+                let bitmap_first = (index * self.bitmap.len() / 2) as u64;
+                self.expectations.set(index, expectation(self.trial, bitmap_first, direction));
             }
         }
         let cores = cores_of(&directions);
@@ -298,7 +191,7 @@ impl Rig {
         for (lane, core) in cores.iter().enumerate() {
             assignments.push(self.assignment(lane, *core, &directions, start_ns)?);
         }
-        let stopped = self.send_all(plan, assignments, watch)?;
+        let stopped = self.send_all(exchange, assignments, watch)?;
         let outcome = self.collect(&directions, start_ns, stopped);
         (0..2).for_each(|d| self.expectations.set(d, Expectation::zeroed()));
         Ok(outcome)
@@ -307,16 +200,16 @@ impl Rig {
     fn check(&self, directions: &[Option<&Direction>; 2]) -> Result<(), RigError> {
         let lanes = cores_of(directions).len();
         if lanes > LANES {
-            return Err(RigError::Plan(format!("{lanes} sending cores, but there are {LANES} generator programs")));
+            return Err(RigError::Unfit(format!("{lanes} sending cores, but there are {LANES} generator programs")));
         }
         if let [Some(forward), Some(reverse)] = directions
             && forward.pace.burst() != reverse.pace.burst()
             && forward.cores.iter().any(|core| reverse.cores.contains(core))
         {
-            return Err(RigError::Plan("two directions that share a core need the same burst size".to_owned()));
+            return Err(RigError::Unfit("two directions that share a core need the same burst size".to_owned()));
         }
         for direction in directions.iter().flatten() {
-            check_direction(direction, self.capacity).map_err(RigError::Plan)?;
+            check_direction(direction, self.capacity).map_err(RigError::Unfit)?;
         }
         Ok(())
     }
@@ -329,6 +222,7 @@ impl Rig {
         self.timed.clear(0, self.timed.len());
         self.streams.clear(0, self.streams.len());
         self.states.clear(0, self.states.len());
+        self.pauses.clear(0, self.pauses.len());
         let half = self.bitmap.len() / 2;
         for (index, direction) in directions.iter().enumerate() {
             if let Some(direction) = direction {
@@ -337,97 +231,6 @@ impl Rig {
                     self.records.clear(0, direction.frames as usize);
                 }
             }
-        }
-    }
-
-    fn expectation(&self, index: usize, direction: &Direction) -> Expectation {
-        let answer = &direction.answer;
-        let payload = direction.template.payload_bytes();
-        let (pool_first, pool_last) = match answer.source {
-            SourceRule::Pool(first, last) => (first.to_bits(), last.to_bits()),
-            _ => (0, 0),
-        };
-        let mut expectation = Expectation {
-            active: 1,
-            kind: answer.kind as u8,
-            trial: self.trial,
-            flags: if answer.record { EXPECT_RECORD } else { 0 }
-                | match answer.timing {
-                    Timing::Off => EXPECT_UNTIMED,
-                    Timing::Delays => 0,
-                    Timing::Variations => EXPECT_IPDV,
-                },
-            source_rule: match answer.source {
-                SourceRule::Any => 0,
-                SourceRule::Exact => 1,
-                SourceRule::Pool(..) => 2,
-            },
-            source_port_rule: u8::from(answer.source_port == PortRule::Exact),
-            hop_limit: answer.hop_limit,
-            inner_hop_limit: answer.inner_hop_limit,
-            pool_first,
-            pool_last,
-            ip_bytes: Template::ip_bytes(answer.kind, payload),
-            filler_sum: direction.template.filler_sum(),
-            sample_mask: if payload <= 128 { 0 } else { 15 },
-            index_stride: u32::try_from(direction.cores.len()).unwrap_or(1),
-            timed_from: direction.timed.map_or(0, |t| t.from),
-            timed_every: direction.timed.map_or(0, |t| t.every),
-            bitmap_first: (index * self.bitmap.len() / 2) as u64,
-            frames: direction.frames,
-            lane_words: u32::try_from(lane_words(direction.frames, direction.cores.len())).unwrap_or(u32::MAX),
-            shape: direction.shape,
-            ..Expectation::zeroed()
-        };
-        if let Some(background) = &direction.background {
-            expectation.background_hop_limit = background.hop_limit;
-            expectation.background_ip_bytes = Template::ip_bytes(FrameKind::Ipv6, background.template.payload_bytes());
-            expectation.background_filler_sum = background.template.filler_sum();
-            expectation.background_source = background.source.octets();
-            expectation.background_destination = background.destination.octets();
-        }
-        expectation
-    }
-
-    /// Stream `lane` of the direction's own cores. `mixed` says that other frames share its pages.
-    fn stream(&self, index: usize, lane: usize, direction: &Direction, start_ns: u64, mixed: bool) -> Stream {
-        let lanes = u32::try_from(direction.cores.len()).unwrap_or(1);
-        let lane = u32::try_from(lane).unwrap_or(0);
-        let (order, permutation, seed) = order_of(direction);
-        let pace = direction.pace;
-        let period = period_of(pace.rate, lanes);
-        let (second_from, second_rate) = pace.then.unwrap_or((direction.frames, pace.rate));
-        let burst = pace.burst();
-        let whole = |period: u64| (period >> 32) * u64::from(burst);
-        Stream {
-            start_ns: start_ns + pace.due_ns(lane),
-            period,
-            second_period: period_of(second_rate, lanes),
-            batch_gap_ns: whole(period) * 3 / 4,
-            late_ns: LATE_NS,
-            frames: share(direction.frames, lane, lanes),
-            second_from: share(second_from, lane, lanes),
-            index_offset: lane,
-            index_stride: lanes,
-            burst,
-            order,
-            timed_from: direction.timed.map_or(0, |t| t.from),
-            timed_every: direction.timed.map_or(0, |t| t.every),
-            mix_n: direction.background.map_or(0, |b| b.n),
-            mix_m: direction.background.map_or(0, |b| b.m),
-            seed,
-            trial: self.trial,
-            direction: u8::from(index == REVERSE),
-            flags: if mixed { STREAM_MIXED } else { 0 }
-                | if direction.answer.timing == Timing::Off { STREAM_UNTIMED } else { 0 },
-            reserved: 0,
-            permutation,
-            shape: direction.shape,
-            foreground: direction.template.render(self.trial),
-            background: match &direction.background {
-                Some(b) => b.template.render_between(self.trial, b.source, b.destination),
-                None => direction.template.render(self.trial),
-            },
         }
     }
 
@@ -449,7 +252,16 @@ impl Rig {
             let Some(position) = direction.cores.iter().position(|c| *c == core) else {
                 continue;
             };
-            let stream = self.stream(index, position, direction, start_ns, both || direction.background.is_some());
+            let stream = stream(
+                direction,
+                StreamPlace {
+                    trial: self.trial,
+                    reverse: index == REVERSE,
+                    lane: position,
+                    start_ns,
+                    mixed: both || direction.background.is_some(),
+                },
+            );
             self.states.set(2 * lane + index, StreamState { due_ns: stream.start_ns, ..StreamState::zeroed() });
             self.streams.set(2 * lane + index, stream);
             frames += u64::from(stream.frames);
@@ -466,7 +278,7 @@ impl Rig {
         Ok(Assignment { program, core, page: Template::page(length), burst, calls, exit })
     }
 
-    /// The ways out of the two directions.
+    /// How the frames of the two directions reach their ports.
     fn exit(&self, directions: &[Option<&Direction>; 2]) -> Result<Exit, RigError> {
         if self.means == Means::LiveFrames {
             return Ok(Exit::Kernel);
@@ -481,7 +293,7 @@ impl Rig {
 
     fn send_all(
         &self,
-        plan: &Plan,
+        exchange: &Exchange,
         assignments: Vec<Assignment>,
         watch: &mut dyn FnMut(u64, u64) -> bool,
     ) -> Result<bool, RigError> {
@@ -514,7 +326,7 @@ impl Rig {
             }
             senders.into_iter().try_for_each(Sender::join).map_err(|source| RigError::Send { source })
         })?;
-        self.drain(plan, stopped);
+        self.drain(exchange, stopped);
         Ok(stopped)
     }
 
@@ -535,12 +347,12 @@ impl Rig {
         (sent, arrived)
     }
 
-    fn drain(&self, plan: &Plan, stopped: bool) {
+    fn drain(&self, exchange: &Exchange, stopped: bool) {
         let since = Instant::now();
-        let limit = if stopped { GRACE } else { plan.drain };
+        let limit = if stopped { GRACE } else { exchange.drain };
         while since.elapsed() < limit {
             let (sent, arrived) = self.progress();
-            if arrived >= sent && !plan.always_drain {
+            if arrived >= sent && !exchange.always_drain {
                 break;
             }
             thread::sleep(Duration::from_millis(2));
@@ -557,11 +369,24 @@ impl Rig {
             departures.last_due_ns = start_ns + direction.pace.due_ns(direction.frames.saturating_sub(1));
             departures.burst_frames = direction.pace.burst();
             let arrivals = self.arrivals(index, direction, departures.sent);
-            Some(DirectionOutcome { departures, arrivals })
+            Some(DirectionOutcome { departures, pauses: self.pauses_of(index), arrivals })
         });
         let forward = outcomes.next().flatten();
         let reverse = outcomes.next().flatten();
         Outcome { forward, reverse, stopped }
+    }
+
+    /// Pauses of all sending cores of a direction.
+    fn pauses_of(&self, index: usize) -> Vec<Pause> {
+        let streams = (0..LANES).map(|lane| 2 * lane + index);
+        let mut pauses: Vec<Pause> = streams
+            .flat_map(|stream| {
+                let kept = (self.states.get(stream).pauses as usize).min(PAUSES_MAX);
+                (0..kept).map(move |slot| self.pauses.get(stream * PAUSES_MAX + slot))
+            })
+            .collect();
+        pauses.sort_by_key(|pause| pause.first);
+        pauses
     }
 
     fn arrivals(&self, index: usize, direction: &Direction, sent: u64) -> Arrivals {
@@ -593,130 +418,4 @@ fn cores_of(directions: &[Option<&Direction>; 2]) -> Vec<usize> {
     cores.sort_unstable();
     cores.dedup();
     cores
-}
-
-/// How many of `frames` fall to `lane` when dealt out in turn.
-fn share(frames: u32, lane: u32, lanes: u32) -> u32 {
-    frames / lanes + u32::from(lane < frames % lanes)
-}
-
-/// Nanoseconds between two frames of one lane, 32.32 fixed point.
-fn period_of(rate: u64, lanes: u32) -> u64 {
-    match rate {
-        0 => 0,
-        rate => u64::try_from(((u128::from(lanes) * 1_000_000_000) << 32) / u128::from(rate)).unwrap_or(u64::MAX),
-    }
-}
-
-fn order_of(direction: &Direction) -> (u32, PermutationRecord, u32) {
-    let tuples = u32::try_from(direction.shape.tuples()).unwrap_or(u32::MAX);
-    let low = |seed: u64| (mix64(seed) & 0xffff_ffff) as u32;
-    match direction.order {
-        Order::Enumerate { seed } => (0, Permutation::new(tuples, seed).record(), low(seed)),
-        Order::Random { seed } => (1, Permutation::new(tuples, seed).record(), low(seed)),
-        Order::RecordsOnce { count, seed } => (2, Permutation::new(count, seed).record(), low(seed)),
-        Order::RecordsRandom { count, seed } => (3, Permutation::new(count, seed).record(), low(seed)),
-    }
-}
-
-fn check_direction(direction: &Direction, capacity: Capacity) -> Result<(), String> {
-    let template = &direction.template;
-    let mut cores = direction.cores.clone();
-    cores.sort_unstable();
-    cores.dedup();
-    if cores.is_empty() || cores.len() != direction.cores.len() {
-        return Err(format!("sending cores {:?}: there must be at least one, each once", direction.cores));
-    }
-    if template.frame_bytes < template.kind.shortest() {
-        let shortest = template.kind.shortest();
-        return Err(format!(
-            "frames of {} bytes have no room for the tester's tag; {shortest} is the least here",
-            template.frame_bytes
-        ));
-    }
-    if direction.frames > capacity.frames {
-        return Err(format!("{} frames, but the rig was opened for {}", direction.frames, capacity.frames));
-    }
-    if direction.shape.tuples() > u64::from(u32::MAX) || direction.shape.tuples() == 0 {
-        return Err(format!("{} four tuples; between 1 and {} are possible", direction.shape.tuples(), u32::MAX));
-    }
-    if direction.shape.a_hosts > capacity.a_hosts.max(1) || direction.shape.b_hosts > capacity.b_hosts.max(1) {
-        return Err(format!(
-            "{} x {} hosts are more than the rig was opened for",
-            direction.shape.a_hosts, direction.shape.b_hosts
-        ));
-    }
-    if direction.answer.record && direction.frames > capacity.records {
-        return Err(format!("{} frames to record, but the rig was opened for {}", direction.frames, capacity.records));
-    }
-    if let Order::RecordsOnce { count, .. } | Order::RecordsRandom { count, .. } = direction.order
-        && (count > capacity.records || count == 0)
-    {
-        return Err(format!("cannot answer {count} records"));
-    }
-    if let Some(background) = &direction.background {
-        let odd = [template.length(), background.template.length()].iter().any(|l| *l > 80 && *l < 100);
-        if odd || background.n < 2 || background.m > background.n || background.template.kind != FrameKind::Ipv6 {
-            return Err("background traffic needs n >= 2, m <= n, and frames of 84 or at least 104 bytes".to_owned());
-        }
-    }
-    Ok(())
-}
-
-fn load_error(source: impl std::error::Error + Send + Sync + 'static) -> RigError {
-    RigError::Load { source: Box::new(source) }
-}
-
-fn xdp<'a>(programs: &'a mut Ebpf, name: &str) -> Result<&'a mut Xdp, RigError> {
-    let program = programs.program_mut(name).ok_or_else(|| RigError::Plan(format!("the BPF object has no {name}")))?;
-    program.try_into().map_err(load_error)
-}
-
-/// The program, verified by the kernel.
-fn loaded<'a>(programs: &'a mut Ebpf, name: &str) -> Result<&'a mut Xdp, RigError> {
-    let program = xdp(programs, name)?;
-    if program.fd().is_err() {
-        program.load().map_err(load_error)?;
-    }
-    Ok(program)
-}
-
-/// Attaches a receiver to the port and enters the port into the device map.
-fn connect(programs: &mut Ebpf, port: &Port, index: u32, receiver: &str) -> Result<(), RigError> {
-    let namespace = port.namespace.as_ref();
-    let work = || connect_here(programs, port, index, receiver);
-    in_namespace(namespace, work).map_err(|source| RigError::Namespace {
-        path: namespace.map_or_else(String::new, |n| n.path().display().to_string()),
-        source,
-    })?
-}
-
-fn connect_here(programs: &mut Ebpf, port: &Port, index: u32, receiver: &str) -> Result<(), RigError> {
-    let missing = |_| RigError::NoInterface { name: port.name.clone(), namespace: port.namespace.clone() };
-    let interface = nix::net::if_::if_nametoindex(port.name.as_str()).map_err(missing)?;
-    let program = xdp(programs, receiver)?;
-    program.load().map_err(load_error)?;
-    if program.attach_to_if_index(interface, XdpMode::Driver).is_err() {
-        program
-            .attach_to_if_index(interface, XdpMode::Skb)
-            .map_err(|source| RigError::Attach { name: port.name.clone(), source: Box::new(source) })?;
-    }
-    let map = programs.map_mut("ports").ok_or_else(|| RigError::Plan("the BPF object has no ports".to_owned()))?;
-    let mut ports: DevMap<&mut MapData> = map.try_into().map_err(load_error)?;
-    ports.set(index, interface, None, 0).map_err(load_error)
-}
-
-fn map<T: Shared>(programs: &Ebpf, name: &'static str, len: usize) -> Result<Mapped<T>, RigError> {
-    let Some(Map::Array(data)) = programs.map(name) else {
-        return Err(RigError::Plan(format!("the BPF object has no array {name}")));
-    };
-    Mapped::new(data.fd().as_fd(), len).map_err(|source| RigError::Map {
-        map: name,
-        bytes: len * size_of::<T>(),
-        source,
-    })
-}
-
-fn possible_cpus() -> usize {
-    aya::util::nr_cpus().unwrap_or(1)
 }

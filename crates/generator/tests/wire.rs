@@ -13,8 +13,8 @@ use std::net::Ipv6Addr;
 
 use common::{CAPACITY, direction, forward, plain_host, template, wire};
 use tombolo_generator::{
-    Answer, Background, Direction, DirectionOutcome, FrameError, FrameKind, Order, Pace, Permutation, Plan, PortRule,
-    Rig, SourceRule, Timed, Timing,
+    Answer, Background, Direction, DirectionOutcome, Exchange, FrameError, FrameKind, Order, Pace, Permutation,
+    PortRule, Rig, SourceRule, Timed, Timing,
 };
 
 fn rig(wire: &common::TestNamespace) -> Rig {
@@ -98,8 +98,8 @@ fn recorded_tuples_are_answered_each_once() {
     assert!(play(&mut rig, there).is_perfect());
     let mut back = direction(FrameKind::Ipv4, 64, 20_000, 400_000);
     back.order = Order::RecordsOnce { count: 20_000, seed: 5 };
-    let plan = Plan { forward: None, reverse: Some(back), ..forward(direction(FrameKind::Ipv4, 64, 1, 1)) };
-    let outcome = rig.run(&plan, &mut |_, _| true).unwrap().reverse.unwrap();
+    let exchange = Exchange { forward: None, reverse: Some(back), ..forward(direction(FrameKind::Ipv4, 64, 1, 1)) };
+    let outcome = rig.run(&exchange, &mut |_, _| true).unwrap().reverse.unwrap();
     assert!(outcome.is_perfect(), "{:?}", outcome.arrivals.errors);
 }
 
@@ -151,8 +151,8 @@ fn both_directions_and_two_cores_share_the_enumeration() {
     let Some(wire) = wire() else { return };
     let mut both = direction(FrameKind::Ipv4, 64, 99_999, 200_000);
     both.cores = vec![0, 1 % std::thread::available_parallelism().unwrap().get()];
-    let plan = Plan { reverse: Some(both.clone()), ..forward(both) };
-    let outcome = rig(&wire).run(&plan, &mut |_, _| true).unwrap();
+    let exchange = Exchange { reverse: Some(both.clone()), ..forward(both) };
+    let outcome = rig(&wire).run(&exchange, &mut |_, _| true).unwrap();
     for direction in [outcome.forward.unwrap(), outcome.reverse.unwrap()] {
         assert!(direction.is_perfect(), "{:?} lost {}", direction.arrivals.errors, direction.lost());
         assert_eq!(direction.arrivals.bitmap.longest_gap(), None);
@@ -166,8 +166,8 @@ fn one_core_serves_both_directions_with_different_frames() {
         (direction(FrameKind::Ipv6, 104, 60_000, 200_000), direction(FrameKind::Ipv4, 64, 30_000, 100_000));
     let pace = |rate| Pace { rate, then: None, burst: Some(2) };
     let (there, back) = (Direction { pace: pace(200_000), ..there }, Direction { pace: pace(100_000), ..back });
-    let plan = Plan { reverse: Some(back), ..forward(there) };
-    let outcome = rig(&wire).run(&plan, &mut |_, _| true).unwrap();
+    let exchange = Exchange { reverse: Some(back), ..forward(there) };
+    let outcome = rig(&wire).run(&exchange, &mut |_, _| true).unwrap();
     for (direction, frames) in [(outcome.forward.unwrap(), 60_000), (outcome.reverse.unwrap(), 30_000)] {
         assert!(direction.is_perfect(), "{:?} lost {}", direction.arrivals.errors, direction.lost());
         assert_eq!(direction.arrivals.received, frames);
@@ -194,8 +194,8 @@ fn random_order_repeats_tuples_but_loses_no_frame() {
 fn a_stopped_run_ends_soon_and_says_so() {
     let Some(wire) = wire() else { return };
     let started = std::time::Instant::now();
-    let plan = forward(direction(FrameKind::Ipv4, 64, 10_000_000, 100_000));
-    let outcome = rig(&wire).run(&plan, &mut |sent, _| sent < 20_000).unwrap();
+    let exchange = forward(direction(FrameKind::Ipv4, 64, 10_000_000, 100_000));
+    let outcome = rig(&wire).run(&exchange, &mut |sent, _| sent < 20_000).unwrap();
     assert!(outcome.stopped && started.elapsed().as_secs() < 20);
     let forward = outcome.forward.unwrap();
     assert_eq!(forward.lost(), 0);

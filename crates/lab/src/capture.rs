@@ -17,8 +17,20 @@ pub struct Capture {
     file: PathBuf,
 }
 
+impl Namespace {
+    /// Starts capturing an interface to a pcap file with tcpdump, and returns once it captures.
+    /// `filter` is a tcpdump expression; the empty one takes everything.
+    ///
+    /// # Errors
+    /// [`LabError::MissingTool`] without tcpdump; [`LabError::TimedOut`] with its words when it
+    /// does not start.
+    pub fn capture(&self, interface: &str, file: &Path, filter: &str) -> Result<Capture, LabError> {
+        Capture::start(self, interface, file, filter)
+    }
+}
+
 impl Capture {
-    pub(crate) fn start(namespace: &Namespace, interface: &str, file: &Path, filter: &str) -> Result<Self, LabError> {
+    fn start(namespace: &Namespace, interface: &str, file: &Path, filter: &str) -> Result<Self, LabError> {
         // -U and --immediate-mode: each packet is in the file as soon as it was seen. -Z root:
         // tcpdump would otherwise give up the right to write where the caller wants the file.
         let command = namespace

@@ -21,7 +21,7 @@ use nix::{
     sched::{CloneFlags, setns, unshare},
 };
 
-use crate::{Capture, Command, LabError, process::ProcessGroups};
+use crate::{LabError, groups::ProcessGroups};
 
 /// Where namespaces have their names.
 pub(crate) const DIRECTORY: &str = "/run/netns";
@@ -109,22 +109,6 @@ impl Namespace {
         };
         let builder = thread::Builder::new().name("lab-thread".to_owned());
         builder.spawn(body).map_err(|e| LabError::system("start a thread", e))
-    }
-
-    /// A command to run inside the namespace.
-    #[must_use]
-    pub fn command(&self, program: impl Into<String>) -> Command {
-        Command::new(self.clone(), program.into())
-    }
-
-    /// Starts capturing an interface to a pcap file with tcpdump, and returns once it captures.
-    /// `filter` is a tcpdump expression; the empty one takes everything.
-    ///
-    /// # Errors
-    /// [`LabError::MissingTool`] without tcpdump; [`LabError::TimedOut`] with its words when it
-    /// does not start.
-    pub fn capture(&self, interface: &str, file: &Path, filter: &str) -> Result<Capture, LabError> {
-        Capture::start(self, interface, file, filter)
     }
 
     /// Sets a kernel parameter of the namespace, named as for sysctl(8):

@@ -2,15 +2,14 @@
 //! more.
 //!
 //! Every command leads a process group of its own and dies with this process (PR_SET_PDEATHSIG),
-//! whatever way that goes. That signal is tied to the *thread* that forked, so one thread that
+//! however that ends. That signal is tied to the *thread* that forked, so one thread that
 //! lives as long as the process starts them all.
 
 use std::{
-    collections::HashSet,
-    io::{self, Read, Write as _},
+    io::{self, Write as _},
     os::{fd::AsRawFd as _, unix::process::CommandExt as _, unix::process::ExitStatusExt as _},
     process::{Child, ExitStatus, Stdio},
-    sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, mpsc},
+    sync::{Arc, Mutex, OnceLock, PoisonError, mpsc},
     thread,
     time::{Duration, Instant},
 };
@@ -20,16 +19,13 @@ use nix::{
     unistd::Pid,
 };
 
-use crate::{LabError, Namespace, package_of, wait_until};
+use crate::{LabError, Namespace, groups::ProcessGroups, log::Log, package_of, wait_until};
 
 /// The limit of [`Command::run`] when none is set.
 const DEFAULT_LIMIT: Duration = Duration::from_secs(30);
 
 /// How long a process may take from SIGTERM to its end before it gets SIGKILL.
 const GRACE: Duration = Duration::from_secs(3);
-
-/// How much output is kept of each process; beyond it the oldest half goes.
-const LOG_BYTES: usize = 4 << 20;
 
 /// A command to be run inside a namespace.
 #[derive(Debug)]
@@ -71,8 +67,16 @@ pub struct Process {
     stderr: Arc<Log>,
 }
 
+impl Namespace {
+    /// A command to run inside the namespace.
+    #[must_use]
+    pub fn command(&self, program: impl Into<String>) -> Command {
+        Command::new(self.clone(), program.into())
+    }
+}
+
 impl Command {
-    pub(crate) fn new(namespace: Namespace, program: String) -> Self {
+    fn new(namespace: Namespace, program: String) -> Self {
         let (args, env) = (Vec::new(), Vec::new());
         Self { namespace, program, args, env, stdin: None, limit: DEFAULT_LIMIT }
     }
@@ -241,7 +245,7 @@ impl Process {
                 return Some(Ok(()));
             }
             let status = self.poll()?;
-            // What it wrote last may still be on its way through the pipes.
+            // What it wrote last may still be in the pipes.
             self.drain();
             let said = self.stdout().contains(text) || self.stderr().contains(text);
             Some(if said { Ok(()) } else { Err(status) })
@@ -354,101 +358,6 @@ impl Drop for Process {
     }
 }
 
-/// The process groups running in a lab, to be killed when it goes.
-#[derive(Debug, Default)]
-pub(crate) struct ProcessGroups {
-    state: Mutex<Groups>,
-}
-
-#[derive(Debug, Default)]
-struct Groups {
-    alive: HashSet<Pid>,
-    closed: bool,
-}
-
-impl ProcessGroups {
-    /// Starts a process and notes its group, in one step: a lab that is going away starts nothing
-    /// any more.
-    fn start(&self, command: &mut std::process::Command) -> io::Result<Child> {
-        let mut groups = locked(&self.state);
-        if groups.closed {
-            return Err(io::Error::other("the lab is being removed"));
-        }
-        let child = command.spawn()?;
-        groups.alive.insert(Pid::from_raw(child.id().cast_signed()));
-        Ok(child)
-    }
-
-    fn forget(&self, group: Pid) {
-        locked(&self.state).alive.remove(&group);
-    }
-
-    /// Kills every group, and every one that would be started from now on.
-    pub(crate) fn close(&self) {
-        let mut groups = locked(&self.state);
-        groups.closed = true;
-        for group in groups.alive.drain() {
-            let _ = killpg(group, Signal::SIGKILL);
-        }
-    }
-}
-
-/// The text that a process writes to one of its outputs.
-#[derive(Debug, Default)]
-struct Log {
-    state: Mutex<LogState>,
-    ended: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct LogState {
-    bytes: Vec<u8>,
-    ended: bool,
-}
-
-impl Log {
-    /// Reads a pipe to its end on a thread of its own.
-    fn reading(pipe: Option<impl Read + Send + 'static>) -> Arc<Self> {
-        let log = Arc::new(Self::default());
-        let writer = Arc::clone(&log);
-        let reader = move || {
-            if let Some(pipe) = pipe {
-                writer.read_all(pipe);
-            }
-            locked(&writer.state).ended = true;
-            writer.ended.notify_all();
-        };
-        let started = thread::Builder::new().name("lab-output".to_owned()).spawn(reader);
-        if started.is_err() {
-            locked(&log.state).ended = true;
-        }
-        log
-    }
-
-    fn read_all(&self, mut pipe: impl Read) {
-        let mut buffer = [0; 8192];
-        while let Ok(length) = pipe.read(&mut buffer) {
-            if length == 0 {
-                break;
-            }
-            let mut state = locked(&self.state);
-            state.bytes.extend_from_slice(&buffer[..length]);
-            if state.bytes.len() > LOG_BYTES {
-                state.bytes.drain(..LOG_BYTES / 2);
-            }
-        }
-    }
-
-    fn text(&self) -> String {
-        String::from_utf8_lossy(&locked(&self.state).bytes).into_owned()
-    }
-
-    fn wait_for_end(&self, limit: Duration) {
-        let state = locked(&self.state);
-        drop(self.ended.wait_timeout_while(state, limit, |state| !state.ended));
-    }
-}
-
 type Launch = (std::process::Command, Arc<ProcessGroups>, mpsc::Sender<io::Result<Child>>);
 
 /// Forks and executes on the one thread that lives as long as the process.
@@ -468,7 +377,8 @@ fn launch(command: Command, groups: &Arc<ProcessGroups>) -> io::Result<Child> {
     let (reply, answer) = mpsc::channel();
     let gone = || io::Error::other("the thread that starts processes is gone");
     let launch = (command.build(), Arc::clone(groups), reply);
-    locked(launcher).send(launch).map_err(|_| gone())?;
+    let launcher = launcher.lock().unwrap_or_else(PoisonError::into_inner);
+    launcher.send(launch).map_err(|_| gone())?;
     answer.recv().map_err(|_| gone())?
 }
 
@@ -479,11 +389,6 @@ fn feed(child: &mut Child, bytes: Option<Vec<u8>>) {
         let body = move || drop(pipe.write_all(&bytes));
         drop(thread::Builder::new().name("lab-input".to_owned()).spawn(body));
     }
-}
-
-/// Locks a mutex whose data is consistent at every step, so that a panic elsewhere does not matter.
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn command_line(program: &str, args: &[String]) -> String {

@@ -10,10 +10,7 @@ use std::{
     fs, io,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
-    sync::{
-        Arc, Mutex, MutexGuard, Once, PoisonError, Weak,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak},
     thread,
 };
 
@@ -28,13 +25,12 @@ use signal_hook::{
     low_level::emulate_default_handler,
 };
 
-use crate::{LabError, namespace, process::ProcessGroups};
+use crate::{LabError, groups::ProcessGroups, interruption::interrupt, namespace};
 
 /// Where labs leave their records.
 const RECORDS: &str = "/run/tombolo/labs";
 
 static LIVE: Mutex<Vec<Weak<Teardown>>> = Mutex::new(Vec::new());
-static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// What is written down about a lab.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -131,13 +127,6 @@ impl Teardown {
             Ok(())
         })
     }
-}
-
-/// Whether a signal has ended this process's labs. Programs that see errors then need not report
-/// them.
-#[must_use]
-pub fn interrupted() -> bool {
-    INTERRUPTED.load(Ordering::Acquire)
 }
 
 /// All labs of this machine, by id.
@@ -285,7 +274,7 @@ fn start_watching() -> io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     let body = move || {
         if let Some(signal) = signals.forever().next() {
-            INTERRUPTED.store(true, Ordering::Release);
+            interrupt();
             remove_live();
             // Ends this process with the signal that it got, so that the shell sees why.
             drop(emulate_default_handler(signal));

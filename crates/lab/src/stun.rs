@@ -9,7 +9,7 @@
 //! ```
 //!
 //! [`Server`] answers on two addresses with two ports each, from the endpoint that the request asks
-//! for; [`discover`] is the client. The client is told the server's four endpoints instead of
+//! for; [`discover`] is the client. The client gets the server's four endpoints instead of
 //! reading OTHER-ADDRESS: behind a NAT64 it has other addresses for them. The server sends
 //! OTHER-ADDRESS all the same, for other clients.
 

@@ -125,7 +125,7 @@ impl Topology {
     }
 
     /// The same, and 100.64.0.0/24 on the link between cpe and gateway with routes: three hops of
-    /// plain IPv4 forwarding, to compare with what carries IPv4 over IPv6 on the same way.
+    /// plain IPv4 forwarding, to compare with what carries IPv4 over IPv6 along the same path.
     #[must_use]
     pub fn client_cpe_gateway_server_with_ipv4() -> Self {
         let mut topology = Self::client_cpe_gateway_server();

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::LabError;
+use crate::{LabError, interrupted};
 
 /// How often a condition is looked at. Short against what is awaited, long against one look.
 const INTERVAL: Duration = Duration::from_millis(5);
@@ -17,7 +17,7 @@ pub fn wait_until<T>(what: &str, limit: Duration, mut condition: impl FnMut() ->
         if let Some(value) = condition() {
             return Ok(value);
         }
-        if crate::interrupted() {
+        if interrupted() {
             return Err(LabError::Interrupted);
         }
         if started.elapsed() >= limit {

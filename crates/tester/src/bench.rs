@@ -6,16 +6,15 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use tombolo_generator::{
-    Answer, Background, Capacity, Direction, Ends, FrameKind, Order, Pace, Plan, Port, PortRule, Rig, RigError,
+    Answer, Background, Capacity, Direction, Ends, Exchange, FrameKind, Order, Pace, Port, PortRule, Rig, RigError,
     SourceRule, Template, Timing, port_counters,
 };
 
 pub use tombolo_generator::Means;
 
 use crate::effort::Effort;
-use crate::gateway::{Gateway, GatewayError};
+use crate::gateway::{Gateway, GatewayError, TestFrames};
 use crate::search::Attempt;
-use crate::setup::Setup;
 use crate::trial::{Directions, Sharing, Trial, TrialPlan, TrialRecord};
 
 /// TTL of the tester's frames (RFC 2544 appendix C.2.6.4.13).
@@ -33,12 +32,12 @@ pub enum BenchError {
     #[error(transparent)]
     Gateway(#[from] GatewayError),
     /// Nothing comes back.
-    #[error("{gateway}: of {sent} probe frames {way} none came back{hint}")]
+    #[error("{gateway}: of {sent} probe frames {direction} none came back{hint}")]
     Silent {
         /// The gateway.
         gateway: String,
-        /// Which way.
-        way: &'static str,
+        /// From where to where.
+        direction: &'static str,
         /// Frames sent.
         sent: u64,
         /// What else was seen.
@@ -79,7 +78,7 @@ pub enum BenchError {
     Results(#[from] std::io::Error),
 }
 
-/// Who is told what happens.
+/// Who hears what happens.
 pub trait Observer {
     /// A trial ended.
     ///
@@ -133,10 +132,10 @@ pub struct Bench {
     /// The gateway.
     pub gateway: Box<dyn Gateway>,
     /// The frames.
-    pub setup: Setup,
+    pub test_frames: TestFrames,
     /// Lengths and repetitions.
     pub effort: Effort,
-    /// Which ways.
+    /// Directions of the frames.
     pub directions: Directions,
     /// Cores.
     pub placement: Placement,
@@ -160,14 +159,14 @@ pub struct BenchPlan {
     /// The gateway.
     pub gateway: Box<dyn Gateway>,
     /// The frames.
-    pub setup: Setup,
+    pub test_frames: TestFrames,
     /// Length of frames on the left, bytes with FCS.
     pub frame_bytes: u16,
     /// Background traffic.
     pub mix: Option<(Mix, Background)>,
     /// Lengths and repetitions.
     pub effort: Effort,
-    /// Which ways.
+    /// Directions of the frames.
     pub directions: Directions,
     /// Cores that send, cores of the gateway.
     pub cores: (Vec<usize>, Vec<usize>),
@@ -185,26 +184,36 @@ impl Bench {
     /// # Errors
     /// If either does not work here.
     pub fn open(plan: BenchPlan) -> Result<Bench, BenchError> {
-        let BenchPlan { mut gateway, setup, frame_bytes, mix, effort, directions, cores, tester_limit, frames, means } =
-            plan;
+        let BenchPlan {
+            mut gateway,
+            test_frames,
+            frame_bytes,
+            mix,
+            effort,
+            directions,
+            cores,
+            tester_limit,
+            frames,
+            means,
+        } = plan;
         let (left, right) = gateway.ports();
-        let tuples = u32::try_from(setup.shape.tuples()).unwrap_or(u32::MAX);
+        let tuples = u32::try_from(test_frames.shape.tuples()).unwrap_or(u32::MAX);
         let capacity = Capacity {
-            frames: frames.max(tuples_if_stateful(&setup, tuples)).max(PROBE_FRAMES),
-            records: tuples_if_stateful(&setup, tuples).max(PROBE_FRAMES),
-            a_hosts: setup.shape.a_hosts,
-            b_hosts: setup.shape.b_hosts,
+            frames: frames.max(tuples_if_stateful(&test_frames, tuples)).max(PROBE_FRAMES),
+            records: tuples_if_stateful(&test_frames, tuples).max(PROBE_FRAMES),
+            a_hosts: test_frames.shape.a_hosts,
+            b_hosts: test_frames.shape.b_hosts,
         };
         let mut rig = Rig::open(&left, &right, capacity)?;
         means.into_iter().for_each(|means| rig.set_means(means));
-        rig.set_endpoints(&setup.a, &setup.b)?;
+        rig.set_endpoints(&test_frames.a, &test_frames.b)?;
         let sharing = if cores.0.iter().any(|c| cores.1.contains(c)) { Sharing::Together } else { Sharing::Apart };
         let note = match sharing {
             Sharing::Apart => gateway.place(&cores.1)?,
             Sharing::Together => "the gateway does its work on the sending cores".to_owned(),
         };
         let ends = gateway.ends()?;
-        let template = Template { ends: ends.0, kind: setup.left, frame_bytes, hop_limit: HOP_LIMIT };
+        let template = Template { ends: ends.0, kind: test_frames.left, frame_bytes, hop_limit: HOP_LIMIT };
         Ok(Bench {
             gateway,
             effort,
@@ -219,19 +228,19 @@ impl Bench {
             background: mix.map(|(_, background)| background),
             hop_limits: [0; 2],
             seed: 1,
-            setup,
+            test_frames,
         })
     }
 
     /// Number of four tuples.
     pub fn tuples(&self) -> u32 {
-        u32::try_from(self.setup.shape.tuples()).unwrap_or(u32::MAX)
+        u32::try_from(self.test_frames.shape.tuples()).unwrap_or(u32::MAX)
     }
 
     /// Frames on the left and right, bytes with FCS.
     pub fn frame_bytes(&self) -> (u16, u16) {
         let bytes = |kind, ends| Template::carrying(self.payload, kind, ends, HOP_LIMIT).frame_bytes;
-        (bytes(self.setup.left, self.ends.0), bytes(self.setup.right, self.ends.1))
+        (bytes(self.test_frames.left, self.ends.0), bytes(self.test_frames.right, self.ends.1))
     }
 
     /// Moves the gateway to other cores.
@@ -248,9 +257,9 @@ impl Bench {
     ///
     /// # Errors
     /// If there are more hosts than before.
-    pub fn set_setup(&mut self, setup: Setup) -> Result<(), BenchError> {
-        self.rig.set_endpoints(&setup.a, &setup.b)?;
-        self.setup = setup;
+    pub fn set_test_frames(&mut self, test_frames: TestFrames) -> Result<(), BenchError> {
+        self.rig.set_endpoints(&test_frames.a, &test_frames.b)?;
+        self.test_frames = test_frames;
         Ok(())
     }
 
@@ -261,7 +270,7 @@ impl Bench {
     /// If nothing comes back, or everything is wrong.
     pub fn probe(&mut self, observer: &mut dyn Observer) -> Result<(), BenchError> {
         self.hop_limits = [0; 2];
-        let stateful = self.setup.technology.is_stateful();
+        let stateful = self.test_frames.technology.is_stateful();
         let forward = TrialPlan {
             frames: PROBE_FRAMES.min(self.tuples()),
             record: stateful,
@@ -293,10 +302,10 @@ impl Bench {
         Ok(())
     }
 
-    fn learn(&self, trial: &Trial, way: &'static str) -> Result<u8, BenchError> {
+    fn learn(&self, trial: &Trial, direction: &'static str) -> Result<u8, BenchError> {
         let gateway = self.gateway.name();
-        let Some(direction) = trial.directions().next() else { return Ok(0) };
-        let a = &direction.arrivals;
+        let Some(outcome) = trial.directions().next() else { return Ok(0) };
+        let (a, sent) = (&outcome.arrivals, outcome.departures.sent);
         if a.received > 0 {
             return Ok(a.hop_limit_seen);
         }
@@ -307,14 +316,14 @@ impl Bench {
             0 => String::new(),
             icmp => format!("; the gateway answered with {icmp} ICMP messages"),
         };
-        Err(BenchError::Silent { gateway, way, sent: direction.departures.sent, hint })
+        Err(BenchError::Silent { gateway, direction, sent, hint })
     }
 
     /// The usual trial: pseudorandom tuples, and answers from the records where the gateway is
     /// stateful.
     pub fn plain(&self, purpose: &'static str, directions: Directions, rate: u64, frames: u32) -> TrialPlan {
         let seed = self.seed;
-        let (forward, reverse) = match self.setup.technology.is_stateful() {
+        let (forward, reverse) = match self.test_frames.technology.is_stateful() {
             true => (Order::Random { seed }, Order::RecordsRandom { count: self.tuples(), seed }),
             false => (Order::Random { seed }, Order::Random { seed: seed + 1 }),
         };
@@ -360,7 +369,7 @@ impl Bench {
     /// # Errors
     /// If three attempts do not do it.
     pub fn fill(&mut self, rate: u64, observer: &mut dyn Observer) -> Result<(), BenchError> {
-        if !self.setup.technology.is_stateful() {
+        if !self.test_frames.technology.is_stateful() {
             return Ok(());
         }
         let attempts = 3;
@@ -398,7 +407,7 @@ impl Bench {
     ) -> Result<Trial, BenchError> {
         let directions = [plan.directions.forward(), plan.directions.reverse()];
         let total = plan.directions.count() * u64::from(plan.frames);
-        let rig_plan = Plan {
+        let exchange = Exchange {
             forward: directions[0].then(|| self.direction(plan, false)),
             reverse: directions[1].then(|| self.direction(plan, true)),
             drain: self.effort.drain(),
@@ -414,7 +423,7 @@ impl Bench {
         };
         let (started, mut trouble, mut go_on) = (Instant::now(), None, true);
         let (rig, gateway) = (&mut self.rig, &mut self.gateway);
-        let outcome = rig.run(&rig_plan, &mut |sent, _| {
+        let outcome = rig.run(&exchange, &mut |sent, _| {
             if let Err(error) = during(gateway.as_mut(), started.elapsed()) {
                 trouble = Some(error);
                 return false;
@@ -447,16 +456,16 @@ impl Bench {
     }
 
     fn direction(&self, plan: &TrialPlan, reverse: bool) -> Direction {
-        let setup = &self.setup;
+        let test_frames = &self.test_frames;
         let (sent_as, arrives_as, ends, order) = match reverse {
-            false => (setup.left, setup.right, self.ends.0, plan.forward_order),
-            true => (setup.right, setup.left, self.ends.1, plan.reverse_order),
+            false => (test_frames.left, test_frames.right, self.ends.0, plan.forward_order),
+            true => (test_frames.right, test_frames.left, self.ends.1, plan.reverse_order),
         };
         let hop_limit = self.hop_limits[usize::from(reverse)];
         let answer = Answer {
             kind: arrives_as,
-            source: if reverse { SourceRule::Exact } else { setup.source },
-            source_port: if reverse { PortRule::Exact } else { setup.source_port },
+            source: if reverse { SourceRule::Exact } else { test_frames.source },
+            source_port: if reverse { PortRule::Exact } else { test_frames.source_port },
             hop_limit,
             inner_hop_limit: 0,
             record: plan.record && !reverse,
@@ -465,7 +474,7 @@ impl Bench {
         Direction {
             template: Template::carrying(self.payload, sent_as, ends, HOP_LIMIT),
             order,
-            shape: setup.shape,
+            shape: test_frames.shape,
             frames: plan.frames,
             pace: Pace { rate: plan.rate, then: plan.then, burst: None },
             cores: self.placement.sending.clone(),
@@ -522,6 +531,6 @@ impl Bench {
     }
 }
 
-fn tuples_if_stateful(setup: &Setup, tuples: u32) -> u32 {
-    if setup.technology.is_stateful() { tuples } else { 0 }
+fn tuples_if_stateful(test_frames: &TestFrames, tuples: u32) -> u32 {
+    if test_frames.technology.is_stateful() { tuples } else { 0 }
 }

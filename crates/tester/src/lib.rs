@@ -1,13 +1,13 @@
 //! The tester: procedures that measure an IPv4/IPv6 gateway, ours or another's, on plain Linux
 //! interfaces.
 //!
-//! Reading order: a [`procedure`] builds a lab for each gateway under test ([`dut`]), drives
-//! traffic through it ([`iperf3`]), and writes what it saw as JSON Lines ([`results`]) together
-//! with what it saw it on ([`machine`]). [`statistics`] turns samples into medians and ratios.
+//! Reading order: [`gateway`] says which gateways there are, what they do, and how one is started or
+//! reached. A [`series`] opens a [`mod@bench`] around each; a [`procedure`] asks the bench for trials
+//! ([`trial`]) and [`search`]es; [`summary`] is what the RFCs report. [`results`] are JSON Lines,
+//! together with what they were seen on ([`machine`]).
 //!
-//! Procedures on frames go another way: a [`series`] opens a [`mod@bench`] around each [`gateway`],
-//! a [`procedure`] asks it for trials ([`trial`]) and [`search`]es, and [`setup`] knows which
-//! frames a technology needs. [`summary`] is what the RFCs report.
+//! [`procedure::tcp`] takes another road: it has [`iperf3`] send through a lab, and compares medians
+//! and ratios ([`statistics`]).
 //!
 //! Nothing here imports the gateway's crates: gateways are started as programs and judged by their
 //! packets, so that the tester cannot share their mistakes. One exception:
@@ -16,7 +16,6 @@
 #![forbid(unsafe_code)]
 
 pub mod bench;
-pub mod dut;
 pub mod effort;
 pub mod gateway;
 pub mod iperf3;
@@ -26,7 +25,12 @@ pub mod results;
 pub mod search;
 pub mod selftest;
 pub mod series;
-pub mod setup;
 pub mod statistics;
 pub mod summary;
 pub mod trial;
+
+/// The former path of what is in [`gateway`].
+#[doc(hidden)]
+pub mod setup {
+    pub use crate::gateway::{Addresses, Flows, MapRule, Technology, TestFrames as Setup};
+}

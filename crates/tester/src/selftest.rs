@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tombolo_generator::{
-    Answer, Capacity, Direction, DirectionOutcome, Ends, FrameKind, Means, Namespace, Order, Pace, Plan, Port,
+    Answer, Capacity, Direction, DirectionOutcome, Ends, Exchange, FrameKind, Means, Namespace, Order, Pace, Port,
     PortRule, Rig, Template, Timing, link_address,
 };
 use tombolo_lab::{Lab, Topology, topology::End, topology::Link};
 
 use crate::bench::BenchError;
-use crate::setup::{Addresses, Flows, Setup, Technology};
+use crate::gateway::{Addresses, Flows, GatewayError, Technology, TestFrames};
 
 /// Rate of the pacing test, frames a second.
 const PACED_RATE: u64 = 100_000;
@@ -56,9 +56,10 @@ pub fn run(kind: FrameKind, frame_bytes: u16, core: usize, means: Option<Means>)
     means.into_iter().for_each(|means| rig.set_means(means));
     let generator = rig.means().name();
     let technology = if kind == FrameKind::Ipv4 { Technology::Forward4 } else { Technology::Forward6 };
-    let setup = Setup::new(technology, &Addresses::default(), &Flows::RFC_4814).map_err(BenchError::Unsuitable)?;
-    rig.set_endpoints(&setup.a, &setup.b)?;
-    let kind = setup.left;
+    let test_frames =
+        TestFrames::new(technology, &Addresses::default(), &Flows::RFC_4814).map_err(BenchError::Unsuitable)?;
+    rig.set_endpoints(&test_frames.a, &test_frames.b)?;
+    let kind = test_frames.left;
     let (source, destination) = (link_address(&left)?, link_address(&right)?);
     let template = Template {
         ends: Ends { source, destination },
@@ -70,7 +71,7 @@ pub fn run(kind: FrameKind, frame_bytes: u16, core: usize, means: Option<Means>)
         let direction = Direction {
             template,
             order: Order::Random { seed: 1 },
-            shape: setup.shape,
+            shape: test_frames.shape,
             frames,
             pace: Pace::at(rate),
             cores: vec![core],
@@ -78,7 +79,7 @@ pub fn run(kind: FrameKind, frame_bytes: u16, core: usize, means: Option<Means>)
             timed: None,
             answer: Answer {
                 kind,
-                source: setup.source,
+                source: test_frames.source,
                 source_port: PortRule::Exact,
                 hop_limit: 10,
                 inner_hop_limit: 0,
@@ -86,9 +87,13 @@ pub fn run(kind: FrameKind, frame_bytes: u16, core: usize, means: Option<Means>)
                 timing: Timing::Delays,
             },
         };
-        let plan =
-            Plan { forward: Some(direction), reverse: None, drain: Duration::from_millis(200), always_drain: false };
-        let outcome = rig.run(&plan, &mut |_, _| !tombolo_lab::interrupted())?;
+        let exchange = Exchange {
+            forward: Some(direction),
+            reverse: None,
+            drain: Duration::from_millis(200),
+            always_drain: false,
+        };
+        let outcome = rig.run(&exchange, &mut |_, _| !tombolo_lab::interrupted())?;
         if outcome.stopped {
             return Err(BenchError::Interrupted);
         }
@@ -127,13 +132,10 @@ fn wire() -> Result<Lab, BenchError> {
     let mut topology = Topology::chain("wire", &["left", "right"]);
     let end = |node: &str| End { node: node.to_owned(), interface: "wire0".to_owned(), addresses: Vec::new() };
     topology.links = vec![Link::new(end("left"), end("right"))];
-    Lab::create(&topology)
-        .map_err(|source| crate::gateway::GatewayError::Lab { gateway: "self-test".to_owned(), source }.into())
+    Lab::create(&topology).map_err(|source| GatewayError::Lab { gateway: "self-test".to_owned(), source }.into())
 }
 
 fn port(lab: &Lab, node: &str) -> Result<Port, BenchError> {
-    let node = lab
-        .node(node)
-        .map_err(|source| crate::gateway::GatewayError::Lab { gateway: "self-test".to_owned(), source })?;
+    let node = lab.node(node).map_err(|source| GatewayError::Lab { gateway: "self-test".to_owned(), source })?;
     Ok(Port { name: "wire0".to_owned(), namespace: Some(Namespace::at(node.path())) })
 }

@@ -17,12 +17,12 @@ use tombolo_generator::{Background, Ends, FrameKind, Means, Template};
 
 use crate::bench::{Bench, BenchError, BenchPlan, Mix, Observer, Placement, Status};
 use crate::effort::Effort;
-use crate::gateway::{Gateway, Spec, external::External, laboratory, laboratory::Laboratory};
+use crate::gateway::between_ports::{external::External, laboratory, laboratory::Laboratory};
+use crate::gateway::{Addresses, Flows, Gateway, Spec, Technology, TestFrames};
 use crate::machine::Machine;
-use crate::procedure::packet::{Known, Measured, Procedure};
+use crate::procedure::{Known, Measured, packet::Procedure};
 use crate::results::ResultFile;
 use crate::selftest::{self, SelfTest};
-use crate::setup::{Addresses, Flows, Setup, Technology};
 use crate::summary::Summary;
 use crate::trial::{Directions, Sharing, TrialRecord};
 
@@ -40,7 +40,7 @@ pub struct SeriesPlan {
     pub technology: Option<Technology>,
     /// Lengths and repetitions.
     pub effort: Effort,
-    /// Which ways; the default depends on the number of cores.
+    /// Directions; the default depends on the number of cores.
     pub directions: Directions,
     /// Four tuples; what the technology calls for where absent.
     pub flows: Option<Flows>,
@@ -64,7 +64,7 @@ pub struct SeriesPlan {
     pub tombolo: PathBuf,
 }
 
-/// What the series is told to report while it runs.
+/// Who hears what happens while the series runs.
 pub trait Progress {
     /// Something for people to read.
     fn status(&mut self, done: u32, of: u32, status: &Status);
@@ -162,7 +162,7 @@ impl SeriesPlan {
                     Ok(measured) => {
                         for m in &measured {
                             results.write(&result_record(&station.name, repetition, m)?)?;
-                            let key = (station.name.clone(), m.quantity.to_owned());
+                            let key = (station.name.clone(), m.quantity.clone());
                             let value = (m.value, m.limited_by_tester, m.unit.to_owned());
                             values.entry(key).or_default().insert(repetition, value);
                         }
@@ -205,15 +205,15 @@ impl SeriesPlan {
     /// The gateway's usual trade; plain forwarding and the fault injector carry what the others'
     /// left side sends, and connections as a NAT44 that changes nothing.
     fn technology_of(&self, spec: &Spec) -> Technology {
-        let follows = matches!(spec, Spec::Plain | Spec::Faulty(_));
+        let follows = spec.follows_the_others();
         match (self.technology, follows) {
             (Some(technology), false) => technology,
             (_, true) if self.procedure.needs_state() => Technology::Nat44,
             (Some(technology), true) => forwarding_of(technology),
-            (None, false) => laboratory::usual_technology(spec),
+            (None, false) => spec.usual_technology(),
             (None, true) => {
-                let other = self.gateways.iter().find(|s| !matches!(s, Spec::Plain | Spec::Faulty(_)));
-                forwarding_of(other.map_or(Technology::Forward4, laboratory::usual_technology))
+                let other = self.gateways.iter().find(|s| !s.follows_the_others());
+                forwarding_of(other.map_or(Technology::Forward4, Spec::usual_technology))
             }
         }
     }
@@ -272,7 +272,7 @@ impl SeriesPlan {
             (Spec::External(_), Some(addresses)) => addresses.clone(),
             (spec, _) => laboratory::addresses(technology, spec, &flows),
         };
-        let setup = Setup::new(technology, &addresses, &flows).map_err(BenchError::Unsuitable)?;
+        let test_frames = TestFrames::new(technology, &addresses, &flows).map_err(BenchError::Unsuitable)?;
         let tester_limit = self.max_rate.unwrap_or(self_test.highest_rate * sending.len() as u64);
         let longest = [
             self.effort.trial_seconds,
@@ -301,7 +301,7 @@ impl SeriesPlan {
             if sharing && self.directions == Directions::Both { Directions::Forward } else { self.directions };
         let bench = Bench::open(BenchPlan {
             gateway,
-            setup,
+            test_frames,
             frame_bytes,
             mix: self.mix.map(|mix| (mix, base)),
             effort: self.effort,
@@ -415,14 +415,14 @@ fn gateway_record(station: &Station) -> Value {
         "record": "gateway",
         "gateway": station.name,
         "description": bench.gateway.description(),
-        "technology": bench.setup.technology,
+        "technology": bench.test_frames.technology,
         "frame_bytes_left": left,
         "frame_bytes_right": right,
         "tuples": bench.tuples(),
-        "inside_ports": bench.setup.shape.a_ports,
-        "outside_ports": bench.setup.shape.b_ports,
-        "inside_hosts": bench.setup.shape.a_hosts,
-        "outside_hosts": bench.setup.shape.b_hosts,
+        "inside_ports": bench.test_frames.shape.a_ports,
+        "outside_ports": bench.test_frames.shape.b_ports,
+        "inside_hosts": bench.test_frames.shape.a_hosts,
+        "outside_hosts": bench.test_frames.shape.b_hosts,
         "directions": bench.directions,
         "udp_timeout_s": bench.gateway.udp_timeout_seconds(),
         "placement": bench.placement,

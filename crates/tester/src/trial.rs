@@ -9,20 +9,21 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use tombolo_generator::{Delays, DirectionOutcome, FrameError, Order, Outcome, Timed};
+use tombolo_generator::{Delays, DirectionOutcome, FrameError, Order, Outcome, Pause, Timed};
 
+use crate::effort::Effort;
 use crate::search::Verdict;
 
 /// The sender must end within this fraction of the planned time (siitperf: 0.001 %, on dedicated
 /// hardware).
 const OVERRUN_TOLERATED: f64 = 0.001;
 const OVERRUN_TOLERATED_NS: u64 = 200_000;
-/// A burst later than this, in a trial that lost frames, makes the loss nobody's.
-const HOLE_NS: u64 = 1_000_000;
-/// Frames that wait in a receive ring (veth: 256 a direction).
-const RING_FRAMES: u64 = 512;
+/// Frames that wait in the receive rings between two ports (veth: 256 each).
+const RING_FRAMES: u32 = 512;
+/// Between two arrivals: longer than a frame every millisecond, and than a scheduler's tick.
+const SILENCE_NS: u64 = 5_000_000;
 
-/// Which ways the frames go.
+/// In which directions the frames go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Directions {
@@ -56,7 +57,7 @@ impl Directions {
 pub struct TrialPlan {
     /// What the trial is for.
     pub purpose: &'static str,
-    /// Which ways.
+    /// Directions of the frames.
     pub directions: Directions,
     /// Frames a second in each direction; 0: as fast as possible.
     pub rate: u64,
@@ -106,20 +107,25 @@ impl Trial {
         if port_drops > 0 {
             doubts.push(format!("the tester's ports dropped {port_drops} frames"));
         }
-        for (way, direction) in [("forward", &outcome.forward), ("reverse", &outcome.reverse)] {
+        for (name, direction) in [("forward", &outcome.forward), ("reverse", &outcome.reverse)] {
             let Some(direction) = direction else { continue };
-            faults.extend(faults_of(way, direction));
-            match (lateness_of(way, direction), sharing) {
+            faults.extend(faults_of(name, direction));
+            match (lateness_of(name, direction), sharing) {
                 (Some(late), Sharing::Together) => faults.push(format!("{late}: the shared core is saturated")),
                 (Some(late), Sharing::Apart) => doubts.push(late),
                 (None, _) => {}
             }
-            if sharing == Sharing::Apart && a_hole_may_explain_the_loss(direction) {
+            if sharing == Sharing::Apart && only_pauses_lost_frames(direction) {
                 let late = direction.departures.late_max_ns / 1000;
-                doubts.push(format!("{way}: the tester paused for {late} us and frames were lost"));
+                doubts.push(format!("{name}: the tester paused for {late} us and lost frames around that"));
+            }
+            if sharing == Sharing::Apart
+                && let Some(silence) = silence_of_the_gateway(direction)
+            {
+                faults.push(format!("{name}: the gateway passed nothing for {} us", silence / 1000));
             }
             if direction.departures.failed > 0 {
-                doubts.push(format!("{way}: the tester could not build {} frames", direction.departures.failed));
+                doubts.push(format!("{name}: the tester could not build {} frames", direction.departures.failed));
             }
         }
         let (verdict, reasons) = match (doubts.is_empty(), faults.is_empty()) {
@@ -154,20 +160,36 @@ impl Trial {
     }
 }
 
-/// A pause can cost as many frames as were sent late after it, and what a full receive ring holds;
-/// no more.
-fn a_hole_may_explain_the_loss(direction: &DirectionOutcome) -> bool {
-    let d = &direction.departures;
-    let late_frames = d.late_bursts * u64::from(d.burst_frames);
-    direction.lost() > 0 && d.late_max_ns > HOLE_NS && direction.lost() <= late_frames + RING_FRAMES
+/// Whether every lost frame is one that a pause of the sending core made late, or so near to one
+/// that both were in a receive ring at the same time. A loss anywhere else is the gateway's.
+fn only_pauses_lost_frames(direction: &DirectionOutcome) -> bool {
+    let near = |pause: &Pause| pause.first.saturating_sub(RING_FRAMES)..pause.end.saturating_add(RING_FRAMES);
+    let excused: Vec<_> = direction.pauses.iter().map(near).collect();
+    // Frames with a wrong checksum have no number that could be believed: they are missing in the
+    // bitmap, but not lost.
+    let elsewhere = direction.arrivals.bitmap.missing_outside(&excused);
+    direction.lost() > 0 && elsewhere <= direction.arrivals.unreadable
 }
 
-fn faults_of(way: &str, direction: &DirectionOutcome) -> Vec<String> {
+/// How long nothing arrived in a trial that lost frames, although the tester was sending: a pause
+/// of the gateway's core, whatever made it.
+fn silence_of_the_gateway(direction: &DirectionOutcome) -> Option<u64> {
+    let a = &direction.arrivals;
+    let began = a.gap_max_at_ns.saturating_sub(a.gap_max_ns);
+    let own = |pause: &Pause| pause.at_ns > began && pause.at_ns.saturating_sub(pause.late_max_ns) < a.gap_max_at_ns;
+    let d = &direction.departures;
+    let period = d.last_ns.saturating_sub(d.first_ns) / d.sent.max(1);
+    let is_long = a.gap_max_ns > SILENCE_NS.max(4 * period);
+    let is_gateways = direction.lost() > 0 && is_long && !direction.pauses.iter().any(own);
+    is_gateways.then_some(a.gap_max_ns)
+}
+
+fn faults_of(name: &str, direction: &DirectionOutcome) -> Vec<String> {
     let a = &direction.arrivals;
     let mut faults = Vec::new();
     let mut say = |count: u64, what: &str| {
         if count > 0 {
-            faults.push(format!("{way}: {count} of {} frames {what}", direction.departures.sent));
+            faults.push(format!("{name}: {count} of {} frames {what}", direction.departures.sent));
         }
     };
     say(direction.lost(), "lost");
@@ -178,7 +200,7 @@ fn faults_of(way: &str, direction: &DirectionOutcome) -> Vec<String> {
     faults
 }
 
-fn lateness_of(way: &str, direction: &DirectionOutcome) -> Option<String> {
+fn lateness_of(name: &str, direction: &DirectionOutcome) -> Option<String> {
     let d = &direction.departures;
     let planned_ns = d.last_due_ns.saturating_sub(d.start_ns);
     // As fast as possible has no schedule to be late against.
@@ -187,7 +209,7 @@ fn lateness_of(way: &str, direction: &DirectionOutcome) -> Option<String> {
     }
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a thousandth of a u64 of nanoseconds")]
     let tolerated = OVERRUN_TOLERATED_NS.max((planned_ns as f64 * OVERRUN_TOLERATED) as u64);
-    (d.overrun_ns() > tolerated).then(|| format!("{way}: the sender ended {} us late", d.overrun_ns() / 1000))
+    (d.overrun_ns() > tolerated).then(|| format!("{name}: the sender ended {} us late", d.overrun_ns() / 1000))
 }
 
 /// A trial as a line of a result file.
@@ -234,6 +256,8 @@ pub struct DirectionRecord {
     late_bursts: u64,
     late_max_us: f64,
     overrun_us: f64,
+    pauses: usize,
+    gap_max_us: f64,
     hop_limit: u8,
     delay: Option<DelayRecord>,
 }
@@ -283,6 +307,8 @@ impl DirectionRecord {
             late_bursts: d.late_bursts,
             late_max_us: d.late_max_ns as f64 / 1000.0,
             overrun_us: d.overrun_ns() as f64 / 1000.0,
+            pauses: direction.pauses.len(),
+            gap_max_us: a.gap_max_ns as f64 / 1000.0,
             hop_limit: a.hop_limit_seen,
             delay: DelayRecord::of(&a.delays),
         }
@@ -302,5 +328,78 @@ impl TrialRecord {
             forward: trial.outcome.forward.as_ref().map(DirectionRecord::of),
             reverse: trial.outcome.reverse.as_ref().map(DirectionRecord::of),
         }
+    }
+}
+
+/// Timed frames: `count` of them, evenly from `from_seconds` to the end.
+pub fn evenly_timed(rate: u64, frames: u32, from_seconds: f64, count: u32) -> Timed {
+    let from = Effort::frames(rate, from_seconds).min(frames / 2);
+    Timed { from, every: ((frames - from) / count.max(1)).max(1) }
+}
+
+#[cfg(test)]
+mod tests {
+    use tombolo_generator::{Arrivals, Bitmap, Departures};
+
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// A second of 100,000 frames that lost these, with a pause of 20 ms in the middle.
+    fn outcome(missing: &[u32]) -> Outcome {
+        let frames = 100_000;
+        let departures = Departures {
+            planned: u64::from(frames),
+            sent: u64::from(frames),
+            start_ns: MS,
+            first_ns: MS,
+            last_ns: 1001 * MS,
+            last_due_ns: 1001 * MS,
+            bursts: u64::from(frames),
+            burst_frames: 1,
+            late_bursts: 8_000,
+            late_max_ns: 20 * MS,
+            ..Departures::default()
+        };
+        let pause = Pause { first: 50_000, end: 58_000, late_max_ns: 20 * MS, at_ns: 521 * MS };
+        let arrivals = Arrivals {
+            received: u64::from(frames) - missing.len() as u64,
+            ..Arrivals::empty(Bitmap::without(frames, missing))
+        };
+        Outcome {
+            forward: Some(DirectionOutcome { departures, pauses: vec![pause], arrivals }),
+            reverse: None,
+            stopped: false,
+        }
+    }
+
+    #[test]
+    fn a_pause_excuses_the_frames_around_it_and_no_others() {
+        let around: Vec<u32> = (49_600..50_100).chain(58_300..58_400).collect();
+        assert_eq!(Trial::judge(outcome(&around), 0, Sharing::Apart).verdict, Verdict::Invalid);
+        // Fewer than were late, and than a ring holds; but not where the pause was.
+        for elsewhere in [10, 49_000, 60_000, 99_999] {
+            let trial = Trial::judge(outcome(&[elsewhere]), 0, Sharing::Apart);
+            assert_eq!(trial.verdict, Verdict::Failed, "frame {elsewhere}: {:?}", trial.reasons);
+        }
+        let both: Vec<u32> = around.iter().copied().chain([99_000]).collect();
+        assert_eq!(Trial::judge(outcome(&both), 0, Sharing::Apart).verdict, Verdict::Failed);
+    }
+
+    #[test]
+    fn a_pause_without_loss_is_harmless() {
+        assert_eq!(Trial::judge(outcome(&[]), 0, Sharing::Apart).verdict, Verdict::Passed);
+    }
+
+    #[test]
+    fn a_silence_of_the_gateway_is_not_the_testers_pause() {
+        let silent_at = |end_ms: u64| {
+            let mut outcome = outcome(&(20_000..21_000).collect::<Vec<u32>>());
+            let arrivals = &mut outcome.forward.as_mut().unwrap().arrivals;
+            (arrivals.gap_max_ns, arrivals.gap_max_at_ns) = (10 * MS, end_ms * MS);
+            Trial::judge(outcome, 0, Sharing::Apart).reasons.join("; ")
+        };
+        assert!(silent_at(211).contains("the gateway passed nothing for 10000 us"), "{}", silent_at(211));
+        assert!(!silent_at(522).contains("the gateway passed nothing"), "{}", silent_at(522));
     }
 }

@@ -6,16 +6,17 @@
 use std::ops::{Deref, DerefMut};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-use tombolo_generator::FrameError;
+use tombolo_generator::{FrameError, become_realtime, pin_to};
 use tombolo_tester::bench::{Bench, BenchError, BenchPlan, Observer, Status};
 use tombolo_tester::effort::Effort;
-use tombolo_tester::gateway::{Spec, laboratory, laboratory::Laboratory};
-use tombolo_tester::procedure::packet::{Known, Procedure, timed};
+use tombolo_tester::gateway::between_ports::{laboratory, laboratory::Laboratory};
+use tombolo_tester::gateway::{Flows, Spec, Technology, TestFrames};
+use tombolo_tester::procedure::{Known, packet::Procedure};
 use tombolo_tester::search::Verdict;
-use tombolo_tester::setup::{Flows, Setup, Technology};
 use tombolo_tester::summary::percentile;
-use tombolo_tester::trial::{Directions, Trial, TrialPlan, TrialRecord};
+use tombolo_tester::trial::{Directions, Trial, TrialPlan, TrialRecord, evenly_timed};
 
 struct Silent;
 
@@ -73,7 +74,7 @@ fn bench_as(gateway: &str, technology: Technology, asked: Technology, flows: Flo
     assert!(cores > 1, "these tests need two cores: one sends, one is the gateway's");
     let mut bench = Bench::open(BenchPlan {
         gateway: Box::new(started),
-        setup: Setup::new(asked, &addresses, &flows).unwrap(),
+        test_frames: TestFrames::new(asked, &addresses, &flows).unwrap(),
         frame_bytes: asked.kinds().0.shortest(),
         mix: None,
         effort: Effort::QUICK,
@@ -118,6 +119,55 @@ fn loss_duplication_corruption_and_misdirection_are_counted_exactly() {
     assert_eq!(trial.verdict, Verdict::Failed, "{:?}", trial.reasons);
 }
 
+/// Takes the sending core away from the generator for a while, as the machine's other work does.
+fn pause_of_the_sending_core(after: Duration, length: Duration) -> std::thread::JoinHandle<()> {
+    std::thread::spawn(move || {
+        pin_to(0, &[0]).unwrap();
+        become_realtime(0, 60).unwrap();
+        std::thread::sleep(after);
+        let begun = Instant::now();
+        while begun.elapsed() < length {
+            std::hint::spin_loop();
+        }
+    })
+}
+
+#[test]
+fn a_pause_of_the_tester_does_not_excuse_losses_elsewhere() {
+    let Some(mut bench) = bench("faulty:loss=500", Technology::Forward4, FLOWS) else { return };
+    // Another pause of the machine, near the end, would make the trial late as a whole: the kernel
+    // gives others 50 ms of each second of a real-time core, so the trial is shorter than that.
+    let blamed = (0..6).any(|_| {
+        let pause = pause_of_the_sending_core(Duration::from_millis(200), Duration::from_millis(15));
+        let trial = run(&mut bench, 40_000, 24_000);
+        pause.join().unwrap();
+        let forward = trial.outcome.forward.as_ref().unwrap();
+        let was_paused = forward.pauses.iter().any(|pause| pause.late_max_ns > 10_000_000);
+        was_paused && trial.lost() >= 48 && trial.verdict == Verdict::Failed
+    });
+    assert!(blamed, "a tester's pause passed for the cause of losses that it had no part in");
+}
+
+#[test]
+fn a_pause_of_the_gateway_is_its_own_and_is_named() {
+    let Some(mut bench) = bench("faulty:outage=60", Technology::Forward4, FLOWS) else { return };
+    let named = (0..4).any(|_| {
+        let plan = bench.plain("test", Directions::Forward, 40_000, 20_000);
+        let mut was_reset = false;
+        let trial = bench
+            .trial_with(&plan, &mut Silent, &mut |gateway, elapsed| {
+                if !was_reset && elapsed > Duration::from_millis(300) {
+                    gateway.reset()?;
+                    was_reset = true;
+                }
+                Ok(())
+            })
+            .unwrap();
+        trial.verdict == Verdict::Failed && trial.reasons.iter().any(|r| r.contains("the gateway passed nothing for 6"))
+    });
+    assert!(named);
+}
+
 #[test]
 fn reordering_is_counted_but_fails_nothing() {
     let Some(mut bench) = bench("faulty:reorder=50", Technology::Forward6, FLOWS) else { return };
@@ -141,7 +191,7 @@ fn a_delay_is_measured_within_twenty_microseconds() {
 
 fn median_delay(gateway: &str) -> Option<u64> {
     let mut bench = bench(gateway, Technology::Forward4, FLOWS)?;
-    let timed = Some(timed(10_000, 5000, 0.1, 1000));
+    let timed = Some(evenly_timed(10_000, 5000, 0.1, 1000));
     // The smallest median of three: other work on the machine only adds.
     let medians = (0..3).map(|_| {
         let plan = TrialPlan { timed, ..bench.plain("test", Directions::Forward, 10_000, 5000) };
@@ -211,7 +261,7 @@ fn failure(gateway: &str) -> Option<BenchError> {
     let started = Laboratory::start(spec.clone(), technology, &FLOWS, Path::new("tombolo")).unwrap();
     let mut bench = Bench::open(BenchPlan {
         gateway: Box::new(started),
-        setup: Setup::new(technology, &laboratory::addresses(technology, &spec, &FLOWS), &FLOWS).unwrap(),
+        test_frames: TestFrames::new(technology, &laboratory::addresses(technology, &spec, &FLOWS), &FLOWS).unwrap(),
         frame_bytes: 64,
         mix: None,
         effort: Effort::QUICK,

@@ -2,14 +2,16 @@
 
 use tombolo_lab::{Lab, Topology, skip_without};
 use tombolo_tester::{
-    dut::{Dut, DutError, Options},
-    procedure::tcp::{Direction, Plan},
+    gateway::{
+        Kind, Technology,
+        start::{Options, StartError, start},
+    },
+    procedure::tcp::{Direction, TcpComparison},
     results::ResultFile,
-    setup::Technology,
 };
 
 fn options() -> Options {
-    Options { tombolo: "/no/such/tombolo".into(), tombolo_settings: String::new(), tombolo_trade: Technology::Nat64 }
+    Options { tombolo: "/no/such/tombolo".into(), settings: String::new(), technology: Technology::Nat64 }
 }
 
 #[test]
@@ -18,8 +20,8 @@ fn plain_forwarding_is_a_gateway() {
         return;
     }
     let lab = Lab::create(&Topology::client_gateway_server()).unwrap();
-    for dut in [Dut::Plain, Dut::Plain4] {
-        assert!(dut.start(&lab, &options()).unwrap().is_running());
+    for kind in [Kind::Plain, Kind::Plain4] {
+        assert!(start(kind, &lab, &options()).unwrap().is_running());
     }
 }
 
@@ -29,7 +31,7 @@ fn tayga_translates_both_ways() {
         return;
     }
     let lab = Lab::create(&Topology::client_gateway_server()).unwrap();
-    let mut gateway = Dut::Tayga.start(&lab, &options()).unwrap();
+    let mut gateway = start(Kind::Tayga, &lab, &options()).unwrap();
     let client = gateway.client_seen_by_server.unwrap().ip().to_string();
     let server = lab.node("server").unwrap();
     server.command("ping").args(["-c", "1", "-W", "2"]).arg(client).run().unwrap().success().unwrap();
@@ -42,8 +44,8 @@ fn iptables_hides_the_client() {
         return;
     }
     let lab = Lab::create(&Topology::client_gateway_server()).unwrap();
-    let gateway = Dut::Iptables.start(&lab, &options()).unwrap();
-    // Without a route back to the client, only translated packets find their way.
+    let gateway = start(Kind::Iptables, &lab, &options()).unwrap();
+    // Without a route back to the client, only translated packets are answered.
     let default = Topology::client_gateway_server().node_mut("server").unwrap().routes[0];
     lab.node("server").unwrap().remove_route(default).unwrap();
     let server = gateway.server_seen_by_client.to_string();
@@ -57,8 +59,8 @@ fn a_gateway_that_is_not_there_is_named() {
         return;
     }
     let lab = Lab::create(&Topology::client_gateway_server()).unwrap();
-    let error = Dut::Tombolo.start(&lab, &options()).unwrap_err();
-    assert!(matches!(error, DutError::Lab { dut: Dut::Tombolo, .. }), "{error}");
+    let error = start(Kind::Tombolo, &lab, &options()).unwrap_err();
+    assert!(matches!(error, StartError::Lab { kind: Kind::Tombolo, .. }), "{error}");
 }
 
 #[test]
@@ -68,8 +70,8 @@ fn a_run_over_tcp_leaves_samples_and_summaries() {
     }
     let directory = tempfile::tempdir().unwrap();
     let mut results = ResultFile::open(&directory.path().join("tcp.jsonl")).unwrap();
-    let plan = Plan {
-        gateways: vec![Dut::Plain, Dut::Plain4],
+    let comparison = TcpComparison {
+        gateways: vec![Kind::Plain, Kind::Plain4],
         flows: vec![2],
         directions: vec![Direction::SixToFour, Direction::FourToSix],
         rounds: 2,
@@ -77,13 +79,13 @@ fn a_run_over_tcp_leaves_samples_and_summaries() {
         options: options(),
     };
     let mut places = Vec::new();
-    let summaries = plan
+    let summaries = comparison
         .run(&mut results, |_, sample| {
             assert_eq!(sample.error, None);
             places.push((sample.round, sample.place, sample.gateway.clone()));
         })
         .unwrap();
-    assert_eq!(places.len(), plan.measurements());
+    assert_eq!(places.len(), comparison.measurements());
     assert!(places.contains(&(1, 1, "plain".to_owned())) && places.contains(&(2, 1, "plain4".to_owned())));
     assert_eq!(summaries.len(), 4);
     for summary in &summaries {

@@ -1,4 +1,4 @@
-//! Network namespaces and plans for the generator's tests.
+//! Network namespaces and exchanges for the generator's tests.
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tombolo_generator::{
-    Answer, Capacity, Direction, Endpoint, Ends, FrameKind, Namespace, Order, Pace, Plan, Port, PortRule, SourceRule,
-    Template, Timing, TupleShape,
+    Answer, Capacity, Direction, Endpoint, Ends, Exchange, FrameKind, Namespace, Order, Pace, Port, PortRule,
+    SourceRule, Template, Timing, TupleShape,
 };
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -106,6 +106,6 @@ pub(crate) fn direction(kind: FrameKind, frame_bytes: u16, frames: u32, rate: u6
     }
 }
 
-pub(crate) fn forward(direction: Direction) -> Plan {
-    Plan { forward: Some(direction), reverse: None, drain: Duration::from_millis(200), always_drain: false }
+pub(crate) fn forward(direction: Direction) -> Exchange {
+    Exchange { forward: Some(direction), reverse: None, drain: Duration::from_millis(200), always_drain: false }
 }

@@ -6,7 +6,9 @@
 
 use serde_json::json;
 
-use super::packet::{Known, Measured};
+use super::known::Known;
+use super::measured::Measured;
+use super::{phase_one, throughput};
 use crate::bench::{Bench, BenchError, Observer};
 use crate::effort::Effort;
 use crate::search::Search;
@@ -21,9 +23,8 @@ pub(super) fn measure(
     known: &mut Known,
     observer: &mut dyn Observer,
 ) -> Result<Vec<Measured>, BenchError> {
-    let throughput = known.throughput(bench, observer)?;
-    let fill_rate = known.fill_rate(bench, observer)?;
-    bench.fill(fill_rate, observer)?;
+    let throughput = throughput::known_or_measured(bench, known, observer)?;
+    phase_one::fill(bench, known, observer)?;
     let max_rate = bench.tester_limit / bench.directions.count();
     let longest = u64::from(Effort::frames(max_rate, bench.effort.burst_seconds));
     let mut bursts = Vec::new();

@@ -9,7 +9,8 @@
 use serde_json::json;
 use tombolo_generator::DirectionOutcome;
 
-use super::packet::{Known, Measured};
+use super::known::Known;
+use super::measured::Measured;
 use crate::bench::{Bench, BenchError, Observer};
 use crate::search::{Search, Verdict};
 use crate::trial::TrialPlan;
@@ -107,11 +108,11 @@ fn search(bench: &mut Bench, rate: u64, most: u32, observer: &mut dyn Observer) 
 /// A rate at which no frame is lost for want of speed: a quarter of what a thousand connections can
 /// be made at.
 fn slow_rate(bench: &mut Bench, known: &mut Known, observer: &mut dyn Observer) -> Result<u64, BenchError> {
-    let whole = bench.setup.shape;
+    let whole = bench.test_frames.shape;
     let ports = 1000u32.div_ceil(whole.b_ports.max(1)).clamp(1, whole.a_ports);
-    bench.setup.shape.a_ports = ports;
+    bench.test_frames.shape.a_ports = ports;
     let found = super::connection_rate::search(bench, None, observer);
-    bench.setup.shape = whole;
+    bench.test_frames.shape = whole;
     let rate = (found?.highest_passing / 4).clamp(100, 50_000);
     known.fill_rate = Some(rate);
     Ok(rate)

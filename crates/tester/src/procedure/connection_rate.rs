@@ -7,7 +7,8 @@
 
 use serde_json::json;
 
-use super::packet::{Known, Measured};
+use super::known::Known;
+use super::measured::Measured;
 use crate::bench::{Bench, BenchError, Observer};
 use crate::search::{Found, Verdict};
 use crate::trial::Trial;

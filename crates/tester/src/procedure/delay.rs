@@ -8,12 +8,15 @@
 use serde_json::{Value, json};
 use tombolo_generator::{Arrivals, Delays, DirectionOutcome};
 
-use super::packet::{Known, Measured, check_timeout, timed};
+use super::known::Known;
+use super::measured::Measured;
+use super::phase_one::{check_timeout, fill_rate};
+use super::throughput;
 use crate::bench::{Bench, BenchError, Observer};
 use crate::effort::Effort;
 use crate::search::Verdict;
 use crate::summary::percentile;
-use crate::trial::{Trial, TrialPlan};
+use crate::trial::{Trial, TrialPlan, evenly_timed};
 
 /// A stream that is disturbed is repeated; after so many times its result stands, marked as such.
 const ATTEMPTS: u32 = 3;
@@ -30,11 +33,11 @@ pub(super) fn latency(
 ) -> Result<Vec<Measured>, BenchError> {
     let seconds = bench.effort.latency_seconds;
     let (rate, trial) = stream(bench, known, observer, "latency", seconds, |plan, effort| TrialPlan {
-        timed: Some(timed(plan.rate, plan.frames, effort.latency_from_seconds, effort.timed_frames)),
+        timed: Some(evenly_timed(plan.rate, plan.frames, effort.latency_from_seconds, effort.timed_frames)),
         ..plan
     })?;
     let mut measured = Vec::new();
-    for (way, direction) in ways(&trial) {
+    for (name, direction) in named_directions(&trial) {
         let mut delays: Vec<u64> = direction.arrivals.timed.iter().flatten().copied().collect();
         let lost = direction.arrivals.timed.len() - delays.len();
         let (Some(typical), Some(worst)) = (percentile(&mut delays, 500), percentile(&mut delays, 999)) else {
@@ -42,9 +45,8 @@ pub(super) fn latency(
         };
         let details = json!({ "rate": rate, "timed_frames": delays.len(), "timed_frames_lost": lost,
             "verdict": trial.verdict, "histogram_us": histogram(&direction.arrivals.delays) });
-        let (tl, wcl) = names(way, "typical latency", "worst-case latency");
-        measured.push(Measured::cost(tl, us(typical), "us", details.clone()));
-        measured.push(Measured::cost(wcl, us(worst), "us", details));
+        measured.push(Measured::cost(format!("typical latency, {name}"), us(typical), "us", details.clone()));
+        measured.push(Measured::cost(format!("worst-case latency, {name}"), us(worst), "us", details));
     }
     nonempty(measured, bench)
 }
@@ -61,13 +63,17 @@ pub(super) fn pdv(
     let seconds = bench.effort.variation_seconds;
     let (rate, trial) = stream(bench, known, observer, "pdv", seconds, |plan, _| plan)?;
     let mut measured = Vec::new();
-    for (way, direction) in ways(&trial) {
+    for (name, direction) in named_directions(&trial) {
         let delays = &direction.arrivals.delays;
         let (Some(high), Some(min)) = (with_losses(direction, 0.999), delays.min_ns()) else { continue };
         let details = json!({ "rate": rate, "frames": delays.count(), "lost": direction.lost(), "min_us": us(min),
             "p999_us": us(high), "max_us": delays.max_ns().map(us), "verdict": trial.verdict });
-        let (name, _) = names(way, "packet delay variation", "");
-        measured.push(Measured::cost(name, us(high.saturating_sub(min)), "us", details));
+        measured.push(Measured::cost(
+            format!("packet delay variation, {name}"),
+            us(high.saturating_sub(min)),
+            "us",
+            details,
+        ));
     }
     nonempty(measured, bench)
 }
@@ -85,14 +91,12 @@ pub(super) fn ipdv(
     let (rate, trial) =
         stream(bench, known, observer, "ipdv", seconds, |plan, _| TrialPlan { variation: true, ..plan })?;
     let mut measured = Vec::new();
-    for (way, direction) in ways(&trial) {
+    for (name, direction) in named_directions(&trial) {
         let Some([min, median, max]) = variation(&direction.arrivals) else { continue };
         let details =
             json!({ "rate": rate, "min_us": min, "median_us": median, "max_us": max, "verdict": trial.verdict });
-        let (smallest, middle) = names(way, "IPDV minimum", "IPDV median");
-        let (largest, _) = names(way, "IPDV maximum", "");
-        for (name, value) in [(smallest, min), (middle, median), (largest, max)] {
-            measured.push(Measured::cost(name, value, "us", details.clone()));
+        for (which, value) in [("minimum", min), ("median", median), ("maximum", max)] {
+            measured.push(Measured::cost(format!("IPDV {which}, {name}"), value, "us", details.clone()));
         }
     }
     nonempty(measured, bench)
@@ -107,8 +111,8 @@ fn stream(
     seconds: f64,
     adapt: impl Fn(TrialPlan, &Effort) -> TrialPlan,
 ) -> Result<(u64, Trial), BenchError> {
-    let rate = known.throughput(bench, observer)?;
-    let fill_rate = known.fill_rate(bench, observer)?;
+    let rate = throughput::known_or_measured(bench, known, observer)?;
+    let fill_rate = fill_rate(bench, known, observer)?;
     check_timeout(bench, fill_rate, seconds)?;
     let mut attempt = 1;
     loop {
@@ -123,35 +127,10 @@ fn stream(
     }
 }
 
-fn ways(trial: &Trial) -> impl Iterator<Item = (Way, &DirectionOutcome)> {
-    let forward = trial.outcome.forward.iter().map(|d| (Way::Forward, d));
-    forward.chain(trial.outcome.reverse.iter().map(|d| (Way::Reverse, d)))
-}
-
-#[derive(Clone, Copy)]
-enum Way {
-    Forward,
-    Reverse,
-}
-
-/// The quantities' names, with their direction.
-fn names(way: Way, first: &str, second: &str) -> (&'static str, &'static str) {
-    let of = |what: &str| match (way, what) {
-        (Way::Forward, "typical latency") => "typical latency, forward",
-        (Way::Reverse, "typical latency") => "typical latency, reverse",
-        (Way::Forward, "worst-case latency") => "worst-case latency, forward",
-        (Way::Reverse, "worst-case latency") => "worst-case latency, reverse",
-        (Way::Forward, "packet delay variation") => "packet delay variation, forward",
-        (Way::Reverse, "packet delay variation") => "packet delay variation, reverse",
-        (Way::Forward, "IPDV minimum") => "IPDV minimum, forward",
-        (Way::Reverse, "IPDV minimum") => "IPDV minimum, reverse",
-        (Way::Forward, "IPDV median") => "IPDV median, forward",
-        (Way::Reverse, "IPDV median") => "IPDV median, reverse",
-        (Way::Forward, "IPDV maximum") => "IPDV maximum, forward",
-        (Way::Reverse, "IPDV maximum") => "IPDV maximum, reverse",
-        _ => "",
-    };
-    (of(first), of(second))
+/// Both directions, with their names.
+fn named_directions(trial: &Trial) -> impl Iterator<Item = (&'static str, &DirectionOutcome)> {
+    let forward = trial.outcome.forward.iter().map(|d| ("forward", d));
+    forward.chain(trial.outcome.reverse.iter().map(|d| ("reverse", d)))
 }
 
 /// The percentile with lost frames counted as slower than any that arrived.

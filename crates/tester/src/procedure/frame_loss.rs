@@ -3,7 +3,9 @@
 
 use serde_json::json;
 
-use super::packet::{Known, Measured};
+use super::known::Known;
+use super::measured::Measured;
+use super::phase_one;
 use crate::bench::{Bench, BenchError, Observer};
 use crate::effort::Effort;
 use crate::search::Verdict;
@@ -18,8 +20,7 @@ pub(super) fn measure(
     known: &mut Known,
     observer: &mut dyn Observer,
 ) -> Result<Vec<Measured>, BenchError> {
-    let fill_rate = known.fill_rate(bench, observer)?;
-    bench.fill(fill_rate, observer)?;
+    phase_one::fill(bench, known, observer)?;
     let directions = bench.directions;
     let max = bench.tester_limit / directions.count();
     let mut points = Vec::new();

@@ -1,13 +1,15 @@
 //! The procedures, one file or folder each. [`tcp`] works with iperf3 on connections,
-//! [`route_lookup`] on tables; all others work on frames, and [`packet`] says what they have in
-//! common.
+//! [`route_lookup`] on tables; all others work on frames, and [`packet`] names them.
 
 mod back_to_back;
 mod capacity;
 mod connection_rate;
 mod delay;
 mod frame_loss;
+mod known;
+mod measured;
 pub mod packet;
+mod phase_one;
 mod recovery;
 mod reset;
 pub mod route_lookup;
@@ -15,3 +17,6 @@ mod scalability;
 pub mod tcp;
 mod teardown;
 mod throughput;
+
+pub use known::Known;
+pub use measured::Measured;

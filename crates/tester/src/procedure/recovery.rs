@@ -4,7 +4,9 @@
 use serde_json::json;
 use tombolo_generator::DirectionOutcome;
 
-use super::packet::{Known, Measured};
+use super::known::Known;
+use super::measured::Measured;
+use super::{phase_one, throughput};
 use crate::bench::{Bench, BenchError, Observer};
 use crate::effort::Effort;
 use crate::trial::TrialPlan;
@@ -18,9 +20,8 @@ pub(super) fn measure(
     known: &mut Known,
     observer: &mut dyn Observer,
 ) -> Result<Vec<Measured>, BenchError> {
-    let throughput = known.throughput(bench, observer)?;
-    let fill_rate = known.fill_rate(bench, observer)?;
-    bench.fill(fill_rate, observer)?;
+    let throughput = throughput::known_or_measured(bench, known, observer)?;
+    phase_one::fill(bench, known, observer)?;
     let limit = bench.tester_limit / bench.directions.count();
     let overload = (throughput * 110 / 100).min(limit).max(2);
     let relief = overload / 2;

@@ -1,5 +1,5 @@
 //! Reset (RFC 2544 section 26.6, RFC 6201): frames at the throughput rate while the gateway is
-//! restarted the way its operator would.
+//! restarted as its operator would.
 //!
 //! Two reset times, as RFC 6201 section 4 has them: lost frames over the offered rate, and the
 //! longest interruption by frame numbers (the frames are sent regardless, so consecutive missing
@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::packet::{Known, Measured};
+use super::known::Known;
+use super::measured::Measured;
+use super::{phase_one, throughput};
 use crate::bench::{Bench, BenchError, Observer};
 use crate::effort::Effort;
 
@@ -22,9 +24,8 @@ pub(super) fn measure(
     known: &mut Known,
     observer: &mut dyn Observer,
 ) -> Result<Vec<Measured>, BenchError> {
-    let throughput = known.throughput(bench, observer)?;
-    let fill_rate = known.fill_rate(bench, observer)?;
-    bench.fill(fill_rate, observer)?;
+    let throughput = throughput::known_or_measured(bench, known, observer)?;
+    phase_one::fill(bench, known, observer)?;
     // Losses without a reset would be counted as its cost, so some distance to the limit is kept.
     let rate = (throughput * 8 / 10).max(1);
     let seconds = bench.effort.reset_seconds;

@@ -4,7 +4,8 @@
 
 use serde_json::json;
 
-use super::packet::{Known, Measured};
+use super::known::Known;
+use super::measured::Measured;
 use super::{connection_rate, throughput};
 use crate::bench::{Bench, BenchError, Observer};
 use crate::trial::Sharing;
@@ -26,8 +27,8 @@ pub(super) fn measure(
 /// A hundredth, a tenth and all of the flows; inside ports stay, outside ports vary, as in the
 /// published tables.
 fn sessions(bench: &mut Bench, known: &Known, observer: &mut dyn Observer) -> Result<Vec<Measured>, BenchError> {
-    let whole = bench.setup.shape;
-    let stateful = bench.setup.technology.is_stateful();
+    let whole = bench.test_frames.shape;
+    let stateful = bench.test_frames.technology.is_stateful();
     let mut points = Vec::new();
     let mut rates = Vec::new();
     // Where the search of the next point starts.
@@ -37,10 +38,10 @@ fn sessions(bench: &mut Bench, known: &Known, observer: &mut dyn Observer) -> Re
         if ports == 0 {
             continue;
         }
-        bench.setup.shape.b_ports = ports;
+        bench.test_frames.shape.b_ports = ports;
         last.fill_rate = None;
         let result = point(bench, stateful, &mut last, observer);
-        bench.setup.shape = whole;
+        bench.test_frames.shape = whole;
         let (connections, rate) = result?;
         rates.push(rate);
         points.push(json!({ "sessions": u64::from(ports) * (whole.tuples() / u64::from(whole.b_ports)),

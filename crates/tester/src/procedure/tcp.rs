@@ -10,7 +10,7 @@
 //! The client opens the connections in both. `6to4`: the client sends, so full segments travel from
 //! the IPv6 to the IPv4 side, and only acknowledgements back. `4to6`: the server sends (`iperf3
 //! -R`). For gateways that translate nothing, and for pairs of gateways, the names mean the same
-//! two ways.
+//! two directions.
 //!
 //! # What it measures, and what not
 //! Goodput: payload that arrived. On veth, senders hand over super-packets of up to 64 KiB, as
@@ -28,14 +28,17 @@ use serde::{Deserialize, Serialize};
 use tombolo_lab::{Lab, LabError, Process};
 
 use crate::{
-    dut::{Dut, DutError, Gateway, Options},
+    gateway::{
+        Kind,
+        start::{self, Options, Running, StartError},
+    },
     iperf3::{self, Iperf3Error, Rate, Run, Sender, WARM_UP},
     machine::Machine,
     results::ResultFile,
     statistics::{Spread, median_ratio},
 };
 
-/// Which way the payload goes.
+/// In which direction the payload goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Direction {
     /// From the client, on the IPv6 side, to the server.
@@ -48,9 +51,9 @@ pub enum Direction {
 
 /// What to measure.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct TcpComparison {
     /// The gateways.
-    pub gateways: Vec<Dut>,
+    pub gateways: Vec<Kind>,
     /// Numbers of parallel connections.
     pub flows: Vec<u32>,
     /// Directions.
@@ -107,7 +110,7 @@ pub struct Sample {
     pub place: usize,
     /// Parallel connections.
     pub flows: u32,
-    /// Which way the payload went.
+    /// In which direction the payload went.
     pub direction: Direction,
     /// Payload that arrived, in bits a second; absent when the measurement failed.
     pub bits_per_second: Option<f64>,
@@ -129,7 +132,7 @@ pub struct Summary {
     pub gateway: String,
     /// Parallel connections.
     pub flows: u32,
-    /// Which way the payload went.
+    /// In which direction the payload went.
     pub direction: Direction,
     /// Bits a second; absent when every measurement failed.
     pub bits_per_second: Option<Spread>,
@@ -150,7 +153,7 @@ pub enum TcpError {
     Lab(#[from] LabError),
     /// A gateway did not start.
     #[error(transparent)]
-    Dut(#[from] DutError),
+    Start(#[from] StartError),
     /// Results cannot be written.
     #[error("cannot write results")]
     Results(#[from] io::Error),
@@ -159,13 +162,13 @@ pub enum TcpError {
 /// A gateway in its lab, with a server that waits.
 #[derive(Debug)]
 struct Bed {
-    gateway: Gateway,
+    gateway: Running,
     _server: Process,
     // Last: dropping it takes everything else with it.
     lab: Lab,
 }
 
-impl Plan {
+impl TcpComparison {
     /// Removes what is named twice: it would be measured twice and paired with itself.
     pub fn deduplicate(&mut self) {
         fn once<T: Copy + Eq + std::hash::Hash>(list: &mut Vec<T>) {
@@ -201,7 +204,7 @@ impl Plan {
         results: &mut ResultFile,
         mut progress: impl FnMut(usize, &Sample),
     ) -> Result<Vec<Summary>, TcpError> {
-        let beds = self.gateways.iter().map(|dut| Bed::make(*dut, &self.options));
+        let beds = self.gateways.iter().map(|kind| Bed::make(*kind, &self.options));
         let mut beds = beds.collect::<Result<Vec<Bed>, TcpError>>()?;
         let run = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         results.write(&self.describe(run, &beds)?)?;
@@ -226,7 +229,8 @@ impl Plan {
         round: u32,
         beds: &'a mut [Bed],
     ) -> impl Iterator<Item = Result<Sample, LabError>> + 'a {
-        let cases = self.flows.iter().flat_map(|flows| self.directions.iter().map(move |way| (*flows, *way)));
+        let cases =
+            self.flows.iter().flat_map(|flows| self.directions.iter().map(move |direction| (*flows, *direction)));
         let count = beds.len();
         let first = usize::try_from(round - 1).unwrap_or_default();
         let steps = cases.flat_map(move |case| (0..count).map(move |place| (case, place)));
@@ -242,10 +246,10 @@ impl Plan {
         let server = beds.first().map(|bed| bed.lab.node("server")).transpose()?;
         let congestion_control = server.map(|node| node.sysctl("net.ipv4.tcp_congestion_control")).transpose()?;
         let gateways = beds.iter().map(|bed| GatewayRecord {
-            gateway: bed.gateway.dut.name().to_owned(),
+            gateway: bed.gateway.kind.name().to_owned(),
             version: bed.gateway.version.clone(),
-            settings: match bed.gateway.dut {
-                dut if dut == Dut::Tombolo || Dut::PAIRS.contains(&dut) => self.options.tombolo_settings.clone(),
+            settings: match bed.gateway.kind {
+                kind if kind == Kind::Tombolo || Kind::PAIRS.contains(&kind) => self.options.settings.clone(),
                 _ => String::new(),
             },
             server_seen_by_client: bed.gateway.server_seen_by_client.to_string(),
@@ -270,7 +274,7 @@ impl Plan {
 
     /// The names of the topologies, each once.
     fn topologies(&self) -> String {
-        let mut names: Vec<String> = self.gateways.iter().map(|dut| dut.topology().name).collect();
+        let mut names: Vec<String> = self.gateways.iter().map(|kind| kind.topology().name).collect();
         names.sort();
         names.dedup();
         names.join(", ")
@@ -288,12 +292,12 @@ impl Plan {
         summaries
     }
 
-    fn summary(&self, run: u64, gateway: Dut, flows: u32, direction: Direction, samples: &[Sample]) -> Summary {
+    fn summary(&self, run: u64, gateway: Kind, flows: u32, direction: Direction, samples: &[Sample]) -> Summary {
         // One place a round, so that ratios pair measurements of the same round.
-        let of = |dut: Dut| -> Vec<Option<f64>> {
+        let of = |kind: Kind| -> Vec<Option<f64>> {
             let taken = |round, sample: &&Sample| {
                 sample.round == round
-                    && sample.gateway == dut.name()
+                    && sample.gateway == kind.name()
                     && sample.flows == flows
                     && sample.direction == direction
             };
@@ -301,7 +305,7 @@ impl Plan {
             rounds.map(|round| samples.iter().find(|sample| taken(round, sample))?.bits_per_second).collect()
         };
         let plain = match gateway.yardstick() {
-            Dut::Plain if !self.gateways.contains(&Dut::Plain) => Dut::Plain4,
+            Kind::Plain if !self.gateways.contains(&Kind::Plain) => Kind::Plain4,
             plain => plain,
         };
         let ours = of(gateway);
@@ -316,15 +320,15 @@ impl Plan {
             bits_per_second: Spread::of(&measured),
             failures: ours.len() - measured.len(),
             ratio_to_plain: median_ratio(&ours, &of(plain)),
-            ratio_to_tayga: median_ratio(&ours, &of(Dut::Tayga)),
+            ratio_to_tayga: median_ratio(&ours, &of(Kind::Tayga)),
         }
     }
 }
 
 impl Bed {
-    fn make(dut: Dut, options: &Options) -> Result<Self, TcpError> {
-        let lab = Lab::create(&dut.topology())?;
-        let gateway = dut.start(&lab, options)?;
+    fn make(kind: Kind, options: &Options) -> Result<Self, TcpError> {
+        let lab = Lab::create(&kind.topology())?;
+        let gateway = start::start(kind, &lab, options)?;
         let server = iperf3::serve(lab.node("server")?)?;
         Ok(Self { gateway, _server: server, lab })
     }
@@ -348,7 +352,7 @@ impl Bed {
             record: "sample".to_owned(),
             procedure: "tcp".to_owned(),
             run: 0,
-            gateway: self.gateway.dut.name().to_owned(),
+            gateway: self.gateway.kind.name().to_owned(),
             round: 0,
             place: 0,
             flows,
@@ -365,7 +369,7 @@ impl Bed {
         if self.gateway.is_running() {
             return error.to_string();
         }
-        format!("{error}; {} has ended:{}", self.gateway.dut, self.gateway.log_tail(10))
+        format!("{error}; {} has ended:{}", self.gateway.kind, self.gateway.log_tail(10))
     }
 }
 
@@ -384,21 +388,21 @@ mod tests {
 
     #[test]
     fn nothing_is_measured_twice() {
-        let mut plan = Plan {
-            gateways: vec![Dut::Plain, Dut::Tayga, Dut::Plain],
+        let mut comparison = TcpComparison {
+            gateways: vec![Kind::Plain, Kind::Tayga, Kind::Plain],
             flows: vec![10, 1, 10],
             directions: vec![Direction::FourToSix, Direction::FourToSix],
             rounds: 5,
             seconds: 3,
             options: Options {
                 tombolo: "tombolo".into(),
-                tombolo_settings: String::new(),
-                tombolo_trade: crate::setup::Technology::Nat64,
+                settings: String::new(),
+                technology: crate::gateway::Technology::Nat64,
             },
         };
-        plan.deduplicate();
-        assert_eq!(plan.gateways, [Dut::Plain, Dut::Tayga]);
-        assert_eq!((plan.flows.as_slice(), plan.directions.len()), ([10, 1].as_slice(), 1));
-        assert_eq!((plan.measurements(), plan.duration()), (20, 20 * (WARM_UP + Duration::from_secs(3))));
+        comparison.deduplicate();
+        assert_eq!(comparison.gateways, [Kind::Plain, Kind::Tayga]);
+        assert_eq!((comparison.flows.as_slice(), comparison.directions.len()), ([10, 1].as_slice(), 1));
+        assert_eq!((comparison.measurements(), comparison.duration()), (20, 20 * (WARM_UP + Duration::from_secs(3))));
     }
 }

@@ -5,7 +5,9 @@ use std::time::Instant;
 
 use serde_json::json;
 
-use super::packet::{Known, Measured};
+use super::known::Known;
+use super::measured::Measured;
+use super::phase_one;
 use crate::bench::{Bench, BenchError, Observer};
 use crate::summary::Summary;
 
@@ -21,8 +23,7 @@ pub(super) fn measure(
     known: &mut Known,
     observer: &mut dyn Observer,
 ) -> Result<Vec<Measured>, BenchError> {
-    let fill_rate = known.fill_rate(bench, observer)?;
-    bench.fill(fill_rate, observer)?;
+    phase_one::fill(bench, known, observer)?;
     let connections = bench.tuples();
     let counted = bench.gateway.sessions();
     let full = timed_flush(bench)?;

@@ -3,7 +3,9 @@
 
 use serde_json::json;
 
-use super::packet::{Known, Measured, check_timeout};
+use super::known::Known;
+use super::measured::Measured;
+use super::phase_one::{check_timeout, fill_rate};
 use crate::bench::{Bench, BenchError, Observer};
 use crate::effort::Effort;
 
@@ -17,7 +19,7 @@ pub(super) fn measure(
     observer: &mut dyn Observer,
 ) -> Result<Vec<Measured>, BenchError> {
     let seconds = bench.effort.trial_seconds;
-    let fill_rate = known.fill_rate(bench, observer)?;
+    let fill_rate = fill_rate(bench, known, observer)?;
     check_timeout(bench, fill_rate, seconds)?;
     bench.fill(fill_rate, observer)?;
     let refill = bench.effort.refill_each_trial;
@@ -44,4 +46,24 @@ pub(super) fn measure(
     let measured = Measured::rate("throughput", total, "frames/s", details);
     let limited_by_tester = found.limited_by_tester || found.lowest_not_passing.is_none();
     Ok(vec![Measured { limited_by_tester, ..measured }])
+}
+
+/// The throughput, measured now if it is not known.
+///
+/// # Errors
+/// What measuring returns; also if no rate at all passes.
+pub(super) fn known_or_measured(
+    bench: &mut Bench,
+    known: &mut Known,
+    observer: &mut dyn Observer,
+) -> Result<u64, BenchError> {
+    if known.throughput.is_none() {
+        measure(bench, known, observer)?;
+    }
+    known.throughput.filter(|rate| *rate > 0).ok_or_else(|| {
+        BenchError::Unsuitable(format!(
+            "{}: loses frames at every rate, so there is no throughput",
+            bench.gateway.name()
+        ))
+    })
 }

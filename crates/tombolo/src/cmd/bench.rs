@@ -5,11 +5,10 @@ use std::{path::PathBuf, time::SystemTime};
 use anyhow::{Context as _, ensure};
 use clap::{Args, Subcommand};
 use tombolo_tester::{
-    dut::{Dut, Options},
+    gateway::{Kind, Technology, start::Options},
     procedure::packet::Procedure as OnFrames,
-    procedure::tcp::{Direction, Plan, Summary},
+    procedure::tcp::{Direction, Summary, TcpComparison},
     results::ResultFile,
-    setup::Technology,
 };
 
 use super::{bench_packets, bench_route_lookup, print};
@@ -66,10 +65,10 @@ enum Procedure {
     Ratios are medians of the ratios within rounds; compare them, not absolute rates."
 )]
 struct Tcp {
-    /// Gateways: plain, plain4, tombolo, tayga, iptables; pairs: plain-pair, 464xlat, ds-lite,
+    /// Gateways: plain, plain4, tombolo, tayga, iptables, nftables, jool, jool_siit; pairs: plain-pair, 464xlat, ds-lite,
     /// lw4o6, map-e, map-t [default: plain,tombolo,tayga; plain4 instead of plain for nat44]
     #[arg(long, value_delimiter = ',')]
-    gateways: Vec<Dut>,
+    gateways: Vec<Kind>,
     /// What tombolo does: nat64, nat44, siit
     #[arg(long, default_value = "nat64", value_parser = service)]
     service: Technology,
@@ -105,9 +104,9 @@ fn service(text: &str) -> Result<Technology, String> {
     }
 }
 
-fn default_gateways(service: Technology) -> Vec<Dut> {
-    let plain = if service == Technology::Nat44 { Dut::Plain4 } else { Dut::Plain };
-    vec![plain, Dut::Tombolo, Dut::Tayga]
+fn default_gateways(service: Technology) -> Vec<Kind> {
+    let plain = if service == Technology::Nat44 { Kind::Plain4 } else { Kind::Plain };
+    vec![plain, Kind::Tombolo, Kind::Tayga]
 }
 
 fn direction(text: &str) -> Result<Direction, String> {
@@ -144,19 +143,19 @@ fn run_tcp(arguments: Tcp) -> anyhow::Result<()> {
     let output = arguments.output.unwrap_or_else(default_output);
     let mut results =
         ResultFile::open(&output).with_context(|| format!("cannot open the result file {}", output.display()))?;
-    let mut plan = Plan {
+    let mut comparison = TcpComparison {
         gateways: if arguments.gateways.is_empty() { default_gateways(arguments.service) } else { arguments.gateways },
         flows: arguments.flows,
         directions: arguments.directions,
         rounds: arguments.rounds,
         seconds: arguments.seconds,
-        options: Options { tombolo, tombolo_settings: arguments.settings, tombolo_trade: arguments.service },
+        options: Options { tombolo, settings: arguments.settings, technology: arguments.service },
     };
-    plan.deduplicate();
-    let progress = print::Progress::new(plan.measurements());
-    progress.say(&format!("starting {} gateways", plan.gateways.len()));
+    comparison.deduplicate();
+    let progress = print::Progress::new(comparison.measurements());
+    progress.say(&format!("starting {} gateways", comparison.gateways.len()));
     let mut errors = Vec::new();
-    let summaries = plan.run(&mut results, |taken, sample| {
+    let summaries = comparison.run(&mut results, |taken, sample| {
         progress.advance(taken, &format!("{} {} {} flows", sample.gateway, sample.direction, sample.flows));
         errors.extend(sample.error.as_ref().map(|error| format!("{}: {error}", sample.gateway)));
     });

@@ -13,12 +13,11 @@ use serde_json::json;
 use tombolo_tester::{
     bench::{BenchError, Means, Mix, Status},
     effort::Effort,
-    gateway::{Spec, external::Hooks},
-    procedure::packet::{Known, Measured, Procedure},
+    gateway::{Addresses, Flows, Spec, Technology, between_ports::Hooks},
+    procedure::{Known, Measured, packet::Procedure},
     results::ResultFile,
     selftest,
     series::{GatewaySummary, Progress, SeriesPlan, SeriesResult},
-    setup::{Addresses, Flows, Technology},
     trial::{Directions, Sharing},
 };
 
@@ -57,7 +56,7 @@ pub(crate) struct Arguments {
     /// Frames to the outside only
     #[arg(long, conflicts_with = "bidirectional")]
     forward_only: bool,
-    /// Frames both ways at the same rate (the default)
+    /// Frames in both directions at the same rate (the default)
     #[arg(long)]
     bidirectional: bool,
     /// Percent of foreground traffic; the rest is native IPv6

@@ -2,10 +2,7 @@
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use tombolo_tester::{
-    dut::{Dut, Options},
-    setup::Technology,
-};
+use tombolo_tester::gateway::{Kind, Technology, start::Options};
 
 use super::print;
 use crate::demo::{ALL_STEPS, Demo, Report, StepReport, TechnologyReport};
@@ -15,7 +12,7 @@ use crate::demo::{ALL_STEPS, Demo, Report, StepReport, TechnologyReport};
 pub(crate) struct Arguments {
     /// The gateway to show: tombolo, tayga
     #[arg(long, default_value = "tombolo")]
-    gateway: Dut,
+    gateway: Kind,
     /// Seconds of each TCP transfer; there are twelve, and four of each technology
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     seconds: u32,
@@ -26,7 +23,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: Arguments, json: bool) -> anyhow::Result<()> {
     let tombolo = std::env::current_exe().context("cannot find the program that is running")?;
-    let options = Options { tombolo, tombolo_settings: arguments.settings, tombolo_trade: Technology::Nat64 };
+    let options = Options { tombolo, settings: arguments.settings, technology: Technology::Nat64 };
     let demo = Demo { gateway: arguments.gateway, options, seconds: arguments.seconds };
     let progress = print::Progress::new(ALL_STEPS);
     let report = demo.run(|done, what| progress.advance(done, what));

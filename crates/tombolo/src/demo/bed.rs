@@ -7,18 +7,21 @@ use tombolo_lab::{
     topology::{CLIENT_V6, SERVER_V4, SERVER_V6},
 };
 use tombolo_tester::{
-    dut::{Dut, Gateway, Options, STATIC_PORT},
+    gateway::{
+        Kind,
+        start::{Options, Running, STATIC_PORT, start},
+    },
     iperf3,
 };
 
-use super::DemoError;
+use super::report::DemoError;
 
 /// The page that the HTTP servers give.
 pub(super) const PAGE_BYTES: usize = 256 << 10;
 
 #[derive(Debug)]
 pub(super) struct Bed {
-    pub(super) gateway: Gateway,
+    pub(super) gateway: Running,
     /// On the server, for the client to fetch from.
     pub(super) web: Peer,
     /// On the server.
@@ -31,17 +34,17 @@ pub(super) struct Bed {
 }
 
 impl Bed {
-    pub(super) fn make(dut: Dut, options: &Options) -> Result<Self, DemoError> {
-        let lab = Lab::create(&dut.topology())?;
+    pub(super) fn make(kind: Kind, options: &Options) -> Result<Self, DemoError> {
+        let lab = Lab::create(&kind.topology())?;
         let (client, server) = (lab.node("client")?, lab.node("server")?);
         // Peers listen where the packets arrive: after the gateway.
-        let inside = dut == Dut::Plain;
+        let inside = kind == Kind::Plain;
         let address = |port| -> SocketAddr { if inside { (SERVER_V6, port).into() } else { (SERVER_V4, port).into() } };
         let web = Peer::http(server, address(80), page())?;
         let echo = Peer::udp_echo(server, address(7))?;
         let client_web = Peer::http(client, (CLIENT_V6, STATIC_PORT).into(), page())?;
         let iperf3 = iperf3::serve(server)?;
-        let gateway = dut.start(&lab, options)?;
+        let gateway = start(kind, &lab, options)?;
         Ok(Self { gateway, web, echo, client_web, _iperf3: iperf3, lab })
     }
 

@@ -7,18 +7,20 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
 use tombolo_lab::LabError;
 use tombolo_tester::{
-    dut::{Dut, DutError, Options},
-    iperf3::Iperf3Error,
+    gateway::{Kind, start::Options},
     statistics::{Spread, median_ratio},
 };
 
 mod bed;
+mod report;
 mod steps;
 
+pub(crate) use report::{Report, StepReport, TechnologyReport};
+
 use bed::Bed;
+use report::DemoError;
 use steps::{PAIR_STEPS, STEPS, Step};
 
 /// How often each step is taken.
@@ -26,86 +28,17 @@ const ROUNDS: usize = 3;
 /// How often with a pair of gateways, of which there are five.
 const PAIR_ROUNDS: usize = 1;
 /// Steps of a demo of this project's gateway.
-pub(crate) const ALL_STEPS: usize = STEPS.len() + Dut::PAIRS.len() * PAIR_STEPS.len();
+pub(crate) const ALL_STEPS: usize = STEPS.len() + Kind::PAIRS.len() * PAIR_STEPS.len();
 
 /// What to demonstrate.
 #[derive(Clone, Debug)]
 pub(crate) struct Demo {
     /// Which gateway.
-    pub(crate) gateway: Dut,
+    pub(crate) gateway: Kind,
     /// How it is started.
     pub(crate) options: Options,
     /// Seconds of each TCP transfer.
     pub(crate) seconds: u32,
-}
-
-/// What came of it.
-#[derive(Debug, Serialize)]
-pub(crate) struct Report {
-    /// The gateway's name.
-    pub(crate) gateway: String,
-    /// Its version.
-    pub(crate) version: String,
-    /// From starting the gateway to its first packet, in milliseconds.
-    pub(crate) start_ms: u128,
-    /// The steps in order.
-    pub(crate) steps: Vec<StepReport>,
-    /// The five technologies; none if another gateway is shown.
-    pub(crate) technologies: Vec<TechnologyReport>,
-    /// The gateway's last lines, when a step failed.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub(crate) log: String,
-}
-
-/// What came of one technology with a gateway at either end.
-#[derive(Debug, Serialize)]
-pub(crate) struct TechnologyReport {
-    /// Its name, which is that of its scenario too.
-    pub(crate) technology: &'static str,
-    /// From starting the gateways to the first packet through both, in milliseconds.
-    pub(crate) start_ms: u128,
-    /// The steps in order.
-    pub(crate) steps: Vec<StepReport>,
-}
-
-/// What came of one step.
-#[derive(Debug, Serialize)]
-pub(crate) struct StepReport {
-    /// What was tried.
-    pub(crate) what: &'static str,
-    /// Whether it worked through the gateway.
-    pub(crate) worked: bool,
-    /// What was seen, or why it failed.
-    pub(crate) result: String,
-    /// The figure through the gateway, the median of the rounds.
-    pub(crate) ours: Option<f64>,
-    /// The figure over plain forwarding, likewise.
-    pub(crate) plain: Option<f64>,
-    /// The unit of both.
-    pub(crate) unit: &'static str,
-    /// `ours` divided by `plain`, the median of the rounds.
-    pub(crate) ratio: Option<f64>,
-}
-
-/// What a step has seen.
-#[derive(Debug)]
-pub(crate) struct Seen {
-    text: String,
-    figure: f64,
-}
-
-/// Why a step, or the whole demo, failed.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum DemoError {
-    #[error(transparent)]
-    Lab(#[from] LabError),
-    #[error(transparent)]
-    Gateway(#[from] DutError),
-    #[error(transparent)]
-    Iperf3(#[from] Iperf3Error),
-    /// Something came through, but not what was sent.
-    #[error("{0}")]
-    Wrong(String),
 }
 
 impl Demo {
@@ -113,7 +46,7 @@ impl Demo {
     /// taken nevertheless. `progress` hears the number of steps done and what comes next.
     pub(crate) fn run(&self, mut progress: impl FnMut(usize, &str)) -> Result<Report, DemoError> {
         progress(0, "building two labs");
-        let plain = Bed::make(Dut::Plain, &self.options)?;
+        let plain = Bed::make(Kind::Plain, &self.options)?;
         let mut ours = Bed::make(self.gateway, &self.options)?;
         let mut steps = Vec::new();
         for (done, step) in STEPS.iter().enumerate() {
@@ -125,13 +58,13 @@ impl Demo {
         }
         let failed = steps.iter().any(|step| !step.worked);
         let mut log = if failed { ours.gateway.stop(20) } else { String::new() };
-        let (gateway, version) = (ours.gateway.dut.to_string(), ours.gateway.version.clone());
+        let (gateway, version) = (ours.gateway.kind.to_string(), ours.gateway.version.clone());
         let start_ms = ours.gateway.started_in.as_millis();
         drop((ours, plain));
         let mut technologies = Vec::new();
-        if self.gateway == Dut::Tombolo {
-            let plain = Bed::make(Dut::PlainPair, &self.options)?;
-            for (number, pair) in Dut::PAIRS.into_iter().enumerate() {
+        if self.gateway == Kind::Tombolo {
+            let plain = Bed::make(Kind::PlainPair, &self.options)?;
+            for (number, pair) in Kind::PAIRS.into_iter().enumerate() {
                 let done = STEPS.len() + number * PAIR_STEPS.len();
                 technologies.push(self.technology(pair, &plain, &mut log, |step, what| progress(done + step, what))?);
             }
@@ -142,7 +75,7 @@ impl Demo {
     /// Takes the steps of a pair.
     fn technology(
         &self,
-        pair: Dut,
+        pair: Kind,
         plain: &Bed,
         log: &mut String,
         mut progress: impl FnMut(usize, &str),
@@ -179,8 +112,8 @@ impl Demo {
         let worked = last.is_ok();
         let result = match last {
             Ok(seen) => seen.text,
-            Err(error) if ours.gateway.is_running() => describe(&error),
-            Err(error) => format!("{}; the gateway has ended", describe(&error)),
+            Err(error) if ours.gateway.is_running() => error.describe(),
+            Err(error) => format!("{}; the gateway has ended", error.describe()),
         };
         let ratio = median_ratio(&through, &beside);
         StepReport {
@@ -198,10 +131,4 @@ impl Demo {
 fn median(samples: &[Option<f64>]) -> Option<f64> {
     let samples: Vec<f64> = samples.iter().flatten().copied().collect();
     Spread::of(&samples).map(|spread| spread.median)
-}
-
-/// The error with its causes.
-fn describe(error: &DemoError) -> String {
-    let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }

@@ -10,8 +10,8 @@ use tombolo_lab::{LabError, Namespace};
 use tombolo_tester::iperf3::{Run, Sender};
 
 use super::{
-    DemoError, Seen,
     bed::{Bed, PAGE_BYTES, page},
+    report::{DemoError, Seen},
 };
 
 /// A step: what it is, and how it is taken. `take` gets the length of its transfers, if it makes
@@ -55,7 +55,7 @@ fn fetch(bed: &Bed, _: Duration) -> Result<Seen, DemoError> {
     Ok(Seen { text: intact(bed.web.last_client()), figure })
 }
 
-/// The other way round: a connection from the IPv4 side to the client, through the static binding.
+/// A connection from the IPv4 side to the client, through the static binding.
 fn fetch_from_outside(bed: &Bed, _: Duration) -> Result<Seen, DemoError> {
     let address = bed.client_web_from_outside();
     let figure = curl(bed, bed.server()?, address)?;

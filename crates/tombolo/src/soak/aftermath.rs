@@ -14,8 +14,8 @@ use tombolo_tables::outside::Slot;
 use tombolo_tables::sweep::Sweeper;
 use tombolo_tables::tick::{Tick, ticks};
 
-use super::STATIC_BINDINGS;
-use super::traffic::Failures;
+use super::configuration::STATIC_BINDINGS;
+use super::failures::Failures;
 
 /// Seconds by which expiry may be late: two passes of the sweep, and time for a machine that is
 /// busy.

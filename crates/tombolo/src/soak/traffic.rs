@@ -2,13 +2,15 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use tombolo_lab::{Lab, LabError};
+
+use super::failures::Failures;
 
 const SERVER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 2);
 const UDP_PORT: u16 = 7000;
@@ -16,36 +18,9 @@ const TCP_PORT: u16 = 7001;
 /// A gateway that was killed is back after this; whoever got no answer tries again so long.
 const PATIENCE: Duration = Duration::from_secs(25);
 const ANSWER: Duration = Duration::from_millis(500);
-const MOST_FAILURES: usize = 20;
 /// Idle for longer than the established time and the transitory time after it: only the gateway's
 /// probes keep such a connection.
 const SILENCE: Duration = Duration::from_secs(85);
-
-/// What should not have been, with the second in which it was found.
-#[derive(Debug)]
-pub(crate) struct Failures {
-    begin: Instant,
-    found: Mutex<Vec<String>>,
-}
-
-impl Default for Failures {
-    fn default() -> Self {
-        Self { begin: Instant::now(), found: Mutex::default() }
-    }
-}
-
-impl Failures {
-    pub(crate) fn add(&self, text: String) {
-        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        if found.len() < MOST_FAILURES {
-            found.push(format!("second {}: {text}", self.begin.elapsed().as_secs()));
-        }
-    }
-
-    pub(crate) fn take(&self) -> Vec<String> {
-        std::mem::take(&mut self.found.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
 
 /// What the hosts did, in numbers.
 #[derive(Debug, Serialize)]

@@ -1,6 +1,7 @@
 //! The scenarios of softwires: DS-Lite and Lightweight 4over6.
 //!
-//! Both homes use the same private addresses, as homes do, and the provider's end tells them apart:
+//! Both homes use the same private addresses, as homes do, and the provider's end distinguishes
+//! them by their softwires:
 //!
 //! ```text
 //!  client    --- cpe  ---+                        cpe:  2001:db8:1000:100::/56
@@ -10,12 +11,13 @@
 //!   10.0.0.2      2001:db8:d::/64                 cpe2: 2001:db8:1000:200::/56
 //! ```
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::Ipv6Addr;
 
-use crate::{End, Link, Node, Prefix, Route, Scenario, Topology};
+use super::{description::Scenario, network::two_homes};
+use crate::Topology;
 
 /// DS-Lite (RFC 6333): B4s in the homes, an AFTR in the gateway.
-pub(crate) fn ds_lite() -> Scenario {
+pub(super) fn ds_lite() -> Scenario {
     let b4 = |prefix: &str| {
         format!(
             "[[service]]\nkind = \"b4\"\ninside = [\"10.0.0.0/24\"]\naddress = \"{prefix}::b4\"\n\
@@ -25,7 +27,7 @@ pub(crate) fn ds_lite() -> Scenario {
     Scenario {
         name: "ds-lite",
         about: "DS-Lite (RFC 6333): IPv4 inside IPv6 to a carrier's NAT44",
-        topology: two_homes("ds-lite"),
+        topology: two_private_homes("ds-lite"),
         gateways: vec![
             (
                 "gateway",
@@ -42,7 +44,7 @@ pub(crate) fn ds_lite() -> Scenario {
 
 /// Lightweight 4over6 (RFC 7596): both homes share 192.0.2.10, the first has its ports 4096 to
 /// 5119, the second those from 5120 to 6143.
-pub(crate) fn lw4o6() -> Scenario {
+pub(super) fn lw4o6() -> Scenario {
     let lwb4 = |prefix: &str, psid: u16| {
         format!(
             "[[service]]\nkind = \"lwb4\"\ninside = [\"10.0.0.0/24\"]\nipv4 = \"192.0.2.10\"\npsid_length = 6\n\
@@ -54,7 +56,7 @@ pub(crate) fn lw4o6() -> Scenario {
     Scenario {
         name: "lw4o6",
         about: "Lightweight 4over6 (RFC 7596): each home translates within its own ports of a shared address",
-        topology: two_homes("lw4o6"),
+        topology: two_private_homes("lw4o6"),
         gateways: vec![
             (
                 "gateway",
@@ -72,37 +74,8 @@ pub(crate) fn lw4o6() -> Scenario {
     }
 }
 
-/// client - cpe - gateway - server, and a second home: neighbour - cpe2 - gateway.
-fn two_homes(name: &str) -> Topology {
-    let mut topology = Topology::client_cpe_gateway_server();
-    topology.name = name.to_owned();
-    for (name, forwarding) in [("neighbour", false), ("cpe2", true)] {
-        topology.nodes.push(Node { name: name.to_owned(), forwarding, routes: Vec::new(), sysctls: Vec::new() });
-    }
-    let v4 = |host| IpAddr::from(Ipv4Addr::new(10, 0, 0, host));
-    topology.links.push(Link::new(end("neighbour", "inside0", v4(2), 24), end("cpe2", "inside0", v4(1), 24)));
-    let core = |host| IpAddr::from(numbered(0xd, host));
-    topology.links.push(Link::new(end("cpe2", "core0", core(2), 64), end("gateway", "core1", core(1), 64)));
-    let home = |number| IpAddr::from(Ipv6Addr::new(0x2001, 0xdb8, 0x1000, number, 0, 0, 0, 0));
-    let unspecified = Ipv6Addr::UNSPECIFIED.into();
-    add_route(&mut topology, "neighbour", (Ipv4Addr::UNSPECIFIED.into(), 0), v4(1));
-    add_route(&mut topology, "cpe2", (unspecified, 0), core(1));
-    add_route(&mut topology, "gateway", (home(0x100), 56), numbered(0xc, 2).into());
-    add_route(&mut topology, "gateway", (home(0x200), 56), core(2));
-    topology
-}
-
-fn end(node: &str, interface: &str, address: IpAddr, length: u8) -> End {
-    End { node: node.to_owned(), interface: interface.to_owned(), addresses: vec![Prefix { address, length }] }
-}
-
-fn add_route(topology: &mut Topology, node: &str, (address, length): (IpAddr, u8), via: IpAddr) {
-    if let Some(node) = topology.node_mut(node) {
-        node.routes.push(Route { destination: Prefix { address, length }, via });
-    }
-}
-
-/// 2001:db8:`link`::`host`.
-fn numbered(link: u16, host: u16) -> Ipv6Addr {
-    Ipv6Addr::new(0x2001, 0xdb8, link, 0, 0, 0, 0, host)
+/// Homes with the same private addresses.
+fn two_private_homes(name: &str) -> Topology {
+    let home = |number| Ipv6Addr::new(0x2001, 0xdb8, 0x1000, number, 0, 0, 0, 0);
+    two_homes(name, 0, [home(0x100), home(0x200)])
 }

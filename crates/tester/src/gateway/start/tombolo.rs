@@ -13,12 +13,15 @@ use tombolo_lab::{
     topology::{SERVER_V4, SERVER_V4_TRANSLATED},
 };
 
-use super::{Dut, Gateway, Options, STATIC_PORT, tayga};
-use crate::{machine, setup::Technology};
+use super::running::{Options, Running, STATIC_PORT};
+use crate::gateway::addresses::{SIIT_PREFIX, embed};
+use crate::gateway::kind::Kind;
+use crate::gateway::technology::Technology;
+use crate::machine;
 
 const READY_LIMIT: Duration = Duration::from_secs(15);
 
-pub(super) fn start(lab: &Lab, options: &Options) -> Result<Gateway, LabError> {
+pub(super) fn start(lab: &Lab, options: &Options) -> Result<Running, LabError> {
     let file = lab.directory()?.join("tombolo.toml");
     let action = || format!("write {}", file.display());
     fs::write(&file, configuration(options)).map_err(|source| LabError::System { action: action(), source })?;
@@ -31,27 +34,27 @@ pub(super) fn start(lab: &Lab, options: &Options) -> Result<Gateway, LabError> {
         .spawn()?;
     // Written once its routes are in place.
     process.wait_for_text("ready", READY_LIMIT)?;
-    Ok(Gateway {
-        dut: Dut::Tombolo,
+    Ok(Running {
+        kind: Kind::Tombolo,
         version: machine::version_of(&executable, &["--version"]),
-        server_seen_by_client: server_seen_by_client(options.tombolo_trade),
+        server_seen_by_client: server_seen_by_client(options.technology),
         client_seen_by_server: Some(SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), STATIC_PORT)),
         started_in: Duration::ZERO,
         processes: vec![process],
     })
 }
 
-fn server_seen_by_client(trade: Technology) -> IpAddr {
-    match trade {
+fn server_seen_by_client(technology: Technology) -> IpAddr {
+    match technology {
         Technology::Nat44 => SERVER_V4.into(),
-        Technology::Siit => tayga::embed(SERVER_V4).into(),
+        Technology::Siit => embed(SIIT_PREFIX, SERVER_V4).into(),
         _ => SERVER_V4_TRANSLATED.into(),
     }
 }
 
 fn configuration(options: &Options) -> String {
-    let settings = &options.tombolo_settings;
-    let service = match options.tombolo_trade {
+    let settings = &options.settings;
+    let service = match options.technology {
         Technology::Nat44 => nat44(),
         Technology::Siit => siit(),
         _ => nat64(),

@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use tombolo_lab::{Lab, LabError, Scenario, topology::SERVER_V4};
 
-use super::{Dut, Gateway, Options};
+use super::running::{Options, Running};
+use crate::gateway::kind::Kind;
 use crate::machine;
 
 /// Starts every gateway of the scenario, each with the settings in front of its service.
-pub(super) fn start(dut: Dut, scenario: &Scenario, lab: &Lab, options: &Options) -> Result<Gateway, LabError> {
+pub(super) fn start(kind: Kind, scenario: &Scenario, lab: &Lab, options: &Options) -> Result<Running, LabError> {
     let executable = options.tombolo.display().to_string();
-    let start = |(node, text): &(&str, String)| {
-        lab.start_gateway(node, &executable, &format!("{}\n{text}", options.tombolo_settings))
-    };
-    Ok(Gateway {
-        dut,
+    let start =
+        |(node, text): &(&str, String)| lab.start_gateway(node, &executable, &format!("{}\n{text}", options.settings));
+    Ok(Running {
+        kind,
         version: machine::version_of(&executable, &["--version"]),
         server_seen_by_client: SERVER_V4.into(),
         client_seen_by_server: None,

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use tombolo_generator::{Ends, Port, link_address};
 
-use super::{Gateway, GatewayError};
+use super::control::{Gateway, GatewayError};
 
 /// How to drive a gateway from outside. Commands that are absent make the procedures that need them
 /// unavailable.
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hooks_are_run_and_their_failures_told() {
+    fn hooks_are_run_and_their_failures_reported() {
         let mut gateway = External::new(Hooks {
             flush: Some("test \"$TOMBOLO_HOOK\" = flush".to_owned()),
             sessions: Some("echo 1234".to_owned()),

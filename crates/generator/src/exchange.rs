@@ -12,7 +12,7 @@ const _: () = assert!(TIMED_FRAMES_MAX as usize == TAGGED_MAX);
 
 /// One run of the rig.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct Exchange {
     /// From the left port to the right one.
     pub forward: Option<Direction>,
     /// From the right port to the left one.
@@ -170,7 +170,7 @@ pub struct Answer {
 pub enum Timing {
     /// No delays, for trials of the highest rate: reading the clock twice a frame costs some 100
     /// ns. It is read once a burst; departures tell when the first and the last burst began, and
-    /// arrivals are told to a few milliseconds.
+    /// arrivals are known to a few milliseconds.
     Off,
     /// The delay of each frame.
     Delays,

@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use tombolo_lab::{Lab, LabError, topology::SERVER_V4};
 
-use super::{Dut, Gateway};
+use super::running::Running;
+use crate::gateway::kind::Kind;
 use crate::machine;
 
-pub(super) fn start(lab: &Lab) -> Result<Gateway, LabError> {
+pub(super) fn start(lab: &Lab) -> Result<Running, LabError> {
     let masquerade = ["-t", "nat", "-A", "POSTROUTING", "-o", "outside0", "-j", "MASQUERADE"];
     lab.node("gateway")?.command("iptables").args(masquerade).run()?.success()?;
-    Ok(Gateway {
-        dut: Dut::Iptables,
+    Ok(Running {
+        kind: Kind::Iptables,
         version: machine::version_of("iptables", &["--version"]),
         server_seen_by_client: SERVER_V4.into(),
         client_seen_by_server: None,

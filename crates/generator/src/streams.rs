@@ -1,0 +1,144 @@
+//! The records by which the programs know what to send and what to expect.
+
+use crate::bitmap::lane_words;
+use crate::exchange::{Direction, Order, PortRule, SourceRule, Timing};
+use crate::frame::Template;
+use crate::layout::{
+    EXPECT_IPDV, EXPECT_RECORD, EXPECT_UNTIMED, Expectation, FrameKind, PermutationRecord, STREAM_MIXED,
+    STREAM_UNTIMED, Shared, Stream,
+};
+use crate::permutation::{Permutation, mix64};
+
+/// A burst this late is counted.
+const LATE_NS: u64 = 100_000;
+
+/// The record for the receiver of this direction; its frames' bits begin at word `bitmap_first`.
+pub(crate) fn expectation(trial: u8, bitmap_first: u64, direction: &Direction) -> Expectation {
+    let answer = &direction.answer;
+    let payload = direction.template.payload_bytes();
+    let (pool_first, pool_last) = match answer.source {
+        SourceRule::Pool(first, last) => (first.to_bits(), last.to_bits()),
+        _ => (0, 0),
+    };
+    let mut expectation = Expectation {
+        active: 1,
+        kind: answer.kind as u8,
+        trial,
+        flags: if answer.record { EXPECT_RECORD } else { 0 }
+            | match answer.timing {
+                Timing::Off => EXPECT_UNTIMED,
+                Timing::Delays => 0,
+                Timing::Variations => EXPECT_IPDV,
+            },
+        source_rule: match answer.source {
+            SourceRule::Any => 0,
+            SourceRule::Exact => 1,
+            SourceRule::Pool(..) => 2,
+        },
+        source_port_rule: u8::from(answer.source_port == PortRule::Exact),
+        hop_limit: answer.hop_limit,
+        inner_hop_limit: answer.inner_hop_limit,
+        pool_first,
+        pool_last,
+        ip_bytes: Template::ip_bytes(answer.kind, payload),
+        filler_sum: direction.template.filler_sum(),
+        sample_mask: if payload <= 128 { 0 } else { 15 },
+        index_stride: u32::try_from(direction.cores.len()).unwrap_or(1),
+        timed_from: direction.timed.map_or(0, |t| t.from),
+        timed_every: direction.timed.map_or(0, |t| t.every),
+        bitmap_first,
+        frames: direction.frames,
+        lane_words: u32::try_from(lane_words(direction.frames, direction.cores.len())).unwrap_or(u32::MAX),
+        shape: direction.shape,
+        ..Expectation::zeroed()
+    };
+    if let Some(background) = &direction.background {
+        expectation.background_hop_limit = background.hop_limit;
+        expectation.background_ip_bytes = Template::ip_bytes(FrameKind::Ipv6, background.template.payload_bytes());
+        expectation.background_filler_sum = background.template.filler_sum();
+        expectation.background_source = background.source.octets();
+        expectation.background_destination = background.destination.octets();
+    }
+    expectation
+}
+
+/// Which of a trial's streams it is.
+#[derive(Clone, Copy)]
+pub(crate) struct StreamPlace {
+    pub(crate) trial: u8,
+    /// Right to left.
+    pub(crate) reverse: bool,
+    /// Which of the direction's own cores sends it.
+    pub(crate) lane: usize,
+    /// When the direction's first frame is due.
+    pub(crate) start_ns: u64,
+    /// Other frames share its pages.
+    pub(crate) mixed: bool,
+}
+
+/// The record for the generator of one core.
+pub(crate) fn stream(direction: &Direction, place: StreamPlace) -> Stream {
+    let StreamPlace { trial, reverse, lane, start_ns, mixed } = place;
+    let lanes = u32::try_from(direction.cores.len()).unwrap_or(1);
+    let lane = u32::try_from(lane).unwrap_or(0);
+    let (order, permutation, seed) = order_of(direction);
+    let pace = direction.pace;
+    let period = period_of(pace.rate, lanes);
+    let (second_from, second_rate) = pace.then.unwrap_or((direction.frames, pace.rate));
+    let burst = pace.burst();
+    let whole = |period: u64| (period >> 32) * u64::from(burst);
+    Stream {
+        start_ns: start_ns + pace.due_ns(lane),
+        period,
+        second_period: period_of(second_rate, lanes),
+        batch_gap_ns: whole(period) * 3 / 4,
+        late_ns: LATE_NS,
+        frames: share(direction.frames, lane, lanes),
+        second_from: share(second_from, lane, lanes),
+        index_offset: lane,
+        index_stride: lanes,
+        burst,
+        order,
+        timed_from: direction.timed.map_or(0, |t| t.from),
+        timed_every: direction.timed.map_or(0, |t| t.every),
+        mix_n: direction.background.map_or(0, |b| b.n),
+        mix_m: direction.background.map_or(0, |b| b.m),
+        seed,
+        trial,
+        direction: u8::from(reverse),
+        flags: if mixed { STREAM_MIXED } else { 0 }
+            | if direction.answer.timing == Timing::Off { STREAM_UNTIMED } else { 0 },
+        reserved: 0,
+        permutation,
+        shape: direction.shape,
+        foreground: direction.template.render(trial),
+        background: match &direction.background {
+            Some(b) => b.template.render_between(trial, b.source, b.destination),
+            None => direction.template.render(trial),
+        },
+    }
+}
+
+/// How many of `frames` fall to `lane` when dealt out in turn.
+fn share(frames: u32, lane: u32, lanes: u32) -> u32 {
+    frames / lanes + u32::from(lane < frames % lanes)
+}
+
+/// Nanoseconds between two frames of one lane, 32.32 fixed point.
+fn period_of(rate: u64, lanes: u32) -> u64 {
+    match rate {
+        0 => 0,
+        rate => u64::try_from(((u128::from(lanes) * 1_000_000_000) << 32) / u128::from(rate)).unwrap_or(u64::MAX),
+    }
+}
+
+fn order_of(direction: &Direction) -> (u32, PermutationRecord, u32) {
+    let tuples = u32::try_from(direction.shape.tuples()).unwrap_or(u32::MAX);
+    let low = |seed: u64| (mix64(seed) & 0xffff_ffff) as u32;
+    match direction.order {
+        Order::Enumerate { seed } => (0, Permutation::new(tuples, seed).record(), low(seed)),
+        Order::Random { seed } => (1, Permutation::new(tuples, seed).record(), low(seed)),
+        Order::RecordsOnce { count, seed } => (2, Permutation::new(count, seed).record(), low(seed)),
+        Order::RecordsRandom { count, seed } => (3, Permutation::new(count, seed).record(), low(seed)),
+    }
+}

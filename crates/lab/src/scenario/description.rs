@@ -1,0 +1,18 @@
+//! What a scenario is.
+
+use crate::Topology;
+
+/// A topology and the gateways in it.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Its name.
+    pub name: &'static str,
+    /// What it shows.
+    pub about: &'static str,
+    /// Hosts and links.
+    pub topology: Topology,
+    /// Node and configuration file of each gateway.
+    pub gateways: Vec<(&'static str, String)>,
+    /// Commands to try, with the node that they are for.
+    pub hints: Vec<(&'static str, &'static str)>,
+}

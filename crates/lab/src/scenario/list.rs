@@ -1,0 +1,40 @@
+//! Which scenarios there are.
+
+use super::{description::Scenario, map, softwires, xlat464};
+
+impl Scenario {
+    /// The names of all scenarios.
+    pub const NAMES: [&'static str; 5] = ["map-e", "map-t", "464xlat", "ds-lite", "lw4o6"];
+
+    /// The scenario of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "map-e" => Some(map::map_e()),
+            "map-t" => Some(map::map_t()),
+            "464xlat" => Some(xlat464::with_clat()),
+            "ds-lite" => Some(softwires::ds_lite()),
+            "lw4o6" => Some(softwires::lw4o6()),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_scenario_is_consistent() {
+        for name in Scenario::NAMES {
+            let scenario = Scenario::named(name).unwrap();
+            scenario.topology.check().unwrap();
+            assert_eq!(scenario.name, name);
+            let gateways = scenario.gateways.iter().map(|(node, _)| node);
+            for node in gateways.chain(scenario.hints.iter().map(|(node, _)| node)) {
+                assert!(scenario.topology.nodes.iter().any(|known| known.name == *node), "{node}");
+            }
+        }
+        assert!(Scenario::named("nonsense").is_none());
+    }
+}

@@ -1,0 +1,15 @@
+//! Scenarios: a topology, and what a gateway has to be configured as on which of its nodes, so that
+//! hosts inside reach the IPv4 server. `tombolo lab up NAME` shows them, and the kernel tests run
+//! on them.
+//!
+//! The addresses are those of [`topology`](crate::topology), and what the scenario's file draws.
+
+mod description;
+mod list;
+mod map;
+mod network;
+mod softwires;
+mod start;
+mod xlat464;
+
+pub use description::Scenario;

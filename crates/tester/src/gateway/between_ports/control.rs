@@ -1,0 +1,82 @@
+//! What the tester can ask of a gateway between its two ports, wherever that gateway is.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use tombolo_generator::{Ends, Port};
+use tombolo_lab::LabError;
+
+/// Why a gateway cannot be measured.
+#[derive(Debug, thiserror::Error)]
+pub enum GatewayError {
+    /// The lab could not be built or a command in it failed.
+    #[error("{gateway}: {source}")]
+    Lab {
+        /// Which gateway.
+        gateway: String,
+        /// What went wrong.
+        #[source]
+        source: LabError,
+    },
+    /// Something of the operating system.
+    #[error("{gateway}: cannot {action}: {source}")]
+    System {
+        /// Which gateway.
+        gateway: String,
+        /// What was tried.
+        action: String,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The gateway cannot do what the procedure needs, or is not available here.
+    #[error("{gateway}: {reason}")]
+    Unsuitable {
+        /// Which gateway.
+        gateway: String,
+        /// What is missing, and what would help.
+        reason: String,
+    },
+}
+
+/// A gateway between the tester's two ports.
+pub trait Gateway {
+    /// Its name in tables and result files.
+    fn name(&self) -> String;
+
+    /// Version, settings and tunables, for the report.
+    fn description(&self) -> BTreeMap<String, String>;
+
+    /// The tester's ports: left and right.
+    fn ports(&self) -> (Port, Port);
+
+    /// Link-layer addresses of frames from the left port, and of frames from the right port.
+    ///
+    /// # Errors
+    /// If they cannot be found out.
+    fn ends(&self) -> Result<(Ends, Ends), GatewayError>;
+
+    /// Empties the tables of connections. Returns when they are empty.
+    ///
+    /// # Errors
+    /// If the gateway cannot do that.
+    fn flush(&mut self) -> Result<(), GatewayError>;
+
+    /// Restarts the gateway as its operator would. Returns when the restart is under way;
+    /// packets may be lost until it is done.
+    ///
+    /// # Errors
+    /// If the gateway cannot be restarted.
+    fn reset(&mut self) -> Result<(), GatewayError>;
+
+    /// Connections in its tables, where it can say.
+    fn sessions(&mut self) -> Option<u64>;
+
+    /// How long it keeps a UDP connection, in seconds, where that is known.
+    fn udp_timeout_seconds(&self) -> Option<u64>;
+
+    /// Puts the gateway's work on these cores and no others, where that is possible; says how.
+    ///
+    /// # Errors
+    /// If the operating system refuses.
+    fn place(&mut self, cores: &[usize]) -> Result<String, GatewayError>;
+}

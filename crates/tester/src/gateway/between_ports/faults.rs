@@ -1,0 +1,71 @@
+//! The faults that can be planted in a forwarder.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// What to do wrong. 0 means not at all; N means every Nth frame of the direction inside to
+/// outside.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// Drop every Nth.
+    pub loss: u64,
+    /// Damage a payload byte of every Nth and leave the checksum as it was.
+    pub corrupt: u64,
+    /// Change the destination port of every Nth, with a right checksum.
+    pub misdirect: u64,
+    /// Send every Nth twice.
+    pub duplicate: u64,
+    /// Swap every Nth with its successor.
+    pub reorder: u64,
+    /// Hold all frames back for so many microseconds, both directions.
+    pub delay: u64,
+    /// Forward only the first so many different four tuples; drop the others.
+    pub capacity: u64,
+    /// Forward at most so many frames a second; drop the others (token bucket of 2 ms).
+    pub rate: u64,
+    /// Be dead for so many milliseconds after a reset.
+    pub outage: u64,
+}
+
+impl Faults {
+    fn fields(&mut self) -> [(&'static str, &mut u64); 9] {
+        [
+            ("loss", &mut self.loss),
+            ("duplicate", &mut self.duplicate),
+            ("corrupt", &mut self.corrupt),
+            ("misdirect", &mut self.misdirect),
+            ("reorder", &mut self.reorder),
+            ("delay", &mut self.delay),
+            ("capacity", &mut self.capacity),
+            ("rate", &mut self.rate),
+            ("outage", &mut self.outage),
+        ]
+    }
+}
+
+impl FromStr for Faults {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Faults, String> {
+        let mut faults = Faults::default();
+        for pair in text.split(',').filter(|p| !p.is_empty()) {
+            let (name, value) = pair.split_once('=').ok_or_else(|| format!("`{pair}` is not FAULT=VALUE"))?;
+            let mut fields = faults.fields();
+            let field = fields.iter_mut().find(|(known, _)| *known == name);
+            let (_, field) = field.ok_or_else(|| {
+                format!("no fault is called `{name}`; there are loss, duplicate, corrupt, misdirect, reorder, delay, capacity, rate, outage")
+            })?;
+            **field = value.parse().map_err(|_| format!("{name}={value}: not a number"))?;
+        }
+        Ok(faults)
+    }
+}
+
+impl fmt::Display for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut copy = *self;
+        let set: Vec<String> =
+            copy.fields().iter().filter(|(_, v)| **v != 0).map(|(name, v)| format!("{name}={v}")).collect();
+        f.write_str(&set.join(","))
+    }
+}

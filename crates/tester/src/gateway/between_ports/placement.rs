@@ -1,0 +1,78 @@
+//! Whose core: packets of a veth pair are processed on the core that sent them, so a gateway in the
+//! kernel would run on the tester's core and slow it down instead of dropping. Its ports are
+//! therefore switched to threaded NAPI, and those threads, and every process in the gateway's
+//! namespace, are pinned to the cores given.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use tombolo_generator::pin_to;
+use tombolo_lab::{Namespace, wait_until};
+
+/// Switches these interfaces to threaded NAPI; returns the new threads.
+///
+/// # Errors
+/// If the kernel refuses; it names the interface.
+pub(super) fn napi_threads(node: &Namespace, interfaces: &[&str]) -> io::Result<BTreeSet<i32>> {
+    let before = threads_named("napi/");
+    for interface in interfaces {
+        let line = format!("echo 1 > /sys/class/net/{interface}/threaded");
+        // `ip netns exec` mounts the namespace's own /sys.
+        let output = Command::new("ip").args(["netns", "exec", node.name(), "sh", "-c", &line]).output()?;
+        if !output.status.success() {
+            let words = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            return Err(io::Error::other(format!("{interface}: {words}")));
+        }
+    }
+    let started = || {
+        let new: BTreeSet<i32> = threads_named("napi/").difference(&before).copied().collect();
+        (new.len() >= interfaces.len()).then_some(new)
+    };
+    Ok(wait_until("the NAPI threads", Duration::from_secs(2), started).unwrap_or_default())
+}
+
+/// Pins all threads of all processes in the namespace, this one's excepted.
+///
+/// # Errors
+/// If a thread that still runs cannot be pinned.
+pub(super) fn pin_inhabitants(node: &Namespace, cores: &[usize]) -> io::Result<()> {
+    for thread in inhabitants(node) {
+        match pin_to(thread, cores) {
+            // The thread ended meanwhile.
+            Err(e) if e.raw_os_error() == Some(3) => {}
+            other => other?,
+        }
+    }
+    Ok(())
+}
+
+/// All threads of all processes in the namespace.
+fn inhabitants(node: &Namespace) -> Vec<i32> {
+    let here = fs::metadata(node.path()).map(|file| (file.dev(), file.ino())).ok();
+    let own = std::process::id().to_string();
+    numbers_in(Path::new("/proc"))
+        .filter(|path| !path.ends_with(&own))
+        .filter(|path| fs::metadata(path.join("ns/net")).map(|file| (file.dev(), file.ino())).ok() == here)
+        .flat_map(|path| numbers_in(&path.join("task")).collect::<Vec<_>>())
+        .filter_map(|path| path.file_name()?.to_str()?.parse().ok())
+        .collect()
+}
+
+/// Entries of a directory of /proc whose names are numbers.
+fn numbers_in(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
+    entries
+        .filter(|path| path.file_name().and_then(|n| n.to_str()).is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit())))
+}
+
+fn threads_named(prefix: &str) -> BTreeSet<i32> {
+    numbers_in(Path::new("/proc"))
+        .filter(|path| fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.starts_with(prefix)))
+        .filter_map(|path| path.file_name()?.to_str()?.parse().ok())
+        .collect()
+}

@@ -1,0 +1,14 @@
+//! What one procedure needs of another.
+
+/// What is known of a gateway from before: one procedure needs what another found.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Known {
+    /// Throughput of each direction, frames a second; given by the user or measured.
+    pub throughput: Option<u64>,
+    /// Validated connection establishment rate.
+    pub connection_rate: Option<u64>,
+    /// Rate of phase 1 of stateful procedures, frames a second; given by the user.
+    pub fill_rate: Option<u64>,
+    /// Largest number of sessions of a series; 0 where the user did not say.
+    pub sessions: u32,
+}
