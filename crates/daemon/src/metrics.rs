@@ -12,8 +12,8 @@ use tombolo_fastpath::Miss;
 
 use crate::accelerator::{Accelerator, Taken};
 use crate::listener::{self, Stream};
-use crate::row::{protocol_name, service_name};
 use crate::running::Running;
+use crate::table_rows::{protocol_name, service_name};
 
 /// How long a client may take for each step.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -199,17 +199,18 @@ fn bindings(running: &Running, plan: &Plan) -> Vec<(String, u64)> {
     let bindings = &running.tables.bindings;
     let mut counts = vec![[0_u64; 3]; plan.services.len()];
     for (binding, _) in bindings.iter().filter_map(|id| bindings.read(id)) {
-        let place = PROTOCOLS.iter().position(|&protocol| protocol == binding.inside.protocol);
-        if let (Some(counts), Some(place)) = (counts.get_mut(usize::from(binding.inside.service)), place) {
-            counts[place] += 1;
+        let column = PROTOCOLS.iter().position(|&protocol| protocol == binding.inside.protocol);
+        if let (Some(counts), Some(column)) = (counts.get_mut(usize::from(binding.inside.service)), column) {
+            counts[column] += 1;
         }
     }
     let stateful = plan.numbered().filter(|(_, service)| service.kind.pool().is_some());
-    let samples = stateful.flat_map(|(number, _)| PROTOCOLS.into_iter().enumerate().map(move |place| (number, place)));
-    let samples = samples.map(|(number, (place, protocol))| {
+    let samples =
+        stateful.flat_map(|(number, _)| PROTOCOLS.into_iter().enumerate().map(move |column| (number, column)));
+    let samples = samples.map(|(number, (column, protocol))| {
         let (service, protocol) = (service_name(plan, number), protocol_name(protocol));
         let labels = format!("{{service=\"{service}\",protocol=\"{protocol}\"}}");
-        (labels, counts[usize::from(number)][place])
+        (labels, counts[usize::from(number)][column])
     });
     samples.collect()
 }

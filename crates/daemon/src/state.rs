@@ -20,7 +20,8 @@ use tombolo_tables::memory::{MemoryError, MemorySource, Slab};
 use tombolo_tables::tick::Tick;
 use tombolo_tables::{Tables, audit};
 
-use crate::accelerator;
+use crate::directories;
+use crate::error_chain::in_one_line;
 
 /// Version of the tables' layout in memory. To be raised with every change of a record.
 const LAYOUT: u32 = 2;
@@ -75,11 +76,11 @@ impl State {
     /// # Errors
     /// [`StateError`].
     pub fn open_for(settings: &Host, plan: &Plan) -> Result<Self, StateError> {
-        let pins = accelerator::pins(settings);
+        let pins = directories::of_pins(settings);
         if settings.fastpath != FastPath::Off {
             match Self::in_kernel(&pins, plan) {
                 Err(error) if settings.fastpath == FastPath::Auto => {
-                    tracing::warn!("no fast path: {}", accelerator::words(&error));
+                    tracing::warn!("no fast path: {}", in_one_line(&error));
                 }
                 other => return other,
             }

@@ -9,6 +9,15 @@ use tombolo_tables::tick::Tick;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Utc(pub i64);
 
+/// The same moment on both clocks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Moment {
+    /// On the monotonic one, which the tables know.
+    pub(crate) now: Now,
+    /// For people.
+    pub(crate) utc: Utc,
+}
+
 impl Utc {
     /// The moment.
     #[must_use]

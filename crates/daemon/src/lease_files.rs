@@ -42,14 +42,14 @@ pub struct Report {
     pub drops: bool,
 }
 
-/// The pools of a plan.
+/// The pools of a plan, and the thread that keeps their files.
 #[derive(Debug)]
-pub struct Lending {
+pub struct LeaseFiles {
     pools: Vec<Arc<DynamicPool>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Lending {
+impl LeaseFiles {
     /// Reads what the pools of `plan` have lent before. What is not right in a file is logged and
     /// left out.
     #[must_use]
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn what_was_lent_comes_back_from_the_file() {
-        let file = std::env::temp_dir().join(format!("tombolo-lending-{}.map", std::process::id()));
+        let file = std::env::temp_dir().join(format!("tombolo-leases-{}.map", std::process::id()));
         let before = pool(&file);
         let host = "2001:db8::7".parse().unwrap();
         let address = before.lend(host, now(), |_| false).unwrap();
