@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// A key that prefixes are matched against: `u32` for IPv4, `u128` for IPv6, most significant bit
 /// first.
-pub trait Key: Word + Ord + Hash + Send + Sync + 'static {
+pub trait Key: Word + Ord + Hash {
     /// Bits in a key.
     const BITS: u8;
     /// The address type of this family.
@@ -123,7 +123,7 @@ impl Key for u128 {
 }
 
 /// A number that is found by its hash: a key, or the first bits of one.
-pub trait Word: Copy + Eq + Default + Debug {
+pub trait Word: Copy + Eq + Default + Debug + Send + Sync + 'static {
     /// The hash of the number together with a prefix length.
     fn spread(self, len: u32) -> u64;
 }
