@@ -16,6 +16,7 @@ use tombolo_engine::counters::Counters;
 use tombolo_engine::{Engine, Now, Plan};
 use tombolo_io::clock::monotonic_nanos;
 use tombolo_io::host::{Forwarding, Host};
+use tombolo_io::queue::{QueueCounters, Refusal};
 use tombolo_io::tun::{ExistingDevice, KernelEntry, Tun, TunConfig};
 use tombolo_io::worker::{StopSignal, Worker};
 
@@ -136,7 +137,7 @@ impl Gateway {
         let plan = Arc::new(ArcSwap::from_pointee(plan));
         let probes = Arc::new(Probes::default());
         let team = Team { settings, processors, state: &state, plan: &plan, probes: &probes, stop };
-        let Workers { workers, counters } = team.start(tun)?;
+        let Workers { workers, counters, queues } = team.start(tun)?;
         let (log, removals) = start_log(settings, &state, &plan, stop)?;
         let swept = Arc::<Swept>::default();
         let maintenance = Maintenance::start(
@@ -155,6 +156,7 @@ impl Gateway {
             tables: Arc::clone(&state.tables),
             plan,
             counters,
+            queues,
             swept,
             removals,
             accelerator,
@@ -204,6 +206,11 @@ impl Gateway {
             bindings_expired = expired.bindings,
             "stopped"
         );
+        for (refusal, count) in Refusal::ALL.into_iter().zip(running.queue_totals().refused) {
+            if count > 0 {
+                tracing::warn!(reason = refusal.name(), count, "not taken by the device: {}", refusal.cause());
+            }
+        }
         for (reason, count) in totals.drops() {
             tracing::info!(reason = reason.name(), count, "dropped");
         }
@@ -293,27 +300,30 @@ struct Team<'a> {
     stop: &'a StopSignal,
 }
 
-/// A worker for each queue of the device, and what it counts.
+/// A worker for each queue of the device, what it counts, and what its queue does.
 struct Workers {
     workers: Vec<Worker<EngineHandler>>,
     counters: Vec<Arc<Counters>>,
+    queues: Vec<Arc<QueueCounters>>,
 }
 
 impl Team<'_> {
     fn start(&self, tun: Tun) -> Result<Workers, DaemonError> {
-        let (mut workers, mut counters) = (Vec::new(), Vec::new());
+        let mut started = Workers { workers: Vec::new(), counters: Vec::new(), queues: Vec::new() };
         let queues = tun.into_queues();
         let count = u16::try_from(queues.len()).unwrap_or(u16::MAX);
         for queue in queues {
             let number = queue.number();
             let worker = u16::try_from(number).unwrap_or(u16::MAX);
             let engine = Engine::new(Arc::clone(&self.state.tables), self.state.seed, worker, count);
-            counters.push(Arc::clone(engine.counters()));
+            started.counters.push(Arc::clone(engine.counters()));
+            started.queues.push(queue.counters());
             let handler = EngineHandler::new(engine, Arc::clone(self.plan), Arc::clone(self.probes));
             let cpu = self.settings.pin.then(|| self.processors[number % self.processors.len()]);
-            workers.push(Worker::start(&format!("worker-{number}"), cpu, queue, handler, self.stop.clone())?);
+            let name = format!("worker-{number}");
+            started.workers.push(Worker::start(&name, cpu, queue, handler, self.stop.clone())?);
         }
-        Ok(Workers { workers, counters })
+        Ok(started)
     }
 }
 

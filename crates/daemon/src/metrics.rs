@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tombolo_engine::{DropReason, Plan};
 use tombolo_fastpath::Miss;
+use tombolo_io::queue::{QueueTotals, Refusal};
 
 use crate::accelerator::{Accelerator, Taken};
 use crate::listener::{self, Stream};
@@ -112,6 +113,7 @@ pub fn render(running: &Running) -> String {
     let mut page = Page(String::with_capacity(8192));
     let plan = running.plan.load_full();
     packets(&mut page, running);
+    queues(&mut page, running);
     state(&mut page, running, &plan);
     let version = format!("{{version=\"{}\"}}", env!("CARGO_PKG_VERSION"));
     page.metric("build_info", "gauge", "The version that runs.", [(version, 1)]);
@@ -160,6 +162,30 @@ fn packets(page: &mut Page, running: &Running) {
         );
         page.metric("fastpath_made_total", "counter", "Entries made in the kernel.", made);
     }
+}
+
+/// What the queues of the device have received and sent, and what it refused.
+fn queues(page: &mut Page, running: &Running) {
+    let queues: Vec<QueueTotals> = running.queues.iter().map(|queue| queue.read()).collect();
+    let both = |counts: fn(&QueueTotals) -> [u64; 2]| {
+        let samples = queues.iter().enumerate().flat_map(move |(number, queue)| {
+            let named = ["received", "sent"].into_iter().zip(counts(queue));
+            named.map(move |(name, count)| (format!("{{queue=\"{number}\",direction=\"{name}\"}}"), count))
+        });
+        samples.collect::<Vec<_>>()
+    };
+    let packets = both(|queue| [queue.received_packets, queue.sent_packets]);
+    page.metric("queue_packets_total", "counter", "Packets of the device's queues; a super-packet is one.", packets);
+    let bytes = both(|queue| [queue.received_bytes, queue.sent_bytes]);
+    page.metric("queue_bytes_total", "counter", "Bytes of the device's queues.", bytes);
+    let numbered = || queues.iter().enumerate();
+    let unusable = numbered().map(|(number, queue)| (format!("{{queue=\"{number}\"}}"), queue.received_unusable));
+    page.metric("queue_unusable_total", "counter", "Packets received with a header that makes no sense.", unusable);
+    let refused = numbered().flat_map(|(number, queue)| {
+        let counts = Refusal::ALL.into_iter().zip(queue.refused);
+        counts.map(move |(why, count)| (format!("{{queue=\"{number}\",reason=\"{}\"}}", why.name()), count))
+    });
+    page.metric("queue_refused_total", "counter", "Packets sent that the device did not take.", refused);
 }
 
 fn state(page: &mut Page, running: &Running, plan: &Plan) {

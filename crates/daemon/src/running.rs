@@ -12,6 +12,7 @@ use tombolo_engine::flush::{Flushed, flush};
 use tombolo_engine::static_bindings::{self, Conflict};
 use tombolo_engine::{Now, Plan};
 use tombolo_io::clock::monotonic_nanos;
+use tombolo_io::queue::{QueueCounters, QueueTotals};
 use tombolo_tables::Tables;
 use tombolo_tables::binding::Binding;
 
@@ -53,6 +54,8 @@ pub struct Running {
     pub plan: Arc<ArcSwap<Plan>>,
     /// One set a worker.
     pub counters: Vec<Arc<Counters>>,
+    /// What each queue of the device has received and sent.
+    pub queues: Vec<Arc<QueueCounters>>,
     /// What the sweeps tell.
     pub swept: Arc<Swept>,
     /// Tells the log which bindings were removed.
@@ -79,6 +82,14 @@ impl Running {
         for counters in &self.counters {
             counters.add_to(&mut totals);
         }
+        totals
+    }
+
+    /// What all queues have counted.
+    #[must_use]
+    pub fn queue_totals(&self) -> QueueTotals {
+        let mut totals = QueueTotals::default();
+        self.queues.iter().for_each(|queue| queue.add_to(&mut totals));
         totals
     }
 

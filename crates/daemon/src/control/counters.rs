@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use serde::Serialize;
+use tombolo_io::queue::Refusal;
 
 use super::rows::{Failure, Rows};
 use crate::accelerator::Accelerator;
@@ -26,14 +27,20 @@ struct CounterRow {
     remedy: Option<&'static str>,
 }
 
-/// What all workers, the sweeps and the kernel's fast path have counted since the start.
+impl CounterRow {
+    const fn plain(counter: &'static str, value: u64) -> Self {
+        Self { counter, side: None, path: None, reason: None, value, cause: None, remedy: None }
+    }
+}
+
+/// What all workers, the queues, the sweeps and the kernel's fast path have counted since the start.
 pub(crate) fn counters(running: &Running, all: bool, rows: &mut Rows<'_>) -> Result<(), Failure> {
     let totals = running.totals();
     let taken = running.accelerator.as_ref().map(Accelerator::taken);
-    let plain =
-        |counter, side, path, value| CounterRow { counter, side, path, reason: None, value, cause: None, remedy: None };
     for (number, side) in [(0, "inside"), (1, "outside")] {
-        let mut row = |counter, path, value| rows.row(&plain(counter, Some(side), Some(path), value));
+        let mut row = |counter, path, value| {
+            rows.row(&CounterRow { side: Some(side), path: Some(path), ..CounterRow::plain(counter, value) })
+        };
         row("received", "engine", totals.received[number])?;
         row("received-bytes", "engine", totals.received_bytes[number])?;
         row("forwarded", "engine", totals.forwarded[number])?;
@@ -42,18 +49,34 @@ pub(crate) fn counters(running: &Running, all: bool, rows: &mut Rows<'_>) -> Res
             row("forwarded-bytes", "kernel", taken.forwarded_bytes[number])?;
         }
     }
+    let queues = running.queue_totals();
     let swept = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
     for (counter, value) in [
         ("to-host", totals.to_host),
         ("held", totals.held),
         ("replied", totals.replied),
+        ("queue-received", queues.received_packets),
+        ("queue-received-bytes", queues.received_bytes),
+        ("queue-received-unusable", queues.received_unusable),
+        ("queue-sent", queues.sent_packets),
+        ("queue-sent-bytes", queues.sent_bytes),
         ("expired-sessions", swept(&running.swept.expired_sessions)),
         ("expired-bindings", swept(&running.swept.expired_bindings)),
         ("expired-subscribers", swept(&running.swept.expired_subscribers)),
         ("unlogged-removals", running.removals.lost()),
     ] {
         if all || value > 0 {
-            rows.row(&plain(counter, None, None, value))?;
+            rows.row(&CounterRow::plain(counter, value))?;
+        }
+    }
+    for (refusal, value) in Refusal::ALL.into_iter().zip(queues.refused) {
+        if all || value > 0 {
+            rows.row(&CounterRow {
+                reason: Some(refusal.name()),
+                cause: Some(refusal.cause()),
+                remedy: Some(refusal.remedy()),
+                ..CounterRow::plain("queue-refused", value)
+            })?;
         }
     }
     let kernel = taken.map(|taken| taken.dropped).unwrap_or_default();

@@ -6,7 +6,7 @@ use crate::imports::Module;
 
 /// The circles among these arrows: for each the modules of which every one can be reached from
 /// every other, with the arrows that stay among them.
-pub fn circles(arrows: &BTreeMap<Module, BTreeSet<Module>>) -> Vec<BTreeMap<Module, BTreeSet<Module>>> {
+pub(crate) fn circles(arrows: &BTreeMap<Module, BTreeSet<Module>>) -> Vec<BTreeMap<Module, BTreeSet<Module>>> {
     let reached: BTreeMap<&Module, BTreeSet<&Module>> = arrows.keys().map(|from| (from, reach(arrows, from))).collect();
     let mut circles: Vec<BTreeMap<Module, BTreeSet<Module>>> = Vec::new();
     for (from, targets) in &reached {
@@ -30,15 +30,15 @@ fn reach<'a>(arrows: &'a BTreeMap<Module, BTreeSet<Module>>, from: &'a Module) -
 }
 
 /// A circle in words, an arrow of each of its modules a line.
-pub fn describe(circle: &BTreeMap<Module, BTreeSet<Module>>) -> String {
+pub(crate) fn describe(circle: &BTreeMap<Module, BTreeSet<Module>>) -> String {
     let lines = circle.iter().map(|(from, to)| {
-        let to: Vec<String> = to.iter().map(|module| name(module)).collect();
+        let to: Vec<String> = to.iter().map(name).collect();
         format!("  {} -> {}\n", name(from), to.join(", "))
     });
     lines.collect()
 }
 
 /// A module in words.
-pub fn name(module: &Module) -> String {
+pub(crate) fn name(module: &Module) -> String {
     if module.is_empty() { "the root".to_owned() } else { module.join("::") }
 }

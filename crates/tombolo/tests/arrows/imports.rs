@@ -8,20 +8,20 @@ use std::path::Path;
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
 /// The path of a module within its crate: empty for the root.
-pub type Module = Vec<String>;
+pub(crate) type Module = Vec<String>;
 
 /// A file of a crate.
-pub struct Source {
+pub(crate) struct Source {
     /// The module that it is.
-    pub module: Module,
+    pub(crate) module: Module,
     /// It has modules below it, and hands their names on: `mod.rs` and roots of crates.
-    pub is_entrance: bool,
+    pub(crate) is_entrance: bool,
     /// What stands in it.
-    pub text: String,
+    pub(crate) text: String,
 }
 
 /// Reads all files below the folder `src` of a crate.
-pub fn read(src: &Path) -> Vec<Source> {
+pub(crate) fn read(src: &Path) -> Vec<Source> {
     let (mut sources, mut folders) = (Vec::new(), vec![src.to_owned()]);
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(&folder).unwrap() {
@@ -38,7 +38,7 @@ pub fn read(src: &Path) -> Vec<Source> {
 }
 
 /// The file at `path`, from `src` on.
-pub fn source(path: &Path, text: String) -> Source {
+pub(crate) fn source(path: &Path, text: String) -> Source {
     let mut module: Module = path.with_extension("").iter().map(|part| part.to_str().unwrap().to_owned()).collect();
     let is_entrance = module.last().is_some_and(|last| matches!(last.as_str(), "mod" | "lib" | "main"));
     if is_entrance {
@@ -48,7 +48,7 @@ pub fn source(path: &Path, text: String) -> Source {
 }
 
 /// Which modules of the crate each module imports.
-pub fn arrows(sources: &[Source]) -> BTreeMap<Module, BTreeSet<Module>> {
+pub(crate) fn arrows(sources: &[Source]) -> BTreeMap<Module, BTreeSet<Module>> {
     let modules: BTreeSet<&Module> = sources.iter().map(|source| &source.module).collect();
     let mut contents: BTreeMap<Module, Content> = BTreeMap::new();
     for source in sources {
@@ -105,7 +105,7 @@ impl Content {
                 let end = (place..tokens.len()).find(|&end| is(&tokens, end, ";")).unwrap_or(tokens.len());
                 let is_public = place > 0 && (is(&tokens, place - 1, "pub") || is(&tokens, place.max(2) - 2, "pub"));
                 for (path, name) in expand(&tokens[place + 1..end]) {
-                    let Some(path) = self.from_root(&path, modules, scope) else { continue };
+                    let Some(path) = from_root(&path, modules, scope) else { continue };
                     if is_public && scope == module {
                         self.names.insert(name, path.clone());
                     }
@@ -128,32 +128,32 @@ impl Content {
                 let (path, end) = path_at(&tokens, place);
                 let is_whole = place == 0 || !(is(&tokens, place - 1, ":") || is(&tokens, place - 1, "in"));
                 if path.len() > 1 && is_whole {
-                    self.paths.extend(self.from_root(&path, modules, scope));
+                    self.paths.extend(from_root(&path, modules, scope));
                 }
                 place = end.max(place + 1);
             }
         }
     }
+}
 
-    /// A path as it is written in `scope`, from the root of the crate; `None` if it is another
-    /// crate's.
-    fn from_root(&self, path: &[String], modules: &BTreeSet<&Module>, scope: &Module) -> Option<Vec<String>> {
-        let (mut base, mut rest) = (scope.clone(), path);
-        match rest.first()?.as_str() {
-            "crate" => (base, rest) = (Module::new(), &rest[1..]),
-            "self" => rest = &rest[1..],
-            "super" => {}
-            first => {
-                let below = [scope.as_slice(), &[first.to_owned()]].concat();
-                return modules.contains(&below).then(|| [scope.as_slice(), rest].concat());
-            }
+/// A path as it is written in `scope`, from the root of the crate; `None` if it is another
+/// crate's.
+fn from_root(path: &[String], modules: &BTreeSet<&Module>, scope: &Module) -> Option<Vec<String>> {
+    let (mut base, mut rest) = (scope.clone(), path);
+    match rest.first()?.as_str() {
+        "crate" => (base, rest) = (Module::new(), &rest[1..]),
+        "self" => rest = &rest[1..],
+        "super" => {}
+        first => {
+            let below = [scope.as_slice(), &[first.to_owned()]].concat();
+            return modules.contains(&below).then(|| [scope.as_slice(), rest].concat());
         }
-        while rest.first().is_some_and(|part| part == "super") {
-            base.pop();
-            rest = &rest[1..];
-        }
-        Some([base.as_slice(), rest].concat())
     }
+    while rest.first().is_some_and(|part| part == "super") {
+        base.pop();
+        rest = &rest[1..];
+    }
+    Some([base.as_slice(), rest].concat())
 }
 
 /// True if the token is this word or this sign.
