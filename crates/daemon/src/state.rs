@@ -3,7 +3,6 @@
 //! repairs what a crash left half-done, and goes on.
 
 use std::hash::{Hash, Hasher};
-use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -39,8 +38,8 @@ pub enum StateError {
     #[error(transparent)]
     Pinned(#[from] PinnedMemoryError),
     /// The system's random numbers.
-    #[error("cannot read random numbers from /dev/urandom")]
-    Random(#[source] std::io::Error),
+    #[error("the system gives no random numbers")]
+    Random(#[from] getrandom::Error),
 }
 
 /// How long a program in the kernel may take for a packet, by far.
@@ -220,7 +219,6 @@ fn hash_key(bytes: &[u8; 32]) -> HashKey {
 
 fn random() -> Result<[u8; 32], StateError> {
     let mut bytes = [0; 32];
-    let mut source = std::fs::File::open("/dev/urandom").map_err(StateError::Random)?;
-    source.read_exact(&mut bytes).map_err(StateError::Random)?;
+    getrandom::fill(&mut bytes)?;
     Ok(bytes)
 }

@@ -245,7 +245,7 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    fn line(event: &str, time: i64, created: Option<i64>, inside_port: u16) -> String {
+    fn line(event: &str, time: u64, created: Option<u64>, inside_port: u16) -> String {
         let created = created.map_or(String::new(), |created| format!(",\"created\":\"{}\"", Utc(created)));
         format!(
             "{{\"time\":\"{}\",\"event\":\"{event}\",\"service\":\"nat64\",\"protocol\":\"udp\",\"inside\":\"2001:db8::1\",\
@@ -282,7 +282,7 @@ mod tests {
     #[test]
     fn the_log_tells_in_whose_block_a_port_was() {
         let mut log = tempfile::NamedTempFile::new().unwrap();
-        let line = |event: &str, host: u8, time: i64, created: Option<i64>| {
+        let line = |event: &str, host: u8, time: u64, created: Option<u64>| {
             let created = created.map_or(String::new(), |created| format!(",\"created\":\"{}\"", Utc(created)));
             format!(
                 "{{\"time\":\"{}\",\"event\":\"block-{event}\",\"service\":\"cgn\",\"inside\":\"10.0.0.{host}\",\
