@@ -6,10 +6,8 @@
 //! not follow a new plan, they are taken away.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tombolo_config::{FastPath as Wanted, Host};
 use tombolo_engine::{DropReason, Plan};
@@ -17,44 +15,16 @@ use tombolo_fastpath::{
     Attached, Counters, FastPath, FastPathError, Miss, Mode, PinnedMemory, Routes, ServiceStatus, Settings, TcKind,
 };
 use tombolo_io::links::{self, Link};
-use tombolo_io::worker::StopSignal;
 
-use crate::control::place;
-use crate::running::Running;
+use crate::error_chain::in_one_line;
 use crate::state::State;
 
-/// How often interfaces that have come or gone are looked for.
-const PERIOD: Duration = Duration::from_secs(1);
 /// The longest wait for a route to change; a gateway that ends waits as long.
 const ROUTES_PERIOD: Duration = Duration::from_millis(250);
 
-/// Directory of the tables and programs of a gateway in the BPF file system, which allows no dots
-/// in names.
-#[must_use]
-pub fn pins(settings: &Host) -> PathBuf {
-    let allowed = |letter: char| if letter.is_ascii_alphanumeric() || "@-_".contains(letter) { letter } else { '_' };
-    let name: String = place::name(&settings.device).chars().map(allowed).collect();
-    Path::new("/sys/fs/bpf/tombolo").join(name)
-}
-
-/// An error and what is behind it, in one line.
-#[must_use]
-pub fn words(error: &dyn std::error::Error) -> String {
-    let mut words = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let more = error.to_string();
-        if !words.contains(&more) {
-            words = format!("{words}: {more}");
-        }
-        source = error.source();
-    }
-    words
-}
-
 /// What the fast path does with an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct InterfaceStatus {
     /// The interface.
     pub link: Link,
     /// What was asked for.
@@ -65,7 +35,7 @@ pub struct Place {
     pub why: String,
 }
 
-impl Place {
+impl InterfaceStatus {
     /// Where packets are taken, in words.
     #[must_use]
     pub fn takes(&self) -> &'static str {
@@ -158,7 +128,7 @@ pub struct Accelerator {
 #[derive(Debug)]
 struct Parts {
     programs: FastPath,
-    places: BTreeMap<String, Place>,
+    interfaces: BTreeMap<String, InterfaceStatus>,
 }
 
 impl Accelerator {
@@ -174,7 +144,7 @@ impl Accelerator {
         let programs = match FastPath::load(memory, &state.tables, plan, wanted) {
             Ok(programs) => programs,
             Err(error) if settings.fastpath == Wanted::Auto => {
-                tracing::warn!("no fast path: {}", words(&error));
+                tracing::warn!("no fast path: {}", in_one_line(&error));
                 return Ok(None);
             }
             Err(error) => return Err(error),
@@ -186,7 +156,7 @@ impl Accelerator {
                 Some(why) => tracing::info!(service = name, why, "left to the engine"),
             }
         }
-        let parts = Mutex::new(Parts { programs, places: BTreeMap::new() });
+        let parts = Mutex::new(Parts { programs, interfaces: BTreeMap::new() });
         let (routes, route_use) = (Mutex::new(routes), Mutex::new(route_use));
         let accelerator = Self { parts, routes, route_use, settings: settings.clone(), before };
         accelerator.look();
@@ -200,15 +170,15 @@ impl Accelerator {
             Err(error) => return tracing::warn!("the interfaces cannot be listed: {error}"),
         };
         let mut parts = self.lock();
-        parts
-            .places
-            .retain(|_, place| links.iter().any(|link| link.index == place.link.index && link.name == place.link.name));
+        parts.interfaces.retain(|_, status| {
+            links.iter().any(|link| link.index == status.link.index && link.name == status.link.name)
+        });
         for link in links {
-            if parts.places.get(&link.name).is_none_or(|place| place.link.is_port != link.is_port) {
+            if parts.interfaces.get(&link.name).is_none_or(|status| status.link.is_port != link.is_port) {
                 let wanted = self.settings.interfaces.get(&link.name).copied();
-                let place = parts.place(link, wanted, &self.settings);
-                tracing::info!(interface = place.link.name, takes = place.takes(), why = place.why, "fast path");
-                parts.places.insert(place.link.name.clone(), place);
+                let status = parts.attach(link, wanted, &self.settings);
+                tracing::info!(interface = status.link.name, takes = status.takes(), why = status.why, "fast path");
+                parts.interfaces.insert(status.link.name.clone(), status);
             }
         }
     }
@@ -218,7 +188,7 @@ impl Accelerator {
     pub fn update(&self, plan: &Plan) {
         let mut parts = self.lock();
         if let Err(error) = parts.programs.update(plan) {
-            tracing::error!("the fast path is off: it did not follow the new plan: {}", words(&error));
+            tracing::error!("the fast path is off: it did not follow the new plan: {}", in_one_line(&error));
             parts.detach("it did not follow a new plan");
         }
     }
@@ -230,8 +200,8 @@ impl Accelerator {
 
     /// What is attached where, and why not.
     #[must_use]
-    pub fn places(&self) -> Vec<Place> {
-        self.lock().places.values().cloned().collect()
+    pub fn interfaces(&self) -> Vec<InterfaceStatus> {
+        self.lock().interfaces.values().cloned().collect()
     }
 
     /// What becomes of each service.
@@ -246,12 +216,12 @@ impl Accelerator {
         *self.route_use.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take_routes(&self) -> Option<Routes> {
+    pub(crate) fn take_routes(&self) -> Option<Routes> {
         self.routes.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Waits for routes to change, and says once if they cannot be mirrored any more, or can again.
-    fn follow(&self, routes: &mut Routes) {
+    pub(crate) fn follow(&self, routes: &mut Routes) {
         let found = match routes.follow(ROUTES_PERIOD) {
             Ok(()) => use_of(routes),
             Err(_) => RouteUse::EachDestination("the kernel's routes cannot be followed"),
@@ -295,7 +265,7 @@ fn mirror_routes(settings: &Host, memory: &PinnedMemory) -> (Option<Routes>, Rou
             (Some(routes), found)
         }
         Err(error) => {
-            tracing::warn!("the kernel's routes are not mirrored: {}", words(&error));
+            tracing::warn!("the kernel's routes are not mirrored: {}", in_one_line(&error));
             (None, RouteUse::EachDestination("they could not be mirrored at the start"))
         }
     }
@@ -308,32 +278,28 @@ fn use_of(routes: &Routes) -> RouteUse {
     }
 }
 
+/// Which programs are tried on an interface, the first that it takes being the one, and why not
+/// more of them. `single` is what the configuration says about this interface alone.
+fn modes(link: &Link, single: Option<Wanted>, settings: &Host) -> (&'static [Mode], &'static str) {
+    match single.unwrap_or(settings.fastpath) {
+        Wanted::Off => (&[], "the configuration says so"),
+        _ if link.is_port && single.is_none() => {
+            (&[], "it is a part of another interface, which its packets appear on")
+        }
+        Wanted::Auto if settings.fastpath_netfilter => (&[Mode::Tc], "netfilter would not see what XDP sends"),
+        Wanted::Auto if link.is_card() => (&[Mode::Xdp, Mode::Tc], ""),
+        Wanted::Auto => (&[Mode::Tc], "XDP on virtual interfaces would cost TCP its segmentation"),
+        Wanted::Xdp => (&[Mode::Xdp, Mode::Tc], ""),
+        Wanted::Tc => (&[Mode::Tc], ""),
+    }
+}
+
 impl Parts {
-    fn place(&mut self, link: Link, single: Option<Wanted>, settings: &Host) -> Place {
+    fn attach(&mut self, link: Link, single: Option<Wanted>, settings: &Host) -> InterfaceStatus {
+        let (modes, why) = modes(&link, single, settings);
         let wanted = single.unwrap_or(settings.fastpath);
-        let mut place = Place { link, wanted, attached: None, why: String::new() };
-        let name = place.link.name.clone();
-        let modes: &[Mode] = match wanted {
-            Wanted::Off => {
-                place.why = "the configuration says so".into();
-                &[]
-            }
-            _ if place.link.is_port && single.is_none() => {
-                place.why = "it is a part of another interface, which its packets appear on".into();
-                &[]
-            }
-            Wanted::Auto if settings.fastpath_netfilter => {
-                place.why = "netfilter would not see what XDP sends".into();
-                &[Mode::Tc]
-            }
-            Wanted::Auto if place.link.is_card() => &[Mode::Xdp, Mode::Tc],
-            Wanted::Auto => {
-                place.why = "XDP on virtual interfaces would cost TCP its segmentation".into();
-                &[Mode::Tc]
-            }
-            Wanted::Xdp => &[Mode::Xdp, Mode::Tc],
-            Wanted::Tc => &[Mode::Tc],
-        };
+        let mut status = InterfaceStatus { link, wanted, attached: None, why: why.to_owned() };
+        let name = status.link.name.clone();
         if modes.is_empty() {
             // What an earlier process may have left there.
             let _ = self.programs.detach(&name);
@@ -341,58 +307,24 @@ impl Parts {
         for &mode in modes {
             match self.programs.attach(&name, mode) {
                 Ok(attached) => {
-                    place.attached = Some(attached);
+                    status.attached = Some(attached);
                     break;
                 }
-                Err(error) => place.why = words(&error),
+                Err(error) => status.why = in_one_line(&error),
             }
         }
-        place
+        status
     }
 
     fn detach(&mut self, why: &str) {
-        for (name, place) in &mut self.places {
-            if place.attached.take().is_some()
+        for (name, status) in &mut self.interfaces {
+            if status.attached.take().is_some()
                 && let Err(error) = self.programs.detach(name)
             {
-                tracing::warn!("the fast path stays on {name}: {}", words(&error));
+                tracing::warn!("the fast path stays on {name}: {}", in_one_line(&error));
             }
-            place.why = why.to_owned();
+            status.why = why.to_owned();
         }
-    }
-}
-
-/// The thread that looks for interfaces and follows the kernel's routes.
-#[derive(Debug)]
-pub struct Lookout(JoinHandle<()>);
-
-impl Lookout {
-    /// Starts it; it ends when `stop` is given. Nothing is started where there is no fast path.
-    #[must_use]
-    pub fn start(running: &std::sync::Arc<Running>, stop: StopSignal) -> Option<Self> {
-        running.accelerator.as_ref()?;
-        let running = std::sync::Arc::clone(running);
-        Some(Self(std::thread::spawn(move || {
-            let Some(accelerator) = &running.accelerator else { return };
-            let mut routes = accelerator.take_routes();
-            let mut next = Instant::now() + PERIOD;
-            while !stop.is_given() {
-                match &mut routes {
-                    Some(routes) => accelerator.follow(routes),
-                    None => std::thread::park_timeout(PERIOD),
-                }
-                if Instant::now() >= next && !stop.is_given() {
-                    accelerator.look();
-                    next = Instant::now() + PERIOD;
-                }
-            }
-        })))
-    }
-
-    /// Waits for its end.
-    pub fn join(self) {
-        self.0.thread().unpark();
-        let _ = self.0.join();
     }
 }
 
@@ -401,11 +333,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_directory_has_no_dots() {
-        let settings = Host { device: "tun.7".into(), ..Host::default() };
-        let pins = pins(&settings);
-        assert!(pins.starts_with("/sys/fs/bpf/tombolo"));
-        assert!(!pins.file_name().unwrap().to_str().unwrap().contains('.'), "{pins:?}");
+    fn cards_get_xdp_and_what_is_virtual_gets_tc() {
+        let link = |kind: &str, is_port| Link {
+            index: 7,
+            name: "eth0".to_owned(),
+            kind: kind.to_owned(),
+            is_port,
+            is_up: true,
+        };
+        let auto = Host { fastpath: Wanted::Auto, ..Host::default() };
+        let stack = Host { fastpath_netfilter: true, ..auto.clone() };
+        let xdp = Host { fastpath: Wanted::Xdp, ..Host::default() };
+        assert_eq!(modes(&link("card", false), None, &auto).0, [Mode::Xdp, Mode::Tc]);
+        assert_eq!(modes(&link("veth", false), None, &auto).0, [Mode::Tc]);
+        assert_eq!(modes(&link("card", false), None, &stack).0, [Mode::Tc]);
+        assert_eq!(modes(&link("veth", false), None, &xdp).0, [Mode::Xdp, Mode::Tc]);
+        assert_eq!(modes(&link("veth", true), None, &xdp).0, []);
+        assert_eq!(modes(&link("veth", true), Some(Wanted::Tc), &xdp).0, [Mode::Tc]);
+        assert_eq!(modes(&link("card", false), Some(Wanted::Off), &xdp).0, []);
     }
 
     #[test]

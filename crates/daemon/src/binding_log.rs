@@ -30,8 +30,8 @@ use tombolo_tables::Tables;
 use tombolo_tables::binding::Binding;
 
 use crate::block_log::{BlockEvent, BlockWalk, is_logged};
-use crate::row::BindingEvent;
-use crate::utc::Utc;
+use crate::table_rows::BindingEvent;
+use crate::utc::{Moment, Utc};
 
 /// Removals that may wait to be written. More are counted as lost.
 const WAITING: usize = 1 << 16;
@@ -70,19 +70,28 @@ impl Removals {
     }
 }
 
+/// What is logged where.
+#[derive(Debug, Clone, Copy)]
+pub struct LogSettings<'a> {
+    /// The file.
+    pub path: &'a Path,
+    /// Lines a second at most. Those of blocks, which are few, are not counted.
+    pub rate: u32,
+    /// Whether bindings in blocks have lines of their own.
+    pub detail: LogDetail,
+}
+
 /// The thread that writes the log.
 #[derive(Debug)]
 pub struct BindingLog(JoinHandle<()>);
 
 impl BindingLog {
-    /// Opens the file and starts the thread; it ends when `stop` is given. At most `rate` lines a
-    /// second are written, and those of blocks, which are few.
+    /// Opens the file and starts the thread; it ends when `stop` is given.
     ///
     /// # Errors
     /// If the file cannot be opened.
     pub fn start(
-        path: &Path,
-        (rate, detail): (u32, LogDetail),
+        LogSettings { path, rate, detail }: LogSettings<'_>,
         tables: Arc<Tables>,
         plan: Arc<ArcSwap<Plan>>,
         stop: StopSignal,
@@ -144,7 +153,9 @@ impl Writer {
         }
         if self.steps.is_multiple_of(STEPS) {
             let file = &mut self.file;
-            self.blocks.walk(&self.tables, &plan, (now, Utc::now()), &mut |event: &BlockEvent<'_>| file.write(event));
+            self.blocks.walk(&self.tables, &plan, Moment { now, utc: Utc::now() }, &mut |event: &BlockEvent<'_>| {
+                file.write(event)
+            });
         }
         self.steps += 1;
         let parts = self.tables.bindings.parts();

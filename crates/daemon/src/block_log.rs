@@ -10,16 +10,16 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::Serialize;
 use tombolo_config::LogDetail;
+use tombolo_engine::Plan;
 use tombolo_engine::mapping::allocation::Allocation;
 use tombolo_engine::mapping::pool::block_ports;
-use tombolo_engine::{Now, Plan};
 use tombolo_tables::Tables;
 use tombolo_tables::binding::{Binding, flags};
 use tombolo_tables::blocks::Holder;
 use tombolo_tables::subscriber::Subscriber;
 
-use crate::row::{host, service_name};
-use crate::utc::Utc;
+use crate::table_rows::{host, service_name};
+use crate::utc::{Moment, Utc};
 
 /// What happened to a block of ports, as a line of the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -56,7 +56,8 @@ struct Known {
 
 #[derive(Debug, Clone, Copy)]
 struct Block {
-    place: u16,
+    /// Which one of its address.
+    number: u16,
     /// Ports in it, as the plan was when it was logged.
     size: u32,
     /// Its word in the block index.
@@ -75,15 +76,15 @@ impl BlockWalk {
         &mut self,
         tables: &Tables,
         plan: &Plan,
-        (now, moment): (Now, Utc),
+        moment: Moment,
         tell: &mut impl FnMut(&BlockEvent<'_>),
     ) {
         let event = if std::mem::take(&mut self.is_first) { "block-adopted" } else { "block-allocated" };
         let mut before = std::mem::take(&mut self.known);
         let released = |subscriber: &Subscriber, block: &Block, tell: &mut dyn FnMut(&BlockEvent<'_>)| {
             let end = match tables.blocks.read(block.word) {
-                Holder::Closed(tick) => Utc::of_tick(tick, now),
-                _ => moment,
+                Holder::Closed(tick) => Utc::of_tick(tick, moment.now),
+                _ => moment.utc,
             };
             tell(&BlockEvent::of(plan, "block-released", subscriber, block, Some(end)));
         };
@@ -92,7 +93,7 @@ impl BlockWalk {
             let held = tables.subscribers.blocks(id).zip(tables.subscribers.block_words(id));
             let Some(size) = block_size(plan, subscriber.key.service) else { continue };
             let since = self.last;
-            let mut blocks: Vec<Block> = held.map(|(place, word)| Block { place, size, word, since }).collect();
+            let mut blocks: Vec<Block> = held.map(|(number, word)| Block { number, size, word, since }).collect();
             if tables.subscribers.read(id).is_none_or(|(again, _)| again != subscriber) {
                 continue;
             }
@@ -118,14 +119,14 @@ impl BlockWalk {
         for Known { subscriber, blocks } in before.values() {
             blocks.iter().for_each(|block| released(subscriber, block, tell));
         }
-        self.last = moment;
+        self.last = moment.utc;
     }
 }
 
 impl<'p> BlockEvent<'p> {
     fn of(plan: &'p Plan, event: &'static str, subscriber: &Subscriber, block: &Block, end: Option<Utc>) -> Self {
         let (inside, softwire) = host(subscriber.key.ipv6, subscriber.key.ipv4);
-        let ports = block_ports(block.size, block.place);
+        let ports = block_ports(block.size, block.number);
         Self {
             time: end.unwrap_or(block.since).to_string(),
             event,
@@ -171,6 +172,7 @@ fn block_size(plan: &Plan, service: u8) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tombolo_engine::Now;
     use tombolo_tables::hash::HashKey;
     use tombolo_tables::memory::Heap;
     use tombolo_tables::subscriber::SubscriberKey;
@@ -193,7 +195,7 @@ mod tests {
         let mut walk = BlockWalk::new(Utc(5000));
         let events = |walk: &mut BlockWalk, moment| {
             let mut told = Vec::new();
-            walk.walk(&tables, &plan, (now, Utc(moment)), &mut |event: &BlockEvent<'_>| {
+            walk.walk(&tables, &plan, Moment { now, utc: Utc(moment) }, &mut |event: &BlockEvent<'_>| {
                 told.push((
                     event.event,
                     event.inside.to_string(),

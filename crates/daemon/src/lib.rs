@@ -1,35 +1,47 @@
 //! The running gateway: device, routes, tables, workers, expiry, signals.
 //!
-//! * [`discovery`]: what the configuration leaves to the network.
-//! * [`gateway`]: puts it all together and takes it apart again.
-//! * [`state`]: memory for the tables, kept across restarts where the configuration says so.
-//! * [`worker`]: what a worker does with a packet.
-//! * [`maintenance`]: the thread that sweeps out what has expired.
-//! * [`accelerator`]: the kernel's fast path: where it is attached, and why not where it is not.
-//! * [`reload`]: what may change while packets flow.
-//! * [`running`]: the gateway as the threads beside its workers see it.
-//! * [`control`]: the socket on which it is asked and told. [`metrics`]: the same for Prometheus.
-//!   [`listener`]: what both have in common. [`row`], [`utc`]: state in words.
-//! * [`binding_log`]: who had which outside endpoint, and when.
-//! * [`lending`]: the thread that remembers, in a file, which addresses a dynamic pool has lent.
+//! From the top down; a file imports only what stands below it:
+//!
 //! * [`tayga`]: the gateway as Tayga's configuration describes it.
+//! * [`gateway`]: puts it all together and takes it apart again.
+//! * `lookout`, `prefix_watch`: threads that look for interfaces, routes and the network's prefix.
+//! * [`control`]: the socket on which it is asked. [`metrics`]: the same for Prometheus. [`listener`]:
+//!   what both have in common.
+//! * [`running`]: the gateway as the threads beside its workers see it.
+//! * [`accelerator`]: the kernel's fast path: where it is attached, and why not where it is not.
+//! * [`reload`]: what may change while packets flow. [`discovery`]: what the configuration leaves to
+//!   the network. `provision`: what a plan needs of the host.
+//! * [`state`]: memory for the tables, kept across restarts where the configuration says so.
+//! * [`worker`]: what a worker does with a packet. [`maintenance`]: the thread that sweeps out what has
+//!   expired.
+//! * [`binding_log`]: who had which outside endpoint, and when. [`lease_files`]: which addresses a
+//!   dynamic pool has lent, in a file.
+//! * [`directories`], [`table_rows`], [`utc`], [`error_chain`]: names, records, times and errors in
+//!   words.
 
 pub mod accelerator;
 pub mod binding_log;
 mod block_log;
 pub mod control;
+pub mod directories;
 pub mod discovery;
+mod error;
+pub mod error_chain;
 pub mod gateway;
-pub mod lending;
+pub mod lease_files;
 pub mod listener;
+mod lookout;
 pub mod maintenance;
 pub mod metrics;
+mod prefix_watch;
+mod provision;
 pub mod reload;
-pub mod row;
 pub mod running;
 pub mod state;
+pub mod table_rows;
 pub mod tayga;
 pub mod utc;
 pub mod worker;
 
-pub use gateway::{DaemonError, run};
+pub use error::DaemonError;
+pub use gateway::run;

@@ -1,7 +1,7 @@
 //! The thread that sweeps out what has expired, a little at a time.
 
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -19,7 +19,6 @@ use tombolo_tables::sweep::{Policy, Sweeper};
 use tombolo_tables::tick::Tick;
 
 use crate::binding_log::Removals;
-use crate::running::Swept;
 
 /// A pass over all tables takes this many steps of [`STEP`]: ten seconds.
 const STEPS: usize = 50;
@@ -41,6 +40,21 @@ impl Probes {
     pub fn take(&self) -> Option<Session> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
     }
+}
+
+/// What the sweeps have seen and done so far.
+#[derive(Debug, Default)]
+pub struct Swept {
+    /// Sessions that the last whole pass left in place.
+    pub sessions: AtomicU64,
+    /// Whole passes.
+    pub passes: AtomicU64,
+    /// Sessions that expired.
+    pub expired_sessions: AtomicU64,
+    /// Bindings that expired.
+    pub expired_bindings: AtomicU64,
+    /// Subscribers that went.
+    pub expired_subscribers: AtomicU64,
 }
 
 /// The running thread.

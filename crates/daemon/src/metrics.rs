@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use tombolo_engine::{DropReason, Plan};
 use tombolo_fastpath::Miss;
+use tombolo_io::queue::{QueueTotals, Refusal};
 
 use crate::accelerator::{Accelerator, Taken};
 use crate::listener::{self, Stream};
-use crate::row::{protocol_name, service_name};
 use crate::running::Running;
+use crate::table_rows::{protocol_name, service_name};
 
 /// How long a client may take for each step.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -112,6 +113,7 @@ pub fn render(running: &Running) -> String {
     let mut page = Page(String::with_capacity(8192));
     let plan = running.plan.load_full();
     packets(&mut page, running);
+    queues(&mut page, running);
     state(&mut page, running, &plan);
     let version = format!("{{version=\"{}\"}}", env!("CARGO_PKG_VERSION"));
     page.metric("build_info", "gauge", "The version that runs.", [(version, 1)]);
@@ -162,6 +164,30 @@ fn packets(page: &mut Page, running: &Running) {
     }
 }
 
+/// What the queues of the device have received and sent, and what it refused.
+fn queues(page: &mut Page, running: &Running) {
+    let queues: Vec<QueueTotals> = running.queues.iter().map(|queue| queue.read()).collect();
+    let both = |counts: fn(&QueueTotals) -> [u64; 2]| {
+        let samples = queues.iter().enumerate().flat_map(move |(number, queue)| {
+            let named = ["received", "sent"].into_iter().zip(counts(queue));
+            named.map(move |(name, count)| (format!("{{queue=\"{number}\",direction=\"{name}\"}}"), count))
+        });
+        samples.collect::<Vec<_>>()
+    };
+    let packets = both(|queue| [queue.received_packets, queue.sent_packets]);
+    page.metric("queue_packets_total", "counter", "Packets of the device's queues; a super-packet is one.", packets);
+    let bytes = both(|queue| [queue.received_bytes, queue.sent_bytes]);
+    page.metric("queue_bytes_total", "counter", "Bytes of the device's queues.", bytes);
+    let numbered = || queues.iter().enumerate();
+    let unusable = numbered().map(|(number, queue)| (format!("{{queue=\"{number}\"}}"), queue.received_unusable));
+    page.metric("queue_unusable_total", "counter", "Packets received with a header that makes no sense.", unusable);
+    let refused = numbered().flat_map(|(number, queue)| {
+        let counts = Refusal::ALL.into_iter().zip(queue.refused);
+        counts.map(move |(why, count)| (format!("{{queue=\"{number}\",reason=\"{}\"}}", why.name()), count))
+    });
+    page.metric("queue_refused_total", "counter", "Packets sent that the device did not take.", refused);
+}
+
 fn state(page: &mut Page, running: &Running, plan: &Plan) {
     let tables = &running.tables;
     let capacity = [
@@ -199,17 +225,18 @@ fn bindings(running: &Running, plan: &Plan) -> Vec<(String, u64)> {
     let bindings = &running.tables.bindings;
     let mut counts = vec![[0_u64; 3]; plan.services.len()];
     for (binding, _) in bindings.iter().filter_map(|id| bindings.read(id)) {
-        let place = PROTOCOLS.iter().position(|&protocol| protocol == binding.inside.protocol);
-        if let (Some(counts), Some(place)) = (counts.get_mut(usize::from(binding.inside.service)), place) {
-            counts[place] += 1;
+        let column = PROTOCOLS.iter().position(|&protocol| protocol == binding.inside.protocol);
+        if let (Some(counts), Some(column)) = (counts.get_mut(usize::from(binding.inside.service)), column) {
+            counts[column] += 1;
         }
     }
     let stateful = plan.numbered().filter(|(_, service)| service.kind.pool().is_some());
-    let samples = stateful.flat_map(|(number, _)| PROTOCOLS.into_iter().enumerate().map(move |place| (number, place)));
-    let samples = samples.map(|(number, (place, protocol))| {
+    let samples =
+        stateful.flat_map(|(number, _)| PROTOCOLS.into_iter().enumerate().map(move |column| (number, column)));
+    let samples = samples.map(|(number, (column, protocol))| {
         let (service, protocol) = (service_name(plan, number), protocol_name(protocol));
         let labels = format!("{{service=\"{service}\",protocol=\"{protocol}\"}}");
-        (labels, counts[usize::from(number)][place])
+        (labels, counts[usize::from(number)][column])
     });
     samples.collect()
 }

@@ -2,7 +2,7 @@
 //! counted, and what may be changed while packets flow.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -12,28 +12,15 @@ use tombolo_engine::flush::{Flushed, flush};
 use tombolo_engine::static_bindings::{self, Conflict};
 use tombolo_engine::{Now, Plan};
 use tombolo_io::clock::monotonic_nanos;
+use tombolo_io::queue::{QueueCounters, QueueTotals};
 use tombolo_tables::Tables;
 use tombolo_tables::binding::Binding;
 
 use crate::accelerator::Accelerator;
 use crate::binding_log::Removals;
-use crate::gateway::limit_to;
+use crate::maintenance::Swept;
+use crate::provision::limit_to;
 use crate::reload::ReloadError;
-
-/// What the sweeps have seen and done so far.
-#[derive(Debug, Default)]
-pub struct Swept {
-    /// Sessions that the last whole pass left in place.
-    pub sessions: AtomicU64,
-    /// Whole passes.
-    pub passes: AtomicU64,
-    /// Sessions that expired.
-    pub expired_sessions: AtomicU64,
-    /// Bindings that expired.
-    pub expired_bindings: AtomicU64,
-    /// Subscribers that went.
-    pub expired_subscribers: AtomicU64,
-}
 
 /// Reads the configuration again: a plan that can take the place of the one given.
 pub type Reload = Box<dyn Fn(&Plan) -> Result<Plan, ReloadError> + Send + Sync>;
@@ -59,7 +46,7 @@ impl std::fmt::Debug for Source {
 pub struct Running {
     /// Where its plans come from.
     pub source: Source,
-    /// Its place in the host.
+    /// Device, interfaces and files: what it is on its host.
     pub settings: HostSettings,
     /// Bindings, sessions, subscribers.
     pub tables: Arc<Tables>,
@@ -67,6 +54,8 @@ pub struct Running {
     pub plan: Arc<ArcSwap<Plan>>,
     /// One set a worker.
     pub counters: Vec<Arc<Counters>>,
+    /// What each queue of the device has received and sent.
+    pub queues: Vec<Arc<QueueCounters>>,
     /// What the sweeps tell.
     pub swept: Arc<Swept>,
     /// Tells the log which bindings were removed.
@@ -75,35 +64,11 @@ pub struct Running {
     pub accelerator: Option<Accelerator>,
     /// When the gateway was ready.
     pub started: Now,
-    // Held while the plan is replaced, so that no change is lost.
-    changing: Mutex<()>,
+    /// Held while the plan is replaced, so that no change is lost.
+    pub changing: Mutex<()>,
 }
 
 impl Running {
-    /// From its parts.
-    #[must_use]
-    pub fn new(
-        (source, settings): (Source, HostSettings),
-        tables: Arc<Tables>,
-        plan: Arc<ArcSwap<Plan>>,
-        counters: Vec<Arc<Counters>>,
-        (swept, removals): (Arc<Swept>, Removals),
-        accelerator: Option<Accelerator>,
-    ) -> Self {
-        Self {
-            source,
-            settings,
-            tables,
-            plan,
-            counters,
-            swept,
-            removals,
-            accelerator,
-            started: Now(monotonic_nanos()),
-            changing: Mutex::new(()),
-        }
-    }
-
     /// The moment.
     #[must_use]
     pub fn now(&self) -> Now {
@@ -117,6 +82,14 @@ impl Running {
         for counters in &self.counters {
             counters.add_to(&mut totals);
         }
+        totals
+    }
+
+    /// What all queues have counted.
+    #[must_use]
+    pub fn queue_totals(&self) -> QueueTotals {
+        let mut totals = QueueTotals::default();
+        self.queues.iter().for_each(|queue| queue.add_to(&mut totals));
         totals
     }
 

@@ -3,7 +3,6 @@
 //! repairs what a crash left half-done, and goes on.
 
 use std::hash::{Hash, Hasher};
-use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +19,8 @@ use tombolo_tables::memory::{MemoryError, MemorySource, Slab};
 use tombolo_tables::tick::Tick;
 use tombolo_tables::{Tables, audit};
 
-use crate::accelerator;
+use crate::directories;
+use crate::error_chain::in_one_line;
 
 /// Version of the tables' layout in memory. To be raised with every change of a record.
 const LAYOUT: u32 = 2;
@@ -38,8 +38,8 @@ pub enum StateError {
     #[error(transparent)]
     Pinned(#[from] PinnedMemoryError),
     /// The system's random numbers.
-    #[error("cannot read random numbers from /dev/urandom")]
-    Random(#[source] std::io::Error),
+    #[error("the system gives no random numbers")]
+    Random(#[from] getrandom::Error),
 }
 
 /// How long a program in the kernel may take for a packet, by far.
@@ -75,11 +75,11 @@ impl State {
     /// # Errors
     /// [`StateError`].
     pub fn open_for(settings: &Host, plan: &Plan) -> Result<Self, StateError> {
-        let pins = accelerator::pins(settings);
+        let pins = directories::of_pins(settings);
         if settings.fastpath != FastPath::Off {
             match Self::in_kernel(&pins, plan) {
                 Err(error) if settings.fastpath == FastPath::Auto => {
-                    tracing::warn!("no fast path: {}", accelerator::words(&error));
+                    tracing::warn!("no fast path: {}", in_one_line(&error));
                 }
                 other => return other,
             }
@@ -219,7 +219,6 @@ fn hash_key(bytes: &[u8; 32]) -> HashKey {
 
 fn random() -> Result<[u8; 32], StateError> {
     let mut bytes = [0; 32];
-    let mut source = std::fs::File::open("/dev/urandom").map_err(StateError::Random)?;
-    source.read_exact(&mut bytes).map_err(StateError::Random)?;
+    getrandom::fill(&mut bytes)?;
     Ok(bytes)
 }

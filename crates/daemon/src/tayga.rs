@@ -8,8 +8,9 @@ use tombolo_engine::Plan;
 use tombolo_engine::plan::ServiceKind;
 use tombolo_io::tun::{ExistingDevice, KernelEntry, Persistence, Tun, TunConfig};
 
-use crate::gateway::{DaemonError, serve};
-use crate::lending::Report;
+use crate::error::DaemonError;
+use crate::gateway::serve;
+use crate::lease_files::Report;
 use crate::reload::ReloadError;
 use crate::running::Source;
 

@@ -44,48 +44,122 @@ impl Buffer {
     }
 }
 
+/// Why the kernel did not take a packet that was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// Want of memory or room in the kernel (EAGAIN, ENOBUFS, ENOMEM).
+    Busy,
+    /// Packet and virtio header contradict each other (EINVAL), or there is no headroom for the
+    /// header.
+    Invalid,
+    /// The device is down or gone (EIO, EBADFD, ENODEV).
+    Down,
+    /// Another reason.
+    Other,
+}
+
+impl Refusal {
+    /// All of them, in their order.
+    pub const ALL: [Self; 4] = [Self::Busy, Self::Invalid, Self::Down, Self::Other];
+
+    /// Its name in counters.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Busy => "busy",
+            Self::Invalid => "invalid",
+            Self::Down => "down",
+            Self::Other => "other",
+        }
+    }
+
+    /// What it comes from.
+    #[must_use]
+    pub fn cause(self) -> &'static str {
+        match self {
+            Self::Busy => "the kernel had no memory or no room for a packet that the gateway sent",
+            Self::Invalid => "a packet and its virtio header contradict each other",
+            Self::Down => "the device was down when the gateway sent a packet",
+            Self::Other => "the kernel refused a packet that the gateway sent",
+        }
+    }
+
+    /// What to do about it.
+    #[must_use]
+    pub fn remedy(self) -> &'static str {
+        match self {
+            Self::Busy => "give the host more memory, or look for who takes it",
+            Self::Invalid => "none: this is a defect of the gateway, report it",
+            Self::Down => "set the device up (\"ip link set DEVICE up\"), and find out who set it down",
+            Self::Other => "look for the kernel's messages about the device (dmesg), and report it",
+        }
+    }
+
+    fn of(errno: Errno) -> Self {
+        match errno {
+            Errno::EAGAIN | Errno::ENOBUFS | Errno::ENOMEM => Self::Busy,
+            Errno::EINVAL => Self::Invalid,
+            Errno::EIO | Errno::EBADFD | Errno::ENODEV => Self::Down,
+            _ => Self::Other,
+        }
+    }
+}
+
 /// What a queue received, sent, and what the kernel refused. Written by the queue's thread alone,
 /// read by anyone.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct QueueCounters {
-    /// Packets received; a super-packet counts once.
-    pub received_packets: AtomicU64,
-    /// Bytes received, from the IP header on.
-    pub received_bytes: AtomicU64,
+    received_packets: AtomicU64,
+    received_bytes: AtomicU64,
+    received_unusable: AtomicU64,
+    sent_packets: AtomicU64,
+    sent_bytes: AtomicU64,
+    refused: [AtomicU64; Refusal::ALL.len()],
+}
+
+/// What one queue has counted, or several together. A super-packet counts once; bytes count from
+/// the IP header on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct QueueTotals {
+    /// Packets received.
+    pub received_packets: u64,
+    /// Bytes received.
+    pub received_bytes: u64,
     /// Packets received with a virtio header that makes no sense, and thrown away.
-    pub received_unusable: AtomicU64,
-    /// Packets sent; a super-packet counts once.
-    pub sent_packets: AtomicU64,
-    /// Bytes sent, from the IP header on.
-    pub sent_bytes: AtomicU64,
-    /// Refused for want of memory or room in the kernel (EAGAIN, ENOBUFS, ENOMEM).
-    pub refused_busy: AtomicU64,
-    /// Refused because packet and virtio header contradict each other (EINVAL), or without headroom
-    /// for the header: a defect of the gateway.
-    pub refused_invalid: AtomicU64,
-    /// Refused because the device is down or gone (EIO, EBADFD).
-    pub refused_down: AtomicU64,
-    /// Refused for another reason.
-    pub refused_other: AtomicU64,
+    pub received_unusable: u64,
+    /// Packets sent.
+    pub sent_packets: u64,
+    /// Bytes sent.
+    pub sent_bytes: u64,
+    /// Packets that the kernel did not take, by [`Refusal`].
+    pub refused: [u64; Refusal::ALL.len()],
 }
 
 impl QueueCounters {
-    /// Name and value of each, for metrics and tables.
+    /// Adds what this queue has counted.
+    pub fn add_to(&self, totals: &mut QueueTotals) {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        totals.received_packets += read(&self.received_packets);
+        totals.received_bytes += read(&self.received_bytes);
+        totals.received_unusable += read(&self.received_unusable);
+        totals.sent_packets += read(&self.sent_packets);
+        totals.sent_bytes += read(&self.sent_bytes);
+        for (total, counter) in totals.refused.iter_mut().zip(&self.refused) {
+            *total += read(counter);
+        }
+    }
+
+    /// What this queue has counted.
     #[must_use]
-    pub fn read(&self) -> [(&'static str, u64); 9] {
-        [
-            ("received-packets", &self.received_packets),
-            ("received-bytes", &self.received_bytes),
-            ("received-unusable", &self.received_unusable),
-            ("sent-packets", &self.sent_packets),
-            ("sent-bytes", &self.sent_bytes),
-            ("refused-busy", &self.refused_busy),
-            ("refused-invalid", &self.refused_invalid),
-            ("refused-down", &self.refused_down),
-            ("refused-other", &self.refused_other),
-        ]
-        .map(|(name, counter)| (name, counter.load(Ordering::Relaxed)))
+    pub fn read(&self) -> QueueTotals {
+        let mut totals = QueueTotals::default();
+        self.add_to(&mut totals);
+        totals
+    }
+
+    fn refuse(&self, refusal: Refusal) {
+        add(&self.refused[refusal as usize], 1);
     }
 }
 
@@ -162,23 +236,18 @@ impl Outbox for TunQueue {
         let length = packet.len();
         let (buffer, start, end) = packet.parts_mut();
         let Some(front) = start.checked_sub(VNET_HEADER_BYTES) else {
-            add(&self.counters.refused_invalid, 1);
+            self.counters.refuse(Refusal::Invalid);
             return;
         };
         buffer[front..start].copy_from_slice(&header);
         let counters = &*self.counters;
-        let refused = match nix::unistd::write(&self.descriptor, &buffer[front..end]) {
+        match nix::unistd::write(&self.descriptor, &buffer[front..end]) {
             Ok(_) => {
                 add(&counters.sent_packets, 1);
                 add(&counters.sent_bytes, length);
-                return;
             }
-            Err(Errno::EAGAIN | Errno::ENOBUFS | Errno::ENOMEM) => &counters.refused_busy,
-            Err(Errno::EINVAL) => &counters.refused_invalid,
-            Err(Errno::EIO | Errno::EBADFD | Errno::ENODEV) => &counters.refused_down,
-            Err(_) => &counters.refused_other,
-        };
-        add(refused, 1);
+            Err(errno) => counters.refuse(Refusal::of(errno)),
+        }
     }
 }
 

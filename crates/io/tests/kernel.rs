@@ -6,7 +6,6 @@
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ipnet::IpNet;
@@ -14,7 +13,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::{CloneFlags, unshare};
 use tombolo_engine::packet::{ChecksumState, HEADROOM, Offload, Outbox, Packet, Segmentation};
 use tombolo_io::host::{Family, Host, HostError};
-use tombolo_io::queue::{Buffer, TunQueue};
+use tombolo_io::queue::{Buffer, Refusal, TunQueue};
 use tombolo_io::tun::{ExistingDevice, KernelEntry, Tun, TunConfig, TunError};
 use tombolo_io::worker::{Handler, StopSignal, Worker};
 
@@ -126,8 +125,8 @@ fn a_datagram_goes_out_through_the_queue_and_its_answer_comes_back() {
         assert_eq!(from, SocketAddr::from((THEIRS4, 5000)));
 
         let counters = queues[0].counters();
-        assert_eq!(counters.received_bytes.load(Ordering::Relaxed), 36);
-        assert_eq!(counters.sent_bytes.load(Ordering::Relaxed), 36);
+        assert_eq!(counters.read().received_bytes, 36);
+        assert_eq!(counters.read().sent_bytes, 36);
         assert!(queues[0].recv(&mut buffer).unwrap().is_none(), "the device sends nothing of its own");
     });
 }
@@ -226,16 +225,16 @@ fn what_the_kernel_refuses_is_counted_by_kind() {
             queue.send(&mut Packet::new(buffer.bytes_mut(), headroom, 100, offload).unwrap());
         };
         send(HEADROOM, Offload::default());
-        assert_eq!(counters.refused_down.load(Ordering::Relaxed), 1, "the device is down");
+        assert_eq!(counters.read().refused[Refusal::Down as usize], 1, "the device is down");
 
         let mut host = Host::open().unwrap();
         host.bring_up("t0", 1500, 500).unwrap();
         let outside = ChecksumState::Partial { start: 5000, offset: 16 };
         send(HEADROOM, Offload { checksum: outside, ..Offload::default() });
-        assert_eq!(counters.refused_invalid.load(Ordering::Relaxed), 1, "the checksum lies outside the packet");
+        assert_eq!(counters.read().refused[Refusal::Invalid as usize], 1, "the checksum lies outside the packet");
         send(VNET_SHORT, Offload::default());
-        assert_eq!(counters.refused_invalid.load(Ordering::Relaxed), 2, "no room for the virtio header");
-        assert_eq!(counters.sent_packets.load(Ordering::Relaxed), 0);
+        assert_eq!(counters.read().refused, [0, 2, 1, 0], "no room for the virtio header");
+        assert_eq!(counters.read().sent_packets, 0);
     });
 }
 

@@ -40,14 +40,19 @@ struct Setup {
 }
 
 impl Setup {
-    fn new(more: &str) -> Self {
+    fn new(gateway: &str) -> Self {
+        Self::with(gateway, "")
+    }
+
+    /// With more settings of the gateway, and of the service.
+    fn with(gateway: &str, service: &str) -> Self {
         let lab = Lab::create(&Topology::client_gateway_server()).unwrap();
         let home = tempfile::tempdir().unwrap();
         let file = lab.directory().unwrap().join("gateway.toml");
         let directory = home.path().display();
         // Included by fastpath.rs under this name, everything runs with the fast path.
         let fastpath = if module_path!().ends_with("with_tc") { "fastpath = \"tc\"\n" } else { "" };
-        let text = format!("[gateway]\nrun_directory = \"{directory}\"\n{fastpath}{more}{SERVICE}");
+        let text = format!("[gateway]\nrun_directory = \"{directory}\"\n{fastpath}{gateway}{SERVICE}{service}");
         fs::write(&file, text).unwrap();
         let gateway = start(&lab);
         Self { lab, gateway, home }
@@ -498,6 +503,43 @@ fn metrics_and_the_log_of_bindings_tell_what_happened() {
     let nobody = setup.refused(&["binding", "who", "192.0.2.1", &seen.port().to_string(), "2001-01-01T00:00:00Z"]);
     assert!(nobody.contains("nobody is known"), "{nobody}");
 
+    setup.gateway.signal(Signal::SIGTERM).unwrap();
+    setup.gateway.wait(PATIENCE).unwrap().success().unwrap();
+}
+
+#[test]
+fn what_the_device_refuses_is_counted() {
+    if skip_without("what_the_device_refuses_is_counted", &["curl"]) {
+        return;
+    }
+    // The gateway sends an ICMP error six seconds after a SYN that nobody answers. By then its device
+    // is down.
+    let service = "filtering = \"address-dependent\"\nunsolicited_syn = \"hold\"\n";
+    let mut setup = Setup::with("metrics = \"127.0.0.1:9464\"\n", service);
+    let server = setup.lab.node("server").unwrap();
+    let to = address("192.0.2.1:9999");
+    let attempt = server.run(|| TcpStream::connect_timeout(&to, Duration::from_millis(200))).unwrap();
+    assert_eq!(attempt.unwrap_err().kind(), ErrorKind::TimedOut);
+    let counter = |name: &str| {
+        let rows = setup.rows(&["show", "counters"]);
+        rows.into_iter().find(|row| row["counter"] == name)
+    };
+    // The kernel's own multicast goes there, too.
+    assert!(counter("queue-received").unwrap()["value"].as_u64() >= Some(1));
+    assert!(counter("queue-received-bytes").unwrap()["value"].as_u64() >= Some(60));
+    assert_eq!(counter("queue-refused"), None);
+    let gateway = setup.lab.node("gateway").unwrap();
+    gateway.set_down("tombolo").unwrap();
+    let refused = wait_until("the error is refused", PATIENCE, || counter("queue-refused")).unwrap();
+    assert_eq!((&refused["reason"], &refused["value"]), (&"down".into(), &1.into()), "{refused}");
+    assert!(refused["remedy"].as_str().unwrap().contains("ip link set"), "{refused}");
+    let page = gateway.command("curl").args(["-s", "http://127.0.0.1:9464/metrics"]).run().unwrap().stdout;
+    let total = |reason: &str| {
+        let lines = page.lines().filter(|line| line.starts_with("tombolo_queue_refused_total{"));
+        let lines = lines.filter(|line| line.contains(&format!("reason=\"{reason}\"")));
+        lines.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum::<u64>()
+    };
+    assert_eq!((total("down"), total("busy")), (1, 0), "{page}");
     setup.gateway.signal(Signal::SIGTERM).unwrap();
     setup.gateway.wait(PATIENCE).unwrap().success().unwrap();
 }

@@ -5,7 +5,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::Serialize;
 use serde_json::json;
 use tombolo_engine::mapping::pool::PortSpace;
 use tombolo_engine::mechanism::napt::Endpoint;
@@ -14,7 +13,8 @@ use tombolo_engine::{Plan, static_bindings};
 use tombolo_wire::Port;
 
 use super::request::{LONGEST, Request};
-use super::{fast, filter, state, who};
+use super::rows::{Failure, Rows};
+use super::{counters, fastpath, filter, pools, status, tables, who};
 use crate::listener::{self, Stream};
 use crate::running::Running;
 
@@ -22,8 +22,6 @@ use crate::running::Running;
 const TO_ASK: Duration = Duration::from_secs(10);
 /// How long a client may read nothing of its answer. Long, for people read in pagers.
 const TO_READ: Duration = Duration::from_secs(300);
-/// Bytes of an answer that are sent at once.
-const CHUNK: usize = 1 << 16;
 
 /// Answers requests about a running gateway.
 #[derive(Debug)]
@@ -43,10 +41,10 @@ impl listener::Service for Control {
 
 impl Control {
     fn answer(&self, rows: &mut Rows<'_>) -> io::Result<()> {
-        rows.stream.set_deadlines(TO_ASK, TO_READ)?;
+        rows.stream().set_deadlines(TO_ASK, TO_READ)?;
         let mut line = Vec::new();
         let limit = u64::try_from(LONGEST).unwrap_or(u64::MAX);
-        BufReader::new((&mut *rows.stream).take(limit)).read_until(b'\n', &mut line)?;
+        BufReader::new(rows.stream().take(limit)).read_until(b'\n', &mut line)?;
         if line.last() != Some(&b'\n') {
             return rows.fail("not a request: one line of JSON, of at most 16384 bytes, is expected");
         }
@@ -62,19 +60,19 @@ impl Control {
         let running = &*self.0;
         let plan = running.plan.load_full();
         match request {
-            Request::Status {} => state::status(running, &plan, rows),
-            Request::Services {} => state::services(running, &plan, rows),
-            Request::Bindings { filter } => state::bindings(running, &plan, &filter, rows),
-            Request::Sessions { filter } => state::sessions(running, &plan, &filter, rows),
-            Request::Subscribers { filter } => state::subscribers(running, &plan, &filter, rows),
-            Request::Pools { filter, each_address } => state::pools(running, &plan, &filter, each_address, rows),
-            Request::Counters { all } => state::counters(running, all, rows),
-            Request::Fastpath {} => fast::fastpath(running, rows),
+            Request::Status {} => status::status(running, &plan, rows),
+            Request::Services {} => status::services(running, &plan, rows),
+            Request::Bindings { filter } => tables::bindings(running, &plan, &filter, rows),
+            Request::Sessions { filter } => tables::sessions(running, &plan, &filter, rows),
+            Request::Subscribers { filter } => tables::subscribers(running, &plan, &filter, rows),
+            Request::Pools { filter, each_address } => pools::pools(running, &plan, &filter, each_address, rows),
+            Request::Counters { all } => counters::counters(running, all, rows),
+            Request::Fastpath {} => fastpath::fastpath(running, rows),
             Request::Reload {} => reload(running, rows),
             Request::Flush { service } => flush(running, &plan, service.as_deref(), rows),
             Request::Drain { on } => {
                 running.drain(on);
-                state::status(running, &running.plan.load_full(), rows)
+                status::status(running, &running.plan.load_full(), rows)
             }
             Request::BindingAdd { protocol, inside, outside } => add(running, &plan, &protocol, inside, outside, rows),
             Request::BindingRemove { protocol, outside } => remove(running, &plan, &protocol, outside, rows),
@@ -152,66 +150,4 @@ fn outside_end<'p>(
     let found = plan.numbered().find(|(_, service)| has_it(service));
     let (number, service) = found.ok_or_else(|| Failure::Refused(format!("no pool has {protocol} {outside}")))?;
     Ok((number, service, space, Endpoint { address, port: Port(outside.port()) }))
-}
-
-/// Why an answer ends early.
-#[derive(Debug)]
-pub(crate) enum Failure {
-    /// The client is told.
-    Refused(String),
-    /// The client is gone, or does not read.
-    Gone(io::Error),
-}
-
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Self {
-        Self::Gone(error)
-    }
-}
-
-/// The rows of an answer, sent in chunks.
-pub(crate) struct Rows<'s> {
-    stream: &'s mut dyn Stream,
-    buffer: Vec<u8>,
-    rows: u64,
-}
-
-impl<'s> Rows<'s> {
-    fn new(stream: &'s mut dyn Stream) -> Self {
-        Self { stream, buffer: Vec::new(), rows: 0 }
-    }
-
-    /// Adds a row.
-    pub(crate) fn row(&mut self, row: &impl Serialize) -> Result<(), Failure> {
-        serde_json::to_writer(&mut self.buffer, row).map_err(io::Error::from)?;
-        self.buffer.push(b'\n');
-        self.rows += 1;
-        if self.buffer.len() >= CHUNK {
-            self.send()?;
-        }
-        Ok(())
-    }
-
-    /// Rows so far.
-    pub(crate) fn count(&self) -> u64 {
-        self.rows
-    }
-
-    fn send(&mut self) -> io::Result<()> {
-        self.stream.write_all(&self.buffer)?;
-        self.buffer.clear();
-        Ok(())
-    }
-
-    fn end(&mut self) -> io::Result<()> {
-        let line = json!({ "end": { "rows": self.rows } });
-        self.buffer.extend_from_slice(format!("{line}\n").as_bytes());
-        self.send()
-    }
-
-    fn fail(&mut self, reason: &str) -> io::Result<()> {
-        let line = json!({ "error": reason });
-        self.buffer.extend_from_slice(format!("{line}\n").as_bytes());
-        self.send()
-    }
 }

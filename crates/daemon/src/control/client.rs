@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 
 use serde::Deserialize;
 
-use super::place::{self, PlaceError};
+use super::locate::{self, LocateError};
 use super::request::Request;
 
 /// Longest line of an answer in bytes.
@@ -16,7 +16,7 @@ const LONGEST: u64 = 1 << 20;
 pub enum ClientError {
     /// No gateway.
     #[error(transparent)]
-    Place(#[from] PlaceError),
+    Locate(#[from] LocateError),
     /// The gateway says so.
     #[error("{0}")]
     Refused(String),
@@ -40,12 +40,12 @@ struct Failure {
     error: String,
 }
 
-/// Asks the gateway called `gateway` (see [`place::connect`]).
+/// Asks the gateway called `gateway` (see [`locate::connect`]).
 ///
 /// # Errors
 /// [`ClientError`].
 pub fn ask(gateway: Option<&str>, request: &Request) -> Result<Answer, ClientError> {
-    let mut stream = place::connect(gateway)?;
+    let mut stream = locate::connect(gateway)?;
     let mut line = serde_json::to_vec(request).map_err(io::Error::from)?;
     line.push(b'\n');
     stream.write_all(&line)?;

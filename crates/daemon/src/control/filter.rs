@@ -10,7 +10,7 @@ use tombolo_engine::mechanism::session_state;
 use tombolo_tables::binding::Binding;
 use tombolo_tables::session::State;
 
-use crate::row::{BindingRow, Endpoints, SessionRow, SubscriberRow, origin, protocol_name, protocol_named};
+use crate::table_rows::{BindingRow, Endpoints, SessionRow, SubscriberRow, origin, protocol_name, protocol_named};
 
 /// A filter as it is asked for. All that is named must hold.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -135,7 +135,7 @@ impl Matcher {
     pub fn wants_state(&self, state: State) -> bool {
         match self.state {
             Some(wanted) => wanted == state || wanted == session_state::TRANS,
-            None => !crate::row::is_permission(state),
+            None => !crate::table_rows::is_permission(state),
         }
     }
 
@@ -248,7 +248,7 @@ mod tests {
     };
 
     fn wants(filter: Filter) -> bool {
-        let plan = Plan { services: Vec::new(), ..crate::control::state::tests::plan() };
+        let plan = Plan { services: Vec::new(), ..crate::control::testing::plan() };
         Matcher::new(&filter, &plan).unwrap().wants_session(&ROW)
     }
 
@@ -284,7 +284,7 @@ mod tests {
     #[test]
     fn what_cannot_be_understood_is_told_with_what_can() {
         let text = |text: &str| Some(text.to_owned());
-        let plan = crate::control::state::tests::plan();
+        let plan = crate::control::testing::plan();
         for (filter, expected) in [
             (Filter { service: text("nat46"), ..Filter::default() }, "there is test"),
             (Filter { protocol: text("sctp"), ..Filter::default() }, "use tcp, udp, icmp"),

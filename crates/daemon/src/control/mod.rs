@@ -11,17 +11,24 @@
 //! priority: it takes constant memory however many rows there are, and no packet waits for it. So
 //! it is no snapshot: what changes meanwhile is in it or not.
 //!
-//! * [`place`]: where the socket is, and which gateways run on this host.
+//! * [`locate`]: which gateway of this host is meant.
 //! * [`request`]: what may be asked.
 //! * [`filter`]: which rows are wanted.
-//! * [`answer`]: the gateway's side.
+//! * [`answer`]: the gateway's side. `status`, `tables`, `pools`, `counters`, `fastpath` and `who` make
+//!   the rows of its answers, `rows` sends them.
 //! * [`client`]: the other side.
 
 pub mod answer;
 pub mod client;
-mod fast;
+mod counters;
+mod fastpath;
 pub mod filter;
-pub mod place;
+pub mod locate;
+mod pools;
 pub mod request;
-mod state;
+mod rows;
+mod status;
+mod tables;
+#[cfg(test)]
+mod testing;
 mod who;

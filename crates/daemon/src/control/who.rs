@@ -7,20 +7,19 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use tombolo_engine::Plan;
 use tombolo_engine::mapping::pool::PortSpace;
-use tombolo_engine::{Now, Plan};
-use tombolo_tables::Tables;
 use tombolo_tables::binding::Binding;
 
-use super::answer::{Failure, Rows};
 use super::filter;
-use crate::row::{Endpoints, host, origin, protocol_name, service_name};
+use super::rows::{Failure, Rows};
 use crate::running::Running;
+use crate::table_rows::{Endpoints, host, origin, protocol_name, service_name};
 use crate::utc::Utc;
 
 /// Who has, or had, an outside endpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-struct Owner {
+struct EndpointHolder {
     service: String,
     protocol: String,
     inside: IpAddr,
@@ -72,70 +71,77 @@ pub(crate) fn who(
     let wanted = protocol.map(filter::protocol).transpose().map_err(Failure::Refused)?;
     let parse = |text| Utc::parse(text).ok_or(format!("\"{text}\" is not a time; write 2026-11-21T08:00:00Z"));
     let time = time.map(parse).transpose().map_err(Failure::Refused)?;
+    let past = time.zip(running.settings.binding_log.as_deref());
+    let port = outside.port();
     let mut is_found = false;
     for space in PortSpace::ALL.into_iter().filter(|&space| wanted.is_none_or(|wanted| wanted == space)) {
-        let mut owner = in_tables(&running.tables, plan, space, address, outside.port(), (time, running.now()));
-        if let (None, Some(time), Some(log)) = (&owner, time, &running.settings.binding_log) {
-            owner = in_log(log, space, address, outside.port(), time)?;
+        let outside = Outside { space, address, port };
+        let mut holder = in_tables(running, plan, outside, time);
+        if let (None, Some((time, log))) = (&holder, past) {
+            holder = in_log(log, outside, time)?;
         }
-        if let Some(owner) = owner {
-            rows.row(&owner)?;
+        if let Some(holder) = holder {
+            rows.row(&holder)?;
             is_found = true;
         }
     }
-    if let (false, Some(time), Some(log)) = (is_found, time, &running.settings.binding_log)
-        && let Some(owner) = block_in_log(log, address, outside.port(), time)?
+    if let (false, Some((time, log))) = (is_found, past)
+        && let Some(holder) = block_in_log(log, address, port, time)?
     {
-        rows.row(&owner)?;
+        rows.row(&holder)?;
     }
     Ok(())
 }
 
-fn in_tables(
-    tables: &Tables,
-    plan: &Plan,
+/// The outside endpoint in question.
+#[derive(Debug, Clone, Copy)]
+struct Outside {
     space: PortSpace,
     address: Ipv4Addr,
     port: u16,
-    (time, now): (Option<Utc>, Now),
-) -> Option<Owner> {
+}
+
+/// The one who has it according to the tables, and had it at `time` already.
+fn in_tables(running: &Running, plan: &Plan, outside: Outside, time: Option<Utc>) -> Option<EndpointHolder> {
+    let Outside { space, address, port } = outside;
     let slot = plan.services.iter().find_map(|service| service.kind.pool()?.slot(address, space, port))?;
-    let (_, binding) = tables.find_outside(slot)?;
-    let since = Utc::of_tick(binding.created, now);
-    time.is_none_or(|time| since <= time).then(|| Owner::of(plan, &binding, since))
+    let (_, binding) = running.tables.find_outside(slot)?;
+    let since = Utc::of_tick(binding.created, running.now());
+    time.is_none_or(|time| since <= time).then(|| EndpointHolder::of(plan, &binding, since))
 }
 
 /// The one in whose block of ports it was at `time` according to the log.
-fn block_in_log(log: &Path, address: Ipv4Addr, port: u16, time: Utc) -> Result<Option<Owner>, Failure> {
+fn block_in_log(log: &Path, address: Ipv4Addr, port: u16, time: Utc) -> Result<Option<EndpointHolder>, Failure> {
     let mark = format!("\"outside\":\"{address}\",\"first_port\":");
-    let mut owner: Option<Owner> = None;
+    let mut holder: Option<EndpointHolder> = None;
     each_line(log, &mark, |line| {
         if let Ok(block) = serde_json::from_str::<LoggedBlock>(line)
             && (block.first_port..=block.last_port).contains(&port)
         {
-            let found = block.owner(port);
+            let found = block.holder(port);
             // A process that adopts the block of an earlier one does not know when it was granted.
-            let is_same = |owner: &Owner| owner.inside == found.inside && owner.softwire == found.softwire;
-            if block.event != "block-adopted" || !owner.as_ref().is_some_and(is_same) {
-                owner = later(owner.take(), found, time);
+            let is_same = |holder: &EndpointHolder| holder.inside == found.inside && holder.softwire == found.softwire;
+            if block.event != "block-adopted" || !holder.as_ref().is_some_and(is_same) {
+                holder = later(holder.take(), found, time);
             }
         }
     })?;
-    Ok(owner)
+    Ok(holder)
 }
 
 /// The one who had it at `time` according to the log, which is read line by line.
-fn in_log(log: &Path, space: PortSpace, address: Ipv4Addr, port: u16, time: Utc) -> Result<Option<Owner>, Failure> {
+fn in_log(log: &Path, outside: Outside, time: Utc) -> Result<Option<EndpointHolder>, Failure> {
+    let Outside { space, address, port } = outside;
     let mark = format!("\"outside\":\"{address}\",\"outside_port\":{port}");
-    let mut owner: Option<Owner> = None;
+    let mut holder: Option<EndpointHolder> = None;
     each_line(log, &mark, |line| {
         if let Ok(logged) = serde_json::from_str::<Logged>(line)
             && logged.protocol == protocol_name(space.protocol())
         {
-            owner = later(owner.take(), logged.owner(), time);
+            holder = later(holder.take(), logged.holder(), time);
         }
     })?;
-    Ok(owner)
+    Ok(holder)
 }
 
 /// Calls `read` with each line of the log that has `mark` in it. Most lines are about others.
@@ -154,7 +160,7 @@ fn each_line(log: &Path, mark: &str, mut read: impl FnMut(&str)) -> Result<(), F
 
 /// Who had the endpoint at `time`: `before` as far as the lines before say, or `found`, whom the
 /// next line tells of.
-fn later(before: Option<Owner>, found: Owner, time: Utc) -> Option<Owner> {
+fn later(before: Option<EndpointHolder>, found: EndpointHolder, time: Utc) -> Option<EndpointHolder> {
     if Utc::parse(&found.since).is_none_or(|since| since > time) {
         return before;
     }
@@ -178,8 +184,8 @@ struct LoggedBlock {
 }
 
 impl LoggedBlock {
-    fn owner(&self, port: u16) -> Owner {
-        Owner {
+    fn holder(&self, port: u16) -> EndpointHolder {
+        EndpointHolder {
             service: self.service.clone(),
             protocol: "any".to_owned(),
             inside: self.inside,
@@ -196,9 +202,9 @@ impl LoggedBlock {
 }
 
 impl Logged {
-    fn owner(self) -> Owner {
+    fn holder(self) -> EndpointHolder {
         let is_end = self.event == "removed";
-        Owner {
+        EndpointHolder {
             service: self.service,
             protocol: self.protocol,
             inside: self.inside,
@@ -214,7 +220,7 @@ impl Logged {
     }
 }
 
-impl Owner {
+impl EndpointHolder {
     fn of(plan: &Plan, binding: &Binding, since: Utc) -> Self {
         let Endpoints { protocol, inside_port, outside, outside_port, .. } = Endpoints::of(plan, binding);
         let (inside, softwire) = host(binding.inside.ipv6, binding.inside.ipv4);
@@ -239,7 +245,7 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    fn line(event: &str, time: i64, created: Option<i64>, inside_port: u16) -> String {
+    fn line(event: &str, time: u64, created: Option<u64>, inside_port: u16) -> String {
         let created = created.map_or(String::new(), |created| format!(",\"created\":\"{}\"", Utc(created)));
         format!(
             "{{\"time\":\"{}\",\"event\":\"{event}\",\"service\":\"nat64\",\"protocol\":\"udp\",\"inside\":\"2001:db8::1\",\
@@ -262,21 +268,21 @@ mod tests {
             "not json 192.0.2.1\n".to_owned(),
         ];
         log.write_all(text.concat().as_bytes()).unwrap();
+        let outside = |space| Outside { space, address: Ipv4Addr::new(192, 0, 2, 1), port: 4000 };
         let at = |time| {
-            let address = Ipv4Addr::new(192, 0, 2, 1);
-            let owner = in_log(log.path(), PortSpace::Udp, address, 4000, Utc(time)).unwrap();
-            owner.and_then(|owner| owner.inside_port)
+            let holder = in_log(log.path(), outside(PortSpace::Udp), Utc(time)).unwrap();
+            holder.and_then(|holder| holder.inside_port)
         };
         assert_eq!([99, 100, 150, 200, 201].map(at), [None, Some(1), Some(1), Some(1), None]);
         assert_eq!([249, 250, 290, 291, 299, 300, 999].map(at), [None, Some(2), Some(2), None, None, Some(3), Some(3)]);
-        let tcp = in_log(log.path(), PortSpace::Tcp, Ipv4Addr::new(192, 0, 2, 1), 4000, Utc(150)).unwrap();
+        let tcp = in_log(log.path(), outside(PortSpace::Tcp), Utc(150)).unwrap();
         assert_eq!(tcp, None);
     }
 
     #[test]
     fn the_log_tells_in_whose_block_a_port_was() {
         let mut log = tempfile::NamedTempFile::new().unwrap();
-        let line = |event: &str, host: u8, time: i64, created: Option<i64>| {
+        let line = |event: &str, host: u8, time: u64, created: Option<u64>| {
             let created = created.map_or(String::new(), |created| format!(",\"created\":\"{}\"", Utc(created)));
             format!(
                 "{{\"time\":\"{}\",\"event\":\"block-{event}\",\"service\":\"cgn\",\"inside\":\"10.0.0.{host}\",\
@@ -292,8 +298,8 @@ mod tests {
         ];
         log.write_all(text.concat().as_bytes()).unwrap();
         let at = |port, time| {
-            let owner = block_in_log(log.path(), Ipv4Addr::new(192, 0, 2, 1), port, Utc(time)).unwrap();
-            owner.map(|owner| (owner.inside.to_string(), owner.inside_port))
+            let holder = block_in_log(log.path(), Ipv4Addr::new(192, 0, 2, 1), port, Utc(time)).unwrap();
+            holder.map(|holder| (holder.inside.to_string(), holder.inside_port))
         };
         let host = |n: u8| Some((format!("10.0.0.{n}"), None));
         assert_eq!(

@@ -232,18 +232,18 @@ impl Mirror {
 
     fn note_neighbour(&mut self, message: &NeighbourMessage, present: bool) {
         let Some((neighbour, valid)) = Neighbour::read(message) else { return };
-        let place = (neighbour.interface, neighbour.address);
+        let key = (neighbour.interface, neighbour.address);
         if present && valid {
-            self.neighbours.insert(place, neighbour);
+            self.neighbours.insert(key, neighbour);
         } else {
-            self.neighbours.remove(&place);
+            self.neighbours.remove(&key);
         }
     }
 
     fn add(&mut self, route: KernelRoute, replaces: bool, refused: &mut Refused) {
         let prefix = route.prefix;
         let routes = self.routes.entry(prefix).or_default();
-        match routes.iter_mut().find(|other| other.same_place(&route)) {
+        match routes.iter_mut().find(|other| other.replaces(&route)) {
             Some(other) if *other == route => return,
             // IPv6 appends ways out to a route that is there: what it is now, only a dump says.
             Some(_) if prefix.addr().is_ipv6() && !replaces => {
@@ -266,13 +266,13 @@ impl Mirror {
 
     fn remove(&mut self, route: &KernelRoute, refused: &mut Refused) {
         let Some(routes) = self.routes.get_mut(&route.prefix) else { return };
-        let Some(place) = routes.iter().position(|other| other.same_place(route)) else { return };
-        if routes[place].target.hops.len() > route.target.hops.len() && !route.target.hops.is_empty() {
+        let Some(index) = routes.iter().position(|other| other.replaces(route)) else { return };
+        if routes[index].target.hops.len() > route.target.hops.len() && !route.target.hops.is_empty() {
             // One way out of several went.
             self.stale = true;
             return;
         }
-        let gone = routes.remove(place);
+        let gone = routes.remove(index);
         self.local_networks -= usize::from(gone.is_local_network());
         self.publish(route.prefix, refused);
     }

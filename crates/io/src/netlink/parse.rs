@@ -123,8 +123,9 @@ impl KernelRoute {
         Some(Self { prefix, table, tos: message.header.tos, metric, target: Target { kind, hops }, plain })
     }
 
-    /// What a route replaces: the same prefix, table, type of service and metric.
-    pub(super) fn same_place(&self, other: &Self) -> bool {
+    /// True if the kernel has one of the two only: they have table, type of service and metric in
+    /// common. Both are of one prefix.
+    pub(super) fn replaces(&self, other: &Self) -> bool {
         (self.table, self.tos, self.metric) == (other.table, other.tos, other.metric)
     }
 

@@ -30,38 +30,38 @@ impl Targets {
     pub(super) fn hold(&mut self, target: &Target, plain: bool) -> Result<NextHop, LpmError> {
         let certain = if plain { certain(target) } else { 0 };
         let key = (target.clone(), certain);
-        if let Some(place) = self.numbers.get(&key)
-            && let Some(Some((_, routes))) = self.rows.get_mut(*place)
+        if let Some(row) = self.numbers.get(&key)
+            && let Some(Some((_, routes))) = self.rows.get_mut(*row)
         {
             *routes += 1;
-            return number(*place, certain);
+            return number(*row, certain);
         }
-        let place = self.free.pop().unwrap_or(self.rows.len());
-        let next_hop = number(place, certain)?;
-        if place == self.rows.len() {
+        let row = self.free.pop().unwrap_or(self.rows.len());
+        let next_hop = number(row, certain)?;
+        if row == self.rows.len() {
             self.rows.push(None);
         }
-        self.rows[place] = Some((target.clone(), 1));
-        self.numbers.insert(key, place);
+        self.rows[row] = Some((target.clone(), 1));
+        self.numbers.insert(key, row);
         Ok(next_hop)
     }
 
     /// One route less leads to the target.
     pub(super) fn release(&mut self, next_hop: NextHop) {
-        let place = place(next_hop);
-        let Some(row) = self.rows.get_mut(place) else { return };
-        let Some((_, routes)) = row else { return };
+        let row = row_of(next_hop);
+        let Some(entry) = self.rows.get_mut(row) else { return };
+        let Some((_, routes)) = entry else { return };
         *routes -= 1;
         if *routes == 0
-            && let Some((target, _)) = row.take()
+            && let Some((target, _)) = entry.take()
         {
             self.numbers.remove(&(target, next_hop.number() & (BY_GATEWAY | ON_LINK)));
-            self.free.push(place);
+            self.free.push(row);
         }
     }
 
     pub(super) fn get(&self, next_hop: NextHop) -> Option<&Target> {
-        self.rows.get(place(next_hop))?.as_ref().map(|(target, _)| target)
+        self.rows.get(row_of(next_hop))?.as_ref().map(|(target, _)| target)
     }
 
     /// Targets in use.
@@ -78,11 +78,11 @@ fn certain(target: &Target) -> u32 {
     }
 }
 
-fn number(place: usize, certain: u32) -> Result<NextHop, LpmError> {
-    NextHop::new(u32::try_from(place * 4).unwrap_or(u32::MAX - 3) | certain)
+fn number(row: usize, certain: u32) -> Result<NextHop, LpmError> {
+    NextHop::new(u32::try_from(row * 4).unwrap_or(u32::MAX - 3) | certain)
 }
 
-fn place(next_hop: NextHop) -> usize {
+fn row_of(next_hop: NextHop) -> usize {
     (next_hop.number() / 4) as usize
 }
 

@@ -63,7 +63,7 @@ impl<K: Key> Lpm<K> {
 mod tests {
     use super::*;
     use crate::lpm::model::Model;
-    use crate::lpm::tests::Numbers;
+    use crate::lpm::numbers::Numbers;
     use crate::lpm::{NextHop, Prefix};
 
     #[test]

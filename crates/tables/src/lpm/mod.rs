@@ -41,14 +41,14 @@
 //!
 //! # Memory
 //! Bounded by the span given; [`Lpm::memory`] reports it. The exact routes, needed to find what a
-//! removed route uncovers, live in a hash table of the writer ([`exact`]): 8 bytes a route for
-//! IPv4, 12 for IPv6 (20 when longer than /64), plus the hash table's empty places.
+//! removed route uncovers, live in a hash table of the writer (`exact`): 8 bytes a route for
+//! IPv4, 12 for IPv6 (20 when longer than /64), plus the hash table's empty slots.
 
 pub mod batch;
 mod blocks;
 mod build;
 pub mod epoch;
-pub mod exact;
+mod exact;
 mod frozen;
 pub mod key;
 pub mod layout;
@@ -60,6 +60,8 @@ mod trie;
 mod update;
 mod walk;
 
+#[cfg(test)]
+mod numbers;
 #[cfg(test)]
 #[expect(clippy::cast_possible_truncation, reason = "numbers below a bound")]
 mod tests;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::blocks::{Allocator, OutOfBlocks, Span};
 use super::build::Leaf;
 use super::epoch::Epochs;
-use super::exact::{self, ExactRoutes};
+use super::exact::ExactRoutes;
 use super::key::Key;
 use super::layout;
 use super::prefix::{LpmError, NextHop, Prefix, Route};
@@ -19,7 +19,7 @@ use crate::memory::MemorySource;
 #[derive(Debug)]
 pub struct Lpm<K: Key> {
     trie: Trie,
-    routes: K::Routes,
+    routes: ExactRoutes<K>,
     /// Routes of each length.
     lengths: Vec<u32>,
 }
@@ -94,7 +94,7 @@ impl<K: Key> Lpm<K> {
             replaced: Vec::new(),
             last_resort: false,
         };
-        Ok(Self { trie, routes: K::Routes::default(), lengths: vec![0; usize::from(K::BITS) + 1] })
+        Ok(Self { trie, routes: ExactRoutes::default(), lengths: vec![0; usize::from(K::BITS) + 1] })
     }
 
     /// A table of many routes at once. Of routes with the same prefix, the last counts.
@@ -154,7 +154,7 @@ impl<K: Key> Lpm<K> {
         if self.routes.find(prefix).is_none() {
             return Ok(None);
         }
-        let word = exact::cover::<K>(&self.routes, &self.lengths, prefix);
+        let word = self.routes.cover(&self.lengths, prefix);
         let leaf = Leaf { key: prefix.key().left_aligned(), len: prefix.prefix_len(), word };
         self.apply(Change { leaf, insert: false })?;
         self.lengths[usize::from(prefix.prefix_len())] -= 1;

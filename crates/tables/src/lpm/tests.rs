@@ -5,28 +5,9 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 
 use super::model::Model;
+use super::numbers::{Numbers, seconds};
 use super::*;
 use crate::memory::Heap;
-
-/// A deterministic source of numbers (splitmix64), so that a failure repeats.
-pub(super) struct Numbers(pub(super) u64);
-
-impl Numbers {
-    pub(super) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
-    }
-
-    pub(super) fn below(&mut self, bound: u64) -> u64 {
-        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
-    }
-
-    pub(super) fn key<K: Key>(&mut self) -> K {
-        K::from_left_aligned(u128::from(self.next()) << 64 | u128::from(self.next()))
-    }
-}
 
 fn route<K: Key>(key: K, len: u8, next_hop: u32) -> Route<K> {
     Route { prefix: Prefix::covering(key, len), next_hop: NextHop::new(next_hop).unwrap() }
@@ -133,7 +114,7 @@ fn random_routes<K: Key>(seed: u64, count: usize, dense: bool) -> Vec<Route<K>> 
 #[test]
 fn random_prefixes_agree_with_the_model() {
     // As long as the torture tests: TOMBOLO_TORTURE_SECONDS=600 for the long run.
-    let until = Instant::now() + Duration::from_secs_f64(super::torture::seconds());
+    let until = Instant::now() + Duration::from_secs_f64(seconds());
     let mut seed = 0;
     while seed < 4 || Instant::now() < until {
         seed += 1;

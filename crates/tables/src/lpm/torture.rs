@@ -11,7 +11,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::tests::Numbers;
+use super::numbers::{Numbers, seconds};
 use super::*;
 use crate::memory::Heap;
 
@@ -68,10 +68,6 @@ struct Shared {
 struct Candidate<K> {
     prefix: Prefix<K>,
     next_hop: Option<u32>,
-}
-
-pub(super) fn seconds() -> f64 {
-    std::env::var("TOMBOLO_TORTURE_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1.5)
 }
 
 /// Keys in a few clusters, so that their prefixes nest and branch.

@@ -208,9 +208,13 @@ fn fast_path() -> Check {
     let remedy = "see the other lines; the programs were compiled with the gateway, no compiler is needed here";
     match try_fast_path() {
         Ok(()) => Check::ok("fast-path", "the kernel takes the programs (no compiler is needed here)"),
-        Err(error) => {
-            Check::lacks("fast-path", State::Warning, tombolo_daemon::accelerator::words(&*error), ENGINE_ONLY, remedy)
-        }
+        Err(error) => Check::lacks(
+            "fast-path",
+            State::Warning,
+            tombolo_daemon::error_chain::in_one_line(&*error),
+            ENGINE_ONLY,
+            remedy,
+        ),
     }
 }
 

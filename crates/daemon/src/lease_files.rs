@@ -15,7 +15,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use tombolo_engine::counters::{Counters, Totals};
 use tombolo_engine::mapping::dynamic_pool::{DynamicPool, Lent};
@@ -24,6 +24,8 @@ use tombolo_engine::{DropReason, Now, Plan};
 use tombolo_io::clock::monotonic_nanos;
 use tombolo_io::worker::StopSignal;
 use tombolo_tables::tick::{Tick, ticks};
+
+use crate::utc::Utc;
 
 const SECOND: Duration = Duration::from_secs(1);
 /// Seconds between two writings for the sake of the times in the file.
@@ -42,14 +44,14 @@ pub struct Report {
     pub drops: bool,
 }
 
-/// The pools of a plan.
+/// The pools of a plan, and the thread that keeps their files.
 #[derive(Debug)]
-pub struct Lending {
+pub struct LeaseFiles {
     pools: Vec<Arc<DynamicPool>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Lending {
+impl LeaseFiles {
     /// Reads what the pools of `plan` have lent before. What is not right in a file is logged and
     /// left out.
     #[must_use]
@@ -149,14 +151,10 @@ fn now() -> Tick {
     Now(monotonic_nanos()).tick()
 }
 
-fn unix_seconds() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}
-
 /// Enters the lines of a file.
 fn restore(pool: &DynamicPool, name: &str, text: &str, is_taken: impl Fn(std::net::Ipv4Addr) -> bool) {
     let (mut count, mut refused) = (0, 0);
-    let (clock, wall) = (now(), unix_seconds());
+    let (clock, wall) = (now(), Utc::now().0);
     for (number, line) in (1..).zip(text.lines()) {
         let words: Vec<&str> = line.split_ascii_whitespace().take_while(|word| !word.starts_with('#')).collect();
         if words.is_empty() {
@@ -197,7 +195,7 @@ fn parse(words: &[&str], clock: Tick, wall: u64) -> Option<Lent> {
 
 fn save(pool: &DynamicPool, list: &[Lent]) {
     let Some(path) = pool.file() else { return };
-    let (clock, wall) = (now(), unix_seconds());
+    let (clock, wall) = (now(), Utc::now().0);
     let mut text = String::from(
         "# Addresses of the dynamic pool: address, host, last packet in seconds since 1970.\n\
          # To be edited only while the gateway is stopped.\n",
@@ -230,7 +228,7 @@ mod tests {
 
     #[test]
     fn what_was_lent_comes_back_from_the_file() {
-        let file = std::env::temp_dir().join(format!("tombolo-lending-{}.map", std::process::id()));
+        let file = std::env::temp_dir().join(format!("tombolo-leases-{}.map", std::process::id()));
         let before = pool(&file);
         let host = "2001:db8::7".parse().unwrap();
         let address = before.lend(host, now(), |_| false).unwrap();
@@ -247,7 +245,7 @@ mod tests {
         let text = format!(
             "###\n### TAYGA dynamic map database\n###\n\n192.0.2.9\t2001:db8::9\t{}\nnonsense\n\
              198.51.100.1\t2001:db8::1\t1\n192.0.2.10\t2001:db8::10\t0\n192.0.2.11\t2001:db8::11\t99999999999\n",
-            unix_seconds() - 10
+            Utc::now().0 - 10
         );
         let pool = pool(Path::new("/nonexistent/dynamic.map"));
         restore(&pool, "dynamic.map", &text, |_| false);

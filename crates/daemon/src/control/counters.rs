@@ -1,0 +1,92 @@
+//! What was counted, in rows.
+
+use std::sync::atomic::Ordering;
+
+use serde::Serialize;
+use tombolo_io::queue::Refusal;
+
+use super::rows::{Failure, Rows};
+use crate::accelerator::Accelerator;
+use crate::running::Running;
+
+/// A counter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+struct CounterRow {
+    counter: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    side: Option<&'static str>,
+    /// `engine` or `kernel`, where both count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
+    value: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cause: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remedy: Option<&'static str>,
+}
+
+impl CounterRow {
+    const fn plain(counter: &'static str, value: u64) -> Self {
+        Self { counter, side: None, path: None, reason: None, value, cause: None, remedy: None }
+    }
+}
+
+/// What all workers, the queues, the sweeps and the kernel's fast path have counted since the start.
+pub(crate) fn counters(running: &Running, all: bool, rows: &mut Rows<'_>) -> Result<(), Failure> {
+    let totals = running.totals();
+    let taken = running.accelerator.as_ref().map(Accelerator::taken);
+    for (number, side) in [(0, "inside"), (1, "outside")] {
+        let mut row = |counter, path, value| {
+            rows.row(&CounterRow { side: Some(side), path: Some(path), ..CounterRow::plain(counter, value) })
+        };
+        row("received", "engine", totals.received[number])?;
+        row("received-bytes", "engine", totals.received_bytes[number])?;
+        row("forwarded", "engine", totals.forwarded[number])?;
+        if let Some(taken) = &taken {
+            row("forwarded", "kernel", taken.forwarded[number])?;
+            row("forwarded-bytes", "kernel", taken.forwarded_bytes[number])?;
+        }
+    }
+    let queues = running.queue_totals();
+    let swept = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+    for (counter, value) in [
+        ("to-host", totals.to_host),
+        ("held", totals.held),
+        ("replied", totals.replied),
+        ("queue-received", queues.received_packets),
+        ("queue-received-bytes", queues.received_bytes),
+        ("queue-received-unusable", queues.received_unusable),
+        ("queue-sent", queues.sent_packets),
+        ("queue-sent-bytes", queues.sent_bytes),
+        ("expired-sessions", swept(&running.swept.expired_sessions)),
+        ("expired-bindings", swept(&running.swept.expired_bindings)),
+        ("expired-subscribers", swept(&running.swept.expired_subscribers)),
+        ("unlogged-removals", running.removals.lost()),
+    ] {
+        if all || value > 0 {
+            rows.row(&CounterRow::plain(counter, value))?;
+        }
+    }
+    for (refusal, value) in Refusal::ALL.into_iter().zip(queues.refused) {
+        if all || value > 0 {
+            rows.row(&CounterRow {
+                reason: Some(refusal.name()),
+                cause: Some(refusal.cause()),
+                remedy: Some(refusal.remedy()),
+                ..CounterRow::plain("queue-refused", value)
+            })?;
+        }
+    }
+    let kernel = taken.map(|taken| taken.dropped).unwrap_or_default();
+    for &reason in tombolo_engine::DropReason::ALL {
+        let (cause, remedy) = (Some(reason.cause().trim()), Some(reason.remedy()));
+        let values = [("engine", totals.drops[reason as usize]), ("kernel", kernel.get(&reason).copied().unwrap_or(0))];
+        for (path, value) in values.into_iter().filter(|&(path, value)| value > 0 || all && path == "engine") {
+            let (counter, path, reason) = ("dropped", Some(path), Some(reason.name()));
+            rows.row(&CounterRow { counter, side: None, path, reason, value, cause, remedy })?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,107 @@
+//! How full the pools are, in rows.
+
+use std::net::Ipv4Addr;
+
+use serde::Serialize;
+use tombolo_engine::Plan;
+use tombolo_engine::mapping::pool::{Pool, PoolRange, PortSpace};
+use tombolo_engine::plan::Service;
+use tombolo_tables::outside::Slot;
+
+use super::filter::{Filter, Matcher};
+use super::rows::{Failure, Rows};
+use crate::running::Running;
+use crate::table_rows::protocol_name;
+
+/// How much of a range of addresses, or of one, is in use for one protocol.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct PoolRow<'p> {
+    pub(crate) service: &'p str,
+    pub(crate) addresses: String,
+    pub(crate) protocol: &'static str,
+    /// Ports that are handed out, of all addresses together.
+    pub(crate) ports: u64,
+    pub(crate) taken: u64,
+    /// Closed a short while ago (RFC 6888 REQ-8).
+    pub(crate) kept_back: u64,
+    pub(crate) free: u64,
+}
+
+/// The pools.
+pub(crate) fn pools(
+    running: &Running,
+    plan: &Plan,
+    filter: &Filter,
+    each_address: bool,
+    rows: &mut Rows<'_>,
+) -> Result<(), Failure> {
+    let matcher = Matcher::new(filter, plan).map_err(Failure::Refused)?;
+    for (_, service) in plan.numbered().filter(|(number, _)| matcher.wants_service(*number)) {
+        let Some(pool) = service.kind.pool() else { continue };
+        for range in pool.ranges() {
+            for space in PortSpace::ALL.into_iter().filter(|&space| matcher.wants_protocol(space)) {
+                let wanted = (range.first.to_bits()..=range.last.to_bits()).map(Ipv4Addr::from_bits);
+                let wanted = wanted.filter(|&address| matcher.wants_outside(address));
+                let usage = Usage { running, plan, pool, range, space };
+                if each_address {
+                    for address in wanted {
+                        rows.row(&usage.row(service, &mut std::iter::once(address)))?;
+                    }
+                } else {
+                    rows.row(&usage.row(service, &mut { wanted }))?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+struct Usage<'p> {
+    running: &'p Running,
+    plan: &'p Plan,
+    pool: &'p Pool,
+    range: &'p PoolRange,
+    space: PortSpace,
+}
+
+impl<'p> Usage<'p> {
+    fn row(&self, service: &'p Service, addresses: &mut dyn Iterator<Item = Ipv4Addr>) -> PoolRow<'p> {
+        let mut row = PoolRow {
+            service: &service.name,
+            addresses: String::new(),
+            protocol: protocol_name(self.space.protocol()),
+            ports: 0,
+            taken: 0,
+            kept_back: 0,
+            free: 0,
+        };
+        let mut ends: Option<(Ipv4Addr, Ipv4Addr)> = None;
+        for address in addresses {
+            ends = Some((ends.map_or(address, |(first, _)| first), address));
+            self.count(address, &mut row);
+        }
+        row.addresses = ends.map(|(first, last)| range(first, last)).unwrap_or_default();
+        row.free = row.ports - row.taken - row.kept_back;
+        row
+    }
+
+    fn count(&self, address: Ipv4Addr, row: &mut PoolRow<'_>) {
+        let now = self.running.now().tick();
+        // Ports of TCP are given to others at once: see `Napt::reuse_port_after`.
+        let kept_back = if self.space == PortSpace::Tcp { 0 } else { self.plan.times.reuse_port_after };
+        for port in self.range.ports[self.space as usize].ranges().iter().cloned().flatten() {
+            let Some(slot) = self.pool.slot(address, self.space, port) else { continue };
+            row.ports += 1;
+            match self.running.tables.outside.read(slot) {
+                Slot::Taken(_) => row.taken += 1,
+                Slot::Closed(at) if now.since(at) < kept_back => row.kept_back += 1,
+                Slot::Closed(_) | Slot::Free => {}
+            }
+        }
+    }
+}
+
+/// Addresses from the first to the last, in words.
+pub(super) fn range(first: Ipv4Addr, last: Ipv4Addr) -> String {
+    if first == last { first.to_string() } else { format!("{first}-{last}") }
+}

@@ -1,0 +1,75 @@
+//! What a plan needs of the host, and the host's limits to a plan: routes to the device, sources that
+//! are diverted to it, the addresses of ICMP errors, the MTU.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use ipnet::{IpNet, Ipv4Subnets, Ipv6Net};
+use tombolo_engine::Plan;
+use tombolo_engine::plan::{AnsweredBy, Routed, ServiceKind};
+use tombolo_io::host::{Family, Host, HostError};
+
+/// Prefixes that have to be routed to the device: from inside the services' IPv6 prefixes, from
+/// outside the pools.
+pub(crate) fn routes(plan: &Plan) -> Vec<IpNet> {
+    let mut routes = Vec::new();
+    for service in &plan.services {
+        let Routed { ipv6, ipv4, .. } = service.kind.routed();
+        routes.extend(
+            ipv6.into_iter().filter_map(|(address, length)| Ipv6Net::new(address, length).ok().map(IpNet::from)),
+        );
+        routes.extend(ipv4.into_iter().flat_map(|(first, last)| Ipv4Subnets::new(first, last, 0)).map(IpNet::from));
+    }
+    if plan.own.answered_by == AnsweredBy::Gateway {
+        let own = [plan.own.ipv4.map(IpAddr::from), plan.own.ipv6.map(IpAddr::from)].into_iter().flatten();
+        let missing: Vec<_> =
+            own.filter(|own| !routes.iter().any(|route| route.contains(own))).map(IpNet::from).collect();
+        routes.extend(missing);
+    }
+    routes
+}
+
+/// What the device does not take is not sent: it stands for the links on both sides.
+pub(crate) fn limit_to(plan: &mut Plan, mtu: u32) {
+    for service in &mut plan.services {
+        if let ServiceKind::Siit(siit) = &mut service.kind {
+            siit.translate.ipv4_mtu = mtu;
+            siit.translate.ipv6_mtu = mtu.max(1280);
+        }
+    }
+}
+
+/// Packets that have to reach the device for their sources.
+pub(crate) struct Diversion {
+    pub(crate) sources: Vec<IpNet>,
+    pub(crate) exempt: Vec<IpNet>,
+}
+
+/// The hosts inside of all services that have IPv4 there; `None` if no service has.
+pub(crate) fn diversions(plan: &Plan) -> Option<Diversion> {
+    let subnets = |ranges: Vec<(Ipv4Addr, Ipv4Addr)>| {
+        ranges.into_iter().flat_map(|(first, last)| Ipv4Subnets::new(first, last, 0)).map(IpNet::from)
+    };
+    let mut diversion = Diversion { sources: Vec::new(), exempt: Vec::new() };
+    for service in &plan.services {
+        let Routed { sources, exempt, .. } = service.kind.routed();
+        diversion.sources.extend(subnets(sources));
+        diversion.exempt.extend(subnets(exempt));
+    }
+    (!diversion.sources.is_empty()).then_some(diversion)
+}
+
+/// Gives the plan the addresses that errors are sent from, where the configuration names none.
+pub(crate) fn with_own_addresses(plan: &mut Plan, host: &mut Host, device: &str) -> Result<(), HostError> {
+    if plan.own.ipv4.is_none()
+        && let Some(IpAddr::V4(address)) = host.icmp_source(Family::Ipv4, device)?
+        && !address.is_loopback()
+    {
+        plan.own.ipv4 = Some(address);
+    }
+    if plan.own.ipv6.is_none()
+        && let Some(IpAddr::V6(address)) = host.icmp_source(Family::Ipv6, device)?
+    {
+        plan.own.ipv6 = Some(address);
+    }
+    Ok(())
+}
