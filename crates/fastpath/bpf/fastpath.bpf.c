@@ -10,7 +10,7 @@
  * 	              v
  * 	          the kernel's route to the TUN device, and the engine
  *
- * A packet's way: parse.h, classify.h, nat64.h (or another service: nat44.h, siit.h, softwire.h,
+ * A packet passes parse.h, classify.h, nat64.h (or another service: nat44.h, siit.h, softwire.h,
  * map_t_ce.h), napt.h with the tables (binding.h, session.h, subscriber.h, outside.h), translate.h,
  * and then xdp.h or tc.h, which write it.
  *
@@ -19,8 +19,8 @@
 #include <linux/pkt_cls.h>
 
 #include "classify.h"
+#include "next_hop.h"
 #include "tc.h"
-#include "way.h"
 #include "xdp.h"
 
 static __always_inline void count_pass(struct scratch *scratch, __u8 reason)
@@ -59,7 +59,7 @@ int tombolo_xdp(struct xdp_md *ctx)
 	struct packet *packet;
 	struct rewrite *to;
 	struct outcome outcome;
-	struct way *way;
+	struct next_hop *hop;
 
 	if (!scratch || !interface)
 		return XDP_PASS;
@@ -69,10 +69,10 @@ int tombolo_xdp(struct xdp_md *ctx)
 		return XDP_PASS;
 	outcome = process(packet, 0, scratch, to);
 	if (outcome.verdict == FORWARD) {
-		way = way_of(ctx, ctx->ingress_ifindex, to);
-		if (!way || !(way->flags & WAY_XDP_SENDS) || !fits(way, to))
-			outcome = PASSED(MISS_NO_WAY);
-		else if (way->flags & WAY_IS_UNUSED)
+		hop = next_hop_of(ctx, ctx->ingress_ifindex, to);
+		if (!hop || !(hop->flags & NEXT_HOP_XDP_SENDS) || !fits(hop, to))
+			outcome = PASSED(MISS_NO_NEXT_HOP);
+		else if (hop->flags & NEXT_HOP_IS_UNUSED)
 			outcome = PASSED(MISS_NEIGHBOUR);
 	}
 	if (outcome.verdict == DROP)
@@ -81,10 +81,10 @@ int tombolo_xdp(struct xdp_md *ctx)
 		count_pass(scratch, outcome.reason);
 		return XDP_PASS;
 	}
-	if (!write_xdp(ctx, packet, to, way->macs))
+	if (!write_xdp(ctx, packet, to, hop->macs))
 		return XDP_ABORTED;
 	count_forward(scratch, packet, to->side);
-	return bpf_redirect(way->egress, 0);
+	return bpf_redirect(hop->egress, 0);
 }
 
 /* TC_ACT_UNSPEC lets programs behind this one see the packet. */
@@ -97,7 +97,7 @@ int tombolo_tc(struct __sk_buff *skb)
 	struct packet *packet;
 	struct rewrite *to;
 	struct outcome outcome;
-	struct way *way;
+	struct next_hop *hop;
 	bool changed = false, use_neighbours = false;
 
 	/* A tagged frame belongs to another interface. */
@@ -117,18 +117,18 @@ int tombolo_tc(struct __sk_buff *skb)
 		count_pass(scratch, outcome.reason);
 		return TC_ACT_UNSPEC;
 	}
-	way = plan.through_stack ? 0 : way_of(skb, skb->ifindex, to);
-	if (way && way->flags & WAY_IS_UNUSED) {
-		way->flags &= ~WAY_IS_UNUSED;
+	hop = plan.through_stack ? 0 : next_hop_of(skb, skb->ifindex, to);
+	if (hop && hop->flags & NEXT_HOP_IS_UNUSED) {
+		hop->flags &= ~NEXT_HOP_IS_UNUSED;
 		use_neighbours = true;
 	}
-	if (way && (!(way->flags & WAY_IS_CERTAIN) || !fits(way, to)))
-		way = 0;
-	if (!write_skb(skb, packet, to, way, &changed))
+	if (hop && (!(hop->flags & NEXT_HOP_IS_CERTAIN) || !fits(hop, to)))
+		hop = 0;
+	if (!write_skb(skb, packet, to, hop, &changed))
 		return changed ? TC_ACT_SHOT : TC_ACT_UNSPEC;
 	count_forward(scratch, packet, to->side);
-	if (way)
-		return send_skb(way, use_neighbours);
+	if (hop)
+		return send_skb(hop, use_neighbours);
 	scratch->counters.to_stack++;
 	return TC_ACT_UNSPEC;
 }
