@@ -2,58 +2,64 @@
 //! rules. They are made anew with each plan and go with its programs, so that a reload exchanges
 //! both in one instant.
 
+mod array;
+mod map_rules;
+mod mappings;
+mod softwires;
+
 use aya::{Ebpf, EbpfLoader};
-use tombolo_engine::Plan;
-use tombolo_engine::plan::ServiceKind;
 
-use crate::explicit::Explicit;
-use crate::loader::FastPathError;
-use crate::map_rules::MapRules;
-use crate::plan::{KIND_LWAFTR, KIND_MAP_E_BR, KIND_MAP_T_BR, PlanRecord, explicit_rows};
-use crate::softwires::Softwires;
+use self::array::Content;
+use self::map_rules::MapRules;
+use self::mappings::Mappings;
+use self::softwires::Softwires;
+use crate::error::FastPathError;
+use crate::record::PlanRecord;
+use crate::service::Table;
 
-pub(crate) struct Mirrors {
-    explicit: Explicit,
+/// The tables of one plan.
+#[derive(Default)]
+pub(crate) struct LookupTables {
+    mappings: Mappings,
     softwires: Softwires,
     rules: MapRules,
 }
 
-impl Mirrors {
-    /// The tables of the services that `record` takes.
-    pub(crate) fn new(plan: &Plan, record: &PlanRecord) -> Result<Self, FastPathError> {
-        let mut mirrors = Self {
-            explicit: Explicit::new(explicit_rows(plan)).map_err(FastPathError::Explicit)?,
-            softwires: Softwires::default(),
-            rules: MapRules::default(),
-        };
-        let rules = |domain| MapRules::new(domain).map_err(|error| FastPathError::Table("mapping rules", error));
-        for (service, taken) in plan.services.iter().zip(&record.services) {
-            match (&service.kind, taken.kind) {
-                (ServiceKind::Lwaftr(lwaftr), KIND_LWAFTR) => {
-                    mirrors.softwires = Softwires::new(lwaftr);
+impl LookupTables {
+    pub(crate) fn new<'p>(tables: impl Iterator<Item = Table<'p>>) -> Result<Self, FastPathError> {
+        let mut made = Self::default();
+        for table in tables {
+            match table {
+                Table::Mappings(rows) => made.mappings = Mappings::new(rows).map_err(FastPathError::Explicit)?,
+                Table::Softwires(lwaftr) => made.softwires = Softwires::new(lwaftr),
+                Table::Rules(domain) => {
+                    let fail = |error| FastPathError::Table("mapping rules", error);
+                    made.rules = MapRules::new(domain).map_err(fail)?;
                 }
-                (ServiceKind::MapEBr(br), KIND_MAP_E_BR) => mirrors.rules = rules(&br.domain)?,
-                (ServiceKind::MapTBr(br), KIND_MAP_T_BR) => mirrors.rules = rules(&br.domain)?,
-                _ => {}
             }
         }
-        Ok(mirrors)
+        Ok(made)
     }
 
-    /// The record with what the tables have made known.
-    pub(crate) fn complete(&self, record: &PlanRecord) -> PlanRecord {
-        PlanRecord { softwire_first_block: self.softwires.first_block(), map_ipv4: self.rules.span(), ..*record }
+    /// Writes down where the tables begin and end.
+    pub(crate) fn complete(&self, plan: &mut PlanRecord) {
+        self.mappings.complete(plan);
+        plan.softwire_first_block = self.softwires.first_block();
+        plan.map_ipv4 = self.rules.bounds();
     }
 
     /// Makes the arrays of the programs as large as the tables.
     pub(crate) fn size<'l, 'g>(&self, loader: &'l mut EbpfLoader<'g>) -> &'l mut EbpfLoader<'g> {
-        self.rules.size(self.softwires.size(self.explicit.size(loader)))
+        self.contents().for_each(|content| content.size(loader));
+        loader
     }
 
     /// Copies the tables into the arrays, before any packet is there.
     pub(crate) fn fill(&self, programs: &Ebpf) -> Result<(), FastPathError> {
-        self.explicit.fill(programs)?;
-        self.softwires.fill(programs)?;
-        self.rules.fill(programs)
+        self.contents().try_for_each(|content| content.fill(programs))
+    }
+
+    fn contents(&self) -> impl Iterator<Item = Content<'_>> {
+        self.mappings.contents().into_iter().chain(self.softwires.contents()).chain(self.rules.contents())
     }
 }

@@ -1,0 +1,30 @@
+//! The lwB4 as the programs have it: `bpf/softwire.h`.
+
+use tombolo_engine::service::lwb4::Lwb4;
+
+use super::FastRecord;
+use super::parts::{are_in_the_set, fill};
+use crate::record::{KIND_LWB4, ServiceRecord};
+
+impl FastRecord for Lwb4 {
+    fn record(&self) -> Result<ServiceRecord, &'static str> {
+        let Lwb4 {
+            inside,
+            ends,
+            pool,
+            policy,
+            softwire,
+            inside_mtu,
+            icmp_source: _,
+            tell_not_ours: _,
+            static_bindings,
+        } = self;
+        let mut record = ServiceRecord { kind: KIND_LWB4, inside_mtu: *inside_mtu, ..ServiceRecord::default() };
+        record.inside_ranges = fill(&mut record.inside, inside)?;
+        record.set_softwire(ends.local, Some(ends.remote), softwire);
+        record.set_policy(*policy);
+        record.set_pool(pool)?;
+        are_in_the_set(pool, static_bindings)?;
+        Ok(record)
+    }
+}

@@ -1,0 +1,21 @@
+//! NAT64 as the programs have it: `bpf/nat64.h`.
+
+use tombolo_engine::plan::Nat64;
+
+use super::FastRecord;
+use super::parts::prefix_record;
+use crate::record::{KIND_NAT64, STRICT, ServiceRecord};
+
+impl FastRecord for Nat64 {
+    fn record(&self) -> Result<ServiceRecord, &'static str> {
+        let Nat64 { prefix, well_known_prefix_strict, pool, policy, translate, static_bindings: _ } = self;
+        let mut record = ServiceRecord { kind: KIND_NAT64, prefix: prefix_record(*prefix), ..ServiceRecord::default() };
+        if *well_known_prefix_strict && prefix.is_well_known() {
+            record.flags |= STRICT;
+        }
+        record.set_translation(translate);
+        record.set_policy(*policy);
+        record.set_pool(pool)?;
+        Ok(record)
+    }
+}
