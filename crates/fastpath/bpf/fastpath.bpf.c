@@ -18,7 +18,7 @@
  */
 #include <linux/pkt_cls.h>
 
-#include "classify.h"
+#include "dispatch.h"
 #include "next_hop.h"
 #include "tc.h"
 #include "xdp.h"
@@ -67,7 +67,8 @@ int tombolo_xdp(struct xdp_md *ctx)
 	to = &scratch->rewrite;
 	if (!parse_frame(packet, data, end, end - data, interface))
 		return XDP_PASS;
-	outcome = process(packet, 0, scratch, to);
+	packet->gso_size = 0;
+	outcome = process(scratch);
 	if (outcome.verdict == FORWARD) {
 		hop = next_hop_of(ctx, ctx->ingress_ifindex, to);
 		if (!hop || !(hop->flags & NEXT_HOP_XDP_SENDS) || !fits(hop, to))
@@ -81,7 +82,7 @@ int tombolo_xdp(struct xdp_md *ctx)
 		count_pass(scratch, outcome.reason);
 		return XDP_PASS;
 	}
-	if (!write_xdp(ctx, packet, to, hop->macs))
+	if (!write_xdp(ctx, scratch, hop->macs))
 		return XDP_ABORTED;
 	count_forward(scratch, packet, to->side);
 	return bpf_redirect(hop->egress, 0);
@@ -110,7 +111,8 @@ int tombolo_tc(struct __sk_buff *skb)
 	/* Of super-packets the kernel can change only those of TCP to the other protocol. */
 	if (skb->gso_segs > 1 && packet->space != SPACE_TCP)
 		return TC_ACT_UNSPEC;
-	outcome = process(packet, skb->gso_segs > 1 ? skb->gso_size : 0, scratch, to);
+	packet->gso_size = skb->gso_segs > 1 ? skb->gso_size : 0;
+	outcome = process(scratch);
 	if (outcome.verdict == DROP)
 		return TC_ACT_SHOT;
 	if (outcome.verdict == PASS) {
@@ -124,7 +126,7 @@ int tombolo_tc(struct __sk_buff *skb)
 	}
 	if (hop && (!(hop->flags & NEXT_HOP_IS_CERTAIN) || !fits(hop, to)))
 		hop = 0;
-	if (!write_skb(skb, packet, to, hop, &changed))
+	if (!write_skb(skb, scratch, hop, &changed))
 		return changed ? TC_ACT_SHOT : TC_ACT_UNSPEC;
 	count_forward(scratch, packet, to->side);
 	if (hop)

@@ -18,9 +18,10 @@ static __always_inline __u32 checksum_offset(__u8 space)
 /* Brings checksum and ports in line. The kernel knows whether the checksum is complete or was left
  * to the card.
  */
-static __always_inline bool store_transport(struct __sk_buff *skb, __u32 at, const struct packet *packet,
-					    const struct rewrite *to)
+static __always_inline bool store_transport(struct __sk_buff *skb, __u32 at, const struct scratch *scratch)
 {
+	const struct packet *packet = &scratch->packet;
+	const struct rewrite *to = &scratch->rewrite;
 	struct change change = change_of(packet, to);
 	__u32 field = at + checksum_offset(packet->space);
 	__u64 mangled = packet->space == SPACE_UDP ? BPF_F_MARK_MANGLED_0 : 0;
@@ -59,9 +60,10 @@ static __always_inline bool encapsulate(struct __sk_buff *skb)
 /* The IP header at `at`, complete, and whatever stands in front of it. Without a next hop the hop limit
  * of the first IP header and the addresses of the link are left to the stack.
  */
-static __always_inline bool store_headers(struct __sk_buff *skb, __u32 at, const struct packet *packet,
-					  const struct rewrite *to, const struct next_hop *hop)
+static __always_inline bool store_headers(struct __sk_buff *skb, __u32 at, const struct scratch *scratch, const struct next_hop *hop)
 {
+	const struct packet *packet = &scratch->packet;
+	const struct rewrite *to = &scratch->rewrite;
 	bool is_ipv6 = to->direction == TO6 || to->encapsulate;
 	struct ethhdr ethernet = { .h_proto = is_ipv6 ? bpf_htons(ETH_P_IPV6) : bpf_htons(ETH_P_IP) };
 	__u8 hops = hop ? 1 : 0;
@@ -95,9 +97,10 @@ static __always_inline bool store_headers(struct __sk_buff *skb, __u32 at, const
 /* Writes the packet. Its first step can fail (no memory, or a packet that went through a softwire
  * already) and then leaves the packet as it was: `*changed` says whether it cannot be passed on any more.
  */
-static __always_inline bool write_skb(struct __sk_buff *skb, const struct packet *packet, const struct rewrite *to,
-				      const struct next_hop *hop, bool *changed)
+static __always_inline bool write_skb(struct __sk_buff *skb, const struct scratch *scratch, const struct next_hop *hop, bool *changed)
 {
+	const struct packet *packet = &scratch->packet;
+	const struct rewrite *to = &scratch->rewrite;
 	__u32 at = ETH_HLEN + (to->encapsulate ? sizeof(struct ipv6hdr) : 0);
 	__u32 transport = at + (to->direction == TO6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
 
@@ -110,8 +113,8 @@ static __always_inline bool write_skb(struct __sk_buff *skb, const struct packet
 	if (to->direction == TO6 && bpf_skb_change_proto(skb, bpf_htons(ETH_P_IPV6), 0))
 		return false;
 	*changed = true;
-	return store_headers(skb, at, packet, to, hop) &&
-	       (to->keeps_transport || store_transport(skb, transport, packet, to));
+	return store_headers(skb, at, scratch, hop) &&
+	       (to->keeps_transport || store_transport(skb, transport, scratch));
 }
 
 /* Sends it. The kernel's table of neighbours asks anew for those that it has not heard of lately,

@@ -123,6 +123,8 @@ fn records_of_the_programs_are_where_c_has_them() {
         field!(ServiceRecord, mesh),
         field!(ServiceRecord, locals),
         field!(ServiceRecord, local),
+        field!(ServiceRecord, number),
+        field!(ServiceRecord, claims),
         whole!(TunnelRecord),
         field!(TunnelRecord, remote),
         field!(TunnelRecord, mtu),

@@ -61,9 +61,9 @@ impl FastPlan {
         tables.complete(&mut record);
         // Nothing new may begin: what would is the engine's to refuse.
         let drained = if plan.times.draining_since.is_some() { ENGINE_BINDS | ENGINE_OPENS } else { 0 };
-        for (place, taken) in record.services.iter_mut().zip(&taken) {
+        for (number, (place, taken)) in (0..).zip(record.services.iter_mut().zip(&taken)) {
             *place = match taken {
-                Ok(service) => ServiceRecord { flags: service.flags | drained, ..*service },
+                Ok(service) => ServiceRecord { number, flags: service.flags | drained, ..*service },
                 Err(_) => ServiceRecord { kind: KIND_ENGINE, ..ServiceRecord::default() },
             };
         }

@@ -15,14 +15,25 @@ pub(crate) const KIND_SIIT: u8 = 3;
 pub(crate) const KIND_ENGINE: u8 = 4;
 pub(crate) const KIND_B4: u8 = 5;
 pub(crate) const KIND_AFTR: u8 = 6;
-pub(crate) const KIND_LWB4: u8 = 7;
-pub(crate) const KIND_MAP_E_CE: u8 = 8;
-pub(crate) const KIND_MAP_T_CE: u8 = 9;
-pub(crate) const KIND_LWAFTR: u8 = 10;
-pub(crate) const KIND_MAP_E_BR: u8 = 11;
-pub(crate) const KIND_MAP_T_BR: u8 = 12;
+pub(crate) const KIND_EDGE: u8 = 7;
+pub(crate) const KIND_MAP_T_CE: u8 = 8;
+pub(crate) const KIND_LWAFTR: u8 = 9;
+pub(crate) const KIND_MAP_E_BR: u8 = 10;
+pub(crate) const KIND_MAP_T_BR: u8 = 11;
+
+pub(crate) const CLAIM_PREFIX: u16 = 1;
+pub(crate) const CLAIM_LOCAL: u16 = 2;
+pub(crate) const CLAIM_LOCALS: u16 = 4;
+pub(crate) const CLAIM_MAPPED_IPV6: u16 = 8;
+pub(crate) const CLAIM_POOL: u16 = 16;
+pub(crate) const CLAIM_INSIDE: u16 = 32;
+pub(crate) const CLAIM_MAPPED_IPV4: u16 = 64;
+pub(crate) const CLAIM_UNMAPPED_IPV4: u16 = 128;
+pub(crate) const CLAIM_RULES: u16 = 256;
+pub(crate) const CLAIM_SOURCES: u16 = 512;
 
 pub(crate) const STRICT: u16 = 1;
+pub(crate) const ENDS_SOFTWIRES: u16 = 2;
 /// Of TCP; those of UDP and ICMP are the next bits.
 pub(crate) const ADDRESS_DEPENDENT: u16 = 4096;
 pub(crate) const NO_INBOUND_TCP: u16 = 4;
@@ -111,7 +122,8 @@ pub(crate) struct ServiceRecord {
     pub(crate) lowest_ipv6_mtu: u32,
     pub(crate) bindings_per_subscriber: u32,
     pub(crate) locals: u8,
-    pub(crate) unused3: [u8; 3],
+    pub(crate) number: u8,
+    pub(crate) claims: u16,
     pub(crate) prefix: PrefixRecord,
     pub(crate) pool: [PoolRecord; RANGES],
     pub(crate) inside: [Range; RANGES],

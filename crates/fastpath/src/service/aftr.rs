@@ -4,12 +4,17 @@ use tombolo_engine::service::aftr::Aftr;
 
 use super::FastRecord;
 use super::parts::fill;
-use crate::record::{KIND_AFTR, Network, RANGES, ServiceRecord, halves};
+use crate::record::{CLAIM_LOCAL, CLAIM_POOL, KIND_AFTR, Network, RANGES, ServiceRecord, halves};
 
 impl FastRecord for Aftr {
     fn record(&self) -> Result<ServiceRecord, &'static str> {
         let Aftr { address, b4s, inside, pool, policy, softwire, outside_mtu, icmp_source: _, tell_unknown: _ } = self;
-        let mut record = ServiceRecord { kind: KIND_AFTR, outside_mtu: *outside_mtu, ..ServiceRecord::default() };
+        let mut record = ServiceRecord {
+            kind: KIND_AFTR,
+            claims: CLAIM_LOCAL | CLAIM_POOL,
+            outside_mtu: *outside_mtu,
+            ..ServiceRecord::default()
+        };
         if b4s.len() > RANGES {
             return Err("it has more prefixes of B4s than the fast path has room for");
         }

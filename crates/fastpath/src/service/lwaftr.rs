@@ -6,7 +6,7 @@ use tombolo_engine::service::lwaftr::Lwaftr;
 
 use super::parts::fill;
 use super::{FastRecord, Table};
-use crate::record::{KIND_LWAFTR, LOCALS, ServiceRecord, halves};
+use crate::record::{CLAIM_INSIDE, CLAIM_LOCALS, KIND_LWAFTR, LOCALS, ServiceRecord, halves};
 
 impl FastRecord for Lwaftr {
     fn record(&self) -> Result<ServiceRecord, &'static str> {
@@ -18,7 +18,8 @@ impl FastRecord for Lwaftr {
         if table.rows().any(|row| !addresses.contains(&row.local)) {
             return Err("a softwire ends at an address that is not among its own");
         }
-        let mut record = ServiceRecord { kind: KIND_LWAFTR, ..ServiceRecord::default() };
+        let mut record =
+            ServiceRecord { kind: KIND_LWAFTR, claims: CLAIM_LOCALS | CLAIM_INSIDE, ..ServiceRecord::default() };
         record.inside_ranges = fill(&mut record.inside, ipv4)?;
         // Each softwire has one of the addresses below.
         record.set_softwire(Ipv6Addr::UNSPECIFIED, None, softwire);

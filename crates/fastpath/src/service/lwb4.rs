@@ -4,7 +4,7 @@ use tombolo_engine::service::lwb4::Lwb4;
 
 use super::FastRecord;
 use super::parts::{are_in_the_set, fill};
-use crate::record::{KIND_LWB4, ServiceRecord};
+use crate::record::{CLAIM_LOCAL, CLAIM_SOURCES, KIND_EDGE, ServiceRecord};
 
 impl FastRecord for Lwb4 {
     fn record(&self) -> Result<ServiceRecord, &'static str> {
@@ -19,7 +19,12 @@ impl FastRecord for Lwb4 {
             tell_not_ours: _,
             static_bindings,
         } = self;
-        let mut record = ServiceRecord { kind: KIND_LWB4, inside_mtu: *inside_mtu, ..ServiceRecord::default() };
+        let mut record = ServiceRecord {
+            kind: KIND_EDGE,
+            claims: CLAIM_LOCAL | CLAIM_SOURCES,
+            inside_mtu: *inside_mtu,
+            ..ServiceRecord::default()
+        };
         record.inside_ranges = fill(&mut record.inside, inside)?;
         record.set_softwire(ends.local, Some(ends.remote), softwire);
         record.set_policy(*policy);

@@ -11,12 +11,13 @@ use tombolo_engine::service::map_t_ce::MapTCe;
 
 use super::FastRecord;
 use super::parts::{are_in_the_set, fill, prefix_record};
-use crate::record::{KIND_MAP_E_CE, KIND_MAP_T_CE, ServiceRecord, halves};
+use crate::record::{CLAIM_LOCAL, CLAIM_SOURCES, KIND_EDGE, KIND_MAP_T_CE, ServiceRecord, halves};
 
 impl FastRecord for MapECe {
     fn record(&self) -> Result<ServiceRecord, &'static str> {
         let MapECe { edge, relay, softwire } = self;
-        let mut record = ServiceRecord { kind: KIND_MAP_E_CE, ..ServiceRecord::default() };
+        let mut record =
+            ServiceRecord { kind: KIND_EDGE, claims: CLAIM_LOCAL | CLAIM_SOURCES, ..ServiceRecord::default() };
         record.set_edge(edge)?;
         record.set_softwire(edge.ce.address(), Some(*relay), softwire);
         Ok(record)
@@ -26,7 +27,12 @@ impl FastRecord for MapECe {
 impl FastRecord for MapTCe {
     fn record(&self) -> Result<ServiceRecord, &'static str> {
         let MapTCe { edge, dmr, error_sources: _, translate } = self;
-        let mut record = ServiceRecord { kind: KIND_MAP_T_CE, prefix: prefix_record(*dmr), ..ServiceRecord::default() };
+        let mut record = ServiceRecord {
+            kind: KIND_MAP_T_CE,
+            claims: CLAIM_LOCAL | CLAIM_SOURCES,
+            prefix: prefix_record(*dmr),
+            ..ServiceRecord::default()
+        };
         record.set_edge(edge)?;
         record.tunnel.local = halves(edge.ce.address().to_bits());
         // The longer prefix decides about a source (RFC 7599 section 8.2); rules inside the default one
@@ -50,7 +56,7 @@ impl ServiceRecord {
             return Err("it has a prefix of IPv4 addresses");
         }
         let translation = nat44.record()?;
-        *self = Self { kind: self.kind, prefix: self.prefix, ..translation };
+        *self = Self { kind: self.kind, claims: self.claims, prefix: self.prefix, ..translation };
         are_in_the_set(&nat44.pool, &nat44.static_bindings)?;
         let rules = mesh.rules().iter().map(|rule| {
             let (first, length) = (rule.ipv4().key(), rule.ipv4().prefix_len());

@@ -4,7 +4,7 @@ use tombolo_engine::service::nat44::Nat44;
 
 use super::FastRecord;
 use super::parts::fill;
-use crate::record::{CLAMPS, KIND_NAT44, ServiceRecord};
+use crate::record::{CLAIM_POOL, CLAIM_SOURCES, CLAMPS, KIND_NAT44, ServiceRecord};
 
 impl FastRecord for Nat44 {
     fn record(&self) -> Result<ServiceRecord, &'static str> {
@@ -12,6 +12,7 @@ impl FastRecord for Nat44 {
             self;
         let mut record = ServiceRecord {
             kind: KIND_NAT44,
+            claims: CLAIM_SOURCES | CLAIM_POOL,
             inside_mtu: *inside_mtu,
             outside_mtu: *outside_mtu,
             ..ServiceRecord::default()

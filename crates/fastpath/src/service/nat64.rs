@@ -4,12 +4,17 @@ use tombolo_engine::plan::Nat64;
 
 use super::FastRecord;
 use super::parts::prefix_record;
-use crate::record::{KIND_NAT64, STRICT, ServiceRecord};
+use crate::record::{CLAIM_POOL, CLAIM_PREFIX, KIND_NAT64, STRICT, ServiceRecord};
 
 impl FastRecord for Nat64 {
     fn record(&self) -> Result<ServiceRecord, &'static str> {
         let Nat64 { prefix, well_known_prefix_strict, pool, policy, translate, static_bindings: _ } = self;
-        let mut record = ServiceRecord { kind: KIND_NAT64, prefix: prefix_record(*prefix), ..ServiceRecord::default() };
+        let mut record = ServiceRecord {
+            kind: KIND_NAT64,
+            claims: CLAIM_PREFIX | CLAIM_POOL,
+            prefix: prefix_record(*prefix),
+            ..ServiceRecord::default()
+        };
         if *well_known_prefix_strict && prefix.is_well_known() {
             record.flags |= STRICT;
         }

@@ -11,8 +11,8 @@ use tombolo_engine::plan::StaticBinding;
 use tombolo_wire::Prefix64;
 
 use crate::record::{
-    ADDRESS_DEPENDENT, CLAMPS, ENGINE_BINDS, ENGINE_OPENS, ENGINE_OPENS_TCP, NO_INBOUND_TCP, PARITY, PoolRecord, Ports,
-    PrefixRecord, RANGES, Range, ServiceRecord, TunnelRecord, halves,
+    ADDRESS_DEPENDENT, CLAMPS, ENDS_SOFTWIRES, ENGINE_BINDS, ENGINE_OPENS, ENGINE_OPENS_TCP, NO_INBOUND_TCP, PARITY,
+    PoolRecord, Ports, PrefixRecord, RANGES, Range, ServiceRecord, TunnelRecord, halves,
 };
 
 impl ServiceRecord {
@@ -42,7 +42,7 @@ impl ServiceRecord {
         // What does not fit is the engine's, whatever becomes of it.
         let SoftwireSettings { ipv6_mtu: _, hop_limit, traffic_class, dont_fragment: _, fragments: _, largest_segment } =
             *settings;
-        self.flags |= if largest_segment.is_some() { CLAMPS } else { 0 };
+        self.flags |= ENDS_SOFTWIRES | if largest_segment.is_some() { CLAMPS } else { 0 };
         self.tunnel = TunnelRecord {
             local: halves(local.to_bits()),
             remote: remote.map_or([0; 2], |remote| halves(remote.to_bits())),

@@ -8,7 +8,10 @@ use tombolo_engine::service::siit::{Hairpinning, Role, Siit};
 
 use super::parts::{fill, prefix_record};
 use super::{FastRecord, Table};
-use crate::record::{CLAT, HAIRPIN_INTRINSIC, HAIRPIN_SIMPLE, KIND_SIIT, STRICT, ServiceRecord};
+use crate::record::{
+    CLAIM_INSIDE, CLAIM_MAPPED_IPV4, CLAIM_MAPPED_IPV6, CLAIM_PREFIX, CLAIM_UNMAPPED_IPV4, CLAT, HAIRPIN_INTRINSIC,
+    HAIRPIN_SIMPLE, KIND_SIIT, STRICT, ServiceRecord,
+};
 
 impl FastRecord for Siit {
     fn record(&self) -> Result<ServiceRecord, &'static str> {
@@ -34,6 +37,10 @@ impl FastRecord for Siit {
             return Err("it takes whatever is routed to it");
         }
         let mut record = ServiceRecord { kind: KIND_SIIT, ..ServiceRecord::default() };
+        record.claims = match role {
+            Role::Clat => CLAIM_MAPPED_IPV6 | CLAIM_UNMAPPED_IPV4,
+            _ => CLAIM_PREFIX | CLAIM_INSIDE | CLAIM_MAPPED_IPV6 | CLAIM_MAPPED_IPV4,
+        };
         if let Some(prefix) = prefix {
             record.prefix = prefix_record(*prefix);
             record.flags |= if *well_known_prefix_strict && prefix.is_well_known() { STRICT } else { 0 };
