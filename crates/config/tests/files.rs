@@ -633,9 +633,7 @@ fn limits_and_allocations_are_read() {
              allocation = {{ {allocation} }}\n"
         )
     };
-    let read = |allocation: &str| {
-        nat64(&tombolo_config::parse("gateway.toml", &text(allocation)).unwrap(), 0).clone()
-    };
+    let read = |allocation: &str| nat64(&tombolo_config::parse("gateway.toml", &text(allocation)).unwrap(), 0).clone();
     let blocks = read("mode = \"blocks\", block_size = 256, blocks = 2");
     let policy = blocks.nat.policy;
     assert_eq!(

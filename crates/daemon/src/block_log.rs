@@ -250,7 +250,7 @@ mod tests {
         assert!(is_logged(&plan, &Binding { flags: flags::STATIC, ..binding }, LogDetail::Blocks));
         let mut by_port = plan.clone();
         let tombolo_engine::plan::ServiceKind::Nat44(nat44) = &mut by_port.services[0].kind else { panic!() };
-        nat44.pool = nat44.pool.clone().with_allocation(Allocation::Ports);
+        nat44.nat.pool = nat44.nat.pool.clone().with_allocation(Allocation::Ports);
         assert!(is_logged(&by_port, &binding, LogDetail::Blocks));
     }
 }

@@ -47,7 +47,7 @@ impl Handler for EngineHandler {
         self.engine.idle(Now(now));
         self.engine.release_held(&self.plan, Now(now), outbox);
         for session in std::iter::from_fn(|| self.probes.take()).take(PROBES) {
-            self.engine.probe(&self.plan, &session, outbox);
+            self.engine.probe(&self.plan, &session, Now(now), outbox);
         }
         Duration::from_secs(1)
     }

@@ -8,6 +8,7 @@
 mod answer;
 pub mod counters;
 mod describe;
+pub mod description;
 pub mod endpoint;
 pub mod engine;
 pub mod flush;

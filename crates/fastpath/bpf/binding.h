@@ -49,7 +49,8 @@ struct bound {
 	struct binding *record;
 	__u64 life;
 	__u32 id;
-	__u32 unused;
+	/* The tick of the packet that looks. */
+	__u32 now;
 };
 
 static __always_inline __u8 protocol_of(__u8 space)
@@ -169,26 +170,35 @@ static __always_inline void free_binding(struct binding *record, __u32 id)
 		__sync_fetch_and_and(word, ~(1ULL << id % 64));
 }
 
+/* What a binding is made of beside its key. */
+struct new_binding {
+	__u32 outside4;
+	__u16 outside_port;
+	__u32 outside_slot;
+	__u32 subscriber;
+	__u32 now;
+};
+
 /* Fills a claimed record and makes it readable. */
-static __always_inline void publish_binding(struct binding *record, const struct inside_key *key, __u32 outside4,
-					    __u16 outside_port, __u32 slot, __u32 subscriber, __u32 now)
+static __always_inline void publish_binding(struct binding *record, const struct inside_key *key,
+					    const struct new_binding *made)
 {
 	WRITE(record->inside[0], key->address[0]);
 	WRITE(record->inside[1], key->address[1]);
 	WRITE(record->inside4, key->address4);
-	WRITE(record->outside4, outside4);
+	WRITE(record->outside4, made->outside4);
 	WRITE(record->inside_port, key->port);
-	WRITE(record->outside_port, outside_port);
+	WRITE(record->outside_port, made->outside_port);
 	WRITE(record->protocol, key->protocol);
 	WRITE(record->service, key->service);
 	WRITE(record->flags, 0);
-	WRITE(record->subscriber, subscriber);
-	WRITE(record->outside_slot, slot);
-	WRITE(record->created, now);
+	WRITE(record->subscriber, made->subscriber);
+	WRITE(record->outside_slot, made->outside_slot);
+	WRITE(record->created, made->now);
 	WRITE(record->unused, 0);
 	WRITE(record->unused2, 0);
 	BARRIER();
-	WRITE(record->life, (READ(record->life) & LIFE_GENERATION) | STAGE_OPENING | (__u64)now << 32);
+	WRITE(record->life, (READ(record->life) & LIFE_GENERATION) | STAGE_OPENING | (__u64)made->now << 32);
 }
 
 #endif

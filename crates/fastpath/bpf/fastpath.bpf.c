@@ -10,7 +10,7 @@
  * 	              v
  * 	          the kernel's route to the TUN device, and the engine
  *
- * A packet's way: parse.h, classify.h, nat64.h (or another service: nat44.h, siit.h, softwire.h,
+ * A packet passes parse.h, classify.h, nat64.h (or another service: nat44.h, siit.h, softwire.h,
  * map_t_ce.h), napt.h with the tables (binding.h, session.h, subscriber.h, outside.h), translate.h,
  * and then xdp.h or tc.h, which write it.
  *
@@ -18,9 +18,9 @@
  */
 #include <linux/pkt_cls.h>
 
-#include "classify.h"
+#include "dispatch.h"
+#include "next_hop.h"
 #include "tc.h"
-#include "way.h"
 #include "xdp.h"
 
 static __always_inline void count_pass(struct scratch *scratch, __u8 reason)
@@ -59,7 +59,7 @@ int tombolo_xdp(struct xdp_md *ctx)
 	struct packet *packet;
 	struct rewrite *to;
 	struct outcome outcome;
-	struct way *way;
+	struct next_hop *hop;
 
 	if (!scratch || !interface)
 		return XDP_PASS;
@@ -67,12 +67,13 @@ int tombolo_xdp(struct xdp_md *ctx)
 	to = &scratch->rewrite;
 	if (!parse_frame(packet, data, end, end - data, interface))
 		return XDP_PASS;
-	outcome = process(packet, 0, scratch, to);
+	packet->gso_size = 0;
+	outcome = process(scratch);
 	if (outcome.verdict == FORWARD) {
-		way = way_of(ctx, ctx->ingress_ifindex, to);
-		if (!way || !(way->flags & WAY_XDP_SENDS) || !fits(way, to))
-			outcome = PASSED(MISS_NO_WAY);
-		else if (way->flags & WAY_IS_UNUSED)
+		hop = next_hop_of(ctx, ctx->ingress_ifindex, to);
+		if (!hop || !(hop->flags & NEXT_HOP_XDP_SENDS) || !fits(hop, to))
+			outcome = PASSED(MISS_NO_NEXT_HOP);
+		else if (hop->flags & NEXT_HOP_IS_UNUSED)
 			outcome = PASSED(MISS_NEIGHBOUR);
 	}
 	if (outcome.verdict == DROP)
@@ -81,10 +82,10 @@ int tombolo_xdp(struct xdp_md *ctx)
 		count_pass(scratch, outcome.reason);
 		return XDP_PASS;
 	}
-	if (!write_xdp(ctx, packet, to, way->macs))
+	if (!write_xdp(ctx, scratch, hop->macs))
 		return XDP_ABORTED;
 	count_forward(scratch, packet, to->side);
-	return bpf_redirect(way->egress, 0);
+	return bpf_redirect(hop->egress, 0);
 }
 
 /* TC_ACT_UNSPEC lets programs behind this one see the packet. */
@@ -97,7 +98,7 @@ int tombolo_tc(struct __sk_buff *skb)
 	struct packet *packet;
 	struct rewrite *to;
 	struct outcome outcome;
-	struct way *way;
+	struct next_hop *hop;
 	bool changed = false, use_neighbours = false;
 
 	/* A tagged frame belongs to another interface. */
@@ -110,25 +111,26 @@ int tombolo_tc(struct __sk_buff *skb)
 	/* Of super-packets the kernel can change only those of TCP to the other protocol. */
 	if (skb->gso_segs > 1 && packet->space != SPACE_TCP)
 		return TC_ACT_UNSPEC;
-	outcome = process(packet, skb->gso_segs > 1 ? skb->gso_size : 0, scratch, to);
+	packet->gso_size = skb->gso_segs > 1 ? skb->gso_size : 0;
+	outcome = process(scratch);
 	if (outcome.verdict == DROP)
 		return TC_ACT_SHOT;
 	if (outcome.verdict == PASS) {
 		count_pass(scratch, outcome.reason);
 		return TC_ACT_UNSPEC;
 	}
-	way = plan.through_stack ? 0 : way_of(skb, skb->ifindex, to);
-	if (way && way->flags & WAY_IS_UNUSED) {
-		way->flags &= ~WAY_IS_UNUSED;
+	hop = plan.through_stack ? 0 : next_hop_of(skb, skb->ifindex, to);
+	if (hop && hop->flags & NEXT_HOP_IS_UNUSED) {
+		hop->flags &= ~NEXT_HOP_IS_UNUSED;
 		use_neighbours = true;
 	}
-	if (way && (!(way->flags & WAY_IS_CERTAIN) || !fits(way, to)))
-		way = 0;
-	if (!write_skb(skb, packet, to, way, &changed))
+	if (hop && (!(hop->flags & NEXT_HOP_IS_CERTAIN) || !fits(hop, to)))
+		hop = 0;
+	if (!write_skb(skb, scratch, hop, &changed))
 		return changed ? TC_ACT_SHOT : TC_ACT_UNSPEC;
 	count_forward(scratch, packet, to->side);
-	if (way)
-		return send_skb(way, use_neighbours);
+	if (hop)
+		return send_skb(hop, use_neighbours);
 	scratch->counters.to_stack++;
 	return TC_ACT_UNSPEC;
 }

@@ -37,7 +37,7 @@ static const volatile struct place all[PLACES] = {
 	FIELD(service, inside_mtu), FIELD(service, outside_mtu), FIELD(service, lowest_ipv6_mtu),
 	FIELD(service, bindings_per_subscriber), FIELD(service, prefix), FIELD(service, pool), FIELD(service, inside),
 	FIELD(service, untranslated), FIELD(service, b4_networks), FIELD(service, mesh_ranges), FIELD(service, tunnel),
-	FIELD(service, b4s), FIELD(service, mesh), FIELD(service, locals), FIELD(service, local),
+	FIELD(service, b4s), FIELD(service, mesh), FIELD(service, locals), FIELD(service, local), FIELD(service, number), FIELD(service, claims),
 	WHOLE(tunnel), FIELD(tunnel, remote), FIELD(tunnel, mtu), FIELD(tunnel, traffic_class), FIELD(tunnel, hop_limit),
 	WHOLE(network), FIELD(network, mask),
 	WHOLE(pool_range), FIELD(pool_range, addresses), FIELD(pool_range, first_slot), FIELD(pool_range, span),

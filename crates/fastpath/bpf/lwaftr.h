@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /* The provider's end of Lightweight 4over6 (RFC 7596): crates/engine/src/service/lwaftr.rs,
- * mapping/softwire_table.rs. Packets that turn round and errors are the engine's.
+ * mapping/softwire_table.rs. Hairpins and ICMP errors are the engine's.
  *
  * Softwires are indexed, not searched for. Blocks and shares are small enough to stay in the cache;
  * a row mostly is not there.
@@ -90,7 +90,7 @@ static __always_inline void local_of(const volatile struct service *service, __u
 	address[1] = service->local[number].half[1];
 }
 
-static __always_inline bool lwaftr_claims(const volatile struct service *service, const __u64 destination[2])
+static __always_inline bool is_among_locals(const volatile struct service *service, const __u64 destination[2])
 {
 #pragma nounroll
 	for (__u32 n = 0; n < LOCALS_MAX && n < service->locals; n++)
@@ -100,9 +100,9 @@ static __always_inline bool lwaftr_claims(const volatile struct service *service
 }
 
 /* Out of a softwire: source and port must belong to it, at both of its ends. */
-static __always_inline struct outcome lwaftr_inside(const volatile struct service *service,
-						    const struct packet *packet, __u32 gso_size, struct rewrite *to)
+static __always_inline struct outcome lwaftr_inside(const volatile struct service *service, struct scratch *scratch)
 {
+	const struct packet *packet = &scratch->packet;
 	struct softwire_row *row;
 	__u64 local[2];
 	__u32 number;
@@ -115,13 +115,14 @@ static __always_inline struct outcome lwaftr_inside(const volatile struct servic
 	local_of(service, number, local);
 	if (!is_address(row->remote, packet->outer_source) || !is_address(local, packet->outer_destination))
 		return PASSED(MISS_SPOOFED);
-	return carry_out(service, packet, gso_size, to);
+	return carry_out(service, scratch);
 }
 
 /* From outside, into the softwire that has the destination and its port. */
-static __always_inline struct outcome lwaftr_outside(const volatile struct service *service,
-						     const struct packet *packet, __u32 gso_size, struct rewrite *to)
+static __always_inline struct outcome lwaftr_outside(const volatile struct service *service, struct scratch *scratch)
 {
+	const struct packet *packet = &scratch->packet;
+	struct rewrite *to = &scratch->rewrite;
 	struct softwire_row *row;
 	struct outcome outcome;
 	__u32 number;
@@ -131,7 +132,7 @@ static __always_inline struct outcome lwaftr_outside(const volatile struct servi
 	row = softwire_of(packet->destination4, packet->destination_port, &number);
 	if (!row)
 		return PASSED(MISS_NO_MAPPING);
-	outcome = carry_in(service, packet, gso_size, row->remote, to);
+	outcome = carry_in(service, scratch, row->remote);
 	local_of(service, number, to->outer_source);
 	return outcome;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /* The border relays of MAP-E (RFC 7597) and MAP-T (RFC 7599):
- * crates/engine/src/service/map_e_br.rs, map_t_br.rs. What turns round from one subscriber to
- * another, and errors, are the engine's.
+ * crates/engine/src/service/map_e_br.rs, map_t_br.rs. Hairpins from one subscriber to another and ICMP
+ * errors are the engine's.
  */
 #ifndef TOMBOLO_MAP_BR_H
 #define TOMBOLO_MAP_BR_H
@@ -19,9 +19,9 @@ static __always_inline void to_host_order(const __u64 wire[2], __u64 address[2])
 /* MAP-E, out of a softwire: the outer source must be the MAP address of who owns inner source and
  * port.
  */
-static __always_inline struct outcome map_e_inside(const volatile struct service *service, const struct packet *packet,
-						   __u32 gso_size, struct rewrite *to)
+static __always_inline struct outcome map_e_inside(const volatile struct service *service, struct scratch *scratch)
 {
+	const struct packet *packet = &scratch->packet;
 	struct map_rule *rule = map_rule_of(map_entry_of_ipv6(packet->outer_source[0], packet->outer_source[1]));
 	struct map_share share;
 	__u64 edge[2];
@@ -34,7 +34,7 @@ static __always_inline struct outcome map_e_inside(const volatile struct service
 		return PASSED(MISS_SPOOFED);
 	if (map_entry_of_ipv4(packet->destination4) != LPM_NONE)
 		return PASSED(MISS_HAIRPIN);
-	return carry_out(service, packet, gso_size, to);
+	return carry_out(service, scratch);
 }
 
 /* The address of the subscriber's host that has the destination and its port. `entry` is that of
@@ -63,9 +63,9 @@ static __always_inline bool is_forged(const struct packet *packet)
 }
 
 /* MAP-E, from outside. */
-static __always_inline struct outcome map_e_outside(const volatile struct service *service, __u32 entry,
-						    const struct packet *packet, __u32 gso_size, struct rewrite *to)
+static __always_inline struct outcome map_e_outside(const volatile struct service *service, struct scratch *scratch, __u32 entry)
 {
+	const struct packet *packet = &scratch->packet;
 	__u64 remote[2];
 
 	if (is_illegal_ipv4(packet->source4) || is_illegal_ipv4(packet->destination4))
@@ -74,13 +74,14 @@ static __always_inline struct outcome map_e_outside(const volatile struct servic
 		return PASSED(MISS_SPOOFED);
 	if (!map_destination(entry, packet, false, remote))
 		return PASSED(MISS_NO_MAPPING);
-	return carry_in(service, packet, gso_size, remote, to);
+	return carry_in(service, scratch, remote);
 }
 
 /* MAP-T, from the domain. */
-static __always_inline struct outcome map_t_inside(const volatile struct service *service, const struct packet *packet,
-						   __u32 gso_size, struct scratch *scratch, struct rewrite *to)
+static __always_inline struct outcome map_t_inside(const volatile struct service *service, struct scratch *scratch)
 {
+	const struct packet *packet = &scratch->packet;
+	struct rewrite *to = &scratch->rewrite;
 	struct map_rule *rule;
 	struct map_share share;
 	__u64 source[2];
@@ -90,7 +91,7 @@ static __always_inline struct outcome map_t_inside(const volatile struct service
 		return PASSED(MISS_SCREENED);
 	if (packet->space == SPACE_UDP && !packet->checksum)
 		return PASSED(MISS_UDP_CHECKSUM);
-	if (must_clamp(service, packet))
+	if (must_clamp(service, scratch))
 		return PASSED(MISS_POLICY);
 	rule = map_rule_of(map_entry_of_ipv6(packet->source[0], packet->source[1]));
 	if (!rule)
@@ -104,7 +105,7 @@ static __always_inline struct outcome map_t_inside(const volatile struct service
 		return PASSED(MISS_SCREENED);
 	if (map_entry_of_ipv4(to->destination4) != LPM_NONE)
 		return PASSED(MISS_HAIRPIN);
-	if (!fit_to4(packet, to, service->outside_mtu, gso_size))
+	if (!fit_to4(service, scratch))
 		return PASSED(MISS_SIZE);
 	to->direction = TO4;
 	to->side = INSIDE;
@@ -116,18 +117,19 @@ static __always_inline struct outcome map_t_inside(const volatile struct service
 }
 
 /* MAP-T, from outside. */
-static __always_inline struct outcome map_t_outside(const volatile struct service *service, __u32 entry,
-						    const struct packet *packet, __u32 gso_size, struct rewrite *to)
+static __always_inline struct outcome map_t_outside(const volatile struct service *service, struct scratch *scratch, __u32 entry)
 {
+	const struct packet *packet = &scratch->packet;
+	struct rewrite *to = &scratch->rewrite;
 	if (is_illegal_ipv4(packet->source4) || is_illegal_ipv4(packet->destination4))
 		return PASSED(MISS_SCREENED);
 	if (packet->space == SPACE_UDP && !packet->checksum)
 		return PASSED(MISS_UDP_CHECKSUM);
-	if (must_clamp(service, packet))
+	if (must_clamp(service, scratch))
 		return PASSED(MISS_POLICY);
 	if (is_forged(packet))
 		return PASSED(MISS_SPOOFED);
-	if (!fit_to6(service, packet, to, service->inside_mtu, gso_size))
+	if (!fit_to6(service, scratch))
 		return PASSED(MISS_SIZE);
 	if (!map_destination(entry, packet, true, to->destination))
 		return PASSED(MISS_NO_MAPPING);

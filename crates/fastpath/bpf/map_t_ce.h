@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /* The customer's edge of MAP-T (RFC 7599): a NAT44 in front of a stateless translation.
- * crates/engine/src/service/ map_t_ce.rs. What goes to other edges directly, and comes from them,
+ * crates/engine/src/service/map_t_ce.rs. What goes to other edges directly, and comes from them,
  * is the engine's.
  */
 #ifndef TOMBOLO_MAP_T_CE_H
@@ -9,10 +9,10 @@
 #include "nat64.h"
 #include "softwire.h"
 
-static __always_inline struct outcome map_t_ce_inside(const volatile struct service *service, __u8 number,
-						      const struct packet *packet, __u32 gso_size,
-						      struct scratch *scratch, struct rewrite *to)
+static __always_inline struct outcome map_t_ce_inside(const volatile struct service *service, struct scratch *scratch)
 {
+	const struct packet *packet = &scratch->packet;
+	struct rewrite *to = &scratch->rewrite;
 	const __u64 none[2] = { 0, 0 };
 	struct outcome outcome;
 
@@ -20,11 +20,11 @@ static __always_inline struct outcome map_t_ce_inside(const volatile struct serv
 		return PASSED(MISS_UDP_CHECKSUM);
 	if (is_among(service->mesh, service->mesh_ranges, bpf_ntohl(packet->destination4)))
 		return PASSED(MISS_HAIRPIN);
-	if (must_clamp(service, packet))
+	if (must_clamp(service, scratch))
 		return PASSED(MISS_POLICY);
-	if (!fit_to6(service, packet, to, service->inside_mtu, gso_size))
+	if (!fit_to6(service, scratch))
 		return PASSED(MISS_SIZE);
-	outcome = leave(service, number, packet, none, scratch, to);
+	outcome = leave(service, scratch, none);
 	if (outcome.verdict != FORWARD)
 		return outcome;
 	to->direction = TO6;
@@ -35,32 +35,36 @@ static __always_inline struct outcome map_t_ce_inside(const volatile struct serv
 	return FORWARDED;
 }
 
-static __always_inline struct outcome map_t_ce_outside(const volatile struct service *service, __u8 number,
-						       const struct packet *packet, __u32 gso_size,
-						       struct scratch *scratch, struct rewrite *to)
+static __always_inline struct outcome map_t_ce_outside(const volatile struct service *service, struct scratch *scratch)
 {
+	const struct packet *packet = &scratch->packet;
+	struct rewrite *to = &scratch->rewrite;
 	/* Its one address, with the ports of its set. */
 	const volatile struct pool_range *range = &service->pool[0];
-	__u32 remote = extract(&service->prefix, packet->source);
+	const struct arrival arrival = {
+		.range = range,
+		.address = bpf_htonl(range->addresses.first),
+		.remote = extract(&service->prefix, packet->source),
+	};
 	struct outcome outcome;
 	struct bound bound;
 
-	if (!is_in_prefix(&service->prefix, packet->source) || is_illegal_ipv4(remote) ||
+	if (!is_in_prefix(&service->prefix, packet->source) || is_illegal_ipv4(arrival.remote) ||
 	    is_illegal_source_ipv6(packet->source))
 		return PASSED(MISS_SCREENED);
 	if (packet->space == SPACE_UDP && !packet->checksum)
 		return PASSED(MISS_UDP_CHECKSUM);
-	if (must_clamp(service, packet))
+	if (must_clamp(service, scratch))
 		return PASSED(MISS_POLICY);
-	if (!fit_to4(packet, to, service->outside_mtu, gso_size))
+	if (!fit_to4(service, scratch))
 		return PASSED(MISS_SIZE);
-	outcome = inbound(service, number, range, bpf_htonl(range->addresses.first), remote, packet, scratch, &bound);
+	outcome = inbound(service, scratch, &arrival, &bound);
 	if (outcome.verdict != FORWARD)
 		return outcome;
 	to->direction = TO4;
 	to->side = OUTSIDE;
 	to->traffic_class = class_of(service->traffic_class_6to4, packet->traffic_class);
-	to->source4 = remote;
+	to->source4 = arrival.remote;
 	to->destination4 = READ(bound.record->inside4);
 	to->destination_port = READ(bound.record->inside_port);
 	to->source_port = packet->space == SPACE_ICMP ? to->destination_port : packet->source_port;

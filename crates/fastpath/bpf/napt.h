@@ -45,30 +45,40 @@ static __always_inline __u8 effective_state(__u8 state, __u32 idle)
 	return 0;
 }
 
+/* A session that was found, and what was read of it. */
+struct sighting {
+	struct session *session;
+	__u64 word;
+	__u32 seen;
+	__u8 effective;
+};
+
+/* Looks at the session that was found under `key`; false if it is dead. */
+static __always_inline bool look_at_session(struct session *session, const struct session_key *key, __u32 now,
+					    struct sighting *sighting)
+{
+	sighting->session = session;
+	sighting->word = READ(session->word);
+	sighting->seen = READ(session->seen);
+	sighting->effective = effective_state(state_of(sighting->word), ticks_since(now, sighting->seen));
+	return sighting->effective && !((sighting->word ^ key->word) >> 16);
+}
+
 /* Moves a session on by a packet. A tick's first packet writes when it was seen; other packets
  * write nothing.
  */
-static __always_inline struct outcome advance(struct session *session, const struct session_key *key, __u8 side,
-					      __u8 event, __u32 now, bool address_dependent)
+static __always_inline struct outcome advance(const struct sighting *at, __u8 side, __u8 event, __u32 now)
 {
-	__u64 word = READ(session->word);
-	__u32 seen = READ(session->seen);
-	__u8 state = state_of(word), step, effective = effective_state(state, ticks_since(now, seen));
+	__u8 state = state_of(at->word), step = plan.steps[at->effective & 15][(side * 4 + event) & 7];
 
-	if (!effective || (word ^ key->word) >> 16)
-		return PASSED(MISS_SESSION_DEAD);
-	/* The engine renews the permission with the session. */
-	if (address_dependent && side == INSIDE && seen != now)
-		return PASSED(MISS_PERMISSION);
-	step = plan.steps[effective & 15][(side * 4 + event) & 7];
 	/* Where a SYN is held, the engine has it. */
 	if (state == STATE_OUTSIDE_INIT_HELD)
 		return PASSED(MISS_POLICY);
 	if ((step & ~STEP_REFRESH) != state &&
-	    !replace_word(session, word, (word & ~SESSION_STATE) | (__u64)(step & ~STEP_REFRESH) << 8))
+	    !replace_word(at->session, at->word, (at->word & ~SESSION_STATE) | (__u64)(step & ~STEP_REFRESH) << 8))
 		return PASSED(MISS_RACE);
-	if (step & STEP_REFRESH && seen != now)
-		WRITE(session->seen, now);
+	if (step & STEP_REFRESH && at->seen != now)
+		WRITE(at->session->seen, now);
 	return FORWARDED;
 }
 
@@ -81,13 +91,14 @@ static __always_inline bool may_open(const volatile struct service *service, __u
 }
 
 /* Makes a session on a binding. */
-static __always_inline struct outcome open(const volatile struct service *service, const struct bound *bound,
-					   const struct session_key *key, __u8 space, __u8 side, __u32 now,
-					   struct scratch *scratch)
+static __always_inline struct outcome open(const volatile struct service *service, struct scratch *scratch,
+					   const struct bound *bound, const struct session_key *key, __u8 side)
 {
+	__u8 space = scratch->packet.space;
+
 	if (!may_open(service, space))
 		return PASSED(MISS_POLICY);
-	if (!touch(&bound->record->life, now) || !open_session(key, initial_state(space, side), now))
+	if (!touch(&bound->record->life, bound->now) || !open_session(key, initial_state(space, side), bound->now))
 		return PASSED(MISS_SESSION_REFUSED);
 	scratch->counters.sessions_made++;
 	if (plan.report_sessions)
@@ -198,7 +209,7 @@ static __always_inline int bind_for(struct subscriber *subscriber, __u32 subscri
 		return -MISS_NO_PORT;
 	}
 	slot = slot_of(range, bpf_ntohl(outside4), space, port);
-	publish_binding(record, key, outside4, bpf_htons(port), slot, subscriber_id, now);
+	publish_binding(record, key, &(struct new_binding){ outside4, bpf_htons(port), slot, subscriber_id, now });
 	if (link_binding(key, id))
 		return id;
 	place = slot_at(slot);
@@ -233,16 +244,18 @@ __noinline int bind(const struct inside_key *key, __u32 space, __u32 now)
 	return id;
 }
 
-/* A packet from inside: the binding that it leaves by. */
-static __always_inline struct outcome outbound(const volatile struct service *service, struct inside_key *key,
-					       const struct packet *packet, __u32 remote, struct scratch *scratch,
-					       struct bound *bound)
+/* A packet from inside to `remote`: the binding that it leaves by. */
+static __always_inline struct outcome outbound(const volatile struct service *service, struct scratch *scratch,
+					       struct inside_key *key, __u32 remote, struct bound *bound)
 {
+	const struct packet *packet = &scratch->packet;
 	bool address_dependent = filters_by_address(service, packet->space);
 	__u32 now = now_in_ticks();
 	struct session_key session;
 	struct session *found = 0;
+	struct sighting sighting;
 
+	bound->now = now;
 	if (find_inside(key, bound)) {
 		session = session_key(bound->id, remote, packet->destination_port, packet->space);
 		found = find_session(&session);
@@ -261,34 +274,53 @@ static __always_inline struct outcome outbound(const volatile struct service *se
 		session = session_key(bound->id, remote, packet->destination_port, packet->space);
 		report(REPORT_BINDING, bound, &session, scratch);
 	}
-	if (found)
-		return advance(found, &session, INSIDE, packet->event, now, address_dependent);
+	if (found) {
+		if (!look_at_session(found, &session, now, &sighting))
+			return PASSED(MISS_SESSION_DEAD);
+		/* The engine renews the permission with the session. */
+		if (address_dependent && sighting.seen != now)
+			return PASSED(MISS_PERMISSION);
+		return advance(&sighting, INSIDE, packet->event, now);
+	}
 	/* RFC 6146 section 3.5.2.2, CLOSED: translated, without a session. */
 	if (!opens(packet))
 		return FORWARDED;
 	if (address_dependent)
 		return PASSED(MISS_PERMISSION);
-	return open(service, bound, &session, packet->space, INSIDE, now, scratch);
+	return open(service, scratch, bound, &session, INSIDE);
 }
 
-/* A packet from outside, from `remote` to `address` of the pool: the binding that it comes in by.
- */
-static __always_inline struct outcome inbound(const volatile struct service *service, __u8 number,
-					      const volatile struct pool_range *range, __u32 address, __u32 remote,
-					      const struct packet *packet, struct scratch *scratch,
-					      struct bound *bound)
+/* Between which addresses a packet comes in from outside; as on the wire. */
+struct arrival {
+	/* The range of the pool that has `address`. */
+	const volatile struct pool_range *range;
+	__u32 address;
+	__u32 remote;
+};
+
+/* A packet from outside: the binding that it comes in by. */
+static __always_inline struct outcome inbound(const volatile struct service *service, struct scratch *scratch,
+					      const struct arrival *arrival, struct bound *bound)
 {
-	__u32 slot = slot_of(range, bpf_ntohl(address), packet->space, bpf_ntohs(packet->destination_port));
-	__u32 now = now_in_ticks();
+	const struct packet *packet = &scratch->packet;
+	__u32 slot, now = now_in_ticks();
 	struct session_key session;
 	struct session *found;
+	struct sighting sighting;
 
-	if (!find_outside(slot, protocol_of(packet->space), number, bound))
+	if (!arrival->range)
+		return PASSED(MISS_NOT_OURS);
+	slot = slot_of(arrival->range, bpf_ntohl(arrival->address), packet->space, bpf_ntohs(packet->destination_port));
+	bound->now = now;
+	if (!find_outside(slot, protocol_of(packet->space), service->number, bound))
 		return PASSED(MISS_NO_BINDING);
-	session = session_key(bound->id, remote, packet->source_port, packet->space);
+	session = session_key(bound->id, arrival->remote, packet->source_port, packet->space);
 	found = find_session(&session);
-	if (found)
-		return advance(found, &session, OUTSIDE, packet->event, now, false);
+	if (found) {
+		if (!look_at_session(found, &session, now, &sighting))
+			return PASSED(MISS_SESSION_DEAD);
+		return advance(&sighting, OUTSIDE, packet->event, now);
+	}
 	if (!(READ(bound->record->flags) & BINDING_STATIC)) {
 		if (filters_by_address(service, packet->space))
 			return PASSED(MISS_PERMISSION);
@@ -298,7 +330,7 @@ static __always_inline struct outcome inbound(const volatile struct service *ser
 	}
 	if (!opens(packet))
 		return FORWARDED;
-	return open(service, bound, &session, packet->space, OUTSIDE, now, scratch);
+	return open(service, scratch, bound, &session, OUTSIDE);
 }
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /* Stateful NAT44 (RFC 4787, RFC 5382, RFC 5508): crates/engine/src/service/nat44.rs,
- * mechanism/readdress.rs. Packets that turn round are the engine's.
+ * mechanism/readdress.rs. Hairpins are the engine's.
  */
 #ifndef TOMBOLO_NAT44_H
 #define TOMBOLO_NAT44_H
@@ -9,52 +9,36 @@
 #include "screen.h"
 #include "translate.h"
 
-/* Whether one of `count` ranges has an address (in the processor's byte order). */
-static __always_inline bool is_among(const volatile struct range ranges[RANGES_MAX], __u32 count, __u32 address)
-{
-#pragma nounroll
-	for (__u32 n = 0; n < RANGES_MAX && n < count; n++)
-		if (address >= ranges[n].first && address <= ranges[n].last)
-			return true;
-	return false;
-}
-
-/* From inside, and to be translated. */
-static __always_inline bool is_from_inside(const volatile struct service *service, __u32 source, __u32 destination)
-{
-	return is_among(service->inside, service->inside_ranges, source) &&
-	       !is_among(service->inside, service->inside_ranges, destination) &&
-	       !is_among(service->untranslated, service->untranslated_ranges, destination);
-}
-
 /* The header stays but for addresses, TTL and, on its way out, an identification that means
  * something: the new source is shared by hosts that know nothing of each other's numbers (RFC 6864
  * section 5.3.1).
  */
-static __always_inline bool keep_header(const struct packet *packet, struct rewrite *to, __u32 mtu, __u32 gso_size)
+static __always_inline bool keep_header(struct scratch *scratch, __u32 mtu)
 {
+	const struct packet *packet = &scratch->packet;
+	struct rewrite *to = &scratch->rewrite;
 	to->direction = SAME4;
 	to->traffic_class = packet->traffic_class;
 	to->identification = packet->identification;
 	to->fragment_word = packet->fragment_word;
 	to->length = packet->length;
-	to->size_on_wire = size_on_wire(packet, sizeof(struct iphdr), gso_size);
+	to->size_on_wire = size_on_wire(packet, sizeof(struct iphdr));
 	return to->size_on_wire <= mtu;
 }
 
 /* A packet from inside gets its outside source. `softwire` is where it came from; zeros if out of
  * none.
  */
-static __always_inline struct outcome leave(const volatile struct service *service, __u8 number,
-					    const struct packet *packet, const __u64 softwire[2],
-					    struct scratch *scratch, struct rewrite *to)
+static __always_inline struct outcome leave(const volatile struct service *service, struct scratch *scratch, const __u64 softwire[2])
 {
+	const struct packet *packet = &scratch->packet;
+	struct rewrite *to = &scratch->rewrite;
 	struct inside_key key = {
 		.address = { softwire[0], softwire[1] },
 		.address4 = packet->source4,
 		.port = packet->source_port,
 		.protocol = protocol_of(packet->space),
-		.service = number,
+		.service = service->number,
 	};
 	struct outcome outcome;
 	struct bound bound;
@@ -63,7 +47,7 @@ static __always_inline struct outcome leave(const volatile struct service *servi
 		return PASSED(MISS_SCREENED);
 	if (pool_range_of(service, bpf_ntohl(packet->destination4)))
 		return PASSED(MISS_HAIRPIN);
-	outcome = outbound(service, &key, packet, packet->destination4, scratch, &bound);
+	outcome = outbound(service, scratch, &key, packet->destination4, &bound);
 	if (outcome.verdict != FORWARD)
 		return outcome;
 	to->side = INSIDE;
@@ -81,16 +65,17 @@ static __always_inline struct outcome leave(const volatile struct service *servi
 /* A packet from outside, for `range` of the pool, gets its inside destination. Which softwire leads
  * there goes to `softwire`, unless that is 0.
  */
-static __always_inline struct outcome come_in(const volatile struct service *service, __u8 number,
-					      const volatile struct pool_range *range, const struct packet *packet,
-					      __u64 *softwire, struct scratch *scratch, struct rewrite *to)
+static __always_inline struct outcome come_in(const volatile struct service *service, struct scratch *scratch, const volatile struct pool_range *range, __u64 *softwire)
 {
+	const struct packet *packet = &scratch->packet;
+	struct rewrite *to = &scratch->rewrite;
+	const struct arrival arrival = { range, packet->destination4, packet->source4 };
 	struct outcome outcome;
 	struct bound bound;
 
 	if (is_illegal_ipv4(packet->source4))
 		return PASSED(MISS_SCREENED);
-	outcome = inbound(service, number, range, packet->destination4, packet->source4, packet, scratch, &bound);
+	outcome = inbound(service, scratch, &arrival, &bound);
 	if (outcome.verdict != FORWARD)
 		return outcome;
 	to->side = OUTSIDE;
@@ -105,29 +90,24 @@ static __always_inline struct outcome come_in(const volatile struct service *ser
 	return is_still_bound(&bound) ? FORWARDED : PASSED(MISS_RACE);
 }
 
-static __always_inline struct outcome nat44_inside(const volatile struct service *service, __u8 number,
-						   const struct packet *packet, __u32 gso_size,
-						   struct scratch *scratch, struct rewrite *to)
+static __always_inline struct outcome nat44_inside(const volatile struct service *service, struct scratch *scratch)
 {
 	const __u64 none[2] = { 0, 0 };
 
-	if (must_clamp(service, packet))
+	if (must_clamp(service, scratch))
 		return PASSED(MISS_POLICY);
-	if (!keep_header(packet, to, service->outside_mtu, gso_size))
+	if (!keep_header(scratch, service->outside_mtu))
 		return PASSED(MISS_SIZE);
-	return leave(service, number, packet, none, scratch, to);
+	return leave(service, scratch, none);
 }
 
-static __always_inline struct outcome nat44_outside(const volatile struct service *service, __u8 number,
-						    const volatile struct pool_range *range,
-						    const struct packet *packet, __u32 gso_size,
-						    struct scratch *scratch, struct rewrite *to)
+static __always_inline struct outcome nat44_outside(const volatile struct service *service, struct scratch *scratch, const volatile struct pool_range *range)
 {
-	if (must_clamp(service, packet))
+	if (must_clamp(service, scratch))
 		return PASSED(MISS_POLICY);
-	if (!keep_header(packet, to, service->inside_mtu, gso_size))
+	if (!keep_header(scratch, service->inside_mtu))
 		return PASSED(MISS_SIZE);
-	return come_in(service, number, range, packet, 0, scratch, to);
+	return come_in(service, scratch, range, 0);
 }
 
 #endif

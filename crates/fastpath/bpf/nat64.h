@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
-/* Stateful NAT64 (RFC 6146): crates/engine/src/service/nat64.rs. Packets that turn round are the
- * engine's.
- */
+/* Stateful NAT64 (RFC 6146): crates/engine/src/service/nat64.rs. Hairpins are the engine's. */
 #ifndef TOMBOLO_NAT64_H
 #define TOMBOLO_NAT64_H
 
@@ -13,21 +11,24 @@
 /* IPv4's half of a translation: sizes (RFC 7915 section 5.1.1), DF and identification (section 5.1,
  * RFC 8021). A packet that does not fit is fragmented or refused by the engine.
  */
-static __always_inline bool fit_to4(const struct packet *packet, struct rewrite *to, __u32 mtu, __u32 gso_size)
+static __always_inline bool fit_to4(const volatile struct service *service, struct scratch *scratch)
 {
-	__u32 size = size_on_wire(packet, sizeof(struct iphdr), gso_size);
+	const struct packet *packet = &scratch->packet;
+	struct rewrite *to = &scratch->rewrite;
+	__u32 size = size_on_wire(packet, sizeof(struct iphdr));
 
 	to->length = packet->length - sizeof(struct ipv6hdr) + sizeof(struct iphdr);
 	to->size_on_wire = size;
 	to->fragment_word = size <= LARGEST_WITHOUT_DF ? 0 : IPV4_DF;
-	return size <= mtu && to->length <= 0xffff;
+	return size <= service->outside_mtu && to->length <= 0xffff;
 }
 
-static __always_inline bool fit_to6(const volatile struct service *service, const struct packet *packet,
-				    struct rewrite *to, __u32 mtu, __u32 gso_size)
+static __always_inline bool fit_to6(const volatile struct service *service, struct scratch *scratch)
 {
-	__u32 limit = mtu < IPV6_MINIMUM_MTU ? IPV6_MINIMUM_MTU : mtu;
-	__u32 size = size_on_wire(packet, sizeof(struct ipv6hdr), gso_size);
+	const struct packet *packet = &scratch->packet;
+	struct rewrite *to = &scratch->rewrite;
+	__u32 mtu = service->inside_mtu, limit = mtu < IPV6_MINIMUM_MTU ? IPV6_MINIMUM_MTU : mtu;
+	__u32 size = size_on_wire(packet, sizeof(struct ipv6hdr));
 
 	if (!(packet->fragment_word & IPV4_DF) && limit > service->lowest_ipv6_mtu)
 		limit = service->lowest_ipv6_mtu;
@@ -36,16 +37,16 @@ static __always_inline bool fit_to6(const volatile struct service *service, cons
 	return size <= limit;
 }
 
-static __always_inline struct outcome nat64_inside(const volatile struct service *service, __u8 number,
-						   const struct packet *packet, __u32 gso_size,
-						   struct scratch *scratch, struct rewrite *to)
+static __always_inline struct outcome nat64_inside(const volatile struct service *service, struct scratch *scratch)
 {
+	const struct packet *packet = &scratch->packet;
+	struct rewrite *to = &scratch->rewrite;
 	__u32 remote = extract(&service->prefix, packet->destination);
 	struct inside_key key = {
 		.address = { packet->source[0], packet->source[1] },
 		.port = packet->source_port,
 		.protocol = protocol_of(packet->space),
-		.service = number,
+		.service = service->number,
 	};
 	struct outcome outcome;
 	struct bound bound;
@@ -55,13 +56,13 @@ static __always_inline struct outcome nat64_inside(const volatile struct service
 		return PASSED(MISS_SCREENED);
 	if (packet->space == SPACE_UDP && !packet->checksum)
 		return PASSED(MISS_UDP_CHECKSUM);
-	if (must_clamp(service, packet))
+	if (must_clamp(service, scratch))
 		return PASSED(MISS_POLICY);
 	if (pool_range_of(service, bpf_ntohl(remote)))
 		return PASSED(MISS_HAIRPIN);
-	if (!fit_to4(packet, to, service->outside_mtu, gso_size))
+	if (!fit_to4(service, scratch))
 		return PASSED(MISS_SIZE);
-	outcome = outbound(service, &key, packet, remote, scratch, &bound);
+	outcome = outbound(service, scratch, &key, remote, &bound);
 	if (outcome.verdict != FORWARD)
 		return outcome;
 	to->direction = TO4;
@@ -77,11 +78,11 @@ static __always_inline struct outcome nat64_inside(const volatile struct service
 	return FORWARDED;
 }
 
-static __always_inline struct outcome nat64_outside(const volatile struct service *service, __u8 number,
-						    const volatile struct pool_range *range,
-						    const struct packet *packet, __u32 gso_size,
-						    struct scratch *scratch, struct rewrite *to)
+static __always_inline struct outcome nat64_outside(const volatile struct service *service, struct scratch *scratch, const volatile struct pool_range *range)
 {
+	const struct packet *packet = &scratch->packet;
+	struct rewrite *to = &scratch->rewrite;
+	const struct arrival arrival = { range, packet->destination4, packet->source4 };
 	struct outcome outcome;
 	struct bound bound;
 
@@ -89,11 +90,11 @@ static __always_inline struct outcome nat64_outside(const volatile struct servic
 		return PASSED(MISS_SCREENED);
 	if (packet->space == SPACE_UDP && !packet->checksum)
 		return PASSED(MISS_UDP_CHECKSUM);
-	if (must_clamp(service, packet))
+	if (must_clamp(service, scratch))
 		return PASSED(MISS_POLICY);
-	if (!fit_to6(service, packet, to, service->inside_mtu, gso_size))
+	if (!fit_to6(service, scratch))
 		return PASSED(MISS_SIZE);
-	outcome = inbound(service, number, range, packet->destination4, packet->source4, packet, scratch, &bound);
+	outcome = inbound(service, scratch, &arrival, &bound);
 	if (outcome.verdict != FORWARD)
 		return outcome;
 	to->direction = TO6;

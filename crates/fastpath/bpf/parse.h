@@ -55,6 +55,8 @@ struct packet {
 	__u16 destination_port;
 	/* Bytes of the packet, IP header included. */
 	__u32 length;
+	/* Payload of each segment of a super-packet; 0 for an ordinary packet. */
+	__u32 gso_size;
 	/* Bytes of the frame behind the packet (Ethernet padding). */
 	__u32 padding;
 	/* The checksum of TCP, UDP or ICMP. */
@@ -130,11 +132,11 @@ static __always_inline bool parse_udp(struct packet *packet, const void *transpo
 	return true;
 }
 
-/* `request` and `reply` are the family's numbers. */
-static __always_inline bool parse_echo(struct packet *packet, const void *transport, const void *end, __u32 room,
-				       __u8 request, __u8 reply)
+static __always_inline bool parse_echo(struct packet *packet, const void *transport, const void *end, __u32 room)
 {
 	const struct echo *echo = transport;
+	__u8 request = packet->is_ipv4 ? ICMP_ECHO_REQUEST : ICMPV6_ECHO_REQUEST;
+	__u8 reply = packet->is_ipv4 ? ICMP_ECHO_REPLY : ICMPV6_ECHO_REPLY;
 
 	if ((const void *)(echo + 1) > end || room < sizeof(*echo))
 		return false;
@@ -189,7 +191,7 @@ static __always_inline bool parse_ipv4(struct packet *packet, const struct iphdr
 	case IPPROTO_TCP:
 		return parse_tcp(packet, transport, end, room);
 	case IPPROTO_ICMP:
-		return parse_echo(packet, transport, end, room, ICMP_ECHO_REQUEST, ICMP_ECHO_REPLY);
+		return parse_echo(packet, transport, end, room);
 	default:
 		return false;
 	}
@@ -236,7 +238,7 @@ static __always_inline bool parse_ipv6(struct packet *packet, const struct ipv6h
 	case IPPROTO_TCP:
 		return parse_tcp(packet, transport, end, room);
 	case IPPROTO_ICMPV6:
-		return parse_echo(packet, transport, end, room, ICMPV6_ECHO_REQUEST, ICMPV6_ECHO_REPLY);
+		return parse_echo(packet, transport, end, room);
 	default:
 		return false;
 	}

@@ -18,6 +18,7 @@
 #define NON_GLOBAL_MAX 16
 #define LOCALS_MAX 8
 
+/* Which code takes a service's packets (dispatch.h). */
 enum service_kind {
 	KIND_NONE = 0,
 	KIND_NAT64 = 1,
@@ -25,19 +26,39 @@ enum service_kind {
 	KIND_SIIT = 3,
 	/* Left to the engine, but earlier in the list than others: its packets are not theirs. */
 	KIND_ENGINE = 4,
-	/* Ends of softwires. */
 	KIND_B4 = 5,
 	KIND_AFTR = 6,
-	KIND_LWB4 = 7,
-	KIND_MAP_E_CE = 8,
-	/* The customer's edge of MAP-T: no softwire, but its `local` is where the other side finds
-	 * it.
+	/* A NAT44 in front of one softwire: the lwB4 and the customer's edge of MAP-E. */
+	KIND_EDGE = 7,
+	KIND_MAP_T_CE = 8,
+	KIND_LWAFTR = 9,
+	KIND_MAP_E_BR = 10,
+	KIND_MAP_T_BR = 11,
+};
+
+/* Bits of `claims`: which packets are a service's (classify.h). */
+enum service_claim {
+	/* IPv6 packets to addresses in `prefix`. */
+	CLAIM_PREFIX = 1,
+	/* To `tunnel.local`. */
+	CLAIM_LOCAL = 2,
+	/* To one of the addresses in `local`. */
+	CLAIM_LOCALS = 4,
+	/* To addresses that have an explicit mapping. */
+	CLAIM_MAPPED_IPV6 = 8,
+	/* IPv4 packets to addresses of the pool. A customer's edge has a pool, too, but what is for
+	 * it comes in IPv6.
 	 */
-	KIND_MAP_T_CE = 9,
-	/* The border's ends, without state. */
-	KIND_LWAFTR = 10,
-	KIND_MAP_E_BR = 11,
-	KIND_MAP_T_BR = 12,
+	CLAIM_POOL = 16,
+	/* To addresses in `inside`. */
+	CLAIM_INSIDE = 32,
+	/* To addresses that have an explicit mapping, or that have none. */
+	CLAIM_MAPPED_IPV4 = 64,
+	CLAIM_UNMAPPED_IPV4 = 128,
+	/* To addresses of the MAP domain. */
+	CLAIM_RULES = 256,
+	/* IPv4 packets from addresses in `inside`, to others. */
+	CLAIM_SOURCES = 512,
 };
 
 /* Bits of `flags`. */
@@ -46,11 +67,13 @@ enum service_flag {
 	 * 3.1).
 	 */
 	SERVICE_STRICT = 1,
+	/* IPv4 packets come to it in softwires. */
+	SERVICE_ENDS_SOFTWIRES = 2,
 	/* TCP may not be opened from outside. */
 	SERVICE_NO_INBOUND_TCP = 4,
 	/* UDP ports keep their parity (RFC 4787 REQ-4). */
 	SERVICE_PARITY = 8,
-	/* Packets of inside hosts to inside hosts are turned round (RFC 7757 section 4). */
+	/* Hairpins (RFC 7757 section 4). */
 	SERVICE_HAIRPIN_INTRINSIC = 16,
 	SERVICE_HAIRPIN_SIMPLE = 32,
 	/* IPv4 hosts are inside (the CLAT). */
@@ -153,7 +176,9 @@ struct service {
 	__u32 bindings_per_subscriber;
 	/* lwAFTR: how many addresses of its own it has. */
 	__u8 locals;
-	__u8 unused3[3];
+	/* Its place in the plan. */
+	__u8 number;
+	__u16 claims;
 	struct prefix prefix;
 	struct pool_range pool[RANGES_MAX];
 	/* NAT44: who is inside, and what inside hosts reach as they are. SIIT: embedded hosts,
@@ -241,6 +266,16 @@ static __always_inline const volatile struct pool_range *pool_range_of(const vol
 			return range;
 	}
 	return 0;
+}
+
+/* Whether one of `count` ranges has an address (in the processor's byte order). */
+static __always_inline bool is_among(const volatile struct range ranges[RANGES_MAX], __u32 count, __u32 address)
+{
+#pragma nounroll
+	for (__u32 n = 0; n < RANGES_MAX && n < count; n++)
+		if (address >= ranges[n].first && address <= ranges[n].last)
+			return true;
+	return false;
 }
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
-/* Which destinations share a way out: the kernel's routes, mirrored by the gateway's process
- * (src/routes.rs, crates/io/src/netlink). Only what they have in common is asked here; where the
- * way leads, the kernel itself says (way.h).
+/* Which destinations share a next hop: the kernel's routes, mirrored by the gateway's process
+ * (src/routes.rs, crates/io/src/netlink). Only what they have in common is asked here; the
+ * kernel itself says which interface and neighbour that is (next_hop.h).
  *
  * The mirror counts while the process confirms it, once a second and more often. When it stops, or
  * when destinations alone do not decide (rules, routes that do not fit), XDP asks for each

@@ -5,8 +5,7 @@
 #ifndef TOMBOLO_SCREEN_H
 #define TOMBOLO_SCREEN_H
 
-#include "parse.h"
-#include "plan.h"
+#include "scratch.h"
 
 /* 0/8, 127/8, and what is not unicast. */
 static __always_inline bool is_illegal_ipv4(__u32 address)
@@ -41,8 +40,10 @@ static __always_inline bool is_forbidden(const volatile struct service *service,
 }
 
 /* The engine lowers the segment size that a SYN announces. */
-static __always_inline bool must_clamp(const volatile struct service *service, const struct packet *packet)
+static __always_inline bool must_clamp(const volatile struct service *service, const struct scratch *scratch)
 {
+	const struct packet *packet = &scratch->packet;
+
 	return service->flags & SERVICE_CLAMPS && packet->space == SPACE_TCP && packet->announces;
 }
 

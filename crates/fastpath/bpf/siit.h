@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /* Stateless translation (RFC 7915) with explicit mappings (RFC 7757), and the CLAT:
- * crates/engine/src/service/siit.rs, mapping/stateless.rs, mapping/eam.rs. Packets that turn round,
- * errors, and what has no mapping are the engine's.
+ * crates/engine/src/service/siit.rs, mapping/stateless.rs, mapping/eam.rs. Hairpins, ICMP errors,
+ * and what has no mapping are the engine's.
  */
 #ifndef TOMBOLO_SIIT_H
 #define TOMBOLO_SIIT_H
@@ -117,32 +117,17 @@ static __always_inline bool mapped_to_ipv6(const volatile struct service *servic
 	return true;
 }
 
-static __always_inline bool siit_claims_ipv6(const volatile struct service *service, const __u64 destination[2])
+static __always_inline struct outcome siit_from_ipv6(const volatile struct service *service, struct scratch *scratch)
 {
-	return (!(service->flags & SERVICE_CLAT) && is_in_prefix(&service->prefix, destination)) ||
-	       row_of_ipv6(destination[0], destination[1]);
-}
-
-static __always_inline bool siit_claims_ipv4(const volatile struct service *service, __u32 destination)
-{
-	bool is_explicit = row_of_ipv4(destination);
-
-	if (service->flags & SERVICE_CLAT)
-		return !is_explicit;
-	return is_explicit || is_among(service->inside, service->inside_ranges, bpf_ntohl(destination));
-}
-
-static __always_inline struct outcome siit_from_ipv6(const volatile struct service *service,
-						     const struct packet *packet, __u32 gso_size,
-						     struct scratch *scratch, struct rewrite *to)
-{
+	const struct packet *packet = &scratch->packet;
+	struct rewrite *to = &scratch->rewrite;
 	bool by_prefix;
 
 	if (is_illegal_source_ipv6(packet->source))
 		return PASSED(MISS_SCREENED);
 	if (packet->space == SPACE_UDP && !packet->checksum)
 		return PASSED(MISS_UDP_CHECKSUM);
-	if (must_clamp(service, packet))
+	if (must_clamp(service, scratch))
 		return PASSED(MISS_POLICY);
 	if (!mapped_to_ipv4(service, packet->source, &to->source4, &by_prefix) ||
 	    !mapped_to_ipv4(service, packet->destination, &to->destination4, &by_prefix))
@@ -152,7 +137,7 @@ static __always_inline struct outcome siit_from_ipv6(const volatile struct servi
 	/* RFC 7757 section 4.2.2, condition set A. */
 	if (by_prefix && service->flags & SERVICE_HAIRPIN_INTRINSIC && row_of_ipv4(to->destination4))
 		return PASSED(MISS_HAIRPIN);
-	if (!fit_to4(packet, to, service->outside_mtu, gso_size))
+	if (!fit_to4(service, scratch))
 		return PASSED(MISS_SIZE);
 	to->direction = TO4;
 	to->side = service->flags & SERVICE_CLAT ? OUTSIDE : INSIDE;
@@ -163,18 +148,19 @@ static __always_inline struct outcome siit_from_ipv6(const volatile struct servi
 	return FORWARDED;
 }
 
-static __always_inline struct outcome siit_from_ipv4(const volatile struct service *service,
-						     const struct packet *packet, __u32 gso_size, struct rewrite *to)
+static __always_inline struct outcome siit_from_ipv4(const volatile struct service *service, struct scratch *scratch)
 {
+	const struct packet *packet = &scratch->packet;
+	struct rewrite *to = &scratch->rewrite;
 	bool is_mapped;
 
 	if (is_illegal_ipv4(packet->source4) || is_illegal_ipv4(packet->destination4))
 		return PASSED(MISS_SCREENED);
 	if (packet->space == SPACE_UDP && !packet->checksum)
 		return PASSED(MISS_UDP_CHECKSUM);
-	if (must_clamp(service, packet))
+	if (must_clamp(service, scratch))
 		return PASSED(MISS_POLICY);
-	if (!fit_to6(service, packet, to, service->inside_mtu, gso_size))
+	if (!fit_to6(service, scratch))
 		return PASSED(MISS_SIZE);
 	/* Rule 1 of RFC 7757 section 4.2.1. */
 	is_mapped = service->flags & SERVICE_HAIRPIN_SIMPLE ? embedded(service, packet->source4, to->source) :

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /* Writes a translated packet into its socket buffer, in TC. A super-packet is translated whole and
  * keeps its segmentation (bpf_skb_change_proto). Then it is sent to its neighbour; or, where the
- * way is not certain, the kernel's stack routes it: neighbours, MTU and the decrement of the hop
+ * next hop is not certain, the kernel's stack routes it: neighbours, MTU and the decrement of the hop
  * limit are its business.
  */
 #ifndef TOMBOLO_TC_H
 #define TOMBOLO_TC_H
 
 #include "translate.h"
-#include "way.h"
+#include "next_hop.h"
 
 static __always_inline __u32 checksum_offset(__u8 space)
 {
@@ -18,9 +18,10 @@ static __always_inline __u32 checksum_offset(__u8 space)
 /* Brings checksum and ports in line. The kernel knows whether the checksum is complete or was left
  * to the card.
  */
-static __always_inline bool store_transport(struct __sk_buff *skb, __u32 at, const struct packet *packet,
-					    const struct rewrite *to)
+static __always_inline bool store_transport(struct __sk_buff *skb, __u32 at, const struct scratch *scratch)
 {
+	const struct packet *packet = &scratch->packet;
+	const struct rewrite *to = &scratch->rewrite;
 	struct change change = change_of(packet, to);
 	__u32 field = at + checksum_offset(packet->space);
 	__u64 mangled = packet->space == SPACE_UDP ? BPF_F_MARK_MANGLED_0 : 0;
@@ -56,15 +57,16 @@ static __always_inline bool encapsulate(struct __sk_buff *skb)
 				    BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_ENCAP_L3_IPV6);
 }
 
-/* The IP header at `at`, complete, and whatever stands in front of it. Without a way the hop limit
+/* The IP header at `at`, complete, and whatever stands in front of it. Without a next hop the hop limit
  * of the first IP header and the addresses of the link are left to the stack.
  */
-static __always_inline bool store_headers(struct __sk_buff *skb, __u32 at, const struct packet *packet,
-					  const struct rewrite *to, const struct way *way)
+static __always_inline bool store_headers(struct __sk_buff *skb, __u32 at, const struct scratch *scratch, const struct next_hop *hop)
 {
+	const struct packet *packet = &scratch->packet;
+	const struct rewrite *to = &scratch->rewrite;
 	bool is_ipv6 = to->direction == TO6 || to->encapsulate;
 	struct ethhdr ethernet = { .h_proto = is_ipv6 ? bpf_htons(ETH_P_IPV6) : bpf_htons(ETH_P_IP) };
-	__u8 hops = way ? 1 : 0;
+	__u8 hops = hop ? 1 : 0;
 
 	if (to->direction == TO6) {
 		struct ipv6hdr ip;
@@ -86,18 +88,19 @@ static __always_inline bool store_headers(struct __sk_buff *skb, __u32 at, const
 		if (bpf_skb_store_bytes(skb, ETH_HLEN, &outer, sizeof(outer), BPF_F_RECOMPUTE_CSUM))
 			return false;
 	}
-	if (!way)
+	if (!hop)
 		return !bpf_skb_store_bytes(skb, offsetof(struct ethhdr, h_proto), &ethernet.h_proto, sizeof(__be16), 0);
-	__builtin_memcpy(&ethernet, way->macs, sizeof(way->macs));
+	__builtin_memcpy(&ethernet, hop->macs, sizeof(hop->macs));
 	return !bpf_skb_store_bytes(skb, 0, &ethernet, sizeof(ethernet), 0);
 }
 
 /* Writes the packet. Its first step can fail (no memory, or a packet that went through a softwire
- * already) and then leaves the packet as it was: `*changed` says whether there is a way back.
+ * already) and then leaves the packet as it was: `*changed` says whether it cannot be passed on any more.
  */
-static __always_inline bool write_skb(struct __sk_buff *skb, const struct packet *packet, const struct rewrite *to,
-				      const struct way *way, bool *changed)
+static __always_inline bool write_skb(struct __sk_buff *skb, const struct scratch *scratch, const struct next_hop *hop, bool *changed)
 {
+	const struct packet *packet = &scratch->packet;
+	const struct rewrite *to = &scratch->rewrite;
 	__u32 at = ETH_HLEN + (to->encapsulate ? sizeof(struct ipv6hdr) : 0);
 	__u32 transport = at + (to->direction == TO6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
 
@@ -110,21 +113,21 @@ static __always_inline bool write_skb(struct __sk_buff *skb, const struct packet
 	if (to->direction == TO6 && bpf_skb_change_proto(skb, bpf_htons(ETH_P_IPV6), 0))
 		return false;
 	*changed = true;
-	return store_headers(skb, at, packet, to, way) &&
-	       (to->keeps_transport || store_transport(skb, transport, packet, to));
+	return store_headers(skb, at, scratch, hop) &&
+	       (to->keeps_transport || store_transport(skb, transport, scratch));
 }
 
 /* Sends it. The kernel's table of neighbours asks anew for those that it has not heard of lately,
  * when it is used.
  */
-static __always_inline int send_skb(const struct way *way, bool use_neighbours)
+static __always_inline int send_skb(const struct next_hop *hop, bool use_neighbours)
 {
-	struct bpf_redir_neigh to = { .nh_family = way->next_hop_family };
+	struct bpf_redir_neigh to = { .nh_family = hop->neighbour_family };
 
 	if (!use_neighbours)
-		return bpf_redirect(way->egress, 0);
-	__builtin_memcpy(to.ipv6_nh, way->next_hop, 16);
-	return bpf_redirect_neigh(way->egress, &to, sizeof(to), 0);
+		return bpf_redirect(hop->egress, 0);
+	__builtin_memcpy(to.ipv6_nh, hop->neighbour, 16);
+	return bpf_redirect_neigh(hop->egress, &to, sizeof(to), 0);
 }
 
 #endif

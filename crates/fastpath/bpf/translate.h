@@ -135,13 +135,13 @@ static __always_inline void write_outer(struct ipv6hdr *ip, const struct rewrite
 /* The bytes that a packet, or the largest segment of a super-packet, has behind `header` bytes of
  * IP.
  */
-static __always_inline __u32 size_on_wire(const struct packet *packet, __u32 header, __u32 gso_size)
+static __always_inline __u32 size_on_wire(const struct packet *packet, __u32 header)
 {
 	__u32 own_header = packet->is_ipv4 ? sizeof(struct iphdr) : sizeof(struct ipv6hdr);
 	__u32 whole = packet->length - own_header + header;
-	__u32 segment = header + packet->transport_header + gso_size;
+	__u32 segment = header + packet->transport_header + packet->gso_size;
 
-	return gso_size && segment < whole ? segment : whole;
+	return packet->gso_size && segment < whole ? segment : whole;
 }
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /* The fast path on packets of a test: as tombolo_xdp, but without interface and neighbour. */
-#include "classify.h"
+#include "dispatch.h"
 #include "scratch.h"
 #include "xdp.h"
 
@@ -14,28 +14,27 @@ int trial_xdp(struct xdp_md *ctx)
 	struct scratch *scratch = RECORD(per_processor, 0);
 	struct packet *packet;
 	struct ethhdr *ethernet = data;
-	struct rewrite *to;
 	struct outcome outcome;
 	bool parsed;
 
 	if (!scratch || (void *)(ethernet + 1) > end)
 		return XDP_ABORTED;
 	packet = &scratch->packet;
-	to = &scratch->rewrite;
 	if (ethernet->h_proto == bpf_htons(ETH_P_IPV6))
 		parsed = parse_ipv6(packet, data + ETH_HLEN, end, end - data - ETH_HLEN);
 	else
 		parsed = parse_ipv4(packet, data + ETH_HLEN, end, end - data - ETH_HLEN);
 	if (!parsed)
 		return XDP_PASS;
-	outcome = process(packet, 0, scratch, to);
+	packet->gso_size = 0;
+	outcome = process(scratch);
 	if (outcome.verdict == DROP)
 		return XDP_DROP;
 	if (outcome.verdict == PASS) {
 		scratch->counters.passed[outcome.reason % REASONS_MAX]++;
 		return XDP_PASS;
 	}
-	return write_xdp(ctx, packet, to, macs) ? XDP_TX : XDP_ABORTED;
+	return write_xdp(ctx, scratch, macs) ? XDP_TX : XDP_ABORTED;
 }
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

@@ -5,13 +5,29 @@
 
 #include "translate.h"
 
-/* Ports and checksum, where the transport header stands before the head moves. */
-static __always_inline bool write_transport(void *transport, void *end, const struct packet *packet,
-					    const struct rewrite *to, __u16 checksum)
+/* The checksum field of the packet as it leaves. A datagram without checksum, which only IPv4 has,
+ * stays without.
+ */
+static __always_inline __u16 final_checksum(const struct packet *packet, const struct rewrite *to)
 {
+	struct change change = change_of(packet, to);
+	__u16 field;
+
+	if (packet->space == SPACE_UDP && !packet->checksum)
+		return 0;
+	field = updated(packet->checksum, (__u64)change.pseudo + change.transport);
+	return packet->space == SPACE_UDP && !field ? 0xffff : field;
+}
+
+/* Ports and checksum, where the transport header stands before the head moves. */
+static __always_inline bool write_transport(void *transport, void *end, const struct scratch *scratch)
+{
+	const struct packet *packet = &scratch->packet;
+	const struct rewrite *to = &scratch->rewrite;
 	struct tcphdr *tcp = transport;
 	struct udphdr *udp = transport;
 	struct echo *echo = transport;
+	__u16 checksum = final_checksum(packet, to);
 
 	if (packet->space == SPACE_TCP) {
 		if ((void *)(tcp + 1) > end)
@@ -35,40 +51,26 @@ static __always_inline bool write_transport(void *transport, void *end, const st
 	return true;
 }
 
-/* The checksum field of the packet as it leaves. A datagram without checksum, which only IPv4 has,
- * stays without.
- */
-static __always_inline __u16 final_checksum(const struct packet *packet, const struct rewrite *to)
-{
-	struct change change = change_of(packet, to);
-	__u16 field;
-
-	if (packet->space == SPACE_UDP && !packet->checksum)
-		return 0;
-	field = updated(packet->checksum, (__u64)change.pseudo + change.transport);
-	return packet->space == SPACE_UDP && !field ? 0xffff : field;
-}
-
 /* Writes the packet; false, with the frame as it was, if it does not fit what the verifier can know
  * of. Behind the first call that moves the head there is no way back: what fails then is a drop.
  */
-static __always_inline bool write_xdp(struct xdp_md *ctx, const struct packet *packet, const struct rewrite *to,
-				      const __u8 macs[12])
+static __always_inline bool write_xdp(struct xdp_md *ctx, const struct scratch *scratch, const __u8 macs[12])
 {
+	const struct packet *packet = &scratch->packet;
+	const struct rewrite *to = &scratch->rewrite;
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	struct ethhdr *ethernet;
 
 	if (to->keeps_transport) {
 		;
 	} else if (packet->is_tunnelled) {
-		if (!write_transport(data + ETH_HLEN + sizeof(struct ipv6hdr) + sizeof(struct iphdr), end, packet, to,
-				     final_checksum(packet, to)))
+		if (!write_transport(data + ETH_HLEN + sizeof(struct ipv6hdr) + sizeof(struct iphdr), end, scratch))
 			return false;
 	} else if (packet->is_ipv4) {
-		if (!write_transport(data + ETH_HLEN + sizeof(struct iphdr), end, packet, to, final_checksum(packet, to)))
+		if (!write_transport(data + ETH_HLEN + sizeof(struct iphdr), end, scratch))
 			return false;
 	} else {
-		if (!write_transport(data + ETH_HLEN + sizeof(struct ipv6hdr), end, packet, to, final_checksum(packet, to)))
+		if (!write_transport(data + ETH_HLEN + sizeof(struct ipv6hdr), end, scratch))
 			return false;
 	}
 	if (packet->padding && bpf_xdp_adjust_tail(ctx, -(int)packet->padding))

@@ -6,7 +6,7 @@ use crate::miss::Miss;
 
 pub(crate) const REASONS: usize = 64;
 const IDENTIFICATIONS: usize = 512;
-const AT_HAND: usize = (96 + 96) / 8;
+const AT_HAND: usize = (104 + 96) / 8;
 
 const _: () = assert!(DropReason::COUNT <= REASONS && Miss::ALL.len() <= REASONS);
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::if_nametoindex;
 
-use crate::loader::FastPathError;
+use crate::error::FastPathError;
 
 /// Interfaces that the programs can tell apart.
 pub(crate) const INTERFACES: u32 = 256;

@@ -14,13 +14,13 @@ use tombolo_tables::subscriber::{Subscriber, SubscriberKey, Subscribers};
 use tombolo_tables::tick::Tick;
 
 use crate::counters::{CountersRecord, ScratchRecord};
-use crate::explicit::RowRecord;
 use crate::interface::InterfaceRecord;
-use crate::map_rules::{GroupRecord, RuleRecord};
-use crate::plan::{Network, PlanRecord, PoolRecord, PrefixRecord, ServiceRecord, TunnelRecord};
+use crate::record::{
+    ExplicitRow, MapGroup, MapRuleRecord, Network, PlanRecord, PoolRecord, PrefixRecord, ServiceRecord, SoftwireBlocks,
+    SoftwireLocals, SoftwireRecord, SoftwireShare, TunnelRecord,
+};
 use crate::reports;
 use crate::routes;
-use crate::softwires::{BlocksLine, LocalsLine, ShareRecord, SoftwireRecord};
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/layout.bpf.o"));
 
@@ -123,6 +123,8 @@ fn records_of_the_programs_are_where_c_has_them() {
         field!(ServiceRecord, mesh),
         field!(ServiceRecord, locals),
         field!(ServiceRecord, local),
+        field!(ServiceRecord, number),
+        field!(ServiceRecord, claims),
         whole!(TunnelRecord),
         field!(TunnelRecord, remote),
         field!(TunnelRecord, mtu),
@@ -141,34 +143,34 @@ fn records_of_the_programs_are_where_c_has_them() {
         field!(PrefixRecord, shift),
         field!(PrefixRecord, gap),
         field!(PrefixRecord, present),
-        whole!(RowRecord),
-        field!(RowRecord, ipv6),
-        field!(RowRecord, ipv4),
-        field!(RowRecord, suffix),
-        field!(RowRecord, shift),
-        whole!(ShareRecord),
-        field!(ShareRecord, first),
-        field!(ShareRecord, last),
-        field!(ShareRecord, offset_bits),
-        field!(ShareRecord, psid_bits),
+        whole!(ExplicitRow),
+        field!(ExplicitRow, ipv6),
+        field!(ExplicitRow, ipv4),
+        field!(ExplicitRow, suffix),
+        field!(ExplicitRow, shift),
+        whole!(SoftwireShare),
+        field!(SoftwireShare, first),
+        field!(SoftwireShare, last),
+        field!(SoftwireShare, offset_bits),
+        field!(SoftwireShare, psid_bits),
         whole!(SoftwireRecord),
-        whole!(BlocksLine),
-        whole!(LocalsLine),
-        whole!(RuleRecord),
-        field!(RuleRecord, ipv6),
-        field!(RuleRecord, behind),
-        field!(RuleRecord, ipv4),
-        field!(RuleRecord, ipv4_mask),
-        field!(RuleRecord, given_psid),
-        field!(RuleRecord, suffix_bits),
-        field!(RuleRecord, embedded_psid_bits),
-        field!(RuleRecord, shift),
-        field!(RuleRecord, host_bits),
-        field!(RuleRecord, offset_bits),
-        field!(RuleRecord, psid_bits),
-        whole!(GroupRecord),
-        field!(GroupRecord, offset_bits),
-        field!(GroupRecord, psid_bits),
+        whole!(SoftwireBlocks),
+        whole!(SoftwireLocals),
+        whole!(MapRuleRecord),
+        field!(MapRuleRecord, ipv6),
+        field!(MapRuleRecord, behind),
+        field!(MapRuleRecord, ipv4),
+        field!(MapRuleRecord, ipv4_mask),
+        field!(MapRuleRecord, given_psid),
+        field!(MapRuleRecord, suffix_bits),
+        field!(MapRuleRecord, embedded_psid_bits),
+        field!(MapRuleRecord, shift),
+        field!(MapRuleRecord, host_bits),
+        field!(MapRuleRecord, offset_bits),
+        field!(MapRuleRecord, psid_bits),
+        whole!(MapGroup),
+        field!(MapGroup, offset_bits),
+        field!(MapGroup, psid_bits),
         whole!(ScratchRecord),
         field!(ScratchRecord, counters),
         field!(ScratchRecord, used_word),

@@ -24,33 +24,36 @@
 //! missing, fail to load, or be switched off at any time: that changes speed and nothing else.
 //!
 //! * [`pinned`]: BPF arrays as memory for the tables that outlives the process.
-//! * [`loader`], with [`FastPath`].
+//! * [`loader`], with [`FastPath`]; [`mode`] and [`error`].
 //! * [`counters`], [`miss`], [`reports`]: what the programs did, and what they left to the engine.
 //! * [`memory`]: one BPF array, mapped.
 //! * [`trial`]: the programs on single packets, for tests.
 //! * [`lpm`]: the reader of `bpf/lpm.h` on its own, to compare it with the one in Rust.
 
 pub mod counters;
-mod explicit;
+pub mod error;
 mod interface;
 #[cfg(test)]
 mod layout;
 pub mod loader;
+mod lookup;
 pub mod lpm;
-mod map_rules;
 pub mod memory;
-mod mirrors;
 pub mod miss;
+pub mod mode;
 pub mod pinned;
 mod plan;
+mod record;
 pub mod reports;
 mod routes;
-mod softwires;
+mod service;
 pub mod trial;
 
 pub use counters::Counters;
-pub use loader::{Attached, FastPath, FastPathError, Mode, TcKind};
+pub use error::FastPathError;
+pub use loader::FastPath;
 pub use miss::Miss;
+pub use mode::{Attached, Mode, TcKind};
 pub use pinned::{Content, PinnedMemory, PinnedMemoryError};
 pub use plan::{ServiceStatus, Settings};
 pub use reports::{Made, Report};

@@ -12,17 +12,17 @@ use aya::programs::tc::{
 };
 use aya::programs::xdp::{XdpLink, XdpMode};
 use aya::programs::{LinkOrder, ProgramError, SchedClassifier, TcAttachType, Xdp};
-use aya::{Ebpf, EbpfError, EbpfLoader};
+use aya::{Ebpf, EbpfLoader};
 use tombolo_engine::Plan;
 use tombolo_tables::Tables;
-use tombolo_tables::lpm::LpmError;
 use tombolo_tables::tables::Geometry;
 
 use crate::counters::{Counters, ScratchRecord};
+use crate::error::FastPathError;
 use crate::interface::{INTERFACES, Interface, InterfaceRecord, is_physical};
-use crate::mirrors::Mirrors;
+use crate::mode::{Attached, Mode, TcKind};
 use crate::pinned::PinnedMemory;
-use crate::plan::{PlanRecord, ServiceStatus, Settings};
+use crate::plan::{FastPlan, ServiceStatus, Settings};
 use crate::reports::Report;
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/fastpath.bpf.o"));
@@ -31,129 +31,6 @@ const XDP: &str = "tombolo_xdp";
 pub(crate) const TC: &str = "tombolo_tc";
 /// Place of the filter among those of TC where links do not exist (before Linux 6.6).
 const TC_PRIORITY: u16 = 0x7061;
-
-/// Where packets of an interface are taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Mode {
-    /// XDP and TC on cards, TC on virtual interfaces.
-    #[default]
-    Auto,
-    /// XDP, with TC behind it.
-    Xdp,
-    /// TC only.
-    Tc,
-    /// Nowhere: everything goes to the engine.
-    Off,
-}
-
-impl Mode {
-    /// The word of the configuration.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Xdp => "xdp",
-            Self::Tc => "tc",
-            Self::Off => "off",
-        }
-    }
-}
-
-impl std::str::FromStr for Mode {
-    type Err = String;
-
-    fn from_str(word: &str) -> Result<Self, String> {
-        let known = [Self::Auto, Self::Xdp, Self::Tc, Self::Off];
-        known
-            .into_iter()
-            .find(|mode| mode.name() == word)
-            .ok_or_else(|| format!("\"{word}\" is no mode of the fast path; there are auto, xdp, tc and off"))
-    }
-}
-
-/// What is attached to an interface.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Attached {
-    /// The XDP program.
-    pub xdp: bool,
-    /// The TC program, and how: as a link (tcx) or as a filter (clsact).
-    pub tc: Option<TcKind>,
-}
-
-/// How the TC program is attached.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TcKind {
-    /// A link (tcx, Linux 6.6): replaced in one instant, and pinned.
-    Link,
-    /// A filter of the clsact queueing discipline. Between the end of a gateway and the start of
-    /// the next it stays.
-    Filter,
-}
-
-/// The fast path does not work.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum FastPathError {
-    /// The kernel did not take the programs.
-    #[error("the kernel did not take the fast path's programs (Linux 5.17 or later, root)")]
-    Load(#[source] EbpfError),
-    /// The kernel did not take a program.
-    #[error("the kernel did not take the program {program}")]
-    Program {
-        /// Which one.
-        program: &'static str,
-        /// What the kernel said.
-        #[source]
-        source: ProgramError,
-    },
-    /// A program could not be attached.
-    #[error(
-        "{program} cannot be attached to {interface}: another program may be there (ip link show dev {interface}), or its \
-         driver has no XDP; with fastpath = \"off\" everything works without"
-    )]
-    Attach {
-        /// Which one.
-        program: &'static str,
-        /// Where.
-        interface: String,
-        /// What the kernel said.
-        #[source]
-        source: ProgramError,
-    },
-    /// A link could not be kept or found.
-    #[error("the link {path} cannot be used")]
-    Link {
-        /// Where it is pinned.
-        path: PathBuf,
-        /// What the kernel said.
-        #[source]
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
-    /// A map of the programs.
-    #[error("the map {0} of the fast path cannot be used")]
-    Map(&'static str),
-    /// No such interface.
-    #[error("there is no interface {0}")]
-    NoInterface(String),
-    /// Not Ethernet.
-    #[error("{0} is no Ethernet interface; the fast path cannot be attached to it")]
-    NotEthernet(String),
-    /// Two interfaces whose numbers are the same modulo 256.
-    #[error("{0} cannot be told apart from another interface that the fast path is attached to")]
-    TooMany(String),
-    /// The programs count on the memory order of x86-64.
-    #[error("the fast path runs on x86-64 only so far")]
-    Processor,
-    /// The explicit mappings do not fit.
-    #[error("the table of explicit mappings cannot be made")]
-    Explicit(#[source] LpmError),
-    /// Softwires or rules do not fit.
-    #[error("the table of {0} cannot be made")]
-    Table(&'static str, #[source] LpmError),
-    /// No random numbers.
-    #[error("cannot read random numbers from /dev/urandom")]
-    Random(#[source] io::Error),
-}
 
 /// The programs, loaded for one plan.
 ///
@@ -167,12 +44,12 @@ pub struct FastPath {
     secret: [u64; 2],
     settings: Settings,
     services: Vec<ServiceStatus>,
-    interfaces: BTreeMap<String, Place>,
+    interfaces: BTreeMap<String, AttachedInterface>,
 }
 
-/// One interface.
+/// An interface with the programs on it.
 #[derive(Debug)]
-struct Place {
+struct AttachedInterface {
     interface: Interface,
     xdp: Option<FdLink>,
     tc: Option<FdLink>,
@@ -217,12 +94,12 @@ impl FastPath {
         self.programs = programs;
         self.services = services;
         let interfaces = std::mem::take(&mut self.interfaces);
-        for (name, Place { interface, xdp, tc, attached }) in interfaces {
+        for (name, AttachedInterface { interface, xdp, tc, attached }) in interfaces {
             // The links close here and stay pinned; attaching finds them and replaces their
             // programs.
             drop((xdp, tc));
-            let place = self.attach_to(&name, interface, attached.xdp)?;
-            self.interfaces.insert(name, place);
+            let replaced = self.attach_to(&name, interface, attached.xdp)?;
+            self.interfaces.insert(name, replaced);
         }
         Ok(())
     }
@@ -235,7 +112,7 @@ impl FastPath {
     /// [`Settings::through_stack`] each does.
     pub fn attach(&mut self, name: &str, mode: Mode) -> Result<Attached, FastPathError> {
         let interface = Interface::named(name)?;
-        let place = match mode {
+        let interface = match mode {
             Mode::Off => {
                 self.detach(name)?;
                 return Ok(Attached { xdp: false, tc: None });
@@ -249,8 +126,8 @@ impl FastPath {
             },
             Mode::Auto => self.attach_to(name, interface, false)?,
         };
-        let attached = place.attached;
-        self.interfaces.insert(name.to_owned(), place);
+        let attached = interface.attached;
+        self.interfaces.insert(name.to_owned(), interface);
         Ok(attached)
     }
 
@@ -260,7 +137,7 @@ impl FastPath {
     /// [`FastPathError`].
     pub fn detach(&mut self, name: &str) -> Result<(), FastPathError> {
         let interface = match self.interfaces.remove(name) {
-            Some(place) => place.interface,
+            Some(attached) => attached.interface,
             None => Interface::named(name)?,
         };
         self.unlink(XDP, interface)?;
@@ -271,7 +148,7 @@ impl FastPath {
 
     /// What is attached where.
     pub fn interfaces(&self) -> impl Iterator<Item = (&str, Attached)> {
-        self.interfaces.iter().map(|(name, place)| (name.as_str(), place.attached))
+        self.interfaces.iter().map(|(name, interface)| (name.as_str(), interface.attached))
     }
 
     /// What the programs have counted, on all processors, since the memory was made.
@@ -306,7 +183,12 @@ impl FastPath {
         self.programs.program(name)
     }
 
-    fn attach_to(&mut self, name: &str, interface: Interface, with_xdp: bool) -> Result<Place, FastPathError> {
+    fn attach_to(
+        &mut self,
+        name: &str,
+        interface: Interface,
+        with_xdp: bool,
+    ) -> Result<AttachedInterface, FastPathError> {
         let record = InterfaceRecord {
             number: interface.number,
             mac: interface.mac,
@@ -320,7 +202,7 @@ impl FastPath {
         }
         let tc = self.attach_tc(name, interface)?;
         let kind = if tc.is_some() { TcKind::Link } else { TcKind::Filter };
-        Ok(Place { interface, xdp, tc, attached: Attached { xdp: with_xdp, tc: Some(kind) } })
+        Ok(AttachedInterface { interface, xdp, tc, attached: Attached { xdp: with_xdp, tc: Some(kind) } })
     }
 
     fn attach_xdp(&mut self, name: &str, interface: Interface) -> Result<FdLink, FastPathError> {
@@ -373,8 +255,8 @@ impl FastPath {
 
     fn claim_interface(&mut self, name: &str, record: InterfaceRecord) -> Result<(), FastPathError> {
         let others = self.interfaces.iter().filter(|(other, _)| *other != name);
-        let same_place = |number: u32| number % INTERFACES == record.number % INTERFACES;
-        if others.into_iter().any(|(_, place)| same_place(place.interface.number)) {
+        let collides = |number: u32| number % INTERFACES == record.number % INTERFACES;
+        if others.into_iter().any(|(_, other)| collides(other.interface.number)) {
             return Err(FastPathError::TooMany(name.to_owned()));
         }
         self.set_interface(record.number, record)
@@ -395,27 +277,20 @@ fn load_programs(
     settings: Settings,
     secret: [u64; 2],
 ) -> Result<(Ebpf, Vec<ServiceStatus>), FastPathError> {
-    let (record, services) = PlanRecord::new(plan, geometry, settings, secret);
-    let mut programs = load_object(OBJECT, directory, plan, &record)?;
+    let plan = FastPlan::new(plan, geometry, settings, secret)?;
+    let mut programs = load_object(OBJECT, directory, &plan)?;
     let failed = |program| move |source| FastPathError::Program { program, source };
     part::<Xdp>(&mut programs, XDP)?.load().map_err(failed(XDP))?;
     part::<SchedClassifier>(&mut programs, TC)?.load().map_err(failed(TC))?;
-    Ok((programs, services))
+    Ok((programs, plan.services))
 }
 
 /// Loads an object with its constants, and with the tables that belong to them.
-pub(crate) fn load_object(
-    object: &[u8],
-    directory: &Path,
-    plan: &Plan,
-    record: &PlanRecord,
-) -> Result<Ebpf, FastPathError> {
-    let mirrors = Mirrors::new(plan, record)?;
-    let record = mirrors.complete(record);
+pub(crate) fn load_object(object: &[u8], directory: &Path, plan: &FastPlan) -> Result<Ebpf, FastPathError> {
     let mut loader = EbpfLoader::new();
-    loader.default_map_pin_directory(directory).override_global("plan", &record, true);
-    let programs = mirrors.size(&mut loader).load(object).map_err(FastPathError::Load)?;
-    mirrors.fill(&programs)?;
+    loader.default_map_pin_directory(directory).override_global("plan", &plan.record, true);
+    let programs = plan.tables.size(&mut loader).load(object).map_err(FastPathError::Load)?;
+    plan.tables.fill(&programs)?;
     Ok(programs)
 }
 

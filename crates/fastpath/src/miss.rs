@@ -65,7 +65,7 @@ misses! {
     /// No mapping covers an address.
     NoMapping = "no-mapping";
     /// XDP: the neighbour is not resolved, or the route leads where XDP cannot send.
-    NoWay = "no-way";
+    NoNextHop = "no-next-hop";
     /// XDP: a packet or a burst, every eight ticks, that TC sends, so that the kernel hears whether
     /// the neighbour is still there.
     Neighbour = "neighbour";

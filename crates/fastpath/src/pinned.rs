@@ -25,7 +25,7 @@ const BPF_FS_MAGIC: i64 = 0xcafe_4a11;
 /// `BPF_F_MMAPABLE`.
 const MAPPABLE: u32 = 1 << 10;
 /// Changes with every change of a record that the programs share with this crate.
-const LAYOUT: u64 = 2;
+const LAYOUT: u64 = 3;
 /// Bytes of a cache line, the element of most tables.
 const LINE: usize = 64;
 

@@ -7,10 +7,11 @@ use tombolo_engine::Plan;
 use tombolo_tables::Tables;
 
 use crate::counters::Counters;
+use crate::error::FastPathError;
 use crate::interface::InterfaceRecord;
-use crate::loader::{self, FastPath, FastPathError};
+use crate::loader::{self, FastPath};
 use crate::pinned::PinnedMemory;
-use crate::plan::{PlanRecord, Settings};
+use crate::plan::{FastPlan, Settings};
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/trial.bpf.o"));
 
@@ -46,8 +47,8 @@ impl Trials {
     /// # Errors
     /// [`FastPathError`].
     pub fn new(memory: &PinnedMemory, tables: &Tables, plan: &Plan, settings: Settings) -> Result<Self, FastPathError> {
-        let (record, _) = PlanRecord::new(plan, &tables.geometry(), settings, [1, 2]);
-        let mut xdp = loader::load_object(OBJECT, memory.directory(), plan, &record)?;
+        let fast_plan = FastPlan::new(plan, &tables.geometry(), settings, [1, 2])?;
+        let mut xdp = loader::load_object(OBJECT, memory.directory(), &fast_plan)?;
         let program = loader::part::<Xdp>(&mut xdp, "trial_xdp")?;
         program.load().map_err(|source| FastPathError::Program { program: "trial_xdp", source })?;
         let mut tc = FastPath::load(memory, tables, plan, settings)?;

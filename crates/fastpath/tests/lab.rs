@@ -198,8 +198,8 @@ fn xdp_sends_to_resolved_neighbours_and_leaves_the_rest_to_tc() {
     assert!(bed.pings(), "{:?}", fast_path.counters());
     bed.lab.node("gateway").unwrap().run(|| fast_path.update(&bed.plan).unwrap()).unwrap();
     assert!(bed.pings(), "after a reload: {:?}", fast_path.counters());
-    let no_way = fast_path.counters().unwrap().passed().find(|(miss, _)| miss.name() == "no-way");
-    println!("{no_way:?}");
+    let no_next_hop = fast_path.counters().unwrap().passed().find(|(miss, _)| miss.name() == "no-next-hop");
+    println!("{no_next_hop:?}");
 }
 
 /// Packets that the stack would route with certainty leave without it, and look the same.
@@ -288,7 +288,7 @@ fn xdp_sends_by_the_gateway_of_a_route_and_follows_what_changes() {
     let mut routes = gateway.run(|| Routes::open(&bed.memory).unwrap()).unwrap();
     assert_eq!(routes.falls_short(), None);
     let (fast_path, _) = bed.fast_path(Mode::Xdp);
-    let no_way = || passed(&fast_path, "no-way");
+    let no_next_hop = || passed(&fast_path, "no-next-hop");
     for host in ["203.0.113.8", "203.0.113.9"] {
         bed.ip("server", &format!("address add {host}/32 dev lo"));
     }
@@ -301,22 +301,22 @@ fn xdp_sends_by_the_gateway_of_a_route_and_follows_what_changes() {
     after("route add 203.0.113.0/24 via 198.51.100.2");
     // The first ones resolve the neighbours.
     assert!(bed.pings_to(one) && bed.pings_to(other), "{:?}", fast_path.counters());
-    let before = no_way();
+    let before = no_next_hop();
     after("neigh replace 198.51.100.3 lladdr 02:00:00:00:00:03 dev outside0 nud permanent");
     assert!(bed.pings_to(one) && bed.pings_to(other), "{:?}", fast_path.counters());
-    assert_eq!(no_way(), before, "XDP sent everything");
+    assert_eq!(no_next_hop(), before, "XDP sent everything");
 
     after("route replace 203.0.113.0/24 via 198.51.100.3");
     assert!(!bed.pings_to(one) && !bed.pings_to(other), "the new gateway gets them, and is nobody");
-    assert_eq!(no_way(), before, "XDP sent everything");
+    assert_eq!(no_next_hop(), before, "XDP sent everything");
     after("route add 203.0.113.9/32 via 198.51.100.2");
     assert!(!bed.pings_to(one) && bed.pings_to(other), "the longer route is another way");
     after("route replace 203.0.113.0/24 via 198.51.100.2");
     assert!(bed.pings_to(one), "{:?}", fast_path.counters());
-    assert_eq!(no_way(), before, "XDP sent everything");
+    assert_eq!(no_next_hop(), before, "XDP sent everything");
     after("route add blackhole 203.0.113.8/32");
     assert!(!bed.pings_to(one) && bed.pings_to(other));
-    assert!(no_way() > before, "a hole is no way");
+    assert!(no_next_hop() > before, "a hole is no next hop");
 
     after("route del blackhole 203.0.113.8/32");
     assert!(after("rule add from 10.9.9.9 table 100").is_some(), "a rule makes it ask for each destination");

@@ -163,6 +163,7 @@ pub(crate) fn verdict_words(verdict: Verdict) -> (&'static str, Option<tombolo_e
     match verdict {
         Verdict::Forward => ("forward", None),
         Verdict::Reply(reason) => ("reply", Some(reason)),
+        Verdict::EchoReply => ("echo-reply", None),
         Verdict::Hold => ("hold", None),
         Verdict::ToHost => ("to-host", None),
         Verdict::Drop(reason) => ("drop", Some(reason)),

@@ -1,7 +1,7 @@
 //! The gateway's side of the control socket.
 
 use std::io::{self, BufRead, BufReader, Read};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use tombolo_engine::plan::{Service, StaticBinding};
 use tombolo_engine::{Plan, static_bindings};
 use tombolo_wire::Port;
 
-use super::request::{LONGEST, Request};
+use super::request::{LONGEST, NewBinding, Request};
 use super::rows::{Failure, Rows};
 use super::{counters, fastpath, filter, pools, status, tables, who};
 use crate::listener::{self, Stream};
@@ -74,7 +74,7 @@ impl Control {
                 running.drain(on);
                 status::status(running, &running.plan.load_full(), rows)
             }
-            Request::BindingAdd { protocol, inside, outside } => add(running, &plan, &protocol, inside, outside, rows),
+            Request::BindingAdd(wanted) => add(running, &plan, &wanted, rows),
             Request::BindingRemove { protocol, outside } => remove(running, &plan, &protocol, outside, rows),
             Request::Who { outside, protocol, time } => {
                 who::who(running, &plan, outside, protocol.as_deref(), time.as_deref(), rows)
@@ -100,17 +100,15 @@ fn flush(running: &Running, plan: &Plan, service: Option<&str>, rows: &mut Rows<
     rows.row(&json!({ "sessions": flushed.sessions, "bindings": flushed.bindings }))
 }
 
-fn add(
-    running: &Running,
-    plan: &Plan,
-    protocol: &str,
-    inside: SocketAddr,
-    outside: SocketAddr,
-    rows: &mut Rows<'_>,
-) -> Result<(), Failure> {
-    let (number, service, space, outside) = outside_end(plan, protocol, outside)?;
-    let (inside, inside_port) = (inside.ip(), Port(inside.port()));
-    let binding = StaticBinding { space, inside, inside_port, outside };
+fn add(running: &Running, plan: &Plan, wanted: &NewBinding, rows: &mut Rows<'_>) -> Result<(), Failure> {
+    let (number, service, space, outside) = outside_end(plan, &wanted.protocol, wanted.outside)?;
+    let binding = StaticBinding {
+        space,
+        softwire: wanted.softwire.unwrap_or(Ipv6Addr::UNSPECIFIED),
+        inside: wanted.inside.ip(),
+        inside_port: Port(wanted.inside.port()),
+        outside,
+    };
     static_bindings::add(&running.tables, number, service, &binding, running.now()).map_err(refused)?;
     tracing::info!(service = service.name, ?binding, "binding added");
     rows.row(&json!({ "service": service.name }))

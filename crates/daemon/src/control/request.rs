@@ -1,6 +1,6 @@
 //! What may be asked on the control socket.
 
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
@@ -66,14 +66,7 @@ pub enum Request {
         on: bool,
     },
     /// Adds a static binding.
-    BindingAdd {
-        /// `tcp`, `udp` or `icmp`.
-        protocol: String,
-        /// Endpoint inside.
-        inside: SocketAddr,
-        /// Endpoint outside.
-        outside: SocketAddr,
-    },
+    BindingAdd(NewBinding),
     /// Removes a binding that was added.
     BindingRemove {
         /// `tcp`, `udp` or `icmp`.
@@ -104,6 +97,21 @@ impl Request {
     }
 }
 
+/// A static binding to be added.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewBinding {
+    /// `tcp`, `udp` or `icmp`.
+    pub protocol: String,
+    /// The softwire that the host is behind, by its far end; of an AFTR.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub softwire: Option<Ipv6Addr>,
+    /// Endpoint inside.
+    pub inside: SocketAddr,
+    /// Endpoint outside.
+    pub outside: SocketAddr,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,7 +123,12 @@ mod tests {
             Request::Status {},
             Request::Sessions { filter: Filter { port: Some(80), ..Filter::default() } },
             Request::Drain { on: true },
-            Request::BindingAdd { protocol: "tcp".into(), inside: "[2001:db8::1]:80".parse().unwrap(), outside },
+            Request::BindingAdd(NewBinding {
+                protocol: "tcp".into(),
+                softwire: Some("2001:db8::b4".parse().unwrap()),
+                inside: "10.0.0.2:80".parse().unwrap(),
+                outside,
+            }),
             Request::Who { outside, protocol: None, time: Some("0".into()) },
         ] {
             assert_eq!(Request::parse(serde_json::to_string(&request).unwrap().as_bytes()), Ok(request));

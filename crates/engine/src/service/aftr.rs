@@ -12,6 +12,7 @@ use tombolo_tables::binding::InsideKey;
 use tombolo_tables::lpm::Prefix;
 
 use super::serve::Serve;
+use crate::description::{Description, Fact};
 use crate::mapping::address_ranges::AddressRanges;
 use crate::mapping::stateless::Claim;
 use crate::mechanism::hairpin::come_in_again;
@@ -88,6 +89,16 @@ impl Untranslated {
 }
 
 impl Serve for Aftr {
+    fn describe(&self) -> Description {
+        let about = self
+            .softwire
+            .describe(&[self.address])
+            .with("b4s", Fact::texts(&self.b4s))
+            .with("inside", &self.inside)
+            .with("untranslated_hosts", self.untranslated.hosts.len());
+        self.nat.describe(about)
+    }
+
     fn routed(&self) -> Routed {
         let mut ipv4 = of_pool(&self.nat.pool);
         ipv4.extend(self.untranslated.hosts.iter().map(|(host, _)| (*host, *host)));

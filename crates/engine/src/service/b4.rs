@@ -7,6 +7,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::serve::Serve;
+use crate::description::Description;
 use crate::mapping::address_ranges::AddressRanges;
 use crate::mapping::stateless::Claim;
 use crate::mechanism::Refusal;
@@ -33,6 +34,13 @@ pub struct B4 {
 }
 
 impl Serve for B4 {
+    fn describe(&self) -> Description {
+        self.softwire
+            .describe(&[self.ends.local])
+            .with("aftr", self.ends.remote.to_string())
+            .with("inside", &self.inside)
+    }
+
     fn routed(&self) -> Routed {
         Routed { ipv6: vec![(self.ends.local, 128)], sources: of_ranges(&self.inside), ..Routed::default() }
     }

@@ -4,8 +4,7 @@
 //! |---|---|
 //! | variant | of [`ServiceKind`] |
 //! | type | what the service is, in a file of its own; it implements `Serve` |
-//! | number | in the records that the programs in the kernel read; never given twice |
-//! | name | in those records, and of the kind in the configuration unless the service says otherwise |
+//! | name | of the kind in the configuration, unless the service says otherwise |
 //!
 //! [`for_each_service!`](crate::for_each_service) hands the list to a macro, for crates that have
 //! something of their own to say about each service.
@@ -15,6 +14,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use tombolo_tables::binding::InsideKey;
 
 use super::serve::Serve;
+use crate::description::Description;
 use crate::mapping::pool::Pool;
 use crate::mapping::stateless::Claim;
 use crate::mechanism::Refusal;
@@ -26,28 +26,28 @@ use crate::verdict::Verdict;
 use crate::work::Work;
 
 /// Calls the macro named with the list of services, each as
-/// `Variant(module::Type) = number, "name", "what it is";`.
+/// `Variant(module::Type) = "name", "what it is";`.
 #[macro_export]
 macro_rules! for_each_service {
     ($then:path) => {
         $then! {
-            Nat64(nat64::Nat64) = 1, "nat64", "Stateful NAT64 (RFC 6146).";
-            Nat44(nat44::Nat44) = 2, "nat44", "Stateful NAT44.";
-            Siit(siit::Siit) = 3, "siit", "Stateless translation (RFC 7915), SIIT or CLAT.";
-            B4(b4::B4) = 5, "b4", "The customer's end of DS-Lite (RFC 6333).";
-            Aftr(aftr::Aftr) = 6, "aftr", "The provider's end of DS-Lite (RFC 6333).";
-            Lwb4(lwb4::Lwb4) = 7, "lwb4", "The customer's end of Lightweight 4over6 (RFC 7596).";
-            MapECe(map_e_ce::MapECe) = 8, "map-e-ce", "A customer's edge of MAP-E (RFC 7597).";
-            MapTCe(map_t_ce::MapTCe) = 9, "map-t-ce", "A customer's edge of MAP-T (RFC 7599).";
-            Lwaftr(lwaftr::Lwaftr) = 10, "lwaftr", "The provider's end of Lightweight 4over6 (RFC 7596).";
-            MapEBr(map_e_br::MapEBr) = 11, "map-e-br", "The border relay of MAP-E (RFC 7597).";
-            MapTBr(map_t_br::MapTBr) = 12, "map-t-br", "The border relay of MAP-T (RFC 7599).";
+            Nat64(nat64::Nat64) = "nat64", "Stateful NAT64 (RFC 6146).";
+            Nat44(nat44::Nat44) = "nat44", "Stateful NAT44.";
+            Siit(siit::Siit) = "siit", "Stateless translation (RFC 7915), SIIT or CLAT.";
+            B4(b4::B4) = "b4", "The customer's end of DS-Lite (RFC 6333).";
+            Aftr(aftr::Aftr) = "aftr", "The provider's end of DS-Lite (RFC 6333).";
+            Lwb4(lwb4::Lwb4) = "lwb4", "The customer's end of Lightweight 4over6 (RFC 7596).";
+            MapECe(map_e_ce::MapECe) = "map-e-ce", "A customer's edge of MAP-E (RFC 7597).";
+            MapTCe(map_t_ce::MapTCe) = "map-t-ce", "A customer's edge of MAP-T (RFC 7599).";
+            Lwaftr(lwaftr::Lwaftr) = "lwaftr", "The provider's end of Lightweight 4over6 (RFC 7596).";
+            MapEBr(map_e_br::MapEBr) = "map-e-br", "The border relay of MAP-E (RFC 7597).";
+            MapTBr(map_t_br::MapTBr) = "map-t-br", "The border relay of MAP-T (RFC 7599).";
         }
     };
 }
 
 macro_rules! service_kinds {
-    ($($kind:ident($module:ident::$service:ident) = $number:literal, $name:literal, $what:literal;)+) => {
+    ($($kind:ident($module:ident::$service:ident) = $name:literal, $what:literal;)+) => {
         /// What a service does.
         #[derive(Debug, Clone)]
         pub enum ServiceKind {
@@ -55,19 +55,16 @@ macro_rules! service_kinds {
         }
 
         impl ServiceKind {
-            /// All services: their names and numbers in the records for the kernel.
-            pub const NUMBERS: &'static [(&'static str, u8)] = &[$(($name, $number)),+];
-
-            /// Its number in the records for the kernel.
-            #[must_use]
-            pub const fn number(&self) -> u8 {
-                match self { $(Self::$kind(_) => $number,)+ }
-            }
-
             /// Its kind in the configuration.
             #[must_use]
             pub fn name(&self) -> &'static str {
                 match self { $(Self::$kind(service) => service.kind().unwrap_or($name),)+ }
+            }
+
+            /// What it is set to, for people and for machines.
+            #[must_use]
+            pub fn describe(&self) -> Description {
+                match self { $(Self::$kind(service) => service.describe(),)+ }
             }
 
             /// Where packets of this service are addressed to, for routes.
@@ -110,13 +107,17 @@ macro_rules! service_kinds {
                 match self { $(Self::$kind(service) => service.claims_source(source, destination),)+ }
             }
 
+            /// The side that its IPv6 packets come from.
             #[inline]
-            pub(crate) fn side_of_ipv6(&self) -> Side {
+            #[must_use]
+            pub fn side_of_ipv6(&self) -> Side {
                 match self { $(Self::$kind(service) => service.side_of_ipv6(),)+ }
             }
 
+            /// The side that IPv4 packets come from that are claimed by their destination.
             #[inline]
-            pub(crate) fn side_of_ipv4(&self) -> Side {
+            #[must_use]
+            pub fn side_of_ipv4(&self) -> Side {
                 match self { $(Self::$kind(service) => service.side_of_ipv4(),)+ }
             }
 

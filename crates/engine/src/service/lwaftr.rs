@@ -10,6 +10,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use tombolo_wire::{Icmpv4View, Sum};
 
 use super::serve::Serve;
+use crate::description::Description;
 use crate::mapping::address_ranges::AddressRanges;
 use crate::mapping::softwire_table::SoftwireTable;
 use crate::mapping::stateless::Claim;
@@ -47,6 +48,10 @@ pub struct Lwaftr {
 }
 
 impl Serve for Lwaftr {
+    fn describe(&self) -> Description {
+        self.softwire.describe(&self.addresses).with("ipv4", &self.ipv4).with("softwires", self.table.len())
+    }
+
     fn routed(&self) -> Routed {
         let ipv6 = self.addresses.iter().map(|&address| (address, 128)).collect();
         Routed { ipv6, ipv4: of_ranges(&self.ipv4), ..Routed::default() }

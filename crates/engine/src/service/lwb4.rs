@@ -10,6 +10,7 @@ use tombolo_tables::binding::InsideKey;
 use tombolo_wire::icmpv6::{DESTINATION_UNREACHABLE, unreachable};
 
 use super::serve::Serve;
+use crate::description::Description;
 use crate::mapping::address_ranges::AddressRanges;
 use crate::mapping::pool::PortSpace;
 use crate::mapping::stateless::Claim;
@@ -46,6 +47,11 @@ pub struct Lwb4 {
 }
 
 impl Serve for Lwb4 {
+    fn describe(&self) -> Description {
+        let about = self.softwire.describe(&[self.ends.local]).with("aftr", self.ends.remote.to_string());
+        self.nat.describe(about.with("inside", &self.inside))
+    }
+
     fn routed(&self) -> Routed {
         Routed { ipv6: vec![(self.ends.local, 128)], sources: of_ranges(&self.inside), ..Routed::default() }
     }

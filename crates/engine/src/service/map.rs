@@ -14,6 +14,7 @@ use tombolo_wire::Port;
 
 use super::nat44::Nat44;
 use super::serve::Serve;
+use crate::description::{Description, Fact};
 use crate::mapping::map_domain::{AddressOwner, MapDomain};
 use crate::mapping::map_rule::{MapCe, MapRule, Share};
 use crate::mechanism::napt::{Arrival, Nat, port_of};
@@ -124,6 +125,11 @@ pub(crate) fn refuse_spoofer(reason: DropReason) -> Refusal {
     }
 }
 
+/// What is to be known of a border relay at `relay`: a prefix of MAP-T, an address of MAP-E.
+pub(crate) fn describe_relay(domain: &MapDomain, relay: String) -> Description {
+    Description::default().with("role", "br").with("relay", relay).with("rules", Fact::texts(domain.rules()))
+}
+
 /// What a border relay has routed to it: `ipv6`, and the IPv4 prefixes of all rules.
 pub(crate) fn routed_to_relay(domain: &MapDomain, ipv6: (Ipv6Addr, u8)) -> Routed {
     let mut ipv4: Vec<_> = domain.rules().iter().map(|rule| of_prefix(rule.ipv4())).collect();
@@ -183,6 +189,21 @@ impl MapEdge {
     #[inline]
     pub fn claims_ipv4(&self, destination: Ipv4Addr) -> bool {
         self.napt.is_none() && !self.ce.ipv4().contains(destination.to_bits())
+    }
+
+    /// What is to be known of an edge whose relay is `relay`: a prefix of MAP-T, an address of MAP-E.
+    pub(crate) fn describe(&self, relay: String) -> Description {
+        let ce = &self.ce;
+        let edge = Description::default()
+            .with("end_user_prefix", ce.end_user_prefix().to_string())
+            .with("map_address", ce.address().to_string())
+            .with("ipv4", ce.ipv4().to_string())
+            .with("psid", u32::from(ce.share().psid))
+            .with("ports", ce.ports().map(|range| range.len()).sum::<usize>())
+            .with("port_ranges", ce.ports().count())
+            .with("forwarding_rules", self.mesh.rules().len())
+            .with("napt", self.napt.is_some());
+        Description::default().with("role", "ce").with("relay", relay).with("edge", edge)
     }
 
     /// Its NAT, if it has one.

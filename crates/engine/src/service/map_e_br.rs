@@ -9,8 +9,9 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use super::map::{check_sender, routed_to_relay, subscriber_of};
+use super::map::{check_sender, describe_relay, routed_to_relay, subscriber_of};
 use super::serve::Serve;
+use crate::description::Description;
 use crate::mapping::map_domain::MapDomain;
 use crate::mapping::stateless::Claim;
 use crate::mechanism::Refusal;
@@ -39,6 +40,10 @@ pub struct MapEBr {
 impl Serve for MapEBr {
     fn kind(&self) -> Option<&'static str> {
         Some("map-e")
+    }
+
+    fn describe(&self) -> Description {
+        describe_relay(&self.domain, self.address.to_string())
     }
 
     fn routed(&self) -> Routed {

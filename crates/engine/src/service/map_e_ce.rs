@@ -13,6 +13,7 @@ use tombolo_wire::read_u16;
 
 use super::map::{MapEdge, check_own, check_sender, is_echo, refuse_spoofer, subscriber_of};
 use super::serve::Serve;
+use crate::description::Description;
 use crate::mapping::stateless::Claim;
 use crate::mechanism::Refusal;
 use crate::mechanism::napt::{Nat, NextLink};
@@ -40,6 +41,10 @@ pub struct MapECe {
 impl Serve for MapECe {
     fn kind(&self) -> Option<&'static str> {
         Some("map-e")
+    }
+
+    fn describe(&self) -> Description {
+        self.edge.describe(self.relay.to_string())
     }
 
     fn routed(&self) -> Routed {

@@ -14,8 +14,11 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use tombolo_wire::Prefix64;
 
-use super::map::{check_own, destination_port, refuse_spoofer, routed_to_relay, source_port, subscriber_of};
+use super::map::{
+    check_own, describe_relay, destination_port, refuse_spoofer, routed_to_relay, source_port, subscriber_of,
+};
 use super::serve::Serve;
+use crate::description::Description;
 use crate::mapping::error_sources::ErrorSources;
 use crate::mapping::map_domain::MapDomain;
 use crate::mapping::stateless::Claim;
@@ -48,6 +51,10 @@ pub struct MapTBr {
 impl Serve for MapTBr {
     fn kind(&self) -> Option<&'static str> {
         Some("map-t")
+    }
+
+    fn describe(&self) -> Description {
+        describe_relay(&self.domain, self.dmr.to_string())
     }
 
     fn routed(&self) -> Routed {

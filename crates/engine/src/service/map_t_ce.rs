@@ -15,6 +15,7 @@ use tombolo_wire::Prefix64;
 
 use super::map::{MapEdge, check_own, destination_port, is_echo, refuse_spoofer, source_port, subscriber_of};
 use super::serve::Serve;
+use crate::description::Description;
 use crate::mapping::error_sources::ErrorSources;
 use crate::mapping::pool::PortSpace;
 use crate::mapping::stateless::Claim;
@@ -47,6 +48,10 @@ pub struct MapTCe {
 impl Serve for MapTCe {
     fn kind(&self) -> Option<&'static str> {
         Some("map-t")
+    }
+
+    fn describe(&self) -> Description {
+        self.edge.describe(self.dmr.to_string())
     }
 
     fn routed(&self) -> Routed {

@@ -11,6 +11,7 @@ use std::net::Ipv4Addr;
 use tombolo_tables::binding::InsideKey;
 
 use super::serve::Serve;
+use crate::description::Description;
 use crate::mapping::address_ranges::AddressRanges;
 use crate::mapping::stateless::Claim;
 use crate::mechanism::Refusal;
@@ -42,6 +43,10 @@ pub struct Nat44 {
 }
 
 impl Serve for Nat44 {
+    fn describe(&self) -> Description {
+        self.nat.describe(Description::default().with("inside", &self.inside))
+    }
+
     fn routed(&self) -> Routed {
         Routed {
             ipv4: of_pool(&self.nat.pool),

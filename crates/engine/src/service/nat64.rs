@@ -11,6 +11,7 @@ use tombolo_tables::binding::InsideKey;
 use tombolo_wire::Prefix64;
 
 use super::serve::Serve;
+use crate::description::Description;
 use crate::mapping::stateless::Claim;
 use crate::mechanism::Refusal;
 use crate::mechanism::hairpin::come_in_again;
@@ -41,6 +42,10 @@ pub struct Nat64 {
 }
 
 impl Serve for Nat64 {
+    fn describe(&self) -> Description {
+        self.nat.describe(Description::default().with("prefix", self.prefix.to_string()))
+    }
+
     fn routed(&self) -> Routed {
         let ipv6 = vec![(self.prefix.address(), self.prefix.length())];
         Routed { ipv6, ipv4: of_pool(&self.nat.pool), ..Routed::default() }

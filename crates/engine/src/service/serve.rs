@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use tombolo_tables::binding::InsideKey;
 
 use crate::answer::{answer_ipv4, answer_ipv6};
+use crate::description::Description;
 use crate::mapping::stateless::Claim;
 use crate::mechanism::Refusal;
 use crate::mechanism::napt::{KnownBy, Nat};
@@ -20,6 +21,9 @@ pub(crate) trait Serve {
     fn kind(&self) -> Option<&'static str> {
         None
     }
+
+    /// What it is set to, for people and for machines.
+    fn describe(&self) -> Description;
 
     /// Where packets of this service are addressed to, for routes.
     fn routed(&self) -> Routed;

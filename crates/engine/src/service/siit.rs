@@ -23,6 +23,7 @@ use tombolo_tables::lpm::Prefix;
 use tombolo_wire::ipv6;
 
 use super::serve::Serve;
+use crate::description::{Description, Fact, addresses};
 use crate::mapping::dynamic_pool::DynamicPool;
 use crate::mapping::eam::Eam;
 use crate::mapping::error_sources::ErrorSources;
@@ -97,6 +98,18 @@ pub enum Hairpinning {
 impl Serve for Siit {
     fn kind(&self) -> Option<&'static str> {
         (self.role == Role::Clat).then_some("clat")
+    }
+
+    fn describe(&self) -> Description {
+        let prefix = match self.mapping.prefix {
+            None if self.awaits_prefix() => Some("auto".into()),
+            prefix => prefix.map(|prefix| prefix.to_string()),
+        };
+        let sources = self.error_sources.ranges().iter().map(|(first, last)| addresses(*first, *last));
+        Description::default()
+            .with("prefix", prefix)
+            .with("explicit_mappings", self.mapping.explicit.rows().len())
+            .with("icmp_sources", Fact::texts(sources))
     }
 
     /// Inside hosts of an SIIT have the explicitly mapped IPv6 addresses themselves; a CLAT takes

@@ -183,17 +183,18 @@ fn nat64_case(
     ranges: Vec<PoolRange>,
 ) -> Case {
     let prefix: Prefix64 = prefix.parse().unwrap();
+    let server = StaticBinding {
+        space: PortSpace::Tcp,
+        softwire: Ipv6Addr::UNSPECIFIED,
+        inside: "2001:db8:1::2".parse().unwrap(),
+        inside_port: Port(80),
+        outside: Endpoint { address: POOL, port: Port(80) },
+    };
     let kind = ServiceKind::Nat64(Nat64 {
         prefix,
         well_known_prefix_strict: true,
-        nat: Nat { pool: Pool::new(ranges), policy, static_bindings: Vec::new() },
+        nat: Nat { pool: Pool::new(ranges), policy, static_bindings: vec![server] },
         translate,
-        static_bindings: vec![StaticBinding {
-            space: PortSpace::Tcp,
-            inside: "2001:db8:1::2".parse().unwrap(),
-            inside_port: Port(80),
-            outside: Endpoint { address: POOL, port: Port(80) },
-        }],
     });
     (
         name,

@@ -11,7 +11,7 @@ use tombolo_engine::mapping::pool::{Parity, Pool, PoolRange, PortRanges};
 use tombolo_engine::mechanism::napt::{InboundTcp, Nat, Policy, SubscriberIs};
 use tombolo_engine::mechanism::{Softwire, SoftwireSettings, TrafficClass, TranslateSettings};
 use tombolo_engine::plan::{Service, ServiceKind};
-use tombolo_engine::service::aftr::Aftr;
+use tombolo_engine::service::aftr::{Aftr, Untranslated};
 use tombolo_engine::service::b4::B4;
 use tombolo_engine::service::lwb4::Lwb4;
 use tombolo_engine::service::map::MapEdge;
@@ -88,6 +88,7 @@ fn aftr(name: &'static str, softwire: SoftwireSettings, policy: Policy) -> Case 
         address: REMOTE,
         b4s: vec![Prefix::new("2001:db8:1000::".parse().unwrap(), 36).unwrap()],
         inside: inside(),
+        untranslated: Untranslated::default(),
         nat: Nat {
             pool: pool(POOL, PortRanges::new([1024..=1060])),
             policy: Policy { subscriber: SubscriberIs::Softwire { prefix_length: 56 }, ..policy },

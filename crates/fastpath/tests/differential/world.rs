@@ -209,11 +209,8 @@ impl World {
         let (port, theirs) = (u16::from_be_bytes(ours.outside_port), u16::from_be_bytes(theirs.outside_port));
         assert!(ours.inside.protocol == 1 || (port < 1024) == (theirs < 1024), "{}: {theirs}", context());
         let inside = u16::from_be_bytes(ours.inside.port);
-        let keeps_parity = match &self.plan.services[usize::from(ours.inside.service)].kind {
-            ServiceKind::Nat64(nat64) => nat64.policy.parity == Parity::Preserve,
-            ServiceKind::Nat44(nat44) => nat44.policy.parity == Parity::Preserve,
-            _ => false,
-        };
+        let nat = self.plan.services[usize::from(ours.inside.service)].kind.nat();
+        let keeps_parity = nat.is_some_and(|nat| nat.policy.parity == Parity::Preserve);
         if keeps_parity && ours.inside.protocol == 17 && (theirs ^ inside) & 1 == 0 {
             assert_eq!((port ^ inside) & 1, 0, "{}: the engine kept the parity", context());
         }

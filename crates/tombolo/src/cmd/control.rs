@@ -1,13 +1,13 @@
 //! `tombolo reload`, `flush`, `drain` and `binding`: what a running gateway is told.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use serde_json::Value;
 use tombolo_daemon::control::client::ask;
-use tombolo_daemon::control::request::Request;
+use tombolo_daemon::control::request::{NewBinding, Request};
 
 use super::binding_who;
 use super::print;
@@ -140,6 +140,9 @@ enum What {
         inside: SocketAddr,
         /// Endpoint outside, for example 192.0.2.1:80
         outside: SocketAddr,
+        /// Of an AFTR: the B4 that the host is behind
+        #[arg(long, value_name = "ADDRESS")]
+        softwire: Option<Ipv6Addr>,
     },
     /// Remove a binding that was added, and its sessions
     Remove {
@@ -183,8 +186,13 @@ const OWNERS: &[Cell] = &[
 pub(crate) fn binding(arguments: &Binding) -> anyhow::Result<()> {
     let gateway = arguments.gateway.name();
     match &arguments.what {
-        What::Add { protocol, inside, outside } => {
-            let request = Request::BindingAdd { protocol: protocol.clone(), inside: *inside, outside: *outside };
+        What::Add { protocol, softwire, inside, outside } => {
+            let request = Request::BindingAdd(NewBinding {
+                protocol: protocol.clone(),
+                softwire: *softwire,
+                inside: *inside,
+                outside: *outside,
+            });
             let row: Value = ask(gateway, &request)?.only_row()?;
             print::line(&format!("{protocol} {outside} is {inside} from now on, in {}", print::word(&row["service"])))
         }

@@ -4,6 +4,7 @@
 //! what is new) by what [`policy`] and [`times`] say; [`readdress`] changes an IPv4 packet in place
 //! where both sides are IPv4.
 
+mod about;
 pub(crate) mod admissions;
 mod bind;
 pub(crate) mod exhausted;

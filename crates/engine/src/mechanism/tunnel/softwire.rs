@@ -40,6 +40,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use tombolo_wire::{Icmpv6View, Ipv6Header, Protocol, Sum, icmpv6, ipv4, ipv6};
 
 use super::segment::send_segments;
+use crate::description::{Description, Fact};
 use crate::mechanism::fragment::send_fragments;
 use crate::mechanism::identification::IdentificationGenerator;
 use crate::mechanism::offload::{complete_checksum, size_on_wire};
@@ -125,6 +126,11 @@ impl SoftwireSettings {
     #[inline]
     pub fn mtu(&self) -> u32 {
         self.path_mtu() - OVERHEAD
+    }
+
+    /// What is to be known of softwires that end at `addresses`.
+    pub(crate) fn describe(&self, addresses: &[Ipv6Addr]) -> Description {
+        Description::default().with("addresses", Fact::texts(addresses)).with("mtu", self.mtu())
     }
 
     /// MTU of the path between the ends, in bytes.

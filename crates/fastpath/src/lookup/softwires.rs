@@ -17,48 +17,29 @@
 //! finds no place among them, and whose block would have a number beyond 65,535. A miss is always
 //! allowed.
 
-use aya::{Ebpf, EbpfLoader};
 use tombolo_engine::mapping::softwire_table::SoftwireRow;
 use tombolo_engine::service::lwaftr::Lwaftr;
 
-use crate::explicit::{copy_all, entries};
-use crate::loader::FastPathError;
-use crate::plan::halves;
+use super::array::Content;
+use crate::record::{
+    BLOCKS_OF_A_LINE, LOCALS_OF_A_LINE, SoftwireBlocks, SoftwireLocals, SoftwireRecord, SoftwireShare, halves,
+};
 
 const SHARES_OF_A_BLOCK: u32 = 256;
-const BLOCKS_OF_A_LINE: usize = 32;
-const LOCALS_OF_A_LINE: usize = 64;
 
 /// Places that an address may have for each of its softwires.
 const PLACES_OF_A_SOFTWIRE: usize = 16;
 /// Places for addresses that want more, 64 MB.
 const SPARE_PLACES: usize = 1 << 22;
 
-/// `struct softwire_share`.
-#[derive(Debug, Clone, Copy, Default)]
-#[repr(C)]
-pub(crate) struct ShareRecord {
-    pub(crate) first: u32,
-    pub(crate) last: u16,
-    pub(crate) offset_bits: u8,
-    pub(crate) psid_bits: u8,
-}
-
-/// `struct softwire_row`.
-pub(crate) type SoftwireRecord = [u64; 2];
-/// `struct softwire_blocks`.
-pub(crate) type BlocksLine = [u16; BLOCKS_OF_A_LINE];
-/// `struct softwire_locals`.
-pub(crate) type LocalsLine = [u8; LOCALS_OF_A_LINE];
-
-/// The table of one plan, to be put into its programs' arrays.
+/// The table of one plan, to be copied into its programs' arrays.
 #[derive(Default)]
 pub(crate) struct Softwires {
     first_block: u32,
-    blocks: Vec<BlocksLine>,
-    shares: Vec<ShareRecord>,
+    blocks: Vec<SoftwireBlocks>,
+    shares: Vec<SoftwireShare>,
     rows: Vec<SoftwireRecord>,
-    locals: Vec<LocalsLine>,
+    locals: Vec<SoftwireLocals>,
 }
 
 impl Softwires {
@@ -68,7 +49,7 @@ impl Softwires {
         let (first_block, last_block) = (block_of(first), block_of(last));
         let mut table = Self {
             first_block,
-            blocks: vec![BlocksLine::default(); (last_block - first_block) as usize / BLOCKS_OF_A_LINE + 1],
+            blocks: vec![SoftwireBlocks::default(); (last_block - first_block) as usize / BLOCKS_OF_A_LINE + 1],
             rows: vec![SoftwireRecord::default()],
             ..Self::default()
         };
@@ -86,7 +67,7 @@ impl Softwires {
 
     /// A block of addresses that have no softwires yet.
     fn add_block(&mut self) {
-        self.shares.resize(self.shares.len() + SHARES_OF_A_BLOCK as usize, ShareRecord::default());
+        self.shares.resize(self.shares.len() + SHARES_OF_A_BLOCK as usize, SoftwireShare::default());
     }
 
     /// Gives an address its share and its softwires their rows, the first of which is returned;
@@ -98,7 +79,7 @@ impl Softwires {
             *spare = spare.checked_sub(places)?;
         }
         let first_row = self.rows.len();
-        let share = ShareRecord {
+        let share = SoftwireShare {
             first: u32::try_from(first_row).ok()?,
             last: last.psid,
             offset_bits: last.division.offset_bits(),
@@ -114,7 +95,7 @@ impl Softwires {
 
     /// The place of an address's share, in a new block if need be; `None` if blocks have no more
     /// numbers.
-    fn share_of(&mut self, softwire: &SoftwireRow) -> Option<&mut ShareRecord> {
+    fn share_of(&mut self, softwire: &SoftwireRow) -> Option<&mut SoftwireShare> {
         let block = (block_of(softwire) - self.first_block) as usize;
         let (line, place) = (block / BLOCKS_OF_A_LINE, block % BLOCKS_OF_A_LINE);
         if self.blocks[line][place] == 0 {
@@ -140,21 +121,16 @@ impl Softwires {
         self.first_block
     }
 
-    /// Makes the arrays of the programs as large as the table.
-    pub(crate) fn size<'l, 'g>(&self, loader: &'l mut EbpfLoader<'g>) -> &'l mut EbpfLoader<'g> {
-        loader
-            .map_max_entries("softwire_blocks", entries(self.blocks.len()))
-            .map_max_entries("softwire_shares", entries(self.shares.len()))
-            .map_max_entries("softwire_rows", entries(self.rows.len()))
-            .map_max_entries("softwire_locals", entries(self.locals.len()))
-    }
-
-    /// Copies the table into the arrays, before any packet is there.
-    pub(crate) fn fill(&self, programs: &Ebpf) -> Result<(), FastPathError> {
-        copy_all(programs, "softwire_blocks", &self.blocks)?;
-        copy_all(programs, "softwire_shares", &self.shares)?;
-        copy_all(programs, "softwire_rows", &self.rows)?;
-        copy_all(programs, "softwire_locals", &self.locals)
+    pub(crate) fn contents(&self) -> [Content<'_>; 4] {
+        // SAFETY: all of them are integers without padding.
+        unsafe {
+            [
+                Content::records("softwire_blocks", &self.blocks),
+                Content::records("softwire_shares", &self.shares),
+                Content::records("softwire_rows", &self.rows),
+                Content::records("softwire_locals", &self.locals),
+            ]
+        }
     }
 }
 

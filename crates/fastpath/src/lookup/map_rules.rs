@@ -4,60 +4,26 @@
 //! Rules of one address that the port decides among have a group, with a place for each PSID.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
-use aya::{Ebpf, EbpfLoader};
 use tombolo_engine::mapping::map_domain::MapDomain;
 use tombolo_engine::mapping::map_rule::MapRule;
 use tombolo_tables::lpm::{LpmError, NextHop, Prefix, Route};
-use tombolo_tables::memory::Backing;
 
-use crate::explicit::{LINE, copy, copy_all, entries, trie};
-use crate::loader::FastPathError;
-use crate::plan::Range;
+use super::array::{Content, Trie};
+use crate::record::{MapGroup, MapRuleRecord, Range};
 
 /// `MAP_BY_PSID`: the port decides among rules with one IPv4 prefix.
 const BY_PSID: u32 = 1 << 23;
 /// Members of groups, of eight bytes each. Groups that find no room are left to the engine.
 const MOST_MEMBERS: usize = 1 << 24;
 
-/// `struct map_rule`.
-#[derive(Debug, Clone, Copy, Default)]
-#[repr(C)]
-pub(crate) struct RuleRecord {
-    pub(crate) ipv6: [u64; 2],
-    pub(crate) behind: u64,
-    pub(crate) ipv4: u32,
-    pub(crate) ipv4_mask: u32,
-    pub(crate) given_psid: u32,
-    pub(crate) suffix_bits: u8,
-    pub(crate) embedded_psid_bits: u8,
-    pub(crate) shift: u8,
-    pub(crate) host_bits: u8,
-    pub(crate) offset_bits: u8,
-    pub(crate) psid_bits: u8,
-    pub(crate) unused: u16,
-    pub(crate) unused2: u32,
-    pub(crate) unused3: u64,
-}
-
-/// `struct map_group`.
-#[derive(Debug, Clone, Copy, Default)]
-#[repr(C)]
-pub(crate) struct GroupRecord {
-    pub(crate) first: u32,
-    pub(crate) offset_bits: u8,
-    pub(crate) psid_bits: u8,
-    pub(crate) unused: u16,
-}
-
-/// The tables of one plan, to be put into its programs' arrays.
+/// The tables of one plan, to be copied into its programs' arrays.
 #[derive(Default)]
 pub(crate) struct MapRules {
-    ipv4: Option<Arc<dyn Backing>>,
-    ipv6: Option<Arc<dyn Backing>>,
-    rules: Vec<RuleRecord>,
-    groups: Vec<GroupRecord>,
+    ipv4: Trie,
+    ipv6: Trie,
+    rules: Vec<MapRuleRecord>,
+    groups: Vec<MapGroup>,
     members: Vec<u64>,
 }
 
@@ -68,44 +34,33 @@ impl MapRules {
             return Ok(Self::default());
         }
         let mut tables = Self {
-            ipv6: Some(trie(&routes_ipv6(rules)?)?),
+            ipv6: Trie::new(&routes_ipv6(rules)?)?,
             rules: rules.iter().map(record).collect(),
             ..Self::default()
         };
-        tables.ipv4 = Some(trie(&tables.routes_ipv4(rules)?)?);
+        tables.ipv4 = Trie::new(&tables.routes_ipv4(rules)?)?;
         Ok(tables)
     }
 
     /// From the lowest to the highest IPv4 address of a rule.
-    pub(crate) fn span(&self) -> Range {
+    pub(crate) fn bounds(&self) -> Range {
         Range {
             first: self.rules.iter().map(|rule| rule.ipv4).min().unwrap_or(0),
             last: self.rules.iter().map(|rule| rule.ipv4 | !rule.ipv4_mask).max().unwrap_or(0),
         }
     }
 
-    /// Makes the arrays of the programs as large as the tables.
-    pub(crate) fn size<'l, 'g>(&self, loader: &'l mut EbpfLoader<'g>) -> &'l mut EbpfLoader<'g> {
-        let lines =
-            |span: &Option<Arc<dyn Backing>>| entries(span.as_ref().map_or(0, |span| span.len()).div_ceil(LINE));
-        loader
-            .map_max_entries("map_ipv4", lines(&self.ipv4))
-            .map_max_entries("map_ipv6", lines(&self.ipv6))
-            .map_max_entries("map_rules", entries(self.rules.len()))
-            .map_max_entries("map_groups", entries(self.groups.len()))
-            .map_max_entries("map_members", entries(self.members.len()))
-    }
-
-    /// Copies the tables into the arrays, before any packet is there.
-    pub(crate) fn fill(&self, programs: &Ebpf) -> Result<(), FastPathError> {
-        for (name, span) in [("map_ipv4", &self.ipv4), ("map_ipv6", &self.ipv6)] {
-            if let Some(span) = span {
-                copy(programs, name, span.base().as_ptr(), span.len())?;
-            }
-        }
-        copy_all(programs, "map_rules", &self.rules)?;
-        copy_all(programs, "map_groups", &self.groups)?;
-        copy_all(programs, "map_members", &self.members)
+    pub(crate) fn contents(&self) -> [Content<'_>; 5] {
+        // SAFETY: rules, groups and members are integers without padding.
+        let records = unsafe {
+            [
+                Content::records("map_rules", &self.rules),
+                Content::records("map_groups", &self.groups),
+                Content::records("map_members", &self.members),
+            ]
+        };
+        let [rules, groups, members] = records;
+        [self.ipv4.content("map_ipv4"), self.ipv6.content("map_ipv6"), rules, groups, members]
     }
 
     /// A prefix leads to its rule, if that is the only one and tells PSIDs by itself; else to a
@@ -133,10 +88,10 @@ impl MapRules {
         let first = u32::try_from(self.members.len()).unwrap_or(u32::MAX);
         if end <= MOST_MEMBERS && division.is_shared() {
             let (offset_bits, psid_bits) = (division.offset_bits(), division.psid_bits());
-            self.groups.push(GroupRecord { first, offset_bits, psid_bits, unused: 0 });
+            self.groups.push(MapGroup { first, offset_bits, psid_bits, unused: 0 });
             self.members.resize(end, 0);
         } else {
-            self.groups.push(GroupRecord::default());
+            self.groups.push(MapGroup::default());
         }
         NextHop::new(BY_PSID | group)
     }
@@ -161,10 +116,10 @@ fn routes_ipv6(rules: &[MapRule]) -> Result<Vec<Route<u128>>, LpmError> {
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "both halves are taken, and the lower one alone on purpose")]
-fn record(rule: &MapRule) -> RuleRecord {
+fn record(rule: &MapRule) -> MapRuleRecord {
     let (ipv6, ipv4) = (rule.ipv6().key(), rule.ipv4());
     let behind = u128::MAX.checked_shr(rule.end_user_length().into()).unwrap_or(0);
-    RuleRecord {
+    MapRuleRecord {
         ipv6: [(ipv6 >> 64) as u64, ipv6 as u64],
         behind: behind as u64,
         ipv4: ipv4.key(),
@@ -176,6 +131,6 @@ fn record(rule: &MapRule) -> RuleRecord {
         host_bits: 32 - rule.assigned_length(),
         offset_bits: rule.division().offset_bits(),
         psid_bits: rule.division().psid_bits(),
-        ..RuleRecord::default()
+        ..MapRuleRecord::default()
     }
 }

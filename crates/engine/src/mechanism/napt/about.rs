@@ -1,0 +1,71 @@
+//! What a NAT is set to, in words.
+
+use std::net::SocketAddr;
+
+use super::filtering::{Filtering, Filters};
+use super::nat::Nat;
+use super::static_binding::StaticBinding;
+use crate::description::{Description, Fact, addresses};
+use crate::mapping::allocation::Allocation;
+use crate::mapping::pool::{PoolRange, PortRanges, PortSpace};
+
+/// The three protocols, with their names in the configuration.
+const PROTOCOLS: [(&str, PortSpace); 3] = [("tcp", PortSpace::Tcp), ("udp", PortSpace::Udp), ("icmp", PortSpace::Icmp)];
+
+impl Nat {
+    /// Adds what is to be known of it.
+    #[must_use]
+    pub(crate) fn describe(&self, about: Description) -> Description {
+        about
+            .with("pool", Fact::List(self.pool.ranges().iter().map(|range| pool(range).into()).collect()))
+            .with("filtering", filtering(self.policy.filtering))
+            .with("bindings_per_subscriber", self.policy.bindings_per_subscriber)
+            .with("sessions_per_subscriber", self.policy.sessions_per_subscriber)
+            .with("allocation", allocation(self.pool.allocation()))
+            .with("static_bindings", Fact::texts(self.static_bindings.iter().map(static_binding)))
+    }
+}
+
+fn pool(range: &PoolRange) -> Description {
+    let about = Description::default().with("addresses", addresses(range.first, range.last));
+    PROTOCOLS.iter().fold(about, |about, (name, space)| about.with(name, ports(&range.ports[*space as usize])))
+}
+
+fn ports(ports: &PortRanges) -> String {
+    let ranges: Vec<_> = ports.ranges().iter().map(|range| format!("{}-{}", range.start(), range.end())).collect();
+    if ranges.is_empty() { "none".into() } else { ranges.join(",") }
+}
+
+/// In one word, or protocol by protocol where they differ.
+fn filtering(filters: Filters) -> String {
+    let word = |filtering| match filtering {
+        Filtering::EndpointIndependent => "endpoint-independent",
+        Filtering::AddressDependent => "address-dependent",
+    };
+    match filters.common() {
+        Some(filtering) => word(filtering).to_owned(),
+        None => PROTOCOLS.map(|(name, space)| format!("{name}: {}", word(filters.of(space)))).join(", "),
+    }
+}
+
+fn allocation(allocation: &Allocation) -> String {
+    match allocation {
+        Allocation::Ports => "port by port".into(),
+        Allocation::Blocks(blocks) => format!("blocks of {} ports, up to {} each", blocks.size, blocks.most),
+        Allocation::Deterministic(shares) => {
+            let dynamic = match shares.dynamic_ports() {
+                Some((first, last)) => format!("ports {first}-{last}"),
+                None => "none".into(),
+            };
+            format!("deterministic, {} ports each; dynamic pool: {dynamic}", shares.ports_per_host())
+        }
+    }
+}
+
+fn static_binding(binding: &StaticBinding) -> String {
+    let protocol = PROTOCOLS[binding.space as usize].0;
+    let (inside, outside) = (SocketAddr::new(binding.inside, binding.inside_port.0), binding.outside);
+    let behind =
+        if binding.softwire.is_unspecified() { String::new() } else { format!(" behind {}", binding.softwire) };
+    format!("{protocol} {inside}{behind} = {}:{}", outside.address, outside.port.0)
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/* The AFTR of DS-Lite (RFC 6333 section 8): a NAT44 whose subscribers come through softwires.
+ * crates/engine/src/service/aftr.rs.
+ */
+#ifndef TOMBOLO_AFTR_H
+#define TOMBOLO_AFTR_H
+
+#include "nat44.h"
+#include "softwire.h"
+
+static __always_inline bool is_b4(const volatile struct service *service, const __u64 address[2])
+{
+#pragma nounroll
+	for (__u32 n = 0; n < RANGES_MAX && n < service->b4_networks; n++) {
+		const volatile struct network *network = &service->b4s[n];
+
+		if (!((address[0] ^ network->bits[0]) & network->mask[0]) &&
+		    !((address[1] ^ network->bits[1]) & network->mask[1]))
+			return true;
+	}
+	return false;
+}
+
+static __always_inline struct outcome aftr_inside(const volatile struct service *service, struct scratch *scratch)
+{
+	const struct packet *packet = &scratch->packet;
+	struct rewrite *to = &scratch->rewrite;
+	if (!is_b4(service, packet->outer_source) ||
+	    !is_among(service->inside, service->inside_ranges, bpf_ntohl(packet->source4)))
+		return PASSED(MISS_SCREENED);
+	if (must_clamp(service, scratch))
+		return PASSED(MISS_POLICY);
+	if (!keep_header(scratch, service->outside_mtu))
+		return PASSED(MISS_SIZE);
+	to->traffic_class = inner_class(&service->tunnel, packet);
+	return leave(service, scratch, packet->outer_source);
+}
+
+static __always_inline struct outcome aftr_outside(const volatile struct service *service, struct scratch *scratch, const volatile struct pool_range *range)
+{
+	struct rewrite *to = &scratch->rewrite;
+	struct outcome outcome;
+	__u64 softwire[2];
+
+	if (must_clamp(service, scratch))
+		return PASSED(MISS_POLICY);
+	if (!keep_header(scratch, service->tunnel.mtu))
+		return PASSED(MISS_SIZE);
+	outcome = come_in(service, scratch, range, softwire);
+	if (outcome.verdict == FORWARD)
+		enter(service, to, softwire[0], softwire[1]);
+	return outcome;
+}
+
+#endif

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/* What becomes of a packet (crates/engine/src/engine.rs): its service's code decides. */
+#ifndef TOMBOLO_DISPATCH_H
+#define TOMBOLO_DISPATCH_H
+
+#include "aftr.h"
+#include "b4.h"
+#include "classify.h"
+#include "edge.h"
+#include "lwaftr.h"
+#include "map_br.h"
+#include "map_t_ce.h"
+#include "nat44.h"
+#include "nat64.h"
+#include "siit.h"
+
+#define not_ours(...) PASSED(MISS_NOT_OURS)
+
+/* Each service's code, by the packets that it takes. */
+// clang-format off
+/*        kind       IPv6              IPv4 in a softwire  IPv4 from inside  IPv4 from outside */
+#define SERVICES(SERVICE) \
+	SERVICE(NAT64,    nat64_inside,     not_ours,           not_ours,         nat64_outside(service, scratch, claim->range)) \
+	SERVICE(NAT44,    not_ours,         not_ours,           nat44_inside,     nat44_outside(service, scratch, claim->range)) \
+	SERVICE(SIIT,     siit_from_ipv6,   not_ours,           not_ours,         siit_from_ipv4(service, scratch)) \
+	SERVICE(B4,       not_ours,         b4_outside,         b4_inside,        not_ours()) \
+	SERVICE(AFTR,     not_ours,         aftr_inside,        not_ours,         aftr_outside(service, scratch, claim->range)) \
+	SERVICE(EDGE,     not_ours,         edge_outside,       edge_inside,      not_ours()) \
+	SERVICE(LWAFTR,   not_ours,         lwaftr_inside,      not_ours,         lwaftr_outside(service, scratch)) \
+	SERVICE(MAP_E_BR, not_ours,         map_e_inside,       not_ours,         map_e_outside(service, scratch, claim->rule)) \
+	SERVICE(MAP_T_BR, map_t_inside,     not_ours,           not_ours,         map_t_outside(service, scratch, claim->rule)) \
+	SERVICE(MAP_T_CE, map_t_ce_outside, not_ours,           map_t_ce_inside,  not_ours())
+// clang-format on
+
+#define IPV6(kind, ipv6, tunnelled, inside, outside) \
+	case KIND_##kind:                            \
+		return ipv6(service, scratch);
+#define TUNNELLED(kind, ipv6, tunnelled, inside, outside) \
+	case KIND_##kind:                                 \
+		return tunnelled(service, scratch);
+#define IPV4_INSIDE(kind, ipv6, tunnelled, inside, outside) \
+	case KIND_##kind:                                   \
+		return inside(service, scratch);
+#define IPV4_OUTSIDE(kind, ipv6, tunnelled, inside, outside) \
+	case KIND_##kind:                                    \
+		return outside;
+
+static __always_inline struct outcome process_ipv6(struct scratch *scratch)
+{
+	__u8 number = service_of_ipv6(scratch->packet.destination);
+	const volatile struct service *service = service_at(number);
+
+	if (number == NO_SERVICE)
+		return PASSED(MISS_NOT_OURS);
+	switch (service->kind) {
+		SERVICES(IPV6)
+	default:
+		return PASSED(MISS_NOT_OURS);
+	}
+}
+
+static __always_inline struct outcome process_tunnelled(struct scratch *scratch)
+{
+	const struct packet *packet = &scratch->packet;
+	__u8 number = service_of_ipv6(packet->outer_destination);
+	const volatile struct service *service = service_at(number);
+
+	if (number == NO_SERVICE || !(service->flags & SERVICE_ENDS_SOFTWIRES))
+		return PASSED(MISS_NOT_OURS);
+	if (inner_class(&service->tunnel, packet) < 0)
+		return PASSED(MISS_SCREENED);
+	if (is_illegal_ipv4(packet->source4) || is_illegal_ipv4(packet->destination4))
+		return PASSED(MISS_SCREENED);
+	switch (service->kind) {
+		SERVICES(TUNNELLED)
+	default:
+		return PASSED(MISS_NOT_OURS);
+	}
+}
+
+static __always_inline struct outcome process_ipv4_inside(const volatile struct service *service,
+							  struct scratch *scratch)
+{
+	switch (service->kind) {
+		SERVICES(IPV4_INSIDE)
+	default:
+		return PASSED(MISS_NOT_OURS);
+	}
+}
+
+static __always_inline struct outcome process_ipv4_outside(const volatile struct service *service,
+							   struct scratch *scratch, const struct claim *claim)
+{
+	switch (service->kind) {
+		SERVICES(IPV4_OUTSIDE)
+	default:
+		return PASSED(MISS_NOT_OURS);
+	}
+}
+
+static __always_inline struct outcome process_ipv4(struct scratch *scratch)
+{
+	__u32 source = scratch->packet.source4, destination = scratch->packet.destination4;
+	__u8 number = service_of_ipv4_source(source, destination);
+	struct claim claim = { .rule = LPM_NONE };
+
+	if (number != NO_SERVICE)
+		return process_ipv4_inside(service_at(number), scratch);
+	number = service_of_ipv4(destination, &claim);
+	if (number == NO_SERVICE)
+		return PASSED(MISS_NOT_OURS);
+	return process_ipv4_outside(service_at(number), scratch, &claim);
+}
+
+/* Decides about the packet in `scratch`, and moves its session on. What it becomes is there, too. */
+static __always_inline struct outcome process(struct scratch *scratch)
+{
+	const struct packet *packet = &scratch->packet;
+
+	scratch->rewrite.keeps_transport = false;
+	scratch->rewrite.encapsulate = false;
+	if (packet->hop_limit <= 1)
+		return PASSED(MISS_HOP_LIMIT);
+	if (is_own(packet))
+		return PASSED(MISS_NOT_OURS);
+	if (packet->is_tunnelled)
+		return process_tunnelled(scratch);
+	return packet->is_ipv4 ? process_ipv4(scratch) : process_ipv6(scratch);
+}
+
+#endif

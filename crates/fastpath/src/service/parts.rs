@@ -1,0 +1,163 @@
+//! What the records of several services have in common.
+
+use std::net::Ipv6Addr;
+
+use tombolo_engine::mapping::address_ranges::AddressRanges;
+use tombolo_engine::mapping::allocation::Allocation;
+use tombolo_engine::mapping::pool::{Parity, Pool, PoolRange, PortRanges, PortSpace};
+use tombolo_engine::mechanism::napt::{Filtering, InboundTcp, Nat, Policy, SubscriberIs, UnsolicitedSyn};
+use tombolo_engine::mechanism::{SoftwireSettings, TrafficClass, TranslateSettings, UdpZeroChecksum};
+use tombolo_engine::plan::StaticBinding;
+use tombolo_wire::Prefix64;
+
+use crate::record::{
+    ADDRESS_DEPENDENT, CLAMPS, ENDS_SOFTWIRES, ENGINE_BINDS, ENGINE_OPENS, ENGINE_OPENS_TCP, NO_INBOUND_TCP, PARITY,
+    PoolRecord, Ports, PrefixRecord, RANGES, Range, ServiceRecord, TunnelRecord, halves,
+};
+
+impl ServiceRecord {
+    pub(super) fn set_translation(&mut self, settings: &TranslateSettings) {
+        let TranslateSettings {
+            traffic_class_4to6,
+            traffic_class_6to4,
+            // Datagrams without checksum are the engine's, whatever becomes of them.
+            udp_zero_4to6: UdpZeroChecksum::Drop | UdpZeroChecksum::Compute | UdpZeroChecksum::Forward,
+            udp_zero_6to4: UdpZeroChecksum::Drop | UdpZeroChecksum::Compute | UdpZeroChecksum::Forward,
+            lowest_ipv6_mtu,
+            ipv6_mtu,
+            ipv4_mtu,
+            largest_segment,
+            // Errors are the engine's.
+            plateaus: _,
+        } = *settings;
+        self.flags |= if largest_segment.is_some() { CLAMPS } else { 0 };
+        self.traffic_class_4to6 = class(traffic_class_4to6);
+        self.traffic_class_6to4 = class(traffic_class_6to4);
+        self.lowest_ipv6_mtu = lowest_ipv6_mtu.max(1280);
+        self.inside_mtu = ipv6_mtu;
+        self.outside_mtu = ipv4_mtu;
+    }
+
+    pub(super) fn set_softwire(&mut self, local: Ipv6Addr, remote: Option<Ipv6Addr>, settings: &SoftwireSettings) {
+        // What does not fit is the engine's, whatever becomes of it.
+        let SoftwireSettings { ipv6_mtu: _, hop_limit, traffic_class, dont_fragment: _, fragments: _, largest_segment } =
+            *settings;
+        self.flags |= ENDS_SOFTWIRES | if largest_segment.is_some() { CLAMPS } else { 0 };
+        self.tunnel = TunnelRecord {
+            local: halves(local.to_bits()),
+            remote: remote.map_or([0; 2], |remote| halves(remote.to_bits())),
+            mtu: settings.mtu(),
+            traffic_class: class(traffic_class),
+            hop_limit,
+            unused: 0,
+        };
+    }
+
+    /// Static bindings are in the tables, like all others.
+    pub(super) fn set_nat(&mut self, nat: &Nat) -> Result<(), &'static str> {
+        let Nat { pool, policy, static_bindings: _ } = nat;
+        self.set_policy(*policy);
+        self.set_pool(pool)
+    }
+
+    fn set_policy(&mut self, policy: Policy) {
+        let Policy {
+            filtering,
+            inbound_tcp,
+            bindings_per_subscriber,
+            sessions_per_subscriber,
+            binding_rate,
+            // Admitting is the engine's.
+            subscriber_rate: _,
+            subscriber,
+            parity,
+            unsolicited_syn,
+        } = policy;
+        let mut set = |flag, is_set| self.flags |= if is_set { flag } else { 0 };
+        for space in PortSpace::ALL {
+            set(ADDRESS_DEPENDENT << space as u16, filtering.of(space) == Filtering::AddressDependent);
+        }
+        set(NO_INBOUND_TCP, inbound_tcp == InboundTcp::Denied);
+        set(PARITY, parity == Parity::Preserve);
+        set(ENGINE_BINDS, binding_rate.is_some() || subscriber != SubscriberIs::default());
+        set(ENGINE_OPENS, sessions_per_subscriber.is_some());
+        set(ENGINE_OPENS_TCP, unsolicited_syn == UnsolicitedSyn::Hold);
+        self.bindings_per_subscriber = bindings_per_subscriber.unwrap_or(u32::MAX);
+    }
+
+    fn set_pool(&mut self, pool: &Pool) -> Result<(), &'static str> {
+        let ranges = pool.ranges();
+        if ranges.len() > RANGES {
+            return Err("its pool has more ranges than the fast path has room for");
+        }
+        if !matches!(pool.allocation(), Allocation::Ports) {
+            self.flags |= ENGINE_BINDS;
+        }
+        self.pool_ranges = u8::try_from(ranges.len()).unwrap_or(u8::MAX);
+        for (place, range) in self.pool.iter_mut().zip(ranges) {
+            *place = pool_record(range);
+        }
+        Ok(())
+    }
+}
+
+/// Writes ranges into their places; how many there are.
+pub(super) fn fill(places: &mut [Range; RANGES], ranges: &AddressRanges) -> Result<u8, &'static str> {
+    let ranges = ranges.ranges();
+    if ranges.len() > RANGES {
+        return Err("it has more ranges of inside or untranslated addresses than the fast path has room for");
+    }
+    for (place, range) in places.iter_mut().zip(ranges) {
+        *place = Range { first: range.start().to_bits(), last: range.end().to_bits() };
+    }
+    Ok(u8::try_from(ranges.len()).unwrap_or(u8::MAX))
+}
+
+/// An edge translates to ports of its own set only. The configuration sees to it that static
+/// bindings are there too; what comes for others is refused by the engine.
+pub(super) fn are_in_the_set(nat: &Nat) -> Result<(), &'static str> {
+    let is_own = |binding: &StaticBinding| {
+        let has = |range: &PoolRange| range.ports[PortSpace::Icmp as usize].contains(binding.outside.port.0);
+        nat.pool.ranges().iter().any(has)
+    };
+    if nat.static_bindings.iter().all(is_own) { Ok(()) } else { Err("a static binding is outside its port set") }
+}
+
+fn class(class: TrafficClass) -> i16 {
+    match class {
+        TrafficClass::Copy => -1,
+        TrafficClass::Force(octet) => octet.into(),
+    }
+}
+
+fn pool_record(range: &PoolRange) -> PoolRecord {
+    let PoolRange { first, last, ports, span, first_slot } = range;
+    PoolRecord {
+        addresses: Range { first: first.to_bits(), last: last.to_bits() },
+        first_slot: *first_slot,
+        span: Ports { first: *span.start(), last: *span.end() },
+        handed_out: [handed_out(&ports[0]), handed_out(&ports[1]), handed_out(&ports[2]), Ports::NONE],
+    }
+}
+
+/// Ports in one run are handed out in the kernel; of others the engine makes the bindings.
+fn handed_out(ports: &PortRanges) -> Ports {
+    match ports.ranges() {
+        [one] => Ports { first: *one.start(), last: *one.end() },
+        _ => Ports::NONE,
+    }
+}
+
+pub(super) fn prefix_record(prefix: Prefix64) -> PrefixRecord {
+    let length = prefix.length();
+    // The prefix and the u octet (RFC 6052 section 2.2).
+    let mask = u128::MAX << (128 - u32::from(length)) | 0xff << 56;
+    PrefixRecord {
+        bits: halves(prefix.address().to_bits()),
+        mask: halves(mask),
+        shift: 96 - length,
+        gap: if length == 96 { 0 } else { 8 },
+        present: 1,
+        unused: [0; 5],
+    }
+}
