@@ -185,7 +185,7 @@ fn nat64_case(
     let prefix: Prefix64 = prefix.parse().unwrap();
     let server = StaticBinding {
         space: PortSpace::Tcp,
-        softwire: Ipv6Addr::UNSPECIFIED,
+        softwire: std::net::Ipv6Addr::UNSPECIFIED,
         inside: "2001:db8:1::2".parse().unwrap(),
         inside_port: Port(80),
         outside: Endpoint { address: POOL, port: Port(80) },

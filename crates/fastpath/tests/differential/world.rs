@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use tombolo_engine::mapping::pool::Parity;
 use tombolo_engine::packet::{HEADROOM, Offload, Packet};
-use tombolo_engine::plan::ServiceKind;
 use tombolo_engine::{Engine, Now, Plan, Verdict};
 use tombolo_fastpath::trial::Trials;
 use tombolo_fastpath::{PinnedMemory, Settings};
