@@ -21,11 +21,11 @@ demo: setup
 test: setup build
 	./scripts/test.sh
 
-lint:
+lint: setup
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
-	if command -v cargo-deny >/dev/null; then cargo deny check; fi
+	if command -v cargo-deny >/dev/null; then cargo deny check; else echo "SKIP: cargo deny: not installed"; fi
 
 bench: setup
 	cargo bench -p tombolo-engine

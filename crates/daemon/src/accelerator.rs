@@ -1,7 +1,7 @@
 //! The kernel's fast path as the daemon runs it: attached to the host's Ethernet interfaces, those
 //! that appear later included, and replaced with each plan.
 //!
-//! It is an accelerator only: whatever it cannot take goes the engine's way. So nothing that fails
+//! It is an accelerator only: whatever it cannot take, the engine handles. So nothing that fails
 //! here ends the gateway, except at the start where the configuration insists. Should the programs
 //! not follow a new plan, they are taken away.
 
@@ -102,7 +102,7 @@ impl Taken {
     }
 }
 
-/// How the programs find the way out of packets.
+/// How the programs find the next hop of packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RouteUse {
     /// They leave that to the kernel's stack, as the configuration says; or there are none.
@@ -210,7 +210,7 @@ impl Accelerator {
         self.lock().programs.services().to_vec()
     }
 
-    /// How the programs find the way out of packets.
+    /// How the programs find the next hop of packets.
     #[must_use]
     pub fn route_use(&self) -> RouteUse {
         *self.route_use.lock().unwrap_or_else(PoisonError::into_inner)
@@ -232,7 +232,7 @@ impl Accelerator {
             RouteUse::EachDestination(why) if before != found => {
                 tracing::warn!(
                     why,
-                    "XDP asks the kernel for the way to each destination, and TC leaves it to the kernel: slower"
+                    "XDP asks the kernel for the next hop of each destination, and TC leaves routing to the kernel: slower"
                 );
             }
             RouteUse::Mirrored(_) if matches!(before, RouteUse::EachDestination(_)) => {
@@ -242,7 +242,8 @@ impl Accelerator {
         }
     }
 
-    /// What was counted since the start of this process; nothing if the kernel does not tell.
+    /// What was counted since the start of this process; nothing if the kernel's counters cannot be
+    /// read.
     #[must_use]
     pub fn taken(&self) -> Taken {
         let counters = self.lock().programs.counters();
@@ -280,7 +281,8 @@ fn use_of(routes: &Routes) -> RouteUse {
 
 /// Which programs are tried on an interface, the first that it takes being the one, and why not
 /// more of them. `single` is what the configuration says about this interface alone.
-fn modes(link: &Link, single: Option<Wanted>, settings: &Host) -> (&'static [Mode], &'static str) {
+#[must_use]
+pub fn modes(link: &Link, single: Option<Wanted>, settings: &Host) -> (&'static [Mode], &'static str) {
     match single.unwrap_or(settings.fastpath) {
         Wanted::Off => (&[], "the configuration says so"),
         _ if link.is_port && single.is_none() => {

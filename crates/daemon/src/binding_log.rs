@@ -1,11 +1,11 @@
 //! The log of bindings: who had which outside endpoint, and when (RFC 6888 REQ-12), as JSON Lines,
 //! without destinations (RFC 6888 section 4, RFC 7422 section 1).
 //!
-//! Bindings are found by a walk over the table once a second, not told by the workers: a packet
+//! Bindings are found by a walk over the table once a second, not reported by the workers: a packet
 //! costs nothing more, what the kernel's fast path made is found like everything else, and nothing
 //! is lost when more come than may be written, since a binding stays in the table much longer than
-//! the walk takes. Removals are told by those who remove. A moment is exact to one tick, about a
-//! second; since a port is not handed out again for longer than that, or only to who is told apart
+//! the walk takes. Whoever removes a binding reports it. A moment is exact to one tick, about a
+//! second; since a port is not handed out again for longer than that, or only to one who differs
 //! otherwise, nobody is taken for another.
 //!
 //! The file is opened again when somebody has moved it away, as log rotation does.
@@ -46,7 +46,7 @@ struct Removal {
     at: Utc,
 }
 
-/// Where removals are told. Clones tell the same log.
+/// Where removals are reported. Clones are of the same log.
 #[derive(Debug, Clone, Default)]
 pub struct Removals {
     log: Option<SyncSender<Removal>>,
@@ -54,8 +54,8 @@ pub struct Removals {
 }
 
 impl Removals {
-    /// Tells that `binding` was removed just now. Never waits.
-    pub fn tell(&self, binding: &Binding) {
+    /// Reports that `binding` was removed just now. Never waits.
+    pub fn report(&self, binding: &Binding) {
         if let Some(log) = &self.log
             && log.try_send(Removal { binding: *binding, at: Utc::now() }).is_err()
         {
@@ -230,7 +230,7 @@ impl Output {
         self.has_failed &= !works;
     }
 
-    /// The first failure of a series is told.
+    /// Logs the first failure of a series.
     fn note(&mut self, result: std::io::Result<()>) {
         if let Err(error) = result
             && !std::mem::replace(&mut self.has_failed, true)

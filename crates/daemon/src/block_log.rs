@@ -71,22 +71,16 @@ impl BlockWalk {
         Self { known: HashMap::new(), last: began, is_first: true }
     }
 
-    /// Tells what has changed since the last walk.
-    pub(crate) fn walk(
-        &mut self,
-        tables: &Tables,
-        plan: &Plan,
-        moment: Moment,
-        tell: &mut impl FnMut(&BlockEvent<'_>),
-    ) {
+    /// Logs what has changed since the last walk.
+    pub(crate) fn walk(&mut self, tables: &Tables, plan: &Plan, moment: Moment, log: &mut impl FnMut(&BlockEvent<'_>)) {
         let event = if std::mem::take(&mut self.is_first) { "block-adopted" } else { "block-allocated" };
         let mut before = std::mem::take(&mut self.known);
-        let released = |subscriber: &Subscriber, block: &Block, tell: &mut dyn FnMut(&BlockEvent<'_>)| {
+        let released = |subscriber: &Subscriber, block: &Block, log: &mut dyn FnMut(&BlockEvent<'_>)| {
             let end = match tables.blocks.read(block.word) {
                 Holder::Closed(tick) => Utc::of_tick(tick, moment.now),
                 _ => moment.utc,
             };
-            tell(&BlockEvent::of(plan, "block-released", subscriber, block, Some(end)));
+            log(&BlockEvent::of(plan, "block-released", subscriber, block, Some(end)));
         };
         for id in tables.subscribers.iter() {
             let Some((subscriber, _)) = tables.subscribers.read(id) else { continue };
@@ -101,23 +95,23 @@ impl BlockWalk {
             // and has ended.
             let known = before.remove(&id.get());
             if let Some(other) = known.as_ref().filter(|known| known.subscriber != subscriber) {
-                other.blocks.iter().for_each(|block| released(&other.subscriber, block, tell));
+                other.blocks.iter().for_each(|block| released(&other.subscriber, block, log));
             }
             let known = known.filter(|known| known.subscriber == subscriber).map_or(Vec::new(), |known| known.blocks);
             for block in &mut blocks {
                 match known.iter().find(|known| known.word == block.word) {
                     Some(known) => *block = *known,
-                    None => tell(&BlockEvent::of(plan, event, &subscriber, block, None)),
+                    None => log(&BlockEvent::of(plan, event, &subscriber, block, None)),
                 }
             }
             let has_gone = |block: &&Block| !blocks.iter().any(|held| held.word == block.word);
-            known.iter().filter(has_gone).for_each(|block| released(&subscriber, block, tell));
+            known.iter().filter(has_gone).for_each(|block| released(&subscriber, block, log));
             if !blocks.is_empty() {
                 self.known.insert(id.get(), Known { subscriber, blocks });
             }
         }
         for Known { subscriber, blocks } in before.values() {
-            blocks.iter().for_each(|block| released(subscriber, block, tell));
+            blocks.iter().for_each(|block| released(subscriber, block, log));
         }
         self.last = moment.utc;
     }
@@ -141,7 +135,8 @@ impl<'p> BlockEvent<'p> {
     }
 }
 
-/// True if the log tells of `binding` by itself, and not only of the block that its port is in.
+/// True if `binding` has a line of its own in the log, besides that of the block that its port is
+/// in.
 pub(crate) fn is_logged(plan: &Plan, binding: &Binding, detail: LogDetail) -> bool {
     detail == LogDetail::Bindings || binding.flags & flags::STATIC != 0 || !is_covered(plan, binding)
 }
@@ -186,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_told_of_when_it_is_granted_and_when_it_is_given_back() {
+    fn a_block_is_logged_when_it_is_granted_and_when_it_is_given_back() {
         let plan = plan();
         let tables = Tables::new(&mut Heap, plan.capacity, HashKey::new([1, 2, 3, 4])).unwrap();
         let address = Ipv4Addr::new(192, 0, 2, 1);
@@ -194,9 +189,9 @@ mod tests {
         let now = Now(1000 << Tick::SHIFT);
         let mut walk = BlockWalk::new(Utc(5000));
         let events = |walk: &mut BlockWalk, moment| {
-            let mut told = Vec::new();
+            let mut logged = Vec::new();
             walk.walk(&tables, &plan, Moment { now, utc: Utc(moment) }, &mut |event: &BlockEvent<'_>| {
-                told.push((
+                logged.push((
                     event.event,
                     event.inside.to_string(),
                     event.first_port,
@@ -204,7 +199,7 @@ mod tests {
                     event.time.clone(),
                 ));
             });
-            told
+            logged
         };
         let key = SubscriberKey { ipv4: [10, 0, 0, 7], ..SubscriberKey::default() };
         let subscriber = Subscriber { key, outside_ipv4: address.octets(), pool_address: 0 };
@@ -227,15 +222,15 @@ mod tests {
         assert_eq!(next, id, "the test needs the same record");
         assert!(tables.grant_block(next, first, 5, 4, 120, Tick(990)));
         let end = Utc::of_tick(Tick(990), now).to_string();
-        let mut told = events(&mut walk, 5005);
-        told.sort();
+        let mut logged = events(&mut walk, 5005);
+        logged.sort();
         let mut expected = vec![
             ("block-allocated", "10.0.0.8".to_owned(), 2560, 3071, time(5004)),
             ("block-released", "10.0.0.7".to_owned(), 2048, 2559, end.clone()),
             ("block-released", "10.0.0.7".to_owned(), 65_024, 65_535, end),
         ];
         expected.sort();
-        assert_eq!(told, expected);
+        assert_eq!(logged, expected);
 
         // A new process finds it there.
         let mut adopted = BlockWalk::new(Utc(6000));

@@ -36,8 +36,8 @@ pub fn make_private(directory: &Path) -> io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)
 }
 
-/// What tells a gateway from others on this host: its device, and its network namespace if that is
-/// not the host's.
+/// What distinguishes a gateway from others on this host: its device, and its network namespace if
+/// that is not the host's.
 #[must_use]
 pub fn name(device: &str) -> String {
     match (namespace("self"), namespace("1")) {

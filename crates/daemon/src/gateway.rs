@@ -1,4 +1,4 @@
-//! Puts the gateway together, waits for a signal, takes it apart again.
+//! Starts the gateway, waits for a signal, stops it.
 //!
 //! Order matters: workers serve the device before packets are routed to it, and routes go before
 //! the device.
@@ -234,8 +234,8 @@ fn make_device(settings: &HostSettings, queues: usize) -> Result<Tun, DaemonErro
     Ok(tun)
 }
 
-/// Sets the device up, and gives it its addresses and the plan those that errors are sent from. Says
-/// the MTU where it is the administrator's, who limits the plan by it.
+/// Sets the device up, and gives it its addresses and the plan those that errors are sent from.
+/// Says the MTU where it is the administrator's, who limits the plan by it.
 fn prepare_device(
     host: &mut Host,
     device: &str,

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_are_served_at_once_and_one_too_many_is_told() {
+    fn clients_are_served_at_once_and_one_too_many_is_refused() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("socket");
         let listener = Listener::unix("test", &path, Arc::new(Greeter)).unwrap();

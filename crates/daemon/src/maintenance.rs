@@ -62,8 +62,8 @@ pub struct Swept {
 pub struct Maintenance(JoinHandle<Expiry>);
 
 impl Maintenance {
-    /// Starts the thread; it ends when `stop` is given. What it does is told to `swept`, and which
-    /// bindings went to `removals`.
+    /// Starts the thread; it ends when `stop` is given. It counts in `swept` what it does, and
+    /// hands the bindings that went to `removals`.
     #[must_use]
     pub fn start(
         tables: Arc<Tables>,
@@ -84,7 +84,7 @@ impl Maintenance {
     }
 }
 
-/// Expiry that counts what stays and tells the log what goes.
+/// Expiry that counts what stays and hands what goes to the log.
 struct Observed {
     expiry: Expiry,
     stayed: u64,
@@ -99,7 +99,7 @@ impl Policy for Observed {
     }
 
     fn binding_removed(&mut self, id: BindingId, binding: &Binding) {
-        self.removals.tell(binding);
+        self.removals.report(binding);
         self.expiry.binding_removed(id, binding);
     }
 

@@ -1,5 +1,5 @@
-//! The thread that listens to routers, and has the configuration read again when the prefix that they
-//! advertise changes or is not confirmed in time.
+//! The thread that listens to routers, and has the configuration read again when the prefix that
+//! they advertise changes or is not confirmed in time.
 //!
 //! Read first: RFC 8781 sections 4 and 5.
 

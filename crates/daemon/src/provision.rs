@@ -1,5 +1,5 @@
-//! What a plan needs of the host, and the host's limits to a plan: routes to the device, sources that
-//! are diverted to it, the addresses of ICMP errors, the MTU.
+//! What a plan needs of the host, and the host's limits to a plan: routes to the device, sources
+//! that are diverted to it, the addresses of ICMP errors, the MTU.
 
 use std::net::{IpAddr, Ipv4Addr};
 

@@ -56,9 +56,9 @@ pub struct Running {
     pub counters: Vec<Arc<Counters>>,
     /// What each queue of the device has received and sent.
     pub queues: Vec<Arc<QueueCounters>>,
-    /// What the sweeps tell.
+    /// What the sweeps have counted.
     pub swept: Arc<Swept>,
-    /// Tells the log which bindings were removed.
+    /// Bindings that were removed, for the log.
     pub removals: Removals,
     /// The kernel's fast path, if it is on.
     pub accelerator: Option<Accelerator>,
@@ -105,7 +105,7 @@ impl Running {
             limit_to(&mut plan, mtu);
         }
         plan.times.draining_since = current.times.draining_since;
-        let removed = &mut |binding: &Binding| self.removals.tell(binding);
+        let removed = &mut |binding: &Binding| self.removals.report(binding);
         let conflicts = static_bindings::reconcile_and_report(&self.tables, &plan, self.now(), removed);
         for conflict in &conflicts {
             tracing::warn!(service = conflict.service, binding = ?conflict.binding, "{}", conflict.reason);
@@ -137,7 +137,7 @@ impl Running {
 
     /// Removes all sessions and dynamic bindings, or those of one service.
     pub fn flush(&self, service: Option<u8>) -> Flushed {
-        let removed = &mut |binding: &Binding| self.removals.tell(binding);
+        let removed = &mut |binding: &Binding| self.removals.report(binding);
         let flushed = flush(&self.tables, service, self.now(), removed);
         tracing::info!(service, sessions = flushed.sessions, bindings = flushed.bindings, "flushed");
         flushed

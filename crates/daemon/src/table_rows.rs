@@ -1,5 +1,5 @@
 //! State as rows with names, for answers on the control socket and for the log: what the tables
-//! keep in numbers and bytes of the wire is told in addresses and words.
+//! keep in numbers and bytes of the wire becomes addresses and words.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -238,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_behind_a_softwire_is_told_from_hosts_of_either_family() {
+    fn a_host_behind_a_softwire_differs_from_hosts_of_either_family() {
         let (v6, v4) = ("2001:db8::1".parse::<Ipv6Addr>().unwrap(), Ipv4Addr::new(10, 0, 0, 1));
         assert_eq!(host([0; 16], v4.octets()), (v4.into(), None));
         assert_eq!(host(v6.octets(), [0; 4]), (v6.into(), None));
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn ticks_are_told_in_seconds() {
+    fn ticks_are_shown_in_seconds() {
         assert_eq!([0, 1, 100].map(seconds), [0, 1, 107]);
     }
 

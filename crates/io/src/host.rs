@@ -209,7 +209,7 @@ enum Change {
 }
 
 impl Host {
-    /// Opens the way to the kernel, in the network namespace of the calling thread.
+    /// Opens a socket to the kernel, in the network namespace of the calling thread.
     ///
     /// # Errors
     /// [`HostError::Failed`].
@@ -358,7 +358,7 @@ impl Host {
     }
 
     /// Sends packets from the IPv4 prefixes `sources` to the device wherever they go, except to
-    /// each other and to `exempt`, by way of routing table `table`:
+    /// each other and to `exempt`, through routing table `table`:
     ///
     /// ```text
     /// rule 8400: from all iif DEVICE lookup main            what the gateway sends never comes back to it
@@ -367,7 +367,7 @@ impl Host {
     /// ```
     ///
     /// The host's own addresses come first, in the local table. Strict reverse-path filtering is
-    /// content: seen from the device, the way back to anywhere is the device.
+    /// content: seen from the device, everything is reached through the device.
     ///
     /// # Errors
     /// [`HostError`]; in particular if the table has a default route.
@@ -448,7 +448,7 @@ impl Host {
     }
 
     /// The address from which the host should send ICMP errors of its own on one side: a global one
-    /// of the wanted family, a public one rather than a private one (which networks on the way may
+    /// of the wanted family, a public one rather than a private one (which networks in between may
     /// filter), on the device with the lowest number, and none of `device` unless there is no
     /// other.
     ///

@@ -2,7 +2,7 @@
 //! tables, the host's links, addresses and routes, and capture files.
 //!
 //! A packet meets the modules in this order: [`worker`] wakes up and asks a [`queue`] for it;
-//! [`vnet`] tells what the kernel left to be done on it; the handler decides; [`queue`] sends it
+//! [`vnet`] says what the kernel left to be done on it; the handler decides; [`queue`] sends it
 //! back. [`tun`] makes the device, [`host`] routes packets to it.
 //!
 //! The crate decides nothing about packets, and is the only one besides the tables and the

@@ -126,7 +126,7 @@ pub struct QueueTotals {
     pub received_packets: u64,
     /// Bytes received.
     pub received_bytes: u64,
-    /// Packets received with a virtio header that makes no sense, and thrown away.
+    /// Packets received with a virtio header that makes no sense, and dropped.
     pub received_unusable: u64,
     /// Packets sent.
     pub sent_packets: u64,

@@ -1,7 +1,7 @@
 //! Names to addresses, by the system's resolver (`/etc/nsswitch.conf`, `/etc/resolv.conf`).
 //!
 //! It waits as long as the resolver does: by default five seconds a try, two tries a server. Not
-//! for a packet's way.
+//! for the packet path.
 
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr, ToSocketAddrs};

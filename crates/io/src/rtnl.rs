@@ -66,13 +66,8 @@ impl RouteSocket {
         let mut answers = Vec::new();
         loop {
             let (datagram, _) = self.socket.recv_from_full()?;
-            let mut rest = datagram.as_slice();
-            while !rest.is_empty() {
-                let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest)
-                    .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
-                // Messages are padded to four bytes; the last one need not be.
-                let length = (message.header.length as usize).next_multiple_of(4).max(16);
-                rest = rest.get(length..).unwrap_or_default();
+            for message in messages(&datagram) {
+                let message = message?;
                 if message.header.sequence_number != self.sequence {
                     continue;
                 }
@@ -85,4 +80,19 @@ impl RouteSocket {
             }
         }
     }
+}
+
+/// The messages of a datagram, until one that cannot be read.
+pub(crate) fn messages(datagram: &[u8]) -> impl Iterator<Item = io::Result<NetlinkMessage<RouteNetlinkMessage>>> {
+    let mut rest = datagram;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest);
+        // Messages are padded to four bytes; the last one need not be.
+        let length = message.as_ref().map_or(rest.len(), |message| message.header.length as usize);
+        rest = rest.get(length.next_multiple_of(4).max(16)..).unwrap_or_default();
+        Some(message.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string())))
+    })
 }

@@ -72,7 +72,7 @@ const _: () = {
     assert!(offset_of!(VnetHeader, checksum_offset) == 8);
 };
 
-/// A header that asks for what this device was not told it may ask for.
+/// A header that uses an offload which was not offered to this device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnknownOffload;
 
@@ -138,7 +138,7 @@ impl VnetHeader {
             && start + usize::from(offset) + 2 <= packet.len()
     }
 
-    /// The header that tells the kernel what is left to be done on `packet`.
+    /// The header that says what the kernel has still to do on `packet`.
     #[must_use]
     pub fn from_offload(offload: Offload, packet: &[u8]) -> Self {
         let mut header = Self::default();

@@ -1,4 +1,4 @@
-//! From an outside endpoint to its binding: a dense array, no hashing on the way in.
+//! From an outside endpoint to its binding: a dense array, no hashing for inbound packets.
 //!
 //! ```text
 //! pool entry k     | address 0          | address 1          | ...

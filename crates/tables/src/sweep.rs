@@ -3,7 +3,7 @@
 //!
 //! A pass goes over the sessions line by line and marks the binding of each that stays, in a
 //! bitmap; then over the bindings: one that no session marked, and that nothing touched since the
-//! pass began, goes. Then over the subscribers likewise. Nothing is counted on the packet's way, so
+//! pass began, goes. Then over the subscribers likewise. Nothing is counted in the packet path, so
 //! no count can be wrong after a crash.
 //!
 //! The work is cut into parts ([`Sweeper::advance`]) so that it can be spread over time.

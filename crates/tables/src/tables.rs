@@ -59,7 +59,7 @@ impl Memory {
     }
 }
 
-/// What a reader outside this process has to know to find its way: sizes, and the key of the
+/// What a reader outside this process has to know to read them: sizes, and the key of the
 /// hashes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Geometry {

@@ -512,8 +512,8 @@ fn what_the_device_refuses_is_counted() {
     if skip_without("what_the_device_refuses_is_counted", &["curl"]) {
         return;
     }
-    // The gateway sends an ICMP error six seconds after a SYN that nobody answers. By then its device
-    // is down.
+    // The gateway sends an ICMP error six seconds after a SYN that nobody answers. By then its
+    // device is down.
     let service = "filtering = \"address-dependent\"\nunsolicited_syn = \"hold\"\n";
     let mut setup = Setup::with("metrics = \"127.0.0.1:9464\"\n", service);
     let server = setup.lab.node("server").unwrap();

@@ -123,7 +123,7 @@ fn remove(
 ) -> Result<(), Failure> {
     let (_, service, space, outside) = outside_end(plan, protocol, outside)?;
     let binding = static_bindings::remove(&running.tables, service, space, outside, running.now()).map_err(refused)?;
-    running.removals.tell(&binding);
+    running.removals.report(&binding);
     tracing::info!(service = service.name, ?outside, "binding removed");
     rows.row(&json!({ "service": service.name }))
 }

@@ -33,7 +33,8 @@ impl CounterRow {
     }
 }
 
-/// What all workers, the queues, the sweeps and the kernel's fast path have counted since the start.
+/// What all workers, the queues, the sweeps and the kernel's fast path have counted since the
+/// start.
 pub(crate) fn counters(running: &Running, all: bool, rows: &mut Rows<'_>) -> Result<(), Failure> {
     let totals = running.totals();
     let taken = running.accelerator.as_ref().map(Accelerator::taken);

@@ -121,7 +121,7 @@ impl Matcher {
         holds(self.outside, address) && holds(self.address, address)
     }
 
-    /// True if sessions of a binding may be wanted: what is cheap to tell, before a row is made.
+    /// True if sessions of a binding may be wanted: what is cheap to check before a row is made.
     #[must_use]
     pub fn may_want(&self, binding: &Binding) -> bool {
         self.wants_service(binding.inside.service)

@@ -14,8 +14,8 @@
 //! * [`locate`]: which gateway of this host is meant.
 //! * [`request`]: what may be asked.
 //! * [`filter`]: which rows are wanted.
-//! * [`answer`]: the gateway's side. `status`, `tables`, `pools`, `counters`, `fastpath` and `who` make
-//!   the rows of its answers, `rows` sends them.
+//! * [`answer`]: the gateway's side. `status`, `tables`, `pools`, `counters`, `fastpath` and `who`
+//!   make the rows of its answers, `rows` sends them.
 //! * [`client`]: the other side.
 
 pub mod answer;

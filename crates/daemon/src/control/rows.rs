@@ -13,7 +13,7 @@ const CHUNK: usize = 1 << 16;
 /// Why an answer ends early.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The client is told.
+    /// The reason, which the client gets.
     Refused(String),
     /// The client is gone, or does not read.
     Gone(io::Error),

@@ -23,7 +23,7 @@ struct EndpointHolder {
     service: String,
     protocol: String,
     inside: IpAddr,
-    /// None where the log tells of the block alone.
+    /// None where the log has the block alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     inside_port: Option<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -158,8 +158,8 @@ fn each_line(log: &Path, mark: &str, mut read: impl FnMut(&str)) -> Result<(), F
     Ok(())
 }
 
-/// Who had the endpoint at `time`: `before` as far as the lines before say, or `found`, whom the
-/// next line tells of.
+/// Who had the endpoint at `time`: `before`, as the lines so far say, or `found`, of whom the next
+/// line is.
 fn later(before: Option<EndpointHolder>, found: EndpointHolder, time: Utc) -> Option<EndpointHolder> {
     if Utc::parse(&found.since).is_none_or(|since| since > time) {
         return before;

@@ -1,15 +1,17 @@
-//! The socket on which the kernel tells of changes.
+//! The socket on which the kernel announces changes.
 
 use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use netlink_packet_core::{NLM_F_REPLACE, NetlinkMessage, NetlinkPayload};
+use netlink_packet_core::{NLM_F_REPLACE, NetlinkPayload};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::Socket;
 use netlink_sys::protocols::NETLINK_ROUTE;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use crate::rtnl::messages;
 
 /// RTNLGRP_LINK, _NEIGH, _IPV4_IFADDR, _IPV4_ROUTE, _IPV4_RULE, _IPV6_IFADDR, _IPV6_ROUTE,
 /// _IPV6_RULE (`linux/rtnetlink.h`).
@@ -19,7 +21,7 @@ const GROUPS: [u32; 8] = [1, 3, 5, 7, 8, 9, 11, 19];
 pub(super) enum Received {
     /// Changes, in order; true with a route that replaces another.
     Events(Vec<(RouteNetlinkMessage, bool)>),
-    /// The kernel had more to tell than the socket could hold: some changes were not told.
+    /// The socket's buffer overflowed: some changes were not announced.
     Overrun,
     /// Nothing more for now.
     Nothing,
@@ -58,14 +60,9 @@ impl EventSocket {
             Err(error) => return Err(error),
         };
         let mut events = Vec::new();
-        let mut rest = datagram.as_slice();
-        while !rest.is_empty() {
+        for message in messages(&datagram) {
             // A message that cannot be read is as good as one that was lost.
-            let Ok(message) = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest) else {
-                return Ok(Received::Overrun);
-            };
-            let length = (message.header.length as usize).next_multiple_of(4).max(16);
-            rest = rest.get(length..).unwrap_or_default();
+            let Ok(message) = message else { return Ok(Received::Overrun) };
             if let NetlinkPayload::InnerMessage(event) = message.payload {
                 events.push((event, message.header.flags & NLM_F_REPLACE != 0));
             }

@@ -57,9 +57,9 @@ pub enum MirrorError {
 /// What the mirror has seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MirrorStatistics {
-    /// Changes that the kernel told of.
+    /// Changes that the kernel announced.
     pub events: u64,
-    /// Times that the kernel had more to tell than the socket could hold.
+    /// Times that the socket's buffer overflowed, so that changes were lost.
     pub overruns: u64,
     /// Times that everything was read again, the first time included.
     pub resyncs: u64,
@@ -137,7 +137,7 @@ impl Mirror {
         buffer_bytes: u32,
     ) -> Result<Self, MirrorError> {
         let failed = |action| move |source| MirrorError::Netlink { action, source };
-        // Events first: what changes during the dump is told.
+        // Events first: what changes during the dump is announced.
         let events = EventSocket::open(buffer_bytes).map_err(failed("subscribing to changes"))?;
         let mut mirror = Self {
             events,
@@ -245,7 +245,7 @@ impl Mirror {
         let routes = self.routes.entry(prefix).or_default();
         match routes.iter_mut().find(|other| other.replaces(&route)) {
             Some(other) if *other == route => return,
-            // IPv6 appends ways out to a route that is there: what it is now, only a dump says.
+            // IPv6 appends next hops to a route that is there. Only a dump shows the whole route.
             Some(_) if prefix.addr().is_ipv6() && !replaces => {
                 self.stale = true;
                 return;
@@ -268,7 +268,7 @@ impl Mirror {
         let Some(routes) = self.routes.get_mut(&route.prefix) else { return };
         let Some(index) = routes.iter().position(|other| other.replaces(route)) else { return };
         if routes[index].target.hops.len() > route.target.hops.len() && !route.target.hops.is_empty() {
-            // One way out of several went.
+            // One next hop of several went.
             self.stale = true;
             return;
         }
@@ -435,7 +435,7 @@ impl Mirror {
         self.targets.len()
     }
 
-    /// Why the tables alone do not tell which route a packet takes, if they do not.
+    /// Why the tables alone do not decide which route a packet takes, if they do not.
     #[must_use]
     pub fn falls_short(&self) -> Option<&'static str> {
         if !self.plain_rules {

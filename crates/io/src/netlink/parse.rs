@@ -35,7 +35,7 @@ pub enum RouteKind {
     Throw,
 }
 
-/// One way out.
+/// A next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Hop {
     /// The interface's index.
@@ -51,7 +51,7 @@ pub struct Hop {
 pub struct Target {
     /// What happens.
     pub kind: RouteKind,
-    /// Ways out: none unless [`RouteKind::Unicast`] or multicast; several of a multipath route.
+    /// Next hops: none unless [`RouteKind::Unicast`] or multicast; several of a multipath route.
     pub hops: Vec<Hop>,
 }
 
@@ -75,7 +75,7 @@ pub(super) struct KernelRoute {
     pub(super) tos: u8,
     pub(super) metric: u32,
     pub(super) target: Target,
-    /// The destination alone decides where its packets go: one way out, and nothing else to it
+    /// The destination alone decides where its packets go: one next hop, and nothing else to it
     /// (path MTU, encapsulation, source, group of next hops) that this mirror does not keep.
     pub(super) plain: bool,
 }

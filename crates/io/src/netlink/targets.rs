@@ -1,8 +1,8 @@
 //! Next-hop numbers: equal targets share one, so that a million routes need a handful.
 //!
-//! The two lowest bits of a number tell what the destination alone decides about the packets of its
-//! routes ([`BY_GATEWAY`], [`ON_LINK`]). If neither is set there is more to it: several ways out, a
-//! path MTU, a type of service.
+//! The two lowest bits of a number say what the destination alone decides about the packets of its
+//! routes ([`BY_GATEWAY`], [`ON_LINK`]). If neither is set there is more to it: several next hops,
+//! a path MTU, a type of service.
 
 use std::collections::HashMap;
 
@@ -99,7 +99,7 @@ mod tests {
         let first = targets.hold(&blackhole, false).unwrap();
         assert_eq!(targets.hold(&blackhole, false).unwrap(), first);
         assert_ne!(targets.hold(&local, false).unwrap(), first);
-        assert_eq!(targets.hold(&blackhole, true).unwrap(), first, "it has no way out");
+        assert_eq!(targets.hold(&blackhole, true).unwrap(), first, "it has no next hop");
         targets.release(first);
         targets.release(first);
         assert_eq!(targets.get(first), Some(&blackhole));

@@ -1,4 +1,4 @@
-//! `tombolo reload`, `flush`, `drain` and `binding`: what a running gateway is told.
+//! `tombolo reload`, `flush`, `drain` and `binding`: commands to a running gateway.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;

@@ -7,9 +7,12 @@ use std::path::Path;
 
 use clap::Args;
 use serde::Serialize;
+use tombolo_config::{FastPath as Wanted, Host};
+use tombolo_daemon::accelerator::modes;
+use tombolo_daemon::error_chain::in_one_line;
 use tombolo_engine::Plan;
 use tombolo_engine::plan::OwnAddresses;
-use tombolo_fastpath::{FastPath, PinnedMemory, Settings};
+use tombolo_fastpath::{FastPath, Mode, PinnedMemory, Settings};
 use tombolo_io::host::Forwarding;
 use tombolo_io::links;
 use tombolo_tables::Tables;
@@ -57,7 +60,7 @@ impl Check {
 const ENGINE_ONLY: &str =
     "everything works without the fast path, more slowly, and known sessions wait while the gateway restarts";
 
-/// Checks, and tells.
+/// Checks, and says what it found.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let mut checks =
         vec![kernel(), tun(), capabilities(), forwarding(), source_check(), btf(), bpf_file_system(), jit()];
@@ -208,13 +211,7 @@ fn fast_path() -> Check {
     let remedy = "see the other lines; the programs were compiled with the gateway, no compiler is needed here";
     match try_fast_path() {
         Ok(()) => Check::ok("fast-path", "the kernel takes the programs (no compiler is needed here)"),
-        Err(error) => Check::lacks(
-            "fast-path",
-            State::Warning,
-            tombolo_daemon::error_chain::in_one_line(&*error),
-            ENGINE_ONLY,
-            remedy,
-        ),
+        Err(error) => Check::lacks("fast-path", State::Warning, in_one_line(&*error), ENGINE_ONLY, remedy),
     }
 }
 
@@ -234,13 +231,14 @@ fn try_fast_path() -> Result<(), Box<dyn std::error::Error>> {
 
 fn interfaces() -> Vec<Check> {
     let Ok(links) = links::ethernet() else { return Vec::new() };
+    let auto = Host { fastpath: Wanted::Auto, ..Host::default() };
     let check = |link: &links::Link| {
-        let way = match (link.is_port, link.is_card()) {
-            (true, _) => "none, since it is a part of another interface",
-            (false, true) => "XDP if its driver has it, and TC",
-            (false, false) => "TC",
+        let programs = match modes(link, None, &auto) {
+            ([], why) => format!("none, since {why}"),
+            ([Mode::Xdp, ..], _) => "XDP if its driver has it, and TC".to_owned(),
+            _ => "TC".to_owned(),
         };
-        Check::ok(&link.name, format!("{}; with fastpath = \"auto\": {way}", link.kind))
+        Check::ok(&link.name, format!("{}; with fastpath = \"auto\": {programs}", link.kind))
     };
     links.iter().map(check).collect()
 }

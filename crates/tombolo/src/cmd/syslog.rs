@@ -7,7 +7,7 @@ use std::sync::Arc;
 /// Facility "daemon" (3), severity "informational" (6); severities of their own are in the text.
 const PRIORITY: u8 = 3 << 3 | 6;
 
-/// An open way to the system's log.
+/// An open connection to the system's log.
 #[derive(Debug, Clone)]
 pub(crate) struct Syslog {
     socket: Arc<UnixDatagram>,
