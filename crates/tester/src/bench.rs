@@ -15,7 +15,8 @@ pub use tombolo_generator::Means;
 use crate::effort::Effort;
 use crate::gateway::{Gateway, GatewayError, TestFrames};
 use crate::search::Attempt;
-use crate::trial::{Directions, Sharing, Trial, TrialPlan, TrialRecord};
+use crate::search::Verdict;
+use crate::trial::{Directions, Sharing, Tally, Trial, TrialPlan, TrialRecord};
 
 /// TTL of the tester's frames (RFC 2544 appendix C.2.6.4.13).
 const HOP_LIMIT: u8 = 10;
@@ -143,6 +144,8 @@ pub struct Bench {
     pub tester_limit: u64,
     /// Interval shown with the progress.
     pub bounds: Option<(u64, u64)>,
+    /// Trials since it was last taken.
+    pub tally: Tally,
     rig: Rig,
     ends: (Ends, Ends),
     payload: u16,
@@ -176,6 +179,13 @@ pub struct BenchPlan {
     pub frames: u32,
     /// How frames leave; the best that the kernel has where absent.
     pub means: Option<Means>,
+}
+
+impl BenchError {
+    /// Whether the gateway may do better next time: it was there, but a trial had no result.
+    pub fn may_pass(&self) -> bool {
+        matches!(self, BenchError::Unfilled { .. } | BenchError::Silent { .. } | BenchError::Mangled { .. })
+    }
 }
 
 impl Bench {
@@ -221,6 +231,7 @@ impl Bench {
             placement: Placement { sending: cores.0, gateway: cores.1, sharing, note },
             tester_limit,
             bounds: None,
+            tally: Tally::default(),
             rig,
             ends,
             payload: template.payload_bytes(),
@@ -394,6 +405,22 @@ impl Bench {
         self.trial_with(plan, observer, &mut |_, _| Ok(()))
     }
 
+    /// Runs a trial until it is valid, or has been repeated as often as the effort allows; returns
+    /// the last one.
+    ///
+    /// # Errors
+    /// As [`Bench::trial`].
+    pub fn valid_trial(&mut self, plan: &TrialPlan, observer: &mut dyn Observer) -> Result<Trial, BenchError> {
+        let mut trial = self.trial(plan, observer)?;
+        for _ in 0..self.effort.repeat_invalid {
+            if trial.verdict != Verdict::Invalid {
+                break;
+            }
+            trial = self.trial(plan, observer)?;
+        }
+        Ok(trial)
+    }
+
     /// Runs one trial, calling `during` about 20 times a second with the gateway and the time since
     /// the start.
     ///
@@ -440,6 +467,7 @@ impl Bench {
         }
         let drops = self.port_drops().saturating_sub(before);
         let trial = Trial::judge(outcome, drops, self.placement.sharing);
+        self.tally.count(&trial);
         observer.trial(&TrialRecord::of(self.gateway.name(), plan, &trial))?;
         thread::sleep(Duration::from_millis(self.effort.pause_ms));
         Ok(trial)

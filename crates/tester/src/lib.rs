@@ -21,6 +21,7 @@ pub mod gateway;
 pub mod iperf3;
 pub mod machine;
 pub mod procedure;
+pub mod readings;
 pub mod results;
 pub mod search;
 pub mod selftest;

@@ -38,8 +38,8 @@ pub struct SelfTest {
     pub paced_late_max_us: f64,
     /// Median delay of that run, microseconds: what the tester itself adds.
     pub calibration_us: f64,
-    /// Longest hole that the machine tore into any run, microseconds: other work, or the
-    /// hypervisor.
+    /// Longest hole that the machine tore into any of these runs, microseconds: other work, or
+    /// the hypervisor.
     pub longest_pause_us: f64,
 }
 
@@ -110,7 +110,7 @@ pub fn run(kind: FrameKind, frame_bytes: u16, core: usize, means: Option<Means>)
     let all = bursts.iter().chain(&paced);
     let wrong =
         all.clone().map(|o| o.departures.sent.saturating_sub(o.arrivals.received) + o.arrivals.duplicates).sum();
-    let pause = paced.iter().map(|o| o.departures.late_max_ns).max().unwrap_or(0);
+    let pause = all.clone().map(|o| o.departures.late_max_ns).max().unwrap_or(0);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate, far below 2^64")]
     let highest_rate = fastest as u64;
     Ok(SelfTest {

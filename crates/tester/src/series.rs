@@ -5,13 +5,11 @@
 //! measurement and summary is a line of the result file, written when it is known: what an
 //! interruption leaves is whole, and a resumed series skips what it finds there.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use serde::Serialize;
 use serde_json::{Value, json};
 use tombolo_generator::{Background, Ends, FrameKind, Means, Template};
 
@@ -21,13 +19,13 @@ use crate::gateway::between_ports::{external::External, laboratory, laboratory::
 use crate::gateway::{Addresses, Flows, Gateway, Spec, Technology, TestFrames};
 use crate::machine::Machine;
 use crate::procedure::{Known, Measured, packet::Procedure};
+use crate::readings::{GatewaySummary, Reading, Readings, summarise};
 use crate::results::ResultFile;
 use crate::selftest::{self, SelfTest};
-use crate::summary::Summary;
-use crate::trial::{Directions, Sharing, TrialRecord};
+use crate::trial::{Directions, Sharing, Tally, TrialRecord};
 
 /// Version of the lines' form.
-const SCHEMA: u32 = 1;
+const SCHEMA: u32 = 2;
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -76,26 +74,6 @@ pub trait Progress {
     fn failed(&mut self, gateway: &str, error: &BenchError);
 }
 
-/// All repetitions of one quantity of one gateway.
-#[derive(Clone, Debug, Serialize)]
-pub struct GatewaySummary {
-    record: &'static str,
-    /// The gateway.
-    pub gateway: String,
-    /// What was measured.
-    pub quantity: String,
-    /// Unit of all values.
-    pub unit: String,
-    /// Median, percentiles, range.
-    pub summary: Summary,
-    /// Half of the range over the median.
-    pub spread: f64,
-    /// Median, smallest and largest ratio to the first gateway, within repetitions.
-    pub ratio: Option<Summary>,
-    /// In at least one repetition the tester set the limit.
-    pub limited_by_tester: bool,
-}
-
 /// What a series came to.
 #[derive(Clone, Debug)]
 pub struct SeriesResult {
@@ -103,20 +81,20 @@ pub struct SeriesResult {
     pub summaries: Vec<GatewaySummary>,
     /// The self-test.
     pub self_test: SelfTest,
-    /// Gateways that could not be measured, and why.
+    /// Gateways that could not be measured, in one repetition or at all, and why.
     pub failures: Vec<(String, String)>,
+    /// Trials of each gateway, and what the machine did to them.
+    pub tallies: Vec<(String, Tally)>,
     /// Who ran where.
     pub placement: Vec<(String, Placement)>,
 }
-
-/// Value, and whether the tester limited it, by gateway, quantity and repetition.
-type Values = BTreeMap<(String, String), BTreeMap<u32, (f64, bool, String)>>;
 
 struct Station {
     name: String,
     bench: Bench,
     known: Known,
     failed: bool,
+    tally: Tally,
 }
 
 impl SeriesPlan {
@@ -131,7 +109,7 @@ impl SeriesPlan {
         resume: bool,
         progress: &mut dyn Progress,
     ) -> Result<SeriesResult, BenchError> {
-        let mut values = if resume { self.earlier(results.path())? } else { Values::new() };
+        let mut values = if resume { self.earlier(results.path())? } else { Readings::new() };
         let (sending, gateway_cores) = self.cores()?;
         let first = self.technology_of(&self.gateways[0]);
         let frame_bytes = self.frame_bytes_of(first);
@@ -158,19 +136,22 @@ impl SeriesPlan {
                 }
                 station.bench.reseed(u64::from(repetition));
                 let mut recorder = Recorder { results, progress, done: (repetition - 1, repetitions) };
-                match self.measure(station, &mut recorder) {
+                let outcome = self.measure(station, &mut recorder);
+                let tally = std::mem::take(&mut station.bench.tally);
+                station.tally.add(&tally);
+                match outcome {
                     Ok(measured) => {
                         for m in &measured {
-                            results.write(&result_record(&station.name, repetition, m)?)?;
+                            results.write(&result_record(&station.name, repetition, m, &tally)?)?;
                             let key = (station.name.clone(), m.quantity.clone());
-                            let value = (m.value, m.limited_by_tester, m.unit.to_owned());
-                            values.entry(key).or_default().insert(repetition, value);
+                            values.entry(key).or_default().insert(repetition, Reading::of(m));
                         }
                         progress.measured(&station.name, repetition, &measured);
                     }
                     Err(BenchError::Interrupted) => return Err(BenchError::Interrupted),
                     Err(error) => {
-                        station.failed = true;
+                        // One fill that failed says nothing of the next repetition.
+                        station.failed = !error.may_pass();
                         note_failure(&mut failures, results, progress, station.name.clone(), error)?;
                     }
                 }
@@ -180,7 +161,8 @@ impl SeriesPlan {
         summaries.iter().try_for_each(|summary| results.write(summary))?;
         results.write(&json!({ "record": "end", "complete": failures.is_empty() }))?;
         let placement = stations.iter().map(|s| (s.name.clone(), s.bench.placement.clone())).collect();
-        Ok(SeriesResult { summaries, self_test, failures, placement })
+        let tallies = stations.iter().map(|s| (s.name.clone(), s.tally)).collect();
+        Ok(SeriesResult { summaries, self_test, failures, tallies, placement })
     }
 
     /// How often everything is measured. The back-to-back procedure repeats within itself, and a
@@ -311,7 +293,7 @@ impl SeriesPlan {
             frames: Effort::frames(tester_limit, longest.into_iter().fold(0.0, f64::max)),
             means: self.means,
         })?;
-        Ok(Station { name: spec.to_string(), bench, known: self.known, failed: false })
+        Ok(Station { name: spec.to_string(), bench, known: self.known, failed: false, tally: Tally::default() })
     }
 
     /// Everything that the RFCs want to be reported and that holds for the whole series.
@@ -354,9 +336,9 @@ impl SeriesPlan {
     }
 
     /// Measurements that the file already holds, of a run with the same procedure and parameters.
-    fn earlier(&self, path: &Path) -> Result<Values, BenchError> {
+    fn earlier(&self, path: &Path) -> Result<Readings, BenchError> {
         let text = fs::read_to_string(path)?;
-        let mut values = Values::new();
+        let mut values = Readings::new();
         let mut same = false;
         let parameters = self.parameters()?;
         let procedure = serde_json::to_value(self.procedure).map_err(io::Error::from)?;
@@ -368,10 +350,9 @@ impl SeriesPlan {
                 Some("result") if same => {
                     let word = |key: &str| line[key].as_str().unwrap_or("").to_owned();
                     let repetition = line["repetition"].as_u64().and_then(|r| u32::try_from(r).ok());
-                    if let (Some(repetition), Some(value)) = (repetition, line["value"].as_f64()) {
-                        let limited = line["limited_by_tester"].as_bool().unwrap_or(false);
+                    if let (Some(repetition), Some(reading)) = (repetition, Reading::from_line(&line)) {
                         let key = (word("gateway"), word("quantity"));
-                        values.entry(key).or_default().insert(repetition, (value, limited, word("unit")));
+                        values.entry(key).or_default().insert(repetition, reading);
                     }
                 }
                 _ => {}
@@ -380,7 +361,7 @@ impl SeriesPlan {
         Ok(values)
     }
 
-    fn is_known(&self, values: &Values, gateway: &str, repetition: u32) -> bool {
+    fn is_known(&self, values: &Readings, gateway: &str, repetition: u32) -> bool {
         values.iter().any(|((name, _), by_repetition)| name == gateway && by_repetition.contains_key(&repetition))
     }
 }
@@ -429,40 +410,13 @@ fn gateway_record(station: &Station) -> Value {
     })
 }
 
-fn result_record(gateway: &str, repetition: u32, measured: &Measured) -> io::Result<Value> {
-    let mut line = json!({ "record": "result", "gateway": gateway, "repetition": repetition });
+fn result_record(gateway: &str, repetition: u32, measured: &Measured, tally: &Tally) -> io::Result<Value> {
+    let mut line = json!({ "record": "result", "gateway": gateway, "repetition": repetition, "tally": tally });
     let measured = serde_json::to_value(measured)?;
     if let (Some(line), Value::Object(measured)) = (line.as_object_mut(), measured) {
         line.extend(measured);
     }
     Ok(line)
-}
-
-fn summarise(values: &Values, gateways: &[String]) -> Vec<GatewaySummary> {
-    let mut summaries = Vec::new();
-    for gateway in gateways {
-        for ((_, quantity), repetitions) in values.iter().filter(|((name, _), _)| name == gateway) {
-            let all: Vec<f64> = repetitions.values().map(|(value, ..)| *value).collect();
-            let Some(summary) = Summary::of(&all) else { continue };
-            let base = values.get(&(gateways[0].clone(), quantity.clone())).filter(|_| *gateway != gateways[0]);
-            let ratios: Vec<f64> = repetitions
-                .iter()
-                .filter_map(|(repetition, (value, ..))| Some(value / base?.get(repetition)?.0))
-                .filter(|ratio| ratio.is_finite())
-                .collect();
-            summaries.push(GatewaySummary {
-                record: "summary",
-                gateway: gateway.clone(),
-                quantity: quantity.clone(),
-                unit: repetitions.values().next().map(|(.., unit)| unit.clone()).unwrap_or_default(),
-                summary,
-                spread: summary.spread(),
-                ratio: Summary::of(&ratios),
-                limited_by_tester: repetitions.values().any(|(_, limited, _)| *limited),
-            });
-        }
-    }
-    summaries
 }
 
 struct Recorder<'a> {

@@ -151,6 +151,16 @@ impl Trial {
         self.directions().map(DirectionOutcome::lost).sum()
     }
 
+    /// The rate that the slower direction reached, frames a second.
+    pub fn reached_rate(&self) -> f64 {
+        self.directions().map(|d| d.departures.rate()).reduce(f64::min).unwrap_or(0.0)
+    }
+
+    /// Why not passed, in one line.
+    pub fn why(&self) -> String {
+        self.reasons.join("; ")
+    }
+
     /// Lost frames in percent of those sent (RFC 2544 section 26.3).
     pub fn loss_percent(&self) -> f64 {
         match self.sent() {
@@ -210,6 +220,40 @@ fn lateness_of(name: &str, direction: &DirectionOutcome) -> Option<String> {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a thousandth of a u64 of nanoseconds")]
     let tolerated = OVERRUN_TOLERATED_NS.max((planned_ns as f64 * OVERRUN_TOLERATED) as u64);
     (d.overrun_ns() > tolerated).then(|| format!("{name}: the sender ended {} us late", d.overrun_ns() / 1000))
+}
+
+/// Trials of a measurement, and what the machine did to them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Tally {
+    /// Trials made.
+    pub trials: u32,
+    /// Of these, invalid ones.
+    pub invalid: u32,
+    /// The longest pause of a sending core, microseconds.
+    pub longest_pause_us: f64,
+    /// The longest silence of the gateway in a trial that lost frames, microseconds.
+    pub longest_silence_us: f64,
+}
+
+impl Tally {
+    /// Counts a trial.
+    pub fn count(&mut self, trial: &Trial) {
+        self.trials += 1;
+        self.invalid += u32::from(trial.verdict == Verdict::Invalid);
+        for direction in trial.directions() {
+            let silence = silence_of_the_gateway(direction).unwrap_or(0);
+            self.longest_pause_us = self.longest_pause_us.max(direction.departures.late_max_ns as f64 / 1000.0);
+            self.longest_silence_us = self.longest_silence_us.max(silence as f64 / 1000.0);
+        }
+    }
+
+    /// Adds those of another measurement.
+    pub fn add(&mut self, other: &Tally) {
+        self.trials += other.trials;
+        self.invalid += other.invalid;
+        self.longest_pause_us = self.longest_pause_us.max(other.longest_pause_us);
+        self.longest_silence_us = self.longest_silence_us.max(other.longest_silence_us);
+    }
 }
 
 /// A trial as a line of a result file.

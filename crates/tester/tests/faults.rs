@@ -3,94 +3,21 @@
 
 #![expect(clippy::unwrap_used, reason = "a test: a panic is a failure")]
 
-use std::ops::{Deref, DerefMut};
+mod common;
+
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use common::{FLOWS, Silent, bench, bench_as, turn};
 use tombolo_generator::{FrameError, become_realtime, pin_to};
-use tombolo_tester::bench::{Bench, BenchError, BenchPlan, Observer, Status};
+use tombolo_tester::bench::{Bench, BenchError, BenchPlan};
 use tombolo_tester::effort::Effort;
 use tombolo_tester::gateway::between_ports::{laboratory, laboratory::Laboratory};
 use tombolo_tester::gateway::{Flows, Spec, Technology, TestFrames};
 use tombolo_tester::procedure::{Known, packet::Procedure};
 use tombolo_tester::search::Verdict;
 use tombolo_tester::summary::percentile;
-use tombolo_tester::trial::{Directions, Trial, TrialPlan, TrialRecord, evenly_timed};
-
-struct Silent;
-
-impl Observer for Silent {
-    fn trial(&mut self, record: &TrialRecord) -> std::io::Result<()> {
-        println!("{} {} {:?} {:?}", record.purpose, record.rate, record.verdict, record.reasons);
-        Ok(())
-    }
-
-    fn tick(&mut self, _: &Status) -> bool {
-        true
-    }
-}
-
-/// A bench that has the machine for itself: the tests of this file take turns.
-struct Alone {
-    bench: Bench,
-    _turn: MutexGuard<'static, ()>,
-}
-
-impl Deref for Alone {
-    type Target = Bench;
-
-    fn deref(&self) -> &Bench {
-        &self.bench
-    }
-}
-
-impl DerefMut for Alone {
-    fn deref_mut(&mut self) -> &mut Bench {
-        &mut self.bench
-    }
-}
-
-fn turn() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A bench with this gateway, probed; `None` (said loudly) without the privileges or a second core.
-fn bench(gateway: &str, technology: Technology, flows: Flows) -> Option<Alone> {
-    bench_as(gateway, technology, technology, flows)
-}
-
-/// The same, with the gateway asked as if it did something else.
-fn bench_as(gateway: &str, technology: Technology, asked: Technology, flows: Flows) -> Option<Alone> {
-    if tombolo_lab::skip_without(gateway, &["ip"]) {
-        return None;
-    }
-    let turn = turn();
-    let spec: Spec = gateway.parse().unwrap();
-    let started = Laboratory::start(spec.clone(), technology, &flows, Path::new("tombolo")).unwrap();
-    let addresses = laboratory::addresses(technology, &spec, &flows);
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    assert!(cores > 1, "these tests need two cores: one sends, one is the gateway's");
-    let mut bench = Bench::open(BenchPlan {
-        gateway: Box::new(started),
-        test_frames: TestFrames::new(asked, &addresses, &flows).unwrap(),
-        frame_bytes: asked.kinds().0.shortest(),
-        mix: None,
-        effort: Effort::QUICK,
-        directions: Directions::Forward,
-        cores: (vec![0], vec![1]),
-        tester_limit: 200_000,
-        frames: 200_000,
-        means: None,
-    })
-    .unwrap();
-    bench.probe(&mut Silent).unwrap();
-    bench.gateway.flush().unwrap();
-    Some(Alone { bench, _turn: turn })
-}
-
-const FLOWS: Flows = Flows::RFC_4814;
+use tombolo_tester::trial::{Directions, Trial, TrialPlan, evenly_timed};
 
 /// One trial with an empty table.
 fn run(bench: &mut Bench, rate: u64, frames: u32) -> Trial {
@@ -212,9 +139,9 @@ fn a_limit_of_the_rate_is_found_within_one_percent() {
     let mut tries = (0..4).map(|_| {
         let mut known = Known::default();
         let measured = Procedure::Throughput.measure(&mut bench, &mut known, &mut Silent).unwrap();
-        assert!(measured[0].value <= 50_500.0, "{measured:?}");
+        assert!(measured[0].value.unwrap() <= 50_500.0, "{measured:?}");
         println!("{measured:?}");
-        measured[0].value >= 49_500.0 && !measured[0].limited_by_tester
+        measured[0].value.unwrap() >= 49_500.0 && measured[0].bound.is_none()
     });
     assert!(tries.any(|is_right| is_right), "a busy machine only takes away, but hardly four times");
 }
@@ -226,8 +153,9 @@ fn a_table_of_ten_thousand_holds_exactly_ten_thousand() {
     let opened = bench_as("faulty:capacity=10000", Technology::Forward4, Technology::Nat44, flows);
     let Some(mut bench) = opened else { return };
     let mut known = Known { fill_rate: Some(40_000), ..Known::default() };
-    let capacities: Vec<f64> =
-        (0..3).map(|_| Procedure::Capacity.measure(&mut bench, &mut known, &mut Silent).unwrap()[0].value).collect();
+    let capacities: Vec<f64> = (0..3)
+        .map(|_| Procedure::Capacity.measure(&mut bench, &mut known, &mut Silent).unwrap()[0].value.unwrap())
+        .collect();
     assert!(capacities.contains(&10_000.0) && capacities.iter().all(|c| *c <= 10_000.0), "{capacities:?}");
 }
 
@@ -238,7 +166,7 @@ fn an_outage_is_measured_by_the_reset_procedure() {
     bench.effort.reset_seconds = 0.8;
     let gaps: Vec<f64> = (0..4)
         .map(|_| Procedure::Reset.measure(&mut bench, &mut known, &mut Silent).unwrap())
-        .map(|measured| measured.iter().find(|m| m.quantity.contains("gap")).unwrap().value)
+        .map(|measured| measured.iter().find(|m| m.quantity.contains("gap")).unwrap().value.unwrap())
         .collect();
     assert!(gaps.iter().any(|gap| (gap - 200.0).abs() < 2.0), "{gaps:?} ms");
 }

@@ -7,7 +7,7 @@
 use serde_json::json;
 
 use super::known::Known;
-use super::measured::Measured;
+use super::measured::{Bound, Measured};
 use super::{phase_one, throughput};
 use crate::bench::{Bench, BenchError, Observer};
 use crate::effort::Effort;
@@ -29,7 +29,7 @@ pub(super) fn measure(
     let longest = u64::from(Effort::frames(max_rate, bench.effort.burst_seconds));
     let mut bursts = Vec::new();
     let mut sent_rates = Vec::new();
-    let mut unlimited = 0;
+    let (mut unlimited, mut limited_by_tester) = (0, 0);
     for _ in 0..bench.effort.burst_repetitions {
         let search = Search {
             max: longest,
@@ -48,6 +48,7 @@ pub(super) fn measure(
         })?;
         bench.bounds = None;
         unlimited += u32::from(found.lowest_not_passing.is_none());
+        limited_by_tester += u32::from(found.limited_by_tester);
         bursts.push(found.highest_passing as f64);
     }
     let Some(summary) = Summary::of(&bursts) else {
@@ -63,8 +64,14 @@ pub(super) fn measure(
     });
     let b2b = Measured::rate("back-to-back frames, average", summary.mean, "frames", details.clone());
     let buffer = Measured::rate("corrected buffer time", corrected * 1000.0, "ms", details);
-    let limited_by_tester = unlimited > 0;
-    Ok(vec![Measured { limited_by_tester, ..b2b }, Measured { limited_by_tester, ..buffer }])
+    let mark = |measured: Measured| match (unlimited, limited_by_tester) {
+        (0, 0) => measured,
+        (0, invalid) => measured.bounded(Bound::AtLeast, format!("{invalid} searches ended at invalid trials")),
+        (unlimited, _) => {
+            measured.bounded(Bound::AtLeast, format!("{unlimited} searches found no burst that is too long"))
+        }
+    };
+    Ok(vec![mark(b2b), mark(buffer)])
 }
 
 fn whole(value: f64) -> u64 {

@@ -10,10 +10,10 @@ use serde_json::json;
 use tombolo_generator::DirectionOutcome;
 
 use super::known::Known;
-use super::measured::Measured;
+use super::measured::{Bound, Measured};
 use crate::bench::{Bench, BenchError, Observer};
 use crate::search::{Search, Verdict};
-use crate::trial::TrialPlan;
+use crate::trial::{Trial, TrialPlan};
 
 /// Times that a number of connections is tried before it counts as too large: a pause of the
 /// machine loses frames, too.
@@ -45,7 +45,14 @@ pub(super) fn measure(
     });
     bench.gateway.flush()?;
     let measured = Measured::rate("connection table capacity", f64::from(kept), "connections", details);
-    Ok(vec![Measured { limited_by_tester: full, ..measured }])
+    let measured = match full {
+        true => measured.bounded(Bound::AtLeast, "all that were offered fit; offer more"),
+        false => measured,
+    };
+    Ok(vec![match counted.invalid {
+        Some(why) if !full => measured.doubted(format!("the counting trial was invalid: {why}")),
+        _ => measured,
+    }])
 }
 
 /// What came of connections that were offered to an empty table.
@@ -54,6 +61,8 @@ struct Offered {
     validated: u32,
     gateway: Option<u64>,
     paused_us: Option<u64>,
+    /// Why a trial of the two was invalid.
+    invalid: Option<String>,
 }
 
 fn offer(bench: &mut Bench, rate: u64, count: u32, observer: &mut dyn Observer) -> Result<Offered, BenchError> {
@@ -66,7 +75,9 @@ fn offer(bench: &mut Bench, rate: u64, count: u32, observer: &mut dyn Observer) 
     let received =
         |directions: &mut dyn Iterator<Item = &DirectionOutcome>| directions.map(|d| d.arrivals.received).sum();
     let validated: u64 = received(&mut back.directions());
+    let invalid = [&first, &back].into_iter().find(|trial| trial.verdict == Verdict::Invalid).map(Trial::why);
     Ok(Offered {
+        invalid,
         forwarded: received(&mut first.directions()),
         validated: u32::try_from(validated).unwrap_or(u32::MAX),
         gateway,

@@ -33,8 +33,7 @@ pub(super) fn measure(
     });
     let measured =
         Measured::rate("connection establishment rate", found.highest_passing as f64, "connections/s", details);
-    let limited_by_tester = found.limited_by_tester || found.lowest_not_passing.is_none();
-    Ok(vec![Measured { limited_by_tester, ..measured }])
+    Ok(vec![measured.searched(&found)])
 }
 
 /// The highest validated rate for the flows of the bench.

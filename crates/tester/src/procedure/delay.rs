@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tombolo_generator::{Arrivals, Delays, DirectionOutcome};
 
 use super::known::Known;
-use super::measured::Measured;
+use super::measured::{Bound, Measured};
 use super::phase_one::{check_timeout, fill_rate};
 use super::throughput;
 use crate::bench::{Bench, BenchError, Observer};
@@ -38,15 +38,16 @@ pub(super) fn latency(
     })?;
     let mut measured = Vec::new();
     for (name, direction) in named_directions(&trial) {
-        let mut delays: Vec<u64> = direction.arrivals.timed.iter().flatten().copied().collect();
-        let lost = direction.arrivals.timed.len() - delays.len();
-        let (Some(typical), Some(worst)) = (percentile(&mut delays, 500), percentile(&mut delays, 999)) else {
+        let lost = direction.arrivals.timed.iter().filter(|delay| delay.is_none()).count();
+        let (Some(typical), Some(worst)) = (timed_percentile(direction, 500), timed_percentile(direction, 999)) else {
             continue;
         };
-        let details = json!({ "rate": rate, "timed_frames": delays.len(), "timed_frames_lost": lost,
+        let details = json!({ "rate": rate, "timed_frames": direction.arrivals.timed.len(), "timed_frames_lost": lost,
             "verdict": trial.verdict, "histogram_us": histogram(&direction.arrivals.delays) });
-        measured.push(Measured::cost(format!("typical latency, {name}"), us(typical), "us", details.clone()));
-        measured.push(Measured::cost(format!("worst-case latency, {name}"), us(worst), "us", details));
+        for (which, delay) in [("typical", typical), ("worst-case", worst)] {
+            let latency = Measured::cost(format!("{which} latency, {name}"), us(delay.ns), "us", details.clone());
+            measured.push(mark(latency, &trial, direction, delay.is_exceeded));
+        }
     }
     nonempty(measured, bench)
 }
@@ -66,14 +67,12 @@ pub(super) fn pdv(
     for (name, direction) in named_directions(&trial) {
         let delays = &direction.arrivals.delays;
         let (Some(high), Some(min)) = (with_losses(direction, 0.999), delays.min_ns()) else { continue };
+        let (high, is_exceeded) = (high.ns, high.is_exceeded);
         let details = json!({ "rate": rate, "frames": delays.count(), "lost": direction.lost(), "min_us": us(min),
             "p999_us": us(high), "max_us": delays.max_ns().map(us), "verdict": trial.verdict });
-        measured.push(Measured::cost(
-            format!("packet delay variation, {name}"),
-            us(high.saturating_sub(min)),
-            "us",
-            details,
-        ));
+        let pdv =
+            Measured::cost(format!("packet delay variation, {name}"), us(high.saturating_sub(min)), "us", details);
+        measured.push(mark(pdv, &trial, direction, is_exceeded));
     }
     nonempty(measured, bench)
 }
@@ -96,7 +95,8 @@ pub(super) fn ipdv(
         let details =
             json!({ "rate": rate, "min_us": min, "median_us": median, "max_us": max, "verdict": trial.verdict });
         for (which, value) in [("minimum", min), ("median", median), ("maximum", max)] {
-            measured.push(Measured::cost(format!("IPDV {which}, {name}"), value, "us", details.clone()));
+            let ipdv = Measured::cost(format!("IPDV {which}, {name}"), value, "us", details.clone());
+            measured.push(mark(ipdv, &trial, direction, false));
         }
     }
     nonempty(measured, bench)
@@ -133,13 +133,48 @@ fn named_directions(trial: &Trial) -> impl Iterator<Item = (&'static str, &Direc
     forward.chain(trial.outcome.reverse.iter().map(|d| ("reverse", d)))
 }
 
-/// The percentile with lost frames counted as slower than any that arrived.
-fn with_losses(direction: &DirectionOutcome, fraction: f64) -> Option<u64> {
+/// A delay at a percentile, lost frames counted as slower than any that arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Percentile {
+    ns: u64,
+    /// The percentile is a lost frame: it is slower than this, the slowest that arrived.
+    is_exceeded: bool,
+}
+
+/// Marks a value of a stream that was not all that the procedure asks for.
+fn mark(measured: Measured, trial: &Trial, direction: &DirectionOutcome, is_exceeded: bool) -> Measured {
+    let (lost, sent) = (direction.lost(), direction.departures.sent);
+    let measured = match is_exceeded {
+        true => measured.bounded(Bound::AtLeast, "the percentile is a lost frame; this is the slowest that arrived"),
+        false => measured,
+    };
+    match (trial.verdict, lost) {
+        (Verdict::Passed, _) => measured,
+        (_, 1..) => {
+            measured.doubted(format!("the stream lost {lost} of {sent} frames in the last of {ATTEMPTS} attempts"))
+        }
+        _ => measured.doubted(trial.why()),
+    }
+}
+
+/// The percentile, in thousandths, of the timed frames.
+fn timed_percentile(direction: &DirectionOutcome, thousandths: usize) -> Option<Percentile> {
+    let mut delays: Vec<u64> = direction.arrivals.timed.iter().flatten().copied().collect();
+    let slowest = delays.iter().max().copied()?;
+    delays.resize(direction.arrivals.timed.len(), u64::MAX);
+    let ns = percentile(&mut delays, thousandths)?;
+    Some(Percentile { ns: ns.min(slowest), is_exceeded: ns == u64::MAX })
+}
+
+/// The percentile of all frames.
+fn with_losses(direction: &DirectionOutcome, fraction: f64) -> Option<Percentile> {
     let delays = &direction.arrivals.delays;
     let all = delays.count() + direction.lost();
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rank is at most the count")]
     let rank = (fraction * all as f64).ceil() as u64;
-    delays.at_rank(rank.clamp(1, delays.count().max(1))).filter(|_| delays.count() > 0)
+    let is_exceeded = rank > delays.count();
+    let ns = if is_exceeded { delays.max_ns() } else { delays.at_rank(rank.max(1)) };
+    ns.filter(|_| delays.count() > 0).map(|ns| Percentile { ns, is_exceeded })
 }
 
 /// Minimum, median, maximum of the signed differences, microseconds.
@@ -183,4 +218,27 @@ fn nonempty(measured: Vec<Measured>, bench: &Bench) -> Result<Vec<Measured>, Ben
         )));
     }
     Ok(measured)
+}
+
+#[cfg(test)]
+mod tests {
+    use tombolo_generator::{Bitmap, Departures};
+
+    use super::*;
+
+    fn timed(delays: &[Option<u64>]) -> DirectionOutcome {
+        let arrivals = Arrivals { timed: delays.to_vec(), ..Arrivals::empty(Bitmap::without(1, &[])) };
+        DirectionOutcome { departures: Departures::default(), pauses: Vec::new(), arrivals }
+    }
+
+    #[test]
+    fn lost_frames_are_slower_than_any_that_arrived() {
+        let all: Vec<Option<u64>> = (1..=1000).map(Some).collect();
+        assert_eq!(timed_percentile(&timed(&all), 999), Some(Percentile { ns: 999, is_exceeded: false }));
+        let mut some_lost = all;
+        some_lost[..2].fill(None);
+        assert_eq!(timed_percentile(&timed(&some_lost), 500), Some(Percentile { ns: 502, is_exceeded: false }));
+        assert_eq!(timed_percentile(&timed(&some_lost), 999), Some(Percentile { ns: 1000, is_exceeded: true }));
+        assert_eq!(timed_percentile(&timed(&[None, None]), 500), None);
+    }
 }

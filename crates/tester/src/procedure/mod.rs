@@ -19,4 +19,4 @@ mod teardown;
 mod throughput;
 
 pub use known::Known;
-pub use measured::Measured;
+pub use measured::{Bound, Measured};

@@ -63,10 +63,10 @@ fn point(
     observer: &mut dyn Observer,
 ) -> Result<(Option<f64>, f64), BenchError> {
     let connections = match stateful {
-        true => connection_rate::measure(bench, known, observer)?.first().map(|m| m.value),
+        true => connection_rate::measure(bench, known, observer)?.first().and_then(|m| m.value),
         false => None,
     };
-    let rate = throughput::measure(bench, known, observer)?.first().map_or(0.0, |m| m.value);
+    let rate = throughput::measure(bench, known, observer)?.first().and_then(|m| m.value).unwrap_or(0.0);
     Ok((connections, rate))
 }
 
@@ -83,7 +83,7 @@ fn cores(bench: &mut Bench, known: &mut Known, observer: &mut dyn Observer) -> R
     while count <= all.len() {
         bench.place(&all[..count])?;
         known.throughput = None;
-        let rate = throughput::measure(bench, known, observer)?.first().map_or(0.0, |m| m.value);
+        let rate = throughput::measure(bench, known, observer)?.first().and_then(|m| m.value).unwrap_or(0.0);
         if count == 1 {
             single = rate;
         }

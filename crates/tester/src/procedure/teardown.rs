@@ -6,7 +6,7 @@ use std::time::Instant;
 use serde_json::json;
 
 use super::known::Known;
-use super::measured::Measured;
+use super::measured::{Bound, Measured};
 use super::phase_one;
 use crate::bench::{Bench, BenchError, Observer};
 use crate::summary::Summary;
@@ -43,7 +43,10 @@ pub(super) fn measure(
     let resolution = (empty * 0.1).max(0.0005);
     let rate = f64::from(connections) / deletion.max(resolution);
     let measured = Measured::rate("connection tear-down rate", rate, "connections/s", details);
-    Ok(vec![Measured { limited_by_tester: deletion < resolution, ..measured }])
+    Ok(vec![match deletion < resolution {
+        true => measured.bounded(Bound::AtLeast, "the table is deleted faster than the command's own time varies"),
+        false => measured,
+    }])
 }
 
 fn timed_flush(bench: &mut Bench) -> Result<f64, BenchError> {

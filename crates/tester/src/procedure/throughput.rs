@@ -43,9 +43,7 @@ pub(super) fn measure(
         "search_max": max,
     });
     let total = (found.highest_passing * directions.count()) as f64;
-    let measured = Measured::rate("throughput", total, "frames/s", details);
-    let limited_by_tester = found.limited_by_tester || found.lowest_not_passing.is_none();
-    Ok(vec![Measured { limited_by_tester, ..measured }])
+    Ok(vec![Measured::rate("throughput", total, "frames/s", details).searched(&found)])
 }
 
 /// The throughput, measured now if it is not known.

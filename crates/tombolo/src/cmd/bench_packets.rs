@@ -14,10 +14,11 @@ use tombolo_tester::{
     bench::{BenchError, Means, Mix, Status},
     effort::Effort,
     gateway::{Addresses, Flows, Spec, Technology, between_ports::Hooks},
-    procedure::{Known, Measured, packet::Procedure},
+    procedure::{Bound, Known, Measured, packet::Procedure},
+    readings::GatewaySummary,
     results::ResultFile,
     selftest,
-    series::{GatewaySummary, Progress, SeriesPlan, SeriesResult},
+    series::{Progress, SeriesPlan, SeriesResult},
     trial::{Directions, Sharing},
 };
 
@@ -27,7 +28,7 @@ use super::print;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Gateways: plain, tombolo, tombolo:off|tc|xdp, iptables, nftables, tayga, jool, jool_siit, external,\n\
-and faulty:loss=N,corrupt=N,misdirect=N,duplicate=N,reorder=N (every Nth frame),delay=US,capacity=N,rate=N,outage=MS.\n\
+and faulty:loss=N,corrupt=N,misdirect=N,duplicate=N,reorder=N (every Nth frame),delay=US,capacity=N,rate=N,outage=MS,state=1.\n\
 Exit status: 0 measured, 1 a gateway could not be measured or the run was interrupted, 2 wrong usage.\n\
 An interrupted run leaves whole lines; --resume FILE goes on where it ended.")]
 pub(crate) struct Arguments {
@@ -240,7 +241,7 @@ pub(crate) fn run(procedure: Procedure, arguments: Arguments) -> anyhow::Result<
         print::line(&format!("every trial and the machine: {}", output.display()))?;
     }
     match result.failures.first() {
-        Some((gateway, error)) => bail!("{} gateways were not measured; {gateway}: {error}", result.failures.len()),
+        Some((gateway, error)) => bail!("{} measurements have no result; {gateway}: {error}", result.failures.len()),
         None => Ok(()),
     }
 }
@@ -424,8 +425,7 @@ impl Progress for Live {
 
     fn measured(&mut self, gateway: &str, repetition: u32, measured: &[Measured]) {
         self.finished += 1;
-        let values: Vec<String> =
-            measured.iter().map(|m| format!("{} {} {}", m.quantity, number(m.value), m.unit)).collect();
+        let values: Vec<String> = measured.iter().map(in_words).collect();
         self.clear();
         let _ = writeln!(io::stderr(), "{gateway} {repetition}: {}", values.join(", "));
     }
@@ -436,22 +436,37 @@ impl Progress for Live {
     }
 }
 
+fn sign(bound: Option<Bound>) -> String {
+    bound.map_or_else(String::new, |bound| format!("{} ", bound.sign()))
+}
+
+fn in_words(measured: &Measured) -> String {
+    match measured.value {
+        Some(value) => format!("{} {}{} {}", measured.quantity, sign(measured.bound), number(value), measured.unit),
+        None => format!("{}: none ({})", measured.quantity, measured.doubts.join("; ")),
+    }
+}
+
 fn tabulate(result: &SeriesResult) -> String {
     let mut table = print::table(&["gateway", "quantity", "median", "min", "max", "unit", "ratio (min..max)", "n"]);
     for row in &result.summaries {
         let GatewaySummary { summary, ratio, .. } = row;
-        let bound = if row.limited_by_tester { ">= " } else { "" };
-        let ratio = ratio
-            .map_or_else(|| "1".to_owned(), |r| format!("{} ({}..{})", number(r.median), number(r.min), number(r.max)));
+        let doubtful = if row.doubts.is_empty() { "" } else { " *" };
+        let ratio = ratio.map_or_else(
+            || if row.gateway == result.summaries[0].gateway { "1".to_owned() } else { "-".to_owned() },
+            |r| format!("{}{} ({}..{})", sign(row.ratio_bound), number(r.median), number(r.min), number(r.max)),
+        );
+        let or_none = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), number);
+        let count = summary.map_or(0, |s| s.count);
         table.add_row([
             row.gateway.clone(),
             row.quantity.clone(),
-            format!("{bound}{}", number(summary.median)),
-            number(summary.min),
-            number(summary.max),
+            format!("{}{}{doubtful}", sign(row.bound), or_none(summary.map(|s| s.median))),
+            or_none(summary.map(|s| s.min)),
+            or_none(summary.map(|s| s.max)),
             row.unit.clone(),
             ratio,
-            summary.count.to_string(),
+            if row.missing == 0 { count.to_string() } else { format!("{count} of {}", count + row.missing) },
         ]);
     }
     table.to_string()
@@ -472,8 +487,21 @@ fn footnotes(plan: &SeriesPlan, result: &SeriesResult) -> String {
     if plan.effort.quick {
         lines.push("quick form: scaled down, not comparable with published figures".to_owned());
     }
-    if result.summaries.iter().any(|s| s.limited_by_tester) {
-        lines.push(">=: the tester set the limit; the gateway may do more".to_owned());
+    for (gateway, tally) in &result.tallies {
+        let silence = match tally.longest_silence_us {
+            0.0 => String::new(),
+            us => format!("; longest silence of the gateway {us:.0} us"),
+        };
+        lines.push(format!(
+            "{gateway}: {} trials, {} of them invalid; longest pause of the sending core {:.0} us{silence}",
+            tally.trials, tally.invalid, tally.longest_pause_us
+        ));
+    }
+    for row in result.summaries.iter().filter(|row| !row.doubts.is_empty()) {
+        lines.push(format!("* {}, {}: {}", row.gateway, row.quantity, row.doubts.join("; ")));
+    }
+    if result.summaries.iter().any(|s| s.bound.is_some() || s.ratio_bound.is_some()) {
+        lines.push(">=, <=: a bound; the true value is that or more, or less. ?: it may be either".to_owned());
     }
     lines.join("\n")
 }
@@ -481,7 +509,7 @@ fn footnotes(plan: &SeriesPlan, result: &SeriesResult) -> String {
 fn describe(test: &selftest::SelfTest) -> String {
     format!(
         "self-test: {} frames/s of {} bytes made and checked on core {} ({} wrong); 100,000 frames/s paced to {:.4} %, own delay {:.2} us, \
-         longest pause of the machine {:.0} us; {}",
+         longest pause of the machine in it {:.0} us; {}",
         number(test.highest_rate as f64),
         test.frame_bytes,
         test.core,

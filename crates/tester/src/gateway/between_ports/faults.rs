@@ -25,10 +25,13 @@ pub struct Faults {
     pub rate: u64,
     /// Be dead for so many milliseconds after a reset.
     pub outage: u64,
+    /// 1: let answers in only to four tuples that were seen from inside, and forget these at a
+    /// reset.
+    pub state: u64,
 }
 
 impl Faults {
-    fn fields(&mut self) -> [(&'static str, &mut u64); 9] {
+    fn fields(&mut self) -> [(&'static str, &mut u64); 10] {
         [
             ("loss", &mut self.loss),
             ("duplicate", &mut self.duplicate),
@@ -39,6 +42,7 @@ impl Faults {
             ("capacity", &mut self.capacity),
             ("rate", &mut self.rate),
             ("outage", &mut self.outage),
+            ("state", &mut self.state),
         ]
     }
 }
@@ -53,7 +57,7 @@ impl FromStr for Faults {
             let mut fields = faults.fields();
             let field = fields.iter_mut().find(|(known, _)| *known == name);
             let (_, field) = field.ok_or_else(|| {
-                format!("no fault is called `{name}`; there are loss, duplicate, corrupt, misdirect, reorder, delay, capacity, rate, outage")
+                format!("no fault is called `{name}`; there are loss, duplicate, corrupt, misdirect, reorder, delay, capacity, rate, outage, state")
             })?;
             **field = value.parse().map_err(|_| format!("{name}={value}: not a number"))?;
         }

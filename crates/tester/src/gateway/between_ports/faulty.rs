@@ -74,6 +74,9 @@ impl FaultyForwarder {
 
     /// Plays dead.
     pub fn reset(&self, faults: &Faults) {
+        if faults.state != 0 {
+            self.flush();
+        }
         self.shared.dead_until_ns.store(monotonic_ns() + faults.outage * 1_000_000, Ordering::Release);
     }
 
@@ -164,7 +167,7 @@ impl Forwarder {
         if self.faults.rate != 0 && !self.has_token(arrived) {
             return Ok(());
         }
-        if from == 0 && !self.is_admitted(frame) {
+        if !(if from == 0 { self.is_admitted(frame) } else { self.is_answer(frame) }) {
             return Ok(());
         }
         let due = arrived + self.faults.delay * 1000;
@@ -224,16 +227,33 @@ impl Forwarder {
     fn is_admitted(&mut self, frame: &[u8]) -> bool {
         let known = self.seen.len() as u64;
         let tuple = tuple_of(frame);
-        if self.faults.capacity == 0 || self.seen.contains(&tuple) {
+        let keeps_none = self.faults.capacity == 0 && self.faults.state == 0;
+        if keeps_none || self.seen.contains(&tuple) {
             return true;
         }
-        let room = known < self.faults.capacity;
+        let room = self.faults.capacity == 0 || known < self.faults.capacity;
         if room {
             self.seen.insert(tuple);
             self.shared.tuples.store(known + 1, Ordering::Release);
         }
         room
     }
+
+    /// Whether a frame from outside may come in.
+    fn is_answer(&self, frame: &[u8]) -> bool {
+        self.faults.state == 0 || self.seen.contains(&answered_tuple_of(frame))
+    }
+}
+
+/// The four tuple of an answer as the frame that it answers had it.
+fn answered_tuple_of(frame: &[u8]) -> [u8; 36] {
+    let mut tuple = tuple_of(frame);
+    let half = if udp_offset(frame) == 34 { 4 } else { 16 };
+    let (source, rest) = tuple.split_at_mut(half);
+    source.swap_with_slice(&mut rest[..half]);
+    let (source_port, destination_port) = tuple[32..].split_at_mut(2);
+    source_port.swap_with_slice(destination_port);
+    tuple
 }
 
 /// Rewrites the link-layer addresses and decrements the hop limit. False for what is not a unicast

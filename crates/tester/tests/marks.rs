@@ -1,0 +1,131 @@
+//! A value that its trial does not support carries a mark and the reason, or is not there.
+
+#![expect(clippy::unwrap_used, reason = "a test: a panic is a failure")]
+
+mod common;
+
+use common::{FLOWS, Silent, bench, bench_as, turn};
+use tombolo_tester::bench::{BenchError, Status};
+use tombolo_tester::effort::Effort;
+use tombolo_tester::gateway::{Flows, Technology};
+use tombolo_tester::procedure::{Bound, Known, Measured, packet::Procedure};
+use tombolo_tester::results::ResultFile;
+use tombolo_tester::series::{Progress, SeriesPlan};
+use tombolo_tester::trial::Directions;
+
+fn at(throughput: u64) -> Known {
+    Known { throughput: Some(throughput), fill_rate: Some(20_000), ..Known::default() }
+}
+
+#[test]
+fn nothing_recovers_from_what_was_no_overload() {
+    let Some(mut bench) = bench("faulty:", Technology::Forward4, FLOWS) else { return };
+    bench.effort.overload_seconds = 0.2;
+    let measured = Procedure::Recovery.measure(&mut bench, &mut at(5000), &mut Silent).unwrap();
+    assert_eq!(measured[0].value, None, "{measured:?}");
+    assert!(measured[0].doubts[0].contains("nothing was overloaded"), "{:?}", measured[0].doubts);
+}
+
+#[test]
+fn what_was_overloaded_recovers() {
+    let Some(mut bench) = bench("faulty:rate=20000", Technology::Forward4, FLOWS) else { return };
+    bench.effort.overload_seconds = 0.3;
+    let times = (0..4).map(|_| Procedure::Recovery.measure(&mut bench, &mut at(20_000), &mut Silent).unwrap());
+    let recovered = |m: &Vec<Measured>| m[0].value.is_some_and(|ms| ms < 20.0) && m[0].doubts.is_empty();
+    assert!(times.inspect(|m| println!("{m:?}")).any(|m| recovered(&m)));
+}
+
+#[test]
+fn a_point_of_the_loss_curve_that_was_never_sent_is_no_value() {
+    let Some(mut bench) = bench("faulty:", Technology::Forward4, FLOWS) else { return };
+    // More than any tester sends: every point above what it reaches would be the same trial.
+    bench.tester_limit = 40_000_000;
+    bench.effort = Effort { trial_seconds: 0.004, repeat_invalid: 0, loss_step_percent: 10, ..bench.effort };
+    let measured = Procedure::FrameLoss.measure(&mut bench, &mut Known::default(), &mut Silent).unwrap();
+    let points = measured[0].details["points"].as_array().unwrap();
+    assert_eq!(points[0]["valid"], false, "{points:?}");
+    assert!(points[0]["percent_of_max"].as_f64().unwrap() < 99.0, "the rate that was reached, not the one asked for");
+    assert!(!measured[0].doubts.is_empty());
+}
+
+#[test]
+fn the_latency_of_a_lossy_stream_is_marked_and_lost_frames_are_slowest() {
+    let Some(mut bench) = bench("faulty:loss=9", Technology::Forward4, FLOWS) else { return };
+    bench.effort = Effort { latency_seconds: 0.3, latency_from_seconds: 0.1, timed_frames: 500, ..bench.effort };
+    let measured = Procedure::Latency.measure(&mut bench, &mut at(10_000), &mut Silent).unwrap();
+    let (typical, worst) = (&measured[0], &measured[1]);
+    assert_eq!((typical.bound, worst.bound), (None, Some(Bound::AtLeast)));
+    assert!(typical.doubts[0].contains("lost"), "{:?}", typical.doubts);
+    bench.effort.variation_seconds = 0.3;
+    let pdv = Procedure::Pdv.measure(&mut bench, &mut at(10_000), &mut Silent).unwrap();
+    assert_eq!((pdv[0].bound, pdv[0].doubts.len()), (Some(Bound::AtLeast), 2));
+}
+
+#[test]
+fn a_gateway_that_is_still_dead_when_the_trial_ends_has_no_reset_time() {
+    let Some(mut bench) = bench("faulty:outage=5000", Technology::Forward4, FLOWS) else { return };
+    bench.effort.reset_seconds = 0.6;
+    let measured = Procedure::Reset.measure(&mut bench, &mut at(10_000), &mut Silent).unwrap();
+    for one in measured {
+        assert_eq!(one.bound, Some(Bound::AtLeast), "{one:?}");
+        assert!(one.doubts.iter().any(|doubt| doubt.contains("not recovered")));
+    }
+}
+
+#[test]
+fn a_reset_that_empties_the_table_is_no_outage() {
+    let flows = Flows::sessions(500, 2);
+    let opened = bench_as("faulty:outage=50,state=1", Technology::Forward4, Technology::Nat44, flows);
+    let Some(mut bench) = opened else { return };
+    bench.directions = Directions::Both;
+    bench.effort.reset_seconds = 0.6;
+    let measured = Procedure::Reset.measure(&mut bench, &mut at(10_000), &mut Silent).unwrap();
+    let [_, gap, survivors] = &measured[..] else { panic!("{measured:?}") };
+    assert!((gap.value.unwrap() - 50.0).abs() < 15.0 && gap.bound.is_none(), "{gap:?}");
+    // Those that the stream made again answer; the others went with the table.
+    assert!(survivors.value.is_some_and(|share| share > 90.0), "{survivors:?}");
+}
+
+struct Nobody;
+
+impl Progress for Nobody {
+    fn status(&mut self, _: u32, _: u32, _: &Status) {}
+
+    fn measured(&mut self, _: &str, _: u32, measured: &[Measured]) {
+        println!("{measured:?}");
+    }
+
+    fn failed(&mut self, gateway: &str, error: &BenchError) {
+        println!("{gateway}: {error}");
+    }
+}
+
+#[test]
+fn one_failed_fill_does_not_end_a_gateways_series() {
+    if tombolo_lab::skip_without("one_failed_fill", &["ip"]) {
+        return;
+    }
+    let _turn = turn();
+    let directory = tempfile::tempdir().unwrap();
+    let mut results = ResultFile::open(&directory.path().join("series.jsonl")).unwrap();
+    let plan = SeriesPlan {
+        procedure: Procedure::Teardown,
+        gateways: vec!["faulty:capacity=1000".parse().unwrap()],
+        technology: None,
+        effort: Effort { repetitions: 2, ..Effort::QUICK },
+        directions: Directions::Forward,
+        flows: Some(Flows::sessions(1000, 2)),
+        frame_bytes: None,
+        mix: None,
+        sending_cores: Some(vec![0]),
+        gateway_cores: Some(vec![1]),
+        known: Known { fill_rate: Some(20_000), ..Known::default() },
+        max_rate: Some(100_000),
+        means: None,
+        addresses: None,
+        tombolo: "tombolo".into(),
+    };
+    let result = plan.run(&mut results, false, &mut Nobody).unwrap();
+    assert_eq!(result.failures.len(), 2, "each repetition is tried: {:?}", result.failures);
+    assert!(result.tallies[0].1.trials >= 6, "{:?}", result.tallies);
+}
