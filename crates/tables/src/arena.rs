@@ -24,14 +24,17 @@ use crate::tick::Tick;
 pub const WORDS: usize = 8;
 
 const LIFE_WORD: usize = 4;
-const STAGE: u64 = 0xffff;
-const FREE: u64 = 0;
-const BUILDING: u64 = 1;
-const LIVE: u64 = 2;
-const DYING: u64 = 3;
-const OPENING: u64 = 4;
-const GENERATION: u64 = 0xffff << 16;
-const ONE_GENERATION: u64 = 1 << 16;
+
+tombolo_records::constants! {
+    const STAGE: u64 as LIFE_STAGE = 0xffff;
+    const FREE: u64 as STAGE_FREE = 0;
+    const BUILDING: u64 as STAGE_BUILDING = 1;
+    const LIVE: u64 as STAGE_LIVE = 2;
+    const DYING: u64 as STAGE_DYING = 3;
+    const OPENING: u64 as STAGE_OPENING = 4;
+    const GENERATION: u64 as LIFE_GENERATION = 0xffff << 16;
+    const ONE_GENERATION: u64 as LIFE_ONE_GENERATION = 1 << 16;
+}
 
 /// Declares the type of a record's number.
 macro_rules! id {

@@ -1,19 +1,7 @@
 //! Bindings: inside endpoint to outside endpoint (RFC 6146 calls the table BIB). One cache line
-//! each, one shape for NAT64, NAT44, DS-Lite, lw4o6 and MAP.
-//!
-//! ```text
-//!  0   inside IPv6 address (host, B4 or CE; zero for NAT44)                     16
-//! 16   inside IPv4 address (zero for NAT64) | outside IPv4 address               4 + 4
-//! 24   inside port | outside port | protocol | service | flags                   2 + 2 + 1 + 1 + 2
-//! 32   last touched, tick | generation | life                                    4 + 2 + 2
-//! 40   subscriber id | outside slot                                              4 + 4
-//! 48   created, tick | not used                                                  4 + 4
-//! 56   not used                                                                  8
-//! ```
-//!
-//! Addresses and ports stand as on the wire. For ICMP queries the ports hold the identifier.
-//!
-//! The word at 32 is the [`arena`](crate::arena)'s.
+//! each, one shape for NAT64, NAT44, DS-Lite, lw4o6 and MAP: [`BindingRecord`].
+
+use tombolo_records::{from_words, to_words};
 
 use crate::arena::{Arena, Stored, WORDS};
 use crate::tick::Tick;
@@ -51,6 +39,53 @@ impl InsideKey {
     }
 }
 
+tombolo_records::records! {
+    /// A binding as it lies in the tables. Addresses and ports stand as on the wire. For ICMP
+    /// queries the ports hold the identifier.
+    plain pub struct BindingRecord as binding {
+        /// IPv6 address of the host, the B4 or the CE; zero for NAT44.
+        inside: [u64; 2],
+        /// Zero for NAT64.
+        inside4: u32,
+        /// The outside address.
+        outside4: u32,
+        /// Of the inside endpoint.
+        inside_port: u16,
+        /// Of the outside endpoint.
+        outside_port: u16,
+        /// IP protocol number of the IPv4 side.
+        protocol: u8,
+        /// Number of the service in the plan.
+        service: u8,
+        /// BINDING_STATIC and the like.
+        flags: u16,
+        /// The arena's: last touched (tick), generation, stage.
+        life: u64,
+        /// Number of its subscriber.
+        subscriber: u32,
+        /// Its slot in the outside index.
+        outside_slot: u32,
+        /// Tick in which it was made.
+        created: u32,
+        /// Always 0.
+        unused: u32,
+        /// Always 0.
+        unused2: u64,
+    }
+}
+
+impl BindingRecord {
+    fn key(&self) -> InsideKey {
+        InsideKey {
+            ipv6: join(self.inside),
+            ipv4: self.inside4.to_ne_bytes(),
+            port: self.inside_port.to_ne_bytes(),
+            protocol: self.protocol,
+            service: self.service,
+        }
+    }
+}
+
 /// The two halves of an address, each as the bytes lie in memory.
 pub(crate) fn halves(address: [u8; 16]) -> [u64; 2] {
     let (mut high, mut low) = ([0; 8], [0; 8]);
@@ -80,11 +115,13 @@ pub struct Binding {
 
 /// Flags of a binding.
 pub mod flags {
-    /// Configured, or made by an operator; stays without sessions.
-    pub const STATIC: u16 = 1;
-    /// Made by an operator at run time, and [`STATIC`]: not in the configuration, so no reload
-    /// takes it away.
-    pub const OPERATOR: u16 = 2;
+    tombolo_records::constants! {
+        /// Configured, or made by an operator; stays without sessions.
+        pub const STATIC: u16 as BINDING_STATIC = 1;
+        /// Made by an operator at run time, and [`STATIC`]: not in the configuration, so no reload
+        /// takes it away.
+        pub const OPERATOR: u16 as BINDING_OPERATOR = 2;
+    }
 }
 
 /// All bindings.
@@ -95,36 +132,34 @@ impl Stored for Binding {
     const NAMES: [&'static str; 2] = ["bindings", "bindings-used"];
 
     fn to_words(&self) -> [u64; WORDS] {
-        let [high, low] = halves(self.inside.ipv6);
-        let [a, b, c, d] = self.inside.ipv4;
-        let [e, f, g, h] = self.outside_ipv4;
-        let [i, j] = self.inside.port;
-        let [o, p] = self.outside_port;
-        let [k, l] = self.flags.to_ne_bytes();
-        [
-            high,
-            low,
-            u64::from_ne_bytes([a, b, c, d, e, f, g, h]),
-            u64::from_ne_bytes([i, j, o, p, self.inside.protocol, self.inside.service, k, l]),
-            0,
-            u64::from(self.subscriber) | u64::from(self.outside_slot) << 32,
-            u64::from(self.created.0),
-            0,
-        ]
+        to_words(BindingRecord {
+            inside: halves(self.inside.ipv6),
+            inside4: u32::from_ne_bytes(self.inside.ipv4),
+            outside4: u32::from_ne_bytes(self.outside_ipv4),
+            inside_port: u16::from_ne_bytes(self.inside.port),
+            outside_port: u16::from_ne_bytes(self.outside_port),
+            protocol: self.inside.protocol,
+            service: self.inside.service,
+            flags: self.flags,
+            life: 0,
+            subscriber: self.subscriber,
+            outside_slot: self.outside_slot,
+            created: self.created.0,
+            unused: 0,
+            unused2: 0,
+        })
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "fields are cut out of words on purpose")]
-    fn from_words([high, low, ipv4, ports, _, owner, created, _]: [u64; WORDS]) -> Self {
-        let [a, b, c, d, e, f, g, h] = ipv4.to_ne_bytes();
-        let [i, j, o, p, protocol, service, k, l] = ports.to_ne_bytes();
+    fn from_words(words: [u64; WORDS]) -> Self {
+        let record: BindingRecord = from_words(words);
         Self {
-            inside: InsideKey { ipv6: join(high, low), ipv4: [a, b, c, d], port: [i, j], protocol, service },
-            outside_ipv4: [e, f, g, h],
-            outside_port: [o, p],
-            flags: u16::from_ne_bytes([k, l]),
-            subscriber: owner as u32,
-            outside_slot: (owner >> 32) as u32,
-            created: Tick(created as u32),
+            inside: record.key(),
+            outside_ipv4: record.outside4.to_ne_bytes(),
+            outside_port: record.outside_port.to_ne_bytes(),
+            flags: record.flags,
+            subscriber: record.subscriber,
+            outside_slot: record.outside_slot,
+            created: Tick(record.created),
         }
     }
 }
@@ -134,16 +169,15 @@ impl Bindings {
     #[inline]
     #[must_use]
     pub fn has_key(&self, id: u32, key: &InsideKey) -> bool {
-        let tail = |ipv4: u64, ports: u64| {
-            let [a, b, c, d, ..] = ipv4.to_ne_bytes();
-            let [p, q, _, _, protocol, service, ..] = ports.to_ne_bytes();
-            u64::from_ne_bytes([a, b, c, d, p, q, protocol, service])
-        };
-        self.matches(id, |[high, low, ipv4, ports]| [high, low, tail(ipv4, ports)] == key.words())
+        self.matches(id, |[high, low, ipv4, ports]| {
+            let record: BindingRecord = from_words([high, low, ipv4, ports, 0, 0, 0, 0]);
+            record.key().words() == key.words()
+        })
     }
 }
 
-fn join(high: u64, low: u64) -> [u8; 16] {
+/// The address that has these halves.
+pub(crate) fn join([high, low]: [u64; 2]) -> [u8; 16] {
     let mut address = [0; 16];
     address[..8].copy_from_slice(&high.to_ne_bytes());
     address[8..].copy_from_slice(&low.to_ne_bytes());

@@ -29,16 +29,20 @@ use crate::memory::{MemoryError, MemorySource, Record, Slab};
 /// How often a pending entry is looked at before its writer is taken for dead.
 pub const PATIENCE: u32 = 1 << 16;
 
-const PENDING: u64 = 1 << 31;
-const ID: u64 = PENDING - 1;
+tombolo_records::constants! {
+    const PENDING: u64 as INDEX_PENDING = 1 << 31;
+    const ID: u64 as INDEX_ID = PENDING - 1;
+}
 
 /// Highest id that an entry can hold.
 pub const MAX_ID: u32 = (1 << 31) - 1;
 
-/// One cache line of entries.
-#[repr(C, align(64))]
-#[derive(Debug, Default)]
-pub struct Bucket([AtomicU64; 8]);
+tombolo_records::records! {
+    /// One cache line of entries.
+    line struct Bucket as index_bucket {
+        entry: [AtomicU64; 8],
+    }
+}
 
 // SAFETY: an array of atomics.
 unsafe impl Record for Bucket {}
@@ -94,7 +98,7 @@ impl Index {
     pub fn find(&self, hash: Hash, mut is_key: impl FnMut(u32) -> bool) -> Option<u32> {
         let tag = tagged(hash);
         for bucket in hash.buckets(self.count) {
-            for entry in &self.buckets[bucket as usize].0 {
+            for entry in &self.buckets[bucket as usize].entry {
                 let word = entry.load(Ordering::Acquire);
                 if word & !ID == tag && is_key(id_of(word)) {
                     return Some(id_of(word));
@@ -132,7 +136,7 @@ impl Index {
     /// Looks at every live entry: `(bucket, tag, id)`. For audits and repair.
     pub fn for_each(&self, mut visit: impl FnMut(Entry)) {
         for (bucket, entries) in self.buckets.iter().enumerate() {
-            for (slot, entry) in entries.0.iter().enumerate() {
+            for (slot, entry) in entries.entry.iter().enumerate() {
                 let word = entry.load(Ordering::Acquire);
                 if word != 0 {
                     let place = bucket * 8 + slot;
@@ -155,7 +159,7 @@ impl Index {
     }
 
     fn entry(&self, place: usize) -> &AtomicU64 {
-        &self.buckets[place / 8].0[place % 8]
+        &self.buckets[place / 8].entry[place % 8]
     }
 
     fn replace(&self, place: usize, from: u64, to: u64) -> bool {
@@ -171,7 +175,7 @@ impl Index {
     /// Stores `word` in a free entry of the emptier bucket; `None` if both are full.
     fn publish(&self, hash: Hash, word: u64) -> Option<usize> {
         let free =
-            |bucket: u32| self.buckets[bucket as usize].0.iter().filter(|e| e.load(Ordering::Relaxed) == 0).count();
+            |bucket: u32| self.buckets[bucket as usize].entry.iter().filter(|e| e.load(Ordering::Relaxed) == 0).count();
         let [first, second] = hash.buckets(self.count);
         let order = if free(first) >= free(second) { [first, second] } else { [second, first] };
         order.into_iter().flat_map(|bucket| bucket as usize * 8..bucket as usize * 8 + 8).find(|&place| {

@@ -23,6 +23,7 @@
 //! * [`subscriber`], [`binding`], [`outside`], [`blocks`], [`session`]: the records.
 //! * [`tables`]: the tables together: admit, bind, find. [`sweep`]: what has expired goes.
 //! * [`audit`]: every invariant that ties the tables together, checked one by one.
+//! * [`shared`]: records and numbers for programs inside the kernel.
 //! * [`lpm`]: longest-prefix match for routes, mappings and softwires.
 //!
 //! Addresses and ports are kept as they stand on the wire, so that neither side swaps bytes.
@@ -37,6 +38,7 @@ pub mod lpm;
 pub mod memory;
 pub mod outside;
 pub mod session;
+pub mod shared;
 pub mod subscriber;
 pub mod sweep;
 pub mod tables;

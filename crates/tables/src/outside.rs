@@ -17,7 +17,10 @@ use crate::binding::BindingId;
 use crate::memory::{MemoryError, MemorySource, Slab};
 use crate::tick::Tick;
 
-const CLOSED: u32 = 1 << 31;
+tombolo_records::constants! {
+    /// The slot was closed, at the tick in its other bits.
+    const CLOSED: u32 as SLOT_CLOSED = 1 << 31;
+}
 
 /// What stands in a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -82,45 +82,47 @@ pub struct Session {
     pub seen: Tick,
 }
 
-/// Flag of a session that its subscriber's record counts. It is taken off the count by whoever
-/// removes the session; so an entry with this flag is not reused, however old, until the sweep has
-/// removed it.
-pub const COUNTED: u8 = 1;
-
-const PENDING: u64 = 0x80;
-const MARK: u64 = 0x40;
-/// Claimed, and not yet filled: no binding has this id.
-const CLAIMED: u64 = PENDING | 0x3f;
-const KEY: u64 = !0xffff;
-
-/// One entry. All access goes through atomics; see the module for the bytes.
-#[repr(C)]
-#[derive(Debug, Default)]
-pub struct Entry {
-    word: AtomicU64,
-    remote: AtomicU32,
-    seen: AtomicU32,
+tombolo_records::constants! {
+    /// Flag of a session that its subscriber's record counts. It is taken off the count by whoever
+    /// removes the session; so an entry with this flag is not reused, however old, until the sweep
+    /// has removed it.
+    pub const COUNTED: u8 as SESSION_COUNTED = 1;
+    const PENDING: u64 as SESSION_PENDING = 0x80;
+    const MARK: u64 as SESSION_MARK = 0x40;
+    /// Claimed, and not yet filled: no binding has this id.
+    const CLAIMED: u64 as SESSION_CLAIMED = PENDING | 0x3f;
+    const STATE: u64 as SESSION_STATE = 0xff00;
 }
 
-/// One cache line of sessions.
-#[repr(C, align(64))]
-#[derive(Debug, Default)]
-pub struct Line([Entry; 4]);
+const KEY: u64 = !0xffff;
+
+tombolo_records::records! {
+    /// One session: binding id, remote port, state and flags in a word; remote address; tick in
+    /// which it was last seen.
+    atomic struct Entry as session {
+        word: AtomicU64,
+        remote: AtomicU32,
+        seen: AtomicU32,
+    }
+
+    /// One cache line of sessions.
+    line struct Line as session_line {
+        entry: [Entry; 4],
+    }
+}
 
 // SAFETY: an array of structs of atomics.
 unsafe impl Record for Line {}
-
-const _: () = assert!(size_of::<Entry>() == 16 && size_of::<Line>() == 64);
 
 impl Line {
     /// A session whose first line this is may be in the overflow.
     #[inline]
     fn is_marked(&self) -> bool {
-        self.0[3].word.load(Ordering::SeqCst) & MARK != 0
+        self.entry[3].word.load(Ordering::SeqCst) & MARK != 0
     }
 
     fn mark(&self) {
-        self.0[3].word.fetch_or(MARK, Ordering::SeqCst);
+        self.entry[3].word.fetch_or(MARK, Ordering::SeqCst);
     }
 }
 
@@ -222,7 +224,7 @@ impl SessionRef<'_> {
     #[must_use]
     pub fn transition(&self, from: State, to: State) -> bool {
         let word = self.entry.word.load(Ordering::Acquire);
-        let next = word & !0xff00 | u64::from(to.0) << 8;
+        let next = word & !STATE | u64::from(to.0) << 8;
         self.entry.matches(word, &self.key) && state(word) == from && self.entry.replace(word, next)
     }
 }
@@ -363,7 +365,7 @@ impl Sessions {
         mut gone: impl FnMut(&Session),
     ) {
         for number in first..(first + lines).min(self.lines()) {
-            for entry in &self.line(number).0 {
+            for entry in &self.line(number).entry {
                 let word = entry.word.load(Ordering::Acquire);
                 if word & PENDING != 0 {
                     continue;
@@ -389,7 +391,7 @@ impl Sessions {
             return None;
         }
         let [_, _, c, d] = self.lines_of(&session.key);
-        let is_there = |line| self.line(line).0.iter().any(|entry| std::ptr::eq(entry, session.entry));
+        let is_there = |line| self.line(line).entry.iter().any(|entry| std::ptr::eq(entry, session.entry));
         if is_there(c) || is_there(d) {
             self.overflowed[0].fetch_sub(1, Ordering::Relaxed);
         }
@@ -399,7 +401,7 @@ impl Sessions {
     /// Removes every entry at once: the fastest tear-down there is. Packets may go on meanwhile.
     pub fn clear(&self) {
         for number in 0..self.lines() {
-            for entry in &self.line(number).0 {
+            for entry in &self.line(number).entry {
                 entry.word.store(0, Ordering::Relaxed);
             }
         }
@@ -411,7 +413,7 @@ impl Sessions {
     pub fn repair(&self) {
         let mut overflowed = 0;
         for number in 0..self.lines() {
-            for entry in &self.line(number).0 {
+            for entry in &self.line(number).entry {
                 let word = entry.word.load(Ordering::Acquire);
                 if word & PENDING != 0 {
                     entry.replace(word, 0);
@@ -444,7 +446,7 @@ impl Sessions {
 
     /// Entries of line `number` that are in use, as `(session, pending)`; for audits.
     pub fn read_line(&self, number: usize) -> impl Iterator<Item = (Session, bool)> + '_ {
-        self.line(number).0.iter().filter_map(|entry| {
+        self.line(number).entry.iter().filter_map(|entry| {
             let word = entry.word.load(Ordering::Acquire);
             entry.copy(word).map(|session| (session, word & PENDING != 0))
         })
@@ -455,7 +457,7 @@ impl Sessions {
     }
 
     fn entry(&self, place: usize) -> &Entry {
-        &self.line(place / 4).0[place % 4]
+        &self.line(place / 4).entry[place % 4]
     }
 
     /// Lines of a key in the order in which they are tried: its two lines, then its two overflow
@@ -496,7 +498,7 @@ impl Sessions {
 
     /// Claims a free entry of a line, or one that has expired.
     fn claim(&self, line: usize, lifetimes: &Lifetimes, now: Tick) -> Option<usize> {
-        let entries = &self.line(line).0;
+        let entries = &self.line(line).entry;
         let free = entries.iter().position(|entry| entry.is_free() && entry.replace(0, CLAIMED));
         let slot = free.or_else(|| {
             let reused = entries.iter().position(|entry| {
@@ -580,7 +582,7 @@ impl Sessions {
 }
 
 fn change(entry: &Entry, word: u64, to: State, seen: Tick, as_if_seen: Tick) {
-    let next = word & !0xff00 | u64::from(to.0) << 8;
+    let next = word & !STATE | u64::from(to.0) << 8;
     if entry.replace(word, next) {
         // A packet that refreshed it meanwhile wins.
         let _ = entry.seen.compare_exchange(seen.0, as_if_seen.0, Ordering::Relaxed, Ordering::Relaxed);
@@ -589,7 +591,7 @@ fn change(entry: &Entry, word: u64, to: State, seen: Tick, as_if_seen: Tick) {
 
 #[inline]
 fn find_in<'t>(line: &'t Line, key: &SessionKey) -> Option<&'t Entry> {
-    line.0.iter().find(|entry| {
+    line.entry.iter().find(|entry| {
         let word = entry.word.load(Ordering::Acquire);
         word & PENDING == 0 && entry.matches(word, key)
     })
@@ -601,7 +603,7 @@ fn room_in(line: &Line, lifetimes: &Lifetimes, now: Tick) -> usize {
         let word = entry.word.load(Ordering::Relaxed);
         word & !MARK == 0 || high(word) != 0 && entry.expired(word, lifetimes, now)
     };
-    line.0.iter().filter(is_free).count()
+    line.entry.iter().filter(is_free).count()
 }
 
 enum Settled<'t> {

@@ -1,24 +1,18 @@
-//! Subscribers: who was admitted, and what it was granted. One cache line each.
-//!
-//! ```text
-//!  0   inside IPv6 address or prefix (NAT64: the host; DS-Lite: the softwire)   16
-//! 16   inside IPv4 address (NAT44) | outside IPv4 address granted                4 + 4
-//! 24   service | not used | place of the address in the service's pool           1 + 3 + 4
-//! 32   last touched, tick | generation | life                                    8
-//! 40   bindings in use | sessions counted                                        4 + 4
-//! 48   bindings that may still be made: tick, count | first block of its address 2 + 2 + 4
-//! 56   blocks of ports that it has, each as its place in the address, plus one   4 x 2
-//! ```
+//! Subscribers: who was admitted, and what it was granted. One cache line each:
+//! [`SubscriberRecord`].
 //!
 //! Sessions are counted only where a limit asks for it (see [`COUNTED`](crate::session::COUNTED)).
 //!
 //! All bindings of a subscriber use the granted address, whatever the protocol (paired pooling: RFC
 //! 4787 REQ-2, RFC 6888 REQ-2, RFC 6146 section 3.5.1.1).
 
+use std::mem::offset_of;
 use std::sync::atomic::Ordering;
 
+use tombolo_records::{from_words, to_words};
+
 use crate::arena::{Arena, Stored, WORDS};
-use crate::binding::halves;
+use crate::binding::{halves, join};
 use crate::tick::Tick;
 
 crate::arena::id! {
@@ -61,9 +55,36 @@ pub type Subscribers = Arena<Subscriber>;
 /// Blocks of ports that a subscriber may have.
 pub const MOST_BLOCKS: usize = 4;
 
-const COUNTS_WORD: usize = 5;
-const BUCKET_WORD: usize = 6;
-const BLOCKS_WORD: usize = 7;
+tombolo_records::records! {
+    /// A subscriber as it lies in the tables. Addresses stand as on the wire.
+    plain pub struct SubscriberRecord as subscriber {
+        /// IPv6 address or prefix of the host (NAT64), or of its softwire; zero for NAT44.
+        inside: [u64; 2],
+        /// Address of a NAT44's host; zero where the IPv6 address says it all.
+        inside4: u32,
+        /// The address that it was granted.
+        outside4: u32,
+        /// Number of the service in the plan.
+        service: u8,
+        /// Always 0.
+        unused: [u8; 3],
+        /// Which address of the service's pool that is.
+        pool_address: u32,
+        /// The arena's: last touched (tick), generation, stage.
+        life: u64,
+        /// Bindings in use in the lower half, sessions that are counted in the upper one.
+        counts: u64,
+        /// Bindings that may still be made (tick, count: 2 + 2 bytes), and the first block of its
+        /// address (4 bytes).
+        bucket: u64,
+        /// Blocks of ports that it has, each as its place in the address plus one (2 bytes).
+        blocks: u64,
+    }
+}
+
+const COUNTS_WORD: usize = offset_of!(SubscriberRecord, counts) / 8;
+const BUCKET_WORD: usize = offset_of!(SubscriberRecord, bucket) / 8;
+const BLOCKS_WORD: usize = offset_of!(SubscriberRecord, blocks) / 8;
 const ONE_SESSION: u64 = 1 << 32;
 const LOW: u64 = 0xffff_ffff;
 
@@ -72,24 +93,25 @@ impl Stored for Subscriber {
     const NAMES: [&'static str; 2] = ["subscribers", "subscribers-used"];
 
     fn to_words(&self) -> [u64; WORDS] {
-        let [high, low] = halves(self.key.ipv6);
-        let [a, b, c, d] = self.key.ipv4;
-        let [e, f, g, h] = self.outside_ipv4;
-        let granted = u64::from(self.pool_address) << 32 | u64::from(self.key.service);
-        [high, low, u64::from_ne_bytes([a, b, c, d, e, f, g, h]), granted, 0, 0, 0, 0]
+        to_words(SubscriberRecord {
+            inside: halves(self.key.ipv6),
+            inside4: u32::from_ne_bytes(self.key.ipv4),
+            outside4: u32::from_ne_bytes(self.outside_ipv4),
+            service: self.key.service,
+            pool_address: self.pool_address,
+            ..SubscriberRecord::default()
+        })
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "fields are cut out of words on purpose")]
-    fn from_words([high, low, ipv4, granted, ..]: [u64; WORDS]) -> Self {
-        let [a, b, c, d, e, f, g, h] = ipv4.to_ne_bytes();
-        let mut ipv6 = [0; 16];
-        ipv6[..8].copy_from_slice(&high.to_ne_bytes());
-        ipv6[8..].copy_from_slice(&low.to_ne_bytes());
-        Self {
-            key: SubscriberKey { ipv6, ipv4: [a, b, c, d], service: granted as u8 },
-            outside_ipv4: [e, f, g, h],
-            pool_address: (granted >> 32) as u32,
-        }
+    fn from_words(words: [u64; WORDS]) -> Self {
+        let record: SubscriberRecord = from_words(words);
+        Self { key: record.key(), outside_ipv4: record.outside4.to_ne_bytes(), pool_address: record.pool_address }
+    }
+}
+
+impl SubscriberRecord {
+    fn key(&self) -> SubscriberKey {
+        SubscriberKey { ipv6: join(self.inside), ipv4: self.inside4.to_ne_bytes(), service: self.service }
     }
 }
 
@@ -99,9 +121,8 @@ impl Subscribers {
     #[must_use]
     pub fn has_key(&self, id: u32, key: &SubscriberKey) -> bool {
         self.matches(id, |[high, low, ipv4, granted]| {
-            let [a, b, c, d, ..] = ipv4.to_ne_bytes();
-            let tail = u64::from(u32::from_ne_bytes([a, b, c, d])) << 8 | granted & 0xff;
-            [high, low, tail] == key.words()
+            let record: SubscriberRecord = from_words([high, low, ipv4, granted, 0, 0, 0, 0]);
+            record.key().words() == key.words()
         })
     }
 
