@@ -66,6 +66,7 @@ fn read_gateway(file: &Table<'_>, interfaces: BTreeMap<String, FastPath>, log: &
             .read_or("binding_log_detail", defaults.binding_log_detail, log, |node| node.choice(&DETAILS)),
         provision: defaults.provision,
         addresses: defaults.addresses,
+        lease_files: defaults.lease_files,
     };
     if let Some(node) = table.find("fastpath_netfilter")
         && host.fastpath_netfilter

@@ -87,6 +87,8 @@ pub struct Host {
     /// IPv4 addresses of the host's own on the device: of CLATs that serve the host itself.
     /// Default: none.
     pub addresses: Vec<Ipv4Addr>,
+    /// Files that keep what dynamic pools have lent, by place of the service. Default: none.
+    pub lease_files: Vec<(usize, PathBuf)>,
 }
 
 /// What the log of bindings tells of services that hand out ports in blocks or by computation.
@@ -167,6 +169,7 @@ impl Default for Host {
             binding_log_detail: LogDetail::Bindings,
             provision: Provision::Gateway,
             addresses: Vec::new(),
+            lease_files: Vec::new(),
         }
     }
 }
@@ -194,8 +197,9 @@ pub fn parse(name: &str, text: &str) -> Result<Configuration, ConfigError> {
     let file = document::root(name, text, &tree, &mut log);
     let (mut host, own) = gateway::read(&file, &mut log);
     let times = timeouts::read(&file, &mut log);
-    let service::Services { services, host_addresses } = service::read_all(&file, &mut log);
+    let service::Services { services, host_addresses, lease_files } = service::read_all(&file, &mut log);
     host.addresses = host_addresses;
+    host.lease_files = lease_files;
     let (capacity, memory) = gateway::read_capacity(&file, service::slots(&services), host.memory, &mut log);
     host.memory = memory;
     let warnings = log.finish()?;

@@ -1,6 +1,7 @@
 //! `[[service]]`.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::path::PathBuf;
 
 use ipnet::Ipv6Net;
 use tombolo_engine::mapping::address_ranges::AddressRanges;
@@ -73,14 +74,17 @@ pub(crate) fn read_all(file: &Table<'_>, log: &mut Log) -> Services {
             log.mistake(node.problem(format!("is the address of {} too; give each its own", other.path())));
         }
     }
-    Services { services, host_addresses: reader.host_addresses.into_iter().map(|(_, address)| address).collect() }
+    let host_addresses = reader.host_addresses.into_iter().map(|(_, address)| address).collect();
+    Services { services, host_addresses, lease_files: reader.lease_files }
 }
 
-/// All services, and the addresses that they have to have on the device.
+/// All services, the addresses that they have to have on the device, and the files of their pools.
 #[derive(Debug, Default)]
 pub(crate) struct Services {
     pub(crate) services: Vec<Service>,
     pub(crate) host_addresses: Vec<Ipv4Addr>,
+    /// By place of the service.
+    pub(crate) lease_files: Vec<(usize, PathBuf)>,
 }
 
 /// Slots of the outside index that the services' pools take.
@@ -99,6 +103,7 @@ struct Reader<'d> {
     tunnels: Vec<(Node<'d>, Ipv6Addr)>,
     next_slot: u32,
     host_addresses: Vec<(Node<'d>, Ipv4Addr)>,
+    lease_files: Vec<(usize, PathBuf)>,
 }
 
 impl<'d> Reader<'d> {
@@ -199,6 +204,8 @@ impl<'d> Reader<'d> {
             role == Role::Clat && table.find("prefix").is_some_and(|node| matches!(node.text(), Ok("auto")));
         let prefix = table.find("prefix").filter(|_| !automatic).and_then(|_| self.prefix(table, log));
         self.host_addresses.extend(stateless::host_address(role, table, log));
+        // Every service has its name by now, this one too.
+        self.lease_files.extend(stateless::lease_file(table, log).map(|path| (self.names.len() - 1, path)));
         stateless::read(role, table, prefix, translate(table, log), log)
     }
 

@@ -97,7 +97,6 @@ fn check_clat(table: &Table<'_>, explicit: &EamTable, log: &mut Log) {
 }
 
 fn dynamic(table: &Table<'_>, log: &mut Log) -> Option<Arc<DynamicPool>> {
-    let file = table.find("dynamic_map").and_then(|node| log.keep(absolute(&node)));
     let Some(node) = table.find("dynamic_pool") else {
         if let Some(node) = table.find("dynamic_map") {
             log.mistake(node.problem("there is nothing to remember; add a dynamic_pool"));
@@ -105,8 +104,13 @@ fn dynamic(table: &Table<'_>, log: &mut Log) -> Option<Arc<DynamicPool>> {
         return None;
     };
     let prefix = node.text().and_then(|text| parse_prefix(text).map_err(|error| node.problem(fix(&error))));
-    let pool = DynamicPool::new(log.keep(prefix)?, Lease::default(), file);
+    let pool = DynamicPool::new(log.keep(prefix)?, Lease::default());
     log.keep(pool.map(Arc::new).map_err(|error| node.problem(error)))
+}
+
+/// The file that keeps what the dynamic pool has lent.
+pub(crate) fn lease_file(table: &Table<'_>, log: &mut Log) -> Option<PathBuf> {
+    table.find("dynamic_map").and_then(|node| log.keep(absolute(&node)))
 }
 
 fn absolute(node: &Node<'_>) -> Result<PathBuf, Problem> {

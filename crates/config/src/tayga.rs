@@ -412,7 +412,7 @@ fn prefix64(line: &Line) -> Result<Prefix64, Problem> {
 fn pool(line: &Line) -> Result<Prefix<u32>, Problem> {
     let prefix = parse_prefix(line.first()).map_err(|error| line.problem(fix(&error)))?;
     // Only to see whether it can be made.
-    DynamicPool::new(prefix, Lease::default(), None).map_err(|error| line.problem(error))?;
+    DynamicPool::new(prefix, Lease::default()).map_err(|error| line.problem(error))?;
     Ok(prefix)
 }
 
@@ -578,7 +578,7 @@ impl Tayga {
     /// The pool of `dynamic-pool`, with nothing lent.
     #[must_use]
     pub fn make_dynamic_pool(&self) -> Option<Arc<DynamicPool>> {
-        let pool = DynamicPool::new(self.dynamic_pool?, Lease::default(), self.dynamic_map_path());
+        let pool = DynamicPool::new(self.dynamic_pool?, Lease::default());
         pool.ok().map(Arc::new)
     }
 
@@ -586,6 +586,8 @@ impl Tayga {
         Host {
             device: self.device.clone(),
             queues: self.workers,
+            // The translation is the one service there is.
+            lease_files: self.dynamic_map_path().into_iter().map(|path| (0, path)).collect(),
             provision: Provision::Administrator {
                 up: self.device_up,
                 addresses: self.addresses.clone(),

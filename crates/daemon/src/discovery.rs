@@ -8,10 +8,10 @@ use std::net::Ipv6Addr;
 use std::time::{Duration, Instant};
 
 use tombolo_engine::Plan;
-use tombolo_engine::mapping::discovery::{NAME, prefixes_in};
 use tombolo_engine::plan::ServiceKind;
 use tombolo_io::router::{Advertisement, Routers};
 use tombolo_wire::Prefix64;
+use tombolo_wire::prefix_discovery::{NAME, prefixes_in};
 
 /// How long a router may take to answer: it waits half a second (RFC 4861 section 6.2.6), and three
 /// seconds from its last advertisement to all, which most do not keep.

@@ -133,7 +133,7 @@ impl Gateway {
             Provision::Administrator { routes, .. } => routes.clone(),
         };
         let diversions = diversions(&plan);
-        let leases = LeaseFiles::load(&plan);
+        let leases = LeaseFiles::load(&plan, &settings.lease_files);
         let plan = Arc::new(ArcSwap::from_pointee(plan));
         let probes = Arc::new(Probes::default());
         let team = Team { settings, processors, state: &state, plan: &plan, probes: &probes, stop };

@@ -12,7 +12,7 @@
 use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -44,24 +44,32 @@ pub struct Report {
     pub drops: bool,
 }
 
+/// A pool, and where what it lends is kept.
+#[derive(Debug, Clone)]
+struct LeasedPool {
+    pool: Arc<DynamicPool>,
+    file: Option<PathBuf>,
+}
+
 /// The pools of a plan, and the thread that keeps their files.
 #[derive(Debug)]
 pub struct LeaseFiles {
-    pools: Vec<Arc<DynamicPool>>,
+    pools: Vec<LeasedPool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl LeaseFiles {
-    /// Reads what the pools of `plan` have lent before. What is not right in a file is logged and
-    /// left out.
+    /// Reads what the pools of `plan` have lent before, from `files`, which are by place of the
+    /// service. What is not right in a file is logged and left out.
     #[must_use]
-    pub fn load(plan: &Plan) -> Self {
+    pub fn load(plan: &Plan, files: &[(usize, PathBuf)]) -> Self {
         let mut pools = Vec::new();
-        for service in &plan.services {
+        for (place, service) in plan.services.iter().enumerate() {
             let ServiceKind::Siit(siit) = &service.kind else { continue };
             let Some(pool) = &siit.dynamic else { continue };
-            pools.push(Arc::clone(pool));
-            let Some(path) = pool.file() else {
+            let file = files.iter().find(|(of, _)| *of == place).map(|(_, path)| path);
+            pools.push(LeasedPool { pool: Arc::clone(pool), file: file.cloned() });
+            let Some(path) = file else {
                 tracing::info!(pool = %pool.addresses(), "what is lent is forgotten at the end: no file is named");
                 continue;
             };
@@ -96,23 +104,25 @@ impl LeaseFiles {
     }
 }
 
-fn keep(pools: &[Arc<DynamicPool>], report: &Report, counters: &[Arc<Counters>], stop: &StopSignal) {
+fn keep(pools: &[LeasedPool], report: &Report, counters: &[Arc<Counters>], stop: &StopSignal) {
     let mut known: Vec<HashSet<_>> = vec![HashSet::new(); pools.len()];
     let mut seen = Totals::default();
-    for (pool, known) in pools.iter().zip(&mut known) {
+    for (LeasedPool { pool, .. }, known) in pools.iter().zip(&mut known) {
         known.extend(pool.list(now()).into_iter().map(|lent| (lent.ipv4, lent.ipv6)));
     }
     for second in 1_u64.. {
         std::thread::park_timeout(SECOND);
         let is_over = stop.is_given();
-        for (pool, known) in pools.iter().zip(&mut known) {
+        for (LeasedPool { pool, file }, known) in pools.iter().zip(&mut known) {
             let changed = pool.take_changed();
             if changed || is_over || second.is_multiple_of(REFRESH) {
                 let list = pool.list(now());
                 if report.assignments {
                     log_new(&list, known);
                 }
-                save(pool, &list);
+                if let Some(file) = file {
+                    save(file, &list);
+                }
             }
         }
         if report.drops && (is_over || second.is_multiple_of(REPORT)) {
@@ -193,8 +203,7 @@ fn parse(words: &[&str], clock: Tick, wall: u64) -> Option<Lent> {
     })
 }
 
-fn save(pool: &DynamicPool, list: &[Lent]) {
-    let Some(path) = pool.file() else { return };
+fn save(path: &Path, list: &[Lent]) {
     let (clock, wall) = (now(), Utc::now().0);
     let mut text = String::from(
         "# Addresses of the dynamic pool: address, host, last packet in seconds since 1970.\n\
@@ -222,20 +231,20 @@ mod tests {
     use tombolo_engine::mapping::dynamic_pool::Lease;
     use tombolo_engine::mapping::eam::parse_prefix;
 
-    fn pool(file: &Path) -> DynamicPool {
-        DynamicPool::new(parse_prefix("192.0.2.0/24").unwrap(), Lease::default(), Some(file.to_owned())).unwrap()
+    fn pool() -> DynamicPool {
+        DynamicPool::new(parse_prefix("192.0.2.0/24").unwrap(), Lease::default()).unwrap()
     }
 
     #[test]
     fn what_was_lent_comes_back_from_the_file() {
         let file = std::env::temp_dir().join(format!("tombolo-leases-{}.map", std::process::id()));
-        let before = pool(&file);
+        let before = pool();
         let host = "2001:db8::7".parse().unwrap();
         let address = before.lend(host, now(), |_| false).unwrap();
-        save(&before, &before.list(now()));
+        save(&file, &before.list(now()));
         let text = std::fs::read_to_string(&file).unwrap();
         std::fs::remove_file(&file).unwrap();
-        let after = pool(&file);
+        let after = pool();
         restore(&after, "dynamic.map", &text, |_| false);
         assert_eq!(after.address_of(host, now()), Some(address));
     }
@@ -247,7 +256,7 @@ mod tests {
              198.51.100.1\t2001:db8::1\t1\n192.0.2.10\t2001:db8::10\t0\n192.0.2.11\t2001:db8::11\t99999999999\n",
             Utc::now().0 - 10
         );
-        let pool = pool(Path::new("/nonexistent/dynamic.map"));
+        let pool = pool();
         restore(&pool, "dynamic.map", &text, |_| false);
         let hosts: Vec<_> = pool.list(now()).iter().map(|lent| lent.ipv6.to_string()).collect();
         assert_eq!(hosts, ["2001:db8::9", "2001:db8::11"]);

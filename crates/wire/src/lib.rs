@@ -5,15 +5,19 @@
 //! made; a `XxxHeader` owns the fields. Ports, lengths and words are numbers of the machine; only
 //! bytes are big-endian.
 //!
-//! Nothing here allocates, and nothing needs an operating system.
+//! Nothing needs an operating system, and nothing allocates but the two parsers of what a host is
+//! told when it starts: [`dhcpv6_softwire`] and [`prefix_discovery`].
 
 #![no_std]
 #![forbid(unsafe_code)]
+
+extern crate alloc;
 
 #[cfg(test)]
 extern crate std;
 
 pub mod checksum;
+pub mod dhcpv6_softwire;
 pub mod ethernet;
 pub mod icmp;
 pub mod icmpv4;
@@ -22,6 +26,7 @@ pub mod ipv4;
 pub mod ipv6;
 pub mod options;
 pub mod pref64;
+pub mod prefix_discovery;
 pub mod rfc6052;
 pub mod tcp;
 pub mod udp;

@@ -17,7 +17,6 @@
 //! Invariant: a slot whose `sequence` is even is at rest; a reader that saw it change reads again.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -84,7 +83,6 @@ struct Slot {
 #[derive(Debug)]
 pub struct DynamicPool {
     addresses: Prefix<u32>,
-    file: Option<PathBuf>,
     lease: u32,
     memory: u32,
     key: HashKey,
@@ -96,12 +94,11 @@ pub struct DynamicPool {
 }
 
 impl DynamicPool {
-    /// A pool of all addresses of `addresses` but the first, which stands for the network. `file`
-    /// is where somebody else keeps what is lent.
+    /// A pool of all addresses of `addresses` but the first, which stands for the network.
     ///
     /// # Errors
     /// [`DynamicPoolError::Size`].
-    pub fn new(addresses: Prefix<u32>, lease: Lease, file: Option<PathBuf>) -> Result<Self, DynamicPoolError> {
+    pub fn new(addresses: Prefix<u32>, lease: Lease) -> Result<Self, DynamicPoolError> {
         let suffix = 32 - addresses.prefix_len();
         if !(1..=LONGEST_SUFFIX).contains(&suffix) {
             return Err(DynamicPoolError::Size);
@@ -112,7 +109,6 @@ impl DynamicPool {
         let key = HashKey::new([0x9e37_79b9_7f4a_7c15, 0xf39c_c060_5ced_c835, 0x1082_276b_f3a2_7251, 7]);
         Ok(Self {
             addresses,
-            file,
             lease: ticks(lease.lease),
             memory: ticks(lease.memory.max(lease.lease)),
             key,
@@ -127,12 +123,6 @@ impl DynamicPool {
     #[must_use]
     pub const fn addresses(&self) -> Prefix<u32> {
         self.addresses
-    }
-
-    /// Where what is lent is kept across restarts.
-    #[must_use]
-    pub fn file(&self) -> Option<&Path> {
-        self.file.as_deref()
     }
 
     /// True if `address` is one of the pool's.
@@ -353,7 +343,7 @@ mod tests {
     const HOUR: u32 = 3600;
 
     fn pool(addresses: &str) -> DynamicPool {
-        DynamicPool::new(parse_prefix(addresses).unwrap(), Lease::default(), None).unwrap()
+        DynamicPool::new(parse_prefix(addresses).unwrap(), Lease::default()).unwrap()
     }
 
     fn host(number: u32) -> Ipv6Addr {
@@ -458,7 +448,7 @@ mod tests {
     #[test]
     fn pools_without_addresses_are_refused() {
         for addresses in ["192.0.2.1/32", "10.0.0.0/8"] {
-            assert!(DynamicPool::new(parse_prefix(addresses).unwrap(), Lease::default(), None).is_err());
+            assert!(DynamicPool::new(parse_prefix(addresses).unwrap(), Lease::default()).is_err());
         }
         assert!(pool("192.0.2.0/31").lend(host(1), at(0), none).is_some());
     }

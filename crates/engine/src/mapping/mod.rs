@@ -3,7 +3,6 @@
 pub mod address_ranges;
 pub mod allocation;
 pub mod deterministic;
-pub mod discovery;
 pub mod dynamic_pool;
 pub mod eam;
 pub mod error_sources;
@@ -12,7 +11,6 @@ pub mod map_rule;
 pub mod pool;
 pub mod port_ranges;
 pub mod port_set;
-pub mod s46_options;
 pub mod softwire_table;
 pub mod stateless;
 

@@ -7,9 +7,8 @@ use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use tombolo_engine::mapping::eam::parse_prefix;
-use tombolo_engine::mapping::s46_options::{PortParameters, S46Bind, S46Option, S46Rule};
-use tombolo_tables::lpm::Prefix;
 use tombolo_wire::Pref64Option;
+use tombolo_wire::dhcpv6_softwire::{PortParameters, S46Bind, S46Option, S46Rule};
 
 use super::print;
 
@@ -50,7 +49,8 @@ enum Action {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     match &arguments.action {
         Action::S46 { hex, inside, prefix, aftr } => {
-            let prefix = prefix.as_deref().map(|text| parse_prefix(text).context("--prefix")).transpose()?;
+            let prefix = prefix.as_deref().map(|text| parse_prefix::<u128>(text).context("--prefix")).transpose()?;
+            let prefix = prefix.map(|prefix| prefix.to_string());
             s46(&bytes(hex)?, &Given { inside, prefix, aftr: *aftr })
         }
         Action::Pref64 { hex, json } => pref64(&bytes(hex)?, *json),
@@ -60,7 +60,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
 /// What the command line adds to the options.
 struct Given<'a> {
     inside: &'a str,
-    prefix: Option<Prefix<u128>>,
+    prefix: Option<String>,
     aftr: Option<Ipv6Addr>,
 }
 
@@ -117,7 +117,7 @@ fn service(option: &S46Option, given: &Given<'_>) -> anyhow::Result<String> {
 
 fn map(text: &mut String, kind: &str, given: &Given<'_>, rules: &[S46Rule]) {
     let _ = writeln!(text, "kind = \"{kind}\"\nrole = \"ce\"");
-    end_user_prefix(text, "end_user_prefix", given.prefix);
+    end_user_prefix(text, "end_user_prefix", given.prefix.as_deref());
     let _ = writeln!(text, "inside = [\"{}\"]\nrules = [", given.inside);
     for rule in rules {
         let S46Rule { forwarding, ea_bits, ipv4, ipv6, ports } = rule;
@@ -140,7 +140,7 @@ fn lwb4(text: &mut String, bind: &S46Bind, relay: Ipv6Addr, given: &Given<'_>) {
     if let Some(PortParameters { offset, psid_length, psid: Some(psid) }) = bind.ports {
         let _ = writeln!(text, "psid_offset = {offset}\npsid_length = {psid_length}\npsid = {psid}");
     }
-    end_user_prefix(text, "bind_prefix", Some(given.prefix.unwrap_or(bind.bind_prefix)));
+    end_user_prefix(text, "bind_prefix", Some(given.prefix.as_deref().unwrap_or(&bind.bind_prefix.to_string())));
     let _ = writeln!(text, "aftr = \"{relay}\"");
 }
 
@@ -157,7 +157,7 @@ fn b4(text: &mut String, name: &str, given: &Given<'_>) {
     }
 }
 
-fn end_user_prefix(text: &mut String, key: &str, prefix: Option<Prefix<u128>>) {
+fn end_user_prefix(text: &mut String, key: &str, prefix: Option<&str>) {
     let _ = match prefix {
         Some(prefix) => writeln!(text, "{key} = \"{prefix}\""),
         None => writeln!(text, "# {key} = the delegated prefix"),

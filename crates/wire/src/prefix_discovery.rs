@@ -6,10 +6,12 @@
 //! `ipv4only.arpa` has the addresses 192.0.0.170 and 192.0.0.171. Whoever answers with IPv6
 //! addresses has made them, by putting these into the prefix wanted.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use alloc::vec::Vec;
+use core::net::{Ipv4Addr, Ipv6Addr};
 
-use tombolo_tables::lpm::Prefix;
-use tombolo_wire::Prefix64;
+use ipnet::Ipv6Net;
+
+use crate::Prefix64;
 
 /// The name to ask for.
 pub const NAME: &str = "ipv4only.arpa";
@@ -47,8 +49,8 @@ pub fn prefix_of(address: Ipv6Addr) -> Option<Prefix64> {
 
 /// The prefix of `length` bits, if `wanted` is embedded behind it.
 fn prefix_at(address: Ipv6Addr, length: u8, wanted: Ipv4Addr) -> Option<Prefix64> {
-    let bits = Prefix::<u128>::covering(address.to_bits(), length).key();
-    let prefix = Prefix64::new(Ipv6Addr::from_bits(bits), length).ok()?;
+    let network = Ipv6Net::new(address, length).ok()?.network();
+    let prefix = Prefix64::new(network, length).ok()?;
     (prefix.extract(address) == Some(wanted)).then_some(prefix)
 }
 

@@ -14,10 +14,12 @@
 //!
 //! A prefix takes as many bytes as its bits need; bits behind it are not part of it.
 
-use std::fmt;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use core::net::{Ipv4Addr, Ipv6Addr};
 
-use tombolo_tables::lpm::Prefix;
+use ipnet::{Ipv4Net, Ipv6Net};
 
 const RULE: u16 = 89;
 const BR: u16 = 90;
@@ -37,7 +39,7 @@ pub enum S46Option {
     /// A border relay, or a lwAFTR.
     Br(Ipv6Addr),
     /// The Default Mapping Rule of MAP-T.
-    Dmr(Prefix<u128>),
+    Dmr(Ipv6Net),
     /// The binding of a lwB4.
     Bind(S46Bind),
     /// A port set.
@@ -54,7 +56,7 @@ pub enum S46Option {
         /// At least one.
         rules: Vec<S46Rule>,
         /// The Default Mapping Rule.
-        dmr: Prefix<u128>,
+        dmr: Ipv6Net,
     },
     /// Everything for a lwB4.
     Lw4o6 {
@@ -75,9 +77,9 @@ pub struct S46Rule {
     /// Embedded address bits, 0 to 48.
     pub ea_bits: u8,
     /// Rule IPv4 prefix.
-    pub ipv4: Prefix<u32>,
+    pub ipv4: Ipv4Net,
     /// Rule IPv6 prefix.
-    pub ipv6: Prefix<u128>,
+    pub ipv6: Ipv6Net,
     /// An explicit port set.
     pub ports: Option<PortParameters>,
 }
@@ -88,7 +90,7 @@ pub struct S46Bind {
     /// Its public address.
     pub ipv4: Ipv4Addr,
     /// Prefix that its tunnel address has to be in.
-    pub bind_prefix: Prefix<u128>,
+    pub bind_prefix: Ipv6Net,
     /// Its port set; none for a whole address.
     pub ports: Option<PortParameters>,
 }
@@ -289,10 +291,8 @@ fn decode_rule(mut reader: Reader<'_>) -> Result<S46Rule, S46Error> {
     if ea_bits > 48 {
         return Err(reader.wrong("more than 48 EA bits"));
     }
-    if ipv4_length > 32 {
-        return Err(reader.wrong("an IPv4 prefix of more than 32 bits"));
-    }
-    let ipv4 = Prefix::covering(u32::from_be_bytes(reader.take()?), ipv4_length);
+    let ipv4 = Ipv4Net::new(reader.take::<4>()?.into(), ipv4_length);
+    let ipv4 = ipv4.map_err(|_| reader.wrong("an IPv4 prefix of more than 32 bits"))?.trunc();
     let ipv6 = reader.ipv6()?;
     Ok(S46Rule { forwarding: flags & 1 != 0, ea_bits, ipv4, ipv6, ports: reader.ports()? })
 }
@@ -375,17 +375,15 @@ impl<'b> Reader<'b> {
     }
 
     /// A length and as many bytes as it needs.
-    fn ipv6(&mut self) -> Result<Prefix<u128>, S46Error> {
+    fn ipv6(&mut self) -> Result<Ipv6Net, S46Error> {
         let [length] = self.take()?;
-        if length > 128 {
-            return Err(self.wrong("an IPv6 prefix of more than 128 bits"));
-        }
-        let size = usize::from(length.div_ceil(8));
+        let size = usize::from(length.div_ceil(8)).min(16);
         let (bytes, rest) = self.bytes.split_at_checked(size).ok_or(S46Error::Truncated { code: self.code })?;
         self.bytes = rest;
         let mut address = [0; 16];
         address[..size].copy_from_slice(bytes);
-        Ok(Prefix::covering(u128::from_be_bytes(address), length))
+        let prefix = Ipv6Net::new(address.into(), length);
+        Ok(prefix.map_err(|_| self.wrong("an IPv6 prefix of more than 128 bits"))?.trunc())
     }
 
     /// The port parameters among the options that end the body; others are passed over.
@@ -415,7 +413,7 @@ fn option(out: &mut Vec<u8>, code: u16, body: impl FnOnce(&mut Vec<u8>)) {
 
 fn encode_rule(rule: &S46Rule, out: &mut Vec<u8>) {
     out.extend([u8::from(rule.forwarding), rule.ea_bits, rule.ipv4.prefix_len()]);
-    out.extend(rule.ipv4.key().to_be_bytes());
+    out.extend(rule.ipv4.network().octets());
     encode_ipv6(rule.ipv6, out);
     rule.ports.iter().for_each(|ports| encode_ports(ports, out));
 }
@@ -434,9 +432,9 @@ fn encode_ports(ports: &PortParameters, out: &mut Vec<u8>) {
     });
 }
 
-fn encode_ipv6(prefix: Prefix<u128>, out: &mut Vec<u8>) {
+fn encode_ipv6(prefix: Ipv6Net, out: &mut Vec<u8>) {
     out.push(prefix.prefix_len());
-    out.extend(&prefix.key().to_be_bytes()[..usize::from(prefix.prefix_len().div_ceil(8))]);
+    out.extend(&prefix.network().octets()[..usize::from(prefix.prefix_len().div_ceil(8))]);
 }
 
 fn encode_name(name: &str, out: &mut Vec<u8>) {
