@@ -10,7 +10,7 @@ use tombolo_generator::{Ends, Namespace, Port, become_realtime, link_address, pi
 use tombolo_lab::{Lab, LabError, Offload, Prefix, Topology, topology::Route};
 
 use super::conntrack;
-use super::control::{Gateway, GatewayError};
+use super::control::{Gateway, GatewayError, TableCounts};
 use super::faulty::FaultyForwarder;
 use super::placement::{napi_threads, pin_inhabitants};
 use crate::gateway::addresses::{Addresses, SIIT_PREFIX};
@@ -255,10 +255,7 @@ impl Gateway for Laboratory {
         }
         match self.spec.kind() {
             Some(Kind::Iptables | Kind::Nftables) => self.in_gateway("conntrack", &["-F"]).map(drop),
-            Some(Kind::Tombolo) => {
-                self.start_kind(Kind::Tombolo)?;
-                self.pin_processes()
-            }
+            Some(Kind::Tombolo) => self.tombolo(&["flush"]).map(drop),
             Some(Kind::Jool) => self.in_gateway("jool", &["instance", "flush"]).map(drop),
             _ => Ok(()),
         }
@@ -275,11 +272,13 @@ impl Gateway for Laboratory {
         }
     }
 
-    fn sessions(&mut self) -> Option<u64> {
-        match &self.faulty {
-            Some(forwarder) => Some(forwarder.tuples()),
-            None if self.uses_conntrack() => conntrack::count(self.node().ok()?),
-            None => None,
+    fn counts(&mut self) -> Option<TableCounts> {
+        let of_sessions = |sessions| TableCounts { sessions: Some(sessions), bindings: None };
+        match (&self.faulty, self.spec.kind()) {
+            (Some(forwarder), _) => Some(of_sessions(forwarder.tuples())),
+            (None, Some(Kind::Tombolo)) => tombolo_counts(&self.tombolo(&["show", "status", "--json"]).ok()?),
+            (None, _) if self.uses_conntrack() => conntrack::count(self.node().ok()?).map(of_sessions),
+            (None, _) => None,
         }
     }
 
@@ -315,7 +314,18 @@ impl Gateway for Laboratory {
     }
 }
 
+/// Reads the line of `tombolo show status --json`. A stateless service has neither.
+fn tombolo_counts(status: &str) -> Option<TableCounts> {
+    let row: serde_json::Value = serde_json::from_str(status.lines().next()?).ok()?;
+    Some(TableCounts { sessions: row["sessions"].as_u64(), bindings: row["bindings"].as_u64() })
+}
+
 impl Laboratory {
+    /// Speaks with the gateway through its control socket.
+    fn tombolo(&self, arguments: &[&str]) -> Result<String, GatewayError> {
+        self.in_gateway(&self.options.tombolo.display().to_string(), arguments)
+    }
+
     fn pin_processes(&self) -> Result<(), GatewayError> {
         let pinned = pin_inhabitants(self.node()?, &self.cores);
         pinned.map_err(|e| self.system_error("pin the gateway's processes".to_owned(), e))
@@ -348,8 +358,24 @@ impl Laboratory {
                 self.in_gateway("tayga", &["-c", &file.display().to_string(), "--rmtun"])?;
                 self.start_gateway()
             }
-            Kind::Tombolo | Kind::Jool => self.flush(),
+            Kind::Tombolo => {
+                self.start_kind(Kind::Tombolo)?;
+                self.pin_processes()
+            }
+            Kind::Jool => self.flush(),
             _ => Err(self.unsuitable("there is nothing to restart")),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_status_of_this_projects_gateway_has_both_counts() {
+        let status = "{\"device\":\"t0\",\"bindings\":40,\"sessions\":4000}\n";
+        assert_eq!(tombolo_counts(status), Some(TableCounts { sessions: Some(4000), bindings: Some(40) }));
+        assert_eq!(tombolo_counts(""), None);
     }
 }
