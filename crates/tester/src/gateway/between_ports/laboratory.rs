@@ -276,7 +276,7 @@ impl Gateway for Laboratory {
         let of_sessions = |sessions| TableCounts { sessions: Some(sessions), bindings: None };
         match (&self.faulty, self.spec.kind()) {
             (Some(forwarder), _) => Some(of_sessions(forwarder.tuples())),
-            (None, Some(Kind::Tombolo)) => tombolo_counts(&self.tombolo(&["show", "status", "--json"]).ok()?),
+            (None, Some(Kind::Tombolo)) => tombolo_counts(&self.tombolo(&["show", "services", "--json"]).ok()?),
             (None, _) if self.uses_conntrack() => conntrack::count(self.node().ok()?).map(of_sessions),
             (None, _) => None,
         }
@@ -314,10 +314,13 @@ impl Gateway for Laboratory {
     }
 }
 
-/// Reads the line of `tombolo show status --json`. A stateless service has neither.
-fn tombolo_counts(status: &str) -> Option<TableCounts> {
-    let row: serde_json::Value = serde_json::from_str(status.lines().next()?).ok()?;
-    Some(TableCounts { sessions: row["sessions"].as_u64(), bindings: row["bindings"].as_u64() })
+/// Reads the lines of `tombolo show services --json`, which counts the tables as they are now; the
+/// status has what the last sweep saw.
+fn tombolo_counts(services: &str) -> Option<TableCounts> {
+    let rows: Result<Vec<serde_json::Value>, _> = services.lines().map(serde_json::from_str).collect();
+    let rows = rows.ok().filter(|rows| !rows.is_empty())?;
+    let sum = |key: &str| rows.iter().filter_map(|row| row[key].as_u64()).reduce(|one, other| one + other);
+    Some(TableCounts { sessions: sum("sessions"), bindings: sum("bindings") })
 }
 
 impl Laboratory {
@@ -373,9 +376,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_status_of_this_projects_gateway_has_both_counts() {
-        let status = "{\"device\":\"t0\",\"bindings\":40,\"sessions\":4000}\n";
-        assert_eq!(tombolo_counts(status), Some(TableCounts { sessions: Some(4000), bindings: Some(40) }));
-        assert_eq!(tombolo_counts(""), None);
+    fn the_services_of_this_projects_gateway_have_both_counts() {
+        let one = "{\"service\":\"a\",\"bindings\":40,\"sessions\":4000}\n";
+        let expected = |n: u64| TableCounts { sessions: Some(4000 * n), bindings: Some(40 * n) };
+        assert_eq!(tombolo_counts(one), Some(expected(1)));
+        assert_eq!(tombolo_counts(&format!("{one}{one}")), Some(expected(2)));
+        assert_eq!((tombolo_counts(""), tombolo_counts("no gateway runs")), (None, None));
     }
 }
