@@ -20,6 +20,8 @@ use crate::trial::{Directions, Sharing, Tally, Trial, TrialPlan, TrialRecord};
 
 /// TTL of the tester's frames (RFC 2544 appendix C.2.6.4.13).
 const HOP_LIMIT: u8 = 10;
+/// A search ends where this part of the highest rate does not pass.
+const LOWEST_RATE_PART: u64 = 4096;
 const PROBE_RATE: u64 = 1000;
 const PROBE_FRAMES: u32 = 50;
 
@@ -146,6 +148,8 @@ pub struct Bench {
     pub bounds: Option<(u64, u64)>,
     /// Trials since it was last taken.
     pub tally: Tally,
+    /// A search of rates ends where this part of the highest rate does not pass.
+    pub lowest_rate_part: u64,
     rig: Rig,
     ends: (Ends, Ends),
     payload: u16,
@@ -232,6 +236,7 @@ impl Bench {
             tester_limit,
             bounds: None,
             tally: Tally::default(),
+            lowest_rate_part: LOWEST_RATE_PART,
             rig,
             ends,
             payload: template.payload_bytes(),
@@ -542,6 +547,7 @@ impl Bench {
         let resolution_ppm = (self.effort.resolution * 1e6) as u64;
         let search = crate::search::Search {
             max,
+            floor: max / self.lowest_rate_part,
             resolution: 1,
             resolution_ppm,
             verify_failures: self.effort.verify_failures,

@@ -43,6 +43,9 @@ impl From<Verdict> for Attempt {
 pub struct Search {
     /// Largest value to try.
     pub max: u64,
+    /// Once this did not pass and nothing else has, the search ends: what fails everywhere is not
+    /// worth a trial at one frame a second. 0 searches down to 1.
+    pub floor: u64,
     /// The search ends when highest passing and lowest failing value are at most this far apart.
     pub resolution: u64,
     /// Or, if that is more, this many parts in a million of the highest passing value.
@@ -86,7 +89,10 @@ impl Search {
         // bisection.
         let mut step = self.hint.map_or(0, |hint| (hint / 16).max(self.resolution).max(1));
         let mut next = self.hint.map_or_else(|| low.midpoint(high), |hint| hint.clamp(1, self.max));
-        while high - low > self.resolution.max(low.saturating_mul(self.resolution_ppm) / 1_000_000) {
+        let hopeless = |low: u64, high: u64| low == 0 && high <= self.floor;
+        while high - low > self.resolution.max(low.saturating_mul(self.resolution_ppm) / 1_000_000)
+            && !hopeless(low, high)
+        {
             match self.judge(next, (low, high), &mut found.trials, &mut trial)? {
                 Verdict::Passed => low = next,
                 verdict => {
@@ -144,8 +150,15 @@ impl Search {
 mod tests {
     use super::*;
 
-    const PLAIN: Search =
-        Search { max: 10_000, resolution: 1, resolution_ppm: 0, verify_failures: 0, repeat_invalid: 0, hint: None };
+    const PLAIN: Search = Search {
+        max: 10_000,
+        floor: 0,
+        resolution: 1,
+        resolution_ppm: 0,
+        verify_failures: 0,
+        repeat_invalid: 0,
+        hint: None,
+    };
 
     fn capable_of(limit: u64) -> impl FnMut(u64, (u64, u64)) -> Result<Verdict, Interrupted> {
         move |value, _| Ok(if value <= limit { Verdict::Passed } else { Verdict::Failed })
@@ -234,6 +247,20 @@ mod tests {
             })
             .unwrap();
         assert_eq!((found.highest_passing, &tried[..4]), (4000, &[8000, 4000, 6000, 6000][..]));
+    }
+
+    #[test]
+    fn what_fails_everywhere_is_not_tried_below_the_floor() {
+        let mut tried = Vec::new();
+        let found = Search { max: 1_000_000, floor: 1000, ..PLAIN }
+            .run(|value, _| {
+                tried.push(value);
+                Ok::<_, Interrupted>(Verdict::Failed)
+            })
+            .unwrap();
+        assert_eq!((found.highest_passing, tried.iter().min()), (0, Some(&976)));
+        let low = Search { max: 1_000_000, floor: 1000, ..PLAIN }.run(capable_of(500_000)).unwrap();
+        assert_eq!(low.highest_passing, 500_000);
     }
 
     #[test]

@@ -86,6 +86,51 @@ fn a_reset_that_empties_the_table_is_no_outage() {
     assert!(survivors.value.is_some_and(|share| share > 90.0), "{survivors:?}");
 }
 
+#[test]
+fn answers_without_sessions_are_no_connections() {
+    let flows = Flows::sessions(500, 4);
+    let opened = bench_as("faulty:keep=500", Technology::Forward4, Technology::Nat44, flows);
+    let Some(mut bench) = opened else { return };
+    bench.tester_limit = 40_000;
+    // Down to an eighth: below that nothing new is to be seen.
+    bench.lowest_rate_part = 8;
+    let is_stated = (0..4).any(|_| {
+        let measured = Procedure::ConnectionRate.measure(&mut bench, &mut Known::default(), &mut Silent).unwrap();
+        assert_eq!(measured[0].value, None, "{measured:?}");
+        println!("{:?}", measured[0].doubts);
+        measured[0].doubts[0].contains("500 of 2000 sessions")
+    });
+    assert!(is_stated);
+    let torn = Procedure::Teardown.measure(&mut bench, &mut at(10_000), &mut Silent).unwrap();
+    assert_eq!(torn[0].value, None, "{torn:?}");
+}
+
+#[test]
+fn sessions_that_are_there_are_stated_with_the_rate() {
+    let flows = Flows::sessions(500, 4);
+    let opened = bench_as("faulty:state=1", Technology::Forward4, Technology::Nat44, flows);
+    let Some(mut bench) = opened else { return };
+    bench.tester_limit = 20_000;
+    let mut known = Known::default();
+    let tries = (0..3).map(|_| Procedure::ConnectionRate.measure(&mut bench, &mut known, &mut Silent).unwrap());
+    let stated = |m: &Measured| m.value.is_some() && m.details["established"] == "sessions";
+    assert!(tries.inspect(|m| println!("{m:?}")).any(|m| stated(&m[0])));
+}
+
+#[test]
+fn a_loss_that_does_not_depend_on_the_rate_is_flagged() {
+    let Some(mut bench) = bench("faulty:loss=2000", Technology::Forward4, FLOWS) else { return };
+    // Trials of 0.1 s: at 20,000 frames/s one frame is lost, below that none.
+    bench.tester_limit = 80_000;
+    bench.effort = Effort { trial_seconds: 0.1, resolution: 0.2, verify_failures: 0, ..bench.effort };
+    let flagged = (0..4).any(|_| {
+        let measured = Procedure::Throughput.measure(&mut bench, &mut Known::default(), &mut Silent).unwrap();
+        println!("{measured:?}");
+        measured[0].doubts.iter().any(|doubt| doubt.contains("at every rate"))
+    });
+    assert!(flagged);
+}
+
 struct Nobody;
 
 impl Progress for Nobody {

@@ -24,7 +24,7 @@ pub(super) fn measure(
     observer: &mut dyn Observer,
 ) -> Result<Vec<Measured>, BenchError> {
     let throughput = throughput::known_or_measured(bench, known, observer)?;
-    phase_one::fill(bench, known, observer)?;
+    phase_one::fill_for(bench.effort.burst_seconds, bench, known, observer)?;
     let max_rate = bench.tester_limit / bench.directions.count();
     let longest = u64::from(Effort::frames(max_rate, bench.effort.burst_seconds));
     let mut bursts = Vec::new();
@@ -33,6 +33,7 @@ pub(super) fn measure(
     for _ in 0..bench.effort.burst_repetitions {
         let search = Search {
             max: longest,
+            floor: 0,
             resolution: (longest / 2000).max(1),
             resolution_ppm: 0,
             verify_failures: 0,

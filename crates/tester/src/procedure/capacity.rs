@@ -9,9 +9,11 @@
 use serde_json::json;
 use tombolo_generator::DirectionOutcome;
 
+use super::connection_rate::Proof;
 use super::known::Known;
 use super::measured::{Bound, Measured};
 use crate::bench::{Bench, BenchError, Observer};
+use crate::gateway::between_ports::TableCounts;
 use crate::search::{Search, Verdict};
 use crate::trial::{Trial, TrialPlan};
 
@@ -59,7 +61,7 @@ pub(super) fn measure(
 struct Offered {
     forwarded: u64,
     validated: u32,
-    gateway: Option<u64>,
+    gateway: Option<TableCounts>,
     paused_us: Option<u64>,
     /// Why a trial of the two was invalid.
     invalid: Option<String>,
@@ -69,7 +71,7 @@ fn offer(bench: &mut Bench, rate: u64, count: u32, observer: &mut dyn Observer) 
     bench.gateway.flush()?;
     let offering = TrialPlan { purpose: "capacity", frames: count, ..bench.phase_one(rate) };
     let first = bench.trial(&offering, observer)?;
-    let gateway = bench.gateway.sessions();
+    let gateway = bench.gateway.counts();
     let answers = TrialPlan { purpose: "capacity validation", ..bench.validation(rate, count) };
     let back = bench.trial(&answers, observer)?;
     let received =
@@ -101,6 +103,7 @@ fn search(bench: &mut Bench, rate: u64, most: u32, observer: &mut dyn Observer) 
     let resolution_ppm = (bench.effort.resolution * 1e6) as u64;
     let search = Search {
         max: u64::from(most),
+        floor: 0,
         resolution: 1,
         resolution_ppm,
         verify_failures: 0,
@@ -122,7 +125,7 @@ fn slow_rate(bench: &mut Bench, known: &mut Known, observer: &mut dyn Observer) 
     let whole = bench.test_frames.shape;
     let ports = 1000u32.div_ceil(whole.b_ports.max(1)).clamp(1, whole.a_ports);
     bench.test_frames.shape.a_ports = ports;
-    let found = super::connection_rate::search(bench, None, observer);
+    let found = super::connection_rate::search(bench, None, &mut Proof::default(), observer);
     bench.test_frames.shape = whole;
     let rate = (found?.highest_passing / 4).clamp(100, 50_000);
     known.fill_rate = Some(rate);

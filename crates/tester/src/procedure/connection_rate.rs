@@ -3,13 +3,17 @@
 //! Each trial starts with an empty table. Phase 1 sends every four tuple exactly once at the rate
 //! under test; then the responder answers each connection exactly once, at a part of that rate.
 //! Both must be without loss: that a frame was forwarded does not prove that its connection was
-//! kept.
+//! kept. Nor does an answer that came through, where a gateway filters independently of the
+//! endpoint: one binding lets the answers of many sessions in. So the gateway's own counts are read
+//! where it has any, and too few sessions fail the trial.
 
 use serde_json::json;
 
 use super::known::Known;
 use super::measured::Measured;
+use super::phase_one::check_timeout;
 use crate::bench::{Bench, BenchError, Observer};
+use crate::gateway::between_ports::TableCounts;
 use crate::search::{Found, Verdict};
 use crate::trial::Trial;
 
@@ -25,36 +29,89 @@ pub(super) fn measure(
     known: &mut Known,
     observer: &mut dyn Observer,
 ) -> Result<Vec<Measured>, BenchError> {
-    let found = search(bench, known.connection_rate, observer)?;
+    let mut proof = Proof::default();
+    let found = search(bench, known.connection_rate, &mut proof, observer)?;
     known.connection_rate = Some(found.highest_passing);
     let details = json!({
         "connections": bench.tuples(), "alpha": ALPHA_PERCENT as f64 / 100.0, "trials": found.trials,
-        "lowest_not_passing": found.lowest_not_passing,
+        "lowest_not_passing": found.lowest_not_passing, "gateway_counted": proof.counts,
+        "established": proof.established(),
     });
     let measured =
         Measured::rate("connection establishment rate", found.highest_passing as f64, "connections/s", details);
-    Ok(vec![measured.searched(&found)])
+    Ok(vec![match (found.highest_passing, proof.established()) {
+        (0, _) => measured.without_value(format!("no rate passed; the last trial: {}", proof.last_reasons)),
+        (_, "sessions" | "not counted") => measured.searched(&found),
+        (_, what) => measured.searched(&found).doubted(format!("it counts {what}, so those were established")),
+    }])
+}
+
+/// What the trials of a search proved.
+#[derive(Default)]
+pub(super) struct Proof {
+    /// The gateway's counts after the last attempt that passed.
+    counts: Option<TableCounts>,
+    /// Why the last attempt that did not pass did not.
+    last_reasons: String,
+}
+
+impl Proof {
+    /// Which of the two the gateway has for each connection.
+    fn established(&self) -> &'static str {
+        match self.counts {
+            Some(TableCounts { sessions: Some(1..), .. }) => "sessions",
+            Some(TableCounts { bindings: Some(1..), .. }) => "bindings",
+            _ => "not counted",
+        }
+    }
 }
 
 /// The highest validated rate for the flows of the bench.
 ///
 /// # Errors
 /// If trials cannot be run.
-pub(super) fn search(bench: &mut Bench, hint: Option<u64>, observer: &mut dyn Observer) -> Result<Found, BenchError> {
+pub(super) fn search(
+    bench: &mut Bench,
+    hint: Option<u64>,
+    proof: &mut Proof,
+    observer: &mut dyn Observer,
+) -> Result<Found, BenchError> {
     let max = bench.tester_limit;
-    bench.search_rate(max, hint, |bench, rate| attempt(bench, rate, observer))
+    bench.search_rate(max, hint, |bench, rate| {
+        let trial = attempt(bench, rate, proof, observer)?;
+        if trial.verdict == Verdict::Failed || (trial.verdict == Verdict::Invalid && proof.last_reasons.is_empty()) {
+            proof.last_reasons = trial.why();
+        }
+        Ok(trial)
+    })
 }
 
 /// One attempt at one rate: the validation, or phase 1 if that did not pass.
 ///
 /// # Errors
 /// If it cannot be run.
-fn attempt(bench: &mut Bench, rate: u64, observer: &mut dyn Observer) -> Result<Trial, BenchError> {
+fn attempt(bench: &mut Bench, rate: u64, proof: &mut Proof, observer: &mut dyn Observer) -> Result<Trial, BenchError> {
+    let connections = bench.tuples();
+    let validation_rate = (rate * ALPHA_PERCENT / 100).max(1);
+    check_timeout(bench, rate, f64::from(connections) / validation_rate as f64)?;
     bench.gateway.flush()?;
     let first = bench.trial(&bench.phase_one(rate), observer)?;
     if first.verdict != Verdict::Passed {
         return Ok(first);
     }
-    let plan = bench.validation((rate * ALPHA_PERCENT / 100).max(1), bench.tuples());
-    bench.trial(&plan, observer)
+    let plan = bench.validation(validation_rate, connections);
+    let mut trial = bench.trial(&plan, observer)?;
+    if trial.verdict == Verdict::Passed {
+        let counts = bench.gateway.counts();
+        match counts.and_then(|counts| counts.sessions) {
+            Some(sessions @ 1..) if sessions < u64::from(connections) => {
+                trial.verdict = Verdict::Failed;
+                trial
+                    .reasons
+                    .push(format!("all answers came through, but the table has {sessions} of {connections} sessions"));
+            }
+            _ => proof.counts = counts,
+        }
+    }
+    Ok(trial)
 }

@@ -21,7 +21,7 @@ pub(super) fn measure(
     known: &mut Known,
     observer: &mut dyn Observer,
 ) -> Result<Vec<Measured>, BenchError> {
-    phase_one::fill(bench, known, observer)?;
+    phase_one::fill_for(bench.effort.trial_seconds, bench, known, observer)?;
     let directions = bench.directions;
     let max = bench.tester_limit / directions.count();
     let mut points = Vec::new();

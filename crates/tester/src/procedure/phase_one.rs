@@ -4,15 +4,21 @@
 use super::connection_rate;
 use super::known::Known;
 use crate::bench::{Bench, BenchError, Observer};
+use crate::effort::Effort;
 
-/// Fills the table of a stateful gateway; returns the rate of phase 1.
+/// Fills the table of a stateful gateway for a measurement of so many seconds.
 ///
 /// # Errors
-/// What filling, and measuring the rate for it, returns.
-pub(super) fn fill(bench: &mut Bench, known: &mut Known, observer: &mut dyn Observer) -> Result<u64, BenchError> {
+/// What filling, and measuring the rate for it, returns; also if connections would expire.
+pub(super) fn fill_for(
+    seconds: f64,
+    bench: &mut Bench,
+    known: &mut Known,
+    observer: &mut dyn Observer,
+) -> Result<(), BenchError> {
     let rate = fill_rate(bench, known, observer)?;
-    bench.fill(rate, observer)?;
-    Ok(rate)
+    check_timeout(bench, rate, seconds)?;
+    bench.fill(rate, observer)
 }
 
 /// Rate at which phase 1 fills the table: safely below the connection establishment rate (RFC
@@ -60,13 +66,20 @@ pub(super) fn check_timeout(bench: &Bench, fill_rate: u64, seconds: f64) -> Resu
     if !bench.test_frames.technology.is_stateful() {
         return Ok(());
     }
-    let needed = f64::from(bench.tuples()) / fill_rate.max(1) as f64 + 1.0 + seconds;
+    let needed = f64::from(bench.tuples()) / fill_rate.max(1) as f64 + gap_seconds(&bench.effort) + seconds;
     if needed < timeout as f64 {
         return Ok(());
     }
     Err(BenchError::Unsuitable(format!(
-        "{} forgets UDP connections after {timeout} s, but phase 1 and the trial take {needed:.0} s; raise its timeout, or \
+        "{} forgets UDP connections after {timeout} s, but phase 1, the gap after it and the measurement take {needed:.0} s; raise its timeout, or \
          take fewer sessions or a shorter trial",
         bench.gateway.name()
     )))
+}
+
+/// From the last frame of phase 1 to the first of the measurement: waiting for late frames, the
+/// pause after the trial, and the start of the next one.
+fn gap_seconds(effort: &Effort) -> f64 {
+    let start_ms = 200;
+    (effort.drain_ms + effort.pause_ms + start_ms) as f64 / 1000.0
 }

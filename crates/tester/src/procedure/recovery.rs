@@ -22,7 +22,7 @@ pub(super) fn measure(
     observer: &mut dyn Observer,
 ) -> Result<Vec<Measured>, BenchError> {
     let throughput = throughput::known_or_measured(bench, known, observer)?;
-    phase_one::fill(bench, known, observer)?;
+    phase_one::fill_for(2.0 * bench.effort.overload_seconds, bench, known, observer)?;
     let limit = bench.tester_limit / bench.directions.count();
     let wanted = throughput * 110 / 100;
     let overload = wanted.min(limit).max(2);

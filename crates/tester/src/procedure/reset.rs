@@ -30,7 +30,7 @@ pub(super) fn measure(
     observer: &mut dyn Observer,
 ) -> Result<Vec<Measured>, BenchError> {
     let rate = throughput::known_or_measured(bench, known, observer)?;
-    phase_one::fill(bench, known, observer)?;
+    phase_one::fill_for(bench.effort.reset_seconds, bench, known, observer)?;
     let stateful = bench.test_frames.technology.is_stateful();
     let directions = if stateful { Directions::Forward } else { bench.directions };
     let seconds = bench.effort.reset_seconds;

@@ -9,6 +9,7 @@ use super::known::Known;
 use super::measured::{Bound, Measured};
 use super::phase_one;
 use crate::bench::{Bench, BenchError, Observer};
+use crate::gateway::between_ports::TableCounts;
 use crate::summary::Summary;
 
 /// Deletions of an empty table whose median is subtracted.
@@ -23,11 +24,11 @@ pub(super) fn measure(
     known: &mut Known,
     observer: &mut dyn Observer,
 ) -> Result<Vec<Measured>, BenchError> {
-    phase_one::fill(bench, known, observer)?;
+    phase_one::fill_for(0.0, bench, known, observer)?;
     let connections = bench.tuples();
-    let counted = bench.gateway.sessions();
+    let before = bench.gateway.counts();
     let full = timed_flush(bench)?;
-    let after = bench.gateway.sessions();
+    let after = bench.gateway.counts();
     let mut empty = Vec::new();
     for _ in 0..EMPTY_REPETITIONS {
         empty.push(timed_flush(bench)?);
@@ -36,16 +37,25 @@ pub(super) fn measure(
     let deletion = full - empty;
     let details = json!({
         "connections": connections, "full_s": full, "empty_s": empty, "deletion_s": deletion,
-        "gateway_counted_before": counted, "gateway_counted_after": after,
+        "gateway_counted_before": before, "gateway_counted_after": after,
     });
     // A table that is deleted faster than the command's own time varies has no measurable rate:
     // what is known is a bound.
     let resolution = (empty * 0.1).max(0.0005);
     let rate = f64::from(connections) / deletion.max(resolution);
     let measured = Measured::rate("connection tear-down rate", rate, "connections/s", details);
-    Ok(vec![match deletion < resolution {
+    let measured = match deletion < resolution {
         true => measured.bounded(Bound::AtLeast, "the table is deleted faster than the command's own time varies"),
         false => measured,
+    };
+    let sessions = |counts: Option<TableCounts>| counts.and_then(|counts| counts.sessions);
+    Ok(vec![match (sessions(before), sessions(after)) {
+        (Some(1..), Some(left @ 1..)) => measured.without_value(format!("{left} sessions outlived the deletion")),
+        (Some(there), _) if there > 0 && there < u64::from(connections) => {
+            measured.without_value(format!("the table had {there} of {connections} sessions before the deletion"))
+        }
+        (Some(_), Some(_)) => measured,
+        _ => measured.doubted("the gateway does not count its sessions: that all were there, and went, is not proven"),
     }])
 }
 

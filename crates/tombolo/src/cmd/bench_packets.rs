@@ -28,7 +28,7 @@ use super::print;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Gateways: plain, tombolo, tombolo:off|tc|xdp, iptables, nftables, tayga, jool, jool_siit, external,\n\
-and faulty:loss=N,corrupt=N,misdirect=N,duplicate=N,reorder=N (every Nth frame),delay=US,capacity=N,rate=N,outage=MS,state=1.\n\
+and faulty:loss=N,corrupt=N,misdirect=N,duplicate=N,reorder=N (every Nth frame),delay=US,capacity=N,rate=N,outage=MS,state=1,keep=N.\n\
 Exit status: 0 measured, 1 a gateway could not be measured or the run was interrupted, 2 wrong usage.\n\
 An interrupted run leaves whole lines; --resume FILE goes on where it ended.")]
 pub(crate) struct Arguments {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
+use serde::Serialize;
 use tombolo_generator::{Ends, Port};
 use tombolo_lab::LabError;
 
@@ -38,6 +39,15 @@ pub enum GatewayError {
     },
 }
 
+/// What a gateway has in its tables.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct TableCounts {
+    /// Sessions: four tuples, each with a state of its own. Absent where it keeps or counts none.
+    pub sessions: Option<u64>,
+    /// Bindings of inside endpoints to outside ones. Absent likewise.
+    pub bindings: Option<u64>,
+}
+
 /// A gateway between the tester's two ports.
 pub trait Gateway {
     /// Its name in tables and result files.
@@ -68,8 +78,8 @@ pub trait Gateway {
     /// If the gateway cannot be restarted.
     fn reset(&mut self) -> Result<(), GatewayError>;
 
-    /// Connections in its tables, where it can say.
-    fn sessions(&mut self) -> Option<u64>;
+    /// How much is in its tables, where it can say.
+    fn counts(&mut self) -> Option<TableCounts>;
 
     /// How long it keeps a UDP connection, in seconds, where that is known.
     fn udp_timeout_seconds(&self) -> Option<u64>;

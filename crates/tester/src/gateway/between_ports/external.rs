@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use tombolo_generator::{Ends, Port, link_address};
 
-use super::control::{Gateway, GatewayError};
+use super::control::{Gateway, GatewayError, TableCounts};
 
 /// How to drive a gateway from outside. Commands that are absent make the procedures that need them
 /// unavailable.
@@ -115,8 +115,9 @@ impl Gateway for External {
         self.run("reset", self.hooks.reset.as_ref(), 0).map(drop)
     }
 
-    fn sessions(&mut self) -> Option<u64> {
-        self.run("sessions", self.hooks.sessions.as_ref(), 0).ok()?.trim().parse().ok()
+    fn counts(&mut self) -> Option<TableCounts> {
+        let sessions = self.run("sessions", self.hooks.sessions.as_ref(), 0).ok()?.trim().parse().ok()?;
+        Some(TableCounts { sessions: Some(sessions), bindings: None })
     }
 
     fn udp_timeout_seconds(&self) -> Option<u64> {
@@ -144,7 +145,7 @@ mod tests {
             ..Hooks::default()
         });
         gateway.flush().unwrap();
-        assert_eq!(gateway.sessions(), Some(1234));
+        assert_eq!(gateway.counts(), Some(TableCounts { sessions: Some(1234), bindings: None }));
         assert!(gateway.reset().unwrap_err().to_string().contains("--hook-reset"));
         let mut broken =
             External::new(Hooks { flush: Some("echo no such box >&2; exit 3".to_owned()), ..Hooks::default() });

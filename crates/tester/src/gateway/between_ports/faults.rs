@@ -28,10 +28,13 @@ pub struct Faults {
     /// 1: let answers in only to four tuples that were seen from inside, and forget these at a
     /// reset.
     pub state: u64,
+    /// Pass all four tuples, but keep only the first so many: with endpoint-independent filtering
+    /// a few bindings answer for sessions that are not there.
+    pub keep: u64,
 }
 
 impl Faults {
-    fn fields(&mut self) -> [(&'static str, &mut u64); 10] {
+    fn fields(&mut self) -> [(&'static str, &mut u64); 11] {
         [
             ("loss", &mut self.loss),
             ("duplicate", &mut self.duplicate),
@@ -43,6 +46,7 @@ impl Faults {
             ("rate", &mut self.rate),
             ("outage", &mut self.outage),
             ("state", &mut self.state),
+            ("keep", &mut self.keep),
         ]
     }
 }
@@ -57,7 +61,7 @@ impl FromStr for Faults {
             let mut fields = faults.fields();
             let field = fields.iter_mut().find(|(known, _)| *known == name);
             let (_, field) = field.ok_or_else(|| {
-                format!("no fault is called `{name}`; there are loss, duplicate, corrupt, misdirect, reorder, delay, capacity, rate, outage, state")
+                format!("no fault is called `{name}`; there are loss, duplicate, corrupt, misdirect, reorder, delay, capacity, rate, outage, state, keep")
             })?;
             **field = value.parse().map_err(|_| format!("{name}={value}: not a number"))?;
         }

@@ -227,16 +227,17 @@ impl Forwarder {
     fn is_admitted(&mut self, frame: &[u8]) -> bool {
         let known = self.seen.len() as u64;
         let tuple = tuple_of(frame);
-        let keeps_none = self.faults.capacity == 0 && self.faults.state == 0;
+        let keeps_none = self.faults.capacity == 0 && self.faults.state == 0 && self.faults.keep == 0;
         if keeps_none || self.seen.contains(&tuple) {
             return true;
         }
-        let room = self.faults.capacity == 0 || known < self.faults.capacity;
+        let most = [self.faults.capacity, self.faults.keep].into_iter().find(|most| *most != 0);
+        let room = most.is_none_or(|most| known < most);
         if room {
             self.seen.insert(tuple);
             self.shared.tuples.store(known + 1, Ordering::Release);
         }
-        room
+        room || self.faults.keep != 0
     }
 
     /// Whether a frame from outside may come in.

@@ -10,7 +10,7 @@ use tombolo_generator::{Ends, Namespace, Port, become_realtime, link_address, pi
 use tombolo_lab::{Lab, LabError, Offload, Prefix, Topology, topology::Route};
 
 use super::conntrack;
-use super::control::{Gateway, GatewayError};
+use super::control::{Gateway, GatewayError, TableCounts};
 use super::faulty::FaultyForwarder;
 use super::placement::{napi_threads, pin_inhabitants};
 use crate::gateway::addresses::{Addresses, SIIT_PREFIX};
@@ -255,10 +255,7 @@ impl Gateway for Laboratory {
         }
         match self.spec.kind() {
             Some(Kind::Iptables | Kind::Nftables) => self.in_gateway("conntrack", &["-F"]).map(drop),
-            Some(Kind::Tombolo) => {
-                self.start_kind(Kind::Tombolo)?;
-                self.pin_processes()
-            }
+            Some(Kind::Tombolo) => self.tombolo(&["flush"]).map(drop),
             Some(Kind::Jool) => self.in_gateway("jool", &["instance", "flush"]).map(drop),
             _ => Ok(()),
         }
@@ -275,11 +272,13 @@ impl Gateway for Laboratory {
         }
     }
 
-    fn sessions(&mut self) -> Option<u64> {
-        match &self.faulty {
-            Some(forwarder) => Some(forwarder.tuples()),
-            None if self.uses_conntrack() => conntrack::count(self.node().ok()?),
-            None => None,
+    fn counts(&mut self) -> Option<TableCounts> {
+        let of_sessions = |sessions| TableCounts { sessions: Some(sessions), bindings: None };
+        match (&self.faulty, self.spec.kind()) {
+            (Some(forwarder), _) => Some(of_sessions(forwarder.tuples())),
+            (None, Some(Kind::Tombolo)) => tombolo_counts(&self.tombolo(&["show", "services", "--json"]).ok()?),
+            (None, _) if self.uses_conntrack() => conntrack::count(self.node().ok()?).map(of_sessions),
+            (None, _) => None,
         }
     }
 
@@ -315,7 +314,21 @@ impl Gateway for Laboratory {
     }
 }
 
+/// Reads the lines of `tombolo show services --json`, which counts the tables as they are now; the
+/// status has what the last sweep saw.
+fn tombolo_counts(services: &str) -> Option<TableCounts> {
+    let rows: Result<Vec<serde_json::Value>, _> = services.lines().map(serde_json::from_str).collect();
+    let rows = rows.ok().filter(|rows| !rows.is_empty())?;
+    let sum = |key: &str| rows.iter().filter_map(|row| row[key].as_u64()).reduce(|one, other| one + other);
+    Some(TableCounts { sessions: sum("sessions"), bindings: sum("bindings") })
+}
+
 impl Laboratory {
+    /// Speaks with the gateway through its control socket.
+    fn tombolo(&self, arguments: &[&str]) -> Result<String, GatewayError> {
+        self.in_gateway(&self.options.tombolo.display().to_string(), arguments)
+    }
+
     fn pin_processes(&self) -> Result<(), GatewayError> {
         let pinned = pin_inhabitants(self.node()?, &self.cores);
         pinned.map_err(|e| self.system_error("pin the gateway's processes".to_owned(), e))
@@ -348,8 +361,26 @@ impl Laboratory {
                 self.in_gateway("tayga", &["-c", &file.display().to_string(), "--rmtun"])?;
                 self.start_gateway()
             }
-            Kind::Tombolo | Kind::Jool => self.flush(),
+            Kind::Tombolo => {
+                self.start_kind(Kind::Tombolo)?;
+                self.pin_processes()
+            }
+            Kind::Jool => self.flush(),
             _ => Err(self.unsuitable("there is nothing to restart")),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_services_of_this_projects_gateway_have_both_counts() {
+        let one = "{\"service\":\"a\",\"bindings\":40,\"sessions\":4000}\n";
+        let expected = |n: u64| TableCounts { sessions: Some(4000 * n), bindings: Some(40 * n) };
+        assert_eq!(tombolo_counts(one), Some(expected(1)));
+        assert_eq!(tombolo_counts(&format!("{one}{one}")), Some(expected(2)));
+        assert_eq!((tombolo_counts(""), tombolo_counts("no gateway runs")), (None, None));
     }
 }

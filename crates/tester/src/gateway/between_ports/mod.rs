@@ -13,6 +13,6 @@ pub mod faulty;
 pub mod laboratory;
 mod placement;
 
-pub use control::{Gateway, GatewayError};
+pub use control::{Gateway, GatewayError, TableCounts};
 pub use external::Hooks;
 pub use faults::Faults;
