@@ -31,10 +31,10 @@ mod test_run;
 
 pub use bitmap::{Bitmap, Run};
 pub use frame::{Ends, Template, checksum};
-pub use layout::{Endpoint, FrameKind, Record, TupleShape};
+pub use layout::{Endpoint, FrameError, FrameKind, Record, TupleShape};
 pub use link::{Counted, link_address, port_counters};
 pub use namespace::{Namespace, in_namespace};
-pub use outcome::{Arrivals, Delays, Departures, DirectionOutcome, FrameError, Outcome};
+pub use outcome::{Arrivals, Delays, Departures, DirectionOutcome, Outcome};
 pub use packet_socket::PacketSocket;
 pub use permutation::Permutation;
 pub use plan::{

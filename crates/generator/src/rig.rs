@@ -9,12 +9,15 @@ use aya::maps::{DevMap, Map, MapData};
 use aya::programs::{Xdp, xdp::XdpMode};
 use aya::{Ebpf, EbpfLoader};
 
+use tombolo_records::Plain;
+
 use crate::bitmap::{Bitmap, lane_words, words_of};
 use crate::frame::Template;
 use crate::layout::{
     Control, Counters, EXPECT_IPDV, EXPECT_RECORD, EXPECT_UNTIMED, Endpoint, Expectation, FrameKind, Histogram, LANES,
-    LaneState, PermutationRecord, Record, STREAM_MIXED, STREAM_UNTIMED, STREAMS, Shared, Stream, StreamState,
-    TAGGED_MAX,
+    LaneState, ORDER_ENUMERATE, ORDER_RANDOM, ORDER_RECORDS_ONCE, ORDER_RECORDS_RANDOM, PORT_ANY, PORT_EXACT,
+    PermutationRecord, Record, SOURCE_ANY, SOURCE_EXACT, SOURCE_POOL, STREAM_MIXED, STREAM_UNTIMED, STREAMS, Stream,
+    StreamState, TAGGED_MAX,
 };
 use crate::mapped::Mapped;
 use crate::namespace::{Namespace, in_namespace};
@@ -300,7 +303,7 @@ impl Rig {
         }
         let stopped = self.send_all(plan, assignments, watch)?;
         let outcome = self.collect(&directions, start_ns, stopped);
-        (0..2).for_each(|d| self.expectations.set(d, Expectation::zeroed()));
+        (0..2).for_each(|d| self.expectations.set(d, Expectation::default()));
         Ok(outcome)
     }
 
@@ -358,11 +361,11 @@ impl Rig {
                     Timing::Variations => EXPECT_IPDV,
                 },
             source_rule: match answer.source {
-                SourceRule::Any => 0,
-                SourceRule::Exact => 1,
-                SourceRule::Pool(..) => 2,
+                SourceRule::Any => SOURCE_ANY,
+                SourceRule::Exact => SOURCE_EXACT,
+                SourceRule::Pool(..) => SOURCE_POOL,
             },
-            source_port_rule: u8::from(answer.source_port == PortRule::Exact),
+            source_port_rule: if answer.source_port == PortRule::Exact { PORT_EXACT } else { PORT_ANY },
             hop_limit: answer.hop_limit,
             inner_hop_limit: answer.inner_hop_limit,
             pool_first,
@@ -377,7 +380,7 @@ impl Rig {
             frames: direction.frames,
             lane_words: u32::try_from(lane_words(direction.frames, direction.cores.len())).unwrap_or(u32::MAX),
             shape: direction.shape,
-            ..Expectation::zeroed()
+            ..Expectation::default()
         };
         if let Some(background) = &direction.background {
             expectation.background_hop_limit = background.hop_limit;
@@ -450,7 +453,7 @@ impl Rig {
                 continue;
             };
             let stream = self.stream(index, position, direction, start_ns, both || direction.background.is_some());
-            self.states.set(2 * lane + index, StreamState { due_ns: stream.start_ns, ..StreamState::zeroed() });
+            self.states.set(2 * lane + index, StreamState { due_ns: stream.start_ns, ..StreamState::default() });
             self.streams.set(2 * lane + index, stream);
             frames += u64::from(stream.frames);
             burst = stream.burst;
@@ -458,7 +461,7 @@ impl Rig {
             length = length.max(direction.template.length());
             length = length.max(direction.background.map_or(0, |b| b.template.length()));
         }
-        self.lanes.set(lane, LaneState { burst, ..LaneState::zeroed() });
+        self.lanes.set(lane, LaneState { burst, ..LaneState::default() });
         waiting += u64::try_from(LEAD.as_nanos()).unwrap_or(0);
         // The last burst of each direction may be short, and its rest is called for nothing.
         let calls = frames + 2 * u64::from(burst) + waiting / IDLE_CALL_NS * u64::from(burst);
@@ -612,10 +615,12 @@ fn order_of(direction: &Direction) -> (u32, PermutationRecord, u32) {
     let tuples = u32::try_from(direction.shape.tuples()).unwrap_or(u32::MAX);
     let low = |seed: u64| (mix64(seed) & 0xffff_ffff) as u32;
     match direction.order {
-        Order::Enumerate { seed } => (0, Permutation::new(tuples, seed).record(), low(seed)),
-        Order::Random { seed } => (1, Permutation::new(tuples, seed).record(), low(seed)),
-        Order::RecordsOnce { count, seed } => (2, Permutation::new(count, seed).record(), low(seed)),
-        Order::RecordsRandom { count, seed } => (3, Permutation::new(count, seed).record(), low(seed)),
+        Order::Enumerate { seed } => (ORDER_ENUMERATE, Permutation::new(tuples, seed).record(), low(seed)),
+        Order::Random { seed } => (ORDER_RANDOM, Permutation::new(tuples, seed).record(), low(seed)),
+        Order::RecordsOnce { count, seed } => (ORDER_RECORDS_ONCE, Permutation::new(count, seed).record(), low(seed)),
+        Order::RecordsRandom { count, seed } => {
+            (ORDER_RECORDS_RANDOM, Permutation::new(count, seed).record(), low(seed))
+        }
     }
 }
 
@@ -706,7 +711,7 @@ fn connect_here(programs: &mut Ebpf, port: &Port, index: u32, receiver: &str) ->
     ports.set(index, interface, None, 0).map_err(load_error)
 }
 
-fn map<T: Shared>(programs: &Ebpf, name: &'static str, len: usize) -> Result<Mapped<T>, RigError> {
+fn map<T: Plain>(programs: &Ebpf, name: &'static str, len: usize) -> Result<Mapped<T>, RigError> {
     let Some(Map::Array(data)) = programs.map(name) else {
         return Err(RigError::Plan(format!("the BPF object has no array {name}")));
     };
