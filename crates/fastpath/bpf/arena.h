@@ -9,18 +9,6 @@
 
 #include "base.h"
 
-enum stage {
-	STAGE_FREE = 0,
-	STAGE_BUILDING = 1,
-	STAGE_LIVE = 2,
-	STAGE_DYING = 3,
-	STAGE_OPENING = 4,
-};
-
-#define LIFE_STAGE 0xffffULL
-#define LIFE_GENERATION 0xffff0000ULL
-#define LIFE_ONE_GENERATION 0x10000ULL
-
 /* A writer that lost so many races in a row leaves the packet to the engine. */
 #define RACES_MAX 4
 
@@ -38,32 +26,32 @@ static __always_inline bool is_unchanged(__u64 before, __u64 after)
 }
 
 /* Notes that something was built upon the record; false if it is not live any more. */
-static __always_inline bool touch(__u64 *place, __u32 now)
+static __always_inline bool touch(__u64 *word, __u32 now)
 {
 #pragma nounroll
 	for (int race = 0; race < RACES_MAX; race++) {
-		__u64 life = READ(*place);
+		__u64 life = READ(*word);
 
 		if (!is_readable(life))
 			return false;
 		if (life >> 32 >= now)
 			return true;
-		if (SWAP(place, life, (life & 0xffffffff) | (__u64)now << 32))
+		if (SWAP(word, life, (life & 0xffffffff) | (__u64)now << 32))
 			return true;
 	}
 	return false;
 }
 
-/* Makes a published record live. Only its maker calls it, and only toucher race with it. */
-static __always_inline void settle_record(__u64 *place)
+/* Makes a published record live. Only its maker calls it; it races with those that touch it alone. */
+static __always_inline void settle_record(__u64 *word)
 {
 #pragma nounroll
 	for (int race = 0; race < 2 * RACES_MAX; race++) {
-		__u64 life = READ(*place);
+		__u64 life = READ(*word);
 
 		if ((life & LIFE_STAGE) != STAGE_OPENING)
 			return;
-		if (SWAP(place, life, (life & ~LIFE_STAGE) | STAGE_LIVE))
+		if (SWAP(word, life, (life & ~LIFE_STAGE) | STAGE_LIVE))
 			return;
 	}
 }

@@ -17,7 +17,7 @@ static __always_inline struct outcome b4_inside(const volatile struct service *s
 	if (is_illegal_ipv4(packet->source4) || is_illegal_ipv4(packet->destination4))
 		return PASSED(MISS_SCREENED);
 	outcome = carry_in(service, scratch, aftr);
-	scratch->rewrite.side = INSIDE;
+	scratch->rewrite.side = SIDE_INSIDE;
 	return outcome;
 }
 
@@ -31,7 +31,7 @@ static __always_inline struct outcome b4_outside(const volatile struct service *
 	if (!is_among(service->inside, service->inside_ranges, bpf_ntohl(packet->destination4)))
 		return PASSED(MISS_NOT_OURS);
 	outcome = carry_out(service, scratch);
-	scratch->rewrite.side = OUTSIDE;
+	scratch->rewrite.side = SIDE_OUTSIDE;
 	return outcome;
 }
 

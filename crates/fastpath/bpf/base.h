@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
-/* What every header here builds on: kernel types, atomics, the generated numbers.
+/* What every header here builds on: kernel types, atomics, the generated records and numbers.
  *
  * The programs read and write the same memory as the engine's process (crates/tables). Two rules
  * follow: every access to a table is one load or store of a whole word (READ, WRITE), and every
@@ -71,37 +71,21 @@ static __always_inline __u64 is_less(__u64 a, __u64 b)
 	return (a - b) >> 63;
 }
 
-enum side {
-	INSIDE = 0,
-	OUTSIDE = 1,
-};
-
-/* The three protocols with ports, in the order of the outside index
- * (crates/engine/src/mapping/pool.rs).
- */
-enum space {
-	SPACE_TCP = 0,
-	SPACE_UDP = 1,
-	SPACE_ICMP = 2,
-};
-
-/* Where a packet ends in the fast path. What is passed on goes to the next stage, and at last to
- * the engine: passing is never wrong, only slow.
+/* What becomes of a packet in the fast path. What is passed on goes to the next stage, and at last
+ * to the engine: passing is never wrong, only slow. Nothing is dropped here.
  */
 struct outcome {
 	__u8 verdict;
-	/* PASS: one of the numbers of src/miss.rs. DROP: one of the engine's drop reasons. */
-	__u8 reason;
+	/* PASS: why, one of the numbers of src/miss.rs. */
+	__u8 miss;
 };
 
 enum verdict {
 	FORWARD = 0,
 	PASS = 1,
-	DROP = 2,
 };
 
 #define FORWARDED ((struct outcome){ .verdict = FORWARD })
-#define PASSED(why) ((struct outcome){ .verdict = PASS, .reason = (why) })
-#define DROPPED(why) ((struct outcome){ .verdict = DROP, .reason = (why) })
+#define PASSED(why) ((struct outcome){ .verdict = PASS, .miss = (why) })
 
 #endif

@@ -10,25 +10,6 @@
 #include "scratch.h"
 #include "subscriber.h"
 
-#define BINDING_STATIC 1
-
-struct binding {
-	__u64 inside[2];
-	__u32 inside4;
-	__u32 outside4;
-	__u16 inside_port;
-	__u16 outside_port;
-	__u8 protocol;
-	__u8 service;
-	__u16 flags;
-	__u64 life;
-	__u32 subscriber;
-	__u32 outside_slot;
-	__u32 created;
-	__u32 unused;
-	__u64 unused2;
-};
-
 SHARED_ARRAY(bindings, struct binding);
 SHARED_ARRAY(bindings_used, __u64);
 SHARED_ARRAY(inside_index, struct index_bucket);

@@ -16,34 +16,36 @@
 
 #define not_ours(...) PASSED(MISS_NOT_OURS)
 
-/* Each service's code, by the packets that it takes. */
+/* Each service's code, by the packets that it takes. What comes from outside has one more argument
+ * where the service claims it by pool or rule.
+ */
 // clang-format off
-/*        kind       IPv6              IPv4 in a softwire  IPv4 from inside  IPv4 from outside */
-#define SERVICES(SERVICE) \
-	SERVICE(NAT64,    nat64_inside,     not_ours,           not_ours,         nat64_outside(service, scratch, claim->range)) \
-	SERVICE(NAT44,    not_ours,         not_ours,           nat44_inside,     nat44_outside(service, scratch, claim->range)) \
-	SERVICE(SIIT,     siit_from_ipv6,   not_ours,           not_ours,         siit_from_ipv4(service, scratch)) \
-	SERVICE(B4,       not_ours,         b4_outside,         b4_inside,        not_ours()) \
-	SERVICE(AFTR,     not_ours,         aftr_inside,        not_ours,         aftr_outside(service, scratch, claim->range)) \
-	SERVICE(EDGE,     not_ours,         edge_outside,       edge_inside,      not_ours()) \
-	SERVICE(LWAFTR,   not_ours,         lwaftr_inside,      not_ours,         lwaftr_outside(service, scratch)) \
-	SERVICE(MAP_E_BR, not_ours,         map_e_inside,       not_ours,         map_e_outside(service, scratch, claim->rule)) \
-	SERVICE(MAP_T_BR, map_t_inside,     not_ours,           not_ours,         map_t_outside(service, scratch, claim->rule)) \
-	SERVICE(MAP_T_CE, map_t_ce_outside, not_ours,           map_t_ce_inside,  not_ours())
+#define SERVICES(X) \
+	/*          IPv6              in a softwire  from inside      IPv4 from outside */ \
+	X(NAT64,    nat64_inside,     not_ours,      not_ours,        nat64_outside, claim->range) \
+	X(NAT44,    not_ours,         not_ours,      nat44_inside,    nat44_outside, claim->range) \
+	X(SIIT,     siit_from_ipv6,   not_ours,      not_ours,        siit_from_ipv4) \
+	X(B4,       not_ours,         b4_outside,    b4_inside,       not_ours) \
+	X(AFTR,     not_ours,         aftr_inside,   not_ours,        aftr_outside, claim->range) \
+	X(EDGE,     not_ours,         edge_outside,  edge_inside,     not_ours) \
+	X(LWAFTR,   not_ours,         lwaftr_inside, not_ours,        lwaftr_outside) \
+	X(MAP_E_BR, not_ours,         map_e_inside,  not_ours,        map_e_outside, claim->rule) \
+	X(MAP_T_BR, map_t_inside,     not_ours,      not_ours,        map_t_outside, claim->rule) \
+	X(MAP_T_CE, map_t_ce_outside, not_ours,      map_t_ce_inside, not_ours)
 // clang-format on
 
-#define IPV6(kind, ipv6, tunnelled, inside, outside) \
-	case KIND_##kind:                            \
-		return ipv6(service, scratch);
-#define TUNNELLED(kind, ipv6, tunnelled, inside, outside) \
+#define IPV6(kind, ipv6, tunnelled, inside, outside, ...) \
 	case KIND_##kind:                                 \
+		return ipv6(service, scratch);
+#define TUNNELLED(kind, ipv6, tunnelled, inside, outside, ...) \
+	case KIND_##kind:                                      \
 		return tunnelled(service, scratch);
-#define IPV4_INSIDE(kind, ipv6, tunnelled, inside, outside) \
-	case KIND_##kind:                                   \
+#define IPV4_INSIDE(kind, ipv6, tunnelled, inside, outside, ...) \
+	case KIND_##kind:                                        \
 		return inside(service, scratch);
-#define IPV4_OUTSIDE(kind, ipv6, tunnelled, inside, outside) \
-	case KIND_##kind:                                    \
-		return outside;
+#define IPV4_OUTSIDE(kind, ipv6, tunnelled, inside, outside, ...) \
+	case KIND_##kind:                                         \
+		return outside(service, scratch, ##__VA_ARGS__);
 
 static __always_inline struct outcome process_ipv6(struct scratch *scratch)
 {

@@ -23,9 +23,9 @@
 #include "tc.h"
 #include "xdp.h"
 
-static __always_inline void count_pass(struct scratch *scratch, __u8 reason)
+static __always_inline void count_pass(struct scratch *scratch, __u8 miss)
 {
-	scratch->counters.passed[reason % REASONS_MAX]++;
+	scratch->counters.passed[miss % MISSES_MAX]++;
 }
 
 static __always_inline void count_forward(struct scratch *scratch, const struct packet *packet, __u8 side)
@@ -76,10 +76,8 @@ int tombolo_xdp(struct xdp_md *ctx)
 		else if (hop->flags & NEXT_HOP_IS_UNUSED)
 			outcome = PASSED(MISS_NEIGHBOUR);
 	}
-	if (outcome.verdict == DROP)
-		return XDP_DROP;
 	if (outcome.verdict == PASS) {
-		count_pass(scratch, outcome.reason);
+		count_pass(scratch, outcome.miss);
 		return XDP_PASS;
 	}
 	if (!write_xdp(ctx, scratch, hop->macs))
@@ -113,10 +111,8 @@ int tombolo_tc(struct __sk_buff *skb)
 		return TC_ACT_UNSPEC;
 	packet->gso_size = skb->gso_segs > 1 ? skb->gso_size : 0;
 	outcome = process(scratch);
-	if (outcome.verdict == DROP)
-		return TC_ACT_SHOT;
 	if (outcome.verdict == PASS) {
-		count_pass(scratch, outcome.reason);
+		count_pass(scratch, outcome.miss);
 		return TC_ACT_UNSPEC;
 	}
 	hop = plan.through_stack ? 0 : next_hop_of(skb, skb->ifindex, to);

@@ -10,13 +10,6 @@
 
 #include "hash.h"
 
-#define INDEX_PENDING (1ULL << 31)
-#define INDEX_ID (INDEX_PENDING - 1)
-
-struct index_bucket {
-	__u64 entry[8];
-};
-
 /* The first live entry of a bucket with `tag`; 0 if there is none. Whether its record has the key,
  * the caller looks: of two records with one tag in one bucket (once in 10^8 look-ups) the second is
  * left to the engine.

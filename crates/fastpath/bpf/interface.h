@@ -8,19 +8,6 @@
 
 #include "base.h"
 
-/* An interface is at the lower bits of its number. */
-#define INTERFACES 256
-
-/* src/interface.rs has the same record; src/layout.rs compares them. */
-struct interface {
-	__u32 number;
-	__u8 mac[6];
-	/* XDP may send through it. */
-	__u8 xdp_sends;
-	__u8 unused;
-	__u32 unused2;
-};
-
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, INTERFACES);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /* Longest-prefix match, the readers' side inside the kernel.
  *
- * The bytes are drawn in crates/tables/src/lpm/mod.rs; the constants repeat lpm/layout.rs, and a
- * test compares the two readers on a million keys. The span is a BPF_F_MMAPABLE array of lines of
+ * The bytes are drawn in crates/tables/src/lpm/mod.rs, the constants are lpm/layout.rs's, and a test
+ * compares the two readers on a million keys. The span is a BPF_F_MMAPABLE array of lines of
  * 64 bytes:
  *
  * 	struct {
@@ -22,14 +22,7 @@
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 
-#define LPM_LINE_WORDS 16
-#define LPM_HEADER_WORDS 16
-#define LPM_HEADER_ROOT_BITS 2
-#define LPM_UNIT_WORDS 4
-#define LPM_NODE 0xc0000000U
-#define LPM_NONE 0U
-/* Each node consumes a bit at least, and the root eight. */
-#define LPM_MAX_DEPTH 128
+#include "generated.h"
 
 struct lpm_line {
 	__u32 word[LPM_LINE_WORDS];
@@ -113,7 +106,7 @@ static __always_inline __u32 lpm_lookup(void *map, struct lpm_key key)
 	for (int depth = 0; depth < LPM_MAX_DEPTH && entry >= LPM_NODE; depth++) {
 		__u32 unit = entry - LPM_NODE, skip, rest, run;
 		volatile __u64 *node = lpm_node(map, unit);
-		volatile __u32 *meta = lpm_word(map, unit * LPM_UNIT_WORDS + 4);
+		volatile __u32 *meta = lpm_word(map, unit * LPM_UNIT_WORDS + LPM_FALLBACK - 1);
 		__u64 stray;
 
 		if (!node || !meta)
@@ -126,7 +119,7 @@ static __always_inline __u32 lpm_lookup(void *map, struct lpm_key key)
 		 * entry.
 		 */
 		run = lpm_count_ones(node[0] << (63 - (key.first >> rest))) & lpm_ones_if_zero(stray);
-		word = lpm_word(map, unit * LPM_UNIT_WORDS + 5 + run);
+		word = lpm_word(map, unit * LPM_UNIT_WORDS + LPM_FALLBACK + run);
 		if (!word)
 			return LPM_NONE;
 		entry = *word;

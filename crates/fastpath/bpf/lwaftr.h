@@ -15,36 +15,6 @@
 #include "port_set.h"
 #include "softwire.h"
 
-#define SHARES_OF_A_BLOCK 256
-#define BLOCKS_OF_A_LINE 32
-#define LOCALS_OF_A_LINE 64
-
-/* src/softwires.rs has the same records; src/layout.rs compares them. */
-
-/* How the ports of an address are divided (RFC 7597 section 5.1), and where its rows are. */
-struct softwire_share {
-	/* The row of PSID 0. The others follow, whether there is a softwire or not. */
-	__u32 first;
-	/* The last PSID that has a row. */
-	__u16 last;
-	__u8 offset_bits;
-	__u8 psid_bits;
-};
-
-/* Address of the lwB4, as on the wire; zeros if there is no softwire. */
-struct softwire_row {
-	__u64 remote[2];
-};
-
-struct softwire_blocks {
-	__u16 number[BLOCKS_OF_A_LINE];
-};
-
-/* Which of the service's own addresses a row has. */
-struct softwire_locals {
-	__u8 number[LOCALS_OF_A_LINE];
-};
-
 PLAN_ARRAY(softwire_blocks, struct softwire_blocks);
 PLAN_ARRAY(softwire_shares, struct softwire_share);
 PLAN_ARRAY(softwire_rows, struct softwire_row);
@@ -86,15 +56,15 @@ static __always_inline void local_of(const volatile struct service *service, __u
 		locals = RECORD(softwire_locals, softwire / LOCALS_OF_A_LINE);
 		number = locals ? locals->number[softwire % LOCALS_OF_A_LINE] % LOCALS_MAX : 0;
 	}
-	address[0] = service->local[number].half[0];
-	address[1] = service->local[number].half[1];
+	address[0] = service->local[number][0];
+	address[1] = service->local[number][1];
 }
 
 static __always_inline bool is_among_locals(const volatile struct service *service, const __u64 destination[2])
 {
 #pragma nounroll
 	for (__u32 n = 0; n < LOCALS_MAX && n < service->locals; n++)
-		if (destination[0] == service->local[n].half[0] && destination[1] == service->local[n].half[1])
+		if (destination[0] == service->local[n][0] && destination[1] == service->local[n][1])
 			return true;
 	return false;
 }

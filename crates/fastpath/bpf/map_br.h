@@ -108,7 +108,7 @@ static __always_inline struct outcome map_t_inside(const volatile struct service
 	if (!fit_to4(service, scratch))
 		return PASSED(MISS_SIZE);
 	to->direction = TO4;
-	to->side = INSIDE;
+	to->side = SIDE_INSIDE;
 	to->traffic_class = class_of(service->traffic_class_6to4, packet->traffic_class);
 	to->source_port = packet->source_port;
 	to->destination_port = packet->destination_port;
@@ -135,7 +135,7 @@ static __always_inline struct outcome map_t_outside(const volatile struct servic
 		return PASSED(MISS_NO_MAPPING);
 	embed(&service->prefix, packet->source4, to->source);
 	to->direction = TO6;
-	to->side = OUTSIDE;
+	to->side = SIDE_OUTSIDE;
 	to->traffic_class = class_of(service->traffic_class_4to6, packet->traffic_class);
 	to->source_port = packet->source_port;
 	to->destination_port = packet->destination_port;

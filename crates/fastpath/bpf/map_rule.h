@@ -9,51 +9,10 @@
 #include "plan.h"
 #include "port_set.h"
 
-/* One cache line. src/map_rules.rs has the same record; src/layout.rs compares them. */
-struct map_rule {
-	__u64 ipv6[2];
-	/* The bits of the lower half that lie behind the End-user prefix, where the interface
-	 * identifier shows.
-	 */
-	__u64 behind;
-	__u32 ipv4;
-	__u32 ipv4_mask;
-	/* The given PSID plus one; 0 if it is embedded, or there is none. */
-	__u32 given_psid;
-	/* Embedded bits: of the address, of the PSID, and how far from the end of the address they
-	 * lie (0 to 128).
-	 */
-	__u8 suffix_bits;
-	__u8 embedded_psid_bits;
-	__u8 shift;
-	/* Bits of an assigned prefix's hosts: 0 for whole and shared addresses. */
-	__u8 host_bits;
-	__u8 offset_bits;
-	__u8 psid_bits;
-	__u16 unused;
-	__u32 unused2;
-	__u64 unused3;
-};
-
 /* What belongs to a subscriber. */
 struct map_share {
 	__u32 ipv4;
 	__u32 psid;
-};
-
-/* The next hop of the IPv4 table is a rule, or, with this bit, a group of rules that the port
- * decides among.
- */
-#define MAP_BY_PSID (1U << 23)
-
-/* Rules of one address, each with a PSID given. Without PSID bits the group is left to the engine.
- */
-struct map_group {
-	/* Its place among the members, one for each PSID. */
-	__u32 first;
-	__u8 offset_bits;
-	__u8 psid_bits;
-	__u16 unused;
 };
 
 PLAN_ARRAY(map_ipv4, struct lpm_line);

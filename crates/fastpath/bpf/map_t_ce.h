@@ -62,7 +62,7 @@ static __always_inline struct outcome map_t_ce_outside(const volatile struct ser
 	if (outcome.verdict != FORWARD)
 		return outcome;
 	to->direction = TO4;
-	to->side = OUTSIDE;
+	to->side = SIDE_OUTSIDE;
 	to->traffic_class = class_of(service->traffic_class_6to4, packet->traffic_class);
 	to->source4 = arrival.remote;
 	to->destination4 = READ(bound.record->inside4);

@@ -13,8 +13,6 @@
 #include "report.h"
 #include "session.h"
 
-#define STEP_REFRESH 0x80
-
 /* True if the packet may make state: anything but TCP, and SYN. */
 static __always_inline bool opens(const struct packet *packet)
 {
@@ -32,7 +30,7 @@ static __always_inline __u8 initial_state(__u8 space, __u8 side)
 		return STATE_UDP;
 	if (space == SPACE_ICMP)
 		return STATE_ICMP;
-	return side == INSIDE ? STATE_INSIDE_INIT : STATE_OUTSIDE_INIT;
+	return side == SIDE_INSIDE ? STATE_INSIDE_INIT : STATE_OUTSIDE_INIT;
 }
 
 /* What a state counts as after `idle` ticks of silence; 0 if the session is dead. */
@@ -155,13 +153,13 @@ __noinline int claim_port(const struct inside_key *key, __u32 address, __u32 spa
 		return -1;
 	for (int tried = 0; tried < PORTS_TRIED; tried++) {
 		int port = draw_port(service, ports, space, bpf_ntohs(key->port), draw(scratch));
-		__u32 *place, slot;
+		__u32 *word, slot;
 
 		if (port < 0)
 			continue;
 		slot = slot_of(range, address, space, port);
-		place = slot == SLOT_NONE ? 0 : slot_at(slot);
-		if (place && claim_slot(place, id, now, reuse_after))
+		word = slot == SLOT_NONE ? 0 : slot_at(slot);
+		if (word && claim_slot(word, id, now, reuse_after))
 			return port;
 	}
 	return -1;
@@ -195,7 +193,7 @@ __noinline int link_binding(const struct inside_key *wanted, __u32 id)
 static __always_inline int bind_for(struct subscriber *subscriber, __u32 subscriber_id, const struct inside_key *key,
 				    __u32 space, __u32 now)
 {
-	__u32 outside4 = READ(subscriber->outside4), slot, *place;
+	__u32 outside4 = READ(subscriber->outside4), slot, *word;
 	const volatile struct pool_range *range = pool_range_of(service_at(key->service), bpf_ntohl(outside4));
 	__u32 id = claim_binding();
 	struct binding *record = id ? RECORD(bindings, id) : 0;
@@ -212,9 +210,9 @@ static __always_inline int bind_for(struct subscriber *subscriber, __u32 subscri
 	publish_binding(record, key, &(struct new_binding){ outside4, bpf_htons(port), slot, subscriber_id, now });
 	if (link_binding(key, id))
 		return id;
-	place = slot_at(slot);
-	if (place)
-		SWAP(place, id, 0U);
+	word = slot_at(slot);
+	if (word)
+		SWAP(word, id, 0U);
 	free_binding(record, id);
 	return -MISS_RACE;
 }
@@ -280,14 +278,14 @@ static __always_inline struct outcome outbound(const volatile struct service *se
 		/* The engine renews the permission with the session. */
 		if (address_dependent && sighting.seen != now)
 			return PASSED(MISS_PERMISSION);
-		return advance(&sighting, INSIDE, packet->event, now);
+		return advance(&sighting, SIDE_INSIDE, packet->event, now);
 	}
 	/* RFC 6146 section 3.5.2.2, CLOSED: translated, without a session. */
 	if (!opens(packet))
 		return FORWARDED;
 	if (address_dependent)
 		return PASSED(MISS_PERMISSION);
-	return open(service, scratch, bound, &session, INSIDE);
+	return open(service, scratch, bound, &session, SIDE_INSIDE);
 }
 
 /* Between which addresses a packet comes in from outside; as on the wire. */
@@ -319,7 +317,7 @@ static __always_inline struct outcome inbound(const volatile struct service *ser
 	if (found) {
 		if (!look_at_session(found, &session, now, &sighting))
 			return PASSED(MISS_SESSION_DEAD);
-		return advance(&sighting, OUTSIDE, packet->event, now);
+		return advance(&sighting, SIDE_OUTSIDE, packet->event, now);
 	}
 	if (!(READ(bound->record->flags) & BINDING_STATIC)) {
 		if (filters_by_address(service, packet->space))
@@ -330,7 +328,7 @@ static __always_inline struct outcome inbound(const volatile struct service *ser
 	}
 	if (!opens(packet))
 		return FORWARDED;
-	return open(service, scratch, bound, &session, OUTSIDE);
+	return open(service, scratch, bound, &session, SIDE_OUTSIDE);
 }
 
 #endif

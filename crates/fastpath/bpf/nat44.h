@@ -9,9 +9,9 @@
 #include "screen.h"
 #include "translate.h"
 
-/* The header stays but for addresses, TTL and, on its way out, an identification that means
- * something: the new source is shared by hosts that know nothing of each other's numbers (RFC 6864
- * section 5.3.1).
+/* Addresses and TTL change, and nothing else of the header. Outbound packets that may be fragmented
+ * get a new identification as well, since hosts that share the new source would use the same ones
+ * (RFC 6864 section 5.3.1).
  */
 static __always_inline bool keep_header(struct scratch *scratch, __u32 mtu)
 {
@@ -26,8 +26,8 @@ static __always_inline bool keep_header(struct scratch *scratch, __u32 mtu)
 	return to->size_on_wire <= mtu;
 }
 
-/* A packet from inside gets its outside source. `softwire` is where it came from; zeros if out of
- * none.
+/* A packet from inside gets its outside source. `softwire` is the one that it came in; zeros if it
+ * came in none.
  */
 static __always_inline struct outcome leave(const volatile struct service *service, struct scratch *scratch, const __u64 softwire[2])
 {
@@ -50,7 +50,7 @@ static __always_inline struct outcome leave(const volatile struct service *servi
 	outcome = outbound(service, scratch, &key, packet->destination4, &bound);
 	if (outcome.verdict != FORWARD)
 		return outcome;
-	to->side = INSIDE;
+	to->side = SIDE_INSIDE;
 	to->source4 = READ(bound.record->outside4);
 	to->destination4 = packet->destination4;
 	to->source_port = READ(bound.record->outside_port);
@@ -62,8 +62,8 @@ static __always_inline struct outcome leave(const volatile struct service *servi
 	return FORWARDED;
 }
 
-/* A packet from outside, for `range` of the pool, gets its inside destination. Which softwire leads
- * there goes to `softwire`, unless that is 0.
+/* A packet from outside, for `range` of the pool, gets its inside destination, and `softwire` the
+ * softwire that leads there, unless it is 0.
  */
 static __always_inline struct outcome come_in(const volatile struct service *service, struct scratch *scratch, const volatile struct pool_range *range, __u64 *softwire)
 {
@@ -78,7 +78,7 @@ static __always_inline struct outcome come_in(const volatile struct service *ser
 	outcome = inbound(service, scratch, &arrival, &bound);
 	if (outcome.verdict != FORWARD)
 		return outcome;
-	to->side = OUTSIDE;
+	to->side = SIDE_OUTSIDE;
 	to->source4 = packet->source4;
 	to->destination4 = READ(bound.record->inside4);
 	to->destination_port = READ(bound.record->inside_port);

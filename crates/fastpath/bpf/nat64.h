@@ -66,7 +66,7 @@ static __always_inline struct outcome nat64_inside(const volatile struct service
 	if (outcome.verdict != FORWARD)
 		return outcome;
 	to->direction = TO4;
-	to->side = INSIDE;
+	to->side = SIDE_INSIDE;
 	to->traffic_class = class_of(service->traffic_class_6to4, packet->traffic_class);
 	to->source4 = READ(bound.record->outside4);
 	to->destination4 = remote;
@@ -98,7 +98,7 @@ static __always_inline struct outcome nat64_outside(const volatile struct servic
 	if (outcome.verdict != FORWARD)
 		return outcome;
 	to->direction = TO6;
-	to->side = OUTSIDE;
+	to->side = SIDE_OUTSIDE;
 	to->traffic_class = class_of(service->traffic_class_4to6, packet->traffic_class);
 	embed(&service->prefix, packet->source4, to->source);
 	to->destination[0] = READ(bound.record->inside[0]);

@@ -11,7 +11,6 @@
 #include "plan.h"
 #include "tick.h"
 
-#define SLOT_CLOSED 0x80000000U
 #define SLOT_NONE 0xffffffffU
 #define SLOTS_OF_A_LINE 16
 

@@ -77,8 +77,8 @@ struct packet {
 	bool is_ipv4;
 	/* A SYN, whatever else it is: it announces a segment size. */
 	bool announces;
-	/* It came in a softwire: the outer header has these addresses and this class, and all else
-	 * is told of the packet inside.
+	/* It came in a softwire: these are the outer header's addresses and class, and all other
+	 * fields are the inner packet's.
 	 */
 	bool is_tunnelled;
 	__u8 outer_class;
@@ -111,7 +111,9 @@ static __always_inline bool parse_tcp(struct packet *packet, const void *transpo
 	return true;
 }
 
-/* Of a super-packet the length field counts otherwise, but those of UDP are not taken. */
+/* The length field is checked as it is: super-packets of UDP, where it counts one segment, are not
+ * taken.
+ */
 static __always_inline bool parse_udp(struct packet *packet, const void *transport, const void *end, __u32 room)
 {
 	const struct udphdr *udp = transport;
@@ -161,8 +163,8 @@ static __always_inline bool ipv4_checksum_verifies(const struct iphdr *ip)
 	return fold((__u64)words[0] + words[1] + words[2] + words[3] + words[4]) == 0xffff;
 }
 
-/* `available` are the bytes of the frame from the IP header on, which of a super-packet are not all
- * in reach.
+/* `available` are the bytes of the frame from the IP header on; of a super-packet only the first are
+ * in the linear buffer.
  */
 static __always_inline bool parse_ipv4(struct packet *packet, const struct iphdr *ip, const void *end,
 				       __u32 available)
@@ -198,8 +200,7 @@ static __always_inline bool parse_ipv4(struct packet *packet, const struct iphdr
 }
 
 /* A packet in a softwire (RFC 2473), alone and without extension headers; `room` are the bytes
- * behind the outer header. One that the router in front of the engine would not forward any more is
- * left to it.
+ * behind the outer header. If the outer hop limit has run out, the packet is the kernel's to refuse.
  */
 static __always_inline bool parse_softwire(struct packet *packet, const struct ipv6hdr *outer, const void *end,
 					   __u32 room, __u32 padding)

@@ -9,32 +9,6 @@
 #include "binding.h"
 #include "session.h"
 
-enum report_kind {
-	REPORT_BINDING = 1,
-	REPORT_SESSION = 2,
-};
-
-/* src/reports.rs has the same record; src/layout.rs compares them. */
-struct report {
-	__u64 inside[2];
-	__u32 inside4;
-	__u32 outside4;
-	__u16 inside_port;
-	__u16 outside_port;
-	__u8 protocol;
-	__u8 service;
-	__u8 kind;
-	__u8 unused;
-	/* Of a binding: that of the packet that made it. */
-	__u32 remote;
-	__u16 remote_port;
-	__u16 unused2;
-	__u32 binding;
-	__u32 unused3;
-	/* Nanoseconds of the monotonic clock, to a timer interrupt. */
-	__u64 when;
-};
-
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 20);

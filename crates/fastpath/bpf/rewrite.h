@@ -13,7 +13,7 @@ enum direction {
 
 struct rewrite {
 	__u8 direction;
-	/* Where the packet came from: INSIDE or OUTSIDE. */
+	/* Where the packet came from: SIDE_INSIDE or SIDE_OUTSIDE. */
 	__u8 side;
 	/* TOS or traffic class. */
 	__u8 traffic_class;

@@ -13,21 +13,6 @@
 #include "lpm.h"
 #include "tick.h"
 
-/* In a next hop: what the destination alone decides about the packets of its routes
- * (crates/io/src/netlink/targets.rs).
- */
-#define ROUTE_BY_GATEWAY 1 /* all go by one gateway */
-#define ROUTE_ON_LINK 2    /* each goes to its destination, on one link */
-
-/* src/routes.rs has the same record; src/layout.rs compares them. */
-struct route_watch {
-	/* The mirror counts in ticks before this one. */
-	__u32 until;
-	/* Rises with each change of a route or a neighbour. */
-	__u32 generation;
-	__u32 unused[14];
-};
-
 SHARED_ARRAY(routes_ipv4, struct lpm_line);
 SHARED_ARRAY(routes_ipv6, struct lpm_line);
 SHARED_ARRAY(route_watch, struct route_watch);

@@ -10,26 +10,8 @@
 #include "rewrite.h"
 
 #define IDENTIFICATIONS 512
-#define REASONS_MAX 64
 
-/* src/counters.rs has the same record; src/layout.rs compares them. */
-struct counters {
-	/* Packets translated and sent on, by side of origin. */
-	__u64 forwarded[2];
-	/* Bytes of them, IP headers included, as they came. */
-	__u64 forwarded_bytes[2];
-	__u64 bindings_made;
-	__u64 sessions_made;
-	/* Reports that found no room in the ring. */
-	__u64 reports_lost;
-	/* Of the packets forwarded, those that TC left to the kernel's stack to route. */
-	__u64 to_stack;
-	/* Packets passed on, by the numbers of src/miss.rs. */
-	__u64 passed[REASONS_MAX];
-	/* Packets dropped, by the engine's drop reasons. */
-	__u64 dropped[REASONS_MAX];
-};
-
+/* src/record/counters.rs has the counters; the rest is the program's own. */
 struct scratch {
 	struct counters counters;
 	__u32 used_word;
@@ -40,6 +22,8 @@ struct scratch {
 	struct packet packet;
 	struct rewrite rewrite;
 };
+
+_Static_assert(sizeof(struct scratch) == sizeof(struct shared_scratch), "SCRATCH_BYTES");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);

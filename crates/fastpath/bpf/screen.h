@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
-/* What may not be translated at all: crates/engine/src/mechanism/screen.rs. The engine says why,
- * and tells the sender.
+/* What may not be translated at all: crates/engine/src/mechanism/screen.rs. The engine counts it by
+ * reason and sends the ICMP error.
  */
 #ifndef TOMBOLO_SCREEN_H
 #define TOMBOLO_SCREEN_H

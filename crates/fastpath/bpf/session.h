@@ -11,23 +11,6 @@
 #include "hash.h"
 #include "tick.h"
 
-#define SESSION_PENDING 0x80ULL
-#define SESSION_MARK 0x40ULL
-#define SESSION_CLAIMED (SESSION_PENDING | 0x3f)
-/* Its subscriber counts it: not reused, however old, until the sweep has removed it. */
-#define SESSION_COUNTED 1ULL
-#define SESSION_STATE 0xff00ULL
-
-struct session {
-	__u64 word;
-	__u32 remote;
-	__u32 seen;
-};
-
-struct session_line {
-	struct session entry[4];
-};
-
 SHARED_ARRAY(sessions, struct session_line);
 SHARED_ARRAY(sessions_overflow, struct session_line);
 SHARED_ARRAY(sessions_overflowed, __u64);
@@ -245,10 +228,10 @@ static __always_inline __u64 entries_everywhere(const struct session_key *key, _
 }
 
 /* Fills a claimed entry and makes it live, unless another writer is at the same session: then this
- * one takes its entry back. In the engine the higher of two writers gives way; here both may, and
- * the engine tries again. `place` is the entry's number, counted over all lines.
+ * one takes its entry back. In the engine the higher of two writers yields; here both may, and
+ * the engine tries again. The lowest bits of `claimed` are the entry's number.
  */
-__noinline int fill_entry(const struct session_key *key, __u32 line_number, __u32 place, __u32 state, __u32 now)
+__noinline int fill_entry(const struct session_key *key, __u32 line_number, __u32 claimed, __u32 state, __u32 now)
 {
 	struct session_line *line = line_at(line_number), *first;
 	struct session *entry;
@@ -260,7 +243,7 @@ __noinline int fill_entry(const struct session_key *key, __u32 line_number, __u3
 	first = line_at(buckets_of(h, plan.session_lines).first);
 	if (!first)
 		return false;
-	entry = &line->entry[place & 3];
+	entry = &line->entry[claimed & 3];
 	live = key->word | (__u64)state << 8;
 	WRITE(entry->remote, key->remote);
 	WRITE(entry->seen, now);

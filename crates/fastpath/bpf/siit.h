@@ -10,19 +10,6 @@
 #include "nat44.h"
 #include "nat64.h"
 
-/* A row of the table of explicit mappings, all in the processor's byte order. src/explicit.rs has
- * the same record.
- */
-struct explicit_row {
-	__u64 ipv6[2];
-	__u32 ipv4;
-	/* The bits of an IPv4 address that are its suffix. */
-	__u32 suffix;
-	/* Zero bits behind the suffix in IPv6: 0 to 96. */
-	__u32 shift;
-	__u32 unused;
-};
-
 /* Both columns as longest-prefix tables; the next hop is the row. */
 PLAN_ARRAY(explicit_ipv4, struct lpm_line);
 PLAN_ARRAY(explicit_ipv6, struct lpm_line);
@@ -140,7 +127,7 @@ static __always_inline struct outcome siit_from_ipv6(const volatile struct servi
 	if (!fit_to4(service, scratch))
 		return PASSED(MISS_SIZE);
 	to->direction = TO4;
-	to->side = service->flags & SERVICE_CLAT ? OUTSIDE : INSIDE;
+	to->side = service->flags & SERVICE_CLAT ? SIDE_OUTSIDE : SIDE_INSIDE;
 	to->traffic_class = class_of(service->traffic_class_6to4, packet->traffic_class);
 	to->source_port = packet->source_port;
 	to->destination_port = packet->destination_port;
@@ -170,7 +157,7 @@ static __always_inline struct outcome siit_from_ipv4(const volatile struct servi
 	if (is_illegal_source_ipv6(to->source))
 		return PASSED(MISS_SCREENED);
 	to->direction = TO6;
-	to->side = service->flags & SERVICE_CLAT ? INSIDE : OUTSIDE;
+	to->side = service->flags & SERVICE_CLAT ? SIDE_INSIDE : SIDE_OUTSIDE;
 	to->traffic_class = class_of(service->traffic_class_4to6, packet->traffic_class);
 	to->source_port = packet->source_port;
 	to->destination_port = packet->destination_port;

@@ -75,7 +75,7 @@ static __always_inline struct outcome carry_in(const volatile struct service *se
 		return PASSED(MISS_POLICY);
 	if (!keep_header(scratch, service->tunnel.mtu))
 		return PASSED(MISS_SIZE);
-	to->side = OUTSIDE;
+	to->side = SIDE_OUTSIDE;
 	keep_addresses(scratch);
 	enter(service, to, remote[0], remote[1]);
 	return FORWARDED;
@@ -90,7 +90,7 @@ static __always_inline struct outcome carry_out(const volatile struct service *s
 		return PASSED(MISS_POLICY);
 	keep_header(scratch, 0xffff);
 	to->traffic_class = inner_class(&service->tunnel, &scratch->packet);
-	to->side = INSIDE;
+	to->side = SIDE_INSIDE;
 	keep_addresses(scratch);
 	return FORWARDED;
 }

@@ -1,26 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /* Subscribers: crates/tables/src/subscriber.rs. The engine admits and grants; here they are found
- * and counted.
+ * and counted; rate and blocks of ports are the engine's.
  */
 #ifndef TOMBOLO_SUBSCRIBER_H
 #define TOMBOLO_SUBSCRIBER_H
 
 #include "arena.h"
 #include "index.h"
-
-struct subscriber {
-	__u64 inside[2];
-	__u32 inside4;
-	__u32 outside4;
-	__u8 service;
-	__u8 unused[3];
-	__u32 pool_address;
-	__u64 life;
-	/* Bindings in the lower half, sessions that are counted in the upper one. */
-	__u64 counts;
-	/* Rate and blocks of ports are the engine's. */
-	__u64 portions[2];
-};
 
 SHARED_ARRAY(subscribers, struct subscriber);
 SHARED_ARRAY(subscriber_index, struct index_bucket);

@@ -11,7 +11,7 @@
 
 static __always_inline __u32 now_in_ticks(void)
 {
-	return bpf_ktime_get_coarse_ns() >> 30;
+	return bpf_ktime_get_coarse_ns() >> TICK_SHIFT;
 }
 
 /* Ticks since `earlier`; none if it lies in the future. */

@@ -28,10 +28,8 @@ int trial_xdp(struct xdp_md *ctx)
 		return XDP_PASS;
 	packet->gso_size = 0;
 	outcome = process(scratch);
-	if (outcome.verdict == DROP)
-		return XDP_DROP;
 	if (outcome.verdict == PASS) {
-		scratch->counters.passed[outcome.reason % REASONS_MAX]++;
+		scratch->counters.passed[outcome.miss % MISSES_MAX]++;
 		return XDP_PASS;
 	}
 	return write_xdp(ctx, scratch, macs) ? XDP_TX : XDP_ABORTED;

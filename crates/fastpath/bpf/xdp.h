@@ -51,8 +51,8 @@ static __always_inline bool write_transport(void *transport, void *end, const st
 	return true;
 }
 
-/* Writes the packet; false, with the frame as it was, if it does not fit what the verifier can know
- * of. Behind the first call that moves the head there is no way back: what fails then is a drop.
+/* Writes the packet; false if a bound that the verifier has to see does not hold. Once the head has
+ * moved, the frame cannot be passed on any more: what fails then is lost.
  */
 static __always_inline bool write_xdp(struct xdp_md *ctx, const struct scratch *scratch, const __u8 macs[12])
 {

@@ -1,4 +1,4 @@
-//! Interfaces as the programs know them: `struct interface` of `bpf/interface.h`.
+//! Interfaces that the programs are attached to.
 
 use std::path::Path;
 
@@ -6,24 +6,10 @@ use nix::ifaddrs::getifaddrs;
 use nix::net::if_::if_nametoindex;
 
 use crate::error::FastPathError;
+use crate::record::InterfaceRecord;
 
-/// Interfaces that the programs can tell apart.
-pub(crate) const INTERFACES: u32 = 256;
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[repr(C)]
-pub(crate) struct InterfaceRecord {
-    pub(crate) number: u32,
-    pub(crate) mac: [u8; 6],
-    pub(crate) xdp_sends: u8,
-    pub(crate) unused: u8,
-    pub(crate) unused2: u32,
-}
-
-// SAFETY: integers without padding (4 + 6 + 1 + 1 + 4); any bytes are valid.
+// SAFETY: `Plain`: integers without padding; any bytes are valid.
 unsafe impl aya::Pod for InterfaceRecord {}
-
-const _: () = assert!(size_of::<InterfaceRecord>() == 16);
 
 /// An interface of the calling thread's network namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -33,8 +33,6 @@
 pub mod counters;
 pub mod error;
 mod interface;
-#[cfg(test)]
-mod layout;
 pub mod loader;
 mod lookup;
 pub mod lpm;

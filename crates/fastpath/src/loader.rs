@@ -1,4 +1,4 @@
-//! Loads the programs for a plan, attaches them to interfaces, and tells what they did.
+//! Loads the programs for a plan, attaches them to interfaces, and reads what they counted and reported.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,12 +17,13 @@ use tombolo_engine::Plan;
 use tombolo_tables::Tables;
 use tombolo_tables::tables::Geometry;
 
-use crate::counters::{Counters, ScratchRecord};
+use crate::counters::Counters;
 use crate::error::FastPathError;
-use crate::interface::{INTERFACES, Interface, InterfaceRecord, is_physical};
+use crate::interface::{Interface, is_physical};
 use crate::mode::{Attached, Mode, TcKind};
 use crate::pinned::PinnedMemory;
 use crate::plan::{FastPlan, ServiceStatus, Settings};
+use crate::record::{INTERFACES, InterfaceRecord, ScratchRecord};
 use crate::reports::Report;
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/fastpath.bpf.o"));
@@ -303,7 +304,7 @@ where
     <&mut P>::try_from(program).map_err(|source| FastPathError::Program { program: name, source })
 }
 
-/// The filter of an earlier process goes first: between the two, packets take the engine's way.
+/// The filter of an earlier process goes first; between the two, packets go to the engine.
 fn attach_filter(program: &mut SchedClassifier, name: &str) -> Result<(), ProgramError> {
     // Refused if it is there already.
     let _ = qdisc_add_clsact(name);

@@ -38,7 +38,7 @@ misses! {
     Screened = "screened";
     /// A datagram without checksum, where one is needed.
     UdpChecksum = "udp-checksum";
-    /// From inside to the gateway's own pool or hosts: it turns round.
+    /// From inside to the gateway's own pool or hosts: a hairpin.
     Hairpin = "hairpin";
     /// It does not fit the next link: it is fragmented or refused.
     Size = "size";

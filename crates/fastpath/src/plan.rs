@@ -11,7 +11,9 @@ use tombolo_wire::rfc6052::NON_GLOBAL;
 
 use crate::error::FastPathError;
 use crate::lookup::LookupTables;
-use crate::record::{ENGINE_BINDS, ENGINE_OPENS, KIND_ENGINE, NonGlobal, PlanRecord, SERVICES, ServiceRecord, halves};
+use crate::record::{
+    KIND_ENGINE, NonGlobal, PlanRecord, SERVICE_ENGINE_BINDS, SERVICE_ENGINE_OPENS, SERVICES, ServiceRecord, halves,
+};
 use crate::service::fast_record;
 
 /// What becomes of each service: taken, or why it is left to the engine.
@@ -44,6 +46,9 @@ pub(crate) struct FastPlan {
     pub(crate) services: Vec<ServiceStatus>,
 }
 
+// SAFETY: `Plain`: integers without padding; any bytes are valid.
+unsafe impl aya::Pod for PlanRecord {}
+
 /// The record of a service; or why it is left to the engine.
 type Taken = Result<ServiceRecord, &'static str>;
 
@@ -60,9 +65,9 @@ impl FastPlan {
         let mut record = PlanRecord::new(plan, geometry, settings, secret);
         tables.complete(&mut record);
         // Nothing new may begin: what would is the engine's to refuse.
-        let drained = if plan.times.draining_since.is_some() { ENGINE_BINDS | ENGINE_OPENS } else { 0 };
-        for (number, (place, taken)) in (0..).zip(record.services.iter_mut().zip(&taken)) {
-            *place = match taken {
+        let drained = if plan.times.draining_since.is_some() { SERVICE_ENGINE_BINDS | SERVICE_ENGINE_OPENS } else { 0 };
+        for (number, (entry, taken)) in (0..).zip(record.services.iter_mut().zip(&taken)) {
+            *entry = match taken {
                 Ok(service) => ServiceRecord { number, flags: service.flags | drained, ..*service },
                 Err(_) => ServiceRecord { kind: KIND_ENGINE, ..ServiceRecord::default() },
             };
@@ -101,9 +106,9 @@ impl PlanRecord {
             own4: ipv4.filter(|_| answers).map_or(0, |address| address.to_bits().to_be()),
             ..Self::default()
         };
-        for (place, (bits, length)) in record.non_global.iter_mut().zip(NON_GLOBAL) {
+        for (entry, (bits, length)) in record.non_global.iter_mut().zip(NON_GLOBAL) {
             let mask = u32::MAX << (32 - u32::from(length));
-            *place = NonGlobal { bits: bits.to_bits().to_be(), mask: mask.to_be() };
+            *entry = NonGlobal { bits: bits.to_bits().to_be(), mask: mask.to_be() };
         }
         record
     }

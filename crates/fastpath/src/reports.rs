@@ -1,13 +1,11 @@
-//! Reports of what was made in the kernel: `struct report` of `bpf/report.h`.
+//! Reports of what was made in the kernel (`bpf/report.h`).
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use tombolo_records::from_bytes;
 use tombolo_wire::Port;
 
-/// Bytes of a report.
-pub(crate) const BYTES: usize = 56;
-
-const SESSION: u8 = 2;
+use crate::record::{REPORT_SESSION, ReportRecord};
 
 /// What was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,16 +16,7 @@ pub enum Made {
     Session,
 }
 
-/// Something that was made in the kernel. The bytes:
-///
-/// ```text
-///  0  inside IPv6 address                                   16
-/// 16  inside IPv4 address | outside IPv4 address             4 + 4
-/// 24  inside port | outside port | protocol | service        2 + 2 + 1 + 1
-/// 30  what was made | not used | remote IPv4 | remote port   1 + 1 + 4 + 2
-/// 38  not used | binding | not used                          2 + 4 + 4
-/// 48  nanoseconds of the monotonic clock                     8
-/// ```
+/// Something that was made in the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Report {
     /// What it is about.
@@ -58,26 +47,23 @@ pub struct Report {
 
 impl Report {
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let bytes: &[u8; BYTES] = bytes.try_into().ok()?;
-        let word = |at: usize| [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
-        let port = |at: usize| Port(u16::from_be_bytes([bytes[at], bytes[at + 1]]));
-        let mut address = [0; 16];
-        address.copy_from_slice(&bytes[..16]);
-        let mut when = [0; 8];
-        when.copy_from_slice(&bytes[48..]);
+        let record: ReportRecord = from_bytes(bytes)?;
+        let address = |word: u32| Ipv4Addr::from(word.to_ne_bytes());
+        let port = |word: u16| Port(u16::from_be(word));
+        let [high, low] = record.inside.map(|half| u128::from(u64::from_be(half)));
         Some(Self {
-            made: if bytes[30] == SESSION { Made::Session } else { Made::Binding },
-            inside_ipv6: Ipv6Addr::from(address),
-            inside_ipv4: Ipv4Addr::from(word(16)),
-            inside_port: port(24),
-            outside_ipv4: Ipv4Addr::from(word(20)),
-            outside_port: port(26),
-            protocol: bytes[28],
-            service: bytes[29],
-            remote_ipv4: Ipv4Addr::from(word(32)),
-            remote_port: port(36),
-            binding: u32::from_ne_bytes(word(40)),
-            when: u64::from_ne_bytes(when),
+            made: if record.kind == REPORT_SESSION { Made::Session } else { Made::Binding },
+            inside_ipv6: Ipv6Addr::from_bits(high << 64 | low),
+            inside_ipv4: address(record.inside4),
+            inside_port: port(record.inside_port),
+            outside_ipv4: address(record.outside4),
+            outside_port: port(record.outside_port),
+            protocol: record.protocol,
+            service: record.service,
+            remote_ipv4: address(record.remote),
+            remote_port: port(record.remote_port),
+            binding: record.binding,
+            when: record.when,
         })
     }
 }

@@ -1,30 +1,31 @@
-//! The kernel's routes as the programs read them, to know which destinations share a way out:
+//! The kernel's routes as the programs read them, to know which destinations share a next hop:
 //! `bpf/route.h`.
 //!
 //! ```text
-//! kernel --netlink--> Mirror --> routes_ipv4, routes_ipv6 --> programs: gateway of a destination --> its way, asked once a second
+//! kernel --netlink--> Mirror --> routes_ipv4, routes_ipv6 --> programs: gateway of a destination --> next hop, asked once a second
 //!                       |
 //!                       +------> route_watch: until which tick the mirror counts, and a number that rises with each change
 //! ```
 //!
-//! Without the mirror XDP asks the kernel for the way of each destination, and remembers a thousand
+//! Without the mirror XDP asks the kernel for the next hop of each destination, and remembers a thousand
 //! of them; TC leaves the routing to the kernel's stack. Nothing but speed depends on the mirror:
-//! whatever it cannot tell surely, it leaves to that.
+//! what it is not certain of goes without it.
 //!
 //! The arrays belong to one process. The next one makes new ones, so that a mirror under
 //! construction is never read by programs of the process before; those read the old one until it
 //! does not count any more, two ticks after the last confirmation.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
-use tombolo_io::netlink::{Mirror, MirrorError};
+use tombolo_io::netlink::{BY_GATEWAY, Mirror, MirrorError, ON_LINK};
 use tombolo_tables::lpm::epoch::Epochs;
-use tombolo_tables::memory::{MemoryError, Slab};
+use tombolo_tables::memory::{MemoryError, Record, Slab};
 use tombolo_tables::tick::Tick;
 
 use crate::pinned::PinnedMemory;
+use crate::record::{ROUTE_BY_GATEWAY, ROUTE_ON_LINK, RouteWatch};
 
 /// Room for routes of each family, if the kernel has fewer than half as many.
 const LEAST_ROOM: usize = 1 << 14;
@@ -33,10 +34,10 @@ const CONFIRMED: u32 = 2;
 
 const NAMES: [&str; 3] = ["routes-ipv4", "routes-ipv6", "route-watch"];
 
-/// Words of `struct route_watch`, of which these are used.
-pub(crate) const WATCH: usize = 16;
-pub(crate) const UNTIL: usize = 0;
-pub(crate) const GENERATION: usize = 1;
+const _: () = assert!(ROUTE_BY_GATEWAY == BY_GATEWAY && ROUTE_ON_LINK == ON_LINK);
+
+// SAFETY: atomics.
+unsafe impl Record for RouteWatch {}
 
 /// The routes cannot be mirrored.
 #[derive(Debug, thiserror::Error)]
@@ -57,7 +58,7 @@ pub enum RoutesError {
 #[derive(Debug)]
 pub struct Routes {
     mirror: Mirror,
-    watch: Slab<AtomicU32>,
+    watch: Slab<RouteWatch>,
 }
 
 impl Routes {
@@ -73,7 +74,7 @@ impl Routes {
         let room = Mirror::count_routes()?.saturating_mul(2).next_power_of_two().max(LEAST_ROOM);
         let mirror = Mirror::open(&mut memory, room)?;
         mirror.epochs().into_iter().for_each(Epochs::expect_kernel);
-        let watch = Slab::take(&mut memory, NAMES[2], WATCH)?;
+        let watch = Slab::take(&mut memory, NAMES[2], 1)?;
         let routes = Self { mirror, watch };
         routes.confirm(true);
         Ok(routes)
@@ -88,7 +89,7 @@ impl Routes {
         let followed = self.mirror.follow(limit);
         match &followed {
             Ok(changed) => self.confirm(*changed),
-            Err(_) => self.watch[UNTIL].store(0, Ordering::Release),
+            Err(_) => self.watch[0].until.store(0, Ordering::Release),
         }
         Ok(followed.map(|_| ())?)
     }
@@ -107,11 +108,11 @@ impl Routes {
 
     fn confirm(&self, changed: bool) {
         if changed {
-            self.watch[GENERATION].fetch_add(1, Ordering::Release);
+            self.watch[0].generation.fetch_add(1, Ordering::Release);
             self.let_go();
         }
         let until = if self.mirror.falls_short().is_some() { 0 } else { now().0 + CONFIRMED };
-        self.watch[UNTIL].store(until, Ordering::Release);
+        self.watch[0].until.store(until, Ordering::Release);
     }
 
     /// Waits until no program reads what was replaced, and lets it be used again.
@@ -127,7 +128,7 @@ impl Routes {
 
 impl Drop for Routes {
     fn drop(&mut self) {
-        self.watch[UNTIL].store(0, Ordering::Release);
+        self.watch[0].until.store(0, Ordering::Release);
     }
 }
 

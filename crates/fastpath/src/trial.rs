@@ -8,10 +8,10 @@ use tombolo_tables::Tables;
 
 use crate::counters::Counters;
 use crate::error::FastPathError;
-use crate::interface::InterfaceRecord;
 use crate::loader::{self, FastPath};
 use crate::pinned::PinnedMemory;
 use crate::plan::{FastPlan, Settings};
+use crate::record::InterfaceRecord;
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/trial.bpf.o"));
 

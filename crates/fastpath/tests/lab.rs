@@ -204,7 +204,7 @@ fn xdp_sends_to_resolved_neighbours_and_leaves_the_rest_to_tc() {
 
 /// Packets that the stack would route with certainty leave without it, and look the same.
 #[test]
-fn tc_sends_what_has_a_certain_way_and_leaves_the_rest_to_the_stack() {
+fn tc_sends_what_has_a_certain_next_hop_and_leaves_the_rest_to_the_stack() {
     let Some(bed) = Bed::new() else { return };
     let mut routes = bed.lab.node("gateway").unwrap().run(|| Routes::open(&bed.memory).unwrap()).unwrap();
     let (fast_path, _) = bed.fast_path(Mode::Tc);
@@ -278,7 +278,7 @@ fn the_kernel_goes_on_asking_for_the_neighbour() {
     }
 }
 
-/// Two hosts behind one router: packets to both leave by its way, and follow the route as soon as
+/// Two hosts behind one router: packets to both leave by it, and follow the route as soon as
 /// it changes.
 #[test]
 fn xdp_sends_by_the_gateway_of_a_route_and_follows_what_changes() {
@@ -310,7 +310,7 @@ fn xdp_sends_by_the_gateway_of_a_route_and_follows_what_changes() {
     assert!(!bed.pings_to(one) && !bed.pings_to(other), "the new gateway gets them, and is nobody");
     assert_eq!(no_next_hop(), before, "XDP sent everything");
     after("route add 203.0.113.9/32 via 198.51.100.2");
-    assert!(!bed.pings_to(one) && bed.pings_to(other), "the longer route is another way");
+    assert!(!bed.pings_to(one) && bed.pings_to(other), "the longer route has another next hop");
     after("route replace 203.0.113.0/24 via 198.51.100.2");
     assert!(bed.pings_to(one), "{:?}", fast_path.counters());
     assert_eq!(no_next_hop(), before, "XDP sent everything");

@@ -14,8 +14,6 @@
 #ifndef BUILD_H
 #define BUILD_H
 
-#define TAG_MAGIC 0x546f /* "To" */
-
 /* The changing fields, in network order as they go into the frame. */
 struct fields {
 	__u8 *source;           /* address of the outermost header */

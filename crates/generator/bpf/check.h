@@ -164,20 +164,20 @@ static __always_inline __u32 tuple_errors(const struct arrival *a, const struct 
 	__u16 sport = read16(a->udp), dport = read16(a->udp + 2);
 	__u16 port = a_port(&e->shape, host_a, t->a_index);
 	if (reverse) {
-		if (e->source_rule == SOURCE_EXACT && !address_is(a, 0, host_b->left, host_b->left_inner_be))
+		if (e->source_rule == SOURCE_EXACT && !address_is(a, 0, host_b->left, host_b->left_inner))
 			BAD(ERROR_SOURCE);
-		if (!address_is(a, 1, host_a->left, host_a->left_inner_be))
+		if (!address_is(a, 1, host_a->left, host_a->left_inner))
 			BAD(ERROR_DESTINATION);
 		if (e->source_port_rule == PORT_EXACT && sport != t->b_port)
 			BAD(ERROR_SOURCE_PORT);
 		if (dport != port)
 			BAD(ERROR_DESTINATION_PORT);
 	} else {
-		if (e->source_rule == SOURCE_EXACT && !address_is(a, 0, host_a->right, host_a->right_inner_be))
+		if (e->source_rule == SOURCE_EXACT && !address_is(a, 0, host_a->right, host_a->right_inner))
 			BAD(ERROR_SOURCE);
 		if (e->source_rule == SOURCE_POOL && !source_in_pool(a, e))
 			BAD(ERROR_SOURCE);
-		if (!address_is(a, 1, host_b->right, host_b->right_inner_be))
+		if (!address_is(a, 1, host_b->right, host_b->right_inner))
 			BAD(ERROR_DESTINATION);
 		if (e->source_port_rule == PORT_EXACT && sport != port)
 			BAD(ERROR_SOURCE_PORT);

@@ -229,13 +229,13 @@ static __always_inline int choose_fields(const struct stream *s, __u32 number, s
 		 */
 		f->source = b->right;
 		f->destination = a->right;
-		f->inner_source_be = record->destination_be;
-		f->inner_destination_be = record->source_be;
-		f->source_port_be = record->destination_port_be;
-		f->destination_port_be = record->source_port_be;
+		f->inner_source_be = record->destination;
+		f->inner_destination_be = record->source;
+		f->source_port_be = record->destination_port;
+		f->destination_port_be = record->source_port;
 		if (s->foreground.kind == KIND_IPV4) {
-			f->learned[0] = record->destination_be;
-			f->learned[2] = record->source_be;
+			f->learned[0] = record->destination;
+			f->learned[2] = record->source;
 			f->source = (__u8 *)&f->learned[0];
 			f->destination = (__u8 *)&f->learned[2];
 		}
@@ -245,15 +245,15 @@ static __always_inline int choose_fields(const struct stream *s, __u32 number, s
 	if (s->direction == 0) {
 		f->source = a->left;
 		f->destination = b->left;
-		f->inner_source_be = a->left_inner_be;
-		f->inner_destination_be = b->left_inner_be;
+		f->inner_source_be = a->left_inner;
+		f->inner_destination_be = b->left_inner;
 		f->source_port_be = bpf_htons(port);
 		f->destination_port_be = bpf_htons(t.b_port);
 	} else {
 		f->source = b->right;
 		f->destination = a->right;
-		f->inner_source_be = b->right_inner_be;
-		f->inner_destination_be = a->right_inner_be;
+		f->inner_source_be = b->right_inner;
+		f->inner_destination_be = a->right_inner;
 		f->source_port_be = bpf_htons(t.b_port);
 		f->destination_port_be = bpf_htons(port);
 	}
@@ -481,11 +481,11 @@ static __always_inline void remember(const struct arrival *a, __u32 number, __u3
 	const __u32 *w = a->inner;
 	const __u16 *u = (const __u16 *)a->udp;
 	if (w) {
-		r->source_be = w[3];
-		r->destination_be = w[4];
+		r->source = w[3];
+		r->destination = w[4];
 	}
-	r->source_port_be = u[0];
-	r->destination_port_be = u[1];
+	r->source_port = u[0];
+	r->destination_port = u[1];
 	r->tuple_plus_one = tuple + 1;
 }
 

@@ -1,44 +1,79 @@
-//! The records that the BPF programs share with this process: twins of `bpf/layout.h`, with the
-//! same size assertions.
+//! The records that the BPF programs share with this process. The build script writes their header
+//! from here. Everything is in host byte order unless it is said otherwise.
 
-/// Generator programs in the object: the most cores that can send at once.
-pub(crate) const LANES: usize = 16;
-/// Each lane can serve both directions: streams 2 * lane (forward) and 2 * lane + 1 (reverse).
-pub(crate) const STREAMS: usize = 2 * LANES;
-pub(crate) const TEMPLATE_BYTES: usize = 104;
-pub(crate) const TAG_BYTES: usize = 18;
-pub(crate) const TAG_MAGIC: u16 = 0x546f;
-pub(crate) const HISTOGRAM_SUB_BITS: u32 = 7;
-pub(crate) const HISTOGRAM_BUCKETS: usize = 4480;
-pub(crate) const TAGGED_MAX: usize = 65_536;
-/// Pauses of a stream that are kept one by one.
-pub(crate) const PAUSES_MAX: usize = 128;
-pub(crate) const ERRORS: usize = 12;
+tombolo_records::constants! {
+    /// Generator programs in the object, one for each sending core.
+    pub(crate) const LANES: usize = 16;
+    /// Each lane can serve both directions: streams 2 * lane (forward) and 2 * lane + 1 (reverse).
+    pub(crate) const STREAMS: usize = 2 * LANES;
+    /// The longest header (Ethernet, IPv6, IPv4, UDP: 82) and the tag, in 64-bit words.
+    pub(crate) const TEMPLATE_BYTES: usize = 104;
+    pub(crate) const TAG_BYTES: usize = 18;
+    /// "To".
+    pub(crate) const TAG_MAGIC: u16 = 0x546f;
+    /// 128 buckets an octave: 0.8 %.
+    pub(crate) const HISTOGRAM_SUB_BITS: u32 = 7;
+    /// Delays up to 2^41 ns, about 36 minutes.
+    pub(crate) const HISTOGRAM_BUCKETS: usize = 4480;
+    pub(crate) const TAGGED_MAX: usize = 65_536;
+    /// Pauses of a stream that are kept one by one.
+    pub(crate) const PAUSES_MAX: usize = 128;
+    /// A burst later than this makes a pause.
+    pub(crate) const PAUSE_NS: u64 = 1_000_000;
 
-pub(crate) const STREAM_MIXED: u8 = 1;
-pub(crate) const EXPECT_RECORD: u8 = 1;
-pub(crate) const STREAM_UNTIMED: u8 = 2;
-pub(crate) const EXPECT_IPDV: u8 = 2;
-pub(crate) const EXPECT_UNTIMED: u8 = 4;
+    /// Shapes of a frame.
+    pub(crate) const KIND_IPV4: u8 = FrameKind::Ipv4 as u8;
+    pub(crate) const KIND_IPV6: u8 = FrameKind::Ipv6 as u8;
+    pub(crate) const KIND_IPV4_IN_IPV6: u8 = FrameKind::Ipv4InIpv6 as u8;
 
-/// Marks a record that is nothing but numbers, laid out as in C, valid for every bit pattern.
-///
-/// # Safety
-/// Implementors are `repr(C)`, `Copy`, and hold only integers and arrays of them.
-pub(crate) unsafe trait Shared: Copy + 'static {
-    /// Every field 0.
-    fn zeroed() -> Self {
-        // SAFETY: the trait's contract says that every bit pattern is a value.
-        unsafe { std::mem::zeroed() }
-    }
-}
+    /// How a stream chooses the four tuple of its frame k. permutation(k): each tuple exactly once.
+    pub(crate) const ORDER_ENUMERATE: u32 = 0;
+    /// hash(k) scaled to the number of tuples: uniform, with repetition.
+    pub(crate) const ORDER_RANDOM: u32 = 1;
+    /// Record permutation(k): each recorded tuple exactly once.
+    pub(crate) const ORDER_RECORDS_ONCE: u32 = 2;
+    /// Record hash(k).
+    pub(crate) const ORDER_RECORDS_RANDOM: u32 = 3;
 
-macro_rules! shared {
-    ($($name:ty = $size:expr),* $(,)?) => { $(
-        // SAFETY: repr(C), Copy, integers only; the size below equals the one asserted in layout.h.
-        unsafe impl Shared for $name {}
-        const _: () = assert!(std::mem::size_of::<$name>() == $size);
-    )* };
+    /// Which source address is right.
+    pub(crate) const SOURCE_ANY: u8 = 0;
+    pub(crate) const SOURCE_EXACT: u8 = 1;
+    pub(crate) const SOURCE_POOL: u8 = 2;
+    /// Which source port is right.
+    pub(crate) const PORT_ANY: u8 = 0;
+    pub(crate) const PORT_EXACT: u8 = 1;
+
+    /// Bits of the tag's kind byte.
+    pub(crate) const TAG_REVERSE: u8 = 1;
+    pub(crate) const TAG_BACKGROUND: u8 = 2;
+    pub(crate) const TAG_TIMED: u8 = 4;
+
+    /// Bits of a stream's flags. Two frame lengths share the pages: rewrite the filler near the
+    /// headers.
+    pub(crate) const STREAM_MIXED: u8 = 1;
+    /// Frames carry the time of their burst.
+    pub(crate) const STREAM_UNTIMED: u8 = 2;
+
+    /// Bits of an expectation's flags.
+    pub(crate) const EXPECT_RECORD: u8 = 1;
+    pub(crate) const EXPECT_IPDV: u8 = 2;
+    /// Delays are not counted.
+    pub(crate) const EXPECT_UNTIMED: u8 = 4;
+
+    /// Counters of a wrong frame.
+    pub(crate) const ERROR_UDP_CHECKSUM: u8 = FrameError::UdpChecksum as u8;
+    pub(crate) const ERROR_IP_CHECKSUM: u8 = FrameError::IpChecksum as u8;
+    pub(crate) const ERROR_FILLER: u8 = FrameError::Filler as u8;
+    pub(crate) const ERROR_FAMILY: u8 = FrameError::Family as u8;
+    pub(crate) const ERROR_LENGTH: u8 = FrameError::Length as u8;
+    pub(crate) const ERROR_HOP_LIMIT: u8 = FrameError::HopLimit as u8;
+    pub(crate) const ERROR_SOURCE: u8 = FrameError::Source as u8;
+    pub(crate) const ERROR_DESTINATION: u8 = FrameError::Destination as u8;
+    pub(crate) const ERROR_SOURCE_PORT: u8 = FrameError::SourcePort as u8;
+    pub(crate) const ERROR_DESTINATION_PORT: u8 = FrameError::DestinationPort as u8;
+    pub(crate) const ERROR_DIRECTION: u8 = FrameError::Direction as u8;
+    pub(crate) const ERROR_NUMBER: u8 = FrameError::Number as u8;
+    pub(crate) const ERRORS: usize = FrameError::ALL.len();
 }
 
 /// What a test frame looks like on one side of the gateway.
@@ -73,44 +108,319 @@ impl FrameKind {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
-pub(crate) struct PermutationRecord {
-    pub(crate) size: u32,
-    pub(crate) low_bits: u32,
-    pub(crate) high_bits: u32,
-    pub(crate) reserved: u32,
-    pub(crate) keys: [u32; 4],
+/// A way for a frame to be wrong. A frame can be wrong in several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum FrameError {
+    /// UDP checksum; such a frame is not read any further.
+    UdpChecksum,
+    /// IPv4 header checksum.
+    IpChecksum,
+    /// Payload after the tag, on the sampled frames.
+    Filler,
+    /// IPv4 where IPv6 was expected, encapsulated where not, or the reverse.
+    Family,
+    /// Length in the IP header.
+    Length,
+    /// TTL or hop limit.
+    HopLimit,
+    /// Source address.
+    Source,
+    /// Destination address.
+    Destination,
+    /// Source port.
+    SourcePort,
+    /// Destination port.
+    DestinationPort,
+    /// Came back to the port that sent it.
+    Direction,
+    /// A number or tuple that was never sent.
+    Number,
 }
 
-/// How a tuple number decomposes into ports and hosts: a port, b port, a host, b host, least
-/// significant first.
-///
-/// The "a" hosts are on the left of the gateway, the "b" hosts on the right. A port set of RFC 7597
-/// section 5.1 is described by the two shifts and the host's [`Endpoint::port_part`].
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub struct TupleShape {
-    /// Ports of each "a" host.
-    pub a_ports: u32,
-    /// Ports of each "b" host.
-    pub b_ports: u32,
-    /// Number of "a" hosts.
-    pub a_hosts: u32,
-    /// Number of "b" hosts.
-    pub b_hosts: u32,
-    /// First port of an "a" host; with port sets, the first value of the offset bits in place (0
-    /// for contiguous sets).
-    pub a_first: u16,
-    /// First port of a "b" host.
-    pub b_first: u16,
-    /// Bits of the contiguous part of a port set (RFC 7597 "m"); 16 when hosts do not share
-    /// addresses.
-    pub a_psid_shift: u8,
-    /// 16 minus the PSID offset (RFC 7597 "a"); 16 when hosts do not share addresses.
-    pub a_offset_shift: u8,
-    /// Always 0.
-    pub reserved: u16,
+impl FrameError {
+    /// All, in the order of the program's counters.
+    pub const ALL: [FrameError; 12] = [
+        FrameError::UdpChecksum,
+        FrameError::IpChecksum,
+        FrameError::Filler,
+        FrameError::Family,
+        FrameError::Length,
+        FrameError::HopLimit,
+        FrameError::Source,
+        FrameError::Destination,
+        FrameError::SourcePort,
+        FrameError::DestinationPort,
+        FrameError::Direction,
+        FrameError::Number,
+    ];
+
+    /// Its name in result files.
+    pub fn name(self) -> &'static str {
+        match self {
+            FrameError::UdpChecksum => "udp_checksum",
+            FrameError::IpChecksum => "ip_checksum",
+            FrameError::Filler => "payload",
+            FrameError::Family => "family",
+            FrameError::Length => "length",
+            FrameError::HopLimit => "hop_limit",
+            FrameError::Source => "source",
+            FrameError::Destination => "destination",
+            FrameError::SourcePort => "source_port",
+            FrameError::DestinationPort => "destination_port",
+            FrameError::Direction => "direction",
+            FrameError::Number => "number",
+        }
+    }
+}
+
+tombolo_records::records! {
+    /// A bijection of [0, size).
+    plain pub(crate) struct PermutationRecord as permutation {
+        size: u32,
+        low_bits: u32,
+        high_bits: u32,
+        reserved: u32,
+        keys: [u32; 4],
+    }
+
+    /// How a tuple number decomposes into ports and hosts: a port, b port, a host, b host, least
+    /// significant first.
+    ///
+    /// The "a" hosts are on the left of the gateway, the "b" hosts on the right. A port set of RFC
+    /// 7597 section 5.1 is described by the two shifts and the host's [`Endpoint::port_part`].
+    plain pub struct TupleShape as tuple_shape {
+        /// Ports of each "a" host.
+        a_ports: u32,
+        /// Ports of each "b" host.
+        b_ports: u32,
+        /// Number of "a" hosts.
+        a_hosts: u32,
+        /// Number of "b" hosts.
+        b_hosts: u32,
+        /// First port of an "a" host; with port sets, the first value of the offset bits in place
+        /// (0 for contiguous sets).
+        a_first: u16,
+        /// First port of a "b" host.
+        b_first: u16,
+        /// Bits of the contiguous part of a port set (RFC 7597 "m"); 16 when hosts do not share
+        /// addresses.
+        a_psid_shift: u8,
+        /// 16 minus the PSID offset (RFC 7597 "a"); 16 when hosts do not share addresses.
+        a_offset_shift: u8,
+        /// Always 0.
+        reserved: u16,
+    }
+
+    /// One host and its addresses on both sides of the gateway. An IPv4 address stands in the first
+    /// four bytes.
+    plain pub struct Endpoint as endpoint {
+        /// As it is addressed on the left side.
+        left: [u8; 16],
+        /// As it is addressed on the right side.
+        right: [u8; 16],
+        /// The address inside an IPv4-in-IPv6 frame on the left side.
+        left_inner: [u8; 4] as __u32,
+        /// The address inside an IPv4-in-IPv6 frame on the right side.
+        right_inner: [u8; 4] as __u32,
+        /// The PSID in its place in the port number; 0 when the address is not shared.
+        port_part: u16,
+        /// Always 0.
+        reserved: u16,
+        /// Always 0: a host has a cache line of its own.
+        reserved2: [u32; 5],
+    }
+
+    plain pub(crate) struct FrameTemplate as frame_template {
+        bytes: [u8; TEMPLATE_BYTES],
+        /// Ones' complement sum of what never changes below the UDP checksum.
+        udp_sum: u32,
+        /// The same of the IPv4 header.
+        ip_sum: u32,
+        /// Bytes without FCS.
+        length: u16,
+        kind: u8,
+        reserved: [u8; 5],
+    }
+
+    plain pub(crate) struct Stream as stream {
+        /// CLOCK_MONOTONIC.
+        start_ns: u64,
+        /// Nanoseconds between frames, 32.32 fixed point; 0: as fast as possible.
+        period: u64,
+        /// Used from frame second_from on.
+        second_period: u64,
+        /// Shortest distance of two bursts while catching up.
+        batch_gap_ns: u64,
+        /// A burst later than this counts as late.
+        late_ns: u64,
+        frames: u32,
+        second_from: u32,
+        /// Frame i of the stream has the number index_offset + i * index_stride.
+        index_offset: u32,
+        index_stride: u32,
+        burst: u32,
+        order: u32,
+        /// Number of the first timed frame.
+        timed_from: u32,
+        /// 0: none.
+        timed_every: u32,
+        mix_n: u32,
+        mix_m: u32,
+        seed: u32,
+        trial: u8,
+        /// 0: left to right.
+        direction: u8,
+        flags: u8,
+        reserved: u8,
+        permutation: PermutationRecord,
+        shape: TupleShape,
+        foreground: FrameTemplate,
+        background: FrameTemplate,
+    }
+
+    /// Written by the generator program, by one CPU only.
+    plain pub(crate) struct StreamState as stream_state {
+        due_ns: u64,
+        earliest_ns: u64,
+        first_ns: u64,
+        last_ns: u64,
+        late_max_ns: u64,
+        late_bursts: u64,
+        bursts: u64,
+        /// Frames that could not be built; always 0 unless there is a bug.
+        failed: u64,
+        due_fraction: u32,
+        sent: u32,
+        background: u32,
+        stopped: u32,
+        /// Pauses so far; what is beyond PAUSES_MAX widens the last one kept.
+        pauses: u32,
+        /// Since the last pause no burst has been on time.
+        in_pause: u32,
+        /// When the last burst began.
+        burst_ns: u64,
+        reserved: [u64; 4],
+    }
+
+    /// Frames that a pause of the sending core made late: [first, end), numbers of the direction.
+    plain pub struct Pause as pause {
+        /// Number of the first one.
+        first: u32,
+        /// One past the number of the last one.
+        end: u32,
+        /// How late the latest was, ns.
+        late_max_ns: u64,
+        /// When the first left, ns of CLOCK_MONOTONIC.
+        at_ns: u64,
+    }
+
+    /// Written by the generator program, by one CPU only.
+    plain pub(crate) struct LaneState as lane_state {
+        /// Calls left in the kernel's batch.
+        position: u32,
+        /// Whether the batch is being sent.
+        sending: u32,
+        /// Of which direction.
+        stream: u32,
+        /// Calls in a batch.
+        burst: u32,
+        reserved: [u64; 6],
+    }
+
+    plain pub(crate) struct Expectation as expectation {
+        active: u8,
+        kind: u8,
+        trial: u8,
+        flags: u8,
+        source_rule: u8,
+        source_port_rule: u8,
+        /// 0: not checked.
+        hop_limit: u8,
+        /// Of the IPv4 header inside IPv6; 0: not checked.
+        inner_hop_limit: u8,
+        pool_first: u32,
+        pool_last: u32,
+        /// Length of the outermost IP packet, bytes.
+        ip_bytes: u16,
+        background_ip_bytes: u16,
+        filler_sum: u32,
+        /// The filler is verified where (number & mask) == 0.
+        sample_mask: u32,
+        index_stride: u32,
+        timed_from: u32,
+        timed_every: u32,
+        /// First 64-bit word of this direction.
+        bitmap_first: u64,
+        /// Numbers expected: [0, frames).
+        frames: u32,
+        background_hop_limit: u8,
+        reserved: [u8; 3],
+        background_filler_sum: u32,
+        /// Words of each sending core's frames in the bitmap.
+        lane_words: u32,
+        background_source: [u8; 16],
+        background_destination: [u8; 16],
+        shape: TupleShape,
+    }
+
+    /// One for each direction and CPU; written by that CPU only.
+    plain pub(crate) struct Counters as counters {
+        /// First arrivals without any error.
+        received: u64,
+        /// First arrivals with at least one error.
+        errored: u64,
+        /// Frames whose UDP checksum is wrong, so that their number cannot be trusted.
+        unreadable: u64,
+        duplicates: u64,
+        reordered: u64,
+        /// Of another trial.
+        stray: u64,
+        /// Not a test frame; left to the kernel.
+        foreign: u64,
+        icmp: u64,
+        background: u64,
+        bytes: u64,
+        first_ns: u64,
+        last_ns: u64,
+        delay_min_ns: u64,
+        delay_max_ns: u64,
+        delay_sum_ns: u64,
+        gap_max_ns: u64,
+        gap_max_at_ns: u64,
+        /// Hop limit of the last good frame.
+        ttl_seen: u64,
+        /// By ERROR_*, and room for more.
+        errors: [u64; 16],
+        highest: [u32; LANES],
+        previous: [u32; LANES],
+        previous_delay: [u64; LANES],
+    }
+
+    plain pub(crate) struct Histogram as histogram {
+        buckets: [u64; HISTOGRAM_BUCKETS],
+    }
+
+    /// What the responder learned of one tuple: addresses and ports as they left the gateway, all
+    /// big-endian.
+    plain pub struct Record as record {
+        /// The gateway's outside address.
+        source: [u8; 4] as __u32,
+        /// The responder's address.
+        destination: [u8; 4] as __u32,
+        /// The gateway's outside port.
+        source_port: [u8; 2] as __u16,
+        /// The responder's port.
+        destination_port: [u8; 2] as __u16,
+        /// Number of the tuple plus one; 0 where nothing was recorded.
+        tuple_plus_one: u32,
+    }
+
+    plain pub(crate) struct Control as control {
+        stop: u32,
+        cpus: u32,
+        reserved: [u64; 7],
+    }
 }
 
 impl TupleShape {
@@ -135,216 +445,4 @@ impl TupleShape {
     pub fn tuples(&self) -> u64 {
         u64::from(self.a_ports) * u64::from(self.b_ports) * u64::from(self.a_hosts) * u64::from(self.b_hosts)
     }
-}
-
-/// One host and its addresses on both sides of the gateway. An IPv4 address stands in the first
-/// four bytes.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
-pub struct Endpoint {
-    /// As it is addressed on the left side.
-    pub left: [u8; 16],
-    /// As it is addressed on the right side.
-    pub right: [u8; 16],
-    /// The address inside an IPv4-in-IPv6 frame on the left side.
-    pub left_inner: [u8; 4],
-    /// The address inside an IPv4-in-IPv6 frame on the right side.
-    pub right_inner: [u8; 4],
-    /// The PSID in its place in the port number; 0 when the address is not shared.
-    pub port_part: u16,
-    /// Always 0.
-    pub reserved: u16,
-    /// Always 0: a host has a cache line of its own.
-    pub reserved2: [u32; 5],
-}
-
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub(crate) struct FrameTemplate {
-    pub(crate) bytes: [u8; TEMPLATE_BYTES],
-    pub(crate) udp_sum: u32,
-    pub(crate) ip_sum: u32,
-    pub(crate) length: u16,
-    pub(crate) kind: u8,
-    pub(crate) reserved: [u8; 5],
-}
-
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub(crate) struct Stream {
-    pub(crate) start_ns: u64,
-    pub(crate) period: u64,
-    pub(crate) second_period: u64,
-    pub(crate) batch_gap_ns: u64,
-    pub(crate) late_ns: u64,
-    pub(crate) frames: u32,
-    pub(crate) second_from: u32,
-    pub(crate) index_offset: u32,
-    pub(crate) index_stride: u32,
-    pub(crate) burst: u32,
-    pub(crate) order: u32,
-    pub(crate) timed_from: u32,
-    pub(crate) timed_every: u32,
-    pub(crate) mix_n: u32,
-    pub(crate) mix_m: u32,
-    pub(crate) seed: u32,
-    pub(crate) trial: u8,
-    pub(crate) direction: u8,
-    pub(crate) flags: u8,
-    pub(crate) reserved: u8,
-    pub(crate) permutation: PermutationRecord,
-    pub(crate) shape: TupleShape,
-    pub(crate) foreground: FrameTemplate,
-    pub(crate) background: FrameTemplate,
-}
-
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub(crate) struct StreamState {
-    pub(crate) due_ns: u64,
-    pub(crate) earliest_ns: u64,
-    pub(crate) first_ns: u64,
-    pub(crate) last_ns: u64,
-    pub(crate) late_max_ns: u64,
-    pub(crate) late_bursts: u64,
-    pub(crate) bursts: u64,
-    pub(crate) failed: u64,
-    pub(crate) due_fraction: u32,
-    pub(crate) sent: u32,
-    pub(crate) background: u32,
-    pub(crate) stopped: u32,
-    pub(crate) pauses: u32,
-    pub(crate) in_pause: u32,
-    pub(crate) burst_ns: u64,
-    pub(crate) reserved: [u64; 4],
-}
-
-/// Frames that a pause of the sending core made late.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C)]
-pub struct Pause {
-    /// Number of the first one.
-    pub first: u32,
-    /// One past the number of the last one.
-    pub end: u32,
-    /// How late the latest was, ns.
-    pub late_max_ns: u64,
-    /// When the first left, ns of CLOCK_MONOTONIC.
-    pub at_ns: u64,
-}
-
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub(crate) struct LaneState {
-    pub(crate) position: u32,
-    pub(crate) sending: u32,
-    pub(crate) stream: u32,
-    pub(crate) burst: u32,
-    pub(crate) reserved: [u64; 6],
-}
-
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub(crate) struct Expectation {
-    pub(crate) active: u8,
-    pub(crate) kind: u8,
-    pub(crate) trial: u8,
-    pub(crate) flags: u8,
-    pub(crate) source_rule: u8,
-    pub(crate) source_port_rule: u8,
-    pub(crate) hop_limit: u8,
-    pub(crate) inner_hop_limit: u8,
-    pub(crate) pool_first: u32,
-    pub(crate) pool_last: u32,
-    pub(crate) ip_bytes: u16,
-    pub(crate) background_ip_bytes: u16,
-    pub(crate) filler_sum: u32,
-    pub(crate) sample_mask: u32,
-    pub(crate) index_stride: u32,
-    pub(crate) timed_from: u32,
-    pub(crate) timed_every: u32,
-    pub(crate) bitmap_first: u64,
-    pub(crate) frames: u32,
-    pub(crate) background_hop_limit: u8,
-    pub(crate) reserved: [u8; 3],
-    pub(crate) background_filler_sum: u32,
-    pub(crate) lane_words: u32,
-    pub(crate) background_source: [u8; 16],
-    pub(crate) background_destination: [u8; 16],
-    pub(crate) shape: TupleShape,
-}
-
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub(crate) struct Counters {
-    pub(crate) received: u64,
-    pub(crate) errored: u64,
-    pub(crate) unreadable: u64,
-    pub(crate) duplicates: u64,
-    pub(crate) reordered: u64,
-    pub(crate) stray: u64,
-    pub(crate) foreign: u64,
-    pub(crate) icmp: u64,
-    pub(crate) background: u64,
-    pub(crate) bytes: u64,
-    pub(crate) first_ns: u64,
-    pub(crate) last_ns: u64,
-    pub(crate) delay_min_ns: u64,
-    pub(crate) delay_max_ns: u64,
-    pub(crate) delay_sum_ns: u64,
-    pub(crate) gap_max_ns: u64,
-    pub(crate) gap_max_at_ns: u64,
-    pub(crate) ttl_seen: u64,
-    pub(crate) errors: [u64; 16],
-    pub(crate) highest: [u32; LANES],
-    pub(crate) previous: [u32; LANES],
-    pub(crate) previous_delay: [u64; LANES],
-}
-
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub(crate) struct Histogram {
-    pub(crate) buckets: [u64; HISTOGRAM_BUCKETS],
-}
-
-/// What the responder learned of one tuple: addresses and ports as they left the gateway, all
-/// big-endian.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C)]
-pub struct Record {
-    /// The gateway's outside address.
-    pub source: [u8; 4],
-    /// The responder's address.
-    pub destination: [u8; 4],
-    /// The gateway's outside port, big-endian.
-    pub source_port: [u8; 2],
-    /// The responder's port, big-endian.
-    pub destination_port: [u8; 2],
-    /// Number of the tuple plus one; 0 where nothing was recorded.
-    pub tuple_plus_one: u32,
-}
-
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub(crate) struct Control {
-    pub(crate) stop: u32,
-    pub(crate) cpus: u32,
-    pub(crate) reserved: [u64; 7],
-}
-
-shared! {
-    PermutationRecord = 32,
-    TupleShape = 24,
-    Endpoint = 64,
-    FrameTemplate = 120,
-    Stream = 384,
-    StreamState = 128,
-    Pause = 24,
-    LaneState = 64,
-    Expectation = 120,
-    Counters = 528,
-    Histogram = HISTOGRAM_BUCKETS * 8,
-    Record = 16,
-    Control = 64,
-    u64 = 8,
 }

@@ -42,11 +42,11 @@ pub use exchange::{
     Answer, Background, Direction, Exchange, Order, Pace, PortRule, SourceRule, TIMED_FRAMES_MAX, Timed, Timing,
 };
 pub use frame::{Ends, Template, checksum};
-pub use layout::{Endpoint, FrameKind, Pause, Record, TupleShape};
+pub use layout::{Endpoint, FrameError, FrameKind, Pause, Record, TupleShape};
 pub use link::{Counted, link_address, port_counters};
 pub use means::Means;
 pub use namespace::{Namespace, in_namespace};
-pub use outcome::{Arrivals, Delays, Departures, DirectionOutcome, FrameError, Outcome};
+pub use outcome::{Arrivals, Delays, Departures, DirectionOutcome, Outcome};
 pub use packet_socket::PacketSocket;
 pub use permutation::Permutation;
 pub use port::Port;

@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
-use crate::layout::Shared;
+use tombolo_records::Plain;
 
 /// The elements of one `BPF_F_MMAPABLE` array of `T`.
 pub(crate) struct Mapped<T> {
@@ -23,10 +23,10 @@ pub(crate) struct Mapped<T> {
 // integers.
 unsafe impl<T> Send for Mapped<T> {}
 // SAFETY: as above; a torn read of a record is a stale number, never an invalid value (see
-// `Shared`).
+// `Plain`).
 unsafe impl<T> Sync for Mapped<T> {}
 
-impl<T: Shared> Mapped<T> {
+impl<T: Plain> Mapped<T> {
     /// Maps `len` elements of the array behind `fd`.
     pub(crate) fn new(fd: impl AsFd, len: usize) -> io::Result<Mapped<T>> {
         let page = 4096;

@@ -1,7 +1,9 @@
 //! What one run did: departures, arrivals, delays.
 
 use crate::bitmap::Bitmap;
-use crate::layout::{Counters, ERRORS, HISTOGRAM_BUCKETS, HISTOGRAM_SUB_BITS, Histogram, Pause, Shared, StreamState};
+use crate::layout::{
+    Counters, ERRORS, FrameError, HISTOGRAM_BUCKETS, HISTOGRAM_SUB_BITS, Histogram, Pause, StreamState,
+};
 use crate::mapped::Mapped;
 
 /// One run, both directions.
@@ -96,71 +98,6 @@ impl Departures {
     /// How much later than planned the last frame left, ns.
     pub fn overrun_ns(&self) -> u64 {
         self.last_ns.saturating_sub(self.last_due_ns)
-    }
-}
-
-/// A way for a frame to be wrong. A frame can be wrong in several.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FrameError {
-    /// UDP checksum; such a frame is not read any further.
-    UdpChecksum,
-    /// IPv4 header checksum.
-    IpChecksum,
-    /// Payload after the tag, on the sampled frames.
-    Filler,
-    /// IPv4 where IPv6 was expected, encapsulated where not, or the reverse.
-    Family,
-    /// Length in the IP header.
-    Length,
-    /// TTL or hop limit.
-    HopLimit,
-    /// Source address.
-    Source,
-    /// Destination address.
-    Destination,
-    /// Source port.
-    SourcePort,
-    /// Destination port.
-    DestinationPort,
-    /// Came back to the port that sent it.
-    Direction,
-    /// A number or tuple that was never sent.
-    Number,
-}
-
-impl FrameError {
-    /// All, in the order of the program's counters.
-    pub const ALL: [FrameError; ERRORS] = [
-        FrameError::UdpChecksum,
-        FrameError::IpChecksum,
-        FrameError::Filler,
-        FrameError::Family,
-        FrameError::Length,
-        FrameError::HopLimit,
-        FrameError::Source,
-        FrameError::Destination,
-        FrameError::SourcePort,
-        FrameError::DestinationPort,
-        FrameError::Direction,
-        FrameError::Number,
-    ];
-
-    /// Its name in result files.
-    pub fn name(self) -> &'static str {
-        match self {
-            FrameError::UdpChecksum => "udp_checksum",
-            FrameError::IpChecksum => "ip_checksum",
-            FrameError::Filler => "payload",
-            FrameError::Family => "family",
-            FrameError::Length => "length",
-            FrameError::HopLimit => "hop_limit",
-            FrameError::Source => "source",
-            FrameError::Destination => "destination",
-            FrameError::SourcePort => "source_port",
-            FrameError::DestinationPort => "destination_port",
-            FrameError::Direction => "direction",
-            FrameError::Number => "number",
-        }
     }
 }
 
@@ -382,12 +319,6 @@ pub(crate) fn merge_states(states: impl Iterator<Item = StreamState>) -> Departu
     let mut departures = Departures::default();
     states.for_each(|state| departures.add(&state));
     departures
-}
-
-impl Default for Histogram {
-    fn default() -> Self {
-        Histogram::zeroed()
-    }
 }
 
 #[cfg(test)]

@@ -7,10 +7,10 @@ use aya::maps::{DevMap, Map, MapData};
 use aya::programs::{Xdp, xdp::XdpMode};
 
 use crate::error::{RigError, load_error};
-use crate::layout::Shared;
 use crate::mapped::Mapped;
 use crate::namespace::in_namespace;
 use crate::port::Port;
+use tombolo_records::Plain;
 
 fn xdp<'a>(programs: &'a mut Ebpf, name: &str) -> Result<&'a mut Xdp, RigError> {
     let program = programs.program_mut(name).ok_or_else(|| RigError::Unfit(format!("the BPF object has no {name}")))?;
@@ -51,7 +51,7 @@ fn connect_here(programs: &mut Ebpf, port: &Port, index: u32, receiver: &str) ->
     ports.set(index, interface, None, 0).map_err(load_error)
 }
 
-pub(crate) fn map<T: Shared>(programs: &Ebpf, name: &'static str, len: usize) -> Result<Mapped<T>, RigError> {
+pub(crate) fn map<T: Plain>(programs: &Ebpf, name: &'static str, len: usize) -> Result<Mapped<T>, RigError> {
     let Some(Map::Array(data)) = programs.map(name) else {
         return Err(RigError::Unfit(format!("the BPF object has no array {name}")));
     };

@@ -6,14 +6,16 @@ use std::time::{Duration, Instant};
 
 use aya::{Ebpf, EbpfLoader};
 
+use tombolo_records::Plain;
+
 use crate::bitmap::{Bitmap, lane_words, words_of};
 use crate::capacity::{Capacity, check_direction};
 use crate::error::{RigError, load_error};
 use crate::exchange::{Direction, Exchange, Timing};
 use crate::frame::Template;
 use crate::layout::{
-    Control, Counters, Endpoint, Expectation, Histogram, LANES, LaneState, PAUSES_MAX, Pause, Record, STREAMS, Shared,
-    Stream, StreamState, TAGGED_MAX,
+    Control, Counters, Endpoint, Expectation, Histogram, LANES, LaneState, PAUSES_MAX, Pause, Record, STREAMS, Stream,
+    StreamState, TAGGED_MAX,
 };
 use crate::mapped::Mapped;
 use crate::means::Means;
@@ -193,7 +195,7 @@ impl Rig {
         }
         let stopped = self.send_all(exchange, assignments, watch)?;
         let outcome = self.collect(&directions, start_ns, stopped);
-        (0..2).for_each(|d| self.expectations.set(d, Expectation::zeroed()));
+        (0..2).for_each(|d| self.expectations.set(d, Expectation::default()));
         Ok(outcome)
     }
 
@@ -270,7 +272,7 @@ impl Rig {
             length = length.max(direction.template.length());
             length = length.max(direction.background.map_or(0, |b| b.template.length()));
         }
-        self.lanes.set(lane, LaneState { burst, ..LaneState::zeroed() });
+        self.lanes.set(lane, LaneState { burst, ..LaneState::default() });
         waiting += u64::try_from(LEAD.as_nanos()).unwrap_or(0);
         // The last burst of each direction may be short, and its rest is called for nothing.
         let calls = frames + 2 * u64::from(burst) + waiting / IDLE_CALL_NS * u64::from(burst);

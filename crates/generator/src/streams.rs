@@ -4,8 +4,9 @@ use crate::bitmap::lane_words;
 use crate::exchange::{Direction, Order, PortRule, SourceRule, Timing};
 use crate::frame::Template;
 use crate::layout::{
-    EXPECT_IPDV, EXPECT_RECORD, EXPECT_UNTIMED, Expectation, FrameKind, PermutationRecord, STREAM_MIXED,
-    STREAM_UNTIMED, Shared, Stream,
+    EXPECT_IPDV, EXPECT_RECORD, EXPECT_UNTIMED, Expectation, FrameKind, ORDER_ENUMERATE, ORDER_RANDOM,
+    ORDER_RECORDS_ONCE, ORDER_RECORDS_RANDOM, PORT_ANY, PORT_EXACT, PermutationRecord, SOURCE_ANY, SOURCE_EXACT,
+    SOURCE_POOL, STREAM_MIXED, STREAM_UNTIMED, Stream,
 };
 use crate::permutation::{Permutation, mix64};
 
@@ -31,11 +32,11 @@ pub(crate) fn expectation(trial: u8, bitmap_first: u64, direction: &Direction) -
                 Timing::Variations => EXPECT_IPDV,
             },
         source_rule: match answer.source {
-            SourceRule::Any => 0,
-            SourceRule::Exact => 1,
-            SourceRule::Pool(..) => 2,
+            SourceRule::Any => SOURCE_ANY,
+            SourceRule::Exact => SOURCE_EXACT,
+            SourceRule::Pool(..) => SOURCE_POOL,
         },
-        source_port_rule: u8::from(answer.source_port == PortRule::Exact),
+        source_port_rule: if answer.source_port == PortRule::Exact { PORT_EXACT } else { PORT_ANY },
         hop_limit: answer.hop_limit,
         inner_hop_limit: answer.inner_hop_limit,
         pool_first,
@@ -50,7 +51,7 @@ pub(crate) fn expectation(trial: u8, bitmap_first: u64, direction: &Direction) -
         frames: direction.frames,
         lane_words: u32::try_from(lane_words(direction.frames, direction.cores.len())).unwrap_or(u32::MAX),
         shape: direction.shape,
-        ..Expectation::zeroed()
+        ..Expectation::default()
     };
     if let Some(background) = &direction.background {
         expectation.background_hop_limit = background.hop_limit;
@@ -136,9 +137,11 @@ fn order_of(direction: &Direction) -> (u32, PermutationRecord, u32) {
     let tuples = u32::try_from(direction.shape.tuples()).unwrap_or(u32::MAX);
     let low = |seed: u64| (mix64(seed) & 0xffff_ffff) as u32;
     match direction.order {
-        Order::Enumerate { seed } => (0, Permutation::new(tuples, seed).record(), low(seed)),
-        Order::Random { seed } => (1, Permutation::new(tuples, seed).record(), low(seed)),
-        Order::RecordsOnce { count, seed } => (2, Permutation::new(count, seed).record(), low(seed)),
-        Order::RecordsRandom { count, seed } => (3, Permutation::new(count, seed).record(), low(seed)),
+        Order::Enumerate { seed } => (ORDER_ENUMERATE, Permutation::new(tuples, seed).record(), low(seed)),
+        Order::Random { seed } => (ORDER_RANDOM, Permutation::new(tuples, seed).record(), low(seed)),
+        Order::RecordsOnce { count, seed } => (ORDER_RECORDS_ONCE, Permutation::new(count, seed).record(), low(seed)),
+        Order::RecordsRandom { count, seed } => {
+            (ORDER_RECORDS_RANDOM, Permutation::new(count, seed).record(), low(seed))
+        }
     }
 }

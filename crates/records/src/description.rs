@@ -73,8 +73,9 @@ pub struct Constant {
 /// A header with numbers and structs, and assertions that C has each field where Rust has it.
 #[must_use]
 pub fn header(constants: &[Constant], records: &[Record]) -> String {
-    let mut text =
-        String::from("/* Written by a build script from Rust: change it there. */\n#include <linux/types.h>\n");
+    let mut text = String::from(
+        "/* Written by a build script from Rust: change it there. */\n#pragma once\n\n#include <linux/types.h>\n\n",
+    );
     for Constant { name, doc, value, suffix } in constants {
         comment(&mut text, "", doc);
         let _ = writeln!(text, "#define {name} {value}{suffix}");
@@ -146,7 +147,10 @@ mod tests {
     fn the_header_has_comments_numbers_fields_and_where_they_are() {
         let expected = "\
 /* Written by a build script from Rust: change it there. */
+#pragma once
+
 #include <linux/types.h>
+
 /* Of nobody. */
 #define NOBODY 4294967295U
 #define FEW 3

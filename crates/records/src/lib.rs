@@ -39,13 +39,14 @@ pub use plain::{Plain, from_bytes, from_words, to_words};
 /// * `atomic`: atomics, which are shared;
 /// * `line`: atomics that fill a cache line.
 ///
-/// Fields are as visible as their struct.
+/// Fields are as visible as their struct. `field: [u8; 4] as __u32` is a field that C has by another
+/// type.
 #[macro_export]
 macro_rules! records {
     ($(
         $(#[doc = $doc:literal])*
         $kind:ident $vis:vis struct $name:ident as $c:ident {
-            $($(#[doc = $field_doc:literal])* $field:ident: $type:ty,)+
+            $($(#[doc = $field_doc:literal])* $field:ident: $type:ty $(as $c_type:ident)?,)+
         }
     )+) => {
         $(
@@ -77,11 +78,23 @@ macro_rules! records {
                 fields: vec![$($crate::Field {
                     name: stringify!($field),
                     doc: &[$($field_doc),*],
-                    declaration: <$type as $crate::CType>::declaration(stringify!($field)),
+                    declaration: $crate::declaration!($field: $type $(as $c_type)?),
                     offset: std::mem::offset_of!($name, $field),
                 }),+],
             }),+]
         }
+    };
+}
+
+/// A field of [`records!`] in C.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! declaration {
+    ($field:ident: $type:ty) => {
+        <$type as $crate::CType>::declaration(stringify!($field))
+    };
+    ($field:ident: $type:ty as $c_type:ident) => {
+        concat!(stringify!($c_type), " ", stringify!($field)).to_owned()
     };
 }
 

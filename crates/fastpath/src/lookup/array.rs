@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use aya::maps::{Map, MapData};
 use aya::{Ebpf, EbpfLoader};
+use tombolo_records::Plain;
 use tombolo_tables::lpm::{Key, Lpm, LpmError, Route, Shape};
 use tombolo_tables::memory::{Backing, Heap, MemoryError, MemorySource};
 
@@ -21,12 +22,8 @@ pub(crate) struct Content<'t> {
 }
 
 impl<'t> Content<'t> {
-    /// # Safety
-    /// `R` consists of integers without padding.
-    pub(crate) unsafe fn records<R>(name: &'static str, records: &'t [R]) -> Self {
-        // SAFETY: the caller promises that every byte is initialised.
-        let bytes = unsafe { std::slice::from_raw_parts(records.as_ptr().cast(), size_of_val(records)) };
-        Self { name, elements: records.len(), bytes }
+    pub(crate) fn records<R: Plain>(name: &'static str, records: &'t [R]) -> Self {
+        Self { name, elements: records.len(), bytes: R::bytes_of(records) }
     }
 
     /// Makes the array as large as that; the kernel makes none without elements.

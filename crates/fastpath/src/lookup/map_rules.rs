@@ -1,7 +1,7 @@
 //! The rules of a MAP domain as the programs read them: `bpf/map_rule.h`, two longest-prefix tables
 //! and the rules.
 //!
-//! Rules of one address that the port decides among have a group, with a place for each PSID.
+//! Rules of one address that the port decides among have a group, with a member for each PSID.
 
 use std::collections::HashMap;
 
@@ -10,10 +10,8 @@ use tombolo_engine::mapping::map_rule::MapRule;
 use tombolo_tables::lpm::{LpmError, NextHop, Prefix, Route};
 
 use super::array::{Content, Trie};
-use crate::record::{MapGroup, MapRuleRecord, Range};
+use crate::record::{MAP_BY_PSID, MapGroup, MapRuleRecord, Range};
 
-/// `MAP_BY_PSID`: the port decides among rules with one IPv4 prefix.
-const BY_PSID: u32 = 1 << 23;
 /// Members of groups, of eight bytes each. Groups that find no room are left to the engine.
 const MOST_MEMBERS: usize = 1 << 24;
 
@@ -51,19 +49,16 @@ impl MapRules {
     }
 
     pub(crate) fn contents(&self) -> [Content<'_>; 5] {
-        // SAFETY: rules, groups and members are integers without padding.
-        let records = unsafe {
-            [
-                Content::records("map_rules", &self.rules),
-                Content::records("map_groups", &self.groups),
-                Content::records("map_members", &self.members),
-            ]
-        };
-        let [rules, groups, members] = records;
-        [self.ipv4.content("map_ipv4"), self.ipv6.content("map_ipv6"), rules, groups, members]
+        [
+            self.ipv4.content("map_ipv4"),
+            self.ipv6.content("map_ipv6"),
+            Content::records("map_rules", &self.rules),
+            Content::records("map_groups", &self.groups),
+            Content::records("map_members", &self.members),
+        ]
     }
 
-    /// A prefix leads to its rule, if that is the only one and tells PSIDs by itself; else to a
+    /// A prefix leads to its rule, if it has only that one and the rule embeds the PSID; else to a
     /// group.
     fn routes_ipv4(&mut self, rules: &[MapRule]) -> Result<Vec<Route<u32>>, LpmError> {
         let mut hops: HashMap<Prefix<u32>, NextHop> = HashMap::with_capacity(rules.len());
@@ -93,11 +88,11 @@ impl MapRules {
         } else {
             self.groups.push(MapGroup::default());
         }
-        NextHop::new(BY_PSID | group)
+        NextHop::new(MAP_BY_PSID | group)
     }
 
     fn join(&mut self, hop: NextHop, psid: u16, rule: usize) {
-        let group = self.groups.get((hop.number() & !BY_PSID) as usize).copied().unwrap_or_default();
+        let group = self.groups.get((hop.number() & !MAP_BY_PSID) as usize).copied().unwrap_or_default();
         if group.psid_bits > 0
             && let Some(member) = self.members.get_mut(group.first as usize + usize::from(psid))
         {
@@ -108,7 +103,7 @@ impl MapRules {
 
 fn number(number: usize) -> Result<NextHop, LpmError> {
     let number = u32::try_from(number).unwrap_or(u32::MAX);
-    if number >= BY_PSID { Err(LpmError::NextHop { number }) } else { NextHop::new(number) }
+    if number >= MAP_BY_PSID { Err(LpmError::NextHop { number }) } else { NextHop::new(number) }
 }
 
 fn routes_ipv6(rules: &[MapRule]) -> Result<Vec<Route<u128>>, LpmError> {

@@ -43,8 +43,7 @@ impl Mappings {
     }
 
     pub(crate) fn contents(&self) -> [Content<'_>; 3] {
-        // SAFETY: rows are integers without padding.
-        let rows = unsafe { Content::records("explicit_rows", &self.rows) };
+        let rows = Content::records("explicit_rows", &self.rows);
         [self.ipv4.content("explicit_ipv4"), self.ipv6.content("explicit_ipv6"), rows]
     }
 }

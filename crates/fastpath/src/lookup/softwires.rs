@@ -8,29 +8,28 @@
 //! the same                    --> local, 1 byte            number of our address, if there are several
 //! ```
 //!
-//! Block 0 and row 0 are empty: what is not there leads to them. A softwire costs 16 bytes where
+//! Block 0 and row 0 are empty: addresses and PSIDs without softwires lead to them. A softwire costs 16 bytes where
 //! all PSIDs of an address have one, and an address 8; so that a million, 64 to an address, take 16
 //! MB, and a packet misses the cache once: the shares are so few that they stay in it.
 //!
-//! An address has a place for each PSID up to its last one. Those with more than
-//! [`PLACES_OF_A_SOFTWIRE`] for a softwire have [`SPARE_PLACES`] together; the engine serves who
-//! finds no place among them, and whose block would have a number beyond 65,535. A miss is always
-//! allowed.
+//! An address has a row for each PSID up to its last one. Addresses with more than
+//! [`ROWS_OF_A_SOFTWIRE`] for each of their softwires share [`SPARE_ROWS`]. The engine serves
+//! those that find no room there, and those whose block would have a number beyond 65,535: a miss
+//! is always allowed.
 
 use tombolo_engine::mapping::softwire_table::SoftwireRow;
 use tombolo_engine::service::lwaftr::Lwaftr;
 
 use super::array::Content;
 use crate::record::{
-    BLOCKS_OF_A_LINE, LOCALS_OF_A_LINE, SoftwireBlocks, SoftwireLocals, SoftwireRecord, SoftwireShare, halves,
+    BLOCKS_OF_A_LINE, LOCALS_OF_A_LINE, SHARES_OF_A_BLOCK, SoftwireBlocks, SoftwireLocals, SoftwireRecord,
+    SoftwireShare, halves,
 };
 
-const SHARES_OF_A_BLOCK: u32 = 256;
-
-/// Places that an address may have for each of its softwires.
-const PLACES_OF_A_SOFTWIRE: usize = 16;
-/// Places for addresses that want more, 64 MB.
-const SPARE_PLACES: usize = 1 << 22;
+/// Rows that an address may have for each of its softwires.
+const ROWS_OF_A_SOFTWIRE: usize = 16;
+/// Rows for addresses that want more, 64 MB.
+const SPARE_ROWS: usize = 1 << 22;
 
 /// The table of one plan, to be copied into its programs' arrays.
 #[derive(Default)]
@@ -54,7 +53,7 @@ impl Softwires {
             ..Self::default()
         };
         table.add_block();
-        let mut spare = SPARE_PLACES;
+        let mut spare = SPARE_ROWS;
         for of_address in softwires.chunk_by(|one, next| one.ipv4 == next.ipv4) {
             if let Some(first_row) = table.add_address(of_address, &mut spare)
                 && lwaftr.addresses.len() > 1
@@ -74,9 +73,9 @@ impl Softwires {
     /// `None` if there is no room.
     fn add_address(&mut self, softwires: &[SoftwireRow], spare: &mut usize) -> Option<usize> {
         let last = softwires.last()?;
-        let places = usize::from(last.psid) + 1;
-        if places > PLACES_OF_A_SOFTWIRE * softwires.len() {
-            *spare = spare.checked_sub(places)?;
+        let rows = usize::from(last.psid) + 1;
+        if rows > ROWS_OF_A_SOFTWIRE * softwires.len() {
+            *spare = spare.checked_sub(rows)?;
         }
         let first_row = self.rows.len();
         let share = SoftwireShare {
@@ -86,33 +85,34 @@ impl Softwires {
             psid_bits: last.division.psid_bits(),
         };
         *self.share_of(last)? = share;
-        self.rows.resize(first_row + places, SoftwireRecord::default());
+        self.rows.resize(first_row + rows, SoftwireRecord::default());
         for softwire in softwires {
-            self.rows[first_row + usize::from(softwire.psid)] = halves(softwire.b4.to_bits());
+            self.rows[first_row + usize::from(softwire.psid)].remote = halves(softwire.b4.to_bits());
         }
         Some(first_row)
     }
 
-    /// The place of an address's share, in a new block if need be; `None` if blocks have no more
+    /// The share of an address, in a new block if need be; `None` if blocks have no more
     /// numbers.
     fn share_of(&mut self, softwire: &SoftwireRow) -> Option<&mut SoftwireShare> {
         let block = (block_of(softwire) - self.first_block) as usize;
-        let (line, place) = (block / BLOCKS_OF_A_LINE, block % BLOCKS_OF_A_LINE);
-        if self.blocks[line][place] == 0 {
-            self.blocks[line][place] = u16::try_from(self.shares.len() / SHARES_OF_A_BLOCK as usize).ok()?;
+        let (line, n) = (block / BLOCKS_OF_A_LINE, block % BLOCKS_OF_A_LINE);
+        if self.blocks[line].number[n] == 0 {
+            self.blocks[line].number[n] = u16::try_from(self.shares.len() / SHARES_OF_A_BLOCK as usize).ok()?;
             self.add_block();
         }
         let share =
-            u32::from(self.blocks[line][place]) * SHARES_OF_A_BLOCK + softwire.ipv4.to_bits() % SHARES_OF_A_BLOCK;
+            u32::from(self.blocks[line].number[n]) * SHARES_OF_A_BLOCK + softwire.ipv4.to_bits() % SHARES_OF_A_BLOCK;
         self.shares.get_mut(share as usize)
     }
 
     fn add_locals(&mut self, softwires: &[SoftwireRow], first_row: usize, lwaftr: &Lwaftr) {
-        self.locals.resize(self.rows.len().div_ceil(LOCALS_OF_A_LINE), [0; LOCALS_OF_A_LINE]);
+        self.locals.resize(self.rows.len().div_ceil(LOCALS_OF_A_LINE), SoftwireLocals::default());
         for softwire in softwires {
             let row = first_row + usize::from(softwire.psid);
             let number = lwaftr.addresses.iter().position(|address| *address == softwire.local).unwrap_or_default();
-            self.locals[row / LOCALS_OF_A_LINE][row % LOCALS_OF_A_LINE] = u8::try_from(number).unwrap_or_default();
+            self.locals[row / LOCALS_OF_A_LINE].number[row % LOCALS_OF_A_LINE] =
+                u8::try_from(number).unwrap_or_default();
         }
     }
 
@@ -122,15 +122,12 @@ impl Softwires {
     }
 
     pub(crate) fn contents(&self) -> [Content<'_>; 4] {
-        // SAFETY: all of them are integers without padding.
-        unsafe {
-            [
-                Content::records("softwire_blocks", &self.blocks),
-                Content::records("softwire_shares", &self.shares),
-                Content::records("softwire_rows", &self.rows),
-                Content::records("softwire_locals", &self.locals),
-            ]
-        }
+        [
+            Content::records("softwire_blocks", &self.blocks),
+            Content::records("softwire_shares", &self.shares),
+            Content::records("softwire_rows", &self.rows),
+            Content::records("softwire_locals", &self.locals),
+        ]
     }
 }
 
@@ -177,10 +174,10 @@ mod tests {
     /// As `softwire_of` of `lwaftr.h` has it: the number of the row.
     fn find(table: &Softwires, ipv4: u32, psid: u16) -> Option<usize> {
         let block = (ipv4 / 256).wrapping_sub(table.first_block) as usize;
-        let block = usize::from(table.blocks.get(block / 32)?[block % 32]);
+        let block = usize::from(table.blocks.get(block / 32)?.number[block % 32]);
         let share = table.shares[block * 256 + ipv4 as usize % 256];
         let row = share.first as usize + usize::from(psid);
-        (psid <= share.last && table.rows[row] != [0; 2]).then_some(row)
+        (psid <= share.last && table.rows[row].remote != [0; 2]).then_some(row)
     }
 
     #[test]
@@ -200,8 +197,12 @@ mod tests {
             for psid in 0..64 {
                 let expected = rows.iter().find(|row| row.ipv4.to_bits() == ipv4 && row.psid == psid);
                 let found = find(&table, ipv4, psid);
-                assert_eq!(found.map(|row| table.rows[row]), expected.map(|row| halves(row.b4.to_bits())), "{ipv4:x}");
-                let local = found.map(|row| LOCALS[usize::from(table.locals[row / 64][row % 64])]);
+                assert_eq!(
+                    found.map(|row| table.rows[row].remote),
+                    expected.map(|row| halves(row.b4.to_bits())),
+                    "{ipv4:x}"
+                );
+                let local = found.map(|row| LOCALS[usize::from(table.locals[row / 64].number[row % 64])]);
                 assert_eq!(local, expected.map(|row| row.local), "{ipv4:x} {psid}");
             }
         }
@@ -226,7 +227,7 @@ mod tests {
         assert!((0..64).all(|n| find(&table, 0x0a00_0000 + n, u16::MAX).is_some()));
         assert_eq!(find(&table, 0x0a00_0040, u16::MAX), None);
         assert!(find(&table, 0x0a00_0041, 15).is_some(), "who has few places needs none of those");
-        assert_eq!(table.rows.len(), 1 + SPARE_PLACES + 16);
+        assert_eq!(table.rows.len(), 1 + SPARE_ROWS + 16);
     }
 
     #[test]

@@ -22,9 +22,9 @@ impl FastRecord for Aftr {
         if b4s.len() > RANGES {
             return Err("it has more prefixes of B4s than the fast path has room for");
         }
-        for (place, prefix) in record.b4s.iter_mut().zip(b4s) {
+        for (entry, prefix) in record.b4s.iter_mut().zip(b4s) {
             let mask = !u128::MAX.checked_shr(prefix.prefix_len().into()).unwrap_or(0);
-            *place = Network { bits: halves(prefix.key()), mask: halves(mask) };
+            *entry = Network { bits: halves(prefix.key()), mask: halves(mask) };
         }
         record.b4_networks = u8::try_from(b4s.len()).unwrap_or(u8::MAX);
         record.inside_ranges = fill(&mut record.inside, inside)?;

@@ -24,8 +24,8 @@ impl FastRecord for Lwaftr {
         // Each softwire has one of the addresses below.
         record.set_softwire(Ipv6Addr::UNSPECIFIED, None, softwire);
         record.locals = u8::try_from(addresses.len()).unwrap_or(u8::MAX);
-        for (place, address) in record.local.iter_mut().zip(addresses) {
-            *place = halves(address.to_bits());
+        for (entry, address) in record.local.iter_mut().zip(addresses) {
+            *entry = halves(address.to_bits());
         }
         Ok(record)
     }

@@ -48,7 +48,7 @@ impl FastRecord for MapTCe {
 }
 
 impl ServiceRecord {
-    /// The NAPT of a customer's edge with one address, and whom it reaches directly.
+    /// The NAPT of a customer's edge with one address, and the edges that it reaches directly.
     fn set_edge(&mut self, edge: &MapEdge) -> Result<(), &'static str> {
         let MapEdge { ce, napt, mesh } = edge;
         let Some(nat44) = napt else { return Err("its hosts have the outside address themselves") };

@@ -4,7 +4,7 @@ use tombolo_engine::service::nat44::Nat44;
 
 use super::FastRecord;
 use super::parts::fill;
-use crate::record::{CLAIM_POOL, CLAIM_SOURCES, CLAMPS, KIND_NAT44, ServiceRecord};
+use crate::record::{CLAIM_POOL, CLAIM_SOURCES, KIND_NAT44, SERVICE_CLAMPS, ServiceRecord};
 
 impl FastRecord for Nat44 {
     fn record(&self) -> Result<ServiceRecord, &'static str> {
@@ -16,7 +16,7 @@ impl FastRecord for Nat44 {
             outside_mtu: *outside_mtu,
             ..ServiceRecord::default()
         };
-        record.flags |= if largest_segment.is_some() { CLAMPS } else { 0 };
+        record.flags |= if largest_segment.is_some() { SERVICE_CLAMPS } else { 0 };
         record.inside_ranges = fill(&mut record.inside, inside)?;
         record.untranslated_ranges = fill(&mut record.untranslated, untranslated)?;
         record.set_nat(nat)?;

@@ -4,7 +4,7 @@ use tombolo_engine::service::nat64::Nat64;
 
 use super::FastRecord;
 use super::parts::prefix_record;
-use crate::record::{CLAIM_POOL, CLAIM_PREFIX, KIND_NAT64, STRICT, ServiceRecord};
+use crate::record::{CLAIM_POOL, CLAIM_PREFIX, KIND_NAT64, SERVICE_STRICT, ServiceRecord};
 
 impl FastRecord for Nat64 {
     fn record(&self) -> Result<ServiceRecord, &'static str> {
@@ -16,7 +16,7 @@ impl FastRecord for Nat64 {
             ..ServiceRecord::default()
         };
         if *well_known_prefix_strict && prefix.is_well_known() {
-            record.flags |= STRICT;
+            record.flags |= SERVICE_STRICT;
         }
         record.set_translation(translate);
         record.set_nat(nat)?;

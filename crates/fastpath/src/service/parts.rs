@@ -11,8 +11,9 @@ use tombolo_engine::plan::StaticBinding;
 use tombolo_wire::Prefix64;
 
 use crate::record::{
-    ADDRESS_DEPENDENT, CLAMPS, ENDS_SOFTWIRES, ENGINE_BINDS, ENGINE_OPENS, ENGINE_OPENS_TCP, NO_INBOUND_TCP, PARITY,
-    PoolRecord, Ports, PrefixRecord, RANGES, Range, ServiceRecord, TunnelRecord, halves,
+    PoolRecord, Ports, PrefixRecord, RANGES, Range, SERVICE_ADDRESS_DEPENDENT, SERVICE_CLAMPS, SERVICE_ENDS_SOFTWIRES,
+    SERVICE_ENGINE_BINDS, SERVICE_ENGINE_OPENS, SERVICE_ENGINE_OPENS_TCP, SERVICE_NO_INBOUND_TCP, SERVICE_PARITY,
+    ServiceRecord, TunnelRecord, halves,
 };
 
 impl ServiceRecord {
@@ -30,7 +31,7 @@ impl ServiceRecord {
             // Errors are the engine's.
             plateaus: _,
         } = *settings;
-        self.flags |= if largest_segment.is_some() { CLAMPS } else { 0 };
+        self.flags |= if largest_segment.is_some() { SERVICE_CLAMPS } else { 0 };
         self.traffic_class_4to6 = class(traffic_class_4to6);
         self.traffic_class_6to4 = class(traffic_class_6to4);
         self.lowest_ipv6_mtu = lowest_ipv6_mtu.max(1280);
@@ -42,7 +43,7 @@ impl ServiceRecord {
         // What does not fit is the engine's, whatever becomes of it.
         let SoftwireSettings { ipv6_mtu: _, hop_limit, traffic_class, dont_fragment: _, fragments: _, largest_segment } =
             *settings;
-        self.flags |= ENDS_SOFTWIRES | if largest_segment.is_some() { CLAMPS } else { 0 };
+        self.flags |= SERVICE_ENDS_SOFTWIRES | if largest_segment.is_some() { SERVICE_CLAMPS } else { 0 };
         self.tunnel = TunnelRecord {
             local: halves(local.to_bits()),
             remote: remote.map_or([0; 2], |remote| halves(remote.to_bits())),
@@ -75,13 +76,13 @@ impl ServiceRecord {
         } = policy;
         let mut set = |flag, is_set| self.flags |= if is_set { flag } else { 0 };
         for space in PortSpace::ALL {
-            set(ADDRESS_DEPENDENT << space as u16, filtering.of(space) == Filtering::AddressDependent);
+            set(SERVICE_ADDRESS_DEPENDENT << space as u16, filtering.of(space) == Filtering::AddressDependent);
         }
-        set(NO_INBOUND_TCP, inbound_tcp == InboundTcp::Denied);
-        set(PARITY, parity == Parity::Preserve);
-        set(ENGINE_BINDS, binding_rate.is_some() || subscriber != SubscriberIs::default());
-        set(ENGINE_OPENS, sessions_per_subscriber.is_some());
-        set(ENGINE_OPENS_TCP, unsolicited_syn == UnsolicitedSyn::Hold);
+        set(SERVICE_NO_INBOUND_TCP, inbound_tcp == InboundTcp::Denied);
+        set(SERVICE_PARITY, parity == Parity::Preserve);
+        set(SERVICE_ENGINE_BINDS, binding_rate.is_some() || subscriber != SubscriberIs::default());
+        set(SERVICE_ENGINE_OPENS, sessions_per_subscriber.is_some());
+        set(SERVICE_ENGINE_OPENS_TCP, unsolicited_syn == UnsolicitedSyn::Hold);
         self.bindings_per_subscriber = bindings_per_subscriber.unwrap_or(u32::MAX);
     }
 
@@ -91,24 +92,24 @@ impl ServiceRecord {
             return Err("its pool has more ranges than the fast path has room for");
         }
         if !matches!(pool.allocation(), Allocation::Ports) {
-            self.flags |= ENGINE_BINDS;
+            self.flags |= SERVICE_ENGINE_BINDS;
         }
         self.pool_ranges = u8::try_from(ranges.len()).unwrap_or(u8::MAX);
-        for (place, range) in self.pool.iter_mut().zip(ranges) {
-            *place = pool_record(range);
+        for (entry, range) in self.pool.iter_mut().zip(ranges) {
+            *entry = pool_record(range);
         }
         Ok(())
     }
 }
 
-/// Writes ranges into their places; how many there are.
-pub(super) fn fill(places: &mut [Range; RANGES], ranges: &AddressRanges) -> Result<u8, &'static str> {
+/// Writes ranges into their entries; how many there are.
+pub(super) fn fill(entries: &mut [Range; RANGES], ranges: &AddressRanges) -> Result<u8, &'static str> {
     let ranges = ranges.ranges();
     if ranges.len() > RANGES {
         return Err("it has more ranges of inside or untranslated addresses than the fast path has room for");
     }
-    for (place, range) in places.iter_mut().zip(ranges) {
-        *place = Range { first: range.start().to_bits(), last: range.end().to_bits() };
+    for (entry, range) in entries.iter_mut().zip(ranges) {
+        *entry = Range { first: range.start().to_bits(), last: range.end().to_bits() };
     }
     Ok(u8::try_from(ranges.len()).unwrap_or(u8::MAX))
 }

@@ -1,4 +1,4 @@
-//! SIIT and the CLAT as the programs have them: `bpf/siit.h`.
+//! SIIT and the SERVICE_CLAT as the programs have them: `bpf/siit.h`.
 
 use std::net::Ipv4Addr;
 
@@ -9,8 +9,8 @@ use tombolo_engine::service::siit::{Hairpinning, Role, Siit};
 use super::parts::{fill, prefix_record};
 use super::{FastRecord, Table};
 use crate::record::{
-    CLAIM_INSIDE, CLAIM_MAPPED_IPV4, CLAIM_MAPPED_IPV6, CLAIM_PREFIX, CLAIM_UNMAPPED_IPV4, CLAT, HAIRPIN_INTRINSIC,
-    HAIRPIN_SIMPLE, KIND_SIIT, STRICT, ServiceRecord,
+    CLAIM_INSIDE, CLAIM_MAPPED_IPV4, CLAIM_MAPPED_IPV6, CLAIM_PREFIX, CLAIM_UNMAPPED_IPV4, KIND_SIIT, SERVICE_CLAT,
+    SERVICE_HAIRPIN_INTRINSIC, SERVICE_HAIRPIN_SIMPLE, SERVICE_STRICT, ServiceRecord,
 };
 
 impl FastRecord for Siit {
@@ -43,14 +43,14 @@ impl FastRecord for Siit {
         };
         if let Some(prefix) = prefix {
             record.prefix = prefix_record(*prefix);
-            record.flags |= if *well_known_prefix_strict && prefix.is_well_known() { STRICT } else { 0 };
+            record.flags |= if *well_known_prefix_strict && prefix.is_well_known() { SERVICE_STRICT } else { 0 };
         }
         record.flags |= match hairpinning {
             Hairpinning::Off => 0,
-            Hairpinning::Simple => HAIRPIN_SIMPLE,
-            Hairpinning::Intrinsic => HAIRPIN_INTRINSIC,
+            Hairpinning::Simple => SERVICE_HAIRPIN_SIMPLE,
+            Hairpinning::Intrinsic => SERVICE_HAIRPIN_INTRINSIC,
         };
-        record.flags |= if *role == Role::Clat { CLAT } else { 0 };
+        record.flags |= if *role == Role::Clat { SERVICE_CLAT } else { 0 };
         let hosts = embedded_hosts.iter().map(|prefix| {
             let last = prefix.key() | u32::MAX.checked_shr(prefix.prefix_len().into()).unwrap_or(0);
             Ipv4Addr::from_bits(prefix.key())..=Ipv4Addr::from_bits(last)

@@ -1,0 +1,31 @@
+//! What the programs keep on each processor.
+
+tombolo_records::constants! {
+    /// Reasons for passing a packet on that have a counter.
+    pub(crate) const MISSES: usize as MISSES_MAX = 64;
+    /// Bytes that the programs keep for themselves behind the counters (scratch.h).
+    pub(crate) const SCRATCH_BYTES: usize = 1240;
+}
+
+tombolo_records::records! {
+    plain pub(crate) struct CountersRecord as counters {
+        /// Packets translated and sent on, by side of origin.
+        forwarded: [u64; 2],
+        /// Bytes of them, IP headers included, as they came.
+        forwarded_bytes: [u64; 2],
+        bindings_made: u64,
+        sessions_made: u64,
+        /// Reports that found no room in the ring.
+        reports_lost: u64,
+        /// Of the packets forwarded, those that TC left to the kernel's stack to route.
+        to_stack: u64,
+        /// Packets passed on, by the numbers of src/miss.rs.
+        passed: [u64; MISSES],
+    }
+
+    /// What is shared of `struct scratch`.
+    plain pub(crate) struct ScratchRecord as shared_scratch {
+        counters: CountersRecord,
+        private: [u8; SCRATCH_BYTES],
+    }
+}

@@ -1,0 +1,48 @@
+//! The records that the programs share with this crate. The build script reads them too, and writes
+//! the header that `bpf/` has them from.
+
+mod counters;
+mod interface;
+mod lookup;
+mod plan;
+mod report;
+mod route;
+mod service;
+
+pub(crate) use counters::*;
+pub(crate) use interface::*;
+pub(crate) use lookup::*;
+pub(crate) use plan::*;
+pub(crate) use report::*;
+pub(crate) use route::*;
+pub(crate) use service::*;
+
+/// The records, in an order in which C can read them.
+#[allow(dead_code, reason = "the build script asks for it")]
+pub(crate) fn records() -> Vec<tombolo_records::Record> {
+    let of = [
+        service::records(),
+        plan::records(),
+        lookup::records(),
+        counters::records(),
+        interface::records(),
+        report::records(),
+        route::records(),
+    ];
+    of.concat()
+}
+
+/// The numbers.
+#[allow(dead_code, reason = "the build script asks for it")]
+pub(crate) fn constants() -> Vec<tombolo_records::Constant> {
+    let of = [
+        service::constants(),
+        plan::constants(),
+        lookup::constants(),
+        counters::constants(),
+        interface::constants(),
+        report::constants(),
+        route::constants(),
+    ];
+    of.concat()
+}

@@ -1,0 +1,59 @@
+//! What the configuration decides, as the programs have it.
+
+use super::{Range, ServiceRecord};
+
+tombolo_records::constants! {
+    /// Services that the programs know.
+    pub(crate) const SERVICES: usize as SERVICES_MAX = 8;
+    /// Prefixes that the well-known prefix must not represent.
+    pub(crate) const NON_GLOBALS: usize as NON_GLOBAL_MAX = 16;
+}
+
+tombolo_records::records! {
+    /// Addresses that are not global, as on the wire.
+    plain pub(crate) struct NonGlobal as non_global {
+        bits: u32,
+        mask: u32,
+    }
+
+    /// The whole of it.
+    plain pub(crate) struct PlanRecord as plan {
+        hash_key: [u64; 4],
+        /// Sizes of the tables (crates/tables).
+        inside_buckets: u32,
+        subscriber_buckets: u32,
+        session_lines: u32,
+        overflow_lines: u32,
+        bindings: u32,
+        used_words: u32,
+        /// Ticks, by state.
+        lifetimes: [u32; 16],
+        reuse_after: [u32; 16],
+        reuse_port_after: u32,
+        /// Report each session, not only each binding.
+        report_sessions: u32,
+        /// Secret of identifications and ports.
+        secret: [u64; 2],
+        /// What becomes of a session: the engine's table (mechanism/session_state.rs).
+        steps: [[u8; 8]; 16],
+        /// The gateway's own addresses, if it answers for them itself; zero if it does not. As on
+        /// the wire.
+        own6: [u64; 2],
+        own4: u32,
+        /// Where the blocks of the table of softwires begin (lwaftr.h): an address / 256.
+        softwire_first_block: u32,
+        /// Explicit mappings: how many, and their lowest and highest addresses, in the processor's
+        /// byte order (of IPv6 the upper halves). Most addresses lie outside, and need no look-up.
+        explicit_rows: u32,
+        /// What TC translates is routed by the kernel's stack, past netfilter.
+        through_stack: u32,
+        explicit_ipv4: Range,
+        /// Addresses between the lowest and the highest of a rule of MAP, likewise.
+        map_ipv4: Range,
+        explicit_ipv6_first: u64,
+        explicit_ipv6_last: u64,
+        /// A mask of zero ends the list.
+        non_global: [NonGlobal; NON_GLOBALS],
+        services: [ServiceRecord; SERVICES],
+    }
+}
