@@ -2,7 +2,7 @@
 #
 #   make demo     a gateway, and both ends of all five technologies, tried and measured in about a minute (root)
 #   make test     everything that can be tested here (root for the kernel tests; they skip loudly without)
-#   make lint     formatting, clippy, documentation, dependencies
+#   make lint     formatting (Rust and C), clippy, documentation, dependencies
 #   make bench    what a packet costs in memory, state at scale, TCP beside plain forwarding and Tayga (root)
 #   make bench-fastpath   the programs in the kernel beside plain forwarding, iptables and Tayga, interleaved (root)
 #   make fuzz     libFuzzer on parser, translation, engine and configuration; SECONDS=60 for each of them
@@ -23,6 +23,7 @@ test: setup build
 
 lint: setup
 	cargo fmt --all --check
+	clang-format --dry-run -Werror crates/*/bpf/*.[ch]
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 	if command -v cargo-deny >/dev/null; then cargo deny check; else echo "SKIP: cargo deny: not installed"; fi

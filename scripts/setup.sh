@@ -4,7 +4,7 @@
 set -eu
 
 packages="
-    clang conntrack curl ethtool gcc iperf3 iproute2 iptables iputils-ping iputils-tracepath
+    clang clang-format conntrack curl ethtool gcc iperf3 iproute2 iptables iputils-ping iputils-tracepath
     libbpf-dev libelf-dev llvm make nftables tayga tcpdump traceroute tshark
 "
 

@@ -64,8 +64,6 @@ pub struct Taken {
     pub to_stack: u64,
     /// Packets left to the engine or to the host, by reason.
     pub passed: BTreeMap<Miss, u64>,
-    /// Packets dropped.
-    pub dropped: BTreeMap<DropReason, u64>,
 }
 
 impl Taken {
@@ -77,7 +75,6 @@ impl Taken {
             sessions_made: counters.sessions_made,
             to_stack: counters.to_stack,
             passed: counters.passed().collect(),
-            dropped: counters.dropped().collect(),
         }
     }
 
@@ -93,11 +90,7 @@ impl Taken {
         for (reason, count) in &before.passed {
             self.passed.entry(*reason).and_modify(|now| *now = now.saturating_sub(*count));
         }
-        for (reason, count) in &before.dropped {
-            self.dropped.entry(*reason).and_modify(|now| *now = now.saturating_sub(*count));
-        }
         self.passed.retain(|_, count| *count > 0);
-        self.dropped.retain(|_, count| *count > 0);
         self
     }
 }

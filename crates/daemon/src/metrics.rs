@@ -136,11 +136,15 @@ fn packets(page: &mut Page, running: &Running) {
     page.metric("packets_forwarded_total", "counter", "Packets translated and sent on.", sent);
     page.metric("packets_to_host_total", "counter", "Packets that were not the gateway's.", one(totals.to_host));
     page.metric("packets_held_total", "counter", "Packets kept for later, mostly fragments.", one(totals.held));
-    page.metric("packets_replied_total", "counter", "Packets answered with an ICMP error.", one(totals.replied));
-    let drops = DropReason::ALL.iter().map(|&reason| {
-        let kernel = taken.dropped.get(&reason).copied().unwrap_or(0);
-        (format!("{{reason=\"{}\"}}", reason.name()), totals.drops[reason as usize] + kernel)
-    });
+    page.metric(
+        "packets_replied_total",
+        "counter",
+        "Packets answered: with an ICMP error, or with an echo reply.",
+        one(totals.replied),
+    );
+    let drops = DropReason::ALL
+        .iter()
+        .map(|&reason| (format!("{{reason=\"{}\"}}", reason.name()), totals.drops[reason as usize]));
     page.metric("packets_dropped_total", "counter", "Packets not forwarded; see docs/drop-reasons.md.", drops);
     if running.accelerator.is_some() {
         let left = Miss::ALL.iter().map(|reason| {

@@ -21,10 +21,12 @@ static __always_inline bool is_b4(const volatile struct service *service, const 
 	return false;
 }
 
-static __always_inline struct outcome aftr_inside(const volatile struct service *service, struct scratch *scratch)
+static __always_inline struct outcome aftr_inside(const volatile struct service *service,
+						  struct scratch *scratch)
 {
 	const struct packet *packet = &scratch->packet;
 	struct rewrite *to = &scratch->rewrite;
+
 	if (!is_b4(service, packet->outer_source) ||
 	    !is_among(service->inside, service->inside_ranges, bpf_ntohl(packet->source4)))
 		return PASSED(MISS_SCREENED);
@@ -36,7 +38,9 @@ static __always_inline struct outcome aftr_inside(const volatile struct service 
 	return leave(service, scratch, packet->outer_source);
 }
 
-static __always_inline struct outcome aftr_outside(const volatile struct service *service, struct scratch *scratch, const volatile struct pool_range *range)
+static __always_inline struct outcome aftr_outside(const volatile struct service *service,
+						   struct scratch *scratch,
+						   const volatile struct pool_range *range)
 {
 	struct rewrite *to = &scratch->rewrite;
 	struct outcome outcome;

@@ -42,7 +42,9 @@ static __always_inline bool touch(__u64 *word, __u32 now)
 	return false;
 }
 
-/* Makes a published record live. Only its maker calls it; it races with those that touch it alone. */
+/* Makes a published record live. Only its maker calls it, so it races with those alone that touch
+ * the record.
+ */
 static __always_inline void settle_record(__u64 *word)
 {
 #pragma nounroll

@@ -8,7 +8,8 @@
 #include "softwire.h"
 
 /* It carries packets as the provider's ends do, but for the side. */
-static __always_inline struct outcome b4_inside(const volatile struct service *service, struct scratch *scratch)
+static __always_inline struct outcome b4_inside(const volatile struct service *service,
+						struct scratch *scratch)
 {
 	const struct packet *packet = &scratch->packet;
 	const __u64 aftr[2] = { service->tunnel.remote[0], service->tunnel.remote[1] };
@@ -21,7 +22,8 @@ static __always_inline struct outcome b4_inside(const volatile struct service *s
 	return outcome;
 }
 
-static __always_inline struct outcome b4_outside(const volatile struct service *service, struct scratch *scratch)
+static __always_inline struct outcome b4_outside(const volatile struct service *service,
+						 struct scratch *scratch)
 {
 	const struct packet *packet = &scratch->packet;
 	struct outcome outcome;

@@ -21,7 +21,8 @@
 
 #include "generated.h"
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "records are words of a little-endian processor");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+	       "records are words of a little-endian processor");
 
 #define READ(place) (*(volatile typeof(place) *)&(place))
 #define WRITE(place, value) (*(volatile typeof(place) *)&(place) = (value))
@@ -54,8 +55,11 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "records are words of 
 /* The record at `index` of an array; none if the array is shorter. The kernel turns the call into a
  * bounds check and a multiplication.
  */
-#define RECORD(array, index) \
-	({ __u32 index_ = (index); bpf_map_lookup_elem(&(array), &index_); })
+#define RECORD(array, index)                            \
+	({                                              \
+		__u32 index_ = (index);                 \
+		bpf_map_lookup_elem(&(array), &index_); \
+	})
 
 /* Comparisons without a branch: 1 or 0. The verifier follows every branch, and eight of them in a
  * row are 256 ways; and the processor cannot foresee where in a line an entry is. Numbers have to

@@ -41,7 +41,8 @@ static __always_inline __u8 protocol_of(__u8 space)
 
 static __always_inline __u64 inside_hash(const struct inside_key *key)
 {
-	__u64 tail = key->address4 | (__u64)key->port << 32 | (__u64)key->protocol << 48 | (__u64)key->service << 56;
+	__u64 tail = key->address4 | (__u64)key->port << 32 | (__u64)key->protocol << 48 |
+		     (__u64)key->service << 56;
 
 	return hash(key->address[0], key->address[1], tail);
 }
@@ -69,7 +70,8 @@ static __always_inline bool is_still_bound(const struct bound *bound)
 
 static __always_inline bool is_bound_to(const struct binding *record, const struct inside_key *key)
 {
-	return READ(record->inside[0]) == key->address[0] && READ(record->inside[1]) == key->address[1] &&
+	return READ(record->inside[0]) == key->address[0] &&
+	       READ(record->inside[1]) == key->address[1] &&
 	       READ(record->inside4) == key->address4 && READ(record->inside_port) == key->port &&
 	       READ(record->protocol) == key->protocol && READ(record->service) == key->service;
 }
@@ -91,7 +93,8 @@ static __always_inline bool find_inside(const struct inside_key *key, struct bou
 }
 
 /* The binding that has an outside slot. */
-static __always_inline bool find_outside(__u32 slot, __u8 protocol, __u8 service, struct bound *bound)
+static __always_inline bool find_outside(__u32 slot, __u8 protocol, __u8 service,
+					 struct bound *bound)
 {
 	__u32 id = owner_of_slot(slot);
 
@@ -135,7 +138,8 @@ __noinline __u32 claim_binding(void)
 		record = RECORD(bindings, id);
 		if (!record)
 			return 0;
-		WRITE(record->life, ((READ(record->life) + LIFE_ONE_GENERATION) & LIFE_GENERATION) | STAGE_BUILDING);
+		WRITE(record->life, ((READ(record->life) + LIFE_ONE_GENERATION) & LIFE_GENERATION) |
+					    STAGE_BUILDING);
 		return id;
 	}
 	scratch->used_word = at;
@@ -179,7 +183,8 @@ static __always_inline void publish_binding(struct binding *record, const struct
 	WRITE(record->unused, 0);
 	WRITE(record->unused2, 0);
 	BARRIER();
-	WRITE(record->life, (READ(record->life) & LIFE_GENERATION) | STAGE_OPENING | (__u64)made->now << 32);
+	WRITE(record->life,
+	      (READ(record->life) & LIFE_GENERATION) | STAGE_OPENING | (__u64)made->now << 32);
 }
 
 #endif

@@ -19,7 +19,8 @@ struct claim {
 	__u32 rule;
 };
 
-static __always_inline bool claims_ipv6(const volatile struct service *service, const __u64 destination[2])
+static __always_inline bool claims_ipv6(const volatile struct service *service,
+					const __u64 destination[2])
 {
 	__u16 claims = service->claims;
 
@@ -41,7 +42,8 @@ static __always_inline __u8 service_of_ipv6(const __u64 destination[2])
 	return NO_SERVICE;
 }
 
-static __always_inline bool claims_ipv4(const volatile struct service *service, __u32 destination, struct claim *claim)
+static __always_inline bool claims_ipv4(const volatile struct service *service, __u32 destination,
+					struct claim *claim)
 {
 	__u16 claims = service->claims;
 
@@ -50,7 +52,8 @@ static __always_inline bool claims_ipv4(const volatile struct service *service, 
 		if (claim->range)
 			return true;
 	}
-	if (claims & CLAIM_INSIDE && is_among(service->inside, service->inside_ranges, bpf_ntohl(destination)))
+	if (claims & CLAIM_INSIDE &&
+	    is_among(service->inside, service->inside_ranges, bpf_ntohl(destination)))
 		return true;
 	if (claims & (CLAIM_MAPPED_IPV4 | CLAIM_UNMAPPED_IPV4) &&
 	    claims & (row_of_ipv4(destination) ? CLAIM_MAPPED_IPV4 : CLAIM_UNMAPPED_IPV4))
@@ -72,7 +75,8 @@ static __always_inline __u8 service_of_ipv4(__u32 destination, struct claim *cla
 }
 
 /* From inside, and to be translated. */
-static __always_inline bool is_from_inside(const volatile struct service *service, __u32 source, __u32 destination)
+static __always_inline bool is_from_inside(const volatile struct service *service, __u32 source,
+					   __u32 destination)
 {
 	return is_among(service->inside, service->inside_ranges, source) &&
 	       !is_among(service->inside, service->inside_ranges, destination) &&

@@ -91,7 +91,8 @@ static __always_inline struct outcome process_ipv4_inside(const volatile struct 
 }
 
 static __always_inline struct outcome process_ipv4_outside(const volatile struct service *service,
-							   struct scratch *scratch, const struct claim *claim)
+							   struct scratch *scratch,
+							   const struct claim *claim)
 {
 	switch (service->kind) {
 		SERVICES(IPV4_OUTSIDE)
@@ -114,7 +115,7 @@ static __always_inline struct outcome process_ipv4(struct scratch *scratch)
 	return process_ipv4_outside(service_at(number), scratch, &claim);
 }
 
-/* Decides about the packet in `scratch`, and moves its session on. What it becomes is there, too. */
+/* Decides about the packet in `scratch` and moves its session on. The decision is in `rewrite`. */
 static __always_inline struct outcome process(struct scratch *scratch)
 {
 	const struct packet *packet = &scratch->packet;

@@ -9,7 +9,8 @@
 #include "nat44.h"
 #include "softwire.h"
 
-static __always_inline struct outcome edge_inside(const volatile struct service *service, struct scratch *scratch)
+static __always_inline struct outcome edge_inside(const volatile struct service *service,
+						  struct scratch *scratch)
 {
 	const struct packet *packet = &scratch->packet;
 	struct rewrite *to = &scratch->rewrite;
@@ -28,7 +29,8 @@ static __always_inline struct outcome edge_inside(const volatile struct service 
 	return outcome;
 }
 
-static __always_inline struct outcome edge_outside(const volatile struct service *service, struct scratch *scratch)
+static __always_inline struct outcome edge_outside(const volatile struct service *service,
+						   struct scratch *scratch)
 {
 	const struct packet *packet = &scratch->packet;
 	struct rewrite *to = &scratch->rewrite;

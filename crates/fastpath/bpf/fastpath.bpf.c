@@ -4,8 +4,8 @@
  * 	frame --> tombolo_xdp --hit--> out of the interface that the route says
  * 	              | pass
  * 	              v
- * 	          tombolo_tc  --hit--> out of the interface that the route says, if it is certain; else the kernel's stack, which
- * 	              |                routes the translated packet
+ * 	          tombolo_tc  --hit--> out of the interface that the route says, if it is certain;
+ * 	              |                else the kernel's stack, which routes the translated packet
  * 	              | pass
  * 	              v
  * 	          the kernel's route to the TUN device, and the engine
@@ -28,15 +28,16 @@ static __always_inline void count_pass(struct scratch *scratch, __u8 miss)
 	scratch->counters.passed[miss % MISSES_MAX]++;
 }
 
-static __always_inline void count_forward(struct scratch *scratch, const struct packet *packet, __u8 side)
+static __always_inline void count_forward(struct scratch *scratch, const struct packet *packet,
+					  __u8 side)
 {
 	scratch->counters.forwarded[side & 1]++;
 	scratch->counters.forwarded_bytes[side & 1] += packet->length;
 }
 
 /* Parses a frame that is for this station. */
-static __always_inline bool parse_frame(struct packet *packet, void *data, void *end, __u32 frame_length,
-					const struct interface *interface)
+static __always_inline bool parse_frame(struct packet *packet, void *data, void *end,
+					__u32 frame_length, const struct interface *interface)
 {
 	struct ethhdr *ethernet = data;
 	__u32 available = frame_length - ETH_HLEN;

@@ -63,10 +63,12 @@ static __always_inline __u64 entries_with(struct index_bucket *bucket, __u32 tag
  * writer is at the same key, or the tag is there already, this one takes its entry back and leaves
  * the packet to the engine: giving up is always allowed, and waiting is not for programs.
  */
-static __always_inline bool insert_entry(struct index_bucket *first, struct index_bucket *second, __u32 tag, __u32 id)
+static __always_inline bool insert_entry(struct index_bucket *first, struct index_bucket *second,
+					 __u32 tag, __u32 id)
 {
 	__u64 live = (__u64)tag << 32 | id, count;
-	struct index_bucket *chosen = is_less(free_entries(first), free_entries(second)) ? second : first;
+	struct index_bucket *chosen = is_less(free_entries(first), free_entries(second)) ? second :
+											   first;
 	__u64 *mine = publish_entry(chosen, live | INDEX_PENDING);
 
 	if (!mine)

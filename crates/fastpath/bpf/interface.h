@@ -26,7 +26,8 @@ static __always_inline struct interface *interface_of(__u32 number)
 
 static __always_inline bool is_same_mac(const __u8 a[6], const __u8 b[6])
 {
-	return *(const __u16 *)a == *(const __u16 *)b && *(const __u16 *)(a + 2) == *(const __u16 *)(b + 2) &&
+	return *(const __u16 *)a == *(const __u16 *)b &&
+	       *(const __u16 *)(a + 2) == *(const __u16 *)(b + 2) &&
 	       *(const __u16 *)(a + 4) == *(const __u16 *)(b + 4);
 }
 

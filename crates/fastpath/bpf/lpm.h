@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /* Longest-prefix match, the readers' side inside the kernel.
  *
- * The bytes are drawn in crates/tables/src/lpm/mod.rs, the constants are lpm/layout.rs's, and a test
- * compares the two readers on a million keys. The span is a BPF_F_MMAPABLE array of lines of
- * 64 bytes:
+ * The bytes are drawn in crates/tables/src/lpm/mod.rs, the constants are those of lpm/layout.rs,
+ * and a test compares the two readers on a million keys. The span is a BPF_F_MMAPABLE array of
+ * lines of 64 bytes:
  *
  * 	struct {
  * 		__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -56,7 +56,9 @@ static __always_inline volatile __u64 *lpm_node(void *map, __u32 unit)
 	__u32 line_index = unit / (LPM_LINE_WORDS / LPM_UNIT_WORDS);
 	struct lpm_line *line = bpf_map_lookup_elem(map, &line_index);
 
-	return line ? (volatile __u64 *)&line->word[unit % (LPM_LINE_WORDS / LPM_UNIT_WORDS) * LPM_UNIT_WORDS] : 0;
+	return line ? (volatile __u64 *)&line
+			       ->word[unit % (LPM_LINE_WORDS / LPM_UNIT_WORDS) * LPM_UNIT_WORDS] :
+		      0;
 }
 
 /* BPF has no popcount instruction. */
@@ -118,7 +120,8 @@ static __always_inline __u32 lpm_lookup(void *map, struct lpm_key key)
 		/* A key that strays from the skipped bits gets the fallback, before the first
 		 * entry.
 		 */
-		run = lpm_count_ones(node[0] << (63 - (key.first >> rest))) & lpm_ones_if_zero(stray);
+		run = lpm_count_ones(node[0] << (63 - (key.first >> rest))) &
+		      lpm_ones_if_zero(stray);
 		word = lpm_word(map, unit * LPM_UNIT_WORDS + LPM_FALLBACK + run);
 		if (!word)
 			return LPM_NONE;

@@ -2,12 +2,13 @@
 /* The provider's end of Lightweight 4over6 (RFC 7596): crates/engine/src/service/lwaftr.rs,
  * mapping/softwire_table.rs. Hairpins and ICMP errors are the engine's.
  *
- * Softwires are indexed, not searched for. Blocks and shares are small enough to stay in the cache;
- * a row mostly is not there.
+ * Softwires are indexed, not searched for. Blocks and shares are few enough to stay in the cache;
+ * rows are not.
  *
- * 	address / 256 --> block of 256 shares (2 bytes) --> share of the address (8 bytes) --PSID--> row (16 bytes)
+ * 	address / 256 --> block of 256 shares (2 bytes)
+ * 	address % 256     --> share of the address (8 bytes) --PSID--> row (16 bytes)
  *
- * Block 0 and row 0 are empty, so that whatever is not there leads to row 0.
+ * Block 0 and row 0 are empty: addresses and PSIDs without softwires lead to row 0.
  */
 #ifndef TOMBOLO_LWAFTR_H
 #define TOMBOLO_LWAFTR_H
@@ -34,7 +35,8 @@ static __always_inline struct softwire_row *softwire_of(__u32 address, __u16 por
 	if (!blocks)
 		return 0;
 	block = blocks->number[block % BLOCKS_OF_A_LINE];
-	share = RECORD(softwire_shares, block * SHARES_OF_A_BLOCK + bpf_ntohl(address) % SHARES_OF_A_BLOCK);
+	share = RECORD(softwire_shares,
+		       block * SHARES_OF_A_BLOCK + bpf_ntohl(address) % SHARES_OF_A_BLOCK);
 	if (!share)
 		return 0;
 	/* NO_PSID is beyond the last one, too. */
@@ -47,7 +49,8 @@ static __always_inline struct softwire_row *softwire_of(__u32 address, __u16 por
 }
 
 /* Our end of the softwire with this number. */
-static __always_inline void local_of(const volatile struct service *service, __u32 softwire, __u64 address[2])
+static __always_inline void local_of(const volatile struct service *service, __u32 softwire,
+				     __u64 address[2])
 {
 	struct softwire_locals *locals;
 	__u32 number = 0;
@@ -60,17 +63,20 @@ static __always_inline void local_of(const volatile struct service *service, __u
 	address[1] = service->local[number][1];
 }
 
-static __always_inline bool is_among_locals(const volatile struct service *service, const __u64 destination[2])
+static __always_inline bool is_among_locals(const volatile struct service *service,
+					    const __u64 destination[2])
 {
 #pragma nounroll
 	for (__u32 n = 0; n < LOCALS_MAX && n < service->locals; n++)
-		if (destination[0] == service->local[n][0] && destination[1] == service->local[n][1])
+		if (destination[0] == service->local[n][0] &&
+		    destination[1] == service->local[n][1])
 			return true;
 	return false;
 }
 
 /* Out of a softwire: source and port must belong to it, at both of its ends. */
-static __always_inline struct outcome lwaftr_inside(const volatile struct service *service, struct scratch *scratch)
+static __always_inline struct outcome lwaftr_inside(const volatile struct service *service,
+						    struct scratch *scratch)
 {
 	const struct packet *packet = &scratch->packet;
 	struct softwire_row *row;
@@ -83,13 +89,15 @@ static __always_inline struct outcome lwaftr_inside(const volatile struct servic
 	if (!row)
 		return PASSED(MISS_NO_MAPPING);
 	local_of(service, number, local);
-	if (!is_address(row->remote, packet->outer_source) || !is_address(local, packet->outer_destination))
+	if (!is_address(row->remote, packet->outer_source) ||
+	    !is_address(local, packet->outer_destination))
 		return PASSED(MISS_SPOOFED);
 	return carry_out(service, scratch);
 }
 
 /* From outside, into the softwire that has the destination and its port. */
-static __always_inline struct outcome lwaftr_outside(const volatile struct service *service, struct scratch *scratch)
+static __always_inline struct outcome lwaftr_outside(const volatile struct service *service,
+						     struct scratch *scratch)
 {
 	const struct packet *packet = &scratch->packet;
 	struct rewrite *to = &scratch->rewrite;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /* The border relays of MAP-E (RFC 7597) and MAP-T (RFC 7599):
- * crates/engine/src/service/map_e_br.rs, map_t_br.rs. Hairpins from one subscriber to another and ICMP
- * errors are the engine's.
+ * crates/engine/src/service/map_e_br.rs, map_t_br.rs. Hairpins from one subscriber to another, and
+ * ICMP errors, are the engine's.
  */
 #ifndef TOMBOLO_MAP_BR_H
 #define TOMBOLO_MAP_BR_H
@@ -19,10 +19,12 @@ static __always_inline void to_host_order(const __u64 wire[2], __u64 address[2])
 /* MAP-E, out of a softwire: the outer source must be the MAP address of who owns inner source and
  * port.
  */
-static __always_inline struct outcome map_e_inside(const volatile struct service *service, struct scratch *scratch)
+static __always_inline struct outcome map_e_inside(const volatile struct service *service,
+						   struct scratch *scratch)
 {
 	const struct packet *packet = &scratch->packet;
-	struct map_rule *rule = map_rule_of(map_entry_of_ipv6(packet->outer_source[0], packet->outer_source[1]));
+	struct map_rule *rule =
+		map_rule_of(map_entry_of_ipv6(packet->outer_source[0], packet->outer_source[1]));
 	struct map_share share;
 	__u64 edge[2];
 
@@ -40,7 +42,8 @@ static __always_inline struct outcome map_e_inside(const volatile struct service
 /* The address of the subscriber's host that has the destination and its port. `entry` is that of
  * the destination.
  */
-static __always_inline bool map_destination(__u32 entry, const struct packet *packet, bool is_translated, __u64 address[2])
+static __always_inline bool map_destination(__u32 entry, const struct packet *packet,
+					    bool is_translated, __u64 address[2])
 {
 	__u32 destination = bpf_ntohl(packet->destination4);
 	__u16 port = bpf_ntohs(packet->destination_port);
@@ -63,7 +66,8 @@ static __always_inline bool is_forged(const struct packet *packet)
 }
 
 /* MAP-E, from outside. */
-static __always_inline struct outcome map_e_outside(const volatile struct service *service, struct scratch *scratch, __u32 entry)
+static __always_inline struct outcome map_e_outside(const volatile struct service *service,
+						    struct scratch *scratch, __u32 entry)
 {
 	const struct packet *packet = &scratch->packet;
 	__u64 remote[2];
@@ -78,7 +82,8 @@ static __always_inline struct outcome map_e_outside(const volatile struct servic
 }
 
 /* MAP-T, from the domain. */
-static __always_inline struct outcome map_t_inside(const volatile struct service *service, struct scratch *scratch)
+static __always_inline struct outcome map_t_inside(const volatile struct service *service,
+						   struct scratch *scratch)
 {
 	const struct packet *packet = &scratch->packet;
 	struct rewrite *to = &scratch->rewrite;
@@ -86,18 +91,19 @@ static __always_inline struct outcome map_t_inside(const volatile struct service
 	struct map_share share;
 	__u64 source[2];
 	__u32 host;
+	__u8 miss;
 
 	if (is_illegal_source_ipv6(packet->source))
 		return PASSED(MISS_SCREENED);
-	if (packet->space == SPACE_UDP && !packet->checksum)
-		return PASSED(MISS_UDP_CHECKSUM);
-	if (must_clamp(service, scratch))
-		return PASSED(MISS_POLICY);
+	miss = untranslated(service, scratch);
+	if (miss)
+		return PASSED(miss);
 	rule = map_rule_of(map_entry_of_ipv6(packet->source[0], packet->source[1]));
 	if (!rule)
 		return PASSED(MISS_NO_MAPPING);
 	to_host_order(packet->source, source);
-	if (!map_host_at(rule, source, &share, &host) || !map_owns(rule, &share, host, bpf_ntohs(packet->source_port)))
+	if (!map_host_at(rule, source, &share, &host) ||
+	    !map_owns(rule, &share, host, bpf_ntohs(packet->source_port)))
 		return PASSED(MISS_SPOOFED);
 	to->source4 = bpf_htonl(host);
 	to->destination4 = extract(&service->prefix, packet->destination);
@@ -107,9 +113,7 @@ static __always_inline struct outcome map_t_inside(const volatile struct service
 		return PASSED(MISS_HAIRPIN);
 	if (!fit_to4(service, scratch))
 		return PASSED(MISS_SIZE);
-	to->direction = TO4;
-	to->side = SIDE_INSIDE;
-	to->traffic_class = class_of(service->traffic_class_6to4, packet->traffic_class);
+	become_ipv4(service, scratch, SIDE_INSIDE);
 	to->source_port = packet->source_port;
 	to->destination_port = packet->destination_port;
 	to->identification = next_identification(scratch, to->source4, to->destination4);
@@ -117,16 +121,18 @@ static __always_inline struct outcome map_t_inside(const volatile struct service
 }
 
 /* MAP-T, from outside. */
-static __always_inline struct outcome map_t_outside(const volatile struct service *service, struct scratch *scratch, __u32 entry)
+static __always_inline struct outcome map_t_outside(const volatile struct service *service,
+						    struct scratch *scratch, __u32 entry)
 {
 	const struct packet *packet = &scratch->packet;
 	struct rewrite *to = &scratch->rewrite;
+	__u8 miss;
+
 	if (is_illegal_ipv4(packet->source4) || is_illegal_ipv4(packet->destination4))
 		return PASSED(MISS_SCREENED);
-	if (packet->space == SPACE_UDP && !packet->checksum)
-		return PASSED(MISS_UDP_CHECKSUM);
-	if (must_clamp(service, scratch))
-		return PASSED(MISS_POLICY);
+	miss = untranslated(service, scratch);
+	if (miss)
+		return PASSED(miss);
 	if (is_forged(packet))
 		return PASSED(MISS_SPOOFED);
 	if (!fit_to6(service, scratch))
@@ -134,9 +140,7 @@ static __always_inline struct outcome map_t_outside(const volatile struct servic
 	if (!map_destination(entry, packet, true, to->destination))
 		return PASSED(MISS_NO_MAPPING);
 	embed(&service->prefix, packet->source4, to->source);
-	to->direction = TO6;
-	to->side = SIDE_OUTSIDE;
-	to->traffic_class = class_of(service->traffic_class_4to6, packet->traffic_class);
+	become_ipv6(service, scratch, SIDE_OUTSIDE);
 	to->source_port = packet->source_port;
 	to->destination_port = packet->destination_port;
 	return FORWARDED;

@@ -84,11 +84,12 @@ static __always_inline __u64 low_bits(__u64 value, __u8 count)
 /* The address that stands for `host` of a subscriber: the MAP address, if that is the share's own
  * (RFC 7597 section 6).
  */
-static __always_inline void map_address(const struct map_rule *rule, const struct map_share *share, __u32 host,
-					__u64 address[2])
+static __always_inline void map_address(const struct map_rule *rule, const struct map_share *share,
+					__u32 host, __u64 address[2])
 {
 	__u64 suffix = low_bits((__u64)share->ipv4 >> (rule->host_bits & 63), rule->suffix_bits);
-	__u64 ea = suffix << (rule->embedded_psid_bits & 63) | low_bits(share->psid, rule->embedded_psid_bits);
+	__u64 ea = suffix << (rule->embedded_psid_bits & 63) |
+		   low_bits(share->psid, rule->embedded_psid_bits);
 	__u64 identifier = (__u64)host << 16 | (rule->psid_bits ? share->psid : 0);
 	__u8 shift = rule->shift;
 
@@ -104,7 +105,8 @@ static __always_inline void map_address(const struct map_rule *rule, const struc
 
 /* What belongs to the subscriber with `address` in its End-user prefix, by the embedded bits alone.
  */
-static __always_inline void map_share_in(const struct map_rule *rule, const __u64 address[2], struct map_share *share)
+static __always_inline void map_share_in(const struct map_rule *rule, const __u64 address[2],
+					 struct map_share *share)
 {
 	__u8 shift = rule->shift;
 	__u64 ea;
@@ -114,8 +116,10 @@ static __always_inline void map_share_in(const struct map_rule *rule, const __u6
 	else
 		ea = address[1] >> shift | (shift ? address[0] << ((64 - shift) & 63) : 0);
 	ea = low_bits(ea, rule->suffix_bits + rule->embedded_psid_bits);
-	share->ipv4 = rule->ipv4 | (__u32)((ea >> (rule->embedded_psid_bits & 63)) << (rule->host_bits & 63));
-	share->psid = rule->given_psid ? rule->given_psid - 1 : low_bits(ea, rule->embedded_psid_bits);
+	share->ipv4 = rule->ipv4 |
+		      (__u32)((ea >> (rule->embedded_psid_bits & 63)) << (rule->host_bits & 63));
+	share->psid = rule->given_psid ? rule->given_psid - 1 :
+					 low_bits(ea, rule->embedded_psid_bits);
 }
 
 static __always_inline __u32 host_mask(const struct map_rule *rule)
@@ -124,7 +128,8 @@ static __always_inline __u32 host_mask(const struct map_rule *rule)
 }
 
 /* Whose port of an address it is; false if nobody's, or if the rule does not have the address. */
-static __always_inline bool map_share_of(const struct map_rule *rule, __u32 address, __u16 port, struct map_share *share)
+static __always_inline bool map_share_of(const struct map_rule *rule, __u32 address, __u16 port,
+					 struct map_share *share)
 {
 	__u32 psid = psid_of(rule->offset_bits, rule->psid_bits, port);
 
@@ -137,15 +142,18 @@ static __always_inline bool map_share_of(const struct map_rule *rule, __u32 addr
 	return true;
 }
 
-static __always_inline bool map_owns(const struct map_rule *rule, const struct map_share *share, __u32 address, __u16 port)
+static __always_inline bool map_owns(const struct map_rule *rule, const struct map_share *share,
+				     __u32 address, __u16 port)
 {
 	struct map_share found;
 
-	return map_share_of(rule, address, port, &found) && found.ipv4 == share->ipv4 && found.psid == share->psid;
+	return map_share_of(rule, address, port, &found) && found.ipv4 == share->ipv4 &&
+	       found.psid == share->psid;
 }
 
 /* Whose MAP address it is; the whole of it counts. */
-static __always_inline bool map_share_at(const struct map_rule *rule, const __u64 address[2], struct map_share *share)
+static __always_inline bool map_share_at(const struct map_rule *rule, const __u64 address[2],
+					 struct map_share *share)
 {
 	__u64 expected[2];
 
@@ -155,8 +163,8 @@ static __always_inline bool map_share_at(const struct map_rule *rule, const __u6
 }
 
 /* Which host of which subscriber it stands for in translation; the whole of it counts. */
-static __always_inline bool map_host_at(const struct map_rule *rule, const __u64 address[2], struct map_share *share,
-					__u32 *host)
+static __always_inline bool map_host_at(const struct map_rule *rule, const __u64 address[2],
+					struct map_share *share, __u32 *host)
 {
 	__u64 expected[2];
 

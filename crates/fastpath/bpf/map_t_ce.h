@@ -9,7 +9,8 @@
 #include "nat64.h"
 #include "softwire.h"
 
-static __always_inline struct outcome map_t_ce_inside(const volatile struct service *service, struct scratch *scratch)
+static __always_inline struct outcome map_t_ce_inside(const volatile struct service *service,
+						      struct scratch *scratch)
 {
 	const struct packet *packet = &scratch->packet;
 	struct rewrite *to = &scratch->rewrite;
@@ -35,7 +36,8 @@ static __always_inline struct outcome map_t_ce_inside(const volatile struct serv
 	return FORWARDED;
 }
 
-static __always_inline struct outcome map_t_ce_outside(const volatile struct service *service, struct scratch *scratch)
+static __always_inline struct outcome map_t_ce_outside(const volatile struct service *service,
+						       struct scratch *scratch)
 {
 	const struct packet *packet = &scratch->packet;
 	struct rewrite *to = &scratch->rewrite;
@@ -48,26 +50,23 @@ static __always_inline struct outcome map_t_ce_outside(const volatile struct ser
 	};
 	struct outcome outcome;
 	struct bound bound;
+	__u8 miss;
 
 	if (!is_in_prefix(&service->prefix, packet->source) || is_illegal_ipv4(arrival.remote) ||
 	    is_illegal_source_ipv6(packet->source))
 		return PASSED(MISS_SCREENED);
-	if (packet->space == SPACE_UDP && !packet->checksum)
-		return PASSED(MISS_UDP_CHECKSUM);
-	if (must_clamp(service, scratch))
-		return PASSED(MISS_POLICY);
+	miss = untranslated(service, scratch);
+	if (miss)
+		return PASSED(miss);
 	if (!fit_to4(service, scratch))
 		return PASSED(MISS_SIZE);
 	outcome = inbound(service, scratch, &arrival, &bound);
 	if (outcome.verdict != FORWARD)
 		return outcome;
-	to->direction = TO4;
-	to->side = SIDE_OUTSIDE;
-	to->traffic_class = class_of(service->traffic_class_6to4, packet->traffic_class);
 	to->source4 = arrival.remote;
 	to->destination4 = READ(bound.record->inside4);
-	to->destination_port = READ(bound.record->inside_port);
-	to->source_port = packet->space == SPACE_ICMP ? to->destination_port : packet->source_port;
+	take_inside_port(scratch, &bound);
+	become_ipv4(service, scratch, SIDE_OUTSIDE);
 	if (!is_still_bound(&bound))
 		return PASSED(MISS_RACE);
 	to->identification = next_identification(scratch, to->source4, to->destination4);

@@ -52,28 +52,32 @@ struct sighting {
 };
 
 /* Looks at the session that was found under `key`; false if it is dead. */
-static __always_inline bool look_at_session(struct session *session, const struct session_key *key, __u32 now,
-					    struct sighting *sighting)
+static __always_inline bool look_at_session(struct session *session, const struct session_key *key,
+					    __u32 now, struct sighting *sighting)
 {
 	sighting->session = session;
 	sighting->word = READ(session->word);
 	sighting->seen = READ(session->seen);
-	sighting->effective = effective_state(state_of(sighting->word), ticks_since(now, sighting->seen));
+	sighting->effective =
+		effective_state(state_of(sighting->word), ticks_since(now, sighting->seen));
 	return sighting->effective && !((sighting->word ^ key->word) >> 16);
 }
 
 /* Moves a session on by a packet. A tick's first packet writes when it was seen; other packets
  * write nothing.
  */
-static __always_inline struct outcome advance(const struct sighting *at, __u8 side, __u8 event, __u32 now)
+static __always_inline struct outcome advance(const struct sighting *at, __u8 side, __u8 event,
+					      __u32 now)
 {
-	__u8 state = state_of(at->word), step = plan.steps[at->effective & 15][(side * 4 + event) & 7];
+	__u8 state = state_of(at->word),
+	     step = plan.steps[at->effective & 15][(side * 4 + event) & 7];
 
 	/* Where a SYN is held, the engine has it. */
 	if (state == STATE_OUTSIDE_INIT_HELD)
 		return PASSED(MISS_POLICY);
 	if ((step & ~STEP_REFRESH) != state &&
-	    !replace_word(at->session, at->word, (at->word & ~SESSION_STATE) | (__u64)(step & ~STEP_REFRESH) << 8))
+	    !replace_word(at->session, at->word,
+			  (at->word & ~SESSION_STATE) | (__u64)(step & ~STEP_REFRESH) << 8))
 		return PASSED(MISS_RACE);
 	if (step & STEP_REFRESH && at->seen != now)
 		WRITE(at->session->seen, now);
@@ -89,14 +93,16 @@ static __always_inline bool may_open(const volatile struct service *service, __u
 }
 
 /* Makes a session on a binding. */
-static __always_inline struct outcome open(const volatile struct service *service, struct scratch *scratch,
-					   const struct bound *bound, const struct session_key *key, __u8 side)
+static __always_inline struct outcome open(const volatile struct service *service,
+					   struct scratch *scratch, const struct bound *bound,
+					   const struct session_key *key, __u8 side)
 {
 	__u8 space = scratch->packet.space;
 
 	if (!may_open(service, space))
 		return PASSED(MISS_POLICY);
-	if (!touch(&bound->record->life, bound->now) || !open_session(key, initial_state(space, side), bound->now))
+	if (!touch(&bound->record->life, bound->now) ||
+	    !open_session(key, initial_state(space, side), bound->now))
 		return PASSED(MISS_SESSION_REFUSED);
 	scratch->counters.sessions_made++;
 	if (plan.report_sessions)
@@ -117,8 +123,9 @@ static __always_inline __u64 draw(struct scratch *scratch)
 /* Draws a port that suits the inside port best (RFC 4787 REQ-3 and REQ-4; mapping/pool.rs, pass 0);
  * negative if the draw does not.
  */
-static __always_inline int draw_port(const volatile struct service *service, const volatile struct ports *ports,
-				     __u8 space, __u16 inside_port, __u64 random)
+static __always_inline int draw_port(const volatile struct service *service,
+				     const volatile struct ports *ports, __u8 space,
+				     __u16 inside_port, __u64 random)
 {
 	__u32 first = ports->first, count = (__u32)ports->last - ports->first + 1;
 	__u32 port = first + ((random >> 32) * count >> 32);
@@ -133,7 +140,8 @@ static __always_inline int draw_port(const volatile struct service *service, con
 }
 
 /* Claims an outside port of `address` for binding `id`. Negative if no draw was free. */
-__noinline int claim_port(const struct inside_key *key, __u32 address, __u32 space, __u32 id, __u32 now)
+__noinline int claim_port(const struct inside_key *key, __u32 address, __u32 space, __u32 id,
+			  __u32 now)
 {
 	struct scratch *scratch = RECORD(per_processor, 0);
 	/* RFC 6888 REQ-8 (a) and (c): napt.rs, reuse_port_after. */
@@ -190,11 +198,12 @@ __noinline int link_binding(const struct inside_key *wanted, __u32 id)
 }
 
 /* Makes a binding of a subscriber that was found: its number, or a miss, negative. */
-static __always_inline int bind_for(struct subscriber *subscriber, __u32 subscriber_id, const struct inside_key *key,
-				    __u32 space, __u32 now)
+static __always_inline int bind_for(struct subscriber *subscriber, __u32 subscriber_id,
+				    const struct inside_key *key, __u32 space, __u32 now)
 {
 	__u32 outside4 = READ(subscriber->outside4), slot, *word;
-	const volatile struct pool_range *range = pool_range_of(service_at(key->service), bpf_ntohl(outside4));
+	const volatile struct pool_range *range =
+		pool_range_of(service_at(key->service), bpf_ntohl(outside4));
 	__u32 id = claim_binding();
 	struct binding *record = id ? RECORD(bindings, id) : 0;
 	int port;
@@ -207,7 +216,9 @@ static __always_inline int bind_for(struct subscriber *subscriber, __u32 subscri
 		return -MISS_NO_PORT;
 	}
 	slot = slot_of(range, bpf_ntohl(outside4), space, port);
-	publish_binding(record, key, &(struct new_binding){ outside4, bpf_htons(port), slot, subscriber_id, now });
+	publish_binding(record, key,
+			&(struct new_binding){ outside4, bpf_htons(port), slot, subscriber_id,
+					       now });
 	if (link_binding(key, id))
 		return id;
 	word = slot_at(slot);
@@ -243,8 +254,9 @@ __noinline int bind(const struct inside_key *key, __u32 space, __u32 now)
 }
 
 /* A packet from inside to `remote`: the binding that it leaves by. */
-static __always_inline struct outcome outbound(const volatile struct service *service, struct scratch *scratch,
-					       struct inside_key *key, __u32 remote, struct bound *bound)
+static __always_inline struct outcome outbound(const volatile struct service *service,
+					       struct scratch *scratch, struct inside_key *key,
+					       __u32 remote, struct bound *bound)
 {
 	const struct packet *packet = &scratch->packet;
 	bool address_dependent = filters_by_address(service, packet->space);
@@ -297,7 +309,8 @@ struct arrival {
 };
 
 /* A packet from outside: the binding that it comes in by. */
-static __always_inline struct outcome inbound(const volatile struct service *service, struct scratch *scratch,
+static __always_inline struct outcome inbound(const volatile struct service *service,
+					      struct scratch *scratch,
 					      const struct arrival *arrival, struct bound *bound)
 {
 	const struct packet *packet = &scratch->packet;
@@ -308,7 +321,8 @@ static __always_inline struct outcome inbound(const volatile struct service *ser
 
 	if (!arrival->range)
 		return PASSED(MISS_NOT_OURS);
-	slot = slot_of(arrival->range, bpf_ntohl(arrival->address), packet->space, bpf_ntohs(packet->destination_port));
+	slot = slot_of(arrival->range, bpf_ntohl(arrival->address), packet->space,
+		       bpf_ntohs(packet->destination_port));
 	bound->now = now;
 	if (!find_outside(slot, protocol_of(packet->space), service->number, bound))
 		return PASSED(MISS_NO_BINDING);
@@ -329,6 +343,16 @@ static __always_inline struct outcome inbound(const volatile struct service *ser
 	if (!opens(packet))
 		return FORWARDED;
 	return open(service, scratch, bound, &session, SIDE_OUTSIDE);
+}
+
+/* The port of the inside endpoint; an echo has its identifier in both. */
+static __always_inline void take_inside_port(struct scratch *scratch, const struct bound *bound)
+{
+	const struct packet *packet = &scratch->packet;
+	__u16 port = READ(bound->record->inside_port);
+
+	scratch->rewrite.destination_port = port;
+	scratch->rewrite.source_port = packet->space == SPACE_ICMP ? port : packet->source_port;
 }
 
 #endif

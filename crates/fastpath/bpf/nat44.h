@@ -17,6 +17,7 @@ static __always_inline bool keep_header(struct scratch *scratch, __u32 mtu)
 {
 	const struct packet *packet = &scratch->packet;
 	struct rewrite *to = &scratch->rewrite;
+
 	to->direction = SAME4;
 	to->traffic_class = packet->traffic_class;
 	to->identification = packet->identification;
@@ -29,7 +30,8 @@ static __always_inline bool keep_header(struct scratch *scratch, __u32 mtu)
 /* A packet from inside gets its outside source. `softwire` is the one that it came in; zeros if it
  * came in none.
  */
-static __always_inline struct outcome leave(const volatile struct service *service, struct scratch *scratch, const __u64 softwire[2])
+static __always_inline struct outcome leave(const volatile struct service *service,
+					    struct scratch *scratch, const __u64 softwire[2])
 {
 	const struct packet *packet = &scratch->packet;
 	struct rewrite *to = &scratch->rewrite;
@@ -65,7 +67,10 @@ static __always_inline struct outcome leave(const volatile struct service *servi
 /* A packet from outside, for `range` of the pool, gets its inside destination, and `softwire` the
  * softwire that leads there, unless it is 0.
  */
-static __always_inline struct outcome come_in(const volatile struct service *service, struct scratch *scratch, const volatile struct pool_range *range, __u64 *softwire)
+static __always_inline struct outcome come_in(const volatile struct service *service,
+					      struct scratch *scratch,
+					      const volatile struct pool_range *range,
+					      __u64 *softwire)
 {
 	const struct packet *packet = &scratch->packet;
 	struct rewrite *to = &scratch->rewrite;
@@ -81,8 +86,7 @@ static __always_inline struct outcome come_in(const volatile struct service *ser
 	to->side = SIDE_OUTSIDE;
 	to->source4 = packet->source4;
 	to->destination4 = READ(bound.record->inside4);
-	to->destination_port = READ(bound.record->inside_port);
-	to->source_port = packet->space == SPACE_ICMP ? to->destination_port : packet->source_port;
+	take_inside_port(scratch, &bound);
 	if (softwire) {
 		softwire[0] = READ(bound.record->inside[0]);
 		softwire[1] = READ(bound.record->inside[1]);
@@ -90,7 +94,8 @@ static __always_inline struct outcome come_in(const volatile struct service *ser
 	return is_still_bound(&bound) ? FORWARDED : PASSED(MISS_RACE);
 }
 
-static __always_inline struct outcome nat44_inside(const volatile struct service *service, struct scratch *scratch)
+static __always_inline struct outcome nat44_inside(const volatile struct service *service,
+						   struct scratch *scratch)
 {
 	const __u64 none[2] = { 0, 0 };
 
@@ -101,7 +106,9 @@ static __always_inline struct outcome nat44_inside(const volatile struct service
 	return leave(service, scratch, none);
 }
 
-static __always_inline struct outcome nat44_outside(const volatile struct service *service, struct scratch *scratch, const volatile struct pool_range *range)
+static __always_inline struct outcome nat44_outside(const volatile struct service *service,
+						    struct scratch *scratch,
+						    const volatile struct pool_range *range)
 {
 	if (must_clamp(service, scratch))
 		return PASSED(MISS_POLICY);

@@ -8,6 +8,15 @@
 #include "screen.h"
 #include "translate.h"
 
+/* Why the transport of a packet is not translated here; 0 if it is. */
+static __always_inline __u8 untranslated(const volatile struct service *service,
+					 const struct scratch *scratch)
+{
+	if (scratch->packet.space == SPACE_UDP && !scratch->packet.checksum)
+		return MISS_UDP_CHECKSUM;
+	return must_clamp(service, scratch) ? MISS_POLICY : 0;
+}
+
 /* IPv4's half of a translation: sizes (RFC 7915 section 5.1.1), DF and identification (section 5.1,
  * RFC 8021). A packet that does not fit is fragmented or refused by the engine.
  */
@@ -37,7 +46,29 @@ static __always_inline bool fit_to6(const volatile struct service *service, stru
 	return size <= limit;
 }
 
-static __always_inline struct outcome nat64_inside(const volatile struct service *service, struct scratch *scratch)
+/* The other family's header, for a packet that came from `side`. */
+static __always_inline void become_ipv4(const volatile struct service *service,
+					struct scratch *scratch, __u8 side)
+{
+	struct rewrite *to = &scratch->rewrite;
+
+	to->direction = TO4;
+	to->side = side;
+	to->traffic_class = class_of(service->traffic_class_6to4, scratch->packet.traffic_class);
+}
+
+static __always_inline void become_ipv6(const volatile struct service *service,
+					struct scratch *scratch, __u8 side)
+{
+	struct rewrite *to = &scratch->rewrite;
+
+	to->direction = TO6;
+	to->side = side;
+	to->traffic_class = class_of(service->traffic_class_4to6, scratch->packet.traffic_class);
+}
+
+static __always_inline struct outcome nat64_inside(const volatile struct service *service,
+						   struct scratch *scratch)
 {
 	const struct packet *packet = &scratch->packet;
 	struct rewrite *to = &scratch->rewrite;
@@ -50,14 +81,15 @@ static __always_inline struct outcome nat64_inside(const volatile struct service
 	};
 	struct outcome outcome;
 	struct bound bound;
+	__u8 miss;
 
-	if (is_in_prefix(&service->prefix, packet->source) || is_illegal_source_ipv6(packet->source) ||
-	    is_illegal_ipv4(remote) || is_forbidden(service, remote))
+	if (is_in_prefix(&service->prefix, packet->source) ||
+	    is_illegal_source_ipv6(packet->source) || is_illegal_ipv4(remote) ||
+	    is_forbidden(service, remote))
 		return PASSED(MISS_SCREENED);
-	if (packet->space == SPACE_UDP && !packet->checksum)
-		return PASSED(MISS_UDP_CHECKSUM);
-	if (must_clamp(service, scratch))
-		return PASSED(MISS_POLICY);
+	miss = untranslated(service, scratch);
+	if (miss)
+		return PASSED(miss);
 	if (pool_range_of(service, bpf_ntohl(remote)))
 		return PASSED(MISS_HAIRPIN);
 	if (!fit_to4(service, scratch))
@@ -65,9 +97,7 @@ static __always_inline struct outcome nat64_inside(const volatile struct service
 	outcome = outbound(service, scratch, &key, remote, &bound);
 	if (outcome.verdict != FORWARD)
 		return outcome;
-	to->direction = TO4;
-	to->side = SIDE_INSIDE;
-	to->traffic_class = class_of(service->traffic_class_6to4, packet->traffic_class);
+	become_ipv4(service, scratch, SIDE_INSIDE);
 	to->source4 = READ(bound.record->outside4);
 	to->destination4 = remote;
 	to->source_port = READ(bound.record->outside_port);
@@ -78,33 +108,32 @@ static __always_inline struct outcome nat64_inside(const volatile struct service
 	return FORWARDED;
 }
 
-static __always_inline struct outcome nat64_outside(const volatile struct service *service, struct scratch *scratch, const volatile struct pool_range *range)
+static __always_inline struct outcome nat64_outside(const volatile struct service *service,
+						    struct scratch *scratch,
+						    const volatile struct pool_range *range)
 {
 	const struct packet *packet = &scratch->packet;
 	struct rewrite *to = &scratch->rewrite;
 	const struct arrival arrival = { range, packet->destination4, packet->source4 };
 	struct outcome outcome;
 	struct bound bound;
+	__u8 miss;
 
 	if (is_illegal_ipv4(packet->source4) || is_forbidden(service, packet->source4))
 		return PASSED(MISS_SCREENED);
-	if (packet->space == SPACE_UDP && !packet->checksum)
-		return PASSED(MISS_UDP_CHECKSUM);
-	if (must_clamp(service, scratch))
-		return PASSED(MISS_POLICY);
+	miss = untranslated(service, scratch);
+	if (miss)
+		return PASSED(miss);
 	if (!fit_to6(service, scratch))
 		return PASSED(MISS_SIZE);
 	outcome = inbound(service, scratch, &arrival, &bound);
 	if (outcome.verdict != FORWARD)
 		return outcome;
-	to->direction = TO6;
-	to->side = SIDE_OUTSIDE;
-	to->traffic_class = class_of(service->traffic_class_4to6, packet->traffic_class);
+	become_ipv6(service, scratch, SIDE_OUTSIDE);
 	embed(&service->prefix, packet->source4, to->source);
 	to->destination[0] = READ(bound.record->inside[0]);
 	to->destination[1] = READ(bound.record->inside[1]);
-	to->destination_port = READ(bound.record->inside_port);
-	to->source_port = packet->space == SPACE_ICMP ? to->destination_port : packet->source_port;
+	take_inside_port(scratch, &bound);
 	return is_still_bound(&bound) ? FORWARDED : PASSED(MISS_RACE);
 }
 

@@ -37,7 +37,8 @@ enum next_hop_flag {
 	/* Of all that a packet carries, its destination alone decides that it goes there. */
 	NEXT_HOP_IS_CERTAIN = 2,
 	/* Nothing was sent there through the kernel's table of neighbours for some ticks, so the
-	 * table does not ask whether the neighbour is still there. TC's next packet goes through it.
+	 * table does not ask whether the neighbour is still there. TC's next packet goes that
+	 * way.
 	 */
 	NEXT_HOP_IS_UNUSED = 4,
 };
@@ -67,7 +68,8 @@ struct {
 } next_hops SEC(".maps");
 
 /* Asks the kernel. Not inlined: once a second for each next hop. */
-static __noinline bool ask_kernel(void *ctx, struct next_hop *hop, __u64 first, __u64 second, bool is_ipv6)
+static __noinline bool ask_kernel(void *ctx, struct next_hop *hop, __u64 first, __u64 second,
+				  bool is_ipv6)
 {
 	const __u64 destination[2] = { first, second };
 	struct bpf_fib_lookup ask = { .ifindex = hop->key.ingress };
@@ -109,11 +111,13 @@ static __always_inline struct next_hop *cached_next_hop(const struct next_hop_ke
 }
 
 /* The next hop of a packet, if the neighbour is resolved. `ctx` is that of XDP or of TC. */
-static __always_inline struct next_hop *next_hop_of(void *ctx, __u32 ingress, const struct rewrite *to)
+static __always_inline struct next_hop *next_hop_of(void *ctx, __u32 ingress,
+						    const struct rewrite *to)
 {
 	bool is_ipv6 = to->direction == TO6 || to->encapsulate;
 	const __u64 *destination = to->encapsulate ? to->outer_destination : to->destination;
-	__u64 first = is_ipv6 ? destination[0] : to->destination4, second = is_ipv6 ? destination[1] : 0;
+	__u64 first = is_ipv6 ? destination[0] : to->destination4,
+	      second = is_ipv6 ? destination[1] : 0;
 	struct next_hop_key key = { .destination = { first, second }, .ingress = ingress };
 	struct route_watch *watch = RECORD(route_watch, 0);
 	__u32 tick = now_in_ticks(), route = 0;

@@ -30,13 +30,15 @@ static __always_inline __u32 *slot_at(__u32 number)
 /* The slot of an outside endpoint; SLOT_NONE if the range does not have it. Both in the processor's
  * byte order.
  */
-static __always_inline __u32 slot_of(const volatile struct pool_range *range, __u32 address, __u8 space, __u16 port)
+static __always_inline __u32 slot_of(const volatile struct pool_range *range, __u32 address,
+				     __u8 space, __u16 port)
 {
 	__u32 width = (__u32)range->span.last - range->span.first + 1;
 
 	if (port < range->span.first || port > range->span.last)
 		return SLOT_NONE;
-	return range->first_slot + ((address - range->addresses.first) * 3 + space) * width + port - range->span.first;
+	return range->first_slot + ((address - range->addresses.first) * 3 + space) * width + port -
+	       range->span.first;
 }
 
 /* The binding that has the slot; 0 if none has. */

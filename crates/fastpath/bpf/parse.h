@@ -95,7 +95,8 @@ static __always_inline __u8 tcp_event(const struct tcphdr *tcp)
 	return tcp->fin ? EVENT_FIN : EVENT_OTHER;
 }
 
-static __always_inline bool parse_tcp(struct packet *packet, const void *transport, const void *end, __u32 room)
+static __always_inline bool parse_tcp(struct packet *packet, const void *transport, const void *end,
+				      __u32 room)
 {
 	const struct tcphdr *tcp = transport;
 
@@ -114,7 +115,8 @@ static __always_inline bool parse_tcp(struct packet *packet, const void *transpo
 /* The length field is checked as it is: super-packets of UDP, where it counts one segment, are not
  * taken.
  */
-static __always_inline bool parse_udp(struct packet *packet, const void *transport, const void *end, __u32 room)
+static __always_inline bool parse_udp(struct packet *packet, const void *transport, const void *end,
+				      __u32 room)
 {
 	const struct udphdr *udp = transport;
 	__u32 length;
@@ -134,7 +136,8 @@ static __always_inline bool parse_udp(struct packet *packet, const void *transpo
 	return true;
 }
 
-static __always_inline bool parse_echo(struct packet *packet, const void *transport, const void *end, __u32 room)
+static __always_inline bool parse_echo(struct packet *packet, const void *transport,
+				       const void *end, __u32 room)
 {
 	const struct echo *echo = transport;
 	__u8 request = packet->is_ipv4 ? ICMP_ECHO_REQUEST : ICMPV6_ECHO_REQUEST;
@@ -163,17 +166,18 @@ static __always_inline bool ipv4_checksum_verifies(const struct iphdr *ip)
 	return fold((__u64)words[0] + words[1] + words[2] + words[3] + words[4]) == 0xffff;
 }
 
-/* `available` are the bytes of the frame from the IP header on; of a super-packet only the first are
- * in the linear buffer.
+/* `available` are the bytes of the frame from the IP header on; of a super-packet, only the first
+ * of them are in the linear buffer.
  */
-static __always_inline bool parse_ipv4(struct packet *packet, const struct iphdr *ip, const void *end,
-				       __u32 available)
+static __always_inline bool parse_ipv4(struct packet *packet, const struct iphdr *ip,
+				       const void *end, __u32 available)
 {
 	__u32 length = bpf_ntohs(ip->tot_len);
 	const void *transport = ip + 1;
 	__u32 room = length - sizeof(*ip);
 
-	if (transport > end || *(const __u8 *)ip != 0x45 || length < sizeof(*ip) || length > available)
+	if (transport > end || *(const __u8 *)ip != 0x45 || length < sizeof(*ip) ||
+	    length > available)
 		return false;
 	if (ip->frag_off & IPV4_FRAGMENT || !ipv4_checksum_verifies(ip))
 		return false;
@@ -200,12 +204,13 @@ static __always_inline bool parse_ipv4(struct packet *packet, const struct iphdr
 }
 
 /* A packet in a softwire (RFC 2473), alone and without extension headers; `room` are the bytes
- * behind the outer header. If the outer hop limit has run out, the packet is the kernel's to refuse.
+ * behind the outer header. If the outer hop limit has run out, the kernel's stack refuses it.
  */
-static __always_inline bool parse_softwire(struct packet *packet, const struct ipv6hdr *outer, const void *end,
-					   __u32 room, __u32 padding)
+static __always_inline bool parse_softwire(struct packet *packet, const struct ipv6hdr *outer,
+					   const void *end, __u32 room, __u32 padding)
 {
-	if (outer->hop_limit <= 1 || !parse_ipv4(packet, (const void *)(outer + 1), end, room) || packet->padding)
+	if (outer->hop_limit <= 1 || !parse_ipv4(packet, (const void *)(outer + 1), end, room) ||
+	    packet->padding)
 		return false;
 	packet->is_tunnelled = true;
 	packet->padding = padding;
@@ -215,8 +220,8 @@ static __always_inline bool parse_softwire(struct packet *packet, const struct i
 	return true;
 }
 
-static __always_inline bool parse_ipv6(struct packet *packet, const struct ipv6hdr *ip, const void *end,
-				       __u32 available)
+static __always_inline bool parse_ipv6(struct packet *packet, const struct ipv6hdr *ip,
+				       const void *end, __u32 available)
 {
 	__u32 room = bpf_ntohs(ip->payload_len);
 	const void *transport = ip + 1;

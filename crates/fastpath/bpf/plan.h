@@ -24,8 +24,8 @@ static __always_inline const volatile struct service *service_at(__u32 number)
 /* The range of the pool that has an outside address (in the processor's byte order); none if it has
  * not.
  */
-static __always_inline const volatile struct pool_range *pool_range_of(const volatile struct service *service,
-								       __u32 address)
+static __always_inline const volatile struct pool_range *
+pool_range_of(const volatile struct service *service, __u32 address)
 {
 #pragma nounroll
 	for (__u32 n = 0; n < RANGES_MAX && n < service->pool_ranges; n++) {
@@ -38,7 +38,8 @@ static __always_inline const volatile struct pool_range *pool_range_of(const vol
 }
 
 /* Whether one of `count` ranges has an address (in the processor's byte order). */
-static __always_inline bool is_among(const volatile struct range ranges[RANGES_MAX], __u32 count, __u32 address)
+static __always_inline bool is_among(const volatile struct range ranges[RANGES_MAX], __u32 count,
+				     __u32 address)
 {
 #pragma nounroll
 	for (__u32 n = 0; n < RANGES_MAX && n < count; n++)

@@ -16,7 +16,8 @@ static __always_inline __u32 psid_of(__u8 offset_bits, __u8 psid_bits, __u16 por
 		return 0;
 	if (offset_bits && !((__u32)port >> ((16 - offset_bits) & 31)))
 		return NO_PSID;
-	return (__u32)port >> ((16 - offset_bits - psid_bits) & 31) & ((1U << (psid_bits & 31)) - 1);
+	return (__u32)port >> ((16 - offset_bits - psid_bits) & 31) &
+	       ((1U << (psid_bits & 31)) - 1);
 }
 
 #endif

@@ -15,8 +15,8 @@ struct {
 	__uint(pinning, LIBBPF_PIN_BY_NAME);
 } reports SEC(".maps");
 
-static __always_inline void report(__u8 kind, const struct bound *bound, const struct session_key *session,
-				   struct scratch *scratch)
+static __always_inline void report(__u8 kind, const struct bound *bound,
+				   const struct session_key *session, struct scratch *scratch)
 {
 	struct report *report = bpf_ringbuf_reserve(&reports, sizeof(*report), 0);
 	struct binding *record;

@@ -6,7 +6,8 @@
 #include "plan.h"
 
 /* The prefix matches and the u octet is zero. */
-static __always_inline bool is_in_prefix(const volatile struct prefix *prefix, const __u64 address[2])
+static __always_inline bool is_in_prefix(const volatile struct prefix *prefix,
+					 const __u64 address[2])
 {
 	return prefix->present && !((address[0] ^ prefix->bits[0]) & prefix->mask[0]) &&
 	       !((address[1] ^ prefix->bits[1]) & prefix->mask[1]);
@@ -26,7 +27,8 @@ static __always_inline __u32 extract(const volatile struct prefix *prefix, const
 	return bpf_htonl(high << (64 - prefix->shift) | low >> prefix->shift);
 }
 
-static __always_inline void embed(const volatile struct prefix *prefix, __u32 address4, __u64 address[2])
+static __always_inline void embed(const volatile struct prefix *prefix, __u32 address4,
+				  __u64 address[2])
 {
 	__u64 number = bpf_ntohl(address4), low;
 

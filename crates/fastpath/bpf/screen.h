@@ -35,12 +35,14 @@ static __always_inline bool is_forbidden(const volatile struct service *service,
 		return false;
 #pragma unroll
 	for (int n = 0; n < NON_GLOBAL_MAX; n++)
-		forbidden |= plan.non_global[n].mask && !((address ^ plan.non_global[n].bits) & plan.non_global[n].mask);
+		forbidden |= plan.non_global[n].mask &&
+			     !((address ^ plan.non_global[n].bits) & plan.non_global[n].mask);
 	return forbidden;
 }
 
 /* The engine lowers the segment size that a SYN announces. */
-static __always_inline bool must_clamp(const volatile struct service *service, const struct scratch *scratch)
+static __always_inline bool must_clamp(const volatile struct service *service,
+				       const struct scratch *scratch)
 {
 	const struct packet *packet = &scratch->packet;
 
@@ -50,11 +52,13 @@ static __always_inline bool must_clamp(const volatile struct service *service, c
 /* For the gateway itself, where no interface of the host has its addresses. */
 static __always_inline bool is_own(const struct packet *packet)
 {
-	const __u64 *destination = packet->is_tunnelled ? packet->outer_destination : packet->destination;
+	const __u64 *destination = packet->is_tunnelled ? packet->outer_destination :
+							  packet->destination;
 
 	if (packet->is_ipv4 && !packet->is_tunnelled)
 		return plan.own4 && packet->destination4 == plan.own4;
-	return (plan.own6[0] || plan.own6[1]) && destination[0] == plan.own6[0] && destination[1] == plan.own6[1];
+	return (plan.own6[0] || plan.own6[1]) && destination[0] == plan.own6[0] &&
+	       destination[1] == plan.own6[1];
 }
 
 #endif

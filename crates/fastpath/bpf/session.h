@@ -3,7 +3,8 @@
  *
  * 	word     63        32  31          16  15    8  7     0
  * 	         | binding id | remote port  | state | flags |
- * 	         flags: 7 pending; 6 of the last entry: the line is marked, some of its sessions are in the overflow
+ * 	         flags: 7 pending
+ * 	                6 of the last entry: the line is marked, it has sessions in the overflow
  */
 #ifndef TOMBOLO_SESSION_H
 #define TOMBOLO_SESSION_H
@@ -22,7 +23,8 @@ struct session_key {
 };
 
 /* The session of ICMP queries has no remote port (RFC 6146 section 3.1). */
-static __always_inline struct session_key session_key(__u32 binding, __u32 remote, __u16 remote_port, __u8 space)
+static __always_inline struct session_key session_key(__u32 binding, __u32 remote,
+						      __u16 remote_port, __u8 space)
 {
 	__u64 port = space == SPACE_ICMP ? 0 : remote_port;
 
@@ -39,12 +41,14 @@ static __always_inline __u8 state_of(__u64 word)
 	return word >> 8 & 15;
 }
 
-static __always_inline bool has_key(const struct session *entry, __u64 word, const struct session_key *key)
+static __always_inline bool has_key(const struct session *entry, __u64 word,
+				    const struct session_key *key)
 {
 	return (word ^ key->word) >> 16 == 0 && READ(entry->remote) == key->remote;
 }
 
-static __always_inline struct session *find_in_line(struct session_line *line, const struct session_key *key)
+static __always_inline struct session *find_in_line(struct session_line *line,
+						    const struct session_key *key)
 {
 #pragma unroll
 	for (int n = 0; n < 4; n++) {
@@ -166,9 +170,11 @@ static __always_inline __u64 room_in(struct session_line *line, __u32 now)
 #pragma unroll
 	for (int n = 0; n < 4; n++) {
 		__u64 word = READ(line->entry[n].word);
-		__u64 age = (__u64)now - READ(line->entry[n].seen), limit = plan.reuse_after[state_of(word)];
+		__u64 age = (__u64)now - READ(line->entry[n].seen),
+		      limit = plan.reuse_after[state_of(word)];
 		__u64 is_free = is_zero(word & ~SESSION_MARK);
-		__u64 is_settled = is_zero(word & (SESSION_PENDING | SESSION_COUNTED)) & ~is_zero(word >> 32);
+		__u64 is_settled = is_zero(word & (SESSION_PENDING | SESSION_COUNTED)) &
+				   ~is_zero(word >> 32);
 
 		/* A `seen` in the future makes the age huge, and the last term 0. */
 		room += is_free | (is_settled & ~is_less(age, limit) & ~(age >> 63) & 1);
@@ -211,7 +217,8 @@ static __always_inline __u64 entries_of(__u32 number, const struct session_key *
 }
 
 /* Entries that have the key, in all lines where it may be. */
-static __always_inline __u64 entries_everywhere(const struct session_key *key, __u64 hash, bool overflows)
+static __always_inline __u64 entries_everywhere(const struct session_key *key, __u64 hash,
+						bool overflows)
 {
 	struct buckets at = buckets_of(hash, plan.session_lines);
 	__u64 count = entries_of(at.first, key);
@@ -231,7 +238,8 @@ static __always_inline __u64 entries_everywhere(const struct session_key *key, _
  * one takes its entry back. In the engine the higher of two writers yields; here both may, and
  * the engine tries again. The lowest bits of `claimed` are the entry's number.
  */
-__noinline int fill_entry(const struct session_key *key, __u32 line_number, __u32 claimed, __u32 state, __u32 now)
+__noinline int fill_entry(const struct session_key *key, __u32 line_number, __u32 claimed,
+			  __u32 state, __u32 now)
 {
 	struct session_line *line = line_at(line_number), *first;
 	struct session *entry;
@@ -259,8 +267,8 @@ __noinline int fill_entry(const struct session_key *key, __u32 line_number, __u3
 /* Makes a session where its own two lines are full: one in a hundred, at the highest load that the
  * tables are made for.
  */
-static __always_inline int open_in_overflow(const struct session_key *key, __u64 hash, __u32 first, __u32 state,
-					    __u32 now)
+static __always_inline int open_in_overflow(const struct session_key *key, __u64 hash, __u32 first,
+					    __u32 state, __u32 now)
 {
 	struct buckets at = buckets_of(rehash(hash), plan.overflow_lines);
 	__u64 *overflowed = RECORD(sessions_overflowed, 0);

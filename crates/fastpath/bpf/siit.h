@@ -38,7 +38,8 @@ static __always_inline __u32 row_of_ipv4(__u32 address)
 {
 	__u32 number = bpf_ntohl(address);
 
-	if (!plan.explicit_rows || number < plan.explicit_ipv4.first || number > plan.explicit_ipv4.last)
+	if (!plan.explicit_rows || number < plan.explicit_ipv4.first ||
+	    number > plan.explicit_ipv4.last)
 		return 0;
 	return look_up_ipv4_row(number);
 }
@@ -55,8 +56,8 @@ static __always_inline __u32 row_of_ipv6(__u64 first, __u64 second)
 }
 
 /* The IPv4 address that stands for an IPv6 address; `by_prefix` says that no row did. */
-static __always_inline bool mapped_to_ipv4(const volatile struct service *service, const __u64 address[2], __u32 *mapped,
-					   bool *by_prefix)
+static __always_inline bool mapped_to_ipv4(const volatile struct service *service,
+					   const __u64 address[2], __u32 *mapped, bool *by_prefix)
 {
 	__u32 number = row_of_ipv6(address[0], address[1]);
 	struct explicit_row *row = number ? RECORD(explicit_rows, number - 1) : 0;
@@ -76,14 +77,16 @@ static __always_inline bool mapped_to_ipv4(const volatile struct service *servic
 	return is_in_prefix(&service->prefix, address) && !is_forbidden(service, *mapped);
 }
 
-static __always_inline bool embedded(const volatile struct service *service, __u32 address4, __u64 address[2])
+static __always_inline bool embedded(const volatile struct service *service, __u32 address4,
+				     __u64 address[2])
 {
 	embed(&service->prefix, address4, address);
 	return service->prefix.present && !is_forbidden(service, address4);
 }
 
 /* The IPv6 address that stands for an IPv4 address. */
-static __always_inline bool mapped_to_ipv6(const volatile struct service *service, __u32 address4, __u64 address[2])
+static __always_inline bool mapped_to_ipv6(const volatile struct service *service, __u32 address4,
+					   __u64 address[2])
 {
 	__u32 number = row_of_ipv4(address4);
 	struct explicit_row *row = number ? RECORD(explicit_rows, number - 1) : 0;
@@ -104,61 +107,61 @@ static __always_inline bool mapped_to_ipv6(const volatile struct service *servic
 	return true;
 }
 
-static __always_inline struct outcome siit_from_ipv6(const volatile struct service *service, struct scratch *scratch)
+static __always_inline struct outcome siit_from_ipv6(const volatile struct service *service,
+						     struct scratch *scratch)
 {
 	const struct packet *packet = &scratch->packet;
 	struct rewrite *to = &scratch->rewrite;
 	bool by_prefix;
+	__u8 miss;
 
 	if (is_illegal_source_ipv6(packet->source))
 		return PASSED(MISS_SCREENED);
-	if (packet->space == SPACE_UDP && !packet->checksum)
-		return PASSED(MISS_UDP_CHECKSUM);
-	if (must_clamp(service, scratch))
-		return PASSED(MISS_POLICY);
+	miss = untranslated(service, scratch);
+	if (miss)
+		return PASSED(miss);
 	if (!mapped_to_ipv4(service, packet->source, &to->source4, &by_prefix) ||
 	    !mapped_to_ipv4(service, packet->destination, &to->destination4, &by_prefix))
 		return PASSED(MISS_NO_MAPPING);
 	if (is_illegal_ipv4(to->source4) || is_illegal_ipv4(to->destination4))
 		return PASSED(MISS_SCREENED);
 	/* RFC 7757 section 4.2.2, condition set A. */
-	if (by_prefix && service->flags & SERVICE_HAIRPIN_INTRINSIC && row_of_ipv4(to->destination4))
+	if (by_prefix && service->flags & SERVICE_HAIRPIN_INTRINSIC &&
+	    row_of_ipv4(to->destination4))
 		return PASSED(MISS_HAIRPIN);
 	if (!fit_to4(service, scratch))
 		return PASSED(MISS_SIZE);
-	to->direction = TO4;
-	to->side = service->flags & SERVICE_CLAT ? SIDE_OUTSIDE : SIDE_INSIDE;
-	to->traffic_class = class_of(service->traffic_class_6to4, packet->traffic_class);
+	become_ipv4(service, scratch, service->flags & SERVICE_CLAT ? SIDE_OUTSIDE : SIDE_INSIDE);
 	to->source_port = packet->source_port;
 	to->destination_port = packet->destination_port;
 	to->identification = next_identification(scratch, to->source4, to->destination4);
 	return FORWARDED;
 }
 
-static __always_inline struct outcome siit_from_ipv4(const volatile struct service *service, struct scratch *scratch)
+static __always_inline struct outcome siit_from_ipv4(const volatile struct service *service,
+						     struct scratch *scratch)
 {
 	const struct packet *packet = &scratch->packet;
 	struct rewrite *to = &scratch->rewrite;
 	bool is_mapped;
+	__u8 miss;
 
 	if (is_illegal_ipv4(packet->source4) || is_illegal_ipv4(packet->destination4))
 		return PASSED(MISS_SCREENED);
-	if (packet->space == SPACE_UDP && !packet->checksum)
-		return PASSED(MISS_UDP_CHECKSUM);
-	if (must_clamp(service, scratch))
-		return PASSED(MISS_POLICY);
+	miss = untranslated(service, scratch);
+	if (miss)
+		return PASSED(miss);
 	if (!fit_to6(service, scratch))
 		return PASSED(MISS_SIZE);
 	/* Rule 1 of RFC 7757 section 4.2.1. */
-	is_mapped = service->flags & SERVICE_HAIRPIN_SIMPLE ? embedded(service, packet->source4, to->source) :
-							      mapped_to_ipv6(service, packet->source4, to->source);
+	is_mapped = service->flags & SERVICE_HAIRPIN_SIMPLE ?
+			    embedded(service, packet->source4, to->source) :
+			    mapped_to_ipv6(service, packet->source4, to->source);
 	if (!is_mapped || !mapped_to_ipv6(service, packet->destination4, to->destination))
 		return PASSED(MISS_NO_MAPPING);
 	if (is_illegal_source_ipv6(to->source))
 		return PASSED(MISS_SCREENED);
-	to->direction = TO6;
-	to->side = service->flags & SERVICE_CLAT ? SIDE_INSIDE : SIDE_OUTSIDE;
-	to->traffic_class = class_of(service->traffic_class_4to6, packet->traffic_class);
+	become_ipv6(service, scratch, service->flags & SERVICE_CLAT ? SIDE_INSIDE : SIDE_OUTSIDE);
 	to->source_port = packet->source_port;
 	to->destination_port = packet->destination_port;
 	return FORWARDED;

@@ -26,10 +26,12 @@ static __always_inline bool is_address(const volatile __u64 one[2], const __u64 
 /* TOS of a packet that leaves the softwire (RFC 6040 section 4.2); negative if it has to be
  * dropped.
  */
-static __always_inline int inner_class(const volatile struct tunnel *tunnel, const struct packet *packet)
+static __always_inline int inner_class(const volatile struct tunnel *tunnel,
+				       const struct packet *packet)
 {
 	__u8 ecn = packet->traffic_class & ECN, outer_ecn = packet->outer_class & ECN;
-	__u8 dscp = (tunnel->traffic_class < 0 ? packet->outer_class : packet->traffic_class) & DSCP;
+	__u8 dscp = (tunnel->traffic_class < 0 ? packet->outer_class : packet->traffic_class) &
+		    DSCP;
 
 	if (outer_ecn == ECN_CE)
 		return ecn ? dscp | ECN_CE : -1;
@@ -41,13 +43,15 @@ static __always_inline int inner_class(const volatile struct tunnel *tunnel, con
 /* Puts the decided packet into the softwire to `first` and `second`, the halves of the other end's
  * address.
  */
-static __always_inline void enter(const volatile struct service *service, struct rewrite *to, __u64 first, __u64 second)
+static __always_inline void enter(const volatile struct service *service, struct rewrite *to,
+				  __u64 first, __u64 second)
 {
 	const volatile struct tunnel *tunnel = &service->tunnel;
 	__s16 class = tunnel->traffic_class;
 
 	to->encapsulate = true;
-	to->outer_class = class < 0 ? to->traffic_class : (class & DSCP) | (to->traffic_class & ECN);
+	to->outer_class = class < 0 ? to->traffic_class :
+				      (class & DSCP) | (to->traffic_class & ECN);
 	to->outer_hop_limit = tunnel->hop_limit;
 	to->outer_source[0] = tunnel->local[0];
 	to->outer_source[1] = tunnel->local[1];
@@ -60,6 +64,7 @@ static __always_inline void keep_addresses(struct scratch *scratch)
 {
 	const struct packet *packet = &scratch->packet;
 	struct rewrite *to = &scratch->rewrite;
+
 	to->source4 = packet->source4;
 	to->destination4 = packet->destination4;
 	to->source_port = packet->source_port;
@@ -68,9 +73,11 @@ static __always_inline void keep_addresses(struct scratch *scratch)
 }
 
 /* From outside into the softwire to `remote`, as it is but for a hop. */
-static __always_inline struct outcome carry_in(const volatile struct service *service, struct scratch *scratch, const __u64 remote[2])
+static __always_inline struct outcome carry_in(const volatile struct service *service,
+					       struct scratch *scratch, const __u64 remote[2])
 {
 	struct rewrite *to = &scratch->rewrite;
+
 	if (must_clamp(service, scratch))
 		return PASSED(MISS_POLICY);
 	if (!keep_header(scratch, service->tunnel.mtu))
@@ -83,9 +90,11 @@ static __always_inline struct outcome carry_in(const volatile struct service *se
 
 /* From inside, out of its softwire, as it is but for a hop. It is not one that `inner_class` drops.
  */
-static __always_inline struct outcome carry_out(const volatile struct service *service, struct scratch *scratch)
+static __always_inline struct outcome carry_out(const volatile struct service *service,
+						struct scratch *scratch)
 {
 	struct rewrite *to = &scratch->rewrite;
+
 	if (must_clamp(service, scratch))
 		return PASSED(MISS_POLICY);
 	keep_header(scratch, 0xffff);

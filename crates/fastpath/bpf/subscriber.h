@@ -11,16 +11,16 @@
 SHARED_ARRAY(subscribers, struct subscriber);
 SHARED_ARRAY(subscriber_index, struct index_bucket);
 
-static __always_inline bool is_subscriber(const struct subscriber *record, const __u64 inside[2], __u32 inside4,
-					  __u8 service)
+static __always_inline bool is_subscriber(const struct subscriber *record, const __u64 inside[2],
+					  __u32 inside4, __u8 service)
 {
 	return READ(record->inside[0]) == inside[0] && READ(record->inside[1]) == inside[1] &&
 	       READ(record->inside4) == inside4 && READ(record->service) == service;
 }
 
 /* A subscriber that is admitted already. Its number goes to `id`. */
-static __always_inline struct subscriber *find_subscriber(const __u64 inside[2], __u32 inside4, __u8 service,
-							  __u32 *id)
+static __always_inline struct subscriber *find_subscriber(const __u64 inside[2], __u32 inside4,
+							  __u8 service, __u32 *id)
 {
 	__u64 h = hash(inside[0], inside[1], (__u64)inside4 << 8 | service);
 	struct buckets at = buckets_of(h, plan.subscriber_buckets);
@@ -34,7 +34,8 @@ static __always_inline struct subscriber *find_subscriber(const __u64 inside[2],
 		*id = bucket ? find_tag(bucket, tag) : 0;
 	}
 	record = *id ? RECORD(subscribers, *id) : 0;
-	if (!record || !is_subscriber(record, inside, inside4, service) || !is_readable(READ(record->life)))
+	if (!record || !is_subscriber(record, inside, inside4, service) ||
+	    !is_readable(READ(record->life)))
 		return 0;
 	return record;
 }

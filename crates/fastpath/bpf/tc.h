@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /* Writes a translated packet into its socket buffer, in TC. A super-packet is translated whole and
  * keeps its segmentation (bpf_skb_change_proto). Then it is sent to its neighbour; or, where the
- * next hop is not certain, the kernel's stack routes it: neighbours, MTU and the decrement of the hop
- * limit are its business.
+ * next hop is not certain, the kernel's stack routes it: neighbours, MTU and the decrement of the
+ * hop limit are its business.
  */
 #ifndef TOMBOLO_TC_H
 #define TOMBOLO_TC_H
@@ -12,13 +12,16 @@
 
 static __always_inline __u32 checksum_offset(__u8 space)
 {
-	return space == SPACE_TCP ? TCP_CHECKSUM : space == SPACE_UDP ? UDP_CHECKSUM : ICMP_CHECKSUM;
+	return space == SPACE_TCP ? TCP_CHECKSUM :
+	       space == SPACE_UDP ? UDP_CHECKSUM :
+				    ICMP_CHECKSUM;
 }
 
 /* Brings checksum and ports in line. The kernel knows whether the checksum is complete or was left
  * to the card.
  */
-static __always_inline bool store_transport(struct __sk_buff *skb, __u32 at, const struct scratch *scratch)
+static __always_inline bool store_transport(struct __sk_buff *skb, __u32 at,
+					    const struct scratch *scratch)
 {
 	const struct packet *packet = &scratch->packet;
 	const struct rewrite *to = &scratch->rewrite;
@@ -57,15 +60,17 @@ static __always_inline bool encapsulate(struct __sk_buff *skb)
 				    BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_ENCAP_L3_IPV6);
 }
 
-/* The IP header at `at`, complete, and whatever stands in front of it. Without a next hop the hop limit
- * of the first IP header and the addresses of the link are left to the stack.
+/* The IP header at `at`, complete, and whatever stands in front of it. Without a next hop, the hop
+ * limit of the first IP header and the addresses of the link are left to the stack.
  */
-static __always_inline bool store_headers(struct __sk_buff *skb, __u32 at, const struct scratch *scratch, const struct next_hop *hop)
+static __always_inline bool store_headers(struct __sk_buff *skb, __u32 at,
+					  const struct scratch *scratch, const struct next_hop *hop)
 {
 	const struct packet *packet = &scratch->packet;
 	const struct rewrite *to = &scratch->rewrite;
 	bool is_ipv6 = to->direction == TO6 || to->encapsulate;
-	struct ethhdr ethernet = { .h_proto = is_ipv6 ? bpf_htons(ETH_P_IPV6) : bpf_htons(ETH_P_IP) };
+	struct ethhdr ethernet = { .h_proto = is_ipv6 ? bpf_htons(ETH_P_IPV6) :
+							bpf_htons(ETH_P_IP) };
 	__u8 hops = hop ? 1 : 0;
 
 	if (to->direction == TO6) {
@@ -89,20 +94,23 @@ static __always_inline bool store_headers(struct __sk_buff *skb, __u32 at, const
 			return false;
 	}
 	if (!hop)
-		return !bpf_skb_store_bytes(skb, offsetof(struct ethhdr, h_proto), &ethernet.h_proto, sizeof(__be16), 0);
+		return !bpf_skb_store_bytes(skb, offsetof(struct ethhdr, h_proto),
+					    &ethernet.h_proto, sizeof(__be16), 0);
 	__builtin_memcpy(&ethernet, hop->macs, sizeof(hop->macs));
 	return !bpf_skb_store_bytes(skb, 0, &ethernet, sizeof(ethernet), 0);
 }
 
 /* Writes the packet. Its first step can fail (no memory, or a packet that went through a softwire
- * already) and then leaves the packet as it was: `*changed` says whether it cannot be passed on any more.
+ * already) and then leaves the packet as it was: unless `*changed`, it can still be passed on.
  */
-static __always_inline bool write_skb(struct __sk_buff *skb, const struct scratch *scratch, const struct next_hop *hop, bool *changed)
+static __always_inline bool write_skb(struct __sk_buff *skb, const struct scratch *scratch,
+				      const struct next_hop *hop, bool *changed)
 {
 	const struct packet *packet = &scratch->packet;
 	const struct rewrite *to = &scratch->rewrite;
 	__u32 at = ETH_HLEN + (to->encapsulate ? sizeof(struct ipv6hdr) : 0);
-	__u32 transport = at + (to->direction == TO6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
+	__u32 transport =
+		at + (to->direction == TO6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
 
 	if (packet->is_tunnelled && !decapsulate(skb))
 		return false;

@@ -32,17 +32,19 @@ static __always_inline __u16 word_of(__u8 first, __u8 second)
 static __always_inline __u8 translated_icmp_type(const struct packet *packet, __u8 direction)
 {
 	if (direction == TO4)
-		return packet->icmp_type == ICMPV6_ECHO_REQUEST ? ICMP_ECHO_REQUEST : ICMP_ECHO_REPLY;
+		return packet->icmp_type == ICMPV6_ECHO_REQUEST ? ICMP_ECHO_REQUEST :
+								  ICMP_ECHO_REPLY;
 	if (direction == TO6)
-		return packet->icmp_type == ICMP_ECHO_REQUEST ? ICMPV6_ECHO_REQUEST : ICMPV6_ECHO_REPLY;
+		return packet->icmp_type == ICMP_ECHO_REQUEST ? ICMPV6_ECHO_REQUEST :
+								ICMPV6_ECHO_REPLY;
 	return packet->icmp_type;
 }
 
 /* ICMPv6 has a pseudo-header and ICMP has none (RFC 7915 sections 4.2, 5.2). It counts as transport
  * here: no card leaves the checksum of an echo to others.
  */
-static __always_inline struct change change_of_echo(const struct packet *packet, const struct rewrite *to,
-						    __u64 addresses6)
+static __always_inline struct change change_of_echo(const struct packet *packet,
+						    const struct rewrite *to, __u64 addresses6)
 {
 	__u64 old = (__u64)word_of(packet->icmp_type, packet->icmp_code) + packet->source_port;
 	__u64 new = (__u64)word_of(translated_icmp_type(packet, to->direction), packet->icmp_code) +
@@ -57,10 +59,12 @@ static __always_inline struct change change_of_echo(const struct packet *packet,
 	return (struct change){ .pseudo = 0, .transport = difference(old, new) };
 }
 
-static __always_inline struct change change_of(const struct packet *packet, const struct rewrite *to)
+static __always_inline struct change change_of(const struct packet *packet,
+					       const struct rewrite *to)
 {
-	__u64 old = packet->is_ipv4 ? (__u64)packet->source4 + packet->destination4 :
-				      sum_of_ipv6(packet->source) + sum_of_ipv6(packet->destination);
+	__u64 old = packet->is_ipv4 ?
+			    (__u64)packet->source4 + packet->destination4 :
+			    sum_of_ipv6(packet->source) + sum_of_ipv6(packet->destination);
 	__u64 new = to->direction == TO6 ? sum_of_ipv6(to->source) + sum_of_ipv6(to->destination) :
 					   (__u64)to->source4 + to->destination4;
 	__u64 old_ports = (__u64)packet->source_port + packet->destination_port;
@@ -68,7 +72,8 @@ static __always_inline struct change change_of(const struct packet *packet, cons
 
 	if (packet->space == SPACE_ICMP)
 		return change_of_echo(packet, to, packet->is_ipv4 ? new : old);
-	return (struct change){ .pseudo = difference(old, new), .transport = difference(old_ports, new_ports) };
+	return (struct change){ .pseudo = difference(old, new),
+				.transport = difference(old_ports, new_ports) };
 }
 
 static __always_inline __u8 class_of(__s16 configured, __u8 received)
@@ -79,7 +84,8 @@ static __always_inline __u8 class_of(__s16 configured, __u8 received)
 /* A keyed walk for each pair of hosts (RFC 7739 section 5.3; mechanism/identification.rs).
  * Processors walk apart.
  */
-static __always_inline __u16 next_identification(struct scratch *scratch, __u32 source, __u32 destination)
+static __always_inline __u16 next_identification(struct scratch *scratch, __u32 source,
+						 __u32 destination)
 {
 	__u64 h = mix(((__u64)source << 32 | destination) ^ plan.secret[1]);
 	__u16 *counter = &scratch->identifications[(h >> 32) % IDENTIFICATIONS];
@@ -88,10 +94,12 @@ static __always_inline __u16 next_identification(struct scratch *scratch, __u32 
 	return (__u16)h + *counter + ((__u16)bpf_get_smp_processor_id() << 10);
 }
 
-static __always_inline void write_ipv6(struct ipv6hdr *ip, const struct packet *packet, const struct rewrite *to,
-				       __u8 hops)
+static __always_inline void write_ipv6(struct ipv6hdr *ip, const struct packet *packet,
+				       const struct rewrite *to, __u8 hops)
 {
-	__u8 next = packet->space == SPACE_ICMP ? IPPROTO_ICMPV6 : packet->space == SPACE_TCP ? IPPROTO_TCP : IPPROTO_UDP;
+	__u8 next = packet->space == SPACE_ICMP ? IPPROTO_ICMPV6 :
+		    packet->space == SPACE_TCP	? IPPROTO_TCP :
+						  IPPROTO_UDP;
 
 	*(__be32 *)ip = bpf_htonl(0x60000000U | (__u32)to->traffic_class << 20);
 	ip->payload_len = bpf_htons(to->length - sizeof(*ip));
@@ -102,13 +110,16 @@ static __always_inline void write_ipv6(struct ipv6hdr *ip, const struct packet *
 }
 
 /* `hops` is how much of the TTL is taken here; the header checksum is complete. */
-static __always_inline void write_ipv4(struct iphdr *ip, const struct packet *packet, const struct rewrite *to,
-				       __u8 hops)
+static __always_inline void write_ipv4(struct iphdr *ip, const struct packet *packet,
+				       const struct rewrite *to, __u8 hops)
 {
-	__u8 protocol = packet->space == SPACE_ICMP ? IPPROTO_ICMP : packet->space == SPACE_TCP ? IPPROTO_TCP : IPPROTO_UDP;
+	__u8 protocol = packet->space == SPACE_ICMP ? IPPROTO_ICMP :
+			packet->space == SPACE_TCP  ? IPPROTO_TCP :
+						      IPPROTO_UDP;
 	__u8 ttl = packet->hop_limit - hops;
-	__u64 sum = word_of(0x45, to->traffic_class) + (__u64)bpf_htons(to->length) + to->identification +
-		    to->fragment_word + word_of(ttl, protocol) + to->source4 + to->destination4;
+	__u64 sum = word_of(0x45, to->traffic_class) + (__u64)bpf_htons(to->length) +
+		    to->identification + to->fragment_word + word_of(ttl, protocol) + to->source4 +
+		    to->destination4;
 
 	*(__u16 *)ip = word_of(0x45, to->traffic_class);
 	ip->tot_len = bpf_htons(to->length);

@@ -20,7 +20,8 @@ static __always_inline __u16 final_checksum(const struct packet *packet, const s
 }
 
 /* Ports and checksum, where the transport header stands before the head moves. */
-static __always_inline bool write_transport(void *transport, void *end, const struct scratch *scratch)
+static __always_inline bool write_transport(void *transport, void *end,
+					    const struct scratch *scratch)
 {
 	const struct packet *packet = &scratch->packet;
 	const struct rewrite *to = &scratch->rewrite;
@@ -54,7 +55,8 @@ static __always_inline bool write_transport(void *transport, void *end, const st
 /* Writes the packet; false if a bound that the verifier has to see does not hold. Once the head has
  * moved, the frame cannot be passed on any more: what fails then is lost.
  */
-static __always_inline bool write_xdp(struct xdp_md *ctx, const struct scratch *scratch, const __u8 macs[12])
+static __always_inline bool write_xdp(struct xdp_md *ctx, const struct scratch *scratch,
+				      const __u8 macs[12])
 {
 	const struct packet *packet = &scratch->packet;
 	const struct rewrite *to = &scratch->rewrite;
@@ -64,7 +66,9 @@ static __always_inline bool write_xdp(struct xdp_md *ctx, const struct scratch *
 	if (to->keeps_transport) {
 		;
 	} else if (packet->is_tunnelled) {
-		if (!write_transport(data + ETH_HLEN + sizeof(struct ipv6hdr) + sizeof(struct iphdr), end, scratch))
+		if (!write_transport(data + ETH_HLEN + sizeof(struct ipv6hdr) +
+					     sizeof(struct iphdr),
+				     end, scratch))
 			return false;
 	} else if (packet->is_ipv4) {
 		if (!write_transport(data + ETH_HLEN + sizeof(struct iphdr), end, scratch))
@@ -75,9 +79,11 @@ static __always_inline bool write_xdp(struct xdp_md *ctx, const struct scratch *
 	}
 	if (packet->padding && bpf_xdp_adjust_tail(ctx, -(int)packet->padding))
 		return false;
-	if (to->direction == TO4 && bpf_xdp_adjust_head(ctx, sizeof(struct ipv6hdr) - sizeof(struct iphdr)))
+	if (to->direction == TO4 &&
+	    bpf_xdp_adjust_head(ctx, sizeof(struct ipv6hdr) - sizeof(struct iphdr)))
 		return false;
-	if (to->direction == TO6 && bpf_xdp_adjust_head(ctx, (int)sizeof(struct iphdr) - (int)sizeof(struct ipv6hdr)))
+	if (to->direction == TO6 &&
+	    bpf_xdp_adjust_head(ctx, (int)sizeof(struct iphdr) - (int)sizeof(struct ipv6hdr)))
 		return false;
 	if (packet->is_tunnelled && bpf_xdp_adjust_head(ctx, sizeof(struct ipv6hdr)))
 		return false;

@@ -1,4 +1,4 @@
-//! Loads the programs for a plan, attaches them to interfaces, and reads what they counted and reported.
+//! Loads the programs for a plan, attaches them to interfaces, and reads their counters and reports.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -2,14 +2,15 @@
 //! `bpf/route.h`.
 //!
 //! ```text
-//! kernel --netlink--> Mirror --> routes_ipv4, routes_ipv6 --> programs: gateway of a destination --> next hop, asked once a second
-//!                       |
-//!                       +------> route_watch: until which tick the mirror counts, and a number that rises with each change
+//! kernel --netlink--> Mirror --> routes_ipv4, routes_ipv6 --> programs: gateway of a destination
+//!                       |                                     --> next hop, asked once a second
+//!                       +------> route_watch: until which tick the mirror counts, and a number
+//!                                that rises with each change
 //! ```
 //!
-//! Without the mirror XDP asks the kernel for the next hop of each destination, and remembers a thousand
-//! of them; TC leaves the routing to the kernel's stack. Nothing but speed depends on the mirror:
-//! what it is not certain of goes without it.
+//! Without the mirror XDP asks the kernel for the next hop of each destination, and remembers a
+//! thousand of them; TC leaves the routing to the kernel's stack. Nothing but speed depends on the
+//! mirror: what it is not certain of goes without it.
 //!
 //! The arrays belong to one process. The next one makes new ones, so that a mirror under
 //! construction is never read by programs of the process before; those read the old one until it

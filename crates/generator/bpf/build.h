@@ -16,9 +16,9 @@
 
 /* The changing fields, in network order as they go into the frame. */
 struct fields {
-	__u8 *source;           /* address of the outermost header */
+	__u8 *source; /* address of the outermost header */
 	__u8 *destination;
-	__u32 inner_source_be;  /* IPv4-in-IPv6 only */
+	__u32 inner_source_be; /* IPv4-in-IPv6 only */
 	__u32 inner_destination_be;
 	__u16 source_port_be;
 	__u16 destination_port_be;
@@ -57,7 +57,8 @@ static __always_inline void finish(void *udp, const struct fields *f, __u64 sum,
 	u[3] = udp_checksum(sum);
 }
 
-static __always_inline void finish_ipv4(void *ip, __u32 ip_sum, __u32 source_be, __u32 destination_be)
+static __always_inline void finish_ipv4(void *ip, __u32 ip_sum, __u32 source_be,
+					__u32 destination_be)
 {
 	__u32 *words = ip;
 	words[3] = source_be;
@@ -77,8 +78,8 @@ static __always_inline __u64 copy_ipv6_addresses(void *ip, const struct fields *
 }
 
 /* Returns 0, or -1 if the page is too short. */
-static __always_inline int build(void *data, void *end, const struct frame_template *t, const struct fields *f,
-				 __u64 now)
+static __always_inline int build(void *data, void *end, const struct frame_template *t,
+				 const struct fields *f, __u64 now)
 {
 	const __u64 *from = (const __u64 *)t->bytes;
 	if (t->kind == KIND_IPV4) {
@@ -100,7 +101,8 @@ static __always_inline int build(void *data, void *end, const struct frame_templ
 		copy_template(data, from, 100);
 		copy_ipv6_addresses(data + 14, f);
 		finish_ipv4(data + 54, t->ip_sum, f->inner_source_be, f->inner_destination_be);
-		finish(data + 74, f, (__u64)t->udp_sum + f->inner_source_be + f->inner_destination_be, now);
+		finish(data + 74, f,
+		       (__u64)t->udp_sum + f->inner_source_be + f->inner_destination_be, now);
 	}
 	return 0;
 }

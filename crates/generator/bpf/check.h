@@ -116,7 +116,8 @@ static __always_inline int same128(const void *x, const void *y)
 /* Whether the frame's address `which` (0 source, 1 destination) is that of the endpoint as seen on
  * this side.
  */
-static __always_inline int address_is(const struct arrival *a, int which, const __u8 *address, __u32 inner_be)
+static __always_inline int address_is(const struct arrival *a, int which, const __u8 *address,
+				      __u32 inner_be)
 {
 	if (a->kind == KIND_IPV4)
 		return ((const __u32 *)a->ip)[3 + which] == *(const __u32 *)address;
@@ -136,7 +137,8 @@ static __always_inline int source_in_pool(const struct arrival *a, const struct 
 #define BAD(which) (errors |= 1u << (which))
 
 /* Families, lengths and hop limits: what does not depend on the tuple. */
-static __always_inline __u32 header_errors(const struct arrival *a, const struct expectation *e, int background, void *end)
+static __always_inline __u32 header_errors(const struct arrival *a, const struct expectation *e,
+					   int background, void *end)
 {
 	__u32 errors = 0;
 	__u8 kind = background ? KIND_IPV6 : e->kind;
@@ -150,21 +152,24 @@ static __always_inline __u32 header_errors(const struct arrival *a, const struct
 		BAD(ERROR_LENGTH);
 	if (hop_limit && a->hop_limit != hop_limit)
 		BAD(ERROR_HOP_LIMIT);
-	if (kind == KIND_IPV4_IN_IPV6 && e->inner_hop_limit && a->inner_hop_limit != e->inner_hop_limit)
+	if (kind == KIND_IPV4_IN_IPV6 && e->inner_hop_limit &&
+	    a->inner_hop_limit != e->inner_hop_limit)
 		BAD(ERROR_HOP_LIMIT);
 	return errors;
 }
 
 /* Addresses and ports of a foreground frame, from its tuple. Direction 0 goes from a to b. */
-static __always_inline __u32 tuple_errors(const struct arrival *a, const struct expectation *e, int reverse,
-					  const struct tuple *t, const struct endpoint *host_a,
+static __always_inline __u32 tuple_errors(const struct arrival *a, const struct expectation *e,
+					  int reverse, const struct tuple *t,
+					  const struct endpoint *host_a,
 					  const struct endpoint *host_b)
 {
 	__u32 errors = 0;
 	__u16 sport = read16(a->udp), dport = read16(a->udp + 2);
 	__u16 port = a_port(&e->shape, host_a, t->a_index);
 	if (reverse) {
-		if (e->source_rule == SOURCE_EXACT && !address_is(a, 0, host_b->left, host_b->left_inner))
+		if (e->source_rule == SOURCE_EXACT &&
+		    !address_is(a, 0, host_b->left, host_b->left_inner))
 			BAD(ERROR_SOURCE);
 		if (!address_is(a, 1, host_a->left, host_a->left_inner))
 			BAD(ERROR_DESTINATION);
@@ -173,7 +178,8 @@ static __always_inline __u32 tuple_errors(const struct arrival *a, const struct 
 		if (dport != port)
 			BAD(ERROR_DESTINATION_PORT);
 	} else {
-		if (e->source_rule == SOURCE_EXACT && !address_is(a, 0, host_a->right, host_a->right_inner))
+		if (e->source_rule == SOURCE_EXACT &&
+		    !address_is(a, 0, host_a->right, host_a->right_inner))
 			BAD(ERROR_SOURCE);
 		if (e->source_rule == SOURCE_POOL && !source_in_pool(a, e))
 			BAD(ERROR_SOURCE);

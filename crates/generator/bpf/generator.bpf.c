@@ -24,13 +24,13 @@
 #include "build.h"
 #include "check.h"
 
-#define ARRAY(name_, type_, entries_)                       \
-	struct {                                            \
-		__uint(type, BPF_MAP_TYPE_ARRAY);           \
-		__uint(map_flags, BPF_F_MMAPABLE);          \
-		__uint(max_entries, entries_);              \
-		__type(key, __u32);                         \
-		__type(value, type_);                       \
+#define ARRAY(name_, type_, entries_)              \
+	struct {                                   \
+		__uint(type, BPF_MAP_TYPE_ARRAY);  \
+		__uint(map_flags, BPF_F_MMAPABLE); \
+		__uint(max_entries, entries_);     \
+		__type(key, __u32);                \
+		__type(value, type_);              \
 	} name_ SEC(".maps")
 
 /* Sizes that depend on the machine or the trial are set by the loader. */
@@ -38,16 +38,16 @@ ARRAY(control, struct control, 1);
 ARRAY(streams, struct stream, STREAMS);
 ARRAY(stream_states, struct stream_state, STREAMS);
 ARRAY(lane_states, struct lane_state, LANES);
-ARRAY(pauses, struct pause, STREAMS * PAUSES_MAX);
+ARRAY(pauses, struct pause, STREAMS *PAUSES_MAX);
 ARRAY(expectations, struct expectation, 2);
 ARRAY(endpoints_a, struct endpoint, 1);
 ARRAY(endpoints_b, struct endpoint, 1);
-ARRAY(counters, struct counters, 2);          /* direction * cpus + cpu */
-ARRAY(delays, struct histogram, 2);           /* the same */
-ARRAY(variations, struct histogram, 4);       /* (direction * cpus + cpu) * 2 + (1 if negative) */
-ARRAY(bitmap, __u64, 1);                      /* frame numbers that arrived; both directions */
+ARRAY(counters, struct counters, 2);	/* direction * cpus + cpu */
+ARRAY(delays, struct histogram, 2);	/* the same */
+ARRAY(variations, struct histogram, 4); /* (direction * cpus + cpu) * 2 + (1 if negative) */
+ARRAY(bitmap, __u64, 1);		/* frame numbers that arrived; both directions */
 ARRAY(records, struct record, 1);
-ARRAY(timed, __u64, 2 * TAGGED_MAX);          /* delay plus one of each timed frame */
+ARRAY(timed, __u64, 2 * TAGGED_MAX); /* delay plus one of each timed frame */
 
 #define PIECE 512
 struct {
@@ -89,7 +89,8 @@ static __always_inline __u64 time_of(const struct stream_state *st)
 static __always_inline __u32 next_stream(__u32 lane)
 {
 	__u32 forward = 2 * lane, reverse = 2 * lane + 1;
-	struct stream *sf = bpf_map_lookup_elem(&streams, &forward), *sr = bpf_map_lookup_elem(&streams, &reverse);
+	struct stream *sf = bpf_map_lookup_elem(&streams, &forward),
+		      *sr = bpf_map_lookup_elem(&streams, &reverse);
 	struct stream_state *f = bpf_map_lookup_elem(&stream_states, &forward);
 	struct stream_state *r = bpf_map_lookup_elem(&stream_states, &reverse);
 	if (!sf || !sr || !f || !r || r->sent >= sr->frames)
@@ -102,8 +103,8 @@ static __always_inline __u32 next_stream(__u32 lane)
 /* Notes which frames a pause of this core makes late: from the first burst that is later than
  * PAUSE_NS to the last one before a burst is on time again. A loss elsewhere is not the pause's.
  */
-static __always_inline void note_pause(__u32 index, const struct stream *s, struct stream_state *st, __u64 late,
-				       __u64 now)
+static __always_inline void note_pause(__u32 index, const struct stream *s, struct stream_state *st,
+				       __u64 late, __u64 now)
 {
 	if (late <= (st->in_pause ? s->late_ns : PAUSE_NS)) {
 		st->in_pause = 0;
@@ -130,8 +131,8 @@ static __always_inline void note_pause(__u32 index, const struct stream *s, stru
  * not back to back: a gateway must not be charged for the burst that a pause of this machine
  * caused.
  */
-static __always_inline int burst_is_due(__u32 index, const struct stream *s, struct stream_state *st,
-					const struct control *c)
+static __always_inline int burst_is_due(__u32 index, const struct stream *s,
+					struct stream_state *st, const struct control *c)
 {
 	if (st->sent >= s->frames)
 		return 0;
@@ -263,7 +264,8 @@ static __always_inline int choose_fields(const struct stream *s, __u32 number, s
 /* Background frames are native IPv6 between two fixed addresses of the template; their ports vary
  * like the others'.
  */
-static __always_inline void background_fields(const struct stream *s, __u32 number, struct fields *f)
+static __always_inline void background_fields(const struct stream *s, __u32 number,
+					      struct fields *f)
 {
 	f->source = (__u8 *)s->background.bytes + 22;
 	f->destination = (__u8 *)s->background.bytes + 38;
@@ -303,7 +305,8 @@ static __always_inline int generate(struct xdp_md *ctx, __u32 lane)
 	f.number = s->index_offset + st->sent * s->index_stride;
 	int is_background = s->mix_n && f.number % s->mix_n >= s->mix_m;
 	f.kind = (s->direction ? TAG_REVERSE : 0) | (is_background ? TAG_BACKGROUND : 0);
-	if (s->timed_every && f.number >= s->timed_from && (f.number - s->timed_from) % s->timed_every == 0)
+	if (s->timed_every && f.number >= s->timed_from &&
+	    (f.number - s->timed_from) % s->timed_every == 0)
 		f.kind |= TAG_TIMED;
 	const struct frame_template *t = is_background ? &s->background : &s->foreground;
 	int shorter = (int)t->length - (int)((void *)(long)ctx->data_end - (void *)(long)ctx->data);
@@ -335,10 +338,10 @@ failed:
 	return XDP_DROP;
 }
 
-#define GENERATOR(n)                                    \
-	SEC("xdp") int generate##n(struct xdp_md *ctx)  \
-	{                                               \
-		return generate(ctx, n);                \
+#define GENERATOR(n)                                   \
+	SEC("xdp") int generate##n(struct xdp_md *ctx) \
+	{                                              \
+		return generate(ctx, n);               \
 	}
 GENERATOR(0)
 GENERATOR(1)
@@ -368,14 +371,31 @@ __noinline int bucket_of(__u64 ns)
 		return (int)ns;
 	__u32 high = 0;
 	__u64 x = ns;
-	if (x >> 32) { high += 32; x >>= 32; }
-	if (x >> 16) { high += 16; x >>= 16; }
-	if (x >> 8) { high += 8; x >>= 8; }
-	if (x >> 4) { high += 4; x >>= 4; }
-	if (x >> 2) { high += 2; x >>= 2; }
-	if (x >> 1) high += 1;
+	if (x >> 32) {
+		high += 32;
+		x >>= 32;
+	}
+	if (x >> 16) {
+		high += 16;
+		x >>= 16;
+	}
+	if (x >> 8) {
+		high += 8;
+		x >>= 8;
+	}
+	if (x >> 4) {
+		high += 4;
+		x >>= 4;
+	}
+	if (x >> 2) {
+		high += 2;
+		x >>= 2;
+	}
+	if (x >> 1)
+		high += 1;
 	__u32 shift = high - HISTOGRAM_SUB_BITS;
-	return (shift + 1) * (1 << HISTOGRAM_SUB_BITS) + ((ns >> (shift & 63)) & ((1 << HISTOGRAM_SUB_BITS) - 1));
+	return (shift + 1) * (1 << HISTOGRAM_SUB_BITS) +
+	       ((ns >> (shift & 63)) & ((1 << HISTOGRAM_SUB_BITS) - 1));
 }
 
 /* Sum of the `bytes` after the tag, folded; -1 where the frame is shorter. Copied out in pieces,
@@ -423,8 +443,8 @@ static __always_inline void count_delay(struct counters *n, __u32 slot, __u64 de
 }
 
 /* D(i) - D(i - 1), for frames that arrive one after the other (RFC 8219 section 7.3.2). */
-static __always_inline void count_variation(struct counters *n, __u32 slot, __u32 lane, __u32 number, __u32 stride,
-					    __u64 delay)
+static __always_inline void count_variation(struct counters *n, __u32 slot, __u32 lane,
+					    __u32 number, __u32 stride, __u64 delay)
 {
 	__u64 before = n->previous_delay[lane];
 	__u32 follows = n->previous[lane] + stride;
@@ -435,17 +455,19 @@ static __always_inline void count_variation(struct counters *n, __u32 slot, __u3
 	before--;
 	__u32 negative = delay < before;
 	__u32 index = slot * 2 + negative;
-	count_in(bpf_map_lookup_elem(&variations, &index), negative ? before - delay : delay - before);
+	count_in(bpf_map_lookup_elem(&variations, &index),
+		 negative ? before - delay : delay - before);
 }
 
 /* Everything that is counted of the delay of frame `number`. */
-static __always_inline void count_times(struct counters *n, const struct expectation *e, __u32 slot, __u32 lane,
-					__u32 number, __u8 kind, __u64 delay)
+static __always_inline void count_times(struct counters *n, const struct expectation *e, __u32 slot,
+					__u32 lane, __u32 number, __u8 kind, __u64 delay)
 {
 	__u32 direction = kind & TAG_REVERSE ? TAGGED_MAX : 0;
 	count_delay(n, slot, delay);
 	if (e->flags & EXPECT_IPDV)
-		count_variation(n, slot, lane, number, e->index_stride ? e->index_stride : 1, delay);
+		count_variation(n, slot, lane, number, e->index_stride ? e->index_stride : 1,
+				delay);
 	if (!(kind & TAG_TIMED) || !e->timed_every)
 		return;
 	__u32 index = (number - e->timed_from) / e->timed_every;
@@ -541,7 +563,8 @@ static __always_inline int receive(struct xdp_md *ctx, __u32 direction)
 	if (a.inner && !ipv4_header_is_sound(a.inner))
 		errors |= 1u << ERROR_IP_CHECKSUM;
 	__u32 after_tag = a.udp_offset + 8 + TAG_BYTES, filler_bytes = 14u + a.ip_bytes - after_tag;
-	if ((number & e->sample_mask) == 0 && !errors && filler_sum(ctx, after_tag, filler_bytes) != fold(filler))
+	if ((number & e->sample_mask) == 0 && !errors &&
+	    filler_sum(ctx, after_tag, filler_bytes) != fold(filler))
 		errors |= 1u << ERROR_FILLER;
 	if (background) {
 		errors |= background_errors(&a, e);

@@ -20,7 +20,8 @@ static __always_inline __u32 take(__u32 *number, __u32 divisor)
 	return remainder;
 }
 
-static __always_inline void decompose(const struct tuple_shape *shape, __u32 number, struct tuple *t)
+static __always_inline void decompose(const struct tuple_shape *shape, __u32 number,
+				      struct tuple *t)
 {
 	t->a_index = take(&number, shape->a_ports);
 	t->b_port = shape->b_first + (__u16)take(&number, shape->b_ports);
@@ -29,7 +30,8 @@ static __always_inline void decompose(const struct tuple_shape *shape, __u32 num
 }
 
 /* Port number index of the port set (RFC 7597 section 5.1); plain ranges have psid_shift 16. */
-static __always_inline __u16 a_port(const struct tuple_shape *shape, const struct endpoint *a, __u32 index)
+static __always_inline __u16 a_port(const struct tuple_shape *shape, const struct endpoint *a,
+				    __u32 index)
 {
 	__u32 shift = shape->a_psid_shift & 31;
 	return shape->a_first + ((index >> shift) << (shape->a_offset_shift & 31)) + a->port_part +

@@ -39,9 +39,9 @@ struct request {
 	__u64 seed;
 	__u32 count;
 	__u32 ifindex;
-	__u8 family;   /* 4 or 6 */
-	__u8 covered;  /* 0: keys from the generator, 1: from the map */
-	__u8 dry;      /* 1: no lookup */
+	__u8 family;  /* 4 or 6 */
+	__u8 covered; /* 0: keys from the generator, 1: from the map */
+	__u8 dry;     /* 1: no lookup */
 	__u8 pad[5];
 	/* Answers. */
 	__u64 found;

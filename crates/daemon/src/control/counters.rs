@@ -80,13 +80,17 @@ pub(crate) fn counters(running: &Running, all: bool, rows: &mut Rows<'_>) -> Res
             })?;
         }
     }
-    let kernel = taken.map(|taken| taken.dropped).unwrap_or_default();
     for &reason in tombolo_engine::DropReason::ALL {
-        let (cause, remedy) = (Some(reason.cause().trim()), Some(reason.remedy()));
-        let values = [("engine", totals.drops[reason as usize]), ("kernel", kernel.get(&reason).copied().unwrap_or(0))];
-        for (path, value) in values.into_iter().filter(|&(path, value)| value > 0 || all && path == "engine") {
-            let (counter, path, reason) = ("dropped", Some(path), Some(reason.name()));
-            rows.row(&CounterRow { counter, side: None, path, reason, value, cause, remedy })?;
+        let value = totals.drops[reason as usize];
+        if all || value > 0 {
+            rows.row(&CounterRow {
+                // The programs in the kernel drop nothing: what is to be dropped is the engine's.
+                path: Some("engine"),
+                reason: Some(reason.name()),
+                cause: Some(reason.cause().trim()),
+                remedy: Some(reason.remedy()),
+                ..CounterRow::plain("dropped", value)
+            })?;
         }
     }
     Ok(())

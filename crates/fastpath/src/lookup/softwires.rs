@@ -8,9 +8,10 @@
 //! the same                    --> local, 1 byte            number of our address, if there are several
 //! ```
 //!
-//! Block 0 and row 0 are empty: addresses and PSIDs without softwires lead to them. A softwire costs 16 bytes where
-//! all PSIDs of an address have one, and an address 8; so that a million, 64 to an address, take 16
-//! MB, and a packet misses the cache once: the shares are so few that they stay in it.
+//! Block 0 and row 0 are empty: addresses and PSIDs without softwires lead to them. A softwire
+//! costs 16 bytes where all PSIDs of an address have one, and an address 8; so a million, 64 to an
+//! address, take 16 MB, and a packet misses the cache once: the shares are so few that they stay in
+//! it.
 //!
 //! An address has a row for each PSID up to its last one. Addresses with more than
 //! [`ROWS_OF_A_SOFTWIRE`] for each of their softwires share [`SPARE_ROWS`]. The engine serves

@@ -3,7 +3,8 @@
 use std::sync::atomic::AtomicU32;
 
 tombolo_records::constants! {
-    /// In the next hop of a route: all its packets go by one gateway (crates/io/src/netlink/targets.rs).
+    /// In the next hop of a route: all its packets go by one gateway
+    /// (crates/io/src/netlink/targets.rs).
     pub(crate) const ROUTE_BY_GATEWAY: u32 = 1;
     /// Each of its packets goes to its destination, on one link.
     pub(crate) const ROUTE_ON_LINK: u32 = 2;

@@ -69,8 +69,8 @@ tombolo_records::constants! {
     pub(crate) const SERVICE_ENGINE_OPENS_TCP: u16 = 512;
     /// The segment size that a SYN announces may have to be lowered.
     pub(crate) const SERVICE_CLAMPS: u16 = 1024;
-    /// Filtering by remote address (RFC 4787 REQ-8) of TCP; UDP's and ICMP's are the next bits. What
-    /// makes or renews a permission is the engine's.
+    /// Filtering by remote address (RFC 4787 REQ-8) of TCP; UDP's and ICMP's are the next bits.
+    /// What makes or renews a permission is the engine's.
     pub(crate) const SERVICE_ADDRESS_DEPENDENT: u16 = 4096;
 }
 
