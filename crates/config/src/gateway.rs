@@ -8,9 +8,9 @@ use tombolo_engine::plan::{AnsweredBy, ErrorPolicy, OwnAddresses, Refusals};
 use tombolo_tables::tables::Capacity;
 
 use crate::document::{Node, Table};
+use crate::host::{FastPath, Host, LogDetail, MetricsAddress, TableMemory};
 use crate::problem::{Log, Problem};
 use crate::reference::{CAPACITY, GATEWAY, INTERFACE};
-use crate::{FastPath, Host, LogDetail, MetricsAddress, TableMemory};
 
 const ANSWERED_BY: [(&str, AnsweredBy); 2] = [("host", AnsweredBy::Host), ("gateway", AnsweredBy::Gateway)];
 const MODES: [(&str, FastPath); 4] =

@@ -29,8 +29,9 @@ use tombolo_tables::lpm::Prefix;
 use tombolo_tables::tables::Capacity;
 use tombolo_wire::Prefix64;
 
+use crate::host::{Host, Provision};
 use crate::problem::{ConfigError, Log, Problem};
-use crate::{Configuration, Host, Provision, value};
+use crate::{Configuration, value};
 
 /// Where Tayga looks for its file.
 pub const DEFAULT_FILE: &str = "/etc/tayga.conf";

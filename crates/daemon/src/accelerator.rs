@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tombolo_config::{FastPath as Wanted, Host};
-use tombolo_engine::{DropReason, Plan};
+use tombolo_engine::Plan;
 use tombolo_fastpath::{
     Attached, Counters, FastPath, FastPathError, Miss, Mode, PinnedMemory, Routes, ServiceStatus, Settings, TcKind,
 };

@@ -219,10 +219,11 @@ fn receive_ipv6(
     };
     work.notes.add("", || format!("{} belongs to service {}", parsed.destination, service.name));
     work.number = number;
-    *side = service.kind.side_of_ipv6();
+    let shape = service.kind.shape();
+    *side = shape.ipv6;
     reconcile_offload(&mut work.packet, parsed)?;
-    let from = if service.kind.ends_softwires() { Some(parsed.destination) } else { own.ipv6 };
-    if !parsed.is_piece() || !service.kind.gathers_ipv6() {
+    let from = if shape.ends_softwires { Some(parsed.destination) } else { own.ipv6 };
+    if !parsed.is_piece() || !shape.gathers_ipv6 {
         return serve_ipv6(service, from, parsed, work);
     }
     match reassembly.accept_ipv6(&work.packet, parsed, work.now.0)? {
@@ -248,7 +249,7 @@ fn receive_ipv4(
         found
     } else if let Some(found) = plan.service_of_ipv4(parsed.destination, &mut work.claim) {
         work.notes.add("", || format!("{} belongs to service {}", parsed.destination, found.1.name));
-        *side = found.1.kind.side_of_ipv4();
+        *side = found.1.kind.shape().ipv4;
         found
     } else {
         work.notes.add("", || format!("no service has {}: left to the host's routes", parsed.destination));
@@ -257,7 +258,7 @@ fn receive_ipv4(
     work.number = number;
     reconcile_offload(&mut work.packet, parsed)?;
     let from = service.kind.icmp_source().or(own.ipv4);
-    if !parsed.is_piece() || !service.kind.gathers_ipv4() {
+    if !parsed.is_piece() || !service.kind.shape().gathers_ipv4 {
         return serve_ipv4(service, *side, from, parsed, work);
     }
     match reassembly.accept_ipv4(&work.packet, parsed, work.now.0)? {

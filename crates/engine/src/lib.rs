@@ -24,6 +24,7 @@ mod random;
 mod routed;
 pub mod service;
 pub mod side;
+mod softwire;
 pub mod static_bindings;
 pub mod sweep;
 pub mod trace;

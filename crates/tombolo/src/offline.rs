@@ -98,11 +98,11 @@ impl Offline {
                     return EngineSide::Inside;
                 }
                 let found = self.plan.service_of_ipv4(destination, &mut Default::default());
-                found.map_or(EngineSide::Outside, |(_, service)| service.kind.side_of_ipv4())
+                found.map_or(EngineSide::Outside, |(_, service)| service.kind.shape().ipv4)
             }),
             _ => bytes.get(24..40).and_then(|address| <[u8; 16]>::try_from(address).ok()).and_then(|address| {
                 let found = self.plan.service_of_ipv6(address.into(), &mut Default::default());
-                found.map(|(_, service)| service.kind.side_of_ipv6())
+                found.map(|(_, service)| service.kind.shape().ipv6)
             }),
         };
         match found {

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use tombolo_tables::lpm::{Frozen, LpmError, NextHop, Prefix, Route};
 
 use crate::mapping::port_set::{PortDivision, PortOwner};
-use crate::mechanism::Softwire;
+use crate::softwire::Softwire;
 
 /// One softwire: its ends, and what belongs to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

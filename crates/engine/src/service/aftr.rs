@@ -12,6 +12,7 @@ use tombolo_tables::binding::InsideKey;
 use tombolo_tables::lpm::Prefix;
 
 use super::serve::Serve;
+use super::shape::Shape;
 use crate::description::{Description, Fact};
 use crate::mapping::address_ranges::AddressRanges;
 use crate::mapping::stateless::Claim;
@@ -89,6 +90,10 @@ impl Untranslated {
 }
 
 impl Serve for Aftr {
+    fn shape(&self) -> Shape {
+        Shape::PROVIDER.with_softwires()
+    }
+
     fn describe(&self) -> Description {
         let about = self
             .softwire
@@ -113,10 +118,6 @@ impl Serve for Aftr {
     #[inline]
     fn claims_ipv4(&self, destination: Ipv4Addr, _: &mut Claim) -> bool {
         self.nat.pool.contains(destination) || self.untranslated.softwire_of(destination).is_some()
-    }
-
-    fn ends_softwires(&self) -> bool {
-        true
     }
 
     fn nat(&self) -> Option<&Nat> {

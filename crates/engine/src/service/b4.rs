@@ -7,6 +7,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::serve::Serve;
+use super::shape::Shape;
 use crate::description::Description;
 use crate::mapping::address_ranges::AddressRanges;
 use crate::mapping::stateless::Claim;
@@ -34,6 +35,10 @@ pub struct B4 {
 }
 
 impl Serve for B4 {
+    fn shape(&self) -> Shape {
+        Shape::CUSTOMER.with_softwires().with_ipv4_fragments()
+    }
+
     fn describe(&self) -> Description {
         self.softwire
             .describe(&[self.ends.local])
@@ -53,19 +58,6 @@ impl Serve for B4 {
     #[inline]
     fn claims_source(&self, source: Ipv4Addr, destination: Ipv4Addr) -> bool {
         self.inside.contains(source) && !self.inside.contains(destination)
-    }
-
-    fn side_of_ipv6(&self) -> Side {
-        Side::Outside
-    }
-
-    /// Fragments from inside pass one by one.
-    fn gathers_ipv4(&self) -> bool {
-        false
-    }
-
-    fn ends_softwires(&self) -> bool {
-        true
     }
 
     fn icmp_source(&self) -> Option<Ipv4Addr> {

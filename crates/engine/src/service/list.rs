@@ -14,6 +14,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use tombolo_tables::binding::InsideKey;
 
 use super::serve::Serve;
+use super::shape::Shape;
 use crate::description::Description;
 use crate::mapping::pool::Pool;
 use crate::mapping::stateless::Claim;
@@ -107,32 +108,11 @@ macro_rules! service_kinds {
                 match self { $(Self::$kind(service) => service.claims_source(source, destination),)+ }
             }
 
-            /// The side that its IPv6 packets come from.
+            /// How its packets come.
             #[inline]
             #[must_use]
-            pub fn side_of_ipv6(&self) -> Side {
-                match self { $(Self::$kind(service) => service.side_of_ipv6(),)+ }
-            }
-
-            /// The side that IPv4 packets come from that are claimed by their destination.
-            #[inline]
-            #[must_use]
-            pub fn side_of_ipv4(&self) -> Side {
-                match self { $(Self::$kind(service) => service.side_of_ipv4(),)+ }
-            }
-
-            #[inline]
-            pub(crate) fn gathers_ipv6(&self) -> bool {
-                match self { $(Self::$kind(service) => service.gathers_ipv6(),)+ }
-            }
-
-            #[inline]
-            pub(crate) fn gathers_ipv4(&self) -> bool {
-                match self { $(Self::$kind(service) => service.gathers_ipv4(),)+ }
-            }
-
-            pub(crate) fn ends_softwires(&self) -> bool {
-                match self { $(Self::$kind(service) => service.ends_softwires(),)+ }
+            pub fn shape(&self) -> Shape {
+                match self { $(Self::$kind(service) => service.shape(),)+ }
             }
 
             pub(crate) fn icmp_source(&self) -> Option<Ipv4Addr> {

@@ -10,6 +10,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use tombolo_wire::{Icmpv4View, Sum};
 
 use super::serve::Serve;
+use super::shape::Shape;
 use crate::description::Description;
 use crate::mapping::address_ranges::AddressRanges;
 use crate::mapping::softwire_table::SoftwireTable;
@@ -48,6 +49,10 @@ pub struct Lwaftr {
 }
 
 impl Serve for Lwaftr {
+    fn shape(&self) -> Shape {
+        Shape::PROVIDER.with_softwires()
+    }
+
     fn describe(&self) -> Description {
         self.softwire.describe(&self.addresses).with("ipv4", &self.ipv4).with("softwires", self.table.len())
     }
@@ -65,10 +70,6 @@ impl Serve for Lwaftr {
     #[inline]
     fn claims_ipv4(&self, destination: Ipv4Addr, _: &mut Claim) -> bool {
         self.ipv4.contains(destination)
-    }
-
-    fn ends_softwires(&self) -> bool {
-        true
     }
 
     /// To a tunnel address.

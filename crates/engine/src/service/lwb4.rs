@@ -10,6 +10,7 @@ use tombolo_tables::binding::InsideKey;
 use tombolo_wire::icmpv6::{DESTINATION_UNREACHABLE, unreachable};
 
 use super::serve::Serve;
+use super::shape::Shape;
 use crate::description::Description;
 use crate::mapping::address_ranges::AddressRanges;
 use crate::mapping::pool::PortSpace;
@@ -47,6 +48,10 @@ pub struct Lwb4 {
 }
 
 impl Serve for Lwb4 {
+    fn shape(&self) -> Shape {
+        Shape::CUSTOMER.with_softwires()
+    }
+
     fn describe(&self) -> Description {
         let about = self.softwire.describe(&[self.ends.local]).with("aftr", self.ends.remote.to_string());
         self.nat.describe(about.with("inside", &self.inside))
@@ -64,14 +69,6 @@ impl Serve for Lwb4 {
     #[inline]
     fn claims_source(&self, source: Ipv4Addr, destination: Ipv4Addr) -> bool {
         self.inside.contains(source) && !self.inside.contains(destination)
-    }
-
-    fn side_of_ipv6(&self) -> Side {
-        Side::Outside
-    }
-
-    fn ends_softwires(&self) -> bool {
-        true
     }
 
     fn nat(&self) -> Option<&Nat> {

@@ -11,6 +11,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::map::{check_sender, describe_relay, routed_to_relay, subscriber_of};
 use super::serve::Serve;
+use super::shape::Shape;
 use crate::description::Description;
 use crate::mapping::map_domain::MapDomain;
 use crate::mapping::stateless::Claim;
@@ -42,6 +43,10 @@ impl Serve for MapEBr {
         Some("map-e")
     }
 
+    fn shape(&self) -> Shape {
+        Shape::PROVIDER.with_softwires()
+    }
+
     fn describe(&self) -> Description {
         describe_relay(&self.domain, self.address.to_string())
     }
@@ -58,10 +63,6 @@ impl Serve for MapEBr {
     #[inline]
     fn claims_ipv4(&self, destination: Ipv4Addr, _: &mut Claim) -> bool {
         self.domain.contains_ipv4(destination)
-    }
-
-    fn ends_softwires(&self) -> bool {
-        true
     }
 
     /// From the domain.

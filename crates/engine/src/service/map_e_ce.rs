@@ -13,6 +13,7 @@ use tombolo_wire::read_u16;
 
 use super::map::{MapEdge, check_own, check_sender, is_echo, refuse_spoofer, subscriber_of};
 use super::serve::Serve;
+use super::shape::Shape;
 use crate::description::Description;
 use crate::mapping::stateless::Claim;
 use crate::mechanism::Refusal;
@@ -43,6 +44,10 @@ impl Serve for MapECe {
         Some("map-e")
     }
 
+    fn shape(&self) -> Shape {
+        Shape::CUSTOMER.with_softwires()
+    }
+
     fn describe(&self) -> Description {
         self.edge.describe(self.relay.to_string())
     }
@@ -64,18 +69,6 @@ impl Serve for MapECe {
     #[inline]
     fn claims_source(&self, source: Ipv4Addr, destination: Ipv4Addr) -> bool {
         self.edge.claims_source(source, destination)
-    }
-
-    fn side_of_ipv6(&self) -> Side {
-        Side::Outside
-    }
-
-    fn side_of_ipv4(&self) -> Side {
-        Side::Inside
-    }
-
-    fn ends_softwires(&self) -> bool {
-        true
     }
 
     fn nat(&self) -> Option<&Nat> {

@@ -18,6 +18,7 @@ use super::map::{
     check_own, describe_relay, destination_port, refuse_spoofer, routed_to_relay, source_port, subscriber_of,
 };
 use super::serve::Serve;
+use super::shape::Shape;
 use crate::description::Description;
 use crate::mapping::error_sources::ErrorSources;
 use crate::mapping::map_domain::MapDomain;
@@ -51,6 +52,10 @@ pub struct MapTBr {
 impl Serve for MapTBr {
     fn kind(&self) -> Option<&'static str> {
         Some("map-t")
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::PROVIDER
     }
 
     fn describe(&self) -> Description {

@@ -15,6 +15,7 @@ use tombolo_wire::Prefix64;
 
 use super::map::{MapEdge, check_own, destination_port, is_echo, refuse_spoofer, source_port, subscriber_of};
 use super::serve::Serve;
+use super::shape::Shape;
 use crate::description::Description;
 use crate::mapping::error_sources::ErrorSources;
 use crate::mapping::pool::PortSpace;
@@ -50,6 +51,10 @@ impl Serve for MapTCe {
         Some("map-t")
     }
 
+    fn shape(&self) -> Shape {
+        Shape::CUSTOMER
+    }
+
     fn describe(&self) -> Description {
         self.edge.describe(self.dmr.to_string())
     }
@@ -75,14 +80,6 @@ impl Serve for MapTCe {
     #[inline]
     fn claims_source(&self, source: Ipv4Addr, destination: Ipv4Addr) -> bool {
         self.edge.claims_source(source, destination)
-    }
-
-    fn side_of_ipv6(&self) -> Side {
-        Side::Outside
-    }
-
-    fn side_of_ipv4(&self) -> Side {
-        Side::Inside
     }
 
     fn nat(&self) -> Option<&Nat> {

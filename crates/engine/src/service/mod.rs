@@ -16,6 +16,8 @@ pub mod map_t_ce;
 pub mod nat44;
 pub mod nat64;
 mod serve;
+mod shape;
 pub mod siit;
 
 pub use list::{Service, ServiceKind};
+pub use shape::Shape;

@@ -11,6 +11,7 @@ use std::net::Ipv4Addr;
 use tombolo_tables::binding::InsideKey;
 
 use super::serve::Serve;
+use super::shape::Shape;
 use crate::description::Description;
 use crate::mapping::address_ranges::AddressRanges;
 use crate::mapping::stateless::Claim;
@@ -43,6 +44,10 @@ pub struct Nat44 {
 }
 
 impl Serve for Nat44 {
+    fn shape(&self) -> Shape {
+        Shape::PROVIDER
+    }
+
     fn describe(&self) -> Description {
         self.nat.describe(Description::default().with("inside", &self.inside))
     }

@@ -11,6 +11,7 @@ use tombolo_tables::binding::InsideKey;
 use tombolo_wire::Prefix64;
 
 use super::serve::Serve;
+use super::shape::Shape;
 use crate::description::Description;
 use crate::mapping::stateless::Claim;
 use crate::mechanism::Refusal;
@@ -42,6 +43,10 @@ pub struct Nat64 {
 }
 
 impl Serve for Nat64 {
+    fn shape(&self) -> Shape {
+        Shape::PROVIDER
+    }
+
     fn describe(&self) -> Description {
         self.nat.describe(Description::default().with("prefix", self.prefix.to_string()))
     }

@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use tombolo_tables::binding::InsideKey;
 
+use super::shape::Shape;
 use crate::answer::{answer_ipv4, answer_ipv6};
 use crate::description::Description;
 use crate::mapping::stateless::Claim;
@@ -44,31 +45,8 @@ pub(crate) trait Serve {
         false
     }
 
-    /// The side that its IPv6 packets come from.
-    fn side_of_ipv6(&self) -> Side {
-        Side::Inside
-    }
-
-    /// The side that IPv4 packets come from that are claimed by their destination.
-    fn side_of_ipv4(&self) -> Side {
-        Side::Outside
-    }
-
-    /// True if IPv6 fragments have to be reassembled before it takes them.
-    fn gathers_ipv6(&self) -> bool {
-        true
-    }
-
-    /// True if IPv4 fragments have to be reassembled before it takes them.
-    fn gathers_ipv4(&self) -> bool {
-        true
-    }
-
-    /// True for the end of a softwire: its ICMPv6 errors come from the address that the packet was
-    /// sent to, since the other end believes no other (RFC 7596 section 8.1).
-    fn ends_softwires(&self) -> bool {
-        false
-    }
+    /// How its packets come.
+    fn shape(&self) -> Shape;
 
     /// The source of its ICMPv4 errors to IPv4 hosts inside, if it has one of its own.
     fn icmp_source(&self) -> Option<Ipv4Addr> {

@@ -23,6 +23,7 @@ use tombolo_tables::lpm::Prefix;
 use tombolo_wire::ipv6;
 
 use super::serve::Serve;
+use super::shape::Shape;
 use crate::description::{Description, Fact, addresses};
 use crate::mapping::dynamic_pool::DynamicPool;
 use crate::mapping::eam::Eam;
@@ -100,6 +101,10 @@ impl Serve for Siit {
         (self.role == Role::Clat).then_some("clat")
     }
 
+    fn shape(&self) -> Shape {
+        if self.role == Role::Clat { Shape::CUSTOMER } else { Shape::PROVIDER }.with_fragments()
+    }
+
     fn describe(&self) -> Description {
         let prefix = match self.mapping.prefix {
             None if self.awaits_prefix() => Some("auto".into()),
@@ -167,23 +172,6 @@ impl Serve for Siit {
                     || self.dynamic.as_ref().is_some_and(|pool| pool.contains(destination))
             }
         }
-    }
-
-    fn side_of_ipv6(&self) -> Side {
-        if self.role == Role::Clat { Side::Outside } else { Side::Inside }
-    }
-
-    fn side_of_ipv4(&self) -> Side {
-        if self.role == Role::Clat { Side::Inside } else { Side::Outside }
-    }
-
-    /// Fragments are translated one by one.
-    fn gathers_ipv6(&self) -> bool {
-        false
-    }
-
-    fn gathers_ipv4(&self) -> bool {
-        false
     }
 
     #[inline]

@@ -9,9 +9,9 @@
 
 use serde_json::json;
 
+use super::expiry::check_timeout;
 use super::known::Known;
 use super::measured::Measured;
-use super::phase_one::check_timeout;
 use crate::bench::{Bench, BenchError, Observer};
 use crate::gateway::between_ports::TableCounts;
 use crate::search::{Found, Verdict};

@@ -8,9 +8,10 @@
 use serde_json::{Value, json};
 use tombolo_generator::{Arrivals, Delays, DirectionOutcome};
 
+use super::expiry::check_timeout;
 use super::known::Known;
 use super::measured::{Bound, Measured};
-use super::phase_one::{check_timeout, fill_rate};
+use super::phase_one::fill_rate;
 use super::throughput;
 use crate::bench::{Bench, BenchError, Observer};
 use crate::effort::Effort;

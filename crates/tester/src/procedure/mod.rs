@@ -5,6 +5,7 @@ mod back_to_back;
 mod capacity;
 mod connection_rate;
 mod delay;
+mod expiry;
 mod frame_loss;
 mod known;
 mod measured;

@@ -3,9 +3,10 @@
 
 use serde_json::json;
 
+use super::expiry::check_timeout;
 use super::known::Known;
 use super::measured::Measured;
-use super::phase_one::{check_timeout, fill_rate};
+use super::phase_one::fill_rate;
 use crate::bench::{Bench, BenchError, Observer};
 use crate::effort::Effort;
 use crate::search::Verdict;

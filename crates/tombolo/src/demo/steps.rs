@@ -9,10 +9,8 @@ use std::{
 use tombolo_lab::{LabError, Namespace};
 use tombolo_tester::iperf3::{Run, Sender};
 
-use super::{
-    bed::{Bed, PAGE_BYTES, page},
-    report::{DemoError, Seen},
-};
+use super::bed::{Bed, PAGE_BYTES, page};
+use super::report::{DemoError, Seen};
 
 /// A step: what it is, and how it is taken. `take` gets the length of its transfers, if it makes
 /// any.

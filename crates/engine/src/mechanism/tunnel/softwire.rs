@@ -53,17 +53,10 @@ use crate::packet::{Offload, Outbox, Packet, Segmentation};
 use crate::parse::{Obstacle, Parsed, parse_ipv4, parse_quoted_ipv4};
 use crate::verdict::DropReason;
 
+pub use crate::softwire::Softwire;
+
 /// Bytes that encapsulation puts in front of a packet.
 pub const OVERHEAD: u32 = 40;
-
-/// The two ends of a softwire.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Softwire {
-    /// Address of this end: the source of what is sent.
-    pub local: Ipv6Addr,
-    /// Address of the other end.
-    pub remote: Ipv6Addr,
-}
 
 /// What becomes of a packet that does not fit the softwire and has DF.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

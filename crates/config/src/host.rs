@@ -1,0 +1,134 @@
+//! What the host has to provide: table `[gateway]` of the file.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use ipnet::IpNet;
+
+/// The gateway's place in its host: table `[gateway]` of the file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Host {
+    /// Name of the TUN device. Default `tombolo`.
+    pub device: String,
+    /// Queues of the device, one worker each. Default: one for each processor that the process may
+    /// use.
+    pub queues: Option<usize>,
+    /// Pin each worker to a processor. Default: true.
+    pub pin: bool,
+    /// MTU of the TUN device in bytes. Default 65535, so that path MTU discovery is the links'
+    /// business.
+    pub mtu: u32,
+    /// Where tables are kept so that a restart loses nothing. Default: none, memory of the process.
+    pub run_directory: Option<PathBuf>,
+    /// When the tables' memory is taken. Default: as they fill.
+    pub memory: TableMemory,
+    /// Routing table for packets from IPv4 hosts inside. Default 84.
+    pub table: u32,
+    /// What the kernel's fast path takes. Default: [`FastPath::Off`].
+    pub fastpath: FastPath,
+    /// The same for single interfaces, by name: what the rule above does not fit.
+    pub interfaces: BTreeMap<String, FastPath>,
+    /// Packets that the fast path has translated pass the kernel's stack, netfilter included.
+    /// Default: false.
+    pub fastpath_netfilter: bool,
+    /// Where metrics are served. Default: nowhere.
+    pub metrics: Option<MetricsAddress>,
+    /// File to which bindings are logged. Default: none.
+    pub binding_log: Option<PathBuf>,
+    /// Bindings written to that file in a second, at most. Default 10000.
+    pub binding_log_rate: u32,
+    /// What is logged of services that hand out ports in blocks or by computation. Default: each
+    /// binding.
+    pub binding_log_detail: LogDetail,
+    /// Who sets up the device. Default: the gateway.
+    pub provision: Provision,
+    /// IPv4 addresses of the host's own on the device: of CLATs that serve the host itself.
+    /// Default: none.
+    pub addresses: Vec<Ipv4Addr>,
+    /// Files that keep what dynamic pools have lent, by place of the service. Default: none.
+    pub lease_files: Vec<(usize, PathBuf)>,
+}
+
+/// What the log of bindings tells of services that hand out ports in blocks or by computation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogDetail {
+    /// Each binding, and each block.
+    Bindings,
+    /// Blocks alone.
+    Blocks,
+}
+
+/// When the tables' memory is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TableMemory {
+    /// Page by page, as they fill.
+    AsNeeded,
+    /// All of it before the first packet.
+    AtStart,
+}
+
+/// Where the kernel's fast path takes packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FastPath {
+    /// XDP and TC on cards, TC on virtual interfaces; nowhere, with a warning, where the kernel
+    /// cannot.
+    Auto,
+    /// XDP, with TC behind it.
+    Xdp,
+    /// TC only.
+    Tc,
+    /// Nowhere.
+    Off,
+}
+
+/// Where metrics are served over HTTP.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MetricsAddress {
+    /// A TCP port.
+    Tcp(SocketAddr),
+    /// A Unix socket.
+    Unix(PathBuf),
+}
+
+/// Who sets up the device, and routes packets to it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Provision {
+    /// The gateway makes the device and routes what its services need to it.
+    #[default]
+    Gateway,
+    /// The administrator, as with Tayga: a device of that name is taken over, and only what is
+    /// listed is done.
+    Administrator {
+        /// Set the device up.
+        up: bool,
+        /// Addresses that the device gets.
+        addresses: Vec<IpNet>,
+        /// Prefixes that are routed to it.
+        routes: Vec<IpNet>,
+    },
+}
+
+impl Default for Host {
+    fn default() -> Self {
+        Self {
+            device: "tombolo".into(),
+            queues: None,
+            pin: true,
+            mtu: 65_535,
+            run_directory: None,
+            memory: TableMemory::AsNeeded,
+            table: 84,
+            fastpath: FastPath::Off,
+            interfaces: BTreeMap::new(),
+            fastpath_netfilter: false,
+            metrics: None,
+            binding_log: None,
+            binding_log_rate: 10_000,
+            binding_log_detail: LogDetail::Bindings,
+            provision: Provision::Gateway,
+            addresses: Vec::new(),
+            lease_files: Vec::new(),
+        }
+    }
+}
