@@ -22,7 +22,7 @@ fn main() {
     println!("cargo::rerun-if-changed=src/miss.rs");
     println!("cargo::rerun-if-changed=src/record");
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
-    let numbers = [numbers(), shared::numbers(), record::constants()].concat();
+    let numbers = [numbers(), constants(), shared::numbers(), record::constants()].concat();
     let records = [shared::records(), record::records()].concat();
     let header = header(&numbers, &records);
     fs::write(out.join("generated.h"), header).unwrap_or_else(|why| panic!("cannot write generated.h: {why}"));
@@ -32,6 +32,10 @@ fn main() {
             clang::compile(&source, &out);
         }
     }
+}
+
+tombolo_records::constants! {
+    const IPV6_MINIMUM_MTU: u16 = tombolo_wire::ipv6::MINIMUM_MTU;
 }
 
 /// The engine's numbers and the misses.

@@ -12,8 +12,7 @@
 /* Largest IPv4 packet that leaves without DF when its IPv6 original was whole (RFC 7915 section
  * 5.1).
  */
-#define LARGEST_WITHOUT_DF 1260
-#define IPV6_MINIMUM_MTU 1280
+#define LARGEST_WITHOUT_DF (IPV6_MINIMUM_MTU - sizeof(struct ipv6hdr) + sizeof(struct iphdr))
 
 /* Differences of the transport checksum: what its pseudo-header covers, and what stands in the
  * transport. A checksum that was left to the card (CHECKSUM_PARTIAL) holds the pseudo-header alone.

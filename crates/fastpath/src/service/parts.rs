@@ -9,6 +9,7 @@ use tombolo_engine::mechanism::napt::{Filtering, InboundTcp, Nat, Policy, Subscr
 use tombolo_engine::mechanism::{SoftwireSettings, TrafficClass, TranslateSettings, UdpZeroChecksum};
 use tombolo_engine::plan::StaticBinding;
 use tombolo_wire::Prefix64;
+use tombolo_wire::ipv6::MINIMUM_MTU;
 
 use crate::record::{
     PoolRecord, Ports, PrefixRecord, RANGES, Range, SERVICE_ADDRESS_DEPENDENT, SERVICE_CLAMPS, SERVICE_ENDS_SOFTWIRES,
@@ -34,7 +35,7 @@ impl ServiceRecord {
         self.flags |= if largest_segment.is_some() { SERVICE_CLAMPS } else { 0 };
         self.traffic_class_4to6 = class(traffic_class_4to6);
         self.traffic_class_6to4 = class(traffic_class_6to4);
-        self.lowest_ipv6_mtu = lowest_ipv6_mtu.max(1280);
+        self.lowest_ipv6_mtu = lowest_ipv6_mtu.max(MINIMUM_MTU.into());
         self.inside_mtu = ipv6_mtu;
         self.outside_mtu = ipv4_mtu;
     }
