@@ -1,7 +1,5 @@
 //! Interfaces that the programs are attached to.
 
-use std::path::Path;
-
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::if_nametoindex;
 
@@ -29,9 +27,4 @@ impl Interface {
         let mac = mac.ok_or_else(|| FastPathError::NotEthernet(name.to_owned()))?;
         Ok(Self { number, mac })
     }
-}
-
-/// True for a card: XDP pays there. On virtual interfaces it costs the segmentation offload of TCP.
-pub(crate) fn is_physical(name: &str) -> bool {
-    Path::new("/sys/class/net").join(name).join("device").exists()
 }

@@ -12,7 +12,7 @@
 //! let tables = Tables::new(&mut memory, plan.capacity, key)?;
 //! // The programs are loaded for one plan; `update` replaces them for another.
 //! let mut fast_path = FastPath::load(&memory, &tables, plan, Settings::default())?;
-//! fast_path.attach("eth0", Mode::Auto)?;
+//! fast_path.attach("eth0", Mode::Tc)?;
 //! println!("{:?}", fast_path.counters()?);
 //! // Dropping leaves the programs attached; this takes them away.
 //! fast_path.detach("eth0")?;

@@ -19,7 +19,7 @@ use tombolo_tables::tables::Geometry;
 
 use crate::counters::Counters;
 use crate::error::FastPathError;
-use crate::interface::{Interface, is_physical};
+use crate::interface::Interface;
 use crate::mode::{Attached, Mode, TcKind};
 use crate::pinned::PinnedMemory;
 use crate::plan::{FastPlan, ServiceStatus, Settings};
@@ -109,8 +109,7 @@ impl FastPath {
     /// earlier process left attached there is replaced in one instant.
     ///
     /// # Errors
-    /// [`FastPathError`]. In mode [`Auto`](Mode::Auto) an interface without XDP gets TC; with
-    /// [`Settings::through_stack`] each does.
+    /// [`FastPathError`]. With [`Settings::through_stack`] each interface gets TC.
     pub fn attach(&mut self, name: &str, mode: Mode) -> Result<Attached, FastPathError> {
         let interface = Interface::named(name)?;
         let interface = match mode {
@@ -121,11 +120,6 @@ impl FastPath {
             Mode::Tc => self.attach_to(name, interface, false)?,
             _ if self.settings.through_stack => self.attach_to(name, interface, false)?,
             Mode::Xdp => self.attach_to(name, interface, true)?,
-            Mode::Auto if is_physical(name) => match self.attach_to(name, interface, true) {
-                Err(FastPathError::Attach { program: XDP, .. }) => self.attach_to(name, interface, false)?,
-                other => other?,
-            },
-            Mode::Auto => self.attach_to(name, interface, false)?,
         };
         let attached = interface.attached;
         self.interfaces.insert(name.to_owned(), interface);

@@ -3,12 +3,10 @@
 /// Where packets of an interface are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
-    /// XDP and TC on cards, TC on virtual interfaces.
-    #[default]
-    Auto,
     /// XDP, with TC behind it.
     Xdp,
     /// TC only.
+    #[default]
     Tc,
     /// Nowhere: everything goes to the engine.
     Off,
@@ -19,7 +17,6 @@ impl Mode {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Auto => "auto",
             Self::Xdp => "xdp",
             Self::Tc => "tc",
             Self::Off => "off",
@@ -31,11 +28,11 @@ impl std::str::FromStr for Mode {
     type Err = String;
 
     fn from_str(word: &str) -> Result<Self, String> {
-        let known = [Self::Auto, Self::Xdp, Self::Tc, Self::Off];
+        let known = [Self::Xdp, Self::Tc, Self::Off];
         known
             .into_iter()
             .find(|mode| mode.name() == word)
-            .ok_or_else(|| format!("\"{word}\" is no mode of the fast path; there are auto, xdp, tc and off"))
+            .ok_or_else(|| format!("\"{word}\" is no mode of the fast path; there are xdp, tc and off"))
     }
 }
 

@@ -140,8 +140,8 @@ fn kernel() -> (u32, u32) {
 #[test]
 fn pings_and_tcp_cross_through_tc_and_everything_is_reported() {
     let Some(bed) = Bed::new() else { return };
-    let (mut fast_path, attached) = bed.fast_path(Mode::Auto);
-    assert!(!attached.xdp && attached.tc.is_some(), "virtual interfaces get TC: {attached:?}");
+    let (mut fast_path, attached) = bed.fast_path(Mode::Tc);
+    assert!(!attached.xdp && attached.tc.is_some(), "{attached:?}");
     assert!(bed.pings(), "{:?}", fast_path.counters());
     let server = bed.lab.node("server").unwrap();
     let address: SocketAddr = "198.51.100.2:8080".parse().unwrap();

@@ -52,6 +52,3 @@ pub use permutation::Permutation;
 pub use port::Port;
 pub use rig::Rig;
 pub use sender::{become_realtime, monotonic_ns, pin_to};
-
-#[doc(hidden)]
-pub use exchange::Exchange as Plan;

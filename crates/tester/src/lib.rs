@@ -29,9 +29,3 @@ pub mod series;
 pub mod statistics;
 pub mod summary;
 pub mod trial;
-
-/// The former path of what is in [`gateway`].
-#[doc(hidden)]
-pub mod setup {
-    pub use crate::gateway::{Addresses, Flows, MapRule, Technology, TestFrames as Setup};
-}

@@ -5,11 +5,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use tombolo_generator::{
-    Answer, Capacity, Direction, Ends, Namespace, Order, Pace, Plan, Port, PortRule, Rig, SourceRule, Template, Timing,
-    link_address,
+    Answer, Capacity, Direction, Ends, Exchange, Namespace, Order, Pace, Port, PortRule, Rig, SourceRule, Template,
+    Timing, link_address,
 };
 use tombolo_lab::{Lab, Offload, Topology};
-use tombolo_tester::setup::{Flows, Setup, Technology};
+use tombolo_tester::gateway::{Flows, Technology, TestFrames};
 
 use crate::gateway::Gateway;
 use crate::population::{self, Population};
@@ -85,7 +85,7 @@ pub(crate) struct Contender {
     kind: Kind,
     load: Load,
     rig: Rig,
-    setup: Setup,
+    setup: TestFrames,
     ends: Ends,
     gateway: Option<Gateway>,
     lab: Lab,
@@ -248,7 +248,7 @@ impl Contender {
             },
         };
         let (forward, reverse) = if inward { (None, Some(direction)) } else { (Some(direction), None) };
-        let plan = Plan { forward, reverse, drain: Duration::from_millis(100), always_drain: false };
+        let plan = Exchange { forward, reverse, drain: Duration::from_millis(100), always_drain: false };
         let outcome = self.rig.run(&plan, &mut |_, _| true).unwrap();
         let forward = outcome.forward.or(outcome.reverse).unwrap();
         let seconds = (forward.departures.last_ns - forward.departures.first_ns) as f64 / 1e9;

@@ -18,7 +18,7 @@ use tombolo_engine::service::map_e_br::MapEBr;
 use tombolo_engine::service::map_t_br::MapTBr;
 use tombolo_lab::Lab;
 use tombolo_tables::lpm::Prefix;
-use tombolo_tester::setup::{Addresses, Flows, MapRule as TesterRule, Setup, Technology};
+use tombolo_tester::gateway::{Addresses, Flows, MapRule as TesterRule, Technology, TestFrames};
 use tombolo_wire::Prefix64;
 
 use crate::contender::Kind;
@@ -56,7 +56,7 @@ impl Population {
     }
 
     /// Takes those away that have no traffic.
-    pub(crate) fn quieten(self, setup: &mut Setup) {
+    pub(crate) fn quieten(self, setup: &mut TestFrames) {
         if self == Self::Softwires {
             setup.a = setup.a.iter().copied().step_by(QUIET).collect();
             setup.shape.a_hosts = u32::try_from(setup.a.len()).unwrap_or(u32::MAX);
@@ -79,14 +79,14 @@ impl Population {
         Ok(())
     }
 
-    pub(crate) fn setup(self, technology: Technology, flows: &Flows) -> Result<Setup> {
+    pub(crate) fn setup(self, technology: Technology, flows: &Flows) -> Result<TestFrames> {
         if self == Self::One {
-            return Ok(Setup::new(technology, &Addresses::default(), flows)?);
+            return Ok(TestFrames::new(technology, &Addresses::default(), flows)?);
         }
         let many = Flows { inside_hosts: self.hosts(), ..*flows };
         match (self, technology) {
             (Self::Rules, Technology::MapEBr | Technology::MapTBr) => domain(technology, flows),
-            _ => Ok(Setup::new(technology, &addresses(softwire_rule()), &many)?),
+            _ => Ok(TestFrames::new(technology, &addresses(softwire_rule()), &many)?),
         }
     }
 }
@@ -118,18 +118,18 @@ fn rule(number: u32) -> TesterRule {
 }
 
 /// The subscribers of all rules.
-fn domain(technology: Technology, flows: &Flows) -> Result<Setup> {
+fn domain(technology: Technology, flows: &Flows) -> Result<TestFrames> {
     let flows = Flows { inside_hosts: SUBSCRIBERS_OF_A_RULE, ..*flows };
-    let mut all = Setup::new(technology, &addresses(rule(0)), &flows)?;
+    let mut all = TestFrames::new(technology, &addresses(rule(0)), &flows)?;
     for number in 1..RULES {
-        all.a.extend(Setup::new(technology, &addresses(rule(number)), &flows)?.a);
+        all.a.extend(TestFrames::new(technology, &addresses(rule(number)), &flows)?.a);
     }
     all.shape.a_hosts = RULES * SUBSCRIBERS_OF_A_RULE;
     Ok(all)
 }
 
 /// The service for all of them.
-pub(crate) fn service(kind: Kind, setup: &Setup) -> ServiceKind {
+pub(crate) fn service(kind: Kind, setup: &TestFrames) -> ServiceKind {
     let (concentrator, softwire) = (Addresses::default().softwire_concentrator, SoftwireSettings::default());
     match kind {
         Kind::Lwaftr => ServiceKind::Lwaftr(lwaftr(setup, concentrator)),
@@ -143,7 +143,7 @@ pub(crate) fn service(kind: Kind, setup: &Setup) -> ServiceKind {
     }
 }
 
-fn lwaftr(setup: &Setup, local: Ipv6Addr) -> Lwaftr {
+fn lwaftr(setup: &TestFrames, local: Ipv6Addr) -> Lwaftr {
     let division = PortDivision::new(OFFSET_BITS, PSID_BITS).unwrap();
     let rows: Vec<SoftwireRow> = setup
         .a

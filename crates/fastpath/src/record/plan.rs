@@ -1,6 +1,6 @@
 //! What the configuration decides, as the programs have it.
 
-use super::{Range, ServiceRecord};
+use super::service::{Range, ServiceRecord};
 
 tombolo_records::constants! {
     /// Services that the programs know.
