@@ -233,7 +233,7 @@ pub static STATELESS: Section = Section {
         "deny": "array of strings", "none", "[\"192.0.2.0/24\"]",
             "IPv4 prefixes that are not embedded in `prefix`. Explicit mappings are not concerned.";
         "hairpinning": "\"intrinsic\", \"simple\" or \"off\"", "\"intrinsic\"", "\"simple\"",
-            "Packets between two hosts inside by their IPv4 addresses: turned round here, or sent back by the IPv4 network (RFC 7757 section 4). Not for a CLAT.";
+            "Packets between two hosts inside by their IPv4 addresses: hairpinned here, or sent back by the IPv4 network (RFC 7757 section 4). Not for a CLAT.";
         ..WELL_KNOWN_PREFIX;
         "icmp_sources": "array of strings", "`gateway.ipv4`", "[\"198.51.100.0/28\"]",
             "Public IPv4 addresses, prefixes or ranges, one of which at random is the source of a translated ICMPv6 error whose sender has no IPv4 address (RFC 6791).";
@@ -292,11 +292,11 @@ pub static MAP_E: Section = Section {
         "ipv4_mtu": "bytes", "1500", "1500", "MTU of the IPv4 links inside an edge, 68 to 65535.";
         "hop_limit": "number", "64", "64", "Hop limit of the packets that go into the tunnel, 1 to 255.";
         "traffic_class": "\"copy\" or 0 to 255", "\"copy\"", "0",
-            "DSCP of the packets that go into the tunnel: that of the packet inside, both ways, or a fixed one. Congestion is told across in any case (RFC 6040).";
+            "DSCP of the packets that go into the tunnel: that of the packet inside, both ways, or a fixed one. Congestion marks cross in any case (RFC 6040).";
         "dont_fragment": "\"obey\" or \"override\"", "\"obey\"", "\"override\"",
-            "What becomes of a packet with DF that does not fit: its sender is told, or the packet around it is fragmented.";
+            "What becomes of a packet with DF that does not fit: an ICMP error is sent, or the packet around it is fragmented.";
         "fragments": "\"outer\" or \"inner\"", "\"outer\"", "\"inner\"",
-            "Where a packet without DF is fragmented that does not fit: outside, for the other end to put together, or inside, for its destination.";
+            "Where a packet without DF is fragmented that does not fit: outside, for the other end to reassemble, or inside, for its destination.";
         ..SOFTWIRE_MSS;
     },
 };
@@ -422,7 +422,7 @@ pub static LWAFTR: Section = Section {
             "The softwires; see below.";
         "softwires_file": "path", "none", "\"softwires.csv\"",
             "A file with a softwire a line, `b4,ipv4,psid_offset,psid_length,psid,aftr`; the last column may be left out. `#` begins a comment line. Replace the file by renaming a new one, so that nobody reads half of it. A path that is not absolute begins where the configuration file is.";
-        "hairpinning": "switch", "true", "false", "Packets from one softwire to another turn round; otherwise they are dropped (RFC 7596 section 6.2).";
+        "hairpinning": "switch", "true", "false", "Packets from one softwire to another are hairpinned; otherwise they are dropped (RFC 7596 section 6.2).";
         "tell_unknown": "switch", "true", "false", "Tell a lwB4 whose packet fits no softwire so, with ICMPv6 1/5 at a bounded rate (RFC 7596 section 6.2).";
         "tell_unreachable": "switch", "true", "false", "Tell a sender outside that nobody has the port, with ICMPv4 3/1 at a bounded rate (RFC 7596 section 6.2).";
         ..CROSSING;

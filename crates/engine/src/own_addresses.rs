@@ -33,12 +33,13 @@ pub struct ErrorPolicy {
     pub rate: u32,
     /// Errors that may be sent at once.
     pub burst: u32,
-    /// Whether senders are told of packets that are refused for want of a mapping or by policy.
+    /// Whether ICMP errors are sent for packets that are refused for want of a mapping or by
+    /// policy.
     pub refusals: Refusals,
 }
 
-/// Whether senders are told of packets that are refused for want of a mapping or by policy (RFC
-/// 7915 sections 4.4, 5.4).
+/// Whether ICMP errors are sent for packets that are refused for want of a mapping or by policy
+/// (RFC 7915 sections 4.4, 5.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Refusals {
     /// They are: "administratively prohibited".

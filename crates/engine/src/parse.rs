@@ -49,7 +49,7 @@ pub struct Parsed<A> {
     /// TOS or traffic class.
     pub traffic_class: u8,
     /// IPv4: DF is set. IPv6: true, for these packets are never fragmented on their way, unless the
-    /// packet was put together from fragments.
+    /// packet was reassembled.
     pub dont_fragment: bool,
     /// Place in a datagram, if the packet is a piece of one or has an IPv6 Fragment header. For
     /// IPv4 always present, since every IPv4 header has an identification.

@@ -137,7 +137,7 @@ drop_reasons! {
     TunnelInTunnel = "tunnel-in-tunnel", remedy: "check the routes towards the tunnel addresses for a loop";
     /// Congestion marked on the tunnel header of a packet whose sender does not understand it (RFC
     /// 6040 section 4.2).
-    CongestionNotEct = "congestion-not-ect", remedy: "none needed: congestion is told by loss";
+    CongestionNotEct = "congestion-not-ect", remedy: "none needed: loss signals the congestion";
     /// From a softwire that is not provisioned, or that the gateway does not serve.
     UnknownSoftwire = "unknown-softwire", remedy: "add the softwire to the table, or look for a misconfigured B4";
     /// An inner source address or port that does not belong to its softwire (RFC 6333 section 11,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
-/* Address and port translation with state: crates/engine/src/mechanism/napt.rs, in the kernel.
+/* Address and port translation with state: crates/engine/src/mechanism/napt/state.rs, in the kernel.
  *
  * Known sessions are moved on and refreshed; bindings and sessions are made where that is
  * mechanical. Left to the engine: admitting a subscriber, what is near a limit or contested,

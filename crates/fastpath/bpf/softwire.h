@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /* What the ends of softwires have in common, IPv4 inside IPv6 (RFC 2473):
- * crates/engine/src/mechanism/softwire.rs.
+ * crates/engine/src/mechanism/tunnel/softwire.rs.
  *
  * 	plain    --> nat44.h or nothing --> encapsulate
  * 	softwire --> decapsulate --> nat44.h or nothing --> plain

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /* What a packet becomes: headers and checksums, the same for XDP (xdp.h) and TC (tc.h), which
- * differ in how bytes are written (RFC 7915; crates/engine/src/mechanism/translate.rs,
+ * differ in how bytes are written (RFC 7915; crates/engine/src/mechanism/translate/headers.rs,
  * readdress.rs, transport.rs).
  */
 #ifndef TOMBOLO_TRANSLATE_H

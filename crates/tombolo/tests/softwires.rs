@@ -217,6 +217,70 @@ fn homes_with_the_same_addresses_reach_a_server_through_ds_lite() {
     }
 }
 
+/// Starts the AFTR of the scenario with other ways to hand out its pool.
+fn start_aftr(setup: &mut Setup, settings: &str) {
+    let text = format!(
+        "{}[[service]]\nkind = \"aftr\"\naddress = \"2001:db8:ffff::1\"\nb4s = [\"2001:db8:1000::/36\"]\n\
+         pool = [{{ addresses = \"192.0.2.0/28\", ports = \"1024-65535\" }}]\n{settings}",
+        fast_path()
+    );
+    let gateway = setup.lab.start_gateway("gateway", TOMBOLO, &text).unwrap();
+    setup.gateways.push(("gateway".to_owned(), gateway));
+}
+
+/// The endpoints that the server sees `from` at, over ten connections.
+fn seen_at_the_server(setup: &Setup, from: &str) -> Vec<SocketAddr> {
+    let web = Peer::http(setup.node("server"), address("198.51.100.2:80"), pattern(1000)).unwrap();
+    let seen = |_| {
+        assert!(fetch(setup.node(from), address("198.51.100.2:80")) == pattern(1000));
+        web.last_client().unwrap()
+    };
+    (0..10).map(seen).collect()
+}
+
+#[test]
+fn an_aftr_hands_out_blocks_and_shares_and_serves_homes_from_outside() {
+    if skip_without("an_aftr_hands_out_blocks_and_shares_and_serves_homes_from_outside", TOOLS) {
+        return;
+    }
+    let mut setup = Setup::of("ds-lite", &["gateway"]);
+    start_aftr(
+        &mut setup,
+        "allocation = { mode = \"blocks\", block_size = 256, blocks = 1 }\n\
+         static = [{ softwire = \"2001:db8:1000:200::b4\", inside = \"10.0.0.2:80\", outside = \"192.0.2.1:80\", \
+         protocol = \"tcp\" }]\n",
+    );
+    // One block each, and each its own.
+    let blocks = |seen: Vec<SocketAddr>| {
+        let mut blocks: Vec<_> = seen.iter().map(|end| (end.ip(), end.port() / 256)).collect();
+        blocks.dedup();
+        assert_eq!(blocks.len(), 1, "{seen:?}");
+        blocks[0]
+    };
+    let client = blocks(seen_at_the_server(&setup, "client"));
+    assert_ne!(client, blocks(seen_at_the_server(&setup, "neighbour")));
+
+    // A server in the second home; the first home has the same addresses.
+    let home = Peer::http(setup.node("neighbour"), address("10.0.0.2:80"), pattern(100_000)).unwrap();
+    assert!(fetch(setup.node("server"), address("192.0.2.1:80")) == pattern(100_000));
+    assert_eq!(home.last_client().unwrap().ip(), address(&format!("{SERVER}:0")).ip());
+    assert!(fetch(setup.node("client"), address("192.0.2.1:80")) == pattern(100_000));
+    assert_eq!(home.last_client().map(|end| (end.ip(), end.port() / 256)), Some(client));
+    drop(home);
+    setup.stop("gateway");
+
+    // 256 prefixes on 16 addresses: 16 each, with 4032 ports each.
+    start_aftr(&mut setup, "allocation = { mode = \"deterministic\", inside = \"2001:db8:1000::/48\" }\n");
+    for (home, number) in [("client", 1), ("neighbour", 2)] {
+        let first = 1024 + 4032 * number;
+        for seen in seen_at_the_server(&setup, home) {
+            assert_eq!(seen.ip(), address("192.0.2.0:0").ip(), "{home}");
+            assert!((first..first + 4032).contains(&seen.port()), "{home}: {seen}, not from {first} on");
+        }
+    }
+    setup.stop("gateway");
+}
+
 #[test]
 fn homes_share_an_address_through_lightweight_4over6() {
     if skip_without("homes_share_an_address_through_lightweight_4over6", TOOLS) {

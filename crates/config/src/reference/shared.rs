@@ -89,7 +89,7 @@ pub(super) const TRANSLATED_MSS: &[Key] = keys! {
 /// A translation.
 pub(super) const PLATEAUS: &[Key] = keys! {
     "mtu_plateaus": "array of numbers", "those of RFC 7915", "[1492, 1006, 508]",
-        "Path MTUs, from large to small, of which the next below the packet's size is taken where an IPv4 router does not tell its own (RFC 7915 section 4.2).";
+        "Path MTUs, from large to small, of which the next below the packet's size is taken where an IPv4 router does not give its own (RFC 7915 section 4.2).";
 };
 
 /// A translation.
@@ -127,7 +127,7 @@ pub(super) const CROSSING: &[Key] = keys! {
     "dont_fragment": "\"obey\" or \"override\"", "\"obey\"", "\"override\"",
         "An IPv4 packet with DF that is too big: refused with \"fragmentation needed\" (RFC 2473 section 7.2), or fragmented outside all the same (RFC 6333 section 5.3).";
     "fragments": "\"outer\" or \"inner\"", "\"outer\"", "\"inner\"",
-        "Where a packet without DF that is too big is fragmented: the IPv6 packet, which the other end puts together, or the IPv4 packet, which its destination does.";
+        "Where a packet without DF that is too big is fragmented: the IPv6 packet, which the other end reassembles, or the IPv4 packet, which its destination does.";
 };
 
 /// Every end of softwires.

@@ -20,7 +20,7 @@ pub(crate) enum Origin {
 /// Reads what has just left as an IPv4 packet, to come in again. Its hop is given back, since the
 /// way in takes one: one decrement in total (RFC 7757 section 4.2.2).
 ///
-/// The packet is not as it was received any more, so nobody can be told what becomes of it.
+/// The packet is not as it was received any more, so no ICMP error can quote it.
 ///
 /// # Errors
 /// As [`parse_ipv4`].

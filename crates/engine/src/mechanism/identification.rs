@@ -3,9 +3,9 @@
 //! Read first: RFC 6864 section 4, RFC 7739 section 5.3 (a counter per destination, hashed with a
 //! secret).
 //!
-//! Fragments of different datagrams with the same addresses, protocol and identification are put
-//! together wrongly, so numbers must not repeat soon; and who can guess them can inject fragments,
-//! so they must not be one global counter. `hash(source, destination) +
+//! Fragments of different datagrams with the same addresses, protocol and identification are
+//! reassembled wrongly, so numbers must not repeat soon; and who can guess them can inject
+//! fragments, so they must not be one global counter. `hash(source, destination) +
 //! counter[hash'(destination)]` gives every pair of hosts its own walk through the 16 bits. Workers
 //! that share a key and the same number of workers never give the same number to one pair within a
 //! cycle, if that number is a power of two.

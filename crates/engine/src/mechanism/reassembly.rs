@@ -1,4 +1,4 @@
-//! Puts fragments together, for services that need the ports of every packet.
+//! Reassembles fragments, for services that need the ports of every packet.
 //!
 //! Read first: RFC 791 section 3.2, RFC 8200 section 4.5, RFC 5722 (overlaps), RFC 6146 section
 //! 3.4, RFC 4963 and RFC 8900 on what goes wrong.
@@ -211,7 +211,7 @@ impl Reassembly {
         let (header, payload) =
             packet.bytes().split_at_checked(parsed.transport_offset.into()).ok_or(DropReason::Malformed)?;
         let Some(slot) = self.collect(key, fragment, header, payload, now)? else { return Ok(None) };
-        let (start, length) = self.put_together(slot);
+        let (start, length) = self.reassemble(slot);
         let bytes = &mut self.whole[start..start + length];
         write_u16(bytes, ipv4::TOTAL_LENGTH, u16::try_from(length).map_err(|_| DropReason::FragmentInvalid)?);
         write_u16(bytes, ipv4::FRAGMENT_OFFSET, 0);
@@ -247,7 +247,7 @@ impl Reassembly {
         header[ipv6::NEXT_HEADER] = parsed.protocol.0;
         let payload = packet.bytes().get(parsed.transport_offset.into()..).ok_or(DropReason::Malformed)?;
         let Some(slot) = self.collect(key, fragment, &header, payload, now)? else { return Ok(None) };
-        let (start, length) = self.put_together(slot);
+        let (start, length) = self.reassemble(slot);
         let payload_length = u16::try_from(length - ipv6::HEADER_LENGTH).map_err(|_| DropReason::FragmentInvalid)?;
         write_u16(&mut self.whole[start..], ipv6::PAYLOAD_LENGTH, payload_length);
         let mut whole =
@@ -412,7 +412,7 @@ impl Reassembly {
 
     /// Copies a complete datagram into the buffer and forgets it; gives its start there and its
     /// length.
-    fn put_together(&mut self, slot: u32) -> (usize, usize) {
+    fn reassemble(&mut self, slot: u32) -> (usize, usize) {
         let State::Collecting(datagram) = self.remove(slot) else { return (HEADROOM, 0) };
         self.whole.resize(HEADROOM + ipv6::HEADER_LENGTH + LARGEST + HEADROOM, 0);
         let length = datagram.header.len() + datagram.present;
@@ -420,7 +420,7 @@ impl Reassembly {
         let (header, mut rest) = buffer.split_at_mut(datagram.header.len());
         header.copy_from_slice(&datagram.header);
         if datagram.congestion {
-            // Congestion that one piece met is told of the whole (RFC 3168 section 5.3).
+            // Congestion that one piece met marks the whole (RFC 3168 section 5.3).
             header[1] |= if header[0] >> 4 == 4 { 0b11 } else { 0b11 << 4 };
         }
         for piece in &datagram.pieces {

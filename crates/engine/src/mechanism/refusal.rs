@@ -1,4 +1,4 @@
-//! A packet that is not translated: why, and what its sender is told.
+//! A packet that is not forwarded: why, and the ICMP error for its sender.
 
 use crate::verdict::DropReason;
 
@@ -44,19 +44,19 @@ pub enum IcmpAnswer {
 }
 
 impl Refusal {
-    /// A refusal that the sender is told about.
+    /// A refusal that is answered with an ICMP error.
     #[must_use]
     pub const fn with(reason: DropReason, answer: IcmpAnswer) -> Self {
         Self { reason, answer: Some(answer) }
     }
 
-    /// A refusal that the sender is not told about.
+    /// A refusal without an ICMP error.
     #[must_use]
     pub const fn silent(reason: DropReason) -> Self {
         Self { reason, answer: None }
     }
 
-    /// The same refusal, of which the sender is not told.
+    /// The same refusal without its ICMP error.
     #[must_use]
     pub const fn silence(self) -> Self {
         Self::silent(self.reason)

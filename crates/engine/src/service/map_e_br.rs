@@ -129,12 +129,12 @@ impl MapEBr {
         Ok(subscriber.rule.map_address(subscriber.share))
     }
 
-    /// An ICMPv6 error about a softwire packet: its sender is told in its own protocol (RFC 2473
+    /// An ICMPv6 error about a softwire packet goes to its sender in its own protocol (RFC 2473
     /// section 8).
     fn relay_error(&self, outer: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         let from = work.own.ipv4.ok_or(DropReason::Untranslatable)?;
         let (_, error) = relay_error(&mut work.packet, outer, from, &mut work.worker.identifications)?;
-        work.notes.add("RFC 2473 section 8", || format!("{} is told, from {from}", error.destination));
+        work.notes.add("RFC 2473 section 8", || format!("the error goes on to {}, from {from}", error.destination));
         if self.domain.contains_ipv4(error.destination) {
             return self.send_inside(&error, work).map_err(Refusal::silence);
         }

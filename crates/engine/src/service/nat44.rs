@@ -1,10 +1,10 @@
 //! Stateful NAT44, up to carrier grade (RFC 4787, RFC 5382, RFC 5508, RFC 6888, RFC 7857).
 //!
-//! Both sides are IPv4, so a packet is told by its addresses: from inside if its source is inside
-//! and its destination is not, from outside if its destination is in the pool. The subscriber is
-//! the inside address. A packet from inside to an address of the pool is hairpinned (RFC 4787
-//! REQ-9): it gets its outside source and comes in again as if from outside, with one decrement of
-//! the TTL in total.
+//! Both sides are IPv4, so addresses say which side a packet is from: from inside if its source is
+//! inside and its destination is not, from outside if its destination is in the pool. The
+//! subscriber is the inside address. A packet from inside to an address of the pool is hairpinned
+//! (RFC 4787 REQ-9): it gets its outside source and comes in again as if from outside, with one
+//! decrement of the TTL in total.
 
 use std::net::Ipv4Addr;
 

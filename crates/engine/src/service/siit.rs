@@ -258,7 +258,7 @@ impl Siit {
         // Condition set B of RFC 7757 section 4.2.2.
         if self.hairpins(inner_source, work) {
             work.notes.add("RFC 7757 section 4.2.2 (B)", || {
-                format!("the packet in error came from inside host {}: the error turns round", inner_source.address)
+                format!("the packet in error came from inside host {}: the error is hairpinned", inner_source.address)
             });
             return self.hairpin(work);
         }
@@ -266,7 +266,7 @@ impl Siit {
     }
 
     /// The IPv4 source of an ICMPv6 error from `node`, which may be a router without any IPv4
-    /// address; then also the address to be told in an extension (RFC 6791 section 3).
+    /// address; then also the address for an extension (RFC 6791 section 3).
     fn error_source_ipv4(
         &self,
         node: Ipv6Addr,

@@ -34,7 +34,7 @@ tombolo_records::records! {
         report_sessions: u32,
         /// Secret of identifications and ports.
         secret: [u64; 2],
-        /// What becomes of a session: the engine's table (mechanism/session_state.rs).
+        /// What becomes of a session: the engine's table (mechanism/napt/session_state.rs).
         steps: [[u8; 8]; 16],
         /// The gateway's own addresses, if it answers for them itself; zero if it does not. As on
         /// the wire.

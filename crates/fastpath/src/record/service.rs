@@ -112,7 +112,8 @@ tombolo_records::records! {
         unused: [u8; 5],
     }
 
-    /// This end of a softwire (crates/engine/src/mechanism/softwire.rs). Addresses as on the wire.
+    /// This end of a softwire (crates/engine/src/mechanism/tunnel/softwire.rs). Addresses as on the
+    /// wire.
     plain pub(crate) struct TunnelRecord as tunnel {
         local: [u64; 2],
         /// The other end. The AFTR has many, those in `b4s`.

@@ -4,8 +4,8 @@
 //!
 //! When two hosts open a connection to each other at once, the first SYN of the outside one may
 //! come before the inside one has opened the way. Refused at once, it would end the attempt; so it
-//! is held. If the inside opens within six seconds nobody is told anything: the outside host sends
-//! its SYN again. Else its sender is told that nobody has the port.
+//! is held. If the inside opens within six seconds nothing is sent: the outside host sends its SYN
+//! again. Else it gets an ICMP error: port unreachable.
 //!
 //! A worker holds the SYNs that it received, in order of their times, at most `MOST`: a flood costs
 //! memory that was there before, and a search through it. Which sessions there are by the end of

@@ -82,10 +82,11 @@ impl SubscriberIs {
 /// 5382 REQ-4, RFC 6146 section 3.5.2.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum UnsolicitedSyn {
-    /// It is dropped, and nobody is told: no work and no state for scans.
+    /// It is dropped without an ICMP error: no work and no state for scans.
     #[default]
     Drop,
-    /// It is held for some seconds, so that both sides may open at once; then its sender is told.
+    /// It is held for some seconds, so that both sides may open at once; then an ICMP error is
+    /// sent.
     Hold,
 }
 

@@ -10,7 +10,8 @@
 //! The head moves, the payload stays. Super-packets (GSO) are translated whole and keep their
 //! segmentation; sizes are judged by the segments they will become. Partial checksums stay partial.
 //!
-//! Not here: which packets may be translated ([`screen`](crate::mechanism::screen)), and ICMP errors.
+//! Not here: which packets may be translated ([`screen`](crate::mechanism::screen)), and ICMP
+//! errors.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -241,7 +242,7 @@ fn size_6to4(packet: &Packet<'_>, parsed: &Parsed<Ipv6Addr>) -> usize {
 
 /// An IPv6 packet of up to 1280 bytes has to get through; a larger one has a sender that can make
 /// it smaller, though never smaller than 1280 (RFC 7915 sections 1.4 and 5.1.1, RFC 8021). A
-/// datagram that came in fragments and was put together here may leave in fragments, whatever its
+/// datagram that came in fragments and was reassembled here may leave in fragments, whatever its
 /// size.
 #[inline]
 fn fit_6to4(

@@ -7,7 +7,7 @@
 //! | IPv6 | ICMPv6 8 | IPv6 (Fragment) ...       | transport, maybe cut | (padding, extension)
 //! ```
 //!
-//! Errors are rare and short, so the result is put together in a buffer on the stack and copied
+//! Errors are rare and short, so the result is built in a buffer on the stack and copied
 //! back. The checksum of the message is verified first and computed anew at the end, or a damaged
 //! error would become a right one. The packet inside is translated like any other, but its hop
 //! limit and its size were somebody else's business, and its length fields keep describing the

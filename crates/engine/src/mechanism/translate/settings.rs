@@ -1,4 +1,4 @@
-//! What a translation is told: the addresses and ports that were decided, and the operator's
+//! What a translation is given: the addresses and ports that were decided, and the operator's
 //! choices.
 
 use tombolo_wire::Port;
@@ -82,7 +82,7 @@ pub struct TranslateSettings {
     /// Largest TCP segment that a SYN may announce, in bytes; larger announcements are lowered to
     /// it. `None` leaves them.
     pub largest_segment: Option<u16>,
-    /// Path MTUs to choose from where a router does not tell its own (RFC 1191 section 7.1).
+    /// Path MTUs to choose from where a router does not give its own (RFC 1191 section 7.1).
     pub plateaus: Plateaus,
 }
 

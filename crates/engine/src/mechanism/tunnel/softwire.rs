@@ -11,7 +11,7 @@
 //! ```
 //!
 //! [`encapsulate`] puts a header in front and [`decapsulate`] takes it off; the packet inside keeps
-//! every byte, except for the TOS (traffic class and congestion are told across the ends). TTL,
+//! every byte, except for the TOS (traffic class and congestion marks cross with it). TTL,
 //! addresses and ports are the service's business: [`take_step`] is the forwarding step that an end
 //! without address translation does.
 //!
@@ -61,7 +61,7 @@ pub const OVERHEAD: u32 = 40;
 /// What becomes of a packet that does not fit the softwire and has DF.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DontFragment {
-    /// It is refused, and its sender told the tunnel's MTU (RFC 2473 section 7.2 (a)).
+    /// It is refused with an ICMP error that gives the tunnel's MTU (RFC 2473 section 7.2 (a)).
     #[default]
     Obey,
     /// The outer packet is fragmented (RFC 6333 section 5.3, read literally).
@@ -71,10 +71,10 @@ pub enum DontFragment {
 /// Where a packet that does not fit the softwire and has no DF is fragmented.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Fragments {
-    /// Outside: the other end puts it together (RFC 6333 section 5.3).
+    /// Outside: the other end reassembles it (RFC 6333 section 5.3).
     #[default]
     Outer,
-    /// Inside: its destination puts it together (RFC 7597 section 8.3, for relays with an anycast
+    /// Inside: its destination reassembles it (RFC 7597 section 8.3, for relays with an anycast
     /// address).
     Inner,
 }
@@ -88,7 +88,7 @@ pub struct SoftwireSettings {
     pub hop_limit: u8,
     /// Traffic class of the packets sent. `Copy`: DSCP and congestion are copied both ways (RFC
     /// 6333 section 7.1, RFC 2983's uniform model). `Force`: the DSCP of this octet (the pipe
-    /// model); a packet that leaves the softwire keeps its own. Congestion is told across in either
+    /// model); a packet that leaves the softwire keeps its own. Congestion marks cross in either
     /// case (RFC 6040).
     pub traffic_class: TrafficClass,
     /// What becomes of packets with DF that do not fit.
@@ -292,9 +292,9 @@ impl<O: Outbox + ?Sized> Entry<'_, O> {
 }
 
 /// Takes the IPv4 packet out of `packet`, an IPv6 packet for this end that is no fragment (the
-/// caller has put it together), and parses it. `outer` was parsed from it. Whether its source may
+/// caller has reassembled it), and parses it. `outer` was parsed from it. Whether its source may
 /// use the softwire, and whether the packet inside is its own, is for the caller to ask;
-/// [`put_back`] makes the packet whole again if the sender is to be told.
+/// [`put_back`] restores the packet if an ICMP error is to quote it.
 ///
 /// # Errors
 /// [`Refusal`]: [`DropReason::NotIpv4Inside`], [`DropReason::TunnelInTunnel`], [`DropReason::RoutingHeader`],
@@ -343,8 +343,7 @@ fn check_outer(outer: &Parsed<Ipv6Addr>) -> Result<(), Refusal> {
 }
 
 /// Puts the outer headers back in front of a packet that was taken out of the softwire and has not
-/// left its place, so that `outer` describes it again and its sender can be told what is wrong with
-/// it.
+/// left its place, so that `outer` describes it again and an ICMP error can quote it.
 ///
 /// # Errors
 /// [`DropReason::NoHeadroom`] if it was never in a softwire.
