@@ -132,6 +132,7 @@ impl Engine {
     }
 
     /// What services work with, and what reassembles fragments for them.
+    #[inline(always)]
     pub(crate) fn work<'a>(
         &'a mut self,
         plan: &'a Plan,
@@ -202,6 +203,7 @@ impl Engine {
 /// Longest ICMP error about a SYN that was held: two headers more.
 const LONGEST_ANSWER: usize = held::LONGEST + 64;
 
+#[inline]
 fn receive_ipv6(
     plan: &Plan,
     parsed: &Parsed<Ipv6Addr>,
@@ -232,6 +234,7 @@ fn receive_ipv6(
     }
 }
 
+#[inline]
 fn receive_ipv4(
     plan: &Plan,
     parsed: &Parsed<Ipv4Addr>,
@@ -267,6 +270,7 @@ fn receive_ipv4(
     }
 }
 
+#[inline]
 fn serve_ipv6(
     service: &Service,
     from: Option<Ipv6Addr>,
@@ -276,6 +280,7 @@ fn serve_ipv6(
     service.kind.from_ipv6(parsed, work).or_else(|refusal| answer_ipv6(from, refusal, parsed, work))
 }
 
+#[inline]
 fn serve_ipv4(
     service: &Service,
     side: Side,

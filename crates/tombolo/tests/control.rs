@@ -254,7 +254,11 @@ fn an_operator_adds_and_removes_bindings_flushes_and_drains() {
     };
     knock(&setup);
     assert!(setup.refused(&["binding", "add", "tcp", "[2001:db8:1::3]:22", "192.0.2.1:2222"]).contains("taken"));
-    assert!(setup.refused(&["binding", "add", "tcp", "10.0.0.1:22", "192.0.2.1:2223"]).contains("known by their IPv6 addresses"));
+    assert!(
+        setup
+            .refused(&["binding", "add", "tcp", "10.0.0.1:22", "192.0.2.1:2223"])
+            .contains("known by their IPv6 addresses")
+    );
     assert!(setup.refused(&["binding", "add", "tcp", "[2001:db8::1]:22", "203.0.113.1:22"]).contains("no pool has"));
     assert!(setup.refused(&["binding", "remove", "tcp", "192.0.2.1:8080"]).contains("in the configuration"));
     assert!(setup.text(&["reload"]).contains("reloaded"));

@@ -129,6 +129,7 @@ impl Serve for Aftr {
     }
 
     /// To the tunnel address.
+    #[inline]
     fn from_ipv6(&self, outer: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         match arrive(outer, &self.softwire, work)? {
             Arrived::Answered(verdict) => return Ok(verdict),
@@ -151,6 +152,7 @@ impl Serve for Aftr {
     }
 
     /// From outside.
+    #[inline]
     fn from_ipv4(&self, _: Side, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         screen(parsed)?;
         self.softwire.check_size(&work.packet, parsed)?;

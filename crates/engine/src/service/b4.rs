@@ -65,6 +65,7 @@ impl Serve for B4 {
     }
 
     /// From inside.
+    #[inline]
     fn from_ipv4(&self, _: Side, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         screen(parsed)?;
         self.softwire.check_size(&work.packet, parsed)?;
@@ -73,6 +74,7 @@ impl Serve for B4 {
     }
 
     /// To this end's tunnel address.
+    #[inline]
     fn from_ipv6(&self, outer: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         match arrive(outer, &self.softwire, work)? {
             Arrived::Answered(verdict) => return Ok(verdict),

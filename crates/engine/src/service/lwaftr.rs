@@ -73,6 +73,7 @@ impl Serve for Lwaftr {
     }
 
     /// To a tunnel address.
+    #[inline]
     fn from_ipv6(&self, outer: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         match arrive(outer, &self.softwire, work)? {
             Arrived::Answered(verdict) => return Ok(verdict),
@@ -93,6 +94,7 @@ impl Serve for Lwaftr {
     }
 
     /// From outside.
+    #[inline]
     fn from_ipv4(&self, _: Side, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         screen(parsed)?;
         self.enter(parsed, work)

@@ -66,6 +66,7 @@ impl Serve for MapEBr {
     }
 
     /// From the domain.
+    #[inline]
     fn from_ipv6(&self, outer: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         match arrive(outer, &self.softwire, work)? {
             Arrived::Answered(verdict) => return Ok(verdict),
@@ -77,6 +78,7 @@ impl Serve for MapEBr {
     }
 
     /// From outside.
+    #[inline]
     fn from_ipv4(&self, _: Side, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         // Subscribers' packets come through softwires; from outside only forged ones have such a
         // source.

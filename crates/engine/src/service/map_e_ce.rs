@@ -76,6 +76,7 @@ impl Serve for MapECe {
     }
 
     /// From a host inside.
+    #[inline]
     fn from_ipv4(&self, _: Side, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         screen(parsed)?;
         if let Some(nat44) = self.edge.hairpin(&work.packet, parsed)? {
@@ -93,6 +94,7 @@ impl Serve for MapECe {
     }
 
     /// From the IPv6 network.
+    #[inline]
     fn from_ipv6(&self, outer: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         match arrive(outer, &self.softwire, work)? {
             Arrived::Answered(verdict) => return Ok(verdict),

@@ -77,6 +77,7 @@ impl Serve for MapTBr {
     }
 
     /// From the domain.
+    #[inline]
     fn from_ipv6(&self, parsed: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         screen_ipv6(parsed)?;
         if parsed.payload == Payload::IcmpError {
@@ -105,6 +106,7 @@ impl Serve for MapTBr {
     }
 
     /// From outside.
+    #[inline]
     fn from_ipv4(&self, _: Side, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         self.to_domain(parsed, Origin::Network, work)
     }

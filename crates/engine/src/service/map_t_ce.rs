@@ -87,6 +87,7 @@ impl Serve for MapTCe {
     }
 
     /// From a host inside.
+    #[inline]
     fn from_ipv4(&self, _: Side, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         screen_ipv4(parsed)?;
         if let Some(nat44) = self.edge.hairpin(&work.packet, parsed)? {
@@ -112,6 +113,7 @@ impl Serve for MapTCe {
     }
 
     /// From the IPv6 network.
+    #[inline]
     fn from_ipv6(&self, parsed: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         screen_ipv6(parsed)?;
         let own = self.edge.ce.host_at(parsed.destination).ok_or(DropReason::NoBinding)?;

@@ -75,6 +75,7 @@ impl Serve for Nat64 {
     }
 
     /// From inside.
+    #[inline]
     fn from_ipv6(&self, parsed: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         if self.prefix.contains(parsed.source) {
             return Err(DropReason::SourceInPrefix.into());
@@ -102,6 +103,7 @@ impl Serve for Nat64 {
     }
 
     /// From outside.
+    #[inline]
     fn from_ipv4(&self, _: Side, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         screen_ipv4(parsed)?;
         let source = self.embedded_source(parsed.source)?;

@@ -197,6 +197,7 @@ impl Siit {
     ///
     /// # Errors
     /// The reason why it is not forwarded.
+    #[inline]
     pub(crate) fn receive_ipv6(&self, parsed: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         screen_ipv6(parsed)?;
         if parsed.payload == Payload::IcmpError {
@@ -291,6 +292,7 @@ impl Siit {
     ///
     /// # Errors
     /// The reason why it is not forwarded.
+    #[inline]
     pub(crate) fn receive_ipv4(
         &self,
         parsed: &Parsed<Ipv4Addr>,
