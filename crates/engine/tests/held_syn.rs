@@ -8,7 +8,9 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use support::*;
 use tombolo_engine::mechanism::napt::{Filtering, Policy, UnsolicitedSyn};
-use tombolo_engine::mechanism::session_state::{ESTABLISHED, INSIDE_INIT, OUTSIDE_INIT_HELD, TRANS};
+use tombolo_engine::mechanism::session_state::{
+    ESTABLISHED, INSIDE_INIT, OUTSIDE_INIT_HELD, PERMISSION, PERMISSION_TCP, RESET, TRANS,
+};
 use tombolo_engine::packet::Packet;
 use tombolo_engine::{DropReason, Verdict};
 use tombolo_tables::session::State;
@@ -21,7 +23,7 @@ fn holding(nat44: bool, filtering: Filtering) -> Gateway {
 fn states(gateway: &Gateway) -> Vec<State> {
     let lines = 0..gateway.tables.sessions.lines();
     let sessions = lines.flat_map(|line| gateway.tables.sessions.read_line(line).map(|(session, _)| session.state));
-    sessions.filter(|state| state.0 <= TRANS.0).collect()
+    sessions.filter(|state| ![PERMISSION, PERMISSION_TCP].contains(state)).collect()
 }
 
 /// Sends probes for what the sweep found silent.
@@ -184,11 +186,11 @@ fn a_connection_that_fell_silent_is_probed_and_lives_if_the_host_answers() {
         // The host has the connection: its ACK makes it established again.
         gateway.forward(&tcp((host, 5000), (server, 80), ACK, b""));
         assert_eq!(states(&gateway), [ESTABLISHED]);
-        // Silent again, and this time the host is gone: RST leaves it to its end.
+        // Silent again, and this time the host is gone: RST ends it in four minutes.
         gateway.wait(7205);
         assert_eq!(probes(&mut gateway).len(), 1);
         gateway.forward(&tcp((host, 5000), (server, 80), RST, b""));
-        assert_eq!(states(&gateway), [TRANS]);
+        assert_eq!(states(&gateway), [RESET]);
         gateway.wait(250);
         gateway.sweep();
         assert_eq!(states(&gateway), []);

@@ -129,6 +129,68 @@ fn a_closed_connection_opens_again_on_the_same_ports() {
     gateway.forward(&tcp(server, (POOL, first.ports.0), ACK, b"established"));
 }
 
+/// A connection of the client to the server that is open; the outside port that it has.
+fn connect(gateway: &mut Gateway) -> u16 {
+    let port = gateway.forward(&tcp((HOST4, 40_000), (SERVER, 80), SYN, b"")).ports.0;
+    gateway.forward(&tcp((SERVER, 80), (POOL, port), SYN | ACK, b""));
+    gateway.forward(&tcp((HOST4, 40_000), (SERVER, 80), ACK, b""));
+    port
+}
+
+#[test]
+fn a_connection_that_is_opened_anew_after_it_was_closed_lives_as_long_as_any() {
+    for opener in ["inside", "outside"] {
+        let mut gateway = nat44();
+        let port = connect(&mut gateway);
+        let outward = tcp((HOST4, 40_000), (SERVER, 80), FIN | ACK, b"");
+        let inward = tcp((SERVER, 80), (POOL, port), FIN | ACK, b"");
+        gateway.forward(&outward);
+        gateway.forward(&inward);
+        gateway.wait(30);
+        let (outward, inward) = if opener == "inside" { (SYN, SYN | ACK) } else { (SYN | ACK, SYN) };
+        let outward = tcp((HOST4, 40_000), (SERVER, 80), outward, b"");
+        let inward = tcp((SERVER, 80), (POOL, port), inward, b"");
+        for packet in if opener == "inside" { [&outward, &inward] } else { [&inward, &outward] } {
+            gateway.forward(packet);
+        }
+        for _ in 0..20 {
+            gateway.wait(60);
+            sweep(&mut gateway);
+            assert_eq!(gateway.forward(&tcp((HOST4, 40_000), (SERVER, 80), ACK, b"data")).ports.0, port);
+        }
+        gateway.wait(7000);
+        sweep(&mut gateway);
+        gateway.forward(&tcp((SERVER, 80), (POOL, port), ACK, b"still there"));
+        assert_eq!(sessions(&gateway), 1, "opened from {opener}");
+    }
+}
+
+#[test]
+fn a_connection_that_was_reset_is_gone_after_four_minutes_whatever_came_late() {
+    let outward = |flags| tcp((HOST4, 40_000), (SERVER, 80), flags, b"");
+    let inward = |port, flags| tcp((SERVER, 80), (POOL, port), flags, b"");
+    let sequences: [(&str, &[(bool, u8)]); 5] = [
+        ("FIN, RST", &[(true, FIN | ACK), (true, RST)]),
+        ("FIN, RST of the other side", &[(true, FIN | ACK), (false, RST)]),
+        ("outside FIN, RST", &[(false, FIN | ACK), (false, RST), (false, ACK)]),
+        ("RST, late ACK of the other side", &[(true, RST), (false, ACK), (false, ACK)]),
+        ("RST, late ACK of the same side", &[(false, RST), (false, ACK)]),
+    ];
+    for (name, packets) in sequences {
+        let mut gateway = nat44();
+        let port = connect(&mut gateway);
+        for &(from_inside, flags) in packets {
+            gateway.forward(&if from_inside { outward(flags) } else { inward(port, flags) });
+        }
+        gateway.wait(200);
+        sweep(&mut gateway);
+        assert_eq!(sessions(&gateway), 1, "{name}: RFC 7857 section 2.2 keeps it for four minutes");
+        gateway.wait(50);
+        sweep(&mut gateway);
+        assert_eq!(sessions(&gateway), 0, "{name}");
+    }
+}
+
 #[test]
 fn both_sides_may_open_at_once() {
     let mut gateway = nat44();

@@ -17,6 +17,8 @@ use tombolo_engine::{DropReason, Verdict};
 use tombolo_tables::audit;
 use tombolo_tables::sweep::Sweeper;
 
+const OTHER_SERVER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 77);
+
 #[test]
 fn udp_goes_out_through_the_pool_and_comes_back() {
     let mut gateway = Gateway::new(Setup::default());
@@ -147,6 +149,42 @@ fn filtering_decides_who_may_answer() {
         closed.pass(&tcp((stranger, 80), (POOL, syn.ports.0), SYN, b"")).0,
         Verdict::Drop(DropReason::InboundSyn)
     );
+}
+
+#[test]
+fn filtering_remembers_a_remote_for_as_long_as_there_is_a_session_with_it() {
+    let policy = Policy { filtering: Filtering::AddressDependent.into(), ..Policy::default() };
+    let mut gateway = Gateway::new(Setup { policy, ..Setup::default() });
+    let out = gateway.forward(&udp((HOST, 40_000), (embed(SERVER), 53), b""));
+    let out_tcp = gateway.forward(&tcp((HOST, 40_000), (embed(SERVER), 80), SYN, b""));
+    gateway.forward(&tcp((SERVER, 80), (POOL, out_tcp.ports.0), SYN | ACK, b""));
+    // Only the server sends, for longer than any lifetime.
+    for _ in 0..100 {
+        gateway.wait(200);
+        sweep(&mut gateway);
+        gateway.forward(&udp((SERVER, 53), (POOL, out.ports.0), b"a stream"));
+        gateway.forward(&tcp((SERVER, 80), (POOL, out_tcp.ports.0), ACK, b"a stream"));
+    }
+    gateway.forward(&udp((SERVER, 9999), (POOL, out.ports.0), b"another port of a remote with a session"));
+    gateway.forward(&tcp((SERVER, 81), (POOL, out_tcp.ports.0), SYN, b""));
+    // A session that the remote has opened counts as well, from its first packet.
+    let out = gateway.forward(&udp((HOST, 40_001), (embed(SERVER), 53), b"")).ports.0;
+    for port in 10_000..10_003 {
+        gateway.wait(290);
+        sweep(&mut gateway);
+        gateway.forward(&udp((SERVER, port), (POOL, out), b""));
+    }
+    // A packet that refreshes no session keeps no permission: the connection was not opened.
+    let mut gateway = Gateway::new(Setup { policy, ..Setup::default() });
+    let out = gateway.forward(&tcp((HOST, 40_000), (embed(SERVER), 80), SYN, b"")).ports.0;
+    gateway.forward(&tcp((HOST, 40_000), (embed(OTHER_SERVER), 80), SYN, b""));
+    gateway.forward(&tcp((OTHER_SERVER, 80), (POOL, out), SYN | ACK, b""));
+    for _ in 0..8 {
+        gateway.wait(1000);
+        sweep(&mut gateway);
+        gateway.forward(&tcp((OTHER_SERVER, 80), (POOL, out), ACK, b""));
+    }
+    assert_eq!(gateway.pass(&tcp((SERVER, 80), (POOL, out), ACK, b"")).0, Verdict::Drop(DropReason::Filtered));
 }
 
 #[test]

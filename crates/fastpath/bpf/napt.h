@@ -331,6 +331,9 @@ static __always_inline struct outcome inbound(const volatile struct service *ser
 	if (found) {
 		if (!look_at_session(found, &session, now, &sighting))
 			return PASSED(MISS_SESSION_DEAD);
+		/* As outbound: whoever refreshes a session renews the permission. */
+		if (filters_by_address(service, packet->space) && sighting.seen != now)
+			return PASSED(MISS_PERMISSION);
 		return advance(&sighting, SIDE_OUTSIDE, packet->event, now);
 	}
 	if (!(READ(bound->record->flags) & BINDING_STATIC)) {

@@ -2,17 +2,23 @@
 //!
 //! TCP follows RFC 6146 section 3.5.2.2, which RFC 7857 section 2 recommends for NAT44 as well;
 //! "V6" there is the inside here, "V4" the outside. Only the SYN, FIN and RST flags and the
-//! direction matter. Times are RFC 6146 section 4's.
+//! direction matter. Times are RFC 6146 section 4's. Where hosts close connections in ways that the
+//! RFC's table does not foresee, this one goes on: a SYN opens anew what was closing, and what was
+//! reset stays so until both sides have shown that they know nothing of it. Each entry and the
+//! clause that asks for it: `docs/tcp-sessions.md`, which a test compares with the table.
 //!
-//! | state | inside SYN | outside SYN | inside FIN | outside FIN | RST | other |
-//! |---|---|---|---|---|---|---|
-//! | outside-init | established* | same | same | same | same | same |
-//! | inside-init | same* | established* | same | same | same | same |
-//! | established | same* | same* | inside-fin | outside-fin | trans* | same* |
-//! | outside-fin | same* | same* | both-fin* | same* | same* | same* |
-//! | inside-fin | same* | same* | same* | both-fin* | same* | same* |
-//! | both-fin | same | same | same | same | same | same |
-//! | trans | established* | established* | established* | established* | same | established* |
+//! | state | inside SYN | outside SYN | inside FIN | outside FIN | RST | inside other | outside other |
+//! |---|---|---|---|---|---|---|---|
+//! | outside-init | established* | same | same | same | same | same | same |
+//! | inside-init | same* | established* | same | same | same | same | same |
+//! | established | same* | same* | inside-fin | outside-fin | reset* | same* | same* |
+//! | outside-fin | inside-init* | outside-init* | both-fin* | same* | reset* | same* | same* |
+//! | inside-fin | inside-init* | outside-init* | same* | both-fin* | reset* | same* | same* |
+//! | both-fin | inside-init* | outside-init* | same | same | same | same | same |
+//! | trans | established* | established* | established* | established* | reset* | established* | established* |
+//! | reset | inside-init* | outside-init* | same | same | same | reset-inside | reset-outside |
+//! | reset-inside | inside-init* | outside-init* | same | same | reset | same | established* |
+//! | reset-outside | inside-init* | outside-init* | same | same | reset | established* | same |
 //!
 //! `*`: the lifetime starts anew. Without it the session goes on with the time it has left.
 
@@ -40,16 +46,22 @@ pub const OUTSIDE_FIN: State = State(7);
 pub const INSIDE_FIN: State = State(8);
 /// Both have closed ("V6 FIN + V4 FIN RCV").
 pub const BOTH_FIN: State = State(9);
-/// Reset, or silent for too long: about to go ("TRANS").
+/// Silent for too long: about to go ("TRANS", where RFC 6146 has what was reset, too).
 pub const TRANS: State = State(10);
 /// Not a session of packets: the inside has sent UDP or ICMP to this remote address, whatever the
 /// port. Kept for address-dependent filtering only.
 pub const PERMISSION: State = State(11);
 /// As [`PERMISSION`], for TCP.
 pub const PERMISSION_TCP: State = State(12);
+/// Reset by one of the hosts, or by somebody who says so: about to go.
+pub const RESET: State = State(13);
+/// As [`RESET`], and the inside has sent something since.
+pub const RESET_INSIDE: State = State(14);
+/// As [`RESET`], and the outside has sent something since.
+pub const RESET_OUTSIDE: State = State(15);
 
 /// Names of the states, as in the table above; for people, logs and filters.
-pub const NAMES: [(State, &str); 12] = [
+pub const NAMES: [(State, &str); 15] = [
     (UDP, "udp"),
     (ICMP, "icmp"),
     (OUTSIDE_INIT, "outside-init"),
@@ -62,6 +74,9 @@ pub const NAMES: [(State, &str); 12] = [
     (TRANS, "trans"),
     (PERMISSION, "permission"),
     (PERMISSION_TCP, "permission-tcp"),
+    (RESET, "reset"),
+    (RESET_INSIDE, "reset-inside"),
+    (RESET_OUTSIDE, "reset-outside"),
 ];
 
 /// The name of a state.
@@ -114,8 +129,16 @@ pub static TABLE: [[u8; 8]; 16] = {
         row[side as usize * 4 + event as usize] = next;
         row
     }
-    use Event::{Fin, Rst, Syn};
+    use Event::{Fin, Other, Rst, Syn};
     use Side::{Inside, Outside};
+    /// A SYN opens anew.
+    const fn reopened(row: [u8; 8]) -> [u8; 8] {
+        let row = with(row, Inside, Syn, INSIDE_INIT.0 | REFRESH);
+        with(row, Outside, Syn, OUTSIDE_INIT.0 | REFRESH)
+    }
+    const fn reset(row: [u8; 8], next: u8) -> [u8; 8] {
+        with(with(row, Inside, Rst, next), Outside, Rst, next)
+    }
     let mut table = [[0; 8]; 16];
     table[UDP.0 as usize] = refreshed(UDP);
     table[ICMP.0 as usize] = refreshed(ICMP);
@@ -128,14 +151,19 @@ pub static TABLE: [[u8; 8]; 16] = {
     table[INSIDE_INIT.0 as usize] = with(row, Inside, Syn, INSIDE_INIT.0 | REFRESH);
     let row = with(refreshed(ESTABLISHED), Outside, Fin, OUTSIDE_FIN.0);
     let row = with(row, Inside, Fin, INSIDE_FIN.0);
-    let row = with(row, Inside, Rst, TRANS.0 | REFRESH);
-    table[ESTABLISHED.0 as usize] = with(row, Outside, Rst, TRANS.0 | REFRESH);
+    let anew = RESET.0 | REFRESH;
+    table[ESTABLISHED.0 as usize] = reset(row, anew);
     let both = BOTH_FIN.0 | REFRESH;
-    table[OUTSIDE_FIN.0 as usize] = with(refreshed(OUTSIDE_FIN), Inside, Fin, both);
-    table[INSIDE_FIN.0 as usize] = with(refreshed(INSIDE_FIN), Outside, Fin, both);
-    table[BOTH_FIN.0 as usize] = same(BOTH_FIN);
-    let row = with(refreshed(ESTABLISHED), Inside, Rst, TRANS.0);
-    table[TRANS.0 as usize] = with(row, Outside, Rst, TRANS.0);
+    table[OUTSIDE_FIN.0 as usize] = reset(with(reopened(refreshed(OUTSIDE_FIN)), Inside, Fin, both), anew);
+    table[INSIDE_FIN.0 as usize] = reset(with(reopened(refreshed(INSIDE_FIN)), Outside, Fin, both), anew);
+    table[BOTH_FIN.0 as usize] = reopened(same(BOTH_FIN));
+    table[TRANS.0 as usize] = reset(refreshed(ESTABLISHED), anew);
+    let row = with(reopened(same(RESET)), Inside, Other, RESET_INSIDE.0);
+    table[RESET.0 as usize] = with(row, Outside, Other, RESET_OUTSIDE.0);
+    let row = reset(reopened(same(RESET_INSIDE)), RESET.0);
+    table[RESET_INSIDE.0 as usize] = with(row, Outside, Other, open);
+    let row = reset(reopened(same(RESET_OUTSIDE)), RESET.0);
+    table[RESET_OUTSIDE.0 as usize] = with(row, Inside, Other, open);
     table
 };
 
@@ -189,7 +217,9 @@ impl Timeouts {
         set(OUTSIDE_FIN, self.tcp_established);
         set(INSIDE_FIN, self.tcp_established);
         set(BOTH_FIN, self.tcp_transitory);
-        set(TRANS, self.tcp_transitory);
+        for state in [TRANS, RESET, RESET_INSIDE, RESET_OUTSIDE] {
+            set(state, self.tcp_transitory);
+        }
         set(PERMISSION, self.udp);
         set(PERMISSION_TCP, self.tcp_established.saturating_add(self.tcp_transitory));
         Lifetimes(lifetimes)
@@ -240,13 +270,29 @@ mod tests {
             .collect()
     }
 
+    const REOPENS: &str = "RFC 5382 REQ-2: all valid sequences, and a new SYN is one; REQ-5: as long as one that opens";
+    const STAYS_RESET: &str = "RFC 7857 section 2.2: kept for four minutes after a RST, whatever the state before";
+
+    /// Where the table does more than RFC 6146's: states, events, what comes of them, and the
+    /// clause that asks for it.
+    type Deviation = (&'static [State], Event, fn(Side) -> State, &'static str);
+    const DEVIATIONS: [Deviation; 2] = [
+        (
+            &[OUTSIDE_FIN, INSIDE_FIN, BOTH_FIN],
+            Event::Syn,
+            |side| if side == Side::Inside { INSIDE_INIT } else { OUTSIDE_INIT },
+            REOPENS,
+        ),
+        (&[ESTABLISHED, OUTSIDE_FIN, INSIDE_FIN, TRANS], Event::Rst, |_| RESET, STAYS_RESET),
+    ];
+
     #[test]
-    fn every_transition_of_rfc_6146_is_in_the_table() {
+    fn every_transition_of_rfc_6146_is_in_the_table_but_for_deviations_with_a_clause() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/vectors/tcp_fsm.json");
         let vectors: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
         let text = |case: &Value, key: &str| case[key].as_str().unwrap_or_default().to_owned();
         let cases = vectors["cases"].as_array().unwrap();
-        let mut checked = 0;
+        let (mut checked, mut deviating) = (0, 0);
         for case in cases {
             let (from, event) = (text(case, "state"), text(case, "event"));
             // CLOSED has no session to be in a state; TIMEOUT is `lifetimes`, tested below.
@@ -263,11 +309,19 @@ mod tests {
             let events = events(&event, &listed);
             assert!(!events.is_empty(), "{case}");
             for (side, event) in events {
-                assert_eq!(step(state_before, side, event), expected, "{case}");
+                let deviation =
+                    DEVIATIONS.iter().find(|(states, of, ..)| states.contains(&state_before) && *of == event);
+                let (expected, clause) = deviation
+                    .map_or((expected, "RFC 6146 section 3.5.2.2"), |(.., next, clause)| {
+                        (Step { next: next(side), refresh: true }, clause)
+                    });
+                assert_eq!(step(state_before, side, event), expected, "{clause}: {case}");
                 checked += 1;
+                deviating += usize::from(deviation.is_some());
             }
         }
         assert!(checked >= 50, "{checked}");
+        assert_eq!(deviating, 14, "states and sides");
     }
 
     #[test]
@@ -287,6 +341,9 @@ mod tests {
             (INSIDE_FIN, "TCP_EST"),
             (BOTH_FIN, "TCP_TRANS"),
             (TRANS, "TCP_TRANS"),
+            (RESET, "TCP_TRANS"),
+            (RESET_INSIDE, "TCP_TRANS"),
+            (RESET_OUTSIDE, "TCP_TRANS"),
         ] {
             assert_eq!(lifetimes.of(state), ticks(seconds(timer)), "{timer}");
         }
@@ -303,21 +360,91 @@ mod tests {
 
     #[test]
     fn every_state_has_a_name_of_its_own() {
-        for number in 1..=PERMISSION_TCP.0 {
+        for number in 1..=RESET_OUTSIDE.0 {
             assert_eq!(named(name(State(number))), Some(State(number)));
         }
         assert_eq!(named("unknown"), None);
     }
 
+    /// The states that a session in `state` goes through, and whether its lifetime starts anew.
+    fn path(mut state: State, events: &[(Side, Event)]) -> Vec<(&'static str, bool)> {
+        let mut path = Vec::new();
+        for &(side, event) in events {
+            let Step { next, refresh } = step(state, side, event);
+            path.push((name(next), refresh));
+            state = next;
+        }
+        path
+    }
+
     #[test]
     fn a_refused_connection_that_tries_again_is_established() {
-        // V6 SYN, V4 SYN+ACK, V6 RST, V6 SYN: V6 INIT, ESTABLISHED, TRANS, ESTABLISHED.
-        let mut state = INSIDE_INIT;
-        let mut path = Vec::new();
-        for (side, event) in [(Side::Outside, Event::Syn), (Side::Inside, Event::Rst), (Side::Inside, Event::Syn)] {
-            state = step(state, side, event).next;
-            path.push(state);
+        let events = [
+            (Side::Outside, Event::Syn),
+            (Side::Inside, Event::Rst),
+            (Side::Inside, Event::Syn),
+            (Side::Outside, Event::Syn),
+        ];
+        let expected = [("established", true), ("reset", true), ("inside-init", true), ("established", true)];
+        assert_eq!(path(INSIDE_INIT, &events), expected);
+    }
+
+    #[test]
+    fn a_syn_opens_anew_from_every_closing_state_and_lives_no_longer_than_one_that_opens() {
+        let sides = [(Side::Inside, Side::Outside, INSIDE_INIT), (Side::Outside, Side::Inside, OUTSIDE_INIT)];
+        for state in [INSIDE_FIN, OUTSIDE_FIN, BOTH_FIN, RESET, RESET_INSIDE, RESET_OUTSIDE] {
+            for (opener, other, opening) in sides {
+                let events = [(opener, Event::Syn), (opener, Event::Other), (other, Event::Syn)];
+                let expected = [(name(opening), true), (name(opening), false), ("established", true)];
+                assert_eq!(path(state, &events), expected, "{}", name(state));
+            }
         }
-        assert_eq!(path, [ESTABLISHED, TRANS, ESTABLISHED]);
+    }
+
+    #[test]
+    fn what_was_reset_is_established_again_only_if_both_sides_go_on() {
+        let (inside, outside) = ((Side::Inside, Event::Other), (Side::Outside, Event::Other));
+        let reset = (Side::Inside, Event::Rst);
+        for late in [inside, outside] {
+            for before in [ESTABLISHED, INSIDE_FIN, OUTSIDE_FIN, TRANS] {
+                let path = path(before, &[reset, late, late, late, reset]);
+                assert_eq!(path[0], ("reset", true));
+                assert!(path[1..].iter().all(|(name, refresh)| name.starts_with("reset") && !refresh), "{path:?}");
+            }
+        }
+        // Somebody else has sent the RST: the hosts know nothing of it.
+        assert_eq!(path(ESTABLISHED, &[reset, outside, inside])[2], ("established", true));
+        assert_eq!(path(ESTABLISHED, &[reset, inside, outside])[2], ("established", true));
+    }
+
+    #[test]
+    fn the_docs_have_the_table() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/tcp-sessions.md");
+        let text = std::fs::read_to_string(file).unwrap();
+        let rows: Vec<Vec<&str>> = text
+            .lines()
+            .filter(|line| line.starts_with("| `"))
+            .map(|line| line.trim_matches('|').split('|').map(|cell| cell.trim().trim_matches('`')).collect())
+            .collect();
+        let words = [("SYN", Event::Syn), ("FIN", Event::Fin), ("RST", Event::Rst), ("other", Event::Other)];
+        let mut checked = 0;
+        for (state, name) in NAMES.iter().filter(|(_, name)| !["udp", "icmp"].contains(name)) {
+            if name.starts_with("permission") {
+                continue;
+            }
+            for (side, of_side) in [("inside", Side::Inside), ("outside", Side::Outside)] {
+                for (word, event) in words {
+                    let full = format!("{side} {word}");
+                    let row = rows.iter().find(|row| row[0] == *name && [word, &full, "any"].contains(&row[1]));
+                    let row = row.unwrap_or_else(|| panic!("{name}, {full}: not in the docs"));
+                    let next = if row[2] == "same" { *state } else { named(row[2]).expect(row[2]) };
+                    let expected = Step { next, refresh: row[3] == "anew" };
+                    assert_eq!(step(*state, of_side, event), expected, "{row:?}");
+                    assert!(row[4].starts_with("RFC"), "{row:?}");
+                    checked += 1;
+                }
+            }
+        }
+        assert_eq!(checked, 11 * 8);
     }
 }

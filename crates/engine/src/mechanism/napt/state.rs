@@ -86,8 +86,8 @@ impl<R: Rng> Napt<'_, R> {
             let key = session_key(id, remote, space);
             let initial = initial_state(space, Side::Inside);
             match self.advance(&key, Side::Inside, event) {
-                Advanced::Session { first_of_tick, .. } => {
-                    if first_of_tick {
+                Advanced::Session { renews, .. } => {
+                    if renews {
                         self.permit(&key, space);
                     }
                     return Ok(outside_of(&binding));
@@ -125,11 +125,23 @@ impl<R: Rng> Napt<'_, R> {
                 // The SYN is held; what comes after it is not let in either until the inside has
                 // opened.
                 Advanced::Session { is_held: true, .. } => return Err(DropReason::Filtered),
-                Advanced::Session { .. } => return Ok(binding.inside),
+                Advanced::Session { renews, .. } => {
+                    if renews {
+                        self.permit(&key, space);
+                    }
+                    return Ok(binding.inside);
+                }
                 Advanced::Again => continue,
                 Advanced::None => self.filter(&key, &binding, space, event)?,
             }
-            if !opens(space, event) || self.open(&key, initial_state(space, Side::Outside), &binding)? {
+            if !opens(space, event) {
+                return Ok(binding.inside);
+            }
+            if self.open(&key, initial_state(space, Side::Outside), &binding)? {
+                // Who reaches a static binding needs no permission.
+                if binding.flags & tombolo_tables::binding::flags::STATIC == 0 {
+                    self.permit(&key, space);
+                }
                 return Ok(binding.inside);
             }
         }
@@ -205,11 +217,11 @@ impl<R: Rng> Napt<'_, R> {
             return Advanced::Again;
         }
         // A permission is due also where the inside answers a held SYN within the tick.
-        let first_of_tick = session.seen() != self.now || state == OUTSIDE_INIT_HELD;
+        let renews = step.refresh && (session.seen() != self.now || state == OUTSIDE_INIT_HELD);
         if step.refresh {
             session.refresh(self.now);
         }
-        Advanced::Session { first_of_tick, is_held: step.next == OUTSIDE_INIT_HELD }
+        Advanced::Session { renews, is_held: step.next == OUTSIDE_INIT_HELD }
     }
 
     /// Makes a session; false if its binding is gone or another writer made it first.
@@ -239,8 +251,9 @@ impl<R: Rng> Napt<'_, R> {
         if self.tables.subscribers.count_session(id, limit) { Ok(Some(id)) } else { Err(DropReason::SubscriberLimit) }
     }
 
-    /// Notes, for address-dependent filtering, that the inside has sent to the remote address of
-    /// `key`.
+    /// Notes, for address-dependent filtering, that there is a session with the remote address of
+    /// `key`. That is what RFC 6146 section 3.5.1 asks for, so the permission is renewed whenever a
+    /// session is, whichever side refreshes it, and outlives them all.
     fn permit(&self, key: &SessionKey, space: PortSpace) {
         if self.policy.filtering.of(space) == Filtering::AddressDependent {
             let state = if space == PortSpace::Tcp { PERMISSION_TCP } else { PERMISSION };
@@ -276,8 +289,8 @@ impl<R: Rng> Napt<'_, R> {
 enum Advanced {
     /// It was moved on.
     Session {
-        /// Nothing had refreshed it in this tick.
-        first_of_tick: bool,
+        /// Its lifetime starts anew, for the first time in this tick.
+        renews: bool,
         /// It is only there because a SYN is held.
         is_held: bool,
     },
