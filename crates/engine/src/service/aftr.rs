@@ -179,7 +179,9 @@ impl Aftr {
             return Ok(work.forward_whole());
         }
         let hairpins = self.nat.hairpins(inner, &work.packet)?;
-        let link = if hairpins { NextLink::NONE } else { NextLink::of(self.outside_mtu) };
+        // What is hairpinned meets a softwire and never the outside link. It is measured now, as long
+        // as its sender can be told (RFC 2473 section 7.2 (a)).
+        let link = NextLink::of(if hairpins { self.softwire.limit(inner) } else { self.outside_mtu });
         let translated = self.nat.leave_ipv4(inner, Host { ipv6: b4, ipv4: inner.source }, link, work)?;
         if hairpins { self.hairpin(work) } else { work.forward(translated) }
     }
