@@ -40,7 +40,7 @@ pub(crate) fn arrive(
 ) -> Result<Arrived, Refusal> {
     match outer.payload {
         Payload::IcmpError => Ok(Arrived::Error),
-        Payload::EchoRequest if !work.may_send_error() => Err(DropReason::RateLimited.into()),
+        Payload::EchoRequest if !work.may_answer_echo() => Err(DropReason::RateLimited.into()),
         Payload::EchoRequest => {
             answer_echo_ipv6(&mut work.packet, outer)?;
             let identification = outer.fragment.map_or(0, |fragment| fragment.identification);
