@@ -1060,6 +1060,22 @@ def segment_sizes():
                  ipv4(A4, B4, 6, tcp(A4, B4, 80, 1000, b"", flags=18, options=mss(1360)), df=1, ttl=63))],
          config="static", service="nat44")
 
+    # Too big for the host that a hairpinned packet is for.
+    clause = "RFC 4787 REQ-13"
+    other = "10.0.0.3"
+    given = ipv4(other, A4, 6, tcp(other, A4, 40000, 80, data(1361), flags=2), df=1)
+    case("hairpin-too-big", clause, "1401 bytes with DF from host to host by the outside address",
+         "fragmentation needed with the inside link's 1400",
+         packet(given, "reply packet-too-big",
+                error4("198.51.100.1", other, 3, 4, u32(1400), given[:548], tos=0xC0), any_identification=True),
+         config="static", service="nat44")
+    other, server = "2001:db8:aaaa::2", "64:ff9b::c000:201"
+    given = ipv6(other, server, 6, tcp(other, server, 40000, 80, data(1341), flags=2))
+    case("hairpin-too-big", clause, "1401 bytes from host to host by the outside address",
+         "packet too big with the inside link's 1400",
+         packet(given, "reply packet-too-big", error6(GW6, other, 2, 0, u32(1400), given[:1232])),
+         config="narrow", service="nat64")
+
 
 def policies():
     """What the file can change about errors."""

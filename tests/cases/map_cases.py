@@ -191,6 +191,9 @@ def map_t_br():
         "one decrement of the hop limit; the source is embedded",
         m.packet(udp6(EDGE, in_dmr(PUBLIC2), 1232, 1236), "forward",
                  udp6(in_dmr(PUBLIC), EDGE2, 1232, 1236, hops=63)))
+    given = udp6(EDGE, in_dmr(PUBLIC2), 1232, 1236, m.data(1453))
+    add("hairpin-too-big", "RFC 4787 REQ-13", "1501 bytes from one subscriber to another", "packet too big with 1500",
+        m.packet(given, "reply packet-too-big", told6(given, 2, 0, m.u32(1500), BR6, EDGE)))
     add("hairpin-to-nobody", "RFC 7597 section 8.1", "to a port of another subscriber's address that nobody has",
         "dropped", m.packet(udp6(EDGE, in_dmr(PUBLIC2), 1232, 80), "drop no-binding"))
     given = udp4(REMOTE, PUBLIC, 53, 1232, ttl=1)

@@ -1,6 +1,6 @@
 """Golden cases of DS-Lite and Lightweight 4over6. Run make.py, which takes them from here."""
 
-from make import (case, data, echo_rest, fragment, icmp6, ipv4, ipv6, packet, tcp, u32, udp)
+from make import (case, data, echo_rest, fragment, icmp6, ipv4, ipv6, packed, packet, tcp, u32, udp)
 from make import error4 as icmp_in_ipv4
 
 ZERO = u32(0)
@@ -252,6 +252,41 @@ def aftr():
     aftr_case("ping", "RFC 4443 section 4.2", "an echo request to the tunnel address", "answered",
               packet(ipv6(B4, AFTR, 58, icmp6(B4, AFTR, 128, 0, echo_rest(1, 2), data(8))), "echo-reply",
                      ipv6(AFTR, B4, 58, icmp6(AFTR, B4, 129, 0, echo_rest(1, 2), data(8)))))
+    pinged = packet(ipv6(B4, AFTR, 58, icmp6(B4, AFTR, 128, 0, echo_rest(1, 2), data(8))), "echo-reply",
+                    ipv6(AFTR, B4, 58, icmp6(AFTR, B4, 129, 0, echo_rest(1, 2), data(8))))
+    expired = udp4(HOST, FAR, ttl=1)
+    aftr_case("ping-without-errors", "RFC 4443 section 4.2", "pings where no ICMP errors are sent",
+              "echo requests must be answered; errors are not sent",
+              [pinged, pinged, packet(around(B4, AFTR, expired), "drop hop-limit-exceeded")], config="no-errors")
+    aftr_case("ping-and-error", "RFC 4443 section 2.4 (f)", "pings, then the last hop, where one error may be sent",
+              "echo replies do not use up what errors have",
+              [pinged, pinged, pinged,
+               packet(around(B4, AFTR, expired), "reply hop-limit-exceeded",
+                      around(AFTR, B4, told4("192.0.0.1", HOST, 11, 0, ZERO, expired)), any_identification=True)],
+              config="one-error")
+    big = ipv4(HOST, POOL, 6, tcp(HOST, POOL, 40000, 5200, data(1421), flags=2), df=1)
+    aftr_case("hairpin-too-big", "RFC 2473 section 7.2", "1461 bytes with DF to a server behind another B4",
+              "fragmentation needed with 1460 through the sender's softwire",
+              packet(around(OTHER_B4, AFTR, big, tc=0), "reply packet-too-big",
+                     around(AFTR, OTHER_B4, told4("192.0.0.1", HOST, 3, 4, u32(1460), big)), any_identification=True),
+              config="blocks")
+    ping = icmp_in_ipv4(HOST, "192.0.0.1", 8, 0, echo_rest(7, 1), data(8), ttl=1)
+    aftr_case("ping-192.0.0.1", "RFC 6333 sections 5.7 and 6.5", "an echo request to the AFTR's address in the softwire",
+              "answered through the softwire",
+              packet(around(B4, AFTR, ping), "echo-reply",
+                     around(AFTR, B4, icmp_in_ipv4("192.0.0.1", HOST, 0, 0, echo_rest(7, 1), data(8), df=1))))
+    given = udp4(HOST, "192.0.0.1")
+    aftr_case("udp-to-192.0.0.1", "RFC 6333 section 5.7", "a datagram to the same address", "3/3; it is never sent outside",
+              packet(around(B4, AFTR, given), "reply unsupported-protocol",
+                     around(AFTR, B4, told4("192.0.0.1", HOST, 3, 3, ZERO, given)), any_identification=True))
+    given = udp4(HOST, "192.0.0.2")
+    aftr_case("udp-to-192.0.0.2", "RFC 6333 section 5.7", "to the address that every B4 has", "3/1; it is never sent outside",
+              packet(around(B4, AFTR, given), "reply illegal-destination",
+                     around(AFTR, B4, told4("192.0.0.1", HOST, 3, 1, ZERO, given)), any_identification=True))
+    about = udp4(POOL, FAR, 5000, 53, df=1, ttl=9)
+    aftr_case("redirect", "RFC 5508 REQ-10", "a source quench and a redirect from a router outside", "dropped",
+              [opened, packet(icmp_in_ipv4(ROUTER, POOL, 4, 0, ZERO, about), "drop icmp-untranslatable"),
+               packet(icmp_in_ipv4(ROUTER, POOL, 5, 1, packed(FAR), about), "drop icmp-untranslatable")])
 
 
 def lwb4():
@@ -286,6 +321,10 @@ def lwb4():
     given = udp4(HOST, FAR, payload=data(1433), df=1)
     lwb4_case("too-big", "RFC 2473 section 7.2", "1461 bytes with DF", "fragmentation needed with 1460",
               packet(given, "reply packet-too-big", told4(GW4, HOST, 3, 4, u32(1460), given), any_identification=True))
+    given = udp4(HOST, SHARED, 40000, 5000, payload=data(1473), df=1)
+    lwb4_case("hairpin-too-big", "RFC 4787 REQ-13", "1501 bytes with DF to a port of its own set",
+              "fragmentation needed with the inside link's 1500",
+              packet(given, "reply packet-too-big", told4(GW4, HOST, 3, 4, u32(1500), given), any_identification=True))
     sent = around(B4, AFTR, udp4(SHARED, FAR, 5000, 53, df=1, ttl=63))
     inside = icmp_in_ipv4(SHARED, HOST, 3, 1, ZERO, udp4(HOST, FAR, df=1, ttl=63), tos=0xC0, ttl=63)
     lwb4_case("path-unreachable", "RFC 2473 section 8", "no route to the lwAFTR", "the host is told 3/1",
@@ -346,6 +385,25 @@ def lwaftr():
     lwaftr_case("in-gre-shared", "RFC 7596 section 4", "the same to a shared address", "nobody's",
                 packet(gre, "drop no-binding"), config="strict")
     given = around(first, AFTR, udp4(SHARED, FAR, 5120, 53))
+    lwaftr_case("out-gre-shared", "RFC 7596 section 8.1", "a protocol without ports from a known lwB4",
+                "dropped without 1/5, which would say that it has no softwire",
+                packet(around(first, AFTR, ipv4(SHARED, FAR, 47, data(20))), "drop unsupported-protocol"))
+    lwaftr_case("in-forged", "RFC 7596 section 6.2", "from outside with the source of a subscriber",
+                "forged: subscribers come through their softwires",
+                packet(udp4(WHOLE, SHARED, 53, 4096), "drop inner-source-spoofed"))
+    about = udp4(SHARED, FAR, 4096, 53, df=1, ttl=9)
+    lwaftr_case("in-redirect", "RFC 5508 REQ-10", "a source quench and a redirect from outside", "dropped",
+                [packet(icmp_in_ipv4(ROUTER, SHARED, 4, 0, ZERO, about), "drop icmp-untranslatable"),
+                 packet(icmp_in_ipv4(ROUTER, SHARED, 5, 1, packed(FAR), about), "drop icmp-untranslatable")])
+    lwaftr_case("path-fragment-lost", "RFC 2473 section 8", "3/1 about a softwire packet: a fragment was lost",
+                "nothing: no host is unreachable for that",
+                packet(error6(first, AFTR, 3, 1, ZERO, around(AFTR, first, udp4(FAR, SHARED, 53, 4096))),
+                       "drop icmp-error-unusable"))
+    leaked = udp4(SHARED, "192.0.0.2", 4097, 53)
+    lwaftr_case("out-to-192.0.0.2", "RFC 6333 section 5.7", "to the address that every B4 has",
+                "3/1; it is never sent outside",
+                packet(around(first, AFTR, leaked), "reply illegal-destination",
+                       around(AFTR, first, told4(GW4, SHARED, 3, 1, ZERO, leaked)), any_identification=True))
     lwaftr_case("out-port-of-another", "RFC 7596 section 6.2", "a source port of another softwire", "1/5",
                 packet(given, "reply inner-source-spoofed", told6(AFTR, first, 1, 5, given)))
     given = around(first, AFTR, udp4(SHARED, FAR, 9999, 53))

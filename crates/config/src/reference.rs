@@ -103,7 +103,7 @@ pub static GATEWAY: Section = Section {
         "ipv6": "address", "a global address of the host", "\"2001:db8::1\"", "Source of ICMPv6 errors of the gateway's own.";
         "answered_by": "\"host\" or \"gateway\"", "\"host\"", "\"gateway\"",
             "Who answers pings to these two addresses: the host, which has them on an interface, or the gateway, which then needs addresses that no interface has; they are routed to the device.";
-        "icmp_errors_per_second": "number", "100", "1000", "ICMP errors of its own that each worker sends a second at most, 0 to 1000000 (RFC 4443 section 2.4 (f)). 100 a second is what a LAN can bear, and traceroute needs few.";
+        "icmp_errors_per_second": "number", "100", "1000", "ICMP errors of its own that each worker sends a second at most, 0 to 1000000 (RFC 4443 section 2.4 (f)). 100 a second is what a LAN can bear, and traceroute needs few. Echo replies do not count.";
         "icmp_errors_at_once": "number", "50", "200", "ICMP errors of its own that each worker may send at once, 1 to 1000000.";
         "icmp_refusals": "switch", "true", "false",
             "Tell senders of packets that have no mapping or are denied: \"administratively prohibited\", the default of RFC 7915 sections 4.4 and 5.4. `false` drops them in silence.";

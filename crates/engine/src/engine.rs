@@ -27,7 +27,7 @@ use crate::service::Service;
 use crate::side::Side;
 use crate::trace::{Notes, Trace};
 use crate::verdict::{DropReason, Verdict};
-use crate::work::{Work, Worker};
+use crate::work::{ECHO_REPLIES, Work, Worker};
 
 /// A service's number has eight bits.
 const SERVICES: usize = 256;
@@ -61,6 +61,7 @@ impl Engine {
                 admissions: vec![Admissions::new(workers); SERVICES],
                 held: held::HeldSyns::default(),
                 error_limit: ErrorLimit::new(ErrorPolicy::default().rate, ErrorPolicy::default().burst),
+                echo_limit: ErrorLimit::new(ECHO_REPLIES, ECHO_REPLIES),
                 inner: Some(Reassembly::new(ReassemblyLimits::default(), secret)),
             },
         }

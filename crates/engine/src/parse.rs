@@ -200,9 +200,17 @@ impl Parsed<Ipv4Addr> {
     /// The packet that an ICMP error in `packet` is about. It begins 8 bytes behind
     /// `transport_offset`.
     ///
+    /// A source quench or a redirect goes through no gateway (RFC 5508 REQ-10, RFC 6633 section 3,
+    /// RFC 7915 section 4.2): the one is obsolete, the other is for one link.
+    ///
     /// # Errors
-    /// [`DropReason::IcmpErrorUnusable`] if too little of it is there to tell what it was.
+    /// [`DropReason::IcmpErrorUnusable`] if too little of it is there to tell what it was,
+    /// [`DropReason::IcmpUntranslatable`] for source quench and redirect.
     pub fn embedded(&self, packet: &Packet<'_>) -> Result<Self, DropReason> {
+        let kind = packet.bytes().get(usize::from(self.transport_offset));
+        if matches!(kind, Some(&(icmpv4::SOURCE_QUENCH | icmpv4::REDIRECT))) {
+            return Err(DropReason::IcmpUntranslatable);
+        }
         parse_quoted_ipv4(embedded_bytes(self.transport_offset, packet))
     }
 }

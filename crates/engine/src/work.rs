@@ -19,6 +19,10 @@ use crate::random::Random;
 use crate::trace::Notes;
 use crate::verdict::Verdict;
 
+/// Echo requests to tunnel addresses that a worker answers in a second, or at once. No RFC limits
+/// them; more than any monitoring sends would only serve whoever has the gateway work for a flood.
+pub(crate) const ECHO_REPLIES: u32 = 1000;
+
 /// One packet on its way through a service.
 pub(crate) struct Work<'a> {
     /// The packet, changed in place.
@@ -50,6 +54,10 @@ pub(crate) struct Worker {
     /// SYNs from outside that wait for the inside to open.
     pub(crate) held: HeldSyns,
     pub(crate) error_limit: ErrorLimit,
+    /// Of echo replies from tunnel addresses. They have a bucket of their own: a flood of pings
+    /// silences no errors, and who wants no errors is still there to be pinged (RFC 4443 section
+    /// 4.2).
+    pub(crate) echo_limit: ErrorLimit,
     /// Fragments that were inside softwires. Absent while a datagram from it is worked on.
     pub(crate) inner: Option<Reassembly>,
 }
@@ -75,6 +83,11 @@ impl Work<'_> {
     pub(crate) fn may_send_error(&mut self) -> bool {
         let policy = self.own.errors;
         self.worker.error_limit.allow(policy.rate, policy.burst, self.now.0)
+    }
+
+    /// Whether one more echo request to a tunnel address may be answered now.
+    pub(crate) fn may_answer_echo(&mut self) -> bool {
+        self.worker.echo_limit.allow(ECHO_REPLIES, ECHO_REPLIES, self.now.0)
     }
 
     /// Sends the packet on, in fragments if it has to be.

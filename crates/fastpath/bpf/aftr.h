@@ -28,7 +28,8 @@ static __always_inline struct outcome aftr_inside(const volatile struct service 
 	struct rewrite *to = &scratch->rewrite;
 
 	if (!is_b4(service, packet->outer_source) ||
-	    !is_among(service->inside, service->inside_ranges, bpf_ntohl(packet->source4)))
+	    !is_among(service->inside, service->inside_ranges, bpf_ntohl(packet->source4)) ||
+	    is_service_continuity(packet->destination4))
 		return PASSED(MISS_SCREENED);
 	if (must_clamp(service, scratch))
 		return PASSED(MISS_POLICY);

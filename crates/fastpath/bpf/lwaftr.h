@@ -85,6 +85,8 @@ static __always_inline struct outcome lwaftr_inside(const volatile struct servic
 
 	if (is_among(service->inside, service->inside_ranges, bpf_ntohl(packet->destination4)))
 		return PASSED(MISS_HAIRPIN);
+	if (is_service_continuity(packet->destination4))
+		return PASSED(MISS_SCREENED);
 	row = softwire_of(packet->source4, packet->source_port, &number);
 	if (!row)
 		return PASSED(MISS_NO_MAPPING);
@@ -107,6 +109,9 @@ static __always_inline struct outcome lwaftr_outside(const volatile struct servi
 
 	if (is_illegal_ipv4(packet->source4) || is_illegal_ipv4(packet->destination4))
 		return PASSED(MISS_SCREENED);
+	/* Subscribers come through their softwires. */
+	if (is_among(service->inside, service->inside_ranges, bpf_ntohl(packet->source4)))
+		return PASSED(MISS_SPOOFED);
 	row = softwire_of(packet->destination4, packet->destination_port, &number);
 	if (!row)
 		return PASSED(MISS_NO_MAPPING);

@@ -36,6 +36,8 @@ static __always_inline struct outcome map_e_inside(const volatile struct service
 		return PASSED(MISS_SPOOFED);
 	if (map_entry_of_ipv4(packet->destination4) != LPM_NONE)
 		return PASSED(MISS_HAIRPIN);
+	if (is_service_continuity(packet->destination4))
+		return PASSED(MISS_SCREENED);
 	return carry_out(service, scratch);
 }
 

@@ -23,6 +23,14 @@ static __always_inline bool is_address(const volatile __u64 one[2], const __u64 
 	return one[0] == other[0] && one[1] == other[1];
 }
 
+/* 192.0.0.0/29, of which nothing goes on outside. The engine answers, as this end of the softwire or
+ * with an ICMP error (RFC 6333 section 5.7).
+ */
+static __always_inline bool is_service_continuity(__u32 address)
+{
+	return (bpf_ntohl(address) & ~7U) == 0xc0000000;
+}
+
 /* TOS of a packet that leaves the softwire (RFC 6040 section 4.2); negative if it has to be
  * dropped.
  */

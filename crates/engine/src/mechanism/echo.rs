@@ -24,7 +24,17 @@ const HOP_LIMIT: u8 = 64;
 /// # Errors
 /// [`Refusal`] of everything but whole echo requests.
 pub(crate) fn receive_ipv4(parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
-    let packet = &mut work.packet;
+    answer_echo_ipv4(&mut work.packet, parsed)?;
+    work.outbox.send(&mut work.packet);
+    Ok(Verdict::EchoReply)
+}
+
+/// Turns an ICMPv4 echo request into its reply, as the host that it is addressed to would (RFC 1122
+/// section 3.2.2.6). Options do not come back.
+///
+/// # Errors
+/// As [`receive_ipv4`]. The packet is as before if there is an answer.
+pub(crate) fn answer_echo_ipv4(packet: &mut Packet<'_>, parsed: &Parsed<Ipv4Addr>) -> Result<(), Refusal> {
     if is_illegal_source_ipv4(parsed.source) {
         return Err(DropReason::IllegalSource.into());
     }
@@ -49,8 +59,7 @@ pub(crate) fn receive_ipv4(parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Re
         destination: parsed.source,
     };
     header.emit(packet.bytes_mut());
-    work.outbox.send(packet);
-    Ok(Verdict::EchoReply)
+    Ok(())
 }
 
 /// An IPv6 packet to the gateway.

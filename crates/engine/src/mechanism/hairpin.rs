@@ -1,9 +1,11 @@
 //! Hairpinning: what one subscriber sends to another goes out of the gateway and in again.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
-use tombolo_wire::ipv4;
+use tombolo_wire::{ipv4, ipv6};
 
+use super::offload::size_on_wire;
+use super::{IcmpAnswer, Refusal};
 use crate::packet::Packet;
 use crate::parse::{Parsed, parse_ipv4};
 use crate::verdict::DropReason;
@@ -29,4 +31,24 @@ pub(crate) fn come_in_again(packet: &mut Packet<'_>) -> Result<Parsed<Ipv4Addr>,
     header[ipv4::TTL] = header[ipv4::TTL].saturating_add(1);
     ipv4::write_checksum(header);
     parse_ipv4(packet)
+}
+
+/// Asks whether an IPv6 packet that is hairpinned, and so becomes IPv6 again, fits the link inside of
+/// `ipv6_mtu` bytes. To be asked while it still can be quoted to its sender: [`come_in_again`] is too
+/// late. What may be fragmented fits.
+///
+/// # Errors
+/// [`Refusal`]: too big (RFC 4787 REQ-13, RFC 7915 section 4.1).
+pub(crate) fn check_size(packet: &Packet<'_>, parsed: &Parsed<Ipv6Addr>, ipv6_mtu: u32) -> Result<(), Refusal> {
+    // A fragment is IPv4 without DF in between.
+    if !parsed.dont_fragment || parsed.fragment.is_some() {
+        return Ok(());
+    }
+    let transport = packet.bytes().get(usize::from(parsed.transport_offset)..).unwrap_or_default();
+    let size = size_on_wire(packet.offload.segmentation, ipv6::HEADER_LENGTH, transport);
+    let mtu = ipv6_mtu.max(ipv6::MINIMUM_MTU.into());
+    if size <= mtu as usize {
+        return Ok(());
+    }
+    Err(Refusal::with(DropReason::TooBig, IcmpAnswer::TooBig { mtu }))
 }

@@ -18,7 +18,7 @@ use crate::mapping::address_ranges::AddressRanges;
 use crate::mapping::stateless::Claim;
 use crate::mechanism::hairpin::come_in_again;
 use crate::mechanism::napt::{Host, KnownBy, Nat, NextLink, deliver_ipv4};
-use crate::mechanism::tunnel::end::{Arrived, Entrance, arrive, screen, with_whole};
+use crate::mechanism::tunnel::end::{Arrived, Entrance, arrive, screen, screen_outbound, with_whole};
 use crate::mechanism::tunnel::softwire::{relay_error, take_step};
 use crate::mechanism::tunnel::{Softwire, SoftwireSettings, decapsulate};
 use crate::mechanism::{IcmpAnswer, Refusal};
@@ -146,8 +146,14 @@ impl Serve for Aftr {
             return Err(DropReason::InnerSourceSpoofed.into());
         }
         with_whole(&inner, outer, work, |inner, work| {
-            self.outbound(inner, outer.source, work)
-                .or_else(|refusal| self.entrance(outer.source).answer(refusal, inner, Some(self.icmp_source), work))
+            let entrance = self.entrance(outer.source);
+            let result = if inner.destination == self.icmp_source {
+                work.notes.add("RFC 6333 section 5.7", || format!("{} is this end of the softwire", inner.destination));
+                entrance.answer_echo(inner, work)
+            } else {
+                self.outbound(inner, outer.source, work)
+            };
+            result.or_else(|refusal| entrance.answer(refusal, inner, Some(self.icmp_source), work))
         })
     }
 
@@ -174,14 +180,16 @@ impl Serve for Aftr {
 impl Aftr {
     /// A packet from the host `inner.source` behind `b4`.
     fn outbound(&self, inner: &Parsed<Ipv4Addr>, b4: Ipv6Addr, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
-        screen(inner)?;
+        screen_outbound(inner)?;
         if self.untranslated.has(inner, b4) {
             work.notes.add("RFC 6888 REQ-6", || format!("{} keeps its address", inner.source));
             take_step(&mut work.packet, inner)?;
             return Ok(work.forward_whole());
         }
         let hairpins = self.nat.hairpins(inner, &work.packet)?;
-        let link = if hairpins { NextLink::NONE } else { NextLink::of(self.outside_mtu) };
+        // What is hairpinned meets a softwire and never the outside link. It is measured now, as long
+        // as its sender can be told (RFC 2473 section 7.2 (a)).
+        let link = NextLink::of(if hairpins { self.softwire.limit(inner) } else { self.outside_mtu });
         let translated = self.nat.leave_ipv4(inner, Host { ipv6: b4, ipv4: inner.source }, link, work)?;
         if hairpins { self.hairpin(work) } else { work.forward(translated) }
     }

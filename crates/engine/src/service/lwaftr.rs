@@ -15,7 +15,9 @@ use crate::description::Description;
 use crate::mapping::address_ranges::AddressRanges;
 use crate::mapping::softwire_table::SoftwireTable;
 use crate::mapping::stateless::Claim;
-use crate::mechanism::tunnel::end::{AFTR_IPV4, Arrived, Entrance, arrive, receiver, screen, sender, with_whole};
+use crate::mechanism::tunnel::end::{
+    AFTR_IPV4, Arrived, Entrance, arrive, receiver, screen, screen_outbound, sender, with_whole,
+};
 use crate::mechanism::tunnel::softwire::{relay_error, take_step};
 use crate::mechanism::tunnel::{Softwire, SoftwireSettings, decapsulate};
 use crate::mechanism::{IcmpAnswer, Refusal};
@@ -96,6 +98,11 @@ impl Serve for Lwaftr {
     /// From outside.
     #[inline]
     fn from_ipv4(&self, _: Side, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+        // Subscribers' packets come through softwires; from outside only forged ones have such a
+        // source.
+        if self.ipv4.contains(parsed.source) {
+            return Err(DropReason::InnerSourceSpoofed.into());
+        }
         screen(parsed)?;
         self.enter(parsed, work)
     }
@@ -112,7 +119,14 @@ impl Lwaftr {
     ) -> Result<Softwire, Refusal> {
         let sender = sender(&work.packet, inner)?;
         let refuse = |reason| Refusal { reason, answer: self.tell_unknown.then_some(IcmpAnswer::SourcePolicy) };
-        let ends = self.table.find(sender.address, sender.port).ok_or_else(|| refuse(DropReason::UnknownSoftwire))?;
+        let Some(ends) = self.table.find(sender.address, sender.port) else {
+            // Of a protocol without ports nobody can tell whose it is. 1/5 would tell a lwB4 that it
+            // has no softwire (RFC 7596 section 8.1).
+            return Err(match sender.port {
+                Some(_) => refuse(DropReason::UnknownSoftwire),
+                None => DropReason::UnsupportedProtocol.into(),
+            });
+        };
         if ends.remote != outer.source || sender.address != inner.source {
             return Err(refuse(DropReason::InnerSourceSpoofed));
         }
@@ -125,7 +139,7 @@ impl Lwaftr {
 
     /// A packet from a subscriber.
     fn outbound(&self, inner: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
-        screen(inner)?;
+        screen_outbound(inner)?;
         if self.ipv4.contains(inner.destination) {
             if !self.hairpinning {
                 return Err(DropReason::HairpinningOff.into());
@@ -164,6 +178,10 @@ impl Lwaftr {
         work.notes.add("RFC 2473 section 8", || format!("the error goes on to {}", error.destination));
         if self.ipv4.contains(error.destination) {
             return self.enter(&error, work).map_err(Refusal::silence);
+        }
+        // 192.0.0.1 is never seen outside (RFC 6333 section 5.7).
+        if work.own.ipv4.is_none() {
+            return Err(DropReason::Untranslatable.into());
         }
         Ok(work.forward_whole())
     }

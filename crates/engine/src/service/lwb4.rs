@@ -80,7 +80,9 @@ impl Serve for Lwb4 {
     fn from_ipv4(&self, _: Side, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         screen(parsed)?;
         let hairpins = self.is_ours(parsed, work)?;
-        let link = if hairpins { NextLink::NONE } else { NextLink::of(self.softwire.limit(parsed)) };
+        // What is hairpinned meets the inside link and never the softwire. It is measured now, as long
+        // as its sender can be told (RFC 4787 REQ-13).
+        let link = NextLink::of(if hairpins { self.inside_mtu } else { self.softwire.limit(parsed) });
         let _whole = self.nat.leave_ipv4(parsed, parsed.source.into(), link, work)?;
         if hairpins {
             let parsed = come_in_again(&mut work.packet)?;

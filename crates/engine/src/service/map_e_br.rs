@@ -16,7 +16,7 @@ use crate::description::Description;
 use crate::mapping::map_domain::MapDomain;
 use crate::mapping::stateless::Claim;
 use crate::mechanism::Refusal;
-use crate::mechanism::tunnel::end::{Arrived, Entrance, arrive, receiver, screen, with_whole};
+use crate::mechanism::tunnel::end::{Arrived, Entrance, arrive, receiver, screen, screen_outbound, with_whole};
 use crate::mechanism::tunnel::softwire::{relay_error, take_step};
 use crate::mechanism::tunnel::{Softwire, SoftwireSettings, decapsulate};
 use crate::packet::Packet;
@@ -104,7 +104,7 @@ impl MapEBr {
         let forwarded = if self.domain.contains_ipv4(inner.destination) {
             self.send_inside(inner, work)
         } else {
-            screen(inner).and_then(|()| take_step(&mut work.packet, inner)).map(|()| work.forward_whole())
+            screen_outbound(inner).and_then(|()| take_step(&mut work.packet, inner)).map(|()| work.forward_whole())
         };
         forwarded.or_else(|refusal| self.entrance(edge).answer(refusal, inner, work.own.ipv4, work))
     }

@@ -24,7 +24,7 @@ use crate::mapping::error_sources::ErrorSources;
 use crate::mapping::map_domain::MapDomain;
 use crate::mapping::stateless::Claim;
 use crate::mechanism::Refusal;
-use crate::mechanism::hairpin::{Origin, come_in_again};
+use crate::mechanism::hairpin::{Origin, check_size, come_in_again};
 use crate::mechanism::screen::{is_illegal_destination_ipv4, screen_ipv4, screen_ipv6};
 use crate::mechanism::translate::{
     ErrorRewrite, Rewrite, TranslateSettings, translate_4to6, translate_6to4, translate_error_4to6,
@@ -96,6 +96,7 @@ impl Serve for MapTBr {
         let to = Rewrite::addresses(source, destination);
         if self.domain.contains_ipv4(destination) {
             work.notes.add("RFC 7597 section 8.1", || "another subscriber's: the packet is hairpinned".into());
+            check_size(&work.packet, parsed, self.translate.ipv6_mtu)?;
             let unlimited = self.translate.without_ipv4_limit();
             let _whole = translate_6to4(&mut work.packet, parsed, &to, &unlimited, &mut work.worker.identifications)?;
             return self.hairpin(work);

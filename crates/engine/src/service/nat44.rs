@@ -98,8 +98,9 @@ impl Nat44 {
     pub(crate) fn from_inside(&self, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         screen_ipv4(parsed)?;
         let hairpins = self.nat.hairpins(parsed, &work.packet)?;
-        // What is hairpinned never meets the outside link, so that link's MTU is no limit.
-        let link = self.link(if hairpins { u32::MAX } else { self.outside_mtu });
+        // What is hairpinned meets the inside link and never the outside one. It is measured now, as
+        // long as its sender can be told (RFC 4787 REQ-13).
+        let link = self.link(if hairpins { self.inside_mtu } else { self.outside_mtu });
         let translated = self.nat.leave_ipv4(parsed, parsed.source.into(), link, work)?;
         if hairpins { self.hairpin(work) } else { work.forward(translated) }
     }

@@ -15,7 +15,7 @@ use super::shape::Shape;
 use crate::description::Description;
 use crate::mapping::stateless::Claim;
 use crate::mechanism::Refusal;
-use crate::mechanism::hairpin::come_in_again;
+use crate::mechanism::hairpin::{check_size, come_in_again};
 use crate::mechanism::napt::{Arrival, Host, KnownBy, Nat, port_of};
 use crate::mechanism::screen::{is_illegal_destination_ipv4, screen_ipv4, screen_ipv6};
 use crate::mechanism::translate::{
@@ -85,6 +85,10 @@ impl Serve for Nat64 {
             return self.error_from_inside(parsed, work);
         }
         let remote = self.remote_address(parsed.destination)?;
+        let hairpins = self.nat.pool.contains(remote);
+        if hairpins {
+            check_size(&work.packet, parsed, self.translate.ipv6_mtu)?;
+        }
         let outside = self.nat.leave(parsed, parsed.source.into(), remote, work)?;
         let to = Rewrite {
             source: outside.address,
@@ -93,7 +97,7 @@ impl Serve for Nat64 {
             destination_port: None,
         };
         let identifications = &mut work.worker.identifications;
-        if self.nat.pool.contains(remote) {
+        if hairpins {
             let settings = self.translate.without_ipv4_limit();
             let _whole = translate_6to4(&mut work.packet, parsed, &to, &settings, identifications)?;
             return self.hairpin(work);

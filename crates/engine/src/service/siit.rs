@@ -20,7 +20,6 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use tombolo_tables::lpm::Prefix;
-use tombolo_wire::ipv6;
 
 use super::serve::Serve;
 use super::shape::Shape;
@@ -29,8 +28,7 @@ use crate::mapping::dynamic_pool::DynamicPool;
 use crate::mapping::eam::Eam;
 use crate::mapping::error_sources::ErrorSources;
 use crate::mapping::stateless::{By, Claim, Mapped, StatelessMap};
-use crate::mechanism::hairpin::{Origin, come_in_again};
-use crate::mechanism::offload::size_on_wire;
+use crate::mechanism::hairpin::{Origin, check_size, come_in_again};
 use crate::mechanism::screen::{
     is_illegal_destination_ipv4, is_illegal_source_ipv4, is_illegal_source_ipv6, screen_ipv4, screen_ipv6,
 };
@@ -39,7 +37,6 @@ use crate::mechanism::translate::{
     translate_error_6to4,
 };
 use crate::mechanism::{IcmpAnswer, Refusal};
-use crate::packet::Packet;
 use crate::parse::{Parsed, Payload};
 use crate::routed::{Routed, of_prefix};
 use crate::side::Side;
@@ -219,7 +216,7 @@ impl Siit {
             work.notes.add("RFC 7757 section 4.2.2 (A)", || {
                 format!("{} is an inside host's and was embedded: the packet is hairpinned", destination.address)
             });
-            self.check_size_of_hairpin(&work.packet, parsed)?;
+            check_size(&work.packet, parsed, self.translate.ipv6_mtu)?;
             let translated =
                 translate_6to4(&mut work.packet, parsed, &to, &self.unlimited_ipv4(), &mut work.worker.identifications);
             debug_assert!(!matches!(translated, Ok(Translated::Fragments { .. })), "no limit, no fragments");
@@ -446,18 +443,6 @@ impl Siit {
         work.claim = Claim::Unknown;
         let is_lent = |pool: &Arc<DynamicPool>| pool.host_of(mapped.address, work.now.tick()).is_some();
         is_explicit || self.dynamic.as_ref().is_some_and(is_lent)
-    }
-
-    /// A packet that is hairpinned keeps its size, and never meets the IPv4 link. To be asked
-    /// while it still can be quoted to its sender.
-    fn check_size_of_hairpin(&self, packet: &Packet<'_>, parsed: &Parsed<Ipv6Addr>) -> Result<(), Refusal> {
-        let transport = &packet.bytes()[usize::from(parsed.transport_offset)..];
-        let size = size_on_wire(packet.offload.segmentation, parsed.transport_offset.into(), transport);
-        let mtu = self.translate.ipv6_mtu.max(ipv6::MINIMUM_MTU.into());
-        if size <= mtu as usize {
-            return Ok(());
-        }
-        Err(Refusal::with(DropReason::TooBig, IcmpAnswer::TooBig { mtu }))
     }
 
     #[inline]

@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use rand_core::Rng;
 
 use super::softwire::{Softwire, SoftwireSettings, encapsulate, put_back};
-use crate::mechanism::echo::answer_echo_ipv6;
+use crate::mechanism::echo::{answer_echo_ipv4, answer_echo_ipv6};
 use crate::mechanism::fragment::send_fragments;
 use crate::mechanism::reply::{may_answer_ipv4, reply_ipv4};
 use crate::mechanism::screen::{is_illegal_destination_ipv4, is_illegal_source_ipv4};
@@ -40,7 +40,7 @@ pub(crate) fn arrive(
 ) -> Result<Arrived, Refusal> {
     match outer.payload {
         Payload::IcmpError => Ok(Arrived::Error),
-        Payload::EchoRequest if !work.may_send_error() => Err(DropReason::RateLimited.into()),
+        Payload::EchoRequest if !work.may_answer_echo() => Err(DropReason::RateLimited.into()),
         Payload::EchoRequest => {
             answer_echo_ipv6(&mut work.packet, outer)?;
             let identification = outer.fragment.map_or(0, |fragment| fragment.identification);
@@ -95,6 +95,21 @@ pub(crate) fn screen(parsed: &Parsed<Ipv4Addr>) -> Result<(), Refusal> {
     }
     if parsed.hop_limit <= 1 {
         return Err(Refusal::with(DropReason::HopLimit, IcmpAnswer::TimeExceeded));
+    }
+    Ok(())
+}
+
+/// Asks of a packet that came out of a softwire whether it may go on outside. Besides what every
+/// router asks: 192.0.0.0/29 is for the ends of softwires and for hosts behind them, and nowhere on
+/// the way (RFC 6333 section 5.7, RFC 7335 section 4).
+///
+/// # Errors
+/// As [`screen`], and [`DropReason::IllegalDestination`] with "host unreachable".
+#[inline]
+pub(crate) fn screen_outbound(parsed: &Parsed<Ipv4Addr>) -> Result<(), Refusal> {
+    screen(parsed)?;
+    if parsed.destination.to_bits() & !0b111 == SERVICE_CONTINUITY.to_bits() {
+        return Err(Refusal::with(DropReason::IllegalDestination, IcmpAnswer::HostUnreachable));
     }
     Ok(())
 }
@@ -173,6 +188,21 @@ impl Entrance<'_> {
         Ok(Verdict::Forward)
     }
 
+    /// Answers the packet at hand, which came out of the softwire and is for this end itself, as a
+    /// host would: an echo request through the softwire.
+    ///
+    /// # Errors
+    /// [`Refusal`] of everything but whole echo requests, [`DropReason::RateLimited`].
+    pub(crate) fn answer_echo(self, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+        if parsed.payload == Payload::EchoRequest && !work.may_answer_echo() {
+            return Err(DropReason::RateLimited.into());
+        }
+        answer_echo_ipv4(&mut work.packet, parsed)?;
+        let reply = parse_ipv4(&mut work.packet)?;
+        self.send(&reply, work)?;
+        Ok(Verdict::EchoReply)
+    }
+
     /// Answers the packet at hand, which came out of the softwire, with the ICMP error that
     /// `refusal` asks for, from the address `from`, through the softwire. The packet must be as it
     /// came out of it. Without `from` nothing is sent.
@@ -201,3 +231,6 @@ impl Entrance<'_> {
 /// The address to speak from inside a softwire that has no other: 192.0.0.1 for the provider's end,
 /// 192.0.0.2 for the customer's (RFC 6333 section 5.7).
 pub(crate) const AFTR_IPV4: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 1);
+
+/// The IPv4 Service Continuity Prefix, a /29 (RFC 7335).
+const SERVICE_CONTINUITY: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 0);

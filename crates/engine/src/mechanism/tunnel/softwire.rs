@@ -55,6 +55,9 @@ use crate::verdict::DropReason;
 
 pub use crate::softwire::Softwire;
 
+/// Code of an ICMPv6 "time exceeded" from who waited for fragments.
+const REASSEMBLY_TIME_EXCEEDED: u8 = 1;
+
 /// Bytes that encapsulation puts in front of a packet.
 pub const OVERHEAD: u32 = 40;
 
@@ -358,6 +361,7 @@ pub fn put_back(packet: &mut Packet<'_>, outer: &Parsed<Ipv6Addr>) -> Result<(),
 ///
 /// "Packet too big" tells the path's MTU less the bytes of the tunnel headers, and only for a
 /// packet with DF: others are fragmented here, and their senders can do nothing about it.
+/// That fragments were lost (3/1) is nobody's concern: the datagram is, and its host sends it again.
 /// Everything else becomes "host unreachable".
 ///
 /// # Errors
@@ -385,6 +389,7 @@ pub fn relay_error(
     let at = usize::from(parsed.transport_offset) + icmpv6::HEADER_LENGTH + usize::from(outer.transport_offset);
     let inner = parse_quoted_ipv4(packet.bytes().get(at..).unwrap_or_default())?;
     let answer = match view.kind() {
+        icmpv6::TIME_EXCEEDED if view.code() == REASSEMBLY_TIME_EXCEEDED => return Err(DropReason::IcmpErrorUnusable),
         icmpv6::PACKET_TOO_BIG => too_big(view.rest_of_header(), &outer, &inner)?,
         _ => IcmpAnswer::HostUnreachable,
     };
