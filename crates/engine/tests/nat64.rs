@@ -450,6 +450,31 @@ fn fragments_are_put_together_in_any_order() {
 }
 
 #[test]
+fn fragments_of_hosts_behind_one_address_get_identifications_that_the_hosts_do_not_share() {
+    let mut gateway = Gateway::new(Setup::default());
+    let mut seen = HashSet::new();
+    let identification = |packet: &[u8]| u16::from_be_bytes([packet[4], packet[5]]);
+    for length in [3000, 100] {
+        for _ in 0..50 {
+            for host in [HOST, OTHER_HOST] {
+                let datagram = udp((host, 40_000), (embed(SERVER), 53), &vec![7; length]);
+                // An atomic fragment where one piece has it all.
+                let pieces = fragments_ipv6(&datagram, 1232);
+                let sent: Vec<_> = pieces.iter().flat_map(|piece| gateway.pass(piece).1).collect();
+                assert!(seen.insert(identification(&sent[0])), "both hosts have the same identification");
+                assert!(sent.iter().all(|piece| identification(piece) == identification(&sent[0])));
+                assert!(sent.iter().all(|piece| piece[6] & 0x40 == 0), "no DF: RFC 7915 section 5.1.1");
+            }
+        }
+    }
+    // So does an ICMPv6 error that is an atomic fragment: it leaves from the shared address too.
+    let answer = udp((embed(SERVER), 53), (HOST, 40_000), b"answer");
+    let error = fragments_ipv6(&icmp(HOST, embed(SERVER), 1, 4, 0, &answer), 1232);
+    let first = identification(&gateway.pass(&error[0]).1[0]);
+    assert_ne!(identification(&gateway.pass(&error[0]).1[0]), first);
+}
+
+#[test]
 fn fragments_that_never_complete_are_forgotten_and_counted() {
     let mut gateway = Gateway::new(Setup::default());
     let pieces = fragments_ipv6(&udp((HOST, 40_000), (embed(SERVER), 53), &[7; 3000]), 1232);
