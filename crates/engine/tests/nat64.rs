@@ -5,7 +5,7 @@
 mod support;
 
 use std::collections::HashSet;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use support::*;
 use tombolo_engine::mapping::pool::PortSpace;
@@ -16,6 +16,7 @@ use tombolo_engine::sweep::Expiry;
 use tombolo_engine::{DropReason, Verdict};
 use tombolo_tables::audit;
 use tombolo_tables::sweep::Sweeper;
+use tombolo_wire::Prefix64;
 
 const OTHER_SERVER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 77);
 
@@ -472,6 +473,31 @@ fn fragments_of_hosts_behind_one_address_get_identifications_that_the_hosts_do_n
     let error = fragments_ipv6(&icmp(HOST, embed(SERVER), 1, 4, 0, &answer), 1232);
     let first = identification(&gateway.pass(&error[0]).1[0]);
     assert_ne!(identification(&gateway.pass(&error[0]).1[0]), first);
+}
+
+#[test]
+fn an_error_of_a_router_that_may_not_be_in_the_prefix_is_sent_by_the_gateway() {
+    let mut gateway = Gateway::new(Setup::default());
+    gateway.nat64().prefix = Prefix64::WELL_KNOWN;
+    gateway.nat64().well_known_prefix_strict = true;
+    let server = Ipv4Addr::new(8, 8, 4, 4);
+    let out = gateway.forward(&tcp((HOST, 40_000), (embed(server), 80), SYN, b""));
+    let quoted = tcp((POOL, out.ports.0), (server, 80), ACK, &[0; 1000]);
+    for router in [[10, 1, 2, 3], [127, 0, 0, 1], [192, 168, 0, 1]] {
+        let (verdict, sent) = gateway.pass(&icmp(Ipv4Addr::from(router), POOL, 3, 4, 1380, &quoted));
+        assert_eq!(verdict, Verdict::Forward, "{router:?}: RFC 7915 section 4.1");
+        let error = see(&sent[0]);
+        assert_eq!((error.source, error.destination), (gateway.plan.own.ipv6.unwrap().into(), HOST.into()));
+        assert_eq!((sent[0][40], &sent[0][44..48]), (2, 1400_u32.to_be_bytes().as_slice()));
+    }
+    // A router that may be there keeps its address; packets other than errors are still dropped.
+    let (_, sent) = gateway.pass(&icmp(Ipv4Addr::new(8, 8, 8, 8), POOL, 3, 4, 1380, &quoted));
+    assert_eq!(see(&sent[0]).source, IpAddr::from(Prefix64::WELL_KNOWN.embed([8, 8, 8, 8].into())));
+    let private = tcp((Ipv4Addr::new(10, 1, 2, 3), 80), (POOL, out.ports.0), SYN, b"");
+    assert_eq!(gateway.pass(&private).0, Verdict::Drop(DropReason::PrivateInWellKnownPrefix));
+    gateway.plan.own.ipv6 = None;
+    let nameless = icmp(Ipv4Addr::new(10, 1, 2, 3), POOL, 3, 4, 1380, &quoted);
+    assert_eq!(gateway.pass(&nameless).0, Verdict::Drop(DropReason::PrivateInWellKnownPrefix));
 }
 
 #[test]
