@@ -8,10 +8,17 @@ use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr};
 
 use support::*;
+use tombolo_engine::mapping::eam::parse_prefix;
+use tombolo_engine::mapping::error_sources::ErrorSources;
 use tombolo_engine::mapping::pool::PortSpace;
-use tombolo_engine::mechanism::napt::{Filtering, InboundTcp, Policy, Times};
+use tombolo_engine::mapping::stateless::StatelessMap;
+use tombolo_engine::mechanism::TranslateSettings;
+use tombolo_engine::mechanism::napt::{Filtering, InboundTcp, Nat, Policy, Times};
 use tombolo_engine::mechanism::session_state::Timeouts;
 use tombolo_engine::packet::{ChecksumState, Offload, Segmentation};
+use tombolo_engine::plan::{Service, ServiceKind};
+use tombolo_engine::service::nat64::Nat64;
+use tombolo_engine::service::siit::{Hairpinning, Role, Siit};
 use tombolo_engine::sweep::Expiry;
 use tombolo_engine::{DropReason, Verdict};
 use tombolo_tables::audit;
@@ -498,6 +505,32 @@ fn an_error_of_a_router_that_may_not_be_in_the_prefix_is_sent_by_the_gateway() {
     gateway.plan.own.ipv6 = None;
     let nameless = icmp(Ipv4Addr::new(10, 1, 2, 3), POOL, 3, 4, 1380, &quoted);
     assert_eq!(gateway.pass(&nameless).0, Verdict::Drop(DropReason::PrivateInWellKnownPrefix));
+}
+
+#[test]
+fn what_comes_from_the_prefix_of_any_service_loops() {
+    let mut gateway = Gateway::new(Setup::default());
+    let second: Prefix64 = "2001:db8:64::/96".parse().unwrap();
+    let third: Prefix64 = "2001:db8:65::/96".parse().unwrap();
+    let other = Nat64 { prefix: second, nat: Nat::default(), ..gateway.nat64().clone() };
+    gateway.plan.services.push(Service { name: "second".into(), kind: ServiceKind::Nat64(other) });
+    let siit = Siit {
+        role: Role::Siit,
+        mapping: StatelessMap { prefix: Some(third), ..StatelessMap::default() },
+        dynamic: None,
+        embedded_hosts: vec![parse_prefix("192.0.2.128/25").unwrap()],
+        hairpinning: Hairpinning::Off,
+        error_sources: ErrorSources::default(),
+        identify_nodes: false,
+        translate: TranslateSettings::default(),
+    };
+    gateway.plan.services.push(Service { name: "third".into(), kind: ServiceKind::Siit(siit) });
+    for prefix in [second, third] {
+        let looping = udp((prefix.embed(SERVER), 1), (embed(SERVER), 2), b"");
+        assert_eq!(gateway.pass(&looping).0, Verdict::Drop(DropReason::SourceInPrefix), "{prefix}");
+    }
+    // An IPv6 host whose address is embedded there is a host like any other.
+    gateway.forward(&udp((third.embed([192, 0, 2, 200].into()), 1), (embed(SERVER), 2), b""));
 }
 
 #[test]

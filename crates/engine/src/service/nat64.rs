@@ -74,11 +74,16 @@ impl Serve for Nat64 {
         KnownBy::Ipv6
     }
 
+    fn pref64(&self) -> Option<Prefix64> {
+        Some(self.prefix)
+    }
+
+    fn ends_loops(&self) -> bool {
+        true
+    }
+
     /// From inside.
     fn from_ipv6(&self, parsed: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
-        if self.prefix.contains(parsed.source) {
-            return Err(DropReason::SourceInPrefix.into());
-        }
         screen_ipv6(parsed)?;
         if parsed.payload == Payload::IcmpError {
             return self.error_from_inside(parsed, work);
