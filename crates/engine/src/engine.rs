@@ -224,6 +224,9 @@ fn receive_ipv6(
     work.number = number;
     let shape = service.kind.shape();
     *side = shape.ipv6;
+    if plan.loops(service, parsed.source) {
+        return Err(DropReason::SourceInPrefix.into());
+    }
     reconcile_offload(&mut work.packet, parsed)?;
     let from = if shape.ends_softwires { Some(parsed.destination) } else { own.ipv6 };
     if !parsed.is_piece() || !shape.gathers_ipv6 {

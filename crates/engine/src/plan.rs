@@ -53,6 +53,13 @@ impl Plan {
         self.numbered().find(|(_, service)| service.kind.claims_ipv4(destination, claim))
     }
 
+    /// True if a packet from `source` to a service of this kind has come round: the source is what
+    /// some service shows an IPv4 host as (RFC 6146 section 3.5, "any Pref64").
+    #[inline]
+    pub(crate) fn loops(&self, service: &Service, source: Ipv6Addr) -> bool {
+        service.kind.ends_loops() && self.services.iter().any(|other| other.kind.shows_ipv4_as(source))
+    }
+
     /// Service number `number`.
     #[must_use]
     pub fn service(&self, number: u8) -> Option<&Service> {

@@ -5,17 +5,25 @@
 mod support;
 
 use std::collections::HashSet;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use support::*;
+use tombolo_engine::mapping::eam::parse_prefix;
+use tombolo_engine::mapping::error_sources::ErrorSources;
 use tombolo_engine::mapping::pool::PortSpace;
-use tombolo_engine::mechanism::napt::{Filtering, InboundTcp, Policy, Times};
+use tombolo_engine::mapping::stateless::StatelessMap;
+use tombolo_engine::mechanism::TranslateSettings;
+use tombolo_engine::mechanism::napt::{Filtering, InboundTcp, Nat, Policy, Times};
 use tombolo_engine::mechanism::session_state::Timeouts;
 use tombolo_engine::packet::{ChecksumState, Offload, Segmentation};
+use tombolo_engine::plan::{Service, ServiceKind};
+use tombolo_engine::service::nat64::Nat64;
+use tombolo_engine::service::siit::{Hairpinning, Role, Siit};
 use tombolo_engine::sweep::Expiry;
 use tombolo_engine::{DropReason, Verdict};
 use tombolo_tables::audit;
 use tombolo_tables::sweep::Sweeper;
+use tombolo_wire::Prefix64;
 
 const OTHER_SERVER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 77);
 
@@ -447,6 +455,82 @@ fn fragments_are_put_together_in_any_order() {
         assert!(sent.iter().all(|packet| packet.len() <= 1280));
         assert_eq!(see(&whole_of_ipv6(&sent)).payload, payload);
     }
+}
+
+#[test]
+fn fragments_of_hosts_behind_one_address_get_identifications_that_the_hosts_do_not_share() {
+    let mut gateway = Gateway::new(Setup::default());
+    let mut seen = HashSet::new();
+    let identification = |packet: &[u8]| u16::from_be_bytes([packet[4], packet[5]]);
+    for length in [3000, 100] {
+        for _ in 0..50 {
+            for host in [HOST, OTHER_HOST] {
+                let datagram = udp((host, 40_000), (embed(SERVER), 53), &vec![7; length]);
+                // An atomic fragment where one piece has it all.
+                let pieces = fragments_ipv6(&datagram, 1232);
+                let sent: Vec<_> = pieces.iter().flat_map(|piece| gateway.pass(piece).1).collect();
+                assert!(seen.insert(identification(&sent[0])), "both hosts have the same identification");
+                assert!(sent.iter().all(|piece| identification(piece) == identification(&sent[0])));
+                assert!(sent.iter().all(|piece| piece[6] & 0x40 == 0), "no DF: RFC 7915 section 5.1.1");
+            }
+        }
+    }
+    // So does an ICMPv6 error that is an atomic fragment: it leaves from the shared address too.
+    let answer = udp((embed(SERVER), 53), (HOST, 40_000), b"answer");
+    let error = fragments_ipv6(&icmp(HOST, embed(SERVER), 1, 4, 0, &answer), 1232);
+    let first = identification(&gateway.pass(&error[0]).1[0]);
+    assert_ne!(identification(&gateway.pass(&error[0]).1[0]), first);
+}
+
+#[test]
+fn an_error_of_a_router_that_may_not_be_in_the_prefix_is_sent_by_the_gateway() {
+    let mut gateway = Gateway::new(Setup::default());
+    gateway.nat64().prefix = Prefix64::WELL_KNOWN;
+    gateway.nat64().well_known_prefix_strict = true;
+    let server = Ipv4Addr::new(8, 8, 4, 4);
+    let out = gateway.forward(&tcp((HOST, 40_000), (embed(server), 80), SYN, b""));
+    let quoted = tcp((POOL, out.ports.0), (server, 80), ACK, &[0; 1000]);
+    for router in [[10, 1, 2, 3], [127, 0, 0, 1], [192, 168, 0, 1]] {
+        let (verdict, sent) = gateway.pass(&icmp(Ipv4Addr::from(router), POOL, 3, 4, 1380, &quoted));
+        assert_eq!(verdict, Verdict::Forward, "{router:?}: RFC 7915 section 4.1");
+        let error = see(&sent[0]);
+        assert_eq!((error.source, error.destination), (gateway.plan.own.ipv6.unwrap().into(), HOST.into()));
+        assert_eq!((sent[0][40], &sent[0][44..48]), (2, 1400_u32.to_be_bytes().as_slice()));
+    }
+    // A router that may be there keeps its address; packets other than errors are still dropped.
+    let (_, sent) = gateway.pass(&icmp(Ipv4Addr::new(8, 8, 8, 8), POOL, 3, 4, 1380, &quoted));
+    assert_eq!(see(&sent[0]).source, IpAddr::from(Prefix64::WELL_KNOWN.embed([8, 8, 8, 8].into())));
+    let private = tcp((Ipv4Addr::new(10, 1, 2, 3), 80), (POOL, out.ports.0), SYN, b"");
+    assert_eq!(gateway.pass(&private).0, Verdict::Drop(DropReason::PrivateInWellKnownPrefix));
+    gateway.plan.own.ipv6 = None;
+    let nameless = icmp(Ipv4Addr::new(10, 1, 2, 3), POOL, 3, 4, 1380, &quoted);
+    assert_eq!(gateway.pass(&nameless).0, Verdict::Drop(DropReason::PrivateInWellKnownPrefix));
+}
+
+#[test]
+fn what_comes_from_the_prefix_of_any_service_loops() {
+    let mut gateway = Gateway::new(Setup::default());
+    let second: Prefix64 = "2001:db8:64::/96".parse().unwrap();
+    let third: Prefix64 = "2001:db8:65::/96".parse().unwrap();
+    let other = Nat64 { prefix: second, nat: Nat::default(), ..gateway.nat64().clone() };
+    gateway.plan.services.push(Service { name: "second".into(), kind: ServiceKind::Nat64(other) });
+    let siit = Siit {
+        role: Role::Siit,
+        mapping: StatelessMap { prefix: Some(third), ..StatelessMap::default() },
+        dynamic: None,
+        embedded_hosts: vec![parse_prefix("192.0.2.128/25").unwrap()],
+        hairpinning: Hairpinning::Off,
+        error_sources: ErrorSources::default(),
+        identify_nodes: false,
+        translate: TranslateSettings::default(),
+    };
+    gateway.plan.services.push(Service { name: "third".into(), kind: ServiceKind::Siit(siit) });
+    for prefix in [second, third] {
+        let looping = udp((prefix.embed(SERVER), 1), (embed(SERVER), 2), b"");
+        assert_eq!(gateway.pass(&looping).0, Verdict::Drop(DropReason::SourceInPrefix), "{prefix}");
+    }
+    // An IPv6 host whose address is embedded there is a host like any other.
+    gateway.forward(&udp((third.embed([192, 0, 2, 200].into()), 1), (embed(SERVER), 2), b""));
 }
 
 #[test]

@@ -67,6 +67,18 @@ static __always_inline void become_ipv6(const volatile struct service *service,
 	to->traffic_class = class_of(service->traffic_class_4to6, scratch->packet.traffic_class);
 }
 
+/* Whether an address lies in a prefix of any service: what comes from there has come round, or the
+ * engine knows better (RFC 6146 section 3.5).
+ */
+static __always_inline bool is_in_any_prefix(const __u64 address[2])
+{
+#pragma nounroll
+	for (__u32 n = 0; n < SERVICES_MAX && plan.prefixes[n].present; n++)
+		if (is_in_prefix(&plan.prefixes[n], address))
+			return true;
+	return false;
+}
+
 static __always_inline struct outcome nat64_inside(const volatile struct service *service,
 						   struct scratch *scratch)
 {
@@ -83,7 +95,7 @@ static __always_inline struct outcome nat64_inside(const volatile struct service
 	struct bound bound;
 	__u8 miss;
 
-	if (is_in_prefix(&service->prefix, packet->source) ||
+	if (is_in_any_prefix(packet->source) ||
 	    is_illegal_source_ipv6(packet->source) || is_illegal_ipv4(remote) ||
 	    is_forbidden(service, remote))
 		return PASSED(MISS_SCREENED);

@@ -7,14 +7,16 @@ use tombolo_engine::Plan;
 use tombolo_engine::mechanism::session_state;
 use tombolo_engine::plan::{AnsweredBy, OwnAddresses, Routed, Service};
 use tombolo_tables::tables::Geometry;
+use tombolo_wire::Prefix64;
 use tombolo_wire::rfc6052::NON_GLOBAL;
 
 use crate::error::FastPathError;
 use crate::lookup::LookupTables;
 use crate::record::{
-    KIND_ENGINE, NonGlobal, PlanRecord, SERVICE_ENGINE_BINDS, SERVICE_ENGINE_OPENS, SERVICES, ServiceRecord, halves,
+    KIND_ENGINE, KIND_NAT64, NonGlobal, PlanRecord, SERVICE_ENGINE_BINDS, SERVICE_ENGINE_OPENS, SERVICES,
+    ServiceRecord, halves,
 };
-use crate::service::fast_record;
+use crate::service::{fast_record, prefix_record};
 
 /// What becomes of each service: taken, or why it is left to the engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,7 +86,7 @@ impl FastPlan {
 impl PlanRecord {
     /// Everything but the services and what is known of their tables.
     fn new(plan: &Plan, geometry: &Geometry, settings: Settings, secret: [u64; 2]) -> Self {
-        let Plan { services: _, times, capacity: _, own } = plan;
+        let Plan { services, times, capacity: _, own } = plan;
         let OwnAddresses { ipv4, ipv6, answered_by, errors: _ } = own;
         let answers = *answered_by == AnsweredBy::Gateway;
         let mut record = Self {
@@ -106,12 +108,20 @@ impl PlanRecord {
             own4: ipv4.filter(|_| answers).map_or(0, |address| address.to_bits().to_be()),
             ..Self::default()
         };
+        for (entry, prefix) in record.prefixes.iter_mut().zip(prefixes(services)) {
+            *entry = prefix_record(prefix);
+        }
         for (entry, (bits, length)) in record.non_global.iter_mut().zip(NON_GLOBAL) {
             let mask = u32::MAX << (32 - u32::from(length));
             *entry = NonGlobal { bits: bits.to_bits().to_be(), mask: mask.to_be() };
         }
         record
     }
+}
+
+/// Prefixes in which services show IPv4 hosts.
+fn prefixes(services: &[Service]) -> impl Iterator<Item = Prefix64> {
+    services.iter().filter_map(|service| service.kind.pref64())
 }
 
 /// Which services are taken, in the order of the plan.
@@ -122,6 +132,9 @@ fn taken(services: &[Service]) -> Vec<Taken> {
     for number in 0..services.len() {
         if tables[number].is_some() && tables[..number].contains(&tables[number]) {
             taken[number] = Err("the fast path has room for one service with such a table");
+        }
+        if prefixes(services).count() > SERVICES && matches!(&taken[number], Ok(record) if record.kind == KIND_NAT64) {
+            taken[number] = Err("there are more prefixes than the fast path has room for");
         }
         if number >= SERVICES {
             taken[number] = Err("there are more services than the fast path has room for");

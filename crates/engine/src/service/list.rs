@@ -12,6 +12,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use tombolo_tables::binding::InsideKey;
+use tombolo_wire::Prefix64;
 
 use super::serve::Serve;
 use super::shape::Shape;
@@ -113,6 +114,22 @@ macro_rules! service_kinds {
             #[must_use]
             pub fn shape(&self) -> Shape {
                 match self { $(Self::$kind(service) => service.shape(),)+ }
+            }
+
+            /// The prefix in which it shows IPv4 hosts to IPv6 hosts (Pref64), if it has one.
+            #[must_use]
+            pub fn pref64(&self) -> Option<Prefix64> {
+                match self { $(Self::$kind(service) => service.pref64(),)+ }
+            }
+
+            #[inline]
+            pub(crate) fn shows_ipv4_as(&self, address: Ipv6Addr) -> bool {
+                match self { $(Self::$kind(service) => service.shows_ipv4_as(address),)+ }
+            }
+
+            #[inline]
+            pub(crate) fn ends_loops(&self) -> bool {
+                match self { $(Self::$kind(service) => service.ends_loops(),)+ }
             }
 
             pub(crate) fn icmp_source(&self) -> Option<Ipv4Addr> {

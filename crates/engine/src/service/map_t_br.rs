@@ -76,6 +76,16 @@ impl Serve for MapTBr {
         self.domain.contains_ipv4(destination)
     }
 
+    fn pref64(&self) -> Option<Prefix64> {
+        Some(self.dmr)
+    }
+
+    /// Subscribers whose addresses are inside the Default Mapping Rule's prefix are others.
+    fn shows_ipv4_as(&self, address: Ipv6Addr) -> bool {
+        let by_rule = self.domain.rule_of_ipv6(address);
+        self.dmr.contains(address) && by_rule.is_none_or(|(_, rule)| rule.ipv6().prefix_len() < self.dmr.length())
+    }
+
     /// From the domain.
     #[inline]
     fn from_ipv6(&self, parsed: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {

@@ -86,6 +86,16 @@ impl Serve for MapTCe {
         self.edge.nat()
     }
 
+    fn pref64(&self) -> Option<Prefix64> {
+        Some(self.dmr)
+    }
+
+    /// Subscribers whose addresses are inside the Default Mapping Rule's prefix are others.
+    fn shows_ipv4_as(&self, address: Ipv6Addr) -> bool {
+        let by_rule = self.edge.mesh.rule_of_ipv6(address);
+        self.dmr.contains(address) && by_rule.is_none_or(|(_, rule)| rule.ipv6().prefix_len() < self.dmr.length())
+    }
+
     /// From a host inside.
     #[inline]
     fn from_ipv4(&self, _: Side, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {

@@ -74,12 +74,17 @@ impl Serve for Nat64 {
         KnownBy::Ipv6
     }
 
+    fn pref64(&self) -> Option<Prefix64> {
+        Some(self.prefix)
+    }
+
+    fn ends_loops(&self) -> bool {
+        true
+    }
+
     /// From inside.
     #[inline]
     fn from_ipv6(&self, parsed: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
-        if self.prefix.contains(parsed.source) {
-            return Err(DropReason::SourceInPrefix.into());
-        }
         screen_ipv6(parsed)?;
         if parsed.payload == Payload::IcmpError {
             return self.error_from_inside(parsed, work);
@@ -110,10 +115,10 @@ impl Serve for Nat64 {
     #[inline]
     fn from_ipv4(&self, _: Side, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         screen_ipv4(parsed)?;
-        let source = self.embedded_source(parsed.source)?;
         if parsed.payload == Payload::IcmpError {
-            return self.error_from_outside(parsed, source, work);
+            return self.error_from_outside(parsed, work);
         }
+        let source = self.embedded_source(parsed.source)?;
         match self.nat.arrive(parsed, parsed.destination, parsed.source, work)? {
             Arrival::At(inside) => self.send_inside(parsed, source, &inside, work),
             Arrival::Held => Ok(Verdict::Hold),
@@ -168,13 +173,11 @@ impl Nat64 {
     }
 
     /// An ICMPv4 error from outside, about a packet that left from the pool (RFC 5508 REQ-4). It
-    /// keeps the router's address, embedded in the prefix, so that traceroute shows the path.
-    fn error_from_outside(
-        &self,
-        parsed: &Parsed<Ipv4Addr>,
-        source: Ipv6Addr,
-        work: &mut Work<'_>,
-    ) -> Result<Verdict, Refusal> {
+    /// keeps the router's address, embedded in the prefix, so that traceroute shows the path. A
+    /// router whose address must not be there (private, loopback) may yet know the path MTU: its
+    /// error is sent from the gateway's own address (RFC 7915 section 4.1).
+    fn error_from_outside(&self, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+        let source = self.embedded_source(parsed.source).or_else(|reason| work.own.ipv6.ok_or(reason))?;
         let about = parsed.embedded(&work.packet)?;
         let inside = self.nat.error_arrives(&about, about.source, about.destination, work)?;
         let host = Ipv6Addr::from(inside.ipv6);

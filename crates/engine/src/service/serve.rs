@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use tombolo_tables::binding::InsideKey;
+use tombolo_wire::Prefix64;
 
 use super::shape::Shape;
 use crate::answer::{answer_ipv4, answer_ipv6};
@@ -61,6 +62,22 @@ pub(crate) trait Serve {
     /// What the hosts inside its NAT are known by.
     fn hosts_known_by(&self) -> KnownBy {
         KnownBy::Ipv4
+    }
+
+    /// The prefix in which it shows IPv4 hosts to IPv6 hosts (Pref64), if it has one.
+    fn pref64(&self) -> Option<Prefix64> {
+        None
+    }
+
+    /// True if `address` is what it shows an IPv4 host as.
+    fn shows_ipv4_as(&self, address: Ipv6Addr) -> bool {
+        self.pref64().is_some_and(|prefix| prefix.contains(address))
+    }
+
+    /// True if packets loop that come to it from what any service shows an IPv4 host as (RFC 6146
+    /// section 3.5).
+    fn ends_loops(&self) -> bool {
+        false
     }
 
     /// A packet from the IPv6 side.

@@ -20,6 +20,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use tombolo_tables::lpm::Prefix;
+use tombolo_wire::Prefix64;
 
 use super::serve::Serve;
 use super::shape::Shape;
@@ -169,6 +170,16 @@ impl Serve for Siit {
                     || self.dynamic.as_ref().is_some_and(|pool| pool.contains(destination))
             }
         }
+    }
+
+    fn pref64(&self) -> Option<Prefix64> {
+        self.mapping.prefix
+    }
+
+    /// IPv6 hosts whose addresses are embedded in the prefix are no IPv4 hosts.
+    fn shows_ipv4_as(&self, address: Ipv6Addr) -> bool {
+        let shown = self.mapping.prefix.and_then(|prefix| prefix.extract(address));
+        shown.is_some_and(|shown| !self.embedded_hosts.iter().any(|hosts| hosts.contains(shown.to_bits())))
     }
 
     #[inline]

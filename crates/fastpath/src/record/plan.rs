@@ -1,6 +1,6 @@
 //! What the configuration decides, as the programs have it.
 
-use super::service::{Range, ServiceRecord};
+use super::service::{PrefixRecord, Range, ServiceRecord};
 
 tombolo_records::constants! {
     /// Services that the programs know.
@@ -54,6 +54,9 @@ tombolo_records::records! {
         explicit_ipv6_last: u64,
         /// A mask of zero ends the list.
         non_global: [NonGlobal; NON_GLOBALS],
+        /// Prefixes in which any service shows IPv4 hosts, the engine's among them. The first that is
+        /// absent ends the list.
+        prefixes: [PrefixRecord; SERVICES],
         services: [ServiceRecord; SERVICES],
     }
 }

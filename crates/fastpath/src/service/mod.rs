@@ -20,6 +20,8 @@ use tombolo_engine::mapping::map_domain::MapDomain;
 use tombolo_engine::plan::ServiceKind;
 use tombolo_engine::service::lwaftr::Lwaftr;
 
+pub(crate) use parts::prefix_record;
+
 use crate::record::ServiceRecord;
 
 /// A service, as the programs have it.

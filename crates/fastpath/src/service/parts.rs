@@ -150,7 +150,7 @@ fn handed_out(ports: &PortRanges) -> Ports {
     }
 }
 
-pub(super) fn prefix_record(prefix: Prefix64) -> PrefixRecord {
+pub(crate) fn prefix_record(prefix: Prefix64) -> PrefixRecord {
     let length = prefix.length();
     // The prefix and the u octet (RFC 6052 section 2.2).
     let mask = u128::MAX << (128 - u32::from(length)) | 0xff << 56;

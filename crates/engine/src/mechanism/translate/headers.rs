@@ -209,13 +209,17 @@ pub fn translate_6to4(
     };
     rewrite_payload(packet, parsed, &change, settings.udp_zero_6to4, Direction::To4)?;
     clamp(packet, parsed, settings.largest_segment);
+    // A source that gets a port of its own is shared by hosts that know nothing of each other's
+    // identifications: it gets new ones (RFC 6864 section 5.3.1).
+    let is_shared = to.source_port.is_some();
     let (identification, fragment_word) = match parsed.fragment {
-        Some(fragment) => fragment_fields_6to4(fragment),
-        None => {
+        Some(fragment) if !is_shared || fragment.is_piece() => fragment_fields_6to4(fragment),
+        fragment => {
             let segments = segment_count(packet.offload.segmentation, packet.len());
             let segments = u16::try_from(segments).unwrap_or(u16::MAX);
             let identification = identifications.next(to.source, to.destination, segments);
-            (identification, if size <= LARGEST_WITHOUT_DF { 0 } else { ipv4::DF })
+            let may_be_fragmented = fragment.is_some() || size <= LARGEST_WITHOUT_DF;
+            (identification, if may_be_fragmented { 0 } else { ipv4::DF })
         }
     };
     replace_header(packet, parsed.transport_offset, ipv4::HEADER_LENGTH)?;
@@ -266,7 +270,7 @@ fn fit_6to4(
 }
 
 /// A Fragment header, even that of an atomic fragment, clears DF and gives the lower half of its
-/// identification (RFC 7915 section 5.1.1).
+/// identification (RFC 7915 section 5.1.1), unless the new source is shared.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "the RFC wants the low-order 16 bits")]
 pub(super) const fn fragment_fields_6to4(fragment: Fragment) -> (u16, u16) {

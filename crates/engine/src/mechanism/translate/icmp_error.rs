@@ -53,6 +53,14 @@ pub struct ErrorRewrite<A> {
     pub node: Option<Ipv6Addr>,
 }
 
+impl<A> ErrorRewrite<A> {
+    /// True if other nodes use the source as well: it stands for a node that has none of its own,
+    /// or the host that the packet inside was for had to be told by the port.
+    const fn shares_source(&self) -> bool {
+        self.node.is_some() || self.embedded.destination_port.is_some()
+    }
+}
+
 /// Translates an ICMPv4 error in place. `embedded` is the packet in it, from [`Parsed::embedded`].
 ///
 /// # Errors
@@ -131,10 +139,16 @@ pub fn translate_error_6to4(
     }
 
     write_icmp_header(&mut out[ipv4::HEADER_LENGTH..], target, target.rest | u32::from(layout.length) << 16);
+    // As of any packet (RFC 7915 section 5.1.1); a shared source gets new ones (RFC 6864 section
+    // 5.3.1).
+    let identification = match parsed.fragment {
+        Some(fragment) if !to.shares_source() => fragment_fields_6to4(fragment).0,
+        _ => identifications.next(to.source, to.destination, 1),
+    };
     let header = Ipv4Header {
         tos: settings.traffic_class_6to4.apply(parsed.traffic_class),
         total_length: narrow(end)?,
-        identification: identifications.next(to.source, to.destination, 1),
+        identification,
         fragment_word: 0,
         ttl: parsed.hop_limit.saturating_sub(1),
         protocol: Protocol::ICMP,
