@@ -96,6 +96,12 @@ impl Log {
         result.map_err(|problem| self.mistake(problem)).ok()
     }
 
+    /// The mistakes, in the order of the lines, where they are no reason to refuse the file.
+    pub(crate) fn into_mistakes(mut self) -> Vec<Problem> {
+        self.mistakes.sort_by_key(|problem| problem.line);
+        self.mistakes
+    }
+
     /// The advice, if there is no mistake.
     pub(crate) fn finish(mut self) -> Result<Vec<Problem>, ConfigError> {
         if self.mistakes.is_empty() {

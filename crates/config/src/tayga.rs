@@ -91,6 +91,15 @@ pub struct Map {
     line: Line,
 }
 
+/// What a `map-file` says.
+#[derive(Debug, Clone, Default)]
+pub struct MapFile {
+    /// Its rows.
+    pub maps: Vec<Map>,
+    /// Lines that are bad or double, and so not among them.
+    pub skipped: Vec<Problem>,
+}
+
 /// What `log` switches on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogOption {
@@ -467,18 +476,28 @@ fn check_maps(maps: &[Map], log: &mut Log) {
 }
 
 impl Tayga {
-    /// The rows of the `map-file`, from its text; `name` is what the file is called in errors. It
-    /// has `map` lines only.
-    ///
-    /// # Errors
-    /// [`ConfigError`].
-    pub fn parse_map_file(name: &str, text: &str) -> Result<Vec<Map>, ConfigError> {
+    /// The rows of the `map-file`, from its text; `name` is what the file is called. It has `map`
+    /// lines only. Programs write it while the gateway runs, so a line that is bad, or maps what an
+    /// earlier one maps, takes nothing from the others: it is skipped and said.
+    #[must_use]
+    pub fn parse_map_file(name: &str, text: &str) -> MapFile {
         let mut log = Log::default();
         let lines = lines(name, text, &[("map", Some(2))], &mut log);
-        let maps = read_maps(&lines, &mut log);
-        check_maps(&maps, &mut log);
-        log.finish()?;
-        Ok(maps)
+        let (mut ipv4, mut ipv6) = (HashMap::new(), HashMap::new());
+        let mut maps = Vec::new();
+        for map in read_maps(&lines, &mut log) {
+            let others = [ipv4.get(&map.row.ipv4()), ipv6.get(&map.row.ipv6())];
+            if let Some(other) = others.into_iter().flatten().next() {
+                log.mistake(
+                    map.line.problem(format!("maps what line {other} maps already; the line is ignored, remove it")),
+                );
+                continue;
+            }
+            ipv4.insert(map.row.ipv4(), map.line.number);
+            ipv6.insert(map.row.ipv6(), map.line.number);
+            maps.push(map);
+        }
+        MapFile { maps, skipped: log.into_mistakes() }
     }
 
     /// Where the `map-file` is, as seen from the working directory.
@@ -499,25 +518,26 @@ impl Tayga {
     ///
     /// # Errors
     /// [`ConfigError`].
-    pub fn load_map_file(&self) -> Result<Vec<Map>, ConfigError> {
-        let Some(path) = self.map_file_path() else { return Ok(Vec::new()) };
+    pub fn load_map_file(&self) -> Result<MapFile, ConfigError> {
+        let Some(path) = self.map_file_path() else { return Ok(MapFile::default()) };
         let name = path.display().to_string();
-        Self::parse_map_file(&name, &read(&path, &name)?)
+        Ok(Self::parse_map_file(&name, &read(&path, &name)?))
     }
 
-    /// The configuration that does what Tayga does. `loaded` are the rows of the `map-file`, `mtu`
-    /// the MTU of the device. A row that the file itself has, or a duplicate, is left out and told
+    /// The configuration that does what Tayga does. `loaded` is what the `map-file` says, `mtu` the
+    /// MTU of the device. What was skipped of it is told among the warnings. A row that the file itself has, or a duplicate, is left out and told
     /// among the warnings.
     ///
     /// # Errors
     /// [`ConfigError`] if the table cannot be made.
     pub fn configuration(
         &self,
-        loaded: &[Map],
+        loaded: &MapFile,
         dynamic: Option<Arc<DynamicPool>>,
         mtu: u32,
     ) -> Result<Configuration, ConfigError> {
         let mut warnings = self.warnings.clone();
+        warnings.extend_from_slice(&loaded.skipped);
         let mut rows: Vec<Eam> = Vec::new();
         // As in Tayga, the gateway's two addresses stand for each other.
         if self.is_ipv6_given
@@ -528,7 +548,7 @@ impl Tayga {
         }
         let mut ipv4: HashSet<_> = rows.iter().map(Eam::ipv4).collect();
         let mut ipv6: HashSet<_> = rows.iter().map(Eam::ipv6).collect();
-        for map in self.maps.iter().chain(loaded) {
+        for map in self.maps.iter().chain(&loaded.maps) {
             if ipv4.contains(&map.row.ipv4()) || ipv6.contains(&map.row.ipv6()) {
                 warnings.push(map.line.problem("an address of it is mapped already; the line is ignored, remove it"));
             } else {

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use tombolo_config::Provision;
-use tombolo_config::tayga::{LogOption, Tayga, parse};
+use tombolo_config::tayga::{LogOption, MapFile, Tayga, parse};
 use tombolo_engine::mechanism::UdpZeroChecksum;
 use tombolo_engine::plan::{AnsweredBy, ServiceKind};
 use tombolo_engine::service::siit::{Role, Siit};
@@ -46,7 +46,7 @@ fn every_directive_is_understood() {
 fn the_plan_translates_whatever_is_routed_to_the_device() {
     let tayga = accepted(&format!("{LEAST}map 192.0.2.8 2001:db8::8\n"));
     assert_eq!(tayga.ipv6.to_string(), "2001:db8:1:ffff::c0a8:ff01");
-    let configuration = tayga.configuration(&[], tayga.make_dynamic_pool(), 1400).unwrap();
+    let configuration = tayga.configuration(&MapFile::default(), tayga.make_dynamic_pool(), 1400).unwrap();
     assert!(matches!(configuration.host.provision, Provision::Administrator { up: false, .. }));
     assert_eq!(configuration.plan.own.answered_by, AnsweredBy::Gateway);
     let ServiceKind::Siit(Siit { role, translate, mapping, dynamic, .. }) = &configuration.plan.services[0].kind else {
@@ -60,16 +60,29 @@ fn the_plan_translates_whatever_is_routed_to_the_device() {
 #[test]
 fn rows_of_the_map_file_that_the_file_has_already_are_left_out() {
     let tayga = accepted(&format!("{LEAST}ipv6-addr 2001:db8::1\nmap 192.0.2.8 2001:db8::8\n"));
-    let loaded =
-        Tayga::parse_map_file("static.map", "map 192.0.2.9 2001:db8::9\nmap 192.0.2.8 2001:db8::88\n").unwrap();
+    let loaded = Tayga::parse_map_file("static.map", "map 192.0.2.9 2001:db8::9\nmap 192.0.2.8 2001:db8::88\n");
     let configuration = tayga.configuration(&loaded, None, 1500).unwrap();
     let ServiceKind::Siit(siit) = &configuration.plan.services[0].kind else { panic!("no SIIT") };
     // The two of the gateway itself stand for each other, too.
     assert_eq!(siit.mapping.explicit.rows().len(), 3);
     let [warning] = &configuration.warnings[..] else { panic!("{:?}", configuration.warnings) };
     assert!(warning.to_string().starts_with("static.map:2: map 192.0.2.8 2001:db8::88: an address of it"), "{warning}");
-    let error = Tayga::parse_map_file("static.map", "prefix 64:ff9b::/96\n").unwrap_err().to_string();
-    assert_eq!(error, "static.map:1: prefix: unknown directive; known here: map");
+}
+
+#[test]
+fn bad_and_double_lines_of_the_map_file_are_skipped_and_said() {
+    let text = "prefix 64:ff9b::/96\nmap 192.0.2.9 2001:db8::9\nmap 192.0.2.300 2001:db8::a\n\
+                map 192.0.2.11 2001:db8::9\nmap 192.0.2.9 2001:db8::c\nmap 192.0.2.13 2001:db8::d\n";
+    let loaded = Tayga::parse_map_file("static.map", text);
+    let rows: Vec<_> = loaded.maps.iter().map(|map| map.row.ipv4().to_string()).collect();
+    assert_eq!(rows.len(), 2, "{rows:?}");
+    let configuration = accepted(LEAST).configuration(&loaded, None, 1500).unwrap();
+    let said: Vec<_> = configuration.warnings.iter().map(ToString::to_string).collect();
+    let [prefix, bad, ipv6, ipv4] = &said[..] else { panic!("{said:?}") };
+    assert_eq!(prefix, "static.map:1: prefix: unknown directive; known here: map");
+    assert!(bad.starts_with("static.map:3: map 192.0.2.300 2001:db8::a: "), "{bad}");
+    assert!(ipv6.starts_with("static.map:4: map 192.0.2.11 2001:db8::9: maps what line 2 maps already"), "{ipv6}");
+    assert!(ipv4.starts_with("static.map:5: map 192.0.2.9 2001:db8::c: maps what line 2 maps already"), "{ipv4}");
 }
 
 #[test]

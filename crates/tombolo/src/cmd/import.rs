@@ -26,8 +26,9 @@ enum From {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let From::Tayga { file } = &arguments.from;
     let tayga = tombolo_config::tayga::load(file, None)?;
-    for warning in &tayga.warnings {
+    let loaded = tayga.load_map_file()?;
+    for warning in tayga.warnings.iter().chain(&loaded.skipped) {
         eprintln!("warning: {warning}");
     }
-    print::line(tayga.to_toml(&tayga.load_map_file()?).trim_end())
+    print::line(tayga.to_toml(&loaded.maps).trim_end())
 }
