@@ -496,10 +496,13 @@ impl Siit {
 }
 
 /// Packets without mapping are refused with "administratively prohibited", the default of RFC 7915
-/// sections 4.4 and 5.4; what RFC 6052 section 3.1 forbids is dropped.
+/// sections 4.4 and 5.4; so is what RFC 6052 section 3.1 forbids.
 fn refuse(reason: DropReason) -> Refusal {
     match reason {
-        DropReason::Untranslatable | DropReason::Denied => Refusal::with(reason, IcmpAnswer::Prohibited),
+        DropReason::Untranslatable
+        | DropReason::Denied
+        | DropReason::PrivateInWellKnownPrefix
+        | DropReason::LinkLocal => Refusal::with(reason, IcmpAnswer::Prohibited),
         // The address is lent to nobody, or there is none left to lend.
         DropReason::NoBinding | DropReason::PoolExhausted => Refusal::with(reason, IcmpAnswer::HostUnreachable),
         _ => reason.into(),
