@@ -16,6 +16,7 @@ use crate::mechanism::error_limit::ErrorLimit;
 use crate::mechanism::identification::IdentificationGenerator;
 use crate::mechanism::napt::{Admissions, Exhausted, held};
 use crate::mechanism::offload::reconcile_offload;
+use crate::mechanism::screen::check_obstacle;
 use crate::mechanism::{IcmpAnswer, Reassembly, ReassemblyLimits, Refusal, echo};
 use crate::now::Now;
 use crate::own_addresses::{AnsweredBy, ErrorPolicy};
@@ -225,6 +226,9 @@ fn receive_ipv6(
     let from = if shape.ends_softwires { Some(parsed.destination) } else { own.ipv6 };
     if !parsed.is_piece() || !shape.gathers_ipv6 {
         return serve_ipv6(service, from, parsed, work);
+    }
+    if let Err(refusal) = check_obstacle(parsed) {
+        return answer_ipv6(from, refusal, parsed, work);
     }
     match reassembly.accept_ipv6(&work.packet, parsed, work.now.0)? {
         Some((whole, parsed)) => serve_ipv6(service, from, &parsed, &mut work.on(whole)),
