@@ -535,6 +535,26 @@ def extension_headers_and_options():
         case(f"t16-{number}-behind-fragment-header", "RFC 7915 section 5.1.1", f"{name} behind a Fragment header",
              "T16: dropped, with the default error 1/1",
              packet(given, "reply header-after-fragment", reply6(given, 1, 1, ZERO, A6)))
+    for number in (0, 43, 44, 60):
+        about = ipv4(A4, B4, number, data(16), ttl=60, df=1)
+        case(f"error-about-protocol-{number}", "RFC 7915 sections 4.1, 4.3",
+             f"an ICMPv4 error about a packet of protocol {number}",
+             "in IPv6 that number is an extension header; no packet with it was sent by the translator",
+             packet(error4(R4, A4, 3, 1, ZERO, about), "drop icmp-error-unusable"))
+    # An echo that the translator has cut: an error about the first piece. Its checksum is that of the whole message,
+    # of which the piece does not tell the length: the pseudo-header that goes has that of the piece.
+    message, ident = icmp6(B6, A6, 128, 0, echo_rest(0x1234, 7), data(1992)), 0x4321
+    piece = message[:1232]
+    total = 0xFFFF - struct.unpack("!H", message[2:4])[0]
+    total += 0xFFFF - ones_complement(pseudo(a6(B6), a6(A6), 58, len(piece))) + 0x0800 + 0xFFFF - 0x8000
+    field = 0xFFFF - ones_complement(u32(total))
+    about6 = ipv6(B6, A6, 44, fragment(58, 0, 1, ident) + piece, hops=60)
+    about4 = ipv4(B4, A4, 1, bytes([8, 0]) + struct.pack("!H", field) + piece[4:], mf=1, ident=ident, ttl=60)
+    case("error-about-a-cut-echo-6to4", "RFC 7915 sections 4, 5.3",
+         "packet too big about the first fragment of an echo request of 2000 bytes",
+         "the translator has cut it itself: its sender has to hear of it",
+         packet(error6(R6, B6, 3, 0, ZERO, about6[:1232]), "forward",
+                error4(R6_4, B4, 11, 0, ZERO, about4[:548], ttl=63), any_identification=True))
     case("t17-no-next-header", "RFC 7915 section 5.1", "next header 59", "T17: an IPv4 packet of 20 bytes",
          packet(ipv6(A6, B6, 59, b""), "forward", ipv4(A4, B4, 59, b"", ttl=63), any_identification=True))
     route = bytes([17, 0, 0, 1, 0, 0, 0, 0])
@@ -679,6 +699,13 @@ def extensions():
          "T27: a parameter problem of ICMPv6 has no length attribute, so the extension goes",
          packet(error4(R4, A4, 3, 2, bytes([0, 32, 0, 0]), about4 + extension), "forward",
                 error6(R4_6, A6, 4, 1, u32(6), about6, hops=63)))
+    # The shortest there is. It grows by 120 bytes, and a device wants some of the room in front of a packet for itself.
+    about4, about6 = udp4(A4, B4, b"", ttl=60, df=1), udp6(A6, B6, b"", hops=60)
+    short = bytes([0x20, 0, 0, 0, 0, 4, 1, 1])
+    case("extension-behind-28-bytes-4to6", clause, "an ICMPv4 error of length 7 with an extension",
+         "padded to 128 bytes; the message grows by almost all the room in front of it",
+         packet(error4(R4, A4, 3, 3, bytes([0, 7, 0, 0]), about4 + short), "forward",
+                error6(R4_6, A6, 1, 4, bytes([16, 0, 0, 0]), about6 + bytes(80) + short, hops=63)))
     short6, short4 = udp6(B6, A6, data(12), hops=60), udp4(B4, A4, data(12), ttl=60)
     case("t36-short-packet-with-extension", clause, "an embedded packet of 60 bytes, padded to 128, with an extension",
          "T36: padded to 128 on the other side too",
@@ -763,11 +790,22 @@ def addresses():
     given = udp4("203.0.113.200", A4)
     case("denied-address-4to6", "RFC 7915 section 4.1", "from an address of the deny list", "refused with 3/13",
          packet(given, "reply denied", reply4(given, 3, 13, ZERO, "203.0.113.200"), any_identification=True))
-    case("wkp-strict-6to4", "RFC 6052 section 3.1", "64:ff9b::10.0.0.1, which must not exist",
-         "the well-known prefix is for global addresses; dropped",
-         packet(udp6(A6, "64:ff9b::a00:1"), "drop private-in-well-known-prefix"), config="strict")
-    case("wkp-strict-4to6", "RFC 6052 section 3.1", "from 10.0.0.1", "there is no address for it; dropped",
-         packet(udp4("10.0.0.1", A4), "drop private-in-well-known-prefix"), config="strict")
+    given = udp6(A6, "64:ff9b::a00:1")
+    case("wkp-strict-6to4", "RFC 6052 section 3.1, RFC 7915 section 5.4", "64:ff9b::10.0.0.1, which must not exist",
+         "the well-known prefix is for global addresses; refused with 1/1",
+         packet(given, "reply private-in-well-known-prefix", reply6(given, 1, 1, ZERO, A6)), config="strict")
+    given = udp4("10.0.0.1", A4)
+    case("wkp-strict-4to6", "RFC 6052 section 3.1, RFC 7915 section 4.4", "from 10.0.0.1",
+         "there is no address for it; refused with 3/13",
+         packet(given, "reply private-in-well-known-prefix", reply4(given, 3, 13, ZERO, "10.0.0.1"),
+                any_identification=True), config="strict")
+    given = udp6(A6, "64:ff9b::a9fe:101")
+    case("link-local-6to4", "RFC 3927 section 7", "to 169.254.1.1 in the prefix",
+         "no router forwards to link-local addresses; refused with 1/1",
+         packet(given, "reply link-local-address", reply6(given, 1, 1, ZERO, A6)))
+    case("link-local-4to6", "RFC 3927 section 7", "from 169.254.1.1",
+         "no router forwards from link-local addresses, or answers across them",
+         packet(udp4("169.254.1.1", A4), "drop link-local-address"))
     lost4, lost6 = udp4(A4, "8.8.8.8", ttl=60, df=1), udp6(A6, "64:ff9b::808:808", hops=60)
     case("wkp-strict-error-of-a-private-router", "RFC 6052 section 3.1", "time exceeded from a router at 10.0.0.1",
          "its address cannot be embedded; the gateway's own serves, so that path MTU discovery works",
@@ -825,9 +863,10 @@ def embedded_prefixes():
     case("t43-suffix-is-ignored", "RFC 6052 section 2.2", "a suffix that is not zero", "T43: ignored on receipt",
          packet(udp6("2001:db8:c000:221:0:1234:5678:9abc", "2001:db8:c633:6402::"), "forward",
                 udp4("192.0.2.33", B4, ttl=63), any_identification=True), config="embedded-32")
-    case("u-octet-is-not-zero", "RFC 6052 section 2.2", "an address whose octet 8 is not zero",
-         "A12: outside the prefix, so it is left to the host",
-         packet(udp6("2001:db8:c000:221::", "2001:db8:c633:6402:ff00::"), "to-host"), config="embedded-32")
+    case("u-octet-is-not-zero", "RFC 6052 section 2.3", "an address whose octet 8 is not zero",
+         "A12: it is removed whatever it says",
+         packet(udp6("2001:db8:c000:221::", "2001:db8:c633:6402:ff00::"), "forward",
+                udp4("192.0.2.33", B4, ttl=63), any_identification=True), config="embedded-32")
 
 
 def hairpins():
@@ -930,25 +969,29 @@ def hop_limits_and_transport():
          "the default: one is computed, since voice over Wi-Fi and tunnels send such datagrams",
          packet(ipv4(B4, A4, 17, plain), "forward", to6()))
     case("udp-zero-dropped", "RFC 7915 section 4.5", "the same where it is to be dropped", "by configuration",
-         packet(ipv4(B4, A4, 17, plain), "drop udp-checksum-zero"), config="zero-drop")
+         packet(ipv4(B4, A4, 17, plain), "reply udp-checksum-zero",
+                reply4(ipv4(B4, A4, 17, plain), 3, 13, ZERO, B4), any_identification=True), config="zero-drop")
     case("udp-zero-forwarded", "RFC 6935, RFC 7915 section 4.5", "the same where it is to be forwarded",
          "by configuration, for tunnels",
          packet(ipv4(B4, A4, 17, plain), "forward",
                 ipv6(B6, A6, 17, udp(B6, A6, 40000, 53, b"payload!", checksum=0), hops=63)), config="zero-forward")
     case("udp-zero-first-fragment", "RFC 7915 section 4.5", "a first fragment of a datagram without checksum",
          "it cannot be computed from a part",
-         packet(ipv4(B4, A4, 17, plain, mf=1, ident=3), "drop udp-checksum-zero"))
-    case("udp-zero-6to4", "RFC 8200 section 8.1", "an IPv6 datagram without checksum", "A10: illegal, dropped",
-         packet(ipv6(A6, B6, 17, udp(A6, B6, 40000, 53, b"payload!", checksum=0)), "drop udp-checksum-zero"))
+         packet(ipv4(B4, A4, 17, plain, mf=1, ident=3), "reply udp-checksum-zero",
+                reply4(ipv4(B4, A4, 17, plain, mf=1, ident=3), 3, 13, ZERO, B4), any_identification=True))
+    given = ipv6(A6, B6, 17, udp(A6, B6, 40000, 53, b"payload!", checksum=0))
+    case("udp-zero-6to4", "RFC 8200 section 8.1", "an IPv6 datagram without checksum", "A10: illegal, refused with 1/1",
+         packet(given, "reply udp-checksum-zero", reply6(given, 1, 1, ZERO, A6)))
     case("traffic-class-copied-4to6", "RFC 7915 section 4.1", "TOS 0xb9", "T90: all eight bits",
          packet(udp4(B4, A4, tos=0xB9), "forward", to6(tc=0xB9)))
     case("traffic-class-copied-6to4", "RFC 7915 section 5.1", "traffic class 0xb9 and a flow label",
          "T90: all eight bits; the label has no place",
          packet(udp6(A6, B6, tc=0xB9, flow=0xABCDE), "forward", to4(tos=0xB9), any_identification=True))
-    case("traffic-class-forced-4to6", "RFC 7915 section 4.1", "TOS 0xb9, to be replaced by 0", "by configuration",
-         packet(udp4(B4, A4, tos=0xB9), "forward", to6()), config="traffic-class")
-    case("traffic-class-forced-6to4", "RFC 7915 section 5.1", "traffic class 0xb9, to be replaced by 16",
-         "by configuration", packet(udp6(A6, B6, tc=0xB9), "forward", to4(tos=16), any_identification=True),
+    case("traffic-class-forced-4to6", "RFC 7915 section 4.1", "TOS 0xb9, DSCP to be replaced by 0",
+         "by configuration; ECN is copied, or marks of congestion would be lost",
+         packet(udp4(B4, A4, tos=0xB9), "forward", to6(tc=1)), config="traffic-class")
+    case("traffic-class-forced-6to4", "RFC 7915 section 5.1", "traffic class 0xbb, DSCP to be replaced by 16",
+         "by configuration; ECN is copied", packet(udp6(A6, B6, tc=0xBB), "forward", to4(tos=19), any_identification=True),
          config="traffic-class")
     good = udp4(B4, A4)
     case("header-checksum-wrong", "RFC 1812 section 5.2.2", "an IPv4 header with a wrong checksum", "dropped silently",
@@ -1043,6 +1086,35 @@ def segment_sizes():
     up("narrow", "an IPv6 link of 1280 bytes leaves 1220", mss(1460), mss(1220), config="mss-1280")
     case("t88-syn-ack-6to4", clause, "a SYN and ACK that announces 8940", "the answer is lowered too",
          packet(to4(mss(8940)), "forward", from6(mss(1440)), any_identification=True))
+
+    # Fragments of what goes through a narrow link.
+    record, alert = bytes([7, 7, 4, 0, 0, 0, 0]), bytes([148, 4, 0, 0])
+    host, body = "10.0.0.2", data(1400)
+    given = ipv4(B4, "192.0.2.1", 6, tcp(B4, "192.0.2.1", 1000, 80, body, flags=2), ident=0x77,
+                 options=record + alert + b"\0")
+    inside = tcp(B4, host, 1000, 80, body, flags=2)
+    case("options-of-fragments", "RFC 791 section 3.1", "1452 bytes with two options through 1400",
+         "the route is recorded in the first fragment only, the router alert has the copied flag",
+         packet(given, "forward",
+                [ipv4(B4, host, 6, inside[:1368], ident=0x77, mf=1, ttl=63, options=record + alert + b"\0"),
+                 ipv4(B4, host, 6, inside[1368:], ident=0x77, offset=171, ttl=63, options=alert)]),
+         config="static", service="nat44")
+    # Extension headers of fragments, which are gone when these are put together.
+    whole = tcp(A6, B6, 80, 1000, data(28), flags=18)
+    first, last = fragment(6, 0, 1, 5) + whole[:24], fragment(6, 3, 0, 5) + whole[24:]
+    route = bytes([44, 0, 0, 1, 0, 0, 0, 0])
+    given = ipv6(A6, B6, 43, route + first)
+    case("segments-left-in-fragments", "RFC 7915 section 5.1", "two fragments with a routing header, segments left",
+         "as in a whole packet: parameter problem at byte 43",
+         [packet(given, "reply routing-header", reply6(given, 4, 0, u32(43), A6)),
+          packet(ipv6(A6, B6, 43, route + last), "drop routing-header")], config="static", service="nat64")
+    options = bytes([6, 0, 1, 4, 0, 0, 0, 0])
+    given = ipv6(A6, B6, 44, fragment(60, 0, 1, 5) + options + whole[:24])
+    case("header-after-fragment-in-fragments", "RFC 7915 section 5.1.1",
+         "two fragments with destination options behind the Fragment header", "as in a whole packet: 1/1",
+         [packet(given, "reply header-after-fragment", reply6(given, 1, 1, ZERO, A6)),
+          packet(ipv6(A6, B6, 44, fragment(60, 4, 0, 5) + whole[24:]), "drop header-after-fragment")],
+         config="static", service="nat64")
 
     # The same through the services with state, by a binding that is always there.
     syn = ipv4(B4, A4, 6, tcp(B4, A4, 1000, 80, b"", flags=2, options=mss(1460)), df=1)
@@ -1139,6 +1211,10 @@ def dynamic_pool():
     case("own-address-ping6", "RFC 4443 section 4.2", "an ICMPv6 echo request to the gateway itself", "it answers",
          packet(error6(first, own6, 128, 0, rest, body), "echo-reply", error6(own6, first, 129, 0, rest, body)),
          config="dynamic")
+    given = ipv6(first, own6, 60, bytes([47, 0, 1, 4, 0, 0, 0, 0]) + bytes(8))
+    case("own-address-unknown-header", "RFC 8200 section 4", "GRE behind destination options to the gateway itself",
+         "parameter problem 4/1 that points to the number, byte 40",
+         packet(given, "reply unsupported-protocol", error6(own6, first, 4, 1, u32(40), given)), config="dynamic")
     given = udp6(first, own6)
     case("own-address-port", "RFC 4443 section 3.1", "a datagram to the gateway itself", "port unreachable",
          packet(given, "reply unsupported-protocol", error6(own6, first, 1, 4, ZERO, given)), config="dynamic")

@@ -126,6 +126,17 @@ def map_t_br():
            udp6(in_dmr("10.2.3.4"), EDGE, 80, 1232, hops=63), "RFC 7599 appendix A")
     inward("last-port-in", "the last port of the last range", "every range of the set counts",
            tcp4(REMOTE, PUBLIC, 80, 64723), tcp6(far, EDGE, 80, 64723, hops=63))
+    octets = bytearray(m.a6(far))
+    octets[8] = 0x55
+    any_u = str(ipaddress.IPv6Address(bytes(octets)))
+    outward("u-octet-out", "to an address with a u octet that is not zero", "it is removed whatever it says",
+            udp6(EDGE, any_u, 1232, 53), udp4(PUBLIC, REMOTE, 1232, 53, ttl=63), "RFC 6052 section 2.3")
+    link_local = in_dmr("169.254.1.1")
+    given = udp6(EDGE, link_local, 1232, 53)
+    add("link-local-out", "RFC 3927 section 7", "to 169.254.1.1 in the prefix", "no router forwards to it; told with 1/1",
+        m.packet(given, "reply link-local-address", told6(given, 1, 1, m.ZERO, BR6, EDGE)))
+    add("link-local-in", "RFC 3927 section 7", "from 169.254.1.1", "no router forwards from it",
+        m.packet(udp4("169.254.1.1", PUBLIC, 53, 1232), "drop link-local-address"))
     inward("next-port-in", "the port behind a range", "it is the next subscriber's",
            udp4(REMOTE, PUBLIC, 53, 1236),
            udp6(far, map_address("2001:db8:12:3500::", PUBLIC, 0x35), 53, 1236, hops=63))
@@ -356,6 +367,13 @@ def map_e_br():
     def outward(name, what, why, inner, edge, clause=clause):
         add(name, clause, what, why, m.packet(softwire(edge, RELAY, inner), "forward", stepped(inner)))
 
+    whole = softwire(EDGE, RELAY, udp4(PUBLIC, REMOTE, 1232, 53))[40:]
+    route = bytes([44, 0, 0, 1, 0, 0, 0, 0])
+    given = m.ipv6(EDGE, RELAY, 43, route + m.fragment(4, 0, 1, 5) + whole[:24])
+    add("segments-left-in-fragments", "RFC 8200 section 4.4", "two fragments with a routing header, segments left",
+        "as in a whole packet: parameter problem at byte 43",
+        [m.packet(given, "reply routing-header", told6(given, 4, 0, m.u32(43), RELAY, EDGE)),
+         m.packet(m.ipv6(EDGE, RELAY, 43, route + m.fragment(4, 3, 0, 5) + whole[24:]), "drop routing-header")])
     inward("udp-in", "a datagram for a shared address", "the port says whose it is", udp4(REMOTE, PUBLIC, 53, 1232), EDGE)
     inward("example-2", "example 2 of the RFC", "published", udp4("1.2.3.4", PUBLIC, 80, 1232), EDGE,
            "RFC 7597 appendix A")

@@ -124,6 +124,12 @@ def b4():
     given = ipv6(AFTR, B4, 17, udp(AFTR, B4, 1, 2, b"x"))
     b4_case("udp-to-the-tunnel", "RFC 2473 section 3.1", "something else for the tunnel address", "port unreachable",
             packet(given, "reply no-packet-inside", told6(B4, AFTR, 1, 4, given)))
+    given = ipv6(AFTR, B4, 47, bytes(8))
+    b4_case("gre-to-the-tunnel", "RFC 8200 section 4", "a next header that the end of a tunnel does not know",
+            "parameter problem 4/1 that points to its number",
+            packet(given, "reply no-packet-inside", told6(B4, AFTR, 4, 1, given, u32(6))))
+    b4_case("no-next-header", "RFC 8200 section 4.7", "next header 59", "nothing to complain about",
+            packet(ipv6(AFTR, B4, 59, b""), "drop no-packet-inside"))
     b4_case("among-themselves", "RFC 6333 section 5.1", "from host to host inside", "left to the host's routes",
             packet(udp4(HOST, "10.0.0.3"), "to-host"))
 

@@ -5,18 +5,26 @@
 //! are not listed must stay zero. The bytes expected come from `tests/cases/make.py`, which builds
 //! packets from the RFCs and shares nothing with the engine.
 //!
+//! What the engine sends also goes into a real TUN queue, in a network namespace of its own: the
+//! kernel has to take every packet. Without the privilege to make one the test says so.
+//!
 //! Set `CASE` to a part of a name to run some only.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a case that cannot be read fails")]
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use nix::sched::{CloneFlags, unshare};
 use tombolo_engine::counters::Totals;
-use tombolo_engine::packet::{HEADROOM, Offload, Packet};
+use tombolo_engine::packet::{HEADROOM, Offload, Outbox, Packet};
 use tombolo_engine::{Engine, Now, Plan, Verdict};
+use tombolo_io::host::Host;
+use tombolo_io::queue::{QueueTotals, TunQueue};
+use tombolo_io::tun::{ExistingDevice, KernelEntry, Tun, TunConfig};
 use tombolo_tables::Tables;
 use tombolo_tables::hash::HashKey;
 use tombolo_tables::memory::Heap;
@@ -29,6 +37,31 @@ const START: u64 = 1_000_000_000_000;
 
 #[test]
 fn golden_cases() {
+    // A thread of its own, for the namespace goes with it.
+    let run = std::thread::spawn(|| {
+        let (mut queue, _host) = device().unzip();
+        all_cases(queue.as_mut());
+    })
+    .join();
+    run.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+}
+
+/// A queue of a TUN device in a namespace that this thread enters, and who keeps the device up.
+fn device() -> Option<(TunQueue, Host)> {
+    if let Err(error) = unshare(CloneFlags::CLONE_NEWNET) {
+        // Past the test harness, which hides the output of tests that pass.
+        let reason = format!("no network namespace ({error}); run as root");
+        let _ = writeln!(std::io::stderr(), "SKIP: golden cases through a TUN queue: {reason}");
+        return None;
+    }
+    let (name, existing) = ("golden".to_owned(), ExistingDevice::Refuse);
+    let tun = Tun::create(&TunConfig { name, queues: 1, existing, entry: KernelEntry::Direct }).unwrap();
+    let mut host = Host::open().unwrap();
+    host.bring_up("golden", 65_535, 500).unwrap();
+    tun.into_queues().pop().map(|queue| (queue, host))
+}
+
+fn all_cases(mut device: Option<&mut TunQueue>) {
     let only = std::env::var("CASE").unwrap_or_default();
     let mut failures = Vec::new();
     let mut count = 0;
@@ -37,7 +70,7 @@ fn golden_cases() {
             continue;
         }
         count += 1;
-        if let Err(difference) = run(&path) {
+        if let Err(difference) = run(&path, device.as_deref_mut()) {
             failures.push(format!("{}\n{difference}", path.display()));
         }
     }
@@ -56,7 +89,7 @@ fn case_files(cases: &Path) -> Vec<PathBuf> {
 }
 
 /// Runs one case; the error says what differs.
-fn run(path: &Path) -> Result<(), String> {
+fn run(path: &Path, mut device: Option<&mut TunQueue>) -> Result<(), String> {
     let case: Table = std::fs::read_to_string(path).unwrap().parse().map_err(|error| format!("{error}"))?;
     for key in ["what", "why", "clause"] {
         text(&case, key)?;
@@ -72,8 +105,14 @@ fn run(path: &Path) -> Result<(), String> {
         let step = step.as_table().ok_or("a packet is no table")?;
         let received = bytes(text(step, "in")?);
         let at = START + step.get("at_ms").and_then(Value::as_integer).map_or(0, |ms| ms.unsigned_abs() * 1_000_000);
-        let (verdict, sent) = pass(&mut engine, &plan, &received, at);
+        let before = taken(device.as_deref());
+        let (verdict, sent) = pass(&mut engine, &plan, &received, at, device.as_deref_mut());
         compare(step, number, &verdict, &sent, &mut differences)?;
+        let after = taken(device.as_deref());
+        if device.is_some() && (after.sent_packets - before.sent_packets != sent.len() as u64) {
+            let _ =
+                writeln!(differences, "  packet {number}: the TUN queue did not take it; refused: {:?}", after.refused);
+        }
     }
     let mut totals = Totals::default();
     engine.counters().add_to(&mut totals);
@@ -98,12 +137,28 @@ fn plan(config: &Path) -> Plan {
     plan
 }
 
-fn pass(engine: &mut Engine, plan: &Plan, received: &[u8], at: u64) -> (String, Vec<Vec<u8>>) {
+/// What the kernel has taken so far.
+fn taken(device: Option<&TunQueue>) -> QueueTotals {
+    device.map(|queue| queue.counters().read()).unwrap_or_default()
+}
+
+fn pass(
+    engine: &mut Engine,
+    plan: &Plan,
+    received: &[u8],
+    at: u64,
+    mut device: Option<&mut TunQueue>,
+) -> (String, Vec<Vec<u8>>) {
     let mut buffer = vec![0xa5; HEADROOM + received.len() + 64];
     buffer[HEADROOM..HEADROOM + received.len()].copy_from_slice(received);
     let mut packet = Packet::new(&mut buffer, HEADROOM, received.len(), Offload::default()).unwrap();
     let mut sent = Vec::new();
-    let mut outbox = |packet: &mut Packet<'_>| sent.push(packet.bytes().to_vec());
+    let mut outbox = |packet: &mut Packet<'_>| {
+        sent.push(packet.bytes().to_vec());
+        if let Some(queue) = &mut device {
+            queue.send(packet);
+        }
+    };
     let verdict = match engine.process(plan, &mut packet, Now(at), &mut outbox) {
         Verdict::Forward => "forward".to_owned(),
         Verdict::Hold => "hold".to_owned(),

@@ -16,6 +16,7 @@ use crate::mechanism::error_limit::ErrorLimit;
 use crate::mechanism::identification::IdentificationGenerator;
 use crate::mechanism::napt::{Admissions, Exhausted, held};
 use crate::mechanism::offload::reconcile_offload;
+use crate::mechanism::screen::check_obstacle;
 use crate::mechanism::{IcmpAnswer, Reassembly, ReassemblyLimits, Refusal, echo};
 use crate::now::Now;
 use crate::own_addresses::{AnsweredBy, ErrorPolicy};
@@ -232,6 +233,9 @@ fn receive_ipv6(
     if !parsed.is_piece() || !shape.gathers_ipv6 {
         return serve_ipv6(service, from, parsed, work);
     }
+    if let Err(refusal) = check_obstacle(parsed) {
+        return answer_ipv6(from, refusal, parsed, work);
+    }
     match reassembly.accept_ipv6(&work.packet, parsed, work.now.0)? {
         Some((whole, parsed)) => serve_ipv6(service, from, &parsed, &mut work.on(whole)),
         None => Ok(Verdict::Hold),
@@ -281,7 +285,7 @@ fn serve_ipv6(
     parsed: &Parsed<Ipv6Addr>,
     work: &mut Work<'_>,
 ) -> Result<Verdict, Refusal> {
-    service.kind.from_ipv6(parsed, work).or_else(|refusal| answer_ipv6(from, refusal, parsed, work))
+    service.kind.serve_ipv6(parsed, work).or_else(|refusal| answer_ipv6(from, refusal, parsed, work))
 }
 
 #[inline]
@@ -292,5 +296,5 @@ fn serve_ipv4(
     parsed: &Parsed<Ipv4Addr>,
     work: &mut Work<'_>,
 ) -> Result<Verdict, Refusal> {
-    service.kind.from_ipv4(side, parsed, work).or_else(|refusal| answer_ipv4(from, refusal, parsed, work))
+    service.kind.serve_ipv4(side, parsed, work).or_else(|refusal| answer_ipv4(from, refusal, parsed, work))
 }

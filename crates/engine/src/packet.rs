@@ -19,6 +19,10 @@ use crate::verdict::DropReason;
 /// the virtio header of a TUN queue, with the IP header kept 16-byte aligned.
 pub const HEADROOM: usize = 128;
 
+/// Of these bytes in front of a packet no header is made: they are the sender's, for a header of its
+/// own. A packet that grows into all of its headroom could not be sent.
+pub const SENDERS_ROOM: usize = 16;
+
 /// Work on a packet that was left to the network card, or to whoever plays it (virtio `vnet`
 /// header).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -139,12 +143,21 @@ impl<'b> Packet<'b> {
         self.start = (self.start + count).min(self.end);
     }
 
+    /// Bytes that can be put in front of the packet: the headroom without [`SENDERS_ROOM`].
+    #[must_use]
+    pub fn room_in_front(&self) -> usize {
+        self.start.saturating_sub(SENDERS_ROOM)
+    }
+
     /// Puts `count` bytes of unspecified content in front.
     ///
     /// # Errors
-    /// [`DropReason::NoHeadroom`] if there is not that much room.
+    /// [`DropReason::NoHeadroom`] if there is not that much room, [`SENDERS_ROOM`] apart.
     pub fn prepend(&mut self, count: usize) -> Result<(), DropReason> {
-        self.start = self.start.checked_sub(count).ok_or(DropReason::NoHeadroom)?;
+        if count > self.room_in_front() {
+            return Err(DropReason::NoHeadroom);
+        }
+        self.start -= count;
         Ok(())
     }
 
@@ -194,14 +207,24 @@ mod tests {
 
     #[test]
     fn strip_and_prepend_move_the_head() {
-        let mut buffer = *b"....payload.";
-        let mut packet = Packet::new(&mut buffer, 4, 7, Offload::default()).unwrap();
+        let mut buffer = *b"................payload.";
+        let mut packet = Packet::new(&mut buffer, 16, 7, Offload::default()).unwrap();
         assert_eq!(packet.bytes(), b"payload");
         packet.strip(3);
         assert_eq!(packet.bytes(), b"load");
-        packet.prepend(7).unwrap();
-        assert_eq!((packet.len(), packet.headroom()), (11, 0));
-        assert_eq!(packet.prepend(1), Err(DropReason::NoHeadroom));
+        packet.prepend(3).unwrap();
+        assert_eq!((packet.len(), packet.headroom()), (7, SENDERS_ROOM));
+    }
+
+    #[test]
+    fn the_senders_room_is_nobody_elses() {
+        let mut buffer = [0; SENDERS_ROOM + 9];
+        let mut packet = Packet::new(&mut buffer, SENDERS_ROOM + 2, 7, Offload::default()).unwrap();
+        assert_eq!(packet.room_in_front(), 2);
+        assert_eq!(packet.prepend(3), Err(DropReason::NoHeadroom));
+        assert_eq!(packet.prepend(2), Ok(()));
+        let mut bare = [0; 8];
+        assert_eq!(Packet::new(&mut bare, 0, 8, Offload::default()).unwrap().prepend(1), Err(DropReason::NoHeadroom));
     }
 
     #[test]

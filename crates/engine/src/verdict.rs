@@ -72,6 +72,9 @@ drop_reasons! {
     SourceInPrefix = "source-in-prefix", remedy: "check the routes towards the translation prefix";
     /// The well-known prefix with an IPv4 address that is not global (RFC 6052 section 3.1).
     PrivateInWellKnownPrefix = "private-in-well-known-prefix", remedy: "use a network-specific prefix, or well_known_prefix_strict = false";
+    /// An IPv4 link-local address without an explicit mapping: no router forwards it (RFC 3927
+    /// section 7).
+    LinkLocal = "link-local-address", remedy: "map the address explicitly if it is to be reached";
     /// An address has no counterpart in the other protocol.
     Untranslatable = "untranslatable-address", remedy: "add an address mapping or a prefix that covers it";
     /// TTL or hop limit ran out in the gateway.

@@ -337,7 +337,7 @@ fn what_loops_or_is_not_ours_is_told_apart() {
     assert_eq!(gateway.pass(&elsewhere).0, Verdict::ToHost);
     gateway.nat64().well_known_prefix_strict = true;
     let private = udp((HOST, 1), (embed(Ipv4Addr::new(10, 0, 0, 1)), 2), b"");
-    assert_eq!(gateway.pass(&private).0, Verdict::Drop(DropReason::PrivateInWellKnownPrefix));
+    assert_eq!(gateway.pass(&private).0, Verdict::Reply(DropReason::PrivateInWellKnownPrefix));
 }
 
 #[test]

@@ -109,7 +109,7 @@ static __always_inline struct outcome map_t_inside(const volatile struct service
 		return PASSED(MISS_SPOOFED);
 	to->source4 = bpf_htonl(host);
 	to->destination4 = extract(&service->prefix, packet->destination);
-	if (is_illegal_ipv4(to->destination4))
+	if (is_illegal_ipv4(to->destination4) || is_link_local_ipv4(to->destination4))
 		return PASSED(MISS_SCREENED);
 	if (map_entry_of_ipv4(to->destination4) != LPM_NONE)
 		return PASSED(MISS_HAIRPIN);
@@ -130,7 +130,8 @@ static __always_inline struct outcome map_t_outside(const volatile struct servic
 	struct rewrite *to = &scratch->rewrite;
 	__u8 miss;
 
-	if (is_illegal_ipv4(packet->source4) || is_illegal_ipv4(packet->destination4))
+	if (is_illegal_ipv4(packet->source4) || is_illegal_ipv4(packet->destination4) ||
+	    is_link_local_ipv4(packet->source4))
 		return PASSED(MISS_SCREENED);
 	miss = untranslated(service, scratch);
 	if (miss)

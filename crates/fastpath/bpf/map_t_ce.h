@@ -19,6 +19,8 @@ static __always_inline struct outcome map_t_ce_inside(const volatile struct serv
 
 	if (packet->space == SPACE_UDP && !packet->checksum)
 		return PASSED(MISS_UDP_CHECKSUM);
+	if (is_link_local_ipv4(packet->destination4))
+		return PASSED(MISS_SCREENED);
 	if (is_among(service->mesh, service->mesh_ranges, bpf_ntohl(packet->destination4)))
 		return PASSED(MISS_HAIRPIN);
 	if (must_clamp(service, scratch))
@@ -53,6 +55,7 @@ static __always_inline struct outcome map_t_ce_outside(const volatile struct ser
 	__u8 miss;
 
 	if (!is_in_prefix(&service->prefix, packet->source) || is_illegal_ipv4(arrival.remote) ||
+	    is_link_local_ipv4(arrival.remote) ||
 	    is_illegal_source_ipv6(packet->source))
 		return PASSED(MISS_SCREENED);
 	miss = untranslated(service, scratch);

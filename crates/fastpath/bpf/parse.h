@@ -147,6 +147,11 @@ static __always_inline bool parse_echo(struct packet *packet, const void *transp
 		return false;
 	if (echo->type != request && echo->type != reply)
 		return false;
+	/* The sum of an ICMPv4 reply of nothing but zeros is zero, which a difference cannot tell from
+	 * 0xffff: the engine looks at all of it (mechanism/translate/transport.rs).
+	 */
+	if (echo->type == reply && !echo->sequence)
+		return false;
 	packet->space = SPACE_ICMP;
 	packet->source_port = echo->identifier;
 	packet->destination_port = echo->identifier;

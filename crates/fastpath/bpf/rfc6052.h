@@ -5,7 +5,7 @@
 
 #include "plan.h"
 
-/* The prefix matches and the u octet is zero. */
+/* The prefix matches. The u octet may have any value (RFC 6052 section 2.3). */
 static __always_inline bool is_in_prefix(const volatile struct prefix *prefix,
 					 const __u64 address[2])
 {

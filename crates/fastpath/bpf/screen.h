@@ -26,11 +26,21 @@ static __always_inline bool is_illegal_source_ipv6(const __u64 address[2])
 	return !address[0] && (!third_word || third_word == bpf_htonl(0xffff));
 }
 
-/* The well-known prefix must not stand for addresses that are not global (RFC 6052 section 3.1). */
+/* No router forwards between link-local addresses (RFC 3927 section 7). */
+static __always_inline bool is_link_local_ipv4(__u32 address)
+{
+	return (address & bpf_htonl(0xffff0000)) == bpf_htonl(0xa9fe0000);
+}
+
+/* A prefix must not stand for link-local addresses, and the well-known one not for any that are not
+ * global (RFC 6052 section 3.1).
+ */
 static __always_inline bool is_forbidden(const volatile struct service *service, __u32 address)
 {
 	bool forbidden = false;
 
+	if (is_link_local_ipv4(address))
+		return true;
 	if (!(service->flags & SERVICE_STRICT))
 		return false;
 #pragma unroll

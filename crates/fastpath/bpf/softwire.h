@@ -12,8 +12,6 @@
 
 #include "nat44.h"
 
-#define DSCP 0xfc
-#define ECN 0x03
 #define ECN_ECT_1 1
 #define ECN_ECT_0 2
 #define ECN_CE 3
@@ -58,8 +56,7 @@ static __always_inline void enter(const volatile struct service *service, struct
 	__s16 class = tunnel->traffic_class;
 
 	to->encapsulate = true;
-	to->outer_class = class < 0 ? to->traffic_class :
-				      (class & DSCP) | (to->traffic_class & ECN);
+	to->outer_class = class_of(class, to->traffic_class);
 	to->outer_hop_limit = tunnel->hop_limit;
 	to->outer_source[0] = tunnel->local[0];
 	to->outer_source[1] = tunnel->local[1];

@@ -9,6 +9,10 @@
 #include "hash.h"
 #include "scratch.h"
 
+/* The two parts of TOS and traffic class. */
+#define DSCP 0xfc
+#define ECN 0x03
+
 /* Largest IPv4 packet that leaves without DF when its IPv6 original was whole (RFC 7915 section
  * 5.1).
  */
@@ -75,9 +79,10 @@ static __always_inline struct change change_of(const struct packet *packet,
 				.transport = difference(old_ports, new_ports) };
 }
 
+/* The DSCP that is configured, and ECN as it came. */
 static __always_inline __u8 class_of(__s16 configured, __u8 received)
 {
-	return configured < 0 ? received : configured;
+	return configured < 0 ? received : (configured & DSCP) | (received & ECN);
 }
 
 /* A keyed walk for each pair of hosts (RFC 7739 section 5.3; mechanism/identification.rs).

@@ -139,6 +139,12 @@ impl<R: Read> CaptureReader<R> {
         self.link_type
     }
 
+    /// Frames read so far, those that were passed over among them: the number of the last one.
+    #[must_use]
+    pub fn frames(&self) -> u64 {
+        self.count
+    }
+
     /// Frames passed over so far.
     #[must_use]
     pub fn skipped(&self) -> Skipped {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use nix::errno::Errno;
-use tombolo_engine::packet::{HEADROOM, Outbox, Packet};
+use tombolo_engine::packet::{HEADROOM, Outbox, Packet, SENDERS_ROOM};
 
 use crate::vnet::{VNET_HEADER_BYTES, VnetHeader};
 
@@ -22,7 +22,9 @@ use crate::vnet::{VNET_HEADER_BYTES, VnetHeader};
 /// 65,535), and some spare behind it.
 pub const BUFFER_BYTES: usize = 66 * 1024;
 
-const _: () = assert!(BUFFER_BYTES >= HEADROOM + 40 + 65_535 && HEADROOM >= VNET_HEADER_BYTES);
+const _: () = assert!(BUFFER_BYTES >= HEADROOM + 40 + 65_535 && HEADROOM >= SENDERS_ROOM);
+// Whatever the engine makes of a packet, it can be sent.
+const _: () = assert!(SENDERS_ROOM >= VNET_HEADER_BYTES);
 
 /// Where a queue puts one packet. Its alignment keeps the IP header of a received packet at a
 /// multiple of sixteen.

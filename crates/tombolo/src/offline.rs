@@ -9,11 +9,13 @@ use std::time::Duration;
 
 use tombolo_engine::mechanism::session_state::Side as EngineSide;
 use tombolo_engine::packet::Packet;
-use tombolo_engine::plan::ServiceKind;
+use tombolo_engine::plan::{Service, ServiceKind};
+use tombolo_engine::sweep::Expiry;
 use tombolo_engine::{Engine, Now, Plan, Trace, Verdict};
 use tombolo_tables::Tables;
 use tombolo_tables::hash::HashKey;
 use tombolo_tables::memory::Heap;
+use tombolo_tables::sweep::Sweeper;
 
 /// The side of the gateway that a packet is on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -49,7 +51,12 @@ pub(crate) struct Offline {
     engine: Engine,
     first: Option<Duration>,
     idle_at: u64,
+    tables: Arc<Tables>,
+    swept_at: Now,
 }
+
+/// The daemon's sweep takes about as long for all tables.
+const SWEEP: Duration = Duration::from_secs(10);
 
 /// A packet that left.
 pub(crate) struct Sent {
@@ -82,32 +89,18 @@ impl Offline {
         }
         let mut bytes = [0; 32];
         bytes[..8].copy_from_slice(&seed.to_be_bytes());
-        let engine = Engine::new(tables, bytes, 0, 1);
+        let engine = Engine::new(Arc::clone(&tables), bytes, 0, 1);
         let warnings = configuration.warnings.iter().map(ToString::to_string).collect();
-        Ok((Self { plan, engine, first: None, idle_at: now.0 }, warnings))
+        Ok((Self { plan, engine, first: None, idle_at: now.0, tables, swept_at: now }, warnings))
     }
 
     /// The side that a packet comes from, by its addresses: that of the service which has them,
     /// else inside for IPv6 and outside for IPv4.
     pub(crate) fn side_of(&self, bytes: &[u8]) -> Side {
-        let four = |at: usize| bytes.get(at..at + 4).and_then(|address| <[u8; 4]>::try_from(address).ok());
-        let found = match version(bytes) {
-            4 => four(12).zip(four(16)).map(|(source, destination)| {
-                let (source, destination) = (source.into(), destination.into());
-                if self.plan.service_of_ipv4_source(source, destination).is_some() {
-                    return EngineSide::Inside;
-                }
-                let found = self.plan.service_of_ipv4(destination, &mut Default::default());
-                found.map_or(EngineSide::Outside, |(_, service)| service.kind.shape().ipv4)
-            }),
-            _ => bytes.get(24..40).and_then(|address| <[u8; 16]>::try_from(address).ok()).and_then(|address| {
-                let found = self.plan.service_of_ipv6(address.into(), &mut Default::default());
-                found.map(|(_, service)| service.kind.shape().ipv6)
-            }),
-        };
-        match found {
-            Some(EngineSide::Outside) => Side::Outside,
-            _ => Side::Inside,
+        match service_of(&self.plan, bytes) {
+            Some((side, _)) => side.into(),
+            None if version(bytes) == 4 => Side::Outside,
+            None => Side::Inside,
         }
     }
 
@@ -123,17 +116,14 @@ impl Offline {
 
     fn pass_with(&mut self, side: Side, at: Duration, packet: &mut Packet<'_>, trace: Option<&mut Trace>) -> Outcome {
         let now = self.clock(at);
-        let received = version(packet.bytes());
+        let way = Way::of(&self.plan, side, packet.bytes());
         let mut sent = Vec::new();
         let mut outbox = |packet: &mut Packet<'_>| sent.push(packet.bytes().to_vec());
         let verdict = match trace {
             None => self.engine.process(&self.plan, packet, now, &mut outbox),
             Some(trace) => self.engine.explain(&self.plan, packet, now, &mut outbox, trace),
         };
-        // Translation changes the family of what crosses; answers and hairpins keep it, and go
-        // back.
-        let side_of = |bytes: &[u8]| if version(bytes) == received { side } else { side.other() };
-        let sent = sent.into_iter().map(|bytes| Sent { side: side_of(&bytes), bytes }).collect();
+        let sent = sent.into_iter().map(|bytes| Sent { side: way.leaves(verdict, &bytes), bytes }).collect();
         Outcome { verdict, sent }
     }
 
@@ -146,8 +136,87 @@ impl Offline {
             self.engine.idle(now);
             self.idle_at = now.0;
         }
+        if now.0 >= self.swept_at.0 + nanos(SWEEP) {
+            self.sweep(now);
+        }
         now
     }
+
+    /// Removes what has expired, as the daemon does all the time.
+    fn sweep(&mut self, now: Now) {
+        let mut expiry = Expiry::new(&self.plan);
+        let parts = Sweeper::parts(&self.tables);
+        let _complete = Sweeper::new(&self.tables, now.tick()).advance(&self.tables, parts, now.tick(), &mut expiry);
+        self.swept_at = now;
+    }
+}
+
+/// The way of a packet through the gateway.
+struct Way {
+    /// Where it came from.
+    from: Side,
+    /// The side that each family is on, where the service has one on each.
+    families: Option<Families>,
+    /// It is from one host inside for another, by the outside address of that.
+    hairpins: bool,
+}
+
+struct Families {
+    ipv4: Side,
+    ipv6: Side,
+}
+
+impl Way {
+    fn of(plan: &Plan, from: Side, bytes: &[u8]) -> Self {
+        let service = service_of(plan, bytes).map(|(_, service)| service);
+        let families = service.filter(|service| !matches!(service.kind, ServiceKind::Nat44(_)));
+        let families = families.map(|service| service.kind.shape());
+        let families = families.map(|shape| Families { ipv4: shape.ipv4.into(), ipv6: shape.ipv6.into() });
+        let destination = four(bytes, 16).filter(|_| version(bytes) == 4);
+        let pool = service.and_then(|service| service.kind.pool());
+        let hairpins = from == Side::Inside
+            && pool.zip(destination).is_some_and(|(pool, destination)| pool.contains(destination.into()));
+        Self { from, families, hairpins }
+    }
+
+    /// The side that a packet leaves on: that of its family, where the sides have one each. Of a NAT
+    /// from IPv4 to IPv4 what is forwarded crosses, unless it is hairpinned, and answers go back.
+    fn leaves(&self, verdict: Verdict, sent: &[u8]) -> Side {
+        match &self.families {
+            Some(families) if version(sent) == 4 => families.ipv4,
+            Some(families) => families.ipv6,
+            None if verdict == Verdict::Forward && !self.hairpins => self.from.other(),
+            None => self.from,
+        }
+    }
+}
+
+impl From<EngineSide> for Side {
+    fn from(side: EngineSide) -> Self {
+        match side {
+            EngineSide::Inside => Self::Inside,
+            EngineSide::Outside => Self::Outside,
+        }
+    }
+}
+
+/// The service that a packet is for, and the side that it comes from.
+fn service_of<'p>(plan: &'p Plan, bytes: &[u8]) -> Option<(EngineSide, &'p Service)> {
+    if version(bytes) != 4 {
+        let address = bytes.get(24..40).and_then(|address| <[u8; 16]>::try_from(address).ok())?;
+        let (_, service) = plan.service_of_ipv6(address.into(), &mut Default::default())?;
+        return Some((service.kind.shape().ipv6, service));
+    }
+    let (source, destination) = (four(bytes, 12)?.into(), four(bytes, 16)?.into());
+    if let Some((_, service)) = plan.service_of_ipv4_source(source, destination) {
+        return Some((EngineSide::Inside, service));
+    }
+    let (_, service) = plan.service_of_ipv4(destination, &mut Default::default())?;
+    Some((service.kind.shape().ipv4, service))
+}
+
+fn four(bytes: &[u8], at: usize) -> Option<[u8; 4]> {
+    bytes.get(at..at + 4).and_then(|address| address.try_into().ok())
 }
 
 fn version(bytes: &[u8]) -> u8 {

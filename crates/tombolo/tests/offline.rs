@@ -198,3 +198,103 @@ fn explain_refuses_what_is_no_packet() {
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("neither a file nor a packet"));
 }
+
+/// A datagram of IPv4.
+fn datagram([source, destination]: [[u8; 4]; 2], ports: [u16; 2]) -> Vec<u8> {
+    let mut packet = vec![0x45, 0, 0, 28, 0, 0, 0x40, 0, 64, 17, 0, 0];
+    packet.extend([source, destination].concat());
+    packet.extend(ports.map(u16::to_be_bytes).concat());
+    packet.extend([0, 8, 0, 0]);
+    tombolo_wire::ipv4::write_checksum(&mut packet);
+    packet
+}
+
+fn write(path: &Path, packets: &[(u64, Vec<u8>)]) {
+    let mut writer = CaptureWriter::create(path, LinkType::RawIp).unwrap();
+    for (second, packet) in packets {
+        writer.write(Duration::from_secs(*second), packet).unwrap();
+    }
+    writer.finish().unwrap();
+}
+
+const NAT44: &str = r#"
+[[service]]
+kind = "nat44"
+inside = ["10.0.0.0/24"]
+pool = [{ addresses = "192.0.2.1", ports = "1024-65535" }]
+static = [{ inside = "10.0.0.2:53", outside = "192.0.2.1:53", protocol = "udp" }]
+"#;
+
+/// Runs captures through a `nat44`; gives the lines and what left inside and outside.
+fn nat44(from_inside: &[(u64, Vec<u8>)], from_outside: &[(u64, Vec<u8>)]) -> (Vec<serde_json::Value>, [usize; 2]) {
+    let directory = tempfile::tempdir().unwrap();
+    let [config, inside, outside, to_inside, to_outside] =
+        ["nat.toml", "i.pcap", "o.pcap", "ti.pcap", "to.pcap"].map(|name| directory.path().join(name));
+    std::fs::write(&config, NAT44).unwrap();
+    write(&inside, from_inside);
+    write(&outside, from_outside);
+    let mut arguments = vec!["translate".to_owned(), "--json".to_owned()];
+    for (option, path) in [
+        ("--config", &config),
+        ("--inside", &inside),
+        ("--outside", &outside),
+        ("--inside-out", &to_inside),
+        ("--outside-out", &to_outside),
+    ] {
+        arguments.extend([option.to_owned(), path.display().to_string()]);
+    }
+    let output = tombolo(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+    let lines = stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    (lines, [to_inside, to_outside].map(|path| read(&path).len()))
+}
+
+const HOST: [u8; 4] = [10, 0, 0, 7];
+const POOL: [u8; 4] = [192, 0, 2, 1];
+const REMOTE: [u8; 4] = [198, 51, 100, 2];
+
+#[test]
+fn what_a_nat44_sends_leaves_on_its_side() {
+    let from_inside = [
+        (5, datagram([HOST, REMOTE], [4000, 53])),
+        // To a server inside, by its outside address.
+        (6, datagram([HOST, POOL], [4000, 53])),
+    ];
+    let (lines, sent) = nat44(&from_inside, &[(7, datagram([REMOTE, POOL], [4000, 53]))]);
+    let sides: Vec<_> = lines.iter().map(|line| (&line["sent_inside"], &line["sent_outside"])).collect();
+    assert_eq!(sides, [(&0.into(), &1.into()), (&1.into(), &0.into()), (&1.into(), &0.into())]);
+    assert_eq!(sent, [2, 1]);
+}
+
+#[test]
+fn what_expired_by_the_time_of_the_captures_is_gone() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("out.pcap");
+    let config = directory.path().join("nat.toml");
+    std::fs::write(&config, NAT44).unwrap();
+    write(&directory.path().join("in.pcap"), &[(5, datagram([HOST, REMOTE], [4000, 53]))]);
+    let input = directory.path().join("in.pcap").display().to_string();
+    let (config, out) = (config.display().to_string(), path.display().to_string());
+    stdout(&tombolo(&["translate", "-c", &config, "--inside", &input, "--outside-out", &out]));
+    let sent = read(&path).remove(0).1;
+    let port = u16::from_be_bytes([sent[20], sent[21]]);
+    let answer = datagram([REMOTE, POOL], [53, port]);
+    let first = [(5, datagram([HOST, REMOTE], [4000, 53]))];
+    let verdict = |second| nat44(&first, &[(second, answer.clone())]).0[1]["verdict"].clone();
+    assert_eq!(verdict(65), "forward");
+    assert_eq!(verdict(86_400), "drop");
+}
+
+#[test]
+fn frames_that_are_no_ip_have_numbers_too() {
+    let packets = [(5, vec![0x10; 30]), (6, datagram([HOST, REMOTE], [4000, 53]))];
+    let (lines, _) = nat44(&packets, &[]);
+    assert_eq!(lines.len(), 1);
+    assert_eq!(lines[0]["packet"], 2);
+    let directory = tempfile::tempdir().unwrap();
+    let [config, capture] = ["nat.toml", "in.pcap"].map(|name| directory.path().join(name).display().to_string());
+    std::fs::write(&config, NAT44).unwrap();
+    write(Path::new(&capture), &packets);
+    let text = stdout(&tombolo(&["explain", "-c", &config, "--number", "2", &capture]));
+    assert!(text.contains("10.0.0.7 to 198.51.100.2") && text.contains("to outside: IPv4 192.0.2.1"), "{text}");
+    assert_eq!(tombolo(&["explain", "-c", &config, "--number", "1", &capture]).status.code(), Some(1));
+}

@@ -141,6 +141,8 @@ pub struct UpperLayer {
     /// The first header that is not Hop-by-Hop, Routing, Destination Options or Fragment. With
     /// `header_after_fragment`: the extension header that follows the Fragment header.
     pub protocol: Protocol,
+    /// Offset of the byte that names it, from the start of the packet.
+    pub named_at: usize,
     /// Where it begins, in bytes from the start of the packet. In a non-first fragment: where the
     /// piece of the datagram begins.
     pub offset: usize,
@@ -155,7 +157,14 @@ pub struct UpperLayer {
 
 impl UpperLayer {
     const fn directly_behind_the_fixed_header(protocol: Protocol) -> Self {
-        Self { protocol, offset: HEADER_LENGTH, fragment: None, segments_left: None, header_after_fragment: false }
+        Self {
+            protocol,
+            named_at: NEXT_HEADER,
+            offset: HEADER_LENGTH,
+            fragment: None,
+            segments_left: None,
+            header_after_fragment: false,
+        }
     }
 }
 
@@ -171,6 +180,7 @@ fn walk_extension_headers(packet: &[u8], first: Protocol) -> Result<UpperLayer, 
         if upper.protocol == Protocol::ROUTING && left != 0 && upper.segments_left.is_none() {
             upper.segments_left = Some(upper.offset + 3);
         }
+        upper.named_at = upper.offset;
         upper.offset += (usize::from(eighths) + 1) * 8;
         upper.protocol = Protocol(next);
     }
@@ -179,6 +189,7 @@ fn walk_extension_headers(packet: &[u8], first: Protocol) -> Result<UpperLayer, 
     }
     if upper.protocol == Protocol::IPV6_FRAGMENT {
         let header = FragmentHeader::parse(packet, upper.offset)?;
+        upper.named_at = upper.offset;
         upper.offset += FRAGMENT_HEADER_LENGTH;
         upper.protocol = header.next_header;
         upper.fragment = Some(header);

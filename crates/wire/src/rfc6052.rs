@@ -95,7 +95,7 @@ impl Prefix64 {
             return Err(Prefix64Error::WellKnownLength);
         }
         let gap = if length == 96 { 0 } else { 8 };
-        Ok(Self { bits, mask: prefix_mask | U_OCTET, length, shift: 96 - length, gap })
+        Ok(Self { bits, mask: prefix_mask, length, shift: 96 - length, gap })
     }
 
     /// The first address of the prefix.
@@ -120,8 +120,8 @@ impl Prefix64 {
         Ipv6Addr::from_bits(self.bits | upper | lower)
     }
 
-    /// The IPv4 address that `address` stands for; `None` if it lies outside the prefix or has a
-    /// non-zero u octet. The suffix is ignored (RFC 6052 section 2.2).
+    /// The IPv4 address that `address` stands for; `None` if it lies outside the prefix. The u octet
+    /// is removed whatever it says (RFC 6052 section 2.3), and the suffix is ignored (section 2.2).
     #[must_use]
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "the 32 bits wanted are the lowest after the shift")]
@@ -130,12 +130,12 @@ impl Prefix64 {
             return None;
         }
         let bits = address.to_bits();
-        let lower = (bits & !UPPER) << self.gap;
+        let lower = (bits & !UPPER) << self.gap & !UPPER;
         let contiguous = (bits & UPPER) | lower;
         Some(Ipv4Addr::from_bits((contiguous >> self.shift) as u32))
     }
 
-    /// True if `address` has the prefix, and zero in its u octet.
+    /// True if `address` has the prefix.
     #[must_use]
     #[inline]
     pub const fn contains(self, address: Ipv6Addr) -> bool {
@@ -257,9 +257,10 @@ mod tests {
     }
 
     #[test]
-    fn a_u_octet_that_is_not_zero_is_outside_the_prefix() {
+    fn a_u_octet_that_is_not_zero_is_removed_all_the_same() {
         let prefix: Prefix64 = "2001:db8::/32".parse().unwrap();
-        assert_eq!(prefix.extract("2001:db8:c000:221:5500::".parse().unwrap()), None);
+        let expected = Some(Ipv4Addr::new(192, 0, 2, 33));
+        assert_eq!(prefix.extract("2001:db8:c000:221:5500::".parse().unwrap()), expected);
     }
 
     #[test]
@@ -294,6 +295,10 @@ mod tests {
             let v6 = prefix.embed(v4);
             prop_assert_eq!(prefix.extract(v6), Some(v4));
             prop_assert_eq!(v6.octets()[8], 0);
+            if length < 96 {
+                let u_octet = Ipv6Addr::from_bits(v6.to_bits() ^ bits & U_OCTET);
+                prop_assert_eq!(prefix.extract(u_octet), Some(v4));
+            }
             let used = if length == 96 { 128 } else { u32::from(length) + 40 };
             let suffix = if used == 128 { 0 } else { suffix & (!0 >> used) };
             prop_assert_eq!(prefix.extract(Ipv6Addr::from_bits(v6.to_bits() | suffix)), Some(v4));

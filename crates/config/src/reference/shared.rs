@@ -64,8 +64,8 @@ pub(super) const WELL_KNOWN_PREFIX: &[Key] = keys! {
 
 /// A translation.
 pub(super) const TRAFFIC_CLASSES: &[Key] = keys! {
-    "traffic_class_4to6": "\"copy\" or 0 to 255", "\"copy\"", "0", "Traffic class of packets that were IPv4 (RFC 7915 section 4.1).";
-    "traffic_class_6to4": "\"copy\" or 0 to 255", "\"copy\"", "0", "TOS of packets that were IPv6 (RFC 7915 section 5.1).";
+    "traffic_class_4to6": "\"copy\" or 0 to 255", "\"copy\"", "0", "Traffic class of packets that were IPv4 (RFC 7915 section 4.1): copied, or with the DSCP of this octet. ECN is copied in either case.";
+    "traffic_class_6to4": "\"copy\" or 0 to 255", "\"copy\"", "0", "TOS of packets that were IPv6 (RFC 7915 section 5.1): copied, or with the DSCP of this octet. ECN is copied in either case.";
 };
 
 /// NAT64 and MAP-T.

@@ -110,6 +110,9 @@ impl StatelessMap {
 
     #[inline]
     fn check(&self, prefix: Prefix64, address: Ipv4Addr) -> Result<(), DropReason> {
+        if address.is_link_local() {
+            return Err(DropReason::LinkLocal);
+        }
         if self.well_known_prefix_strict && prefix.forbids(address) {
             return Err(DropReason::PrivateInWellKnownPrefix);
         }
@@ -178,6 +181,15 @@ mod tests {
         assert_eq!(map.to_ipv6([192, 0, 2, 1].into()).unwrap().by, By::Row(0));
         assert_eq!(map.to_ipv6([10, 0, 0, 1].into()), Err(DropReason::PrivateInWellKnownPrefix));
         assert_eq!(map.to_ipv6([8, 8, 8, 8].into()).unwrap().by, By::Prefix);
+    }
+
+    #[test]
+    fn link_local_addresses_have_explicit_mappings_only() {
+        let row = Eam::parse("169.254.0.1", "2001:db8::1").unwrap();
+        let map = StatelessMap { explicit: EamTable::new(vec![row]).unwrap(), ..map() };
+        assert_eq!(map.to_ipv6([169, 254, 0, 1].into()).unwrap().by, By::Row(0));
+        assert_eq!(map.to_ipv6([169, 254, 0, 2].into()), Err(DropReason::LinkLocal));
+        assert_eq!(map.to_ipv4("64:ff9b::169.254.0.2".parse().unwrap()), Err(DropReason::LinkLocal));
     }
 
     #[test]

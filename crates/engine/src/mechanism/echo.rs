@@ -6,7 +6,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use tombolo_wire::checksum::{Delta, update};
-use tombolo_wire::{Ipv4Header, Ipv6Header, Protocol, Sum, icmpv4, icmpv6, ipv4, ipv6, read_u16, write_u16};
+use tombolo_wire::{Ipv4Header, Ipv6Header, Ipv6View, Protocol, Sum, icmpv4, icmpv6, ipv4, ipv6, read_u16, write_u16};
 
 use super::offload::complete_checksum;
 use super::screen::{is_illegal_source_ipv4, is_illegal_source_ipv6};
@@ -38,7 +38,7 @@ pub(crate) fn answer_echo_ipv4(packet: &mut Packet<'_>, parsed: &Parsed<Ipv4Addr
     if is_illegal_source_ipv4(parsed.source) {
         return Err(DropReason::IllegalSource.into());
     }
-    check(parsed)?;
+    check(parsed, IcmpAnswer::ProtocolUnreachable)?;
     complete_checksum(packet, Protocol::ICMP)?;
     let message = parsed.transport_offset.into();
     packet.strip(message);
@@ -70,7 +70,7 @@ pub(crate) fn receive_ipv6(parsed: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Re
     if is_illegal_source_ipv6(parsed.source) {
         return Err(DropReason::IllegalSource.into());
     }
-    check(parsed)?;
+    check(parsed, unknown_next_header(&work.packet))?;
     complete_checksum(&mut work.packet, Protocol::ICMPV6)?;
     answer_echo_ipv6(&mut work.packet, parsed)?;
     work.outbox.send(&mut work.packet);
@@ -112,13 +112,25 @@ pub fn answer_echo_ipv6(packet: &mut Packet<'_>, parsed: &Parsed<Ipv6Addr>) -> R
     Ok(())
 }
 
-/// Nothing but whole echo requests is for the gateway.
-fn check<A>(parsed: &Parsed<A>) -> Result<(), Refusal> {
+/// What a node says of a next header that it does not know (RFC 8200 section 4).
+pub(crate) fn unknown_next_header(packet: &Packet<'_>) -> IcmpAnswer {
+    let upper = Ipv6View::parse(packet.bytes()).and_then(Ipv6View::upper_layer);
+    let at = upper.map_or(ipv6::NEXT_HEADER, |upper| upper.named_at);
+    IcmpAnswer::UnknownNextHeader { pointer: u16::try_from(at).unwrap_or(u16::MAX) }
+}
+
+/// Nothing but whole echo requests is for the gateway; `unknown` is the answer to other transports.
+/// What the gateway knows but does not follow, and what holds nothing (RFC 8200 section 4.7), gets
+/// none.
+fn check<A>(parsed: &Parsed<A>, unknown: IcmpAnswer) -> Result<(), Refusal> {
     match parsed.payload {
         _ if parsed.is_piece() => Err(DropReason::FragmentUntranslatable.into()),
+        Payload::Other if parsed.obstacle.is_some() || parsed.protocol == Protocol::NO_NEXT_HEADER => {
+            Err(DropReason::UnsupportedProtocol.into())
+        }
         Payload::EchoRequest => Ok(()),
         Payload::Tcp | Payload::Udp => Err(Refusal::with(DropReason::UnsupportedProtocol, IcmpAnswer::PortUnreachable)),
-        Payload::Other => Err(Refusal::with(DropReason::UnsupportedProtocol, IcmpAnswer::ProtocolUnreachable)),
+        Payload::Other => Err(Refusal::with(DropReason::UnsupportedProtocol, unknown)),
         Payload::EchoReply | Payload::IcmpError | Payload::IcmpOther | Payload::Piece => {
             Err(DropReason::IcmpUntranslatable.into())
         }

@@ -12,6 +12,7 @@
 //! ```
 
 use tombolo_wire::checksum::udp_checksum;
+use tombolo_wire::options::Options;
 use tombolo_wire::{FragmentHeader, Ipv4View, Ipv6View, Protocol, Sum, ipv4, ipv6, read_u16, udp, write_u16};
 
 use super::offload::complete_checksum;
@@ -127,16 +128,35 @@ fn send_ipv4<O: Outbox + ?Sized>(packet: &mut Packet<'_>, limit: usize, outbox: 
     if protocol == Protocol::TCP || protocol == Protocol::UDP {
         complete_checksum(packet, protocol)?;
     }
-    let mut header = [0; 60];
-    header[..length].copy_from_slice(&packet.bytes()[..length]);
-    let header = &mut header[..length];
+    let (mut first, mut others) = ([0; 60], [0; 60]);
+    first[..length].copy_from_slice(&packet.bytes()[..length]);
+    let length_of_others = copy_for_others(&first[..length], &mut others);
+    let headers = Headers { first: &mut first[..length], others: &mut others[..length_of_others] };
     packet.strip(length);
-    send_pieces(packet, limit, header, word & ipv4::OFFSET_MASK, word & ipv4::MF != 0, outbox, |header, piece| {
+    send_pieces(packet, limit, headers, word & ipv4::OFFSET_MASK, word & ipv4::MF != 0, outbox, |header, piece| {
         let more = if piece.more { ipv4::MF } else { 0 };
         write_u16(header, ipv4::TOTAL_LENGTH, piece.total_length);
         write_u16(header, ipv4::FRAGMENT_OFFSET, piece.offset | more | word & ipv4::DF);
         ipv4::write_checksum(header);
     })
+}
+
+/// Writes the header of all fragments but the first: of the options only those with the copied flag
+/// (RFC 791 section 3.1). Gives its length.
+fn copy_for_others(header: &[u8], others: &mut [u8; 60]) -> usize {
+    const COPIED: u8 = 0x80;
+    let (fixed, options) = header.split_at(ipv4::HEADER_LENGTH);
+    others[..ipv4::HEADER_LENGTH].copy_from_slice(fixed);
+    let mut length = ipv4::HEADER_LENGTH;
+    for option in Options::new(options).flatten().filter(|option| option.kind & COPIED != 0) {
+        let bytes = &options[option.offset..option.offset + 2 + option.data.len()];
+        others[length..length + bytes.len()].copy_from_slice(bytes);
+        length += bytes.len();
+    }
+    // What pads the last word is zero: the end of the list.
+    let length = length.next_multiple_of(4);
+    others[0] = 0x40 | (length / 4).to_le_bytes()[0];
+    length
 }
 
 fn send_ipv6<O: Outbox + ?Sized>(
@@ -161,7 +181,9 @@ fn send_ipv6<O: Outbox + ?Sized>(
         header[ipv6::NEXT_HEADER] = Protocol::IPV6_FRAGMENT.0;
         FragmentHeader { header_offset: ipv6::HEADER_LENGTH, next_header, offset: 0, more: false, identification }
     };
-    send_pieces(packet, limit, &mut header, fragment.offset, fragment.more, outbox, |header, piece| {
+    let mut others = header;
+    let headers = Headers { first: &mut header, others: &mut others };
+    send_pieces(packet, limit, headers, fragment.offset, fragment.more, outbox, |header, piece| {
         #[expect(clippy::cast_possible_truncation, reason = "the constant 40")]
         let payload_length = piece.total_length - ipv6::HEADER_LENGTH as u16;
         write_u16(header, ipv6::PAYLOAD_LENGTH, payload_length);
@@ -176,23 +198,30 @@ struct Piece {
     more: bool,
 }
 
-/// Sends `payload` in pieces behind `header`, which `write` completes for each. The first piece has
+/// Headers of the first fragment and of all others. Those of the others are no longer.
+struct Headers<'h> {
+    first: &'h mut [u8],
+    others: &'h mut [u8],
+}
+
+/// Sends `payload` in pieces behind `headers`, which `write` completes for each. The first piece has
 /// `offset`; the last one inherits `more`.
 fn send_pieces<O: Outbox + ?Sized>(
     payload: &mut Packet<'_>,
     limit: usize,
-    header: &mut [u8],
+    headers: Headers<'_>,
     mut offset: u16,
     more: bool,
     outbox: &mut O,
     write: impl Fn(&mut [u8], &Piece),
 ) -> Result<(), DropReason> {
-    let room = limit.saturating_sub(header.len()) & !7;
-    if room == 0 {
+    if limit.saturating_sub(headers.first.len()) < 8 {
         return Err(DropReason::TooBig);
     }
     payload.offload.checksum = ChecksumState::Complete;
+    let mut header = headers.first;
     loop {
+        let room = limit.saturating_sub(header.len()) & !7;
         let rest = payload.len();
         let size = if rest + header.len() <= limit { rest } else { room };
         let last = size == rest;
@@ -210,5 +239,6 @@ fn send_pieces<O: Outbox + ?Sized>(
             return Ok(());
         }
         offset += u16::try_from(size / 8).map_err(|_| DropReason::Malformed)?;
+        header = &mut *headers.others;
     }
 }

@@ -30,6 +30,11 @@ pub enum IcmpAnswer {
     /// The transport is not translated: ICMPv4 3/2; in ICMPv6 port unreachable, 1/4 (RFC 6146
     /// section 3.4).
     ProtocolUnreachable,
+    /// A next header that the node itself does not know (RFC 8200 section 4): ICMPv4 3/2, ICMPv6 4/1.
+    UnknownNextHeader {
+        /// Offset of the byte that names it from the start of the packet.
+        pointer: u16,
+    },
     /// Forbidden: ICMPv4 3/13, ICMPv6 1/1.
     Prohibited,
     /// A source address that policy forbids: ICMPv4 3/13, ICMPv6 1/5.

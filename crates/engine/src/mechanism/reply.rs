@@ -35,7 +35,9 @@ pub fn answer_ipv4(answer: IcmpAnswer) -> (u8, u8, u32) {
         IcmpAnswer::NoRoute => (DESTINATION_UNREACHABLE, unreachable::NET, 0),
         IcmpAnswer::HostUnreachable => (DESTINATION_UNREACHABLE, unreachable::HOST, 0),
         IcmpAnswer::PortUnreachable => (DESTINATION_UNREACHABLE, unreachable::PORT, 0),
-        IcmpAnswer::ProtocolUnreachable => (DESTINATION_UNREACHABLE, unreachable::PROTOCOL, 0),
+        IcmpAnswer::ProtocolUnreachable | IcmpAnswer::UnknownNextHeader { .. } => {
+            (DESTINATION_UNREACHABLE, unreachable::PROTOCOL, 0)
+        }
         IcmpAnswer::Prohibited | IcmpAnswer::SourcePolicy => (DESTINATION_UNREACHABLE, unreachable::PROHIBITED, 0),
         IcmpAnswer::SourceRouteFailed => (DESTINATION_UNREACHABLE, unreachable::SOURCE_ROUTE_FAILED, 0),
         IcmpAnswer::ParameterProblem { pointer } => (PARAMETER_PROBLEM, 0, u32::from(pointer.min(255)) << 24),
@@ -57,11 +59,12 @@ pub fn answer_ipv6(answer: IcmpAnswer) -> (u8, u8, u32) {
         IcmpAnswer::Prohibited | IcmpAnswer::SourceRouteFailed => (DESTINATION_UNREACHABLE, unreachable::PROHIBITED, 0),
         IcmpAnswer::SourcePolicy => (DESTINATION_UNREACHABLE, unreachable::SOURCE_POLICY, 0),
         IcmpAnswer::ParameterProblem { pointer } => (PARAMETER_PROBLEM, parameter::HEADER_FIELD, u32::from(pointer)),
+        IcmpAnswer::UnknownNextHeader { pointer } => (PARAMETER_PROBLEM, parameter::NEXT_HEADER, u32::from(pointer)),
     }
 }
 
 /// May an IPv4 packet be answered with an error at all? Not an ICMP error, not a fragment other
-/// than the first, not what was sent to many or by nobody (RFC 1122 section 3.2.2, RFC 1812 section
+/// than the first, not what was sent to many, by nobody or by a host that is on another link (RFC 1122 section 3.2.2, RFC 1812 section
 /// 4.3.2.7).
 #[must_use]
 pub fn may_answer_ipv4(parsed: &Parsed<Ipv4Addr>) -> bool {
@@ -69,6 +72,7 @@ pub fn may_answer_ipv4(parsed: &Parsed<Ipv4Addr>) -> bool {
         && parsed.payload != Payload::Piece
         && !is_illegal_source_ipv4(parsed.source)
         && !is_illegal_source_ipv4(parsed.destination)
+        && !parsed.source.is_link_local()
 }
 
 /// May an IPv6 packet be answered with an error at all? Not an ICMPv6 error or redirect, not a

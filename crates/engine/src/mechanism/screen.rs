@@ -56,18 +56,29 @@ pub fn screen_ipv6(parsed: &Parsed<Ipv6Addr>) -> Result<(), Refusal> {
     if parsed.destination.is_multicast() || parsed.destination.is_unspecified() || parsed.destination.is_loopback() {
         return Err(DropReason::IllegalDestination.into());
     }
-    match parsed.obstacle {
-        Some(Obstacle::SegmentsLeft { offset }) => {
-            let answer = IcmpAnswer::ParameterProblem { pointer: offset };
-            return Err(Refusal::with(DropReason::RoutingHeader, answer));
-        }
-        Some(_) => return Err(Refusal::with(DropReason::HeaderAfterFragment, IcmpAnswer::Prohibited)),
-        None => {}
-    }
+    check_obstacle(parsed)?;
     if parsed.protocol == Protocol::ICMP {
         return Err(Refusal::with(DropReason::UnsupportedProtocol, IcmpAnswer::ProtocolUnreachable));
     }
     check_hop_limit(parsed.hop_limit)
+}
+
+/// Asks whether the headers of an IPv6 packet, or of a piece of one, lead to what can be translated.
+/// Of pieces that wait for the others it has to be asked before: a datagram that was put together
+/// shows no extension headers any more.
+///
+/// # Errors
+/// [`Refusal`] for a Routing header with segments left and an extension header behind a Fragment
+/// header (RFC 7915 sections 5.1, 5.1.1).
+#[inline]
+pub fn check_obstacle(parsed: &Parsed<Ipv6Addr>) -> Result<(), Refusal> {
+    match parsed.obstacle {
+        Some(Obstacle::SegmentsLeft { offset }) => {
+            Err(Refusal::with(DropReason::RoutingHeader, IcmpAnswer::ParameterProblem { pointer: offset }))
+        }
+        Some(_) => Err(Refusal::with(DropReason::HeaderAfterFragment, IcmpAnswer::Prohibited)),
+        None => Ok(()),
+    }
 }
 
 #[inline]
@@ -88,6 +99,16 @@ pub fn is_illegal_source_ipv4(address: Ipv4Addr) -> bool {
 #[inline]
 pub fn is_illegal_destination_ipv4(address: Ipv4Addr) -> bool {
     is_illegal_source_ipv4(address)
+}
+
+/// Asks whether an IPv4 address may stand for a host on the other side of a router: a link-local one
+/// may not (RFC 3927 section 7). An explicit mapping is the operator's word that it does.
+///
+/// # Errors
+/// [`DropReason::LinkLocal`].
+#[inline]
+pub fn check_scope(address: Ipv4Addr) -> Result<(), DropReason> {
+    if address.is_link_local() { Err(DropReason::LinkLocal) } else { Ok(()) }
 }
 
 /// Multicast, link-local, and ::/96 with the unspecified and the loopback address, and IPv4-mapped

@@ -130,7 +130,7 @@ impl Serve for Aftr {
 
     /// To the tunnel address.
     #[inline]
-    fn from_ipv6(&self, outer: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+    fn serve_ipv6(&self, outer: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         match arrive(outer, &self.softwire, work)? {
             Arrived::Answered(verdict) => return Ok(verdict),
             Arrived::Error => return self.relay(outer, work),
@@ -159,7 +159,7 @@ impl Serve for Aftr {
 
     /// From outside.
     #[inline]
-    fn from_ipv4(&self, _: Side, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+    fn serve_ipv4(&self, _: Side, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         screen(parsed)?;
         self.softwire.check_size(&work.packet, parsed)?;
         if let Some(b4) = self.untranslated.softwire_of(parsed.destination) {
@@ -216,7 +216,7 @@ impl Aftr {
     /// A packet that has its outside source and is for the pool comes in as if from outside.
     fn hairpin(&self, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         let parsed = come_in_again(&mut work.packet)?;
-        self.from_ipv4(Side::Outside, &parsed, work).map_err(Refusal::silence)
+        self.serve_ipv4(Side::Outside, &parsed, work).map_err(Refusal::silence)
     }
 
     /// An ICMPv6 error from the path to a B4, about a packet to a host behind it, goes to the

@@ -66,7 +66,7 @@ impl Serve for B4 {
 
     /// From inside.
     #[inline]
-    fn from_ipv4(&self, _: Side, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+    fn serve_ipv4(&self, _: Side, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         screen(parsed)?;
         self.softwire.check_size(&work.packet, parsed)?;
         take_step(&mut work.packet, parsed)?;
@@ -75,7 +75,7 @@ impl Serve for B4 {
 
     /// To this end's tunnel address.
     #[inline]
-    fn from_ipv6(&self, outer: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+    fn serve_ipv6(&self, outer: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         match arrive(outer, &self.softwire, work)? {
             Arrived::Answered(verdict) => return Ok(verdict),
             Arrived::Error => return self.relay(outer, work),

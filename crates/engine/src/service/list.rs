@@ -137,22 +137,22 @@ macro_rules! service_kinds {
             }
 
             #[inline]
-            pub(crate) fn from_ipv6(
+            pub(crate) fn serve_ipv6(
                 &self,
                 parsed: &Parsed<Ipv6Addr>,
                 work: &mut Work<'_>,
             ) -> Result<Verdict, Refusal> {
-                match self { $(Self::$kind(service) => service.from_ipv6(parsed, work),)+ }
+                match self { $(Self::$kind(service) => service.serve_ipv6(parsed, work),)+ }
             }
 
             #[inline]
-            pub(crate) fn from_ipv4(
+            pub(crate) fn serve_ipv4(
                 &self,
                 side: Side,
                 parsed: &Parsed<Ipv4Addr>,
                 work: &mut Work<'_>,
             ) -> Result<Verdict, Refusal> {
-                match self { $(Self::$kind(service) => service.from_ipv4(side, parsed, work),)+ }
+                match self { $(Self::$kind(service) => service.serve_ipv4(side, parsed, work),)+ }
             }
 
             pub(crate) fn deliver(

@@ -76,7 +76,7 @@ impl Serve for Lwaftr {
 
     /// To a tunnel address.
     #[inline]
-    fn from_ipv6(&self, outer: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+    fn serve_ipv6(&self, outer: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         match arrive(outer, &self.softwire, work)? {
             Arrived::Answered(verdict) => return Ok(verdict),
             Arrived::Error => return self.relay(outer, work),
@@ -97,7 +97,7 @@ impl Serve for Lwaftr {
 
     /// From outside.
     #[inline]
-    fn from_ipv4(&self, _: Side, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+    fn serve_ipv4(&self, _: Side, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         // Subscribers' packets come through softwires; from outside only forged ones have such a
         // source.
         if self.ipv4.contains(parsed.source) {

@@ -77,7 +77,7 @@ impl Serve for Lwb4 {
 
     /// From inside.
     #[inline]
-    fn from_ipv4(&self, _: Side, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+    fn serve_ipv4(&self, _: Side, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         screen(parsed)?;
         let hairpins = self.is_ours(parsed, work)?;
         // What is hairpinned meets the inside link and never the softwire. It is measured now, as long
@@ -93,7 +93,7 @@ impl Serve for Lwb4 {
 
     /// To this end's tunnel address.
     #[inline]
-    fn from_ipv6(&self, outer: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+    fn serve_ipv6(&self, outer: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         match arrive(outer, &self.softwire, work)? {
             Arrived::Answered(verdict) => return Ok(verdict),
             Arrived::Error => return self.relay(outer, work),

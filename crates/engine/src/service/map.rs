@@ -125,6 +125,16 @@ pub(crate) fn refuse_spoofer(reason: DropReason) -> Refusal {
     }
 }
 
+/// Whoever sends to an address that no router forwards to is told: "administratively prohibited", the
+/// default of RFC 7915 sections 4.4 and 5.4.
+#[inline]
+pub(crate) fn refuse_address(reason: DropReason) -> Refusal {
+    match reason {
+        DropReason::LinkLocal => Refusal::with(reason, IcmpAnswer::Prohibited),
+        _ => reason.into(),
+    }
+}
+
 /// What is to be known of a border relay at `relay`: a prefix of MAP-T, an address of MAP-E.
 pub(crate) fn describe_relay(domain: &MapDomain, relay: String) -> Description {
     Description::default().with("role", "br").with("relay", relay).with("rules", Fact::texts(domain.rules()))

@@ -67,7 +67,7 @@ impl Serve for MapEBr {
 
     /// From the domain.
     #[inline]
-    fn from_ipv6(&self, outer: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+    fn serve_ipv6(&self, outer: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         match arrive(outer, &self.softwire, work)? {
             Arrived::Answered(verdict) => return Ok(verdict),
             Arrived::Error => return self.relay_error(outer, work),
@@ -79,7 +79,7 @@ impl Serve for MapEBr {
 
     /// From outside.
     #[inline]
-    fn from_ipv4(&self, _: Side, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+    fn serve_ipv4(&self, _: Side, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         // Subscribers' packets come through softwires; from outside only forged ones have such a
         // source.
         if self.domain.contains_ipv4(parsed.source) {

@@ -77,10 +77,10 @@ impl Serve for MapECe {
 
     /// From a host inside.
     #[inline]
-    fn from_ipv4(&self, _: Side, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+    fn serve_ipv4(&self, _: Side, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         screen(parsed)?;
         if let Some(nat44) = self.edge.hairpin(&work.packet, parsed)? {
-            return nat44.from_inside(parsed, work);
+            return nat44.serve_inside(parsed, work);
         }
         // The embedded packet names the recipient of an ICMP error; it is read before the NAPT
         // rewrites it. An echo gets its identifier from the NAPT.
@@ -95,7 +95,7 @@ impl Serve for MapECe {
 
     /// From the IPv6 network.
     #[inline]
-    fn from_ipv6(&self, outer: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+    fn serve_ipv6(&self, outer: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         match arrive(outer, &self.softwire, work)? {
             Arrived::Answered(verdict) => return Ok(verdict),
             Arrived::Error => return self.relay_error(outer, work),

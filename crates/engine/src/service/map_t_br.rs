@@ -15,7 +15,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use tombolo_wire::Prefix64;
 
 use super::map::{
-    check_own, describe_relay, destination_port, refuse_spoofer, routed_to_relay, source_port, subscriber_of,
+    check_own, describe_relay, destination_port, refuse_address, refuse_spoofer, routed_to_relay, source_port,
+    subscriber_of,
 };
 use super::serve::Serve;
 use super::shape::Shape;
@@ -25,7 +26,7 @@ use crate::mapping::map_domain::MapDomain;
 use crate::mapping::stateless::Claim;
 use crate::mechanism::Refusal;
 use crate::mechanism::hairpin::{Origin, check_size, come_in_again};
-use crate::mechanism::screen::{is_illegal_destination_ipv4, screen_ipv4, screen_ipv6};
+use crate::mechanism::screen::{check_scope, is_illegal_destination_ipv4, screen_ipv4, screen_ipv6};
 use crate::mechanism::translate::{
     ErrorRewrite, Rewrite, TranslateSettings, translate_4to6, translate_6to4, translate_error_4to6,
     translate_error_6to4,
@@ -88,7 +89,7 @@ impl Serve for MapTBr {
 
     /// From the domain.
     #[inline]
-    fn from_ipv6(&self, parsed: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+    fn serve_ipv6(&self, parsed: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         screen_ipv6(parsed)?;
         if parsed.payload == Payload::IcmpError {
             return self.error_from_domain(parsed, work);
@@ -96,7 +97,7 @@ impl Serve for MapTBr {
         let (rule, share, source) =
             self.domain.host_at(parsed.source).ok_or_else(|| refuse_spoofer(DropReason::SpoofedSource))?;
         check_own(rule, share, source, source_port(parsed)).map_err(refuse_spoofer)?;
-        let destination = self.outside_address(parsed.destination)?;
+        let destination = self.outside_address(parsed.destination).map_err(refuse_address)?;
         work.notes.add("RFC 7599 section 8.2", || {
             format!(
                 "{} is {source} with PSID {:#x} by rule {rule}; it sends to {destination}",
@@ -118,7 +119,7 @@ impl Serve for MapTBr {
 
     /// From outside.
     #[inline]
-    fn from_ipv4(&self, _: Side, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+    fn serve_ipv4(&self, _: Side, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         self.to_domain(parsed, Origin::Network, work)
     }
 }
@@ -149,6 +150,7 @@ impl MapTBr {
     /// The IPv4 address in a destination inside the Default Mapping Rule's prefix.
     fn outside_address(&self, destination: Ipv6Addr) -> Result<Ipv4Addr, DropReason> {
         let address = self.dmr.extract(destination).ok_or(DropReason::Untranslatable)?;
+        check_scope(address)?;
         if is_illegal_destination_ipv4(address) {
             return Err(DropReason::IllegalDestination);
         }
@@ -169,6 +171,7 @@ impl MapTBr {
         if parsed.payload == Payload::IcmpError {
             return self.error_to_domain(parsed, work);
         }
+        check_scope(parsed.source)?;
         let destination = self.inside_address(parsed.destination, destination_port(parsed))?;
         work.notes.add("RFC 7599 section 8.3", || format!("it belongs to {destination}"));
         let to = Rewrite::addresses(self.dmr.embed(parsed.source), destination);

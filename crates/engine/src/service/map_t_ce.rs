@@ -13,7 +13,9 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use tombolo_tables::binding::InsideKey;
 use tombolo_wire::Prefix64;
 
-use super::map::{MapEdge, check_own, destination_port, is_echo, refuse_spoofer, source_port, subscriber_of};
+use super::map::{
+    MapEdge, check_own, destination_port, is_echo, refuse_address, refuse_spoofer, source_port, subscriber_of,
+};
 use super::serve::Serve;
 use super::shape::Shape;
 use crate::description::Description;
@@ -22,7 +24,7 @@ use crate::mapping::pool::PortSpace;
 use crate::mapping::stateless::Claim;
 use crate::mechanism::Refusal;
 use crate::mechanism::napt::Nat;
-use crate::mechanism::screen::{is_illegal_source_ipv4, screen_ipv4, screen_ipv6};
+use crate::mechanism::screen::{check_scope, is_illegal_source_ipv4, screen_ipv4, screen_ipv6};
 use crate::mechanism::translate::{
     ErrorRewrite, Rewrite, TranslateSettings, Translated, translate_4to6, translate_6to4, translate_error_4to6,
     translate_error_6to4,
@@ -98,14 +100,15 @@ impl Serve for MapTCe {
 
     /// From a host inside.
     #[inline]
-    fn from_ipv4(&self, _: Side, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+    fn serve_ipv4(&self, _: Side, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         screen_ipv4(parsed)?;
         if let Some(nat44) = self.edge.hairpin(&work.packet, parsed)? {
-            return nat44.from_inside(parsed, work);
+            return nat44.serve_inside(parsed, work);
         }
         if parsed.payload == Payload::IcmpError {
             return self.error_from_inside(parsed, work);
         }
+        check_scope(parsed.destination).map_err(refuse_address)?;
         let leaving = self.edge.leave(parsed, work)?;
         // An echo has one identifier, which the NAPT has just given.
         let identifier = leaving.port.filter(|_| is_echo(parsed)).map(|port| port.0);
@@ -124,13 +127,14 @@ impl Serve for MapTCe {
 
     /// From the IPv6 network.
     #[inline]
-    fn from_ipv6(&self, parsed: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+    fn serve_ipv6(&self, parsed: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         screen_ipv6(parsed)?;
         let own = self.edge.ce.host_at(parsed.destination).ok_or(DropReason::NoBinding)?;
         if parsed.payload == Payload::IcmpError {
             return self.error_from_outside(parsed, own, work);
         }
         let remote = self.remote_ipv4(parsed.source, source_port(parsed)).map_err(refuse_spoofer)?;
+        check_scope(remote)?;
         let Some(arriving) = self.edge.arrive(parsed, own, remote, work)? else { return Ok(Verdict::Hold) };
         let to =
             Rewrite { source: remote, destination: arriving.host, source_port: None, destination_port: arriving.port };

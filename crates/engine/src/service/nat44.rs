@@ -76,10 +76,10 @@ impl Serve for Nat44 {
     }
 
     #[inline]
-    fn from_ipv4(&self, side: Side, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+    fn serve_ipv4(&self, side: Side, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         match side {
-            Side::Inside => self.from_inside(parsed, work),
-            Side::Outside => self.from_outside(parsed, work),
+            Side::Inside => self.serve_inside(parsed, work),
+            Side::Outside => self.serve_outside(parsed, work),
         }
     }
 
@@ -95,7 +95,7 @@ impl Nat44 {
     /// # Errors
     /// The reason why it is not forwarded.
     #[inline]
-    pub(crate) fn from_inside(&self, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+    pub(crate) fn serve_inside(&self, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         screen_ipv4(parsed)?;
         let hairpins = self.nat.hairpins(parsed, &work.packet)?;
         // What is hairpinned meets the inside link and never the outside one. It is measured now, as
@@ -106,7 +106,7 @@ impl Nat44 {
     }
 
     #[inline]
-    fn from_outside(&self, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+    fn serve_outside(&self, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         screen_ipv4(parsed)?;
         match self.nat.arrive_ipv4(parsed, self.link(self.inside_mtu), work)? {
             Some((_, translated)) => work.forward(translated),
@@ -117,7 +117,7 @@ impl Nat44 {
     /// A packet that has its outside source and is for the pool comes in as if from outside.
     fn hairpin(&self, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         let parsed = come_in_again(&mut work.packet)?;
-        self.from_outside(&parsed, work).map_err(Refusal::silence)
+        self.serve_outside(&parsed, work).map_err(Refusal::silence)
     }
 
     const fn link(&self, mtu: u32) -> NextLink {

@@ -14,14 +14,14 @@ use super::serve::Serve;
 use super::shape::Shape;
 use crate::description::Description;
 use crate::mapping::stateless::Claim;
-use crate::mechanism::Refusal;
 use crate::mechanism::hairpin::{check_size, come_in_again};
 use crate::mechanism::napt::{Arrival, Host, KnownBy, Nat, port_of};
-use crate::mechanism::screen::{is_illegal_destination_ipv4, screen_ipv4, screen_ipv6};
+use crate::mechanism::screen::{check_scope, is_illegal_destination_ipv4, screen_ipv4, screen_ipv6};
 use crate::mechanism::translate::{
     ErrorRewrite, Rewrite, TranslateSettings, translate_4to6, translate_6to4, translate_error_4to6,
     translate_error_6to4,
 };
+use crate::mechanism::{IcmpAnswer, Refusal};
 use crate::parse::{Parsed, Payload};
 use crate::routed::{Routed, of_pool};
 use crate::side::Side;
@@ -84,12 +84,12 @@ impl Serve for Nat64 {
 
     /// From inside.
     #[inline]
-    fn from_ipv6(&self, parsed: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+    fn serve_ipv6(&self, parsed: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         screen_ipv6(parsed)?;
         if parsed.payload == Payload::IcmpError {
             return self.error_from_inside(parsed, work);
         }
-        let remote = self.remote_address(parsed.destination)?;
+        let remote = self.remote_address(parsed.destination).map_err(refuse)?;
         let hairpins = self.nat.pool.contains(remote);
         if hairpins {
             check_size(&work.packet, parsed, self.translate.ipv6_mtu)?;
@@ -113,12 +113,13 @@ impl Serve for Nat64 {
 
     /// From outside.
     #[inline]
-    fn from_ipv4(&self, _: Side, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+    fn serve_ipv4(&self, _: Side, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         screen_ipv4(parsed)?;
         if parsed.payload == Payload::IcmpError {
             return self.error_from_outside(parsed, work);
         }
-        let source = self.embedded_source(parsed.source)?;
+        check_scope(parsed.source)?;
+        let source = self.embedded_source(parsed.source).map_err(refuse)?;
         match self.nat.arrive(parsed, parsed.destination, parsed.source, work)? {
             Arrival::At(inside) => self.send_inside(parsed, source, &inside, work),
             Arrival::Held => Ok(Verdict::Hold),
@@ -199,13 +200,14 @@ impl Nat64 {
     /// What has just become IPv4 and is for the pool comes in as if from outside.
     fn hairpin(&self, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         let parsed = come_in_again(&mut work.packet)?;
-        self.from_ipv4(Side::Outside, &parsed, work).map_err(Refusal::silence)
+        self.serve_ipv4(Side::Outside, &parsed, work).map_err(Refusal::silence)
     }
 
     /// The IPv4 address of a destination inside the prefix.
     fn remote_address(&self, destination: Ipv6Addr) -> Result<Ipv4Addr, DropReason> {
         let address = self.prefix.extract(destination).ok_or(DropReason::Untranslatable)?;
         self.check_well_known(address)?;
+        check_scope(address)?;
         if is_illegal_destination_ipv4(address) {
             return Err(DropReason::IllegalDestination);
         }
@@ -222,5 +224,14 @@ impl Nat64 {
             return Err(DropReason::PrivateInWellKnownPrefix);
         }
         Ok(())
+    }
+}
+
+/// What the prefix may not stand for is refused with "administratively prohibited", the default of
+/// RFC 7915 sections 4.4 and 5.4.
+fn refuse(reason: DropReason) -> Refusal {
+    match reason {
+        DropReason::PrivateInWellKnownPrefix | DropReason::LinkLocal => Refusal::with(reason, IcmpAnswer::Prohibited),
+        _ => reason.into(),
     }
 }

@@ -84,7 +84,7 @@ pub(crate) trait Serve {
     ///
     /// # Errors
     /// The reason why it is not forwarded.
-    fn from_ipv6(&self, _parsed: &Parsed<Ipv6Addr>, _work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+    fn serve_ipv6(&self, _parsed: &Parsed<Ipv6Addr>, _work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         Ok(Verdict::ToHost)
     }
 
@@ -92,7 +92,7 @@ pub(crate) trait Serve {
     ///
     /// # Errors
     /// The reason why it is not forwarded.
-    fn from_ipv4(&self, side: Side, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal>;
+    fn serve_ipv4(&self, side: Side, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal>;
 
     /// Sends the IPv4 packet at hand, as if from outside, to the host with the endpoint `inside` of
     /// its NAT; no state is looked at.

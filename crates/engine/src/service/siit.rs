@@ -183,12 +183,12 @@ impl Serve for Siit {
     }
 
     #[inline]
-    fn from_ipv6(&self, parsed: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+    fn serve_ipv6(&self, parsed: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         self.receive_ipv6(parsed, work)
     }
 
     #[inline]
-    fn from_ipv4(&self, _: Side, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+    fn serve_ipv4(&self, _: Side, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         self.receive_ipv4(parsed, Origin::Network, work)
     }
 }
@@ -494,10 +494,13 @@ impl Siit {
 }
 
 /// Packets without mapping are refused with "administratively prohibited", the default of RFC 7915
-/// sections 4.4 and 5.4; what RFC 6052 section 3.1 forbids is dropped.
+/// sections 4.4 and 5.4; so is what RFC 6052 section 3.1 forbids.
 fn refuse(reason: DropReason) -> Refusal {
     match reason {
-        DropReason::Untranslatable | DropReason::Denied => Refusal::with(reason, IcmpAnswer::Prohibited),
+        DropReason::Untranslatable
+        | DropReason::Denied
+        | DropReason::PrivateInWellKnownPrefix
+        | DropReason::LinkLocal => Refusal::with(reason, IcmpAnswer::Prohibited),
         // The address is lent to nobody, or there is none left to lend.
         DropReason::NoBinding | DropReason::PoolExhausted => Refusal::with(reason, IcmpAnswer::HostUnreachable),
         _ => reason.into(),

@@ -140,7 +140,7 @@ tombolo_records::records! {
         inside_ranges: u8,
         untranslated_ranges: u8,
         flags: u16,
-        /// What becomes of TOS and traffic class: copied if negative, else replaced.
+        /// What becomes of TOS and traffic class: copied if negative, else its DSCP is replaced.
         traffic_class_4to6: i16,
         traffic_class_6to4: i16,
         b4_networks: u8,

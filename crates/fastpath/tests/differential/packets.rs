@@ -96,7 +96,14 @@ fn transport(numbers: &mut Numbers, ports: (u16, u16), is_ipv4: bool) -> Transpo
             let kind = if numbers.one_in(30) { numbers.pick(&[1, 2, 3, 11, 12]) } else { numbers.pick(&kinds) };
             bytes.extend([kind, if numbers.one_in(20) { 1 } else { 0 }, 0, 0]);
             bytes.extend(ports.0.to_be_bytes());
-            bytes.extend([0, 9]);
+            // Now and then nothing but zeros, of which the checksum is special.
+            let is_zero = numbers.one_in(6);
+            bytes.extend([0, if is_zero { 0 } else { 9 }]);
+            if is_zero {
+                bytes[4..6].fill(0);
+                bytes.resize(bytes.len() + length, 0);
+                return Transport { protocol: if is_ipv4 { 1 } else { 58 }, bytes, checksum: 2 };
+            }
             (if is_ipv4 { 1 } else { 58 }, 2)
         }
     };

@@ -1,5 +1,6 @@
 //! `tombolo explain`: one packet, and the whole decision about it.
 
+use std::cmp::Ordering;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
@@ -113,13 +114,16 @@ fn bytes_of(argument: &str, number: u64) -> anyhow::Result<Vec<u8>> {
 fn from_capture(path: &Path, number: u64) -> anyhow::Result<Vec<u8>> {
     let mut reader = CaptureReader::open(path)?;
     let mut buffer = Buffer::new();
-    for _ in 1..number {
-        reader.next_packet(&mut buffer)?;
+    // Frames that are no IP count, as they do wherever the capture is looked at.
+    while let Some((_, packet)) = reader.next_packet(&mut buffer)? {
+        let bytes = packet.bytes().to_vec();
+        match reader.frames().cmp(&number) {
+            Ordering::Less => {}
+            Ordering::Equal => return Ok(bytes),
+            Ordering::Greater => bail!("{}: frame number {number} holds no whole IP packet", path.display()),
+        }
     }
-    match reader.next_packet(&mut buffer)? {
-        Some((_, packet)) => Ok(packet.bytes().to_vec()),
-        None => bail!("{} has no packet number {number}", path.display()),
-    }
+    bail!("{} has no packet number {number}", path.display())
 }
 
 impl Leaving {

@@ -123,6 +123,7 @@ struct Source {
     reader: Option<CaptureReader<std::fs::File>>,
     buffer: Box<Buffer>,
     next: Option<(Duration, usize, usize)>,
+    /// Of the frame, as whoever shows the capture counts them.
     number: u64,
 }
 
@@ -141,7 +142,7 @@ impl Source {
                 reader.next_packet(&mut self.buffer)?.map(|(at, packet)| (at, packet.headroom(), packet.len()))
             }
         };
-        self.number += 1;
+        self.number = self.reader.as_ref().map_or(0, CaptureReader::frames);
         Ok(())
     }
 

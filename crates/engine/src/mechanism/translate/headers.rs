@@ -68,7 +68,7 @@ impl Translated {
 }
 
 /// Translates an IPv4 packet, `parsed` from it, to IPv6 in place. The packet is ruined if the
-/// result is an error other than [`DropReason::TooBig`].
+/// result is an error other than [`DropReason::TooBig`] and [`DropReason::UdpChecksumZero`].
 ///
 /// # Errors
 /// [`Refusal`]: too big with DF set (RFC 7915 section 4.1), ICMP that is no echo or is a fragment, UDP without checksum
@@ -90,7 +90,7 @@ pub fn translate_4to6(
         source_port: to.source_port,
         destination_port: to.destination_port,
     };
-    rewrite_payload(packet, parsed, &change, settings.udp_zero_4to6, Direction::To6)?;
+    rewrite_payload(packet, parsed, &change, settings.udp_zero_4to6, Direction::To6).map_err(refuse)?;
     clamp(packet, parsed, settings.largest_segment);
     replace_header(packet, parsed.transport_offset, header_length)?;
     emit_ipv6(packet, parsed, to, settings, piece);
@@ -185,7 +185,7 @@ pub(super) const fn protocol_4to6(protocol: Protocol) -> Protocol {
 }
 
 /// Translates an IPv6 packet, `parsed` from it, to IPv4 in place. The packet is ruined if the
-/// result is an error other than [`DropReason::TooBig`].
+/// result is an error other than [`DropReason::TooBig`] and [`DropReason::UdpChecksumZero`].
 ///
 /// # Errors
 /// [`Refusal`]: too big for the IPv4 link (RFC 7915 section 5.1.1), ICMPv6 that is no echo or is a fragment, UDP without
@@ -207,7 +207,7 @@ pub fn translate_6to4(
         source_port: to.source_port,
         destination_port: to.destination_port,
     };
-    rewrite_payload(packet, parsed, &change, settings.udp_zero_6to4, Direction::To4)?;
+    rewrite_payload(packet, parsed, &change, settings.udp_zero_6to4, Direction::To4).map_err(refuse)?;
     clamp(packet, parsed, settings.largest_segment);
     // A source that gets a port of its own is shared by hosts that know nothing of each other's
     // identifications: it gets new ones (RFC 6864 section 5.3.1).
@@ -285,6 +285,15 @@ pub(super) const fn protocol_6to4(protocol: Protocol) -> Protocol {
     match protocol {
         Protocol::ICMPV6 => Protocol::ICMP,
         other => other,
+    }
+}
+
+/// A datagram without checksum is refused with "administratively prohibited" (RFC 7915 sections 4.4
+/// and 4.5): it is as it was received.
+fn refuse(reason: DropReason) -> Refusal {
+    match reason {
+        DropReason::UdpChecksumZero => Refusal::with(reason, IcmpAnswer::Prohibited),
+        _ => reason.into(),
     }
 }
 

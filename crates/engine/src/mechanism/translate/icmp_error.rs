@@ -175,10 +175,13 @@ pub(crate) fn message_of<'p, A>(
         return Err(DropReason::FragmentUntranslatable);
     }
     let is_icmp = matches!(embedded.protocol, Protocol::ICMP | Protocol::ICMPV6);
-    let is_whole_echo = matches!(embedded.payload, Payload::EchoRequest | Payload::EchoReply) && !embedded.is_piece();
+    // The first piece of an echo tells what it is. This translator may have cut it.
+    let is_echo = matches!(embedded.payload, Payload::EchoRequest | Payload::EchoReply);
+    let is_ipv6_header = embedded.protocol.is_skippable() || embedded.protocol == Protocol::IPV6_FRAGMENT;
     // One level only (RFC 7915 sections 4.3 and 5.3). No packet with such headers was sent by this
     // translator.
-    if is_icmp && !is_whole_echo
+    if is_icmp && !is_echo
+        || is_ipv6_header
         || matches!(embedded.obstacle, Some(Obstacle::HeaderAfterFragment | Obstacle::SegmentsLeft { .. }))
     {
         return Err(DropReason::IcmpErrorUnusable);
@@ -297,7 +300,8 @@ fn embed_ipv4(
 }
 
 /// Copies as much of the embedded packet's transport as there is and fits, and rewrites it; returns
-/// the bytes copied. What pads the packet in front of an extension is not part of it.
+/// the bytes copied. The checksum of an echo of which this is the first piece cannot be right in the
+/// other protocol: ICMPv6 sums up the length of the whole, which no piece knows. What pads the packet in front of an extension is not part of it.
 fn copy_transport<A>(
     out: &mut [u8],
     region: &[u8],
@@ -349,10 +353,11 @@ fn narrow(length: usize) -> Result<u16, DropReason> {
     u16::try_from(length).map_err(|_| DropReason::IcmpErrorUnusable)
 }
 
-/// Puts `bytes` in the place of a packet, growing it at the head first.
+/// Puts `bytes` in the place of a packet, growing it at the head first, and at its end by what is
+/// not there.
 pub(super) fn replace_packet(packet: &mut Packet<'_>, bytes: &[u8]) -> Result<(), DropReason> {
     let growth = bytes.len().saturating_sub(packet.len());
-    packet.prepend(growth.min(packet.headroom()))?;
+    packet.prepend(growth.min(packet.room_in_front()))?;
     packet.resize(bytes.len())?;
     packet.bytes_mut().copy_from_slice(bytes);
     packet.offload = Offload::default();

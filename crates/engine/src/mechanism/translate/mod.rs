@@ -14,4 +14,4 @@ pub(crate) mod transport;
 
 pub use headers::{Translated, translate_4to6, translate_6to4};
 pub use icmp_error::{ErrorRewrite, translate_error_4to6, translate_error_6to4};
-pub use settings::{Plateaus, Rewrite, TrafficClass, TranslateSettings, UdpZeroChecksum};
+pub use settings::{DSCP, ECN, Plateaus, Rewrite, TrafficClass, TranslateSettings, UdpZeroChecksum};

@@ -33,9 +33,15 @@ pub enum TrafficClass {
     /// All eight bits are copied.
     #[default]
     Copy,
-    /// All eight bits are replaced.
+    /// The six bits of the DSCP are those of this octet; ECN, the lower two, is copied, or marks of
+    /// congestion would be lost (RFC 3168 section 5, RFC 6040).
     Force(u8),
 }
+
+/// The bits of TOS and traffic class that mark a class of service (RFC 2474).
+pub const DSCP: u8 = 0b1111_1100;
+/// Those that tell of congestion (RFC 3168).
+pub const ECN: u8 = 0b11;
 
 impl TrafficClass {
     /// The octet that leaves, for the octet that came.
@@ -44,7 +50,7 @@ impl TrafficClass {
     pub const fn apply(self, received: u8) -> u8 {
         match self {
             Self::Copy => received,
-            Self::Force(octet) => octet,
+            Self::Force(octet) => octet & DSCP | received & ECN,
         }
     }
 }

@@ -79,13 +79,17 @@ pub(crate) fn rewrite_udp(
     zero: UdpZeroChecksum,
     whole: bool,
 ) -> Result<(), DropReason> {
-    let ports = change.write_ports(transport);
     let field = read_u16(transport, udp::CHECKSUM);
+    let is_computed = zero == UdpZeroChecksum::Compute && whole;
+    // Before anything changes: whoever sent it may be told of it, and quoted.
+    if (state, field) == (ChecksumState::Complete, 0) && zero != UdpZeroChecksum::Forward && !is_computed {
+        return Err(DropReason::UdpChecksumZero);
+    }
+    let ports = change.write_ports(transport);
     let field = match (state, field) {
         (ChecksumState::Complete, 0) => match zero {
             UdpZeroChecksum::Forward => 0,
-            UdpZeroChecksum::Compute if whole => compute_udp(transport, change.new_addresses),
-            UdpZeroChecksum::Compute | UdpZeroChecksum::Drop => return Err(DropReason::UdpChecksumZero),
+            UdpZeroChecksum::Compute | UdpZeroChecksum::Drop => compute_udp(transport, change.new_addresses),
         },
         (ChecksumState::Complete, field) => udp_checksum(apply(field, change.addresses(), ports, state)),
         (ChecksumState::Partial { .. }, field) => apply(field, change.addresses(), ports, state),

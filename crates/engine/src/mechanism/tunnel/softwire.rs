@@ -41,13 +41,14 @@ use tombolo_wire::{Icmpv6View, Ipv6Header, Protocol, Sum, icmpv6, ipv4, ipv6};
 
 use super::segment::send_segments;
 use crate::description::{Description, Fact};
+use crate::mechanism::echo::unknown_next_header;
 use crate::mechanism::fragment::send_fragments;
 use crate::mechanism::identification::IdentificationGenerator;
 use crate::mechanism::offload::{complete_checksum, size_on_wire};
 use crate::mechanism::reply::{may_answer_ipv4, reply_ipv4};
-use crate::mechanism::translate::TrafficClass;
 use crate::mechanism::translate::headers::clamp;
 use crate::mechanism::translate::transport::pseudo_icmpv6;
+use crate::mechanism::translate::{DSCP, ECN, TrafficClass};
 use crate::mechanism::{IcmpAnswer, Refusal};
 use crate::packet::{Offload, Outbox, Packet, Segmentation};
 use crate::parse::{Obstacle, Parsed, parse_ipv4, parse_quoted_ipv4};
@@ -171,10 +172,7 @@ impl SoftwireSettings {
     /// Traffic class of the outer header around a packet with this TOS.
     #[inline]
     const fn outer_class(&self, tos: u8) -> u8 {
-        match self.traffic_class {
-            TrafficClass::Copy => tos,
-            TrafficClass::Force(octet) => octet & DSCP | tos & ECN,
-        }
+        self.traffic_class.apply(tos)
     }
 
     /// TOS of a packet that leaves the softwire; `None` if it has to be dropped (RFC 6040 section
@@ -195,8 +193,6 @@ impl SoftwireSettings {
     }
 }
 
-const DSCP: u8 = 0b1111_1100;
-const ECN: u8 = 0b11;
 const NOT_ECT: u8 = 0b00;
 const ECT_1: u8 = 0b01;
 const ECT_0: u8 = 0b10;
@@ -309,7 +305,7 @@ pub fn decapsulate(
     outer: &Parsed<Ipv6Addr>,
     settings: &SoftwireSettings,
 ) -> Result<Parsed<Ipv4Addr>, Refusal> {
-    check_outer(outer)?;
+    check_outer(packet, outer)?;
     let offset = usize::from(outer.transport_offset);
     if packet.bytes().get(offset).is_none_or(|first| first >> 4 != 4) {
         return Err(DropReason::NotIpv4Inside.into());
@@ -329,7 +325,7 @@ pub fn decapsulate(
 }
 
 /// Asks whether the headers lead to an IPv4 packet.
-fn check_outer(outer: &Parsed<Ipv6Addr>) -> Result<(), Refusal> {
+fn check_outer(packet: &Packet<'_>, outer: &Parsed<Ipv6Addr>) -> Result<(), Refusal> {
     match outer.obstacle {
         Some(Obstacle::SegmentsLeft { offset }) => {
             return Err(Refusal::with(DropReason::RoutingHeader, IcmpAnswer::ParameterProblem { pointer: offset }));
@@ -341,7 +337,9 @@ fn check_outer(outer: &Parsed<Ipv6Addr>) -> Result<(), Refusal> {
     match outer.protocol {
         Protocol::IPV4 => Ok(()),
         Protocol::IPV6 => Err(DropReason::TunnelInTunnel.into()),
-        _ => Err(Refusal::with(DropReason::NotIpv4Inside, IcmpAnswer::ProtocolUnreachable)),
+        Protocol::NO_NEXT_HEADER => Err(DropReason::NotIpv4Inside.into()),
+        Protocol::TCP | Protocol::UDP => Err(Refusal::with(DropReason::NotIpv4Inside, IcmpAnswer::PortUnreachable)),
+        _ => Err(Refusal::with(DropReason::NotIpv4Inside, unknown_next_header(packet))),
     }
 }
 
