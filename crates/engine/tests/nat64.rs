@@ -497,11 +497,11 @@ fn an_error_of_a_router_that_may_not_be_in_the_prefix_is_sent_by_the_gateway() {
         assert_eq!((error.source, error.destination), (gateway.plan.own.ipv6.unwrap().into(), HOST.into()));
         assert_eq!((sent[0][40], &sent[0][44..48]), (2, 1400_u32.to_be_bytes().as_slice()));
     }
-    // A router that may be there keeps its address; packets other than errors are still dropped.
+    // A router that may be there keeps its address; packets other than errors are still refused.
     let (_, sent) = gateway.pass(&icmp(Ipv4Addr::new(8, 8, 8, 8), POOL, 3, 4, 1380, &quoted));
     assert_eq!(see(&sent[0]).source, IpAddr::from(Prefix64::WELL_KNOWN.embed([8, 8, 8, 8].into())));
     let private = tcp((Ipv4Addr::new(10, 1, 2, 3), 80), (POOL, out.ports.0), SYN, b"");
-    assert_eq!(gateway.pass(&private).0, Verdict::Drop(DropReason::PrivateInWellKnownPrefix));
+    assert_eq!(gateway.pass(&private).0, Verdict::Reply(DropReason::PrivateInWellKnownPrefix));
     gateway.plan.own.ipv6 = None;
     let nameless = icmp(Ipv4Addr::new(10, 1, 2, 3), POOL, 3, 4, 1380, &quoted);
     assert_eq!(gateway.pass(&nameless).0, Verdict::Drop(DropReason::PrivateInWellKnownPrefix));
