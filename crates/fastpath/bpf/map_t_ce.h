@@ -55,8 +55,7 @@ static __always_inline struct outcome map_t_ce_outside(const volatile struct ser
 	__u8 miss;
 
 	if (!is_in_prefix(&service->prefix, packet->source) || is_illegal_ipv4(arrival.remote) ||
-	    is_link_local_ipv4(arrival.remote) ||
-	    is_illegal_source_ipv6(packet->source))
+	    is_link_local_ipv4(arrival.remote) || is_illegal_source_ipv6(packet->source))
 		return PASSED(MISS_SCREENED);
 	miss = untranslated(service, scratch);
 	if (miss)

@@ -95,9 +95,8 @@ static __always_inline struct outcome nat64_inside(const volatile struct service
 	struct bound bound;
 	__u8 miss;
 
-	if (is_in_any_prefix(packet->source) ||
-	    is_illegal_source_ipv6(packet->source) || is_illegal_ipv4(remote) ||
-	    is_forbidden(service, remote))
+	if (is_in_any_prefix(packet->source) || is_illegal_source_ipv6(packet->source) ||
+	    is_illegal_ipv4(remote) || is_forbidden(service, remote))
 		return PASSED(MISS_SCREENED);
 	miss = untranslated(service, scratch);
 	if (miss)
