@@ -1,7 +1,7 @@
 //! The third mechanism: address and port translation with state.
 //!
-//! A service asks its [`Nat`], which walks a packet through the tables ([`state`], and [`bind`] for
-//! what is new) by what [`policy`] and [`times`] say; [`readdress`] changes an IPv4 packet in place
+//! A service asks its `Nat`, which walks a packet through the tables (`state`, and `bind` for
+//! what is new) by what `policy` and `times` say; `readdress` changes an IPv4 packet in place
 //! where both sides are IPv4.
 
 mod about;

@@ -1,8 +1,8 @@
 //! The first mechanism: IPv4 to IPv6 and back, in place (RFC 7915).
 //!
-//! [`headers`] translates whole packets and fragments, [`icmp_error`] ICMP errors with the packet
-//! inside them ([`icmp`] knows the types, [`extension`] what stands behind), [`transport`] changes
-//! ports and checksums, [`mtu`] reckons sizes.
+//! `headers` translates whole packets and fragments, `icmp_error` ICMP errors with the packet
+//! inside them (`icmp` knows the types, `extension` what stands behind), `transport` changes
+//! ports and checksums, `mtu` reckons sizes.
 
 mod extension;
 pub(crate) mod headers;

@@ -24,7 +24,7 @@
 //! section 8.3), fragmented inside: [`Fragments::Inner`].
 //!
 //! A super-packet is cut into its segments, since the kernel takes none inside a tunnel: see
-//! [`segment`](super::segment).
+//! `segment`.
 //!
 //! # TCP
 //! Both ends lower the segment size that SYNs announce to what fits the softwire, whichever way
