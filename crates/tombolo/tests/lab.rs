@@ -100,7 +100,7 @@ fn labs_go_up_and_down() {
 
 #[test]
 fn wrong_usage_is_status_two() {
-    for arguments in [&["lab", "frob"][..], &["bench", "tcp", "--gateways", "jool"], &["bench", "tcp", "--flows", "0"]]
+    for arguments in [&["lab", "frob"][..], &["bench", "tcp", "--gateways", "frob"], &["bench", "tcp", "--flows", "0"]]
     {
         assert_eq!(run(arguments).status.code(), Some(2), "{arguments:?}");
     }

@@ -180,7 +180,7 @@ fn explain_names_decisions_and_clauses() {
     }
     let text = explain("eam.toml", "inside", "siit/t67-hop-limit-1");
     for part in [
-        "its sender is told: TimeExceeded",
+        "ICMP error to its sender: TimeExceeded",
         "reply: hop-limit-exceeded",
         "remedy: ",
         "to inside: IPv6 2001:db8:ffff::1",
