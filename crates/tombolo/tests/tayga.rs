@@ -494,7 +494,8 @@ fn sighup_reads_the_map_file_again_and_user_and_chroot_are_taken() {
     gateway.signal(Signal::SIGHUP).unwrap();
     gateway.wait_for_text("configuration reloaded", PATIENCE).unwrap();
     ping(true);
-    fs::write(data.join("static.map"), "map 192.0.2.9\n").unwrap();
+    // A bad line is skipped and said; the rest is used.
+    fs::write(data.join("static.map"), "map 192.0.2.9\nmap 192.0.2.9 2001:db8:1::2\n").unwrap();
     gateway.signal(Signal::SIGHUP).unwrap();
     gateway.wait_for_text("takes 2 arguments", PATIENCE).unwrap();
     ping(true);
