@@ -10,7 +10,6 @@ use tombolo_tables::Tables;
 
 use crate::answer::{answer_ipv4, answer_ipv6};
 use crate::counters::Counters;
-use crate::describe::describe;
 use crate::mapping::stateless::Claim;
 use crate::mechanism::error_limit::ErrorLimit;
 use crate::mechanism::identification::IdentificationGenerator;
@@ -21,6 +20,7 @@ use crate::mechanism::{IcmpAnswer, Reassembly, ReassemblyLimits, Refusal, echo};
 use crate::now::Now;
 use crate::own_addresses::{AnsweredBy, ErrorPolicy};
 use crate::packet::{HEADROOM, Offload, Outbox, Packet};
+use crate::packet_words::describe;
 use crate::parse::{AnyParsed, Parsed, parse};
 use crate::plan::Plan;
 use crate::random::Random;

@@ -7,7 +7,7 @@
 
 mod answer;
 pub mod counters;
-mod describe;
+
 pub mod description;
 pub mod endpoint;
 pub mod engine;
@@ -17,6 +17,7 @@ pub mod mechanism;
 mod now;
 mod own_addresses;
 pub mod packet;
+mod packet_words;
 pub mod parse;
 pub mod plan;
 pub mod probe;

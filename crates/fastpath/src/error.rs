@@ -1,6 +1,5 @@
 //! What can go wrong with the fast path.
 
-use std::io;
 use std::path::PathBuf;
 
 use aya::EbpfError;
@@ -68,6 +67,6 @@ pub enum FastPathError {
     #[error("the table of {0} cannot be made")]
     Table(&'static str, #[source] LpmError),
     /// No random numbers.
-    #[error("cannot read random numbers from /dev/urandom")]
-    Random(#[source] io::Error),
+    #[error("the kernel gives no random numbers")]
+    Random(#[from] getrandom::Error),
 }

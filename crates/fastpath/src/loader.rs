@@ -334,10 +334,5 @@ fn link_error(path: &Path, source: impl std::error::Error + Send + Sync + 'stati
 }
 
 fn random() -> Result<[u64; 2], FastPathError> {
-    use std::io::Read as _;
-    let mut bytes = [0; 16];
-    let read = fs::File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut bytes));
-    read.map_err(FastPathError::Random)?;
-    let (first, second) = bytes.split_at(8);
-    Ok([first, second].map(|half| half.iter().fold(0, |word, &byte| word << 8 | u64::from(byte))))
+    Ok([getrandom::u64()?, getrandom::u64()?])
 }

@@ -1,27 +1,10 @@
 //! DHCPv6 options of RFC 7598 and RFC 6334: `tests/vectors/s46_options.json`.
 
-#![expect(clippy::unwrap_used, reason = "a vector that cannot be read fails its test")]
+mod cases;
 
+use cases::{bytes, run_vectors};
 use serde_json::{Value, json};
 use tombolo_wire::dhcpv6_softwire::{PortParameters, S46Error, S46Option};
-
-/// Runs `check` on all cases of a file that `select` picks; returns their number.
-fn run_vectors(file: &str, select: impl Fn(&Value) -> bool, check: impl Fn(&Value)) -> usize {
-    let path = format!("{}/../../tests/vectors/{file}.json", env!("CARGO_MANIFEST_DIR"));
-    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
-    let document: Value = serde_json::from_str(&text).unwrap();
-    let cases: Vec<_> = document["cases"].as_array().unwrap().iter().filter(|case| select(case)).collect();
-    for case in &cases {
-        println!("{} {}", case["id"], case["name"]);
-        check(case);
-    }
-    cases.len()
-}
-
-fn hex(case: &Value, key: &str) -> Vec<u8> {
-    let digits = case[key].as_str().unwrap();
-    (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap()).collect()
-}
 
 fn ports(ports: &PortParameters) -> Value {
     json!({ "offset": ports.offset, "psid_len": ports.psid_length, "psid": ports.psid })
@@ -77,7 +60,7 @@ fn options_are_read_and_written() {
         "s46_options",
         |case| case["kind"] == "encode",
         |case| {
-            let bytes = hex(case, "option");
+            let bytes = bytes(case, "option");
             let option = S46Option::decode(&bytes).unwrap();
             let mut expected = case["decoded"].clone();
             for derived in ["psid_field", "option_len"] {
@@ -96,7 +79,7 @@ fn what_breaks_the_rules_is_ignored_with_a_reason() {
         "s46_options",
         |case| case["kind"] == "invalid",
         |case| {
-            let (options, errors) = S46Option::decode_received(&hex(case, "option"));
+            let (options, errors) = S46Option::decode_received(&bytes(case, "option"));
             assert_eq!((options.len(), errors.len()), (0, 1), "{errors:?}");
         },
     );

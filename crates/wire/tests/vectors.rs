@@ -3,8 +3,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a vector that cannot be read fails its test")]
 
+mod cases;
+
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use cases::{bytes, run_vectors, text};
 use serde_json::Value;
 use tombolo_wire::checksum::{self, Delta, Sum};
 use tombolo_wire::rfc6052::{Prefix64, Prefix64Error};
@@ -12,28 +15,11 @@ use tombolo_wire::{Ipv4View, Pref64Option, ipv4, pref64, read_u16, write_u16};
 
 /// Runs `check` on every case of a kind and returns how many there were.
 fn run(file: &str, kind: &str, check: impl Fn(&Value)) -> usize {
-    let path = format!("{}/../../tests/vectors/{file}.json", env!("CARGO_MANIFEST_DIR"));
-    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
-    let document: Value = serde_json::from_str(&text).unwrap();
-    let cases: Vec<_> = document["cases"].as_array().unwrap().iter().filter(|case| case["kind"] == kind).collect();
-    for case in &cases {
-        println!("{}", case["id"]);
-        check(case);
-    }
-    cases.len()
-}
-
-fn text<'a>(case: &'a Value, key: &str) -> &'a str {
-    case[key].as_str().unwrap_or_else(|| panic!("{}: no {key}", case["id"]))
+    run_vectors(file, |case| case["kind"] == kind, check)
 }
 
 fn word(case: &Value, key: &str) -> u16 {
     u16::from_str_radix(text(case, key).trim_start_matches("0x"), 16).unwrap()
-}
-
-fn bytes(case: &Value, key: &str) -> Vec<u8> {
-    let digits = text(case, key);
-    (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap()).collect()
 }
 
 fn prefix(case: &Value) -> Result<Prefix64, Prefix64Error> {

@@ -64,7 +64,7 @@ pub fn screen_ipv6(parsed: &Parsed<Ipv6Addr>) -> Result<(), Refusal> {
 }
 
 /// Asks whether the headers of an IPv6 packet, or of a piece of one, lead to what can be translated.
-/// Of pieces that wait for the others it has to be asked before: a datagram that was put together
+/// Of pieces that wait for the others it has to be asked before: a reassembled datagram
 /// shows no extension headers any more.
 ///
 /// # Errors

@@ -10,7 +10,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use tombolo_tables::binding::InsideKey;
-use tombolo_wire::Port;
+use tombolo_wire::{Port, Prefix64};
 
 use super::nat44::Nat44;
 use super::serve::Serve;
@@ -107,6 +107,14 @@ pub(crate) fn check_sender(
         }
     }
     Ok(())
+}
+
+/// True if `address` is what the Default Mapping Rule's prefix `dmr` shows an IPv4 host as: it lies
+/// in it, and in no longer prefix of a rule, whose subscribers have addresses of their own.
+#[inline]
+pub(crate) fn is_shown_by(dmr: Prefix64, rules: &MapDomain, address: Ipv6Addr) -> bool {
+    let by_rule = rules.rule_of_ipv6(address);
+    dmr.contains(address) && by_rule.is_none_or(|(_, rule)| rule.ipv6().prefix_len() < dmr.length())
 }
 
 /// True for what has one identifier instead of two ports.

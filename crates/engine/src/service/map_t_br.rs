@@ -15,8 +15,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use tombolo_wire::Prefix64;
 
 use super::map::{
-    check_own, describe_relay, destination_port, refuse_address, refuse_spoofer, routed_to_relay, source_port,
-    subscriber_of,
+    check_own, describe_relay, destination_port, is_shown_by, refuse_address, refuse_spoofer, routed_to_relay,
+    source_port, subscriber_of,
 };
 use super::serve::Serve;
 use super::shape::Shape;
@@ -83,8 +83,7 @@ impl Serve for MapTBr {
 
     /// Subscribers whose addresses are inside the Default Mapping Rule's prefix are others.
     fn shows_ipv4_as(&self, address: Ipv6Addr) -> bool {
-        let by_rule = self.domain.rule_of_ipv6(address);
-        self.dmr.contains(address) && by_rule.is_none_or(|(_, rule)| rule.ipv6().prefix_len() < self.dmr.length())
+        is_shown_by(self.dmr, &self.domain, address)
     }
 
     /// From the domain.

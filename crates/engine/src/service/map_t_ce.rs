@@ -14,7 +14,8 @@ use tombolo_tables::binding::InsideKey;
 use tombolo_wire::Prefix64;
 
 use super::map::{
-    MapEdge, check_own, destination_port, is_echo, refuse_address, refuse_spoofer, source_port, subscriber_of,
+    MapEdge, check_own, destination_port, is_echo, is_shown_by, refuse_address, refuse_spoofer, source_port,
+    subscriber_of,
 };
 use super::serve::Serve;
 use super::shape::Shape;
@@ -94,8 +95,7 @@ impl Serve for MapTCe {
 
     /// Subscribers whose addresses are inside the Default Mapping Rule's prefix are others.
     fn shows_ipv4_as(&self, address: Ipv6Addr) -> bool {
-        let by_rule = self.edge.mesh.rule_of_ipv6(address);
-        self.dmr.contains(address) && by_rule.is_none_or(|(_, rule)| rule.ipv6().prefix_len() < self.dmr.length())
+        is_shown_by(self.dmr, &self.edge.mesh, address)
     }
 
     /// From a host inside.

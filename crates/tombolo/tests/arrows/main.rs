@@ -24,7 +24,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("daemon", &["wire", "tables", "engine", "io", "config", "fastpath"]),
     ("lab", &[]),
     ("generator", &["records"]),
-    ("tester", &["wire", "tables", "lab", "generator"]),
+    ("tester", &["wire", "records", "tables", "lab", "generator"]),
     ("tombolo", &["wire", "tables", "engine", "io", "config", "daemon", "fastpath", "lab", "tester"]),
 ];
 

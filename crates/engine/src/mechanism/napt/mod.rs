@@ -4,9 +4,9 @@
 //! what is new) by what `policy` and `times` say; `readdress` changes an IPv4 packet in place
 //! where both sides are IPv4.
 
-mod about;
 pub(crate) mod admissions;
 mod bind;
+mod description;
 pub(crate) mod exhausted;
 pub mod filtering;
 pub(crate) mod held;

@@ -31,7 +31,7 @@ use crate::verdict::DropReason;
 const HEADER_DIFFERENCE: u32 = 20;
 /// Largest IPv4 packet that leaves without DF when its IPv6 original was whole (RFC 7915 section
 /// 5.1).
-const LARGEST_WITHOUT_DF: usize = 1260;
+pub(super) const LARGEST_WITHOUT_DF: usize = 1260;
 
 /// How a translated packet is to leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -20,7 +20,7 @@ use tombolo_wire::{
 };
 
 use super::extension::{Layout, append_node, lay_out, node_length, split_body};
-use super::headers::{fragment_fields_6to4, protocol_4to6, protocol_6to4};
+use super::headers::{LARGEST_WITHOUT_DF, fragment_fields_6to4, protocol_4to6, protocol_6to4};
 use super::icmp::{IcmpTarget, map_error_4to6, map_error_6to4};
 use super::settings::{Rewrite, TranslateSettings, UdpZeroChecksum};
 use super::transport::{self, Change, pseudo_icmpv6};
@@ -34,8 +34,6 @@ const ICMP: usize = tombolo_wire::icmpv4::HEADER_LENGTH;
 const LARGEST_V6: usize = ipv6::MINIMUM_MTU as usize;
 /// An ICMPv4 error should not be larger (RFC 1812 section 4.3.2.3).
 const LARGEST_V4: usize = 576;
-/// Embedded packets up to this size had no DF when they were IPv4; see `translate`.
-const LARGEST_WITHOUT_DF: usize = 1260;
 
 /// What an ICMP error gets: addresses of its own, and everything that the packet inside it gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
