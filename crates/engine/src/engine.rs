@@ -21,7 +21,7 @@ use crate::now::Now;
 use crate::own_addresses::{AnsweredBy, ErrorPolicy};
 use crate::packet::{HEADROOM, Offload, Outbox, Packet};
 use crate::packet_words::describe;
-use crate::parse::{AnyParsed, Parsed, parse};
+use crate::parse::{Parsed, parse_ipv4, parse_ipv6};
 use crate::plan::Plan;
 use crate::random::Random;
 use crate::service::Service;
@@ -112,25 +112,54 @@ impl Engine {
         trace: Option<&mut Trace>,
     ) -> Verdict {
         let bytes = packet.len();
+        let notes = Notes(trace);
         // Until it is known whose packet it is, IPv6 counts as from inside.
-        let mut side = match packet.bytes().first().map(|first| first >> 4) {
-            Some(4) => Side::Outside,
-            _ => Side::Inside,
-        };
-        let verdict = match parse(packet) {
-            Ok(parsed) => {
-                let (mut work, reassembly) = self.work(plan, packet.lend(), now, outbox, Notes(trace));
-                work.notes.add("", || describe(&parsed));
-                match parsed {
-                    AnyParsed::V6(parsed) => receive_ipv6(plan, &parsed, &mut side, &mut work, reassembly),
-                    AnyParsed::V4(parsed) => receive_ipv4(plan, &parsed, &mut side, &mut work, reassembly),
-                }
-                .unwrap_or_else(|refusal| Verdict::Drop(refusal.reason))
+        let mut side = Side::Inside;
+        let result = match packet.bytes().first().map(|first| first >> 4) {
+            Some(6) => self.take_ipv6(plan, packet, now, outbox, notes, &mut side),
+            Some(4) => {
+                side = Side::Outside;
+                self.take_ipv4(plan, packet, now, outbox, notes, &mut side)
             }
-            Err(reason) => Verdict::Drop(reason),
+            _ => Err(DropReason::NotIp.into()),
         };
+        let verdict = result.unwrap_or_else(|refusal| Verdict::Drop(refusal.reason));
         self.counters.count(side, bytes, verdict);
         verdict
+    }
+
+    #[inline]
+    fn take_ipv6(
+        &mut self,
+        plan: &Plan,
+        packet: &mut Packet<'_>,
+        now: Now,
+        outbox: &mut dyn Outbox,
+        notes: Notes<'_>,
+        side: &mut Side,
+    ) -> Result<Verdict, Refusal> {
+        // By reference: a copy would wait until what the parser wrote field by field has left the store
+        // buffer (5 ns, a twelfth of a small packet's time).
+        let parsed = parse_ipv6(packet);
+        let parsed = parsed.as_ref().map_err(|reason| *reason)?;
+        let (mut work, reassembly) = self.work(plan, packet.lend(), now, outbox, notes);
+        receive_ipv6(plan, parsed, side, &mut work, reassembly)
+    }
+
+    #[inline]
+    fn take_ipv4(
+        &mut self,
+        plan: &Plan,
+        packet: &mut Packet<'_>,
+        now: Now,
+        outbox: &mut dyn Outbox,
+        notes: Notes<'_>,
+        side: &mut Side,
+    ) -> Result<Verdict, Refusal> {
+        let parsed = parse_ipv4(packet);
+        let parsed = parsed.as_ref().map_err(|reason| *reason)?;
+        let (mut work, reassembly) = self.work(plan, packet.lend(), now, outbox, notes);
+        receive_ipv4(plan, parsed, side, &mut work, reassembly)
     }
 
     /// What services work with, and what reassembles fragments for them.
@@ -213,6 +242,7 @@ fn receive_ipv6(
     work: &mut Work<'_>,
     reassembly: &mut Reassembly,
 ) -> Result<Verdict, Refusal> {
+    work.notes.add("", || describe("IPv6", parsed));
     let own = &plan.own;
     if own.answered_by == AnsweredBy::Gateway && own.ipv6 == Some(parsed.destination) {
         return echo::receive_ipv6(parsed, work).or_else(|refusal| answer_ipv6(own.ipv6, refusal, parsed, work));
@@ -250,6 +280,7 @@ fn receive_ipv4(
     work: &mut Work<'_>,
     reassembly: &mut Reassembly,
 ) -> Result<Verdict, Refusal> {
+    work.notes.add("", || describe("IPv4", parsed));
     let own = &plan.own;
     if own.answered_by == AnsweredBy::Gateway && own.ipv4 == Some(parsed.destination) {
         return echo::receive_ipv4(parsed, work).or_else(|refusal| answer_ipv4(own.ipv4, refusal, parsed, work));

@@ -1,16 +1,9 @@
 //! A packet in words, for whoever asks why it went where it went.
 
-use crate::parse::{AnyParsed, Parsed, Payload};
+use crate::parse::{Parsed, Payload};
 
-/// The packet in words.
-pub(crate) fn describe(parsed: &AnyParsed) -> String {
-    match parsed {
-        AnyParsed::V4(parsed) => words("IPv4", parsed),
-        AnyParsed::V6(parsed) => words("IPv6", parsed),
-    }
-}
-
-fn words<A: std::fmt::Display>(family: &str, parsed: &Parsed<A>) -> String {
+/// The packet, of the family named, in words.
+pub(crate) fn describe<A: std::fmt::Display>(family: &str, parsed: &Parsed<A>) -> String {
     let Parsed { source, destination, length, payload, hop_limit, .. } = parsed;
     let ports = match payload {
         Payload::Tcp | Payload::Udp => format!(" port {} to {}", parsed.source_port.0, parsed.destination_port.0),

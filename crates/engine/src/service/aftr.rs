@@ -18,9 +18,9 @@ use crate::mapping::address_ranges::AddressRanges;
 use crate::mapping::stateless::Claim;
 use crate::mechanism::hairpin::come_in_again;
 use crate::mechanism::napt::{Host, KnownBy, Nat, NextLink, deliver_ipv4};
-use crate::mechanism::tunnel::end::{Arrived, Entrance, arrive, screen, screen_outbound, with_whole};
+use crate::mechanism::tunnel::end::{Entrance, SoftwireEnd, receive, screen, screen_outbound, with_whole};
 use crate::mechanism::tunnel::softwire::{relay_error, take_step};
-use crate::mechanism::tunnel::{Softwire, SoftwireSettings, decapsulate};
+use crate::mechanism::tunnel::{Softwire, SoftwireSettings};
 use crate::mechanism::{IcmpAnswer, Refusal};
 use crate::parse::{Parsed, Payload};
 use crate::routed::{Routed, of_pool};
@@ -131,30 +131,7 @@ impl Serve for Aftr {
     /// To the tunnel address.
     #[inline]
     fn serve_ipv6(&self, outer: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
-        match arrive(outer, &self.softwire, work)? {
-            Arrived::Answered(verdict) => return Ok(verdict),
-            Arrived::Error => return self.relay(outer, work),
-            Arrived::Packet => {}
-        }
-        if !self.b4s.iter().any(|prefix| prefix.contains(outer.source.to_bits())) {
-            let answer = self.tell_unknown.then_some(IcmpAnswer::SourcePolicy);
-            return Err(Refusal { reason: DropReason::UnknownSoftwire, answer });
-        }
-        let inner = decapsulate(&mut work.packet, outer, &self.softwire)?;
-        work.notes.add("RFC 6333 section 6.1", || format!("out of the softwire from {}", outer.source));
-        if !self.inside.contains(inner.source) {
-            return Err(DropReason::InnerSourceSpoofed.into());
-        }
-        with_whole(&inner, outer, work, |inner, work| {
-            let entrance = self.entrance(outer.source);
-            let result = if inner.destination == self.icmp_source {
-                work.notes.add("RFC 6333 section 5.7", || format!("{} is this end of the softwire", inner.destination));
-                entrance.answer_echo(inner, work)
-            } else {
-                self.outbound(inner, outer.source, work)
-            };
-            result.or_else(|refusal| entrance.answer(refusal, inner, Some(self.icmp_source), work))
-        })
+        receive(self, outer, work)
     }
 
     /// From outside.
@@ -174,6 +151,53 @@ impl Serve for Aftr {
     fn deliver(&self, parsed: &Parsed<Ipv4Addr>, inside: &InsideKey, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         let _whole = deliver_ipv4(parsed, inside, NextLink::NONE, work)?;
         self.entrance(inside.ipv6.into()).send(parsed, work)
+    }
+}
+
+impl SoftwireEnd for Aftr {
+    fn settings(&self) -> &SoftwireSettings {
+        &self.softwire
+    }
+
+    #[inline]
+    fn check_remote(&self, remote: Ipv6Addr) -> Result<(), Refusal> {
+        if !self.b4s.iter().any(|prefix| prefix.contains(remote.to_bits())) {
+            let answer = self.tell_unknown.then_some(IcmpAnswer::SourcePolicy);
+            return Err(Refusal { reason: DropReason::UnknownSoftwire, answer });
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn out_of_softwire(
+        &self,
+        inner: &Parsed<Ipv4Addr>,
+        outer: &Parsed<Ipv6Addr>,
+        work: &mut Work<'_>,
+    ) -> Result<Verdict, Refusal> {
+        work.notes.add("RFC 6333 section 6.1", || format!("out of the softwire from {}", outer.source));
+        if !self.inside.contains(inner.source) {
+            return Err(DropReason::InnerSourceSpoofed.into());
+        }
+        with_whole(inner, outer, work, |inner, work| {
+            let entrance = self.entrance(outer.source);
+            let result = if inner.destination == self.icmp_source {
+                work.notes.add("RFC 6333 section 5.7", || format!("{} is this end of the softwire", inner.destination));
+                entrance.answer_echo(inner, work)
+            } else {
+                self.outbound(inner, outer.source, work)
+            };
+            result.or_else(|refusal| entrance.answer(refusal, inner, Some(self.icmp_source), work))
+        })
+    }
+
+    /// An ICMPv6 error from the path to a B4, about a packet to a host behind it, goes to the
+    /// remote like an error from that host's side.
+    fn relay(&self, outer: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+        let identifications = &mut work.worker.identifications;
+        let (b4, error) = relay_error(&mut work.packet, outer, self.icmp_source, identifications)?;
+        work.notes.add("RFC 2473 section 8", || format!("the error goes on to {}", error.destination));
+        self.outbound(&error, b4, work).map_err(Refusal::silence)
     }
 }
 
@@ -217,15 +241,6 @@ impl Aftr {
     fn hairpin(&self, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         let parsed = come_in_again(&mut work.packet)?;
         self.serve_ipv4(Side::Outside, &parsed, work).map_err(Refusal::silence)
-    }
-
-    /// An ICMPv6 error from the path to a B4, about a packet to a host behind it, goes to the
-    /// remote like an error from that host's side.
-    fn relay(&self, outer: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
-        let identifications = &mut work.worker.identifications;
-        let (b4, error) = relay_error(&mut work.packet, outer, self.icmp_source, identifications)?;
-        work.notes.add("RFC 2473 section 8", || format!("the error goes on to {}", error.destination));
-        self.outbound(&error, b4, work).map_err(Refusal::silence)
     }
 
     fn entrance(&self, b4: Ipv6Addr) -> Entrance<'_> {

@@ -12,9 +12,9 @@ use crate::description::Description;
 use crate::mapping::address_ranges::AddressRanges;
 use crate::mapping::stateless::Claim;
 use crate::mechanism::Refusal;
-use crate::mechanism::tunnel::end::{Arrived, Entrance, arrive, screen};
+use crate::mechanism::tunnel::end::{Entrance, SoftwireEnd, receive, screen};
 use crate::mechanism::tunnel::softwire::{relay_error, take_step};
-use crate::mechanism::tunnel::{Softwire, SoftwireSettings, decapsulate};
+use crate::mechanism::tunnel::{Softwire, SoftwireSettings};
 use crate::parse::Parsed;
 use crate::routed::{Routed, of_ranges};
 use crate::side::Side;
@@ -76,27 +76,40 @@ impl Serve for B4 {
     /// To this end's tunnel address.
     #[inline]
     fn serve_ipv6(&self, outer: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
-        match arrive(outer, &self.softwire, work)? {
-            Arrived::Answered(verdict) => return Ok(verdict),
-            Arrived::Error => return self.relay(outer, work),
-            Arrived::Packet => {}
-        }
-        if outer.source != self.ends.remote {
+        receive(self, outer, work)
+    }
+}
+
+impl SoftwireEnd for B4 {
+    fn settings(&self) -> &SoftwireSettings {
+        &self.softwire
+    }
+
+    #[inline]
+    fn check_remote(&self, remote: Ipv6Addr) -> Result<(), Refusal> {
+        if remote != self.ends.remote {
             return Err(DropReason::UnknownSoftwire.into());
         }
-        let inner = decapsulate(&mut work.packet, outer, &self.softwire)?;
+        Ok(())
+    }
+
+    #[inline]
+    fn out_of_softwire(
+        &self,
+        inner: &Parsed<Ipv4Addr>,
+        _: &Parsed<Ipv6Addr>,
+        work: &mut Work<'_>,
+    ) -> Result<Verdict, Refusal> {
         work.notes.add("RFC 6333 section 5.1", || format!("out of the softwire, for {}", inner.destination));
         if !self.inside.contains(inner.destination) {
             return Err(DropReason::NotOurs.into());
         }
-        match screen(&inner).and_then(|()| take_step(&mut work.packet, &inner)) {
+        match screen(inner).and_then(|()| take_step(&mut work.packet, inner)) {
             Ok(()) => Ok(work.forward_whole()),
-            Err(refusal) => self.entrance().answer(refusal, &inner, Some(self.icmp_source), work),
+            Err(refusal) => self.entrance().answer(refusal, inner, Some(self.icmp_source), work),
         }
     }
-}
 
-impl B4 {
     /// An ICMPv6 error from the path to the AFTR goes to the host inside.
     fn relay(&self, outer: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         let identifications = &mut work.worker.identifications;
@@ -107,7 +120,9 @@ impl B4 {
         work.notes.add("RFC 2473 section 8", || format!("the error goes on to {}", error.destination));
         Ok(work.forward_whole())
     }
+}
 
+impl B4 {
     fn entrance(&self) -> Entrance<'_> {
         Entrance { ends: self.ends, settings: &self.softwire }
     }

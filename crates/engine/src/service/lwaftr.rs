@@ -16,10 +16,10 @@ use crate::mapping::address_ranges::AddressRanges;
 use crate::mapping::softwire_table::SoftwireTable;
 use crate::mapping::stateless::Claim;
 use crate::mechanism::tunnel::end::{
-    AFTR_IPV4, Arrived, Entrance, arrive, receiver, screen, screen_outbound, sender, with_whole,
+    AFTR_IPV4, Entrance, SoftwireEnd, receive, receiver, screen, screen_outbound, sender, with_whole,
 };
 use crate::mechanism::tunnel::softwire::{relay_error, take_step};
-use crate::mechanism::tunnel::{Softwire, SoftwireSettings, decapsulate};
+use crate::mechanism::tunnel::{Softwire, SoftwireSettings};
 use crate::mechanism::{IcmpAnswer, Refusal};
 use crate::packet::{ChecksumState, Packet};
 use crate::parse::{Parsed, Payload};
@@ -77,22 +77,7 @@ impl Serve for Lwaftr {
     /// To a tunnel address.
     #[inline]
     fn serve_ipv6(&self, outer: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
-        match arrive(outer, &self.softwire, work)? {
-            Arrived::Answered(verdict) => return Ok(verdict),
-            Arrived::Error => return self.relay(outer, work),
-            Arrived::Packet => {}
-        }
-        let inner = decapsulate(&mut work.packet, outer, &self.softwire)?;
-        with_whole(&inner, outer, work, |inner, work| {
-            let ends = self.check_source(inner, outer, work)?;
-            work.notes.add("RFC 7596 section 6.2", || {
-                format!("{} port {} belongs to the softwire from {}", inner.source, inner.source_port.0, ends.remote)
-            });
-            self.outbound(inner, work).or_else(|refusal| {
-                let from = work.own.ipv4.unwrap_or(AFTR_IPV4);
-                self.entrance(ends).answer(refusal, inner, Some(from), work)
-            })
-        })
+        receive(self, outer, work)
     }
 
     /// From outside.
@@ -105,6 +90,47 @@ impl Serve for Lwaftr {
         }
         screen(parsed)?;
         self.enter(parsed, work)
+    }
+}
+
+impl SoftwireEnd for Lwaftr {
+    fn settings(&self) -> &SoftwireSettings {
+        &self.softwire
+    }
+
+    #[inline]
+    fn out_of_softwire(
+        &self,
+        inner: &Parsed<Ipv4Addr>,
+        outer: &Parsed<Ipv6Addr>,
+        work: &mut Work<'_>,
+    ) -> Result<Verdict, Refusal> {
+        with_whole(inner, outer, work, |inner, work| {
+            let ends = self.check_source(inner, outer, work)?;
+            work.notes.add("RFC 7596 section 6.2", || {
+                format!("{} port {} belongs to the softwire from {}", inner.source, inner.source_port.0, ends.remote)
+            });
+            self.outbound(inner, work).or_else(|refusal| {
+                let from = work.own.ipv4.unwrap_or(AFTR_IPV4);
+                self.entrance(ends).answer(refusal, inner, Some(from), work)
+            })
+        })
+    }
+
+    /// An ICMPv6 error from the path to a lwB4 goes to whoever sent the packet, in a softwire too if
+    /// need be.
+    fn relay(&self, outer: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+        let from = work.own.ipv4.unwrap_or(AFTR_IPV4);
+        let (_, error) = relay_error(&mut work.packet, outer, from, &mut work.worker.identifications)?;
+        work.notes.add("RFC 2473 section 8", || format!("the error goes on to {}", error.destination));
+        if self.ipv4.contains(error.destination) {
+            return self.enter(&error, work).map_err(Refusal::silence);
+        }
+        // 192.0.0.1 is never seen outside (RFC 6333 section 5.7).
+        if work.own.ipv4.is_none() {
+            return Err(DropReason::Untranslatable.into());
+        }
+        Ok(work.forward_whole())
     }
 }
 
@@ -168,22 +194,6 @@ impl Lwaftr {
         let is_echo = matches!(parsed.payload, Payload::EchoRequest | Payload::EchoReply);
         let answer = (self.tell_unreachable && !is_echo).then_some(IcmpAnswer::HostUnreachable);
         Refusal { reason: DropReason::NoBinding, answer }
-    }
-
-    /// An ICMPv6 error from the path to a lwB4 goes to whoever sent the packet, in a softwire too if
-    /// need be.
-    fn relay(&self, outer: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
-        let from = work.own.ipv4.unwrap_or(AFTR_IPV4);
-        let (_, error) = relay_error(&mut work.packet, outer, from, &mut work.worker.identifications)?;
-        work.notes.add("RFC 2473 section 8", || format!("the error goes on to {}", error.destination));
-        if self.ipv4.contains(error.destination) {
-            return self.enter(&error, work).map_err(Refusal::silence);
-        }
-        // 192.0.0.1 is never seen outside (RFC 6333 section 5.7).
-        if work.own.ipv4.is_none() {
-            return Err(DropReason::Untranslatable.into());
-        }
-        Ok(work.forward_whole())
     }
 
     fn entrance(&self, ends: Softwire) -> Entrance<'_> {

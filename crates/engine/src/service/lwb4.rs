@@ -17,9 +17,9 @@ use crate::mapping::pool::PortSpace;
 use crate::mapping::stateless::Claim;
 use crate::mechanism::hairpin::come_in_again;
 use crate::mechanism::napt::{Nat, NextLink, deliver_ipv4};
-use crate::mechanism::tunnel::end::{Arrived, Entrance, arrive, receiver, screen, with_whole};
+use crate::mechanism::tunnel::end::{Entrance, SoftwireEnd, receive, receiver, screen, with_whole};
 use crate::mechanism::tunnel::softwire::relay_error;
-use crate::mechanism::tunnel::{Softwire, SoftwireSettings, decapsulate};
+use crate::mechanism::tunnel::{Softwire, SoftwireSettings};
 use crate::mechanism::{IcmpAnswer, Refusal};
 use crate::parse::{Parsed, parse_ipv4};
 use crate::routed::{Routed, of_ranges};
@@ -94,20 +94,7 @@ impl Serve for Lwb4 {
     /// To this end's tunnel address.
     #[inline]
     fn serve_ipv6(&self, outer: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
-        match arrive(outer, &self.softwire, work)? {
-            Arrived::Answered(verdict) => return Ok(verdict),
-            Arrived::Error => return self.relay(outer, work),
-            Arrived::Packet => {}
-        }
-        if outer.source != self.ends.remote {
-            return Err(DropReason::UnknownSoftwire.into());
-        }
-        let inner = decapsulate(&mut work.packet, outer, &self.softwire)?;
-        work.notes.add("RFC 7596 section 5.2", || format!("out of the softwire, for {}", inner.destination));
-        with_whole(&inner, outer, work, |inner, work| {
-            self.inbound(inner, work)
-                .or_else(|refusal| self.entrance().answer(refusal, inner, Some(self.icmp_source), work))
-        })
+        receive(self, outer, work)
     }
 
     fn deliver(&self, parsed: &Parsed<Ipv4Addr>, inside: &InsideKey, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
@@ -118,6 +105,57 @@ impl Serve for Lwb4 {
     fn answer_held(&self, refusal: Refusal, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         let parsed = parse_ipv4(&mut work.packet)?;
         self.entrance().answer(refusal, &parsed, Some(self.icmp_source), work)
+    }
+}
+
+impl SoftwireEnd for Lwb4 {
+    fn settings(&self) -> &SoftwireSettings {
+        &self.softwire
+    }
+
+    #[inline]
+    fn check_remote(&self, remote: Ipv6Addr) -> Result<(), Refusal> {
+        if remote != self.ends.remote {
+            return Err(DropReason::UnknownSoftwire.into());
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn out_of_softwire(
+        &self,
+        inner: &Parsed<Ipv4Addr>,
+        outer: &Parsed<Ipv6Addr>,
+        work: &mut Work<'_>,
+    ) -> Result<Verdict, Refusal> {
+        work.notes.add("RFC 7596 section 5.2", || format!("out of the softwire, for {}", inner.destination));
+        with_whole(inner, outer, work, |inner, work| {
+            self.inbound(inner, work)
+                .or_else(|refusal| self.entrance().answer(refusal, inner, Some(self.icmp_source), work))
+        })
+    }
+
+    /// An ICMPv6 error from the path to the lwAFTR goes to the host inside. That the lwAFTR has no
+    /// softwire for this end (ICMPv6 1/5 from its address; RFC 7596 section 8.1) is counted apart,
+    /// since hosts can do nothing about it.
+    fn relay(&self, outer: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+        let message = work.packet.bytes().get(usize::from(outer.transport_offset)..);
+        let refused =
+            message.is_some_and(|bytes| bytes.starts_with(&[DESTINATION_UNREACHABLE, unreachable::SOURCE_POLICY]));
+        if refused && outer.source != self.ends.remote {
+            return Err(DropReason::IcmpErrorUnusable.into());
+        }
+        let identifications = &mut work.worker.identifications;
+        let (remote, error) = relay_error(&mut work.packet, outer, self.icmp_source, identifications)?;
+        if remote != self.ends.remote {
+            return Err(DropReason::IcmpErrorUnusable.into());
+        }
+        work.notes.add("RFC 2473 section 8", || format!("the error goes on to the host behind {}", error.destination));
+        let arrived = self.nat.arrive_ipv4(&error, NextLink::of(self.inside_mtu), work).map_err(Refusal::silence)?;
+        if let Some((_, translated)) = arrived {
+            work.forward(translated)?;
+        }
+        Ok(if refused { Verdict::Reply(DropReason::SoftwireRefused) } else { Verdict::Forward })
     }
 }
 
@@ -144,29 +182,6 @@ impl Lwb4 {
         let port = receiver(&work.packet, parsed)?.port.ok_or(DropReason::UnsupportedProtocol)?;
         // The set is the same for all protocols.
         Ok(pool.ranges().iter().any(|range| range.ports[PortSpace::Icmp as usize].contains(port)))
-    }
-
-    /// An ICMPv6 error from the path to the lwAFTR goes to the host inside. That the lwAFTR has no
-    /// softwire for this end (ICMPv6 1/5 from its address; RFC 7596 section 8.1) is counted apart,
-    /// since hosts can do nothing about it.
-    fn relay(&self, outer: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
-        let message = work.packet.bytes().get(usize::from(outer.transport_offset)..);
-        let refused =
-            message.is_some_and(|bytes| bytes.starts_with(&[DESTINATION_UNREACHABLE, unreachable::SOURCE_POLICY]));
-        if refused && outer.source != self.ends.remote {
-            return Err(DropReason::IcmpErrorUnusable.into());
-        }
-        let identifications = &mut work.worker.identifications;
-        let (remote, error) = relay_error(&mut work.packet, outer, self.icmp_source, identifications)?;
-        if remote != self.ends.remote {
-            return Err(DropReason::IcmpErrorUnusable.into());
-        }
-        work.notes.add("RFC 2473 section 8", || format!("the error goes on to the host behind {}", error.destination));
-        let arrived = self.nat.arrive_ipv4(&error, NextLink::of(self.inside_mtu), work).map_err(Refusal::silence)?;
-        if let Some((_, translated)) = arrived {
-            work.forward(translated)?;
-        }
-        Ok(if refused { Verdict::Reply(DropReason::SoftwireRefused) } else { Verdict::Forward })
     }
 
     fn entrance(&self) -> Entrance<'_> {

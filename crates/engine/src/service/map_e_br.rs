@@ -16,9 +16,9 @@ use crate::description::Description;
 use crate::mapping::map_domain::MapDomain;
 use crate::mapping::stateless::Claim;
 use crate::mechanism::Refusal;
-use crate::mechanism::tunnel::end::{Arrived, Entrance, arrive, receiver, screen, screen_outbound, with_whole};
+use crate::mechanism::tunnel::end::{Entrance, SoftwireEnd, receive, receiver, screen, screen_outbound, with_whole};
 use crate::mechanism::tunnel::softwire::{relay_error, take_step};
-use crate::mechanism::tunnel::{Softwire, SoftwireSettings, decapsulate};
+use crate::mechanism::tunnel::{Softwire, SoftwireSettings};
 use crate::packet::Packet;
 use crate::parse::{Parsed, Payload};
 use crate::routed::Routed;
@@ -68,13 +68,7 @@ impl Serve for MapEBr {
     /// From the domain.
     #[inline]
     fn serve_ipv6(&self, outer: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
-        match arrive(outer, &self.softwire, work)? {
-            Arrived::Answered(verdict) => return Ok(verdict),
-            Arrived::Error => return self.relay_error(outer, work),
-            Arrived::Packet => {}
-        }
-        let inner = decapsulate(&mut work.packet, outer, &self.softwire)?;
-        with_whole(&inner, outer, work, |inner, work| self.out_of_softwire(inner, outer.source, work))
+        receive(self, outer, work)
     }
 
     /// From outside.
@@ -89,14 +83,37 @@ impl Serve for MapEBr {
     }
 }
 
-impl MapEBr {
-    /// A whole IPv4 packet from the softwire of the CE at `edge`.
+impl SoftwireEnd for MapEBr {
+    fn settings(&self) -> &SoftwireSettings {
+        &self.softwire
+    }
+
+    #[inline]
     fn out_of_softwire(
         &self,
         inner: &Parsed<Ipv4Addr>,
-        edge: Ipv6Addr,
+        outer: &Parsed<Ipv6Addr>,
         work: &mut Work<'_>,
     ) -> Result<Verdict, Refusal> {
+        with_whole(inner, outer, work, |inner, work| self.from_edge(inner, outer.source, work))
+    }
+
+    /// An ICMPv6 error about a softwire packet goes to its sender in its own protocol (RFC 2473
+    /// section 8).
+    fn relay(&self, outer: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+        let from = work.own.ipv4.ok_or(DropReason::Untranslatable)?;
+        let (_, error) = relay_error(&mut work.packet, outer, from, &mut work.worker.identifications)?;
+        work.notes.add("RFC 2473 section 8", || format!("the error goes on to {}, from {from}", error.destination));
+        if self.domain.contains_ipv4(error.destination) {
+            return self.send_inside(&error, work).map_err(Refusal::silence);
+        }
+        Ok(work.forward_whole())
+    }
+}
+
+impl MapEBr {
+    /// A whole IPv4 packet from the softwire of the CE at `edge`.
+    fn from_edge(&self, inner: &Parsed<Ipv4Addr>, edge: Ipv6Addr, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         check_sender(&self.domain, &work.packet, inner, edge)?;
         work.notes.add("RFC 7597 section 8.1", || {
             format!("{} and its port are those of {edge}; it sends to {}", inner.source, inner.destination)
@@ -129,18 +146,6 @@ impl MapEBr {
         };
         let subscriber = found.ok_or(DropReason::NoBinding)?;
         Ok(subscriber.rule.map_address(subscriber.share))
-    }
-
-    /// An ICMPv6 error about a softwire packet goes to its sender in its own protocol (RFC 2473
-    /// section 8).
-    fn relay_error(&self, outer: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
-        let from = work.own.ipv4.ok_or(DropReason::Untranslatable)?;
-        let (_, error) = relay_error(&mut work.packet, outer, from, &mut work.worker.identifications)?;
-        work.notes.add("RFC 2473 section 8", || format!("the error goes on to {}, from {from}", error.destination));
-        if self.domain.contains_ipv4(error.destination) {
-            return self.send_inside(&error, work).map_err(Refusal::silence);
-        }
-        Ok(work.forward_whole())
     }
 
     fn entrance(&self, edge: Ipv6Addr) -> Entrance<'_> {

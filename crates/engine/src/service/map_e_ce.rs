@@ -18,9 +18,9 @@ use crate::description::Description;
 use crate::mapping::stateless::Claim;
 use crate::mechanism::Refusal;
 use crate::mechanism::napt::{Nat, NextLink};
-use crate::mechanism::tunnel::end::{Arrived, Entrance, arrive, receiver, screen, sender, with_whole};
+use crate::mechanism::tunnel::end::{Entrance, SoftwireEnd, receive, receiver, screen, sender, with_whole};
 use crate::mechanism::tunnel::softwire::{relay_error, take_step};
-use crate::mechanism::tunnel::{Softwire, SoftwireSettings, decapsulate};
+use crate::mechanism::tunnel::{Softwire, SoftwireSettings};
 use crate::packet::Packet;
 use crate::parse::{Parsed, parse_ipv4};
 use crate::routed::Routed;
@@ -96,20 +96,7 @@ impl Serve for MapECe {
     /// From the IPv6 network.
     #[inline]
     fn serve_ipv6(&self, outer: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
-        match arrive(outer, &self.softwire, work)? {
-            Arrived::Answered(verdict) => return Ok(verdict),
-            Arrived::Error => return self.relay_error(outer, work),
-            Arrived::Packet => {}
-        }
-        let inner = decapsulate(&mut work.packet, outer, &self.softwire)?;
-        with_whole(&inner, outer, work, |inner, work| {
-            // The relay's packets are anybody's, another CE's must be its own.
-            if outer.source != self.relay {
-                check_sender(&self.edge.mesh, &work.packet, inner, outer.source)?;
-            }
-            self.to_host(inner, work)
-                .or_else(|refusal| self.entrance(outer.source).answer(refusal, inner, work.own.ipv4, work))
-        })
+        receive(self, outer, work)
     }
 
     fn deliver(&self, parsed: &Parsed<Ipv4Addr>, inside: &InsideKey, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
@@ -120,6 +107,38 @@ impl Serve for MapECe {
         let parsed = parse_ipv4(&mut work.packet)?;
         let remote = self.subscriber_or_relay(parsed.source, Some(parsed.source_port.0))?;
         self.entrance(remote).answer(refusal, &parsed, work.own.ipv4, work)
+    }
+}
+
+impl SoftwireEnd for MapECe {
+    fn settings(&self) -> &SoftwireSettings {
+        &self.softwire
+    }
+
+    #[inline]
+    fn out_of_softwire(
+        &self,
+        inner: &Parsed<Ipv4Addr>,
+        outer: &Parsed<Ipv6Addr>,
+        work: &mut Work<'_>,
+    ) -> Result<Verdict, Refusal> {
+        with_whole(inner, outer, work, |inner, work| {
+            // The relay's packets are anybody's, another CE's must be its own.
+            if outer.source != self.relay {
+                check_sender(&self.edge.mesh, &work.packet, inner, outer.source)?;
+            }
+            self.to_host(inner, work)
+                .or_else(|refusal| self.entrance(outer.source).answer(refusal, inner, work.own.ipv4, work))
+        })
+    }
+
+    /// An ICMPv6 error about a softwire packet goes to the host that sent it, in its own protocol
+    /// (RFC 2473 section 8).
+    fn relay(&self, outer: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+        let from = work.own.ipv4.ok_or(DropReason::Untranslatable)?;
+        let (_, error) = relay_error(&mut work.packet, outer, from, &mut work.worker.identifications)?;
+        work.notes.add("RFC 2473 section 8", || format!("the error goes on to {}, from {from}", error.destination));
+        self.to_host(&error, work).map_err(Refusal::silence)
     }
 }
 
@@ -153,15 +172,6 @@ impl MapECe {
             Some((_, translated)) => work.forward(translated),
             None => Ok(Verdict::Hold),
         }
-    }
-
-    /// An ICMPv6 error about a softwire packet goes to the host that sent it, in its own protocol
-    /// (RFC 2473 section 8).
-    fn relay_error(&self, outer: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
-        let from = work.own.ipv4.ok_or(DropReason::Untranslatable)?;
-        let (_, error) = relay_error(&mut work.packet, outer, from, &mut work.worker.identifications)?;
-        work.notes.add("RFC 2473 section 8", || format!("the error goes on to {}, from {from}", error.destination));
-        self.to_host(&error, work).map_err(Refusal::silence)
     }
 
     fn entrance(&self, remote: Ipv6Addr) -> Entrance<'_> {

@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use rand_core::Rng;
 
-use super::softwire::{Softwire, SoftwireSettings, encapsulate, put_back};
+use super::softwire::{Softwire, SoftwireSettings, decapsulate, encapsulate, put_back};
 use crate::mechanism::echo::{answer_echo_ipv4, answer_echo_ipv6};
 use crate::mechanism::fragment::send_fragments;
 use crate::mechanism::reply::{may_answer_ipv4, reply_ipv4};
@@ -18,38 +18,74 @@ use crate::parse::{Parsed, Payload, parse_ipv4};
 use crate::verdict::{DropReason, Verdict};
 use crate::work::Work;
 
-/// What came to a tunnel address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Arrived {
-    /// An ICMPv6 error about a packet that was sent through a softwire.
-    Error,
-    /// What should be an IPv4 packet inside.
-    Packet,
-    /// An echo request, which has been answered.
-    Answered(Verdict),
+/// An end of one softwire or of many, as a packet to its tunnel address meets it.
+pub(crate) trait SoftwireEnd {
+    /// How packets cross.
+    fn settings(&self) -> &SoftwireSettings;
+
+    /// Whether `remote` has a softwire to this end. Ends that tell by what is inside say yes.
+    ///
+    /// # Errors
+    /// [`DropReason::UnknownSoftwire`].
+    #[inline]
+    fn check_remote(&self, _remote: Ipv6Addr) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    /// The IPv4 packet at hand came out of the softwire; it may be a fragment.
+    ///
+    /// # Errors
+    /// The reason why it is not forwarded.
+    fn out_of_softwire(
+        &self,
+        inner: &Parsed<Ipv4Addr>,
+        outer: &Parsed<Ipv6Addr>,
+        work: &mut Work<'_>,
+    ) -> Result<Verdict, Refusal>;
+
+    /// The packet at hand is an ICMPv6 error about a packet that this end sent through a softwire:
+    /// it goes on to whoever sent what was inside.
+    ///
+    /// # Errors
+    /// The reason why it does not.
+    fn relay(&self, outer: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal>;
 }
 
-/// Tells packets to a tunnel address apart; answers echo requests, as no interface would.
+/// Sorts what comes to a tunnel address: errors, packets, and echo requests, which are answered as
+/// any interface does.
 ///
 /// # Errors
-/// [`DropReason::IcmpUntranslatable`] for other messages of ICMPv6, [`DropReason::RateLimited`].
-pub(crate) fn arrive(
+/// [`DropReason::IcmpUntranslatable`] for other messages of ICMPv6, [`DropReason::RateLimited`],
+/// and what the end itself refuses.
+#[inline]
+pub(crate) fn receive(
+    end: &impl SoftwireEnd,
+    outer: &Parsed<Ipv6Addr>,
+    work: &mut Work<'_>,
+) -> Result<Verdict, Refusal> {
+    match outer.payload {
+        Payload::IcmpError => return end.relay(outer, work),
+        Payload::EchoRequest => return answer_outer_echo(outer, end.settings(), work),
+        Payload::EchoReply | Payload::IcmpOther => return Err(DropReason::IcmpUntranslatable.into()),
+        _ => {}
+    }
+    end.check_remote(outer.source)?;
+    let inner = decapsulate(&mut work.packet, outer, end.settings())?;
+    end.out_of_softwire(&inner, outer, work)
+}
+
+fn answer_outer_echo(
     outer: &Parsed<Ipv6Addr>,
     settings: &SoftwireSettings,
     work: &mut Work<'_>,
-) -> Result<Arrived, Refusal> {
-    match outer.payload {
-        Payload::IcmpError => Ok(Arrived::Error),
-        Payload::EchoRequest if !work.may_answer_echo() => Err(DropReason::RateLimited.into()),
-        Payload::EchoRequest => {
-            answer_echo_ipv6(&mut work.packet, outer)?;
-            let identification = outer.fragment.map_or(0, |fragment| fragment.identification);
-            send_fragments(&mut work.packet, settings.path_mtu(), identification, work.outbox)?;
-            Ok(Arrived::Answered(Verdict::EchoReply))
-        }
-        Payload::EchoReply | Payload::IcmpOther => Err(DropReason::IcmpUntranslatable.into()),
-        _ => Ok(Arrived::Packet),
+) -> Result<Verdict, Refusal> {
+    if !work.may_answer_echo() {
+        return Err(DropReason::RateLimited.into());
     }
+    answer_echo_ipv6(&mut work.packet, outer)?;
+    let identification = outer.fragment.map_or(0, |fragment| fragment.identification);
+    send_fragments(&mut work.packet, settings.path_mtu(), identification, work.outbox)?;
+    Ok(Verdict::EchoReply)
 }
 
 /// Hands the packet that came out of the softwire from `outer.source` to `then`, reassembled first
