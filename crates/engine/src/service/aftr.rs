@@ -18,7 +18,7 @@ use crate::mapping::address_ranges::AddressRanges;
 use crate::mapping::stateless::Claim;
 use crate::mechanism::hairpin::come_in_again;
 use crate::mechanism::napt::{Host, KnownBy, Nat, NextLink, deliver_ipv4};
-use crate::mechanism::tunnel::end::{Entrance, SoftwireEnd, receive, screen, screen_outbound, with_whole};
+use crate::mechanism::tunnel::end::{Emerged, Entrance, SoftwireEnd, receive, screen, screen_outbound, with_whole};
 use crate::mechanism::tunnel::softwire::{relay_error, take_step};
 use crate::mechanism::tunnel::{Softwire, SoftwireSettings};
 use crate::mechanism::{IcmpAnswer, Refusal};
@@ -131,7 +131,7 @@ impl Serve for Aftr {
     /// To the tunnel address.
     #[inline]
     fn serve_ipv6(&self, outer: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
-        receive(self, outer, work)
+        receive(self, &self.softwire, |remote| self.check_b4(remote), outer, work)
     }
 
     /// From outside.
@@ -155,37 +155,19 @@ impl Serve for Aftr {
 }
 
 impl SoftwireEnd for Aftr {
-    fn settings(&self) -> &SoftwireSettings {
-        &self.softwire
-    }
-
     #[inline]
-    fn check_remote(&self, remote: Ipv6Addr) -> Result<(), Refusal> {
-        if !self.b4s.iter().any(|prefix| prefix.contains(remote.to_bits())) {
-            let answer = self.tell_unknown.then_some(IcmpAnswer::SourcePolicy);
-            return Err(Refusal { reason: DropReason::UnknownSoftwire, answer });
-        }
-        Ok(())
-    }
-
-    #[inline]
-    fn out_of_softwire(
-        &self,
-        inner: &Parsed<Ipv4Addr>,
-        outer: &Parsed<Ipv6Addr>,
-        work: &mut Work<'_>,
-    ) -> Result<Verdict, Refusal> {
-        work.notes.add("RFC 6333 section 6.1", || format!("out of the softwire from {}", outer.source));
-        if !self.inside.contains(inner.source) {
+    fn out_of_softwire(&self, came: &Emerged<'_>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+        work.notes.add("RFC 6333 section 6.1", || format!("out of the softwire from {}", came.outer.source));
+        if !self.inside.contains(came.inner.source) {
             return Err(DropReason::InnerSourceSpoofed.into());
         }
-        with_whole(inner, outer, work, |inner, work| {
-            let entrance = self.entrance(outer.source);
+        with_whole(came, work, |inner, work| {
+            let entrance = self.entrance(came.outer.source);
             let result = if inner.destination == self.icmp_source {
                 work.notes.add("RFC 6333 section 5.7", || format!("{} is this end of the softwire", inner.destination));
                 entrance.answer_echo(inner, work)
             } else {
-                self.outbound(inner, outer.source, work)
+                self.outbound(inner, came.outer.source, work)
             };
             result.or_else(|refusal| entrance.answer(refusal, inner, Some(self.icmp_source), work))
         })
@@ -202,6 +184,15 @@ impl SoftwireEnd for Aftr {
 }
 
 impl Aftr {
+    #[inline]
+    fn check_b4(&self, remote: Ipv6Addr) -> Result<(), Refusal> {
+        if !self.b4s.iter().any(|prefix| prefix.contains(remote.to_bits())) {
+            let answer = self.tell_unknown.then_some(IcmpAnswer::SourcePolicy);
+            return Err(Refusal { reason: DropReason::UnknownSoftwire, answer });
+        }
+        Ok(())
+    }
+
     /// A packet from the host `inner.source` behind `b4`.
     fn outbound(&self, inner: &Parsed<Ipv4Addr>, b4: Ipv6Addr, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         screen_outbound(inner)?;

@@ -12,7 +12,7 @@ use crate::description::Description;
 use crate::mapping::address_ranges::AddressRanges;
 use crate::mapping::stateless::Claim;
 use crate::mechanism::Refusal;
-use crate::mechanism::tunnel::end::{Entrance, SoftwireEnd, receive, screen};
+use crate::mechanism::tunnel::end::{Emerged, Entrance, SoftwireEnd, check_only_remote, receive, screen};
 use crate::mechanism::tunnel::softwire::{relay_error, take_step};
 use crate::mechanism::tunnel::{Softwire, SoftwireSettings};
 use crate::parse::Parsed;
@@ -76,37 +76,20 @@ impl Serve for B4 {
     /// To this end's tunnel address.
     #[inline]
     fn serve_ipv6(&self, outer: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
-        receive(self, outer, work)
+        receive(self, &self.softwire, |remote| check_only_remote(self.ends, remote), outer, work)
     }
 }
 
 impl SoftwireEnd for B4 {
-    fn settings(&self) -> &SoftwireSettings {
-        &self.softwire
-    }
-
     #[inline]
-    fn check_remote(&self, remote: Ipv6Addr) -> Result<(), Refusal> {
-        if remote != self.ends.remote {
-            return Err(DropReason::UnknownSoftwire.into());
-        }
-        Ok(())
-    }
-
-    #[inline]
-    fn out_of_softwire(
-        &self,
-        inner: &Parsed<Ipv4Addr>,
-        _: &Parsed<Ipv6Addr>,
-        work: &mut Work<'_>,
-    ) -> Result<Verdict, Refusal> {
-        work.notes.add("RFC 6333 section 5.1", || format!("out of the softwire, for {}", inner.destination));
-        if !self.inside.contains(inner.destination) {
+    fn out_of_softwire(&self, came: &Emerged<'_>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+        work.notes.add("RFC 6333 section 5.1", || format!("out of the softwire, for {}", came.inner.destination));
+        if !self.inside.contains(came.inner.destination) {
             return Err(DropReason::NotOurs.into());
         }
-        match screen(inner).and_then(|()| take_step(&mut work.packet, inner)) {
+        match screen(&came.inner).and_then(|()| take_step(&mut work.packet, &came.inner)) {
             Ok(()) => Ok(work.forward_whole()),
-            Err(refusal) => self.entrance().answer(refusal, inner, Some(self.icmp_source), work),
+            Err(refusal) => self.entrance().answer(refusal, &came.inner, Some(self.icmp_source), work),
         }
     }
 

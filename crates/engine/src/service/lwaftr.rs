@@ -16,7 +16,7 @@ use crate::mapping::address_ranges::AddressRanges;
 use crate::mapping::softwire_table::SoftwireTable;
 use crate::mapping::stateless::Claim;
 use crate::mechanism::tunnel::end::{
-    AFTR_IPV4, Entrance, SoftwireEnd, receive, receiver, screen, screen_outbound, sender, with_whole,
+    AFTR_IPV4, Emerged, Entrance, SoftwireEnd, receive, receiver, screen, screen_outbound, sender, with_whole,
 };
 use crate::mechanism::tunnel::softwire::{relay_error, take_step};
 use crate::mechanism::tunnel::{Softwire, SoftwireSettings};
@@ -77,7 +77,7 @@ impl Serve for Lwaftr {
     /// To a tunnel address.
     #[inline]
     fn serve_ipv6(&self, outer: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
-        receive(self, outer, work)
+        receive(self, &self.softwire, |_| Ok(()), outer, work)
     }
 
     /// From outside.
@@ -94,19 +94,10 @@ impl Serve for Lwaftr {
 }
 
 impl SoftwireEnd for Lwaftr {
-    fn settings(&self) -> &SoftwireSettings {
-        &self.softwire
-    }
-
     #[inline]
-    fn out_of_softwire(
-        &self,
-        inner: &Parsed<Ipv4Addr>,
-        outer: &Parsed<Ipv6Addr>,
-        work: &mut Work<'_>,
-    ) -> Result<Verdict, Refusal> {
-        with_whole(inner, outer, work, |inner, work| {
-            let ends = self.check_source(inner, outer, work)?;
+    fn out_of_softwire(&self, came: &Emerged<'_>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+        with_whole(came, work, |inner, work| {
+            let ends = self.check_source(inner, came.outer, work)?;
             work.notes.add("RFC 7596 section 6.2", || {
                 format!("{} port {} belongs to the softwire from {}", inner.source, inner.source_port.0, ends.remote)
             });

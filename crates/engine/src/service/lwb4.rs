@@ -17,7 +17,9 @@ use crate::mapping::pool::PortSpace;
 use crate::mapping::stateless::Claim;
 use crate::mechanism::hairpin::come_in_again;
 use crate::mechanism::napt::{Nat, NextLink, deliver_ipv4};
-use crate::mechanism::tunnel::end::{Entrance, SoftwireEnd, receive, receiver, screen, with_whole};
+use crate::mechanism::tunnel::end::{
+    Emerged, Entrance, SoftwireEnd, check_only_remote, receive, receiver, screen, with_whole,
+};
 use crate::mechanism::tunnel::softwire::relay_error;
 use crate::mechanism::tunnel::{Softwire, SoftwireSettings};
 use crate::mechanism::{IcmpAnswer, Refusal};
@@ -94,7 +96,7 @@ impl Serve for Lwb4 {
     /// To this end's tunnel address.
     #[inline]
     fn serve_ipv6(&self, outer: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
-        receive(self, outer, work)
+        receive(self, &self.softwire, |remote| check_only_remote(self.ends, remote), outer, work)
     }
 
     fn deliver(&self, parsed: &Parsed<Ipv4Addr>, inside: &InsideKey, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
@@ -109,27 +111,10 @@ impl Serve for Lwb4 {
 }
 
 impl SoftwireEnd for Lwb4 {
-    fn settings(&self) -> &SoftwireSettings {
-        &self.softwire
-    }
-
     #[inline]
-    fn check_remote(&self, remote: Ipv6Addr) -> Result<(), Refusal> {
-        if remote != self.ends.remote {
-            return Err(DropReason::UnknownSoftwire.into());
-        }
-        Ok(())
-    }
-
-    #[inline]
-    fn out_of_softwire(
-        &self,
-        inner: &Parsed<Ipv4Addr>,
-        outer: &Parsed<Ipv6Addr>,
-        work: &mut Work<'_>,
-    ) -> Result<Verdict, Refusal> {
-        work.notes.add("RFC 7596 section 5.2", || format!("out of the softwire, for {}", inner.destination));
-        with_whole(inner, outer, work, |inner, work| {
+    fn out_of_softwire(&self, came: &Emerged<'_>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+        work.notes.add("RFC 7596 section 5.2", || format!("out of the softwire, for {}", came.inner.destination));
+        with_whole(came, work, |inner, work| {
             self.inbound(inner, work)
                 .or_else(|refusal| self.entrance().answer(refusal, inner, Some(self.icmp_source), work))
         })

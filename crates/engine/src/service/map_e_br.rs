@@ -16,7 +16,9 @@ use crate::description::Description;
 use crate::mapping::map_domain::MapDomain;
 use crate::mapping::stateless::Claim;
 use crate::mechanism::Refusal;
-use crate::mechanism::tunnel::end::{Entrance, SoftwireEnd, receive, receiver, screen, screen_outbound, with_whole};
+use crate::mechanism::tunnel::end::{
+    Emerged, Entrance, SoftwireEnd, receive, receiver, screen, screen_outbound, with_whole,
+};
 use crate::mechanism::tunnel::softwire::{relay_error, take_step};
 use crate::mechanism::tunnel::{Softwire, SoftwireSettings};
 use crate::packet::Packet;
@@ -68,7 +70,7 @@ impl Serve for MapEBr {
     /// From the domain.
     #[inline]
     fn serve_ipv6(&self, outer: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
-        receive(self, outer, work)
+        receive(self, &self.softwire, |_| Ok(()), outer, work)
     }
 
     /// From outside.
@@ -84,18 +86,9 @@ impl Serve for MapEBr {
 }
 
 impl SoftwireEnd for MapEBr {
-    fn settings(&self) -> &SoftwireSettings {
-        &self.softwire
-    }
-
     #[inline]
-    fn out_of_softwire(
-        &self,
-        inner: &Parsed<Ipv4Addr>,
-        outer: &Parsed<Ipv6Addr>,
-        work: &mut Work<'_>,
-    ) -> Result<Verdict, Refusal> {
-        with_whole(inner, outer, work, |inner, work| self.from_edge(inner, outer.source, work))
+    fn out_of_softwire(&self, came: &Emerged<'_>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+        with_whole(came, work, |inner, work| self.from_edge(inner, came.outer.source, work))
     }
 
     /// An ICMPv6 error about a softwire packet goes to its sender in its own protocol (RFC 2473

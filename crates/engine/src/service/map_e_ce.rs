@@ -18,7 +18,7 @@ use crate::description::Description;
 use crate::mapping::stateless::Claim;
 use crate::mechanism::Refusal;
 use crate::mechanism::napt::{Nat, NextLink};
-use crate::mechanism::tunnel::end::{Entrance, SoftwireEnd, receive, receiver, screen, sender, with_whole};
+use crate::mechanism::tunnel::end::{Emerged, Entrance, SoftwireEnd, receive, receiver, screen, sender, with_whole};
 use crate::mechanism::tunnel::softwire::{relay_error, take_step};
 use crate::mechanism::tunnel::{Softwire, SoftwireSettings};
 use crate::packet::Packet;
@@ -96,7 +96,7 @@ impl Serve for MapECe {
     /// From the IPv6 network.
     #[inline]
     fn serve_ipv6(&self, outer: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
-        receive(self, outer, work)
+        receive(self, &self.softwire, |_| Ok(()), outer, work)
     }
 
     fn deliver(&self, parsed: &Parsed<Ipv4Addr>, inside: &InsideKey, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
@@ -111,24 +111,15 @@ impl Serve for MapECe {
 }
 
 impl SoftwireEnd for MapECe {
-    fn settings(&self) -> &SoftwireSettings {
-        &self.softwire
-    }
-
     #[inline]
-    fn out_of_softwire(
-        &self,
-        inner: &Parsed<Ipv4Addr>,
-        outer: &Parsed<Ipv6Addr>,
-        work: &mut Work<'_>,
-    ) -> Result<Verdict, Refusal> {
-        with_whole(inner, outer, work, |inner, work| {
+    fn out_of_softwire(&self, came: &Emerged<'_>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+        with_whole(came, work, |inner, work| {
             // The relay's packets are anybody's, another CE's must be its own.
-            if outer.source != self.relay {
-                check_sender(&self.edge.mesh, &work.packet, inner, outer.source)?;
+            if came.outer.source != self.relay {
+                check_sender(&self.edge.mesh, &work.packet, inner, came.outer.source)?;
             }
             self.to_host(inner, work)
-                .or_else(|refusal| self.entrance(outer.source).answer(refusal, inner, work.own.ipv4, work))
+                .or_else(|refusal| self.entrance(came.outer.source).answer(refusal, inner, work.own.ipv4, work))
         })
     }
 

@@ -18,30 +18,13 @@ use crate::parse::{Parsed, Payload, parse_ipv4};
 use crate::verdict::{DropReason, Verdict};
 use crate::work::Work;
 
-/// An end of one softwire or of many, as a packet to its tunnel address meets it.
+/// An end of one softwire or of many, as what comes to its tunnel address meets it.
 pub(crate) trait SoftwireEnd {
-    /// How packets cross.
-    fn settings(&self) -> &SoftwireSettings;
-
-    /// Whether `remote` has a softwire to this end. Ends that tell by what is inside say yes.
-    ///
-    /// # Errors
-    /// [`DropReason::UnknownSoftwire`].
-    #[inline]
-    fn check_remote(&self, _remote: Ipv6Addr) -> Result<(), Refusal> {
-        Ok(())
-    }
-
-    /// The IPv4 packet at hand came out of the softwire; it may be a fragment.
+    /// The packet at hand came out of a softwire.
     ///
     /// # Errors
     /// The reason why it is not forwarded.
-    fn out_of_softwire(
-        &self,
-        inner: &Parsed<Ipv4Addr>,
-        outer: &Parsed<Ipv6Addr>,
-        work: &mut Work<'_>,
-    ) -> Result<Verdict, Refusal>;
+    fn out_of_softwire(&self, came: &Emerged<'_>, work: &mut Work<'_>) -> Result<Verdict, Refusal>;
 
     /// The packet at hand is an ICMPv6 error about a packet that this end sent through a softwire:
     /// it goes on to whoever sent what was inside.
@@ -51,27 +34,47 @@ pub(crate) trait SoftwireEnd {
     fn relay(&self, outer: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal>;
 }
 
+/// An IPv4 packet that came out of a softwire. It may be a fragment.
+#[derive(Debug)]
+pub(crate) struct Emerged<'p> {
+    /// The packet.
+    pub(crate) inner: Parsed<Ipv4Addr>,
+    /// What it was in.
+    pub(crate) outer: &'p Parsed<Ipv6Addr>,
+}
+
 /// Sorts what comes to a tunnel address: errors, packets, and echo requests, which are answered as
-/// any interface does.
+/// any interface does. `check_remote` says whether its sender has a softwire to `end`, where that
+/// shows before the packet inside is looked at.
 ///
 /// # Errors
 /// [`DropReason::IcmpUntranslatable`] for other messages of ICMPv6, [`DropReason::RateLimited`],
-/// and what the end itself refuses.
+/// and what `check_remote` and `end` refuse.
 #[inline]
 pub(crate) fn receive(
     end: &impl SoftwireEnd,
+    settings: &SoftwireSettings,
+    check_remote: impl FnOnce(Ipv6Addr) -> Result<(), Refusal>,
     outer: &Parsed<Ipv6Addr>,
     work: &mut Work<'_>,
 ) -> Result<Verdict, Refusal> {
     match outer.payload {
         Payload::IcmpError => return end.relay(outer, work),
-        Payload::EchoRequest => return answer_outer_echo(outer, end.settings(), work),
+        Payload::EchoRequest => return answer_outer_echo(outer, settings, work),
         Payload::EchoReply | Payload::IcmpOther => return Err(DropReason::IcmpUntranslatable.into()),
         _ => {}
     }
-    end.check_remote(outer.source)?;
-    let inner = decapsulate(&mut work.packet, outer, end.settings())?;
-    end.out_of_softwire(&inner, outer, work)
+    check_remote(outer.source)?;
+    let inner = decapsulate(&mut work.packet, outer, settings)?;
+    end.out_of_softwire(&Emerged { inner, outer }, work)
+}
+
+/// The one remote that an end with a single softwire has.
+///
+/// # Errors
+/// [`DropReason::UnknownSoftwire`] if `remote` is another.
+pub(crate) fn check_only_remote(ends: Softwire, remote: Ipv6Addr) -> Result<(), Refusal> {
+    if remote == ends.remote { Ok(()) } else { Err(DropReason::UnknownSoftwire.into()) }
 }
 
 fn answer_outer_echo(
@@ -88,16 +91,15 @@ fn answer_outer_echo(
     Ok(Verdict::EchoReply)
 }
 
-/// Hands the packet that came out of the softwire from `outer.source` to `then`, reassembled first
-/// if it is a fragment. If `then` refuses it with an ICMP error, the error is for the end of the
-/// softwire, and the packet is made ready to be quoted to it; a reassembled packet cannot be, so
-/// then there is none.
+/// Hands the packet to `then`, reassembled first if it is a fragment. If `then` refuses it with an
+/// ICMP error, the error is for the end of the softwire, and the packet is made ready to be quoted
+/// to it; a reassembled packet cannot be, so then there is none.
 pub(crate) fn with_whole(
-    inner: &Parsed<Ipv4Addr>,
-    outer: &Parsed<Ipv6Addr>,
+    came: &Emerged<'_>,
     work: &mut Work<'_>,
     then: impl FnOnce(&Parsed<Ipv4Addr>, &mut Work<'_>) -> Result<Verdict, Refusal>,
 ) -> Result<Verdict, Refusal> {
+    let Emerged { inner, outer } = came;
     if !inner.is_piece() {
         return then(inner, work).or_else(|refusal| {
             if refusal.answer.is_some() {
