@@ -21,7 +21,7 @@ use tombolo_engine::Plan;
 use tombolo_engine::mapping::dynamic_pool::{DynamicPool, Lease};
 use tombolo_engine::mapping::eam::{Eam, EamError, EamTable, parse_prefix};
 use tombolo_engine::mapping::error_sources::ErrorSources;
-use tombolo_engine::mapping::stateless::StatelessMap;
+use tombolo_engine::mapping::stateless::{DenyList, StatelessMap};
 use tombolo_engine::mechanism::{TranslateSettings, UdpZeroChecksum};
 use tombolo_engine::plan::{AnsweredBy, ErrorPolicy, OwnAddresses, Service, ServiceKind};
 use tombolo_engine::service::siit::{Hairpinning, Role, Siit};
@@ -39,6 +39,18 @@ pub const DEFAULT_FILE: &str = "/etc/tayga.conf";
 pub const DYNAMIC_MAP: &str = "dynamic.map";
 /// Addresses for the IPv4 side of a CLAT (RFC 7335).
 const CLAT_ADDRESSES: (Ipv4Addr, u32) = (Ipv4Addr::new(192, 0, 0, 0), 0xffff_fff8);
+/// What Tayga does not combine with the well-known prefix (`is_private_ip4_addr`): less than RFC 6052
+/// section 3.1 forbids.
+const NOT_IN_WELL_KNOWN: [(Ipv4Addr, u8); 8] = [
+    (Ipv4Addr::new(10, 0, 0, 0), 8),
+    (Ipv4Addr::new(100, 64, 0, 0), 10),
+    (Ipv4Addr::new(172, 16, 0, 0), 12),
+    (Ipv4Addr::new(192, 0, 2, 0), 24),
+    (Ipv4Addr::new(192, 168, 0, 0), 16),
+    (Ipv4Addr::new(198, 18, 0, 0), 15),
+    (Ipv4Addr::new(198, 51, 100, 0), 24),
+    (Ipv4Addr::new(203, 0, 113, 0), 24),
+];
 /// Longest line, in bytes.
 const LONGEST_LINE: usize = 510;
 const MOST_WORKERS: u32 = 64;
@@ -339,7 +351,8 @@ impl Reader<'_> {
             }
             return None;
         };
-        if strict && prefix.forbids(ipv4?) {
+        let own = ipv4?.to_bits();
+        if strict && prefix.is_well_known() && not_in_well_known().any(|net| net.contains(own)) {
             let line = self.find("ipv4-addr")?;
             log.mistake(line.problem(format!(
                 "may not be combined with {prefix} (RFC 6052 section 3.1); add \"ipv6-addr\" with an address of your own"
@@ -454,6 +467,10 @@ fn fix(error: &EamError) -> String {
     }
 }
 
+fn not_in_well_known() -> impl Iterator<Item = Prefix<u32>> {
+    NOT_IN_WELL_KNOWN.into_iter().map(|(address, length)| Prefix::covering(address.to_bits(), length))
+}
+
 fn read_maps(lines: &[Line], log: &mut Log) -> Vec<Map> {
     let maps = lines.iter().filter(|line| line.directive == "map");
     let read = |line: &Line| {
@@ -566,8 +583,9 @@ impl Tayga {
             mapping: StatelessMap {
                 explicit,
                 prefix: self.prefix,
-                well_known_prefix_strict: self.well_known_prefix_strict,
-                ..StatelessMap::default()
+                // Tayga's list is another one.
+                well_known_prefix_strict: false,
+                denied: self.denied(),
             },
             dynamic,
             embedded_hosts: Vec::new(),
@@ -576,6 +594,7 @@ impl Tayga {
             identify_nodes: false,
             translate: TranslateSettings {
                 udp_zero_4to6: self.udp_zero,
+                udp_zero_6to4: self.udp_zero,
                 lowest_ipv6_mtu: self.lowest_ipv6_mtu,
                 ipv6_mtu: mtu.max(1280),
                 ipv4_mtu: mtu,
@@ -594,6 +613,14 @@ impl Tayga {
             },
         };
         Ok(Configuration { host: self.host(), plan, warnings })
+    }
+
+    /// What the prefix may not stand for.
+    fn denied(&self) -> DenyList {
+        let is_strict = self.well_known_prefix_strict && self.prefix.is_some_and(Prefix64::is_well_known);
+        let prefixes: Vec<_> = not_in_well_known().filter(|_| is_strict).collect();
+        // Eight prefixes have room.
+        DenyList::new(&prefixes).unwrap_or_default()
     }
 
     /// The pool of `dynamic-pool`, with nothing lent.
@@ -657,6 +684,7 @@ impl Tayga {
             UdpZeroChecksum::Forward => "forward",
         };
         say(format!("udp_zero_checksum = \"{zero}\"\nlowest_ipv6_mtu = {}", self.lowest_ipv6_mtu));
+        say(format!("udp_zero_checksum_6to4 = \"{zero}\""));
         if let Some(file) = self.map_file_path() {
             say(format!("# From {} too; a reload reads this file only.", file.display()));
         }

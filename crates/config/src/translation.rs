@@ -21,9 +21,7 @@ pub(crate) fn translate(table: &Table<'_>, log: &mut Log) -> TranslateSettings {
         udp_zero_4to6: table.read_or("udp_zero_checksum", UdpZeroChecksum::Compute, log, udp_zero),
         lowest_ipv6_mtu: table.read_or("lowest_ipv6_mtu", defaults.lowest_ipv6_mtu, log, read_ipv6_mtu),
         ipv6_mtu,
-        udp_zero_6to4: table.read_or("udp_zero_checksum_6to4", defaults.udp_zero_6to4, log, |node| {
-            node.choice(&[("drop", UdpZeroChecksum::Drop), ("forward", UdpZeroChecksum::Forward)])
-        }),
+        udp_zero_6to4: table.read_or("udp_zero_checksum_6to4", defaults.udp_zero_6to4, log, udp_zero),
         ipv4_mtu,
         largest_segment: largest_segment(table, segment_size_of_translation(ipv4_mtu, ipv6_mtu), log),
         plateaus: table.read_or("mtu_plateaus", defaults.plateaus, log, plateaus),

@@ -126,6 +126,47 @@ fn mistakes_come_with_line_directive_reason_and_fix() {
     );
 }
 
+/// A CLAT without `ipv6-addr`: its own IPv6 address is 192.0.0.2 in the well-known prefix.
+#[test]
+fn the_well_known_prefix_is_for_what_tayga_combines_it_with() {
+    let tayga = accepted("tun-device clat\nipv4-addr 192.0.0.2\nprefix 64:ff9b::/96\nmap 192.0.0.1 2001:db8::7\n");
+    assert_eq!(tayga.ipv6.to_string(), "64:ff9b::c000:2");
+    let configuration = tayga.configuration(&MapFile::default(), None, 1500).unwrap();
+    let ServiceKind::Siit(siit) = &configuration.plan.services[0].kind else { panic!("no SIIT") };
+    let is_combined = |text: &str| siit.mapping.to_ipv6(text.parse().unwrap()).is_ok();
+    for address in ["8.8.8.8", "192.0.0.9", "192.88.99.1"] {
+        assert!(is_combined(address), "{address}");
+    }
+    for address in [
+        "10.1.2.3",
+        "100.64.0.1",
+        "172.16.0.1",
+        "192.0.2.1",
+        "192.168.1.1",
+        "198.18.0.1",
+        "198.51.100.1",
+        "203.0.113.1",
+    ] {
+        assert!(!is_combined(address), "{address}");
+    }
+    let other = accepted("tun-device clat\nipv4-addr 192.0.0.2\nprefix 64:ff9b::/96\nwkpf-strict no\n");
+    let configuration = other.configuration(&MapFile::default(), None, 1500).unwrap();
+    let ServiceKind::Siit(siit) = &configuration.plan.services[0].kind else { panic!("no SIIT") };
+    assert!(siit.mapping.to_ipv6([10, 1, 2, 3].into()).is_ok());
+}
+
+#[test]
+fn the_checksum_mode_holds_both_ways() {
+    for (word, expected) in
+        [("drop", UdpZeroChecksum::Drop), ("calc", UdpZeroChecksum::Compute), ("fwd", UdpZeroChecksum::Forward)]
+    {
+        let tayga = accepted(&format!("{LEAST}udp-cksum-mode {word}\n"));
+        let configuration = tayga.configuration(&MapFile::default(), None, 1500).unwrap();
+        let ServiceKind::Siit(siit) = &configuration.plan.services[0].kind else { panic!("no SIIT") };
+        assert_eq!((siit.translate.udp_zero_4to6, siit.translate.udp_zero_6to4), (expected, expected));
+    }
+}
+
 #[test]
 fn systemds_state_directory_stands_in_for_data_dir() {
     let tayga = parse("tayga.conf", &format!("{LEAST}dynamic-pool 192.168.255.0/24\n"), Some("/var/lib/a:/b")).unwrap();

@@ -76,7 +76,7 @@ pub(super) const ZERO_CHECKSUM_4TO6: &[Key] = keys! {
 
 /// A translation.
 pub(super) const ZERO_CHECKSUM_6TO4: &[Key] = keys! {
-    "udp_zero_checksum_6to4": "\"drop\" or \"forward\"", "\"drop\"", "\"forward\"",
+    "udp_zero_checksum_6to4": "\"compute\", \"drop\" or \"forward\"", "\"drop\"", "\"forward\"",
         "What becomes of IPv6 datagrams without a checksum, which only certain tunnels may send (RFC 6935).";
 };
 
