@@ -15,6 +15,7 @@ use tombolo_fastpath::{
     Attached, Counters, FastPath, FastPathError, Miss, Mode, PinnedMemory, Routes, ServiceStatus, Settings, TcKind,
 };
 use tombolo_io::links::{self, Link};
+use tombolo_io::netlink::ipv6_routes_beside;
 
 use crate::error_chain::in_one_line;
 use crate::state::State;
@@ -62,6 +63,9 @@ pub struct Taken {
     pub sessions_made: u64,
     /// Of the packets translated, those that the kernel's stack then routed.
     pub to_stack: u64,
+    /// Packets that XDP has redirected and the kernel has not sent: they are among those translated.
+    /// `None` where the kernel does not tell.
+    pub lost: Option<u64>,
     /// Packets left to the engine or to the host, by reason.
     pub passed: BTreeMap<Miss, u64>,
 }
@@ -74,6 +78,7 @@ impl Taken {
             bindings_made: counters.bindings_made,
             sessions_made: counters.sessions_made,
             to_stack: counters.to_stack,
+            lost: None,
             passed: counters.passed().collect(),
         }
     }
@@ -133,8 +138,7 @@ impl Accelerator {
     pub fn start(settings: &Host, state: &State, plan: &Plan) -> Result<Option<Self>, FastPathError> {
         let Some(memory) = state.kernel_memory() else { return Ok(None) };
         let (routes, route_use) = mirror_routes(settings, memory);
-        let wanted = Settings { through_stack: settings.fastpath_netfilter, ..Settings::default() };
-        let programs = match FastPath::load(memory, &state.tables, plan, wanted) {
+        let programs = match FastPath::load(memory, &state.tables, plan, programs_settings(settings)) {
             Ok(programs) => programs,
             Err(error) if settings.fastpath == Wanted::Auto => {
                 tracing::warn!("no fast path: {}", in_one_line(&error));
@@ -142,6 +146,10 @@ impl Accelerator {
             }
             Err(error) => return Err(error),
         };
+        let mut programs = programs;
+        if let Err(error) = programs.count_losses() {
+            tracing::info!("what the kernel loses behind XDP is not counted: {}", in_one_line(&error));
+        }
         let before = programs.counters().as_ref().map(Taken::of).unwrap_or_default();
         for ServiceStatus { name, left_to_engine } in programs.services() {
             match left_to_engine {
@@ -174,13 +182,14 @@ impl Accelerator {
                 parts.interfaces.insert(status.link.name.clone(), status);
             }
         }
+        parts.note_where_xdp_sends();
     }
 
     /// Replaces the programs by those for another plan. If that fails they are taken away: they
     /// must not decide otherwise than the engine.
     pub fn update(&self, plan: &Plan) {
         let mut parts = self.lock();
-        if let Err(error) = parts.programs.update(plan) {
+        if let Err(error) = parts.programs.update(plan, programs_settings(&self.settings)) {
             tracing::error!("the fast path is off: it did not follow the new plan: {}", in_one_line(&error));
             parts.detach("it did not follow a new plan");
         }
@@ -239,12 +248,34 @@ impl Accelerator {
     /// read.
     #[must_use]
     pub fn taken(&self) -> Taken {
-        let counters = self.lock().programs.counters();
-        counters.map(|counters| Taken::of(&counters).since(&self.before)).unwrap_or_default()
+        let parts = self.lock();
+        let lost = parts.programs.losses().ok().flatten();
+        let taken = parts.programs.counters().map(|counters| Taken::of(&counters).since(&self.before));
+        Taken { lost, ..taken.unwrap_or_default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Parts> {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The kernel forwards a packet into the TUN device and, when the engine is done with it, out of it.
+const HOPS_OF_THE_DEVICE: u8 = 2;
+
+/// Why an interface has XDP and packets leave it by TC.
+const CANNOT_SEND: &str = "the other end takes nothing from XDP (it has neither XDP nor GRO): packets leave here by TC";
+
+/// What the programs are told beside the plan.
+fn programs_settings(settings: &Host) -> Settings {
+    let routes = ipv6_routes_beside(&settings.device).unwrap_or_else(|error| {
+        tracing::warn!("the host's IPv6 routes cannot be listed: {error}");
+        Vec::new()
+    });
+    Settings {
+        through_stack: settings.fastpath_netfilter,
+        hops_beside: HOPS_OF_THE_DEVICE,
+        routes_beside: routes.iter().map(|route| (route.addr(), route.prefix_len())).collect(),
+        ..Settings::default()
     }
 }
 
@@ -309,6 +340,24 @@ impl Parts {
             }
         }
         status
+    }
+
+    /// XDP stays attached where it cannot send: what comes in there may leave elsewhere.
+    fn note_where_xdp_sends(&mut self) {
+        if let Err(error) = self.programs.refresh() {
+            tracing::warn!("where XDP can send is not known: {}", in_one_line(&error));
+        }
+        for (name, status) in &mut self.interfaces {
+            let why = match self.programs.xdp_sends(name) {
+                Some(false) => CANNOT_SEND,
+                Some(true) => "",
+                None => continue,
+            };
+            if status.why != why {
+                tracing::info!(interface = name, why, "fast path");
+                why.clone_into(&mut status.why);
+            }
+        }
     }
 
     fn detach(&mut self, why: &str) {

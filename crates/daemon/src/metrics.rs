@@ -158,6 +158,10 @@ fn packets(page: &mut Page, running: &Running) {
         );
         let made = [("bindings", taken.bindings_made), ("sessions", taken.sessions_made)];
         let made = made.map(|(table, count)| (format!("{{table=\"{table}\"}}"), count));
+        if let Some(lost) = taken.lost {
+            let about = "Packets that XDP has redirected and the kernel has not sent; they count as forwarded, too.";
+            page.metric("fastpath_lost_total", "counter", about, one(lost));
+        }
         page.metric(
             "fastpath_to_stack_total",
             "counter",

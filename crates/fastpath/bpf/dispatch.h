@@ -122,7 +122,7 @@ static __always_inline struct outcome process(struct scratch *scratch)
 
 	scratch->rewrite.keeps_transport = false;
 	scratch->rewrite.encapsulate = false;
-	if (packet->hop_limit <= 1)
+	if (packet->hop_limit <= hops_of(packet->is_tunnelled))
 		return PASSED(MISS_HOP_LIMIT);
 	if (is_own(packet))
 		return PASSED(MISS_NOT_OURS);

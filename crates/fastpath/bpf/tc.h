@@ -60,8 +60,8 @@ static __always_inline bool encapsulate(struct __sk_buff *skb)
 				    BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_ENCAP_L3_IPV6);
 }
 
-/* The IP header at `at`, complete, and whatever stands in front of it. Without a next hop, the hop
- * limit of the first IP header and the addresses of the link are left to the stack.
+/* The IP header at `at`, complete, and whatever stands in front of it. Without a next hop, the last
+ * decrement of the first IP header and the addresses of the link are left to the stack.
  */
 static __always_inline bool store_headers(struct __sk_buff *skb, __u32 at,
 					  const struct scratch *scratch, const struct next_hop *hop)
@@ -71,7 +71,8 @@ static __always_inline bool store_headers(struct __sk_buff *skb, __u32 at,
 	bool is_ipv6 = to->direction == TO6 || to->encapsulate;
 	struct ethhdr ethernet = { .h_proto = is_ipv6 ? bpf_htons(ETH_P_IPV6) :
 							bpf_htons(ETH_P_IP) };
-	__u8 hops = hop ? 1 : 0;
+	__u8 of_stack = hop ? 0 : 1;
+	__u8 hops = hops_taken(packet, to) - (to->encapsulate ? 0 : of_stack);
 
 	if (to->direction == TO6) {
 		struct ipv6hdr ip;
@@ -82,14 +83,14 @@ static __always_inline bool store_headers(struct __sk_buff *skb, __u32 at,
 	} else {
 		struct iphdr ip;
 
-		write_ipv4(&ip, packet, to, to->encapsulate ? 1 : hops);
+		write_ipv4(&ip, packet, to, hops);
 		if (bpf_skb_store_bytes(skb, at, &ip, sizeof(ip), BPF_F_RECOMPUTE_CSUM))
 			return false;
 	}
 	if (to->encapsulate) {
 		struct ipv6hdr outer;
 
-		write_outer(&outer, to, hops);
+		write_outer(&outer, to, 1 - of_stack);
 		if (bpf_skb_store_bytes(skb, ETH_HLEN, &outer, sizeof(outer), BPF_F_RECOMPUTE_CSUM))
 			return false;
 	}

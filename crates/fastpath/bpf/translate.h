@@ -98,6 +98,20 @@ static __always_inline __u16 next_identification(struct scratch *scratch, __u32 
 	return (__u16)h + *counter + ((__u16)bpf_get_smp_processor_id() << 10);
 }
 
+/* What a packet loses of its hop limit: one, and as much as on the engine's way, where the kernel
+ * forwards it into the TUN device and out of it. In front of a softwire, and behind it, one of
+ * these two meets the outer header.
+ */
+static __always_inline __u8 hops_of(bool is_beside_softwire)
+{
+	return 1 + (is_beside_softwire ? plan.hops_beside / 2 : plan.hops_beside);
+}
+
+static __always_inline __u8 hops_taken(const struct packet *packet, const struct rewrite *to)
+{
+	return hops_of(packet->is_tunnelled || to->encapsulate);
+}
+
 static __always_inline void write_ipv6(struct ipv6hdr *ip, const struct packet *packet,
 				       const struct rewrite *to, __u8 hops)
 {

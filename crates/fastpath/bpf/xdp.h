@@ -61,6 +61,7 @@ static __always_inline bool write_xdp(struct xdp_md *ctx, const struct scratch *
 	const struct packet *packet = &scratch->packet;
 	const struct rewrite *to = &scratch->rewrite;
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	__u8 hops = hops_taken(packet, to);
 	struct ethhdr *ethernet;
 
 	if (to->keeps_transport) {
@@ -99,21 +100,21 @@ static __always_inline bool write_xdp(struct xdp_md *ctx, const struct scratch *
 		if ((void *)(ip + 1) > end)
 			return false;
 		write_outer(outer, to, 1);
-		write_ipv4(ip, packet, to, 1);
+		write_ipv4(ip, packet, to, hops);
 		ethernet->h_proto = bpf_htons(ETH_P_IPV6);
 	} else if (to->direction == TO6) {
 		struct ipv6hdr *ip = data + ETH_HLEN;
 
 		if ((void *)(ip + 1) > end)
 			return false;
-		write_ipv6(ip, packet, to, 1);
+		write_ipv6(ip, packet, to, hops);
 		ethernet->h_proto = bpf_htons(ETH_P_IPV6);
 	} else {
 		struct iphdr *ip = data + ETH_HLEN;
 
 		if ((void *)(ip + 1) > end)
 			return false;
-		write_ipv4(ip, packet, to, 1);
+		write_ipv4(ip, packet, to, hops);
 		ethernet->h_proto = bpf_htons(ETH_P_IP);
 	}
 	__builtin_memcpy(ethernet, macs, 12);

@@ -27,4 +27,10 @@ impl Interface {
         let mac = mac.ok_or_else(|| FastPathError::NotEthernet(name.to_owned()))?;
         Ok(Self { number, mac })
     }
+
+    /// As the programs have it.
+    pub(crate) fn record(self, xdp_sends: bool) -> InterfaceRecord {
+        let Self { number, mac } = self;
+        InterfaceRecord { number, mac, xdp_sends: xdp_sends.into(), ..InterfaceRecord::default() }
+    }
 }

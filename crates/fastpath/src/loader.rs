@@ -14,13 +14,16 @@ use aya::programs::xdp::{XdpLink, XdpMode};
 use aya::programs::{LinkOrder, ProgramError, SchedClassifier, TcAttachType, Xdp};
 use aya::{Ebpf, EbpfLoader};
 use tombolo_engine::Plan;
+use tombolo_io::netlink::sends_redirected;
 use tombolo_tables::Tables;
 use tombolo_tables::tables::Geometry;
 
 use crate::counters::Counters;
 use crate::error::FastPathError;
 use crate::interface::Interface;
+use crate::losses::Losses;
 use crate::mode::{Attached, Mode, TcKind};
+use crate::part::part;
 use crate::pinned::PinnedMemory;
 use crate::plan::{FastPlan, ServiceStatus, Settings};
 use crate::record::{INTERFACES, InterfaceRecord, ScratchRecord};
@@ -46,6 +49,7 @@ pub struct FastPath {
     settings: Settings,
     services: Vec<ServiceStatus>,
     interfaces: BTreeMap<String, AttachedInterface>,
+    losses: Option<Losses>,
 }
 
 /// An interface with the programs on it.
@@ -55,6 +59,8 @@ struct AttachedInterface {
     xdp: Option<FdLink>,
     tc: Option<FdLink>,
     attached: Attached,
+    /// XDP sends through it.
+    xdp_sends: bool,
 }
 
 impl FastPath {
@@ -74,8 +80,9 @@ impl FastPath {
         }
         let directory = memory.directory().to_owned();
         let (geometry, secret) = (tables.geometry(), random()?);
-        let (programs, services) = load_programs(&directory, plan, &geometry, settings, secret)?;
-        Ok(Self { programs, directory, geometry, secret, settings, services, interfaces: BTreeMap::new() })
+        let (programs, services) = load_programs(&directory, plan, &geometry, &settings, secret)?;
+        let (interfaces, losses) = (BTreeMap::new(), None);
+        Ok(Self { programs, directory, geometry, secret, settings, services, interfaces, losses })
     }
 
     /// What becomes of each service of the plan.
@@ -90,12 +97,13 @@ impl FastPath {
     ///
     /// # Errors
     /// [`FastPathError`]; the old programs stay where the new ones could not replace them.
-    pub fn update(&mut self, plan: &Plan) -> Result<(), FastPathError> {
-        let (programs, services) = load_programs(&self.directory, plan, &self.geometry, self.settings, self.secret)?;
+    pub fn update(&mut self, plan: &Plan, settings: Settings) -> Result<(), FastPathError> {
+        let (programs, services) = load_programs(&self.directory, plan, &self.geometry, &settings, self.secret)?;
+        self.settings = settings;
         self.programs = programs;
         self.services = services;
         let interfaces = std::mem::take(&mut self.interfaces);
-        for (name, AttachedInterface { interface, xdp, tc, attached }) in interfaces {
+        for (name, AttachedInterface { interface, xdp, tc, attached, .. }) in interfaces {
             // The links close here and stay pinned; attaching finds them and replaces their
             // programs.
             drop((xdp, tc));
@@ -146,6 +154,47 @@ impl FastPath {
         self.interfaces.iter().map(|(name, interface)| (name.as_str(), interface.attached))
     }
 
+    /// Whether XDP sends through an interface that it is attached to. Where it cannot, TC sends what is
+    /// for there.
+    #[must_use]
+    pub fn xdp_sends(&self, name: &str) -> Option<bool> {
+        self.interfaces.get(name).filter(|interface| interface.attached.xdp).map(|interface| interface.xdp_sends)
+    }
+
+    /// Asks again which interfaces take what XDP redirects to them: the other end of a veth may have
+    /// begun to poll, or stopped. The calling thread is in their network namespace.
+    ///
+    /// # Errors
+    /// [`FastPathError::Map`].
+    pub fn refresh(&mut self) -> Result<(), FastPathError> {
+        let attached = self.interfaces.iter_mut().filter(|(_, interface)| interface.attached.xdp);
+        let mut changed = Vec::new();
+        for (_, interface) in attached {
+            let Ok(Some(xdp_sends)) = sends_redirected(interface.interface.number) else { continue };
+            interface.xdp_sends = xdp_sends;
+            changed.push(interface.interface.record(xdp_sends));
+        }
+        changed.into_iter().try_for_each(|record| self.set_interface(record.number, record))
+    }
+
+    /// Begins to count the frames that the kernel does not send though XDP has redirected them, from
+    /// interfaces of the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// [`FastPathError`] if the kernel does not tell.
+    pub fn count_losses(&mut self) -> Result<(), FastPathError> {
+        self.losses = Some(Losses::load(&self.directory)?);
+        Ok(())
+    }
+
+    /// Those frames, since the count began; `None` if they are not counted.
+    ///
+    /// # Errors
+    /// [`FastPathError::Map`].
+    pub fn losses(&self) -> Result<Option<u64>, FastPathError> {
+        self.losses.as_ref().map(Losses::count).transpose()
+    }
+
     /// What the programs have counted, on all processors, since the memory was made.
     ///
     /// # Errors
@@ -184,20 +233,15 @@ impl FastPath {
         interface: Interface,
         with_xdp: bool,
     ) -> Result<AttachedInterface, FastPathError> {
-        let record = InterfaceRecord {
-            number: interface.number,
-            mac: interface.mac,
-            xdp_sends: with_xdp.into(),
-            ..InterfaceRecord::default()
-        };
-        self.claim_interface(name, record)?;
+        let xdp_sends = with_xdp && sends(interface.number);
+        self.claim_interface(name, interface.record(xdp_sends))?;
         let xdp = if with_xdp { Some(self.attach_xdp(name, interface)?) } else { None };
         if !with_xdp {
             self.unlink(XDP, interface)?;
         }
         let tc = self.attach_tc(name, interface)?;
         let kind = if tc.is_some() { TcKind::Link } else { TcKind::Filter };
-        Ok(AttachedInterface { interface, xdp, tc, attached: Attached { xdp: with_xdp, tc: Some(kind) } })
+        Ok(AttachedInterface { interface, xdp, tc, attached: Attached { xdp: with_xdp, tc: Some(kind) }, xdp_sends })
     }
 
     fn attach_xdp(&mut self, name: &str, interface: Interface) -> Result<FdLink, FastPathError> {
@@ -265,11 +309,17 @@ impl FastPath {
     }
 }
 
+/// Whether the interface takes what XDP redirects to it. Where the kernel does not say (before Linux
+/// 6.3) it is tried, and `bpf/losses.bpf.c` ends it.
+fn sends(number: u32) -> bool {
+    sends_redirected(number).ok().flatten().unwrap_or(true)
+}
+
 fn load_programs(
     directory: &Path,
     plan: &Plan,
     geometry: &Geometry,
-    settings: Settings,
+    settings: &Settings,
     secret: [u64; 2],
 ) -> Result<(Ebpf, Vec<ServiceStatus>), FastPathError> {
     let plan = FastPlan::new(plan, geometry, settings, secret)?;
@@ -287,15 +337,6 @@ pub(crate) fn load_object(object: &[u8], directory: &Path, plan: &FastPlan) -> R
     let programs = plan.tables.size(&mut loader).load(object).map_err(FastPathError::Load)?;
     plan.tables.fill(&programs)?;
     Ok(programs)
-}
-
-/// A program of the object.
-pub(crate) fn part<'p, P>(programs: &'p mut Ebpf, name: &'static str) -> Result<&'p mut P, FastPathError>
-where
-    &'p mut P: TryFrom<&'p mut aya::programs::Program, Error = ProgramError>,
-{
-    let program = programs.program_mut(name).ok_or(FastPathError::Map(name))?;
-    <&mut P>::try_from(program).map_err(|source| FastPathError::Program { program: name, source })
 }
 
 /// The filter of an earlier process goes first; between the two, packets go to the engine.

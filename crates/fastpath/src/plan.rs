@@ -28,7 +28,7 @@ pub struct ServiceStatus {
 }
 
 /// What a plan says beside the services.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Settings {
     /// Report every session that is made in the kernel, not only every binding. Sessions tell where
     /// a subscriber went, which RFC 6888 section 4 says not to log; so off by default.
@@ -36,6 +36,13 @@ pub struct Settings {
     /// Translated packets pass the kernel's stack, so that netfilter and rules of routing see them.
     /// XDP is not attached.
     pub through_stack: bool,
+    /// What the way to the engine and back takes from the hop limit of a packet besides the engine's
+    /// own decrement; the programs take as much, so that hop limits and traceroute do not tell which
+    /// way a packet went. Two where the kernel forwards into and out of a TUN device.
+    pub hops_beside: u8,
+    /// IPv6 prefixes that the host routes past the gateway. What lies in a service's prefix is not
+    /// the service's (RFC 7915 section 5.6), and the programs do not know; so the engine keeps it.
+    pub routes_beside: Vec<(Ipv6Addr, u8)>,
 }
 
 /// A plan, ready to be loaded with the programs.
@@ -58,10 +65,10 @@ impl FastPlan {
     pub(crate) fn new(
         plan: &Plan,
         geometry: &Geometry,
-        settings: Settings,
+        settings: &Settings,
         secret: [u64; 2],
     ) -> Result<Self, FastPathError> {
-        let taken = taken(&plan.services);
+        let taken = taken(&plan.services, &settings.routes_beside);
         let taken_services = plan.services.iter().zip(&taken).filter(|(_, taken)| taken.is_ok());
         let tables = LookupTables::new(taken_services.filter_map(|(service, _)| fast_record(&service.kind).table()))?;
         let mut record = PlanRecord::new(plan, geometry, settings, secret);
@@ -85,7 +92,7 @@ impl FastPlan {
 
 impl PlanRecord {
     /// Everything but the services and what is known of their tables.
-    fn new(plan: &Plan, geometry: &Geometry, settings: Settings, secret: [u64; 2]) -> Self {
+    fn new(plan: &Plan, geometry: &Geometry, settings: &Settings, secret: [u64; 2]) -> Self {
         let Plan { services, times, capacity: _, own } = plan;
         let OwnAddresses { ipv4, ipv6, answered_by, errors: _ } = own;
         let answers = *answered_by == AnsweredBy::Gateway;
@@ -102,6 +109,7 @@ impl PlanRecord {
             reuse_port_after: times.reuse_port_after,
             report_sessions: settings.report_sessions.into(),
             through_stack: settings.through_stack.into(),
+            hops_beside: settings.hops_beside.into(),
             secret,
             steps: session_state::TABLE,
             own6: ipv6.filter(|_| answers).map_or([0; 2], |address| halves(address.to_bits())),
@@ -125,7 +133,7 @@ fn prefixes(services: &[Service]) -> impl Iterator<Item = Prefix64> {
 }
 
 /// Which services are taken, in the order of the plan.
-fn taken(services: &[Service]) -> Vec<Taken> {
+fn taken(services: &[Service], routes_beside: &[(Ipv6Addr, u8)]) -> Vec<Taken> {
     let mut taken: Vec<Taken> = services.iter().map(|service| fast_record(&service.kind).record()).collect();
     let tables: Vec<_> =
         services.iter().map(|s| fast_record(&s.kind).table().map(|table| discriminant(&table))).collect();
@@ -136,6 +144,9 @@ fn taken(services: &[Service]) -> Vec<Taken> {
         if prefixes(services).count() > SERVICES && matches!(&taken[number], Ok(record) if record.kind == KIND_NAT64) {
             taken[number] = Err("there are more prefixes than the fast path has room for");
         }
+        if taken[number].is_ok() && has_route_inside(&services[number], routes_beside) {
+            taken[number] = Err("the host has a more specific route inside its prefix");
+        }
         if number >= SERVICES {
             taken[number] = Err("there are more services than the fast path has room for");
         } else if taken[number].is_ok() && is_in_the_way(services, &taken, number) {
@@ -143,6 +154,12 @@ fn taken(services: &[Service]) -> Vec<Taken> {
         }
     }
     taken
+}
+
+/// Whether packets to a part of what is routed to the service are not its own.
+fn has_route_inside(service: &Service, routes_beside: &[(Ipv6Addr, u8)]) -> bool {
+    let own = service.kind.routed().ipv6;
+    own.iter().any(|prefix| routes_beside.iter().any(|route| route.1 > prefix.1 && is_inside(route, prefix)))
 }
 
 /// Whether a service that the programs do not know comes before service `number` for some packets:
@@ -160,9 +177,10 @@ fn is_in_the_way(services: &[Service], taken: &[Taken], number: usize) -> bool {
 
 fn have_common(one: &Routed, other: &Routed) -> bool {
     let ipv4 = one.ipv4.iter().any(|a| other.ipv4.iter().any(|b| a.0 <= b.1 && b.0 <= a.1));
-    let is_inside = |(address, length): &(Ipv6Addr, u8), (within, shorter): &(Ipv6Addr, u8)| {
-        length >= shorter
-            && (address.to_bits() ^ within.to_bits()).checked_shr(128 - u32::from(*shorter)).unwrap_or(0) == 0
-    };
     ipv4 || one.ipv6.iter().any(|a| other.ipv6.iter().any(|b| is_inside(a, b) || is_inside(b, a)))
+}
+
+/// Whether one prefix lies in another.
+fn is_inside((address, length): &(Ipv6Addr, u8), (within, shorter): &(Ipv6Addr, u8)) -> bool {
+    length >= shorter && (address.to_bits() ^ within.to_bits()).checked_shr(128 - u32::from(*shorter)).unwrap_or(0) == 0
 }

@@ -9,6 +9,7 @@ use tombolo_tables::Tables;
 use crate::counters::Counters;
 use crate::error::FastPathError;
 use crate::loader::{self, FastPath};
+use crate::part::part;
 use crate::pinned::PinnedMemory;
 use crate::plan::{FastPlan, Settings};
 use crate::record::InterfaceRecord;
@@ -47,9 +48,9 @@ impl Trials {
     /// # Errors
     /// [`FastPathError`].
     pub fn new(memory: &PinnedMemory, tables: &Tables, plan: &Plan, settings: Settings) -> Result<Self, FastPathError> {
-        let fast_plan = FastPlan::new(plan, &tables.geometry(), settings, [1, 2])?;
+        let fast_plan = FastPlan::new(plan, &tables.geometry(), &settings, [1, 2])?;
         let mut xdp = loader::load_object(OBJECT, memory.directory(), &fast_plan)?;
-        let program = loader::part::<Xdp>(&mut xdp, "trial_xdp")?;
+        let program = part::<Xdp>(&mut xdp, "trial_xdp")?;
         program.load().map_err(|source| FastPathError::Program { program: "trial_xdp", source })?;
         let mut tc = FastPath::load(memory, tables, plan, settings)?;
         tc.set_interface(LOOPBACK, InterfaceRecord { number: LOOPBACK, mac: MAC, ..InterfaceRecord::default() })?;

@@ -100,7 +100,7 @@ fn crosses(edge: ServiceKind, border: ServiceKind) {
     assert!(bytes / packets > 3000, "super-packets cross whole: {bytes} bytes in {packets} packets");
     // Another table in place of this one.
     let plan = border.plan.clone();
-    lab.node("gateway").unwrap().run(|| border.fast_path.update(&plan).unwrap()).unwrap();
+    lab.node("gateway").unwrap().run(|| border.fast_path.update(&plan, Settings::default()).unwrap()).unwrap();
     assert_eq!(download(&lab), BODY.to_string(), "after a reload: {}", told(&border));
 }
 
@@ -171,6 +171,7 @@ fn tcp_crosses_the_relay_of_map_t() {
     let border = ServiceKind::MapTBr(MapTBr {
         domain: domain(),
         dmr: Prefix64::WELL_KNOWN,
+        well_known_prefix_strict: false,
         error_sources: ErrorSources::default(),
         translate: TranslateSettings::default(),
     });

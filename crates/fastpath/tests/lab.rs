@@ -196,7 +196,7 @@ fn xdp_sends_to_resolved_neighbours_and_leaves_the_rest_to_tc() {
     assert!(attached.xdp);
     assert!(bed.pings(), "{:?}", fast_path.counters());
     assert!(bed.pings(), "{:?}", fast_path.counters());
-    bed.lab.node("gateway").unwrap().run(|| fast_path.update(&bed.plan).unwrap()).unwrap();
+    bed.lab.node("gateway").unwrap().run(|| fast_path.update(&bed.plan, Settings::default()).unwrap()).unwrap();
     assert!(bed.pings(), "after a reload: {:?}", fast_path.counters());
     let no_next_hop = fast_path.counters().unwrap().passed().find(|(miss, _)| miss.name() == "no-next-hop");
     println!("{no_next_hop:?}");
@@ -276,6 +276,44 @@ fn the_kernel_goes_on_asking_for_the_neighbour() {
         assert_eq!(mode == Mode::Tc, counters.passed().eq(before.passed()), "{counters:?}");
         assert_eq!(counters.to_stack, before.to_stack, "{counters:?}");
     }
+}
+
+/// A veth whose other end does not poll takes nothing from XDP, and the program does not learn it.
+#[test]
+fn where_xdp_cannot_send_tc_does_and_what_the_kernel_loses_is_counted() {
+    let Some(bed) = Bed::new() else { return };
+    if kernel() < (6, 3) {
+        println!("SKIPPED: this kernel does not say what takes redirected frames");
+        return;
+    }
+    let gateway = bed.lab.node("gateway").unwrap();
+    let (mut fast_path, attached) = bed.fast_path(Mode::Xdp);
+    gateway.run(|| fast_path.count_losses().unwrap()).unwrap();
+    assert!(attached.xdp);
+    assert_eq!((fast_path.xdp_sends("inside0"), fast_path.xdp_sends("outside0")), (Some(false), Some(false)));
+    assert!(bed.pings(), "{:?}", fast_path.counters());
+    assert!(passed(&fast_path, "no-next-hop") > 0, "TC sends: {:?}", fast_path.counters());
+
+    bed.take_redirected();
+    gateway.run(|| fast_path.refresh().unwrap()).unwrap();
+    assert_eq!((fast_path.xdp_sends("inside0"), fast_path.xdp_sends("outside0")), (Some(true), Some(true)));
+    // A next hop is remembered for a tick.
+    std::thread::sleep(std::time::Duration::from_millis(1200));
+    assert!(bed.pings(), "{:?}", fast_path.counters());
+    let before = passed(&fast_path, "no-next-hop");
+    assert!(bed.pings(), "{:?}", fast_path.counters());
+    assert_eq!(passed(&fast_path, "no-next-hop"), before, "XDP sends");
+    assert_eq!(fast_path.losses().unwrap(), Some(0));
+
+    for (node, interface) in [("client", "inside0"), ("server", "outside0")] {
+        bed.lab.node(node).unwrap().set_offload(interface, tombolo_lab::Offload::Gro, false).unwrap();
+    }
+    assert!(!bed.pings(), "nobody has looked yet: {:?}", fast_path.counters());
+    assert!(fast_path.losses().unwrap() >= Some(1), "{:?}", fast_path.losses());
+    gateway.run(|| fast_path.refresh().unwrap()).unwrap();
+    assert_eq!(fast_path.xdp_sends("outside0"), Some(false));
+    std::thread::sleep(std::time::Duration::from_millis(1200));
+    assert!(bed.pings(), "TC again: {:?}", fast_path.counters());
 }
 
 /// Two hosts behind one router: packets to both leave by it, and follow the route as soon as

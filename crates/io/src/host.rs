@@ -67,7 +67,7 @@ pub enum HostError {
         /// Name of the device that has the route.
         owner: String,
     },
-    /// One of the host's own addresses lies in the prefix.
+    /// One of the host's own addresses lies in the prefix, and no more specific route says so.
     #[error(
         "{prefix} contains {address}, an address of {owner}: packets to it would never reach the gateway; take it out of the prefix or off the device (\"ip addr del {address} dev {owner}\")"
     )]
@@ -135,6 +135,17 @@ pub struct HostAddress {
     pub device: String,
     /// Where it is valid.
     pub reach: Reach,
+    /// Length of the network that it is in, in bits.
+    pub prefix_len: u8,
+}
+
+impl HostAddress {
+    /// True if it may stay in `prefix` though that is routed to the gateway: its own network is more
+    /// specific, and packets to that need no translation (RFC 7915 section 5.6). An IPv4 prefix
+    /// holds addresses to be handed out, of which none may be missing.
+    fn may_lie_in(&self, prefix: IpNet) -> bool {
+        prefix.addr().is_ipv6() && self.prefix_len > prefix.prefix_len()
+    }
 }
 
 /// Where an address is valid.
@@ -329,7 +340,7 @@ impl Host {
     ///
     /// # Errors
     /// [`HostError`]; in particular if the prefix is routed elsewhere, or contains an address of
-    /// the host.
+    /// the host whose network is not more specific.
     pub fn add_route(&mut self, device: &str, prefix: IpNet) -> Result<(), HostError> {
         let index = index_of(device)?;
         let prefix = prefix.trunc();
@@ -338,7 +349,7 @@ impl Host {
         // takes.
         let is_default = prefix.prefix_len() == 0;
         let mut own = self.addresses()?.into_iter().filter(|own| own.index != index && !is_default);
-        let own = own.find(|own| prefix.contains(&own.address));
+        let own = own.find(|own| prefix.contains(&own.address) && !own.may_lie_in(prefix));
         if let Some(own) = own {
             return Err(HostError::AddressInPrefix { prefix, address: own.address, owner: own.device });
         }
@@ -680,7 +691,8 @@ fn host_address(message: RouteNetlinkMessage) -> Option<HostAddress> {
     let unusable = AddressHeaderFlags::Tentative | AddressHeaderFlags::Deprecated | AddressHeaderFlags::Dadfailed;
     let is_global = message.header.scope == AddressScope::Universe && !message.header.flags.intersects(unusable);
     let reach = if is_global { Reach::Global } else { Reach::Restricted };
-    Some(HostAddress { address, index: message.header.index, device: name_of(message.header.index), reach })
+    let (index, prefix_len) = (message.header.index, message.header.prefix_len);
+    Some(HostAddress { address, index, device: name_of(index), reach, prefix_len })
 }
 
 #[cfg(test)]

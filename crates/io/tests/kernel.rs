@@ -279,6 +279,12 @@ fn conflicts_name_the_owner() {
         assert!(matches!(&error, HostError::AddressInPrefix { owner, .. } if owner == "t0"), "{error}");
         let error = host.add_address("t1", net("2001:db8:1::1/128")).unwrap_err();
         assert!(matches!(&error, HostError::AddressTaken { owner, .. } if owner == "t0"), "{error}");
+        // An address whose own network is more specific stays with its network; a pool would miss it.
+        host.add_route("t1", net("2001:db8::/40")).unwrap();
+        let error = host.add_route("t1", net("10.0.0.0/16")).unwrap_err();
+        assert!(matches!(&error, HostError::AddressInPrefix { owner, .. } if owner == "t0"), "{error}");
+        let error = host.add_route("t1", net("2001:db8:1::/80")).unwrap_err();
+        assert!(matches!(&error, HostError::AddressInPrefix { owner, .. } if owner == "t0"), "{error}");
         // A more specific route, and one beside it, are nobody's yet.
         host.add_route("t1", net("198.51.100.128/25")).unwrap();
         host.add_route("t1", net("2001:db8:3::/64")).unwrap();

@@ -55,6 +55,7 @@ pub(crate) fn fastpath(running: &Running, rows: &mut Rows<'_>) -> Result<(), Fai
     packets("taken-outside", taken.forwarded[1].to_string())?;
     packets("hit-rate", value)?;
     packets("to-stack", taken.to_stack.to_string())?;
+    packets("lost", taken.lost.map_or_else(|| "not counted".to_owned(), |lost| lost.to_string()))?;
     rows.row(&FastPathRow { what: "made", name: "bindings", value: taken.bindings_made.to_string(), why: "" })?;
     rows.row(&FastPathRow { what: "made", name: "sessions", value: taken.sessions_made.to_string(), why: "" })?;
     for (reason, count) in &taken.passed {

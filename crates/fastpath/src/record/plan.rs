@@ -47,6 +47,10 @@ tombolo_records::records! {
         explicit_rows: u32,
         /// What TC translates is routed by the kernel's stack, past netfilter.
         through_stack: u32,
+        /// What the engine's way takes from hop limits besides the engine's own: translate.h.
+        hops_beside: u32,
+        /// For the alignment.
+        unused: u32,
         explicit_ipv4: Range,
         /// Addresses between the lowest and the highest of a rule of MAP, likewise.
         map_ipv4: Range,

@@ -14,11 +14,15 @@
 //! saying so (IPv4 routes of a link that goes down or an address that goes away), everything is
 //! dumped again and the differences are applied: readers never see an empty table.
 
+mod beside;
 mod events;
 mod mirror;
 mod parse;
 mod targets;
+mod xdp_features;
 
+pub use beside::ipv6_routes_beside;
 pub use mirror::{Mirror, MirrorError, MirrorStatistics, MirroredRoute};
 pub use parse::{Hop, Neighbour, RouteKind, Target};
 pub use targets::{BY_GATEWAY, ON_LINK};
+pub use xdp_features::sends_redirected;
