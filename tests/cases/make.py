@@ -116,11 +116,12 @@ CASES = {}
 IPV4_INSIDE = {"clat", "map-t-ce", "map-e-ce", "b4", "lwb4"}
 
 
-def packet(given, verdict, out=(), *, any_identification=False, at_ms=0):
+def packet(given, verdict, out=(), *, any_identification=False, at_ms=0, side=None):
+    """`side`: where it counts as received, if its family and the service do not say."""
     if isinstance(out, bytes):
         out = [out]
     return {"in": given, "verdict": verdict, "out": list(out), "any_identification": any_identification,
-            "at_ms": at_ms}
+            "at_ms": at_ms, "side": side}
 
 
 def case(name, clause, what, why, packets, *, config="eam", service="siit"):
@@ -142,6 +143,7 @@ def case(name, clause, what, why, packets, *, config="eam", service="siit"):
         side = "inside" if is_v4 == clat else "outside"
         if service == "nat44":
             side = "inside" if step["in"][12] == 10 else "outside"
+        side = step["side"] or side
         count(f"received-{side}")
         count(f"received-bytes-{side}", len(step["in"]))
         if kind == "forward":
@@ -870,6 +872,14 @@ def embedded_prefixes():
 
 
 def hairpins():
+    # 64:ff9b::/127 is 192.0.2.224/31 by RFC 7757 figure 1, and inside the service's own prefix.
+    given = udp6(A6, "64:ff9b::1")
+    case("mapping-inside-the-prefix", "RFC 7915 section 5.6", "to an explicit mapping inside the prefix",
+         "a more specific route would not have led here: as IPv4 it would come back, and circle. 1/0",
+         packet(given, "reply mapping-loops", reply6(given, 1, 0, ZERO, A6)))
+    given = error6(A6, "64:ff9b::1", 1, 4, ZERO, udp6("64:ff9b::1", A6))
+    case("mapping-inside-the-prefix-error", "RFC 7915 section 5.6", "an ICMPv6 error to such a mapping", "dropped",
+         packet(given, "drop mapping-loops"))
     clause = "RFC 7757 section 4.2.2, figures 8 to 11"
     c4, c6 = "192.0.2.2", "2001:db8:bbbb::b"
     embedded_a, embedded_c = "64:ff9b::c000:201", "64:ff9b::c000:202"

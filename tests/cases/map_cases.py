@@ -175,6 +175,25 @@ def map_t_br():
     add("given-psid-of-nobody", "RFC 7597 section 5.2", "a port that no rule of the address has", "dropped",
         m.packet(udp4(REMOTE, GIVEN, 53, 1240), "drop no-binding"))
 
+    known = adder("map-t-br", "well-known-prefix")
+    well_known, private = "RFC 6052 section 3.1", "10.1.2.3"
+    given = udp6(EDGE, "64:ff9b::10.1.2.3", 1232, 53)
+    known("well-known-private-out", well_known, "to a private address in 64:ff9b::/96", "dropped, and told with 1/1",
+          m.packet(given, "reply private-in-well-known-prefix", told6(given, 1, 1, m.ZERO, BR6, EDGE)))
+    given = udp4(private, PUBLIC, 53, 1232)
+    known("well-known-private-in", well_known, "from a private address", "it has no address in 64:ff9b::/96: 3/13",
+          m.packet(given, "reply private-in-well-known-prefix", told4(given, 3, 13, m.ZERO, BR4, private),
+                   any_identification=True))
+    known("well-known-global-out", "RFC 7599 section 8.2", "to a global address in 64:ff9b::/96", "as in any prefix",
+          forwarded(udp6(EDGE, "64:ff9b::8.8.8.8", 1232, 53), udp4(PUBLIC, "8.8.8.8", 1232, 53, ttl=63)))
+    known("well-known-global-in", "RFC 7599 section 8.3", "from a global address", "as in any prefix",
+          m.packet(udp4("8.8.8.8", PUBLIC, 53, 1232), "forward", udp6("64:ff9b::8.8.8.8", EDGE, 53, 1232, hops=63)))
+    known("well-known-private-router", "RFC 7915 section 4.1", "an error of a router with a private address",
+          "path MTU discovery needs it: it is sent from the relay's own address",
+          m.packet(m.error4(private, PUBLIC, 3, 4, m.u32(1400), udp4(PUBLIC, "8.8.8.8", 1232, 53, ttl=60, df=1)),
+                   "forward", m.error6(BR6, EDGE, 2, 0, m.u32(1420), udp6(EDGE, "64:ff9b::8.8.8.8", 1232, 53, hops=60),
+                                       hops=63)))
+
     def spoofed(name, what, why, source, sport):
         given = udp6(source, far, sport, 53)
         add(name, receive, what, why,
@@ -254,6 +273,13 @@ def map_t_br():
             "its router has no IPv4 address: the relay's own serves; 20 bytes less",
             m.error6(ROUTER6, far, 2, 0, m.u32(1400), gone6), m.error4(BR4, REMOTE, 3, 4, m.u32(1380), gone4, ttl=63),
             "RFC 7915 section 5.2, RFC 6791")
+    # The subscriber of 203.0.113.9, with another interface identifier than RFC 7597 section 6 has it.
+    odd = "2001:db8:5090::cb:7:109:0"
+    outward("error-with-another-identifier", "an error that quotes another interface identifier",
+            "other edges write other ones there; whose the packet was the End-user prefix and the port say",
+            m.error6(WHOLE6, far, 1, 4, m.ZERO, udp6(far, odd, 53, 5000, b"lost data", hops=60)),
+            m.error4(WHOLE, REMOTE, 3, 3, m.ZERO,
+                     udp4(REMOTE, WHOLE, 53, 5000, b"lost data", ttl=60), ttl=63), "RFC 7599 section 9")
     foreign = udp6(far, EDGE, 53, 1236, b"lost data", hops=60)
     add("error-out-about-nobody", "RFC 7599 section 9", "an error about a packet that the subscriber cannot have had",
         "crafted", m.packet(m.error6(EDGE, far, 1, 4, m.ZERO, foreign), "drop icmp-error-unusable"))
@@ -339,6 +365,22 @@ def map_t_ce():
          m.packet(m.error4(HOST, REMOTE, 3, 3, m.ZERO, came4), "forward",
                   m.error6(EDGE, far, 1, 4, m.ZERO, udp6(far, EDGE, 53, 1232, hops=63), hops=63))])
 
+    known = adder("map-t-ce", "well-known-prefix")
+    well_known = "RFC 6052 section 3.1"
+    given = udp4(HOST, "172.16.0.1", 40000, 53)
+    known("well-known-private-out", well_known, "to a private address, which 64:ff9b::/96 may not stand for",
+          "dropped, and told with 3/13", m.packet(given, "reply private-in-well-known-prefix",
+                                                  told4(given, 3, 13, m.ZERO, CE4, HOST), any_identification=True))
+    known("well-known-global-out", out, "to a global address", "as in any prefix",
+          m.packet(udp4(HOST, "8.8.8.8", 40000, 53), "forward", udp6(EDGE, "64:ff9b::8.8.8.8", 1232, 53, hops=63)))
+    given = udp6("64:ff9b::10.1.2.3", EDGE, 53, 1232)
+    known("well-known-private-in", well_known, "from a private address in 64:ff9b::/96", "dropped, and told with 1/1",
+          m.packet(given, "reply private-in-well-known-prefix", told6(given, 1, 1, m.ZERO, CE6, "64:ff9b::10.1.2.3")))
+    lost6 = udp6(EDGE, "64:ff9b::8.8.8.8", 1232, 53, hops=60)
+    known("well-known-private-router", well_known, "an error of a private address in 64:ff9b::/96", "dropped",
+          [m.packet(udp4(HOST, "8.8.8.8", 40000, 53), "forward", udp6(EDGE, "64:ff9b::8.8.8.8", 1232, 53, hops=63)),
+           m.packet(m.error6("64:ff9b::10.1.2.3", EDGE, 3, 0, m.ZERO, lost6), "drop private-in-well-known-prefix")])
+
     own = adder("map-t-ce", "own-addresses")
     own("own-port-out", "RFC 7599 section 8.1", "a host with the edge's address and a port of its own", "forwarded as it is",
         m.packet(udp4(PUBLIC, REMOTE, 1235, 53), "forward", udp6(EDGE, far, 1235, 53, hops=63)))
@@ -352,6 +394,18 @@ def map_t_ce():
     own("hub-and-spoke", "RFC 7597 section 5", "to another subscriber without a Forwarding Mapping Rule",
         "through the relay, as to anybody",
         m.packet(udp4(PUBLIC, PUBLIC2, 1232, 1236), "forward", udp6(EDGE, in_dmr(PUBLIC2), 1232, 1236, hops=63)))
+    own("same-address", "RFC 7599 section 8.1", "to another subscriber of the same address",
+        "the port says that it is not for here: through the relay",
+        m.packet(udp4(PUBLIC, PUBLIC, 1232, 1236), "forward", udp6(EDGE, in_dmr(PUBLIC), 1232, 1236, hops=63)))
+    own("same-address-in", "RFC 7599 section 8.1", "from another subscriber of the same address, by the relay",
+        "as from anybody", forwarded(udp6(in_dmr(PUBLIC), EDGE, 1236, 1232), udp4(PUBLIC, PUBLIC, 1236, 1232, ttl=63)))
+    own("own-port-stays", "RFC 7599 section 8.1", "to the edge's own address and port", "a host inside has them",
+        m.packet(udp4(PUBLIC, PUBLIC, 1232, 1233), "to-host", side="inside"))
+    lost = udp4(PUBLIC, PUBLIC, 1236, 1232, b"lost data")
+    own("same-address-error", "RFC 7599 section 9", "an error for another subscriber of the same address",
+        "the port of the packet in it counts", m.packet(
+            m.error4(PUBLIC, PUBLIC, 3, 3, m.ZERO, lost), "forward",
+            m.error6(EDGE, in_dmr(PUBLIC), 1, 4, m.ZERO, udp6(in_dmr(PUBLIC), EDGE, 1236, 1232, b"lost data"), hops=63)))
 
 
 # ------------------------------------------------------------------------------------------------------ MAP-E, relay
@@ -374,6 +428,16 @@ def map_e_br():
         "as in a whole packet: parameter problem at byte 43",
         [m.packet(given, "reply routing-header", told6(given, 4, 0, m.u32(43), RELAY, EDGE)),
          m.packet(m.ipv6(EDGE, RELAY, 43, route + m.fragment(4, 3, 0, 5) + whole[24:]), "drop routing-header")])
+    for name, offset, more, size, pointer, what in (
+            ("not-of-eight", 0, 1, 23, 4, "a fragment of 23 bytes that is not the last: the payload length is wrong"),
+            ("not-of-eight-later", 3, 1, 23, 4, "the same, not the first"),
+            ("beyond-the-end", 8191, 0, 16, 42, "a fragment that ends behind byte 65535: its offset is wrong")):
+        given = m.ipv6(EDGE, RELAY, 44, m.fragment(4, offset, more, 5) + whole[:size])
+        add(f"fragment-{name}", "RFC 8200 section 4.5", what, f"the end of the softwire reassembles, and tells: 4/0, byte {pointer}",
+            m.packet(given, "reply fragment-invalid", told6(given, 4, 0, m.u32(pointer), RELAY, EDGE)))
+    outward("host-of-a-prefix-out", "from a MAP address that names the host of an assigned prefix",
+            "it should be padded with zeros; whose it is the End-user prefix says", udp4(NET_HOST, REMOTE, 5000, 53),
+            NET_HOST6, "RFC 7597 section 6")
     inward("udp-in", "a datagram for a shared address", "the port says whose it is", udp4(REMOTE, PUBLIC, 53, 1232), EDGE)
     inward("example-2", "example 2 of the RFC", "published", udp4("1.2.3.4", PUBLIC, 80, 1232), EDGE,
            "RFC 7597 appendix A")
@@ -556,6 +620,11 @@ def map_e_ce():
         m.packet(echo6(RELAY, EDGE, 128, 9), "echo-reply", echo6(EDGE, RELAY, 129, 9)))
 
     own = adder("map-e-ce", "own-addresses")
+    inner = udp4(PUBLIC, PUBLIC, 1232, 1236, df=1)
+    own("same-address", clause, "to another subscriber of the same address", "the port says that it is not for here: to the relay",
+        m.packet(inner, "forward", softwire(EDGE, RELAY, stepped(inner))))
+    own("own-port-stays", clause, "to the edge's own address and port", "a host inside has them",
+        m.packet(udp4(PUBLIC, PUBLIC, 1232, 1233), "to-host", side="inside"))
     inner = udp4(PUBLIC, REMOTE, 1235, 53)
     own("own-port-out", clause, "a host with the edge's address and a port of its own", "encapsulated as it is",
         m.packet(inner, "forward", softwire(EDGE, RELAY, stepped(inner))))

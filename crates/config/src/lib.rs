@@ -18,6 +18,7 @@ use tombolo_engine::Plan;
 mod document;
 mod gateway;
 mod host;
+mod loops;
 mod map;
 mod nat44;
 mod pool;
@@ -69,7 +70,7 @@ pub fn parse(name: &str, text: &str) -> Result<Configuration, ConfigError> {
     let file = document::root(name, text, &tree, &mut log);
     let (mut host, own) = gateway::read(&file, &mut log);
     let times = timeouts::read(&file, &mut log);
-    let service::Services { services, host_addresses, lease_files } = service::read_all(&file, &mut log);
+    let service::Services { services, host_addresses, lease_files } = service::read_all(&file, &own, &mut log);
     host.addresses = host_addresses;
     host.lease_files = lease_files;
     let (capacity, memory) = gateway::read_capacity(&file, service::slots(&services), host.memory, &mut log);

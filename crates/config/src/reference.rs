@@ -106,7 +106,7 @@ pub static GATEWAY: Section = Section {
         "icmp_errors_per_second": "number", "100", "1000", "ICMP errors of its own that each worker sends a second at most, 0 to 1000000 (RFC 4443 section 2.4 (f)). 100 a second is what a LAN can bear, and traceroute needs few. Echo replies do not count.";
         "icmp_errors_at_once": "number", "50", "200", "ICMP errors of its own that each worker may send at once, 1 to 1000000.";
         "icmp_refusals": "switch", "true", "false",
-            "Tell senders of packets that have no mapping or are denied: \"administratively prohibited\", the default of RFC 7915 sections 4.4 and 5.4. `false` drops them in silence.";
+            "Tell senders of packets that have no mapping or are denied: \"administratively prohibited\", the default of RFC 7915 sections 4.4 and 5.4. The first ten of a second and worker are logged, with addresses and ports. `false` drops them in silence.";
     },
 };
 
@@ -262,6 +262,7 @@ pub static MAP_T: Section = Section {
         ..MAP_DOMAIN;
         "dmr": "prefix", "", "\"2001:db8:ffff::/64\"",
             "Default Mapping Rule: the IPv6 prefix in which the domain sees the IPv4 Internet, of 32, 40, 48, 56, 64 or 96 bits (RFC 6052). Should be 64 (RFC 7599 section 5.1).";
+        ..WELL_KNOWN_PREFIX;
         ..MAP_EDGE;
         "icmp_sources": "array of strings", "`gateway.ipv4`", "[\"198.51.100.0/28\"]",
             "IPv4 addresses, prefixes or ranges, one of which at random is the source of a translated ICMPv6 error whose sender has no IPv4 address (RFC 6791).";

@@ -8,7 +8,7 @@ use tombolo_engine::mapping::address_ranges::AddressRanges;
 use tombolo_engine::mapping::error_sources::ErrorSources;
 use tombolo_engine::mapping::pool::Pool;
 use tombolo_engine::mechanism::napt::{Filtering, Nat, Policy};
-use tombolo_engine::plan::{Service, ServiceKind};
+use tombolo_engine::plan::{OwnAddresses, Service, ServiceKind};
 use tombolo_engine::service::map::MapEdge;
 use tombolo_engine::service::map_e_br::MapEBr;
 use tombolo_engine::service::map_e_ce::MapECe;
@@ -20,6 +20,7 @@ use tombolo_engine::service::siit::{Role, Siit};
 use tombolo_wire::Prefix64;
 
 use crate::document::{Node, Table};
+use crate::loops::{self, Rows};
 use crate::map::{self, End, Row};
 use crate::nat44::{self, Inside};
 use crate::pool::{self, Draft, InsideEnd};
@@ -57,7 +58,7 @@ const KINDS: [(&str, Kind); 10] = [
 ];
 
 /// Reads all services.
-pub(crate) fn read_all(file: &Table<'_>, log: &mut Log) -> Services {
+pub(crate) fn read_all(file: &Table<'_>, own: &OwnAddresses, log: &mut Log) -> Services {
     let Some(node) = file.find("service") else {
         log.mistake(file.node().problem("no service; add a [[service]]"));
         return Services::default();
@@ -68,7 +69,10 @@ pub(crate) fn read_all(file: &Table<'_>, log: &mut Log) -> Services {
         return Services::default();
     }
     let mut reader = Reader::default();
-    let services = items.iter().filter_map(|item| reader.read(item, log)).collect();
+    let services: Vec<Service> = items.iter().filter_map(|item| reader.read(item, log)).collect();
+    if services.len() == items.len() {
+        loops::check(&services, &reader.explicit, own, log);
+    }
     for (number, (node, address)) in reader.host_addresses.iter().enumerate() {
         if let Some((other, _)) = reader.host_addresses[..number].iter().find(|(_, other)| other == address) {
             log.mistake(node.problem(format!("is the address of {} too; give each its own", other.path())));
@@ -104,6 +108,8 @@ struct Reader<'d> {
     next_slot: u32,
     host_addresses: Vec<(Node<'d>, Ipv4Addr)>,
     lease_files: Vec<(usize, PathBuf)>,
+    /// Explicit mappings.
+    explicit: Vec<Rows<'d>>,
 }
 
 impl<'d> Reader<'d> {
@@ -205,13 +211,16 @@ impl<'d> Reader<'d> {
         let prefix = table.find("prefix").filter(|_| !automatic).and_then(|_| self.prefix(table, log));
         self.host_addresses.extend(stateless::host_address(role, table, log));
         // Every service has its name by now, this one too.
-        self.lease_files.extend(stateless::lease_file(table, log).map(|path| (self.names.len() - 1, path)));
+        let service = self.names.len() - 1;
+        self.explicit.extend(table.find("eam").map(|node| Rows { service, node }));
+        self.lease_files.extend(stateless::lease_file(table, log).map(|path| (service, path)));
         stateless::read(role, table, prefix, translate(table, log), log)
     }
 
     fn map_t(&mut self, table: &Table<'d>, log: &mut Log) -> Option<ServiceKind> {
         let end = map::read_end(table, log);
         let dmr = self.default_mapping_rule(end, table, log);
+        let well_known_prefix_strict = table.read_or("well_known_prefix_strict", true, log, Node::switch);
         let translate = translate(table, log);
         let error_sources = ErrorSources::new(stateless::error_sources(table, log));
         let end = end?;
@@ -219,11 +228,23 @@ impl<'d> Reader<'d> {
         match end {
             End::Br => {
                 let domain = map::domain(&rows, table, log);
-                Some(ServiceKind::MapTBr(MapTBr { domain, dmr: dmr?, error_sources, translate }))
+                Some(ServiceKind::MapTBr(MapTBr {
+                    domain,
+                    dmr: dmr?,
+                    well_known_prefix_strict,
+                    error_sources,
+                    translate,
+                }))
             }
             End::Ce => {
                 let edge = self.map_edge(table, &rows, translate.ipv4_mtu, log);
-                Some(ServiceKind::MapTCe(MapTCe { edge: edge?, dmr: dmr?, error_sources, translate }))
+                Some(ServiceKind::MapTCe(MapTCe {
+                    edge: edge?,
+                    dmr: dmr?,
+                    well_known_prefix_strict,
+                    error_sources,
+                    translate,
+                }))
             }
         }
     }

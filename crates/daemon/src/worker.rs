@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tombolo_engine::packet::{Outbox, Packet};
+use tombolo_engine::refused::Refused;
 use tombolo_engine::{Engine, Now, Plan};
 use tombolo_io::worker::Handler;
 
@@ -44,11 +45,27 @@ impl Handler for EngineHandler {
     }
 
     fn idle(&mut self, now: u64, outbox: &mut impl Outbox) -> Duration {
+        self.engine.answer_expired(&self.plan, Now(now), outbox);
         self.engine.idle(Now(now));
+        self.log_refused();
         self.engine.release_held(&self.plan, Now(now), outbox);
         for session in std::iter::from_fn(|| self.probes.take()).take(PROBES) {
             self.engine.probe(&self.plan, &session, Now(now), outbox);
         }
         Duration::from_secs(1)
+    }
+}
+
+impl EngineHandler {
+    /// Says which packets policy has refused: so many a second, and how many more there were.
+    fn log_refused(&mut self) {
+        let more = self.engine.take_refused(|refused| {
+            let Refused { reason, source, destination, protocol, ports } = *refused;
+            let (source_port, destination_port) = ports.unzip();
+            tracing::info!(%reason, %source, %destination, protocol, source_port, destination_port, "refused");
+        });
+        if more > 0 {
+            tracing::info!(count = more, "more packets were refused");
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! ICMP errors to the senders of refused packets, as far as policy and rates allow.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::mechanism::reply::{may_answer_ipv4, may_answer_ipv6, reply_ipv4, reply_ipv6};
 use crate::mechanism::{IcmpAnswer, Refusal};
@@ -19,6 +19,7 @@ pub(crate) fn answer_ipv6(
     parsed: &Parsed<Ipv6Addr>,
     work: &mut Work<'_>,
 ) -> Result<Verdict, Refusal> {
+    note(refusal, parsed, work);
     if let (Some(answer), Some(from)) = (refusal.answer, from)
         && is_wanted(answer, work.own)
         && may_answer_ipv6(&work.packet, parsed, answer)
@@ -42,6 +43,7 @@ pub(crate) fn answer_ipv4(
     parsed: &Parsed<Ipv4Addr>,
     work: &mut Work<'_>,
 ) -> Result<Verdict, Refusal> {
+    note(refusal, parsed, work);
     if let (Some(answer), Some(from)) = (refusal.answer, from)
         && is_wanted(answer, work.own)
         && may_answer_ipv4(parsed)
@@ -57,5 +59,16 @@ pub(crate) fn answer_ipv4(
 
 /// Whether the operator wants this error to be sent.
 fn is_wanted(answer: IcmpAnswer, own: &OwnAddresses) -> bool {
-    own.errors.refusals == Refusals::Told || !matches!(answer, IcmpAnswer::Prohibited | IcmpAnswer::SourcePolicy)
+    own.errors.refusals == Refusals::Told || !is_policy(answer)
+}
+
+fn is_policy(answer: IcmpAnswer) -> bool {
+    matches!(answer, IcmpAnswer::Prohibited | IcmpAnswer::SourcePolicy)
+}
+
+/// What policy refuses is logged as well, where it is told at all.
+fn note<A: Copy + Into<IpAddr>>(refusal: Refusal, parsed: &Parsed<A>, work: &mut Work<'_>) {
+    if work.own.errors.refusals == Refusals::Told && refusal.answer.is_some_and(is_policy) {
+        work.worker.refused.note(refusal.reason, parsed);
+    }
 }

@@ -71,6 +71,11 @@ impl Counters {
         add(&self.drops[reason as usize], count);
     }
 
+    /// Counts an answer to a packet whose drop has been counted.
+    pub fn add_reply(&self) {
+        add(&self.replied, 1);
+    }
+
     /// Adds what was counted to `totals`.
     pub fn add_to(&self, totals: &mut Totals) {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

@@ -15,7 +15,7 @@ use crate::mechanism::error_limit::ErrorLimit;
 use crate::mechanism::identification::IdentificationGenerator;
 use crate::mechanism::napt::{Admissions, Exhausted, held};
 use crate::mechanism::offload::reconcile_offload;
-use crate::mechanism::screen::check_obstacle;
+use crate::mechanism::screen::{check_obstacle, check_obstacle_at_end};
 use crate::mechanism::{IcmpAnswer, Reassembly, ReassemblyLimits, Refusal, echo};
 use crate::now::Now;
 use crate::own_addresses::{AnsweredBy, ErrorPolicy};
@@ -24,6 +24,7 @@ use crate::packet_words::describe;
 use crate::parse::{Parsed, parse_ipv4, parse_ipv6};
 use crate::plan::Plan;
 use crate::random::Random;
+use crate::refused::{Refused, RefusedLog};
 use crate::service::Service;
 use crate::side::Side;
 use crate::trace::{Notes, Trace};
@@ -63,6 +64,7 @@ impl Engine {
                 held: held::HeldSyns::default(),
                 error_limit: ErrorLimit::new(ErrorPolicy::default().rate, ErrorPolicy::default().burst),
                 echo_limit: ErrorLimit::new(ECHO_REPLIES, ECHO_REPLIES),
+                refused: RefusedLog::default(),
                 inner: Some(Reassembly::new(ReassemblyLimits::default(), secret)),
             },
         }
@@ -99,6 +101,43 @@ impl Engine {
             reassembly.expire(now.0);
             self.counters.add(DropReason::FragmentTimeout, reassembly.take_timed_out());
             self.counters.add(DropReason::FragmentMemory, reassembly.take_pushed_out());
+        }
+    }
+
+    /// Hands out the first of the packets that policy has refused since the last call, for a log;
+    /// returns how many more there were. To be called about once a second.
+    pub fn take_refused(&mut self, each: impl FnMut(&Refused)) -> u64 {
+        self.worker.refused.take(each)
+    }
+
+    /// Tells the senders of tunnel packets whose fragments did not all come in time (RFC 8200
+    /// section 4.5), as the end of the softwire that they were for. To be called about once a
+    /// second.
+    pub fn answer_expired(&mut self, plan: &Plan, now: Now, outbox: &mut dyn Outbox) {
+        self.reassembly.expire(now.0);
+        let Self { tables, counters, worker, reassembly } = self;
+        while let Some(mut packet) = reassembly.take_expired() {
+            let Ok(parsed) = parse_ipv6(&mut packet) else { continue };
+            let service = plan.service_of_ipv6(parsed.destination, &mut Claim::Unknown);
+            if !service.is_some_and(|(_, service)| service.kind.shape().ends_softwires) {
+                continue;
+            }
+            let mut work = Work {
+                packet,
+                outbox: &mut *outbox,
+                number: 0,
+                claim: Claim::Unknown,
+                now,
+                tables,
+                times: &plan.times,
+                own: &plan.own,
+                worker,
+                notes: Notes(None),
+            };
+            let refusal = Refusal::with(DropReason::FragmentTimeout, IcmpAnswer::ReassemblyTimeExceeded);
+            if answer_ipv6(Some(parsed.destination), refusal, &parsed, &mut work).is_ok() {
+                counters.add_reply();
+            }
         }
     }
 
@@ -263,7 +302,8 @@ fn receive_ipv6(
     if !parsed.is_piece() || !shape.gathers_ipv6 {
         return serve_ipv6(service, from, parsed, work);
     }
-    if let Err(refusal) = check_obstacle(parsed) {
+    let checked = if shape.ends_softwires { check_obstacle_at_end(parsed) } else { check_obstacle(parsed) };
+    if let Err(refusal) = checked {
         return answer_ipv6(from, refusal, parsed, work);
     }
     match reassembly.accept_ipv6(&work.packet, parsed, work.now.0)? {

@@ -22,6 +22,7 @@ pub mod parse;
 pub mod plan;
 pub mod probe;
 mod random;
+pub mod refused;
 mod routed;
 pub mod service;
 pub mod side;

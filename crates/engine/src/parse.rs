@@ -123,6 +123,12 @@ pub enum Obstacle {
     /// IPv6: an extension header other than ESP behind the Fragment header (RFC 7915 section
     /// 5.1.1).
     HeaderAfterFragment,
+    /// IPv6: a fragment that is not the last has no multiple of 8 bytes, or ends behind the largest
+    /// datagram (RFC 8200 section 4.5).
+    BadPiece {
+        /// Offset of the field that is wrong from the start of the packet.
+        offset: u16,
+    },
 }
 
 impl<A> Parsed<A> {
@@ -362,7 +368,16 @@ fn read_transport<A>(
     strictness: Strictness,
 ) -> Result<(), DropReason> {
     if parsed.is_piece() && strictness == Strictness::Wire {
-        check_piece(parsed)?;
+        match check_piece(parsed) {
+            Ok(()) => {}
+            // Whoever reassembles tells the sender; in IPv4 nobody does.
+            Err(Some(offset)) if matches!(icmp, Icmp::V6) => {
+                parsed.obstacle = parsed.obstacle.or(Some(Obstacle::BadPiece { offset }));
+                parsed.payload = Payload::Piece;
+                return Ok(());
+            }
+            Err(_) => return Err(DropReason::FragmentInvalid),
+        }
     }
     if let Some(fragment) = parsed.fragment
         && fragment.offset != 0
@@ -410,14 +425,29 @@ fn read_transport<A>(
 }
 
 /// A piece lies inside the largest datagram, and only the last may be of any length (RFC 8200
-/// section 4.5, RFC 791).
-fn check_piece<A>(parsed: &Parsed<A>) -> Result<(), DropReason> {
+/// section 4.5, RFC 791). The error names the offset of the field that is wrong, as IPv6 has it; an
+/// empty piece has none that is.
+fn check_piece<A>(parsed: &Parsed<A>) -> Result<(), Option<u16>> {
     let Fragment { offset, more, .. } = parsed.fragment.unwrap_or_default();
     let length = parsed.transport_length();
-    let ends_inside = u32::from(offset) * 8 + length <= u32::from(u16::MAX);
-    let is_aligned = length.is_multiple_of(8) && length > 0;
-    if ends_inside && (!more || is_aligned) { Ok(()) } else { Err(DropReason::FragmentInvalid) }
+    if more && length == 0 {
+        return Err(None);
+    }
+    if more && !length.is_multiple_of(8) {
+        return Err(Some(PAYLOAD_LENGTH));
+    }
+    if u32::from(offset) * 8 + length > u32::from(u16::MAX) {
+        // The Fragment header is the last in front of a piece.
+        return Err(Some(parsed.transport_offset.saturating_sub(FRAGMENT_HEADER - FRAGMENT_OFFSET)));
+    }
+    Ok(())
 }
+
+/// Offset of the payload length in an IPv6 header, length of a Fragment header, and offset of the
+/// fragment offset in it.
+const PAYLOAD_LENGTH: u16 = 4;
+const FRAGMENT_HEADER: u16 = 8;
+const FRAGMENT_OFFSET: u16 = 2;
 
 #[inline]
 fn read_ports<A>(parsed: &mut Parsed<A>, header: &[u8]) {

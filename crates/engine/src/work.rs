@@ -16,6 +16,7 @@ use crate::now::Now;
 use crate::own_addresses::OwnAddresses;
 use crate::packet::{Outbox, Packet};
 use crate::random::Random;
+use crate::refused::RefusedLog;
 use crate::trace::Notes;
 use crate::verdict::Verdict;
 
@@ -58,6 +59,8 @@ pub(crate) struct Worker {
     /// silences no errors, and who wants no errors is still there to be pinged (RFC 4443 section
     /// 4.2).
     pub(crate) echo_limit: ErrorLimit,
+    /// What is to be logged.
+    pub(crate) refused: RefusedLog,
     /// Fragments that were inside softwires. Absent while a datagram from it is worked on.
     pub(crate) inner: Option<Reassembly>,
 }

@@ -100,6 +100,7 @@ fn relay_of(technology: Technology) -> ServiceKind {
         Translation => ServiceKind::MapTBr(MapTBr {
             domain,
             dmr: dmr(),
+            well_known_prefix_strict: true,
             error_sources: ErrorSources::default(),
             translate: translate(),
         }),
@@ -113,6 +114,7 @@ fn edge_of(technology: Technology, mesh: bool) -> ServiceKind {
         Translation => ServiceKind::MapTCe(MapTCe {
             edge,
             dmr: dmr(),
+            well_known_prefix_strict: true,
             error_sources: ErrorSources::default(),
             translate: translate(),
         }),

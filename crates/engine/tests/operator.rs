@@ -5,6 +5,8 @@ mod support;
 use support::{ACK, Gateway, HOST, OTHER_HOST, POOL, SECOND, SERVER, SYN, Setup, embed, static_binding, tcp, udp};
 use tombolo_engine::flush::{Flushed, flush};
 use tombolo_engine::mapping::pool::PortSpace;
+use tombolo_engine::plan::Refusals;
+use tombolo_engine::refused::Refused;
 use tombolo_engine::static_bindings::{add, reconcile, reconcile_and_report, remove};
 use tombolo_engine::{DropReason, Now, Verdict};
 use tombolo_tables::audit;
@@ -82,4 +84,31 @@ fn a_configured_binding_is_not_an_operators_to_remove() {
     let reason = remove(&gateway.tables, service, PortSpace::Udp, configured.outside, gateway.now).unwrap_err();
     assert!(reason.contains("in the configuration"), "{reason}");
     assert_eq!(reconcile(&gateway.tables, &gateway.plan, gateway.now), Vec::new());
+}
+
+#[test]
+fn what_policy_refuses_is_handed_out_for_a_log_and_a_flood_of_it_is_counted() {
+    let mut gateway = Gateway::new(Setup::default());
+    gateway.nat64().well_known_prefix_strict = true;
+    let private = udp((HOST, 40_000), (embed([10, 1, 2, 3].into()), 53), b"");
+    (0..25).for_each(|_| drop(gateway.pass(&private)));
+    let mut refused = Vec::new();
+    let more = gateway.engine.take_refused(|one| refused.push(*one));
+    assert_eq!((refused.len(), more), (10, 15));
+    assert_eq!(
+        refused[0],
+        Refused {
+            reason: DropReason::PrivateInWellKnownPrefix,
+            source: HOST.into(),
+            destination: embed([10, 1, 2, 3].into()).into(),
+            protocol: 17,
+            ports: Some((40_000, 53)),
+        }
+    );
+    assert_eq!(gateway.engine.take_refused(|one| panic!("{one:?}")), 0);
+    // Other drops are no policy, and who does not tell does not log.
+    gateway.pass(&udp(([8, 8, 8, 8].into(), 53), (POOL, 1), b""));
+    gateway.plan.own.errors.refusals = Refusals::Silent;
+    gateway.pass(&private);
+    assert_eq!(gateway.engine.take_refused(|one| panic!("{one:?}")), 0);
 }

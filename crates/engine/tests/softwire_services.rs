@@ -16,6 +16,7 @@ use tombolo_engine::mapping::port_set::PortDivision;
 use tombolo_engine::mapping::softwire_table::{SoftwireRow, SoftwireTable, b4_address};
 use tombolo_engine::mechanism::napt::{Nat, Policy, SubscriberIs, Times};
 use tombolo_engine::mechanism::{Softwire, SoftwireSettings};
+use tombolo_engine::packet::Packet;
 use tombolo_engine::plan::{OwnAddresses, Plan, Service, ServiceKind};
 use tombolo_engine::service::aftr::{Aftr, Untranslated};
 use tombolo_engine::service::b4::B4;
@@ -594,4 +595,44 @@ fn tunnel_addresses_answer_echoes_and_drop_what_no_host_would_take() {
         assert_eq!(verdict, Verdict::Reply(DropReason::NotIpv4Inside));
         assert_eq!((sent[0][40], sent[0][41]), (1, 4));
     }
+}
+
+/// RFC 8200 section 4.5: who reassembles tells the sender of the first fragment, if that came.
+#[test]
+fn fragments_of_a_softwire_that_do_not_all_come_are_told() {
+    let mut gateway = aftr(Policy::default());
+    let whole = tunnelled(B4_A, AFTR, &udp((HOST4, 20000), (SERVER, 53), &[7; 2000]));
+    let pieces = fragments_ipv6(&whole, 1232);
+    let told = |gateway: &mut Gateway| {
+        let mut sent = Vec::new();
+        let mut outbox = |packet: &mut Packet<'_>| sent.push(packet.bytes().to_vec());
+        gateway.engine.answer_expired(&gateway.plan, gateway.now, &mut outbox);
+        gateway.engine.idle(gateway.now);
+        sent
+    };
+    assert_eq!(gateway.pass(&pieces[0]).0, Verdict::Hold);
+    gateway.wait(1);
+    assert_eq!(told(&mut gateway), Vec::<Vec<u8>>::new(), "there is time yet");
+    gateway.wait(4);
+    let sent = told(&mut gateway);
+    let [error] = &sent[..] else { panic!("{sent:?}") };
+    let seen = see(error);
+    assert_eq!((seen.source, seen.destination), (AFTR.into(), B4_A.into()));
+    assert_eq!((&error[40..42], error.len()), ([3, 1].as_slice(), 1280));
+    assert_eq!(&error[48..], &pieces[0][..1232], "the fragment as it came");
+    assert_eq!(told(&mut gateway), Vec::<Vec<u8>>::new(), "once");
+
+    assert_eq!(gateway.pass(&pieces[1]).0, Verdict::Hold);
+    gateway.wait(5);
+    assert_eq!(told(&mut gateway), Vec::<Vec<u8>>::new(), "nothing is known of a datagram without its first fragment");
+    let totals = gateway.totals();
+    assert_eq!(totals.drops().collect::<Vec<_>>(), [(DropReason::FragmentTimeout, 2)]);
+    assert_eq!(totals.replied, 1);
+
+    // A translator is not the destination: nobody speaks for it.
+    let mut nat64 = Gateway::new(Setup::default());
+    let pieces = fragments_ipv6(&udp((HOST, 40_000), (embed(SERVER), 53), &[7; 3000]), 1232);
+    assert_eq!(nat64.pass(&pieces[0]).0, Verdict::Hold);
+    nat64.wait(5);
+    assert_eq!(told(&mut nat64), Vec::<Vec<u8>>::new());
 }

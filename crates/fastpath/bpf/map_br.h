@@ -17,7 +17,7 @@ static __always_inline void to_host_order(const __u64 wire[2], __u64 address[2])
 }
 
 /* MAP-E, out of a softwire: the outer source must be the MAP address of who owns inner source and
- * port.
+ * port, or of a host of it where a prefix is assigned.
  */
 static __always_inline struct outcome map_e_inside(const volatile struct service *service,
 						   struct scratch *scratch)
@@ -27,11 +27,12 @@ static __always_inline struct outcome map_e_inside(const volatile struct service
 		map_rule_of(map_entry_of_ipv6(packet->outer_source[0], packet->outer_source[1]));
 	struct map_share share;
 	__u64 edge[2];
+	__u32 host;
 
 	if (!rule)
 		return PASSED(MISS_NO_MAPPING);
 	to_host_order(packet->outer_source, edge);
-	if (!map_share_at(rule, edge, &share) ||
+	if (!map_host_at(rule, edge, &share, &host) ||
 	    !map_owns(rule, &share, bpf_ntohl(packet->source4), bpf_ntohs(packet->source_port)))
 		return PASSED(MISS_SPOOFED);
 	if (map_entry_of_ipv4(packet->destination4) != LPM_NONE)
@@ -109,7 +110,7 @@ static __always_inline struct outcome map_t_inside(const volatile struct service
 		return PASSED(MISS_SPOOFED);
 	to->source4 = bpf_htonl(host);
 	to->destination4 = extract(&service->prefix, packet->destination);
-	if (is_illegal_ipv4(to->destination4) || is_link_local_ipv4(to->destination4))
+	if (is_illegal_ipv4(to->destination4) || is_forbidden(service, to->destination4))
 		return PASSED(MISS_SCREENED);
 	if (map_entry_of_ipv4(to->destination4) != LPM_NONE)
 		return PASSED(MISS_HAIRPIN);
@@ -131,7 +132,7 @@ static __always_inline struct outcome map_t_outside(const volatile struct servic
 	__u8 miss;
 
 	if (is_illegal_ipv4(packet->source4) || is_illegal_ipv4(packet->destination4) ||
-	    is_link_local_ipv4(packet->source4))
+	    is_forbidden(service, packet->source4))
 		return PASSED(MISS_SCREENED);
 	miss = untranslated(service, scratch);
 	if (miss)

@@ -151,17 +151,6 @@ static __always_inline bool map_owns(const struct map_rule *rule, const struct m
 	       found.psid == share->psid;
 }
 
-/* Whose MAP address it is; the whole of it counts. */
-static __always_inline bool map_share_at(const struct map_rule *rule, const __u64 address[2],
-					 struct map_share *share)
-{
-	__u64 expected[2];
-
-	map_share_in(rule, address, share);
-	map_address(rule, share, share->ipv4, expected);
-	return address[0] == expected[0] && address[1] == expected[1];
-}
-
 /* Which host of which subscriber it stands for in translation; the whole of it counts. */
 static __always_inline bool map_host_at(const struct map_rule *rule, const __u64 address[2],
 					struct map_share *share, __u32 *host)

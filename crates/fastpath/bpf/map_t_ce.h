@@ -19,10 +19,10 @@ static __always_inline struct outcome map_t_ce_inside(const volatile struct serv
 
 	if (packet->space == SPACE_UDP && !packet->checksum)
 		return PASSED(MISS_UDP_CHECKSUM);
-	if (is_link_local_ipv4(packet->destination4))
-		return PASSED(MISS_SCREENED);
 	if (is_among(service->mesh, service->mesh_ranges, bpf_ntohl(packet->destination4)))
 		return PASSED(MISS_HAIRPIN);
+	if (is_forbidden(service, packet->destination4))
+		return PASSED(MISS_SCREENED);
 	if (must_clamp(service, scratch))
 		return PASSED(MISS_POLICY);
 	if (!fit_to6(service, scratch))
@@ -55,7 +55,7 @@ static __always_inline struct outcome map_t_ce_outside(const volatile struct ser
 	__u8 miss;
 
 	if (!is_in_prefix(&service->prefix, packet->source) || is_illegal_ipv4(arrival.remote) ||
-	    is_link_local_ipv4(arrival.remote) || is_illegal_source_ipv6(packet->source))
+	    is_forbidden(service, arrival.remote) || is_illegal_source_ipv6(packet->source))
 		return PASSED(MISS_SCREENED);
 	miss = untranslated(service, scratch);
 	if (miss)

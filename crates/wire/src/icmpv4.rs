@@ -24,6 +24,8 @@ pub const REDIRECT: u8 = 5;
 pub const ECHO_REQUEST: u8 = 8;
 /// Time exceeded.
 pub const TIME_EXCEEDED: u8 = 11;
+/// Code of "time exceeded": fragments were waited for in vain.
+pub const REASSEMBLY_TIME_EXCEEDED: u8 = 1;
 /// Parameter problem.
 pub const PARAMETER_PROBLEM: u8 = 12;
 

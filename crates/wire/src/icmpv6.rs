@@ -21,6 +21,8 @@ pub const DESTINATION_UNREACHABLE: u8 = 1;
 pub const PACKET_TOO_BIG: u8 = 2;
 /// Time exceeded.
 pub const TIME_EXCEEDED: u8 = 3;
+/// Code of "time exceeded": fragments were waited for in vain.
+pub const REASSEMBLY_TIME_EXCEEDED: u8 = 1;
 /// Parameter problem.
 pub const PARAMETER_PROBLEM: u8 = 4;
 /// Echo request.

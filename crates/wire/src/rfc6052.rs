@@ -12,9 +12,8 @@
 //!   96    prefix(12, u within)             a b c d
 //! ```
 //!
-//! `u` (bits 64 to 71) is zero. RFC 6052 does not say what to do with an address that has another
-//! value there; such an address is treated as being outside the prefix. The suffix is sent as zero
-//! and ignored on receipt.
+//! `u` (bits 64 to 71) and the suffix are sent as zero; on receipt `u` is removed whatever it says,
+//! and the suffix is ignored.
 
 use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr};

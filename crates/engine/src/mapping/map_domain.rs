@@ -176,6 +176,15 @@ impl MapDomain {
         Some((rule, share, host))
     }
 
+    /// As [`host_at`](Self::host_at), for an address that an ICMP error quotes; see
+    /// [`MapRule::host_near`].
+    #[must_use]
+    pub fn host_near(&self, address: Ipv6Addr) -> Option<(&MapRule, Share, Ipv4Addr)> {
+        let (_, rule) = self.rule_of_ipv6(address)?;
+        let (share, host) = rule.host_near(address)?;
+        Some((rule, share, host))
+    }
+
     /// The rule among those of one address whose PSID has `port`.
     fn member(&self, members: &[(u16, u32)], port: u16) -> Option<u32> {
         let division = self.rules[members.first()?.1 as usize].division();

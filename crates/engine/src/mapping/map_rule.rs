@@ -322,6 +322,15 @@ impl MapRule {
         (self.host_address(share, host) == address).then_some((share, host))
     }
 
+    /// As [`host_at`](Self::host_at), by the End-user prefix alone, which says whose the address is:
+    /// other implementations write other interface identifiers into the packets that their ICMP
+    /// errors quote. Good for whom an error is about, not for who may send.
+    #[must_use]
+    pub fn host_near(&self, address: Ipv6Addr) -> Option<(Share, Ipv4Addr)> {
+        let share = self.share_in(address)?;
+        Some((share, self.host_in(share, address)))
+    }
+
     /// The host of `share` that an interface identifier names.
     fn host_in(&self, share: Share, address: Ipv6Addr) -> Ipv4Addr {
         let host_bits = u32::MAX.checked_shr(self.assigned_length().into()).unwrap_or(0);

@@ -5,6 +5,7 @@ pub mod allocation;
 pub mod deterministic;
 pub mod dynamic_pool;
 pub mod eam;
+pub(crate) mod embedding;
 pub mod error_sources;
 pub mod map_domain;
 pub mod map_rule;

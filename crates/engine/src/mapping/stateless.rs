@@ -11,6 +11,7 @@ use tombolo_tables::lpm::{Frozen, LpmError, NextHop, Prefix, Route};
 use tombolo_wire::Prefix64;
 
 use super::eam::EamTable;
+use super::embedding::check_embedding;
 use crate::verdict::DropReason;
 
 /// What maps addresses. The default maps none.
@@ -113,9 +114,7 @@ impl StatelessMap {
         if address.is_link_local() {
             return Err(DropReason::LinkLocal);
         }
-        if self.well_known_prefix_strict && prefix.forbids(address) {
-            return Err(DropReason::PrivateInWellKnownPrefix);
-        }
+        check_embedding(prefix, self.well_known_prefix_strict, address)?;
         if self.denied.contains(address) {
             return Err(DropReason::Denied);
         }

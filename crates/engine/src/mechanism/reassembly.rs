@@ -34,6 +34,8 @@ const LARGEST: usize = 65535;
 const LARGEST_COUNT: usize = 128;
 /// What a piece costs besides its bytes.
 const PIECE_COST: usize = 64;
+/// Datagrams given up whose senders are still to be told, at most; more are given up in silence.
+const EXPIRED: usize = 32;
 /// Counters of bytes by source; sources that share one share their quarter.
 const SOURCES: usize = 256;
 /// Stands for the version of fragments that were inside a softwire.
@@ -72,6 +74,8 @@ pub struct Reassembly {
     by_source: Box<[usize; SOURCES]>,
     timed_out: u64,
     pushed_out: u64,
+    /// First pieces of IPv6 datagrams whose time was over.
+    expired: Vec<FirstPiece>,
     whole: Vec<u8>,
 }
 
@@ -112,10 +116,30 @@ struct Datagram {
     present: usize,
     /// Bytes of the whole payload, once the last piece is there.
     total: Option<usize>,
-    /// IP header of the first piece, without Fragment header and what preceded it.
-    header: Vec<u8>,
+    /// What is in front of the first piece: its IP header, extension headers and Fragment header
+    /// included.
+    front: Vec<u8>,
+    /// Protocol of the transport, as the first piece says.
+    protocol: u8,
     /// A piece met congestion.
     congestion: bool,
+}
+
+/// The first piece of a datagram, as it came.
+#[derive(Debug)]
+struct FirstPiece {
+    front: Vec<u8>,
+    bytes: Box<[u8]>,
+}
+
+/// A piece that arrives.
+struct Arriving<'a> {
+    fragment: Fragment,
+    front: &'a [u8],
+    /// Bytes of `front` that the datagram will have.
+    header: usize,
+    protocol: u8,
+    payload: &'a [u8],
 }
 
 #[derive(Debug)]
@@ -160,6 +184,7 @@ impl Reassembly {
             by_source: Box::new([0; SOURCES]),
             timed_out: 0,
             pushed_out: 0,
+            expired: Vec::new(),
             whole: Vec::new(),
         }
     }
@@ -208,9 +233,10 @@ impl Reassembly {
         let Some(fragment) = parsed.fragment.filter(|fragment| fragment.is_piece()) else { return Ok(None) };
         let key =
             Key { source, destination, identification: fragment.identification, protocol: parsed.protocol.0, version };
-        let (header, payload) =
+        let (front, payload) =
             packet.bytes().split_at_checked(parsed.transport_offset.into()).ok_or(DropReason::Malformed)?;
-        let Some(slot) = self.collect(key, fragment, header, payload, now)? else { return Ok(None) };
+        let piece = Arriving { fragment, front, header: front.len(), protocol: parsed.protocol.0, payload };
+        let Some(slot) = self.collect(key, &piece, now)? else { return Ok(None) };
         let (start, length) = self.reassemble(slot);
         let bytes = &mut self.whole[start..start + length];
         write_u16(bytes, ipv4::TOTAL_LENGTH, u16::try_from(length).map_err(|_| DropReason::FragmentInvalid)?);
@@ -242,11 +268,11 @@ impl Reassembly {
             protocol: 0,
             version: 6,
         };
-        let mut header = [0; ipv6::HEADER_LENGTH];
-        header.copy_from_slice(packet.bytes().get(..ipv6::HEADER_LENGTH).ok_or(DropReason::Malformed)?);
-        header[ipv6::NEXT_HEADER] = parsed.protocol.0;
-        let payload = packet.bytes().get(parsed.transport_offset.into()..).ok_or(DropReason::Malformed)?;
-        let Some(slot) = self.collect(key, fragment, &header, payload, now)? else { return Ok(None) };
+        let (front, payload) =
+            packet.bytes().split_at_checked(parsed.transport_offset.into()).ok_or(DropReason::Malformed)?;
+        let header = ipv6::HEADER_LENGTH;
+        let piece = Arriving { fragment, front, header, protocol: parsed.protocol.0, payload };
+        let Some(slot) = self.collect(key, &piece, now)? else { return Ok(None) };
         let (start, length) = self.reassemble(slot);
         let payload_length = u16::try_from(length - ipv6::HEADER_LENGTH).map_err(|_| DropReason::FragmentInvalid)?;
         write_u16(&mut self.whole[start..], ipv6::PAYLOAD_LENGTH, payload_length);
@@ -262,11 +288,27 @@ impl Reassembly {
     /// fragments that come do it too.
     pub fn expire(&mut self, now: u64) {
         while self.oldest != NONE && self.slots[self.oldest as usize].deadline <= now {
-            if matches!(self.slots[self.oldest as usize].state, State::Collecting(_)) {
+            let version = self.slots[self.oldest as usize].key.version;
+            if let State::Collecting(datagram) = self.remove(self.oldest) {
                 self.timed_out += 1;
+                if version == 6 && self.expired.len() < EXPIRED {
+                    self.expired.extend(datagram.into_first_piece());
+                }
             }
-            self.remove(self.oldest);
         }
+    }
+
+    /// The first piece, as it came, of an IPv6 datagram whose time was over, for an ICMPv6 error
+    /// that quotes it (RFC 8200 section 4.5); `None` if there is none, or none any more. Each comes
+    /// once.
+    pub fn take_expired(&mut self) -> Option<Packet<'_>> {
+        let FirstPiece { front, bytes } = self.expired.pop()?;
+        let length = front.len() + bytes.len();
+        self.make_room();
+        let place = self.whole.get_mut(HEADROOM..HEADROOM + length)?;
+        place[..front.len()].copy_from_slice(&front);
+        place[front.len()..].copy_from_slice(&bytes);
+        Packet::new(&mut self.whole, HEADROOM, length, Offload::default())
     }
 
     /// Datagrams given up because pieces did not come in time, since the last call.
@@ -292,16 +334,9 @@ impl Reassembly {
     }
 
     /// Adds a piece; gives the slot of the datagram if nothing is missing any more.
-    fn collect(
-        &mut self,
-        key: Key,
-        fragment: Fragment,
-        header: &[u8],
-        payload: &[u8],
-        now: u64,
-    ) -> Result<Option<u32>, DropReason> {
+    fn collect(&mut self, key: Key, piece: &Arriving<'_>, now: u64) -> Result<Option<u32>, DropReason> {
         self.expire(now);
-        let cost = payload.len() + PIECE_COST;
+        let cost = piece.payload.len() + PIECE_COST;
         let counter = self.source_counter(&key);
         if self.by_source[counter] + cost > self.limits.memory / 4 {
             return Err(DropReason::FragmentMemory);
@@ -313,7 +348,7 @@ impl Reassembly {
         let State::Collecting(datagram) = &mut self.slots[slot as usize].state else {
             return Err(DropReason::FragmentInvalid);
         };
-        let added = match datagram.add(fragment, header, payload) {
+        let added = match datagram.add(piece) {
             Ok(added) => added,
             Err(Contradiction) => {
                 self.give_up(slot);
@@ -413,12 +448,18 @@ impl Reassembly {
     /// Copies a complete datagram into the buffer and forgets it; gives its start there and its
     /// length.
     fn reassemble(&mut self, slot: u32) -> (usize, usize) {
+        let is_ipv6 = self.slots[slot as usize].key.version == 6;
         let State::Collecting(datagram) = self.remove(slot) else { return (HEADROOM, 0) };
-        self.whole.resize(HEADROOM + ipv6::HEADER_LENGTH + LARGEST + HEADROOM, 0);
-        let length = datagram.header.len() + datagram.present;
+        self.make_room();
+        // Of IPv6 the extension headers go with the Fragment header.
+        let header_length = if is_ipv6 { ipv6::HEADER_LENGTH } else { datagram.front.len() };
+        let length = header_length + datagram.present;
         let buffer = &mut self.whole[HEADROOM..HEADROOM + length];
-        let (header, mut rest) = buffer.split_at_mut(datagram.header.len());
-        header.copy_from_slice(&datagram.header);
+        let (header, mut rest) = buffer.split_at_mut(header_length);
+        header.copy_from_slice(&datagram.front[..header_length]);
+        if is_ipv6 {
+            header[ipv6::NEXT_HEADER] = datagram.protocol;
+        }
         if datagram.congestion {
             // Congestion that one piece met marks the whole (RFC 3168 section 5.3).
             header[1] |= if header[0] >> 4 == 4 { 0b11 } else { 0b11 << 4 };
@@ -429,6 +470,11 @@ impl Reassembly {
             rest = behind;
         }
         (HEADROOM, length)
+    }
+
+    /// The buffer in which datagrams are reassembled is made when it is needed first.
+    fn make_room(&mut self) {
+        self.whole.resize(HEADROOM + ipv6::HEADER_LENGTH + LARGEST + HEADROOM, 0);
     }
 }
 
@@ -446,7 +492,8 @@ struct Contradiction;
 
 impl Datagram {
     /// Adds a piece; false if it was there already.
-    fn add(&mut self, fragment: Fragment, header: &[u8], payload: &[u8]) -> Result<bool, Contradiction> {
+    fn add(&mut self, piece: &Arriving<'_>) -> Result<bool, Contradiction> {
+        let &Arriving { fragment, front, header, protocol, payload } = piece;
         let offset = usize::from(fragment.offset) * 8;
         let end = offset + payload.len();
         let place = self.pieces.partition_point(|piece| piece.offset < offset);
@@ -460,14 +507,15 @@ impl Datagram {
         let before = place.checked_sub(1).map_or(0, |before| self.pieces[before].end());
         let after = self.pieces.get(place).map_or(usize::MAX, |piece| piece.offset);
         let overlaps = payload.is_empty() || before > offset || end > after;
-        if overlaps || self.pieces.len() >= LARGEST_COUNT || header.len() + end > LARGEST + ipv6::HEADER_LENGTH {
+        if overlaps || self.pieces.len() >= LARGEST_COUNT || header + end > LARGEST + ipv6::HEADER_LENGTH {
             return Err(Contradiction);
         }
         self.agree_on_end(fragment, end)?;
         if offset == 0 {
-            self.header = header.to_vec();
+            self.front = front.to_vec();
+            self.protocol = protocol;
         }
-        self.congestion |= ecn_bits(header) == 0b11;
+        self.congestion |= ecn_bits(front) == 0b11;
         self.present += payload.len();
         self.pieces.insert(place, Piece { offset, bytes: payload.into() });
         Ok(true)
@@ -483,6 +531,12 @@ impl Datagram {
             _ => {}
         }
         Ok(())
+    }
+
+    /// The first piece, if it came.
+    fn into_first_piece(self) -> Option<FirstPiece> {
+        let first = self.pieces.into_iter().next().filter(|piece| piece.offset == 0)?;
+        Some(FirstPiece { front: self.front, bytes: first.bytes })
     }
 
     fn is_complete(&self) -> bool {

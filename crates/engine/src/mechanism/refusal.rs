@@ -16,6 +16,8 @@ pub struct Refusal {
 pub enum IcmpAnswer {
     /// TTL or hop limit ran out: ICMPv4 11/0, ICMPv6 3/0.
     TimeExceeded,
+    /// Fragments did not come in time: ICMPv4 11/1, ICMPv6 3/1.
+    ReassemblyTimeExceeded,
     /// Too big for a link: ICMPv4 3/4, ICMPv6 2/0.
     TooBig {
         /// The largest packet of the sender's protocol that fits, in bytes.

@@ -14,7 +14,7 @@ use super::identification::IdentificationGenerator;
 use super::refusal::IcmpAnswer;
 use super::screen::{is_illegal_source_ipv4, is_illegal_source_ipv6};
 use crate::packet::{Offload, Packet};
-use crate::parse::{Parsed, Payload};
+use crate::parse::{Obstacle, Parsed, Payload};
 use crate::verdict::DropReason;
 
 const ICMP: usize = icmpv4::HEADER_LENGTH;
@@ -29,6 +29,7 @@ pub fn answer_ipv4(answer: IcmpAnswer) -> (u8, u8, u32) {
     use icmpv4::{DESTINATION_UNREACHABLE, PARAMETER_PROBLEM, TIME_EXCEEDED, unreachable};
     match answer {
         IcmpAnswer::TimeExceeded => (TIME_EXCEEDED, 0, 0),
+        IcmpAnswer::ReassemblyTimeExceeded => (TIME_EXCEEDED, icmpv4::REASSEMBLY_TIME_EXCEEDED, 0),
         IcmpAnswer::TooBig { mtu } => {
             (DESTINATION_UNREACHABLE, unreachable::FRAGMENTATION_NEEDED, mtu.min(u32::from(u16::MAX)))
         }
@@ -50,6 +51,7 @@ pub fn answer_ipv6(answer: IcmpAnswer) -> (u8, u8, u32) {
     use icmpv6::{DESTINATION_UNREACHABLE, PACKET_TOO_BIG, PARAMETER_PROBLEM, TIME_EXCEEDED, parameter, unreachable};
     match answer {
         IcmpAnswer::TimeExceeded => (TIME_EXCEEDED, 0, 0),
+        IcmpAnswer::ReassemblyTimeExceeded => (TIME_EXCEEDED, icmpv6::REASSEMBLY_TIME_EXCEEDED, 0),
         IcmpAnswer::TooBig { mtu } => (PACKET_TOO_BIG, 0, mtu.max(u32::from(ipv6::MINIMUM_MTU))),
         IcmpAnswer::NoRoute => (DESTINATION_UNREACHABLE, unreachable::NO_ROUTE, 0),
         IcmpAnswer::HostUnreachable => (DESTINATION_UNREACHABLE, unreachable::ADDRESS, 0),
@@ -75,16 +77,17 @@ pub fn may_answer_ipv4(parsed: &Parsed<Ipv4Addr>) -> bool {
         && !parsed.source.is_link_local()
 }
 
-/// May an IPv6 packet be answered with an error at all? Not an ICMPv6 error or redirect, not a
-/// fragment other than the first, not what was sent by nobody, and what was sent to many only with
-/// "packet too big" (RFC 4443 section 2.4 (e)).
+/// May an IPv6 packet be answered with an error at all? Not an ICMPv6 error or redirect, not what was
+/// sent by nobody, and what was sent to many only with "packet too big" (RFC 4443 section 2.4 (e)).
+/// Of the fragments of a datagram one answer is enough, to the first; but what is wrong with a
+/// fragment itself is told about that one (RFC 8200 section 4.5).
 #[must_use]
 pub fn may_answer_ipv6(packet: &Packet<'_>, parsed: &Parsed<Ipv6Addr>, answer: IcmpAnswer) -> bool {
     let is_redirect = parsed.payload == Payload::IcmpOther
         && packet.bytes().get(usize::from(parsed.transport_offset)) == Some(&icmpv6::REDIRECT);
     let is_too_big = matches!(answer, IcmpAnswer::TooBig { .. });
     parsed.payload != Payload::IcmpError
-        && parsed.payload != Payload::Piece
+        && (parsed.payload != Payload::Piece || matches!(parsed.obstacle, Some(Obstacle::BadPiece { .. })))
         && !is_redirect
         && !is_illegal_source_ipv6(parsed.source)
         && (is_too_big || !parsed.destination.is_multicast())

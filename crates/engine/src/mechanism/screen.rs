@@ -69,15 +69,32 @@ pub fn screen_ipv6(parsed: &Parsed<Ipv6Addr>) -> Result<(), Refusal> {
 ///
 /// # Errors
 /// [`Refusal`] for a Routing header with segments left and an extension header behind a Fragment
-/// header (RFC 7915 sections 5.1, 5.1.1).
+/// header (RFC 7915 sections 5.1, 5.1.1); silent for a piece that fits no datagram.
 #[inline]
 pub fn check_obstacle(parsed: &Parsed<Ipv6Addr>) -> Result<(), Refusal> {
     match parsed.obstacle {
         Some(Obstacle::SegmentsLeft { offset }) => {
             Err(Refusal::with(DropReason::RoutingHeader, IcmpAnswer::ParameterProblem { pointer: offset }))
         }
+        // Its sender is told by whom it was addressed to.
+        Some(Obstacle::BadPiece { .. }) => Err(DropReason::FragmentInvalid.into()),
         Some(_) => Err(Refusal::with(DropReason::HeaderAfterFragment, IcmpAnswer::Prohibited)),
         None => Ok(()),
+    }
+}
+
+/// As [`check_obstacle`], at the packet's own destination: the sender of a piece that fits no datagram
+/// is told (RFC 8200 section 4.5).
+///
+/// # Errors
+/// As [`check_obstacle`].
+#[inline]
+pub(crate) fn check_obstacle_at_end(parsed: &Parsed<Ipv6Addr>) -> Result<(), Refusal> {
+    match parsed.obstacle {
+        Some(Obstacle::BadPiece { offset }) => {
+            Err(Refusal::with(DropReason::FragmentInvalid, IcmpAnswer::ParameterProblem { pointer: offset }))
+        }
+        _ => check_obstacle(parsed),
     }
 }
 

@@ -86,8 +86,9 @@ pub(crate) fn check_own(rule: &MapRule, share: Share, address: Ipv4Addr, port: O
 }
 
 /// Whether a packet that came out of the softwire of `edge` is that subscriber's to send: the whole
-/// outer source must be the MAP address of who owns inner source and port. In an ICMP error the
-/// packet that it is about says which port.
+/// outer source must be the MAP address of who owns inner source and port, where a subscriber has a
+/// prefix with any host of it (RFC 7597 section 6 pads it with zeros, and not everybody does). In
+/// an ICMP error the packet that it is about says which port.
 ///
 /// # Errors
 /// [`DropReason::UnknownSoftwire`], [`DropReason::InnerSourceSpoofed`].
@@ -98,7 +99,7 @@ pub(crate) fn check_sender(
     edge: Ipv6Addr,
 ) -> Result<(), DropReason> {
     let (_, rule) = domain.rule_of_ipv6(edge).ok_or(DropReason::UnknownSoftwire)?;
-    let share = rule.share_at(edge).ok_or(DropReason::UnknownSoftwire)?;
+    let (share, _) = rule.host_at(edge).ok_or(DropReason::UnknownSoftwire)?;
     let owned = sender(packet, inner)?;
     for address in [owned.address, inner.source] {
         match check_own(rule, share, address, owned.port) {
@@ -123,22 +124,15 @@ pub(crate) fn is_echo<A>(parsed: &Parsed<A>) -> bool {
     matches!(parsed.payload, Payload::EchoRequest | Payload::EchoReply)
 }
 
-/// The subscriber gets an ICMP error: its source is not its own (RFC 7599 section 8.2).
+/// A subscriber whose source is not its own gets an ICMP error (RFC 7599 section 8.2). So does whoever
+/// uses an address that no prefix may stand for: "administratively prohibited", the default of RFC
+/// 7915 sections 4.4 and 5.4.
 #[inline]
-pub(crate) fn refuse_spoofer(reason: DropReason) -> Refusal {
+pub(crate) fn refuse(reason: DropReason) -> Refusal {
     match reason {
         DropReason::SpoofedSource => Refusal::with(reason, IcmpAnswer::SourcePolicy),
         DropReason::UnsupportedProtocol => Refusal::with(reason, IcmpAnswer::ProtocolUnreachable),
-        _ => reason.into(),
-    }
-}
-
-/// Whoever sends to an address that no router forwards to is told: "administratively prohibited", the
-/// default of RFC 7915 sections 4.4 and 5.4.
-#[inline]
-pub(crate) fn refuse_address(reason: DropReason) -> Refusal {
-    match reason {
-        DropReason::LinkLocal => Refusal::with(reason, IcmpAnswer::Prohibited),
+        DropReason::LinkLocal | DropReason::PrivateInWellKnownPrefix => Refusal::with(reason, IcmpAnswer::Prohibited),
         _ => reason.into(),
     }
 }
@@ -201,12 +195,28 @@ impl MapEdge {
         self.napt.as_ref().is_some_and(|napt| napt.claims_source(source, destination))
     }
 
-    /// True if IPv4 packets to `destination` are this edge's to carry, whoever sends them: without
-    /// NAPT all but those to its own address.
+    /// True if IPv4 packets to `destination` may be this edge's to carry, whoever sends them: without
+    /// NAPT all but those to its own address. Of a shared address the other ports are other
+    /// subscribers' (RFC 7597 section 5.1): which port it is, [`keeps`](Self::keeps) asks.
     #[must_use]
     #[inline]
     pub fn claims_ipv4(&self, destination: Ipv4Addr) -> bool {
-        self.napt.is_none() && !self.ce.ipv4().contains(destination.to_bits())
+        let is_shared = self.ce.rule().division().is_shared();
+        self.napt.is_none() && (is_shared || !self.ce.ipv4().contains(destination.to_bits()))
+    }
+
+    /// True if a packet from inside is for the edge's own address and port, where there is no NAPT:
+    /// a host inside has them, and the packet does not leave.
+    ///
+    /// # Errors
+    /// [`DropReason::IcmpErrorUnusable`] and the like for packets that do not tell their port.
+    #[inline]
+    pub(crate) fn keeps(&self, packet: &Packet<'_>, parsed: &Parsed<Ipv4Addr>) -> Result<bool, DropReason> {
+        if self.napt.is_some() || !self.ce.ipv4().contains(parsed.destination.to_bits()) {
+            return Ok(false);
+        }
+        let port = receiver(packet, parsed)?.port;
+        Ok(port.is_some_and(|port| self.ce.owns(parsed.destination, port)))
     }
 
     /// What is to be known of an edge whose relay is `relay`: a prefix of MAP-T, an address of MAP-E.
@@ -264,7 +274,7 @@ impl MapEdge {
     pub(crate) fn leave(&self, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Leaving, Refusal> {
         let Some(nat) = self.nat() else {
             let (rule, share) = (self.ce.rule(), self.ce.share());
-            check_own(rule, share, parsed.source, source_port(parsed)).map_err(refuse_spoofer)?;
+            check_own(rule, share, parsed.source, source_port(parsed)).map_err(refuse)?;
             return Ok(Leaving { source: parsed.source, port: None });
         };
         let outside = nat.leave(parsed, parsed.source.into(), parsed.destination, work)?;

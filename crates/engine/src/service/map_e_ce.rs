@@ -11,7 +11,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use tombolo_tables::binding::InsideKey;
 use tombolo_wire::read_u16;
 
-use super::map::{MapEdge, check_own, check_sender, is_echo, refuse_spoofer, subscriber_of};
+use super::map::{MapEdge, check_own, check_sender, is_echo, refuse, subscriber_of};
 use super::serve::Serve;
 use super::shape::Shape;
 use crate::description::Description;
@@ -78,6 +78,9 @@ impl Serve for MapECe {
     /// From a host inside.
     #[inline]
     fn serve_ipv4(&self, _: Side, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+        if self.edge.keeps(&work.packet, parsed)? {
+            return Ok(Verdict::ToHost);
+        }
         screen(parsed)?;
         if let Some(nat44) = self.edge.hairpin(&work.packet, parsed)? {
             return nat44.serve_inside(parsed, work);
@@ -138,7 +141,7 @@ impl MapECe {
     fn leave(&self, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<(), Refusal> {
         let Some(nat) = self.edge.nat() else {
             let owned = sender(&work.packet, parsed)?;
-            check_own(self.edge.ce.rule(), self.edge.ce.share(), owned.address, owned.port).map_err(refuse_spoofer)?;
+            check_own(self.edge.ce.rule(), self.edge.ce.share(), owned.address, owned.port).map_err(refuse)?;
             self.softwire.check_size(&work.packet, parsed)?;
             return take_step(&mut work.packet, parsed);
         };

@@ -15,12 +15,12 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use tombolo_wire::Prefix64;
 
 use super::map::{
-    check_own, describe_relay, destination_port, is_shown_by, refuse_address, refuse_spoofer, routed_to_relay,
-    source_port, subscriber_of,
+    check_own, describe_relay, destination_port, is_shown_by, refuse, routed_to_relay, source_port, subscriber_of,
 };
 use super::serve::Serve;
 use super::shape::Shape;
 use crate::description::Description;
+use crate::mapping::embedding::check_embedding;
 use crate::mapping::error_sources::ErrorSources;
 use crate::mapping::map_domain::MapDomain;
 use crate::mapping::stateless::Claim;
@@ -44,6 +44,9 @@ pub struct MapTBr {
     pub domain: MapDomain,
     /// The prefix of the Default Mapping Rule: the domain sees the IPv4 Internet in it.
     pub dmr: Prefix64,
+    /// Drop packets that combine the well-known prefix with an IPv4 address that is not global (RFC
+    /// 6052 section 3.1).
+    pub well_known_prefix_strict: bool,
     /// Sources of translated ICMPv6 errors whose senders have no IPv4 address (RFC 6791).
     pub error_sources: ErrorSources,
     /// How headers are translated.
@@ -94,9 +97,9 @@ impl Serve for MapTBr {
             return self.error_from_domain(parsed, work);
         }
         let (rule, share, source) =
-            self.domain.host_at(parsed.source).ok_or_else(|| refuse_spoofer(DropReason::SpoofedSource))?;
-        check_own(rule, share, source, source_port(parsed)).map_err(refuse_spoofer)?;
-        let destination = self.outside_address(parsed.destination).map_err(refuse_address)?;
+            self.domain.host_at(parsed.source).ok_or_else(|| refuse(DropReason::SpoofedSource))?;
+        check_own(rule, share, source, source_port(parsed)).map_err(refuse)?;
+        let destination = self.outside_address(parsed.destination).map_err(refuse)?;
         work.notes.add("RFC 7599 section 8.2", || {
             format!(
                 "{} is {source} with PSID {:#x} by rule {rule}; it sends to {destination}",
@@ -127,7 +130,7 @@ impl MapTBr {
     /// An ICMPv6 error from the domain, about a packet that was translated here.
     fn error_from_domain(&self, parsed: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         let about = parsed.embedded(&work.packet)?;
-        let (rule, share, receiver) = self.domain.host_at(about.destination).ok_or(DropReason::IcmpErrorUnusable)?;
+        let (rule, share, receiver) = self.domain.host_near(about.destination).ok_or(DropReason::IcmpErrorUnusable)?;
         check_own(rule, share, receiver, destination_port(&about)).map_err(|_| DropReason::IcmpErrorUnusable)?;
         let destination = self.outside_address(parsed.destination)?;
         let sender = self.dmr.extract(about.source).ok_or(DropReason::IcmpErrorUnusable)?;
@@ -149,6 +152,7 @@ impl MapTBr {
     /// The IPv4 address in a destination inside the Default Mapping Rule's prefix.
     fn outside_address(&self, destination: Ipv6Addr) -> Result<Ipv4Addr, DropReason> {
         let address = self.dmr.extract(destination).ok_or(DropReason::Untranslatable)?;
+        check_embedding(self.dmr, self.well_known_prefix_strict, address)?;
         check_scope(address)?;
         if is_illegal_destination_ipv4(address) {
             return Err(DropReason::IllegalDestination);
@@ -171,29 +175,40 @@ impl MapTBr {
             return self.error_to_domain(parsed, work);
         }
         check_scope(parsed.source)?;
+        let source = self.shown(parsed.source).map_err(refuse)?;
         let destination = self.inside_address(parsed.destination, destination_port(parsed))?;
         work.notes.add("RFC 7599 section 8.3", || format!("it belongs to {destination}"));
-        let to = Rewrite::addresses(self.dmr.embed(parsed.source), destination);
+        let to = Rewrite::addresses(source, destination);
         let translated = translate_4to6(&mut work.packet, parsed, &to, &self.translate)?;
         work.forward(translated)
     }
 
     /// An ICMPv4 error, about a packet that left the domain here. The port of the packet inside
-    /// says whose it was.
+    /// says whose it was. A router whose address the prefix may not stand for (private, loopback)
+    /// may yet know the path MTU: its error is sent from the relay's own address (RFC 7915 section
+    /// 4.1).
     fn error_to_domain(&self, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         let about = parsed.embedded(&work.packet)?;
         if about.source != parsed.destination {
             return Err(DropReason::IcmpErrorUnusable.into());
         }
         let sender = self.inside_address(about.source, source_port(&about)).map_err(|_| DropReason::NoSession)?;
+        let source = self.shown(parsed.source).or_else(|reason| work.own.ipv6.ok_or(reason))?;
         let to = ErrorRewrite {
-            source: self.dmr.embed(parsed.source),
+            source,
             destination: sender,
             embedded: Rewrite::addresses(sender, self.dmr.embed(about.destination)),
             node: None,
         };
         translate_error_4to6(&mut work.packet, parsed, &about, &to, &self.translate)?;
         Ok(work.forward_whole())
+    }
+
+    /// The IPv6 address that a host outside is shown as.
+    #[inline]
+    fn shown(&self, address: Ipv4Addr) -> Result<Ipv6Addr, DropReason> {
+        check_embedding(self.dmr, self.well_known_prefix_strict, address)?;
+        Ok(self.dmr.embed(address))
     }
 
     /// The IPv6 address of the subscriber's host that has `port` of `address`.

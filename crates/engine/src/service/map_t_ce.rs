@@ -13,13 +13,11 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use tombolo_tables::binding::InsideKey;
 use tombolo_wire::Prefix64;
 
-use super::map::{
-    MapEdge, check_own, destination_port, is_echo, is_shown_by, refuse_address, refuse_spoofer, source_port,
-    subscriber_of,
-};
+use super::map::{MapEdge, check_own, destination_port, is_echo, is_shown_by, refuse, source_port, subscriber_of};
 use super::serve::Serve;
 use super::shape::Shape;
 use crate::description::Description;
+use crate::mapping::embedding::check_embedding;
 use crate::mapping::error_sources::ErrorSources;
 use crate::mapping::pool::PortSpace;
 use crate::mapping::stateless::Claim;
@@ -43,6 +41,9 @@ pub struct MapTCe {
     pub edge: MapEdge,
     /// The prefix of the Default Mapping Rule: the IPv4 Internet is seen in it.
     pub dmr: Prefix64,
+    /// Drop packets that combine the well-known prefix with an IPv4 address that is not global (RFC
+    /// 6052 section 3.1).
+    pub well_known_prefix_strict: bool,
     /// Sources of translated ICMPv6 errors whose senders have no IPv4 address (RFC 6791).
     pub error_sources: ErrorSources,
     /// How headers are translated.
@@ -101,6 +102,9 @@ impl Serve for MapTCe {
     /// From a host inside.
     #[inline]
     fn serve_ipv4(&self, _: Side, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+        if self.edge.keeps(&work.packet, parsed)? {
+            return Ok(Verdict::ToHost);
+        }
         screen_ipv4(parsed)?;
         if let Some(nat44) = self.edge.hairpin(&work.packet, parsed)? {
             return nat44.serve_inside(parsed, work);
@@ -108,11 +112,12 @@ impl Serve for MapTCe {
         if parsed.payload == Payload::IcmpError {
             return self.error_from_inside(parsed, work);
         }
-        check_scope(parsed.destination).map_err(refuse_address)?;
+        check_scope(parsed.destination).map_err(refuse)?;
         let leaving = self.edge.leave(parsed, work)?;
         // An echo has one identifier, which the NAPT has just given.
         let identifier = leaving.port.filter(|_| is_echo(parsed)).map(|port| port.0);
-        let destination = self.remote_ipv6(parsed.destination, identifier.or(destination_port(parsed)))?;
+        let destination =
+            self.remote_ipv6(parsed.destination, identifier.or(destination_port(parsed))).map_err(refuse)?;
         work.notes.add("RFC 7599 section 8.1", || format!("{} is {destination}", parsed.destination));
         let to = Rewrite {
             source: self.edge.ce.host_address(leaving.source),
@@ -133,7 +138,7 @@ impl Serve for MapTCe {
         if parsed.payload == Payload::IcmpError {
             return self.error_from_outside(parsed, own, work);
         }
-        let remote = self.remote_ipv4(parsed.source, source_port(parsed)).map_err(refuse_spoofer)?;
+        let remote = self.remote_ipv4(parsed.source, source_port(parsed)).map_err(refuse)?;
         check_scope(remote)?;
         let Some(arriving) = self.edge.arrive(parsed, own, remote, work)? else { return Ok(Verdict::Hold) };
         let to =
@@ -192,8 +197,11 @@ impl MapTCe {
     /// else embedded.
     #[inline]
     fn remote_ipv6(&self, address: Ipv4Addr, port: Option<u16>) -> Result<Ipv6Addr, DropReason> {
-        let subscriber = subscriber_of(&self.edge.mesh, address, port)?;
-        Ok(subscriber.map_or_else(|| self.dmr.embed(address), |found| found.rule.host_address(found.share, address)))
+        if let Some(found) = subscriber_of(&self.edge.mesh, address, port)? {
+            return Ok(found.rule.host_address(found.share, address));
+        }
+        check_embedding(self.dmr, self.well_known_prefix_strict, address)?;
+        Ok(self.dmr.embed(address))
     }
 
     /// An ICMPv6 error from the network, about a packet that left here.
@@ -211,10 +219,16 @@ impl MapTCe {
             self.remote_ipv4(about.destination, destination_port(&about)).map_err(|_| DropReason::IcmpErrorUnusable)?;
         let arriving = self.edge.error_arrives(&about, own, remote, work)?;
         let (host, port) = (arriving.host, arriving.port);
-        let known = self.remote_ipv4(parsed.source, destination_port(&about)).ok();
-        let source = known.or_else(|| self.error_sources.pick(&mut work.worker.random)).or(work.own.ipv4);
+        let source = match self.remote_ipv4(parsed.source, destination_port(&about)) {
+            Ok(known) => known,
+            Err(DropReason::PrivateInWellKnownPrefix) => return Err(DropReason::PrivateInWellKnownPrefix.into()),
+            Err(_) => {
+                let lent = self.error_sources.pick(&mut work.worker.random);
+                lent.or(work.own.ipv4).ok_or(DropReason::Untranslatable)?
+            }
+        };
         let to = ErrorRewrite {
-            source: source.ok_or(DropReason::Untranslatable)?,
+            source,
             destination: host,
             embedded: Rewrite { source: host, destination: remote, source_port: port, destination_port: None },
             node: None,
@@ -230,11 +244,8 @@ impl MapTCe {
         let by_rule = self.edge.mesh.rule_of_ipv6(address).map(|(_, rule)| rule);
         match (embedded, by_rule) {
             (Some(remote), rule) if rule.is_none_or(|rule| rule.ipv6().prefix_len() < self.dmr.length()) => {
-                if is_illegal_source_ipv4(remote) {
-                    Err(DropReason::IllegalSource)
-                } else {
-                    Ok(remote)
-                }
+                check_embedding(self.dmr, self.well_known_prefix_strict, remote)?;
+                if is_illegal_source_ipv4(remote) { Err(DropReason::IllegalSource) } else { Ok(remote) }
             }
             (_, Some(rule)) => {
                 let (share, remote) = rule.host_at(address).ok_or(DropReason::SpoofedSource)?;

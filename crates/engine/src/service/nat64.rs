@@ -13,6 +13,7 @@ use tombolo_wire::Prefix64;
 use super::serve::Serve;
 use super::shape::Shape;
 use crate::description::Description;
+use crate::mapping::embedding::check_embedding;
 use crate::mapping::stateless::Claim;
 use crate::mechanism::hairpin::{check_size, come_in_again};
 use crate::mechanism::napt::{Arrival, Host, KnownBy, Nat, port_of};
@@ -220,10 +221,7 @@ impl Nat64 {
     }
 
     fn check_well_known(&self, address: Ipv4Addr) -> Result<(), DropReason> {
-        if self.well_known_prefix_strict && self.prefix.forbids(address) {
-            return Err(DropReason::PrivateInWellKnownPrefix);
-        }
-        Ok(())
+        check_embedding(self.prefix, self.well_known_prefix_strict, address)
     }
 }
 

@@ -137,6 +137,7 @@ pub(crate) fn service(kind: Kind, setup: &TestFrames) -> ServiceKind {
         _ => ServiceKind::MapTBr(MapTBr {
             domain: rules(),
             dmr: Prefix64::WELL_KNOWN,
+            well_known_prefix_strict: false,
             error_sources: ErrorSources::default(),
             translate: TranslateSettings::default(),
         }),

@@ -3,7 +3,7 @@
 use tombolo_engine::service::map_e_br::MapEBr;
 use tombolo_engine::service::map_t_br::MapTBr;
 
-use super::parts::prefix_record;
+use super::parts::{prefix_record, strictness};
 use super::{FastRecord, Table};
 use crate::record::{CLAIM_LOCAL, CLAIM_PREFIX, CLAIM_RULES, KIND_MAP_E_BR, KIND_MAP_T_BR, ServiceRecord};
 
@@ -24,10 +24,11 @@ impl FastRecord for MapEBr {
 impl FastRecord for MapTBr {
     fn record(&self) -> Result<ServiceRecord, &'static str> {
         // Sources of errors are the engine's.
-        let MapTBr { domain: _, dmr, error_sources: _, translate } = self;
+        let MapTBr { domain: _, dmr, well_known_prefix_strict, error_sources: _, translate } = self;
         let mut record = ServiceRecord {
             kind: KIND_MAP_T_BR,
             claims: CLAIM_PREFIX | CLAIM_RULES,
+            flags: strictness(*dmr, *well_known_prefix_strict),
             prefix: prefix_record(*dmr),
             ..ServiceRecord::default()
         };

@@ -10,7 +10,7 @@ use tombolo_engine::service::map_e_ce::MapECe;
 use tombolo_engine::service::map_t_ce::MapTCe;
 
 use super::FastRecord;
-use super::parts::{are_in_the_set, fill, prefix_record};
+use super::parts::{are_in_the_set, fill, prefix_record, strictness};
 use crate::record::{CLAIM_LOCAL, CLAIM_SOURCES, KIND_EDGE, KIND_MAP_T_CE, ServiceRecord, halves};
 
 impl FastRecord for MapECe {
@@ -26,7 +26,7 @@ impl FastRecord for MapECe {
 
 impl FastRecord for MapTCe {
     fn record(&self) -> Result<ServiceRecord, &'static str> {
-        let MapTCe { edge, dmr, error_sources: _, translate } = self;
+        let MapTCe { edge, dmr, well_known_prefix_strict, error_sources: _, translate } = self;
         let mut record = ServiceRecord {
             kind: KIND_MAP_T_CE,
             claims: CLAIM_LOCAL | CLAIM_SOURCES,
@@ -35,6 +35,7 @@ impl FastRecord for MapTCe {
         };
         record.set_edge(edge)?;
         record.tunnel.local = halves(edge.ce.address().to_bits());
+        record.flags |= strictness(*dmr, *well_known_prefix_strict);
         // The longer prefix decides about a source (RFC 7599 section 8.2); rules inside the default one
         // are rare.
         let is_inside =

@@ -14,7 +14,7 @@ use tombolo_wire::ipv6::MINIMUM_MTU;
 use crate::record::{
     PoolRecord, Ports, PrefixRecord, RANGES, Range, SERVICE_ADDRESS_DEPENDENT, SERVICE_CLAMPS, SERVICE_ENDS_SOFTWIRES,
     SERVICE_ENGINE_BINDS, SERVICE_ENGINE_OPENS, SERVICE_ENGINE_OPENS_TCP, SERVICE_NO_INBOUND_TCP, SERVICE_PARITY,
-    ServiceRecord, TunnelRecord, halves,
+    SERVICE_STRICT, ServiceRecord, TunnelRecord, halves,
 };
 
 impl ServiceRecord {
@@ -148,6 +148,11 @@ fn handed_out(ports: &PortRanges) -> Ports {
         [one] => Ports { first: *one.start(), last: *one.end() },
         _ => Ports::NONE,
     }
+}
+
+/// What RFC 6052 section 3.1 makes of a prefix, as a bit of `flags`.
+pub(super) fn strictness(prefix: Prefix64, strict: bool) -> u16 {
+    if strict && prefix.is_well_known() { SERVICE_STRICT } else { 0 }
 }
 
 pub(crate) fn prefix_record(prefix: Prefix64) -> PrefixRecord {

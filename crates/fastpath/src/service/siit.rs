@@ -6,11 +6,11 @@ use tombolo_engine::mapping::address_ranges::AddressRanges;
 use tombolo_engine::mapping::stateless::StatelessMap;
 use tombolo_engine::service::siit::{Hairpinning, Role, Siit};
 
-use super::parts::{fill, prefix_record};
+use super::parts::{fill, prefix_record, strictness};
 use super::{FastRecord, Table};
 use crate::record::{
     CLAIM_INSIDE, CLAIM_MAPPED_IPV4, CLAIM_MAPPED_IPV6, CLAIM_PREFIX, CLAIM_UNMAPPED_IPV4, KIND_SIIT, SERVICE_CLAT,
-    SERVICE_HAIRPIN_INTRINSIC, SERVICE_HAIRPIN_SIMPLE, SERVICE_STRICT, ServiceRecord,
+    SERVICE_HAIRPIN_INTRINSIC, SERVICE_HAIRPIN_SIMPLE, ServiceRecord,
 };
 
 impl FastRecord for Siit {
@@ -43,7 +43,7 @@ impl FastRecord for Siit {
         };
         if let Some(prefix) = prefix {
             record.prefix = prefix_record(*prefix);
-            record.flags |= if *well_known_prefix_strict && prefix.is_well_known() { SERVICE_STRICT } else { 0 };
+            record.flags |= strictness(*prefix, *well_known_prefix_strict);
         }
         record.flags |= match hairpinning {
             Hairpinning::Off => 0,

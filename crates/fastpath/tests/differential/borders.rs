@@ -51,8 +51,13 @@ pub(crate) fn cases() -> Vec<Case> {
         lwaftr_case("lwaftr, divisions that differ", pipe, true, &ADDRESSES, None),
         map_case("map-e br", |domain| map_e(domain, SoftwireSettings::default()), true),
         map_case("map-e br, pipe", |domain| map_e(domain, pipe_settings()), true),
-        map_case("map-t br", |domain| map_t(domain, TranslateSettings::default()), false),
-        map_case("map-t br, limits and classes", move |domain| map_t(domain, strange), false),
+        map_case("map-t br", |domain| map_t(domain, dmr(), TranslateSettings::default()), false),
+        map_case("map-t br, limits and classes", move |domain| map_t(domain, dmr(), strange), false),
+        map_case(
+            "map-t br, well-known prefix",
+            |domain| map_t(domain, Prefix64::WELL_KNOWN, TranslateSettings::default()),
+            false,
+        ),
     ]
 }
 
@@ -173,8 +178,13 @@ fn map_e(domain: MapDomain, softwire: SoftwireSettings) -> ServiceKind {
     ServiceKind::MapEBr(MapEBr { domain, address: ADDRESSES[0], softwire })
 }
 
-fn map_t(domain: MapDomain, translate: TranslateSettings) -> ServiceKind {
-    ServiceKind::MapTBr(MapTBr { domain, dmr: DMR.parse().unwrap(), error_sources: ErrorSources::default(), translate })
+fn dmr() -> Prefix64 {
+    DMR.parse().unwrap()
+}
+
+fn map_t(domain: MapDomain, dmr: Prefix64, translate: TranslateSettings) -> ServiceKind {
+    let error_sources = ErrorSources::default();
+    ServiceKind::MapTBr(MapTBr { domain, dmr, well_known_prefix_strict: true, error_sources, translate })
 }
 
 /// Rules of all kinds: shared, whole and assigned; nested; with a PSID given; End-user prefixes
@@ -204,7 +214,7 @@ fn rules() -> Vec<MapRule> {
 fn map_case(name: &'static str, kind: impl Fn(MapDomain) -> ServiceKind, is_tunneled: bool) -> Case {
     let domain = MapDomain::new(rules()).unwrap();
     let kind = kind(domain.clone());
-    let dmr: Prefix64 = DMR.parse().unwrap();
+    let dmr = kind.pref64().unwrap_or_else(dmr);
     let build = move |numbers: &mut Numbers, _: &World| {
         let rule = domain.rules()[numbers.below(domain.rules().len())];
         let hosts = u32::MAX.checked_shr(rule.ipv4().prefix_len().into()).unwrap_or(0);

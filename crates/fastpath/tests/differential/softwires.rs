@@ -49,8 +49,9 @@ pub(crate) fn cases() -> Vec<Case> {
         lwb4("lwb4, pipe", pipe, closed),
         map_e("map-e ce", MapDomain::default()),
         map_e("map-e ce, mesh", MapDomain::new(vec![rule()]).unwrap()),
-        map_t("map-t ce", MapDomain::default()),
-        map_t("map-t ce, mesh", MapDomain::new(vec![rule()]).unwrap()),
+        map_t("map-t ce", MapDomain::default(), dmr()),
+        map_t("map-t ce, mesh", MapDomain::new(vec![rule()]).unwrap(), dmr()),
+        map_t("map-t ce, well-known prefix", MapDomain::default(), Prefix64::WELL_KNOWN),
     ]
 }
 
@@ -164,11 +165,15 @@ fn map_e(name: &'static str, mesh: MapDomain) -> Case {
     case(name, kind, move |numbers, world| self::edge(numbers, world, MAP, local))
 }
 
-fn map_t(name: &'static str, mesh: MapDomain) -> Case {
-    let dmr = Prefix64::new("2001:db8:ffff::".parse().unwrap(), 64).unwrap();
+fn dmr() -> Prefix64 {
+    Prefix64::new("2001:db8:ffff::".parse().unwrap(), 64).unwrap()
+}
+
+fn map_t(name: &'static str, mesh: MapDomain, dmr: Prefix64) -> Case {
     let kind = ServiceKind::MapTCe(MapTCe {
         edge: map_edge(mesh),
         dmr,
+        well_known_prefix_strict: true,
         error_sources: ErrorSources::default(),
         translate: TranslateSettings::default(),
     });

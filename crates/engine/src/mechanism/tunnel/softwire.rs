@@ -56,9 +56,6 @@ use crate::verdict::DropReason;
 
 pub use crate::softwire::Softwire;
 
-/// Code of an ICMPv6 "time exceeded" from who waited for fragments.
-const REASSEMBLY_TIME_EXCEEDED: u8 = 1;
-
 /// Bytes that encapsulation puts in front of a packet.
 pub const OVERHEAD: u32 = 40;
 
@@ -387,7 +384,9 @@ pub fn relay_error(
     let at = usize::from(parsed.transport_offset) + icmpv6::HEADER_LENGTH + usize::from(outer.transport_offset);
     let inner = parse_quoted_ipv4(packet.bytes().get(at..).unwrap_or_default())?;
     let answer = match view.kind() {
-        icmpv6::TIME_EXCEEDED if view.code() == REASSEMBLY_TIME_EXCEEDED => return Err(DropReason::IcmpErrorUnusable),
+        icmpv6::TIME_EXCEEDED if view.code() == icmpv6::REASSEMBLY_TIME_EXCEEDED => {
+            return Err(DropReason::IcmpErrorUnusable);
+        }
         icmpv6::PACKET_TOO_BIG => too_big(view.rest_of_header(), &outer, &inner)?,
         _ => IcmpAnswer::HostUnreachable,
     };
