@@ -107,7 +107,7 @@ fn what_policy_refuses_is_handed_out_for_a_log_and_a_flood_of_it_is_counted() {
     );
     assert_eq!(gateway.engine.take_refused(|one| panic!("{one:?}")), 0);
     // Other drops are no policy, and who does not tell does not log.
-    gateway.pass(&udp(([8, 8, 8, 8].into(), 53), (POOL, 1), b""));
+    gateway.pass(&udp((std::net::Ipv4Addr::new(8, 8, 8, 8), 53), (POOL, 1), b""));
     gateway.plan.own.errors.refusals = Refusals::Silent;
     gateway.pass(&private);
     assert_eq!(gateway.engine.take_refused(|one| panic!("{one:?}")), 0);
