@@ -376,6 +376,12 @@ def lwaftr():
     lwaftr_case("in-echo", "RFC 7596 section 8.1", "an echo request", "its identifier counts as the port",
                 packet(icmp_in_ipv4(FAR, SHARED, 8, 0, echo_rest(4100, 1), data(8)), "forward",
                        around(AFTR, first, icmp_in_ipv4(FAR, SHARED, 8, 0, echo_rest(4100, 1), data(8), ttl=63))))
+    echo = icmp_in_ipv4(FAR, SHARED, 8, 0, echo_rest(4100, 1), data(8))
+    lwaftr_case("in-echo-denied", "RFC 7596 section 8.1", "an echo request where policy lets no ICMP in", "dropped",
+                packet(echo, "drop denied"), config="strict")
+    lwaftr_case("in-error-denied", "RFC 7596 section 8.1", "an ICMP error there", "dropped",
+                packet(icmp_in_ipv4(FAR, SHARED, 3, 3, ZERO, udp4(SHARED, FAR, 4096, 53, ttl=9)), "drop denied"),
+                config="strict")
     lwaftr_case("in-echo-nobody", "RFC 7596 section 8.1", "an echo request with an identifier of nobody", "dropped",
                 packet(icmp_in_ipv4(FAR, SHARED, 8, 0, echo_rest(1, 1), data(8)), "drop no-binding"))
     about = udp4(SHARED, FAR, 4096, 53, ttl=9)

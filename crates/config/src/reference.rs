@@ -426,6 +426,7 @@ pub static LWAFTR: Section = Section {
         "hairpinning": "switch", "true", "false", "Packets from one softwire to another are hairpinned; otherwise they are dropped (RFC 7596 section 6.2).";
         "tell_unknown": "switch", "true", "false", "Tell a lwB4 whose packet fits no softwire so, with ICMPv6 1/5 at a bounded rate (RFC 7596 section 6.2).";
         "tell_unreachable": "switch", "true", "false", "Tell a sender outside that nobody has the port, with ICMPv4 3/1 at a bounded rate (RFC 7596 section 6.2).";
+        "inbound_icmp": "switch", "true", "false", "ICMP from outside enters the softwires: echoes by their identifiers, errors by the packets in them (RFC 7596 section 8.1). `false` drops it all, and path MTU discovery of subscribers with it.";
         ..CROSSING;
         ..SOFTWIRE_MSS;
     },

@@ -167,6 +167,7 @@ fn lwaftr<'d>(table: &Table<'d>, taken: &mut Taken<'_, 'd>, log: &mut Log) -> Lw
     let hairpinning = table.read_or("hairpinning", true, log, Node::switch);
     let tell_unknown = table.read_or("tell_unknown", true, log, Node::switch);
     let tell_unreachable = table.read_or("tell_unreachable", true, log, Node::switch);
+    let inbound_icmp = table.read_or("inbound_icmp", true, log, Node::switch);
     let table_of = softwires(table, &addresses, &ipv4, log);
     Lwaftr {
         softwire: settings(table, log),
@@ -176,6 +177,7 @@ fn lwaftr<'d>(table: &Table<'d>, taken: &mut Taken<'_, 'd>, log: &mut Log) -> Lw
         hairpinning,
         tell_unknown,
         tell_unreachable,
+        inbound_icmp,
     }
 }
 

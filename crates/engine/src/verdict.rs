@@ -135,8 +135,8 @@ drop_reasons! {
     RateLimited = "rate-limited", remedy: "raise the rate, or look for a flood";
     /// The gateway is being drained: what is open goes on, and nothing new begins.
     Draining = "draining", remedy: "tombolo drain --off, when the gateway is to serve again";
-    /// Addressed inside a mapping that policy excludes (deny list).
-    Denied = "denied", remedy: "change the deny list";
+    /// Policy excludes it: an address of a deny list, or ICMP from outside to a lwAFTR.
+    Denied = "denied", remedy: "change the deny list, or inbound_icmp of the lwaftr";
     /// A packet for an end of a softwire that holds no IPv4 packet (RFC 2473 section 3.1).
     NotIpv4Inside = "no-packet-inside", remedy: "look at the sender; only IPv4 belongs into the softwire";
     /// A packet for an end of a softwire that holds another tunnel's packet (RFC 2473 section 4).

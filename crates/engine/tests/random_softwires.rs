@@ -117,6 +117,7 @@ fn lwaftr() -> ServiceKind {
         hairpinning: true,
         tell_unknown: true,
         tell_unreachable: true,
+        inbound_icmp: true,
     })
 }
 

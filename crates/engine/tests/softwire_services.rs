@@ -412,6 +412,7 @@ fn lwaftr(hairpinning: bool) -> Gateway {
         hairpinning,
         tell_unknown: true,
         tell_unreachable: true,
+        inbound_icmp: true,
     }))
 }
 

@@ -109,6 +109,8 @@ static __always_inline struct outcome lwaftr_outside(const volatile struct servi
 
 	if (is_illegal_ipv4(packet->source4) || is_illegal_ipv4(packet->destination4))
 		return PASSED(MISS_SCREENED);
+	if (packet->space == SPACE_ICMP && service->flags & SERVICE_NO_INBOUND_ICMP)
+		return PASSED(MISS_POLICY);
 	/* Subscribers come through their softwires. */
 	if (is_among(service->inside, service->inside_ranges, bpf_ntohl(packet->source4)))
 		return PASSED(MISS_SPOOFED);

@@ -141,6 +141,7 @@ fn tcp_crosses_the_softwire_between_b4_and_lwaftr() {
         hairpinning: true,
         tell_unknown: true,
         tell_unreachable: true,
+        inbound_icmp: true,
     };
     crosses(b4(b4_address), ServiceKind::Lwaftr(lwaftr));
 }

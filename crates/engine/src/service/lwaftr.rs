@@ -7,7 +7,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use tombolo_wire::{Icmpv4View, Sum};
+use tombolo_wire::{Icmpv4View, Protocol, Sum};
 
 use super::serve::Serve;
 use super::shape::Shape;
@@ -48,6 +48,9 @@ pub struct Lwaftr {
     /// Whether the sender of a packet that no softwire is for gets an ICMP error (RFC 7596 section
     /// 6.2: ICMPv4 3/1).
     pub tell_unreachable: bool,
+    /// Whether ICMP from outside enters softwires at all: errors and echoes (RFC 7596 section 8.1
+    /// leaves that to policy). What subscribers send to each other always does.
+    pub inbound_icmp: bool,
 }
 
 impl Serve for Lwaftr {
@@ -89,6 +92,9 @@ impl Serve for Lwaftr {
             return Err(DropReason::InnerSourceSpoofed.into());
         }
         screen(parsed)?;
+        if parsed.protocol == Protocol::ICMP && !self.inbound_icmp {
+            return Err(DropReason::Denied.into());
+        }
         self.enter(parsed, work)
     }
 }

@@ -166,6 +166,7 @@ fn lwaftr(setup: &TestFrames, local: Ipv6Addr) -> Lwaftr {
         hairpinning: true,
         tell_unknown: false,
         tell_unreachable: false,
+        inbound_icmp: true,
     }
 }
 

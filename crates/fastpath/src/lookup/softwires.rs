@@ -169,6 +169,7 @@ mod tests {
             hairpinning: true,
             tell_unknown: true,
             tell_unreachable: true,
+            inbound_icmp: true,
         })
     }
 

@@ -69,6 +69,8 @@ tombolo_records::constants! {
     pub(crate) const SERVICE_ENGINE_OPENS_TCP: u16 = 512;
     /// The segment size that a SYN announces may have to be lowered.
     pub(crate) const SERVICE_CLAMPS: u16 = 1024;
+    /// ICMP from outside is the engine's to drop.
+    pub(crate) const SERVICE_NO_INBOUND_ICMP: u16 = 2048;
     /// Filtering by remote address (RFC 4787 REQ-8) of TCP; UDP's and ICMP's are the next bits.
     /// What makes or renews a permission is the engine's.
     pub(crate) const SERVICE_ADDRESS_DEPENDENT: u16 = 4096;

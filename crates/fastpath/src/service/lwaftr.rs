@@ -6,12 +6,21 @@ use tombolo_engine::service::lwaftr::Lwaftr;
 
 use super::parts::fill;
 use super::{FastRecord, Table};
-use crate::record::{CLAIM_INSIDE, CLAIM_LOCALS, KIND_LWAFTR, LOCALS, ServiceRecord, halves};
+use crate::record::{CLAIM_INSIDE, CLAIM_LOCALS, KIND_LWAFTR, LOCALS, SERVICE_NO_INBOUND_ICMP, ServiceRecord, halves};
 
 impl FastRecord for Lwaftr {
     fn record(&self) -> Result<ServiceRecord, &'static str> {
         // Hairpins and ICMP errors are the engine's.
-        let Lwaftr { addresses, ipv4, table, softwire, hairpinning: _, tell_unknown: _, tell_unreachable: _ } = self;
+        let Lwaftr {
+            addresses,
+            ipv4,
+            table,
+            softwire,
+            hairpinning: _,
+            tell_unknown: _,
+            tell_unreachable: _,
+            inbound_icmp,
+        } = self;
         if addresses.len() > LOCALS {
             return Err("it has more addresses of its own than the fast path has room for");
         }
@@ -20,6 +29,7 @@ impl FastRecord for Lwaftr {
         }
         let mut record =
             ServiceRecord { kind: KIND_LWAFTR, claims: CLAIM_LOCALS | CLAIM_INSIDE, ..ServiceRecord::default() };
+        record.flags |= if *inbound_icmp { 0 } else { SERVICE_NO_INBOUND_ICMP };
         record.inside_ranges = fill(&mut record.inside, ipv4)?;
         // Each softwire has one of the addresses below.
         record.set_softwire(Ipv6Addr::UNSPECIFIED, None, softwire);

@@ -103,6 +103,7 @@ fn lwaftr_case(
         hairpinning,
         tell_unknown: true,
         tell_unreachable: false,
+        inbound_icmp: hairpinning,
     });
     let build = move |numbers: &mut Numbers, _: &World| {
         let row = rows[numbers.below(rows.len())];
