@@ -281,3 +281,32 @@ fn lacking_privileges_are_diagnosed() {
     assert!(output.stderr.contains("CAP_NET_ADMIN"), "{}", output.stderr);
     assert!(output.success().is_err());
 }
+
+/// RFC 7915 section 5.6: what a more specific route leads elsewhere is forwarded untranslated.
+#[test]
+fn a_network_of_the_host_inside_the_prefix_stays_where_it_is() {
+    if skip_without("a_network_of_the_host_inside_the_prefix_stays_where_it_is", &["ip", "ping"]) {
+        return;
+    }
+    let lab = Lab::create(&Topology::client_gateway_server()).unwrap();
+    let ip = |node: &str, arguments: &str| {
+        lab.node(node).unwrap().command("ip").args(arguments.split(' ')).run().unwrap().success().unwrap();
+    };
+    ip("gateway", "address add 2001:db8:64:1::1/64 dev outside0 nodad");
+    ip("server", "address add 2001:db8:64:1::2/64 dev outside0 nodad");
+    ip("server", "-6 route add 2001:db8:1::/64 via 2001:db8:64:1::1");
+    let fastpath = if module_path!().ends_with("with_tc") { "fastpath = \"tc\"\n" } else { "" };
+    let file = lab.directory().unwrap().join("gateway.toml");
+    let service = SERVICE.replace("64:ff9b::/96", "2001:db8:64::/48");
+    fs::write(&file, format!("[gateway]\n{fastpath}{service}")).unwrap();
+    let command = lab.node("gateway").unwrap().command(TOMBOLO).args(["run", "-c"]);
+    let mut gateway = command.arg(file.display().to_string()).spawn().unwrap();
+    gateway.wait_for_text("ready", READY).unwrap();
+    let pings = |address: &str| {
+        let client = lab.node("client").unwrap();
+        client.command("ping").args(["-n", "-c", "1", "-W", "1", address]).run().unwrap().status.success().then_some(())
+    };
+    // 198.51.100.2 in the prefix, and the host in it that is none of the gateway's.
+    wait_until("the IPv4 host answers", PATIENCE, || pings("2001:db8:64:c633:64:200::")).unwrap();
+    wait_until("the IPv6 host answers", PATIENCE, || pings("2001:db8:64:1::2")).unwrap();
+}
