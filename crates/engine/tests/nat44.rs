@@ -586,7 +586,12 @@ fn what_has_no_ports_is_refused() {
     let (verdict, sent) = gateway.pass(&gre);
     assert_eq!((verdict, &sent[0][20..22]), (Verdict::Reply(DropReason::UnsupportedProtocol), [3, 2].as_slice()));
     let timestamp = icmp(HOST4, SERVER, 13, 0, 0, &[0; 12]);
-    assert_eq!(gateway.pass(&timestamp).0, Verdict::Drop(DropReason::IcmpUntranslatable));
+    let (verdict, sent) = gateway.pass(&timestamp);
+    assert_eq!((verdict, &sent[0][20..22]), (Verdict::Reply(DropReason::IcmpUntranslatable), [3, 2].as_slice()));
+    // A reply is for nobody, from outside nothing is answered.
+    for silent in [icmp(HOST4, SERVER, 14, 0, 0, &[0; 12]), icmp(SERVER, POOL, 13, 0, 0, &[0; 12])] {
+        assert_eq!(gateway.pass(&silent).0, Verdict::Drop(DropReason::IcmpUntranslatable));
+    }
 }
 
 fn sessions(gateway: &Gateway) -> usize {

@@ -49,6 +49,13 @@ pub mod unreachable {
     pub const PROHIBITED: u8 = 13;
 }
 
+/// True for a query other than the echo: of a time stamp, an information or an address mask (RFC 792,
+/// RFC 950).
+#[must_use]
+pub const fn is_query(kind: u8) -> bool {
+    matches!(kind, 13 | 15 | 17)
+}
+
 /// True if a message of type `kind` reports about another packet, which it carries (RFC 1122
 /// section 3.2.2).
 #[must_use]

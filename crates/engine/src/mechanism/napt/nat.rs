@@ -15,7 +15,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use tombolo_tables::binding::InsideKey;
-use tombolo_wire::{Port, TcpFlags};
+use tombolo_wire::{Port, Protocol, TcpFlags, icmpv4};
 
 use super::held::SynEnds;
 use super::host::Host;
@@ -26,6 +26,7 @@ use super::static_binding::StaticBinding;
 use crate::endpoint::Endpoint;
 use crate::mapping::pool::{Pool, PortSpace};
 use crate::mechanism::{IcmpAnswer, Refusal};
+use crate::packet::Packet;
 use crate::parse::{Parsed, Payload};
 use crate::random::Random;
 use crate::verdict::DropReason;
@@ -65,7 +66,7 @@ impl Nat {
         remote: Ipv4Addr,
         work: &mut Work<'_>,
     ) -> Result<Endpoint, Refusal> {
-        let (space, event) = space_of(parsed)?;
+        let (space, event) = space_of(parsed).map_err(|refusal| refuse_query(refusal, parsed, &work.packet))?;
         let remote = Endpoint { address: remote, port: parsed.destination_port };
         let inside = host.key(work.number, space, parsed.source_port);
         let outside = self.state(work).outbound(&inside, space, remote, event).map_err(no_state_inside)?;
@@ -206,6 +207,19 @@ fn space_of<A>(parsed: &Parsed<A>) -> Result<(PortSpace, Event), Refusal> {
         Payload::Piece => Err(DropReason::FragmentUntranslatable.into()),
         Payload::Other => Err(Refusal::with(DropReason::UnsupportedProtocol, IcmpAnswer::ProtocolUnreachable)),
     }
+}
+
+/// ICMPv4 has queries besides the echo, which a NAT does not translate. Their senders wait for an
+/// answer; they are told that there will be none (RFC 5508 REQ-1: a policy). Other messages that are
+/// not known get no error (RFC 1122 section 3.2.2).
+#[cold]
+fn refuse_query<A>(refusal: Refusal, parsed: &Parsed<A>, packet: &Packet<'_>) -> Refusal {
+    let kind = packet.bytes().get(usize::from(parsed.transport_offset));
+    let is_query = parsed.protocol == Protocol::ICMP && kind.is_some_and(|&kind| icmpv4::is_query(kind));
+    if parsed.payload == Payload::IcmpOther && is_query {
+        return Refusal::with(refusal.reason, IcmpAnswer::ProtocolUnreachable);
+    }
+    refusal
 }
 
 /// Which table the packet in an ICMP error belongs to.
