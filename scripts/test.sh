@@ -4,12 +4,15 @@
 #
 # Tests with real kernels and clients share a machine with whatever else runs on it. A target that failed is run again, once
 # and alone; what passes then is named as FLAKY, so that nobody overlooks it, and counts as passed.
+#
+# Without arguments, the model checker then has its turn: the tables built with loom's atomics, in a folder of their own.
 set -u
 
 cd "$(dirname "$0")/.."
 log=$(mktemp)
 again=$(mktemp)
-trap 'rm -f "$log" "$again"' EXIT
+models=$(mktemp)
+trap 'rm -f "$log" "$again" "$models"' EXIT
 
 # The status of cargo, not of tee.
 run() {
@@ -49,6 +52,16 @@ if [ "$failed" -gt 0 ] && [ "$failed" -le 5 ]; then
     done
     # A target that failed without a word of a failed test, say one that was killed.
     [ "$failed" -eq 0 ] || status=1
+fi
+
+if [ $# -eq 0 ]; then
+    RUSTFLAGS="${RUSTFLAGS:-} --cfg loom"
+    export RUSTFLAGS
+    run "$models" -p tombolo-tables --test model --target-dir target/loom || status=1
+    passed=$((passed + $(sum passed "$models")))
+    failed=$((failed + $(sum failed "$models")))
+    echo "$(sed -n 's/.*model .*: \([0-9]*\) executions.*/\1/p' "$models" | awk '{ sum += $1 } END { print sum + 0 }') executions of models"
+    cat "$models" >>"$log"
 fi
 
 # Written past the harness's capture, a skip may share its line with the harness's words.

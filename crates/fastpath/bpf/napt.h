@@ -60,7 +60,8 @@ static __always_inline bool look_at_session(struct session *session, const struc
 	sighting->seen = READ(session->seen);
 	sighting->effective =
 		effective_state(state_of(sighting->word), ticks_since(now, sighting->seen));
-	return sighting->effective && !((sighting->word ^ key->word) >> 16);
+	return sighting->effective && !(sighting->word & SESSION_PENDING) &&
+	       !((sighting->word ^ key->word) >> 16);
 }
 
 /* Moves a session on by a packet. A tick's first packet writes when it was seen; other packets
@@ -216,11 +217,16 @@ static __always_inline int bind_for(struct subscriber *subscriber, __u32 subscri
 		return -MISS_NO_PORT;
 	}
 	slot = slot_of(range, bpf_ntohl(outside4), space, port);
+	/* Counted before it can be read: whoever counts again meanwhile (audit.rs) finds too few, and
+	 * whoever removes it takes it off.
+	 */
+	__sync_fetch_and_add(&subscriber->counts, 1);
 	publish_binding(record, key,
 			&(struct new_binding){ outside4, bpf_htons(port), slot, subscriber_id,
 					       now });
 	if (link_binding(key, id))
 		return id;
+	__sync_fetch_and_add(&subscriber->counts, -1ULL);
 	word = slot_at(slot);
 	if (word)
 		SWAP(word, id, 0U);
@@ -246,10 +252,8 @@ __noinline int bind(const struct inside_key *key, __u32 space, __u32 now)
 	if ((__u32)READ(subscriber->counts) >= service_at(key->service)->bindings_per_subscriber)
 		return -MISS_LIMIT;
 	id = bind_for(subscriber, subscriber_id, key, space, now);
-	if (id > 0) {
-		__sync_fetch_and_add(&subscriber->counts, 1);
+	if (id > 0)
 		scratch->counters.bindings_made++;
-	}
 	return id;
 }
 

@@ -131,6 +131,19 @@ static __always_inline bool claim_entry(struct session *entry, __u64 word)
 	return SWAP(&entry->word, word, SESSION_CLAIMED | (word & SESSION_MARK));
 }
 
+/* Claims an entry that has expired, unless it was reused or refreshed meanwhile: the word alone does
+ * not say whose it is, so the rest is looked at when nobody else can change it.
+ */
+static __always_inline bool take_over(struct session *entry, __u64 word, __u32 now)
+{
+	if (!replace_word(entry, word, word | SESSION_PENDING))
+		return false;
+	if (has_expired(entry, word, now))
+		return replace_word(entry, word | SESSION_PENDING, SESSION_CLAIMED);
+	replace_word(entry, word | SESSION_PENDING, word);
+	return false;
+}
+
 /* Bit of a claim's result: the entry was another session's, which had expired. */
 #define CLAIM_REUSED 4
 
@@ -156,7 +169,8 @@ __noinline int claim_in(__u32 number, __u32 now)
 	for (int n = 0; n < 4; n++) {
 		__u64 word = READ(line->entry[n].word);
 
-		if (has_expired(&line->entry[n], word, now) && claim_entry(&line->entry[n], word))
+		if (has_expired(&line->entry[n], word, now) &&
+		    take_over(&line->entry[n], word, now))
 			return n | CLAIM_REUSED;
 	}
 	return -1;

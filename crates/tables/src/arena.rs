@@ -15,25 +15,25 @@
 
 use std::marker::PhantomData;
 use std::num::NonZeroU32;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
 
+use crate::atomic::{AtomicU64, Ordering, fence};
 use crate::memory::{MemoryError, MemorySource, Record, Slab};
 use crate::tick::Tick;
 
 /// Words of a record.
 pub const WORDS: usize = 8;
 
-const LIFE_WORD: usize = 4;
+pub(crate) const LIFE_WORD: usize = 4;
 
 tombolo_records::constants! {
-    const STAGE: u64 as LIFE_STAGE = 0xffff;
-    const FREE: u64 as STAGE_FREE = 0;
-    const BUILDING: u64 as STAGE_BUILDING = 1;
-    const LIVE: u64 as STAGE_LIVE = 2;
+    pub(crate) const STAGE: u64 as LIFE_STAGE = 0xffff;
+    pub(crate) const FREE: u64 as STAGE_FREE = 0;
+    pub(crate) const BUILDING: u64 as STAGE_BUILDING = 1;
+    pub(crate) const LIVE: u64 as STAGE_LIVE = 2;
     const DYING: u64 as STAGE_DYING = 3;
-    const OPENING: u64 as STAGE_OPENING = 4;
-    const GENERATION: u64 as LIFE_GENERATION = 0xffff << 16;
-    const ONE_GENERATION: u64 as LIFE_ONE_GENERATION = 1 << 16;
+    pub(crate) const OPENING: u64 as STAGE_OPENING = 4;
+    pub(crate) const GENERATION: u64 as LIFE_GENERATION = 0xffff << 16;
+    pub(crate) const ONE_GENERATION: u64 as LIFE_ONE_GENERATION = 1 << 16;
 }
 
 /// Declares the type of a record's number.
@@ -76,7 +76,7 @@ macro_rules! id {
 pub(crate) use id;
 
 /// What is kept in the records of an arena.
-pub trait Stored: Sized {
+pub trait Stored: Sized + PartialEq {
     /// Type of its number.
     type Id: Copy + From<NonZeroU32> + Into<NonZeroU32>;
     /// Names of the records' span and of the bitmap's.
@@ -90,18 +90,25 @@ pub trait Stored: Sized {
 /// One record. All access goes through atomics; see the module for the bytes.
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
-pub struct Cell([AtomicU64; WORDS]);
+pub struct Cell(pub(crate) [AtomicU64; WORDS]);
 
 // SAFETY: an array of atomics.
 unsafe impl Record for Cell {}
 
-const _: () = assert!(size_of::<Cell>() == 64);
+impl Cell {
+    /// The words as they stand, but for the arena's.
+    fn words(&self) -> [u64; WORDS] {
+        std::array::from_fn(|n| if n == LIFE_WORD { 0 } else { self.0[n].load(Ordering::Relaxed) })
+    }
+}
+
+const _: () = assert!(cfg!(loom) || size_of::<Cell>() == 64);
 
 /// Records and the bitmap of those in use. Number 0 stands for "none" and is never given out.
 #[derive(Debug)]
 pub struct Arena<T> {
-    cells: Slab<Cell>,
-    used: Slab<AtomicU64>,
+    pub(crate) cells: Slab<Cell>,
+    pub(crate) used: Slab<AtomicU64>,
     capacity: u32,
     stored: PhantomData<T>,
 }
@@ -149,7 +156,7 @@ impl<T: Stored> Arena<T> {
         if !is_readable(life) {
             return None;
         }
-        let words = std::array::from_fn(|n| if n == LIFE_WORD { 0 } else { cell.0[n].load(Ordering::Relaxed) });
+        let words = cell.words();
         fence(Ordering::Acquire);
         let after = cell.0[LIFE_WORD].load(Ordering::Relaxed);
         let unchanged = is_readable(after) && (after ^ life) & GENERATION == 0;
@@ -208,6 +215,8 @@ impl<T: Stored> Arena<T> {
     /// [`settle`](Self::settle), or [`free`](Self::free) if it was not needed.
     pub fn publish(&self, id: T::Id, value: &T, now: Tick) {
         let cell = &self.cells[number(id) as usize];
+        // Whoever reads one of the new words sees that the record is being built.
+        fence(Ordering::Release);
         for (n, word) in value.to_words().into_iter().enumerate().filter(|&(n, _)| n != LIFE_WORD) {
             cell.0[n].store(word, Ordering::Relaxed);
         }
@@ -249,15 +258,19 @@ impl<T: Stored> Arena<T> {
         }
     }
 
-    /// Takes a live record out of use, if it was last touched at `seen`. Only the one caller that
-    /// gets `true` goes on to unlink and [`free`](Self::free) it.
+    /// Takes a live record out of use, if it still is `value`, last touched at `seen`. Only the one
+    /// caller that gets `true` goes on to unlink and [`free`](Self::free) it. Its number and `seen`
+    /// alone would not do: within a tick another caller may have removed it, and a writer made
+    /// another in its place.
     #[must_use]
-    pub fn retire(&self, id: T::Id, seen: Tick) -> bool {
-        let word = &self.cells[number(id) as usize].0[LIFE_WORD];
-        let life = word.load(Ordering::Acquire);
+    pub fn retire(&self, id: T::Id, value: &T, seen: Tick) -> bool {
+        let cell = &self.cells[number(id) as usize];
+        let life = cell.0[LIFE_WORD].load(Ordering::Acquire);
         life & STAGE == LIVE
             && touched(life) == seen
-            && word.compare_exchange(life, life & !STAGE | DYING, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+            && T::from_words(cell.words()) == *value
+            // The generation in `life` says that the words were this record's.
+            && cell.0[LIFE_WORD].compare_exchange(life, life & !STAGE | DYING, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// Frees a record that was claimed and did not get further, or was retired and unlinked.
@@ -266,6 +279,11 @@ impl<T: Stored> Arena<T> {
         let word = &self.cells[number as usize].0[LIFE_WORD];
         word.store(word.load(Ordering::Relaxed) & GENERATION | FREE, Ordering::Release);
         self.used[number as usize / 64].fetch_and(!(1 << (number % 64)), Ordering::AcqRel);
+    }
+
+    /// What tells the records that had a number one after another apart.
+    pub(crate) fn generation(&self, id: T::Id) -> u64 {
+        self.cells.get(number(id) as usize).map_or(0, |cell| cell.0[LIFE_WORD].load(Ordering::Acquire) & GENERATION)
     }
 
     /// Words of the bitmap, for [`Self::used`].
@@ -343,14 +361,16 @@ mod tests {
     fn a_record_that_was_touched_is_not_retired() {
         let arena: Arena<Words> = Arena::new(&mut Heap, 10).unwrap();
         let id = arena.claim(0).unwrap();
-        arena.publish(id, &Words([1; WORDS]), Tick(6));
-        assert!(!arena.retire(id, Tick(6)), "not while its maker links it");
+        let words = Words([1, 1, 1, 1, 0, 1, 1, 1]);
+        arena.publish(id, &words, Tick(6));
+        assert!(!arena.retire(id, &words, Tick(6)), "not while its maker links it");
         arena.settle(id);
         let (_, seen) = arena.read(id).unwrap();
         assert!(arena.touch(id, Tick(20)));
-        assert!(!arena.retire(id, seen));
-        assert!(arena.retire(id, Tick(20)));
-        assert!(!arena.retire(id, Tick(20)), "only one caller retires it");
+        assert!(!arena.retire(id, &words, seen));
+        assert!(!arena.retire(id, &Words([2; WORDS]), Tick(20)), "not another in its place");
+        assert!(arena.retire(id, &words, Tick(20)));
+        assert!(!arena.retire(id, &words, Tick(20)), "only one caller retires it");
         assert!(!arena.touch(id, Tick(21)));
         assert!(arena.read(id).is_none());
         arena.free(id);
@@ -377,9 +397,10 @@ mod tests {
             let writer = scope.spawn(|| {
                 for round in 1..200_000_u64 {
                     let id = arena.claim(0).unwrap();
-                    arena.publish(id, &Words([round, round, round, round, 0, round, round, round]), Tick(1));
+                    let words = Words([round, round, round, round, 0, round, round, round]);
+                    arena.publish(id, &words, Tick(1));
                     arena.settle(id);
-                    assert!(arena.retire(id, Tick(1)));
+                    assert!(arena.retire(id, &words, Tick(1)));
                     arena.free(id);
                 }
             });

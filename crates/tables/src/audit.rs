@@ -3,7 +3,7 @@
 //!
 //! The checks hold at rest, with no writer under way.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use crate::binding::{BindingId, flags};
 use crate::blocks::Holder;
@@ -44,7 +44,7 @@ pub fn repair(tables: &Tables, now: Tick) -> usize {
 /// more.
 pub fn repair_beside(tables: &Tables, now: Tick, pause: &mut dyn FnMut()) -> usize {
     let mut repaired = 0;
-    tables.sessions.repair();
+    tables.sessions.repair(pause);
     clear_entries(&tables.inside_index, &mut repaired, pause, |entry| {
         let binding = BindingId::new(entry.id).and_then(|id| tables.bindings.read(id));
         binding.is_some_and(|(b, _)| tables.inside_index.is_home(tables.key.hash(b.inside.words()), entry))
@@ -53,23 +53,28 @@ pub fn repair_beside(tables: &Tables, now: Tick, pause: &mut dyn FnMut()) -> usi
         let subscriber = SubscriberId::new(entry.id).and_then(|id| tables.subscribers.read(id));
         subscriber.is_some_and(|(s, _)| tables.subscriber_index.is_home(tables.key.hash(s.key.words()), entry))
     });
+    // While the records of the dead are claimed, their numbers are nobody else's: so their slots
+    // go first.
+    let stray = stray_slots(tables);
+    pause();
+    for (slot, owner) in stray {
+        if stray_owner(tables, slot) == Some(owner) {
+            tables.outside.close(slot, owner.0, now);
+            repaired += 1;
+        }
+    }
     let (linked, unlinked): (Vec<_>, Vec<_>) = tables.bindings.iter().partition(|&id| is_linked(tables, id));
     linked.into_iter().for_each(|id| tables.bindings.settle(id));
+    let unlinked: Vec<_> = unlinked.into_iter().map(|id| (id, tables.bindings.generation(id))).collect();
     pause();
-    for id in unlinked.into_iter().filter(|&id| !is_linked(tables, id)) {
+    let is_dead = |&(id, generation): &_| tables.bindings.generation(id) == generation && !is_linked(tables, id);
+    for (id, _) in unlinked.into_iter().filter(is_dead) {
         if let Some((binding, _)) = tables.bindings.read(id) {
             tables.inside_index.remove(tables.key.hash(binding.inside.words()), id.get());
+            tables.outside.close(binding.outside_slot, id, now);
         }
         tables.bindings.free(id);
         repaired += 1;
-    }
-    let stray = stray_slots(tables);
-    pause();
-    for (slot, id) in stray {
-        if stray_owner(tables, slot) == Some(id) {
-            tables.outside.close(slot, id, now);
-            repaired += 1;
-        }
     }
     for id in tables.subscribers.iter().collect::<Vec<_>>() {
         let linked = tables
@@ -84,7 +89,7 @@ pub fn repair_beside(tables: &Tables, now: Tick, pause: &mut dyn FnMut()) -> usi
         }
     }
     sweep_orphans(tables, &mut repaired);
-    count_again(tables);
+    count_again(tables, pause);
     blocks_of_the_dead(tables, now, &mut repaired);
     repaired
 }
@@ -97,31 +102,43 @@ fn is_linked(tables: &Tables, id: BindingId) -> bool {
     })
 }
 
-/// The binding that a slot names, if that one does not have the slot.
-fn stray_owner(tables: &Tables, slot: u32) -> Option<BindingId> {
+/// The binding that a slot names, if that one does not have the slot; and the generation of its
+/// record, since another may be made under the same number.
+fn stray_owner(tables: &Tables, slot: u32) -> Option<(BindingId, u64)> {
     match tables.outside.read(slot) {
-        Slot::Taken(id) if tables.bindings.read(id).is_none_or(|(binding, _)| binding.outside_slot != slot) => Some(id),
+        Slot::Taken(id) if tables.bindings.read(id).is_none_or(|(binding, _)| binding.outside_slot != slot) => {
+            Some((id, tables.bindings.generation(id)))
+        }
         _ => None,
     }
 }
 
-fn stray_slots(tables: &Tables) -> Vec<(u32, BindingId)> {
+fn stray_slots(tables: &Tables) -> Vec<(u32, (BindingId, u64))> {
     let slots = 0..u32::try_from(tables.outside.len()).unwrap_or(u32::MAX);
-    slots.filter_map(|slot| stray_owner(tables, slot).map(|id| (slot, id))).collect()
+    slots.filter_map(|slot| stray_owner(tables, slot).map(|owner| (slot, owner))).collect()
 }
 
-/// Counts again what each subscriber has. Who got something meanwhile is left alone.
-fn count_again(tables: &Tables) {
-    let bindings = |id| tables.subscribers.bindings(id);
-    let before: Vec<_> = tables.subscribers.iter().map(|id| (id, bindings(id))).collect();
-    let found = counts_by_subscriber(tables);
-    for (id, count) in before {
-        if let Some(counts) = found.get(&id)
-            && bindings(id) == count
-        {
-            tables.subscribers.set_counts(id, counts.bindings, counts.sessions);
-        }
+/// Counts again what each subscriber has, and adds what is missing. A program that is at a binding
+/// counts it before it is found, so that too little seems to be missing meanwhile: the greater of
+/// two differences is right unless one is under way both before and after `pause`.
+fn count_again(tables: &Tables, pause: &mut dyn FnMut()) {
+    let before = missing(tables);
+    pause();
+    for (id, missing) in missing(tables) {
+        let before = before.get(&id).copied().unwrap_or(missing);
+        tables.subscribers.add_counts(id, missing.0.max(before.0), missing.1.max(before.1));
     }
+}
+
+/// Bindings and sessions that each subscriber has beyond those that its record says.
+fn missing(tables: &Tables) -> BTreeMap<SubscriberId, (i64, i64)> {
+    let less = |found: u64, counted: u64| found.wrapping_sub(counted).cast_signed();
+    let found = counts_by_subscriber(tables).into_iter();
+    let difference = |(id, counts): (SubscriberId, Counts)| {
+        let (bindings, sessions) = (tables.subscribers.bindings(id), tables.subscribers.sessions(id));
+        (id, (less(counts.bindings, bindings), less(counts.sessions, sessions)))
+    };
+    found.map(difference).collect()
 }
 
 /// Gives back blocks whose holder is gone or does not know of them, and takes from subscribers what
@@ -191,8 +208,8 @@ struct Counts {
     sessions: u64,
 }
 
-fn counts_by_subscriber(tables: &Tables) -> HashMap<SubscriberId, Counts> {
-    let mut counts: HashMap<_, _> = tables.subscribers.iter().map(|id| (id, Counts::default())).collect();
+fn counts_by_subscriber(tables: &Tables) -> BTreeMap<SubscriberId, Counts> {
+    let mut counts: BTreeMap<_, _> = tables.subscribers.iter().map(|id| (id, Counts::default())).collect();
     let owner = |binding| tables.bindings.read(binding).and_then(|(binding, _)| SubscriberId::new(binding.subscriber));
     for id in tables.bindings.iter() {
         if let Some(counts) = owner(id).and_then(|id| counts.get_mut(&id)) {

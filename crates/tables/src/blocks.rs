@@ -13,8 +13,7 @@
 //! claimed here first and then noted there, so a crash in between leaves a block that its owner
 //! does not have, which [`repair`](crate::audit::repair) gives back.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-
+use crate::atomic::{AtomicU32, Ordering};
 use crate::memory::{MemoryError, MemorySource, Slab};
 use crate::subscriber::SubscriberId;
 use crate::tick::Tick;

@@ -21,17 +21,21 @@
 //! waits before it has taken its entry back: no deadlock, and exactly one entry becomes live. A
 //! writer that died in between (its process was killed) is overruled after [`PATIENCE`] looks.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::ops::Range;
 
+use crate::atomic::{AtomicU64, Ordering, spin_loop};
 use crate::hash::Hash;
 use crate::memory::{MemoryError, MemorySource, Record, Slab};
 
 /// How often a pending entry is looked at before its writer is taken for dead.
-pub const PATIENCE: u32 = 1 << 16;
+pub const PATIENCE: u32 = if cfg!(loom) { 1 } else { 1 << 16 };
+
+/// Entries of a bucket. A model checker has fewer steps to order where they are fewer.
+const ENTRIES: usize = if cfg!(loom) { 2 } else { 8 };
 
 tombolo_records::constants! {
-    const PENDING: u64 as INDEX_PENDING = 1 << 31;
-    const ID: u64 as INDEX_ID = PENDING - 1;
+    pub(crate) const PENDING: u64 as INDEX_PENDING = 1 << 31;
+    pub(crate) const ID: u64 as INDEX_ID = PENDING - 1;
 }
 
 /// Highest id that an entry can hold.
@@ -39,8 +43,8 @@ pub const MAX_ID: u32 = (1 << 31) - 1;
 
 tombolo_records::records! {
     /// One cache line of entries.
-    line struct Bucket as index_bucket {
-        entry: [AtomicU64; 8],
+    line pub(crate) struct Bucket as index_bucket {
+        entry: [AtomicU64; ENTRIES],
     }
 }
 
@@ -61,7 +65,7 @@ pub enum Inserted {
 /// The index. See the module for its layout.
 #[derive(Debug)]
 pub struct Index {
-    buckets: Slab<Bucket>,
+    pub(crate) buckets: Slab<Bucket>,
     count: u32,
 }
 
@@ -139,7 +143,7 @@ impl Index {
             for (slot, entry) in entries.entry.iter().enumerate() {
                 let word = entry.load(Ordering::Acquire);
                 if word != 0 {
-                    let place = bucket * 8 + slot;
+                    let place = bucket * ENTRIES + slot;
                     visit(Entry { place, tag: tag_of(word), id: id_of(word), pending: word & PENDING != 0 });
                 }
             }
@@ -149,17 +153,19 @@ impl Index {
     /// True if an entry at `place` may belong to `hash`.
     #[must_use]
     pub fn is_home(&self, hash: Hash, entry: &Entry) -> bool {
-        entry.tag == hash.tag() && hash.buckets(self.count).iter().any(|&bucket| entry.place / 8 == bucket as usize)
+        entry.tag == hash.tag()
+            && hash.buckets(self.count).iter().any(|&bucket| entry.place / ENTRIES == bucket as usize)
     }
 
-    /// Clears the entry at `place`, whatever it holds. For repair after a crash, with no other
-    /// writer.
+    /// Clears an entry, if it is as it was seen. A writer whose pending entry is cleared starts
+    /// again.
     pub fn clear(&self, entry: &Entry) {
-        self.entry(entry.place).store(0, Ordering::Release);
+        let pending = if entry.pending { PENDING } else { 0 };
+        self.replace(entry.place, u64::from(entry.tag) << 32 | pending | u64::from(entry.id), 0);
     }
 
     fn entry(&self, place: usize) -> &AtomicU64 {
-        &self.buckets[place / 8].entry[place % 8]
+        &self.buckets[place / ENTRIES].entry[place % ENTRIES]
     }
 
     fn replace(&self, place: usize, from: u64, to: u64) -> bool {
@@ -169,7 +175,7 @@ impl Index {
     fn places(&self, hash: Hash) -> impl Iterator<Item = usize> + use<> {
         let [first, second] = hash.buckets(self.count);
         let second = (second != first).then_some(second);
-        [Some(first), second].into_iter().flatten().flat_map(|bucket| bucket as usize * 8..bucket as usize * 8 + 8)
+        [Some(first), second].into_iter().flatten().flat_map(places_of)
     }
 
     /// Stores `word` in a free entry of the emptier bucket; `None` if both are full.
@@ -178,7 +184,7 @@ impl Index {
             |bucket: u32| self.buckets[bucket as usize].entry.iter().filter(|e| e.load(Ordering::Relaxed) == 0).count();
         let [first, second] = hash.buckets(self.count);
         let order = if free(first) >= free(second) { [first, second] } else { [second, first] };
-        order.into_iter().flat_map(|bucket| bucket as usize * 8..bucket as usize * 8 + 8).find(|&place| {
+        order.into_iter().flat_map(places_of).find(|&place| {
             let entry = self.entry(place);
             entry.load(Ordering::Relaxed) == 0
                 && entry.compare_exchange(0, word, Ordering::SeqCst, Ordering::Relaxed).is_ok()
@@ -207,7 +213,7 @@ impl Index {
                     break;
                 }
                 patience -= 1;
-                std::hint::spin_loop();
+                spin_loop();
             }
         }
         Settled::Mine
@@ -223,7 +229,7 @@ impl Index {
             if now != word {
                 return Settled::Again;
             }
-            std::hint::spin_loop();
+            spin_loop();
         }
         self.replace(place, word, 0);
         Settled::Again
@@ -247,6 +253,11 @@ enum Settled {
     Mine,
     Theirs(u32),
     Again,
+}
+
+fn places_of(bucket: u32) -> Range<usize> {
+    let first = bucket as usize * ENTRIES;
+    first..first + ENTRIES
 }
 
 fn tagged(hash: Hash) -> u64 {

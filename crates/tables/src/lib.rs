@@ -17,6 +17,7 @@
 //! ```
 //!
 //! * [`memory`]: where the bytes come from; the only unsafe code of the crate.
+//! * [`atomic`]: what they are made of: the processor's atomics, or a model checker's.
 //! * [`hash`]: keyed hashing, the same in Rust and BPF.
 //! * [`index`]: buckets of eight (tag, id), two candidate buckets.
 //! * [`arena`]: records of one line that are claimed, made live, retired and freed.
@@ -29,11 +30,15 @@
 //! Addresses and ports are kept as they stand on the wire, so that neither side swaps bytes.
 
 pub mod arena;
+pub mod atomic;
 pub mod audit;
 pub mod binding;
 pub mod blocks;
 pub mod hash;
 pub mod index;
+#[cfg(loom)]
+pub mod kernel;
+#[cfg(not(loom))]
 pub mod lpm;
 pub mod memory;
 pub mod outside;

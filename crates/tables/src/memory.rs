@@ -6,12 +6,20 @@
 //! a span.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
-use std::fmt;
-use std::marker::PhantomData;
-use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
+
+use crate::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
+
+#[cfg(loom)]
+mod modelled;
+#[cfg(not(loom))]
+mod slab;
+
+#[cfg(loom)]
+pub use modelled::Slab;
+#[cfg(not(loom))]
+pub use slab::Slab;
 
 /// Bytes in a cache line; the alignment of every span.
 pub const CACHE_LINE: usize = 64;
@@ -75,7 +83,15 @@ pub enum MemoryError {
 /// # Safety
 /// All-zero bytes are a valid value, any bytes are a valid value, the alignment is at most
 /// [`CACHE_LINE`], and every field can be changed through a shared reference.
+#[cfg(not(loom))]
 pub unsafe trait Record: Sync {}
+
+/// As above; made by its `Default` where a model checker wants to know of each atomic.
+///
+/// # Safety
+/// As above.
+#[cfg(loom)]
+pub unsafe trait Record: Sync + Default {}
 
 // SAFETY: atomics of integers: any bytes are valid and all access goes through `&self`.
 unsafe impl Record for AtomicU8 {}
@@ -85,79 +101,6 @@ unsafe impl Record for AtomicU16 {}
 unsafe impl Record for AtomicU32 {}
 // SAFETY: as above.
 unsafe impl Record for AtomicU64 {}
-
-/// An array of records in a span of memory.
-pub struct Slab<T: Record> {
-    first: NonNull<T>,
-    count: usize,
-    backing: Arc<dyn Backing>,
-    records: PhantomData<T>,
-}
-
-// SAFETY: a slab is a shared slice of records, which are Sync, plus an owner that is Send and Sync.
-unsafe impl<T: Record> Send for Slab<T> {}
-// SAFETY: as above.
-unsafe impl<T: Record> Sync for Slab<T> {}
-
-impl<T: Record> Slab<T> {
-    /// Takes the span `name` from `source` and views it as `count` records.
-    ///
-    /// # Errors
-    /// [`MemoryError`] if the source has no such span, or a shorter one.
-    pub fn take(source: &mut dyn MemorySource, name: &'static str, count: usize) -> Result<Self, MemoryError> {
-        const { assert!(align_of::<T>() <= CACHE_LINE) };
-        let needed = count * size_of::<T>();
-        let backing = source.take(name, needed)?;
-        if backing.len() < needed {
-            return Err(MemoryError::TooSmall { name, needed, found: backing.len() });
-        }
-        Ok(Self { first: backing.base().cast(), count, backing, records: PhantomData })
-    }
-
-    /// Bytes that the span takes.
-    #[must_use]
-    pub fn bytes(&self) -> usize {
-        self.backing.len()
-    }
-
-    /// Asks the processor to load the line of record `index`; does nothing if there is no such
-    /// record.
-    #[inline]
-    pub fn prefetch(&self, index: usize) {
-        if index < self.count {
-            // SAFETY: `index` is inside the array, so the pointer stays inside the span.
-            prefetch(unsafe { self.first.add(index) }.cast());
-        }
-    }
-}
-
-impl<T: Record> Deref for Slab<T> {
-    type Target = [T];
-
-    #[inline]
-    fn deref(&self) -> &[T] {
-        // SAFETY: `take` checked that the span holds `count` records; `Backing` promises alignment,
-        // validity and that all access is atomic; `Record` promises that any bytes are valid.
-        unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.count) }
-    }
-}
-
-impl<T: Record> fmt::Debug for Slab<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Slab({} records, {} bytes)", self.count, self.bytes())
-    }
-}
-
-#[inline]
-fn prefetch(line: NonNull<u8>) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch cannot fault and reads nothing that the program sees.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(line.as_ptr().cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = line;
-}
 
 /// Memory of the ordinary heap: for tests, and for tables that need not outlive the process.
 #[derive(Debug, Default)]
@@ -211,7 +154,7 @@ unsafe impl Backing for HeapSpan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::Ordering;
+    use crate::atomic::Ordering;
 
     #[test]
     fn a_slab_starts_at_zero_and_keeps_what_is_stored() {

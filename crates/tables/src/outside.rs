@@ -11,15 +11,14 @@
 //! A slot is claimed by compare-and-swap, so an outside endpoint has one owner whatever races. A
 //! port that was closed is kept back (RFC 6888 REQ-8) in its own slot, without a list.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-
+use crate::atomic::{AtomicU32, Ordering};
 use crate::binding::BindingId;
 use crate::memory::{MemoryError, MemorySource, Slab};
 use crate::tick::Tick;
 
 tombolo_records::constants! {
     /// The slot was closed, at the tick in its other bits.
-    const CLOSED: u32 as SLOT_CLOSED = 1 << 31;
+    pub(crate) const CLOSED: u32 as SLOT_CLOSED = 1 << 31;
 }
 
 /// What stands in a slot.
@@ -46,7 +45,7 @@ impl Slot {
 /// The slots of all pools.
 #[derive(Debug)]
 pub struct OutsideIndex {
-    slots: Slab<AtomicU32>,
+    pub(crate) slots: Slab<AtomicU32>,
 }
 
 impl OutsideIndex {

@@ -19,8 +19,7 @@
 //! never in vain. When its lines there are full too, the session is refused: none is ever pushed
 //! out.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-
+use crate::atomic::{AtomicU32, AtomicU64, Ordering, spin_loop};
 use crate::binding::BindingId;
 use crate::hash::{Hash, HashKey};
 use crate::index::PATIENCE;
@@ -39,11 +38,11 @@ pub struct SessionKey {
 }
 
 impl SessionKey {
-    fn word(&self) -> u64 {
+    pub(crate) fn word(&self) -> u64 {
         u64::from(self.binding.get()) << 32 | u64::from(u16::from_ne_bytes(self.remote_port)) << 16
     }
 
-    fn remote(&self) -> u32 {
+    pub(crate) fn remote(&self) -> u32 {
         u32::from_ne_bytes(self.remote_ipv4)
     }
 
@@ -87,27 +86,33 @@ tombolo_records::constants! {
     /// removes the session; so an entry with this flag is not reused, however old, until the sweep
     /// has removed it.
     pub const COUNTED: u8 as SESSION_COUNTED = 1;
-    const PENDING: u64 as SESSION_PENDING = 0x80;
-    const MARK: u64 as SESSION_MARK = 0x40;
+    pub(crate) const PENDING: u64 as SESSION_PENDING = 0x80;
+    pub(crate) const MARK: u64 as SESSION_MARK = 0x40;
     /// Claimed, and not yet filled: no binding has this id.
-    const CLAIMED: u64 as SESSION_CLAIMED = PENDING | 0x3f;
+    pub(crate) const CLAIMED: u64 as SESSION_CLAIMED = PENDING | 0x3f;
     const STATE: u64 as SESSION_STATE = 0xff00;
 }
 
 const KEY: u64 = !0xffff;
 
+/// Sessions of a line. A model checker has fewer steps to order where they are fewer.
+const ENTRIES: usize = if cfg!(loom) { 2 } else { 4 };
+
+/// Lines of the overflow beside 1/32 of the others.
+const SPARE_LINES: u32 = if cfg!(loom) { 1 } else { 16 };
+
 tombolo_records::records! {
     /// One session: binding id, remote port, state and flags in a word; remote address; tick in
     /// which it was last seen.
-    atomic struct Entry as session {
+    atomic pub(crate) struct Entry as session {
         word: AtomicU64,
         remote: AtomicU32,
         seen: AtomicU32,
     }
 
     /// One cache line of sessions.
-    line struct Line as session_line {
-        entry: [Entry; 4],
+    line pub(crate) struct Line as session_line {
+        entry: [Entry; ENTRIES],
     }
 }
 
@@ -118,11 +123,11 @@ impl Line {
     /// A session whose first line this is may be in the overflow.
     #[inline]
     fn is_marked(&self) -> bool {
-        self.entry[3].word.load(Ordering::SeqCst) & MARK != 0
+        self.entry[ENTRIES - 1].word.load(Ordering::SeqCst) & MARK != 0
     }
 
     fn mark(&self) {
-        self.entry[3].word.fetch_or(MARK, Ordering::SeqCst);
+        self.entry[ENTRIES - 1].word.fetch_or(MARK, Ordering::SeqCst);
     }
 }
 
@@ -160,6 +165,36 @@ impl Entry {
             }
         }
         false
+    }
+
+    /// Takes a settled entry for as long as it takes to look at the rest of it: nobody else changes
+    /// the word meanwhile, and writers of its session wait as for one of theirs. The word alone
+    /// does not say whose it is, since sessions of one binding with one remote port have the same.
+    fn seize(&self, word: u64) -> bool {
+        self.replace(word, word | PENDING)
+    }
+
+    /// As it was before [`seize`](Self::seize).
+    fn hand_back(&self, word: u64) {
+        self.replace(word | PENDING, word);
+    }
+
+    /// Claims an entry that has expired, unless it was reused or refreshed meanwhile.
+    fn take_over(&self, word: u64, lifetimes: &Lifetimes, now: Tick) -> bool {
+        if !self.seize(word) {
+            return false;
+        }
+        let taken = self.expired(word, lifetimes, now) && self.replace(word | PENDING, CLAIMED);
+        if !taken {
+            self.hand_back(word);
+        }
+        taken
+    }
+
+    /// True if a seized entry is what was copied out of it before.
+    fn is_still(&self, session: &Session) -> bool {
+        self.remote.load(Ordering::Relaxed) == session.key.remote()
+            && self.seen.load(Ordering::Relaxed) == session.seen.0
     }
 
     fn expired(&self, word: u64, lifetimes: &Lifetimes, now: Tick) -> bool {
@@ -225,7 +260,10 @@ impl SessionRef<'_> {
     pub fn transition(&self, from: State, to: State) -> bool {
         let word = self.entry.word.load(Ordering::Acquire);
         let next = word & !STATE | u64::from(to.0) << 8;
-        self.entry.matches(word, &self.key) && state(word) == from && self.entry.replace(word, next)
+        word & PENDING == 0
+            && self.entry.matches(word, &self.key)
+            && state(word) == from
+            && self.entry.replace(word, next)
     }
 }
 
@@ -256,7 +294,7 @@ pub enum Sweep {
 pub struct Sessions {
     main: Slab<Line>,
     overflow: Slab<Line>,
-    overflowed: Slab<AtomicU64>,
+    pub(crate) overflowed: Slab<AtomicU64>,
     main_lines: u32,
     overflow_lines: u32,
     key: HashKey,
@@ -271,8 +309,8 @@ impl Sessions {
     /// # Errors
     /// [`MemoryError`] if `source` does not have the memory.
     pub fn new(source: &mut dyn MemorySource, capacity: u64, key: HashKey) -> Result<Self, MemoryError> {
-        let main_lines = u32::try_from(capacity.saturating_mul(100) / (4 * LOAD) + 1).unwrap_or(u32::MAX);
-        let overflow_lines = main_lines / 32 + 16;
+        let main_lines = u32::try_from(capacity.saturating_mul(100) / (ENTRIES as u64 * LOAD) + 1).unwrap_or(u32::MAX);
+        let overflow_lines = main_lines / 32 + SPARE_LINES;
         Ok(Self {
             main: Slab::take(source, "sessions", main_lines as usize)?,
             overflow: Slab::take(source, "sessions-overflow", overflow_lines as usize)?,
@@ -366,18 +404,25 @@ impl Sessions {
     ) {
         for number in first..(first + lines).min(self.lines()) {
             for entry in &self.line(number).entry {
-                let word = entry.word.load(Ordering::Acquire);
-                if word & PENDING != 0 {
-                    continue;
-                }
-                let Some(session) = entry.copy(word) else {
-                    continue;
-                };
-                match decide(&session) {
-                    Sweep::Keep => {}
-                    Sweep::Remove if self.remove_from(number, entry, word, session.seen) => gone(&session),
-                    Sweep::Remove => {}
-                    Sweep::Change(to, seen) => change(entry, word, to, session.seen, seen),
+                // What changed meanwhile is looked at again: a session that stays is always decided
+                // upon, since its binding stays for its sake.
+                loop {
+                    let word = entry.word.load(Ordering::Acquire);
+                    let Some(session) = entry.copy(word).filter(|_| word & PENDING == 0) else { break };
+                    let done = match decide(&session) {
+                        Sweep::Keep => true,
+                        Sweep::Remove => {
+                            let removed = self.remove_from(number, entry, word, &session);
+                            if removed {
+                                gone(&session);
+                            }
+                            removed
+                        }
+                        Sweep::Change(to, seen) => change(entry, word, to, &session, seen),
+                    };
+                    if done {
+                        break;
+                    }
                 }
             }
         }
@@ -408,21 +453,36 @@ impl Sessions {
         self.overflowed[0].store(0, Ordering::Release);
     }
 
-    /// Clears what writers that died have left half-done and counts the overflow again. For the
-    /// time before other writers start.
-    pub fn repair(&self) {
-        let mut overflowed = 0;
-        for number in 0..self.lines() {
-            for entry in &self.line(number).entry {
-                let word = entry.word.load(Ordering::Acquire);
-                if word & PENDING != 0 {
-                    entry.replace(word, 0);
-                } else if high(word) != 0 && number >= self.main.len() {
-                    overflowed += 1;
-                }
-            }
+    /// Clears what writers that died have left half-done and counts the overflow again. What is
+    /// half-done both before and after `pause` is nobody's any more, though programs in the kernel
+    /// go on meanwhile; and if it is, its writer gives up or starts again.
+    pub fn repair(&self, pause: &mut dyn FnMut()) {
+        let before = self.half_done();
+        if !before.is_empty() {
+            pause();
         }
-        self.overflowed[0].store(overflowed, Ordering::Release);
+        for (place, word) in before {
+            self.take_back(place, word);
+        }
+        // Who puts a session into the overflow counts it first, so that too little seems to be
+        // missing meanwhile.
+        let missing = self.missing_in_overflow();
+        if missing != 0 {
+            pause();
+            self.overflowed[0].fetch_add(missing.max(self.missing_in_overflow()).cast_unsigned(), Ordering::Relaxed);
+        }
+    }
+
+    /// Entries that are claimed or pending: where, and what stands there.
+    fn half_done(&self) -> Vec<(usize, u64)> {
+        let entries = (0..self.lines()).flat_map(|number| self.line(number).entry.iter()).enumerate();
+        let words = entries.map(|(place, entry)| (place, entry.word.load(Ordering::Acquire)));
+        words.filter(|(_, word)| word & PENDING != 0).collect()
+    }
+
+    fn missing_in_overflow(&self) -> i64 {
+        let found = (self.main.len()..self.lines()).flat_map(|number| self.read_line(number)).count() as u64;
+        found.wrapping_sub(self.overflowed()).cast_signed()
     }
 
     /// Lines of the table without its overflow; they come first.
@@ -452,17 +512,17 @@ impl Sessions {
         })
     }
 
-    fn line(&self, number: usize) -> &Line {
+    pub(crate) fn line(&self, number: usize) -> &Line {
         self.main.get(number).unwrap_or_else(|| &self.overflow[number - self.main.len()])
     }
 
     fn entry(&self, place: usize) -> &Entry {
-        &self.line(place / 4).entry[place % 4]
+        &self.line(place / ENTRIES).entry[place % ENTRIES]
     }
 
     /// Lines of a key in the order in which they are tried: its two lines, then its two overflow
     /// lines.
-    fn lines_of(&self, key: &SessionKey) -> [usize; 4] {
+    pub(crate) fn lines_of(&self, key: &SessionKey) -> [usize; 4] {
         let hash = key.hash(self.key);
         let [a, b] = hash.buckets(self.main_lines);
         let [c, d] = hash.rehash().buckets(self.overflow_lines);
@@ -483,7 +543,8 @@ impl Sessions {
             place
         })?;
         let entry = self.entry(place);
-        entry.remote.store(key.remote(), Ordering::Relaxed);
+        // Release: whoever sees the new address sees that the entry is claimed.
+        entry.remote.store(key.remote(), Ordering::Release);
         entry.seen.store(now.0, Ordering::Relaxed);
         entry.replace(CLAIMED, word);
         Some(place)
@@ -503,12 +564,12 @@ impl Sessions {
         let slot = free.or_else(|| {
             let reused = entries.iter().position(|entry| {
                 let word = entry.word.load(Ordering::Acquire);
-                high(word) != 0 && entry.expired(word, lifetimes, now) && entry.replace(word, CLAIMED)
+                high(word) != 0 && entry.expired(word, lifetimes, now) && entry.take_over(word, lifetimes, now)
             })?;
             self.note_removed(line);
             Some(reused)
         })?;
-        Some(line * 4 + slot)
+        Some(line * ENTRIES + slot)
     }
 
     /// Looks at all other places of the key; see [`crate::index`] for why this leaves exactly one
@@ -516,7 +577,9 @@ impl Sessions {
     fn settle(&self, key: &SessionKey, mine: usize, pending: u64) -> Settled<'_> {
         let lines = self.lines_of(key);
         let count = if self.line(lines[0]).is_marked() { 4 } else { 2 };
-        for place in lines[..count].iter().flat_map(|line| line * 4..line * 4 + 4).filter(|&place| place != mine) {
+        for place in
+            lines[..count].iter().flat_map(|line| line * ENTRIES..(line + 1) * ENTRIES).filter(|&place| place != mine)
+        {
             let entry = self.entry(place);
             let mut patience = PATIENCE;
             loop {
@@ -537,7 +600,7 @@ impl Sessions {
                     break;
                 }
                 patience -= 1;
-                std::hint::spin_loop();
+                spin_loop();
             }
         }
         Settled::Mine
@@ -545,7 +608,7 @@ impl Sessions {
 
     fn take_back(&self, place: usize, pending: u64) {
         if self.entry(place).replace(pending, 0) {
-            self.note_removed(place / 4);
+            self.note_removed(place / ENTRIES);
         }
     }
 
@@ -560,16 +623,21 @@ impl Sessions {
             if now & !MARK != word & !MARK {
                 return Settled::Again;
             }
-            std::hint::spin_loop();
+            spin_loop();
         }
         self.take_back(place, word);
         Settled::Again
     }
 
-    fn remove_from(&self, line: usize, entry: &Entry, word: u64, seen: Tick) -> bool {
-        let removed = entry.seen.load(Ordering::Relaxed) == seen.0 && entry.replace(word, 0);
+    fn remove_from(&self, line: usize, entry: &Entry, word: u64, session: &Session) -> bool {
+        if !entry.seize(word) {
+            return false;
+        }
+        let removed = entry.is_still(session) && entry.replace(word | PENDING, 0);
         if removed {
             self.note_removed(line);
+        } else {
+            entry.hand_back(word);
         }
         removed
     }
@@ -581,19 +649,30 @@ impl Sessions {
     }
 }
 
-fn change(entry: &Entry, word: u64, to: State, seen: Tick, as_if_seen: Tick) {
-    let next = word & !STATE | u64::from(to.0) << 8;
-    if entry.replace(word, next) {
-        // A packet that refreshed it meanwhile wins.
-        let _ = entry.seen.compare_exchange(seen.0, as_if_seen.0, Ordering::Relaxed, Ordering::Relaxed);
+/// False if the entry was changed meanwhile, and nothing was done.
+fn change(entry: &Entry, word: u64, to: State, session: &Session, as_if_seen: Tick) -> bool {
+    if !entry.seize(word) {
+        return false;
     }
+    if !entry.is_still(session) {
+        entry.hand_back(word);
+        return false;
+    }
+    // A packet that refreshed it meanwhile wins.
+    let _ = entry.seen.compare_exchange(session.seen.0, as_if_seen.0, Ordering::Relaxed, Ordering::Relaxed);
+    entry.replace(word | PENDING, word & !STATE | u64::from(to.0) << 8)
 }
 
 #[inline]
 fn find_in<'t>(line: &'t Line, key: &SessionKey) -> Option<&'t Entry> {
     line.entry.iter().find(|entry| {
         let word = entry.word.load(Ordering::Acquire);
-        word & PENDING == 0 && entry.matches(word, key)
+        // Where the entry is reused meanwhile, the word may be the last session's and the address
+        // the next one's.
+        word & PENDING == 0
+            && word & KEY == key.word()
+            && entry.remote.load(Ordering::Acquire) == key.remote()
+            && entry.word.load(Ordering::Acquire) & !(MARK | STATE) == word & !(MARK | STATE)
     })
 }
 
@@ -763,11 +842,21 @@ mod tests {
     }
 
     #[test]
+    fn what_a_living_writer_is_at_is_not_repaired_away() {
+        let sessions = Sessions::new(&mut Heap, 100, HASH).unwrap();
+        let word = word_of(&key(1, 1), OPEN, 0);
+        let place = sessions.publish(&key(1, 1), word | PENDING, &FOREVER, Tick(1)).unwrap();
+        // A program takes microseconds: it is done when the pause is over.
+        sessions.repair(&mut || assert!(sessions.entry(place).replace(word | PENDING, word)));
+        assert!(sessions.find(&key(1, 1)).is_some());
+    }
+
+    #[test]
     fn what_a_dead_writer_left_is_overruled_and_repaired() {
         let sessions = Sessions::new(&mut Heap, 100, HASH).unwrap();
         let half_done = sessions.publish(&key(1, 1), word_of(&key(1, 1), OPEN, 0) | PENDING, &FOREVER, Tick(1));
         assert!(half_done.is_some() && sessions.find(&key(1, 1)).is_none());
-        sessions.repair();
+        sessions.repair(&mut || ());
         assert_eq!(count(&sessions), 0);
         let _ = sessions.publish(&key(1, 1), word_of(&key(1, 1), OPEN, 0) | PENDING, &FOREVER, Tick(1));
         assert!(matches!(sessions.insert(&key(1, 1), OPEN, 0, &FOREVER, Tick(2)), Inserted::New(_)));

@@ -2,6 +2,7 @@
 
 use tombolo_records::{Constant, Record};
 
+#[cfg(not(loom))]
 use crate::lpm::layout;
 use crate::tick::Tick;
 use crate::{arena, binding, index, outside, session, subscriber};
@@ -21,6 +22,7 @@ pub fn numbers() -> Vec<Constant> {
         index::constants(),
         outside::constants(),
         session::constants(),
+        #[cfg(not(loom))]
         layout::constants(),
     ];
     of.concat()

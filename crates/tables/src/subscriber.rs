@@ -7,11 +7,11 @@
 //! 4787 REQ-2, RFC 6888 REQ-2, RFC 6146 section 3.5.1.1).
 
 use std::mem::offset_of;
-use std::sync::atomic::Ordering;
 
 use tombolo_records::{from_words, to_words};
 
 use crate::arena::{Arena, Stored, WORDS};
+use crate::atomic::Ordering;
 use crate::binding::{halves, join};
 use crate::tick::Tick;
 
@@ -82,7 +82,7 @@ tombolo_records::records! {
     }
 }
 
-const COUNTS_WORD: usize = offset_of!(SubscriberRecord, counts) / 8;
+pub(crate) const COUNTS_WORD: usize = offset_of!(SubscriberRecord, counts) / 8;
 const BUCKET_WORD: usize = offset_of!(SubscriberRecord, bucket) / 8;
 const BLOCKS_WORD: usize = offset_of!(SubscriberRecord, blocks) / 8;
 const ONE_SESSION: u64 = 1 << 32;
@@ -161,6 +161,12 @@ impl Subscribers {
     /// A session that was counted is gone, or was not made.
     pub fn uncount_session(&self, id: SubscriberId) {
         self.word(id, COUNTS_WORD).fetch_sub(ONE_SESSION, Ordering::Relaxed);
+    }
+
+    /// Adds to both counts, of which neither becomes negative.
+    pub(crate) fn add_counts(&self, id: SubscriberId, bindings: i64, sessions: i64) {
+        let sum = bindings.wrapping_add(sessions << 32).cast_unsigned();
+        self.word(id, COUNTS_WORD).fetch_add(sum, Ordering::Relaxed);
     }
 
     pub(crate) fn set_counts(&self, id: SubscriberId, bindings: u64, sessions: u64) {

@@ -233,7 +233,7 @@ impl Tables {
     /// Removes a binding that was last touched at `seen`; its outside slot is kept back from `now`
     /// on. False if it was touched since, or is gone.
     pub fn unbind(&self, id: BindingId, binding: &Binding, seen: Tick, now: Tick) -> bool {
-        if !self.bindings.retire(id, seen) {
+        if !self.bindings.retire(id, binding, seen) {
             return false;
         }
         self.inside_index.remove(self.key.hash(binding.inside.words()), id.get());
@@ -300,7 +300,7 @@ impl Tables {
     /// Removes a subscriber that has no binding and was last touched at `seen`; its blocks of ports
     /// are kept back from `now` on. False if it stays.
     pub fn dismiss(&self, id: SubscriberId, subscriber: &Subscriber, seen: Tick, now: Tick) -> bool {
-        if self.subscribers.bindings(id) != 0 || !self.subscribers.retire(id, seen) {
+        if self.subscribers.bindings(id) != 0 || !self.subscribers.retire(id, subscriber, seen) {
             return false;
         }
         self.subscriber_index.remove(self.key.hash(subscriber.key.words()), id.get());

@@ -238,7 +238,7 @@ fn what_a_crash_leaves_is_repaired() {
     let (dying, binding) = tables.bind(&template(3), candidates(SLOTS, 3), 0, Tick(1)).unwrap();
     let session = SessionKey { binding: dying, remote_ipv4: [1; 4], remote_port: [1; 2] };
     assert!(matches!(tables.sessions.insert(&session, OPEN, 0, &LIFETIMES, Tick(1)), Inserted::New(_)));
-    assert!(tables.bindings.retire(dying, Tick(1)));
+    assert!(tables.bindings.retire(dying, &binding, Tick(1)));
     assert_eq!(binding.flags & flags::STATIC, 0);
 
     assert!(!audit::check(&tables).is_empty());

@@ -4,12 +4,11 @@
 //! walks that go on is kept without branches, so that the processor need not guess how deep each
 //! key goes.
 
-use std::sync::atomic::Ordering;
-
 use super::blocks::Span;
 use super::key::Key;
 use super::layout::{MAX_DEPTH, NONE, is_node};
 use super::walk::step;
+use crate::atomic::Ordering;
 
 /// Keys in a group.
 pub const GROUP: usize = 32;

@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 use std::hint::select_unpredictable;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::epoch::Epochs;
 use super::layout::{HEADER_WORDS, MAGIC, MAX_UNITS, NODE, UNIT_WORDS, unit};
+use crate::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::memory::{CACHE_LINE, MemoryError, MemorySource, Slab};
 
 /// The words that readers see.

@@ -1,11 +1,10 @@
 //! Building a subtree from sorted routes: for whole tables, and for what an insertion hangs into a
 //! leaf.
 
-use std::sync::atomic::Ordering;
-
 use super::blocks::OutOfBlocks;
 use super::layout::{MAX_SKIP, STRIDE};
 use super::trie::{Draft, Trie, head, slot, window};
+use crate::atomic::Ordering;
 
 /// A route in the writer's terms.
 #[derive(Clone, Copy, Debug)]

@@ -10,7 +10,7 @@
 //! period of the kernel's RCU: BPF programs run inside RCU read sections, and
 //! `membarrier(MEMBARRIER_CMD_GLOBAL)` waits for one.
 
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use crate::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 
 const IDLE: u64 = u64::MAX;

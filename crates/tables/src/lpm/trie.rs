@@ -1,11 +1,11 @@
 //! The writer's view of the trie: nodes unpacked into drafts, drafts packed into blocks.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::blocks::{Allocator, Block, Node, OutOfBlocks, Span};
 use super::epoch::Epochs;
 use super::layout::{NODE_WORDS, STRIDE, UNIT_WORDS, is_node, node, unit};
+use crate::atomic::Ordering;
 
 /// The trie and what its one writer needs to change it. Keys are left-aligned in 128 bits.
 #[derive(Debug)]

@@ -4,12 +4,11 @@
 //! beside the old one and its parent's entry is stored. Blocks are taken before anything that
 //! readers see changes, so a full table is left as it was.
 
-use std::sync::atomic::Ordering;
-
 use super::blocks::OutOfBlocks;
 use super::build::Leaf;
 use super::layout::{MAX_SKIP, STRIDE, has_len, is_node, yields_to};
 use super::trie::{Draft, Trie, head, slot, tail, window};
+use crate::atomic::Ordering;
 
 /// A change of one route.
 #[derive(Clone, Copy, Debug)]

@@ -1,11 +1,11 @@
 //! One lookup: the root, then a line a node.
 
 use std::hint::select_unpredictable;
-use std::sync::atomic::Ordering;
 
 use super::blocks::{Node, Span};
 use super::key::Key;
 use super::layout::{MAX_DEPTH, NONE, is_node};
+use crate::atomic::Ordering;
 
 /// True if this processor has the instructions that the fast walk is compiled for.
 pub(super) fn has_bit_instructions() -> bool {

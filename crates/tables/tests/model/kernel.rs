@@ -1,0 +1,198 @@
+//! The engine beside the programs in the kernel, whose steps are transcribed in `src/kernel.rs`.
+
+use std::sync::Arc;
+
+use loom::sync::atomic::{AtomicU64, Ordering};
+use tombolo_tables::audit;
+use tombolo_tables::binding::{Binding, BindingId};
+use tombolo_tables::kernel::Program;
+use tombolo_tables::session::{Inserted, Lifetimes, SessionKey};
+use tombolo_tables::subscriber::{Subscriber, SubscriberKey};
+use tombolo_tables::tables::{Candidate, Tables};
+use tombolo_tables::tick::Tick;
+
+use crate::{NOW, OPEN, assert_sound, assert_whole, candidate, inside, model, spawn, tables, template};
+
+const OLD: Tick = Tick(1);
+/// What was last seen at tick 1 has expired.
+const BRIEF: Lifetimes = Lifetimes([10; 16]);
+
+/// Tables with one subscriber.
+fn world(bindings: u32, slots: u32) -> Arc<Tables> {
+    let tables = tables(bindings, slots);
+    let key = SubscriberKey { ipv6: [7; 16], ..SubscriberKey::default() };
+    let admitted = tables.admit(&Subscriber { key, outside_ipv4: [192, 0, 2, 1], pool_address: 0 }, NOW);
+    assert_eq!(admitted.unwrap().0.get(), 1);
+    tables
+}
+
+fn of_subscriber(port: u16) -> Binding {
+    Binding { flags: 0, subscriber: 1, ..template(port) }
+}
+
+fn candidates(slots: &[u32]) -> Vec<Candidate> {
+    slots.iter().copied().map(candidate).collect()
+}
+
+fn bind(tables: &Tables, port: u16, slots: &[u32], now: Tick) -> Option<BindingId> {
+    tables.bind(&of_subscriber(port), candidates(slots), 0, now).ok().map(|(id, _)| id)
+}
+
+fn bind_in_kernel(tables: &Tables, port: u16, slots: &[u32]) -> Option<BindingId> {
+    Program(tables).bind(&of_subscriber(port), &candidates(slots), 0, NOW)
+}
+
+fn session(binding: BindingId, remote: u8) -> SessionKey {
+    SessionKey { binding, remote_ipv4: [203, 0, 113, remote], remote_port: [1, 187] }
+}
+
+model! {
+    engine_and_kernel_make_one_binding_of_an_inside_endpoint, 1, || {
+        let tables = world(2, 2);
+        let program = spawn(&tables, |tables| bind_in_kernel(tables, 1, &[0, 1]));
+        let mine = bind(&tables, 1, &[0, 1], NOW).expect("the engine has one in the end");
+        if let Some(theirs) = program.join().unwrap() {
+            assert_eq!(mine, theirs);
+        }
+        assert_eq!(tables.bindings.count(), 1);
+        assert_sound(&tables);
+    }
+}
+
+model! {
+    two_programs_make_one_binding_of_an_inside_endpoint_at_most, 1, || {
+        let tables = world(2, 2);
+        let other = spawn(&tables, |tables| bind_in_kernel(tables, 1, &[0, 1]));
+        let mine = bind_in_kernel(&tables, 1, &[0, 1]);
+        let theirs = other.join().unwrap();
+        assert!(mine.is_none() || theirs.is_none());
+        assert_eq!(tables.bindings.count(), u32::from(mine.or(theirs).is_some()));
+        assert_sound(&tables);
+    }
+}
+
+model! {
+    a_program_finds_a_binding_whole_while_its_number_is_given_on, 2, || {
+        let tables = world(1, 2);
+        let id = bind(&tables, 1, &[0], OLD).unwrap();
+        let (old, _) = tables.bindings.read(id).unwrap();
+        let engine = spawn(&tables, move |tables| {
+            assert!(tables.unbind(id, &old, OLD, NOW));
+            assert!(bind(tables, 2, &[0], NOW).is_some());
+        });
+        for found in [Program(&tables).find_inside(&inside(2)), Program(&tables).find_outside(0)] {
+            found.iter().for_each(|(_, binding)| assert_whole(binding));
+        }
+        engine.join().unwrap();
+        assert_sound(&tables);
+    }
+}
+
+model! {
+    the_engine_finds_a_binding_whole_while_a_program_takes_its_number, 1, || {
+        let tables = world(1, 1);
+        let id = bind(&tables, 1, &[0], OLD).unwrap();
+        let (old, _) = tables.bindings.read(id).unwrap();
+        let program = spawn(&tables, |tables| bind_in_kernel(tables, 2, &[0]));
+        assert!(tables.unbind(id, &old, OLD, NOW));
+        for found in [tables.find_inside(&inside(2)), tables.find_outside(0)] {
+            found.iter().for_each(|(_, binding)| assert_whole(binding));
+        }
+        let _ = program.join().unwrap();
+        assert_sound(&tables);
+    }
+}
+
+model! {
+    engine_and_kernel_make_one_session, 1, || {
+        let tables = world(1, 1);
+        let id = bind(&tables, 1, &[0], NOW).unwrap();
+        let program = spawn(&tables, move |tables| Program(tables).open(&session(id, 1), OPEN, &BRIEF, NOW));
+        let mine = tables.sessions.insert(&session(id, 1), OPEN, 0, &BRIEF, NOW);
+        let theirs = program.join().unwrap();
+        assert!(!(theirs && matches!(mine, Inserted::New(_))));
+        assert!(tables.sessions.find(&session(id, 1)).is_some());
+        assert_sound(&tables);
+    }
+}
+
+model! {
+    what_has_expired_is_reused_by_engine_and_kernel_and_nothing_live_is_pushed_out, 1, || {
+        let tables = world(1, 1);
+        let id = bind(&tables, 1, &[0], NOW).unwrap();
+        for remote in [1, 2] {
+            let made = tables.sessions.insert(&session(id, remote), OPEN, 0, &BRIEF, OLD);
+            assert!(matches!(made, Inserted::New(_)));
+        }
+        let program = spawn(&tables, move |tables| Program(tables).open(&session(id, 3), OPEN, &BRIEF, NOW));
+        assert!(matches!(tables.sessions.insert(&session(id, 4), OPEN, 0, &BRIEF, NOW), Inserted::New(_)));
+        assert_eq!(program.join().unwrap(), tables.sessions.find(&session(id, 3)).is_some());
+        assert!(tables.sessions.find(&session(id, 4)).is_some());
+        assert_sound(&tables);
+    }
+}
+
+/// Packets that a program has been through: odd while it is at one.
+#[derive(Default)]
+struct Packets(AtomicU64);
+
+impl Packets {
+    fn process(&self, packet: impl FnOnce()) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        packet();
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Longer than any packet takes: whichever is under way is done then.
+    fn pause(&self) {
+        let now = self.0.fetch_add(0, Ordering::SeqCst);
+        while now % 2 == 1 && self.0.fetch_add(0, Ordering::SeqCst) == now {
+            loom::thread::yield_now();
+        }
+    }
+}
+
+model! {
+    repair_takes_nothing_from_a_program_beside_it, 1, || {
+        let tables = world(2, 2);
+        // Left by a process that died: a record, a slot and a session.
+        let dead = tables.bindings.claim(0).unwrap();
+        assert!(tables.outside.claim(0, dead, NOW, 0));
+        let packets = Arc::new(Packets::default());
+        let program = {
+            let packets = Arc::clone(&packets);
+            spawn(&tables, move |tables| {
+                let mut made = None;
+                packets.process(|| made = bind_in_kernel(tables, 1, &[1]));
+                made
+            })
+        };
+        assert!(audit::repair_beside(&tables, NOW, &mut || packets.pause()) > 0);
+        let id = program.join().unwrap().expect("there is room for it");
+        assert_eq!(tables.find_inside(&inside(1)).map(|(found, _)| found), Some(id));
+        assert_sound(&tables);
+    }
+}
+
+model! {
+    repair_takes_no_session_from_a_program_beside_it, 1, || {
+        let tables = world(1, 1);
+        let id = bind(&tables, 1, &[0], NOW).unwrap();
+        let packets = Arc::new(Packets::default());
+        let program = {
+            let packets = Arc::clone(&packets);
+            spawn(&tables, move |tables| {
+                let mut made = [false; 2];
+                for (made, remote) in made.iter_mut().zip([1, 2]) {
+                    packets.process(|| *made = Program(tables).open(&session(id, remote), OPEN, &BRIEF, NOW));
+                }
+                made
+            })
+        };
+        audit::repair_beside(&tables, NOW, &mut || packets.pause());
+        let made = program.join().unwrap();
+        assert!(made[0] && made[1], "giving up is allowed, but nothing is in the way here");
+        assert!([1, 2].iter().all(|&remote| tables.sessions.find(&session(id, remote)).is_some()));
+        assert_sound(&tables);
+    }
+}
