@@ -22,7 +22,7 @@ enum Action {
     /// Show everything in about a minute: a gateway, both ends of the five technologies, real
     /// clients, and plain forwarding beside
     Demo(lab_demo::Arguments),
-    /// A gateway under everything at once, and then every invariant of its tables
+    /// A gateway under attacks and mishaps, one after another, and then every invariant of its tables
     Soak {
         /// Seconds of traffic
         #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(10..))]

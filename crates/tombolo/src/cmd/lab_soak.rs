@@ -8,7 +8,7 @@ use crate::soak::{self, Report};
 /// Runs the soak for `seconds` and prints what came of it.
 pub(crate) fn run(seconds: u64, json: bool) -> anyhow::Result<()> {
     let progress = print::Progress::new(usize::try_from(seconds).unwrap_or(usize::MAX));
-    let report = soak::run(seconds, |elapsed| progress.advance(usize::try_from(elapsed).unwrap_or(0), "soaking"));
+    let report = soak::run(seconds, |elapsed, phase| progress.advance(usize::try_from(elapsed).unwrap_or(0), phase));
     drop(progress);
     let report = report?;
     if json {
@@ -47,6 +47,23 @@ fn in_words(report: &Report) -> String {
     for (reason, count) in &report.aftermath.dropped {
         table.add_row([&format!("dropped: {reason}"), &count.to_string()]);
     }
+    let mut phases = print::table(&[
+        "phase",
+        "packets or times",
+        "datagrams of old flows",
+        "lost",
+        "dropped by links",
+        "exchanges of old connections",
+        "new flows",
+        "not opened",
+        "back after, ms",
+    ]);
+    for seen in &report.phases {
+        let numbers =
+            [seen.acts, seen.asked, seen.lost, seen.dropped_by_links, seen.exchanges, seen.opened, seen.refused];
+        let back = seen.back_after_ms.map_or_else(String::new, |ms| ms.to_string());
+        phases.add_row([&[seen.name.to_owned()][..], &numbers.map(|n| n.to_string()), &[back]].concat());
+    }
     let failures: String = report.failures.iter().map(|failure| format!("\nFAILED: {failure}")).collect();
-    format!("{table}{failures}")
+    format!("{phases}\n\n{table}{failures}")
 }

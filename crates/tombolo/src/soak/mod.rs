@@ -2,30 +2,37 @@
 //!
 //! A gateway with a NAT64 (ports in blocks) and a NAT44 (port by port, with limits) in a lab; its
 //! timeouts are short, so that state comes and goes all the time. Hosts open, use, close and
-//! forget; somebody scans from outside, somebody floods from inside, from one address and from
-//! invented ones; the configuration is read again and the gateway is killed and started again in
-//! between. Then it is stopped, its tables are adopted, checked, and swept until nothing may be
-//! left: what is left leaked.
+//! forget (`traffic`). Phase after phase somebody attacks, or something befalls the host (`phase`,
+//! `attacker`, `forged`, `mishap`), and witnesses that have done nothing say what they lost
+//! (`witness`): no more than the links dropped. Then the gateway is stopped, its tables are adopted,
+//! checked, and swept until nothing may be left (`aftermath`): what is left leaked.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::Signal;
 use serde::Serialize;
 
 mod aftermath;
+mod attacker;
 mod bed;
 mod configuration;
+mod drops;
 mod failures;
+mod forged;
+mod known;
+mod mishap;
+mod phase;
+mod siege;
 mod traffic;
+mod witness;
 
 use aftermath::Aftermath;
 use bed::{Bed, prepare};
 use failures::Failures;
+use phase::Seen;
+use siege::Siege;
 use traffic::Traffic;
 
-/// How often the gateway is killed and started again.
-const KILLS: u32 = 3;
 /// Private memory may grow by this much while tables, buffers and logs settle.
 const GROWTH_KB: u64 = 4096;
 
@@ -40,6 +47,8 @@ pub(crate) struct Report {
     pub(crate) slowest_start_ms: u128,
     /// What the hosts did.
     pub(crate) traffic: traffic::Totals,
+    /// Attacks and mishaps, and what flows lost meanwhile that lived before.
+    pub(crate) phases: Vec<Seen>,
     /// Private memory of the last gateway process, soon after its start and in the end, in kB.
     pub(crate) private_kb: [u64; 2],
     /// What was found in the tables afterwards.
@@ -48,32 +57,23 @@ pub(crate) struct Report {
     pub(crate) failures: Vec<String>,
 }
 
-/// Runs traffic for `seconds`; `progress` hears of each.
-pub(crate) fn run(seconds: u64, mut progress: impl FnMut(u64)) -> anyhow::Result<Report> {
+/// Runs traffic for `seconds`; `progress` hears of each, and of the phase that is on.
+pub(crate) fn run(seconds: u64, mut progress: impl FnMut(u64, &str)) -> anyhow::Result<Report> {
     let lab = prepare()?;
     let mut bed = Bed::start(&lab)?;
     let failures = Arc::new(Failures::default());
     let traffic = Traffic::start(&lab, &failures)?;
     let begin = Instant::now();
-    let elapsed = || begin.elapsed().as_secs();
-    let (mut kills, mut slowest_start) = (0, bed.ready_in);
-    while elapsed() < seconds && !tombolo_lab::interrupted() {
-        std::thread::sleep(Duration::from_secs(1));
-        progress(elapsed());
+    let mut siege = Siege::start(&lab, &failures, Duration::from_secs(seconds))?;
+    while begin.elapsed().as_secs() < seconds && !tombolo_lab::interrupted() {
+        progress(begin.elapsed().as_secs(), siege.name());
+        bed = siege.phase(&lab, bed, &traffic)?;
         if !bed.gateway.is_running() {
             failures.add(format!("the gateway ended: {}", bed.gateway.log_tail(5)));
             break;
         }
-        bed.sample();
-        if elapsed() % 20 == 19 {
-            bed.gateway.signal(Signal::SIGHUP)?;
-        }
-        if elapsed() > seconds * u64::from(kills + 1) / u64::from(KILLS + 1) {
-            bed = bed.kill_and_start(&lab)?;
-            slowest_start = slowest_start.max(bed.ready_in);
-            kills += 1;
-        }
     }
+    let (phases, kills, slowest_start) = siege.finish();
     let totals = traffic.stop(&failures);
     for idle in totals.idle() {
         failures.add(format!("{idle}: there was none"));
@@ -84,10 +84,11 @@ pub(crate) fn run(seconds: u64, mut progress: impl FnMut(u64)) -> anyhow::Result
     }
     let aftermath = bed.finish(&failures)?;
     Ok(Report {
-        seconds: elapsed(),
+        seconds: begin.elapsed().as_secs(),
         kills,
         slowest_start_ms: slowest_start.as_millis(),
         traffic: totals,
+        phases,
         private_kb,
         aftermath,
         failures: failures.take(),

@@ -12,7 +12,8 @@ use tombolo_lab::{Lab, LabError};
 
 use super::failures::Failures;
 
-const SERVER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 2);
+/// The hosts' remote.
+pub(super) const SERVER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 2);
 const UDP_PORT: u16 = 7000;
 const TCP_PORT: u16 = 7001;
 /// A gateway that was killed is back after this; whoever got no answer tries again so long.
@@ -135,6 +136,12 @@ impl Traffic {
         Ok(Self { shared, threads })
     }
 
+    /// New flows and connections so far: that worked, and that did not.
+    pub(crate) fn opened(&self) -> [u64; 2] {
+        let Counts { short, connections, .. } = &self.shared.counts;
+        [0, 1].map(|n| short[n].load(Ordering::Relaxed) + connections[n].load(Ordering::Relaxed))
+    }
+
     /// Stops everything; what was done.
     pub(crate) fn stop(self, failures: &Failures) -> Totals {
         self.shared.stop.store(true, Ordering::Relaxed);
@@ -161,41 +168,57 @@ impl Traffic {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Family {
+pub(super) enum Family {
     Ipv4,
     Ipv6,
 }
 
 impl Family {
-    fn server(self, port: u16) -> SocketAddr {
+    /// The remote, as hosts of this family see it.
+    pub(super) fn server(self, port: u16) -> SocketAddr {
         match self {
             Self::Ipv4 => (SERVER, port).into(),
-            Self::Ipv6 => (Ipv6Addr::from_bits(0x64_ff9b << 96 | u128::from(SERVER.to_bits())), port).into(),
+            Self::Ipv6 => (Self::ipv6_server(), port).into(),
         }
     }
 
     /// Host number `n` of those that the client has addresses for.
-    fn host(self, n: u32) -> IpAddr {
+    pub(super) fn host(self, n: u32) -> IpAddr {
         match self {
             Self::Ipv4 => Ipv4Addr::from_bits(Ipv4Addr::new(10, 0, 0, 128).to_bits() + n % 126).into(),
-            Self::Ipv6 => Ipv6Addr::new(0x2001, 0xdb8, 1, 0xf, 0, 0, 1, u16::try_from(n % 100).unwrap_or(0)).into(),
+            Self::Ipv6 => Self::ipv6_host(n).into(),
         }
+    }
+
+    /// Of those that have IPv6 alone.
+    pub(super) fn ipv6_host(n: u32) -> Ipv6Addr {
+        Ipv6Addr::new(0x2001, 0xdb8, 1, 0xf, 0, 0, 1, u16::try_from(n % 100).unwrap_or(0))
+    }
+
+    /// The remote through the NAT64.
+    pub(super) fn ipv6_server() -> Ipv6Addr {
+        Ipv6Addr::from_bits(0x64_ff9b << 96 | u128::from(SERVER.to_bits()))
     }
 }
 
 /// Numbers that look random: three shifts.
-struct Random(u32);
+pub(super) struct Random(pub(super) u32);
 
 impl Random {
-    fn next(&mut self) -> u32 {
+    pub(super) fn next(&mut self) -> u32 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 17;
         self.0 ^= self.0 << 5;
         self.0
     }
 
-    fn port(&mut self) -> u16 {
+    pub(super) fn port(&mut self) -> u16 {
         u16::try_from(1024 + self.next() % 64_000).unwrap_or(1024)
+    }
+
+    /// One of `list`, if there is one.
+    pub(super) fn pick<'l, T>(&mut self, list: &'l [T]) -> Option<&'l T> {
+        list.get(usize::try_from(self.next()).unwrap_or(0).checked_rem(list.len())?)
     }
 }
 
