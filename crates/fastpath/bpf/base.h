@@ -63,16 +63,23 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 
 /* Comparisons without a branch: 1 or 0. The verifier follows every branch, and eight of them in a
  * row are 256 ways; and the processor cannot foresee where in a line an entry is. Numbers have to
- * be below 2^63.
+ * be below 2^63. What is shifted is hidden from the compiler: from version 15 on, clang would see
+ * what it stands for, and branch.
  */
 static __always_inline __u64 is_zero(__u64 number)
 {
-	return (number - 1) >> 63;
+	__u64 below = number - 1;
+
+	barrier_var(below);
+	return below >> 63;
 }
 
 static __always_inline __u64 is_less(__u64 a, __u64 b)
 {
-	return (a - b) >> 63;
+	__u64 difference = a - b;
+
+	barrier_var(difference);
+	return difference >> 63;
 }
 
 /* What becomes of a packet in the fast path. What is passed on goes to the next stage, and at last

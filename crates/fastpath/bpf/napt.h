@@ -150,6 +150,7 @@ __noinline int claim_port(const struct inside_key *key, __u32 address, __u32 spa
 	const volatile struct pool_range *range;
 	const volatile struct service *service;
 	const volatile struct ports *ports;
+	__u32 kind = space & 3;
 
 	if (!key || !scratch)
 		return -1;
@@ -157,7 +158,11 @@ __noinline int claim_port(const struct inside_key *key, __u32 address, __u32 spa
 	range = pool_range_of(service, address);
 	if (!range)
 		return -1;
-	ports = &range->handed_out[space & 3];
+	/* Hidden: clang would set its bits where those of the range's place are always clear, instead of
+	 * adding, and of a number made so the verifier knows a bound beyond the plan's end.
+	 */
+	barrier_var(kind);
+	ports = &range->handed_out[kind];
 	if (ports->first > ports->last)
 		return -1;
 	for (int tried = 0; tried < PORTS_TRIED; tried++) {

@@ -2,7 +2,7 @@
 //! with the engine.
 
 use aya::Ebpf;
-use aya::programs::{ProgramError, SchedClassifier, TestRun, TestRunOptions, Xdp};
+use aya::programs::{Program, ProgramError, SchedClassifier, TestRun, TestRunOptions, Xdp};
 use tombolo_engine::Plan;
 use tombolo_tables::Tables;
 
@@ -55,6 +55,31 @@ impl Trials {
         let mut tc = FastPath::load(memory, tables, plan, settings)?;
         tc.set_interface(LOOPBACK, InterfaceRecord { number: LOOPBACK, mac: MAC, ..InterfaceRecord::default() })?;
         Ok(Self { xdp, tc, buffer: vec![0; 4096] })
+    }
+
+    /// Loads the programs of another object than this crate's: one that another compiler made of
+    /// the same sources. They go again at once.
+    ///
+    /// # Errors
+    /// [`FastPathError`]; the kernel's words name the instruction that it refuses.
+    pub fn load_object(
+        object: &[u8],
+        memory: &PinnedMemory,
+        tables: &Tables,
+        plan: &Plan,
+        settings: &Settings,
+    ) -> Result<(), FastPathError> {
+        let fast_plan = FastPlan::new(plan, &tables.geometry(), settings, [1, 2])?;
+        let mut programs = loader::load_object(object, memory.directory(), &fast_plan)?;
+        for (_, program) in programs.programs_mut() {
+            let (name, loaded) = match program {
+                Program::Xdp(program) => ("XDP", program.load()),
+                Program::SchedClassifier(program) => ("TC", program.load()),
+                _ => ("of another kind", Ok(())),
+            };
+            loaded.map_err(|source| FastPathError::Program { program: name, source })?;
+        }
+        Ok(())
     }
 
     /// Runs XDP on a frame.

@@ -113,11 +113,12 @@ static __always_inline int build(void *data, void *end, const struct frame_templ
 static __always_inline void restore_filler(void *data, void *end, const struct frame_template *t)
 {
 	__u8 *bytes = data;
-	__u32 from = t->kind == KIND_IPV4 ? 60 : 80;
-#pragma unroll
-	for (__u32 o = 60; o < 100; o++)
-		if (o >= from && (void *)(bytes + o + 1) <= end)
-			bytes[o] = (__u8)o;
+#pragma nounroll
+	for (__u32 o = t->kind == KIND_IPV4 ? 60 : 80; o < 100; o++) {
+		if ((void *)(bytes + o + 1) > end)
+			return;
+		bytes[o] = (__u8)o;
+	}
 }
 
 #endif

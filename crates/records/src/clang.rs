@@ -4,6 +4,16 @@ use std::env;
 use std::path::Path;
 use std::process::Command;
 
+/// The kernel's name of a processor, by which the programs know what it does; libbpf's macros go by
+/// it, too.
+fn name_in_the_kernel(arch: &str) -> &str {
+    match arch {
+        "x86_64" => "x86",
+        "aarch64" => "arm64",
+        other => other,
+    }
+}
+
 /// Compiles `source` with clang, or what `CLANG` names, to an object in the folder `out`, which may
 /// hold generated headers: `name.bpf.c` to `name.bpf.o`.
 ///
@@ -15,15 +25,20 @@ pub fn compile(source: &Path, out: &Path) {
     let object = out.join(source.file_stem().unwrap_or_default()).with_extension("bpf.o");
     let mut command = Command::new(&clang);
     command.args(["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-target", "bpf", "-mcpu=v3", "-I"]).arg(out);
-    // Debian keeps `asm/types.h` in a folder of the architecture; other systems have it in
-    // /usr/include itself.
     let arch = env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
-    let multiarch = Path::new("/usr/include").join(format!("{arch}-linux-gnu"));
-    if multiarch.is_dir() {
-        command.arg("-I").arg(multiarch);
+    command.arg(format!("-D__TARGET_ARCH_{}", name_in_the_kernel(&arch)));
+    // Debian keeps `asm/types.h` in a folder of the architecture, or of the cross compiler; other
+    // systems have it in /usr/include itself.
+    let folders = [format!("/usr/include/{arch}-linux-gnu"), format!("/usr/{arch}-linux-gnu/include")];
+    if let Some(folder) = folders.iter().find(|folder| Path::new(folder).join("asm").is_dir()) {
+        command.arg("-I").arg(folder);
     }
+    command.arg("-c").arg(source);
+    // For whoever wants to know what other compilers make of it: scripts/check-clang.sh.
+    let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy()).collect();
+    let _ = std::fs::write(object.with_extension("words"), words.join("\n"));
     let source = source.display();
-    match command.arg("-c").arg(source.to_string()).arg("-o").arg(&object).status() {
+    match command.arg("-o").arg(&object).status() {
         Ok(status) if status.success() => {}
         Ok(status) => panic!(
             "{clang} could not compile {source} ({status}); its messages are above. libbpf's headers are needed: apt-get install libbpf-dev"

@@ -13,6 +13,7 @@
 
 mod borders;
 mod compare;
+mod objects;
 mod packets;
 mod plans;
 mod softwires;

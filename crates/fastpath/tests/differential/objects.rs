@@ -1,0 +1,83 @@
+//! Programs that other compilers made of the same sources: whether this kernel takes them, for every
+//! plan. `scripts/check-clang.sh` compiles them and names their folders in `TOMBOLO_OBJECTS`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use aya::EbpfLoader;
+use aya::programs::Program;
+use tombolo_engine::Plan;
+use tombolo_fastpath::trial::Trials;
+use tombolo_fastpath::{PinnedMemory, Settings};
+use tombolo_tables::Tables;
+use tombolo_tables::hash::HashKey;
+
+use crate::plans;
+
+#[test]
+#[ignore = "scripts/check-clang.sh compiles the programs that it loads"]
+fn the_kernel_takes_what_other_compilers_made() {
+    let folders = std::env::var("TOMBOLO_OBJECTS").expect("TOMBOLO_OBJECTS names folders, with colons between");
+    let mut refused = Vec::new();
+    for folder in folders.split(':').map(Path::new) {
+        let read = |name: &str| fs::read(folder.join(name)).unwrap();
+        for name in ["generator.bpf.o", "route_lookup.bpf.o"] {
+            note(&mut refused, folder, name, "alone", load_alone(&read(name)));
+        }
+        for object in ["fastpath.bpf.o", "trial.bpf.o"].map(|name| (name, read(name))) {
+            for (name, plan, _) in plans::all() {
+                note(&mut refused, folder, object.0, name, load(&object.1, &plan));
+            }
+        }
+    }
+    assert!(refused.is_empty(), "{} refused: {refused:#?}", refused.len());
+}
+
+fn note(refused: &mut Vec<String>, folder: &Path, object: &str, plan: &str, result: Result<(), String>) {
+    let compiler = folder.file_name().unwrap().to_string_lossy();
+    match result {
+        Ok(()) => println!("{compiler}: {object}, {plan}: taken"),
+        Err(why) => {
+            println!("{compiler}: {object}, {plan}: refused");
+            refused.push(format!("{compiler}: {object}, {plan}: {why}"));
+        }
+    }
+}
+
+fn load(object: &[u8], plan: &Plan) -> Result<(), String> {
+    let directory = PathBuf::from(format!("/sys/fs/bpf/tombolo-test-{}-objects", std::process::id()));
+    let mut memory = PinnedMemory::open(&directory, "test").unwrap();
+    let tables = Tables::new(&mut memory, plan.capacity, HashKey::new([5, 6, 7, 8])).unwrap();
+    let result = Trials::load_object(object, &memory, &tables, plan, &Settings::default());
+    PinnedMemory::remove(&directory).unwrap();
+    result.map_err(last_words)
+}
+
+/// Of programs that stand for themselves, with arrays of any size.
+fn load_alone(object: &[u8]) -> Result<(), String> {
+    let mut loader = EbpfLoader::new();
+    for array in ["endpoints_a", "endpoints_b", "counters", "delays", "variations", "bitmap", "records"] {
+        loader.map_max_entries(array, 64);
+    }
+    let mut programs = loader.load(object).map_err(last_words)?;
+    for (_, program) in programs.programs_mut() {
+        match program {
+            Program::Xdp(program) => program.load().map_err(last_words)?,
+            Program::SchedClassifier(program) => program.load().map_err(last_words)?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// The verifier's log is long, and its end says why.
+fn last_words(error: impl std::error::Error) -> String {
+    let mut words = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        words = format!("{words}: {cause}");
+        source = cause.source();
+    }
+    let last = words.lines().rev().take(12).collect::<Vec<_>>();
+    last.into_iter().rev().collect::<Vec<_>>().join("\n")
+}
