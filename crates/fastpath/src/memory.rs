@@ -43,14 +43,20 @@ impl MappedArray {
     /// # Errors
     /// What the kernel says; `EINVAL` if the array is shorter.
     pub fn new(map: impl AsFd, bytes: usize) -> io::Result<Self> {
-        const PAGE: usize = 4096;
-        let bytes = NonZeroUsize::new(bytes.next_multiple_of(PAGE)).ok_or(io::ErrorKind::InvalidInput)?;
+        let bytes = NonZeroUsize::new(bytes.next_multiple_of(page_size())).ok_or(io::ErrorKind::InvalidInput)?;
         let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: the kernel chooses the address, so no other mapping is replaced; the array cannot
         // shrink.
         let base = unsafe { mmap(None, bytes, protection, MapFlags::MAP_SHARED, map, 0) }?;
         Ok(Self { base, bytes })
     }
+}
+
+/// Bytes of a page: 4 KiB on x86-64; 4, 16 or 64 on arm64, as its kernel was built.
+fn page_size() -> usize {
+    // SAFETY: the call has no memory to do with.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(bytes).unwrap_or(4096)
 }
 
 impl Drop for MappedArray {

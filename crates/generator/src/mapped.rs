@@ -29,7 +29,7 @@ unsafe impl<T> Sync for Mapped<T> {}
 impl<T: Plain> Mapped<T> {
     /// Maps `len` elements of the array behind `fd`.
     pub(crate) fn new(fd: impl AsFd, len: usize) -> io::Result<Mapped<T>> {
-        let page = 4096;
+        let page = page_size();
         let bytes = (len * size_of::<T>()).next_multiple_of(page).max(page);
         let length = NonZeroUsize::new(bytes).ok_or(io::ErrorKind::InvalidInput)?;
         // SAFETY: a new mapping, shared, at an address that the kernel chooses; nothing else refers
@@ -77,6 +77,13 @@ impl<T: Plain> Mapped<T> {
         // runs.
         unsafe { self.memory.as_ptr().cast::<T>().wrapping_add(first).write_bytes(0, count) }
     }
+}
+
+/// Bytes of a page: 4 KiB on x86-64; 4, 16 or 64 on arm64, as its kernel was built.
+fn page_size() -> usize {
+    // SAFETY: the call has no memory to do with.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(bytes).unwrap_or(4096)
 }
 
 impl<T> Drop for Mapped<T> {

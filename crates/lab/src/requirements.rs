@@ -52,6 +52,14 @@ pub fn is_installed(program: &str) -> bool {
     env::split_paths(&path).chain(administrators).any(|directory| directory.join(program).is_file())
 }
 
+/// Major and minor number of the kernel that runs; zeros if it does not say.
+#[must_use]
+pub fn kernel() -> (u32, u32) {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release.split(|letter: char| !letter.is_ascii_digit()).map(|number| number.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
 /// For tests: true, with a line `SKIP: test: reason` on the real standard error (past the test
 /// harness's capture, so that skips can be counted), when labs cannot be built here or one of
 /// `programs` is missing.
