@@ -34,8 +34,10 @@ static __always_inline bool touch(__u64 *word, __u32 now)
 
 		if (!is_readable(life))
 			return false;
-		if (life >> 32 >= now)
+		if (life >> 32 >= now) {
+			ORDER_WORDS();
 			return true;
+		}
 		if (SWAP(word, life, (life & 0xffffffff) | (__u64)now << 32))
 			return true;
 	}

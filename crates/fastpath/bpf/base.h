@@ -3,9 +3,9 @@
  *
  * The programs read and write the same memory as the engine's process (crates/tables). Two rules
  * follow: every access to a table is one load or store of a whole word (READ, WRITE), and every
- * change that another writer could make at the same time is a compare-and-swap. The order of plain
- * loads and stores is the processor's: x86-64 keeps loads in order and stores in order, which is
- * what the Rust side asks for with Acquire and Release. The loader refuses other processors.
+ * change that another writer could make at the same time is a compare-and-swap. Where the order of
+ * plain loads and stores counts, it is asked for (ORDER_READS and so on), as the Rust side asks
+ * with Acquire and Release. litmus/ has each of these protocols for a model checker.
  *
  * Addresses and ports stand as on the wire wherever a name does not say otherwise.
  */
@@ -27,8 +27,30 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 #define READ(place) (*(volatile typeof(place) *)&(place))
 #define WRITE(place, value) (*(volatile typeof(place) *)&(place) = (value))
 
-/* Keeps the compiler from moving loads and stores across; the processor does not (see above). */
-#define BARRIER() asm volatile("" ::: "memory")
+/* Others see what is loaded, or stored, in front of these before what is behind them. ORDER_WORDS is
+ * for READ and WRITE alone, which the compiler keeps in order by itself. SWAP orders everything on
+ * every processor; and what is loaded from an address that was itself loaded comes after that.
+ *
+ * x86-64 keeps loads in order and stores in order, so nothing is left to do. BPF has no instruction
+ * for a fence, nor, before Linux 6.15, loads that acquire and stores that release; but an atomic
+ * exchange orders everything around it, so for other processors one is made with a word that nobody
+ * else sees.
+ */
+#ifdef __TARGET_ARCH_x86
+#define ORDER_WORDS() ((void)0)
+#else
+#define ORDER_WORDS()                                        \
+	({                                                   \
+		__u64 own_ = 0;                              \
+		(void)__sync_lock_test_and_set(&own_, 1ULL); \
+	})
+#endif
+#define ORDER_READS()                          \
+	({                                     \
+		ORDER_WORDS();                 \
+		asm volatile("" ::: "memory"); \
+	})
+#define ORDER_WRITES() ORDER_READS()
 
 #define SWAP(place, from, to) (__sync_val_compare_and_swap((place), (from), (to)) == (from))
 

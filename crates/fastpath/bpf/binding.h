@@ -57,14 +57,15 @@ static __always_inline bool look_at_binding(__u32 id, struct bound *bound)
 	bound->record = record;
 	bound->id = id;
 	bound->life = READ(record->life);
-	BARRIER();
+	/* What follows is the record as it was published, or a later one. */
+	ORDER_READS();
 	return is_readable(bound->life);
 }
 
 /* To be asked when all that is wanted of the record was read. */
 static __always_inline bool is_still_bound(const struct bound *bound)
 {
-	BARRIER();
+	ORDER_READS();
 	return is_unchanged(bound->life, READ(bound->record->life));
 }
 
@@ -140,6 +141,8 @@ __noinline __u32 claim_binding(void)
 			return 0;
 		WRITE(record->life, ((READ(record->life) + LIFE_ONE_GENERATION) & LIFE_GENERATION) |
 					    STAGE_BUILDING);
+		/* Whoever sees what fills the record sees that it is another one. */
+		ORDER_WORDS();
 		return id;
 	}
 	scratch->used_word = at;
@@ -151,6 +154,10 @@ static __always_inline void free_binding(struct binding *record, __u32 id)
 	__u64 *word = RECORD(bindings_used, id / 64);
 
 	WRITE(record->life, (READ(record->life) & LIFE_GENERATION) | STAGE_FREE);
+	/* The next one to claim the record writes its life behind this. The compiler may make an
+	 * atomic operation of the line below that orders nothing.
+	 */
+	ORDER_WORDS();
 	if (word)
 		__sync_fetch_and_and(word, ~(1ULL << id % 64));
 }
@@ -182,7 +189,7 @@ static __always_inline void publish_binding(struct binding *record, const struct
 	WRITE(record->created, made->now);
 	WRITE(record->unused, 0);
 	WRITE(record->unused2, 0);
-	BARRIER();
+	ORDER_WRITES();
 	WRITE(record->life,
 	      (READ(record->life) & LIFE_GENERATION) | STAGE_OPENING | (__u64)made->now << 32);
 }

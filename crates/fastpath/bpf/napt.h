@@ -56,6 +56,8 @@ static __always_inline bool look_at_session(struct session *session, const struc
 					    __u32 now, struct sighting *sighting)
 {
 	sighting->session = session;
+	/* It was found by its remote. */
+	ORDER_WORDS();
 	sighting->word = READ(session->word);
 	sighting->seen = READ(session->seen);
 	sighting->effective =

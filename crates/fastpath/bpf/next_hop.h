@@ -131,6 +131,8 @@ static __always_inline struct next_hop *next_hop_of(void *ctx, __u32 ingress,
 		return 0;
 	if (own->tick == tick && is_same_key(&own->key, &key))
 		return own;
+	/* Routes at least as new as the generation under which their answer is remembered. */
+	ORDER_WORDS();
 	if (is_watched)
 		route = is_ipv6 ? route_of_ipv6(first, second) : route_of_ipv4(first);
 	if (route & ROUTE_BY_GATEWAY) {

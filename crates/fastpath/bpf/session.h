@@ -41,10 +41,13 @@ static __always_inline __u8 state_of(__u64 word)
 	return word >> 8 & 15;
 }
 
+/* An entry that is claimed for another session has another word before it has another remote: who
+ * goes on to read the word again, or to replace it, notices.
+ */
 static __always_inline bool has_key(const struct session *entry, __u64 word,
 				    const struct session_key *key)
 {
-	return (word ^ key->word) >> 16 == 0 && READ(entry->remote) == key->remote;
+	return (word ^ key->word) >> 16 == 0 && (ORDER_WORDS(), READ(entry->remote) == key->remote);
 }
 
 static __always_inline struct session *find_in_line(struct session_line *line,
@@ -112,10 +115,14 @@ static __always_inline bool replace_word(struct session *entry, __u64 from, __u6
 	return false;
 }
 
+/* `seen` is read behind the word, or the silence of the entry's last session would be taken for this
+ * one's.
+ */
 static __always_inline bool has_expired(const struct session *entry, __u64 word, __u32 now)
 {
 	return word >> 32 && !(word & (SESSION_PENDING | SESSION_COUNTED)) &&
-	       ticks_since(now, READ(entry->seen)) >= plan.reuse_after[state_of(word)];
+	       (ORDER_WORDS(),
+		ticks_since(now, READ(entry->seen)) >= plan.reuse_after[state_of(word)]);
 }
 
 /* Line `number` of the sessions; those of the overflow come behind the others. */
