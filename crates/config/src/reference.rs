@@ -84,7 +84,7 @@ pub static GATEWAY: Section = Section {
         "mtu": "bytes", "65535", "65535",
             "MTU of the device, 1280 to 65535. The default leaves path MTU discovery to the links.";
         "run_directory": "path", "none", "\"/run/tombolo\"",
-            "Directory for the tables, so that a restart loses no session. Without it they are memory of the process. It must be absolute.";
+            "Directory for the tables, so that a restart loses no session. Without it they are memory of the process. It must be absolute, of the user that the gateway runs as, and not to be written by others. Space for all tables is reserved there at the start.";
         "table": "number", "84", "84",
             "Routing table for packets from the hosts inside a `nat44`: rules of the host send them there, and from there they go to the device. Two gateways on one host need different ones.";
         "fastpath": "\"auto\", \"xdp\", \"tc\" or \"off\"", "\"off\"", "\"auto\"",

@@ -3,16 +3,19 @@
 //!
 //! It is an accelerator only: whatever it cannot take, the engine handles. So nothing that fails
 //! here ends the gateway, except at the start where the configuration insists. Should the programs
-//! not follow a new plan, they are taken away.
+//! not follow a new plan, they are taken away: from all interfaces if the kernel does not take them,
+//! else from those that do not. An interface is known by its number; it may come, go, and have
+//! another name, link-layer address or MTU, each on its own.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tombolo_config::{FastPath as Wanted, Host};
 use tombolo_engine::Plan;
 use tombolo_fastpath::{
-    Attached, Counters, FastPath, FastPathError, Miss, Mode, PinnedMemory, Routes, ServiceStatus, Settings, TcKind,
+    Attached, Counters, FastPath, FastPathError, Loaded, Lost, Miss, Mode, PinnedMemory, Routes, ServiceStatus,
+    Settings, TcKind,
 };
 use tombolo_io::links::{self, Link};
 use tombolo_io::netlink::ipv6_routes_beside;
@@ -22,6 +25,9 @@ use crate::state::State;
 
 /// The longest wait for a route to change; a gateway that ends waits as long.
 const ROUTES_PERIOD: Duration = Duration::from_millis(250);
+
+/// How long until an interface that could not be served is tried again.
+const RETRY: Duration = Duration::from_secs(10);
 
 /// What the fast path does with an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -126,15 +132,42 @@ pub struct Accelerator {
 #[derive(Debug)]
 struct Parts {
     programs: FastPath,
-    interfaces: BTreeMap<String, InterfaceStatus>,
+    /// By number.
+    interfaces: BTreeMap<u32, Served>,
+    stage: Stage,
 }
 
+/// An interface, and when it was tried last.
+#[derive(Debug)]
+struct Served {
+    status: InterfaceStatus,
+    tried: Instant,
+}
+
+/// How far the fast path is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Stage {
+    /// The programs are loaded. Those of an earlier process, if there are any, go on.
+    Loaded,
+    /// They are attached.
+    Serving,
+    /// They are attached nowhere, and why.
+    Off(String),
+    /// As above, for good.
+    Ended,
+}
+
+/// Programs for another plan, or why there are none.
+#[derive(Debug)]
+pub struct Prepared(Result<Loaded, FastPathError>);
+
 impl Accelerator {
-    /// Loads the programs and attaches them, if the configuration wants them and the tables are in
-    /// the kernel.
+    /// Loads the programs for `plan`. Nothing is attached before [`attach`](Self::attach). `None` if
+    /// the tables are not in the kernel, or if the programs cannot be loaded and the configuration
+    /// allows for that.
     ///
     /// # Errors
-    /// [`FastPathError`] if the programs cannot be loaded and the configuration insists.
+    /// [`FastPathError`], if the programs cannot be loaded and the configuration insists.
     pub fn start(settings: &Host, state: &State, plan: &Plan) -> Result<Option<Self>, FastPathError> {
         let Some(memory) = state.kernel_memory() else { return Ok(None) };
         let (routes, route_use) = mirror_routes(settings, memory);
@@ -157,53 +190,84 @@ impl Accelerator {
                 Some(why) => tracing::info!(service = name, why, "left to the engine"),
             }
         }
-        let parts = Mutex::new(Parts { programs, interfaces: BTreeMap::new() });
+        let parts = Mutex::new(Parts { programs, interfaces: BTreeMap::new(), stage: Stage::Loaded });
         let (routes, route_use) = (Mutex::new(routes), Mutex::new(route_use));
-        let accelerator = Self { parts, routes, route_use, settings: settings.clone(), before };
-        accelerator.look();
-        Ok(Some(accelerator))
+        Ok(Some(Self { parts, routes, route_use, settings: settings.clone(), before }))
     }
 
-    /// Attaches to interfaces that have come, and forgets those that are gone.
+    /// Attaches the programs to the interfaces, in place of those of an earlier process.
+    pub fn attach(&self) {
+        self.lock().stage = Stage::Serving;
+        self.look();
+    }
+
+    /// Attaches to interfaces that have come, follows those that have changed, and forgets those
+    /// that are gone.
     pub fn look(&self) {
-        let links = match links::ethernet() {
-            Ok(links) => links,
-            Err(error) => return tracing::warn!("the interfaces cannot be listed: {error}"),
-        };
+        match links::ethernet() {
+            Ok(links) => self.lock().look(links, &self.settings),
+            Err(error) => tracing::warn!("the interfaces cannot be listed: {error}"),
+        }
+    }
+
+    /// Programs for another plan, which takes the kernel a second or so. If there are none, the old
+    /// ones are taken away at once: they must not decide otherwise than the engine.
+    pub fn prepare(&self, plan: &Plan) -> Prepared {
         let mut parts = self.lock();
-        parts.interfaces.retain(|_, status| {
-            links.iter().any(|link| link.index == status.link.index && link.name == status.link.name)
-        });
-        for link in links {
-            if parts.interfaces.get(&link.name).is_none_or(|status| status.link.is_port != link.is_port) {
-                let wanted = self.settings.interfaces.get(&link.name).copied();
-                let status = parts.attach(link, wanted, &self.settings);
-                tracing::info!(interface = status.link.name, takes = status.takes(), why = status.why, "fast path");
-                parts.interfaces.insert(status.link.name.clone(), status);
+        let loaded = parts.programs.prepare(plan, programs_settings(&self.settings));
+        if let Err(error) = &loaded {
+            let why = format!("the kernel did not take the programs of the new plan: {}", in_one_line(error));
+            tracing::error!("the fast path is off: {why}");
+            parts.turn_off(Stage::Off(why));
+        }
+        Prepared(loaded)
+    }
+
+    /// Puts the programs in the place of those for the plan before. Says what has no fast path now,
+    /// and why.
+    pub fn exchange(&self, Prepared(loaded): Prepared) -> Vec<String> {
+        let mut parts = self.lock();
+        match (loaded, &parts.stage) {
+            (_, Stage::Ended) => Vec::new(),
+            (Err(error), _) => {
+                vec![format!("everywhere: the kernel did not take the programs: {}", in_one_line(&error))]
+            }
+            (Ok(loaded), stage) => {
+                let was_off = matches!(stage, Stage::Off(_));
+                let lost = parts.exchange(loaded);
+                parts.stage = Stage::Serving;
+                if was_off && let Ok(links) = links::ethernet() {
+                    parts.look(links, &self.settings);
+                }
+                lost
             }
         }
-        parts.note_where_xdp_sends();
     }
 
-    /// Replaces the programs by those for another plan. If that fails they are taken away: they
-    /// must not decide otherwise than the engine.
-    pub fn update(&self, plan: &Plan) {
-        let mut parts = self.lock();
-        if let Err(error) = parts.programs.update(plan, programs_settings(&self.settings)) {
-            tracing::error!("the fast path is off: it did not follow the new plan: {}", in_one_line(&error));
-            parts.detach("it did not follow a new plan");
-        }
-    }
-
-    /// Takes the programs off all interfaces.
+    /// Takes the programs off all interfaces, for good.
     pub fn detach(&self) {
-        self.lock().detach("the gateway ends");
+        self.lock().turn_off(Stage::Ended);
     }
 
-    /// What is attached where, and why not.
+    /// What is attached where, and why not; by name.
     #[must_use]
     pub fn interfaces(&self) -> Vec<InterfaceStatus> {
-        self.lock().interfaces.values().cloned().collect()
+        let mut found: Vec<_> = self.lock().interfaces.values().map(|served| served.status.clone()).collect();
+        found.sort_by(|a, b| a.link.name.cmp(&b.link.name));
+        found
+    }
+
+    /// What was asked for and is not there.
+    #[must_use]
+    pub fn faults(&self) -> Vec<String> {
+        let parts = self.lock();
+        if let Stage::Off(why) = &parts.stage {
+            return vec![format!("the fast path is off: {why}")];
+        }
+        let statuses = parts.interfaces.values().map(|served| &served.status);
+        let lacking = statuses.filter(|status| status.attached.is_none() && !matches!(status.wanted, Wanted::Off));
+        let lacking = lacking.filter(|status| status.wanted != Wanted::Auto && !status.link.is_port);
+        lacking.map(|status| format!("no fast path on {}: {}", status.link.name, status.why)).collect()
     }
 
     /// What becomes of each service.
@@ -321,6 +385,78 @@ pub fn modes(link: &Link, single: Option<Wanted>, settings: &Host) -> (&'static 
 }
 
 impl Parts {
+    fn look(&mut self, links: Vec<Link>, settings: &Host) {
+        if matches!(self.stage, Stage::Loaded | Stage::Ended) {
+            return;
+        }
+        let there: Vec<u32> = links.iter().map(|link| link.index).collect();
+        let gone: Vec<u32> = self.interfaces.keys().copied().filter(|number| !there.contains(number)).collect();
+        for number in gone {
+            self.programs.forget(number);
+            if let Some(Served { status, .. }) = self.interfaces.remove(&number) {
+                tracing::info!(interface = status.link.name, "fast path: the interface is gone");
+            }
+        }
+        if let Err(error) = self.programs.forget_others(&there) {
+            tracing::warn!("links of interfaces that are gone cannot be removed: {error}");
+        }
+        for link in links {
+            self.see(link, settings);
+        }
+        if self.stage == Stage::Serving {
+            self.note_where_xdp_sends();
+        }
+    }
+
+    /// Does what an interface asks for as it is now.
+    fn see(&mut self, link: Link, settings: &Host) {
+        let single = settings.interfaces.get(&link.name).copied();
+        if let Stage::Off(why) = &self.stage {
+            let wanted = single.unwrap_or(settings.fastpath);
+            let status = InterfaceStatus { link, wanted, attached: None, why: why.clone() };
+            let number = status.link.index;
+            self.interfaces.insert(number, Served { status, tried: Instant::now() });
+            return;
+        }
+        if let Some(known) = self.interfaces.get_mut(&link.index) {
+            let old = &known.status;
+            let single_before = settings.interfaces.get(&old.link.name).copied();
+            let programs = modes(&link, single, settings);
+            let is_same = programs == modes(&old.link, single_before, settings) && single == single_before;
+            let is_overdue = old.attached.is_none() && !programs.0.is_empty() && known.tried.elapsed() >= RETRY;
+            if is_same && !is_overdue {
+                if old.link != link {
+                    Self::follow(&mut self.programs, &mut known.status, link);
+                }
+                return;
+            }
+        }
+        let status = self.attach(link, single, settings);
+        tracing::info!(interface = status.link.name, takes = status.takes(), why = status.why, "fast path");
+        self.interfaces.insert(status.link.index, Served { status, tried: Instant::now() });
+    }
+
+    /// The interface has another name, link-layer address, MTU or state.
+    fn follow(programs: &mut FastPath, status: &mut InterfaceStatus, link: Link) {
+        let old = std::mem::replace(&mut status.link, link);
+        let link = &status.link;
+        if old.name != link.name {
+            tracing::info!(interface = old.name, name = link.name, "fast path: the interface has another name");
+        }
+        if old.mac != link.mac {
+            tracing::info!(interface = link.name, "fast path: the interface has another link-layer address");
+        }
+        // Next hops carry the MTU, and are asked anew each tick.
+        if (old.name != link.name || old.mac != link.mac)
+            && let Err(error) = programs.follow(link.index, &link.name, link.mac)
+        {
+            tracing::error!("the fast path on {} does not know its address: {}", link.name, in_one_line(&error));
+            programs.forget(link.index);
+            status.attached = None;
+            status.why = in_one_line(&error);
+        }
+    }
+
     fn attach(&mut self, link: Link, single: Option<Wanted>, settings: &Host) -> InterfaceStatus {
         let (modes, why) = modes(&link, single, settings);
         let wanted = single.unwrap_or(settings.fastpath);
@@ -347,7 +483,8 @@ impl Parts {
         if let Err(error) = self.programs.refresh() {
             tracing::warn!("where XDP can send is not known: {}", in_one_line(&error));
         }
-        for (name, status) in &mut self.interfaces {
+        for Served { status, .. } in self.interfaces.values_mut() {
+            let name = &status.link.name;
             let why = match self.programs.xdp_sends(name) {
                 Some(false) => CANNOT_SEND,
                 Some(true) => "",
@@ -360,15 +497,33 @@ impl Parts {
         }
     }
 
-    fn detach(&mut self, why: &str) {
-        for (name, status) in &mut self.interfaces {
-            if status.attached.take().is_some()
-                && let Err(error) = self.programs.detach(name)
-            {
-                tracing::warn!("the fast path stays on {name}: {}", in_one_line(&error));
+    /// Replaces the programs; each interface on which that fails is without, and named.
+    fn exchange(&mut self, loaded: Loaded) -> Vec<String> {
+        let mut lost = Vec::new();
+        for Lost { number, name, error } in self.programs.exchange(loaded) {
+            let why = format!("it did not follow the new plan: {}", in_one_line(&error));
+            tracing::warn!(interface = name, why, "no fast path");
+            lost.push(format!("{name}: {why}"));
+            if let Some(Served { status, tried }) = self.interfaces.get_mut(&number) {
+                (status.attached, status.why, *tried) = (None, why, Instant::now());
             }
-            status.why = why.to_owned();
         }
+        lost
+    }
+
+    fn turn_off(&mut self, stage: Stage) {
+        let why = match &stage {
+            Stage::Off(why) => why.clone(),
+            _ => "the gateway ends".to_owned(),
+        };
+        for (number, Served { status, .. }) in &mut self.interfaces {
+            if status.attached.take().is_some() && self.programs.detach(&status.link.name).is_err() {
+                // It is gone, or has another name since.
+                self.programs.forget(*number);
+            }
+            status.why.clone_from(&why);
+        }
+        self.stage = stage;
     }
 }
 
@@ -384,6 +539,8 @@ mod tests {
             kind: kind.to_owned(),
             is_port,
             is_up: true,
+            mac: [2, 0, 0, 0, 0, 7],
+            mtu: 1500,
         };
         let auto = Host { fastpath: Wanted::Auto, ..Host::default() };
         let stack = Host { fastpath_netfilter: true, ..auto.clone() };

@@ -25,12 +25,12 @@ use serde::Serialize;
 use tombolo_config::LogDetail;
 use tombolo_engine::{Now, Plan};
 use tombolo_io::clock::monotonic_nanos;
-use tombolo_io::worker::StopSignal;
 use tombolo_tables::Tables;
 use tombolo_tables::binding::Binding;
 
 use crate::block_log::{BlockEvent, BlockWalk, is_logged};
 use crate::table_rows::BindingEvent;
+use crate::threads::{self, Guarded};
 use crate::utc::{Moment, Utc};
 
 /// Removals that may wait to be written. More are counted as lost.
@@ -86,15 +86,16 @@ pub struct LogSettings<'a> {
 pub struct BindingLog(JoinHandle<()>);
 
 impl BindingLog {
-    /// Opens the file and starts the thread; it ends when `stop` is given.
+    /// Opens the file and starts the thread; it ends when `stop` is given. If it panics the gateway
+    /// ends: it could not say any more who had which port.
     ///
     /// # Errors
     /// If the file cannot be opened.
-    pub fn start(
+    pub(crate) fn start(
         LogSettings { path, rate, detail }: LogSettings<'_>,
         tables: Arc<Tables>,
         plan: Arc<ArcSwap<Plan>>,
-        stop: StopSignal,
+        guarded: Guarded,
     ) -> std::io::Result<(Self, Removals)> {
         let (log, waiting) = sync_channel(WAITING);
         let removals = Removals { log: Some(log), lost: Arc::default() };
@@ -104,8 +105,10 @@ impl BindingLog {
         let blocks = BlockWalk::new(Utc::now());
         let mut writer = Writer { tables, plan, waiting, file, detail, known, blocks, began, part: 0, steps: 0 };
         let budget = (rate as usize).div_ceil(STEPS);
-        let thread = std::thread::Builder::new().name("binding-log".into()).spawn(move || {
+        let stop = guarded.stop.clone();
+        let thread = threads::spawn(guarded, move || {
             while !stop.is_given() {
+                crate::fault::trip("thread-log");
                 writer.step(budget);
                 std::thread::park_timeout(STEP);
             }

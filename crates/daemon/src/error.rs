@@ -35,6 +35,9 @@ pub enum DaemonError {
     /// The fast path.
     #[error(transparent)]
     FastPath(#[from] FastPathError),
+    /// A part of it could not go on.
+    #[error("the gateway ended itself: {0}")]
+    Failed(String),
     /// The log of bindings.
     #[error("the log of bindings {path} cannot be opened: check that its directory is there and may be written")]
     Log {

@@ -3,8 +3,12 @@
 //! From the top down; a file imports only what stands below it:
 //!
 //! * [`tayga`]: the gateway as Tayga's configuration describes it.
-//! * [`gateway`]: starts everything in order, and stops it.
+//! * [`gateway`]: starts everything, waits for signals, and ends it. `assembly`: the parts in order, and
+//!   how they are taken apart, also when the start fails. `team`: the workers.
+//! * [`down`]: what a gateway leaves on its host, and its removal.
 //! * `lookout`, `prefix_watch`: threads that look for interfaces, routes and the network's prefix.
+//! * `upkeep`: the thread that puts back what was taken from the host. `watchdog`: the one that sees
+//!   whether the workers live.
 //! * [`control`]: the socket on which it is asked. [`metrics`]: the same for Prometheus.
 //!   [`listener`]: what both have in common.
 //! * [`running`]: the gateway as the threads beside its workers see it.
@@ -12,6 +16,7 @@
 //! * [`reload`]: what may change while packets flow. [`discovery`]: what the configuration leaves
 //!   to the network. `provision`: what a plan needs of the host.
 //! * [`state`]: memory for the tables, kept across restarts where the configuration says so.
+//! * [`health`]: how the gateway does. `threads`: none ends unnoticed. [`fault`]: faults for tests.
 //! * [`worker`]: what a worker does with a packet. [`maintenance`]: the thread that sweeps out what
 //!   has expired.
 //! * [`binding_log`]: who had which outside endpoint, and when. [`lease_files`]: which addresses a
@@ -20,14 +25,18 @@
 //!   words.
 
 pub mod accelerator;
+mod assembly;
 pub mod binding_log;
 mod block_log;
 pub mod control;
 pub mod directories;
 pub mod discovery;
+pub mod down;
 mod error;
 pub mod error_chain;
+pub mod fault;
 pub mod gateway;
+pub mod health;
 pub mod lease_files;
 pub mod listener;
 mod lookout;
@@ -40,7 +49,11 @@ pub mod running;
 pub mod state;
 pub mod table_rows;
 pub mod tayga;
+mod team;
+mod threads;
+mod upkeep;
 pub mod utc;
+mod watchdog;
 pub mod worker;
 
 pub use error::DaemonError;

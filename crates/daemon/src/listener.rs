@@ -3,30 +3,43 @@
 //! Plain threads and blocking sockets, no asynchronous runtime: a handful of clients at a time,
 //! each reading memory that is shared anyway; what remains of tokio and axum here is a dependency
 //! and a pool of threads beside pinned workers. Each client has a deadline, and there are at most
-//! [`MOST`] of them, so that none can exhaust the process.
+//! [`MOST`] of them, so that none can exhaust the process. Of those that have not said yet what they
+//! want the oldest makes room for one more: whoever connects and says nothing, or says it byte by
+//! byte, keeps nobody out.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Clients served at a time.
 pub const MOST: usize = 32;
+/// How long a client has to say what it wants before it may have to make room.
+const GRACE: Duration = Duration::from_millis(200);
 /// Priority of threads that serve clients: packets come first.
 const NICE: i32 = 10;
 
 /// A client's connection.
-pub trait Stream: io::Read + io::Write + Send + 'static {
+pub trait Stream: io::Read + io::Write + Send + Sync + 'static {
     /// Sets how long reading and writing may take without any progress.
     ///
     /// # Errors
     /// What the kernel says.
     fn set_deadlines(&self, read: Duration, write: Duration) -> io::Result<()>;
+
+    /// The same connection once more.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    fn again(&self) -> io::Result<Box<dyn Stream>>;
+
+    /// Ends the connection, for whoever reads or writes as well.
+    fn sever(&self);
 }
 
 impl Stream for UnixStream {
@@ -34,12 +47,52 @@ impl Stream for UnixStream {
         self.set_read_timeout(Some(read))?;
         self.set_write_timeout(Some(write))
     }
+
+    fn again(&self) -> io::Result<Box<dyn Stream>> {
+        Ok(Box::new(self.try_clone()?))
+    }
+
+    fn sever(&self) {
+        let _ = self.shutdown(Shutdown::Both);
+    }
 }
 
 impl Stream for TcpStream {
     fn set_deadlines(&self, read: Duration, write: Duration) -> io::Result<()> {
         self.set_read_timeout(Some(read))?;
         self.set_write_timeout(Some(write))
+    }
+
+    fn again(&self) -> io::Result<Box<dyn Stream>> {
+        Ok(Box::new(self.try_clone()?))
+    }
+
+    fn sever(&self) {
+        let _ = self.shutdown(Shutdown::Both);
+    }
+}
+
+/// A connection that is read for so long in all, however little comes at a time.
+pub struct Within<'s> {
+    stream: &'s mut dyn Stream,
+    deadline: Instant,
+}
+
+impl<'s> Within<'s> {
+    /// From now on.
+    pub fn new(stream: &'s mut dyn Stream, limit: Duration) -> Self {
+        Self { stream, deadline: Instant::now() + limit }
+    }
+}
+
+impl io::Read for Within<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.stream.set_deadlines(left, left)?;
+        self.stream.read(buffer)
     }
 }
 
@@ -142,7 +195,7 @@ fn reachable(address: SocketAddr) -> SocketAddr {
 }
 
 fn accept_all(socket: &Socket, stopping: &AtomicBool, service: &Arc<dyn Service>) {
-    let clients = Arc::new(AtomicUsize::new(0));
+    let clients = Arc::<Clients>::default();
     while !stopping.load(Ordering::Acquire) {
         let accepted: io::Result<Box<dyn Stream>> = match socket {
             Socket::Tcp(listener) => listener.accept().map(|(stream, _)| Box::new(stream) as _),
@@ -157,27 +210,100 @@ fn accept_all(socket: &Socket, stopping: &AtomicBool, service: &Arc<dyn Service>
     }
 }
 
-fn serve(mut stream: Box<dyn Stream>, clients: &Arc<AtomicUsize>, service: Arc<dyn Service>) {
-    struct Leave(Arc<AtomicUsize>);
+/// A client that is served.
+struct Client {
+    since: Instant,
+    /// Something was said to it.
+    is_answered: AtomicBool,
+    stream: Box<dyn Stream>,
+}
+
+#[derive(Default)]
+struct Clients(Mutex<Vec<Arc<Client>>>);
+
+impl Clients {
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Client>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One more, if there is room or one makes room.
+    fn admit(&self, stream: &dyn Stream) -> Option<Arc<Client>> {
+        let stream = stream.again().ok()?;
+        let mut clients = self.lock();
+        if clients.len() >= MOST {
+            // They stand in the order in which they came.
+            let is_silent =
+                |client: &Arc<Client>| !client.is_answered.load(Ordering::Acquire) && client.since.elapsed() > GRACE;
+            let place = clients.iter().position(is_silent)?;
+            clients.remove(place).stream.sever();
+        }
+        let client = Arc::new(Client { since: Instant::now(), is_answered: AtomicBool::new(false), stream });
+        clients.push(Arc::clone(&client));
+        Some(client)
+    }
+
+    fn leave(&self, client: &Arc<Client>) {
+        self.lock().retain(|other| !Arc::ptr_eq(other, client));
+    }
+}
+
+/// The connection of a client, of which is noted whether it was answered.
+struct Noted {
+    stream: Box<dyn Stream>,
+    client: Arc<Client>,
+}
+
+impl io::Read for Noted {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.stream.read(buffer)
+    }
+}
+
+impl io::Write for Noted {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.client.is_answered.store(true, Ordering::Release);
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
+impl Stream for Noted {
+    fn set_deadlines(&self, read: Duration, write: Duration) -> io::Result<()> {
+        self.stream.set_deadlines(read, write)
+    }
+
+    fn again(&self) -> io::Result<Box<dyn Stream>> {
+        self.stream.again()
+    }
+
+    fn sever(&self) {
+        self.stream.sever();
+    }
+}
+
+fn serve(mut stream: Box<dyn Stream>, clients: &Arc<Clients>, service: Arc<dyn Service>) {
+    struct Leave(Arc<Clients>, Arc<Client>);
     impl Drop for Leave {
         fn drop(&mut self) {
-            self.0.fetch_sub(1, Ordering::AcqRel);
+            self.0.leave(&self.1);
         }
     }
-    let crowded = clients.fetch_add(1, Ordering::AcqRel) >= MOST;
-    let leave = Leave(Arc::clone(clients));
-    if crowded {
+    let Some(admitted) = clients.admit(&*stream) else {
         // On the listening thread, and so it must not wait for this client.
         if stream.set_deadlines(Duration::from_millis(10), Duration::from_millis(10)).is_ok() {
             service.serve(&mut *stream, true);
         }
         return;
-    }
+    };
+    let leave = Leave(Arc::clone(clients), Arc::clone(&admitted));
     let client = std::thread::Builder::new().name("client".into());
     let result = client.spawn(move || {
         let _leave = leave;
         tombolo_io::worker::lower_priority(NICE);
-        service.serve(&mut *stream, false);
+        service.serve(&mut Noted { stream, client: admitted }, false);
     });
     if let Err(error) = result {
         tracing::warn!("no thread for a client: {error}");
@@ -219,7 +345,7 @@ impl Drop for SocketFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Read as _;
+    use std::io::{Read as _, Write as _};
 
     /// Says who it is and waits for the client to go.
     struct Greeter;
@@ -250,6 +376,45 @@ mod tests {
         assert_eq!(&greeting(&UnixStream::connect(&path).unwrap()), b"full");
         drop(listener);
         assert!(!path.exists());
+    }
+
+    /// Waits a second for a line, and greets.
+    struct Patient;
+
+    impl Service for Patient {
+        fn serve(&self, stream: &mut dyn Stream, crowded: bool) {
+            let mut byte = [0];
+            let mut reader = Within::new(stream, Duration::from_secs(1));
+            while !crowded && byte != *b"\n" {
+                if !matches!(reader.read(&mut byte), Ok(1)) {
+                    return;
+                }
+            }
+            let _ = stream.write_all(if crowded { b"full" } else { b"here" });
+        }
+    }
+
+    #[test]
+    fn clients_that_say_nothing_keep_nobody_out() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("socket");
+        let _listener = Listener::unix("test", &path, Arc::new(Patient)).unwrap();
+        let mut silent: Vec<_> = (0..MOST).map(|_| UnixStream::connect(&path).unwrap()).collect();
+        std::thread::sleep(2 * GRACE);
+        for _ in 0..3 {
+            let mut client = UnixStream::connect(&path).unwrap();
+            client.write_all(b"\n").unwrap();
+            assert_eq!(&greeting(&client), b"here");
+        }
+        let mut end = Vec::new();
+        silent[0].read_to_end(&mut end).unwrap();
+        assert!(end.is_empty(), "the oldest had to go");
+        // Nor does one that says something now and then stay longer than it may.
+        let began = Instant::now();
+        while silent[MOST - 1].write_all(b"x").is_ok() && began.elapsed() < Duration::from_secs(10) {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     }
 
     #[test]

@@ -1,15 +1,21 @@
-//! The thread that looks for interfaces which have come or gone, and follows the kernel's routes.
+//! The thread that looks for interfaces which have come, gone or changed, and follows the kernel's
+//! routes.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use tombolo_io::links::LinkWatch;
 use tombolo_io::worker::StopSignal;
 
+use crate::accelerator::Accelerator;
 use crate::running::Running;
+use crate::threads::{self, Guarded};
 
-/// How often interfaces that have come or gone are looked for.
-const PERIOD: Duration = Duration::from_secs(1);
+/// How often is looked at the interfaces although nothing was heard of them.
+const PERIOD: Duration = Duration::from_secs(5);
+/// How often is asked whether something was heard, where no routes are waited for.
+const PACE: Duration = Duration::from_millis(250);
 
 /// The running thread.
 #[derive(Debug)]
@@ -17,30 +23,47 @@ pub(crate) struct Lookout(JoinHandle<()>);
 
 impl Lookout {
     /// Starts it; it ends when `stop` is given. Nothing is started where there is no fast path.
-    #[must_use]
-    pub(crate) fn start(running: &Arc<Running>, stop: StopSignal) -> Option<Self> {
-        running.accelerator.as_ref()?;
+    ///
+    /// # Errors
+    /// If there are no more threads.
+    pub(crate) fn start(running: &Arc<Running>, stop: StopSignal) -> std::io::Result<Option<Self>> {
+        if running.accelerator.is_none() {
+            return Ok(None);
+        }
+        let guarded = Guarded { name: "lookout", stop: stop.clone(), health: Arc::clone(&running.health) };
         let running = Arc::clone(running);
-        Some(Self(std::thread::spawn(move || {
-            let Some(accelerator) = &running.accelerator else { return };
-            let mut routes = accelerator.take_routes();
-            let mut next = Instant::now() + PERIOD;
-            while !stop.is_given() {
-                match &mut routes {
-                    Some(routes) => accelerator.follow(routes),
-                    None => std::thread::park_timeout(PERIOD),
-                }
-                if Instant::now() >= next && !stop.is_given() {
-                    accelerator.look();
-                    next = Instant::now() + PERIOD;
-                }
+        let thread = threads::spawn(guarded, move || {
+            if let Some(accelerator) = &running.accelerator {
+                look_out(&running, accelerator, &stop);
             }
-        })))
+        })?;
+        Ok(Some(Self(thread)))
     }
 
     /// Waits for its end.
     pub(crate) fn join(self) {
         self.0.thread().unpark();
         let _ = self.0.join();
+    }
+}
+
+fn look_out(running: &Running, accelerator: &Accelerator, stop: &StopSignal) {
+    let mut routes = accelerator.take_routes();
+    let watch = LinkWatch::open()
+        .inspect_err(|error| tracing::warn!("interfaces are looked at every few seconds only: {error}"))
+        .ok();
+    let mut next = Instant::now();
+    while !stop.is_given() {
+        match &mut routes {
+            Some(routes) => accelerator.follow(routes),
+            None => std::thread::park_timeout(PACE),
+        }
+        crate::fault::trip("thread-lookout");
+        let heard = watch.as_ref().is_some_and(|watch| watch.has_changed().unwrap_or(true));
+        if (heard || Instant::now() >= next) && !stop.is_given() {
+            accelerator.look();
+            running.health.set("fast path", accelerator.faults());
+            next = Instant::now() + PERIOD;
+        }
     }
 }

@@ -19,6 +19,7 @@ use tombolo_tables::sweep::{Policy, Sweeper};
 use tombolo_tables::tick::Tick;
 
 use crate::binding_log::Removals;
+use crate::threads::{self, Guarded};
 
 /// A pass over all tables takes this many steps of [`STEP`]: ten seconds.
 const STEPS: usize = 50;
@@ -59,28 +60,33 @@ pub struct Swept {
 
 /// The running thread.
 #[derive(Debug)]
-pub struct Maintenance(JoinHandle<Expiry>);
+pub struct Maintenance(JoinHandle<Option<Expiry>>);
 
 impl Maintenance {
     /// Starts the thread; it ends when `stop` is given. It counts in `swept` what it does, and
-    /// hands the bindings that went to `removals`.
-    #[must_use]
-    pub fn start(
+    /// hands the bindings that went to `removals`. If it panics it is started again: tables that
+    /// nobody sweeps fill up.
+    ///
+    /// # Errors
+    /// If there are no more threads.
+    pub(crate) fn start(
         tables: Arc<Tables>,
         plan: Arc<ArcSwap<Plan>>,
         probes: Arc<Probes>,
         swept: Arc<Swept>,
         removals: Removals,
-        stop: StopSignal,
-    ) -> Self {
-        Self(std::thread::spawn(move || sweep(&tables, &plan, &probes, &swept, removals, &stop)))
+        guarded: Guarded,
+    ) -> std::io::Result<Self> {
+        let stop = guarded.stop.clone();
+        let body = move || sweep(&tables, &plan, &probes, &swept, removals.clone(), &stop);
+        Ok(Self(threads::spawn_again(guarded, body)?))
     }
 
     /// Waits for its end; says what has expired.
     #[must_use]
     pub fn join(self) -> Expiry {
         self.0.thread().unpark();
-        self.0.join().unwrap_or_default()
+        self.0.join().ok().flatten().unwrap_or_default()
     }
 }
 
@@ -120,6 +126,7 @@ fn sweep(
     let mut policy = Observed { expiry: Expiry::default(), stayed: 0, removals };
     let parts = Sweeper::parts(tables).div_ceil(STEPS);
     while !stop.is_given() {
+        crate::fault::trip("thread-maintenance");
         policy.expiry.times = plan.load().times;
         let complete = sweeper.advance(tables, parts, Now(monotonic_nanos()).tick(), &mut policy);
         publish(&mut policy, complete, swept);

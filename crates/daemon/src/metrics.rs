@@ -12,11 +12,12 @@ use tombolo_fastpath::Miss;
 use tombolo_io::queue::{QueueTotals, Refusal};
 
 use crate::accelerator::{Accelerator, Taken};
-use crate::listener::{self, Stream};
+use crate::health::State;
+use crate::listener::{self, Stream, Within};
 use crate::running::Running;
 use crate::table_rows::{protocol_name, service_name};
 
-/// How long a client may take for each step.
+/// How long a client may take for its whole request, and for nothing of the answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Longest head of an HTTP request in bytes.
 const LONGEST: usize = 8192;
@@ -37,8 +38,9 @@ impl Metrics {
         if crowded {
             return respond(stream, "503 Service Unavailable", "too many clients\n");
         }
+        let head = read_head(&mut Within::new(stream, PATIENCE))?;
         stream.set_deadlines(PATIENCE, PATIENCE)?;
-        match requested(&read_head(stream)?) {
+        match requested(&head) {
             Ok(()) => respond(stream, "200 OK", &render(&self.0)),
             Err(status) => respond(stream, status, "metrics are at /metrics\n"),
         }
@@ -46,7 +48,7 @@ impl Metrics {
 }
 
 /// The head of a request, up to the empty line.
-fn read_head(stream: &mut dyn Stream) -> io::Result<Vec<u8>> {
+fn read_head(stream: &mut impl io::Read) -> io::Result<Vec<u8>> {
     let mut head = Vec::new();
     let mut piece = [0; 1024];
     while !head.windows(4).any(|end| end == b"\r\n\r\n") && head.len() < LONGEST {
@@ -119,6 +121,16 @@ pub fn render(running: &Running) -> String {
     page.metric("build_info", "gauge", "The version that runs.", [(version, 1)]);
     let draining = u64::from(plan.times.draining_since.is_some());
     page.metric("draining", "gauge", "1 while nothing new may begin.", one(draining));
+    let (health, _) = running.health.report();
+    let states = State::ALL.map(|state| (format!("{{state=\"{}\"}}", state.name()), u64::from(state == health)));
+    page.metric("health", "gauge", "1 for how the gateway does; tombolo show status says what is wrong.", states);
+    let put_back = running.put_back.load(Ordering::Relaxed);
+    page.metric(
+        "put_back_total",
+        "counter",
+        "Routes, rules, addresses put back after somebody removed them.",
+        one(put_back),
+    );
     page.metric("workers", "gauge", "Threads that handle packets.", one(running.counters.len() as u64));
     page.0
 }

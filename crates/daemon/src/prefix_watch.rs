@@ -14,6 +14,7 @@ use tombolo_wire::Prefix64;
 
 use crate::discovery::first_valid;
 use crate::running::Running;
+use crate::threads::{self, Guarded};
 
 /// The least time between two changes: whoever forges advertisements shall not keep the gateway
 /// busy with them.
@@ -51,8 +52,10 @@ impl PrefixWatch {
     pub(crate) fn start(service: usize, running: &Arc<Running>, stop: StopSignal) -> Option<Self> {
         let routers =
             Routers::open().inspect_err(|error| tracing::warn!("routers are not listened to: {error}")).ok()?;
+        let guarded = Guarded { name: "prefix-watch", stop: stop.clone(), health: Arc::clone(&running.health) };
         let running = Arc::clone(running);
-        Some(Self(std::thread::spawn(move || listen(&routers, service, &running, &stop))))
+        let thread = threads::spawn(guarded, move || listen(&routers, service, &running, &stop));
+        thread.inspect_err(|error| tracing::warn!("routers are not listened to: {error}")).ok().map(Self)
     }
 
     /// Waits for its end.

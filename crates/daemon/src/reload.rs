@@ -43,6 +43,7 @@ pub fn plan(path: &Path, host: &Host, current: &Plan) -> Result<Plan, ReloadErro
         (!plan.ranges().eq(current.ranges()), "a pool"),
         (!allocations(&plan).eq(allocations(current)), "the allocation of ports"),
         (!routed(&plan).eq(routed(current)), "a prefix, or the list of services,"),
+        (!names(&plan).eq(names(current)), "the name of a service"),
     ];
     if let Some((_, what)) = fixed.into_iter().find(|(changed, _)| *changed) {
         return Err(ReloadError::NeedsRestart(what));
@@ -74,4 +75,9 @@ fn allocations(plan: &Plan) -> impl Iterator<Item = &Allocation> {
 /// What is routed to the device, service by service.
 fn routed(plan: &Plan) -> impl Iterator<Item = Routed> + '_ {
     plan.services.iter().map(|service| service.kind.routed())
+}
+
+/// By which the next process knows whose the state is.
+fn names(plan: &Plan) -> impl Iterator<Item = &str> {
+    plan.services.iter().map(|service| service.name.as_str())
 }

@@ -2,7 +2,7 @@
 //! counted, and what may be changed while packets flow.
 
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -18,6 +18,8 @@ use tombolo_tables::binding::Binding;
 
 use crate::accelerator::Accelerator;
 use crate::binding_log::Removals;
+use crate::fault;
+use crate::health::Health;
 use crate::maintenance::Swept;
 use crate::provision::limit_to;
 use crate::reload::ReloadError;
@@ -64,8 +66,21 @@ pub struct Running {
     pub accelerator: Option<Accelerator>,
     /// When the gateway was ready.
     pub started: Now,
+    /// How it does.
+    pub health: Arc<Health>,
+    /// What was put back on the host after somebody had taken it away.
+    pub put_back: Arc<AtomicU64>,
     /// Held while the plan is replaced, so that no change is lost.
     pub changing: Mutex<()>,
+}
+
+/// What came of a new plan.
+#[derive(Debug, Default)]
+pub struct Changed {
+    /// Static bindings that could not be made.
+    pub conflicts: Vec<Conflict>,
+    /// Where the fast path did not follow, and why. The engine takes the packets there.
+    pub not_followed: Vec<String>,
 }
 
 impl Running {
@@ -97,7 +112,7 @@ impl Running {
     ///
     /// # Errors
     /// [`ReloadError`]: the old plan stays in force.
-    pub fn reload(&self) -> Result<Vec<Conflict>, ReloadError> {
+    pub fn reload(&self) -> Result<Changed, ReloadError> {
         let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let current = self.plan.load_full();
         let mut plan = (self.source.reload)(&current)?;
@@ -110,9 +125,9 @@ impl Running {
         for conflict in &conflicts {
             tracing::warn!(service = conflict.service, binding = ?conflict.binding, "{}", conflict.reason);
         }
-        self.put(plan);
+        let not_followed = self.put(plan);
         tracing::info!("configuration reloaded");
-        Ok(conflicts)
+        Ok(Changed { conflicts, not_followed })
     }
 
     /// Ends, or allows again, the making of bindings and sessions. What is open goes on.
@@ -126,13 +141,18 @@ impl Running {
         }
     }
 
-    /// The plan for the packets from now on.
-    fn put(&self, plan: Plan) {
+    /// The plan for the packets from now on, in the engine and in the kernel within milliseconds of
+    /// each other: the kernel's programs are loaded before, which takes longest.
+    fn put(&self, plan: Plan) -> Vec<String> {
         let plan = Arc::new(plan);
-        self.plan.store(Arc::clone(&plan));
-        if let Some(accelerator) = &self.accelerator {
-            accelerator.update(&plan);
-        }
+        let prepared = self.accelerator.as_ref().map(|accelerator| (accelerator, accelerator.prepare(&plan)));
+        fault::trip("reload-prepared");
+        self.plan.store(plan);
+        fault::trip("reload-stored");
+        let Some((accelerator, prepared)) = prepared else { return Vec::new() };
+        let not_followed = accelerator.exchange(prepared);
+        self.health.set("fast path", accelerator.faults());
+        not_followed
     }
 
     /// Removes all sessions and dynamic bindings, or those of one service.

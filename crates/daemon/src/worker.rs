@@ -1,6 +1,7 @@
 //! What a worker does with a packet: hands it to its engine, with the plan of the moment.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -18,6 +19,24 @@ pub struct EngineHandler {
     shared: Arc<ArcSwap<Plan>>,
     plan: Arc<Plan>,
     probes: Arc<Probes>,
+    pulse: Pulse,
+}
+
+/// Counts the rounds of a worker, one a second and more while it lives.
+#[derive(Debug, Clone, Default)]
+pub struct Pulse(Arc<AtomicU64>);
+
+impl Pulse {
+    fn beat(&self) {
+        // One writer.
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// Rounds so far.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 /// Probes that a worker sends in a second, at most.
@@ -28,12 +47,19 @@ impl EngineHandler {
     #[must_use]
     pub fn new(engine: Engine, shared: Arc<ArcSwap<Plan>>, probes: Arc<Probes>) -> Self {
         let plan = shared.load_full();
-        Self { engine, shared, plan, probes }
+        Self { engine, shared, plan, probes, pulse: Pulse::default() }
+    }
+
+    /// By which it is seen to live.
+    #[must_use]
+    pub fn pulse(&self) -> Pulse {
+        self.pulse.clone()
     }
 }
 
 impl Handler for EngineHandler {
     fn batch_start(&mut self, _now: u64) {
+        self.pulse.beat();
         let current = self.shared.load();
         if !Arc::ptr_eq(&current, &self.plan) {
             self.plan = Arc::clone(&current);
@@ -45,6 +71,7 @@ impl Handler for EngineHandler {
     }
 
     fn idle(&mut self, now: u64, outbox: &mut impl Outbox) -> Duration {
+        crate::fault::trip("thread-worker");
         self.engine.answer_expired(&self.plan, Now(now), outbox);
         self.engine.idle(Now(now));
         self.log_refused();

@@ -25,6 +25,7 @@
 //!
 //! * [`pinned`]: BPF arrays as memory for the tables that outlives the process.
 //! * [`loader`], with [`FastPath`]; [`mode`] and [`error`].
+//! * [`file_system`]: where the kernel keeps what is pinned, and for how long.
 //! * [`counters`], [`miss`], [`reports`]: what the programs did, and what they left to the engine.
 //! * [`memory`]: one BPF array, mapped.
 //! * [`trial`]: the programs on single packets, for tests.
@@ -32,6 +33,7 @@
 
 pub mod counters;
 pub mod error;
+pub mod file_system;
 mod interface;
 pub mod loader;
 mod lookup;
@@ -51,7 +53,7 @@ pub mod trial;
 
 pub use counters::Counters;
 pub use error::FastPathError;
-pub use loader::FastPath;
+pub use loader::{FastPath, Loaded, Lost};
 pub use miss::Miss;
 pub use mode::{Attached, Mode, TcKind};
 pub use pinned::{Content, PinnedMemory, PinnedMemoryError};

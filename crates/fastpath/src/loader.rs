@@ -48,13 +48,34 @@ pub struct FastPath {
     secret: [u64; 2],
     settings: Settings,
     services: Vec<ServiceStatus>,
-    interfaces: BTreeMap<String, AttachedInterface>,
+    /// By number: names change.
+    interfaces: BTreeMap<u32, AttachedInterface>,
     losses: Option<Losses>,
+}
+
+/// Programs that are loaded for another plan and not attached yet.
+#[derive(Debug)]
+pub struct Loaded {
+    programs: Ebpf,
+    settings: Settings,
+    services: Vec<ServiceStatus>,
+}
+
+/// An interface that did not get the programs of another plan. It has none now.
+#[derive(Debug)]
+pub struct Lost {
+    /// Its number.
+    pub number: u32,
+    /// Its name.
+    pub name: String,
+    /// Why.
+    pub error: FastPathError,
 }
 
 /// An interface with the programs on it.
 #[derive(Debug)]
 struct AttachedInterface {
+    name: String,
     interface: Interface,
     xdp: Option<FdLink>,
     tc: Option<FdLink>,
@@ -91,26 +112,54 @@ impl FastPath {
         &self.services
     }
 
-    /// Loads the programs for another plan over the same tables, and replaces those that are
-    /// attached, each link in one instant. The calling thread is in the network namespace where
-    /// they were attached: filters, of kernels without links of TC, are found by their interface.
+    /// Loads the programs for another plan over the same tables. That takes the kernel's verifier a
+    /// second or so; what is attached goes on meanwhile.
     ///
     /// # Errors
-    /// [`FastPathError`]; the old programs stay where the new ones could not replace them.
-    pub fn update(&mut self, plan: &Plan, settings: Settings) -> Result<(), FastPathError> {
+    /// [`FastPathError`].
+    pub fn prepare(&self, plan: &Plan, settings: Settings) -> Result<Loaded, FastPathError> {
         let (programs, services) = load_programs(&self.directory, plan, &self.geometry, &settings, self.secret)?;
+        Ok(Loaded { programs, settings, services })
+    }
+
+    /// Replaces the programs that are attached, each link in one instant. The calling thread is in
+    /// the network namespace where they were attached: filters, of kernels without links of TC, are
+    /// found by their interface.
+    ///
+    /// An interface on which that cannot be has none afterwards, since the old ones must not decide
+    /// by a plan that is over; the others have the new ones.
+    pub fn exchange(&mut self, Loaded { programs, settings, services }: Loaded) -> Vec<Lost> {
         self.settings = settings;
         self.programs = programs;
         self.services = services;
-        let interfaces = std::mem::take(&mut self.interfaces);
-        for (name, AttachedInterface { interface, xdp, tc, attached, .. }) in interfaces {
+        let mut lost = Vec::new();
+        for (number, AttachedInterface { name, interface, xdp, tc, attached, .. }) in
+            std::mem::take(&mut self.interfaces)
+        {
             // The links close here and stay pinned; attaching finds them and replaces their
             // programs.
             drop((xdp, tc));
-            let replaced = self.attach_to(&name, interface, attached.xdp)?;
-            self.interfaces.insert(name, replaced);
+            match self.attach_to(&name, interface, attached.xdp) {
+                Ok(replaced) => drop(self.interfaces.insert(number, replaced)),
+                Err(error) => {
+                    self.forget(number);
+                    lost.push(Lost { number, name, error });
+                }
+            }
         }
-        Ok(())
+        lost
+    }
+
+    /// [`prepare`](Self::prepare) and [`exchange`](Self::exchange).
+    ///
+    /// # Errors
+    /// [`FastPathError`]: that of the first interface that has lost its programs.
+    pub fn update(&mut self, plan: &Plan, settings: Settings) -> Result<(), FastPathError> {
+        let loaded = self.prepare(plan, settings)?;
+        match self.exchange(loaded).into_iter().next() {
+            None => Ok(()),
+            Some(Lost { error, .. }) => Err(error),
+        }
     }
 
     /// Attaches the programs to an interface of the calling thread's network namespace. What an
@@ -130,8 +179,51 @@ impl FastPath {
             Mode::Xdp => self.attach_to(name, interface, true)?,
         };
         let attached = interface.attached;
-        self.interfaces.insert(name.to_owned(), interface);
+        self.interfaces.insert(interface.interface.number, interface);
         Ok(attached)
+    }
+
+    /// Follows an interface that has another name or another link-layer address now. Packets for
+    /// the old address are not the gateway's any more.
+    ///
+    /// # Errors
+    /// [`FastPathError::Map`].
+    pub fn follow(&mut self, number: u32, name: &str, mac: [u8; 6]) -> Result<(), FastPathError> {
+        let Some(attached) = self.interfaces.get_mut(&number) else { return Ok(()) };
+        name.clone_into(&mut attached.name);
+        attached.interface.mac = mac;
+        let record = attached.interface.record(attached.xdp_sends);
+        self.set_interface(number, record)
+    }
+
+    /// Forgets an interface that is gone, or on which the programs shall do nothing any more,
+    /// whatever state it is in.
+    pub fn forget(&mut self, number: u32) {
+        self.interfaces.remove(&number);
+        // A program that stays somehow lets packets of an interface without a record pass.
+        let _ = self.set_interface(number, InterfaceRecord::default());
+        for program in [XDP, TC] {
+            let _ = remove(&self.link_path(program, number));
+        }
+    }
+
+    /// Forgets the links of interfaces that are not there any more, as an earlier process has left
+    /// them. `there` are the numbers of those that are.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn forget_others(&mut self, there: &[u32]) -> io::Result<()> {
+        for entry in fs::read_dir(&self.directory)? {
+            let name = entry?.file_name();
+            let number =
+                name.to_str().filter(|name| name.starts_with("link-")).and_then(|name| name.rsplit('-').next());
+            if let Some(number) = number.and_then(|number| number.parse().ok())
+                && !there.contains(&number)
+            {
+                self.forget(number);
+            }
+        }
+        Ok(())
     }
 
     /// Takes the programs off an interface; nothing happens if they are not there.
@@ -139,7 +231,8 @@ impl FastPath {
     /// # Errors
     /// [`FastPathError`].
     pub fn detach(&mut self, name: &str) -> Result<(), FastPathError> {
-        let interface = match self.interfaces.remove(name) {
+        let known = self.interfaces.iter().find(|(_, attached)| attached.name == name).map(|(number, _)| *number);
+        let interface = match known.and_then(|number| self.interfaces.remove(&number)) {
             Some(attached) => attached.interface,
             None => Interface::named(name)?,
         };
@@ -151,14 +244,15 @@ impl FastPath {
 
     /// What is attached where.
     pub fn interfaces(&self) -> impl Iterator<Item = (&str, Attached)> {
-        self.interfaces.iter().map(|(name, interface)| (name.as_str(), interface.attached))
+        self.interfaces.values().map(|interface| (interface.name.as_str(), interface.attached))
     }
 
     /// Whether XDP sends through an interface that it is attached to. Where it cannot, TC sends what is
     /// for there.
     #[must_use]
     pub fn xdp_sends(&self, name: &str) -> Option<bool> {
-        self.interfaces.get(name).filter(|interface| interface.attached.xdp).map(|interface| interface.xdp_sends)
+        let interface = self.interfaces.values().find(|interface| interface.name == name)?;
+        interface.attached.xdp.then_some(interface.xdp_sends)
     }
 
     /// Asks again which interfaces take what XDP redirects to them: the other end of a veth may have
@@ -241,11 +335,12 @@ impl FastPath {
         }
         let tc = self.attach_tc(name, interface)?;
         let kind = if tc.is_some() { TcKind::Link } else { TcKind::Filter };
-        Ok(AttachedInterface { interface, xdp, tc, attached: Attached { xdp: with_xdp, tc: Some(kind) }, xdp_sends })
+        let attached = Attached { xdp: with_xdp, tc: Some(kind) };
+        Ok(AttachedInterface { name: name.to_owned(), interface, xdp, tc, attached, xdp_sends })
     }
 
     fn attach_xdp(&mut self, name: &str, interface: Interface) -> Result<FdLink, FastPathError> {
-        let path = self.link_path(XDP, interface);
+        let path = self.link_path(XDP, interface.number);
         let program: &mut Xdp = part(&mut self.programs, XDP)?;
         let attach = |source| FastPathError::Attach { program: XDP, interface: name.to_owned(), source };
         if let Some(old) = pinned(&path)? {
@@ -264,7 +359,7 @@ impl FastPath {
 
     /// As a link where the kernel has them, else as a filter, which has no link.
     fn attach_tc(&mut self, name: &str, interface: Interface) -> Result<Option<FdLink>, FastPathError> {
-        let path = self.link_path(TC, interface);
+        let path = self.link_path(TC, interface.number);
         let program: &mut SchedClassifier = part(&mut self.programs, TC)?;
         let attach = |source| FastPathError::Attach { program: TC, interface: name.to_owned(), source };
         if let Some(old) = pinned(&path)? {
@@ -285,17 +380,16 @@ impl FastPath {
     }
 
     fn unlink(&self, program: &'static str, interface: Interface) -> Result<(), FastPathError> {
-        remove(&self.link_path(program, interface))
+        remove(&self.link_path(program, interface.number))
     }
 
-    fn link_path(&self, program: &'static str, interface: Interface) -> PathBuf {
-        self.directory.join(format!("link-{program}-{}", interface.number))
+    fn link_path(&self, program: &'static str, number: u32) -> PathBuf {
+        self.directory.join(format!("link-{program}-{number}"))
     }
 
     fn claim_interface(&mut self, name: &str, record: InterfaceRecord) -> Result<(), FastPathError> {
-        let others = self.interfaces.iter().filter(|(other, _)| *other != name);
-        let collides = |number: u32| number % INTERFACES == record.number % INTERFACES;
-        if others.into_iter().any(|(_, other)| collides(other.interface.number)) {
+        let collides = |number: &u32| *number != record.number && number % INTERFACES == record.number % INTERFACES;
+        if self.interfaces.keys().any(collides) {
             return Err(FastPathError::TooMany(name.to_owned()));
         }
         self.set_interface(record.number, record)

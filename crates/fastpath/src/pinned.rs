@@ -12,20 +12,17 @@ use std::sync::Arc;
 use aya::maps::{Array, MapData, MapError};
 use aya::pin::PinError;
 use nix::fcntl::{Flock, FlockArg};
-use nix::mount::{MsFlags, mount};
-use nix::sys::statfs::statfs;
 use tombolo_tables::memory::{Backing, MemoryError, MemorySource};
 
+use crate::file_system::{CUSTOM, mount_at};
 use crate::memory::MappedArray;
+use crate::record;
 
-/// Where the BPF file system is mounted by custom.
-const BPF_FILE_SYSTEM: &str = "/sys/fs/bpf";
-/// `BPF_FS_MAGIC` of include/uapi/linux/magic.h.
-const BPF_FS_MAGIC: i64 = 0xcafe_4a11;
 /// `BPF_F_MMAPABLE`.
 const MAPPABLE: u32 = 1 << 10;
-/// Changes with every change of a record that the programs share with this crate.
-const LAYOUT: u64 = 3;
+/// Changes when the bytes of the records mean something else. What their fields are is in the digest
+/// anyway.
+const LAYOUT: u64 = 4;
 /// Bytes of a cache line, the element of most tables.
 const LINE: usize = 64;
 
@@ -55,7 +52,7 @@ pub enum PinnedMemoryError {
     #[error("{0} is in use by another gateway: stop it, or give this one a directory of its own")]
     InUse(PathBuf),
     /// The file system refused.
-    #[error("{path} cannot be used ({action} failed): it needs root, and the BPF file system at {BPF_FILE_SYSTEM}")]
+    #[error("{path} cannot be used ({action} failed): it needs root, and the BPF file system at {CUSTOM}")]
     Unusable {
         /// The directory, or a file in it.
         path: PathBuf,
@@ -83,7 +80,7 @@ impl PinnedMemory {
     /// [`PinnedMemoryError`].
     pub fn open(directory: &Path, fingerprint: &str) -> Result<Self, PinnedMemoryError> {
         let fail = |action| move |source| PinnedMemoryError::Unusable { path: directory.to_owned(), action, source };
-        mount_file_system().map_err(fail("mounting the BPF file system"))?;
+        mount_at(directory).map_err(fail("mounting the BPF file system"))?;
         DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(fail("making it"))?;
         let lock = File::open(directory).map_err(fail("opening it"))?;
         let lock = Flock::lock(lock, FlockArg::LockExclusiveNonblock)
@@ -192,14 +189,6 @@ fn words(error: &dyn std::error::Error) -> String {
     words
 }
 
-fn mount_file_system() -> io::Result<()> {
-    if statfs(BPF_FILE_SYSTEM)?.filesystem_type().0 == BPF_FS_MAGIC {
-        return Ok(());
-    }
-    let none: Option<&str> = None;
-    Ok(mount(Some("bpf"), BPF_FILE_SYSTEM, Some("bpf"), MsFlags::empty(), none)?)
-}
-
 /// Links go before maps, so that no program runs on tables that are going.
 fn remove_pins(directory: &Path) -> io::Result<()> {
     let mut paths: Vec<PathBuf> = fs::read_dir(directory)?.filter_map(|entry| Some(entry.ok()?.path())).collect();
@@ -208,11 +197,13 @@ fn remove_pins(directory: &Path) -> io::Result<()> {
     paths.iter().try_for_each(fs::remove_file)
 }
 
-/// 16 bytes that stand for the fingerprint.
+/// 16 bytes that stand for the fingerprint, and for the records that the programs share with this
+/// crate.
 fn digest(fingerprint: &str) -> [u64; 2] {
+    let records = tombolo_records::layout(&record::constants(), &record::records());
     [LAYOUT, LAYOUT << 32].map(|salt| {
         let mut hasher = DefaultHasher::new();
-        (salt, fingerprint).hash(&mut hasher);
+        (salt, fingerprint, &records).hash(&mut hasher);
         hasher.finish()
     })
 }

@@ -5,7 +5,13 @@ use std::io;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkInfo, LinkLayerType, LinkMessage};
 
+use crate::netlink::{EventSocket, Received};
 use crate::rtnl::RouteSocket;
+
+/// RTNLGRP_LINK (`linux/rtnetlink.h`).
+const GROUP: u32 = 1;
+/// Bytes that the kernel may queue for us. What is lost is made up for by looking at everything.
+const EVENT_BUFFER: u32 = 1 << 18;
 
 /// An Ethernet interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +27,10 @@ pub struct Link {
     pub is_port: bool,
     /// It has been set up.
     pub is_up: bool,
+    /// Its link-layer address.
+    pub mac: [u8; 6],
+    /// Its MTU in bytes.
+    pub mtu: u32,
 }
 
 impl Link {
@@ -43,6 +53,35 @@ pub fn ethernet() -> io::Result<Vec<Link>> {
     Ok(links)
 }
 
+/// Hears of links that come, go or change.
+#[derive(Debug)]
+pub struct LinkWatch(EventSocket);
+
+impl LinkWatch {
+    /// Watches the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn open() -> io::Result<Self> {
+        Ok(Self(EventSocket::open(&[GROUP], EVENT_BUFFER)?))
+    }
+
+    /// Whether any did since the last call. Does not wait.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn has_changed(&self) -> io::Result<bool> {
+        let mut changed = false;
+        loop {
+            match self.0.receive()? {
+                Received::Events(events) => changed |= !events.is_empty(),
+                Received::Overrun => changed = true,
+                Received::Nothing => return Ok(changed),
+            }
+        }
+    }
+}
+
 fn link(answer: RouteNetlinkMessage) -> Option<Link> {
     let RouteNetlinkMessage::NewLink(message) = answer else { return None };
     if message.header.link_layer_type != LinkLayerType::Ether {
@@ -54,11 +93,15 @@ fn link(answer: RouteNetlinkMessage) -> Option<Link> {
         kind: "card".to_owned(),
         is_port: false,
         is_up: message.header.flags.contains(LinkFlags::Up),
+        mac: [0; 6],
+        mtu: 0,
     };
     for attribute in message.attributes {
         match attribute {
             LinkAttribute::IfName(name) => link.name = name,
             LinkAttribute::Controller(_) => link.is_port = true,
+            LinkAttribute::Address(bytes) => link.mac = bytes.try_into().unwrap_or_default(),
+            LinkAttribute::Mtu(mtu) => link.mtu = mtu,
             LinkAttribute::LinkInfo(infos) => {
                 let kind = infos.iter().find_map(|info| match info {
                     LinkInfo::Kind(kind) => Some(kind.to_string()),

@@ -7,20 +7,26 @@
 //! were made for. A new process with the same fingerprint adopts them; with another one they are
 //! replaced. The file `lock` keeps two gateways apart.
 //!
+//! A page of a mapped file that the file system has no room for, or that lies behind the file's
+//! end, kills whoever touches it (SIGBUS). So all space is reserved when a table is made, and a file
+//! that is not as long as its table is refused. Who may write there decides who gets which port: a
+//! directory or file that others may write, or that is somebody else's, is refused too.
+//!
 //! [`Populated`] has every page there before the tables are used.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg};
+use nix::fcntl::{Flock, FlockArg, posix_fallocate};
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
+use nix::unistd::geteuid;
 use tombolo_tables::memory::{Backing, MemoryError, MemorySource};
 
 /// Bytes of a huge page on the machines that have them; spans are multiples of it, so that the last
@@ -67,16 +73,17 @@ impl Mapping {
         Ok(Self { base, length }.with_huge_pages())
     }
 
-    /// The first `bytes` bytes of a file, shared with everybody who maps it. The file is made
-    /// longer if need be; what is added reads as zeros.
+    /// The first `bytes` bytes of a file, rounded up to huge pages, shared with everybody who maps
+    /// it. The file is made longer if need be, and has its space from then on; what is added reads
+    /// as zeros.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// What the kernel says; `ENOSPC` if the file system has no room for all of it.
     pub fn file(file: &File, bytes: usize) -> io::Result<Self> {
         let length = rounded(bytes)?;
-        if file.metadata()?.len() < length.get() as u64 {
-            file.set_len(length.get() as u64)?;
-        }
+        let end = libc::off_t::try_from(length.get()).map_err(|_| io::ErrorKind::FileTooLarge)?;
+        // Holes get their space as well: a page that has none cannot be written later.
+        posix_fallocate(file, 0, end)?;
         // SAFETY: no address is asked for, so no other mapping is replaced. The file is at least as
         // long as the mapping; the run directory's lock keeps other gateways from shortening it.
         let base =
@@ -181,6 +188,9 @@ fn populate(span: &dyn Backing, threads: usize) -> io::Result<()> {
 pub struct RunDirectory {
     path: PathBuf,
     content: Content,
+    /// The directory itself was not there before.
+    is_made: bool,
+    fingerprint: String,
     _lock: Flock<File>,
 }
 
@@ -203,6 +213,14 @@ pub enum RunDirectoryError {
         /// The directory.
         path: PathBuf,
     },
+    /// Others than this user could change what is in it.
+    #[error("{path} is not to be trusted: {reason}; whoever can write there decides who gets which address and port")]
+    Untrusted {
+        /// The directory, or a file in it.
+        path: PathBuf,
+        /// What is wrong, and how it is put right.
+        reason: String,
+    },
     /// It cannot be made, read or written.
     #[error(
         "run directory {path} cannot be used ({action} failed): check that it can be made and written by this user"
@@ -222,14 +240,20 @@ impl RunDirectory {
     /// Opens a run directory, making it if need be, and locks it until the value is dropped.
     ///
     /// `fingerprint` stands for everything that the tables' bytes depend on: layout version, sizes,
-    /// hash key. Tables with another fingerprint are removed.
+    /// hash key. Tables with another fingerprint are removed. New ones are adopted by a later
+    /// process if they were [sealed](Self::seal).
     ///
     /// # Errors
     /// [`RunDirectoryError`].
     pub fn open(path: &Path, fingerprint: &str) -> Result<Self, RunDirectoryError> {
         let fail = |action| move |source| RunDirectoryError::Unusable { path: path.to_owned(), action, source };
+        let is_made = !path.exists();
         DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(fail("making it"))?;
-        let lock = open_file(&path.join("lock")).map_err(fail("opening its lock"))?;
+        let found = std::fs::metadata(path).map_err(fail("looking at it"))?;
+        check_owner(path, &found)?;
+        let lock_path = path.join("lock");
+        let lock = open_file(&lock_path, Wanted::Any).map_err(fail("opening its lock"))?;
+        check_file(&lock_path, &lock.metadata().map_err(fail("looking at its lock"))?)?;
         let lock = Flock::lock(lock, FlockArg::LockExclusiveNonblock)
             .map_err(|_| RunDirectoryError::InUse { path: path.to_owned() })?;
 
@@ -243,9 +267,8 @@ impl RunDirectory {
             // adopted.
             remove_if_there(&marker).map_err(fail("removing old tables"))?;
             remove_tables(path).map_err(fail("removing old tables"))?;
-            write_marker(&marker, fingerprint).map_err(fail("writing its fingerprint"))?;
         }
-        Ok(Self { path: path.to_owned(), content, _lock: lock })
+        Ok(Self { path: path.to_owned(), content, is_made, fingerprint: fingerprint.to_owned(), _lock: lock })
     }
 
     /// Whether the tables are those of an earlier process.
@@ -253,13 +276,65 @@ impl RunDirectory {
     pub fn content(&self) -> Content {
         self.content
     }
+
+    /// All tables have been taken: a later process may adopt them.
+    ///
+    /// # Errors
+    /// [`RunDirectoryError::Unusable`].
+    pub fn seal(&self) -> Result<(), RunDirectoryError> {
+        let fail =
+            |source| RunDirectoryError::Unusable { path: self.path.clone(), action: "writing its fingerprint", source };
+        write_marker(&self.path, &self.fingerprint).map_err(fail)
+    }
+
+    /// Removes the tables again if they are new, and the directory if it is: nothing was to be kept.
+    pub fn discard(self) {
+        if self.content == Content::Adopted {
+            return;
+        }
+        let _ = remove_if_there(&self.path.join("fingerprint"));
+        let _ = remove_tables(&self.path);
+        if self.is_made {
+            let _ = remove_if_there(&self.path.join("lock"));
+            // Not if there is something else in it by now.
+            let _ = std::fs::remove_dir(&self.path);
+        }
+    }
+
+    /// The file of a table: a new one, or the one of the earlier process, which has its length.
+    fn table(&self, name: &'static str, bytes: usize) -> Result<File, String> {
+        let path = self.path.join(name).with_extension("table");
+        let wanted = if self.content == Content::New { Wanted::New } else { Wanted::There };
+        let file = open_file(&path, wanted).map_err(|error| format!("{}: {error}", path.display()))?;
+        let found = file.metadata().map_err(|error| error.to_string())?;
+        check_file(&path, &found).map_err(|error| error.to_string())?;
+        let length = rounded(bytes).map_err(|error| error.to_string())?.get() as u64;
+        if self.content == Content::Adopted && found.len() != length {
+            return Err(format!(
+                "{} has {} bytes where {length} belong: it was truncated, or is not the gateway's; remove {} to begin \
+                 without the old state",
+                path.display(),
+                found.len(),
+                self.path.display()
+            ));
+        }
+        Ok(file)
+    }
 }
 
 impl MemorySource for RunDirectory {
     fn take(&mut self, name: &'static str, bytes: usize) -> Result<Arc<dyn Backing>, MemoryError> {
-        let file = open_file(&self.path.join(name).with_extension("table"));
-        let mapping = file.and_then(|file| Mapping::file(&file, bytes));
-        Ok(Arc::new(mapping.map_err(|error| unavailable(name, bytes, &error))?))
+        let refused = |reason| MemoryError::Unavailable { name, bytes, reason };
+        let file = self.table(name, bytes).map_err(refused)?;
+        let mapping = Mapping::file(&file, bytes).map_err(|error| match error.raw_os_error().map(Errno::from_raw) {
+            Some(Errno::ENOSPC | Errno::EDQUOT) => refused(format!(
+                "the file system of {} has no room for it ({error}); make room, lower [capacity], or choose another \
+                 run_directory",
+                self.path.display()
+            )),
+            _ => unavailable(name, bytes, &error),
+        })?;
+        Ok(Arc::new(mapping))
     }
 }
 
@@ -267,8 +342,57 @@ fn unavailable(name: &'static str, bytes: usize, error: &io::Error) -> MemoryErr
     MemoryError::Unavailable { name, bytes, reason: error.to_string() }
 }
 
-fn open_file(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+/// Which file is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    /// One that is not there yet.
+    New,
+    /// One that is there.
+    There,
+    /// Either.
+    Any,
+}
+
+/// Opens a file for reading and writing. A link is not followed: it would lead to a file of whoever
+/// made it, or have the gateway write to somebody else's.
+fn open_file(path: &Path, wanted: Wanted) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW);
+    match wanted {
+        Wanted::New => options.create_new(true),
+        Wanted::There => &mut options,
+        Wanted::Any => options.create(true),
+    };
+    options.open(path)
+}
+
+fn check_owner(path: &Path, found: &Metadata) -> Result<(), RunDirectoryError> {
+    let untrusted = |reason| Err(RunDirectoryError::Untrusted { path: path.to_owned(), reason });
+    let own = geteuid().as_raw();
+    if found.uid() != own && found.uid() != 0 {
+        return untrusted(format!("it belongs to user {} (chown {own} {})", found.uid(), path.display()));
+    }
+    if found.mode() & 0o022 != 0 {
+        return untrusted(format!("others may write it (chmod go-w {})", path.display()));
+    }
+    Ok(())
+}
+
+fn check_file(path: &Path, found: &Metadata) -> Result<(), RunDirectoryError> {
+    let remedy = format!("remove {}", path.display());
+    if !found.is_file() {
+        return Err(RunDirectoryError::Untrusted {
+            path: path.to_owned(),
+            reason: format!("it is no ordinary file ({remedy})"),
+        });
+    }
+    if found.nlink() != 1 {
+        return Err(RunDirectoryError::Untrusted {
+            path: path.to_owned(),
+            reason: format!("it has other names as well ({remedy})"),
+        });
+    }
+    check_owner(path, found)
 }
 
 fn remove_if_there(path: &Path) -> io::Result<()> {
@@ -288,9 +412,13 @@ fn remove_tables(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn write_marker(path: &Path, fingerprint: &str) -> io::Result<()> {
-    let mut file = open_file(path)?;
-    writeln!(file, "{fingerprint}")
+/// Written under another name first: it is there as a whole, or not at all.
+fn write_marker(directory: &Path, fingerprint: &str) -> io::Result<()> {
+    let (new, marker) = (directory.join("fingerprint.new"), directory.join("fingerprint"));
+    remove_if_there(&new)?;
+    let mut file = open_file(&new, Wanted::New)?;
+    writeln!(file, "{fingerprint}")?;
+    std::fs::rename(new, marker)
 }
 
 #[cfg(test)]
@@ -339,6 +467,9 @@ mod tests {
         let mut directory = RunDirectory::open(home.path(), "x").unwrap();
         let words = |source: &mut dyn MemorySource| -> Slab<AtomicU64> { Slab::take(source, "a", bytes / 8).unwrap() };
         words(&mut directory)[bytes / 8 - 1].store(7, Ordering::Relaxed);
+        directory.seal().unwrap();
+        drop(directory);
+        let mut directory = RunDirectory::open(home.path(), "x").unwrap();
         let words = words(&mut Populated::new(&mut directory, 3));
         assert_eq!(resident((&raw const words[0]).cast(), bytes), bytes);
         assert_eq!((words[0].load(Ordering::Relaxed), words[bytes / 8 - 1].load(Ordering::Relaxed)), (0, 7));
@@ -351,6 +482,7 @@ mod tests {
         let mut first = RunDirectory::open(&path, "layout 1").unwrap();
         assert_eq!(first.content(), Content::New);
         word(&mut first, "sessions")[999].store(7, Ordering::Relaxed);
+        first.seal().unwrap();
         drop(first);
 
         let mut second = RunDirectory::open(&path, "layout 1").unwrap();
@@ -363,6 +495,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let mut first = RunDirectory::open(home.path(), "layout 1").unwrap();
         word(&mut first, "sessions")[0].store(7, Ordering::Relaxed);
+        first.seal().unwrap();
         drop(first);
 
         let mut second = RunDirectory::open(home.path(), "layout 2").unwrap();
@@ -376,5 +509,83 @@ mod tests {
         let _first = RunDirectory::open(home.path(), "x").unwrap();
         let error = RunDirectory::open(home.path(), "x").unwrap_err();
         assert!(error.to_string().contains("in use by another gateway"), "{error}");
+    }
+
+    /// A sealed run directory with one table.
+    fn sealed(home: &Path) -> PathBuf {
+        let mut first = RunDirectory::open(home, "x").unwrap();
+        word(&mut first, "sessions")[0].store(7, Ordering::Relaxed);
+        first.seal().unwrap();
+        home.join("sessions.table")
+    }
+
+    fn refusal(home: &Path) -> String {
+        let mut directory = RunDirectory::open(home, "x").unwrap();
+        Slab::<AtomicU64>::take(&mut directory, "sessions", 1000).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_file_has_its_space_from_the_beginning() {
+        let home = tempfile::tempdir().unwrap();
+        let file = std::fs::metadata(sealed(home.path())).unwrap();
+        assert!(file.blocks() * 512 >= HUGE_PAGE as u64, "{} blocks", file.blocks());
+    }
+
+    #[test]
+    fn a_file_that_was_truncated_or_replaced_is_refused() {
+        let home = tempfile::tempdir().unwrap();
+        let table = sealed(home.path());
+        OpenOptions::new().write(true).open(&table).unwrap().set_len(4096).unwrap();
+        let text = refusal(home.path());
+        assert!(text.contains("has 4096 bytes where 2097152 belong"), "{text}");
+        std::fs::remove_file(&table).unwrap();
+        assert!(refusal(home.path()).contains("No such file"));
+        let elsewhere = home.path().join("elsewhere");
+        File::create(&elsewhere).unwrap().set_len(HUGE_PAGE as u64).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, &table).unwrap();
+        assert!(refusal(home.path()).contains("symbolic links"), "{}", refusal(home.path()));
+        std::fs::remove_file(&table).unwrap();
+        std::fs::hard_link(&elsewhere, &table).unwrap();
+        assert!(refusal(home.path()).contains("other names"), "{}", refusal(home.path()));
+    }
+
+    #[test]
+    fn tables_that_were_not_completed_are_not_adopted() {
+        let home = tempfile::tempdir().unwrap();
+        let mut first = RunDirectory::open(home.path(), "x").unwrap();
+        word(&mut first, "sessions")[0].store(7, Ordering::Relaxed);
+        drop(first);
+        let mut second = RunDirectory::open(home.path(), "x").unwrap();
+        assert_eq!(second.content(), Content::New);
+        assert_eq!(word(&mut second, "sessions")[0].load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn what_is_discarded_leaves_nothing() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("run");
+        let mut first = RunDirectory::open(&path, "x").unwrap();
+        word(&mut first, "sessions");
+        first.seal().unwrap();
+        first.discard();
+        assert!(!path.exists());
+        sealed(&path);
+        RunDirectory::open(&path, "x").unwrap().discard();
+        assert_eq!(RunDirectory::open(&path, "x").unwrap().content(), Content::Adopted, "it was not the discarder's");
+    }
+
+    #[test]
+    fn a_lock_that_is_a_link_and_a_directory_that_others_may_write_are_refused() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let home = tempfile::tempdir().unwrap();
+        let elsewhere = home.path().join("elsewhere");
+        File::create(&elsewhere).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, home.path().join("lock")).unwrap();
+        let error = RunDirectory::open(home.path(), "x").unwrap_err();
+        assert!(error.to_string().contains("opening its lock failed"), "{error}");
+        std::fs::remove_file(home.path().join("lock")).unwrap();
+        std::fs::set_permissions(home.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
+        let error = RunDirectory::open(home.path(), "x").unwrap_err();
+        assert!(error.to_string().contains("others may write it (chmod go-w"), "{error}");
     }
 }

@@ -6,11 +6,17 @@
 //! and neighbours, which lives on notifications, does.
 
 use std::io;
+use std::net::IpAddr;
 
 use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
-use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::route::RouteAddress;
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
+
+/// Protocol number of the gateway's routes and rules, so that `ip route show proto 84` lists them.
+/// Numbers are free to choose above 4 where no routing daemon of `/etc/iproute2/rt_protos` has one.
+pub(crate) const ROUTE_PROTOCOL: u8 = 84;
 
 /// An open socket. Belongs to the network namespace of the thread that opened it.
 #[derive(Debug)]
@@ -46,6 +52,23 @@ impl RouteSocket {
     /// The error number that the kernel answered.
     pub fn dump(&mut self, message: RouteNetlinkMessage) -> io::Result<Vec<RouteNetlinkMessage>> {
         self.exchange(message, NLM_F_REQUEST | NLM_F_DUMP)
+    }
+
+    /// Asks for the objects of a kind that are like `message`: the kernel goes by its members, which
+    /// [`dump`](Self::dump) has it ignore. Kernels before 4.20 send all of them.
+    ///
+    /// # Errors
+    /// The error number that the kernel answered. A table that does not exist has no routes.
+    pub fn dump_of(&mut self, message: RouteNetlinkMessage) -> io::Result<Vec<RouteNetlinkMessage>> {
+        let strict = self.socket.set_netlink_get_strict_chk(true).is_ok();
+        let answers = self.dump(message);
+        if strict {
+            self.socket.set_netlink_get_strict_chk(false)?;
+        }
+        match answers {
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(Vec::new()),
+            other => other,
+        }
     }
 
     fn exchange(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<Vec<RouteNetlinkMessage>> {
@@ -95,4 +118,21 @@ pub(crate) fn messages(datagram: &[u8]) -> impl Iterator<Item = io::Result<Netli
         rest = rest.get(length.next_multiple_of(4).max(16)..).unwrap_or_default();
         Some(message.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string())))
     })
+}
+
+/// The address that a default route is for.
+pub(crate) fn default_address(family: AddressFamily) -> Option<IpAddr> {
+    match family {
+        AddressFamily::Inet => Some(IpAddr::from([0; 4])),
+        AddressFamily::Inet6 => Some(IpAddr::from([0; 16])),
+        _ => None,
+    }
+}
+
+pub(crate) fn ip(address: &RouteAddress) -> Option<IpAddr> {
+    match address {
+        RouteAddress::Inet(address) => Some(IpAddr::V4(*address)),
+        RouteAddress::Inet6(address) => Some(IpAddr::V6(*address)),
+        _ => None,
+    }
 }

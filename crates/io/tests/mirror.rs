@@ -64,6 +64,30 @@ fn skipped(test: &str) -> bool {
 }
 
 #[test]
+fn neighbours_that_come_and_go_leave_next_hops_as_they_are() {
+    if skipped("neighbours that come and go") {
+        return;
+    }
+    let router = Router::new();
+    let mut mirror = router.mirror(10_000, 1 << 20);
+    let mut changes = |command: &str| {
+        router.ip(command);
+        let mut changed = false;
+        for _ in 0..5 {
+            changed |= mirror.follow(Duration::from_millis(50)).unwrap();
+        }
+        changed
+    };
+    // What the lab's hosts do at its beginning.
+    while changes("link show") {}
+    assert!(!changes("neigh add 198.51.100.77 lladdr 02:00:00:00:00:77 dev outside0"), "a new one");
+    assert!(!changes("neigh change 198.51.100.77 nud stale dev outside0"), "another state");
+    assert!(changes("neigh change 198.51.100.77 lladdr 02:00:00:00:00:78 dev outside0"), "another address");
+    assert!(!changes("neigh del 198.51.100.77 dev outside0"), "a dead one");
+    assert!(changes("route add 203.0.113.0/24 via 198.51.100.2"), "a route");
+}
+
+#[test]
 fn routes_and_neighbours_come_change_and_go() {
     if skipped("the mirror of routes") {
         return;

@@ -87,6 +87,24 @@ pub fn header(constants: &[Constant], records: &[Record]) -> String {
     text
 }
 
+/// What numbers and structs are, without their comments: the same as long as who has written them
+/// and who reads them agree.
+#[must_use]
+pub fn layout(constants: &[Constant], records: &[Record]) -> String {
+    let mut text = String::new();
+    for Constant { name, value, .. } in constants {
+        let _ = write!(text, "{name}={value};");
+    }
+    for Record { name, size, fields, .. } in records {
+        let _ = write!(text, "{name}:{size}");
+        for Field { declaration, offset, .. } in fields {
+            let _ = write!(text, ",{declaration}@{offset}");
+        }
+        text.push(';');
+    }
+    text
+}
+
 fn declare(text: &mut String, Record { name, doc, size, fields }: &Record) {
     comment(text, "", doc);
     let _ = writeln!(text, "struct {name} {{");
@@ -177,6 +195,10 @@ _Static_assert(__builtin_offsetof(struct line, ports) == 0, \"line.ports\");
 _Static_assert(__builtin_offsetof(struct line, word) == 32, \"line.word\");
 ";
         assert_eq!(header(&constants(), &records()), expected);
+        assert_eq!(
+            layout(&constants(), &records()),
+            "NOBODY=4294967295;FEW=3;ports:4,__u16 first@0,__u16 last@2;line:64,struct ports ports[4][2]@0,__u64 word[4]@32;"
+        );
         assert_eq!((NONE, FEW), (u32::MAX, 3));
         assert_eq!(Ports::default(), Ports { first: 0, last: 0 });
         assert_eq!(Line::default().ports[3][1].last, Line::default().ports[0][0].first);

@@ -30,7 +30,7 @@ pub mod clang;
 mod description;
 mod plain;
 
-pub use description::{CType, Constant, Field, Record, header};
+pub use description::{CType, Constant, Field, Record, header, layout};
 pub use plain::{Plain, from_bytes, from_words, to_words};
 
 /// Declares structs that C has, too. Before each stands what it is:

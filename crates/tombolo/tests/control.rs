@@ -517,7 +517,7 @@ fn what_the_device_refuses_is_counted() {
         return;
     }
     // The gateway sends an ICMP error six seconds after a SYN that nobody answers. By then its
-    // device is down.
+    // device is down, since somebody sets it down again and again.
     let service = "filtering = \"address-dependent\"\nunsolicited_syn = \"hold\"\n";
     let mut setup = Setup::with("metrics = \"127.0.0.1:9464\"\n", service);
     let server = setup.lab.node("server").unwrap();
@@ -533,8 +533,11 @@ fn what_the_device_refuses_is_counted() {
     assert!(counter("queue-received-bytes").unwrap()["value"].as_u64() >= Some(60));
     assert_eq!(counter("queue-refused"), None);
     let gateway = setup.lab.node("gateway").unwrap();
-    gateway.set_down("tombolo").unwrap();
-    let refused = wait_until("the error is refused", PATIENCE, || counter("queue-refused")).unwrap();
+    let refused = wait_until("the error is refused", PATIENCE, || {
+        gateway.set_down("tombolo").unwrap();
+        counter("queue-refused")
+    });
+    let refused = refused.unwrap();
     assert_eq!((&refused["reason"], &refused["value"]), (&"down".into(), &1.into()), "{refused}");
     assert!(refused["remedy"].as_str().unwrap().contains("ip link set"), "{refused}");
     let page = gateway.command("curl").args(["-s", "http://127.0.0.1:9464/metrics"]).run().unwrap().stdout;

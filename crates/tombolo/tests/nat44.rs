@@ -128,6 +128,10 @@ fn hosts_with_private_addresses_and_a_server_reach_each_other() {
     assert!(table.contains("default dev tombolo") && table.contains("throw 10.0.0.0/24"), "{table}");
     gateway.signal(Signal::SIGTERM).unwrap();
     gateway.wait(PATIENCE).unwrap().success().unwrap();
+    // Private sources stay in until the operator lets them go (tests/reliability.rs).
+    let [after, table] = rules();
+    assert!(after.contains("from 10.0.0.0/24 lookup 84") && table.contains("prohibit default"), "{after}{table}");
+    lab.node("gateway").unwrap().command(TOMBOLO).args(["down"]).run().unwrap().success().unwrap();
     let [after, table] = rules();
     assert!(!after.contains("84") && table.is_empty(), "{after}{table}");
 }

@@ -15,7 +15,7 @@ use tombolo_wire::Port;
 use super::request::{LONGEST, NewBinding, Request};
 use super::rows::{Failure, Rows};
 use super::{counters, fastpath, filter, pools, status, tables, who};
-use crate::listener::{self, Stream};
+use crate::listener::{self, Stream, Within};
 use crate::running::Running;
 
 /// How long a client may take to send its request.
@@ -41,10 +41,10 @@ impl listener::Service for Control {
 
 impl Control {
     fn answer(&self, rows: &mut Rows<'_>) -> io::Result<()> {
-        rows.stream().set_deadlines(TO_ASK, TO_READ)?;
         let mut line = Vec::new();
         let limit = u64::try_from(LONGEST).unwrap_or(u64::MAX);
-        BufReader::new(rows.stream().take(limit)).read_until(b'\n', &mut line)?;
+        BufReader::new(Within::new(rows.stream(), TO_ASK).take(limit)).read_until(b'\n', &mut line)?;
+        rows.stream().set_deadlines(TO_ASK, TO_READ)?;
         if line.last() != Some(&b'\n') {
             return rows.fail("not a request: one line of JSON, of at most 16384 bytes, is expected");
         }
@@ -84,9 +84,12 @@ impl Control {
 }
 
 fn reload(running: &Running, rows: &mut Rows<'_>) -> Result<(), Failure> {
-    let conflicts =
+    let changed =
         running.reload().map_err(|error| Failure::Refused(format!("the old configuration stays in force: {error}")))?;
-    for conflict in conflicts {
+    for why in changed.not_followed {
+        rows.row(&json!({ "not_followed": why }))?;
+    }
+    for conflict in changed.conflicts {
         let binding = conflict.binding;
         let outside = SocketAddr::new(binding.outside.address.into(), binding.outside.port.0);
         rows.row(&json!({ "service": conflict.service, "binding": outside, "conflict": conflict.reason }))?;

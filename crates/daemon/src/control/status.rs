@@ -1,5 +1,7 @@
 //! What the gateway is, which services it has, and how much state there is, in rows.
 
+use std::sync::atomic::Ordering;
+
 use serde_json::json;
 use tombolo_engine::plan::Routed;
 use tombolo_engine::{Now, Plan};
@@ -14,7 +16,11 @@ use crate::table_rows::{is_permission, seconds};
 pub(crate) fn status(running: &Running, plan: &Plan, rows: &mut Rows<'_>) -> Result<(), Failure> {
     let now = running.now();
     let memory = running.tables.memory();
+    let (health, faults) = running.health.report();
     rows.row(&json!({
+        "health": health.name(),
+        "faults": faults,
+        "put_back": running.put_back.load(Ordering::Relaxed),
         "device": running.settings.device,
         "configuration": running.source.path,
         "run_directory": running.settings.run_directory,

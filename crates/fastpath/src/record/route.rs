@@ -15,7 +15,7 @@ tombolo_records::records! {
     line pub(crate) struct RouteWatch as route_watch {
         /// It does in ticks before this one.
         until: AtomicU32,
-        /// Rises with each change of a route or a neighbour.
+        /// Rises with each change that makes a next hop another one.
         generation: AtomicU32,
         unused: [AtomicU32; 14],
     }

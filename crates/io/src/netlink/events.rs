@@ -13,12 +13,8 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::rtnl::messages;
 
-/// RTNLGRP_LINK, _NEIGH, _IPV4_IFADDR, _IPV4_ROUTE, _IPV4_RULE, _IPV6_IFADDR, _IPV6_ROUTE,
-/// _IPV6_RULE (`linux/rtnetlink.h`).
-const GROUPS: [u32; 8] = [1, 3, 5, 7, 8, 9, 11, 19];
-
 /// A datagram's worth of events.
-pub(super) enum Received {
+pub(crate) enum Received {
     /// Changes, in order; true with a route that replaces another.
     Events(Vec<(RouteNetlinkMessage, bool)>),
     /// The socket's buffer overflowed: some changes were not announced.
@@ -28,23 +24,23 @@ pub(super) enum Received {
 }
 
 #[derive(Debug)]
-pub(super) struct EventSocket(Socket);
+pub(crate) struct EventSocket(Socket);
 
 impl EventSocket {
-    /// Subscribes to routes, neighbours, links and addresses of the calling thread's namespace.
-    pub(super) fn open(buffer_bytes: u32) -> io::Result<Self> {
+    /// Subscribes to groups of changes in the calling thread's namespace.
+    pub(crate) fn open(groups: &[u32], buffer_bytes: u32) -> io::Result<Self> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind_auto()?;
         socket.set_non_blocking(true)?;
         socket.set_rx_buf_sz(buffer_bytes)?;
-        for group in GROUPS {
-            socket.add_membership(group)?;
+        for group in groups {
+            socket.add_membership(*group)?;
         }
         Ok(Self(socket))
     }
 
     /// Waits for events, at most this long.
-    pub(super) fn wait(&self, limit: Duration) -> io::Result<()> {
+    pub(crate) fn wait(&self, limit: Duration) -> io::Result<()> {
         let limit = PollTimeout::try_from(limit).unwrap_or(PollTimeout::MAX);
         match poll(&mut [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)], limit) {
             Ok(_) | Err(Errno::EINTR) => Ok(()),
@@ -52,7 +48,7 @@ impl EventSocket {
         }
     }
 
-    pub(super) fn receive(&self) -> io::Result<Received> {
+    pub(crate) fn receive(&self) -> io::Result<Received> {
         let datagram = match self.0.recv_from_full() {
             Ok((datagram, _)) => datagram,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Received::Nothing),

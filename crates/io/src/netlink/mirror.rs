@@ -20,6 +20,10 @@ use super::parse::{KernelRoute, Neighbour, Target, are_plain};
 use super::targets::Targets;
 use crate::rtnl::RouteSocket;
 
+/// RTNLGRP_LINK, _NEIGH, _IPV4_IFADDR, _IPV4_ROUTE, _IPV4_RULE, _IPV6_IFADDR, _IPV6_ROUTE,
+/// _IPV6_RULE (`linux/rtnetlink.h`).
+const GROUPS: [u32; 8] = [1, 3, 5, 7, 8, 9, 11, 19];
+
 /// Bytes that the kernel may queue for us: some ten thousand events. More are lost, noticed, and
 /// made up for.
 const EVENT_BUFFER: u32 = 8 << 20;
@@ -138,7 +142,7 @@ impl Mirror {
     ) -> Result<Self, MirrorError> {
         let failed = |action| move |source| MirrorError::Netlink { action, source };
         // Events first: what changes during the dump is announced.
-        let events = EventSocket::open(buffer_bytes).map_err(failed("subscribing to changes"))?;
+        let events = EventSocket::open(&GROUPS, buffer_bytes).map_err(failed("subscribing to changes"))?;
         let mut mirror = Self {
             events,
             requests: RouteSocket::open().map_err(failed("opening a socket"))?,
@@ -158,8 +162,10 @@ impl Mirror {
         Ok(mirror)
     }
 
-    /// Waits for changes, at most `limit`, and applies all that there are. True if anything
-    /// changed.
+    /// Waits for changes, at most `limit`, and applies all that there are. True if anything changed
+    /// that makes a next hop another one: a route, a rule, a link, or the link-layer address of a
+    /// neighbour that was known. A neighbour that is heard of, confirmed or forgotten, as thousands
+    /// of subscribers on a link are all the time, leaves the next hops of all others as they are.
     ///
     /// # Errors
     /// [`MirrorError`]. After [`MirrorError::Full`] the mirror goes on; after another error it is
@@ -175,10 +181,9 @@ impl Mirror {
             let received = self.events.receive();
             match received.map_err(|source| MirrorError::Netlink { action: "reading changes", source })? {
                 Received::Events(events) => {
-                    changed |= !events.is_empty();
                     for (event, replaces) in events {
                         self.statistics.events += 1;
-                        self.apply(event, replaces, &mut refused);
+                        changed |= self.apply(event, replaces, &mut refused);
                     }
                 }
                 Received::Overrun => {
@@ -197,7 +202,8 @@ impl Mirror {
         refused.into_result().map(|()| changed)
     }
 
-    fn apply(&mut self, event: RouteNetlinkMessage, replaces: bool, refused: &mut Refused) {
+    /// True if next hops may be others now.
+    fn apply(&mut self, event: RouteNetlinkMessage, replaces: bool, refused: &mut Refused) -> bool {
         match event {
             RouteNetlinkMessage::NewRoute(message) => {
                 if let Some(route) = KernelRoute::read(&message) {
@@ -209,8 +215,8 @@ impl Mirror {
                     self.remove(&route, refused);
                 }
             }
-            RouteNetlinkMessage::NewNeighbour(message) => self.note_neighbour(&message, true),
-            RouteNetlinkMessage::DelNeighbour(message) => self.note_neighbour(&message, false),
+            RouteNetlinkMessage::NewNeighbour(message) => return self.note_neighbour(&message, true),
+            RouteNetlinkMessage::DelNeighbour(message) => return self.note_neighbour(&message, false),
             RouteNetlinkMessage::NewLink(message) => self.link(&message),
             RouteNetlinkMessage::DelLink(message) => {
                 self.links.remove(&message.header.index);
@@ -221,6 +227,7 @@ impl Mirror {
             RouteNetlinkMessage::NewRule(_) | RouteNetlinkMessage::DelRule(_) => self.stale = true,
             _ => {}
         }
+        true
     }
 
     /// A link went down: so did IPv4 routes over it, without a word.
@@ -230,13 +237,16 @@ impl Mirror {
         self.stale |= before.is_some_and(|(_, was_up)| was_up && !up);
     }
 
-    fn note_neighbour(&mut self, message: &NeighbourMessage, present: bool) {
-        let Some((neighbour, valid)) = Neighbour::read(message) else { return };
+    /// True if a neighbour that was known has another link-layer address.
+    fn note_neighbour(&mut self, message: &NeighbourMessage, present: bool) -> bool {
+        let Some((neighbour, valid)) = Neighbour::read(message) else { return false };
         let key = (neighbour.interface, neighbour.address);
         if present && valid {
-            self.neighbours.insert(key, neighbour);
+            let link_address = neighbour.link_address.clone();
+            self.neighbours.insert(key, neighbour).is_some_and(|before| before.link_address != link_address)
         } else {
             self.neighbours.remove(&key);
+            false
         }
     }
 

@@ -22,6 +22,7 @@ mod targets;
 mod xdp_features;
 
 pub use beside::ipv6_routes_beside;
+pub(crate) use events::{EventSocket, Received};
 pub use mirror::{Mirror, MirrorError, MirrorStatistics, MirroredRoute};
 pub use parse::{Hop, Neighbour, RouteKind, Target};
 pub use targets::{BY_GATEWAY, ON_LINK};

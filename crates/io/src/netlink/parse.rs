@@ -3,12 +3,11 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use netlink_packet_route::AddressFamily;
 use netlink_packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState};
-use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteProtocol, RouteType, RouteVia};
+use netlink_packet_route::route::{RouteAttribute, RouteMessage, RouteProtocol, RouteType, RouteVia};
 use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
 
-use crate::host::ROUTE_PROTOCOL;
+use crate::rtnl::{ROUTE_PROTOCOL, default_address, ip};
 
 /// `RT_TABLE_MAIN` and `RT_TABLE_LOCAL` (`linux/rtnetlink.h`).
 pub(super) const MAIN: u32 = 254;
@@ -206,22 +205,6 @@ fn kind(kind: RouteType) -> Option<RouteKind> {
         RouteType::Unreachable => Some(RouteKind::Unreachable),
         RouteType::Prohibit => Some(RouteKind::Prohibit),
         RouteType::Throw => Some(RouteKind::Throw),
-        _ => None,
-    }
-}
-
-fn default_address(family: AddressFamily) -> Option<IpAddr> {
-    match family {
-        AddressFamily::Inet => Some(IpAddr::from([0; 4])),
-        AddressFamily::Inet6 => Some(IpAddr::from([0; 16])),
-        _ => None,
-    }
-}
-
-fn ip(address: &RouteAddress) -> Option<IpAddr> {
-    match address {
-        RouteAddress::Inet(address) => Some(IpAddr::V4(*address)),
-        RouteAddress::Inet6(address) => Some(IpAddr::V6(*address)),
         _ => None,
     }
 }

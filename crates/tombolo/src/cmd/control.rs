@@ -41,6 +41,10 @@ pub(crate) fn reload(arguments: &Reload) -> anyhow::Result<()> {
     while let Some(line) = answer.next_row()? {
         let row: Value = serde_json::from_slice(line)?;
         let text = |key: &str| row[key].as_str().unwrap_or_default().to_owned();
+        if row["not_followed"].is_string() {
+            print::warning(&format!("the engine serves without the fast path: {}", text("not_followed")));
+            continue;
+        }
         print::warning(&format!("static binding {} of {}: {}", text("binding"), text("service"), text("conflict")));
     }
     print::line("configuration reloaded")

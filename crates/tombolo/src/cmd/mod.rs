@@ -9,6 +9,7 @@ mod binding_who;
 mod check;
 mod control;
 mod doctor;
+mod down;
 mod explain;
 mod import;
 mod lab;
@@ -62,6 +63,9 @@ enum Command {
     Flush(control::Flush),
     /// Let nothing new begin in a running gateway, while what is open goes on
     Drain(control::Drain),
+    /// Remove what a gateway that has ended leaves on this host, so that private addresses do not leave
+    /// it untranslated
+    Down(down::Arguments),
     /// Static bindings of a running gateway, and who has an outside endpoint
     Binding(control::Binding),
     /// What this machine lacks for the gateway, and what works without it
@@ -86,6 +90,7 @@ impl Arguments {
             Command::Reload(arguments) => control::reload(&arguments),
             Command::Flush(arguments) => control::flush(&arguments),
             Command::Drain(arguments) => control::drain(&arguments),
+            Command::Down(arguments) => down::run(&arguments),
             Command::Binding(arguments) => control::binding(&arguments),
             Command::Doctor(arguments) => doctor::run(&arguments),
             Command::Bench(arguments) => bench::run(arguments),

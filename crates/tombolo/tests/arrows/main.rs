@@ -21,7 +21,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("io", &["wire", "tables", "engine"]),
     ("config", &["wire", "tables", "engine"]),
     ("fastpath", &["wire", "records", "tables", "engine", "io"]),
-    ("daemon", &["wire", "tables", "engine", "io", "config", "fastpath"]),
+    ("daemon", &["wire", "records", "tables", "engine", "io", "config", "fastpath"]),
     ("lab", &[]),
     ("generator", &["records"]),
     ("tester", &["wire", "records", "tables", "lab", "generator"]),

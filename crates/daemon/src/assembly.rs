@@ -1,0 +1,434 @@
+//! The parts of the gateway, put together at the start and taken apart at the end.
+//!
+//! The start is a transaction: until it is complete, whatever fails takes back all that was done
+//! before. The kernel's programs are attached last, since from then on they decide about packets; so
+//! a start that fails leaves those of an earlier process as they are. Workers serve the device
+//! before packets are routed to it, and routes go before the device.
+
+use std::net::IpAddr;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use ipnet::IpNet;
+use tombolo_config::{Host as HostSettings, MetricsAddress, Provision};
+use tombolo_engine::{Now, Plan};
+use tombolo_io::clock::monotonic_nanos;
+use tombolo_io::host::{Forwarding, Host};
+use tombolo_io::queue::Refusal;
+use tombolo_io::tun::{ExistingDevice, KernelEntry, Tun, TunConfig};
+use tombolo_io::worker::{StopSignal, Worker};
+
+use crate::accelerator::Accelerator;
+use crate::binding_log::{BindingLog, LogSettings, Removals};
+use crate::control::answer::Control;
+use crate::directories;
+use crate::error::{DaemonError, system};
+use crate::fault;
+use crate::health::Health;
+use crate::lease_files::{LeaseFiles, Report};
+use crate::listener::Listener;
+use crate::lookout::Lookout;
+use crate::maintenance::{Maintenance, Probes, Swept};
+use crate::metrics::Metrics;
+use crate::provision::{Diversion, diversions, limit_to, routes, with_own_addresses};
+use crate::running::{Running, Source};
+use crate::state::State;
+use crate::team::Team;
+use crate::threads::Guarded;
+use crate::upkeep::Upkeep;
+use crate::watchdog;
+use crate::worker::{EngineHandler, Pulse};
+
+/// Packets that the kernel keeps for each queue before it drops. A super-packet counts as one.
+const QUEUE_PACKETS: u32 = 1000;
+/// How long a worker has to end.
+const TO_END: Duration = Duration::from_secs(5);
+
+/// What is to be started.
+pub(crate) struct Wanted<'a> {
+    /// Where the plan comes from.
+    pub(crate) source: Source,
+    /// What it is on its host.
+    pub(crate) settings: &'a HostSettings,
+    /// What it does.
+    pub(crate) plan: Plan,
+    /// What is logged of dynamic pools.
+    pub(crate) report: &'a Report,
+}
+
+/// The gateway as far as it is there.
+pub(crate) struct Gateway {
+    stop: StopSignal,
+    health: Arc<Health>,
+    /// Keeps others from removing the directory of the control socket.
+    directory: Option<std::fs::File>,
+    listeners: Vec<Listener>,
+    running: Option<Arc<Running>>,
+    host: Option<Host>,
+    upkeep: Option<Upkeep>,
+    workers: Vec<Worker<EngineHandler>>,
+    pulses: Vec<Pulse>,
+    watchdog: Option<JoinHandle<()>>,
+    maintenance: Option<Maintenance>,
+    leases: Option<LeaseFiles>,
+    log: Option<BindingLog>,
+    lookout: Option<Lookout>,
+    state: Option<State>,
+}
+
+impl Gateway {
+    /// Starts everything; or takes back what it has done. `prepared` is called when everything that
+    /// takes privileges has been done, but for attaching the fast path; `ended` when the gateway is to
+    /// end, by whatever part of it.
+    pub(crate) fn start(
+        wanted: Wanted<'_>,
+        stop: &StopSignal,
+        prepared: impl FnOnce() -> Result<(), DaemonError>,
+        ended: impl FnOnce() + Send + 'static,
+    ) -> Result<Self, DaemonError> {
+        let mut gateway = Self {
+            stop: stop.clone(),
+            health: Arc::default(),
+            directory: None,
+            listeners: Vec::new(),
+            running: None,
+            host: None,
+            upkeep: None,
+            workers: Vec::new(),
+            pulses: Vec::new(),
+            watchdog: None,
+            maintenance: None,
+            leases: None,
+            log: None,
+            lookout: None,
+            state: None,
+        };
+        match gateway.assemble(wanted, prepared).and_then(|()| gateway.watch(ended)) {
+            Ok(()) => Ok(gateway),
+            Err(error) => {
+                tracing::error!("the start failed, and what it had changed is taken back");
+                // A worker that has ended is the reason for whatever failed then.
+                Err(gateway.undo().unwrap_or(error))
+            }
+        }
+    }
+
+    fn assemble(
+        &mut self,
+        Wanted { source, settings, mut plan, report }: Wanted<'_>,
+        prepared: impl FnOnce() -> Result<(), DaemonError>,
+    ) -> Result<(), DaemonError> {
+        let processors = tombolo_io::worker::processors().map_err(system("reading the processors"))?;
+        let state = self.state.insert(State::open_for(settings, &plan)?);
+        fault::point("state")?;
+        let tun = make_device(settings, settings.queues.unwrap_or(processors.len()))?;
+        let device = tun.name().to_owned();
+        fault::point("device")?;
+        let host = self.host.insert(Host::open()?);
+        fault::point("host")?;
+        let mtu = prepare_device(host, &device, settings, &mut plan)?;
+        fault::point("link")?;
+        for conflict in tombolo_engine::static_bindings::reconcile(&state.tables, &plan, Now(monotonic_nanos())) {
+            tracing::warn!(service = conflict.service, binding = ?conflict.binding, "static binding: {}", conflict.reason);
+        }
+        fault::point("bindings")?;
+        let routes = match &settings.provision {
+            Provision::Gateway => routes(&plan),
+            Provision::Administrator { routes, .. } => routes.clone(),
+        };
+        let diversions = diversions(&plan);
+        let leases = LeaseFiles::load(&plan, &settings.lease_files);
+        let plan = Arc::new(ArcSwap::from_pointee(plan));
+        let probes = Arc::new(Probes::default());
+        let team = Team { settings, processors, state, plan: &plan, probes: &probes, stop: &self.stop };
+        let (mut counters, mut queues) = (Vec::new(), Vec::new());
+        let tun_queues = tun.into_queues();
+        let count = tun_queues.len();
+        for queue in tun_queues {
+            let started = team.start(queue, count)?;
+            self.workers.push(started.worker);
+            self.pulses.push(started.pulse);
+            counters.push(started.counters);
+            queues.push(started.queue);
+        }
+        fault::point("workers")?;
+        let guarded = |name| Guarded { name, stop: self.stop.clone(), health: Arc::clone(&self.health) };
+        let (log, removals) = start_log(settings, state, &plan, guarded("binding-log"))?;
+        self.log = log;
+        fault::point("log")?;
+        let swept = Arc::<Swept>::default();
+        let maintenance = Maintenance::start(
+            Arc::clone(&state.tables),
+            Arc::clone(&plan),
+            probes,
+            Arc::clone(&swept),
+            removals.clone(),
+            guarded("maintenance"),
+        );
+        self.maintenance = Some(maintenance.map_err(system("starting a thread"))?);
+        fault::point("maintenance")?;
+        let accelerator = Accelerator::start(settings, state, &plan.load())?;
+        fault::point("programs")?;
+        bring_packets(host, &device, settings, routes, diversions)?;
+        fault::point("routes")?;
+        let running = self.running.insert(Arc::new(Running {
+            source: Source { mtu, ..source },
+            settings: settings.clone(),
+            tables: Arc::clone(&state.tables),
+            plan,
+            counters,
+            queues,
+            swept,
+            removals,
+            accelerator,
+            started: Now(monotonic_nanos()),
+            health: Arc::clone(&self.health),
+            put_back: Arc::<AtomicU64>::default(),
+            changing: Mutex::default(),
+        }));
+        self.lookout = Lookout::start(running, self.stop.clone()).map_err(system("starting a thread"))?;
+        fault::point("watch")?;
+        listen(running, &mut self.directory, &mut self.listeners)?;
+        fault::point("listeners")?;
+        prepared()?;
+        self.leases = Some(leases.start(report.clone(), running.counters.clone(), self.stop.clone()));
+        fault::point("leases")?;
+        if matches!(settings.provision, Provision::Gateway) {
+            host.remove_leftovers(&device, settings.table)?;
+        }
+        fault::point("leftovers")?;
+        if let Some(accelerator) = &running.accelerator {
+            accelerator.attach();
+            running.health.set("fast path", accelerator.faults());
+        }
+        fault::point("attach")?;
+        host.complete();
+        let (put_back, guarded) = (Arc::clone(&running.put_back), guarded("upkeep"));
+        if let Some(host) = self.host.take() {
+            let upkeep = Upkeep::start(host, guarded, put_back).map_err(system("watching the host"))?;
+            self.upkeep = Some(upkeep);
+        }
+        let dead = directories::remove_dead();
+        if dead > 0 {
+            tracing::info!(dead, "directories of gateways that were killed removed from {}", directories::ROOT);
+        }
+        Ok(())
+    }
+
+    /// What other threads see of it.
+    pub(crate) fn running(&self) -> Option<Arc<Running>> {
+        self.running.clone()
+    }
+
+    /// Has the workers watched.
+    fn watch(&mut self, ended: impl FnOnce() + Send + 'static) -> Result<(), DaemonError> {
+        let started = watchdog::start(self.pulses.clone(), Arc::clone(&self.health), self.stop.clone(), ended);
+        self.watchdog = Some(started.map_err(system("starting the watchdog"))?);
+        Ok(())
+    }
+
+    /// The start has failed. Says how a worker has failed, if one has.
+    fn undo(&mut self) -> Option<DaemonError> {
+        let state = self.state.take();
+        let results = self.end();
+        state.into_iter().for_each(State::abandon);
+        results.into_iter().find_map(Result::err)
+    }
+
+    /// Ends everything, and says what it was good for.
+    pub(crate) fn stop(mut self) -> Result<(), DaemonError> {
+        let results = self.end();
+        if let Some(running) = &self.running {
+            report(running);
+        }
+        let is_kept = self.running.as_ref().is_some_and(|running| running.settings.run_directory.is_some());
+        if let Some(state) = self.state.take() {
+            state.close(is_kept);
+        }
+        results.into_iter().collect::<Result<Vec<_>, _>>()?;
+        self.health.fatal().map_or(Ok(()), |why| Err(DaemonError::Failed(why)))
+    }
+
+    /// Nobody asks any more, then programs, routes and addresses go, then the threads end.
+    fn end(&mut self) -> Vec<Result<(), DaemonError>> {
+        self.listeners.clear();
+        if let (Some(_), Some(running)) = (self.directory.take(), &self.running) {
+            directories::remove_empty(&directories::of_socket(&running.settings));
+        }
+        fault::trip("end-listeners");
+        if let Some(accelerator) = self.running.as_ref().and_then(|running| running.accelerator.as_ref()) {
+            accelerator.detach();
+        }
+        fault::trip("end-programs");
+        self.stop.stop();
+        drop(self.host.take());
+        drop(self.upkeep.take().and_then(Upkeep::join));
+        fault::trip("end-host");
+        self.lookout.take().into_iter().for_each(Lookout::join);
+        if let Some(watchdog) = self.watchdog.take() {
+            watchdog.thread().unpark();
+            let _ = watchdog.join();
+        }
+        let results = self.workers.drain(..).map(join_worker).collect();
+        if let Some(expired) = self.maintenance.take().map(Maintenance::join) {
+            tracing::debug!(sessions = expired.sessions, bindings = expired.bindings, "expired");
+        }
+        self.leases.take().into_iter().for_each(LeaseFiles::join);
+        self.log.take().into_iter().for_each(BindingLog::join);
+        fault::trip("end-threads");
+        results
+    }
+}
+
+/// A worker that does not end keeps nothing else from ending: the process takes it along.
+fn join_worker(worker: Worker<EngineHandler>) -> Result<(), DaemonError> {
+    let began = Instant::now();
+    while !worker.is_finished() {
+        if began.elapsed() > TO_END {
+            return Err(DaemonError::Failed("a worker does not end".to_owned()));
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(worker.join().map(drop)?)
+}
+
+fn report(running: &Running) {
+    use std::sync::atomic::Ordering::Relaxed;
+    let totals = running.totals();
+    tracing::info!(
+        received_inside = totals.received[0],
+        received_outside = totals.received[1],
+        forwarded_outward = totals.forwarded[0],
+        forwarded_inward = totals.forwarded[1],
+        sessions_expired = running.swept.expired_sessions.load(Relaxed),
+        bindings_expired = running.swept.expired_bindings.load(Relaxed),
+        "stopped"
+    );
+    for (refusal, count) in Refusal::ALL.into_iter().zip(running.queue_totals().refused) {
+        if count > 0 {
+            tracing::warn!(reason = refusal.name(), count, "not taken by the device: {}", refusal.cause());
+        }
+    }
+    for (reason, count) in totals.drops() {
+        tracing::info!(reason = reason.name(), count, "dropped");
+    }
+}
+
+/// The device with its queues: made, or the administrator's.
+fn make_device(settings: &HostSettings, queues: usize) -> Result<Tun, DaemonError> {
+    let tun = Tun::create(&TunConfig {
+        name: settings.device.clone(),
+        queues,
+        existing: match settings.provision {
+            Provision::Gateway => ExistingDevice::Refuse,
+            Provision::Administrator { .. } => ExistingDevice::Adopt,
+        },
+        entry: KernelEntry::Direct,
+    })?;
+    tracing::info!(device = tun.name(), queues, offloads = ?tun.offloads(), "device made");
+    Ok(tun)
+}
+
+/// Sets the device up, and gives it its addresses and the plan those that errors are sent from.
+/// Says the MTU where it is the administrator's, who limits the plan by it.
+fn prepare_device(
+    host: &mut Host,
+    device: &str,
+    settings: &HostSettings,
+    plan: &mut Plan,
+) -> Result<Option<u32>, DaemonError> {
+    match &settings.provision {
+        Provision::Gateway => {
+            host.bring_up(device, settings.mtu, QUEUE_PACKETS)?;
+            host.accept_own_sources(device)?;
+            for &address in &settings.addresses {
+                host.add_address(device, IpNet::from(IpAddr::from(address)))?;
+                tracing::info!(%address, device, "address added");
+            }
+            with_own_addresses(plan, host, device)?;
+            Ok(None)
+        }
+        Provision::Administrator { up, addresses, .. } => {
+            if *up {
+                host.set_up(device)?;
+            }
+            for &address in addresses {
+                host.add_address(device, address)?;
+            }
+            let bytes = host.mtu(device)?;
+            limit_to(plan, bytes);
+            tracing::info!(device, mtu = bytes, "device as the administrator has it");
+            Ok(Some(bytes))
+        }
+    }
+}
+
+/// Routes and diversions to the device: from here on packets come.
+fn bring_packets(
+    host: &mut Host,
+    device: &str,
+    settings: &HostSettings,
+    routes: Vec<IpNet>,
+    diversions: Option<Diversion>,
+) -> Result<(), DaemonError> {
+    for prefix in routes {
+        host.add_route(device, prefix)?;
+        tracing::info!(%prefix, device, "route added");
+    }
+    if let Some(Diversion { sources, exempt }) = diversions {
+        host.divert(device, settings.table, &sources, &exempt)?;
+        tracing::info!(?sources, table = settings.table, device, "hosts inside diverted");
+    }
+    for remedy in Forwarding::read().remedies() {
+        tracing::warn!("the host does not forward packets; run: {remedy}");
+    }
+    Ok(())
+}
+
+/// The log of bindings, if there is to be one.
+fn start_log(
+    settings: &HostSettings,
+    state: &State,
+    plan: &Arc<ArcSwap<Plan>>,
+    guarded: Guarded,
+) -> Result<(Option<BindingLog>, Removals), DaemonError> {
+    let Some(path) = &settings.binding_log else { return Ok((None, Removals::default())) };
+    let (tables, plan) = (Arc::clone(&state.tables), Arc::clone(plan));
+    let log = LogSettings { path, rate: settings.binding_log_rate, detail: settings.binding_log_detail };
+    let started = BindingLog::start(log, tables, plan, guarded);
+    let (log, removals) = started.map_err(|source| DaemonError::Log { path: path.clone(), source })?;
+    Ok((Some(log), removals))
+}
+
+/// The control socket and the metrics. A gateway that cannot be asked still serves packets, so a
+/// control socket that cannot be made is a warning; metrics were asked for.
+fn listen(
+    running: &Arc<Running>,
+    held: &mut Option<std::fs::File>,
+    listeners: &mut Vec<Listener>,
+) -> Result<(), DaemonError> {
+    let directory = directories::of_socket(&running.settings);
+    let socket = directory.join(directories::SOCKET);
+    let control = directories::hold(&directory).and_then(|directory| {
+        *held = Some(directory);
+        Listener::unix("control", &socket, Arc::new(Control(Arc::clone(running))))
+    });
+    match control {
+        Ok(listener) => listeners.push(listener),
+        Err(error) => {
+            running.health.set("control", vec![format!("no control socket at {}: {error}", socket.display())]);
+        }
+    }
+    if let Some(address) = &running.settings.metrics {
+        let service = Arc::new(Metrics(Arc::clone(running)));
+        let (listener, name) = match address {
+            MetricsAddress::Tcp(address) => (Listener::tcp("metrics", *address, service), address.to_string()),
+            MetricsAddress::Unix(path) => (Listener::unix("metrics", path, service), path.display().to_string()),
+        };
+        listeners.push(listener.map_err(|source| DaemonError::Metrics { address: name, source })?);
+    }
+    Ok(())
+}

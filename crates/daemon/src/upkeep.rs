@@ -1,0 +1,171 @@
+//! The thread that keeps what the gateway has set up on its host: a device that was set down,
+//! addresses, routes and rules that somebody has removed are put back.
+//!
+//! At a bounded rate, for there may be somebody who removes them again and again: then the gateway
+//! says so, and the other one wins most of the time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use tombolo_io::host::{Forwarding, Host, Subject, Watch};
+use tombolo_io::worker::StopSignal;
+
+use crate::error_chain::in_one_line;
+use crate::health::Health;
+use crate::threads::{self, Guarded};
+
+/// How long is waited for something to happen, at most; a gateway that ends waits as long.
+const WAIT: Duration = Duration::from_millis(250);
+/// From the first change until is looked what is missing: tools make several changes at once.
+const SETTLE: Duration = Duration::from_millis(100);
+/// How often is looked although nothing was heard.
+const PERIOD: Duration = Duration::from_secs(10);
+/// So many times things are put back at once,
+const AT_ONCE: u32 = 5;
+/// and once more after so long.
+const PACE: Duration = Duration::from_secs(5);
+/// The same is not said again for so long.
+const QUIET: Duration = Duration::from_secs(60);
+
+/// The running thread, which has the host.
+#[derive(Debug)]
+pub(crate) struct Upkeep(JoinHandle<Host>);
+
+impl Upkeep {
+    /// Starts it; it ends when `stop` is given, and gives the host back. Counts in `put_back`.
+    ///
+    /// # Errors
+    /// If the kernel does not announce changes, or if there are no more threads.
+    pub(crate) fn start(host: Host, guarded: Guarded, put_back: Arc<AtomicU64>) -> std::io::Result<Self> {
+        let watch = Watch::open(&host)?;
+        let (stop, health) = (guarded.stop.clone(), Arc::clone(&guarded.health));
+        let mut keeper = Keeper { host, health, put_back, budget: Budget::new(), said: None };
+        Ok(Self(threads::spawn(guarded, move || {
+            keeper.keep(&watch, &stop);
+            keeper.host
+        })?))
+    }
+
+    /// Waits for its end. The host, from which all can be taken back; none if the thread has panicked.
+    pub(crate) fn join(self) -> Option<Host> {
+        self.0.thread().unpark();
+        self.0.join().ok()
+    }
+}
+
+struct Keeper {
+    host: Host,
+    health: Arc<Health>,
+    put_back: Arc<AtomicU64>,
+    budget: Budget,
+    said: Option<(Instant, String)>,
+}
+
+impl Keeper {
+    fn keep(&mut self, watch: &Watch, stop: &StopSignal) {
+        let mut due = Instant::now() + PERIOD;
+        while !stop.is_given() {
+            let heard = watch.wait(WAIT.min(due.saturating_duration_since(Instant::now()))).unwrap_or_else(|_| {
+                std::thread::sleep(WAIT);
+                true
+            });
+            crate::fault::trip("thread-upkeep");
+            if heard {
+                due = due.min(Instant::now() + SETTLE);
+            }
+            if Instant::now() >= due && !stop.is_given() {
+                let complete = self.look();
+                due = Instant::now() + if complete { PERIOD } else { PACE.min(self.budget.wait()).max(WAIT) };
+            }
+        }
+    }
+
+    /// Puts back what is missing, as far as it may. True if nothing is missing.
+    fn look(&mut self) -> bool {
+        let mut faults: Vec<String> =
+            Forwarding::read().remedies().iter().map(|remedy| format!("the host does not forward: {remedy}")).collect();
+        let advice = faults.len();
+        match self.host.missing() {
+            Err(error) => faults.push(in_one_line(&error)),
+            Ok(missing) if missing.is_empty() => {}
+            Ok(missing) if !self.budget.take() => {
+                faults.extend(missing.iter().map(|missing| {
+                    let also = if missing.subject == Subject::Device { "" } else { " is missing" };
+                    format!("{missing}{also}; somebody removes it again and again")
+                }));
+            }
+            Ok(missing) => {
+                let mut done = Vec::new();
+                for missing in missing {
+                    match self.host.put_back(&missing) {
+                        Ok(()) => done.push(missing.to_string()),
+                        Err(error) => faults.push(format!("{missing} cannot be put back: {}", in_one_line(&error))),
+                    }
+                }
+                self.put_back.fetch_add(done.len() as u64, Ordering::Relaxed);
+                self.say(&done.join(", "));
+            }
+        }
+        let complete = faults.len() == advice;
+        self.health.set("host", faults);
+        complete
+    }
+
+    /// Once, and not again while somebody goes on removing the same.
+    fn say(&mut self, what: &str) {
+        if what.is_empty() {
+            return;
+        }
+        let is_new = self.said.as_ref().is_none_or(|(at, said)| said != what || at.elapsed() > QUIET);
+        if is_new {
+            tracing::warn!("somebody has removed what the gateway needs; put back: {what}");
+            self.said = Some((Instant::now(), what.to_owned()));
+        }
+    }
+}
+
+/// How often things may be put back.
+struct Budget {
+    left: u32,
+    /// When one was added last.
+    since: Instant,
+}
+
+impl Budget {
+    fn new() -> Self {
+        Self { left: AT_ONCE, since: Instant::now() }
+    }
+
+    fn take(&mut self) -> bool {
+        while self.left < AT_ONCE && self.since.elapsed() >= PACE {
+            self.left += 1;
+            self.since += PACE;
+        }
+        if self.left == AT_ONCE {
+            self.since = Instant::now();
+        }
+        let has = self.left > 0;
+        self.left = self.left.saturating_sub(1);
+        has
+    }
+
+    /// How long until there is one.
+    fn wait(&self) -> Duration {
+        if self.left > 0 { Duration::ZERO } else { PACE.saturating_sub(self.since.elapsed()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_is_bounded() {
+        let mut budget = Budget::new();
+        let at_once = (0..100).filter(|_| budget.take()).count();
+        assert_eq!(at_once, AT_ONCE as usize);
+        assert!(budget.wait() > PACE / 2);
+    }
+}

@@ -1,0 +1,40 @@
+//! `tombolo down`: removes what a gateway has left on this host.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use tombolo_config::Host;
+use tombolo_daemon::down::{Removed, down};
+
+use super::print;
+
+/// Which gateway it was.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Configuration file of the gateway (TOML)
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["device", "table"])]
+    config: Option<PathBuf>,
+    /// Its device, without a file [default: tombolo]
+    #[arg(long, value_name = "NAME")]
+    device: Option<String>,
+    /// Its routing table, without a file [default: 84]
+    #[arg(long, value_name = "NUMBER")]
+    table: Option<u32>,
+}
+
+/// Removes rules, routes, and what of the fast path is in the kernel.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let mut settings = match &arguments.config {
+        Some(file) => tombolo_config::load(file)?.host,
+        None => Host::default(),
+    };
+    if let Some(device) = &arguments.device {
+        settings.device.clone_from(device);
+    }
+    settings.table = arguments.table.unwrap_or(settings.table);
+    let Removed { leftovers, pins } = down(&settings)?;
+    if let Some(pins) = pins {
+        print::line(&format!("programs and tables of the fast path removed: {}", pins.display()))?;
+    }
+    print::line(&format!("{} rules and {} routes removed", leftovers.rules, leftovers.routes))
+}
