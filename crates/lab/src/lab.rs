@@ -162,7 +162,7 @@ impl Lab {
     fn add_link(&mut self, link: &Link) -> Result<(), LabError> {
         let plugs = [self.plug(link, 0)?, self.plug(link, 1)?];
         if link.delay.is_zero() {
-            connect(&plugs[0], &plugs[1], link.mtu)?;
+            connect(&plugs[0], &plugs[1], link)?;
         } else {
             let relay = self.add_relay(&plugs, link)?;
             self.relays.push(relay);
@@ -180,7 +180,7 @@ impl Lab {
         let number = self.relays.len();
         let interfaces = [format!("relay{number}a"), format!("relay{number}b")];
         for (plug, interface) in plugs.iter().zip(&interfaces) {
-            connect(plug, &Plug { namespace, interface }, link.mtu)?;
+            connect(plug, &Plug { namespace, interface }, link)?;
         }
         Relay::start(namespace, [&interfaces[0], &interfaces[1]], link.delay)
     }

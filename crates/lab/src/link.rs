@@ -7,12 +7,12 @@ use rtnetlink::{
     Handle, LinkMessageBuilder, LinkUnspec, LinkVeth, RouteMessageBuilder, new_connection,
     packet_route::{
         address::{AddressAttribute, AddressFlags, AddressHeaderFlags},
-        link::{InfoData, InfoVeth, LinkMessage},
+        link::{InfoData, InfoVeth, LinkAttribute, LinkMessage},
         route::RouteMessage,
     },
 };
 
-use crate::{LabError, Namespace, Prefix, Route};
+use crate::{LabError, Namespace, Prefix, Route, topology::Link};
 
 /// One end of a cable before it has addresses.
 pub(crate) struct Plug<'a> {
@@ -22,12 +22,18 @@ pub(crate) struct Plug<'a> {
 
 /// Lays a cable between two namespaces. Both ends are made where they belong, so no interface is
 /// ever seen elsewhere.
-pub(crate) fn connect(left: &Plug<'_>, right: &Plug<'_>, mtu: Option<u32>) -> Result<(), LabError> {
+pub(crate) fn connect(left: &Plug<'_>, right: &Plug<'_>, link: &Link) -> Result<(), LabError> {
     let mut far =
         LinkMessageBuilder::<LinkUnspec>::new().name(right.interface).setns_by_fd(right.namespace.as_fd().as_raw_fd());
     let mut near = LinkVeth::new(left.interface, right.interface);
-    if let Some(mtu) = mtu {
+    if let Some(mtu) = link.mtu {
         (near, far) = (near.mtu(mtu), far.mtu(mtu));
+    }
+    for attribute in
+        link.queues.into_iter().flat_map(|n| [LinkAttribute::NumTxQueues(n), LinkAttribute::NumRxQueues(n)])
+    {
+        near = near.append_extra_attribute(attribute.clone());
+        far = far.append_extra_attribute(attribute);
     }
     let pair = near.set_info_data(InfoData::Veth(InfoVeth::Peer(far.build()))).build();
     let action = format!("connect {} to {}", left.interface, right.namespace.name());

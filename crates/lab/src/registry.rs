@@ -7,6 +7,7 @@
 //!   [`remove_named`].
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     fs, io,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
@@ -72,8 +73,8 @@ impl LabRecord {
 pub(crate) struct Teardown {
     pub(crate) record: LabRecord,
     pub(crate) groups: Arc<ProcessGroups>,
-    /// Files of /proc or /sys and what stood in them.
-    settings: Mutex<Vec<(PathBuf, String)>>,
+    /// Files of /proc or /sys that it changed.
+    settings: Mutex<BTreeSet<PathBuf>>,
     done: Mutex<bool>,
 }
 
@@ -109,10 +110,8 @@ impl Teardown {
         }
         *done = true;
         self.groups.close();
-        for (file, before) in locked(&self.settings).drain(..).rev() {
-            if let Err(error) = fs::write(&file, &before) {
-                eprintln!("cannot put {before} back into {}: {error}", file.display());
-            }
+        for file in std::mem::take(&mut *locked(&self.settings)) {
+            put_back(&file);
         }
         remove_recorded(&self.record)
     }
@@ -123,10 +122,30 @@ impl Teardown {
             let failed = |action: &str| format!("{action} {}", file.display());
             let before = fs::read_to_string(file).map_err(|e| LabError::system(failed("read"), e))?;
             fs::write(file, value).map_err(|e| LabError::system(failed("write"), e))?;
-            locked(&self.settings).push((file.to_owned(), before.trim().to_owned()));
+            if locked(&self.settings).insert(file.to_owned()) {
+                let mut originals = locked(&ORIGINALS);
+                originals.entry(file.to_owned()).or_insert((before.trim().to_owned(), 0)).1 += 1;
+            }
             Ok(())
         })
     }
+}
+
+/// What stood in settings of the machine before any lab of this process changed them, and how many
+/// labs have: the last one puts it back, in whichever order they go.
+static ORIGINALS: Mutex<BTreeMap<PathBuf, (String, usize)>> = Mutex::new(BTreeMap::new());
+
+fn put_back(file: &Path) {
+    let mut originals = locked(&ORIGINALS);
+    let Some((before, labs)) = originals.get_mut(file) else { return };
+    *labs -= 1;
+    if *labs > 0 {
+        return;
+    }
+    if let Err(error) = fs::write(file, &*before) {
+        eprintln!("cannot put {before} back into {}: {error}", file.display());
+    }
+    originals.remove(file);
 }
 
 /// All labs of this machine, by id.

@@ -73,6 +73,9 @@ pub struct Link {
     pub ends: [End; 2],
     /// The MTU of both ends in bytes; the kernel's 1500 when absent.
     pub mtu: Option<u32>,
+    /// Queues of both ends, each way; the kernel's choice, one in use, when absent. Frames from one
+    /// end arrive in the queue of the core that sent them.
+    pub queues: Option<u32>,
     /// One-way delay added to every frame, in both directions. Zero is a plain cable. A delayed
     /// link is two veth pairs with a relay of this process between them (see the crate's `relay`
     /// module), so it works only as long as the process lives.
@@ -209,7 +212,7 @@ impl Link {
     /// A cable with the kernel's default MTU and no delay.
     #[must_use]
     pub fn new(left: End, right: End) -> Self {
-        Self { ends: [left, right], mtu: None, delay: Duration::ZERO }
+        Self { ends: [left, right], mtu: None, queues: None, delay: Duration::ZERO }
     }
 }
 
