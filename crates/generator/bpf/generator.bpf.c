@@ -10,8 +10,8 @@
  * two ports. They check every frame and count; everything that is not a test frame goes on to the
  * kernel (ARP, neighbour discovery).
  *
- * All maps are flat arrays that user space maps; one CPU writes each of stream_state and counters,
- * the bitmap is atomic.
+ * All maps are flat arrays that user space maps; one CPU writes each of stream_state and counters;
+ * bitmap, arrived and recent are atomic, for a direction may arrive on several CPUs.
  */
 #include <linux/bpf.h>
 #include <linux/types.h>
@@ -45,7 +45,9 @@ ARRAY(endpoints_b, struct endpoint, 1);
 ARRAY(counters, struct counters, 2);	/* direction * cpus + cpu */
 ARRAY(delays, struct histogram, 2);	/* the same */
 ARRAY(variations, struct histogram, 4); /* (direction * cpus + cpu) * 2 + (1 if negative) */
-ARRAY(bitmap, __u64, 1);		/* frame numbers that arrived; both directions */
+ARRAY(arrived, struct arrived, 2);
+ARRAY(recent, __u64, 2 * RECENT); /* number << 32 | delay plus one << 1 | pair was counted */
+ARRAY(bitmap, __u64, 1);	  /* frame numbers that arrived; both directions */
 ARRAY(records, struct record, 1);
 ARRAY(timed, __u64, 2 * TAGGED_MAX); /* delay plus one of each timed frame */
 
@@ -303,7 +305,7 @@ static __always_inline int generate(struct xdp_md *ctx, __u32 lane)
 
 	struct fields f = {};
 	f.number = s->index_offset + st->sent * s->index_stride;
-	int is_background = s->mix_n && f.number % s->mix_n >= s->mix_m;
+	int is_background = s->mix_n && (__u64)f.number * s->mix_m % s->mix_n >= s->mix_m;
 	f.kind = (s->direction ? TAG_REVERSE : 0) | (is_background ? TAG_BACKGROUND : 0);
 	if (s->timed_every && f.number >= s->timed_from &&
 	    (f.number - s->timed_from) % s->timed_every == 0)
@@ -444,41 +446,78 @@ static __always_inline void count_delay(struct counters *n, __u32 slot, __u64 de
 	count_in(bpf_map_lookup_elem(&delays, &slot), delay);
 }
 
-/* D(i) - D(i - 1), for frames that arrive one after the other (RFC 8219 section 7.3.2). */
-static __always_inline void count_variation(struct counters *n, __u32 slot, __u32 lane,
-					    __u32 number, __u32 stride, __u64 delay)
+/* D(i) - D(i - 1) of two frames that follow each other (RFC 8219 section 7.3.2): once for each pair,
+ * by whichever of the two finds that both are there. `claim` is the later frame's place.
+ */
+static __always_inline void count_pair(__u64 *claim, __u64 before, __u64 after, __u32 slot)
 {
-	__u64 before = n->previous_delay[lane];
-	__u32 follows = n->previous[lane] + stride;
-	n->previous[lane] = number;
-	n->previous_delay[lane] = delay + 1;
-	if (!before || follows != number)
+	if (__sync_fetch_and_or(claim, 1) & 1)
 		return;
-	before--;
-	__u32 negative = delay < before;
-	__u32 index = slot * 2 + negative;
-	count_in(bpf_map_lookup_elem(&variations, &index),
-		 negative ? before - delay : delay - before);
+	__u32 d = (__u32)before >> 1, e = (__u32)after >> 1;
+	__u32 index = slot * 2 + (e < d);
+	count_in(bpf_map_lookup_elem(&variations, &index), e < d ? d - e : e - d);
+}
+
+static __always_inline __u64 *recent_of(__u32 direction, __u32 number)
+{
+	__u32 index = direction * RECENT + (number & (RECENT - 1));
+	return bpf_map_lookup_elem(&recent, &index);
+}
+
+/* The two may arrive on different CPUs, in either order. */
+__noinline int count_variation(__u32 slot, __u32 direction, __u32 number, __u64 delay)
+{
+	__u64 *own = recent_of(direction, number), *previous = recent_of(direction, number - 1),
+	      *next = recent_of(direction, number + 1);
+	if (!own || !previous || !next)
+		return 0;
+	__u64 entry = (__u64)number << 32 | (delay < 0x7ffffffe ? delay + 1 : 0x7fffffff) << 1;
+	/* An exchange is a full barrier: of two frames at once, at least one sees the other. */
+	__sync_lock_test_and_set(own, entry);
+	__u64 p = *(volatile __u64 *)previous, n = *(volatile __u64 *)next;
+	if (p && number && (__u32)(p >> 32) == number - 1)
+		count_pair(own, p, entry, slot);
+	if (n && (__u32)(n >> 32) == number + 1)
+		count_pair(next, entry, n, slot);
+	return 0;
 }
 
 /* Everything that is counted of the delay of frame `number`. */
 static __always_inline void count_times(struct counters *n, const struct expectation *e, __u32 slot,
-					__u32 lane, __u32 number, __u8 kind, __u64 delay)
+					__u32 number, __u8 kind, __u64 delay)
 {
-	__u32 direction = kind & TAG_REVERSE ? TAGGED_MAX : 0;
+	__u32 direction = kind & TAG_REVERSE ? 1 : 0;
 	count_delay(n, slot, delay);
 	if (e->flags & EXPECT_IPDV)
-		count_variation(n, slot, lane, number, e->index_stride ? e->index_stride : 1,
-				delay);
+		count_variation(slot, direction, number, delay);
 	if (!(kind & TAG_TIMED) || !e->timed_every)
 		return;
 	__u32 index = (number - e->timed_from) / e->timed_every;
 	if (index >= TAGGED_MAX)
 		return;
-	index += direction;
+	index += direction * TAGGED_MAX;
 	__u64 *place = bpf_map_lookup_elem(&timed, &index);
 	if (place)
 		*place = delay + 1;
+}
+
+/* Whether a frame of the same sending core with a higher number has arrived, on whichever CPU (RFC
+ * 4737 section 3.3).
+ */
+__noinline int is_overtaken(__u32 direction, __u32 lane, __u32 number)
+{
+	struct arrived *all = bpf_map_lookup_elem(&arrived, &direction);
+	if (!all)
+		return 0;
+	__u32 *highest = &all->highest[lane & (LANES - 1)];
+	__u32 known = *(volatile __u32 *)highest;
+	for (int i = 0; i < 4 && known <= number; i++) {
+		__u32 found = __sync_val_compare_and_swap(highest, known, number);
+		if (found == known)
+			return 0;
+		known = found;
+	}
+	return known > number;
 }
 
 /* Marks the number as arrived, the `index`-th of its lane; returns 1 if it had been before, -1 if
@@ -595,8 +634,9 @@ static __always_inline int receive(struct xdp_md *ctx, __u32 direction)
 		n->received++;
 		n->bytes += a.ip_bytes;
 		n->background += background ? 1 : 0;
-		n->ttl_seen = a.hop_limit;
 	}
+	if (!background)
+		n->ttl_seen = a.hop_limit;
 	if (!n->first_ns)
 		n->first_ns = now;
 	else if (now - n->last_ns > n->gap_max_ns && n->last_ns) {
@@ -604,13 +644,10 @@ static __always_inline int receive(struct xdp_md *ctx, __u32 direction)
 		n->gap_max_at_ns = now;
 	}
 	n->last_ns = now;
-	lane &= LANES - 1;
-	if (number < n->highest[lane])
+	if (is_overtaken(direction, lane, number))
 		n->reordered++;
-	else
-		n->highest[lane] = number;
 	if (!(e->flags & EXPECT_UNTIMED))
-		count_times(n, e, slot, lane, number, kind, (now - sent) & 0xffffffffffffull);
+		count_times(n, e, slot, number, kind, (now - sent) & 0xffffffffffffull);
 	if (e->flags & EXPECT_RECORD && !errors)
 		remember(&a, number, tuple);
 	return XDP_DROP;

@@ -1,7 +1,8 @@
 //! How much a rig holds, and whether what is asked for fits.
 
+use crate::bitmap::words_of;
 use crate::exchange::{Direction, Order};
-use crate::layout::FrameKind;
+use crate::layout::{Counters, Endpoint, FrameKind, Histogram, LANES, Record, TAGGED_MAX};
 
 /// How much a rig has to hold.
 #[derive(Clone, Copy, Debug)]
@@ -14,6 +15,18 @@ pub struct Capacity {
     pub a_hosts: u32,
     /// "b" hosts.
     pub b_hosts: u32,
+}
+
+impl Capacity {
+    /// Bytes that a rig of this capacity takes on a machine with so many processors.
+    pub fn bytes(&self, cpus: usize) -> u64 {
+        let bitmaps = 2 * words_of(self.frames, LANES) * 8;
+        let records = self.records as usize * size_of::<Record>();
+        let hosts = (self.a_hosts as usize + self.b_hosts as usize) * size_of::<Endpoint>();
+        // Delays of both directions, and their variations up and down.
+        let each_cpu = 2 * (size_of::<Counters>() + 3 * size_of::<Histogram>());
+        (bitmaps + records + hosts + cpus * each_cpu + 2 * TAGGED_MAX * 8) as u64
+    }
 }
 
 /// Whether the direction fits; in words why not.

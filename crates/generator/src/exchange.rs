@@ -120,7 +120,7 @@ impl Pace {
 }
 
 /// Native IPv6 traffic that the gateway only routes (RFC 8219 section 5.2): frame k is foreground
-/// iff k mod n < m.
+/// iff k * m mod n < m, so that m of n are, evenly spread.
 #[derive(Clone, Copy, Debug)]
 pub struct Background {
     /// Its frames; the kind must be IPv6.
@@ -159,10 +159,36 @@ pub struct Answer {
     pub hop_limit: u8,
     /// TTL of the IPv4 header inside IPv6; 0 is not checked.
     pub inner_hop_limit: u8,
+    /// The other fields of the IP headers.
+    pub header: HeaderRule,
+    /// Link-layer addresses.
+    pub link: LinkRule,
     /// Keep the four tuple of every frame, for [`Order::RecordsOnce`] and [`Order::RecordsRandom`].
     pub record: bool,
     /// What is kept of the frames' times.
     pub timing: Timing,
+}
+
+/// Fields of the IP headers that do not depend on the tuple; what is absent is not checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeaderRule {
+    /// Type of service or traffic class, of every header.
+    pub traffic_class: Option<u8>,
+    /// The "don't fragment" bit of the IPv4 header.
+    pub dont_fragment: Option<bool>,
+    /// Identification of the IPv4 header.
+    pub identification: Option<u16>,
+    /// Flow label of the IPv6 header.
+    pub flow_label: Option<u32>,
+}
+
+/// Link-layer addresses of what arrives; what is absent is not checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkRule {
+    /// The gateway's port.
+    pub source: Option<[u8; 6]>,
+    /// The tester's port.
+    pub destination: Option<[u8; 6]>,
 }
 
 /// What is kept of the frames' times.
@@ -196,6 +222,16 @@ pub enum PortRule {
     Any,
     /// The tuple's.
     Exact,
+    /// One of a set (RFC 7597 section 5.1): these bits of the port are those of `value`, and it is
+    /// `least` or more.
+    Set {
+        /// The bits of the PSID.
+        mask: u16,
+        /// The PSID in its place.
+        value: u16,
+        /// The lowest port of all sets.
+        least: u16,
+    },
 }
 
 #[cfg(test)]

@@ -60,6 +60,9 @@ tombolo_records::constants! {
     /// Delays are not counted.
     pub(crate) const EXPECT_UNTIMED: u8 = 4;
 
+    /// The last frames of a direction whose delays are kept for those of their neighbours.
+    pub(crate) const RECENT: usize = 4096;
+
     /// Counters of a wrong frame.
     pub(crate) const ERROR_UDP_CHECKSUM: u8 = FrameError::UdpChecksum as u8;
     pub(crate) const ERROR_IP_CHECKSUM: u8 = FrameError::IpChecksum as u8;
@@ -73,6 +76,11 @@ tombolo_records::constants! {
     pub(crate) const ERROR_DESTINATION_PORT: u8 = FrameError::DestinationPort as u8;
     pub(crate) const ERROR_DIRECTION: u8 = FrameError::Direction as u8;
     pub(crate) const ERROR_NUMBER: u8 = FrameError::Number as u8;
+    pub(crate) const ERROR_TRAFFIC_CLASS: u8 = FrameError::TrafficClass as u8;
+    pub(crate) const ERROR_DONT_FRAGMENT: u8 = FrameError::DontFragment as u8;
+    pub(crate) const ERROR_IDENTIFICATION: u8 = FrameError::Identification as u8;
+    pub(crate) const ERROR_FLOW_LABEL: u8 = FrameError::FlowLabel as u8;
+    pub(crate) const ERROR_LINK_ADDRESS: u8 = FrameError::LinkAddress as u8;
     pub(crate) const ERRORS: usize = FrameError::ALL.len();
 }
 
@@ -136,11 +144,21 @@ pub enum FrameError {
     Direction,
     /// A number or tuple that was never sent.
     Number,
+    /// Type of service or traffic class.
+    TrafficClass,
+    /// The "don't fragment" bit.
+    DontFragment,
+    /// Identification of an IPv4 header.
+    Identification,
+    /// Flow label.
+    FlowLabel,
+    /// Link-layer source or destination.
+    LinkAddress,
 }
 
 impl FrameError {
     /// All, in the order of the program's counters.
-    pub const ALL: [FrameError; 12] = [
+    pub const ALL: [FrameError; 17] = [
         FrameError::UdpChecksum,
         FrameError::IpChecksum,
         FrameError::Filler,
@@ -153,6 +171,11 @@ impl FrameError {
         FrameError::DestinationPort,
         FrameError::Direction,
         FrameError::Number,
+        FrameError::TrafficClass,
+        FrameError::DontFragment,
+        FrameError::Identification,
+        FrameError::FlowLabel,
+        FrameError::LinkAddress,
     ];
 
     /// Its name in result files.
@@ -170,6 +193,11 @@ impl FrameError {
             FrameError::DestinationPort => "destination_port",
             FrameError::Direction => "direction",
             FrameError::Number => "number",
+            FrameError::TrafficClass => "traffic_class",
+            FrameError::DontFragment => "dont_fragment",
+            FrameError::Identification => "identification",
+            FrameError::FlowLabel => "flow_label",
+            FrameError::LinkAddress => "link_address",
         }
     }
 }
@@ -362,6 +390,31 @@ tombolo_records::records! {
         background_source: [u8; 16],
         background_destination: [u8; 16],
         shape: TupleShape,
+        /// The first word of an IPv6 header, the second of an IPv4 header, and the first of it, as
+        /// on the wire, and the bits of their fields; of those that are not checked, none.
+        ipv6_word: [u8; 4] as __u32,
+        traffic_class_mask: [u8; 4] as __u32,
+        flow_label_mask: [u8; 4] as __u32,
+        ipv4_word: [u8; 4] as __u32,
+        identification_mask: [u8; 4] as __u32,
+        dont_fragment_mask: [u8; 4] as __u32,
+        tos_word: [u8; 4] as __u32,
+        tos_mask: [u8; 4] as __u32,
+        /// Destination and source, and which bytes of them are checked.
+        link: [u8; 12],
+        link_mask: [u8; 12],
+        /// A source port is of the set if it has these bits as in `port_value`, and is `port_least`
+        /// or more.
+        port_mask: u16,
+        port_value: u16,
+        port_least: u16,
+        reserved2: u16,
+    }
+
+    /// What all CPUs that receive a direction share.
+    plain pub(crate) struct Arrived as arrived {
+        /// The highest number of each sending core.
+        highest: [u32; LANES],
     }
 
     /// One for each direction and CPU; written by that CPU only.
@@ -388,13 +441,10 @@ tombolo_records::records! {
         delay_sum_ns: u64,
         gap_max_ns: u64,
         gap_max_at_ns: u64,
-        /// Hop limit of the last good frame.
+        /// Hop limit of the last foreground frame.
         ttl_seen: u64,
         /// By ERROR_*, and room for more.
-        errors: [u64; 16],
-        highest: [u32; LANES],
-        previous: [u32; LANES],
-        previous_delay: [u64; LANES],
+        errors: [u64; 24],
     }
 
     plain pub(crate) struct Histogram as histogram {

@@ -17,6 +17,7 @@
 
 mod bitmap;
 mod capacity;
+mod core_watch;
 mod error;
 mod exchange;
 mod frame;
@@ -37,9 +38,11 @@ mod test_run;
 
 pub use bitmap::{Bitmap, Run};
 pub use capacity::Capacity;
+pub use core_watch::{Absence, CoreWatch};
 pub use error::RigError;
 pub use exchange::{
-    Answer, Background, Direction, Exchange, Order, Pace, PortRule, SourceRule, TIMED_FRAMES_MAX, Timed, Timing,
+    Answer, Background, Direction, Exchange, HeaderRule, LinkRule, Order, Pace, PortRule, SourceRule, TIMED_FRAMES_MAX,
+    Timed, Timing,
 };
 pub use frame::{Ends, Template, checksum};
 pub use layout::{Endpoint, FrameError, FrameKind, Pause, Record, TupleShape};
@@ -51,4 +54,4 @@ pub use packet_socket::PacketSocket;
 pub use permutation::Permutation;
 pub use port::Port;
 pub use rig::Rig;
-pub use sender::{become_realtime, monotonic_ns, pin_to};
+pub use sender::{become_realtime, become_round_robin, monotonic_ns, pin_to};

@@ -133,7 +133,7 @@ pub struct Arrivals {
     pub gap_max_ns: u64,
     /// When that gap ended, ns of CLOCK_MONOTONIC.
     pub gap_max_at_ns: u64,
-    /// TTL or hop limit of the last good frame; 0 if none.
+    /// TTL or hop limit of the last foreground frame, right or not; 0 if none.
     pub hop_limit_seen: u8,
     /// Frames by error, in the order of [`FrameError::ALL`].
     pub errors: [u64; ERRORS],

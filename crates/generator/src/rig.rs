@@ -14,8 +14,8 @@ use crate::error::{RigError, load_error};
 use crate::exchange::{Direction, Exchange, Timing};
 use crate::frame::Template;
 use crate::layout::{
-    Control, Counters, Endpoint, Expectation, Histogram, LANES, LaneState, PAUSES_MAX, Pause, Record, STREAMS, Stream,
-    StreamState, TAGGED_MAX,
+    Arrived, Control, Counters, Endpoint, Expectation, Histogram, LANES, LaneState, PAUSES_MAX, Pause, RECENT, Record,
+    STREAMS, Stream, StreamState, TAGGED_MAX,
 };
 use crate::mapped::Mapped;
 use crate::means::Means;
@@ -56,6 +56,8 @@ pub struct Rig {
     counters: Mapped<Counters>,
     delays: Mapped<Histogram>,
     variations: Mapped<Histogram>,
+    arrived: Mapped<Arrived>,
+    recent: Mapped<u64>,
     bitmap: Mapped<u64>,
     records: Mapped<Record>,
     timed: Mapped<u64>,
@@ -95,6 +97,8 @@ impl Rig {
             counters: map(&programs, "counters", slots)?,
             delays: map(&programs, "delays", slots)?,
             variations: map(&programs, "variations", 2 * slots)?,
+            arrived: map(&programs, "arrived", 2)?,
+            recent: map(&programs, "recent", 2 * RECENT)?,
             bitmap: map(&programs, "bitmap", 2 * words)?,
             records: map(&programs, "records", records)?,
             timed: map(&programs, "timed", 2 * TAGGED_MAX)?,
@@ -221,6 +225,8 @@ impl Rig {
         self.counters.clear(0, self.counters.len());
         self.delays.clear(0, self.delays.len());
         self.variations.clear(0, self.variations.len());
+        self.arrived.clear(0, self.arrived.len());
+        self.recent.clear(0, self.recent.len());
         self.timed.clear(0, self.timed.len());
         self.streams.clear(0, self.streams.len());
         self.states.clear(0, self.states.len());

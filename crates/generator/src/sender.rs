@@ -128,6 +128,15 @@ pub fn become_realtime(thread: i32, priority: i32) -> io::Result<()> {
     set_policy(thread, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, priority)
 }
 
+/// The same, but among threads of the same priority each has its turn: the kernel's slice is
+/// `kernel.sched_rr_timeslice_ms`. Threads and processes that it starts are so, too.
+///
+/// # Errors
+/// As [`become_realtime`].
+pub fn become_round_robin(thread: i32, priority: i32) -> io::Result<()> {
+    set_policy(thread, libc::SCHED_RR, priority)
+}
+
 fn set_policy(thread: i32, policy: libc::c_int, priority: i32) -> io::Result<()> {
     let parameter = libc::sched_param { sched_priority: priority };
     // SAFETY: a system call on integers; the parameter outlives it.

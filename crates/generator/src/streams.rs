@@ -1,7 +1,7 @@
 //! The records by which the programs know what to send and what to expect.
 
 use crate::bitmap::lane_words;
-use crate::exchange::{Direction, Order, PortRule, SourceRule, Timing};
+use crate::exchange::{Answer, Direction, HeaderRule, Order, PortRule, SourceRule, Timing};
 use crate::frame::Template;
 use crate::layout::{
     EXPECT_IPDV, EXPECT_RECORD, EXPECT_UNTIMED, Expectation, FrameKind, ORDER_ENUMERATE, ORDER_RANDOM,
@@ -53,6 +53,7 @@ pub(crate) fn expectation(trial: u8, bitmap_first: u64, direction: &Direction) -
         shape: direction.shape,
         ..Expectation::default()
     };
+    put_fields(&mut expectation, answer);
     if let Some(background) = &direction.background {
         expectation.background_hop_limit = background.hop_limit;
         expectation.background_ip_bytes = Template::ip_bytes(FrameKind::Ipv6, background.template.payload_bytes());
@@ -61,6 +62,31 @@ pub(crate) fn expectation(trial: u8, bitmap_first: u64, direction: &Direction) -
         expectation.background_destination = background.destination.octets();
     }
     expectation
+}
+
+/// The fields that are the same in all frames.
+fn put_fields(expectation: &mut Expectation, answer: &Answer) {
+    let HeaderRule { traffic_class, dont_fragment, identification, flow_label } = answer.header;
+    let masked = |value: u32, mask: u32, is_checked: bool| {
+        (value.to_be_bytes(), (if is_checked { mask } else { 0 }).to_be_bytes())
+    };
+    let class = u32::from(traffic_class.unwrap_or(0));
+    let label = flow_label.unwrap_or(0) & 0xf_ffff;
+    let df = u32::from(dont_fragment.unwrap_or(false)) << 14;
+    let id = u32::from(identification.unwrap_or(0)) << 16;
+    (expectation.ipv6_word, expectation.traffic_class_mask) =
+        masked(class << 20 | label, 0xff << 20, traffic_class.is_some());
+    (_, expectation.flow_label_mask) = masked(0, 0xf_ffff, flow_label.is_some());
+    (expectation.tos_word, expectation.tos_mask) = masked(class << 16, 0xff << 16, traffic_class.is_some());
+    (expectation.ipv4_word, expectation.dont_fragment_mask) = masked(id | df, 1 << 14, dont_fragment.is_some());
+    (_, expectation.identification_mask) = masked(0, 0xffff << 16, identification.is_some());
+    for (at, address) in [(0, answer.link.destination), (6, answer.link.source)] {
+        expectation.link[at..at + 6].copy_from_slice(&address.unwrap_or_default());
+        expectation.link_mask[at..at + 6].fill(if address.is_some() { 0xff } else { 0 });
+    }
+    if let PortRule::Set { mask, value, least } = answer.source_port {
+        (expectation.port_mask, expectation.port_value, expectation.port_least) = (mask, value, least);
+    }
 }
 
 /// Which of a trial's streams it is.

@@ -11,10 +11,10 @@ mod common;
 
 use std::net::Ipv6Addr;
 
-use common::{CAPACITY, direction, forward, plain_host, template, wire};
+use common::{CAPACITY, LEFT, TestNamespace, direction, forward, plain_host, template, wire};
 use tombolo_generator::{
-    Answer, Background, Direction, DirectionOutcome, Exchange, FrameError, FrameKind, Order, Pace, Permutation,
-    PortRule, Rig, SourceRule, Timed, Timing,
+    Answer, Background, Direction, DirectionOutcome, Exchange, FrameError, FrameKind, Order, Pace, PacketSocket,
+    Permutation, PortRule, Rig, SourceRule, Timed, Timing, become_realtime, pin_to,
 };
 
 fn rig(wire: &common::TestNamespace) -> Rig {
@@ -107,13 +107,28 @@ fn recorded_tuples_are_answered_each_once() {
 fn each_kind_of_error_is_counted_under_its_name() {
     let Some(wire) = wire() else { return };
     let mut rig = rig(&wire);
-    let mut expect = |error: FrameError, change: &dyn Fn(&mut Answer)| {
-        let mut direction = direction(FrameKind::Ipv4, 64, 1000, 100_000);
+    let mut expect_of = |kind: FrameKind, error: FrameError, change: &dyn Fn(&mut Answer)| {
+        let mut direction = direction(kind, kind.shortest(), 1000, 100_000);
         change(&mut direction.answer);
         let outcome = play(&mut rig, direction);
         assert_eq!((outcome.arrivals.count(error), outcome.arrivals.errored), (1000, 1000), "{error:?}");
         assert_eq!((outcome.arrivals.received, outcome.lost()), (0, 0));
     };
+    let kinds = [FrameKind::Ipv4, FrameKind::Ipv6, FrameKind::Ipv4InIpv6];
+    for kind in kinds {
+        expect_of(kind, FrameError::TrafficClass, &|a| a.header.traffic_class = Some(4));
+        expect_of(kind, FrameError::LinkAddress, &|a| a.link.source = Some([2, 0, 0, 0, 0, 9]));
+        expect_of(kind, FrameError::LinkAddress, &|a| a.link.destination = Some(LEFT));
+    }
+    for kind in [FrameKind::Ipv4, FrameKind::Ipv4InIpv6] {
+        expect_of(kind, FrameError::DontFragment, &|a| a.header.dont_fragment = Some(false));
+        expect_of(kind, FrameError::Identification, &|a| a.header.identification = Some(0x100));
+    }
+    for kind in [FrameKind::Ipv6, FrameKind::Ipv4InIpv6] {
+        expect_of(kind, FrameError::FlowLabel, &|a| a.header.flow_label = Some(1));
+    }
+    expect_of(FrameKind::Ipv4InIpv6, FrameError::HopLimit, &|a| a.inner_hop_limit = 9);
+    let mut expect = |error, change: &dyn Fn(&mut Answer)| expect_of(FrameKind::Ipv4, error, change);
     expect(FrameError::HopLimit, &|a| a.hop_limit = 9);
     expect(FrameError::Family, &|a| a.kind = FrameKind::Ipv6);
     expect(FrameError::Source, &|a| a.source = SourceRule::Pool([192, 0, 2, 0].into(), [192, 0, 2, 9].into()));
@@ -131,6 +146,137 @@ fn background_traffic_and_two_lengths_share_the_stream() {
         let outcome = play(&mut rig(&wire), direction);
         assert!(outcome.is_perfect(), "{size}: {:?}", outcome.arrivals.errors);
         assert_eq!((outcome.departures.background, outcome.arrivals.background), (10_000, 10_000));
+    }
+}
+
+#[test]
+fn a_mix_is_spread_evenly() {
+    let Some(wire) = wire() else { return };
+    let mut rig = rig(&wire);
+    for (n, m) in [(10, 9), (2, 1), (10, 1), (100, 90), (7, 3)] {
+        let mut direction = direction(FrameKind::Ipv4, 64, 1000, 100_000);
+        direction.background = Some(Background {
+            template: template(FrameKind::Ipv6, 84),
+            source: "2001:2::2".parse().unwrap(),
+            destination: "2001:2:0:8000::2".parse().unwrap(),
+            n,
+            m,
+            hop_limit: 10,
+        });
+        direction.answer.record = true;
+        assert!(play(&mut rig, direction).is_perfect());
+        // Background frames have no IPv4 source.
+        let is_foreground: Vec<bool> = (0..1000).map(|k| rig.record(k).unwrap().source != [0; 4]).collect();
+        let most = (u64::from(n).div_ceil(u64::from(m)).max(u64::from(n).div_ceil(u64::from(n - m)))) as usize;
+        let longest = is_foreground.chunk_by(|a, b| a == b).map(<[bool]>::len).max().unwrap();
+        assert!(longest <= most, "{m} of {n}: {longest} frames of one kind in a row");
+        let count = is_foreground.iter().take(1000 / n as usize * n as usize).filter(|f| **f).count();
+        assert_eq!(count, 1000 / n as usize * m as usize, "{m} of {n}");
+    }
+}
+
+#[test]
+fn a_port_outside_of_the_customers_set_is_an_error() {
+    let Some(wire) = wire() else { return };
+    let mut rig = rig(&wire);
+    // PSID 5 of 8, offset 6 (RFC 7597 section 5.1): ports 6 bits of index, 3 of PSID, 7 of the rest.
+    let rule = PortRule::Set { mask: 7 << 7, value: 5 << 7, least: 1 << 10 };
+    let wrong = |frame: u32, rig: &Rig| {
+        let port = u16::from_be_bytes(rig.record(frame).unwrap().source_port);
+        port & 7 << 7 != 5 << 7 || port < 1 << 10
+    };
+    let mut direction = direction(FrameKind::Ipv4, 64, 4000, 100_000);
+    direction.answer.record = true;
+    assert!(play(&mut rig, direction.clone()).is_perfect());
+    let expected = (0..4000).filter(|frame| wrong(*frame, &rig)).count() as u64;
+    direction.answer.source_port = rule;
+    let arrivals = play(&mut rig, direction).arrivals;
+    assert!(expected > 3000 && expected < 4000);
+    assert_eq!((arrivals.count(FrameError::SourcePort), arrivals.errored), (expected, expected));
+}
+
+/// Passes frames on between two ports, the odd ones from another core than the even ones, so that
+/// they arrive on two cores; each pair is swapped if asked for.
+fn relay_over_two_cores(wire: &TestNamespace, swapped: bool, frames: usize) -> std::thread::JoinHandle<()> {
+    let (from, to) = (wire.port("left-far"), wire.port("right-far"));
+    let (odd_work, odd_orders) = std::sync::mpsc::sync_channel::<Vec<u8>>(0);
+    let (odd_done, odd_ready) = std::sync::mpsc::sync_channel::<()>(0);
+    let exits = [PacketSocket::open(&to).unwrap(), PacketSocket::open(&to).unwrap()];
+    let [even_exit, odd_exit] = exits;
+    std::thread::spawn(move || {
+        pin_to(0, &[1]).unwrap();
+        become_realtime(0, 2).unwrap();
+        for frame in odd_orders {
+            while !odd_exit.send(&frame).unwrap() {}
+            std::thread::sleep(std::time::Duration::from_micros(50));
+            odd_done.send(()).unwrap();
+        }
+    });
+    let entrance = PacketSocket::open(&from).unwrap();
+    std::thread::spawn(move || {
+        pin_to(0, &[0]).unwrap();
+        become_realtime(0, 2).unwrap();
+        let mut even: Option<Vec<u8>> = None;
+        let mut passed = 0;
+        let mut frame = vec![0; 2048];
+        let send_odd = |frame: Vec<u8>| {
+            odd_work.send(frame).unwrap();
+            odd_ready.recv().unwrap();
+        };
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        while passed < frames && std::time::Instant::now() < deadline {
+            let Some(length) = entrance.receive(&mut frame).unwrap() else {
+                std::thread::sleep(std::time::Duration::from_micros(50));
+                continue;
+            };
+            // Not neighbour discovery.
+            if frame[12..14] != [8, 0] {
+                continue;
+            }
+            let this = frame[..length].to_vec();
+            match even.take() {
+                None => even = Some(this),
+                Some(first) => {
+                    if swapped {
+                        send_odd(this);
+                        while !even_exit.send(&first).unwrap() {}
+                    } else {
+                        while !even_exit.send(&first).unwrap() {}
+                        std::thread::sleep(std::time::Duration::from_micros(50));
+                        send_odd(this);
+                    }
+                    passed += 2;
+                }
+            }
+        }
+    })
+}
+
+#[test]
+fn order_and_variations_are_those_of_the_stream_on_whatever_cores_it_arrives() {
+    let Some(wire) = TestNamespace::new() else { return };
+    for side in ["left", "right"] {
+        wire.ip(&format!(
+            "link add {side} numrxqueues 2 numtxqueues 2 type veth peer name {side}-far numrxqueues 2 numtxqueues 2"
+        ));
+    }
+    wire.ip("link set left address 02:00:00:00:00:01");
+    // A veth takes redirected frames only while its own end polls, which receive offload makes it do.
+    let offload = ["netns", "exec", &wire.0, "ethtool", "-K", "left-far", "gro", "on"];
+    assert!(std::process::Command::new("ip").args(offload).status().unwrap().success());
+    wire.ip("link set right address 02:00:00:00:00:02");
+    ["left", "left-far", "right", "right-far"].iter().for_each(|port| wire.ip(&format!("link set {port} up")));
+    let mut rig = rig(&wire);
+    for (swapped, reordered) in [(false, 0), (true, 500)] {
+        let relay = relay_over_two_cores(&wire, swapped, 1000);
+        let mut direction = direction(FrameKind::Ipv4, 64, 1000, 1000);
+        direction.answer.timing = Timing::Variations;
+        let outcome = play(&mut rig, direction);
+        relay.join().unwrap();
+        let arrivals = outcome.arrivals;
+        assert_eq!(arrivals.received, 1000, "{:?}", arrivals.errors);
+        assert_eq!(arrivals.reordered, reordered);
+        assert_eq!(arrivals.variations_up.count() + arrivals.variations_down.count(), 999);
     }
 }
 

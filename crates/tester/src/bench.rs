@@ -1,22 +1,25 @@
 //! One gateway on the bench: the rig around it, and the steps that all procedures are made of.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use tombolo_generator::{
-    Answer, Background, Capacity, Direction, Ends, Exchange, FrameKind, Order, Pace, Port, PortRule, Rig, RigError,
-    SourceRule, Template, Timing, port_counters,
+    Answer, Background, Capacity, CoreWatch, Direction, DirectionOutcome, Ends, Exchange, FrameKind, LinkRule, Order,
+    Pace, Port, PortRule, Rig, RigError, SourceRule, Template, Timing, port_counters,
 };
 
 pub use tombolo_generator::Means;
 
 use crate::effort::Effort;
+use crate::expiry::{check_age, lasts};
 use crate::gateway::{Gateway, GatewayError, TestFrames};
+use crate::headers::Headers;
 use crate::search::Attempt;
 use crate::search::Verdict;
-use crate::trial::{Directions, Sharing, Tally, Trial, TrialPlan, TrialRecord};
+use crate::trial::{Directions, Sharing, Surroundings, Tally, Trial, TrialPlan, TrialRecord};
 
 /// TTL of the tester's frames (RFC 2544 appendix C.2.6.4.13).
 const HOP_LIMIT: u8 = 10;
@@ -155,10 +158,22 @@ pub struct Bench {
     payload: u16,
     mix: Option<Mix>,
     background: Option<Background>,
-    /// Hop limits that the gateway leaves on forward and reverse frames; 0 until the probe learns
-    /// them.
-    hop_limits: [u8; 2],
+    /// What the gateway has to leave in the headers of forward and reverse frames.
+    headers: [Headers; 2],
+    /// What it does to every frame that it should not.
+    pub deviations: BTreeSet<String>,
+    /// The connections that a fill established.
+    filled: Option<Filled>,
     seed: u64,
+}
+
+/// Connections of a fill.
+#[derive(Clone, Copy, Debug)]
+struct Filled {
+    /// When the first of them was made.
+    began: Instant,
+    /// Rate of phase 1.
+    rate: u64,
 }
 
 /// What a bench is made from.
@@ -242,10 +257,24 @@ impl Bench {
             payload: template.payload_bytes(),
             mix: mix.map(|(mix, _)| mix),
             background: mix.map(|(_, background)| background),
-            hop_limits: [0; 2],
+            headers: [false, true].map(|reverse| {
+                let (sent, arrives) = sides(&test_frames, reverse);
+                let link = if reverse { ends.0 } else { ends.1 };
+                // A box elsewhere may answer from another address than it takes frames at.
+                let source = left.namespace.is_some().then_some(link.destination);
+                let link = LinkRule { source, destination: Some(link.source) };
+                Headers::of(sent, arrives, HOP_LIMIT, template.payload_bytes(), link)
+            }),
+            deviations: BTreeSet::new(),
+            filled: None,
             seed: 1,
             test_frames,
         })
+    }
+
+    /// What the tester allocated for it.
+    pub fn memory_bytes(&self) -> u64 {
+        self.rig.capacity().bytes(thread::available_parallelism().map_or(1, usize::from))
     }
 
     /// Number of four tuples.
@@ -279,13 +308,12 @@ impl Bench {
         Ok(())
     }
 
-    /// Sends a few frames to see whether anything comes back right, to resolve neighbours, and to
-    /// learn which hop limit the gateway leaves; later trials check it.
+    /// Sends a few frames to see whether anything comes back right, and to resolve neighbours. What
+    /// the gateway does to the headers of every frame that it should not is kept as a deviation.
     ///
     /// # Errors
     /// If nothing comes back, or everything is wrong.
     pub fn probe(&mut self, observer: &mut dyn Observer) -> Result<(), BenchError> {
-        self.hop_limits = [0; 2];
         let stateful = self.test_frames.technology.is_stateful();
         let forward = TrialPlan {
             frames: PROBE_FRAMES.min(self.tuples()),
@@ -294,8 +322,7 @@ impl Bench {
         };
         // Neighbour resolution may swallow the first frames, so a second probe decides.
         self.trial(&TrialPlan { record: false, ..forward }, observer)?;
-        let trial = self.trial(&forward, observer)?;
-        self.hop_limits[0] = self.learn(&trial, "left to right")?;
+        let trial = self.probe_one(&forward, 0, observer)?;
         let frames = match (&trial.outcome.forward, stateful) {
             (Some(forward), true) => u32::try_from(forward.arrivals.received).unwrap_or(PROBE_FRAMES),
             _ => PROBE_FRAMES,
@@ -309,8 +336,7 @@ impl Bench {
             ..self.plain("probe", Directions::Reverse, PROBE_RATE, PROBE_FRAMES)
         };
         if self.directions.reverse() || stateful {
-            let trial = self.trial(&reverse, observer)?;
-            self.hop_limits[1] = self.learn(&trial, "right to left")?;
+            self.probe_one(&reverse, 1, observer)?;
         }
         if stateful {
             self.gateway.flush()?;
@@ -318,12 +344,35 @@ impl Bench {
         Ok(())
     }
 
-    fn learn(&self, trial: &Trial, direction: &'static str) -> Result<u8, BenchError> {
+    /// Probes one direction; once more where every frame has the same deviation.
+    fn probe_one(&mut self, plan: &TrialPlan, which: usize, observer: &mut dyn Observer) -> Result<Trial, BenchError> {
+        let mut trial = self.trial(plan, observer)?;
+        let arrivals = trial.directions().next().map(|outcome| outcome.arrivals.clone());
+        let deviations = arrivals.map_or_else(Vec::new, |arrivals| self.headers[which].relax(&arrivals));
+        if !deviations.is_empty() {
+            self.deviations.extend(deviations);
+            trial = self.trial(plan, observer)?;
+        }
+        if let Some(outcome) = trial.directions().next() {
+            self.check_probe(&trial, outcome, if which == 0 { "left to right" } else { "right to left" })?;
+            let headers = &mut self.headers[which];
+            if headers.hop_limit == 0 {
+                headers.hop_limit = outcome.arrivals.hop_limit_seen;
+            }
+        }
+        Ok(trial)
+    }
+
+    fn check_probe(
+        &self,
+        trial: &Trial,
+        outcome: &DirectionOutcome,
+        direction: &'static str,
+    ) -> Result<(), BenchError> {
         let gateway = self.gateway.name();
-        let Some(outcome) = trial.directions().next() else { return Ok(0) };
         let (a, sent) = (&outcome.arrivals, outcome.departures.sent);
         if a.received > 0 {
-            return Ok(a.hop_limit_seen);
+            return Ok(());
         }
         if a.errored + a.unreadable > 0 {
             return Err(BenchError::Mangled { gateway, reasons: trial.reasons.join("; ") });
@@ -392,14 +441,33 @@ impl Bench {
         let mut reasons = String::new();
         for _ in 0..attempts {
             self.gateway.flush()?;
+            let began = Instant::now();
             let trial = self.trial(&self.phase_one(rate), observer)?;
-            if trial.directions().all(tombolo_generator::DirectionOutcome::is_perfect) {
+            if trial.directions().all(DirectionOutcome::is_perfect) {
+                self.filled = Some(Filled { began, rate });
                 return Ok(());
             }
             reasons = trial.reasons.join("; ");
         }
         let (gateway, sessions) = (self.gateway.name(), u64::from(self.tuples()));
         Err(BenchError::Unfilled { gateway, sessions, rate, attempts, reasons })
+    }
+
+    /// Establishes the connections of the last fill again where some would expire before the trial
+    /// ends (RFC 9693 section 4.4), by the time that has really gone since: a search makes many
+    /// trials after one fill.
+    fn keep_connections(&mut self, plan: &TrialPlan, observer: &mut dyn Observer) -> Result<(), BenchError> {
+        let Some(filled) = self.filled else { return Ok(()) };
+        let rate = if plan.rate == 0 { self.tester_limit } else { plan.rate };
+        let seconds = f64::from(plan.frames) / rate.max(1) as f64;
+        if lasts(self, filled.began, seconds) {
+            return Ok(());
+        }
+        self.fill(filled.rate, observer)?;
+        match self.filled {
+            Some(again) => check_age(self, again.began, seconds),
+            None => Ok(()),
+        }
     }
 
     /// Runs one trial.
@@ -437,6 +505,11 @@ impl Bench {
         observer: &mut dyn Observer,
         during: &mut dyn FnMut(&mut dyn Gateway, Duration) -> Result<(), GatewayError>,
     ) -> Result<Trial, BenchError> {
+        match plan.record {
+            // New connections in the place of the old ones.
+            true => self.filled = None,
+            false => self.keep_connections(plan, observer)?,
+        }
         let directions = [plan.directions.forward(), plan.directions.reverse()];
         let total = plan.directions.count() * u64::from(plan.frames);
         let exchange = Exchange {
@@ -454,6 +527,8 @@ impl Bench {
             bounds: self.bounds,
         };
         let (started, mut trouble, mut go_on) = (Instant::now(), None, true);
+        let is_here = self.placement.sharing == Sharing::Apart && self.gateway.ports().0.namespace.is_some();
+        let watch = is_here.then(|| CoreWatch::begin(&self.placement.gateway));
         let (rig, gateway) = (&mut self.rig, &mut self.gateway);
         let outcome = rig.run(&exchange, &mut |sent, _| {
             if let Err(error) = during(gateway.as_mut(), started.elapsed()) {
@@ -471,7 +546,13 @@ impl Bench {
             return Err(BenchError::Interrupted);
         }
         let drops = self.port_drops().saturating_sub(before);
-        let trial = Trial::judge(outcome, drops, self.placement.sharing);
+        let surroundings = Surroundings {
+            port_drops: drops,
+            sharing: self.placement.sharing,
+            // With two rates it is not known which frames were due meanwhile.
+            absences: watch.map(CoreWatch::end).filter(|_| plan.then.is_none()).unwrap_or_default(),
+        };
+        let trial = Trial::judge(outcome, &surroundings);
         self.tally.count(&trial);
         observer.trial(&TrialRecord::of(self.gateway.name(), plan, &trial))?;
         thread::sleep(Duration::from_millis(self.effort.pause_ms));
@@ -490,17 +571,20 @@ impl Bench {
 
     fn direction(&self, plan: &TrialPlan, reverse: bool) -> Direction {
         let test_frames = &self.test_frames;
-        let (sent_as, arrives_as, ends, order) = match reverse {
-            false => (test_frames.left, test_frames.right, self.ends.0, plan.forward_order),
-            true => (test_frames.right, test_frames.left, self.ends.1, plan.reverse_order),
+        let (sent_as, arrives_as) = sides(test_frames, reverse);
+        let (ends, order) = match reverse {
+            false => (self.ends.0, plan.forward_order),
+            true => (self.ends.1, plan.reverse_order),
         };
-        let hop_limit = self.hop_limits[usize::from(reverse)];
+        let headers = self.headers[usize::from(reverse)];
         let answer = Answer {
             kind: arrives_as,
             source: if reverse { SourceRule::Exact } else { test_frames.source },
             source_port: if reverse { PortRule::Exact } else { test_frames.source_port },
-            hop_limit,
-            inner_hop_limit: 0,
+            hop_limit: headers.hop_limit,
+            inner_hop_limit: headers.inner_hop_limit,
+            header: headers.fields,
+            link: headers.link,
             record: plan.record && !reverse,
             timing: if plan.variation { Timing::Variations } else { Timing::Delays },
         };
@@ -562,6 +646,14 @@ impl Bench {
         });
         self.bounds = None;
         found
+    }
+}
+
+/// What frames of a direction are on the side that they leave from, and on the other one.
+fn sides(test_frames: &TestFrames, reverse: bool) -> (FrameKind, FrameKind) {
+    match reverse {
+        false => (test_frames.left, test_frames.right),
+        true => (test_frames.right, test_frames.left),
     }
 }
 

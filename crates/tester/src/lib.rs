@@ -17,7 +17,10 @@
 
 pub mod bench;
 pub mod effort;
+mod expiry;
+pub mod forecast;
 pub mod gateway;
+mod headers;
 pub mod iperf3;
 pub mod machine;
 pub mod procedure;

@@ -1,6 +1,11 @@
 //! What a measurement was taken on. A figure without it means nothing to anybody else.
 
-use std::{collections::BTreeMap, fs, process::Command, thread};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    process::Command,
+    thread,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -51,6 +56,39 @@ impl Machine {
     }
 }
 
+/// Of the processors `0..there`, one for each physical core that has none of those that are taken:
+/// two threads of a core share its units, so that the second is no second core.
+#[must_use]
+pub fn one_thread_a_core(taken: &[usize], there: usize) -> Vec<usize> {
+    let siblings = |cpu: usize| {
+        let list = read(&format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"));
+        let list = cpu_list(&list);
+        if list.is_empty() { vec![cpu] } else { list }
+    };
+    first_of_each_core(taken, there, siblings)
+}
+
+fn first_of_each_core(taken: &[usize], there: usize, siblings: impl Fn(usize) -> Vec<usize>) -> Vec<usize> {
+    let mut used: BTreeSet<usize> = taken.iter().flat_map(|cpu| siblings(*cpu)).collect();
+    (0..there)
+        .filter(|cpu| {
+            used.insert(*cpu) && {
+                used.extend(siblings(*cpu));
+                true
+            }
+        })
+        .collect()
+}
+
+/// Reads the kernel's form: `0-3,8`.
+fn cpu_list(text: &str) -> Vec<usize> {
+    let ranges = text.trim().split(',').filter_map(|part| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Some(first.parse::<usize>().ok()?..=last.parse().ok()?)
+    });
+    ranges.flatten().collect()
+}
+
 /// The kernel's release.
 #[must_use]
 pub fn kernel() -> String {
@@ -84,6 +122,17 @@ fn field(text: &str, key: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_second_thread_of_a_core_is_no_core() {
+        // Four cores of two threads: 0 and 4, 1 and 5, ...
+        let siblings = |cpu: usize| cpu_list(&format!("{},{}", cpu % 4, cpu % 4 + 4));
+        assert_eq!(first_of_each_core(&[0], 8, siblings), [1, 2, 3]);
+        assert_eq!(first_of_each_core(&[5], 8, siblings), [0, 2, 3]);
+        assert_eq!(cpu_list("0-2,7\n"), [0, 1, 2, 7]);
+        let alone = |cpu: usize| vec![cpu];
+        assert_eq!(first_of_each_core(&[0], 2, alone), [1]);
+    }
 
     #[test]
     fn this_machine_has_a_kernel_memory_and_cpus() {

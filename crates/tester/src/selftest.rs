@@ -6,16 +6,20 @@ use std::time::Duration;
 
 use serde::Serialize;
 use tombolo_generator::{
-    Answer, Capacity, Direction, DirectionOutcome, Ends, Exchange, FrameKind, Means, Namespace, Order, Pace, Port,
-    PortRule, Rig, Template, Timing, link_address,
+    Answer, Capacity, Direction, DirectionOutcome, Ends, Exchange, FrameKind, HeaderRule, LinkRule, Means, Namespace,
+    Order, Pace, Port, PortRule, Rig, Template, Timing, link_address,
 };
-use tombolo_lab::{Lab, Topology, topology::End, topology::Link};
+use tombolo_lab::{Lab, LabError, Topology, topology::End, topology::Link};
 
 use crate::bench::BenchError;
+use crate::gateway::between_ports::placement::{napi_threads, spread};
 use crate::gateway::{Addresses, Flows, GatewayError, Technology, TestFrames};
 
 /// Rate of the pacing test, frames a second.
 const PACED_RATE: u64 = 100_000;
+/// A rate at which frames come in bursts, as they do through a gateway, and none waits long.
+const RECEIVED_RATE: u64 = 500_000;
+const RECEIVED_FRAMES: u32 = 200_000;
 
 /// What the tester can do here.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -38,17 +42,26 @@ pub struct SelfTest {
     pub paced_late_max_us: f64,
     /// Median delay of that run, microseconds: what the tester itself adds.
     pub calibration_us: f64,
+    /// What the receiver's program and its port take of the gateway's core, nanoseconds a frame;
+    /// absent without a second core.
+    pub receiver_ns: Option<f64>,
     /// Longest hole that the machine tore into any of these runs, microseconds: other work, or
     /// the hypervisor.
     pub longest_pause_us: f64,
 }
 
 /// Runs it for frames of this kind and length, sent from this core by these means (the kernel's
-/// best where absent).
+/// best where absent); what the receiver costs is measured on the gateway's core.
 ///
 /// # Errors
 /// If labs or BPF programs do not work here.
-pub fn run(kind: FrameKind, frame_bytes: u16, core: usize, means: Option<Means>) -> Result<SelfTest, BenchError> {
+pub fn run(
+    kind: FrameKind,
+    frame_bytes: u16,
+    core: usize,
+    gateway_core: Option<usize>,
+    means: Option<Means>,
+) -> Result<SelfTest, BenchError> {
     let lab = wire()?;
     let (left, right) = (port(&lab, "left")?, port(&lab, "right")?);
     let capacity = Capacity { frames: 1 << 22, records: 1, a_hosts: 1, b_hosts: 1 };
@@ -83,6 +96,8 @@ pub fn run(kind: FrameKind, frame_bytes: u16, core: usize, means: Option<Means>)
                 source_port: PortRule::Exact,
                 hop_limit: 10,
                 inner_hop_limit: 0,
+                header: HeaderRule::default(),
+                link: LinkRule { source: Some(source), destination: Some(destination) },
                 record: false,
                 timing: Timing::Delays,
             },
@@ -102,6 +117,10 @@ pub fn run(kind: FrameKind, frame_bytes: u16, core: usize, means: Option<Means>)
     // The best of three: a pause of the machine lowers a rate, nothing raises it.
     let bursts = [play(0, 1_000_000)?, play(0, 1_000_000)?, play(0, 1_000_000)?];
     let paced = [play(PACED_RATE, 30_000)?, play(PACED_RATE, 30_000)?, play(PACED_RATE, 30_000)?];
+    let receiver_ns = match gateway_core.filter(|other| *other != core) {
+        Some(other) => receiver_cost(&lab, other, &mut || play(RECEIVED_RATE, RECEIVED_FRAMES))?,
+        None => None,
+    };
     let fastest = bursts.iter().map(|o| o.departures.rate()).fold(0.0, f64::max);
     let error = |o: &DirectionOutcome| (o.departures.rate() / PACED_RATE as f64 - 1.0).abs() * 100.0;
     let Some(best) = paced.iter().min_by(|a, b| error(a).total_cmp(&error(b))) else {
@@ -123,8 +142,42 @@ pub fn run(kind: FrameKind, frame_bytes: u16, core: usize, means: Option<Means>)
         pacing_error_percent: error(best),
         paced_late_max_us: best.departures.late_max_ns as f64 / 1000.0,
         calibration_us: best.arrivals.delays.percentile_ns(0.5).unwrap_or(0) as f64 / 1000.0,
+        receiver_ns,
         longest_pause_us: pause as f64 / 1000.0,
     })
+}
+
+/// The time that a processor needs to take frames out of a port and to check and count them: the
+/// port's NAPI thread does nothing else. The least of three.
+fn receiver_cost(
+    lab: &Lab,
+    core: usize,
+    play: &mut dyn FnMut() -> Result<DirectionOutcome, BenchError>,
+) -> Result<Option<f64>, BenchError> {
+    let right = lab.node("right").map_err(lab_error)?;
+    // Not every kernel has threaded NAPI; then it is not known.
+    let Ok(threads) = napi_threads(right, &["wire0"], 1) else { return Ok(None) };
+    if threads.is_empty() || spread(&threads, &[core]).is_err() {
+        return Ok(None);
+    }
+    let busy = || threads.iter().filter_map(|thread| processor_ns(*thread)).sum::<u64>();
+    let mut least: Option<f64> = None;
+    for _ in 0..3 {
+        let before = busy();
+        let received = play()?.arrivals.received;
+        let each = busy().saturating_sub(before) as f64 / received.max(1) as f64;
+        least = Some(least.map_or(each, |least| least.min(each)));
+    }
+    Ok(least)
+}
+
+/// Time that a thread has run, from the first field of its schedstat.
+fn processor_ns(thread: i32) -> Option<u64> {
+    std::fs::read_to_string(format!("/proc/{thread}/schedstat")).ok()?.split(' ').next()?.parse().ok()
+}
+
+fn lab_error(source: LabError) -> GatewayError {
+    GatewayError::Lab { gateway: "self-test".to_owned(), source }
 }
 
 /// Two nodes and a cable.
@@ -132,10 +185,10 @@ fn wire() -> Result<Lab, BenchError> {
     let mut topology = Topology::chain("wire", &["left", "right"]);
     let end = |node: &str| End { node: node.to_owned(), interface: "wire0".to_owned(), addresses: Vec::new() };
     topology.links = vec![Link::new(end("left"), end("right"))];
-    Lab::create(&topology).map_err(|source| GatewayError::Lab { gateway: "self-test".to_owned(), source }.into())
+    Lab::create(&topology).map_err(|source| lab_error(source).into())
 }
 
 fn port(lab: &Lab, node: &str) -> Result<Port, BenchError> {
-    let node = lab.node(node).map_err(|source| GatewayError::Lab { gateway: "self-test".to_owned(), source })?;
+    let node = lab.node(node).map_err(lab_error)?;
     Ok(Port { name: "wire0".to_owned(), namespace: Some(Namespace::at(node.path())) })
 }

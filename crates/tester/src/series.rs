@@ -5,6 +5,7 @@
 //! measurement and summary is a line of the result file, written when it is known: what an
 //! interruption leaves is whole, and a resumed series skips what it finds there.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,9 +16,10 @@ use tombolo_generator::{Background, Ends, FrameKind, Means, Template};
 
 use crate::bench::{Bench, BenchError, BenchPlan, Mix, Observer, Placement, Status};
 use crate::effort::Effort;
+use crate::forecast::{self, Forecast};
 use crate::gateway::between_ports::{external::External, laboratory, laboratory::Laboratory};
 use crate::gateway::{Addresses, Flows, Gateway, Spec, Technology, TestFrames};
-use crate::machine::Machine;
+use crate::machine::{self, Machine};
 use crate::procedure::{Known, Measured, packet::Procedure};
 use crate::readings::{GatewaySummary, Reading, Readings, summarise};
 use crate::results::ResultFile;
@@ -67,6 +69,9 @@ pub trait Progress {
     /// Something for people to read.
     fn status(&mut self, done: u32, of: u32, status: &Status);
 
+    /// What is to be measured, and how long it will take.
+    fn planned(&mut self, forecast: &Forecast);
+
     /// A measurement is known.
     fn measured(&mut self, gateway: &str, repetition: u32, measured: &[Measured]);
 
@@ -87,6 +92,8 @@ pub struct SeriesResult {
     pub tallies: Vec<(String, Tally)>,
     /// Who ran where.
     pub placement: Vec<(String, Placement)>,
+    /// What gateways do to the headers of every frame that they should not.
+    pub deviations: Vec<(String, String)>,
 }
 
 struct Station {
@@ -113,7 +120,8 @@ impl SeriesPlan {
         let (sending, gateway_cores) = self.cores()?;
         let first = self.technology_of(&self.gateways[0]);
         let frame_bytes = self.frame_bytes_of(first);
-        let self_test = selftest::run(first.kinds().0, frame_bytes, sending[0], self.means)?;
+        let self_test =
+            selftest::run(first.kinds().0, frame_bytes, sending[0], gateway_cores.first().copied(), self.means)?;
         results.write(&self.run_record(&self_test, (&sending, &gateway_cores))?)?;
         let mut failures = Vec::new();
         let mut stations = Vec::new();
@@ -129,6 +137,9 @@ impl SeriesPlan {
             }
         }
         let repetitions = self.repetitions();
+        let forecast = self.forecast(&stations, &values);
+        results.write(&json!({ "record": "forecast", "forecast": forecast }))?;
+        progress.planned(&forecast);
         for repetition in 1..=repetitions {
             for station in stations.iter_mut().filter(|s| !s.failed) {
                 if self.is_known(&values, &station.name, repetition) {
@@ -142,7 +153,13 @@ impl SeriesPlan {
                 match outcome {
                     Ok(measured) => {
                         for m in &measured {
-                            results.write(&result_record(&station.name, repetition, m, &tally)?)?;
+                            results.write(&result_record(
+                                &station.name,
+                                repetition,
+                                m,
+                                &tally,
+                                &station.bench.deviations,
+                            )?)?;
                             let key = (station.name.clone(), m.quantity.clone());
                             values.entry(key).or_default().insert(repetition, Reading::of(m));
                         }
@@ -162,15 +179,32 @@ impl SeriesPlan {
         results.write(&json!({ "record": "end", "complete": failures.is_empty() }))?;
         let placement = stations.iter().map(|s| (s.name.clone(), s.bench.placement.clone())).collect();
         let tallies = stations.iter().map(|s| (s.name.clone(), s.tally)).collect();
-        Ok(SeriesResult { summaries, self_test, failures, tallies, placement })
+        let said =
+            |s: &Station| s.bench.deviations.iter().map(|said| (s.name.clone(), said.clone())).collect::<Vec<_>>();
+        let deviations = stations.iter().flat_map(said).collect();
+        Ok(SeriesResult { summaries, self_test, failures, tallies, placement, deviations })
     }
 
-    /// How often everything is measured. The back-to-back procedure repeats within itself, and a
-    /// quick scalability series is a look at each point.
+    /// What is left to be measured takes so long.
+    fn forecast(&self, stations: &[Station], values: &Readings) -> Forecast {
+        let mut forecast = Forecast { measurements: 0, seconds: 0.0, memory_bytes: 0 };
+        for station in stations {
+            let known = |repetition: &u32| self.is_known(values, &station.name, *repetition);
+            let missing = u32::try_from((1..=self.repetitions()).filter(|r| !known(r)).count()).unwrap_or(u32::MAX);
+            let is_stateful = station.bench.test_frames.technology.is_stateful();
+            let tuples = if is_stateful { u64::from(station.bench.tuples()) } else { 0 };
+            let (each, first) = forecast::seconds_of(self.procedure, &self.effort, tuples);
+            forecast.measurements += missing;
+            forecast.seconds += f64::from(missing) * each + if missing > 0 { first } else { 0.0 };
+            forecast.memory_bytes += station.bench.memory_bytes();
+        }
+        forecast
+    }
+
+    /// How often everything is measured. The back-to-back procedure repeats within itself.
     pub fn repetitions(&self) -> u32 {
         match self.procedure {
             Procedure::BackToBack => 1,
-            Procedure::Scalability if self.effort.quick => 1,
             _ => self.effort.repetitions.max(1),
         }
     }
@@ -225,9 +259,12 @@ impl SeriesPlan {
     fn cores(&self) -> Result<(Vec<usize>, Vec<usize>), BenchError> {
         let there = std::thread::available_parallelism().map_or(1, usize::from);
         let sending = self.sending_cores.clone().unwrap_or_else(|| vec![0]);
-        let rest: Vec<usize> = (0..there).filter(|c| !sending.contains(c)).collect();
+        let rest = machine::one_thread_a_core(&sending, there);
         let rest = if rest.is_empty() { sending.clone() } else { rest };
-        let gateway = self.gateway_cores.clone().unwrap_or(rest);
+        let mut gateway = self.gateway_cores.clone().unwrap_or(rest);
+        // A core that is named twice is one core.
+        gateway.sort_unstable();
+        gateway.dedup();
         match sending.iter().chain(&gateway).find(|core| **core >= there) {
             Some(core) => Err(BenchError::Unsuitable(format!("there is no core {core}; this machine has {there}"))),
             None if sending.is_empty() || gateway.is_empty() => {
@@ -246,9 +283,14 @@ impl SeriesPlan {
     ) -> Result<Station, BenchError> {
         let technology = self.technology_of(spec);
         let flows = self.flows_of(technology);
+        // A queue for each core that sends, by its number.
+        let queues = match sending {
+            [_] => 1,
+            several => several.iter().max().map_or(1, |last| u32::try_from(last + 1).unwrap_or(1)),
+        };
         let gateway: Box<dyn Gateway> = match spec {
             Spec::External(hooks) => Box::new(External::new(hooks.clone())),
-            spec => Box::new(Laboratory::start(spec.clone(), technology, &flows, &self.tombolo)?),
+            spec => Box::new(Laboratory::start(spec.clone(), technology, &flows, &self.tombolo, queues)?),
         };
         let addresses = match (spec, &self.addresses) {
             (Spec::External(_), Some(addresses)) => addresses.clone(),
@@ -317,7 +359,8 @@ impl SeriesPlan {
             "sharing": if together { Sharing::Together } else { Sharing::Apart },
             "latency_definition": "RFC 1242 bit-forwarding device: first bit in to first bit out, kernel time stamps",
             "rate_definition": "throughput: sum of all directions; search and connection rate: one direction",
-            "comparable": if self.effort.quick { "no: quick form" } else { "method of the RFCs; tester and gateway on one machine" },
+            "form": self.effort.form,
+            "comparable": if self.effort.quick { "no: scaled down" } else { "method of the RFCs; tester and gateway on one machine" },
         }))
     }
 
@@ -340,13 +383,16 @@ impl SeriesPlan {
         let text = fs::read_to_string(path)?;
         let mut values = Readings::new();
         let mut same = false;
-        let parameters = self.parameters()?;
+        let parameters = without_repetitions(self.parameters()?);
         let procedure = serde_json::to_value(self.procedure).map_err(io::Error::from)?;
         for line in text.lines() {
             // An interruption by a power failure may have left half a line.
             let Ok(line) = serde_json::from_str::<Value>(line) else { continue };
             match line["record"].as_str() {
-                Some("run") => same = line["procedure"] == procedure && line["parameters"] == parameters,
+                Some("run") => {
+                    let asked = without_repetitions(line["parameters"].clone());
+                    same = line["procedure"] == procedure && asked == parameters;
+                }
                 Some("result") if same => {
                     let word = |key: &str| line[key].as_str().unwrap_or("").to_owned();
                     let repetition = line["repetition"].as_u64().and_then(|r| u32::try_from(r).ok());
@@ -364,6 +410,15 @@ impl SeriesPlan {
     fn is_known(&self, values: &Readings, gateway: &str, repetition: u32) -> bool {
         values.iter().any(|((name, _), by_repetition)| name == gateway && by_repetition.contains_key(&repetition))
     }
+}
+
+/// How often something was measured does not change what was measured. The back-to-back procedure
+/// averages over its repetitions, so there they do.
+fn without_repetitions(mut parameters: Value) -> Value {
+    if let Some(effort) = parameters["effort"].as_object_mut() {
+        effort.remove("repetitions");
+    }
+    parameters
 }
 
 fn forwarding_of(technology: Technology) -> Technology {
@@ -410,8 +465,16 @@ fn gateway_record(station: &Station) -> Value {
     })
 }
 
-fn result_record(gateway: &str, repetition: u32, measured: &Measured, tally: &Tally) -> io::Result<Value> {
-    let mut line = json!({ "record": "result", "gateway": gateway, "repetition": repetition, "tally": tally });
+fn result_record(
+    gateway: &str,
+    repetition: u32,
+    measured: &Measured,
+    tally: &Tally,
+    deviations: &BTreeSet<String>,
+) -> io::Result<Value> {
+    let mut line = json!({
+        "record": "result", "gateway": gateway, "repetition": repetition, "tally": tally, "deviations": deviations
+    });
     let measured = serde_json::to_value(measured)?;
     if let (Some(line), Value::Object(measured)) = (line.as_object_mut(), measured) {
         line.extend(measured);

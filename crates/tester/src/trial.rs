@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use tombolo_generator::{Delays, DirectionOutcome, FrameError, Order, Outcome, Pause, Timed};
+use tombolo_generator::{Absence, Delays, DirectionOutcome, FrameError, Order, Outcome, Pause, Timed};
 
 use crate::effort::Effort;
 use crate::search::Verdict;
@@ -86,6 +86,8 @@ pub struct Trial {
     pub verdict: Verdict,
     /// Why it did not pass, in words.
     pub reasons: Vec<String>,
+    /// When a core of the gateway was not there for it.
+    pub absences: Vec<Absence>,
 }
 
 /// Whether the sending core also does the gateway's work.
@@ -99,9 +101,21 @@ pub enum Sharing {
     Together,
 }
 
+/// What else is known of a trial, that its frames do not tell.
+#[derive(Clone, Debug)]
+pub struct Surroundings {
+    /// Frames that the tester's own ports dropped.
+    pub port_drops: u64,
+    /// Whether the sending core also does the gateway's work.
+    pub sharing: Sharing,
+    /// When a core of the gateway was not there for it.
+    pub absences: Vec<Absence>,
+}
+
 impl Trial {
     /// Judges an outcome.
-    pub fn judge(outcome: Outcome, port_drops: u64, sharing: Sharing) -> Trial {
+    pub fn judge(outcome: Outcome, surroundings: &Surroundings) -> Trial {
+        let Surroundings { port_drops, sharing, ref absences } = *surroundings;
         let mut faults = Vec::new();
         let mut doubts = Vec::new();
         if port_drops > 0 {
@@ -115,12 +129,11 @@ impl Trial {
                 (Some(late), Sharing::Apart) => doubts.push(late),
                 (None, _) => {}
             }
-            if sharing == Sharing::Apart && only_pauses_lost_frames(direction) {
-                let late = direction.departures.late_max_ns / 1000;
-                doubts.push(format!("{name}: the tester paused for {late} us and lost frames around that"));
+            if sharing == Sharing::Apart {
+                doubts.extend(pause_to_blame(name, direction, absences));
             }
             if sharing == Sharing::Apart
-                && let Some(silence) = silence_of_the_gateway(direction)
+                && let Some(silence) = silence_of_the_gateway(direction, absences)
             {
                 faults.push(format!("{name}: the gateway passed nothing for {} us", silence / 1000));
             }
@@ -133,7 +146,7 @@ impl Trial {
             (true, false) => (Verdict::Failed, faults),
             (false, _) => (Verdict::Invalid, doubts.into_iter().chain(faults).collect()),
         };
-        Trial { outcome, verdict, reasons }
+        Trial { outcome, verdict, reasons, absences: absences.clone() }
     }
 
     /// Both directions, those that were used.
@@ -170,27 +183,59 @@ impl Trial {
     }
 }
 
-/// Whether every lost frame is one that a pause of the sending core made late, or so near to one
-/// that both were in a receive ring at the same time. A loss anywhere else is the gateway's.
-fn only_pauses_lost_frames(direction: &DirectionOutcome) -> bool {
-    let near = |pause: &Pause| pause.first.saturating_sub(RING_FRAMES)..pause.end.saturating_add(RING_FRAMES);
-    let excused: Vec<_> = direction.pauses.iter().map(near).collect();
+/// Why losses are not the gateway's, if every lost frame is one that a pause of the sending core
+/// made late, or that was due while the machine kept the gateway's core away, or so near to one of
+/// these that both were in a receive ring at the same time. A loss anywhere else is the gateway's.
+fn pause_to_blame(name: &str, direction: &DirectionOutcome, absences: &[Absence]) -> Option<String> {
+    if direction.lost() == 0 {
+        return None;
+    }
+    let near = |first: u32, end: u32| first.saturating_sub(RING_FRAMES)..end.saturating_add(RING_FRAMES);
+    let mut excused: Vec<_> = direction.pauses.iter().map(|pause| near(pause.first, pause.end)).collect();
     // Frames with a wrong checksum have no number that could be believed: they are missing in the
     // bitmap, but not lost.
-    let elsewhere = direction.arrivals.bitmap.missing_outside(&excused);
-    direction.lost() > 0 && elsewhere <= direction.arrivals.unreadable
+    let unreadable = direction.arrivals.unreadable;
+    if direction.arrivals.bitmap.missing_outside(&excused) <= unreadable {
+        let late = direction.departures.late_max_ns / 1000;
+        return Some(format!("{name}: the tester paused for {late} us and lost frames around that"));
+    }
+    let away = absences.iter().map(|absence| due_between(direction, absence.from_ns, absence.to_ns));
+    excused.extend(away.map(|(first, end)| near(first, end)));
+    excused.sort_by_key(|range| range.start);
+    if direction.arrivals.bitmap.missing_outside(&excused) > unreadable {
+        return None;
+    }
+    let longest = absences.iter().max_by_key(|absence| absence.length_ns())?;
+    Some(format!(
+        "{name}: the machine kept core {} away from the gateway for {} us, and frames were lost around that",
+        longest.core,
+        longest.length_ns() / 1000
+    ))
 }
 
-/// How long nothing arrived in a trial that lost frames, although the tester was sending: a pause
-/// of the gateway's core, whatever made it.
-fn silence_of_the_gateway(direction: &DirectionOutcome) -> Option<u64> {
+/// The frames that were due between two times, at a constant rate.
+fn due_between(direction: &DirectionOutcome, from_ns: u64, to_ns: u64) -> (u32, u32) {
+    let d = &direction.departures;
+    let span = d.last_ns.saturating_sub(d.first_ns).max(1);
+    let frame = |at: u64| {
+        let since = u128::from(at.saturating_sub(d.first_ns));
+        u32::try_from(since * u128::from(d.sent) / u128::from(span)).unwrap_or(u32::MAX)
+    };
+    (frame(from_ns), frame(to_ns))
+}
+
+/// How long nothing arrived in a trial that lost frames, although the tester was sending and the
+/// gateway's core was there: a pause of the gateway itself.
+fn silence_of_the_gateway(direction: &DirectionOutcome, absences: &[Absence]) -> Option<u64> {
     let a = &direction.arrivals;
     let began = a.gap_max_at_ns.saturating_sub(a.gap_max_ns);
     let own = |pause: &Pause| pause.at_ns > began && pause.at_ns.saturating_sub(pause.late_max_ns) < a.gap_max_at_ns;
+    let away = |absence: &Absence| absence.to_ns > began && absence.from_ns < a.gap_max_at_ns;
     let d = &direction.departures;
     let period = d.last_ns.saturating_sub(d.first_ns) / d.sent.max(1);
     let is_long = a.gap_max_ns > SILENCE_NS.max(4 * period);
-    let is_gateways = direction.lost() > 0 && is_long && !direction.pauses.iter().any(own);
+    let is_anothers = direction.pauses.iter().any(own) || absences.iter().any(away);
+    let is_gateways = direction.lost() > 0 && is_long && !is_anothers;
     is_gateways.then_some(a.gap_max_ns)
 }
 
@@ -233,6 +278,8 @@ pub struct Tally {
     pub longest_pause_us: f64,
     /// The longest silence of the gateway in a trial that lost frames, microseconds.
     pub longest_silence_us: f64,
+    /// The longest time that the machine kept a core of the gateway away from it, microseconds.
+    pub longest_absence_us: f64,
 }
 
 impl Tally {
@@ -240,8 +287,10 @@ impl Tally {
     pub fn count(&mut self, trial: &Trial) {
         self.trials += 1;
         self.invalid += u32::from(trial.verdict == Verdict::Invalid);
+        let absence = trial.absences.iter().map(Absence::length_ns).max().unwrap_or(0);
+        self.longest_absence_us = self.longest_absence_us.max(absence as f64 / 1000.0);
         for direction in trial.directions() {
-            let silence = silence_of_the_gateway(direction).unwrap_or(0);
+            let silence = silence_of_the_gateway(direction, &trial.absences).unwrap_or(0);
             self.longest_pause_us = self.longest_pause_us.max(direction.departures.late_max_ns as f64 / 1000.0);
             self.longest_silence_us = self.longest_silence_us.max(silence as f64 / 1000.0);
         }
@@ -253,6 +302,7 @@ impl Tally {
         self.invalid += other.invalid;
         self.longest_pause_us = self.longest_pause_us.max(other.longest_pause_us);
         self.longest_silence_us = self.longest_silence_us.max(other.longest_silence_us);
+        self.longest_absence_us = self.longest_absence_us.max(other.longest_absence_us);
     }
 }
 
@@ -271,6 +321,8 @@ pub struct TrialRecord {
     pub verdict: Verdict,
     /// Why not passed.
     pub reasons: Vec<String>,
+    /// Longest time that the machine kept a core of the gateway away, microseconds.
+    pub absence_max_us: f64,
     /// Left to right.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forward: Option<DirectionRecord>,
@@ -369,6 +421,7 @@ impl TrialRecord {
             rate: plan.rate,
             verdict: trial.verdict,
             reasons: trial.reasons.clone(),
+            absence_max_us: trial.absences.iter().map(Absence::length_ns).max().unwrap_or(0) as f64 / 1000.0,
             forward: trial.outcome.forward.as_ref().map(DirectionRecord::of),
             reverse: trial.outcome.reverse.as_ref().map(DirectionRecord::of),
         }
@@ -388,6 +441,8 @@ mod tests {
     use super::*;
 
     const MS: u64 = 1_000_000;
+
+    const ALONE: Surroundings = Surroundings { port_drops: 0, sharing: Sharing::Apart, absences: Vec::new() };
 
     /// A second of 100,000 frames that lost these, with a pause of 20 ms in the middle.
     fn outcome(missing: &[u32]) -> Outcome {
@@ -420,19 +475,38 @@ mod tests {
     #[test]
     fn a_pause_excuses_the_frames_around_it_and_no_others() {
         let around: Vec<u32> = (49_600..50_100).chain(58_300..58_400).collect();
-        assert_eq!(Trial::judge(outcome(&around), 0, Sharing::Apart).verdict, Verdict::Invalid);
+        assert_eq!(Trial::judge(outcome(&around), &ALONE).verdict, Verdict::Invalid);
         // Fewer than were late, and than a ring holds; but not where the pause was.
         for elsewhere in [10, 49_000, 60_000, 99_999] {
-            let trial = Trial::judge(outcome(&[elsewhere]), 0, Sharing::Apart);
+            let trial = Trial::judge(outcome(&[elsewhere]), &ALONE);
             assert_eq!(trial.verdict, Verdict::Failed, "frame {elsewhere}: {:?}", trial.reasons);
         }
         let both: Vec<u32> = around.iter().copied().chain([99_000]).collect();
-        assert_eq!(Trial::judge(outcome(&both), 0, Sharing::Apart).verdict, Verdict::Failed);
+        assert_eq!(Trial::judge(outcome(&both), &ALONE).verdict, Verdict::Failed);
     }
 
     #[test]
     fn a_pause_without_loss_is_harmless() {
-        assert_eq!(Trial::judge(outcome(&[]), 0, Sharing::Apart).verdict, Verdict::Passed);
+        assert_eq!(Trial::judge(outcome(&[]), &ALONE).verdict, Verdict::Passed);
+    }
+
+    #[test]
+    fn a_core_that_was_away_from_the_gateway_is_told_from_its_own_pause() {
+        // 100 frames a millisecond from 1 ms on: these were due from 701 to 721 ms.
+        let missing: Vec<u32> = (70_000..72_000).collect();
+        let judge = |from_ms: u64, to_ms: u64| {
+            let mut outcome = outcome(&missing);
+            let arrivals = &mut outcome.forward.as_mut().unwrap().arrivals;
+            (arrivals.gap_max_ns, arrivals.gap_max_at_ns) = (20 * MS, 721 * MS);
+            let absence = Absence { core: 1, from_ns: from_ms * MS, to_ns: to_ms * MS };
+            Trial::judge(outcome, &Surroundings { absences: vec![absence], ..ALONE })
+        };
+        let away = judge(701, 721);
+        assert_eq!(away.verdict, Verdict::Invalid, "{:?}", away.reasons);
+        assert!(away.reasons[0].contains("kept core 1 away from the gateway for 20000 us"), "{:?}", away.reasons);
+        let own = judge(300, 320);
+        assert_eq!(own.verdict, Verdict::Failed, "{:?}", own.reasons);
+        assert!(own.why().contains("the gateway passed nothing for 20000 us"), "{:?}", own.reasons);
     }
 
     #[test]
@@ -441,7 +515,7 @@ mod tests {
             let mut outcome = outcome(&(20_000..21_000).collect::<Vec<u32>>());
             let arrivals = &mut outcome.forward.as_mut().unwrap().arrivals;
             (arrivals.gap_max_ns, arrivals.gap_max_at_ns) = (10 * MS, end_ms * MS);
-            Trial::judge(outcome, 0, Sharing::Apart).reasons.join("; ")
+            Trial::judge(outcome, &ALONE).reasons.join("; ")
         };
         assert!(silent_at(211).contains("the gateway passed nothing for 10000 us"), "{}", silent_at(211));
         assert!(!silent_at(522).contains("the gateway passed nothing"), "{}", silent_at(522));

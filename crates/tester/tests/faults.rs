@@ -46,10 +46,51 @@ fn loss_duplication_corruption_and_misdirection_are_counted_exactly() {
     assert_eq!(trial.verdict, Verdict::Failed, "{:?}", trial.reasons);
 }
 
+/// The faults, each with the frames that have it: of those that meet in a frame, the first.
+fn planted(faults: &[(u64, FrameError)], frames: u64) -> Vec<(FrameError, u64)> {
+    let fate = |n: u64| faults.iter().position(|(every, _)| n.is_multiple_of(*every));
+    let count = |which| (1..=frames).filter(|n| fate(*n) == Some(which)).count() as u64;
+    faults.iter().enumerate().map(|(which, (_, error))| (*error, count(which))).collect()
+}
+
+#[test]
+fn every_field_of_the_headers_is_checked() {
+    use FrameError::{DontFragment, FlowLabel, HopLimit, Identification, LinkAddress, TrafficClass};
+    let ipv4 = [(60, HopLimit), (70, TrafficClass), (80, DontFragment), (90, Identification), (110, LinkAddress)];
+    let ipv6 = [(60, HopLimit), (70, TrafficClass), (80, FlowLabel), (110, LinkAddress)];
+    for (gateway, technology, faults) in [
+        ("faulty:hops=60,tos=70,df=80,id=90,mac=110", Technology::Forward4, &ipv4[..]),
+        ("faulty:hops=60,tos=70,label=80,mac=110", Technology::Forward6, &ipv6[..]),
+    ] {
+        let Some(mut bench) = bench(gateway, technology, FLOWS) else { return };
+        let frames = 20_000;
+        let trial = (0..5).map(|_| run(&mut bench, 40_000, frames)).find(|t| t.lost() == 0).unwrap();
+        let arrivals = &trial.outcome.forward.as_ref().unwrap().arrivals;
+        for (error, count) in planted(faults, frames.into()) {
+            assert_eq!(arrivals.count(error), count, "{technology} {error:?}");
+        }
+        assert_eq!((trial.verdict, bench.deviations.len()), (Verdict::Failed, 0), "{:?}", trial.reasons);
+    }
+}
+
+#[test]
+fn a_hop_limit_that_every_frame_has_wrong_is_stated() {
+    let Some(mut bench) = bench("faulty:hops=1,tos=1", Technology::Forward4, FLOWS) else { return };
+    // Of two faults in every frame the first is done.
+    let said: Vec<&String> = bench.deviations.iter().collect();
+    assert!(said.len() == 1 && said[0].contains("takes 3 off the hop limit"), "{said:?}");
+    let passed = (0..4).map(|_| run(&mut bench, 40_000, 20_000)).any(|trial| trial.verdict == Verdict::Passed);
+    assert!(passed, "what every frame has is measured all the same");
+}
+
 /// Takes the sending core away from the generator for a while, as the machine's other work does.
 fn pause_of_the_sending_core(after: Duration, length: Duration) -> std::thread::JoinHandle<()> {
+    pause_of_core(0, after, length)
+}
+
+fn pause_of_core(core: usize, after: Duration, length: Duration) -> std::thread::JoinHandle<()> {
     std::thread::spawn(move || {
-        pin_to(0, &[0]).unwrap();
+        pin_to(0, &[core]).unwrap();
         become_realtime(0, 60).unwrap();
         std::thread::sleep(after);
         let begun = Instant::now();
@@ -73,6 +114,20 @@ fn a_pause_of_the_tester_does_not_excuse_losses_elsewhere() {
         was_paused && trial.lost() >= 48 && trial.verdict == Verdict::Failed
     });
     assert!(blamed, "a tester's pause passed for the cause of losses that it had no part in");
+}
+
+#[test]
+fn a_core_that_was_taken_from_the_gateway_is_told_from_its_own_pause() {
+    let Some(mut bench) = bench("faulty:", Technology::Forward4, FLOWS) else { return };
+    let told = (0..6).any(|_| {
+        let pause = pause_of_core(1, Duration::from_millis(200), Duration::from_millis(30));
+        let trial = run(&mut bench, 40_000, 24_000);
+        pause.join().unwrap();
+        let was_away = trial.absences.iter().any(|absence| absence.core == 1 && absence.length_ns() > 20_000_000);
+        assert!(!trial.why().contains("the gateway passed nothing"), "{:?}", trial.reasons);
+        was_away && (trial.lost() == 0 || trial.why().contains("kept core 1 away"))
+    });
+    assert!(told);
 }
 
 #[test]
@@ -186,7 +241,7 @@ fn failure(gateway: &str) -> Option<BenchError> {
     let _turn = turn();
     let spec: Spec = gateway.parse().unwrap();
     let technology = Technology::Forward4;
-    let started = Laboratory::start(spec.clone(), technology, &FLOWS, Path::new("tombolo")).unwrap();
+    let started = Laboratory::start(spec.clone(), technology, &FLOWS, Path::new("tombolo"), 1).unwrap();
     let mut bench = Bench::open(BenchPlan {
         gateway: Box::new(started),
         test_frames: TestFrames::new(technology, &laboratory::addresses(technology, &spec, &FLOWS), &FLOWS).unwrap(),

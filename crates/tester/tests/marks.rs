@@ -7,6 +7,7 @@ mod common;
 use common::{FLOWS, Silent, bench, bench_as, turn};
 use tombolo_tester::bench::{BenchError, Status};
 use tombolo_tester::effort::Effort;
+use tombolo_tester::forecast::Forecast;
 use tombolo_tester::gateway::{Flows, Technology};
 use tombolo_tester::procedure::{Bound, Known, Measured, packet::Procedure};
 use tombolo_tester::results::ResultFile;
@@ -136,6 +137,10 @@ struct Nobody;
 impl Progress for Nobody {
     fn status(&mut self, _: u32, _: u32, _: &Status) {}
 
+    fn planned(&mut self, forecast: &Forecast) {
+        println!("{forecast:?}");
+    }
+
     fn measured(&mut self, _: &str, _: u32, measured: &[Measured]) {
         println!("{measured:?}");
     }
@@ -173,4 +178,42 @@ fn one_failed_fill_does_not_end_a_gateways_series() {
     let result = plan.run(&mut results, false, &mut Nobody).unwrap();
     assert_eq!(result.failures.len(), 2, "each repetition is tried: {:?}", result.failures);
     assert!(result.tallies[0].1.trials >= 6, "{:?}", result.tallies);
+}
+
+#[test]
+fn a_series_goes_on_with_more_repetitions() {
+    if tombolo_lab::skip_without("more_repetitions", &["ip"]) {
+        return;
+    }
+    let _turn = turn();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("series.jsonl");
+    let plan = |repetitions: u32| SeriesPlan {
+        procedure: Procedure::ReceivedRate,
+        gateways: vec!["faulty:rate=20000".parse().unwrap()],
+        technology: None,
+        effort: Effort { repetitions, trial_seconds: 0.1, ..Effort::QUICK },
+        directions: Directions::Forward,
+        flows: None,
+        frame_bytes: None,
+        mix: None,
+        sending_cores: Some(vec![0]),
+        gateway_cores: Some(vec![1]),
+        known: Known::default(),
+        max_rate: Some(100_000),
+        means: None,
+        addresses: None,
+        tombolo: "tombolo".into(),
+    };
+    let run = |repetitions: u32, resume: bool| {
+        plan(repetitions).run(&mut ResultFile::open(&file).unwrap(), resume, &mut Nobody).unwrap()
+    };
+    assert_eq!(run(2, false).summaries[0].summary.unwrap().count, 2);
+    let more = run(5, true);
+    let summary = more.summaries[0].summary.unwrap();
+    assert_eq!((summary.count, more.summaries[0].missing), (5, 0));
+    assert!((15_000.0..=25_000.0).contains(&summary.median), "what it forwards under overload: {summary:?}");
+    let lines = std::fs::read_to_string(&file).unwrap();
+    assert_eq!(lines.lines().filter(|line| line.contains("\"record\":\"result\"")).count(), 5);
+    assert!(lines.contains("\"measurements\":3"), "the forecast is of what is left");
 }

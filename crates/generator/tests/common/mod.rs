@@ -9,9 +9,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tombolo_generator::{
-    Answer, Capacity, Direction, Endpoint, Ends, Exchange, FrameKind, Namespace, Order, Pace, Port, PortRule,
-    SourceRule, Template, Timing, TupleShape,
+    Answer, Capacity, Direction, Endpoint, Ends, Exchange, FrameKind, HeaderRule, LinkRule, Namespace, Order, Pace,
+    Port, PortRule, SourceRule, Template, Timing, TupleShape,
 };
+
+/// Link-layer addresses of the two ports.
+pub(crate) const LEFT: [u8; 6] = [2, 0, 0, 0, 0, 1];
+pub(crate) const RIGHT: [u8; 6] = [2, 0, 0, 0, 0, 2];
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
@@ -79,7 +83,7 @@ pub(crate) fn plain_host(address: Ipv4Addr) -> Endpoint {
 }
 
 pub(crate) fn template(kind: FrameKind, frame_bytes: u16) -> Template {
-    let ends = Ends { source: [2, 0, 0, 0, 0, 1], destination: [2, 0, 0, 0, 0, 2] };
+    let ends = Ends { source: LEFT, destination: RIGHT };
     Template { ends, kind, frame_bytes, hop_limit: 10 }
 }
 
@@ -99,7 +103,14 @@ pub(crate) fn direction(kind: FrameKind, frame_bytes: u16, frames: u32, rate: u6
             source: SourceRule::Exact,
             source_port: PortRule::Exact,
             hop_limit: 10,
-            inner_hop_limit: 0,
+            inner_hop_limit: 10,
+            header: HeaderRule {
+                traffic_class: Some(0),
+                dont_fragment: Some(true),
+                identification: Some(0),
+                flow_label: Some(0),
+            },
+            link: LinkRule { source: Some(LEFT), destination: Some(RIGHT) },
             record: false,
             timing: Timing::Delays,
         },

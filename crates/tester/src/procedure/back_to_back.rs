@@ -2,7 +2,8 @@
 //! highest rate of which nothing is lost, several times, averaged.
 //!
 //! A virtual link has no minimum gap, so the burst goes at the tester's own highest rate, which the
-//! result states; RFC 9004's maximum theoretical frame rate is that rate.
+//! result states; RFC 9004's maximum theoretical frame rate is that rate. A burst with a hole is none:
+//! the gateway's buffer empties meanwhile, so such a trial is invalid.
 
 use serde_json::json;
 
@@ -11,8 +12,9 @@ use super::measured::{Bound, Measured};
 use super::{phase_one, throughput};
 use crate::bench::{Bench, BenchError, Observer};
 use crate::effort::Effort;
-use crate::search::Search;
+use crate::search::{Search, Verdict};
 use crate::summary::Summary;
+use crate::trial::Trial;
 
 /// Measures the average burst and the corrected buffer time.
 ///
@@ -30,26 +32,36 @@ pub(super) fn measure(
     let mut bursts = Vec::new();
     let mut sent_rates = Vec::new();
     let (mut unlimited, mut limited_by_tester) = (0, 0);
+    let (mut holes, mut longest_hole_ns) = (0u32, 0);
+    let mut widest = 0;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a fraction of a million")]
+    let resolution_ppm = (bench.effort.resolution * 1e6) as u64;
     for _ in 0..bench.effort.burst_repetitions {
         let search = Search {
             max: longest,
             floor: 0,
-            resolution: (longest / 2000).max(1),
-            resolution_ppm: 0,
-            verify_failures: 0,
-            repeat_invalid: 4,
+            resolution: 1,
+            resolution_ppm,
+            verify_failures: bench.effort.verify_failures,
+            repeat_invalid: bench.effort.repeat_invalid,
             hint: bursts.last().map(|b: &f64| whole(*b)).filter(|b| *b > 0),
         };
         let found = search.run(|frames, bounds| {
             bench.bounds = Some(bounds);
             let frames = u32::try_from(frames).unwrap_or(u32::MAX);
             let trial = bench.trial(&bench.plain("back-to-back", bench.directions, 0, frames), observer)?;
+            if let Some(hole_ns) = hole_in_the_burst(&trial) {
+                holes += 1;
+                longest_hole_ns = longest_hole_ns.max(hole_ns);
+                return Ok(Verdict::Invalid);
+            }
             sent_rates.extend(trial.directions().map(|d| d.departures.rate()).filter(|r| *r > 0.0));
             Ok::<_, BenchError>(trial.verdict)
         })?;
         bench.bounds = None;
         unlimited += u32::from(found.lowest_not_passing.is_none());
         limited_by_tester += u32::from(found.limited_by_tester);
+        widest = widest.max(found.lowest_not_passing.map_or(0, |next| next - found.highest_passing));
         bursts.push(found.highest_passing as f64);
     }
     let Some(summary) = Summary::of(&bursts) else {
@@ -61,7 +73,8 @@ pub(super) fn measure(
     let details = json!({
         "bursts": bursts, "min": summary.min, "max": summary.max, "standard_deviation": summary.standard_deviation,
         "burst_rate": actual_rate, "throughput_per_direction": throughput, "implied_buffer_ms": implied * 1000.0,
-        "longest_burst_tried": longest, "searches_without_loss": unlimited,
+        "longest_burst_tried": longest, "searches_without_loss": unlimited, "resolution_frames": widest,
+        "bursts_with_a_hole": holes, "longest_hole_us": longest_hole_ns as f64 / 1000.0,
     });
     let b2b = Measured::rate("back-to-back frames, average", summary.mean, "frames", details.clone());
     let buffer = Measured::rate("corrected buffer time", corrected * 1000.0, "ms", details);
@@ -73,6 +86,13 @@ pub(super) fn measure(
         }
     };
     Ok(vec![mark(b2b), mark(buffer)])
+}
+
+/// The longest pause between two frames that should have followed each other, where one was long
+/// enough to be counted (100 us).
+fn hole_in_the_burst(trial: &Trial) -> Option<u64> {
+    let torn = trial.directions().filter(|direction| direction.departures.late_bursts > 0);
+    torn.map(|direction| direction.departures.late_max_ns).max()
 }
 
 fn whole(value: f64) -> u64 {

@@ -6,6 +6,8 @@
 //! Where they do not, the gateway gives up connections before its table is full (buckets that
 //! overflow, say), and a search finds the largest number that it keeps whole.
 
+use std::time::Instant;
+
 use serde_json::json;
 use tombolo_generator::DirectionOutcome;
 
@@ -13,6 +15,7 @@ use super::connection_rate::Proof;
 use super::known::Known;
 use super::measured::{Bound, Measured};
 use crate::bench::{Bench, BenchError, Observer};
+use crate::expiry::{check_age, check_timeout};
 use crate::gateway::between_ports::TableCounts;
 use crate::search::{Search, Verdict};
 use crate::trial::{Trial, TrialPlan};
@@ -68,10 +71,15 @@ struct Offered {
 }
 
 fn offer(bench: &mut Bench, rate: u64, count: u32, observer: &mut dyn Observer) -> Result<Offered, BenchError> {
+    let seconds = f64::from(count) / rate.max(1) as f64;
+    // Phase 1 of so many connections, and as long again for the answers.
+    check_timeout(bench, rate, seconds)?;
     bench.gateway.flush()?;
+    let began = Instant::now();
     let offering = TrialPlan { purpose: "capacity", frames: count, ..bench.phase_one(rate) };
     let first = bench.trial(&offering, observer)?;
     let gateway = bench.gateway.counts();
+    check_age(bench, began, seconds)?;
     let answers = TrialPlan { purpose: "capacity validation", ..bench.validation(rate, count) };
     let back = bench.trial(&answers, observer)?;
     let received =

@@ -7,18 +7,17 @@
 //! endpoint: one binding lets the answers of many sessions in. So the gateway's own counts are read
 //! where it has any, and too few sessions fail the trial.
 
+use std::time::Instant;
+
 use serde_json::json;
 
-use super::expiry::check_timeout;
 use super::known::Known;
 use super::measured::Measured;
 use crate::bench::{Bench, BenchError, Observer};
+use crate::expiry::{check_age, check_timeout};
 use crate::gateway::between_ports::TableCounts;
 use crate::search::{Found, Verdict};
 use crate::trial::Trial;
-
-/// Validation rate over establishment rate (RFC 9693 "alpha", 0.5 to 0.8).
-pub(super) const ALPHA_PERCENT: u64 = 80;
 
 /// Measures the rate, one direction.
 ///
@@ -33,7 +32,7 @@ pub(super) fn measure(
     let found = search(bench, known.connection_rate, &mut proof, observer)?;
     known.connection_rate = Some(found.highest_passing);
     let details = json!({
-        "connections": bench.tuples(), "alpha": ALPHA_PERCENT as f64 / 100.0, "trials": found.trials,
+        "connections": bench.tuples(), "alpha": bench.effort.alpha, "trials": found.trials,
         "lowest_not_passing": found.lowest_not_passing, "gateway_counted": proof.counts,
         "established": proof.established(),
     });
@@ -92,13 +91,16 @@ pub(super) fn search(
 /// If it cannot be run.
 fn attempt(bench: &mut Bench, rate: u64, proof: &mut Proof, observer: &mut dyn Observer) -> Result<Trial, BenchError> {
     let connections = bench.tuples();
-    let validation_rate = (rate * ALPHA_PERCENT / 100).max(1);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of a rate")]
+    let validation_rate = ((rate as f64 * bench.effort.alpha) as u64).max(1);
     check_timeout(bench, rate, f64::from(connections) / validation_rate as f64)?;
     bench.gateway.flush()?;
+    let began = Instant::now();
     let first = bench.trial(&bench.phase_one(rate), observer)?;
     if first.verdict != Verdict::Passed {
         return Ok(first);
     }
+    check_age(bench, began, f64::from(connections) / validation_rate as f64)?;
     let plan = bench.validation(validation_rate, connections);
     let mut trial = bench.trial(&plan, observer)?;
     if trial.verdict == Verdict::Passed {

@@ -8,13 +8,13 @@
 use serde_json::{Value, json};
 use tombolo_generator::{Arrivals, Delays, DirectionOutcome};
 
-use super::expiry::check_timeout;
 use super::known::Known;
 use super::measured::{Bound, Measured};
 use super::phase_one::fill_rate;
 use super::throughput;
 use crate::bench::{Bench, BenchError, Observer};
 use crate::effort::Effort;
+use crate::expiry::check_timeout;
 use crate::search::Verdict;
 use crate::summary::percentile;
 use crate::trial::{Trial, TrialPlan, evenly_timed};

@@ -8,7 +8,8 @@ use serde::Serialize;
 use super::known::Known;
 use super::measured::Measured;
 use super::{
-    back_to_back, capacity, connection_rate, delay, frame_loss, recovery, reset, scalability, teardown, throughput,
+    back_to_back, capacity, connection_rate, delay, frame_loss, received_rate, recovery, reset, scalability, teardown,
+    throughput,
 };
 use crate::bench::{Bench, BenchError, Observer};
 
@@ -32,6 +33,8 @@ pub enum Procedure {
     Recovery,
     /// RFC 2544 section 26.6, RFC 6201.
     Reset,
+    /// What is received while more is sent than the gateway forwards (CSIT "MRR").
+    ReceivedRate,
     /// RFC 9693 section 4.4 and 4.5.
     ConnectionRate,
     /// RFC 9693 section 4.6: throughput in phase 2.
@@ -46,7 +49,7 @@ pub enum Procedure {
 
 impl Procedure {
     /// All of them.
-    pub const ALL: [Procedure; 13] = [
+    pub const ALL: [Procedure; 14] = [
         Procedure::Throughput,
         Procedure::FrameLoss,
         Procedure::Latency,
@@ -55,6 +58,7 @@ impl Procedure {
         Procedure::BackToBack,
         Procedure::Recovery,
         Procedure::Reset,
+        Procedure::ReceivedRate,
         Procedure::ConnectionRate,
         Procedure::StatefulThroughput,
         Procedure::Teardown,
@@ -73,6 +77,7 @@ impl Procedure {
             Procedure::BackToBack => "back-to-back",
             Procedure::Recovery => "recovery",
             Procedure::Reset => "reset",
+            Procedure::ReceivedRate => "received-rate",
             Procedure::ConnectionRate => "connection-rate",
             Procedure::StatefulThroughput => "stateful-throughput",
             Procedure::Teardown => "teardown",
@@ -115,6 +120,7 @@ impl Procedure {
             Procedure::BackToBack => back_to_back::measure(bench, known, observer),
             Procedure::Recovery => recovery::measure(bench, known, observer),
             Procedure::Reset => reset::measure(bench, known, observer),
+            Procedure::ReceivedRate => received_rate::measure(bench, known, observer),
             Procedure::ConnectionRate => connection_rate::measure(bench, known, observer),
             Procedure::Teardown => teardown::measure(bench, known, observer),
             Procedure::Capacity => capacity::measure(bench, known, observer),

@@ -2,9 +2,9 @@
 //! whether it stays filled for as long as the measurement takes.
 
 use super::connection_rate;
-use super::expiry::check_timeout;
 use super::known::Known;
 use crate::bench::{Bench, BenchError, Observer};
+use crate::expiry::check_timeout;
 
 /// Fills the table of a stateful gateway for a measurement of so many seconds.
 ///

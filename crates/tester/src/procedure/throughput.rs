@@ -3,12 +3,12 @@
 
 use serde_json::json;
 
-use super::expiry::check_timeout;
 use super::known::Known;
 use super::measured::Measured;
 use super::phase_one::fill_rate;
 use crate::bench::{Bench, BenchError, Observer};
 use crate::effort::Effort;
+use crate::expiry::check_timeout;
 use crate::search::Verdict;
 use crate::trial::Trial;
 

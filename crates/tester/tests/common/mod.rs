@@ -62,7 +62,7 @@ pub(crate) fn bench_as(gateway: &str, technology: Technology, asked: Technology,
     }
     let turn = turn();
     let spec: Spec = gateway.parse().unwrap();
-    let started = Laboratory::start(spec.clone(), technology, &flows, Path::new("tombolo")).unwrap();
+    let started = Laboratory::start(spec.clone(), technology, &flows, Path::new("tombolo"), 1).unwrap();
     let addresses = laboratory::addresses(technology, &spec, &flows);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     assert!(cores > 1, "these tests need two cores: one sends, one is the gateway's");
@@ -75,7 +75,7 @@ pub(crate) fn bench_as(gateway: &str, technology: Technology, asked: Technology,
         directions: Directions::Forward,
         cores: (vec![0], vec![1]),
         tester_limit: 200_000,
-        frames: 200_000,
+        frames: 1_000_000,
         means: None,
     })
     .unwrap();

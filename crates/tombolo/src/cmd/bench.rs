@@ -42,6 +42,8 @@ enum Procedure {
     Recovery(Box<bench_packets::Arguments>),
     /// Time without forwarding around a restart (RFC 2544 26.6, RFC 6201)
     Reset(Box<bench_packets::Arguments>),
+    /// What is received while more is sent than is forwarded (CSIT "MRR")
+    ReceivedRate(Box<bench_packets::Arguments>),
     /// Maximum connection establishment rate, validated (RFC 9693 4.4, 4.5)
     ConnectionRate(Box<bench_packets::Arguments>),
     /// Throughput in phase 2, all connections established (RFC 9693 4.6)
@@ -129,6 +131,7 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
         Procedure::BackToBack(a) => bench_packets::run(OnFrames::BackToBack, *a),
         Procedure::Recovery(a) => bench_packets::run(OnFrames::Recovery, *a),
         Procedure::Reset(a) => bench_packets::run(OnFrames::Reset, *a),
+        Procedure::ReceivedRate(a) => bench_packets::run(OnFrames::ReceivedRate, *a),
         Procedure::ConnectionRate(a) => bench_packets::run(OnFrames::ConnectionRate, *a),
         Procedure::StatefulThroughput(a) => bench_packets::run(OnFrames::StatefulThroughput, *a),
         Procedure::Teardown(a) => bench_packets::run(OnFrames::Teardown, *a),

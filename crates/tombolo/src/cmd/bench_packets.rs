@@ -13,12 +13,14 @@ use serde_json::json;
 use tombolo_tester::{
     bench::{BenchError, Means, Mix, Status},
     effort::Effort,
+    forecast::Forecast,
     gateway::{Addresses, Flows, Spec, Technology, between_ports::Hooks},
     procedure::{Bound, Known, Measured, packet::Procedure},
     readings::GatewaySummary,
     results::ResultFile,
     selftest,
     series::{Progress, SeriesPlan, SeriesResult},
+    summary::Summary,
     trial::{Directions, Sharing},
 };
 
@@ -28,7 +30,8 @@ use super::print;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Gateways: plain, tombolo, tombolo:off|tc|xdp, iptables, nftables, tayga, jool, jool_siit, external,\n\
-and faulty:loss=N,corrupt=N,misdirect=N,duplicate=N,reorder=N (every Nth frame),delay=US,capacity=N,rate=N,outage=MS,state=1,keep=N.\n\
+and faulty:loss=N,corrupt=N,misdirect=N,duplicate=N,reorder=N (every Nth frame),delay=US,capacity=N,rate=N,outage=MS,state=1,keep=N,timeout=MS,\n\
+hops=N,tos=N,df=N,id=N,label=N,mac=N (a field of every Nth header).\n\
 Exit status: 0 measured, 1 a gateway could not be measured or the run was interrupted, 2 wrong usage.\n\
 An interrupted run leaves whole lines; --resume FILE goes on where it ended.")]
 pub(crate) struct Arguments {
@@ -43,20 +46,44 @@ pub(crate) struct Arguments {
     #[arg(long)]
     technology: Option<Technology>,
     /// A first look in well under a minute a gateway: short trials, few repetitions
-    #[arg(long)]
+    #[arg(long, conflicts_with = "standard")]
     quick: bool,
-    /// Repetitions [default: 20, quick 3]
+    /// Between quick and full: trials of 5 s, 5 repetitions, to 0.5 %
+    #[arg(long)]
+    standard: bool,
+    /// Repetitions [default: 20, standard 5, quick 3]
     #[arg(long, value_name = "N")]
     repetitions: Option<u32>,
-    /// Seconds of a trial [default: 60, quick 0.4]
+    /// Seconds of a trial [default: 60, standard 5, quick 0.4]
     #[arg(long, value_name = "S")]
     seconds: Option<f64>,
+    /// A search ends within so many percent of the value found ("e") [default: 0.1, standard 0.5,
+    /// quick 2]
+    #[arg(long, value_name = "PERCENT")]
+    resolution: Option<f64>,
+    /// Rate of the validation over that of phase 1 (RFC 9693: 0.5 to 0.8) [default: 0.8]
+    #[arg(long, value_name = "PART")]
+    alpha: Option<f64>,
+    /// Milliseconds to wait for late frames, the global timeout [default: 2000, standard 1000, quick
+    /// 300]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    timeout: Option<u64>,
+    /// Milliseconds between two trials [default: 5000, standard 500, quick 0]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(0..=3_600_000))]
+    pause: Option<u64>,
+    /// Frames timed one by one, the "tags" of the latency procedure [default: 50000, standard 10000,
+    /// quick 1000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    tags: Option<u32>,
     /// Bytes of a frame on the left side of --dut, with FCS [default: the shortest]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(64..=3400))]
     frame_size: Option<u16>,
     /// Frames to the outside only
-    #[arg(long, conflicts_with = "bidirectional")]
+    #[arg(long, conflicts_with_all = ["bidirectional", "reverse_only"])]
     forward_only: bool,
+    /// Frames to the inside only
+    #[arg(long, conflicts_with = "bidirectional")]
+    reverse_only: bool,
     /// Frames in both directions at the same rate (the default)
     #[arg(long)]
     bidirectional: bool,
@@ -106,6 +133,9 @@ pub(crate) struct Arguments {
     /// Go on with this result file: repetitions that it holds are not measured again
     #[arg(long, value_name = "FILE", conflicts_with = "output")]
     resume: Option<PathBuf>,
+    /// Write the summaries as CSV, too
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
     /// Print the summaries as JSON instead of a table
     #[arg(long)]
     json: bool,
@@ -206,7 +236,11 @@ impl Generator {
 /// The tester against itself, over a veth pair without a gateway.
 pub(crate) fn self_test(arguments: &SelfTest) -> anyhow::Result<()> {
     let kind = Technology::Forward4.kinds().0;
-    let result = selftest::run(kind, arguments.frame_size, arguments.core, arguments.generator.means())?;
+    let result = {
+        let there = std::thread::available_parallelism().map_or(1, usize::from);
+        let other = (0..there).find(|core| *core != arguments.core);
+        selftest::run(kind, arguments.frame_size, arguments.core, other, arguments.generator.means())?
+    };
     if arguments.json {
         return print::json(&result);
     }
@@ -215,6 +249,7 @@ pub(crate) fn self_test(arguments: &SelfTest) -> anyhow::Result<()> {
 
 pub(crate) fn run(procedure: Procedure, arguments: Arguments) -> anyhow::Result<()> {
     let json = arguments.json;
+    let csv = arguments.csv.clone();
     let resume = arguments.resume.is_some();
     let output = arguments.resume.clone().or(arguments.output.clone()).unwrap_or_else(|| default_output(procedure));
     if resume {
@@ -223,7 +258,7 @@ pub(crate) fn run(procedure: Procedure, arguments: Arguments) -> anyhow::Result<
     let plan = arguments.plan(procedure)?;
     let mut results =
         ResultFile::open(&output).with_context(|| format!("cannot open the result file {}", output.display()))?;
-    let mut progress = Live::new(plan.gateways.len(), plan.repetitions());
+    let mut progress = Live::new();
     let result = plan.run(&mut results, resume, &mut progress);
     progress.clear();
     let result = match result {
@@ -232,6 +267,10 @@ pub(crate) fn run(procedure: Procedure, arguments: Arguments) -> anyhow::Result<
         }
         other => other?,
     };
+    if let Some(file) = csv {
+        std::fs::write(&file, comma_separated(&result))
+            .with_context(|| format!("cannot write the summaries to {}", file.display()))?;
+    }
     if json {
         print::json(&json!({ "procedure": procedure, "self_test": result.self_test, "summaries": result.summaries,
             "failures": result.failures, "results": output }))?;
@@ -248,7 +287,12 @@ pub(crate) fn run(procedure: Procedure, arguments: Arguments) -> anyhow::Result<
 
 impl Arguments {
     fn plan(self, procedure: Procedure) -> anyhow::Result<SeriesPlan> {
-        let mut effort = if self.quick { Effort::QUICK } else { Effort::FULL };
+        let mut effort = match (self.quick, self.standard) {
+            (true, _) => Effort::QUICK,
+            (_, true) => Effort::STANDARD,
+            _ => Effort::FULL,
+        };
+        self.adapt(&mut effort)?;
         effort.repetitions = self.repetitions.unwrap_or(effort.repetitions).max(1);
         effort.verify_failures = self.verify.unwrap_or(effort.verify_failures);
         if let Some(repetitions) = self.repetitions {
@@ -275,7 +319,11 @@ impl Arguments {
             gateways,
             technology: self.technology,
             effort,
-            directions: if self.forward_only { Directions::Forward } else { Directions::Both },
+            directions: match (self.forward_only, self.reverse_only) {
+                (true, _) => Directions::Forward,
+                (_, true) => Directions::Reverse,
+                _ => Directions::Both,
+            },
             flows,
             frame_bytes: self.frame_size,
             mix,
@@ -287,6 +335,22 @@ impl Arguments {
             addresses: Some(addresses),
             tombolo: std::env::current_exe().context("cannot find the program that is running")?,
         })
+    }
+
+    /// The parameters of the RFCs that were given.
+    fn adapt(&self, effort: &mut Effort) -> anyhow::Result<()> {
+        if let Some(percent) = self.resolution {
+            ensure!((0.0001..=50.0).contains(&percent), "--resolution {percent}: percent, from 0.0001 to 50");
+            effort.resolution = percent / 100.0;
+        }
+        if let Some(alpha) = self.alpha {
+            ensure!((0.01..=1.0).contains(&alpha), "--alpha {alpha}: a part of the rate, from 0.01 to 1");
+            effort.alpha = alpha;
+        }
+        effort.drain_ms = self.timeout.unwrap_or(effort.drain_ms);
+        effort.pause_ms = self.pause.unwrap_or(effort.pause_ms);
+        effort.timed_frames = self.tags.unwrap_or(effort.timed_frames);
+        Ok(())
     }
 
     fn flows(&self) -> anyhow::Result<Option<Flows>> {
@@ -366,26 +430,20 @@ fn default_output(procedure: Procedure) -> PathBuf {
 /// The progress: one line that is rewritten on a terminal, one line a measurement elsewhere.
 struct Live {
     terminal: bool,
-    steps: (usize, u32),
+    forecast: Option<Forecast>,
     finished: u32,
     started: Instant,
     shown: Instant,
 }
 
 impl Live {
-    fn new(gateways: usize, repetitions: u32) -> Live {
+    fn new() -> Live {
         let now = Instant::now();
-        Live {
-            terminal: io::stderr().is_terminal(),
-            steps: (gateways, repetitions),
-            finished: 0,
-            started: now,
-            shown: now,
-        }
+        Live { terminal: io::stderr().is_terminal(), forecast: None, finished: 0, started: now, shown: now }
     }
 
     fn total(&self) -> u32 {
-        self.steps.1 * u32::try_from(self.steps.0).unwrap_or(1)
+        self.forecast.map_or(0, |forecast| forecast.measurements)
     }
 
     fn clear(&self) {
@@ -394,20 +452,33 @@ impl Live {
         }
     }
 
-    /// Time left, judged by what is done.
+    /// Time left, judged by what is done; before that, by the forecast.
     fn left(&self) -> String {
-        match self.finished {
-            0 => "?".to_owned(),
-            done => {
-                let left =
-                    self.started.elapsed().as_secs() * u64::from(self.total().saturating_sub(done)) / u64::from(done);
-                format!("{}:{:02}", left / 60, left % 60)
-            }
+        let passed = self.started.elapsed().as_secs_f64();
+        let left = match (self.finished, self.forecast) {
+            (0, Some(forecast)) => forecast.seconds - passed,
+            (done, _) => passed * f64::from(self.total().saturating_sub(done)) / f64::from(done.max(1)),
+        };
+        match left {
+            ..=0.0 => "longer than forecast".to_owned(),
+            left => format!("about {}", duration(left)),
         }
     }
 }
 
 impl Progress for Live {
+    fn planned(&mut self, forecast: &Forecast) {
+        self.forecast = Some(*forecast);
+        self.started = Instant::now();
+        let _ = writeln!(
+            io::stderr(),
+            "{} measurements, about {}; the tester takes {} MiB",
+            forecast.measurements,
+            duration(forecast.seconds),
+            forecast.memory_bytes >> 20
+        );
+    }
+
     fn status(&mut self, _: u32, _: u32, status: &Status) {
         if !self.terminal || self.shown.elapsed() < Duration::from_millis(100) {
             return;
@@ -417,7 +488,7 @@ impl Progress for Live {
         let percent = status.sent.0 * 100 / status.sent.1.max(1);
         let (done, total, left) = (self.finished, self.total(), self.left());
         let line = format!(
-            "[{done}/{total}, {left} left] {} {} {} frames/s {percent}%{bounds}",
+            "[{done}/{total}, {left}] {} {} {} frames/s {percent}%{bounds}",
             status.gateway, status.purpose, status.rate
         );
         let _ = write!(io::stderr(), "\r\x1b[K{line}");
@@ -433,6 +504,16 @@ impl Progress for Live {
     fn failed(&mut self, gateway: &str, error: &BenchError) {
         self.clear();
         let _ = writeln!(io::stderr(), "{gateway}: {error}");
+    }
+}
+
+/// To the second below an hour, to the minute above.
+fn duration(seconds: f64) -> String {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number of seconds, not negative")]
+    let seconds = seconds.max(0.0).ceil() as u64;
+    match seconds {
+        0..3600 => format!("{}:{:02} min", seconds / 60, seconds % 60),
+        _ => format!("{}:{:02} h", seconds / 3600, seconds % 3600 / 60),
     }
 }
 
@@ -472,6 +553,39 @@ fn tabulate(result: &SeriesResult) -> String {
     table.to_string()
 }
 
+/// The summaries as CSV (RFC 4180): one line each, absent values empty.
+fn comma_separated(result: &SeriesResult) -> String {
+    let quoted = |text: &str| match text.contains([',', '"', '\n']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text.to_owned(),
+    };
+    let plain = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
+    let mut lines =
+        vec!["gateway,quantity,unit,count,missing,median,p1,p99,min,max,bound,ratio,ratio_bound,doubts".to_owned()];
+    for row in &result.summaries {
+        let of = |field: fn(&Summary) -> f64| plain(row.summary.as_ref().map(field));
+        let sign = |bound: Option<Bound>| bound.map_or(String::new(), |bound| bound.sign().to_owned());
+        let fields = [
+            quoted(&row.gateway),
+            quoted(&row.quantity),
+            quoted(&row.unit),
+            row.summary.map_or(0, |summary| summary.count).to_string(),
+            row.missing.to_string(),
+            of(|s| s.median),
+            of(|s| s.p1),
+            of(|s| s.p99),
+            of(|s| s.min),
+            of(|s| s.max),
+            sign(row.bound),
+            plain(row.ratio.map(|ratio| ratio.median)),
+            sign(row.ratio_bound),
+            quoted(&row.doubts.join("; ")),
+        ];
+        lines.push(fields.join(","));
+    }
+    lines.join("\r\n") + "\r\n"
+}
+
 fn footnotes(plan: &SeriesPlan, result: &SeriesResult) -> String {
     let mut lines = vec![describe(&result.self_test)];
     for (gateway, placement) in &result.placement {
@@ -485,12 +599,20 @@ fn footnotes(plan: &SeriesPlan, result: &SeriesResult) -> String {
         lines.push("tester and gateway share this machine: the method of the RFCs, not their setup".to_owned());
     }
     if plan.effort.quick {
-        lines.push("quick form: scaled down, not comparable with published figures".to_owned());
+        let form = plan.effort.form;
+        lines.push(format!("{form} form: scaled down, not comparable with published figures"));
     }
+    lines.push(format!("searches end within {} % of the value found", plan.effort.resolution * 100.0));
+    let said = result.deviations.iter().map(|(gateway, deviation)| format!("{gateway}: {deviation}"));
+    lines.extend(said);
     for (gateway, tally) in &result.tallies {
         let silence = match tally.longest_silence_us {
             0.0 => String::new(),
             us => format!("; longest silence of the gateway {us:.0} us"),
+        };
+        let silence = match tally.longest_absence_us {
+            0.0 => silence,
+            us => format!("{silence}; the machine kept a core away from the gateway for up to {us:.0} us"),
         };
         lines.push(format!(
             "{gateway}: {} trials, {} of them invalid; longest pause of the sending core {:.0} us{silence}",
@@ -507,9 +629,12 @@ fn footnotes(plan: &SeriesPlan, result: &SeriesResult) -> String {
 }
 
 fn describe(test: &selftest::SelfTest) -> String {
+    let receiver = test
+        .receiver_ns
+        .map_or_else(String::new, |ns| format!("; the receiver takes {ns:.0} ns of the gateway's core for each frame"));
     format!(
         "self-test: {} frames/s of {} bytes made and checked on core {} ({} wrong); 100,000 frames/s paced to {:.4} %, own delay {:.2} us, \
-         longest pause of the machine in it {:.0} us; {}",
+         longest pause of the machine in it {:.0} us{receiver}; {}",
         number(test.highest_rate as f64),
         test.frame_bytes,
         test.core,

@@ -30,6 +30,36 @@ pub(super) fn make_room(lab: &Lab, connections: u64) -> Result<BTreeMap<String, 
     Ok(sizes)
 }
 
+/// The kernel rounds the number of buckets up to whole pages of them.
+const BUCKETS_IN_A_PAGE: u64 = 512;
+
+/// Sizes the table for so many connections: four buckets for three of them, which is the load that
+/// the published tables have (draft-lencse-v6ops-transition-scalability-02 section 2.2: 0.745), and
+/// room for a quarter more. Returns the number of buckets that holds now; put back as those of
+/// [`make_room`].
+///
+/// # Errors
+/// [`LabError`] if it cannot be changed.
+pub(super) fn size(lab: &Lab, connections: u64) -> Result<u64, LabError> {
+    let (most, buckets) = sizes_for(connections);
+    for (path, wanted) in [(BUCKETS, buckets), (MAX, most)] {
+        if read(path) != Some(wanted) {
+            lab.change_setting(Path::new(path), &wanted.to_string())?;
+        }
+    }
+    Ok(read(BUCKETS).unwrap_or(buckets))
+}
+
+/// Connections that the table may hold, and buckets.
+fn sizes_for(connections: u64) -> (u64, u64) {
+    let buckets = (connections * 4).div_ceil(3).next_multiple_of(BUCKETS_IN_A_PAGE);
+    (connections + (connections / 4).max(1024), buckets)
+}
+
+fn read(path: &str) -> Option<u64> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
 /// Sets both UDP timeouts of the namespace; returns them.
 ///
 /// # Errors
@@ -47,4 +77,18 @@ pub(super) fn set_timeouts(node: &Namespace) -> Result<BTreeMap<String, String>,
 /// Connections in the namespace's table.
 pub(super) fn count(node: &Namespace) -> Option<u64> {
     node.sysctl("net.netfilter.nf_conntrack_count").ok()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_of_connections_has_the_same_load_of_a_bucket() {
+        for connections in [4_000u64, 40_000, 400_000, 4_000_000, 100_000_000] {
+            let (most, buckets) = sizes_for(connections);
+            let load = connections as f64 / buckets as f64;
+            assert!((0.70..=0.7501).contains(&load) && most > connections, "{connections}: {load} in {buckets}");
+        }
+    }
 }

@@ -84,6 +84,16 @@ pub trait Gateway {
     /// How long it keeps a UDP connection, in seconds, where that is known.
     fn udp_timeout_seconds(&self) -> Option<u64>;
 
+    /// Sizes its tables for so many connections, where it has tables that can be sized and that
+    /// matter for its speed; returns the number of buckets. The same number of connections for each
+    /// bucket, whatever their number.
+    ///
+    /// # Errors
+    /// If the operating system refuses.
+    fn size_tables(&mut self, _connections: u64) -> Result<Option<u64>, GatewayError> {
+        Ok(None)
+    }
+
     /// Puts the gateway's work on these cores and no others, where that is possible; says how.
     ///
     /// # Errors

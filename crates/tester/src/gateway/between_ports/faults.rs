@@ -13,6 +13,18 @@ pub struct Faults {
     pub corrupt: u64,
     /// Change the destination port of every Nth, with a right checksum.
     pub misdirect: u64,
+    /// Take two more off the hop limit of every Nth.
+    pub hops: u64,
+    /// Set the type of service or traffic class of every Nth.
+    pub tos: u64,
+    /// Clear the "don't fragment" bit of every Nth, over IPv4.
+    pub df: u64,
+    /// Change the identification of every Nth, over IPv4.
+    pub id: u64,
+    /// Set the flow label of every Nth, over IPv6.
+    pub label: u64,
+    /// Send every Nth from another link-layer address.
+    pub mac: u64,
     /// Send every Nth twice.
     pub duplicate: u64,
     /// Swap every Nth with its successor.
@@ -31,12 +43,44 @@ pub struct Faults {
     /// Pass all four tuples, but keep only the first so many: with endpoint-independent filtering
     /// a few bindings answer for sessions that are not there.
     pub keep: u64,
+    /// Forget four tuples so many milliseconds after they were last seen from inside.
+    pub timeout: u64,
+}
+
+/// What is changed in a header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Field {
+    HopLimit,
+    TrafficClass,
+    DontFragment,
+    Identification,
+    FlowLabel,
+    LinkSource,
 }
 
 impl Faults {
-    fn fields(&mut self) -> [(&'static str, &mut u64); 11] {
+    /// Which field of the frame with this number is to be changed.
+    pub(super) fn field_of(&self, count: u64) -> Option<Field> {
+        let all = [
+            (self.hops, Field::HopLimit),
+            (self.tos, Field::TrafficClass),
+            (self.df, Field::DontFragment),
+            (self.id, Field::Identification),
+            (self.label, Field::FlowLabel),
+            (self.mac, Field::LinkSource),
+        ];
+        all.into_iter().find(|(every, _)| *every != 0 && count.is_multiple_of(*every)).map(|(_, field)| field)
+    }
+
+    fn fields(&mut self) -> [(&'static str, &mut u64); 18] {
         [
             ("loss", &mut self.loss),
+            ("hops", &mut self.hops),
+            ("tos", &mut self.tos),
+            ("df", &mut self.df),
+            ("id", &mut self.id),
+            ("label", &mut self.label),
+            ("mac", &mut self.mac),
             ("duplicate", &mut self.duplicate),
             ("corrupt", &mut self.corrupt),
             ("misdirect", &mut self.misdirect),
@@ -47,6 +91,7 @@ impl Faults {
             ("outage", &mut self.outage),
             ("state", &mut self.state),
             ("keep", &mut self.keep),
+            ("timeout", &mut self.timeout),
         ]
     }
 }
@@ -61,7 +106,8 @@ impl FromStr for Faults {
             let mut fields = faults.fields();
             let field = fields.iter_mut().find(|(known, _)| *known == name);
             let (_, field) = field.ok_or_else(|| {
-                format!("no fault is called `{name}`; there are loss, duplicate, corrupt, misdirect, reorder, delay, capacity, rate, outage, state, keep")
+                let names = Faults::default().fields().map(|(name, _)| name).join(", ");
+                format!("no fault is called `{name}`; there are {names}")
             })?;
             **field = value.parse().map_err(|_| format!("{name}={value}: not a number"))?;
         }

@@ -6,7 +6,7 @@
 //! meet, the first of the list is done. One thread, two packet sockets; the lab's kernel forwards
 //! nothing.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use tombolo_generator::{Ends, PacketSocket, Port, become_realtime, checksum, monotonic_ns, pin_to};
 
-use super::faults::Faults;
+use super::faults::{Faults, Field};
 
 /// The running forwarder.
 pub struct FaultyForwarder {
@@ -51,7 +51,7 @@ impl FaultyForwarder {
             ends: [inside.1, outside.1],
             shared: Arc::clone(&shared),
             queue: VecDeque::new(),
-            seen: HashSet::new(),
+            seen: HashMap::new(),
             count: 0,
             tokens_ns: 0,
             held: None,
@@ -102,7 +102,8 @@ struct Forwarder {
     shared: Arc<Shared>,
     /// Frames that are held back: when, where to, what.
     queue: VecDeque<(u64, usize, Vec<u8>)>,
-    seen: HashSet<[u8; 36]>,
+    /// Four tuples, and when each was last seen from inside.
+    seen: HashMap<[u8; 36], u64>,
     count: u64,
     tokens_ns: u64,
     held: Option<Vec<u8>>,
@@ -167,7 +168,7 @@ impl Forwarder {
         if self.faults.rate != 0 && !self.has_token(arrived) {
             return Ok(());
         }
-        if !(if from == 0 { self.is_admitted(frame) } else { self.is_answer(frame) }) {
+        if !(if from == 0 { self.is_admitted(frame, arrived) } else { self.is_answer(frame, arrived) }) {
             return Ok(());
         }
         let due = arrived + self.faults.delay * 1000;
@@ -185,6 +186,8 @@ impl Forwarder {
             frame[last] ^= 0x20;
         } else if every(self.faults.misdirect) {
             change_destination_port(frame);
+        } else if let Some(field) = self.faults.field_of(count) {
+            change_header(frame, field);
         } else if every(self.faults.duplicate) {
             self.pass(due, 1, frame)?;
         } else if every(self.faults.reorder) {
@@ -224,25 +227,34 @@ impl Forwarder {
         granted
     }
 
-    fn is_admitted(&mut self, frame: &[u8]) -> bool {
+    fn is_admitted(&mut self, frame: &[u8], now: u64) -> bool {
         let known = self.seen.len() as u64;
         let tuple = tuple_of(frame);
         let keeps_none = self.faults.capacity == 0 && self.faults.state == 0 && self.faults.keep == 0;
-        if keeps_none || self.seen.contains(&tuple) {
+        if keeps_none {
+            return true;
+        }
+        if let Some(last) = self.seen.get_mut(&tuple) {
+            *last = now;
             return true;
         }
         let most = [self.faults.capacity, self.faults.keep].into_iter().find(|most| *most != 0);
         let room = most.is_none_or(|most| known < most);
         if room {
-            self.seen.insert(tuple);
+            self.seen.insert(tuple, now);
             self.shared.tuples.store(known + 1, Ordering::Release);
         }
         room || self.faults.keep != 0
     }
 
     /// Whether a frame from outside may come in.
-    fn is_answer(&self, frame: &[u8]) -> bool {
-        self.faults.state == 0 || self.seen.contains(&answered_tuple_of(frame))
+    fn is_answer(&self, frame: &[u8], now: u64) -> bool {
+        let lifetime = match self.faults.timeout {
+            0 => u64::MAX,
+            ms => ms * 1_000_000,
+        };
+        let last = self.seen.get(&answered_tuple_of(frame));
+        self.faults.state == 0 || last.is_some_and(|last| now.saturating_sub(*last) < lifetime)
     }
 }
 
@@ -272,14 +284,37 @@ fn route(frame: &mut [u8], ends: &Ends) -> bool {
         return true;
     }
     frame[22] = frame[22].saturating_sub(1);
-    frame[24..26].fill(0);
-    let sum = checksum(&frame[14..34]);
-    frame[24..26].copy_from_slice(&sum);
+    write_ipv4_checksum(frame);
     true
 }
 
 fn udp_offset(frame: &[u8]) -> usize {
     if frame[12] == 0x08 { 34 } else { 54 }
+}
+
+/// Changes one field of a header, and what has to follow from it.
+fn change_header(frame: &mut [u8], field: Field) {
+    let is_ipv4 = frame[12] == 0x08;
+    match (field, is_ipv4) {
+        (Field::HopLimit, true) => frame[22] = frame[22].saturating_sub(2),
+        (Field::HopLimit, false) => frame[21] = frame[21].saturating_sub(2),
+        (Field::TrafficClass, true) => frame[15] ^= 0x20,
+        (Field::TrafficClass, false) => frame[14] ^= 0x02,
+        (Field::DontFragment, true) => frame[20] ^= 0x40,
+        (Field::Identification, true) => frame[19] ^= 1,
+        (Field::FlowLabel, false) => frame[17] ^= 1,
+        (Field::LinkSource, _) => frame[11] ^= 1,
+        _ => {}
+    }
+    if is_ipv4 {
+        write_ipv4_checksum(frame);
+    }
+}
+
+fn write_ipv4_checksum(frame: &mut [u8]) {
+    frame[24..26].fill(0);
+    let sum = checksum(&frame[14..34]);
+    frame[24..26].copy_from_slice(&sum);
 }
 
 /// Adds one to the destination port and takes one off the checksum (RFC 1624).

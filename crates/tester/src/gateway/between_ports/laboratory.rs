@@ -1,18 +1,19 @@
 //! Gateways in a network-namespace lab of this machine: client - gateway - server, the tester's
 //! ports being the client's and the server's interface.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
-use tombolo_generator::{Ends, Namespace, Port, become_realtime, link_address, pin_to};
+use tombolo_generator::{Ends, Namespace, Port, link_address};
 use tombolo_lab::{Lab, LabError, Offload, Prefix, Topology, topology::Route};
 
 use super::conntrack;
 use super::control::{Gateway, GatewayError, TableCounts};
 use super::faulty::FaultyForwarder;
-use super::placement::{napi_threads, pin_inhabitants};
+use super::placement::{SLICE, napi_threads, pin_inhabitants, spread};
 use crate::gateway::addresses::{Addresses, SIIT_PREFIX};
 use crate::gateway::frames::Flows;
 use crate::gateway::kind::Kind;
@@ -22,8 +23,6 @@ use crate::gateway::technology::Technology;
 
 /// tombolo's own default (RFC 4787 REQ-5 recommends 300 s).
 const TOMBOLO_TIMEOUT_SECONDS: u64 = 300;
-/// Above the fault injector's, which polls without end.
-const NAPI_PRIORITY: i32 = 2;
 /// The gateway's two ports.
 const PORTS: [&str; 2] = ["inside0", "outside0"];
 
@@ -43,6 +42,9 @@ pub struct Laboratory {
     faulty: Option<FaultyForwarder>,
     description: BTreeMap<String, String>,
     cores: Vec<usize>,
+    /// Of each port.
+    queues: u32,
+    napi_threads: BTreeSet<i32>,
 }
 
 /// The addresses that the tester uses in the lab for so many flows.
@@ -74,7 +76,8 @@ pub fn addresses(technology: Technology, spec: &Spec, flows: &Flows) -> Addresse
 }
 
 impl Laboratory {
-    /// Builds the lab and starts the gateway in it.
+    /// Builds the lab and starts the gateway in it. Its ports have so many queues: a frame is in
+    /// that of the core that sent it, so more than one serve more than one sending core.
     ///
     /// # Errors
     /// If privileges, a program or a kernel module are missing, or the gateway does not do the
@@ -84,6 +87,7 @@ impl Laboratory {
         technology: Technology,
         flows: &Flows,
         tombolo: &Path,
+        queues: u32,
     ) -> Result<Laboratory, GatewayError> {
         let name = spec.to_string();
         if !spec.does(technology) {
@@ -94,6 +98,9 @@ impl Laboratory {
         let mut topology = Topology::client_gateway_server();
         if matches!(spec, Spec::Faulty(_)) {
             topology.node_mut("gateway").into_iter().for_each(|node| node.forwarding = false);
+        }
+        if queues > 1 {
+            topology.links.iter_mut().for_each(|link| link.queues = Some(queues));
         }
         let lab = Lab::create(&topology).map_err(|source| GatewayError::Lab { gateway: name, source })?;
         let settings = match &spec {
@@ -108,6 +115,8 @@ impl Laboratory {
             faulty: None,
             description: BTreeMap::new(),
             cores: vec![0],
+            queues: queues.max(1),
+            napi_threads: BTreeSet::new(),
         };
         laboratory.prepare(flows)?;
         Ok(laboratory)
@@ -283,6 +292,9 @@ impl Gateway for Laboratory {
     }
 
     fn udp_timeout_seconds(&self) -> Option<u64> {
+        if let Spec::Faulty(faults) = &self.spec {
+            return (faults.timeout != 0).then_some(faults.timeout / 1000);
+        }
         match self.spec.kind()? {
             Kind::Iptables | Kind::Nftables => Some(conntrack::TIMEOUT_SECONDS),
             Kind::Jool => Some(JOOL_UDP_TIMEOUT_SECONDS),
@@ -291,26 +303,29 @@ impl Gateway for Laboratory {
         }
     }
 
+    fn size_tables(&mut self, connections: u64) -> Result<Option<u64>, GatewayError> {
+        if !self.uses_conntrack() {
+            return Ok(None);
+        }
+        conntrack::size(&self.lab, connections).map(Some).map_err(|e| self.lab_error(e))
+    }
+
     fn place(&mut self, cores: &[usize]) -> Result<String, GatewayError> {
         self.cores = cores.to_vec();
-        let threads = napi_threads(self.node()?, &PORTS)
-            .map_err(|e| self.system_error("switch the ports to threaded NAPI".to_owned(), e))?;
-        // A gateway in user space would never get its turn beside a real-time NAPI thread.
-        let in_kernel = !matches!(self.spec.kind(), Some(Kind::Tombolo | Kind::Tayga));
-        for thread in &threads {
-            pin_to(*thread, cores).map_err(|e| self.system_error(format!("pin NAPI thread {thread}"), e))?;
-            if in_kernel {
-                // Otherwise another session's work takes half of the gateway's core (autogroup
-                // scheduling).
-                let _ = become_realtime(*thread, NAPI_PRIORITY);
-            }
+        self.shorten_slices()?;
+        if self.napi_threads.is_empty() {
+            self.napi_threads = napi_threads(self.node()?, &PORTS, self.queues)
+                .map_err(|e| self.system_error("switch the ports to threaded NAPI".to_owned(), e))?;
         }
+        spread(&self.napi_threads, cores).map_err(|e| self.system_error("pin the NAPI threads".to_owned(), e))?;
         if self.faulty.is_some() {
             self.start_gateway()?;
         }
         self.pin_processes()?;
-        let priority = if in_kernel { "real-time" } else { "ordinary" };
-        Ok(format!("threaded NAPI and the gateway's processes on {cores:?}, {priority} priority"))
+        let queues = if self.queues > 1 { format!(" of {} queues a port", self.queues) } else { String::new() };
+        Ok(format!(
+            "threaded NAPI{queues} and the gateway's processes on {cores:?}, all real-time round robin of one priority"
+        ))
     }
 }
 
@@ -327,6 +342,17 @@ impl Laboratory {
     /// Speaks with the gateway through its control socket.
     fn tombolo(&self, arguments: &[&str]) -> Result<String, GatewayError> {
         self.in_gateway(&self.options.tombolo.display().to_string(), arguments)
+    }
+
+    /// A setting of the whole machine, put back when the lab ends.
+    fn shorten_slices(&self) -> Result<(), GatewayError> {
+        let (file, shortest) = SLICE;
+        // The kernel rounds up to its tick.
+        let is_long = fs::read_to_string(file).is_ok_and(|ms| ms.trim().parse::<u32>().is_ok_and(|ms| ms > 10));
+        match is_long {
+            true => self.lab.change_setting(Path::new(file), shortest).map_err(|e| self.lab_error(e)),
+            false => Ok(()),
+        }
     }
 
     fn pin_processes(&self) -> Result<(), GatewayError> {

@@ -11,7 +11,7 @@ pub mod external;
 mod faults;
 pub mod faulty;
 pub mod laboratory;
-mod placement;
+pub(crate) mod placement;
 
 pub use control::{Gateway, GatewayError, TableCounts};
 pub use external::Hooks;

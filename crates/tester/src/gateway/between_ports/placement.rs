@@ -1,7 +1,12 @@
 //! Whose core: packets of a veth pair are processed on the core that sent them, so a gateway in the
 //! kernel would run on the tester's core and slow it down instead of dropping. Its ports are
 //! therefore switched to threaded NAPI, and those threads, and every process in the gateway's
-//! namespace, are pinned to the cores given.
+//! namespace, are put on the cores given.
+//!
+//! All of them, in the kernel and out of it, of whichever gateway, have one policy and priority:
+//! real-time, so that other programs of the machine do not share the gateway's cores (Linux divides
+//! a core among sessions first, autogroup), and round robin with the shortest slice, so that of two
+//! that both have work neither waits for the other to run out of it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,14 +16,32 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use tombolo_generator::pin_to;
+use tombolo_generator::{become_round_robin, pin_to};
 use tombolo_lab::{Namespace, wait_until};
+
+/// Above the fault injector's, which polls without end.
+const PRIORITY: i32 = 2;
+/// How long a round-robin thread runs before others of its priority have their turn; the least that
+/// a scheduler's tick allows.
+pub(super) const SLICE: (&str, &str) = ("/proc/sys/kernel/sched_rr_timeslice_ms", "1");
+
+/// Gives these threads the cores in turn, one each, and the policy of all.
+///
+/// # Errors
+/// If the kernel refuses to pin one.
+pub(crate) fn spread(threads: &BTreeSet<i32>, cores: &[usize]) -> io::Result<()> {
+    for (thread, core) in threads.iter().zip(cores.iter().cycle()) {
+        pin_to(*thread, &[*core])?;
+        let _ = become_round_robin(*thread, PRIORITY);
+    }
+    Ok(())
+}
 
 /// Switches these interfaces to threaded NAPI; returns the new threads.
 ///
 /// # Errors
 /// If the kernel refuses; it names the interface.
-pub(super) fn napi_threads(node: &Namespace, interfaces: &[&str]) -> io::Result<BTreeSet<i32>> {
+pub(crate) fn napi_threads(node: &Namespace, interfaces: &[&str], queues: u32) -> io::Result<BTreeSet<i32>> {
     let before = threads_named("napi/");
     for interface in interfaces {
         let line = format!("echo 1 > /sys/class/net/{interface}/threaded");
@@ -31,12 +54,13 @@ pub(super) fn napi_threads(node: &Namespace, interfaces: &[&str]) -> io::Result<
     }
     let started = || {
         let new: BTreeSet<i32> = threads_named("napi/").difference(&before).copied().collect();
-        (new.len() >= interfaces.len()).then_some(new)
+        (new.len() >= interfaces.len() * queues as usize).then_some(new)
     };
     Ok(wait_until("the NAPI threads", Duration::from_secs(2), started).unwrap_or_default())
 }
 
-/// Pins all threads of all processes in the namespace, this one's excepted.
+/// Pins all threads of all processes in the namespace, this one's excepted, and gives them the
+/// policy of all.
 ///
 /// # Errors
 /// If a thread that still runs cannot be pinned.
@@ -47,6 +71,7 @@ pub(super) fn pin_inhabitants(node: &Namespace, cores: &[usize]) -> io::Result<(
             Err(e) if e.raw_os_error() == Some(3) => {}
             other => other?,
         }
+        let _ = become_round_robin(thread, PRIORITY);
     }
     Ok(())
 }

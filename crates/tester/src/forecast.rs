@@ -1,0 +1,84 @@
+//! How long a series will take and how much memory, told before it starts.
+//!
+//! The time is an estimate from the lengths that the effort gives: a search halves its interval
+//! until the resolution, invalid trials come on top. The memory is what the tester allocates; the
+//! gateway's own is not in it.
+
+use serde::Serialize;
+
+use crate::effort::Effort;
+use crate::procedure::packet::Procedure;
+
+/// Between two trials: building the page pools, starting, waiting for the last frames.
+const BETWEEN_TRIALS_S: f64 = 0.35;
+/// The first repetition of a search knows nothing; the next ones start at what it found.
+const STEPS_AROUND_A_HINT: f64 = 6.0;
+/// A modest rate of connections, where nothing is known.
+const CONNECTIONS_PER_SECOND: f64 = 50_000.0;
+
+/// What a series will take.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Forecast {
+    /// Measurements: gateways times repetitions, less those that are known.
+    pub measurements: u32,
+    /// Seconds in all.
+    pub seconds: f64,
+    /// Bytes of the tester.
+    pub memory_bytes: u64,
+}
+
+/// Seconds of one measurement, and of what the first one has to find out before.
+pub(crate) fn seconds_of(procedure: Procedure, effort: &Effort, tuples: u64) -> (f64, f64) {
+    let drain = if effort.always_drain { effort.drain_ms } else { 0 };
+    let between = BETWEEN_TRIALS_S + (drain + effort.pause_ms) as f64 / 1000.0;
+    let fill = tuples as f64 / CONNECTIONS_PER_SECOND + between;
+    let steps = (1.0 / effort.resolution).log2().ceil();
+    let refill = if effort.refill_each_trial && tuples > 0 { fill } else { 0.0 };
+    let trial = |seconds: f64| seconds + between;
+    let search = |steps: f64| steps * (trial(effort.trial_seconds) + refill) + fill;
+    let validated = |steps: f64| steps * (fill + fill / effort.alpha);
+    let first = search(steps);
+    match procedure {
+        Procedure::Throughput | Procedure::StatefulThroughput => (
+            search(STEPS_AROUND_A_HINT),
+            (steps - STEPS_AROUND_A_HINT).max(0.0) * (trial(effort.trial_seconds) + refill),
+        ),
+        Procedure::FrameLoss => {
+            (fill + f64::from(100 / effort.loss_step_percent.max(1)) * trial(effort.trial_seconds), 0.0)
+        }
+        Procedure::Latency => (fill + trial(effort.latency_seconds), first),
+        Procedure::Pdv | Procedure::Ipdv => (fill + trial(effort.variation_seconds), first),
+        Procedure::BackToBack => {
+            let one = steps * trial(effort.burst_seconds / 4.0);
+            (fill + f64::from(effort.burst_repetitions) * one, first)
+        }
+        Procedure::Recovery => (fill + trial(3.0 * effort.overload_seconds), first),
+        Procedure::Reset => (fill + trial(effort.reset_seconds) + fill, first),
+        Procedure::ReceivedRate => (fill + trial(effort.trial_seconds), 0.0),
+        Procedure::ConnectionRate => {
+            (validated(STEPS_AROUND_A_HINT), validated((steps - STEPS_AROUND_A_HINT).max(0.0)))
+        }
+        Procedure::Teardown => (2.0 * fill, 0.0),
+        Procedure::Capacity => (4.0 * fill, 0.0),
+        Procedure::Scalability => (3.0 * (search(steps) + if tuples > 0 { validated(steps) } else { 0.0 }), 0.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_search_takes_hours_and_a_quick_one_seconds() {
+        let total = |procedure, effort: &Effort, tuples| {
+            let (each, first) = seconds_of(procedure, effort, tuples);
+            f64::from(effort.repetitions) * each + first
+        };
+        let full = total(Procedure::Throughput, &Effort::FULL, 0);
+        assert!((1.5 * 3600.0..5.0 * 3600.0).contains(&full), "{full} s");
+        let quick = total(Procedure::Throughput, &Effort::QUICK, 0);
+        assert!((5.0..60.0).contains(&quick), "{quick} s");
+        let standard = total(Procedure::Throughput, &Effort::STANDARD, 0);
+        assert!(quick < standard && standard < full, "{standard} s");
+    }
+}

@@ -1,0 +1,123 @@
+//! What the searches of procedures rest on: bursts without holes, connections that are still there,
+//! points with marks of their own, directions that are served alike.
+
+#![expect(clippy::unwrap_used, reason = "a test: a panic is a failure")]
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use common::{FLOWS, Silent, bench, bench_as};
+use tombolo_generator::{become_realtime, pin_to};
+use tombolo_tester::effort::Effort;
+use tombolo_tester::gateway::{Flows, Technology};
+use tombolo_tester::procedure::{Bound, Known, packet::Procedure};
+use tombolo_tester::trial::Directions;
+
+/// Takes the sending core away for 0.4 ms of every 1.5, too short to be a pause, until it is told
+/// to stop.
+fn tear_holes(stop: &Arc<AtomicBool>) -> std::thread::JoinHandle<()> {
+    let stop = Arc::clone(stop);
+    std::thread::spawn(move || {
+        pin_to(0, &[0]).unwrap();
+        become_realtime(0, 60).unwrap();
+        while !stop.load(Ordering::Acquire) {
+            std::thread::sleep(Duration::from_micros(1100));
+            let begun = Instant::now();
+            while begun.elapsed() < Duration::from_micros(400) {
+                std::hint::spin_loop();
+            }
+        }
+    })
+}
+
+#[test]
+fn a_burst_with_a_hole_is_no_burst() {
+    let Some(mut bench) = bench("faulty:", Technology::Forward4, FLOWS) else { return };
+    bench.effort = Effort { burst_seconds: 0.05, burst_repetitions: 1, repeat_invalid: 1, ..bench.effort };
+    bench.tester_limit = 1_000_000;
+    let mut known = Known { throughput: Some(10_000), ..Known::default() };
+    let stop = Arc::new(AtomicBool::new(false));
+    let thief = tear_holes(&stop);
+    let measured = Procedure::BackToBack.measure(&mut bench, &mut known, &mut Silent).unwrap();
+    stop.store(true, Ordering::Release);
+    thief.join().unwrap();
+    let details = &measured[0].details;
+    assert!(details["bursts_with_a_hole"].as_u64().unwrap() > 0, "{measured:?}");
+    assert!(details["longest_hole_us"].as_f64().unwrap() >= 300.0, "{measured:?}");
+    // Steps are parts of what was found, not of the longest burst.
+    let (found, step) = (measured[0].value.unwrap(), details["resolution_frames"].as_f64().unwrap());
+    assert!(found == 0.0 || step <= (found * bench.effort.resolution).max(1.0) + 1.0, "{measured:?}");
+}
+
+#[test]
+fn connections_that_would_expire_in_a_search_are_made_again() {
+    let flows = Flows::sessions(500, 4);
+    let opened = bench_as("faulty:state=1,timeout=2000", Technology::Forward4, Technology::Nat44, flows);
+    let Some(mut bench) = opened else { return };
+    // Answers alone keep no connection of this gateway alive: 2 s after the fill none is there.
+    bench.directions = Directions::Reverse;
+    bench.tester_limit = 20_000;
+    bench.effort = Effort { resolution: 0.05, ..bench.effort };
+    let found = (0..3).any(|_| {
+        let mut known = Known { fill_rate: Some(20_000), ..Known::default() };
+        let measured = Procedure::Throughput.measure(&mut bench, &mut known, &mut Silent).unwrap();
+        println!("{measured:?}");
+        measured[0].value.unwrap() >= 19_000.0
+    });
+    assert!(found, "answers to connections that had expired were counted as lost by the gateway");
+    bench.effort.trial_seconds = 5.0;
+    let mut known = Known { fill_rate: Some(20_000), ..Known::default() };
+    let refused = Procedure::Throughput.measure(&mut bench, &mut known, &mut Silent).unwrap_err().to_string();
+    assert!(refused.contains("forgets UDP connections after 2 s"), "{refused}");
+}
+
+#[test]
+fn the_capacity_of_a_table_that_forgets_is_not_measured() {
+    let flows = Flows::sessions(1000, 10);
+    let opened = bench_as("faulty:state=1,timeout=2000", Technology::Forward4, Technology::Nat44, flows);
+    let Some(mut bench) = opened else { return };
+    // 10,000 connections at 2,000 a second.
+    let mut known = Known { fill_rate: Some(2000), ..Known::default() };
+    let refused = Procedure::Capacity.measure(&mut bench, &mut known, &mut Silent).unwrap_err().to_string();
+    assert!(refused.contains("forgets UDP connections after 2 s"), "{refused}");
+}
+
+#[test]
+fn each_point_of_a_scalability_series_has_its_own_marks() {
+    let Some(mut bench) = bench("faulty:", Technology::Forward4, Flows::sessions(100, 100)) else { return };
+    // More than the tester has cores for: every point is the highest that was tried.
+    bench.tester_limit = 5000;
+    bench.effort = Effort { trial_seconds: 0.05, ..bench.effort };
+    let measured = Procedure::Scalability.measure(&mut bench, &mut Known::default(), &mut Silent).unwrap();
+    let quantities: Vec<&str> = measured.iter().map(|m| m.quantity.as_str()).collect();
+    assert_eq!(
+        quantities[..3],
+        ["throughput, 100 sessions", "throughput, 1000 sessions", "throughput, 10000 sessions"]
+    );
+    let (points, ratio) = measured.split_at(3);
+    assert!(points.iter().all(|m| m.value.is_some() && m.bound == Some(Bound::AtLeast)), "{points:?}");
+    assert_eq!((ratio.len(), ratio[0].bound), (1, Some(Bound::Unknown)), "{ratio:?}");
+}
+
+#[test]
+fn an_overloaded_gateway_serves_both_directions_alike() {
+    // Plain forwarding by the kernel, in two NAPI threads on one core.
+    let Some(mut bench) = bench("plain", Technology::Forward4, FLOWS) else { return };
+    bench.directions = Directions::Both;
+    bench.tester_limit = 8_000_000;
+    let shares: Vec<f64> = (0..3)
+        .filter_map(|_| {
+            // A fraction of a second at more than any gateway forwards on one core.
+            let plan = bench.plain("overload", Directions::Both, 0, 400_000);
+            let outcome = bench.trial(&plan, &mut Silent).unwrap().outcome;
+            let received = |d: &tombolo_generator::DirectionOutcome| d.arrivals.received as f64;
+            let (there, back) = (received(outcome.forward.as_ref()?), received(outcome.reverse.as_ref()?));
+            println!("{there} and {back}");
+            Some(there.min(back) / there.max(back))
+        })
+        .collect();
+    assert!(shares.iter().any(|share| *share > 0.6), "one direction starved: {shares:?}");
+}
