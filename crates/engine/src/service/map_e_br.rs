@@ -88,7 +88,7 @@ impl Serve for MapEBr {
 impl SoftwireEnd for MapEBr {
     #[inline]
     fn out_of_softwire(&self, came: &Emerged<'_>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
-        with_whole(came, work, |inner, work| self.from_edge(inner, came.outer.source, work))
+        with_whole(came, work, |inner, work| self.accept(inner, came.outer.source, work))
     }
 
     /// An ICMPv6 error about a softwire packet goes to its sender in its own protocol (RFC 2473
@@ -106,7 +106,7 @@ impl SoftwireEnd for MapEBr {
 
 impl MapEBr {
     /// A whole IPv4 packet from the softwire of the CE at `edge`.
-    fn from_edge(&self, inner: &Parsed<Ipv4Addr>, edge: Ipv6Addr, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+    fn accept(&self, inner: &Parsed<Ipv4Addr>, edge: Ipv6Addr, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         check_sender(&self.domain, &work.packet, inner, edge)?;
         work.notes.add("RFC 7597 section 8.1", || {
             format!("{} and its port are those of {edge}; it sends to {}", inner.source, inner.destination)
