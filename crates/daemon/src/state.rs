@@ -27,7 +27,7 @@ use crate::error_chain::in_one_line;
 /// Version of what the bytes of the tables mean. What their records look like is taken from the
 /// records themselves; this is to be raised when they mean something else: another hash, other rules
 /// for what may stand beside what.
-const LAYOUT: u32 = 3;
+const LAYOUT: u32 = 4;
 
 /// Why there are no tables.
 #[derive(Debug, thiserror::Error)]
@@ -109,7 +109,7 @@ impl State {
         if let Some(path) = directory {
             return Self::in_files(path, plan, memory);
         }
-        let tables = make_tables(&mut AnonymousMemory, plan, hash_key(&random()?), memory)?;
+        let tables = make_tables(&mut AnonymousMemory, plan, HashKey::new(secret()?), memory)?;
         Ok(Self { tables: Arc::new(tables), repaired: 0, seed: random()?, memory: Memory::Own })
     }
 
@@ -278,19 +278,27 @@ fn allocations(plan: &Plan) -> u64 {
 fn stored_key(directory: &mut dyn MemorySource) -> Result<HashKey, StateError> {
     let words: Slab<AtomicU64> = Slab::take(directory, "key", 4)?;
     if words.iter().all(|word| word.load(Ordering::Relaxed) == 0) {
-        for (word, new) in words.iter().zip(hash_key(&random()?).words()) {
+        for (word, new) in words.iter().zip(secret()?) {
             word.store(new, Ordering::Relaxed);
         }
     }
     Ok(HashKey::new(std::array::from_fn(|n| words[n].load(Ordering::Relaxed))))
 }
 
-fn hash_key(bytes: &[u8; 32]) -> HashKey {
+fn seed_words(bytes: &[u8; 32]) -> [u64; 4] {
     let mut words = [0; 4];
     for (word, chunk) in words.iter_mut().zip(bytes.chunks_exact(8)) {
         *word = chunk.iter().fold(0_u64, |word, &byte| word << 8 | u64::from(byte));
     }
-    HashKey::new(words)
+    words
+}
+
+/// Words that nobody else knows.
+///
+/// # Errors
+/// [`StateError::Random`].
+pub(crate) fn secret() -> Result<[u64; 4], StateError> {
+    Ok(seed_words(&random()?))
 }
 
 fn random() -> Result<[u8; 32], StateError> {

@@ -20,11 +20,19 @@ static __always_inline __u64 mix(__u64 h)
 	return h ^ h >> 32;
 }
 
+/* Both factors are secret, and the product is as wide as both. */
+static __always_inline __u64 product(__u64 word, __u32 low_key, __u32 high_key)
+{
+	__u32 low = (__u32)word + low_key, high = (__u32)(word >> 32) + high_key;
+
+	return (__u64)low * high;
+}
+
 static __always_inline __u64 hash(__u64 a, __u64 b, __u64 c)
 {
-	__u64 sum = (a ^ a >> 32) * plan.hash_key[0] + (b ^ b >> 32) * plan.hash_key[1];
-
-	return mix(sum + (c ^ c >> 32) * plan.hash_key[2] + plan.hash_key[3]);
+	return mix(product(a, plan.hash_key[0], plan.hash_key[1]) +
+		   product(b, plan.hash_key[2], plan.hash_key[3]) +
+		   product(c, plan.hash_key[4], plan.hash_key[5]) + plan.hash_offset);
 }
 
 /* The two candidate buckets of `count`. */

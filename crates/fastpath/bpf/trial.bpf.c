@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-/* The fast path on packets of a test: as tombolo_xdp, but without interface and neighbour. */
+/* The fast path on packets of a test: as tombolo_xdp, but without interface and neighbour. And
+ * what else tests compare with Rust.
+ */
 #include "dispatch.h"
 #include "scratch.h"
 #include "xdp.h"
@@ -33,6 +35,27 @@ int trial_xdp(struct xdp_md *ctx)
 		return XDP_PASS;
 	}
 	return write_xdp(ctx, scratch, macs) ? XDP_TX : XDP_ABORTED;
+}
+
+/* The hash of three words and what is made of it, in place of the words: for the test that compares
+ * it with Rust's. The fourth word is the count of buckets.
+ */
+SEC("xdp")
+int trial_hash(struct xdp_md *ctx)
+{
+	__u64 *words = (void *)(long)ctx->data;
+	struct buckets at;
+	__u64 h;
+
+	if ((void *)(words + 4) > (void *)(long)ctx->data_end)
+		return XDP_ABORTED;
+	h = hash(words[0], words[1], words[2]);
+	at = buckets_of(h, words[3]);
+	words[0] = h;
+	words[1] = tag_of(h);
+	words[2] = rehash(h);
+	words[3] = (__u64)at.second << 32 | at.first;
+	return XDP_TX;
 }
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

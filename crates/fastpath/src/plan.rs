@@ -97,7 +97,8 @@ impl PlanRecord {
         let OwnAddresses { ipv4, ipv6, answered_by, errors: _ } = own;
         let answers = *answered_by == AnsweredBy::Gateway;
         let mut record = Self {
-            hash_key: geometry.key.words(),
+            hash_key: geometry.key.halves(),
+            hash_offset: geometry.key.offset(),
             inside_buckets: geometry.inside_buckets,
             subscriber_buckets: geometry.subscriber_buckets,
             session_lines: geometry.session_lines,

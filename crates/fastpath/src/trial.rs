@@ -20,6 +20,9 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/tr
 pub const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 /// The loopback interface, which the kernel runs tests on.
 const LOOPBACK: u32 = 1;
+/// The programs.
+const PACKET: &str = "trial_xdp";
+const HASH: &str = "trial_hash";
 const XDP_PASS: u32 = 2;
 const XDP_TX: u32 = 3;
 
@@ -50,8 +53,10 @@ impl Trials {
     pub fn new(memory: &PinnedMemory, tables: &Tables, plan: &Plan, settings: Settings) -> Result<Self, FastPathError> {
         let fast_plan = FastPlan::new(plan, &tables.geometry(), &settings, [1, 2])?;
         let mut xdp = loader::load_object(OBJECT, memory.directory(), &fast_plan)?;
-        let program = part::<Xdp>(&mut xdp, "trial_xdp")?;
-        program.load().map_err(|source| FastPathError::Program { program: "trial_xdp", source })?;
+        for name in [PACKET, HASH] {
+            let program = part::<Xdp>(&mut xdp, name)?;
+            program.load().map_err(|source| FastPathError::Program { program: name, source })?;
+        }
         let mut tc = FastPath::load(memory, tables, plan, settings)?;
         tc.set_interface(LOOPBACK, InterfaceRecord { number: LOOPBACK, mac: MAC, ..InterfaceRecord::default() })?;
         Ok(Self { xdp, tc, buffer: vec![0; 4096] })
@@ -87,7 +92,7 @@ impl Trials {
     /// # Errors
     /// What the kernel says.
     pub fn xdp(&mut self, frame: &[u8]) -> Result<Trial<'_>, ProgramError> {
-        let Some(program) = self.xdp.program("trial_xdp") else { return Ok(Trial::Other(0)) };
+        let Some(program) = self.xdp.program(PACKET) else { return Ok(Trial::Other(0)) };
         let options =
             TestRunOptions { data_in: Some(frame), data_out: Some(&mut self.buffer), ..TestRunOptions::new() };
         let result = <&Xdp>::try_from(program)?.test_run(options)?;
@@ -96,6 +101,25 @@ impl Trials {
             XDP_PASS => Trial::Passed,
             other => Trial::Other(other),
         })
+    }
+
+    /// What the programs make of three words and a count of buckets: hash, tag, hash for the table
+    /// beside, and the second bucket in front of the first.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn hash(&self, words: [u64; 3], buckets: u32) -> Result<[u64; 4], ProgramError> {
+        let Some(program) = self.xdp.program(HASH) else { return Ok([0; 4]) };
+        let [a, b, c] = words;
+        let (mut frame, mut out) = ([0; 64], [0; 64]);
+        for (bytes, word) in frame.chunks_exact_mut(8).zip([a, b, c, buckets.into()]) {
+            bytes.copy_from_slice(&word.to_le_bytes());
+        }
+        let options = TestRunOptions { data_in: Some(&frame), data_out: Some(&mut out), ..TestRunOptions::new() };
+        <&Xdp>::try_from(program)?.test_run(options)?;
+        let mut words =
+            out.chunks_exact(8).map(|bytes| bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte)));
+        Ok(std::array::from_fn(|_| words.next().unwrap_or(0)))
     }
 
     /// Runs TC on a frame.

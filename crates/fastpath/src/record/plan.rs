@@ -18,7 +18,9 @@ tombolo_records::records! {
 
     /// The whole of it.
     plain pub(crate) struct PlanRecord as plan {
-        hash_key: [u64; 4],
+        /// The secret of the tables' hash (crates/tables/src/hash.rs).
+        hash_key: [u32; 6],
+        hash_offset: u64,
         /// Sizes of the tables (crates/tables).
         inside_buckets: u32,
         subscriber_buckets: u32,

@@ -66,6 +66,32 @@ fn programs_decide_as_the_engine_does() {
     println!("all: {total:?}");
 }
 
+/// Random words, and those that lie at an edge of the halves.
+#[test]
+fn programs_hash_as_the_tables_do() {
+    if !nix::unistd::geteuid().is_root() {
+        println!("SKIPPED: comparing the programs' hash with the tables' needs root");
+        return;
+    }
+    let (_, plan, _) = plans::all().remove(0);
+    let world = World::new(&plan, &format!("{}-hash", std::process::id()));
+    let key = world.tables.geometry().key;
+    let mut numbers = Numbers(1);
+    for trial in 0..20_000_u64 {
+        let mut word = || {
+            let random = numbers.draw();
+            let edge = [0, 1, u64::MAX, 1 << 63, 1 << 31, 0xffff_ffff, 1 << 32, 0xffff_ffff_0000_0000];
+            if trial % 2 == 0 { random } else { edge[(random % 8) as usize] ^ u64::from(random & 1 << 20 != 0) }
+        };
+        let words = [word(), word(), word()];
+        let buckets = numbers.draw() as u32 >> (trial % 32);
+        let hash = key.hash(words);
+        let [first, second] = hash.buckets(buckets);
+        let expected = [hash.0, hash.tag().into(), hash.rehash().0, u64::from(second) << 32 | u64::from(first)];
+        assert_eq!(world.trials.hash(words, buckets).unwrap(), expected, "{words:x?} in {buckets}");
+    }
+}
+
 /// What happened.
 #[derive(Debug, Default)]
 struct Score {
