@@ -140,7 +140,7 @@ impl Gateway {
             Provision::Administrator { routes, .. } => routes.clone(),
         };
         let diversions = diversions(&plan);
-        let leases = LeaseFiles::load(&plan, &settings.lease_files);
+        let leases = LeaseFiles::load(&plan, &settings.lease_files, crate::state::secret()?);
         let plan = Arc::new(ArcSwap::from_pointee(plan));
         let probes = Arc::new(Probes::default());
         let team = Team { settings, processors, state, plan: &plan, probes: &probes, stop: &self.stop };

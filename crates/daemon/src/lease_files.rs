@@ -5,17 +5,18 @@
 //! 192.168.255.17 <tab> 2001:db8:1::2 <tab> 1750000000      address, host, last packet in seconds since 1970
 //! ```
 //!
-//! The file is written when something was lent, once an hour, and at the end; always whole, beside
-//! the old one, which it then replaces. A thread of its own does that, so no packet waits for a
-//! disk.
+//! The file is written when something was lent, but not again for a while ([`Pace`]), once an hour,
+//! and at the end; always whole, beside the old one, which it then replaces when the disk has it. A
+//! thread of its own does that, so no packet waits for a disk.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
-use std::io;
+use std::fs::File;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tombolo_engine::counters::{Counters, Totals};
 use tombolo_engine::mapping::dynamic_pool::{DynamicPool, Lent};
@@ -30,6 +31,11 @@ use crate::utc::Utc;
 const SECOND: Duration = Duration::from_secs(1);
 /// Seconds between two writings for the sake of the times in the file.
 const REFRESH: u64 = 3600;
+/// Seconds between two writings because something was lent. What was lent since the last one is
+/// forgotten if the gateway is killed.
+const REST: u64 = 10;
+/// A writing takes at most one part in so many of the time.
+const SHARE: u64 = 50;
 /// Seconds between two reports of packets.
 const REPORT: u64 = 10;
 /// Assignments that are logged one by one each second.
@@ -59,15 +65,18 @@ pub struct LeaseFiles {
 }
 
 impl LeaseFiles {
-    /// Reads what the pools of `plan` have lent before, from `files`, which are by place of the
-    /// service. What is not right in a file is logged and left out.
+    /// Gives the pools of `plan` their secret, and reads what they have lent before, from `files`,
+    /// which are by place of the service. What is not right in a file is logged and left out.
     #[must_use]
-    pub fn load(plan: &Plan, files: &[(usize, PathBuf)]) -> Self {
+    pub fn load(plan: &Plan, files: &[(usize, PathBuf)], secret: [u64; 4]) -> Self {
         let mut pools = Vec::new();
         for (place, service) in plan.services.iter().enumerate() {
             let ServiceKind::Siit(siit) = &service.kind else { continue };
             let Some(pool) = &siit.dynamic else { continue };
             let file = files.iter().find(|(of, _)| *of == place).map(|(_, path)| path);
+            if !pool.with_secret(secret) {
+                tracing::error!(pool = %pool.addresses(), "was used before it got its secret");
+            }
             pools.push(LeasedPool { pool: Arc::clone(pool), file: file.cloned() });
             let Some(path) = file else {
                 tracing::info!(pool = %pool.addresses(), "what is lent is forgotten at the end: no file is named");
@@ -106,6 +115,7 @@ impl LeaseFiles {
 
 fn keep(pools: &[LeasedPool], report: &Report, counters: &[Arc<Counters>], stop: &StopSignal) {
     let mut known: Vec<HashSet<_>> = vec![HashSet::new(); pools.len()];
+    let mut paces = vec![Pace::default(); pools.len()];
     let mut seen = Totals::default();
     for (LeasedPool { pool, .. }, known) in pools.iter().zip(&mut known) {
         known.extend(pool.list(now()).into_iter().map(|lent| (lent.ipv4, lent.ipv6)));
@@ -113,9 +123,9 @@ fn keep(pools: &[LeasedPool], report: &Report, counters: &[Arc<Counters>], stop:
     for second in 1_u64.. {
         std::thread::park_timeout(SECOND);
         let is_over = stop.is_given();
-        for (LeasedPool { pool, file }, known) in pools.iter().zip(&mut known) {
-            let changed = pool.take_changed();
-            if changed || is_over || second.is_multiple_of(REFRESH) {
+        for ((LeasedPool { pool, file }, known), pace) in pools.iter().zip(&mut known).zip(&mut paces) {
+            if pace.is_due(second, pool.take_changed()) || is_over {
+                let begin = Instant::now();
                 let list = pool.list(now());
                 if report.assignments {
                     log_new(&list, known);
@@ -123,6 +133,7 @@ fn keep(pools: &[LeasedPool], report: &Report, counters: &[Arc<Counters>], stop:
                 if let Some(file) = file {
                     save(file, &list);
                 }
+                pace.wrote(second, begin.elapsed());
             }
         }
         if report.drops && (is_over || second.is_multiple_of(REPORT)) {
@@ -131,6 +142,26 @@ fn keep(pools: &[LeasedPool], report: &Report, counters: &[Arc<Counters>], stop:
         if is_over {
             return;
         }
+    }
+}
+
+/// When a file is written: at once after a change, if it was left alone for [`REST`], and longer
+/// where writing takes long.
+#[derive(Debug, Clone, Default)]
+struct Pace {
+    is_changed: bool,
+    not_before: u64,
+}
+
+impl Pace {
+    fn is_due(&mut self, second: u64, changed: bool) -> bool {
+        self.is_changed |= changed;
+        self.is_changed && second >= self.not_before || second.is_multiple_of(REFRESH)
+    }
+
+    fn wrote(&mut self, second: u64, took: Duration) {
+        self.is_changed = false;
+        self.not_before = second + REST.max(took.as_secs().saturating_mul(SHARE));
     }
 }
 
@@ -218,11 +249,16 @@ fn save(path: &Path, list: &[Lent]) {
     }
 }
 
-/// Another process sees the old content or the new, and nothing between.
+/// Another process sees the old content or the new, and nothing between; so does the next start,
+/// also after a power cut.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     let beside = path.with_extension("map~~");
-    std::fs::write(&beside, text)?;
-    std::fs::rename(&beside, path)
+    let mut file = File::create(&beside)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    std::fs::rename(&beside, path)?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(folder)?.sync_all()
 }
 
 #[cfg(test)]
@@ -247,6 +283,22 @@ mod tests {
         let after = pool();
         restore(&after, "dynamic.map", &text, |_| false);
         assert_eq!(after.address_of(host, now()), Some(address));
+    }
+
+    #[test]
+    fn a_file_is_written_at_once_and_then_left_alone_for_a_while() {
+        let mut pace = Pace::default();
+        let mut written = Vec::new();
+        for second in 1..=200 {
+            // Something is lent each second up to the hundredth.
+            if pace.is_due(second, second <= 100) {
+                written.push(second);
+                let took = if second > 50 { Duration::from_secs(1) } else { Duration::ZERO };
+                pace.wrote(second, took);
+            }
+        }
+        assert_eq!(written, [1, 11, 21, 31, 41, 51, 101]);
+        assert!(pace.is_due(REFRESH, false), "for the sake of the times");
     }
 
     #[test]

@@ -14,11 +14,18 @@
 //! says that it lies there, so what a slot's former host left behind harms nobody and its place is
 //! used again.
 //!
+//! Where a host's entry may lie, and which address it is offered first, follow from a keyed hash
+//! ([`DynamicPool::with_secret`]): an attacker who could compute them would fill the entries where a
+//! chosen host's may lie.
+//!
+//! A pool that was found to be used up is not searched again before an address can come free: a
+//! search passes all addresses, and packets of hosts without one come at any rate.
+//!
 //! Invariant: a slot whose `sequence` is even is at rest; a reader that saw it change reads again.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tombolo_tables::hash::{Hash, HashKey};
 use tombolo_tables::lpm::Prefix;
@@ -32,6 +39,9 @@ const SPARSE: u32 = 4;
 /// good as impossible.
 const LONGEST_WAY: u32 = 64;
 const NOBODY: u32 = 0;
+/// Ticks for which a pool counts as used up at most: a configuration that is read again may free
+/// an address that it had taken.
+const LONGEST_EXHAUSTION: u32 = 8;
 
 /// For how long an address is somebody's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,12 +95,15 @@ pub struct DynamicPool {
     addresses: Prefix<u32>,
     lease: u32,
     memory: u32,
-    key: HashKey,
+    key: OnceLock<HashKey>,
     slots: Box<[Slot]>,
     /// Number of a slot plus one, or [`NOBODY`].
     index: Box<[AtomicU32]>,
     lending: Mutex<()>,
     changed: AtomicBool,
+    /// The tick before which no address can come free, as the last search found.
+    exhausted_until: AtomicU32,
+    searches: AtomicU32,
 }
 
 impl DynamicPool {
@@ -104,19 +117,31 @@ impl DynamicPool {
             return Err(DynamicPoolError::Size);
         }
         let count = 1_u32 << suffix;
-        // Whose addresses collide is nobody's gain: a way that is too long costs a place in the
-        // pool, and `LONGEST_WAY` bounds the time.
-        let key = HashKey::new([0x9e37_79b9_7f4a_7c15, 0xf39c_c060_5ced_c835, 0x1082_276b_f3a2_7251, 7]);
         Ok(Self {
             addresses,
             lease: ticks(lease.lease),
             memory: ticks(lease.memory.max(lease.lease)),
-            key,
+            key: OnceLock::new(),
             slots: (0..count).map(|_| Slot::default()).collect(),
             index: (0..count * SPARSE).map(|_| AtomicU32::new(NOBODY)).collect(),
             lending: Mutex::new(()),
             changed: AtomicBool::new(false),
+            exhausted_until: AtomicU32::new(0),
+            searches: AtomicU32::new(0),
         })
+    }
+
+    /// Makes the pool's hash one that nobody can compute who does not know `seed`. Before anything
+    /// is lent: a pool that was used without is that of a test, or of a translation offline, whose
+    /// outcome is to be the same each time. False if the pool was used already.
+    pub fn with_secret(&self, seed: [u64; 4]) -> bool {
+        self.key.set(HashKey::new(seed)).is_ok()
+    }
+
+    /// How often the whole pool was searched for an address.
+    #[must_use]
+    pub fn searches(&self) -> u32 {
+        self.searches.load(Ordering::Relaxed)
     }
 
     /// The pool's addresses.
@@ -159,6 +184,9 @@ impl DynamicPool {
     pub fn lend(&self, host: Ipv6Addr, now: Tick, is_taken: impl Fn(Ipv4Addr) -> bool) -> Option<Ipv4Addr> {
         if let Some(address) = self.address_of(host, now) {
             return Some(address);
+        }
+        if self.is_exhausted(now) && self.find(host).is_none() {
+            return None;
         }
         let held = self.hold();
         let number = match self.find(host) {
@@ -213,6 +241,10 @@ impl DynamicPool {
         self.changed.swap(false, Ordering::AcqRel)
     }
 
+    fn is_exhausted(&self, now: Tick) -> bool {
+        now.0 < self.exhausted_until.load(Ordering::Relaxed)
+    }
+
     fn hold(&self) -> MutexGuard<'_, ()> {
         // Nothing is left half-done that the next holder could not live with.
         self.lending.lock().unwrap_or_else(PoisonError::into_inner)
@@ -235,7 +267,7 @@ impl DynamicPool {
     #[expect(clippy::cast_possible_truncation, reason = "halves are taken on purpose")]
     fn hash(&self, host: Ipv6Addr) -> Hash {
         let bits = host.to_bits();
-        self.key.hash([(bits >> 64) as u64, bits as u64, 0])
+        self.key.get_or_init(|| HashKey::new([0; 4])).hash([(bits >> 64) as u64, bits as u64, 0])
     }
 
     /// Places in the index where a host's entry may lie.
@@ -264,13 +296,23 @@ impl DynamicPool {
     /// A slot for a host that has none. The same host is offered the same one first, whenever it
     /// asks.
     fn choose(&self, host: Ipv6Addr, now: Tick, is_taken: impl Fn(Ipv4Addr) -> bool) -> Option<u32> {
+        // Others who waited for the lock may have waited for a search that found nothing.
+        if self.is_exhausted(now) {
+            return None;
+        }
+        self.searches.fetch_add(1, Ordering::Relaxed);
+        let mut shortest = LONGEST_EXHAUSTION;
         let count = u32::try_from(self.slots.len()).unwrap_or(u32::MAX);
         let [start, _] = self.hash(host).buckets(count);
         let mut oldest: Option<(u32, u32)> = None;
         for number in (0..count).map(|step| (start + step) & (count - 1)).filter(|&number| number > 0) {
             let last_use = Tick(self.slots[number as usize].last_use.load(Ordering::Acquire));
             let age = if last_use == Tick(0) { u32::MAX } else { now.since(last_use) };
-            if age < self.lease || is_taken(self.address(number)) {
+            if age < self.lease {
+                shortest = shortest.min(self.lease - age);
+                continue;
+            }
+            if is_taken(self.address(number)) {
                 continue;
             }
             if age == u32::MAX {
@@ -279,6 +321,9 @@ impl DynamicPool {
             if oldest.is_none_or(|(_, most)| age > most) {
                 oldest = Some((number, age));
             }
+        }
+        if oldest.is_none() {
+            self.exhausted_until.store(now.0.saturating_add(shortest), Ordering::Relaxed);
         }
         oldest.map(|(number, _)| number)
     }
@@ -443,6 +488,61 @@ mod tests {
         });
         assert!(lent.iter().all(|one| *one == lent[0]));
         assert_eq!(lent[0].iter().collect::<HashSet<_>>().len(), 1000);
+    }
+
+    #[test]
+    fn a_pool_that_is_used_up_is_not_searched_for_each_packet() {
+        let pool = pool("10.0.0.0/22");
+        for number in 0..1023 {
+            assert!(pool.lend(host(number), at(0), none).is_some());
+        }
+        let before = pool.searches();
+        for number in 0..100_000 {
+            assert_eq!(pool.lend(host(5000 + number), at(1), none), None);
+        }
+        assert_eq!(pool.searches(), before + 1);
+        // A host that has an address keeps it meanwhile, also one that was silent.
+        assert!(pool.lend(host(7), at(1), none).is_some());
+        // When the leases end, the first that asks gets an address.
+        let lease = Lease::default().lease + 2;
+        assert!(pool.lend(host(9000), at(lease), none).is_some());
+    }
+
+    #[test]
+    fn an_address_that_comes_free_is_lent_in_that_tick() {
+        let pool = pool("192.0.2.0/30");
+        let lent: Vec<_> = (0..3).map(|n| pool.lend(host(n), at(n * 60), none).unwrap()).collect();
+        let mut second = Lease::default().lease - 20;
+        let address = loop {
+            match pool.lend(host(9), at(second), none) {
+                Some(address) => break address,
+                None => second += 1,
+            }
+        };
+        assert_eq!(address, lent[0]);
+        assert!(at(second).since(at(0)) <= ticks(Lease::default().lease), "after {second} seconds");
+    }
+
+    /// Hosts whose entries lie where the victim's may, found by computing: with the secret that the
+    /// attacker knows they deny the victim an address, with another they do not.
+    #[test]
+    fn chosen_hosts_do_not_deny_another_an_address() {
+        let known = pool("10.0.0.0/18");
+        let victim = host(0xffff_ffff);
+        let way: HashSet<u32> = known.way(victim).collect();
+        let chosen: Vec<Ipv6Addr> =
+            (0..).map(host).filter(|&guest| way.contains(&known.way(guest).next().unwrap())).take(150).collect();
+        let is_denied = |pool: &DynamicPool| {
+            for &guest in &chosen {
+                let _ = pool.lend(guest, at(0), none);
+            }
+            pool.lend(victim, at(0), none).is_none()
+        };
+        assert!(is_denied(&known), "whoever knows the hash chooses well");
+        let secret = pool("10.0.0.0/18");
+        assert!(secret.with_secret([1, 2, 3, 4]));
+        assert!(!is_denied(&secret));
+        assert!(!secret.with_secret([1, 2, 3, 4]), "it was used already");
     }
 
     #[test]
