@@ -23,7 +23,7 @@ pub(crate) fn answer_ipv6(
     if let (Some(answer), Some(from)) = (refusal.answer, from)
         && is_wanted(answer, work.own)
         && may_answer_ipv6(&work.packet, parsed, answer)
-        && work.may_send_error()
+        && work.may_send_error(answer, parsed.source)
     {
         reply_ipv6(&mut work.packet, parsed, from, answer)?;
         work.notes.add("RFC 4443 section 2.4", || format!("ICMP error to its sender: {answer:?}, from {from}"));
@@ -47,7 +47,7 @@ pub(crate) fn answer_ipv4(
     if let (Some(answer), Some(from)) = (refusal.answer, from)
         && is_wanted(answer, work.own)
         && may_answer_ipv4(parsed)
-        && work.may_send_error()
+        && work.may_send_error(answer, parsed.source)
     {
         reply_ipv4(&mut work.packet, parsed, from, answer, &mut work.worker.identifications)?;
         work.notes.add("RFC 1812 section 4.3", || format!("ICMP error to its sender: {answer:?}, from {from}"));

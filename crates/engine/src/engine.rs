@@ -11,14 +11,14 @@ use tombolo_tables::Tables;
 use crate::answer::{answer_ipv4, answer_ipv6};
 use crate::counters::Counters;
 use crate::mapping::stateless::Claim;
-use crate::mechanism::error_limit::ErrorLimit;
+use crate::mechanism::error_limit::{ErrorLimit, ErrorLimits};
 use crate::mechanism::identification::IdentificationGenerator;
 use crate::mechanism::napt::{Admissions, Exhausted, held};
 use crate::mechanism::offload::reconcile_offload;
 use crate::mechanism::screen::{check_obstacle, check_obstacle_at_end};
 use crate::mechanism::{IcmpAnswer, Reassembly, ReassemblyLimits, Refusal, echo};
 use crate::now::Now;
-use crate::own_addresses::{AnsweredBy, ErrorPolicy};
+use crate::own_addresses::AnsweredBy;
 use crate::packet::{HEADROOM, Offload, Outbox, Packet};
 use crate::packet_words::describe;
 use crate::parse::{Parsed, parse_ipv4, parse_ipv6};
@@ -62,7 +62,7 @@ impl Engine {
                 exhausted: Exhausted::default(),
                 admissions: vec![Admissions::new(workers); SERVICES],
                 held: held::HeldSyns::default(),
-                error_limit: ErrorLimit::new(ErrorPolicy::default().rate, ErrorPolicy::default().burst),
+                error_limits: ErrorLimits::new(secret),
                 echo_limit: ErrorLimit::new(ECHO_REPLIES, ECHO_REPLIES),
                 refused: RefusedLog::default(),
                 inner: Some(Reassembly::new(ReassemblyLimits::default(), secret)),

@@ -3,8 +3,7 @@
 use tombolo_tables::Tables;
 
 use crate::mapping::stateless::Claim;
-use crate::mechanism::Refusal;
-use crate::mechanism::error_limit::ErrorLimit;
+use crate::mechanism::error_limit::{ErrorLimit, ErrorLimits, Recipient};
 use crate::mechanism::identification::IdentificationGenerator;
 use crate::mechanism::napt::admissions::Admissions;
 use crate::mechanism::napt::exhausted::Exhausted;
@@ -12,6 +11,7 @@ use crate::mechanism::napt::held::HeldSyns;
 use crate::mechanism::napt::times::Times;
 use crate::mechanism::reassembly::Reassembly;
 use crate::mechanism::translate::Translated;
+use crate::mechanism::{IcmpAnswer, Refusal};
 use crate::now::Now;
 use crate::own_addresses::OwnAddresses;
 use crate::packet::{Outbox, Packet};
@@ -54,7 +54,7 @@ pub(crate) struct Worker {
     pub(crate) admissions: Vec<Admissions>,
     /// SYNs from outside that wait for the inside to open.
     pub(crate) held: HeldSyns,
-    pub(crate) error_limit: ErrorLimit,
+    pub(crate) error_limits: ErrorLimits,
     /// Of echo replies from tunnel addresses. They have a bucket of their own: a flood of pings
     /// silences no errors, and who wants no errors is still there to be pinged (RFC 4443 section
     /// 4.2).
@@ -83,9 +83,9 @@ impl Work<'_> {
     }
 
     /// Whether one more ICMP error may be sent now, by the rate that the plan sets.
-    pub(crate) fn may_send_error(&mut self) -> bool {
+    pub(crate) fn may_send_error(&mut self, answer: IcmpAnswer, to: impl Into<Recipient>) -> bool {
         let policy = self.own.errors;
-        self.worker.error_limit.allow(policy.rate, policy.burst, self.now.0)
+        self.worker.error_limits.allow(answer, to.into(), policy.rate, policy.burst, self.now.0)
     }
 
     /// Whether one more echo request to a tunnel address may be answered now.

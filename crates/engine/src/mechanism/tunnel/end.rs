@@ -255,7 +255,7 @@ impl Entrance<'_> {
         work: &mut Work<'_>,
     ) -> Result<Verdict, Refusal> {
         let (Some(answer), Some(from)) = (refusal.answer, from) else { return Err(refusal.silence()) };
-        if !may_answer_ipv4(parsed) || !work.may_send_error() {
+        if !may_answer_ipv4(parsed) || !work.may_send_error(answer, parsed.source) {
             return Err(refusal.silence());
         }
         reply_ipv4(&mut work.packet, parsed, from, answer, &mut work.worker.identifications)?;
