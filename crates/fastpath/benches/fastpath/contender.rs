@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use tombolo_generator::{
-    Answer, Capacity, Direction, Ends, Exchange, Namespace, Order, Pace, Port, PortRule, Rig, SourceRule, Template,
-    Timing, link_address,
+    Answer, Capacity, Direction, Ends, Exchange, HeaderRule, LinkRule, Namespace, Order, Pace, Port, PortRule, Rig,
+    SourceRule, Template, Timing, link_address,
 };
 use tombolo_lab::{Lab, Offload, Topology};
 use tombolo_tester::gateway::{Flows, Technology, TestFrames};
@@ -243,6 +243,8 @@ impl Contender {
                 source_port: PortRule::Any,
                 hop_limit: 0,
                 inner_hop_limit: 0,
+                header: HeaderRule::default(),
+                link: LinkRule::default(),
                 record: false,
                 timing: Timing::Off,
             },

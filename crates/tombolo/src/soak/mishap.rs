@@ -23,6 +23,22 @@ pub(super) fn flap_links(lab: &Lab) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// A tool that owns the routing tables throws away what it did not make.
+pub(super) fn flush_routes(lab: &Lab) -> anyhow::Result<()> {
+    for family in ["-4", "-6"] {
+        let text = ip(lab, &[family, "route", "show", "table", "all"])?;
+        for line in text.lines().filter(|line| line.contains(&format!("dev {DEVICE}"))) {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            if ["local", "multicast", "anycast", "broadcast"].contains(&words[0]) || line.contains("proto kernel") {
+                continue;
+            }
+            // Gone already is as good.
+            let _ = ip(lab, &[&[family, "route", "del"], &without_state(&words)[..]].concat());
+        }
+    }
+    Ok(())
+}
+
 /// The gateway's network cards get other MAC addresses.
 pub(super) fn change_macs(lab: &Lab, round: u8) -> anyhow::Result<()> {
     for (interface, number) in [("inside0", 1), ("outside0", 2)] {
@@ -30,6 +46,9 @@ pub(super) fn change_macs(lab: &Lab, round: u8) -> anyhow::Result<()> {
     }
     Ok(())
 }
+
+/// The gateway's device.
+const DEVICE: &str = "tombolo";
 
 /// Routes that do not come back by themselves when the link does.
 fn routes_of(lab: &Lab, interface: &str) -> anyhow::Result<Vec<(&'static str, Vec<String>)>> {

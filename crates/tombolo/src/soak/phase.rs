@@ -24,6 +24,8 @@ pub(super) enum Act {
     Reload,
     /// Links of the gateway go down and up.
     FlapLinks,
+    /// The gateway's routes are thrown away.
+    FlushRoutes,
     /// The gateway's interfaces get other MAC addresses.
     ChangeMacs,
     /// The gateway is killed and started again.
@@ -33,7 +35,7 @@ pub(super) enum Act {
 impl Act {
     /// True if packets are lost on the way to the gateway or from it, whatever the gateway does.
     pub(super) const fn cuts(self) -> bool {
-        matches!(self, Self::FlapLinks | Self::ChangeMacs | Self::Kill)
+        matches!(self, Self::FlapLinks | Self::FlushRoutes | Self::ChangeMacs | Self::Kill)
     }
 }
 
@@ -46,7 +48,7 @@ const fn attack(name: &'static str, node: &'static str, forger: Forger) -> Phase
 }
 
 /// All phases, in the order in which they come; after the last the first comes again.
-pub(super) const PHASES: [Phase; 13] = [
+pub(super) const PHASES: [Phase; 14] = [
     phase("quiet", Act::Nothing),
     attack("remotes to a bound port", "server", forged::to_a_bound_port),
     attack("hosts that nobody has", "client", forged::from_new_hosts),
@@ -60,6 +62,7 @@ pub(super) const PHASES: [Phase; 13] = [
     attack("expiring hop limits", "client", forged::expiring),
     phase("reloads", Act::Reload),
     phase("other MAC addresses", Act::ChangeMacs),
+    phase("routes thrown away", Act::FlushRoutes),
 ];
 
 /// What was seen of a phase.

@@ -88,6 +88,7 @@ impl Siege {
                 }
             }
             Act::FlapLinks => self.cut(&mut seen, || mishap::flap_links(lab))?,
+            Act::FlushRoutes => self.cut(&mut seen, || mishap::flush_routes(lab))?,
             Act::ChangeMacs => {
                 let round = u8::try_from(stretch % 250).unwrap_or(0);
                 self.cut(&mut seen, || mishap::change_macs(lab, round))?;
