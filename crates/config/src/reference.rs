@@ -103,7 +103,7 @@ pub static GATEWAY: Section = Section {
         "ipv6": "address", "a global address of the host", "\"2001:db8::1\"", "Source of ICMPv6 errors of the gateway's own.";
         "answered_by": "\"host\" or \"gateway\"", "\"host\"", "\"gateway\"",
             "Who answers pings to these two addresses: the host, which has them on an interface, or the gateway, which then needs addresses that no interface has; they are routed to the device.";
-        "icmp_errors_per_second": "number", "100", "1000", "ICMP errors of its own that each worker sends a second at most, 0 to 1000000 (RFC 4443 section 2.4 (f)). 100 a second is what a LAN can bear, and traceroute needs few. Echo replies do not count.";
+        "icmp_errors_per_second": "number", "100", "1000", "ICMP errors of its own that each worker sends a second at most, 0 to 1000000 (RFC 4443 section 2.4 (f)): so many of those that path MTU discovery needs, and so many others; of each a quarter, or ten if that is more, to one IPv4 host or IPv6 prefix of 64 bits. 100 a second is what a LAN can bear, and traceroute needs few. Echo replies do not count.";
         "icmp_errors_at_once": "number", "50", "200", "ICMP errors of its own that each worker may send at once, 1 to 1000000.";
         "icmp_refusals": "switch", "true", "false",
             "Tell senders of packets that have no mapping or are denied: \"administratively prohibited\", the default of RFC 7915 sections 4.4 and 5.4. The first ten of a second and worker are logged, with addresses and ports. `false` drops them in silence.";
@@ -497,6 +497,9 @@ pub static LIMITS: Section = Section {
     about: "What a subscriber (an inside address, or a prefix as `subscriber_prefix` says) may have and do. What goes beyond is refused and counted; what is there stays.",
     groups: groups! {
         "sessions": "number", "no limit", "4000", "Sessions that a subscriber may have at a time (RFC 6888 REQ-5).";
+        "unanswered": "number", "1024", "4000",
+            "Sessions of a subscriber that were opened from outside and that the inside has not answered. Beyond it UDP and ICMP come in without a session, and SYNs are refused. Those that were answered count as `sessions`.";
+        "unanswered_per_binding": "number", "256", "1000", "As `unanswered`, of one binding, static ones included.";
         "new_bindings_per_second": "number", "no limit", "100",
             "Bindings that a subscriber may make in a second, 1 to 32767, and twice as many after a pause (RFC 6888 REQ-4 (c)).";
         "new_subscribers_per_second": "number", "no limit", "1000",

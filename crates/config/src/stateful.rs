@@ -10,6 +10,7 @@ use tombolo_engine::mapping::allocation::{Allocation, Blocks, Deterministic, Sub
 use tombolo_engine::mapping::deterministic::{DeterministicMap, Order};
 use tombolo_engine::mapping::pool::{Parity, Pool, PortRanges, PortSpace};
 use tombolo_engine::mechanism::napt::{Filtering, Filters, InboundTcp, Policy, SubscriberIs, UnsolicitedSyn};
+use tombolo_tables::tables::Budget;
 
 use crate::document::{Node, Table};
 use crate::problem::{Log, Problem};
@@ -25,7 +26,8 @@ const SPAN_FOR_BLOCKS: u32 = 128;
 pub(crate) fn policy(table: &Table<'_>, defaults: Policy, log: &mut Log) -> Policy {
     const INBOUND_TCP: [(&str, InboundTcp); 2] = [("filtered", InboundTcp::Filtered), ("denied", InboundTcp::Denied)];
     const UNSOLICITED: [(&str, UnsolicitedSyn); 2] = [("drop", UnsolicitedSyn::Drop), ("hold", UnsolicitedSyn::Hold)];
-    let limit = |node: &Node<'_>| node.number32(1..=u32::MAX).map(Some);
+    let whole = |node: &Node<'_>| node.number32(1..=u32::MAX);
+    let limit = |node: &Node<'_>| whole(node).map(Some);
     let mut policy = Policy {
         filtering: filters(table, defaults.filtering, log),
         inbound_tcp: table.read_or("inbound_tcp", defaults.inbound_tcp, log, |node| node.choice(&INBOUND_TCP)),
@@ -48,6 +50,10 @@ pub(crate) fn policy(table: &Table<'_>, defaults: Policy, log: &mut Log) -> Poli
         && let Some(limits) = table.table("limits", &LIMITS, log)
     {
         policy.sessions_per_subscriber = limits.read_or("sessions", None, log, limit);
+        policy.unanswered = Budget {
+            of_binding: limits.read_or("unanswered_per_binding", defaults.unanswered.of_binding, log, whole),
+            of_subscriber: limits.read_or("unanswered", defaults.unanswered.of_subscriber, log, whole),
+        };
         policy.subscriber_rate = limits.read_or("new_subscribers_per_second", None, log, limit);
         policy.binding_rate = limits.read_or("new_bindings_per_second", None, log, |node| {
             let rate = node.number32(1..=32_767)?;

@@ -202,7 +202,7 @@ mod tests {
             logged
         };
         let key = SubscriberKey { ipv4: [10, 0, 0, 7], ..SubscriberKey::default() };
-        let subscriber = Subscriber { key, outside_ipv4: address.octets(), pool_address: 0 };
+        let subscriber = Subscriber { key, outside_ipv4: address.octets() };
         let (id, _) = tables.admit(&subscriber, Tick(900)).unwrap();
         assert!(events(&mut walk, 5001).is_empty(), "a subscriber without blocks");
 

@@ -9,10 +9,9 @@ use std::collections::HashMap;
 use tombolo_tables::Tables;
 use tombolo_tables::binding::{Binding, InsideKey, flags};
 use tombolo_tables::outside::Slot;
-use tombolo_tables::tables::Candidate;
+use tombolo_tables::tables::{Candidate, Removal};
 
 use crate::endpoint::Endpoint;
-use crate::flush;
 use crate::mapping::pool::PortSpace;
 use crate::mechanism::napt::{KnownBy, StaticBinding};
 use crate::now::Now;
@@ -107,11 +106,12 @@ pub fn remove(
     if binding.flags & flags::OPERATOR == 0 {
         return Err("the binding is in the configuration; remove it there and reload");
     }
+    let mut removal = Removal::new(tables);
     while let Some((found, seen)) = tables.bindings.read(id)
         && found == binding
     {
-        if tables.unbind(id, &binding, seen, now.tick()) {
-            flush::remove_orphans(tables);
+        if removal.unbind(id, &binding, seen, now.tick()) {
+            removal.finish();
             return Ok(binding);
         }
     }
@@ -124,19 +124,16 @@ fn remove_others(
     now: Now,
     removed: &mut dyn FnMut(&Binding),
 ) {
-    let mut any = false;
+    let mut removal = Removal::new(tables);
     for id in tables.bindings.iter() {
         let Some((binding, seen)) = tables.bindings.read(id) else { continue };
         let stays = wanted.get(&binding.inside).is_some_and(|(_, wanted)| is_same(&binding, wanted));
         let is_ours = binding.flags & (flags::STATIC | flags::OPERATOR) == flags::STATIC;
-        if is_ours && !stays && tables.unbind(id, &binding, seen, now.tick()) {
-            any = true;
+        if is_ours && !stays && removal.unbind(id, &binding, seen, now.tick()) {
             removed(&binding);
         }
     }
-    if any {
-        flush::remove_orphans(tables);
-    }
+    removal.finish();
 }
 
 fn is_same(binding: &Binding, wanted: &StaticBinding) -> bool {

@@ -131,6 +131,8 @@ drop_reasons! {
     SubscriberTableFull = "subscriber-table-full", remedy: "raise capacity.subscribers";
     /// The subscriber has reached one of its limits.
     SubscriberLimit = "subscriber-limit", remedy: "raise the limit, or look for a compromised host";
+    /// A SYN from outside, where as many sessions as may be wait for an answer from inside.
+    UnansweredLimit = "unanswered-limit", remedy: "none needed in a flood of SYNs; else raise limits.unanswered_per_binding or limits.unanswered";
     /// New state is being made faster than the configured rate.
     RateLimited = "rate-limited", remedy: "raise the rate, or look for a flood";
     /// The gateway is being drained: what is open goes on, and nothing new begins.

@@ -188,7 +188,7 @@ static __always_inline void publish_binding(struct binding *record, const struct
 	WRITE(record->outside_slot, made->outside_slot);
 	WRITE(record->created, made->now);
 	WRITE(record->unused, 0);
-	WRITE(record->unused2, 0);
+	WRITE(record->unanswered, 0);
 	ORDER_WRITES();
 	WRITE(record->life,
 	      (READ(record->life) & LIFE_GENERATION) | STAGE_OPENING | (__u64)made->now << 32);

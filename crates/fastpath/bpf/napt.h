@@ -43,6 +43,11 @@ static __always_inline __u8 effective_state(__u8 state, __u32 idle)
 	return 0;
 }
 
+static __always_inline bool is_reset(__u8 state)
+{
+	return state == STATE_RESET || state == STATE_RESET_INSIDE || state == STATE_RESET_OUTSIDE;
+}
+
 /* A session that was found, and what was read of it. */
 struct sighting {
 	struct session *session;
@@ -66,24 +71,83 @@ static __always_inline bool look_at_session(struct session *session, const struc
 	       !((sighting->word ^ key->word) >> 16);
 }
 
+/* One less, but not less than none. */
+#define TAKE_ONE_OFF(place)                                        \
+	for (int race_ = 0; race_ < RACES_MAX; race_++) {          \
+		typeof(place) count_ = READ(place);                \
+                                                                   \
+		if (!count_ || SWAP(&(place), count_, count_ - 1)) \
+			break;                                     \
+	}
+
+/* The subscriber of a binding; none of a static one. */
+static __always_inline struct subscriber *subscriber_of(const struct bound *bound)
+{
+	__u32 id = READ(bound->record->subscriber);
+
+	return id ? RECORD(subscribers, id) : 0;
+}
+
+/* Sessions that only the outside has sent in are counted for binding and subscriber (tables.rs):
+ * whether it may open one more.
+ */
+static __always_inline bool is_within_budget(const volatile struct service *service,
+					     const struct bound *bound)
+{
+	struct subscriber *subscriber = subscriber_of(bound);
+
+	if (READ(bound->record->unanswered) >= service->unanswered_per_binding)
+		return false;
+	return !subscriber || READ(subscriber->unanswered) < service->unanswered_per_subscriber;
+}
+
+static __always_inline void count_unanswered(const struct bound *bound)
+{
+	struct subscriber *subscriber = subscriber_of(bound);
+
+	__sync_fetch_and_add(&bound->record->unanswered, 1);
+	if (subscriber)
+		__sync_fetch_and_add(&subscriber->unanswered, 1);
+}
+
+/* The inside has answered one. */
+static __always_inline void count_answer(const struct bound *bound)
+{
+	struct subscriber *subscriber = subscriber_of(bound);
+
+	TAKE_ONE_OFF(bound->record->unanswered);
+	if (subscriber)
+		TAKE_ONE_OFF(subscriber->unanswered);
+}
+
 /* Moves a session on by a packet. A tick's first packet writes when it was seen; other packets
  * write nothing.
  */
-static __always_inline struct outcome advance(const struct sighting *at, __u8 side, __u8 event,
-					      __u32 now)
+static __always_inline struct outcome advance(const volatile struct service *service,
+					      const struct sighting *at, const struct bound *bound,
+					      __u8 side, __u8 event)
 {
 	__u8 state = state_of(at->word),
-	     step = plan.steps[at->effective & 15][(side * 4 + event) & 7];
+	     step = plan.steps[at->effective & 15][(side * 4 + event) & 7],
+	     next = step & ~STEP_REFRESH;
+	bool answers = side == SIDE_INSIDE && at->word & SESSION_UNANSWERED &&
+		       next != STATE_OUTSIDE_INIT && next != STATE_OUTSIDE_INIT_HELD;
+	__u64 word = (at->word & ~SESSION_STATE) | (__u64)next << 8;
 
-	/* Where a SYN is held, the engine has it. */
-	if (state == STATE_OUTSIDE_INIT_HELD)
+	/* Where a SYN is held, the engine has it; and what a limit counts from now on. */
+	if (state == STATE_OUTSIDE_INIT_HELD || (answers && service->flags & SERVICE_ENGINE_OPENS))
 		return PASSED(MISS_POLICY);
-	if ((step & ~STEP_REFRESH) != state &&
-	    !replace_word(at->session, at->word,
-			  (at->word & ~SESSION_STATE) | (__u64)(step & ~STEP_REFRESH) << 8))
+	if (answers)
+		word &= ~(__u64)SESSION_UNANSWERED;
+	/* An RST from outside may be anybody's: the engine will have the host inside asked. */
+	if (side == SIDE_OUTSIDE && event == EVENT_RST && is_reset(next))
+		word |= SESSION_DOUBTED;
+	if (word != at->word && !replace_word(at->session, at->word, word))
 		return PASSED(MISS_RACE);
-	if (step & STEP_REFRESH && at->seen != now)
-		WRITE(at->session->seen, now);
+	if (answers)
+		count_answer(bound);
+	if (step & STEP_REFRESH && at->seen != bound->now)
+		WRITE(at->session->seen, bound->now);
 	return FORWARDED;
 }
 
@@ -101,12 +165,34 @@ static __always_inline struct outcome open(const volatile struct service *servic
 					   const struct session_key *key, __u8 side)
 {
 	__u8 space = scratch->packet.space;
+	__u32 low = (__u32)initial_state(space, side) << 8;
+	int opened;
 
 	if (!may_open(service, space))
 		return PASSED(MISS_POLICY);
-	if (!touch(&bound->record->life, bound->now) ||
-	    !open_session(key, initial_state(space, side), bound->now))
+	if (!touch(&bound->record->life, bound->now))
 		return PASSED(MISS_SESSION_REFUSED);
+	if (side == SIDE_INSIDE) {
+		opened = open_session(key, low, bound->now);
+	} else {
+		opened = NO_ROOM;
+		if (is_within_budget(service, bound))
+			opened = open_session(key, low | SESSION_UNANSWERED, bound->now);
+		/* A datagram needs no session to come in; that SYNs are too many the engine says. */
+		if (opened == NO_ROOM)
+			return space == SPACE_TCP ? PASSED(MISS_LIMIT) : FORWARDED;
+	}
+	if (opened != OPENED)
+		return PASSED(MISS_SESSION_REFUSED);
+	/* Who removes a binding removes its sessions before the number is another's: either it has
+	 * seen this one, or the binding is seen to be gone here (tables.rs).
+	 */
+	if (!is_still_bound(bound)) {
+		take_back_session(key);
+		return PASSED(MISS_RACE);
+	}
+	if (side == SIDE_OUTSIDE)
+		count_unanswered(bound);
 	scratch->counters.sessions_made++;
 	if (plan.report_sessions)
 		report(REPORT_SESSION, bound, key, scratch);
@@ -301,7 +387,7 @@ static __always_inline struct outcome outbound(const volatile struct service *se
 		/* The engine renews the permission with the session. */
 		if (address_dependent && sighting.seen != now)
 			return PASSED(MISS_PERMISSION);
-		return advance(&sighting, SIDE_INSIDE, packet->event, now);
+		return advance(service, &sighting, bound, SIDE_INSIDE, packet->event);
 	}
 	/* RFC 6146 section 3.5.2.2, CLOSED: translated, without a session. */
 	if (!opens(packet))
@@ -345,7 +431,7 @@ static __always_inline struct outcome inbound(const volatile struct service *ser
 		/* As outbound: whoever refreshes a session renews the permission. */
 		if (filters_by_address(service, packet->space) && sighting.seen != now)
 			return PASSED(MISS_PERMISSION);
-		return advance(&sighting, SIDE_OUTSIDE, packet->event, now);
+		return advance(service, &sighting, bound, SIDE_OUTSIDE, packet->event);
 	}
 	if (!(READ(bound->record->flags) & BINDING_STATIC)) {
 		if (filters_by_address(service, packet->space))

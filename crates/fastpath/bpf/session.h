@@ -154,6 +154,30 @@ static __always_inline bool take_over(struct session *entry, __u64 word, __u32 n
 /* Bit of a claim's result: the entry was another session's, which had expired. */
 #define CLAIM_REUSED 4
 
+/* Only the outside has sent in it, and nobody counts it. */
+static __always_inline bool gives_way(__u64 word)
+{
+	return word >> 32 && (word & (SESSION_PENDING | SESSION_COUNTED | SESSION_UNANSWERED)) ==
+				     SESSION_UNANSWERED;
+}
+
+/* Claims the entry of a line that gives way, if there is one: its number, or -1. */
+__noinline int claim_unanswered(__u32 number)
+{
+	struct session_line *line = line_at(number);
+
+	if (!line)
+		return -1;
+#pragma unroll
+	for (int n = 0; n < 4; n++) {
+		__u64 word = READ(line->entry[n].word);
+
+		if (gives_way(word) && claim_entry(&line->entry[n], word))
+			return n;
+	}
+	return -1;
+}
+
 /* Claims a free entry of a line, or one that has expired: its number, or -1.
  *
  * A global function: the verifier looks at it once, on its own, and not again on each path that
@@ -257,10 +281,11 @@ static __always_inline __u64 entries_everywhere(const struct session_key *key, _
 
 /* Fills a claimed entry and makes it live, unless another writer is at the same session: then this
  * one takes its entry back. In the engine the higher of two writers yields; here both may, and
- * the engine tries again. The lowest bits of `claimed` are the entry's number.
+ * the engine tries again. The lowest bits of `claimed` are the entry's number, `low` is the word's
+ * state and flags.
  */
 __noinline int fill_entry(const struct session_key *key, __u32 line_number, __u32 claimed,
-			  __u32 state, __u32 now)
+			  __u32 low, __u32 now)
 {
 	struct session_line *line = line_at(line_number), *first;
 	struct session *entry;
@@ -273,7 +298,7 @@ __noinline int fill_entry(const struct session_key *key, __u32 line_number, __u3
 	if (!first)
 		return false;
 	entry = &line->entry[claimed & 3];
-	live = key->word | (__u64)state << 8;
+	live = key->word | (low & 0xffff);
 	WRITE(entry->remote, key->remote);
 	WRITE(entry->seen, now);
 	if (!replace_word(entry, SESSION_CLAIMED, live | SESSION_PENDING))
@@ -285,11 +310,20 @@ __noinline int fill_entry(const struct session_key *key, __u32 line_number, __u3
 	return replace_word(entry, live | SESSION_PENDING, live);
 }
 
+/* What came of opening a session. */
+enum opened {
+	/* No room for a session of the inside, or another writer is at it. */
+	NOT_OPENED = 0,
+	OPENED = 1,
+	/* No room for what only the outside has sent in. */
+	NO_ROOM = 2,
+};
+
 /* Makes a session where its own two lines are full: one in a hundred, at the highest load that the
  * tables are made for.
  */
 static __always_inline int open_in_overflow(const struct session_key *key, __u64 hash, __u32 first,
-					    __u32 state, __u32 now)
+					    __u32 low, __u32 now)
 {
 	struct buckets at = buckets_of(rehash(hash), plan.overflow_lines);
 	__u64 *overflowed = RECORD(sessions_overflowed, 0);
@@ -297,7 +331,7 @@ static __always_inline int open_in_overflow(const struct session_key *key, __u64
 	int claimed;
 
 	if (!overflowed || !line)
-		return false;
+		return NOT_OPENED;
 	__sync_fetch_and_add(overflowed, 1);
 	__sync_fetch_and_or(&line->entry[3].word, SESSION_MARK);
 	at.first += plan.session_lines;
@@ -307,30 +341,77 @@ static __always_inline int open_in_overflow(const struct session_key *key, __u64
 	if (claimed < 0 || claimed & CLAIM_REUSED)
 		__sync_fetch_and_add(overflowed, -1ULL);
 	if (claimed < 0)
-		return false;
-	if (fill_entry(key, claimed & CLAIM_SECOND ? at.second : at.first, claimed, state, now))
-		return true;
+		return NOT_OPENED;
+	if (fill_entry(key, claimed & CLAIM_SECOND ? at.second : at.first, claimed, low, now))
+		return OPENED;
 	__sync_fetch_and_add(overflowed, -1ULL);
-	return false;
+	return NOT_OPENED;
 }
 
-/* Makes a session; false if there is no room, or another writer is at it. Entries that have expired
- * are reused.
+/* Makes a session with state and flags `low`. Entries that have expired are reused. What only the
+ * outside has sent in takes no room in the overflow, and gives way to the inside: session.rs.
  */
-__noinline int open_session(const struct session_key *key, __u32 state, __u32 now)
+__noinline int open_session(const struct session_key *key, __u32 low, __u32 now)
 {
 	struct buckets at;
 	int claimed;
 	__u64 h;
 
 	if (!key)
-		return false;
+		return NOT_OPENED;
 	h = session_hash(key);
 	at = buckets_of(h, plan.session_lines);
 	claimed = claim_either(at.first, at.second, now);
+	if (claimed < 0) {
+		if (low & SESSION_UNANSWERED)
+			return NO_ROOM;
+		claimed = claim_unanswered(at.first);
+		if (claimed < 0) {
+			claimed = claim_unanswered(at.second);
+			if (claimed >= 0)
+				claimed |= CLAIM_SECOND;
+		}
+	}
 	if (claimed < 0)
-		return open_in_overflow(key, h, at.first, state, now);
-	return fill_entry(key, claimed & CLAIM_SECOND ? at.second : at.first, claimed, state, now);
+		return open_in_overflow(key, h, at.first, low, now);
+	if (fill_entry(key, claimed & CLAIM_SECOND ? at.second : at.first, claimed, low, now))
+		return OPENED;
+	return NOT_OPENED;
+}
+
+static __always_inline bool remove_entry(struct session *entry, const struct session_key *key)
+{
+	__u64 word = READ(entry->word);
+
+	return has_key(entry, word, key) && replace_word(entry, word, 0);
+}
+
+/* Takes a session back that was just made. */
+__noinline int take_back_session(const struct session_key *key)
+{
+	__u64 *overflowed = RECORD(sessions_overflowed, 0), h;
+	struct session_line *first, *second;
+	struct session *found;
+	struct buckets at;
+
+	if (!key || !overflowed)
+		return false;
+	h = session_hash(key);
+	at = buckets_of(h, plan.session_lines);
+	first = RECORD(sessions, at.first);
+	second = RECORD(sessions, at.second);
+	if (!first || !second)
+		return false;
+	found = find_in_line(first, key);
+	if (!found)
+		found = find_in_line(second, key);
+	if (found)
+		return remove_entry(found, key);
+	found = find_in_overflow(h, key->word, key->remote);
+	if (!found || !remove_entry(found, key))
+		return false;
+	__sync_fetch_and_add(overflowed, -1ULL);
+	return true;
 }
 
 #endif

@@ -48,7 +48,7 @@ impl Bed {
             ipv6: [0x20, 1, 0x0d, 0xb8, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2],
             ..SubscriberKey::default()
         };
-        let subscriber = Subscriber { key, outside_ipv4: POOL.octets(), pool_address: 0 };
+        let subscriber = Subscriber { key, outside_ipv4: POOL.octets() };
         tables.admit(&subscriber, Tick(1)).unwrap();
         Some(Self { tables, memory, plan, directory, lab })
     }

@@ -163,6 +163,17 @@ impl<T: Stored> Arena<T> {
         unchanged.then(|| (T::from_words(words), touched(life)))
     }
 
+    /// As [`read`](Self::read), but also while the record is dying: until it is freed.
+    pub(crate) fn read_until_free(&self, id: T::Id) -> Option<T> {
+        let cell = self.cells.get(number(id) as usize)?;
+        let is_there = |life: u64| is_readable(life) || life & STAGE == DYING;
+        let life = cell.0[LIFE_WORD].load(Ordering::Acquire);
+        let words = cell.words();
+        fence(Ordering::Acquire);
+        let after = cell.0[LIFE_WORD].load(Ordering::Relaxed);
+        (is_there(life) && is_there(after) && (after ^ life) & GENERATION == 0).then(|| T::from_words(words))
+    }
+
     /// True if record `id` is live and its first four words are what `is_key` looks for.
     #[inline]
     pub(crate) fn matches(&self, id: u32, is_key: impl FnOnce([u64; 4]) -> bool) -> bool {

@@ -1,9 +1,12 @@
 //! Bindings: inside endpoint to outside endpoint (RFC 6146 calls the table BIB). One cache line
 //! each, one shape for NAT64, NAT44, DS-Lite, lw4o6 and MAP: [`BindingRecord`].
 
+use std::mem::offset_of;
+
 use tombolo_records::{from_words, to_words};
 
 use crate::arena::{Arena, Stored, WORDS};
+use crate::atomic::Ordering;
 use crate::tick::Tick;
 
 crate::arena::id! {
@@ -69,8 +72,8 @@ tombolo_records::records! {
         created: u32,
         /// Always 0.
         unused: u32,
-        /// Always 0.
-        unused2: u64,
+        /// Sessions that only the outside has sent in (tables.rs says how they are counted).
+        unanswered: u64,
     }
 }
 
@@ -146,7 +149,7 @@ impl Stored for Binding {
             outside_slot: self.outside_slot,
             created: self.created.0,
             unused: 0,
-            unused2: 0,
+            unanswered: 0,
         })
     }
 
@@ -164,7 +167,21 @@ impl Stored for Binding {
     }
 }
 
+const UNANSWERED_WORD: usize = offset_of!(BindingRecord, unanswered) / 8;
+
 impl Bindings {
+    /// Sessions of binding `id` that only the outside has sent in.
+    #[must_use]
+    pub fn unanswered(&self, id: BindingId) -> u64 {
+        self.word(id, UNANSWERED_WORD).load(Ordering::Relaxed)
+    }
+
+    /// Replaces their number by what `change` makes of it.
+    pub(crate) fn change_unanswered(&self, id: BindingId, change: impl Fn(u64) -> u64) {
+        let changed = |count: u64| Some(change(count)).filter(|next| *next != count);
+        let _ = self.word(id, UNANSWERED_WORD).fetch_update(Ordering::Relaxed, Ordering::Relaxed, changed);
+    }
+
     /// True if record `id` is live and has this inside endpoint.
     #[inline]
     #[must_use]

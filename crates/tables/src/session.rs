@@ -16,8 +16,12 @@
 //! When both lines of a session are full of live sessions, it goes to a small second table (1/32 of
 //! the first; two choices at 80 % load send 1 % there), and its first line is marked for good, in
 //! the last entry's word. A look-up goes to the second table only from a marked line, so nearly
-//! never in vain. When its lines there are full too, the session is refused: none is ever pushed
-//! out.
+//! never in vain. When its lines there are full too, the session is refused.
+//!
+//! # Who gives way
+//! None that both sides have sent in is ever pushed out, and none that the inside has. What only
+//! the outside has sent in ([`UNANSWERED`]) costs an attacker one packet: it takes no room in the
+//! overflow, and gives way to what the inside opens, before that one goes to the overflow.
 
 use crate::atomic::{AtomicU32, AtomicU64, Ordering, spin_loop};
 use crate::binding::BindingId;
@@ -86,6 +90,12 @@ tombolo_records::constants! {
     /// removes the session; so an entry with this flag is not reused, however old, until the sweep
     /// has removed it.
     pub const COUNTED: u8 as SESSION_COUNTED = 1;
+    /// Flag of a session that only the outside has sent in. It is the first to give way where there
+    /// is no room for one that the inside opens.
+    pub const UNANSWERED: u8 as SESSION_UNANSWERED = 2;
+    /// Flag of a session that the outside has reset, or somebody who says so: whoever is inside has
+    /// not been asked yet.
+    pub const DOUBTED: u8 as SESSION_DOUBTED = 4;
     pub(crate) const PENDING: u64 as SESSION_PENDING = 0x80;
     pub(crate) const MARK: u64 as SESSION_MARK = 0x40;
     /// Claimed, and not yet filled: no binding has this id.
@@ -197,6 +207,11 @@ impl Entry {
             && self.seen.load(Ordering::Relaxed) == session.seen.0
     }
 
+    /// Only the outside has sent in it, and nobody counts it.
+    fn gives_way(word: u64) -> bool {
+        high(word) != 0 && word & PENDING == 0 && flags(word) & (COUNTED | UNANSWERED) == UNANSWERED
+    }
+
     fn expired(&self, word: u64, lifetimes: &Lifetimes, now: Tick) -> bool {
         word & PENDING == 0
             && flags(word) & COUNTED == 0
@@ -234,11 +249,37 @@ pub struct SessionRef<'t> {
 }
 
 impl SessionRef<'_> {
+    /// The binding that it is a session of.
+    #[must_use]
+    pub fn binding(&self) -> BindingId {
+        self.key.binding
+    }
+
     /// Its state; `None` if it was removed meanwhile.
     #[must_use]
     pub fn state(&self) -> Option<State> {
         let word = self.entry.word.load(Ordering::Acquire);
         self.entry.matches(word, &self.key).then(|| state(word))
+    }
+
+    /// True if only the outside has sent in it so far.
+    #[must_use]
+    pub fn is_unanswered(&self) -> bool {
+        flags(self.entry.word.load(Ordering::Acquire)) & UNANSWERED != 0
+    }
+
+    /// The inside sends in a session for the first time: moves it from one state to another, and
+    /// marks it as counted if it is. False as for [`transition`](Self::transition), and if it was
+    /// answered already.
+    pub(crate) fn answer(&self, from: State, to: State, counted: bool) -> bool {
+        let word = self.entry.word.load(Ordering::Acquire);
+        let flag = if counted { u64::from(COUNTED) } else { 0 };
+        let next = word & !(STATE | u64::from(UNANSWERED)) | u64::from(to.0) << 8 | flag;
+        word & PENDING == 0
+            && self.entry.matches(word, &self.key)
+            && state(word) == from
+            && flags(word) & UNANSWERED != 0
+            && self.entry.replace(word, next)
     }
 
     /// When it was last refreshed.
@@ -258,8 +299,24 @@ impl SessionRef<'_> {
     /// Moves it from one state to another; false if another writer was faster or it is gone.
     #[must_use]
     pub fn transition(&self, from: State, to: State) -> bool {
+        self.move_on(from, to, 0)
+    }
+
+    /// As [`transition`](Self::transition), and notes that it was the outside that has reset it.
+    #[must_use]
+    pub fn doubt(&self, from: State, to: State) -> bool {
+        self.move_on(from, to, DOUBTED)
+    }
+
+    /// True if the outside has reset it, and the inside was not asked yet.
+    #[must_use]
+    pub fn is_doubted(&self) -> bool {
+        flags(self.entry.word.load(Ordering::Acquire)) & DOUBTED != 0
+    }
+
+    fn move_on(&self, from: State, to: State, flag: u8) -> bool {
         let word = self.entry.word.load(Ordering::Acquire);
-        let next = word & !STATE | u64::from(to.0) << 8;
+        let next = word & !STATE | u64::from(to.0) << 8 | u64::from(flag);
         word & PENDING == 0
             && self.entry.matches(word, &self.key)
             && state(word) == from
@@ -285,7 +342,7 @@ pub enum Sweep {
     Keep,
     /// It goes.
     Remove,
-    /// It stays in another state, as if last seen at this tick.
+    /// It stays in another state, as if last seen at this tick, and is not [`DOUBTED`] any more.
     Change(State, Tick),
 }
 
@@ -389,13 +446,14 @@ impl Sessions {
     }
 
     /// Looks at every session of `lines` lines from `first`, and does with each what `decide` says.
-    /// [`Self::lines`] says how many lines there are, the overflow's included.
+    /// [`Self::lines`] says how many lines there are, the overflow's included. Nothing is taken off
+    /// a count: that is [`Tables::sweep_sessions`](crate::Tables::sweep_sessions).
     pub fn sweep(&self, first: usize, lines: usize, decide: impl FnMut(&Session) -> Sweep) {
         self.sweep_and_tell(first, lines, decide, |_| {});
     }
 
     /// As [`sweep`](Self::sweep), and tells `gone` of each session that was removed.
-    pub fn sweep_and_tell(
+    pub(crate) fn sweep_and_tell(
         &self,
         first: usize,
         lines: usize,
@@ -430,7 +488,7 @@ impl Sessions {
 
     /// Removes a session that was found; its flags, or nothing if it is gone already. Whoever gets
     /// the flag [`COUNTED`] takes it off its subscriber's count.
-    pub fn remove(&self, session: &SessionRef<'_>) -> Option<u8> {
+    pub(crate) fn remove(&self, session: &SessionRef<'_>) -> Option<u8> {
         let word = session.entry.word.load(Ordering::Acquire);
         if !session.entry.matches(word, &session.key) || !session.entry.replace(word, 0) {
             return None;
@@ -443,7 +501,8 @@ impl Sessions {
         Some(flags(word))
     }
 
-    /// Removes every entry at once: the fastest tear-down there is. Packets may go on meanwhile.
+    /// Removes every entry at once, counted or not: the fastest tear-down there is, for
+    /// measurements.
     pub fn clear(&self) {
         for number in 0..self.lines() {
             for entry in &self.line(number).entry {
@@ -533,15 +592,21 @@ impl Sessions {
     /// Claims a place and publishes `word` there; `None` if every place is taken.
     fn publish(&self, key: &SessionKey, word: u64, lifetimes: &Lifetimes, now: Tick) -> Option<usize> {
         let [a, b, c, d] = self.lines_of(key);
-        let place = self.claim_either([a, b], lifetimes, now).or_else(|| {
-            self.overflowed[0].fetch_add(1, Ordering::Relaxed);
-            self.line(a).mark();
-            let place = self.claim_either([c, d], lifetimes, now);
-            if place.is_none() {
-                self.overflowed[0].fetch_sub(1, Ordering::Relaxed);
-            }
-            place
-        })?;
+        let is_unanswered = flags(word) & UNANSWERED != 0;
+        let place = self.claim_either([a, b], lifetimes, now);
+        if place.is_none() && is_unanswered {
+            return None;
+        }
+        let place =
+            place.or_else(|| [a, b].into_iter().find_map(|line| self.claim_unanswered(line))).or_else(|| {
+                self.overflowed[0].fetch_add(1, Ordering::Relaxed);
+                self.line(a).mark();
+                let place = self.claim_either([c, d], lifetimes, now);
+                if place.is_none() {
+                    self.overflowed[0].fetch_sub(1, Ordering::Relaxed);
+                }
+                place
+            })?;
         let entry = self.entry(place);
         // Release: whoever sees the new address sees that the entry is claimed.
         entry.remote.store(key.remote(), Ordering::Release);
@@ -568,6 +633,16 @@ impl Sessions {
             })?;
             self.note_removed(line);
             Some(reused)
+        })?;
+        Some(line * ENTRIES + slot)
+    }
+
+    /// Claims the entry of a line that only the outside has sent in, if there is one.
+    fn claim_unanswered(&self, line: usize) -> Option<usize> {
+        let entries = &self.line(line).entry;
+        let slot = entries.iter().position(|entry| {
+            let word = entry.word.load(Ordering::Acquire);
+            Entry::gives_way(word) && entry.replace(word, CLAIMED)
         })?;
         Some(line * ENTRIES + slot)
     }
@@ -660,7 +735,7 @@ fn change(entry: &Entry, word: u64, to: State, session: &Session, as_if_seen: Ti
     }
     // A packet that refreshed it meanwhile wins.
     let _ = entry.seen.compare_exchange(session.seen.0, as_if_seen.0, Ordering::Relaxed, Ordering::Relaxed);
-    entry.replace(word | PENDING, word & !STATE | u64::from(to.0) << 8)
+    entry.replace(word | PENDING, word & !(STATE | u64::from(DOUBTED)) | u64::from(to.0) << 8)
 }
 
 #[inline]
@@ -785,6 +860,32 @@ mod tests {
             let inserted = sessions.insert(&key(1, n), OPEN, 0, &brief, now);
             assert!(matches!(inserted, Inserted::New(_)), "session {n} refused although old ones have expired");
         }
+    }
+
+    #[test]
+    fn what_only_the_outside_has_sent_in_gives_way_to_the_inside() {
+        let sessions = Sessions::new(&mut Heap, 10_000, HASH).unwrap();
+        let answered: Vec<_> = (0..4000).map(|n| key(1, n)).collect();
+        let mut refused = 0;
+        for (number, key) in (0_u32..).zip(&answered) {
+            // Every other one was opened from outside, and answered.
+            let opened = sessions.insert(key, OPEN, if number % 2 == 0 { 0 } else { UNANSWERED }, &FOREVER, Tick(1));
+            let Inserted::New(session) = opened else { panic!("full at a third of the room") };
+            assert!(number % 2 == 0 || session.answer(OPEN, OPEN, false) && !session.is_unanswered());
+        }
+        for n in 0..200_000 {
+            refused +=
+                u32::from(matches!(sessions.insert(&key(2, n), OPEN, UNANSWERED, &FOREVER, Tick(1)), Inserted::Full));
+        }
+        assert!(refused > 180_000 && sessions.overflowed() == 0, "{refused} refused, {} over", sessions.overflowed());
+        // The inside has the room that it would have without the flood, nearly.
+        for n in 0..4000 {
+            assert!(matches!(sessions.insert(&key(3, n), OPEN, 0, &FOREVER, Tick(1)), Inserted::New(_)), "{n}");
+        }
+        assert!(answered.iter().all(|key| sessions.find(key).is_some()));
+        assert!((0..4000).all(|n| sessions.find(&key(3, n)).is_some()));
+        sessions.sweep(0, sessions.lines(), |_| Sweep::Remove);
+        assert_eq!((count(&sessions), sessions.overflowed()), (0, 0));
     }
 
     #[test]

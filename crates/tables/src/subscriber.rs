@@ -45,8 +45,6 @@ pub struct Subscriber {
     pub key: SubscriberKey,
     /// The outside address that it was granted, as on the wire.
     pub outside_ipv4: [u8; 4],
-    /// Which address of the service's pool that is.
-    pub pool_address: u32,
 }
 
 /// All subscribers.
@@ -68,8 +66,8 @@ tombolo_records::records! {
         service: u8,
         /// Always 0.
         unused: [u8; 3],
-        /// Which address of the service's pool that is.
-        pool_address: u32,
+        /// Sessions that only the outside has sent in (tables.rs says how they are counted).
+        unanswered: u32,
         /// The arena's: last touched (tick), generation, stage.
         life: u64,
         /// Bindings in use in the lower half, sessions that are counted in the upper one.
@@ -82,11 +80,13 @@ tombolo_records::records! {
     }
 }
 
+const UNANSWERED_WORD: usize = offset_of!(SubscriberRecord, unanswered) / 8;
 pub(crate) const COUNTS_WORD: usize = offset_of!(SubscriberRecord, counts) / 8;
 const BUCKET_WORD: usize = offset_of!(SubscriberRecord, bucket) / 8;
 const BLOCKS_WORD: usize = offset_of!(SubscriberRecord, blocks) / 8;
 const ONE_SESSION: u64 = 1 << 32;
 const LOW: u64 = 0xffff_ffff;
+const _: () = assert!(offset_of!(SubscriberRecord, unanswered) % 8 == 4, "the upper half of its word");
 
 impl Stored for Subscriber {
     type Id = SubscriberId;
@@ -98,14 +98,13 @@ impl Stored for Subscriber {
             inside4: u32::from_ne_bytes(self.key.ipv4),
             outside4: u32::from_ne_bytes(self.outside_ipv4),
             service: self.key.service,
-            pool_address: self.pool_address,
             ..SubscriberRecord::default()
         })
     }
 
     fn from_words(words: [u64; WORDS]) -> Self {
         let record: SubscriberRecord = from_words(words);
-        Self { key: record.key(), outside_ipv4: record.outside4.to_ne_bytes(), pool_address: record.pool_address }
+        Self { key: record.key(), outside_ipv4: record.outside4.to_ne_bytes() }
     }
 }
 
@@ -160,17 +159,30 @@ impl Subscribers {
 
     /// A session that was counted is gone, or was not made.
     pub fn uncount_session(&self, id: SubscriberId) {
-        self.word(id, COUNTS_WORD).fetch_sub(ONE_SESSION, Ordering::Relaxed);
+        // None is counted where the record is a newcomer's by now.
+        let less = |counts: u64| counts.checked_sub(ONE_SESSION);
+        let _ = self.word(id, COUNTS_WORD).fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    }
+
+    /// Sessions of subscriber `id` that only the outside has sent in.
+    #[must_use]
+    pub fn unanswered(&self, id: SubscriberId) -> u32 {
+        high(self.word(id, UNANSWERED_WORD).load(Ordering::Relaxed))
+    }
+
+    /// Replaces their number by what `change` makes of it.
+    pub(crate) fn change_unanswered(&self, id: SubscriberId, change: impl Fn(u32) -> u32) {
+        let changed = |word: u64| {
+            let count = change(high(word));
+            (count != high(word)).then_some(word & LOW | u64::from(count) << 32)
+        };
+        let _ = self.word(id, UNANSWERED_WORD).fetch_update(Ordering::Relaxed, Ordering::Relaxed, changed);
     }
 
     /// Adds to both counts, of which neither becomes negative.
     pub(crate) fn add_counts(&self, id: SubscriberId, bindings: i64, sessions: i64) {
         let sum = bindings.wrapping_add(sessions << 32).cast_unsigned();
         self.word(id, COUNTS_WORD).fetch_add(sum, Ordering::Relaxed);
-    }
-
-    pub(crate) fn set_counts(&self, id: SubscriberId, bindings: u64, sessions: u64) {
-        self.word(id, COUNTS_WORD).store(bindings & LOW | sessions << 32, Ordering::Relaxed);
     }
 
     /// Takes one of the bindings that subscriber `id` may make: `rate` more a tick, of which it may
@@ -252,7 +264,6 @@ mod tests {
         let example = Subscriber {
             key: SubscriberKey { ipv6: [9; 16], ipv4: [10, 0, 0, 1], service: 200 },
             outside_ipv4: [192, 0, 2, 7],
-            pool_address: 0xdead_beef,
         };
         let subscribers = Subscribers::new(&mut Heap, 4).unwrap();
         let id = subscribers.claim(0).unwrap();

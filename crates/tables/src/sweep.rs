@@ -9,7 +9,7 @@
 //! The work is cut into parts ([`Sweeper::advance`]) so that it can be spread over time.
 
 use crate::binding::{Binding, BindingId, flags};
-use crate::session::{COUNTED, Session, Sweep};
+use crate::session::{Session, Sweep, UNANSWERED};
 use crate::subscriber::Subscriber;
 use crate::tables::Tables;
 use crate::tick::Tick;
@@ -32,6 +32,9 @@ pub trait Policy {
 #[derive(Debug)]
 pub struct Sweeper {
     marks: Vec<u64>,
+    /// Sessions of each binding, and of each subscriber, that only the outside has sent in.
+    unanswered: Vec<u16>,
+    unanswered_of_subscriber: Vec<u32>,
     next: usize,
     began: Tick,
     passes: u64,
@@ -41,7 +44,14 @@ impl Sweeper {
     /// A sweeper for `tables`, at the beginning of its first pass.
     #[must_use]
     pub fn new(tables: &Tables, now: Tick) -> Self {
-        Self { marks: vec![0; tables.bindings.parts()], next: 0, began: now, passes: 0 }
+        Self {
+            marks: vec![0; tables.bindings.parts()],
+            unanswered: vec![0; tables.bindings.capacity() as usize + 1],
+            unanswered_of_subscriber: vec![0; tables.subscribers.capacity() as usize + 1],
+            next: 0,
+            began: now,
+            passes: 0,
+        }
     }
 
     /// Parts of a whole pass: lines of sessions, then 64 bindings each, then 64 subscribers each.
@@ -85,8 +95,21 @@ impl Sweeper {
         complete
     }
 
+    /// Notes the number of a binding's sessions that only the outside has sent in, as this pass has
+    /// found it.
+    fn count_of_binding(&mut self, tables: &Tables, id: BindingId) {
+        let Some(found) = self.unanswered.get_mut(id.get() as usize).map(std::mem::take) else { return };
+        tables.bindings.change_unanswered(id, |_| found.into());
+        if found > 0
+            && let Some((binding, _)) = tables.bindings.read(id)
+            && let Some(count) = self.unanswered_of_subscriber.get_mut(binding.subscriber as usize)
+        {
+            *count = count.saturating_add(found.into());
+        }
+    }
+
     fn sessions(&mut self, tables: &Tables, first: usize, lines: usize, now: Tick, policy: &mut impl Policy) {
-        let marks = &mut self.marks;
+        let (marks, unanswered) = (&mut self.marks, &mut self.unanswered);
         let decide = |session: &Session| {
             let verdict = policy.session(session, now);
             if verdict != Sweep::Remove {
@@ -94,19 +117,20 @@ impl Sweeper {
                 if let Some(mark) = marks.get_mut(id / 64) {
                     *mark |= 1 << (id % 64);
                 }
+                if session.flags & UNANSWERED != 0
+                    && let Some(count) = unanswered.get_mut(id)
+                {
+                    *count = count.saturating_add(1);
+                }
             }
             verdict
         };
-        let gone = |session: &Session| {
-            if session.flags & COUNTED != 0 {
-                tables.uncount_session(session.key.binding);
-            }
-        };
-        tables.sessions.sweep_and_tell(first, lines, decide, gone);
+        tables.sweep_sessions(first, lines, decide);
     }
 
-    fn bindings(&self, tables: &Tables, part: usize, now: Tick, policy: &mut impl Policy) {
+    fn bindings(&mut self, tables: &Tables, part: usize, now: Tick, policy: &mut impl Policy) {
         for id in tables.bindings.used(part) {
+            self.count_of_binding(tables, id);
             if self.marks[part] & 1 << (id.get() % 64) != 0 {
                 continue;
             }
@@ -119,8 +143,10 @@ impl Sweeper {
         }
     }
 
-    fn subscribers(&self, tables: &Tables, part: usize, now: Tick, policy: &mut impl Policy) {
+    fn subscribers(&mut self, tables: &Tables, part: usize, now: Tick, policy: &mut impl Policy) {
         for id in tables.subscribers.used(part) {
+            let found = self.unanswered_of_subscriber.get_mut(id.get() as usize).map(std::mem::take);
+            tables.subscribers.change_unanswered(id, |count| found.unwrap_or(count));
             let Some((subscriber, seen)) = tables.subscribers.read(id) else {
                 continue;
             };

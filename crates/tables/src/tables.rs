@@ -7,21 +7,40 @@
 //!   publish it in the inside index; make it live. Whoever loses the race for the inside endpoint
 //!   undoes its steps in reverse.
 //! * a binding goes: retire the record (one caller wins); unlink it from the inside index; close
-//!   the outside slot; free the record.
+//!   the outside slot; free the record. If it goes with sessions on it ([`Removal`]), they go
+//!   before the record is free, so that none is ever found under a number that is another
+//!   binding's.
+//! * a session is made on a binding: touch the binding; count the session; put it into the table;
+//!   look at the binding again. If it has gone meanwhile, whoever made the session takes it back;
+//!   if it goes later, who removes the binding sees the session. Either way one of the two takes it
+//!   off the count.
 //!
 //! * a subscriber gets a block of ports: claim the block; note it in the record.
 //! * a subscriber goes: retire the record; unlink it; close its blocks; free the record.
 //!
+//! # Sessions that only the outside has sent in
+//! They are counted for their binding and its subscriber, against a [`Budget`]: whoever opens one
+//! adds it, whoever answers it takes it off. Those that end otherwise are nobody's business but the
+//! sweep's, which sees all sessions in each pass and writes the true number. So a count may be too
+//! high for a pass, and too low by those that were opened during one; it is never wrong for long,
+//! and never after a crash.
+//!
 //! A crash in between leaves a record that is not linked, never a link to a record that is not
 //! there; [`repair`](crate::audit::repair) frees it.
 
+use std::cell::Cell;
+
+use crate::atomic::{Ordering, fence};
 use crate::binding::{Binding, BindingId, Bindings, InsideKey};
 use crate::blocks::BlockIndex;
 use crate::hash::HashKey;
 use crate::index::{Index, Inserted};
 use crate::memory::{MemoryError, MemorySource};
 use crate::outside::{OutsideIndex, Slot};
-use crate::session::Sessions;
+use crate::session::{
+    COUNTED, Inserted as InsertedSession, Lifetimes, Session, SessionKey, SessionRef, Sessions, State, Sweep,
+    UNANSWERED,
+};
 use crate::subscriber::{Subscriber, SubscriberId, SubscriberKey, Subscribers};
 use crate::tick::Tick;
 
@@ -96,6 +115,40 @@ pub enum BindError {
     TableFull,
     /// None of the outside endpoints offered is free.
     NoneFree,
+}
+
+/// How many sessions there may be that only the outside has sent in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Budget {
+    /// Of a binding.
+    pub of_binding: u32,
+    /// Of all bindings of a subscriber.
+    pub of_subscriber: u32,
+}
+
+/// Who opens a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Opener {
+    /// The inside: it counts for a subscriber that may have so many, if there is a limit.
+    Inside {
+        /// Sessions of the subscriber.
+        limit: Option<u32>,
+    },
+    /// The outside, which any packet to a binding does.
+    Outside(Budget),
+}
+
+/// Why a session could not be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OpenError {
+    /// Another writer was faster: the session is there, or its binding is gone.
+    Raced,
+    /// The subscriber has as many sessions as it may have.
+    Limit,
+    /// The outside has opened as many as it may, and nobody has answered.
+    Budget,
+    /// There is no room where the session may be.
+    TableFull,
 }
 
 /// All tables of one gateway.
@@ -233,16 +286,29 @@ impl Tables {
     /// Removes a binding that was last touched at `seen`; its outside slot is kept back from `now`
     /// on. False if it was touched since, or is gone.
     pub fn unbind(&self, id: BindingId, binding: &Binding, seen: Tick, now: Tick) -> bool {
+        let withdrawn = self.withdraw(id, binding, seen, now);
+        if withdrawn {
+            self.free_binding(id, binding.subscriber);
+        }
+        withdrawn
+    }
+
+    /// The first half of [`unbind`](Self::unbind): nothing finds the binding any more, but its
+    /// number is not free yet.
+    fn withdraw(&self, id: BindingId, binding: &Binding, seen: Tick, now: Tick) -> bool {
         if !self.bindings.retire(id, binding, seen) {
             return false;
         }
         self.inside_index.remove(self.key.hash(binding.inside.words()), id.get());
         self.outside.close(binding.outside_slot, id, now);
-        if let Some(subscriber) = SubscriberId::new(binding.subscriber) {
+        true
+    }
+
+    fn free_binding(&self, id: BindingId, subscriber: u32) {
+        if let Some(subscriber) = SubscriberId::new(subscriber) {
             self.subscribers.uncount_binding(subscriber);
         }
         self.bindings.free(id);
-        true
     }
 
     /// The subscriber with this key.
@@ -311,21 +377,190 @@ impl Tables {
         true
     }
 
-    /// A session of `binding` that was counted is gone.
-    pub fn uncount_session(&self, binding: BindingId) {
-        let owner = self.bindings.read(binding).and_then(|(binding, _)| SubscriberId::new(binding.subscriber));
-        if let Some(subscriber) = owner {
-            self.subscribers.uncount_session(subscriber);
+    /// Makes a session of `binding`, which was found under the number in `key` and touched, for
+    /// `opener`. Entries that have outlived `lifetimes` are reused.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open(
+        &self,
+        key: &SessionKey,
+        binding: &Binding,
+        state: State,
+        opener: Opener,
+        lifetimes: &Lifetimes,
+        now: Tick,
+    ) -> Result<SessionRef<'_>, OpenError> {
+        let subscriber = SubscriberId::new(binding.subscriber);
+        let (owner, flags) = match opener {
+            Opener::Inside { limit } => {
+                let owner = self.count_session(subscriber, limit)?;
+                (owner, if owner.is_some() { COUNTED } else { 0 })
+            }
+            Opener::Outside(budget) => {
+                let of_subscriber = subscriber.map_or(0, |id| self.subscribers.unanswered(id));
+                let of_binding = self.bindings.unanswered(key.binding);
+                if of_binding >= budget.of_binding.into() || of_subscriber >= budget.of_subscriber {
+                    return Err(OpenError::Budget);
+                }
+                (None, UNANSWERED)
+            }
+        };
+        let uncount = || owner.iter().for_each(|id| self.subscribers.uncount_session(*id));
+        let session = match self.sessions.insert(key, state, flags, lifetimes, now) {
+            InsertedSession::New(session) => session,
+            InsertedSession::Existing(_) => {
+                uncount();
+                return Err(OpenError::Raced);
+            }
+            InsertedSession::Full => {
+                uncount();
+                return Err(OpenError::TableFull);
+            }
+        };
+        fence(Ordering::SeqCst);
+        if self.bindings.read(key.binding).is_some_and(|(current, _)| current == *binding) {
+            if flags == UNANSWERED {
+                self.bindings.change_unanswered(key.binding, |count| count.saturating_add(1));
+                subscriber
+                    .iter()
+                    .for_each(|id| self.subscribers.change_unanswered(*id, |count| count.saturating_add(1)));
+            }
+            return Ok(session);
+        }
+        // If it is gone already, who removed it has seen the flag.
+        if self.sessions.remove(&session).is_some() {
+            uncount();
+        }
+        Err(OpenError::Raced)
+    }
+
+    /// Counts one more session of a subscriber that has a limit.
+    fn count_session(
+        &self,
+        subscriber: Option<SubscriberId>,
+        limit: Option<u32>,
+    ) -> Result<Option<SubscriberId>, OpenError> {
+        let Some((id, limit)) = subscriber.zip(limit) else { return Ok(None) };
+        if self.subscribers.count_session(id, limit) { Ok(Some(id)) } else { Err(OpenError::Limit) }
+    }
+
+    /// The inside sends for the first time in a session of `binding` that the outside has opened:
+    /// it goes from state `from` to `to`, and from now on it counts for the subscriber.
+    ///
+    /// # Errors
+    /// [`OpenError::Limit`], [`OpenError::Raced`].
+    pub fn answer(
+        &self,
+        session: &SessionRef<'_>,
+        binding: &Binding,
+        (from, to): (State, State),
+        limit: Option<u32>,
+    ) -> Result<(), OpenError> {
+        let subscriber = SubscriberId::new(binding.subscriber);
+        let owner = self.count_session(subscriber, limit)?;
+        if !session.answer(from, to, owner.is_some()) {
+            owner.iter().for_each(|id| self.subscribers.uncount_session(*id));
+            return Err(OpenError::Raced);
+        }
+        self.bindings.change_unanswered(session.binding(), |count| count.saturating_sub(1));
+        subscriber.iter().for_each(|id| self.subscribers.change_unanswered(*id, |count| count.saturating_sub(1)));
+        Ok(())
+    }
+
+    /// Removes a session that was found; false if it is gone already.
+    pub fn remove_session(&self, session: &SessionRef<'_>) -> bool {
+        // To be read first: once the session is gone, the number may be another binding's.
+        let owner = self.owner_of(session.binding());
+        let removed = self.sessions.remove(session);
+        if let Some(owner) = owner.filter(|_| removed.is_some_and(|flags| flags & COUNTED != 0)) {
+            self.subscribers.uncount_session(owner);
+        }
+        removed.is_some()
+    }
+
+    /// Looks at every session of `lines` lines from `first`, and does with each what `decide` says.
+    /// Those that were counted are taken off their subscribers' counts.
+    pub fn sweep_sessions(&self, first: usize, lines: usize, mut decide: impl FnMut(&Session) -> Sweep) {
+        let owner = Cell::new(None);
+        let decide = |session: &Session| {
+            let verdict = decide(session);
+            let is_counted = verdict == Sweep::Remove && session.flags & COUNTED != 0;
+            owner.set(is_counted.then(|| self.owner_of(session.key.binding)).flatten());
+            verdict
+        };
+        let gone = |_: &Session| owner.take().iter().for_each(|owner| self.subscribers.uncount_session(*owner));
+        self.sessions.sweep_and_tell(first, lines, decide, gone);
+    }
+
+    /// Whose the sessions of a binding are, also of one that is about to go.
+    fn owner_of(&self, binding: BindingId) -> Option<SubscriberId> {
+        self.bindings.read_until_free(binding).and_then(|binding| SubscriberId::new(binding.subscriber))
+    }
+}
+
+/// Bindings that go together with their sessions.
+#[derive(Debug)]
+pub struct Removal<'t> {
+    tables: &'t Tables,
+    withdrawn: Vec<(BindingId, u32)>,
+    marks: Vec<u64>,
+}
+
+impl<'t> Removal<'t> {
+    /// Nothing goes yet.
+    #[must_use]
+    pub fn new(tables: &'t Tables) -> Self {
+        Self { tables, withdrawn: Vec::new(), marks: vec![0; tables.bindings.parts()] }
+    }
+
+    /// The binding goes, as with [`Tables::unbind`]; its number is free when the sessions have gone.
+    pub fn unbind(&mut self, id: BindingId, binding: &Binding, seen: Tick, now: Tick) -> bool {
+        let withdrawn = self.tables.withdraw(id, binding, seen, now);
+        if withdrawn {
+            self.withdrawn.push((id, binding.subscriber));
+            self.clear(id);
+        }
+        withdrawn
+    }
+
+    /// The sessions of a binding go, which stays.
+    pub fn clear(&mut self, id: BindingId) {
+        if let Some(mark) = self.marks.get_mut(id.get() as usize / 64) {
+            *mark |= 1 << (id.get() % 64);
         }
     }
 
-    /// Removes every session at once. Bindings without sessions go with the next passes of the
-    /// sweep. Packets may go on meanwhile; the count of a subscriber's sessions may then be off by
-    /// those that they made.
-    pub fn clear_sessions(&self) {
-        self.sessions.clear();
-        for id in self.subscribers.iter() {
-            self.subscribers.set_counts(id, self.subscribers.bindings(id), 0);
+    /// The sessions go, in one pass over all of them; says how many.
+    pub fn finish(mut self) -> u64 {
+        self.remove_sessions()
+    }
+
+    fn remove_sessions(&mut self) -> u64 {
+        if self.marks.iter().all(|&mark| mark == 0) {
+            return 0;
         }
+        let mut removed = 0;
+        // The bindings were withdrawn before: see `Tables::open`.
+        fence(Ordering::SeqCst);
+        self.tables.sweep_sessions(0, self.tables.sessions.lines(), |session| {
+            let id = session.key.binding.get() as usize;
+            if self.marks.get(id / 64).is_some_and(|mark| mark & 1 << (id % 64) != 0) {
+                removed += 1;
+                return Sweep::Remove;
+            }
+            Sweep::Keep
+        });
+        self.marks.fill(0);
+        for (id, subscriber) in self.withdrawn.drain(..) {
+            self.tables.free_binding(id, subscriber);
+        }
+        removed
+    }
+}
+
+impl Drop for Removal<'_> {
+    fn drop(&mut self) {
+        self.remove_sessions();
     }
 }

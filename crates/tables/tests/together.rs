@@ -41,7 +41,7 @@ fn candidates(slots: u32, from: u32) -> impl Iterator<Item = Candidate> {
 fn admit(tables: &Tables, host: u8, now: Tick) -> u32 {
     let key = SubscriberKey { ipv6: [host; 16], ..SubscriberKey::default() };
     let found = tables.find_subscriber(&key);
-    let grant = Subscriber { key, outside_ipv4: [192, 0, 2, 1], pool_address: 0 };
+    let grant = Subscriber { key, outside_ipv4: [192, 0, 2, 1] };
     let (id, _) = found.or_else(|| tables.admit(&grant, now)).expect("room for every host");
     if tables.subscribers.touch(id, now) { id.get() } else { admit(tables, host, now) }
 }

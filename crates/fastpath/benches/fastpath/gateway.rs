@@ -117,7 +117,7 @@ impl Gateway {
             _ => ([0; 16], [10, 0, 0, 2]),
         };
         let key = SubscriberKey { ipv6, ipv4, service: 0 };
-        let subscriber = Subscriber { key, outside_ipv4: POOL.octets(), pool_address: 0 };
+        let subscriber = Subscriber { key, outside_ipv4: POOL.octets() };
         self.tables.admit(&subscriber, Tick(1)).unwrap();
     }
 

@@ -153,6 +153,9 @@ tombolo_records::records! {
         lowest_ipv6_mtu: u32,
         /// Bindings that a subscriber may have.
         bindings_per_subscriber: u32,
+        /// Sessions that only the outside has sent in, of a binding and of a subscriber.
+        unanswered_per_binding: u32,
+        unanswered_per_subscriber: u32,
         /// lwAFTR: how many addresses of its own it has.
         locals: u8,
         /// Its place in the plan.

@@ -74,6 +74,7 @@ impl ServiceRecord {
             subscriber,
             parity,
             unsolicited_syn,
+            unanswered,
         } = policy;
         let mut set = |flag, is_set| self.flags |= if is_set { flag } else { 0 };
         for space in PortSpace::ALL {
@@ -85,6 +86,8 @@ impl ServiceRecord {
         set(SERVICE_ENGINE_OPENS, sessions_per_subscriber.is_some());
         set(SERVICE_ENGINE_OPENS_TCP, unsolicited_syn == UnsolicitedSyn::Hold);
         self.bindings_per_subscriber = bindings_per_subscriber.unwrap_or(u32::MAX);
+        self.unanswered_per_binding = unanswered.of_binding;
+        self.unanswered_per_subscriber = unanswered.of_subscriber;
     }
 
     fn set_pool(&mut self, pool: &Pool) -> Result<(), &'static str> {

@@ -159,6 +159,7 @@ impl<R: Rng> Napt<'_, R> {
         let random = self.random.next_u64();
         let candidates =
             self.pool.candidates_in(binder.address, binder.space, port, self.policy.parity, random, windows);
+        let candidates = candidates.take(self.exhausted.depth(self.now));
         match self.tables.bind(&template, candidates, self.reuse_port_after(binder.space), self.now) {
             Ok(bound) => Ok(Some(bound)),
             Err(BindError::TableFull) => Err(DropReason::BindingTableFull),
@@ -189,7 +190,7 @@ impl<R: Rng> Napt<'_, R> {
     /// than may be. All ports of the address are looked at, but only when none is free, and once a
     /// tick ([`Exhausted`]).
     fn reusable_age(&self, address: Ipv4Addr, space: PortSpace, windows: &[RangeInclusive<u16>]) -> Option<u32> {
-        let most = self.times.most_ports_kept_back?;
+        let most = self.times.most_ports_kept_back.filter(|_| !self.exhausted.searches_are_short(self.now))?;
         let usual = self.reuse_port_after(space);
         let (mut kept_back, mut oldest) = (0, None);
         for (port, slot) in self.pool.slots(address, space) {
@@ -223,11 +224,12 @@ impl<R: Rng> Napt<'_, R> {
         if self.exhausted.contains(key, self.now) {
             return false;
         }
-        let random = self.random.next_u32();
-        let granted = self.free_blocks(binder.address, binder.space, blocks, window, random).any(|(first, place)| {
-            let reuse_after = self.times.reuse_port_after;
-            self.tables.grant_block(binder.id, first, place, blocks.most(), reuse_after, self.now)
-        });
+        let (random, depth) = (self.random.next_u32(), self.exhausted.depth(self.now));
+        let granted =
+            self.free_blocks(binder.address, binder.space, blocks, window, (random, depth)).any(|(first, place)| {
+                let reuse_after = self.times.reuse_port_after;
+                self.tables.grant_block(binder.id, first, place, blocks.most(), reuse_after, self.now)
+            });
         if !granted {
             self.exhausted.note(key, self.now);
         }
@@ -242,12 +244,13 @@ impl<R: Rng> Napt<'_, R> {
         space: PortSpace,
         blocks: Blocks,
         window: &RangeInclusive<u16>,
-        random: u32,
+        (random, depth): (u32, usize),
     ) -> impl Iterator<Item = (u32, u16)> {
         let (first, end) = self.pool.blocks(address, blocks.size).unwrap_or((0, 0));
         let start = u16::try_from(random % u32::from(end.max(1))).unwrap_or(0);
         let places = (start..end).chain(0..start);
         places
+            .take(depth)
             .filter(move |&place| {
                 let ports = block_ports(blocks.size, place);
                 !intersection(&ports, window).is_empty()
@@ -270,9 +273,9 @@ impl<R: Rng> Napt<'_, R> {
         if !self.admissions.allow(self.policy.subscriber_rate, self.nanos) {
             return Err(DropReason::RateLimited);
         }
-        let pool_address = self.address_for(&key, inside, space)?;
-        let address = self.pool.address(pool_address).ok_or(DropReason::PoolExhausted)?;
-        let grant = Subscriber { key, outside_ipv4: address.octets(), pool_address };
+        let place = self.address_for(&key, inside, space)?;
+        let address = self.pool.address(place).ok_or(DropReason::PoolExhausted)?;
+        let grant = Subscriber { key, outside_ipv4: address.octets() };
         self.tables.admit(&grant, self.now).ok_or(DropReason::SubscriberTableFull)
     }
 
@@ -302,11 +305,13 @@ impl<R: Rng> Napt<'_, R> {
     fn has_room(&mut self, address: Ipv4Addr, inside: &InsideKey, space: PortSpace) -> bool {
         let random = self.random.next_u64();
         if let Allocation::Blocks(blocks) = self.pool.allocation() {
-            return self.free_blocks(address, space, *blocks, &(0..=u16::MAX), 0).next().is_some();
+            let (random, depth) = (u32::try_from(random >> 32).unwrap_or(0), self.exhausted.depth(self.now));
+            return self.free_blocks(address, space, *blocks, &(0..=u16::MAX), (random, depth)).next().is_some();
         }
         let port = u16::from_be_bytes(inside.port);
         let reuse_after = self.reuse_port_after(space);
-        let mut candidates = self.pool.candidates(address, space, port, self.policy.parity, random);
+        let candidates = self.pool.candidates(address, space, port, self.policy.parity, random);
+        let mut candidates = candidates.take(self.exhausted.depth(self.now));
         candidates.any(|candidate| self.tables.outside.is_available(candidate.slot, self.now, reuse_after))
             || self.reusable_age(address, space, &[0..=u16::MAX]).is_some()
     }

@@ -4,6 +4,7 @@
 
 use tombolo_tables::binding::InsideKey;
 use tombolo_tables::subscriber::SubscriberKey;
+use tombolo_tables::tables::Budget;
 
 use super::filtering::Filters;
 use super::session_state::Event;
@@ -11,7 +12,7 @@ use crate::mapping::pool::{Parity, PortSpace};
 use crate::verdict::DropReason;
 
 /// What a service lets its subscribers do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
     /// Who may send from outside.
     pub filtering: Filters,
@@ -32,6 +33,27 @@ pub struct Policy {
     pub subscriber: SubscriberIs,
     /// What becomes of a SYN from outside that may not come in.
     pub unsolicited_syn: UnsolicitedSyn,
+    /// Sessions that only the outside has sent in. Beyond it datagrams come in without a session,
+    /// and SYNs do not: whoever floods a binding from invented sources fills no table, and only
+    /// this binding takes no new connections meanwhile.
+    pub unanswered: Budget,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            filtering: Filters::default(),
+            inbound_tcp: InboundTcp::default(),
+            bindings_per_subscriber: None,
+            sessions_per_subscriber: None,
+            binding_rate: None,
+            subscriber_rate: None,
+            parity: Parity::default(),
+            subscriber: SubscriberIs::default(),
+            unsolicited_syn: UnsolicitedSyn::default(),
+            unanswered: Budget { of_binding: 256, of_subscriber: 1024 },
+        }
+    }
 }
 
 /// Who the subscriber is that an inside endpoint belongs to.

@@ -18,7 +18,7 @@
 //! | trans | established* | established* | established* | established* | reset* | established* | established* |
 //! | reset | inside-init* | outside-init* | same | same | same | reset-inside | reset-outside |
 //! | reset-inside | inside-init* | outside-init* | same | same | reset | same | established* |
-//! | reset-outside | inside-init* | outside-init* | same | same | reset | established* | same |
+//! | reset-outside | inside-init* | outside-init* | same | same | reset (inside), same | established* | same |
 //!
 //! `*`: the lifetime starts anew. Without it the session goes on with the time it has left.
 
@@ -162,10 +162,29 @@ pub static TABLE: [[u8; 8]; 16] = {
     table[RESET.0 as usize] = with(row, Outside, Other, RESET_OUTSIDE.0);
     let row = reset(reopened(same(RESET_INSIDE)), RESET.0);
     table[RESET_INSIDE.0 as usize] = with(row, Outside, Other, open);
-    let row = reset(reopened(same(RESET_OUTSIDE)), RESET.0);
+    // Whoever resets again and again must not drown the answer from inside.
+    let row = with(reopened(same(RESET_OUTSIDE)), Inside, Rst, RESET.0);
     table[RESET_OUTSIDE.0 as usize] = with(row, Inside, Other, open);
     table
 };
+
+/// Ticks after a reset from outside until the host inside is asked whether it knows of it: longer
+/// than what was on its way is on its way.
+pub const ASK_AFTER: u32 = ticks(30);
+
+/// Whether a session was reset.
+#[must_use]
+pub fn is_reset(state: State) -> bool {
+    matches!(state, RESET | RESET_INSIDE | RESET_OUTSIDE)
+}
+
+/// True if a packet that leaves its session in state `next` has the host inside asked later on: an
+/// RST from outside may be anybody's who guesses addresses and ports (RFC 7857 section 2.2).
+#[inline]
+#[must_use]
+pub fn raises_doubt(side: Side, event: Event, next: State) -> bool {
+    side == Side::Outside && event == Event::Rst && is_reset(next)
+}
 
 /// What becomes of a session in `state` when `event` comes from `side`.
 #[inline]

@@ -18,8 +18,8 @@
 use rand_core::Rng;
 use tombolo_tables::Tables;
 use tombolo_tables::binding::{Binding, BindingId, InsideKey};
-use tombolo_tables::session::{COUNTED, Inserted, SessionKey, SessionRef, State};
-use tombolo_tables::subscriber::SubscriberId;
+use tombolo_tables::session::{SessionKey, SessionRef, State};
+use tombolo_tables::tables::{OpenError, Opener};
 use tombolo_tables::tick::Tick;
 use tombolo_wire::Port;
 
@@ -28,7 +28,7 @@ use super::exhausted::Exhausted;
 use super::filtering::Filtering;
 use super::policy::{InboundTcp, Policy};
 use super::session_state::{
-    Event, ICMP, INSIDE_INIT, OUTSIDE_INIT, OUTSIDE_INIT_HELD, PERMISSION, PERMISSION_TCP, UDP, step,
+    Event, ICMP, INSIDE_INIT, OUTSIDE_INIT, OUTSIDE_INIT_HELD, PERMISSION, PERMISSION_TCP, UDP, raises_doubt, step,
 };
 use super::times::Times;
 use crate::endpoint::Endpoint;
@@ -85,17 +85,17 @@ impl<R: Rng> Napt<'_, R> {
             };
             let key = session_key(id, remote, space);
             let initial = initial_state(space, Side::Inside);
-            match self.advance(&key, Side::Inside, event) {
+            match self.advance(&key, &binding, Side::Inside, event)? {
                 Advanced::Session { renews, .. } => {
                     if renews {
-                        self.permit(&key, space);
+                        self.permit(&key, &binding, space);
                     }
                     return Ok(outside_of(&binding));
                 }
                 // RFC 6146 section 3.5.2.2, CLOSED: translated, without a session.
                 Advanced::None if !opens(space, event) => return Ok(outside_of(&binding)),
-                Advanced::None if self.open(&key, initial, &binding)? => {
-                    self.permit(&key, space);
+                Advanced::None if self.open(&key, initial, &binding, Side::Inside)? => {
+                    self.permit(&key, &binding, space);
                     return Ok(outside_of(&binding));
                 }
                 // The binding expired just now, or another writer was faster.
@@ -121,13 +121,13 @@ impl<R: Rng> Napt<'_, R> {
         for _ in 0..ATTEMPTS {
             let (id, binding) = self.find_outside(outside, space).ok_or(DropReason::NoBinding)?;
             let key = session_key(id, remote, space);
-            match self.advance(&key, Side::Outside, event) {
+            match self.advance(&key, &binding, Side::Outside, event)? {
                 // The SYN is held; what comes after it is not let in either until the inside has
                 // opened.
                 Advanced::Session { is_held: true, .. } => return Err(DropReason::Filtered),
                 Advanced::Session { renews, .. } => {
                     if renews {
-                        self.permit(&key, space);
+                        self.permit(&key, &binding, space);
                     }
                     return Ok(binding.inside);
                 }
@@ -137,12 +137,20 @@ impl<R: Rng> Napt<'_, R> {
             if !opens(space, event) {
                 return Ok(binding.inside);
             }
-            if self.open(&key, initial_state(space, Side::Outside), &binding)? {
-                // Who reaches a static binding needs no permission.
-                if binding.flags & tombolo_tables::binding::flags::STATIC == 0 {
-                    self.permit(&key, space);
+            match self.open(&key, initial_state(space, Side::Outside), &binding, Side::Outside) {
+                Ok(true) => {
+                    // Who reaches a static binding needs no permission.
+                    if binding.flags & tombolo_tables::binding::flags::STATIC == 0 {
+                        self.permit(&key, &binding, space);
+                    }
+                    return Ok(binding.inside);
                 }
-                return Ok(binding.inside);
+                Ok(false) => {}
+                // A datagram needs no session to come in; if the inside answers, it makes one.
+                Err(DropReason::UnansweredLimit | DropReason::SessionTableFull) if space != PortSpace::Tcp => {
+                    return Ok(binding.inside);
+                }
+                Err(reason) => return Err(reason),
             }
         }
         Err(DropReason::RateLimited)
@@ -168,10 +176,12 @@ impl<R: Rng> Napt<'_, R> {
     /// section 3.5.2.2): if the inside opens meanwhile, the session is established.
     pub fn hold(&self, outside: Endpoint, remote: Endpoint) {
         let found = self.find_outside(outside, PortSpace::Tcp);
-        if let Some((id, _)) = found.filter(|(id, _)| self.tables.bindings.touch(*id, self.now)) {
+        if let Some((id, binding)) = found.filter(|(id, _)| self.tables.bindings.touch(*id, self.now)) {
             let key = session_key(id, remote, PortSpace::Tcp);
+            let lifetimes = self.times.reuse_entry_after();
+            let opener = Opener::Outside(self.policy.unanswered);
             // Without room the inside's own SYN makes the session, in V6 INIT.
-            let _ = self.tables.sessions.insert(&key, OUTSIDE_INIT_HELD, 0, self.times.reuse_entry_after(), self.now);
+            let _ = self.tables.open(&key, &binding, OUTSIDE_INIT_HELD, opener, lifetimes, self.now);
         }
     }
 
@@ -198,9 +208,7 @@ impl<R: Rng> Napt<'_, R> {
         if let Some(effective) = self.times.effective(state, idle) {
             return Some((session, state, effective));
         }
-        if self.tables.sessions.remove(&session).is_some_and(|flags| flags & COUNTED != 0) {
-            self.tables.uncount_session(key.binding);
-        }
+        self.tables.remove_session(&session);
         None
     }
 
@@ -210,58 +218,62 @@ impl<R: Rng> Napt<'_, R> {
 
     /// Moves the session on that a packet belongs to, if there is one.
     #[inline]
-    fn advance(&self, key: &SessionKey, side: Side, event: Event) -> Advanced {
-        let Some((session, state, effective)) = self.live(key) else { return Advanced::None };
+    fn advance(&self, key: &SessionKey, binding: &Binding, side: Side, event: Event) -> Result<Advanced, DropReason> {
+        let Some((session, state, effective)) = self.live(key) else { return Ok(Advanced::None) };
         let step = step(effective, side, event);
-        if step.next != state && !session.transition(state, step.next) {
-            return Advanced::Again;
+        if answers(side, step.next) && session.is_unanswered() {
+            match self.tables.answer(&session, binding, (state, step.next), self.policy.sessions_per_subscriber) {
+                Ok(()) => {}
+                Err(OpenError::Limit) => return Err(DropReason::SubscriberLimit),
+                Err(_) => return Ok(Advanced::Again),
+            }
+        } else if raises_doubt(side, event, step.next) && !session.is_doubted() {
+            if !session.doubt(state, step.next) {
+                return Ok(Advanced::Again);
+            }
+        } else if step.next != state && !session.transition(state, step.next) {
+            return Ok(Advanced::Again);
         }
         // A permission is due also where the inside answers a held SYN within the tick.
         let renews = step.refresh && (session.seen() != self.now || state == OUTSIDE_INIT_HELD);
         if step.refresh {
             session.refresh(self.now);
         }
-        Advanced::Session { renews, is_held: step.next == OUTSIDE_INIT_HELD }
+        Ok(Advanced::Session { renews, is_held: step.next == OUTSIDE_INIT_HELD })
     }
 
     /// Makes a session; false if its binding is gone or another writer made it first.
-    fn open(&self, key: &SessionKey, state: State, binding: &Binding) -> Result<bool, DropReason> {
+    fn open(&self, key: &SessionKey, state: State, binding: &Binding, side: Side) -> Result<bool, DropReason> {
         self.times.check_open()?;
         if !self.tables.bindings.touch(key.binding, self.now) {
             return Ok(false);
         }
-        let counted_for = self.count_session(binding)?;
-        let flags = if counted_for.is_some() { COUNTED } else { 0 };
-        let inserted = self.tables.sessions.insert(key, state, flags, self.times.reuse_entry_after(), self.now);
-        if let (Inserted::Existing(_) | Inserted::Full, Some(subscriber)) = (&inserted, counted_for) {
-            self.tables.subscribers.uncount_session(subscriber);
-        }
-        match inserted {
-            Inserted::New(_) => Ok(true),
-            Inserted::Existing(_) => Ok(false),
-            Inserted::Full => Err(DropReason::SessionTableFull),
-        }
-    }
-
-    /// Counts a session of the subscriber of `binding`, if there is a limit.
-    fn count_session(&self, binding: &Binding) -> Result<Option<SubscriberId>, DropReason> {
-        let Some((limit, id)) = self.policy.sessions_per_subscriber.zip(SubscriberId::new(binding.subscriber)) else {
-            return Ok(None);
+        let opener = match side {
+            Side::Inside => Opener::Inside { limit: self.policy.sessions_per_subscriber },
+            Side::Outside => Opener::Outside(self.policy.unanswered),
         };
-        if self.tables.subscribers.count_session(id, limit) { Ok(Some(id)) } else { Err(DropReason::SubscriberLimit) }
+        match self.tables.open(key, binding, state, opener, self.times.reuse_entry_after(), self.now) {
+            Ok(_) => Ok(true),
+            Err(OpenError::Raced) => Ok(false),
+            Err(OpenError::Limit) => Err(DropReason::SubscriberLimit),
+            Err(OpenError::Budget) => Err(DropReason::UnansweredLimit),
+            Err(OpenError::TableFull) => Err(DropReason::SessionTableFull),
+        }
     }
 
     /// Notes, for address-dependent filtering, that there is a session with the remote address of
     /// `key`. That is what RFC 6146 section 3.5.1 asks for, so the permission is renewed whenever a
     /// session is, whichever side refreshes it, and outlives them all.
-    fn permit(&self, key: &SessionKey, space: PortSpace) {
+    fn permit(&self, key: &SessionKey, binding: &Binding, space: PortSpace) {
         if self.policy.filtering.of(space) == Filtering::AddressDependent {
             let state = if space == PortSpace::Tcp { PERMISSION_TCP } else { PERMISSION };
             let key = permission_key(key);
             // Without room for the permission only the filter is stricter; the session is not
             // harmed.
-            if let Inserted::Existing(permission) =
-                self.tables.sessions.insert(&key, state, 0, self.times.reuse_entry_after(), self.now)
+            let opener = Opener::Inside { limit: None };
+            let made = self.tables.open(&key, binding, state, opener, self.times.reuse_entry_after(), self.now);
+            if matches!(made, Err(OpenError::Raced))
+                && let Some(permission) = self.tables.sessions.find(&key)
             {
                 permission.refresh(self.now);
             }
@@ -312,6 +324,12 @@ fn permission_key(key: &SessionKey) -> SessionKey {
 
 fn outside_of(binding: &Binding) -> Endpoint {
     Endpoint { address: binding.outside_ipv4.into(), port: Port(u16::from_be_bytes(binding.outside_port)) }
+}
+
+/// True if a packet from `side` that leaves its session in state `next` is the inside's answer to
+/// what the outside has opened. To a SYN only a SYN is: an RST leaves the session as it was.
+fn answers(side: Side, next: State) -> bool {
+    side == Side::Inside && next != OUTSIDE_INIT && next != OUTSIDE_INIT_HELD
 }
 
 /// True if the packet may make state: anything but TCP, and SYN.
