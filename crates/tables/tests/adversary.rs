@@ -147,7 +147,7 @@ fn chosen_sources_fill_a_table_as_random_ones_do() {
     let patterns: [fn(u64) -> Words; 6] = [
         |n| [7, n, 0],
         |n| [7, n << 32, 0],
-        |n| [7, n << 48 | n >> 16, 0],
+        |n| [7, n.rotate_right(16), 0],
         |n| [n << 40, n << 40, 0],
         |n| [7, n.reverse_bits(), 9],
         |n| [0, 0, n << 17],

@@ -13,8 +13,7 @@ use tombolo_generator::{
 
 pub use tombolo_generator::Means;
 
-use crate::effort::Effort;
-use crate::expiry::{check_age, lasts};
+use crate::effort::{Effort, age_at_the_end};
 use crate::gateway::{Gateway, GatewayError, TestFrames};
 use crate::headers::Headers;
 use crate::search::Attempt;
@@ -460,14 +459,27 @@ impl Bench {
         let Some(filled) = self.filled else { return Ok(()) };
         let rate = if plan.rate == 0 { self.tester_limit } else { plan.rate };
         let seconds = f64::from(plan.frames) / rate.max(1) as f64;
-        if lasts(self, filled.began, seconds) {
+        if self.check_lifetime(age_at_the_end(filled.began, seconds)).is_ok() {
             return Ok(());
         }
         self.fill(filled.rate, observer)?;
         match self.filled {
-            Some(again) => check_age(self, again.began, seconds),
+            Some(again) => self.check_lifetime(age_at_the_end(again.began, seconds)),
             None => Ok(()),
         }
+    }
+
+    /// Refuses what takes longer, in seconds, than the gateway keeps a connection, where it has any and
+    /// that is known.
+    pub(crate) fn check_lifetime(&self, needed: f64) -> Result<(), BenchError> {
+        let is_stateful = self.test_frames.technology.is_stateful();
+        let timeout = self.gateway.udp_timeout_seconds().filter(|_| is_stateful).map(|seconds| seconds as f64);
+        let Some(timeout) = timeout.filter(|timeout| needed >= *timeout) else { return Ok(()) };
+        Err(BenchError::Unsuitable(format!(
+            "{} forgets UDP connections after {timeout} s, but phase 1, the gap after it and the measurement take {needed:.1} s; raise its \
+             timeout, or take fewer sessions or a shorter trial",
+            self.gateway.name()
+        )))
     }
 
     /// Runs one trial.

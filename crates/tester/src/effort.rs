@@ -1,7 +1,7 @@
 //! How long and how often: the full form that the RFCs ask for, a quick one for a first look, and
 //! one between them.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
@@ -146,4 +146,12 @@ impl Effort {
         let frames = (rate as f64 * seconds).clamp(1.0, f64::from(u32::MAX)) as u32;
         frames
     }
+}
+
+/// From the order to send to the first frame.
+pub(crate) const START_MS: u64 = 200;
+
+/// Age in seconds that what was made then has when a trial of so many seconds, begun now, ends.
+pub(crate) fn age_at_the_end(began: Instant, seconds: f64) -> f64 {
+    began.elapsed().as_secs_f64() + START_MS as f64 / 1000.0 + seconds
 }

@@ -84,7 +84,7 @@ fn programs_hash_as_the_tables_do() {
             if trial % 2 == 0 { random } else { edge[(random % 8) as usize] ^ u64::from(random & 1 << 20 != 0) }
         };
         let words = [word(), word(), word()];
-        let buckets = numbers.draw() as u32 >> (trial % 32);
+        let buckets = u32::try_from(numbers.draw() >> 32).unwrap() >> (trial % 32);
         let hash = key.hash(words);
         let [first, second] = hash.buckets(buckets);
         let expected = [hash.0, hash.tag().into(), hash.rehash().0, u64::from(second) << 32 | u64::from(first)];

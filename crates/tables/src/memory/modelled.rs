@@ -3,7 +3,7 @@
 
 use std::ops::Deref;
 
-use super::{MemoryError, MemorySource, Record};
+use super::span::{MemoryError, MemorySource, Record};
 
 /// An array of records.
 #[derive(Debug)]

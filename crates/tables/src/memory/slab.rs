@@ -6,7 +6,7 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::{Backing, CACHE_LINE, MemoryError, MemorySource, Record};
+use super::span::{Backing, CACHE_LINE, MemoryError, MemorySource, Record};
 
 /// An array of records in a span of memory.
 pub struct Slab<T: Record> {
