@@ -39,9 +39,13 @@ pub(super) fn flush_routes(lab: &Lab) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The gateway's network cards get other MAC addresses.
+/// The gateway's network cards get other MAC addresses, and its kernel says so to the neighbours; else
+/// they would send to the old ones until they ask by themselves, after half a minute.
 pub(super) fn change_macs(lab: &Lab, round: u8) -> anyhow::Result<()> {
+    let gateway = lab.node("gateway")?;
     for (interface, number) in [("inside0", 1), ("outside0", 2)] {
+        gateway.set_sysctl(&format!("net.ipv4.conf.{interface}.arp_notify"), "1")?;
+        gateway.set_sysctl(&format!("net.ipv6.conf.{interface}.ndisc_notify"), "1")?;
         ip(lab, &["link", "set", "dev", interface, "address", &format!("02:00:5e:{round:02x}:00:{number:02x}")])?;
     }
     Ok(())

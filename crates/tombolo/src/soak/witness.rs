@@ -38,7 +38,9 @@ struct Shared {
     sent: Vec<AtomicU64>,
     answered: Vec<AtomicU64>,
     exchanges: Vec<AtomicU64>,
-    /// Numbers of flows that have been answered since the stretch began.
+    /// What is asked now asks with this number.
+    epoch: AtomicU64,
+    /// Flows of which something was answered that asked with it.
     heard: Mutex<Vec<bool>>,
     known: Mutex<Known>,
     failures: Arc<Failures>,
@@ -64,6 +66,7 @@ impl Witnesses {
             sent: counters(),
             answered: counters(),
             exchanges: counters(),
+            epoch: AtomicU64::new(0),
             heard: Mutex::new(vec![false; 2 * FLOWS as usize]),
             known: Mutex::default(),
             failures: Arc::clone(failures),
@@ -83,19 +86,19 @@ impl Witnesses {
 
     /// Begins the next stretch.
     pub(super) fn next(&self) {
-        self.shared.heard.lock().unwrap_or_else(PoisonError::into_inner).fill(false);
         self.shared.stretch.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// True if every flow has been answered since the stretch began, or since
-    /// [`forget`](Self::forget).
-    pub(super) fn all_heard(&self) -> bool {
-        self.shared.heard.lock().unwrap_or_else(PoisonError::into_inner).iter().all(|&heard| heard)
+    /// From now on [`all_heard`](Self::all_heard) goes by what is asked from now on.
+    pub(super) fn forget(&self) {
+        let mut heard = self.shared.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        self.shared.epoch.fetch_add(1, Ordering::Relaxed);
+        heard.fill(false);
     }
 
-    /// Asks anew whether all flows are answered.
-    pub(super) fn forget(&self) {
-        self.shared.heard.lock().unwrap_or_else(PoisonError::into_inner).fill(false);
+    /// True if every flow has been answered.
+    pub(super) fn all_heard(&self) -> bool {
+        self.shared.heard.lock().unwrap_or_else(PoisonError::into_inner).iter().all(|&heard| heard)
     }
 
     /// Outside endpoints of the witnesses.
@@ -206,18 +209,19 @@ fn ask_over_udp(shared: &Shared, family: Family) {
         let begin = Instant::now();
         for (flow, socket) in sockets.iter().enumerate() {
             let stretch = shared.stretch();
-            let word = u64::try_from(stretch).unwrap_or(0).to_be_bytes();
+            let mut question = [0; 16];
+            question[..8].copy_from_slice(&u64::try_from(stretch).unwrap_or(0).to_be_bytes());
+            question[8..].copy_from_slice(&shared.epoch.load(Ordering::Relaxed).to_be_bytes());
             // What the sending host's own kernel does not take, for want of a neighbour, counts too:
             // it is lost on the way to the gateway.
-            let _ = socket.send(&word);
+            let _ = socket.send(&question);
             shared.sent[stretch].fetch_add(1, Ordering::Relaxed);
-            while let Ok(8) = socket.recv(&mut buffer) {
-                let word = <[u8; 8]>::try_from(&buffer[..8]).map_or(0, u64::from_be_bytes);
-                let asked_in = usize::try_from(word).unwrap_or(0).min(MOST - 1);
+            while let Ok(16) = socket.recv(&mut buffer) {
+                let word = |at| <[u8; 8]>::try_from(&buffer[at..at + 8]).map_or(0, u64::from_be_bytes);
+                let asked_in = usize::try_from(word(0)).unwrap_or(0).min(MOST - 1);
                 shared.answered[asked_in].fetch_add(1, Ordering::Relaxed);
-                if asked_in == shared.stretch() {
-                    shared.heard.lock().unwrap_or_else(PoisonError::into_inner)[first + flow] = true;
-                }
+                let mut heard = shared.heard.lock().unwrap_or_else(PoisonError::into_inner);
+                heard[first + flow] |= word(8) == shared.epoch.load(Ordering::Relaxed);
             }
         }
         std::thread::sleep(STEP.saturating_sub(begin.elapsed()));
