@@ -17,7 +17,7 @@ const OLD: Tick = Tick(1);
 
 fn grant(host: u8) -> Subscriber {
     let key = SubscriberKey { ipv6: [host; 16], ..SubscriberKey::default() };
-    Subscriber { key, outside_ipv4: [192, 0, 2, 1], pool_address: 0 }
+    Subscriber { key, outside_ipv4: [192, 0, 2, 1] }
 }
 
 fn bind(tables: &Tables, port: u16, slots: &[u32]) -> Option<(BindingId, Binding)> {

@@ -22,8 +22,17 @@ fn world() -> Arc<World> {
     Arc::new(World { index, keys: Default::default() })
 }
 
+/// Of a secret under which key 5 has two buckets: it may go into either.
 fn hash(key: u64) -> Hash {
-    HashKey::new([11, 22, 33, 44]).hash([key, 0, 0])
+    HashKey::new([0x9e37_79b9_7f4a_7c15, 0xc2b2_ae3d_27d4_eb4f, 0x1656_67b1_9e37_79f9, SECRET]).hash([key, 0, 0])
+}
+
+const SECRET: u64 = 0x27d4_eb2f_1656_67c5;
+
+#[test]
+fn the_key_of_the_models_has_two_buckets() {
+    let [first, second] = hash(5).buckets(2);
+    assert_ne!(first, second);
 }
 
 impl World {

@@ -21,7 +21,7 @@ const BRIEF: Lifetimes = Lifetimes([10; 16]);
 fn world(bindings: u32, slots: u32) -> Arc<Tables> {
     let tables = tables(bindings, slots);
     let key = SubscriberKey { ipv6: [7; 16], ..SubscriberKey::default() };
-    let admitted = tables.admit(&Subscriber { key, outside_ipv4: [192, 0, 2, 1], pool_address: 0 }, NOW);
+    let admitted = tables.admit(&Subscriber { key, outside_ipv4: [192, 0, 2, 1] }, NOW);
     assert_eq!(admitted.unwrap().0.get(), 1);
     tables
 }

@@ -116,7 +116,7 @@ model! {
 
 fn grant() -> Subscriber {
     let key = SubscriberKey { ipv6: [7; 16], ..SubscriberKey::default() };
-    Subscriber { key, outside_ipv4: [192, 0, 2, 1], pool_address: 0 }
+    Subscriber { key, outside_ipv4: [192, 0, 2, 1] }
 }
 
 fn two_subscribers() -> Arc<Tables> {
@@ -128,7 +128,7 @@ fn two_subscribers() -> Arc<Tables> {
 model! {
     a_subscriber_is_admitted_once, 2, || {
         let tables = two_subscribers();
-        let other = spawn(&tables, |tables| tables.admit(&Subscriber { pool_address: 1, ..grant() }, NOW));
+        let other = spawn(&tables, |tables| tables.admit(&Subscriber { outside_ipv4: [192, 0, 2, 2], ..grant() }, NOW));
         let mine = tables.admit(&grant(), NOW).expect("there is room");
         assert_eq!(other.join().unwrap(), Some(mine));
         assert_eq!(tables.subscribers.count(), 1);
