@@ -5,7 +5,7 @@
 //! 192.168.255.17 <tab> 2001:db8:1::2 <tab> 1750000000      address, host, last packet in seconds since 1970
 //! ```
 //!
-//! The file is written when something was lent, but not again for a while ([`Pace`]), once an hour,
+//! The file is written when something was lent, but not again for a while (`Pace`), once an hour,
 //! and at the end; always whole, beside the old one, which it then replaces when the disk has it. A
 //! thread of its own does that, so no packet waits for a disk.
 

@@ -197,7 +197,7 @@ impl MapEdge {
 
     /// True if IPv4 packets to `destination` may be this edge's to carry, whoever sends them: without
     /// NAPT all but those to its own address. Of a shared address the other ports are other
-    /// subscribers' (RFC 7597 section 5.1): which port it is, [`keeps`](Self::keeps) asks.
+    /// subscribers' (RFC 7597 section 5.1): which port it is, `keeps` asks.
     #[must_use]
     #[inline]
     pub fn claims_ipv4(&self, destination: Ipv4Addr) -> bool {

@@ -239,7 +239,7 @@ impl Host {
     /// content: seen from the device, everything is reached through the device.
     ///
     /// All but the first route stays when the gateway ends, however it ends: packets with private
-    /// sources are prohibited then, and do not leave untranslated. [`Host::take_down`] ends that.
+    /// sources are prohibited then, and do not leave untranslated. `tombolo down` ends that.
     ///
     /// # Errors
     /// [`HostError`]; in particular if the table has a default route.
