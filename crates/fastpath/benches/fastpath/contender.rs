@@ -103,8 +103,8 @@ impl Contender {
         let lab = Lab::create(&Topology::client_gateway_server())?;
         let node = lab.node("gateway")?;
         for interface in ["inside0", "outside0"] {
-            // A veth takes redirected frames only while its own end polls, which receive offload
-            // makes it do.
+            // The rig's frames are redirected to this end, which it takes only while it polls, as
+            // receive offload makes it do.
             node.set_offload(interface, Offload::Gro, true)?;
         }
         if queues > 1 {
@@ -120,7 +120,7 @@ impl Contender {
         let flows = Flows { inside_first: 1024, outside_first: 1024, ..Flows::sessions(inside, outside) };
         let mut setup = load.population.setup(kind.technology(), &flows)?;
         let sessions = u64::from(inside) * u64::from(outside);
-        let gateway = match kind {
+        let mut gateway = match kind {
             Kind::Nat64 | Kind::Nat44 | Kind::Siit | Kind::Siit10k => {
                 Some(Gateway::start(&lab, kind, (inside, sessions), None)?)
             }
@@ -144,6 +144,9 @@ impl Contender {
         let capacity = Capacity { frames, records: 1, a_hosts: hosts, b_hosts: 1 };
         let mut rig = Rig::open(&left, &right, capacity)?;
         rig.set_endpoints(&setup.a, &setup.b)?;
+        if let Some(gateway) = &mut gateway {
+            gateway.look_at_ports(&lab)?;
+        }
         Ok(Self { kind, load, rig, setup, ends, gateway, lab, seed: 1 })
     }
 

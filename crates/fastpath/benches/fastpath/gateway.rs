@@ -105,6 +105,19 @@ impl Gateway {
         Ok(Self { kind, fast_path, tables, spans, directory, _follower: Follower::start(routes), _memory: memory })
     }
 
+    /// Sees whom XDP can send to: a veth takes what is redirected to it while its other end polls,
+    /// which the rig's ports do once they are open.
+    pub(crate) fn look_at_ports(&mut self, lab: &Lab) -> Result<()> {
+        let fast_path = &mut self.fast_path;
+        lab.node("gateway")?.run(|| fast_path.refresh())??;
+        for interface in ["inside0", "outside0"] {
+            if fast_path.xdp_sends(interface) != Some(true) {
+                return Err(format!("XDP cannot send through {interface}").into());
+            }
+        }
+        Ok(())
+    }
+
     /// Forgets everything but the subscriber.
     pub(crate) fn clear(&mut self) {
         for span in &self.spans {
