@@ -59,7 +59,11 @@ fn programs_decide_as_the_engine_does() {
             }
             world.check();
             println!("{name}, {program:?}: {score:?}");
-            assert!(score.translated * 50 > trials, "{name}: hardly a packet was translated: {score:?}");
+            // Of a few packets none may be one that is translated, and that says nothing.
+            assert!(
+                trials < 500 || score.translated * 50 > trials,
+                "{name}: hardly a packet was translated: {score:?}"
+            );
             total.add(&score);
         }
     }
