@@ -205,6 +205,13 @@ fn parity_can_be_switched_off() {
     assert_eq!(choices(PortSpace::Udp, 5000, Parity::Ignore, &[80, 5001, 6000, 7001]), [5001, 6000, 7001]);
 }
 
+#[test]
+fn parity_is_kept_where_the_range_cannot_be() {
+    assert_eq!(choices(PortSpace::Udp, 123, Parity::Preserve, &[5000, 5001, 7001]), [5001, 7001]);
+    assert_eq!(choices(PortSpace::Udp, 123, Parity::Preserve, &[80, 5001]), [80], "the range comes first");
+    assert_eq!(choices(PortSpace::Udp, 5000, Parity::Preserve, &[79, 80]), [80]);
+}
+
 /// A subscriber whose address has no port left is refused, though another address has some.
 fn check_paired() {
     let last_address = Ipv4Addr::new(192, 0, 2, 2);

@@ -212,17 +212,19 @@ impl Pool {
         windows: &[RangeInclusive<u16>],
     ) -> impl Iterator<Item = Candidate> + use<'_> {
         let range = self.range_of(address);
-        let mut orders = [const { None }; WINDOWS];
-        for (order, window) in orders.iter_mut().zip(windows) {
-            let places = range.map_or(0..0, |range| range.ports[space as usize].places_in(window));
-            *order = (!places.is_empty()).then(|| (places.start, Order::new(places.end - places.start, random)));
+        let mut within = [const { None }; WINDOWS];
+        for (within, window) in within.iter_mut().zip(windows) {
+            *within = Some(window.clone());
         }
-        let suitable = (0..3).flat_map(move |pass| {
-            orders.into_iter().flatten().flat_map(move |(first, order)| {
-                order
-                    .indices()
-                    .filter_map(move |index| range?.ports[space as usize].nth(first + index))
-                    .filter(move |&p| suits(space, parity, port, p) == pass)
+        let suitable = passes(space, parity, port).into_iter().flatten().flat_map(move |pass| {
+            within.clone().into_iter().flatten().flat_map(move |window| {
+                let ports = range.map(|range| &range.ports[space as usize]);
+                let window = *window.start().max(pass.ports.start())..=*window.end().min(pass.ports.end());
+                let places = ports.map_or(0..0, |ports| ports.places_in(&window));
+                let order = (!places.is_empty()).then(|| Order::new(places.end - places.start, random));
+                let indices = order.into_iter().flat_map(Order::indices);
+                let chosen = indices.filter_map(move |index| ports?.nth(places.start + index));
+                chosen.filter(move |candidate| pass.parity.is_none_or(|parity| candidate & 1 == parity))
             })
         });
         suitable.filter(move |&p| p != 0 || space == PortSpace::Icmp).filter_map(move |p| {
@@ -267,19 +269,27 @@ pub fn block_ports(size: u32, place: u16) -> RangeInclusive<u16> {
     u16::try_from(first).unwrap_or(u16::MAX)..=u16::try_from(last).unwrap_or(u16::MAX)
 }
 
-/// In which pass outside port `candidate` is considered for inside port `port`: 0 is best.
-fn suits(space: PortSpace, parity: Parity, port: u16, candidate: u16) -> u8 {
+/// Outside ports that are equally suitable.
+#[derive(Debug, Clone)]
+struct Pass {
+    ports: RangeInclusive<u16>,
+    parity: Option<u16>,
+}
+
+/// The outside ports for inside port `port`, the most suitable first: those of the same range (RFC
+/// 4787 section 4.2.2), and in either range those of the same parity (section 4.2.3).
+fn passes(space: PortSpace, parity: Parity, port: u16) -> [Option<Pass>; 4] {
+    let pass = |ports: &RangeInclusive<u16>, parity| Some(Pass { ports: ports.clone(), parity });
     if space == PortSpace::Icmp {
-        return 0;
+        return [pass(&(0..=u16::MAX), None), None, None, None];
     }
-    let same_range = (port < 1024) == (candidate < 1024);
-    let any_parity = space != PortSpace::Udp || parity == Parity::Ignore;
-    let same_parity = any_parity || (port ^ candidate) & 1 == 0;
-    match (same_range, same_parity) {
-        (true, true) => 0,
-        (true, false) => 1,
-        (false, _) => 2,
+    let (low, high) = (0..=1023, 1024..=u16::MAX);
+    let (same, other) = if port < 1024 { (low, high) } else { (high, low) };
+    if space != PortSpace::Udp || parity == Parity::Ignore {
+        return [pass(&same, None), pass(&other, None), None, None];
     }
+    let (kept, changed) = (Some(port & 1), Some(!port & 1));
+    [pass(&same, kept), pass(&same, changed), pass(&other, kept), pass(&other, changed)]
 }
 
 /// All indices below a count, once each, in an order that a random number chose.
@@ -369,9 +379,8 @@ mod tests {
                 assert_eq!(ports.len(), 19, "all but port 0");
                 assert_eq!(ports.iter().collect::<HashSet<_>>().len(), 19);
                 assert!(!ports.contains(&0));
-                let passes: Vec<_> =
-                    ports.iter().map(|&port| suits(PortSpace::Udp, Parity::Preserve, inside, port)).collect();
-                assert!(passes.is_sorted(), "{passes:?}");
+                let suits = |port: &u16| ((*port < 1024) != (inside < 1024), (port ^ inside) & 1);
+                assert!(ports.is_sorted_by_key(suits), "{ports:?}");
             }
         }
     }
