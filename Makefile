@@ -5,7 +5,8 @@
 #   make lint     formatting (Rust and C), clippy, documentation, dependencies
 #   make bench    what a packet costs in memory, state at scale, TCP beside plain forwarding and Tayga (root)
 #   make bench-fastpath   the programs in the kernel beside plain forwarding, iptables and Tayga, interleaved (root)
-#   make soak     twenty minutes of attacks and mishaps, and fast path against engine, 10^8 packets; SECONDS, TRIALS (root)
+#   make soak     twenty minutes of attacks and mishaps, fast path against engine, 10^8 packets, and live gateways against
+#                 translate, 10^6 packets a service; SECONDS, TRIALS, PACKETS (root)
 #   make fuzz     libFuzzer on parser, translation, engine and configuration; SECONDS=60 for each of them
 #   make lab      a playground that stays: three namespaces, no gateway (root)
 #   make setup    installs the Debian packages that the above need
@@ -40,6 +41,7 @@ soak: setup
 	cargo build --release -p tombolo
 	./target/release/tombolo lab soak --seconds $(or $(SECONDS),1200)
 	TOMBOLO_TRIALS=$(or $(TRIALS),1250000) cargo test --release -p tombolo-fastpath --test differential
+	./target/release/tombolo lab compare --packets $(or $(PACKETS),500000)
 
 fuzz: setup
 	./scripts/fuzz.sh $(or $(SECONDS),60)

@@ -15,9 +15,9 @@
 //! ```
 //!
 //! Reading order: [`topology`] says what a lab looks like (plain data); `lab` builds and removes
-//! it; `namespace` and `link` are the two things it is made of; `relay` delays frames; `process`,
-//! `peers` and `capture` are what runs inside; `registry` is what removes a lab when nobody gets to
-//! drop it.
+//! it; `namespace` and `link` are the two things it is made of; `frames` is one end of a cable, and
+//! `relay` delays what crosses it; `process`, `peers` and `capture` are what runs inside;
+//! `registry` is what removes a lab when nobody gets to drop it.
 //!
 //! # Invariants
 //! - No command is run to build a lab: namespaces are made by `unshare` and a bind mount (as `ip
@@ -33,6 +33,7 @@ pub mod topology;
 
 mod capture;
 mod error;
+mod frames;
 mod groups;
 mod interruption;
 mod lab;
@@ -51,6 +52,7 @@ mod wait;
 
 pub use capture::Capture;
 pub use error::LabError;
+pub use frames::Frames;
 pub use interruption::interrupted;
 pub use lab::Lab;
 pub use namespace::Namespace;

@@ -29,28 +29,18 @@ use std::{
 use nix::{
     poll::{PollFd, PollFlags, ppoll},
     sys::{
-        socket::{
-            AddressFamily, MsgFlags, SockFlag, SockType, recv, send, setsockopt, socket,
-            sockopt::{RcvBufForce, SndBufForce},
-        },
+        socket::{MsgFlags, recv, send},
         time::TimeSpec,
     },
 };
 
-use crate::{LabError, Namespace};
+use crate::{LabError, Namespace, frames::open};
 
 /// What one direction may hold.
 const QUEUE_BYTES: usize = 64 << 20;
 
 /// The largest read: a virtio header, an Ethernet header, a super-packet of 64 KiB.
 const FRAME_BYTES: usize = 10 + 18 + (64 << 10);
-
-/// PACKET_VNET_HDR of linux/if_packet.h.
-const PACKET_VNET_HDR: i32 = 15;
-/// PACKET_IGNORE_OUTGOING of linux/if_packet.h (Linux 4.20).
-const PACKET_IGNORE_OUTGOING: i32 = 23;
-/// SOL_PACKET of linux/socket.h.
-const SOL_PACKET: i32 = 263;
 
 /// A running relay between two interfaces of one namespace; it ends when dropped.
 #[derive(Debug)]
@@ -73,7 +63,7 @@ impl Relay {
     pub(crate) fn start(namespace: &Namespace, interfaces: [&str; 2], delay: Duration) -> Result<Self, LabError> {
         let failed = |e: io::Error| LabError::system("start the relay of a delayed link", e);
         let [left, right] = [namespace.index_of(interfaces[0])?, namespace.index_of(interfaces[1])?];
-        let sockets = namespace.run(|| Ok((open(left)?, open(right)?)))?.map_err(failed)?;
+        let sockets = namespace.run(|| Ok((open(left, true)?, open(right, true)?)))?.map_err(failed)?;
         let (stop, stopped) = UnixStream::pair().map_err(failed)?;
         let thread = namespace.spawn(move || relay(&sockets.0, &sockets.1, delay, &stopped))?;
         Ok(Self { stop: Some(stop), thread: Some(thread) })
@@ -147,43 +137,3 @@ impl<'a> Direction<'a> {
         }
     }
 }
-
-/// Opens a packet socket that sees exactly what arrives on one interface.
-fn open(index: u32) -> io::Result<OwnedFd> {
-    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-    // Protocol 0: nothing is received before the socket is bound to its interface.
-    let packet = socket(AddressFamily::Packet, SockType::Raw, flags, None)?;
-    set_option(&packet, PACKET_VNET_HDR)?;
-    set_option(&packet, PACKET_IGNORE_OUTGOING)?;
-    setsockopt(&packet, RcvBufForce, &(16 << 20))?;
-    setsockopt(&packet, SndBufForce, &(16 << 20))?;
-    bind(&packet, index)?;
-    Ok(packet)
-}
-
-fn set_option(packet: &OwnedFd, option: i32) -> io::Result<()> {
-    let on: libc::c_int = 1;
-    // SAFETY: the option's value is a live `int`, and its size is passed.
-    let status = unsafe { libc::setsockopt(packet.as_raw_fd(), SOL_PACKET, option, (&raw const on).cast(), 4) };
-    if status < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
-fn bind(packet: &OwnedFd, index: u32) -> io::Result<()> {
-    // In network byte order, as packet(7) wants it.
-    const ALL_PROTOCOLS: u16 = 0x0003_u16.to_be();
-    let address = libc::sockaddr_ll {
-        sll_family: 17, // AF_PACKET
-        sll_protocol: ALL_PROTOCOLS,
-        sll_ifindex: index.cast_signed(),
-        sll_hatype: 0,
-        sll_pkttype: 0,
-        sll_halen: 0,
-        sll_addr: [0; 8],
-    };
-    // SAFETY: the address is a live `sockaddr_ll`, and its size, 20 bytes, is passed.
-    let status = unsafe { libc::bind(packet.as_raw_fd(), (&raw const address).cast(), 20) };
-    if status < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
-const _: () = assert!(size_of::<libc::sockaddr_ll>() == 20);
-const _: () = assert!(size_of::<libc::c_int>() == 4);

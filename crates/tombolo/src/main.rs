@@ -8,6 +8,7 @@ use clap::Parser as _;
 
 mod cmd;
 mod demo;
+mod live;
 mod offline;
 mod soak;
 

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tombolo_engine::counters::Totals;
 use tombolo_engine::mechanism::session_state::Side as EngineSide;
 use tombolo_engine::packet::Packet;
 use tombolo_engine::plan::{Service, ServiceKind};
@@ -112,6 +113,20 @@ impl Offline {
     /// As [`pass`](Self::pass), and says why.
     pub(crate) fn explain(&mut self, side: Side, packet: &mut Packet<'_>, trace: &mut Trace) -> Outcome {
         self.pass_with(side, Duration::ZERO, packet, Some(trace))
+    }
+
+    /// Forgets fragments whose siblings have not come by the time `at`, as the daemon does all the
+    /// time.
+    pub(crate) fn idle(&mut self, at: Duration) {
+        let first = *self.first.get_or_insert(at);
+        self.engine.idle(Now(nanos(START + at.saturating_sub(first))));
+    }
+
+    /// What it has counted.
+    pub(crate) fn totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        self.engine.counters().add_to(&mut totals);
+        totals
     }
 
     fn pass_with(&mut self, side: Side, at: Duration, packet: &mut Packet<'_>, trace: Option<&mut Trace>) -> Outcome {

@@ -5,7 +5,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 use tombolo_lab::{Lab, LabRecord, Scenario, Topology};
 
-use super::{lab_demo, lab_soak, print};
+use super::{lab_compare, lab_demo, lab_soak, print};
 
 /// Arguments of `tombolo lab`.
 #[derive(Debug, Args)]
@@ -28,6 +28,9 @@ enum Action {
         #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(10..))]
         seconds: u64,
     },
+    /// Random packets through a live gateway of each kind, byte by byte beside what `translate`
+    /// makes of them, and its counters beside the packets
+    Compare(lab_compare::Arguments),
     /// Build a lab that stays until `lab down`
     ///
     /// With the name of a scenario (ds-lite, lw4o6, map-e, map-t, 464xlat) the lab has that name,
@@ -78,6 +81,7 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
     let json = arguments.json;
     match arguments.action {
         Action::Demo(arguments) => lab_demo::run(arguments, json),
+        Action::Compare(arguments) => lab_compare::run(&arguments, json),
         Action::Soak { seconds } => lab_soak::run(seconds, json),
         Action::Up { name, topology, alias } => match (Scenario::named(&name), alias) {
             (Some(scenario), alias) => up_scenario(&scenario, alias.as_deref(), json),

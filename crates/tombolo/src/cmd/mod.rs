@@ -13,6 +13,7 @@ mod down;
 mod explain;
 mod import;
 mod lab;
+mod lab_compare;
 mod lab_demo;
 mod lab_soak;
 mod map;
