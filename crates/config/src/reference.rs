@@ -123,7 +123,7 @@ pub static INTERFACE: Section = Section {
 /// `[capacity]`.
 pub static CAPACITY: Section = Section {
     path: "[capacity]",
-    about: "Room in the tables. A change takes a restart, and one of the numbers gives up the old tables.",
+    about: "Room in the tables. A change takes a restart, which carries the state over.",
     groups: groups! {
         "subscribers": "number", "65536", "65536", "Subscribers (inside addresses) with state at a time.";
         "bindings": "number", "1048576", "1048576", "Bindings (inside address and port to outside address and port), 64 bytes each.";

@@ -462,10 +462,6 @@ impl Parts {
         let wanted = single.unwrap_or(settings.fastpath);
         let mut status = InterfaceStatus { link, wanted, attached: None, why: why.to_owned() };
         let name = status.link.name.clone();
-        if modes.is_empty() {
-            // What an earlier process may have left there.
-            let _ = self.programs.detach(&name);
-        }
         for &mode in modes {
             match self.programs.attach(&name, mode) {
                 Ok(attached) => {
@@ -474,6 +470,10 @@ impl Parts {
                 }
                 Err(error) => status.why = in_one_line(&error),
             }
+        }
+        if status.attached.is_none() {
+            // What an earlier process may have left there, for another plan and other tables.
+            let _ = self.programs.detach(&name);
         }
         status
     }

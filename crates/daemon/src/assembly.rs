@@ -26,6 +26,7 @@ use crate::binding_log::{BindingLog, LogSettings, Removals};
 use crate::control::answer::Control;
 use crate::directories;
 use crate::error::{DaemonError, system};
+use crate::error_chain::in_one_line;
 use crate::fault;
 use crate::health::Health;
 use crate::lease_files::{LeaseFiles, Report};
@@ -204,6 +205,9 @@ impl Gateway {
             accelerator.attach();
             running.health.set("fast path", accelerator.faults());
         }
+        if let Err(error) = state.complete(running.accelerator.is_some(), self.log.as_ref().map(BindingLog::ends)) {
+            tracing::error!("a restart will lose all state: {}", in_one_line(&error));
+        }
         fault::point("attach")?;
         host.complete();
         let (put_back, guarded) = (Arc::clone(&running.put_back), guarded("upkeep"));
@@ -258,15 +262,15 @@ impl Gateway {
         if let (Some(_), Some(running)) = (self.directory.take(), &self.running) {
             directories::remove_empty(&directories::of_socket(&running.settings));
         }
-        fault::trip("end-listeners");
+        tombolo_io::fault::trip("end-listeners");
         if let Some(accelerator) = self.running.as_ref().and_then(|running| running.accelerator.as_ref()) {
             accelerator.detach();
         }
-        fault::trip("end-programs");
+        tombolo_io::fault::trip("end-programs");
         self.stop.stop();
         drop(self.host.take());
         drop(self.upkeep.take().and_then(Upkeep::join));
-        fault::trip("end-host");
+        tombolo_io::fault::trip("end-host");
         self.lookout.take().into_iter().for_each(Lookout::join);
         if let Some(watchdog) = self.watchdog.take() {
             watchdog.thread().unpark();
@@ -277,8 +281,9 @@ impl Gateway {
             tracing::debug!(sessions = expired.sessions, bindings = expired.bindings, "expired");
         }
         self.leases.take().into_iter().for_each(LeaseFiles::join);
-        self.log.take().into_iter().for_each(BindingLog::join);
-        fault::trip("end-threads");
+        let is_kept = self.running.as_ref().is_none_or(|running| running.settings.run_directory.is_some());
+        self.log.take().into_iter().for_each(|log| log.join(is_kept));
+        tombolo_io::fault::trip("end-threads");
         results
     }
 }
@@ -397,7 +402,13 @@ fn start_log(
 ) -> Result<(Option<BindingLog>, Removals), DaemonError> {
     let Some(path) = &settings.binding_log else { return Ok((None, Removals::default())) };
     let (tables, plan) = (Arc::clone(&state.tables), Arc::clone(plan));
-    let log = LogSettings { path, rate: settings.binding_log_rate, detail: settings.binding_log_detail };
+    let log = LogSettings {
+        path,
+        rate: settings.binding_log_rate,
+        detail: settings.binding_log_detail,
+        is_fresh: state.is_fresh,
+        clock: state.clock.clone(),
+    };
     let started = BindingLog::start(log, tables, plan, guarded);
     let (log, removals) = started.map_err(|source| DaemonError::Log { path: path.clone(), source })?;
     Ok((Some(log), removals))

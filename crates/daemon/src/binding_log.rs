@@ -11,14 +11,14 @@
 //! The file is opened again when somebody has moved it away, as log rotation does.
 
 use std::fs::{File, OpenOptions};
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, Read as _, Seek as _, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
 use serde::Serialize;
@@ -29,6 +29,7 @@ use tombolo_tables::Tables;
 use tombolo_tables::binding::Binding;
 
 use crate::block_log::{BlockEvent, BlockWalk, is_logged};
+use crate::table_clock::Clock;
 use crate::table_rows::BindingEvent;
 use crate::threads::{self, Guarded};
 use crate::utc::{Moment, Utc};
@@ -38,6 +39,8 @@ const WAITING: usize = 1 << 16;
 /// Steps of a walk over all bindings, and their pace: one second for all.
 const STEPS: usize = 5;
 const STEP: Duration = Duration::from_millis(200);
+/// Seconds between two notes that the log goes on.
+const ALIVE: usize = 10;
 
 /// A binding that was removed, and when.
 #[derive(Debug, Clone, Copy)]
@@ -71,7 +74,7 @@ impl Removals {
 }
 
 /// What is logged where.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct LogSettings<'a> {
     /// The file.
     pub path: &'a Path,
@@ -79,11 +82,18 @@ pub struct LogSettings<'a> {
     pub rate: u32,
     /// Whether bindings in blocks have lines of their own.
     pub detail: LogDetail,
+    /// The tables are new: whatever the log has open has ended without a line.
+    pub is_fresh: bool,
+    /// Where the time is noted as long as the log goes on.
+    pub clock: Clock,
 }
 
 /// The thread that writes the log.
 #[derive(Debug)]
-pub struct BindingLog(JoinHandle<()>);
+pub struct BindingLog {
+    thread: JoinHandle<Writer>,
+    ends: EndLog,
+}
 
 impl BindingLog {
     /// Opens the file and starts the thread; it ends when `stop` is given. If it panics the gateway
@@ -92,45 +102,119 @@ impl BindingLog {
     /// # Errors
     /// If the file cannot be opened.
     pub(crate) fn start(
-        LogSettings { path, rate, detail }: LogSettings<'_>,
+        LogSettings { path, rate, detail, is_fresh, clock }: LogSettings<'_>,
         tables: Arc<Tables>,
         plan: Arc<ArcSwap<Plan>>,
         guarded: Guarded,
     ) -> std::io::Result<(Self, Removals)> {
         let (log, waiting) = sync_channel(WAITING);
         let removals = Removals { log: Some(log), lost: Arc::default() };
-        let file = Output::open(path)?;
+        let before = if is_fresh { last_written(path) } else { None };
+        let mut file = Output::open(path)?;
+        if let Some(time) = before {
+            file.write(&AllRemoved::at(time));
+            file.flush();
+        }
+        let file = Arc::new(Mutex::new(file));
+        let ends = EndLog { file: Arc::clone(&file), detail };
         let known = vec![0; tables.bindings.capacity() as usize + 1];
         let began = Now(monotonic_nanos()).tick().0;
         let blocks = BlockWalk::new(Utc::now());
-        let mut writer = Writer { tables, plan, waiting, file, detail, known, blocks, began, part: 0, steps: 0 };
+        let mut writer = Writer { tables, plan, waiting, file, clock, detail, known, blocks, began, part: 0, steps: 0 };
         let budget = (rate as usize).div_ceil(STEPS);
         let stop = guarded.stop.clone();
         let thread = threads::spawn(guarded, move || {
             while !stop.is_given() {
-                crate::fault::trip("thread-log");
+                tombolo_io::fault::trip("thread-log");
                 writer.step(budget);
                 std::thread::park_timeout(STEP);
             }
             // What the last moments brought, at whatever rate.
             (writer.part, writer.steps) = (0, 0);
             (0..=STEPS).for_each(|_| writer.step(WAITING));
+            writer
         })?;
-        Ok((Self(thread), removals))
+        Ok((Self { thread, ends }, removals))
     }
 
-    /// Waits for its end.
-    pub fn join(self) {
-        self.0.thread().unpark();
-        let _ = self.0.join();
+    /// Where ends are written that the tables do not know of.
+    pub(crate) fn ends(&self) -> &EndLog {
+        &self.ends
+    }
+
+    /// Waits for its end. If the tables are not `kept`, all bindings in them end, and that is logged.
+    pub fn join(self, kept: bool) {
+        self.thread.thread().unpark();
+        if let Ok(mut writer) = self.thread.join()
+            && !kept
+        {
+            writer.end_all();
+        }
     }
 }
 
+/// The file of the log, for ends that are written beside its thread.
+#[derive(Debug, Clone)]
+pub(crate) struct EndLog {
+    file: Arc<Mutex<Output>>,
+    /// Whether bindings in blocks have lines of their own.
+    pub(crate) detail: LogDetail,
+}
+
+impl EndLog {
+    /// Writes a line.
+    pub(crate) fn write(&self, event: &impl Serialize) {
+        lock(&self.file).write(event);
+    }
+
+    /// What was written is on the disk.
+    pub(crate) fn sync(&self) {
+        let mut file = lock(&self.file);
+        file.flush();
+        // A disk that cannot be reached was noted when it was written to.
+        let _ = file.file.get_ref().sync_data();
+    }
+}
+
+fn lock(file: &Mutex<Output>) -> MutexGuard<'_, Output> {
+    file.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Everything that was open has ended, by this time at the latest.
+#[derive(Debug, Serialize)]
+struct AllRemoved {
+    time: String,
+    event: &'static str,
+}
+
+/// Name of the event.
+pub(crate) const ALL_REMOVED: &str = "all-removed";
+
+impl AllRemoved {
+    fn at(time: Utc) -> Self {
+        Self { time: time.to_string(), event: ALL_REMOVED }
+    }
+}
+
+/// When the log was last written, if something may be open in it.
+fn last_written(path: &Path) -> Option<Utc> {
+    let mut file = File::open(path).ok()?;
+    let found = file.metadata().ok()?;
+    let mut end = Vec::new();
+    file.seek(SeekFrom::Start(found.len().saturating_sub(4096))).ok()?;
+    file.read_to_end(&mut end).ok()?;
+    let text = String::from_utf8_lossy(&end);
+    let last = text.lines().rfind(|line| !line.is_empty())?;
+    (!last.contains(ALL_REMOVED)).then(|| Utc::of(found.modified().unwrap_or_else(|_| SystemTime::now())))
+}
+
+#[derive(Debug)]
 struct Writer {
     tables: Arc<Tables>,
     plan: Arc<ArcSwap<Plan>>,
     waiting: Receiver<Removal>,
-    file: Output,
+    file: Arc<Mutex<Output>>,
+    clock: Clock,
     detail: LogDetail,
     blocks: BlockWalk,
     /// By number of the binding, the tick at which the one that was last logged was made.
@@ -145,17 +229,22 @@ impl Writer {
     fn step(&mut self, mut budget: usize) {
         let now = Now(monotonic_nanos());
         let plan = self.plan.load_full();
-        self.file.reopen_if_moved();
+        self.clock.note();
+        let shared = Arc::clone(&self.file);
+        let mut file = lock(&shared);
+        file.reopen_if_moved();
+        if self.steps.is_multiple_of(STEPS * ALIVE) {
+            file.note_alive();
+        }
         while budget > 0
             && let Ok(Removal { binding, at }) = self.waiting.try_recv()
         {
             if is_logged(&plan, &binding, self.detail) {
-                self.file.write(&BindingEvent::of(&plan, "removed", &binding, Some(at), now));
+                file.write(&BindingEvent::of(&plan, "removed", &binding, Some(at), now));
                 budget -= 1;
             }
         }
         if self.steps.is_multiple_of(STEPS) {
-            let file = &mut self.file;
             self.blocks.walk(&self.tables, &plan, Moment { now, utc: Utc::now() }, &mut |event: &BlockEvent<'_>| {
                 file.write(event)
             });
@@ -166,14 +255,31 @@ impl Writer {
             if budget < 64 {
                 break;
             }
-            budget -= self.look(self.part, &plan, now);
+            budget -= self.look(self.part, &plan, now, &mut file);
             self.part = (self.part + 1) % parts;
         }
-        self.file.flush();
+        file.flush();
+    }
+
+    /// Logs the end of everything that is in the tables.
+    fn end_all(&mut self) {
+        let (now, utc) = (Now(monotonic_nanos()), Utc::now());
+        let plan = self.plan.load_full();
+        let mut file = lock(&self.file);
+        for id in self.tables.bindings.iter() {
+            if let Some((binding, _)) = self.tables.bindings.read(id)
+                && is_logged(&plan, &binding, self.detail)
+            {
+                file.write(&BindingEvent::of(&plan, "removed", &binding, Some(utc), now));
+            }
+        }
+        self.blocks.end(&plan, Moment { now, utc }, &mut |event: &BlockEvent<'_>| file.write(event));
+        file.write(&AllRemoved::at(utc));
+        file.flush();
     }
 
     /// Logs the new bindings of one part of the table; says how many.
-    fn look(&mut self, part: usize, plan: &Plan, now: Now) -> usize {
+    fn look(&mut self, part: usize, plan: &Plan, now: Now, file: &mut Output) -> usize {
         let mut written = 0;
         for id in self.tables.bindings.used(part) {
             let Some((binding, _)) = self.tables.bindings.read(id) else { continue };
@@ -186,7 +292,7 @@ impl Writer {
                 continue;
             }
             let event = if binding.created.0 < self.began { "adopted" } else { "created" };
-            self.file.write(&BindingEvent::of(plan, event, &binding, None, now));
+            file.write(&BindingEvent::of(plan, event, &binding, None, now));
             written += 1;
         }
         written
@@ -194,6 +300,7 @@ impl Writer {
 }
 
 /// The file, which may be moved away, and which may be out of room.
+#[derive(Debug)]
 struct Output {
     path: PathBuf,
     file: BufWriter<File>,
@@ -216,6 +323,12 @@ impl Output {
             Ok(new) => *self = new,
             Err(error) => self.note(Err(error)),
         }
+    }
+
+    /// When the file was last changed is the time until which its last lines held, should this process
+    /// be killed.
+    fn note_alive(&mut self) {
+        let _ = self.file.get_ref().set_modified(SystemTime::now());
     }
 
     fn write(&mut self, event: &impl Serialize) {

@@ -115,9 +115,35 @@ impl BlockWalk {
         }
         self.last = moment.utc;
     }
+
+    /// Logs the end of all blocks that the last walk has seen: the tables go.
+    pub(crate) fn end(&mut self, plan: &Plan, moment: Moment, log: &mut impl FnMut(&BlockEvent<'_>)) {
+        for Known { subscriber, blocks } in std::mem::take(&mut self.known).values() {
+            for block in blocks {
+                log(&BlockEvent::of(plan, "block-released", subscriber, block, Some(moment.utc)));
+            }
+        }
+    }
 }
 
 impl<'p> BlockEvent<'p> {
+    /// The end, at `time`, of a block of a service that was called `service`. When it was granted is
+    /// not known.
+    pub(crate) fn ended(service: &'p str, subscriber: &Subscriber, (first, last): (u16, u16), time: Utc) -> Self {
+        let (inside, softwire) = host(subscriber.key.ipv6, subscriber.key.ipv4);
+        Self {
+            time: time.to_string(),
+            event: "block-released",
+            service,
+            inside,
+            softwire,
+            outside: subscriber.outside_ipv4.into(),
+            first_port: first,
+            last_port: last,
+            created: None,
+        }
+    }
+
     fn of(plan: &'p Plan, event: &'static str, subscriber: &Subscriber, block: &Block, end: Option<Utc>) -> Self {
         let (inside, softwire) = host(subscriber.key.ipv6, subscriber.key.ipv4);
         let ports = block_ports(block.size, block.number);

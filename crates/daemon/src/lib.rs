@@ -16,12 +16,13 @@
 //! * [`reload`]: what may change while packets flow. [`discovery`]: what the configuration leaves
 //!   to the network. `provision`: what a plan needs of the host.
 //! * [`state`]: memory for the tables, kept across restarts where the configuration says so.
+//!   [`migration`]: what was made for another plan is carried over.
 //! * [`health`]: how the gateway does. `threads`: none ends unnoticed. [`fault`]: faults for tests.
 //! * [`worker`]: what a worker does with a packet. [`maintenance`]: the thread that sweeps out what
 //!   has expired.
 //! * [`binding_log`]: who had which outside endpoint, and when. [`lease_files`]: which addresses a
 //!   dynamic pool has lent, in a file.
-//! * [`directories`], [`table_rows`], [`utc`], [`error_chain`]: names, records, times and errors in
+//! * [`directories`], [`table_clock`], [`table_rows`], [`utc`], [`error_chain`]: names, records, times and errors in
 //!   words.
 
 pub mod accelerator;
@@ -42,11 +43,13 @@ pub mod listener;
 mod lookout;
 pub mod maintenance;
 pub mod metrics;
+pub mod migration;
 mod prefix_watch;
 mod provision;
 pub mod reload;
 pub mod running;
 pub mod state;
+pub mod table_clock;
 pub mod table_rows;
 pub mod tayga;
 mod team;

@@ -58,7 +58,7 @@ fn look_out(running: &Running, accelerator: &Accelerator, stop: &StopSignal) {
             Some(routes) => accelerator.follow(routes),
             None => std::thread::park_timeout(PACE),
         }
-        crate::fault::trip("thread-lookout");
+        tombolo_io::fault::trip("thread-lookout");
         let heard = watch.as_ref().is_some_and(|watch| watch.has_changed().unwrap_or(true));
         if (heard || Instant::now() >= next) && !stop.is_given() {
             accelerator.look();

@@ -126,7 +126,7 @@ fn sweep(
     let mut policy = Observed { expiry: Expiry::default(), stayed: 0, removals };
     let parts = Sweeper::parts(tables).div_ceil(STEPS);
     while !stop.is_given() {
-        crate::fault::trip("thread-maintenance");
+        tombolo_io::fault::trip("thread-maintenance");
         policy.expiry.times = plan.load().times;
         let complete = sweeper.advance(tables, parts, Now(monotonic_nanos()).tick(), &mut policy);
         publish(&mut policy, complete, swept);

@@ -18,7 +18,6 @@ use tombolo_tables::binding::Binding;
 
 use crate::accelerator::Accelerator;
 use crate::binding_log::Removals;
-use crate::fault;
 use crate::health::Health;
 use crate::maintenance::Swept;
 use crate::provision::limit_to;
@@ -146,9 +145,9 @@ impl Running {
     fn put(&self, plan: Plan) -> Vec<String> {
         let plan = Arc::new(plan);
         let prepared = self.accelerator.as_ref().map(|accelerator| (accelerator, accelerator.prepare(&plan)));
-        fault::trip("reload-prepared");
+        tombolo_io::fault::trip("reload-prepared");
         self.plan.store(plan);
-        fault::trip("reload-stored");
+        tombolo_io::fault::trip("reload-stored");
         let Some((accelerator, prepared)) = prepared else { return Vec::new() };
         let not_followed = accelerator.exchange(prepared);
         self.health.set("fast path", accelerator.faults());

@@ -2,7 +2,6 @@
 //! the process: the next one adopts tables that were made for the same layout, sizes, services and
 //! pools, repairs what a crash left half-done, and goes on.
 
-use std::hash::{Hash, Hasher};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use tombolo_config::{FastPath, Host, TableMemory};
 use tombolo_engine::Plan;
-use tombolo_engine::mechanism::session_state;
 use tombolo_fastpath::file_system::{self, Lasting};
 use tombolo_fastpath::{Content as PinnedContent, PinnedMemory, PinnedMemoryError};
 use tombolo_io::clock::monotonic_nanos;
@@ -19,15 +17,13 @@ use tombolo_io::worker::processors;
 use tombolo_tables::hash::HashKey;
 use tombolo_tables::memory::{MemoryError, MemorySource, Slab};
 use tombolo_tables::tick::Tick;
-use tombolo_tables::{Tables, audit, shared};
+use tombolo_tables::{Tables, audit};
 
+use crate::binding_log::EndLog;
 use crate::directories;
 use crate::error_chain::in_one_line;
-
-/// Version of what the bytes of the tables mean. What their records look like is taken from the
-/// records themselves; this is to be raised when they mean something else: another hash, other rules
-/// for what may stand beside what.
-const LAYOUT: u32 = 4;
+use crate::migration::{Migration, described};
+use crate::table_clock::Clock;
 
 /// Why there are no tables.
 #[derive(Debug, thiserror::Error)]
@@ -46,6 +42,8 @@ pub enum StateError {
     Random(#[from] getrandom::Error),
 }
 
+/// Fits no tables.
+const NOTHING: &str = "";
 /// How long a program in the kernel may take for a packet, by far.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -58,7 +56,14 @@ pub struct State {
     pub repaired: usize,
     /// Seed of the engines' random numbers; new each time.
     pub seed: [u8; 32],
+    /// Nothing was there: what earlier processes had is not known any more.
+    pub is_fresh: bool,
+    /// The time that is kept beside the tables.
+    pub clock: Clock,
     memory: Memory,
+    migration: Option<Migration>,
+    /// Where the state came from, if that is not where the tables are.
+    elsewhere: Option<Elsewhere>,
 }
 
 /// Where the tables are.
@@ -70,6 +75,71 @@ enum Memory {
     Files(RunDirectory),
     /// In the kernel, shared with the fast path.
     Kernel(PinnedMemory),
+}
+
+/// Another place that an earlier process kept its tables in.
+#[derive(Debug)]
+enum Elsewhere {
+    Files(RunDirectory),
+    Kernel(PinnedMemory),
+}
+
+impl Elsewhere {
+    /// What is to be carried over from here, if it can be read.
+    fn migration(&self, tables: &Arc<Tables>, plan: &Plan) -> Option<Migration> {
+        match self {
+            Self::Files(directory) => from_files(directory, tables, plan),
+            Self::Kernel(memory) => from_kernel(memory, tables, plan),
+        }
+    }
+
+    /// Whether programs in the kernel worked on it or not, they do not any more.
+    fn rest(&self) {
+        if let Self::Kernel(memory) = self
+            && let Err(error) = memory.detach()
+        {
+            tracing::warn!("the fast path of an earlier run is still in the kernel: {error}");
+        }
+    }
+
+    /// It is not needed any more.
+    fn remove(self) {
+        let removed = match self {
+            Self::Files(directory) => directory.forget().map_err(|error| in_one_line(&error)),
+            Self::Kernel(memory) => PinnedMemory::remove(memory.directory()).map_err(|error| error.to_string()),
+        };
+        if let Err(error) = removed {
+            tracing::warn!("what an earlier run has left cannot be removed: {error}");
+        }
+    }
+
+    /// As it was.
+    fn put_back(self) {
+        match self {
+            Self::Files(directory) => directory.discard(),
+            Self::Kernel(memory) => drop(memory.discard()),
+        }
+    }
+}
+
+/// What is to be carried over from files that do not fit.
+fn from_files(directory: &RunDirectory, tables: &Arc<Tables>, plan: &Plan) -> Option<Migration> {
+    let former = directory.former()?;
+    let found = former.description().map_err(|error| error.to_string());
+    readable(found.and_then(|text| Migration::new(&former, &text, tables, plan).map_err(|error| error.to_string())))
+}
+
+/// What is to be carried over from the kernel's memory that does not fit.
+fn from_kernel(memory: &PinnedMemory, tables: &Arc<Tables>, plan: &Plan) -> Option<Migration> {
+    let former = memory.former()?;
+    let text = former.description().unwrap_or_default();
+    readable(Migration::new(&former, &text, tables, plan).map_err(|error| error.to_string()))
+}
+
+fn readable(found: Result<Migration, String>) -> Option<Migration> {
+    let mut migration = found.inspect_err(|error| tracing::warn!("the state of the last run is lost: {error}")).ok()?;
+    migration.pass();
+    Some(migration)
 }
 
 impl State {
@@ -86,15 +156,62 @@ impl State {
                 Err(error) if settings.fastpath == FastPath::Auto => {
                     tracing::warn!("no fast path: {}", in_one_line(&error));
                 }
+                Ok(mut state) => {
+                    if let Some(path) = settings.run_directory.as_deref().filter(|path| RunDirectory::was_used(path)) {
+                        state.look_elsewhere(Elsewhere::Files(RunDirectory::open(path, NOTHING)?), plan);
+                    }
+                    return Ok(state);
+                }
                 other => return other,
             }
-        } else if pins.exists()
-            && let Err(error) = PinnedMemory::remove(&pins)
+        }
+        let mut state = Self::open_in(settings.run_directory.as_deref(), plan, settings.memory)?;
+        if pins.exists() {
+            match PinnedMemory::open(&pins, NOTHING) {
+                Ok(memory) => state.look_elsewhere(Elsewhere::Kernel(memory), plan),
+                // What a gateway that was killed has left in the kernel goes on with its own tables.
+                Err(error) => tracing::warn!("the fast path of an earlier run is still in the kernel: {error}"),
+            }
+        }
+        Ok(state)
+    }
+
+    /// Carries over what an earlier process has in another place, unless there is some in this one.
+    fn look_elsewhere(&mut self, elsewhere: Elsewhere, plan: &Plan) {
+        if self.is_fresh {
+            self.migration = elsewhere.migration(&self.tables, plan);
+            self.is_fresh = self.migration.is_none();
+        }
+        self.elsewhere = Some(elsewhere);
+    }
+
+    /// The start is complete, and packets come: what is left to be carried over is, and the old tables
+    /// go. What has ended with them is logged. Unless the kernel's programs follow the new plan, none
+    /// are left.
+    ///
+    /// # Errors
+    /// [`StateError`] if the tables cannot be marked as complete. They serve, but no later process will
+    /// adopt them.
+    pub(crate) fn complete(&mut self, is_accelerated: bool, log: Option<&EndLog>) -> Result<(), StateError> {
+        if let Memory::Kernel(memory) = &self.memory
+            && !is_accelerated
+            && let Err(error) = memory.detach()
         {
-            // What a gateway that was killed has left in the kernel goes on with its own tables.
             tracing::warn!("the fast path of an earlier run is still in the kernel: {error}");
         }
-        Self::open_in(settings.run_directory.as_deref(), plan, settings.memory)
+        if let Some(elsewhere) = &self.elsewhere {
+            elsewhere.rest();
+        }
+        if let Some(migration) = self.migration.take() {
+            migration.complete(log);
+        }
+        match &self.memory {
+            Memory::Own => {}
+            Memory::Files(directory) => directory.seal()?,
+            Memory::Kernel(memory) => memory.seal()?,
+        }
+        self.elsewhere.take().into_iter().for_each(Elsewhere::remove);
+        Ok(())
     }
 
     /// Tables with the room that `plan` asks for, in `directory` if one is named.
@@ -102,7 +219,9 @@ impl State {
     /// # Errors
     /// [`StateError`].
     pub fn open(directory: Option<&Path>, plan: &Plan) -> Result<Self, StateError> {
-        Self::open_in(directory, plan, TableMemory::AsNeeded)
+        let mut state = Self::open_in(directory, plan, TableMemory::AsNeeded)?;
+        state.complete(false, None)?;
+        Ok(state)
     }
 
     fn open_in(directory: Option<&Path>, plan: &Plan, memory: TableMemory) -> Result<Self, StateError> {
@@ -110,56 +229,84 @@ impl State {
             return Self::in_files(path, plan, memory);
         }
         let tables = make_tables(&mut AnonymousMemory, plan, HashKey::new(secret()?), memory)?;
-        Ok(Self { tables: Arc::new(tables), repaired: 0, seed: random()?, memory: Memory::Own })
+        let clock = Clock::take(&mut AnonymousMemory)?;
+        Self::of(tables, clock, Memory::Own)
+    }
+
+    fn of(tables: Tables, clock: Clock, memory: Memory) -> Result<Self, StateError> {
+        Ok(Self {
+            tables: Arc::new(tables),
+            repaired: 0,
+            seed: random()?,
+            is_fresh: true,
+            clock,
+            memory,
+            migration: None,
+            elsewhere: None,
+        })
     }
 
     fn in_files(path: &Path, plan: &Plan, memory: TableMemory) -> Result<Self, StateError> {
-        let mut directory = RunDirectory::open(path, &fingerprint(plan))?;
-        let key = stored_key(&mut directory)?;
-        let tables = match make_tables(&mut directory, plan, key, memory) {
-            Ok(tables) => tables,
+        let mut directory = RunDirectory::open(path, &described(plan))?;
+        let made = stored_key(&mut directory)
+            .and_then(|key| Ok((make_tables(&mut directory, plan, key, memory)?, Clock::take(&mut directory)?)));
+        let (tables, clock) = match made {
+            Ok(made) => made,
             Err(error) => {
                 directory.discard();
-                return Err(error.into());
+                return Err(error);
             }
         };
-        directory.seal()?;
-        let mut repaired = 0;
-        if directory.content() == Content::Adopted {
-            repaired = audit::repair(&tables, Tick::from_nanos(monotonic_nanos()));
-            let bindings = tables.bindings.count();
-            tracing::info!(directory = %path.display(), bindings, repaired, "state of the last run adopted");
+        let content = directory.content();
+        let mut state = Self::of(tables, clock, Memory::Files(directory))?;
+        if content == Content::Adopted {
+            state.is_fresh = false;
+            state.repaired = audit::repair(&state.tables, Tick::from_nanos(monotonic_nanos()));
+            state.say_adopted(path);
+        } else if let Memory::Files(directory) = &state.memory {
+            state.migration = from_files(directory, &state.tables, plan);
+            state.is_fresh = state.migration.is_none();
         }
-        Ok(Self { tables: Arc::new(tables), repaired, seed: random()?, memory: Memory::Files(directory) })
+        Ok(state)
+    }
+
+    fn say_adopted(&self, directory: &Path) {
+        let (bindings, repaired) = (self.tables.bindings.count(), self.repaired);
+        tracing::info!(directory = %directory.display(), bindings, repaired, "state of the last run adopted");
     }
 
     /// Programs of an earlier process may be at work on the tables all the time.
     fn in_kernel(pins: &Path, plan: &Plan) -> Result<Self, StateError> {
-        let had_some = pins.exists();
-        let mut memory = PinnedMemory::open(pins, &fingerprint(plan))?;
-        let made = stored_key(&mut memory).and_then(|key| Ok(Tables::new(&mut memory, plan.capacity, key)?));
-        let tables = match made {
-            Ok(tables) => tables,
+        let mut memory = PinnedMemory::open(pins, &described(plan))?;
+        let made = stored_key(&mut memory)
+            .and_then(|key| Ok((Tables::new(&mut memory, plan.capacity, key)?, Clock::take(&mut memory)?)));
+        let (tables, clock) = match made {
+            Ok(made) => made,
             Err(error) => {
-                if memory.content() == PinnedContent::New {
-                    let _ = PinnedMemory::remove(memory.directory());
-                }
+                let _ = memory.discard();
                 return Err(error);
             }
         };
-        let mut repaired = 0;
-        if memory.content() == PinnedContent::Adopted {
+        let content = memory.content();
+        let mut state = Self::of(tables, clock, Memory::Kernel(memory))?;
+        if content == PinnedContent::Adopted {
             let now = Tick::from_nanos(monotonic_nanos());
-            repaired = audit::repair_beside(&tables, now, &mut || std::thread::sleep(PAUSE));
-            let bindings = tables.bindings.count();
-            tracing::info!(directory = %pins.display(), bindings, repaired, "state of the last run adopted");
-        } else if had_some {
-            tracing::warn!(
-                directory = %pins.display(),
-                "the state of the last run is gone: it was made for another capacity, other services or pools, or another version"
-            );
+            state.is_fresh = false;
+            state.repaired = audit::repair_beside(&state.tables, now, &mut || std::thread::sleep(PAUSE));
+            state.say_adopted(pins);
+        } else if let Memory::Kernel(memory) = &state.memory {
+            state.migration = from_kernel(memory, &state.tables, plan);
+            state.is_fresh = state.migration.is_none();
+            if state.migration.is_none() {
+                // Programs that work on tables which nobody can read.
+                memory.detach().map_err(|source| PinnedMemoryError::Unusable {
+                    path: pins.to_owned(),
+                    action: "detaching old programs",
+                    source,
+                })?;
+            }
         }
-        Ok(Self { tables: Arc::new(tables), repaired, seed: random()?, memory: Memory::Kernel(memory) })
+        Ok(state)
     }
 
     /// Memory that the kernel's programs share, if the tables are there.
@@ -173,14 +320,14 @@ impl State {
 
     /// The start has failed: removes what it has made. What an earlier process has left stays.
     pub fn abandon(self) {
+        self.elsewhere.into_iter().for_each(Elsewhere::put_back);
         match self.memory {
             Memory::Own => {}
             Memory::Files(directory) => directory.discard(),
             Memory::Kernel(memory) => {
-                if memory.content() == PinnedContent::New
-                    && let Err(error) = PinnedMemory::remove(memory.directory())
-                {
-                    tracing::warn!("{} cannot be removed: {error}", memory.directory().display());
+                let path = memory.directory().to_owned();
+                if let Err(error) = memory.discard() {
+                    tracing::warn!("{} cannot be removed: {error}", path.display());
                 }
             }
         }
@@ -232,48 +379,6 @@ fn say_how_long_pins_last() {
     }
 }
 
-/// Everything that the bytes of the tables depend on.
-fn fingerprint(plan: &Plan) -> String {
-    let ranges = plan.ranges().map(|range| {
-        format!("{}-{}:{}-{}@{}", range.first, range.last, range.span.start(), range.span.end(), range.first_slot)
-    });
-    let ranges: Vec<_> = ranges.collect();
-    // Bindings know the number of their service: under that number the same service must stand.
-    let stateful = plan.numbered().filter(|(_, service)| service.kind.pool().is_some());
-    let services: Vec<_> =
-        stateful.map(|(number, service)| format!("{number}={}:{}", service.name, service.kind.name())).collect();
-    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    // Ticks count from the start of the system, so tables of an earlier one mean nothing.
-    format!(
-        "layout {LAYOUT}-{:x} boot {} capacity {:?} services {} pools {} {:x}",
-        layout(),
-        boot.trim(),
-        plan.capacity,
-        services.join(","),
-        ranges.join(","),
-        allocations(plan)
-    )
-}
-
-/// The records of the tables, and the states that sessions have in them.
-fn layout() -> u64 {
-    let mut hasher = std::hash::DefaultHasher::new();
-    tombolo_records::layout(&shared::numbers(), &shared::records()).hash(&mut hasher);
-    for (state, name) in session_state::NAMES {
-        (state.0, name).hash(&mut hasher);
-    }
-    hasher.finish()
-}
-
-/// What a block is, and which share is whose, is not in the tables.
-fn allocations(plan: &Plan) -> u64 {
-    let mut hasher = std::hash::DefaultHasher::new();
-    for pool in plan.services.iter().filter_map(|service| service.kind.pool()) {
-        format!("{:?}", pool.allocation()).hash(&mut hasher);
-    }
-    hasher.finish()
-}
-
 /// The hash key lives beside the tables: entries are found by it.
 fn stored_key(directory: &mut dyn MemorySource) -> Result<HashKey, StateError> {
     let words: Slab<AtomicU64> = Slab::take(directory, "key", 4)?;
@@ -305,25 +410,4 @@ fn random() -> Result<[u8; 32], StateError> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes)?;
     Ok(bytes)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn print_of(services: &str) -> String {
-        let head = "[capacity]\nsubscribers = 100\nbindings = 1000\nsessions = 1000\n";
-        fingerprint(&tombolo_config::parse("test.toml", &format!("{head}{services}")).unwrap().plan)
-    }
-
-    #[test]
-    fn state_belongs_to_its_services() {
-        let nat64 = "[[service]]\nkind = \"nat64\"\nname = \"one\"\nprefix = \"64:ff9b::/96\"\npool = [{ addresses = \"192.0.2.0/31\", ports = \"1024-65535\" }]\n";
-        let siit = "[[service]]\nkind = \"siit\"\nprefix = \"2001:db8:64::/96\"\n\
-                    eam = [{ ipv4 = \"198.51.100.1\", ipv6 = \"2001:db8::1\" }]\n";
-        let alone = print_of(nat64);
-        assert_eq!(print_of(&format!("{nat64}{siit}")), alone, "what has no state counts for nothing");
-        assert_ne!(print_of(&format!("{siit}{nat64}")), alone, "the bindings would be the SIIT's");
-        assert_ne!(print_of(&nat64.replace("one", "two")), alone);
-    }
 }

@@ -78,10 +78,16 @@ impl<'p> Endpoints<'p> {
     /// Those of `binding`.
     #[must_use]
     pub fn of(plan: &'p Plan, binding: &Binding) -> Self {
-        let InsideKey { ipv6, ipv4, port, protocol, service } = binding.inside;
+        Self::in_service(service_name(plan, binding.inside.service), binding)
+    }
+
+    /// Those of `binding`, of a service of this name.
+    #[must_use]
+    pub fn in_service(service: &'p str, binding: &Binding) -> Self {
+        let InsideKey { ipv6, ipv4, port, protocol, .. } = binding.inside;
         let (inside, softwire) = host(ipv6, ipv4);
         Self {
-            service: service_name(plan, service),
+            service,
             protocol: protocol_name(protocol),
             inside,
             inside_port: u16::from_be_bytes(port),
@@ -230,6 +236,13 @@ impl<'p> BindingEvent<'p> {
             Some(removed) => Self { time: removed.to_string(), event, endpoints, created: Some(created) },
             None => Self { time: created, event, endpoints, created: None },
         }
+    }
+
+    /// The end, at `time`, of a binding of a service that was called `service`.
+    #[must_use]
+    pub fn ended(service: &'p str, binding: &Binding, time: Utc, created: Utc) -> Self {
+        let endpoints = Endpoints::in_service(service, binding);
+        Self { time: time.to_string(), event: "removed", endpoints, created: Some(created.to_string()) }
     }
 }
 

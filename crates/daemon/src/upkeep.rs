@@ -71,7 +71,7 @@ impl Keeper {
                 std::thread::sleep(WAIT);
                 true
             });
-            crate::fault::trip("thread-upkeep");
+            tombolo_io::fault::trip("thread-upkeep");
             if heard {
                 due = due.min(Instant::now() + SETTLE);
             }

@@ -46,7 +46,9 @@ impl Utc {
         parse_rfc3339(&text.replacen(' ', "T", 1)).ok().map(Self::of)
     }
 
-    fn of(time: SystemTime) -> Self {
+    /// The second of `time`.
+    #[must_use]
+    pub fn of(time: SystemTime) -> Self {
         Self(time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
     }
 }

@@ -71,7 +71,7 @@ impl Handler for EngineHandler {
     }
 
     fn idle(&mut self, now: u64, outbox: &mut impl Outbox) -> Duration {
-        crate::fault::trip("thread-worker");
+        tombolo_io::fault::trip("thread-worker");
         self.engine.answer_expired(&self.plan, Now(now), outbox);
         self.engine.idle(Now(now));
         self.log_refused();

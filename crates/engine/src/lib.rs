@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+pub mod carry_over;
 pub mod counters;
 
 pub mod description;

@@ -8,16 +8,23 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use aya::maps::{Array, MapData, MapError};
 use aya::pin::PinError;
 use nix::fcntl::{Flock, FlockArg};
-use tombolo_tables::memory::{Backing, MemoryError, MemorySource};
+use tombolo_io::former::Home;
+use tombolo_tables::former::FormerMemory;
+use tombolo_tables::memory::{Backing, MemoryError, MemorySource, Slab};
 
 use crate::file_system::{CUSTOM, mount_at};
 use crate::memory::MappedArray;
 use crate::record;
 
+/// The array with the digest of what the tables were made for; it is pinned last.
+const MARKER: &str = "fingerprint";
+/// The array with the text about the tables.
+const DESCRIPTION: &str = "description";
 /// `BPF_F_MMAPABLE`.
 const MAPPABLE: u32 = 1 << 10;
 /// Changes when the bytes of the records mean something else. What their fields are is in the digest
@@ -31,13 +38,17 @@ const LINE: usize = 64;
 pub struct PinnedMemory {
     directory: PathBuf,
     content: Content,
+    fingerprint: String,
+    /// Where tables are that were made for something else.
+    former: Option<PathBuf>,
     _lock: Flock<File>,
 }
 
 /// What a directory held when it was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Content {
-    /// Nothing, or tables made for something else: they are gone, and the programs with them.
+    /// Nothing; or tables made for something else, which are set aside
+    /// ([`PinnedMemory::former`]), and programs of an earlier process may be using those.
     New,
     /// Tables with the same fingerprint, which programs of an earlier process may be using right
     /// now.
@@ -74,7 +85,8 @@ impl PinnedMemory {
     /// Opens a directory below /sys/fs/bpf, making it and mounting the file system if need be.
     ///
     /// `fingerprint` stands for everything that the tables' bytes depend on. Tables with another
-    /// fingerprint are removed, and what is attached to interfaces with them.
+    /// fingerprint are set aside until the new ones are sealed; what is attached to interfaces stays
+    /// where it is, and goes on with them.
     ///
     /// # Errors
     /// [`PinnedMemoryError`].
@@ -85,15 +97,88 @@ impl PinnedMemory {
         let lock = File::open(directory).map_err(fail("opening it"))?;
         let lock = Flock::lock(lock, FlockArg::LockExclusiveNonblock)
             .map_err(|_| PinnedMemoryError::InUse(directory.to_owned()))?;
-        let marker = directory.join("fingerprint");
-        let wanted = digest(fingerprint);
-        let content = if stored(&marker) == Some(wanted) { Content::Adopted } else { Content::New };
-        if content == Content::New {
-            // The marker comes back last: a crash in between leaves nothing to be adopted.
-            remove_pins(directory).map_err(fail("removing old tables"))?;
-            store(&marker, wanted)?;
+        let home = home(directory);
+        home.recover().map_err(fail("bringing back old tables"))?;
+        let marker = directory.join(MARKER);
+        let content = if stored(&marker) == Some(digest(fingerprint)) { Content::Adopted } else { Content::New };
+        let former = if content == Content::New {
+            home.set_aside().map_err(fail("setting old tables aside"))?
+        } else {
+            home.discard().map_err(fail("removing old tables"))?;
+            None
+        };
+        if content == Content::New && former.is_none() {
+            unlink(directory).map_err(fail("detaching old programs"))?;
         }
-        Ok(Self { directory: directory.to_owned(), content, _lock: lock })
+        let fingerprint = fingerprint.to_owned();
+        Ok(Self { directory: directory.to_owned(), content, fingerprint, former, _lock: lock })
+    }
+
+    /// Tables that were made for something else.
+    #[must_use]
+    pub fn former(&self) -> Option<FormerArrays> {
+        self.former.clone().map(FormerArrays)
+    }
+
+    /// The tables are complete, and hold what the former ones did: a later process may adopt them.
+    /// The former ones go, as soon as no program uses them.
+    ///
+    /// # Errors
+    /// [`PinnedMemoryError`].
+    pub fn seal(&self) -> Result<(), PinnedMemoryError> {
+        if self.content == Content::New && !self.directory.join(MARKER).exists() {
+            self.describe().map_err(|source| PinnedMemoryError::Unusable {
+                path: self.directory.clone(),
+                action: "describing the tables",
+                source,
+            })?;
+            store(&self.directory.join(MARKER), digest(&self.fingerprint))?;
+        }
+        home(&self.directory).discard().map_err(|source| PinnedMemoryError::Unusable {
+            path: self.directory.clone(),
+            action: "removing old tables",
+            source,
+        })
+    }
+
+    fn describe(&self) -> io::Result<()> {
+        let text = self.fingerprint.as_bytes();
+        let count = text.len() / 8 + 1;
+        let mut source = self;
+        let words: Slab<AtomicU64> = Slab::take(&mut source, DESCRIPTION, count).map_err(io::Error::other)?;
+        for (word, bytes) in words.iter().zip(text.chunks(8).chain([&[][..]])) {
+            let mut padded = [0; 8];
+            padded[..bytes.len()].copy_from_slice(bytes);
+            word.store(u64::from_ne_bytes(padded), Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Takes off all interfaces what an earlier process has attached there.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn detach(&self) -> io::Result<()> {
+        unlink(&self.directory)
+    }
+
+    /// Removes the tables again if they are new: nothing was to be kept. Former tables are put back.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn discard(self) -> io::Result<()> {
+        match (self.content, &self.former) {
+            (Content::Adopted, _) => Ok(()),
+            (Content::New, None) => Self::remove(&self.directory),
+            (Content::New, Some(_)) => {
+                // Sealed ones do not count any more.
+                unless_gone(fs::remove_file(self.directory.join(MARKER)))?;
+                home(&self.directory).restore()?;
+                // Not if the former ones are there again.
+                let _ = fs::remove_dir(&self.directory);
+                Ok(())
+            }
+        }
     }
 
     /// Whether the tables are those of an earlier process.
@@ -163,7 +248,7 @@ fn map_name(table: &str) -> String {
 /// to eight.
 fn element(table: &str) -> usize {
     match table {
-        "bindings-used" | "subscribers-used" | "sessions-overflowed" => size_of::<u64>(),
+        "bindings-used" | "subscribers-used" | "sessions-overflowed" | DESCRIPTION => size_of::<u64>(),
         _ => LINE,
     }
 }
@@ -189,12 +274,63 @@ fn words(error: &dyn std::error::Error) -> String {
     words
 }
 
+/// Arrays that were set aside. They are read; programs may be writing there.
+#[derive(Debug)]
+pub struct FormerArrays(PathBuf);
+
+impl FormerArrays {
+    /// What is said about them; nothing if it is not there, or no text.
+    #[must_use]
+    pub fn description(&self) -> Option<String> {
+        let words: Slab<AtomicU64> = Slab::whole(self.span(DESCRIPTION)?);
+        let bytes = words.iter().flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes());
+        String::from_utf8(bytes.take_while(|byte| *byte != 0).collect()).ok()
+    }
+}
+
+impl FormerMemory for FormerArrays {
+    fn span(&self, name: &'static str) -> Option<Arc<dyn Backing>> {
+        let map = MapData::from_pin(self.0.join(map_name(name))).ok()?;
+        let info = map.info().ok()?;
+        let bytes = info.max_entries() as usize * info.value_size() as usize;
+        Some(Arc::new(MappedArray::new(map.fd(), bytes).ok()?))
+    }
+}
+
+/// Links stay where they are when tables are set aside: they are how programs are replaced in one
+/// instant.
+fn home(path: &Path) -> Home<'_> {
+    Home { path, marker: MARKER, is_table: |name| !is_link(name) }
+}
+
+fn is_link(name: &str) -> bool {
+    name.starts_with("link-")
+}
+
+fn files(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let is_file = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| !kind.is_dir());
+    Ok(fs::read_dir(directory)?.filter_map(Result::ok).filter(is_file).map(|entry| entry.path()).collect())
+}
+
+/// Removes links, and with them what they attach.
+fn unlink(directory: &Path) -> io::Result<()> {
+    let is_link = |path: &PathBuf| path.file_name().is_some_and(|name| is_link(&name.to_string_lossy()));
+    files(directory)?.into_iter().filter(is_link).try_for_each(fs::remove_file)
+}
+
 /// Links go before maps, so that no program runs on tables that are going.
 fn remove_pins(directory: &Path) -> io::Result<()> {
-    let mut paths: Vec<PathBuf> = fs::read_dir(directory)?.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    let is_link = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("link-"));
-    paths.sort_by_key(|path| !is_link(path));
-    paths.iter().try_for_each(fs::remove_file)
+    unlink(directory)?;
+    home(directory).recover()?;
+    home(directory).discard()?;
+    files(directory)?.iter().try_for_each(fs::remove_file)
+}
+
+fn unless_gone(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result,
+    }
 }
 
 /// 16 bytes that stand for the fingerprint, and for the records that the programs share with this

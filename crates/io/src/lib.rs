@@ -9,8 +9,11 @@
 //! accelerator that holds `unsafe`: in small blocks, each with its reason.
 
 pub mod clock;
+pub mod fault;
+pub mod former;
 pub mod host;
 pub mod links;
+pub mod mapping;
 pub mod memory;
 pub mod netlink;
 pub mod pcap;

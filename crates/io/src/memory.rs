@@ -1,8 +1,5 @@
 //! Memory for the tables: anonymous, or files under the run directory that outlive the process.
 //!
-//! Both are zeroed, page-aligned, and cost nothing until they are touched. Huge pages are asked
-//! for: at hundreds of megabytes most of a lookup is the walk through the page table.
-//!
 //! The run directory holds one file a table and `fingerprint`, a line that says what the tables
 //! were made for. A new process with the same fingerprint adopts them; with another one they are
 //! replaced. The file `lock` keeps two gateways apart.
@@ -16,104 +13,19 @@
 
 use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, Write};
-use std::num::NonZeroUsize;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg, posix_fallocate};
-use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
+use nix::fcntl::{Flock, FlockArg};
+use nix::sys::mman::{MmapAdvise, madvise};
 use nix::unistd::geteuid;
 use tombolo_tables::memory::{Backing, MemoryError, MemorySource};
 
-/// Bytes of a huge page on the machines that have them; spans are multiples of it, so that the last
-/// page can be a huge one too.
-const HUGE_PAGE: usize = 2 << 20;
-
-/// A mapped span of memory, unmapped when it is dropped.
-#[derive(Debug)]
-pub struct Mapping {
-    base: NonNull<libc::c_void>,
-    length: NonZeroUsize,
-}
-
-// SAFETY: mapped memory belongs to the process, not to a thread.
-unsafe impl Send for Mapping {}
-// SAFETY: this type gives out the address alone; who reads or writes there says why that is sound.
-unsafe impl Sync for Mapping {}
-
-// SAFETY: mmap aligns to pages, which are multiples of a cache line. The mapping stays until drop.
-// No reference into it is made here. Anonymous pages and the holes of a new file read as zeros; an
-// old file is mapped only if its fingerprint is the same (`RunDirectory::open`).
-unsafe impl Backing for Mapping {
-    fn base(&self) -> NonNull<u8> {
-        self.base.cast()
-    }
-
-    fn len(&self) -> usize {
-        self.length.get()
-    }
-}
-
-impl Mapping {
-    /// Zeroed memory of at least `bytes` bytes that goes with the process. Huge pages are asked
-    /// for, and nothing is reserved: a table for a hundred million sessions takes memory as it
-    /// fills.
-    ///
-    /// # Errors
-    /// What the kernel says.
-    pub fn anonymous(bytes: usize) -> io::Result<Self> {
-        let length = rounded(bytes)?;
-        let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE;
-        // SAFETY: no address is asked for, so no other mapping is replaced.
-        let base = unsafe { mmap_anonymous(None, length, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, flags) }?;
-        Ok(Self { base, length }.with_huge_pages())
-    }
-
-    /// The first `bytes` bytes of a file, rounded up to huge pages, shared with everybody who maps
-    /// it. The file is made longer if need be, and has its space from then on; what is added reads
-    /// as zeros.
-    ///
-    /// # Errors
-    /// What the kernel says; `ENOSPC` if the file system has no room for all of it.
-    pub fn file(file: &File, bytes: usize) -> io::Result<Self> {
-        let length = rounded(bytes)?;
-        let end = libc::off_t::try_from(length.get()).map_err(|_| io::ErrorKind::FileTooLarge)?;
-        // Holes get their space as well: a page that has none cannot be written later.
-        posix_fallocate(file, 0, end)?;
-        // SAFETY: no address is asked for, so no other mapping is replaced. The file is at least as
-        // long as the mapping; the run directory's lock keeps other gateways from shortening it.
-        let base =
-            unsafe { mmap(None, length, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, MapFlags::MAP_SHARED, file, 0) }?;
-        Ok(Self { base, length }.with_huge_pages())
-    }
-
-    /// Asks for huge pages. In a file system in memory the administrator may have them (`advise` in
-    /// `/sys/kernel/mm/transparent_hugepage/shmem_enabled`); on a disk nothing comes of it.
-    fn with_huge_pages(self) -> Self {
-        // SAFETY: the span is mapped; MADV_HUGEPAGE changes how it is backed and not what it holds.
-        // It may be refused (a kernel without transparent huge pages), and then everything is only
-        // slower.
-        let _ = unsafe { madvise(self.base, self.length.get(), MmapAdvise::MADV_HUGEPAGE) };
-        self
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: mapped by a constructor with this length, and unmapped only here. Failing would
-        // mean that it is not mapped, which the constructors rule out.
-        let _ = unsafe { munmap(self.base, self.length.get()) };
-    }
-}
-
-fn rounded(bytes: usize) -> io::Result<NonZeroUsize> {
-    let length = bytes.max(1).checked_next_multiple_of(HUGE_PAGE).and_then(NonZeroUsize::new);
-    length.ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))
-}
+use crate::former::{FormerFiles, Home};
+use crate::mapping::{Mapping, rounded};
 
 /// Memory that goes with the process.
 #[derive(Debug, Clone, Copy, Default)]
@@ -191,17 +103,23 @@ pub struct RunDirectory {
     /// The directory itself was not there before.
     is_made: bool,
     fingerprint: String,
+    /// Where tables are that were made for something else.
+    former: Option<PathBuf>,
     _lock: Flock<File>,
 }
 
 /// What the files of a run directory held when it was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Content {
-    /// Nothing, or tables made for something else: they are gone.
+    /// Nothing, or tables made for something else: they are set aside
+    /// ([`RunDirectory::former`]).
     New,
     /// Tables with the same fingerprint, from an earlier process.
     Adopted,
 }
+
+/// Keeps two gateways apart.
+const LOCK: &str = "lock";
 
 /// A run directory could not be used.
 #[derive(Debug, thiserror::Error)]
@@ -240,7 +158,7 @@ impl RunDirectory {
     /// Opens a run directory, making it if need be, and locks it until the value is dropped.
     ///
     /// `fingerprint` stands for everything that the tables' bytes depend on: layout version, sizes,
-    /// hash key. Tables with another fingerprint are removed. New ones are adopted by a later
+    /// hash key. Tables with another fingerprint are set aside until the new ones are sealed. New ones are adopted by a later
     /// process if they were [sealed](Self::seal).
     ///
     /// # Errors
@@ -251,24 +169,33 @@ impl RunDirectory {
         DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(fail("making it"))?;
         let found = std::fs::metadata(path).map_err(fail("looking at it"))?;
         check_owner(path, &found)?;
-        let lock_path = path.join("lock");
+        let lock_path = path.join(LOCK);
         let lock = open_file(&lock_path, Wanted::Any).map_err(fail("opening its lock"))?;
         check_file(&lock_path, &lock.metadata().map_err(fail("looking at its lock"))?)?;
         let lock = Flock::lock(lock, FlockArg::LockExclusiveNonblock)
             .map_err(|_| RunDirectoryError::InUse { path: path.to_owned() })?;
 
+        let home = home(path);
+        home.recover().map_err(fail("bringing back old tables"))?;
         let marker = path.join("fingerprint");
         let content = match std::fs::read_to_string(&marker) {
             Ok(found) if found.trim_end() == fingerprint => Content::Adopted,
             _ => Content::New,
         };
-        if content == Content::New {
-            // The marker goes first and comes back last: a crash in between leaves no tables to be
-            // adopted.
-            remove_if_there(&marker).map_err(fail("removing old tables"))?;
-            remove_tables(path).map_err(fail("removing old tables"))?;
-        }
-        Ok(Self { path: path.to_owned(), content, is_made, fingerprint: fingerprint.to_owned(), _lock: lock })
+        let former = if content == Content::New {
+            home.set_aside().map_err(fail("setting old tables aside"))?
+        } else {
+            home.discard().map_err(fail("removing old tables"))?;
+            None
+        };
+        let fingerprint = fingerprint.to_owned();
+        Ok(Self { path: path.to_owned(), content, is_made, fingerprint, former, _lock: lock })
+    }
+
+    /// True if a gateway has kept tables in this directory: it may still have some.
+    #[must_use]
+    pub fn was_used(path: &Path) -> bool {
+        path.join(LOCK).exists()
     }
 
     /// Whether the tables are those of an earlier process.
@@ -277,25 +204,46 @@ impl RunDirectory {
         self.content
     }
 
-    /// All tables have been taken: a later process may adopt them.
+    /// Tables that were made for something else.
+    #[must_use]
+    pub fn former(&self) -> Option<FormerFiles> {
+        self.former.clone().map(FormerFiles::new)
+    }
+
+    /// All tables have been taken, and hold what the former ones did: a later process may adopt
+    /// them. The former ones go.
     ///
     /// # Errors
     /// [`RunDirectoryError::Unusable`].
     pub fn seal(&self) -> Result<(), RunDirectoryError> {
         let fail =
             |source| RunDirectoryError::Unusable { path: self.path.clone(), action: "writing its fingerprint", source };
-        write_marker(&self.path, &self.fingerprint).map_err(fail)
+        if self.content == Content::New {
+            write_marker(&self.path, &self.fingerprint).map_err(fail)?;
+        }
+        home(&self.path).discard().map_err(fail)
+    }
+
+    /// Removes tables that were made for something else, and puts nothing in their place.
+    ///
+    /// # Errors
+    /// [`RunDirectoryError::Unusable`].
+    pub fn forget(self) -> Result<(), RunDirectoryError> {
+        let fail =
+            |source| RunDirectoryError::Unusable { path: self.path.clone(), action: "removing old tables", source };
+        home(&self.path).discard().map_err(fail)
     }
 
     /// Removes the tables again if they are new, and the directory if it is: nothing was to be kept.
+    /// Former tables are put back.
     pub fn discard(self) {
         if self.content == Content::Adopted {
             return;
         }
         let _ = remove_if_there(&self.path.join("fingerprint"));
-        let _ = remove_tables(&self.path);
+        let _ = home(&self.path).restore();
         if self.is_made {
-            let _ = remove_if_there(&self.path.join("lock"));
+            let _ = remove_if_there(&self.path.join(LOCK));
             // Not if there is something else in it by now.
             let _ = std::fs::remove_dir(&self.path);
         }
@@ -402,14 +350,8 @@ fn remove_if_there(path: &Path) -> io::Result<()> {
     }
 }
 
-fn remove_tables(directory: &Path) -> io::Result<()> {
-    for entry in std::fs::read_dir(directory)? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "table") {
-            remove_if_there(&path)?;
-        }
-    }
-    Ok(())
+fn home(path: &Path) -> Home<'_> {
+    Home { path, marker: "fingerprint", is_table: |name| name == "fingerprint" || name.ends_with(".table") }
 }
 
 /// Written under another name first: it is there as a whole, or not at all.
@@ -424,27 +366,12 @@ fn write_marker(directory: &Path, fingerprint: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mapping::HUGE_PAGE;
     use std::sync::atomic::AtomicU64;
     use tombolo_tables::memory::Slab;
 
     fn word(source: &mut dyn MemorySource, name: &'static str) -> Slab<AtomicU64> {
         Slab::take(source, name, 1000).unwrap()
-    }
-
-    #[test]
-    fn anonymous_memory_is_zero_and_aligned() {
-        let mapping = Mapping::anonymous(10_000).unwrap();
-        assert_eq!(mapping.base().as_ptr().addr() % 4096, 0);
-        assert_eq!(mapping.len(), HUGE_PAGE);
-        let slab = word(&mut AnonymousMemory, "a");
-        assert!(slab.iter().all(|word| word.load(Ordering::Relaxed) == 0));
-    }
-
-    #[test]
-    fn untouched_memory_is_not_reserved() {
-        // Far more than any machine that runs this test has; only the addresses are taken.
-        assert!(Mapping::anonymous(1 << 42).is_ok());
-        assert!(Mapping::anonymous(usize::MAX).is_err());
     }
 
     /// Bytes from `base` on, a multiple of a page, that have pages.

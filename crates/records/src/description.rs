@@ -55,6 +55,8 @@ pub struct Field {
     pub declaration: String,
     /// Bytes in front of it.
     pub offset: usize,
+    /// Its own bytes.
+    pub size: usize,
 }
 
 /// A number.

@@ -80,6 +80,7 @@ macro_rules! records {
                     doc: &[$($field_doc),*],
                     declaration: $crate::declaration!($field: $type $(as $c_type)?),
                     offset: std::mem::offset_of!($name, $field),
+                    size: size_of::<$type>(),
                 }),+],
             }),+]
         }

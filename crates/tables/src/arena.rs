@@ -26,6 +26,7 @@ pub const WORDS: usize = 8;
 pub(crate) const LIFE_WORD: usize = 4;
 
 tombolo_records::constants! {
+    const TOUCHED: u64 as LIFE_TOUCHED = 0xffff_ffff << 32;
     pub(crate) const STAGE: u64 as LIFE_STAGE = 0xffff;
     pub(crate) const FREE: u64 as STAGE_FREE = 0;
     pub(crate) const BUILDING: u64 as STAGE_BUILDING = 1;

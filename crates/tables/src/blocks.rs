@@ -111,6 +111,13 @@ impl BlockIndex {
         self.exchange(block, id, CLOSED | (now.0 & !CLOSED));
     }
 
+    /// Keeps a free block back as if it had been given back at `at`; one that somebody has stays.
+    pub fn keep_back(&self, block: u32, at: Tick) {
+        if let Some(word) = self.words.get(block as usize) {
+            let _ = word.compare_exchange(0, CLOSED | (at.0 & !CLOSED), Ordering::AcqRel, Ordering::Relaxed);
+        }
+    }
+
     fn exchange(&self, block: u32, id: SubscriberId, to: u32) {
         if let Some(word) = self.words.get(block as usize) {
             let _ = word.compare_exchange(id.get(), to, Ordering::AcqRel, Ordering::Relaxed);

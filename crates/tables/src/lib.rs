@@ -24,6 +24,7 @@
 //! * [`subscriber`], [`binding`], [`outside`], [`blocks`], [`session`]: the records.
 //! * [`tables`]: the tables together: admit, bind, find. [`sweep`]: what has expired goes.
 //! * [`audit`]: every invariant that ties the tables together, checked one by one.
+//! * [`former`]: tables that an earlier process has left, whatever their layout.
 //! * [`shared`]: records and numbers for programs inside the kernel.
 //! * [`lpm`]: longest-prefix match for routes, mappings and softwires.
 //!
@@ -34,6 +35,8 @@ pub mod atomic;
 pub mod audit;
 pub mod binding;
 pub mod blocks;
+#[cfg(not(loom))]
+pub mod former;
 pub mod hash;
 pub mod index;
 #[cfg(loom)]

@@ -115,6 +115,13 @@ impl OutsideIndex {
         self.exchange(slot, id, CLOSED | (now.0 & !CLOSED));
     }
 
+    /// Keeps a free slot back as if it had been closed at `at`; a taken one stays as it is.
+    pub fn keep_back(&self, slot: u32, at: Tick) {
+        if let Some(entry) = self.slots.get(slot as usize) {
+            let _ = entry.compare_exchange(0, CLOSED | (at.0 & !CLOSED), Ordering::AcqRel, Ordering::Relaxed);
+        }
+    }
+
     fn exchange(&self, slot: u32, id: BindingId, word: u32) {
         if let Some(entry) = self.slots.get(slot as usize) {
             let _ = entry.compare_exchange(id.get(), word, Ordering::AcqRel, Ordering::Relaxed);

@@ -101,9 +101,11 @@ tombolo_records::constants! {
     /// Claimed, and not yet filled: no binding has this id.
     pub(crate) const CLAIMED: u64 as SESSION_CLAIMED = PENDING | 0x3f;
     const STATE: u64 as SESSION_STATE = 0xff00;
+    const BINDING: u64 as SESSION_BINDING = 0xffff_ffff << 32;
+    const PORT: u64 as SESSION_PORT = 0xffff << 16;
 }
 
-const KEY: u64 = !0xffff;
+const KEY: u64 = BINDING | PORT;
 
 /// Sessions of a line. A model checker has fewer steps to order where they are fewer.
 const ENTRIES: usize = if cfg!(loom) { 2 } else { 4 };

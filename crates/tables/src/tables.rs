@@ -252,6 +252,21 @@ impl Tables {
         reuse_after: u32,
         now: Tick,
     ) -> Result<(BindingId, Binding), BindError> {
+        self.bind_again(&Binding { created: now, ..*template }, candidates, reuse_after, now)
+    }
+
+    /// As [`bind`](Self::bind), for a binding that was made before, in other tables: it keeps the
+    /// time at which it was made.
+    ///
+    /// # Errors
+    /// [`BindError`].
+    pub fn bind_again(
+        &self,
+        template: &Binding,
+        candidates: impl IntoIterator<Item = Candidate>,
+        reuse_after: u32,
+        now: Tick,
+    ) -> Result<(BindingId, Binding), BindError> {
         // Eight words of the bitmap of free records are a cache line: each subscriber begins in one
         // of its own, so that writers for different subscribers do not share one.
         let hint = now.0.wrapping_mul(31).wrapping_add(template.subscriber.wrapping_mul(8));
@@ -265,7 +280,6 @@ impl Tables {
             outside_ipv4: candidate.ipv4,
             outside_port: candidate.port,
             outside_slot: candidate.slot,
-            created: now,
             ..*template
         };
         self.bindings.publish(id, &binding, now);

@@ -13,6 +13,7 @@ use tombolo_tables::binding::Binding;
 
 use super::filter;
 use super::rows::{Failure, Rows};
+use crate::binding_log::ALL_REMOVED;
 use crate::running::Running;
 use crate::table_rows::{Endpoints, host, origin, protocol_name, service_name};
 use crate::utc::Utc;
@@ -115,7 +116,9 @@ fn block_in_log(log: &Path, address: Ipv4Addr, port: u16, time: Utc) -> Result<O
     let mark = format!("\"outside\":\"{address}\",\"first_port\":");
     let mut holder: Option<EndpointHolder> = None;
     each_line(log, &mark, |line| {
-        if let Ok(block) = serde_json::from_str::<LoggedBlock>(line)
+        if let Some(end) = end_of_all(line) {
+            holder = holder.take().filter(|_| end >= time).map(|holder| holder.until(end));
+        } else if let Ok(block) = serde_json::from_str::<LoggedBlock>(line)
             && (block.first_port..=block.last_port).contains(&port)
         {
             let found = block.holder(port);
@@ -135,7 +138,9 @@ fn in_log(log: &Path, outside: Outside, time: Utc) -> Result<Option<EndpointHold
     let mark = format!("\"outside\":\"{address}\",\"outside_port\":{port}");
     let mut holder: Option<EndpointHolder> = None;
     each_line(log, &mark, |line| {
-        if let Ok(logged) = serde_json::from_str::<Logged>(line)
+        if let Some(end) = end_of_all(line) {
+            holder = holder.take().filter(|_| end >= time).map(|holder| holder.until(end));
+        } else if let Ok(logged) = serde_json::from_str::<Logged>(line)
             && logged.protocol == protocol_name(space.protocol())
         {
             holder = later(holder.take(), logged.holder(), time);
@@ -144,18 +149,29 @@ fn in_log(log: &Path, outside: Outside, time: Utc) -> Result<Option<EndpointHold
     Ok(holder)
 }
 
-/// Calls `read` with each line of the log that has `mark` in it. Most lines are about others.
+/// Calls `read` with each line of the log that has `mark` in it, or is the end of all. Most lines are about others.
 fn each_line(log: &Path, mark: &str, mut read: impl FnMut(&str)) -> Result<(), Failure> {
     let unreadable = |error| Failure::Refused(format!("the log of bindings {} cannot be read: {error}", log.display()));
     let mut lines = BufReader::new(File::open(log).map_err(unreadable)?);
     let mut line = String::new();
     while lines.read_line(&mut line).map_err(unreadable)? > 0 {
-        if line.contains(mark) {
+        if line.contains(mark) || line.contains(ALL_REMOVED) {
             read(&line);
         }
         line.clear();
     }
     Ok(())
+}
+
+/// When everything ended that the log had open, if `line` says so.
+fn end_of_all(line: &str) -> Option<Utc> {
+    #[derive(Deserialize)]
+    struct Line {
+        time: String,
+        event: String,
+    }
+    let line: Line = serde_json::from_str(line).ok()?;
+    Utc::parse(&line.time).filter(|_| line.event == ALL_REMOVED)
 }
 
 /// Who had the endpoint at `time`: `before`, as the lines so far say, or `found`, of whom the next
@@ -221,6 +237,11 @@ impl Logged {
 }
 
 impl EndpointHolder {
+    /// The same one, who had it until `end` at the latest.
+    fn until(self, end: Utc) -> Self {
+        Self { until: self.until.or_else(|| Some(end.to_string())), ..self }
+    }
+
     fn of(plan: &Plan, binding: &Binding, since: Utc) -> Self {
         let Endpoints { protocol, inside_port, outside, outside_port, .. } = Endpoints::of(plan, binding);
         let (inside, softwire) = host(binding.inside.ipv6, binding.inside.ipv4);

@@ -155,11 +155,26 @@ impl Pool {
         self.range_of(address)?.slot(address, space, port)
     }
 
+    /// True if `port` of `address` is one that is handed out.
+    #[must_use]
+    pub fn hands_out(&self, address: Ipv4Addr, space: PortSpace, port: u16) -> bool {
+        self.range_of(address).is_some_and(|range| range.ports[space as usize].contains(port))
+    }
+
     /// All ports of `address` that are handed out, with their slots.
     pub fn slots(&self, address: Ipv4Addr, space: PortSpace) -> impl Iterator<Item = (u16, u32)> + '_ {
         let ranges = self.range_of(address).map(|range| range.ports[space as usize].ranges());
         let ports = ranges.into_iter().flatten().cloned().flatten();
         ports.filter_map(move |port| Some((port, self.slot(address, space, port)?)))
+    }
+
+    /// All slots of `address`, with what they stand for, those of static bindings included.
+    pub fn all_slots(&self, address: Ipv4Addr) -> impl Iterator<Item = (u32, PortSpace, u16)> + '_ {
+        let range = self.range_of(address);
+        let ports = range.into_iter().flat_map(|range| range.span.clone());
+        ports.flat_map(move |port| {
+            PortSpace::ALL.into_iter().filter_map(move |space| Some((range?.slot(address, space, port)?, space, port)))
+        })
     }
 
     /// Address number `index`, counted from the lowest.

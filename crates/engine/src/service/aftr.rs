@@ -120,6 +120,11 @@ impl Serve for Aftr {
         self.nat.pool.contains(destination) || self.untranslated.softwire_of(destination).is_some()
     }
 
+    fn has_inside(&self, inside: &InsideKey) -> bool {
+        self.b4s.iter().any(|prefix| prefix.contains(u128::from_be_bytes(inside.ipv6)))
+            && self.inside.contains(inside.ipv4.into())
+    }
+
     fn nat(&self) -> Option<&Nat> {
         Some(&self.nat)
     }

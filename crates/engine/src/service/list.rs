@@ -87,6 +87,12 @@ macro_rules! service_kinds {
                 match self { $(Self::$kind(service) => service.hosts_known_by(),)+ }
             }
 
+            /// True if the host of an inside endpoint of its NAT may still be one.
+            #[must_use]
+            pub fn has_inside(&self, inside: &InsideKey) -> bool {
+                match self { $(Self::$kind(service) => service.has_inside(inside),)+ }
+            }
+
             /// True if an IPv6 packet to `destination` is this service's. What it took to find out goes to
             /// `claim`.
             #[inline]

@@ -67,6 +67,10 @@ impl Serve for Nat64 {
         self.nat.pool.contains(destination)
     }
 
+    fn has_inside(&self, inside: &InsideKey) -> bool {
+        !self.prefix.contains(inside.ipv6.into())
+    }
+
     fn nat(&self) -> Option<&Nat> {
         Some(&self.nat)
     }

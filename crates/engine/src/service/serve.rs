@@ -64,6 +64,12 @@ pub(crate) trait Serve {
         KnownBy::Ipv4
     }
 
+    /// True if the host of an inside endpoint of its NAT may still be one. Asked of bindings that were
+    /// made under another plan.
+    fn has_inside(&self, _inside: &InsideKey) -> bool {
+        false
+    }
+
     /// The prefix in which it shows IPv4 hosts to IPv6 hosts (Pref64), if it has one.
     fn pref64(&self) -> Option<Prefix64> {
         None

@@ -36,6 +36,13 @@ impl<T: Record> Slab<T> {
         Ok(Self { first: backing.base().cast(), count, backing, records: PhantomData })
     }
 
+    /// All of a span, as many records as it has room for.
+    #[must_use]
+    pub fn whole(backing: Arc<dyn Backing>) -> Self {
+        const { assert!(align_of::<T>() <= CACHE_LINE) };
+        Self { first: backing.base().cast(), count: backing.len() / size_of::<T>(), backing, records: PhantomData }
+    }
+
     /// Bytes that the span takes.
     #[must_use]
     pub fn bytes(&self) -> usize {
@@ -58,8 +65,8 @@ impl<T: Record> Deref for Slab<T> {
 
     #[inline]
     fn deref(&self) -> &[T] {
-        // SAFETY: `take` checked that the span holds `count` records; `Backing` promises alignment,
-        // validity and that all access is atomic; `Record` promises that any bytes are valid.
+        // SAFETY: `take` and `whole` see to it that the span holds `count` records; `Backing`
+        // promises alignment, validity and that all access is atomic; `Record` promises that any bytes are valid.
         unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.count) }
     }
 }

@@ -1,0 +1,329 @@
+//! State that was made for another plan: what the new one allows goes on across the restart, and
+//! the log says what has ended. Needs root and skips loudly without it.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+use std::fs;
+use std::net::{SocketAddr, UdpSocket};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use tombolo_daemon::utc::Utc;
+use tombolo_lab::{Lab, Peer, Process, Topology, skip_without, wait_until};
+
+const TOMBOLO: &str = env!("CARGO_BIN_EXE_tombolo");
+const PATIENCE: Duration = Duration::from_secs(30);
+
+const BEFORE: &str = r#"
+[capacity]
+subscribers = 100
+bindings = 10000
+sessions = 10000
+
+[[service]]
+kind   = "nat64"
+name   = "gone"
+prefix = "2001:db8:64::/96"
+pool   = [{ addresses = "192.0.2.9" }]
+
+[[service]]
+kind   = "nat64"
+name   = "nat64"
+prefix = "64:ff9b::/96"
+well_known_prefix_strict = false
+pool   = [{ addresses = "192.0.2.1" }]
+
+[[service]]
+kind   = "nat44"
+name   = "cgn"
+inside = ["10.0.0.0/24"]
+pool   = [{ addresses = "192.0.2.16/30" }]
+"#;
+
+/// Other room, other services in another order, and larger pools.
+const AFTER: &str = r#"
+[capacity]
+subscribers = 200
+bindings = 5000
+sessions = 30000
+
+[[service]]
+kind   = "siit"
+prefix = "2001:db8:5111::/96"
+
+[[service]]
+kind   = "nat44"
+name   = "cgn"
+inside = ["10.0.0.0/24"]
+pool   = [{ addresses = "192.0.2.16/29" }]
+
+[[service]]
+kind   = "nat64"
+name   = "nat64"
+prefix = "64:ff9b::/96"
+well_known_prefix_strict = false
+pool   = [{ addresses = "192.0.2.1" }, { addresses = "192.0.2.3" }]
+"#;
+
+fn start(lab: &Lab, gateway: &str, rest: &str) -> Process {
+    let directory = lab.directory().unwrap();
+    let file = directory.join("gateway.toml");
+    let log = directory.join("bindings.jsonl");
+    fs::write(&file, format!("[gateway]\nbinding_log = \"{}\"\n{gateway}\n{rest}", log.display())).unwrap();
+    let command = lab.node("gateway").unwrap().command(TOMBOLO).args(["run", "-c"]);
+    let mut gateway = command.arg(file.display().to_string()).spawn().unwrap();
+    gateway.wait_for_text("ready", PATIENCE).unwrap();
+    gateway
+}
+
+fn end(mut gateway: Process, signal: Signal) -> String {
+    gateway.signal(signal).unwrap();
+    wait_until("the gateway is gone", PATIENCE, || (!gateway.is_running()).then_some(())).unwrap();
+    gateway.stderr()
+}
+
+fn show(lab: &Lab, what: &str) -> Vec<Value> {
+    let command = lab.node("gateway").unwrap().command(TOMBOLO).args(["show", what, "--json"]);
+    // One with a run directory is asked there.
+    let home = lab.directory().unwrap().join("run");
+    let command = if home.join("control.sock").exists() {
+        command.args(["--gateway".to_owned(), home.display().to_string()])
+    } else {
+        command
+    };
+    let output = command.run().unwrap();
+    output.success().unwrap().stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn log(lab: &Lab) -> Vec<Value> {
+    let text = fs::read_to_string(lab.directory().unwrap().join("bindings.jsonl")).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
+}
+
+fn events<'l>(log: &'l [Value], event: &str, service: &str) -> Vec<&'l Value> {
+    log.iter().filter(|line| line["event"] == event && line["service"] == service).collect()
+}
+
+/// Who has which outside endpoint: service, protocol, inside, outside.
+fn bindings(lab: &Lab, service: &str) -> Vec<String> {
+    let fields = ["protocol", "inside", "inside_port", "outside", "outside_port"];
+    let rows = show(lab, "bindings");
+    let mut found: Vec<String> = rows
+        .iter()
+        .filter(|row| row["service"] == service)
+        .map(|row| fields.map(|field| row[field].to_string()).join(" "))
+        .collect();
+    found.sort();
+    found
+}
+
+/// A datagram from the client and its answer.
+fn ask(lab: &Lab, to: &str) {
+    let to: SocketAddr = to.parse().unwrap();
+    let from = if to.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" };
+    let socket = lab.node("client").unwrap().run(|| UdpSocket::bind(from).unwrap()).unwrap();
+    socket.connect(to).unwrap();
+    socket.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    let answered = || {
+        socket.send(b"anybody?").ok()?;
+        socket.recv(&mut [0; 8]).ok()
+    };
+    wait_until("an answer", PATIENCE, answered).unwrap();
+}
+
+/// Numbered datagrams through one session, a thousand a second.
+fn stream(lab: &Lab, to: &str, sent: &AtomicU64, answered: &AtomicU64, stop: &AtomicBool) {
+    let socket = lab.node("client").unwrap().run(|| UdpSocket::bind("[::]:0").unwrap()).unwrap();
+    socket.connect(to.parse::<SocketAddr>().unwrap()).unwrap();
+    socket.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut bytes = [0; 8];
+            loop {
+                match socket.recv(&mut bytes) {
+                    Ok(_) => {
+                        answered.fetch_add(1, Ordering::AcqRel);
+                    }
+                    Err(_) if stop.load(Ordering::Acquire) => break,
+                    Err(_) => {}
+                }
+            }
+        });
+        while !stop.load(Ordering::Acquire) {
+            if socket.send(&sent.load(Ordering::Acquire).to_be_bytes()).is_ok() {
+                sent.fetch_add(1, Ordering::AcqRel);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
+}
+
+/// Ends the stream also when the test fails.
+struct EndOnDrop<'s>(&'s AtomicBool);
+
+impl Drop for EndOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+#[test]
+fn flows_go_on_in_the_kernel_while_pools_capacity_and_services_change() {
+    if skip_without("flows_go_on_in_the_kernel_while_pools_capacity_and_services_change", &["iperf3"]) {
+        return;
+    }
+    let lab = Lab::create(&Topology::client_gateway_server()).unwrap();
+    let _echo = Peer::udp_echo(lab.node("server").unwrap(), "198.51.100.2:7".parse().unwrap()).unwrap();
+    let fastpath = "fastpath = \"tc\"";
+    let gateway = start(&lab, fastpath, BEFORE);
+    ask(&lab, "[2001:db8:64::c633:6402]:7");
+    let mut server = lab.node("server").unwrap().command("iperf3").args(["-s", "-1", "--forceflush"]).spawn().unwrap();
+    server.wait_for_text("Server listening", PATIENCE).unwrap();
+    let words = ["-c", "198.51.100.2", "-t", "12", "-i", "0.5", "-b", "100M", "-w", "200K", "-J"];
+    let iperf3 = lab.node("client").unwrap().command("iperf3").args(words).spawn().unwrap();
+    let (sent, answered, stop) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
+    let (mut before, mut after) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
+    let mut said = String::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| stream(&lab, "[64:ff9b::c633:6402]:7", &sent, &answered, &stop));
+        let _ends = EndOnDrop(&stop);
+        wait_until("both flow", PATIENCE, || {
+            (answered.load(Ordering::Acquire) > 500 && bindings(&lab, "cgn").len() == 2).then_some(())
+        })
+        .unwrap();
+        // The log walks once a second.
+        wait_until("they are logged", PATIENCE, || (events(&log(&lab), "created", "cgn").len() == 2).then_some(()))
+            .unwrap();
+        before = ["nat64", "cgn"].map(|service| bindings(&lab, service));
+        end(gateway, Signal::SIGKILL);
+        let gateway = start(&lab, fastpath, AFTER);
+        after = ["nat64", "cgn"].map(|service| bindings(&lab, service));
+        std::thread::sleep(Duration::from_secs(2));
+        said = gateway.stderr();
+        assert!(said.contains("carried over to another plan"), "{said}");
+        stop.store(true, Ordering::Release);
+        let report: Value = serde_json::from_str(&iperf3.wait(PATIENCE).unwrap().success().unwrap().stdout).unwrap();
+        let intervals = report["intervals"].as_array().unwrap().iter();
+        let rates: Vec<f64> = intervals.map(|each| each["sum"]["bits_per_second"].as_f64().unwrap()).collect();
+        println!("slowest half second of TCP: {:.1} Mbit/s", rates.iter().copied().fold(f64::MAX, f64::min) / 1e6);
+        assert!(rates.iter().all(|rate| *rate > 0.0), "the connection stood still: {rates:?}");
+        end(gateway, Signal::SIGTERM);
+    });
+    assert!(!before[0].is_empty() && before == after, "{before:?} {after:?}\n{said}");
+    let (sent, answered) = (sent.load(Ordering::Acquire), answered.load(Ordering::Acquire));
+    println!("{answered} of {sent} datagrams were answered");
+    assert_eq!(answered, sent, "not one datagram was lost\n{said}");
+    let log = log(&lab);
+    let gone = events(&log, "removed", "gone");
+    assert_eq!(gone.len(), 1, "{log:?}");
+    assert!(gone[0]["outside"] == "192.0.2.9" && gone[0]["created"].is_string(), "{}", gone[0]);
+    assert_eq!((events(&log, "adopted", "cgn").len(), events(&log, "adopted", "gone").len()), (2, 0), "{log:?}");
+    // The end without a run directory.
+    assert_eq!(events(&log, "removed", "cgn").len(), 2, "{log:?}");
+    assert_eq!(log.last().unwrap()["event"], "all-removed");
+}
+
+#[test]
+fn state_in_files_goes_over_to_another_plan_and_back_out_of_the_kernel() {
+    let name = "state_in_files_goes_over_to_another_plan_and_back_out_of_the_kernel";
+    if skip_without(name, &[]) {
+        return;
+    }
+    let lab = Lab::create(&Topology::client_gateway_server()).unwrap();
+    let _echo = Peer::udp_echo(lab.node("server").unwrap(), "198.51.100.2:7".parse().unwrap()).unwrap();
+    let home = lab.directory().unwrap().join("run");
+    let files = format!("run_directory = \"{}\"", home.display());
+    let kernel = format!("{files}\nfastpath = \"tc\"");
+    let mut known = None;
+    for (gateway, plan) in [(&files, BEFORE), (&files, AFTER), (&kernel, AFTER), (&kernel, BEFORE), (&files, AFTER)] {
+        let running = start(&lab, gateway, plan);
+        if known.is_none() {
+            for to in ["[64:ff9b::c633:6402]:7", "198.51.100.2:7", "[2001:db8:64::c633:6402]:7"] {
+                ask(&lab, to);
+            }
+            std::thread::sleep(Duration::from_secs(3));
+        }
+        let found = ["nat64", "cgn"].map(|service| bindings(&lab, service));
+        assert_eq!(found.each_ref().map(Vec::len), [1, 1], "{}", running.stderr());
+        assert_eq!(known.get_or_insert_with(|| found.clone()), &found);
+        end(running, Signal::SIGTERM);
+        assert!(!home.join("former").exists());
+    }
+    let log = log(&lab);
+    assert_eq!(events(&log, "removed", "gone").len(), 1, "{log:?}");
+    assert_eq!(events(&log, "removed", "cgn").len(), 0, "{log:?}");
+}
+
+#[test]
+fn after_a_reboot_what_was_open_is_closed_in_the_log() {
+    if skip_without("after_a_reboot_what_was_open_is_closed_in_the_log", &[]) {
+        return;
+    }
+    let lab = Lab::create(&Topology::client_gateway_server()).unwrap();
+    let _echo = Peer::udp_echo(lab.node("server").unwrap(), "198.51.100.2:7".parse().unwrap()).unwrap();
+    let home = lab.directory().unwrap().join("run");
+    let files = format!("run_directory = \"{}\"", home.display());
+    let gateway = start(&lab, &files, BEFORE);
+    ask(&lab, "198.51.100.2:7");
+    std::thread::sleep(Duration::from_secs(2));
+    end(gateway, Signal::SIGKILL);
+    reboot(&home);
+    let last = Utc::now();
+    std::thread::sleep(Duration::from_secs(3));
+    let gateway = start(&lab, &files, BEFORE);
+    assert!(gateway.stderr().contains("before the system was started anew"), "{}", gateway.stderr());
+    assert!(bindings(&lab, "cgn").is_empty());
+    end(gateway, Signal::SIGTERM);
+    let log = log(&lab);
+    let removed = events(&log, "removed", "cgn");
+    assert_eq!(removed.len(), 1, "{log:?}");
+    let second = |value: &Value| Utc::parse(value.as_str().unwrap()).unwrap();
+    assert!(second(&removed[0]["time"]) <= last && second(&removed[0]["created"]) <= second(&removed[0]["time"]));
+    let created = events(&log, "created", "cgn");
+    assert!(second(&removed[0]["created"]).0.abs_diff(second(&created[0]["time"]).0) <= 2, "{log:?}");
+}
+
+/// As if the system had been started anew: the tables are of another boot.
+fn reboot(home: &Path) {
+    let marker = home.join("fingerprint");
+    let text = fs::read_to_string(&marker).unwrap();
+    let boot = text.lines().find(|line| line.starts_with("boot ")).unwrap();
+    fs::write(&marker, text.replace(boot, "boot 00000000-0000-0000-0000-000000000000")).unwrap();
+}
+
+#[test]
+fn what_a_gateway_without_a_run_directory_had_open_has_ended() {
+    if skip_without("what_a_gateway_without_a_run_directory_had_open_has_ended", &[]) {
+        return;
+    }
+    let lab = Lab::create(&Topology::client_gateway_server()).unwrap();
+    let _echo = Peer::udp_echo(lab.node("server").unwrap(), "198.51.100.2:7".parse().unwrap()).unwrap();
+    let gateway = start(&lab, "", BEFORE);
+    ask(&lab, "198.51.100.2:7");
+    std::thread::sleep(Duration::from_secs(2));
+    end(gateway, Signal::SIGKILL);
+    let gateway = start(&lab, "", BEFORE);
+    let killed = log(&lab);
+    assert_eq!(killed.last().unwrap()["event"], "all-removed", "{killed:?}");
+    let created = events(&killed, "created", "cgn");
+    let (outside, port) = (created[0]["outside"].as_str().unwrap(), created[0]["outside_port"].to_string());
+    let who = |time: &str| {
+        let command =
+            lab.node("gateway").unwrap().command(TOMBOLO).args(["binding", "who", outside, &port, time, "--json"]);
+        command.run().unwrap().stdout
+    };
+    assert!(who(created[0]["time"].as_str().unwrap()).contains("10.0.0.2"));
+    assert!(!who("2099-01-01T00:00:00Z").contains("10.0.0.2"));
+    ask(&lab, "198.51.100.2:7");
+    std::thread::sleep(Duration::from_secs(2));
+    end(gateway, Signal::SIGTERM);
+    let stopped = log(&lab);
+    assert_eq!(events(&stopped, "removed", "cgn").len(), 1, "{stopped:?}");
+    assert_eq!(stopped.last().unwrap()["event"], "all-removed");
+    let gateway = start(&lab, "", BEFORE);
+    assert_eq!(log(&lab).len(), stopped.len(), "nothing is open that could have ended");
+    end(gateway, Signal::SIGTERM);
+}
