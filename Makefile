@@ -9,9 +9,11 @@
 #                 translate, 10^6 packets a service; SECONDS, TRIALS, PACKETS (root)
 #   make fuzz     libFuzzer on parser, translation, engine and configuration; SECONDS=60 for each of them
 #   make lab      a playground that stays: three namespaces, no gateway (root)
+#   make cross    for arm64, on x86-64: target/aarch64-unknown-linux-gnu/release/tombolo
+#   make static   statically linked binaries for both processors, and small ones without the tester: target/static
 #   make setup    installs the Debian packages that the above need
 
-.PHONY: build demo test lint bench bench-fastpath soak fuzz lab setup
+.PHONY: build demo test lint bench bench-fastpath soak fuzz lab cross static setup
 
 build:
 	cargo build --workspace
@@ -55,6 +57,12 @@ bench-fastpath: setup
 lab: setup
 	cargo build -p tombolo
 	./target/debug/tombolo lab up
+
+cross:
+	./scripts/cross.sh build
+
+static: setup
+	./scripts/static.sh
 
 setup:
 	./scripts/setup.sh

@@ -7,9 +7,12 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 mod cmd;
+#[cfg(feature = "tester")]
 mod demo;
+#[cfg(feature = "tester")]
 mod live;
 mod offline;
+#[cfg(feature = "tester")]
 mod soak;
 
 fn main() -> ExitCode {

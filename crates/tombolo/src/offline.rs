@@ -117,12 +117,14 @@ impl Offline {
 
     /// Forgets fragments whose siblings have not come by the time `at`, as the daemon does all the
     /// time.
+    #[cfg_attr(not(feature = "tester"), expect(dead_code, reason = "`lab compare` asks"))]
     pub(crate) fn idle(&mut self, at: Duration) {
         let first = *self.first.get_or_insert(at);
         self.engine.idle(Now(nanos(START + at.saturating_sub(first))));
     }
 
     /// What it has counted.
+    #[cfg_attr(not(feature = "tester"), expect(dead_code, reason = "`lab compare` asks"))]
     pub(crate) fn totals(&self) -> Totals {
         let mut totals = Totals::default();
         self.engine.counters().add_to(&mut totals);

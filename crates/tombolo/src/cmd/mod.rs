@@ -2,8 +2,11 @@
 
 use clap::{Parser, Subcommand};
 
+#[cfg(feature = "tester")]
 mod bench;
+#[cfg(feature = "tester")]
 mod bench_packets;
+#[cfg(feature = "tester")]
 mod bench_route_lookup;
 mod binding_who;
 mod check;
@@ -12,9 +15,13 @@ mod doctor;
 mod down;
 mod explain;
 mod import;
+#[cfg(feature = "tester")]
 mod lab;
+#[cfg(feature = "tester")]
 mod lab_compare;
+#[cfg(feature = "tester")]
 mod lab_demo;
+#[cfg(feature = "tester")]
 mod lab_soak;
 mod map;
 pub(crate) mod print;
@@ -38,6 +45,7 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Network-namespace playground: client - gateway - server on this machine
+    #[cfg(feature = "tester")]
     Lab(lab::Arguments),
     /// The gateway, in the foreground
     Run(run::Arguments),
@@ -72,12 +80,14 @@ enum Command {
     /// What this machine lacks for the gateway, and what works without it
     Doctor(doctor::Arguments),
     /// Measure gateways, this one and others
+    #[cfg(feature = "tester")]
     Bench(bench::Arguments),
 }
 
 impl Arguments {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         match self.command {
+            #[cfg(feature = "tester")]
             Command::Lab(arguments) => lab::run(arguments),
             Command::Run(arguments) => run::run(&arguments),
             Command::Tayga(arguments) => tayga::run(&arguments),
@@ -94,6 +104,7 @@ impl Arguments {
             Command::Down(arguments) => down::run(&arguments),
             Command::Binding(arguments) => control::binding(&arguments),
             Command::Doctor(arguments) => doctor::run(&arguments),
+            #[cfg(feature = "tester")]
             Command::Bench(arguments) => bench::run(arguments),
         }
     }
