@@ -5,6 +5,8 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use tombolo_engine::Plan;
 use tombolo_engine::mapping::pool::{Pool, PoolRange, PortRanges};
@@ -130,6 +132,21 @@ fn passed(fast_path: &FastPath, reason: &str) -> u64 {
     counters.passed().find(|(miss, _)| miss.name() == reason).map_or(0, |(_, count)| count)
 }
 
+/// Meanwhile the routes are confirmed: on a slow machine pings outlast a confirmation.
+fn while_followed<T>(routes: &mut Routes, what: impl FnOnce() -> T) -> T {
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                routes.follow(Duration::from_millis(50)).unwrap();
+            }
+        });
+        let result = what();
+        done.store(true, Ordering::Relaxed);
+        result
+    })
+}
+
 /// Its version's first two numbers.
 fn kernel() -> (u32, u32) {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
@@ -215,11 +232,11 @@ fn tc_sends_what_has_a_certain_next_hop_and_leaves_the_rest_to_the_stack() {
         }
         if change.starts_with("neigh del") {
             // Neighbours come and go all the time, so a next hop is remembered for the rest of its tick.
-            std::thread::sleep(std::time::Duration::from_millis(1200));
+            std::thread::sleep(Duration::from_millis(1200));
         }
-        routes.follow(std::time::Duration::from_millis(200)).unwrap();
+        routes.follow(Duration::from_millis(200)).unwrap();
         let before = fast_path.counters().unwrap().to_stack;
-        let printed = bed.ping(&["-c", "3", address]);
+        let printed = while_followed(&mut routes, || bed.ping(&["-c", "3", address]));
         assert!(printed.is_none_or(|text| text.contains("ttl=63")), "one hop");
         fast_path.counters().unwrap().to_stack - before
     };
@@ -244,13 +261,13 @@ fn tc_sends_what_has_a_certain_next_hop_and_leaves_the_rest_to_the_stack() {
     }
     // What does not fit is refused by the stack.
     bed.ip("gateway", "link set outside0 mtu 1400");
-    routes.follow(std::time::Duration::from_millis(200)).unwrap();
+    routes.follow(Duration::from_millis(200)).unwrap();
     let before = fast_path.counters().unwrap().to_stack;
     assert_eq!(bed.ping(&["-c", "2", "-M", "do", "-s", "1400", far]), None);
     assert!(fast_path.counters().unwrap().to_stack > before);
     bed.ip("gateway", "link set outside0 mtu 1500");
     drop(routes);
-    std::thread::sleep(std::time::Duration::from_millis(2200));
+    std::thread::sleep(Duration::from_millis(2200));
     let before = fast_path.counters().unwrap().to_stack;
     assert!(bed.pings_to(far));
     assert!(fast_path.counters().unwrap().to_stack > before, "nobody confirms the routes");
@@ -269,14 +286,14 @@ fn the_kernel_goes_on_asking_for_the_neighbour() {
         bed.ip("gateway", "neigh change 198.51.100.2 dev outside0 nud stale");
         let before = fast_path.counters().unwrap();
         let mut state = || {
-            routes.follow(std::time::Duration::from_millis(1)).unwrap();
+            routes.follow(Duration::from_millis(1)).unwrap();
             assert!(bed.pings(), "{:?}", fast_path.counters());
             let show = ["neigh", "show", "198.51.100.2"];
             bed.lab.node("gateway").unwrap().command("ip").args(show).run().unwrap().success().unwrap().stdout
         };
         // A packet uses the kernel's table every eight ticks.
         let is_asked = || (!state().contains("STALE")).then_some(());
-        tombolo_lab::wait_until("it is asked", std::time::Duration::from_secs(20), is_asked).unwrap();
+        tombolo_lab::wait_until("it is asked", Duration::from_secs(20), is_asked).unwrap();
         let counters = fast_path.counters().unwrap();
         assert!(mode == Mode::Tc || passed(&fast_path, "neighbour") > 0, "{counters:?}");
         assert_eq!(mode == Mode::Tc, counters.passed().eq(before.passed()), "{counters:?}");
@@ -304,7 +321,7 @@ fn where_xdp_cannot_send_tc_does_and_what_the_kernel_loses_is_counted() {
     gateway.run(|| fast_path.refresh().unwrap()).unwrap();
     assert_eq!((fast_path.xdp_sends("inside0"), fast_path.xdp_sends("outside0")), (Some(true), Some(true)));
     // A next hop is remembered for a tick.
-    std::thread::sleep(std::time::Duration::from_millis(1200));
+    std::thread::sleep(Duration::from_millis(1200));
     assert!(bed.pings(), "{:?}", fast_path.counters());
     let before = passed(&fast_path, "no-next-hop");
     assert!(bed.pings(), "{:?}", fast_path.counters());
@@ -318,7 +335,7 @@ fn where_xdp_cannot_send_tc_does_and_what_the_kernel_loses_is_counted() {
     assert!(fast_path.losses().unwrap() >= Some(1), "{:?}", fast_path.losses());
     gateway.run(|| fast_path.refresh().unwrap()).unwrap();
     assert_eq!(fast_path.xdp_sends("outside0"), Some(false));
-    std::thread::sleep(std::time::Duration::from_millis(1200));
+    std::thread::sleep(Duration::from_millis(1200));
     assert!(bed.pings(), "TC again: {:?}", fast_path.counters());
 }
 
@@ -339,7 +356,7 @@ fn xdp_sends_by_the_gateway_of_a_route_and_follows_what_changes() {
     let (one, other) = ("64:ff9b::203.0.113.8", "64:ff9b::203.0.113.9");
     let mut after = |change: &str| {
         bed.ip("gateway", change);
-        routes.follow(std::time::Duration::from_millis(200)).unwrap();
+        routes.follow(Duration::from_millis(200)).unwrap();
         routes.falls_short()
     };
     after("route add 203.0.113.0/24 via 198.51.100.2");
