@@ -11,9 +11,10 @@
 #   make lab      a playground that stays: three namespaces, no gateway (root)
 #   make cross    for arm64, on x86-64: target/aarch64-unknown-linux-gnu/release/tombolo
 #   make static   statically linked binaries for both processors, and small ones without the tester: target/static
+#   make kernels  the fast path under three kernels on both processors, emulated; takes hours (docs/kernel-support.md)
 #   make setup    installs the Debian packages that the above need
 
-.PHONY: build demo test lint bench bench-fastpath soak fuzz lab cross static setup
+.PHONY: build demo test lint bench bench-fastpath soak fuzz lab cross static kernels setup
 
 build:
 	cargo build --workspace
@@ -63,6 +64,9 @@ cross:
 
 static: setup
 	./scripts/static.sh
+
+kernels: setup
+	for arch in x86-64 arm64; do for kernel in 6.1 6.12 newest; do ./scripts/check-kernel.sh $$arch $$kernel || exit 1; done; done
 
 setup:
 	./scripts/setup.sh

@@ -5,6 +5,7 @@
 #   debian_root ARCH SUITE...     the root that the functions below ask, for a processor (amd64, arm64)
 #   debian_unpack FOLDER PACKAGE...            downloads packages and unpacks them
 #   debian_unpack_with_all FOLDER PACKAGE...   likewise, with all that they depend on
+#   debian_kernel FOLDER ARCH VERSION    a kernel; debian_boot FOLDER ROOT ARCH boots it in an emulated guest
 #   debian_clang VERSION          the path of a clang of Debian 13 (19, 22), to be run as it stands
 
 DEBIAN=${DEBIAN:-$PWD/target/debian}
@@ -13,26 +14,26 @@ debian_mirror=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
 debian_root() {
 	debian_arch=$1
 	shift
-	root=$DEBIAN/apt-$debian_arch-$(echo "$*" | tr ' ' '-')
-	APT_CONFIG=$root/apt.conf
+	debian_apt=$DEBIAN/apt-$debian_arch-$(echo "$*" | tr ' ' '-')
+	APT_CONFIG=$debian_apt/apt.conf
 	export APT_CONFIG
-	[ ! -e "$root/complete" ] || return 0
-	mkdir -p "$root/etc/apt/apt.conf.d" "$root/etc/apt/preferences.d" "$root/var/lib/apt/lists/partial" \
-		"$root/var/cache/apt/archives/partial" "$root/var/lib/dpkg"
-	: >"$root/var/lib/dpkg/status"
+	[ ! -e "$debian_apt/complete" ] || return 0
+	mkdir -p "$debian_apt/etc/apt/apt.conf.d" "$debian_apt/etc/apt/preferences.d" "$debian_apt/var/lib/apt/lists/partial" \
+		"$debian_apt/var/cache/apt/archives/partial" "$debian_apt/var/lib/dpkg"
+	: >"$debian_apt/var/lib/dpkg/status"
 	for suite in "$@"; do
 		echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $debian_mirror $suite main"
-	done >"$root/etc/apt/sources.list"
+	done >"$debian_apt/etc/apt/sources.list"
 	cat >"$APT_CONFIG" <<-CONFIG
-		Dir "$root";
-		Dir::State::status "$root/var/lib/dpkg/status";
+		Dir "$debian_apt";
+		Dir::State::status "$debian_apt/var/lib/dpkg/status";
 		APT::Architecture "$debian_arch";
 		APT::Architectures "$debian_arch";
 		APT::Sandbox::User "root";
 		APT::Install-Recommends "false";
 		Acquire::Languages "none";
 	CONFIG
-	apt-get -qq update >&2 && touch "$root/complete"
+	apt-get -qq update >&2 && touch "$debian_apt/complete"
 }
 
 debian_unpack() {
@@ -72,4 +73,41 @@ debian_clang() {
 		chmod +x "$folder/clang"
 	fi
 	echo "$folder/clang"
+}
+
+# Unpacks Debian's cloud kernel of a version (5.10, 6.1, 6.12 or newest) for amd64 or arm64 in FOLDER, and prints its release.
+# Newer packages have the image and the modules in packages of their own, and the modules in usr/lib.
+debian_kernel() {
+	case $3 in
+	5.10) debian_root "$2" bullseye ;;
+	6.1) debian_root "$2" bookworm ;;
+	6.12) debian_root "$2" trixie ;;
+	newest) debian_root "$2" trixie trixie-backports ;;
+	*) echo "no kernel $3; there are 5.10, 6.1, 6.12 and newest" >&2; return 1 ;;
+	esac
+	version=$(apt-cache madison "linux-image-cloud-$2" | cut -d '|' -f 2 | tr -d ' ' | sort -V | tail -n 1)
+	image=$(apt-cache show "linux-image-cloud-$2=$version" | sed -n 's/^Depends:.*\(linux-image-[0-9][^ ,]*\).*/\1/p')
+	release=${image#linux-image-}
+	if apt-cache show "linux-binary-$release" >/dev/null 2>&1; then
+		debian_unpack "$1" "linux-binary-$release" "linux-modules-$release"
+	else
+		debian_unpack "$1" "$image"
+	fi
+	echo "$release"
+}
+
+# Boots the kernel that was unpacked in FOLDER with an initramfs of the files of ROOT, in a guest that QEMU emulates. What it
+# says comes on standard output. SMP, MEMORY (MiB), LIMIT (seconds) and CPU are the guest's.
+debian_boot() {
+	(cd "$2" && find . | cpio -o -H newc --quiet) >"$1/initramfs"
+	set -- "$1" "$3"
+	case $2 in
+	amd64) set -- "$1" qemu-system-x86_64 -machine q35 -cpu "${CPU:-max}" -append "console=ttyS0 quiet panic=-1 mitigations=off" ;;
+	# A processor with the atomic instructions of ARMv8.1.
+	arm64) set -- "$1" qemu-system-aarch64 -machine virt -cpu "${CPU:-cortex-a76}" -append "console=ttyAMA0 quiet panic=-1 mitigations=off" ;;
+	esac
+	kernel=$1
+	shift
+	timeout "${LIMIT:-7200}" nice -n 10 "$@" -accel tcg -smp "${SMP:-2}" -m "${MEMORY:-3072}" -nographic -no-reboot -nic none \
+		-kernel "$(find "$kernel" -name 'vmlinuz*' | head -n 1)" -initrd "$kernel/initramfs" </dev/null | sed -u 's|\r$||'
 }
