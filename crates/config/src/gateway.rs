@@ -8,7 +8,7 @@ use tombolo_engine::plan::{AnsweredBy, ErrorPolicy, OwnAddresses, Refusals};
 use tombolo_tables::tables::Capacity;
 
 use crate::document::{Node, Table};
-use crate::host::{FastPath, Host, LogDetail, MetricsAddress, TableMemory};
+use crate::host::{FastPath, Host, InsideInterfaces, LogDetail, MetricsAddress, TableMemory};
 use crate::problem::{Log, Problem};
 use crate::reference::{CAPACITY, GATEWAY, INTERFACE};
 
@@ -57,6 +57,7 @@ fn read_gateway(file: &Table<'_>, interfaces: BTreeMap<String, FastPath>, log: &
         }),
         fastpath: table.read_or("fastpath", defaults.fastpath, log, |node| node.choice(&MODES)),
         interfaces: defaults.interfaces,
+        inside_interfaces: table.read_or("inside_interfaces", defaults.inside_interfaces, log, inside),
         fastpath_netfilter: table.read_or("fastpath_netfilter", defaults.fastpath_netfilter, log, Node::switch),
         metrics: table.read_or("metrics", None, log, |node| metrics(node).map(Some)),
         binding_log: table.read_or("binding_log", None, log, directory),
@@ -127,6 +128,25 @@ fn device(node: &Node<'_>) -> Result<String, Problem> {
         return Err(node.problem("cannot be the name of a device; use 1 to 15 letters, digits and hyphens"));
     }
     Ok(name.to_owned())
+}
+
+/// `"by-route"`, `"any"`, or names of interfaces.
+fn inside(node: &Node<'_>) -> Result<InsideInterfaces, Problem> {
+    const WORDS: [(&str, InsideInterfaces); 2] =
+        [("by-route", InsideInterfaces::ByRoute), ("any", InsideInterfaces::Any)];
+    if let Ok(word) = node.text() {
+        let known = WORDS.into_iter().find(|(known, _)| *known == word).map(|(_, inside)| inside);
+        return known.ok_or_else(|| {
+            node.problem(format!("\"{word}\" means nothing here; use \"by-route\", \"any\", or a list: [\"{word}\"]"))
+        });
+    }
+    let names: Vec<_> = node.items()?.iter().map(device).collect::<Result<_, _>>()?;
+    if names.is_empty() {
+        return Err(
+            node.problem("names no interface, so that nobody inside could send; name some, or use \"by-route\"")
+        );
+    }
+    Ok(InsideInterfaces::Listed(names))
 }
 
 fn directory(node: &Node<'_>) -> Result<Option<PathBuf>, Problem> {

@@ -29,6 +29,9 @@ pub struct Host {
     pub fastpath: FastPath,
     /// The same for single interfaces, by name: what the rule above does not fit.
     pub interfaces: BTreeMap<String, FastPath>,
+    /// Which interfaces packets from inside may come in through. Default:
+    /// [`InsideInterfaces::ByRoute`].
+    pub inside_interfaces: InsideInterfaces,
     /// Packets that the fast path has translated pass the kernel's stack, netfilter included.
     /// Default: false.
     pub fastpath_netfilter: bool,
@@ -57,6 +60,17 @@ pub enum LogDetail {
     Bindings,
     /// Blocks alone.
     Blocks,
+}
+
+/// Which interfaces packets from inside may come in through (RFC 3704).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum InsideInterfaces {
+    /// The one that their source is routed to.
+    ByRoute,
+    /// All.
+    Any,
+    /// These.
+    Listed(Vec<String>),
 }
 
 /// When the tables' memory is taken.
@@ -121,6 +135,7 @@ impl Default for Host {
             table: 84,
             fastpath: FastPath::Off,
             interfaces: BTreeMap::new(),
+            inside_interfaces: InsideInterfaces::ByRoute,
             fastpath_netfilter: false,
             metrics: None,
             binding_log: None,

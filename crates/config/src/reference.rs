@@ -89,6 +89,8 @@ pub static GATEWAY: Section = Section {
             "Routing table for packets from the hosts inside a `nat44`: rules of the host send them there, and from there they go to the device. Two gateways on one host need different ones.";
         "fastpath": "\"auto\", \"xdp\", \"tc\" or \"off\"", "\"off\"", "\"auto\"",
             "What the kernel takes by itself: with `tc` and `xdp` known connections pass without this process, even while it restarts. `auto`: XDP and TC on network cards, TC on virtual interfaces, and without it where the kernel cannot. The tables are then the kernel's, in `/sys/fs/bpf/tombolo`. See docs/fastpath.md.";
+        "inside_interfaces": "\"by-route\", \"any\" or names", "\"by-route\"", "[\"lan0\", \"lan1\"]",
+            "Interfaces that packets from inside may come in through (RFC 3704): the one that their source is routed to, all, or those of the list. Others are dropped before they make any state, by a table of nftables that belongs to the process (`nft list table inet tombolo-DEVICE`), and counted as `inside-spoofed`; the fast path takes none of them. Needs nf_tables in the kernel (Linux 5.12); without it the gateway is degraded and says so.";
         "fastpath_netfilter": "switch", "false", "true",
             "Packets that the fast path has translated pass the kernel's stack, so that netfilter (nftables, iptables: the chains behind the routing) and routing rules by source see them. Slower, and without XDP. By default they leave by the interface that their route names.";
         "metrics": "address and port, or path", "none", "\"127.0.0.1:9464\"",

@@ -11,10 +11,10 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tombolo_config::{FastPath as Wanted, Host};
+use tombolo_config::{FastPath as Wanted, Host, InsideInterfaces};
 use tombolo_engine::Plan;
 use tombolo_fastpath::{
-    Attached, Counters, FastPath, FastPathError, Loaded, Lost, Miss, Mode, PinnedMemory, Routes, ServiceStatus,
+    Attached, Counters, FastPath, FastPathError, Inside, Loaded, Lost, Miss, Mode, PinnedMemory, Routes, ServiceStatus,
     Settings, TcKind,
 };
 use tombolo_io::links::{self, Link};
@@ -337,6 +337,11 @@ fn programs_settings(settings: &Host) -> Settings {
     });
     Settings {
         through_stack: settings.fastpath_netfilter,
+        inside: match &settings.inside_interfaces {
+            InsideInterfaces::Any => Inside::Anywhere,
+            InsideInterfaces::ByRoute => Inside::ByRoute,
+            InsideInterfaces::Listed(names) => Inside::Listed(names.clone()),
+        },
         hops_beside: HOPS_OF_THE_DEVICE,
         routes_beside: routes.iter().map(|route| (route.addr(), route.prefix_len())).collect(),
         ..Settings::default()

@@ -36,6 +36,7 @@ use crate::maintenance::{Maintenance, Probes, Swept};
 use crate::metrics::Metrics;
 use crate::provision::{Diversion, diversions, limit_to, routes, with_own_addresses};
 use crate::running::{Running, Source};
+use crate::source_guard::Guard;
 use crate::state::State;
 use crate::team::Team;
 use crate::threads::Guarded;
@@ -173,6 +174,8 @@ impl Gateway {
         fault::point("maintenance")?;
         let accelerator = Accelerator::start(settings, state, &plan.load())?;
         fault::point("programs")?;
+        let guard = Guard::raise(settings, &device, &plan.load(), &self.health);
+        fault::point("guard")?;
         bring_packets(host, &device, settings, routes, diversions)?;
         fault::point("routes")?;
         let running = self.running.insert(Arc::new(Running {
@@ -185,6 +188,7 @@ impl Gateway {
             swept,
             removals,
             accelerator,
+            guard,
             started: Now(monotonic_nanos()),
             health: Arc::clone(&self.health),
             put_back: Arc::<AtomicU64>::default(),

@@ -3,7 +3,7 @@
 use crate::error::DaemonError;
 
 /// The steps of the start, in order. Each is named when it has been done.
-pub const START: [&str; 15] = [
+pub const START: [&str; 16] = [
     "state",
     "device",
     "host",
@@ -13,6 +13,7 @@ pub const START: [&str; 15] = [
     "log",
     "maintenance",
     "programs",
+    "guard",
     "routes",
     "watch",
     "listeners",

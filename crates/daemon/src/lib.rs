@@ -48,6 +48,7 @@ mod prefix_watch;
 mod provision;
 pub mod reload;
 pub mod running;
+pub mod source_guard;
 pub mod state;
 pub mod table_clock;
 pub mod table_rows;

@@ -120,6 +120,10 @@ pub fn render(running: &Running) -> String {
     let version = format!("{{version=\"{}\"}}", env!("CARGO_PKG_VERSION"));
     page.metric("build_info", "gauge", "The version that runs.", [(version, 1)]);
     let draining = u64::from(plan.times.draining_since.is_some());
+    if let Some(dropped) = running.guard.dropped() {
+        let help = "Packets from inside that came in where their source is not (RFC 3704).";
+        page.metric("inside_spoofed_total", "counter", help, one(dropped));
+    }
     page.metric("draining", "gauge", "1 while nothing new may begin.", one(draining));
     let (health, _) = running.health.report();
     let states = State::ALL.map(|state| (format!("{{state=\"{}\"}}", state.name()), u64::from(state == health)));

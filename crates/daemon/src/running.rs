@@ -22,6 +22,7 @@ use crate::health::Health;
 use crate::maintenance::Swept;
 use crate::provision::limit_to;
 use crate::reload::ReloadError;
+use crate::source_guard::Guard;
 
 /// Reads the configuration again: a plan that can take the place of the one given.
 pub type Reload = Box<dyn Fn(&Plan) -> Result<Plan, ReloadError> + Send + Sync>;
@@ -63,6 +64,8 @@ pub struct Running {
     pub removals: Removals,
     /// The kernel's fast path, if it is on.
     pub accelerator: Option<Accelerator>,
+    /// What keeps spoofed packets of the inside out.
+    pub guard: Guard,
     /// When the gateway was ready.
     pub started: Now,
     /// How it does.
@@ -144,6 +147,7 @@ impl Running {
     /// each other: the kernel's programs are loaded before, which takes longest.
     fn put(&self, plan: Plan) -> Vec<String> {
         let plan = Arc::new(plan);
+        self.guard.follow(&plan, &self.health);
         let prepared = self.accelerator.as_ref().map(|accelerator| (accelerator, accelerator.prepare(&plan)));
         tombolo_io::fault::trip("reload-prepared");
         self.plan.store(plan);

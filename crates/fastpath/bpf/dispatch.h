@@ -12,6 +12,7 @@
 #include "map_t_ce.h"
 #include "nat44.h"
 #include "nat64.h"
+#include "reverse_path.h"
 #include "siit.h"
 
 #define not_ours(...) PASSED(MISS_NOT_OURS)
@@ -47,13 +48,16 @@
 	case KIND_##kind:                                         \
 		return outside(service, scratch, ##__VA_ARGS__);
 
-static __always_inline struct outcome process_ipv6(struct scratch *scratch)
+static __always_inline struct outcome process_ipv6(void *ctx, const struct interface *interface,
+						   struct scratch *scratch)
 {
 	__u8 number = service_of_ipv6(scratch->packet.destination);
 	const volatile struct service *service = service_at(number);
 
 	if (number == NO_SERVICE)
 		return PASSED(MISS_NOT_OURS);
+	if (!(service->flags & SERVICE_AT_CUSTOMER) && !is_inside(ctx, interface, &scratch->packet))
+		return PASSED(MISS_REVERSE_PATH);
 	switch (service->kind) {
 		SERVICES(IPV6)
 	default:
@@ -61,7 +65,8 @@ static __always_inline struct outcome process_ipv6(struct scratch *scratch)
 	}
 }
 
-static __always_inline struct outcome process_tunnelled(struct scratch *scratch)
+static __always_inline struct outcome
+process_tunnelled(void *ctx, const struct interface *interface, struct scratch *scratch)
 {
 	const struct packet *packet = &scratch->packet;
 	__u8 number = service_of_ipv6(packet->outer_destination);
@@ -69,6 +74,8 @@ static __always_inline struct outcome process_tunnelled(struct scratch *scratch)
 
 	if (number == NO_SERVICE || !(service->flags & SERVICE_ENDS_SOFTWIRES))
 		return PASSED(MISS_NOT_OURS);
+	if (!(service->flags & SERVICE_AT_CUSTOMER) && !is_inside(ctx, interface, packet))
+		return PASSED(MISS_REVERSE_PATH);
 	if (inner_class(&service->tunnel, packet) < 0)
 		return PASSED(MISS_SCREENED);
 	if (is_illegal_ipv4(packet->source4) || is_illegal_ipv4(packet->destination4))
@@ -101,22 +108,32 @@ static __always_inline struct outcome process_ipv4_outside(const volatile struct
 	}
 }
 
-static __always_inline struct outcome process_ipv4(struct scratch *scratch)
+static __always_inline struct outcome process_ipv4(void *ctx, const struct interface *interface,
+						   struct scratch *scratch)
 {
 	__u32 source = scratch->packet.source4, destination = scratch->packet.destination4;
 	__u8 number = service_of_ipv4_source(source, destination);
 	struct claim claim = { .rule = LPM_NONE };
 
-	if (number != NO_SERVICE)
+	if (number != NO_SERVICE) {
+		if (!is_inside(ctx, interface, &scratch->packet))
+			return PASSED(MISS_REVERSE_PATH);
 		return process_ipv4_inside(service_at(number), scratch);
+	}
 	number = service_of_ipv4(destination, &claim);
 	if (number == NO_SERVICE)
 		return PASSED(MISS_NOT_OURS);
+	if (service_at(number)->flags & SERVICE_AT_CUSTOMER &&
+	    !is_inside(ctx, interface, &scratch->packet))
+		return PASSED(MISS_REVERSE_PATH);
 	return process_ipv4_outside(service_at(number), scratch, &claim);
 }
 
-/* Decides about the packet in `scratch` and moves its session on. The decision is in `rewrite`. */
-static __always_inline struct outcome process(struct scratch *scratch)
+/* Decides about the packet in `scratch`, which came in through `interface`, and moves its session
+ * on. The decision is in `rewrite`. `ctx` is that of XDP or of TC.
+ */
+static __always_inline struct outcome process(void *ctx, const struct interface *interface,
+					      struct scratch *scratch)
 {
 	const struct packet *packet = &scratch->packet;
 
@@ -127,8 +144,9 @@ static __always_inline struct outcome process(struct scratch *scratch)
 	if (is_own(packet))
 		return PASSED(MISS_NOT_OURS);
 	if (packet->is_tunnelled)
-		return process_tunnelled(scratch);
-	return packet->is_ipv4 ? process_ipv4(scratch) : process_ipv6(scratch);
+		return process_tunnelled(ctx, interface, scratch);
+	return packet->is_ipv4 ? process_ipv4(ctx, interface, scratch) :
+				 process_ipv6(ctx, interface, scratch);
 }
 
 #endif

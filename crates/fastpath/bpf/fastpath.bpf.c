@@ -69,7 +69,7 @@ int tombolo_xdp(struct xdp_md *ctx)
 	if (!parse_frame(packet, data, end, end - data, interface))
 		return XDP_PASS;
 	packet->gso_size = 0;
-	outcome = process(scratch);
+	outcome = process(ctx, interface, scratch);
 	if (outcome.verdict == FORWARD) {
 		hop = next_hop_of(ctx, ctx->ingress_ifindex, to);
 		if (!hop || !(hop->flags & NEXT_HOP_XDP_SENDS) || !fits(hop, to))
@@ -111,7 +111,7 @@ int tombolo_tc(struct __sk_buff *skb)
 	if (skb->gso_segs > 1 && packet->space != SPACE_TCP)
 		return TC_ACT_UNSPEC;
 	packet->gso_size = skb->gso_segs > 1 ? skb->gso_size : 0;
-	outcome = process(scratch);
+	outcome = process(skb, interface, scratch);
 	if (outcome.verdict == PASS) {
 		count_pass(scratch, outcome.miss);
 		return TC_ACT_UNSPEC;

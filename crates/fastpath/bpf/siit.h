@@ -126,7 +126,7 @@ static __always_inline struct outcome siit_from_ipv6(const volatile struct servi
 	if (is_illegal_ipv4(to->source4) || is_illegal_ipv4(to->destination4))
 		return PASSED(MISS_SCREENED);
 	/* What has come round. */
-	if (!by_prefix && !(service->flags & SERVICE_CLAT) &&
+	if (!by_prefix && !(service->flags & SERVICE_AT_CUSTOMER) &&
 	    is_in_prefix(&service->prefix, packet->destination))
 		return PASSED(MISS_NO_MAPPING);
 	/* RFC 7757 section 4.2.2, condition set A. */
@@ -135,7 +135,8 @@ static __always_inline struct outcome siit_from_ipv6(const volatile struct servi
 		return PASSED(MISS_HAIRPIN);
 	if (!fit_to4(service, scratch))
 		return PASSED(MISS_SIZE);
-	become_ipv4(service, scratch, service->flags & SERVICE_CLAT ? SIDE_OUTSIDE : SIDE_INSIDE);
+	become_ipv4(service, scratch,
+		    service->flags & SERVICE_AT_CUSTOMER ? SIDE_OUTSIDE : SIDE_INSIDE);
 	to->source_port = packet->source_port;
 	to->destination_port = packet->destination_port;
 	to->identification = next_identification(scratch, to->source4, to->destination4);
@@ -165,7 +166,8 @@ static __always_inline struct outcome siit_from_ipv4(const volatile struct servi
 		return PASSED(MISS_NO_MAPPING);
 	if (is_illegal_source_ipv6(to->source))
 		return PASSED(MISS_SCREENED);
-	become_ipv6(service, scratch, service->flags & SERVICE_CLAT ? SIDE_INSIDE : SIDE_OUTSIDE);
+	become_ipv6(service, scratch,
+		    service->flags & SERVICE_AT_CUSTOMER ? SIDE_INSIDE : SIDE_OUTSIDE);
 	to->source_port = packet->source_port;
 	to->destination_port = packet->destination_port;
 	return FORWARDED;

@@ -17,6 +17,7 @@ int trial_xdp(struct xdp_md *ctx)
 	struct packet *packet;
 	struct ethhdr *ethernet = data;
 	struct outcome outcome;
+	const struct interface anywhere = {};
 	bool parsed;
 
 	if (!scratch || (void *)(ethernet + 1) > end)
@@ -29,7 +30,7 @@ int trial_xdp(struct xdp_md *ctx)
 	if (!parsed)
 		return XDP_PASS;
 	packet->gso_size = 0;
-	outcome = process(scratch);
+	outcome = process(ctx, &anywhere, scratch);
 	if (outcome.verdict == PASS) {
 		scratch->counters.passed[outcome.miss % MISSES_MAX]++;
 		return XDP_PASS;

@@ -192,7 +192,8 @@ impl FastPath {
         let Some(attached) = self.interfaces.get_mut(&number) else { return Ok(()) };
         name.clone_into(&mut attached.name);
         attached.interface.mac = mac;
-        let record = attached.interface.record(attached.xdp_sends);
+        let is_inside = self.settings.inside.has(name);
+        let record = attached.interface.record(attached.xdp_sends, is_inside);
         self.set_interface(number, record)
     }
 
@@ -266,7 +267,8 @@ impl FastPath {
         for (_, interface) in attached {
             let Ok(Some(xdp_sends)) = sends_redirected(interface.interface.number) else { continue };
             interface.xdp_sends = xdp_sends;
-            changed.push(interface.interface.record(xdp_sends));
+            let is_inside = self.settings.inside.has(&interface.name);
+            changed.push(interface.interface.record(xdp_sends, is_inside));
         }
         changed.into_iter().try_for_each(|record| self.set_interface(record.number, record))
     }
@@ -328,7 +330,7 @@ impl FastPath {
         with_xdp: bool,
     ) -> Result<AttachedInterface, FastPathError> {
         let xdp_sends = with_xdp && sends(interface.number);
-        self.claim_interface(name, interface.record(xdp_sends))?;
+        self.claim_interface(name, interface.record(xdp_sends, self.settings.inside.has(name)))?;
         let xdp = if with_xdp { Some(self.attach_xdp(name, interface)?) } else { None };
         if !with_xdp {
             self.unlink(XDP, interface)?;

@@ -72,4 +72,7 @@ misses! {
     /// A source that is not the sender's own: not that of its softwire, or of its share by the
     /// rules.
     Spoofed = "spoofed";
+    /// From inside, but not through an interface of the inside: the kernel's stack decides, and drops
+    /// it as a rule (`inside-spoofed`).
+    ReversePath = "reverse-path";
 }

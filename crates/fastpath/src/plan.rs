@@ -6,6 +6,7 @@ use std::net::Ipv6Addr;
 use tombolo_engine::Plan;
 use tombolo_engine::mechanism::session_state;
 use tombolo_engine::plan::{AnsweredBy, OwnAddresses, Routed, Service};
+use tombolo_engine::side::Side;
 use tombolo_tables::tables::Geometry;
 use tombolo_wire::Prefix64;
 use tombolo_wire::rfc6052::NON_GLOBAL;
@@ -13,8 +14,8 @@ use tombolo_wire::rfc6052::NON_GLOBAL;
 use crate::error::FastPathError;
 use crate::lookup::LookupTables;
 use crate::record::{
-    KIND_ENGINE, KIND_NAT64, NonGlobal, PlanRecord, SERVICE_ENGINE_BINDS, SERVICE_ENGINE_OPENS, SERVICES,
-    ServiceRecord, halves,
+    INSIDE_ANYWHERE, INSIDE_BY_ROUTE, INSIDE_LISTED, KIND_ENGINE, KIND_NAT64, NonGlobal, PlanRecord,
+    SERVICE_AT_CUSTOMER, SERVICE_ENGINE_BINDS, SERVICE_ENGINE_OPENS, SERVICES, ServiceRecord, halves,
 };
 use crate::service::{fast_record, prefix_record};
 
@@ -36,6 +37,9 @@ pub struct Settings {
     /// Translated packets pass the kernel's stack, so that netfilter and rules of routing see them.
     /// XDP is not attached.
     pub through_stack: bool,
+    /// Which interfaces packets from inside may come in through. What comes in through others is left
+    /// to the kernel's stack.
+    pub inside: Inside,
     /// What the way to the engine and back takes from the hop limit of a packet besides the engine's
     /// own decrement; the programs take as much, so that hop limits and traceroute do not tell which
     /// way a packet went. Two where the kernel forwards into and out of a TUN device.
@@ -43,6 +47,33 @@ pub struct Settings {
     /// IPv6 prefixes that the host routes past the gateway. What lies in a service's prefix is not
     /// the service's (RFC 7915 section 5.6), and the programs do not know; so the engine keeps it.
     pub routes_beside: Vec<(Ipv6Addr, u8)>,
+}
+
+/// Which interfaces packets from inside may come in through.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Inside {
+    /// Through all.
+    #[default]
+    Anywhere,
+    /// Through the one that their source is routed to.
+    ByRoute,
+    /// Through these, by name.
+    Listed(Vec<String>),
+}
+
+impl Inside {
+    /// Whether an interface is named.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        matches!(self, Self::Listed(names) if names.iter().any(|listed| listed == name))
+    }
+
+    fn number(&self) -> u32 {
+        match self {
+            Self::Anywhere => INSIDE_ANYWHERE,
+            Self::ByRoute => INSIDE_BY_ROUTE,
+            Self::Listed(_) => INSIDE_LISTED,
+        }
+    }
 }
 
 /// A plan, ready to be loaded with the programs.
@@ -75,9 +106,11 @@ impl FastPlan {
         tables.complete(&mut record);
         // Nothing new may begin: what would is the engine's to refuse.
         let drained = if plan.times.draining_since.is_some() { SERVICE_ENGINE_BINDS | SERVICE_ENGINE_OPENS } else { 0 };
-        for (number, (entry, taken)) in (0..).zip(record.services.iter_mut().zip(&taken)) {
+        let all = plan.services.iter().zip(&taken);
+        for (number, (entry, (service, taken))) in (0..).zip(record.services.iter_mut().zip(all)) {
+            let side = if service.kind.shape().ipv4 == Side::Inside { SERVICE_AT_CUSTOMER } else { 0 };
             *entry = match taken {
-                Ok(service) => ServiceRecord { number, flags: service.flags | drained, ..*service },
+                Ok(service) => ServiceRecord { number, flags: service.flags | drained | side, ..*service },
                 Err(_) => ServiceRecord { kind: KIND_ENGINE, ..ServiceRecord::default() },
             };
         }
@@ -110,6 +143,7 @@ impl PlanRecord {
             reuse_port_after: times.reuse_port_after,
             report_sessions: settings.report_sessions.into(),
             through_stack: settings.through_stack.into(),
+            inside_is: settings.inside.number(),
             hops_beside: settings.hops_beside.into(),
             secret,
             steps: session_state::TABLE,

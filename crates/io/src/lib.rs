@@ -15,6 +15,7 @@ pub mod host;
 pub mod links;
 pub mod mapping;
 pub mod memory;
+pub mod netfilter;
 pub mod netlink;
 pub mod pcap;
 pub mod queue;

@@ -70,6 +70,16 @@ pub(crate) fn counters(running: &Running, all: bool, rows: &mut Rows<'_>) -> Res
             rows.row(&CounterRow::plain(counter, value))?;
         }
     }
+    if let Some(value) = running.guard.dropped().filter(|&value| all || value > 0) {
+        rows.row(&CounterRow {
+            side: Some("inside"),
+            path: Some("kernel"),
+            reason: Some("inside-spoofed"),
+            cause: Some("A packet from inside came in where its source is not (RFC 3704)."),
+            remedy: Some("look at who sends it; or name the interfaces of the inside in gateway.inside_interfaces"),
+            ..CounterRow::plain("dropped", value)
+        })?;
+    }
     for (refusal, value) in Refusal::ALL.into_iter().zip(queues.refused) {
         if all || value > 0 {
             rows.row(&CounterRow {

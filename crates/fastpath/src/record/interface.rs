@@ -11,7 +11,8 @@ tombolo_records::records! {
         mac: [u8; 6],
         /// XDP may send through it.
         xdp_sends: u8,
-        unused: u8,
+        /// Hosts inside are there, if the plan goes by that.
+        is_inside: u8,
         unused2: u32,
     }
 }

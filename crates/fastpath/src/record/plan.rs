@@ -5,6 +5,12 @@ use super::service::{PrefixRecord, Range, ServiceRecord};
 tombolo_records::constants! {
     /// Services that the programs know.
     pub(crate) const SERVICES: usize as SERVICES_MAX = 8;
+    /// Packets from inside may come in anywhere.
+    pub(crate) const INSIDE_ANYWHERE: u32 = 0;
+    /// Through the interface that their source is routed to.
+    pub(crate) const INSIDE_BY_ROUTE: u32 = 1;
+    /// Through interfaces whose record says so.
+    pub(crate) const INSIDE_LISTED: u32 = 2;
     /// Prefixes that the well-known prefix must not represent.
     pub(crate) const NON_GLOBALS: usize as NON_GLOBAL_MAX = 16;
 }
@@ -51,8 +57,8 @@ tombolo_records::records! {
         through_stack: u32,
         /// What the engine's way takes from hop limits besides the engine's own: translate.h.
         hops_beside: u32,
-        /// For the alignment.
-        unused: u32,
+        /// Which interfaces packets from inside may come in through: INSIDE_ and more.
+        inside_is: u32,
         explicit_ipv4: Range,
         /// Addresses between the lowest and the highest of a rule of MAP, likewise.
         map_ipv4: Range,

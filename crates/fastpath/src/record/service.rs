@@ -58,8 +58,8 @@ tombolo_records::constants! {
     pub(crate) const SERVICE_HAIRPIN_INTRINSIC: u16 = 16;
     /// Hairpins as RFC 7757 section 4.2.1 has them.
     pub(crate) const SERVICE_HAIRPIN_SIMPLE: u16 = 32;
-    /// IPv4 hosts are inside (the CLAT).
-    pub(crate) const SERVICE_CLAT: u16 = 64;
+    /// At the customer: IPv4 hosts are inside, and IPv6 is the outside.
+    pub(crate) const SERVICE_AT_CUSTOMER: u16 = 64;
     /// The engine makes the bindings: ports come in blocks, or at a limited rate, or to subscribers
     /// that are prefixes.
     pub(crate) const SERVICE_ENGINE_BINDS: u16 = 128;

@@ -1,4 +1,4 @@
-//! SIIT and the SERVICE_CLAT as the programs have them: `bpf/siit.h`.
+//! SIIT and the CLAT as the programs have them: `bpf/siit.h`.
 
 use std::net::Ipv4Addr;
 
@@ -9,7 +9,7 @@ use tombolo_engine::service::siit::{Hairpinning, Role, Siit};
 use super::parts::{fill, prefix_record, strictness};
 use super::{FastRecord, Table};
 use crate::record::{
-    CLAIM_INSIDE, CLAIM_MAPPED_IPV4, CLAIM_MAPPED_IPV6, CLAIM_PREFIX, CLAIM_UNMAPPED_IPV4, KIND_SIIT, SERVICE_CLAT,
+    CLAIM_INSIDE, CLAIM_MAPPED_IPV4, CLAIM_MAPPED_IPV6, CLAIM_PREFIX, CLAIM_UNMAPPED_IPV4, KIND_SIIT,
     SERVICE_HAIRPIN_INTRINSIC, SERVICE_HAIRPIN_SIMPLE, ServiceRecord,
 };
 
@@ -50,7 +50,6 @@ impl FastRecord for Siit {
             Hairpinning::Simple => SERVICE_HAIRPIN_SIMPLE,
             Hairpinning::Intrinsic => SERVICE_HAIRPIN_INTRINSIC,
         };
-        record.flags |= if *role == Role::Clat { SERVICE_CLAT } else { 0 };
         let hosts = embedded_hosts.iter().map(|prefix| {
             let last = prefix.key() | u32::MAX.checked_shr(prefix.prefix_len().into()).unwrap_or(0);
             Ipv4Addr::from_bits(prefix.key())..=Ipv4Addr::from_bits(last)

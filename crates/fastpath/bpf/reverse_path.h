@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/* Whether a packet from inside came in where its sender is (RFC 3704): through an interface that
+ * the configuration calls inside, or through the one that its source is routed to. One that did not
+ * is left to the stack, where the gateway's rule decides (crates/io/src/netfilter): it sees several
+ * next hops and everything else that routing knows.
+ *
+ * Where a source is routed to is remembered as next hops are (next_hop.h): for a tick, for the
+ * route if one is known, else for the source alone.
+ */
+#ifndef TOMBOLO_REVERSE_PATH_H
+#define TOMBOLO_REVERSE_PATH_H
+
+#include "next_hop.h"
+
+#define WAYS_BACK 1024
+
+struct way_back {
+	struct next_hop_key key;
+	__u32 tick;
+	/* The interface; 0 if there is no way back. */
+	__u32 egress;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, WAYS_BACK);
+	__type(key, __u32);
+	__type(value, struct way_back);
+} ways_back SEC(".maps");
+
+/* The interface that the kernel would send to the source through. Not inlined: once a second for
+ * each.
+ */
+static __noinline __u32 egress_to(void *ctx, const struct next_hop_key *key, __u64 first,
+				  __u64 second, bool is_ipv6)
+{
+	const __u64 source[2] = { first, second };
+	struct bpf_fib_lookup ask = { .ifindex = key->ingress };
+	long answer;
+
+	if (is_ipv6) {
+		ask.family = FAMILY_IPV6;
+		__builtin_memcpy(ask.ipv6_dst, source, 16);
+	} else {
+		ask.family = FAMILY_IPV4;
+		ask.ipv4_dst = first;
+	}
+	answer = bpf_fib_lookup(ctx, &ask, sizeof(ask), 0);
+	return answer == BPF_FIB_LKUP_RET_SUCCESS || answer == BPF_FIB_LKUP_RET_NO_NEIGH ?
+		       ask.ifindex :
+		       0;
+}
+
+static __always_inline struct way_back *cached_way_back(const struct next_hop_key *key)
+{
+	return RECORD(ways_back, mix(key->destination[0] + key->destination[1]) % WAYS_BACK);
+}
+
+/* Of IPv4 the address is `first`, and `second` is 0. Not inlined: services of both families ask. */
+static __noinline bool comes_from_where_it_is(void *ctx, __u32 ingress, __u64 first, __u64 second,
+					      bool is_ipv6)
+{
+	struct next_hop_key key = { .destination = { first, second }, .ingress = ingress };
+	struct route_watch *watch = RECORD(route_watch, 0);
+	__u32 tick = now_in_ticks(), route = 0;
+	bool is_watched = watch && READ(watch->until) > tick;
+	struct way_back *back, *own;
+
+	if (is_watched)
+		key.generation = READ(watch->generation);
+	back = own = cached_way_back(&key);
+	if (!own)
+		return false;
+	if (own->tick == tick && is_same_key(&own->key, &key))
+		return own->egress == ingress;
+	/* Routes at least as new as the generation under which their answer is remembered. */
+	ORDER_WORDS();
+	if (is_watched)
+		route = is_ipv6 ? route_of_ipv6(first, second) : route_of_ipv4(first);
+	if (route & (ROUTE_BY_GATEWAY | ROUTE_ON_LINK)) {
+		key.destination[0] = KEY_OF_ROUTE;
+		key.destination[1] = (__u64)is_ipv6 << 32 | route;
+		back = cached_way_back(&key);
+		if (!back)
+			return false;
+	}
+	if (back->tick != tick || !is_same_key(&back->key, &key)) {
+		back->tick = 0;
+		back->key = key;
+		back->egress = egress_to(ctx, &key, first, second, is_ipv6);
+		back->tick = tick;
+	}
+	if (back != own && own->tick != tick) {
+		*own = *back;
+		own->key.destination[0] = first;
+		own->key.destination[1] = second;
+	}
+	return back->egress == ingress;
+}
+
+/* What a service says of packets from its inside. */
+static __always_inline bool is_inside(void *ctx, const struct interface *interface,
+				      const struct packet *packet)
+{
+	if (plan.inside_is == INSIDE_ANYWHERE)
+		return true;
+	if (plan.inside_is == INSIDE_LISTED)
+		return interface->is_inside;
+	if (packet->is_tunnelled)
+		return comes_from_where_it_is(ctx, interface->number, packet->outer_source[0],
+					      packet->outer_source[1], true);
+	if (packet->is_ipv4)
+		return comes_from_where_it_is(ctx, interface->number, packet->source4, 0, false);
+	return comes_from_where_it_is(ctx, interface->number, packet->source[0], packet->source[1],
+				      true);
+}
+
+#endif
