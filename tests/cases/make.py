@@ -86,6 +86,27 @@ def tcp(source, destination, sport, dport, payload, *, flags=0x10, options=b"", 
     return segment[:16] + struct.pack("!H", checksum) + segment[18:]
 
 
+def sctp(sport, dport, payload):
+    """RFC 9260 section 3.1; the CRC32c is none of a gateway's business."""
+    return struct.pack("!HHII", sport, dport, 0x12345678, 0x9ABCDEF0) + payload
+
+
+def dccp(source, destination, sport, dport, payload):
+    """RFC 4340 section 5.1, with a short sequence number, and section 9.1: all of it is covered."""
+    message = struct.pack("!HHBBHI", sport, dport, 3, 0, 0, 0x04000001) + payload
+    checksum = 0xFFFF - ones_complement(pseudo(packed(source), packed(destination), 33, len(message)) + message)
+    return message[:6] + struct.pack("!H", checksum) + message[8:]
+
+
+def udp_lite(source, destination, sport, dport, payload, *, coverage=8, checksum=None):
+    """RFC 3828 section 3.1: the header is covered, and all of the pseudo-header."""
+    message = struct.pack("!HHHH", sport, dport, coverage, 0) + payload
+    if checksum is None:
+        covered = pseudo(packed(source), packed(destination), 136, len(message)) + message[:coverage]
+        checksum = (0xFFFF - ones_complement(covered)) or 0xFFFF
+    return message[:6] + struct.pack("!H", checksum) + payload
+
+
 def icmp4(kind, code, rest, body):
     message = struct.pack("!BBH4s", kind, code, 0, rest) + body
     return message[:2] + struct.pack("!H", 0xFFFF - ones_complement(message)) + message[4:]
@@ -947,7 +968,27 @@ def hop_limits_and_transport():
     case("t69-padding-behind-the-packet", "RFC 894", "a datagram with Ethernet padding behind it",
          "T69: it is neither carried nor counted into checksums",
          packet(udp4(B4, A4, b"") + padding, "forward", udp6(B6, A6, b"", hops=63)))
-    for protocol, name in ((132, "SCTP"), (33, "DCCP"), (47, "GRE"), (50, "ESP"), (41, "IPv6 in IPv4"),
+    lite = "only part of a UDP-Lite packet is covered by its checksum"
+    for protocol, name, why, body in (
+            (33, "dccp", "the checksum is right", lambda *ends: dccp(*ends, 5001, 5002, data(13))),
+            (136, "udp-lite", lite, lambda *ends: udp_lite(*ends, 5001, 5002, data(13))),
+            (136, "udp-lite-covered", "all of it is", lambda *ends: udp_lite(*ends, 5001, 5002, data(13), coverage=21))):
+        case(f"{name}-4to6", "RFC 7915 section 4.5", f"protocol {protocol} with ports and a pseudo-header", why,
+             packet(ipv4(B4, A4, protocol, body(B4, A4), df=1), "forward",
+                    ipv6(B6, A6, protocol, body(B6, A6), hops=63)))
+        case(f"{name}-6to4", "RFC 7915 section 5.5", f"protocol {protocol} with ports and a pseudo-header", why,
+             packet(ipv6(A6, B6, protocol, body(A6, B6)), "forward", ipv4(A4, B4, protocol, body(A4, B4), ttl=63),
+                    any_identification=True))
+        mapped4to6(f"error-about-{name}", 3, 3, ZERO, 1, 4, ZERO, f"an error about protocol {protocol}",
+                   about=ipv4(A4, B4, protocol, body(A4, B4), ttl=60, df=1),
+                   about6=ipv6(A6, B6, protocol, body(A6, B6), hops=60))
+    without = udp_lite(B4, A4, 5001, 5002, data(13), checksum=0)
+    case("udp-lite-without-checksum", "RFC 3828 section 3.1", "a UDP-Lite packet without checksum",
+         "there must not be any; it is not made right",
+         packet(ipv4(B4, A4, 136, without, df=1), "forward", ipv6(B6, A6, 136, without, hops=63)))
+    case("sctp-cut", "RFC 9260 section 3.1", "SCTP that ends within its first header", "dropped",
+         packet(ipv4(B4, A4, 132, data(11), df=1), "drop malformed"))
+    for protocol, name in ((132, "SCTP"), (47, "GRE"), (50, "ESP"), (41, "IPv6 in IPv4"),
                            (253, "an unknown protocol")):
         case(f"protocol-{protocol}-4to6", "RFC 7915 section 4.1", name, "the number is copied, the payload untouched",
              packet(ipv4(B4, A4, protocol, data(40), df=1), "forward", ipv6(B6, A6, protocol, data(40), hops=63)))

@@ -155,6 +155,15 @@ def map_t_br():
             "the block below 2^(16-a) belongs to nobody", m.packet(udp4(REMOTE, PUBLIC, 53, port), "drop no-binding"))
     add("identifier-of-nobody", "RFC 7599 section 9", "an echo request with identifier 80",
         "no subscriber has it", m.packet(echo4(REMOTE, PUBLIC, 8, 80), "drop no-binding"))
+    for name, protocol, body in (("sctp", 132, lambda source, destination, *rest: m.sctp(*rest)),
+                                 ("dccp", 33, m.dccp), ("udp-lite", 136, m.udp_lite)):
+        inward(f"{name}-in", f"protocol {protocol} for a shared address", "the port says whose it is",
+               m.ipv4(REMOTE, PUBLIC, protocol, body(REMOTE, PUBLIC, 53, 1232, b"data")),
+               m.ipv6(far, EDGE, protocol, body(far, EDGE, 53, 1232, b"data"), hops=63), "RFC 7597 section 5.1")
+        outward(f"{name}-out", f"protocol {protocol} of a subscriber", "source and port are its own",
+                m.ipv6(EDGE, far, protocol, body(EDGE, far, 1232, 53, b"data")),
+                m.ipv4(PUBLIC, REMOTE, protocol, body(PUBLIC, REMOTE, 1232, 53, b"data"), ttl=63),
+                "RFC 7597 section 5.1")
     add("gre-to-a-shared-address", "RFC 7599 section 9", "GRE for a shared address", "nothing says whose it is",
         m.packet(m.ipv4(REMOTE, PUBLIC, 47, b"\0\0\x08\0data"), "drop unsupported-protocol"))
     inward("whole-address-in", "a well-known port of a whole address", "without sharing all ports are one's own",
@@ -454,6 +463,15 @@ def map_e_br():
     for name, port in {"http": 80, "last-reserved": 1023, "zero": 0}.items():
         add(f"port-of-nobody-{name}", "RFC 7597 section 5.1", f"port {port} of a shared address",
             "the block below 2^(16-a) belongs to nobody", m.packet(udp4(REMOTE, PUBLIC, 53, port), "drop no-binding"))
+    for name, protocol, body in (("sctp", 132, m.sctp(53, 1232, b"data")),
+                                 ("dccp", 33, m.dccp(REMOTE, PUBLIC, 53, 1232, b"data")),
+                                 ("udp-lite", 136, m.udp_lite(REMOTE, PUBLIC, 53, 1232, b"data"))):
+        inward(f"{name}-in", f"protocol {protocol} for a shared address", "the port says whose it is",
+               m.ipv4(REMOTE, PUBLIC, protocol, body), EDGE, "RFC 7597 section 5.1")
+    outward("sctp-out", "SCTP of a subscriber", "address and port are its own",
+            m.ipv4(PUBLIC, REMOTE, 132, m.sctp(1232, 53, b"data")), EDGE, "RFC 7597 section 5.1")
+    add("sctp-of-nobody", "RFC 7597 section 5.1", "SCTP for a port of nobody", "dropped",
+        m.packet(m.ipv4(REMOTE, PUBLIC, 132, m.sctp(53, 80, b"data")), "drop no-binding"))
     add("gre-to-a-shared-address", clause, "GRE for a shared address", "nothing says whose it is",
         m.packet(m.ipv4(REMOTE, PUBLIC, 47, b"\0\0\x08\0data"), "drop unsupported-protocol"))
     inward("gre-to-a-whole-address", "GRE for a whole address", "no port is needed",

@@ -1,6 +1,6 @@
 """Golden cases of DS-Lite and Lightweight 4over6. Run make.py, which takes them from here."""
 
-from make import (case, data, echo_rest, fragment, icmp6, ipv4, ipv6, packed, packet, tcp, u32, udp)
+from make import (case, data, echo_rest, fragment, icmp6, ipv4, ipv6, packed, packet, sctp, tcp, u32, udp)
 from make import error4 as icmp_in_ipv4
 
 ZERO = u32(0)
@@ -396,6 +396,22 @@ def lwaftr():
     gre = ipv4(FAR, SHARED, 47, data(20))
     lwaftr_case("in-gre-shared", "RFC 7596 section 4", "the same to a shared address", "nobody's",
                 packet(gre, "drop no-binding"), config="strict")
+    for name, protocol in (("sctp", 132), ("dccp", 33), ("udp-lite", 136)):
+        body = sctp(53, 4100, data(9))
+        lwaftr_case(f"in-{name}-shared", "RFC 7596 section 6.2", f"protocol {protocol}, with ports, to a shared address",
+                    "into the softwire of the port",
+                    packet(ipv4(FAR, SHARED, protocol, body), "forward",
+                           around(AFTR, first, ipv4(FAR, SHARED, protocol, body, ttl=63))))
+        body = sctp(4100, 53, data(9))
+        lwaftr_case(f"out-{name}-shared", "RFC 7596 section 6.2", f"protocol {protocol}, with ports, from a lwB4",
+                    "its source and port are the softwire's",
+                    packet(around(first, AFTR, ipv4(SHARED, FAR, protocol, body)), "forward",
+                           ipv4(SHARED, FAR, protocol, body, ttl=63)))
+    about = ipv4(SHARED, FAR, 132, sctp(4100, 53, data(9)), ttl=9)
+    lwaftr_case("in-error-about-sctp", "RFC 7596 section 8.1", "an ICMP error about an SCTP packet",
+                "the source port of the packet in it counts",
+                packet(icmp_in_ipv4(ROUTER, SHARED, 11, 0, ZERO, about), "forward",
+                       around(AFTR, first, icmp_in_ipv4(ROUTER, SHARED, 11, 0, ZERO, about, ttl=63))))
     given = around(first, AFTR, udp4(SHARED, FAR, 5120, 53))
     lwaftr_case("out-gre-shared", "RFC 7596 section 8.1", "a protocol without ports from a known lwB4",
                 "dropped without 1/5, which would say that it has no softwire",

@@ -6,8 +6,10 @@ use crate::parse::{Parsed, Payload};
 pub(crate) fn describe<A: std::fmt::Display>(family: &str, parsed: &Parsed<A>) -> String {
     let Parsed { source, destination, length, payload, hop_limit, .. } = parsed;
     let ports = match payload {
-        Payload::Tcp | Payload::Udp => format!(" port {} to {}", parsed.source_port.0, parsed.destination_port.0),
         Payload::EchoRequest | Payload::EchoReply => format!(" identifier {}", parsed.source_port.0),
+        payload if payload.has_ports() => {
+            format!(" port {} to {}", parsed.source_port.0, parsed.destination_port.0)
+        }
         _ => String::new(),
     };
     let piece = match parsed.fragment.filter(|fragment| fragment.is_piece()) {

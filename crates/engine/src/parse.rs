@@ -83,10 +83,29 @@ pub enum Payload {
     IcmpError,
     /// Any other ICMP or ICMPv6 message.
     IcmpOther,
+    /// SCTP (RFC 9260).
+    Sctp,
+    /// DCCP (RFC 4340).
+    Dccp,
+    /// UDP-Lite (RFC 3828).
+    UdpLite,
     /// A transport that is not looked into.
     Other,
     /// A fragment other than the first: there is no transport header.
     Piece,
+}
+
+impl Payload {
+    /// True for what has two ports, or an identifier that stands for both.
+    #[inline]
+    #[must_use]
+    pub const fn has_ports(self) -> bool {
+        match self {
+            Self::Tcp | Self::Udp | Self::Sctp | Self::Dccp | Self::UdpLite => true,
+            Self::EchoRequest | Self::EchoReply => true,
+            Self::IcmpError | Self::IcmpOther | Self::Other | Self::Piece => false,
+        }
+    }
 }
 
 /// Place of a packet in a fragmented datagram.
@@ -419,9 +438,26 @@ fn read_transport<A>(
                 (parsed.source_port, parsed.destination_port) = (identifier, identifier);
             }
         }
-        _ => {}
+        (protocol, _) => {
+            if let Some((payload, whole)) = with_ports(protocol) {
+                let header = strictness.header(parsed, transport, whole)?;
+                parsed.payload = payload;
+                read_ports(parsed, header);
+            }
+        }
     }
     Ok(())
+}
+
+/// Transports that begin with two ports, besides TCP and UDP, and the bytes of their headers that
+/// are always there (RFC 9260 section 3.1, RFC 4340 section 5.1, RFC 3828 section 3.1).
+fn with_ports(protocol: Protocol) -> Option<(Payload, usize)> {
+    match protocol {
+        Protocol::SCTP => Some((Payload::Sctp, 12)),
+        Protocol::DCCP => Some((Payload::Dccp, 12)),
+        Protocol::UDP_LITE => Some((Payload::UdpLite, 8)),
+        _ => None,
+    }
 }
 
 /// A piece lies inside the largest datagram, and only the last may be of any length (RFC 8200

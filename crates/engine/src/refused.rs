@@ -6,7 +6,7 @@
 
 use std::net::IpAddr;
 
-use crate::parse::{Parsed, Payload};
+use crate::parse::Parsed;
 use crate::verdict::DropReason;
 
 /// Refusals that are kept until they are taken.
@@ -47,14 +47,12 @@ impl RefusedLog {
             self.more += 1;
             return;
         }
-        let has_ports =
-            matches!(parsed.payload, Payload::Tcp | Payload::Udp | Payload::EchoRequest | Payload::EchoReply);
         self.kept.push(Refused {
             reason,
             source: parsed.source.into(),
             destination: parsed.destination.into(),
             protocol: parsed.protocol.0,
-            ports: has_ports.then_some((parsed.source_port.0, parsed.destination_port.0)),
+            ports: parsed.payload.has_ports().then_some((parsed.source_port.0, parsed.destination_port.0)),
         });
     }
 

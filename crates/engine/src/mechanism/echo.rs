@@ -130,7 +130,9 @@ fn check<A>(parsed: &Parsed<A>, unknown: IcmpAnswer) -> Result<(), Refusal> {
         }
         Payload::EchoRequest => Ok(()),
         Payload::Tcp | Payload::Udp => Err(Refusal::with(DropReason::UnsupportedProtocol, IcmpAnswer::PortUnreachable)),
-        Payload::Other => Err(Refusal::with(DropReason::UnsupportedProtocol, unknown)),
+        Payload::Sctp | Payload::Dccp | Payload::UdpLite | Payload::Other => {
+            Err(Refusal::with(DropReason::UnsupportedProtocol, unknown))
+        }
         Payload::EchoReply | Payload::IcmpError | Payload::IcmpOther | Payload::Piece => {
             Err(DropReason::IcmpUntranslatable.into())
         }

@@ -22,7 +22,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, DefaultHasher, Hasher};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use tombolo_wire::{Protocol, ipv4, ipv6, write_u16};
+use tombolo_wire::{ipv4, ipv6, write_u16};
 
 use crate::packet::{HEADROOM, Offload, Packet};
 use crate::parse::{Fragment, Parsed, parse_ipv4, parse_ipv6};
@@ -542,10 +542,4 @@ impl Datagram {
     fn is_complete(&self) -> bool {
         self.total == Some(self.present)
     }
-}
-
-/// True for transports whose ports decide about a packet: their fragments are worth waiting for.
-#[must_use]
-pub const fn is_worth_waiting(protocol: Protocol) -> bool {
-    matches!(protocol, Protocol::TCP | Protocol::UDP | Protocol::ICMP | Protocol::ICMPV6)
 }

@@ -29,18 +29,13 @@ use crate::work::Work;
 /// The port or identifier of the sender, if the packet has one.
 #[inline]
 pub(crate) fn source_port<A>(parsed: &Parsed<A>) -> Option<u16> {
-    has_ports(parsed).then_some(parsed.source_port.0)
+    parsed.payload.has_ports().then_some(parsed.source_port.0)
 }
 
 /// The port or identifier of the receiver, if the packet has one.
 #[inline]
 pub(crate) fn destination_port<A>(parsed: &Parsed<A>) -> Option<u16> {
-    has_ports(parsed).then_some(parsed.destination_port.0)
-}
-
-#[inline]
-fn has_ports<A>(parsed: &Parsed<A>) -> bool {
-    matches!(parsed.payload, Payload::Tcp | Payload::Udp | Payload::EchoRequest | Payload::EchoReply)
+    parsed.payload.has_ports().then_some(parsed.destination_port.0)
 }
 
 /// A subscriber as somebody else sees it.

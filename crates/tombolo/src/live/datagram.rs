@@ -36,7 +36,8 @@ pub(super) struct Datagram {
 /// Where the checksum is in what a protocol carries.
 pub(super) const fn checksum_at(protocol: u8) -> Option<usize> {
     match protocol {
-        17 => Some(6),
+        // DCCP and UDP-Lite have it where UDP has it.
+        17 | 33 | 136 => Some(6),
         6 => Some(16),
         1 | 58 => Some(2),
         _ => None,
@@ -94,6 +95,26 @@ impl Datagram {
         datagram
     }
 
+    /// SCTP, DCCP or UDP-Lite; all of the latter two is covered by the checksum.
+    pub(super) fn other(
+        numbers: &mut Numbers,
+        addresses: [IpAddr; 2],
+        protocol: u8,
+        ports: [u16; 2],
+        length: usize,
+    ) -> Self {
+        let mut bytes = ports.map(u16::to_be_bytes).concat();
+        match protocol {
+            136 => bytes.extend([0; 4]),
+            33 => bytes.extend([3, 0, 0, 0, 4, 0, 0, 1]),
+            _ => bytes.extend(numbers.bytes(8)),
+        }
+        bytes.extend(numbers.bytes(length));
+        let mut datagram = Self { protocol, bytes, addresses };
+        datagram.finish();
+        datagram
+    }
+
     /// Writes the checksum.
     pub(super) fn finish(&mut self) {
         let Some(at) = checksum_at(self.protocol) else { return };
@@ -101,7 +122,7 @@ impl Datagram {
         let mut all = if self.protocol == 1 { Vec::new() } else { self.pseudo_header() };
         all.extend(&self.bytes);
         let sum = !fold(sum(&all));
-        let sum = if sum == 0 && self.protocol == 17 { 0xffff } else { sum };
+        let sum = if sum == 0 && matches!(self.protocol, 17 | 136) { 0xffff } else { sum };
         self.bytes[at..at + 2].copy_from_slice(&sum.to_be_bytes());
     }
 
@@ -126,7 +147,7 @@ impl Datagram {
             // As far from right as in the same packet with other ports.
             1 | 2 => {
                 let wrong = sum(&self.bytes[at..at + 2]) + u64::from(numbers.word());
-                let without = self.protocol == 17 && self.bytes[at..at + 2] == [0, 0];
+                let without = matches!(self.protocol, 17 | 136) && self.bytes[at..at + 2] == [0, 0];
                 let wrong = if without { 0 } else { wrong };
                 self.bytes[at..at + 2].copy_from_slice(&fold(wrong).to_be_bytes());
             }

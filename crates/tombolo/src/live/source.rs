@@ -131,8 +131,15 @@ fn datagram(numbers: &mut Numbers, talk: &Talk, bound: &Bound<'_>) -> Datagram {
     let ports = [ports(talk.source), ports(talk.destination)];
     match space {
         _ if numbers.one_in(60) => {
-            let protocol = *numbers.pick(&[47, 50, 51, 132, 33, 136, 2, 200]);
+            let protocol = *numbers.pick(&[47, 50, 51, 2, 200]);
             Datagram { protocol, bytes: numbers.bytes(length.max(8)), addresses }
+        }
+        _ if numbers.one_in(20) => {
+            // Of these nothing is bound: the same for both.
+            let of = |party: Party, port| if matches!(party.ports, Ports::Bound) { USUAL[4] } else { port };
+            let ports = [of(talk.source, ports[0]), of(talk.destination, ports[1])];
+            let protocol = *numbers.pick(&[132, 33, 136]);
+            Datagram::other(numbers, addresses, protocol, ports, length)
         }
         Space::Udp => Datagram::udp(numbers, addresses, ports, length),
         Space::Tcp => Datagram::tcp(numbers, addresses, ports, length),

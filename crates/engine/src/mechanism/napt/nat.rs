@@ -205,7 +205,9 @@ fn space_of<A>(parsed: &Parsed<A>) -> Result<(PortSpace, Event), Refusal> {
         Payload::EchoRequest | Payload::EchoReply => Ok((PortSpace::Icmp, Event::Other)),
         Payload::IcmpError | Payload::IcmpOther => Err(DropReason::IcmpUntranslatable.into()),
         Payload::Piece => Err(DropReason::FragmentUntranslatable.into()),
-        Payload::Other => Err(Refusal::with(DropReason::UnsupportedProtocol, IcmpAnswer::ProtocolUnreachable)),
+        Payload::Sctp | Payload::Dccp | Payload::UdpLite | Payload::Other => {
+            Err(Refusal::with(DropReason::UnsupportedProtocol, IcmpAnswer::ProtocolUnreachable))
+        }
     }
 }
 

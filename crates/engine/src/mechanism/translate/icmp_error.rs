@@ -323,6 +323,8 @@ fn copy_transport<A>(
             // Never an error: without checksum it stays so.
             let _ = transport::rewrite_udp(out, change, ChecksumState::Complete, UdpZeroChecksum::Forward, false);
         }
+        Payload::Dccp => transport::rewrite_dccp(out, change),
+        Payload::UdpLite => transport::rewrite_udp_lite(out, change),
         Payload::EchoRequest | Payload::EchoReply => rewrite_echo(out),
         _ => {}
     }

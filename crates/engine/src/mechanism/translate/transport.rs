@@ -98,6 +98,25 @@ pub(crate) fn rewrite_udp(
     Ok(())
 }
 
+/// Rewrites the checksum of a DCCP packet, of whose pseudo-header the addresses are a part (RFC 4340
+/// section 9.1).
+pub(crate) fn rewrite_dccp(transport: &mut [u8], change: &Change) {
+    let field = read_u16(transport, DCCP_CHECKSUM);
+    write_u16(transport, DCCP_CHECKSUM, checksum::update(field, change.addresses()));
+}
+
+/// As [`rewrite_dccp`], of a UDP-Lite packet. One without a checksum, which must not be (RFC 3828
+/// section 3.1), stays without.
+pub(crate) fn rewrite_udp_lite(transport: &mut [u8], change: &Change) {
+    let field = read_u16(transport, udp::CHECKSUM);
+    if field != 0 {
+        write_u16(transport, udp::CHECKSUM, udp_checksum(checksum::update(field, change.addresses())));
+    }
+}
+
+/// Where DCCP has its checksum.
+const DCCP_CHECKSUM: usize = 6;
+
 fn compute_udp(transport: &[u8], addresses: Sum) -> u16 {
     let length = read_u16(transport, udp::LENGTH);
     let datagram = transport.get(..usize::from(length)).unwrap_or(transport);

@@ -196,10 +196,10 @@ pub(crate) fn receiver(packet: &Packet<'_>, parsed: &Parsed<Ipv4Addr>) -> Result
 
 fn port_of(parsed: &Parsed<Ipv4Addr>, port: u16) -> Result<Option<u16>, DropReason> {
     match parsed.payload {
-        Payload::Tcp | Payload::Udp | Payload::EchoRequest | Payload::EchoReply => Ok(Some(port)),
+        payload if payload.has_ports() => Ok(Some(port)),
         Payload::IcmpError => Err(DropReason::IcmpErrorUnusable),
         Payload::IcmpOther => Err(DropReason::IcmpUntranslatable),
-        Payload::Other | Payload::Piece => Ok(None),
+        _ => Ok(None),
     }
 }
 
