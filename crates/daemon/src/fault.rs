@@ -22,6 +22,37 @@ pub const START: [&str; 16] = [
     "attach",
 ];
 
+/// The steps of a start that finds tables which fit, in order.
+pub const ADOPTION: [&str; 2] = ["adopt", "repair"];
+
+/// The steps of a start that finds tables which do not fit, in order: those before the first packet,
+/// which may fail, and those after, at which the gateway runs on.
+pub const MIGRATION: [&str; 9] = [
+    "set-aside",
+    "set-aside-tables",
+    "set-aside-all",
+    "carry-over",
+    "old-programs",
+    "carry-over-last",
+    "seal",
+    "sealed",
+    "complete",
+];
+
+/// The step of a start that finds tables in files and wants them in the kernel, or the reverse.
+pub const ELSEWHERE: &str = "elsewhere";
+
+/// The steps of a reload, in order.
+pub const RELOAD: [&str; 7] = [
+    "reload-read",
+    "reload-bindings",
+    "reload-programs",
+    "reload-prepared",
+    "reload-stored",
+    "reload-link",
+    "reload-exchanged",
+];
+
 /// The steps of the end, in order.
 pub const END: [&str; 4] = ["end-listeners", "end-programs", "end-host", "end-threads"];
 

@@ -22,6 +22,9 @@ pub enum ReloadError {
     /// A part that cannot change at run time.
     #[error("{0} changed, which takes a restart of the gateway")]
     NeedsRestart(&'static str),
+    /// A step.
+    #[error("the file was read, and nothing was changed")]
+    Step(#[source] std::io::Error),
     /// There is nothing that could be read again.
     #[error("there is no map-file to be read again")]
     Nothing,

@@ -118,6 +118,7 @@ impl Running {
         let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let current = self.plan.load_full();
         let mut plan = (self.source.reload)(&current)?;
+        tombolo_io::fault::check("reload-read").map_err(ReloadError::Step)?;
         if let Some(mtu) = self.source.mtu {
             limit_to(&mut plan, mtu);
         }
@@ -127,6 +128,7 @@ impl Running {
         for conflict in &conflicts {
             tracing::warn!(service = conflict.service, binding = ?conflict.binding, "{}", conflict.reason);
         }
+        tombolo_io::fault::trip("reload-bindings");
         let not_followed = self.put(plan);
         tracing::info!("configuration reloaded");
         Ok(Changed { conflicts, not_followed })
@@ -154,6 +156,7 @@ impl Running {
         tombolo_io::fault::trip("reload-stored");
         let Some((accelerator, prepared)) = prepared else { return Vec::new() };
         let not_followed = accelerator.exchange(prepared);
+        tombolo_io::fault::trip("reload-exchanged");
         self.health.set("fast path", accelerator.faults());
         not_followed
     }

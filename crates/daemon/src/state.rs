@@ -2,6 +2,7 @@
 //! the process: the next one adopts tables that were made for the same layout, sizes, services and
 //! pools, repairs what a crash left half-done, and goes on.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,6 +13,7 @@ use tombolo_engine::Plan;
 use tombolo_fastpath::file_system::{self, Lasting};
 use tombolo_fastpath::{Content as PinnedContent, PinnedMemory, PinnedMemoryError};
 use tombolo_io::clock::monotonic_nanos;
+use tombolo_io::fault;
 use tombolo_io::memory::{AnonymousMemory, Content, Populated, RunDirectory, RunDirectoryError};
 use tombolo_io::worker::processors;
 use tombolo_tables::hash::HashKey;
@@ -37,6 +39,9 @@ pub enum StateError {
     /// The kernel's memory.
     #[error(transparent)]
     Pinned(#[from] PinnedMemoryError),
+    /// A step.
+    #[error("{0} failed")]
+    Step(&'static str, #[source] io::Error),
     /// The system's random numbers.
     #[error("the system gives no random numbers")]
     Random(#[from] getrandom::Error),
@@ -156,33 +161,49 @@ impl State {
                 Err(error) if settings.fastpath == FastPath::Auto => {
                     tracing::warn!("no fast path: {}", in_one_line(&error));
                 }
-                Ok(mut state) => {
-                    if let Some(path) = settings.run_directory.as_deref().filter(|path| RunDirectory::was_used(path)) {
-                        state.look_elsewhere(Elsewhere::Files(RunDirectory::open(path, NOTHING)?), plan);
-                    }
-                    return Ok(state);
+                Ok(state) => {
+                    let used = settings.run_directory.as_deref().filter(|path| RunDirectory::was_used(path));
+                    return state.or_abandoned(|state| {
+                        let elsewhere = used.map(|path| RunDirectory::open(path, NOTHING)).transpose()?;
+                        elsewhere.map_or(Ok(()), |files| state.look_elsewhere(Elsewhere::Files(files), plan))
+                    });
                 }
                 other => return other,
             }
         }
-        let mut state = Self::open_in(settings.run_directory.as_deref(), plan, settings.memory)?;
-        if pins.exists() {
-            match PinnedMemory::open(&pins, NOTHING) {
-                Ok(memory) => state.look_elsewhere(Elsewhere::Kernel(memory), plan),
-                // What a gateway that was killed has left in the kernel goes on with its own tables.
-                Err(error) => tracing::warn!("the fast path of an earlier run is still in the kernel: {error}"),
+        let state = Self::open_in(settings.run_directory.as_deref(), plan, settings.memory)?;
+        if !pins.exists() {
+            return Ok(state);
+        }
+        state.or_abandoned(|state| match PinnedMemory::open(&pins, NOTHING) {
+            Ok(memory) => state.look_elsewhere(Elsewhere::Kernel(memory), plan),
+            // What a gateway that was killed has left in the kernel goes on with its own tables.
+            Err(error) => {
+                tracing::warn!("the fast path of an earlier run is still in the kernel: {error}");
+                Ok(())
+            }
+        })
+    }
+
+    /// After a further step; if that fails, everything is as it was before.
+    fn or_abandoned(mut self, step: impl FnOnce(&mut Self) -> Result<(), StateError>) -> Result<Self, StateError> {
+        match step(&mut self) {
+            Ok(()) => Ok(self),
+            Err(error) => {
+                self.abandon();
+                Err(error)
             }
         }
-        Ok(state)
     }
 
     /// Carries over what an earlier process has in another place, unless there is some in this one.
-    fn look_elsewhere(&mut self, elsewhere: Elsewhere, plan: &Plan) {
+    fn look_elsewhere(&mut self, elsewhere: Elsewhere, plan: &Plan) -> Result<(), StateError> {
+        let elsewhere = self.elsewhere.insert(elsewhere);
         if self.is_fresh {
             self.migration = elsewhere.migration(&self.tables, plan);
             self.is_fresh = self.migration.is_none();
         }
-        self.elsewhere = Some(elsewhere);
+        step("elsewhere")
     }
 
     /// The start is complete, and packets come: what is left to be carried over is, and the old tables
@@ -202,15 +223,20 @@ impl State {
         if let Some(elsewhere) = &self.elsewhere {
             elsewhere.rest();
         }
+        fault::trip("old-programs");
         if let Some(migration) = self.migration.take() {
             migration.complete(log);
         }
-        match &self.memory {
-            Memory::Own => {}
-            Memory::Files(directory) => directory.seal()?,
-            Memory::Kernel(memory) => memory.seal()?,
-        }
+        fault::trip("carry-over-last");
+        let sealed = match &self.memory {
+            Memory::Own => Ok(()),
+            Memory::Files(directory) => directory.seal().map_err(StateError::from),
+            Memory::Kernel(memory) => memory.seal().map_err(StateError::from),
+        };
+        // What is there is out of date from now on, whatever came of it.
         self.elsewhere.take().into_iter().for_each(Elsewhere::remove);
+        sealed?;
+        fault::trip("complete");
         Ok(())
     }
 
@@ -257,17 +283,42 @@ impl State {
                 return Err(error);
             }
         };
-        let content = directory.content();
-        let mut state = Self::of(tables, clock, Memory::Files(directory))?;
-        if content == Content::Adopted {
-            state.is_fresh = false;
-            state.repaired = audit::repair(&state.tables, Tick::from_nanos(monotonic_nanos()));
-            state.say_adopted(path);
-        } else if let Memory::Files(directory) = &state.memory {
-            state.migration = from_files(directory, &state.tables, plan);
-            state.is_fresh = state.migration.is_none();
+        let is_adopted = directory.content() == Content::Adopted;
+        let state = Self::of(tables, clock, Memory::Files(directory))?;
+        state.or_abandoned(|state| state.take_over(is_adopted, path, plan))
+    }
+
+    /// Adopts the tables in `place`, or carries over what is there and does not fit. Programs of an
+    /// earlier process may be at work on tables in the kernel all the time.
+    fn take_over(&mut self, is_adopted: bool, place: &Path, plan: &Plan) -> Result<(), StateError> {
+        if is_adopted {
+            step("adopt")?;
+            let now = Tick::from_nanos(monotonic_nanos());
+            self.is_fresh = false;
+            self.repaired = match &self.memory {
+                Memory::Kernel(_) => audit::repair_beside(&self.tables, now, &mut || std::thread::sleep(PAUSE)),
+                _ => audit::repair(&self.tables, now),
+            };
+            self.say_adopted(place);
+            return step("repair");
         }
-        Ok(state)
+        self.migration = match &self.memory {
+            Memory::Own => None,
+            Memory::Files(directory) => from_files(directory, &self.tables, plan),
+            Memory::Kernel(memory) => from_kernel(memory, &self.tables, plan),
+        };
+        self.is_fresh = self.migration.is_none();
+        if let Memory::Kernel(memory) = &self.memory
+            && self.is_fresh
+        {
+            // Programs that work on tables which nobody can read.
+            memory.detach().map_err(|source| PinnedMemoryError::Unusable {
+                path: place.to_owned(),
+                action: "detaching old programs",
+                source,
+            })?;
+        }
+        step("carry-over")
     }
 
     fn say_adopted(&self, directory: &Path) {
@@ -275,7 +326,6 @@ impl State {
         tracing::info!(directory = %directory.display(), bindings, repaired, "state of the last run adopted");
     }
 
-    /// Programs of an earlier process may be at work on the tables all the time.
     fn in_kernel(pins: &Path, plan: &Plan) -> Result<Self, StateError> {
         let mut memory = PinnedMemory::open(pins, &described(plan))?;
         let made = stored_key(&mut memory)
@@ -287,26 +337,9 @@ impl State {
                 return Err(error);
             }
         };
-        let content = memory.content();
-        let mut state = Self::of(tables, clock, Memory::Kernel(memory))?;
-        if content == PinnedContent::Adopted {
-            let now = Tick::from_nanos(monotonic_nanos());
-            state.is_fresh = false;
-            state.repaired = audit::repair_beside(&state.tables, now, &mut || std::thread::sleep(PAUSE));
-            state.say_adopted(pins);
-        } else if let Memory::Kernel(memory) = &state.memory {
-            state.migration = from_kernel(memory, &state.tables, plan);
-            state.is_fresh = state.migration.is_none();
-            if state.migration.is_none() {
-                // Programs that work on tables which nobody can read.
-                memory.detach().map_err(|source| PinnedMemoryError::Unusable {
-                    path: pins.to_owned(),
-                    action: "detaching old programs",
-                    source,
-                })?;
-            }
-        }
-        Ok(state)
+        let is_adopted = memory.content() == PinnedContent::Adopted;
+        let state = Self::of(tables, clock, Memory::Kernel(memory))?;
+        state.or_abandoned(|state| state.take_over(is_adopted, pins, plan))
     }
 
     /// Memory that the kernel's programs share, if the tables are there.
@@ -335,13 +368,24 @@ impl State {
 
     /// Gives up tables in the kernel, unless they are to be there for the next process.
     pub fn close(self, keep: bool) {
-        if let Memory::Kernel(memory) = &self.memory
-            && !keep
-            && let Err(error) = PinnedMemory::remove(memory.directory())
-        {
-            tracing::warn!("{} cannot be removed: {error}", memory.directory().display());
+        let sealed = match &self.memory {
+            Memory::Kernel(memory) if !keep => {
+                PinnedMemory::remove(memory.directory()).map_err(|error| error.to_string())
+            }
+            // Where that failed at the start, for want of room, it may go now.
+            Memory::Kernel(memory) => memory.seal().map_err(|error| in_one_line(&error)),
+            Memory::Files(directory) => directory.seal().map_err(|error| in_one_line(&error)),
+            Memory::Own => Ok(()),
+        };
+        if let Err(error) = sealed {
+            tracing::warn!("the tables are not as they should be left: {error}");
         }
     }
+}
+
+/// A step that may be asked to fail.
+fn step(name: &'static str) -> Result<(), StateError> {
+    fault::check(name).map_err(|source| StateError::Step(name, source))
 }
 
 /// Tables with the room that `plan` asks for, and with all their memory if it is to be there at the

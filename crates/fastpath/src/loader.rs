@@ -14,6 +14,7 @@ use aya::programs::xdp::{XdpLink, XdpMode};
 use aya::programs::{LinkOrder, ProgramError, SchedClassifier, TcAttachType, Xdp};
 use aya::{Ebpf, EbpfLoader};
 use tombolo_engine::Plan;
+use tombolo_io::fault;
 use tombolo_io::netlink::sends_redirected;
 use tombolo_tables::Tables;
 use tombolo_tables::tables::Geometry;
@@ -118,6 +119,7 @@ impl FastPath {
     /// # Errors
     /// [`FastPathError`].
     pub fn prepare(&self, plan: &Plan, settings: Settings) -> Result<Loaded, FastPathError> {
+        fault::check("reload-programs").map_err(|error| link_error(&self.directory, error))?;
         let (programs, services) = load_programs(&self.directory, plan, &self.geometry, &settings, self.secret)?;
         Ok(Loaded { programs, settings, services })
     }
@@ -139,7 +141,8 @@ impl FastPath {
             // The links close here and stay pinned; attaching finds them and replaces their
             // programs.
             drop((xdp, tc));
-            match self.attach_to(&name, interface, attached.xdp) {
+            let asked = fault::check("reload-link").map_err(|error| link_error(&self.directory, error));
+            match asked.and_then(|()| self.attach_to(&name, interface, attached.xdp)) {
                 Ok(replaced) => drop(self.interfaces.insert(number, replaced)),
                 Err(error) => {
                     self.forget(number);

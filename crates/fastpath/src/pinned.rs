@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use aya::maps::{Array, MapData, MapError};
 use aya::pin::PinError;
 use nix::fcntl::{Flock, FlockArg};
+use tombolo_io::fault;
 use tombolo_io::former::Home;
 use tombolo_tables::former::FormerMemory;
 use tombolo_tables::memory::{Backing, MemoryError, MemorySource, Slab};
@@ -126,19 +127,29 @@ impl PinnedMemory {
     /// # Errors
     /// [`PinnedMemoryError`].
     pub fn seal(&self) -> Result<(), PinnedMemoryError> {
+        let home = home(&self.directory);
         if self.content == Content::New && !self.directory.join(MARKER).exists() {
-            self.describe().map_err(|source| PinnedMemoryError::Unusable {
-                path: self.directory.clone(),
-                action: "describing the tables",
-                source,
-            })?;
-            store(&self.directory.join(MARKER), digest(&self.fingerprint))?;
+            let marked = self.mark();
+            if marked.is_err() {
+                // What they hold is out of date from now on: nothing must come back from there.
+                let _ = home.discard();
+            }
+            marked?;
         }
-        home(&self.directory).discard().map_err(|source| PinnedMemoryError::Unusable {
+        fault::check("sealed").and_then(|()| home.discard()).map_err(|source| PinnedMemoryError::Unusable {
             path: self.directory.clone(),
             action: "removing old tables",
             source,
         })
+    }
+
+    fn mark(&self) -> Result<(), PinnedMemoryError> {
+        fault::check("seal").and_then(|()| self.describe()).map_err(|source| PinnedMemoryError::Unusable {
+            path: self.directory.clone(),
+            action: "describing the tables",
+            source,
+        })?;
+        store(&self.directory.join(MARKER), digest(&self.fingerprint))
     }
 
     fn describe(&self) -> io::Result<()> {

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use tombolo_tables::former::FormerMemory;
 use tombolo_tables::memory::Backing;
 
+use crate::fault;
 use crate::mapping::Mapping;
 
 /// Name of the directory.
@@ -52,17 +53,19 @@ impl Home<'_> {
     }
 
     /// Sets the tables aside, which do not fit. Where tables are: incomplete ones are removed, and
-    /// what was set aside before stays.
+    /// what was set aside before stays. If it fails, everything is where it was.
     ///
     /// # Errors
     /// What the kernel says.
     pub fn set_aside(&self) -> io::Result<Option<PathBuf>> {
+        self.move_aside().inspect_err(|_| drop(self.restore()))
+    }
+
+    fn move_aside(&self) -> io::Result<Option<PathBuf>> {
         let former = self.path.join(FORMER);
-        let is_ours = |name: &String| (self.is_table)(name);
-        let tables: Vec<String> = names(self.path)?.into_iter().filter(is_ours).collect();
         let is_complete = self.path.join(self.marker).exists();
         if !is_complete {
-            tables.iter().try_for_each(|name| remove_file(&self.path.join(name)))?;
+            self.remove_tables()?;
             let found = former.join(self.marker).exists();
             if !found {
                 self.discard()?;
@@ -70,12 +73,17 @@ impl Home<'_> {
             return Ok(found.then_some(former));
         }
         self.discard()?;
+        fault::check("set-aside")?;
         let moving = self.path.join(MOVING);
         DirBuilder::new().mode(0o700).create(&moving)?;
-        for name in tables.iter().map(String::as_str).filter(|name| *name != self.marker).chain([self.marker]) {
+        let tables = self.tables()?;
+        for name in tables.iter().map(String::as_str).filter(|name| *name != self.marker) {
             fs::rename(self.path.join(name), moving.join(name))?;
         }
+        fault::check("set-aside-tables")?;
+        fs::rename(self.path.join(self.marker), moving.join(self.marker))?;
         fs::rename(&moving, &former)?;
+        fault::check("set-aside-all")?;
         Ok(Some(former))
     }
 
@@ -84,11 +92,26 @@ impl Home<'_> {
     /// # Errors
     /// What the kernel says.
     pub fn restore(&self) -> io::Result<()> {
-        if self.set_aside()?.is_none() {
+        self.recover()?;
+        if self.path.join(self.marker).exists() {
             return Ok(());
         }
-        fs::rename(self.path.join(FORMER), self.path.join(MOVING))?;
+        self.remove_tables()?;
+        let former = self.path.join(FORMER);
+        if !former.join(self.marker).exists() {
+            return self.discard();
+        }
+        fs::rename(former, self.path.join(MOVING))?;
         self.recover()
+    }
+
+    fn tables(&self) -> io::Result<Vec<String>> {
+        let is_ours = |name: &String| (self.is_table)(name);
+        Ok(names(self.path)?.into_iter().filter(is_ours).collect())
+    }
+
+    fn remove_tables(&self) -> io::Result<()> {
+        self.tables()?.iter().try_for_each(|name| remove_file(&self.path.join(name)))
     }
 
     /// Removes what was set aside, if anything was.

@@ -24,6 +24,7 @@ use nix::sys::mman::{MmapAdvise, madvise};
 use nix::unistd::geteuid;
 use tombolo_tables::memory::{Backing, MemoryError, MemorySource};
 
+use crate::fault;
 use crate::former::{FormerFiles, Home};
 use crate::mapping::{Mapping, rounded};
 
@@ -218,10 +219,16 @@ impl RunDirectory {
     pub fn seal(&self) -> Result<(), RunDirectoryError> {
         let fail =
             |source| RunDirectoryError::Unusable { path: self.path.clone(), action: "writing its fingerprint", source };
+        let home = home(&self.path);
         if self.content == Content::New {
-            write_marker(&self.path, &self.fingerprint).map_err(fail)?;
+            let written = fault::check("seal").and_then(|()| write_marker(&self.path, &self.fingerprint));
+            if written.is_err() {
+                // What they hold is out of date from now on: nothing must come back from there.
+                let _ = home.discard();
+            }
+            written.map_err(fail)?;
         }
-        home(&self.path).discard().map_err(fail)
+        fault::check("sealed").and_then(|()| home.discard()).map_err(fail)
     }
 
     /// Removes tables that were made for something else, and puts nothing in their place.
