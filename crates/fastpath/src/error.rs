@@ -57,8 +57,10 @@ pub enum FastPathError {
     /// Two interfaces whose numbers are the same modulo 256.
     #[error("{0} cannot be told apart from another interface that the fast path is attached to")]
     TooMany(String),
-    /// The programs count on the memory order of x86-64.
-    #[error("the fast path runs on x86-64 only so far")]
+    /// The programs were tried on two processors only.
+    #[error(
+        "the fast path runs on x86-64, and on arm64 as an experiment; with fastpath = \"off\" everything works without"
+    )]
     Processor,
     /// The explicit mappings do not fit.
     #[error("the table of explicit mappings cannot be made")]

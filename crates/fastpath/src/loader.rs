@@ -97,7 +97,7 @@ impl FastPath {
         plan: &Plan,
         settings: Settings,
     ) -> Result<Self, FastPathError> {
-        if !cfg!(target_arch = "x86_64") {
+        if !cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) {
             return Err(FastPathError::Processor);
         }
         let directory = memory.directory().to_owned();
