@@ -4,7 +4,7 @@
 //! and addresses that no host has. Ports that the gateway has bound are an argument, so that the
 //! same packet can be made for two gateways that have drawn different ones.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use super::datagram::{Datagram, Space, checksum_at, in_fragments, ip, write_checksum};
 use super::numbers::Numbers;
@@ -12,6 +12,10 @@ use super::served::{Facing, Party, Ports, SERVER_PORT};
 
 /// Ports of hosts, and identifiers of their echoes.
 const USUAL: [u16; 8] = [53, 80, 123, 1023, 5000, 5001, 40_001, SERVER_PORT];
+
+/// Routers of IPv6, inside and outside.
+const ROUTERS: [Ipv6Addr; 2] =
+    [Ipv6Addr::new(0x2001, 0xdb8, 1, 0xf, 0, 0, 0, 0x77), Ipv6Addr::new(0x2001, 0xdb8, 7, 0, 0, 0, 0, 7)];
 
 /// Which outside port stands for a number drawn at random.
 pub(super) type Bound<'b> = dyn Fn(Space, u64) -> u16 + 'b;
@@ -32,7 +36,8 @@ pub(super) fn next(numbers: &mut Numbers, side: &Facing, from_inside: bool, boun
             60,
             &packet(numbers, &talk.back(), bound, true),
         );
-        let router = "2001:db8:7::7".parse().unwrap_or(ends[0]);
+        // A router on the side that it comes from, where the gateway has its routes.
+        let router = if from_inside { ROUTERS[0] } else { ROUTERS[1] };
         return vec![error(numbers, router.into(), ends[1].into(), &about)];
     }
     let pieces = if numbers.one_in(12) { split(numbers, inner, false) } else { vec![std::mem::take(&mut inner)] };
