@@ -68,6 +68,9 @@ fn read_gateway(file: &Table<'_>, interfaces: BTreeMap<String, FastPath>, log: &
         provision: defaults.provision,
         addresses: defaults.addresses,
         lease_files: defaults.lease_files,
+        user: table.read_or("user", None, log, |node| user(node).map(Some)),
+        sandbox: table.read_or("sandbox", defaults.sandbox, log, Node::switch),
+        file_directories: defaults.file_directories,
     };
     if let Some(node) = table.find("fastpath_netfilter")
         && host.fastpath_netfilter
@@ -90,6 +93,13 @@ fn read_gateway(file: &Table<'_>, interfaces: BTreeMap<String, FastPath>, log: &
         errors: errors(&table, log),
     };
     (host, own)
+}
+
+/// A name or a number. Whether there is such a user is the host's business, at the start.
+fn user(node: &Node<'_>) -> Result<String, Problem> {
+    let name = node.text()?;
+    let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
+    if is_name { Ok(name.to_owned()) } else { Err(node.problem("not the name of a user, nor its number")) }
 }
 
 fn errors(table: &Table<'_>, log: &mut Log) -> ErrorPolicy {

@@ -51,6 +51,12 @@ pub struct Host {
     pub addresses: Vec<Ipv4Addr>,
     /// Files that keep what dynamic pools have lent, by place of the service. Default: none.
     pub lease_files: Vec<(usize, PathBuf)>,
+    /// User to become once the start is complete. Default: none, it stays what it is.
+    pub user: Option<String>,
+    /// Only the system calls and the files that a running gateway needs are left to it. Default: true.
+    pub sandbox: bool,
+    /// Directories of the files that the configuration names and that are read with it. Default: none.
+    pub file_directories: Vec<PathBuf>,
 }
 
 /// What the log of bindings tells of services that hand out ports in blocks or by computation.
@@ -144,6 +150,9 @@ impl Default for Host {
             provision: Provision::Gateway,
             addresses: Vec::new(),
             lease_files: Vec::new(),
+            user: None,
+            sandbox: true,
+            file_directories: Vec::new(),
         }
     }
 }

@@ -75,6 +75,7 @@ pub fn parse(name: &str, text: &str) -> Result<Configuration, ConfigError> {
     host.lease_files = lease_files;
     let (capacity, memory) = gateway::read_capacity(&file, service::slots(&services), host.memory, &mut log);
     host.memory = memory;
+    host.file_directories = log.take_directories();
     let warnings = log.finish()?;
     Ok(Configuration { host, plan: Plan { services, times, capacity, own }, warnings })
 }

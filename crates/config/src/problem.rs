@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::path::{Path, PathBuf};
 
 /// One mistake, or one piece of advice: where, what, why, and how to mend it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,6 +81,8 @@ impl fmt::Display for ConfigError {
 pub(crate) struct Log {
     mistakes: Vec<Problem>,
     warnings: Vec<Problem>,
+    /// Directories of other files that were read.
+    directories: Vec<PathBuf>,
 }
 
 impl Log {
@@ -89,6 +92,19 @@ impl Log {
 
     pub(crate) fn warning(&mut self, problem: Problem) {
         self.warnings.push(problem);
+    }
+
+    /// Another file is read with this one.
+    pub(crate) fn reads(&mut self, file: &Path) {
+        let directory = file.parent().filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        if self.directories.iter().all(|known| known != directory) {
+            self.directories.push(directory.to_owned());
+        }
+    }
+
+    /// Directories of the other files.
+    pub(crate) fn take_directories(&mut self) -> Vec<PathBuf> {
+        std::mem::take(&mut self.directories)
     }
 
     /// The value, or nothing and a mistake more.

@@ -101,6 +101,10 @@ pub static GATEWAY: Section = Section {
             "Lines a second that are written to it, at most; more wait for their turn. 1 to 1000000.";
         "binding_log_detail": "\"bindings\" or \"blocks\"", "\"bindings\"", "\"blocks\"",
             "What is logged of services that hand out ports in blocks or by computation: each binding as well, or blocks alone (RFC 6888 REQ-14, RFC 7422): a line when a subscriber gets a block and one when it is given back. Static bindings, and services that hand ports out one by one, are logged by binding in any case.";
+        "user": "string", "none: it stays what it is", "\"tombolo\"",
+            "User to become once the start is complete, by name or number, with its groups. The run directory, what is pinned in the kernel, the control socket and the log of bindings become its own. It must be able to read this file, for a reload, and to write to the directory of the log, for its rotation. See docs/security.md.";
+        "sandbox": "switch", "true", "true",
+            "Once the start is complete, leave the process the system calls (seccomp) and files (Landlock) that a running gateway needs, and no others. What the kernel lacks of that is said in the log. Capabilities that are not needed are given up in any case. See docs/security.md.";
         "ipv4": "address", "a global address of the host", "\"192.0.2.254\"", "Source of ICMPv4 errors of the gateway's own.";
         "ipv6": "address", "a global address of the host", "\"2001:db8::1\"", "Source of ICMPv6 errors of the gateway's own.";
         "answered_by": "\"host\" or \"gateway\"", "\"host\"", "\"gateway\"",

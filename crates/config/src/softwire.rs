@@ -565,6 +565,7 @@ struct File {
 fn read_file(node: &Node<'_>, allowed: &Allowed<'_>, log: &mut Log) -> Option<File> {
     let name = log.keep(node.text())?;
     let path = Path::new(node.file()).parent().unwrap_or(Path::new("")).join(name);
+    log.reads(&path);
     let text = match std::fs::read_to_string(&path) {
         Ok(text) => text,
         Err(error) => {

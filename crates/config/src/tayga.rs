@@ -641,6 +641,11 @@ impl Tayga {
                 addresses: self.addresses.clone(),
                 routes: self.routes.clone(),
             },
+            file_directories: self
+                .map_file_path()
+                .and_then(|file| file.parent().map(Path::to_owned))
+                .into_iter()
+                .collect(),
             ..Host::default()
         }
     }

@@ -6,6 +6,7 @@
 //! before packets are routed to it, and routes go before the device.
 
 use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -15,8 +16,10 @@ use arc_swap::ArcSwap;
 use ipnet::IpNet;
 use tombolo_config::{Host as HostSettings, MetricsAddress, Provision};
 use tombolo_engine::{Now, Plan};
+use tombolo_fastpath::PinnedMemory;
 use tombolo_io::clock::monotonic_nanos;
 use tombolo_io::host::{Forwarding, Host};
+use tombolo_io::privileges::Tasks;
 use tombolo_io::queue::Refusal;
 use tombolo_io::tun::{ExistingDevice, KernelEntry, Tun, TunConfig};
 use tombolo_io::worker::{StopSignal, Worker};
@@ -34,6 +37,7 @@ use crate::listener::Listener;
 use crate::lookout::Lookout;
 use crate::maintenance::{Maintenance, Probes, Swept};
 use crate::metrics::Metrics;
+use crate::privileges::{self, Account, Places, Tasked};
 use crate::provision::{Diversion, diversions, limit_to, routes, with_own_addresses};
 use crate::running::{Running, Source};
 use crate::source_guard::Guard;
@@ -59,14 +63,16 @@ pub(crate) struct Wanted<'a> {
     pub(crate) plan: Plan,
     /// What is logged of dynamic pools.
     pub(crate) report: &'a Report,
+    /// A service leaves its prefix to the network.
+    pub(crate) awaits_prefix: bool,
 }
 
 /// The gateway as far as it is there.
 pub(crate) struct Gateway {
     stop: StopSignal,
     health: Arc<Health>,
-    /// Keeps others from removing the directory of the control socket.
-    directory: Option<std::fs::File>,
+    /// Directory of the control socket; held open, it keeps others from removing it.
+    directory: Option<(PathBuf, std::fs::File)>,
     listeners: Vec<Listener>,
     running: Option<Arc<Running>>,
     host: Option<Host>,
@@ -120,9 +126,13 @@ impl Gateway {
 
     fn assemble(
         &mut self,
-        Wanted { source, settings, mut plan, report }: Wanted<'_>,
+        Wanted { source, settings, mut plan, report, awaits_prefix }: Wanted<'_>,
         prepared: impl FnOnce() -> Result<(), DaemonError>,
     ) -> Result<(), DaemonError> {
+        let account = Account::of(settings)?;
+        if let Some(account) = &account {
+            tombolo_io::memory::trust(account.number());
+        }
         let processors = tombolo_io::worker::processors().map_err(system("reading the processors"))?;
         let state = self.state.insert(State::open_for(settings, &plan)?);
         fault::point("state")?;
@@ -198,6 +208,7 @@ impl Gateway {
         fault::point("watch")?;
         listen(running, &mut self.directory, &mut self.listeners)?;
         fault::point("listeners")?;
+        let tasks = Tasks::open().map_err(system("opening the list of threads"))?;
         prepared()?;
         self.leases = Some(leases.start(report.clone(), running.counters.clone(), self.stop.clone()));
         fault::point("leases")?;
@@ -213,15 +224,24 @@ impl Gateway {
             tracing::error!("a restart will lose all state: {}", in_one_line(&error));
         }
         fault::point("attach")?;
+        let dead = directories::remove_dead();
+        if dead > 0 {
+            tracing::info!(dead, "directories of gateways that were killed removed from {}", directories::ROOT);
+        }
+        fault::point("sandbox")?;
+        let places = Places {
+            configuration: &running.source.path,
+            socket: self.directory.as_ref().map_or(Path::new(""), |(path, _)| path),
+            pins: state.kernel_memory().map(PinnedMemory::directory),
+            metrics: self.listeners.iter().find_map(Listener::port),
+        };
+        let tasked = Tasked { has_programs: running.accelerator.is_some(), awaits_prefix };
+        privileges::give_up(settings, account, tasked, &places, tasks)?;
         host.complete();
         let (put_back, guarded) = (Arc::clone(&running.put_back), guarded("upkeep"));
         if let Some(host) = self.host.take() {
             let upkeep = Upkeep::start(host, guarded, put_back).map_err(system("watching the host"))?;
             self.upkeep = Some(upkeep);
-        }
-        let dead = directories::remove_dead();
-        if dead > 0 {
-            tracing::info!(dead, "directories of gateways that were killed removed from {}", directories::ROOT);
         }
         Ok(())
     }
@@ -263,8 +283,8 @@ impl Gateway {
     /// Nobody asks any more, then programs, routes and addresses go, then the threads end.
     fn end(&mut self) -> Vec<Result<(), DaemonError>> {
         self.listeners.clear();
-        if let (Some(_), Some(running)) = (self.directory.take(), &self.running) {
-            directories::remove_empty(&directories::of_socket(&running.settings));
+        if let Some((directory, _held)) = self.directory.take() {
+            directories::remove_empty(&directory);
         }
         tombolo_io::fault::trip("end-listeners");
         if let Some(accelerator) = self.running.as_ref().and_then(|running| running.accelerator.as_ref()) {
@@ -422,13 +442,13 @@ fn start_log(
 /// control socket that cannot be made is a warning; metrics were asked for.
 fn listen(
     running: &Arc<Running>,
-    held: &mut Option<std::fs::File>,
+    held: &mut Option<(PathBuf, std::fs::File)>,
     listeners: &mut Vec<Listener>,
 ) -> Result<(), DaemonError> {
     let directory = directories::of_socket(&running.settings);
     let socket = directory.join(directories::SOCKET);
-    let control = directories::hold(&directory).and_then(|directory| {
-        *held = Some(directory);
+    let control = directories::hold(&directory).and_then(|file| {
+        *held = Some((directory, file));
         Listener::unix("control", &socket, Arc::new(Control(Arc::clone(running))))
     });
     match control {

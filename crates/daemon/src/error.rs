@@ -9,6 +9,7 @@ use tombolo_io::tun::TunError;
 use tombolo_io::worker::WorkerError;
 
 use crate::discovery::DiscoveryError;
+use crate::privileges::SandboxError;
 use crate::state::StateError;
 
 /// Why the gateway did not start, or stopped.
@@ -35,6 +36,9 @@ pub enum DaemonError {
     /// The fast path.
     #[error(transparent)]
     FastPath(#[from] FastPathError),
+    /// Its privileges.
+    #[error(transparent)]
+    Sandbox(#[from] SandboxError),
     /// A part of it could not go on.
     #[error("the gateway ended itself: {0}")]
     Failed(String),

@@ -3,7 +3,7 @@
 use crate::error::DaemonError;
 
 /// The steps of the start, in order. Each is named when it has been done.
-pub const START: [&str; 16] = [
+pub const START: [&str; 17] = [
     "state",
     "device",
     "host",
@@ -20,6 +20,7 @@ pub const START: [&str; 16] = [
     "leases",
     "leftovers",
     "attach",
+    "sandbox",
 ];
 
 /// The steps of a start that finds tables which fit, in order.

@@ -52,6 +52,7 @@ pub(crate) fn serve(
         tracing::warn!("{warning}");
     }
     let awaiting = discovery::awaiting(&plan);
+    let awaits_prefix = awaiting.is_some();
     discovery::complete(&mut plan, discovery::advertised, tombolo_io::resolver::ipv6_addresses)?;
     // From here on a signal is not lost: it waits until the gateway is complete, and then ends it.
     let known = [SIGINT, SIGTERM, SIGHUP].into_iter().chain(MEANINGLESS);
@@ -59,7 +60,7 @@ pub(crate) fn serve(
     let stop = StopSignal::new().map_err(system("making the stop signal"))?;
     let signals_handle = signals.handle();
 
-    let wanted = Wanted { source, settings: &settings, plan, report };
+    let wanted = Wanted { source, settings: &settings, plan, report, awaits_prefix };
     // What ends a worker or the watchdog ends the wait for signals.
     let gateway = Gateway::start(wanted, &stop, prepared, move || signals_handle.close())?;
     let running = gateway.running();
@@ -67,6 +68,7 @@ pub(crate) fn serve(
     let watch = awaited.and_then(|(service, running)| PrefixWatch::start(service, running, stop.clone()));
     let reload = running.and_then(start_reloading);
     tracing::info!("ready");
+    tombolo_io::fault::trip("ready");
     for signal in &mut signals {
         match signal {
             // One that waits stands for all.

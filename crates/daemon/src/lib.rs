@@ -6,6 +6,7 @@
 //! * [`gateway`]: starts everything, waits for signals, and ends it. `assembly`: the parts in order, and
 //!   how they are taken apart, also when the start fails. `team`: the workers.
 //! * [`down`]: what a gateway leaves on its host, and its removal.
+//! * `privileges`: what a running gateway may do; the rest is given up when the start is complete.
 //! * `lookout`, `prefix_watch`: threads that look for interfaces, routes and the network's prefix.
 //! * `upkeep`: the thread that puts back what was taken from the host. `watchdog`: the one that sees
 //!   whether the workers live.
@@ -45,6 +46,7 @@ pub mod maintenance;
 pub mod metrics;
 pub mod migration;
 mod prefix_watch;
+mod privileges;
 mod provision;
 pub mod reload;
 pub mod running;
@@ -62,3 +64,4 @@ pub mod worker;
 
 pub use error::DaemonError;
 pub use gateway::run;
+pub use privileges::SandboxError;

@@ -41,6 +41,7 @@ pub fn plan(path: &Path, host: &Host, current: &Plan) -> Result<Plan, ReloadErro
     }
     crate::discovery::complete(&mut plan, crate::discovery::advertised, tombolo_io::resolver::ipv6_addresses)?;
     let fixed = [
+        (new_host.file_directories != host.file_directories, "the directory of a file that it names"),
         (new_host != *host, "[gateway]"),
         (plan.capacity != current.capacity, "[capacity], or the size of the pools,"),
         (!plan.ranges().eq(current.ranges()), "a pool"),

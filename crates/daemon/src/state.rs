@@ -156,8 +156,10 @@ impl State {
     pub fn open_for(settings: &Host, plan: &Plan) -> Result<Self, StateError> {
         let pins = directories::of_pins(settings);
         if settings.fastpath != FastPath::Off {
-            say_how_long_pins_last();
-            match Self::in_kernel(&pins, plan) {
+            let lasting = say_how_long_pins_last();
+            let is_to_be_held = settings.user.is_some() || lasting == Lasting::ThroughProcess1;
+            let held = is_to_be_held.then(|| file_system::hold(&pins).ok()).flatten();
+            match Self::in_kernel(held.as_deref().unwrap_or(&pins), plan) {
                 Err(error) if settings.fastpath == FastPath::Auto => {
                     tracing::warn!("no fast path: {}", in_one_line(&error));
                 }
@@ -407,20 +409,22 @@ fn make_tables(
 }
 
 /// Programs in the kernel go on when the process is killed, if what is pinned stays.
-fn say_how_long_pins_last() {
-    match file_system::find() {
-        (_, Lasting::AsTheSystem) => {}
-        (path, Lasting::ThroughProcess1) => tracing::info!(
+fn say_how_long_pins_last() -> Lasting {
+    let (path, lasting) = file_system::find();
+    match lasting {
+        Lasting::AsTheSystem => {}
+        Lasting::ThroughProcess1 => tracing::info!(
             path = %path.display(),
             "this mount namespace has no BPF file system that lasts (ip netns exec makes one of its own): \
              the fast path uses that of process 1"
         ),
-        (_, Lasting::AsTheMountNamespace) => tracing::warn!(
+        Lasting::AsTheMountNamespace => tracing::warn!(
             "the fast path ends with this process: the BPF file system of its mount namespace goes with it, and that of \
              process 1 cannot be used; instead of \"ip netns exec NAME\" use \"nsenter --net=/run/netns/NAME\", or \
              NetworkNamespacePath= in the unit of systemd"
         ),
     }
+    lasting
 }
 
 /// The hash key lives beside the tables: entries are found by it.

@@ -6,11 +6,15 @@
 //! forwarded after a kill. So a process in another mount namespace than process 1 uses the file
 //! system of process 1, where it may.
 
+use std::fs::{DirBuilder, Permissions};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::fd::IntoRawFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use nix::fcntl::{OFlag, open};
 use nix::mount::{MsFlags, mount};
+use nix::sys::stat::Mode;
 use nix::sys::statfs::statfs;
 
 /// Where it is mounted by custom.
@@ -59,6 +63,24 @@ fn is_own_namespace() -> Option<bool> {
 fn device(path: &Path) -> Option<u64> {
     let is_bpf = statfs(path).ok()?.filesystem_type().0 == BPF_FS_MAGIC;
     is_bpf.then(|| std::fs::metadata(path).ok().map(|found| found.dev())).flatten()
+}
+
+/// A name for `directory`, which need not be there yet, that the process goes on reaching it by when it
+/// may not look into process 1 any more, or into a file system that is root's: through the directory
+/// around it, which stays open.
+///
+/// # Errors
+/// What the kernel says.
+pub fn hold(directory: &Path) -> io::Result<PathBuf> {
+    let (Some(around), Some(name)) = (directory.parent(), directory.file_name()) else {
+        return Ok(directory.to_owned());
+    };
+    mount_at(directory)?;
+    DirBuilder::new().recursive(true).mode(0o700).create(around)?;
+    // Who may not read it may look up what is his own there.
+    std::fs::set_permissions(around, Permissions::from_mode(0o711))?;
+    let held = open(around, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
+    Ok(Path::new("/proc/self/fd").join(held.into_raw_fd().to_string()).join(name))
 }
 
 /// Mounts the file system if `directory` is below the place where it is by custom and it is not there.

@@ -221,7 +221,11 @@ impl PinnedMemory {
         match remove_pins(directory) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(error),
-            Ok(()) => fs::remove_dir(directory),
+            // Empty, in a directory of root: the next start uses it.
+            Ok(()) => match fs::remove_dir(directory) {
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+                other => other,
+            },
         }
     }
 }

@@ -9,8 +9,12 @@
 //! | `kill` | is where the process is killed |
 //! | `panic`, `panic-once` | panics, each time or the first time |
 //! | `hang` | never ends |
+//! | `forbidden` | tries what a gateway may not do, once it has given up its privileges, and says what came of it |
 
 use std::io;
+
+#[cfg(debug_assertions)]
+use crate::privileges::{forbidden, is_restricted};
 
 /// Fails if this step is to fail.
 ///
@@ -55,6 +59,7 @@ pub fn trip(step: &str) {
         Some("hang") => loop {
             std::thread::park();
         },
+        Some("forbidden") if is_restricted() && wanted::is_first() => forbidden::try_and_say(),
         _ => {}
     }
 }

@@ -4,6 +4,7 @@
 //! A packet meets the modules in this order: [`worker`] wakes up and asks a [`queue`] for it;
 //! [`vnet`] says what the kernel left to be done on it; the handler decides; [`queue`] sends it
 //! back. [`tun`] makes the device, [`host`] routes packets to it.
+//! [`privileges`] gives up what is not needed once all of that is done.
 //!
 //! The crate decides nothing about packets, and is the only one besides the tables and the
 //! accelerator that holds `unsafe`: in small blocks, each with its reason.
@@ -18,6 +19,7 @@ pub mod memory;
 pub mod netfilter;
 pub mod netlink;
 pub mod pcap;
+pub mod privileges;
 pub mod queue;
 pub mod resolver;
 pub mod router;
