@@ -410,6 +410,9 @@ mod tests {
         };
         let draws: HashSet<_> = (0..200_u64).map(|n| first(n.wrapping_mul(0x9e37_79b9_7f4a_7c15))).collect();
         assert!(draws.len() > 195);
+        let step = |(a, b): &([u8; 2], [u8; 2])| u16::from_be_bytes(*b).wrapping_sub(u16::from_be_bytes(*a));
+        let steps: HashSet<_> = draws.iter().map(step).collect();
+        assert!(steps.len() > 190, "{} steps from one port to the next", steps.len());
     }
 
     #[test]
