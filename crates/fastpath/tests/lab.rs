@@ -14,7 +14,7 @@ use tombolo_engine::mechanism::TranslateSettings;
 use tombolo_engine::mechanism::napt::{Nat, Policy, Times};
 use tombolo_engine::plan::{OwnAddresses, Service, ServiceKind};
 use tombolo_engine::service::nat64::Nat64;
-use tombolo_fastpath::{Attached, FastPath, Made, Mode, PinnedMemory, Routes, Settings, TcKind};
+use tombolo_fastpath::{Attached, FastPath, Inside, Made, Mode, PinnedMemory, Routes, Settings, TcKind};
 use tombolo_lab::{Lab, Peer, Topology};
 use tombolo_tables::hash::HashKey;
 use tombolo_tables::subscriber::{Subscriber, SubscriberKey};
@@ -56,7 +56,7 @@ impl Bed {
     }
 
     fn fast_path(&self, mode: Mode) -> (FastPath, Attached) {
-        let mut fast_path = FastPath::load(&self.memory, &self.tables, &self.plan, Settings::default()).unwrap();
+        let mut fast_path = FastPath::load(&self.memory, &self.tables, &self.plan, settings()).unwrap();
         let gateway = self.lab.node("gateway").unwrap();
         let attached = gateway
             .run(|| {
@@ -154,6 +154,11 @@ fn kernel() -> (u32, u32) {
     (numbers.next().unwrap(), numbers.next().unwrap())
 }
 
+/// As the daemon has them by default.
+fn settings() -> Settings {
+    Settings { inside: Inside::ByRoute, ..Settings::default() }
+}
+
 #[test]
 fn pings_and_tcp_cross_through_tc_and_everything_is_reported() {
     let Some(bed) = Bed::new() else { return };
@@ -213,7 +218,7 @@ fn xdp_sends_to_resolved_neighbours_and_leaves_the_rest_to_tc() {
     assert!(attached.xdp);
     assert!(bed.pings(), "{:?}", fast_path.counters());
     assert!(bed.pings(), "{:?}", fast_path.counters());
-    bed.lab.node("gateway").unwrap().run(|| fast_path.update(&bed.plan, Settings::default()).unwrap()).unwrap();
+    bed.lab.node("gateway").unwrap().run(|| fast_path.update(&bed.plan, settings()).unwrap()).unwrap();
     assert!(bed.pings(), "after a reload: {:?}", fast_path.counters());
     let no_next_hop = fast_path.counters().unwrap().passed().find(|(miss, _)| miss.name() == "no-next-hop");
     println!("{no_next_hop:?}");
