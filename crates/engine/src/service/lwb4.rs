@@ -73,10 +73,6 @@ impl Serve for Lwb4 {
         self.inside.contains(source) && !self.inside.contains(destination)
     }
 
-    fn has_inside(&self, inside: &InsideKey) -> bool {
-        self.inside.contains(inside.ipv4.into())
-    }
-
     fn nat(&self) -> Option<&Nat> {
         Some(&self.nat)
     }

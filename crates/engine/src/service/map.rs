@@ -183,12 +183,6 @@ impl From<InsideKey> for Arriving {
 }
 
 impl MapEdge {
-    /// True if the NAPT may have a host with this endpoint.
-    #[must_use]
-    pub fn has_inside(&self, inside: &InsideKey) -> bool {
-        self.napt.as_ref().is_some_and(|nat44| nat44.inside.contains(inside.ipv4.into()))
-    }
-
     /// True if an IPv4 packet is from a host inside and this edge's to carry.
     #[must_use]
     #[inline]

@@ -71,10 +71,6 @@ impl Serve for MapECe {
         self.edge.claims_source(source, destination)
     }
 
-    fn has_inside(&self, inside: &InsideKey) -> bool {
-        self.edge.has_inside(inside)
-    }
-
     fn nat(&self) -> Option<&Nat> {
         self.edge.nat()
     }

@@ -86,10 +86,6 @@ impl Serve for MapTCe {
         self.edge.claims_source(source, destination)
     }
 
-    fn has_inside(&self, inside: &InsideKey) -> bool {
-        self.edge.has_inside(inside)
-    }
-
     fn nat(&self) -> Option<&Nat> {
         self.edge.nat()
     }

@@ -71,10 +71,6 @@ impl Serve for Nat44 {
         self.inside.contains(source) && !self.inside.contains(destination) && !self.untranslated.contains(destination)
     }
 
-    fn has_inside(&self, inside: &InsideKey) -> bool {
-        self.inside.contains(inside.ipv4.into())
-    }
-
     fn nat(&self) -> Option<&Nat> {
         Some(&self.nat)
     }
