@@ -11,16 +11,17 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tombolo_config::{FastPath as Wanted, Host, InsideInterfaces};
+use tombolo_config::{FastPath as Wanted, Host};
 use tombolo_engine::Plan;
 use tombolo_fastpath::{
-    Attached, Counters, FastPath, FastPathError, Inside, Loaded, Lost, Miss, Mode, PinnedMemory, Routes, ServiceStatus,
+    Attached, Counters, FastPath, FastPathError, Loaded, Lost, Miss, Mode, PinnedMemory, Routes, ServiceStatus,
     Settings, TcKind,
 };
 use tombolo_io::links::{self, Link};
 use tombolo_io::netlink::ipv6_routes_beside;
 
 use crate::error_chain::in_one_line;
+use crate::source_guard;
 use crate::state::State;
 
 /// The longest wait for a route to change; a gateway that ends waits as long.
@@ -337,11 +338,7 @@ fn programs_settings(settings: &Host) -> Settings {
     });
     Settings {
         through_stack: settings.fastpath_netfilter,
-        inside: match &settings.inside_interfaces {
-            InsideInterfaces::Any => Inside::Anywhere,
-            InsideInterfaces::ByRoute => Inside::ByRoute,
-            InsideInterfaces::Listed(names) => Inside::Listed(names.clone()),
-        },
+        entrance: source_guard::entrance(settings),
         hops_beside: HOPS_OF_THE_DEVICE,
         routes_beside: routes.iter().map(|route| (route.addr(), route.prefix_len())).collect(),
         ..Settings::default()

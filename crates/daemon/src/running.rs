@@ -149,9 +149,9 @@ impl Running {
     /// each other: the kernel's programs are loaded before, which takes longest.
     fn put(&self, plan: Plan) -> Vec<String> {
         let plan = Arc::new(plan);
-        self.guard.follow(&plan, &self.health);
         let prepared = self.accelerator.as_ref().map(|accelerator| (accelerator, accelerator.prepare(&plan)));
         tombolo_io::fault::trip("reload-prepared");
+        self.guard.follow(&plan, &self.health);
         self.plan.store(plan);
         tombolo_io::fault::trip("reload-stored");
         let Some((accelerator, prepared)) = prepared else { return Vec::new() };

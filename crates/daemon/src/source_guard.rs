@@ -2,7 +2,7 @@
 //! the kernel's rules have it ([`tombolo_io::netfilter`]).
 
 use std::io;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ipnet::{Ipv4Net, Ipv6Net};
 use tombolo_config::{Host as HostSettings, InsideInterfaces, Provision};
@@ -16,32 +16,22 @@ use crate::health::Health;
 /// The part of the gateway, in its health.
 const PART: &str = "inside";
 
-/// The guard of a running gateway.
+/// The guard of a running gateway; none where the kernel cannot, or nobody asked for it.
 #[derive(Debug)]
-pub struct Guard {
-    /// `None` where the kernel cannot, or nobody asked for it.
-    raised: Mutex<Option<SourceGuard>>,
-    entrance: Option<Entrance>,
-}
+pub struct Guard(Mutex<Option<SourceGuard>>);
 
 impl Guard {
     /// Has the kernel look at what is routed to `device`. A kernel that cannot is a fault of the
     /// gateway's health: it serves as before.
     pub(crate) fn raise(settings: &HostSettings, device: &str, plan: &Plan, health: &Health) -> Self {
-        let entrance = match (&settings.inside_interfaces, &settings.provision) {
-            (InsideInterfaces::Any, _) | (_, Provision::Administrator { .. }) => None,
-            (InsideInterfaces::ByRoute, _) => Some(Entrance::ByRoute),
-            (InsideInterfaces::Listed(names), _) => Some(Entrance::Listed(names.clone())),
-        };
-        let raised = entrance.as_ref().map(|entrance| SourceGuard::raise(device, &from_inside(plan), entrance));
-        let guard = raised.transpose().map_err(|error| health.set(PART, vec![fault(&error)])).ok().flatten();
-        Self { raised: Mutex::new(guard), entrance }
+        let raised = entrance(settings).map(|entrance| SourceGuard::raise(device, from_inside(plan), entrance));
+        Self(Mutex::new(raised.and_then(|raised| raised.map_err(|error| health.set(PART, vec![fault(&error)])).ok())))
     }
 
     /// Goes by another plan.
     pub(crate) fn follow(&self, plan: &Plan, health: &Health) {
-        if let (Some(guard), Some(entrance)) = (self.lock().as_mut(), &self.entrance) {
-            let faults = guard.follow(&from_inside(plan), entrance).map_err(|error| fault(&error)).err();
+        if let Some(guard) = self.lock().as_mut() {
+            let faults = guard.follow(from_inside(plan)).map_err(|error| fault(&error)).err();
             health.set(PART, faults.into_iter().collect());
         }
     }
@@ -51,8 +41,18 @@ impl Guard {
         self.lock().as_mut().and_then(|guard| guard.dropped().ok())
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<SourceGuard>> {
-        self.raised.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Option<SourceGuard>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Where packets from inside come in; `None` if it does not matter, as on a host that its administrator
+/// sets up.
+pub(crate) fn entrance(settings: &HostSettings) -> Option<Entrance> {
+    match (&settings.inside_interfaces, &settings.provision) {
+        (InsideInterfaces::Any, _) | (_, Provision::Administrator { .. }) => None,
+        (InsideInterfaces::ByRoute, _) => Some(Entrance::ByRoute),
+        (InsideInterfaces::Listed(names), _) => Some(Entrance::Listed(names.clone())),
     }
 }
 

@@ -20,17 +20,6 @@
 #define FAMILY_IPV4 2
 #define FAMILY_IPV6 10
 
-struct next_hop_key {
-	/* The destination; or KEY_OF_ROUTE, and the route's family and number. */
-	__u64 destination[2];
-	__u32 ingress;
-	/* Of the mirrored routes. */
-	__u32 generation;
-};
-
-/* Begins no address that is routed: multicast of every scope, and more. */
-#define KEY_OF_ROUTE (~0ULL)
-
 enum next_hop_flag {
 	/* XDP can send there. */
 	NEXT_HOP_XDP_SENDS = 1,
@@ -46,7 +35,7 @@ enum next_hop_flag {
 #define NEIGHBOUR_USE_EVERY 8 /* ticks */
 
 struct next_hop {
-	struct next_hop_key key;
+	struct route_key key;
 	__u32 tick;
 	/* Where it leads. */
 	__u32 egress;
@@ -67,21 +56,30 @@ struct {
 	__type(value, struct next_hop);
 } next_hops SEC(".maps");
 
-/* Asks the kernel. Not inlined: once a second for each next hop. */
-static __noinline bool ask_kernel(void *ctx, struct next_hop *hop, __u64 first, __u64 second,
-				  bool is_ipv6)
+/* What the kernel is asked about an address; of IPv4 it is `first`. */
+static __always_inline struct bpf_fib_lookup question(__u32 ingress, __u64 first, __u64 second,
+						      bool is_ipv6)
 {
-	const __u64 destination[2] = { first, second };
-	struct bpf_fib_lookup ask = { .ifindex = hop->key.ingress };
-	struct interface *egress;
+	const __u64 address[2] = { first, second };
+	struct bpf_fib_lookup ask = { .ifindex = ingress };
 
 	if (is_ipv6) {
 		ask.family = FAMILY_IPV6;
-		__builtin_memcpy(ask.ipv6_dst, destination, 16);
+		__builtin_memcpy(ask.ipv6_dst, address, 16);
 	} else {
 		ask.family = FAMILY_IPV4;
 		ask.ipv4_dst = first;
 	}
+	return ask;
+}
+
+/* Asks the kernel. Not inlined: once a second for each next hop. */
+static __noinline bool ask_kernel(void *ctx, struct next_hop *hop, __u64 first, __u64 second,
+				  bool is_ipv6)
+{
+	struct bpf_fib_lookup ask = question(hop->key.ingress, first, second, is_ipv6);
+	struct interface *egress;
+
 	/* Its answer has the MTU of the route only if a length is asked for. */
 	ask.tot_len = 1;
 	if (bpf_fib_lookup(ctx, &ask, sizeof(ask), 0) != BPF_FIB_LKUP_RET_SUCCESS)
@@ -99,15 +97,9 @@ static __noinline bool ask_kernel(void *ctx, struct next_hop *hop, __u64 first, 
 	return true;
 }
 
-static __always_inline bool is_same_key(const struct next_hop_key *a, const struct next_hop_key *b)
+static __always_inline struct next_hop *cached_next_hop(const struct route_key *key)
 {
-	return a->destination[0] == b->destination[0] && a->destination[1] == b->destination[1] &&
-	       a->ingress == b->ingress && a->generation == b->generation;
-}
-
-static __always_inline struct next_hop *cached_next_hop(const struct next_hop_key *key)
-{
-	return RECORD(next_hops, mix(key->destination[0] + key->destination[1]) % NEXT_HOPS);
+	return RECORD(next_hops, place_of(key, NEXT_HOPS));
 }
 
 /* The next hop of a packet, if the neighbour is resolved. `ctx` is that of XDP or of TC. */
@@ -118,26 +110,20 @@ static __always_inline struct next_hop *next_hop_of(void *ctx, __u32 ingress,
 	const __u64 *destination = to->encapsulate ? to->outer_destination : to->destination;
 	__u64 first = is_ipv6 ? destination[0] : to->destination4,
 	      second = is_ipv6 ? destination[1] : 0;
-	struct next_hop_key key = { .destination = { first, second }, .ingress = ingress };
-	struct route_watch *watch = RECORD(route_watch, 0);
+	struct route_key key = { .address = { first, second }, .ingress = ingress };
 	__u32 tick = now_in_ticks(), route = 0;
-	bool is_watched = watch && READ(watch->until) > tick;
+	bool is_watched = set_generation(&key, tick);
 	struct next_hop *hop, *own;
 
-	if (is_watched)
-		key.generation = READ(watch->generation);
 	hop = own = cached_next_hop(&key);
 	if (!own)
 		return 0;
 	if (own->tick == tick && is_same_key(&own->key, &key))
 		return own;
-	/* Routes at least as new as the generation under which their answer is remembered. */
-	ORDER_WORDS();
 	if (is_watched)
-		route = is_ipv6 ? route_of_ipv6(first, second) : route_of_ipv4(first);
+		route = route_of_key(&key, is_ipv6);
 	if (route & ROUTE_BY_GATEWAY) {
-		key.destination[0] = KEY_OF_ROUTE;
-		key.destination[1] = (__u64)is_ipv6 << 32 | route;
+		become_key_of_route(&key, route, is_ipv6);
 		hop = cached_next_hop(&key);
 		if (!hop)
 			return 0;
@@ -158,8 +144,8 @@ static __always_inline struct next_hop *next_hop_of(void *ctx, __u32 ingress,
 	 */
 	if (hop != own && own->tick != tick) {
 		*own = *hop;
-		own->key.destination[0] = first;
-		own->key.destination[1] = second;
+		own->key.address[0] = first;
+		own->key.address[1] = second;
 	}
 	return hop;
 }

@@ -15,7 +15,7 @@
 #define WAYS_BACK 1024
 
 struct way_back {
-	struct next_hop_key key;
+	struct route_key key;
 	__u32 tick;
 	/* The interface; 0 if there is no way back. */
 	__u32 egress;
@@ -31,55 +31,39 @@ struct {
 /* The interface that the kernel would send to the source through. Not inlined: once a second for
  * each.
  */
-static __noinline __u32 egress_to(void *ctx, const struct next_hop_key *key, __u64 first,
-				  __u64 second, bool is_ipv6)
+static __noinline __u32 egress_to(void *ctx, __u32 ingress, __u64 first, __u64 second, bool is_ipv6)
 {
-	const __u64 source[2] = { first, second };
-	struct bpf_fib_lookup ask = { .ifindex = key->ingress };
-	long answer;
+	struct bpf_fib_lookup ask = question(ingress, first, second, is_ipv6);
+	long answer = bpf_fib_lookup(ctx, &ask, sizeof(ask), 0);
 
-	if (is_ipv6) {
-		ask.family = FAMILY_IPV6;
-		__builtin_memcpy(ask.ipv6_dst, source, 16);
-	} else {
-		ask.family = FAMILY_IPV4;
-		ask.ipv4_dst = first;
-	}
-	answer = bpf_fib_lookup(ctx, &ask, sizeof(ask), 0);
 	return answer == BPF_FIB_LKUP_RET_SUCCESS || answer == BPF_FIB_LKUP_RET_NO_NEIGH ?
 		       ask.ifindex :
 		       0;
 }
 
-static __always_inline struct way_back *cached_way_back(const struct next_hop_key *key)
+static __always_inline struct way_back *cached_way_back(const struct route_key *key)
 {
-	return RECORD(ways_back, mix(key->destination[0] + key->destination[1]) % WAYS_BACK);
+	return RECORD(ways_back, place_of(key, WAYS_BACK));
 }
 
 /* Of IPv4 the address is `first`, and `second` is 0. Not inlined: services of both families ask. */
 static __noinline bool comes_from_where_it_is(void *ctx, __u32 ingress, __u64 first, __u64 second,
 					      bool is_ipv6)
 {
-	struct next_hop_key key = { .destination = { first, second }, .ingress = ingress };
-	struct route_watch *watch = RECORD(route_watch, 0);
+	struct route_key key = { .address = { first, second }, .ingress = ingress };
 	__u32 tick = now_in_ticks(), route = 0;
-	bool is_watched = watch && READ(watch->until) > tick;
+	bool is_watched = set_generation(&key, tick);
 	struct way_back *back, *own;
 
-	if (is_watched)
-		key.generation = READ(watch->generation);
 	back = own = cached_way_back(&key);
 	if (!own)
 		return false;
 	if (own->tick == tick && is_same_key(&own->key, &key))
 		return own->egress == ingress;
-	/* Routes at least as new as the generation under which their answer is remembered. */
-	ORDER_WORDS();
 	if (is_watched)
-		route = is_ipv6 ? route_of_ipv6(first, second) : route_of_ipv4(first);
+		route = route_of_key(&key, is_ipv6);
 	if (route & (ROUTE_BY_GATEWAY | ROUTE_ON_LINK)) {
-		key.destination[0] = KEY_OF_ROUTE;
-		key.destination[1] = (__u64)is_ipv6 << 32 | route;
+		become_key_of_route(&key, route, is_ipv6);
 		back = cached_way_back(&key);
 		if (!back)
 			return false;
@@ -87,13 +71,13 @@ static __noinline bool comes_from_where_it_is(void *ctx, __u32 ingress, __u64 fi
 	if (back->tick != tick || !is_same_key(&back->key, &key)) {
 		back->tick = 0;
 		back->key = key;
-		back->egress = egress_to(ctx, &key, first, second, is_ipv6);
+		back->egress = egress_to(ctx, ingress, first, second, is_ipv6);
 		back->tick = tick;
 	}
 	if (back != own && own->tick != tick) {
 		*own = *back;
-		own->key.destination[0] = first;
-		own->key.destination[1] = second;
+		own->key.address[0] = first;
+		own->key.address[1] = second;
 	}
 	return back->egress == ingress;
 }

@@ -57,6 +57,6 @@ pub use loader::{FastPath, Loaded, Lost};
 pub use miss::Miss;
 pub use mode::{Attached, Mode, TcKind};
 pub use pinned::{Content, PinnedMemory, PinnedMemoryError};
-pub use plan::{Inside, ServiceStatus, Settings};
+pub use plan::{ServiceStatus, Settings};
 pub use reports::{Made, Report};
 pub use routes::{Routes, RoutesError};

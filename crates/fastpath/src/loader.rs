@@ -26,7 +26,7 @@ use crate::losses::Losses;
 use crate::mode::{Attached, Mode, TcKind};
 use crate::part::part;
 use crate::pinned::PinnedMemory;
-use crate::plan::{FastPlan, ServiceStatus, Settings};
+use crate::plan::{FastPlan, ServiceStatus, Settings, is_listed};
 use crate::record::{INTERFACES, InterfaceRecord, ScratchRecord};
 use crate::reports::Report;
 
@@ -195,7 +195,7 @@ impl FastPath {
         let Some(attached) = self.interfaces.get_mut(&number) else { return Ok(()) };
         name.clone_into(&mut attached.name);
         attached.interface.mac = mac;
-        let is_inside = self.settings.inside.has(name);
+        let is_inside = is_listed(self.settings.entrance.as_ref(), name);
         let record = attached.interface.record(attached.xdp_sends, is_inside);
         self.set_interface(number, record)
     }
@@ -270,7 +270,7 @@ impl FastPath {
         for (_, interface) in attached {
             let Ok(Some(xdp_sends)) = sends_redirected(interface.interface.number) else { continue };
             interface.xdp_sends = xdp_sends;
-            let is_inside = self.settings.inside.has(&interface.name);
+            let is_inside = is_listed(self.settings.entrance.as_ref(), &interface.name);
             changed.push(interface.interface.record(xdp_sends, is_inside));
         }
         changed.into_iter().try_for_each(|record| self.set_interface(record.number, record))
@@ -333,7 +333,7 @@ impl FastPath {
         with_xdp: bool,
     ) -> Result<AttachedInterface, FastPathError> {
         let xdp_sends = with_xdp && sends(interface.number);
-        self.claim_interface(name, interface.record(xdp_sends, self.settings.inside.has(name)))?;
+        self.claim_interface(name, interface.record(xdp_sends, is_listed(self.settings.entrance.as_ref(), name)))?;
         let xdp = if with_xdp { Some(self.attach_xdp(name, interface)?) } else { None };
         if !with_xdp {
             self.unlink(XDP, interface)?;

@@ -7,6 +7,7 @@ use tombolo_engine::Plan;
 use tombolo_engine::mechanism::session_state;
 use tombolo_engine::plan::{AnsweredBy, OwnAddresses, Routed, Service};
 use tombolo_engine::side::Side;
+use tombolo_io::netfilter::Entrance;
 use tombolo_tables::tables::Geometry;
 use tombolo_wire::Prefix64;
 use tombolo_wire::rfc6052::NON_GLOBAL;
@@ -37,9 +38,9 @@ pub struct Settings {
     /// Translated packets pass the kernel's stack, so that netfilter and rules of routing see them.
     /// XDP is not attached.
     pub through_stack: bool,
-    /// Which interfaces packets from inside may come in through. What comes in through others is left
+    /// Where packets from inside come in; `None` if it does not matter. What comes in elsewhere is left
     /// to the kernel's stack.
-    pub inside: Inside,
+    pub entrance: Option<Entrance>,
     /// What the way to the engine and back takes from the hop limit of a packet besides the engine's
     /// own decrement; the programs take as much, so that hop limits and traceroute do not tell which
     /// way a packet went. Two where the kernel forwards into and out of a TUN device.
@@ -49,31 +50,9 @@ pub struct Settings {
     pub routes_beside: Vec<(Ipv6Addr, u8)>,
 }
 
-/// Which interfaces packets from inside may come in through.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Inside {
-    /// Through all.
-    #[default]
-    Anywhere,
-    /// Through the one that their source is routed to.
-    ByRoute,
-    /// Through these, by name.
-    Listed(Vec<String>),
-}
-
-impl Inside {
-    /// Whether an interface is named.
-    pub(crate) fn has(&self, name: &str) -> bool {
-        matches!(self, Self::Listed(names) if names.iter().any(|listed| listed == name))
-    }
-
-    fn number(&self) -> u32 {
-        match self {
-            Self::Anywhere => INSIDE_ANYWHERE,
-            Self::ByRoute => INSIDE_BY_ROUTE,
-            Self::Listed(_) => INSIDE_LISTED,
-        }
-    }
+/// Whether an interface is one of those that hosts inside are said to be at.
+pub(crate) fn is_listed(entrance: Option<&Entrance>, name: &str) -> bool {
+    matches!(entrance, Some(Entrance::Listed(names)) if names.iter().any(|listed| listed == name))
 }
 
 /// A plan, ready to be loaded with the programs.
@@ -143,7 +122,11 @@ impl PlanRecord {
             reuse_port_after: times.reuse_port_after,
             report_sessions: settings.report_sessions.into(),
             through_stack: settings.through_stack.into(),
-            inside_is: settings.inside.number(),
+            inside_is: match settings.entrance {
+                None => INSIDE_ANYWHERE,
+                Some(Entrance::ByRoute) => INSIDE_BY_ROUTE,
+                Some(Entrance::Listed(_)) => INSIDE_LISTED,
+            },
             hops_beside: settings.hops_beside.into(),
             secret,
             steps: session_state::TABLE,

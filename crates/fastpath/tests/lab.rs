@@ -14,7 +14,8 @@ use tombolo_engine::mechanism::TranslateSettings;
 use tombolo_engine::mechanism::napt::{Nat, Policy, Times};
 use tombolo_engine::plan::{OwnAddresses, Service, ServiceKind};
 use tombolo_engine::service::nat64::Nat64;
-use tombolo_fastpath::{Attached, FastPath, Inside, Made, Mode, PinnedMemory, Routes, Settings, TcKind};
+use tombolo_fastpath::{Attached, FastPath, Made, Mode, PinnedMemory, Routes, Settings, TcKind};
+use tombolo_io::netfilter::Entrance;
 use tombolo_lab::{Lab, Peer, Topology};
 use tombolo_tables::hash::HashKey;
 use tombolo_tables::subscriber::{Subscriber, SubscriberKey};
@@ -156,7 +157,7 @@ fn kernel() -> (u32, u32) {
 
 /// As the daemon has them by default.
 fn settings() -> Settings {
-    Settings { inside: Inside::ByRoute, ..Settings::default() }
+    Settings { entrance: Some(Entrance::ByRoute), ..Settings::default() }
 }
 
 #[test]

@@ -89,6 +89,8 @@ pub struct SourceGuard {
     socket: NfSocket,
     table: String,
     device: String,
+    entrance: Entrance,
+    packets: InsidePackets,
 }
 
 impl SourceGuard {
@@ -97,9 +99,9 @@ impl SourceGuard {
     ///
     /// # Errors
     /// What the kernel says: it may lack nf_tables (CONFIG_NF_TABLES_INET, CONFIG_NFT_FIB_INET).
-    pub fn raise(device: &str, packets: &InsidePackets, entrance: &Entrance) -> io::Result<Self> {
-        let mut guard =
-            Self { socket: NfSocket::open()?, table: format!("tombolo-{device}"), device: device.to_owned() };
+    pub fn raise(device: &str, packets: InsidePackets, entrance: Entrance) -> io::Result<Self> {
+        let (socket, table) = (NfSocket::open()?, format!("tombolo-{device}"));
+        let mut guard = Self { socket, table, device: device.to_owned(), entrance, packets };
         let mut batch = guard.socket.begin();
         let table = guard.table.as_str();
         batch.message(NFT_MSG_NEWTABLE, NLM_F_CREATE, |message| {
@@ -126,7 +128,7 @@ impl SourceGuard {
             });
             message.number(CHAIN_POLICY, NF_ACCEPT as u32);
         });
-        rules(&mut batch, table, device, packets, entrance);
+        rules(&mut batch, table, device, &guard.packets, &guard.entrance);
         guard.socket.commit(batch)?;
         Ok(guard)
     }
@@ -136,11 +138,16 @@ impl SourceGuard {
     ///
     /// # Errors
     /// What the kernel says: the rules are as before.
-    pub fn follow(&mut self, packets: &InsidePackets, entrance: &Entrance) -> io::Result<()> {
+    pub fn follow(&mut self, packets: InsidePackets) -> io::Result<()> {
+        if packets == self.packets {
+            return Ok(());
+        }
         let mut batch = self.socket.begin();
         batch.message(NFT_MSG_DELRULE, 0, |message| message.text(RULE_TABLE, &self.table));
-        rules(&mut batch, &self.table, &self.device, packets, entrance);
-        self.socket.commit(batch)
+        rules(&mut batch, &self.table, &self.device, &packets, &self.entrance);
+        self.socket.commit(batch)?;
+        self.packets = packets;
+        Ok(())
     }
 
     /// Packets that were dropped.
