@@ -12,16 +12,16 @@ use nix::sys::socket::{setsockopt, sockopt::Linger};
 use serde_json::Value;
 use tombolo_lab::{Frames, Lab, Process, Topology, skip_without, wait_until};
 
+mod running;
 #[path = "../../engine/tests/support/mod.rs"]
 mod support;
 #[path = "../../engine/tests/support/ways_to_close.rs"]
 mod ways_to_close;
 
+use running::{PATIENCE, TOMBOLO, run, show};
 use support::{see, tcp};
 use ways_to_close::{Step, Way, ways};
 
-const TOMBOLO: &str = env!("CARGO_BIN_EXE_tombolo");
-const PATIENCE: Duration = Duration::from_secs(20);
 /// Hosts that no kernel has, so that none answers.
 const HOST: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 77);
 const REMOTE: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 77);
@@ -89,21 +89,13 @@ impl Bed {
              [[service]]\nkind = \"nat44\"\ninside = [\"10.0.0.0/24\"]\npool = [{{ addresses = \"{POOL}\" }}]\n"
         );
         std::fs::write(&file, text).unwrap();
-        let command = lab.node("gateway").unwrap().command(TOMBOLO).args(["run", "-c"]);
-        let mut gateway = command.arg(file.display().to_string()).spawn().unwrap();
-        gateway.wait_for_text("ready", PATIENCE).unwrap();
+        let gateway = run(TOMBOLO, &lab, &file);
         Self { lab, _gateway: gateway, inside, outside }
-    }
-
-    fn show(&self, what: &str) -> Vec<Value> {
-        let command = self.lab.node("gateway").unwrap().command(TOMBOLO).args(["show", what, "--json"]);
-        let output = command.run().unwrap().success().unwrap();
-        output.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
     /// State and seconds that are left of the session of a port inside.
     fn session(&self, port: u16) -> Option<(String, u64)> {
-        let rows = self.show("sessions");
+        let rows = show(&self.lab, "sessions");
         let row = rows.iter().find(|row| row["inside_port"] == port)?;
         Some((row["state"].as_str()?.to_owned(), row["expires"].as_u64()?))
     }
@@ -208,7 +200,8 @@ fn every_way(name: &str, fastpath: &str) {
     bed.all_ways();
     bed.linux();
     let forwarded = |row: &&Value| row["counter"] == "forwarded" && row["path"] == "kernel";
-    let taken: u64 = bed.show("counters").iter().filter(forwarded).map(|row| row["value"].as_u64().unwrap()).sum();
+    let taken: u64 =
+        show(&bed.lab, "counters").iter().filter(forwarded).map(|row| row["value"].as_u64().unwrap()).sum();
     assert_eq!(taken > 50, fastpath == "tc", "{taken} packets were the kernel's");
 }
 

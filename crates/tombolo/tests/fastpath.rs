@@ -14,6 +14,8 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 use tombolo_lab::{Lab, Process, Topology, skip_without, wait_until};
 
+mod running;
+
 #[path = "gateway.rs"]
 mod gateway_with_tc;
 
@@ -23,8 +25,8 @@ mod nat44_with_tc;
 #[path = "control.rs"]
 mod control_with_tc;
 
-const TOMBOLO: &str = env!("CARGO_BIN_EXE_tombolo");
-const PATIENCE: Duration = Duration::from_secs(20);
+use running::{PATIENCE, TOMBOLO, pins, run, show};
+
 const CONFIGURATION: &str = r#"
 [gateway]
 fastpath = "tc"
@@ -43,10 +45,7 @@ pool   = [{ addresses = "192.0.2.1", ports = "1024-65535" }]
 
 fn start(lab: &Lab) -> Process {
     let file = lab.directory().unwrap().join("gateway.toml");
-    let command = lab.node("gateway").unwrap().command(TOMBOLO).args(["run", "-c"]);
-    let mut gateway = command.arg(file.display().to_string()).spawn().unwrap();
-    gateway.wait_for_text("ready", PATIENCE).unwrap();
-    gateway
+    run(TOMBOLO, lab, &file)
 }
 
 fn setup() -> (Lab, Process) {
@@ -56,24 +55,9 @@ fn setup() -> (Lab, Process) {
     (lab, gateway)
 }
 
-fn show(lab: &Lab, what: &str) -> Vec<Value> {
-    let output = lab.node("gateway").unwrap().command(TOMBOLO).args(["show", what, "--json"]).run().unwrap();
-    output.success().unwrap().stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
-
 fn row<'r>(rows: &'r [Value], what: &str, name: &str) -> &'r Value {
     let found = rows.iter().find(|row| row["what"] == what && row["name"] == name);
     found.unwrap_or_else(|| panic!("no {what} {name} in {rows:?}"))
-}
-
-/// Directories of the lab's gateway in the BPF file system.
-fn pins(lab: &Lab) -> Vec<PathBuf> {
-    let namespace = std::os::unix::fs::MetadataExt::ino(&fs::metadata(lab.node("gateway").unwrap().path()).unwrap());
-    let entries = fs::read_dir("/sys/fs/bpf/tombolo").into_iter().flatten().flatten();
-    entries
-        .map(|entry| entry.path())
-        .filter(|path| path.to_string_lossy().ends_with(&format!("@{namespace}")))
-        .collect()
 }
 
 /// Sends numbered datagrams through a session, a thousand a second, and counts the answers.

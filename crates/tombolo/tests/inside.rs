@@ -6,13 +6,13 @@
 
 use std::fs;
 use std::net::UdpSocket;
-use std::time::Duration;
 
-use serde_json::Value;
 use tombolo_lab::{Lab, Process, Topology, skip_without, wait_until};
 
-const TOMBOLO: &str = env!("CARGO_BIN_EXE_tombolo");
-const PATIENCE: Duration = Duration::from_secs(20);
+mod running;
+
+use running::{PATIENCE, TOMBOLO, kill, run, show};
+
 const NAT64: &str = "[[service]]\nkind = \"nat64\"\nprefix = \"64:ff9b::/96\"\nwell_known_prefix_strict = false\n\
                      pool = [{ addresses = \"192.0.2.1\", ports = \"1024-65535\" }]\n";
 const NAT44: &str = "[[service]]\nkind = \"nat44\"\ninside = [\"10.0.0.0/24\"]\npool = [{ addresses = \"192.0.2.1\", ports = \"1024-65535\" }]\n";
@@ -24,15 +24,8 @@ fn start(gateway: &str, service: &str) -> (Lab, Process) {
     let lab = Lab::create(&Topology::client_gateway_server()).unwrap();
     let file = lab.directory().unwrap().join("gateway.toml");
     fs::write(&file, format!("[gateway]\n{gateway}\n{service}")).unwrap();
-    let command = lab.node("gateway").unwrap().command(TOMBOLO).args(["run", "-c"]);
-    let mut process = command.arg(file.display().to_string()).spawn().unwrap();
-    process.wait_for_text("ready", PATIENCE).unwrap();
+    let process = run(TOMBOLO, &lab, &file);
     (lab, process)
-}
-
-fn show(lab: &Lab, what: &str) -> Vec<Value> {
-    let output = lab.node("gateway").unwrap().command(TOMBOLO).args(["show", what, "--json"]).run().unwrap();
-    output.success().unwrap().stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 fn comes(mut condition: impl FnMut() -> bool) -> bool {
@@ -172,6 +165,6 @@ fn the_table_is_the_processes_own() {
     if reload.success().is_ok() {
         assert!(list().contains("10.0.0.0-10.0.0.127"), "{}", list());
     }
-    process.signal(nix::sys::signal::Signal::SIGKILL).unwrap();
+    kill(&mut process);
     assert!(comes(|| !list().contains("tombolo")), "{}", list());
 }

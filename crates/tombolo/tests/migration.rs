@@ -16,7 +16,10 @@ use serde_json::Value;
 use tombolo_daemon::utc::Utc;
 use tombolo_lab::{Lab, Peer, Process, Topology, skip_without, wait_until};
 
-const TOMBOLO: &str = env!("CARGO_BIN_EXE_tombolo");
+mod running;
+
+use running::{TOMBOLO, rows, run};
+
 const PATIENCE: Duration = Duration::from_secs(30);
 
 const BEFORE: &str = r#"
@@ -80,10 +83,7 @@ fn start_as(program: &str, lab: &Lab, gateway: &str, rest: &str) -> Process {
     let file = directory.join("gateway.toml");
     let log = directory.join("bindings.jsonl");
     fs::write(&file, format!("[gateway]\nbinding_log = \"{}\"\n{gateway}\n{rest}", log.display())).unwrap();
-    let command = lab.node("gateway").unwrap().command(program).args(["run", "-c"]);
-    let mut gateway = command.arg(file.display().to_string()).spawn().unwrap();
-    gateway.wait_for_text("ready", PATIENCE).unwrap();
-    gateway
+    run(program, lab, &file)
 }
 
 fn end(mut gateway: Process, signal: Signal) -> String {
@@ -102,12 +102,11 @@ fn show(lab: &Lab, what: &str) -> Vec<Value> {
         command
     };
     let output = command.run().unwrap();
-    output.success().unwrap().stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    rows(&output.success().unwrap().stdout)
 }
 
 fn log(lab: &Lab) -> Vec<Value> {
-    let text = fs::read_to_string(lab.directory().unwrap().join("bindings.jsonl")).unwrap();
-    text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
+    rows(&fs::read_to_string(lab.directory().unwrap().join("bindings.jsonl")).unwrap())
 }
 
 fn events<'l>(log: &'l [Value], event: &str, service: &str) -> Vec<&'l Value> {

@@ -14,30 +14,15 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 use tombolo_lab::{Lab, Process, Topology, skip_without, wait_until};
 
-const TOMBOLO: &str = env!("CARGO_BIN_EXE_tombolo");
-const PATIENCE: Duration = Duration::from_secs(20);
+mod running;
+
+use running::{PATIENCE, SERVICES, TOMBOLO, end, kill, pins, rows, takes};
+
 const SOON: Duration = Duration::from_secs(4);
 const CAP_NET_ADMIN: u64 = 1 << 12;
 const CAP_PERFMON: u64 = 1 << 38;
 const CAP_BPF: u64 = 1 << 39;
 const NOBODY: &str = "65534";
-const SERVICES: &str = r#"
-[capacity]
-subscribers = 100
-bindings = 10000
-sessions = 10000
-
-[[service]]
-kind   = "nat44"
-inside = ["10.0.0.0/24"]
-pool   = [{ addresses = "192.0.2.16/28", ports = "1024-65535" }]
-
-[[service]]
-kind   = "nat64"
-prefix = "64:ff9b::/96"
-well_known_prefix_strict = false
-pool   = [{ addresses = "192.0.2.1", ports = "1024-65535" }]
-"#;
 
 /// A gateway's host. The directories are apart: what lies beside them is none of the gateway's business.
 struct Host {
@@ -93,14 +78,11 @@ impl Host {
     }
 
     fn show(&self, what: &str) -> Vec<Value> {
-        let shown = self.tombolo(&format!("show {what} --json"));
-        shown.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        rows(&self.tombolo(&format!("show {what} --json")))
     }
 
     fn takes(&self, interface: &str) -> Option<String> {
-        let rows = self.show("fastpath");
-        let row = rows.iter().find(|row| row["what"] == "interface" && row["name"] == interface)?;
-        Some(row["value"].as_str().unwrap().to_owned())
+        takes(&self.show("fastpath"), interface)
     }
 
     fn pings(&self) -> bool {
@@ -113,12 +95,6 @@ impl Host {
     /// The gateway's own; `HOME` as above.
     fn owner(&self, path: &str) -> u32 {
         fs::metadata(self.home.path().join(path)).unwrap().uid()
-    }
-
-    fn pins(&self) -> Vec<PathBuf> {
-        let namespace = fs::metadata(self.lab.node("gateway").unwrap().path()).unwrap().ino();
-        let entries = fs::read_dir("/sys/fs/bpf/tombolo").into_iter().flatten().flatten().map(|entry| entry.path());
-        entries.filter(|path| path.to_string_lossy().ends_with(&format!("@{namespace}"))).collect()
     }
 }
 
@@ -151,16 +127,6 @@ fn assert_confined(gateway: &Process, user: &str, capabilities: u64) {
     }
     assert_threads(gateway, "NoNewPrivs", "1");
     assert_threads(gateway, "Seccomp", "2");
-}
-
-fn end(mut gateway: Process) -> String {
-    gateway.signal(Signal::SIGTERM).unwrap();
-    gateway.wait(PATIENCE).unwrap().success().unwrap().stderr
-}
-
-fn kill(gateway: &mut Process) {
-    gateway.signal(Signal::SIGKILL).unwrap();
-    wait_until("the gateway is gone", PATIENCE, || (!gateway.is_running()).then_some(())).unwrap();
 }
 
 #[test]
@@ -255,7 +221,7 @@ fn everything_works(host: &Host, settings: &str, mode: &str) {
     let left = host.run("gateway", "ip", "-o link");
     assert!(!left.contains(": tombolo:") && !left.contains("xdp"), "{left}");
     assert!(!host.home.path().join("run/control.sock").exists(), "the control socket goes");
-    let links = host.pins().into_iter().flat_map(|pins| fs::read_dir(pins).unwrap().flatten());
+    let links = pins(&host.lab).into_iter().flat_map(|pins| fs::read_dir(pins).unwrap().flatten());
     let links: Vec<_> = links.filter(|entry| entry.file_name().to_string_lossy().starts_with("link-")).collect();
     assert!(links.is_empty(), "{links:?}");
     host.run("gateway", TOMBOLO, &format!("down -c {}", host.file().display()));

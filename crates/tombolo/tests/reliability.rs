@@ -4,7 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -14,27 +14,12 @@ use serde_json::Value;
 use tombolo_daemon::fault;
 use tombolo_lab::{Lab, Process, Topology, skip_without, wait_until};
 
-const TOMBOLO: &str = env!("CARGO_BIN_EXE_tombolo");
-const PATIENCE: Duration = Duration::from_secs(20);
+mod running;
+
+use running::{PATIENCE, SERVICES, TOMBOLO, end, kill, named_for, rows, run, takes};
+
 /// Within which the gateway follows its host.
 const SOON: Duration = Duration::from_secs(4);
-const SERVICES: &str = r#"
-[capacity]
-subscribers = 100
-bindings = 10000
-sessions = 10000
-
-[[service]]
-kind   = "nat44"
-inside = ["10.0.0.0/24"]
-pool   = [{ addresses = "192.0.2.16/28", ports = "1024-65535" }]
-
-[[service]]
-kind   = "nat64"
-prefix = "64:ff9b::/96"
-well_known_prefix_strict = false
-pool   = [{ addresses = "192.0.2.1", ports = "1024-65535" }]
-"#;
 
 struct Host {
     lab: Lab,
@@ -63,9 +48,7 @@ impl Host {
     }
 
     fn start(&self) -> Process {
-        let mut gateway = self.spawn("");
-        gateway.wait_for_text("ready", PATIENCE).unwrap();
-        gateway
+        run(TOMBOLO, &self.lab, &self.file())
     }
 
     /// What a command in the gateway's namespace prints.
@@ -86,7 +69,7 @@ impl Host {
     }
 
     fn show(&self, what: &str) -> Vec<Value> {
-        self.tombolo(&["show", what, "--json"]).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        rows(&self.tombolo(&["show", what, "--json"]))
     }
 
     /// How the gateway does, and what is wrong.
@@ -97,9 +80,7 @@ impl Host {
 
     /// What is attached to an interface, if it is known.
     fn takes(&self, interface: &str) -> Option<String> {
-        let rows = self.show("fastpath");
-        let row = rows.iter().find(|row| row["what"] == "interface" && row["name"] == interface)?;
-        Some(row["value"].as_str().unwrap().to_owned())
+        takes(&self.show("fastpath"), interface)
     }
 
     fn taken_inside(&self) -> u64 {
@@ -116,13 +97,6 @@ impl Host {
 
     fn pings(&self) -> bool {
         self.client("ping -c 1 -W 1 64:ff9b::198.51.100.2") && self.client("ping -c 1 -W 1 198.51.100.2")
-    }
-
-    /// Directories that end with the number of the gateway's network namespace.
-    fn named_for_it(&self, root: &str) -> Vec<PathBuf> {
-        let namespace = fs::metadata(self.lab.node("gateway").unwrap().path()).unwrap().ino();
-        let entries = fs::read_dir(root).into_iter().flatten().flatten().map(|entry| entry.path());
-        entries.filter(|path| path.to_string_lossy().ends_with(&format!("@{namespace}"))).collect()
     }
 
     /// Everything that a gateway changes on its host, a line each.
@@ -142,7 +116,7 @@ impl Host {
                 }
             }
         }
-        for directory in [self.named_for_it("/sys/fs/bpf/tombolo"), self.named_for_it("/run/tombolo")].concat() {
+        for directory in [named_for(&self.lab, "/sys/fs/bpf/tombolo"), named_for(&self.lab, "/run/tombolo")].concat() {
             state.push(format!("directory {}", directory.display()));
         }
         let run = fs::read_dir(self.home.path().join("run")).into_iter().flatten().flatten();
@@ -157,16 +131,6 @@ fn assert_same(found: &[String], wanted: &[String], when: &str) {
     let more: Vec<_> = found.iter().filter(|line| !wanted.contains(line)).collect();
     let less: Vec<_> = wanted.iter().filter(|line| !found.contains(line)).collect();
     assert!(more.is_empty() && less.is_empty(), "{when}: too much {more:#?}, missing {less:#?}");
-}
-
-fn end(mut gateway: Process) -> String {
-    gateway.signal(Signal::SIGTERM).unwrap();
-    gateway.wait(PATIENCE).unwrap().success().unwrap().stderr
-}
-
-fn kill(gateway: &mut Process) {
-    gateway.signal(Signal::SIGKILL).unwrap();
-    wait_until("the gateway is gone", PATIENCE, || (!gateway.is_running()).then_some(())).unwrap();
 }
 
 #[test]
@@ -335,7 +299,7 @@ fn an_interface_that_vanishes_takes_nothing_from_the_others() {
     let before = host.taken_inside();
     assert!(host.pings() && host.taken_inside() > before, "the fast path serves on");
     assert_eq!(host.health().0, "ready", "{:?}", host.health());
-    let links = fs::read_dir(&host.named_for_it("/sys/fs/bpf/tombolo")[0]).unwrap().flatten();
+    let links = fs::read_dir(&named_for(&host.lab, "/sys/fs/bpf/tombolo")[0]).unwrap().flatten();
     let links = links.filter(|entry| entry.file_name().to_string_lossy().starts_with("link-")).count();
     assert_eq!(
         links,
@@ -534,7 +498,7 @@ fn under_ip_netns_exec_known_sessions_go_on_after_a_kill_or_it_is_said_that_they
         wait_until("the pins are gone with the mount namespace", PATIENCE, || (!round_trip()).then_some(())).unwrap();
     }
     host.down();
-    assert_eq!(host.named_for_it("/sys/fs/bpf/tombolo"), Vec::<PathBuf>::new());
+    assert_eq!(named_for(&host.lab, "/sys/fs/bpf/tombolo"), Vec::<PathBuf>::new());
 }
 
 #[test]
@@ -589,14 +553,14 @@ fn directories_of_gateways_that_were_killed_do_not_pile_up() {
     let killed = Host::new("");
     let mut gateway = killed.start();
     kill(&mut gateway);
-    let left = killed.named_for_it("/run/tombolo");
+    let left = named_for(&killed.lab, "/run/tombolo");
     assert_eq!(left.len(), 1);
     let other = Host::new("");
     let gateway = other.start();
     assert!(!left[0].exists(), "the next start removes it");
-    assert_eq!(other.named_for_it("/run/tombolo").len(), 1);
+    assert_eq!(named_for(&other.lab, "/run/tombolo").len(), 1);
     end(gateway);
-    assert_eq!(other.named_for_it("/run/tombolo"), Vec::<PathBuf>::new());
+    assert_eq!(named_for(&other.lab, "/run/tombolo"), Vec::<PathBuf>::new());
 }
 
 /// Room for more, and more addresses for those who do not have one yet.
@@ -711,7 +675,7 @@ impl Host {
     /// Where tables are, of which kind, and how many links.
     fn tables(&self, run: Option<&Path>) -> Vec<String> {
         let mut found = Vec::new();
-        let mut directories: Vec<PathBuf> = self.named_for_it("/sys/fs/bpf/tombolo");
+        let mut directories: Vec<PathBuf> = named_for(&self.lab, "/sys/fs/bpf/tombolo");
         directories.extend(run.map(Path::to_owned));
         while let Some(directory) = directories.pop() {
             for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
@@ -727,18 +691,15 @@ impl Host {
     }
 }
 
-#[test]
-fn a_change_or_adoption_that_is_cut_short_is_made_up_for_in_files() {
-    if skip_without("a_change_or_adoption_that_is_cut_short_is_made_up_for_in_files", &["ip"]) {
-        return;
-    }
+/// Both, with these settings besides; `forget` takes away what a gateway has left.
+fn changes_and_adoptions_are_made_up_for(settings: &str, forget: impl Fn(&Host, &Path)) {
     let host = Host::new("");
     let run = host.home.path().join("run");
-    let settings = format!("run_directory = \"{}\"\n", run.display());
+    let settings = format!("run_directory = \"{}\"\n{settings}", run.display());
     let before = host.state();
     let (services, changed) = (SERVICES.to_owned(), changed());
     let mut faults = cut_short(&settings, Some(&run), &fault::MIGRATION, &host, [&services, &changed]);
-    fs::remove_dir_all(&run).unwrap();
+    forget(&host, &run);
     faults += cut_short(&settings, Some(&run), &fault::ADOPTION, &host, [&services, &services]);
     println!("{faults} faults");
     host.down();
@@ -747,22 +708,19 @@ fn a_change_or_adoption_that_is_cut_short_is_made_up_for_in_files() {
 }
 
 #[test]
+fn a_change_or_adoption_that_is_cut_short_is_made_up_for_in_files() {
+    if skip_without("a_change_or_adoption_that_is_cut_short_is_made_up_for_in_files", &["ip"]) {
+        return;
+    }
+    changes_and_adoptions_are_made_up_for("", |_, run| fs::remove_dir_all(run).unwrap());
+}
+
+#[test]
 fn a_change_or_adoption_that_is_cut_short_is_made_up_for_in_the_kernel() {
     if skip_without("a_change_or_adoption_that_is_cut_short_is_made_up_for_in_the_kernel", &["ip"]) {
         return;
     }
-    let host = Host::new("");
-    let run = host.home.path().join("run");
-    let settings = format!("run_directory = \"{}\"\nfastpath = \"tc\"\n", run.display());
-    let before = host.state();
-    let (services, changed) = (SERVICES.to_owned(), changed());
-    let mut faults = cut_short(&settings, Some(&run), &fault::MIGRATION, &host, [&services, &changed]);
-    host.down();
-    faults += cut_short(&settings, Some(&run), &fault::ADOPTION, &host, [&services, &services]);
-    println!("{faults} faults");
-    host.down();
-    fs::remove_dir_all(&run).unwrap();
-    assert_same(&host.state(), &before, "at the end");
+    changes_and_adoptions_are_made_up_for("fastpath = \"tc\"\n", |host, _| drop(host.down()));
 }
 
 #[test]
