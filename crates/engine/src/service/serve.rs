@@ -67,8 +67,8 @@ pub(crate) trait Serve {
     /// True if the host of an inside endpoint of its NAT may still be one. Asked of bindings that were
     /// made under another plan.
     fn has_inside(&self, inside: &InsideKey) -> bool {
-        // A host of IPv4: what it sends to nowhere inside is this service's.
-        self.claims_source(inside.ipv4.into(), Ipv4Addr::UNSPECIFIED)
+        let host = Ipv4Addr::from(inside.ipv4);
+        self.routed().sources.iter().any(|(first, last)| (*first..=*last).contains(&host))
     }
 
     /// The prefix in which it shows IPv4 hosts to IPv6 hosts (Pref64), if it has one.
