@@ -20,7 +20,11 @@ use tombolo_tables::subscriber::{Subscriber, SubscriberId};
 use tombolo_tables::tables::Removal;
 use tombolo_tables::tick::Tick;
 use tombolo_tables::{Tables, audit};
-use tombolo_wire::{Ipv4Header, Protocol};
+use tombolo_wire::Protocol;
+
+mod packets;
+
+use packets::{transport, v4};
 
 const SERVER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 2);
 const NOW: Now = Now(5000 << Tick::SHIFT);
@@ -151,26 +155,7 @@ impl World {
 }
 
 fn packet(protocol: Protocol, source: (Ipv4Addr, u16), destination: (Ipv4Addr, u16), flags: u8) -> Vec<u8> {
-    let mut transport = [source.1.to_be_bytes(), destination.1.to_be_bytes()].concat();
-    if protocol == Protocol::TCP {
-        transport.extend([0, 0, 0, 1, 0, 0, 0, 2, 0x50, flags, 0x20, 0, 0x12, 0x34, 0, 0]);
-    } else {
-        transport.extend([0, 8, 0x12, 0x34]);
-    }
-    let mut bytes = vec![0; 20 + transport.len()];
-    let header = Ipv4Header {
-        tos: 0,
-        total_length: u16::try_from(bytes.len()).unwrap(),
-        identification: 1,
-        fragment_word: 0,
-        ttl: 64,
-        protocol,
-        source: source.0,
-        destination: destination.0,
-    };
-    header.emit(&mut bytes);
-    bytes[20..].copy_from_slice(&transport);
-    bytes
+    v4(source.0, destination.0, protocol, &transport(protocol, source.1, destination.1, flags))
 }
 
 /// What has ended.
