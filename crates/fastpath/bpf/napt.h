@@ -10,7 +10,6 @@
 
 #include "binding.h"
 #include "parse.h"
-#include "report.h"
 #include "session.h"
 
 /* True if the packet may make state: anything but TCP, and SYN. */
@@ -194,8 +193,6 @@ static __always_inline struct outcome open(const volatile struct service *servic
 	if (side == SIDE_OUTSIDE)
 		count_unanswered(bound);
 	scratch->counters.sessions_made++;
-	if (plan.report_sessions)
-		report(REPORT_SESSION, bound, key, scratch);
 	return FORWARDED;
 }
 
@@ -379,7 +376,6 @@ static __always_inline struct outcome outbound(const volatile struct service *se
 		if (!look_at_binding(made, bound))
 			return PASSED(MISS_RACE);
 		session = session_key(bound->id, remote, packet->destination_port, packet->space);
-		report(REPORT_BINDING, bound, &session, scratch);
 	}
 	if (found) {
 		if (!look_at_session(found, &session, now, &sighting))

@@ -20,8 +20,6 @@ pub struct Counters {
     pub bindings_made: u64,
     /// Sessions made in the kernel.
     pub sessions_made: u64,
-    /// Reports that found no room in the ring.
-    pub reports_lost: u64,
     /// Of the packets forwarded, those that TC left to the kernel's stack to route.
     pub to_stack: u64,
     passed: [u64; MISSES],
@@ -34,7 +32,6 @@ impl Counters {
             forwarded_bytes: [0; 2],
             bindings_made: 0,
             sessions_made: 0,
-            reports_lost: 0,
             to_stack: 0,
             passed: [0; MISSES],
         };
@@ -45,7 +42,6 @@ impl Counters {
             add(&mut sum.passed, &counters.passed);
             sum.bindings_made += counters.bindings_made;
             sum.sessions_made += counters.sessions_made;
-            sum.reports_lost += counters.reports_lost;
             sum.to_stack += counters.to_stack;
         }
         sum

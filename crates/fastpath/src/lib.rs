@@ -26,7 +26,7 @@
 //! * [`pinned`]: BPF arrays as memory for the tables that outlives the process.
 //! * [`loader`], with [`FastPath`]; [`mode`] and [`error`].
 //! * [`file_system`]: where the kernel keeps what is pinned, and for how long.
-//! * [`counters`], [`miss`], [`reports`]: what the programs did, and what they left to the engine.
+//! * [`counters`], [`miss`]: what the programs did, and what they left to the engine.
 //! * [`memory`]: one BPF array, mapped.
 //! * [`trial`]: the programs on single packets, for tests.
 //! * [`lpm`]: the reader of `bpf/lpm.h` on its own, to compare it with the one in Rust.
@@ -34,6 +34,7 @@
 pub mod counters;
 pub mod error;
 pub mod file_system;
+mod filter;
 mod interface;
 pub mod loader;
 mod lookup;
@@ -46,7 +47,6 @@ mod part;
 pub mod pinned;
 mod plan;
 mod record;
-pub mod reports;
 mod routes;
 mod service;
 pub mod trial;
@@ -58,5 +58,4 @@ pub use miss::Miss;
 pub use mode::{Attached, Mode, TcKind};
 pub use pinned::{Content, PinnedMemory, PinnedMemoryError};
 pub use plan::{ServiceStatus, Settings};
-pub use reports::{Made, Report};
 pub use routes::{Routes, RoutesError};

@@ -1,17 +1,15 @@
-//! Loads the programs for a plan, attaches them to interfaces, and reads their counters and reports.
+//! Loads the programs for a plan, attaches them to interfaces, and reads their counters.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use aya::maps::{Array, MapData, PerCpuArray, RingBuf};
+use aya::maps::{Array, MapData, PerCpuArray};
 use aya::programs::links::{FdLink, LinkError, PinnedLink};
-use aya::programs::tc::{
-    NlOptions, SchedClassifierLink, TcAttachOptions, TcHandle, qdisc_add_clsact, qdisc_detach_program,
-};
+use aya::programs::tc::{SchedClassifierLink, TcAttachOptions};
 use aya::programs::xdp::{XdpLink, XdpMode};
-use aya::programs::{LinkOrder, ProgramError, SchedClassifier, TcAttachType, Xdp};
+use aya::programs::{LinkOrder, SchedClassifier, TcAttachType, Xdp};
 use aya::{Ebpf, EbpfLoader};
 use tombolo_engine::Plan;
 use tombolo_io::fault;
@@ -21,21 +19,16 @@ use tombolo_tables::tables::Geometry;
 
 use crate::counters::Counters;
 use crate::error::FastPathError;
+use crate::filter;
 use crate::interface::Interface;
 use crate::losses::Losses;
 use crate::mode::{Attached, Mode, TcKind};
-use crate::part::part;
+use crate::part::{TC, XDP, part};
 use crate::pinned::PinnedMemory;
 use crate::plan::{FastPlan, ServiceStatus, Settings, is_listed};
 use crate::record::{INTERFACES, InterfaceRecord, ScratchRecord};
-use crate::reports::Report;
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/fastpath.bpf.o"));
-
-const XDP: &str = "tombolo_xdp";
-pub(crate) const TC: &str = "tombolo_tc";
-/// Place of the filter among those of TC where links do not exist (before Linux 6.6).
-const TC_PRIORITY: u16 = 0x7061;
 
 /// The programs, loaded for one plan.
 ///
@@ -209,6 +202,7 @@ impl FastPath {
         for program in [XDP, TC] {
             let _ = remove(&self.link_path(program, number));
         }
+        let _ = filter::take_off(&self.directory, number);
     }
 
     /// Forgets the links of interfaces that are not there any more, as an earlier process has left
@@ -242,7 +236,7 @@ impl FastPath {
         };
         self.unlink(XDP, interface)?;
         self.unlink(TC, interface)?;
-        let _ = qdisc_detach_program(name, TcAttachType::Ingress, TC);
+        let _ = filter::take_off(&self.directory, interface.number);
         self.set_interface(interface.number, InterfaceRecord::default())
     }
 
@@ -306,22 +300,6 @@ impl FastPath {
         Ok(Counters::sum(processors.iter()))
     }
 
-    /// Takes the reports of what was made in the kernel since the last call, oldest first.
-    ///
-    /// # Errors
-    /// [`FastPathError::Map`].
-    pub fn take_reports(&mut self, mut each: impl FnMut(&Report)) -> Result<(), FastPathError> {
-        let fail = || FastPathError::Map("reports");
-        let map = self.programs.map_mut("reports").ok_or_else(fail)?;
-        let mut ring = RingBuf::try_from(map).map_err(|_| fail())?;
-        while let Some(bytes) = ring.next() {
-            if let Some(report) = Report::from_bytes(&bytes) {
-                each(&report);
-            }
-        }
-        Ok(())
-    }
-
     pub(crate) fn program(&self, name: &str) -> Option<&aya::programs::Program> {
         self.programs.program(name)
     }
@@ -376,10 +354,13 @@ impl FastPath {
             remove(&path)?;
         }
         let order = TcAttachOptions::TcxOrder(LinkOrder::default());
-        let Ok(id) = program.attach_with_options(name, TcAttachType::Ingress, order) else {
-            attach_filter(program, name).map_err(attach)?;
+        let has_links = fault::check("tcx").is_ok();
+        let linked = has_links.then(|| program.attach_with_options(name, TcAttachType::Ingress, order).ok()).flatten();
+        let Some(id) = linked else {
+            filter::attach(program, &self.directory, name, interface.number).map_err(attach)?;
             return Ok(None);
         };
+        let _ = filter::take_off(&self.directory, interface.number);
         let link = FdLink::try_from(program.take_link(id).map_err(attach)?);
         pin(link.map_err(|source| link_error(&path, source))?, &path).map(Some)
     }
@@ -436,18 +417,6 @@ pub(crate) fn load_object(object: &[u8], directory: &Path, plan: &FastPlan) -> R
     let programs = plan.tables.size(&mut loader).load(object).map_err(FastPathError::Load)?;
     plan.tables.fill(&programs)?;
     Ok(programs)
-}
-
-/// The filter of an earlier process goes first; between the two, packets go to the engine.
-fn attach_filter(program: &mut SchedClassifier, name: &str) -> Result<(), ProgramError> {
-    // Refused if it is there already.
-    let _ = qdisc_add_clsact(name);
-    let _ = qdisc_detach_program(name, TcAttachType::Ingress, TC);
-    let options = NlOptions { priority: TC_PRIORITY, handle: TcHandle::new(0, 1), ..NlOptions::default() };
-    let id = program.attach_with_options(name, TcAttachType::Ingress, TcAttachOptions::Netlink(options))?;
-    // The filter is to stay when the process ends.
-    std::mem::forget(program.take_link(id)?);
-    Ok(())
 }
 
 fn pinned(path: &Path) -> Result<Option<FdLink>, FastPathError> {

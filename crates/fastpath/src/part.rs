@@ -5,6 +5,11 @@ use aya::programs::ProgramError;
 
 use crate::error::FastPathError;
 
+/// The program for XDP.
+pub(crate) const XDP: &str = "tombolo_xdp";
+/// The program for TC.
+pub(crate) const TC: &str = "tombolo_tc";
+
 /// A program of the object.
 pub(crate) fn part<'p, P>(programs: &'p mut Ebpf, name: &'static str) -> Result<&'p mut P, FastPathError>
 where

@@ -19,6 +19,7 @@ use tombolo_tables::former::FormerMemory;
 use tombolo_tables::memory::{Backing, MemoryError, MemorySource, Slab};
 
 use crate::file_system::{CUSTOM, mount_at};
+use crate::filter;
 use crate::memory::MappedArray;
 use crate::record;
 
@@ -327,10 +328,11 @@ fn files(directory: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(fs::read_dir(directory)?.filter_map(Result::ok).filter(is_file).map(|entry| entry.path()).collect())
 }
 
-/// Removes links, and with them what they attach.
+/// Removes links, and with them what they attach. The calling thread is in the network namespace of
+/// the interfaces.
 fn unlink(directory: &Path) -> io::Result<()> {
     let is_link = |path: &PathBuf| path.file_name().is_some_and(|name| is_link(&name.to_string_lossy()));
-    files(directory)?.into_iter().filter(is_link).try_for_each(fs::remove_file)
+    files(directory)?.into_iter().filter(is_link).try_for_each(|path| filter::take_off_by(&path))
 }
 
 /// Links go before maps, so that no program runs on tables that are going.

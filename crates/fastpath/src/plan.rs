@@ -32,9 +32,6 @@ pub struct ServiceStatus {
 /// What a plan says beside the services.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// Report every session that is made in the kernel, not only every binding. Sessions tell where
-    /// a subscriber went, which RFC 6888 section 4 says not to log; so off by default.
-    pub report_sessions: bool,
     /// Translated packets pass the kernel's stack, so that netfilter and rules of routing see them.
     /// XDP is not attached.
     pub through_stack: bool,
@@ -120,7 +117,7 @@ impl PlanRecord {
             lifetimes: times.lifetimes().0,
             reuse_after: times.reuse_entry_after().0,
             reuse_port_after: times.reuse_port_after,
-            report_sessions: settings.report_sessions.into(),
+            unused: 0,
             through_stack: settings.through_stack.into(),
             inside_is: match settings.entrance {
                 None => INSIDE_ANYWHERE,

@@ -9,7 +9,7 @@ use tombolo_tables::Tables;
 use crate::counters::Counters;
 use crate::error::FastPathError;
 use crate::loader::{self, FastPath};
-use crate::part::part;
+use crate::part::{TC, part};
 use crate::pinned::PinnedMemory;
 use crate::plan::{FastPlan, Settings};
 use crate::record::InterfaceRecord;
@@ -127,7 +127,7 @@ impl Trials {
     /// # Errors
     /// What the kernel says.
     pub fn tc(&mut self, frame: &[u8]) -> Result<Trial<'_>, ProgramError> {
-        let Some(program) = self.tc.program(loader::TC) else { return Ok(Trial::Other(0)) };
+        let Some(program) = self.tc.program(TC) else { return Ok(Trial::Other(0)) };
         let options =
             TestRunOptions { data_in: Some(frame), data_out: Some(&mut self.buffer), ..TestRunOptions::new() };
         let result = <&SchedClassifier>::try_from(program)?.test_run(options)?;

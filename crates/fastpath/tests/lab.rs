@@ -14,7 +14,7 @@ use tombolo_engine::mechanism::TranslateSettings;
 use tombolo_engine::mechanism::napt::{Nat, Policy, Times};
 use tombolo_engine::plan::{OwnAddresses, Service, ServiceKind};
 use tombolo_engine::service::nat64::Nat64;
-use tombolo_fastpath::{Attached, FastPath, Made, Mode, PinnedMemory, Routes, Settings, TcKind};
+use tombolo_fastpath::{Attached, FastPath, Mode, PinnedMemory, Routes, Settings, TcKind};
 use tombolo_io::netfilter::Entrance;
 use tombolo_lab::{Lab, Peer, Topology};
 use tombolo_tables::hash::HashKey;
@@ -161,7 +161,7 @@ fn settings() -> Settings {
 }
 
 #[test]
-fn pings_and_tcp_cross_through_tc_and_everything_is_reported() {
+fn pings_and_tcp_cross_through_tc_and_every_binding_is_in_the_tables() {
     let Some(bed) = Bed::new() else { return };
     let (mut fast_path, attached) = bed.fast_path(Mode::Tc);
     assert!(!attached.xdp && attached.tc.is_some(), "{attached:?}");
@@ -180,9 +180,9 @@ fn pings_and_tcp_cross_through_tc_and_everything_is_reported() {
     assert_eq!(got.stdout.trim(), "3000000", "{:?}", fast_path.counters());
     let counters = fast_path.counters().unwrap();
     assert!(counters.forwarded[0] > 5 && counters.forwarded[1] > 5, "{counters:?}");
-    let mut made = Vec::new();
-    fast_path.take_reports(|report| made.push((report.made, report.protocol, report.outside_ipv4))).unwrap();
-    assert!(made.contains(&(Made::Binding, 1, POOL)) && made.contains(&(Made::Binding, 6, POOL)), "{made:?}");
+    let bindings = bed.tables.bindings.iter().map(|id| bed.tables.bindings.read(id).unwrap().0);
+    let made: Vec<_> = bindings.map(|binding| (binding.inside.protocol, binding.outside_ipv4)).collect();
+    assert!(made.contains(&(1, POOL.octets())) && made.contains(&(6, POOL.octets())), "{made:?}");
     assert_eq!(made.len() as u64, counters.bindings_made);
     assert_eq!(audit::check(&bed.tables), Vec::<String>::new());
     bed.lab
@@ -337,7 +337,8 @@ fn where_xdp_cannot_send_tc_does_and_what_the_kernel_loses_is_counted() {
     for (node, interface) in [("client", "inside0"), ("server", "outside0")] {
         bed.lab.node(node).unwrap().set_offload(interface, tombolo_lab::Offload::Gro, false).unwrap();
     }
-    assert!(!bed.pings(), "nobody has looked yet: {:?}", fast_path.counters());
+    // TC takes a packet whose neighbour is just being asked for.
+    assert!((0..5).any(|_| !bed.pings()), "nobody has looked yet: {:?}", fast_path.counters());
     assert!(fast_path.losses().unwrap() >= Some(1), "{:?}", fast_path.losses());
     gateway.run(|| fast_path.refresh().unwrap()).unwrap();
     assert_eq!(fast_path.xdp_sends("outside0"), Some(false));

@@ -502,6 +502,51 @@ fn under_ip_netns_exec_known_sessions_go_on_after_a_kill_or_it_is_said_that_they
 }
 
 #[test]
+fn programs_that_are_filters_go_when_nobody_wants_them_any_more() {
+    let name = "programs_that_are_filters_go_when_nobody_wants_them_any_more";
+    if skip_without(name, &["ip", "ping", "tc"]) {
+        return;
+    }
+    let host = Host::new("");
+    let run = host.home.path().join("run");
+    let files = format!("run_directory = \"{}\"\n", run.display());
+    let kernel = format!("{files}fastpath = \"tc\"\n");
+    let filters = || ["inside0", "outside0"].map(|name| host.run(&format!("tc filter show dev {name} ingress")));
+    let attached = || filters().iter().filter(|shown| shown.contains("tombolo_tc")).count();
+    let flow = Flow::new(&host);
+    // A kernel without links for TC, as before Linux 6.6.
+    let filtered_and_killed = || {
+        host.configure(&kernel);
+        let mut gateway = host.spawn("tcx=error");
+        gateway.wait_for_text("ready", PATIENCE).unwrap();
+        let said = gateway.stderr();
+        assert!(attached() == 2 && said.contains("tc (filter)"), "{:?}\n{said}", filters());
+        // A reload replaces them.
+        host.tombolo(&["reload", "--gateway", run.to_str().unwrap()]);
+        assert!(attached() == 2 && flow.goes(), "{:?}", filters());
+        let known = host.bindings(Some(&run));
+        assert_eq!(known.len(), 1, "{}", gateway.stderr());
+        kill(&mut gateway);
+        assert!(attached() == 2 && flow.goes(), "it goes on in the kernel");
+        known
+    };
+    filtered_and_killed();
+    let known = filtered_and_killed();
+    host.configure(&files);
+    let gateway = host.start();
+    assert_eq!(attached(), 0, "{:?}\n{}", filters(), gateway.stderr());
+    assert!(flow.goes() && host.bindings(Some(&run)) == known, "the engine goes on: {}", gateway.stderr());
+    end(gateway);
+    filtered_and_killed();
+    host.down();
+    assert_eq!(attached(), 0, "{:?}", filters());
+    let known = filtered_and_killed();
+    let gateway = host.start();
+    assert!(attached() == 0 && host.bindings(Some(&run)) == known && flow.goes(), "links: {:?}", filters());
+    end(gateway);
+}
+
+#[test]
 fn threads_that_die_are_noticed() {
     if skip_without("threads_that_die_are_noticed", &["ip", "ping"]) {
         return;

@@ -15,8 +15,6 @@ tombolo_records::records! {
         forwarded_bytes: [u64; 2],
         bindings_made: u64,
         sessions_made: u64,
-        /// Reports that found no room in the ring.
-        reports_lost: u64,
         /// Of the packets forwarded, those that TC left to the kernel's stack to route.
         to_stack: u64,
         /// Packets passed on, by the numbers of src/miss.rs.

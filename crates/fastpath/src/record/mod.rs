@@ -5,7 +5,6 @@ mod counters;
 mod interface;
 mod lookup;
 mod plan;
-mod report;
 mod route;
 mod service;
 
@@ -13,7 +12,6 @@ pub(crate) use counters::*;
 pub(crate) use interface::*;
 pub(crate) use lookup::*;
 pub(crate) use plan::*;
-pub(crate) use report::*;
 pub(crate) use route::*;
 pub(crate) use service::*;
 
@@ -26,7 +24,6 @@ pub(crate) fn records() -> Vec<tombolo_records::Record> {
         lookup::records(),
         counters::records(),
         interface::records(),
-        report::records(),
         route::records(),
     ];
     of.concat()
@@ -41,7 +38,6 @@ pub(crate) fn constants() -> Vec<tombolo_records::Constant> {
         lookup::constants(),
         counters::constants(),
         interface::constants(),
-        report::constants(),
         route::constants(),
     ];
     of.concat()

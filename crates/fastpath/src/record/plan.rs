@@ -38,8 +38,8 @@ tombolo_records::records! {
         lifetimes: [u32; 16],
         reuse_after: [u32; 16],
         reuse_port_after: u32,
-        /// Report each session, not only each binding.
-        report_sessions: u32,
+        /// Always 0.
+        unused: u32,
         /// Secret of identifications and ports.
         secret: [u64; 2],
         /// What becomes of a session: the engine's table (mechanism/napt/session_state.rs).
