@@ -217,6 +217,7 @@ impl Gateway {
         }
         fault::point("leftovers")?;
         if let Some(accelerator) = &running.accelerator {
+            state.catch_up();
             accelerator.attach();
             running.health.set("fast path", accelerator.faults());
         }

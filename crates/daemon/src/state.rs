@@ -208,6 +208,12 @@ impl State {
         step("elsewhere")
     }
 
+    /// Carries over what an earlier process's programs have made since the tables were there: soon they
+    /// are replaced, and whatever is not in the new tables then begins anew.
+    pub(crate) fn catch_up(&mut self) {
+        self.migration.iter_mut().for_each(Migration::pass);
+    }
+
     /// The start is complete, and packets come: what is left to be carried over is, and the old tables
     /// go. What has ended with them is logged. Unless the kernel's programs follow the new plan, none
     /// are left.

@@ -61,7 +61,7 @@ pub use peers::Peer;
 pub use prefix::{ParsePrefixError, Prefix};
 pub use process::{Command, Output, Process};
 pub use registry::{LabRecord, list, remove_named, remove_stale};
-pub use requirements::{is_installed, kernel, missing_privilege, package_of, skip_without};
+pub use requirements::{is_installed, kernel, missing_privilege, package_of, skip, skip_without};
 pub use scenario::Scenario;
 pub use topology::{End, Link, Node, Route, Topology};
 pub use wait::wait_until;

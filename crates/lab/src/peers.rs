@@ -17,6 +17,7 @@ use std::{
 };
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{setsockopt, sockopt};
 
 use crate::{LabError, Namespace};
 
@@ -48,12 +49,15 @@ impl Peer {
         })
     }
 
-    /// A UDP server at `address` that sends every datagram back. It answers when this returns.
+    /// A UDP server at `address` that sends every datagram back. It answers when this returns. What
+    /// comes while the machine has no time for it waits, some ten thousand datagrams.
     ///
     /// # Errors
     /// [`LabError::System`] when the address cannot be bound.
     pub fn udp_echo(namespace: &Namespace, address: SocketAddr) -> Result<Self, LabError> {
         let socket = bound(namespace, address, UdpSocket::bind)?;
+        setsockopt(&socket, sockopt::RcvBufForce, &(8 << 20))
+            .map_err(|e| LabError::system("give a socket a buffer", e))?;
         let mut buffer = vec![0; 65_536];
         Self::start(namespace, address, socket, move |socket, note| {
             let (length, peer) = socket.recv_from(&mut buffer)?;

@@ -70,9 +70,14 @@ pub fn skip_without(test: &str, programs: &[&str]) -> bool {
         Some(format!("`{program}` is not installed; fix: apt-get install {}", package_of(program)))
     };
     let Some(reason) = missing_privilege().or_else(missing) else { return false };
+    skip(test, &reason);
+    true
+}
+
+/// Says that a test is skipped, and why, past the harness's capture.
+pub fn skip(test: &str, reason: &str) {
     // A closed standard error is no reason to fail a test that is skipped anyway.
     drop(writeln!(io::stderr(), "SKIP: {test}: {reason}"));
-    true
 }
 
 #[cfg(test)]

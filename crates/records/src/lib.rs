@@ -40,23 +40,23 @@ pub use plain::{Plain, from_bytes, from_words, to_words};
 /// * `line`: atomics that fill a cache line.
 ///
 /// Fields are as visible as their struct. `field: [u8; 4] as __u32` is a field that C has by another
-/// type.
+/// type. Behind its comment a field may have a `#[cfg(...)]`.
 #[macro_export]
 macro_rules! records {
     ($(
         $(#[doc = $doc:literal])*
         $kind:ident $vis:vis struct $name:ident as $c:ident {
-            $($(#[doc = $field_doc:literal])* $field:ident: $type:ty $(as $c_type:ident)?,)+
+            $($(#[doc = $field_doc:literal])* $(#[cfg($cfg:meta)])? $field:ident: $type:ty $(as $c_type:ident)?,)+
         }
     )+) => {
         $(
             $crate::record! {
                 $kind $(#[doc = $doc])* #[doc = concat!("\n\nIn C: `struct ", stringify!($c), "`.")]
-                $vis $name { $($(#[doc = $field_doc])* $field: $type,)+ }
+                $vis $name { $($(#[doc = $field_doc])* $(#[cfg($cfg)])? $field: $type,)+ }
             }
 
             const _: () = assert!(
-                cfg!(loom) || size_of::<$name>() == 0 $(+ size_of::<$type>())+,
+                cfg!(loom) || size_of::<$name>() == $crate::sum(&[$($(#[cfg($cfg)])? size_of::<$type>()),+]),
                 concat!(stringify!($name), " has padding: name it as a field")
             );
 
@@ -75,16 +75,26 @@ macro_rules! records {
                 name: stringify!($c),
                 doc: &[$($doc),*],
                 size: size_of::<$name>(),
-                fields: vec![$($crate::Field {
+                fields: Vec::from([$($(#[cfg($cfg)])? $crate::Field {
                     name: stringify!($field),
                     doc: &[$($field_doc),*],
                     declaration: $crate::declaration!($field: $type $(as $c_type)?),
                     offset: std::mem::offset_of!($name, $field),
                     size: size_of::<$type>(),
-                }),+],
+                }),+]),
             }),+]
         }
     };
+}
+
+/// The bytes of a record's fields together.
+#[doc(hidden)]
+#[must_use]
+pub const fn sum(sizes: &[usize]) -> usize {
+    match sizes {
+        [] => 0,
+        [first, others @ ..] => *first + sum(others),
+    }
 }
 
 /// A field of [`records!`] in C.

@@ -69,9 +69,13 @@ tombolo_records::records! {
         /// Its slot in the outside index.
         outside_slot: u32,
         /// Tick in which it was made.
+        #[cfg(not(other_layout))]
         created: u32,
         /// Always 0.
         unused: u32,
+        /// As above.
+        #[cfg(other_layout)]
+        created: u32,
         /// Sessions that only the outside has sent in (tables.rs says how they are counted).
         unanswered: u64,
     }

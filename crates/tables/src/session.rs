@@ -92,7 +92,7 @@ tombolo_records::constants! {
     pub const COUNTED: u8 as SESSION_COUNTED = 1;
     /// Flag of a session that only the outside has sent in. It is the first to give way where there
     /// is no room for one that the inside opens.
-    pub const UNANSWERED: u8 as SESSION_UNANSWERED = 2;
+    pub const UNANSWERED: u8 as SESSION_UNANSWERED = if cfg!(other_layout) { 16 } else { 2 };
     /// Flag of a session that the outside has reset, or somebody who says so: whoever is inside has
     /// not been asked yet.
     pub const DOUBTED: u8 as SESSION_DOUBTED = 4;
@@ -118,8 +118,11 @@ tombolo_records::records! {
     /// which it was last seen.
     atomic pub(crate) struct Entry as session {
         word: AtomicU64,
+        #[cfg(not(other_layout))]
         remote: AtomicU32,
         seen: AtomicU32,
+        #[cfg(other_layout)]
+        remote: AtomicU32,
     }
 
     /// One cache line of sessions.

@@ -10,7 +10,7 @@ pub struct Tick(pub u32);
 
 impl Tick {
     /// Binary logarithm of the nanoseconds in a tick.
-    pub const SHIFT: u32 = 30;
+    pub const SHIFT: u32 = if cfg!(other_layout) { 29 } else { 30 };
 
     /// The tick of a reading of the monotonic clock.
     #[must_use]

@@ -4,8 +4,8 @@
 //!
 //! The list is made from what the gateway calls while all tests run (`strace -f -c`), and from what
 //! other C libraries use for the same things: musl has `open` where glibc has `openat`. Calls whose
-//! arguments are not looked at are remembered by the kernel as allowed (since Linux 5.11), so that the
-//! packet path (`read`, `write`, `readv`, `writev`, `poll`) pays some ten nanoseconds at most.
+//! arguments are not looked at are remembered by the kernel as allowed (since Linux 5.11), so that it
+//! runs no filter for those of the packet path (`read`, `write`, `readv`, `writev`, `poll`).
 //!
 //! There are two filters. The first one refuses `clone3` as a kernel refuses it that does not know it
 //! (ENOSYS): its flags lie in memory, where filters do not see them, and C libraries then use `clone`,

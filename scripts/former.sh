@@ -1,0 +1,23 @@
+#!/bin/sh
+# Builds a gateway to upgrade from, and says where it is: what the tests of upgrades (crates/tombolo/tests/migration.rs) look for in
+# TOMBOLO_FORMER. Without an argument it is this version with its records laid out otherwise (`cfg(other_layout)`: fields in another
+# order, flags and ticks that are other numbers); else the version that git knows by the argument.
+set -eu
+
+cd "$(dirname "$0")/.."
+target=${CARGO_TARGET_DIR:-$PWD/target}
+mkdir -p "$target/former"
+if [ $# -eq 0 ]; then
+    # A wrapper for our own crates, for which cargo keeps what it makes apart: those of others serve both.
+    RUSTC_WORKSPACE_WRAPPER="$PWD/scripts/other-layout.sh" cargo build -p tombolo --no-default-features >&2
+    mv "$target/debug/tombolo" "$target/former/other-layout"
+    echo "$target/former/other-layout"
+else
+    tree=$(mktemp -d)
+    trap 'git worktree remove --force "$tree"' EXIT
+    git worktree add --detach "$tree" "$1" >&2
+    cargo build --manifest-path "$tree/Cargo.toml" -p tombolo --target-dir "$target/former/build" >&2
+    version=$(git rev-parse --short "$1")
+    mv "$target/former/build/debug/tombolo" "$target/former/$version"
+    echo "$target/former/$version"
+fi
