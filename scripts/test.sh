@@ -1,18 +1,21 @@
 #!/bin/sh
 # Runs all tests and closes with one line: N passed, N failed, N skipped. A test that cannot run here (no root, a missing
-# program) says `SKIP: name: reason` (or `SKIPPED name: reason`) and counts as skipped, not as passed. Arguments go to cargo test.
+# program) says `SKIP: name: reason` (or `SKIPPED name: reason`) and counts as skipped, not as passed. With arguments, which
+# go to cargo test, it runs those tests and nothing else.
+#
+# Without, the tests of the command in labs, which wait for half of their time, run beside those that calculate; then, with the
+# machine for themselves, those that measure. Last the model checker has its turn: the tables built with loom's atomics.
 #
 # Tests with real kernels and clients share a machine with whatever else runs on it. A target that failed is run again, once
 # and alone; what passes then is named as FLAKY, so that nobody overlooks it, and counts as passed.
-#
-# Without arguments, the model checker then has its turn: the tables built with loom's atomics, in a folder of their own.
 set -u
 
 cd "$(dirname "$0")/.."
-log=$(mktemp)
-again=$(mktemp)
-models=$(mktemp)
-trap 'rm -f "$log" "$again" "$models"' EXIT
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+log=$folder/log
+again=$folder/again
+models=$folder/models
 
 # The status of cargo, not of tee.
 run() {
@@ -26,23 +29,66 @@ sum() {
     sed -n "s/^test result: .* \([0-9]*\) $1.*/\1/p" "$2" | awk '{ sum += $1 } END { print sum + 0 }'
 }
 
-run "$log" --workspace "$@"
+# The integration tests of crates, as cargo has them.
+tests_of() {
+    for crate in "$@"; do
+        ls -d "crates/$crate"/tests/*.rs "crates/$crate"/tests/*/main.rs 2>/dev/null
+    done | sed -e 's,/main\.rs$,,' -e 's,.*/,,' -e 's/\.rs$//' | sort -u
+}
+
+named() {
+    sed 's/^/--test /' "$1"
+}
+
+# All of the workspace: whoever asks cargo for a crate of it has other features of others' crates, and builds those anew.
+everything() {
+    cargo test --workspace --no-run || return
+    # What was built last is what lies there.
+    tests_of tombolo >"$folder/labs"
+    tests_of tester generator | grep -vxFf "$folder/labs" >"$folder/measuring"
+    ls crates | xargs -n 1 basename | while read -r crate; do tests_of "$crate"; done | sort -u |
+        grep -vxFf "$folder/labs" | grep -vxFf "$folder/measuring" >"$folder/others"
+    # shellcheck disable=SC2046 # words of their own
+    run "$folder/log.others" --workspace --lib --bins $(named "$folder/others") >/dev/null &
+    # shellcheck disable=SC2046
+    run "$folder/log.labs" --workspace $(named "$folder/labs")
+    labs=$?
+    wait $!
+    others=$?
+    cat "$folder/log.others"
+    # shellcheck disable=SC2046
+    run "$folder/log.measuring" --workspace $(named "$folder/measuring")
+    measuring=$?
+    run "$folder/log.doc" --workspace --doc
+    doc=$?
+    cat "$folder"/log.* >"$log"
+    return $((labs + others + measuring + doc))
+}
+
+if [ $# -eq 0 ]; then
+    TOMBOLO_FORMER=$(./scripts/former.sh)
+    export TOMBOLO_FORMER
+    everything
+else
+    run "$log" --workspace "$@"
+fi
 status=$?
 failed=$(sum failed "$log")
 passed=$(sum passed "$log")
 flaky=''
 
 # Only failed tests are worth a second look: an error of the compiler, or a machine on which nothing works, is not.
-targets=$(sed -n 's/^error: test failed, to rerun pass `\(.*\)`$/\1/p' "$log")
+targets=$(sed -n 's/^error: test failed, to rerun pass `-p [^ ]* \(.*\)`$/\1/p' "$log")
 if [ "$failed" -gt 0 ] && [ "$failed" -le 5 ]; then
     status=0
-    for target in $(echo "$targets" | tr ' ' ':'); do
+    for target in $(echo "$targets" | tr ' ' ':' | sort -u); do
         echo "==== once more, alone: $target"
         # shellcheck disable=SC2046 # the words of the target are arguments
-        if run "$again" $(echo "$target" | tr ':' ' ') "$@"; then
+        if run "$again" --workspace $(echo "$target" | tr ':' ' ') "$@"; then
             before=$(awk -v target="$(echo "$target" | tr ':' ' ')" '
                 /^test result: / { last = $0 }
-                index($0, "`" target "`") { split(last, words, "; "); split(words[2], count, " "); print count[1] + 0; exit }' "$log")
+                index($0, " " target "`") { split(last, words, "; "); split(words[2], count, " "); sum += count[1] }
+                END { print sum + 0 }' "$log")
             failed=$((failed - before))
             passed=$((passed + before))
             flaky="$flaky $target"
@@ -63,6 +109,11 @@ if [ $# -eq 0 ]; then
     echo "$(sed -n 's/.*model .*: \([0-9]*\) executions.*/\1/p' "$models" | awk '{ sum += $1 } END { print sum + 0 }') executions of models"
     cat "$models" >>"$log"
 fi
+
+# Seconds of each program of tests, the longest last.
+awk '/^ *Running / { name = $NF; gsub(/.*deps\/|-[0-9a-f]*\)$/, "", name) }
+     /^ *Doc-tests / { name = "documentation of " $NF }
+     /; finished in / { seconds = $NF; sub(/s$/, "", seconds); if (seconds >= 1) printf "%8.1f s  %s\n", seconds, name }' "$log" | sort -n
 
 # Written past the harness's capture, a skip may share its line with the harness's words.
 skipped=$(grep -cE 'SKIP(:|PED) ' "$log")
