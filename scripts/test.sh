@@ -42,8 +42,10 @@ named() {
 
 # All of the workspace: whoever asks cargo for a crate of it has other features of others' crates, and builds those anew.
 everything() {
+    : >"$log"
+    TOMBOLO_FORMER=$(./scripts/former.sh) || return
+    export TOMBOLO_FORMER
     cargo test --workspace --no-run || return
-    # What was built last is what lies there.
     tests_of tombolo >"$folder/labs"
     tests_of tester generator | grep -vxFf "$folder/labs" >"$folder/measuring"
     ls crates | xargs -n 1 basename | while read -r crate; do tests_of "$crate"; done | sort -u |
@@ -55,7 +57,7 @@ everything() {
     labs=$?
     wait $!
     others=$?
-    cat "$folder/log.others"
+    grep -v '^cargo-status ' "$folder/log.others"
     # shellcheck disable=SC2046
     run "$folder/log.measuring" --workspace $(named "$folder/measuring")
     measuring=$?
@@ -66,8 +68,6 @@ everything() {
 }
 
 if [ $# -eq 0 ]; then
-    TOMBOLO_FORMER=$(./scripts/former.sh)
-    export TOMBOLO_FORMER
     everything
 else
     run "$log" --workspace "$@"
