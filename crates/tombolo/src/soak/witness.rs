@@ -18,8 +18,8 @@ use super::traffic::{Family, SERVER};
 const FLOWS: u32 = 4;
 /// Time between two datagrams of a flow.
 const STEP: Duration = Duration::from_millis(20);
-/// Who has not been answered after this never will be.
-const GRACE: Duration = Duration::from_secs(1);
+/// Who has not been answered after this never will be, however much the machine has to do.
+const GRACE: Duration = Duration::from_secs(5);
 /// How long a connection may be silent: TCP sends again, less and less often.
 const SILENCE: Duration = Duration::from_secs(40);
 /// Phases that are told apart.
@@ -116,9 +116,12 @@ impl Witnesses {
     /// Waits until what is on its way has come, and ends all flows and connections. What was
     /// [`seen`](Self::saw) can be read afterwards.
     pub(super) fn stop(&mut self) {
+        let (last, end) = (self.shared.stretch(), Instant::now() + GRACE);
         // What is asked from now on is of no stretch, and may go unanswered.
         self.next();
-        std::thread::sleep(GRACE);
+        while self.saw(last).1 > 0 && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(50));
+        }
         self.shared.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
             if !matches!(thread.join(), Ok(Ok(()))) {
