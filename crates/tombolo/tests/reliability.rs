@@ -400,6 +400,26 @@ fn what_somebody_takes_from_the_host_is_put_back() {
     gateway.wait(PATIENCE).unwrap().success().unwrap();
 }
 
+#[test]
+fn an_address_that_somebody_takes_from_the_device_is_put_back() {
+    if skip_without("an_address_that_somebody_takes_from_the_device_is_put_back", &["ip"]) {
+        return;
+    }
+    let host = Host::new("");
+    let clat = "[[service]]\nkind = \"clat\"\nprefix = \"2001:db8:64::/96\"\nhost = \"192.0.0.1\"\n\
+                eam = [{ ipv4 = \"192.0.0.1\", ipv6 = \"2001:db8:464::1\" }]\n";
+    host.set_up("", clat);
+    let gateway = host.start();
+    let before = host.state();
+    assert!(before.iter().any(|line| line.contains("192.0.0.1/32")), "{before:#?}");
+    // With the address go the routes that have it as their source.
+    host.run("ip addr del 192.0.0.1/32 dev tombolo");
+    if wait_until("the address is there again", SOON, || (host.state() == before).then_some(())).is_err() {
+        assert_same(&host.state(), &before, &gateway.stderr());
+    }
+    end(gateway);
+}
+
 /// A file system in memory of a few megabytes, unmounted when dropped.
 struct SmallDisk(PathBuf);
 
