@@ -287,7 +287,7 @@ impl<R: Rng> Napt<'_, R> {
             return pool.place_of(share.address).ok_or(DropReason::PoolExhausted);
         }
         let first = self.random.next_u32();
-        for tried in 0..addresses.min(ADDRESSES_TRIED) {
+        for tried in 0..self.addresses_tried() {
             let place = first.wrapping_add(tried) % addresses;
             let Some(address) = pool.address(place) else { continue };
             let exhausted = Exhausted::address(address, space);
@@ -297,21 +297,28 @@ impl<R: Rng> Napt<'_, R> {
             if self.has_room(address, inside, space) {
                 return Ok(place);
             }
-            self.exhausted.note(exhausted, self.now);
+            // What so few ports say of an address is nothing to remember.
+            if !self.exhausted.searches_are_short(self.now) {
+                self.exhausted.note(exhausted, self.now);
+            }
         }
         Err(DropReason::PoolExhausted)
     }
 
+    fn addresses_tried(&self) -> u32 {
+        self.pool.addresses().min(ADDRESSES_TRIED)
+    }
+
     fn has_room(&mut self, address: Ipv4Addr, inside: &InsideKey, space: PortSpace) -> bool {
-        let random = self.random.next_u64();
+        let (random, depth) = (self.random.next_u64(), self.exhausted.depth_of_each(self.addresses_tried(), self.now));
         if let Allocation::Blocks(blocks) = self.pool.allocation() {
-            let (random, depth) = (u32::try_from(random >> 32).unwrap_or(0), self.exhausted.depth(self.now));
+            let random = u32::try_from(random >> 32).unwrap_or(0);
             return self.free_blocks(address, space, *blocks, &(0..=u16::MAX), (random, depth)).next().is_some();
         }
         let port = u16::from_be_bytes(inside.port);
         let reuse_after = self.reuse_port_after(space);
         let candidates = self.pool.candidates(address, space, port, self.policy.parity, random);
-        let mut candidates = candidates.take(self.exhausted.depth(self.now));
+        let mut candidates = candidates.take(depth);
         candidates.any(|candidate| self.tables.outside.is_available(candidate.slot, self.now, reuse_after))
             || self.reusable_age(address, space, &[0..=u16::MAX]).is_some()
     }

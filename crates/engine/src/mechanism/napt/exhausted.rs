@@ -2,7 +2,9 @@
 //!
 //! A search passes all ports of an address. What it finds is good for the tick. Of pools with more
 //! addresses than there is memory for, so many searches a tick are made, and from then on searches
-//! that look at a few ports: they find one wherever there are many.
+//! that look at a few ports: they find one wherever there are many. So does the search for an
+//! address that has one for a new subscriber, at a few ports of all addresses that it tries
+//! together.
 
 use std::net::Ipv4Addr;
 
@@ -64,6 +66,13 @@ impl Exhausted {
         if self.searches_are_short(now) { SHORT } else { usize::MAX }
     }
 
+    /// The same of each of so many addresses that one packet tries: a short search is as short for all
+    /// of them together.
+    pub(super) fn depth_of_each(&self, addresses: u32, now: Tick) -> usize {
+        let depth = self.depth(now);
+        if depth == SHORT { SHORT / addresses.max(1) as usize } else { depth }
+    }
+
     pub(super) fn searches_are_short(&self, now: Tick) -> bool {
         self.in_vain.0 == now && self.in_vain.1 >= SEARCHES
     }
@@ -93,5 +102,7 @@ mod tests {
         }
         exhausted.note(1, Tick(5));
         assert_eq!((exhausted.depth(Tick(5)), exhausted.depth(Tick(6))), (SHORT, usize::MAX));
+        let of_each = |tick| exhausted.depth_of_each(16, tick);
+        assert_eq!((of_each(Tick(5)), of_each(Tick(6))), (SHORT / 16, usize::MAX));
     }
 }
