@@ -23,7 +23,7 @@ demo: setup
 	cargo build --release -p tombolo
 	./target/release/tombolo lab demo
 
-test: setup build
+test: setup
 	./scripts/test.sh
 
 lint: setup
