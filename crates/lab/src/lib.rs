@@ -32,6 +32,7 @@ pub mod stun;
 pub mod topology;
 
 mod capture;
+mod drops;
 mod error;
 mod frames;
 mod groups;
@@ -51,6 +52,7 @@ pub mod scenario;
 mod wait;
 
 pub use capture::Capture;
+pub use drops::dropped_by_links;
 pub use error::LabError;
 pub use frames::Frames;
 pub use interruption::interrupted;

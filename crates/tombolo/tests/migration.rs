@@ -15,7 +15,7 @@ use nix::sys::signal::Signal;
 use nix::sys::socket::{setsockopt, sockopt};
 use serde_json::Value;
 use tombolo_daemon::utc::Utc;
-use tombolo_lab::{Lab, Peer, Process, Topology, skip_without, wait_until};
+use tombolo_lab::{Lab, Peer, Process, Topology, dropped_by_links, skip_without, wait_until};
 
 mod running;
 
@@ -260,10 +260,11 @@ fn flows_go_on(settings: &str, programs: [&str; 2], is_accelerated: bool) {
     });
     assert!(!before[0].is_empty() && before == after, "{before:?} {after:?}\n{said}");
     let (sent, answered, lost) = (stream.sent.load(Ordering::Acquire), stream.answered(), stream.lost());
-    let at_the_ends = lost_at_the_ends(&lab);
-    println!("{answered} of {sent} datagrams were answered, {at_the_ends} found no room at the ends");
+    let elsewhere = [lost_at_the_ends(&lab), dropped_by_links(&lab, &["client", "gateway", "server"]).unwrap()];
+    println!("{answered} of {sent} datagrams were answered; at the ends and by links were lost {elsewhere:?}");
     if is_accelerated {
-        assert_eq!(lost, Vec::<u64>::new(), "not one datagram was lost, but for {at_the_ends} at the ends\n{said}");
+        let is_elsewhere = lost.len() as u64 <= elsewhere.iter().sum();
+        assert!(is_elsewhere, "lost {lost:?}, at the ends and by links {elsewhere:?}\n{said}");
     } else {
         let outage = lost.last().map_or(0, |last| last - lost[0] + 1);
         assert_eq!(outage, lost.len() as u64, "only those of the time without a gateway: {lost:?}");

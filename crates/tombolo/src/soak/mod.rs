@@ -16,7 +16,6 @@ mod aftermath;
 mod attacker;
 mod bed;
 mod configuration;
-mod drops;
 mod failures;
 mod forged;
 mod known;

@@ -4,17 +4,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
-use tombolo_lab::Lab;
+use tombolo_lab::{Lab, dropped_by_links};
 
 use super::attacker::Attacker;
 use super::bed::Bed;
-use super::drops::dropped_by_links;
 use super::failures::Failures;
 use super::mishap;
 use super::phase::{Act, PHASES, Seen};
 use super::traffic::Traffic;
 use super::witness::Witnesses;
 
+/// Whose links count.
+const NODES: [&str; 3] = ["client", "gateway", "server"];
 /// A phase is no shorter and no longer than this.
 const SHORTEST: Duration = Duration::from_millis(1500);
 const LONGEST: Duration = Duration::from_secs(10);
@@ -62,7 +63,7 @@ impl Siege {
         let phase = &PHASES[place];
         self.witnesses.next();
         let stretch = self.seen.len() + 1;
-        let (drops, opened, begin) = (dropped_by_links(lab)?, traffic.opened(), Instant::now());
+        let (drops, opened, begin) = (dropped_by_links(lab, &NODES)?, traffic.opened(), Instant::now());
         let mut seen = Seen { name: phase.name, ..Seen::default() };
         match phase.act {
             Act::Nothing => {}
@@ -106,7 +107,7 @@ impl Siege {
         }
         self.rest(begin, &mut bed);
         self.slowest_start = self.slowest_start.max(bed.ready_in);
-        seen.dropped_by_links = dropped_by_links(lab)?.saturating_sub(drops);
+        seen.dropped_by_links = dropped_by_links(lab, &NODES)?.saturating_sub(drops);
         let [worked, failed] = traffic.opened();
         (seen.opened, seen.refused) = (worked - opened[0], failed - opened[1]);
         self.seen.push((place, stretch, seen));

@@ -1,15 +1,22 @@
-//! What the links of the lab drop: queues that were full.
+//! What the links of a lab drop: queues that were full.
 
-use anyhow::Context as _;
+use std::io;
+
 use serde_json::Value;
-use tombolo_lab::Lab;
 
-/// Packets that interfaces of all nodes have dropped so far.
-pub(super) fn dropped_by_links(lab: &Lab) -> anyhow::Result<u64> {
+use crate::{Lab, LabError};
+
+/// Packets that interfaces of these nodes have dropped so far. A processor that is kept from its
+/// interrupts, by a process of real-time priority say, queues a thousand and drops the rest.
+///
+/// # Errors
+/// [`LabError`] if `ip` does not tell.
+pub fn dropped_by_links(lab: &Lab, nodes: &[&str]) -> Result<u64, LabError> {
     let mut dropped = 0;
-    for node in ["client", "gateway", "server"] {
+    for node in nodes {
         let output = lab.node(node)?.command("ip").args(["-j", "-s", "link", "show"]).run()?.success()?;
-        let links: Vec<Value> = serde_json::from_str(&output.stdout).context("ip -j -s link printed no JSON")?;
+        let links: Vec<Value> = serde_json::from_str(&output.stdout)
+            .map_err(|error| LabError::system("read the links", io::Error::from(error)))?;
         dropped += links.iter().map(of_link).sum::<u64>();
     }
     Ok(dropped)
