@@ -9,19 +9,23 @@
 #                 translate, 10^6 packets a service; SECONDS, TRIALS, PACKETS (root)
 #   make fuzz     libFuzzer on parser, translation, engine and configuration; SECONDS=60 for each of them
 #   make lab      a playground that stays: three namespaces, no gateway (root)
+#   make deb      a package for Debian 12 and later: target/debian-package; scripts/check-deb.sh installs, upgrades and purges it
 #   make cross    for arm64, on x86-64: target/aarch64-unknown-linux-gnu/release/tombolo
 #   make static   statically linked binaries for both processors, and small ones without the tester: target/static
 #   make kernels  the fast path under three kernels on both processors, emulated; takes hours (docs/kernel-support.md)
 #   make setup    installs the Debian packages that the above need
 
-.PHONY: build demo test lint bench bench-fastpath soak fuzz lab cross static kernels setup
+# Where cargo puts what it has built.
+BINARIES := $(or $(CARGO_TARGET_DIR),./target)
+
+.PHONY: build demo test lint bench bench-fastpath soak fuzz lab deb cross static kernels setup
 
 build:
 	cargo build --workspace
 
 demo: setup
 	cargo build --release -p tombolo
-	./target/release/tombolo lab demo
+	$(BINARIES)/release/tombolo lab demo
 
 test: setup
 	./scripts/test.sh
@@ -38,13 +42,13 @@ bench: setup
 	cargo bench -p tombolo-daemon --bench state
 	cargo bench -p tombolo-daemon --bench state -- scaling start 10
 	cargo build --release -p tombolo
-	./target/release/tombolo bench tcp
+	$(BINARIES)/release/tombolo bench tcp
 
 soak: setup
 	cargo build --release -p tombolo
-	./target/release/tombolo lab soak --seconds $(or $(SECONDS),1200)
+	$(BINARIES)/release/tombolo lab soak --seconds $(or $(SECONDS),1200)
 	TOMBOLO_TRIALS=$(or $(TRIALS),1250000) cargo test --release -p tombolo-fastpath --test differential
-	./target/release/tombolo lab compare --packets $(or $(PACKETS),500000)
+	$(BINARIES)/release/tombolo lab compare --packets $(or $(PACKETS),500000)
 
 fuzz: setup
 	./scripts/fuzz.sh $(or $(SECONDS),60)
@@ -52,12 +56,15 @@ fuzz: setup
 bench-fastpath: setup
 	cargo bench -p tombolo-fastpath --bench fastpath
 	cargo build --release -p tombolo
-	./target/release/tombolo bench tcp --service nat64 --settings 'gateway.fastpath = "tc"' --flows 1,10 --rounds 7 --seconds 1
-	./target/release/tombolo bench tcp --service nat44 --settings 'gateway.fastpath = "tc"' --flows 1,10 --rounds 7 --seconds 1
+	$(BINARIES)/release/tombolo bench tcp --service nat64 --settings 'gateway.fastpath = "tc"' --flows 1,10 --rounds 7 --seconds 1
+	$(BINARIES)/release/tombolo bench tcp --service nat44 --settings 'gateway.fastpath = "tc"' --flows 1,10 --rounds 7 --seconds 1
 
 lab: setup
 	cargo build -p tombolo
-	./target/debug/tombolo lab up
+	$(BINARIES)/debug/tombolo lab up
+
+deb: setup
+	./scripts/deb.sh
 
 cross:
 	./scripts/cross.sh build

@@ -8,7 +8,7 @@ use tombolo_engine::plan::{AnsweredBy, ErrorPolicy, OwnAddresses, Refusals};
 use tombolo_tables::tables::Capacity;
 
 use crate::document::{Node, Table};
-use crate::host::{FastPath, Host, InsideInterfaces, LogDetail, MetricsAddress, TableMemory};
+use crate::host::{FastPath, Host, InsideInterfaces, LogDetail, LogFormat, LogLevel, MetricsAddress, TableMemory};
 use crate::problem::{Log, Problem};
 use crate::reference::{CAPACITY, GATEWAY, INTERFACE};
 
@@ -16,6 +16,15 @@ const ANSWERED_BY: [(&str, AnsweredBy); 2] = [("host", AnsweredBy::Host), ("gate
 const MODES: [(&str, FastPath); 4] =
     [("auto", FastPath::Auto), ("xdp", FastPath::Xdp), ("tc", FastPath::Tc), ("off", FastPath::Off)];
 const DETAILS: [(&str, LogDetail); 2] = [("bindings", LogDetail::Bindings), ("blocks", LogDetail::Blocks)];
+const LEVELS: [(&str, LogLevel); 5] = [
+    ("error", LogLevel::Error),
+    ("warn", LogLevel::Warn),
+    ("info", LogLevel::Info),
+    ("debug", LogLevel::Debug),
+    ("trace", LogLevel::Trace),
+];
+const FORMATS: [(&str, LogFormat); 4] =
+    [("auto", LogFormat::Auto), ("text", LogFormat::Text), ("json", LogFormat::Json), ("journal", LogFormat::Journal)];
 const MEMORY: [(&str, TableMemory); 2] = [("as-needed", TableMemory::AsNeeded), ("at-start", TableMemory::AtStart)];
 
 /// Reads `[gateway]` and `[[interface]]`.
@@ -70,6 +79,8 @@ fn read_gateway(file: &Table<'_>, interfaces: BTreeMap<String, FastPath>, log: &
         lease_files: defaults.lease_files,
         user: table.read_or("user", None, log, |node| user(node).map(Some)),
         sandbox: table.read_or("sandbox", defaults.sandbox, log, Node::switch),
+        log_level: table.read_or("log_level", defaults.log_level, log, |node| node.choice(&LEVELS)),
+        log_format: table.read_or("log_format", defaults.log_format, log, |node| node.choice(&FORMATS)),
         file_directories: defaults.file_directories,
     };
     if let Some(node) = table.find("fastpath_netfilter")

@@ -55,8 +55,54 @@ pub struct Host {
     pub user: Option<String>,
     /// Only the system calls and the files that a running gateway needs are left to it. Default: true.
     pub sandbox: bool,
+    /// What is logged. Default: [`LogLevel::Info`].
+    pub log_level: LogLevel,
+    /// In what form. Default: [`LogFormat::Auto`].
+    pub log_format: LogFormat,
     /// Directories of the files that the configuration names and that are read with it. Default: none.
     pub file_directories: Vec<PathBuf>,
+}
+
+/// How grave something has to be to be logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogLevel {
+    /// What ends the gateway, or a part of it.
+    Error,
+    /// What somebody should look into.
+    Warn,
+    /// What it does.
+    Info,
+    /// Why.
+    Debug,
+    /// Each step.
+    Trace,
+}
+
+impl LogLevel {
+    /// Its name in configuration files.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+            Self::Trace => "trace",
+        }
+    }
+}
+
+/// The form of the log, which goes to the standard error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// [`Journal`](Self::Journal) where that is what reads it, else [`Text`](Self::Text).
+    Auto,
+    /// A line of words, with the time.
+    Text,
+    /// A JSON object a line, with the time.
+    Json,
+    /// Lines that begin with their priority, as sd-daemon(3) has it; without the time, which the journal knows.
+    Journal,
 }
 
 /// What the log of bindings tells of services that hand out ports in blocks or by computation.
@@ -152,6 +198,8 @@ impl Default for Host {
             lease_files: Vec::new(),
             user: None,
             sandbox: true,
+            log_level: LogLevel::Info,
+            log_format: LogFormat::Auto,
             file_directories: Vec::new(),
         }
     }

@@ -33,7 +33,9 @@ mod timeouts;
 mod translation;
 mod value;
 
-pub use host::{FastPath, Host, InsideInterfaces, LogDetail, MetricsAddress, Provision, TableMemory};
+pub use host::{
+    FastPath, Host, InsideInterfaces, LogDetail, LogFormat, LogLevel, MetricsAddress, Provision, TableMemory,
+};
 pub use problem::{ConfigError, Problem};
 
 /// Everything that a configuration file decides.

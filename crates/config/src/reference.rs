@@ -75,7 +75,7 @@ pub static FILE: Section = Section {
 /// `[gateway]`.
 pub static GATEWAY: Section = Section {
     path: "[gateway]",
-    about: "The gateway's place in its host. A change takes a restart, except of the addresses and of what begins with `icmp_`.",
+    about: "The gateway's place in its host. A change takes a restart, except of the addresses, of `log_level`, and of what begins with `icmp_`.",
     groups: groups! {
         "device": "string", "\"tombolo\"", "\"tombolo\"",
             "Name of the TUN device that the gateway makes, 1 to 15 bytes. The prefixes and pools of the services are routed to it.";
@@ -105,6 +105,10 @@ pub static GATEWAY: Section = Section {
             "User to become once the start is complete, by name or number, with its groups. The run directory, what is pinned in the kernel, the control socket and the log of bindings become its own. It must be able to read this file, for a reload, and to write to the directory of the log, for its rotation. See docs/security.md.";
         "sandbox": "switch", "true", "true",
             "Once the start is complete, leave the process the system calls (seccomp) and files (Landlock) that a running gateway needs, and no others. What the kernel lacks of that is said in the log. Capabilities that are not needed are given up in any case. See docs/security.md.";
+        "log_level": "\"error\", \"warn\", \"info\", \"debug\" or \"trace\"", "\"info\"", "\"debug\"",
+            "What is logged, to the standard error: what is as grave as this, or graver. A reload follows a change. The environment variable `RUST_LOG` wins.";
+        "log_format": "\"auto\", \"text\", \"json\" or \"journal\"", "\"auto\"", "\"json\"",
+            "Lines of words with the time, a JSON object a line, or lines that begin with their priority (`<4>` for a warning), for systemd's journal. `auto`: `journal` where the journal reads them, else `text`.";
         "ipv4": "address", "a global address of the host", "\"192.0.2.254\"", "Source of ICMPv4 errors of the gateway's own.";
         "ipv6": "address", "a global address of the host", "\"2001:db8::1\"", "Source of ICMPv6 errors of the gateway's own.";
         "answered_by": "\"host\" or \"gateway\"", "\"host\"", "\"gateway\"",

@@ -21,6 +21,7 @@ use tombolo_io::clock::monotonic_nanos;
 use tombolo_io::host::{Forwarding, Host};
 use tombolo_io::privileges::Tasks;
 use tombolo_io::queue::Refusal;
+use tombolo_io::supervisor::Supervisor;
 use tombolo_io::tun::{ExistingDevice, KernelEntry, Tun, TunConfig};
 use tombolo_io::worker::{StopSignal, Worker};
 
@@ -65,6 +66,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) report: &'a Report,
     /// A service leaves its prefix to the network.
     pub(crate) awaits_prefix: bool,
+    /// Who is told how it does.
+    pub(crate) supervisor: Arc<Supervisor>,
 }
 
 /// The gateway as far as it is there.
@@ -114,7 +117,8 @@ impl Gateway {
             lookout: None,
             state: None,
         };
-        match gateway.assemble(wanted, prepared).and_then(|()| gateway.watch(ended)) {
+        let supervisor = Arc::clone(&wanted.supervisor);
+        match gateway.assemble(wanted, prepared).and_then(|()| gateway.watch(supervisor, ended)) {
             Ok(()) => Ok(gateway),
             Err(error) => {
                 tracing::error!("the start failed, and what it had changed is taken back");
@@ -126,7 +130,7 @@ impl Gateway {
 
     fn assemble(
         &mut self,
-        Wanted { source, settings, mut plan, report, awaits_prefix }: Wanted<'_>,
+        Wanted { source, settings, mut plan, report, awaits_prefix, supervisor }: Wanted<'_>,
         prepared: impl FnOnce() -> Result<(), DaemonError>,
     ) -> Result<(), DaemonError> {
         let account = Account::of(settings)?;
@@ -201,6 +205,7 @@ impl Gateway {
             guard,
             started: Now(monotonic_nanos()),
             health: Arc::clone(&self.health),
+            supervisor,
             put_back: Arc::<AtomicU64>::default(),
             changing: Mutex::default(),
         }));
@@ -253,8 +258,9 @@ impl Gateway {
     }
 
     /// Has the workers watched.
-    fn watch(&mut self, ended: impl FnOnce() + Send + 'static) -> Result<(), DaemonError> {
-        let started = watchdog::start(self.pulses.clone(), Arc::clone(&self.health), self.stop.clone(), ended);
+    fn watch(&mut self, supervisor: Arc<Supervisor>, ended: impl FnOnce() + Send + 'static) -> Result<(), DaemonError> {
+        let (pulses, health) = (self.pulses.clone(), Arc::clone(&self.health));
+        let started = watchdog::start(pulses, health, supervisor, self.stop.clone(), ended);
         self.watchdog = Some(started.map_err(system("starting the watchdog"))?);
         Ok(())
     }

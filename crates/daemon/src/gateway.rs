@@ -6,8 +6,9 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 
 use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGPROF, SIGTERM, SIGUSR1, SIGUSR2, SIGVTALRM, SIGXFSZ};
 use signal_hook::iterator::Signals;
-use tombolo_config::Configuration;
+use tombolo_config::{Configuration, LogLevel};
 use tombolo_engine::Plan;
+use tombolo_io::supervisor::Supervisor;
 use tombolo_io::worker::StopSignal;
 
 use crate::assembly::{Gateway, Wanted};
@@ -21,17 +22,24 @@ use crate::running::{Running, Source};
 /// Signals that end a process which does not expect them, and mean nothing to a gateway.
 const MEANINGLESS: [i32; 6] = [SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGXFSZ];
 
-/// Runs the gateway that the file at `path` describes until SIGINT or SIGTERM; SIGHUP reads the
-/// file again.
+/// Runs the gateway that the file at `path` describes, whose `configuration` was just read, until SIGINT or
+/// SIGTERM; SIGHUP reads the file again. `set_log_level` is called with the level that it then has.
 ///
-/// Logs `ready` once packets are routed to it.
+/// Logs `ready` once packets are routed to it, and tells whoever supervises the process.
 ///
 /// # Errors
 /// [`DaemonError`]. If it did not start, whatever was changed on the host has been taken back.
-pub fn run(path: &Path) -> Result<(), DaemonError> {
-    let configuration = tombolo_config::load(path)?;
+pub fn run(
+    path: &Path,
+    configuration: Configuration,
+    set_log_level: impl Fn(LogLevel) + Send + Sync + 'static,
+) -> Result<(), DaemonError> {
     let (file, settings) = (path.to_owned(), configuration.host.clone());
-    let reload = move |current: &Plan| reload::plan(&file, &settings, current);
+    let reload = move |current: &Plan| {
+        let (plan, level) = reload::plan(&file, &settings, current)?;
+        set_log_level(level);
+        Ok(plan)
+    };
     let source = Source { path: path.to_owned(), reload: Box::new(reload), mtu: None };
     serve(configuration, source, &Report::default(), || Ok(()))
 }
@@ -51,6 +59,11 @@ pub(crate) fn serve(
     for warning in &warnings {
         tracing::warn!("{warning}");
     }
+    let supervisor = Supervisor::of_environment().unwrap_or_else(|error| {
+        tracing::warn!("NOTIFY_SOCKET cannot be reached, so nobody is told how the gateway does: {error}");
+        Supervisor::default()
+    });
+    let supervisor = Arc::new(supervisor);
     let awaiting = discovery::awaiting(&plan);
     let awaits_prefix = awaiting.is_some();
     discovery::complete(&mut plan, discovery::advertised, tombolo_io::resolver::ipv6_addresses)?;
@@ -60,7 +73,8 @@ pub(crate) fn serve(
     let stop = StopSignal::new().map_err(system("making the stop signal"))?;
     let signals_handle = signals.handle();
 
-    let wanted = Wanted { source, settings: &settings, plan, report, awaits_prefix };
+    let wanted =
+        Wanted { source, settings: &settings, plan, report, awaits_prefix, supervisor: Arc::clone(&supervisor) };
     // What ends a worker or the watchdog ends the wait for signals.
     let gateway = Gateway::start(wanted, &stop, prepared, move || signals_handle.close())?;
     let running = gateway.running();
@@ -68,6 +82,7 @@ pub(crate) fn serve(
     let watch = awaited.and_then(|(service, running)| PrefixWatch::start(service, running, stop.clone()));
     let reload = running.and_then(start_reloading);
     tracing::info!("ready");
+    supervisor.ready();
     tombolo_io::fault::trip("ready");
     for signal in &mut signals {
         match signal {
@@ -82,6 +97,7 @@ pub(crate) fn serve(
             }
         }
     }
+    supervisor.stopping();
     let result = gateway.stop();
     watch.into_iter().for_each(PrefixWatch::join);
     result

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tombolo_config::{ConfigError, Configuration, Host};
+use tombolo_config::{ConfigError, Configuration, Host, LogLevel};
 use tombolo_engine::Plan;
 use tombolo_engine::mapping::allocation::Allocation;
 use tombolo_engine::mapping::pool::Pool;
@@ -30,12 +30,13 @@ pub enum ReloadError {
     Nothing,
 }
 
-/// The plan of the file at `path`, if it can take the place of `current`.
+/// The plan of the file at `path`, if it can take the place of `current`, and what is logged from then on.
 ///
 /// # Errors
 /// [`ReloadError`].
-pub fn plan(path: &Path, host: &Host, current: &Plan) -> Result<Plan, ReloadError> {
-    let Configuration { host: new_host, mut plan, warnings } = tombolo_config::load(path)?;
+pub fn plan(path: &Path, host: &Host, current: &Plan) -> Result<(Plan, LogLevel), ReloadError> {
+    let Configuration { host: mut new_host, mut plan, warnings } = tombolo_config::load(path)?;
+    let log_level = std::mem::replace(&mut new_host.log_level, host.log_level);
     for warning in &warnings {
         tracing::warn!("{warning}");
     }
@@ -55,7 +56,7 @@ pub fn plan(path: &Path, host: &Host, current: &Plan) -> Result<Plan, ReloadErro
     keep_lent(&mut plan, current);
     plan.own.ipv4 = plan.own.ipv4.or(current.own.ipv4);
     plan.own.ipv6 = plan.own.ipv6.or(current.own.ipv6);
-    Ok(plan)
+    Ok((plan, log_level))
 }
 
 /// The new plan goes on lending from the pools of the old one, which know what is lent.

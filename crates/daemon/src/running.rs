@@ -13,6 +13,7 @@ use tombolo_engine::static_bindings::{self, Conflict};
 use tombolo_engine::{Now, Plan};
 use tombolo_io::clock::monotonic_nanos;
 use tombolo_io::queue::{QueueCounters, QueueTotals};
+use tombolo_io::supervisor::Supervisor;
 use tombolo_tables::Tables;
 use tombolo_tables::binding::Binding;
 
@@ -70,6 +71,8 @@ pub struct Running {
     pub started: Now,
     /// How it does.
     pub health: Arc<Health>,
+    /// Who has started the process.
+    pub supervisor: Arc<Supervisor>,
     /// What was put back on the host after somebody had taken it away.
     pub put_back: Arc<AtomicU64>,
     /// Held while the plan is replaced, so that no change is lost.
@@ -116,6 +119,14 @@ impl Running {
     /// [`ReloadError`]: the old plan stays in force.
     pub fn reload(&self) -> Result<Changed, ReloadError> {
         let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.supervisor.reloading();
+        let changed = self.reload_alone();
+        self.supervisor.ready();
+        changed
+    }
+
+    /// The same, while nobody else changes the plan.
+    fn reload_alone(&self) -> Result<Changed, ReloadError> {
         let current = self.plan.load_full();
         let mut plan = (self.source.reload)(&current)?;
         tombolo_io::fault::check("reload-read").map_err(ReloadError::Step)?;

@@ -1,13 +1,16 @@
 //! The thread that sees whether the workers live. One that stands still keeps the packets of its
 //! queue, and nobody else gets to know.
 //!
+//! It also tells whoever supervises the process that it lives, and how it does.
+//!
 //! Time is counted in looks of this thread: while the whole process stands still, stopped by a
 //! debugger or with its virtual machine, it does not look either.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use tombolo_io::supervisor::Supervisor;
 use tombolo_io::worker::StopSignal;
 
 use crate::health::Health;
@@ -26,15 +29,18 @@ const DEAD: u32 = 30;
 pub(crate) fn start(
     pulses: Vec<Pulse>,
     health: Arc<Health>,
+    supervisor: Arc<Supervisor>,
     stop: StopSignal,
     ended: impl FnOnce() + Send + 'static,
 ) -> std::io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name("watchdog".into()).spawn(move || {
         let mut workers: Vec<Seen> = pulses.iter().map(|pulse| Seen { count: pulse.count(), since: 0 }).collect();
+        let mut report = Report::to(supervisor);
         for look in 1_u32.. {
             if stop.is_given() {
                 break;
             }
+            report.send(&health);
             std::thread::park_timeout(LOOK);
             if look.is_multiple_of(A_SECOND) {
                 judge(&pulses, &mut workers, &health, &stop);
@@ -42,6 +48,36 @@ pub(crate) fn start(
         }
         ended();
     })
+}
+
+/// What the supervisor has been told.
+struct Report {
+    to: Arc<Supervisor>,
+    status: String,
+    /// When it heard last that the process lives.
+    alive: Option<Instant>,
+}
+
+impl Report {
+    const fn to(supervisor: Arc<Supervisor>) -> Self {
+        Self { to: supervisor, status: String::new(), alive: None }
+    }
+
+    /// Tells what is new, and that the process lives where that is due.
+    fn send(&mut self, health: &Health) {
+        let (state, faults) = health.report();
+        let status = [vec![state.name().to_owned()], faults].concat().join("; ");
+        if status != self.status {
+            self.to.status(&status);
+            self.status = status;
+        }
+        if let Some(pulse) = self.to.pulse()
+            && self.alive.is_none_or(|last| last.elapsed() + LOOK >= pulse)
+        {
+            self.to.alive();
+            self.alive = Some(Instant::now());
+        }
+    }
 }
 
 /// What was seen of a worker.

@@ -4,7 +4,8 @@
 //! A packet meets the modules in this order: [`worker`] wakes up and asks a [`queue`] for it;
 //! [`vnet`] says what the kernel left to be done on it; the handler decides; [`queue`] sends it
 //! back. [`tun`] makes the device, [`host`] routes packets to it.
-//! [`privileges`] gives up what is not needed once all of that is done.
+//! [`privileges`] gives up what is not needed once all of that is done; [`supervisor`] tells whoever started
+//! the process.
 //!
 //! The crate decides nothing about packets, and is the only one besides the tables and the
 //! accelerator that holds `unsafe`: in small blocks, each with its reason.
@@ -24,6 +25,7 @@ pub mod queue;
 pub mod resolver;
 pub mod router;
 pub mod rtnl;
+pub mod supervisor;
 pub mod tun;
 pub mod vnet;
 pub mod worker;

@@ -11,6 +11,7 @@ mod cmd;
 mod demo;
 #[cfg(feature = "tester")]
 mod live;
+mod log;
 mod offline;
 #[cfg(feature = "tester")]
 mod soak;

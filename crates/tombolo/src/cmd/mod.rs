@@ -1,6 +1,6 @@
 //! The command line. One file a subcommand.
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 #[cfg(feature = "tester")]
 mod bench;
@@ -10,6 +10,7 @@ mod bench_packets;
 mod bench_route_lookup;
 mod binding_who;
 mod check;
+mod completions;
 mod control;
 mod doctor;
 mod down;
@@ -23,6 +24,7 @@ mod lab_compare;
 mod lab_demo;
 #[cfg(feature = "tester")]
 mod lab_soak;
+mod man;
 mod map;
 pub(crate) mod print;
 mod provision;
@@ -79,6 +81,10 @@ enum Command {
     Binding(control::Binding),
     /// What this machine lacks for the gateway, and what works without it
     Doctor(doctor::Arguments),
+    /// The manual pages of this command and of its configuration file
+    Man(man::Arguments),
+    /// What a shell needs to complete this command line
+    Completions(completions::Arguments),
     /// Measure gateways, this one and others
     #[cfg(feature = "tester")]
     Bench(bench::Arguments),
@@ -104,6 +110,8 @@ impl Arguments {
             Command::Down(arguments) => down::run(&arguments),
             Command::Binding(arguments) => control::binding(&arguments),
             Command::Doctor(arguments) => doctor::run(&arguments),
+            Command::Man(arguments) => man::run(&arguments, Self::command()),
+            Command::Completions(arguments) => completions::run(&arguments, Self::command()),
             #[cfg(feature = "tester")]
             Command::Bench(arguments) => bench::run(arguments),
         }

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use crate::log::Log;
+
 /// The configuration file.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -14,12 +16,7 @@ pub(crate) struct Arguments {
 
 /// The gateway, in the foreground.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
-        .with_writer(std::io::stderr)
-        .init();
-    Ok(tombolo_daemon::run(&arguments.config)?)
+    let configuration = tombolo_config::load(&arguments.config)?;
+    let log = Log::start(configuration.host.log_level, configuration.host.log_format);
+    Ok(tombolo_daemon::run(&arguments.config, configuration, move |level| log.set_level(level))?)
 }

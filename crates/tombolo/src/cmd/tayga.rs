@@ -13,6 +13,7 @@ use tombolo_daemon::DaemonError;
 use tombolo_io::tun::Persistence;
 
 use super::syslog::Syslog;
+use crate::log::Journal;
 
 /// Tayga's options, and what they mean there.
 #[derive(Debug, Args)]
@@ -179,6 +180,7 @@ fn log(arguments: &Arguments) {
     match system {
         Some(system) => builder.without_time().with_writer(move || system.clone()).init(),
         None if arguments.debug || arguments.stdout => builder.with_writer(io::stdout).init(),
+        None if arguments.journal => builder.event_format(Journal::default()).with_writer(io::stderr).init(),
         None => builder.with_writer(io::stderr).init(),
     }
 }

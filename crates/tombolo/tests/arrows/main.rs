@@ -20,12 +20,13 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("engine", &["wire", "tables"]),
     ("io", &["wire", "tables", "engine"]),
     ("config", &["wire", "tables", "engine"]),
+    ("import", &[]),
     ("fastpath", &["wire", "records", "tables", "engine", "io"]),
     ("daemon", &["wire", "records", "tables", "engine", "io", "config", "fastpath"]),
     ("lab", &[]),
     ("generator", &["records"]),
     ("tester", &["wire", "records", "tables", "lab", "generator"]),
-    ("tombolo", &["wire", "tables", "engine", "io", "config", "daemon", "fastpath", "lab", "tester"]),
+    ("tombolo", &["wire", "tables", "engine", "io", "config", "daemon", "fastpath", "import", "lab", "tester"]),
 ];
 
 /// Which folder of the engine may import which, besides itself. A folder that is missing here fails
