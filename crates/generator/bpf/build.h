@@ -114,7 +114,7 @@ static __always_inline void restore_filler(void *data, void *end, const struct f
 {
 	__u8 *bytes = data;
 #pragma nounroll
-	for (__u32 o = t->kind == KIND_IPV4 ? 60 : 80; o < 100; o++) {
+	for (__u32 o = t->kind == KIND_IPV4 ? 60 : t->kind == KIND_IPV6 ? 80 : 100; o < 100; o++) {
 		if ((void *)(bytes + o + 1) > end)
 			return;
 		bytes[o] = (__u8)o;

@@ -176,12 +176,11 @@ static __always_inline __u32 ipv4_errors(const struct arrival *a, const struct e
 
 /* Families, lengths, hop limits and other fields: what does not depend on the tuple. */
 static __always_inline __u32 header_errors(const struct arrival *a, const struct expectation *e,
-					   int background, void *end)
+					   int background, __u16 ip_bytes, void *end)
 {
 	__u32 errors = 0;
 	__u8 kind = background ? KIND_IPV6 : e->kind;
 	__u8 hop_limit = background ? e->background_hop_limit : e->hop_limit;
-	__u16 ip_bytes = background ? e->background_ip_bytes : e->ip_bytes;
 	if (a->kind != kind) {
 		BAD(ERROR_FAMILY);
 		return errors;

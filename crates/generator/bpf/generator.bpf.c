@@ -311,6 +311,8 @@ static __always_inline int generate(struct xdp_md *ctx, __u32 lane)
 	    (f.number - s->timed_from) % s->timed_every == 0)
 		f.kind |= TAG_TIMED;
 	const struct frame_template *t = is_background ? &s->background : &s->foreground;
+	if (s->flags & STREAM_IMIX)
+		t = &s->foreground + imix_template(f.number);
 	int shorter = (int)t->length - (int)((void *)(long)ctx->data_end - (void *)(long)ctx->data);
 	if (shorter && bpf_xdp_adjust_tail(ctx, shorter))
 		goto failed;
@@ -588,7 +590,11 @@ static __always_inline int receive(struct xdp_md *ctx, __u32 direction)
 		return XDP_DROP;
 	}
 	__u8 kind = a.udp[11];
-	__u32 filler = kind & TAG_BACKGROUND ? e->background_filler_sum : e->filler_sum;
+	__u32 template = kind & TAG_BACKGROUND ? TEMPLATE_BACKGROUND : TEMPLATE_FOREGROUND;
+	/* The number is not yet believed; if it is wrong, so is the checksum. */
+	if (e->flags & EXPECT_IMIX)
+		template = imix_template(read32(a.udp + 16));
+	__u32 filler = e->filler_sums[template & 3];
 	if (fold(head_sum(&a) + filler) != 0xffff) {
 		n->unreadable++;
 		n->errors[ERROR_UDP_CHECKSUM]++;
@@ -598,7 +604,9 @@ static __always_inline int receive(struct xdp_md *ctx, __u32 direction)
 	__u64 sent = (__u64)read16(a.udp + 20) << 32 | read32(a.udp + 22);
 	int background = kind & TAG_BACKGROUND;
 	int reverse = kind & TAG_REVERSE;
-	__u32 errors = header_errors(&a, e, background, end);
+	__u64 delay = (now - sent) & 0xffffffffffffull;
+	__u32 errors = header_errors(&a, e, background, e->ip_bytes[template & 3], end);
+	errors |= is_set((e->timeout_ns - delay) >> 63) << ERROR_LATE;
 	if (!reverse != !direction)
 		errors |= 1u << ERROR_DIRECTION;
 	if (a.inner && !ipv4_header_is_sound(a.inner))
@@ -647,7 +655,7 @@ static __always_inline int receive(struct xdp_md *ctx, __u32 direction)
 	if (is_overtaken(direction, lane, number))
 		n->reordered++;
 	if (!(e->flags & EXPECT_UNTIMED))
-		count_times(n, e, slot, number, kind, (now - sent) & 0xffffffffffffull);
+		count_times(n, e, slot, number, kind, delay);
 	if (e->flags & EXPECT_RECORD && !errors)
 		remember(&a, number, tuple);
 	return XDP_DROP;

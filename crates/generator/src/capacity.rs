@@ -65,6 +65,12 @@ pub(crate) fn check_direction(direction: &Direction, capacity: Capacity) -> Resu
     {
         return Err(format!("cannot answer {count} records"));
     }
+    if let Some(others) = &direction.imix {
+        let same = others.iter().all(|other| other.kind == template.kind);
+        if !same || direction.background.is_some() {
+            return Err("frames of three lengths have one kind, and no native traffic among them".to_owned());
+        }
+    }
     if let Some(background) = &direction.background {
         let odd = [template.length(), background.template.length()].iter().any(|l| *l > 80 && *l < 100);
         if odd || background.n < 2 || background.m > background.n || background.template.kind != FrameKind::Ipv6 {

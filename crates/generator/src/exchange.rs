@@ -40,6 +40,9 @@ pub struct Direction {
     pub cores: Vec<usize>,
     /// Native IPv6 traffic mixed in.
     pub background: Option<Background>,
+    /// Frames of middle length and long ones: of twelve, seven are as the template says, four have
+    /// the first of these lengths and one the second, evenly spread (the simple IMIX).
+    pub imix: Option<[Template; 2]>,
     /// Frames whose delay is kept one by one.
     pub timed: Option<Timed>,
     /// What must arrive at the other port.
@@ -167,6 +170,8 @@ pub struct Answer {
     pub record: bool,
     /// What is kept of the frames' times.
     pub timing: Timing,
+    /// A frame that takes longer, in nanoseconds, is late; 0: none is.
+    pub timeout_ns: u64,
 }
 
 /// Fields of the IP headers that do not depend on the tuple; what is absent is not checked.

@@ -53,12 +53,29 @@ tombolo_records::constants! {
     pub(crate) const STREAM_MIXED: u8 = 1;
     /// Frames carry the time of their burst.
     pub(crate) const STREAM_UNTIMED: u8 = 2;
+    /// Frames of three lengths.
+    pub(crate) const STREAM_IMIX: u8 = 4;
 
     /// Bits of an expectation's flags.
     pub(crate) const EXPECT_RECORD: u8 = 1;
     pub(crate) const EXPECT_IPDV: u8 = 2;
     /// Delays are not counted.
     pub(crate) const EXPECT_UNTIMED: u8 = 4;
+    /// Frames have three lengths.
+    pub(crate) const EXPECT_IMIX: u8 = 8;
+
+    /// Of so many successive frames of three lengths, these are short and these of middle length:
+    /// the simple IMIX, 7 : 4 : 1. The step spreads them evenly.
+    pub(crate) const IMIX_FRAMES: u32 = 12;
+    pub(crate) const IMIX_SHORT: u32 = 7;
+    pub(crate) const IMIX_MIDDLE: u32 = 4;
+    pub(crate) const IMIX_STEP: u32 = 5;
+
+    /// Templates of a stream, in their order there.
+    pub(crate) const TEMPLATE_FOREGROUND: usize = 0;
+    pub(crate) const TEMPLATE_BACKGROUND: usize = 1;
+    pub(crate) const TEMPLATE_MIDDLE: usize = 2;
+    pub(crate) const TEMPLATE_LONGEST: usize = 3;
 
     /// The last frames of a direction whose delays are kept for those of their neighbours.
     pub(crate) const RECENT: usize = 4096;
@@ -81,6 +98,7 @@ tombolo_records::constants! {
     pub(crate) const ERROR_IDENTIFICATION: u8 = FrameError::Identification as u8;
     pub(crate) const ERROR_FLOW_LABEL: u8 = FrameError::FlowLabel as u8;
     pub(crate) const ERROR_LINK_ADDRESS: u8 = FrameError::LinkAddress as u8;
+    pub(crate) const ERROR_LATE: u8 = FrameError::Late as u8;
     pub(crate) const ERRORS: usize = FrameError::ALL.len();
 }
 
@@ -154,11 +172,13 @@ pub enum FrameError {
     FlowLabel,
     /// Link-layer source or destination.
     LinkAddress,
+    /// Took longer than the frame timeout, so that it counts as lost.
+    Late,
 }
 
 impl FrameError {
     /// All, in the order of the program's counters.
-    pub const ALL: [FrameError; 17] = [
+    pub const ALL: [FrameError; 18] = [
         FrameError::UdpChecksum,
         FrameError::IpChecksum,
         FrameError::Filler,
@@ -176,6 +196,7 @@ impl FrameError {
         FrameError::Identification,
         FrameError::FlowLabel,
         FrameError::LinkAddress,
+        FrameError::Late,
     ];
 
     /// Its name in result files.
@@ -198,6 +219,7 @@ impl FrameError {
             FrameError::Identification => "identification",
             FrameError::FlowLabel => "flow_label",
             FrameError::LinkAddress => "link_address",
+            FrameError::Late => "delay",
         }
     }
 }
@@ -305,6 +327,9 @@ tombolo_records::records! {
         shape: TupleShape,
         foreground: FrameTemplate,
         background: FrameTemplate,
+        /// Foreground frames of the other two lengths; the four templates are chosen from by number.
+        middle: FrameTemplate,
+        longest: FrameTemplate,
     }
 
     /// Written by the generator program, by one CPU only.
@@ -369,10 +394,6 @@ tombolo_records::records! {
         inner_hop_limit: u8,
         pool_first: u32,
         pool_last: u32,
-        /// Length of the outermost IP packet, bytes.
-        ip_bytes: u16,
-        background_ip_bytes: u16,
-        filler_sum: u32,
         /// The filler is verified where (number & mask) == 0.
         sample_mask: u32,
         index_stride: u32,
@@ -384,7 +405,6 @@ tombolo_records::records! {
         frames: u32,
         background_hop_limit: u8,
         reserved: [u8; 3],
-        background_filler_sum: u32,
         /// Words of each sending core's frames in the bitmap.
         lane_words: u32,
         background_source: [u8; 16],
@@ -408,7 +428,13 @@ tombolo_records::records! {
         port_mask: u16,
         port_value: u16,
         port_least: u16,
-        reserved2: u16,
+        reserved2: [u16; 3],
+        /// A frame that takes longer is late; 2^62 where none is.
+        timeout_ns: u64,
+        /// Length of the outermost IP packet, bytes, and the sum of what follows the tag: by template,
+        /// in the order of the stream's.
+        ip_bytes: [u16; 4],
+        filler_sums: [u32; 4],
     }
 
     /// What all CPUs that receive a direction share.

@@ -277,6 +277,8 @@ impl Rig {
             waiting = waiting.max(direction.pace.duration_ns(direction.frames));
             length = length.max(direction.template.length());
             length = length.max(direction.background.map_or(0, |b| b.template.length()));
+            length = length
+                .max(direction.imix.map_or(0, |others| others.map(|t| t.length()).into_iter().max().unwrap_or(0)));
         }
         self.lanes.set(lane, LaneState { burst, ..LaneState::default() });
         waiting += u64::try_from(LEAD.as_nanos()).unwrap_or(0);

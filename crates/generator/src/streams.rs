@@ -4,14 +4,17 @@ use crate::bitmap::lane_words;
 use crate::exchange::{Answer, Direction, HeaderRule, Order, PortRule, SourceRule, Timing};
 use crate::frame::Template;
 use crate::layout::{
-    EXPECT_IPDV, EXPECT_RECORD, EXPECT_UNTIMED, Expectation, FrameKind, ORDER_ENUMERATE, ORDER_RANDOM,
+    EXPECT_IMIX, EXPECT_IPDV, EXPECT_RECORD, EXPECT_UNTIMED, Expectation, FrameKind, ORDER_ENUMERATE, ORDER_RANDOM,
     ORDER_RECORDS_ONCE, ORDER_RECORDS_RANDOM, PORT_ANY, PORT_EXACT, PermutationRecord, SOURCE_ANY, SOURCE_EXACT,
-    SOURCE_POOL, STREAM_MIXED, STREAM_UNTIMED, Stream,
+    SOURCE_POOL, STREAM_IMIX, STREAM_MIXED, STREAM_UNTIMED, Stream, TEMPLATE_BACKGROUND, TEMPLATE_FOREGROUND,
+    TEMPLATE_LONGEST, TEMPLATE_MIDDLE,
 };
 use crate::permutation::{Permutation, mix64};
 
 /// A burst this late is counted.
 const LATE_NS: u64 = 100_000;
+/// Longer than any frame takes.
+const NO_TIMEOUT_NS: u64 = 1 << 62;
 
 /// The record for the receiver of this direction; its frames' bits begin at word `bitmap_first`.
 pub(crate) fn expectation(trial: u8, bitmap_first: u64, direction: &Direction) -> Expectation {
@@ -26,6 +29,7 @@ pub(crate) fn expectation(trial: u8, bitmap_first: u64, direction: &Direction) -
         kind: answer.kind as u8,
         trial,
         flags: if answer.record { EXPECT_RECORD } else { 0 }
+            | if direction.imix.is_some() { EXPECT_IMIX } else { 0 }
             | match answer.timing {
                 Timing::Off => EXPECT_UNTIMED,
                 Timing::Delays => 0,
@@ -41,9 +45,7 @@ pub(crate) fn expectation(trial: u8, bitmap_first: u64, direction: &Direction) -
         inner_hop_limit: answer.inner_hop_limit,
         pool_first,
         pool_last,
-        ip_bytes: Template::ip_bytes(answer.kind, payload),
-        filler_sum: direction.template.filler_sum(),
-        sample_mask: if payload <= 128 { 0 } else { 15 },
+        sample_mask: if payload <= 128 && direction.imix.is_none() { 0 } else { 15 },
         index_stride: u32::try_from(direction.cores.len()).unwrap_or(1),
         timed_from: direction.timed.map_or(0, |t| t.from),
         timed_every: direction.timed.map_or(0, |t| t.every),
@@ -51,13 +53,24 @@ pub(crate) fn expectation(trial: u8, bitmap_first: u64, direction: &Direction) -
         frames: direction.frames,
         lane_words: u32::try_from(lane_words(direction.frames, direction.cores.len())).unwrap_or(u32::MAX),
         shape: direction.shape,
+        timeout_ns: if answer.timeout_ns == 0 { NO_TIMEOUT_NS } else { answer.timeout_ns },
         ..Expectation::default()
     };
     put_fields(&mut expectation, answer);
+    let mut expect = |which: usize, kind: FrameKind, template: &Template| {
+        expectation.ip_bytes[which] = Template::ip_bytes(kind, template.payload_bytes());
+        expectation.filler_sums[which] = template.filler_sum();
+    };
+    expect(TEMPLATE_FOREGROUND, answer.kind, &direction.template);
+    if let Some([middle, longest]) = &direction.imix {
+        expect(TEMPLATE_MIDDLE, answer.kind, middle);
+        expect(TEMPLATE_LONGEST, answer.kind, longest);
+    }
+    if let Some(background) = &direction.background {
+        expect(TEMPLATE_BACKGROUND, FrameKind::Ipv6, &background.template);
+    }
     if let Some(background) = &direction.background {
         expectation.background_hop_limit = background.hop_limit;
-        expectation.background_ip_bytes = Template::ip_bytes(FrameKind::Ipv6, background.template.payload_bytes());
-        expectation.background_filler_sum = background.template.filler_sum();
         expectation.background_source = background.source.octets();
         expectation.background_destination = background.destination.octets();
     }
@@ -134,7 +147,8 @@ pub(crate) fn stream(direction: &Direction, place: StreamPlace) -> Stream {
         trial,
         direction: u8::from(reverse),
         flags: if mixed { STREAM_MIXED } else { 0 }
-            | if direction.answer.timing == Timing::Off { STREAM_UNTIMED } else { 0 },
+            | if direction.answer.timing == Timing::Off { STREAM_UNTIMED } else { 0 }
+            | if direction.imix.is_some() { STREAM_IMIX } else { 0 },
         reserved: 0,
         permutation,
         shape: direction.shape,
@@ -143,6 +157,8 @@ pub(crate) fn stream(direction: &Direction, place: StreamPlace) -> Stream {
             Some(b) => b.template.render_between(trial, b.source, b.destination),
             None => direction.template.render(trial),
         },
+        middle: direction.imix.map_or(direction.template, |[middle, _]| middle).render(trial),
+        longest: direction.imix.map_or(direction.template, |[_, long]| long).render(trial),
     }
 }
 

@@ -176,6 +176,34 @@ fn a_mix_is_spread_evenly() {
 }
 
 #[test]
+fn three_lengths_share_the_stream_seven_to_four_to_one() {
+    let Some(wire) = wire() else { return };
+    let mut rig = rig(&wire);
+    for kind in [FrameKind::Ipv4, FrameKind::Ipv6, FrameKind::Ipv4InIpv6] {
+        let mut direction = direction(kind, kind.shortest(), 120_000, 400_000);
+        direction.imix = Some([template(kind, 570), template(kind, 1498)]);
+        let outcome = play(&mut rig, direction);
+        assert!(outcome.is_perfect(), "{kind:?}: {:?}", outcome.arrivals.errors);
+        // IP bytes: what the frames have without Ethernet header and FCS.
+        let each = [kind.shortest(), 570, 1498].map(|bytes| u64::from(bytes) - 18);
+        assert_eq!(outcome.arrivals.bytes, 10_000 * (7 * each[0] + 4 * each[1] + each[2]), "{kind:?}");
+    }
+}
+
+#[test]
+fn a_frame_that_takes_longer_than_the_timeout_is_late() {
+    let Some(wire) = wire() else { return };
+    let mut rig = rig(&wire);
+    let mut direction = direction(FrameKind::Ipv4, 64, 1000, 100_000);
+    direction.answer.timeout_ns = 2_000_000_000;
+    assert!(play(&mut rig, direction.clone()).is_perfect());
+    // Nothing crosses a wire within a nanosecond.
+    direction.answer.timeout_ns = 1;
+    let outcome = play(&mut rig, direction);
+    assert_eq!((outcome.arrivals.count(FrameError::Late), outcome.arrivals.received), (1000, 0));
+}
+
+#[test]
 fn a_port_outside_of_the_customers_set_is_an_error() {
     let Some(wire) = wire() else { return };
     let mut rig = rig(&wire);
@@ -308,15 +336,17 @@ fn both_directions_and_two_cores_share_the_enumeration() {
 #[test]
 fn one_core_serves_both_directions_with_different_frames() {
     let Some(wire) = wire() else { return };
-    let (there, back) =
-        (direction(FrameKind::Ipv6, 104, 60_000, 200_000), direction(FrameKind::Ipv4, 64, 30_000, 100_000));
-    let pace = |rate| Pace { rate, then: None, burst: Some(2) };
-    let (there, back) = (Direction { pace: pace(200_000), ..there }, Direction { pace: pace(100_000), ..back });
-    let exchange = Exchange { reverse: Some(back), ..forward(there) };
-    let outcome = rig(&wire).run(&exchange, &mut |_, _| true).unwrap();
-    for (direction, frames) in [(outcome.forward.unwrap(), 60_000), (outcome.reverse.unwrap(), 30_000)] {
-        assert!(direction.is_perfect(), "{:?} lost {}", direction.arrivals.errors, direction.lost());
-        assert_eq!(direction.arrivals.received, frames);
+    // Encapsulated frames have headers where the others' filler begins.
+    for (kind, bytes) in [(FrameKind::Ipv6, 104), (FrameKind::Ipv4InIpv6, 104), (FrameKind::Ipv4InIpv6, 300)] {
+        let (there, back) = (direction(kind, bytes, 60_000, 200_000), direction(FrameKind::Ipv4, 64, 30_000, 100_000));
+        let pace = |rate| Pace { rate, then: None, burst: Some(2) };
+        let (there, back) = (Direction { pace: pace(200_000), ..there }, Direction { pace: pace(100_000), ..back });
+        let exchange = Exchange { reverse: Some(back), ..forward(there) };
+        let outcome = rig(&wire).run(&exchange, &mut |_, _| true).unwrap();
+        for (direction, frames) in [(outcome.forward.unwrap(), 60_000), (outcome.reverse.unwrap(), 30_000)] {
+            assert!(direction.is_perfect(), "{kind:?}: {:?} lost {}", direction.arrivals.errors, direction.lost());
+            assert_eq!(direction.arrivals.received, frames);
+        }
     }
 }
 

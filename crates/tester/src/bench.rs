@@ -15,7 +15,7 @@ pub use tombolo_generator::Means;
 
 use crate::effort::{Effort, age_at_the_end};
 use crate::gateway::{Gateway, GatewayError, TestFrames};
-use crate::headers::Headers;
+use crate::headers::{Headers, Hops};
 use crate::search::Attempt;
 use crate::search::Verdict;
 use crate::trial::{Directions, Sharing, Surroundings, Tally, Trial, TrialPlan, TrialRecord};
@@ -155,8 +155,12 @@ pub struct Bench {
     rig: Rig,
     ends: (Ends, Ends),
     payload: u16,
+    /// Payloads of the frames of middle length and of the longest, where frames have three lengths.
+    imix: Option<[u16; 2]>,
     mix: Option<Mix>,
     background: Option<Background>,
+    /// On the way from port to port.
+    routers: u8,
     /// What the gateway has to leave in the headers of forward and reverse frames.
     headers: [Headers; 2],
     /// What it does to every frame that it should not.
@@ -183,6 +187,8 @@ pub struct BenchPlan {
     pub test_frames: TestFrames,
     /// Length of frames on the left, bytes with FCS.
     pub frame_bytes: u16,
+    /// That of the frames of middle length and of the longest, where frames have three lengths.
+    pub imix: Option<[u16; 2]>,
     /// Background traffic.
     pub mix: Option<(Mix, Background)>,
     /// Lengths and repetitions.
@@ -216,6 +222,7 @@ impl Bench {
             mut gateway,
             test_frames,
             frame_bytes,
+            imix,
             mix,
             effort,
             directions,
@@ -241,6 +248,7 @@ impl Bench {
             Sharing::Together => "the gateway does its work on the sending cores".to_owned(),
         };
         let ends = gateway.ends()?;
+        let routers = gateway.routers(test_frames.technology);
         let template = Template { ends: ends.0, kind: test_frames.left, frame_bytes, hop_limit: HOP_LIMIT };
         Ok(Bench {
             gateway,
@@ -254,15 +262,23 @@ impl Bench {
             rig,
             ends,
             payload: template.payload_bytes(),
+            imix: imix.map(|lengths| lengths.map(|bytes| Template { frame_bytes: bytes, ..template }.payload_bytes())),
             mix: mix.map(|(mix, _)| mix),
             background: mix.map(|(_, background)| background),
+            routers,
             headers: [false, true].map(|reverse| {
                 let (sent, arrives) = sides(&test_frames, reverse);
                 let link = if reverse { ends.0 } else { ends.1 };
                 // A box elsewhere may answer from another address than it takes frames at.
                 let source = left.namespace.is_some().then_some(link.destination);
                 let link = LinkRule { source, destination: Some(link.source) };
-                Headers::of(sent, arrives, HOP_LIMIT, template.payload_bytes(), link)
+                let hops = Hops { sent: HOP_LIMIT, routers, remade: test_frames.technology.remakes_ipv4() };
+                let mut headers = Headers::of(sent, arrives, hops, template.payload_bytes(), link);
+                if imix.is_some() && headers.fields.identification.is_none() && arrives == FrameKind::Ipv4 {
+                    // It depends on the length.
+                    headers.fields.dont_fragment = None;
+                }
+                headers
             }),
             deviations: BTreeSet::new(),
             filled: None,
@@ -599,6 +615,7 @@ impl Bench {
             link: headers.link,
             record: plan.record && !reverse,
             timing: if plan.variation { Timing::Variations } else { Timing::Delays },
+            timeout_ns: if is_about_connections(plan) { 0 } else { self.effort.frame_timeout_ns },
         };
         Direction {
             template: Template::carrying(self.payload, sent_as, ends, HOP_LIMIT),
@@ -608,6 +625,7 @@ impl Bench {
             pace: Pace { rate: plan.rate, then: plan.then, burst: None },
             cores: self.placement.sending.clone(),
             background: self.background_of(reverse, ends, plan),
+            imix: self.imix.map(|payloads| payloads.map(|bytes| Template::carrying(bytes, sent_as, ends, HOP_LIMIT))),
             timed: plan.timed,
             answer,
         }
@@ -616,8 +634,7 @@ impl Bench {
     fn background_of(&self, reverse: bool, ends: Ends, plan: &TrialPlan) -> Option<Background> {
         let mix = self.mix?;
         let base = self.background?;
-        // Phase 1 and validation are about connections, of which native traffic makes none.
-        if plan.record || matches!(plan.reverse_order, Order::RecordsOnce { .. }) {
+        if is_about_connections(plan) {
             return None;
         }
         let (source, destination) = match reverse {
@@ -625,7 +642,7 @@ impl Bench {
             true => (base.destination, base.source),
         };
         let template = Template::carrying(self.payload, FrameKind::Ipv6, ends, HOP_LIMIT);
-        Some(Background { template, source, destination, n: mix.n, m: mix.m, hop_limit: HOP_LIMIT - 1 })
+        Some(Background { template, source, destination, n: mix.n, m: mix.m, hop_limit: HOP_LIMIT - self.routers })
     }
 
     /// Searches the highest rate that passes, up to the tester's limit; the trial that `attempt`
@@ -659,6 +676,11 @@ impl Bench {
         self.bounds = None;
         found
     }
+}
+
+/// Phase 1 and validation: native traffic makes no connections, and no frame is too late for one.
+fn is_about_connections(plan: &TrialPlan) -> bool {
+    plan.record || matches!(plan.reverse_order, Order::RecordsOnce { .. })
 }
 
 /// What frames of a direction are on the side that they leave from, and on the other one.

@@ -28,6 +28,9 @@ pub struct Effort {
     pub drain_ms: u64,
     /// Wait the whole `drain_ms` even if all frames have arrived.
     pub always_drain: bool,
+    /// A frame that takes longer than this, nanoseconds, counts as lost (Lencse and Shima's per-frame
+    /// timeout); 0: none does.
+    pub frame_timeout_ns: u64,
     /// Pause after each trial, milliseconds.
     pub pause_ms: u64,
     /// Length of the stream of the latency procedure, seconds (RFC 8219 section 7.2: 120).
@@ -51,6 +54,12 @@ pub struct Effort {
     /// Step of the frame loss procedure, percent of the highest rate (RFC 2544 section 26.3: at
     /// most 10).
     pub loss_step_percent: u32,
+    /// From one number of flows to the next, in the overload procedure.
+    pub flows_step: u64,
+    /// Length of a trial of MLRsearch, seconds (CSIT: 1).
+    pub short_trial_seconds: f64,
+    /// Trials of MLRsearch at a load (CSIT: 21).
+    pub short_trials: usize,
     /// Fill the table of connections anew before every trial, not once before a search.
     pub refill_each_trial: bool,
     /// Rate of the validation over that of phase 1 (RFC 9693 section 4.5 "alpha": 0.5 to 0.8).
@@ -70,6 +79,7 @@ impl Effort {
         repeat_invalid: 4,
         drain_ms: 2000,
         always_drain: true,
+        frame_timeout_ns: 0,
         pause_ms: 5000,
         latency_seconds: 120.0,
         latency_from_seconds: 60.0,
@@ -80,6 +90,9 @@ impl Effort {
         overload_seconds: 60.0,
         reset_seconds: 30.0,
         loss_step_percent: 10,
+        flows_step: 10,
+        short_trial_seconds: 1.0,
+        short_trials: 21,
         refill_each_trial: true,
         alpha: 0.8,
     };
@@ -102,6 +115,8 @@ impl Effort {
         burst_repetitions: 10,
         overload_seconds: 5.0,
         reset_seconds: 10.0,
+        short_trial_seconds: 0.5,
+        short_trials: 11,
         ..Effort::QUICK
     };
 
@@ -117,6 +132,7 @@ impl Effort {
         repeat_invalid: 2,
         drain_ms: 300,
         always_drain: false,
+        frame_timeout_ns: 0,
         pause_ms: 0,
         latency_seconds: 1.5,
         latency_from_seconds: 0.5,
@@ -127,6 +143,9 @@ impl Effort {
         overload_seconds: 1.0,
         reset_seconds: 4.0,
         loss_step_percent: 10,
+        flows_step: 100,
+        short_trial_seconds: 0.1,
+        short_trials: 5,
         refill_each_trial: false,
         alpha: 0.8,
     };

@@ -1,8 +1,9 @@
 //! How long a series will take and how much memory, told before it starts.
 //!
 //! The time is an estimate from the lengths that the effort gives: a search halves its interval
-//! until the resolution, invalid trials come on top. The memory is what the tester allocates; the
-//! gateway's own is not in it.
+//! until the resolution, invalid trials come on top. The memory is what the tester allocates, and
+//! what the gateways' tables take when they are full, as far as that is known. More than the machine
+//! has left is refused before anything is sent.
 
 use serde::Serialize;
 
@@ -25,6 +26,8 @@ pub struct Forecast {
     pub seconds: f64,
     /// Bytes of the tester.
     pub memory_bytes: u64,
+    /// Bytes of the tables of all gateways on this machine when they are full, as far as known.
+    pub gateway_bytes: u64,
 }
 
 /// Seconds of one measurement, and of what the first one has to find out before.
@@ -60,13 +63,53 @@ pub(crate) fn seconds_of(procedure: Procedure, effort: &Effort, tuples: u64) -> 
         }
         Procedure::Teardown => (2.0 * fill, 0.0),
         Procedure::Capacity => (4.0 * fill, 0.0),
+        Procedure::Mlrsearch => {
+            // Half of the trials decide where all are alike.
+            let load = effort.short_trials as f64 / 2.0 * trial(effort.short_trial_seconds);
+            (fill + 1.5 * steps * load, 0.0)
+        }
+        Procedure::Overload => {
+            // One flow, ten, ... up to all of some millions.
+            let points = if tuples > 0 { (tuples as f64).log10().ceil() + 1.0 } else { 11.0 };
+            (points * (search(steps) + fill + trial(effort.latency_seconds)), 0.0)
+        }
         Procedure::Scalability => (3.0 * (search(steps) + if tuples > 0 { validated(steps) } else { 0.0 }), 0.0),
+    }
+}
+
+/// Memory that is left on this machine, bytes.
+pub(crate) fn memory_left() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
+}
+
+/// Whether the gateways' tables fit into what is left; in words why not. The tester has its own already.
+///
+/// # Errors
+/// In words.
+pub(crate) fn check_memory(forecast: &Forecast, left: Option<u64>) -> Result<(), String> {
+    match left.filter(|left| forecast.gateway_bytes > *left) {
+        None => Ok(()),
+        Some(left) => Err(format!(
+            "the gateways' tables will take {} MiB, and the machine has {} MiB left; ask for fewer connections or gateways",
+            forecast.gateway_bytes >> 20,
+            left >> 20
+        )),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_does_not_fit_into_memory_is_refused_before() {
+        let forecast = Forecast { measurements: 1, seconds: 1.0, memory_bytes: 0, gateway_bytes: 3 << 30 };
+        assert!(check_memory(&forecast, Some(2 << 30)).unwrap_err().contains("3072 MiB"));
+        assert!(check_memory(&forecast, Some(4 << 30)).is_ok() && check_memory(&forecast, None).is_ok());
+        assert!(memory_left().is_some_and(|left| left > 1 << 20));
+    }
 
     #[test]
     fn a_full_search_takes_hours_and_a_quick_one_seconds() {

@@ -18,6 +18,17 @@ const LONGEST_WITHOUT_DF: u16 = 1260;
 /// IPv4 and UDP headers.
 const IPV4_UDP: u16 = 28;
 
+/// What is between the tester's ports: who takes one off the hop limit, and makes headers anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Hops {
+    /// As it was sent.
+    pub(crate) sent: u8,
+    /// Routers on the way: two gateways in series are two.
+    pub(crate) routers: u8,
+    /// An IPv4 header is made of an IPv6 one on the way, though an IPv4 one was sent.
+    pub(crate) remade: bool,
+}
+
 /// The fields that do not depend on the tuple.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Headers {
@@ -27,15 +38,15 @@ pub(crate) struct Headers {
     pub(crate) inner_hop_limit: u8,
     pub(crate) fields: HeaderRule,
     pub(crate) link: LinkRule,
+    hops: Hops,
 }
 
 impl Headers {
-    /// Of frames that were sent as one kind with this hop limit and arrive as another, with so many
-    /// bytes of UDP payload.
-    pub(crate) fn of(sent: FrameKind, arrives: FrameKind, hop_limit: u8, payload: u16, link: LinkRule) -> Headers {
+    /// Of frames that were sent as one kind and arrive as another, with so many bytes of UDP payload.
+    pub(crate) fn of(sent: FrameKind, arrives: FrameKind, hops: Hops, payload: u16, link: LinkRule) -> Headers {
         use FrameKind::{Ipv4, Ipv4InIpv6, Ipv6};
-        let one_less = hop_limit.saturating_sub(1);
-        let is_made = sent == Ipv6 && arrives == Ipv4;
+        let left = hops.sent.saturating_sub(hops.routers);
+        let is_made = arrives == Ipv4 && (sent == Ipv6 || hops.remade);
         let fields = HeaderRule {
             traffic_class: Some(0),
             dont_fragment: match arrives {
@@ -47,10 +58,11 @@ impl Headers {
             flow_label: (arrives == Ipv6).then_some(0),
         };
         Headers {
-            hop_limit: if arrives == Ipv4InIpv6 { 0 } else { one_less },
-            inner_hop_limit: if arrives == Ipv4InIpv6 { one_less } else { 0 },
+            hop_limit: if arrives == Ipv4InIpv6 { 0 } else { left },
+            inner_hop_limit: if arrives == Ipv4InIpv6 { left } else { 0 },
             fields,
             link,
+            hops,
         }
     }
 
@@ -78,9 +90,10 @@ impl Headers {
                 Some("it does not take one off the hop limit inside the tunnel (RFC 2473 section 3.1)".to_owned())
             }
             FrameError::HopLimit => {
-                let taken = i32::from(self.hop_limit) + 1 - i32::from(hop_limit_seen);
+                let taken = i32::from(self.hops.sent) - i32::from(hop_limit_seen);
                 self.hop_limit = hop_limit_seen;
-                Some(format!("it takes {taken} off the hop limit of every frame, a router takes 1"))
+                let due = if self.hops.routers == 1 { "a router takes 1" } else { "two routers take 2" };
+                Some(format!("it takes {taken} off the hop limit of every frame, {due}"))
             }
             FrameError::TrafficClass => {
                 self.fields.traffic_class = None;
@@ -113,6 +126,8 @@ mod tests {
 
     use super::*;
 
+    const ROUTER: Hops = Hops { sent: 10, routers: 1, remade: false };
+
     fn arrivals(errors: &[(FrameError, u64)]) -> Arrivals {
         let mut arrivals = Arrivals { errored: 50, hop_limit_seen: 7, ..Arrivals::empty(Bitmap::without(50, &[])) };
         errors.iter().for_each(|(error, count)| arrivals.errors[*error as usize] = *count);
@@ -122,15 +137,21 @@ mod tests {
     #[test]
     fn a_translator_sets_df_for_what_is_longer_than_1260_bytes() {
         let df = |payload| {
-            Headers::of(FrameKind::Ipv6, FrameKind::Ipv4, 10, payload, LinkRule::default()).fields.dont_fragment
+            Headers::of(FrameKind::Ipv6, FrameKind::Ipv4, ROUTER, payload, LinkRule::default()).fields.dont_fragment
         };
         assert_eq!((df(18), df(1232), df(1233)), (Some(false), Some(false), Some(true)));
     }
 
     #[test]
     fn what_every_frame_has_is_stated_and_what_some_have_is_a_fault() {
-        let expected = Headers::of(FrameKind::Ipv4, FrameKind::Ipv4, 10, 18, LinkRule::default());
+        let expected = Headers::of(FrameKind::Ipv4, FrameKind::Ipv4, ROUTER, 18, LinkRule::default());
         assert_eq!(expected.hop_limit, 9);
+        let pair =
+            Headers::of(FrameKind::Ipv4, FrameKind::Ipv4, Hops { routers: 2, ..ROUTER }, 18, LinkRule::default());
+        assert_eq!(pair.hop_limit, 8);
+        let twice = Hops { routers: 2, remade: true, ..ROUTER };
+        let translated = Headers::of(FrameKind::Ipv4, FrameKind::Ipv4, twice, 18, LinkRule::default());
+        assert_eq!((translated.fields.dont_fragment, translated.fields.identification), (Some(false), None));
         let mut headers = expected;
         let said = headers.relax(&arrivals(&[(FrameError::HopLimit, 50), (FrameError::TrafficClass, 50)]));
         assert_eq!((headers.hop_limit, headers.fields.traffic_class, said.len()), (7, None, 2));

@@ -89,6 +89,7 @@ pub fn run(
             pace: Pace::at(rate),
             cores: vec![core],
             background: None,
+            imix: None,
             timed: None,
             answer: Answer {
                 kind,
@@ -100,6 +101,7 @@ pub fn run(
                 link: LinkRule { source: Some(source), destination: Some(destination) },
                 record: false,
                 timing: Timing::Delays,
+                timeout_ns: 0,
             },
         };
         let exchange = Exchange {

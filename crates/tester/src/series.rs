@@ -17,8 +17,10 @@ use tombolo_generator::{Background, Ends, FrameKind, Means, Template};
 use crate::bench::{Bench, BenchError, BenchPlan, Mix, Observer, Placement, Status};
 use crate::effort::Effort;
 use crate::forecast::{self, Forecast};
-use crate::gateway::between_ports::{external::External, laboratory, laboratory::Laboratory};
-use crate::gateway::{Addresses, Flows, Gateway, Spec, Technology, TestFrames};
+use crate::frame_size::FrameSize;
+use crate::gateway::between_ports::hosts::{self, rule_of};
+use crate::gateway::between_ports::{external::External, laboratory::Laboratory, laboratory::Setup};
+use crate::gateway::{Addresses, Flows, Gateway, MapRule, Spec, Technology, TestFrames};
 use crate::machine::{self, Machine};
 use crate::procedure::{Known, Measured, packet::Procedure};
 use crate::readings::{GatewaySummary, Reading, Readings, summarise};
@@ -28,6 +30,9 @@ use crate::trial::{Directions, Sharing, Tally, TrialRecord};
 
 /// Version of the lines' form.
 const SCHEMA: u32 = 2;
+/// Header and FCS.
+const ETHERNET_BYTES: u32 = 18;
+const USUAL_MTU: u32 = 1500;
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -44,8 +49,8 @@ pub struct SeriesPlan {
     pub directions: Directions,
     /// Four tuples; what the technology calls for where absent.
     pub flows: Option<Flows>,
-    /// Length of frames on the left, bytes with FCS; the shortest where absent.
-    pub frame_bytes: Option<u16>,
+    /// Lengths of frames on the left; the shortest where absent.
+    pub frame_size: Option<FrameSize>,
     /// Background traffic.
     pub mix: Option<Mix>,
     /// Cores that send; the first where absent.
@@ -62,6 +67,8 @@ pub struct SeriesPlan {
     pub addresses: Option<Addresses>,
     /// The `tombolo` executable.
     pub tombolo: PathBuf,
+    /// Lines of `tombolo`'s configuration before its services.
+    pub settings: String,
 }
 
 /// Who hears what happens while the series runs.
@@ -96,7 +103,7 @@ pub struct SeriesResult {
     pub deviations: Vec<(String, String)>,
 }
 
-struct Station {
+pub(crate) struct Station {
     name: String,
     bench: Bench,
     known: Known,
@@ -118,11 +125,7 @@ impl SeriesPlan {
     ) -> Result<SeriesResult, BenchError> {
         let mut values = if resume { self.earlier(results.path())? } else { Readings::new() };
         let (sending, gateway_cores) = self.cores()?;
-        let first = self.technology_of(&self.gateways[0]);
-        let frame_bytes = self.frame_bytes_of(first);
-        let self_test =
-            selftest::run(first.kinds().0, frame_bytes, sending[0], gateway_cores.first().copied(), self.means)?;
-        results.write(&self.run_record(&self_test, (&sending, &gateway_cores))?)?;
+        let self_test = self.begin(results, (&sending, &gateway_cores))?;
         let mut failures = Vec::new();
         let mut stations = Vec::new();
         for spec in &self.gateways {
@@ -140,6 +143,7 @@ impl SeriesPlan {
         let forecast = self.forecast(&stations, &values);
         results.write(&json!({ "record": "forecast", "forecast": forecast }))?;
         progress.planned(&forecast);
+        forecast::check_memory(&forecast, forecast::memory_left()).map_err(BenchError::Unsuitable)?;
         for repetition in 1..=repetitions {
             for station in stations.iter_mut().filter(|s| !s.failed) {
                 if self.is_known(&values, &station.name, repetition) {
@@ -187,7 +191,7 @@ impl SeriesPlan {
 
     /// What is left to be measured takes so long.
     fn forecast(&self, stations: &[Station], values: &Readings) -> Forecast {
-        let mut forecast = Forecast { measurements: 0, seconds: 0.0, memory_bytes: 0 };
+        let mut forecast = Forecast { measurements: 0, seconds: 0.0, memory_bytes: 0, gateway_bytes: 0 };
         for station in stations {
             let known = |repetition: &u32| self.is_known(values, &station.name, *repetition);
             let missing = u32::try_from((1..=self.repetitions()).filter(|r| !known(r)).count()).unwrap_or(u32::MAX);
@@ -197,6 +201,7 @@ impl SeriesPlan {
             forecast.measurements += missing;
             forecast.seconds += f64::from(missing) * each + if missing > 0 { first } else { 0.0 };
             forecast.memory_bytes += station.bench.memory_bytes();
+            forecast.gateway_bytes += station.bench.gateway.memory_bytes().unwrap_or(0);
         }
         forecast
     }
@@ -210,8 +215,42 @@ impl SeriesPlan {
     }
 
     fn measure(&self, station: &mut Station, observer: &mut dyn Observer) -> Result<Vec<Measured>, BenchError> {
+        self.measure_as(self.procedure, station, observer)
+    }
+
+    /// Measures once by any procedure.
+    ///
+    /// # Errors
+    /// If there is no result.
+    pub(crate) fn measure_as(
+        &self,
+        procedure: Procedure,
+        station: &mut Station,
+        observer: &mut dyn Observer,
+    ) -> Result<Vec<Measured>, BenchError> {
         station.bench.probe(observer)?;
-        self.procedure.measure(&mut station.bench, &mut station.known, observer)
+        procedure.measure(&mut station.bench, &mut station.known, observer)
+    }
+
+    /// Makes the first gateway ready to be measured, by itself.
+    ///
+    /// # Errors
+    /// If it or the tester does not work here.
+    pub(crate) fn alone(&self, results: &mut ResultFile) -> Result<Station, BenchError> {
+        let (sending, gateway_cores) = self.cores()?;
+        let self_test = self.begin(results, (&sending, &gateway_cores))?;
+        let station = self.open(&self.gateways[0], &sending, &gateway_cores, &self_test)?;
+        results.write(&gateway_record(&station))?;
+        Ok(station)
+    }
+
+    /// The self-test, and the first line of the series.
+    fn begin(&self, results: &mut ResultFile, cores: (&[usize], &[usize])) -> Result<SelfTest, BenchError> {
+        let first = self.technology_of(&self.gateways[0]);
+        let (frame_bytes, _) = self.frame_bytes_of(first);
+        let self_test = selftest::run(first.kinds().0, frame_bytes, cores.0[0], cores.1.first().copied(), self.means)?;
+        results.write(&self.run_record(&self_test, cores)?)?;
+        Ok(self_test)
     }
 
     fn names(&self) -> Vec<String> {
@@ -236,24 +275,47 @@ impl SeriesPlan {
 
     /// The same UDP payload for every gateway of the series: what is asked for holds on the first
     /// one's left side.
-    fn frame_bytes_of(&self, technology: Technology) -> u16 {
+    fn frame_bytes_of(&self, technology: Technology) -> (u16, Option<[u16; 2]>) {
         let kind = technology.kinds().0;
-        let ends = Ends { source: [0; 6], destination: [0; 6] };
         let first = self.technology_of(&self.gateways[0]).kinds().0;
-        let asked = self.frame_bytes.unwrap_or_else(|| first.shortest());
-        let payload = Template { ends, kind: first, frame_bytes: asked, hop_limit: 0 }.payload_bytes();
-        Template::carrying(payload, kind, ends, 0).frame_bytes
+        let size = self.frame_size.unwrap_or(FrameSize::Bytes(first.shortest()));
+        let as_kind = |bytes: u16| same_payload(bytes, first, kind);
+        (as_kind(size.shortest(first)), size.others().map(|others| others.map(as_kind)))
+    }
+
+    /// The MTU of all links, bytes, where the usual one does not do: frames grow in the gateway, and in
+    /// a softwire between two gateways.
+    fn mtu_of(&self, technology: Technology) -> Option<u32> {
+        let (left, right) = technology.kinds();
+        let (bytes, others) = self.frame_bytes_of(technology);
+        let longest = others.map_or(bytes, |[_, longest]| longest.max(bytes));
+        let softwire = same_payload(longest, left, FrameKind::Ipv4InIpv6);
+        let between = if technology.is_pair() { softwire } else { longest };
+        let most = [longest, same_payload(longest, left, right), between].into_iter().max().unwrap_or(longest);
+        let mtu = u32::from(most) - ETHERNET_BYTES;
+        (mtu > USUAL_MTU).then_some(mtu)
     }
 
     fn flows_of(&self, technology: Technology) -> Flows {
-        self.flows.unwrap_or(match (technology.is_stateful(), self.effort.quick) {
-            (false, _) if technology.kinds().0 == FrameKind::Ipv4InIpv6 || technology == Technology::MapTBr => {
-                Flows { inside_hosts: 1000, ..Flows::sessions(1000, 100) }
+        let connections = if self.effort.quick { 40_000 } else { 4_000_000 };
+        self.flows.unwrap_or(match technology.is_stateful() {
+            false if technology.shares_ports() => Flows { inside_hosts: 1000, ..Flows::sessions(1000, 100) },
+            false => Flows::RFC_4814,
+            true if technology.has_one_port_set() => {
+                // Half of a subscriber's ports; each is a binding of the NAPT.
+                let inside = self.rule_of(technology).ports_per_subscriber() / 2;
+                Flows::sessions(inside, connections / inside.max(1))
             }
-            (false, _) => Flows::RFC_4814,
-            (true, true) => Flows::sessions(4000, 10),
-            (true, false) => Flows::sessions(40_000, 100),
+            true => {
+                let outside = if self.effort.quick { 10 } else { 100 };
+                Flows::sessions(connections / outside, outside)
+            }
         })
+    }
+
+    fn rule_of(&self, technology: Technology) -> MapRule {
+        let external = self.addresses.as_ref().filter(|_| self.gateways.iter().any(|g| matches!(g, Spec::External(_))));
+        external.map_or_else(|| rule_of(technology).0, |addresses| addresses.rule)
     }
 
     fn cores(&self) -> Result<(Vec<usize>, Vec<usize>), BenchError> {
@@ -290,11 +352,19 @@ impl SeriesPlan {
         };
         let gateway: Box<dyn Gateway> = match spec {
             Spec::External(hooks) => Box::new(External::new(hooks.clone())),
-            spec => Box::new(Laboratory::start(spec.clone(), technology, &flows, &self.tombolo, queues)?),
+            spec => Box::new(Laboratory::start(Setup {
+                spec: spec.clone(),
+                technology,
+                flows,
+                tombolo: self.tombolo.clone(),
+                settings: self.settings.clone(),
+                queues,
+                mtu: self.mtu_of(technology),
+            })?),
         };
         let addresses = match (spec, &self.addresses) {
             (Spec::External(_), Some(addresses)) => addresses.clone(),
-            (spec, _) => laboratory::addresses(technology, spec, &flows),
+            (spec, _) => hosts::addresses(technology, spec, &flows),
         };
         let test_frames = TestFrames::new(technology, &addresses, &flows).map_err(BenchError::Unsuitable)?;
         let tester_limit = self.max_rate.unwrap_or(self_test.highest_rate * sending.len() as u64);
@@ -306,7 +376,7 @@ impl SeriesPlan {
             2.0 * self.effort.overload_seconds,
             self.effort.reset_seconds,
         ];
-        let frame_bytes = self.frame_bytes_of(technology);
+        let (frame_bytes, imix) = self.frame_bytes_of(technology);
         let base = Background {
             template: Template {
                 ends: Ends { source: [0; 6], destination: [0; 6] },
@@ -327,6 +397,7 @@ impl SeriesPlan {
             gateway,
             test_frames,
             frame_bytes,
+            imix,
             mix: self.mix.map(|mix| (mix, base)),
             effort: self.effort,
             directions,
@@ -371,9 +442,10 @@ impl SeriesPlan {
             "directions": self.directions,
             "flows": self.flows,
             "technology": self.technology,
-            "frame_bytes": self.frame_bytes,
+            "frame_bytes": self.frame_size,
             "mix": self.mix,
             "max_rate": self.max_rate,
+            "settings": self.settings,
             "ports": "pseudorandom (RFC 4814); phase 1: every tuple once, pseudorandom",
         }))
     }
@@ -419,6 +491,13 @@ fn without_repetitions(mut parameters: Value) -> Value {
         effort.remove("repetitions");
     }
     parameters
+}
+
+/// The length of a frame of another kind with as much payload.
+fn same_payload(bytes: u16, kind: FrameKind, other: FrameKind) -> u16 {
+    let ends = Ends { source: [0; 6], destination: [0; 6] };
+    let payload = Template { ends, kind, frame_bytes: bytes, hop_limit: 0 }.payload_bytes();
+    Template::carrying(payload, other, ends, 0).frame_bytes
 }
 
 fn forwarding_of(technology: Technology) -> Technology {
@@ -482,10 +561,12 @@ fn result_record(
     Ok(line)
 }
 
-struct Recorder<'a> {
-    results: &'a mut ResultFile,
-    progress: &'a mut dyn Progress,
-    done: (u32, u32),
+/// Keeps the trials, and tells how far it is.
+pub(crate) struct Recorder<'a> {
+    pub(crate) results: &'a mut ResultFile,
+    pub(crate) progress: &'a mut dyn Progress,
+    /// Measurements, and of how many.
+    pub(crate) done: (u32, u32),
 }
 
 impl Observer for Recorder<'_> {

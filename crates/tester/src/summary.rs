@@ -54,6 +54,22 @@ impl Summary {
     }
 }
 
+/// An interval that contains the median of what the values are drawn from in 95 of 100 such draws, by
+/// order statistics; none for fewer than six values, of which no two are far enough apart.
+pub fn median_interval(values: &[f64]) -> Option<(f64, f64)> {
+    let mut sorted: Vec<f64> = values.iter().copied().filter(|v| !v.is_nan()).collect();
+    sorted.sort_by(f64::total_cmp);
+    let n = sorted.len();
+    // The part of all draws with fewer than `rank` values below the median: a binomial distribution.
+    let (mut term, mut below, mut rank) = (0.5f64.powi(i32::try_from(n).ok()?), 0.0, 0);
+    while 2.0 * (below + term) <= 0.05 && rank < n / 2 {
+        below += term;
+        term *= (n - rank) as f64 / (rank + 1) as f64;
+        rank += 1;
+    }
+    (rank > 0).then(|| (sorted[rank - 1], sorted[n - rank]))
+}
+
 fn median(sorted: &[f64]) -> f64 {
     let middle = sorted.len() / 2;
     if sorted.len().is_multiple_of(2) { f64::midpoint(sorted[middle - 1], sorted[middle]) } else { sorted[middle] }
@@ -74,6 +90,16 @@ pub fn percentile(values: &mut [u64], thousandths: usize) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_interval_of_the_median_is_between_the_tabulated_ranks() {
+        let values = |n: u32| (1..=n).map(f64::from).collect::<Vec<f64>>();
+        // Ranks as tables of the binomial distribution have them.
+        assert_eq!(median_interval(&values(20)), Some((6.0, 15.0)));
+        assert_eq!(median_interval(&values(10)), Some((2.0, 9.0)));
+        assert_eq!(median_interval(&values(6)), Some((1.0, 6.0)));
+        assert_eq!(median_interval(&values(5)), None);
+    }
 
     #[test]
     fn percentiles_of_few_values_are_the_extremes() {

@@ -159,9 +159,9 @@ impl Trial {
         self.directions().map(|d| d.departures.sent).sum()
     }
 
-    /// Frames lost, both directions.
+    /// Frames lost, both directions; those that came after the frame timeout are.
     pub fn lost(&self) -> u64 {
-        self.directions().map(DirectionOutcome::lost).sum()
+        self.directions().map(|direction| direction.lost() + direction.arrivals.count(FrameError::Late)).sum()
     }
 
     /// The rate that the slower direction reached, frames a second.
@@ -249,7 +249,8 @@ fn faults_of(name: &str, direction: &DirectionOutcome) -> Vec<String> {
     };
     say(direction.lost(), "lost");
     say(a.duplicates, "duplicated");
-    for error in FrameError::ALL {
+    say(a.count(FrameError::Late), "later than the frame timeout");
+    for error in FrameError::ALL.into_iter().filter(|error| *error != FrameError::Late) {
         say(a.count(error), &format!("with a wrong {}", error.name().replace('_', " ")));
     }
     faults

@@ -5,14 +5,13 @@
 
 mod common;
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
-use common::{FLOWS, Silent, bench, bench_as, turn};
+use common::{FLOWS, Silent, bench, bench_as, setup, turn};
 use tombolo_generator::{FrameError, become_realtime, pin_to};
 use tombolo_tester::bench::{Bench, BenchError, BenchPlan};
 use tombolo_tester::effort::Effort;
-use tombolo_tester::gateway::between_ports::{laboratory, laboratory::Laboratory};
+use tombolo_tester::gateway::between_ports::{hosts, laboratory::Laboratory};
 use tombolo_tester::gateway::{Flows, Spec, Technology, TestFrames};
 use tombolo_tester::procedure::{Known, packet::Procedure};
 use tombolo_tester::search::Verdict;
@@ -241,11 +240,12 @@ fn failure(gateway: &str) -> Option<BenchError> {
     let _turn = turn();
     let spec: Spec = gateway.parse().unwrap();
     let technology = Technology::Forward4;
-    let started = Laboratory::start(spec.clone(), technology, &FLOWS, Path::new("tombolo"), 1).unwrap();
+    let started = Laboratory::start(setup(&spec, technology, FLOWS)).unwrap();
     let mut bench = Bench::open(BenchPlan {
         gateway: Box::new(started),
-        test_frames: TestFrames::new(technology, &laboratory::addresses(technology, &spec, &FLOWS), &FLOWS).unwrap(),
+        test_frames: TestFrames::new(technology, &hosts::addresses(technology, &spec, &FLOWS), &FLOWS).unwrap(),
         frame_bytes: 64,
+        imix: None,
         mix: None,
         effort: Effort::QUICK,
         directions: Directions::Forward,

@@ -11,7 +11,7 @@ use tombolo_tester::{
 };
 
 fn options() -> Options {
-    Options { tombolo: "/no/such/tombolo".into(), settings: String::new(), technology: Technology::Nat64 }
+    Options::new("/no/such/tombolo".into(), String::new(), Technology::Nat64)
 }
 
 #[test]

@@ -165,7 +165,7 @@ fn one_failed_fill_does_not_end_a_gateways_series() {
         effort: Effort { repetitions: 2, ..Effort::QUICK },
         directions: Directions::Forward,
         flows: Some(Flows::sessions(1000, 2)),
-        frame_bytes: None,
+        frame_size: None,
         mix: None,
         sending_cores: Some(vec![0]),
         gateway_cores: Some(vec![1]),
@@ -174,6 +174,7 @@ fn one_failed_fill_does_not_end_a_gateways_series() {
         means: None,
         addresses: None,
         tombolo: "tombolo".into(),
+        settings: String::new(),
     };
     let result = plan.run(&mut results, false, &mut Nobody).unwrap();
     assert_eq!(result.failures.len(), 2, "each repetition is tried: {:?}", result.failures);
@@ -195,7 +196,7 @@ fn a_series_goes_on_with_more_repetitions() {
         effort: Effort { repetitions, trial_seconds: 0.1, ..Effort::QUICK },
         directions: Directions::Forward,
         flows: None,
-        frame_bytes: None,
+        frame_size: None,
         mix: None,
         sending_cores: Some(vec![0]),
         gateway_cores: Some(vec![1]),
@@ -204,6 +205,7 @@ fn a_series_goes_on_with_more_repetitions() {
         means: None,
         addresses: None,
         tombolo: "tombolo".into(),
+        settings: String::new(),
     };
     let run = |repetitions: u32, resume: bool| {
         plan(repetitions).run(&mut ResultFile::open(&file).unwrap(), resume, &mut Nobody).unwrap()

@@ -239,6 +239,7 @@ impl Contender {
             pace: Pace::at(0),
             cores: cores.to_vec(),
             background: None,
+            imix: None,
             timed: None,
             answer: Answer {
                 kind: received,
@@ -250,6 +251,7 @@ impl Contender {
                 link: LinkRule::default(),
                 record: false,
                 timing: Timing::Off,
+                timeout_ns: 0,
             },
         };
         let (forward, reverse) = if inward { (None, Some(direction)) } else { (Some(direction), None) };

@@ -97,6 +97,7 @@ pub(crate) fn direction(kind: FrameKind, frame_bytes: u16, frames: u32, rate: u6
         pace: Pace::at(rate),
         cores: vec![0],
         background: None,
+        imix: None,
         timed: None,
         answer: Answer {
             kind,
@@ -113,6 +114,7 @@ pub(crate) fn direction(kind: FrameKind, frame_bytes: u16, frames: u32, rate: u6
             link: LinkRule { source: Some(LEFT), destination: Some(RIGHT) },
             record: false,
             timing: Timing::Delays,
+            timeout_ns: 0,
         },
     }
 }

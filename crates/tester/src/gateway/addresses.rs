@@ -36,6 +36,9 @@ pub struct Addresses {
     pub softwire_concentrator: Ipv6Addr,
     /// The basic mapping rule, for lw4o6, MAP-E and MAP-T.
     pub rule: MapRule,
+    /// Which subscriber of the rule a customer's edge is; the tester plays all of them where the
+    /// gateway is the provider's end.
+    pub edge: u32,
 }
 
 /// A basic mapping rule (RFC 7597 section 5).
@@ -52,8 +55,38 @@ pub struct MapRule {
 }
 
 impl MapRule {
+    /// RFC 7597 "k".
     pub(super) fn psid_bits(&self) -> u8 {
         self.ea_bits.saturating_sub(32 - self.ipv4.1)
+    }
+
+    /// Refuses a rule that is none (RFC 7597 section 5).
+    ///
+    /// # Errors
+    /// In words.
+    pub fn check(&self) -> Result<(), String> {
+        let (ipv6, ipv4) = (self.ipv6.1, self.ipv4.1);
+        let ports = u32::from(self.psid_offset) + u32::from(self.ea_bits) + u32::from(ipv4);
+        if !(1..=31).contains(&ipv4) || u32::from(ipv6) + u32::from(self.ea_bits) > 64 {
+            return Err(format!(
+                "a rule of IPv6 /{ipv6}, IPv4 /{ipv4} and {} EA bits has no prefixes of at most 64 bits",
+                self.ea_bits
+            ));
+        }
+        if self.ea_bits < 32 - ipv4 || ports > 32 + 16 || self.psid_offset > 15 {
+            return Err(format!(
+                "{} EA bits behind an IPv4 /{ipv4} with a PSID offset of {} give no port sets",
+                self.ea_bits, self.psid_offset
+            ));
+        }
+        Ok(())
+    }
+
+    /// The IPv6 prefix of a subscriber, and its length (RFC 7597 section 5.2).
+    pub(super) fn end_user_prefix(&self, subscriber: u32) -> (Ipv6Addr, u8) {
+        let (ipv4, psid) = self.share(subscriber);
+        let interface_id = u128::from(u64::MAX);
+        (Ipv6Addr::from_bits(self.ipv6_address(ipv4, psid).to_bits() & !interface_id), self.ipv6.1 + self.ea_bits)
     }
 
     /// RFC 7597 "m".
@@ -119,6 +152,7 @@ impl Default for Addresses {
                 ea_bits: 13,
                 psid_offset: 6,
             },
+            edge: 0,
         }
     }
 }

@@ -87,11 +87,15 @@ impl TestFrames {
             shape.a_offset_shift = 16 - offset;
             shape.a_first = if offset == 0 { 0 } else { 1 << (16 - offset) };
         }
-        let (source, source_port) = match (technology.is_stateful(), right, addresses.pool) {
-            (false, ..) => (SourceRule::Exact, PortRule::Exact),
-            (true, FrameKind::Ipv4, Some((first, last))) => (SourceRule::Pool(first, last), PortRule::Any),
-            (true, FrameKind::Ipv4, None) => (SourceRule::Any, PortRule::Any),
-            (true, ..) => (SourceRule::Exact, PortRule::Any),
+        let source = match (technology.is_stateful(), right, addresses.pool) {
+            (true, FrameKind::Ipv4, Some((first, last))) => SourceRule::Pool(first, last),
+            (true, FrameKind::Ipv4, None) => SourceRule::Any,
+            _ => SourceRule::Exact,
+        };
+        let source_port = match technology.is_stateful() {
+            true if technology.has_one_port_set() => port_set(addresses),
+            true => PortRule::Any,
+            false => PortRule::Exact,
         };
         let a = (0..flows.inside_hosts).map(|host| subscriber(technology, addresses, host)).collect();
         let b = (0..flows.outside_hosts).map(|host| server(technology, addresses, host)).collect();
@@ -117,24 +121,41 @@ fn check(technology: Technology, addresses: &Addresses, flows: &Flows, ports: u3
     Ok(())
 }
 
+/// The ports of the subscriber that a customer's edge is.
+fn port_set(addresses: &Addresses) -> PortRule {
+    let rule = &addresses.rule;
+    let (_, psid) = rule.share(addresses.edge);
+    let shift = rule.contiguous_bits();
+    let least = if rule.psid_offset == 0 { 0 } else { 1 << (16 - rule.psid_offset) };
+    let bits = u16::MAX.checked_shr(16 - u32::from(rule.psid_bits())).unwrap_or(0);
+    PortRule::Set { mask: bits << shift, value: psid << shift, least }
+}
+
 /// A host on the left.
 fn subscriber(technology: Technology, addresses: &Addresses, host: u32) -> Endpoint {
     let private = Ipv4Addr::from_bits(addresses.inside_ipv4.to_bits().wrapping_add(host));
     let own_ipv6 = Ipv6Addr::from_bits(addresses.inside_ipv6.to_bits().wrapping_add(u128::from(host)));
     let mapped = Ipv4Addr::from_bits(addresses.mapped_ipv4.to_bits().wrapping_add(host));
-    let (shared, psid) = addresses.rule.share(host);
+    // Hosts behind a customer's edge are one subscriber; at the provider's end each is another one.
+    let (shared, psid) = addresses.rule.share(if technology.is_customers_end() { addresses.edge } else { host });
     let map_address = addresses.rule.ipv6_address(shared, psid);
     let port_part = psid << addresses.rule.contiguous_bits();
     let plain = |left: IpAddr, right: IpAddr| endpoint(left, right, None, None);
     let private4 = IpAddr::V4(private);
     match technology {
-        Technology::Forward4 | Technology::Nat44 => plain(private4, private4),
+        Technology::Forward4
+        | Technology::Nat44
+        | Technology::Xlat464
+        | Technology::DsLite
+        | Technology::Lw4o6
+        | Technology::MapE
+        | Technology::MapT => plain(private4, private4),
         Technology::Forward6 | Technology::Nat64 => plain(own_ipv6.into(), own_ipv6.into()),
         Technology::Siit => plain(own_ipv6.into(), mapped.into()),
         Technology::Clat => plain(private4, own_ipv6.into()),
-        Technology::B4 => endpoint(private4, own_ipv6.into(), None, Some(private)),
+        Technology::B4 => endpoint(private4, addresses.inside_ipv6.into(), None, Some(private)),
         Technology::Aftr => endpoint(own_ipv6.into(), private4, Some(private), None),
-        Technology::Lwb4 => endpoint(private4, own_ipv6.into(), None, Some(shared)),
+        Technology::Lwb4 => endpoint(private4, addresses.inside_ipv6.into(), None, Some(shared)),
         Technology::MapECe => endpoint(private4, map_address.into(), None, Some(shared)),
         Technology::MapTCe => plain(private4, map_address.into()),
         Technology::Lwaftr => Endpoint { port_part, ..endpoint(own_ipv6.into(), shared.into(), Some(shared), None) },
@@ -150,7 +171,13 @@ fn server(technology: Technology, addresses: &Addresses, host: u32) -> Endpoint 
     let embedded = embed(addresses.translation_prefix, ipv4);
     let concentrator = addresses.softwire_concentrator;
     match technology {
-        Technology::Forward4 | Technology::Nat44 => endpoint(ipv4.into(), ipv4.into(), None, None),
+        Technology::Forward4
+        | Technology::Nat44
+        | Technology::Xlat464
+        | Technology::DsLite
+        | Technology::Lw4o6
+        | Technology::MapE
+        | Technology::MapT => endpoint(ipv4.into(), ipv4.into(), None, None),
         Technology::Forward6 => endpoint(ipv6.into(), ipv6.into(), None, None),
         Technology::Nat64 | Technology::Siit | Technology::MapTBr => endpoint(embedded.into(), ipv4.into(), None, None),
         Technology::Clat | Technology::MapTCe => endpoint(ipv4.into(), embedded.into(), None, None),
@@ -184,6 +211,7 @@ fn endpoint(left: IpAddr, right: IpAddr, left_inner: Option<Ipv4Addr>, right_inn
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gateway::MapRule;
 
     #[test]
     fn flows_that_do_not_fit_are_refused_in_words() {
@@ -196,6 +224,27 @@ mod tests {
         refuse(Technology::Nat44, Flows::sessions(65_000, 10), "do not fit");
         refuse(Technology::MapTBr, Flows::sessions(4000, 10), "at most 2016");
         refuse(Technology::Lwaftr, Flows { inside_hosts: 9000, ..Flows::sessions(10, 10) }, "8128 subscribers");
+    }
+
+    #[test]
+    fn the_hosts_of_a_customers_edge_share_its_address_and_its_ports() {
+        let flows = Flows { inside_hosts: 3, ..Flows::sessions(100, 10) };
+        // 2001:db8:4600::/40 = 192.0.2.0/24 with 16 EA bits: 192.0.2.18 and PSID 0x34 (RFC 7597 appendix A).
+        let rule = MapRule {
+            ipv6: ("2001:db8:4600::".parse().unwrap(), 40),
+            ipv4: (Ipv4Addr::new(192, 0, 2, 0), 24),
+            ea_bits: 16,
+            psid_offset: 6,
+        };
+        let addresses = Addresses { rule, edge: 17 * 256 + 0x34, ..Addresses::default() };
+        let frames = TestFrames::new(Technology::MapECe, &addresses, &flows).unwrap();
+        assert!(frames.a.iter().all(|host| host.right == frames.a[0].right && host.right_inner == [192, 0, 2, 18]));
+        assert_eq!(frames.source_port, PortRule::Set { mask: 0x3fc, value: 0x34 << 2, least: 1024 });
+        assert_eq!(rule.end_user_prefix(addresses.edge), ("2001:db8:4612:3400::".parse().unwrap(), 56));
+        let pair = TestFrames::new(Technology::MapE, &addresses, &flows).unwrap();
+        assert_eq!((pair.source_port, pair.source), (frames.source_port, SourceRule::Any));
+        let nat44 = TestFrames::new(Technology::Nat44, &addresses, &flows).unwrap();
+        assert_eq!(nat44.source_port, PortRule::Any);
     }
 
     #[test]

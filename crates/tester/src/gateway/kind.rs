@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use tombolo_lab::{Scenario, Topology};
 
+use super::technology::Technology;
+
 /// A kind of gateway that a lab can start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
@@ -95,6 +97,12 @@ impl Kind {
         }
     }
 
+    /// The kind that is both ends of this technology; none for what is no pair.
+    #[must_use]
+    pub fn of_pair(technology: Technology) -> Option<Self> {
+        Self::PAIRS.into_iter().find(|kind| kind.name() == technology.name())
+    }
+
     /// Plain forwarding over as many hops.
     #[must_use]
     pub fn yardstick(self) -> Self {
@@ -122,6 +130,13 @@ impl FromStr for Kind {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_pair_is_the_kind_of_its_technology() {
+        let pairs: Vec<Kind> = Technology::ALL.into_iter().filter_map(Kind::of_pair).collect();
+        assert_eq!(pairs, Kind::PAIRS);
+        assert!(Technology::ALL.into_iter().all(|t| t.is_pair() == Kind::of_pair(t).is_some()));
+    }
 
     #[test]
     fn every_gateway_is_found_by_its_name() {

@@ -32,7 +32,7 @@ impl Spec {
 
     /// Whether it forwards whatever frames the others of a run get.
     pub fn follows_the_others(&self) -> bool {
-        matches!(self, Spec::Lab(Kind::Plain, _) | Spec::Faulty(_))
+        matches!(self, Spec::Lab(Kind::Plain | Kind::PlainPair, _) | Spec::Faulty(_))
     }
 
     /// What it is measured as where the user does not say.
@@ -47,14 +47,17 @@ impl Spec {
 
     /// Whether the lab can set it up as this, or it is the user who did.
     pub fn does(&self, technology: Technology) -> bool {
-        use Technology::{Forward4, Forward6, Nat44, Nat64, Siit};
+        use Technology::{Aftr, B4, Clat, Forward4, Forward6, Lwb4, Nat44, Nat64, Siit};
         match self {
             // Asked about connections, forwarding is the yardstick: it loses none, for it has none.
             Spec::Lab(Kind::Plain, _) | Spec::Faulty(_) => matches!(technology, Forward4 | Forward6 | Nat44),
-            Spec::Lab(Kind::Iptables | Kind::Nftables, _) => technology == Nat44,
-            Spec::Lab(Kind::Tombolo, _) => matches!(technology, Nat64 | Nat44 | Siit),
+            Spec::Lab(Kind::PlainPair, _) => matches!(technology, Forward4 | Nat44),
+            Spec::Lab(Kind::Iptables, _) => technology == Nat44,
+            Spec::Lab(Kind::Nftables, _) => matches!(technology, Nat44 | B4 | Aftr | Lwb4),
+            Spec::Lab(Kind::Tombolo, _) => !matches!(technology, Forward4 | Forward6),
             Spec::Lab(Kind::Jool, _) => technology == Nat64,
-            Spec::Lab(Kind::Tayga | Kind::JoolSiit, _) => technology == Siit,
+            Spec::Lab(Kind::Tayga, _) => matches!(technology, Siit | Clat),
+            Spec::Lab(Kind::JoolSiit, _) => technology == Siit,
             Spec::Lab(..) => false,
             Spec::External(_) => true,
         }
@@ -62,8 +65,16 @@ impl Spec {
 }
 
 /// The kinds that are measured with frames.
-const KINDS: [Kind; 7] =
-    [Kind::Plain, Kind::Tombolo, Kind::Iptables, Kind::Nftables, Kind::Tayga, Kind::Jool, Kind::JoolSiit];
+const KINDS: [Kind; 8] = [
+    Kind::Plain,
+    Kind::PlainPair,
+    Kind::Tombolo,
+    Kind::Iptables,
+    Kind::Nftables,
+    Kind::Tayga,
+    Kind::Jool,
+    Kind::JoolSiit,
+];
 
 impl FromStr for Spec {
     type Err = String;
@@ -77,8 +88,8 @@ impl FromStr for Spec {
             ("faulty", _, rest) => rest.unwrap_or("").parse().map(Spec::Faulty),
             ("external", _, None) => Ok(Spec::External(Hooks::default())),
             _ => Err(format!(
-                "no gateway is called `{text}`; there are plain, tombolo, tombolo:off, tombolo:tc, tombolo:xdp, iptables, \
-                 nftables, tayga, jool, jool_siit, faulty:FAULT=VALUE,... and external"
+                "no gateway is called `{text}`; there are plain, plain-pair, tombolo, tombolo:off, tombolo:tc, tombolo:xdp, \
+                 iptables, nftables, tayga, jool, jool_siit, faulty:FAULT=VALUE,... and external"
             )),
         }
     }
@@ -101,9 +112,18 @@ mod tests {
 
     #[test]
     fn specs_are_read_as_they_are_written() {
-        for text in
-            ["plain", "tombolo", "tombolo:off", "iptables", "nftables", "tayga", "jool", "jool_siit", "external"]
-        {
+        for text in [
+            "plain",
+            "plain-pair",
+            "tombolo",
+            "tombolo:off",
+            "iptables",
+            "nftables",
+            "tayga",
+            "jool",
+            "jool_siit",
+            "external",
+        ] {
             assert_eq!(text.parse::<Spec>().unwrap().to_string(), text);
         }
         assert_eq!("faulty:loss=100,delay=2000".parse::<Spec>().unwrap().to_string(), "faulty:loss=100,delay=2000");

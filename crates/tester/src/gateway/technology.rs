@@ -2,7 +2,8 @@
 //!
 //! The left side is the subscribers' (the gateway's inside), the right side the other one: the IPv4
 //! Internet behind a PE device, the IPv6 core behind a CE device. Two gateways in series (CE and
-//! PE) behave as one NAT44 and are measured as such.
+//! PE) behave as one NAT44 and are measured as such; RFC 8219 sections 5 and 6 want each end alone as
+//! well, for the pair hides which of them set the limit.
 
 use std::fmt;
 use std::str::FromStr;
@@ -42,11 +43,22 @@ pub enum Technology {
     MapTCe,
     /// MAP-T border relay.
     MapTBr,
+    /// Both ends of 464XLAT in series: CLAT and PLAT.
+    #[serde(rename = "464xlat")]
+    Xlat464,
+    /// Both ends of DS-Lite: B4 and AFTR.
+    DsLite,
+    /// Both ends of Lightweight 4over6: lwB4 and lwAFTR.
+    Lw4o6,
+    /// Both ends of MAP-E: customer edge and border relay.
+    MapE,
+    /// Both ends of MAP-T.
+    MapT,
 }
 
 impl Technology {
     /// All of them.
-    pub const ALL: [Technology; 14] = [
+    pub const ALL: [Technology; 19] = [
         Technology::Forward4,
         Technology::Forward6,
         Technology::Nat44,
@@ -61,6 +73,11 @@ impl Technology {
         Technology::MapEBr,
         Technology::MapTCe,
         Technology::MapTBr,
+        Technology::Xlat464,
+        Technology::DsLite,
+        Technology::Lw4o6,
+        Technology::MapE,
+        Technology::MapT,
     ];
 
     /// Its name on the command line and in result files.
@@ -80,6 +97,11 @@ impl Technology {
             Technology::MapEBr => "map-e-br",
             Technology::MapTCe => "map-t-ce",
             Technology::MapTBr => "map-t-br",
+            Technology::Xlat464 => "464xlat",
+            Technology::DsLite => "ds-lite",
+            Technology::Lw4o6 => "lw4o6",
+            Technology::MapE => "map-e",
+            Technology::MapT => "map-t",
         }
     }
 
@@ -87,7 +109,13 @@ impl Technology {
     pub fn kinds(self) -> (FrameKind, FrameKind) {
         use FrameKind::{Ipv4, Ipv4InIpv6, Ipv6};
         match self {
-            Technology::Forward4 | Technology::Nat44 => (Ipv4, Ipv4),
+            Technology::Forward4
+            | Technology::Nat44
+            | Technology::Xlat464
+            | Technology::DsLite
+            | Technology::Lw4o6
+            | Technology::MapE
+            | Technology::MapT => (Ipv4, Ipv4),
             Technology::Forward6 => (Ipv6, Ipv6),
             Technology::Nat64 | Technology::Siit | Technology::MapTBr => (Ipv6, Ipv4),
             Technology::Clat | Technology::MapTCe => (Ipv4, Ipv6),
@@ -99,13 +127,42 @@ impl Technology {
     /// Whether the gateway keeps a table of connections, so that RFC 9693 applies.
     pub fn is_stateful(self) -> bool {
         use Technology::{Aftr, Lwb4, MapECe, MapTCe, Nat44, Nat64};
-        matches!(self, Nat44 | Nat64 | Aftr | Lwb4 | MapECe | MapTCe)
+        matches!(self, Nat44 | Nat64 | Aftr | Lwb4 | MapECe | MapTCe) || self.is_pair()
     }
 
-    /// Whether subscribers share IPv4 addresses by port sets (RFC 7597 section 5.1).
-    pub(super) fn shares_ports(self) -> bool {
+    /// Whether it is both ends of a technology in series, which outwardly are a NAT44.
+    pub fn is_pair(self) -> bool {
+        use Technology::{DsLite, Lw4o6, MapE, MapT, Xlat464};
+        matches!(self, Xlat464 | DsLite | Lw4o6 | MapE | MapT)
+    }
+
+    /// Whether IPv4 crosses it translated to IPv6 and back, so that its header is a new one.
+    pub(crate) fn remakes_ipv4(self) -> bool {
+        matches!(self, Technology::Xlat464 | Technology::MapT)
+    }
+
+    /// Whether it is one end of a technology, so that only the other end understands what it sends.
+    pub fn is_one_end(self) -> bool {
+        use Technology::{Aftr, B4, Clat, Lwaftr, Lwb4, MapEBr, MapECe, MapTBr, MapTCe};
+        matches!(self, Clat | B4 | Aftr | Lwb4 | Lwaftr | MapECe | MapEBr | MapTCe | MapTBr)
+    }
+
+    /// Whether it is one of these that stands at the customer's.
+    pub(super) fn is_customers_end(self) -> bool {
+        self.is_one_end() && self.kinds().0 == FrameKind::Ipv4
+    }
+
+    /// Whether subscribers share IPv4 addresses by port sets (RFC 7597 section 5.1), and the tester
+    /// plays many of them.
+    pub(crate) fn shares_ports(self) -> bool {
         use Technology::{Lwaftr, MapEBr, MapTBr};
         matches!(self, Lwaftr | MapEBr | MapTBr)
+    }
+
+    /// Whether the hosts inside share the ports of one subscriber, by a NAPT at the customer's.
+    pub(crate) fn has_one_port_set(self) -> bool {
+        use Technology::{Lw4o6, Lwb4, MapE, MapECe, MapT, MapTCe};
+        matches!(self, Lwb4 | MapECe | MapTCe | Lw4o6 | MapE | MapT)
     }
 }
 

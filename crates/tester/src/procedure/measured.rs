@@ -41,6 +41,15 @@ impl Bound {
         }
     }
 
+    /// That of the value with the other sign.
+    pub(crate) fn opposite(self) -> Bound {
+        match self {
+            Bound::AtLeast => Bound::AtMost,
+            Bound::AtMost => Bound::AtLeast,
+            Bound::Unknown => Bound::Unknown,
+        }
+    }
+
     /// The bound of several values together.
     pub fn of_all(bounds: impl Iterator<Item = Option<Bound>>) -> Option<Bound> {
         bounds.flatten().reduce(|one, other| if one == other { one } else { Bound::Unknown })

@@ -8,8 +8,8 @@ use serde::Serialize;
 use super::known::Known;
 use super::measured::Measured;
 use super::{
-    back_to_back, capacity, connection_rate, delay, frame_loss, received_rate, recovery, reset, scalability, teardown,
-    throughput,
+    back_to_back, capacity, connection_rate, delay, frame_loss, mlrsearch, overload, received_rate, recovery, reset,
+    scalability, teardown, throughput,
 };
 use crate::bench::{Bench, BenchError, Observer};
 
@@ -45,11 +45,15 @@ pub enum Procedure {
     Capacity,
     /// RFC 9693 section 4.10.
     Scalability,
+    /// RFC 8219 section 10.
+    Overload,
+    /// Non-drop and partial-drop rate by MLRsearch's rules.
+    Mlrsearch,
 }
 
 impl Procedure {
     /// All of them.
-    pub const ALL: [Procedure; 14] = [
+    pub const ALL: [Procedure; 16] = [
         Procedure::Throughput,
         Procedure::FrameLoss,
         Procedure::Latency,
@@ -64,6 +68,8 @@ impl Procedure {
         Procedure::Teardown,
         Procedure::Capacity,
         Procedure::Scalability,
+        Procedure::Overload,
+        Procedure::Mlrsearch,
     ];
 
     /// Its name.
@@ -83,6 +89,8 @@ impl Procedure {
             Procedure::Teardown => "teardown",
             Procedure::Capacity => "capacity",
             Procedure::Scalability => "scalability",
+            Procedure::Overload => "overload",
+            Procedure::Mlrsearch => "mlrsearch",
         }
     }
 
@@ -125,6 +133,8 @@ impl Procedure {
             Procedure::Teardown => teardown::measure(bench, known, observer),
             Procedure::Capacity => capacity::measure(bench, known, observer),
             Procedure::Scalability => scalability::measure(bench, known, observer),
+            Procedure::Overload => overload::measure(bench, known, observer),
+            Procedure::Mlrsearch => mlrsearch::measure(bench, known, observer),
         }
     }
 }

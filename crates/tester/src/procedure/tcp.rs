@@ -394,11 +394,7 @@ mod tests {
             directions: vec![Direction::FourToSix, Direction::FourToSix],
             rounds: 5,
             seconds: 3,
-            options: Options {
-                tombolo: "tombolo".into(),
-                settings: String::new(),
-                technology: crate::gateway::Technology::Nat64,
-            },
+            options: Options::new("tombolo".into(), String::new(), crate::gateway::Technology::Nat64),
         };
         comparison.deduplicate();
         assert_eq!(comparison.gateways, [Kind::Plain, Kind::Tayga]);

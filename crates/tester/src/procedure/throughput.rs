@@ -49,7 +49,11 @@ pub(super) fn measure(
         "search_max": max,
     });
     let total = (found.highest_passing * directions.count()) as f64;
-    let measured = Measured::rate("throughput", total, "frames/s", details).searched(&found);
+    let measured = Measured::rate("throughput", total, "frames/s", details);
+    let measured = match found.highest_passing {
+        0 => measured.without_value(format!("no rate passed; the last trial: {}", losses.last_reasons)),
+        _ => measured.searched(&found),
+    };
     Ok(vec![match losses.regardless_of_rate() {
         Some(percent) => measured.doubted(format!(
             "some {percent:.3} % are lost at every rate: a longer trial has a lower throughput, for the limit is not the rate"
@@ -62,10 +66,15 @@ pub(super) fn measure(
 #[derive(Default)]
 struct Losses {
     by_rate: Vec<(u64, f64)>,
+    /// Why the last trial that did not pass did not.
+    last_reasons: String,
 }
 
 impl Losses {
     fn note(&mut self, rate: u64, trial: &Trial) {
+        if trial.verdict != Verdict::Passed {
+            self.last_reasons = trial.why();
+        }
         if trial.verdict == Verdict::Failed && trial.lost() > 0 {
             self.by_rate.push((rate, trial.loss_percent()));
         }
@@ -108,7 +117,7 @@ mod tests {
 
     fn losses(of: impl Fn(f64) -> f64) -> Losses {
         let rates = [4_000_000u64, 2_000_000, 1_000_000, 600_000, 520_000];
-        Losses { by_rate: rates.map(|rate| (rate, of(rate as f64))).to_vec() }
+        Losses { by_rate: rates.map(|rate| (rate, of(rate as f64))).to_vec(), ..Losses::default() }
     }
 
     #[test]
@@ -116,7 +125,7 @@ mod tests {
         let capacity = 500_000.0;
         assert_eq!(losses(|rate| 100.0 * (1.0 - capacity / rate)).regardless_of_rate(), None);
         assert_eq!(losses(|_| 0.02).regardless_of_rate(), Some(0.02));
-        let near_the_limit = Losses { by_rate: vec![(510_000, 2.0), (520_000, 4.0)] };
+        let near_the_limit = Losses { by_rate: vec![(510_000, 2.0), (520_000, 4.0)], ..Losses::default() };
         assert_eq!((near_the_limit.regardless_of_rate(), Losses::default().regardless_of_rate()), (None, None));
     }
 }

@@ -3,12 +3,11 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::ops::{Deref, DerefMut};
-use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tombolo_tester::bench::{Bench, BenchPlan, Observer, Status};
 use tombolo_tester::effort::Effort;
-use tombolo_tester::gateway::between_ports::{laboratory, laboratory::Laboratory};
+use tombolo_tester::gateway::between_ports::{hosts, laboratory::Laboratory, laboratory::Setup};
 use tombolo_tester::gateway::{Flows, Spec, Technology, TestFrames};
 use tombolo_tester::trial::{Directions, TrialRecord};
 
@@ -55,21 +54,49 @@ pub(crate) fn bench(gateway: &str, technology: Technology, flows: Flows) -> Opti
     bench_as(gateway, technology, technology, flows)
 }
 
+/// A lab of one queue a port.
+pub(crate) fn setup(spec: &Spec, technology: Technology, flows: Flows) -> Setup {
+    Setup {
+        spec: spec.clone(),
+        technology,
+        flows,
+        tombolo: "tombolo".into(),
+        settings: String::new(),
+        queues: 1,
+        mtu: None,
+    }
+}
+
 /// The same, with the gateway asked as if it did something else.
 pub(crate) fn bench_as(gateway: &str, technology: Technology, asked: Technology, flows: Flows) -> Option<Alone> {
+    let mut alone = unprobed(gateway, technology, asked, flows, |_| {})?;
+    alone.bench.probe(&mut Silent).unwrap();
+    alone.bench.gateway.flush().unwrap();
+    Some(alone)
+}
+
+/// The same, not probed yet, and opened with a plan that `change` has changed.
+pub(crate) fn unprobed(
+    gateway: &str,
+    technology: Technology,
+    asked: Technology,
+    flows: Flows,
+    change: impl FnOnce(&mut BenchPlan),
+) -> Option<Alone> {
     if tombolo_lab::skip_without(gateway, &["ip"]) {
         return None;
     }
     let turn = turn();
     let spec: Spec = gateway.parse().unwrap();
-    let started = Laboratory::start(spec.clone(), technology, &flows, Path::new("tombolo"), 1).unwrap();
-    let addresses = laboratory::addresses(technology, &spec, &flows);
+    let started = Laboratory::start(setup(&spec, technology, flows)).unwrap();
+    let addresses = hosts::addresses(technology, &spec, &flows);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     assert!(cores > 1, "these tests need two cores: one sends, one is the gateway's");
-    let mut bench = Bench::open(BenchPlan {
+    let mut plan = BenchPlan {
         gateway: Box::new(started),
         test_frames: TestFrames::new(asked, &addresses, &flows).unwrap(),
         frame_bytes: asked.kinds().0.shortest(),
+        imix: None,
         mix: None,
         effort: Effort::QUICK,
         directions: Directions::Forward,
@@ -77,11 +104,9 @@ pub(crate) fn bench_as(gateway: &str, technology: Technology, asked: Technology,
         tester_limit: 200_000,
         frames: 1_000_000,
         means: None,
-    })
-    .unwrap();
-    bench.probe(&mut Silent).unwrap();
-    bench.gateway.flush().unwrap();
-    Some(Alone { bench, _turn: turn })
+    };
+    change(&mut plan);
+    Some(Alone { bench: Bench::open(plan).unwrap(), _turn: turn })
 }
 
 pub(crate) const FLOWS: Flows = Flows::RFC_4814;

@@ -11,7 +11,7 @@ use tombolo_tester::{
     results::ResultFile,
 };
 
-use super::{bench_packets, bench_route_lookup, print};
+use super::{bench_dns64, bench_matrix, bench_packets, bench_route_lookup, print};
 
 /// Arguments of `tombolo bench`.
 #[derive(Debug, Args)]
@@ -54,6 +54,14 @@ enum Procedure {
     Capacity(Box<bench_packets::Arguments>),
     /// Series over sessions and over cores (RFC 9693 4.10)
     Scalability(Box<bench_packets::Arguments>),
+    /// What many flows at once take from throughput and latency of one (RFC 8219 10)
+    Overload(Box<bench_packets::Arguments>),
+    /// Non-drop and partial-drop rate by MLRsearch's rules (CSIT "NDR", "PDR")
+    Mlrsearch(Box<bench_packets::Arguments>),
+    /// Queries a second that a DNS64 resolver answers (RFC 8219 9)
+    Dns64(bench_dns64::Arguments),
+    /// Every technology by every procedure that applies to it, each measured once
+    Matrix(bench_matrix::Arguments),
     /// The tester against itself: its highest rate and its pacing on this machine
     SelfTest(bench_packets::SelfTest),
 }
@@ -137,6 +145,10 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
         Procedure::Teardown(a) => bench_packets::run(OnFrames::Teardown, *a),
         Procedure::Capacity(a) => bench_packets::run(OnFrames::Capacity, *a),
         Procedure::Scalability(a) => bench_packets::run(OnFrames::Scalability, *a),
+        Procedure::Overload(a) => bench_packets::run(OnFrames::Overload, *a),
+        Procedure::Mlrsearch(a) => bench_packets::run(OnFrames::Mlrsearch, *a),
+        Procedure::Dns64(a) => bench_dns64::run(&a),
+        Procedure::Matrix(a) => bench_matrix::run(a),
         Procedure::SelfTest(a) => bench_packets::self_test(&a),
     }
 }
@@ -152,7 +164,7 @@ fn run_tcp(arguments: Tcp) -> anyhow::Result<()> {
         directions: arguments.directions,
         rounds: arguments.rounds,
         seconds: arguments.seconds,
-        options: Options { tombolo, settings: arguments.settings, technology: arguments.service },
+        options: Options::new(tombolo, arguments.settings, arguments.service),
     };
     comparison.deduplicate();
     let progress = print::Progress::new(comparison.measurements());

@@ -23,7 +23,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: Arguments, json: bool) -> anyhow::Result<()> {
     let tombolo = std::env::current_exe().context("cannot find the program that is running")?;
-    let options = Options { tombolo, settings: arguments.settings, technology: Technology::Nat64 };
+    let options = Options::new(tombolo, arguments.settings, Technology::Nat64);
     let demo = Demo { gateway: arguments.gateway, options, seconds: arguments.seconds };
     let progress = print::Progress::new(ALL_STEPS);
     let report = demo.run(|done, what| progress.advance(done, what));

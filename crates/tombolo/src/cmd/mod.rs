@@ -5,9 +5,19 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 #[cfg(feature = "tester")]
 mod bench;
 #[cfg(feature = "tester")]
+mod bench_dns64;
+#[cfg(feature = "tester")]
+mod bench_external;
+#[cfg(feature = "tester")]
+mod bench_matrix;
+#[cfg(feature = "tester")]
 mod bench_packets;
 #[cfg(feature = "tester")]
+mod bench_progress;
+#[cfg(feature = "tester")]
 mod bench_route_lookup;
+#[cfg(feature = "tester")]
+mod bench_summary;
 mod binding_who;
 mod check;
 mod completions;

@@ -30,6 +30,16 @@ pub(super) fn make_room(lab: &Lab, connections: u64) -> Result<BTreeMap<String, 
     Ok(sizes)
 }
 
+/// Bytes of an entry (256 on 64-bit machines, and 128 of extensions for NAT), and of a bucket.
+const ENTRY_BYTES: u64 = 384;
+const BUCKET_BYTES: u64 = 8;
+
+/// What so many connections take of the kernel's memory.
+pub(super) fn memory_bytes(connections: u64) -> u64 {
+    let (_, buckets) = sizes_for(connections);
+    connections * ENTRY_BYTES + buckets * BUCKET_BYTES
+}
+
 /// The kernel rounds the number of buckets up to whole pages of them.
 const BUCKETS_IN_A_PAGE: u64 = 512;
 

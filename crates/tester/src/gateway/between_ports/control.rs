@@ -7,6 +7,8 @@ use serde::Serialize;
 use tombolo_generator::{Ends, Port};
 use tombolo_lab::LabError;
 
+use crate::gateway::technology::Technology;
+
 /// Why a gateway cannot be measured.
 #[derive(Debug, thiserror::Error)]
 pub enum GatewayError {
@@ -83,6 +85,16 @@ pub trait Gateway {
 
     /// How long it keeps a UDP connection, in seconds, where that is known.
     fn udp_timeout_seconds(&self) -> Option<u64>;
+
+    /// What its tables will take of this machine's memory when they are full, where that is known.
+    fn memory_bytes(&self) -> Option<u64> {
+        None
+    }
+
+    /// Routers on the way from port to port: each takes one off the hop limit.
+    fn routers(&self, technology: Technology) -> u8 {
+        if technology.is_pair() { 2 } else { 1 }
+    }
 
     /// Sizes its tables for so many connections, where it has tables that can be sized and that
     /// matter for its speed; returns the number of buckets. The same number of connections for each

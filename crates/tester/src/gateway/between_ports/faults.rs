@@ -35,6 +35,8 @@ pub struct Faults {
     pub capacity: u64,
     /// Forward at most so many frames a second; drop the others (token bucket of 2 ms).
     pub rate: u64,
+    /// Forward at half of `rate` once there are more than so many different four tuples.
+    pub crowd: u64,
     /// Be dead for so many milliseconds after a reset.
     pub outage: u64,
     /// 1: let answers in only to four tuples that were seen from inside, and forget these at a
@@ -72,7 +74,7 @@ impl Faults {
         all.into_iter().find(|(every, _)| *every != 0 && count.is_multiple_of(*every)).map(|(_, field)| field)
     }
 
-    fn fields(&mut self) -> [(&'static str, &mut u64); 18] {
+    fn fields(&mut self) -> [(&'static str, &mut u64); 19] {
         [
             ("loss", &mut self.loss),
             ("hops", &mut self.hops),
@@ -88,6 +90,7 @@ impl Faults {
             ("delay", &mut self.delay),
             ("capacity", &mut self.capacity),
             ("rate", &mut self.rate),
+            ("crowd", &mut self.crowd),
             ("outage", &mut self.outage),
             ("state", &mut self.state),
             ("keep", &mut self.keep),

@@ -218,7 +218,8 @@ impl Forwarder {
     }
 
     fn has_token(&mut self, now: u64) -> bool {
-        let cost = 1_000_000_000 / self.faults.rate;
+        let is_crowded = self.faults.crowd != 0 && self.seen.len() as u64 > self.faults.crowd;
+        let cost = 1_000_000_000 / self.faults.rate * if is_crowded { 2 } else { 1 };
         self.tokens_ns = self.tokens_ns.max(now.saturating_sub(2_000_000));
         let granted = self.tokens_ns + cost <= now;
         if granted {
@@ -230,8 +231,8 @@ impl Forwarder {
     fn is_admitted(&mut self, frame: &[u8], now: u64) -> bool {
         let known = self.seen.len() as u64;
         let tuple = tuple_of(frame);
-        let keeps_none = self.faults.capacity == 0 && self.faults.state == 0 && self.faults.keep == 0;
-        if keeps_none {
+        let Faults { capacity, state, keep, crowd, .. } = self.faults;
+        if [capacity, state, keep, crowd] == [0; 4] {
             return true;
         }
         if let Some(last) = self.seen.get_mut(&tuple) {

@@ -1,36 +1,42 @@
 //! Gateways in a network-namespace lab of this machine: client - gateway - server, the tester's
-//! ports being the client's and the server's interface.
+//! ports being the client's and the server's interface. Both ends of a technology are two gateways,
+//! client - cpe - gateway - server, as the lab's scenarios have them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tombolo_generator::{Ends, Namespace, Port, link_address};
-use tombolo_lab::{Lab, LabError, Offload, Prefix, Topology, topology::Route};
+use tombolo_lab::{Lab, LabError, Offload, Topology};
 
 use super::conntrack;
 use super::control::{Gateway, GatewayError, TableCounts};
 use super::faulty::FaultyForwarder;
+use super::hosts::{self, HOME_HOSTS};
 use super::placement::{SLICE, napi_threads, pin_inhabitants, spread};
-use crate::gateway::addresses::{Addresses, SIIT_PREFIX};
 use crate::gateway::frames::Flows;
 use crate::gateway::kind::Kind;
 use crate::gateway::spec::Spec;
 use crate::gateway::start::{self, JOOL_UDP_TIMEOUT_SECONDS, Options, Running, StartError};
 use crate::gateway::technology::Technology;
 
-/// tombolo's own default (RFC 4787 REQ-5 recommends 300 s).
+/// tombolo's own default (RFC 4787 REQ-5 recommends 300 s), and what it gets with more connections than
+/// its tables have room for by default: these take longer to make.
 const TOMBOLO_TIMEOUT_SECONDS: u64 = 300;
+const TOMBOLO_LONG_TIMEOUT_SECONDS: u64 = 10_000;
+const TOMBOLO_SESSIONS: u64 = 4 << 20;
+const TOMBOLO_BINDINGS: u64 = 1 << 20;
+/// Bytes of a session, to three digits, and of a binding (docs/configuration.md).
+const TOMBOLO_SESSION_BYTES: u64 = 21;
+const TOMBOLO_BINDING_BYTES: u64 = 64;
 /// The gateway's two ports.
-const PORTS: [&str; 2] = ["inside0", "outside0"];
+const ALONE: [Part; 1] = [("gateway", ["inside0", "outside0"])];
+/// Those of two gateways in series.
+const PAIR: [Part; 2] = [("cpe", ["inside0", "core0"]), ("gateway", ["core0", "outside0"])];
 
-/// Where further hosts are, beyond the lab's own two: they have routes through them.
-const INSIDE_HOSTS_4: (Ipv4Addr, u8) = (Ipv4Addr::new(10, 64, 0, 0), 10);
-const INSIDE_HOSTS_6: (Ipv6Addr, u8) = (Ipv6Addr::new(0x2001, 0xdb8, 1, 0x8000, 0, 0, 0, 0), 49);
-const OUTSIDE_HOSTS_4: (Ipv4Addr, u8) = (Ipv4Addr::new(198, 18, 0, 0), 15);
-const OUTSIDE_HOSTS_6: (Ipv6Addr, u8) = (Ipv6Addr::new(0x2001, 0xdb8, 2, 0x8000, 0, 0, 0, 0), 49);
+/// A node of the gateway, and its two ports.
+type Part = (&'static str, [&'static str; 2]);
 
 /// A gateway in a lab.
 pub struct Laboratory {
@@ -42,114 +48,107 @@ pub struct Laboratory {
     faulty: Option<FaultyForwarder>,
     description: BTreeMap<String, String>,
     cores: Vec<usize>,
+    /// The nodes that are the gateway, from inside to outside.
+    parts: &'static [Part],
     /// Of each port.
     queues: u32,
+    /// That its tables are to have room for; 0 where it keeps none.
+    connections: u64,
+    /// Of inside endpoints.
+    bindings: u64,
     napi_threads: BTreeSet<i32>,
 }
 
-/// The addresses that the tester uses in the lab for so many flows.
-pub fn addresses(technology: Technology, spec: &Spec, flows: &Flows) -> Addresses {
-    let mut addresses = Addresses::default();
-    if flows.inside_hosts > 1 {
-        addresses.inside_ipv4 = Ipv4Addr::from_bits(INSIDE_HOSTS_4.0.to_bits() + 2);
-        addresses.inside_ipv6 = Ipv6Addr::from_bits(INSIDE_HOSTS_6.0.to_bits() + 2);
-    }
-    if flows.outside_hosts > 1 {
-        addresses.outside_ipv4 = Ipv4Addr::from_bits(OUTSIDE_HOSTS_4.0.to_bits() + 2);
-        addresses.outside_ipv6 = Ipv6Addr::from_bits(OUTSIDE_HOSTS_6.0.to_bits() + 2);
-    }
-    match (spec.kind(), technology) {
-        (Some(Kind::Tombolo), Technology::Nat64 | Technology::Nat44) => {
-            addresses.pool = Some((Ipv4Addr::new(192, 0, 2, 0), Ipv4Addr::new(192, 0, 2, 15)));
-        }
-        (Some(Kind::Tayga), _) | (Some(Kind::Tombolo), Technology::Siit) => {
-            addresses.translation_prefix = SIIT_PREFIX;
-            addresses.mapped_ipv4 = Ipv4Addr::new(192, 0, 2, 1);
-        }
-        (Some(Kind::Iptables | Kind::Nftables), Technology::Nat44) => {
-            let own = Ipv4Addr::new(198, 51, 100, 1);
-            addresses.pool = Some((own, own));
-        }
-        _ => {}
-    }
-    addresses
+/// What to build.
+pub struct Setup {
+    /// Which gateway.
+    pub spec: Spec,
+    /// What it does.
+    pub technology: Technology,
+    /// The connections that its tables need room for, and the hosts that it needs routes to.
+    pub flows: Flows,
+    /// The `tombolo` executable.
+    pub tombolo: PathBuf,
+    /// Lines of `tombolo`'s configuration before its services.
+    pub settings: String,
+    /// Queues of each port: a frame is in that of the core that sent it, so more than one serve more
+    /// than one sending core.
+    pub queues: u32,
+    /// MTU of all links, where the usual one does not do.
+    pub mtu: Option<u32>,
 }
 
 impl Laboratory {
-    /// Builds the lab and starts the gateway in it. Its ports have so many queues: a frame is in
-    /// that of the core that sent it, so more than one serve more than one sending core.
+    /// Builds the lab and starts the gateway in it.
     ///
     /// # Errors
     /// If privileges, a program or a kernel module are missing, or the gateway does not do the
     /// technology.
-    pub fn start(
-        spec: Spec,
-        technology: Technology,
-        flows: &Flows,
-        tombolo: &Path,
-        queues: u32,
-    ) -> Result<Laboratory, GatewayError> {
+    pub fn start(setup: Setup) -> Result<Laboratory, GatewayError> {
+        let Setup { spec, technology, flows, tombolo, settings, queues, mtu } = setup;
         let name = spec.to_string();
         if !spec.does(technology) {
             let reason =
                 format!("the lab cannot set it up as {technology}; measure it as external, or another gateway");
             return Err(GatewayError::Unsuitable { gateway: name, reason });
         }
-        let mut topology = Topology::client_gateway_server();
+        if technology.is_pair() && flows.inside_hosts > HOME_HOSTS {
+            let reason = format!("the lab's home has room for {HOME_HOSTS} hosts");
+            return Err(GatewayError::Unsuitable { gateway: name, reason });
+        }
+        let pair = Kind::of_pair(technology).or(spec.kind().filter(|kind| *kind == Kind::PlainPair));
+        let mut topology = pair.map_or_else(Topology::client_gateway_server, Kind::topology);
         if matches!(spec, Spec::Faulty(_)) {
             topology.node_mut("gateway").into_iter().for_each(|node| node.forwarding = false);
         }
         if queues > 1 {
             topology.links.iter_mut().for_each(|link| link.queues = Some(queues));
         }
+        topology.links.iter_mut().for_each(|link| link.mtu = mtu.or(link.mtu));
+        let addresses = hosts::addresses(technology, &spec, &flows);
+        for (node, route) in hosts::routes(technology, &addresses, &flows) {
+            topology.node_mut(node).into_iter().for_each(|node| node.routes.push(route));
+        }
         let lab = Lab::create(&topology).map_err(|source| GatewayError::Lab { gateway: name, source })?;
-        let settings = match &spec {
-            Spec::Lab(_, Some(mode)) => format!("[gateway]\nfastpath = \"{mode}\"\n"),
+        let mode = match &spec {
+            Spec::Lab(Kind::Tombolo, Some(mode)) => format!("gateway.fastpath = \"{mode}\"\n"),
             _ => String::new(),
         };
+        let connections = if technology.is_stateful() { flows.count() } else { 0 };
+        let reuse = reuse_of_ports(technology, &settings);
+        let settings = format!("{mode}{}{reuse}{settings}", room_for(connections, &settings));
+        let subscribers = flows.inside_hosts;
         let mut laboratory = Laboratory {
             spec,
             lab,
-            options: Options { tombolo: tombolo.to_owned(), settings, technology },
+            options: Options { addresses, subscribers, mtu, ..Options::new(tombolo, settings, technology) },
             running: None,
             faulty: None,
             description: BTreeMap::new(),
             cores: vec![0],
+            parts: if pair.is_some() { &PAIR } else { &ALONE },
             queues: queues.max(1),
+            connections,
+            bindings: u64::from(flows.inside_hosts) * u64::from(flows.inside_ports),
             napi_threads: BTreeSet::new(),
         };
-        laboratory.prepare(flows)?;
+        laboratory.prepare(&flows)?;
         Ok(laboratory)
     }
 
     fn prepare(&mut self, flows: &Flows) -> Result<(), GatewayError> {
-        for interface in PORTS {
-            // A veth takes redirected frames only while its own end polls, which receive offload
-            // makes it do.
-            self.node()?.set_offload(interface, Offload::Gro, true).map_err(|e| self.lab_error(e))?;
-        }
-        if flows.inside_hosts > 1 || flows.outside_hosts > 1 {
-            self.add_routes()?;
+        for (node, ports) in self.parts {
+            for port in ports {
+                // A veth takes redirected frames only while its own end polls, which receive offload
+                // makes it do.
+                self.node(node)?.set_offload(port, Offload::Gro, true).map_err(|e| self.lab_error(e))?;
+            }
         }
         if self.uses_conntrack() {
             let sizes = conntrack::make_room(&self.lab, flows.count()).map_err(|e| self.lab_error(e))?;
             self.description.extend(sizes);
         }
         self.start_gateway()
-    }
-
-    fn add_routes(&self) -> Result<(), GatewayError> {
-        let routes = [
-            (INSIDE_HOSTS_4.0.into(), INSIDE_HOSTS_4.1, Ipv4Addr::new(10, 0, 0, 2).into()),
-            (INSIDE_HOSTS_6.0.into(), INSIDE_HOSTS_6.1, Addresses::default().inside_ipv6.into()),
-            (OUTSIDE_HOSTS_4.0.into(), OUTSIDE_HOSTS_4.1, Ipv4Addr::new(198, 51, 100, 2).into()),
-            (OUTSIDE_HOSTS_6.0.into(), OUTSIDE_HOSTS_6.1, Addresses::default().outside_ipv6.into()),
-        ];
-        for (address, length, via) in routes {
-            let route = Route { destination: Prefix { address, length }, via };
-            self.node()?.add_route(route).map_err(|e| self.lab_error(e))?;
-        }
-        Ok(())
     }
 
     /// Whether its connections are in the kernel's connection tracking.
@@ -159,12 +158,11 @@ impl Laboratory {
 
     fn start_gateway(&mut self) -> Result<(), GatewayError> {
         match &self.spec {
-            Spec::Lab(kind, _) => self.start_kind(*kind)?,
+            Spec::Lab(kind, _) => self.start_kind(Kind::of_pair(self.options.technology).unwrap_or(*kind))?,
             Spec::Faulty(faults) => {
                 self.faulty = None;
                 let faults = *faults;
-                let (inside, outside) =
-                    (self.gateway_ends("inside0", "client")?, self.gateway_ends("outside0", "server")?);
+                let (inside, outside) = (self.inner_ends()?, self.outer_ends()?);
                 let core = self.cores[0];
                 let started = FaultyForwarder::start(faults, (&inside.0, inside.1), (&outside.0, outside.1), core);
                 self.faulty = Some(started.map_err(|e| self.system_error("start the forwarder".to_owned(), e))?);
@@ -172,7 +170,7 @@ impl Laboratory {
             Spec::External(_) => return Err(self.unsuitable("an external gateway has no lab")),
         }
         if self.uses_conntrack() {
-            let timeouts = conntrack::set_timeouts(self.node()?).map_err(|e| self.lab_error(e))?;
+            let timeouts = conntrack::set_timeouts(self.node("gateway")?).map_err(|e| self.lab_error(e))?;
             self.description.extend(timeouts);
         }
         Ok(())
@@ -197,13 +195,17 @@ impl Laboratory {
     }
 
     fn in_gateway(&self, program: &str, arguments: &[&str]) -> Result<String, GatewayError> {
-        let command = self.node()?.command(program).args(arguments.iter().copied());
+        self.in_node("gateway", program, arguments)
+    }
+
+    fn in_node(&self, node: &str, program: &str, arguments: &[&str]) -> Result<String, GatewayError> {
+        let command = self.node(node)?.command(program).args(arguments.iter().copied());
         let output = command.run().and_then(tombolo_lab::Output::success).map_err(|e| self.lab_error(e))?;
         Ok(output.stdout)
     }
 
-    fn node(&self) -> Result<&tombolo_lab::Namespace, GatewayError> {
-        self.lab.node("gateway").map_err(|e| self.lab_error(e))
+    fn node(&self, name: &str) -> Result<&tombolo_lab::Namespace, GatewayError> {
+        self.lab.node(name).map_err(|e| self.lab_error(e))
     }
 
     fn port(&self, node: &str, interface: &str) -> Result<Port, GatewayError> {
@@ -211,9 +213,18 @@ impl Laboratory {
         Ok(Port { name: interface.to_owned(), namespace: Some(Namespace::at(namespace.path())) })
     }
 
-    /// A port of the gateway, and the addresses of the frames that it sends to its peer.
-    fn gateway_ends(&self, interface: &str, peer: &str) -> Result<(Port, Ends), GatewayError> {
-        let (own, other) = (self.port("gateway", interface)?, self.port(peer, interface)?);
+    /// The gateway's inside port, and the addresses of the frames that it sends to the client.
+    fn inner_ends(&self) -> Result<(Port, Ends), GatewayError> {
+        self.ends_of(self.parts[0].0, "inside0", "client")
+    }
+
+    /// Likewise of its outside port.
+    fn outer_ends(&self) -> Result<(Port, Ends), GatewayError> {
+        self.ends_of("gateway", "outside0", "server")
+    }
+
+    fn ends_of(&self, node: &str, interface: &str, peer: &str) -> Result<(Port, Ends), GatewayError> {
+        let (own, other) = (self.port(node, interface)?, self.port(peer, interface)?);
         Ok((own.clone(), Ends { source: self.address_of(&own)?, destination: self.address_of(&other)? }))
     }
 
@@ -255,7 +266,7 @@ impl Gateway for Laboratory {
 
     fn ends(&self) -> Result<(Ends, Ends), GatewayError> {
         let swap = |(_, ends): (Port, Ends)| Ends { source: ends.destination, destination: ends.source };
-        Ok((swap(self.gateway_ends("inside0", "client")?), swap(self.gateway_ends("outside0", "server")?)))
+        Ok((swap(self.inner_ends()?), swap(self.outer_ends()?)))
     }
 
     fn flush(&mut self) -> Result<(), GatewayError> {
@@ -286,9 +297,21 @@ impl Gateway for Laboratory {
         match (&self.faulty, self.spec.kind()) {
             (Some(forwarder), _) => Some(of_sessions(forwarder.tuples())),
             (None, Some(Kind::Tombolo)) => tombolo_counts(&self.tombolo(&["show", "services", "--json"]).ok()?),
-            (None, _) if self.uses_conntrack() => conntrack::count(self.node().ok()?).map(of_sessions),
+            (None, _) if self.uses_conntrack() => conntrack::count(self.node("gateway").ok()?).map(of_sessions),
             (None, _) => None,
         }
+    }
+
+    fn memory_bytes(&self) -> Option<u64> {
+        match self.spec.kind()? {
+            Kind::Tombolo => Some(self.connections * TOMBOLO_SESSION_BYTES + self.bindings * TOMBOLO_BINDING_BYTES),
+            Kind::Iptables | Kind::Nftables => Some(conntrack::memory_bytes(self.connections)),
+            _ => None,
+        }
+    }
+
+    fn routers(&self, _: Technology) -> u8 {
+        if self.parts.len() == 1 { 1 } else { 2 }
     }
 
     fn udp_timeout_seconds(&self) -> Option<u64> {
@@ -298,6 +321,7 @@ impl Gateway for Laboratory {
         match self.spec.kind()? {
             Kind::Iptables | Kind::Nftables => Some(conntrack::TIMEOUT_SECONDS),
             Kind::Jool => Some(JOOL_UDP_TIMEOUT_SECONDS),
+            Kind::Tombolo if self.connections > TOMBOLO_SESSIONS => Some(TOMBOLO_LONG_TIMEOUT_SECONDS),
             Kind::Tombolo => Some(TOMBOLO_TIMEOUT_SECONDS),
             _ => None,
         }
@@ -314,8 +338,11 @@ impl Gateway for Laboratory {
         self.cores = cores.to_vec();
         self.shorten_slices()?;
         if self.napi_threads.is_empty() {
-            self.napi_threads = napi_threads(self.node()?, &PORTS, self.queues)
-                .map_err(|e| self.system_error("switch the ports to threaded NAPI".to_owned(), e))?;
+            for (node, ports) in self.parts {
+                let threads = napi_threads(self.node(node)?, ports, self.queues)
+                    .map_err(|e| self.system_error("switch the ports to threaded NAPI".to_owned(), e))?;
+                self.napi_threads.extend(threads);
+            }
         }
         spread(&self.napi_threads, cores).map_err(|e| self.system_error("pin the NAPI threads".to_owned(), e))?;
         if self.faulty.is_some() {
@@ -329,6 +356,26 @@ impl Gateway for Laboratory {
     }
 }
 
+/// A trial begins with an empty table, and with ports that another has just had: a customer's few would
+/// be kept back for two minutes (RFC 6888 REQ-8).
+fn reuse_of_ports(technology: Technology, settings: &str) -> &'static str {
+    let is_told = settings.contains("port_reuse") || settings.contains("[timeouts]");
+    if technology.has_one_port_set() && !is_told { "timeouts.port_reuse = 0\n" } else { "" }
+}
+
+/// What `tombolo` has to be told of more connections than it has room for by default; nothing where the
+/// user says how much room there is.
+fn room_for(connections: u64, settings: &str) -> String {
+    if connections <= TOMBOLO_SESSIONS || settings.contains("sessions") {
+        return String::new();
+    }
+    let sessions = connections + connections / 8;
+    format!(
+        "capacity.sessions = {sessions}\ncapacity.bindings = {TOMBOLO_BINDINGS}\n\
+         timeouts.udp = {TOMBOLO_LONG_TIMEOUT_SECONDS}\n"
+    )
+}
+
 /// Reads the lines of `tombolo show services --json`, which counts the tables as they are now; the
 /// status has what the last sweep saw.
 fn tombolo_counts(services: &str) -> Option<TableCounts> {
@@ -339,9 +386,10 @@ fn tombolo_counts(services: &str) -> Option<TableCounts> {
 }
 
 impl Laboratory {
-    /// Speaks with the gateway through its control socket.
+    /// Speaks with the gateway, or both of a pair, through their control sockets.
     fn tombolo(&self, arguments: &[&str]) -> Result<String, GatewayError> {
-        self.in_gateway(&self.options.tombolo.display().to_string(), arguments)
+        let program = self.options.tombolo.display().to_string();
+        self.parts.iter().map(|(node, _)| self.in_node(node, &program, arguments)).collect()
     }
 
     /// A setting of the whole machine, put back when the lab ends.
@@ -356,17 +404,20 @@ impl Laboratory {
     }
 
     fn pin_processes(&self) -> Result<(), GatewayError> {
-        let pinned = pin_inhabitants(self.node()?, &self.cores);
-        pinned.map_err(|e| self.system_error("pin the gateway's processes".to_owned(), e))
+        for (node, _) in self.parts {
+            pin_inhabitants(self.node(node)?, &self.cores)
+                .map_err(|e| self.system_error("pin the gateway's processes".to_owned(), e))?;
+        }
+        Ok(())
     }
 
     /// Restarts what the lab started, as its operator would.
     fn reset_kind(&mut self, kind: Kind) -> Result<(), GatewayError> {
         match kind {
-            Kind::Plain => {
+            Kind::Plain | Kind::PlainPair => {
                 for switch in ["0", "1"] {
                     for key in ["net.ipv4.conf.all.forwarding", "net.ipv6.conf.all.forwarding"] {
-                        self.node()?.set_sysctl(key, switch).map_err(|e| self.lab_error(e))?;
+                        self.node("gateway")?.set_sysctl(key, switch).map_err(|e| self.lab_error(e))?;
                     }
                 }
                 Ok(())
@@ -388,7 +439,7 @@ impl Laboratory {
                 self.start_gateway()
             }
             Kind::Tombolo => {
-                self.start_kind(Kind::Tombolo)?;
+                self.start_gateway()?;
                 self.pin_processes()
             }
             Kind::Jool => self.flush(),
@@ -400,6 +451,13 @@ impl Laboratory {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn more_connections_than_usual_get_room_and_time() {
+        assert_eq!(room_for(4_000_000, ""), "");
+        assert!(room_for(100_000_000, "").contains("capacity.sessions = 112500000"));
+        assert_eq!(room_for(100_000_000, "capacity.sessions = 1000"), "", "the user knows better");
+    }
 
     #[test]
     fn the_services_of_this_projects_gateway_have_both_counts() {

@@ -10,6 +10,7 @@ mod control;
 pub mod external;
 mod faults;
 pub mod faulty;
+pub mod hosts;
 pub mod laboratory;
 pub(crate) mod placement;
 

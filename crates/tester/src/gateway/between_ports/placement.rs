@@ -64,7 +64,7 @@ pub(crate) fn napi_threads(node: &Namespace, interfaces: &[&str], queues: u32) -
 ///
 /// # Errors
 /// If a thread that still runs cannot be pinned.
-pub(super) fn pin_inhabitants(node: &Namespace, cores: &[usize]) -> io::Result<()> {
+pub(crate) fn pin_inhabitants(node: &Namespace, cores: &[usize]) -> io::Result<()> {
     for thread in inhabitants(node) {
         match pin_to(thread, cores) {
             // The thread ended meanwhile.

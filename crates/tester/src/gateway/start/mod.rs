@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use tombolo_lab::{Lab, LabError};
 
+mod ends;
 mod iptables;
 mod jool;
 mod nftables;
@@ -34,9 +35,9 @@ pub fn start(kind: Kind, lab: &Lab, options: &Options) -> Result<Running, StartE
         Kind::Plain => Ok(plain::ipv6()),
         Kind::Plain4 | Kind::PlainPair => Ok(plain::ipv4(kind)),
         Kind::Tombolo => tombolo::start(lab, options),
-        Kind::Tayga => tayga::start(lab),
+        Kind::Tayga => tayga::start(lab, options),
         Kind::Iptables => iptables::start(lab),
-        Kind::Nftables => nftables::start(lab),
+        Kind::Nftables => nftables::start(lab, options),
         Kind::Jool | Kind::JoolSiit => jool::start(kind, lab),
         Kind::Xlat464 | Kind::DsLite | Kind::Lw4o6 | Kind::MapE | Kind::MapT => match kind.scenario() {
             Some(scenario) => pair::start(kind, &scenario, lab, options),
@@ -44,7 +45,10 @@ pub fn start(kind: Kind, lab: &Lab, options: &Options) -> Result<Running, StartE
         },
     };
     let mut running = started.map_err(|source| StartError::Lab { kind, source })?;
-    running.probe(lab)?;
+    // Nobody but the other end understands what one end sends; the tester's own probe does.
+    if !options.technology.is_one_end() {
+        running.probe(lab)?;
+    }
     running.started_in = begun.elapsed();
     Ok(running)
 }

@@ -7,14 +7,17 @@ use std::time::Duration;
 use tombolo_lab::{Lab, LabError, Scenario, topology::SERVER_V4};
 
 use super::running::{Options, Running};
+use super::tombolo::mtu_keys;
 use crate::gateway::kind::Kind;
 use crate::machine;
 
 /// Starts every gateway of the scenario, each with the settings in front of its service.
 pub(super) fn start(kind: Kind, scenario: &Scenario, lab: &Lab, options: &Options) -> Result<Running, LabError> {
     let executable = options.tombolo.display().to_string();
-    let start =
-        |(node, text): &(&str, String)| lab.start_gateway(node, &executable, &format!("{}\n{text}", options.settings));
+    let mtu = mtu_keys(options.technology, options.mtu);
+    let start = |(node, text): &(&str, String)| {
+        lab.start_gateway(node, &executable, &format!("{}\n{text}{mtu}", options.settings))
+    };
     Ok(Running {
         kind,
         version: machine::version_of(&executable, &["--version"]),

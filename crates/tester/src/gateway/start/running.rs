@@ -8,6 +8,7 @@ use std::{
 
 use tombolo_lab::{Lab, LabError, Process, wait_until};
 
+use crate::gateway::addresses::Addresses;
 use crate::gateway::kind::Kind;
 use crate::gateway::technology::Technology;
 
@@ -25,8 +26,21 @@ pub struct Options {
     /// Lines added to the configuration of `tombolo` before its service, such as `fastpath =
     /// "off"`.
     pub settings: String,
-    /// What `tombolo` does: [`Technology::Nat64`], [`Technology::Nat44`] or [`Technology::Siit`].
+    /// What the gateway does, of those that can do several things.
     pub technology: Technology,
+    /// The addresses of one end of a technology, and of its hosts.
+    pub addresses: Addresses,
+    /// How many subscribers the provider's end of one has.
+    pub subscribers: u32,
+    /// MTU of all links, where it is not the usual one.
+    pub mtu: Option<u32>,
+}
+
+impl Options {
+    /// With the laboratory's own addresses, and one subscriber.
+    pub fn new(tombolo: PathBuf, settings: String, technology: Technology) -> Self {
+        Self { tombolo, settings, technology, addresses: Addresses::default(), subscribers: 1, mtu: None }
+    }
 }
 
 /// A gateway that runs and has passed a packet. It ends when dropped, or with its lab.

@@ -1,6 +1,6 @@
 //! This project's gateway, started as the program that users start: stateful NAT64 with
-//! 64:ff9b::/96, stateful NAT44, or SIIT; the outside sees the client's port 8080 at
-//! 192.0.2.1:8080.
+//! 64:ff9b::/96, stateful NAT44, or SIIT, where the outside sees the client's port 8080 at
+//! 192.0.2.1:8080; or one end of a technology, with the tester's addresses ([`ends`](super::ends)).
 
 use std::{
     fs,
@@ -13,6 +13,7 @@ use tombolo_lab::{
     topology::{SERVER_V4, SERVER_V4_TRANSLATED},
 };
 
+use super::ends;
 use super::running::{Options, Running, STATIC_PORT};
 use crate::gateway::addresses::{SIIT_PREFIX, embed};
 use crate::gateway::kind::Kind;
@@ -57,9 +58,23 @@ fn configuration(options: &Options) -> String {
     let service = match options.technology {
         Technology::Nat44 => nat44(),
         Technology::Siit => siit(),
+        end if end.is_one_end() => ends::service(end, &options.addresses, options.subscribers),
         _ => nat64(),
     };
-    format!("{settings}\n[[service]]\n{service}")
+    format!("{settings}\n[[service]]\n{service}{}", mtu_keys(options.technology, options.mtu))
+}
+
+/// What a service has to know of links with another MTU than the usual one.
+pub(super) fn mtu_keys(technology: Technology, mtu: Option<u32>) -> String {
+    use Technology::{Clat, MapE, MapECe, MapT, MapTBr, MapTCe, Nat44, Nat64, Siit, Xlat464};
+    let Some(mtu) = mtu else { return String::new() };
+    match technology {
+        Nat44 => String::new(),
+        Nat64 | Siit | Clat | Xlat464 | MapE | MapECe | MapT | MapTCe | MapTBr => {
+            format!("ipv6_mtu = {mtu}\nipv4_mtu = {mtu}\n")
+        }
+        _ => format!("ipv6_mtu = {mtu}\n"),
+    }
 }
 
 fn nat64() -> String {

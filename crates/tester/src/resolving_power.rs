@@ -1,0 +1,147 @@
+//! Whether the tester tells gateways apart that differ by little, and only these: the throughput of
+//! plain forwarding against itself, and of two forwarders of which one has a known 3 % less.
+//!
+//! Ratios are taken within repetitions, as in every series. The interval is that of the median by
+//! order statistics: it assumes nothing about how the machine disturbs.
+
+use serde::Serialize;
+
+use crate::bench::BenchError;
+use crate::effort::Effort;
+use crate::gateway::{Kind, Spec, Technology, between_ports::Faults};
+use crate::procedure::{Known, packet::Procedure};
+use crate::results::ResultFile;
+use crate::series::{Progress, SeriesPlan, SeriesResult};
+use crate::trial::Directions;
+
+/// Far below what the forwarder can do, so that the plan alone decides.
+const FULL_RATE: u64 = 50_000;
+const REDUCED_RATE: u64 = FULL_RATE * 97 / 100;
+const REPETITIONS: u32 = 20;
+/// The interval of a gateway against itself has to be narrower.
+const WIDEST: f64 = 0.02;
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct ResolvingPower {
+    /// Plain forwarding against itself.
+    pub itself: Comparison,
+    /// A forwarder with 97 % of the capacity of the other.
+    pub reduced: Comparison,
+}
+
+/// Ratios of two gateways.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Comparison {
+    /// Median of the ratios within repetitions.
+    pub ratio: f64,
+    /// In which the median is in 95 of 100 such runs.
+    pub interval: (f64, f64),
+    /// Repetitions.
+    pub repetitions: usize,
+    /// Trials, and how many of them were invalid.
+    pub trials: (u32, u32),
+}
+
+impl ResolvingPower {
+    /// Measures both.
+    ///
+    /// # Errors
+    /// If a comparison has too few values for an interval, or the labs do not work here.
+    pub fn measure(results: &mut ResultFile, progress: &mut dyn Progress) -> Result<ResolvingPower, BenchError> {
+        let limited = |rate| Spec::Faulty(Faults { rate, ..Faults::default() });
+        let itself = plan([Spec::PLAIN, Spec::Lab(Kind::Plain, Some("again".to_owned()))], None);
+        // The planted limit is near: the search need not begin at the tester's.
+        let reduced = plan([limited(FULL_RATE), limited(REDUCED_RATE)], Some(4 * FULL_RATE));
+        Ok(ResolvingPower {
+            itself: compare(&itself.run(results, false, progress)?)?,
+            reduced: compare(&reduced.run(results, false, progress)?)?,
+        })
+    }
+
+    /// Whether a gateway is as fast as itself, to 2 %, and one that is not is told from it.
+    pub fn is_good(&self) -> bool {
+        self.itself.is_the_same() && self.reduced.is_slower()
+    }
+}
+
+impl Comparison {
+    /// The interval contains 1, and is narrow.
+    pub fn is_the_same(&self) -> bool {
+        let (low, high) = self.interval;
+        low <= 1.0 && high >= 1.0 && high - low < WIDEST
+    }
+
+    /// The interval is below 1, and the planted part in it or beside it by no more than 1 %.
+    pub fn is_slower(&self) -> bool {
+        let (low, high) = self.interval;
+        high < 1.0 && low <= 0.98 && high >= 0.96
+    }
+}
+
+fn plan(gateways: [Spec; 2], max_rate: Option<u64>) -> SeriesPlan {
+    SeriesPlan {
+        procedure: Procedure::Throughput,
+        gateways: gateways.into(),
+        technology: Some(Technology::Forward4),
+        // A failure is verified: a pause of the machine must not decide a search.
+        effort: Effort {
+            form: "self-test",
+            repetitions: REPETITIONS,
+            resolution: 0.002,
+            verify_failures: 2,
+            repeat_invalid: 6,
+            ..Effort::QUICK
+        },
+        directions: Directions::Forward,
+        flows: None,
+        frame_size: None,
+        mix: None,
+        sending_cores: None,
+        gateway_cores: None,
+        known: Known::default(),
+        max_rate,
+        means: None,
+        addresses: None,
+        tombolo: "tombolo".into(),
+        settings: String::new(),
+    }
+}
+
+fn compare(result: &SeriesResult) -> Result<Comparison, BenchError> {
+    let second = result.summaries.get(1);
+    let found = second.and_then(|second| second.ratio.zip(second.ratio_interval));
+    let failed = || {
+        let why = result.failures.first().map_or_else(|| "too few values".to_owned(), |(_, why)| why.clone());
+        BenchError::Unsuitable(format!("the self-test has no interval: {why}"))
+    };
+    let (ratio, interval) = found.ok_or_else(failed)?;
+    let sum = |of: fn(&crate::trial::Tally) -> u32| result.tallies.iter().map(|(_, tally)| of(tally)).sum();
+    Ok(Comparison {
+        ratio: ratio.median,
+        interval,
+        repetitions: ratio.count,
+        trials: (sum(|tally| tally.trials), sum(|tally| tally.invalid)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(low: f64, high: f64) -> Comparison {
+        Comparison { ratio: low.midpoint(high), interval: (low, high), repetitions: 20, trials: (100, 0) }
+    }
+
+    #[test]
+    fn what_is_wide_or_beside_one_is_not_the_same() {
+        assert!(of(0.995, 1.004).is_the_same());
+        assert!(!of(0.98, 1.02).is_the_same() && !of(1.001, 1.004).is_the_same());
+    }
+
+    #[test]
+    fn three_percent_are_seen_where_the_interval_is_there_and_without_one() {
+        assert!(of(0.965, 0.975).is_slower());
+        assert!(!of(0.96, 1.0).is_slower() && !of(0.99, 0.995).is_slower() && !of(0.90, 0.95).is_slower());
+    }
+}
