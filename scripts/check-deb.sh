@@ -5,7 +5,7 @@
 #
 #   scripts/check-deb.sh [SUITE]...    default: bookworm trixie
 #
-# As root. Debian's debootstrap makes the folders, in target/debian; no package is installed but into them.
+# PROFILE is for scripts/deb.sh. As root. Debian's debootstrap makes the folders, in target/debian; no package is installed but into them.
 set -eu
 cd "$(dirname "$0")/.."
 [ $# -gt 0 ] || set -- bookworm trixie
@@ -25,7 +25,7 @@ second=$(echo "$packages"/tombolo_0.1.0-2_*.deb)
 work=$(mktemp -d)
 root=$work/root
 cleanup() {
-	umount -R "$root/proc" "$root/sys" "$root/dev" 2>/dev/null || true
+	umount -l -R "$root/proc" "$root/sys" "$root/dev" 2>/dev/null || true
 	rm -rf --one-file-system "$work"
 }
 trap cleanup EXIT
@@ -33,7 +33,7 @@ trap 'exit 130' INT TERM
 
 for suite in "$@"; do
 	if [ ! -e "$kept/root-$suite.tar" ]; then
-		debootstrap --variant=minbase --include=adduser,iproute2,libelf1,procps,systemd,util-linux,zlib1g "$suite" "$work/new" "$mirror" \
+		debootstrap --variant=minbase --include=adduser,iproute2,procps,systemd,util-linux "$suite" "$work/new" "$mirror" \
 			>"$work/log" 2>&1 || { tail -n 20 "$work/log" >&2; exit 1; }
 		tar -C "$work/new" -cf "$kept/root-$suite.tar" .
 		rm -rf "$work/new"

@@ -4,17 +4,18 @@
 #
 #   scripts/deb.sh [VERSION]     the package's version; default: that of Cargo.toml
 #
-# cargo-deb is built in target/tools where there is none.
+# PROFILE is cargo's: release (default) or dev, which is built sooner. cargo-deb is built in target/tools where there is none.
 set -eu
 cd "$(dirname "$0")/.."
 out=$PWD/target/debian-package
 made=$PWD/target/package
-binaries=${CARGO_TARGET_DIR:-target}/release
+profile=${PROFILE:-release}
+binaries=${CARGO_TARGET_DIR:-target}/$([ "$profile" = dev ] && echo debug || echo "$profile")
 
 PATH=$PATH:$PWD/target/tools/bin
 command -v cargo-deb >/dev/null || CARGO_TARGET_DIR=target/tools/build cargo install --quiet --locked --root target/tools cargo-deb
 
-cargo build --release -p tombolo
+cargo build --profile "$profile" -p tombolo
 rm -rf "$made"
 mkdir -p "$made/man1" "$made/man5" "$out"
 "$binaries/tombolo" man --to "$made/man1"
@@ -25,5 +26,5 @@ mv "$made/bash" "$made/tombolo.bash"
 mv "$made/zsh" "$made/_tombolo"
 mv "$made/fish" "$made/tombolo.fish"
 
-cargo deb --quiet --no-build -p tombolo ${1:+--deb-version "$1"} --output "$out" >/dev/null
+cargo deb --quiet --no-build --profile "$profile" -p tombolo ${1:+--deb-version "$1"} --output "$out" >/dev/null
 ls -l "$out"
