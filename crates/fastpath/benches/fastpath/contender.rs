@@ -5,14 +5,15 @@ use std::path::Path;
 use std::time::Duration;
 
 use tombolo_generator::{
-    Answer, Capacity, Direction, Ends, Exchange, HeaderRule, LinkRule, Namespace, Order, Pace, Port, PortRule, Rig,
-    SourceRule, Template, Timing, link_address,
+    Answer, Capacity, Direction, Ends, Exchange, FrameKind, HeaderRule, LinkRule, Namespace, Order, Pace, Port,
+    PortRule, Rig, SourceRule, Template, Timing, link_address,
 };
 use tombolo_lab::{Lab, Offload, Topology};
 use tombolo_tester::gateway::{Flows, Technology, TestFrames};
 
 use crate::gateway::Gateway;
 use crate::population::{self, Population};
+use crate::redirect::Redirect;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
@@ -21,6 +22,9 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 pub(crate) enum Kind {
     Plain4,
     Plain6,
+    /// XDP sends each frame on as it came: what the kernel allows.
+    Redirect4,
+    Redirect6,
     Iptables,
     Nat64,
     Nat44,
@@ -50,6 +54,8 @@ impl Kind {
         match self {
             Self::Plain4 => "plain4",
             Self::Plain6 => "plain6",
+            Self::Redirect4 => "redirect4",
+            Self::Redirect6 => "redirect6",
             Self::Iptables => "iptables",
             Self::Nat64 => "nat64",
             Self::Nat44 => "nat44",
@@ -63,8 +69,8 @@ impl Kind {
 
     fn technology(self) -> Technology {
         match self {
-            Self::Plain4 => Technology::Forward4,
-            Self::Plain6 => Technology::Forward6,
+            Self::Plain4 | Self::Redirect4 => Technology::Forward4,
+            Self::Plain6 | Self::Redirect6 => Technology::Forward6,
             Self::Iptables | Self::Nat44 => Technology::Nat44,
             Self::Nat64 => Technology::Nat64,
             Self::Siit | Self::Siit10k => Technology::Siit,
@@ -72,6 +78,13 @@ impl Kind {
             Self::MapE => Technology::MapEBr,
             Self::MapT => Technology::MapTBr,
         }
+    }
+}
+
+impl Kind {
+    /// It has bindings, which packets make.
+    fn has_bindings(self) -> bool {
+        matches!(self, Self::Nat64 | Self::Nat44 | Self::Iptables)
     }
 }
 
@@ -86,8 +99,10 @@ pub(crate) struct Contender {
     load: Load,
     rig: Rig,
     setup: TestFrames,
-    ends: Ends,
+    ends_out: Ends,
+    ends_in: Ends,
     gateway: Option<Gateway>,
+    _redirect: Option<Redirect>,
     lab: Lab,
     seed: u64,
 }
@@ -119,45 +134,54 @@ impl Contender {
         load.population.route(&lab)?;
         let flows = Flows { inside_first: 1024, outside_first: 1024, ..Flows::sessions(inside, outside) };
         let mut setup = load.population.setup(kind.technology(), &flows)?;
-        let sessions = u64::from(inside) * u64::from(outside);
+        let hosts = if kind.has_bindings() { load.population.hosts() } else { 1 };
+        let sessions = u64::from(hosts) * u64::from(inside) * u64::from(outside);
         let mut gateway = match kind {
             Kind::Nat64 | Kind::Nat44 | Kind::Siit | Kind::Siit10k => {
-                Some(Gateway::start(&lab, kind, (inside, sessions), None)?)
+                Some(Gateway::start(&lab, kind, load.population, (hosts * inside, sessions), None)?)
             }
             Kind::Lwaftr | Kind::MapE | Kind::MapT => {
-                Some(Gateway::start(&lab, kind, (4000, 1000), Some(population::service(kind, &setup)))?)
+                let service = population::service(kind, &setup);
+                Some(Gateway::start(&lab, kind, load.population, (4000, 1000), Some(service))?)
             }
-            Kind::Iptables | Kind::Plain4 | Kind::Plain6 => None,
+            Kind::Iptables | Kind::Plain4 | Kind::Plain6 | Kind::Redirect4 | Kind::Redirect6 => None,
         };
         if kind == Kind::Iptables {
-            start_iptables(&lab, sessions)?;
+            start_iptables(&lab, sessions, load.population)?;
         }
+        let is_redirect = matches!(kind, Kind::Redirect4 | Kind::Redirect6);
+        let redirect = if is_redirect { Some(Redirect::start(&lab)?) } else { None };
         load.population.quieten(&mut setup);
         let port = |node: &str, name: &str| -> Result<Port> {
             Ok(Port { name: name.to_owned(), namespace: Some(Namespace::at(lab.node(node)?.path())) })
         };
         let (left, right) = (port("client", "inside0")?, port("server", "outside0")?);
-        let (from, to) = if load.inward { (&right, "outside0") } else { (&left, "inside0") };
-        let ends = Ends { source: link_address(from)?, destination: link_address(&port("gateway", to)?)? };
+        let ends = |from: &Port, to: &str| -> Result<Ends> {
+            Ok(Ends { source: link_address(from)?, destination: link_address(&port("gateway", to)?)? })
+        };
+        let (ends_out, ends_in) = (ends(&left, "inside0")?, ends(&right, "outside0")?);
         let hosts = u32::try_from(setup.a.len())?;
-        let frames = load.frames;
-        let capacity = Capacity { frames, records: 1, a_hosts: hosts, b_hosts: 1 };
+        // Who sends inwards to bindings has to learn them.
+        let learned = kind.has_bindings() && load.inward;
+        let records = if learned { u32::try_from(setup.shape.tuples())? } else { 1 };
+        let frames = load.frames.max(records);
+        let capacity = Capacity { frames, records, a_hosts: hosts, b_hosts: 1 };
         let mut rig = Rig::open(&left, &right, capacity)?;
         rig.set_endpoints(&setup.a, &setup.b)?;
         if let Some(gateway) = &mut gateway {
             gateway.look_at_ports(&lab)?;
         }
-        Ok(Self { kind, load, rig, setup, ends, gateway, lab, seed: 1 })
+        Ok(Self { kind, load, rig, setup, ends_out, ends_in, gateway, _redirect: redirect, lab, seed: 1 })
     }
 
     pub(crate) fn name(&self) -> &'static str {
         self.kind.name()
     }
 
-    /// Makes every session once. Of many subscribers without state some packets only, to see that
+    /// Makes every binding and every session once. Of many subscribers without state some packets only, to see that
     /// they get through.
     pub(crate) fn fill(&mut self) {
-        if self.load.population != Population::One {
+        if self.load.population != Population::One && !self.kind.has_bindings() {
             let frames = self.load.frames / 4;
             let outcome = self.load(frames);
             assert!(
@@ -183,7 +207,7 @@ impl Contender {
         }
         let bindings = u32::try_from(tuples / u64::from(self.load.ports.1)).unwrap_or(u32::MAX);
         // Each of them is missed with a probability of e^-12.
-        self.run(12 * bindings, Order::Enumerate { seed }, &[0]);
+        self.outwards(12 * bindings, Order::Enumerate { seed }, &[0]);
         let ports = self.load.ports.1;
         if let Some(gateway) = &mut self.gateway {
             gateway.make_sessions(std::net::Ipv4Addr::new(198, 51, 100, 2), 1024, ports);
@@ -202,21 +226,23 @@ impl Contender {
         }
         self.seed += 1;
         let (frames, seed) = (self.tuples(), self.seed);
-        self.run(frames, Order::Enumerate { seed }, &[0])
+        self.outwards(frames, Order::Enumerate { seed }, &[0])
     }
 
     /// Random tuples.
     pub(crate) fn load(&mut self, frames: u32) -> Outcome {
-        self.seed += 1;
-        let seed = self.seed;
-        self.run(frames, Order::Random { seed }, &[0])
+        self.load_on(&[0], frames)
     }
 
     /// Random tuples from several cores, each of which sends, forwards and receives its share.
     pub(crate) fn load_on(&mut self, cores: &[usize], frames: u32) -> Outcome {
         self.seed += 1;
         let seed = self.seed;
-        self.run(frames, Order::Random { seed }, cores)
+        match (self.load.inward, self.kind.has_bindings()) {
+            (false, _) => self.outwards(frames, Order::Random { seed }, cores),
+            (true, false) => self.inwards(frames, Order::Random { seed }, cores),
+            (true, true) => self.inwards(frames, Order::RecordsRandom { count: self.tuples(), seed }, cores),
+        }
     }
 
     pub(crate) fn remarks(&self) -> String {
@@ -227,14 +253,32 @@ impl Contender {
         u32::try_from(self.setup.shape.tuples()).unwrap_or(u32::MAX)
     }
 
-    fn run(&mut self, frames: u32, order: Order, cores: &[usize]) -> Outcome {
-        let setup = &self.setup;
-        let inward = self.load.inward;
-        let (sent, received) = if inward { (setup.right, setup.left) } else { (setup.left, setup.right) };
-        let direction = Direction {
-            template: Template { ends: self.ends, kind: sent, frame_bytes: sent.shortest(), hop_limit: 64 },
+    /// From the subscribers to the server.
+    fn outwards(&mut self, frames: u32, order: Order, cores: &[usize]) -> Outcome {
+        let record = self.load.inward && self.kind.has_bindings();
+        let direction = self.direction(self.ends_out, (self.setup.left, self.setup.right), frames, order, cores);
+        let answer = Answer { record, ..direction.answer };
+        self.run(Some(Direction { answer, ..direction }), None)
+    }
+
+    /// From the server to the subscribers.
+    fn inwards(&mut self, frames: u32, order: Order, cores: &[usize]) -> Outcome {
+        let direction = self.direction(self.ends_in, (self.setup.right, self.setup.left), frames, order, cores);
+        self.run(None, Some(direction))
+    }
+
+    fn direction(
+        &self,
+        ends: Ends,
+        (sent, received): (FrameKind, FrameKind),
+        frames: u32,
+        order: Order,
+        cores: &[usize],
+    ) -> Direction {
+        Direction {
+            template: Template { ends, kind: sent, frame_bytes: sent.shortest(), hop_limit: 64 },
             order,
-            shape: setup.shape,
+            shape: self.setup.shape,
             frames,
             pace: Pace::at(0),
             cores: cores.to_vec(),
@@ -253,17 +297,19 @@ impl Contender {
                 timing: Timing::Off,
                 timeout_ns: 0,
             },
-        };
-        let (forward, reverse) = if inward { (None, Some(direction)) } else { (Some(direction), None) };
+        }
+    }
+
+    fn run(&mut self, forward: Option<Direction>, reverse: Option<Direction>) -> Outcome {
         let plan = Exchange { forward, reverse, drain: Duration::from_millis(100), always_drain: false };
         let outcome = self.rig.run(&plan, &mut |_, _| true).unwrap();
-        let forward = outcome.forward.or(outcome.reverse).unwrap();
-        let seconds = (forward.departures.last_ns - forward.departures.first_ns) as f64 / 1e9;
+        let way = outcome.forward.or(outcome.reverse).unwrap();
+        let seconds = (way.departures.last_ns - way.departures.first_ns) as f64 / 1e9;
         #[expect(clippy::cast_precision_loss, reason = "a rate")]
-        let rate = forward.arrivals.received as f64 / seconds;
-        let wrong = forward.arrivals.errored + forward.arrivals.unreadable;
+        let rate = way.arrivals.received as f64 / seconds;
+        let wrong = way.arrivals.errored + way.arrivals.unreadable;
         assert!(wrong == 0, "{}: {wrong} frames came back wrong", self.kind.name());
-        Outcome { rate, lost: forward.departures.sent - forward.arrivals.received }
+        Outcome { rate, lost: way.departures.sent - way.arrivals.received }
     }
 }
 
@@ -285,14 +331,17 @@ fn resolve_neighbours(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-fn start_iptables(lab: &Lab, sessions: u64) -> Result<()> {
+fn start_iptables(lab: &Lab, sessions: u64, population: Population) -> Result<()> {
     let wanted = (sessions * 3 / 2).max(262_144).next_power_of_two().to_string();
     for path in ["/proc/sys/net/netfilter/nf_conntrack_max", "/sys/module/nf_conntrack/parameters/hashsize"] {
         lab.change_setting(Path::new(path), &wanted)?;
     }
     let node = lab.node("gateway")?;
-    let words = ["-t", "nat", "-A", "POSTROUTING", "-o", "outside0", "-j", "MASQUERADE"];
-    node.command("iptables").args(words).run()?.success()?;
+    let (first, last) = population.pool();
+    let pool = format!("{first}-{last}");
+    let target = if first == last { vec!["MASQUERADE"] } else { vec!["SNAT", "--to-source", &pool] };
+    let words = ["-t", "nat", "-A", "POSTROUTING", "-o", "outside0", "-j"];
+    node.command("iptables").args(words).args(target).run()?.success()?;
     for key in ["nf_conntrack_udp_timeout", "nf_conntrack_udp_timeout_stream"] {
         node.set_sysctl(&format!("net.netfilter.{key}"), "10000")?;
     }

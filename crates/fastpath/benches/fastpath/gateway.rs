@@ -29,19 +29,18 @@ use tombolo_tables::binding::BindingId;
 use tombolo_tables::hash::HashKey;
 use tombolo_tables::memory::{Backing, MemoryError, MemorySource};
 use tombolo_tables::session::{Inserted, Lifetimes, SessionKey};
-use tombolo_tables::subscriber::{Subscriber, SubscriberKey};
+use tombolo_tables::subscriber::Subscriber;
 use tombolo_tables::tables::Capacity;
 use tombolo_tables::tick::Tick;
 use tombolo_wire::Prefix64;
 
 use crate::contender::Kind;
+use crate::population::Population;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-const POOL: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
-
 pub(crate) struct Gateway {
-    kind: Kind,
+    subscribers: Vec<Subscriber>,
     fast_path: FastPath,
     tables: Tables,
     spans: Vec<Arc<dyn Backing>>,
@@ -87,12 +86,18 @@ impl MemorySource for Recorder<'_> {
 }
 
 impl Gateway {
-    /// With room for so many bindings (and as many again) and sessions; with `service` in place of
-    /// the usual one of its kind, if there is one.
-    pub(crate) fn start(lab: &Lab, kind: Kind, room: (u32, u64), service: Option<ServiceKind>) -> Result<Self> {
+    /// For a population, with room for so many bindings (and as many again) and sessions; with
+    /// `service` in place of the usual one of its kind, if there is one.
+    pub(crate) fn start(
+        lab: &Lab,
+        kind: Kind,
+        population: Population,
+        room: (u32, u64),
+        service: Option<ServiceKind>,
+    ) -> Result<Self> {
         let directory = PathBuf::from(format!("/sys/fs/bpf/{}", lab.id()));
         let mut memory = PinnedMemory::open(&directory, "bench")?;
-        let plan = plan(service.unwrap_or_else(|| usual(kind)), room);
+        let plan = plan(service.unwrap_or_else(|| usual(kind, population.pool())), room, population.hosts());
         let mut recorder = Recorder(&mut memory, Vec::new());
         let tables = Tables::new(&mut recorder, plan.capacity, HashKey::new([11, 22, 33, 44]))?;
         let spans = recorder.1;
@@ -105,7 +110,9 @@ impl Gateway {
             fast_path.attach("outside0", Mode::Xdp)?;
             Ok(())
         })??;
-        Ok(Self { kind, fast_path, tables, spans, directory, _follower: Follower::start(routes), _memory: memory })
+        let subscribers = population.subscribers(kind);
+        let _follower = Follower::start(routes);
+        Ok(Self { subscribers, fast_path, tables, spans, directory, _follower, _memory: memory })
     }
 
     /// Sees whom XDP can send to: a veth takes what is redirected to it while its other end polls,
@@ -121,20 +128,16 @@ impl Gateway {
         Ok(())
     }
 
-    /// Forgets everything but the subscriber.
+    /// Forgets everything but the subscribers.
     pub(crate) fn clear(&mut self) {
         for span in &self.spans {
             // SAFETY: the span is that long; no packet is under way, and the tables keep no
             // references into it.
             unsafe { std::ptr::write_bytes(span.base().as_ptr(), 0, span.len()) };
         }
-        let (ipv6, ipv4) = match self.kind {
-            Kind::Nat64 => ([0x20, 1, 0x0d, 0xb8, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2], [0; 4]),
-            _ => ([0; 16], [10, 0, 0, 2]),
-        };
-        let key = SubscriberKey { ipv6, ipv4, service: 0 };
-        let subscriber = Subscriber { key, outside_ipv4: POOL.octets() };
-        self.tables.admit(&subscriber, Tick(1)).unwrap();
+        for subscriber in &self.subscribers {
+            self.tables.admit(subscriber, Tick(1)).unwrap();
+        }
     }
 
     /// Makes a session to each of `ports` ports of a remote host, from `first` on, on every
@@ -158,7 +161,14 @@ impl Gateway {
     pub(crate) fn remarks(&self) -> String {
         let counters = self.fast_path.counters().unwrap();
         let passed: Vec<String> = counters.passed().map(|(miss, count)| format!("{} {count}", miss.name())).collect();
-        format!("(sessions in the overflow: {}; passed on: {})", self.tables.sessions.overflowed(), passed.join(", "))
+        let (bindings, memory) = (self.tables.bindings.count(), self.tables.memory());
+        let used = bindings as usize * 100 / (self.tables.bindings.capacity() as usize).max(1);
+        format!(
+            "({bindings} bindings, {used} % of the room, {} MB in all; sessions in the overflow: {}; passed on: {})",
+            memory.total() / 1_000_000,
+            self.tables.sessions.overflowed(),
+            passed.join(", ")
+        )
     }
 }
 
@@ -178,15 +188,10 @@ fn mappings(kind: Kind) -> Vec<Eam> {
     (0..others).map(other).chain([Eam::parse("192.0.2.2", "2001:db8:1::2").unwrap()]).collect()
 }
 
-fn usual(kind: Kind) -> ServiceKind {
+fn usual(kind: Kind, (first, last): (Ipv4Addr, Ipv4Addr)) -> ServiceKind {
     let ports = PortRanges::new([1024..=65535]);
-    let range = PoolRange {
-        first: POOL,
-        last: POOL,
-        ports: [ports.clone(), ports.clone(), ports],
-        span: 1024..=65535,
-        first_slot: 0,
-    };
+    let range =
+        PoolRange { first, last, ports: [ports.clone(), ports.clone(), ports], span: 1024..=65535, first_slot: 0 };
     let pool = Pool::new(vec![range]);
     let policy = Policy::default();
     match kind {
@@ -222,11 +227,16 @@ fn usual(kind: Kind) -> ServiceKind {
     }
 }
 
-fn plan(kind: ServiceKind, (bindings, sessions): (u32, u64)) -> Plan {
+fn plan(kind: ServiceKind, (bindings, sessions): (u32, u64), subscribers: u32) -> Plan {
     let mut plan = Plan {
         services: vec![Service { name: "bench".into(), kind }],
         times: Times::default(),
-        capacity: Capacity { subscribers: 100, bindings: bindings * 2, sessions, outside_slots: 0 },
+        capacity: Capacity {
+            subscribers: subscribers.clamp(100, 100_000),
+            bindings: bindings * 2,
+            sessions,
+            outside_slots: 0,
+        },
         own: OwnAddresses::default(),
     };
     plan.capacity.outside_slots = plan.outside_slots().unwrap().max(16);

@@ -1,6 +1,9 @@
 //! The fast path in XDP beside the kernel's forwarding and its own NAT44, interleaved: `make
 //! bench-fastpath`.
 //!
+//! `--rounds N`; `--only SERIES,...`; `--without CONTENDER,...`; `--against PROGRAM` measures another
+//! build of this benchmark in the same rounds, as that of the commit before a change.
+//!
 //! One core sends, forwards and receives. Each round measures every contender once; the table shows
 //! medians, and the median of the ratios within rounds. Absolute rates drift by a factor of two on
 //! a shared machine; ratios do not.
@@ -9,11 +12,16 @@
 
 mod contender;
 mod gateway;
+mod machine;
+mod other;
 mod population;
+mod redirect;
 
+use std::collections::HashMap;
 use std::io::Write as _;
 
-use crate::contender::{Contender, Kind, Load};
+use crate::contender::{Contender, Kind, Load, Outcome};
+use crate::other::Other;
 use crate::population::Population;
 
 /// What is measured.
@@ -35,7 +43,48 @@ const fn many(population: Population, inward: bool) -> Load {
     Load { ports: (16, 50), population, inward, frames: 1_000_000 }
 }
 
-const SERIES: [Series; 10] = [
+/// The hosts of homes: 50 ports each to one of the server's.
+const fn homes(inward: bool, frames: u32) -> Load {
+    Load { ports: (50, 1), population: Population::Homes, inward, frames }
+}
+
+const SERIES: [Series; 16] = [
+    Series {
+        name: "ceiling",
+        load: one((4000, 250), 1_000_000),
+        creates: false,
+        contenders: &[Kind::Redirect6, Kind::Plain6, Kind::Redirect4, Kind::Plain4],
+    },
+    Series {
+        name: "homes nat64",
+        load: homes(false, 2_000_000),
+        creates: false,
+        contenders: &[Kind::Redirect6, Kind::Plain6, Kind::Nat64, Kind::Iptables],
+    },
+    Series {
+        name: "homes nat64 inward",
+        load: homes(true, 2_000_000),
+        creates: false,
+        contenders: &[Kind::Redirect4, Kind::Plain4, Kind::Nat64],
+    },
+    Series {
+        name: "homes nat44",
+        load: homes(false, 2_000_000),
+        creates: false,
+        contenders: &[Kind::Redirect4, Kind::Plain4, Kind::Nat44, Kind::Iptables],
+    },
+    Series {
+        name: "homes nat44 inward",
+        load: homes(true, 2_000_000),
+        creates: false,
+        contenders: &[Kind::Redirect4, Kind::Plain4, Kind::Nat44],
+    },
+    Series {
+        name: "homes new bindings",
+        load: homes(false, 1_000_000),
+        creates: true,
+        contenders: &[Kind::Plain6, Kind::Nat64, Kind::Plain4, Kind::Nat44, Kind::Iptables],
+    },
     Series {
         name: "lwaftr",
         load: many(Population::Softwires, false),
@@ -112,8 +161,20 @@ fn main() {
     let only = option("--only");
     let without = option("--without").unwrap_or_default();
     let wanted = |name: &str| only.as_deref().is_none_or(|only| only.split(',').any(|o| o == name));
+    let against = option("--against");
+    let is_led = arguments.iter().any(|word| word == "--led");
+    if !is_led {
+        say(&machine::describe());
+    }
     for series in SERIES.iter().filter(|series| wanted(series.name)) {
-        measure(series, rounds, &without);
+        if is_led {
+            lead(series, &without);
+        } else {
+            measure(series, rounds, &without, against.as_deref());
+        }
+    }
+    if is_led {
+        return;
     }
     if wanted("cores") {
         for kind in [Kind::Nat64, Kind::Nat44, Kind::Siit, Kind::Plain6] {
@@ -181,36 +242,60 @@ fn say_ratio(one: &str, other: &str, rates: (&[f64], &[f64]), lost: u64, remarks
     ));
 }
 
-fn measure(series: &Series, rounds: usize, without: &str) {
+/// The contenders of a series, with what they need filled.
+fn contenders(series: &Series, without: &str) -> Vec<Contender> {
     let kinds = series.contenders.iter().filter(|kind| !without.split(',').any(|word| word == kind.name()));
     let mut contenders: Vec<Contender> = kinds.map(|&kind| Contender::new(kind, series.load).unwrap()).collect();
-    let mut rates: Vec<Vec<f64>> = vec![Vec::new(); contenders.len()];
-    let mut lost = vec![0; contenders.len()];
     if !series.creates {
         contenders.iter_mut().for_each(Contender::fill);
     }
+    contenders
+}
+
+fn round(series: &Series, contenders: &mut [Contender]) -> Vec<(&'static str, Outcome)> {
+    let measure = |contender: &mut Contender| {
+        let outcome = if series.creates { contender.create() } else { contender.load(series.load.frames) };
+        (contender.name(), outcome)
+    };
+    contenders.iter_mut().map(measure).collect()
+}
+
+fn lead(series: &Series, without: &str) {
+    let mut contenders = contenders(series, without);
+    other::be_led(|| round(series, &mut contenders));
+}
+
+fn measure(series: &Series, rounds: usize, without: &str, against: Option<&str>) {
+    let mut contenders = contenders(series, without);
+    let others_without = format!("{without},plain4,plain6,redirect4,redirect6,iptables");
+    let mut other = against.map(|program| Other::start(program, series.name, &others_without));
+    let mut rates: Vec<Vec<f64>> = vec![Vec::new(); contenders.len()];
+    let mut others: HashMap<String, Vec<f64>> = HashMap::new();
+    let mut lost = vec![0; contenders.len()];
     for _ in 0..rounds {
-        for (number, contender) in contenders.iter_mut().enumerate() {
-            let outcome = if series.creates { contender.create() } else { contender.load(series.load.frames) };
+        for (number, (_, outcome)) in round(series, &mut contenders).into_iter().enumerate() {
             rates[number].push(outcome.rate);
             lost[number] += outcome.lost;
+        }
+        for (name, rate) in other.iter_mut().flat_map(Other::round) {
+            others.entry(name).or_default().push(rate);
         }
     }
     let Load { population, frames, .. } = series.load;
     let hosts = population.hosts();
     say(&format!("{}: {hosts} subscribers, {rounds} rounds of {frames} frames, one core", series.name));
     for (number, contender) in contenders.iter().enumerate() {
-        let ratio = |other: usize| {
-            let mut ratios: Vec<f64> =
-                rates[number].iter().zip(&rates[other]).map(|(own, other)| own / other).collect();
+        let ratio = |others: &[f64]| {
+            let mut ratios: Vec<f64> = rates[number].iter().zip(others).map(|(own, other)| own / other).collect();
             median(&mut ratios)
         };
-        let against: Vec<String> = contenders
-            .iter()
-            .enumerate()
-            .filter(|(other, _)| *other != number)
-            .map(|(other, c)| format!("{:.2} x {}", ratio(other), c.name()))
-            .collect();
+        let neighbours = contenders.iter().zip(&rates).enumerate().filter(|(other, _)| *other != number);
+        let mut against: Vec<String> =
+            neighbours.map(|(_, (c, rates))| format!("{:.2} x {}", ratio(rates), c.name())).collect();
+        if let Some(before) = others.get(contender.name()) {
+            let rate = median(&mut before.clone()) / 1e6;
+            against.push(format!("{:.2} x the other build ({rate:.3} Mpps)", ratio(before)));
+        }
         let rate = median(&mut rates[number].clone());
         say(&format!(
             "  {:<9} {:>6.3} Mpps  lost {:>6}  {}  {}",

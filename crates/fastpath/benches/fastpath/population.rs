@@ -16,8 +16,10 @@ use tombolo_engine::plan::ServiceKind;
 use tombolo_engine::service::lwaftr::Lwaftr;
 use tombolo_engine::service::map_e_br::MapEBr;
 use tombolo_engine::service::map_t_br::MapTBr;
+use tombolo_generator::Endpoint;
 use tombolo_lab::Lab;
 use tombolo_tables::lpm::Prefix;
+use tombolo_tables::subscriber::{Subscriber, SubscriberKey};
 use tombolo_tester::gateway::{Addresses, Flows, MapRule as TesterRule, Technology, TestFrames};
 use tombolo_wire::Prefix64;
 
@@ -31,6 +33,7 @@ const QUIET: usize = 16;
 /// 64 subscribers share an address.
 const PSID_BITS: u8 = 6;
 const OFFSET_BITS: u8 = 6;
+const HOMES: u32 = 20_000;
 const RULES: u32 = 10_000;
 const SUBSCRIBERS_OF_A_RULE: u32 = 6;
 const RULES_IPV6: Ipv6Addr = Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0);
@@ -40,6 +43,9 @@ const RULES_IPV4: Ipv4Addr = Ipv4Addr::new(100, 64, 0, 0);
 pub(crate) enum Population {
     /// One subscriber.
     One,
+    /// 20,000 subscribers on 32 outside addresses, with as many bindings each as there are ports: the
+    /// hosts of homes, most of whose bindings have one remote.
+    Homes,
     /// A million softwires.
     Softwires,
     /// 10,000 rules of MAP, with some subscribers each.
@@ -50,9 +56,32 @@ impl Population {
     pub(crate) const fn hosts(self) -> u32 {
         match self {
             Self::One => 1,
+            Self::Homes => HOMES,
             Self::Softwires => SOFTWIRES,
             Self::Rules => RULES * SUBSCRIBERS_OF_A_RULE,
         }
+    }
+
+    /// The outside addresses of services with bindings.
+    pub(crate) const fn pool(self) -> (Ipv4Addr, Ipv4Addr) {
+        let last = if matches!(self, Self::Homes) { 32 } else { 1 };
+        (Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, last))
+    }
+
+    /// The subscribers of services with bindings, as a NAT64 or a NAT44 knows them.
+    pub(crate) fn subscribers(self, kind: Kind) -> Vec<Subscriber> {
+        let flows = Flows { inside_hosts: if self == Self::Homes { HOMES } else { 1 }, ..Flows::sessions(1, 1) };
+        let technology = if kind == Kind::Nat64 { Technology::Nat64 } else { Technology::Nat44 };
+        let hosts = self.setup(technology, &flows).map_or_else(|_| Vec::new(), |setup| setup.a);
+        let (first, last) = self.pool();
+        let addresses = last.to_bits() - first.to_bits() + 1;
+        let subscriber = |(number, host): (u32, &Endpoint)| {
+            let [a, b, c, d, ..] = host.left;
+            let (ipv6, ipv4) = if kind == Kind::Nat64 { (host.left, [0; 4]) } else { ([0; 16], [a, b, c, d]) };
+            let outside = Ipv4Addr::from_bits(first.to_bits() + number % addresses);
+            Subscriber { key: SubscriberKey { ipv6, ipv4, service: 0 }, outside_ipv4: outside.octets() }
+        };
+        (0..).zip(&hosts).map(subscriber).collect()
     }
 
     /// Takes those away that have no traffic.
@@ -85,6 +114,7 @@ impl Population {
         }
         let many = Flows { inside_hosts: self.hosts(), ..*flows };
         match (self, technology) {
+            (Self::Homes, _) => Ok(TestFrames::new(technology, &addresses(softwire_rule()), &many)?),
             (Self::Rules, Technology::MapEBr | Technology::MapTBr) => domain(technology, flows),
             _ => Ok(TestFrames::new(technology, &addresses(softwire_rule()), &many)?),
         }
