@@ -148,8 +148,8 @@ pub static TIMEOUTS: Section = Section {
     path: "[timeouts]",
     about: "How long state outlives its last packet, in seconds. Below what the RFCs ask for, a warning says so.",
     groups: groups! {
-        "udp": "seconds", "300", "300", "UDP sessions. At least 120 (RFC 4787 REQ-5).";
-        "icmp": "seconds", "60", "60", "ICMP echo sessions. At least 60 (RFC 5508 REQ-2).";
+        "udp": "seconds", "300", "300", "UDP: bindings, or sessions where there are any. At least 120 (RFC 4787 REQ-5).";
+        "icmp": "seconds", "60", "60", "ICMP echo: bindings, or sessions where there are any. At least 60 (RFC 5508 REQ-2).";
         "tcp_established": "seconds", "7200", "7200", "Open TCP sessions. At least 7200, and with `tcp_transitory` 7440 (RFC 5382 REQ-5).";
         "tcp_opening": "seconds", "240", "240", "TCP sessions that open. At least 240 (RFC 5382 REQ-5; RFC 7857 section 2.1 allows less).";
         "tcp_transitory": "seconds", "240", "240", "TCP sessions that close, and silent ones after `tcp_established`. At least 240 (RFC 5382 REQ-5; RFC 7857 section 2.1 allows less).";
@@ -175,6 +175,7 @@ pub static SERVICE: Section = Section {
             "Bindings that are always there; see below.";
         ..FILTERED;
         ..INBOUND_TCP;
+        ..SESSIONS;
         ..BINDINGS_OF_ADDRESS;
         "subscriber_prefix": "bits", "128", "64",
             "Leading bits of an IPv6 address that tell subscribers apart, 32 to 128: with 64 all hosts of a /64 share one outside address and its limits.";
@@ -208,6 +209,7 @@ pub static NAT44: Section = Section {
         "filtering": "\"endpoint-independent\", \"address-dependent\" or table", "\"endpoint-independent\"", "\"address-dependent\"",
             "Who may send to a binding from outside: anybody, or remote addresses that the inside has sent to (RFC 4787 REQ-8, RFC 6888 REQ-7). A table has one for each protocol; see below.";
         ..INBOUND_TCP;
+        ..SESSIONS;
         ..BINDINGS_OF_ADDRESS;
         ..GRANTS;
         ..PORT_PARITY;
@@ -372,6 +374,7 @@ pub static AFTR: Section = Section {
             "B4s whose addresses begin with the same bits are one subscriber: they get one outside address and share one limit (RFC 7785).";
         ..FILTERED;
         ..INBOUND_TCP;
+        ..SESSIONS;
         ..BINDINGS_OF_SUBSCRIBER;
         ..PORT_PARITY;
         ..GRANTS;
@@ -408,6 +411,7 @@ pub static LWB4: Section = Section {
             "Bindings that are always there, on ports of the set; see below.";
         ..FILTERED;
         ..INBOUND_TCP;
+        ..SESSIONS;
         ..BINDINGS_OF_SUBSCRIBER;
         ..PORT_PARITY;
         ..INSIDE_LINKS;
@@ -506,10 +510,10 @@ pub static LIMITS: Section = Section {
     path: "service.limits",
     about: "What a subscriber (an inside address, or a prefix as `subscriber_prefix` says) may have and do. What goes beyond is refused and counted; what is there stays.",
     groups: groups! {
-        "sessions": "number", "no limit", "4000", "Sessions that a subscriber may have at a time (RFC 6888 REQ-5).";
+        "sessions": "number", "no limit", "4000", "Sessions that a subscriber may have at a time (RFC 6888 REQ-5). With it UDP and ICMP make sessions (see `sessions` of the service).";
         "unanswered": "number", "1024", "4000",
-            "Sessions of a subscriber that were opened from outside and that the inside has not answered. Beyond it UDP and ICMP come in without a session, and SYNs are refused. Those that were answered count as `sessions`.";
-        "unanswered_per_binding": "number", "256", "1000", "As `unanswered`, of one binding, static ones included.";
+            "Sessions of a subscriber that were opened from outside and that the inside has not answered. Beyond it UDP and ICMP come in without a session, and SYNs are refused. Those that were answered count as `sessions`. A binding without sessions that only the outside has used for its whole lifetime counts as one; beyond the number the outside does not keep it.";
+        "unanswered_per_binding": "number", "256", "1000", "As `unanswered`, of one binding, static ones included; more than 4095 are taken as 4095.";
         "new_bindings_per_second": "number", "no limit", "100",
             "Bindings that a subscriber may make in a second, 1 to 32767, and twice as many after a pause (RFC 6888 REQ-4 (c)).";
         "new_subscribers_per_second": "number", "no limit", "1000",

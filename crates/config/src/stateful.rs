@@ -9,7 +9,7 @@ use tombolo_engine::mapping::address_ranges::AddressRanges;
 use tombolo_engine::mapping::allocation::{Allocation, Blocks, Deterministic, Subscribers};
 use tombolo_engine::mapping::deterministic::{DeterministicMap, Order};
 use tombolo_engine::mapping::pool::{Parity, Pool, PortRanges, PortSpace};
-use tombolo_engine::mechanism::napt::{Filtering, Filters, InboundTcp, Policy, SubscriberIs, UnsolicitedSyn};
+use tombolo_engine::mechanism::napt::{Filtering, Filters, InboundTcp, Policy, Sessions, SubscriberIs, UnsolicitedSyn};
 use tombolo_tables::tables::Budget;
 
 use crate::document::{Node, Table};
@@ -25,12 +25,15 @@ const SPAN_FOR_BLOCKS: u32 = 128;
 /// Reads what subscribers may do.
 pub(crate) fn policy(table: &Table<'_>, defaults: Policy, log: &mut Log) -> Policy {
     const INBOUND_TCP: [(&str, InboundTcp); 2] = [("filtered", InboundTcp::Filtered), ("denied", InboundTcp::Denied)];
+    const SESSIONS: [(&str, Sessions); 2] =
+        [("where-they-decide", Sessions::WhereTheyDecide), ("kept", Sessions::Kept)];
     const UNSOLICITED: [(&str, UnsolicitedSyn); 2] = [("drop", UnsolicitedSyn::Drop), ("hold", UnsolicitedSyn::Hold)];
     let whole = |node: &Node<'_>| node.number32(1..=u32::MAX);
     let limit = |node: &Node<'_>| whole(node).map(Some);
     let mut policy = Policy {
         filtering: filters(table, defaults.filtering, log),
         inbound_tcp: table.read_or("inbound_tcp", defaults.inbound_tcp, log, |node| node.choice(&INBOUND_TCP)),
+        sessions: table.read_or("sessions", defaults.sessions, log, |node| node.choice(&SESSIONS)),
         bindings_per_subscriber: table.read_or("bindings_per_subscriber", None, log, limit),
         parity: table.read_or("port_parity", defaults.parity, log, |node| {
             Ok(if node.switch()? { Parity::Preserve } else { Parity::Ignore })

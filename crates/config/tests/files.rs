@@ -6,7 +6,7 @@ use std::path::Path;
 use tombolo_config::{Configuration, FastPath, TableMemory, parse};
 use tombolo_engine::mapping::allocation::{Allocation, Blocks, PortHolder};
 use tombolo_engine::mapping::pool::{Parity, PortSpace};
-use tombolo_engine::mechanism::napt::{Filtering, Filters, InboundTcp, UnsolicitedSyn};
+use tombolo_engine::mechanism::napt::{Filtering, Filters, InboundTcp, Sessions, UnsolicitedSyn};
 use tombolo_engine::mechanism::{TrafficClass, UdpZeroChecksum};
 use tombolo_engine::plan::ServiceKind;
 use tombolo_engine::service::nat64::Nat64;
@@ -668,7 +668,7 @@ pool = [{ addresses = "198.51.100.1" }]
             "gateway.toml:5: service[0].inside[1] = \"10.0.0.7\": overlaps service[0].inside[0] (10.0.0.0/24); give each its own addresses",
             "gateway.toml:6: service[0].pool[0].addresses = \"192.0.2.0/28\": overlaps service[0].inside[2] (192.0.2.8); give each its own addresses",
             "gateway.toml:7: service[0].static[0].inside = \"10.0.1.2:80\": 10.0.1.2 is not inside; add it to the key \"inside\", or use a host there",
-            "gateway.toml:8: service[0].prefix = \"64:ff9b::/96\": unknown key; known here: kind, name, inside, untranslated, pool, static, filtering, inbound_tcp, bindings_per_subscriber, limits, allocation, unsolicited_syn, port_parity, tcp_mss, inside_mtu, outside_mtu",
+            "gateway.toml:8: service[0].prefix = \"64:ff9b::/96\": unknown key; known here: kind, name, inside, untranslated, pool, static, filtering, inbound_tcp, sessions, bindings_per_subscriber, limits, allocation, unsolicited_syn, port_parity, tcp_mss, inside_mtu, outside_mtu",
             "gateway.toml:11: service[1].inside = []: nobody is inside; add a prefix, as \"10.0.0.0/24\"",
         ]
     );
@@ -679,7 +679,7 @@ fn limits_and_allocations_are_read() {
     let text = |allocation: &str| {
         format!(
             "[[service]]\nkind = \"nat64\"\nprefix = \"64:ff9b::/96\"\nsubscriber_prefix = 64\n\
-             unsolicited_syn = \"hold\"\npool = [{{ addresses = \"192.0.2.0/28\" }}]\n\
+             unsolicited_syn = \"hold\"\nsessions = \"kept\"\npool = [{{ addresses = \"192.0.2.0/28\" }}]\n\
              limits = {{ sessions = 4000, new_bindings_per_second = 100, new_subscribers_per_second = 7 }}\n\
              static = [{{ inside = \"[2001:db8::2]:100\", outside = \"192.0.2.1:200\", protocol = \"tcp\", count = 5 }}]\n\
              allocation = {{ {allocation} }}\n"
@@ -693,6 +693,7 @@ fn limits_and_allocations_are_read() {
         (Some(4000), Some(100), Some(7))
     );
     assert_eq!((policy.subscriber.prefix_length(), policy.unsolicited_syn), (64, UnsolicitedSyn::Hold));
+    assert_eq!(policy.sessions, Sessions::Kept);
     assert_eq!(*blocks.nat.pool.allocation(), Allocation::Blocks(Blocks { size: 256, most: 2 }));
     let ports: Vec<_> = blocks.nat.static_bindings.iter().map(|b| (b.inside_port.0, b.outside.port.0)).collect();
     assert_eq!(ports, [(100, 200), (101, 201), (102, 202), (103, 203), (104, 204)]);

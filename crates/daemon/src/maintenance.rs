@@ -104,6 +104,10 @@ impl Policy for Observed {
         verdict
     }
 
+    fn binding_lifetime(&self, binding: &Binding) -> u32 {
+        self.expiry.binding_lifetime(binding)
+    }
+
     fn binding_removed(&mut self, id: BindingId, binding: &Binding) {
         self.removals.report(binding);
         self.expiry.binding_removed(id, binding);

@@ -108,7 +108,7 @@ pub struct BindingRow<'p> {
     pub origin: &'static str,
     /// Seconds since it was made.
     pub age: u64,
-    /// Seconds since a session was last made on it.
+    /// Seconds since a session was last made on it; where it has none, since a packet last used it.
     pub idle: u64,
 }
 

@@ -227,8 +227,7 @@ fn start_child(directory: &Path, tick: u32, seed: u32) -> (Child, BufReader<std:
 
 /// The newest moment in the tables.
 fn newest(state: &State) -> u32 {
-    let sessions = &state.tables.sessions;
-    let seen = (0..sessions.lines()).flat_map(|line| sessions.read_line(line).map(|(session, _)| session.seen.0));
+    let seen = state.tables.each_session().map(|session| session.seen.0);
     let touched = state.tables.bindings.iter().filter_map(|id| state.tables.bindings.read(id)).map(|(_, seen)| seen.0);
     seen.chain(touched).max().unwrap_or(0)
 }
@@ -242,7 +241,7 @@ fn check(state: &State, established: &HashMap<(Ipv4Addr, u16), Established>) {
         let outside = (binding.outside_ipv4.into(), u16::from_be_bytes(binding.outside_port));
         assert_eq!(outside, connection.outside, "{host} {port} is somewhere else");
         let key = SessionKey { binding: id, remote_ipv4: SERVER.octets(), remote_port: 80_u16.to_be_bytes() };
-        let session = state.tables.sessions.find(&key).unwrap_or_else(|| panic!("{host} {port} lost its session"));
+        let session = state.tables.find_session(&key).unwrap_or_else(|| panic!("{host} {port} lost its session"));
         assert_eq!(session.state(), Some(ESTABLISHED));
     }
 }

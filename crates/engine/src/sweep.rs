@@ -70,6 +70,10 @@ impl Policy for Expiry {
         }
     }
 
+    fn binding_lifetime(&self, binding: &Binding) -> u32 {
+        self.times.of_binding(binding.inside.protocol)
+    }
+
     fn binding_removed(&mut self, _: BindingId, _: &Binding) {
         self.bindings += 1;
     }

@@ -16,8 +16,7 @@ const LATE: u64 = 3;
 
 /// The one session there is: its state, or nothing when it is gone.
 fn state(gateway: &Gateway) -> Option<&'static str> {
-    let tables = &gateway.tables.sessions;
-    let mut all = (0..tables.lines()).flat_map(|line| tables.read_line(line).map(|(session, _)| session.state));
+    let mut all = gateway.tables.each_session().map(|session| session.state);
     let state = all.next()?;
     assert_eq!(all.next(), None, "one connection, one session");
     Some(session_state::name(state))

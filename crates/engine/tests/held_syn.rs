@@ -21,8 +21,7 @@ fn holding(nat44: bool, filtering: Filtering) -> Gateway {
 }
 
 fn states(gateway: &Gateway) -> Vec<State> {
-    let lines = 0..gateway.tables.sessions.lines();
-    let sessions = lines.flat_map(|line| gateway.tables.sessions.read_line(line).map(|(session, _)| session.state));
+    let sessions = gateway.tables.each_session().map(|session| session.state);
     sessions.filter(|state| ![PERMISSION, PERMISSION_TCP].contains(state)).collect()
 }
 

@@ -11,7 +11,7 @@ use std::net::Ipv4Addr;
 
 use support::*;
 use tombolo_engine::mapping::pool::PortSpace;
-use tombolo_engine::mechanism::napt::{Endpoint, Filtering, Filters, Policy};
+use tombolo_engine::mechanism::napt::{Endpoint, Filtering, Filters, Policy, Sessions};
 use tombolo_engine::packet::{ChecksumState, Offload, Segmentation};
 use tombolo_engine::plan::StaticBinding;
 use tombolo_engine::sweep::Expiry;
@@ -386,10 +386,15 @@ fn an_error_from_outside_reaches_the_host_that_it_is_about() {
 
     let port = u16::from_be_bytes([quoted[20], quoted[21]]);
     let before = sessions(&gateway);
-    for unknown in [udp((POOL, port ^ 2), (SERVER, 53), b""), udp((POOL, port), (ROUTER, 53), b"")] {
-        assert_eq!(gateway.pass(&icmp(ROUTER, POOL, 3, 3, 0, &unknown)).0, Verdict::Drop(DropReason::NoSession));
-    }
-    assert_eq!(sessions(&gateway), before, "an error makes no state");
+    let about_nothing = udp((POOL, port ^ 2), (SERVER, 53), b"");
+    assert_eq!(gateway.pass(&icmp(ROUTER, POOL, 3, 3, 0, &about_nothing)).0, Verdict::Drop(DropReason::NoSession));
+    // Where there are sessions, with one remote is not with another.
+    let other_remote = udp((POOL, port), (ROUTER, 53), b"");
+    assert_eq!(gateway.pass(&icmp(ROUTER, POOL, 3, 3, 0, &other_remote)).0, Verdict::Forward);
+    gateway.nat44().nat.policy.sessions = Sessions::Kept;
+    assert_eq!(gateway.pass(&icmp(ROUTER, POOL, 3, 3, 0, &other_remote)).0, Verdict::Drop(DropReason::NoSession));
+    gateway.nat44().nat.policy.sessions = Sessions::default();
+    assert_eq!((sessions(&gateway), gateway.tables.bindings.count()), (before, 1), "an error makes no state");
     let mut damaged = icmp(ROUTER, POOL, 11, 0, 0, &quoted);
     damaged[22] ^= 1;
     assert_eq!(gateway.pass(&damaged).0, Verdict::Drop(DropReason::BadChecksum));
@@ -595,8 +600,7 @@ fn what_has_no_ports_is_refused() {
 }
 
 fn sessions(gateway: &Gateway) -> usize {
-    let tables = &gateway.tables.sessions;
-    (0..tables.lines()).map(|line| tables.read_line(line).count()).sum()
+    gateway.tables.each_session().count()
 }
 
 /// Two passes: what the first finds expired, the second finds unmarked.

@@ -13,7 +13,7 @@ use tombolo_engine::mapping::error_sources::ErrorSources;
 use tombolo_engine::mapping::pool::PortSpace;
 use tombolo_engine::mapping::stateless::StatelessMap;
 use tombolo_engine::mechanism::TranslateSettings;
-use tombolo_engine::mechanism::napt::{Filtering, InboundTcp, Nat, Policy, Times};
+use tombolo_engine::mechanism::napt::{Filtering, InboundTcp, Nat, Policy, Sessions, Times};
 use tombolo_engine::mechanism::session_state::Timeouts;
 use tombolo_engine::packet::{ChecksumState, Offload, Segmentation};
 use tombolo_engine::plan::{Service, ServiceKind};
@@ -272,7 +272,8 @@ fn limits_hold_for_each_table() {
 
 #[test]
 fn a_full_session_table_refuses_and_loses_nothing() {
-    let mut gateway = Gateway::new(Setup { sessions: 64, ..Setup::default() });
+    let policy = Policy { sessions: Sessions::Kept, ..Policy::default() };
+    let mut gateway = Gateway::new(Setup { sessions: 64, policy, ..Setup::default() });
     let to = |n: u16| udp((HOST, 40_000), (embed(SERVER), n), b"");
     let mut accepted = Vec::new();
     for n in 1..1000 {
@@ -373,8 +374,12 @@ fn an_error_from_outside_reaches_the_host_that_it_is_about() {
     let about_nothing = udp((POOL, out.ports.0 ^ 2), (SERVER, 53), b"");
     let before = sessions(&gateway);
     assert_eq!(gateway.pass(&icmp(router, POOL, 3, 3, 0, &about_nothing)).0, Verdict::Drop(DropReason::NoSession));
+    // Where there are sessions, with one remote is not with another.
     let other_remote = udp((POOL, out.ports.0), (router, 53), b"");
+    assert_eq!(gateway.pass(&icmp(router, POOL, 3, 3, 0, &other_remote)).0, Verdict::Forward);
+    gateway.nat64().nat.policy.sessions = Sessions::Kept;
     assert_eq!(gateway.pass(&icmp(router, POOL, 3, 3, 0, &other_remote)).0, Verdict::Drop(DropReason::NoSession));
+    gateway.nat64().nat.policy.sessions = Sessions::default();
     assert_eq!(sessions(&gateway), before, "an error makes no state");
     let mut damaged = icmp(router, POOL, 11, 0, 0, &quoted);
     damaged[22] ^= 1;
@@ -590,8 +595,7 @@ fn senders_are_told_where_the_rfcs_say_so() {
 }
 
 fn sessions(gateway: &Gateway) -> usize {
-    let tables = &gateway.tables.sessions;
-    (0..tables.lines()).map(|line| tables.read_line(line).count()).sum()
+    gateway.tables.each_session().count()
 }
 
 /// Two passes: what the first finds expired, the second finds unmarked.

@@ -5,6 +5,7 @@ mod support;
 use support::{ACK, Gateway, HOST, OTHER_HOST, POOL, SECOND, SERVER, SYN, Setup, embed, static_binding, tcp, udp};
 use tombolo_engine::flush::{Flushed, flush};
 use tombolo_engine::mapping::pool::PortSpace;
+use tombolo_engine::mechanism::napt::{Policy, Sessions};
 use tombolo_engine::plan::Refusals;
 use tombolo_engine::refused::Refused;
 use tombolo_engine::static_bindings::{add, reconcile, reconcile_and_report, remove};
@@ -18,7 +19,9 @@ fn datagram(n: u16) -> Vec<u8> {
 
 #[test]
 fn a_flush_takes_sessions_and_dynamic_bindings_and_tells_of_each() {
-    let settings = Setup { static_bindings: vec![static_binding(PortSpace::Udp, 80, 2000)], ..Setup::default() };
+    let policy = Policy { sessions: Sessions::Kept, ..Policy::default() };
+    let settings =
+        Setup { static_bindings: vec![static_binding(PortSpace::Udp, 80, 2000)], policy, ..Setup::default() };
     let mut gateway = Gateway::new(settings);
     (1..=50).for_each(|n| drop(gateway.forward(&datagram(n))));
     gateway.forward(&datagram(80));
@@ -44,9 +47,12 @@ fn what_is_drained_goes_on_and_begins_nothing() {
     let refused = Verdict::Reply(DropReason::Draining);
     assert_eq!(gateway.pass(&datagram(2)).0, refused, "a new binding");
     let elsewhere = udp((HOST, 1), (embed(SERVER), 54), b"");
-    assert_eq!(gateway.pass(&elsewhere).0, refused, "a new session of a binding");
-    gateway.plan.times.draining_since = None;
     gateway.forward(&elsewhere);
+    gateway.nat64().nat.policy.sessions = Sessions::Kept;
+    let again = udp((HOST, 1), (embed(SERVER), 55), b"");
+    assert_eq!(gateway.pass(&again).0, refused, "a new session of a binding");
+    gateway.plan.times.draining_since = None;
+    gateway.forward(&again);
 }
 
 #[test]

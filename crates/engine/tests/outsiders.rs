@@ -8,7 +8,7 @@ mod support;
 use std::net::Ipv4Addr;
 
 use support::*;
-use tombolo_engine::mechanism::napt::Policy;
+use tombolo_engine::mechanism::napt::{Policy, Sessions};
 use tombolo_engine::packet::Packet;
 use tombolo_engine::{DropReason, Verdict};
 use tombolo_tables::session::Session;
@@ -17,13 +17,18 @@ fn gateway(sessions: u64, policy: Policy) -> Gateway {
     Gateway::new(Setup { nat44: true, sessions, bindings: 2000, subscribers: 300, policy, ..Setup::default() })
 }
 
+/// Datagrams make sessions, too.
+fn kept() -> Policy {
+    Policy { sessions: Sessions::Kept, ..Policy::default() }
+}
+
 /// An address and port that an attacker has invented.
 fn invented(n: u32) -> (Ipv4Addr, u16) {
     (Ipv4Addr::from_bits(0xcb00_7100 + n / 7), u16::try_from(n * 31 % 60_000).unwrap() + 1)
 }
 
 fn sessions(gateway: &Gateway) -> usize {
-    (0..gateway.tables.sessions.lines()).map(|line| gateway.tables.sessions.read_line(line).count()).sum()
+    gateway.tables.each_session().count()
 }
 
 /// A host inside that talks with so many remotes; its outside port.
@@ -38,7 +43,7 @@ fn talk(gateway: &mut Gateway, host: Ipv4Addr, remotes: u16) -> u16 {
 
 #[test]
 fn datagrams_from_invented_sources_to_one_port_leave_room_for_all() {
-    let mut gateway = gateway(20_000, Policy::default());
+    let mut gateway = gateway(20_000, kept());
     let outside = talk(&mut gateway, HOST4, 1000);
     for n in 0..90_000 {
         // They come in: the filtering is endpoint-independent.
@@ -63,7 +68,7 @@ fn datagrams_from_invented_sources_to_one_port_leave_room_for_all() {
 /// 90,000 packets to so many ports that each is within its budget.
 #[test]
 fn a_table_full_of_unanswered_sessions_has_room_for_the_inside() {
-    let mut gateway = gateway(3000, Policy::default());
+    let mut gateway = gateway(3000, kept());
     let host = |n: u32| Ipv4Addr::from_bits(0x0a00_0100 + n);
     let ports: Vec<u16> = (0..200).map(|n| talk(&mut gateway, host(n), 3)).collect();
     for n in 0..90_000_u32 {
@@ -75,8 +80,7 @@ fn a_table_full_of_unanswered_sessions_has_room_for_the_inside() {
     talk(&mut gateway, HOST4, 800);
     // What was there before is there still: nothing is made anew.
     let all = |gateway: &Gateway| -> Vec<Session> {
-        let lines = (0..gateway.tables.sessions.lines()).flat_map(|line| gateway.tables.sessions.read_line(line));
-        lines.map(|(session, _)| session).filter(|session| session.flags == 0).collect()
+        gateway.tables.each_session().filter(|session| session.flags == 0).collect()
     };
     let before = all(&gateway);
     assert_eq!(before.len(), 200 * 3 + 800);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /* The life of a record: crates/tables/src/arena.rs, which says what each step is for.
  *
- *	life     63      32  31         16  15    0
- *	         | touched  | generation  | stage |
+ *	life     63      32  31         16  15   4  3     0
+ *	         | touched  | generation  | tally | stage |
  */
 #ifndef TOMBOLO_ARENA_H
 #define TOMBOLO_ARENA_H
@@ -56,6 +56,24 @@ static __always_inline void settle_record(__u64 *word)
 		if ((life & LIFE_STAGE) != STAGE_OPENING)
 			return;
 		if (SWAP(word, life, (life & ~LIFE_STAGE) | STAGE_LIVE))
+			return;
+	}
+}
+
+/* Adds one to the tally of a record that is live, up to what there is room for; or takes one off,
+ * down to none.
+ */
+static __always_inline void change_tally(__u64 *word, bool more)
+{
+	__u64 last = more ? LIFE_TALLY : 0;
+
+#pragma nounroll
+	for (int race = 0; race < RACES_MAX; race++) {
+		__u64 life = READ(*word);
+
+		if (!is_readable(life) || (life & LIFE_TALLY) == last)
+			return;
+		if (SWAP(word, life, more ? life + LIFE_ONE : life - LIFE_ONE))
 			return;
 	}
 }

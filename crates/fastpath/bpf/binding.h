@@ -77,19 +77,67 @@ static __always_inline bool is_bound_to(const struct binding *record, const stru
 	       READ(record->protocol) == key->protocol && READ(record->service) == key->service;
 }
 
-/* The binding of an inside endpoint. */
-static __always_inline bool find_inside(const struct inside_key *key, struct bound *bound)
+/* Bits of the fourth word of a record that belong to the key: port, protocol, service. */
+#define KEY_OF_PORTS 0x0000ffff0000ffffULL
+
+/* 1 if the record is settled and has the key, without a branch. */
+static __always_inline __u64 is_settled_as(const struct binding *record,
+					   const struct inside_key *key, __u64 ports)
 {
-	__u64 h = inside_hash(key);
+	__u64 differs = (READ(record->inside[0]) ^ key->address[0]) |
+			(READ(record->inside[1]) ^ key->address[1]) |
+			(READ(record->inside4) ^ key->address4) |
+			((READ(*(const __u64 *)&record->inside_port) ^ ports) & KEY_OF_PORTS) |
+			((READ(record->life) & LIFE_STAGE) ^ STAGE_LIVE);
+
+	return is_zero((differs | differs >> 32) & 0xffffffff);
+}
+
+/* The number of the record of a pair that is settled and has the key; 0 if neither is. Both lines are
+ * asked for before the first is waited for.
+ */
+static __always_inline __u32 find_in_pair(__u32 pair, const struct inside_key *key)
+{
+	__u64 ports = key->port | (__u64)key->protocol << 32 | (__u64)key->service << 40;
+	struct binding *a = RECORD(bindings, pair * 2), *b = RECORD(bindings, pair * 2 + 1);
+
+	if (!a || !b)
+		return 0;
+	return (-is_settled_as(a, key, ports) & pair * 2) |
+	       (-is_settled_as(b, key, ports) & (pair * 2 + 1));
+}
+
+/* The number of a binding whose record is at home (crates/tables/src/home.rs); 0 if it is not. */
+static __always_inline __u32 find_at_home(const struct inside_key *key, __u64 hash)
+{
+	struct buckets home = buckets_of(hash, plan.binding_pairs);
+	__u32 number = find_in_pair(home.first, key);
+
+	return number ? number : find_in_pair(home.second, key);
+}
+
+/* The binding of an inside endpoint, by the index. */
+static __noinline __u32 find_in_index(__u64 h)
+{
 	struct buckets at = buckets_of(h, plan.inside_buckets);
 	struct index_bucket *bucket = RECORD(inside_index, at.first);
 	__u32 tag = tag_of(h);
 	__u32 id = bucket ? find_tag(bucket, tag) : 0;
 
-	if (!id) {
-		bucket = RECORD(inside_index, at.second);
-		id = bucket ? find_tag(bucket, tag) : 0;
-	}
+	if (id)
+		return id;
+	bucket = RECORD(inside_index, at.second);
+	return bucket ? find_tag(bucket, tag) : 0;
+}
+
+/* The binding of an inside endpoint. */
+static __always_inline bool find_inside(const struct inside_key *key, struct bound *bound)
+{
+	__u64 h = inside_hash(key);
+	__u32 id = find_at_home(key, h);
+
+	if (!id)
+		id = find_in_index(h);
 	return id && look_at_binding(id, bound) && is_bound_to(bound->record, key);
 }
 
@@ -106,18 +154,50 @@ static __always_inline bool find_outside(__u32 slot, __u8 protocol, __u8 service
 /* How many words of the bitmap are looked at for a free record. */
 #define USED_WORDS_TRIED 8
 
-/* Claims a free record; 0 if none was found near the last one of this processor. */
-__noinline __u32 claim_binding(void)
+/* Claims record `id`, if it is free. */
+static __always_inline bool claim_binding_at(__u32 id)
+{
+	__u64 *word = RECORD(bindings_used, id / 64), bit = 1ULL << id % 64;
+	struct binding *record = RECORD(bindings, id);
+
+	if (!word || !record || !id || id > plan.bindings || READ(*word) & bit)
+		return false;
+	if (__sync_fetch_and_or(word, bit) & bit)
+		return false;
+	WRITE(record->life,
+	      ((READ(record->life) + LIFE_ONE_GENERATION) & LIFE_GENERATION) | STAGE_BUILDING);
+	/* Whoever sees what fills the record sees that it is another one. */
+	ORDER_WORDS();
+	return true;
+}
+
+/* Claims a record of a pair; 0 if none is free. */
+static __always_inline __u32 claim_in_pair(__u32 pair)
+{
+	if (claim_binding_at(pair * 2))
+		return pair * 2;
+	return claim_binding_at(pair * 2 + 1) ? pair * 2 + 1 : 0;
+}
+
+/* Claims a free record for a binding with this hash: at home, or near the last one of this processor;
+ * 0 if none was found.
+ */
+__noinline __u32 claim_binding(__u64 hash)
 {
 	struct scratch *scratch = RECORD(per_processor, 0);
-	__u32 at;
+	struct buckets home = buckets_of(hash, plan.binding_pairs);
+	__u32 at, claimed;
 
 	if (!scratch)
 		return 0;
+	claimed = claim_in_pair(home.first);
+	if (!claimed)
+		claimed = claim_in_pair(home.second);
+	if (claimed)
+		return claimed;
 	at = scratch->used_word;
 	for (int tried = 0; tried < USED_WORDS_TRIED; tried++, at++) {
-		__u64 *word, taken, bit;
-		struct binding *record;
+		__u64 *word, taken;
 		__u32 id;
 
 		if (at >= plan.used_words)
@@ -129,21 +209,10 @@ __noinline __u32 claim_binding(void)
 		taken = READ(*word) | (at == 0);
 		if (taken == ~0ULL)
 			continue;
-		bit = lowest_zero(taken);
-		id = at * 64 + bit;
-		if (id > plan.bindings)
-			continue;
+		id = at * 64 + lowest_zero(taken);
 		scratch->used_word = at;
-		if (__sync_fetch_and_or(word, 1ULL << bit) >> bit & 1)
-			continue;
-		record = RECORD(bindings, id);
-		if (!record)
-			return 0;
-		WRITE(record->life, ((READ(record->life) + LIFE_ONE_GENERATION) & LIFE_GENERATION) |
-					    STAGE_BUILDING);
-		/* Whoever sees what fills the record sees that it is another one. */
-		ORDER_WORDS();
-		return id;
+		if (claim_binding_at(id))
+			return id;
 	}
 	scratch->used_word = at;
 	return 0;
@@ -187,8 +256,8 @@ static __always_inline void publish_binding(struct binding *record, const struct
 	WRITE(record->subscriber, made->subscriber);
 	WRITE(record->outside_slot, made->outside_slot);
 	WRITE(record->created, made->now);
-	WRITE(record->unused, 0);
-	WRITE(record->unanswered, 0);
+	WRITE(record->seen, made->now);
+	WRITE(record->first, 0);
 	ORDER_WRITES();
 	WRITE(record->life,
 	      (READ(record->life) & LIFE_GENERATION) | STAGE_OPENING | (__u64)made->now << 32);

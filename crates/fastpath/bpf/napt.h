@@ -9,6 +9,7 @@
 #define TOMBOLO_NAPT_H
 
 #include "binding.h"
+#include "first.h"
 #include "parse.h"
 #include "session.h"
 
@@ -21,6 +22,13 @@ static __always_inline bool opens(const struct packet *packet)
 static __always_inline bool filters_by_address(const volatile struct service *service, __u8 space)
 {
 	return service->flags & (SERVICE_ADDRESS_DEPENDENT << space);
+}
+
+/* Whether packets make sessions: napt/policy.rs. */
+static __always_inline bool keeps_sessions(const volatile struct service *service, __u8 space)
+{
+	return space == SPACE_TCP || service->flags & SERVICE_KEEPS_SESSIONS ||
+	       filters_by_address(service, space);
 }
 
 static __always_inline __u8 initial_state(__u8 space, __u8 side)
@@ -47,27 +55,49 @@ static __always_inline bool is_reset(__u8 state)
 	return state == STATE_RESET || state == STATE_RESET_INSIDE || state == STATE_RESET_OUTSIDE;
 }
 
-/* A session that was found, and what was read of it. */
+/* A session that was found, in its entry or in the binding's record, and what was read of it. */
 struct sighting {
-	struct session *session;
+	__u64 *place;
+	__u32 *seen_at;
+	/* Its word without the lower half. */
+	__u64 key;
 	__u64 word;
 	__u32 seen;
 	__u8 effective;
 };
 
-/* Looks at the session that was found under `key`; false if it is dead. */
-static __always_inline bool look_at_session(struct session *session, const struct session_key *key,
-					    __u32 now, struct sighting *sighting)
+/* The session of a packet on a binding, if there is one. */
+static __always_inline bool find(const struct bound *bound, const struct session_key *key,
+				 __u8 space, struct sighting *sighting)
 {
-	sighting->session = session;
+	struct session *entry;
+
+	sighting->key = first_key(key);
+	if (space == SPACE_TCP && is_first(READ(bound->record->first), sighting->key)) {
+		sighting->place = &bound->record->first;
+		sighting->seen_at = &bound->record->seen;
+		return true;
+	}
+	entry = find_session(key);
+	if (!entry)
+		return false;
+	sighting->key = key->word;
+	sighting->place = &entry->word;
+	sighting->seen_at = &entry->seen;
+	return true;
+}
+
+/* Looks at the session that was found; false if it is dead. */
+static __always_inline bool look_at_session(struct sighting *sighting, __u32 now)
+{
 	/* It was found by its remote. */
 	ORDER_WORDS();
-	sighting->word = READ(session->word);
-	sighting->seen = READ(session->seen);
+	sighting->word = READ(*sighting->place);
+	sighting->seen = READ(*sighting->seen_at);
 	sighting->effective =
 		effective_state(state_of(sighting->word), ticks_since(now, sighting->seen));
 	return sighting->effective && !(sighting->word & SESSION_PENDING) &&
-	       !((sighting->word ^ key->word) >> 16);
+	       !((sighting->word ^ sighting->key) >> 16);
 }
 
 /* One less, but not less than none. */
@@ -95,7 +125,7 @@ static __always_inline bool is_within_budget(const volatile struct service *serv
 {
 	struct subscriber *subscriber = subscriber_of(bound);
 
-	if (READ(bound->record->unanswered) >= service->unanswered_per_binding)
+	if ((READ(bound->record->life) & LIFE_TALLY) / LIFE_ONE >= service->unanswered_per_binding)
 		return false;
 	return !subscriber || READ(subscriber->unanswered) < service->unanswered_per_subscriber;
 }
@@ -104,7 +134,7 @@ static __always_inline void count_unanswered(const struct bound *bound)
 {
 	struct subscriber *subscriber = subscriber_of(bound);
 
-	__sync_fetch_and_add(&bound->record->unanswered, 1);
+	change_tally(&bound->record->life, true);
 	if (subscriber)
 		__sync_fetch_and_add(&subscriber->unanswered, 1);
 }
@@ -114,9 +144,34 @@ static __always_inline void count_answer(const struct bound *bound)
 {
 	struct subscriber *subscriber = subscriber_of(bound);
 
-	TAKE_ONE_OFF(bound->record->unanswered);
+	change_tally(&bound->record->life, false);
 	if (subscriber)
 		TAKE_ONE_OFF(subscriber->unanswered);
+}
+
+/* A packet from `side` uses a binding that needs no session: tables.rs, Tables::keep. */
+static __always_inline struct outcome keep(const volatile struct service *service,
+					   const struct bound *bound, __u8 space, __u8 side)
+{
+	struct binding *record = bound->record;
+
+	if (side == SIDE_OUTSIDE && ticks_since(bound->now, READ(record->seen)) >=
+					    plan.lifetimes[initial_state(space, side)]) {
+		struct subscriber *subscriber = subscriber_of(bound);
+
+		if (subscriber &&
+		    READ(subscriber->unanswered) >= service->unanswered_per_subscriber)
+			return FORWARDED;
+	}
+	/* No exchange, which would cost as much as the rest: who retires the record meanwhile either
+	 * sees that it was touched, or the caller sees, since it looks at the record again, that it is
+	 * gone.
+	 */
+	if (READ(record->life) >> 32 < bound->now)
+		WRITE(*((__u32 *)&record->life + 1), bound->now);
+	if (side == SIDE_INSIDE && READ(record->seen) < bound->now)
+		WRITE(record->seen, bound->now);
+	return FORWARDED;
 }
 
 /* Moves a session on by a packet. A tick's first packet writes when it was seen; other packets
@@ -141,12 +196,12 @@ static __always_inline struct outcome advance(const volatile struct service *ser
 	/* An RST from outside may be anybody's: the engine will have the host inside asked. */
 	if (side == SIDE_OUTSIDE && event == EVENT_RST && is_reset(next))
 		word |= SESSION_DOUBTED;
-	if (word != at->word && !replace_word(at->session, at->word, word))
+	if (word != at->word && !replace_word(at->place, at->word, word))
 		return PASSED(MISS_RACE);
 	if (answers)
 		count_answer(bound);
 	if (step & STEP_REFRESH && at->seen != bound->now)
-		WRITE(at->session->seen, bound->now);
+		WRITE(*at->seen_at, bound->now);
 	return FORWARDED;
 }
 
@@ -156,6 +211,19 @@ static __always_inline bool may_open(const volatile struct service *service, __u
 	if (service->flags & SERVICE_ENGINE_OPENS)
 		return false;
 	return !(service->flags & SERVICE_ENGINE_OPENS_TCP && space == SPACE_TCP);
+}
+
+/* Puts a session where it belongs: the first one of a TCP binding into the binding's record. */
+static __always_inline int insert_session(const struct bound *bound, const struct session_key *key,
+					  __u8 space, __u32 low)
+{
+	if (space == SPACE_TCP) {
+		int opened = open_first(bound->record, first_key(key), low, bound->now);
+
+		if (opened != FIRST_TAKEN)
+			return opened == FIRST_OPENED ? OPENED : NOT_OPENED;
+	}
+	return open_session(key, low, bound->now);
 }
 
 /* Makes a session on a binding. */
@@ -172,11 +240,12 @@ static __always_inline struct outcome open(const volatile struct service *servic
 	if (!touch(&bound->record->life, bound->now))
 		return PASSED(MISS_SESSION_REFUSED);
 	if (side == SIDE_INSIDE) {
-		opened = open_session(key, low, bound->now);
+		opened = insert_session(bound, key, space, low);
 	} else {
 		opened = NO_ROOM;
+		low |= SESSION_UNANSWERED;
 		if (is_within_budget(service, bound))
-			opened = open_session(key, low | SESSION_UNANSWERED, bound->now);
+			opened = insert_session(bound, key, space, low);
 		/* A datagram needs no session to come in; that SYNs are too many the engine says. */
 		if (opened == NO_ROOM)
 			return space == SPACE_TCP ? PASSED(MISS_LIMIT) : FORWARDED;
@@ -187,7 +256,8 @@ static __always_inline struct outcome open(const volatile struct service *servic
 	 * seen this one, or the binding is seen to be gone here (tables.rs).
 	 */
 	if (!is_still_bound(bound)) {
-		take_back_session(key);
+		if (space != SPACE_TCP || !end_first(bound->record, first_key(key) | low))
+			take_back_session(key);
 		return PASSED(MISS_RACE);
 	}
 	if (side == SIDE_OUTSIDE)
@@ -295,7 +365,7 @@ static __always_inline int bind_for(struct subscriber *subscriber, __u32 subscri
 	__u32 outside4 = READ(subscriber->outside4), slot, *word;
 	const volatile struct pool_range *range =
 		pool_range_of(service_at(key->service), bpf_ntohl(outside4));
-	__u32 id = claim_binding();
+	__u32 id = claim_binding(inside_hash(key));
 	struct binding *record = id ? RECORD(bindings, id) : 0;
 	int port;
 
@@ -356,13 +426,15 @@ static __always_inline struct outcome outbound(const volatile struct service *se
 	bool address_dependent = filters_by_address(service, packet->space);
 	__u32 now = now_in_ticks();
 	struct session_key session;
-	struct session *found = 0;
 	struct sighting sighting;
+	bool found = false;
 
 	bound->now = now;
 	if (find_inside(key, bound)) {
+		if (!keeps_sessions(service, packet->space))
+			return keep(service, bound, packet->space, SIDE_INSIDE);
 		session = session_key(bound->id, remote, packet->destination_port, packet->space);
-		found = find_session(&session);
+		found = find(bound, &session, packet->space, &sighting);
 	} else {
 		int made;
 
@@ -376,9 +448,11 @@ static __always_inline struct outcome outbound(const volatile struct service *se
 		if (!look_at_binding(made, bound))
 			return PASSED(MISS_RACE);
 		session = session_key(bound->id, remote, packet->destination_port, packet->space);
+		if (!keeps_sessions(service, packet->space))
+			return FORWARDED;
 	}
 	if (found) {
-		if (!look_at_session(found, &session, now, &sighting))
+		if (!look_at_session(&sighting, now))
 			return PASSED(MISS_SESSION_DEAD);
 		/* The engine renews the permission with the session. */
 		if (address_dependent && sighting.seen != now)
@@ -409,7 +483,6 @@ static __always_inline struct outcome inbound(const volatile struct service *ser
 	const struct packet *packet = &scratch->packet;
 	__u32 slot, now = now_in_ticks();
 	struct session_key session;
-	struct session *found;
 	struct sighting sighting;
 
 	if (!arrival->range)
@@ -419,10 +492,11 @@ static __always_inline struct outcome inbound(const volatile struct service *ser
 	bound->now = now;
 	if (!find_outside(slot, protocol_of(packet->space), service->number, bound))
 		return PASSED(MISS_NO_BINDING);
+	if (!keeps_sessions(service, packet->space))
+		return keep(service, bound, packet->space, SIDE_OUTSIDE);
 	session = session_key(bound->id, arrival->remote, packet->source_port, packet->space);
-	found = find_session(&session);
-	if (found) {
-		if (!look_at_session(found, &session, now, &sighting))
+	if (find(bound, &session, packet->space, &sighting)) {
+		if (!look_at_session(&sighting, now))
 			return PASSED(MISS_SESSION_DEAD);
 		/* As outbound: whoever refreshes a session renews the permission. */
 		if (filters_by_address(service, packet->space) && sighting.seen != now)

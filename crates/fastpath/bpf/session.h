@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
-/* Sessions: crates/tables/src/session.rs, which draws the bytes and says how lines overflow.
+/* Sessions in their table: crates/tables/src/session.rs, which draws the bytes and says how lines
+ * overflow. The first one of a TCP binding lies in the binding's record: first.h.
  *
  * 	word     63        32  31          16  15    8  7     0
  * 	         | binding id | remote port  | state | flags |
@@ -100,16 +101,16 @@ static __always_inline struct session *find_session(const struct session_key *ke
 	return found;
 }
 
-/* Replaces the word, if it is `from` but for the mark, which stays as it is. */
-static __always_inline bool replace_word(struct session *entry, __u64 from, __u64 to)
+/* Replaces an entry's word, if it is `from` but for the mark, which stays as it is. */
+static __always_inline bool replace_word(__u64 *place, __u64 from, __u64 to)
 {
 #pragma nounroll
 	for (int race = 0; race < 3; race++) {
-		__u64 word = READ(entry->word);
+		__u64 word = READ(*place);
 
 		if ((word ^ from) & ~SESSION_MARK)
 			return false;
-		if (SWAP(&entry->word, word, (to & ~SESSION_MARK) | (word & SESSION_MARK)))
+		if (SWAP(place, word, (to & ~SESSION_MARK) | (word & SESSION_MARK)))
 			return true;
 	}
 	return false;
@@ -143,11 +144,11 @@ static __always_inline bool claim_entry(struct session *entry, __u64 word)
  */
 static __always_inline bool take_over(struct session *entry, __u64 word, __u32 now)
 {
-	if (!replace_word(entry, word, word | SESSION_PENDING))
+	if (!replace_word(&entry->word, word, word | SESSION_PENDING))
 		return false;
 	if (has_expired(entry, word, now))
-		return replace_word(entry, word | SESSION_PENDING, SESSION_CLAIMED);
-	replace_word(entry, word | SESSION_PENDING, word);
+		return replace_word(&entry->word, word | SESSION_PENDING, SESSION_CLAIMED);
+	replace_word(&entry->word, word | SESSION_PENDING, word);
 	return false;
 }
 
@@ -301,13 +302,13 @@ __noinline int fill_entry(const struct session_key *key, __u32 line_number, __u3
 	live = key->word | (low & 0xffff);
 	WRITE(entry->remote, key->remote);
 	WRITE(entry->seen, now);
-	if (!replace_word(entry, SESSION_CLAIMED, live | SESSION_PENDING))
+	if (!replace_word(&entry->word, SESSION_CLAIMED, live | SESSION_PENDING))
 		return false;
 	if (entries_everywhere(key, h, is_marked(first)) > 1) {
-		replace_word(entry, live | SESSION_PENDING, 0);
+		replace_word(&entry->word, live | SESSION_PENDING, 0);
 		return false;
 	}
-	return replace_word(entry, live | SESSION_PENDING, live);
+	return replace_word(&entry->word, live | SESSION_PENDING, live);
 }
 
 /* What came of opening a session. */
@@ -383,7 +384,7 @@ static __always_inline bool remove_entry(struct session *entry, const struct ses
 {
 	__u64 word = READ(entry->word);
 
-	return has_key(entry, word, key) && replace_word(entry, word, 0);
+	return has_key(entry, word, key) && replace_word(&entry->word, word, 0);
 }
 
 /* Takes a session back that was just made. */

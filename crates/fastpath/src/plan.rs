@@ -114,10 +114,10 @@ impl PlanRecord {
             overflow_lines: geometry.overflow_lines,
             bindings: geometry.bindings,
             used_words: geometry.bindings / 64 + 1,
+            binding_pairs: geometry.binding_pairs,
             lifetimes: times.lifetimes().0,
             reuse_after: times.reuse_entry_after().0,
             reuse_port_after: times.reuse_port_after,
-            unused: 0,
             through_stack: settings.through_stack.into(),
             inside_is: match settings.entrance {
                 None => INSIDE_ANYWHERE,

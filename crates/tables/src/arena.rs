@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! record   words 0-3 | life | words 5-7                     64 bytes
-//! life     63      32  31         16  15    0
-//!          | touched  | generation  | stage |
+//! life     63      32  31         16  15   4  3     0
+//!          | touched  | generation  | tally | stage |
 //! ```
 //!
 //! A record goes `FREE -> BUILDING -> OPENING -> LIVE -> DYING -> FREE`. What claims it is a bit in
@@ -11,7 +11,8 @@
 //! while OPENING, when its maker links it into indexes, and while LIVE; only a LIVE one can be
 //! retired, so nobody unlinks what is still being linked. The generation changes with each claim,
 //! so a reader that copied a record while it was being reused notices. `touched` is when the record
-//! was last built upon: one that was touched meanwhile is not retired.
+//! was last built upon: one that was touched meanwhile is not retired. The tally is a small count that
+//! is its owner's, 0 in a new record.
 
 use std::marker::PhantomData;
 use std::num::NonZeroU32;
@@ -27,7 +28,9 @@ pub(crate) const LIFE_WORD: usize = 4;
 
 tombolo_records::constants! {
     const TOUCHED: u64 as LIFE_TOUCHED = 0xffff_ffff << 32;
-    pub(crate) const STAGE: u64 as LIFE_STAGE = 0xffff;
+    pub(crate) const STAGE: u64 as LIFE_STAGE = 0xf;
+    pub(crate) const ONE: u64 as LIFE_ONE = 1 << 4;
+    pub(crate) const TALLY: u64 as LIFE_TALLY = 0xfff << 4;
     pub(crate) const FREE: u64 as STAGE_FREE = 0;
     pub(crate) const BUILDING: u64 as STAGE_BUILDING = 1;
     pub(crate) const LIVE: u64 as STAGE_LIVE = 2;
@@ -36,6 +39,10 @@ tombolo_records::constants! {
     pub(crate) const GENERATION: u64 as LIFE_GENERATION = 0xffff << 16;
     pub(crate) const ONE_GENERATION: u64 as LIFE_ONE_GENERATION = 1 << 16;
 }
+
+/// The highest tally.
+pub(crate) const MOST_TALLY: u32 = 0xfff;
+const _: () = assert!(TALLY == MOST_TALLY as u64 * ONE);
 
 /// Declares the type of a record's number.
 macro_rules! id {
@@ -184,9 +191,30 @@ impl<T: Stored> Arena<T> {
         })
     }
 
+    /// True if record `number` is live, and linked by its maker.
+    #[inline]
+    pub(crate) fn is_settled(&self, number: u32) -> bool {
+        self.cells.get(number as usize).is_some_and(|cell| cell.0[LIFE_WORD].load(Ordering::Acquire) & STAGE == LIVE)
+    }
+
     /// A word of record `id` that is changed while the record lives: a counter.
     pub(crate) fn word(&self, id: T::Id, word: usize) -> &AtomicU64 {
         &self.cells[number(id) as usize].0[word]
+    }
+
+    /// The tally of record `id`.
+    pub(crate) fn tally(&self, id: T::Id) -> u64 {
+        (self.word(id, LIFE_WORD).load(Ordering::Relaxed) & TALLY) / ONE
+    }
+
+    /// Replaces the tally of record `id`, if it is live, by what `change` makes of it; no more than
+    /// there is room for.
+    pub(crate) fn change_tally(&self, id: T::Id, change: impl Fn(u64) -> u64) {
+        let changed = |life: u64| {
+            let next = change((life & TALLY) / ONE).min(MOST_TALLY.into()) * ONE;
+            (is_readable(life) && next != life & TALLY).then_some(life & !TALLY | next)
+        };
+        let _ = self.word(id, LIFE_WORD).fetch_update(Ordering::AcqRel, Ordering::Acquire, changed);
     }
 
     /// Starts loading record `id`.
@@ -209,18 +237,32 @@ impl<T: Stored> Arena<T> {
             if taken == u64::MAX {
                 return None;
             }
-            let bit = taken.trailing_ones();
-            let id = u32::try_from(index * 64).ok()? + bit;
-            if id > self.capacity {
+            let number = u32::try_from(index * 64).ok()? + taken.trailing_ones();
+            if number > self.capacity {
                 return None;
             }
-            if self.used[index].fetch_or(1 << bit, Ordering::AcqRel) & 1 << bit == 0 {
-                let life = &self.cells[id as usize].0[LIFE_WORD];
-                let generation = life.load(Ordering::Relaxed).wrapping_add(ONE_GENERATION) & GENERATION;
-                life.store(generation | BUILDING, Ordering::Relaxed);
-                return NonZeroU32::new(id).map(T::Id::from);
+            if let Some(id) = self.claim_number(number) {
+                return Some(id);
             }
         }
+    }
+
+    /// True if record `number` is in use, or there is none.
+    pub(crate) fn is_used(&self, number: u32) -> bool {
+        let word = self.used.get(number as usize / 64).map_or(u64::MAX, |word| word.load(Ordering::Relaxed));
+        number == 0 || number > self.capacity || word >> (number % 64) & 1 != 0
+    }
+
+    /// Claims record `number`, if it is free.
+    pub(crate) fn claim_number(&self, number: u32) -> Option<T::Id> {
+        let bit = 1 << (number % 64);
+        if self.is_used(number) || self.used[number as usize / 64].fetch_or(bit, Ordering::AcqRel) & bit != 0 {
+            return None;
+        }
+        let life = &self.cells[number as usize].0[LIFE_WORD];
+        let generation = life.load(Ordering::Relaxed).wrapping_add(ONE_GENERATION) & GENERATION;
+        life.store(generation | BUILDING, Ordering::Relaxed);
+        NonZeroU32::new(number).map(T::Id::from)
     }
 
     /// Fills a claimed record and makes it readable. Its maker links it and then calls
@@ -230,7 +272,13 @@ impl<T: Stored> Arena<T> {
         // Whoever reads one of the new words sees that the record is being built.
         fence(Ordering::Release);
         for (n, word) in value.to_words().into_iter().enumerate().filter(|&(n, _)| n != LIFE_WORD) {
-            cell.0[n].store(word, Ordering::Relaxed);
+            if cfg!(loom) {
+                // loom does not know that what an exchange has written comes right behind what it has
+                // read, and would let an earlier one come after a store.
+                let _ = cell.0[n].fetch_update(Ordering::Relaxed, Ordering::Relaxed, |_| Some(word));
+            } else {
+                cell.0[n].store(word, Ordering::Relaxed);
+            }
         }
         let life = cell.0[LIFE_WORD].load(Ordering::Relaxed) & GENERATION | OPENING | u64::from(now.0) << 32;
         cell.0[LIFE_WORD].store(life, Ordering::Release);

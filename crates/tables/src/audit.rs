@@ -309,6 +309,18 @@ fn sessions(tables: &Tables, findings: &mut Findings) {
             }
         }
     }
+    for id in tables.bindings.iter() {
+        let Some(session) = tables.bindings.first_session(id) else { continue };
+        if !seen.insert(session.key) {
+            note(findings, "session twice", || format!("{session:?}, in its binding"));
+        }
+        if session.flags & COUNTED != 0 {
+            note(findings, "first session that is counted", || format!("{session:?}"));
+        }
+        if tables.bindings.read(id).is_some_and(|(binding, _)| binding.inside.protocol != 6) {
+            note(findings, "first session of a binding that has none", || format!("{session:?}"));
+        }
+    }
     if overflowed != tables.sessions.overflowed() {
         note(findings, "overflow", || format!("{overflowed} sessions, counted {}", tables.sessions.overflowed()));
     }

@@ -1,12 +1,9 @@
 //! Bindings: inside endpoint to outside endpoint (RFC 6146 calls the table BIB). One cache line
 //! each, one shape for NAT64, NAT44, DS-Lite, lw4o6 and MAP: [`BindingRecord`].
 
-use std::mem::offset_of;
-
 use tombolo_records::{from_words, to_words};
 
-use crate::arena::{Arena, Stored, WORDS};
-use crate::atomic::Ordering;
+use crate::arena::{Arena, MOST_TALLY, Stored, WORDS};
 use crate::tick::Tick;
 
 crate::arena::id! {
@@ -65,19 +62,20 @@ tombolo_records::records! {
         /// The arena's: last touched (tick), generation, stage.
         life: u64,
         /// Number of its subscriber.
+        #[cfg(not(other_layout))]
         subscriber: u32,
         /// Its slot in the outside index.
         outside_slot: u32,
-        /// Tick in which it was made.
-        #[cfg(not(other_layout))]
-        created: u32,
-        /// Always 0.
-        unused: u32,
         /// As above.
         #[cfg(other_layout)]
+        subscriber: u32,
+        /// Tick in which it was made.
         created: u32,
-        /// Sessions that only the outside has sent in (tables.rs says how they are counted).
-        unanswered: u64,
+        /// Tick in which the first session was last seen; where packets make no sessions, in which the
+        /// inside last sent (tables.rs).
+        seen: u32,
+        /// The first session of a TCP binding: first.rs. 0 if there was none.
+        first: u64,
     }
 }
 
@@ -131,6 +129,9 @@ pub mod flags {
     }
 }
 
+/// So many sessions of a binding that only the outside has sent in can be counted.
+pub const MOST_UNANSWERED: u32 = MOST_TALLY;
+
 /// All bindings.
 pub type Bindings = Arena<Binding>;
 
@@ -152,8 +153,8 @@ impl Stored for Binding {
             subscriber: self.subscriber,
             outside_slot: self.outside_slot,
             created: self.created.0,
-            unused: 0,
-            unanswered: 0,
+            seen: self.created.0,
+            first: 0,
         })
     }
 
@@ -171,19 +172,30 @@ impl Stored for Binding {
     }
 }
 
-const UNANSWERED_WORD: usize = offset_of!(BindingRecord, unanswered) / 8;
-
 impl Bindings {
     /// Sessions of binding `id` that only the outside has sent in.
     #[must_use]
     pub fn unanswered(&self, id: BindingId) -> u64 {
-        self.word(id, UNANSWERED_WORD).load(Ordering::Relaxed)
+        self.tally(id)
     }
 
     /// Replaces their number by what `change` makes of it.
     pub(crate) fn change_unanswered(&self, id: BindingId, change: impl Fn(u64) -> u64) {
-        let changed = |count: u64| Some(change(count)).filter(|next| *next != count);
-        let _ = self.word(id, UNANSWERED_WORD).fetch_update(Ordering::Relaxed, Ordering::Relaxed, changed);
+        self.change_tally(id, change);
+    }
+
+    /// When the inside last sent on binding `id`, where packets make no sessions.
+    #[must_use]
+    pub fn seen(&self, id: BindingId) -> Tick {
+        self.place_of_first(id).seen()
+    }
+
+    /// Notes that the inside sends at `now`. The line is written at most once a tick.
+    pub fn see(&self, id: BindingId, now: Tick) {
+        let before = self.seen(id);
+        if before < now {
+            self.place_of_first(id).change_seen(before, now);
+        }
     }
 
     /// True if record `id` is live and has this inside endpoint.

@@ -8,12 +8,12 @@
 use crate::arena::{Arena, BUILDING, FREE, GENERATION, LIFE_WORD, LIVE, ONE_GENERATION, OPENING, STAGE, Stored, WORDS};
 use crate::atomic::{AtomicU32, AtomicU64, Ordering, fully_ordered};
 use crate::binding::{Binding, BindingId, InsideKey};
+use crate::entry::{CLAIMED, Entry, Lifetimes, Line, MARK, PENDING, STATE, SessionKey, State};
 use crate::hash::Hash;
 use crate::index::{ID, Index, PENDING as INDEX_PENDING};
 use crate::outside::CLOSED;
-use crate::session::{CLAIMED, Entry, Lifetimes, Line, MARK, PENDING, SessionKey, State};
 use crate::subscriber::{COUNTS_WORD, SubscriberId};
-use crate::tables::{Candidate, Tables};
+use crate::tables::{Candidate, Keeper, Tables};
 use crate::tick::Tick;
 
 /// The macro `READ`.
@@ -151,7 +151,7 @@ impl<T: Stored> Arena<T> {
 fn has_expired(entry: &Entry, word: u64, lifetimes: &Lifetimes, now: Tick) -> bool {
     let seen = Tick(entry.seen.load(Ordering::Acquire));
     word >> 32 != 0
-        && word & (PENDING | u64::from(crate::session::COUNTED)) == 0
+        && word & (PENDING | u64::from(crate::entry::COUNTED)) == 0
         && now.since(seen) >= lifetimes.of(State((word >> 8) as u8))
 }
 
@@ -201,9 +201,22 @@ impl Program<'_> {
     /// `find_inside`, `is_still_bound`
     #[must_use]
     pub fn find_inside(&self, key: &InsideKey) -> Option<(BindingId, Binding)> {
-        let id = self.0.inside_index.find_by_tag(self.0.key.hash(key.words()))?;
+        let hash = self.0.key.hash(key.words());
+        let id = self.find_at_home(hash, key).or_else(|| self.0.inside_index.find_by_tag(hash))?;
         let binding = self.0.bindings.look_in_kernel(id)?;
         (binding.inside == *key).then_some((BindingId::new(id)?, binding))
+    }
+
+    /// `find_at_home`
+    fn find_at_home(&self, hash: Hash, key: &InsideKey) -> Option<u32> {
+        let bindings = &self.0.bindings;
+        let numbers = hash.buckets(bindings.pairs()).into_iter().flat_map(|pair| [pair * 2, pair * 2 + 1]);
+        let is_there = |&number: &u32| {
+            let cell = &bindings.cells[number as usize].0;
+            let words = std::array::from_fn(|n| if n < LIFE_WORD { read(&cell[n]) } else { 0 });
+            Binding::from_words(words).inside == *key && read(&cell[LIFE_WORD]) & STAGE == LIVE
+        };
+        numbers.filter(|&number| number != 0 && number <= bindings.capacity()).find(is_there)
     }
 
     /// `find_outside`, `is_still_bound`
@@ -257,10 +270,74 @@ impl Program<'_> {
         !is_taken && !is_kept_back && swap_slot(place, word, id)
     }
 
+    /// `keep` in `napt.h`: a packet uses the binding that was found.
+    #[must_use]
+    pub fn keep(&self, id: BindingId, binding: &Binding, keeper: Keeper, now: Tick) -> bool {
+        let bindings = &self.0.bindings;
+        if let Keeper::Outside { alone_after, budget } = keeper {
+            let subscriber = SubscriberId::new(binding.subscriber);
+            let is_over = |id| self.0.subscribers.unanswered(id) >= budget;
+            if now.since(bindings.seen(id)) >= alone_after && subscriber.is_some_and(is_over) {
+                return true;
+            }
+        }
+        let life = bindings.life(id.get());
+        if read(life) >> 32 < u64::from(now.0) {
+            // A store of the upper half, whatever the lower one is by then: the model has whole words
+            // only.
+            let touched = |life: u64| Some(life & 0xffff_ffff | u64::from(now.0) << 32);
+            let _ = life.fetch_update(Ordering::Release, Ordering::Relaxed, touched);
+        }
+        if keeper == Keeper::Inside {
+            bindings.see(id, now);
+        }
+        // `is_still_bound`
+        bindings.look_in_kernel(id.get()) == Some(*binding)
+    }
+
     /// `open` in `napt.h`: the binding was found, and no session.
     #[must_use]
     pub fn open(&self, key: &SessionKey, state: State, lifetimes: &Lifetimes, now: Tick) -> bool {
         self.0.bindings.touch_in_kernel(key.binding.get(), now) && self.open_session(key, state, lifetimes, now)
+    }
+
+    /// The same for `binding`, of TCP: its first session lies in its record.
+    #[must_use]
+    pub fn open_tcp(
+        &self,
+        key: &SessionKey,
+        binding: &Binding,
+        state: State,
+        lifetimes: &Lifetimes,
+        now: Tick,
+    ) -> bool {
+        if !self.0.bindings.touch_in_kernel(key.binding.get(), now) {
+            return false;
+        }
+        let live = key.first_word() | u64::from(state.0) << 8;
+        let opened = match self.open_first(key, live, now) {
+            Some(opened) => opened,
+            None => self.open_session(key, state, lifetimes, now),
+        };
+        if opened && self.0.bindings.look_in_kernel(key.binding.get()) != Some(*binding) {
+            swap(self.0.bindings.place_of_first(key.binding).word, live, key.first_word());
+            return false;
+        }
+        opened
+    }
+
+    /// `open_first` in `first.h`; nothing if another session is, or was, the first.
+    fn open_first(&self, key: &SessionKey, live: u64, now: Tick) -> Option<bool> {
+        let first = self.0.bindings.place_of_first(key.binding);
+        let word = read(first.word);
+        if word != 0 && (word ^ key.first_word()) >> 16 != 0 {
+            return None;
+        }
+        if word & STATE != 0 {
+            return Some(false);
+        }
+        first.change_seen(first.seen(), now);
+        Some(swap(first.word, word, live))
     }
 
     /// `open_session`, and `open_in_overflow`.

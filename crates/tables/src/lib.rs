@@ -21,7 +21,8 @@
 //! * [`hash`]: keyed hashing, the same in Rust and BPF.
 //! * [`index`]: buckets of eight (tag, id), two candidate buckets.
 //! * [`arena`]: records of one line that are claimed, made live, retired and freed.
-//! * [`subscriber`], [`binding`], [`outside`], [`blocks`], [`session`]: the records.
+//! * [`subscriber`], [`binding`], [`outside`], [`blocks`], [`session`]: the records. The first session of
+//!   a TCP binding lies in the binding's record.
 //! * [`tables`]: the tables together: admit, bind, find. [`sweep`]: what has expired goes.
 //! * [`audit`]: every invariant that ties the tables together, checked one by one.
 //! * [`former`]: tables that an earlier process has left, whatever their layout.
@@ -35,9 +36,12 @@ pub mod atomic;
 pub mod audit;
 pub mod binding;
 pub mod blocks;
+mod entry;
+mod first;
 #[cfg(not(loom))]
 pub mod former;
 pub mod hash;
+mod home;
 pub mod index;
 #[cfg(loom)]
 pub mod kernel;
@@ -46,6 +50,7 @@ pub mod lpm;
 pub mod memory;
 pub mod outside;
 pub mod session;
+mod session_ref;
 pub mod shared;
 pub mod subscriber;
 pub mod sweep;

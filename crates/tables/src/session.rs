@@ -23,311 +23,20 @@
 //! the outside has sent in ([`UNANSWERED`]) costs an attacker one packet: it takes no room in the
 //! overflow, and gives way to what the inside opens, before that one goes to the overflow.
 
-use crate::atomic::{AtomicU32, AtomicU64, Ordering, spin_loop};
-use crate::binding::BindingId;
-use crate::hash::{Hash, HashKey};
+use crate::atomic::{AtomicU64, Ordering, spin_loop};
+use crate::entry::{CLAIMED, ENTRIES, Entry, KEY, Line, MARK, PENDING, STATE, flags, high, word_of};
+pub use crate::entry::{
+    COUNTED, DOUBTED, Lifetimes, Session, SessionKey, State, Sweep, UNANSWERED, constants, records,
+};
+use crate::hash::HashKey;
 use crate::index::PATIENCE;
-use crate::memory::{MemoryError, MemorySource, Record, Slab};
+use crate::memory::{MemoryError, MemorySource, Slab};
+use crate::session_ref::Place;
+pub use crate::session_ref::SessionRef;
 use crate::tick::Tick;
-
-/// What a session is found by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct SessionKey {
-    /// The binding.
-    pub binding: BindingId,
-    /// Remote IPv4 address, as on the wire.
-    pub remote_ipv4: [u8; 4],
-    /// Remote port, as on the wire; zero for ICMP queries.
-    pub remote_port: [u8; 2],
-}
-
-impl SessionKey {
-    pub(crate) fn word(&self) -> u64 {
-        u64::from(self.binding.get()) << 32 | u64::from(u16::from_ne_bytes(self.remote_port)) << 16
-    }
-
-    pub(crate) fn remote(&self) -> u32 {
-        u32::from_ne_bytes(self.remote_ipv4)
-    }
-
-    pub(crate) fn hash(&self, key: HashKey) -> Hash {
-        key.hash([self.word(), u64::from(self.remote()), 0])
-    }
-}
-
-/// State of a session, a number below 16 that indexes [`Lifetimes`]. What it means is the engine's
-/// business; zero is not a state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct State(pub u8);
-
-/// Ticks that a session in each state may be silent before it is gone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Lifetimes(pub [u32; 16]);
-
-impl Lifetimes {
-    /// The lifetime of `state`.
-    #[must_use]
-    pub fn of(&self, state: State) -> u32 {
-        self.0[usize::from(state.0 & 15)]
-    }
-}
-
-/// A session, copied out of its entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Session {
-    /// What it is found by.
-    pub key: SessionKey,
-    /// Its state.
-    pub state: State,
-    /// The six bits that its owner may use.
-    pub flags: u8,
-    /// When a packet last refreshed it.
-    pub seen: Tick,
-}
-
-tombolo_records::constants! {
-    /// Flag of a session that its subscriber's record counts. It is taken off the count by whoever
-    /// removes the session; so an entry with this flag is not reused, however old, until the sweep
-    /// has removed it.
-    pub const COUNTED: u8 as SESSION_COUNTED = 1;
-    /// Flag of a session that only the outside has sent in. It is the first to give way where there
-    /// is no room for one that the inside opens.
-    pub const UNANSWERED: u8 as SESSION_UNANSWERED = if cfg!(other_layout) { 16 } else { 2 };
-    /// Flag of a session that the outside has reset, or somebody who says so: whoever is inside has
-    /// not been asked yet.
-    pub const DOUBTED: u8 as SESSION_DOUBTED = 4;
-    pub(crate) const PENDING: u64 as SESSION_PENDING = 0x80;
-    pub(crate) const MARK: u64 as SESSION_MARK = 0x40;
-    /// Claimed, and not yet filled: no binding has this id.
-    pub(crate) const CLAIMED: u64 as SESSION_CLAIMED = PENDING | 0x3f;
-    const STATE: u64 as SESSION_STATE = 0xff00;
-    const BINDING: u64 as SESSION_BINDING = 0xffff_ffff << 32;
-    const PORT: u64 as SESSION_PORT = 0xffff << 16;
-}
-
-const KEY: u64 = BINDING | PORT;
-
-/// Sessions of a line. A model checker has fewer steps to order where they are fewer.
-const ENTRIES: usize = if cfg!(loom) { 2 } else { 4 };
 
 /// Lines of the overflow beside 1/32 of the others.
 const SPARE_LINES: u32 = if cfg!(loom) { 1 } else { 16 };
-
-tombolo_records::records! {
-    /// One session: binding id, remote port, state and flags in a word; remote address; tick in
-    /// which it was last seen.
-    atomic pub(crate) struct Entry as session {
-        word: AtomicU64,
-        #[cfg(not(other_layout))]
-        remote: AtomicU32,
-        seen: AtomicU32,
-        #[cfg(other_layout)]
-        remote: AtomicU32,
-    }
-
-    /// One cache line of sessions.
-    line pub(crate) struct Line as session_line {
-        entry: [Entry; ENTRIES],
-    }
-}
-
-// SAFETY: an array of structs of atomics.
-unsafe impl Record for Line {}
-
-impl Line {
-    /// A session whose first line this is may be in the overflow.
-    #[inline]
-    fn is_marked(&self) -> bool {
-        self.entry[ENTRIES - 1].word.load(Ordering::SeqCst) & MARK != 0
-    }
-
-    fn mark(&self) {
-        self.entry[ENTRIES - 1].word.fetch_or(MARK, Ordering::SeqCst);
-    }
-}
-
-impl Entry {
-    fn is_free(&self) -> bool {
-        self.word.load(Ordering::Relaxed) & !MARK == 0
-    }
-
-    #[inline]
-    fn matches(&self, word: u64, key: &SessionKey) -> bool {
-        word & KEY == key.word() && self.remote.load(Ordering::Relaxed) == key.remote()
-    }
-
-    fn copy(&self, word: u64) -> Option<Session> {
-        Some(Session {
-            key: SessionKey {
-                binding: BindingId::new(high(word))?,
-                remote_ipv4: self.remote.load(Ordering::Relaxed).to_ne_bytes(),
-                remote_port: port(word).to_ne_bytes(),
-            },
-            state: state(word),
-            flags: flags(word),
-            seen: Tick(self.seen.load(Ordering::Relaxed)),
-        })
-    }
-
-    /// Replaces the word, if it is `from` but for the mark, which stays as it is.
-    fn replace(&self, from: u64, to: u64) -> bool {
-        let mut current = self.word.load(Ordering::Relaxed);
-        while current & !MARK == from & !MARK {
-            let next = to & !MARK | current & MARK;
-            match self.word.compare_exchange_weak(current, next, Ordering::SeqCst, Ordering::Relaxed) {
-                Ok(_) => return true,
-                Err(changed) => current = changed,
-            }
-        }
-        false
-    }
-
-    /// Takes a settled entry for as long as it takes to look at the rest of it: nobody else changes
-    /// the word meanwhile, and writers of its session wait as for one of theirs. The word alone
-    /// does not say whose it is, since sessions of one binding with one remote port have the same.
-    fn seize(&self, word: u64) -> bool {
-        self.replace(word, word | PENDING)
-    }
-
-    /// As it was before [`seize`](Self::seize).
-    fn hand_back(&self, word: u64) {
-        self.replace(word | PENDING, word);
-    }
-
-    /// Claims an entry that has expired, unless it was reused or refreshed meanwhile.
-    fn take_over(&self, word: u64, lifetimes: &Lifetimes, now: Tick) -> bool {
-        if !self.seize(word) {
-            return false;
-        }
-        let taken = self.expired(word, lifetimes, now) && self.replace(word | PENDING, CLAIMED);
-        if !taken {
-            self.hand_back(word);
-        }
-        taken
-    }
-
-    /// True if a seized entry is what was copied out of it before.
-    fn is_still(&self, session: &Session) -> bool {
-        self.remote.load(Ordering::Relaxed) == session.key.remote()
-            && self.seen.load(Ordering::Relaxed) == session.seen.0
-    }
-
-    /// Only the outside has sent in it, and nobody counts it.
-    fn gives_way(word: u64) -> bool {
-        high(word) != 0 && word & PENDING == 0 && flags(word) & (COUNTED | UNANSWERED) == UNANSWERED
-    }
-
-    fn expired(&self, word: u64, lifetimes: &Lifetimes, now: Tick) -> bool {
-        word & PENDING == 0
-            && flags(word) & COUNTED == 0
-            && now.since(Tick(self.seen.load(Ordering::Relaxed))) >= lifetimes.of(state(word))
-    }
-}
-
-fn high(word: u64) -> u32 {
-    (word >> 32) as u32
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "fields are cut out of the word")]
-fn port(word: u64) -> u16 {
-    (word >> 16) as u16
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "fields are cut out of the word")]
-fn state(word: u64) -> State {
-    State((word >> 8) as u8)
-}
-
-fn flags(word: u64) -> u8 {
-    (word & 0x3f) as u8
-}
-
-fn word_of(key: &SessionKey, state: State, flags: u8) -> u64 {
-    key.word() | u64::from(state.0) << 8 | u64::from(flags & 0x3f)
-}
-
-/// A session in its place, for reading and changing it.
-#[derive(Debug, Clone, Copy)]
-pub struct SessionRef<'t> {
-    entry: &'t Entry,
-    key: SessionKey,
-}
-
-impl SessionRef<'_> {
-    /// The binding that it is a session of.
-    #[must_use]
-    pub fn binding(&self) -> BindingId {
-        self.key.binding
-    }
-
-    /// Its state; `None` if it was removed meanwhile.
-    #[must_use]
-    pub fn state(&self) -> Option<State> {
-        let word = self.entry.word.load(Ordering::Acquire);
-        self.entry.matches(word, &self.key).then(|| state(word))
-    }
-
-    /// True if only the outside has sent in it so far.
-    #[must_use]
-    pub fn is_unanswered(&self) -> bool {
-        flags(self.entry.word.load(Ordering::Acquire)) & UNANSWERED != 0
-    }
-
-    /// The inside sends in a session for the first time: moves it from one state to another, and
-    /// marks it as counted if it is. False as for [`transition`](Self::transition), and if it was
-    /// answered already.
-    pub(crate) fn answer(&self, from: State, to: State, counted: bool) -> bool {
-        let word = self.entry.word.load(Ordering::Acquire);
-        let flag = if counted { u64::from(COUNTED) } else { 0 };
-        let next = word & !(STATE | u64::from(UNANSWERED)) | u64::from(to.0) << 8 | flag;
-        word & PENDING == 0
-            && self.entry.matches(word, &self.key)
-            && state(word) == from
-            && flags(word) & UNANSWERED != 0
-            && self.entry.replace(word, next)
-    }
-
-    /// When it was last refreshed.
-    #[must_use]
-    pub fn seen(&self) -> Tick {
-        Tick(self.entry.seen.load(Ordering::Relaxed))
-    }
-
-    /// Refreshes it. The line is written at most once a tick.
-    #[inline]
-    pub fn refresh(&self, now: Tick) {
-        if self.entry.seen.load(Ordering::Relaxed) != now.0 {
-            self.entry.seen.store(now.0, Ordering::Relaxed);
-        }
-    }
-
-    /// Moves it from one state to another; false if another writer was faster or it is gone.
-    #[must_use]
-    pub fn transition(&self, from: State, to: State) -> bool {
-        self.move_on(from, to, 0)
-    }
-
-    /// As [`transition`](Self::transition), and notes that it was the outside that has reset it.
-    #[must_use]
-    pub fn doubt(&self, from: State, to: State) -> bool {
-        self.move_on(from, to, DOUBTED)
-    }
-
-    /// True if the outside has reset it, and the inside was not asked yet.
-    #[must_use]
-    pub fn is_doubted(&self) -> bool {
-        flags(self.entry.word.load(Ordering::Acquire)) & DOUBTED != 0
-    }
-
-    fn move_on(&self, from: State, to: State, flag: u8) -> bool {
-        let word = self.entry.word.load(Ordering::Acquire);
-        let next = word & !STATE | u64::from(to.0) << 8 | u64::from(flag);
-        word & PENDING == 0
-            && self.entry.matches(word, &self.key)
-            && state(word) == from
-            && self.entry.replace(word, next)
-    }
-}
 
 /// What came of [`Sessions::insert`].
 #[derive(Debug, Clone, Copy)]
@@ -338,17 +47,6 @@ pub enum Inserted<'t> {
     Existing(SessionRef<'t>),
     /// There is no room in its lines, nor in the overflow.
     Full,
-}
-
-/// What a sweep does with a session that it looks at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sweep {
-    /// It stays.
-    Keep,
-    /// It goes.
-    Remove,
-    /// It stays in another state, as if last seen at this tick, and is not [`DOUBTED`] any more.
-    Change(State, Tick),
 }
 
 /// The table of sessions. See the module for its layout.
@@ -424,7 +122,7 @@ impl Sessions {
             }
             found => found,
         };
-        found.map(|entry| SessionRef { entry, key: *key })
+        found.map(|entry| SessionRef { place: Place::Table(entry), key: *key })
     }
 
     /// Makes the session, unless it is there. Entries that have outlived `lifetimes` are reused.
@@ -439,11 +137,11 @@ impl Sessions {
                     let entry = self.entry(place);
                     // Fails only if another writer took this one for dead.
                     if entry.replace(word | PENDING, word) {
-                        return Inserted::New(SessionRef { entry, key: *key });
+                        return Inserted::New(SessionRef { place: Place::Table(entry), key: *key });
                     }
                 }
                 Settled::Theirs(entry) => {
-                    return Inserted::Existing(SessionRef { entry, key: *key });
+                    return Inserted::Existing(SessionRef { place: Place::Table(entry), key: *key });
                 }
                 Settled::Again => {}
             }
@@ -491,15 +189,15 @@ impl Sessions {
         }
     }
 
-    /// Removes a session that was found; its flags, or nothing if it is gone already. Whoever gets
-    /// the flag [`COUNTED`] takes it off its subscriber's count.
-    pub(crate) fn remove(&self, session: &SessionRef<'_>) -> Option<u8> {
-        let word = session.entry.word.load(Ordering::Acquire);
-        if !session.entry.matches(word, &session.key) || !session.entry.replace(word, 0) {
+    /// Removes a session that was found in `entry`; its flags, or nothing if it is gone already.
+    /// Whoever gets the flag [`COUNTED`] takes it off its subscriber's count.
+    pub(crate) fn remove(&self, entry: &Entry, key: &SessionKey) -> Option<u8> {
+        let word = entry.word.load(Ordering::Acquire);
+        if !entry.matches(word, key) || !entry.replace(word, 0) {
             return None;
         }
-        let [_, _, c, d] = self.lines_of(&session.key);
-        let is_there = |line| self.line(line).entry.iter().any(|entry| std::ptr::eq(entry, session.entry));
+        let [_, _, c, d] = self.lines_of(key);
+        let is_there = |line| self.line(line).entry.iter().any(|other| std::ptr::eq(other, entry));
         if is_there(c) || is_there(d) {
             self.overflowed[0].fetch_sub(1, Ordering::Relaxed);
         }
@@ -774,6 +472,7 @@ enum Settled<'t> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::binding::BindingId;
     use crate::memory::Heap;
     use proptest::prelude::*;
     use std::collections::HashMap;
@@ -876,7 +575,7 @@ mod tests {
             // Every other one was opened from outside, and answered.
             let opened = sessions.insert(key, OPEN, if number % 2 == 0 { 0 } else { UNANSWERED }, &FOREVER, Tick(1));
             let Inserted::New(session) = opened else { panic!("full at a third of the room") };
-            assert!(number % 2 == 0 || session.answer(OPEN, OPEN, false) && !session.is_unanswered());
+            assert!(number % 2 == 0 || session.answer(OPEN, OPEN, 0) && !session.is_unanswered());
         }
         for n in 0..200_000 {
             refused +=

@@ -2,8 +2,8 @@
 //! session.
 //!
 //! A pass goes over the sessions line by line and marks the binding of each that stays, in a
-//! bitmap; then over the bindings: one that no session marked, and that nothing touched since the
-//! pass began, goes. Then over the subscribers likewise. Nothing is counted in the packet path, so
+//! bitmap; then over the bindings: one that no session marked, and that nothing touched for its
+//! lifetime before the pass began, goes. Then over the subscribers likewise. Nothing is counted in the packet path, so
 //! no count can be wrong after a crash.
 //!
 //! The work is cut into parts ([`Sweeper::advance`]) so that it can be spread over time.
@@ -14,14 +14,16 @@ use crate::subscriber::Subscriber;
 use crate::tables::Tables;
 use crate::tick::Tick;
 
-/// Ticks that something stays after it was last touched, whatever the marks say: longer than any
-/// packet is on its way through the gateway between finding a binding and making a session on it.
+/// Ticks that something stays at least after it was last touched: longer than any packet is on its
+/// way through the gateway between finding a binding and making a session on it.
 const GRACE: u32 = 4;
 
 /// Decides what goes, and hears what went.
 pub trait Policy {
     /// What to do with a session.
     fn session(&mut self, session: &Session, now: Tick) -> Sweep;
+    /// Ticks that a binding without sessions stays after it was last touched.
+    fn binding_lifetime(&self, binding: &Binding) -> u32;
     /// A binding was removed.
     fn binding_removed(&mut self, id: BindingId, binding: &Binding);
     /// A subscriber was removed.
@@ -102,42 +104,62 @@ impl Sweeper {
         tables.bindings.change_unanswered(id, |_| found.into());
         if found > 0
             && let Some((binding, _)) = tables.bindings.read(id)
-            && let Some(count) = self.unanswered_of_subscriber.get_mut(binding.subscriber as usize)
         {
-            *count = count.saturating_add(found.into());
+            self.count_for_subscriber(&binding, found.into());
+        }
+    }
+
+    fn count_for_subscriber(&mut self, binding: &Binding, more: u32) {
+        if let Some(count) = self.unanswered_of_subscriber.get_mut(binding.subscriber as usize) {
+            *count = count.saturating_add(more);
         }
     }
 
     fn sessions(&mut self, tables: &Tables, first: usize, lines: usize, now: Tick, policy: &mut impl Policy) {
-        let (marks, unanswered) = (&mut self.marks, &mut self.unanswered);
         let decide = |session: &Session| {
             let verdict = policy.session(session, now);
             if verdict != Sweep::Remove {
-                let id = session.key.binding.get() as usize;
-                if let Some(mark) = marks.get_mut(id / 64) {
-                    *mark |= 1 << (id % 64);
-                }
-                if session.flags & UNANSWERED != 0
-                    && let Some(count) = unanswered.get_mut(id)
-                {
-                    *count = count.saturating_add(1);
-                }
+                self.note(session);
             }
             verdict
         };
         tables.sweep_sessions(first, lines, decide);
     }
 
+    /// A session stays, and its binding with it.
+    fn note(&mut self, session: &Session) {
+        let id = session.key.binding.get() as usize;
+        if let Some(mark) = self.marks.get_mut(id / 64) {
+            *mark |= 1 << (id % 64);
+        }
+        if session.flags & UNANSWERED != 0
+            && let Some(count) = self.unanswered.get_mut(id)
+        {
+            *count = count.saturating_add(1);
+        }
+    }
+
     fn bindings(&mut self, tables: &Tables, part: usize, now: Tick, policy: &mut impl Policy) {
         for id in tables.bindings.used(part) {
+            let first = tables.bindings.sweep_first(id, |session| policy.session(session, now));
+            if let Some(session) = first {
+                self.note(&session);
+            }
             self.count_of_binding(tables, id);
             if self.marks[part] & 1 << (id.get() % 64) != 0 {
                 continue;
             }
-            let Some((binding, seen)) = tables.bindings.read(id) else {
+            let Some((binding, touched)) = tables.bindings.read(id).filter(|(b, _)| b.flags & flags::STATIC == 0)
+            else {
                 continue;
             };
-            if binding.flags & flags::STATIC == 0 && self.is_old(seen) && tables.unbind(id, &binding, seen, now) {
+            let lifetime = policy.binding_lifetime(&binding);
+            if self.began.since(touched) < lifetime.max(GRACE) {
+                // Kept by the outside alone.
+                if lifetime != 0 && now.since(tables.bindings.seen(id)) >= lifetime {
+                    self.count_for_subscriber(&binding, 1);
+                }
+            } else if tables.unbind(id, &binding, touched, now) {
                 policy.binding_removed(id, &binding);
             }
         }
@@ -150,13 +172,9 @@ impl Sweeper {
             let Some((subscriber, seen)) = tables.subscribers.read(id) else {
                 continue;
             };
-            if self.is_old(seen) && tables.dismiss(id, &subscriber, seen, now) {
+            if self.began.since(seen) >= GRACE && tables.dismiss(id, &subscriber, seen, now) {
                 policy.subscriber_removed(&subscriber);
             }
         }
-    }
-
-    fn is_old(&self, seen: Tick) -> bool {
-        self.began.since(seen) >= GRACE
     }
 }

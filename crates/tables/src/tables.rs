@@ -3,15 +3,15 @@
 //! The order of writes makes each step safe against other writers, and against the death of this
 //! one:
 //!
-//! * a binding is made: claim a record; claim an outside slot; fill the record, make it readable;
+//! * a binding is made: claim a record, at home if one is free there (home.rs); claim an outside slot; fill the record, make it readable;
 //!   publish it in the inside index; make it live. Whoever loses the race for the inside endpoint
 //!   undoes its steps in reverse.
 //! * a binding goes: retire the record (one caller wins); unlink it from the inside index; close
 //!   the outside slot; free the record. If it goes with sessions on it ([`Removal`]), they go
 //!   before the record is free, so that none is ever found under a number that is another
 //!   binding's.
-//! * a session is made on a binding: touch the binding; count the session; put it into the table;
-//!   look at the binding again. If it has gone meanwhile, whoever made the session takes it back;
+//! * a session is made on a binding: touch the binding; count the session; put it into the table, or
+//!   into the binding's record if it is the first of a TCP binding (first.rs); look at the binding again. If it has gone meanwhile, whoever made the session takes it back;
 //!   if it goes later, who removes the binding sees the session. Either way one of the two takes it
 //!   off the count.
 //!
@@ -25,14 +25,23 @@
 //! high for a pass, and too low by those that were opened during one; it is never wrong for long,
 //! and never after a crash.
 //!
+//! # Bindings without sessions
+//! Where a session would decide nothing, packets make none, and the binding keeps its own time: it
+//! is touched by whoever sends, and notes when the inside did ([`Tables::keep`]). One in which the
+//! inside has been silent for its whole lifetime is kept by the outside alone, which any stranger
+//! can do. Such bindings count for the subscriber as one session each that the inside has not
+//! answered, and beyond the budget the outside keeps none of them.
+//!
 //! A crash in between leaves a record that is not linked, never a link to a record that is not
 //! there; [`repair`](crate::audit::repair) frees it.
 
 use std::cell::Cell;
 
 use crate::atomic::{Ordering, fence};
-use crate::binding::{Binding, BindingId, Bindings, InsideKey};
+use crate::binding::{Binding, BindingId, Bindings, InsideKey, MOST_UNANSWERED};
 use crate::blocks::BlockIndex;
+use crate::entry::flags;
+use crate::first::{First, Opened};
 use crate::hash::HashKey;
 use crate::index::{Index, Inserted};
 use crate::memory::{MemoryError, MemorySource};
@@ -41,8 +50,12 @@ use crate::session::{
     COUNTED, Inserted as InsertedSession, Lifetimes, Session, SessionKey, SessionRef, Sessions, State, Sweep,
     UNANSWERED,
 };
+use crate::session_ref::Place;
 use crate::subscriber::{Subscriber, SubscriberId, SubscriberKey, Subscribers};
 use crate::tick::Tick;
+
+/// IP protocol number of TCP.
+const TCP: u8 = 6;
 
 /// How much there is room for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,6 +97,8 @@ impl Memory {
 pub struct Geometry {
     /// Buckets of the inside index.
     pub inside_buckets: u32,
+    /// Pairs of records in which bindings are at home.
+    pub binding_pairs: u32,
     /// Buckets of the subscribers' index.
     pub subscriber_buckets: u32,
     /// Lines of sessions, without the overflow.
@@ -120,7 +135,7 @@ pub enum BindError {
 /// How many sessions there may be that only the outside has sent in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Budget {
-    /// Of a binding.
+    /// Of a binding; at most [`MOST_UNANSWERED`].
     pub of_binding: u32,
     /// Of all bindings of a subscriber.
     pub of_subscriber: u32,
@@ -135,7 +150,37 @@ pub enum Opener {
         limit: Option<u32>,
     },
     /// The outside, which any packet to a binding does.
-    Outside(Budget),
+    Outside {
+        /// How many sessions it may open.
+        budget: Budget,
+        /// The session will count for the subscriber once the inside answers.
+        counts: bool,
+    },
+}
+
+impl Opener {
+    /// True if the session counts for its subscriber, or will.
+    fn counts(&self) -> bool {
+        match self {
+            Self::Inside { limit } => limit.is_some(),
+            Self::Outside { counts, .. } => *counts,
+        }
+    }
+}
+
+/// Who keeps a binding that needs no session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keeper {
+    /// The inside.
+    Inside,
+    /// The outside, which any packet to a binding does.
+    Outside {
+        /// Ticks that the inside may be silent before the outside keeps the binding alone.
+        alone_after: u32,
+        /// Of how many bindings of a subscriber it may, those counted that have a session that the
+        /// inside has not answered.
+        budget: u32,
+    },
 }
 
 /// Why a session could not be made.
@@ -193,6 +238,7 @@ impl Tables {
         let (session_lines, overflow_lines) = self.sessions.sizes();
         Geometry {
             inside_buckets: self.inside_index.buckets(),
+            binding_pairs: self.bindings.pairs(),
             subscriber_buckets: self.subscriber_index.buckets(),
             session_lines,
             overflow_lines,
@@ -223,6 +269,10 @@ impl Tables {
     #[must_use]
     pub fn find_inside(&self, key: &InsideKey) -> Option<(BindingId, Binding)> {
         let hash = self.key.hash(key.words());
+        let at_home = self.bindings.find_at_home(hash, key);
+        if at_home.is_some() {
+            return at_home;
+        }
         let id = self.inside_index.find(hash, |id| self.bindings.has_key(id, key)).and_then(BindingId::new)?;
         let (binding, _) = self.bindings.read(id)?;
         (binding.inside == *key).then_some((id, binding))
@@ -270,7 +320,8 @@ impl Tables {
         // Eight words of the bitmap of free records are a cache line: each subscriber begins in one
         // of its own, so that writers for different subscribers do not share one.
         let hint = now.0.wrapping_mul(31).wrapping_add(template.subscriber.wrapping_mul(8));
-        let id = self.bindings.claim(hint).ok_or(BindError::TableFull)?;
+        let hash = self.key.hash(template.inside.words());
+        let id = self.bindings.claim_at_home(hash, hint).ok_or(BindError::TableFull)?;
         let claimed = candidates.into_iter().find(|candidate| self.outside.claim(candidate.slot, id, now, reuse_after));
         let Some(candidate) = claimed else {
             self.bindings.free(id);
@@ -283,7 +334,6 @@ impl Tables {
             ..*template
         };
         self.bindings.publish(id, &binding, now);
-        let hash = self.key.hash(binding.inside.words());
         let inserted = self.inside_index.insert(hash, id.get(), |other| self.bindings.has_key(other, &binding.inside));
         if inserted == Inserted::New {
             if let Some(subscriber) = SubscriberId::new(binding.subscriber) {
@@ -391,6 +441,27 @@ impl Tables {
         true
     }
 
+    /// A packet of `keeper` uses a binding that needs no session: it stays for another lifetime,
+    /// unless the outside keeps too many. False if it has gone meanwhile.
+    #[inline]
+    pub fn keep(&self, id: BindingId, binding: &Binding, keeper: Keeper, now: Tick) -> bool {
+        match keeper {
+            Keeper::Inside => {
+                let is_there = self.bindings.touch(id, now);
+                if is_there {
+                    self.bindings.see(id, now);
+                }
+                is_there
+            }
+            Keeper::Outside { alone_after, budget } => {
+                let is_alone = now.since(self.bindings.seen(id)) >= alone_after;
+                let subscriber = SubscriberId::new(binding.subscriber);
+                let is_over = |id| self.subscribers.unanswered(id) >= budget;
+                is_alone && subscriber.is_some_and(is_over) || self.bindings.touch(id, now)
+            }
+        }
+    }
+
     /// Makes a session of `binding`, which was found under the number in `key` and touched, for
     /// `opener`. Entries that have outlived `lifetimes` are reused.
     ///
@@ -411,17 +482,18 @@ impl Tables {
                 let owner = self.count_session(subscriber, limit)?;
                 (owner, if owner.is_some() { COUNTED } else { 0 })
             }
-            Opener::Outside(budget) => {
+            Opener::Outside { budget, .. } => {
                 let of_subscriber = subscriber.map_or(0, |id| self.subscribers.unanswered(id));
                 let of_binding = self.bindings.unanswered(key.binding);
-                if of_binding >= budget.of_binding.into() || of_subscriber >= budget.of_subscriber {
+                if of_binding >= budget.of_binding.min(MOST_UNANSWERED).into() || of_subscriber >= budget.of_subscriber
+                {
                     return Err(OpenError::Budget);
                 }
                 (None, UNANSWERED)
             }
         };
         let uncount = || owner.iter().for_each(|id| self.subscribers.uncount_session(*id));
-        let session = match self.sessions.insert(key, state, flags, lifetimes, now) {
+        let session = match self.insert(key, binding, (state, flags), opener, lifetimes, now) {
             InsertedSession::New(session) => session,
             InsertedSession::Existing(_) => {
                 uncount();
@@ -443,10 +515,64 @@ impl Tables {
             return Ok(session);
         }
         // If it is gone already, who removed it has seen the flag.
-        if self.sessions.remove(&session).is_some() {
+        if self.take(&session).is_some() {
             uncount();
         }
         Err(OpenError::Raced)
+    }
+
+    /// Puts a session where it belongs: the first one of a TCP binding into the binding's record, if
+    /// nobody counts it; others into the table.
+    fn insert(
+        &self,
+        key: &SessionKey,
+        binding: &Binding,
+        (state, flags): (State, u8),
+        opener: Opener,
+        lifetimes: &Lifetimes,
+        now: Tick,
+    ) -> InsertedSession<'_> {
+        if binding.inside.protocol == TCP && !opener.counts() {
+            let first = SessionRef { place: Place::Binding(self.bindings.place_of_first(key.binding)), key: *key };
+            match self.bindings.open_first(key, u64::from(state.0) << 8 | u64::from(flags), now) {
+                Opened::New => return InsertedSession::New(first),
+                Opened::Existing => return InsertedSession::Existing(first),
+                Opened::Taken => {}
+            }
+        }
+        self.sessions.insert(key, state, flags, lifetimes, now)
+    }
+
+    /// The session with this key.
+    #[inline]
+    #[must_use]
+    pub fn find_session(&self, key: &SessionKey) -> Option<SessionRef<'_>> {
+        let first = self.bindings.place_of_first(key.binding);
+        let word = first.word.load(Ordering::Acquire);
+        if First::has_key(word, key) && First::is_live(word) {
+            return Some(SessionRef { place: Place::Binding(first), key: *key });
+        }
+        self.sessions.find(key)
+    }
+
+    /// Looks at every session: those of the table, in the order of their lines, then the first ones of
+    /// bindings. What somebody is at just now is left out.
+    pub fn each_session(&self) -> impl Iterator<Item = Session> + '_ {
+        let lines = (0..self.sessions.lines()).flat_map(|line| self.sessions.read_line(line));
+        let settled = lines.filter(|(_, pending)| !pending).map(|(session, _)| session);
+        settled.chain(self.bindings.iter().filter_map(|id| self.bindings.first_session(id)))
+    }
+
+    /// Removes a session that was found; its flags, or nothing if it is gone already.
+    fn take(&self, session: &SessionRef<'_>) -> Option<u8> {
+        match session.place {
+            Place::Table(entry) => self.sessions.remove(entry, &session.key),
+            Place::Binding(first) => {
+                let word = first.word.load(Ordering::Acquire);
+                let is_there = First::has_key(word, &session.key) && First::is_live(word);
+                (is_there && first.end(word)).then(|| flags(word))
+            }
+        }
     }
 
     /// Counts one more session of a subscriber that has a limit.
@@ -472,8 +598,10 @@ impl Tables {
         limit: Option<u32>,
     ) -> Result<(), OpenError> {
         let subscriber = SubscriberId::new(binding.subscriber);
+        // A session that was opened before there was a limit is not counted.
+        let limit = limit.filter(|_| !session.is_first());
         let owner = self.count_session(subscriber, limit)?;
-        if !session.answer(from, to, owner.is_some()) {
+        if !session.answer(from, to, if owner.is_some() { COUNTED } else { 0 }) {
             owner.iter().for_each(|id| self.subscribers.uncount_session(*id));
             return Err(OpenError::Raced);
         }
@@ -486,7 +614,7 @@ impl Tables {
     pub fn remove_session(&self, session: &SessionRef<'_>) -> bool {
         // To be read first: once the session is gone, the number may be another binding's.
         let owner = self.owner_of(session.binding());
-        let removed = self.sessions.remove(session);
+        let removed = self.take(session);
         if let Some(owner) = owner.filter(|_| removed.is_some_and(|flags| flags & COUNTED != 0)) {
             self.subscribers.uncount_session(owner);
         }
@@ -519,13 +647,15 @@ pub struct Removal<'t> {
     tables: &'t Tables,
     withdrawn: Vec<(BindingId, u32)>,
     marks: Vec<u64>,
+    /// First sessions that have gone.
+    firsts: u64,
 }
 
 impl<'t> Removal<'t> {
     /// Nothing goes yet.
     #[must_use]
     pub fn new(tables: &'t Tables) -> Self {
-        Self { tables, withdrawn: Vec::new(), marks: vec![0; tables.bindings.parts()] }
+        Self { tables, withdrawn: Vec::new(), marks: vec![0; tables.bindings.parts()], firsts: 0 }
     }
 
     /// The binding goes, as with [`Tables::unbind`]; its number is free when the sessions have gone.
@@ -540,6 +670,7 @@ impl<'t> Removal<'t> {
 
     /// The sessions of a binding go, which stays.
     pub fn clear(&mut self, id: BindingId) {
+        self.firsts += u64::from(self.tables.bindings.end_first(id));
         if let Some(mark) = self.marks.get_mut(id.get() as usize / 64) {
             *mark |= 1 << (id.get() % 64);
         }
@@ -554,7 +685,7 @@ impl<'t> Removal<'t> {
         if self.marks.iter().all(|&mark| mark == 0) {
             return 0;
         }
-        let mut removed = 0;
+        let mut removed = std::mem::take(&mut self.firsts);
         // The bindings were withdrawn before: see `Tables::open`.
         fence(Ordering::SeqCst);
         self.tables.sweep_sessions(0, self.tables.sessions.lines(), |session| {

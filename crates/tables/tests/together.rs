@@ -55,6 +55,9 @@ impl Policy for Expire {
     fn session(&mut self, session: &Session, now: Tick) -> Sweep {
         if now.since(session.seen) >= LIFETIME { Sweep::Remove } else { Sweep::Keep }
     }
+    fn binding_lifetime(&self, _: &Binding) -> u32 {
+        0
+    }
     fn binding_removed(&mut self, _: BindingId, binding: &Binding) {
         self.removed.push(binding.inside);
     }

@@ -29,6 +29,7 @@ prefix = "64:ff9b::/96"
 well_known_prefix_strict = false
 pool   = [{ addresses = "192.0.2.1", ports = "1024-65535" }]
 static = [{ inside = "[2001:db8:1::2]:8080", outside = "192.0.2.1:8080", protocol = "tcp" }]
+sessions = "kept"
 "#;
 const SERVER: &str = "[64:ff9b::c633:6402]";
 

@@ -200,7 +200,7 @@ fn what_the_kernel_takes_is_shown_and_other_tables_are_carried_over() {
     fs::write(&file, CONFIGURATION.replace("sessions = 10000", "sessions = 20000")).unwrap();
     let mut gateway = start(&lab);
     assert!(gateway.stderr().contains("carried over to another plan"), "{}", gateway.stderr());
-    assert_eq!(show(&lab, "sessions").len(), 1);
+    assert_eq!(show(&lab, "bindings").len(), 1);
 
     // Without the fast path, nothing of an earlier one is left to decide.
     gateway.signal(Signal::SIGKILL).unwrap();

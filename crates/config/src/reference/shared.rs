@@ -31,6 +31,12 @@ pub(super) const INBOUND_TCP: &[Key] = keys! {
         "Whether TCP connections may be opened from outside: where filtering lets them in, or only through static bindings.";
 };
 
+/// What has bindings.
+pub(super) const SESSIONS: &[Key] = keys! {
+    "sessions": "\"where-they-decide\" or \"kept\"", "\"where-they-decide\"", "\"kept\"",
+        "Which packets make sessions (a binding and a remote address and port). TCP always does. UDP and ICMP do where filtering is by address, or `limits.sessions` counts them; elsewhere a session would decide nothing, and their bindings keep their own time. `kept` makes them all the same, to be shown and counted, at about 21 bytes and a fifth to a half of the speed.";
+};
+
 /// NAT64, NAT44 and AFTR.
 pub(super) const GRANTS: &[Key] = keys! {
     "limits": "table", "no limits", "{ sessions = 4000 }", "What a subscriber may have and do at most; see below.";
@@ -158,6 +164,8 @@ pub(super) const MAP_EDGE: &[Key] = keys! {
         "Who may send to a binding from outside. Small port sets are easily guessed (RFC 7597 section 10). CE only.";
     "inbound_tcp": "\"filtered\" or \"denied\"", "\"filtered\"", "\"denied\"",
         "Whether TCP connections may be opened from outside: where filtering lets them in, or only through static bindings. CE only.";
+    "sessions": "\"where-they-decide\" or \"kept\"", "\"where-they-decide\"", "\"kept\"",
+        "Which packets make sessions: with the usual filtering all do; see `sessions` of a NAT44. CE only.";
     "bindings_per_subscriber": "number", "no limit", "100", "Bindings that one inside address may have at a time. CE only.";
     "port_parity": "switch", "true", "true",
         "Map even UDP ports to even ones and odd ones to odd ones while there are any (RFC 4787 REQ-4). CE only.";

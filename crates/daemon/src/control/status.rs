@@ -3,9 +3,11 @@
 use std::sync::atomic::Ordering;
 
 use serde_json::json;
+use tombolo_engine::mapping::pool::PortSpace;
 use tombolo_engine::plan::Routed;
 use tombolo_engine::{Now, Plan};
 use tombolo_tables::Tables;
+use tombolo_tables::binding::{Binding, flags};
 
 use super::pools::range;
 use super::rows::{Failure, Rows};
@@ -55,6 +57,7 @@ pub(crate) fn services(running: &Running, plan: &Plan, rows: &mut Rows<'_>) -> R
             "outside": pool.join(", "),
             "subscribers": counts.subscribers[number],
             "bindings": counts.bindings[number],
+            "bindings_without_sessions": counts.without_sessions[number],
             "sessions": counts.sessions[number],
         }))?;
     }
@@ -65,12 +68,15 @@ pub(crate) fn services(running: &Running, plan: &Plan, rows: &mut Rows<'_>) -> R
 struct Counts {
     subscribers: [u64; 256],
     bindings: [u64; 256],
+    /// Dynamic ones whose packets make no sessions.
+    without_sessions: [u64; 256],
     sessions: [u64; 256],
 }
 
 impl Counts {
     fn of(tables: &Tables, plan: &Plan, now: Now) -> Self {
-        let mut counts = Self { subscribers: [0; 256], bindings: [0; 256], sessions: [0; 256] };
+        let mut counts =
+            Self { subscribers: [0; 256], bindings: [0; 256], without_sessions: [0; 256], sessions: [0; 256] };
         for (subscriber, _) in tables.subscribers.iter().filter_map(|id| tables.subscribers.read(id)) {
             counts.subscribers[usize::from(subscriber.key.service)] += 1;
         }
@@ -79,17 +85,27 @@ impl Counts {
         let mut service_of = vec![None; tables.bindings.capacity() as usize + 1];
         for id in tables.bindings.iter() {
             if let Some((binding, _)) = tables.bindings.read(id) {
-                counts.bindings[usize::from(binding.inside.service)] += 1;
+                let service = usize::from(binding.inside.service);
+                counts.bindings[service] += 1;
+                counts.without_sessions[service] += u64::from(lives_alone(plan, &binding));
                 service_of[id.get() as usize] = Some(binding.inside.service);
             }
         }
-        for (session, pending) in (0..tables.sessions.lines()).flat_map(|line| tables.sessions.read_line(line)) {
+        for session in tables.each_session() {
             let service = service_of.get(session.key.binding.get() as usize).copied().flatten();
             let lives = plan.times.effective(session.state, now.tick().since(session.seen)).is_some();
-            if let (false, true, Some(service)) = (pending || is_permission(session.state), lives, service) {
+            if let (false, true, Some(service)) = (is_permission(session.state), lives, service) {
                 counts.sessions[usize::from(service)] += 1;
             }
         }
         counts
     }
+}
+
+/// A dynamic binding that keeps its own time.
+fn lives_alone(plan: &Plan, binding: &Binding) -> bool {
+    let nat = plan.service(binding.inside.service).and_then(|service| service.kind.nat());
+    let space = PortSpace::of_protocol(binding.inside.protocol);
+    let keeps = nat.zip(space).is_none_or(|(nat, space)| nat.policy.keeps_sessions(space));
+    !keeps && binding.flags & flags::STATIC == 0
 }

@@ -1,7 +1,6 @@
 //! The entries of the tables in rows.
 
 use tombolo_engine::Plan;
-use tombolo_tables::Tables;
 
 use super::filter::{Filter, Matcher};
 use super::rows::{Failure, Rows};
@@ -27,26 +26,21 @@ pub(crate) fn bindings(running: &Running, plan: &Plan, filter: &Filter, rows: &m
     Ok(())
 }
 
-/// Sessions, in the order of their lines.
+/// Sessions: those in the table, in the order of their lines, then the first ones of bindings.
 pub(crate) fn sessions(running: &Running, plan: &Plan, filter: &Filter, rows: &mut Rows<'_>) -> Result<(), Failure> {
     let matcher = Matcher::new(filter, plan).map_err(Failure::Refused)?;
-    let Tables { sessions, bindings, .. } = &*running.tables;
-    for line in 0..sessions.lines() {
-        for (session, pending) in sessions.read_line(line) {
-            if rows.count() >= matcher.limit {
-                return Ok(());
-            }
-            if pending || !matcher.wants_state(session.state) {
-                continue;
-            }
-            let binding = bindings.read(session.key.binding).filter(|(binding, _)| matcher.may_want(binding));
-            let row = binding.and_then(|(binding, _)| SessionRow::of(plan, &binding, &session, running.now()));
-            let Some(row) = row.filter(|row| matcher.wants_session(row)) else { continue };
-            // An entry that was reused while it was copied may be half of one session and half of
-            // another; that one is not there when the line is read again.
-            if sessions.read_line(line).any(|(again, _)| again.key == session.key) {
-                rows.row(&row)?;
-            }
+    let tables = &running.tables;
+    for session in tables.each_session().filter(|session| matcher.wants_state(session.state)) {
+        if rows.count() >= matcher.limit {
+            return Ok(());
+        }
+        let binding = tables.bindings.read(session.key.binding).filter(|(binding, _)| matcher.may_want(binding));
+        let row = binding.and_then(|(binding, _)| SessionRow::of(plan, &binding, &session, running.now()));
+        let Some(row) = row.filter(|row| matcher.wants_session(row)) else { continue };
+        // An entry that was reused while it was copied may be half of one session and half of another;
+        // that one is not there when it is looked up.
+        if tables.find_session(&session.key).is_some() {
+            rows.row(&row)?;
         }
     }
     Ok(())

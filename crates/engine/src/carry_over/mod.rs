@@ -157,6 +157,7 @@ impl CarryOver {
     pub fn pass(&mut self, now: Now) -> Carried {
         let tick = now.tick();
         self.carried.refused = 0;
+        self.catch_up_bindings();
         for number in self.order(true) {
             self.carry(number, tick);
         }
@@ -219,6 +220,26 @@ impl CarryOver {
         bindings
     }
 
+    /// What packets have kept in use since an earlier pass carried it over.
+    fn catch_up_bindings(&self) {
+        for (&number, fate) in &self.fates {
+            if let Fate::Carried(created, id) = *fate
+                && let Some((_, touched)) = self.former.binding(number).filter(|(was, _)| was.created == created)
+            {
+                self.keep_times(number, id, touched);
+            }
+        }
+    }
+
+    /// Binding `id` was used when binding `number` was.
+    fn keep_times(&self, number: u32, id: BindingId, touched: Tick) {
+        if self.tables.bindings.touch(id, touched)
+            && let Some(seen) = self.former.binding_seen(number)
+        {
+            self.tables.bindings.see(id, seen);
+        }
+    }
+
     fn is_known(&self, number: u32, binding: &Binding) -> bool {
         self.fates.get(&number).is_some_and(|fate| match fate {
             Fate::Carried(created, _) | Fate::Ended(created, _) => *created == binding.created,
@@ -226,9 +247,10 @@ impl CarryOver {
     }
 
     fn carry(&mut self, number: u32, now: Tick) {
-        let Some((binding, _)) = self.former.binding(number) else { return };
-        let fate = match self.claim(&binding, now) {
+        let Some((binding, touched)) = self.former.binding(number) else { return };
+        let fate = match self.claim(&binding, touched, now) {
             Ok(id) => {
+                self.keep_times(number, id, touched);
                 self.carried.bindings += 1;
                 Fate::Carried(binding.created, id)
             }
@@ -241,8 +263,8 @@ impl CarryOver {
         self.fates.insert(number, fate);
     }
 
-    /// Makes the binding in the new tables.
-    fn claim(&self, was: &Binding, now: Tick) -> Result<BindingId, Ended> {
+    /// Makes the binding in the new tables, where it has been touched when it was in the old ones.
+    fn claim(&self, was: &Binding, touched: Tick, now: Tick) -> Result<BindingId, Ended> {
         let number = self.services.get(usize::from(was.inside.service)).copied().flatten().ok_or(Ended::Service)?;
         let service = self.plan.service(number).ok_or(Ended::Service)?;
         let nat = service.kind.nat().ok_or(Ended::Service)?;
@@ -267,7 +289,7 @@ impl CarryOver {
         };
         let candidate = Candidate { slot, ipv4: was.outside_ipv4, port: was.outside_port };
         // What was kept back under the old plan was this binding's own; here nothing is in use.
-        let made = self.tables.bind_again(&template, [candidate], 0, now);
+        let made = self.tables.bind_again(&template, [candidate], 0, touched);
         match made {
             Ok((id, binding)) if binding.outside_slot == slot => Ok(id),
             Ok(_) | Err(BindError::NoneFree) => Err(Ended::Taken),
@@ -363,13 +385,19 @@ impl CarryOver {
         self.plan.times.effective(state, now.since(was.seen))?;
         let owner = self.tables.bindings.read(binding).map(|(binding, _)| binding)?;
         let policy = &self.plan.service(owner.inside.service)?.kind.nat()?.policy;
+        if PortSpace::of_protocol(owner.inside.protocol).is_some_and(|space| !policy.keeps_sessions(space)) {
+            self.adopt_time(was, binding);
+            return None;
+        }
         let key = SessionKey { binding, ..was.key };
-        if let Some(there) = self.tables.sessions.find(&key) {
+        if let Some(there) = self.tables.find_session(&key) {
             self.catch_up(was, state, &there, &owner, policy);
             return None;
         }
         let opener = match state {
-            _ if was.flags & UNANSWERED != 0 => Opener::Outside(policy.unanswered),
+            _ if was.flags & UNANSWERED != 0 => {
+                Opener::Outside { budget: policy.unanswered, counts: policy.sessions_per_subscriber.is_some() }
+            }
             PERMISSION | PERMISSION_TCP => Opener::Inside { limit: None },
             _ => Opener::Inside { limit: policy.sessions_per_subscriber },
         };
@@ -385,6 +413,13 @@ impl CarryOver {
             }
             Err(OpenError::Raced) => None,
             Err(OpenError::Limit | OpenError::Budget | OpenError::TableFull) => Some(false),
+        }
+    }
+
+    /// A session decides nothing any more: its binding was last used when it was.
+    fn adopt_time(&self, was: &Session, binding: BindingId) {
+        if self.tables.bindings.touch(binding, was.seen) && was.flags & UNANSWERED == 0 {
+            self.tables.bindings.see(binding, was.seen);
         }
     }
 
@@ -483,7 +518,7 @@ fn is_settled(state: State, flags: u8) -> bool {
 }
 
 fn endpoint(binding: &Binding) -> Option<(PortSpace, Endpoint)> {
-    let space = PortSpace::ALL.into_iter().find(|space| space.protocol() == binding.inside.protocol)?;
+    let space = PortSpace::of_protocol(binding.inside.protocol)?;
     let port = u16::from_be_bytes(binding.outside_port);
     Some((space, Endpoint { address: binding.outside_ipv4.into(), port: tombolo_wire::Port(port) }))
 }

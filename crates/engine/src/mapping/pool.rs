@@ -48,6 +48,12 @@ impl PortSpace {
             Self::Icmp => 1,
         }
     }
+
+    /// The one of an IP protocol number of the IPv4 side.
+    #[must_use]
+    pub fn of_protocol(protocol: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|space| space.protocol() == protocol)
+    }
 }
 
 /// Whether an even UDP port is mapped to an even one, and an odd one to an odd one.

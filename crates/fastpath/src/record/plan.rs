@@ -34,12 +34,11 @@ tombolo_records::records! {
         overflow_lines: u32,
         bindings: u32,
         used_words: u32,
+        binding_pairs: u32,
         /// Ticks, by state.
         lifetimes: [u32; 16],
         reuse_after: [u32; 16],
         reuse_port_after: u32,
-        /// Always 0.
-        unused: u32,
         /// Secret of identifications and ports.
         secret: [u64; 2],
         /// What becomes of a session: the engine's table (mechanism/napt/session_state.rs).

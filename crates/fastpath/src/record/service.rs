@@ -74,6 +74,8 @@ tombolo_records::constants! {
     /// Filtering by remote address (RFC 4787 REQ-8) of TCP; UDP's and ICMP's are the next bits.
     /// What makes or renews a permission is the engine's.
     pub(crate) const SERVICE_ADDRESS_DEPENDENT: u16 = 4096;
+    /// UDP and ICMP make sessions, whatever the filtering.
+    pub(crate) const SERVICE_KEEPS_SESSIONS: u16 = 32768;
 }
 
 tombolo_records::records! {

@@ -5,16 +5,17 @@ use std::net::Ipv6Addr;
 use tombolo_engine::mapping::address_ranges::AddressRanges;
 use tombolo_engine::mapping::allocation::Allocation;
 use tombolo_engine::mapping::pool::{Parity, Pool, PoolRange, PortRanges, PortSpace};
-use tombolo_engine::mechanism::napt::{Filtering, InboundTcp, Nat, Policy, SubscriberIs, UnsolicitedSyn};
+use tombolo_engine::mechanism::napt::{Filtering, InboundTcp, Nat, Policy, Sessions, SubscriberIs, UnsolicitedSyn};
 use tombolo_engine::mechanism::{SoftwireSettings, TrafficClass, TranslateSettings, UdpZeroChecksum};
 use tombolo_engine::plan::StaticBinding;
+use tombolo_tables::binding::MOST_UNANSWERED;
 use tombolo_wire::Prefix64;
 use tombolo_wire::ipv6::MINIMUM_MTU;
 
 use crate::record::{
     PoolRecord, Ports, PrefixRecord, RANGES, Range, SERVICE_ADDRESS_DEPENDENT, SERVICE_CLAMPS, SERVICE_ENDS_SOFTWIRES,
-    SERVICE_ENGINE_BINDS, SERVICE_ENGINE_OPENS, SERVICE_ENGINE_OPENS_TCP, SERVICE_NO_INBOUND_TCP, SERVICE_PARITY,
-    SERVICE_STRICT, ServiceRecord, TunnelRecord, halves,
+    SERVICE_ENGINE_BINDS, SERVICE_ENGINE_OPENS, SERVICE_ENGINE_OPENS_TCP, SERVICE_KEEPS_SESSIONS,
+    SERVICE_NO_INBOUND_TCP, SERVICE_PARITY, SERVICE_STRICT, ServiceRecord, TunnelRecord, halves,
 };
 
 impl ServiceRecord {
@@ -68,6 +69,7 @@ impl ServiceRecord {
             inbound_tcp,
             bindings_per_subscriber,
             sessions_per_subscriber,
+            sessions,
             binding_rate,
             // Admitting is the engine's.
             subscriber_rate: _,
@@ -84,9 +86,10 @@ impl ServiceRecord {
         set(SERVICE_PARITY, parity == Parity::Preserve);
         set(SERVICE_ENGINE_BINDS, binding_rate.is_some() || subscriber != SubscriberIs::default());
         set(SERVICE_ENGINE_OPENS, sessions_per_subscriber.is_some());
+        set(SERVICE_KEEPS_SESSIONS, sessions == Sessions::Kept || sessions_per_subscriber.is_some());
         set(SERVICE_ENGINE_OPENS_TCP, unsolicited_syn == UnsolicitedSyn::Hold);
         self.bindings_per_subscriber = bindings_per_subscriber.unwrap_or(u32::MAX);
-        self.unanswered_per_binding = unanswered.of_binding;
+        self.unanswered_per_binding = unanswered.of_binding.min(MOST_UNANSWERED);
         self.unanswered_per_subscriber = unanswered.of_subscriber;
     }
 

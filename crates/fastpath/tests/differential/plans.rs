@@ -9,7 +9,7 @@ use tombolo_engine::mapping::error_sources::ErrorSources;
 use tombolo_engine::mapping::pool::{Parity, Pool, PoolRange, PortRanges, PortSpace};
 use tombolo_engine::mapping::stateless::{DenyList, StatelessMap};
 use tombolo_engine::mechanism::napt::{
-    Endpoint, Filtering, Filters, InboundTcp, Nat, Policy, SubscriberIs, Times, UnsolicitedSyn,
+    Endpoint, Filtering, Filters, InboundTcp, Nat, Policy, Sessions, SubscriberIs, Times, UnsolicitedSyn,
 };
 use tombolo_engine::mechanism::session_state::Timeouts;
 use tombolo_engine::mechanism::{TrafficClass, TranslateSettings};
@@ -18,7 +18,7 @@ use tombolo_engine::service::nat44::Nat44;
 use tombolo_engine::service::nat64::Nat64;
 use tombolo_engine::service::siit::{Hairpinning, Role, Siit};
 use tombolo_tables::lpm::Prefix;
-use tombolo_tables::tables::Capacity;
+use tombolo_tables::tables::{Budget, Capacity};
 use tombolo_wire::{Port, Prefix64};
 
 use crate::packets::{self, Numbers};
@@ -60,6 +60,10 @@ pub(crate) fn all() -> Vec<Case> {
     let strict = Policy { filtering: Filtering::AddressDependent.into(), inbound_tcp: InboundTcp::Denied, ..plain };
     let settings = TranslateSettings::default();
     cases.push(nat64_case("address-dependent", "64:ff9b::/96", strict, settings, vec![pool(1024..=1090, 0)]));
+    let kept = Policy { sessions: Sessions::Kept, ..plain };
+    cases.push(nat64_case("sessions kept", "64:ff9b::/96", kept, settings, vec![pool(1024..=1060, 0)]));
+    let few = Policy { unanswered: Budget { of_binding: 2, of_subscriber: 3 }, ..plain };
+    cases.push(nat64_case("few unanswered", "64:ff9b::/96", few, settings, vec![pool(1024..=1060, 0)]));
     let closed = Policy { inbound_tcp: InboundTcp::Denied, ..plain };
     let counted = Policy {
         sessions_per_subscriber: Some(20),
@@ -74,6 +78,7 @@ pub(crate) fn all() -> Vec<Case> {
     cases.push(nat64_case("no inbound TCP", "64:ff9b::/96", closed, settings, vec![pool(1024..=1090, 0)]));
     for (name, policy) in [
         ("nat44", plain),
+        ("nat44, sessions kept", kept),
         ("nat44, limits", limits),
         ("nat44, address-dependent", strict),
         ("nat44, TCP address-dependent", mixed),

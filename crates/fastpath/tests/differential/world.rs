@@ -8,12 +8,15 @@ use tombolo_engine::packet::{HEADROOM, Offload, Packet};
 use tombolo_engine::{Engine, Now, Plan, Verdict};
 use tombolo_fastpath::trial::Trials;
 use tombolo_fastpath::{PinnedMemory, Settings};
-use tombolo_tables::binding::BindingId;
+use tombolo_tables::binding::{BindingId, BindingRecord};
 use tombolo_tables::hash::HashKey;
 use tombolo_tables::memory::{Backing, MemoryError, MemorySource};
 use tombolo_tables::{Tables, audit};
 
 use crate::packets::Numbers;
+
+/// Where in a binding's record is when its first session was seen.
+const SEEN: usize = std::mem::offset_of!(BindingRecord, seen);
 
 /// The bytes of all tables.
 pub(crate) type Copy = Vec<Vec<u8>>;
@@ -109,6 +112,21 @@ impl World {
         if numbers.one_in(8) {
             let age = u32::try_from(numbers.below(90)).unwrap();
             self.age_a_session(numbers, age);
+            self.age_a_binding(numbers, age);
+        }
+    }
+
+    /// Its first session was seen, or the inside in it, so many ticks ago.
+    fn age_a_binding(&mut self, numbers: &mut Numbers, age: u32) {
+        let (_, span, bytes) = self.spans.iter().find(|(name, ..)| *name == "bindings").unwrap();
+        let record = numbers.below(bytes / 64);
+        // SAFETY: inside the span; nobody else runs.
+        let seen = unsafe { span.base().as_ptr().add(record * 64 + SEEN) }.cast::<u32>();
+        // SAFETY: records are aligned to 64 bytes, and the field to 4.
+        unsafe {
+            if *seen != 0 {
+                *seen = tick().saturating_sub(age).max(1);
+            }
         }
     }
 
@@ -195,10 +213,7 @@ impl World {
                 self.tables.bindings.iter().filter(|id| !is_used(self.bindings_in(before), *id)).collect();
             assert_eq!(new.len(), 1, "{}: one new binding", context());
             let (binding, _) = self.tables.bindings.read(new[0]).unwrap();
-            let sessions: usize = (0..self.tables.sessions.lines())
-                .flat_map(|line| self.tables.sessions.read_line(line))
-                .filter(|(session, _)| session.key.binding == new[0])
-                .count();
+            let sessions = self.tables.each_session().filter(|session| session.key.binding == new[0]).count();
             (binding, sessions)
         };
         let (theirs, their_sessions) = read(by_engine);

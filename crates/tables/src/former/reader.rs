@@ -86,6 +86,13 @@ impl FormerTables {
         Some((self.binding.read(&record, self.ticks), touched))
     }
 
+    /// When the inside last sent on binding `number`, if the tables say so.
+    #[must_use]
+    pub fn binding_seen(&self, number: u32) -> Option<Tick> {
+        let (record, _) = self.living(&self.bindings, self.binding.life, number)?;
+        Some(self.ticks.tick(u64::from(record.u32(self.binding.seen?))))
+    }
+
     /// Subscriber `number`, if it is live.
     #[must_use]
     pub fn subscriber(&self, number: u32) -> Option<FormerSubscriber> {
@@ -96,6 +103,12 @@ impl FormerTables {
     /// Calls `each` with every session. Its binding and its state are numbers of these tables; of
     /// its flags it has [`UNANSWERED`] and [`DOUBTED`].
     pub fn each_session(&self, mut each: impl FnMut(&Session)) {
+        for number in 1..=self.last_binding() {
+            let found = self.living(&self.bindings, self.binding.life, number);
+            if let Some(session) = found.and_then(|(record, _)| self.first_session(number, &record)) {
+                each(&session);
+            }
+        }
         let SessionPlaces { entries, size, .. } = self.session;
         for lines in &self.sessions {
             for line in 0..lines.count() {
@@ -106,6 +119,21 @@ impl FormerTables {
                 }
             }
         }
+    }
+
+    /// The first session of a binding, where it lies in the binding's record.
+    #[expect(clippy::cast_possible_truncation, reason = "parts of a word, and a state is a small number")]
+    fn first_session(&self, number: u32, record: &Record) -> Option<Session> {
+        let word = u64::from_ne_bytes(record.bytes(self.binding.first?));
+        let places = &self.session;
+        let state = State(masked(word, places.state) as u8);
+        let key = SessionKey {
+            binding: BindingId::new(number)?,
+            remote_ipv4: (masked(word, places.first_remote) as u32).to_ne_bytes(),
+            remote_port: (masked(word, places.port) as u16).to_ne_bytes(),
+        };
+        let seen = self.ticks.tick(u64::from(record.u32(self.binding.seen?)));
+        (state.0 != 0).then(|| Session { key, state, flags: places.flags(word), seen })
     }
 
     /// When outside slot `slot` was closed, if it is kept back.
@@ -245,6 +273,9 @@ struct BindingPlaces {
     flags: Place,
     subscriber: Place,
     created: Place,
+    /// Not every version knew these.
+    seen: Option<Place>,
+    first: Option<Place>,
     configured: u64,
     operator: u64,
 }
@@ -263,6 +294,8 @@ impl BindingPlaces {
             flags: description.field("binding.flags", 2)?,
             subscriber: description.field("binding.subscriber", 4)?,
             created: description.field("binding.created", 4)?,
+            seen: description.field("binding.seen", 4).ok(),
+            first: description.field("binding.first", 8).ok(),
             configured: description.number("BINDING_STATIC")?,
             operator: description.number("BINDING_OPERATOR")?,
         })
@@ -345,6 +378,7 @@ struct SessionPlaces {
     pending: u64,
     unanswered: u64,
     doubted: u64,
+    first_remote: u64,
 }
 
 impl SessionPlaces {
@@ -362,7 +396,13 @@ impl SessionPlaces {
             // Not every version knew these.
             unanswered: description.number("SESSION_UNANSWERED").unwrap_or(0),
             doubted: description.number("SESSION_DOUBTED").unwrap_or(0),
+            first_remote: description.number("FIRST_REMOTE").unwrap_or(0),
         })
+    }
+
+    fn flags(&self, word: u64) -> u8 {
+        let flag = |theirs: u64, ours: u8| if word & theirs != 0 { ours } else { 0 };
+        flag(self.unanswered, UNANSWERED) | flag(self.doubted, DOUBTED)
     }
 
     /// The session `offset` bytes into a line; nothing if the place is free, or changes just now.
@@ -386,8 +426,7 @@ impl SessionPlaces {
         };
         let seen = ticks.tick(u64::from(u32::from_ne_bytes(half(self.seen)?)));
         let state = State(masked(word, self.state) as u8);
-        let flag = |theirs: u64, ours: u8| if word & theirs != 0 { ours } else { 0 };
-        let flags = flag(self.unanswered, UNANSWERED) | flag(self.doubted, DOUBTED);
+        let flags = self.flags(word);
         fence(Ordering::Acquire);
         let is_same = lines.word(line, word_at)? & (self.binding | self.port) == word & (self.binding | self.port);
         is_same.then_some(Session { key, state, flags, seen })

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use loom::sync::atomic::{AtomicU64, Ordering};
 use tombolo_tables::audit;
-use tombolo_tables::binding::{Binding, BindingId};
+use tombolo_tables::binding::{Binding, BindingId, InsideKey};
 use tombolo_tables::kernel::Program;
 use tombolo_tables::session::{Inserted, Lifetimes, SessionKey};
 use tombolo_tables::subscriber::{Subscriber, SubscriberKey};
-use tombolo_tables::tables::{Candidate, Tables};
+use tombolo_tables::tables::{Candidate, Keeper, Opener, Tables};
 use tombolo_tables::tick::Tick;
 
 use crate::{NOW, OPEN, assert_sound, assert_whole, candidate, inside, model, spawn, tables, template};
@@ -128,6 +128,79 @@ model! {
         assert!(matches!(tables.sessions.insert(&session(id, 4), OPEN, 0, &BRIEF, NOW), Inserted::New(_)));
         assert_eq!(program.join().unwrap(), tables.sessions.find(&session(id, 3)).is_some());
         assert!(tables.sessions.find(&session(id, 4)).is_some());
+        assert_sound(&tables);
+    }
+}
+
+/// A TCP binding of the subscriber.
+fn bind_tcp(tables: &Tables) -> (BindingId, Binding) {
+    let template = of_subscriber(1);
+    let template = Binding { inside: InsideKey { protocol: 6, ..template.inside }, ..template };
+    tables.bind(&template, candidates(&[0]), 0, NOW).unwrap()
+}
+
+model! {
+    engine_and_kernel_make_one_session_that_is_the_first, 2, || {
+        let tables = world(1, 1);
+        let (id, binding) = bind_tcp(&tables);
+        let program =
+            spawn(&tables, move |tables| Program(tables).open_tcp(&session(id, 1), &binding, OPEN, &BRIEF, NOW));
+        let inside = Opener::Inside { limit: None };
+        let mine = tables.open(&session(id, 1), &binding, OPEN, inside, &BRIEF, NOW).is_ok();
+        assert!(program.join().unwrap() != mine);
+        assert_eq!(tables.each_session().count(), 1);
+        assert!(tables.find_session(&session(id, 1)).is_some());
+        assert_sound(&tables);
+    }
+}
+
+model! {
+    of_three_sessions_at_once_one_is_the_first_and_each_is_there_once, 1, || {
+        let tables = world(1, 1);
+        let (id, binding) = bind_tcp(&tables);
+        let program =
+            spawn(&tables, move |tables| Program(tables).open_tcp(&session(id, 1), &binding, OPEN, &BRIEF, NOW));
+        let inside = Opener::Inside { limit: None };
+        let others = [1, 2].map(|remote| tables.open(&session(id, remote), &binding, OPEN, inside, &BRIEF, NOW).is_ok());
+        let theirs = program.join().unwrap();
+        assert!(others[1] && theirs != others[0]);
+        assert_eq!(tables.each_session().count(), 2);
+        assert_sound(&tables);
+    }
+}
+
+model! {
+    a_program_that_comes_late_leaves_no_session_on_the_next_binding, 1, || {
+        let tables = world(1, 2);
+        let (id, binding) = bind_tcp(&tables);
+        let program =
+            spawn(&tables, move |tables| Program(tables).open_tcp(&session(id, 1), &binding, OPEN, &BRIEF, NOW));
+        // Removed by an operator within the tick in which it was used.
+        let removed = tables.unbind(id, &binding, NOW, NOW);
+        let next = bind(&tables, 2, &[1], NOW);
+        let theirs = program.join().unwrap();
+        assert!(removed || theirs);
+        let left: Vec<_> = tables.each_session().collect();
+        assert!(next.is_none() || left.is_empty(), "{removed} {theirs} {next:?} {left:?}");
+        assert_sound(&tables);
+    }
+}
+
+model! {
+    what_a_program_keeps_the_engine_does_not_remove, 2, || {
+        let tables = world(1, 2);
+        let id = bind(&tables, 1, &[0], OLD).unwrap();
+        let (old, seen) = tables.bindings.read(id).unwrap();
+        let program = spawn(&tables, move |tables| {
+            let (found, binding) = Program(tables).find_inside(&inside(1))?;
+            Some(Program(tables).keep(found, &binding, Keeper::Inside, NOW))
+        });
+        let removed = tables.unbind(id, &old, seen, NOW);
+        let kept = program.join().unwrap() == Some(true);
+        assert_ne!(removed, kept);
+        if kept {
+            assert_eq!((tables.bindings.seen(id), tables.bindings.read(id)), (NOW, Some((old, NOW))));
+        }
         assert_sound(&tables);
     }
 }

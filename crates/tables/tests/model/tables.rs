@@ -7,7 +7,7 @@ use tombolo_tables::outside::Slot;
 use tombolo_tables::session::{Inserted, Session, SessionKey, Sweep};
 use tombolo_tables::subscriber::{Subscriber, SubscriberKey};
 use tombolo_tables::sweep::{Policy, Sweeper};
-use tombolo_tables::tables::Tables;
+use tombolo_tables::tables::{Keeper, Tables};
 use tombolo_tables::tick::Tick;
 
 use crate::{FOREVER, NOW, OPEN, assert_sound, assert_whole, candidate, inside, model, spawn, tables, template};
@@ -170,6 +170,9 @@ impl Policy for Expire {
     fn session(&mut self, session: &Session, _: Tick) -> Sweep {
         if session.seen < NOW { Sweep::Remove } else { Sweep::Keep }
     }
+    fn binding_lifetime(&self, _: &Binding) -> u32 {
+        0
+    }
     fn binding_removed(&mut self, _: BindingId, _: &Binding) {}
     fn subscriber_removed(&mut self, _: &Subscriber) {}
 }
@@ -227,6 +230,35 @@ model! {
         let sweeper = spawn(&tables, sweep);
         packet(&tables);
         sweeper.join().unwrap();
+        assert_sound(&tables);
+    }
+}
+
+/// A packet from inside on a binding that needs no session, as the engine has it: the binding that it
+/// leaves by.
+fn packet_without_session(tables: &Tables) -> BindingId {
+    for _ in 0..3 {
+        let found = tables.find_inside(&inside(1)).or_else(|| bind_dynamic(tables, &[0, 1], NOW));
+        let Some((id, binding)) = found else { continue };
+        if tables.keep(id, &binding, Keeper::Inside, NOW) {
+            return id;
+        }
+    }
+    panic!("the sweep removes it once")
+}
+
+model! {
+    what_a_packet_keeps_stays_beside_the_sweep, 2, || {
+        let tables = tables(2, 2);
+        assert!(tables.admit(&grant(), NOW).is_some());
+        assert!(bind_dynamic(&tables, &[0], OLD).is_some());
+        let sweeper = spawn(&tables, sweep);
+        let kept = packet_without_session(&tables);
+        sweeper.join().unwrap();
+        sweep(&tables);
+        let (found, binding) = tables.find_inside(&inside(1)).expect("it was used in this tick");
+        assert_eq!(found, kept);
+        assert_whole(&binding);
         assert_sound(&tables);
     }
 }

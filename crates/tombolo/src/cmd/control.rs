@@ -113,13 +113,13 @@ fn wait(gateway: Option<&str>, sessions_at_first: u64, limit: Option<Duration>) 
     }
 }
 
-/// Sessions that live now, of all services.
+/// Sessions that live now, of all services, and bindings that have none and live by themselves.
 fn sessions(gateway: Option<&str>) -> anyhow::Result<u64> {
     let mut answer = ask(gateway, &Request::Services {})?;
     let mut sum = 0;
     while let Some(line) = answer.next_row()? {
         let row: Value = serde_json::from_slice(line)?;
-        sum += row["sessions"].as_u64().unwrap_or(0);
+        sum += ["sessions", "bindings_without_sessions"].iter().filter_map(|key| row[key].as_u64()).sum::<u64>();
     }
     Ok(sum)
 }

@@ -45,13 +45,11 @@ pub(crate) fn examine(directory: &Path, plan: &Plan, log: &str, failures: &Failu
     }
     let now = Now(monotonic_nanos()).tick();
     let mut sessions = 0;
-    for line in 0..state.tables.sessions.lines() {
-        for (session, _) in state.tables.sessions.read_line(line) {
-            sessions += 1;
-            let idle = now.since(session.seen);
-            if plan.times.effective(session.state, idle.saturating_sub(ticks(LATE))).is_none() {
-                failures.add(format!("a session outlived its time: {session:?} at {now:?}"));
-            }
+    for session in state.tables.each_session() {
+        sessions += 1;
+        let idle = now.since(session.seen);
+        if plan.times.effective(session.state, idle.saturating_sub(ticks(LATE))).is_none() {
+            failures.add(format!("a session outlived its time: {session:?} at {now:?}"));
         }
     }
     let aftermath = Aftermath {
@@ -81,7 +79,7 @@ fn empty(state: &State, plan: &Plan, now: Tick, failures: &Failures) {
     for finding in audit::check(tables) {
         failures.add(format!("after everything expired: {finding}"));
     }
-    let sessions = (0..tables.sessions.lines()).map(|line| tables.sessions.read_line(line).count()).sum::<usize>();
+    let sessions = tables.each_session().count();
     let slots = u32::try_from(tables.outside.len()).unwrap_or(u32::MAX);
     let ports = (0..slots).filter(|&slot| matches!(tables.outside.read(slot), Slot::Taken(_))).count();
     let held = |block: &u32| matches!(tables.blocks.read(*block), Holder::Subscriber(_));

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use super::filtering::{Filtering, Filters};
 use super::nat::Nat;
+use super::policy::Policy;
 use super::static_binding::StaticBinding;
 use crate::description::{Description, Fact, addresses};
 use crate::mapping::allocation::Allocation;
@@ -19,6 +20,7 @@ impl Nat {
         about
             .with("pool", Fact::List(self.pool.ranges().iter().map(|range| pool(range).into()).collect()))
             .with("filtering", filtering(self.policy.filtering))
+            .with("sessions", sessions(&self.policy))
             .with("bindings_per_subscriber", self.policy.bindings_per_subscriber)
             .with("sessions_per_subscriber", self.policy.sessions_per_subscriber)
             .with("allocation", allocation(self.pool.allocation()))
@@ -46,6 +48,12 @@ fn filtering(filters: Filters) -> String {
         Some(filtering) => word(filtering).to_owned(),
         None => PROTOCOLS.map(|(name, space)| format!("{name}: {}", word(filters.of(space)))).join(", "),
     }
+}
+
+/// Of which protocols packets make sessions.
+fn sessions(policy: &Policy) -> String {
+    let kept = PROTOCOLS.iter().filter(|(_, space)| policy.keeps_sessions(*space)).map(|(name, _)| *name);
+    kept.collect::<Vec<_>>().join(", ")
 }
 
 fn allocation(allocation: &Allocation) -> String {

@@ -28,7 +28,7 @@ pub use host::{Host, KnownBy};
 pub(crate) use ipv4::deliver_ipv4;
 pub use nat::Nat;
 pub(crate) use nat::{Arrival, port_of};
-pub use policy::{InboundTcp, Policy, SubscriberIs, UnsolicitedSyn};
+pub use policy::{InboundTcp, Policy, Sessions, SubscriberIs, UnsolicitedSyn};
 pub use readdress::{Identification, NextLink, readdress, readdress_error};
 pub use state::Napt;
 pub use static_binding::StaticBinding;

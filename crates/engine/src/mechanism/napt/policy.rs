@@ -1,12 +1,12 @@
 //! What a service lets its subscribers do.
 //!
-//! Read first: RFC 4787 REQ-8, RFC 5382 REQ-4, RFC 6888 REQ-4 and REQ-5, RFC 7785.
+//! Read first: RFC 4787 REQ-6 and REQ-8, RFC 5382 REQ-4, RFC 6888 REQ-4 and REQ-5, RFC 7785.
 
 use tombolo_tables::binding::InsideKey;
 use tombolo_tables::subscriber::SubscriberKey;
 use tombolo_tables::tables::Budget;
 
-use super::filtering::Filters;
+use super::filtering::{Filtering, Filters};
 use super::session_state::Event;
 use crate::mapping::pool::{Parity, PortSpace};
 use crate::verdict::DropReason;
@@ -22,6 +22,8 @@ pub struct Policy {
     pub bindings_per_subscriber: Option<u32>,
     /// Sessions that a subscriber may have at once; `None` for no limit (RFC 6888 REQ-5).
     pub sessions_per_subscriber: Option<u32>,
+    /// Which packets make sessions.
+    pub sessions: Sessions,
     /// Bindings that a subscriber may make in a tick (about a second), twice as many after a pause;
     /// `None` for no limit (RFC 6888 REQ-4 (c)).
     pub binding_rate: Option<u16>,
@@ -46,6 +48,7 @@ impl Default for Policy {
             inbound_tcp: InboundTcp::default(),
             bindings_per_subscriber: None,
             sessions_per_subscriber: None,
+            sessions: Sessions::default(),
             binding_rate: None,
             subscriber_rate: None,
             parity: Parity::default(),
@@ -100,6 +103,19 @@ impl SubscriberIs {
     }
 }
 
+/// Which packets make sessions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Sessions {
+    /// Those whose sessions decide something: the state of a TCP connection says how long its
+    /// binding stays; filtering by address asks whom the inside has sent to; a limit counts. Where
+    /// neither mapping nor filtering depends on the remote, a session of UDP or ICMP would only keep
+    /// its binding, which keeps its own time then.
+    #[default]
+    WhereTheyDecide,
+    /// All.
+    Kept,
+}
+
 /// What becomes of a SYN from outside for which there is no binding, or which filtering stops (RFC
 /// 5382 REQ-4, RFC 6146 section 3.5.2.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -113,6 +129,16 @@ pub enum UnsolicitedSyn {
 }
 
 impl Policy {
+    /// True if packets of `space` make sessions; else bindings keep their own time.
+    #[inline]
+    #[must_use]
+    pub fn keeps_sessions(&self, space: PortSpace) -> bool {
+        space == PortSpace::Tcp
+            || self.sessions == Sessions::Kept
+            || self.sessions_per_subscriber.is_some()
+            || self.filtering.of(space) == Filtering::AddressDependent
+    }
+
     /// True if a packet from outside that is refused for `reason` is to wait for the inside to
     /// open.
     #[must_use]

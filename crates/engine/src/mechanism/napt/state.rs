@@ -6,12 +6,14 @@
 //! look, but change nothing ([`Napt::outbound_error`], [`Napt::inbound_error`]; RFC 6146 section
 //! 3.5.3, RFC 5508 REQ-6).
 //!
-//! Mapping is endpoint-independent: the binding is found by the inside endpoint alone. Tiers of a
-//! packet:
-//! 1. known session: two or three lines read, one written at most once a tick;
-//! 2. known binding, new session: one claim in the session table;
-//! 3. new binding: one claim in the outside index, one in the arena, one in the inside index;
-//! 4. new subscriber: a grant of an outside address, then as 3.
+//! Mapping is endpoint-independent: the binding is found by the inside endpoint alone. Where a
+//! session would decide nothing, there is none ([`Policy::keeps_sessions`]). Tiers of a packet:
+//! 1. known binding without sessions: two lines read, one written at most once a tick;
+//! 2. known session: the first of a TCP binding lies in the binding's line; others take one or two
+//!    lines more;
+//! 3. known binding, new session: one claim in the session table;
+//! 4. new binding: one claim in the outside index, one in the arena, one in the inside index;
+//! 5. new subscriber: a grant of an outside address, then as 4.
 //!
 //! Nothing is locked. A writer that loses a race uses what the winner made.
 
@@ -19,7 +21,7 @@ use rand_core::Rng;
 use tombolo_tables::Tables;
 use tombolo_tables::binding::{Binding, BindingId, InsideKey};
 use tombolo_tables::session::{SessionKey, SessionRef, State};
-use tombolo_tables::tables::{OpenError, Opener};
+use tombolo_tables::tables::{Keeper, OpenError, Opener};
 use tombolo_tables::tick::Tick;
 use tombolo_wire::Port;
 
@@ -83,6 +85,12 @@ impl<R: Rng> Napt<'_, R> {
                 None if opens(space, event) => self.bind(inside, space)?,
                 None => return Err(DropReason::TcpNotSyn),
             };
+            if !self.policy.keeps_sessions(space) {
+                if self.tables.keep(id, &binding, Keeper::Inside, self.now) {
+                    return Ok(outside_of(&binding));
+                }
+                continue;
+            }
             let key = session_key(id, remote, space);
             let initial = initial_state(space, Side::Inside);
             match self.advance(&key, &binding, Side::Inside, event)? {
@@ -120,6 +128,12 @@ impl<R: Rng> Napt<'_, R> {
     ) -> Result<InsideKey, DropReason> {
         for _ in 0..ATTEMPTS {
             let (id, binding) = self.find_outside(outside, space).ok_or(DropReason::NoBinding)?;
+            if !self.policy.keeps_sessions(space) {
+                if self.tables.keep(id, &binding, self.outsider(space), self.now) {
+                    return Ok(binding.inside);
+                }
+                continue;
+            }
             let key = session_key(id, remote, space);
             match self.advance(&key, &binding, Side::Outside, event)? {
                 // The SYN is held; what comes after it is not let in either until the inside has
@@ -157,19 +171,19 @@ impl<R: Rng> Napt<'_, R> {
     }
 
     /// An ICMP error from inside about a packet that went to `inside` from `remote`: the outside
-    /// endpoint that the remote knows. Only if there is a session; nothing is changed.
+    /// endpoint that the remote knows. Only if packets go to and fro between them; nothing is changed.
     #[must_use]
     pub fn outbound_error(&self, inside: &InsideKey, space: PortSpace, remote: Endpoint) -> Option<Endpoint> {
         let (id, binding) = self.tables.find_inside(inside)?;
-        self.has_session(&session_key(id, remote, space)).then(|| outside_of(&binding))
+        self.knows(id, remote, space).then(|| outside_of(&binding))
     }
 
     /// An ICMP error from outside about a packet that left from `outside` for `remote`: the inside
-    /// endpoint that sent it. Only if there is a session; nothing is changed.
+    /// endpoint that sent it. Only if packets go to and fro between them; nothing is changed.
     #[must_use]
     pub fn inbound_error(&self, outside: Endpoint, space: PortSpace, remote: Endpoint) -> Option<InsideKey> {
         let (id, binding) = self.find_outside(outside, space)?;
-        self.has_session(&session_key(id, remote, space)).then_some(binding.inside)
+        self.knows(id, remote, space).then_some(binding.inside)
     }
 
     /// Notes that a SYN from outside is held that filtering has stopped ("V4 INIT", RFC 6146
@@ -179,7 +193,7 @@ impl<R: Rng> Napt<'_, R> {
         if let Some((id, binding)) = found.filter(|(id, _)| self.tables.bindings.touch(*id, self.now)) {
             let key = session_key(id, remote, PortSpace::Tcp);
             let lifetimes = self.times.reuse_entry_after();
-            let opener = Opener::Outside(self.policy.unanswered);
+            let opener = self.opener(Side::Outside);
             // Without room the inside's own SYN makes the session, in V6 INIT.
             let _ = self.tables.open(&key, &binding, OUTSIDE_INIT_HELD, opener, lifetimes, self.now);
         }
@@ -202,7 +216,7 @@ impl<R: Rng> Napt<'_, R> {
 
     /// The session with `key` and what its state counts as now; a dead one is removed.
     fn live(&self, key: &SessionKey) -> Option<(SessionRef<'_>, State, State)> {
-        let session = self.tables.sessions.find(key)?;
+        let session = self.tables.find_session(key)?;
         let state = session.state()?;
         let idle = self.now.since(session.seen());
         if let Some(effective) = self.times.effective(state, idle) {
@@ -210,6 +224,22 @@ impl<R: Rng> Napt<'_, R> {
         }
         self.tables.remove_session(&session);
         None
+    }
+
+    /// True if the binding has a session with `remote`; where it needs none, since anybody may send to
+    /// it, if its time is not over.
+    fn knows(&self, id: BindingId, remote: Endpoint, space: PortSpace) -> bool {
+        if self.policy.keeps_sessions(space) {
+            return self.has_session(&session_key(id, remote, space));
+        }
+        let is_in_use = |touched| self.now.since(touched) < self.times.of_binding(space.protocol());
+        self.tables.bindings.read(id).is_some_and(|(_, touched)| is_in_use(touched))
+    }
+
+    /// The outside, as far as it may keep a binding.
+    fn outsider(&self, space: PortSpace) -> Keeper {
+        let alone_after = self.times.of_binding(space.protocol());
+        Keeper::Outside { alone_after, budget: self.policy.unanswered.of_subscriber }
     }
 
     fn has_session(&self, key: &SessionKey) -> bool {
@@ -242,17 +272,22 @@ impl<R: Rng> Napt<'_, R> {
         Ok(Advanced::Session { renews, is_held: step.next == OUTSIDE_INIT_HELD })
     }
 
+    /// Who opens a session from `side`.
+    fn opener(&self, side: Side) -> Opener {
+        let limit = self.policy.sessions_per_subscriber;
+        match side {
+            Side::Inside => Opener::Inside { limit },
+            Side::Outside => Opener::Outside { budget: self.policy.unanswered, counts: limit.is_some() },
+        }
+    }
+
     /// Makes a session; false if its binding is gone or another writer made it first.
     fn open(&self, key: &SessionKey, state: State, binding: &Binding, side: Side) -> Result<bool, DropReason> {
         self.times.check_open()?;
         if !self.tables.bindings.touch(key.binding, self.now) {
             return Ok(false);
         }
-        let opener = match side {
-            Side::Inside => Opener::Inside { limit: self.policy.sessions_per_subscriber },
-            Side::Outside => Opener::Outside(self.policy.unanswered),
-        };
-        match self.tables.open(key, binding, state, opener, self.times.reuse_entry_after(), self.now) {
+        match self.tables.open(key, binding, state, self.opener(side), self.times.reuse_entry_after(), self.now) {
             Ok(_) => Ok(true),
             Err(OpenError::Raced) => Ok(false),
             Err(OpenError::Limit) => Err(DropReason::SubscriberLimit),
@@ -273,7 +308,7 @@ impl<R: Rng> Napt<'_, R> {
             let opener = Opener::Inside { limit: None };
             let made = self.tables.open(&key, binding, state, opener, self.times.reuse_entry_after(), self.now);
             if matches!(made, Err(OpenError::Raced))
-                && let Some(permission) = self.tables.sessions.find(&key)
+                && let Some(permission) = self.tables.find_session(&key)
             {
                 permission.refresh(self.now);
             }

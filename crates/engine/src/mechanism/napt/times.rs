@@ -5,7 +5,8 @@
 use tombolo_tables::session::{Lifetimes, State};
 use tombolo_tables::tick::{Tick, ticks};
 
-use super::session_state::{ESTABLISHED, OUTSIDE_INIT_HELD, TRANS, Timeouts};
+use super::session_state::{ESTABLISHED, ICMP, OUTSIDE_INIT_HELD, TRANS, Timeouts, UDP};
+use crate::mapping::pool::PortSpace;
 use crate::verdict::DropReason;
 
 /// Times that hold for all services, since all share the table of sessions.
@@ -51,6 +52,17 @@ impl Times {
     #[must_use]
     pub fn left(&self, state: State, idle: u32) -> u32 {
         self.reuse_entry_after.of(state).saturating_sub(idle)
+    }
+
+    /// Ticks that a binding without sessions may be silent. That of TCP goes with its last session,
+    /// whose state says when.
+    #[must_use]
+    pub fn of_binding(&self, protocol: u8) -> u32 {
+        match PortSpace::of_protocol(protocol) {
+            Some(PortSpace::Udp) => self.lifetimes.of(UDP),
+            Some(PortSpace::Icmp) => self.lifetimes.of(ICMP),
+            Some(PortSpace::Tcp) | None => 0,
+        }
     }
 
     /// # Errors
