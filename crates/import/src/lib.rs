@@ -1,6 +1,6 @@
 //! Other gateways' configurations as files for this one, and what of them could not be carried.
 //!
-//! A file is read by the module of its gateway, which makes a [`draft`](crate::draft) and a list of what is [`Left`]. iptables and
+//! A file is read by the module of its gateway, which makes a draft and a list of what is [`Left`]. iptables and
 //! nftables say the same in two languages; both become the rules of `netfilter`, which makes the draft.
 //! Nothing is dropped in silence: whatever is not in the draft is in the list, with the reason and what to do.
 
