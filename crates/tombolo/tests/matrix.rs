@@ -1,8 +1,6 @@
 //! `tombolo bench matrix`: technologies with two ends and with one, each measured as a user would. It takes the processors for itself. Needs
 //! root and skips loudly without it.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
-
 use std::fs;
 use std::process::Command;
 
