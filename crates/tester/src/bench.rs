@@ -656,17 +656,7 @@ impl Bench {
         hint: Option<u64>,
         mut attempt: impl FnMut(&mut Bench, u64) -> Result<Trial, BenchError>,
     ) -> Result<crate::search::Found, BenchError> {
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a fraction of a million")]
-        let resolution_ppm = (self.effort.resolution * 1e6) as u64;
-        let search = crate::search::Search {
-            max,
-            floor: max / self.lowest_rate_part,
-            resolution: 1,
-            resolution_ppm,
-            verify_failures: self.effort.verify_failures,
-            repeat_invalid: self.effort.repeat_invalid,
-            hint: hint.filter(|rate| *rate > 0),
-        };
+        let search = self.effort.search(max, max / self.lowest_rate_part, hint);
         let hopeless = f64::from(self.effort.hopeless_loss_percent);
         let found = search.run(|rate, bounds| {
             self.bounds = Some(bounds);

@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+use crate::search::Search;
+
 /// Lengths and repetitions of all procedures.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Effort {
@@ -164,6 +166,21 @@ impl Effort {
         )]
         let frames = (rate as f64 * seconds).clamp(1.0, f64::from(u32::MAX)) as u32;
         frames
+    }
+
+    /// The search for a rate of at most `max` that these lengths ask for.
+    pub(crate) fn search(&self, max: u64, floor: u64, hint: Option<u64>) -> Search {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a fraction of a million")]
+        let resolution_ppm = (self.resolution * 1e6) as u64;
+        Search {
+            max,
+            floor,
+            resolution: 1,
+            resolution_ppm,
+            verify_failures: self.verify_failures,
+            repeat_invalid: self.repeat_invalid,
+            hint: hint.filter(|rate| *rate > 0),
+        }
     }
 }
 

@@ -35,7 +35,7 @@ use crate::bench::BenchError;
 use crate::effort::Effort;
 use crate::machine::Machine;
 use crate::results::ResultFile;
-use crate::search::{Attempt, Found, Search, Verdict};
+use crate::search::{Attempt, Found, Verdict};
 use resolver::Rig;
 
 /// RFC 8219 section 9.1: one second is the default and the most.
@@ -185,17 +185,7 @@ impl Dns64Plan {
         hint: Option<u64>,
         mut trial: impl FnMut(u64) -> Result<Answers, BenchError>,
     ) -> Result<Found, BenchError> {
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a fraction of a million")]
-        let resolution_ppm = (self.effort.resolution * 1e6) as u64;
-        let search = Search {
-            max,
-            floor: max / LOWEST_RATE_PART,
-            resolution: 1,
-            resolution_ppm,
-            verify_failures: self.effort.verify_failures,
-            repeat_invalid: self.effort.repeat_invalid,
-            hint: hint.filter(|rate| *rate > 0),
-        };
+        let search = self.effort.search(max, max / LOWEST_RATE_PART, hint);
         let hopeless = f64::from(self.effort.hopeless_loss_percent);
         search.run(|rate, _| {
             if tombolo_lab::interrupted() {
