@@ -1,7 +1,7 @@
 //! From a TOML file to a validated [`Configuration`].
 //!
 //! A file is read in this order: `document` parses it and keeps where everything stands; `gateway`,
-//! `timeouts` and `service` turn its tables into the plan; [`mod@reference`] lists every key there
+//! `timeouts` and `service` turn its tables into the plan; [`difference`] compares two readings; [`mod@reference`] lists every key there
 //! is, for the check for unknown keys and for the documentation. All mistakes of a file are
 //! reported at once, each with file, line, key, value, reason and fix:
 //!
@@ -11,10 +11,12 @@
 
 #![forbid(unsafe_code)]
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 use tombolo_engine::Plan;
 
+pub mod difference;
 mod document;
 mod gateway;
 mod host;
@@ -33,6 +35,7 @@ mod timeouts;
 mod translation;
 mod value;
 
+pub use difference::{Change, Wording};
 pub use host::{
     FastPath, Host, InsideInterfaces, LogDetail, LogFormat, LogLevel, MetricsAddress, Provision, TableMemory,
 };
@@ -47,6 +50,8 @@ pub struct Configuration {
     pub plan: Plan,
     /// What is legal, but against the advice of an RFC.
     pub warnings: Vec<Problem>,
+    /// What the file says, to be compared with another reading.
+    pub wording: Wording,
 }
 
 /// Reads and validates the file at `path`.
@@ -77,7 +82,20 @@ pub fn parse(name: &str, text: &str) -> Result<Configuration, ConfigError> {
     host.lease_files = lease_files;
     let (capacity, memory) = gateway::read_capacity(&file, service::slots(&services), host.memory, &mut log);
     host.memory = memory;
-    host.file_directories = log.take_directories();
+    let files = log.take_files();
+    host.file_directories = directories(files.keys());
     let warnings = log.finish()?;
-    Ok(Configuration { host, plan: Plan { services, times, capacity, own }, warnings })
+    Ok(Configuration {
+        host,
+        plan: Plan { services, retired: Vec::new(), times, capacity, own },
+        warnings,
+        wording: Wording::of(text, files),
+    })
+}
+
+/// The directories of files, each once.
+fn directories<'f>(files: impl Iterator<Item = &'f PathBuf>) -> Vec<PathBuf> {
+    let directory = |file: &'f PathBuf| file.parent().filter(|path| !path.as_os_str().is_empty());
+    let all: BTreeSet<&Path> = files.map(|file| directory(file).unwrap_or(Path::new("."))).collect();
+    all.into_iter().map(Path::to_owned).collect()
 }

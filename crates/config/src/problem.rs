@@ -1,5 +1,6 @@
 //! What is wrong with a file, in one line each.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -81,8 +82,8 @@ impl fmt::Display for ConfigError {
 pub(crate) struct Log {
     mistakes: Vec<Problem>,
     warnings: Vec<Problem>,
-    /// Directories of other files that were read.
-    directories: Vec<PathBuf>,
+    /// Other files that were read, with what their content is known by.
+    files: BTreeMap<PathBuf, u64>,
 }
 
 impl Log {
@@ -94,17 +95,14 @@ impl Log {
         self.warnings.push(problem);
     }
 
-    /// Another file is read with this one.
-    pub(crate) fn reads(&mut self, file: &Path) {
-        let directory = file.parent().filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        if self.directories.iter().all(|known| known != directory) {
-            self.directories.push(directory.to_owned());
-        }
+    /// Another file is read with this one, and what its content is known by; nothing if it cannot be read.
+    pub(crate) fn reads(&mut self, file: &Path, content: Option<u64>) {
+        self.files.insert(file.to_owned(), content.unwrap_or_default());
     }
 
-    /// Directories of the other files.
-    pub(crate) fn take_directories(&mut self) -> Vec<PathBuf> {
-        std::mem::take(&mut self.directories)
+    /// The other files.
+    pub(crate) fn take_files(&mut self) -> BTreeMap<PathBuf, u64> {
+        std::mem::take(&mut self.files)
     }
 
     /// The value, or nothing and a mistake more.

@@ -133,7 +133,7 @@ pub static INTERFACE: Section = Section {
 /// `[capacity]`.
 pub static CAPACITY: Section = Section {
     path: "[capacity]",
-    about: "Room in the tables. A change takes a restart, which carries the state over.",
+    about: "Room in the tables. A change takes a restart, which carries the state over. The outside index has room for as many addresses again as the pools have, at least 16 more, so that a reload may add some.",
     groups: groups! {
         "subscribers": "number", "65536", "65536", "Subscribers (inside addresses) with state at a time.";
         "bindings": "number", "1048576", "1048576", "Bindings (inside address and port to outside address and port), 64 bytes each.";
@@ -528,7 +528,7 @@ pub static ALLOCATION: Section = Section {
         "In which portions subscribers get outside ports. With `blocks` a subscriber has blocks of consecutive ports, the same for ",
         "all protocols, and gets further ones as it needs them (RFC 6888 REQ-14). With `deterministic` its share is computed ",
         "(RFC 7422), so that no log is needed: `tombolo binding who` tells whose a port was. The reserved ports are those that ",
-        "the pool does not have. A change of a deterministic mapping takes a restart.",
+        "the pool does not have. A change of `block_size`, or to blocks or from them, ends what the service has.",
     ),
     groups: groups! {
         "mode": "\"ports\", \"blocks\" or \"deterministic\"", "", "\"blocks\"", "Port by port, in blocks, or by computation.";

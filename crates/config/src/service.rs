@@ -124,6 +124,7 @@ impl<'d> Reader<'d> {
         };
         let table = item.table(section, log)?;
         let name = self.name(&table, log);
+        let number = u8::try_from(self.names.len() - 1).unwrap_or(u8::MAX);
         let kind = table.require("kind", log).and_then(|node| log.keep(node.choice(&KINDS)));
         // Without a kind the rest is read as a NAT64, so that its mistakes are reported too.
         let service = match kind.unwrap_or(Kind::Nat64) {
@@ -137,7 +138,7 @@ impl<'d> Reader<'d> {
             Kind::MapT => self.map_t(&table, log)?,
             Kind::MapE => self.map_e(&table, log)?,
         };
-        Some(Service { name, kind: service })
+        Some(Service { number, name, kind: service })
     }
 
     /// The given name; else the kind, with a number if there are several.

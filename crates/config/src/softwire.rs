@@ -19,6 +19,7 @@ use tombolo_engine::service::lwaftr::Lwaftr;
 use tombolo_engine::service::lwb4::Lwb4;
 use tombolo_tables::lpm::Prefix;
 
+use crate::difference::Wording;
 use crate::document::{Node, Table};
 use crate::nat44::{self, Inside};
 use crate::pool::{self, Draft, InsideEnd};
@@ -565,8 +566,9 @@ struct File {
 fn read_file(node: &Node<'_>, allowed: &Allowed<'_>, log: &mut Log) -> Option<File> {
     let name = log.keep(node.text())?;
     let path = Path::new(node.file()).parent().unwrap_or(Path::new("")).join(name);
-    log.reads(&path);
-    let text = match std::fs::read_to_string(&path) {
+    let text = std::fs::read_to_string(&path);
+    log.reads(&path, text.as_deref().ok().map(Wording::digest));
+    let text = match text {
         Ok(text) => text,
         Err(error) => {
             let text = format!("{} cannot be read ({error}); name a file of lines \"{COLUMNS}\"", path.display());

@@ -31,7 +31,7 @@ use tombolo_wire::Prefix64;
 
 use crate::host::{Host, Provision};
 use crate::problem::{ConfigError, Log, Problem};
-use crate::{Configuration, value};
+use crate::{Configuration, Wording, value};
 
 /// Where Tayga looks for its file.
 pub const DEFAULT_FILE: &str = "/etc/tayga.conf";
@@ -602,7 +602,8 @@ impl Tayga {
             },
         };
         let plan = Plan {
-            services: vec![Service { name: "tayga".into(), kind: ServiceKind::Siit(siit) }],
+            services: vec![Service { number: 0, name: "tayga".into(), kind: ServiceKind::Siit(siit) }],
+            retired: Vec::new(),
             times: Default::default(),
             capacity: Capacity { subscribers: 1, bindings: 1, sessions: 8, outside_slots: 1 },
             own: OwnAddresses {
@@ -612,7 +613,7 @@ impl Tayga {
                 errors: ErrorPolicy::default(),
             },
         };
-        Ok(Configuration { host: self.host(), plan, warnings })
+        Ok(Configuration { host: self.host(), plan, warnings, wording: Wording::default() })
     }
 
     /// What the prefix may not stand for.

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use ipnet::IpNet;
-use tombolo_config::{Host as HostSettings, MetricsAddress, Provision};
-use tombolo_engine::{Now, Plan};
+use tombolo_config::{Host as HostSettings, MetricsAddress, Provision, Wording};
+use tombolo_engine::{Now, Plan, layout};
 use tombolo_fastpath::PinnedMemory;
 use tombolo_io::clock::monotonic_nanos;
 use tombolo_io::host::{Forwarding, Host};
@@ -39,8 +39,9 @@ use crate::lookout::Lookout;
 use crate::maintenance::{Maintenance, Probes, Swept};
 use crate::metrics::Metrics;
 use crate::privileges::{self, Account, Places, Tasked};
+use crate::provided::Provided;
 use crate::provision::{Diversion, diversions, limit_to, routes, with_own_addresses};
-use crate::running::{Running, Source};
+use crate::running::{InForce, Running, Source};
 use crate::source_guard::Guard;
 use crate::state::State;
 use crate::team::Team;
@@ -51,6 +52,8 @@ use crate::worker::{EngineHandler, Pulse};
 
 /// Packets that the kernel keeps for each queue before it drops. A super-packet counts as one.
 const QUEUE_PACKETS: u32 = 1000;
+/// Routes that are logged one by one.
+const ROUTES_SAID: usize = 100;
 /// How long a worker has to end.
 const TO_END: Duration = Duration::from_secs(5);
 
@@ -60,6 +63,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) source: Source,
     /// What it is on its host.
     pub(crate) settings: &'a HostSettings,
+    /// What the configuration says, word by word.
+    pub(crate) wording: Wording,
     /// What it does.
     pub(crate) plan: Plan,
     /// What is logged of dynamic pools.
@@ -78,7 +83,9 @@ pub(crate) struct Gateway {
     directory: Option<(PathBuf, std::fs::File)>,
     listeners: Vec<Listener>,
     running: Option<Arc<Running>>,
+    /// Until the start is complete.
     host: Option<Host>,
+    provided: Arc<Provided>,
     upkeep: Option<Upkeep>,
     workers: Vec<Worker<EngineHandler>>,
     pulses: Vec<Pulse>,
@@ -107,6 +114,7 @@ impl Gateway {
             listeners: Vec::new(),
             running: None,
             host: None,
+            provided: Arc::default(),
             upkeep: None,
             workers: Vec::new(),
             pulses: Vec::new(),
@@ -130,7 +138,7 @@ impl Gateway {
 
     fn assemble(
         &mut self,
-        Wanted { source, settings, mut plan, report, awaits_prefix, supervisor }: Wanted<'_>,
+        Wanted { source, settings, wording, mut plan, report, awaits_prefix, supervisor }: Wanted<'_>,
         prepared: impl FnOnce() -> Result<(), DaemonError>,
     ) -> Result<(), DaemonError> {
         let account = Account::of(settings)?;
@@ -138,6 +146,7 @@ impl Gateway {
             tombolo_io::memory::trust(account.number());
         }
         let processors = tombolo_io::worker::processors().map_err(system("reading the processors"))?;
+        layout::spread(&mut plan);
         let state = self.state.insert(State::open_for(settings, &plan)?);
         fault::point("state")?;
         let tun = make_device(settings, settings.queues.unwrap_or(processors.len()))?;
@@ -207,7 +216,10 @@ impl Gateway {
             health: Arc::clone(&self.health),
             supervisor,
             put_back: Arc::<AtomicU64>::default(),
-            changing: Mutex::default(),
+            provided: Arc::clone(&self.provided),
+            text: state.text(),
+            pulses: self.pulses.clone(),
+            in_force: Mutex::new(InForce::new(settings.clone(), wording)),
         }));
         self.lookout = Lookout::start(running, self.stop.clone()).map_err(system("starting a thread"))?;
         fault::point("watch")?;
@@ -245,10 +257,9 @@ impl Gateway {
         privileges::give_up(settings, account, tasked, &places, tasks)?;
         host.complete();
         let (put_back, guarded) = (Arc::clone(&running.put_back), guarded("upkeep"));
-        if let Some(host) = self.host.take() {
-            let upkeep = Upkeep::start(host, guarded, put_back).map_err(system("watching the host"))?;
-            self.upkeep = Some(upkeep);
-        }
+        self.host.take().into_iter().for_each(|host| self.provided.hold(host));
+        let provided = Arc::clone(&self.provided);
+        self.upkeep = Upkeep::start(provided, guarded, put_back).map_err(system("watching the host"))?;
         Ok(())
     }
 
@@ -300,7 +311,8 @@ impl Gateway {
         tombolo_io::fault::trip("end-programs");
         self.stop.stop();
         drop(self.host.take());
-        drop(self.upkeep.take().and_then(Upkeep::join));
+        self.upkeep.take().into_iter().for_each(Upkeep::join);
+        drop(self.provided.take());
         tombolo_io::fault::trip("end-host");
         self.lookout.take().into_iter().for_each(Lookout::join);
         if let Some(watchdog) = self.watchdog.take() {
@@ -410,9 +422,12 @@ fn bring_packets(
     routes: Vec<IpNet>,
     diversions: Option<Diversion>,
 ) -> Result<(), DaemonError> {
-    for prefix in routes {
-        host.add_route(device, prefix)?;
+    host.add_routes(device, &routes)?;
+    for prefix in routes.iter().take(ROUTES_SAID) {
         tracing::info!(%prefix, device, "route added");
+    }
+    if routes.len() > ROUTES_SAID {
+        tracing::info!(more = routes.len() - ROUTES_SAID, device, "routes added");
     }
     if let Some(Diversion { sources, exempt }) = diversions {
         host.divert(device, settings.table, &sources, &exempt)?;

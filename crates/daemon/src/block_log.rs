@@ -170,7 +170,7 @@ pub(crate) fn is_logged(plan: &Plan, binding: &Binding, detail: LogDetail) -> bo
 /// True if the port is in a block of its subscriber's, or in the share that is computed for it.
 fn is_covered(plan: &Plan, binding: &Binding) -> bool {
     let port = u16::from_be_bytes(binding.outside_port);
-    let service = plan.services.get(usize::from(binding.inside.service));
+    let service = plan.service_ever(binding.inside.service);
     match service.and_then(|service| service.kind.pool()).map(|pool| pool.allocation()) {
         None | Some(Allocation::Ports) => false,
         Some(Allocation::Blocks(_)) => true,
@@ -183,11 +183,7 @@ fn is_covered(plan: &Plan, binding: &Binding) -> bool {
 
 /// Ports in a block of this service's; none if it has no blocks.
 fn block_size(plan: &Plan, service: u8) -> Option<u32> {
-    match plan.services.get(usize::from(service))?.kind.pool()?.allocation() {
-        Allocation::Ports => None,
-        Allocation::Blocks(blocks) => Some(blocks.size),
-        Allocation::Deterministic(shares) => shares.blocks.map(|blocks| blocks.size),
-    }
+    plan.service_ever(service)?.kind.pool()?.allocation().block_size()
 }
 
 #[cfg(test)]

@@ -46,8 +46,9 @@ pub enum DiscoveryError {
 
 /// The number of the first service of `plan`, which is not complete yet, that leaves its prefix to
 /// the network.
-pub(crate) fn awaiting(plan: &Plan) -> Option<usize> {
-    plan.services.iter().position(|service| matches!(&service.kind, ServiceKind::Siit(siit) if siit.awaits_prefix()))
+pub(crate) fn awaiting(plan: &Plan) -> Option<u8> {
+    let awaits = |kind: &ServiceKind| matches!(kind, ServiceKind::Siit(siit) if siit.awaits_prefix());
+    plan.numbered().find(|(_, service)| awaits(&service.kind)).map(|(number, _)| number)
 }
 
 /// Completes the services of `plan` that leave their prefix to the network. `advertised` gives the

@@ -44,14 +44,16 @@ pub const MIGRATION: [&str; 9] = [
 pub const ELSEWHERE: &str = "elsewhere";
 
 /// The steps of a reload, in order.
-pub const RELOAD: [&str; 7] = [
+pub const RELOAD: [&str; 9] = [
     "reload-read",
+    "reload-host",
     "reload-bindings",
     "reload-programs",
     "reload-prepared",
     "reload-stored",
     "reload-link",
     "reload-exchanged",
+    "reload-settled",
 ];
 
 /// The steps of the end, in order.

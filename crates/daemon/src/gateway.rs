@@ -16,8 +16,8 @@ use crate::discovery;
 use crate::error::{DaemonError, system};
 use crate::lease_files::Report;
 use crate::prefix_watch::PrefixWatch;
-use crate::reload;
-use crate::running::{Running, Source};
+use crate::reload::Next;
+use crate::running::{Running, Source, Wish};
 
 /// Signals that end a process which does not expect them, and mean nothing to a gateway.
 const MEANINGLESS: [i32; 6] = [SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGXFSZ];
@@ -34,13 +34,11 @@ pub fn run(
     configuration: Configuration,
     set_log_level: impl Fn(LogLevel) + Send + Sync + 'static,
 ) -> Result<(), DaemonError> {
-    let (file, settings) = (path.to_owned(), configuration.host.clone());
-    let reload = move |current: &Plan| {
-        let (plan, level) = reload::plan(&file, &settings, current)?;
-        set_log_level(level);
-        Ok(plan)
-    };
-    let source = Source { path: path.to_owned(), reload: Box::new(reload), mtu: None };
+    let file = path.to_owned();
+    let awaits_prefix = discovery::awaiting(&configuration.plan).is_some();
+    let read = move |current: &Plan| Next::read(&file, awaits_prefix, current);
+    let set_log_level = Box::new(set_log_level);
+    let source = Source { path: path.to_owned(), read: Box::new(read), set_log_level, mtu: None };
     serve(configuration, source, &Report::default(), || Ok(()))
 }
 
@@ -55,7 +53,7 @@ pub(crate) fn serve(
     report: &Report,
     prepared: impl FnOnce() -> Result<(), DaemonError>,
 ) -> Result<(), DaemonError> {
-    let Configuration { host: settings, mut plan, warnings } = configuration;
+    let Configuration { host: settings, mut plan, warnings, wording } = configuration;
     for warning in &warnings {
         tracing::warn!("{warning}");
     }
@@ -73,8 +71,8 @@ pub(crate) fn serve(
     let stop = StopSignal::new().map_err(system("making the stop signal"))?;
     let signals_handle = signals.handle();
 
-    let wanted =
-        Wanted { source, settings: &settings, plan, report, awaits_prefix, supervisor: Arc::clone(&supervisor) };
+    let supervised = Arc::clone(&supervisor);
+    let wanted = Wanted { source, settings: &settings, wording, plan, report, awaits_prefix, supervisor: supervised };
     // What ends a worker or the watchdog ends the wait for signals.
     let gateway = Gateway::start(wanted, &stop, prepared, move || signals_handle.close())?;
     let running = gateway.running();
@@ -109,7 +107,7 @@ fn start_reloading(running: Arc<Running>) -> Option<SyncSender<()>> {
     let (wanted, requests) = sync_channel(1);
     let thread = std::thread::Builder::new().name("reload".into()).spawn(move || {
         while requests.recv().is_ok() {
-            match running.reload() {
+            match running.reload(Wish::default()) {
                 Ok(changed) => {
                     for why in changed.not_followed {
                         tracing::warn!("the engine serves without the fast path: {why}");

@@ -14,7 +14,9 @@
 //!   [`listener`]: what both have in common.
 //! * [`running`]: the gateway as the threads beside its workers see it.
 //! * [`accelerator`]: the kernel's fast path: where it is attached, and why not where it is not.
-//! * [`reload`]: what may change while packets flow. [`discovery`]: what the configuration leaves
+//! * [`reload`]: a configuration that is to take the place of the one in force. [`change`]: what comes of it,
+//!   in words. `table_text`: what the tables are made for, as the next process reads it. `provided`: the host,
+//!   for those that change it. [`discovery`]: what the configuration leaves
 //!   to the network. `provision`: what a plan needs of the host.
 //! * [`state`]: memory for the tables, kept across restarts where the configuration says so.
 //!   [`migration`]: what was made for another plan is carried over.
@@ -30,6 +32,7 @@ pub mod accelerator;
 mod assembly;
 pub mod binding_log;
 mod block_log;
+pub mod change;
 pub mod control;
 pub mod directories;
 pub mod discovery;
@@ -47,6 +50,7 @@ pub mod metrics;
 pub mod migration;
 mod prefix_watch;
 mod privileges;
+mod provided;
 mod provision;
 pub mod reload;
 pub mod running;
@@ -54,6 +58,7 @@ pub mod source_guard;
 pub mod state;
 pub mod table_clock;
 pub mod table_rows;
+pub mod table_text;
 pub mod tayga;
 mod team;
 mod threads;

@@ -7,7 +7,7 @@
 //! lives on: what was open is closed in the log with the time that was last known.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use tombolo_config::LogDetail;
 use tombolo_engine::carry_over::{CarryOver, Ended, Ends, FormerPlan};
@@ -34,8 +34,12 @@ pub fn described(plan: &Plan) -> String {
     text.trim_end().to_owned()
 }
 
-fn boot_id() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+/// Read once: a running gateway may not look there any more.
+fn boot_id() -> &'static str {
+    static BOOT_ID: LazyLock<String> = LazyLock::new(|| {
+        std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+    });
+    &BOOT_ID
 }
 
 /// Tables that do not fit.
@@ -70,7 +74,7 @@ impl Migration {
         let description = Description::parse(text)?;
         let was = FormerPlan::parse(&description)?;
         let former = FormerTables::open(memory, &description)?;
-        if description.lines("boot").next() == Some(&boot_id()) {
+        if description.lines("boot").next() == Some(boot_id()) {
             return Ok(Self::CarryOver(Box::new(CarryOver::new(former, was, Arc::clone(tables), plan))));
         }
         let last = Clock::read(memory).unwrap_or_else(|| (Utc::now(), 0));

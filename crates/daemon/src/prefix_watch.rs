@@ -13,7 +13,7 @@ use tombolo_io::worker::StopSignal;
 use tombolo_wire::Prefix64;
 
 use crate::discovery::first_valid;
-use crate::running::Running;
+use crate::running::{Running, Wish};
 use crate::threads::{self, Guarded};
 
 /// The least time between two changes: whoever forges advertisements shall not keep the gateway
@@ -49,7 +49,7 @@ pub(crate) struct PrefixWatch(JoinHandle<()>);
 
 impl PrefixWatch {
     /// Starts it for service number `service`; it ends when `stop` is given.
-    pub(crate) fn start(service: usize, running: &Arc<Running>, stop: StopSignal) -> Option<Self> {
+    pub(crate) fn start(service: u8, running: &Arc<Running>, stop: StopSignal) -> Option<Self> {
         let routers =
             Routers::open().inspect_err(|error| tracing::warn!("routers are not listened to: {error}")).ok()?;
         let guarded = Guarded { name: "prefix-watch", stop: stop.clone(), health: Arc::clone(&running.health) };
@@ -64,7 +64,7 @@ impl PrefixWatch {
     }
 }
 
-fn listen(routers: &Routers, service: usize, running: &Running, stop: &StopSignal) {
+fn listen(routers: &Routers, service: u8, running: &Arc<Running>, stop: &StopSignal) {
     let (mut expires, mut changed) = (None, Instant::now());
     while !stop.is_given() {
         let heard = match routers.receive(PERIOD) {
@@ -80,7 +80,7 @@ fn listen(routers: &Routers, service: usize, running: &Running, stop: &StopSigna
         if expires.is_some_and(|expires| expires <= now) && changed + PAUSE <= now {
             (expires, changed) = (None, now);
             tracing::info!("the prefix that routers advertise has changed");
-            if let Err(error) = running.reload() {
+            if let Err(error) = running.reload(Wish::default()) {
                 tracing::error!("the old prefix stays in use: {error}");
             }
         }
@@ -88,8 +88,8 @@ fn listen(routers: &Routers, service: usize, running: &Running, stop: &StopSigna
 }
 
 /// The prefix of service number `service`, which is that of all that leave it to the network.
-fn prefix_in_use(running: &Running, service: usize) -> Option<Prefix64> {
-    match &running.plan.load().services.get(service)?.kind {
+fn prefix_in_use(running: &Running, service: u8) -> Option<Prefix64> {
+    match &running.plan.load().service(service)?.kind {
         ServiceKind::Siit(siit) => siit.mapping.prefix,
         _ => None,
     }

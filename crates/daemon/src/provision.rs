@@ -4,9 +4,10 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use ipnet::{IpNet, Ipv4Subnets, Ipv6Net};
+use tombolo_config::{Host as HostSettings, Provision};
 use tombolo_engine::Plan;
 use tombolo_engine::plan::{AnsweredBy, Routed, ServiceKind};
-use tombolo_io::host::{Family, Host, HostError};
+use tombolo_io::host::{Family, Host, HostError, Setting};
 
 /// Prefixes that have to be routed to the device: from inside the services' IPv6 prefixes, from
 /// outside the pools.
@@ -28,6 +29,16 @@ pub(crate) fn routes(plan: &Plan) -> Vec<IpNet> {
     routes
 }
 
+/// What a plan needs of the host that the gateway sets up; nothing where the administrator does.
+pub(crate) fn setting(settings: &HostSettings, plan: &Plan) -> Option<Setting> {
+    if !matches!(settings.provision, Provision::Gateway) {
+        return None;
+    }
+    let Diversion { sources, exempt } = diversions(plan).unwrap_or_default();
+    let addresses = settings.addresses.iter().copied().map(IpAddr::from).collect();
+    Some(Setting { addresses, routes: routes(plan), sources, exempt })
+}
+
 /// What the device does not take is not sent: it stands for the links on both sides.
 pub(crate) fn limit_to(plan: &mut Plan, mtu: u32) {
     for service in &mut plan.services {
@@ -39,6 +50,7 @@ pub(crate) fn limit_to(plan: &mut Plan, mtu: u32) {
 }
 
 /// Packets that have to reach the device for their sources.
+#[derive(Default)]
 pub(crate) struct Diversion {
     pub(crate) sources: Vec<IpNet>,
     pub(crate) exempt: Vec<IpNet>,

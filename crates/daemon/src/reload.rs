@@ -1,16 +1,24 @@
-//! What may change while packets flow: timeouts, filtering, limits, translation settings, static
-//! bindings. What the layout of the tables or the host's routes depend on takes a restart.
+//! A configuration that is to take the place of the one in force: read, and laid out over the tables and
+//! the process that there are. What is bound to these (sizes of tables, the device, its queues) takes a
+//! restart, which keeps the state, too.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tombolo_config::{ConfigError, Configuration, Host, LogLevel};
+use tombolo_config::{Change, ConfigError, Configuration, Host, LogLevel, Wording};
 use tombolo_engine::Plan;
-use tombolo_engine::mapping::allocation::Allocation;
-use tombolo_engine::mapping::pool::Pool;
-use tombolo_engine::plan::{Routed, ServiceKind};
+use tombolo_engine::layout::{self, Misfit};
+use tombolo_engine::plan::{Service, ServiceKind};
+use tombolo_io::host::HostError;
+use tombolo_tables::tables::Capacity;
 
-/// Why a plan cannot take the place of another.
+use crate::discovery;
+use crate::table_text::TableTextError;
+
+/// Keys of `[gateway]` that a reload takes.
+const LIVE: [&str; 5] = ["gateway.ipv4", "gateway.ipv6", "gateway.answered_by", "gateway.log_level", "gateway.icmp_"];
+
+/// Why a configuration cannot take the place of another.
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
     /// The file.
@@ -18,71 +26,121 @@ pub enum ReloadError {
     Config(#[from] ConfigError),
     /// What the file leaves to the network.
     #[error(transparent)]
-    Discovery(#[from] crate::discovery::DiscoveryError),
-    /// A part that cannot change at run time.
-    #[error("{0} changed, which takes a restart of the gateway")]
-    NeedsRestart(&'static str),
+    Discovery(#[from] discovery::DiscoveryError),
+    /// What cannot change at run time.
+    #[error("{0} changed, which takes a restart of the gateway; the state goes on over it")]
+    NeedsRestart(String),
+    /// The tables.
+    #[error("{0}, so this takes a restart of the gateway; the state goes on over it")]
+    Misfit(#[from] Misfit),
+    /// The host.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// The text beside the tables.
+    #[error("the file was read, and nothing was changed: {0}")]
+    Text(#[from] TableTextError),
     /// A step.
     #[error("the file was read, and nothing was changed")]
     Step(#[source] std::io::Error),
     /// There is nothing that could be read again.
     #[error("there is no map-file to be read again")]
     Nothing,
+    /// The gateway starts or ends.
+    #[error("the gateway is starting or ending; try again")]
+    NotNow,
+    /// Nothing waits for it.
+    #[error("no reload waits to be confirmed")]
+    NothingToConfirm,
 }
 
-/// The plan of the file at `path`, if it can take the place of `current`, and what is logged from then on.
-///
-/// # Errors
-/// [`ReloadError`].
-pub fn plan(path: &Path, host: &Host, current: &Plan) -> Result<(Plan, LogLevel), ReloadError> {
-    let Configuration { host: mut new_host, mut plan, warnings } = tombolo_config::load(path)?;
-    let log_level = std::mem::replace(&mut new_host.log_level, host.log_level);
-    for warning in &warnings {
-        tracing::warn!("{warning}");
-    }
-    crate::discovery::complete(&mut plan, crate::discovery::advertised, tombolo_io::resolver::ipv6_addresses)?;
-    let fixed = [
-        (new_host.file_directories != host.file_directories, "the directory of a file that it names"),
-        (new_host != *host, "[gateway]"),
-        (plan.capacity != current.capacity, "[capacity], or the size of the pools,"),
-        (!plan.ranges().eq(current.ranges()), "a pool"),
-        (!allocations(&plan).eq(allocations(current)), "the allocation of ports"),
-        (!routed(&plan).eq(routed(current)), "a prefix, or the list of services,"),
-        (!names(&plan).eq(names(current)), "the name of a service"),
-    ];
-    if let Some((_, what)) = fixed.into_iter().find(|(changed, _)| *changed) {
-        return Err(ReloadError::NeedsRestart(what));
-    }
-    keep_lent(&mut plan, current);
-    plan.own.ipv4 = plan.own.ipv4.or(current.own.ipv4);
-    plan.own.ipv6 = plan.own.ipv6.or(current.own.ipv6);
-    Ok((plan, log_level))
+/// What a file says, complete.
+#[derive(Debug, Clone)]
+pub struct Next {
+    /// What the engine does.
+    pub plan: Plan,
+    /// What the host has to provide.
+    pub settings: Host,
+    /// The text.
+    pub wording: Wording,
 }
 
-/// The new plan goes on lending from the pools of the old one, which know what is lent.
-fn keep_lent(plan: &mut Plan, current: &Plan) {
-    for (new, old) in plan.services.iter_mut().zip(&current.services) {
-        if let (ServiceKind::Siit(new), ServiceKind::Siit(old)) = (&mut new.kind, &old.kind)
-            && let (Some(pool), Some(lending)) = (&new.dynamic, &old.dynamic)
-            && pool.addresses() == lending.addresses()
-        {
-            new.dynamic = Some(Arc::clone(lending));
+impl Next {
+    /// What the file at `path` says. Only a gateway that has asked the network for the prefix of a PLAT at
+    /// its start `awaits_prefix` still.
+    ///
+    /// # Errors
+    /// [`ReloadError`].
+    pub fn read(path: &Path, awaits_prefix: bool, current: &Plan) -> Result<Self, ReloadError> {
+        let Configuration { host: settings, mut plan, warnings, wording } = tombolo_config::load(path)?;
+        for warning in &warnings {
+            tracing::warn!("{warning}");
         }
+        if !awaits_prefix && discovery::awaiting(&plan).is_some() {
+            return Err(ReloadError::NeedsRestart("prefix = \"auto\"".to_owned()));
+        }
+        discovery::complete(&mut plan, discovery::advertised, tombolo_io::resolver::ipv6_addresses)?;
+        keep_lent(&mut plan, current)?;
+        plan.own.ipv4 = plan.own.ipv4.or(current.own.ipv4);
+        plan.own.ipv6 = plan.own.ipv6.or(current.own.ipv6);
+        Ok(Self { plan, settings, wording })
+    }
+
+    /// Lays the plan out to take the place of `current`, which was made of `was`. The keys that differ.
+    ///
+    /// # Errors
+    /// [`ReloadError::NeedsRestart`], [`ReloadError::Misfit`].
+    pub(crate) fn follow(&mut self, was: &Said, current: &Plan) -> Result<Vec<Change>, ReloadError> {
+        let changes = was.wording.changes_to(&self.wording);
+        let same = |plan: &Plan| Capacity { outside_slots: 0, ..plan.capacity };
+        if fixed(&self.settings, &self.plan) != fixed(&was.settings, current) || same(&self.plan) != same(current) {
+            let takes_restart = |change: &&Change| {
+                let key = change.key.as_str();
+                let is_fixed = key.starts_with("gateway.") && !LIVE.iter().any(|live| key.starts_with(live));
+                is_fixed || key.starts_with("interface") || key.starts_with("capacity") || key.contains(".dynamic_map")
+            };
+            let keys: Vec<&str> = changes.iter().filter(takes_restart).map(|change| change.key.as_str()).collect();
+            let keys = if keys.is_empty() { "[gateway]".to_owned() } else { keys.join(", ") };
+            return Err(ReloadError::NeedsRestart(keys));
+        }
+        layout::follow(&mut self.plan, current)?;
+        Ok(changes)
     }
 }
 
-/// In which portions ports are handed out: blocks and shares that subscribers have mean nothing in
-/// other portions.
-fn allocations(plan: &Plan) -> impl Iterator<Item = &Allocation> {
-    plan.services.iter().filter_map(|service| service.kind.pool()).map(Pool::allocation)
+/// What the configuration in force says.
+#[derive(Debug, Clone)]
+pub(crate) struct Said {
+    pub(crate) settings: Host,
+    pub(crate) wording: Wording,
 }
 
-/// What is routed to the device, service by service.
-fn routed(plan: &Plan) -> impl Iterator<Item = Routed> + '_ {
-    plan.services.iter().map(|service| service.kind.routed())
+/// The settings without what a reload takes; files of leases by the name of their service.
+fn fixed<'s>(settings: &Host, plan: &'s Plan) -> (Host, Vec<(&'s str, PathBuf)>) {
+    let name = |place: usize| plan.services.get(place).map_or("", |service| &service.name);
+    let leases = settings.lease_files.iter().map(|(place, path)| (name(*place), path.clone())).collect();
+    let host = Host {
+        addresses: Vec::new(),
+        lease_files: Vec::new(),
+        file_directories: Vec::new(),
+        log_level: LogLevel::Info,
+        ..settings.clone()
+    };
+    (host, leases)
 }
 
-/// By which the next process knows whose the state is.
-fn names(plan: &Plan) -> impl Iterator<Item = &str> {
-    plan.services.iter().map(|service| service.name.as_str())
+/// The new plan goes on lending from the pools of the old one, which know what is lent. Who keeps their
+/// files was told at the start which there are.
+fn keep_lent(plan: &mut Plan, current: &Plan) -> Result<(), ReloadError> {
+    for Service { name, kind, .. } in &mut plan.services {
+        let ServiceKind::Siit(siit) = kind else { continue };
+        let Some(pool) = &siit.dynamic else { continue };
+        let was = current.services.iter().find(|service| service.name == *name);
+        let lending = was.and_then(|service| match &service.kind {
+            ServiceKind::Siit(was) => was.dynamic.as_ref().filter(|lending| lending.addresses() == pool.addresses()),
+            _ => None,
+        });
+        let lending = lending.ok_or_else(|| ReloadError::NeedsRestart(format!("service.{name}.dynamic_pool")))?;
+        siit.dynamic = Some(Arc::clone(lending));
+    }
+    Ok(())
 }

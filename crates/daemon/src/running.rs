@@ -3,15 +3,17 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use tombolo_config::Host as HostSettings;
+use tombolo_config::{Host as HostSettings, LogLevel, Wording};
 use tombolo_engine::counters::{Counters, Totals};
 use tombolo_engine::flush::{Flushed, flush};
 use tombolo_engine::static_bindings::{self, Conflict};
-use tombolo_engine::{Now, Plan};
+use tombolo_engine::{Now, Plan, settle};
 use tombolo_io::clock::monotonic_nanos;
+use tombolo_io::host::Setting;
 use tombolo_io::queue::{QueueCounters, QueueTotals};
 use tombolo_io::supervisor::Supervisor;
 use tombolo_tables::Tables;
@@ -19,21 +21,33 @@ use tombolo_tables::binding::Binding;
 
 use crate::accelerator::Accelerator;
 use crate::binding_log::Removals;
+use crate::change::{Changed, End};
 use crate::health::Health;
 use crate::maintenance::Swept;
-use crate::provision::limit_to;
-use crate::reload::ReloadError;
+use crate::provided::Provided;
+use crate::provision::{limit_to, setting};
+use crate::reload::{Next, ReloadError, Said};
 use crate::source_guard::Guard;
+use crate::table_text::TableText;
+use crate::worker::Pulse;
 
-/// Reads the configuration again: a plan that can take the place of the one given.
-pub type Reload = Box<dyn Fn(&Plan) -> Result<Plan, ReloadError> + Send + Sync>;
+/// A packet is on its way for much less.
+const SHORT: Duration = Duration::from_millis(20);
+/// A worker that is kept from the processor may take so long.
+const LONG: Duration = Duration::from_millis(100);
+const STEP: Duration = Duration::from_millis(2);
+
+/// Reads the configuration again, to take the place of the plan given.
+pub type Read = Box<dyn Fn(&Plan) -> Result<Next, ReloadError> + Send + Sync>;
 
 /// Where the plan comes from.
 pub struct Source {
     /// The configuration file.
     pub path: PathBuf,
     /// Reads it again.
-    pub reload: Reload,
+    pub read: Read,
+    /// Has the log tell as much as the configuration says.
+    pub set_log_level: Box<dyn Fn(LogLevel) + Send + Sync>,
     /// MTU of the device, where the administrator has set it: a limit of every plan.
     pub mtu: Option<u32>,
 }
@@ -75,17 +89,45 @@ pub struct Running {
     pub supervisor: Arc<Supervisor>,
     /// What was put back on the host after somebody had taken it away.
     pub put_back: Arc<AtomicU64>,
-    /// Held while the plan is replaced, so that no change is lost.
-    pub changing: Mutex<()>,
+    /// The host, as far as plans change it.
+    pub provided: Arc<Provided>,
+    /// What the tables are made for, as the next process reads it.
+    pub text: TableText,
+    /// By which workers are seen to take up a plan.
+    pub pulses: Vec<Pulse>,
+    /// What the configuration in force says. Held while it is replaced, so that no change is lost.
+    pub in_force: Mutex<InForce>,
 }
 
-/// What came of a new plan.
-#[derive(Debug, Default)]
-pub struct Changed {
-    /// Static bindings that could not be made.
-    pub conflicts: Vec<Conflict>,
-    /// Where the fast path did not follow, and why. The engine takes the packets there.
-    pub not_followed: Vec<String>,
+/// The configuration in force.
+#[derive(Debug)]
+pub struct InForce {
+    said: Said,
+    /// The one that comes back unless this one is confirmed.
+    unconfirmed: Option<Unconfirmed>,
+}
+
+impl InForce {
+    /// The one that the gateway is started with.
+    #[must_use]
+    pub fn new(settings: HostSettings, wording: Wording) -> Self {
+        Self { said: Said { settings, wording }, unconfirmed: None }
+    }
+}
+
+#[derive(Debug)]
+struct Unconfirmed {
+    fallback: Next,
+    until: Instant,
+}
+
+/// What a reload is to do.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Wish {
+    /// Say what would change, and change nothing.
+    pub dry_run: bool,
+    /// Go back after so many seconds, unless it is confirmed.
+    pub confirm_within: Option<u32>,
 }
 
 impl Running {
@@ -113,53 +155,190 @@ impl Running {
         totals
     }
 
-    /// Reads the configuration file again. Connections are not disturbed.
+    /// Reads the configuration file again. What it does not concern is not disturbed; what must end is
+    /// ended.
     ///
     /// # Errors
-    /// [`ReloadError`]: the old plan stays in force.
-    pub fn reload(&self) -> Result<Changed, ReloadError> {
-        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+    /// [`ReloadError`]: the old configuration stays in force.
+    pub fn reload(self: &Arc<Self>, wish: Wish) -> Result<Changed, ReloadError> {
+        let mut in_force = self.lock();
+        let current = self.plan.load_full();
+        if wish.dry_run {
+            return self.foresee(&in_force, (self.source.read)(&current)?);
+        }
         self.supervisor.reloading();
-        let changed = self.reload_alone();
+        let changed = self.reload_alone(&mut in_force, &current, wish);
         self.supervisor.ready();
         changed
     }
 
     /// The same, while nobody else changes the plan.
-    fn reload_alone(&self) -> Result<Changed, ReloadError> {
-        let current = self.plan.load_full();
-        let mut plan = (self.source.reload)(&current)?;
+    fn reload_alone(
+        self: &Arc<Self>,
+        in_force: &mut InForce,
+        current: &Arc<Plan>,
+        wish: Wish,
+    ) -> Result<Changed, ReloadError> {
+        let next = (self.source.read)(current)?;
         tombolo_io::fault::check("reload-read").map_err(ReloadError::Step)?;
+        let Said { settings, wording } = in_force.said.clone();
+        let before = Next { plan: Plan::clone(current), settings, wording };
+        let mut changed = self.take_over(in_force, next)?;
+        // A further one confirms the one before, unless it is to be confirmed itself.
+        let pending = in_force.unconfirmed.take();
+        if let Some(seconds) = wish.confirm_within {
+            let fallback = pending.map_or(before, |pending| pending.fallback);
+            let until = Instant::now() + Duration::from_secs(seconds.into());
+            in_force.unconfirmed = Some(Unconfirmed { fallback, until });
+            changed.confirm_within = Some(seconds);
+            self.await_confirmation(until);
+        }
+        Ok(changed)
+    }
+
+    /// What would change.
+    fn foresee(&self, in_force: &InForce, mut next: Next) -> Result<Changed, ReloadError> {
+        let current = self.plan.load_full();
+        let keys = next.follow(&in_force.said, &current)?;
+        let losses = settle::foresee(&self.tables, &current, &next.plan);
+        Ok(Changed { keys, ends: End::all(&losses, &next.plan), ..Changed::default() })
+    }
+
+    /// Exchanges the configuration in force for another one.
+    fn take_over(&self, in_force: &mut InForce, mut next: Next) -> Result<Changed, ReloadError> {
+        let current = self.plan.load_full();
+        let keys = next.follow(&in_force.said, &current)?;
+        let Next { mut plan, settings, wording } = next;
         if let Some(mtu) = self.source.mtu {
             limit_to(&mut plan, mtu);
         }
         plan.times.draining_since = current.times.draining_since;
+        let lies_otherwise = self.text.begin(&current, &plan)?;
+        let needed = setting(&settings, &plan);
+        if let Some(needed) = &needed
+            && let Err(error) = self.extend_host(needed)
+        {
+            if lies_otherwise {
+                self.text.settle(&current)?;
+            }
+            return Err(error);
+        }
+        // What is in the way of others goes first.
+        let _ = self.reconcile(&plan);
+        tombolo_io::fault::trip("reload-bindings");
+        let plan = Arc::new(plan);
+        let not_followed = self.put(Arc::clone(&plan));
+        if let Some(needed) = &needed {
+            self.reduce_host(needed);
+        }
+        self.let_packets_pass();
         let removed = &mut |binding: &Binding| self.removals.report(binding);
-        let conflicts = static_bindings::reconcile_and_report(&self.tables, &plan, self.now(), removed);
+        let losses = settle::settle(&self.tables, &current, &plan, self.now(), removed);
+        let conflicts = self.reconcile(&plan);
         for conflict in &conflicts {
             tracing::warn!(service = conflict.service, binding = ?conflict.binding, "{}", conflict.reason);
         }
-        tombolo_io::fault::trip("reload-bindings");
-        let not_followed = self.put(plan);
+        tombolo_io::fault::trip("reload-settled");
+        if lies_otherwise && let Err(error) = self.text.settle(&plan) {
+            tracing::error!("the next start will have to carry the state over: {error}");
+        }
+        (self.source.set_log_level)(settings.log_level);
+        in_force.said = Said { settings, wording };
+        let changed = Changed { keys, ends: End::all(&losses, &plan), conflicts, not_followed, confirm_within: None };
+        changed.log();
         tracing::info!("configuration reloaded");
-        Ok(Changed { conflicts, not_followed })
+        Ok(changed)
+    }
+
+    /// Brings the static bindings in line with a plan.
+    fn reconcile(&self, plan: &Plan) -> Vec<Conflict> {
+        let removed = &mut |binding: &Binding| self.removals.report(binding);
+        static_bindings::reconcile_and_report(&self.tables, plan, self.now(), removed)
+    }
+
+    fn extend_host(&self, needed: &Setting) -> Result<(), ReloadError> {
+        tombolo_io::fault::check("reload-host").map_err(ReloadError::Step)?;
+        let HostSettings { device, table, .. } = &self.settings;
+        let extended = self.provided.with(|host| host.extend(device, *table, needed)).ok_or(ReloadError::NotNow)?;
+        Ok(extended?)
+    }
+
+    fn reduce_host(&self, needed: &Setting) {
+        let HostSettings { device, table, .. } = &self.settings;
+        if let Some(Err(error)) = self.provided.with(|host| host.reduce(device, *table, needed)) {
+            tracing::warn!("what the configuration does not need any more stays on the host: {error}");
+        }
+    }
+
+    /// Waits until no packet is on its way by a plan that was replaced: workers look for another one with each
+    /// batch, unless they wait for packets, and programs end.
+    fn let_packets_pass(&self) {
+        let (began, before) = (Instant::now(), self.pulses.iter().map(Pulse::count).collect::<Vec<_>>());
+        let wait = |all_beat: bool| began.elapsed() < if all_beat { SHORT } else { LONG };
+        while wait(self.pulses.iter().zip(&before).all(|(pulse, before)| pulse.count() != *before)) {
+            std::thread::sleep(STEP);
+        }
+    }
+
+    /// Goes back when the time is over, unless the configuration was confirmed.
+    fn await_confirmation(self: &Arc<Self>, until: Instant) {
+        let running = Arc::downgrade(self);
+        let wait = move || {
+            while let Some(running) = running.upgrade() {
+                let mut in_force = running.lock();
+                let pending = in_force.unconfirmed.as_ref().map(|pending| pending.until);
+                if pending != Some(until) {
+                    return;
+                }
+                if Instant::now() >= until {
+                    return running.go_back(&mut in_force, "nobody has confirmed the configuration");
+                }
+                drop(in_force);
+                drop(running);
+                std::thread::sleep(SHORT);
+            }
+        };
+        if let Err(error) = std::thread::Builder::new().name("unconfirmed".into()).spawn(wait) {
+            tracing::error!("the configuration stays even if it is not confirmed: {error}");
+        }
+    }
+
+    fn go_back(&self, in_force: &mut InForce, why: &str) {
+        let Some(Unconfirmed { fallback, .. }) = in_force.unconfirmed.take() else { return };
+        tracing::warn!("{why}: the one before comes back; the file is as it is");
+        if let Err(error) = self.take_over(in_force, fallback) {
+            tracing::error!("the configuration before cannot come back: {error}");
+        }
+    }
+
+    /// The configuration in force stays.
+    ///
+    /// # Errors
+    /// [`ReloadError::NothingToConfirm`].
+    pub fn confirm(&self) -> Result<(), ReloadError> {
+        self.lock().unconfirmed.take().ok_or(ReloadError::NothingToConfirm)?;
+        tracing::info!("configuration confirmed");
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, InForce> {
+        self.in_force.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends, or allows again, the making of bindings and sessions. What is open goes on.
     pub fn drain(&self, on: bool) {
-        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _in_force = self.lock();
         let mut plan = Plan::clone(&self.plan.load());
         if plan.times.draining_since.is_some() != on {
             plan.times.draining_since = on.then(|| self.now().tick());
-            self.put(plan);
+            self.put(Arc::new(plan));
             tracing::info!(on, "draining");
         }
     }
 
     /// The plan for the packets from now on, in the engine and in the kernel within milliseconds of
     /// each other: the kernel's programs are loaded before, which takes longest.
-    fn put(&self, plan: Plan) -> Vec<String> {
-        let plan = Arc::new(plan);
+    fn put(&self, plan: Arc<Plan>) -> Vec<String> {
         let prepared = self.accelerator.as_ref().map(|accelerator| (accelerator, accelerator.prepare(&plan)));
         tombolo_io::fault::trip("reload-prepared");
         self.guard.follow(&plan, &self.health);

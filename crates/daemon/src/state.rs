@@ -26,6 +26,7 @@ use crate::directories;
 use crate::error_chain::in_one_line;
 use crate::migration::{Migration, described};
 use crate::table_clock::Clock;
+use crate::table_text::TableText;
 
 /// Why there are no tables.
 #[derive(Debug, thiserror::Error)]
@@ -356,6 +357,16 @@ impl State {
         match &self.memory {
             Memory::Kernel(memory) => Some(memory),
             _ => None,
+        }
+    }
+
+    /// Where it is said what the tables are made for.
+    #[must_use]
+    pub fn text(&self) -> TableText {
+        match &self.memory {
+            Memory::Own => TableText::Nowhere,
+            Memory::Files(directory) => TableText::Files(directory.path().to_owned()),
+            Memory::Kernel(memory) => TableText::Kernel(memory.directory().to_owned()),
         }
     }
 

@@ -37,10 +37,10 @@ pub fn protocol_named(name: &str) -> Option<PortSpace> {
     PortSpace::ALL.into_iter().find(|space| protocol_name(space.protocol()) == name)
 }
 
-/// The name of service number `number`.
+/// The name of service number `number`, or of the one that had it under an earlier plan.
 #[must_use]
 pub fn service_name(plan: &Plan, number: u8) -> &str {
-    plan.services.get(usize::from(number)).map_or("gone", |service| &service.name)
+    plan.service_ever(number).map_or("gone", |service| &service.name)
 }
 
 /// A host inside: its address, and the softwire that it is behind where there is one.

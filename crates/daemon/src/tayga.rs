@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use tombolo_config::Configuration;
 use tombolo_config::tayga::{LogOption, Tayga};
 use tombolo_engine::Plan;
 use tombolo_engine::plan::ServiceKind;
@@ -11,7 +12,7 @@ use tombolo_io::tun::{ExistingDevice, KernelEntry, Persistence, Tun, TunConfig};
 use crate::error::DaemonError;
 use crate::gateway::serve;
 use crate::lease_files::Report;
-use crate::reload::ReloadError;
+use crate::reload::{Next, ReloadError};
 use crate::running::Source;
 
 /// An MTU to begin with; that of the device takes its place.
@@ -31,12 +32,13 @@ pub fn run(tayga: &Tayga, prepared: impl FnOnce() -> Result<(), DaemonError>) ->
         drops: has(LogOption::Drop) || has(LogOption::Reject) || has(LogOption::Icmp),
     };
     let again = tayga.clone();
-    let reload = move |current: &Plan| reload(&again, current);
+    let read = move |current: &Plan| read(&again, current);
     let path = tayga.map_file.clone().unwrap_or_default();
-    serve(configuration, Source { path, reload: Box::new(reload), mtu: None }, &report, prepared)
+    let source = Source { path, read: Box::new(read), set_log_level: Box::new(|_| ()), mtu: None };
+    serve(configuration, source, &report, prepared)
 }
 
-fn reload(tayga: &Tayga, current: &Plan) -> Result<Plan, ReloadError> {
+fn read(tayga: &Tayga, current: &Plan) -> Result<Next, ReloadError> {
     if tayga.map_file.is_none() {
         return Err(ReloadError::Nothing);
     }
@@ -44,11 +46,12 @@ fn reload(tayga: &Tayga, current: &Plan) -> Result<Plan, ReloadError> {
         ServiceKind::Siit(siit) => siit.dynamic.as_ref().map(Arc::clone),
         _ => None,
     });
-    let configuration = tayga.configuration(&tayga.load_map_file()?, dynamic, MTU)?;
-    for warning in &configuration.warnings {
+    let Configuration { host: settings, plan, warnings, wording } =
+        tayga.configuration(&tayga.load_map_file()?, dynamic, MTU)?;
+    for warning in &warnings {
         tracing::warn!("{warning}");
     }
-    Ok(configuration.plan)
+    Ok(Next { plan, settings, wording })
 }
 
 /// Makes the device of `tayga` persistent, or ends that: `--mktun` and `--rmtun`.

@@ -14,6 +14,7 @@ use tombolo_io::worker::StopSignal;
 
 use crate::error_chain::in_one_line;
 use crate::health::Health;
+use crate::provided::Provided;
 use crate::threads::{self, Guarded};
 
 /// How long is waited for something to happen, at most; a gateway that ends waits as long.
@@ -29,34 +30,37 @@ const PACE: Duration = Duration::from_secs(5);
 /// The same is not said again for so long.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// The running thread, which has the host.
+/// The running thread.
 #[derive(Debug)]
-pub(crate) struct Upkeep(JoinHandle<Host>);
+pub(crate) struct Upkeep(JoinHandle<()>);
 
 impl Upkeep {
-    /// Starts it; it ends when `stop` is given, and gives the host back. Counts in `put_back`.
+    /// Starts it for the host that `provided` holds; it ends when `stop` is given. Counts in `put_back`.
     ///
     /// # Errors
     /// If the kernel does not announce changes, or if there are no more threads.
-    pub(crate) fn start(host: Host, guarded: Guarded, put_back: Arc<AtomicU64>) -> std::io::Result<Self> {
-        let watch = Watch::open(&host)?;
+    pub(crate) fn start(
+        provided: Arc<Provided>,
+        guarded: Guarded,
+        put_back: Arc<AtomicU64>,
+    ) -> std::io::Result<Option<Self>> {
+        let Some(watch) = provided.with(|host| Watch::open(host)) else { return Ok(None) };
+        let watch = watch?;
         let (stop, health) = (guarded.stop.clone(), Arc::clone(&guarded.health));
-        let mut keeper = Keeper { host, health, put_back, budget: Budget::new(), said: None };
-        Ok(Self(threads::spawn(guarded, move || {
-            keeper.keep(&watch, &stop);
-            keeper.host
-        })?))
+        let mut keeper = Keeper { provided, watch, health, put_back, budget: Budget::new(), said: None };
+        Ok(Some(Self(threads::spawn(guarded, move || keeper.keep(&stop))?)))
     }
 
-    /// Waits for its end. The host, from which all can be taken back; none if the thread has panicked.
-    pub(crate) fn join(self) -> Option<Host> {
+    /// Waits for its end.
+    pub(crate) fn join(self) {
         self.0.thread().unpark();
-        self.0.join().ok()
+        let _ = self.0.join();
     }
 }
 
 struct Keeper {
-    host: Host,
+    provided: Arc<Provided>,
+    watch: Watch,
     health: Arc<Health>,
     put_back: Arc<AtomicU64>,
     budget: Budget,
@@ -64,10 +68,10 @@ struct Keeper {
 }
 
 impl Keeper {
-    fn keep(&mut self, watch: &Watch, stop: &StopSignal) {
+    fn keep(&mut self, stop: &StopSignal) {
         let mut due = Instant::now() + PERIOD;
         while !stop.is_given() {
-            let heard = watch.wait(WAIT.min(due.saturating_duration_since(Instant::now()))).unwrap_or_else(|_| {
+            let heard = self.watch.wait(WAIT.min(due.saturating_duration_since(Instant::now()))).unwrap_or_else(|_| {
                 std::thread::sleep(WAIT);
                 true
             });
@@ -84,10 +88,16 @@ impl Keeper {
 
     /// Puts back what is missing, as far as it may. True if nothing is missing.
     fn look(&mut self) -> bool {
+        let provided = Arc::clone(&self.provided);
+        provided.with(|host| self.look_at(host)).unwrap_or(true)
+    }
+
+    fn look_at(&mut self, host: &mut Host) -> bool {
+        self.watch.follow(host);
         let mut faults: Vec<String> =
             Forwarding::read().remedies().iter().map(|remedy| format!("the host does not forward: {remedy}")).collect();
         let advice = faults.len();
-        match self.host.missing() {
+        match host.missing() {
             Err(error) => faults.push(in_one_line(&error)),
             Ok(missing) if missing.is_empty() => {}
             Ok(missing) if !self.budget.take() => {
@@ -99,7 +109,7 @@ impl Keeper {
             Ok(missing) => {
                 let mut done = Vec::new();
                 for missing in missing {
-                    match self.host.put_back(&missing) {
+                    match host.put_back(&missing) {
                         Ok(()) => done.push(missing.to_string()),
                         Err(error) => faults.push(format!("{missing} cannot be put back: {}", in_one_line(&error))),
                     }

@@ -9,12 +9,11 @@ use std::sync::Arc;
 
 use tombolo_daemon::migration::described;
 use tombolo_engine::carry_over::{Carried, CarryOver, Ended, Ends, FormerPlan};
-use tombolo_engine::packet::{HEADROOM, Offload, Packet};
-use tombolo_engine::{Engine, Now, Plan, Verdict, static_bindings};
-use tombolo_tables::binding::{Binding, InsideKey};
+use tombolo_engine::{Engine, Now, Plan, static_bindings};
+use tombolo_tables::binding::Binding;
 use tombolo_tables::former::{Description, FormerMemory, FormerTables};
 use tombolo_tables::hash::HashKey;
-use tombolo_tables::memory::{Backing, Heap, MemoryError, MemorySource, Slab};
+use tombolo_tables::memory::Slab;
 use tombolo_tables::session::{DOUBTED, State, UNANSWERED};
 use tombolo_tables::subscriber::{Subscriber, SubscriberId};
 use tombolo_tables::tables::Removal;
@@ -23,115 +22,11 @@ use tombolo_tables::{Tables, audit};
 use tombolo_wire::Protocol;
 
 mod packets;
+mod world;
 
-use packets::{transport, v4};
-
-const SERVER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 2);
-const NOW: Now = Now(5000 << Tick::SHIFT);
-const FIN: u8 = 1;
-const SYN: u8 = 2;
-const RST: u8 = 4;
-const ACK: u8 = 16;
-
-/// Memory that is read again.
-#[derive(Default)]
-struct Kept(HashMap<&'static str, Arc<dyn Backing>>);
-
-impl MemorySource for Kept {
-    fn take(&mut self, name: &'static str, bytes: usize) -> Result<Arc<dyn Backing>, MemoryError> {
-        let span = Heap.take(name, bytes)?;
-        self.0.insert(name, Arc::clone(&span));
-        Ok(span)
-    }
-}
-
-impl FormerMemory for Kept {
-    fn span(&self, name: &'static str) -> Option<Arc<dyn Backing>> {
-        self.0.get(name).cloned()
-    }
-}
-
-fn plan(capacity: (u32, u32, u32), services: &str) -> Plan {
-    let (subscribers, bindings, sessions) = capacity;
-    let text = format!(
-        "[capacity]\nsubscribers = {subscribers}\nbindings = {bindings}\nsessions = {sessions}\n[timeouts]\nport_reuse = 120\n{services}"
-    );
-    tombolo_config::parse("test.toml", &text).unwrap().plan
-}
-
-const ROOM: (u32, u32, u32) = (50, 500, 1000);
-
-/// Datagrams make sessions, too.
-fn nat44(name: &str, inside: &str, pool: &str, rest: &str) -> String {
-    format!("{}sessions = \"kept\"\n{rest}\n", nat44_without_sessions(name, inside, pool))
-}
-
-fn nat44_without_sessions(name: &str, inside: &str, pool: &str) -> String {
-    format!("[[service]]\nkind = \"nat44\"\nname = \"{name}\"\ninside = [\"{inside}\"]\npool = [{pool}]\n")
-}
-
-fn addresses(addresses: &str) -> String {
-    format!("{{ addresses = \"{addresses}\" }}")
-}
-
-/// A gateway on tables that can be read again.
-struct World {
-    memory: Kept,
-    plan: Plan,
-    tables: Arc<Tables>,
-    engine: Engine,
-    now: Now,
-}
+use world::*;
 
 impl World {
-    fn new(plan: Plan) -> Self {
-        let mut memory = Kept::default();
-        let tables = Arc::new(Tables::new(&mut memory, plan.capacity, HashKey::new([1, 2, 3, 4])).unwrap());
-        let engine = Engine::new(Arc::clone(&tables), [7; 32], 0, 1);
-        assert!(static_bindings::reconcile(&tables, &plan, NOW).is_empty());
-        Self { memory, plan, tables, engine, now: NOW }
-    }
-
-    /// Sends a packet; source and destination that it left with.
-    fn pass(&mut self, bytes: &[u8]) -> Option<[(Ipv4Addr, u16); 2]> {
-        let mut buffer = [0; HEADROOM + 128];
-        buffer[HEADROOM..HEADROOM + bytes.len()].copy_from_slice(bytes);
-        let mut packet = Packet::new(&mut buffer, HEADROOM, bytes.len(), Offload::default()).unwrap();
-        let mut seen = None;
-        let mut outbox = |packet: &mut Packet<'_>| {
-            let sent = packet.bytes();
-            let address = |at: usize| Ipv4Addr::new(sent[at], sent[at + 1], sent[at + 2], sent[at + 3]);
-            let port = |at: usize| u16::from_be_bytes([sent[at], sent[at + 1]]);
-            seen = Some([(address(12), port(20)), (address(16), port(22))]);
-        };
-        match self.engine.process(&self.plan, &mut packet, self.now, &mut outbox) {
-            Verdict::Forward => seen,
-            _ => None,
-        }
-    }
-
-    /// A datagram from inside: the endpoint that it leaves from.
-    fn udp(&mut self, host: (Ipv4Addr, u16)) -> Option<(Ipv4Addr, u16)> {
-        self.pass(&packet(Protocol::UDP, host, (SERVER, 53), 0)).map(|[source, _]| source)
-    }
-
-    /// A connection that is established: the endpoint that it leaves from.
-    fn tcp(&mut self, host: (Ipv4Addr, u16)) -> (Ipv4Addr, u16) {
-        let [outside, _] = self.pass(&packet(Protocol::TCP, host, (SERVER, 80), SYN)).unwrap();
-        self.pass(&packet(Protocol::TCP, (SERVER, 80), outside, SYN | ACK)).unwrap();
-        outside
-    }
-
-    /// Whom a segment of the server's reaches.
-    fn answer(&mut self, outside: (Ipv4Addr, u16)) -> Option<(Ipv4Addr, u16)> {
-        self.pass(&packet(Protocol::TCP, (SERVER, 80), outside, ACK)).map(|[_, destination]| destination)
-    }
-
-    /// Whom a datagram of the server's reaches.
-    fn answer_udp(&mut self, outside: (Ipv4Addr, u16)) -> Option<(Ipv4Addr, u16)> {
-        self.pass(&packet(Protocol::UDP, (SERVER, 53), outside, 0)).map(|[_, destination]| destination)
-    }
-
     /// The gateway under another plan.
     fn carried_to(&self, plan: Plan) -> (World, Carried, Told) {
         self.carried_as(&described(&self.plan), &self.memory, plan)
@@ -159,10 +54,6 @@ impl World {
     }
 }
 
-fn packet(protocol: Protocol, source: (Ipv4Addr, u16), destination: (Ipv4Addr, u16), flags: u8) -> Vec<u8> {
-    v4(source.0, destination.0, protocol, &transport(protocol, source.1, destination.1, flags))
-}
-
 /// What has ended.
 #[derive(Debug, Default)]
 struct Told {
@@ -186,33 +77,6 @@ impl Ends for Told {
     fn block(&mut self, subscriber: &Subscriber, ports: (u16, u16)) {
         self.blocks.push((subscriber.key.ipv4.into(), ports));
     }
-}
-
-const fn host(number: u8) -> Ipv4Addr {
-    Ipv4Addr::new(10, 0, 0, number)
-}
-
-fn cgn(pool: &str) -> String {
-    nat44("cgn", "10.0.0.0/24", &addresses(pool), "")
-}
-
-/// So many hosts with a connection and a datagram each: who has which endpoint.
-fn populate(world: &mut World, hosts: u8) -> HashMap<Ipv4Addr, [(Ipv4Addr, u16); 2]> {
-    (1..=hosts).map(|n| (host(n), [world.tcp((host(n), 4000)), world.udp((host(n), 5000)).unwrap()])).collect()
-}
-
-/// How many of them still have their endpoints, both ways.
-fn go_on(world: &mut World, all: &HashMap<Ipv4Addr, [(Ipv4Addr, u16); 2]>) -> usize {
-    let mut count = 0;
-    for (&host, &[tcp, udp]) in all {
-        let inward = [world.answer(tcp), world.answer_udp(udp)];
-        if inward == [Some((host, 4000)), Some((host, 5000))] {
-            let outward = world.pass(&packet(Protocol::TCP, (host, 4000), (SERVER, 80), ACK)).unwrap();
-            assert_eq!((outward[0], world.udp((host, 5000))), (tcp, Some(udp)), "{host} is somewhere else");
-            count += 1;
-        }
-    }
-    count
 }
 
 #[test]
@@ -240,10 +104,6 @@ fn everything_goes_on_with_another_capacity_a_larger_pool_and_services_in_anothe
         let (mut again, carried, _) = next.carried_to(world.plan.clone());
         assert_eq!((carried.bindings, go_on(&mut again, &all)), (40, 20));
     }
-}
-
-fn key(host: Ipv4Addr, port: u16, protocol: u8, service: u8) -> InsideKey {
-    InsideKey { ipv6: [0; 16], ipv4: host.octets(), port: port.to_be_bytes(), protocol, service }
 }
 
 #[test]

@@ -65,7 +65,8 @@ fn plan(rows: u32) -> Plan {
         translate: TranslateSettings::default(),
     };
     Plan {
-        services: vec![Service { name: "siit".into(), kind: ServiceKind::Siit(siit) }],
+        services: vec![Service { number: 0, name: "siit".into(), kind: ServiceKind::Siit(siit) }],
+        retired: Vec::new(),
         times: Default::default(),
         capacity: Capacity { subscribers: 1, bindings: 1, sessions: 8, outside_slots: 1 },
         own: OwnAddresses::default(),

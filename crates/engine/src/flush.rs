@@ -3,13 +3,10 @@
 //! Packets may go on meanwhile: what they need is made anew.
 
 use tombolo_tables::Tables;
-use tombolo_tables::binding::{Binding, BindingId, flags};
+use tombolo_tables::binding::{Binding, flags};
 use tombolo_tables::tables::Removal;
 
 use crate::now::Now;
-
-/// How often the removal of a binding is tried that packets use meanwhile.
-const ATTEMPTS: usize = 8;
 
 /// What was taken away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -30,30 +27,12 @@ pub fn flush(tables: &Tables, service: Option<u8>, now: Now, removed: &mut dyn F
         if tables.bindings.read(id).is_some_and(|(binding, _)| is_meant(&binding)) {
             removal.clear(id);
         }
-        if let Some(binding) = unbind(tables, &mut removal, id, is_meant, now) {
+        let goes = |binding: &Binding| is_meant(binding) && binding.flags & flags::STATIC == 0;
+        if let Some(binding) = removal.unbind_if(id, goes, now.tick()) {
             flushed.bindings += 1;
             removed(&binding);
         }
     }
     flushed.sessions = removal.finish();
     flushed
-}
-
-fn unbind(
-    tables: &Tables,
-    removal: &mut Removal<'_>,
-    id: BindingId,
-    is_meant: impl Fn(&Binding) -> bool,
-    now: Now,
-) -> Option<Binding> {
-    for _ in 0..ATTEMPTS {
-        let (binding, seen) = tables.bindings.read(id)?;
-        if binding.flags & flags::STATIC != 0 || !is_meant(&binding) {
-            return None;
-        }
-        if removal.unbind(id, &binding, seen, now.tick()) {
-            return Some(binding);
-        }
-    }
-    None
 }

@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod allowed;
 mod answer;
 pub mod carry_over;
 pub mod counters;
@@ -13,6 +14,7 @@ pub mod description;
 pub mod endpoint;
 pub mod engine;
 pub mod flush;
+pub mod layout;
 pub mod mapping;
 pub mod mechanism;
 mod now;
@@ -26,6 +28,7 @@ mod random;
 pub mod refused;
 mod routed;
 pub mod service;
+pub mod settle;
 pub mod side;
 mod softwire;
 pub mod static_bindings;

@@ -18,8 +18,11 @@ pub use crate::service::{Service, ServiceKind};
 /// All services of a gateway, and what they share.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// The services; a service's number is its place here.
+    /// The services, in the order in which they are asked whose a packet is.
     pub services: Vec<Service>,
+    /// Services with state that earlier plans had, the latest last: what ends with them is still to be
+    /// named.
+    pub retired: Vec<Service>,
     /// Lifetimes of sessions and bindings.
     pub times: Times,
     /// Room in the tables.
@@ -63,12 +66,19 @@ impl Plan {
     /// Service number `number`.
     #[must_use]
     pub fn service(&self, number: u8) -> Option<&Service> {
-        self.services.get(usize::from(number))
+        let at_its_place = self.services.get(usize::from(number)).filter(|service| service.number == number);
+        at_its_place.or_else(|| self.services.iter().find(|service| service.number == number))
+    }
+
+    /// The service that has this number, or had it under an earlier plan.
+    #[must_use]
+    pub fn service_ever(&self, number: u8) -> Option<&Service> {
+        self.service(number).or_else(|| self.retired.iter().rfind(|service| service.number == number))
     }
 
     /// Services with their numbers.
     pub fn numbered(&self) -> impl Iterator<Item = (u8, &Service)> {
-        (0..=u8::MAX).zip(&self.services)
+        self.services.iter().map(|service| (service.number, service))
     }
 
     /// Slots of the outside index that the pools of all services need; `None` if more than 32 bits

@@ -107,15 +107,8 @@ pub fn remove(
         return Err("the binding is in the configuration; remove it there and reload");
     }
     let mut removal = Removal::new(tables);
-    while let Some((found, seen)) = tables.bindings.read(id)
-        && found == binding
-    {
-        if removal.unbind(id, &binding, seen, now.tick()) {
-            removal.finish();
-            return Ok(binding);
-        }
-    }
-    Err("somebody else removed the binding at the same moment")
+    let removed = removal.unbind_if(id, |found| *found == binding, now.tick());
+    removed.ok_or("somebody else removed the binding at the same moment, or packets do not let it go; try again")
 }
 
 fn remove_others(
@@ -125,11 +118,12 @@ fn remove_others(
     removed: &mut dyn FnMut(&Binding),
 ) {
     let mut removal = Removal::new(tables);
+    let goes = |binding: &Binding| {
+        let stays = wanted.get(&binding.inside).is_some_and(|(_, wanted)| is_same(binding, wanted));
+        binding.flags & (flags::STATIC | flags::OPERATOR) == flags::STATIC && !stays
+    };
     for id in tables.bindings.iter() {
-        let Some((binding, seen)) = tables.bindings.read(id) else { continue };
-        let stays = wanted.get(&binding.inside).is_some_and(|(_, wanted)| is_same(&binding, wanted));
-        let is_ours = binding.flags & (flags::STATIC | flags::OPERATOR) == flags::STATIC;
-        if is_ours && !stays && removal.unbind(id, &binding, seen, now.tick()) {
+        if let Some(binding) = removal.unbind_if(id, goes, now.tick()) {
             removed(&binding);
         }
     }

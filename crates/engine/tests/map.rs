@@ -132,7 +132,8 @@ struct End {
 impl End {
     fn new(kind: ServiceKind) -> Self {
         let mut plan = Plan {
-            services: vec![Service { name: "map".into(), kind }],
+            services: vec![Service { number: 0, name: "map".into(), kind }],
+            retired: Vec::new(),
             times: Times::default(),
             capacity: Capacity { subscribers: 100, bindings: 1000, sessions: 3000, outside_slots: 0 },
             own: OwnAddresses {

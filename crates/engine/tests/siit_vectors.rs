@@ -126,7 +126,8 @@ impl Gateway {
     fn new(siit: Siit) -> Self {
         let capacity = Capacity { subscribers: 1, bindings: 1, sessions: 8, outside_slots: 1 };
         let plan = Plan {
-            services: vec![Service { name: "siit".into(), kind: ServiceKind::Siit(siit) }],
+            services: vec![Service { number: 0, name: "siit".into(), kind: ServiceKind::Siit(siit) }],
+            retired: Vec::new(),
             times: Default::default(),
             capacity,
             own: OwnAddresses::default(),

@@ -27,6 +27,10 @@ use crate::record;
 const MARKER: &str = "fingerprint";
 /// The array with the text about the tables.
 const DESCRIPTION: &str = "description";
+/// The same, before it takes the other one's place.
+const NEW_DESCRIPTION: &str = "description_new";
+/// Fits nothing.
+const NO_DIGEST: [u64; 2] = [0; 2];
 /// `BPF_F_MMAPABLE`.
 const MAPPABLE: u32 = 1 << 10;
 /// Changes when the bytes of the records mean something else. What their fields are is in the digest
@@ -145,25 +149,34 @@ impl PinnedMemory {
     }
 
     fn mark(&self) -> Result<(), PinnedMemoryError> {
-        fault::check("seal").and_then(|()| self.describe()).map_err(|source| PinnedMemoryError::Unusable {
-            path: self.directory.clone(),
-            action: "describing the tables",
-            source,
-        })?;
+        fault::check("seal").and_then(|()| write(&self.directory.join(DESCRIPTION), &self.fingerprint)).map_err(
+            |source| PinnedMemoryError::Unusable {
+                path: self.directory.clone(),
+                action: "describing the tables",
+                source,
+            },
+        )?;
         store(&self.directory.join(MARKER), digest(&self.fingerprint))
     }
 
-    fn describe(&self) -> io::Result<()> {
-        let text = self.fingerprint.as_bytes();
-        let count = text.len() / 8 + 1;
-        let mut source = self;
-        let words: Slab<AtomicU64> = Slab::take(&mut source, DESCRIPTION, count).map_err(io::Error::other)?;
-        for (word, bytes) in words.iter().zip(text.chunks(8).chain([&[][..]])) {
-            let mut padded = [0; 8];
-            padded[..bytes.len()].copy_from_slice(bytes);
-            word.store(u64::from_ne_bytes(padded), Ordering::Relaxed);
-        }
-        Ok(())
+    /// The tables in `directory`, which this process holds, are made for something else from now on.
+    ///
+    /// # Errors
+    /// [`PinnedMemoryError`]: what was said of them before holds.
+    pub fn describe(directory: &Path, fingerprint: &str) -> Result<(), PinnedMemoryError> {
+        let (marker, text) = (directory.join(MARKER), directory.join(DESCRIPTION));
+        let failed = |source| PinnedMemoryError::Unusable {
+            path: directory.to_owned(),
+            action: "describing the tables",
+            source,
+        };
+        let new = directory.join(NEW_DESCRIPTION);
+        unless_gone(fs::remove_file(&new)).and_then(|()| write(&new, fingerprint)).map_err(failed)?;
+        // Until both are there, the tables fit nothing, and the text says what they are.
+        let mut digest_of = marker_array(&marker)?;
+        digest_of.set(0, NO_DIGEST, 0)?;
+        fs::rename(&new, &text).map_err(failed)?;
+        Ok(digest_of.set(0, digest(fingerprint), 0)?)
     }
 
     /// Takes off all interfaces what an earlier process has attached there.
@@ -361,10 +374,28 @@ fn digest(fingerprint: &str) -> [u64; 2] {
     })
 }
 
+/// Writes a text into a new array, pinned at `path`.
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    let bytes = text.as_bytes();
+    let count = bytes.len() / 8 + 1;
+    create(path, element(DESCRIPTION), count * 8).map_err(io::Error::other)?;
+    let map = MapData::from_pin(path).map_err(io::Error::other)?;
+    let words: Slab<AtomicU64> = Slab::whole(Arc::new(MappedArray::new(map.fd(), count * 8)?));
+    for (word, bytes) in words.iter().zip(bytes.chunks(8).chain([&[][..]])) {
+        let mut padded = [0; 8];
+        padded[..bytes.len()].copy_from_slice(bytes);
+        word.store(u64::from_ne_bytes(padded), Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+fn marker_array(marker: &Path) -> Result<Array<MapData, [u64; 2]>, PinnedMemoryError> {
+    let map = MapData::from_pin(marker)?;
+    Ok(Array::try_from(aya::maps::Map::Array(map))?)
+}
+
 fn stored(marker: &Path) -> Option<[u64; 2]> {
-    let map = MapData::from_pin(marker).ok()?;
-    let array = Array::<_, [u64; 2]>::try_from(aya::maps::Map::Array(map)).ok()?;
-    array.get(&0, 0).ok()
+    marker_array(marker).ok()?.get(&0, 0).ok()
 }
 
 fn store(marker: &Path, digest: [u64; 2]) -> Result<(), PinnedMemoryError> {

@@ -83,10 +83,10 @@ impl FastPlan {
         // Nothing new may begin: what would is the engine's to refuse.
         let drained = if plan.times.draining_since.is_some() { SERVICE_ENGINE_BINDS | SERVICE_ENGINE_OPENS } else { 0 };
         let all = plan.services.iter().zip(&taken);
-        for (number, (entry, (service, taken))) in (0..).zip(record.services.iter_mut().zip(all)) {
+        for (entry, (service, taken)) in record.services.iter_mut().zip(all) {
             let side = if service.kind.shape().ipv4 == Side::Inside { SERVICE_AT_CUSTOMER } else { 0 };
             *entry = match taken {
-                Ok(service) => ServiceRecord { number, flags: service.flags | drained | side, ..*service },
+                Ok(record) => ServiceRecord { number: service.number, flags: record.flags | drained | side, ..*record },
                 Err(_) => ServiceRecord { kind: KIND_ENGINE, ..ServiceRecord::default() },
             };
         }
@@ -102,7 +102,7 @@ impl FastPlan {
 impl PlanRecord {
     /// Everything but the services and what is known of their tables.
     fn new(plan: &Plan, geometry: &Geometry, settings: &Settings, secret: [u64; 2]) -> Self {
-        let Plan { services, times, capacity: _, own } = plan;
+        let Plan { services, retired: _, times, capacity: _, own } = plan;
         let OwnAddresses { ipv4, ipv6, answered_by, errors: _ } = own;
         let answers = *answered_by == AnsweredBy::Gateway;
         let mut record = Self {

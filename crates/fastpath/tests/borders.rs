@@ -49,7 +49,8 @@ impl Device {
         let directory = PathBuf::from(format!("/sys/fs/bpf/{}-{node}", lab.id()));
         let mut memory = PinnedMemory::open(&directory, "lab").unwrap();
         let plan = Plan {
-            services: vec![Service { name: node.into(), kind }],
+            services: vec![Service { number: 0, name: node.into(), kind }],
+            retired: Vec::new(),
             times: Times::default(),
             capacity: Capacity { subscribers: 10, bindings: 100, sessions: 100, outside_slots: 16 },
             own: OwnAddresses::default(),

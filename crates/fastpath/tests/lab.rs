@@ -118,7 +118,8 @@ fn plan() -> Plan {
         translate: TranslateSettings::default(),
     });
     let mut plan = Plan {
-        services: vec![Service { name: "lab".into(), kind }],
+        services: vec![Service { number: 0, name: "lab".into(), kind }],
+        retired: Vec::new(),
         times: Times::default(),
         capacity: Capacity { subscribers: 10, bindings: 1000, sessions: 1000, outside_slots: 0 },
         own: OwnAddresses::default(),

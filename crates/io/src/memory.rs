@@ -199,6 +199,12 @@ impl RunDirectory {
         path.join(LOCK).exists()
     }
 
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Whether the tables are those of an earlier process.
     #[must_use]
     pub fn content(&self) -> Content {
@@ -220,7 +226,7 @@ impl RunDirectory {
         let fail =
             |source| RunDirectoryError::Unusable { path: self.path.clone(), action: "writing its fingerprint", source };
         let home = home(&self.path);
-        if self.content == Content::New {
+        if self.content == Content::New && !self.path.join("fingerprint").exists() {
             let written = fault::check("seal").and_then(|()| write_marker(&self.path, &self.fingerprint));
             if written.is_err() {
                 // What they hold is out of date from now on: nothing must come back from there.
@@ -229,6 +235,19 @@ impl RunDirectory {
             written.map_err(fail)?;
         }
         fault::check("sealed").and_then(|()| home.discard()).map_err(fail)
+    }
+
+    /// The tables of the run directory at `path`, which this process holds, are made for something else
+    /// from now on.
+    ///
+    /// # Errors
+    /// [`RunDirectoryError::Unusable`]: what was written before holds.
+    pub fn describe(path: &Path, fingerprint: &str) -> Result<(), RunDirectoryError> {
+        write_marker(path, fingerprint).map_err(|source| RunDirectoryError::Unusable {
+            path: path.to_owned(),
+            action: "writing its fingerprint",
+            source,
+        })
     }
 
     /// Removes tables that were made for something else, and puts nothing in their place.

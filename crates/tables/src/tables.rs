@@ -56,6 +56,8 @@ use crate::tick::Tick;
 
 /// IP protocol number of TCP.
 const TCP: u8 = 6;
+/// How often the removal of a binding is tried that packets use meanwhile.
+const ATTEMPTS: usize = 8;
 
 /// How much there is room for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -666,6 +668,18 @@ impl<'t> Removal<'t> {
             self.clear(id);
         }
         withdrawn
+    }
+
+    /// Binding `id` goes as long as it is one that is `meant`, which packets may be using meanwhile. The
+    /// binding, if it went.
+    pub fn unbind_if(&mut self, id: BindingId, meant: impl Fn(&Binding) -> bool, now: Tick) -> Option<Binding> {
+        for _ in 0..ATTEMPTS {
+            let (binding, seen) = self.tables.bindings.read(id).filter(|(binding, _)| meant(binding))?;
+            if self.unbind(id, &binding, seen, now) {
+                return Some(binding);
+            }
+        }
+        None
     }
 
     /// The sessions of a binding go, which stays.

@@ -3,22 +3,21 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
-use nix::sys::socket::{setsockopt, sockopt};
 use serde_json::Value;
 use tombolo_daemon::utc::Utc;
 use tombolo_lab::{Lab, Peer, Process, Topology, dropped_by_links, skip_without, wait_until};
 
+mod flows;
 mod running;
 
+use flows::{EndOnDrop, Stream, ask, lost_at_the_ends};
 use running::{TOMBOLO, rows, run};
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -125,91 +124,6 @@ fn bindings(lab: &Lab, service: &str) -> Vec<String> {
         .collect();
     found.sort();
     found
-}
-
-/// A datagram from the client and its answer.
-fn ask(lab: &Lab, to: &str) {
-    let to: SocketAddr = to.parse().unwrap();
-    let from = if to.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" };
-    let socket = lab.node("client").unwrap().run(|| UdpSocket::bind(from).unwrap()).unwrap();
-    socket.connect(to).unwrap();
-    socket.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
-    let answered = || {
-        socket.send(b"anybody?").ok()?;
-        socket.recv(&mut [0; 8]).ok()
-    };
-    wait_until("an answer", PATIENCE, answered).unwrap();
-}
-
-/// Datagrams through one session, a thousand a second: how many were sent, which all have their
-/// number in them, and the numbers of those that were answered.
-#[derive(Default)]
-struct Stream {
-    sent: AtomicU64,
-    answered: Mutex<BTreeSet<u64>>,
-    stop: AtomicBool,
-}
-
-impl Stream {
-    fn run(&self, lab: &Lab, to: &str) {
-        let socket = lab.node("client").unwrap().run(|| UdpSocket::bind("[::]:0").unwrap()).unwrap();
-        socket.connect(to.parse::<SocketAddr>().unwrap()).unwrap();
-        socket.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
-        // A thread that is kept from the processor loses nothing.
-        setsockopt(&socket, sockopt::RcvBufForce, &(8 << 20)).unwrap();
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                let mut bytes = [0; 8];
-                loop {
-                    match socket.recv(&mut bytes) {
-                        Ok(8) => drop(self.answered.lock().unwrap().insert(u64::from_be_bytes(bytes))),
-                        Err(_) if self.stop.load(Ordering::Acquire) => break,
-                        _ => {}
-                    }
-                }
-            });
-            while !self.stop.load(Ordering::Acquire) {
-                if socket.send(&self.sent.load(Ordering::Acquire).to_be_bytes()).is_ok() {
-                    self.sent.fetch_add(1, Ordering::AcqRel);
-                }
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        });
-    }
-
-    fn answered(&self) -> usize {
-        self.answered.lock().unwrap().len()
-    }
-
-    /// Numbers of those that were sent and not answered.
-    fn lost(&self) -> Vec<u64> {
-        let answered = self.answered.lock().unwrap();
-        (0..self.sent.load(Ordering::Acquire)).filter(|number| !answered.contains(number)).collect()
-    }
-}
-
-/// Datagrams that arrived at the client or the server and found no room in a socket: not the gateway's
-/// loss.
-fn lost_at_the_ends(lab: &Lab) -> u64 {
-    let of = |node| {
-        let command = lab.node(node).unwrap().command("cat").args(["/proc/net/snmp", "/proc/net/snmp6"]);
-        let text = command.run().unwrap().stdout;
-        let mut udp = text.lines().filter_map(|line| line.strip_prefix("Udp: ")).map(|line| line.split(' '));
-        let place = udp.next().unwrap().position(|word| word == "RcvbufErrors").unwrap();
-        let ipv4: u64 = udp.next().unwrap().nth(place).unwrap().parse().unwrap();
-        let ipv6 = text.lines().find_map(|line| line.strip_prefix("Udp6RcvbufErrors")).unwrap();
-        ipv4 + ipv6.trim().parse::<u64>().unwrap()
-    };
-    of("client") + of("server")
-}
-
-/// Ends the stream also when the test fails.
-struct EndOnDrop<'s>(&'s AtomicBool);
-
-impl Drop for EndOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Release);
-    }
 }
 
 /// A gateway with flows through it is killed, and another one follows, under another plan.

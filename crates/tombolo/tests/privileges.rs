@@ -175,7 +175,7 @@ fn everything_works(host: &Host, settings: &str, mode: &str) {
     let mut gateway = host.start();
     assert!(host.pings(), "{}", gateway.stderr());
     // Reload, by the socket and by the signal, with other services.
-    host.configure(settings, &SERVICES.replace("ports = \"1024-65535\"", "ports = \"2048-65535\""));
+    host.configure(settings, &SERVICES.replace("bindings = 10000", "bindings = 20000"));
     let refused = host.lab.node("gateway").unwrap().command(TOMBOLO).args(["reload", "--gateway"]);
     let refused = refused.arg(host.home.path().join("run").display().to_string()).run().unwrap();
     assert!(refused.stderr.contains("takes a restart"), "{}", refused.stderr);

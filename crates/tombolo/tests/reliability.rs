@@ -838,12 +838,20 @@ fn a_reload_that_is_cut_short_is_made_up_for() {
     }
     let host = Host::new("");
     let settings = "fastpath = \"tc\"\n";
-    let other = format!("{SERVICES}\n[timeouts]\nudp = 200\n");
+    // Other pools, and a service more in front of the others.
+    let more = "[[service]]\nkind = \"nat64\"\nname = \"more\"\nprefix = \"2001:db8:64::/96\"\npool = [{ addresses = \"192.0.2.9\" }]\n";
+    let larger = SERVICES.replace("192.0.2.16/28", "192.0.2.16-192.0.2.47").replacen(
+        "[[service]]",
+        &format!("{more}[[service]]"),
+        1,
+    );
+    let other = format!("{larger}\n[timeouts]\nudp = 200\n");
     let before = host.state();
     let flow = Flow::new(&host);
     let mut known = None;
     for (number, step) in fault::RELOAD.into_iter().enumerate() {
-        let fails = ["reload-read", "reload-programs", "reload-link"].contains(&step);
+        let is_refused = ["reload-read", "reload-host"].contains(&step);
+        let fails = is_refused || ["reload-programs", "reload-link"].contains(&step);
         let kind = ["error", "enospc", "eperm"][number % 3];
         for kind in [kind, "kill"].into_iter().filter(|kind| fails || *kind == "kill") {
             let when = format!("after {kind} at {step}");
@@ -860,10 +868,10 @@ fn a_reload_that_is_cut_short_is_made_up_for() {
                 assert!(flow.goes(), "{when}: the kernel's programs go on");
             } else {
                 let said = format!("{}{}", reload.stdout, reload.stderr);
-                let expected = if step == "reload-read" { "nothing was changed" } else { "fast path" };
+                let expected = if is_refused { "nothing was changed" } else { "fast path" };
                 assert!(said.contains(expected), "{when}: {said}");
                 assert!(flow.goes() && host.pings(), "{when}: the engine takes them");
-                assert_eq!(host.health().0, if step == "reload-read" { "ready" } else { "degraded" }, "{when}");
+                assert_eq!(host.health().0, if is_refused { "ready" } else { "degraded" }, "{when}");
                 kill(&mut gateway);
             }
             let mut gateway = host.start();

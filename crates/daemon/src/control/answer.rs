@@ -6,17 +6,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
+use tombolo_config::Change;
 use tombolo_engine::mapping::pool::PortSpace;
 use tombolo_engine::mechanism::napt::Endpoint;
 use tombolo_engine::plan::{Service, StaticBinding};
+use tombolo_engine::settle::Count;
 use tombolo_engine::{Plan, static_bindings};
 use tombolo_wire::Port;
 
 use super::request::{LONGEST, NewBinding, Request};
 use super::rows::{Failure, Rows};
 use super::{counters, fastpath, filter, pools, status, tables, who};
+use crate::change::{Changed, End};
 use crate::listener::{self, Stream, Within};
-use crate::running::Running;
+use crate::running::{Running, Wish};
 
 /// How long a client may take to send its request.
 const TO_ASK: Duration = Duration::from_secs(10);
@@ -68,7 +71,8 @@ impl Control {
             Request::Pools { filter, each_address } => pools::pools(running, &plan, &filter, each_address, rows),
             Request::Counters { all } => counters::counters(running, all, rows),
             Request::Fastpath {} => fastpath::fastpath(running, rows),
-            Request::Reload {} => reload(running, rows),
+            Request::Reload { dry_run, confirm_within } => reload(&self.0, Wish { dry_run, confirm_within }, rows),
+            Request::Confirm {} => running.confirm().map_err(|error| Failure::Refused(error.to_string())),
             Request::Flush { service } => flush(running, &plan, service.as_deref(), rows),
             Request::Drain { on } => {
                 running.drain(on);
@@ -83,16 +87,26 @@ impl Control {
     }
 }
 
-fn reload(running: &Running, rows: &mut Rows<'_>) -> Result<(), Failure> {
-    let changed =
-        running.reload().map_err(|error| Failure::Refused(format!("the old configuration stays in force: {error}")))?;
-    for why in changed.not_followed {
+fn reload(running: &Arc<Running>, wish: Wish, rows: &mut Rows<'_>) -> Result<(), Failure> {
+    let refused = |error| Failure::Refused(format!("the old configuration stays in force: {error}"));
+    let Changed { keys, ends, conflicts, not_followed, confirm_within } = running.reload(wish).map_err(refused)?;
+    for Change { key, before, after } in keys {
+        rows.row(&json!({ "changed": key, "before": before, "after": after }))?;
+    }
+    for End { service, addresses, count: Count { bindings, sessions }, reason } in ends {
+        let count = json!({ "bindings": bindings, "sessions": sessions });
+        rows.row(&json!({ "ends": count, "service": service, "addresses": addresses, "reason": reason }))?;
+    }
+    for why in not_followed {
         rows.row(&json!({ "not_followed": why }))?;
     }
-    for conflict in changed.conflicts {
+    for conflict in conflicts {
         let binding = conflict.binding;
         let outside = SocketAddr::new(binding.outside.address.into(), binding.outside.port.0);
         rows.row(&json!({ "service": conflict.service, "binding": outside, "conflict": conflict.reason }))?;
+    }
+    if let Some(seconds) = confirm_within {
+        rows.row(&json!({ "confirm_within": seconds }))?;
     }
     Ok(())
 }

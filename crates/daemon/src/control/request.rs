@@ -53,7 +53,16 @@ pub enum Request {
     /// What the kernel's fast path takes, and what not.
     Fastpath {},
     /// Reads the configuration file again.
-    Reload {},
+    Reload {
+        /// Say what would change, and change nothing.
+        #[serde(default)]
+        dry_run: bool,
+        /// Go back after so many seconds, unless it is confirmed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        confirm_within: Option<u32>,
+    },
+    /// The configuration that was reloaded last stays.
+    Confirm {},
     /// Removes sessions and dynamic bindings.
     Flush {
         /// Of this service only.

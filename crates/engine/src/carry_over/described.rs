@@ -2,7 +2,8 @@
 //! ([`tombolo_tables::former::description`]).
 //!
 //! ```text
-//! service NAME KIND BLOCK     in the order of their numbers; ports in a block, 0 without blocks
+//! service NAME KIND BLOCK     in the order of their numbers, those of earlier plans included ("-" for numbers
+//!                             that none has); ports in a block, 0 without blocks
 //! range SERVICE FIRST LAST FIRST_PORT LAST_PORT FIRST_SLOT
 //! ports SERVICE DIGEST        which ports, and in which portions they are handed out
 //! state NAME NUMBER           of sessions
@@ -17,7 +18,6 @@ use std::str::FromStr;
 use tombolo_tables::former::{Description, DescriptionError};
 use tombolo_tables::session::State;
 
-use crate::mapping::allocation::Allocation;
 use crate::mapping::pool::{Pool, PoolRange};
 use crate::mechanism::napt::session_state;
 use crate::plan::Plan;
@@ -35,8 +35,13 @@ pub fn describe(plan: &Plan) -> String {
     for (state, name) in session_state::NAMES {
         let _ = writeln!(text, "state {name} {}", state.0);
     }
-    for service in &plan.services {
-        let block = service.kind.pool().and_then(|pool| block_size(pool.allocation())).unwrap_or(0);
+    let numbers = plan.services.iter().chain(&plan.retired).map(|service| u16::from(service.number) + 1);
+    for number in (0..=u8::MAX).take(numbers.max().unwrap_or(0).into()) {
+        let Some(service) = plan.service_ever(number) else {
+            text.push_str("service - - 0\n");
+            continue;
+        };
+        let block = service.kind.pool().and_then(|pool| pool.allocation().block_size()).unwrap_or(0);
         let _ = writeln!(text, "service {} {} {block}", service.name, service.kind.name());
     }
     for (number, service) in plan.numbered() {
@@ -50,16 +55,6 @@ pub fn describe(plan: &Plan) -> String {
         let _ = writeln!(text, "ports {number} {:x}", ports.finish());
     }
     text
-}
-
-/// Ports in a block, where there are blocks.
-#[must_use]
-pub fn block_size(allocation: &Allocation) -> Option<u32> {
-    match allocation {
-        Allocation::Ports => None,
-        Allocation::Blocks(blocks) => Some(blocks.size),
-        Allocation::Deterministic(shares) => shares.blocks.map(|blocks| blocks.size),
-    }
 }
 
 /// A service of a plan that is gone.

@@ -23,56 +23,20 @@ use tombolo_tables::subscriber::{Subscriber, SubscriberId};
 use tombolo_tables::tables::{BindError, Candidate, OpenError, Opener};
 use tombolo_tables::tick::Tick;
 
+use crate::allowed::{check_host, check_port, outside};
 use crate::endpoint::Endpoint;
-use crate::mapping::allocation::{Allocation, Blocks};
+use crate::mapping::allocation::Blocks;
 use crate::mapping::pool::{PortSpace, block_ports};
 use crate::mechanism::napt::session_state::{
     ESTABLISHED, ICMP, INSIDE_FIN, OUTSIDE_FIN, PERMISSION, PERMISSION_TCP, UDP,
 };
-use crate::mechanism::napt::{Host, Nat, Policy};
+use crate::mechanism::napt::{Nat, Policy};
 use crate::now::Now;
 use crate::plan::Plan;
 use crate::static_bindings;
 
-pub use described::{FormerPlan, FormerService, block_size, describe};
-
-/// Why a binding could not be carried over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Ended {
-    /// There is no service of its name and kind.
-    Service,
-    /// Its host is not inside the service any more.
-    Host,
-    /// No pool of the service hands out its outside endpoint.
-    Pool,
-    /// Its outside endpoint, or its inside endpoint, is another binding's.
-    Taken,
-    /// Its port is not one that its subscriber may have.
-    Allocation,
-    /// Its subscriber has as many bindings as it may have.
-    Limit,
-    /// A table is full.
-    Full,
-    /// It was in the configuration and is not any more.
-    Configuration,
-}
-
-impl Ended {
-    /// Why, in words.
-    #[must_use]
-    pub const fn reason(self) -> &'static str {
-        match self {
-            Self::Service => "there is no service of that name and kind",
-            Self::Host => "the host is not inside the service",
-            Self::Pool => "the pool does not have the address or the port",
-            Self::Taken => "another binding has the endpoint",
-            Self::Allocation => "the port is not among those of the subscriber",
-            Self::Limit => "the subscriber has as many as it may have",
-            Self::Full => "the table is full",
-            Self::Configuration => "it is not in the configuration any more",
-        }
-    }
-}
+pub use crate::allowed::Ended;
+pub use described::{FormerPlan, FormerService, describe};
 
 /// Hears what has ended. Services have the numbers of the old plan.
 pub trait Ends {
@@ -269,11 +233,8 @@ impl CarryOver {
         let service = self.plan.service(number).ok_or(Ended::Service)?;
         let nat = service.kind.nat().ok_or(Ended::Service)?;
         let inside = InsideKey { service: number, ..was.inside };
-        let host = Host { ipv6: inside.ipv6.into(), ipv4: inside.ipv4.into() };
-        if !service.kind.hosts_known_by().fits(host) || !service.kind.has_inside(&inside) {
-            return Err(Ended::Host);
-        }
-        let (space, outside) = endpoint(was).ok_or(Ended::Pool)?;
+        check_host(service, &inside)?;
+        let (space, outside) = outside(was).ok_or(Ended::Pool)?;
         let slot = nat.pool.slot(outside.address, space, outside.port.0).ok_or(Ended::Pool)?;
         let fixed = self.configured.get(&inside);
         let template = match (fixed, was.flags & (flags::STATIC | flags::OPERATOR)) {
@@ -309,23 +270,9 @@ impl CarryOver {
         (space, outside): (PortSpace, Endpoint),
         now: Tick,
     ) -> Result<SubscriberId, Ended> {
+        let blocks = check_port(nat, inside, space, outside)?;
         let (address, port) = (outside.address, outside.port.0);
-        if !nat.pool.hands_out(address, space, port) {
-            return Err(Ended::Pool);
-        }
         let key = nat.policy.subscriber.key(inside);
-        let blocks = match nat.pool.allocation() {
-            Allocation::Ports => None,
-            Allocation::Blocks(blocks) => Some(*blocks),
-            Allocation::Deterministic(shares) => {
-                let own = shares.share(&key).filter(|share| share.address == address).ok_or(Ended::Allocation)?;
-                let is_dynamic = shares.dynamic_ports().is_some_and(|(first, last)| (first..=last).contains(&port));
-                if !is_dynamic && !(own.first..=own.last).contains(&port) {
-                    return Err(Ended::Allocation);
-                }
-                shares.blocks.filter(|_| is_dynamic)
-            }
-        };
         let (id, subscriber) = match self.tables.find_subscriber(&key) {
             Some(found) => found,
             None => {
@@ -474,7 +421,7 @@ impl CarryOver {
     }
 
     fn keep_port_back(&self, was: &Binding, now: Tick) {
-        if let Some((space, outside)) = endpoint(was)
+        if let Some((space, outside)) = outside(was)
             && let Some(slot) = self.slot_now(outside.address, space, outside.port.0)
         {
             self.tables.outside.keep_back(slot, now);
@@ -495,7 +442,7 @@ impl CarryOver {
     /// The word of a block of ports under the new plan, if it has the same blocks.
     fn block_now(&self, address: Ipv4Addr, size: u32, place: u16) -> Option<u32> {
         let mut pools = self.plan.services.iter().filter_map(|service| service.kind.pool());
-        let pool = pools.find(|pool| pool.contains(address) && block_size(pool.allocation()) == Some(size))?;
+        let pool = pools.find(|pool| pool.contains(address) && pool.allocation().block_size() == Some(size))?;
         let (first, end) = pool.blocks(address, size)?;
         (place < end).then(|| first.wrapping_add(u32::from(place)))
     }
@@ -505,7 +452,7 @@ impl CarryOver {
         let Some(number) = self.services.get(usize::from(was.key.service)).copied().flatten() else { return false };
         let Some(nat) = self.plan.service(number).and_then(|service| service.kind.nat()) else { return false };
         let inside = InsideKey { ipv6: was.key.ipv6, ipv4: was.key.ipv4, service: number, ..InsideKey::default() };
-        block_size(nat.pool.allocation()) == Some(size)
+        nat.pool.allocation().block_size() == Some(size)
             && self.tables.find_subscriber(&nat.policy.subscriber.key(&inside)).is_some_and(|(id, now)| {
                 now.outside_ipv4 == was.outside_ipv4 && self.tables.subscribers.blocks(id).any(|held| held == place)
             })
@@ -515,10 +462,4 @@ impl CarryOver {
 /// True for sessions that both sides know of, and those without a state of the connection.
 fn is_settled(state: State, flags: u8) -> bool {
     flags & UNANSWERED == 0 && [ESTABLISHED, INSIDE_FIN, OUTSIDE_FIN, UDP, ICMP].contains(&state)
-}
-
-fn endpoint(binding: &Binding) -> Option<(PortSpace, Endpoint)> {
-    let space = PortSpace::of_protocol(binding.inside.protocol)?;
-    let port = u16::from_be_bytes(binding.outside_port);
-    Some((space, Endpoint { address: binding.outside_ipv4.into(), port: tombolo_wire::Port(port) }))
 }

@@ -29,6 +29,18 @@ pub enum Allocation {
     Deterministic(Arc<Deterministic>),
 }
 
+impl Allocation {
+    /// Ports in a block, where there are blocks.
+    #[must_use]
+    pub fn block_size(&self) -> Option<u32> {
+        match self {
+            Self::Ports => None,
+            Self::Blocks(blocks) => Some(blocks.size),
+            Self::Deterministic(shares) => shares.blocks.map(|blocks| blocks.size),
+        }
+    }
+}
+
 /// Blocks of ports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Blocks {

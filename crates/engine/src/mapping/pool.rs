@@ -262,10 +262,10 @@ impl Pool {
         let range = self.range_of(address)?;
         let before = u32::from(*range.span.start()) / size;
         let count = u32::from(*range.span.end()) / size - before + 1;
-        let place = address.to_bits() - range.first.to_bits();
-        // One word for 64 slots, and three slots a port: a range that spans 96 ports or more has
-        // room enough.
-        let first = range.first_slot.div_ceil(SMALLEST_BLOCK) + place * count;
+        // One word for 64 slots, and three slots a port: an address that spans 128 ports or more has
+        // room enough. They stand where its slots do, so they stay where they are when the range is split.
+        let slots = 3 * width(&range.span) * (address.to_bits() - range.first.to_bits());
+        let first = (range.first_slot + slots).div_ceil(SMALLEST_BLOCK);
         Some((first.wrapping_sub(before), u16::try_from(before + count).ok()?))
     }
 

@@ -93,6 +93,6 @@ impl PortRanges {
 }
 
 /// How many ports a range has.
-pub(super) fn width(range: &RangeInclusive<u16>) -> u32 {
+pub(crate) fn width(range: &RangeInclusive<u16>) -> u32 {
     u32::from(*range.end()) - u32::from(*range.start()) + 1
 }

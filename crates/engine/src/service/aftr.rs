@@ -129,6 +129,10 @@ impl Serve for Aftr {
         Some(&self.nat)
     }
 
+    fn nat_mut(&mut self) -> Option<&mut Nat> {
+        Some(&mut self.nat)
+    }
+
     fn hosts_known_by(&self) -> KnownBy {
         KnownBy::Softwire
     }

@@ -81,6 +81,11 @@ macro_rules! service_kinds {
                 match self { $(Self::$kind(service) => service.nat(),)+ }
             }
 
+            /// The same, to be changed before the plan is in force.
+            pub(crate) fn nat_mut(&mut self) -> Option<&mut Nat> {
+                match self { $(Self::$kind(service) => service.nat_mut(),)+ }
+            }
+
             /// What the hosts inside its NAT are known by.
             #[must_use]
             pub fn hosts_known_by(&self) -> KnownBy {
@@ -196,6 +201,9 @@ impl ServiceKind {
 /// A service.
 #[derive(Debug, Clone)]
 pub struct Service {
+    /// Its number in the tables: its place in the plan that the tables were made for. It keeps it under
+    /// later plans, whatever its place is there.
+    pub number: u8,
     /// Name for logs and metrics.
     pub name: String,
     /// What it does.

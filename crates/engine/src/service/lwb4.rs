@@ -77,6 +77,10 @@ impl Serve for Lwb4 {
         Some(&self.nat)
     }
 
+    fn nat_mut(&mut self) -> Option<&mut Nat> {
+        Some(&mut self.nat)
+    }
+
     /// From inside.
     #[inline]
     fn serve_ipv4(&self, _: Side, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {

@@ -75,6 +75,10 @@ impl Serve for MapECe {
         self.edge.nat()
     }
 
+    fn nat_mut(&mut self) -> Option<&mut Nat> {
+        self.edge.napt.as_mut().map(|nat44| &mut nat44.nat)
+    }
+
     /// From a host inside.
     #[inline]
     fn serve_ipv4(&self, _: Side, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {

@@ -90,6 +90,10 @@ impl Serve for MapTCe {
         self.edge.nat()
     }
 
+    fn nat_mut(&mut self) -> Option<&mut Nat> {
+        self.edge.napt.as_mut().map(|nat44| &mut nat44.nat)
+    }
+
     fn pref64(&self) -> Option<Prefix64> {
         Some(self.dmr)
     }

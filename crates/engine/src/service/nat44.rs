@@ -75,6 +75,10 @@ impl Serve for Nat44 {
         Some(&self.nat)
     }
 
+    fn nat_mut(&mut self) -> Option<&mut Nat> {
+        Some(&mut self.nat)
+    }
+
     #[inline]
     fn serve_ipv4(&self, side: Side, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         match side {

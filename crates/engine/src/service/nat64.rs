@@ -75,6 +75,10 @@ impl Serve for Nat64 {
         Some(&self.nat)
     }
 
+    fn nat_mut(&mut self) -> Option<&mut Nat> {
+        Some(&mut self.nat)
+    }
+
     fn hosts_known_by(&self) -> KnownBy {
         KnownBy::Ipv6
     }

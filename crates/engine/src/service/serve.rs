@@ -59,6 +59,11 @@ pub(crate) trait Serve {
         None
     }
 
+    /// The same, to be changed before the plan is in force.
+    fn nat_mut(&mut self) -> Option<&mut Nat> {
+        None
+    }
+
     /// What the hosts inside its NAT are known by.
     fn hosts_known_by(&self) -> KnownBy {
         KnownBy::Ipv4

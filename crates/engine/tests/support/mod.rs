@@ -92,7 +92,8 @@ impl Gateway {
         let kind =
             if setup.nat44 { ServiceKind::Nat44(nat44(&setup, pool)) } else { ServiceKind::Nat64(nat64(&setup, pool)) };
         let mut plan = Plan {
-            services: vec![Service { name: "test".into(), kind }],
+            services: vec![Service { number: 0, name: "test".into(), kind }],
+            retired: Vec::new(),
             times: setup.times,
             capacity: Capacity {
                 subscribers: setup.subscribers,

@@ -229,7 +229,8 @@ fn usual(kind: Kind, (first, last): (Ipv4Addr, Ipv4Addr)) -> ServiceKind {
 
 fn plan(kind: ServiceKind, (bindings, sessions): (u32, u64), subscribers: u32) -> Plan {
     let mut plan = Plan {
-        services: vec![Service { name: "bench".into(), kind }],
+        services: vec![Service { number: 0, name: "bench".into(), kind }],
+        retired: Vec::new(),
         times: Times::default(),
         capacity: Capacity {
             subscribers: subscribers.clamp(100, 100_000),

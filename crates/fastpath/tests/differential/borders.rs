@@ -118,7 +118,7 @@ fn lwaftr_case(
             from_outside(numbers, subscriber, port)
         }
     };
-    (name, plan(vec![Service { name: name.into(), kind }]), Box::new(build))
+    (name, plan(vec![Service { number: 0, name: name.into(), kind }]), Box::new(build))
 }
 
 /// A port of the set, mostly.
@@ -244,5 +244,5 @@ fn map_case(name: &'static str, kind: impl Fn(MapDomain) -> ServiceKind, is_tunn
         let to = mutated(numbers, dmr.embed(to));
         ipv6_frame(numbers, own, to, (port, 443))
     };
-    (name, plan(vec![Service { name: name.into(), kind }]), Box::new(build))
+    (name, plan(vec![Service { number: 0, name: name.into(), kind }]), Box::new(build))
 }

@@ -102,8 +102,11 @@ pub(crate) fn all() -> Vec<Case> {
 }
 
 fn nat44_case(name: &'static str, policy: Policy, mtu: u32) -> Case {
-    let service =
-        Service { name: name.into(), kind: ServiceKind::Nat44(nat44(policy, mtu, vec![pool(1024..=1060, 0)])) };
+    let service = Service {
+        number: 0,
+        name: name.into(),
+        kind: ServiceKind::Nat44(nat44(policy, mtu, vec![pool(1024..=1060, 0)])),
+    };
     (name, plan(vec![service]), Box::new(|numbers, world| packets::nat44(numbers, world, POOL)))
 }
 
@@ -145,7 +148,7 @@ fn siit_case(name: &'static str, role: Role, hairpinning: Hairpinning, prefix: O
         identify_nodes: false,
         translate: TranslateSettings::default(),
     });
-    let plan = plan(vec![Service { name: name.into(), kind }]);
+    let plan = plan(vec![Service { number: 0, name: name.into(), kind }]);
     let build = move |numbers: &mut Numbers, _: &World| packets::stateless(numbers, &rows, prefix);
     (name, plan, Box::new(build))
 }
@@ -158,7 +161,7 @@ fn both_case(policy: Policy) -> Case {
     let mut range = pool(1024..=1060, slots);
     (range.first, range.last) = (OTHER_POOL, OTHER_POOL);
     let kind = ServiceKind::Nat44(nat44(policy, 1500, vec![range]));
-    let plan = plan(vec![nat64.services[0].clone(), Service { name: "nat44".into(), kind }]);
+    let plan = plan(vec![nat64.services[0].clone(), Service { number: 1, name: "nat44".into(), kind }]);
     let build = |numbers: &mut Numbers, world: &World| {
         if numbers.one_in(2) {
             packets::nat64(numbers, world, Prefix64::WELL_KNOWN, POOL)
@@ -203,7 +206,7 @@ fn nat64_case(
     });
     (
         name,
-        plan(vec![Service { name: name.into(), kind }]),
+        plan(vec![Service { number: 0, name: name.into(), kind }]),
         Box::new(move |numbers, world| packets::nat64(numbers, world, prefix, POOL)),
     )
 }
@@ -213,6 +216,7 @@ pub(crate) fn plan(services: Vec<Service>) -> Plan {
         Timeouts { udp: 40, icmp: 20, tcp_established: 50, tcp_transitory: 15, tcp_incoming_syn: 6, tcp_opening: 15 };
     let mut plan = Plan {
         services,
+        retired: Vec::new(),
         times: Times::new(&timeouts, 10),
         capacity: Capacity { subscribers: 20, bindings: 70, sessions: 150, outside_slots: 0 },
         own: OwnAddresses {

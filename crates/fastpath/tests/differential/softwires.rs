@@ -56,7 +56,7 @@ pub(crate) fn cases() -> Vec<Case> {
 }
 
 fn case(name: &'static str, kind: ServiceKind, build: impl Fn(&mut Numbers, &World) -> Vec<u8> + 'static) -> Case {
-    (name, plan(vec![Service { name: name.into(), kind }]), Box::new(build))
+    (name, plan(vec![Service { number: 0, name: name.into(), kind }]), Box::new(build))
 }
 
 fn inside() -> AddressRanges {

@@ -14,9 +14,10 @@ use netlink_packet_route::rule::{RuleAttribute, RuleMessage};
 use nix::errno::Errno;
 
 use super::error::{HostError, fail, family_error, is_there_already};
+use super::keys::{RouteKey, RuleKey};
 use super::messages::{
-    Family, HostAddress, Reach, address_message, family_of, host_address, in_table, is_for, link_message, owner_index,
-    owner_name, prohibit_message, route_address, route_message, rule_message, throw_message,
+    Family, HostAddress, Reach, address_message, address_of, family_of, host_address, in_table, is_for, link_message,
+    owner_index, owner_name, prohibit_message, route_address, route_message, rule_message, throw_message,
 };
 use crate::rtnl::RouteSocket;
 
@@ -53,6 +54,15 @@ pub(super) enum What {
     Address(AddressMessage),
     Route(RouteMessage),
     Rule(RuleMessage),
+}
+
+/// What tells things apart that the gateway gives its host.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Key {
+    Up,
+    Address(Option<IpNet>),
+    Route(Option<RouteKey>),
+    Rule(RuleKey),
 }
 
 /// When a change is taken back.
@@ -198,16 +208,27 @@ impl Host {
     /// [`HostError`]; in particular if the prefix is routed elsewhere, or contains an address of
     /// the host whose network is not more specific.
     pub fn add_route(&mut self, device: &str, prefix: IpNet) -> Result<(), HostError> {
+        let own = self.addresses()?;
+        self.add_route_beside(&own, device, prefix)
+    }
+
+    /// As [`add_route`](Self::add_route), where the host's addresses are known.
+    pub(super) fn add_route_beside(
+        &mut self,
+        own: &[HostAddress],
+        device: &str,
+        prefix: IpNet,
+    ) -> Result<(), HostError> {
         let index = index_of(device)?;
         let prefix = prefix.trunc();
         let action = format!("routing {prefix} to {device}");
         // Everybody has addresses behind the default route; it is for those that no other route
         // takes.
         let is_default = prefix.prefix_len() == 0;
-        let mut own = self.addresses()?.into_iter().filter(|own| own.index != index && !is_default);
+        let mut own = own.iter().filter(|own| own.index != index && !is_default);
         let own = own.find(|own| prefix.contains(&own.address) && !own.may_lie_in(prefix));
         if let Some(own) = own {
-            return Err(HostError::AddressInPrefix { prefix, address: own.address, owner: own.device });
+            return Err(HostError::AddressInPrefix { prefix, address: own.address, owner: own.device.clone() });
         }
         if let Some(owner) = self.owner_of(prefix) {
             return Err(HostError::RouteTaken { prefix, owner });
@@ -245,35 +266,23 @@ impl Host {
     /// [`HostError`]; in particular if the table has a default route.
     pub fn divert(&mut self, device: &str, table: u32, sources: &[IpNet], exempt: &[IpNet]) -> Result<(), HostError> {
         let index = index_of(device)?;
-        let everything = IpNet::V4(Ipv4Net::default());
-        // What stays comes first, so that there is no moment without it.
-        let action = format!("making the prohibiting route of routing table {table}");
-        let prohibit = What::Route(in_table(prohibit_message(everything), table));
-        self.adopt(prohibit).map_err(|source| fail(&action, source))?;
-        for &prefix in sources.iter().chain(exempt) {
-            let action = format!("exempting {prefix} in routing table {table}");
-            let throw = What::Route(in_table(throw_message(prefix), table));
-            self.adopt(throw).map_err(|source| fail(&action, source))?;
-        }
-        let action = format!("making the default route of routing table {table}");
-        match self.add(What::Route(in_table(route_message(index, everything), table)), Ends::WithGateway) {
-            Err(error) if is_there_already(&error) => return Err(HostError::TableTaken { table }),
-            result => result.map_err(|source| fail(&action, source))?,
-        }
-        let from_device = rule_message(
-            RULE_FROM_DEVICE,
-            RouteHeader::RT_TABLE_MAIN.into(),
-            RuleAttribute::Iifname(device.to_owned()),
-            0,
-        );
-        let to_device = sources.iter().map(|prefix| {
-            rule_message(RULE_TO_DEVICE, table, RuleAttribute::Source(prefix.addr()), prefix.prefix_len())
-        });
-        for rule in std::iter::once(from_device).chain(to_device) {
-            let action = format!("adding a rule for routing table {table}");
-            self.adopt(What::Rule(rule)).map_err(|source| fail(&action, source))?;
+        for Step { what, stays, action } in diverting(device, index, table, sources, exempt) {
+            if self.has(&what) {
+                continue;
+            }
+            let made = if stays { self.adopt(what) } else { self.add(what, Ends::WithGateway) };
+            match made {
+                Err(error) if !stays && is_there_already(&error) => return Err(HostError::TableTaken { table }),
+                result => result.map_err(|source| fail(&action, source))?,
+            }
         }
         Ok(())
+    }
+
+    /// Whether the gateway has made it, or taken it over.
+    fn has(&self, what: &What) -> bool {
+        let key = what.key();
+        self.changes.iter().any(|change| change.what.key() == key)
     }
 
     /// Makes a route or a rule.
@@ -359,7 +368,7 @@ impl Host {
         })
     }
 
-    fn undo(&mut self, what: What) {
+    pub(super) fn undo(&mut self, what: What) {
         // The device may be gone, and its addresses and routes with it.
         let _ = self.socket.request(what.undone_by(), 0);
     }
@@ -391,6 +400,16 @@ impl What {
         }
     }
 
+    /// What tells it from others.
+    pub(super) fn key(&self) -> Key {
+        match self {
+            Self::Up(_) => Key::Up,
+            Self::Address(message) => Key::Address(address_of(message)),
+            Self::Route(message) => Key::Route(RouteKey::of(message)),
+            Self::Rule(message) => Key::Rule(RuleKey::of(message)),
+        }
+    }
+
     fn undone_by(self) -> RouteNetlinkMessage {
         match self {
             Self::Up(message) => {
@@ -403,6 +422,44 @@ impl What {
             Self::Rule(message) => RouteNetlinkMessage::DelRule(message),
         }
     }
+}
+
+/// A part of what diverts packets.
+pub(super) struct Step {
+    pub(super) what: What,
+    /// It is still there when the gateway ends.
+    stays: bool,
+    action: String,
+}
+
+/// What [`Host::divert`] makes, in order: what stays comes first, so that there is no moment without it.
+pub(super) fn diverting(device: &str, index: u32, table: u32, sources: &[IpNet], exempt: &[IpNet]) -> Vec<Step> {
+    let everything = IpNet::V4(Ipv4Net::default());
+    let route = |message, stays, action: String| Step { what: What::Route(in_table(message, table)), stays, action };
+    let rule = |message| Step {
+        what: What::Rule(message),
+        stays: true,
+        action: format!("adding a rule for routing table {table}"),
+    };
+    let mut steps = vec![route(
+        prohibit_message(everything),
+        true,
+        format!("making the prohibiting route of routing table {table}"),
+    )];
+    steps.extend(
+        sources
+            .iter()
+            .chain(exempt)
+            .map(|&prefix| route(throw_message(prefix), true, format!("exempting {prefix} in routing table {table}"))),
+    );
+    let default = route_message(index, everything);
+    steps.push(route(default, false, format!("making the default route of routing table {table}")));
+    let from_device = RuleAttribute::Iifname(device.to_owned());
+    steps.push(rule(rule_message(RULE_FROM_DEVICE, RouteHeader::RT_TABLE_MAIN.into(), from_device, 0)));
+    steps.extend(sources.iter().map(|prefix| {
+        rule(rule_message(RULE_TO_DEVICE, table, RuleAttribute::Source(prefix.addr()), prefix.prefix_len()))
+    }));
+    steps
 }
 
 /// RFC 1918, RFC 6598 and RFC 4193: not to be seen outside a network.
@@ -419,7 +476,7 @@ pub fn has_device(device: &str) -> bool {
     index_of(device).is_ok()
 }
 
-fn index_of(device: &str) -> Result<u32, HostError> {
+pub(super) fn index_of(device: &str) -> Result<u32, HostError> {
     nix::net::if_::if_nametoindex(device).map_err(|_| HostError::NoDevice { device: device.to_owned() })
 }
 

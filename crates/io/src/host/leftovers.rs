@@ -1,23 +1,17 @@
 //! What an earlier gateway has left on its host: rules and routes that keep private sources in. The
 //! next start takes over what it needs itself and removes the rest; [`take_down`] removes all.
 
-use std::fmt;
 use std::io;
-use std::net::IpAddr;
 
-use ipnet::IpNet;
-use netlink_packet_route::route::{RouteAttribute, RouteMessage, RouteProtocol, RouteType};
+use netlink_packet_route::route::{RouteAttribute, RouteMessage, RouteProtocol};
 use netlink_packet_route::rule::{RuleAttribute, RuleMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use nix::errno::Errno;
 
 use super::changes::{Host, What};
 use super::error::{HostError, fail};
-use super::messages::name_of;
-use crate::rtnl::{ROUTE_PROTOCOL, RouteSocket, default_address, ip};
-
-/// `RT_TABLE_MAIN`.
-const MAIN: u32 = 254;
+use super::keys::{RouteKey, RuleKey};
+use crate::rtnl::{ROUTE_PROTOCOL, RouteSocket};
 
 /// What was removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -89,105 +83,6 @@ fn done(result: io::Result<Vec<RouteNetlinkMessage>>) -> io::Result<()> {
     match result {
         Err(error) if matches!(error.raw_os_error().map(Errno::from_raw), Some(Errno::ENOENT | Errno::ESRCH)) => Ok(()),
         other => other.map(drop),
-    }
-}
-
-/// What tells a rule from others.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct RuleKey {
-    priority: u32,
-    table: u32,
-    source: Option<(IpAddr, u8)>,
-    from_device: Option<String>,
-}
-
-impl RuleKey {
-    pub(super) fn of(message: &RuleMessage) -> Self {
-        let mut key = Self { priority: 0, table: message.header.table.into(), source: None, from_device: None };
-        for attribute in &message.attributes {
-            match attribute {
-                RuleAttribute::Priority(number) => key.priority = *number,
-                RuleAttribute::Table(number) => key.table = *number,
-                RuleAttribute::Source(address) => key.source = Some((*address, message.header.src_len)),
-                RuleAttribute::Iifname(name) => key.from_device = Some(name.clone()),
-                _ => {}
-            }
-        }
-        key
-    }
-}
-
-/// What tells a route from others.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct RouteKey {
-    pub(super) prefix: IpNet,
-    pub(super) table: u32,
-    kind: RouteType,
-    pub(super) interface: Option<u32>,
-    /// None where the kernel is to choose: it does so for IPv6.
-    metric: Option<u32>,
-}
-
-impl RouteKey {
-    pub(super) fn of(message: &RouteMessage) -> Option<Self> {
-        let mut address = default_address(message.header.address_family)?;
-        let mut key = Self {
-            prefix: IpNet::from(address),
-            table: message.header.table.into(),
-            kind: message.header.kind,
-            interface: None,
-            metric: None,
-        };
-        for attribute in &message.attributes {
-            match attribute {
-                RouteAttribute::Destination(destination) => address = ip(destination)?,
-                RouteAttribute::Table(number) => key.table = *number,
-                RouteAttribute::Oif(index) => key.interface = Some(*index),
-                RouteAttribute::Priority(number) if address.is_ipv4() => key.metric = Some(*number),
-                _ => {}
-            }
-        }
-        key.prefix = IpNet::new(address, message.header.destination_prefix_length).ok()?;
-        Some(key)
-    }
-}
-
-impl RouteKey {
-    /// Whether it is of the table that all hosts have. Our messages name no table there.
-    pub(super) fn is_main(&self) -> bool {
-        self.table == MAIN
-    }
-}
-
-impl fmt::Display for RuleKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "rule {}:", self.priority)?;
-        if let Some((address, length)) = self.source {
-            write!(f, " from {address}/{length}")?;
-        }
-        if let Some(device) = &self.from_device {
-            write!(f, " iif {device}")?;
-        }
-        write!(f, " lookup {}", self.table)
-    }
-}
-
-impl fmt::Display for RouteKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("route ")?;
-        match self.kind {
-            RouteType::Throw => f.write_str("throw ")?,
-            RouteType::Prohibit => f.write_str("prohibit ")?,
-            _ => {}
-        }
-        write!(f, "{}", self.prefix)?;
-        if let Some(index) = self.interface {
-            write!(f, " dev {}", name_of(index))?;
-        }
-        if self.table != MAIN {
-            write!(f, " table {}", self.table)?;
-        }
-        Ok(())
     }
 }
 

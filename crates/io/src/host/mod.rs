@@ -9,13 +9,16 @@
 //!   kernel.
 //! * `upkeep`: finds out what somebody else has taken away, and puts it back.
 //! * `leftovers`: what an earlier gateway has left, and its end.
-//! * `error`, `forwarding`.
+//! * `replace`: what another plan needs, in the place of what the one before did.
+//! * `keys`, `error`, `forwarding`.
 
 mod changes;
 mod error;
 mod forwarding;
+mod keys;
 mod leftovers;
 mod messages;
+mod replace;
 mod upkeep;
 
 pub use changes::{Host, has_device};
@@ -23,4 +26,5 @@ pub use error::HostError;
 pub use forwarding::{Forwarding, Switch};
 pub use leftovers::{Leftovers, take_down};
 pub use messages::{Family, HostAddress, Reach};
+pub use replace::Setting;
 pub use upkeep::{Missing, Subject, Watch};

@@ -15,7 +15,8 @@ use netlink_packet_route::route::{RouteMessage, RouteProtocol};
 
 use super::changes::{Host, What};
 use super::error::{HostError, fail, is_there_already};
-use super::leftovers::{RouteKey, RuleKey, own_routes, own_rules};
+use super::keys::{RouteKey, RuleKey};
+use super::leftovers::{own_routes, own_rules};
 use super::messages::{address_of, link_message, name_of};
 use crate::netlink::{EventSocket, Received};
 use crate::rtnl::ROUTE_PROTOCOL;
@@ -199,8 +200,14 @@ impl Watch {
     /// # Errors
     /// What the kernel says.
     pub fn open(host: &Host) -> io::Result<Self> {
-        let prefixes = host.changes.iter().filter_map(|change| what_prefix(&change.what)).collect();
-        Ok(Self { events: EventSocket::open(&GROUPS, EVENT_BUFFER)?, prefixes })
+        let mut watch = Self { events: EventSocket::open(&GROUPS, EVENT_BUFFER)?, prefixes: HashSet::new() };
+        watch.follow(host);
+        Ok(watch)
+    }
+
+    /// Watches for what `host` has set up by now.
+    pub fn follow(&mut self, host: &Host) {
+        self.prefixes = host.changes.iter().filter_map(|change| what_prefix(&change.what)).collect();
     }
 
     /// Waits for such a change, `limit` at most. False if there was none.

@@ -1,4 +1,4 @@
-//! `tombolo reload`, `flush`, `drain` and `binding`: commands to a running gateway.
+//! `tombolo flush`, `drain` and `binding`: commands to a running gateway.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -26,28 +26,6 @@ impl Gateway {
     pub(crate) fn name(&self) -> Option<&str> {
         self.gateway.as_deref()
     }
-}
-
-/// Arguments of `tombolo reload`.
-#[derive(Debug, Args)]
-pub(crate) struct Reload {
-    #[command(flatten)]
-    gateway: Gateway,
-}
-
-/// Has the configuration file read again.
-pub(crate) fn reload(arguments: &Reload) -> anyhow::Result<()> {
-    let mut answer = ask(arguments.gateway.name(), &Request::Reload {})?;
-    while let Some(line) = answer.next_row()? {
-        let row: Value = serde_json::from_slice(line)?;
-        let text = |key: &str| row[key].as_str().unwrap_or_default().to_owned();
-        if row["not_followed"].is_string() {
-            print::warning(&format!("the engine serves without the fast path: {}", text("not_followed")));
-            continue;
-        }
-        print::warning(&format!("static binding {} of {}: {}", text("binding"), text("service"), text("conflict")));
-    }
-    print::line("configuration reloaded")
 }
 
 /// Arguments of `tombolo flush`.

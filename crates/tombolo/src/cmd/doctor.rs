@@ -219,7 +219,13 @@ fn try_fast_path() -> Result<(), Box<dyn std::error::Error>> {
     let directory = Path::new("/sys/fs/bpf/tombolo").join(format!("doctor-{}", std::process::id()));
     let capacity = Capacity { subscribers: 10, bindings: 10, sessions: 10, outside_slots: 10 };
     let own = OwnAddresses::default();
-    let plan = Plan { services: Vec::new(), times: tombolo_engine::mechanism::napt::Times::default(), capacity, own };
+    let plan = Plan {
+        services: Vec::new(),
+        retired: Vec::new(),
+        times: tombolo_engine::mechanism::napt::Times::default(),
+        capacity,
+        own,
+    };
     let result = PinnedMemory::open(&directory, "doctor").map_err(Into::into).and_then(|mut memory| {
         let tables = Tables::new(&mut memory, capacity, HashKey::new([1; 4]))?;
         FastPath::load(&memory, &tables, &plan, Settings::default())?;

@@ -38,6 +38,7 @@ mod man;
 mod map;
 pub(crate) mod print;
 mod provision;
+mod reload;
 mod rows;
 mod run;
 mod show;
@@ -78,8 +79,13 @@ enum Command {
     /// What a running gateway has: services, bindings, sessions, pools, counters, subscribers; and
     /// the kernel's routes
     Show(show::Arguments),
-    /// Have a running gateway read its configuration again; connections are not disturbed
-    Reload(control::Reload),
+    /// Have a running gateway read its configuration again; what a change does not concern is not
+    /// disturbed
+    Reload(reload::Reload),
+    /// What a reload would change in a running gateway, and what would end with it
+    Plan(reload::Plan),
+    /// Keep the configuration of a "reload --confirm", which goes back by itself otherwise
+    Confirm(reload::Confirm),
     /// Have a running gateway forget its sessions and dynamic bindings
     Flush(control::Flush),
     /// Let nothing new begin in a running gateway, while what is open goes on
@@ -114,7 +120,9 @@ impl Arguments {
             Command::Map(arguments) => map::run(&arguments),
             Command::Provision(arguments) => provision::run(&arguments),
             Command::Show(arguments) => show::run(&arguments),
-            Command::Reload(arguments) => control::reload(&arguments),
+            Command::Reload(arguments) => reload::reload(&arguments),
+            Command::Plan(arguments) => reload::plan(&arguments),
+            Command::Confirm(arguments) => reload::confirm(&arguments),
             Command::Flush(arguments) => control::flush(&arguments),
             Command::Drain(arguments) => control::drain(&arguments),
             Command::Down(arguments) => down::run(&arguments),

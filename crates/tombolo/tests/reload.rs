@@ -1,0 +1,198 @@
+//! One configuration, changed live: reload after reload while packets flow, each with other pools, services,
+//! static bindings and mappings. Needs root and skips loudly without it.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+use std::fs;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use tombolo_lab::{Lab, Peer, Process, Topology, dropped_by_links, skip_without, wait_until};
+
+mod flows;
+mod running;
+
+use flows::{EndOnDrop, Stream, ask, lost_at_the_ends};
+use running::{PATIENCE, TOMBOLO, rows, run, show};
+
+/// Reloads in a row. Two hundred were tried by hand: docs/reliability.md.
+fn rounds(usual: usize) -> usize {
+    std::env::var("TOMBOLO_RELOADS").ok().and_then(|count| count.parse().ok()).unwrap_or(usual)
+}
+
+/// A configuration under which two services go on, and everything else is otherwise in each round: pools
+/// larger, smaller, split and with other ports; services that come and go, and stand elsewhere in the file;
+/// hosts, static bindings, explicit mappings.
+fn configuration(settings: &str, round: usize) -> String {
+    let is_odd = round % 2 == 1;
+    let extra = "[[service]]\nkind = \"nat64\"\nname = \"extra\"\nprefix = \"2001:db8:64::/96\"\n\
+                 pool = [{ addresses = \"192.0.2.9\" }]\n";
+    let nat64 = format!(
+        "[[service]]\nkind = \"nat64\"\nname = \"nat64\"\nprefix = \"64:ff9b::/96\"\nwell_known_prefix_strict = false\n\
+         pool = [{{ addresses = \"192.0.2.1\" }}{}]\n\
+         static = [{{ inside = \"[2001:db8:1::2]:80\", outside = \"192.0.2.1:{}\", protocol = \"tcp\" }}]\n",
+        if is_odd { ", { addresses = \"192.0.2.3\" }" } else { "" },
+        400 + round % 50,
+    );
+    let cgn = format!(
+        "[[service]]\nkind = \"nat44\"\nname = \"cgn\"\ninside = [{}]\npool = [{}]\n",
+        if is_odd { "\"10.0.0.0/24\", \"10.9.0.0/24\"" } else { "\"10.0.0.0/24\"" },
+        if is_odd {
+            "{ addresses = \"192.0.2.16/31\" }, { addresses = \"192.0.2.18-192.0.2.21\", ports = \"512-65535\" }"
+        } else {
+            "{ addresses = \"192.0.2.16/30\" }"
+        },
+    );
+    let mapped = format!(
+        "[[service]]\nkind = \"siit\"\nname = \"mapped\"\n\
+         eam = [{{ ipv4 = \"203.0.113.{0}\", ipv6 = \"2001:db8:e::{0}\" }}]\n",
+        1 + round % 200
+    );
+    let services = if is_odd { [extra, &cgn, &mapped, &nat64] } else { [&nat64, "", &mapped, &cgn] };
+    let room = "[capacity]\nsubscribers = 100\nbindings = 10000\nsessions = 10000\n";
+    format!("[gateway]\n{settings}\n{room}{}", services.concat())
+}
+
+/// A gateway in a lab, with a log of bindings.
+struct Setup {
+    lab: Lab,
+    gateway: Process,
+    settings: String,
+}
+
+impl Setup {
+    fn new(settings: &str) -> Self {
+        let lab = Lab::create(&Topology::client_gateway_server()).unwrap();
+        let log = lab.directory().unwrap().join("bindings.jsonl");
+        let settings = format!("{settings}\nbinding_log = \"{}\"", log.display());
+        let file = lab.directory().unwrap().join("gateway.toml");
+        fs::write(&file, configuration(&settings, 0)).unwrap();
+        let gateway = run(TOMBOLO, &lab, &file);
+        Self { lab, gateway, settings }
+    }
+
+    fn configure(&self, text: &str) {
+        fs::write(self.lab.directory().unwrap().join("gateway.toml"), text).unwrap();
+    }
+
+    /// What a command says, and whether it worked.
+    fn tombolo(&self, arguments: &[&str]) -> (String, bool) {
+        let output = self.lab.node("gateway").unwrap().command(TOMBOLO).args(arguments.iter().copied()).run().unwrap();
+        let worked = output.status.success();
+        (format!("{}{}", output.stdout, output.stderr), worked)
+    }
+
+    fn reload(&self) -> String {
+        let (said, worked) = self.tombolo(&["reload"]);
+        assert!(worked, "{said}\n{}", self.gateway.stderr());
+        said
+    }
+
+    /// Who has which outside endpoint in a service.
+    fn bindings(&self, service: &str) -> Vec<String> {
+        let fields = ["protocol", "inside", "inside_port", "outside", "outside_port"];
+        let dynamic = |row: &&Value| row["service"] == service && row["origin"] == "dynamic";
+        let line = |row: &Value| fields.map(|field| row[field].to_string()).join(" ");
+        let mut found: Vec<String> = show(&self.lab, "bindings").iter().filter(dynamic).map(line).collect();
+        found.sort();
+        found
+    }
+
+    fn logged(&self, event: &str, service: &str) -> usize {
+        let log = fs::read_to_string(self.lab.directory().unwrap().join("bindings.jsonl")).unwrap();
+        rows(&log).iter().filter(|line| line["event"] == event && line["service"] == service).count()
+    }
+
+    fn end(mut self) {
+        self.gateway.signal(Signal::SIGTERM).unwrap();
+        wait_until("the gateway is gone", PATIENCE, || (!self.gateway.is_running()).then_some(())).unwrap();
+    }
+}
+
+/// Reloads under iperf3 through one service and a stream of datagrams through another.
+fn reloads_disturb_nobody(settings: &str, count: usize) {
+    let setup = Setup::new(settings);
+    let lab = &setup.lab;
+    let _echo = Peer::udp_echo(lab.node("server").unwrap(), "198.51.100.2:7".parse().unwrap()).unwrap();
+    let mut server = lab.node("server").unwrap().command("iperf3").args(["-s", "-1", "--forceflush"]).spawn().unwrap();
+    server.wait_for_text("Server listening", PATIENCE).unwrap();
+    let words =
+        ["-c", "198.51.100.2", "-t", "86400", "-i", "0.5", "-b", "50M", "-w", "200K", "-f", "m", "--forceflush"];
+    let mut iperf3 = lab.node("client").unwrap().command("iperf3").args(words).spawn().unwrap();
+    let stream = Stream::default();
+    let mut took = Vec::new();
+    let (mut before, mut after) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
+    std::thread::scope(|scope| {
+        scope.spawn(|| stream.run(lab, "[64:ff9b::c633:6402]:7"));
+        let _ends = EndOnDrop(&stream.stop);
+        wait_until("both flow", PATIENCE, || {
+            (stream.answered() > 300 && setup.bindings("cgn").len() == 2).then_some(())
+        })
+        .unwrap();
+        before = ["nat64", "cgn"].map(|service| setup.bindings(service));
+        for round in 1..=count {
+            if round % 3 == 0 {
+                setup.configure(&configuration(&setup.settings, round).replace("192.0.2.1", "192.0.2.300"));
+                let (said, worked) = setup.tombolo(&["reload"]);
+                assert!(!worked && said.contains("the old configuration stays in force"), "{said}");
+            }
+            setup.configure(&configuration(&setup.settings, round));
+            let begin = Instant::now();
+            let said = setup.reload();
+            took.push(begin.elapsed());
+            assert!(said.contains("service.nat64.pool: ") && said.contains("service.mapped.eam: "), "{said}");
+            if round % 2 == 1 {
+                // State that ends with the next reload.
+                assert!(said.contains("service.extra: ") && said.contains("is new"), "{said}");
+                ask(lab, "[2001:db8:64::c633:6402]:7");
+            } else {
+                let end = "0 sessions and 1 binding of extra on 192.0.2.9 have ended: there is no service";
+                assert!(said.contains(end), "{said}");
+            }
+        }
+        std::thread::sleep(Duration::from_millis(700));
+        after = ["nat64", "cgn"].map(|service| setup.bindings(service));
+    });
+    iperf3.signal(Signal::SIGINT).unwrap();
+    let report = iperf3.wait(PATIENCE).unwrap().stdout;
+    let said = setup.gateway.stderr();
+    let rate = |line: &str| line.split_once(" Mbits/sec")?.0.rsplit(' ').next()?.parse::<f64>().ok();
+    let rates: Vec<f64> =
+        report.lines().filter(|line| !line.contains("sender") && !line.contains("receiver")).filter_map(rate).collect();
+    let slowest = rates.iter().copied().fold(f64::MAX, f64::min);
+    let (sent, lost) = (stream.sent.load(Ordering::Acquire), stream.lost());
+    let elsewhere = [lost_at_the_ends(lab), dropped_by_links(lab, &["client", "gateway", "server"]).unwrap()];
+    took.sort();
+    println!(
+        "{count} reloads, {:?} each in the median, {:?} at most; {} of {sent} datagrams lost (at the ends and by links \
+         {elsewhere:?}); slowest half second of TCP {slowest:.1} Mbit/s of {} half seconds",
+        took[took.len() / 2],
+        took[took.len() - 1],
+        lost.len(),
+        rates.len(),
+    );
+    assert!(!before[0].is_empty() && before == after, "{before:?} {after:?}\n{said}");
+    assert!(lost.len() as u64 <= elsewhere.iter().sum(), "lost {lost:?}, elsewhere {elsewhere:?}\n{said}");
+    assert!(rates.len() > 3 && slowest > 0.0, "the connection stood still: {rates:?}\n{report}");
+    let ended = count / 2;
+    wait_until("what ended is logged", PATIENCE, || (setup.logged("removed", "extra") == ended).then_some(())).unwrap();
+    // The static binding has another port each time.
+    assert_eq!([setup.logged("removed", "nat64"), setup.logged("removed", "cgn")], [count, 0]);
+    setup.end();
+}
+
+#[test]
+fn reloads_in_a_row_disturb_nobody_in_the_engine() {
+    if !skip_without("reloads_in_a_row_disturb_nobody_in_the_engine", &["iperf3"]) {
+        reloads_disturb_nobody("", rounds(12));
+    }
+}
+
+#[test]
+fn reloads_in_a_row_disturb_nobody_in_the_kernel() {
+    if !skip_without("reloads_in_a_row_disturb_nobody_in_the_kernel", &["iperf3"]) {
+        reloads_disturb_nobody("fastpath = \"tc\"", rounds(6));
+    }
+}
