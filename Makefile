@@ -2,6 +2,7 @@
 #
 #   make demo     a gateway, and both ends of all five technologies, tried and measured in about a minute (root)
 #   make test     everything that can be tested here (root for the kernel tests; they skip loudly without)
+#   make test-docs  the pages of docs/howto, each executed in a lab; `make test` does that as well (root)
 #   make lint     formatting (Rust and C), clippy, documentation, dependencies
 #   make bench    what a packet costs in memory, state at scale, TCP beside plain forwarding and Tayga (root)
 #   make bench-fastpath   the programs in the kernel beside plain forwarding, iptables and Tayga, interleaved (root)
@@ -18,7 +19,7 @@
 # Where cargo puts what it has built.
 BINARIES := $(or $(CARGO_TARGET_DIR),./target)
 
-.PHONY: build demo test lint bench bench-fastpath soak fuzz lab deb cross static kernels setup
+.PHONY: build demo test test-docs lint bench bench-fastpath soak fuzz lab deb cross static kernels setup
 
 build:
 	cargo build --workspace
@@ -29,6 +30,9 @@ demo: setup
 
 test: setup
 	./scripts/test.sh
+
+test-docs: setup
+	cargo test -p tombolo --test howto
 
 lint: setup
 	cargo fmt --all --check

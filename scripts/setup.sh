@@ -4,8 +4,8 @@
 set -eu
 
 packages="
-    clang clang-format conntrack curl ethtool gcc iperf3 iproute2 iptables iputils-ping iputils-tracepath
-    libbpf-dev libelf-dev llvm make nftables tayga tcpdump traceroute tshark
+    bind9-dnsutils clang clang-format conntrack curl ethtool gcc iperf3 iproute2 iptables iputils-ping iputils-tracepath
+    libbpf-dev libelf-dev llvm make nftables tayga tcpdump traceroute tshark unbound
 "
 
 if ! command -v dpkg-query >/dev/null; then
@@ -41,7 +41,13 @@ if [ "$(id -u)" -ne 0 ]; then
 fi
 
 echo "setup: installing$missing" >&2
-# tshark asks whether everybody may capture; tayga would start a daemon.
+# tshark asks whether everybody may capture; tayga and unbound would start daemons, which a policy of the host's own may forbid.
+policy=/usr/sbin/policy-rc.d
+if [ ! -e $policy ]; then
+    printf '#!/bin/sh\nexit 101\n' | $root tee $policy >/dev/null
+    $root chmod 755 $policy
+    trap '$root rm -f $policy' EXIT
+fi
 $root env DEBIAN_FRONTEND=noninteractive apt-get update -q
 # shellcheck disable=SC2086
 $root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $missing

@@ -1,16 +1,15 @@
-//! Tables `[gateway]` and `[capacity]`.
+//! Tables `[gateway]` and `[[interface]]`.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
 use tombolo_engine::plan::{AnsweredBy, ErrorPolicy, OwnAddresses, Refusals};
-use tombolo_tables::tables::Capacity;
 
 use crate::document::{Node, Table};
-use crate::host::{FastPath, Host, InsideInterfaces, LogDetail, LogFormat, LogLevel, MetricsAddress, TableMemory};
+use crate::host::{FastPath, Host, InsideInterfaces, LogDetail, LogFormat, LogLevel, MetricsAddress};
 use crate::problem::{Log, Problem};
-use crate::reference::{CAPACITY, GATEWAY, INTERFACE};
+use crate::reference::{GATEWAY, INTERFACE};
 
 const ANSWERED_BY: [(&str, AnsweredBy); 2] = [("host", AnsweredBy::Host), ("gateway", AnsweredBy::Gateway)];
 const MODES: [(&str, FastPath); 4] =
@@ -25,7 +24,6 @@ const LEVELS: [(&str, LogLevel); 5] = [
 ];
 const FORMATS: [(&str, LogFormat); 4] =
     [("auto", LogFormat::Auto), ("text", LogFormat::Text), ("json", LogFormat::Json), ("journal", LogFormat::Journal)];
-const MEMORY: [(&str, TableMemory); 2] = [("as-needed", TableMemory::AsNeeded), ("at-start", TableMemory::AtStart)];
 
 /// Reads `[gateway]` and `[[interface]]`.
 pub(crate) fn read(file: &Table<'_>, log: &mut Log) -> (Host, OwnAddresses) {
@@ -122,24 +120,6 @@ fn errors(table: &Table<'_>, log: &mut Log) -> ErrorPolicy {
             Ok(if node.switch()? { Refusals::Told } else { Refusals::Silent })
         }),
     }
-}
-
-/// Reads `[capacity]`. The outside index is as large as the pools need.
-pub(crate) fn read_capacity(
-    file: &Table<'_>,
-    outside_slots: u32,
-    mut memory: TableMemory,
-    log: &mut Log,
-) -> (Capacity, TableMemory) {
-    let mut capacity = Capacity { subscribers: 1 << 16, bindings: 1 << 20, sessions: 1 << 22, outside_slots };
-    if let Some(table) = file.table("capacity", &CAPACITY, log) {
-        let count = |node: &Node<'_>| node.number32(1..=1 << 30);
-        capacity.subscribers = table.read_or("subscribers", capacity.subscribers, log, count);
-        capacity.bindings = table.read_or("bindings", capacity.bindings, log, count);
-        capacity.sessions = table.read_or("sessions", capacity.sessions, log, |node| node.number(1..=1 << 33));
-        memory = table.read_or("memory", memory, log, |node| node.choice(&MEMORY));
-    }
-    (capacity, memory)
 }
 
 fn device(node: &Node<'_>) -> Result<String, Problem> {

@@ -25,7 +25,7 @@ pub struct Host {
     pub memory: TableMemory,
     /// Routing table for packets from IPv4 hosts inside. Default 84.
     pub table: u32,
-    /// What the kernel's fast path takes. Default: [`FastPath::Off`].
+    /// What the kernel's fast path takes. Default: [`FastPath::Auto`].
     pub fastpath: FastPath,
     /// The same for single interfaces, by name: what the rule above does not fit.
     pub interfaces: BTreeMap<String, FastPath>,
@@ -138,7 +138,7 @@ pub enum TableMemory {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FastPath {
     /// XDP and TC on cards, TC on virtual interfaces; nowhere, with a warning, where the kernel
-    /// cannot.
+    /// cannot, and nowhere as long as others' rules of netfilter would not see its packets.
     Auto,
     /// XDP, with TC behind it.
     Xdp,
@@ -185,7 +185,7 @@ impl Default for Host {
             run_directory: None,
             memory: TableMemory::AsNeeded,
             table: 84,
-            fastpath: FastPath::Off,
+            fastpath: FastPath::Auto,
             interfaces: BTreeMap::new(),
             inside_interfaces: InsideInterfaces::ByRoute,
             fastpath_netfilter: false,

@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 
 use tombolo_engine::Plan;
 
+mod capacity;
 pub mod difference;
 mod document;
 mod gateway;
@@ -80,7 +81,7 @@ pub fn parse(name: &str, text: &str) -> Result<Configuration, ConfigError> {
     let service::Services { services, host_addresses, lease_files } = service::read_all(&file, &own, &mut log);
     host.addresses = host_addresses;
     host.lease_files = lease_files;
-    let (capacity, memory) = gateway::read_capacity(&file, service::slots(&services), host.memory, &mut log);
+    let (capacity, memory) = capacity::read(&file, service::slots(&services), host.memory, &mut log);
     host.memory = memory;
     let files = log.take_files();
     host.file_directories = directories(files.keys());

@@ -87,8 +87,8 @@ pub static GATEWAY: Section = Section {
             "Directory for the tables, so that a restart loses no session. Without it they are memory of the process. It must be absolute, of the user that the gateway runs as, and not to be written by others. Space for all tables is reserved there at the start.";
         "table": "number", "84", "84",
             "Routing table for packets from the hosts inside a `nat44`: rules of the host send them there, and from there they go to the device. Two gateways on one host need different ones.";
-        "fastpath": "\"auto\", \"xdp\", \"tc\" or \"off\"", "\"off\"", "\"auto\"",
-            "What the kernel takes by itself: with `tc` and `xdp` known connections pass without this process, even while it restarts. `auto`: XDP and TC on network cards, TC on virtual interfaces, and without it where the kernel cannot. The tables are then the kernel's, in `/sys/fs/bpf/tombolo`. See docs/fastpath.md.";
+        "fastpath": "\"auto\", \"xdp\", \"tc\" or \"off\"", "\"auto\"", "\"off\"",
+            "What the kernel takes by itself: known connections pass without this process, even while it restarts. `auto`: XDP and TC on network cards, TC on virtual interfaces; without it where the kernel cannot, and as long as netfilter has rules that would not see these packets (see `fastpath_netfilter`). The tables are then the kernel's, in `/sys/fs/bpf/tombolo`. See docs/fastpath.md.";
         "inside_interfaces": "\"by-route\", \"any\" or names", "\"by-route\"", "[\"lan0\", \"lan1\"]",
             "Interfaces that packets from inside may come in through (RFC 3704): the one that their source is routed to, all, or those of the list. Others are dropped before they make any state, by a table of nftables that belongs to the process (`nft list table inet tombolo-DEVICE`), and counted as `inside-spoofed`; the fast path takes none of them. Needs nf_tables in the kernel (Linux 5.12); without it the gateway is degraded and says so.";
         "fastpath_netfilter": "switch", "false", "true",
@@ -135,9 +135,9 @@ pub static CAPACITY: Section = Section {
     path: "[capacity]",
     about: "Room in the tables. A change takes a restart, which carries the state over. The outside index has room for as many addresses again as the pools have, at least 16 more, so that a reload may add some.",
     groups: groups! {
-        "subscribers": "number", "65536", "65536", "Subscribers (inside addresses) with state at a time.";
-        "bindings": "number", "1048576", "1048576", "Bindings (inside address and port to outside address and port), 64 bytes each.";
-        "sessions": "number", "4194304", "4194304", "Sessions (binding and remote address and port), about 21 bytes each.";
+        "bindings": "number", "see below", "1048576", "Bindings (inside address and port to outside address and port), about 76 bytes each. By default as many as the pools have ports, of each of the three protocols, but at most what a 32nd of the host's memory (or of what its control group may use) has room for, with sessions; `tombolo check` says how many that is.";
+        "subscribers": "number", "see below", "65536", "Subscribers (inside addresses) with state at a time, about 76 bytes each. By default 65536, or one for 16 bindings if that is more; at most as many as bindings.";
+        "sessions": "number", "four for each binding", "4194304", "Sessions (binding and remote address and port), about 21 bytes each. The first of a TCP binding does not count, nor do UDP and ICMP where they have none.";
         "memory": "\"as-needed\" or \"at-start\"", "\"as-needed\"", "\"at-start\"",
             "When memory is taken: as the tables fill, so that now and then a packet waits a tenth of a millisecond for it, or all of it at the start, by all processors at once (100 million sessions: 0.1 s), so that none does and what is missing shows at once. The kernel's fast path has its own at the start in any case.";
     },

@@ -29,7 +29,7 @@ use tombolo_tables::lpm::Prefix;
 use tombolo_tables::tables::Capacity;
 use tombolo_wire::Prefix64;
 
-use crate::host::{Host, Provision};
+use crate::host::{FastPath, Host, Provision};
 use crate::problem::{ConfigError, Log, Problem};
 use crate::{Configuration, Wording, value};
 
@@ -637,6 +637,8 @@ impl Tayga {
             queues: self.workers,
             // The translation is the one service there is.
             lease_files: self.dynamic_map_path().into_iter().map(|path| (0, path)).collect(),
+            // Its operators have their rules of netfilter at the device.
+            fastpath: FastPath::Off,
             provision: Provision::Administrator {
                 up: self.device_up,
                 addresses: self.addresses.clone(),

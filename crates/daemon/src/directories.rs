@@ -17,6 +17,8 @@ use tombolo_fastpath::file_system;
 
 /// Directory of gateways that have no run directory of their own.
 pub const ROOT: &str = "/run/tombolo";
+/// Where the package has the run directory, in which the control socket then is.
+pub const STATE: &str = "/var/lib/tombolo";
 /// Name of the socket in its directory.
 pub const SOCKET: &str = "control.sock";
 

@@ -1,5 +1,5 @@
-//! The thread that looks for interfaces which have come, gone or changed, and follows the kernel's
-//! routes.
+//! The thread that looks for interfaces and rules of netfilter which have come, gone or changed, and
+//! follows the kernel's routes.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -54,12 +54,16 @@ fn look_out(running: &Running, accelerator: &Accelerator, stop: &StopSignal) {
         .ok();
     let mut next = Instant::now();
     while !stop.is_given() {
-        match &mut routes {
+        let mut heard = match &mut routes {
             Some(routes) => accelerator.follow(routes),
-            None => std::thread::park_timeout(PACE),
-        }
+            None => {
+                std::thread::park_timeout(PACE);
+                false
+            }
+        };
         tombolo_io::fault::trip("thread-lookout");
-        let heard = watch.as_ref().is_some_and(|watch| watch.has_changed().unwrap_or(true));
+        heard |= watch.as_ref().is_some_and(|watch| watch.has_changed().unwrap_or(true));
+        heard |= accelerator.has_other_rules();
         if (heard || Instant::now() >= next) && !stop.is_given() {
             accelerator.look();
             running.health.set("fast path", accelerator.faults());

@@ -91,8 +91,12 @@ impl Next {
     /// [`ReloadError::NeedsRestart`], [`ReloadError::Misfit`].
     pub(crate) fn follow(&mut self, was: &Said, current: &Plan) -> Result<Vec<Change>, ReloadError> {
         let changes = was.wording.changes_to(&self.wording);
-        let same = |plan: &Plan| Capacity { outside_slots: 0, ..plan.capacity };
-        if fixed(&self.settings, &self.plan) != fixed(&was.settings, current) || same(&self.plan) != same(current) {
+        // What nobody has asked for stays as it is.
+        let is_asked_for = changes.iter().any(|change| change.key.starts_with("capacity"));
+        let kept = Capacity { outside_slots: self.plan.capacity.outside_slots, ..current.capacity };
+        let has_other_room = is_asked_for && self.plan.capacity != kept;
+        self.plan.capacity = kept;
+        if fixed(&self.settings, &self.plan) != fixed(&was.settings, current) || has_other_room {
             let takes_restart = |change: &&Change| {
                 let key = change.key.as_str();
                 let is_fixed = key.starts_with("gateway.") && !LIVE.iter().any(|live| key.starts_with(live));

@@ -10,6 +10,7 @@
 //! The crate decides nothing about packets, and is the only one besides the tables and the
 //! accelerator that holds `unsafe`: in small blocks, each with its reason.
 
+pub mod background;
 pub mod clock;
 pub mod fault;
 pub mod former;

@@ -39,7 +39,7 @@ use std::cell::Cell;
 
 use crate::atomic::{Ordering, fence};
 use crate::binding::{Binding, BindingId, Bindings, InsideKey, MOST_UNANSWERED};
-use crate::blocks::BlockIndex;
+use crate::blocks::{BlockIndex, SMALLEST_BLOCK};
 use crate::entry::flags;
 use crate::first::{First, Opened};
 use crate::hash::HashKey;
@@ -47,7 +47,7 @@ use crate::index::{Index, Inserted};
 use crate::memory::{MemoryError, MemorySource};
 use crate::outside::{OutsideIndex, Slot};
 use crate::session::{
-    COUNTED, Inserted as InsertedSession, Lifetimes, Session, SessionKey, SessionRef, Sessions, State, Sweep,
+    COUNTED, Inserted as InsertedSession, LOAD, Lifetimes, Session, SessionKey, SessionRef, Sessions, State, Sweep,
     UNANSWERED,
 };
 use crate::session_ref::Place;
@@ -70,6 +70,20 @@ pub struct Capacity {
     pub sessions: u64,
     /// Slots of the outside index: outside addresses x 3 protocols x ports, as the pools need.
     pub outside_slots: u32,
+}
+
+impl Capacity {
+    /// Bytes that tables of this size take, to a few kilobytes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        // A line each, a bit for whether it is used, and entries of an index of which 70 % are.
+        let records = u64::from(self.subscribers) + u64::from(self.bindings);
+        let lines = records * (64 * 7 + 80) / 7 + records / 8;
+        // 16 bytes each, of which LOAD percent are used, and the overflow.
+        let sessions = self.sessions * 16 * 100 / LOAD * 33 / 32;
+        let outside = u64::from(self.outside_slots);
+        lines + sessions + outside * 4 + outside * 4 / u64::from(SMALLEST_BLOCK)
+    }
 }
 
 /// Bytes that each table takes.

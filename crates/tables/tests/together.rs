@@ -251,3 +251,16 @@ fn what_a_crash_leaves_is_repaired() {
     assert_eq!(tables.find_inside(&inside(1, 1)).map(|(id, _)| id), Some(kept));
     assert_eq!(tables.bindings.count(), 1);
 }
+
+#[test]
+fn the_capacity_says_what_the_tables_take() {
+    for capacity in [
+        Capacity { subscribers: 1, bindings: 1, sessions: 8, outside_slots: 1 },
+        Capacity { subscribers: 3072, bindings: 3072, sessions: 12_288, outside_slots: 3072 },
+        Capacity { subscribers: 65_536, bindings: 193_536, sessions: 774_144, outside_slots: 193_536 },
+    ] {
+        let tables = Tables::new(&mut Heap, capacity, HashKey::new([1; 4])).unwrap();
+        let (said, taken) = (capacity.bytes(), tables.memory().total() as u64);
+        assert!(said.abs_diff(taken) < 8192, "{capacity:?}: {said} bytes, {taken} are taken");
+    }
+}

@@ -52,7 +52,7 @@ impl Setup {
         let file = lab.directory().unwrap().join("gateway.toml");
         let directory = home.path().display();
         // Included by fastpath.rs under this name, everything runs with the fast path.
-        let fastpath = if module_path!().ends_with("with_tc") { "fastpath = \"tc\"\n" } else { "" };
+        let fastpath = if module_path!().ends_with("with_tc") { "fastpath = \"tc\"\n" } else { "fastpath = \"off\"\n" };
         let text = format!("[gateway]\nrun_directory = \"{directory}\"\n{fastpath}{gateway}{SERVICE}{service}");
         fs::write(&file, text).unwrap();
         let gateway = start(&lab);
@@ -367,7 +367,7 @@ fn a_million_sessions_are_streamed_while_packets_flow() {
     if skip_without("a_million_sessions_are_streamed_while_packets_flow", &[]) {
         return;
     }
-    let mut setup = Setup::new("queues = 1\n");
+    let mut setup = Setup::with("queues = 1\n", "[capacity]\nsessions = 2_000_000\n");
     let made = fill(&setup);
     let _echo = Peer::udp_echo(setup.lab.node("server").unwrap(), address("198.51.100.2:7")).unwrap();
     let before = anonymous_memory(setup.gateway.id());

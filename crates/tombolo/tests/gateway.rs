@@ -38,7 +38,7 @@ fn start(more: &str) -> Setup {
 fn start_in(lab: &Lab, more: &str) -> Process {
     let file = lab.directory().unwrap().join("gateway.toml");
     // Included by fastpath.rs under this name, everything runs with the fast path.
-    let fastpath = if module_path!().ends_with("with_tc") { "fastpath = \"tc\"\n" } else { "" };
+    let fastpath = if module_path!().ends_with("with_tc") { "fastpath = \"tc\"\n" } else { "fastpath = \"off\"\n" };
     let more = more.strip_prefix("[gateway]\n").unwrap_or(more);
     fs::write(&file, format!("[gateway]\n{fastpath}{more}{SERVICE}")).unwrap();
     let command = lab.node("gateway").unwrap().command(TOMBOLO).args(["run", "-c"]);
@@ -295,7 +295,7 @@ fn a_network_of_the_host_inside_the_prefix_stays_where_it_is() {
     ip("gateway", "address add 2001:db8:64:1::1/64 dev outside0 nodad");
     ip("server", "address add 2001:db8:64:1::2/64 dev outside0 nodad");
     ip("server", "-6 route add 2001:db8:1::/64 via 2001:db8:64:1::1");
-    let fastpath = if module_path!().ends_with("with_tc") { "fastpath = \"tc\"\n" } else { "" };
+    let fastpath = if module_path!().ends_with("with_tc") { "fastpath = \"tc\"\n" } else { "fastpath = \"off\"\n" };
     let file = lab.directory().unwrap().join("gateway.toml");
     let service = SERVICE.replace("64:ff9b::/96", "2001:db8:64::/48");
     fs::write(&file, format!("[gateway]\n{fastpath}{service}")).unwrap();

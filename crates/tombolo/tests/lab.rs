@@ -99,6 +99,27 @@ fn labs_go_up_and_down() {
 }
 
 #[test]
+fn what_a_playground_proposes_works() {
+    if skip_without("what_a_playground_proposes_works", &["ip", "ping", "traceroute"]) {
+        return;
+    }
+    for scenario in ["nat64", "nat44", "464xlat"] {
+        let name = format!("play{scenario}{}", std::process::id());
+        let up = run(&["lab", "up", scenario, "--as", &name]);
+        let text = String::from_utf8(up.stdout).unwrap();
+        let proposed: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("ip netns exec ")).collect();
+        let failed = proposed.iter().find_map(|command| {
+            let words =
+                command.split(' ').map(|word| if word == "tombolo" { env!("CARGO_BIN_EXE_tombolo") } else { word });
+            let output = Command::new("ip").args(["netns", "exec"]).args(words).output().unwrap();
+            (!output.status.success()).then(|| format!("{command}: {output:?}"))
+        });
+        assert!(run(&["lab", "down", &name]).status.success());
+        assert!(up.status.success() && proposed.len() > 1 && failed.is_none(), "{scenario}: {failed:?} {text}");
+    }
+}
+
+#[test]
 fn wrong_usage_is_status_two() {
     for arguments in [&["lab", "frob"][..], &["bench", "tcp", "--gateways", "frob"], &["bench", "tcp", "--flows", "0"]]
     {

@@ -18,7 +18,7 @@ mod flows;
 mod running;
 
 use flows::{EndOnDrop, Stream, ask, lost_at_the_ends};
-use running::{TOMBOLO, rows, run};
+use running::{TOMBOLO, rows, run, settings_of_engine};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -82,7 +82,7 @@ fn start_as(program: &str, lab: &Lab, gateway: &str, rest: &str) -> Process {
     let directory = lab.directory().unwrap();
     let file = directory.join("gateway.toml");
     let log = directory.join("bindings.jsonl");
-    fs::write(&file, format!("[gateway]\nbinding_log = \"{}\"\n{gateway}\n{rest}", log.display())).unwrap();
+    fs::write(&file, format!("{}\nbinding_log = \"{}\"\n{rest}", settings_of_engine(gateway), log.display())).unwrap();
     run(program, lab, &file)
 }
 

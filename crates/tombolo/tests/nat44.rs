@@ -27,8 +27,8 @@ fn start() -> (Lab, Process) {
     let lab = Lab::create(&Topology::client_gateway_server()).unwrap();
     let file = lab.directory().unwrap().join("gateway.toml");
     // Included by fastpath.rs under this name, everything runs with the fast path.
-    let fastpath = if module_path!().ends_with("with_tc") { "[gateway]\nfastpath = \"tc\"\n" } else { "" };
-    fs::write(&file, format!("{fastpath}{CONFIGURATION}")).unwrap();
+    let fastpath = if module_path!().ends_with("with_tc") { "tc" } else { "off" };
+    fs::write(&file, format!("[gateway]\nfastpath = \"{fastpath}\"\n{CONFIGURATION}")).unwrap();
     let command = lab.node("gateway").unwrap().command(TOMBOLO).args(["run", "-c"]);
     let mut gateway = command.arg(file.display().to_string()).spawn().unwrap();
     gateway.wait_for_text("ready", READY).unwrap();

@@ -16,7 +16,7 @@ use tombolo_lab::{Lab, Process, Topology, skip_without, wait_until};
 
 mod running;
 
-use running::{PATIENCE, SERVICES, TOMBOLO, end, kill, pins, rows, takes};
+use running::{PATIENCE, SERVICES, TOMBOLO, end, kill, pins, rows, settings_of_engine, takes};
 
 const SOON: Duration = Duration::from_secs(4);
 const CAP_NET_ADMIN: u64 = 1 << 12;
@@ -44,7 +44,7 @@ impl Host {
     /// `HOME` in the settings is the directory that everything is in.
     fn configure(&self, settings: &str, services: &str) {
         let settings = settings.replace("HOME", &self.home.path().display().to_string());
-        fs::write(self.file(), format!("[gateway]\n{settings}{services}")).unwrap();
+        fs::write(self.file(), settings_of_engine(&settings) + services).unwrap();
     }
 
     fn file(&self) -> PathBuf {

@@ -16,7 +16,7 @@ use tombolo_lab::{Lab, Process, Topology, skip_without, wait_until};
 
 mod running;
 
-use running::{PATIENCE, SERVICES, TOMBOLO, end, kill, named_for, rows, run, takes};
+use running::{PATIENCE, SERVICES, TOMBOLO, end, kill, named_for, rows, run, settings_of_engine, takes};
 
 /// Within which the gateway follows its host.
 const SOON: Duration = Duration::from_secs(4);
@@ -35,7 +35,7 @@ impl Host {
     }
 
     fn configure(&self, settings: &str) {
-        fs::write(self.file(), format!("[gateway]\n{settings}{SERVICES}")).unwrap();
+        fs::write(self.file(), settings_of_engine(settings) + SERVICES).unwrap();
     }
 
     fn file(&self) -> PathBuf {
@@ -209,7 +209,7 @@ fn a_gateway_that_is_refused_does_not_touch_another_one() {
         ),
         ("device = \"other\"\nfastpath = \"tc\"\n", "routing table 84 has a default route already"),
     ] {
-        fs::write(&second, format!("[gateway]\n{settings}{other}")).unwrap();
+        fs::write(&second, settings_of_engine(settings) + &other).unwrap();
         let command = host.lab.node("gateway").unwrap().command(TOMBOLO).args(["run", "-c"]);
         let output = command.arg(second.display().to_string()).run().unwrap();
         assert!(!output.status.success() && output.stderr.contains(reason), "{reason}: {}", output.stderr);
@@ -660,7 +660,7 @@ impl Flow {
 
 impl Host {
     fn set_up(&self, settings: &str, services: &str) {
-        fs::write(self.file(), format!("[gateway]\n{settings}{services}")).unwrap();
+        fs::write(self.file(), settings_of_engine(settings) + services).unwrap();
     }
 
     /// Endpoints of the bindings of UDP, as the gateway shows them.

@@ -12,6 +12,9 @@ use tombolo_lab::{Lab, Topology, skip_without};
 const TOMBOLO: &str = env!("CARGO_BIN_EXE_tombolo");
 const PATIENCE: Duration = Duration::from_secs(20);
 const CONFIGURATION: &str = r#"
+[gateway]
+fastpath = "off"
+
 [[service]]
 kind = "siit"
 prefix = "2001:db8:64::/96"

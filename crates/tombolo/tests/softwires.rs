@@ -57,7 +57,7 @@ impl Setup {
 
 /// Everything has to work with the kernel's fast path as without it.
 fn fast_path() -> &'static str {
-    if has_fast_path() { "[gateway]\nfastpath = \"tc\"\n\n" } else { "" }
+    if has_fast_path() { "[gateway]\nfastpath = \"tc\"\n\n" } else { "[gateway]\nfastpath = \"off\"\n\n" }
 }
 
 fn has_fast_path() -> bool {

@@ -4,14 +4,14 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use crate::directories::{ROOT, SOCKET, name, namespace};
+use crate::directories::{ROOT, SOCKET, STATE, name, namespace};
 
 /// There is no one gateway to speak with.
 #[derive(Debug, thiserror::Error)]
 pub enum LocateError {
     /// None runs.
     #[error(
-        "no gateway runs here: no control socket under {ROOT} answers; start one with \"tombolo run -c FILE\", or name its \
+        "no gateway runs here: no control socket under {ROOT} or {STATE} answers; start one with \"tombolo run -c FILE\", or name its \
          run directory with --gateway DIRECTORY"
     )]
     None,
@@ -69,11 +69,13 @@ fn only(mut found: Vec<(PathBuf, Result<UnixStream, LocateError>)>) -> Option<Re
     found.pop().map(|(_, stream)| stream)
 }
 
-/// Sockets under the root at which somebody listens.
+/// Sockets in the usual places at which somebody listens.
 fn living() -> Vec<(PathBuf, Result<UnixStream, LocateError>)> {
-    let inside = std::fs::read_dir(ROOT).into_iter().flatten().flatten().map(|entry| entry.path().join(SOCKET));
-    let sockets = std::iter::once(Path::new(ROOT).join(SOCKET)).chain(inside);
-    let tried = sockets.map(|socket| {
+    let inside = |root| std::fs::read_dir(root).into_iter().flatten().flatten().map(|entry| entry.path());
+    let directories =
+        [ROOT, STATE].into_iter().flat_map(|root| std::iter::once(PathBuf::from(root)).chain(inside(root)));
+    let tried = directories.map(|directory| {
+        let socket = directory.join(SOCKET);
         let stream = connect_to(&socket);
         (socket, stream)
     });

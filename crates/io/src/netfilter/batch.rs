@@ -3,17 +3,23 @@
 
 use std::io;
 
-use libc::{NFNL_MSG_BATCH_BEGIN, NFNL_MSG_BATCH_END, NFNL_SUBSYS_NFTABLES, NFPROTO_INET};
-use netlink_packet_core::{NLM_F_ACK, NLM_F_REQUEST};
+use libc::{NFNL_MSG_BATCH_BEGIN, NFNL_MSG_BATCH_END, NFNL_SUBSYS_NFTABLES, NFPROTO_INET, NFPROTO_UNSPEC};
+use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST};
 use netlink_sys::{Socket, SocketAddr};
 
-const NETLINK_NETFILTER: isize = 12;
+pub(super) const NETLINK_NETFILTER: isize = 12;
 /// `struct nlmsghdr` and `struct nfgenmsg`.
 const HEADER: usize = 16;
 const GENERAL: usize = 4;
 const NLMSG_ERROR: u16 = 2;
+const NLMSG_DONE: u16 = 3;
+/// What is listed has changed meanwhile.
+const NLM_F_DUMP_INTR: u16 = 0x10;
 /// The attribute has attributes within (NLA_F_NESTED).
 const NESTED: u16 = 0x8000;
+
+/// Objects: the family and the attributes of each.
+pub(super) type Listed = Vec<(u8, Vec<u8>)>;
 
 /// A socket to nf_tables. Belongs to the network namespace of the thread that opened it.
 #[derive(Debug)]
@@ -59,6 +65,47 @@ impl NfSocket {
         self.socket.send(&batch.bytes, 0)?;
         let answer = self.await_answer(self.sequence..=self.sequence, |body| Some(body.to_vec()))?;
         answer.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "an acknowledgement instead of an answer"))
+    }
+
+    /// Asks for all objects of a kind, of all families. Gives the family and the attributes of each.
+    pub(super) fn list(&mut self, kind: i32) -> io::Result<Listed> {
+        loop {
+            let mut request = Batch { bytes: Vec::new(), sequence: self.sequence, last: 0 };
+            let kind = NFNL_SUBSYS_NFTABLES << 8 | kind;
+            request.push(kind, NLM_F_DUMP, [NFPROTO_UNSPEC, 0], |_| ());
+            self.sequence = request.sequence;
+            self.socket.send(&request.bytes, 0)?;
+            if let Some(found) = self.listed()? {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// What comes until the list ends; `None` if it changed meanwhile.
+    fn listed(&self) -> io::Result<Option<Listed>> {
+        let (mut found, mut has_changed) = (Vec::new(), false);
+        loop {
+            let (datagram, _) = self.socket.recv_from_full()?;
+            let mut rest = datagram.as_slice();
+            while let Some((length, kind, sequence)) = header(rest) {
+                let body = rest.get(HEADER..length).unwrap_or_default();
+                let flags = rest.get(6..).and_then(|bytes| bytes.first_chunk()).copied().unwrap_or_default();
+                rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+                if sequence != self.sequence {
+                    continue;
+                }
+                has_changed |= u16::from_ne_bytes(flags) & NLM_F_DUMP_INTR != 0;
+                if kind == NLMSG_ERROR || kind == NLMSG_DONE {
+                    return match body.first_chunk().map_or(-libc::EPROTO, |code| i32::from_ne_bytes(*code)) {
+                        0 if has_changed => Ok(None),
+                        0 => Ok(Some(found)),
+                        code => Err(io::Error::from_raw_os_error(-code)),
+                    };
+                }
+                let family = body.first().copied().unwrap_or_default();
+                found.push((family, body.get(GENERAL..).unwrap_or_default().to_vec()));
+            }
+        }
     }
 
     /// Reads until the acknowledgement of the last of some messages, an error of one of them, or what

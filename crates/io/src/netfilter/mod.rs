@@ -17,11 +17,13 @@
 //!     counter spoofed drop
 //! ```
 //!
+//! * `foreign`: rules of others, which do not see what the fast path takes.
 //! * `batch`: messages of nfnetlink, several in one transaction. `expression`: what rules are made
 //!   of.
 
 mod batch;
 mod expression;
+mod foreign;
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -33,6 +35,8 @@ use libc::{
 };
 use netlink_packet_core::{NLM_F_APPEND, NLM_F_CREATE};
 
+pub use foreign::ForeignRules;
+
 use batch::{Attributes, Batch, NfSocket};
 use expression::{Compare, Rule};
 
@@ -43,6 +47,7 @@ const CHAIN_TABLE: u16 = 1;
 const CHAIN_NAME: u16 = 3;
 const CHAIN_HOOK: u16 = 4;
 const CHAIN_POLICY: u16 = 5;
+const CHAIN_USE: u16 = 6;
 const CHAIN_TYPE: u16 = 7;
 const HOOK_NUMBER: u16 = 1;
 const HOOK_PRIORITY: u16 = 2;
@@ -57,6 +62,8 @@ const COUNTER_PACKETS: u16 = 2;
 /// The table is its socket's, and goes with it. Linux 5.12.
 const TABLE_OWNED: u32 = 2;
 
+/// What the names of gateways' tables begin with.
+const OWN: &str = "tombolo-";
 const FORWARD: &str = "forward";
 const ENTRANCE: &str = "entrance";
 const COUNTER: &str = "spoofed";
@@ -100,7 +107,7 @@ impl SourceGuard {
     /// # Errors
     /// What the kernel says: it may lack nf_tables (CONFIG_NF_TABLES_INET, CONFIG_NFT_FIB_INET).
     pub fn raise(device: &str, packets: InsidePackets, entrance: Entrance) -> io::Result<Self> {
-        let (socket, table) = (NfSocket::open()?, format!("tombolo-{device}"));
+        let (socket, table) = (NfSocket::open()?, format!("{OWN}{device}"));
         let mut guard = Self { socket, table, device: device.to_owned(), entrance, packets };
         let mut batch = guard.socket.begin();
         let table = guard.table.as_str();

@@ -22,6 +22,8 @@ use crate::rtnl::RouteSocket;
 
 /// RTNLGRP_LINK, _NEIGH, _IPV4_IFADDR, _IPV4_ROUTE, _IPV4_RULE, _IPV6_IFADDR, _IPV6_ROUTE,
 /// _IPV6_RULE (`linux/rtnetlink.h`).
+/// Why routes are not enough: rules ask for more than the destination.
+pub const OTHER_RULES: &str = "the kernel has rules of its own for routing (ip rule)";
 const GROUPS: [u32; 8] = [1, 3, 5, 7, 8, 9, 11, 19];
 
 /// Bytes that the kernel may queue for us: some ten thousand events. More are lost, noticed, and
@@ -449,7 +451,7 @@ impl Mirror {
     #[must_use]
     pub fn falls_short(&self) -> Option<&'static str> {
         if !self.plain_rules {
-            Some("the kernel has rules of its own for routing (ip rule)")
+            Some(OTHER_RULES)
         } else if self.missing > 0 {
             Some("there are more routes than at the start; a restart makes room")
         } else if self.local_networks > 0 {

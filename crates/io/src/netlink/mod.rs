@@ -23,7 +23,7 @@ mod xdp_features;
 
 pub use beside::ipv6_routes_beside;
 pub(crate) use events::{EventSocket, Received};
-pub use mirror::{Mirror, MirrorError, MirrorStatistics, MirroredRoute};
+pub use mirror::{Mirror, MirrorError, MirrorStatistics, MirroredRoute, OTHER_RULES};
 pub use parse::{Hop, Neighbour, RouteKind, Target};
 pub use targets::{BY_GATEWAY, ON_LINK};
 pub use xdp_features::sends_redirected;

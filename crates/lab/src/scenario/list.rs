@@ -1,15 +1,17 @@
 //! Which scenarios there are.
 
-use super::{description::Scenario, map, softwires, xlat464};
+use super::{description::Scenario, map, single, softwires, xlat464};
 
 impl Scenario {
     /// The names of all scenarios.
-    pub const NAMES: [&'static str; 5] = ["map-e", "map-t", "464xlat", "ds-lite", "lw4o6"];
+    pub const NAMES: [&'static str; 7] = ["nat64", "nat44", "map-e", "map-t", "464xlat", "ds-lite", "lw4o6"];
 
     /// The scenario of that name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         match name {
+            "nat64" => Some(single::nat64()),
+            "nat44" => Some(single::nat44()),
             "map-e" => Some(map::map_e()),
             "map-t" => Some(map::map_t()),
             "464xlat" => Some(xlat464::with_clat()),

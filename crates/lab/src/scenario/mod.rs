@@ -8,6 +8,7 @@ mod description;
 mod list;
 mod map;
 mod network;
+mod single;
 mod softwires;
 mod start;
 mod xlat464;

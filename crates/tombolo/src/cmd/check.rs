@@ -102,11 +102,6 @@ fn words(value: &Value) -> String {
 impl Report {
     fn of(configuration: &Configuration) -> Self {
         let capacity = configuration.plan.capacity;
-        // One line each, and their indexes at a load of 70 %; sessions as in
-        // `tombolo_tables::session`.
-        let bytes = (u64::from(capacity.subscribers) + u64::from(capacity.bindings)) * (64 + 12)
-            + capacity.sessions * 21
-            + u64::from(capacity.outside_slots) * 4;
         Self {
             device: configuration.host.device.clone(),
             run_directory: configuration.host.run_directory.clone(),
@@ -115,7 +110,7 @@ impl Report {
                 bindings: capacity.bindings,
                 sessions: capacity.sessions,
                 outside_endpoints: capacity.outside_slots,
-                megabytes_when_full: bytes.div_ceil(1_000_000),
+                megabytes_when_full: capacity.bytes().div_ceil(1_000_000),
             },
             services: configuration.plan.services.iter().map(Service::of).collect(),
             warnings: configuration.warnings.iter().map(ToString::to_string).collect(),

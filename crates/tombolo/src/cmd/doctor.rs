@@ -8,13 +8,14 @@ use std::path::Path;
 use clap::Args;
 use serde::Serialize;
 use tombolo_config::{FastPath as Wanted, Host};
-use tombolo_daemon::accelerator::modes;
+use tombolo_daemon::accelerator::{PassedBy, choose};
 use tombolo_daemon::error_chain::in_one_line;
 use tombolo_engine::Plan;
 use tombolo_engine::plan::OwnAddresses;
 use tombolo_fastpath::{FastPath, Mode, PinnedMemory, Settings};
 use tombolo_io::host::Forwarding;
 use tombolo_io::links;
+use tombolo_io::netfilter::ForeignRules;
 use tombolo_tables::Tables;
 use tombolo_tables::hash::HashKey;
 use tombolo_tables::tables::Capacity;
@@ -65,7 +66,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let mut checks =
         vec![kernel(), tun(), capabilities(), forwarding(), source_check(), btf(), bpf_file_system(), jit()];
     checks.push(fast_path());
-    checks.extend(interfaces());
+    let by = PassedBy { netfilter: foreign_rules(), routing: false };
+    checks.push(netfilter(by.netfilter.as_deref()));
+    checks.extend(interfaces(&by));
     for check in &checks {
         if arguments.json {
             print::line(&serde_json::to_string(check)?)?;
@@ -235,13 +238,32 @@ fn try_fast_path() -> Result<(), Box<dyn std::error::Error>> {
     result
 }
 
-fn interfaces() -> Vec<Check> {
+fn foreign_rules() -> Option<String> {
+    ForeignRules::watch().and_then(|mut rules| rules.find()).ok().flatten()
+}
+
+/// A firewall is no fault, but the fast path gives way to it.
+fn netfilter(place: Option<&str>) -> Check {
+    match place {
+        None => Check::ok("netfilter", "no rules on the way of what is forwarded"),
+        Some(place) => Check::lacks(
+            "netfilter",
+            State::Warning,
+            format!("{place} is on the way of what is forwarded"),
+            "fastpath = \"auto\" leaves all packets to the engine, so that none passes it by",
+            "fastpath_netfilter = true, where it may see packets as they are translated; or fastpath = \"tc\", where it may miss them",
+        ),
+    }
+}
+
+fn interfaces(by: &PassedBy) -> Vec<Check> {
     let Ok(links) = links::ethernet() else { return Vec::new() };
     let auto = Host { fastpath: Wanted::Auto, ..Host::default() };
     let check = |link: &links::Link| {
-        let programs = match modes(link, None, &auto) {
-            ([], why) => format!("none, since {why}"),
-            ([Mode::Xdp, ..], _) => "XDP if its driver has it, and TC".to_owned(),
+        let choice = choose(link, None, &auto, by);
+        let programs = match choice.modes {
+            [] => format!("none, since {}", choice.why),
+            [Mode::Xdp, ..] => "XDP if its driver has it, and TC".to_owned(),
             _ => "TC".to_owned(),
         };
         Check::ok(&link.name, format!("{}; with fastpath = \"auto\": {programs}", link.kind))

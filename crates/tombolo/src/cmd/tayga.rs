@@ -10,6 +10,7 @@ use clap::Args;
 use nix::unistd::{Gid, Group, Uid, User};
 use tombolo_config::tayga::{DEFAULT_FILE, Tayga};
 use tombolo_daemon::DaemonError;
+use tombolo_io::background::Background;
 use tombolo_io::tun::Persistence;
 
 use super::syslog::Syslog;
@@ -71,11 +72,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let identity = Identity::of(arguments, &tayga)?;
     enter_data_directory(&mut tayga, arguments.user.is_some())?;
     let pidfile = arguments.pidfile.as_deref().map(create).transpose()?;
-    if !arguments.nodetach && !arguments.debug {
-        // Before the first thread. A child has its parent's working directory, and nothing on its
-        // terminal.
-        nix::unistd::daemon(true, false).context("detaching from the terminal failed; run it with --nodetach")?;
-    }
+    // Before the first thread.
+    let stays = arguments.nodetach || arguments.debug;
+    let background = (!stays).then(Background::enter).transpose();
+    let background = background.context("detaching from the terminal failed; run it with --nodetach")?;
     if let Some(mut file) = pidfile {
         writeln!(file, "{}", std::process::id()).context("writing the process number failed")?;
     }
@@ -84,7 +84,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         // The working directory, before it becomes the root and afterwards.
         tayga.data_directory = Some(PathBuf::from("."));
     }
-    Ok(tombolo_daemon::tayga::run(&tayga, || identity.assume())?)
+    let complete = || {
+        identity.assume()?;
+        let completed = background.map_or(Ok(()), Background::complete);
+        completed.map_err(|source| DaemonError::System { action: "detaching from the terminal", source })
+    };
+    Ok(tombolo_daemon::tayga::run(&tayga, complete)?)
 }
 
 fn create(path: &Path) -> anyhow::Result<File> {

@@ -42,7 +42,10 @@ impl Bed {
     pub(super) fn start(lab: &Lab) -> anyhow::Result<Self> {
         let directory = lab.directory()?;
         let (file, state) = (directory.join("soak.toml"), directory.join("state"));
-        let settings = format!("[gateway]\nqueues = 2\nrun_directory = \"{}\"\n{CONFIGURATION}", state.display());
+        let settings = format!(
+            "[gateway]\nqueues = 2\nfastpath = \"off\"\nrun_directory = \"{}\"\n{CONFIGURATION}",
+            state.display()
+        );
         std::fs::write(&file, settings).with_context(|| format!("cannot write {}", file.display()))?;
         let program = std::env::current_exe().context("cannot find the program that is running")?;
         let command = lab.node("gateway")?.command(program.display().to_string());

@@ -52,6 +52,13 @@ pub(crate) fn show(lab: &Lab, what: &str) -> Vec<Value> {
     rows(&output.success().unwrap().stdout)
 }
 
+/// Settings of a gateway that has no fast path unless they speak of it: what a test looks at is the
+/// engine's.
+pub(crate) fn settings_of_engine(settings: &str) -> String {
+    let engine = if settings.contains("fastpath") { "" } else { "fastpath = \"off\"\n" };
+    format!("[gateway]\n{engine}{settings}")
+}
+
 /// What is attached to an interface, if it is known, of what `show fastpath` says.
 pub(crate) fn takes(fastpath: &[Value], interface: &str) -> Option<String> {
     let row = fastpath.iter().find(|row| row["what"] == "interface" && row["name"] == interface)?;

@@ -27,6 +27,8 @@ const TOMBOLO_TIMEOUT_SECONDS: u64 = 300;
 const TOMBOLO_LONG_TIMEOUT_SECONDS: u64 = 10_000;
 const TOMBOLO_SESSIONS: u64 = 4 << 20;
 const TOMBOLO_BINDINGS: u64 = 1 << 20;
+/// Connections that every gateway has room for, also one with a customer's few ports.
+const TOMBOLO_ROOM: u64 = 10_000;
 /// Bytes of a session, to three digits, and of a binding (docs/configuration.md).
 const TOMBOLO_SESSION_BYTES: u64 = 21;
 const TOMBOLO_BINDING_BYTES: u64 = 64;
@@ -363,17 +365,18 @@ fn reuse_of_ports(technology: Technology, settings: &str) -> &'static str {
     if technology.has_one_port_set() && !is_told { "timeouts.port_reuse = 0\n" } else { "" }
 }
 
-/// What `tombolo` has to be told of more connections than it has room for by default; nothing where the
-/// user says how much room there is.
+/// What `tombolo` has to be told of many connections: how much room they take, and of very many how long
+/// they are to live; nothing where the user says how much room there is.
 fn room_for(connections: u64, settings: &str) -> String {
-    if connections <= TOMBOLO_SESSIONS || settings.contains("sessions") {
+    if connections <= TOMBOLO_ROOM || settings.contains("sessions") {
         return String::new();
     }
-    let sessions = connections + connections / 8;
-    format!(
-        "capacity.sessions = {sessions}\ncapacity.bindings = {TOMBOLO_BINDINGS}\n\
-         timeouts.udp = {TOMBOLO_LONG_TIMEOUT_SECONDS}\n"
-    )
+    let (sessions, bindings) = (connections + connections / 8, connections.min(TOMBOLO_BINDINGS));
+    let timeout = match connections > TOMBOLO_SESSIONS {
+        true => format!("timeouts.udp = {TOMBOLO_LONG_TIMEOUT_SECONDS}\n"),
+        false => String::new(),
+    };
+    format!("capacity.sessions = {sessions}\ncapacity.bindings = {bindings}\n{timeout}")
 }
 
 /// Reads the lines of `tombolo show services --json`, which counts the tables as they are now; the
@@ -454,7 +457,8 @@ mod tests {
 
     #[test]
     fn more_connections_than_usual_get_room_and_time() {
-        assert_eq!(room_for(4_000_000, ""), "");
+        assert_eq!(room_for(10_000, ""), "");
+        assert_eq!(room_for(80_000, ""), "capacity.sessions = 90000\ncapacity.bindings = 80000\n");
         assert!(room_for(100_000_000, "").contains("capacity.sessions = 112500000"));
         assert_eq!(room_for(100_000_000, "capacity.sessions = 1000"), "", "the user knows better");
     }

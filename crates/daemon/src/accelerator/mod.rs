@@ -2,10 +2,14 @@
 //! that appear later included, and replaced with each plan.
 //!
 //! It is an accelerator only: whatever it cannot take, the engine handles. So nothing that fails
-//! here ends the gateway, except at the start where the configuration insists. Should the programs
+//! here ends the gateway, except at the start where the configuration insists. Nor does it take what
+//! others' rules of netfilter would have seen, unless the configuration says so: a firewall comes first. Should the programs
 //! not follow a new plan, they are taken away: from all interfaces if the kernel does not take them,
 //! else from those that do not. An interface is known by its number; it may come, go, and have
 //! another name, link-layer address or MTU, each on its own.
+
+mod choice;
+mod taken;
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,15 +18,18 @@ use std::time::{Duration, Instant};
 use tombolo_config::{FastPath as Wanted, Host};
 use tombolo_engine::Plan;
 use tombolo_fastpath::{
-    Attached, Counters, FastPath, FastPathError, Loaded, Lost, Miss, Mode, PinnedMemory, Routes, ServiceStatus,
-    Settings, TcKind,
+    Attached, FastPath, FastPathError, Loaded, Lost, PinnedMemory, Routes, ServiceStatus, Settings, TcKind,
 };
 use tombolo_io::links::{self, Link};
-use tombolo_io::netlink::ipv6_routes_beside;
+use tombolo_io::netlink::{OTHER_RULES, ipv6_routes_beside};
+
+pub use choice::{Choice, PassedBy, choose};
+pub use taken::Taken;
 
 use crate::error_chain::in_one_line;
 use crate::source_guard;
 use crate::state::State;
+use choice::ForeignRulesWatch;
 
 /// The longest wait for a route to change; a gateway that ends waits as long.
 const ROUTES_PERIOD: Duration = Duration::from_millis(250);
@@ -57,56 +64,6 @@ impl InterfaceStatus {
     }
 }
 
-/// What was counted since the start of the process.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Taken {
-    /// Packets translated in the kernel, by side.
-    pub forwarded: [u64; 2],
-    /// Their bytes.
-    pub forwarded_bytes: [u64; 2],
-    /// Bindings made there.
-    pub bindings_made: u64,
-    /// Sessions made there.
-    pub sessions_made: u64,
-    /// Of the packets translated, those that the kernel's stack then routed.
-    pub to_stack: u64,
-    /// Packets that XDP has redirected and the kernel has not sent: they are among those translated.
-    /// `None` where the kernel does not tell.
-    pub lost: Option<u64>,
-    /// Packets left to the engine or to the host, by reason.
-    pub passed: BTreeMap<Miss, u64>,
-}
-
-impl Taken {
-    fn of(counters: &Counters) -> Self {
-        Self {
-            forwarded: counters.forwarded,
-            forwarded_bytes: counters.forwarded_bytes,
-            bindings_made: counters.bindings_made,
-            sessions_made: counters.sessions_made,
-            to_stack: counters.to_stack,
-            lost: None,
-            passed: counters.passed().collect(),
-        }
-    }
-
-    /// What came since `before`.
-    fn since(mut self, before: &Self) -> Self {
-        for side in 0..2 {
-            self.forwarded[side] = self.forwarded[side].saturating_sub(before.forwarded[side]);
-            self.forwarded_bytes[side] = self.forwarded_bytes[side].saturating_sub(before.forwarded_bytes[side]);
-        }
-        self.bindings_made = self.bindings_made.saturating_sub(before.bindings_made);
-        self.sessions_made = self.sessions_made.saturating_sub(before.sessions_made);
-        self.to_stack = self.to_stack.saturating_sub(before.to_stack);
-        for (reason, count) in &before.passed {
-            self.passed.entry(*reason).and_modify(|now| *now = now.saturating_sub(*count));
-        }
-        self.passed.retain(|_, count| *count > 0);
-        self
-    }
-}
-
 /// How the programs find the next hop of packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RouteUse {
@@ -125,6 +82,7 @@ pub struct Accelerator {
     /// For the lookout, which takes it.
     routes: Mutex<Option<Routes>>,
     route_use: Mutex<RouteUse>,
+    rules: Mutex<ForeignRulesWatch>,
     settings: Host,
     /// The kernel goes on counting from one process to the next.
     before: Taken,
@@ -138,10 +96,11 @@ struct Parts {
     stage: Stage,
 }
 
-/// An interface, and when it was tried last.
+/// An interface, what was tried on it, and when.
 #[derive(Debug)]
 struct Served {
     status: InterfaceStatus,
+    choice: Choice,
     tried: Instant,
 }
 
@@ -191,9 +150,10 @@ impl Accelerator {
                 Some(why) => tracing::info!(service = name, why, "left to the engine"),
             }
         }
+        let rules = Mutex::new(ForeignRulesWatch::start());
         let parts = Mutex::new(Parts { programs, interfaces: BTreeMap::new(), stage: Stage::Loaded });
         let (routes, route_use) = (Mutex::new(routes), Mutex::new(route_use));
-        Ok(Some(Self { parts, routes, route_use, settings: settings.clone(), before }))
+        Ok(Some(Self { parts, routes, route_use, rules, settings: settings.clone(), before }))
     }
 
     /// Attaches the programs to the interfaces, in place of those of an earlier process.
@@ -203,12 +163,23 @@ impl Accelerator {
     }
 
     /// Attaches to interfaces that have come, follows those that have changed, and forgets those
-    /// that are gone.
+    /// that are gone; and gives way to what packets would pass by.
     pub fn look(&self) {
+        // What is found holds when it is applied: nobody else looks meanwhile.
+        let mut parts = self.lock();
+        let by = PassedBy {
+            netfilter: self.rules().find(),
+            routing: self.route_use() == RouteUse::EachDestination(OTHER_RULES),
+        };
         match links::ethernet() {
-            Ok(links) => self.lock().look(links, &self.settings),
+            Ok(links) => parts.look(links, &self.settings, &by),
             Err(error) => tracing::warn!("the interfaces cannot be listed: {error}"),
         }
+    }
+
+    /// Whether rules of netfilter have changed since the last call.
+    pub(crate) fn has_other_rules(&self) -> bool {
+        self.rules().has_changed()
     }
 
     /// Programs for another plan, which takes the kernel a second or so. If there are none, the old
@@ -233,13 +204,11 @@ impl Accelerator {
             (Err(error), _) => {
                 vec![format!("everywhere: the kernel did not take the programs: {}", in_one_line(&error))]
             }
-            (Ok(loaded), stage) => {
-                let was_off = matches!(stage, Stage::Off(_));
+            (Ok(loaded), _) => {
                 let lost = parts.exchange(loaded);
                 parts.stage = Stage::Serving;
-                if was_off && let Ok(links) = links::ethernet() {
-                    parts.look(links, &self.settings);
-                }
+                drop(parts);
+                self.look();
                 lost
             }
         }
@@ -287,8 +256,9 @@ impl Accelerator {
         self.routes.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Waits for routes to change, and says once if they cannot be mirrored any more, or can again.
-    pub(crate) fn follow(&self, routes: &mut Routes) {
+    /// Waits for routes to change, and says once if they cannot be mirrored any more, or can again. True
+    /// if that changes what is attached where.
+    pub(crate) fn follow(&self, routes: &mut Routes) -> bool {
         let found = match routes.follow(ROUTES_PERIOD) {
             Ok(()) => use_of(routes),
             Err(_) => RouteUse::EachDestination("the kernel's routes cannot be followed"),
@@ -307,6 +277,7 @@ impl Accelerator {
             }
             _ => {}
         }
+        [before, found].contains(&RouteUse::EachDestination(OTHER_RULES)) && before != found
     }
 
     /// What was counted since the start of this process; nothing if the kernel's counters cannot be
@@ -317,6 +288,10 @@ impl Accelerator {
         let lost = parts.programs.losses().ok().flatten();
         let taken = parts.programs.counters().map(|counters| Taken::of(&counters).since(&self.before));
         Taken { lost, ..taken.unwrap_or_default() }
+    }
+
+    fn rules(&self) -> MutexGuard<'_, ForeignRulesWatch> {
+        self.rules.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, Parts> {
@@ -368,25 +343,8 @@ fn use_of(routes: &Routes) -> RouteUse {
     }
 }
 
-/// Which programs are tried on an interface, the first that it takes being the one, and why not
-/// more of them. `single` is what the configuration says about this interface alone.
-#[must_use]
-pub fn modes(link: &Link, single: Option<Wanted>, settings: &Host) -> (&'static [Mode], &'static str) {
-    match single.unwrap_or(settings.fastpath) {
-        Wanted::Off => (&[], "the configuration says so"),
-        _ if link.is_port && single.is_none() => {
-            (&[], "it is a part of another interface, which its packets appear on")
-        }
-        Wanted::Auto if settings.fastpath_netfilter => (&[Mode::Tc], "netfilter would not see what XDP sends"),
-        Wanted::Auto if link.is_card() => (&[Mode::Xdp, Mode::Tc], ""),
-        Wanted::Auto => (&[Mode::Tc], "XDP on virtual interfaces would cost TCP its segmentation"),
-        Wanted::Xdp => (&[Mode::Xdp, Mode::Tc], ""),
-        Wanted::Tc => (&[Mode::Tc], ""),
-    }
-}
-
 impl Parts {
-    fn look(&mut self, links: Vec<Link>, settings: &Host) {
+    fn look(&mut self, links: Vec<Link>, settings: &Host, by: &PassedBy) {
         if matches!(self.stage, Stage::Loaded | Stage::Ended) {
             return;
         }
@@ -402,7 +360,7 @@ impl Parts {
             tracing::warn!("links of interfaces that are gone cannot be removed: {error}");
         }
         for link in links {
-            self.see(link, settings);
+            self.see(link, settings, by);
         }
         if self.stage == Stage::Serving {
             self.note_where_xdp_sends();
@@ -410,31 +368,28 @@ impl Parts {
     }
 
     /// Does what an interface asks for as it is now.
-    fn see(&mut self, link: Link, settings: &Host) {
+    fn see(&mut self, link: Link, settings: &Host, by: &PassedBy) {
         let single = settings.interfaces.get(&link.name).copied();
+        let wanted = single.unwrap_or(settings.fastpath);
+        let choice = choose(&link, single, settings, by);
         if let Stage::Off(why) = &self.stage {
-            let wanted = single.unwrap_or(settings.fastpath);
             let status = InterfaceStatus { link, wanted, attached: None, why: why.clone() };
-            let number = status.link.index;
-            self.interfaces.insert(number, Served { status, tried: Instant::now() });
+            self.interfaces.insert(status.link.index, Served { status, choice, tried: Instant::now() });
             return;
         }
         if let Some(known) = self.interfaces.get_mut(&link.index) {
-            let old = &known.status;
-            let single_before = settings.interfaces.get(&old.link.name).copied();
-            let programs = modes(&link, single, settings);
-            let is_same = programs == modes(&old.link, single_before, settings) && single == single_before;
-            let is_overdue = old.attached.is_none() && !programs.0.is_empty() && known.tried.elapsed() >= RETRY;
-            if is_same && !is_overdue {
-                if old.link != link {
+            let is_same = known.choice == choice && known.status.wanted == wanted;
+            let is_lacking = known.status.attached.is_none() && !choice.modes.is_empty();
+            if is_same && !(is_lacking && known.tried.elapsed() >= RETRY) {
+                if known.status.link != link {
                     Self::follow(&mut self.programs, &mut known.status, link);
                 }
                 return;
             }
         }
-        let status = self.attach(link, single, settings);
+        let status = self.attach(link, wanted, &choice);
         tracing::info!(interface = status.link.name, takes = status.takes(), why = status.why, "fast path");
-        self.interfaces.insert(status.link.index, Served { status, tried: Instant::now() });
+        self.interfaces.insert(status.link.index, Served { status, choice, tried: Instant::now() });
     }
 
     /// The interface has another name, link-layer address, MTU or state.
@@ -458,12 +413,10 @@ impl Parts {
         }
     }
 
-    fn attach(&mut self, link: Link, single: Option<Wanted>, settings: &Host) -> InterfaceStatus {
-        let (modes, why) = modes(&link, single, settings);
-        let wanted = single.unwrap_or(settings.fastpath);
-        let mut status = InterfaceStatus { link, wanted, attached: None, why: why.to_owned() };
+    fn attach(&mut self, link: Link, wanted: Wanted, choice: &Choice) -> InterfaceStatus {
+        let mut status = InterfaceStatus { link, wanted, attached: None, why: choice.why.clone().into_owned() };
         let name = status.link.name.clone();
-        for &mode in modes {
+        for &mode in choice.modes {
             match self.programs.attach(&name, mode) {
                 Ok(attached) => {
                     status.attached = Some(attached);
@@ -505,7 +458,7 @@ impl Parts {
             let why = format!("it did not follow the new plan: {}", in_one_line(&error));
             tracing::warn!(interface = name, why, "no fast path");
             lost.push(format!("{name}: {why}"));
-            if let Some(Served { status, tried }) = self.interfaces.get_mut(&number) {
+            if let Some(Served { status, tried, .. }) = self.interfaces.get_mut(&number) {
                 (status.attached, status.why, *tried) = (None, why, Instant::now());
             }
         }
@@ -525,47 +478,5 @@ impl Parts {
             status.why.clone_from(&why);
         }
         self.stage = stage;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn cards_get_xdp_and_what_is_virtual_gets_tc() {
-        let link = |kind: &str, is_port| Link {
-            index: 7,
-            name: "eth0".to_owned(),
-            kind: kind.to_owned(),
-            is_port,
-            is_up: true,
-            mac: [2, 0, 0, 0, 0, 7],
-            mtu: 1500,
-        };
-        let auto = Host { fastpath: Wanted::Auto, ..Host::default() };
-        let stack = Host { fastpath_netfilter: true, ..auto.clone() };
-        let xdp = Host { fastpath: Wanted::Xdp, ..Host::default() };
-        assert_eq!(modes(&link("card", false), None, &auto).0, [Mode::Xdp, Mode::Tc]);
-        assert_eq!(modes(&link("veth", false), None, &auto).0, [Mode::Tc]);
-        assert_eq!(modes(&link("card", false), None, &stack).0, [Mode::Tc]);
-        assert_eq!(modes(&link("veth", false), None, &xdp).0, [Mode::Xdp, Mode::Tc]);
-        assert_eq!(modes(&link("veth", true), None, &xdp).0, []);
-        assert_eq!(modes(&link("veth", true), Some(Wanted::Tc), &xdp).0, [Mode::Tc]);
-        assert_eq!(modes(&link("card", false), Some(Wanted::Off), &xdp).0, []);
-    }
-
-    #[test]
-    fn counters_begin_with_the_process() {
-        let before =
-            Taken { forwarded: [5, 0], passed: [(Miss::Size, 3), (Miss::Hairpin, 1)].into(), ..Taken::default() };
-        let now = Taken {
-            forwarded: [7, 1],
-            passed: [(Miss::Size, 3), (Miss::Hairpin, 4), (Miss::NoPort, 1)].into(),
-            ..Taken::default()
-        };
-        let since = now.since(&before);
-        assert_eq!(since.forwarded, [2, 1]);
-        assert_eq!(since.passed, [(Miss::Hairpin, 3), (Miss::NoPort, 1)].into());
     }
 }
