@@ -75,7 +75,7 @@ pub static FILE: Section = Section {
 /// `[gateway]`.
 pub static GATEWAY: Section = Section {
     path: "[gateway]",
-    about: "The gateway's place in its host. A change takes a restart, except of the addresses, of `log_level`, and of what begins with `icmp_`.",
+    about: "The gateway's place in its host. A change takes a restart, except of the addresses, of `log_level`, of what begins with `icmp_`, and of `fastpath` unless the gateway has started with `off`.",
     groups: groups! {
         "device": "string", "\"tombolo\"", "\"tombolo\"",
             "Name of the TUN device that the gateway makes, 1 to 15 bytes. The prefixes and pools of the services are routed to it.";
@@ -123,7 +123,7 @@ pub static GATEWAY: Section = Section {
 /// An item of `interface`.
 pub static INTERFACE: Section = Section {
     path: "[[interface]]",
-    about: "What holds for one interface of the host. A change takes a restart.",
+    about: "What holds for one interface of the host. A change takes a restart where the gateway has started without a fast path.",
     groups: groups! {
         "name": "string", "", "\"eth0\"", "Its name.";
         "fastpath": "\"auto\", \"xdp\", \"tc\" or \"off\"", "", "\"off\"", "As `gateway.fastpath`, for this interface. Without effect if that is `off`.";

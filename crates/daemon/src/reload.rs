@@ -2,10 +2,11 @@
 //! the process that there are. What is bound to these (sizes of tables, the device, its queues) takes a
 //! restart, which keeps the state, too.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tombolo_config::{Change, ConfigError, Configuration, Host, LogLevel, Wording};
+use tombolo_config::{Change, ConfigError, Configuration, FastPath, Host, LogLevel, Wording};
 use tombolo_engine::Plan;
 use tombolo_engine::layout::{self, Misfit};
 use tombolo_engine::plan::{Service, ServiceKind};
@@ -85,22 +86,33 @@ impl Next {
         Ok(Self { plan, settings, wording })
     }
 
-    /// Lays the plan out to take the place of `current`, which was made of `was`. The keys that differ.
+    /// Lays the plan out to take the place of `current`, which was made of `was`. The keys that differ. Where
+    /// there are programs in the kernel, they may be attached elsewhere.
     ///
     /// # Errors
     /// [`ReloadError::NeedsRestart`], [`ReloadError::Misfit`].
-    pub(crate) fn follow(&mut self, was: &Said, current: &Plan) -> Result<Vec<Change>, ReloadError> {
+    pub(crate) fn follow(
+        &mut self,
+        was: &Said,
+        current: &Plan,
+        has_programs: bool,
+    ) -> Result<Vec<Change>, ReloadError> {
         let changes = was.wording.changes_to(&self.wording);
         // What nobody has asked for stays as it is.
         let is_asked_for = changes.iter().any(|change| change.key.starts_with("capacity"));
         let kept = Capacity { outside_slots: self.plan.capacity.outside_slots, ..current.capacity };
         let has_other_room = is_asked_for && self.plan.capacity != kept;
         self.plan.capacity = kept;
-        if fixed(&self.settings, &self.plan) != fixed(&was.settings, current) || has_other_room {
+        if fixed(&self.settings, &self.plan, has_programs) != fixed(&was.settings, current, has_programs)
+            || has_other_room
+        {
             let takes_restart = |change: &&Change| {
                 let key = change.key.as_str();
+                let is_mode = key == "gateway.fastpath" || key.starts_with("interface");
                 let is_fixed = key.starts_with("gateway.") && !LIVE.iter().any(|live| key.starts_with(live));
-                is_fixed || key.starts_with("interface") || key.starts_with("capacity") || key.contains(".dynamic_map")
+                (is_fixed || is_mode) && !(is_mode && has_programs)
+                    || key.starts_with("capacity")
+                    || key.contains(".dynamic_map")
             };
             let keys: Vec<&str> = changes.iter().filter(takes_restart).map(|change| change.key.as_str()).collect();
             let keys = if keys.is_empty() { "[gateway]".to_owned() } else { keys.join(", ") };
@@ -119,10 +131,16 @@ pub(crate) struct Said {
 }
 
 /// The settings without what a reload takes; files of leases by the name of their service.
-fn fixed<'s>(settings: &Host, plan: &'s Plan) -> (Host, Vec<(&'s str, PathBuf)>) {
+fn fixed<'s>(settings: &Host, plan: &'s Plan, has_programs: bool) -> (Host, Vec<(&'s str, PathBuf)>) {
     let name = |place: usize| plan.services.get(place).map_or("", |service| &service.name);
     let leases = settings.lease_files.iter().map(|(place, path)| (name(*place), path.clone())).collect();
+    let (fastpath, interfaces) = match has_programs {
+        true => (FastPath::Auto, BTreeMap::new()),
+        false => (settings.fastpath, settings.interfaces.clone()),
+    };
     let host = Host {
+        fastpath,
+        interfaces,
         addresses: Vec::new(),
         lease_files: Vec::new(),
         file_directories: Vec::new(),

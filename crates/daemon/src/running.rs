@@ -199,7 +199,7 @@ impl Running {
     /// What would change.
     fn foresee(&self, in_force: &InForce, mut next: Next) -> Result<Changed, ReloadError> {
         let current = self.plan.load_full();
-        let keys = next.follow(&in_force.said, &current)?;
+        let keys = next.follow(&in_force.said, &current, self.accelerator.is_some())?;
         let losses = settle::foresee(&self.tables, &current, &next.plan);
         Ok(Changed { keys, ends: End::all(&losses, &next.plan), ..Changed::default() })
     }
@@ -207,7 +207,7 @@ impl Running {
     /// Exchanges the configuration in force for another one.
     fn take_over(&self, in_force: &mut InForce, mut next: Next) -> Result<Changed, ReloadError> {
         let current = self.plan.load_full();
-        let keys = next.follow(&in_force.said, &current)?;
+        let keys = next.follow(&in_force.said, &current, self.accelerator.is_some())?;
         let Next { mut plan, settings, wording } = next;
         if let Some(mtu) = self.source.mtu {
             limit_to(&mut plan, mtu);
@@ -227,6 +227,7 @@ impl Running {
         let _ = self.reconcile(&plan);
         tombolo_io::fault::trip("reload-bindings");
         let plan = Arc::new(plan);
+        self.accelerator.iter().for_each(|accelerator| accelerator.follow_settings(&settings));
         let not_followed = self.put(Arc::clone(&plan));
         if let Some(needed) = &needed {
             self.reduce_host(needed);

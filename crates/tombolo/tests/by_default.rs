@@ -4,12 +4,17 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 use std::fs;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use tombolo_lab::{Lab, Process, Scenario, skip_without, wait_until};
+use nix::sys::signal::Signal;
+use tombolo_lab::{Lab, Peer, Process, Scenario, skip_without, wait_until};
 
+mod flows;
 mod running;
 
+use flows::{EndOnDrop, Stream};
 use running::{PATIENCE, TOMBOLO, end, run, show, takes};
 
 const README: &str = include_str!("../../../README.md");
@@ -42,9 +47,13 @@ impl Host {
 
     /// The README's configuration, with more.
     fn start(&self, more: &str) -> Process {
+        run(TOMBOLO, &self.lab, &self.configure(more))
+    }
+
+    fn configure(&self, more: &str) -> PathBuf {
         let file = self.lab.directory().unwrap().join("gateway.toml");
         fs::write(&file, format!("{more}{}", readme())).unwrap();
-        run(TOMBOLO, &self.lab, &file)
+        file
     }
 
     fn run(&self, node: &str, command: &str) -> String {
@@ -157,4 +166,60 @@ fn rules_of_iptables_count_and_those_who_know_better_are_believed() {
         assert!(host.takes("tc") && host.ping().0, "{more}: {}", host.why());
         end(gateway);
     }
+}
+
+/// Switches in a row. Fifty were tried by hand: docs/fastpath.md.
+fn switches() -> usize {
+    std::env::var("TOMBOLO_SWITCHES").ok().and_then(|count| count.parse().ok()).unwrap_or(8)
+}
+
+#[test]
+fn the_fast_path_is_switched_on_and_off_and_connections_go_on() {
+    if skip_without("the_fast_path_is_switched_on_and_off_and_connections_go_on", &["iperf3"]) {
+        return;
+    }
+    let host = Host::new();
+    let gateway = host.start("");
+    let _echo = Peer::udp_echo(host.lab.node("server").unwrap(), "1.1.1.1:7".parse().unwrap()).unwrap();
+    let mut server =
+        host.lab.node("server").unwrap().command("iperf3").args(["-s", "-1", "--forceflush"]).spawn().unwrap();
+    server.wait_for_text("Server listening", PATIENCE).unwrap();
+    let words = ["-c", REMOTE, "-t", "86400", "-i", "0.5", "-b", "50M", "-w", "200K", "-f", "m", "--forceflush"];
+    let mut iperf3 = host.lab.node("client").unwrap().command("iperf3").args(words).spawn().unwrap();
+    let stream = Stream::default();
+    std::thread::scope(|scope| {
+        scope.spawn(|| stream.run(&host.lab, "[64:ff9b::101:101]:7"));
+        let _ends = EndOnDrop(&stream.stop);
+        // Bindings of the datagrams, of iperf3's two connections, and the static one.
+        let before = 4;
+        let flow = || (stream.answered() > 300 && show(&host.lab, "bindings").len() == before).then_some(());
+        wait_until("both flow", PATIENCE, flow).unwrap();
+        for (mode, takes) in
+            [("off", "off"), ("xdp", "xdp+tc"), ("tc", "tc"), ("auto", "tc")].into_iter().cycle().take(switches())
+        {
+            host.configure(&format!("[gateway]\nfastpath = \"{mode}\"\n"));
+            let said = host.run("gateway", &format!("{TOMBOLO} reload"));
+            assert!(said.contains("fastpath"), "{said}");
+            assert!(host.takes(takes), "{mode}: {}", host.why());
+            // Both go on, by the way that was asked for.
+            let (answered, taken) = (stream.answered(), host.taken());
+            wait_until("datagrams flow", PATIENCE, || (stream.answered() > answered + 100).then_some(())).unwrap();
+            assert_eq!(host.taken() > taken + 50, takes != "off", "{mode}");
+            assert!(iperf3.is_running(), "{mode}: {}", iperf3.stderr());
+        }
+        assert_eq!(show(&host.lab, "bindings").len(), before, "the same bindings all the time");
+    });
+    iperf3.signal(Signal::SIGINT).unwrap();
+    let said = iperf3.wait(PATIENCE).unwrap().stdout;
+    // The last interval is what was left of one when it ended.
+    let intervals: Vec<&str> = said.lines().take_while(|line| !line.starts_with("- ")).collect();
+    let whole = &intervals[..intervals.len() - 1];
+    let stalls = whole.iter().filter(|line| line.contains(" 0.00 ") && line.contains("bits/sec")).count();
+    let (sent, lost) = (stream.sent.load(Ordering::Acquire), stream.lost().len());
+    println!(
+        "{lost} of {sent} datagrams were lost in {} switches; TCP stood still for {stalls} half seconds",
+        switches()
+    );
+    assert!(stalls == 0 && lost * 50 < usize::try_from(sent).unwrap(), "{lost} of {sent} datagrams lost\n{said}");
+    end(gateway);
 }

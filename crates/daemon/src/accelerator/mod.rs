@@ -83,7 +83,7 @@ pub struct Accelerator {
     routes: Mutex<Option<Routes>>,
     route_use: Mutex<RouteUse>,
     rules: Mutex<ForeignRulesWatch>,
-    settings: Host,
+    settings: Mutex<Host>,
     /// The kernel goes on counting from one process to the next.
     before: Taken,
 }
@@ -153,7 +153,8 @@ impl Accelerator {
         let rules = Mutex::new(ForeignRulesWatch::start());
         let parts = Mutex::new(Parts { programs, interfaces: BTreeMap::new(), stage: Stage::Loaded });
         let (routes, route_use) = (Mutex::new(routes), Mutex::new(route_use));
-        Ok(Some(Self { parts, routes, route_use, rules, settings: settings.clone(), before }))
+        let settings = Mutex::new(settings.clone());
+        Ok(Some(Self { parts, routes, route_use, rules, settings, before }))
     }
 
     /// Attaches the programs to the interfaces, in place of those of an earlier process.
@@ -172,7 +173,7 @@ impl Accelerator {
             routing: self.route_use() == RouteUse::EachDestination(OTHER_RULES),
         };
         match links::ethernet() {
-            Ok(links) => parts.look(links, &self.settings, &by),
+            Ok(links) => parts.look(links, &self.settings(), &by),
             Err(error) => tracing::warn!("the interfaces cannot be listed: {error}"),
         }
     }
@@ -182,11 +183,16 @@ impl Accelerator {
         self.rules().has_changed()
     }
 
+    /// Other modes are asked for, from the next [`exchange`](Self::exchange) on.
+    pub(crate) fn follow_settings(&self, settings: &Host) {
+        settings.clone_into(&mut self.settings.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
     /// Programs for another plan, which takes the kernel a second or so. If there are none, the old
     /// ones are taken away at once: they must not decide otherwise than the engine.
     pub fn prepare(&self, plan: &Plan) -> Prepared {
         let mut parts = self.lock();
-        let loaded = parts.programs.prepare(plan, programs_settings(&self.settings));
+        let loaded = parts.programs.prepare(plan, programs_settings(&self.settings()));
         if let Err(error) = &loaded {
             let why = format!("the kernel did not take the programs of the new plan: {}", in_one_line(error));
             tracing::error!("the fast path is off: {why}");
@@ -288,6 +294,10 @@ impl Accelerator {
         let lost = parts.programs.losses().ok().flatten();
         let taken = parts.programs.counters().map(|counters| Taken::of(&counters).since(&self.before));
         Taken { lost, ..taken.unwrap_or_default() }
+    }
+
+    fn settings(&self) -> Host {
+        self.settings.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn rules(&self) -> MutexGuard<'_, ForeignRulesWatch> {
