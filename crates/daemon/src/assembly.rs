@@ -26,7 +26,7 @@ use tombolo_io::tun::{ExistingDevice, KernelEntry, Tun, TunConfig};
 use tombolo_io::worker::{StopSignal, Worker};
 
 use crate::accelerator::Accelerator;
-use crate::binding_log::{BindingLog, LogSettings, Removals};
+use crate::binding_log::writer::{BindingLog, LogSettings, Removals};
 use crate::control::answer::Control;
 use crate::directories;
 use crate::error::{DaemonError, system};
@@ -38,6 +38,7 @@ use crate::listener::Listener;
 use crate::lookout::Lookout;
 use crate::maintenance::{Maintenance, Probes, Swept};
 use crate::metrics::Metrics;
+use crate::migration::boot_id;
 use crate::privileges::{self, Account, Places, Tasked};
 use crate::provided::Provided;
 use crate::provision::{Diversion, diversions, limit_to, routes, with_own_addresses};
@@ -452,6 +453,8 @@ fn start_log(
         path,
         rate: settings.binding_log_rate,
         detail: settings.binding_log_detail,
+        gateway: &settings.device,
+        boot: boot_id(),
         is_fresh: state.is_fresh,
         clock: state.clock.clone(),
     };

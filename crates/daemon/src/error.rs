@@ -43,7 +43,9 @@ pub enum DaemonError {
     #[error("the gateway ended itself: {0}")]
     Failed(String),
     /// The log of bindings.
-    #[error("the log of bindings {path} cannot be opened: check that its directory is there and may be written")]
+    #[error(
+        "the log of bindings {path} cannot be opened: its directory must be there and may be written, and no other gateway may log there"
+    )]
     Log {
         /// The file.
         path: PathBuf,

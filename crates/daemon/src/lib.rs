@@ -31,7 +31,6 @@
 pub mod accelerator;
 mod assembly;
 pub mod binding_log;
-mod block_log;
 pub mod change;
 pub mod control;
 pub mod directories;

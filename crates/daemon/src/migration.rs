@@ -20,10 +20,9 @@ use tombolo_tables::former::{Description, DescriptionError, FormerMemory, Former
 use tombolo_tables::subscriber::Subscriber;
 use tombolo_tables::tick::Tick;
 
-use crate::binding_log::EndLog;
-use crate::block_log::BlockEvent;
+use crate::binding_log::event::{BindingEvent, BlockEvent, Event};
+use crate::binding_log::writer::EndLog;
 use crate::table_clock::Clock;
-use crate::table_rows::BindingEvent;
 use crate::utc::Utc;
 
 /// The text that lies beside tables for `plan`: everything that their bytes depend on.
@@ -34,8 +33,8 @@ pub fn described(plan: &Plan) -> String {
     text.trim_end().to_owned()
 }
 
-/// Read once: a running gateway may not look there any more.
-fn boot_id() -> &'static str {
+/// Which run of the system this is. Read once: a running gateway may not look there any more.
+pub(crate) fn boot_id() -> &'static str {
     static BOOT_ID: LazyLock<String> = LazyLock::new(|| {
         std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
     });
@@ -183,13 +182,14 @@ impl Ends for Ending<'_> {
             binding.flags & flags::STATIC == 0 && service.is_some_and(|service| service.block_size.is_some());
         if log.detail == LogDetail::Bindings || !has_block {
             let name = self.name(binding.inside.service);
-            log.write(&BindingEvent::ended(name, binding, self.at.0, self.time(binding.created)));
+            log.write(&Event::Binding(BindingEvent::ended(name, binding, self.at.0, self.time(binding.created))));
         }
     }
 
     fn block(&mut self, subscriber: &Subscriber, ports: (u16, u16)) {
         if let Some(log) = self.log {
-            log.write(&BlockEvent::ended(self.name(subscriber.key.service), subscriber, ports, self.at.0));
+            let name = self.name(subscriber.key.service);
+            log.write(&Event::Block(BlockEvent::released(name, subscriber, ports, self.at.0, None)));
         }
     }
 }

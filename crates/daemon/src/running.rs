@@ -20,7 +20,7 @@ use tombolo_tables::Tables;
 use tombolo_tables::binding::Binding;
 
 use crate::accelerator::Accelerator;
-use crate::binding_log::Removals;
+use crate::binding_log::writer::Removals;
 use crate::change::{Changed, End};
 use crate::health::Health;
 use crate::maintenance::Swept;

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tombolo_io::clock::monotonic_nanos;
 use tombolo_tables::former::FormerMemory;
 use tombolo_tables::memory::{MemoryError, MemorySource, Slab};
 
-use crate::utc::Utc;
+use crate::utc::{Moment, Utc};
 
 /// Two words: seconds since 1970, and nanoseconds of the monotonic clock at that moment.
 #[derive(Debug, Clone)]
@@ -23,9 +22,9 @@ impl Clock {
     }
 
     /// Notes the moment.
-    pub(crate) fn note(&self) {
-        self.0[0].store(Utc::now().0, Ordering::Relaxed);
-        self.0[1].store(monotonic_nanos(), Ordering::Relaxed);
+    pub(crate) fn note(&self, moment: Moment) {
+        self.0[0].store(moment.utc.0, Ordering::Relaxed);
+        self.0[1].store(moment.now.0, Ordering::Relaxed);
     }
 
     /// The last moment that was noted, on both clocks.

@@ -12,8 +12,6 @@ use tombolo_tables::session::{Session, State};
 use tombolo_tables::subscriber::Subscriber;
 use tombolo_tables::tick::Tick;
 
-use crate::utc::Utc;
-
 /// Whole seconds in `ticks`.
 #[must_use]
 pub fn seconds(ticks: u32) -> u64 {
@@ -207,42 +205,6 @@ impl<'p> SubscriberRow<'p> {
             bindings,
             idle: seconds(now.tick().since(touched)),
         }
-    }
-}
-
-/// What happened to a binding, as a line of the log and as an answer to who had an outside
-/// endpoint.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct BindingEvent<'p> {
-    /// When, to the second.
-    pub time: String,
-    /// `created`, `removed`, or `adopted` from an earlier process.
-    pub event: &'static str,
-    /// Its endpoints.
-    #[serde(flatten)]
-    pub endpoints: Endpoints<'p>,
-    /// When it was made, if the event is another.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub created: Option<String>,
-}
-
-impl<'p> BindingEvent<'p> {
-    /// The event of this name; of a removal `removed` is the moment.
-    #[must_use]
-    pub fn of(plan: &'p Plan, event: &'static str, binding: &Binding, removed: Option<Utc>, now: Now) -> Self {
-        let created = Utc::of_tick(binding.created, now).to_string();
-        let endpoints = Endpoints::of(plan, binding);
-        match removed {
-            Some(removed) => Self { time: removed.to_string(), event, endpoints, created: Some(created) },
-            None => Self { time: created, event, endpoints, created: None },
-        }
-    }
-
-    /// The end, at `time`, of a binding of a service that was called `service`.
-    #[must_use]
-    pub fn ended(service: &'p str, binding: &Binding, time: Utc, created: Utc) -> Self {
-        let endpoints = Endpoints::in_service(service, binding);
-        Self { time: time.to_string(), event: "removed", endpoints, created: Some(created.to_string()) }
     }
 }
 

@@ -3,7 +3,9 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use humantime::{format_rfc3339_seconds, parse_rfc3339};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use tombolo_engine::Now;
+use tombolo_io::clock::monotonic_nanos;
 use tombolo_tables::tick::Tick;
 
 /// Seconds since 1970-01-01 00:00 UTC.
@@ -15,11 +17,25 @@ const LAST: u64 = 253_402_300_799;
 
 /// The same moment on both clocks.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Moment {
+pub struct Moment {
     /// On the monotonic one, which the tables know.
-    pub(crate) now: Now,
+    pub now: Now,
     /// For people.
-    pub(crate) utc: Utc,
+    pub utc: Utc,
+}
+
+impl Moment {
+    /// This one.
+    #[must_use]
+    pub fn current() -> Self {
+        Self { now: Now(monotonic_nanos()), utc: Utc::now() }
+    }
+
+    /// Whole seconds of the clock that nobody sets.
+    #[must_use]
+    pub fn uptime(self) -> u64 {
+        self.now.0 / 1_000_000_000
+    }
 }
 
 impl Utc {
@@ -29,12 +45,11 @@ impl Utc {
         Self::of(SystemTime::now())
     }
 
-    /// When `tick` began, as the system's clock has it now. `now` is the moment on the monotonic
-    /// clock.
+    /// When `tick` began, as the system's clock has it at `moment`.
     #[must_use]
-    pub fn of_tick(tick: Tick, now: Now) -> Self {
-        let ago = now.0.saturating_sub(u64::from(tick.0) << Tick::SHIFT) / 1_000_000_000;
-        Self(Self::now().0.saturating_sub(ago))
+    pub fn of_tick(tick: Tick, moment: Moment) -> Self {
+        let ago = moment.now.0.saturating_sub(u64::from(tick.0) << Tick::SHIFT) / 1_000_000_000;
+        Self(moment.utc.0.saturating_sub(ago))
     }
 
     /// Reads `2026-11-21T08:00:00Z` or seconds since 1970.
@@ -56,6 +71,19 @@ impl Utc {
 impl std::fmt::Display for Utc {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(self.0.min(LAST))).fmt(f)
+    }
+}
+
+impl Serialize for Utc {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Utc {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'_, str>::deserialize(deserializer)?;
+        Self::parse(&text).ok_or_else(|| de::Error::custom("not a time"))
     }
 }
 
@@ -90,8 +118,8 @@ mod tests {
 
     #[test]
     fn a_tick_is_as_long_ago_as_the_monotonic_clock_says() {
-        let now = Now(1_000_u64 << Tick::SHIFT);
-        let ago = Utc::now().0 - Utc::of_tick(Tick(900), now).0;
+        let moment = Moment { now: Now(1_000_u64 << Tick::SHIFT), utc: Utc(5000) };
+        let ago = 5000 - Utc::of_tick(Tick(900), moment).0;
         assert!((107..=108).contains(&ago), "{ago}");
     }
 }

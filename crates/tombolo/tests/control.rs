@@ -485,11 +485,13 @@ fn metrics_and_the_log_of_bindings_tell_what_happened() {
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     };
     let created = wait_until("all are logged", PATIENCE, || {
-        let lines = lines(&log);
-        (lines.len() >= 6).then_some(lines)
+        let bindings: Vec<Value> = lines(&log).into_iter().filter(|line| line["service"].is_string()).collect();
+        (bindings.len() >= 6).then_some(bindings)
     });
     let created = created.unwrap();
     assert!(created.iter().all(|line| line["event"] == "created" && line["remote"].is_null()), "{created:?}");
+    let about: Vec<Value> = lines(&log).iter().take(2).map(|line| line["event"].clone()).collect();
+    assert_eq!(about, ["begin", "start"]);
     let of = |lines: &[Value], event: &str| {
         lines.iter().find(|line| line["event"] == event && line["outside_port"] == seen.port()).cloned()
     };
@@ -505,11 +507,30 @@ fn metrics_and_the_log_of_bindings_tell_what_happened() {
     let since = removed["created"].as_str().unwrap();
     let who = setup.rows(&["binding", "who", "192.0.2.1", &seen.port().to_string(), since, "--protocol", "tcp"]);
     assert_eq!((&who[0]["inside_port"], &who[0]["source"]), (&inside, &"log".into()), "{who:?}");
-    let nobody = setup.refused(&["binding", "who", "192.0.2.1", &seen.port().to_string(), "2001-01-01T00:00:00Z"]);
-    assert!(nobody.contains("nobody is known"), "{nobody}");
+    let who = |time: &str| setup.refused(&["binding", "who", "192.0.2.1", &seen.port().to_string(), time]);
+    let before = who("2001-01-01T00:00:00Z");
+    assert!(before.contains("it is not certain who had") && before.contains("the log begins at"), "{before}");
+    assert!(who("2101-01-01T00:00:00Z").contains("has not come yet"));
 
     setup.gateway.signal(Signal::SIGTERM).unwrap();
     setup.gateway.wait(PATIENCE).unwrap().success().unwrap();
+
+    // What lies there is what was written, over the rotation; whoever changes it is found out. It tells who
+    // had the port without a gateway.
+    let files = [old.display().to_string(), log.display().to_string()];
+    let tombolo = |arguments: &[&str]| {
+        let output = std::process::Command::new(TOMBOLO).args(arguments).output().unwrap();
+        (output.status.success(), String::from_utf8(output.stdout).unwrap() + &String::from_utf8_lossy(&output.stderr))
+    };
+    let (is_whole, said) = tombolo(&["log", "verify", &files[0], &files[1]]);
+    assert!(is_whole && said.contains("nothing was changed"), "{said}");
+    let (is_certain, said) =
+        tombolo(&["binding", "who", "192.0.2.1", &seen.port().to_string(), since, "--log", &files[0], &files[1]]);
+    assert!(is_certain && said.contains(&format!(":{inside}")), "{said}");
+    let text = fs::read_to_string(&old).unwrap();
+    fs::write(&old, text.replacen("\"inside_port\":", "\"inside_port\":1", 1)).unwrap();
+    let (is_whole, said) = tombolo(&["log", "verify", &files[0], &files[1]]);
+    assert!(!is_whole && said.contains("was changed"), "{said}");
 }
 
 #[test]

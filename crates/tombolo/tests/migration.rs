@@ -192,7 +192,7 @@ fn flows_go_on(settings: &str, programs: [&str; 2], is_accelerated: bool) {
     // The end, which without a run directory is that of everything.
     let ended = events(&log, "removed", "cgn").len();
     assert_eq!(
-        (ended, log.last().unwrap()["event"] == "all-removed"),
+        (ended, log.iter().any(|line| line["event"] == "all-removed")),
         if home.exists() { (0, false) } else { (2, true) },
         "{log:?}"
     );
@@ -412,7 +412,7 @@ fn what_a_gateway_without_a_run_directory_had_open_has_ended() {
     end(gateway, Signal::SIGKILL);
     let gateway = start(&lab, "", BEFORE);
     let killed = log(&lab);
-    assert_eq!(killed.last().unwrap()["event"], "all-removed", "{killed:?}");
+    assert!(killed.iter().any(|line| line["event"] == "all-removed"), "{killed:?}");
     let created = events(&killed, "created", "cgn");
     let (outside, port) = (created[0]["outside"].as_str().unwrap(), created[0]["outside_port"].to_string());
     let who = |time: &str| {
@@ -421,14 +421,15 @@ fn what_a_gateway_without_a_run_directory_had_open_has_ended() {
         command.run().unwrap().stdout
     };
     assert!(who(created[0]["time"].as_str().unwrap()).contains("10.0.0.2"));
-    assert!(!who("2099-01-01T00:00:00Z").contains("10.0.0.2"));
+    // When it was killed after the last word of the log is not known, but it was before the next start.
+    std::thread::sleep(Duration::from_secs(6));
+    let later = Utc::parse(killed.last().unwrap()["time"].as_str().unwrap()).unwrap();
+    assert!(!who(&Utc(later.0 + 1).to_string()).contains("\"service\":\"cgn\",\"protocol\":\"udp\""));
     ask(&lab, "198.51.100.2:7");
     std::thread::sleep(Duration::from_secs(2));
     end(gateway, Signal::SIGTERM);
     let stopped = log(&lab);
     assert_eq!(events(&stopped, "removed", "cgn").len(), 1, "{stopped:?}");
-    assert_eq!(stopped.last().unwrap()["event"], "all-removed");
-    let gateway = start(&lab, "", BEFORE);
-    assert_eq!(log(&lab).len(), stopped.len(), "nothing is open that could have ended");
-    end(gateway, Signal::SIGTERM);
+    let last: Vec<&Value> = stopped[stopped.len() - 2..].iter().map(|line| &line["event"]).collect();
+    assert_eq!(last, ["all-removed", "stop"]);
 }

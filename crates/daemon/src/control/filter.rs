@@ -205,6 +205,14 @@ pub fn protocol(name: &str) -> Result<PortSpace, String> {
     protocol_named(name).ok_or_else(|| format!("no protocol is called \"{name}\"; use {names}"))
 }
 
+/// The one that is named, or all.
+///
+/// # Errors
+/// As [`protocol`].
+pub fn protocols(name: Option<&str>) -> Result<Vec<PortSpace>, String> {
+    name.map_or_else(|| Ok(PortSpace::ALL.to_vec()), |name| Ok(vec![protocol(name)?]))
+}
+
 /// An address or a prefix.
 ///
 /// # Errors

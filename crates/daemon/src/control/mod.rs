@@ -14,7 +14,7 @@
 //! * [`locate`]: which gateway of this host is meant.
 //! * [`request`]: what may be asked.
 //! * [`filter`]: which rows are wanted.
-//! * [`answer`]: the gateway's side. `status`, `tables`, `pools`, `counters`, `fastpath` and `who`
+//! * [`answer`]: the gateway's side. `status`, `tables`, `pools`, `counters`, `fastpath` and [`who`]
 //!   make the rows of its answers, `rows` sends them.
 //! * [`client`]: the other side.
 
@@ -31,4 +31,4 @@ mod status;
 mod tables;
 #[cfg(test)]
 mod testing;
-mod who;
+pub mod who;

@@ -1,16 +1,71 @@
-//! `tombolo binding who -c FILE`: whose an outside port is, by computation (RFC 7422 section 2.3),
-//! without a running gateway and without a log.
+//! `tombolo binding who`: the answer of a running gateway or of a log, in words; with `-c FILE` whose an
+//! outside port is by computation (RFC 7422 section 2.3), without either.
 
-use std::net::{IpAddr, Ipv4Addr};
-use std::path::Path;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 
-use anyhow::bail;
-use serde_json::json;
+use anyhow::{anyhow, bail};
+use serde_json::{Value, json};
+use tombolo_daemon::binding_log::history::Question;
+use tombolo_daemon::control::filter;
+use tombolo_daemon::control::who;
 use tombolo_engine::Plan;
 use tombolo_engine::mapping::allocation::{Allocation, PortHolder};
 use tombolo_engine::plan::{Service, StaticBinding};
 
 use super::print;
+use super::rows::{Cell, print_table};
+
+const OWNERS: &[Cell] = &[
+    Cell::Text("service"),
+    Cell::Text("protocol"),
+    Cell::Endpoint { name: "outside", address: "outside", port: "outside_port" },
+    Cell::Host { name: "inside", address: "inside", port: Some("inside_port"), softwire: "softwire" },
+    Cell::Text("since"),
+    Cell::Text("until"),
+    Cell::Text("certain_until"),
+    Cell::Text("source"),
+];
+
+/// What the files of a log say of an endpoint.
+pub(crate) fn in_logs(
+    logs: &[PathBuf],
+    (address, port): (Ipv4Addr, u16),
+    time: &str,
+    protocol: Option<&str>,
+) -> anyhow::Result<Vec<Value>> {
+    let question = Question { address, port, time: who::parse_time(time).map_err(|error| anyhow!(error))? };
+    let spaces = filter::protocols(protocol).map_err(|error| anyhow!(error))?;
+    let found = who::in_logs(logs, question, &spaces, true).map_err(|error| anyhow!(error))?;
+    found.iter().map(|row| Ok(serde_json::to_value(row)?)).collect()
+}
+
+/// Prints who has an endpoint, or had it. Nobody is named for certain where it is not.
+pub(crate) fn print(rows: &[Value], outside: SocketAddr, is_past: bool, json: bool) -> anyhow::Result<()> {
+    let (uncertain, certain): (Vec<&Value>, Vec<&Value>) = rows.iter().partition(|row| row["certain"] == false);
+    if json {
+        rows.iter().try_for_each(|row| print::line(&row.to_string()))?;
+    } else if !certain.is_empty() {
+        print_table(&certain, OWNERS)?;
+    }
+    if !certain.is_empty() {
+        return Ok(());
+    }
+    let why: Vec<String> = uncertain.iter().map(|row| doubt(row)).collect();
+    anyhow::ensure!(why.is_empty(), "it is not certain who had {outside} at that time{}", why.concat());
+    bail!("nobody {} {outside}{}", if is_past { "had" } else { "has" }, if is_past { " at that time" } else { "" })
+}
+
+/// Why it is not certain, and what is.
+fn doubt(row: &Value) -> String {
+    let protocol = row["protocol"].as_str().map_or_else(String::new, |protocol| format!("{protocol}: "));
+    let before = row["before"].as_object().map(|before| {
+        let port = before.get("inside_port").map_or_else(String::new, |port| format!(" port {port}"));
+        let (inside, until) = (print::word(&row["before"]["inside"]), print::word(&row["before"]["certain_until"]));
+        format!("; {inside}{port} had it for certain until {until}")
+    });
+    format!("\n  {protocol}{}{}", print::word(&row["why"]), before.unwrap_or_default())
+}
 
 /// What the configuration says about an outside port.
 #[derive(Debug, PartialEq, Eq)]

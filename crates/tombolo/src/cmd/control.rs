@@ -11,7 +11,6 @@ use tombolo_daemon::control::request::{NewBinding, Request};
 
 use super::binding_who;
 use super::print;
-use super::rows::{Cell, Format, print_rows};
 
 /// Which gateway.
 #[derive(Debug, Args)]
@@ -148,21 +147,14 @@ enum What {
         /// asking a gateway
         #[arg(short, long, value_name = "FILE", conflicts_with_all = ["time", "protocol"])]
         config: Option<PathBuf>,
+        /// Read these files of a log of bindings instead of asking a gateway, the oldest first
+        #[arg(long, value_name = "FILE", num_args = 1.., requires = "time", conflicts_with = "config")]
+        log: Vec<PathBuf>,
         /// One JSON object a line
         #[arg(long)]
         json: bool,
     },
 }
-
-const OWNERS: &[Cell] = &[
-    Cell::Text("service"),
-    Cell::Text("protocol"),
-    Cell::Endpoint { name: "outside", address: "outside", port: "outside_port" },
-    Cell::Host { name: "inside", address: "inside", port: Some("inside_port"), softwire: "softwire" },
-    Cell::Text("since"),
-    Cell::Text("until"),
-    Cell::Text("source"),
-];
 
 /// Has bindings added and removed, and asks for their owners.
 pub(crate) fn binding(arguments: &Binding) -> anyhow::Result<()> {
@@ -184,16 +176,24 @@ pub(crate) fn binding(arguments: &Binding) -> anyhow::Result<()> {
             print::line(&format!("{protocol} {outside} is removed from {}", print::word(&row["service"])))
         }
         What::Who { address, port, config: Some(file), json, .. } => binding_who::run(file, *address, *port, *json),
-        What::Who { address, port, time, protocol, json, config: None } => {
+        What::Who { address, port, time, protocol, json, log, config: None } => {
             let outside = SocketAddr::new((*address).into(), *port);
-            let request = Request::Who { outside, protocol: protocol.clone(), time: time.clone() };
-            let found = print_rows(ask(gateway, &request)?, OWNERS, Format::new(*json, false))?;
-            anyhow::ensure!(
-                found > 0,
-                "nobody is known to have {outside}{}",
-                if time.is_some() { " at that time" } else { "" }
-            );
-            Ok(())
+            let mut rows = Vec::new();
+            if log.is_empty() {
+                let request = Request::Who { outside, protocol: protocol.clone(), time: time.clone() };
+                let mut answer = ask(gateway, &request)?;
+                while let Some(line) = answer.next_row()? {
+                    rows.push(serde_json::from_slice(line)?);
+                }
+            } else {
+                rows = binding_who::in_logs(
+                    log,
+                    (*address, *port),
+                    time.as_deref().unwrap_or_default(),
+                    protocol.as_deref(),
+                )?;
+            }
+            binding_who::print(&rows, outside, time.is_some(), *json)
         }
     }
 }

@@ -34,6 +34,7 @@ mod lab_compare;
 mod lab_demo;
 #[cfg(feature = "tester")]
 mod lab_soak;
+mod log;
 mod man;
 mod map;
 pub(crate) mod print;
@@ -95,6 +96,8 @@ enum Command {
     Down(down::Arguments),
     /// Static bindings of a running gateway, and who has an outside endpoint
     Binding(control::Binding),
+    /// The log of bindings, as it lies there
+    Log(log::Arguments),
     /// What this machine lacks for the gateway, and what works without it
     Doctor(doctor::Arguments),
     /// The manual pages of this command and of its configuration file
@@ -127,6 +130,7 @@ impl Arguments {
             Command::Drain(arguments) => control::drain(&arguments),
             Command::Down(arguments) => down::run(&arguments),
             Command::Binding(arguments) => control::binding(&arguments),
+            Command::Log(arguments) => log::run(&arguments),
             Command::Doctor(arguments) => doctor::run(&arguments),
             Command::Man(arguments) => man::run(&arguments, Self::command()),
             Command::Completions(arguments) => completions::run(&arguments, Self::command()),

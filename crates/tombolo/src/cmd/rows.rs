@@ -9,6 +9,8 @@ use std::io::{self, BufWriter, Write};
 use serde_json::Value;
 use tombolo_daemon::control::client::Answer;
 
+use super::print;
+
 /// Rows that the widths of the columns are taken from.
 const MEASURED: usize = 200;
 
@@ -126,6 +128,17 @@ pub(crate) fn print_rows(answer: Answer, cells: &[Cell], format: Format) -> anyh
             _ => Ok(rows),
         },
     }
+}
+
+/// Writes rows that are there already as a table.
+pub(crate) fn print_table(rows: &[&Value], cells: &[Cell]) -> anyhow::Result<()> {
+    let mut out = Vec::new();
+    let mut table = Table::new(cells);
+    for row in rows {
+        table.row(cells.iter().map(|cell| cell.text(row)).collect(), &mut out)?;
+    }
+    table.end(&mut out)?;
+    print::line(String::from_utf8_lossy(&out).trim_end())
 }
 
 enum Ended {

@@ -6,9 +6,7 @@
 //! used a port before it. When a block was given back stands in the block index.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use serde::Serialize;
 use tombolo_config::LogDetail;
 use tombolo_engine::Plan;
 use tombolo_engine::mapping::allocation::Allocation;
@@ -18,27 +16,9 @@ use tombolo_tables::binding::{Binding, flags};
 use tombolo_tables::blocks::Holder;
 use tombolo_tables::subscriber::Subscriber;
 
-use crate::table_rows::{host, service_name};
+use super::event::BlockEvent;
+use crate::table_rows::service_name;
 use crate::utc::{Moment, Utc};
-
-/// What happened to a block of ports, as a line of the log.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct BlockEvent<'p> {
-    time: String,
-    /// `block-allocated`, `block-released`, or `block-adopted` from an earlier process.
-    event: &'static str,
-    service: &'p str,
-    /// The subscriber: its address, or the first one of its prefix.
-    inside: IpAddr,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    softwire: Option<Ipv6Addr>,
-    outside: Ipv4Addr,
-    first_port: u16,
-    last_port: u16,
-    /// When it was granted, if the event is its end.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    created: Option<String>,
-}
 
 /// The blocks that were there at the last walk, by number of the subscriber.
 #[derive(Debug)]
@@ -77,10 +57,10 @@ impl BlockWalk {
         let mut before = std::mem::take(&mut self.known);
         let released = |subscriber: &Subscriber, block: &Block, log: &mut dyn FnMut(&BlockEvent<'_>)| {
             let end = match tables.blocks.read(block.word) {
-                Holder::Closed(tick) => Utc::of_tick(tick, moment.now),
+                Holder::Closed(tick) => Utc::of_tick(tick, moment),
                 _ => moment.utc,
             };
-            log(&BlockEvent::of(plan, "block-released", subscriber, block, Some(end)));
+            log(&block.released(plan, subscriber, end));
         };
         for id in tables.subscribers.iter() {
             let Some((subscriber, _)) = tables.subscribers.read(id) else { continue };
@@ -101,7 +81,7 @@ impl BlockWalk {
             for block in &mut blocks {
                 match known.iter().find(|known| known.word == block.word) {
                     Some(known) => *block = *known,
-                    None => log(&BlockEvent::of(plan, event, &subscriber, block, None)),
+                    None => log(&block.begun(plan, event, &subscriber)),
                 }
             }
             let has_gone = |block: &&Block| !blocks.iter().any(|held| held.word == block.word);
@@ -120,44 +100,26 @@ impl BlockWalk {
     pub(crate) fn end(&mut self, plan: &Plan, moment: Moment, log: &mut impl FnMut(&BlockEvent<'_>)) {
         for Known { subscriber, blocks } in std::mem::take(&mut self.known).values() {
             for block in blocks {
-                log(&BlockEvent::of(plan, "block-released", subscriber, block, Some(moment.utc)));
+                log(&block.released(plan, subscriber, moment.utc));
             }
         }
     }
 }
 
-impl<'p> BlockEvent<'p> {
-    /// The end, at `time`, of a block of a service that was called `service`. When it was granted is
-    /// not known.
-    pub(crate) fn ended(service: &'p str, subscriber: &Subscriber, (first, last): (u16, u16), time: Utc) -> Self {
-        let (inside, softwire) = host(subscriber.key.ipv6, subscriber.key.ipv4);
-        Self {
-            time: time.to_string(),
-            event: "block-released",
-            service,
-            inside,
-            softwire,
-            outside: subscriber.outside_ipv4.into(),
-            first_port: first,
-            last_port: last,
-            created: None,
-        }
+impl Block {
+    fn ports(&self) -> (u16, u16) {
+        let ports = block_ports(self.size, self.number);
+        (*ports.start(), *ports.end())
     }
 
-    fn of(plan: &'p Plan, event: &'static str, subscriber: &Subscriber, block: &Block, end: Option<Utc>) -> Self {
-        let (inside, softwire) = host(subscriber.key.ipv6, subscriber.key.ipv4);
-        let ports = block_ports(block.size, block.number);
-        Self {
-            time: end.unwrap_or(block.since).to_string(),
-            event,
-            service: service_name(plan, subscriber.key.service),
-            inside,
-            softwire,
-            outside: subscriber.outside_ipv4.into(),
-            first_port: *ports.start(),
-            last_port: *ports.end(),
-            created: end.map(|_| block.since.to_string()),
-        }
+    fn begun<'p>(&self, plan: &'p Plan, event: &'static str, subscriber: &Subscriber) -> BlockEvent<'p> {
+        let service = service_name(plan, subscriber.key.service);
+        BlockEvent::begun(service, event, subscriber, self.ports(), self.since)
+    }
+
+    fn released<'p>(&self, plan: &'p Plan, subscriber: &Subscriber, time: Utc) -> BlockEvent<'p> {
+        let service = service_name(plan, subscriber.key.service);
+        BlockEvent::released(service, subscriber, self.ports(), time, Some(self.since))
     }
 }
 
@@ -188,6 +150,8 @@ fn block_size(plan: &Plan, service: u8) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
     use tombolo_engine::Now;
     use tombolo_tables::hash::HashKey;
@@ -213,13 +177,7 @@ mod tests {
         let events = |walk: &mut BlockWalk, moment| {
             let mut logged = Vec::new();
             walk.walk(&tables, &plan, Moment { now, utc: Utc(moment) }, &mut |event: &BlockEvent<'_>| {
-                logged.push((
-                    event.event,
-                    event.inside.to_string(),
-                    event.first_port,
-                    event.last_port,
-                    event.time.clone(),
-                ));
+                logged.push((event.event, event.inside.to_string(), event.first_port, event.last_port, event.time));
             });
             logged
         };
@@ -228,8 +186,7 @@ mod tests {
         let (id, _) = tables.admit(&subscriber, Tick(900)).unwrap();
         assert!(events(&mut walk, 5001).is_empty(), "a subscriber without blocks");
 
-        let time = |seconds| Utc(seconds).to_string();
-        let of_seven = |event, first, last, seconds| (event, "10.0.0.7".to_owned(), first, last, time(seconds));
+        let of_seven = |event, first, last, seconds| (event, "10.0.0.7".to_owned(), first, last, Utc(seconds));
         assert!(tables.grant_block(id, first, 4, 4, 120, Tick(900)));
         assert_eq!(events(&mut walk, 5002), [of_seven("block-allocated", 2048, 2559, 5001)]);
         assert!(tables.grant_block(id, first, 127, 4, 120, Tick(901)));
@@ -243,12 +200,12 @@ mod tests {
         let (next, _) = tables.admit(&other, Tick(900)).unwrap();
         assert_eq!(next, id, "the test needs the same record");
         assert!(tables.grant_block(next, first, 5, 4, 120, Tick(990)));
-        let end = Utc::of_tick(Tick(990), now).to_string();
+        let end = Utc::of_tick(Tick(990), Moment { now, utc: Utc(5005) });
         let mut logged = events(&mut walk, 5005);
         logged.sort();
         let mut expected = vec![
-            ("block-allocated", "10.0.0.8".to_owned(), 2560, 3071, time(5004)),
-            ("block-released", "10.0.0.7".to_owned(), 2048, 2559, end.clone()),
+            ("block-allocated", "10.0.0.8".to_owned(), 2560, 3071, Utc(5004)),
+            ("block-released", "10.0.0.7".to_owned(), 2048, 2559, end),
             ("block-released", "10.0.0.7".to_owned(), 65_024, 65_535, end),
         ];
         expected.sort();
@@ -256,7 +213,7 @@ mod tests {
 
         // A new process finds it there.
         let mut adopted = BlockWalk::new(Utc(6000));
-        assert_eq!(events(&mut adopted, 6001), [("block-adopted", "10.0.0.8".to_owned(), 2560, 3071, time(6000))]);
+        assert_eq!(events(&mut adopted, 6001), [("block-adopted", "10.0.0.8".to_owned(), 2560, 3071, Utc(6000))]);
     }
 
     #[test]

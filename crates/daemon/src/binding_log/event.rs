@@ -1,0 +1,107 @@
+//! What is logged: what happened to a binding or to a block of ports, as lines of the log.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use serde::Serialize;
+use tombolo_engine::Plan;
+use tombolo_tables::binding::Binding;
+use tombolo_tables::subscriber::Subscriber;
+
+use crate::table_rows::{Endpoints, host, service_name};
+use crate::utc::{Moment, Utc};
+
+/// A line of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub(crate) enum Event<'p> {
+    /// About a binding.
+    Binding(BindingEvent<'p>),
+    /// About a block of ports.
+    Block(BlockEvent<'p>),
+}
+
+/// What happened to a binding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(crate) struct BindingEvent<'p> {
+    /// When, to the second.
+    pub(crate) time: Utc,
+    /// `created`, `removed`, or `adopted` from an earlier process.
+    pub(crate) event: &'static str,
+    /// Its endpoints.
+    #[serde(flatten)]
+    pub(crate) endpoints: Endpoints<'p>,
+    /// When it was made, if the event is its end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) created: Option<Utc>,
+}
+
+impl<'p> BindingEvent<'p> {
+    /// It is there: an event of this name.
+    pub(crate) fn begun(plan: &'p Plan, event: &'static str, binding: &Binding, moment: Moment) -> Self {
+        let endpoints = Endpoints::of(plan, binding);
+        Self { time: Utc::of_tick(binding.created, moment), event, endpoints, created: None }
+    }
+
+    /// It was removed at `time`.
+    pub(crate) fn removed(plan: &'p Plan, binding: &Binding, time: Utc, moment: Moment) -> Self {
+        let service = service_name(plan, binding.inside.service);
+        Self::ended(service, binding, time, Utc::of_tick(binding.created, moment))
+    }
+
+    /// The end, at `time`, of a binding of a service that was called `service`.
+    pub(crate) fn ended(service: &'p str, binding: &Binding, time: Utc, created: Utc) -> Self {
+        let endpoints = Endpoints::in_service(service, binding);
+        Self { time, event: "removed", endpoints, created: Some(created) }
+    }
+}
+
+/// What happened to a block of ports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(crate) struct BlockEvent<'p> {
+    /// When, to the second.
+    pub(crate) time: Utc,
+    /// `block-allocated`, `block-released`, or `block-adopted` from an earlier process.
+    pub(crate) event: &'static str,
+    /// Name of the service.
+    pub(crate) service: &'p str,
+    /// The subscriber: its address, or the first one of its prefix.
+    pub(crate) inside: IpAddr,
+    /// The softwire that it is behind.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) softwire: Option<Ipv6Addr>,
+    /// Outside address.
+    pub(crate) outside: Ipv4Addr,
+    /// The block.
+    pub(crate) first_port: u16,
+    /// Its last port.
+    pub(crate) last_port: u16,
+    /// When it was granted, if the event is its end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) created: Option<Utc>,
+}
+
+impl<'p> BlockEvent<'p> {
+    /// It is the subscriber's: an event of this name.
+    pub(crate) fn begun(
+        service: &'p str,
+        event: &'static str,
+        subscriber: &Subscriber,
+        (first_port, last_port): (u16, u16),
+        time: Utc,
+    ) -> Self {
+        let (inside, softwire) = host(subscriber.key.ipv6, subscriber.key.ipv4);
+        let outside = subscriber.outside_ipv4.into();
+        Self { time, event, service, inside, softwire, outside, first_port, last_port, created: None }
+    }
+
+    /// It was given back at `time`. An earlier process may have granted it, nobody knows when.
+    pub(crate) fn released(
+        service: &'p str,
+        subscriber: &Subscriber,
+        ports: (u16, u16),
+        time: Utc,
+        created: Option<Utc>,
+    ) -> Self {
+        Self { created, ..Self::begun(service, "block-released", subscriber, ports, time) }
+    }
+}
