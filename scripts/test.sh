@@ -53,6 +53,8 @@ everything() {
     : >"$models"
     TOMBOLO_FORMER=$(./scripts/former.sh) || return
     export TOMBOLO_FORMER
+    TOMBOLO_TOOLS=$(./scripts/tools.sh) || return
+    export TOMBOLO_TOOLS
     cargo test --workspace --no-run || return
     tests_of tombolo | grep -vx matrix >"$folder/labs"
     { tests_of tester generator; echo matrix; } | grep -vxFf "$folder/labs" >"$folder/measuring"

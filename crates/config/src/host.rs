@@ -44,6 +44,8 @@ pub struct Host {
     /// What is logged of services that hand out ports in blocks or by computation. Default: each
     /// binding.
     pub binding_log_detail: LogDetail,
+    /// Who gets the log of bindings as well. Default: nobody.
+    pub binding_log_collectors: Vec<Collector>,
     /// Who sets up the device. Default: the gateway.
     pub provision: Provision,
     /// IPv4 addresses of the host's own on the device: of CLATs that serve the host itself.
@@ -112,6 +114,49 @@ pub enum LogDetail {
     Bindings,
     /// Blocks alone.
     Blocks,
+}
+
+/// Who gets the log of bindings over the network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Collector {
+    /// In what form.
+    pub format: CollectorFormat,
+    /// Over what.
+    pub transport: Transport,
+    /// Where it is.
+    pub address: SocketAddr,
+}
+
+impl std::fmt::Display for Collector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let format = match self.format {
+            CollectorFormat::Syslog => "syslog",
+            CollectorFormat::Ipfix => "ipfix",
+        };
+        let transport = match self.transport {
+            Transport::Udp => "udp",
+            Transport::Tcp => "tcp",
+        };
+        write!(f, "{format}+{transport}://{}", self.address)
+    }
+}
+
+/// The form in which a collector gets the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CollectorFormat {
+    /// RFC 5424.
+    Syslog,
+    /// RFC 7011, with the events of RFC 8158.
+    Ipfix,
+}
+
+/// What a collector listens on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transport {
+    /// Datagrams.
+    Udp,
+    /// A connection.
+    Tcp,
 }
 
 /// Which interfaces packets from inside may come in through (RFC 3704).
@@ -193,6 +238,7 @@ impl Default for Host {
             binding_log: None,
             binding_log_rate: 10_000,
             binding_log_detail: LogDetail::Bindings,
+            binding_log_collectors: Vec::new(),
             provision: Provision::Gateway,
             addresses: Vec::new(),
             lease_files: Vec::new(),

@@ -38,7 +38,8 @@ mod value;
 
 pub use difference::{Change, Wording};
 pub use host::{
-    FastPath, Host, InsideInterfaces, LogDetail, LogFormat, LogLevel, MetricsAddress, Provision, TableMemory,
+    Collector, CollectorFormat, FastPath, Host, InsideInterfaces, LogDetail, LogFormat, LogLevel, MetricsAddress,
+    Provision, TableMemory, Transport,
 };
 pub use problem::{ConfigError, Problem};
 

@@ -101,6 +101,8 @@ pub static GATEWAY: Section = Section {
             "Lines a second that are written to it, at most; more wait for their turn. 1 to 1000000.";
         "binding_log_detail": "\"bindings\" or \"blocks\"", "\"bindings\"", "\"blocks\"",
             "What is logged of services that hand out ports in blocks or by computation: each binding as well, or blocks alone (RFC 6888 REQ-14, RFC 7422): a line when a subscriber gets a block and one when it is given back. Static bindings, and services that hand ports out one by one, are logged by binding in any case.";
+        "binding_log_collectors": "collectors", "none", "[\"ipfix+udp://192.0.2.9:4739\", \"syslog+tcp://[2001:db8::9]:601\"]",
+            "Who gets the log of bindings over the network as well, by address: `syslog+udp` and `syslog+tcp` (RFC 5424; RFC 6587 with counted octets), `ipfix+udp` and `ipfix+tcp` (RFC 7011, events of RFC 8158). A collector that is slow or gone delays nothing: what does not fit into its queue is counted, and told it later. See docs/control.md.";
         "user": "string", "none: it stays what it is", "\"tombolo\"",
             "User to become once the start is complete, by name or number, with its groups. The run directory, what is pinned in the kernel, the control socket and the log of bindings become its own. It must be able to read this file, for a reload, and to write to the directory of the log, for its rotation. See docs/security.md.";
         "sandbox": "switch", "true", "true",

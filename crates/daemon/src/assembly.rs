@@ -453,6 +453,7 @@ fn start_log(
         path,
         rate: settings.binding_log_rate,
         detail: settings.binding_log_detail,
+        collectors: &settings.binding_log_collectors,
         gateway: &settings.device,
         boot: boot_id(),
         is_fresh: state.is_fresh,

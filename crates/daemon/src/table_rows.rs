@@ -29,6 +29,12 @@ pub fn protocol_name(protocol: u8) -> &'static str {
     }
 }
 
+/// The number of a protocol by its name, 0 if it has none.
+#[must_use]
+pub(crate) fn protocol_number(name: &str) -> u8 {
+    protocol_named(name).map_or(0, PortSpace::protocol)
+}
+
 /// The protocol with this name.
 #[must_use]
 pub fn protocol_named(name: &str) -> Option<PortSpace> {

@@ -34,10 +34,12 @@ pub(super) struct LogFile {
     /// Up to the last line that is kept.
     kept: Chain,
     lines: Vec<u8>,
-    /// A line under construction.
+    /// The line that was added last.
     line: Vec<u8>,
     /// The file ends within a line.
     is_torn: bool,
+    /// The line that was added last begins a file, and nobody has asked for it yet.
+    has_begun: bool,
     /// The disk is full, as a test has it.
     #[cfg(test)]
     pub(super) is_refusing: bool,
@@ -81,6 +83,7 @@ impl LogFile {
             lines,
             line,
             is_torn,
+            has_begun: false,
             #[cfg(test)]
             is_refusing: false,
         };
@@ -98,6 +101,11 @@ impl LogFile {
         self.kept.seal(&mut self.line);
         self.lines.extend_from_slice(&self.line);
         self.lines.push(b'\n');
+    }
+
+    /// The line that was added last.
+    pub(super) fn line(&self) -> &[u8] {
+        &self.line
     }
 
     /// True if so much is kept that it should be written.
@@ -172,6 +180,12 @@ impl LogFile {
 
     fn begin(&mut self, now: Utc) {
         self.add(&Mark { time: now, kind: MarkKind::Begin { previous: self.kept.hash.to_string() } });
+        self.has_begun = true;
+    }
+
+    /// True once after a file has begun: with the line that was added last.
+    pub(super) fn has_begun(&mut self) -> bool {
+        std::mem::take(&mut self.has_begun)
     }
 
     /// Its name.

@@ -68,6 +68,22 @@ pub enum MarkKind {
     },
 }
 
+impl MarkKind {
+    /// The name of the event.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Begin { .. } => "begin",
+            Self::Start { .. } => "start",
+            Self::Complete { .. } => "complete",
+            Self::Lost { .. } => "lost",
+            Self::ClockSet { .. } => "clock-set",
+            Self::AllRemoved => "all-removed",
+            Self::Stop { .. } => "stop",
+        }
+    }
+}
+
 /// What a gateway has found of earlier processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -115,6 +131,7 @@ mod tests {
             let mark = Mark { time: Utc(100), kind };
             let text = serde_json::to_string(&mark).unwrap();
             assert_eq!(serde_json::from_str::<Mark>(&text).unwrap(), mark, "{text}");
+            assert!(text.contains(&format!("\"event\":\"{}\"", mark.kind.name())), "{text}");
         }
         let mark = Mark { time: Utc(0), kind: MarkKind::Lost { count: 2, from: Utc(0) } };
         assert_eq!(

@@ -7,18 +7,26 @@
 //!   is complete, what it lacks.
 //! * [`chain`]: each line has a number and a hash over all lines before it. `file`: the file.
 //! * `output`: where it is written to, with what it says of itself. `losses`: what could not be logged.
+//! * [`collectors`]: who gets it over the network as well. `record`: a line on its way there; `syslog` and
+//!   `ipfix`: its forms.
 //! * [`verify`]: whether the lines of a file are those that were written. [`history`]: who had an
 //!   endpoint at some time, as far as that is certain.
 
 pub(crate) mod blocks;
 pub mod chain;
+pub mod collectors;
 pub(crate) mod event;
 mod file;
 pub mod history;
+mod ipfix;
+#[cfg(test)]
+mod load;
 pub(crate) mod losses;
 pub mod marks;
 #[cfg(test)]
 mod model;
 mod output;
+mod record;
+mod syslog;
 pub mod verify;
 pub(crate) mod writer;

@@ -137,6 +137,7 @@ impl World {
             path: &path,
             rate: 10_000,
             detail: LogDetail::Bindings,
+            collectors: &[],
             gateway: "tombolo",
             boot: &self.boots.to_string(),
             is_fresh,

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use super::event::Event;
+use super::collectors::Collectors;
+use super::event::{BindingEvent, BlockEvent, Event};
 use super::file::{Found, LogFile};
 use super::losses::Losses;
 use super::marks::{Mark, MarkKind, StateFound};
+use super::record::{Change, Record};
 use crate::health::Health;
 use crate::utc::{Moment, Utc};
 
@@ -27,13 +29,22 @@ pub(super) struct Output {
     complete: Utc,
     /// Lines about what is there were lost.
     has_forgotten: bool,
+    collectors: Collectors,
+    /// Lines that they do not have yet.
+    records: Vec<Record>,
     health: Arc<Health>,
     has_failed: bool,
 }
 
 impl Output {
     /// Of a gateway that begins `now`.
-    pub(super) fn new(file: LogFile, losses: Arc<Losses>, health: Arc<Health>, now: Utc) -> Self {
+    pub(super) fn new(
+        file: LogFile,
+        collectors: Collectors,
+        losses: Arc<Losses>,
+        health: Arc<Health>,
+        now: Utc,
+    ) -> Self {
         Self {
             file,
             losses,
@@ -42,6 +53,8 @@ impl Output {
             kept: 0,
             complete: now,
             has_forgotten: false,
+            collectors,
+            records: Vec::new(),
             health,
             has_failed: false,
         }
@@ -49,6 +62,7 @@ impl Output {
 
     /// A gateway begins to write, after what was `found`.
     pub(super) fn start(&mut self, found: Found, kind: MarkKind, now: Utc) {
+        self.record_begin(now);
         let has_ended = matches!(kind, MarkKind::Start { state: StateFound::None, .. });
         self.mark(now, kind);
         if has_ended && found.has_lines {
@@ -62,6 +76,14 @@ impl Output {
     pub(super) fn event(&mut self, event: &Event<'_>) {
         self.file.add(event);
         self.kept += 1;
+        if !self.collectors.is_empty() {
+            let (time, name) = match *event {
+                Event::Binding(BindingEvent { time, event, .. }) | Event::Block(BlockEvent { time, event, .. }) => {
+                    (time, event)
+                }
+            };
+            self.record(time, name, Some(Change::of(event)));
+        }
         if self.file.is_full() {
             self.flush();
         }
@@ -69,12 +91,29 @@ impl Output {
 
     /// Writes what the log says of itself.
     pub(super) fn mark(&mut self, time: Utc, kind: MarkKind) {
+        let name = kind.name();
         self.file.add(&Mark { time, kind });
+        if !self.collectors.is_empty() {
+            self.record(time, name, None);
+        }
+    }
+
+    /// The line with which a file has begun, if one has.
+    fn record_begin(&mut self, now: Utc) {
+        if self.file.has_begun() && !self.collectors.is_empty() {
+            self.record(now, "begin", None);
+        }
+    }
+
+    /// The line that was added last, for collectors.
+    fn record(&mut self, time: Utc, event: &'static str, change: Option<Change>) {
+        self.records.push(Record { time, event, line: self.file.line().into(), change });
     }
 
     /// Goes on in a new file if this one was moved away, and tells what was lost.
     pub(super) fn begin_step(&mut self, now: Utc) {
         let followed = self.file.follow(now);
+        self.record_begin(now);
         self.note(followed);
         if self.telling.is_none()
             && let Some((count, from)) = self.losses.behind(self.told)
@@ -86,6 +125,9 @@ impl Output {
 
     /// Writes what is kept. What cannot be written is lost.
     pub(super) fn flush(&mut self) {
+        if !self.records.is_empty() {
+            self.collectors.send(std::mem::take(&mut self.records));
+        }
         let result = self.file.flush();
         let kept = std::mem::take(&mut self.kept);
         match (self.telling.take(), result.is_ok()) {

@@ -16,13 +16,14 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tombolo_config::LogDetail;
+use tombolo_config::{Collector, LogDetail};
 use tombolo_engine::Plan;
 use tombolo_tables::Tables;
-use tombolo_tables::binding::Binding;
+use tombolo_tables::binding::{Binding, InsideKey};
 
 use super::blocks::{BlockWalk, is_logged};
 use super::chain::Chain;
+use super::collectors::{Collectors, Delivery};
 use super::event::{BindingEvent, BlockEvent, Event};
 use super::file::LogFile;
 use super::losses::Losses;
@@ -59,6 +60,7 @@ struct Removal {
 pub struct Removals {
     log: Option<SyncSender<Removal>>,
     pub(super) losses: Arc<Losses>,
+    deliveries: Arc<[Arc<Delivery>]>,
 }
 
 impl Removals {
@@ -82,6 +84,12 @@ impl Removals {
     pub fn lost(&self) -> u64 {
         self.losses.count()
     }
+
+    /// What collectors have got of the log.
+    #[must_use]
+    pub fn deliveries(&self) -> &[Arc<Delivery>] {
+        &self.deliveries
+    }
 }
 
 /// What is logged where.
@@ -93,6 +101,8 @@ pub(crate) struct LogSettings<'a> {
     pub rate: u32,
     /// Whether bindings in blocks have lines of their own.
     pub detail: LogDetail,
+    /// Who gets it as well.
+    pub collectors: &'a [Collector],
     /// Name of the gateway's device.
     pub gateway: &'a str,
     /// Which run of the system this is.
@@ -234,7 +244,7 @@ impl Progress {
 impl Writer {
     /// Opens the file, and writes that a gateway begins.
     pub(super) fn open(
-        LogSettings { path, gateway, boot, detail, is_fresh, clock, .. }: LogSettings<'_>,
+        LogSettings { path, gateway, boot, detail, collectors, is_fresh, clock, .. }: LogSettings<'_>,
         tables: Arc<Tables>,
         plan: Arc<ArcSwap<Plan>>,
         guarded: &Guarded,
@@ -242,9 +252,11 @@ impl Writer {
     ) -> io::Result<(Self, Removals)> {
         let (log, waiting) = sync_channel(WAITING);
         let losses = Arc::<Losses>::default();
-        let removals = Removals { log: Some(log), losses: Arc::clone(&losses) };
+        let collectors = Collectors::start(collectors, &host_name(), guarded)?;
+        let deliveries = collectors.deliveries().into();
+        let removals = Removals { log: Some(log), losses: Arc::clone(&losses), deliveries };
         let (file, found) = LogFile::open(path, Chain::default(), moment.utc)?;
-        let mut output = Output::new(file, losses, Arc::clone(&guarded.health), moment.utc);
+        let mut output = Output::new(file, collectors, losses, Arc::clone(&guarded.health), moment.utc);
         let start = MarkKind::Start {
             gateway: gateway.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -400,9 +412,18 @@ impl Writer {
     }
 }
 
+fn host_name() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
+}
+
 /// By what a binding is known from the one that had its number before, in the same second too.
 fn mark_of(binding: &Binding) -> u32 {
-    let port = u32::from(u16::from_be_bytes(binding.outside_port));
-    let slot = binding.outside_slot.rotate_left(16) ^ port ^ u32::from(binding.inside.protocol) << 8;
-    binding.created.0.wrapping_mul(0x9e37_79b1) ^ slot.wrapping_mul(0x85eb_ca77) | 1
+    let InsideKey { ipv6, ipv4, port, service, protocol } = binding.inside;
+    let [high, low] = [0, 8].map(|from| u64::from_be_bytes(std::array::from_fn(|at| ipv6[from + at])));
+    let inside = u64::from(u32::from_be_bytes(ipv4)) << 32 | u64::from(u16::from_be_bytes(port)) << 16;
+    let inside = inside | u64::from(service) << 8 | u64::from(protocol);
+    let place = u64::from(binding.created.0) << 32 | u64::from(binding.outside_slot);
+    let mix = |hash: u64, word: u64| (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    let hash = [high, low, inside, place].into_iter().fold(0, mix).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    u32::try_from(hash >> 32).unwrap_or_default() | 1
 }

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use tombolo_config::{Host, MetricsAddress};
+use tombolo_config::{Host, MetricsAddress, Transport};
 use tombolo_io::privileges::{Access, FileRule, Files};
 
 use super::places::{Places, Tasked, directory_of};
@@ -59,7 +59,10 @@ pub(super) fn rules(settings: &Host, tasked: Tasked, places: &Places<'_>) -> Fil
         rules.add("/etc", Access::Read);
         rules.read_beside(Path::new("/etc/resolv.conf"));
     }
-    let ports = tasked.awaits_prefix.then_some(DNS).into_iter().chain(places.metrics).collect();
+    // Connections to collectors of the log, which are made anew when they break.
+    let collectors = settings.binding_log_collectors.iter().filter(|collector| collector.transport == Transport::Tcp);
+    let collectors = collectors.map(|collector| collector.address.port());
+    let ports = tasked.awaits_prefix.then_some(DNS).into_iter().chain(places.metrics).chain(collectors).collect();
     Files { rules: rules.0, ports }
 }
 

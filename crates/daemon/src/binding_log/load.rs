@@ -1,0 +1,196 @@
+//! A hundred thousand events a second: each is in the log or counted as lost, and packets go on beside it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use tombolo_config::LogDetail;
+use tombolo_engine::mapping::pool::PortSpace;
+use tombolo_engine::packet::{HEADROOM, Offload, Packet};
+use tombolo_engine::{Engine, Now, Plan, Verdict};
+use tombolo_io::clock::monotonic_nanos;
+use tombolo_io::worker::StopSignal;
+use tombolo_tables::Tables;
+use tombolo_tables::binding::{Binding, BindingId};
+use tombolo_tables::hash::HashKey;
+use tombolo_tables::memory::Heap;
+use tombolo_wire::{Ipv4Header, Protocol};
+
+use super::writer::{LogSettings, Removals, Writer};
+use crate::table_clock::Clock;
+use crate::threads::Guarded;
+use crate::utc::Moment;
+
+/// A slice of time: so many bindings begin in it, as many end, and so many packets of others pass.
+const SLICE: Duration = Duration::from_millis(10);
+const BEGIN: u32 = 500;
+const OTHERS: u32 = 2000;
+const SLICES: u32 = 100;
+const ROUNDS: usize = 5;
+/// Bindings that live, for two seconds each.
+const LIVE: usize = 100_000;
+
+struct World {
+    plan: Arc<ArcSwap<Plan>>,
+    tables: Arc<Tables>,
+    engine: Engine,
+    /// Bindings that live.
+    live: VecDeque<(BindingId, Binding)>,
+    made: u32,
+}
+
+fn datagram(source: Ipv4Addr, port: u16) -> Vec<u8> {
+    let mut bytes = vec![0; 28];
+    let header = Ipv4Header {
+        tos: 0,
+        total_length: 28,
+        identification: 1,
+        fragment_word: 0,
+        ttl: 64,
+        protocol: Protocol::UDP,
+        source,
+        destination: Ipv4Addr::new(198, 51, 100, 2),
+    };
+    header.emit(&mut bytes);
+    let [high, low] = port.to_be_bytes();
+    bytes[20..].copy_from_slice(&[high, low, 0, 53, 0, 8, 0x12, 0x34]);
+    bytes
+}
+
+impl World {
+    fn new() -> Self {
+        let text = "[capacity]\nsubscribers = 70000\nbindings = 1000000\nsessions = 1000\n[[service]]\nkind = \"nat44\"\n\
+                    name = \"cgn\"\ninside = [\"10.0.0.0/16\"]\npool = [{ addresses = \"192.0.2.0/26\" }]\n";
+        let plan = tombolo_config::parse("test.toml", text).unwrap().plan;
+        let tables = Arc::new(Tables::new(&mut Heap, plan.capacity, HashKey::new([1, 2, 3, 4])).unwrap());
+        let engine = Engine::new(Arc::clone(&tables), [7; 32], 0, 1);
+        Self { plan: Arc::new(ArcSwap::from_pointee(plan)), tables, engine, live: VecDeque::new(), made: 0 }
+    }
+
+    /// A packet of a host inside. The slot of the endpoint that it leaves from.
+    fn pass(&mut self, bytes: &[u8]) -> Option<u32> {
+        let mut buffer = [0; HEADROOM + 64];
+        buffer[HEADROOM..HEADROOM + bytes.len()].copy_from_slice(bytes);
+        let mut packet = Packet::new(&mut buffer, HEADROOM, bytes.len(), Offload::default()).unwrap();
+        let plan = self.plan.load();
+        let mut slot = None;
+        let mut outbox = |packet: &mut Packet<'_>| {
+            let sent = packet.bytes();
+            let address = Ipv4Addr::new(sent[12], sent[13], sent[14], sent[15]);
+            let port = u16::from_be_bytes([sent[20], sent[21]]);
+            slot = plan.services[0].kind.pool().unwrap().slot(address, PortSpace::Udp, port);
+        };
+        let verdict = self.engine.process(&plan, &mut packet, Now(monotonic_nanos()), &mut outbox);
+        assert_eq!(verdict, Verdict::Forward);
+        slot
+    }
+
+    /// The packets of a slice, and the ends of as many bindings. How long that took.
+    fn slice(&mut self, removals: &Removals) -> Duration {
+        let began = Instant::now();
+        for _ in 0..BEGIN {
+            let [high, low] = u16::try_from(self.made % 60_000).unwrap().to_be_bytes();
+            let port = 1024 + u16::try_from(self.made / 60_000).unwrap();
+            let slot = self.pass(&datagram(Ipv4Addr::new(10, 0, high, low), port)).unwrap();
+            self.live.push_back(self.tables.find_outside(slot).unwrap());
+            self.made += 1;
+        }
+        while self.live.len() > LIVE {
+            let (id, binding) = self.live.pop_front().unwrap();
+            let (_, seen) = self.tables.bindings.read(id).unwrap();
+            assert!(self.tables.unbind(id, &binding, seen, Now(monotonic_nanos()).tick()));
+            removals.report(&binding);
+        }
+        let known = datagram(Ipv4Addr::new(10, 0, 255, 1), 9);
+        for _ in 0..OTHERS {
+            self.pass(&known);
+        }
+        began.elapsed()
+    }
+
+    /// Slices at their pace; how long each took.
+    fn round(&mut self, removals: &Removals) -> Vec<Duration> {
+        let began = Instant::now();
+        let slices = (1..=SLICES).map(|slice| {
+            let took = self.slice(removals);
+            std::thread::sleep((SLICE * slice).saturating_sub(began.elapsed()));
+            took
+        });
+        slices.collect()
+    }
+}
+
+/// A round beside a log at work, and what became of the events: lines of beginnings, of ends, and losses.
+fn logged(world: &mut World, path: &Path) -> (Vec<Duration>, [u64; 3]) {
+    let guarded = Guarded { name: "test", stop: StopSignal::new().unwrap(), health: Arc::default() };
+    let settings = LogSettings {
+        path,
+        rate: 1_000_000,
+        detail: LogDetail::Bindings,
+        collectors: &[],
+        gateway: "tombolo",
+        boot: "1",
+        is_fresh: false,
+        clock: Clock::take(&mut Heap).unwrap(),
+    };
+    let (tables, plan) = (Arc::clone(&world.tables), Arc::clone(&world.plan));
+    let (mut writer, removals) = Writer::open(settings, tables, plan, &guarded, Moment::current()).unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let is_stopping = Arc::clone(&stop);
+    let thread = std::thread::spawn(move || {
+        while !is_stopping.load(Ordering::Acquire) {
+            writer.step(200_000, Moment::current());
+            std::thread::park_timeout(Duration::from_millis(200));
+        }
+        writer.stop(true, Moment::current());
+    });
+    let took = world.round(&removals);
+    stop.store(true, Ordering::Release);
+    thread.thread().unpark();
+    thread.join().unwrap();
+    let mut lines = BTreeMap::new();
+    for line in std::fs::read_to_string(path).unwrap().lines() {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        *lines.entry(line["event"].as_str().unwrap().to_owned()).or_insert(0_u64) += 1;
+    }
+    std::fs::remove_file(path).unwrap();
+    let count = |event: &str| lines.get(event).copied().unwrap_or(0);
+    (took, [count("created"), count("removed"), removals.lost()])
+}
+
+/// What a slice takes where nobody else has the processor meanwhile.
+fn undisturbed(mut times: Vec<Duration>) -> f64 {
+    times.sort();
+    times[times.len() / 10].as_secs_f64()
+}
+
+#[test]
+fn a_hundred_thousand_events_a_second_are_logged_or_counted() {
+    let home = tempfile::tempdir().unwrap();
+    let mut world = World::new();
+    while world.live.len() < LIVE {
+        world.round(&Removals::default());
+    }
+    let mut ratios = Vec::new();
+    for round in 0..ROUNDS {
+        let before = world.made;
+        let (with, [created, removed, lost]) = logged(&mut world, &home.path().join("log"));
+        let made = u64::from(world.made - before);
+        let busy: Duration = with.iter().map(|&took| took.max(SLICE)).sum();
+        let rate = f64::from(2 * (world.made - before)) / busy.as_secs_f64();
+        let ratio = undisturbed(with) / undisturbed(world.round(&Removals::default()));
+        println!(
+            "{rate:.0} events a second: {created} begun, {removed} ended, {lost} lost; packets take {ratio:.3} of the time"
+        );
+        ratios.push(ratio);
+        assert_eq!(removed + lost, made, "round {round}: each end is in the log or counted");
+        // They live for longer than a walk takes; those that began last have their lines at the stop.
+        assert!(created + lost >= made, "round {round}: {created} of {made}");
+    }
+    ratios.sort_by(f64::total_cmp);
+    println!("median: packets take {:.3} of the time that they take without a log", ratios[ROUNDS / 2]);
+}
