@@ -94,7 +94,7 @@ pub static GATEWAY: Section = Section {
         "fastpath_netfilter": "switch", "false", "true",
             "Packets that the fast path has translated pass the kernel's stack, so that netfilter (nftables, iptables: the chains behind the routing) and routing rules by source see them. Slower, and without XDP. By default they leave by the interface that their route names.";
         "metrics": "address and port, or path", "none", "\"127.0.0.1:9464\"",
-            "Where metrics are served over HTTP in the format of Prometheus, at `/metrics`. A path is a Unix socket.";
+            "Where metrics are served over HTTP in the format of Prometheus, at `/metrics`, and a status page at `/`. A path is a Unix socket.";
         "binding_log": "path", "none", "\"/var/log/tombolo/bindings.jsonl\"",
             "File to which each binding is logged when it is made and when it goes, as JSON Lines, without destinations (RFC 6888 REQ-12). It must be absolute.";
         "binding_log_rate": "number", "10000", "10000",

@@ -42,6 +42,7 @@ use crate::migration::boot_id;
 use crate::privileges::{self, Account, Places, Tasked};
 use crate::provided::Provided;
 use crate::provision::{Diversion, diversions, limit_to, routes, with_own_addresses};
+use crate::reloads::Reloads;
 use crate::running::{InForce, Running, Source};
 use crate::source_guard::Guard;
 use crate::state::State;
@@ -211,6 +212,7 @@ impl Gateway {
             queues,
             swept,
             removals,
+            reloads: Reloads::default(),
             accelerator,
             guard,
             started: Now(monotonic_nanos()),

@@ -10,7 +10,7 @@
 //! * `lookout`, `prefix_watch`: threads that look for interfaces, routes and the network's prefix.
 //! * `upkeep`: the thread that puts back what was taken from the host. `watchdog`: the one that sees
 //!   whether the workers live.
-//! * [`control`]: the socket on which it is asked. [`metrics`]: the same for Prometheus.
+//! * [`control`]: the socket on which it is asked. [`metrics`]: the same over HTTP, for Prometheus and people.
 //!   [`listener`]: what both have in common.
 //! * [`running`]: the gateway as the threads beside its workers see it.
 //! * [`accelerator`]: the kernel's fast path: where it is attached, and why not where it is not.
@@ -52,6 +52,7 @@ mod privileges;
 mod provided;
 mod provision;
 pub mod reload;
+pub mod reloads;
 pub mod running;
 pub mod source_guard;
 pub mod state;

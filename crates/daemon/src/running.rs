@@ -27,6 +27,7 @@ use crate::maintenance::Swept;
 use crate::provided::Provided;
 use crate::provision::{limit_to, setting};
 use crate::reload::{Next, ReloadError, Said};
+use crate::reloads::Reloads;
 use crate::source_guard::Guard;
 use crate::table_text::TableText;
 use crate::worker::Pulse;
@@ -77,6 +78,8 @@ pub struct Running {
     pub swept: Arc<Swept>,
     /// Bindings that were removed, for the log.
     pub removals: Removals,
+    /// Reloads, by what came of them.
+    pub reloads: Reloads,
     /// The kernel's fast path, if it is on.
     pub accelerator: Option<Accelerator>,
     /// What keeps spoofed packets of the inside out.
@@ -168,6 +171,7 @@ impl Running {
         }
         self.supervisor.reloading();
         let changed = self.reload_alone(&mut in_force, &current, wish);
+        self.reloads.count(changed.is_ok());
         self.supervisor.ready();
         changed
     }

@@ -450,6 +450,39 @@ fn a_million_sessions_are_streamed_while_packets_flow() {
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
 }
 
+/// What Prometheus thinks of metrics, where `scripts/tools.sh` has unpacked its tool.
+fn promtool(page: &str) {
+    let Some(tools) = std::env::var_os("TOMBOLO_TOOLS") else {
+        return tombolo_lab::skip("promtool", "it is not there: TOMBOLO_TOOLS=$(scripts/tools.sh)");
+    };
+    let program = Path::new(&tools).join("usr/bin/promtool");
+    if !program.exists() {
+        return tombolo_lab::skip("promtool", "scripts/tools.sh could not download it");
+    }
+    let mut command = std::process::Command::new(&program);
+    command.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut check = command.spawn().unwrap();
+    check.stdin.take().unwrap().write_all(page.as_bytes()).unwrap();
+    let output = check.wait_with_output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    assert!(output.status.success() && said.is_empty(), "{}\n{page}", String::from_utf8_lossy(&said));
+    let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib/prometheus/alerts.yml");
+    let output = std::process::Command::new(&program).args(["check", "rules"]).arg(&rules).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    // Rules and dashboard ask for metrics that there are, or could be.
+    let optional = ["tombolo_collector_lost_lines_total", "tombolo_fastpath_left_packets_total"];
+    let dashboard = rules.with_file_name("../grafana/tombolo.json");
+    for file in [rules, dashboard] {
+        let text = fs::read_to_string(&file).unwrap();
+        let is_part = |letter: char| letter.is_ascii_lowercase() || letter == '_';
+        let names = text.split(|letter: char| !is_part(letter)).filter(|word| word.starts_with("tombolo_"));
+        for name in names {
+            let is_there = page.contains(&format!("# TYPE {name} ")) || optional.contains(&name);
+            assert!(is_there, "{}: {name}", file.display());
+        }
+    }
+}
+
 #[test]
 fn metrics_and_the_log_of_bindings_tell_what_happened() {
     if skip_without("metrics_and_the_log_of_bindings_tell_what_happened", &["curl"]) {
@@ -469,14 +502,29 @@ fn metrics_and_the_log_of_bindings_tell_what_happened() {
     let page = scrape("/metrics");
     assert!(page.ends_with("200"), "{page}");
     assert!(page.contains("\ntombolo_bindings{service=\"nat64\",protocol=\"tcp\"} 6\n"), "{page}");
-    assert!(page.contains("\ntombolo_packets_dropped_total{reason=\"no-binding\"} 0\n"), "{page}");
-    assert!(page.contains("\ntombolo_packets_received_total{side=\"inside\",path=\"engine\"} "), "{page}");
-    for line in page.lines().filter(|line| line.starts_with("tombolo_")) {
+    assert!(page.contains("\ntombolo_dropped_packets_total{reason=\"no_binding\"} 0\n"), "{page}");
+    assert!(page.contains("\ntombolo_received_packets_total{side=\"inside\",path=\"engine\"} "), "{page}");
+    for line in page.lines().filter(|line| line.starts_with("tombolo_") || line.starts_with("process_")) {
         let (name, value) = line.rsplit_once(' ').unwrap();
         let family = name.split('{').next().unwrap();
-        assert!(page.contains(&format!("# TYPE {family} ")) && value.parse::<u64>().is_ok(), "{line}");
+        assert!(page.contains(&format!("# TYPE {family} ")) && value.parse::<f64>().is_ok(), "{line}");
+        assert!(!name.contains('-') || name.contains("version=") || name.contains("collector="), "{line}");
     }
-    assert!(scrape("/").ends_with("404"));
+    assert!(page.contains("\nprocess_resident_memory_bytes ") && page.contains("\nprocess_open_fds "), "{page}");
+    let taken = "tombolo_pool_ports{service=\"nat64\",protocol=\"tcp\",state=\"taken\"} 6\n";
+    assert!(page.contains(taken), "{page}");
+    promtool(&page[..page.len() - 3]);
+    assert!(scrape("/nowhere").ends_with("404") && scrape("/").contains("<title>Tombolo</title>"));
+    assert_eq!((scrape("/healthz"), scrape("/readyz").split('\n').next()), ("lives\n200".into(), Some("ready")));
+    let figures = scrape("/status.json");
+    let figures: Value = serde_json::from_str(&figures[..figures.len() - 3]).unwrap();
+    assert_eq!((&figures["health"], &figures["bindings"]), (&"ready".into(), &6.into()), "{figures}");
+    // The static one is nobody's.
+    assert_eq!((&figures["top"][0]["bindings"], &figures["pools"][0]["taken"]), (&5.into(), &6.into()), "{figures}");
+    setup.tombolo(&["drain"]);
+    assert!(scrape("/readyz").ends_with("503"));
+    setup.tombolo(&["drain", "--off"]);
+    assert!(scrape("/readyz").ends_with("200"));
 
     // The log has each binding when it was made and when it went, and names no destination.
     let (_, _, seen) = &open[0];
@@ -564,7 +612,7 @@ fn what_the_device_refuses_is_counted() {
     assert!(refused["remedy"].as_str().unwrap().contains("ip link set"), "{refused}");
     let page = gateway.command("curl").args(["-s", "http://127.0.0.1:9464/metrics"]).run().unwrap().stdout;
     let total = |reason: &str| {
-        let lines = page.lines().filter(|line| line.starts_with("tombolo_queue_refused_total{"));
+        let lines = page.lines().filter(|line| line.starts_with("tombolo_queue_refused_packets_total{"));
         let lines = lines.filter(|line| line.contains(&format!("reason=\"{reason}\"")));
         lines.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum::<u64>()
     };

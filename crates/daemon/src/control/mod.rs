@@ -24,7 +24,7 @@ mod counters;
 mod fastpath;
 pub mod filter;
 pub mod locate;
-mod pools;
+pub(crate) mod pools;
 pub mod request;
 mod rows;
 mod status;

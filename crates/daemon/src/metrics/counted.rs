@@ -1,0 +1,209 @@
+//! What the gateway has counted, as metrics for Prometheus. They derive from the same counters as
+//! `tombolo show counters`, and reasons from the one list of [`DropReason`]. Names end with their unit, and
+//! with `_total` where they only grow; values of labels are in snake case.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tombolo_engine::{DropReason, Plan};
+use tombolo_fastpath::Miss;
+use tombolo_io::queue::{QueueTotals, Refusal};
+
+use super::exposition::{Labels, Page, one};
+use super::process;
+use crate::accelerator::{Accelerator, Taken};
+use crate::binding_log::collectors::Delivery;
+use crate::control::pools;
+use crate::health::State;
+use crate::running::Running;
+use crate::table_rows::{protocol_name, service_name};
+
+fn label(name: &str, value: &str) -> Labels {
+    Labels::default().word(name, value)
+}
+
+/// Samples by side, of the engine and of the kernel's fast path.
+fn sides(engine: [u64; 2], kernel: [u64; 2]) -> impl Iterator<Item = (Labels, u64)> {
+    let paths = [("engine", engine), ("kernel", kernel)].into_iter();
+    paths.flat_map(|(path, values)| {
+        let sides = ["inside", "outside"].into_iter().zip(values);
+        sides.map(move |(side, value)| (label("side", side).word("path", path), value))
+    })
+}
+
+/// All metrics of a running gateway.
+pub(super) fn render(running: &Running) -> String {
+    let mut page = Page::default();
+    let plan = running.plan.load_full();
+    packets(&mut page, running);
+    queues(&mut page, running);
+    state(&mut page, running, &plan);
+    ports(&mut page, running, &plan);
+    log(&mut page, running);
+    life(&mut page, running, &plan);
+    page.finish()
+}
+
+/// How the gateway does.
+fn life(page: &mut Page, running: &Running, plan: &Plan) {
+    let version = Labels::default().and("version", env!("CARGO_PKG_VERSION"));
+    page.gauge("tombolo_build_info", "1, with the version that runs.", [(version, 1)]);
+    let (health, _) = running.health.report();
+    let states = State::ALL.map(|state| (label("state", state.name()), u64::from(state == health)));
+    page.gauge("tombolo_health", "1 for how the gateway does; tombolo show status says what is wrong.", states);
+    let draining = u64::from(plan.times.draining_since.is_some());
+    page.gauge("tombolo_draining", "1 while nothing new may begin.", one(draining));
+    page.gauge("tombolo_workers", "Threads that handle packets.", one(running.counters.len()));
+    let put_back = running.put_back.load(Ordering::Relaxed);
+    let help = "Routes, rules and addresses put back after somebody removed them.";
+    page.counter("tombolo_put_back_things_total", help, one(put_back));
+    let reloads = running.reloads.read().map(|(result, count)| (label("result", result), count));
+    page.counter("tombolo_reloads_total", "Times the configuration was read again, by what came of it.", reloads);
+    let uptime = running.now().0.saturating_sub(running.started.0) / 1_000_000;
+    process::render(page, std::time::Duration::from_millis(uptime).as_secs_f64());
+}
+
+/// The log of bindings, and who gets it.
+fn log(page: &mut Page, running: &Running) {
+    let help = "Events that are in no line of the log of bindings.";
+    page.counter("tombolo_log_lost_events_total", help, one(running.removals.lost()));
+    let deliveries = running.removals.deliveries();
+    let of = |count: fn(&Delivery) -> u64| {
+        let named = deliveries.iter().map(|to| (Labels::default().and("collector", to.collector), count(to)));
+        named.collect::<Vec<_>>()
+    };
+    let help = "Lines of the log of bindings that were sent to a collector.";
+    page.counter("tombolo_collector_sent_lines_total", help, of(Delivery::sent));
+    let help = "Lines of the log of bindings that a collector did not get.";
+    page.counter("tombolo_collector_lost_lines_total", help, of(Delivery::lost));
+}
+
+/// Ports of the pools.
+fn ports(page: &mut Page, running: &Running, plan: &Plan) {
+    let rows = pools::by_service(running, plan);
+    let samples = rows.into_iter().flat_map(|row| {
+        let states = [("taken", row.taken), ("kept_back", row.kept_back), ("free", row.free)];
+        states.map(|(state, count)| {
+            let labels = Labels::default().and("service", &row.service);
+            (labels.word("protocol", row.protocol).word("state", state), count)
+        })
+    });
+    page.gauge("tombolo_pool_ports", "Outside ports of a service, by what they are used for.", samples);
+}
+
+fn packets(page: &mut Page, running: &Running) {
+    let totals = running.totals();
+    let taken = running.accelerator.as_ref().map(Accelerator::taken).unwrap_or_default();
+    let Taken { forwarded, forwarded_bytes, .. } = taken;
+    // What the kernel takes, it takes to send it on.
+    let received = sides(totals.received, forwarded);
+    page.counter("tombolo_received_packets_total", "Packets received.", received);
+    let bytes = sides(totals.received_bytes, forwarded_bytes);
+    page.counter("tombolo_received_bytes_total", "Bytes received, IP headers included.", bytes);
+    let sent = sides(totals.forwarded, forwarded);
+    page.counter("tombolo_forwarded_packets_total", "Packets translated and sent on.", sent);
+    page.counter("tombolo_to_host_packets_total", "Packets that were not the gateway's.", one(totals.to_host));
+    page.counter("tombolo_held_packets_total", "Packets kept for later, mostly fragments.", one(totals.held));
+    let help = "Packets answered: with an ICMP error, or with an echo reply.";
+    page.counter("tombolo_replied_packets_total", help, one(totals.replied));
+    let drops = DropReason::ALL.iter().map(|&reason| (label("reason", reason.name()), totals.drops[reason as usize]));
+    page.counter("tombolo_dropped_packets_total", "Packets not forwarded; see docs/drop-reasons.md.", drops);
+    if let Some(dropped) = running.guard.dropped() {
+        let help = "Packets from inside that came in where their source is not (RFC 3704).";
+        page.counter("tombolo_inside_spoofed_packets_total", help, one(dropped));
+    }
+    if running.accelerator.is_some() {
+        let left = Miss::ALL
+            .iter()
+            .map(|reason| (label("reason", reason.name()), taken.passed.get(reason).copied().unwrap_or(0)));
+        let help = "Packets that the fast path left to the engine or the host.";
+        page.counter("tombolo_fastpath_left_packets_total", help, left);
+        let made = [("bindings", taken.bindings_made), ("sessions", taken.sessions_made)];
+        let made = made.map(|(table, count)| (label("table", table), count));
+        if let Some(lost) = taken.lost {
+            let about = "Packets that XDP has redirected and the kernel has not sent; they count as forwarded, too.";
+            page.counter("tombolo_fastpath_lost_packets_total", about, one(lost));
+        }
+        let help = "Packets that the fast path translated and the kernel's stack routed.";
+        page.counter("tombolo_fastpath_to_stack_packets_total", help, one(taken.to_stack));
+        page.counter("tombolo_fastpath_made_entries_total", "Entries made in the kernel.", made);
+    }
+}
+
+/// What the queues of the device have received and sent, and what it refused.
+fn queues(page: &mut Page, running: &Running) {
+    let queues: Vec<QueueTotals> = running.queues.iter().map(|queue| queue.read()).collect();
+    let both = |counts: fn(&QueueTotals) -> [u64; 2]| {
+        let samples = queues.iter().enumerate().flat_map(move |(number, queue)| {
+            let named = ["received", "sent"].into_iter().zip(counts(queue));
+            named.map(move |(name, count)| (Labels::default().and("queue", number).word("direction", name), count))
+        });
+        samples.collect::<Vec<_>>()
+    };
+    let packets = both(|queue| [queue.received_packets, queue.sent_packets]);
+    page.counter("tombolo_queue_packets_total", "Packets of the device's queues; a super-packet is one.", packets);
+    let bytes = both(|queue| [queue.received_bytes, queue.sent_bytes]);
+    page.counter("tombolo_queue_bytes_total", "Bytes of the device's queues.", bytes);
+    let numbered = || queues.iter().enumerate();
+    let unusable = numbered().map(|(number, queue)| (Labels::default().and("queue", number), queue.received_unusable));
+    let help = "Packets received with a header that makes no sense.";
+    page.counter("tombolo_queue_unusable_packets_total", help, unusable);
+    let refused = numbered().flat_map(|(number, queue)| {
+        let counts = Refusal::ALL.into_iter().zip(queue.refused);
+        counts.map(move |(why, count)| (Labels::default().and("queue", number).word("reason", why.name()), count))
+    });
+    page.counter("tombolo_queue_refused_packets_total", "Packets sent that the device did not take.", refused);
+}
+
+fn state(page: &mut Page, running: &Running, plan: &Plan) {
+    let tables = &running.tables;
+    let capacity = [
+        ("subscribers", u64::from(tables.subscribers.capacity())),
+        ("bindings", u64::from(tables.bindings.capacity())),
+        ("sessions", plan.capacity.sessions),
+    ];
+    let capacity = capacity.map(|(table, room)| (label("table", table), room));
+    page.gauge("tombolo_table_capacity_entries", "Entries that there is room for.", capacity);
+    // Of sessions, unknown until the first sweep is complete, some ten seconds after the start.
+    let entries = [
+        ("subscribers", Some(u64::from(tables.subscribers.count()))),
+        ("bindings", Some(u64::from(tables.bindings.count()))),
+        ("sessions", running.sessions()),
+    ];
+    let entries = entries.into_iter().filter_map(|(table, count)| Some((label("table", table), count?)));
+    page.gauge("tombolo_table_entries", "Entries that there are; sessions as of the last sweep.", entries);
+    page.gauge("tombolo_table_bytes", "Memory of the tables in bytes.", one(tables.memory().total()));
+    let help = "Sessions in the overflow table.";
+    page.gauge("tombolo_overflowed_sessions", help, one(tables.sessions.overflowed()));
+    page.gauge("tombolo_bindings", "Bindings: outside ports in use.", bindings(running, plan));
+    let swept = &running.swept;
+    let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    let expired = [
+        ("sessions", read(&swept.expired_sessions)),
+        ("bindings", read(&swept.expired_bindings)),
+        ("subscribers", read(&swept.expired_subscribers)),
+    ];
+    let expired = expired.map(|(table, count)| (label("table", table), count));
+    page.counter("tombolo_expired_entries_total", "Entries that expired.", expired);
+}
+
+/// Bindings by service and protocol.
+fn bindings(running: &Running, plan: &Plan) -> Vec<(Labels, u64)> {
+    const PROTOCOLS: [u8; 3] = [6, 17, 1];
+    let bindings = &running.tables.bindings;
+    let mut counts = vec![[0_u64; 3]; plan.services.len()];
+    for (binding, _) in bindings.iter().filter_map(|id| bindings.read(id)) {
+        let column = PROTOCOLS.iter().position(|&protocol| protocol == binding.inside.protocol);
+        if let (Some(counts), Some(column)) = (counts.get_mut(usize::from(binding.inside.service)), column) {
+            counts[column] += 1;
+        }
+    }
+    let stateful = plan.numbered().filter(|(_, service)| service.kind.pool().is_some());
+    let samples =
+        stateful.flat_map(|(number, _)| PROTOCOLS.into_iter().enumerate().map(move |column| (number, column)));
+    let samples = samples.map(|(number, (column, protocol))| {
+        let (service, protocol) = (service_name(plan, number), protocol_name(protocol));
+        let labels = Labels::default().and("service", service).word("protocol", protocol);
+        (labels, counts[usize::from(number)][column])
+    });
+    samples.collect()
+}
