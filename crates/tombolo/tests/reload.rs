@@ -3,7 +3,10 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
+use std::fmt::Write as _;
 use std::fs;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -195,4 +198,159 @@ fn reloads_in_a_row_disturb_nobody_in_the_kernel() {
     if !skip_without("reloads_in_a_row_disturb_nobody_in_the_kernel", &["iperf3"]) {
         reloads_disturb_nobody("fastpath = \"tc\"", rounds(6));
     }
+}
+
+/// Two services with a lot to look up beside the one of the stream; `round` is somewhere in all of it.
+fn large_tables(directory: &Path, (rows, softwires): (u32, u32), round: u32) -> String {
+    let ipv4 = |base: [u8; 4], n: u32| Ipv4Addr::from_bits(Ipv4Addr::from(base).to_bits() + n);
+    let ipv6 = |base: &str, n: u32| Ipv6Addr::from_bits(base.parse::<Ipv6Addr>().unwrap().to_bits() + u128::from(n));
+    let mut eam = String::new();
+    for n in 0..rows {
+        let (from, to) = (ipv4([203, 0, 0, 0], n), ipv6("2001:db8:e::", n + round * rows));
+        writeln!(eam, "  {{ ipv4 = \"{from}\", ipv6 = \"{to}\" }},").unwrap();
+    }
+    let mut lines = String::new();
+    for n in 0..softwires {
+        let (b4, from) = (ipv6("2001:db8:b4::", n + round * softwires), ipv4([100, 64, 0, 0], n / 64));
+        writeln!(lines, "{b4},{from},0,6,{}", n % 64).unwrap();
+    }
+    fs::write(directory.join("softwires.csv"), lines).unwrap();
+    let stream = "[[service]]\nkind = \"nat64\"\nprefix = \"64:ff9b::/96\"\nwell_known_prefix_strict = false\n\
+                  pool = [{ addresses = \"192.0.2.1\" }]\n";
+    format!(
+        "[capacity]\nsubscribers = 100\nbindings = 10000\nsessions = 10000\n{stream}\
+         [[service]]\nkind = \"siit\"\neam = [\n{eam}]\n\
+         [[service]]\nkind = \"lwaftr\"\naddresses = [\"2001:db8:ffff::1\"]\nipv4 = [\"100.64.0.0/16\"]\n\
+         softwires_file = \"softwires.csv\"\n"
+    )
+}
+
+/// Tables of explicit mappings and softwires, all of whose rows are others, take the place of those before
+/// while a stream goes on. A hundred thousand and a million were tried by hand: docs/reliability.md.
+fn large_tables_are_reloaded(settings: &str) {
+    let sizes = if std::env::var_os("TOMBOLO_RELOADS").is_some() { (100_000, 1_000_000) } else { (2_000, 50_000) };
+    let lab = Lab::create(&Topology::client_gateway_server()).unwrap();
+    let directory = lab.directory().unwrap();
+    let file = directory.join("gateway.toml");
+    let configure = |round| {
+        let text = format!("[gateway]\n{settings}\n{}", large_tables(&directory, sizes, round));
+        fs::write(&file, text).unwrap();
+    };
+    configure(0);
+    let _echo = Peer::udp_echo(lab.node("server").unwrap(), "198.51.100.2:7".parse().unwrap()).unwrap();
+    let command = lab.node("gateway").unwrap().command(TOMBOLO).args(["run", "-c"]);
+    let mut gateway = command.arg(file.display().to_string()).spawn().unwrap();
+    gateway.wait_for_text("ready", Duration::from_secs(120)).unwrap();
+    let stream = Stream::default();
+    std::thread::scope(|scope| {
+        scope.spawn(|| stream.run(&lab, "[64:ff9b::c633:6402]:7"));
+        let _ends = EndOnDrop(&stream.stop);
+        wait_until("it flows", PATIENCE, || (stream.answered() > 300).then_some(())).unwrap();
+        for round in 1..=2 {
+            configure(round);
+            let begin = Instant::now();
+            let said = lab.node("gateway").unwrap().command(TOMBOLO).args(["reload"]).run().unwrap();
+            let said = format!("{}{}", said.stdout, said.stderr);
+            assert!(said.contains("configuration reloaded") && said.contains("content of "), "{said}");
+            assert!(said.contains(&format!("({} in all)", sizes.0)), "{said}");
+            println!("{} mappings and {} softwires: {:?}", sizes.0, sizes.1, begin.elapsed());
+        }
+        std::thread::sleep(Duration::from_millis(500));
+    });
+    let (sent, lost) = (stream.sent.load(Ordering::Acquire), stream.lost());
+    let elsewhere = [lost_at_the_ends(&lab), dropped_by_links(&lab, &["client", "gateway", "server"]).unwrap()];
+    println!("{} of {sent} datagrams lost (at the ends and by links {elsewhere:?})", lost.len());
+    assert!(lost.len() as u64 <= elsewhere.iter().sum(), "lost {lost:?}\n{}", gateway.stderr());
+    gateway.signal(Signal::SIGTERM).unwrap();
+    wait_until("the gateway is gone", PATIENCE, || (!gateway.is_running()).then_some(())).unwrap();
+}
+
+#[test]
+fn large_tables_are_reloaded_while_packets_pass_in_the_engine() {
+    if !skip_without("large_tables_are_reloaded_while_packets_pass_in_the_engine", &[]) {
+        large_tables_are_reloaded("");
+    }
+}
+
+#[test]
+fn large_tables_are_reloaded_while_packets_pass_in_the_kernel() {
+    if !skip_without("large_tables_are_reloaded_while_packets_pass_in_the_kernel", &[]) {
+        large_tables_are_reloaded("fastpath = \"tc\"");
+    }
+}
+
+/// The routes of the gateway's node that lead to its device, and its rules.
+fn provided(lab: &Lab) -> String {
+    let of =
+        |words: &[&str]| lab.node("gateway").unwrap().command("ip").args(words.iter().copied()).run().unwrap().stdout;
+    [
+        of(&["-4", "route", "show", "dev", "tombolo"]),
+        of(&["-6", "route", "show", "dev", "tombolo"]),
+        of(&["rule"]),
+        of(&["route", "show", "table", "84"]),
+    ]
+    .concat()
+}
+
+#[test]
+fn what_is_not_confirmed_goes_back_and_a_dry_run_changes_nothing() {
+    if skip_without("what_is_not_confirmed_goes_back_and_a_dry_run_changes_nothing", &["ip"]) {
+        return;
+    }
+    let setup = Setup::new("");
+    let lab = &setup.lab;
+    let _echo = Peer::udp_echo(lab.node("server").unwrap(), "198.51.100.2:7".parse().unwrap()).unwrap();
+    ask(lab, "198.51.100.2:7");
+    let (before, host) = (setup.bindings("cgn"), provided(lab));
+    assert_eq!(before.len(), 1);
+    assert_eq!(setup.tombolo(&["plan"]), ("nothing would change\n".to_owned(), true));
+
+    // Another pool: what would end is said, and nothing ends.
+    let text = configuration(&setup.settings, 0);
+    let moved = text.replace("192.0.2.16/30", "192.0.2.32/30").replace("10.0.0.0/24", "10.0.0.0/23");
+    setup.configure(&moved);
+    for words in [&["plan"][..], &["reload", "--dry-run"]] {
+        let (said, worked) = setup.tombolo(words);
+        assert!(worked && said.contains("service.cgn.pool: { addresses = \"192.0.2.16/30\" } -> "), "{said}");
+        let end = "0 sessions and 1 binding of cgn on 192.0.2.16/30 would end: the pool does not have the address";
+        assert!(said.contains(end), "{said}");
+    }
+    assert_eq!((setup.bindings("cgn"), provided(lab)), (before.clone(), host.clone()));
+
+    // It goes back by itself, the host too.
+    let (said, worked) = setup.tombolo(&["reload", "--confirm", "2"]);
+    assert!(worked && said.contains("have ended") && said.contains("comes back in 2 s"), "{said}");
+    assert_eq!(setup.bindings("cgn"), [""; 0]);
+    assert!(provided(lab).contains("192.0.2.32/30") && provided(lab).contains("10.0.0.0/23"), "{}", provided(lab));
+    ask(lab, "198.51.100.2:7");
+    wait_until("it goes back", PATIENCE, || (provided(lab) == host).then_some(())).unwrap();
+    ask(lab, "198.51.100.2:7");
+    let binding = setup.bindings("cgn");
+    assert!(
+        binding.len() == 1
+            && ["16", "17", "18", "19"].iter().any(|last| binding[0].contains(&format!("192.0.2.{last}\""))),
+        "{binding:?}"
+    );
+    let (said, worked) = setup.tombolo(&["confirm"]);
+    assert!(!worked && said.contains("no reload waits to be confirmed"), "{said}");
+
+    // It stays if it is confirmed.
+    assert!(setup.tombolo(&["reload", "--confirm", "2"]).1);
+    assert_eq!(setup.tombolo(&["confirm"]), ("configuration confirmed\n".to_owned(), true));
+    std::thread::sleep(Duration::from_secs(3));
+    assert!(provided(lab).contains("192.0.2.32/30"), "{}", provided(lab));
+
+    // What somebody else has is refused, and nothing is changed.
+    let (taken, kept) = (moved.replace("192.0.2.32/30", "198.51.100.0/24"), provided(lab));
+    setup.configure(&taken);
+    let (said, worked) = setup.tombolo(&["reload"]);
+    assert!(!worked && said.contains("the old configuration stays in force"), "{said}");
+    assert_eq!(provided(lab), kept);
+    ask(lab, "198.51.100.2:7");
+
+    // The service goes, and with it what kept private sources in.
+    setup.configure(&text[..text.rfind("[[service]]").unwrap()]);
+    assert!(setup.reload().contains("service.cgn: "));
+    assert!(!provided(lab).contains("10.0.0.0") && !provided(lab).contains("192.0.2.32"), "{}", provided(lab));
+    setup.end();
 }
