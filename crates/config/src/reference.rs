@@ -75,7 +75,7 @@ pub static FILE: Section = Section {
 /// `[gateway]`.
 pub static GATEWAY: Section = Section {
     path: "[gateway]",
-    about: "The gateway's place in its host. A change takes a restart, except of the addresses, of `log_level`, of what begins with `icmp_`, and of `fastpath` unless the gateway has started with `off`.",
+    about: "The gateway's place in its host. A change takes a restart, which keeps the state, except of `inside_interfaces`, of the addresses, of `log_level`, of what begins with `icmp_`, and of `fastpath` unless the gateway has started with `off`.",
     groups: groups! {
         "device": "string", "\"tombolo\"", "\"tombolo\"",
             "Name of the TUN device that the gateway makes, 1 to 15 bytes. The prefixes and pools of the services are routed to it.";

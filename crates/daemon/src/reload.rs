@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tombolo_config::{Change, ConfigError, Configuration, FastPath, Host, LogLevel, Wording};
+use tombolo_config::{Change, ConfigError, Configuration, FastPath, Host, InsideInterfaces, LogLevel, Wording};
 use tombolo_engine::Plan;
 use tombolo_engine::layout::{self, Misfit};
 use tombolo_engine::plan::{Service, ServiceKind};
@@ -142,6 +142,7 @@ fn fixed<'s>(settings: &Host, plan: &'s Plan, has_programs: bool) -> (Host, Vec<
         fastpath,
         interfaces,
         addresses: Vec::new(),
+        inside_interfaces: InsideInterfaces::Any,
         lease_files: Vec::new(),
         file_directories: Vec::new(),
         log_level: LogLevel::Info,

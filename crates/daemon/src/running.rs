@@ -232,7 +232,7 @@ impl Running {
         tombolo_io::fault::trip("reload-bindings");
         let plan = Arc::new(plan);
         self.accelerator.iter().for_each(|accelerator| accelerator.follow_settings(&settings));
-        let not_followed = self.put(Arc::clone(&plan));
+        let not_followed = self.put(Arc::clone(&plan), &settings);
         if let Some(needed) = &needed {
             self.reduce_host(needed);
         }
@@ -332,21 +332,21 @@ impl Running {
 
     /// Ends, or allows again, the making of bindings and sessions. What is open goes on.
     pub fn drain(&self, on: bool) {
-        let _in_force = self.lock();
+        let in_force = self.lock();
         let mut plan = Plan::clone(&self.plan.load());
         if plan.times.draining_since.is_some() != on {
             plan.times.draining_since = on.then(|| self.now().tick());
-            self.put(Arc::new(plan));
+            self.put(Arc::new(plan), &in_force.said.settings);
             tracing::info!(on, "draining");
         }
     }
 
     /// The plan for the packets from now on, in the engine and in the kernel within milliseconds of
     /// each other: the kernel's programs are loaded before, which takes longest.
-    fn put(&self, plan: Arc<Plan>) -> Vec<String> {
+    fn put(&self, plan: Arc<Plan>, settings: &HostSettings) -> Vec<String> {
         let prepared = self.accelerator.as_ref().map(|accelerator| (accelerator, accelerator.prepare(&plan)));
         tombolo_io::fault::trip("reload-prepared");
-        self.guard.follow(&plan, &self.health);
+        self.guard.follow(settings, &self.settings.device, &plan, &self.health);
         self.plan.store(plan);
         tombolo_io::fault::trip("reload-stored");
         let Some((accelerator, prepared)) = prepared else { return Vec::new() };

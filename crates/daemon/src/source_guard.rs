@@ -24,16 +24,26 @@ impl Guard {
     /// Has the kernel look at what is routed to `device`. A kernel that cannot is a fault of the
     /// gateway's health: it serves as before.
     pub(crate) fn raise(settings: &HostSettings, device: &str, plan: &Plan, health: &Health) -> Self {
-        let raised = entrance(settings).map(|entrance| SourceGuard::raise(device, from_inside(plan), entrance));
-        Self(Mutex::new(raised.and_then(|raised| raised.map_err(|error| health.set(PART, vec![fault(&error)])).ok())))
+        let guard = Self(Mutex::new(None));
+        guard.follow(settings, device, plan, health);
+        guard
     }
 
-    /// Goes by another plan.
-    pub(crate) fn follow(&self, plan: &Plan, health: &Health) {
-        if let Some(guard) = self.lock().as_mut() {
-            let faults = guard.follow(from_inside(plan)).map_err(|error| fault(&error)).err();
-            health.set(PART, faults.into_iter().collect());
-        }
+    /// Goes by another plan, and other settings.
+    pub(crate) fn follow(&self, settings: &HostSettings, device: &str, plan: &Plan, health: &Health) {
+        let mut guard = self.lock();
+        let done = match (guard.as_mut(), entrance(settings)) {
+            (_, None) => {
+                *guard = None;
+                Ok(())
+            }
+            (Some(guard), Some(entrance)) => guard.follow(from_inside(plan), entrance),
+            (None, Some(entrance)) => {
+                SourceGuard::raise(device, from_inside(plan), entrance).map(|raised| *guard = Some(raised))
+            }
+        };
+        let faults = done.map_err(|error| fault(&error)).err();
+        health.set(PART, faults.into_iter().collect());
     }
 
     /// Packets that were dropped; `None` where nobody looks.

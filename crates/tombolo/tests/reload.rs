@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ mod flows;
 mod running;
 
 use flows::{EndOnDrop, Stream, ask, lost_at_the_ends};
-use running::{PATIENCE, TOMBOLO, rows, run, show};
+use running::{PATIENCE, TOMBOLO, rows, run, settings_of_engine, show, takes};
 
 /// Reloads in a row. Two hundred were tried by hand: docs/reliability.md.
 fn rounds(usual: usize) -> usize {
@@ -55,7 +55,7 @@ fn configuration(settings: &str, round: usize) -> String {
     );
     let services = if is_odd { [extra, &cgn, &mapped, &nat64] } else { [&nat64, "", &mapped, &cgn] };
     let room = "[capacity]\nsubscribers = 100\nbindings = 10000\nsessions = 10000\n";
-    format!("[gateway]\n{settings}\n{room}{}", services.concat())
+    format!("{}\n{room}{}", settings_of_engine(settings), services.concat())
 }
 
 /// A gateway in a lab, with a log of bindings.
@@ -233,7 +233,7 @@ fn large_tables_are_reloaded(settings: &str) {
     let directory = lab.directory().unwrap();
     let file = directory.join("gateway.toml");
     let configure = |round| {
-        let text = format!("[gateway]\n{settings}\n{}", large_tables(&directory, sizes, round));
+        let text = format!("{}\n{}", settings_of_engine(settings), large_tables(&directory, sizes, round));
         fs::write(&file, text).unwrap();
     };
     configure(0);
@@ -352,5 +352,96 @@ fn what_is_not_confirmed_goes_back_and_a_dry_run_changes_nothing() {
     setup.configure(&text[..text.rfind("[[service]]").unwrap()]);
     assert!(setup.reload().contains("service.cgn: "));
     assert!(!provided(lab).contains("10.0.0.0") && !provided(lab).contains("192.0.2.32"), "{}", provided(lab));
+    setup.end();
+}
+
+#[test]
+fn a_restart_after_reloads_has_the_state() {
+    if skip_without("a_restart_after_reloads_has_the_state", &[]) {
+        return;
+    }
+    for (end, settings) in [(Signal::SIGTERM, ""), (Signal::SIGKILL, ""), (Signal::SIGKILL, "fastpath = \"tc\"")] {
+        let home = tempfile::tempdir().unwrap();
+        let settings = format!("{settings}\nrun_directory = \"{}\"", home.path().display());
+        let mut setup = Setup::new(&settings);
+        let gateway = home.path().display().to_string();
+        let _echo = Peer::udp_echo(setup.lab.node("server").unwrap(), "198.51.100.2:7".parse().unwrap()).unwrap();
+        for to in ["[64:ff9b::c633:6402]:7", "198.51.100.2:7"] {
+            ask(&setup.lab, to);
+        }
+        for round in 1..=3 {
+            setup.configure(&configuration(&setup.settings, round));
+            let (said, worked) = setup.tombolo(&["reload", "--gateway", &gateway]);
+            assert!(worked, "{said}");
+        }
+        ask(&setup.lab, "[2001:db8:64::c633:6402]:7");
+        let bindings = |setup: &Setup| {
+            let rows = rows(&setup.tombolo(&["show", "bindings", "--json", "--gateway", &gateway]).0);
+            let fields = ["service", "protocol", "inside_port", "outside", "outside_port"];
+            let mut found: Vec<String> =
+                rows.iter().map(|row| fields.map(|field| row[field].to_string()).join(" ")).collect();
+            found.sort();
+            found
+        };
+        let before = bindings(&setup);
+        assert_eq!(before.len(), 4, "one of each service, and the static one: {before:?}");
+        setup.gateway.signal(end).unwrap();
+        wait_until("the gateway is gone", PATIENCE, || (!setup.gateway.is_running()).then_some(())).unwrap();
+        setup.gateway = run(TOMBOLO, &setup.lab, &setup.lab.directory().unwrap().join("gateway.toml"));
+        assert_eq!(bindings(&setup), before, "{end} {settings}\n{}", setup.gateway.stderr());
+        setup.end();
+    }
+}
+
+#[test]
+fn what_holds_for_interfaces_changes_live() {
+    if skip_without("what_holds_for_interfaces_changes_live", &["nft"]) {
+        return;
+    }
+    let setup = Setup::new("fastpath = \"tc\"");
+    let lab = &setup.lab;
+    let _echo = Peer::udp_echo(lab.node("server").unwrap(), "198.51.100.2:7".parse().unwrap()).unwrap();
+    ask(lab, "198.51.100.2:7");
+    let served = || ["inside0", "outside0"].map(|name| takes(&show(lab, "fastpath"), name).unwrap());
+    let guard = || {
+        lab.node("gateway")
+            .unwrap()
+            .command("nft")
+            .args(["list", "table", "inet", "tombolo-tombolo"])
+            .run()
+            .unwrap()
+            .stdout
+    };
+    assert_eq!(served(), ["tc", "tc"]);
+    let before = guard();
+    assert!(!before.contains("outside0"), "{before}");
+
+    let text = configuration(&setup.settings, 0);
+    setup.configure(&format!("{text}[[interface]]\nname = \"outside0\"\nfastpath = \"off\"\n"));
+    assert!(setup.reload().contains("interface.outside0: "));
+    assert_eq!(served(), ["tc", "off"]);
+    ask(lab, "198.51.100.2:7");
+    setup.configure(&text);
+    assert!(setup.reload().contains("interface.outside0: "));
+    assert_eq!(served(), ["tc", "tc"]);
+    ask(lab, "198.51.100.2:7");
+
+    // Hosts inside are said to be at the other end: nothing of theirs is taken any more, on neither way.
+    let elsewhere = text.replacen("[gateway]\n", "[gateway]\ninside_interfaces = [\"outside0\"]\n", 1);
+    setup.configure(&elsewhere);
+    assert!(setup.reload().contains("gateway.inside_interfaces: [\"outside0\"] is new"));
+    assert!(guard().contains("outside0"), "{}", guard());
+    let socket = lab.node("client").unwrap().run(|| UdpSocket::bind("0.0.0.0:0").unwrap()).unwrap();
+    socket.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    let goes = || socket.send_to(b"x", "198.51.100.2:7").is_ok() && socket.recv(&mut [0; 8]).is_ok();
+    assert!(!goes());
+    let anywhere = text.replacen("[gateway]\n", "[gateway]\ninside_interfaces = \"any\"\n", 1);
+    setup.configure(&anywhere);
+    setup.reload();
+    assert!(goes() && guard().is_empty(), "{}", guard());
+    setup.configure(&text);
+    setup.reload();
+    assert!(goes());
+    assert_eq!(guard(), before);
     setup.end();
 }

@@ -140,20 +140,20 @@ impl SourceGuard {
         Ok(guard)
     }
 
-    /// Looks at other packets from now on; none passes meanwhile that would pass neither before nor
+    /// Looks at other packets, or has them come in elsewhere, from now on; none passes meanwhile that would pass neither before nor
     /// after.
     ///
     /// # Errors
     /// What the kernel says: the rules are as before.
-    pub fn follow(&mut self, packets: InsidePackets) -> io::Result<()> {
-        if packets == self.packets {
+    pub fn follow(&mut self, packets: InsidePackets, entrance: Entrance) -> io::Result<()> {
+        if (&packets, &entrance) == (&self.packets, &self.entrance) {
             return Ok(());
         }
         let mut batch = self.socket.begin();
         batch.message(NFT_MSG_DELRULE, 0, |message| message.text(RULE_TABLE, &self.table));
-        rules(&mut batch, &self.table, &self.device, &packets, &self.entrance);
+        rules(&mut batch, &self.table, &self.device, &packets, &entrance);
         self.socket.commit(batch)?;
-        self.packets = packets;
+        (self.packets, self.entrance) = (packets, entrance);
         Ok(())
     }
 
