@@ -39,6 +39,19 @@ tests_of() {
     done | sed -e 's,/main\.rs$,,' -e 's,.*/,,' -e 's/\.rs$//' | sort -u
 }
 
+# Seconds that the tests of a name take, more or less: the rows are to end together.
+weight() {
+    case $1 in
+        reliability) echo 160 ;;
+        lab) echo 130 ;;
+        fastpath | fastpath_softwires) echo 100 ;;
+        by_default | reload) echo 60 ;;
+        control | migration | path_mtu | privileges) echo 45 ;;
+        live | scenarios | soak | softwires | supervised) echo 30 ;;
+        *) echo 10 ;;
+    esac
+}
+
 # Runs the tests that a file names, with what else is asked for.
 row() {
     names=$folder/$1
@@ -61,15 +74,21 @@ everything() {
     ls crates | while read -r crate; do tests_of "$crate"; done | sort -u |
         grep -vxFf "$folder/labs" | grep -vxFf "$folder/measuring" >"$folder/others"
     # A name may be that of tests of several crates, which go together.
-    for rest in 0 1 2; do
-        awk "NR % 3 == $rest" "$folder/labs" >"$folder/row$rest"
-    done
+    while read -r name; do echo "$(weight "$name") $name"; done <"$folder/labs" | sort -rn | awk -v folder="$folder" '
+        { row = 0; for (other = 1; other < 3; other++) if (sum[other] < sum[row]) row = other
+          sum[row] += $1; print $2 >(folder "/row" row) }'
     bad=0
     row row1 >"$folder/row1.out" &
     row1=$!
     row row2 >"$folder/row2.out" &
     row2=$!
-    { row others --lib --bins; status=$?; check_models; exit $status; } >"$folder/others.out" &
+    {
+        status=0
+        row others --lib --bins || status=1
+        run "$folder/doc.log" --workspace --doc || status=1
+        check_models
+        exit $status
+    } >"$folder/others.out" &
     others=$!
     row row0 || bad=1
     for part in $row1 $row2 $others; do
@@ -77,7 +96,6 @@ everything() {
     done
     cat "$folder/row1.out" "$folder/row2.out" "$folder/others.out"
     row measuring || bad=1
-    run "$folder/doc.log" --workspace --doc || bad=1
     cat "$folder"/*.log >"$log"
     return $bad
 }

@@ -170,7 +170,7 @@ fn rules_of_iptables_count_and_those_who_know_better_are_believed() {
 
 /// Switches in a row. Fifty were tried by hand: docs/fastpath.md.
 fn switches() -> usize {
-    std::env::var("TOMBOLO_SWITCHES").ok().and_then(|count| count.parse().ok()).unwrap_or(8)
+    std::env::var("TOMBOLO_SWITCHES").ok().and_then(|count| count.parse().ok()).unwrap_or(4)
 }
 
 #[test]

@@ -14,7 +14,7 @@ fn pairs_and_single_ends_of_the_technologies_are_measured() {
     }
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("matrix.jsonl").display().to_string();
-    let technologies = "ds-lite,lwaftr,map-e-ce";
+    let technologies = "ds-lite,map-e-ce";
     let arguments =
         ["bench", "matrix", "--procedures", "received-rate", "--technologies", technologies, "--output", &file];
     let output = Command::new(env!("CARGO_BIN_EXE_tombolo")).args(arguments).output().unwrap();

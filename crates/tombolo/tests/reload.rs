@@ -189,14 +189,14 @@ fn reloads_disturb_nobody(settings: &str, count: usize) {
 #[test]
 fn reloads_in_a_row_disturb_nobody_in_the_engine() {
     if !skip_without("reloads_in_a_row_disturb_nobody_in_the_engine", &["iperf3"]) {
-        reloads_disturb_nobody("", rounds(12));
+        reloads_disturb_nobody("", rounds(8));
     }
 }
 
 #[test]
 fn reloads_in_a_row_disturb_nobody_in_the_kernel() {
     if !skip_without("reloads_in_a_row_disturb_nobody_in_the_kernel", &["iperf3"]) {
-        reloads_disturb_nobody("fastpath = \"tc\"", rounds(6));
+        reloads_disturb_nobody("fastpath = \"tc\"", rounds(4));
     }
 }
 

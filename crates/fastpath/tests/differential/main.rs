@@ -6,7 +6,7 @@
 //! passes on must leave no trace. What it translates the engine must have translated likewise; only
 //! outside ports of new bindings may differ, which are drawn at random.
 //!
-//! `TOMBOLO_CASE` is a part of the names of the plans to try, `TOMBOLO_TRIALS` says how many packets of each; 12 000 by default, millions on
+//! `TOMBOLO_CASE` is a part of the names of the plans to try, `TOMBOLO_TRIALS` says how many packets of each; 6 000 by default, millions on
 //! request.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
@@ -41,7 +41,7 @@ fn programs_decide_as_the_engine_does() {
         println!("SKIPPED: comparing the programs with the engine needs root");
         return;
     }
-    let trials: u64 = std::env::var("TOMBOLO_TRIALS").ok().and_then(|n| n.parse().ok()).unwrap_or(12_000);
+    let trials: u64 = std::env::var("TOMBOLO_TRIALS").ok().and_then(|n| n.parse().ok()).unwrap_or(6_000);
     let only = std::env::var("TOMBOLO_CASE").unwrap_or_default();
     let mut total = Score::default();
     for (number, (name, plan, build)) in plans::all().into_iter().enumerate().filter(|(_, case)| case.0.contains(&only))
