@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read as _;
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::net::{TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,8 +14,10 @@ use std::time::Duration;
 use serde_json::Value;
 use tombolo_lab::{Lab, Namespace, Peer, Process, Topology, skip, skip_without, wait_until};
 
+mod flows;
 mod running;
 
+use flows::ask;
 use running::{PATIENCE, TOMBOLO, end, rows, run};
 
 const SERVICES: &str = r#"
@@ -68,19 +70,6 @@ fn take_stream(node: &Namespace, address: &'static str) -> Arc<Mutex<Vec<u8>>> {
 /// A socket that nobody reads, so that nothing is refused.
 fn hold(node: &Namespace, address: &'static str) -> UdpSocket {
     node.run(move || UdpSocket::bind(address).unwrap()).unwrap()
-}
-
-fn ask(lab: &Lab, to: &str) {
-    let to: SocketAddr = to.parse().unwrap();
-    let from = if to.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" };
-    let socket = lab.node("client").unwrap().run(|| UdpSocket::bind(from).unwrap()).unwrap();
-    socket.connect(to).unwrap();
-    socket.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
-    let answered = || {
-        socket.send(b"anybody?").ok()?;
-        socket.recv(&mut [0; 8]).ok()
-    };
-    wait_until("an answer", PATIENCE, answered).unwrap();
 }
 
 /// What the log has of bindings and blocks, as those who read it elsewhere should have it: the number of the

@@ -4,16 +4,16 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 use std::fs;
-use std::net::{SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use tombolo_lab::{Lab, Process, Topology, skip_without, wait_until};
 
+mod flows;
 mod running;
 
 #[path = "gateway.rs"]
@@ -25,6 +25,7 @@ mod nat44_with_tc;
 #[path = "control.rs"]
 mod control_with_tc;
 
+use flows::{EndOnDrop, Stream};
 use running::{PATIENCE, TOMBOLO, pins, run, show};
 
 const CONFIGURATION: &str = r#"
@@ -60,49 +61,6 @@ fn row<'r>(rows: &'r [Value], what: &str, name: &str) -> &'r Value {
     found.unwrap_or_else(|| panic!("no {what} {name} in {rows:?}"))
 }
 
-/// Sends numbered datagrams through a session, a thousand a second, and counts the answers.
-struct Stream {
-    sent: AtomicU64,
-    answered: AtomicU64,
-    stop: AtomicBool,
-}
-
-impl Stream {
-    fn run(&self, lab: &Lab) {
-        let socket = lab.node("client").unwrap().run(|| UdpSocket::bind("[::]:0").unwrap()).unwrap();
-        socket.connect("[64:ff9b::c633:6402]:7".parse::<SocketAddr>().unwrap()).unwrap();
-        socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                let mut seen = std::collections::BTreeSet::new();
-                let mut bytes = [0; 8];
-                while seen.len() as u64 != self.sent.load(Ordering::Acquire) || !self.stop.load(Ordering::Acquire) {
-                    match socket.recv(&mut bytes) {
-                        Ok(_) => drop(seen.insert(u64::from_be_bytes(bytes))),
-                        Err(_) if self.stop.load(Ordering::Acquire) => break,
-                        Err(_) => {}
-                    }
-                    self.answered.store(seen.len() as u64, Ordering::Release);
-                }
-            });
-            while !self.stop.load(Ordering::Acquire) {
-                let number = self.sent.fetch_add(1, Ordering::AcqRel);
-                socket.send(&number.to_be_bytes()).unwrap();
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        });
-    }
-}
-
-/// Ends the stream also when the test fails.
-struct EndOnDrop<'s>(&'s AtomicBool);
-
-impl Drop for EndOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Release);
-    }
-}
-
 #[test]
 fn known_sessions_go_on_while_the_gateway_is_killed_and_comes_back() {
     if skip_without("known_sessions_go_on_while_the_gateway_is_killed_and_comes_back", &["iperf3"]) {
@@ -118,15 +76,15 @@ fn known_sessions_go_on_while_the_gateway_is_killed_and_comes_back() {
     // At a rate and with a window that no queue of the lab overflows from.
     let words = ["-c", "64:ff9b::c633:6402", "-t", "8", "-i", "0.25", "-b", "300M", "-w", "200K", "-J"];
     let iperf3 = client.args(words).spawn().unwrap();
-    let stream = Stream { sent: AtomicU64::new(0), answered: AtomicU64::new(0), stop: AtomicBool::new(false) };
+    let stream = Stream::default();
     let (mut killed, mut back) = (0.0, 0.0);
     std::thread::scope(|scope| {
-        scope.spawn(|| stream.run(&lab));
+        scope.spawn(|| stream.run(&lab, "[64:ff9b::c633:6402]:7"));
         let _ends = EndOnDrop(&stream.stop);
         wait_until("the stream flows in the kernel", PATIENCE, || {
             let taken = show(&lab, "fastpath");
             let inside = row(&taken, "packets", "taken-inside")["value"].as_str().unwrap().parse::<u64>().unwrap();
-            (stream.answered.load(Ordering::Acquire) > 500 && inside > 500).then_some(())
+            (stream.answered() > 500 && inside > 500).then_some(())
         })
         .unwrap();
         let before = stream.sent.load(Ordering::Acquire);
@@ -145,7 +103,7 @@ fn known_sessions_go_on_while_the_gateway_is_killed_and_comes_back() {
         back = begun.elapsed().as_secs_f64();
         std::thread::sleep(Duration::from_secs(1));
     });
-    let (sent, answered) = (stream.sent.load(Ordering::Acquire), stream.answered.load(Ordering::Acquire));
+    let (sent, answered) = (stream.sent.load(Ordering::Acquire), stream.answered() as u64);
     println!("{answered} of {sent} datagrams were answered");
     assert_eq!(answered, sent, "not one datagram was lost");
     assert!(gateway.stderr().contains("state of the last run adopted"), "{}", gateway.stderr());
