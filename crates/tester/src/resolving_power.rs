@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::bench::BenchError;
 use crate::effort::Effort;
 use crate::gateway::{Kind, Spec, Technology, between_ports::Faults};
-use crate::procedure::{Known, packet::Procedure};
+use crate::procedure::packet::Procedure;
 use crate::results::ResultFile;
 use crate::series::{Progress, SeriesPlan, SeriesResult};
 use crate::trial::Directions;
@@ -80,31 +80,20 @@ impl Comparison {
 }
 
 fn plan(gateways: [Spec; 2], max_rate: Option<u64>) -> SeriesPlan {
+    // A failure is verified: a pause of the machine must not decide a search.
+    let effort = Effort {
+        form: "self-test",
+        repetitions: REPETITIONS,
+        resolution: 0.002,
+        verify_failures: 2,
+        repeat_invalid: 6,
+        ..Effort::QUICK
+    };
     SeriesPlan {
-        procedure: Procedure::Throughput,
-        gateways: gateways.into(),
         technology: Some(Technology::Forward4),
-        // A failure is verified: a pause of the machine must not decide a search.
-        effort: Effort {
-            form: "self-test",
-            repetitions: REPETITIONS,
-            resolution: 0.002,
-            verify_failures: 2,
-            repeat_invalid: 6,
-            ..Effort::QUICK
-        },
         directions: Directions::Forward,
-        flows: None,
-        frame_size: None,
-        mix: None,
-        sending_cores: None,
-        gateway_cores: None,
-        known: Known::default(),
         max_rate,
-        means: None,
-        addresses: None,
-        tombolo: "tombolo".into(),
-        settings: String::new(),
+        ..SeriesPlan::new(Procedure::Throughput, gateways.into(), effort, "tombolo".into())
     }
 }
 

@@ -112,6 +112,28 @@ pub(crate) struct Station {
 }
 
 impl SeriesPlan {
+    /// Everything else as it is where nobody says more.
+    pub fn new(procedure: Procedure, gateways: Vec<Spec>, effort: Effort, tombolo: PathBuf) -> Self {
+        Self {
+            procedure,
+            gateways,
+            technology: None,
+            effort,
+            directions: Directions::Both,
+            flows: None,
+            frame_size: None,
+            mix: None,
+            sending_cores: None,
+            gateway_cores: None,
+            known: Known::default(),
+            max_rate: None,
+            means: None,
+            addresses: None,
+            tombolo,
+            settings: String::new(),
+        }
+    }
+
     /// Runs the series, appending to `results`. With `resume`, repetitions that the file already
     /// holds are not repeated.
     ///

@@ -158,23 +158,16 @@ fn one_failed_fill_does_not_end_a_gateways_series() {
     let _turn = turn();
     let directory = tempfile::tempdir().unwrap();
     let mut results = ResultFile::open(&directory.path().join("series.jsonl")).unwrap();
+    let effort = Effort { repetitions: 2, ..Effort::QUICK };
+    let gateways = vec!["faulty:capacity=1000".parse().unwrap()];
     let plan = SeriesPlan {
-        procedure: Procedure::Teardown,
-        gateways: vec!["faulty:capacity=1000".parse().unwrap()],
-        technology: None,
-        effort: Effort { repetitions: 2, ..Effort::QUICK },
         directions: Directions::Forward,
         flows: Some(Flows::sessions(1000, 2)),
-        frame_size: None,
-        mix: None,
         sending_cores: Some(vec![0]),
         gateway_cores: Some(vec![1]),
         known: Known { fill_rate: Some(20_000), ..Known::default() },
         max_rate: Some(100_000),
-        means: None,
-        addresses: None,
-        tombolo: "tombolo".into(),
-        settings: String::new(),
+        ..SeriesPlan::new(Procedure::Teardown, gateways, effort, "tombolo".into())
     };
     let result = plan.run(&mut results, false, &mut Nobody).unwrap();
     assert_eq!(result.failures.len(), 2, "each repetition is tried: {:?}", result.failures);
@@ -189,23 +182,16 @@ fn a_series_goes_on_with_more_repetitions() {
     let _turn = turn();
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("series.jsonl");
-    let plan = |repetitions: u32| SeriesPlan {
-        procedure: Procedure::ReceivedRate,
-        gateways: vec!["faulty:rate=20000".parse().unwrap()],
-        technology: None,
-        effort: Effort { repetitions, trial_seconds: 0.1, ..Effort::QUICK },
-        directions: Directions::Forward,
-        flows: None,
-        frame_size: None,
-        mix: None,
-        sending_cores: Some(vec![0]),
-        gateway_cores: Some(vec![1]),
-        known: Known::default(),
-        max_rate: Some(100_000),
-        means: None,
-        addresses: None,
-        tombolo: "tombolo".into(),
-        settings: String::new(),
+    let plan = |repetitions: u32| {
+        let effort = Effort { repetitions, trial_seconds: 0.1, ..Effort::QUICK };
+        let gateways = vec!["faulty:rate=20000".parse().unwrap()];
+        SeriesPlan {
+            directions: Directions::Forward,
+            sending_cores: Some(vec![0]),
+            gateway_cores: Some(vec![1]),
+            max_rate: Some(100_000),
+            ..SeriesPlan::new(Procedure::ReceivedRate, gateways, effort, "tombolo".into())
+        }
     };
     let run = |repetitions: u32, resume: bool| {
         plan(repetitions).run(&mut ResultFile::open(&file).unwrap(), resume, &mut Nobody).unwrap()

@@ -8,10 +8,9 @@ use tombolo_tester::{
     bench::BenchError,
     gateway::{Spec, Technology},
     matrix::{MatrixPlan, Row},
-    procedure::{Known, Measured, packet::Procedure},
+    procedure::{Measured, packet::Procedure},
     results::ResultFile,
     series::SeriesPlan,
-    trial::Directions,
 };
 
 use super::bench_progress::Live;
@@ -70,23 +69,10 @@ impl Arguments {
             true => Technology::ALL.into_iter().filter(|technology| !forwards(technology)).collect(),
             false => chosen,
         };
+        let tombolo = std::env::current_exe().context("cannot find the program that is running")?;
         let base = SeriesPlan {
-            procedure: Procedure::Throughput,
-            gateways: self.dut,
-            technology: None,
-            effort: MatrixPlan::EFFORT,
-            directions: Directions::Both,
-            flows: None,
-            frame_size: None,
-            mix: None,
-            sending_cores: None,
-            gateway_cores: None,
-            known: Known::default(),
-            max_rate: None,
-            means: None,
-            addresses: None,
-            tombolo: std::env::current_exe().context("cannot find the program that is running")?,
             settings: self.settings,
+            ..SeriesPlan::new(Procedure::Throughput, self.dut, MatrixPlan::EFFORT, tombolo)
         };
         let procedures = if self.procedures.is_empty() { Procedure::ALL.to_vec() } else { self.procedures };
         Ok(MatrixPlan { base, technologies: or_all(self.technologies), procedures })
