@@ -136,7 +136,10 @@ static __always_inline int source_in_pool(const struct arrival *a, const struct 
 	return source >= e->pool_first && source <= e->pool_last;
 }
 
-#define BAD(which) (errors |= 1u << (which))
+/* What is wrong with a frame, a bit each, lies in a map and not in a register: the verifier forgets
+ * what is written there, and need not follow the rest of the program once for each set of errors.
+ */
+#define BAD(which) (*wrong |= 1u << (which))
 
 /* 1 if any bit is set. Without a branch, and hidden from the compiler, which would make one: each
  * field that is checked with one would double the paths that the verifier follows.
@@ -175,15 +178,15 @@ static __always_inline __u32 ipv4_errors(const struct arrival *a, const struct e
 }
 
 /* Families, lengths, hop limits and other fields: what does not depend on the tuple. */
-static __always_inline __u32 header_errors(const struct arrival *a, const struct expectation *e,
-					   int background, __u16 ip_bytes, void *end)
+static __always_inline void check_headers(const struct arrival *a, const struct expectation *e,
+					  int background, __u16 ip_bytes, void *end,
+					  volatile __u32 *wrong)
 {
-	__u32 errors = 0;
 	__u8 kind = background ? KIND_IPV6 : e->kind;
 	__u8 hop_limit = background ? e->background_hop_limit : e->hop_limit;
 	if (a->kind != kind) {
 		BAD(ERROR_FAMILY);
-		return errors;
+		return;
 	}
 	if (a->ip_bytes != ip_bytes || (__u8 *)a->ip + ip_bytes > (__u8 *)end)
 		BAD(ERROR_LENGTH);
@@ -192,12 +195,11 @@ static __always_inline __u32 header_errors(const struct arrival *a, const struct
 	if (kind == KIND_IPV4_IN_IPV6 && e->inner_hop_limit &&
 	    a->inner_hop_limit != e->inner_hop_limit)
 		BAD(ERROR_HOP_LIMIT);
-	errors |= link_errors(a, e);
+	*wrong |= link_errors(a, e);
 	if (a->kind != KIND_IPV4)
-		errors |= ipv6_errors(a, e);
+		*wrong |= ipv6_errors(a, e);
 	if (a->kind != KIND_IPV6)
-		errors |= ipv4_errors(a, e);
-	return errors;
+		*wrong |= ipv4_errors(a, e);
 }
 
 /* 1 if the source port is none of the customer edge's (RFC 7597 section 5.1); where there is no set,
@@ -210,12 +212,11 @@ static __always_inline __u32 port_not_in_set(const struct expectation *e, __u16 
 }
 
 /* Addresses and ports of a foreground frame, from its tuple. Direction 0 goes from a to b. */
-static __always_inline __u32 tuple_errors(const struct arrival *a, const struct expectation *e,
-					  int reverse, const struct tuple *t,
-					  const struct endpoint *host_a,
-					  const struct endpoint *host_b)
+static __always_inline void check_tuple(const struct arrival *a, const struct expectation *e,
+					int reverse, const struct tuple *t,
+					const struct endpoint *host_a,
+					const struct endpoint *host_b, volatile __u32 *wrong)
 {
-	__u32 errors = 0;
 	__u16 sport = read16(a->udp), dport = read16(a->udp + 2);
 	__u16 port = a_port(&e->shape, host_a, t->a_index);
 	if (reverse) {
@@ -238,23 +239,21 @@ static __always_inline __u32 tuple_errors(const struct arrival *a, const struct 
 			BAD(ERROR_DESTINATION);
 		if (e->source_port_rule == PORT_EXACT && sport != port)
 			BAD(ERROR_SOURCE_PORT);
-		errors |= port_not_in_set(e, sport) << ERROR_SOURCE_PORT;
+		*wrong |= port_not_in_set(e, sport) << ERROR_SOURCE_PORT;
 		if (dport != t->b_port)
 			BAD(ERROR_DESTINATION_PORT);
 	}
-	return errors;
 }
 
-static __always_inline __u32 background_errors(const struct arrival *a, const struct expectation *e)
+static __always_inline void check_background(const struct arrival *a, const struct expectation *e,
+					     volatile __u32 *wrong)
 {
-	__u32 errors = 0;
 	if (a->kind != KIND_IPV6)
-		return errors;
+		return;
 	if (!same128((__u8 *)a->ip + 8, e->background_source))
 		BAD(ERROR_SOURCE);
 	if (!same128((__u8 *)a->ip + 24, e->background_destination))
 		BAD(ERROR_DESTINATION);
-	return errors;
 }
 
 #endif

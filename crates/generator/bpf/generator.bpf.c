@@ -605,27 +605,28 @@ static __always_inline int receive(struct xdp_md *ctx, __u32 direction)
 	int background = kind & TAG_BACKGROUND;
 	int reverse = kind & TAG_REVERSE;
 	__u64 delay = (now - sent) & 0xffffffffffffull;
-	__u32 errors = header_errors(&a, e, background, e->ip_bytes[template & 3], end);
-	errors |= is_set((e->timeout_ns - delay) >> 63) << ERROR_LATE;
+	volatile __u32 *wrong = &n->wrong;
+	*wrong = is_set((e->timeout_ns - delay) >> 63) << ERROR_LATE;
+	check_headers(&a, e, background, e->ip_bytes[template & 3], end, wrong);
 	if (!reverse != !direction)
-		errors |= 1u << ERROR_DIRECTION;
+		BAD(ERROR_DIRECTION);
 	if (a.inner && !ipv4_header_is_sound(a.inner))
-		errors |= 1u << ERROR_IP_CHECKSUM;
+		BAD(ERROR_IP_CHECKSUM);
 	__u32 after_tag = a.udp_offset + 8 + TAG_BYTES, filler_bytes = 14u + a.ip_bytes - after_tag;
-	if ((number & e->sample_mask) == 0 && !errors &&
+	if ((number & e->sample_mask) == 0 && !*wrong &&
 	    filler_sum(ctx, after_tag, filler_bytes) != fold(filler))
-		errors |= 1u << ERROR_FILLER;
+		BAD(ERROR_FILLER);
 	if (background) {
-		errors |= background_errors(&a, e);
-	} else if (!(errors & (1u << ERROR_FAMILY))) {
+		check_background(&a, e, wrong);
+	} else if (!(*wrong & (1u << ERROR_FAMILY))) {
 		struct tuple t;
 		decompose(&e->shape, tuple, &t);
 		struct endpoint *host_a = bpf_map_lookup_elem(&endpoints_a, &t.a_host);
 		struct endpoint *host_b = bpf_map_lookup_elem(&endpoints_b, &t.b_host);
 		if (host_a && host_b)
-			errors |= tuple_errors(&a, e, direction, &t, host_a, host_b);
+			check_tuple(&a, e, direction, &t, host_a, host_b, wrong);
 		else
-			errors |= 1u << ERROR_NUMBER;
+			BAD(ERROR_NUMBER);
 	}
 	__u32 index = number, lane = take(&index, e->index_stride ? e->index_stride : 1);
 	int seen = mark(e, number, lane, index);
@@ -634,7 +635,8 @@ static __always_inline int receive(struct xdp_md *ctx, __u32 direction)
 		return XDP_DROP;
 	}
 	if (seen < 0)
-		errors |= 1u << ERROR_NUMBER;
+		BAD(ERROR_NUMBER);
+	__u32 errors = *wrong;
 	if (errors) {
 		n->errored++;
 		count_errors(n, errors);

@@ -469,6 +469,9 @@ tombolo_records::records! {
         gap_max_at_ns: u64,
         /// Hop limit of the last foreground frame.
         ttl_seen: u64,
+        /// What is wrong with the frame that is looked at, a bit of each ERROR_*.
+        wrong: u32,
+        reserved: u32,
         /// By ERROR_*, and room for more.
         errors: [u64; 24],
     }

@@ -318,16 +318,21 @@ fn write_ipv4_checksum(frame: &mut [u8]) {
     frame[24..26].copy_from_slice(&sum);
 }
 
-/// Adds one to the destination port and takes one off the checksum (RFC 1624).
+/// Changes the destination port, and the checksum by as much (RFC 1624 section 3).
 fn change_destination_port(frame: &mut [u8]) {
     let udp = udp_offset(frame);
     let read = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
     let (port, sum) = (read(udp + 2), read(udp + 6));
-    let (port, sum) = match sum {
-        0 | 1 => (port ^ 0x8000, sum ^ 0x8000),
-        _ => (port.wrapping_add(1), sum - 1),
+    let changed = port ^ 1;
+    let total = u32::from(!sum) + u32::from(!port) + u32::from(changed);
+    let folded = (total & 0xffff) + (total >> 16);
+    let folded = (folded & 0xffff) + (folded >> 16);
+    // 0 would say that there is no checksum (RFC 768).
+    let sum = match !(folded as u16) {
+        0 => 0xffff,
+        sum => sum,
     };
-    frame[udp + 2..udp + 4].copy_from_slice(&port.to_be_bytes());
+    frame[udp + 2..udp + 4].copy_from_slice(&changed.to_be_bytes());
     frame[udp + 6..udp + 8].copy_from_slice(&sum.to_be_bytes());
 }
 
@@ -339,4 +344,36 @@ fn tuple_of(frame: &[u8]) -> [u8; 36] {
     tuple[..length].copy_from_slice(&frame[addresses]);
     tuple[32..].copy_from_slice(&frame[udp..udp + 4]);
     tuple
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The sum of what the changed port and the checksum are in, whatever the rest adds to it.
+    fn sum_of(rest: u16, frame: &[u8]) -> u16 {
+        let words = [rest, u16::from_be_bytes([frame[36], frame[37]]), u16::from_be_bytes([frame[40], frame[41]])];
+        let total: u32 = words.into_iter().map(u32::from).sum();
+        let folded = (total & 0xffff) + (total >> 16);
+        ((folded & 0xffff) + (folded >> 16)) as u16
+    }
+
+    #[test]
+    fn a_misdirected_frame_has_the_checksum_of_its_new_port() {
+        for port in [0, 1, 53, 0x7fff, 0x8000, 0xfffe, 0xffff] {
+            for sum in 1..=u16::MAX {
+                let mut frame = [0_u8; 42];
+                frame[12] = 0x08;
+                frame[36..38].copy_from_slice(&u16::to_be_bytes(port));
+                frame[40..42].copy_from_slice(&sum.to_be_bytes());
+                // What the other words must add for the frame to be right.
+                let total = u32::from(port) + u32::from(sum);
+                let rest = !(((total & 0xffff) + (total >> 16)) as u16);
+                change_destination_port(&mut frame);
+                assert_eq!(sum_of(rest, &frame), 0xffff, "port {port}, checksum {sum:#x}");
+                assert_ne!(frame[36..38], u16::to_be_bytes(port));
+                assert_ne!(frame[40..42], [0, 0]);
+            }
+        }
+    }
 }
