@@ -149,6 +149,21 @@ static __always_inline void count_answer(const struct bound *bound)
 		TAKE_ONE_OFF(subscriber->unanswered);
 }
 
+/* Whether nothing has touched a binding for its lifetime: unless a session keeps it, it is over, and
+ * only nobody has swept it up. What comes in by it is the engine's business, so that while no gateway
+ * runs bindings close to the outside when their time is over.
+ */
+static __always_inline bool is_overdue(const struct bound *bound, __u8 space)
+{
+	/* That of TCP has no lifetime of its own (engine, napt/times.rs): as long as an opening or a
+	 * closing may take.
+	 */
+	__u8 state = space == SPACE_TCP ? STATE_TRANS : initial_state(space, SIDE_OUTSIDE);
+
+	return ticks_since(bound->now, bound->life >> 32) >= plan.lifetimes[state & 15] &&
+	       !(READ(bound->record->flags) & BINDING_STATIC);
+}
+
 /* A packet from `side` uses a binding that needs no session: tables.rs, Tables::keep. */
 static __always_inline struct outcome keep(const volatile struct service *service,
 					   const struct bound *bound, __u8 space, __u8 side)
@@ -484,6 +499,7 @@ static __always_inline struct outcome inbound(const volatile struct service *ser
 	__u32 slot, now = now_in_ticks();
 	struct session_key session;
 	struct sighting sighting;
+	bool overdue;
 
 	if (!arrival->range)
 		return PASSED(MISS_NOT_OURS);
@@ -492,8 +508,10 @@ static __always_inline struct outcome inbound(const volatile struct service *ser
 	bound->now = now;
 	if (!find_outside(slot, protocol_of(packet->space), service->number, bound))
 		return PASSED(MISS_NO_BINDING);
+	overdue = is_overdue(bound, packet->space);
 	if (!keeps_sessions(service, packet->space))
-		return keep(service, bound, packet->space, SIDE_OUTSIDE);
+		return overdue ? PASSED(MISS_BINDING_OVERDUE) :
+				 keep(service, bound, packet->space, SIDE_OUTSIDE);
 	session = session_key(bound->id, arrival->remote, packet->source_port, packet->space);
 	if (find(bound, &session, packet->space, &sighting)) {
 		if (!look_at_session(&sighting, now))
@@ -503,6 +521,8 @@ static __always_inline struct outcome inbound(const volatile struct service *ser
 			return PASSED(MISS_PERMISSION);
 		return advance(service, &sighting, bound, SIDE_OUTSIDE, packet->event);
 	}
+	if (overdue)
+		return PASSED(MISS_BINDING_OVERDUE);
 	if (!(READ(bound->record->flags) & BINDING_STATIC)) {
 		if (filters_by_address(service, packet->space))
 			return PASSED(MISS_PERMISSION);

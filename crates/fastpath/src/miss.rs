@@ -44,6 +44,9 @@ misses! {
     Size = "size";
     /// No binding has the endpoint, and none can be made here.
     NoBinding = "no-binding";
+    /// From outside by a binding that nothing has touched for its lifetime: whether it is over the
+    /// engine knows.
+    BindingOverdue = "binding-overdue";
     /// The subscriber has not been admitted yet.
     NoSubscriber = "no-subscriber";
     /// The subscriber has as many bindings as it may have.

@@ -4,6 +4,8 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 use std::fs;
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
@@ -132,6 +134,60 @@ fn known_sessions_go_on_while_the_gateway_is_killed_and_comes_back() {
     gateway.signal(Signal::SIGTERM).unwrap();
     gateway.wait(PATIENCE).unwrap().success().unwrap();
     assert_eq!(pins(&lab), Vec::<PathBuf>::new(), "a clean end leaves nothing in the kernel");
+}
+
+/// Whether a datagram from the server's socket to the gateway's outside endpoint comes in to the client's.
+fn comes_in(server: &UdpSocket, outside: SocketAddr, client: &UdpSocket) -> bool {
+    client.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    // An earlier one may be answered by an ICMP error, which the next call reports.
+    wait_until("a datagram is sent", PATIENCE, || server.send_to(b"in", outside).ok()).unwrap();
+    client.recv(&mut [0; 8]).is_ok()
+}
+
+#[test]
+fn bindings_close_to_the_outside_in_time_while_no_gateway_runs() {
+    if skip_without("bindings_close_to_the_outside_in_time_while_no_gateway_runs", &["ip"]) {
+        return;
+    }
+    let lab = Lab::create(&Topology::client_gateway_server()).unwrap();
+    // SYNs whose segment size is lowered are always the engine's.
+    let settings = "tcp_mss = \"off\"\n[timeouts]\nudp = 4\ntcp_transitory = 4\n";
+    fs::write(lab.directory().unwrap().join("gateway.toml"), format!("{CONFIGURATION}{settings}")).unwrap();
+    let mut gateway = start(&lab);
+    let server = lab.node("server").unwrap();
+    let echo = server.run(|| UdpSocket::bind("198.51.100.2:4000").unwrap()).unwrap();
+    let listener = server.run(|| TcpListener::bind("198.51.100.2:4000").unwrap()).unwrap();
+    let client = lab.node("client").unwrap().run(|| UdpSocket::bind("[::]:0").unwrap()).unwrap();
+    let to = "[64:ff9b::c633:6402]:4000";
+    let goes_out = || {
+        client.send_to(b"out", to).unwrap();
+        echo.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+        echo.recv_from(&mut [0; 8]).ok().map(|(_, from)| from)
+    };
+    let outside = wait_until("a datagram goes out", PATIENCE, goes_out).unwrap();
+    let mut connected = lab.node("client").unwrap().run(|| TcpStream::connect(to).unwrap()).unwrap();
+    let (mut accepted, outside_tcp) = listener.accept().unwrap();
+    // Nobody listens there: who comes in is refused by the host, not lost on the way.
+    let syn_comes_in = || {
+        let answer = server.run(|| TcpStream::connect_timeout(&outside_tcp, Duration::from_millis(700))).unwrap();
+        answer.is_err_and(|why| why.kind() == ErrorKind::ConnectionRefused)
+    };
+
+    gateway.signal(Signal::SIGKILL).unwrap();
+    wait_until("the gateway is gone", PATIENCE, || (!gateway.is_running()).then_some(())).unwrap();
+    assert!(comes_in(&echo, outside, &client), "the binding lives on in the kernel");
+    assert!(syn_comes_in(), "and that of TCP");
+    // Two more ticks than the lifetimes have, and one that has begun.
+    std::thread::sleep(Duration::from_secs(8));
+    assert!(!comes_in(&echo, outside, &client), "what is over is closed");
+    assert!(!syn_comes_in(), "that of TCP too, but to the connection");
+    let mut word = [0; 4];
+    accepted.write_all(b"down").unwrap();
+    connected.set_read_timeout(Some(PATIENCE)).unwrap();
+    connected.read_exact(&mut word).unwrap();
+    // The host inside opens it again.
+    assert_eq!(goes_out(), Some(outside));
+    assert!(comes_in(&echo, outside, &client), "which the inside has opened");
 }
 
 #[test]
