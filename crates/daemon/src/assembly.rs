@@ -18,7 +18,7 @@ use tombolo_config::{Host as HostSettings, MetricsAddress, Provision, Wording};
 use tombolo_engine::{Now, Plan, layout};
 use tombolo_fastpath::PinnedMemory;
 use tombolo_io::clock::monotonic_nanos;
-use tombolo_io::host::{Forwarding, Host};
+use tombolo_io::host::Host;
 use tombolo_io::privileges::Tasks;
 use tombolo_io::queue::Refusal;
 use tombolo_io::supervisor::Supervisor;
@@ -29,6 +29,7 @@ use crate::accelerator::Accelerator;
 use crate::binding_log::writer::{BindingLog, LogSettings, Removals};
 use crate::control::answer::Control;
 use crate::directories;
+use crate::doctor;
 use crate::error::{DaemonError, system};
 use crate::error_chain::in_one_line;
 use crate::fault;
@@ -202,6 +203,7 @@ impl Gateway {
         let guard = Guard::raise(settings, &device, &plan.load(), &self.health);
         fault::point("guard")?;
         bring_packets(host, &device, settings, routes, diversions)?;
+        warn_of_obstacles(settings, &plan.load());
         fault::point("routes")?;
         let running = self.running.insert(Arc::new(Running {
             source: Source { mtu, ..source },
@@ -436,10 +438,17 @@ fn bring_packets(
         host.divert(device, settings.table, &sources, &exempt)?;
         tracing::info!(?sources, table = settings.table, device, "hosts inside diverted");
     }
-    for remedy in Forwarding::read().remedies() {
-        tracing::warn!("the host does not forward packets; run: {remedy}");
-    }
     Ok(())
+}
+
+/// Says what stands in packets' way through the host.
+fn warn_of_obstacles(settings: &HostSettings, plan: &Plan) {
+    for doctor::Finding { found, cure, .. } in doctor::at_start(settings, plan) {
+        match cure {
+            doctor::Cure::Line(line) => tracing::warn!("{found}; run: {line}"),
+            doctor::Cure::Words(words) => tracing::warn!("{found}; {words}"),
+        }
+    }
 }
 
 /// The log of bindings, if there is to be one.

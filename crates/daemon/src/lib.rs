@@ -7,6 +7,7 @@
 //!   how they are taken apart, also when the start fails. `team`: the workers.
 //! * [`down`]: what a gateway leaves on its host, and its removal.
 //! * `privileges`: what a running gateway may do; the rest is given up when the start is complete.
+//! * [`doctor`]: what stands in packets' way through the host, and the line that mends it.
 //! * `lookout`, `prefix_watch`: threads that look for interfaces, routes and the network's prefix.
 //! * `upkeep`: the thread that puts back what was taken from the host. `watchdog`: the one that sees
 //!   whether the workers live.
@@ -35,6 +36,7 @@ pub mod change;
 pub mod control;
 pub mod directories;
 pub mod discovery;
+pub mod doctor;
 pub mod down;
 mod error;
 pub mod error_chain;

@@ -68,6 +68,9 @@ pub enum FastPathError {
     /// Softwires or rules do not fit.
     #[error("the table of {0} cannot be made")]
     Table(&'static str, #[source] LpmError),
+    /// A packet could not be made to come in.
+    #[error("a packet cannot be made to come in")]
+    Injected(#[source] std::io::Error),
     /// No random numbers.
     #[error("the kernel gives no random numbers")]
     Random(#[from] getrandom::Error),

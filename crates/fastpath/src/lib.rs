@@ -28,6 +28,7 @@
 //! * [`file_system`]: where the kernel keeps what is pinned, and for how long.
 //! * [`counters`], [`miss`]: what the programs did, and what they left to the engine.
 //! * [`memory`]: one BPF array, mapped.
+//! * [`Injector`]: packets that come in as if they had been received.
 //! * [`trial`]: the programs on single packets, for tests.
 //! * [`lpm`]: the reader of `bpf/lpm.h` on its own, to compare it with the one in Rust.
 
@@ -35,6 +36,7 @@ pub mod counters;
 pub mod error;
 pub mod file_system;
 mod filter;
+mod injection;
 mod interface;
 pub mod loader;
 mod lookup;
@@ -53,6 +55,7 @@ pub mod trial;
 
 pub use counters::Counters;
 pub use error::FastPathError;
+pub use injection::Injector;
 pub use loader::{FastPath, Loaded, Lost};
 pub use miss::Miss;
 pub use mode::{Attached, Mode, TcKind};

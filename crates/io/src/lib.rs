@@ -20,6 +20,7 @@ pub mod mapping;
 pub mod memory;
 pub mod netfilter;
 pub mod netlink;
+pub mod observer;
 pub mod pcap;
 pub mod privileges;
 pub mod queue;

@@ -1,4 +1,4 @@
-//! The host's Ethernet interfaces, and what kind of thing is behind each.
+//! The host's interfaces, and what kind of thing is behind each.
 
 use std::io;
 
@@ -13,7 +13,7 @@ const GROUP: u32 = 1;
 /// Bytes that the kernel may queue for us. What is lost is made up for by looking at everything.
 const EVENT_BUFFER: u32 = 1 << 18;
 
-/// An Ethernet interface.
+/// An interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
     /// Its number.
@@ -27,6 +27,10 @@ pub struct Link {
     pub is_port: bool,
     /// It has been set up.
     pub is_up: bool,
+    /// It has link-layer addresses of six bytes, as Ethernet.
+    pub is_ethernet: bool,
+    /// It asks who has an address (ARP, neighbour discovery).
+    pub asks: bool,
     /// Its link-layer address.
     pub mac: [u8; 6],
     /// Its MTU in bytes.
@@ -47,6 +51,16 @@ impl Link {
 /// # Errors
 /// What the kernel says.
 pub fn ethernet() -> io::Result<Vec<Link>> {
+    let mut links = all()?;
+    links.retain(|link| link.is_ethernet);
+    Ok(links)
+}
+
+/// The same of all interfaces.
+///
+/// # Errors
+/// What the kernel says.
+pub fn all() -> io::Result<Vec<Link>> {
     let answers = RouteSocket::open()?.dump(RouteNetlinkMessage::GetLink(LinkMessage::default()))?;
     let mut links: Vec<Link> = answers.into_iter().filter_map(link).collect();
     links.sort_by_key(|link| link.index);
@@ -84,15 +98,14 @@ impl LinkWatch {
 
 fn link(answer: RouteNetlinkMessage) -> Option<Link> {
     let RouteNetlinkMessage::NewLink(message) = answer else { return None };
-    if message.header.link_layer_type != LinkLayerType::Ether {
-        return None;
-    }
     let mut link = Link {
         index: message.header.index,
         name: String::new(),
         kind: "card".to_owned(),
         is_port: false,
         is_up: message.header.flags.contains(LinkFlags::Up),
+        is_ethernet: message.header.link_layer_type == LinkLayerType::Ether,
+        asks: !message.header.flags.contains(LinkFlags::Noarp),
         mac: [0; 6],
         mtu: 0,
     };

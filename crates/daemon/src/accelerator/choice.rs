@@ -94,6 +94,8 @@ mod tests {
             kind: kind.to_owned(),
             is_port,
             is_up: true,
+            is_ethernet: true,
+            asks: true,
             mac: [2, 0, 0, 0, 0, 7],
             mtu: 1500,
         };

@@ -9,8 +9,8 @@ use netlink_sys::{Socket, SocketAddr};
 
 pub(super) const NETLINK_NETFILTER: isize = 12;
 /// `struct nlmsghdr` and `struct nfgenmsg`.
-const HEADER: usize = 16;
-const GENERAL: usize = 4;
+pub(super) const HEADER: usize = 16;
+pub(super) const GENERAL: usize = 4;
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
 /// What is listed has changed meanwhile.
@@ -140,7 +140,7 @@ impl NfSocket {
 }
 
 /// Length, kind and sequence number of the first message.
-fn header(bytes: &[u8]) -> Option<(usize, u16, u32)> {
+pub(super) fn header(bytes: &[u8]) -> Option<(usize, u16, u32)> {
     let length = u32::from_ne_bytes(*bytes.first_chunk()?) as usize;
     let kind = u16::from_ne_bytes(*bytes.get(4..)?.first_chunk()?);
     let sequence = u32::from_ne_bytes(*bytes.get(8..)?.first_chunk()?);
@@ -223,6 +223,17 @@ pub(super) struct Attributes<'b>(&'b [u8]);
 impl<'b> Attributes<'b> {
     pub(super) fn of(bytes: &'b [u8]) -> Self {
         Self(bytes)
+    }
+
+    /// The number in the first attribute of a kind.
+    pub(super) fn number(self, kind: u16) -> Option<u32> {
+        self.find(kind)?.try_into().ok().map(u32::from_be_bytes)
+    }
+
+    /// The text in the first attribute of a kind, without the zero that it ends with.
+    pub(super) fn text(self, kind: u16) -> Option<String> {
+        let bytes = self.find(kind)?;
+        Some(String::from_utf8_lossy(bytes.strip_suffix(&[0]).unwrap_or(bytes)).into_owned())
     }
 
     /// The value of the first attribute of a kind.

@@ -24,6 +24,8 @@ const REGISTER: u32 = 1;
 
 /// What `meta` loads.
 const NFPROTO: u32 = 15;
+const PROTOCOL: u32 = 16;
+const TRACE: u32 = 12;
 const IIFNAME: u32 = 6;
 const OIFNAME: u32 = 7;
 
@@ -31,6 +33,8 @@ const OIFNAME: u32 = 7;
 const NETWORK_HEADER: u32 = 1;
 const IPV4_SOURCE: u32 = 12;
 const IPV6_DESTINATION: u32 = 24;
+/// NFT_PAYLOAD_TRANSPORT_HEADER: it begins with both ports.
+const TRANSPORT_HEADER: u32 = 2;
 
 /// Of `fib`: the interface that the source is routed to, if it is the one that the packet came in
 /// by; else 0 (NFT_FIB_RESULT_OIF, NFTA_FIB_F_SADDR | NFTA_FIB_F_IIF).
@@ -58,6 +62,25 @@ impl Rule {
     /// It is of IPv4 or of IPv6.
     pub(super) fn of_family(self, family: i32) -> Self {
         self.meta(NFPROTO).compare(Compare::Same, &[family.to_le_bytes()[0]])
+    }
+
+    /// It is UDP between these ports.
+    pub(super) fn between_udp_ports(self, source: u16, destination: u16) -> Self {
+        let udp = self.meta(PROTOCOL).compare(Compare::Same, &[libc::IPPROTO_UDP.to_le_bytes()[0]]);
+        let ports = udp.payload_of(TRANSPORT_HEADER, 0, 4);
+        ports.compare(Compare::Same, &[source.to_be_bytes(), destination.to_be_bytes()].concat())
+    }
+
+    /// The kernel tells what each chain decides about it.
+    pub(super) fn traced(self) -> Self {
+        let one = self.expression("immediate", |data| {
+            data.number(1, REGISTER);
+            data.nested(2, |value| value.bytes(VALUE, &[1]));
+        });
+        one.expression("meta", |data| {
+            data.number(2, TRACE);
+            data.number(3, REGISTER);
+        })
     }
 
     pub(super) fn comes_in_by(self, compare: Compare, interface: &str) -> Self {
@@ -128,9 +151,13 @@ impl Rule {
     }
 
     fn payload(self, offset: u32, length: u32) -> Self {
+        self.payload_of(NETWORK_HEADER, offset, length)
+    }
+
+    fn payload_of(self, header: u32, offset: u32, length: u32) -> Self {
         self.expression("payload", |data| {
             data.number(1, REGISTER);
-            data.number(2, NETWORK_HEADER);
+            data.number(2, header);
             data.number(3, offset);
             data.number(4, length);
         })

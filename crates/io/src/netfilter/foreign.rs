@@ -6,11 +6,12 @@ use std::io::{self, Read, Seek};
 
 use libc::{
     NF_DROP, NF_INET_FORWARD, NF_INET_POST_ROUTING, NF_INET_PRE_ROUTING, NF_NETDEV_INGRESS, NFNLGRP_NFTABLES,
-    NFPROTO_INET, NFPROTO_IPV4, NFPROTO_IPV6, NFPROTO_NETDEV, NFT_MSG_GETCHAIN,
+    NFPROTO_INET, NFPROTO_NETDEV, NFT_MSG_GETCHAIN,
 };
 use netlink_sys::Socket;
 
 use super::batch::{Attributes, NETLINK_NETFILTER, NfSocket};
+use super::chain::Chain;
 use super::{CHAIN_HOOK, CHAIN_NAME, CHAIN_POLICY, CHAIN_TABLE, CHAIN_USE, HOOK_NUMBER, OWN};
 
 /// The hook of `inet` chains that are at a device.
@@ -61,9 +62,29 @@ impl ForeignRules {
     /// What the kernel says.
     pub fn find(&mut self) -> io::Result<Option<String>> {
         let chains = self.socket.list(NFT_MSG_GETCHAIN)?;
-        if let Some(chain) = chains.iter().find_map(|(family, chain)| filtering(*family, Attributes::of(chain))) {
-            return Ok(Some(chain));
+        let mut found = chains.iter().filter_map(|(family, chain)| Foreign::read(*family, Attributes::of(chain)));
+        if let Some(foreign) = found.find(|foreign| foreign.rules > 0 || foreign.drops) {
+            return Ok(Some(foreign.chain.to_string()));
         }
+        Ok(self.legacy()?.first().map(|(program, table)| format!("table {table} of {program}")))
+    }
+
+    /// Chains that drop what is forwarded, unless one of their rules accepts it.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn dropping(&mut self) -> io::Result<Vec<Chain>> {
+        let chains = self.socket.list(NFT_MSG_GETCHAIN)?;
+        let found = chains.iter().filter_map(|(family, chain)| Foreign::read(*family, Attributes::of(chain)));
+        Ok(found.filter(|foreign| foreign.drops && foreign.hook == NF_INET_FORWARD).map(|found| found.chain).collect())
+    }
+
+    /// Tables of the old machinery, each with the program that shows it.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn legacy(&mut self) -> io::Result<Vec<(&'static str, String)>> {
+        let mut found = Vec::new();
         for ((program, path), file) in LEGACY.iter().zip(&mut self.legacy) {
             // It is there once there was a table.
             if file.is_none() {
@@ -73,41 +94,34 @@ impl ForeignRules {
             let mut tables = String::new();
             file.rewind()?;
             file.read_to_string(&mut tables)?;
-            if let Some(table) = tables.lines().next() {
-                return Ok(Some(format!("table {table} of {program}")));
-            }
+            found.extend(tables.lines().map(|table| (*program, table.to_owned())));
         }
-        Ok(None)
+        Ok(found)
     }
 }
 
-/// The name of a chain that could drop or change what is forwarded: at a hook on the way, with rules or
-/// another policy than to accept, and of somebody else.
-fn filtering(family: u8, chain: Attributes<'_>) -> Option<String> {
-    let family_name = match i32::from(family) {
-        NFPROTO_IPV4 => "ip",
-        NFPROTO_IPV6 => "ip6",
-        NFPROTO_INET => "inet",
-        NFPROTO_NETDEV => "netdev",
-        _ => return None,
-    };
-    let number = |bytes: &[u8]| bytes.try_into().ok().map(u32::from_be_bytes).map(u32::cast_signed);
-    let hook = Attributes::of(chain.find(CHAIN_HOOK)?).find(HOOK_NUMBER).and_then(number)?;
-    let is_on_the_way = match i32::from(family) {
-        NFPROTO_NETDEV => hook == NF_NETDEV_INGRESS,
-        family => {
-            [NF_INET_PRE_ROUTING, NF_INET_FORWARD, NF_INET_POST_ROUTING].contains(&hook)
-                || family == NFPROTO_INET && hook == INET_INGRESS
-        }
-    };
-    let rules = chain.find(CHAIN_USE).and_then(number).unwrap_or(0);
-    let drops = chain.find(CHAIN_POLICY).and_then(number) == Some(NF_DROP);
-    let table = text(chain.find(CHAIN_TABLE)?);
-    (is_on_the_way && (rules > 0 || drops) && !table.starts_with(OWN))
-        .then(|| format!("chain {} of table {family_name} {table}", text(chain.find(CHAIN_NAME).unwrap_or_default())))
+/// A chain of somebody else that could drop or change what is forwarded: at a hook on the way.
+struct Foreign {
+    chain: Chain,
+    hook: i32,
+    rules: u32,
+    /// What none of its rules accepts.
+    drops: bool,
 }
 
-/// Without the zero that it ends with.
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes.strip_suffix(&[0]).unwrap_or(bytes)).into_owned()
+impl Foreign {
+    fn read(family: u8, attributes: Attributes<'_>) -> Option<Self> {
+        let chain = Chain::of(family, attributes.text(CHAIN_TABLE)?, attributes.text(CHAIN_NAME).unwrap_or_default())?;
+        let hook = Attributes::of(attributes.find(CHAIN_HOOK)?).number(HOOK_NUMBER)?.cast_signed();
+        let is_on_the_way = match i32::from(family) {
+            NFPROTO_NETDEV => hook == NF_NETDEV_INGRESS,
+            family => {
+                [NF_INET_PRE_ROUTING, NF_INET_FORWARD, NF_INET_POST_ROUTING].contains(&hook)
+                    || family == NFPROTO_INET && hook == INET_INGRESS
+            }
+        };
+        let rules = attributes.number(CHAIN_USE).unwrap_or(0);
+        let drops = attributes.number(CHAIN_POLICY) == Some(NF_DROP.cast_unsigned());
+        (is_on_the_way && !chain.table.starts_with(OWN)).then_some(Self { chain, hook, rules, drops })
+    }
 }

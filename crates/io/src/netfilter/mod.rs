@@ -17,13 +17,16 @@
 //!     counter spoofed drop
 //! ```
 //!
-//! * `foreign`: rules of others, which do not see what the fast path takes.
+//! * `foreign`: rules of others, which do not see what the fast path takes. `tracer`: which of them drops a
+//!   packet. `chain`: their names, and how packets are let in.
 //! * `batch`: messages of nfnetlink, several in one transaction. `expression`: what rules are made
 //!   of.
 
 mod batch;
+mod chain;
 mod expression;
 mod foreign;
+mod tracer;
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -35,7 +38,9 @@ use libc::{
 };
 use netlink_packet_core::{NLM_F_APPEND, NLM_F_CREATE};
 
+pub use chain::{Chain, Selector, admission_by};
 pub use foreign::ForeignRules;
+pub use tracer::{Dropped, Tracer};
 
 use batch::{Attributes, Batch, NfSocket};
 use expression::{Compare, Rule};
@@ -111,10 +116,7 @@ impl SourceGuard {
         let mut guard = Self { socket, table, device: device.to_owned(), entrance, packets };
         let mut batch = guard.socket.begin();
         let table = guard.table.as_str();
-        batch.message(NFT_MSG_NEWTABLE, NLM_F_CREATE, |message| {
-            message.text(TABLE_NAME, table);
-            message.number(TABLE_FLAGS, TABLE_OWNED);
-        });
+        add_table(&mut batch, table);
         batch.message(NFT_MSG_NEWOBJ, NLM_F_CREATE, |message| {
             message.text(OBJECT_TABLE, table);
             message.text(OBJECT_NAME, COUNTER);
@@ -125,16 +127,7 @@ impl SourceGuard {
             message.text(CHAIN_TABLE, table);
             message.text(CHAIN_NAME, ENTRANCE);
         });
-        batch.message(NFT_MSG_NEWCHAIN, NLM_F_CREATE, |message| {
-            message.text(CHAIN_TABLE, table);
-            message.text(CHAIN_NAME, FORWARD);
-            message.text(CHAIN_TYPE, "filter");
-            message.nested(CHAIN_HOOK, |hook| {
-                hook.number(HOOK_NUMBER, NF_INET_FORWARD as u32);
-                hook.number(HOOK_PRIORITY, PRIORITY.cast_unsigned());
-            });
-            message.number(CHAIN_POLICY, NF_ACCEPT as u32);
-        });
+        add_base_chain(&mut batch, table, FORWARD, NF_INET_FORWARD, PRIORITY);
         rules(&mut batch, table, device, &guard.packets, &guard.entrance);
         guard.socket.commit(batch)?;
         Ok(guard)
@@ -175,14 +168,38 @@ impl SourceGuard {
     }
 }
 
-fn rules(batch: &mut Batch, table: &str, device: &str, packets: &InsidePackets, entrance: &Entrance) {
-    let mut add = |chain: &str, rule: Rule| {
-        batch.message(NFT_MSG_NEWRULE, NLM_F_CREATE | NLM_F_APPEND, |message| {
-            message.text(RULE_TABLE, table);
-            message.text(RULE_CHAIN, chain);
-            message.nested(RULE_EXPRESSIONS, |list| rule.write(list));
+/// A table that is its socket's.
+fn add_table(batch: &mut Batch, table: &str) {
+    batch.message(NFT_MSG_NEWTABLE, NLM_F_CREATE, |message| {
+        message.text(TABLE_NAME, table);
+        message.number(TABLE_FLAGS, TABLE_OWNED);
+    });
+}
+
+/// A chain at a hook, which accepts what none of its rules drops.
+fn add_base_chain(batch: &mut Batch, table: &str, chain: &str, hook: i32, priority: i32) {
+    batch.message(NFT_MSG_NEWCHAIN, NLM_F_CREATE, |message| {
+        message.text(CHAIN_TABLE, table);
+        message.text(CHAIN_NAME, chain);
+        message.text(CHAIN_TYPE, "filter");
+        message.nested(CHAIN_HOOK, |place| {
+            place.number(HOOK_NUMBER, hook.cast_unsigned());
+            place.number(HOOK_PRIORITY, priority.cast_unsigned());
         });
-    };
+        message.number(CHAIN_POLICY, NF_ACCEPT.cast_unsigned());
+    });
+}
+
+fn add_rule(batch: &mut Batch, table: &str, chain: &str, rule: &Rule) {
+    batch.message(NFT_MSG_NEWRULE, NLM_F_CREATE | NLM_F_APPEND, |message| {
+        message.text(RULE_TABLE, table);
+        message.text(RULE_CHAIN, chain);
+        message.nested(RULE_EXPRESSIONS, |list| rule.write(list));
+    });
+}
+
+fn rules(batch: &mut Batch, table: &str, device: &str, packets: &InsidePackets, entrance: &Entrance) {
+    let mut add = |chain: &str, rule: Rule| add_rule(batch, table, chain, &rule);
     add(FORWARD, Rule::new().leaves_by(Compare::Other, device).verdict(NF_ACCEPT, None));
     for prefix in &packets.outside_ipv6 {
         add(FORWARD, Rule::new().of_family(NFPROTO_IPV6).goes_to(*prefix).verdict(NF_ACCEPT, None));

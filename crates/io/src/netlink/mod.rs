@@ -13,17 +13,24 @@
 //! When events were lost (the socket overran, ENOBUFS), or when the kernel drops routes without
 //! saying so (IPv4 routes of a link that goes down or an address that goes away), everything is
 //! dumped again and the differences are applied: readers never see an empty table.
+//!
+//! `lookup`: for single packets, and with the rules: which rule and which route decide, by name. `neighbours`:
+//! who is on the links.
 
 mod beside;
 mod events;
+mod lookup;
 mod mirror;
+mod neighbours;
 mod parse;
 mod targets;
 mod xdp_features;
 
 pub use beside::ipv6_routes_beside;
 pub(crate) use events::{EventSocket, Received};
+pub use lookup::{Decision, Found, Lookup, Rule, Way};
 pub use mirror::{Mirror, MirrorError, MirrorStatistics, MirroredRoute, OTHER_RULES};
+pub use neighbours::Neighbours;
 pub use parse::{Hop, Neighbour, RouteKind, Target};
 pub use targets::{BY_GATEWAY, ON_LINK};
 pub use xdp_features::sends_redirected;

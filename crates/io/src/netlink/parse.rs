@@ -80,9 +80,14 @@ pub(super) struct KernelRoute {
 }
 
 impl KernelRoute {
-    /// Reads a route; nothing if it is of another table or family, or of a kind that is not routed
-    /// by.
+    /// Reads a route that all packets may take; nothing if it is of another table or family, or of a
+    /// kind that is not routed by.
     pub(super) fn read(message: &RouteMessage) -> Option<Self> {
+        Self::read_any(message).filter(|route| route.table == MAIN || route.table == LOCAL)
+    }
+
+    /// The same of any table.
+    pub(super) fn read_any(message: &RouteMessage) -> Option<Self> {
         let kind = kind(message.header.kind)?;
         let mut prefix = default_address(message.header.address_family)?;
         let (mut table, mut metric) = (u32::from(message.header.table), 0);
@@ -110,7 +115,7 @@ impl KernelRoute {
         }
         // Cloned routes are the kernel's notes on path MTUs and redirects, not routes.
         let cloned = message.header.flags.contains(netlink_packet_route::route::RouteFlags::Cloned);
-        if cloned || (table != MAIN && table != LOCAL) {
+        if cloned {
             return None;
         }
         if hops.is_empty() && matches!(kind, RouteKind::Unicast | RouteKind::Multicast) {

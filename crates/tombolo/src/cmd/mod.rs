@@ -23,6 +23,8 @@ mod check;
 mod completions;
 mod control;
 mod doctor;
+mod doctor_check;
+mod doctor_machine;
 mod down;
 mod explain;
 mod import;
@@ -98,7 +100,7 @@ enum Command {
     Binding(control::Binding),
     /// The log of bindings, as it lies there
     Log(log::Arguments),
-    /// What this machine lacks for the gateway, and what works without it
+    /// What this machine lacks for the gateway; and why packets do not pass, with the line that mends it
     Doctor(doctor::Arguments),
     /// The manual pages of this command and of its configuration file
     Man(man::Arguments),
