@@ -179,6 +179,22 @@ static __always_inline __u32 claim_in_pair(__u32 pair)
 	return claim_binding_at(pair * 2 + 1) ? pair * 2 + 1 : 0;
 }
 
+/* Claims a record of word `at` of the bitmap; 0 if none is free, or somebody else was faster. */
+__noinline __u32 claim_in_word(__u32 at)
+{
+	__u64 *word = RECORD(bindings_used, at), taken;
+	__u32 id;
+
+	if (!word)
+		return 0;
+	/* Number 0 stands for "none". */
+	taken = READ(*word) | (at == 0);
+	if (taken == ~0ULL)
+		return 0;
+	id = at * 64 + lowest_zero(taken);
+	return claim_binding_at(id) ? id : 0;
+}
+
 /* Claims a free record for a binding with this hash: at home, or near the last one of this processor;
  * 0 if none was found.
  */
@@ -196,26 +212,16 @@ __noinline __u32 claim_binding(__u64 hash)
 	if (claimed)
 		return claimed;
 	at = scratch->used_word;
+#pragma nounroll
 	for (int tried = 0; tried < USED_WORDS_TRIED; tried++, at++) {
-		__u64 *word, taken;
-		__u32 id;
-
 		if (at >= plan.used_words)
 			at = 0;
-		word = RECORD(bindings_used, at);
-		if (!word)
-			return 0;
-		/* Number 0 stands for "none". */
-		taken = READ(*word) | (at == 0);
-		if (taken == ~0ULL)
-			continue;
-		id = at * 64 + lowest_zero(taken);
-		scratch->used_word = at;
-		if (claim_binding_at(id))
-			return id;
+		claimed = claim_in_word(at);
+		if (claimed)
+			break;
 	}
 	scratch->used_word = at;
-	return 0;
+	return claimed;
 }
 
 static __always_inline void free_binding(struct binding *record, __u32 id)

@@ -310,9 +310,13 @@ static __always_inline int draw_port(const volatile struct service *service,
 	return port;
 }
 
-/* Claims an outside port of `address` for binding `id`. Negative if no draw was free. */
-__noinline int claim_port(const struct inside_key *key, __u32 address, __u32 space, __u32 id,
-			  __u32 now)
+/* Claims an outside port of `address` for binding `id`, if the one that is drawn is free; negative if
+ * it is not.
+ *
+ * A global function, so that the verifier looks at one draw and not at each way through several.
+ */
+__noinline int claim_drawn_port(const struct inside_key *key, __u32 address, __u32 space, __u32 id,
+				__u32 now)
 {
 	struct scratch *scratch = RECORD(per_processor, 0);
 	/* RFC 6888 REQ-8 (a) and (c): napt.rs, reuse_port_after. */
@@ -320,7 +324,8 @@ __noinline int claim_port(const struct inside_key *key, __u32 address, __u32 spa
 	const volatile struct pool_range *range;
 	const volatile struct service *service;
 	const volatile struct ports *ports;
-	__u32 kind = space & 3;
+	__u32 kind = space & 3, *word, slot;
+	int port;
 
 	if (!key || !scratch)
 		return -1;
@@ -335,18 +340,24 @@ __noinline int claim_port(const struct inside_key *key, __u32 address, __u32 spa
 	ports = &range->handed_out[kind];
 	if (ports->first > ports->last)
 		return -1;
-	for (int tried = 0; tried < PORTS_TRIED; tried++) {
-		int port = draw_port(service, ports, space, bpf_ntohs(key->port), draw(scratch));
-		__u32 *word, slot;
+	port = draw_port(service, ports, space, bpf_ntohs(key->port), draw(scratch));
+	if (port < 0)
+		return -1;
+	slot = slot_of(range, address, space, port);
+	word = slot == SLOT_NONE ? 0 : slot_at(slot);
+	return word && claim_slot(word, id, now, reuse_after) ? port : -1;
+}
 
-		if (port < 0)
-			continue;
-		slot = slot_of(range, address, space, port);
-		word = slot == SLOT_NONE ? 0 : slot_at(slot);
-		if (word && claim_slot(word, id, now, reuse_after))
-			return port;
-	}
-	return -1;
+/* Claims an outside port of `address` for binding `id`; negative if no draw was free. */
+static __always_inline int claim_port(const struct inside_key *key, __u32 address, __u32 space,
+				      __u32 id, __u32 now)
+{
+	int port = -1;
+
+#pragma nounroll
+	for (int tried = 0; tried < PORTS_TRIED && port < 0; tried++)
+		port = claim_drawn_port(key, address, space, id, now);
+	return port;
 }
 
 /* Makes a binding on a claimed record and slot; false if another writer is at the same inside
