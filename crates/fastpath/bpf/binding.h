@@ -21,6 +21,8 @@ struct inside_key {
 	__u16 port;
 	__u8 protocol;
 	__u8 service;
+	/* Where the service stands in the plan: no part of the key. */
+	__u64 place;
 };
 
 /* A binding that was found: what is read of its record counts only if it is still the same one

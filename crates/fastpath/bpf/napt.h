@@ -329,7 +329,7 @@ __noinline int claim_drawn_port(const struct inside_key *key, __u32 address, __u
 
 	if (!key || !scratch)
 		return -1;
-	service = service_at(key->service);
+	service = service_at(key->place);
 	range = pool_range_of(service, address);
 	if (!range)
 		return -1;
@@ -390,7 +390,7 @@ static __always_inline int bind_for(struct subscriber *subscriber, __u32 subscri
 {
 	__u32 outside4 = READ(subscriber->outside4), slot, *word;
 	const volatile struct pool_range *range =
-		pool_range_of(service_at(key->service), bpf_ntohl(outside4));
+		pool_range_of(service_at(key->place), bpf_ntohl(outside4));
 	__u32 id = claim_binding(inside_hash(key));
 	struct binding *record = id ? RECORD(bindings, id) : 0;
 	int port;
@@ -435,7 +435,7 @@ __noinline int bind(const struct inside_key *key, __u32 space, __u32 now)
 	subscriber = find_subscriber(key->address, key->address4, key->service, &subscriber_id);
 	if (!subscriber || !touch(&subscriber->life, now))
 		return -MISS_NO_SUBSCRIBER;
-	if ((__u32)READ(subscriber->counts) >= service_at(key->service)->bindings_per_subscriber)
+	if ((__u32)READ(subscriber->counts) >= service_at(key->place)->bindings_per_subscriber)
 		return -MISS_LIMIT;
 	id = bind_for(subscriber, subscriber_id, key, space, now);
 	if (id > 0)

@@ -41,6 +41,7 @@ static __always_inline struct outcome leave(const volatile struct service *servi
 		.port = packet->source_port,
 		.protocol = protocol_of(packet->space),
 		.service = service->number,
+		.place = service->place,
 	};
 	struct outcome outcome;
 	struct bound bound;

@@ -90,6 +90,7 @@ static __always_inline struct outcome nat64_inside(const volatile struct service
 		.port = packet->source_port,
 		.protocol = protocol_of(packet->space),
 		.service = service->number,
+		.place = service->place,
 	};
 	struct outcome outcome;
 	struct bound bound;

@@ -83,10 +83,12 @@ impl FastPlan {
         // Nothing new may begin: what would is the engine's to refuse.
         let drained = if plan.times.draining_since.is_some() { SERVICE_ENGINE_BINDS | SERVICE_ENGINE_OPENS } else { 0 };
         let all = plan.services.iter().zip(&taken);
-        for (entry, (service, taken)) in record.services.iter_mut().zip(all) {
+        for (place, (entry, (service, taken))) in (0..).zip(record.services.iter_mut().zip(all)) {
             let side = if service.kind.shape().ipv4 == Side::Inside { SERVICE_AT_CUSTOMER } else { 0 };
             *entry = match taken {
-                Ok(record) => ServiceRecord { number: service.number, flags: record.flags | drained | side, ..*record },
+                Ok(record) => {
+                    ServiceRecord { number: service.number, place, flags: record.flags | drained | side, ..*record }
+                }
                 Err(_) => ServiceRecord { kind: KIND_ENGINE, ..ServiceRecord::default() },
             };
         }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tombolo_engine::{DropReason, Plan};
 use tombolo_fastpath::Miss;
 use tombolo_io::queue::{QueueTotals, Refusal};
+use tombolo_tables::tables::Tables;
 
 use super::exposition::{Labels, Page, one};
 use super::process;
@@ -174,7 +175,7 @@ fn state(page: &mut Page, running: &Running, plan: &Plan) {
     page.gauge("tombolo_table_bytes", "Memory of the tables in bytes.", one(tables.memory().total()));
     let help = "Sessions in the overflow table.";
     page.gauge("tombolo_overflowed_sessions", help, one(tables.sessions.overflowed()));
-    page.gauge("tombolo_bindings", "Bindings: outside ports in use.", bindings(running, plan));
+    page.gauge("tombolo_bindings", "Bindings: outside ports in use.", bindings(tables, plan));
     let swept = &running.swept;
     let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     let expired = [
@@ -187,14 +188,15 @@ fn state(page: &mut Page, running: &Running, plan: &Plan) {
 }
 
 /// Bindings by service and protocol.
-fn bindings(running: &Running, plan: &Plan) -> Vec<(Labels, u64)> {
+fn bindings(tables: &Tables, plan: &Plan) -> Vec<(Labels, u64)> {
     const PROTOCOLS: [u8; 3] = [6, 17, 1];
-    let bindings = &running.tables.bindings;
-    let mut counts = vec![[0_u64; 3]; plan.services.len()];
+    let bindings = &tables.bindings;
+    // By number: after reloads that is not the place in the plan.
+    let mut counts = [[0_u64; 3]; 256];
     for (binding, _) in bindings.iter().filter_map(|id| bindings.read(id)) {
         let column = PROTOCOLS.iter().position(|&protocol| protocol == binding.inside.protocol);
-        if let (Some(counts), Some(column)) = (counts.get_mut(usize::from(binding.inside.service)), column) {
-            counts[column] += 1;
+        if let Some(column) = column {
+            counts[usize::from(binding.inside.service)][column] += 1;
         }
     }
     let stateful = plan.numbered().filter(|(_, service)| service.kind.pool().is_some());
@@ -206,4 +208,22 @@ fn bindings(running: &Running, plan: &Plan) -> Vec<(Labels, u64)> {
         (labels, counts[usize::from(number)][column])
     });
     samples.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use tombolo_tables::hash::HashKey;
+    use tombolo_tables::memory::Heap;
+
+    use super::*;
+
+    #[test]
+    fn a_service_is_counted_by_its_number_wherever_it_stands() {
+        let text = "[[service]]\nkind = \"nat44\"\ninside = [\"10.0.0.0/8\"]\npool = [{ addresses = \"192.0.2.1\" }]\n";
+        let mut plan = tombolo_config::parse("gateway.toml", text).unwrap().plan;
+        plan.services[0].number = 7;
+        let tables = Tables::new(&mut Heap, plan.capacity, HashKey::new([1, 2, 3, 4])).unwrap();
+        let counted = bindings(&tables, &plan);
+        assert_eq!(counted.len(), 3);
+    }
 }

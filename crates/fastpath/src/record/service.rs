@@ -160,9 +160,12 @@ tombolo_records::records! {
         unanswered_per_subscriber: u32,
         /// lwAFTR: how many addresses of its own it has.
         locals: u8,
-        /// Its place in the plan.
+        /// What bindings and subscribers know it by.
         number: u8,
         claims: u16,
+        /// Where it stands in the plan, which changes when others come and go.
+        place: u8,
+        reserved: [u8; 7],
         prefix: PrefixRecord,
         pool: [PoolRecord; RANGES],
         /// NAT44: who is inside, and what inside hosts reach as they are. SIIT: embedded hosts,

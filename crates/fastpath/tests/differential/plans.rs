@@ -86,7 +86,9 @@ pub(crate) fn all() -> Vec<Case> {
         cases.push(nat44_case(name, policy, 1500));
     }
     cases.push(nat44_case("nat44, narrow", closed, 1290));
-    cases.push(both_case(plain));
+    cases.push(both_case("nat64 and nat44", [0, 1], plain));
+    cases.push(both_case("nat64 and nat44, the other way round", [1, 0], plain));
+    cases.push(both_case("nat64 and nat44, with gaps", [9, 2], plain));
     for (name, role, hairpinning, prefix) in [
         ("siit", Role::Siit, Hairpinning::Intrinsic, Some("2001:db8:64::/96")),
         ("siit, simple", Role::Siit, Hairpinning::Simple, Some("2001:db8:64::/48")),
@@ -153,15 +155,17 @@ fn siit_case(name: &'static str, role: Role, hairpinning: Hairpinning, prefix: O
     (name, plan, Box::new(build))
 }
 
-/// A NAT64 and a NAT44 side by side, with an engine's service before them.
-fn both_case(policy: Policy) -> Case {
+/// A NAT64 and a NAT44 side by side, which have these numbers: after reloads others than their places.
+fn both_case(name: &'static str, numbers: [u8; 2], policy: Policy) -> Case {
     let (_, nat64, _) =
         nat64_case("", "64:ff9b::/96", policy, TranslateSettings::default(), vec![pool(1024..=1060, 0)]);
     let slots = nat64.outside_slots().unwrap();
     let mut range = pool(1024..=1060, slots);
     (range.first, range.last) = (OTHER_POOL, OTHER_POOL);
     let kind = ServiceKind::Nat44(nat44(policy, 1500, vec![range]));
-    let plan = plan(vec![nat64.services[0].clone(), Service { number: 1, name: "nat44".into(), kind }]);
+    let [first, second] = numbers;
+    let nat64 = Service { number: first, ..nat64.services[0].clone() };
+    let plan = plan(vec![nat64, Service { number: second, name: "nat44".into(), kind }]);
     let build = |numbers: &mut Numbers, world: &World| {
         if numbers.one_in(2) {
             packets::nat64(numbers, world, Prefix64::WELL_KNOWN, POOL)
@@ -169,7 +173,7 @@ fn both_case(policy: Policy) -> Case {
             packets::nat44(numbers, world, OTHER_POOL)
         }
     };
-    ("nat64 and nat44", plan, Box::new(build))
+    (name, plan, Box::new(build))
 }
 
 fn pool(ports: std::ops::RangeInclusive<u16>, first_slot: u32) -> PoolRange {

@@ -223,7 +223,7 @@ impl World {
         let (port, theirs) = (u16::from_be_bytes(ours.outside_port), u16::from_be_bytes(theirs.outside_port));
         assert!(ours.inside.protocol == 1 || (port < 1024) == (theirs < 1024), "{}: {theirs}", context());
         let inside = u16::from_be_bytes(ours.inside.port);
-        let nat = self.plan.services[usize::from(ours.inside.service)].kind.nat();
+        let nat = self.plan.service(ours.inside.service).unwrap().kind.nat();
         let keeps_parity = nat.is_some_and(|nat| nat.policy.parity == Parity::Preserve);
         if keeps_parity && ours.inside.protocol == 17 && (theirs ^ inside) & 1 == 0 {
             assert_eq!((port ^ inside) & 1, 0, "{}: the engine kept the parity", context());
