@@ -13,6 +13,7 @@
 //!   whether the workers live.
 //! * [`control`]: the socket on which it is asked. [`metrics`]: the same over HTTP, for Prometheus and people.
 //!   [`listener`]: what both have in common.
+//! * [`rehearsal`]: what would become of a packet, without any change.
 //! * [`running`]: the gateway as the threads beside its workers see it.
 //! * [`accelerator`]: the kernel's fast path: where it is attached, and why not where it is not.
 //! * [`reload`]: a configuration that is to take the place of the one in force. [`change`]: what comes of it,
@@ -53,6 +54,7 @@ mod prefix_watch;
 mod privileges;
 mod provided;
 mod provision;
+pub mod rehearsal;
 pub mod reload;
 pub mod reloads;
 pub mod running;

@@ -20,6 +20,30 @@ pub enum Verdict {
     Drop(DropReason),
 }
 
+impl Verdict {
+    /// It in a word.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Forward => "forward",
+            Self::Reply(_) => "reply",
+            Self::EchoReply => "echo-reply",
+            Self::Hold => "hold",
+            Self::ToHost => "to-host",
+            Self::Drop(_) => "drop",
+        }
+    }
+
+    /// Why the packet was not forwarded, where there is a reason.
+    #[must_use]
+    pub const fn reason(self) -> Option<DropReason> {
+        match self {
+            Self::Reply(reason) | Self::Drop(reason) => Some(reason),
+            _ => None,
+        }
+    }
+}
+
 macro_rules! drop_reasons {
     ($($(#[doc = $cause:literal])+ $name:ident = $text:literal, remedy: $remedy:literal;)+) => {
         /// Why a packet was dropped. Counters, metrics, logs and the table in

@@ -95,6 +95,11 @@ impl Offline {
         Ok((Self { plan, engine, first: None, idle_at: now.0, tables, swept_at: now }, warnings))
     }
 
+    /// What it does.
+    pub(crate) fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
     /// The side that a packet comes from, by its addresses: that of the service which has them,
     /// else inside for IPv6 and outside for IPv4.
     pub(crate) fn side_of(&self, bytes: &[u8]) -> Side {
@@ -242,16 +247,4 @@ fn version(bytes: &[u8]) -> u8 {
 
 fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
-}
-
-/// The verdict in a word, and the reason of one that has a reason.
-pub(crate) fn verdict_words(verdict: Verdict) -> (&'static str, Option<tombolo_engine::DropReason>) {
-    match verdict {
-        Verdict::Forward => ("forward", None),
-        Verdict::Reply(reason) => ("reply", Some(reason)),
-        Verdict::EchoReply => ("echo-reply", None),
-        Verdict::Hold => ("hold", None),
-        Verdict::ToHost => ("to-host", None),
-        Verdict::Drop(reason) => ("drop", Some(reason)),
-    }
 }

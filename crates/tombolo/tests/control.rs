@@ -311,6 +311,52 @@ fn an_operator_adds_and_removes_bindings_flushes_and_drains() {
     assert!(!setup.home.path().join("control.sock").exists(), "the socket goes with the gateway");
 }
 
+/// The story of a packet against the tables of a running gateway, which stay as they are.
+#[test]
+fn what_would_become_of_a_packet_is_told_and_nothing_changes() {
+    if skip_without("what_would_become_of_a_packet_is_told_and_nothing_changes", &[]) {
+        return;
+    }
+    let setup = Setup::new("");
+    let listener = setup.listen("198.51.100.2:80");
+    let stream = setup.connect(80);
+    drop(listener.accept().unwrap());
+    let binding = setup.rows(&["show", "bindings", "--origin", "dynamic"]).remove(0);
+    let state = || {
+        let shown = ["bindings", "sessions", "subscribers"].map(|what| setup.rows(&["show", what]));
+        let counted = setup.rows(&["show", "counters", "--all"]);
+        // Times go on.
+        let mut rows: Vec<Value> = shown.concat().into_iter().chain(counted).collect();
+        for row in rows.iter_mut().filter_map(Value::as_object_mut) {
+            ["age", "idle", "expires"].into_iter().for_each(|key| drop(row.remove(key)));
+        }
+        rows
+    };
+    let explain = |words: &[&str]| -> Value {
+        let arguments = [&["explain", "--live", "--json"], words].concat();
+        serde_json::from_str(&setup.text(&arguments)).unwrap()
+    };
+    let before = state();
+    let host = format!("[2001:db8:1::2]:{}", stream.local_addr().unwrap().port());
+    let outside = format!("192.0.2.1:{}", port(&binding, "outside_port"));
+    let out = explain(&["tcp", &host, "198.51.100.2:80", "--later"]);
+    assert_eq!(out["verdict"], "forward", "{out:#}");
+    assert!(out["sent"][0]["packet"].as_str().unwrap().starts_with("IPv4 192.0.2.1 to 198.51.100.2"), "{out:#}");
+    assert!(out["known"].to_string().contains(&outside.replace(':', " port ")), "{out:#}");
+    let back = explain(&["tcp", "198.51.100.2:80", &outside, "--later"]);
+    assert!(back["sent"][0]["packet"].as_str().unwrap().contains("to 2001:db8:1::2"), "{back:#}");
+    let new = explain(&["udp", "[2001:db8:1::2]:9", "198.51.100.2:53"]);
+    assert_eq!(new["verdict"], "forward", "{new:#}");
+    let scan = explain(&["udp", "198.51.100.2:53", "192.0.2.1:5353"]);
+    assert_eq!(scan["reason"]["name"], "no-binding", "{scan:#}");
+    assert_eq!(state(), before);
+    let text = setup.text(&["explain", "--live", "tcp", &host, "198.51.100.2:80", "--later"]);
+    assert!(text.contains("in the tables: nat64: tcp 2001:db8:1::2") && text.contains("RFC 6146"), "{text}");
+    for wrong in [&["explain", "--live", "sctp", "[::1]:1", "192.0.2.1:1"][..], &["explain", "--live", "xyz"]] {
+        assert!(!setup.refused(wrong).contains("panic"));
+    }
+}
+
 /// Makes 16 x 65535 sessions: datagrams to every port of the server, with a round trip in between
 /// so that none is lost.
 fn fill(setup: &Setup) -> usize {
@@ -409,6 +455,10 @@ fn a_million_sessions_are_streamed_while_packets_flow() {
         drop(silent);
         (shown, packets.join().unwrap(), memory.join().unwrap())
     });
+    let began = Instant::now();
+    let told = setup.text(&["explain", "--live", "udp", "[2001:db8:1::2]:9", "198.51.100.2:53"]);
+    println!("among {made} sessions a packet is explained in {:?}", began.elapsed());
+    assert!(told.contains("forward") && began.elapsed() < Duration::from_secs(2), "{:?}: {told}", began.elapsed());
     println!("{shown} rows; slowest round trip {slowest:?}; {before} kB before, {most} kB at most");
     assert!(shown >= made && shown <= made + 2, "{shown} of {made}");
     assert!(slowest < Duration::from_secs(1), "{slowest:?}");

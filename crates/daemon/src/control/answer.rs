@@ -16,7 +16,7 @@ use tombolo_wire::Port;
 
 use super::request::{LONGEST, NewBinding, Request};
 use super::rows::{Failure, Rows};
-use super::{counters, fastpath, filter, pools, status, tables, who};
+use super::{counters, explain, fastpath, filter, pools, status, tables, who};
 use crate::change::{Changed, End};
 use crate::listener::{self, Stream, Within};
 use crate::running::{Running, Wish};
@@ -71,6 +71,7 @@ impl Control {
             Request::Pools { filter, each_address } => pools::pools(running, &plan, &filter, each_address, rows),
             Request::Counters { all } => counters::counters(running, all, rows),
             Request::Fastpath {} => fastpath::fastpath(running, rows),
+            Request::Explain { asked } => explain::explain(running, &plan, &asked, rows),
             Request::Reload { dry_run, confirm_within } => reload(&self.0, Wish { dry_run, confirm_within }, rows),
             Request::Confirm {} => running.confirm().map_err(|error| Failure::Refused(error.to_string())),
             Request::Flush { service } => flush(running, &plan, service.as_deref(), rows),

@@ -14,13 +14,14 @@
 //! * [`locate`]: which gateway of this host is meant.
 //! * [`request`]: what may be asked.
 //! * [`filter`]: which rows are wanted.
-//! * [`answer`]: the gateway's side. `status`, `tables`, `pools`, `counters`, `fastpath` and [`who`]
+//! * [`answer`]: the gateway's side. `status`, `tables`, `pools`, `counters`, `fastpath`, [`explain`] and [`who`]
 //!   make the rows of its answers, `rows` sends them.
 //! * [`client`]: the other side.
 
 pub mod answer;
 pub mod client;
 mod counters;
+pub mod explain;
 mod fastpath;
 pub mod filter;
 pub mod locate;
@@ -30,5 +31,5 @@ mod rows;
 mod status;
 mod tables;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 pub mod who;

@@ -52,6 +52,12 @@ pub enum Request {
     },
     /// What the kernel's fast path takes, and what not.
     Fastpath {},
+    /// What would become of a packet. Nothing changes.
+    Explain {
+        /// Which.
+        #[serde(flatten)]
+        asked: Asked,
+    },
     /// Reads the configuration file again.
     Reload {
         /// Say what would change, and change nothing.
@@ -106,6 +112,34 @@ impl Request {
     }
 }
 
+/// A packet that is asked about.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Asked {
+    /// In hexadecimal digits, from the IP header on.
+    Packet(String),
+    /// By its ends.
+    Flow(Flow),
+}
+
+/// The ends of a connection.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Flow {
+    /// `tcp`, `udp` or `icmp`.
+    pub protocol: String,
+    /// Who sends. Of ICMP, the port is the identifier.
+    pub source: SocketAddr,
+    /// To whom.
+    pub destination: SocketAddr,
+    /// The softwire that the sender is behind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub softwire: Option<Ipv6Addr>,
+    /// Of TCP a segment with ACK, instead of the SYN.
+    #[serde(default)]
+    pub later: bool,
+}
+
 /// A static binding to be added.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -139,6 +173,16 @@ mod tests {
                 outside,
             }),
             Request::Who { outside, protocol: None, time: Some("0".into()) },
+            Request::Explain { asked: Asked::Packet("4500".into()) },
+            Request::Explain {
+                asked: Asked::Flow(Flow {
+                    protocol: "udp".into(),
+                    source: "[2001:db8::2]:80".parse().unwrap(),
+                    destination: outside,
+                    softwire: None,
+                    later: false,
+                }),
+            },
         ] {
             assert_eq!(Request::parse(serde_json::to_string(&request).unwrap().as_bytes()), Ok(request));
         }

@@ -11,7 +11,7 @@ use tombolo_io::pcap::{CaptureReader, CaptureWriter, LinkType};
 use tombolo_io::queue::Buffer;
 
 use super::print;
-use crate::offline::{Offline, Side, verdict_words};
+use crate::offline::{Offline, Side};
 
 /// Captures in, captures out.
 #[derive(Debug, Args)]
@@ -81,7 +81,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             *count += 1;
             sink.write(at, &packet.bytes)?;
         }
-        let (verdict, reason) = verdict_words(outcome.verdict);
+        let (verdict, reason) = (outcome.verdict.name(), outcome.verdict.reason());
         let line = Line {
             from: side.name(),
             packet: number,

@@ -25,7 +25,7 @@ mod same;
 mod served;
 mod source;
 
-use crate::offline::{Offline, Outcome, Side, verdict_words};
+use crate::offline::{Offline, Outcome, Side};
 use bed::Bed;
 use counted::Counted;
 pub(crate) use counted::Fates;
@@ -252,7 +252,7 @@ impl<'s> Run<'s> {
         };
         if let Err(difference) = compare(&mut comparison, &arrived, &expected) {
             self.different += 1;
-            let (verdict, reason) = verdict_words(outcome.verdict);
+            let (verdict, reason) = (outcome.verdict.name(), outcome.verdict.reason());
             let reason = reason.map(tombolo_engine::DropReason::name).unwrap_or_default();
             self.failures.push(format!(
                 "packet {} from {}: {difference}\n  in, live: {}\n  in, offline: {}\n  offline: {verdict} {reason}\n  \
