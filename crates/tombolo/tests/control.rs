@@ -311,6 +311,41 @@ fn an_operator_adds_and_removes_bindings_flushes_and_drains() {
     assert!(!setup.home.path().join("control.sock").exists(), "the socket goes with the gateway");
 }
 
+/// A subscriber with what it has and may have, and who has most.
+#[test]
+fn a_subscriber_is_shown_with_its_ports_and_limits() {
+    if skip_without("a_subscriber_is_shown_with_its_ports_and_limits", &[]) {
+        return;
+    }
+    let limits = "allocation = { mode = \"blocks\", block_size = 64, blocks = 1 }\nlimits = { sessions = 2 }\n";
+    let setup = Setup::with("", limits);
+    let _listener = setup.listen("198.51.100.2:80");
+    let _streams = [setup.connect(80), setup.connect(80)];
+    let row = setup.rows(&["show", "subscriber", "2001:db8:1::2"]).remove(0);
+    assert_eq!((&row["bindings"], &row["tcp"], &row["udp"]), (&2.into(), &2.into(), &0.into()), "{row:#}");
+    assert_eq!(
+        (&row["sessions"], &row["most_sessions"], &row["most_blocks"]),
+        (&2.into(), &2.into(), &1.into()),
+        "{row:#}"
+    );
+    assert_eq!(row["reached"].to_string(), "[\"sessions\",\"blocks\"]", "{row:#}");
+    let block = row["blocks"][0].as_str().unwrap();
+    let (first, last) = block.strip_prefix("192.0.2.1:").unwrap().split_once('-').unwrap();
+    let ports = first.parse::<u16>().unwrap()..=last.parse().unwrap();
+    let bindings = setup.rows(&["show", "bindings", "--origin", "dynamic"]);
+    assert!(bindings.iter().all(|row| ports.contains(&port(row, "outside_port"))), "{ports:?}: {bindings:#?}");
+    let top = setup.rows(&["show", "top"]);
+    assert_eq!((top.len(), &top[0]["inside"], &top[0]["bindings"]), (1, &row["inside"], &2.into()), "{top:#?}");
+    assert!(setup.text(&["show", "subscriber", "2001:db8:1::/64"]).contains(block));
+    assert!(setup.rows(&["show", "subscriber", "2001:db8:9::2"]).is_empty());
+    // Again and again, until the reader has seen enough.
+    let mut watch = setup.command(&["show", "top", "--watch=1", "--csv"]).stdout(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+    assert_eq!(lines.take(4).filter(|line| line.as_ref().unwrap().starts_with("nat64,")).count(), 2);
+    assert!(watch.wait().unwrap().success());
+    assert!(setup.refused(&["show", "subscriber", "nobody"]).contains("neither an address nor a prefix"));
+}
+
 /// The story of a packet against the tables of a running gateway, which stay as they are.
 #[test]
 fn what_would_become_of_a_packet_is_told_and_nothing_changes() {
@@ -475,17 +510,25 @@ fn a_million_sessions_are_streamed_while_packets_flow() {
     assert!(counted.abs_diff(shown as u64) <= 2, "{counted} sessions counted, {shown} shown");
 
     // Whoever asks nonsense is told, and harms nobody.
-    for request in
-        [&b"\n"[..], b"hello\n", b"{\"command\":\"sesions\"}\n", b"\xff\xfe\x00\n", &[b'x'; 100_000], b"{\"comm"]
-    {
+    for (request, code) in [
+        (&b"\n"[..], "malformed"),
+        (b"hello\n", "malformed"),
+        (b"{\"command\":\"sesions\"}\n", "malformed"),
+        (b"\xff\xfe\x00\n", "malformed"),
+        (&[b'x'; 100_000], "too-long"),
+        (&[b'x'; 16_384], "too-long"),
+        (b"{\"comm", "incomplete"),
+        (b"{\"command\":\"flush\",\"service\":\"nobody\"}\n", "refused"),
+    ] {
         let mut socket = setup.socket();
         // The gateway may hang up before it has read all.
         let _ = socket.write_all(request);
         let _ = socket.shutdown(Shutdown::Write);
         let mut answer = Vec::new();
         let _ = socket.read_to_end(&mut answer);
-        if request.len() < 100 {
-            assert!(answer.starts_with(b"{\"error\":\"not a request"), "{:?}", String::from_utf8_lossy(&answer));
+        if request.len() < 100_000 {
+            let answer: Value = serde_json::from_slice(&answer).unwrap();
+            assert_eq!(answer["code"], code, "{answer}");
         }
     }
     assert_eq!(setup.rows(&["show", "status"]).len(), 1);

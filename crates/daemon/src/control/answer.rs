@@ -15,8 +15,8 @@ use tombolo_engine::{Plan, static_bindings};
 use tombolo_wire::Port;
 
 use super::request::{LONGEST, NewBinding, Request};
-use super::rows::{Failure, Rows};
-use super::{counters, explain, fastpath, filter, pools, status, tables, who};
+use super::rows::{Code, Failure, Rows};
+use super::{counters, explain, fastpath, filter, pools, status, subscriber, tables, who};
 use crate::change::{Changed, End};
 use crate::listener::{self, Stream, Within};
 use crate::running::{Running, Wish};
@@ -35,7 +35,7 @@ impl listener::Service for Control {
         let mut rows = Rows::new(stream);
         // Whoever went away needs no answer.
         let _ = if crowded {
-            rows.fail("too many clients at a time; try again when some have what they want")
+            rows.fail(Code::Crowded, "too many clients at a time; try again when some have what they want")
         } else {
             self.answer(&mut rows)
         };
@@ -49,12 +49,16 @@ impl Control {
         BufReader::new(Within::new(rows.stream(), TO_ASK).take(limit)).read_until(b'\n', &mut line)?;
         rows.stream().set_deadlines(TO_ASK, TO_READ)?;
         if line.last() != Some(&b'\n') {
-            return rows.fail("not a request: one line of JSON, of at most 16384 bytes, is expected");
+            let code = if line.len() < LONGEST { Code::Incomplete } else { Code::TooLong };
+            return rows.fail(code, "not a request: one line of JSON, of at most 16384 bytes, is expected");
         }
-        let done = Request::parse(&line).map_err(Failure::Refused).and_then(|request| self.act(request, rows));
-        match done {
+        let request = match Request::parse(&line) {
+            Ok(request) => request,
+            Err(reason) => return rows.fail(Code::Malformed, &reason),
+        };
+        match self.act(request, rows) {
             Ok(()) => rows.end(),
-            Err(Failure::Refused(reason)) => rows.fail(&reason),
+            Err(Failure::Refused(reason)) => rows.fail(Code::Refused, &reason),
             Err(Failure::Gone(error)) => Err(error),
         }
     }
@@ -68,6 +72,8 @@ impl Control {
             Request::Bindings { filter } => tables::bindings(running, &plan, &filter, rows),
             Request::Sessions { filter } => tables::sessions(running, &plan, &filter, rows),
             Request::Subscribers { filter } => tables::subscribers(running, &plan, &filter, rows),
+            Request::Subscriber { filter } => subscriber::details(running, &plan, &filter, rows),
+            Request::Top { limit } => subscriber::top(running, &plan, limit, rows),
             Request::Pools { filter, each_address } => pools::pools(running, &plan, &filter, each_address, rows),
             Request::Counters { all } => counters::counters(running, all, rows),
             Request::Fastpath {} => fastpath::fastpath(running, rows),

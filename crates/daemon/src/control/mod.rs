@@ -4,7 +4,7 @@
 //! client:  {"command":"sessions","filter":{"protocol":"tcp"}}
 //! gateway: {"service":"nat64","protocol":"tcp","inside":"2001:db8:1::2",...}     a row, as often as there are any
 //!          {"end":{"rows":1}}                                                    all rows were sent
-//!          {"error":"..."}                                                       or why not
+//!          {"error":"...","code":"refused"}                                      or why not
 //! ```
 //!
 //! An answer is made while the tables are read, a piece at a time, on a thread of its own with low
@@ -14,7 +14,7 @@
 //! * [`locate`]: which gateway of this host is meant.
 //! * [`request`]: what may be asked.
 //! * [`filter`]: which rows are wanted.
-//! * [`answer`]: the gateway's side. `status`, `tables`, `pools`, `counters`, `fastpath`, [`explain`] and [`who`]
+//! * [`answer`]: the gateway's side. `status`, `tables`, `pools`, `counters`, `fastpath`, `subscriber`, [`explain`] and [`who`]
 //!   make the rows of its answers, `rows` sends them.
 //! * [`client`]: the other side.
 
@@ -29,6 +29,7 @@ pub(crate) mod pools;
 pub mod request;
 mod rows;
 mod status;
+pub(crate) mod subscriber;
 mod tables;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -35,6 +35,18 @@ pub enum Request {
         #[serde(default)]
         filter: Filter,
     },
+    /// Subscribers with all that they have and may have: blocks of ports, limits.
+    Subscriber {
+        /// Which.
+        #[serde(default)]
+        filter: Filter,
+    },
+    /// The subscribers with most bindings.
+    Top {
+        /// So many; ten if no number is given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        limit: Option<u64>,
+    },
     /// Outside addresses and ports: how many are in use.
     Pools {
         /// Which.

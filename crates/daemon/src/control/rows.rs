@@ -10,6 +10,33 @@ use crate::listener::Stream;
 /// Bytes of an answer that are sent at once.
 const CHUNK: usize = 1 << 16;
 
+/// What kind of error it is: stable, for programs. The words beside it may change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Code {
+    /// No line of JSON that is a request.
+    Malformed,
+    /// A line of more bytes than a request may have.
+    TooLong,
+    /// No whole line came in time.
+    Incomplete,
+    /// Too many clients at a time.
+    Crowded,
+    /// A request that cannot be granted: the words say why.
+    Refused,
+}
+
+impl Code {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Malformed => "malformed",
+            Self::TooLong => "too-long",
+            Self::Incomplete => "incomplete",
+            Self::Crowded => "crowded",
+            Self::Refused => "refused",
+        }
+    }
+}
+
 /// Why an answer ends early.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -72,9 +99,10 @@ impl<'s> Rows<'s> {
         self.send()
     }
 
-    /// Ends the answer with the reason why there is no more of it.
-    pub(super) fn fail(&mut self, reason: &str) -> io::Result<()> {
-        let line = json!({ "error": reason });
+    /// Ends the answer with the reason why there is no more of it. The error comes first in the line.
+    pub(super) fn fail(&mut self, code: Code, reason: &str) -> io::Result<()> {
+        let (reason, code) = (json!(reason), code.name());
+        let line = format!("{{\"error\":{reason},\"code\":\"{code}\"}}");
         self.buffer.extend_from_slice(format!("{line}\n").as_bytes());
         self.send()
     }

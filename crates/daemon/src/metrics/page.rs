@@ -7,8 +7,8 @@ use tombolo_engine::{DropReason, Plan};
 
 use crate::accelerator::Accelerator;
 use crate::control::pools;
+use crate::control::subscriber::most_bindings;
 use crate::running::Running;
-use crate::table_rows::SubscriberRow;
 
 /// The page.
 pub(super) const PAGE: &str = include_str!("page.html");
@@ -46,7 +46,7 @@ pub(super) fn figures(running: &Running) -> Value {
         "services": services(running, &plan),
         "pools": pools::by_service(running, &plan),
         "drops": drops(&totals.drops),
-        "top": top(running, &plan),
+        "top": most_bindings(running, &plan, MOST),
         "tables": [
             table("subscribers", Some(subscribers), tables.subscribers.capacity().into()),
             table("bindings", Some(bindings), tables.bindings.capacity().into()),
@@ -75,21 +75,4 @@ fn drops(counts: &[u64; DropReason::COUNT]) -> Vec<Value> {
     found.sort_by_key(|(count, _)| Reverse(*count));
     let row = |(count, reason): (u64, DropReason)| json!({ "reason": reason.name(), "count": count, "cause": reason.cause().trim(), "remedy": reason.remedy() });
     found.into_iter().map(row).collect()
-}
-
-/// The subscribers with most bindings.
-fn top(running: &Running, plan: &Plan) -> Vec<Value> {
-    let subscribers = &running.tables.subscribers;
-    let mut all: Vec<_> = subscribers.iter().map(|id| (subscribers.bindings(id), id)).collect();
-    let place = MOST.min(all.len().saturating_sub(1));
-    if !all.is_empty() {
-        all.select_nth_unstable_by_key(place, |(count, _)| Reverse(*count));
-    }
-    all.truncate(MOST);
-    all.sort_by_key(|(count, _)| Reverse(*count));
-    let row = |(count, id)| {
-        let (subscriber, touched) = subscribers.read(id)?;
-        serde_json::to_value(SubscriberRow::of(plan, &subscriber, count, touched, running.now())).ok()
-    };
-    all.into_iter().filter_map(row).collect()
 }

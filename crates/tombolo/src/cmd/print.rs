@@ -2,11 +2,13 @@
 
 use std::{
     io::{self, Write as _},
+    os::fd::AsFd as _,
     time::Duration,
 };
 
 use comfy_table::{ContentArrangement, Table, presets::UTF8_FULL_CONDENSED};
 use indicatif::{ProgressBar, ProgressStyle};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::Serialize;
 
 /// Writes a line, or lines, to standard output.
@@ -18,6 +20,16 @@ pub(crate) fn line(text: &str) -> anyhow::Result<()> {
     match writeln!(out, "{text}").and_then(|()| out.flush()) {
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(e.into()),
         _ => Ok(()),
+    }
+}
+
+/// False once nobody reads the standard output any more.
+pub(crate) fn is_read() -> bool {
+    let out = io::stdout();
+    let mut asked = [PollFd::new(out.as_fd(), PollFlags::empty())];
+    match poll(&mut asked, PollTimeout::ZERO) {
+        Ok(1..) => !asked[0].revents().is_some_and(|found| found.contains(PollFlags::POLLERR)),
+        _ => true,
     }
 }
 

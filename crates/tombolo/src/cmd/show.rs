@@ -1,11 +1,15 @@
 //! `tombolo show`: what a running gateway has and has counted.
 
+use std::io::IsTerminal as _;
+use std::time::Duration;
+
 use clap::{Args, Subcommand};
 use tombolo_daemon::control::client::ask;
 use tombolo_daemon::control::filter::Filter;
 use tombolo_daemon::control::request::Request;
 
 use super::control::Gateway;
+use super::print;
 use super::rows::{Cell, Format, print_rows};
 use super::show_routes;
 
@@ -22,6 +26,10 @@ pub(crate) struct Arguments {
     /// Print comma-separated values instead of a table
     #[arg(long, global = true, conflicts_with = "json")]
     csv: bool,
+    /// Show it again and again, every second or so many seconds, until interrupted
+    #[arg(long, global = true, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "1",
+          value_parser = clap::value_parser!(u64).range(1..))]
+    watch: Option<u64>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -50,6 +58,18 @@ enum What {
     },
     /// Subscribers: who has state, and which outside address each was granted
     Subscribers(Wanted),
+    /// One subscriber: ports, blocks of ports, limits, and which of them it has reached
+    Subscriber {
+        /// Its inside address or prefix, or its softwire's
+        #[arg(value_name = "ADDRESS[/LENGTH]")]
+        inside: String,
+    },
+    /// The subscribers with most bindings
+    Top {
+        /// So many
+        #[arg(long, value_name = "ROWS", default_value_t = 10)]
+        limit: u64,
+    },
     /// Where the kernel's fast path is attached, how much it takes, and why it leaves what it
     /// leaves
     Fastpath,
@@ -184,9 +204,43 @@ const SUBSCRIBERS: &[Cell] = &[
     Cell::Number("bindings"),
     Cell::Seconds("idle"),
 ];
+const SUBSCRIBER: &[Cell] = &[
+    Cell::Text("service"),
+    Cell::Host { name: "inside", address: "inside", port: None, softwire: "softwire" },
+    Cell::Text("outside"),
+    Cell::Number("bindings"),
+    Cell::Number("most_bindings"),
+    Cell::Number("tcp"),
+    Cell::Number("udp"),
+    Cell::Number("icmp"),
+    Cell::Number("sessions"),
+    Cell::Number("most_sessions"),
+    Cell::Number("most_new_bindings_per_second"),
+    Cell::Text("blocks"),
+    Cell::Number("most_blocks"),
+    Cell::Text("reached"),
+    Cell::Seconds("idle"),
+];
 
-/// Shows it.
+/// Clears a terminal, and goes to its first place.
+const CLEAR: &str = "\x1b[H\x1b[2J";
+
+/// Shows it, once or again and again.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let Some(seconds) = arguments.watch else { return show(arguments) };
+    // A reader who has seen enough ends it.
+    while print::is_read() {
+        // Rows for machines follow one another.
+        if !arguments.json && !arguments.csv && std::io::stdout().is_terminal() {
+            print::line(CLEAR)?;
+        }
+        show(arguments)?;
+        std::thread::sleep(Duration::from_secs(seconds));
+    }
+    Ok(())
+}
+
+fn show(arguments: &Arguments) -> anyhow::Result<()> {
     let format = Format::new(arguments.json, arguments.csv);
     let (request, cells) = match &arguments.what {
         What::Routes(_) if arguments.csv => {
@@ -202,6 +256,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         }
         What::Counters { all } => (Request::Counters { all: *all }, COUNTERS),
         What::Fastpath => (Request::Fastpath {}, FASTPATH),
+        What::Subscriber { inside } => {
+            let filter = Filter { inside: Some(inside.clone()), ..Filter::default() };
+            (Request::Subscriber { filter }, SUBSCRIBER)
+        }
+        What::Top { limit } => (Request::Top { limit: Some(*limit) }, SUBSCRIBERS),
         What::Subscribers(wanted) => (Request::Subscribers { filter: wanted.filter() }, SUBSCRIBERS),
     };
     print_rows(ask(arguments.gateway.name(), &request)?, cells, format).map(drop)
