@@ -150,6 +150,16 @@ impl Running {
         totals
     }
 
+    /// What all workers have counted of the service that has this number.
+    #[must_use]
+    pub fn totals_of(&self, number: u8) -> Totals {
+        let mut totals = Totals::default();
+        for counters in &self.counters {
+            counters.add_service_to(number, &mut totals);
+        }
+        totals
+    }
+
     /// What all queues have counted.
     #[must_use]
     pub fn queue_totals(&self) -> QueueTotals {

@@ -1,16 +1,40 @@
-//! What the engine counts: packets and bytes by verdict, and drops by reason.
+//! What the engine counts: packets and bytes by verdict, and drops by reason, for each service.
 //!
 //! One set a worker, written by that worker alone and read by anybody: no shared writes on the
 //! packet's way.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::side::Side;
 use crate::verdict::{DropReason, Verdict};
 
+/// Whose packet it is, as far as that is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Whose {
+    /// Where it came from.
+    pub side: Side,
+    /// The number of its service.
+    pub service: Option<u8>,
+}
+
 /// Counters of one worker.
 #[derive(Debug)]
 pub struct Counters {
+    /// By number, from the first packet of each.
+    services: [OnceLock<Box<Counted>>; 256],
+    /// Of packets that are no service's.
+    others: Counted,
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        Self { services: [const { OnceLock::new() }; 256], others: Counted::default() }
+    }
+}
+
+#[derive(Debug)]
+struct Counted {
     received: [AtomicU64; 2],
     received_bytes: [AtomicU64; 2],
     forwarded: [AtomicU64; 2],
@@ -20,7 +44,7 @@ pub struct Counters {
     drops: [AtomicU64; DropReason::COUNT],
 }
 
-impl Default for Counters {
+impl Default for Counted {
     fn default() -> Self {
         Self {
             received: Default::default(),
@@ -40,22 +64,60 @@ fn add(counter: &AtomicU64, count: u64) {
 }
 
 impl Counters {
-    /// Counts a packet of `bytes` bytes that came from `side` and ended as `verdict`.
-    pub fn count(&self, side: Side, bytes: usize, verdict: Verdict) {
-        let side = side as usize;
-        add(&self.received[side], 1);
-        add(&self.received_bytes[side], bytes as u64);
-        match verdict {
-            Verdict::Forward => add(&self.forwarded[side], 1),
-            Verdict::ToHost => add(&self.to_host, 1),
-            Verdict::Hold => add(&self.held, 1),
-            Verdict::EchoReply => add(&self.replied, 1),
-            Verdict::Reply(_) | Verdict::Drop(_) => self.count_late(verdict),
+    #[inline]
+    fn of(&self, service: Option<u8>) -> &Counted {
+        match service {
+            Some(number) => self.services[usize::from(number)].get_or_init(Box::default),
+            None => &self.others,
         }
     }
 
-    /// Counts what became in the end of a packet that was held.
-    pub fn count_late(&self, verdict: Verdict) {
+    /// Counts a packet of `bytes` bytes that ended as `verdict`.
+    #[inline]
+    pub fn count(&self, whose: Whose, bytes: usize, verdict: Verdict) {
+        let (side, counted) = (whose.side as usize, self.of(whose.service));
+        add(&counted.received[side], 1);
+        add(&counted.received_bytes[side], bytes as u64);
+        match verdict {
+            Verdict::Forward => add(&counted.forwarded[side], 1),
+            Verdict::ToHost => add(&counted.to_host, 1),
+            Verdict::Hold => add(&counted.held, 1),
+            Verdict::EchoReply => add(&counted.replied, 1),
+            Verdict::Reply(_) | Verdict::Drop(_) => counted.end(verdict),
+        }
+    }
+
+    /// Counts what became in the end of a packet of `service` that was held.
+    pub fn count_late(&self, service: u8, verdict: Verdict) {
+        self.of(Some(service)).end(verdict);
+    }
+
+    /// Counts packets that were given up later than they came.
+    pub fn add(&self, reason: DropReason, count: u64) {
+        add(&self.others.drops[reason as usize], count);
+    }
+
+    /// Counts an answer to a packet whose drop has been counted.
+    pub fn add_reply(&self) {
+        add(&self.others.replied, 1);
+    }
+
+    /// Adds what was counted to `totals`.
+    pub fn add_to(&self, totals: &mut Totals) {
+        self.others.add_to(totals);
+        self.services.iter().filter_map(OnceLock::get).for_each(|counted| counted.add_to(totals));
+    }
+
+    /// Adds what was counted of the service that has this number to `totals`.
+    pub fn add_service_to(&self, number: u8, totals: &mut Totals) {
+        if let Some(counted) = self.services[usize::from(number)].get() {
+            counted.add_to(totals);
+        }
+    }
+}
+
+impl Counted {
+    fn end(&self, verdict: Verdict) {
         match verdict {
             Verdict::Reply(reason) => {
                 add(&self.replied, 1);
@@ -66,18 +128,7 @@ impl Counters {
         }
     }
 
-    /// Counts packets that were given up later than they came.
-    pub fn add(&self, reason: DropReason, count: u64) {
-        add(&self.drops[reason as usize], count);
-    }
-
-    /// Counts an answer to a packet whose drop has been counted.
-    pub fn add_reply(&self) {
-        add(&self.replied, 1);
-    }
-
-    /// Adds what was counted to `totals`.
-    pub fn add_to(&self, totals: &mut Totals) {
+    fn add_to(&self, totals: &mut Totals) {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         for side in 0..2 {
             totals.received[side] += read(&self.received[side]);

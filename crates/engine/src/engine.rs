@@ -9,7 +9,7 @@ use rand_core::{Rng, SeedableRng};
 use tombolo_tables::Tables;
 
 use crate::answer::{answer_ipv4, answer_ipv6};
-use crate::counters::Counters;
+use crate::counters::{Counters, Whose};
 use crate::mapping::stateless::Claim;
 use crate::mechanism::error_limit::{ErrorLimit, ErrorLimits};
 use crate::mechanism::identification::IdentificationGenerator;
@@ -153,17 +153,17 @@ impl Engine {
         let bytes = packet.len();
         let notes = Notes(trace);
         // Until it is known whose packet it is, IPv6 counts as from inside.
-        let mut side = Side::Inside;
+        let mut whose = Whose { side: Side::Inside, service: None };
         let result = match packet.bytes().first().map(|first| first >> 4) {
-            Some(6) => self.take_ipv6(plan, packet, now, outbox, notes, &mut side),
+            Some(6) => self.take_ipv6(plan, packet, now, outbox, notes, &mut whose),
             Some(4) => {
-                side = Side::Outside;
-                self.take_ipv4(plan, packet, now, outbox, notes, &mut side)
+                whose.side = Side::Outside;
+                self.take_ipv4(plan, packet, now, outbox, notes, &mut whose)
             }
             _ => Err(DropReason::NotIp.into()),
         };
         let verdict = result.unwrap_or_else(|refusal| Verdict::Drop(refusal.reason));
-        self.counters.count(side, bytes, verdict);
+        self.counters.count(whose, bytes, verdict);
         verdict
     }
 
@@ -175,14 +175,14 @@ impl Engine {
         now: Now,
         outbox: &mut dyn Outbox,
         notes: Notes<'_>,
-        side: &mut Side,
+        whose: &mut Whose,
     ) -> Result<Verdict, Refusal> {
         // By reference: a copy would wait until what the parser wrote field by field has left the store
         // buffer (5 ns, a twelfth of a small packet's time).
         let parsed = parse_ipv6(packet);
         let parsed = parsed.as_ref().map_err(|reason| *reason)?;
         let (mut work, reassembly) = self.work(plan, packet.lend(), now, outbox, notes);
-        receive_ipv6(plan, parsed, side, &mut work, reassembly)
+        receive_ipv6(plan, parsed, whose, &mut work, reassembly)
     }
 
     #[inline]
@@ -193,12 +193,12 @@ impl Engine {
         now: Now,
         outbox: &mut dyn Outbox,
         notes: Notes<'_>,
-        side: &mut Side,
+        whose: &mut Whose,
     ) -> Result<Verdict, Refusal> {
         let parsed = parse_ipv4(packet);
         let parsed = parsed.as_ref().map_err(|reason| *reason)?;
         let (mut work, reassembly) = self.work(plan, packet.lend(), now, outbox, notes);
-        receive_ipv4(plan, parsed, side, &mut work, reassembly)
+        receive_ipv4(plan, parsed, whose, &mut work, reassembly)
     }
 
     /// What services work with, and what reassembles fragments for them.
@@ -261,7 +261,7 @@ impl Engine {
         }
         let refusal = Refusal::with(syn.reason, IcmpAnswer::PortUnreachable);
         let verdict = service.kind.answer_held(refusal, &mut work);
-        self.counters.count_late(verdict.unwrap_or_else(|refusal| Verdict::Drop(refusal.reason)));
+        self.counters.count_late(syn.service, verdict.unwrap_or_else(|refusal| Verdict::Drop(refusal.reason)));
         if let Some(mut error) =
             Packet::new(&mut returned, HEADROOM, length, Offload::default()).filter(|p| !p.is_empty())
         {
@@ -277,7 +277,7 @@ const LONGEST_ANSWER: usize = held::LONGEST + 64;
 fn receive_ipv6(
     plan: &Plan,
     parsed: &Parsed<Ipv6Addr>,
-    side: &mut Side,
+    whose: &mut Whose,
     work: &mut Work<'_>,
     reassembly: &mut Reassembly,
 ) -> Result<Verdict, Refusal> {
@@ -293,7 +293,7 @@ fn receive_ipv6(
     work.notes.add("", || format!("{} belongs to service {}", parsed.destination, service.name));
     work.number = number;
     let shape = service.kind.shape();
-    *side = shape.ipv6;
+    *whose = Whose { side: shape.ipv6, service: Some(number) };
     if plan.loops(service, parsed.source) {
         return Err(DropReason::SourceInPrefix.into());
     }
@@ -316,7 +316,7 @@ fn receive_ipv6(
 fn receive_ipv4(
     plan: &Plan,
     parsed: &Parsed<Ipv4Addr>,
-    side: &mut Side,
+    whose: &mut Whose,
     work: &mut Work<'_>,
     reassembly: &mut Reassembly,
 ) -> Result<Verdict, Refusal> {
@@ -327,24 +327,25 @@ fn receive_ipv4(
     }
     let (number, service) = if let Some(found) = plan.service_of_ipv4_source(parsed.source, parsed.destination) {
         work.notes.add("", || format!("{} is inside service {}", parsed.source, found.1.name));
-        *side = Side::Inside;
+        whose.side = Side::Inside;
         found
     } else if let Some(found) = plan.service_of_ipv4(parsed.destination, &mut work.claim) {
         work.notes.add("", || format!("{} belongs to service {}", parsed.destination, found.1.name));
-        *side = found.1.kind.shape().ipv4;
+        whose.side = found.1.kind.shape().ipv4;
         found
     } else {
         work.notes.add("", || format!("no service has {}: left to the host's routes", parsed.destination));
         return Ok(Verdict::ToHost);
     };
     work.number = number;
+    whose.service = Some(number);
     reconcile_offload(&mut work.packet, parsed)?;
     let from = service.kind.icmp_source().or(own.ipv4);
     if !parsed.is_piece() || !service.kind.shape().gathers_ipv4 {
-        return serve_ipv4(service, *side, from, parsed, work);
+        return serve_ipv4(service, whose.side, from, parsed, work);
     }
     match reassembly.accept_ipv4(&work.packet, parsed, work.now.0)? {
-        Some((whole, parsed)) => serve_ipv4(service, *side, from, &parsed, &mut work.on(whole)),
+        Some((whole, parsed)) => serve_ipv4(service, whose.side, from, &parsed, &mut work.on(whole)),
         None => Ok(Verdict::Hold),
     }
 }

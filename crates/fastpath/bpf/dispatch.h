@@ -58,6 +58,7 @@ static __always_inline struct outcome process_ipv6(void *ctx, const struct inter
 		return PASSED(MISS_NOT_OURS);
 	if (!(service->flags & SERVICE_AT_CUSTOMER) && !is_inside(ctx, interface, &scratch->packet))
 		return PASSED(MISS_REVERSE_PATH);
+	scratch->rewrite.service = service->number;
 	switch (service->kind) {
 		SERVICES(IPV6)
 	default:
@@ -80,6 +81,7 @@ process_tunnelled(void *ctx, const struct interface *interface, struct scratch *
 		return PASSED(MISS_SCREENED);
 	if (is_illegal_ipv4(packet->source4) || is_illegal_ipv4(packet->destination4))
 		return PASSED(MISS_SCREENED);
+	scratch->rewrite.service = service->number;
 	switch (service->kind) {
 		SERVICES(TUNNELLED)
 	default:
@@ -90,6 +92,7 @@ process_tunnelled(void *ctx, const struct interface *interface, struct scratch *
 static __always_inline struct outcome process_ipv4_inside(const volatile struct service *service,
 							  struct scratch *scratch)
 {
+	scratch->rewrite.service = service->number;
 	switch (service->kind) {
 		SERVICES(IPV4_INSIDE)
 	default:
@@ -101,6 +104,7 @@ static __always_inline struct outcome process_ipv4_outside(const volatile struct
 							   struct scratch *scratch,
 							   const struct claim *claim)
 {
+	scratch->rewrite.service = service->number;
 	switch (service->kind) {
 		SERVICES(IPV4_OUTSIDE)
 	default:

@@ -28,11 +28,13 @@ static __always_inline void count_pass(struct scratch *scratch, __u8 miss)
 	scratch->counters.passed[miss % MISSES_MAX]++;
 }
 
-static __always_inline void count_forward(struct scratch *scratch, const struct packet *packet,
-					  __u8 side)
+static __always_inline void count_forward(struct scratch *scratch)
 {
-	scratch->counters.forwarded[side & 1]++;
-	scratch->counters.forwarded_bytes[side & 1] += packet->length;
+	struct forwarded *service = &scratch->counters.services[scratch->rewrite.service];
+	__u8 side = scratch->rewrite.side & 1;
+
+	service->packets[side]++;
+	service->bytes[side] += scratch->packet.length;
 }
 
 /* Parses a frame that is for this station. */
@@ -83,7 +85,7 @@ int tombolo_xdp(struct xdp_md *ctx)
 	}
 	if (!write_xdp(ctx, scratch, hop->macs))
 		return XDP_ABORTED;
-	count_forward(scratch, packet, to->side);
+	count_forward(scratch);
 	return bpf_redirect(hop->egress, 0);
 }
 
@@ -125,7 +127,7 @@ int tombolo_tc(struct __sk_buff *skb)
 		hop = 0;
 	if (!write_skb(skb, scratch, hop, &changed))
 		return changed ? TC_ACT_SHOT : TC_ACT_UNSPEC;
-	count_forward(scratch, packet, to->side);
+	count_forward(scratch);
 	if (hop)
 		return send_skb(hop, use_neighbours);
 	scratch->counters.to_stack++;

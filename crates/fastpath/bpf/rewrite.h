@@ -15,6 +15,8 @@ struct rewrite {
 	__u8 direction;
 	/* Where the packet came from: SIDE_INSIDE or SIDE_OUTSIDE. */
 	__u8 side;
+	/* The number of the service. */
+	__u8 service;
 	/* TOS or traffic class. */
 	__u8 traffic_class;
 	/* IPv4, as on the wire. */

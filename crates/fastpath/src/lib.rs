@@ -53,7 +53,7 @@ mod routes;
 mod service;
 pub mod trial;
 
-pub use counters::Counters;
+pub use counters::{Counters, Forwarded};
 pub use error::FastPathError;
 pub use injection::Injector;
 pub use loader::{FastPath, Loaded, Lost};

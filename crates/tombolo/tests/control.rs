@@ -597,6 +597,17 @@ fn metrics_and_the_log_of_bindings_tell_what_happened() {
     assert!(page.contains("\ntombolo_bindings{service=\"nat64\",protocol=\"tcp\"} 6\n"), "{page}");
     assert!(page.contains("\ntombolo_dropped_packets_total{reason=\"no_binding\"} 0\n"), "{page}");
     assert!(page.contains("\ntombolo_received_packets_total{side=\"inside\",path=\"engine\"} "), "{page}");
+    // There is one service, and every packet that was forwarded is its.
+    for (side, path) in [("inside", "engine"), ("outside", "engine"), ("inside", "kernel"), ("outside", "kernel")] {
+        let value = |name: &str, service: &str| -> u64 {
+            let sample = format!("\n{name}{{side=\"{side}\",path=\"{path}\"{service}}} ");
+            let found = page.split_once(&sample).unwrap_or_else(|| panic!("no {sample:?} in {page}"));
+            found.1.lines().next().unwrap().parse().unwrap()
+        };
+        let of_service = value("tombolo_service_forwarded_packets_total", ",service=\"nat64\"");
+        assert_eq!(of_service, value("tombolo_forwarded_packets_total", ""), "{side}, {path}");
+        assert!(path == "kernel" || of_service > 0, "{side}, {path}");
+    }
     for line in page.lines().filter(|line| line.starts_with("tombolo_") || line.starts_with("process_")) {
         let (name, value) = line.rsplit_once(' ').unwrap();
         let family = name.split('{').next().unwrap();

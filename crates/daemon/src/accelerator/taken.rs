@@ -2,15 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use tombolo_fastpath::{Counters, Miss};
+use tombolo_fastpath::{Counters, Forwarded, Miss};
 
 /// What was counted since the start of the process.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Taken {
-    /// Packets translated in the kernel, by side.
-    pub forwarded: [u64; 2],
-    /// Their bytes.
-    pub forwarded_bytes: [u64; 2],
+    /// Packets translated in the kernel, by the numbers of their services.
+    pub services: BTreeMap<u8, Forwarded>,
     /// Bindings made there.
     pub bindings_made: u64,
     /// Sessions made there.
@@ -27,8 +25,7 @@ pub struct Taken {
 impl Taken {
     pub(super) fn of(counters: &Counters) -> Self {
         Self {
-            forwarded: counters.forwarded,
-            forwarded_bytes: counters.forwarded_bytes,
+            services: counters.services.clone(),
             bindings_made: counters.bindings_made,
             sessions_made: counters.sessions_made,
             to_stack: counters.to_stack,
@@ -37,11 +34,22 @@ impl Taken {
         }
     }
 
+    /// Packets of all services.
+    #[must_use]
+    pub fn forwarded(&self) -> Forwarded {
+        let mut all = Forwarded::default();
+        self.services.values().for_each(|&service| all += service);
+        all
+    }
+
     /// What came since `before`.
     pub(super) fn since(mut self, before: &Self) -> Self {
-        for side in 0..2 {
-            self.forwarded[side] = self.forwarded[side].saturating_sub(before.forwarded[side]);
-            self.forwarded_bytes[side] = self.forwarded_bytes[side].saturating_sub(before.forwarded_bytes[side]);
+        for (number, before) in &before.services {
+            let Some(now) = self.services.get_mut(number) else { continue };
+            for side in 0..2 {
+                now.packets[side] = now.packets[side].saturating_sub(before.packets[side]);
+                now.bytes[side] = now.bytes[side].saturating_sub(before.bytes[side]);
+            }
         }
         self.bindings_made = self.bindings_made.saturating_sub(before.bindings_made);
         self.sessions_made = self.sessions_made.saturating_sub(before.sessions_made);
@@ -60,15 +68,20 @@ mod tests {
 
     #[test]
     fn counters_begin_with_the_process() {
-        let before =
-            Taken { forwarded: [5, 0], passed: [(Miss::Size, 3), (Miss::Hairpin, 1)].into(), ..Taken::default() };
+        let forwarded = |packets, bytes| Forwarded { packets, bytes };
+        let before = Taken {
+            services: [(2, forwarded([5, 0], [500, 0]))].into(),
+            passed: [(Miss::Size, 3), (Miss::Hairpin, 1)].into(),
+            ..Taken::default()
+        };
         let now = Taken {
-            forwarded: [7, 1],
+            services: [(2, forwarded([7, 1], [700, 60])), (3, forwarded([1, 0], [90, 0]))].into(),
             passed: [(Miss::Size, 3), (Miss::Hairpin, 4), (Miss::NoPort, 1)].into(),
             ..Taken::default()
         };
         let since = now.since(&before);
-        assert_eq!(since.forwarded, [2, 1]);
+        assert_eq!(since.services, [(2, forwarded([2, 1], [200, 60])), (3, forwarded([1, 0], [90, 0]))].into());
+        assert_eq!(since.forwarded(), forwarded([3, 1], [290, 60]));
         assert_eq!(since.passed, [(Miss::Hairpin, 3), (Miss::NoPort, 1)].into());
     }
 }

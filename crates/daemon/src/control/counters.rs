@@ -6,7 +6,7 @@ use serde::Serialize;
 use tombolo_io::queue::Refusal;
 
 use super::rows::{Failure, Rows};
-use crate::accelerator::Accelerator;
+use crate::accelerator::{Accelerator, Taken};
 use crate::running::Running;
 
 /// A counter.
@@ -45,9 +45,9 @@ pub(crate) fn counters(running: &Running, all: bool, rows: &mut Rows<'_>) -> Res
         row("received", "engine", totals.received[number])?;
         row("received-bytes", "engine", totals.received_bytes[number])?;
         row("forwarded", "engine", totals.forwarded[number])?;
-        if let Some(taken) = &taken {
-            row("forwarded", "kernel", taken.forwarded[number])?;
-            row("forwarded-bytes", "kernel", taken.forwarded_bytes[number])?;
+        if let Some(kernel) = taken.as_ref().map(Taken::forwarded) {
+            row("forwarded", "kernel", kernel.packets[number])?;
+            row("forwarded-bytes", "kernel", kernel.bytes[number])?;
         }
     }
     let queues = running.queue_totals();

@@ -4,14 +4,15 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tombolo_engine::counters::Totals;
 use tombolo_engine::{DropReason, Plan};
-use tombolo_fastpath::Miss;
+use tombolo_fastpath::{Forwarded, Miss};
 use tombolo_io::queue::{QueueTotals, Refusal};
 use tombolo_tables::tables::Tables;
 
 use super::exposition::{Labels, Page, one};
 use super::process;
-use crate::accelerator::{Accelerator, Taken};
+use crate::accelerator::Accelerator;
 use crate::binding_log::collectors::Delivery;
 use crate::control::pools;
 use crate::health::State;
@@ -36,6 +37,7 @@ pub(super) fn render(running: &Running) -> String {
     let mut page = Page::default();
     let plan = running.plan.load_full();
     packets(&mut page, running);
+    by_service(&mut page, running, &plan);
     queues(&mut page, running);
     state(&mut page, running, &plan);
     ports(&mut page, running, &plan);
@@ -94,13 +96,13 @@ fn ports(page: &mut Page, running: &Running, plan: &Plan) {
 fn packets(page: &mut Page, running: &Running) {
     let totals = running.totals();
     let taken = running.accelerator.as_ref().map(Accelerator::taken).unwrap_or_default();
-    let Taken { forwarded, forwarded_bytes, .. } = taken;
+    let kernel = taken.forwarded();
     // What the kernel takes, it takes to send it on.
-    let received = sides(totals.received, forwarded);
+    let received = sides(totals.received, kernel.packets);
     page.counter("tombolo_received_packets_total", "Packets received.", received);
-    let bytes = sides(totals.received_bytes, forwarded_bytes);
+    let bytes = sides(totals.received_bytes, kernel.bytes);
     page.counter("tombolo_received_bytes_total", "Bytes received, IP headers included.", bytes);
-    let sent = sides(totals.forwarded, forwarded);
+    let sent = sides(totals.forwarded, kernel.packets);
     page.counter("tombolo_forwarded_packets_total", "Packets translated and sent on.", sent);
     page.counter("tombolo_to_host_packets_total", "Packets that were not the gateway's.", one(totals.to_host));
     page.counter("tombolo_held_packets_total", "Packets kept for later, mostly fragments.", one(totals.held));
@@ -128,6 +130,38 @@ fn packets(page: &mut Page, running: &Running) {
         page.counter("tombolo_fastpath_to_stack_packets_total", help, one(taken.to_stack));
         page.counter("tombolo_fastpath_made_entries_total", "Entries made in the kernel.", made);
     }
+}
+
+/// The same by service. Of reasons for drops only those that occurred: there are a hundred for each
+/// service.
+fn by_service(page: &mut Page, running: &Running, plan: &Plan) {
+    let taken = running.accelerator.as_ref().map(Accelerator::taken).unwrap_or_default();
+    let services: Vec<_> = plan
+        .numbered()
+        .map(|(number, service)| {
+            let kernel = taken.services.get(&number).copied().unwrap_or_default();
+            (service.name.as_str(), running.totals_of(number), kernel)
+        })
+        .collect();
+    let named = |name: &str, labels: Labels| labels.and("service", name);
+    let each = |of: fn(&Totals, &Forwarded) -> [[u64; 2]; 2]| {
+        let samples = services.iter().flat_map(|(name, engine, kernel)| {
+            let [engine, kernel] = of(engine, kernel);
+            sides(engine, kernel).map(|(labels, value)| (named(name, labels), value))
+        });
+        samples.collect::<Vec<_>>()
+    };
+    let received = each(|engine, kernel| [engine.received, kernel.packets]);
+    page.counter("tombolo_service_received_packets_total", "Packets received for a service.", received);
+    let bytes = each(|engine, kernel| [engine.received_bytes, kernel.bytes]);
+    page.counter("tombolo_service_received_bytes_total", "Bytes of them, IP headers included.", bytes);
+    let sent = each(|engine, kernel| [engine.forwarded, kernel.packets]);
+    page.counter("tombolo_service_forwarded_packets_total", "Packets that a service translated and sent on.", sent);
+    let drops = services.iter().flat_map(|(name, engine, _)| {
+        engine.drops().map(|(reason, count)| (named(name, Labels::default().word("reason", reason.name())), count))
+    });
+    let help = "Packets of a service that were not forwarded; see docs/drop-reasons.md.";
+    page.counter("tombolo_service_dropped_packets_total", help, drops);
 }
 
 /// What the queues of the device have received and sent, and what it refused.

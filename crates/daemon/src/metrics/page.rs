@@ -22,7 +22,8 @@ pub(super) fn figures(running: &Running) -> Value {
     let (health, faults) = running.health.report();
     let totals = running.totals();
     let taken = running.accelerator.as_ref().map(Accelerator::taken).unwrap_or_default();
-    let bytes: u64 = totals.received_bytes.iter().chain(&taken.forwarded_bytes).sum();
+    let kernel = taken.forwarded();
+    let bytes: u64 = totals.received_bytes.iter().chain(&kernel.bytes).sum();
     let tables = &running.tables;
     let table = |name: &str, entries: Option<u64>, capacity: u64| json!({ "table": name, "entries": entries.unwrap_or(0), "capacity": capacity });
     let (subscribers, bindings) = (u64::from(tables.subscribers.count()), u64::from(tables.bindings.count()));
@@ -35,8 +36,8 @@ pub(super) fn figures(running: &Running) -> Value {
         "uptime": now.0.saturating_sub(running.started.0) / 1_000_000_000,
         "milliseconds": now.0 / 1_000_000,
         "counted": {
-            "inside": totals.received[0] + taken.forwarded[0],
-            "outside": totals.received[1] + taken.forwarded[1],
+            "inside": totals.received[0] + kernel.packets[0],
+            "outside": totals.received[1] + kernel.packets[1],
             "bytes": bytes,
             "dropped": totals.drops.iter().sum::<u64>(),
         },

@@ -324,16 +324,19 @@ fn change_destination_port(frame: &mut [u8]) {
     let read = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
     let (port, sum) = (read(udp + 2), read(udp + 6));
     let changed = port ^ 1;
-    let total = u32::from(!sum) + u32::from(!port) + u32::from(changed);
-    let folded = (total & 0xffff) + (total >> 16);
-    let folded = (folded & 0xffff) + (folded >> 16);
     // 0 would say that there is no checksum (RFC 768).
-    let sum = match !(folded as u16) {
+    let sum = match !plus(plus(!sum, !port), changed) {
         0 => 0xffff,
         sum => sum,
     };
     frame[udp + 2..udp + 4].copy_from_slice(&changed.to_be_bytes());
     frame[udp + 6..udp + 8].copy_from_slice(&sum.to_be_bytes());
+}
+
+/// The sum in one's complement.
+fn plus(a: u16, b: u16) -> u16 {
+    let (sum, carry) = a.overflowing_add(b);
+    sum + u16::from(carry)
 }
 
 fn tuple_of(frame: &[u8]) -> [u8; 36] {
@@ -352,10 +355,10 @@ mod tests {
 
     /// The sum of what the changed port and the checksum are in, whatever the rest adds to it.
     fn sum_of(rest: u16, frame: &[u8]) -> u16 {
-        let words = [rest, u16::from_be_bytes([frame[36], frame[37]]), u16::from_be_bytes([frame[40], frame[41]])];
-        let total: u32 = words.into_iter().map(u32::from).sum();
-        let folded = (total & 0xffff) + (total >> 16);
-        ((folded & 0xffff) + (folded >> 16)) as u16
+        let word = |at: usize| u32::from(u16::from_be_bytes([frame[at], frame[at + 1]]));
+        let total = u32::from(rest) + word(36) + word(40);
+        // A sum that is not 0 is 0 in one's complement as 0xffff.
+        u16::try_from((total - 1) % 0xffff + 1).unwrap()
     }
 
     #[test]
@@ -367,8 +370,7 @@ mod tests {
                 frame[36..38].copy_from_slice(&u16::to_be_bytes(port));
                 frame[40..42].copy_from_slice(&sum.to_be_bytes());
                 // What the other words must add for the frame to be right.
-                let total = u32::from(port) + u32::from(sum);
-                let rest = !(((total & 0xffff) + (total >> 16)) as u16);
+                let rest = !plus(port, sum);
                 change_destination_port(&mut frame);
                 assert_eq!(sum_of(rest, &frame), 0xffff, "port {port}, checksum {sum:#x}");
                 assert_ne!(frame[36..38], u16::to_be_bytes(port));
