@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-$PWD/target}
 mkdir -p "$target/former"
 # What is built once is built fast.
-export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_OPT_LEVEL=0
+export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_OPT_LEVEL=0 CARGO_PROFILE_DEV_DEBUG=false
 if [ $# -eq 0 ]; then
     # A wrapper for our own crates, for which cargo keeps what it makes apart: those of others serve both.
     RUSTC_WORKSPACE_WRAPPER="$PWD/scripts/other-layout.sh" cargo build -p tombolo --no-default-features >&2
