@@ -63,7 +63,7 @@ fn read_gateway(file: &Table<'_>, interfaces: BTreeMap<String, FastPath>, log: &
         run_directory: table.read_or("run_directory", None, log, directory),
         memory: defaults.memory,
         table: table.read_or("table", defaults.table, log, |node| {
-            node.number32(1..=u32::MAX).and_then(|number| routing_table(number, node))
+            node.number32(1..=u32::MAX - 1).and_then(|number| routing_table(number, node))
         }),
         fastpath: table.read_or("fastpath", defaults.fastpath, log, |node| node.choice(&MODES)),
         interfaces: defaults.interfaces,
@@ -79,6 +79,7 @@ fn read_gateway(file: &Table<'_>, interfaces: BTreeMap<String, FastPath>, log: &
         provision: defaults.provision,
         addresses: defaults.addresses,
         lease_files: defaults.lease_files,
+        shared_pools: defaults.shared_pools,
         user: table.read_or("user", None, log, |node| user(node).map(Some)),
         sandbox: table.read_or("sandbox", defaults.sandbox, log, Node::switch),
         log_level: table.read_or("log_level", defaults.log_level, log, |node| node.choice(&LEVELS)),
@@ -134,7 +135,7 @@ fn errors(table: &Table<'_>, log: &mut Log) -> ErrorPolicy {
     }
 }
 
-fn device(node: &Node<'_>) -> Result<String, Problem> {
+pub(crate) fn device(node: &Node<'_>) -> Result<String, Problem> {
     let name = node.text()?;
     let is_forbidden = |byte: u8| byte.is_ascii_whitespace() || byte.is_ascii_control() || b"/:%".contains(&byte);
     if name.is_empty() || name.len() > 15 || name.bytes().any(is_forbidden) || name == "." || name == ".." {
@@ -208,10 +209,12 @@ fn metrics(node: &Node<'_>) -> Result<MetricsAddress, Problem> {
     }
 }
 
-/// Tables 253 to 255 are the host's own: default, main and local.
+/// Tables 253 to 255 are the host's own: default, main and local. The gateway may need the table behind, too.
 fn routing_table(number: u32, node: &Node<'_>) -> Result<u32, Problem> {
     match number {
-        253..=255 => Err(node.problem("a table that every host has and needs; choose another number")),
+        252..=255 => {
+            Err(node.problem("it, or the table behind it, is one that every host has and needs; choose another number"))
+        }
         number => Ok(number),
     }
 }

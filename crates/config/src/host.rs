@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use ipnet::IpNet;
 
+use crate::shared::SharedPool;
+
 /// The gateway's place in its host: table `[gateway]` of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {
@@ -61,6 +63,8 @@ pub struct Host {
     pub log_level: LogLevel,
     /// In what form. Default: [`LogFormat::Auto`].
     pub log_format: LogFormat,
+    /// Ports of the host's own addresses that services hand out. Default: none.
+    pub shared_pools: Vec<SharedPool>,
     /// Directories of the files that the configuration names and that are read with it. Default: none.
     pub file_directories: Vec<PathBuf>,
 }
@@ -246,6 +250,7 @@ impl Default for Host {
             sandbox: true,
             log_level: LogLevel::Info,
             log_format: LogFormat::Auto,
+            shared_pools: Vec::new(),
             file_directories: Vec::new(),
         }
     }

@@ -14,7 +14,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use tombolo_engine::Plan;
+use tombolo_engine::{Plan, layout};
 
 mod capacity;
 pub mod difference;
@@ -28,6 +28,8 @@ mod pool;
 mod problem;
 pub mod reference;
 mod service;
+mod shared;
+mod shared_pool;
 mod softwire;
 mod stateful;
 mod stateless;
@@ -42,6 +44,7 @@ pub use host::{
     Provision, TableMemory, Transport,
 };
 pub use problem::{ConfigError, Problem};
+pub use shared::{Interface, SharedPool};
 
 /// Everything that a configuration file decides.
 #[derive(Debug, Clone)]
@@ -79,10 +82,16 @@ pub fn parse(name: &str, text: &str) -> Result<Configuration, ConfigError> {
     let file = document::root(name, text, &tree, &mut log);
     let (mut host, own) = gateway::read(&file, &mut log);
     let times = timeouts::read(&file, &mut log);
-    let service::Services { services, host_addresses, lease_files } = service::read_all(&file, &own, &mut log);
+    let service::Services { services, host_addresses, lease_files, shared_pools } =
+        service::read_all(&file, &own, &mut log);
     host.addresses = host_addresses;
     host.lease_files = lease_files;
-    let (capacity, memory) = capacity::read(&file, service::slots(&services), host.memory, &mut log);
+    let slots = service::slots(&services).saturating_add(shared_pools.iter().map(SharedPool::slots).sum());
+    let (mut capacity, memory) = capacity::read(&file, slots, host.memory, &mut log);
+    if !shared_pools.is_empty() {
+        capacity.outside_slots = layout::with_room(capacity.outside_slots);
+    }
+    host.shared_pools = shared_pools;
     host.memory = memory;
     let files = log.take_files();
     host.file_directories = directories(files.keys());

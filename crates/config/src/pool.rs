@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 
 use tombolo_engine::mapping::address_ranges::AddressRanges;
-use tombolo_engine::mapping::pool::{Pool, PoolRange, PortRanges, PortSpace};
+use tombolo_engine::mapping::pool::{Owner, Pool, PoolRange, PortRanges, PortSpace};
 use tombolo_engine::mechanism::napt::Endpoint;
 use tombolo_engine::plan::StaticBinding;
 use tombolo_tables::binding::InsideKey;
@@ -15,6 +15,7 @@ use tombolo_wire::{Port, Prefix64};
 use crate::document::{Node, Table};
 use crate::problem::{Log, Problem};
 use crate::reference::{POOL, STATIC};
+use crate::shared::{self, SharedPool};
 use crate::value::{self, Addresses};
 
 const PROTOCOLS: [(&str, PortSpace); 3] = [("tcp", PortSpace::Tcp), ("udp", PortSpace::Udp), ("icmp", PortSpace::Icmp)];
@@ -25,8 +26,11 @@ pub(crate) struct Draft<'d> {
     /// The item's `addresses`.
     pub(crate) node: Node<'d>,
     pub(crate) addresses: Addresses,
-    ports: [PortRanges; 3],
+    ports: EachSpace,
 }
+
+/// Ports for each protocol, in the order of [`PortSpace::ALL`].
+pub(crate) type EachSpace = [PortRanges; 3];
 
 impl<'d> Draft<'d> {
     /// One address whose ports are `ports` for every protocol.
@@ -41,15 +45,17 @@ impl<'d> Draft<'d> {
     }
 }
 
-/// Reads the pool of the service `table`; `others` are the pools of the services before it.
+/// Reads the pool of the service `table`, but for addresses of the host; `others` are the pools of the services
+/// before it.
 pub(crate) fn read<'d>(table: &Table<'d>, others: &[Draft<'d>], log: &mut Log) -> Vec<Draft<'d>> {
-    let Some(node) = table.require("pool", log) else { return Vec::new() };
-    let items = log.keep(node.items()).unwrap_or_default();
-    if items.is_empty() {
+    if table.find("masquerade").is_none()
+        && let Some(node) = table.require("pool", log)
+        && log.keep(node.items()).is_some_and(|items| items.is_empty())
+    {
         log.mistake(node.problem("no addresses to hand out; add { addresses = \"192.0.2.0/28\" }"));
     }
     let mut drafts: Vec<Draft<'d>> = Vec::new();
-    for item in items {
+    for item in items(table).into_iter().filter(|item| item.entry("interface").is_none()) {
         let Some(draft) = read_item(&item, log) else { continue };
         let result = add(&mut drafts, draft, others, table.node().path());
         log.keep(result);
@@ -57,16 +63,26 @@ pub(crate) fn read<'d>(table: &Table<'d>, others: &[Draft<'d>], log: &mut Log) -
     drafts
 }
 
+/// The items of the pool of the service `table`.
+pub(crate) fn items<'d>(table: &Table<'d>) -> Vec<Node<'d>> {
+    table.find("pool").and_then(|node| node.items().ok()).unwrap_or_default()
+}
+
 fn read_item<'d>(item: &Node<'d>, log: &mut Log) -> Option<Draft<'d>> {
     let table = item.table(&POOL, log)?;
-    let all = PortRanges::new([1024..=65_535]);
-    let ports = table.read_or("ports", all, log, |node| value::ports(node.text()?).map_err(|text| node.problem(text)));
-    let spaces = table.read_or("protocols", PortSpace::ALL.to_vec(), log, protocols);
+    let ports = ports(&table, 1024..=65_535, log);
     let node = table.require("addresses", log)?;
     let addresses = node.text().and_then(|text| value::addresses(text).map_err(|text| node.problem(text)));
-    let addresses = log.keep(addresses)?;
-    let ports = PortSpace::ALL.map(|space| if spaces.contains(&space) { ports.clone() } else { PortRanges::default() });
-    Some(Draft { node, addresses, ports })
+    Some(Draft { node, addresses: log.keep(addresses)?, ports })
+}
+
+/// The ports of an item of a pool, which are `usual` without `ports`.
+pub(crate) fn ports(table: &Table<'_>, usual: RangeInclusive<u16>, log: &mut Log) -> EachSpace {
+    let usual = PortRanges::new([usual]);
+    let ports =
+        table.read_or("ports", usual, log, |node| value::ports(node.text()?).map_err(|text| node.problem(text)));
+    let spaces = table.read_or("protocols", PortSpace::ALL.to_vec(), log, protocols);
+    PortSpace::ALL.map(|space| if spaces.contains(&space) { ports.clone() } else { PortRanges::default() })
 }
 
 fn protocols(node: &Node<'_>) -> Result<Vec<PortSpace>, Problem> {
@@ -80,12 +96,8 @@ fn protocols(node: &Node<'_>) -> Result<Vec<PortSpace>, Problem> {
 /// Adds an item to the pool: as a range of its own, or as further protocols of the same addresses.
 fn add<'d>(drafts: &mut Vec<Draft<'d>>, draft: Draft<'d>, others: &[Draft<'d>], service: &str) -> Result<(), Problem> {
     let same = drafts.iter_mut().find(|other| other.addresses == draft.addresses);
-    if let Some(same) = same.filter(|same| are_disjoint(same, &draft)) {
-        for (ports, further) in same.ports.iter_mut().zip(draft.ports) {
-            if !further.is_empty() {
-                *ports = further;
-            }
-        }
+    if let Some(same) = same.filter(|same| are_disjoint(&same.ports, &draft.ports)) {
+        add_protocols(&mut same.ports, draft.ports);
         return Ok(());
     }
     let overlapping = drafts.iter().chain(others).find(|other| other.addresses.overlaps(draft.addresses));
@@ -101,8 +113,17 @@ fn add<'d>(drafts: &mut Vec<Draft<'d>>, draft: Draft<'d>, others: &[Draft<'d>], 
 }
 
 /// True if the two have no protocol in common.
-fn are_disjoint(a: &Draft<'_>, b: &Draft<'_>) -> bool {
-    a.ports.iter().zip(&b.ports).all(|(a, b)| a.is_empty() || b.is_empty())
+pub(crate) fn are_disjoint(a: &EachSpace, b: &EachSpace) -> bool {
+    a.iter().zip(b).all(|(a, b)| a.is_empty() || b.is_empty())
+}
+
+/// Adds protocols that `ports` does not have.
+pub(crate) fn add_protocols(ports: &mut EachSpace, further: EachSpace) {
+    for (ports, further) in ports.iter_mut().zip(further) {
+        if !further.is_empty() {
+            *ports = further;
+        }
+    }
 }
 
 /// The pool itself. Its slots in the outside index begin at `next_slot`, which moves on.
@@ -115,6 +136,7 @@ pub(crate) fn build(drafts: &[Draft<'_>], bindings: &[StaticBinding], next_slot:
             ports: draft.ports.clone(),
             span: span(draft, bindings),
             first_slot: *next_slot,
+            owner: Owner::Gateway,
         };
         match range.slots().and_then(|slots| next_slot.checked_add(slots)) {
             Some(next) => *next_slot = next,
@@ -197,17 +219,42 @@ pub(crate) fn read_softwire(table: &Table<'_>, end: &InsideEnd<'_>, log: &mut Lo
     Some(address)
 }
 
+/// Where a service has outside addresses.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Outside<'a, 'd> {
+    pub(crate) drafts: &'a [Draft<'d>],
+    pub(crate) shared: &'a [SharedPool],
+}
+
+impl<'a, 'd> From<&'a [Draft<'d>]> for Outside<'a, 'd> {
+    fn from(drafts: &'a [Draft<'d>]) -> Self {
+        Self { drafts, shared: &[] }
+    }
+}
+
+impl Outside<'_, '_> {
+    fn read(&self, node: &Node<'_>) -> Result<(Ipv4Addr, Port), Problem> {
+        let text = node.text()?;
+        let found = shared::outside_endpoint(self.shared, text).unwrap_or_else(|| value::outside_endpoint(text));
+        found.map_err(|text| node.problem(text))
+    }
+
+    fn has(&self, address: Ipv4Addr) -> bool {
+        shared::is_stand_in(address) || self.drafts.iter().any(|draft| draft.addresses.contains(address))
+    }
+}
+
 /// Reads the static bindings of the service `table`, whose hosts are `inside_end`.
 pub(crate) fn read_static(
     table: &Table<'_>,
     inside_end: &InsideEnd<'_>,
-    drafts: &[Draft<'_>],
+    outside: Outside<'_, '_>,
     log: &mut Log,
 ) -> Vec<StaticBinding> {
     let Some(node) = table.find("static") else { return Vec::new() };
     let (mut bindings, mut taken) = (Vec::new(), Taken::default());
     for item in log.keep(node.items()).unwrap_or_default() {
-        let Some(first) = read_binding(&item, inside_end, drafts, log) else { continue };
+        let Some(first) = read_binding(&item, inside_end, outside, log) else { continue };
         for binding in expand(&item, &first, log) {
             match taken.duplicate(&binding) {
                 Some(text) => {
@@ -261,21 +308,18 @@ impl Taken {
 fn read_binding(
     item: &Node<'_>,
     inside_end: &InsideEnd<'_>,
-    drafts: &[Draft<'_>],
+    outside_end: Outside<'_, '_>,
     log: &mut Log,
 ) -> Option<StaticBinding> {
     let table = item.table(&STATIC, log)?;
     let protocol = table.require("protocol", log).and_then(|node| log.keep(node.choice(&PROTOCOLS)));
     let inside = table.require("inside", log).and_then(|node| Some((log.keep(inside_end.read(&node))?, node)));
-    let outside = table.require("outside", log).and_then(|node| {
-        let result = node.text().and_then(|text| value::outside_endpoint(text).map_err(|text| node.problem(text)));
-        Some((log.keep(result)?, node))
-    });
+    let outside = table.require("outside", log).and_then(|node| Some((log.keep(outside_end.read(&node))?, node)));
     let softwire = read_softwire(&table, inside_end, log);
     let (space, ((inside, inside_port), inside_node), ((address, port), outside_node)) = (protocol?, inside?, outside?);
     log.keep(check_port(space, inside_port, &inside_node))?;
     log.keep(check_port(space, port, &outside_node))?;
-    if !drafts.iter().any(|draft| draft.addresses.contains(address)) {
+    if !outside_end.has(address) {
         log.mistake(
             outside_node.problem(format!(
                 "{address} is not in the pool of this service; add it there, or choose another address"

@@ -86,7 +86,7 @@ pub static GATEWAY: Section = Section {
         "run_directory": "path", "none", "\"/run/tombolo\"",
             "Directory for the tables, so that a restart loses no session. Without it they are memory of the process. It must be absolute, of the user that the gateway runs as, and not to be written by others. Space for all tables is reserved there at the start.";
         "table": "number", "84", "84",
-            "Routing table for packets from the hosts inside a `nat44`: rules of the host send them there, and from there they go to the device. Two gateways on one host need different ones.";
+            "Routing table for packets from the hosts inside a `nat44`: rules of the host send them there, and from there they go to the device. The table behind it is for the ports of a pool with `interface`. Two gateways on one host need different ones.";
         "fastpath": "\"auto\", \"xdp\", \"tc\" or \"off\"", "\"auto\"", "\"off\"",
             "What the kernel takes by itself: known connections pass without this process, even while it restarts. `auto`: XDP and TC on network cards, TC on virtual interfaces; without it where the kernel cannot, and as long as netfilter has rules that would not see these packets (see `fastpath_netfilter`). The tables are then the kernel's, in `/sys/fs/bpf/tombolo`. See docs/fastpath.md.";
         "inside_interfaces": "\"by-route\", \"any\" or names", "\"by-route\"", "[\"lan0\", \"lan1\"]",
@@ -465,8 +465,10 @@ pub static POOL: Section = Section {
     path: "service.pool",
     about: "Outside addresses and ports. No address may be in two items, unless both have the same addresses and different protocols.",
     groups: groups! {
-        "addresses": "string", "", "\"192.0.2.0/28\"", "IPv4 addresses: a prefix, one address, or a range as `192.0.2.1-192.0.2.9`.";
-        "ports": "string", "\"1024-65535\"", "\"1024-65535\"",
+        "addresses": "string", "required without `interface`", "\"192.0.2.0/28\"", "IPv4 addresses: a prefix, one address, or a range as `192.0.2.1-192.0.2.9`.";
+        "interface": "string", "none", "\"eth0\"",
+            "Instead of `addresses`: the host's own address, which the gateway then shares with it. It is the first global one of this interface, or, with `\"auto\"`, of the interface that the default route leaves by; a change is followed, and what was bound to the address before ends. The gateway takes its ports alone, and of these none that a socket of the host has; what is for nobody inside is the host's. As long as it runs the ports are in `net.ipv4.ip_local_reserved_ports`, so that the host uses no such port for connections of its own.";
+        "ports": "string", "\"1024-65535\"; \"10000-29999\" of an `interface`", "\"1024-65535\"",
             "Ports, and identifiers of ICMP echo, to hand out: numbers and ranges, with commas between them.";
         "protocols": "array of strings", "[\"tcp\", \"udp\", \"icmp\"]", "[\"tcp\"]", "What they are handed out for.";
     },
@@ -481,7 +483,7 @@ pub static STATIC: Section = Section {
             "Ports from these on, up to this many: one binding each, outside port n more to inside port n more.";
         "softwire": "address", "none", "\"2001:db8:1000::b4\"", "Of an `aftr`, where it is required: the B4 that the host is behind.";
         "inside": "address and port", "", "\"[2001:db8::2]:80\"", "Endpoint inside; of all services but `nat64` an IPv4 endpoint, `10.0.0.2:80`.";
-        "outside": "address and port", "", "\"192.0.2.1:80\"", "Endpoint outside; its address must be in the pool.";
+        "outside": "address and port", "", "\"192.0.2.1:80\"", "Endpoint outside; its address must be in the pool. At an interface of the pool: `\"eth0:80\"`.";
         "protocol": "\"tcp\", \"udp\" or \"icmp\"", "", "\"tcp\"", "Protocol. For ICMP the ports are identifiers of echo messages.";
     },
 };

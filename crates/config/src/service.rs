@@ -8,7 +8,7 @@ use tombolo_engine::mapping::address_ranges::AddressRanges;
 use tombolo_engine::mapping::error_sources::ErrorSources;
 use tombolo_engine::mapping::pool::Pool;
 use tombolo_engine::mechanism::napt::{Filtering, Nat, Policy};
-use tombolo_engine::plan::{OwnAddresses, Service, ServiceKind};
+use tombolo_engine::plan::{OwnAddresses, Service, ServiceKind, StaticBinding};
 use tombolo_engine::service::map::MapEdge;
 use tombolo_engine::service::map_e_br::MapEBr;
 use tombolo_engine::service::map_e_ce::MapECe;
@@ -26,6 +26,8 @@ use crate::nat44::{self, Inside};
 use crate::pool::{self, Draft, InsideEnd};
 use crate::problem::{Log, Problem};
 use crate::reference::{MAP_E, MAP_T, NAT44, SERVICE, STATELESS};
+use crate::shared::SharedPool;
+use crate::shared_pool;
 use crate::softwire::{self, Taken};
 use crate::stateful::{self, Hosts};
 use crate::translation::{largest_segment, translate};
@@ -79,7 +81,7 @@ pub(crate) fn read_all(file: &Table<'_>, own: &OwnAddresses, log: &mut Log) -> S
         }
     }
     let host_addresses = reader.host_addresses.into_iter().map(|(_, address)| address).collect();
-    Services { services, host_addresses, lease_files: reader.lease_files }
+    Services { services, host_addresses, lease_files: reader.lease_files, shared_pools: reader.shared_pools }
 }
 
 /// All services, the addresses that they have to have on the device, and the files of their pools.
@@ -89,6 +91,7 @@ pub(crate) struct Services {
     pub(crate) host_addresses: Vec<Ipv4Addr>,
     /// By place of the service.
     pub(crate) lease_files: Vec<(usize, PathBuf)>,
+    pub(crate) shared_pools: Vec<SharedPool>,
 }
 
 /// Slots of the outside index that the services' pools take.
@@ -108,6 +111,7 @@ struct Reader<'d> {
     next_slot: u32,
     host_addresses: Vec<(Node<'d>, Ipv4Addr)>,
     lease_files: Vec<(usize, PathBuf)>,
+    shared_pools: Vec<SharedPool>,
     /// Explicit mappings.
     explicit: Vec<Rows<'d>>,
 }
@@ -132,8 +136,9 @@ impl<'d> Reader<'d> {
             Kind::Nat44 => ServiceKind::Nat44(self.nat44(&table, log)),
             Kind::Stateless(role) => ServiceKind::Siit(self.stateless(role, &table, log)),
             Kind::Softwire(kind) => {
-                let Self { inside, pools, tunnels, next_slot, .. } = self;
-                softwire::read(kind, &table, &mut Taken { inside, pools, tunnels, next_slot }, log)?
+                let Self { inside, pools, tunnels, next_slot, shared_pools, .. } = self;
+                let mut taken = Taken { service: &name, inside, pools, tunnels, next_slot, shared_pools };
+                softwire::read(kind, &table, &mut taken, log)?
             }
             Kind::MapT => self.map_t(&table, log)?,
             Kind::MapE => self.map_e(&table, log)?,
@@ -169,7 +174,7 @@ impl<'d> Reader<'d> {
     fn nat64(&mut self, table: &Table<'d>, log: &mut Log) -> Option<Nat64> {
         let prefix = self.prefix(table, log);
         let drafts = pool::read(table, &self.pools, log);
-        let static_bindings = pool::read_static(table, &InsideEnd::Ipv6(prefix), &drafts, log);
+        let static_bindings = self.read_static(table, &InsideEnd::Ipv6(prefix), &drafts, log);
         let pool = pool::build(&drafts, &static_bindings, &mut self.next_slot, log);
         self.pools.extend(drafts);
         let well_known_prefix_strict = table.read_or("well_known_prefix_strict", true, log, Node::switch);
@@ -186,7 +191,7 @@ impl<'d> Reader<'d> {
         let addresses = nat44::addresses(&inside);
         let drafts = pool::read(table, &self.pools, log);
         nat44::check_apart(&inside, &drafts, log);
-        let static_bindings = pool::read_static(table, &InsideEnd::Ipv4(&addresses), &drafts, log);
+        let static_bindings = self.read_static(table, &InsideEnd::Ipv4(&addresses), &drafts, log);
         let pool = pool::build(&drafts, &static_bindings, &mut self.next_slot, log);
         self.pools.extend(drafts);
         self.inside.extend(inside);
@@ -203,6 +208,18 @@ impl<'d> Reader<'d> {
             outside_mtu,
             largest_segment: largest_segment(table, automatic, log),
         }
+    }
+
+    /// Static bindings of a service whose addresses may be the host's own. What the file says of these is noted.
+    fn read_static(
+        &mut self,
+        table: &Table<'d>,
+        end: &InsideEnd<'_>,
+        drafts: &[Draft<'d>],
+        log: &mut Log,
+    ) -> Vec<StaticBinding> {
+        let service = self.names.last().map_or("", String::as_str);
+        shared_pool::read_with_static(table, (service, end), drafts, &mut self.shared_pools, log)
     }
 
     fn stateless(&mut self, role: Role, table: &Table<'d>, log: &mut Log) -> Siit {
@@ -310,7 +327,7 @@ impl<'d> Reader<'d> {
         let (node, ce) = found?;
         let drafts: Vec<Draft<'d>> = map::draft(node, &ce, log).into_iter().collect();
         nat44::check_apart(&inside, &drafts, log);
-        let static_bindings = pool::read_static(table, &InsideEnd::Ipv4(&addresses), &drafts, log);
+        let static_bindings = pool::read_static(table, &InsideEnd::Ipv4(&addresses), drafts.as_slice().into(), log);
         map::check_static(&ce, &static_bindings, table, log);
         let pool = pool::build(&drafts, &static_bindings, &mut self.next_slot, log);
         self.pools.extend(drafts);

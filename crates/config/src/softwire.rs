@@ -25,6 +25,8 @@ use crate::nat44::{self, Inside};
 use crate::pool::{self, Draft, InsideEnd};
 use crate::problem::{Log, Problem};
 use crate::reference::{AFTR, B4 as B4_KEYS, LWAFTR, LWB4, SOFTWIRE, Section, UNTRANSLATED_HOST};
+use crate::shared::SharedPool;
+use crate::shared_pool;
 use crate::stateful::{self, Hosts};
 use crate::translation::{largest_segment, traffic_class};
 use crate::value::{self, Addresses};
@@ -64,8 +66,11 @@ pub(crate) fn section(name: &str) -> Option<&'static Section> {
 
 /// What the services before have taken.
 pub(crate) struct Taken<'r, 'd> {
+    /// Name of the service at hand.
+    pub(crate) service: &'r str,
     pub(crate) inside: &'r mut Vec<Inside<'d>>,
     pub(crate) pools: &'r mut Vec<Draft<'d>>,
+    pub(crate) shared_pools: &'r mut Vec<SharedPool>,
     pub(crate) tunnels: &'r mut Vec<(Node<'d>, Ipv6Addr)>,
     pub(crate) next_slot: &'r mut u32,
 }
@@ -98,7 +103,7 @@ fn aftr<'d>(table: &Table<'d>, taken: &mut Taken<'_, 'd>, log: &mut Log) -> Opti
     let inside = inner_sources(table, log);
     let drafts = pool::read(table, taken.pools, log);
     let end = InsideEnd::Softwire { b4s: &b4s, inside: &inside };
-    let static_bindings = pool::read_static(table, &end, &drafts, log);
+    let static_bindings = shared_pool::read_with_static(table, (taken.service, &end), &drafts, taken.shared_pools, log);
     let pool = pool::build(&drafts, &static_bindings, taken.next_slot, log);
     let untranslated = untranslated(table, &end, &drafts, log);
     taken.pools.extend(drafts);
@@ -140,7 +145,7 @@ fn lwb4<'d>(table: &Table<'d>, taken: &mut Taken<'_, 'd>, log: &mut Log) -> Opti
     }
     let ports = PortRanges::new(division.ranges(psid));
     let drafts = [Draft::of_one(node, ipv4, &ports)];
-    let static_bindings = pool::read_static(table, &InsideEnd::Ipv4(&inside), &drafts, log);
+    let static_bindings = pool::read_static(table, &InsideEnd::Ipv4(&inside), drafts.as_slice().into(), log);
     if let Some(binding) = static_bindings.iter().find(|binding| !ports.contains(binding.outside.port.0))
         && let Some(node) = table.find("static")
     {

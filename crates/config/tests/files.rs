@@ -664,11 +664,11 @@ pool = [{ addresses = "198.51.100.1" }]
 "#
         ),
         [
-            "gateway.toml:2: gateway.table = 254: a table that every host has and needs; choose another number",
+            "gateway.toml:2: gateway.table = 254: it, or the table behind it, is one that every host has and needs; choose another number",
             "gateway.toml:5: service[0].inside[1] = \"10.0.0.7\": overlaps service[0].inside[0] (10.0.0.0/24); give each its own addresses",
             "gateway.toml:6: service[0].pool[0].addresses = \"192.0.2.0/28\": overlaps service[0].inside[2] (192.0.2.8); give each its own addresses",
             "gateway.toml:7: service[0].static[0].inside = \"10.0.1.2:80\": 10.0.1.2 is not inside; add it to the key \"inside\", or use a host there",
-            "gateway.toml:8: service[0].prefix = \"64:ff9b::/96\": unknown key; known here: kind, name, inside, untranslated, pool, static, filtering, inbound_tcp, sessions, bindings_per_subscriber, limits, allocation, unsolicited_syn, port_parity, tcp_mss, inside_mtu, outside_mtu",
+            "gateway.toml:8: service[0].prefix = \"64:ff9b::/96\": unknown key; known here: kind, name, inside, untranslated, pool, masquerade, static, filtering, inbound_tcp, sessions, bindings_per_subscriber, limits, allocation, unsolicited_syn, port_parity, tcp_mss, inside_mtu, outside_mtu",
             "gateway.toml:11: service[1].inside = []: nobody is inside; add a prefix, as \"10.0.0.0/24\"",
         ]
     );
@@ -824,4 +824,60 @@ fn the_fast_path_is_chosen_for_the_host_and_for_interfaces() {
     }
     let found = refused(&minimal(&format!("{eth1} = \"tc\"\n{eth1} = \"off\"\n"))).join("\n");
     assert!(found.contains("a second table for eth1; remove one of them"), "{found}");
+}
+
+#[test]
+fn a_pool_may_be_the_address_of_an_interface() {
+    let service = |pool: &str| format!("[[service]]\nkind = \"nat64\"\nprefix = \"64:ff9b::/96\"\n{pool}");
+    let read = |pool: &str| tombolo_config::parse("gateway.toml", &service(pool)).unwrap();
+    let one = read(
+        "pool = [{ interface = \"eth0\", ports = \"20000-39999\" }, { addresses = \"192.0.2.1\" }]\n\
+         static = [{ inside = \"[2001:db8::2]:80\", outside = \"eth0:8080\", protocol = \"tcp\" }]\n",
+    );
+    assert_eq!(nat64(&one, 0).nat.pool.addresses(), 1, "the one that is known");
+    assert!(nat64(&one, 0).nat.static_bindings.is_empty());
+    let [shared] = one.host.shared_pools.as_slice() else { panic!("{:?}", one.host.shared_pools) };
+    assert_eq!((shared.service.as_str(), shared.interface.to_string()), ("nat64", "eth0".to_owned()));
+    assert_eq!(shared.ports[0].ranges(), [20_000..=39_999]);
+    assert_eq!(shared.static_bindings[0].outside.port.0, 8080);
+
+    for (masquerade, interface) in [("true", "auto"), ("\"ppp0\"", "ppp0")] {
+        let short = read(&format!("masquerade = {masquerade}\n"));
+        let long = read(&format!("pool = [{{ interface = \"{interface}\", ports = \"10000-29999\" }}]\n"));
+        assert_eq!(short.host.shared_pools, long.host.shared_pools);
+        assert!(short.plan.capacity.bindings >= 3 * 20_000 && short.plan.capacity.outside_slots >= 3 << 16);
+    }
+    assert!(read("masquerade = false\npool = [{ addresses = \"192.0.2.1\" }]\n").host.shared_pools.is_empty());
+}
+
+#[test]
+fn an_interface_has_one_address_for_one_service() {
+    let text = |first: &str, second: &str| {
+        format!(
+            "[[service]]\nkind = \"nat64\"\nprefix = \"64:ff9b::/96\"\n{first}\n\
+             [[service]]\nkind = \"nat44\"\ninside = [\"10.0.0.0/24\"]\n{second}\n"
+        )
+    };
+    let eth0 = "pool = [{ interface = \"eth0\" }]";
+    assert_eq!(
+        refused(&text(eth0, eth0)),
+        [
+            "gateway.toml:8: service[1].pool[0]: service nat64 has the address of eth0; an address belongs to one service, give this one another"
+        ]
+    );
+    assert_eq!(
+        refused(&text("pool = [{ interface = \"eth0\", addresses = \"192.0.2.1\" }]", "masquerade = 1")),
+        [
+            "gateway.toml:4: service[0].pool[0].addresses = \"192.0.2.1\": the address is that of the interface; remove one of the two keys",
+            "gateway.toml:8: service[1].masquerade = 1: neither true nor an interface; use true, or a name as \"eth0\"",
+        ]
+    );
+    assert_eq!(
+        refused(&text(
+            "masquerade = true\nsubscriber_prefix = 64\nallocation = { mode = \"deterministic\", inside = \"2001:db8::/64\" }",
+            eth0
+        ))
+        .len(),
+        1
+    );
 }

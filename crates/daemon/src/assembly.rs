@@ -40,9 +40,10 @@ use crate::lookout::Lookout;
 use crate::maintenance::{Maintenance, Probes, Swept};
 use crate::metrics::Metrics;
 use crate::migration::boot_id;
+use crate::own_address::{self, Found};
 use crate::privileges::{self, Account, Places, Tasked};
 use crate::provided::Provided;
-use crate::provision::{Diversion, diversions, limit_to, routes, with_own_addresses};
+use crate::provision::{Diversion, diversions, limit_to, routes, setting, with_own_addresses};
 use crate::reloads::Reloads;
 use crate::running::{InForce, Running, Source};
 use crate::source_guard::Guard;
@@ -149,6 +150,7 @@ impl Gateway {
             tombolo_io::memory::trust(account.number());
         }
         let processors = tombolo_io::worker::processors().map_err(system("reading the processors"))?;
+        let (found, mut faults) = complete(settings, &mut plan)?;
         layout::spread(&mut plan);
         let state = self.state.insert(State::open_for(settings, &plan)?);
         fault::point("state")?;
@@ -168,6 +170,7 @@ impl Gateway {
             Provision::Administrator { routes, .. } => routes.clone(),
         };
         let diversions = diversions(&plan);
+        let needed = setting(settings, &plan);
         let leases = LeaseFiles::load(&plan, &settings.lease_files, crate::state::secret()?);
         let plan = Arc::new(ArcSwap::from_pointee(plan));
         let probes = Arc::new(Probes::default());
@@ -203,6 +206,11 @@ impl Gateway {
         let guard = Guard::raise(settings, &device, &plan.load(), &self.health);
         fault::point("guard")?;
         bring_packets(host, &device, settings, routes, diversions)?;
+        if let Some(needed) = &needed {
+            host.extend(&device, settings.table, needed)?;
+        }
+        faults.extend_from_slice(host.shortcomings());
+        self.health.set(own_address::PART, faults);
         warn_of_obstacles(settings, &plan.load());
         fault::point("routes")?;
         let running = self.running.insert(Arc::new(Running {
@@ -222,6 +230,7 @@ impl Gateway {
             supervisor,
             put_back: Arc::<AtomicU64>::default(),
             provided: Arc::clone(&self.provided),
+            found: Mutex::new(found),
             text: state.text(),
             pulses: self.pulses.clone(),
             in_force: Mutex::new(InForce::new(settings.clone(), wording)),
@@ -368,6 +377,18 @@ fn report(running: &Running) {
     for (reason, count) in totals.drops() {
         tracing::info!(reason = reason.name(), count, "dropped");
     }
+}
+
+/// Completes the plan by the addresses that the host has. What is left open, and why.
+fn complete(settings: &HostSettings, plan: &mut Plan) -> Result<(Found, Vec<String>), DaemonError> {
+    let pools = &settings.shared_pools;
+    if pools.is_empty() {
+        return Ok(<_>::default());
+    }
+    let found = Found::look(&mut Host::open()?, pools, &own_address::in_use())?;
+    tracing::info!("addresses shared with the host: {found}");
+    let faults = found.complete(plan, pools);
+    Ok((found, faults))
 }
 
 /// The device with its queues: made, or the administrator's.

@@ -11,6 +11,7 @@ use tombolo_engine::Plan;
 use tombolo_io::supervisor::Supervisor;
 use tombolo_io::worker::StopSignal;
 
+use crate::address_watch::AddressWatch;
 use crate::assembly::{Gateway, Wanted};
 use crate::discovery;
 use crate::error::{DaemonError, system};
@@ -78,6 +79,7 @@ pub(crate) fn serve(
     let running = gateway.running();
     let awaited = awaiting.zip(running.as_ref());
     let watch = awaited.and_then(|(service, running)| PrefixWatch::start(service, running, stop.clone()));
+    let addresses = running.as_ref().and_then(|running| AddressWatch::start(running, stop.clone()));
     let reload = running.and_then(start_reloading);
     tracing::info!("ready");
     supervisor.ready();
@@ -98,6 +100,7 @@ pub(crate) fn serve(
     supervisor.stopping();
     let result = gateway.stop();
     watch.into_iter().for_each(PrefixWatch::join);
+    addresses.into_iter().for_each(AddressWatch::join);
     result
 }
 

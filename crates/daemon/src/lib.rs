@@ -8,7 +8,8 @@
 //! * [`down`]: what a gateway leaves on its host, and its removal.
 //! * `privileges`: what a running gateway may do; the rest is given up when the start is complete.
 //! * [`doctor`]: what stands in packets' way through the host, and the line that mends it.
-//! * `lookout`, `prefix_watch`: threads that look for interfaces, routes and the network's prefix.
+//! * `lookout`, `prefix_watch`, `address_watch`: threads that look for interfaces, routes, the network's prefix and the
+//!   host's own address.
 //! * `upkeep`: the thread that puts back what was taken from the host. `watchdog`: the one that sees
 //!   whether the workers live.
 //! * [`control`]: the socket on which it is asked. [`metrics`]: the same over HTTP, for Prometheus and people.
@@ -19,7 +20,7 @@
 //! * [`reload`]: a configuration that is to take the place of the one in force. [`change`]: what comes of it,
 //!   in words. `table_text`: what the tables are made for, as the next process reads it. `provided`: the host,
 //!   for those that change it. [`discovery`]: what the configuration leaves
-//!   to the network. `provision`: what a plan needs of the host.
+//!   to the network. `own_address`: what it leaves to the host. `provision`: what a plan needs of the host.
 //! * [`state`]: memory for the tables, kept across restarts where the configuration says so.
 //!   [`migration`]: what was made for another plan is carried over.
 //! * [`health`]: how the gateway does. `threads`: none ends unnoticed. [`fault`]: faults for tests.
@@ -31,6 +32,7 @@
 //!   words.
 
 pub mod accelerator;
+mod address_watch;
 mod assembly;
 pub mod binding_log;
 pub mod change;
@@ -50,6 +52,7 @@ mod lookout;
 pub mod maintenance;
 pub mod metrics;
 pub mod migration;
+mod own_address;
 mod prefix_watch;
 mod privileges;
 mod provided;

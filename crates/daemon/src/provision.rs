@@ -6,19 +6,24 @@ use std::net::{IpAddr, Ipv4Addr};
 use ipnet::{IpNet, Ipv4Subnets, Ipv6Net};
 use tombolo_config::{Host as HostSettings, Provision};
 use tombolo_engine::Plan;
+use tombolo_engine::mapping::pool::PortRanges;
 use tombolo_engine::plan::{AnsweredBy, Routed, ServiceKind};
-use tombolo_io::host::{Family, Host, HostError, Setting};
+use tombolo_io::host::{Family, Host, HostError, Setting, SharedAddress};
+
+use crate::own_address;
 
 /// Prefixes that have to be routed to the device: from inside the services' IPv6 prefixes, from
 /// outside the pools.
 pub(crate) fn routes(plan: &Plan) -> Vec<IpNet> {
     let mut routes = Vec::new();
     for service in &plan.services {
-        let Routed { ipv6, ipv4, .. } = service.kind.routed();
+        let routed = service.kind.routed();
         routes.extend(
-            ipv6.into_iter().filter_map(|(address, length)| Ipv6Net::new(address, length).ok().map(IpNet::from)),
+            routed.ipv6.iter().filter_map(|&(address, length)| Ipv6Net::new(address, length).ok().map(IpNet::from)),
         );
-        routes.extend(ipv4.into_iter().flat_map(|(first, last)| Ipv4Subnets::new(first, last, 0)).map(IpNet::from));
+        // The host's own addresses are not routed away from it.
+        routes
+            .extend(routed.unshared_ipv4().flat_map(|(first, last)| Ipv4Subnets::new(first, last, 0)).map(IpNet::from));
     }
     if plan.own.answered_by == AnsweredBy::Gateway {
         let own = [plan.own.ipv4.map(IpAddr::from), plan.own.ipv6.map(IpAddr::from)].into_iter().flatten();
@@ -36,7 +41,19 @@ pub(crate) fn setting(settings: &HostSettings, plan: &Plan) -> Option<Setting> {
     }
     let Diversion { sources, exempt } = diversions(plan).unwrap_or_default();
     let addresses = settings.addresses.iter().copied().map(IpAddr::from).collect();
-    Some(Setting { addresses, routes: routes(plan), sources, exempt })
+    let reserved = own_address::reserved(&settings.shared_pools);
+    Some(Setting { addresses, routes: routes(plan), sources, exempt, shared: shared(plan), reserved })
+}
+
+/// The host's own addresses, as far as their ports are the gateway's.
+fn shared(plan: &Plan) -> Vec<SharedAddress> {
+    let shared = plan.services.iter().flat_map(|service| service.kind.routed().shared);
+    let ports = |(address, [tcp, udp, _]): (Ipv4Addr, [PortRanges; 3])| SharedAddress {
+        address,
+        tcp: tcp.ranges().to_vec(),
+        udp: udp.ranges().to_vec(),
+    };
+    shared.map(ports).collect()
 }
 
 /// What the device does not take is not sent: it stands for the links on both sides.

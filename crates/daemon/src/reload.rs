@@ -144,6 +144,7 @@ fn fixed<'s>(settings: &Host, plan: &'s Plan, has_programs: bool) -> (Host, Vec<
         addresses: Vec::new(),
         inside_interfaces: InsideInterfaces::Any,
         lease_files: Vec::new(),
+        shared_pools: Vec::new(),
         file_directories: Vec::new(),
         log_level: LogLevel::Info,
         ..settings.clone()

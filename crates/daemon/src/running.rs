@@ -19,11 +19,12 @@ use tombolo_io::supervisor::Supervisor;
 use tombolo_tables::Tables;
 use tombolo_tables::binding::Binding;
 
-use crate::accelerator::Accelerator;
+use crate::accelerator::{Accelerator, Prepared};
 use crate::binding_log::writer::Removals;
 use crate::change::{Changed, End};
 use crate::health::Health;
 use crate::maintenance::Swept;
+use crate::own_address::{self, Found, InUse};
 use crate::provided::Provided;
 use crate::provision::{limit_to, setting};
 use crate::reload::{Next, ReloadError, Said};
@@ -94,6 +95,8 @@ pub struct Running {
     pub put_back: Arc<AtomicU64>,
     /// The host, as far as plans change it.
     pub provided: Arc<Provided>,
+    /// What the host was found to have of the addresses that services share with it.
+    pub(crate) found: Mutex<Found>,
     /// What the tables are made for, as the next process reads it.
     pub text: TableText,
     /// By which workers are seen to take up a plan.
@@ -122,6 +125,15 @@ impl InForce {
 struct Unconfirmed {
     fallback: Next,
     until: Instant,
+}
+
+/// Who goes by a new plan first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Order {
+    /// Engine and kernel within milliseconds of each other.
+    Together,
+    /// The engine; the kernel takes no packets until it has the plan as well.
+    EngineFirst,
 }
 
 /// What a reload is to do.
@@ -197,7 +209,8 @@ impl Running {
         tombolo_io::fault::check("reload-read").map_err(ReloadError::Step)?;
         let Said { settings, wording } = in_force.said.clone();
         let before = Next { plan: Plan::clone(current), settings, wording };
-        let mut changed = self.take_over(in_force, next)?;
+        let mut changed = self.take_over(in_force, next, Order::Together)?;
+        tracing::info!("configuration reloaded");
         // A further one confirms the one before, unless it is to be confirmed itself.
         let pending = in_force.unconfirmed.take();
         if let Some(seconds) = wish.confirm_within {
@@ -213,14 +226,16 @@ impl Running {
     /// What would change.
     fn foresee(&self, in_force: &InForce, mut next: Next) -> Result<Changed, ReloadError> {
         let current = self.plan.load_full();
+        self.known_of_host().complete(&mut next.plan, &next.settings.shared_pools);
         let keys = next.follow(&in_force.said, &current, self.accelerator.is_some())?;
         let losses = settle::foresee(&self.tables, &current, &next.plan);
         Ok(Changed { keys, ends: End::all(&losses, &next.plan), ..Changed::default() })
     }
 
     /// Exchanges the configuration in force for another one.
-    fn take_over(&self, in_force: &mut InForce, mut next: Next) -> Result<Changed, ReloadError> {
+    fn take_over(&self, in_force: &mut InForce, mut next: Next, order: Order) -> Result<Changed, ReloadError> {
         let current = self.plan.load_full();
+        let mut faults = self.complete(&mut next)?;
         let keys = next.follow(&in_force.said, &current, self.accelerator.is_some())?;
         let Next { mut plan, settings, wording } = next;
         if let Some(mtu) = self.source.mtu {
@@ -242,10 +257,16 @@ impl Running {
         tombolo_io::fault::trip("reload-bindings");
         let plan = Arc::new(plan);
         self.accelerator.iter().for_each(|accelerator| accelerator.follow_settings(&settings));
-        let not_followed = self.put(Arc::clone(&plan), &settings);
+        let mut not_followed = Vec::new();
+        match order {
+            Order::Together => not_followed = self.put(Arc::clone(&plan), &settings),
+            Order::EngineFirst => self.put_in_engine(&plan, &settings),
+        }
         if let Some(needed) = &needed {
             self.reduce_host(needed);
         }
+        faults.extend(self.provided.with(|host| host.shortcomings().to_vec()).unwrap_or_default());
+        self.health.set(own_address::PART, faults);
         self.let_packets_pass();
         let removed = &mut |binding: &Binding| self.removals.report(binding);
         let losses = settle::settle(&self.tables, &current, &plan, self.now(), removed);
@@ -254,6 +275,11 @@ impl Running {
             tracing::warn!(service = conflict.service, binding = ?conflict.binding, "{}", conflict.reason);
         }
         tombolo_io::fault::trip("reload-settled");
+        if order == Order::EngineFirst
+            && let Some(accelerator) = &self.accelerator
+        {
+            not_followed = self.put_in_kernel(accelerator, accelerator.prepare(&plan));
+        }
         if lies_otherwise && let Err(error) = self.text.settle(&plan) {
             tracing::error!("the next start will have to carry the state over: {error}");
         }
@@ -261,7 +287,6 @@ impl Running {
         in_force.said = Said { settings, wording };
         let changed = Changed { keys, ends: End::all(&losses, &plan), conflicts, not_followed, confirm_within: None };
         changed.log();
-        tracing::info!("configuration reloaded");
         Ok(changed)
     }
 
@@ -321,8 +346,9 @@ impl Running {
     fn go_back(&self, in_force: &mut InForce, why: &str) {
         let Some(Unconfirmed { fallback, .. }) = in_force.unconfirmed.take() else { return };
         tracing::warn!("{why}: the one before comes back; the file is as it is");
-        if let Err(error) = self.take_over(in_force, fallback) {
-            tracing::error!("the configuration before cannot come back: {error}");
+        match self.take_over(in_force, fallback, Order::Together) {
+            Ok(_) => tracing::info!("configuration reloaded"),
+            Err(error) => tracing::error!("the configuration before cannot come back: {error}"),
         }
     }
 
@@ -338,6 +364,61 @@ impl Running {
 
     fn lock(&self) -> MutexGuard<'_, InForce> {
         self.in_force.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// True if services share addresses with the host, or did under an earlier plan.
+    pub(crate) fn shares_addresses(&self) -> bool {
+        self.known_of_host() != Found::default()
+    }
+
+    /// Goes by the addresses that the host has now, and leaves out the ports of its sockets. False if a reload is
+    /// at work, which may take its time.
+    pub(crate) fn follow_host(&self, in_use: &InUse) -> bool {
+        let Ok(mut in_force) = self.in_force.try_lock() else { return false };
+        if !in_force.said.settings.shared_pools.is_empty() {
+            self.follow_host_alone(&mut in_force, in_use);
+        }
+        true
+    }
+
+    fn follow_host_alone(&self, in_force: &mut InForce, in_use: &InUse) {
+        let Said { settings, wording } = in_force.said.clone();
+        let before = self.known_of_host();
+        let Some(Ok(found)) = self.provided.with(|host| Found::look(host, &settings.shared_pools, in_use)) else {
+            return;
+        };
+        if found == before {
+            return;
+        }
+        tracing::info!("addresses shared with the host: {found}; before: {before}");
+        let order = if found.has_addresses_of(&before) { Order::Together } else { Order::EngineFirst };
+        *self.found.lock().unwrap_or_else(PoisonError::into_inner) = found;
+        let next = Next { plan: Plan::clone(&self.plan.load()), settings, wording };
+        if let Err(error) = self.take_over(in_force, next, order) {
+            // Asked again, it will be another one than before.
+            *self.found.lock().unwrap_or_else(PoisonError::into_inner) = before;
+            tracing::error!("the host's address is not followed: {error}");
+        }
+    }
+
+    fn known_of_host(&self) -> Found {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Completes what is to come by the addresses that the host has. What is left open.
+    fn complete(&self, next: &mut Next) -> Result<Vec<String>, ReloadError> {
+        let pools = &next.settings.shared_pools;
+        if pools.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut found = self.known_of_host();
+        if !found.knows(pools) {
+            let look = |host: &mut tombolo_io::host::Host| Found::look(host, pools, &own_address::in_use());
+            found = self.provided.with(look).ok_or(ReloadError::NotNow)??;
+            tracing::info!("addresses shared with the host: {found}");
+            *self.found.lock().unwrap_or_else(PoisonError::into_inner) = found.clone();
+        }
+        Ok(found.complete(&mut next.plan, pools))
     }
 
     /// Ends, or allows again, the making of bindings and sessions. What is open goes on.
@@ -359,7 +440,18 @@ impl Running {
         self.guard.follow(settings, &self.settings.device, &plan, &self.health);
         self.plan.store(plan);
         tombolo_io::fault::trip("reload-stored");
-        let Some((accelerator, prepared)) = prepared else { return Vec::new() };
+        prepared.map_or_else(Vec::new, |(accelerator, prepared)| self.put_in_kernel(accelerator, prepared))
+    }
+
+    /// The plan for the packets from now on, in the engine alone: a second earlier, where the one before serves
+    /// nobody any more.
+    fn put_in_engine(&self, plan: &Arc<Plan>, settings: &HostSettings) {
+        self.accelerator.iter().for_each(|accelerator| accelerator.pause("the host's address has changed"));
+        self.guard.follow(settings, &self.settings.device, plan, &self.health);
+        self.plan.store(Arc::clone(plan));
+    }
+
+    fn put_in_kernel(&self, accelerator: &Accelerator, prepared: Prepared) -> Vec<String> {
         let not_followed = accelerator.exchange(prepared);
         tombolo_io::fault::trip("reload-exchanged");
         self.health.set("fast path", accelerator.faults());

@@ -368,5 +368,8 @@ fn serve_ipv4(
     parsed: &Parsed<Ipv4Addr>,
     work: &mut Work<'_>,
 ) -> Result<Verdict, Refusal> {
+    if service.kind.nat().is_some_and(|nat| nat.leaves_to_host(parsed, work)) {
+        return Ok(work.leave_to_host(parsed.destination));
+    }
     service.kind.serve_ipv4(side, parsed, work).or_else(|refusal| answer_ipv4(from, refusal, parsed, work))
 }

@@ -44,6 +44,12 @@ pub enum Misfit {
     },
 }
 
+/// Slots enough for plans whose addresses are yet unknown, beside `slots` of others.
+#[must_use]
+pub fn with_room(slots: u32) -> u32 {
+    slots.saturating_add(ROOM * ALL_SLOTS)
+}
+
 /// Spreads a plan over tables that are still to be made.
 pub fn spread(plan: &mut Plan) {
     let (mut next, mut addresses) = (0_u32, 0_u32);
@@ -59,7 +65,7 @@ pub fn spread(plan: &mut Plan) {
             ranges.push(PoolRange { first_slot: next, ..range });
             next = end;
         }
-        *pool = Pool::new(ranges).with_allocation(pool.allocation().clone());
+        *pool = pool.with_ranges(ranges);
     }
     if addresses > 0 {
         let room = addresses.max(ROOM).saturating_mul(ALL_SLOTS);
@@ -87,7 +93,7 @@ pub fn follow(plan: &mut Plan, current: &Plan) -> Result<(), Misfit> {
                 add(&mut ranges, piece);
             }
         }
-        *pool = Pool::new(ranges).with_allocation(pool.allocation().clone());
+        *pool = pool.with_ranges(ranges);
     }
     plan.capacity.outside_slots = current.capacity.outside_slots;
     Ok(())
@@ -166,7 +172,7 @@ fn in_the_place_of(old: &PoolRange, piece: PoolRange) -> Result<PoolRange, Misfi
 fn add(ranges: &mut Vec<PoolRange>, range: PoolRange) {
     if let Some(before) = ranges.last_mut()
         && before.last.to_bits().checked_add(1) == Some(range.first.to_bits())
-        && (&before.ports, &before.span) == (&range.ports, &range.span)
+        && (&before.ports, &before.span, before.owner) == (&range.ports, &range.span, range.owner)
         && before.slots().and_then(|slots| before.first_slot.checked_add(slots)) == Some(range.first_slot)
     {
         before.last = range.last;

@@ -14,7 +14,7 @@ pub enum Verdict {
     EchoReply,
     /// Kept: a fragment that waits for the others, or a SYN that waits for the inside to open.
     Hold,
-    /// Not the gateway's; the host may have it.
+    /// Not the gateway's; the host may have it. What came to an address of the host itself is given back to it.
     ToHost,
     /// Dropped without an answer.
     Drop(DropReason),

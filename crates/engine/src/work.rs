@@ -1,5 +1,7 @@
 //! What a service works with: the packet at hand, and what the worker has for it.
 
+use std::net::Ipv4Addr;
+
 use tombolo_tables::Tables;
 
 use crate::mapping::stateless::Claim;
@@ -101,6 +103,15 @@ impl Work<'_> {
     pub(crate) fn forward(&mut self, translated: Translated) -> Result<Verdict, Refusal> {
         translated.send(&mut self.packet, self.outbox)?;
         Ok(Verdict::Forward)
+    }
+
+    /// Gives the packet back, as it came, to the host, which has the address `destination` as well.
+    #[cold]
+    pub(crate) fn leave_to_host(&mut self, destination: Ipv4Addr) -> Verdict {
+        self.notes
+            .add("", || format!("{destination} is the host's address, and nobody inside has the port: the host's"));
+        self.outbox.send(&mut self.packet);
+        Verdict::ToHost
     }
 
     /// Sends the packet on as it is.

@@ -19,7 +19,7 @@ use tombolo_engine::mapping::eam::parse_prefix;
 use tombolo_engine::mapping::error_sources::ErrorSources;
 use tombolo_engine::mapping::map_domain::MapDomain;
 use tombolo_engine::mapping::map_rule::{MapCe, MapRule};
-use tombolo_engine::mapping::pool::{Pool, PoolRange, PortRanges};
+use tombolo_engine::mapping::pool::{Owner, Pool, PoolRange, PortRanges};
 use tombolo_engine::mechanism::napt::{Filtering, Nat, Policy, Times};
 use tombolo_engine::mechanism::softwire::SoftwireSettings;
 use tombolo_engine::mechanism::{TranslateSettings, UdpZeroChecksum};
@@ -69,6 +69,7 @@ fn edge(mesh: bool) -> MapEdge {
         span: *ports.ranges()[0].start()..=*ports.ranges()[62].end(),
         ports: [ports.clone(), ports.clone(), ports],
         first_slot: 0,
+        owner: Owner::Gateway,
     };
     let napt = Nat44 {
         inside: AddressRanges::new([Ipv4Addr::new(10, 0, 0, 0)..=Ipv4Addr::new(10, 0, 0, 255)]),

@@ -167,6 +167,7 @@ fn choices(space: PortSpace, inside: u16, parity: Parity, free: &[u16]) -> Vec<u
         ports: [ports.clone(), ports.clone(), ports],
         span: 0..=65535,
         first_slot: 0,
+        owner: Default::default(),
     };
     let pool = Pool::new(vec![range]);
     let draw = |n: u64| {

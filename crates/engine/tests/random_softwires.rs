@@ -12,7 +12,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 use support::*;
 use tombolo_engine::mapping::address_ranges::AddressRanges;
-use tombolo_engine::mapping::pool::{Pool, PoolRange, PortRanges};
+use tombolo_engine::mapping::pool::{Owner, Pool, PoolRange, PortRanges};
 use tombolo_engine::mapping::port_set::PortDivision;
 use tombolo_engine::mapping::softwire_table::{SoftwireRow, SoftwireTable};
 use tombolo_engine::mechanism::napt::{Nat, Policy, SubscriberIs, Times};
@@ -53,7 +53,7 @@ fn ten() -> AddressRanges {
 fn pool(ports: PortRanges) -> Pool {
     let span = *ports.ranges()[0].start()..=*ports.ranges().last().unwrap().end();
     let ports = [ports.clone(), ports.clone(), ports];
-    Pool::new(vec![PoolRange { first: SHARED, last: SHARED, ports, span, first_slot: 0 }])
+    Pool::new(vec![PoolRange { first: SHARED, last: SHARED, ports, span, first_slot: 0, owner: Owner::Gateway }])
 }
 
 fn aftr() -> ServiceKind {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use support::*;
 use tombolo_engine::mapping::address_ranges::AddressRanges;
-use tombolo_engine::mapping::pool::{Pool, PoolRange, PortRanges};
+use tombolo_engine::mapping::pool::{Owner, Pool, PoolRange, PortRanges};
 use tombolo_engine::mapping::port_set::PortDivision;
 use tombolo_engine::mapping::softwire_table::{SoftwireRow, SoftwireTable, b4_address};
 use tombolo_engine::mechanism::napt::{Nat, Policy, SubscriberIs, Times};
@@ -50,7 +50,7 @@ fn gateway(kind: ServiceKind) -> Gateway {
 fn pool(first: Ipv4Addr, ports: PortRanges) -> Pool {
     let span = *ports.ranges()[0].start()..=*ports.ranges().last().unwrap().end();
     let ports = [ports.clone(), ports.clone(), ports];
-    Pool::new(vec![PoolRange { first, last: first, ports, span, first_slot: 0 }])
+    Pool::new(vec![PoolRange { first, last: first, ports, span, first_slot: 0, owner: Owner::Gateway }])
 }
 
 fn ten() -> AddressRanges {

@@ -514,6 +514,9 @@ static __always_inline struct outcome inbound(const volatile struct service *ser
 
 	if (!arrival->range)
 		return PASSED(MISS_NOT_OURS);
+	/* An echo request to the host has any identifier. */
+	if (packet->space == SPACE_ICMP && service->claims & CLAIM_NO_ICMP)
+		return PASSED(MISS_POLICY);
 	slot = slot_of(arrival->range, bpf_ntohl(arrival->address), packet->space,
 		       bpf_ntohs(packet->destination_port));
 	bound->now = now;

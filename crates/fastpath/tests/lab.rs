@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tombolo_engine::Plan;
-use tombolo_engine::mapping::pool::{Pool, PoolRange, PortRanges};
+use tombolo_engine::mapping::pool::{Owner, Pool, PoolRange, PortRanges};
 use tombolo_engine::mechanism::TranslateSettings;
 use tombolo_engine::mechanism::napt::{Nat, Policy, Times};
 use tombolo_engine::plan::{OwnAddresses, Service, ServiceKind};
@@ -110,6 +110,7 @@ fn plan() -> Plan {
         ports: [ports.clone(), ports.clone(), ports],
         span: 1024..=65535,
         first_slot: 0,
+        owner: Owner::Gateway,
     };
     let kind = ServiceKind::Nat64(Nat64 {
         prefix: Prefix64::WELL_KNOWN,

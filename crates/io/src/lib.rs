@@ -16,6 +16,7 @@ pub mod fault;
 pub mod former;
 pub mod host;
 pub mod links;
+pub mod local_ports;
 pub mod mapping;
 pub mod memory;
 pub mod netfilter;

@@ -225,6 +225,7 @@ macro_rules! pages {
 
 pages! {
     nat64_at_home: &["unbound", "dig", "ping", "curl", "python3"];
+    one_server_with_one_address: &["ping", "curl", "python3", "nft"];
     carrier_grade_nat: &["ping", "curl", "python3"];
     beside_a_firewall: &["nft", "ping"];
     a_router_with_a_clat: &["ping", "traceroute"];

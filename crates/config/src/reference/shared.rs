@@ -5,8 +5,10 @@ use super::Key;
 
 /// What has outside addresses to hand out.
 pub(super) const POOLED: &[Key] = keys! {
-    "pool": "array of tables", "", "[{ addresses = \"192.0.2.0/28\", ports = \"1024-65535\" }]",
+    "pool": "array of tables", "required without `masquerade`", "[{ addresses = \"192.0.2.0/28\", ports = \"1024-65535\" }]",
         "Outside addresses and ports; see below.";
+    "masquerade": "switch or interface", "false", "\"eth0\"",
+        "Share the host's own address: that of the interface, or, with `true`, of the one that the default route leaves by. Short for an item of `pool` with `interface` and nothing else.";
 };
 
 /// NAT64 and NAT44.

@@ -188,6 +188,14 @@ impl Accelerator {
         settings.clone_into(&mut self.settings.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
+    /// Takes the programs off all interfaces until those of another plan come.
+    pub(crate) fn pause(&self, why: &str) {
+        let mut parts = self.lock();
+        if parts.stage == Stage::Serving {
+            parts.turn_off(Stage::Off(why.to_owned()));
+        }
+    }
+
     /// Programs for another plan, which takes the kernel a second or so. If there are none, the old
     /// ones are taken away at once: they must not decide otherwise than the engine.
     pub fn prepare(&self, plan: &Plan) -> Prepared {

@@ -133,7 +133,10 @@ impl Remote {
 }
 
 fn exchanges(service: &Service, ground: &Ground, device: &Link, ends: &Ends, remote: Remote) -> Vec<Exchange> {
-    let Routed { ipv6, ipv4, sources, .. } = service.kind.routed();
+    let routed = service.kind.routed();
+    // What the host has itself comes by rules for ports.
+    let ipv4: Vec<_> = routed.unshared_ipv4().collect();
+    let Routed { ipv6, sources, .. } = routed;
     let shape = service.kind.shape();
     let prefixes: Vec<Ipv6Net> = ipv6.iter().filter_map(|&(at, length)| Ipv6Net::new(at, length).ok()).collect();
     let shown = |prefix: &Ipv6Net| {

@@ -18,7 +18,7 @@ use std::str::FromStr;
 use tombolo_tables::former::{Description, DescriptionError};
 use tombolo_tables::session::State;
 
-use crate::mapping::pool::{Pool, PoolRange};
+use crate::mapping::pool::{Owner, Pool, PoolRange};
 use crate::mechanism::napt::session_state;
 use crate::plan::Plan;
 
@@ -126,7 +126,8 @@ fn range(line: &str, ranges: &mut [Vec<PoolRange>]) -> Option<()> {
     let [service, first, last, first_port, last_port, first_slot] = words(line)?;
     let (first, last): (Ipv4Addr, Ipv4Addr) = (parse(first)?, parse(last)?);
     let span = parse(first_port)?..=parse(last_port)?;
-    let range = PoolRange { first, last, ports: Default::default(), span, first_slot: parse(first_slot)? };
+    let first_slot = parse(first_slot)?;
+    let range = PoolRange { first, last, ports: Default::default(), span, first_slot, owner: Owner::default() };
     let fits = first <= last && !range.span.is_empty();
     if !fits || range.slots().and_then(|slots| range.first_slot.checked_add(slots)).is_none() {
         return None;

@@ -67,6 +67,16 @@ pub enum Parity {
     Ignore,
 }
 
+/// Whose addresses are handed out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Owner {
+    /// The gateway's: all that is sent to them is for somebody inside, or for nobody.
+    #[default]
+    Gateway,
+    /// The host's own: what is for nobody inside is the host's.
+    Host,
+}
+
 /// A range of outside addresses that share their ports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolRange {
@@ -80,6 +90,8 @@ pub struct PoolRange {
     pub span: RangeInclusive<u16>,
     /// First slot in the outside index.
     pub first_slot: u32,
+    /// Whose addresses they are.
+    pub owner: Owner,
 }
 
 impl PoolRange {
@@ -112,6 +124,8 @@ pub struct Pool {
     ranges: Vec<PoolRange>,
     addresses: u32,
     allocation: Allocation,
+    /// Some of the addresses are the host's own.
+    is_shared: bool,
 }
 
 impl Pool {
@@ -120,13 +134,20 @@ impl Pool {
     pub fn new(mut ranges: Vec<PoolRange>) -> Self {
         ranges.sort_by_key(|range| range.first);
         let addresses = ranges.iter().map(PoolRange::addresses).sum();
-        Self { ranges, addresses, allocation: Allocation::default() }
+        let is_shared = ranges.iter().any(|range| range.owner == Owner::Host);
+        Self { ranges, addresses, allocation: Allocation::default(), is_shared }
     }
 
     /// The same pool, handed out in another way.
     #[must_use]
     pub fn with_allocation(self, allocation: Allocation) -> Self {
         Self { allocation, ..self }
+    }
+
+    /// The same pool with other ranges, which must not overlap.
+    #[must_use]
+    pub fn with_ranges(&self, ranges: Vec<PoolRange>) -> Self {
+        Self::new(ranges).with_allocation(self.allocation.clone())
     }
 
     /// In which portions its ports are handed out.
@@ -152,6 +173,13 @@ impl Pool {
     #[must_use]
     pub fn contains(&self, address: Ipv4Addr) -> bool {
         self.range_of(address).is_some()
+    }
+
+    /// True if `address` is one of its addresses, and the host's own as well.
+    #[inline]
+    #[must_use]
+    pub fn is_shared(&self, address: Ipv4Addr) -> bool {
+        self.is_shared && self.range_of(address).is_some_and(|range| range.owner == Owner::Host)
     }
 
     /// The slot of an outside endpoint; `None` if the pool does not have it.
@@ -361,6 +389,7 @@ mod tests {
             ports: [ports.clone(), ports.clone(), ports.clone()],
             span: span.clone(),
             first_slot,
+            owner: Owner::Gateway,
         };
         let upper = range([198, 51, 100, 7], [198, 51, 100, 7], 1000);
         let next = 1000 + upper.slots().unwrap();
@@ -479,6 +508,7 @@ mod tests {
                     ports: [ports.clone(), ports.clone(), ports.clone()],
                     span: span.clone(),
                     first_slot: next,
+                    owner: Owner::Gateway,
                 };
                 next += range.slots().unwrap();
                 ranges.push(range);

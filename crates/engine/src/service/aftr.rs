@@ -23,7 +23,7 @@ use crate::mechanism::tunnel::softwire::{relay_error, take_step};
 use crate::mechanism::tunnel::{Softwire, SoftwireSettings};
 use crate::mechanism::{IcmpAnswer, Refusal};
 use crate::parse::{Parsed, Payload};
-use crate::routed::{Routed, of_pool};
+use crate::routed::{Routed, of_pool, shared_of};
 use crate::side::Side;
 use crate::verdict::{DropReason, Verdict};
 use crate::work::Work;
@@ -107,7 +107,7 @@ impl Serve for Aftr {
     fn routed(&self) -> Routed {
         let mut ipv4 = of_pool(&self.nat.pool);
         ipv4.extend(self.untranslated.hosts.iter().map(|(host, _)| (*host, *host)));
-        Routed { ipv6: vec![(self.address, 128)], ipv4, ..Routed::default() }
+        Routed { ipv6: vec![(self.address, 128)], ipv4, shared: shared_of(&self.nat), ..Routed::default() }
     }
 
     #[inline]
@@ -210,7 +210,7 @@ impl Aftr {
             take_step(&mut work.packet, inner)?;
             return Ok(work.forward_whole());
         }
-        let hairpins = self.nat.hairpins(inner, &work.packet)?;
+        let hairpins = self.nat.hairpins(inner, work)?;
         // What is hairpinned meets a softwire and never the outside link. It is measured now, as long
         // as its sender can be told (RFC 2473 section 7.2 (a)).
         let link = NextLink::of(if hairpins { self.softwire.limit(inner) } else { self.outside_mtu });

@@ -82,7 +82,7 @@ macro_rules! service_kinds {
             }
 
             /// The same, to be changed before the plan is in force.
-            pub(crate) fn nat_mut(&mut self) -> Option<&mut Nat> {
+            pub fn nat_mut(&mut self) -> Option<&mut Nat> {
                 match self { $(Self::$kind(service) => service.nat_mut(),)+ }
             }
 

@@ -20,7 +20,7 @@ use crate::mechanism::hairpin::come_in_again;
 use crate::mechanism::napt::{Nat, NextLink, deliver_ipv4};
 use crate::mechanism::screen::screen_ipv4;
 use crate::parse::Parsed;
-use crate::routed::{Routed, of_pool, of_ranges};
+use crate::routed::{Routed, of_pool, of_ranges, shared_of};
 use crate::side::Side;
 use crate::verdict::Verdict;
 use crate::work::Work;
@@ -55,6 +55,7 @@ impl Serve for Nat44 {
     fn routed(&self) -> Routed {
         Routed {
             ipv4: of_pool(&self.nat.pool),
+            shared: shared_of(&self.nat),
             sources: of_ranges(&self.inside),
             exempt: of_ranges(&self.untranslated),
             ..Routed::default()
@@ -101,7 +102,7 @@ impl Nat44 {
     #[inline]
     pub(crate) fn serve_inside(&self, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         screen_ipv4(parsed)?;
-        let hairpins = self.nat.hairpins(parsed, &work.packet)?;
+        let hairpins = self.nat.hairpins(parsed, work)?;
         // What is hairpinned meets the inside link and never the outside one. It is measured now, as
         // long as its sender can be told (RFC 4787 REQ-13).
         let link = self.link(if hairpins { self.inside_mtu } else { self.outside_mtu });

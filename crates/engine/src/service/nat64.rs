@@ -24,7 +24,7 @@ use crate::mechanism::translate::{
 };
 use crate::mechanism::{IcmpAnswer, Refusal};
 use crate::parse::{Parsed, Payload};
-use crate::routed::{Routed, of_pool};
+use crate::routed::{Routed, of_pool, shared_of};
 use crate::side::Side;
 use crate::verdict::{DropReason, Verdict};
 use crate::work::Work;
@@ -54,7 +54,7 @@ impl Serve for Nat64 {
 
     fn routed(&self) -> Routed {
         let ipv6 = vec![(self.prefix.address(), self.prefix.length())];
-        Routed { ipv6, ipv4: of_pool(&self.nat.pool), ..Routed::default() }
+        Routed { ipv6, ipv4: of_pool(&self.nat.pool), shared: shared_of(&self.nat), ..Routed::default() }
     }
 
     #[inline]
@@ -99,7 +99,7 @@ impl Serve for Nat64 {
             return self.error_from_inside(parsed, work);
         }
         let remote = self.remote_address(parsed.destination).map_err(refuse)?;
-        let hairpins = self.nat.pool.contains(remote);
+        let hairpins = self.nat.receives(remote, parsed, work);
         if hairpins {
             check_size(&work.packet, parsed, self.translate.ipv6_mtu)?;
         }
@@ -165,6 +165,7 @@ impl Nat64 {
     fn error_from_inside(&self, parsed: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         let about = parsed.embedded(&work.packet)?;
         let remote = self.prefix.extract(about.source).ok_or(DropReason::IcmpErrorUnusable)?;
+        let hairpins = self.nat.sent(remote, &about, work);
         let outside = self.nat.error_leaves(&about, Host::from(about.destination), remote, work)?;
         let to = ErrorRewrite {
             source: outside.address,
@@ -179,7 +180,7 @@ impl Nat64 {
         };
         let identifications = &mut work.worker.identifications;
         translate_error_6to4(&mut work.packet, parsed, &about, &to, &self.translate, identifications)?;
-        if self.nat.pool.contains(remote) { self.hairpin(work) } else { Ok(work.forward_whole()) }
+        if hairpins { self.hairpin(work) } else { Ok(work.forward_whole()) }
     }
 
     /// An ICMPv4 error from outside, about a packet that left from the pool (RFC 5508 REQ-4). It

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tombolo_engine::counters::Totals;
 use tombolo_engine::mapping::address_ranges::AddressRanges;
 use tombolo_engine::mapping::allocation::Allocation;
-use tombolo_engine::mapping::pool::{Pool, PoolRange, PortRanges, PortSpace};
+use tombolo_engine::mapping::pool::{Owner, Pool, PoolRange, PortRanges, PortSpace};
 use tombolo_engine::mechanism::napt::{Endpoint, Nat, Policy, Times};
 use tombolo_engine::mechanism::{TranslateSettings, UdpZeroChecksum};
 use tombolo_engine::packet::{HEADROOM, Offload, Packet};
@@ -48,6 +48,8 @@ pub struct Setup {
     /// A NAT44 for 10.0.0.0/22 instead of a NAT64.
     pub nat44: bool,
     pub allocation: Allocation,
+    /// Whose address the pool has.
+    pub owner: Owner,
 }
 
 impl Default for Setup {
@@ -63,6 +65,7 @@ impl Default for Setup {
             times: Times::default(),
             nat44: false,
             allocation: Allocation::Ports,
+            owner: Owner::Gateway,
         }
     }
 }
@@ -87,6 +90,7 @@ impl Gateway {
             ports: [ports.clone(), ports.clone(), ports],
             span: lowest.min(*setup.ports.start())..=*setup.ports.end(),
             first_slot: 0,
+            owner: setup.owner,
         };
         let pool = Pool::new(vec![range]).with_allocation(setup.allocation.clone());
         let kind =

@@ -12,7 +12,7 @@ use tombolo_engine::Plan;
 use tombolo_engine::mapping::address_ranges::AddressRanges;
 use tombolo_engine::mapping::eam::{Eam, EamTable};
 use tombolo_engine::mapping::error_sources::ErrorSources;
-use tombolo_engine::mapping::pool::{Pool, PoolRange, PortRanges};
+use tombolo_engine::mapping::pool::{Owner, Pool, PoolRange, PortRanges};
 use tombolo_engine::mapping::stateless::{DenyList, StatelessMap};
 use tombolo_engine::mechanism::TranslateSettings;
 use tombolo_engine::mechanism::napt::{Nat, Policy, Times};
@@ -190,8 +190,14 @@ fn mappings(kind: Kind) -> Vec<Eam> {
 
 fn usual(kind: Kind, (first, last): (Ipv4Addr, Ipv4Addr)) -> ServiceKind {
     let ports = PortRanges::new([1024..=65535]);
-    let range =
-        PoolRange { first, last, ports: [ports.clone(), ports.clone(), ports], span: 1024..=65535, first_slot: 0 };
+    let range = PoolRange {
+        first,
+        last,
+        ports: [ports.clone(), ports.clone(), ports],
+        span: 1024..=65535,
+        first_slot: 0,
+        owner: Owner::Gateway,
+    };
     let pool = Pool::new(vec![range]);
     let policy = Policy::default();
     match kind {

@@ -44,6 +44,8 @@ tombolo_records::constants! {
     pub(crate) const CLAIM_RULES: u16 = 256;
     /// IPv4 packets from addresses in `inside` to others.
     pub(crate) const CLAIM_SOURCES: u16 = 512;
+    /// Not what is ICMP: the host has addresses of the pool, and answers for them.
+    pub(crate) const CLAIM_NO_ICMP: u16 = 1024;
 
     /// Bits of `flags`. The well-known prefix must not stand for addresses that are not global (RFC
     /// 6052 section 3.1).

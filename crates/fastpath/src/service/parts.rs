@@ -4,7 +4,7 @@ use std::net::Ipv6Addr;
 
 use tombolo_engine::mapping::address_ranges::AddressRanges;
 use tombolo_engine::mapping::allocation::Allocation;
-use tombolo_engine::mapping::pool::{Parity, Pool, PoolRange, PortRanges, PortSpace};
+use tombolo_engine::mapping::pool::{Owner, Parity, Pool, PoolRange, PortRanges, PortSpace};
 use tombolo_engine::mechanism::napt::{Filtering, InboundTcp, Nat, Policy, Sessions, SubscriberIs, UnsolicitedSyn};
 use tombolo_engine::mechanism::{SoftwireSettings, TrafficClass, TranslateSettings, UdpZeroChecksum};
 use tombolo_engine::plan::StaticBinding;
@@ -13,9 +13,10 @@ use tombolo_wire::Prefix64;
 use tombolo_wire::ipv6::MINIMUM_MTU;
 
 use crate::record::{
-    PoolRecord, Ports, PrefixRecord, RANGES, Range, SERVICE_ADDRESS_DEPENDENT, SERVICE_CLAMPS, SERVICE_ENDS_SOFTWIRES,
-    SERVICE_ENGINE_BINDS, SERVICE_ENGINE_OPENS, SERVICE_ENGINE_OPENS_TCP, SERVICE_KEEPS_SESSIONS,
-    SERVICE_NO_INBOUND_TCP, SERVICE_PARITY, SERVICE_STRICT, ServiceRecord, TunnelRecord, halves,
+    CLAIM_NO_ICMP, PoolRecord, Ports, PrefixRecord, RANGES, Range, SERVICE_ADDRESS_DEPENDENT, SERVICE_CLAMPS,
+    SERVICE_ENDS_SOFTWIRES, SERVICE_ENGINE_BINDS, SERVICE_ENGINE_OPENS, SERVICE_ENGINE_OPENS_TCP,
+    SERVICE_KEEPS_SESSIONS, SERVICE_NO_INBOUND_TCP, SERVICE_PARITY, SERVICE_STRICT, ServiceRecord, TunnelRecord,
+    halves,
 };
 
 impl ServiceRecord {
@@ -101,6 +102,9 @@ impl ServiceRecord {
         if !matches!(pool.allocation(), Allocation::Ports) {
             self.flags |= SERVICE_ENGINE_BINDS;
         }
+        if ranges.iter().any(|range| range.owner == Owner::Host) {
+            self.claims |= CLAIM_NO_ICMP;
+        }
         self.pool_ranges = u8::try_from(ranges.len()).unwrap_or(u8::MAX);
         for (entry, range) in self.pool.iter_mut().zip(ranges) {
             *entry = pool_record(range);
@@ -139,7 +143,8 @@ fn class(class: TrafficClass) -> i16 {
 }
 
 fn pool_record(range: &PoolRange) -> PoolRecord {
-    let PoolRange { first, last, ports, span, first_slot } = range;
+    let PoolRange { first, last, ports, span, first_slot, owner } = range;
+    let handed_out = |ports| handed_out(ports, *owner);
     PoolRecord {
         addresses: Range { first: first.to_bits(), last: last.to_bits() },
         first_slot: *first_slot,
@@ -149,11 +154,14 @@ fn pool_record(range: &PoolRange) -> PoolRecord {
 }
 
 /// Ports in one run are handed out in the kernel; of others the engine makes the bindings.
-fn handed_out(ports: &PortRanges) -> Ports {
-    match ports.ranges() {
-        [one] => Ports { first: *one.start(), last: *one.end() },
-        _ => Ports::NONE,
-    }
+/// Where the host's sockets have ports, the longest run.
+fn handed_out(ports: &PortRanges, owner: Owner) -> Ports {
+    let one = match ports.ranges() {
+        [one] => Some(one),
+        several if owner == Owner::Host => several.iter().max_by_key(|range| range.len()),
+        _ => None,
+    };
+    one.map_or(Ports::NONE, |one| Ports { first: *one.start(), last: *one.end() })
 }
 
 /// What RFC 6052 section 3.1 makes of a prefix, as a bit of `flags`.

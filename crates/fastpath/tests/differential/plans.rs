@@ -6,7 +6,7 @@ use tombolo_engine::Plan;
 use tombolo_engine::mapping::address_ranges::AddressRanges;
 use tombolo_engine::mapping::eam::{Eam, EamTable};
 use tombolo_engine::mapping::error_sources::ErrorSources;
-use tombolo_engine::mapping::pool::{Parity, Pool, PoolRange, PortRanges, PortSpace};
+use tombolo_engine::mapping::pool::{Owner, Parity, Pool, PoolRange, PortRanges, PortSpace};
 use tombolo_engine::mapping::stateless::{DenyList, StatelessMap};
 use tombolo_engine::mechanism::napt::{
     Endpoint, Filtering, Filters, InboundTcp, Nat, Policy, Sessions, SubscriberIs, Times, UnsolicitedSyn,
@@ -184,6 +184,7 @@ fn pool(ports: std::ops::RangeInclusive<u16>, first_slot: u32) -> PoolRange {
         ports: [set.clone(), set.clone(), set],
         span: 80..=*ports.end().max(&2000),
         first_slot,
+        owner: Owner::Gateway,
     }
 }
 

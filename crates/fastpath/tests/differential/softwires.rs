@@ -7,7 +7,7 @@ use tombolo_engine::mapping::eam::parse_prefix;
 use tombolo_engine::mapping::error_sources::ErrorSources;
 use tombolo_engine::mapping::map_domain::MapDomain;
 use tombolo_engine::mapping::map_rule::{MapCe, MapRule};
-use tombolo_engine::mapping::pool::{Parity, Pool, PoolRange, PortRanges};
+use tombolo_engine::mapping::pool::{Owner, Parity, Pool, PoolRange, PortRanges};
 use tombolo_engine::mechanism::napt::{InboundTcp, Nat, Policy, SubscriberIs};
 use tombolo_engine::mechanism::{Softwire, SoftwireSettings, TrafficClass, TranslateSettings};
 use tombolo_engine::plan::{Service, ServiceKind};
@@ -67,7 +67,7 @@ fn inside() -> AddressRanges {
 fn pool(address: Ipv4Addr, ports: PortRanges) -> Pool {
     let span = *ports.ranges()[0].start()..=*ports.ranges().last().unwrap().end();
     let ports = [ports.clone(), ports.clone(), ports];
-    Pool::new(vec![PoolRange { first: address, last: address, ports, span, first_slot: 0 }])
+    Pool::new(vec![PoolRange { first: address, last: address, ports, span, first_slot: 0, owner: Owner::Gateway }])
 }
 
 fn b4(name: &'static str, softwire: SoftwireSettings) -> Case {

@@ -1,5 +1,6 @@
 //! The changes of the host, made in order and taken back in the opposite one.
 
+use std::fs::File;
 use std::io;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -19,6 +20,9 @@ use super::messages::{
     Family, HostAddress, Reach, address_message, address_of, family_of, host_address, in_table, is_for, link_message,
     owner_index, owner_name, prohibit_message, route_address, route_message, rule_message, throw_message,
 };
+use super::reserved_ports::ReservedPorts;
+use super::source_check::SourceCheck;
+use crate::netfilter::WholePackets;
 use crate::rtnl::RouteSocket;
 
 /// Longest wait for the kernel to install the local route of a new address; microseconds are usual.
@@ -37,6 +41,13 @@ pub struct Host {
     pub(super) changes: Vec<Change>,
     /// The start is complete: what is to stay when the gateway ends stays from now on.
     is_complete: bool,
+    /// The setting of the device, open from the start, since a restricted process cannot open it.
+    pub(super) source_check: Option<SourceCheck>,
+    pub(super) reserved: ReservedPorts,
+    /// As long as an address is shared.
+    pub(super) whole: Option<WholePackets>,
+    /// What is not as it should be with shared addresses.
+    pub(super) shortcomings: Vec<String>,
 }
 
 /// A change of the host.
@@ -83,7 +94,16 @@ impl Host {
     /// [`HostError::Failed`].
     pub fn open() -> Result<Self, HostError> {
         let socket = RouteSocket::open().map_err(|source| fail("opening an rtnetlink socket", source))?;
-        Ok(Self { socket, changes: Vec::new(), is_complete: false })
+        let reserved = ReservedPorts::open();
+        Ok(Self {
+            socket,
+            changes: Vec::new(),
+            is_complete: false,
+            source_check: None,
+            reserved,
+            whole: None,
+            shortcomings: Vec::new(),
+        })
     }
 
     /// The start is complete. What keeps private sources in outlives the gateway from now on.
@@ -280,7 +300,7 @@ impl Host {
     }
 
     /// Whether the gateway has made it, or taken it over.
-    fn has(&self, what: &What) -> bool {
+    pub(super) fn has(&self, what: &What) -> bool {
         let key = what.key();
         self.changes.iter().any(|change| change.what.key() == key)
     }
@@ -292,6 +312,17 @@ impl Host {
         }
         self.changes.push(Change { what, ends });
         Ok(())
+    }
+
+    /// Makes something that goes with the gateway, or takes over what an earlier one has left; true if it was there.
+    pub(super) fn take_over(&mut self, what: What) -> io::Result<bool> {
+        match self.add(what.clone(), Ends::WithGateway) {
+            Err(error) if is_there_already(&error) => {
+                self.note(what);
+                Ok(true)
+            }
+            result => result.map(|()| false),
+        }
     }
 
     /// Makes something that stays, or takes over what an earlier gateway has left.
@@ -312,7 +343,10 @@ impl Host {
     /// [`HostError::Failed`].
     pub fn accept_own_sources(&mut self, device: &str) -> Result<(), HostError> {
         let path = format!("/proc/sys/net/ipv4/conf/{device}/accept_local");
-        std::fs::write(&path, "1").map_err(|source| fail(&format!("writing 1 to {path}"), source))
+        std::fs::write(&path, "1").map_err(|source| fail(&format!("writing 1 to {path}"), source))?;
+        let source_check = format!("/proc/sys/net/ipv4/conf/{device}/rp_filter");
+        self.source_check = File::options().read(true).write(true).open(source_check).ok().map(SourceCheck::of);
+        Ok(())
     }
 
     /// All addresses of the host.

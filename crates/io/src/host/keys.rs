@@ -17,21 +17,39 @@ const MAIN: u32 = 254;
 /// What tells a rule from others.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct RuleKey {
-    priority: u32,
+    pub(super) priority: u32,
     pub(super) table: u32,
     source: Option<(IpAddr, u8)>,
+    destination: Option<(IpAddr, u8)>,
+    protocol: Option<u8>,
+    /// Of the destination, first and last.
+    pub(super) ports: Option<(u16, u16)>,
     pub(super) from_device: Option<String>,
+    goto: Option<u32>,
 }
 
 impl RuleKey {
     pub(super) fn of(message: &RuleMessage) -> Self {
-        let mut key = Self { priority: 0, table: message.header.table.into(), source: None, from_device: None };
+        let mut key = Self {
+            priority: 0,
+            table: message.header.table.into(),
+            source: None,
+            destination: None,
+            protocol: None,
+            ports: None,
+            from_device: None,
+            goto: None,
+        };
         for attribute in &message.attributes {
             match attribute {
                 RuleAttribute::Priority(number) => key.priority = *number,
                 RuleAttribute::Table(number) => key.table = *number,
                 RuleAttribute::Source(address) => key.source = Some((*address, message.header.src_len)),
+                RuleAttribute::Destination(address) => key.destination = Some((*address, message.header.dst_len)),
+                RuleAttribute::IpProtocol(protocol) => key.protocol = Some((*protocol).into()),
+                RuleAttribute::DestinationPortRange(ports) => key.ports = Some((ports.start, ports.end)),
                 RuleAttribute::Iifname(name) => key.from_device = Some(name.clone()),
+                RuleAttribute::Goto(priority) => key.goto = Some(*priority),
                 _ => {}
             }
         }
@@ -94,10 +112,22 @@ impl fmt::Display for RuleKey {
         if let Some((address, length)) = self.source {
             write!(f, " from {address}/{length}")?;
         }
+        if let Some((address, length)) = self.destination {
+            write!(f, " to {address}/{length}")?;
+        }
         if let Some(device) = &self.from_device {
             write!(f, " iif {device}")?;
         }
-        write!(f, " lookup {}", self.table)
+        if let Some(protocol) = self.protocol {
+            write!(f, " ipproto {protocol}")?;
+        }
+        if let Some((first, last)) = self.ports {
+            write!(f, " dport {first}-{last}")?;
+        }
+        match self.goto {
+            Some(priority) => write!(f, " goto {priority}"),
+            None => write!(f, " lookup {}", self.table),
+        }
     }
 }
 

@@ -11,6 +11,8 @@ use nix::errno::Errno;
 use super::changes::{Host, What};
 use super::error::{HostError, fail};
 use super::keys::{RouteKey, RuleKey};
+use super::reserved_ports::ReservedPorts;
+use super::shared::table_of_shared;
 use crate::rtnl::{ROUTE_PROTOCOL, RouteSocket};
 
 /// What was removed.
@@ -29,7 +31,8 @@ pub struct Leftovers {
 /// [`HostError`].
 pub fn take_down(device: &str, table: u32) -> Result<Leftovers, HostError> {
     let mut socket = RouteSocket::open().map_err(|source| fail("opening an rtnetlink socket", source))?;
-    remove(&mut socket, device, table, &[], &[])
+    let mut reserved = ReservedPorts::open();
+    remove(&mut socket, &mut reserved, (device, table), &[], &[])
 }
 
 impl Host {
@@ -47,14 +50,14 @@ impl Host {
                 What::Up(_) | What::Address(_) => {}
             }
         }
-        remove(&mut self.socket, device, table, &rules, &routes)
+        remove(&mut self.socket, &mut self.reserved, (device, table), &rules, &routes)
     }
 }
 
 fn remove(
     socket: &mut RouteSocket,
-    device: &str,
-    table: u32,
+    reserved: &mut ReservedPorts,
+    (device, table): (&str, u32),
     rules: &[RuleKey],
     routes: &[RouteKey],
 ) -> Result<Leftovers, HostError> {
@@ -63,13 +66,16 @@ fn remove(
     let failed = |source| fail(&action, source);
     for message in own_rules(socket).map_err(failed)? {
         let key = RuleKey::of(&message);
-        let is_its = key.table == table || key.from_device.as_deref() == Some(device);
+        let is_its = [table, table_of_shared(table)].contains(&key.table) || key.from_device.as_deref() == Some(device);
         if is_its && !rules.contains(&key) {
             done(socket.request(RouteNetlinkMessage::DelRule(message), 0)).map_err(failed)?;
             removed.rules += 1;
+            key.ports.into_iter().for_each(|(first, last)| reserved.inherit(first..=last));
         }
     }
-    for message in own_routes(socket, AddressFamily::Inet, table).map_err(failed)? {
+    let mut left = own_routes(socket, AddressFamily::Inet, table).map_err(failed)?;
+    left.extend(own_routes(socket, AddressFamily::Inet, table_of_shared(table)).map_err(failed)?);
+    for message in left {
         if RouteKey::of(&message).is_some_and(|key| !routes.contains(&key)) {
             done(socket.request(RouteNetlinkMessage::DelRoute(message), 0)).map_err(failed)?;
             removed.routes += 1;

@@ -10,6 +10,9 @@
 //! * `upkeep`: finds out what somebody else has taken away, and puts it back.
 //! * `leftovers`: what an earlier gateway has left, and its end.
 //! * `replace`: what another plan needs, in the place of what the one before did.
+//! * `shared`: ports of the host's own address. `reserved_ports`: the host uses none of them meanwhile.
+//!   `source_check`: the kernel's of what comes from the device.
+//! * `own_address`: which address an interface has, and that it changes.
 //! * `keys`, `error`, `forwarding`.
 
 mod changes;
@@ -18,7 +21,11 @@ mod forwarding;
 mod keys;
 mod leftovers;
 mod messages;
+mod own_address;
 mod replace;
+mod reserved_ports;
+mod shared;
+mod source_check;
 mod upkeep;
 
 pub use changes::{Host, has_device};
@@ -26,5 +33,7 @@ pub use error::HostError;
 pub use forwarding::{Forwarding, Switch};
 pub use leftovers::{Leftovers, take_down};
 pub use messages::{Family, HostAddress, Reach};
+pub use own_address::AddressWatch;
 pub use replace::Setting;
+pub use shared::SharedAddress;
 pub use upkeep::{Missing, Subject, Watch};

@@ -4,12 +4,14 @@
 
 use std::collections::HashSet;
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 
 use ipnet::IpNet;
 
 use super::changes::{Change, Ends, Host, Key, What, diverting, index_of};
 use super::error::HostError;
 use super::messages::{address_message, route_message};
+use super::shared::{SharedAddress, sharing};
 
 /// What a plan needs of its host, beside the device.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -22,6 +24,10 @@ pub struct Setting {
     pub sources: Vec<IpNet>,
     /// Destinations that packets from these sources reach as they are.
     pub exempt: Vec<IpNet>,
+    /// Ports of the host's own addresses that packets come to it for.
+    pub shared: Vec<SharedAddress>,
+    /// Ports that the host does not use for connections of its own.
+    pub reserved: Vec<RangeInclusive<u16>>,
 }
 
 impl Host {
@@ -58,7 +64,7 @@ impl Host {
         if !wanted.sources.is_empty() {
             self.divert(device, table, &wanted.sources, &wanted.exempt)?;
         }
-        Ok(())
+        self.share((device, index), table, &wanted.shared, &wanted.reserved)
     }
 
     /// Routes prefixes to the device.
@@ -82,7 +88,8 @@ impl Host {
             [] => Vec::new(),
             sources => diverting(device, index, table, sources, &wanted.exempt),
         };
-        let needed = addresses.chain(routes).chain(diverting.into_iter().map(|step| step.what));
+        let sharing = sharing(device, index, table, &wanted.shared);
+        let needed = addresses.chain(routes).chain(diverting.into_iter().map(|step| step.what)).chain(sharing);
         let needed: HashSet<Key> = needed.map(|what| what.key()).chain([Key::Up]).collect();
         let before = self.changes.len();
         for change in std::mem::take(&mut self.changes).into_iter().rev() {

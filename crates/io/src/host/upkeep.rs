@@ -112,6 +112,7 @@ impl Host {
         };
         let Some(message) = message else { return Ok(()) };
         match self.socket.request(message, NLM_F_CREATE | NLM_F_EXCL) {
+            Ok(_) if matches!(what, What::Rule(_)) => self.put_local_last().map_err(|source| fail(&action, source)),
             Ok(_) => Ok(()),
             Err(source) if is_there_already(&source) => match &what {
                 What::Route(message) => self.check_owner(message),

@@ -4,6 +4,7 @@
 use std::net::Ipv4Addr;
 
 use ipnet::Ipv6Net;
+use libc::NFPROTO_IPV4;
 
 use super::batch::Writer;
 
@@ -116,6 +117,18 @@ impl Rule {
             data.number(3, FIB_SOURCE_AND_INGRESS);
         });
         asked.compare(Compare::Other, &[0; 4])
+    }
+
+    /// Hands what is of IPv4 to the socket at a local port.
+    pub(super) fn goes_to_socket_at(self, port: u16) -> Self {
+        let loaded = self.expression("immediate", |data| {
+            data.number(1, REGISTER);
+            data.nested(2, |value| value.bytes(VALUE, &port.to_be_bytes()));
+        });
+        loaded.expression("tproxy", |data| {
+            data.number(1, NFPROTO_IPV4.cast_unsigned());
+            data.number(3, REGISTER);
+        })
     }
 
     pub(super) fn count(self, counter: &str) -> Self {

@@ -18,7 +18,7 @@
 //! ```
 //!
 //! * `foreign`: rules of others, which do not see what the fast path takes. `tracer`: which of them drops a
-//!   packet. `chain`: their names, and how packets are let in.
+//!   packet. `chain`: their names, and how packets are let in. `whole`: fragments become whole before they are routed.
 //! * `batch`: messages of nfnetlink, several in one transaction. `expression`: what rules are made
 //!   of.
 
@@ -27,6 +27,7 @@ mod chain;
 mod expression;
 mod foreign;
 mod tracer;
+mod whole;
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -41,6 +42,7 @@ use netlink_packet_core::{NLM_F_APPEND, NLM_F_CREATE};
 pub use chain::{Chain, Selector, admission_by};
 pub use foreign::ForeignRules;
 pub use tracer::{Dropped, Tracer};
+pub use whole::WholePackets;
 
 use batch::{Attributes, Batch, NfSocket};
 use expression::{Compare, Rule};

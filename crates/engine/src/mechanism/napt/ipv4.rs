@@ -14,7 +14,6 @@ use super::nat::{Arrival, Nat, port_of};
 use super::readdress::{Identification, NextLink, readdress, readdress_error};
 use crate::mechanism::Refusal;
 use crate::mechanism::translate::{ErrorRewrite, Rewrite, Translated};
-use crate::packet::Packet;
 use crate::parse::{Parsed, Payload};
 use crate::verdict::DropReason;
 use crate::work::Work;
@@ -26,12 +25,14 @@ impl Nat {
     /// # Errors
     /// As [`Parsed::embedded`].
     #[inline]
-    pub(crate) fn hairpins(&self, parsed: &Parsed<Ipv4Addr>, packet: &Packet<'_>) -> Result<bool, DropReason> {
-        let remote = match parsed.payload {
-            Payload::IcmpError => parsed.embedded(packet)?.source,
-            _ => parsed.destination,
-        };
-        Ok(self.pool.contains(remote))
+    pub(crate) fn hairpins(&self, parsed: &Parsed<Ipv4Addr>, work: &Work<'_>) -> Result<bool, DropReason> {
+        Ok(match parsed.payload {
+            Payload::IcmpError => {
+                let about = parsed.embedded(&work.packet)?;
+                self.sent(about.source, &about, work)
+            }
+            _ => self.receives(parsed.destination, parsed, work),
+        })
     }
 
     /// A packet from inside, ICMP errors included, gets its outside source, for `link`. `host` says

@@ -16,6 +16,7 @@ pub(crate) mod nat;
 pub mod policy;
 pub mod readdress;
 pub mod session_state;
+mod shared;
 pub mod state;
 pub mod static_binding;
 pub mod times;

@@ -225,7 +225,7 @@ fn refuse_query<A>(refusal: Refusal, parsed: &Parsed<A>, packet: &Packet<'_>) ->
 }
 
 /// Which table the packet in an ICMP error belongs to.
-fn space_of_embedded<A>(about: &Parsed<A>) -> Result<PortSpace, DropReason> {
+pub(super) fn space_of_embedded<A>(about: &Parsed<A>) -> Result<PortSpace, DropReason> {
     match about.payload {
         Payload::Tcp => Ok(PortSpace::Tcp),
         Payload::Udp => Ok(PortSpace::Udp),
