@@ -13,7 +13,7 @@
 //! * `probes`: a packet for each leg, which comes in as if it had been received; what becomes of it is
 //!   seen, and which chain drops it.
 //!
-//! A gateway looks at the same when it starts, but sends nothing: [`at_start`].
+//! A gateway looks at the same when it starts, but sends nothing: `at_start`.
 
 mod finding;
 mod ground;
