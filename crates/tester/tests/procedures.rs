@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use common::{FLOWS, Silent, bench, unprobed};
+use common::{FLOWS, Silent, bench, turn, unprobed};
 use tombolo_generator::{Background, Ends, FrameKind, Template};
 use tombolo_tester::bench::{BenchError, Mix};
 use tombolo_tester::effort::Effort;
@@ -210,6 +210,8 @@ fn synthesize(query: &[u8], wrong_address: bool) -> Vec<u8> {
 }
 
 fn dns64(wrong: Wrong, every: u64, max_rate: u64) -> (Measured, Vec<String>) {
+    // The sending cores of other tests would keep client and authority waiting.
+    let _turn = turn();
     let resolver = FaultyResolver::start(wrong, every);
     let directory = tempfile::tempdir().unwrap();
     let mut results = ResultFile::open(&directory.path().join("dns64.jsonl")).unwrap();
