@@ -89,6 +89,19 @@ pub(crate) fn lost_at_the_ends(lab: &Lab) -> u64 {
     of("client") + of("server")
 }
 
+/// Segments that a node has sent again because they were lost. Others it sends again because an answer is late on a
+/// busy machine, which the receiver tells it (RFC 2883): they do not count.
+pub(crate) fn segments_lost(lab: &Lab, node: &str) -> u64 {
+    let command = lab.node(node).unwrap().command("cat").args(["/proc/net/snmp", "/proc/net/netstat"]);
+    let text = command.run().unwrap().stdout;
+    let counter = |group: &str, name: &str| -> u64 {
+        let mut lines = text.lines().filter_map(|line| line.strip_prefix(group)).map(|line| line.split(' '));
+        let place = lines.next().unwrap().position(|word| word == name).unwrap();
+        lines.next().unwrap().nth(place).unwrap().parse().unwrap()
+    };
+    counter("Tcp:", "RetransSegs").saturating_sub(counter("TcpExt:", "TCPDSACKRecvSegs"))
+}
+
 /// Ends the stream also when the test fails.
 pub(crate) struct EndOnDrop<'s>(pub(crate) &'s AtomicBool);
 
