@@ -37,7 +37,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     from: Option<Side>,
     /// The packet: hexadecimal digits from the IP header on, a pcap file, or protocol, source and
-    /// destination: tcp [2001:db8::7]:50000 203.0.113.9:443
+    /// destination: `tcp [2001:db8::7]:50000 203.0.113.9:443`
     #[arg(required = true, num_args = 1..=3)]
     packet: Vec<String>,
     /// Of TCP, a segment in the middle of the connection instead of its SYN
