@@ -25,6 +25,7 @@ pub mod observer;
 pub mod pcap;
 pub mod privileges;
 pub mod queue;
+mod readable;
 pub mod resolver;
 pub mod router;
 pub mod rtnl;

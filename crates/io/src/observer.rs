@@ -5,8 +5,9 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{AddressFamily, LinkAddr, SockFlag, SockType, recvfrom, socket};
+
+use crate::readable;
 
 /// AF_PACKET and ETH_P_ALL, the latter in network byte order (packet(7)).
 const FAMILY: u16 = 17;
@@ -57,14 +58,8 @@ impl Observer {
                 Err(Errno::EAGAIN) => {}
                 Err(errno) => return Err(errno.into()),
             }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            if !readable::wait_until(deadline, self.0.as_fd())? {
                 return Ok(None);
-            }
-            let limit = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
-            match poll(&mut [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)], limit) {
-                Ok(_) | Err(Errno::EINTR) => {}
-                Err(errno) => return Err(errno.into()),
             }
         }
     }

@@ -14,7 +14,6 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
     AddressFamily, ControlMessageOwned, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn6, recvmsg, sendto,
     socket,
@@ -22,7 +21,7 @@ use nix::sys::socket::{
 use tombolo_wire::Pref64Option;
 use tombolo_wire::pref64::in_advertisement;
 
-use crate::links;
+use crate::{links, readable};
 
 const ALL_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
 /// Of messages that have crossed no router (RFC 4861 section 6.1.2).
@@ -94,14 +93,8 @@ impl Routers {
                 Ok(None) => continue,
                 Ok(found) => return Ok(found),
             }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            if !readable::wait_until(deadline, self.0.as_fd())? {
                 return Ok(None);
-            }
-            let limit = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
-            match poll(&mut [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)], limit) {
-                Ok(_) | Err(Errno::EINTR) => {}
-                Err(errno) => return Err(errno.into()),
             }
         }
     }

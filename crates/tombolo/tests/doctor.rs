@@ -14,29 +14,13 @@ use tombolo_lab::{Lab, Peer, Topology, skip_without};
 
 mod running;
 
-use running::{TOMBOLO, rows, run};
+use running::{SERVICES, TOMBOLO, rows, run};
 
 /// The address of the NAT64 lies in the network of the link outside: nobody answers for it there.
-const SERVICES: &str = r#"
-[gateway]
-fastpath = "off"
-
-[capacity]
-subscribers = 100
-bindings = 10000
-sessions = 10000
-
-[[service]]
-kind   = "nat44"
-inside = ["10.0.0.0/24"]
-pool   = [{ addresses = "192.0.2.16/28", ports = "1024-65535" }]
-
-[[service]]
-kind   = "nat64"
-prefix = "64:ff9b::/96"
-well_known_prefix_strict = false
-pool   = [{ addresses = "198.51.100.77", ports = "1024-65535" }]
-"#;
+fn services(fast_path: &str) -> String {
+    let services = SERVICES.replace("\"192.0.2.1\"", "\"198.51.100.77\"");
+    format!("[gateway]\nfastpath = \"{fast_path}\"\n{services}")
+}
 
 const NAT44: &str = "198.51.100.2:7";
 const NAT64: &str = "[64:ff9b::198.51.100.2]:7";
@@ -211,7 +195,7 @@ fn each_of_the_planted_faults_is_found_and_mended_by_the_line() {
     }
     let lab = Lab::create(&Topology::client_gateway_server()).unwrap();
     let file = lab.directory().unwrap().join("gateway.toml");
-    fs::write(&file, SERVICES).unwrap();
+    fs::write(&file, services("off")).unwrap();
     let _server = Peer::udp_echo(lab.node("server").unwrap(), "0.0.0.0:7".parse().unwrap()).unwrap();
     let _gateway = run(TOMBOLO, &lab, &file);
     for &Fault { planted_by, stops, named, cleared_by } in FAULTS {
@@ -245,7 +229,7 @@ fn a_gateway_warns_of_what_stands_in_the_way_when_it_starts() {
     }
     let lab = Lab::create(&Topology::client_gateway_server()).unwrap();
     let file = lab.directory().unwrap().join("gateway.toml");
-    fs::write(&file, SERVICES.replace("\"off\"", "\"tc\"")).unwrap();
+    fs::write(&file, services("tc")).unwrap();
     sh(&lab, "nft 'table inet guard { chain forward { type filter hook forward priority 0; policy drop; }; }'");
     sh(&lab, "ip rule add pref 100 to 192.0.2.0/24 prohibit");
     let gateway = run(TOMBOLO, &lab, &file);
