@@ -1,6 +1,7 @@
 //! Subscribers one by one: those who have most, and all that one has and may have.
 
 use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::Ipv6Net;
@@ -53,8 +54,9 @@ pub(crate) fn details(running: &Running, plan: &Plan, filter: &Filter, rows: &mu
     let matcher = Matcher::new(filter, plan).map_err(Failure::Refused)?;
     let host = filter.inside.as_deref().and_then(|host| host.parse::<Ipv6Addr>().ok());
     let subscribers = &running.tables.subscribers;
+    let mut wanted = Vec::new();
     for id in subscribers.iter() {
-        if rows.count() >= matcher.limit {
+        if wanted.len() as u64 >= matcher.limit {
             break;
         }
         let Some((subscriber, touched)) = subscribers.read(id) else { continue };
@@ -62,10 +64,29 @@ pub(crate) fn details(running: &Running, plan: &Plan, filter: &Filter, rows: &mu
         let nat = plan.service(subscriber.key.service).and_then(|service| service.kind.nat());
         let is_wanted = matcher.wants_subscriber(&row) || host.is_some_and(|host| has_host(&row, nat, host));
         if matcher.wants_service(subscriber.key.service) && is_wanted {
-            rows.row(&detail(running, nat, id, row))?;
+            wanted.push((id, nat, row));
         }
     }
+    let counts = bindings_of(running, wanted.iter().map(|(id, ..)| *id));
+    for (id, nat, row) in wanted {
+        rows.row(&detail(running, nat, id, counts.get(&id).copied().unwrap_or_default(), row))?;
+    }
     Ok(())
+}
+
+/// Bindings of these subscribers: TCP, UDP, ICMP. One look at all bindings, however many subscribers there are.
+fn bindings_of(running: &Running, wanted: impl Iterator<Item = SubscriberId>) -> HashMap<SubscriberId, [u64; 3]> {
+    const PROTOCOLS: [&str; 3] = ["tcp", "udp", "icmp"];
+    let mut counts: HashMap<_, _> = wanted.map(|id| (id, [0; 3])).collect();
+    let bindings = &running.tables.bindings;
+    for (binding, _) in bindings.iter().filter_map(|id| bindings.read(id)) {
+        let counts = SubscriberId::new(binding.subscriber).and_then(|id| counts.get_mut(&id));
+        let place = PROTOCOLS.iter().position(|name| *name == protocol_name(binding.inside.protocol));
+        if let (Some(counts), Some(place)) = (counts, place) {
+            counts[place] += 1;
+        }
+    }
+    counts
 }
 
 /// Whether a host is the subscriber's, where that is a whole network.
@@ -79,15 +100,14 @@ fn has_host(row: &SubscriberRow<'_>, nat: Option<&Nat>, host: Ipv6Addr) -> bool 
     Ipv6Net::new(network, length).is_ok_and(|network| network.contains(&host))
 }
 
-fn detail<'p>(running: &Running, nat: Option<&Nat>, id: SubscriberId, subscriber: SubscriberRow<'p>) -> DetailRow<'p> {
+fn detail<'p>(
+    running: &Running,
+    nat: Option<&Nat>,
+    id: SubscriberId,
+    [tcp, udp, icmp]: [u64; 3],
+    subscriber: SubscriberRow<'p>,
+) -> DetailRow<'p> {
     let tables = &running.tables;
-    let mut counts = [0; 3];
-    let bindings = tables.bindings.iter().filter_map(|id| tables.bindings.read(id));
-    for (binding, _) in bindings.filter(|(binding, _)| SubscriberId::new(binding.subscriber) == Some(id)) {
-        let protocols = ["tcp", "udp", "icmp"];
-        let place = protocols.iter().position(|name| *name == protocol_name(binding.inside.protocol));
-        place.into_iter().for_each(|place| counts[place] += 1);
-    }
     let policy = nat.map(|nat| nat.policy).unwrap_or_default();
     let sessions = policy.sessions_per_subscriber.map(|_| tables.subscribers.sessions(id));
     let blocks_of = nat.and_then(|nat| match nat.pool.allocation() {
@@ -107,7 +127,6 @@ fn detail<'p>(running: &Running, nat: Option<&Nat>, id: SubscriberId, subscriber
         ("sessions", is_reached(sessions.unwrap_or(0), policy.sessions_per_subscriber)),
         ("blocks", most_blocks.is_some_and(|most| blocks.len() >= most)),
     ];
-    let [tcp, udp, icmp] = counts;
     DetailRow {
         subscriber,
         tcp,

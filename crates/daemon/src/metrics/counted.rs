@@ -12,7 +12,7 @@ use tombolo_tables::tables::Tables;
 
 use super::exposition::{Labels, Page, one};
 use super::process;
-use crate::accelerator::Accelerator;
+use crate::accelerator::{Accelerator, Taken};
 use crate::binding_log::collectors::Delivery;
 use crate::control::pools;
 use crate::health::State;
@@ -36,8 +36,9 @@ fn sides(engine: [u64; 2], kernel: [u64; 2]) -> impl Iterator<Item = (Labels, u6
 pub(super) fn render(running: &Running) -> String {
     let mut page = Page::default();
     let plan = running.plan.load_full();
-    packets(&mut page, running);
-    by_service(&mut page, running, &plan);
+    let taken = running.accelerator.as_ref().map(Accelerator::taken);
+    packets(&mut page, running, taken.as_ref());
+    by_service(&mut page, running, &plan, &taken.unwrap_or_default());
     queues(&mut page, running);
     state(&mut page, running, &plan);
     ports(&mut page, running, &plan);
@@ -93,10 +94,9 @@ fn ports(page: &mut Page, running: &Running, plan: &Plan) {
     page.gauge("tombolo_pool_ports", "Outside ports of a service, by what they are used for.", samples);
 }
 
-fn packets(page: &mut Page, running: &Running) {
+fn packets(page: &mut Page, running: &Running, taken: Option<&Taken>) {
     let totals = running.totals();
-    let taken = running.accelerator.as_ref().map(Accelerator::taken).unwrap_or_default();
-    let kernel = taken.forwarded();
+    let kernel = taken.map(Taken::forwarded).unwrap_or_default();
     // What the kernel takes, it takes to send it on.
     let received = sides(totals.received, kernel.packets);
     page.counter("tombolo_received_packets_total", "Packets received.", received);
@@ -114,7 +114,7 @@ fn packets(page: &mut Page, running: &Running) {
         let help = "Packets from inside that came in where their source is not (RFC 3704).";
         page.counter("tombolo_inside_spoofed_packets_total", help, one(dropped));
     }
-    if running.accelerator.is_some() {
+    if let Some(taken) = taken {
         let left = Miss::ALL
             .iter()
             .map(|reason| (label("reason", reason.name()), taken.passed.get(reason).copied().unwrap_or(0)));
@@ -134,8 +134,7 @@ fn packets(page: &mut Page, running: &Running) {
 
 /// The same by service. Of reasons for drops only those that occurred: there are a hundred for each
 /// service.
-fn by_service(page: &mut Page, running: &Running, plan: &Plan) {
-    let taken = running.accelerator.as_ref().map(Accelerator::taken).unwrap_or_default();
+fn by_service(page: &mut Page, running: &Running, plan: &Plan, taken: &Taken) {
     let services: Vec<_> = plan
         .numbered()
         .map(|(number, service)| {
