@@ -1198,6 +1198,11 @@ def segment_sizes():
          "packet too big with the inside link's 1400",
          packet(given, "reply packet-too-big", error6(GW6, other, 2, 0, u32(1400), given[:1232])),
          config="narrow", service="nat64")
+    stranger, remote = "2001:db8:bbbb::2", "64:ff9b::c633:6409"
+    given = ipv6(stranger, remote, 17, udp(stranger, remote, 40000, 53, b"query"))
+    case("not-inside", "RFC 4443 section 3.1", "from a host that is not one of those inside", "administratively prohibited",
+         packet(given, "reply not-inside", error6(GW6, stranger, 1, 1, ZERO, given)),
+         config="inside", service="nat64")
 
 
 def policies():

@@ -24,6 +24,8 @@ mod host;
 mod loops;
 mod map;
 mod nat44;
+mod nat64;
+mod networks;
 mod pool;
 mod problem;
 pub mod reference;

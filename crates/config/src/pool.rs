@@ -5,11 +5,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 
 use tombolo_engine::mapping::address_ranges::AddressRanges;
+use tombolo_engine::mapping::networks::Networks;
 use tombolo_engine::mapping::pool::{Owner, Pool, PoolRange, PortRanges, PortSpace};
 use tombolo_engine::mechanism::napt::Endpoint;
 use tombolo_engine::plan::StaticBinding;
 use tombolo_tables::binding::InsideKey;
-use tombolo_tables::lpm::Prefix;
 use tombolo_wire::{Port, Prefix64};
 
 use crate::document::{Node, Table};
@@ -19,6 +19,9 @@ use crate::shared::{self, SharedPool};
 use crate::value::{self, Addresses};
 
 const PROTOCOLS: [(&str, PortSpace); 3] = [("tcp", PortSpace::Tcp), ("udp", PortSpace::Udp), ("icmp", PortSpace::Icmp)];
+
+/// What is said of a host that is none of the service's.
+const NOT_INSIDE: &str = "is not inside; add it to the key \"inside\", or use a host there";
 
 /// Addresses that share their ports, from one item of the file or several.
 #[derive(Debug, Clone)]
@@ -161,12 +164,12 @@ fn span(draft: &Draft<'_>, bindings: &[StaticBinding]) -> RangeInclusive<u16> {
 /// What the hosts are that a service's static bindings are for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum InsideEnd<'a> {
-    /// IPv6 hosts, outside the prefix of the service, if that is known.
-    Ipv6(Option<Prefix64>),
+    /// IPv6 hosts in `inside`, if that says any, and outside the prefix of the service, if that is known.
+    Ipv6 { prefix: Option<Prefix64>, inside: &'a Networks },
     /// IPv4 hosts with these addresses.
     Ipv4(&'a AddressRanges),
     /// IPv4 hosts with addresses in `inside`, behind softwires that end in one of `b4s`.
-    Softwire { b4s: &'a [Prefix<u128>], inside: &'a AddressRanges },
+    Softwire { b4s: &'a Networks, inside: &'a AddressRanges },
 }
 
 impl InsideEnd<'_> {
@@ -174,10 +177,13 @@ impl InsideEnd<'_> {
         let text = node.text()?;
         let problem = |text: String| node.problem(text);
         match self {
-            Self::Ipv6(prefix) => {
+            Self::Ipv6 { prefix, inside } => {
                 let (address, port) = value::inside_endpoint(text).map_err(problem)?;
                 if prefix.is_some_and(|prefix| prefix.contains(address)) {
                     return Err(node.problem("lies in the prefix of the service and would loop; use a host inside"));
+                }
+                if !inside.is_empty() && !inside.contains(address) {
+                    return Err(node.problem(format!("{address} {NOT_INSIDE}")));
                 }
                 Ok((address.into(), port))
             }
@@ -193,7 +199,7 @@ impl InsideEnd<'_> {
     pub(crate) fn check_ipv4(&self, address: Ipv4Addr, node: &Node<'_>) -> Result<(), Problem> {
         match self {
             Self::Ipv4(inside) | Self::Softwire { inside, .. } if !inside.contains(address) => {
-                Err(node.problem(format!("{address} is not inside; add it to the key \"inside\", or use a host there")))
+                Err(node.problem(format!("{address} {NOT_INSIDE}")))
             }
             _ => Ok(()),
         }
@@ -213,7 +219,7 @@ pub(crate) fn read_softwire(table: &Table<'_>, end: &InsideEnd<'_>, log: &mut Lo
         text.parse::<Ipv6Addr>().map_err(|_| node.problem("not an IPv6 address; write it without a prefix length"))
     });
     let address = log.keep(address)?;
-    if !b4s.iter().any(|prefix| prefix.contains(address.to_bits())) {
+    if !b4s.contains(address) {
         log.mistake(node.problem("is in none of the prefixes of \"b4s\"; add its prefix there, or correct it"));
     }
     Some(address)

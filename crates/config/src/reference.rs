@@ -171,6 +171,8 @@ pub static SERVICE: Section = Section {
         "name": "string", "its kind", "\"plat\"", "Name in logs and metrics: 1 to 32 lower-case letters, digits and hyphens.";
         "prefix": "prefix", "", "\"64:ff9b::/96\"",
             "IPv6 prefix in which the inside sees IPv4 addresses, of 32, 40, 48, 56, 64 or 96 bits (RFC 6052).";
+        "inside": "array of strings", "anybody", "[\"2001:db8::/32\"]",
+            "IPv6 prefixes of the hosts that may use the service. What others send is dropped and counted (`not-inside`), and answered with \"administratively prohibited\"; ICMP errors may come from any router. To be said wherever the prefix is reached from the Internet: without it the gateway is an open relay, and `tombolo check` says so.";
         ..WELL_KNOWN_PREFIX;
         ..POOLED;
         "static": "array of tables", "none", "[{ inside = \"[2001:db8::2]:80\", outside = \"192.0.2.1:80\", protocol = \"tcp\" }]",
@@ -540,7 +542,7 @@ pub static ALLOCATION: Section = Section {
             "Ports in a block, 64 to 32768. With `deterministic` for the dynamic pool, which is handed out port by port without this key.";
         "blocks": "number", "4", "4", "Blocks that a subscriber may have at a time, 1 to 4.";
         "inside": "prefix", "`inside` of a `nat44`", "\"2001:db8::/48\"",
-            "Of a `nat64` with `deterministic`: the prefix of the subscribers, who have `subscriber_prefix` bits each. Others get no state.";
+            "Of a `nat64` with `deterministic`: the prefix of the subscribers, who have `subscriber_prefix` bits each. Others get no state. It must lie in a prefix of the service's own `inside`, if that has any, or of the `b4s` of an `aftr`.";
         "dynamic_factor": "number", "0", "2",
             "Of `deterministic`: shares that each outside address keeps for its dynamic pool (RFC 7422's D), for subscribers who need more than theirs.";
         "order": "\"fill-address\" or \"rotate-addresses\"", "\"fill-address\"", "\"rotate-addresses\"",

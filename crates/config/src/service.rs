@@ -23,6 +23,7 @@ use crate::document::{Node, Table};
 use crate::loops::{self, Rows};
 use crate::map::{self, End, Row};
 use crate::nat44::{self, Inside};
+use crate::nat64;
 use crate::pool::{self, Draft, InsideEnd};
 use crate::problem::{Log, Problem};
 use crate::reference::{MAP_E, MAP_T, NAT44, SERVICE, STATELESS};
@@ -173,17 +174,18 @@ impl<'d> Reader<'d> {
 
     fn nat64(&mut self, table: &Table<'d>, log: &mut Log) -> Option<Nat64> {
         let prefix = self.prefix(table, log);
+        let inside = nat64::read_inside(table, prefix, log);
         let drafts = pool::read(table, &self.pools, log);
-        let static_bindings = self.read_static(table, &InsideEnd::Ipv6(prefix), &drafts, log);
+        let static_bindings = self.read_static(table, &InsideEnd::Ipv6 { prefix, inside: &inside }, &drafts, log);
         let pool = pool::build(&drafts, &static_bindings, &mut self.next_slot, log);
         self.pools.extend(drafts);
         let well_known_prefix_strict = table.read_or("well_known_prefix_strict", true, log, Node::switch);
         let policy = stateful::policy(table, Policy::default(), log);
-        let pool =
-            stateful::allocation(table, pool, &Hosts::Ipv6 { prefix_length: policy.subscriber.prefix_length() }, log);
+        let hosts = Hosts::Ipv6 { prefix_length: policy.subscriber.prefix_length(), inside: ("inside", &inside) };
+        let pool = stateful::allocation(table, pool, &hosts, log);
         let translate = translate(table, log);
         let nat = Nat { pool, policy, static_bindings };
-        Some(Nat64 { prefix: prefix?, well_known_prefix_strict, nat, translate })
+        Some(Nat64 { prefix: prefix?, inside, well_known_prefix_strict, nat, translate })
     }
 
     fn nat44(&mut self, table: &Table<'d>, log: &mut Log) -> Nat44 {

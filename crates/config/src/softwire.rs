@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use tombolo_engine::mapping::address_ranges::AddressRanges;
 use tombolo_engine::mapping::eam::parse_prefix;
+use tombolo_engine::mapping::networks::Networks;
 use tombolo_engine::mapping::pool::PortRanges;
 use tombolo_engine::mapping::port_set::PortDivision;
 use tombolo_engine::mapping::softwire_table::{SoftwireRow, SoftwireTable, SoftwireTableError, b4_address};
@@ -17,11 +18,11 @@ use tombolo_engine::service::aftr::{Aftr, Untranslated};
 use tombolo_engine::service::b4::B4;
 use tombolo_engine::service::lwaftr::Lwaftr;
 use tombolo_engine::service::lwb4::Lwb4;
-use tombolo_tables::lpm::Prefix;
 
 use crate::difference::Wording;
 use crate::document::{Node, Table};
 use crate::nat44::{self, Inside};
+use crate::networks;
 use crate::pool::{self, Draft, InsideEnd};
 use crate::problem::{Log, Problem};
 use crate::reference::{AFTR, B4 as B4_KEYS, LWAFTR, LWB4, SOFTWIRE, Section, UNTRANSLATED_HOST};
@@ -110,7 +111,7 @@ fn aftr<'d>(table: &Table<'d>, taken: &mut Taken<'_, 'd>, log: &mut Log) -> Opti
     let prefix_length = table.read_or("subscriber_prefix", SUBSCRIBER_PREFIX, log, |node| {
         Ok(u8::try_from(node.number32(1..=128)?).unwrap_or(SUBSCRIBER_PREFIX))
     });
-    let pool = stateful::allocation(table, pool, &Hosts::Ipv6 { prefix_length }, log);
+    let pool = stateful::allocation(table, pool, &Hosts::Ipv6 { prefix_length, inside: ("b4s", &b4s) }, log);
     let policy = stateful::policy(table, Policy::default(), log);
     let policy = Policy { subscriber: SubscriberIs::Softwire { prefix_length }, ..policy };
     Some(Aftr {
@@ -283,24 +284,20 @@ fn public(node: &Node<'_>) -> Result<Ipv4Addr, Problem> {
 }
 
 /// Where an AFTR's B4s may be.
-fn b4_prefixes(table: &Table<'_>, own: Option<Ipv6Addr>, log: &mut Log) -> Vec<Prefix<u128>> {
-    let Some(node) = table.require("b4s", log) else { return Vec::new() };
-    let items = log.keep(node.items()).unwrap_or_default();
-    if items.is_empty() {
+fn b4_prefixes(table: &Table<'_>, own: Option<Ipv6Addr>, log: &mut Log) -> Networks {
+    let Some(node) = table.require("b4s", log) else { return Networks::default() };
+    let prefixes = networks::read(&node, log);
+    if node.items().is_ok_and(|items| items.is_empty()) {
         log.mistake(node.problem("no B4 may come; add their prefix, as \"2001:db8:1000::/36\""));
     }
-    let mut prefixes = Vec::new();
-    for item in &items {
-        let prefix = item.text().and_then(|text| parse_prefix::<u128>(text).map_err(|error| item.problem(error)));
-        let Some(prefix) = log.keep(prefix) else { continue };
+    for (item, prefix) in &prefixes {
         if own.is_some_and(|own| prefix.contains(own.to_bits())) {
             log.mistake(
                 item.problem("contains the AFTR's own address, so that its packets could loop; leave that out"),
             );
         }
-        prefixes.push(prefix);
     }
-    prefixes
+    networks::all(&prefixes)
 }
 
 fn inner_sources(table: &Table<'_>, log: &mut Log) -> AddressRanges {

@@ -8,8 +8,10 @@ use ipnet::Ipv6Net;
 use tombolo_engine::mapping::address_ranges::AddressRanges;
 use tombolo_engine::mapping::allocation::{Allocation, Blocks, Deterministic, Subscribers};
 use tombolo_engine::mapping::deterministic::{DeterministicMap, Order};
+use tombolo_engine::mapping::networks::Networks;
 use tombolo_engine::mapping::pool::{Parity, Pool, PortRanges, PortSpace};
 use tombolo_engine::mechanism::napt::{Filtering, Filters, InboundTcp, Policy, Sessions, SubscriberIs, UnsolicitedSyn};
+use tombolo_tables::lpm::Prefix;
 use tombolo_tables::tables::Budget;
 
 use crate::document::{Node, Table};
@@ -93,6 +95,8 @@ pub(crate) enum Hosts<'a> {
     Ipv6 {
         /// Bits that tell subscribers apart.
         prefix_length: u8,
+        /// The key that says who is served, and what it says.
+        inside: (&'a str, &'a Networks),
     },
 }
 
@@ -155,9 +159,9 @@ fn deterministic(
             }
             Subscribers::Ipv4((*addresses).clone())
         }
-        Hosts::Ipv6 { prefix_length } => {
+        Hosts::Ipv6 { prefix_length, inside } => {
             let node = table.require("inside", log)?;
-            log.keep(prefix_of_subscribers(&node, *prefix_length))?
+            log.keep(prefix_of_subscribers(&node, *prefix_length, *inside))?
         }
     };
     let ports = log.keep(common_ports(pool, table.node()))?;
@@ -177,11 +181,20 @@ fn deterministic(
     Some(Deterministic::new(subscribers, map?, blocks))
 }
 
-fn prefix_of_subscribers(node: &Node<'_>, length: u8) -> Result<Subscribers, Problem> {
+fn prefix_of_subscribers(
+    node: &Node<'_>,
+    length: u8,
+    (key, inside): (&str, &Networks),
+) -> Result<Subscribers, Problem> {
     let net: Ipv6Net =
         node.text()?.parse().map_err(|_| node.problem("not an IPv6 prefix; write it as \"2001:db8::/48\""))?;
     if net.addr() != net.network() {
         return Err(node.problem(format!("bits are set behind the prefix length; write \"{}\"", net.trunc())));
+    }
+    if !inside.is_empty() && !inside.covers(Prefix::covering(net.network().to_bits(), net.prefix_len())) {
+        return Err(node.problem(format!(
+            "lies in no prefix of the service's \"{key}\", whose hosts alone may use it; give both the same"
+        )));
     }
     let bits = length.checked_sub(net.prefix_len()).filter(|bits| 1_u64 << (*bits).min(63) <= MOST_SUBSCRIBERS);
     let Some(bits) = bits else {

@@ -303,7 +303,7 @@ fn receive_ipv6(
         return serve_ipv6(service, from, parsed, work);
     }
     let checked = if shape.ends_softwires { check_obstacle_at_end(parsed) } else { check_obstacle(parsed) };
-    if let Err(refusal) = checked {
+    if let Err(refusal) = checked.and_then(|()| service.kind.admits(parsed)) {
         return answer_ipv6(from, refusal, parsed, work);
     }
     match reassembly.accept_ipv6(&work.packet, parsed, work.now.0)? {

@@ -163,6 +163,8 @@ drop_reasons! {
     Draining = "draining", remedy: "tombolo drain --off, when the gateway is to serve again";
     /// Policy excludes it: an address of a deny list, or ICMP from outside to a lwAFTR.
     Denied = "denied", remedy: "change the deny list, or inbound_icmp of the lwaftr";
+    /// From a host that is not one of those that may use the service: not in its `inside`.
+    NotInside = "not-inside", remedy: "add the host's prefix to inside of the service, if it may use it";
     /// A packet for an end of a softwire that holds no IPv4 packet (RFC 2473 section 3.1).
     NotIpv4Inside = "no-packet-inside", remedy: "look at the sender; only IPv4 belongs into the softwire";
     /// A packet for an end of a softwire that holds another tunnel's packet (RFC 2473 section 4).

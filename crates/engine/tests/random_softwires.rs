@@ -12,6 +12,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 use support::*;
 use tombolo_engine::mapping::address_ranges::AddressRanges;
+use tombolo_engine::mapping::networks::Networks;
 use tombolo_engine::mapping::pool::{Owner, Pool, PoolRange, PortRanges};
 use tombolo_engine::mapping::port_set::PortDivision;
 use tombolo_engine::mapping::softwire_table::{SoftwireRow, SoftwireTable};
@@ -59,7 +60,7 @@ fn pool(ports: PortRanges) -> Pool {
 fn aftr() -> ServiceKind {
     ServiceKind::Aftr(Aftr {
         address: AFTR,
-        b4s: vec![Prefix::new("2001:db8:1000::".parse().unwrap(), 36).unwrap()],
+        b4s: Networks::new([Prefix::new("2001:db8:1000::".parse().unwrap(), 36).unwrap()]),
         inside: ten(),
         untranslated: Untranslated::default(),
         nat: Nat {

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use support::*;
 use tombolo_engine::mapping::address_ranges::AddressRanges;
+use tombolo_engine::mapping::networks::Networks;
 use tombolo_engine::mapping::pool::{Owner, Pool, PoolRange, PortRanges};
 use tombolo_engine::mapping::port_set::PortDivision;
 use tombolo_engine::mapping::softwire_table::{SoftwireRow, SoftwireTable, b4_address};
@@ -60,7 +61,7 @@ fn ten() -> AddressRanges {
 fn aftr(policy: Policy) -> Gateway {
     gateway(ServiceKind::Aftr(Aftr {
         address: AFTR,
-        b4s: vec![Prefix::new("2001:db8:1000::".parse().unwrap(), 36).unwrap()],
+        b4s: Networks::new([Prefix::new("2001:db8:1000::".parse().unwrap(), 36).unwrap()]),
         inside: ten(),
         untranslated: Untranslated::default(),
         nat: Nat {

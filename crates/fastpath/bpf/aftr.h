@@ -8,26 +8,13 @@
 #include "nat44.h"
 #include "softwire.h"
 
-static __always_inline bool is_b4(const volatile struct service *service, const __u64 address[2])
-{
-#pragma nounroll
-	for (__u32 n = 0; n < RANGES_MAX && n < service->b4_networks; n++) {
-		const volatile struct network *network = &service->b4s[n];
-
-		if (!((address[0] ^ network->bits[0]) & network->mask[0]) &&
-		    !((address[1] ^ network->bits[1]) & network->mask[1]))
-			return true;
-	}
-	return false;
-}
-
 static __always_inline struct outcome aftr_inside(const volatile struct service *service,
 						  struct scratch *scratch)
 {
 	const struct packet *packet = &scratch->packet;
 	struct rewrite *to = &scratch->rewrite;
 
-	if (!is_b4(service, packet->outer_source) ||
+	if (!is_in_networks(service, service->b4_networks, packet->outer_source) ||
 	    !is_among(service->inside, service->inside_ranges, bpf_ntohl(packet->source4)) ||
 	    is_service_continuity(packet->destination4))
 		return PASSED(MISS_SCREENED);

@@ -420,6 +420,17 @@ static __always_inline int bind_for(struct subscriber *subscriber, __u32 subscri
 	return -MISS_RACE;
 }
 
+/* Whether a host may make bindings: nat64.rs, `inside`. Who has one already was asked when it was made, so
+ * that no other packet costs anything.
+ */
+static __always_inline bool is_admitted(const volatile struct service *service,
+					const struct inside_key *key)
+{
+	__u32 count = service->inside_networks;
+
+	return !count || is_in_networks(service, count, key->address);
+}
+
 /* Makes a binding for an inside endpoint of a subscriber that was admitted: its number, or a miss,
  * negative.
  */
@@ -432,6 +443,8 @@ __noinline int bind(const struct inside_key *key, __u32 space, __u32 now)
 
 	if (!key || !scratch)
 		return -MISS_RACE;
+	if (!is_admitted(service_at(key->place), key))
+		return -MISS_POLICY;
 	subscriber = find_subscriber(key->address, key->address4, key->service, &subscriber_id);
 	if (!subscriber || !touch(&subscriber->life, now))
 		return -MISS_NO_SUBSCRIBER;

@@ -48,4 +48,19 @@ static __always_inline bool is_among(const volatile struct range ranges[RANGES_M
 	return false;
 }
 
+/* Whether one of the first `count` networks of a service has an address. */
+static __always_inline bool is_in_networks(const volatile struct service *service, __u32 count,
+					   const __u64 address[2])
+{
+#pragma nounroll
+	for (__u32 n = 0; n < RANGES_MAX && n < count; n++) {
+		const volatile struct network *network = &service->networks[n];
+
+		if (!((address[0] ^ network->bits[0]) & network->mask[0]) &&
+		    !((address[1] ^ network->bits[1]) & network->mask[1]))
+			return true;
+	}
+	return false;
+}
+
 #endif

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tombolo_engine::Plan;
+use tombolo_engine::mapping::networks::Networks;
 use tombolo_engine::mapping::pool::{Owner, Pool, PoolRange, PortRanges};
 use tombolo_engine::mechanism::TranslateSettings;
 use tombolo_engine::mechanism::napt::{Nat, Policy, Times};
@@ -114,6 +115,7 @@ fn plan() -> Plan {
     };
     let kind = ServiceKind::Nat64(Nat64 {
         prefix: Prefix64::WELL_KNOWN,
+        inside: Networks::default(),
         well_known_prefix_strict: false,
         nat: Nat { pool: Pool::new(vec![range]), policy: Policy::default(), static_bindings: Vec::new() },
         translate: TranslateSettings::default(),

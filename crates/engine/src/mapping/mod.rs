@@ -9,6 +9,7 @@ pub(crate) mod embedding;
 pub mod error_sources;
 pub mod map_domain;
 pub mod map_rule;
+pub mod networks;
 pub mod pool;
 pub mod port_ranges;
 pub mod port_set;

@@ -9,12 +9,13 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use tombolo_tables::binding::InsideKey;
-use tombolo_tables::lpm::Prefix;
+use tombolo_wire::Protocol;
 
 use super::serve::Serve;
 use super::shape::Shape;
 use crate::description::{Description, Fact};
 use crate::mapping::address_ranges::AddressRanges;
+use crate::mapping::networks::Networks;
 use crate::mapping::stateless::Claim;
 use crate::mechanism::hairpin::come_in_again;
 use crate::mechanism::napt::{Host, KnownBy, Nat, NextLink, deliver_ipv4};
@@ -34,7 +35,7 @@ pub struct Aftr {
     /// Its tunnel address.
     pub address: Ipv6Addr,
     /// Where B4s may be (RFC 6333 section 11: ingress filtering). Not empty.
-    pub b4s: Vec<Prefix<u128>>,
+    pub b4s: Networks,
     /// Inner sources that are accepted: private addresses and 192.0.0.0/29 unless configured
     /// otherwise (RFC 6333 section 11).
     pub inside: AddressRanges,
@@ -98,7 +99,7 @@ impl Serve for Aftr {
         let about = self
             .softwire
             .describe(&[self.address])
-            .with("b4s", Fact::texts(&self.b4s))
+            .with("b4s", Fact::texts(self.b4s.prefixes()))
             .with("inside", &self.inside)
             .with("untranslated_hosts", self.untranslated.hosts.len());
         self.nat.describe(about)
@@ -121,8 +122,7 @@ impl Serve for Aftr {
     }
 
     fn has_inside(&self, inside: &InsideKey) -> bool {
-        self.b4s.iter().any(|prefix| prefix.contains(u128::from_be_bytes(inside.ipv6)))
-            && self.inside.contains(inside.ipv4.into())
+        self.b4s.contains(inside.ipv6.into()) && self.inside.contains(inside.ipv4.into())
     }
 
     fn nat(&self) -> Option<&Nat> {
@@ -135,6 +135,10 @@ impl Serve for Aftr {
 
     fn hosts_known_by(&self) -> KnownBy {
         KnownBy::Softwire
+    }
+
+    fn admits(&self, outer: &Parsed<Ipv6Addr>) -> Result<(), Refusal> {
+        if outer.protocol == Protocol::IPV4 { self.check_b4(outer.source) } else { Ok(()) }
     }
 
     /// To the tunnel address.
@@ -195,7 +199,7 @@ impl SoftwireEnd for Aftr {
 impl Aftr {
     #[inline]
     fn check_b4(&self, remote: Ipv6Addr) -> Result<(), Refusal> {
-        if !self.b4s.iter().any(|prefix| prefix.contains(remote.to_bits())) {
+        if !self.b4s.contains(remote) {
             let answer = self.tell_unknown.then_some(IcmpAnswer::SourcePolicy);
             return Err(Refusal { reason: DropReason::UnknownSoftwire, answer });
         }

@@ -143,6 +143,10 @@ macro_rules! service_kinds {
                 match self { $(Self::$kind(service) => service.ends_loops(),)+ }
             }
 
+            pub(crate) fn admits(&self, parsed: &Parsed<Ipv6Addr>) -> Result<(), Refusal> {
+                match self { $(Self::$kind(service) => service.admits(parsed),)+ }
+            }
+
             pub(crate) fn icmp_source(&self) -> Option<Ipv4Addr> {
                 match self { $(Self::$kind(service) => service.icmp_source(),)+ }
             }

@@ -12,8 +12,9 @@ use tombolo_wire::Prefix64;
 
 use super::serve::Serve;
 use super::shape::Shape;
-use crate::description::Description;
+use crate::description::{Description, Fact};
 use crate::mapping::embedding::check_embedding;
+use crate::mapping::networks::Networks;
 use crate::mapping::stateless::Claim;
 use crate::mechanism::hairpin::{check_size, come_in_again};
 use crate::mechanism::napt::{Arrival, Host, KnownBy, Nat, port_of};
@@ -34,6 +35,9 @@ use crate::work::Work;
 pub struct Nat64 {
     /// The prefix in which IPv6 hosts see IPv4 addresses (RFC 6052).
     pub prefix: Prefix64,
+    /// The hosts that may use it; anybody if there are none. An ICMP error may come from any router on
+    /// the way to such a host.
+    pub inside: Networks,
     /// Drop packets that combine the well-known prefix with an IPv4 address that is not global (RFC
     /// 6052 section 3.1).
     pub well_known_prefix_strict: bool,
@@ -49,7 +53,8 @@ impl Serve for Nat64 {
     }
 
     fn describe(&self) -> Description {
-        self.nat.describe(Description::default().with("prefix", self.prefix.to_string()))
+        let about = Description::default().with("prefix", self.prefix.to_string());
+        self.nat.describe(about.with("inside", Fact::texts(self.inside.prefixes())))
     }
 
     fn routed(&self) -> Routed {
@@ -68,7 +73,16 @@ impl Serve for Nat64 {
     }
 
     fn has_inside(&self, inside: &InsideKey) -> bool {
-        !self.prefix.contains(inside.ipv6.into())
+        let host = Ipv6Addr::from(inside.ipv6);
+        !self.prefix.contains(host) && self.is_inside(host)
+    }
+
+    #[inline]
+    fn admits(&self, parsed: &Parsed<Ipv6Addr>) -> Result<(), Refusal> {
+        if parsed.payload == Payload::IcmpError || self.is_inside(parsed.source) {
+            return Ok(());
+        }
+        Err(Refusal::with(DropReason::NotInside, IcmpAnswer::Prohibited))
     }
 
     fn nat(&self) -> Option<&Nat> {
@@ -95,6 +109,7 @@ impl Serve for Nat64 {
     #[inline]
     fn serve_ipv6(&self, parsed: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         screen_ipv6(parsed)?;
+        self.admits(parsed)?;
         if parsed.payload == Payload::IcmpError {
             return self.error_from_inside(parsed, work);
         }
@@ -141,6 +156,11 @@ impl Serve for Nat64 {
 }
 
 impl Nat64 {
+    #[inline]
+    fn is_inside(&self, host: Ipv6Addr) -> bool {
+        self.inside.is_empty() || self.inside.contains(host)
+    }
+
     /// Sends a packet from outside to the host with the endpoint `inside`.
     fn send_inside(
         &self,

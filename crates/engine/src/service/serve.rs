@@ -76,6 +76,15 @@ pub(crate) trait Serve {
         self.routed().sources.iter().any(|(first, last)| (*first..=*last).contains(&host))
     }
 
+    /// Asks whether the sender of a packet from the IPv6 side may use it; asked of pieces before they wait
+    /// for the others.
+    ///
+    /// # Errors
+    /// The reason why not.
+    fn admits(&self, _parsed: &Parsed<Ipv6Addr>) -> Result<(), Refusal> {
+        Ok(())
+    }
+
     /// The prefix in which it shows IPv4 hosts to IPv6 hosts (Pref64), if it has one.
     fn pref64(&self) -> Option<Prefix64> {
         None

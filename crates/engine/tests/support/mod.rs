@@ -9,6 +9,7 @@ use std::sync::Arc;
 use tombolo_engine::counters::Totals;
 use tombolo_engine::mapping::address_ranges::AddressRanges;
 use tombolo_engine::mapping::allocation::Allocation;
+use tombolo_engine::mapping::networks::Networks;
 use tombolo_engine::mapping::pool::{Owner, Pool, PoolRange, PortRanges, PortSpace};
 use tombolo_engine::mechanism::napt::{Endpoint, Nat, Policy, Times};
 use tombolo_engine::mechanism::{TranslateSettings, UdpZeroChecksum};
@@ -193,6 +194,7 @@ impl Gateway {
 fn nat64(setup: &Setup, pool: Pool) -> Nat64 {
     Nat64 {
         prefix: Prefix64::new("64:ff9b::".parse().unwrap(), 96).unwrap(),
+        inside: Networks::default(),
         well_known_prefix_strict: false,
         nat: nat(setup, pool),
         translate: TranslateSettings { udp_zero_4to6: UdpZeroChecksum::Compute, ..TranslateSettings::default() },

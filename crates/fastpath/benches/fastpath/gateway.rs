@@ -12,6 +12,7 @@ use tombolo_engine::Plan;
 use tombolo_engine::mapping::address_ranges::AddressRanges;
 use tombolo_engine::mapping::eam::{Eam, EamTable};
 use tombolo_engine::mapping::error_sources::ErrorSources;
+use tombolo_engine::mapping::networks::Networks;
 use tombolo_engine::mapping::pool::{Owner, Pool, PoolRange, PortRanges};
 use tombolo_engine::mapping::stateless::{DenyList, StatelessMap};
 use tombolo_engine::mechanism::TranslateSettings;
@@ -226,6 +227,7 @@ fn usual(kind: Kind, (first, last): (Ipv4Addr, Ipv4Addr)) -> ServiceKind {
         }),
         _ => ServiceKind::Nat64(Nat64 {
             prefix: Prefix64::WELL_KNOWN,
+            inside: Networks::default(),
             well_known_prefix_strict: false,
             nat: Nat { pool, policy, static_bindings: Vec::new() },
             translate: TranslateSettings::default(),

@@ -122,7 +122,7 @@ tombolo_records::records! {
     /// wire.
     plain pub(crate) struct TunnelRecord as tunnel {
         local: [u64; 2],
-        /// The other end. The AFTR has many, those in `b4s`.
+        /// The other end. The AFTR has many, those in `networks`.
         remote: [u64; 2],
         /// Bytes of the largest IPv4 packet that crosses in one packet.
         mtu: u32,
@@ -149,6 +149,7 @@ tombolo_records::records! {
         /// What becomes of TOS and traffic class: copied if negative, else its DSCP is replaced.
         traffic_class_4to6: i16,
         traffic_class_6to4: i16,
+        /// AFTR: how many networks B4s have.
         b4_networks: u8,
         mesh_ranges: u8,
         inside_mtu: u32,
@@ -167,7 +168,9 @@ tombolo_records::records! {
         claims: u16,
         /// Where it stands in the plan, which changes when others come and go.
         place: u8,
-        reserved: [u8; 7],
+        /// NAT64: how many networks those have who may make bindings; none if anybody may.
+        inside_networks: u8,
+        reserved: [u8; 6],
         prefix: PrefixRecord,
         pool: [PoolRecord; RANGES],
         /// NAT44: who is inside, and what inside hosts reach as they are. SIIT: embedded hosts,
@@ -175,8 +178,8 @@ tombolo_records::records! {
         inside: [Range; RANGES],
         untranslated: [Range; RANGES],
         tunnel: TunnelRecord,
-        /// AFTR: addresses of B4s.
-        b4s: [Network; RANGES],
+        /// AFTR: addresses of B4s. NAT64: of those who may make bindings.
+        networks: [Network; RANGES],
         /// MAP: addresses that an edge reaches without the border relay.
         mesh: [Range; RANGES],
         /// lwAFTR: its addresses.

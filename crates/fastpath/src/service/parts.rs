@@ -4,6 +4,7 @@ use std::net::Ipv6Addr;
 
 use tombolo_engine::mapping::address_ranges::AddressRanges;
 use tombolo_engine::mapping::allocation::Allocation;
+use tombolo_engine::mapping::networks::Networks;
 use tombolo_engine::mapping::pool::{Owner, Parity, Pool, PoolRange, PortRanges, PortSpace};
 use tombolo_engine::mechanism::napt::{Filtering, InboundTcp, Nat, Policy, Sessions, SubscriberIs, UnsolicitedSyn};
 use tombolo_engine::mechanism::{SoftwireSettings, TrafficClass, TranslateSettings, UdpZeroChecksum};
@@ -13,7 +14,7 @@ use tombolo_wire::Prefix64;
 use tombolo_wire::ipv6::MINIMUM_MTU;
 
 use crate::record::{
-    CLAIM_NO_ICMP, PoolRecord, Ports, PrefixRecord, RANGES, Range, SERVICE_ADDRESS_DEPENDENT, SERVICE_CLAMPS,
+    CLAIM_NO_ICMP, Network, PoolRecord, Ports, PrefixRecord, RANGES, Range, SERVICE_ADDRESS_DEPENDENT, SERVICE_CLAMPS,
     SERVICE_ENDS_SOFTWIRES, SERVICE_ENGINE_BINDS, SERVICE_ENGINE_OPENS, SERVICE_ENGINE_OPENS_TCP,
     SERVICE_KEEPS_SESSIONS, SERVICE_NO_INBOUND_TCP, SERVICE_PARITY, SERVICE_STRICT, ServiceRecord, TunnelRecord,
     halves,
@@ -123,6 +124,16 @@ pub(super) fn fill(entries: &mut [Range; RANGES], ranges: &AddressRanges) -> Res
         *entry = Range { first: range.start().to_bits(), last: range.end().to_bits() };
     }
     Ok(u8::try_from(ranges.len()).unwrap_or(u8::MAX))
+}
+
+/// Writes networks into their entries; how many there are, if there is room for all.
+pub(super) fn fill_networks(entries: &mut [Network; RANGES], networks: &Networks) -> Option<u8> {
+    let prefixes = networks.prefixes();
+    for (entry, prefix) in entries.iter_mut().zip(prefixes) {
+        let mask = !u128::MAX.checked_shr(prefix.prefix_len().into()).unwrap_or(0);
+        *entry = Network { bits: halves(prefix.key()), mask: halves(mask) };
+    }
+    u8::try_from(prefixes.len()).ok().filter(|_| prefixes.len() <= RANGES)
 }
 
 /// An edge translates to ports of its own set only. The configuration sees to it that static

@@ -4,8 +4,9 @@ use std::net::Ipv4Addr;
 
 use tombolo_engine::Plan;
 use tombolo_engine::mapping::address_ranges::AddressRanges;
-use tombolo_engine::mapping::eam::{Eam, EamTable};
+use tombolo_engine::mapping::eam::{Eam, EamTable, parse_prefix};
 use tombolo_engine::mapping::error_sources::ErrorSources;
+use tombolo_engine::mapping::networks::Networks;
 use tombolo_engine::mapping::pool::{Owner, Parity, Pool, PoolRange, PortRanges, PortSpace};
 use tombolo_engine::mapping::stateless::{DenyList, StatelessMap};
 use tombolo_engine::mechanism::napt::{
@@ -76,6 +77,9 @@ pub(crate) fn all() -> Vec<Case> {
     let clamp = TranslateSettings { largest_segment: Some(1220), ..settings };
     cases.push(nat64_case("held SYNs, lowered segments", "64:ff9b::/96", hold, clamp, vec![pool(1024..=1090, 0)]));
     cases.push(nat64_case("no inbound TCP", "64:ff9b::/96", closed, settings, vec![pool(1024..=1090, 0)]));
+    cases.push(listed_case("nat64, some inside", &["2001:db8:1::2/127", "2001:db8:1::5/128"]));
+    let many: Vec<String> = (0..9).map(|n| format!("2001:db8:1::{}/128", 2 * n + 2)).collect();
+    cases.push(listed_case("nat64, many inside", &many.iter().map(String::as_str).collect::<Vec<_>>()));
     for (name, policy) in [
         ("nat44", plain),
         ("nat44, sessions kept", kept),
@@ -205,6 +209,7 @@ fn nat64_case(
     };
     let kind = ServiceKind::Nat64(Nat64 {
         prefix,
+        inside: Networks::default(),
         well_known_prefix_strict: true,
         nat: Nat { pool: Pool::new(ranges), policy, static_bindings: vec![server] },
         translate,
@@ -214,6 +219,17 @@ fn nat64_case(
         plan(vec![Service { number: 0, name: name.into(), kind }]),
         Box::new(move |numbers, world| packets::nat64(numbers, world, prefix, POOL)),
     )
+}
+
+/// A NAT64 that some may use, by their prefixes.
+fn listed_case(name: &'static str, inside: &[&str]) -> Case {
+    let settings = TranslateSettings::default();
+    let ranges = vec![pool(1024..=1090, 0)];
+    let (name, mut plan, build) = nat64_case(name, "64:ff9b::/96", Policy::default(), settings, ranges);
+    if let ServiceKind::Nat64(nat64) = &mut plan.services[0].kind {
+        nat64.inside = Networks::new(inside.iter().map(|text| parse_prefix(text).unwrap()));
+    }
+    (name, plan, build)
 }
 
 pub(crate) fn plan(services: Vec<Service>) -> Plan {

@@ -7,6 +7,7 @@ use tombolo_engine::mapping::eam::parse_prefix;
 use tombolo_engine::mapping::error_sources::ErrorSources;
 use tombolo_engine::mapping::map_domain::MapDomain;
 use tombolo_engine::mapping::map_rule::{MapCe, MapRule};
+use tombolo_engine::mapping::networks::Networks;
 use tombolo_engine::mapping::pool::{Owner, Parity, Pool, PoolRange, PortRanges};
 use tombolo_engine::mechanism::napt::{InboundTcp, Nat, Policy, SubscriberIs};
 use tombolo_engine::mechanism::{Softwire, SoftwireSettings, TrafficClass, TranslateSettings};
@@ -87,7 +88,7 @@ fn b4(name: &'static str, softwire: SoftwireSettings) -> Case {
 fn aftr(name: &'static str, softwire: SoftwireSettings, policy: Policy) -> Case {
     let kind = ServiceKind::Aftr(Aftr {
         address: REMOTE,
-        b4s: vec![Prefix::new("2001:db8:1000::".parse().unwrap(), 36).unwrap()],
+        b4s: Networks::new([Prefix::new("2001:db8:1000::".parse().unwrap(), 36).unwrap()]),
         inside: inside(),
         untranslated: Untranslated::default(),
         nat: Nat {
