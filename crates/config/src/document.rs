@@ -148,6 +148,18 @@ impl<'d> Node<'d> {
         Ok(array.iter().enumerate().map(item).collect())
     }
 
+    /// The entries of a table whose keys are the file's own, in the order of the keys.
+    pub(crate) fn entries(&self) -> Result<Vec<(&'d str, Self)>, Problem> {
+        let table = self.value.and_then(|value| value.get_ref().as_table());
+        let table = table.ok_or_else(|| self.mismatch("a table", ", in braces"))?;
+        let entry = |(key, value): (&'d Spanned<std::borrow::Cow<'d, str>>, &'d Spanned<DeValue<'d>>)| {
+            let name: &'d str = key.get_ref();
+            let path = format!("{}.{name}", self.path);
+            (name, Self { document: self.document, path, start: key.span().start, value: Some(value) })
+        };
+        Ok(table.iter().map(entry).collect())
+    }
+
     /// The text under `key`, if the value is a table that has it. Checks nothing.
     pub(crate) fn entry(&self, key: &str) -> Option<&'d str> {
         self.value?.get_ref().as_table()?.get(key)?.get_ref().as_str()

@@ -151,6 +151,8 @@ pub static TIMEOUTS: Section = Section {
     about: "How long state outlives its last packet, in seconds. Below what the RFCs ask for, a warning says so.",
     groups: groups! {
         "udp": "seconds", "300", "300", "UDP: bindings, or sessions where there are any. At least 120 (RFC 4787 REQ-5).";
+        "udp_ports": "table", "none", "{ 53 = 30, 123 = 60 }",
+            "UDP ports of remotes that have times of their own, up to 8, none longer than `udp` (RFC 4787 REQ-5 (a)): a binding that is used with such ports alone ends so soon after its last packet. With another port it has the usual time, from the last packet to or from that one.";
         "icmp": "seconds", "60", "60", "ICMP echo: bindings, or sessions where there are any. At least 60 (RFC 5508 REQ-2).";
         "tcp_established": "seconds", "7200", "7200", "Open TCP sessions. At least 7200, and with `tcp_transitory` 7440 (RFC 5382 REQ-5).";
         "tcp_opening": "seconds", "240", "240", "TCP sessions that open. At least 240 (RFC 5382 REQ-5; RFC 7857 section 2.1 allows less).";

@@ -54,11 +54,11 @@ fn who_is_named_has_to_be_a_host_that_can_send() {
             "[]",
             "5: service[0].inside = []: nobody may use the service; add the prefix of those who may, as \"2001:db8::/32\", or remove the key",
         ),
-        ("\"2001:db8::/32\"", "5: service[0].inside = \"2001:db8::/32\": is of the type string; an array is expected, in brackets"),
         (
-            "[\"10.0.0.0/8\"]",
-            "5: service[0].inside[0] = \"10.0.0.0/8\": \"10.0.0.0/8\" is not a prefix",
+            "\"2001:db8::/32\"",
+            "5: service[0].inside = \"2001:db8::/32\": is of the type string; an array is expected, in brackets",
         ),
+        ("[\"10.0.0.0/8\"]", "5: service[0].inside[0] = \"10.0.0.0/8\": \"10.0.0.0/8\" is not a prefix"),
         (
             "[\"2001:db8:64::1:0/112\"]",
             "5: service[0].inside[0] = \"2001:db8:64::1:0/112\": lies in the prefix of the service and would loop; name the hosts' own prefix",
@@ -101,7 +101,8 @@ fn a_server_and_a_share_are_for_who_is_inside() {
         ]
     );
     let shares = |prefix: &str| {
-        let more = format!("subscriber_prefix = 56\nallocation = {{ mode = \"deterministic\", inside = \"{prefix}\" }}");
+        let more =
+            format!("subscriber_prefix = 56\nallocation = {{ mode = \"deterministic\", inside = \"{prefix}\" }}");
         nat64("64:ff9b::/96", &format!("{inside}{more}"))
     };
     accepted(&shares("2001:db8:1::/48"));

@@ -32,8 +32,9 @@ struct bound {
 	struct binding *record;
 	__u64 life;
 	__u32 id;
-	/* The tick of the packet that looks. */
+	/* The tick of the packet that looks, and the one that it counts as for what it keeps. */
 	__u32 now;
+	__u32 counts_as;
 };
 
 static __always_inline __u8 protocol_of(__u8 space)
@@ -246,6 +247,7 @@ struct new_binding {
 	__u32 outside_slot;
 	__u32 subscriber;
 	__u32 now;
+	__u32 counts_as;
 };
 
 /* Fills a claimed record and makes it readable. */
@@ -267,8 +269,8 @@ static __always_inline void publish_binding(struct binding *record, const struct
 	WRITE(record->seen, made->now);
 	WRITE(record->first, 0);
 	ORDER_WRITES();
-	WRITE(record->life,
-	      (READ(record->life) & LIFE_GENERATION) | STAGE_OPENING | (__u64)made->now << 32);
+	WRITE(record->life, (READ(record->life) & LIFE_GENERATION) | STAGE_OPENING |
+				    (__u64)made->counts_as << 32);
 }
 
 #endif

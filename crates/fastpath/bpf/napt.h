@@ -55,6 +55,23 @@ static __always_inline bool is_reset(__u8 state)
 	return state == STATE_RESET || state == STATE_RESET_INSIDE || state == STATE_RESET_OUTSIDE;
 }
 
+/* The tick that a packet counts as for what it keeps, to or from `port` of a remote: an earlier one where
+ * the port has a time of its own (napt/short_ports.rs). The verifier cuts out the entries that there are not.
+ */
+static __always_inline __u32 counts_as(__u8 space, __u16 port, __u32 now)
+{
+	if (!plan.short_ports[0].earlier || space != SPACE_UDP)
+		return now;
+#pragma unroll
+	for (int n = 0; n < SHORT_PORTS_MAX; n++) {
+		__u32 earlier = plan.short_ports[n].earlier;
+
+		if (earlier && plan.short_ports[n].port == port)
+			return now > earlier ? now - earlier : 1;
+	}
+	return now;
+}
+
 /* A session that was found, in its entry or in the binding's record, and what was read of it. */
 struct sighting {
 	__u64 *place;
@@ -170,7 +187,7 @@ static __always_inline struct outcome keep(const volatile struct service *servic
 {
 	struct binding *record = bound->record;
 
-	if (side == SIDE_OUTSIDE && ticks_since(bound->now, READ(record->seen)) >=
+	if (side == SIDE_OUTSIDE && ticks_since(bound->counts_as, READ(record->seen)) >=
 					    plan.lifetimes[initial_state(space, side)]) {
 		struct subscriber *subscriber = subscriber_of(bound);
 
@@ -182,10 +199,10 @@ static __always_inline struct outcome keep(const volatile struct service *servic
 	 * sees that it was touched, or the caller sees, since it looks at the record again, that it is
 	 * gone.
 	 */
-	if (READ(record->life) >> 32 < bound->now)
-		WRITE(*((__u32 *)&record->life + 1), bound->now);
-	if (side == SIDE_INSIDE && READ(record->seen) < bound->now)
-		WRITE(record->seen, bound->now);
+	if (READ(record->life) >> 32 < bound->counts_as)
+		WRITE(*((__u32 *)&record->life + 1), bound->counts_as);
+	if (side == SIDE_INSIDE && READ(record->seen) < bound->counts_as)
+		WRITE(record->seen, bound->counts_as);
 	return FORWARDED;
 }
 
@@ -215,8 +232,8 @@ static __always_inline struct outcome advance(const volatile struct service *ser
 		return PASSED(MISS_RACE);
 	if (answers)
 		count_answer(bound);
-	if (step & STEP_REFRESH && at->seen != bound->now)
-		WRITE(*at->seen_at, bound->now);
+	if (step & STEP_REFRESH && at->seen != bound->counts_as)
+		WRITE(*at->seen_at, bound->counts_as);
 	return FORWARDED;
 }
 
@@ -238,7 +255,7 @@ static __always_inline int insert_session(const struct bound *bound, const struc
 		if (opened != FIRST_TAKEN)
 			return opened == FIRST_OPENED ? OPENED : NOT_OPENED;
 	}
-	return open_session(key, low, bound->now);
+	return open_session(key, low, bound->counts_as);
 }
 
 /* Makes a session on a binding. */
@@ -252,7 +269,7 @@ static __always_inline struct outcome open(const volatile struct service *servic
 
 	if (!may_open(service, space))
 		return PASSED(MISS_POLICY);
-	if (!touch(&bound->record->life, bound->now))
+	if (!touch(&bound->record->life, bound->counts_as))
 		return PASSED(MISS_SESSION_REFUSED);
 	if (side == SIDE_INSIDE) {
 		opened = insert_session(bound, key, space, low);
@@ -386,7 +403,8 @@ __noinline int link_binding(const struct inside_key *wanted, __u32 id)
 
 /* Makes a binding of a subscriber that was found: its number, or a miss, negative. */
 static __always_inline int bind_for(struct subscriber *subscriber, __u32 subscriber_id,
-				    const struct inside_key *key, __u32 space, __u32 now)
+				    const struct inside_key *key, __u32 space, __u32 now,
+				    __u32 counts_as)
 {
 	__u32 outside4 = READ(subscriber->outside4), slot, *word;
 	const volatile struct pool_range *range =
@@ -408,8 +426,8 @@ static __always_inline int bind_for(struct subscriber *subscriber, __u32 subscri
 	 */
 	__sync_fetch_and_add(&subscriber->counts, 1);
 	publish_binding(record, key,
-			&(struct new_binding){ outside4, bpf_htons(port), slot, subscriber_id,
-					       now });
+			&(struct new_binding){ outside4, bpf_htons(port), slot, subscriber_id, now,
+					       counts_as });
 	if (link_binding(key, id))
 		return id;
 	__sync_fetch_and_add(&subscriber->counts, -1ULL);
@@ -434,7 +452,7 @@ static __always_inline bool is_admitted(const volatile struct service *service,
 /* Makes a binding for an inside endpoint of a subscriber that was admitted: its number, or a miss,
  * negative.
  */
-__noinline int bind(const struct inside_key *key, __u32 space, __u32 now)
+__noinline int bind(const struct inside_key *key, __u32 space, __u32 now, __u32 counts_as)
 {
 	struct scratch *scratch = RECORD(per_processor, 0);
 	struct subscriber *subscriber;
@@ -450,7 +468,7 @@ __noinline int bind(const struct inside_key *key, __u32 space, __u32 now)
 		return -MISS_NO_SUBSCRIBER;
 	if ((__u32)READ(subscriber->counts) >= service_at(key->place)->bindings_per_subscriber)
 		return -MISS_LIMIT;
-	id = bind_for(subscriber, subscriber_id, key, space, now);
+	id = bind_for(subscriber, subscriber_id, key, space, now, counts_as);
 	if (id > 0)
 		scratch->counters.bindings_made++;
 	return id;
@@ -469,6 +487,7 @@ static __always_inline struct outcome outbound(const volatile struct service *se
 	bool found = false;
 
 	bound->now = now;
+	bound->counts_as = counts_as(packet->space, packet->destination_port, now);
 	if (find_inside(key, bound)) {
 		if (!keeps_sessions(service, packet->space))
 			return keep(service, bound, packet->space, SIDE_INSIDE);
@@ -481,7 +500,7 @@ static __always_inline struct outcome outbound(const volatile struct service *se
 			return PASSED(MISS_NO_BINDING);
 		if (service->flags & SERVICE_ENGINE_BINDS || !may_open(service, packet->space))
 			return PASSED(MISS_POLICY);
-		made = bind(key, packet->space, now);
+		made = bind(key, packet->space, now, bound->counts_as);
 		if (made <= 0)
 			return PASSED(-made);
 		if (!look_at_binding(made, bound))
@@ -494,7 +513,7 @@ static __always_inline struct outcome outbound(const volatile struct service *se
 		if (!look_at_session(&sighting, now))
 			return PASSED(MISS_SESSION_DEAD);
 		/* The engine renews the permission with the session. */
-		if (address_dependent && sighting.seen != now)
+		if (address_dependent && sighting.seen != bound->counts_as)
 			return PASSED(MISS_PERMISSION);
 		return advance(service, &sighting, bound, SIDE_INSIDE, packet->event);
 	}
@@ -533,6 +552,7 @@ static __always_inline struct outcome inbound(const volatile struct service *ser
 	slot = slot_of(arrival->range, bpf_ntohl(arrival->address), packet->space,
 		       bpf_ntohs(packet->destination_port));
 	bound->now = now;
+	bound->counts_as = counts_as(packet->space, packet->source_port, now);
 	if (!find_outside(slot, protocol_of(packet->space), service->number, bound))
 		return PASSED(MISS_NO_BINDING);
 	overdue = is_overdue(bound, packet->space);
@@ -544,7 +564,7 @@ static __always_inline struct outcome inbound(const volatile struct service *ser
 		if (!look_at_session(&sighting, now))
 			return PASSED(MISS_SESSION_DEAD);
 		/* As outbound: whoever refreshes a session renews the permission. */
-		if (filters_by_address(service, packet->space) && sighting.seen != now)
+		if (filters_by_address(service, packet->space) && sighting.seen != bound->counts_as)
 			return PASSED(MISS_PERMISSION);
 		return advance(service, &sighting, bound, SIDE_OUTSIDE, packet->event);
 	}

@@ -4,6 +4,7 @@ use std::mem::discriminant;
 use std::net::Ipv6Addr;
 
 use tombolo_engine::Plan;
+use tombolo_engine::mechanism::napt::ShortPorts;
 use tombolo_engine::mechanism::session_state;
 use tombolo_engine::plan::{AnsweredBy, OwnAddresses, Routed, Service};
 use tombolo_engine::side::Side;
@@ -16,7 +17,8 @@ use crate::error::FastPathError;
 use crate::lookup::LookupTables;
 use crate::record::{
     INSIDE_ANYWHERE, INSIDE_BY_ROUTE, INSIDE_LISTED, KIND_ENGINE, KIND_NAT64, NonGlobal, PlanRecord,
-    SERVICE_AT_CUSTOMER, SERVICE_ENGINE_BINDS, SERVICE_ENGINE_OPENS, SERVICES, ServiceRecord, halves,
+    SERVICE_AT_CUSTOMER, SERVICE_ENGINE_BINDS, SERVICE_ENGINE_OPENS, SERVICES, SHORT_PORTS, ServiceRecord,
+    ShortPortRecord, halves,
 };
 use crate::service::{fast_record, prefix_record};
 
@@ -64,6 +66,8 @@ pub(crate) struct FastPlan {
 
 // SAFETY: `Plain`: integers without padding; any bytes are valid.
 unsafe impl aya::Pod for PlanRecord {}
+
+const _: () = assert!(SHORT_PORTS == ShortPorts::MOST, "what the engine knows has room");
 
 /// The record of a service; or why it is left to the engine.
 type Taken = Result<ServiceRecord, &'static str>;
@@ -133,6 +137,9 @@ impl PlanRecord {
             own4: ipv4.filter(|_| answers).map_or(0, |address| address.to_bits().to_be()),
             ..Self::default()
         };
+        for (entry, short) in record.short_ports.iter_mut().zip(times.short_ports.iter()) {
+            *entry = ShortPortRecord { port: short.port.0.to_be(), unused: 0, earlier: short.earlier };
+        }
         for (entry, prefix) in record.prefixes.iter_mut().zip(prefixes(services)) {
             *entry = prefix_record(prefix);
         }

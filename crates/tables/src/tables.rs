@@ -318,7 +318,7 @@ impl Tables {
         reuse_after: u32,
         now: Tick,
     ) -> Result<(BindingId, Binding), BindError> {
-        self.bind_again(&Binding { created: now, ..*template }, candidates, reuse_after, now)
+        self.bind_as_of(&Binding { created: now, ..*template }, candidates, reuse_after, now, now)
     }
 
     /// As [`bind`](Self::bind), for a binding that was made before, in other tables: it keeps the
@@ -332,6 +332,22 @@ impl Tables {
         candidates: impl IntoIterator<Item = Candidate>,
         reuse_after: u32,
         now: Tick,
+    ) -> Result<(BindingId, Binding), BindError> {
+        self.bind_as_of(template, candidates, reuse_after, now, now)
+    }
+
+    /// As [`bind`](Self::bind), at `now`, for a binding that was made when `template` says, and counts as
+    /// touched at `touched`.
+    ///
+    /// # Errors
+    /// [`BindError`].
+    pub fn bind_as_of(
+        &self,
+        template: &Binding,
+        candidates: impl IntoIterator<Item = Candidate>,
+        reuse_after: u32,
+        now: Tick,
+        touched: Tick,
     ) -> Result<(BindingId, Binding), BindError> {
         // Eight words of the bitmap of free records are a cache line: each subscriber begins in one
         // of its own, so that writers for different subscribers do not share one.
@@ -349,7 +365,7 @@ impl Tables {
             outside_slot: candidate.slot,
             ..*template
         };
-        self.bindings.publish(id, &binding, now);
+        self.bindings.publish(id, &binding, touched);
         let inserted = self.inside_index.insert(hash, id.get(), |other| self.bindings.has_key(other, &binding.inside));
         if inserted == Inserted::New {
             if let Some(subscriber) = SubscriberId::new(binding.subscriber) {

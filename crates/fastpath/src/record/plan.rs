@@ -5,6 +5,8 @@ use super::service::{PrefixRecord, Range, ServiceRecord};
 tombolo_records::constants! {
     /// Services that the programs know.
     pub(crate) const SERVICES: usize as SERVICES_MAX = 8;
+    /// UDP ports of remotes that have times of their own.
+    pub(crate) const SHORT_PORTS: usize as SHORT_PORTS_MAX = 8;
     /// Packets from inside may come in anywhere.
     pub(crate) const INSIDE_ANYWHERE: u32 = 0;
     /// Through the interface that their source is routed to.
@@ -20,6 +22,15 @@ tombolo_records::records! {
     plain pub(crate) struct NonGlobal as non_global {
         bits: u32,
         mask: u32,
+    }
+
+    /// A UDP port of remotes whose datagrams count as earlier.
+    plain pub(crate) struct ShortPortRecord as short_port {
+        /// As on the wire.
+        port: u16,
+        unused: u16,
+        /// By so many ticks; 0 if there is no such port.
+        earlier: u32,
     }
 
     /// The whole of it.
@@ -39,6 +50,7 @@ tombolo_records::records! {
         lifetimes: [u32; 16],
         reuse_after: [u32; 16],
         reuse_port_after: u32,
+        short_ports: [ShortPortRecord; SHORT_PORTS],
         /// Secret of identifications and ports.
         secret: [u64; 2],
         /// What becomes of a session: the engine's table (mechanism/napt/session_state.rs).

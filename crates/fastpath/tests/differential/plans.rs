@@ -81,6 +81,15 @@ pub(crate) fn all() -> Vec<Case> {
     let many: Vec<String> = (0..9).map(|n| format!("2001:db8:1::{}/128", 2 * n + 2)).collect();
     cases.push(listed_case("nat64, many inside", &many.iter().map(String::as_str).collect::<Vec<_>>()));
     for (name, policy) in [
+        ("nat44, short ports", plain),
+        ("nat44, short ports, sessions kept", kept),
+        ("nat44, short ports, address-dependent", strict),
+    ] {
+        let (name, mut plan, build) = nat44_case(name, policy, 1500);
+        plan.times = plan.times.with_short_ports(&[(Port(80), 12), (Port(5000), 3)]);
+        cases.push((name, plan, build));
+    }
+    for (name, policy) in [
         ("nat44", plain),
         ("nat44, sessions kept", kept),
         ("nat44, limits", limits),

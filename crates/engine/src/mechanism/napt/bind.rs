@@ -154,13 +154,15 @@ impl<R: Rng> Napt<'_, R> {
         binder: &Binder<'_>,
         windows: &[RangeInclusive<u16>],
     ) -> Result<Option<(BindingId, Binding)>, DropReason> {
-        let template = Binding { inside: *binder.inside, subscriber: binder.id.get(), ..Binding::default() };
+        let (inside, subscriber) = (*binder.inside, binder.id.get());
+        let template = Binding { inside, subscriber, created: self.now, ..Binding::default() };
         let port = u16::from_be_bytes(binder.inside.port);
         let random = self.random.next_u64();
         let candidates =
             self.pool.candidates_in(binder.address, binder.space, port, self.policy.parity, random, windows);
         let candidates = candidates.take(self.exhausted.depth(self.now));
-        match self.tables.bind(&template, candidates, self.reuse_port_after(binder.space), self.now) {
+        let reuse_after = self.reuse_port_after(binder.space);
+        match self.tables.bind_as_of(&template, candidates, reuse_after, self.now, self.counts_as) {
             Ok(bound) => Ok(Some(bound)),
             Err(BindError::TableFull) => Err(DropReason::BindingTableFull),
             Err(BindError::NoneFree) => self.bind_kept_back(binder, &template, random, windows),
@@ -179,7 +181,7 @@ impl<R: Rng> Napt<'_, R> {
         let port = u16::from_be_bytes(binder.inside.port);
         let candidates =
             self.pool.candidates_in(binder.address, binder.space, port, self.policy.parity, random, windows);
-        match self.tables.bind(template, candidates, reuse_after, self.now) {
+        match self.tables.bind_as_of(template, candidates, reuse_after, self.now, self.counts_as) {
             Ok(bound) => Ok(Some(bound)),
             Err(BindError::TableFull) => Err(DropReason::BindingTableFull),
             Err(BindError::NoneFree) => Ok(None),

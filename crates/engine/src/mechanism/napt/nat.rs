@@ -69,7 +69,8 @@ impl Nat {
         let (space, event) = space_of(parsed).map_err(|refusal| refuse_query(refusal, parsed, &work.packet))?;
         let remote = Endpoint { address: remote, port: parsed.destination_port };
         let inside = host.key(work.number, space, parsed.source_port);
-        let outside = self.state(work).outbound(&inside, space, remote, event).map_err(no_state_inside)?;
+        let outside =
+            self.state_at(work, space, remote).outbound(&inside, space, remote, event).map_err(no_state_inside)?;
         work.notes.add(clause(&inside), || {
             let outside = format!("{} port {}", outside.address, outside.port.0);
             format!("{} is bound to {outside}, towards {}", describe(&inside), remote.address)
@@ -92,7 +93,7 @@ impl Nat {
         let (space, event) = space_of(parsed)?;
         let outside = Endpoint { address: outside, port: parsed.destination_port };
         let remote = Endpoint { address: remote, port: parsed.source_port };
-        match self.state(work).inbound(outside, space, remote, event) {
+        match self.state_at(work, space, remote).inbound(outside, space, remote, event) {
             Ok(inside) => {
                 work.notes.add(clause(&inside), || {
                     format!("{} port {} is bound to {}", outside.address, outside.port.0, describe(&inside))
@@ -158,6 +159,13 @@ impl Nat {
         Ok(Arrival::Held)
     }
 
+    /// For a packet to or from `remote`.
+    #[inline]
+    fn state_at<'b>(&'b self, work: &'b mut Work<'_>, space: PortSpace, remote: Endpoint) -> Napt<'b, Random> {
+        let counts_as = work.times.short_ports.counts_as(space, remote.port, work.now.tick());
+        Napt { counts_as, ..self.state(work) }
+    }
+
     #[inline]
     fn state<'b>(&'b self, work: &'b mut Work<'_>) -> Napt<'b, Random> {
         Napt {
@@ -167,6 +175,7 @@ impl Nat {
             times: work.times,
             service: work.number,
             now: work.now.tick(),
+            counts_as: work.now.tick(),
             nanos: work.now.0,
             random: &mut work.worker.random,
             exhausted: &mut work.worker.exhausted,

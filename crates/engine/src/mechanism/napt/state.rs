@@ -52,6 +52,9 @@ pub struct Napt<'a, R> {
     pub service: u8,
     /// When the packet came.
     pub now: Tick,
+    /// The moment that it counts as for what it keeps: an earlier one if its remote has a port with a
+    /// time of its own.
+    pub counts_as: Tick,
     /// The same moment in nanoseconds.
     pub nanos: u64,
     /// Source of ports that cannot be guessed.
@@ -86,7 +89,7 @@ impl<R: Rng> Napt<'_, R> {
                 None => return Err(DropReason::TcpNotSyn),
             };
             if !self.policy.keeps_sessions(space) {
-                if self.tables.keep(id, &binding, Keeper::Inside, self.now) {
+                if self.tables.keep(id, &binding, Keeper::Inside, self.counts_as) {
                     return Ok(outside_of(&binding));
                 }
                 continue;
@@ -129,7 +132,7 @@ impl<R: Rng> Napt<'_, R> {
         for _ in 0..ATTEMPTS {
             let (id, binding) = self.find_outside(outside, space).ok_or(DropReason::NoBinding)?;
             if !self.policy.keeps_sessions(space) {
-                if self.tables.keep(id, &binding, self.outsider(space), self.now) {
+                if self.tables.keep(id, &binding, self.outsider(space), self.counts_as) {
                     return Ok(binding.inside);
                 }
                 continue;
@@ -265,9 +268,9 @@ impl<R: Rng> Napt<'_, R> {
             return Ok(Advanced::Again);
         }
         // A permission is due also where the inside answers a held SYN within the tick.
-        let renews = step.refresh && (session.seen() != self.now || state == OUTSIDE_INIT_HELD);
+        let renews = step.refresh && (session.seen() != self.counts_as || state == OUTSIDE_INIT_HELD);
         if step.refresh {
-            session.refresh(self.now);
+            session.refresh(self.counts_as);
         }
         Ok(Advanced::Session { renews, is_held: step.next == OUTSIDE_INIT_HELD })
     }
@@ -284,10 +287,11 @@ impl<R: Rng> Napt<'_, R> {
     /// Makes a session; false if its binding is gone or another writer made it first.
     fn open(&self, key: &SessionKey, state: State, binding: &Binding, side: Side) -> Result<bool, DropReason> {
         self.times.check_open()?;
-        if !self.tables.bindings.touch(key.binding, self.now) {
+        if !self.tables.bindings.touch(key.binding, self.counts_as) {
             return Ok(false);
         }
-        match self.tables.open(key, binding, state, self.opener(side), self.times.reuse_entry_after(), self.now) {
+        let (opener, lifetimes) = (self.opener(side), self.times.reuse_entry_after());
+        match self.tables.open(key, binding, state, opener, lifetimes, self.counts_as) {
             Ok(_) => Ok(true),
             Err(OpenError::Raced) => Ok(false),
             Err(OpenError::Limit) => Err(DropReason::SubscriberLimit),
@@ -306,11 +310,12 @@ impl<R: Rng> Napt<'_, R> {
             // Without room for the permission only the filter is stricter; the session is not
             // harmed.
             let opener = Opener::Inside { limit: None };
-            let made = self.tables.open(&key, binding, state, opener, self.times.reuse_entry_after(), self.now);
+            let made = self.tables.open(&key, binding, state, opener, self.times.reuse_entry_after(), self.counts_as);
             if matches!(made, Err(OpenError::Raced))
                 && let Some(permission) = self.tables.find_session(&key)
+                && permission.seen() < self.counts_as
             {
-                permission.refresh(self.now);
+                permission.refresh(self.counts_as);
             }
         }
     }

@@ -4,8 +4,10 @@
 
 use tombolo_tables::session::{Lifetimes, State};
 use tombolo_tables::tick::{Tick, ticks};
+use tombolo_wire::Port;
 
 use super::session_state::{ESTABLISHED, ICMP, OUTSIDE_INIT_HELD, TRANS, Timeouts, UDP};
+use super::short_ports::ShortPorts;
 use crate::mapping::pool::PortSpace;
 use crate::verdict::DropReason;
 
@@ -19,6 +21,8 @@ pub struct Times {
     /// Closed ports of an outside address and protocol that are kept back at a time; of more, the
     /// oldest are given to who finds no other (RFC 6888 REQ-8). `None` for no limit.
     pub most_ports_kept_back: Option<u32>,
+    /// UDP ports of remotes that have times of their own.
+    pub short_ports: ShortPorts,
     /// Since when the gateway is being drained: no binding and no session is made any more.
     pub draining_since: Option<Tick>,
 }
@@ -32,8 +36,15 @@ impl Times {
             reuse_entry_after: timeouts.reuse_after(),
             reuse_port_after: if port_reuse_seconds == 0 { 0 } else { ticks(port_reuse_seconds) },
             most_ports_kept_back: None,
+            short_ports: ShortPorts::default(),
             draining_since: None,
         }
+    }
+
+    /// The same, where datagrams to and from these ports of remotes keep state for so many seconds.
+    #[must_use]
+    pub fn with_short_ports(self, ports: &[(Port, u32)]) -> Self {
+        Self { short_ports: ShortPorts::new(ports, self.lifetimes.of(UDP)), ..self }
     }
 
     /// What `state` counts as after `idle` ticks of silence: itself, TRANS, or nothing.
