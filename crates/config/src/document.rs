@@ -82,11 +82,16 @@ impl<'d> Node<'d> {
         if matches!(value.get_ref(), DeValue::Table(_)) {
             return self.path.clone();
         }
-        let text = self.document.text.get(value.span()).unwrap_or_default();
+        let text = self.value_text();
         let line = text.lines().next().unwrap_or_default();
         let quoted: String = line.chars().take(QUOTED).collect();
         let rest = if quoted.len() < text.len() { "..." } else { "" };
         format!("{} = {quoted}{rest}", self.path)
+    }
+
+    /// The value as it stands in the file.
+    pub(crate) fn value_text(&self) -> &'d str {
+        self.value.and_then(|value| self.document.text.get(value.span())).unwrap_or_default()
     }
 
     fn mismatch(&self, expected: &str, hint: &str) -> Problem {

@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 
 use tombolo_engine::{Plan, layout};
 
+mod assigned;
 mod capacity;
 pub mod difference;
 mod document;

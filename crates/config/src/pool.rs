@@ -30,6 +30,8 @@ pub(crate) struct Draft<'d> {
     pub(crate) node: Node<'d>,
     pub(crate) addresses: Addresses,
     ports: EachSpace,
+    /// Whom they are for: the item's `for`.
+    pub(crate) hosts: Option<Node<'d>>,
 }
 
 /// Ports for each protocol, in the order of [`PortSpace::ALL`].
@@ -39,12 +41,12 @@ impl<'d> Draft<'d> {
     /// One address whose ports are `ports` for every protocol.
     pub(crate) fn of_one(node: Node<'d>, address: Ipv4Addr, ports: &PortRanges) -> Self {
         let addresses = Addresses { first: address, last: address };
-        Self { node, addresses, ports: PortSpace::ALL.map(|_| ports.clone()) }
+        Self { node, addresses, ports: PortSpace::ALL.map(|_| ports.clone()), hosts: None }
     }
 
     /// Addresses that a service has without handing out their ports.
     pub(crate) fn of_addresses(node: Node<'d>, addresses: Addresses) -> Self {
-        Self { node, addresses, ports: Default::default() }
+        Self { node, addresses, ports: Default::default(), hosts: None }
     }
 }
 
@@ -76,7 +78,7 @@ fn read_item<'d>(item: &Node<'d>, log: &mut Log) -> Option<Draft<'d>> {
     let ports = ports(&table, 1024..=65_535, log);
     let node = table.require("addresses", log)?;
     let addresses = node.text().and_then(|text| value::addresses(text).map_err(|text| node.problem(text)));
-    Some(Draft { node, addresses: log.keep(addresses)?, ports })
+    Some(Draft { node, addresses: log.keep(addresses)?, ports, hosts: table.find("for") })
 }
 
 /// The ports of an item of a pool, which are `usual` without `ports`.
@@ -100,6 +102,11 @@ fn protocols(node: &Node<'_>) -> Result<Vec<PortSpace>, Problem> {
 fn add<'d>(drafts: &mut Vec<Draft<'d>>, draft: Draft<'d>, others: &[Draft<'d>], service: &str) -> Result<(), Problem> {
     let same = drafts.iter_mut().find(|other| other.addresses == draft.addresses);
     if let Some(same) = same.filter(|same| are_disjoint(&same.ports, &draft.ports)) {
+        let texts = |draft: &Draft<'_>| draft.hosts.as_ref().map(Node::value_text).map(str::to_owned);
+        if texts(same) != texts(&draft) {
+            let text = "its addresses are for other hosts in another item, and an address is for the same ones with every protocol; give both the same \"for\"";
+            return Err(draft.node.problem(text));
+        }
         add_protocols(&mut same.ports, draft.ports);
         return Ok(());
     }

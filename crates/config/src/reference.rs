@@ -475,6 +475,8 @@ pub static POOL: Section = Section {
         "ports": "string", "\"1024-65535\"; \"10000-29999\" of an `interface`", "\"1024-65535\"",
             "Ports, and identifiers of ICMP echo, to hand out: numbers and ranges, with commas between them.";
         "protocols": "array of strings", "[\"tcp\", \"udp\", \"icmp\"]", "[\"tcp\"]", "What they are handed out for.";
+        "for": "array of strings", "all others", "[\"2001:db8:1::/48\"]",
+            "Prefixes of the hosts that these addresses are for: IPv6, of a `nat44` IPv4, of an `aftr` those of B4s, and none longer than `subscriber_prefix`. Who is in one of them gets an address from the items with the longest prefix around it, and no other; who is in none, from the items without this key. A subscriber that a reload gives other addresses loses what is open, as `tombolo plan` says before. Not with `interface`, nor with `deterministic`.";
     },
 };
 

@@ -19,6 +19,7 @@ use tombolo_engine::service::nat64::Nat64;
 use tombolo_engine::service::siit::{Role, Siit};
 use tombolo_wire::Prefix64;
 
+use crate::assigned::assign;
 use crate::document::{Node, Table};
 use crate::loops::{self, Rows};
 use crate::map::{self, End, Row};
@@ -178,11 +179,11 @@ impl<'d> Reader<'d> {
         let drafts = pool::read(table, &self.pools, log);
         let static_bindings = self.read_static(table, &InsideEnd::Ipv6 { prefix, inside: &inside }, &drafts, log);
         let pool = pool::build(&drafts, &static_bindings, &mut self.next_slot, log);
-        self.pools.extend(drafts);
         let well_known_prefix_strict = table.read_or("well_known_prefix_strict", true, log, Node::switch);
         let policy = stateful::policy(table, Policy::default(), log);
         let hosts = Hosts::Ipv6 { prefix_length: policy.subscriber.prefix_length(), inside: ("inside", &inside) };
-        let pool = stateful::allocation(table, pool, &hosts, log);
+        let pool = assign(stateful::allocation(table, pool, &hosts, log), &drafts, &hosts, log);
+        self.pools.extend(drafts);
         let translate = translate(table, log);
         let nat = Nat { pool, policy, static_bindings };
         Some(Nat64 { prefix: prefix?, inside, well_known_prefix_strict, nat, translate })
@@ -195,9 +196,10 @@ impl<'d> Reader<'d> {
         nat44::check_apart(&inside, &drafts, log);
         let static_bindings = self.read_static(table, &InsideEnd::Ipv4(&addresses), &drafts, log);
         let pool = pool::build(&drafts, &static_bindings, &mut self.next_slot, log);
-        self.pools.extend(drafts);
         self.inside.extend(inside);
-        let pool = stateful::allocation(table, pool, &Hosts::Ipv4(&addresses), log);
+        let hosts = Hosts::Ipv4(&addresses);
+        let pool = assign(stateful::allocation(table, pool, &hosts, log), &drafts, &hosts, log);
+        self.pools.extend(drafts);
         let mtu = |node: &Node<'_>| node.number32(68..=65_535);
         let inside_mtu = table.read_or("inside_mtu", 1500, log, mtu);
         let outside_mtu = table.read_or("outside_mtu", 1500, log, mtu);

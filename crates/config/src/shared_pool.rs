@@ -63,6 +63,9 @@ fn read_item(item: &Node<'_>, log: &mut Log) -> Option<(Interface, EachSpace)> {
     if let Some(node) = table.find("addresses") {
         log.mistake(node.problem("the address is that of the interface; remove one of the two keys"));
     }
+    if let Some(node) = table.find("for") {
+        log.mistake(node.problem("the address of an interface is for all hosts; remove the key, or name addresses"));
+    }
     let node = table.require("interface", log)?;
     Some((log.keep(interface(&node))?, ports))
 }

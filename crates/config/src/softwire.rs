@@ -19,6 +19,7 @@ use tombolo_engine::service::b4::B4;
 use tombolo_engine::service::lwaftr::Lwaftr;
 use tombolo_engine::service::lwb4::Lwb4;
 
+use crate::assigned::assign;
 use crate::difference::Wording;
 use crate::document::{Node, Table};
 use crate::nat44::{self, Inside};
@@ -107,11 +108,12 @@ fn aftr<'d>(table: &Table<'d>, taken: &mut Taken<'_, 'd>, log: &mut Log) -> Opti
     let static_bindings = shared_pool::read_with_static(table, (taken.service, &end), &drafts, taken.shared_pools, log);
     let pool = pool::build(&drafts, &static_bindings, taken.next_slot, log);
     let untranslated = untranslated(table, &end, &drafts, log);
-    taken.pools.extend(drafts);
     let prefix_length = table.read_or("subscriber_prefix", SUBSCRIBER_PREFIX, log, |node| {
         Ok(u8::try_from(node.number32(1..=128)?).unwrap_or(SUBSCRIBER_PREFIX))
     });
-    let pool = stateful::allocation(table, pool, &Hosts::Ipv6 { prefix_length, inside: ("b4s", &b4s) }, log);
+    let hosts = Hosts::Ipv6 { prefix_length, inside: ("b4s", &b4s) };
+    let pool = assign(stateful::allocation(table, pool, &hosts, log), &drafts, &hosts, log);
+    taken.pools.extend(drafts);
     let policy = stateful::policy(table, Policy::default(), log);
     let policy = Policy { subscriber: SubscriberIs::Softwire { prefix_length }, ..policy };
     Some(Aftr {

@@ -1,10 +1,11 @@
-//! Who may use a service: `inside` of a NAT64, and what contradicts it.
+//! Who may use a service, and with what: `inside` of a NAT64, `for` of its pool, and what contradicts them.
 
 use std::net::Ipv6Addr;
 
 use tombolo_config::{Configuration, parse};
 use tombolo_engine::plan::ServiceKind;
 use tombolo_engine::service::nat64::Nat64;
+use tombolo_tables::subscriber::SubscriberKey;
 
 /// A NAT64 with this prefix, with `more` at the end of its service.
 fn nat64(prefix: &str, more: &str) -> String {
@@ -112,4 +113,94 @@ fn a_server_and_a_share_are_for_who_is_inside() {
             "7: service[0].allocation.inside = \"2001:db8:2::/48\": lies in no prefix of the service's \"inside\", whose hosts alone may use it; give both the same"
         ]
     );
+}
+
+/// A service whose pool has these items, with `more` at the end.
+fn pooled(kind: &str, pool: &str, more: &str) -> String {
+    let own = match kind {
+        "nat64" => "prefix = \"64:ff9b::/96\"",
+        "nat44" => "inside = [\"10.0.0.0/8\"]",
+        _ => "address = \"2001:db8:ffff::1\"\nb4s = [\"2001:db8:1000::/36\"]",
+    };
+    format!("[[service]]\nkind = \"{kind}\"\n{own}\npool = [{pool}]\n{more}\n")
+}
+
+#[test]
+fn addresses_are_for_those_whom_they_name() {
+    let item = |last: u8, hosts: &str| format!("{{ addresses = \"192.0.2.{last}\"{hosts} }}, ");
+    for (kind, hosts, host, stranger) in [
+        ("nat64", "2001:db8:1::/48", "2001:db8:1::7", "2001:db8:2::7"),
+        ("nat44", "10.1.0.0/16", "10.1.2.3", "10.2.2.3"),
+        ("aftr", "2001:db8:1000::/48", "2001:db8:1000::b4", "2001:db8:1001::b4"),
+    ] {
+        let items = item(1, "") + &item(2, &format!(", for = [\"{hosts}\"]"));
+        let configuration = accepted(&pooled(kind, &items, ""));
+        let pool = configuration.plan.services[0].kind.pool().cloned().unwrap_or_default();
+        let address_of = |host: &str| {
+            let key = match host.parse() {
+                Ok(std::net::IpAddr::V6(ipv6)) => SubscriberKey { ipv6: ipv6.octets(), ..SubscriberKey::default() },
+                Ok(std::net::IpAddr::V4(ipv4)) => SubscriberKey { ipv4: ipv4.octets(), ..SubscriberKey::default() },
+                Err(_) => SubscriberKey::default(),
+            };
+            (pool.addresses_for(&key), pool.address_for(&key, 0).map(|address| address.octets()[3]))
+        };
+        assert_eq!((address_of(host), address_of(stranger)), ((1, Some(2)), (1, Some(1))), "{kind}");
+    }
+}
+
+#[test]
+fn addresses_are_for_hosts_that_the_service_has() {
+    let item = |hosts: &str| format!("{{ addresses = \"192.0.2.1\", for = {hosts} }}");
+    for (kind, item, more, expected) in [
+        (
+            "nat64",
+            item("[]"),
+            "",
+            "4: service[0].pool[0].for = []: names nobody, so that nobody gets these addresses; name hosts, or remove the key",
+        ),
+        (
+            "nat64",
+            item("[\"2001:db8:1:1::/64\"]"),
+            "subscriber_prefix = 56",
+            "4: service[0].pool[0].for[0] = \"2001:db8:1:1::/64\": is a part of a subscriber, whose prefix has 56 bits; write a shorter one, or raise \"subscriber_prefix\"",
+        ),
+        (
+            "nat64",
+            item("[\"2001:db8:2::/48\"]"),
+            "inside = [\"2001:db8:1::/48\"]",
+            "4: service[0].pool[0].for[0] = \"2001:db8:2::/48\": is not inside; add it to the key \"inside\", or name hosts there",
+        ),
+        (
+            "aftr",
+            item("[\"2001:db8:2000::/48\"]"),
+            "",
+            "5: service[0].pool[0].for[0] = \"2001:db8:2000::/48\": is not inside; add it to the key \"b4s\", or name hosts there",
+        ),
+        (
+            "nat44",
+            item("[\"172.16.0.0/12\"]"),
+            "",
+            "4: service[0].pool[0].for[0] = \"172.16.0.0/12\": is not inside; add it to the key \"inside\", or name hosts there",
+        ),
+        (
+            "nat44",
+            item("[\"10.1.0.0/16\"]"),
+            "allocation = { mode = \"deterministic\" }",
+            "4: service[0].pool[0].for = [\"10.1.0.0/16\"]: shares are computed over all addresses of the pool; use a service of its own for these hosts, or \"blocks\"",
+        ),
+        (
+            "nat64",
+            "{ interface = \"eth0\", for = [\"2001:db8::/32\"] }".to_owned(),
+            "",
+            "4: service[0].pool[0].for = [\"2001:db8::/32\"]: the address of an interface is for all hosts; remove the key, or name addresses",
+        ),
+        (
+            "nat64",
+            "{ addresses = \"192.0.2.1\", protocols = [\"tcp\"], for = [\"2001:db8::/32\"] }, { addresses = \"192.0.2.1\", protocols = [\"udp\"] }".to_owned(),
+            "",
+            "4: service[0].pool[1].addresses = \"192.0.2.1\": its addresses are for other hosts in another item, and an address is for the same ones with every protocol; give both the same \"for\"",
+        ),
+    ] {
+        assert_eq!(refused(&pooled(kind, &item, more)), [expected]);
+    }
 }

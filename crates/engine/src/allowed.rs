@@ -67,11 +67,15 @@ pub(crate) fn check_port(
     if !nat.pool.hands_out(address, space, port) {
         return Err(Ended::Pool);
     }
+    let subscriber = nat.policy.subscriber.key(inside);
+    if !nat.pool.is_for(&subscriber, address) {
+        return Err(Ended::Allocation);
+    }
     match nat.pool.allocation() {
         Allocation::Ports => Ok(None),
         Allocation::Blocks(blocks) => Ok(Some(*blocks)),
         Allocation::Deterministic(shares) => {
-            let own = shares.share(&nat.policy.subscriber.key(inside)).filter(|share| share.address == address);
+            let own = shares.share(&subscriber).filter(|share| share.address == address);
             let own = own.ok_or(Ended::Allocation)?;
             let is_dynamic = shares.dynamic_ports().is_some_and(|(first, last)| (first..=last).contains(&port));
             if !is_dynamic && !(own.first..=own.last).contains(&port) {

@@ -153,7 +153,7 @@ impl<'p> Asked<'p> {
     fn grants(&self, subscriber: &Subscriber) -> bool {
         let nat = self.plan.service(subscriber.key.service).and_then(|service| service.kind.nat());
         let address = Ipv4Addr::from(subscriber.outside_ipv4);
-        nat.filter(|nat| nat.pool.contains(address)).is_some_and(|nat| match nat.pool.allocation() {
+        nat.filter(|nat| nat.pool.is_for(&subscriber.key, address)).is_some_and(|nat| match nat.pool.allocation() {
             Allocation::Ports | Allocation::Blocks(_) => true,
             Allocation::Deterministic(shares) => {
                 shares.share(&subscriber.key).is_some_and(|share| share.address == address)

@@ -2,6 +2,7 @@
 
 pub mod address_ranges;
 pub mod allocation;
+pub mod assigned;
 pub mod deterministic;
 pub mod dynamic_pool;
 pub mod eam;

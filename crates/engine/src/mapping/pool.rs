@@ -14,9 +14,12 @@ use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
 
 use tombolo_tables::blocks::SMALLEST_BLOCK;
+use tombolo_tables::lpm::Prefix;
+use tombolo_tables::subscriber::SubscriberKey;
 use tombolo_tables::tables::Candidate;
 
 use super::allocation::Allocation;
+use super::assigned::{Assigned, Span, count, nth};
 use super::port_ranges::width;
 
 pub use super::port_ranges::PortRanges;
@@ -124,6 +127,7 @@ pub struct Pool {
     ranges: Vec<PoolRange>,
     addresses: u32,
     allocation: Allocation,
+    assigned: Assigned,
     /// Some of the addresses are the host's own.
     is_shared: bool,
 }
@@ -135,7 +139,7 @@ impl Pool {
         ranges.sort_by_key(|range| range.first);
         let addresses = ranges.iter().map(PoolRange::addresses).sum();
         let is_shared = ranges.iter().any(|range| range.owner == Owner::Host);
-        Self { ranges, addresses, allocation: Allocation::default(), is_shared }
+        Self { ranges, addresses, allocation: Allocation::default(), assigned: Assigned::default(), is_shared }
     }
 
     /// The same pool, handed out in another way.
@@ -144,10 +148,47 @@ impl Pool {
         Self { allocation, ..self }
     }
 
+    /// The same pool, of which some addresses are for certain hosts alone.
+    #[must_use]
+    pub fn with_assigned(mut self, assigned: impl IntoIterator<Item = (Prefix<u128>, Span)>) -> Self {
+        self.assigned = Assigned::new(assigned, self.spans());
+        self
+    }
+
     /// The same pool with other ranges, which must not overlap.
     #[must_use]
     pub fn with_ranges(&self, ranges: Vec<PoolRange>) -> Self {
-        Self::new(ranges).with_allocation(self.allocation.clone())
+        let pool = Self::new(ranges).with_allocation(self.allocation.clone());
+        Self { assigned: self.assigned.of(pool.spans()), ..pool }
+    }
+
+    fn spans(&self) -> impl Iterator<Item = Span> + '_ {
+        self.ranges.iter().map(|range| (range.first, range.last))
+    }
+
+    /// Which of its addresses are for whom.
+    #[must_use]
+    pub fn assigned(&self) -> &Assigned {
+        &self.assigned
+    }
+
+    /// How many of its addresses a subscriber may have.
+    #[must_use]
+    pub fn addresses_for(&self, key: &SubscriberKey) -> u32 {
+        if self.assigned.is_empty() { self.addresses } else { count(self.assigned.spans(key)) }
+    }
+
+    /// Address number `index` of those that a subscriber may have.
+    #[must_use]
+    pub fn address_for(&self, key: &SubscriberKey, index: u32) -> Option<Ipv4Addr> {
+        if self.assigned.is_empty() { self.address(index) } else { nth(self.assigned.spans(key), index) }
+    }
+
+    /// True if a subscriber may have `address`.
+    #[must_use]
+    pub fn is_for(&self, key: &SubscriberKey, address: Ipv4Addr) -> bool {
+        let is_own = || self.assigned.spans(key).iter().any(|(first, last)| (*first..=*last).contains(&address));
+        self.contains(address) && (self.assigned.is_empty() || is_own())
     }
 
     /// In which portions its ports are handed out.

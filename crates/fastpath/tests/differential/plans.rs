@@ -80,6 +80,7 @@ pub(crate) fn all() -> Vec<Case> {
     cases.push(listed_case("nat64, some inside", &["2001:db8:1::2/127", "2001:db8:1::5/128"]));
     let many: Vec<String> = (0..9).map(|n| format!("2001:db8:1::{}/128", 2 * n + 2)).collect();
     cases.push(listed_case("nat64, many inside", &many.iter().map(String::as_str).collect::<Vec<_>>()));
+    cases.push(assigned_case("nat64, addresses for some"));
     for (name, policy) in [
         ("nat44, short ports", plain),
         ("nat44, short ports, sessions kept", kept),
@@ -237,6 +238,19 @@ fn listed_case(name: &'static str, inside: &[&str]) -> Case {
     let (name, mut plan, build) = nat64_case(name, "64:ff9b::/96", Policy::default(), settings, ranges);
     if let ServiceKind::Nat64(nat64) = &mut plan.services[0].kind {
         nat64.inside = Networks::new(inside.iter().map(|text| parse_prefix(text).unwrap()));
+    }
+    (name, plan, build)
+}
+
+/// A NAT64 with an address that is for some of its hosts.
+fn assigned_case(name: &'static str) -> Case {
+    let (first, second) = (pool(1024..=1060, 0), pool(1024..=1060, pool(1024..=1060, 0).slots().unwrap()));
+    let second = PoolRange { first: OTHER_POOL, last: OTHER_POOL, ..second };
+    let settings = TranslateSettings::default();
+    let (name, mut plan, build) = nat64_case(name, "64:ff9b::/96", Policy::default(), settings, vec![first, second]);
+    if let ServiceKind::Nat64(nat64) = &mut plan.services[0].kind {
+        let hosts = parse_prefix("2001:db8:1::4/126").unwrap();
+        nat64.nat.pool = nat64.nat.pool.clone().with_assigned([(hosts, (OTHER_POOL, OTHER_POOL))]);
     }
     (name, plan, build)
 }

@@ -275,29 +275,37 @@ impl<R: Rng> Napt<'_, R> {
         if !self.admissions.allow(self.policy.subscriber_rate, self.nanos) {
             return Err(DropReason::RateLimited);
         }
-        let place = self.address_for(&key, inside, space)?;
-        let address = self.pool.address(place).ok_or(DropReason::PoolExhausted)?;
+        let address = self.address_for(&key, inside, space)?;
         let grant = Subscriber { key, outside_ipv4: address.octets() };
         self.tables.admit(&grant, self.now).ok_or(DropReason::SubscriberTableFull)
     }
 
-    /// The place in the pool of an address that has room for a new subscriber.
-    fn address_for(&mut self, key: &SubscriberKey, inside: &InsideKey, space: PortSpace) -> Result<u32, DropReason> {
-        let (pool, addresses) = (self.pool, self.pool.addresses());
+    /// An address that a new subscriber may have, and that has room for it.
+    fn address_for(
+        &mut self,
+        key: &SubscriberKey,
+        inside: &InsideKey,
+        space: PortSpace,
+    ) -> Result<Ipv4Addr, DropReason> {
+        let pool = self.pool;
         if let Allocation::Deterministic(shares) = pool.allocation() {
             let share = shares.share(key).ok_or(DropReason::Denied)?;
-            return pool.place_of(share.address).ok_or(DropReason::PoolExhausted);
+            return if pool.contains(share.address) { Ok(share.address) } else { Err(DropReason::PoolExhausted) };
         }
-        let first = self.random.next_u32();
-        for tried in 0..self.addresses_tried() {
+        let addresses = pool.addresses_for(key);
+        if addresses == 0 && !pool.assigned().is_empty() {
+            return Err(DropReason::Denied);
+        }
+        let (first, most) = (self.random.next_u32(), addresses.min(ADDRESSES_TRIED));
+        for tried in 0..most {
             let place = first.wrapping_add(tried) % addresses;
-            let Some(address) = pool.address(place) else { continue };
+            let Some(address) = pool.address_for(key, place) else { continue };
             let exhausted = Exhausted::address(address, space);
             if self.exhausted.contains(exhausted, self.now) {
                 continue;
             }
-            if self.has_room(address, inside, space) {
-                return Ok(place);
+            if self.has_room(address, inside, space, most) {
+                return Ok(address);
             }
             // What so few ports say of an address is nothing to remember.
             if !self.exhausted.searches_are_short(self.now) {
@@ -307,12 +315,9 @@ impl<R: Rng> Napt<'_, R> {
         Err(DropReason::PoolExhausted)
     }
 
-    fn addresses_tried(&self) -> u32 {
-        self.pool.addresses().min(ADDRESSES_TRIED)
-    }
-
-    fn has_room(&mut self, address: Ipv4Addr, inside: &InsideKey, space: PortSpace) -> bool {
-        let (random, depth) = (self.random.next_u64(), self.exhausted.depth_of_each(self.addresses_tried(), self.now));
+    /// Whether one of so many addresses that are tried has a port.
+    fn has_room(&mut self, address: Ipv4Addr, inside: &InsideKey, space: PortSpace, tried: u32) -> bool {
+        let (random, depth) = (self.random.next_u64(), self.exhausted.depth_of_each(tried, self.now));
         if let Allocation::Blocks(blocks) = self.pool.allocation() {
             let random = u32::try_from(random >> 32).unwrap_or(0);
             return self.free_blocks(address, space, *blocks, &(0..=u16::MAX), (random, depth)).next().is_some();

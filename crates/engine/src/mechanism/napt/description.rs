@@ -1,6 +1,8 @@
 //! What a NAT is set to, in words.
 
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
+
+use tombolo_tables::lpm::Prefix;
 
 use super::filtering::{Filtering, Filters};
 use super::nat::Nat;
@@ -8,6 +10,7 @@ use super::policy::Policy;
 use super::static_binding::StaticBinding;
 use crate::description::{Description, Fact, addresses};
 use crate::mapping::allocation::Allocation;
+use crate::mapping::assigned::Span;
 use crate::mapping::pool::{PoolRange, PortRanges, PortSpace};
 
 /// The three protocols, with their names in the configuration.
@@ -18,6 +21,7 @@ impl Nat {
     #[must_use]
     pub(crate) fn describe(&self, about: Description) -> Description {
         about
+            .with("pool_for", Fact::texts(self.pool.assigned().assignments().map(assignment)))
             .with("pool", Fact::List(self.pool.ranges().iter().map(|range| pool(range).into()).collect()))
             .with("filtering", filtering(self.policy.filtering))
             .with("sessions", sessions(&self.policy))
@@ -31,6 +35,13 @@ impl Nat {
 fn pool(range: &PoolRange) -> Description {
     let about = Description::default().with("addresses", addresses(range.first, range.last));
     PROTOCOLS.iter().fold(about, |about, (name, space)| about.with(name, ports(&range.ports[*space as usize])))
+}
+
+/// Whom addresses are for.
+fn assignment((prefix, (first, last)): (Prefix<u128>, Span)) -> String {
+    let mapped = prefix.prefix_len().checked_sub(96).zip(Ipv6Addr::from_bits(prefix.key()).to_ipv4_mapped());
+    let hosts = mapped.map_or_else(|| prefix.to_string(), |(length, ipv4)| format!("{ipv4}/{length}"));
+    format!("{hosts}: {}", addresses(first, last))
 }
 
 fn ports(ports: &PortRanges) -> String {
