@@ -207,8 +207,8 @@ pub static NAT44: Section = Section {
         "name": "string", "its kind", "\"cgn\"", "Name in logs and metrics: 1 to 32 lower-case letters, digits and hyphens.";
         "inside": "array of strings", "", "[\"10.0.0.0/24\"]",
             "IPv4 addresses of the hosts inside: prefixes, addresses or ranges. What they send to each other is not translated.";
-        "untranslated": "array of strings", "none", "[\"192.0.2.0/24\"]",
-            "IPv4 destinations that the hosts reach with their own addresses (RFC 6888 REQ-6).";
+        "untranslated": "array", "none", "[\"192.0.2.0/24\"]",
+            "IPv4 destinations that the hosts reach with their own addresses (RFC 6888 REQ-6): prefixes, addresses or ranges, or tables that name some of their ports; see below.";
         ..POOLED;
         "static": "array of tables", "none", "[{ inside = \"10.0.0.2:80\", outside = \"192.0.2.1:80\", protocol = \"tcp\" }]",
             "Bindings that are always there; see below.";
@@ -386,8 +386,8 @@ pub static AFTR: Section = Section {
         ..GRANTS;
         "static": "array of tables", "none", "[{ softwire = \"2001:db8:1000::b4\", inside = \"10.0.0.2:80\", outside = \"192.0.2.1:80\", protocol = \"tcp\" }]",
             "Bindings that are always there; see below.";
-        "untranslated": "array of strings", "none", "[\"198.51.100.0/24\"]",
-            "IPv4 destinations that the hosts of `untranslated_hosts` reach with their own addresses (RFC 6888 REQ-6).";
+        "untranslated": "array", "none", "[\"198.51.100.0/24\"]",
+            "IPv4 destinations that the hosts of `untranslated_hosts` reach with their own addresses (RFC 6888 REQ-6): prefixes, addresses or ranges, or tables that name some of their ports; see below.";
         "untranslated_hosts": "array of tables", "none", "[{ address = \"203.0.113.5\", softwire = \"2001:db8:1000::b4\" }]",
             "Hosts behind B4s whose IPv4 addresses are theirs alone, so that packets from `untranslated` find their softwire; see below. Such a service is left to the engine.";
         ..OUTSIDE_LINKS;
@@ -494,6 +494,17 @@ pub static STATIC: Section = Section {
     },
 };
 
+/// An item of `service.untranslated` that is a table.
+pub static UNTRANSLATED: Section = Section {
+    path: "service.untranslated",
+    about: "Ports of destinations that hosts inside reach with their own addresses, as `untranslated = [\"198.51.100.0/24\", { addresses = \"203.0.113.7\", ports = \"53\" }]`. What is sent there goes by the engine, which sees the ports of fragments as well; ICMP errors about it are let through, echoes are translated.",
+    groups: groups! {
+        "addresses": "string", "", "\"203.0.113.7\"", "IPv4 addresses: a prefix, one address, or a range.";
+        "ports": "string", "", "\"53, 853\"", "Ports: numbers and ranges, with commas between them.";
+        "protocols": "array of strings", "[\"tcp\", \"udp\"]", "[\"udp\"]", "Whose ports they are.";
+    },
+};
+
 /// An item of `service.untranslated_hosts`.
 pub static UNTRANSLATED_HOST: Section = Section {
     path: "service.untranslated_hosts",
@@ -555,7 +566,7 @@ pub static ALLOCATION: Section = Section {
 };
 
 /// All tables, in the order of the documentation.
-pub static SECTIONS: [&Section; 23] = [
+pub static SECTIONS: [&Section; 24] = [
     &FILE,
     &GATEWAY,
     &INTERFACE,
@@ -565,6 +576,7 @@ pub static SECTIONS: [&Section; 23] = [
     &NAT44,
     &POOL,
     &STATIC,
+    &UNTRANSLATED,
     &UNTRANSLATED_HOST,
     &FILTERING,
     &LIMITS,

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use ipnet::Ipv6Net;
 use tombolo_engine::mapping::address_ranges::AddressRanges;
 use tombolo_engine::mapping::error_sources::ErrorSources;
+use tombolo_engine::mapping::exemptions::Exemptions;
 use tombolo_engine::mapping::pool::Pool;
 use tombolo_engine::mechanism::napt::{Filtering, Nat, Policy};
 use tombolo_engine::plan::{OwnAddresses, Service, ServiceKind, StaticBinding};
@@ -203,10 +204,12 @@ impl<'d> Reader<'d> {
         let mtu = |node: &Node<'_>| node.number32(68..=65_535);
         let inside_mtu = table.read_or("inside_mtu", 1500, log, mtu);
         let outside_mtu = table.read_or("outside_mtu", 1500, log, mtu);
+        let (untranslated, exempt) = nat44::untranslated(table, log);
         let automatic = u16::try_from(inside_mtu.min(outside_mtu).saturating_sub(40)).unwrap_or(u16::MAX);
         Nat44 {
             inside: addresses,
-            untranslated: nat44::untranslated(table, log),
+            untranslated,
+            exempt,
             nat: Nat { pool, policy: stateful::policy(table, Policy::default(), log), static_bindings },
             inside_mtu,
             outside_mtu,
@@ -341,6 +344,7 @@ impl<'d> Reader<'d> {
         let napt = Nat44 {
             inside: addresses,
             untranslated: AddressRanges::default(),
+            exempt: Exemptions::default(),
             nat: Nat { pool, policy: stateful::policy(table, defaults, log), static_bindings },
             inside_mtu: mtu,
             // What leaves is cut to size behind the NAPT, where its new headers are.

@@ -314,7 +314,7 @@ fn inner_sources(table: &Table<'_>, log: &mut Log) -> AddressRanges {
 
 /// Who reaches which destinations with an address of its own.
 fn untranslated(table: &Table<'_>, end: &InsideEnd<'_>, drafts: &[Draft<'_>], log: &mut Log) -> Untranslated {
-    let destinations = nat44::untranslated(table, log);
+    let (destinations, exempt) = nat44::untranslated(table, log);
     let Some(node) = table.find("untranslated_hosts") else {
         if let Some(node) = table.find("untranslated") {
             log.mistake(node.problem(
@@ -335,7 +335,7 @@ fn untranslated(table: &Table<'_>, end: &InsideEnd<'_>, drafts: &[Draft<'_>], lo
         }
         hosts.push(host);
     }
-    Untranslated::new(destinations, hosts)
+    Untranslated::new(destinations, exempt, hosts)
 }
 
 fn untranslated_host(item: &Node<'_>, end: &InsideEnd<'_>, log: &mut Log) -> Option<(Ipv4Addr, Ipv6Addr)> {

@@ -1,4 +1,5 @@
-//! Who may use a service, and with what: `inside` of a NAT64, `for` of its pool, and what contradicts them.
+//! Who may use a service, and with what: `inside` of a NAT64, `for` of its pool, ports that are not translated, and
+//! what contradicts them.
 
 use std::net::Ipv6Addr;
 
@@ -202,5 +203,40 @@ fn addresses_are_for_hosts_that_the_service_has() {
         ),
     ] {
         assert_eq!(refused(&pooled(kind, &item, more)), [expected]);
+    }
+}
+
+#[test]
+fn ports_of_destinations_may_be_reached_as_they_are() {
+    let untranslated = "untranslated = [\"198.51.100.0/24\", { addresses = \"203.0.113.7\", ports = \"53, 853\" }, { addresses = \"203.0.113.8-203.0.113.9\", ports = \"123\", protocols = [\"udp\"] }]";
+    let configuration = accepted(&pooled("nat44", "{ addresses = \"192.0.2.1\" }", untranslated));
+    let ServiceKind::Nat44(nat44) = &configuration.plan.services[0].kind else { panic!("no NAT44") };
+    assert_eq!(nat44.untranslated.count(), 256);
+    let [dns, time] = &nat44.exempt.0[..] else { panic!("{:?}", nat44.exempt) };
+    assert_eq!(
+        (dns.tcp.ranges(), dns.udp.ranges()),
+        ([53..=53, 853..=853].as_slice(), [53..=53, 853..=853].as_slice())
+    );
+    assert_eq!((time.tcp.ranges(), time.udp.ranges()), ([].as_slice(), [123..=123].as_slice()));
+    // Only whole destinations go past the gateway.
+    assert_eq!(configuration.plan.services[0].kind.routed().exempt.len(), 1);
+    for (item, expected) in [
+        ("{ addresses = \"203.0.113.7\" }", "5: service[0].untranslated[0].ports: missing; add ports = \"53, 853\""),
+        ("{ ports = \"53\" }", "5: service[0].untranslated[0].addresses: missing; add addresses = \"203.0.113.7\""),
+        (
+            "{ addresses = \"203.0.113.7\", ports = \"dns\" }",
+            "5: service[0].untranslated[0].ports = \"dns\": \"dns\" is not a port; write numbers from 1 to 65535 as \"80, 1024-65535\"",
+        ),
+        (
+            "{ addresses = \"203.0.113.7\", ports = \"53\", protocols = [\"icmp\"] }",
+            "5: service[0].untranslated[0].protocols[0] = \"icmp\": unknown; use \"tcp\" or \"udp\"",
+        ),
+        (
+            "{ addresses = \"203.0.113.7\", ports = \"53\", protocols = [] }",
+            "5: service[0].untranslated[0].protocols = []: no protocol; name some, or leave the key out",
+        ),
+    ] {
+        let text = pooled("nat44", "{ addresses = \"192.0.2.1\" }", &format!("untranslated = [{item}]"));
+        assert_eq!(refused(&text), [expected]);
     }
 }

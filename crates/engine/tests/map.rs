@@ -17,6 +17,7 @@ use support::{
 use tombolo_engine::mapping::address_ranges::AddressRanges;
 use tombolo_engine::mapping::eam::parse_prefix;
 use tombolo_engine::mapping::error_sources::ErrorSources;
+use tombolo_engine::mapping::exemptions::Exemptions;
 use tombolo_engine::mapping::map_domain::MapDomain;
 use tombolo_engine::mapping::map_rule::{MapCe, MapRule};
 use tombolo_engine::mapping::pool::{Owner, Pool, PoolRange, PortRanges};
@@ -74,6 +75,7 @@ fn edge(mesh: bool) -> MapEdge {
     let napt = Nat44 {
         inside: AddressRanges::new([Ipv4Addr::new(10, 0, 0, 0)..=Ipv4Addr::new(10, 0, 0, 255)]),
         untranslated: AddressRanges::default(),
+        exempt: Exemptions::default(),
         nat: Nat {
             pool: Pool::new(vec![range]),
             policy: Policy { filtering: Filtering::AddressDependent.into(), ..Policy::default() },

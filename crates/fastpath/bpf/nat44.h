@@ -95,11 +95,34 @@ static __always_inline struct outcome come_in(const volatile struct service *ser
 	return is_still_bound(&bound) ? FORWARDED : PASSED(MISS_RACE);
 }
 
+/* Whether a packet from inside keeps its address because of its destination's port
+ * (crates/engine/src/mapping/exemptions.rs).
+ */
+static __always_inline bool is_exempt(const volatile struct service *service,
+				      const struct packet *packet)
+{
+	__u32 address = bpf_ntohl(packet->destination4);
+	__u16 port = bpf_ntohs(packet->destination_port);
+
+#pragma nounroll
+	for (__u32 n = 0; n < RANGES_MAX && n < service->exemptions; n++) {
+		const volatile struct exempt *exempt = &service->exempt[n];
+
+		if (exempt->spaces >> (packet->space & 3) & 1 &&
+		    address >= exempt->addresses.first && address <= exempt->addresses.last &&
+		    port >= exempt->ports.first && port <= exempt->ports.last)
+			return true;
+	}
+	return false;
+}
+
 static __always_inline struct outcome nat44_inside(const volatile struct service *service,
 						   struct scratch *scratch)
 {
 	const __u64 none[2] = { 0, 0 };
 
+	if (service->exemptions && is_exempt(service, &scratch->packet))
+		return PASSED(MISS_POLICY);
 	if (must_clamp(service, scratch))
 		return PASSED(MISS_POLICY);
 	if (!keep_header(scratch, service->outside_mtu))

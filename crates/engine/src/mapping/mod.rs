@@ -8,6 +8,7 @@ pub mod dynamic_pool;
 pub mod eam;
 pub(crate) mod embedding;
 pub mod error_sources;
+pub mod exemptions;
 pub mod map_domain;
 pub mod map_rule;
 pub mod networks;

@@ -15,14 +15,16 @@ use super::serve::Serve;
 use super::shape::Shape;
 use crate::description::{Description, Fact};
 use crate::mapping::address_ranges::AddressRanges;
+use crate::mapping::exemptions::Exemptions;
 use crate::mapping::networks::Networks;
 use crate::mapping::stateless::Claim;
 use crate::mechanism::hairpin::come_in_again;
-use crate::mechanism::napt::{Host, KnownBy, Nat, NextLink, deliver_ipv4};
+use crate::mechanism::napt::{Host, KnownBy, Nat, NextLink, deliver_ipv4, pass_untranslated};
 use crate::mechanism::tunnel::end::{Emerged, Entrance, SoftwireEnd, receive, screen, screen_outbound, with_whole};
 use crate::mechanism::tunnel::softwire::{relay_error, take_step};
 use crate::mechanism::tunnel::{Softwire, SoftwireSettings};
 use crate::mechanism::{IcmpAnswer, Refusal};
+use crate::packet::Packet;
 use crate::parse::{Parsed, Payload};
 use crate::routed::{Routed, of_pool, shared_of};
 use crate::side::Side;
@@ -60,16 +62,18 @@ pub struct Aftr {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Untranslated {
     destinations: AddressRanges,
+    exempt: Exemptions,
     /// By ascending address: the hosts, and the B4s that they are behind.
     hosts: Vec<(Ipv4Addr, Ipv6Addr)>,
 }
 
 impl Untranslated {
-    /// `hosts` reach `destinations` with their own addresses. No address may be named twice.
+    /// `hosts` reach `destinations`, and the ports that are `exempt`, with their own addresses. No address
+    /// may be named twice.
     #[must_use]
-    pub fn new(destinations: AddressRanges, mut hosts: Vec<(Ipv4Addr, Ipv6Addr)>) -> Self {
+    pub fn new(destinations: AddressRanges, exempt: Exemptions, mut hosts: Vec<(Ipv4Addr, Ipv6Addr)>) -> Self {
         hosts.sort_unstable();
-        Self { destinations, hosts }
+        Self { destinations, exempt, hosts }
     }
 
     /// True if there is none.
@@ -84,9 +88,10 @@ impl Untranslated {
         Some(self.hosts[place].1)
     }
 
-    /// True if the host `inner.source` behind `b4` reaches `inner.destination` as it is.
-    fn has(&self, inner: &Parsed<Ipv4Addr>, b4: Ipv6Addr) -> bool {
-        self.destinations.contains(inner.destination) && self.softwire_of(inner.source) == Some(b4)
+    /// True if the host `inner.source` behind `b4` reaches where `inner` goes as it is.
+    fn has(&self, inner: &Parsed<Ipv4Addr>, b4: Ipv6Addr, packet: &Packet<'_>) -> bool {
+        self.softwire_of(inner.source) == Some(b4)
+            && (self.destinations.contains(inner.destination) || self.exempt.has_destination(inner, packet))
     }
 }
 
@@ -209,10 +214,8 @@ impl Aftr {
     /// A packet from the host `inner.source` behind `b4`.
     fn outbound(&self, inner: &Parsed<Ipv4Addr>, b4: Ipv6Addr, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         screen_outbound(inner)?;
-        if self.untranslated.has(inner, b4) {
-            work.notes.add("RFC 6888 REQ-6", || format!("{} keeps its address", inner.source));
-            take_step(&mut work.packet, inner)?;
-            return Ok(work.forward_whole());
+        if self.untranslated.has(inner, b4, &work.packet) {
+            return pass_untranslated(inner, work);
         }
         let hairpins = self.nat.hairpins(inner, work)?;
         // What is hairpinned meets a softwire and never the outside link. It is measured now, as long
@@ -234,7 +237,8 @@ impl Aftr {
             Payload::IcmpError => parsed.embedded(&work.packet)?.destination,
             _ => parsed.source,
         };
-        if !self.untranslated.destinations.contains(remote) {
+        let Untranslated { destinations, exempt, .. } = &self.untranslated;
+        if !destinations.contains(remote) && !exempt.has_source(parsed, &work.packet) {
             return Err(DropReason::NoBinding.into());
         }
         take_step(&mut work.packet, parsed)?;

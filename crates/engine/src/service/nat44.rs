@@ -14,10 +14,11 @@ use super::serve::Serve;
 use super::shape::Shape;
 use crate::description::Description;
 use crate::mapping::address_ranges::AddressRanges;
+use crate::mapping::exemptions::Exemptions;
 use crate::mapping::stateless::Claim;
 use crate::mechanism::Refusal;
 use crate::mechanism::hairpin::come_in_again;
-use crate::mechanism::napt::{Nat, NextLink, deliver_ipv4};
+use crate::mechanism::napt::{Nat, NextLink, deliver_ipv4, pass_untranslated};
 use crate::mechanism::screen::screen_ipv4;
 use crate::parse::Parsed;
 use crate::routed::{Routed, of_pool, of_ranges, shared_of};
@@ -32,6 +33,8 @@ pub struct Nat44 {
     pub inside: AddressRanges,
     /// Destinations that inside hosts reach with their own addresses (RFC 6888 REQ-6).
     pub untranslated: AddressRanges,
+    /// Ports of destinations that they reach so.
+    pub exempt: Exemptions,
     /// Outside addresses, none of them inside, and what subscribers may do.
     pub nat: Nat,
     /// MTU of the links inside, in bytes.
@@ -102,6 +105,9 @@ impl Nat44 {
     #[inline]
     pub(crate) fn serve_inside(&self, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         screen_ipv4(parsed)?;
+        if self.exempt.has_destination(parsed, &work.packet) {
+            return pass_untranslated(parsed, work);
+        }
         let hairpins = self.nat.hairpins(parsed, work)?;
         // What is hairpinned meets the inside link and never the outside one. It is measured now, as
         // long as its sender can be told (RFC 4787 REQ-13).

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use tombolo_engine::counters::Totals;
 use tombolo_engine::mapping::address_ranges::AddressRanges;
 use tombolo_engine::mapping::allocation::Allocation;
+use tombolo_engine::mapping::exemptions::Exemptions;
 use tombolo_engine::mapping::networks::Networks;
 use tombolo_engine::mapping::pool::{Owner, Pool, PoolRange, PortRanges, PortSpace};
 use tombolo_engine::mechanism::napt::{Endpoint, Nat, Policy, Times};
@@ -205,6 +206,7 @@ fn nat44(setup: &Setup, pool: Pool) -> Nat44 {
     Nat44 {
         inside: AddressRanges::new([Ipv4Addr::new(10, 0, 0, 0)..=Ipv4Addr::new(10, 0, 3, 255)]),
         untranslated: AddressRanges::new([Ipv4Addr::new(172, 16, 0, 0)..=Ipv4Addr::new(172, 16, 255, 255)]),
+        exempt: Exemptions::default(),
         nat: nat(setup, pool),
         inside_mtu: 1500,
         outside_mtu: 1500,

@@ -12,6 +12,7 @@ use tombolo_engine::Plan;
 use tombolo_engine::mapping::address_ranges::AddressRanges;
 use tombolo_engine::mapping::eam::{Eam, EamTable};
 use tombolo_engine::mapping::error_sources::ErrorSources;
+use tombolo_engine::mapping::exemptions::Exemptions;
 use tombolo_engine::mapping::networks::Networks;
 use tombolo_engine::mapping::pool::{Owner, Pool, PoolRange, PortRanges};
 use tombolo_engine::mapping::stateless::{DenyList, StatelessMap};
@@ -205,6 +206,7 @@ fn usual(kind: Kind, (first, last): (Ipv4Addr, Ipv4Addr)) -> ServiceKind {
         Kind::Nat44 => ServiceKind::Nat44(Nat44 {
             inside: AddressRanges::new([Ipv4Addr::new(10, 0, 0, 0)..=Ipv4Addr::new(10, 255, 255, 255)]),
             untranslated: AddressRanges::default(),
+            exempt: Exemptions::default(),
             nat: Nat { pool, policy, static_bindings: Vec::new() },
             inside_mtu: 1500,
             outside_mtu: 1500,

@@ -138,6 +138,14 @@ tombolo_records::records! {
         mask: [u64; 2],
     }
 
+    /// Ports of remotes that hosts inside reach with their own addresses.
+    plain pub(crate) struct ExemptRecord as exempt {
+        addresses: Range,
+        ports: Ports,
+        /// A bit for each space.
+        spaces: u32,
+    }
+
     /// A service. Fields that its kind does not use are zero.
     plain pub(crate) struct ServiceRecord as service {
         kind: u8,
@@ -170,13 +178,16 @@ tombolo_records::records! {
         place: u8,
         /// NAT64: how many networks those have who may make bindings; none if anybody may.
         inside_networks: u8,
-        reserved: [u8; 6],
+        /// NAT44: how many entries of `exempt` there are.
+        exemptions: u8,
+        reserved: [u8; 5],
         prefix: PrefixRecord,
         pool: [PoolRecord; RANGES],
         /// NAT44: who is inside, and what inside hosts reach as they are. SIIT: embedded hosts,
         /// inside ranges alone. lwAFTR: the addresses that it serves.
         inside: [Range; RANGES],
         untranslated: [Range; RANGES],
+        exempt: [ExemptRecord; RANGES],
         tunnel: TunnelRecord,
         /// AFTR: addresses of B4s. NAT64: of those who may make bindings.
         networks: [Network; RANGES],

@@ -3,12 +3,12 @@
 use tombolo_engine::service::nat44::Nat44;
 
 use super::FastRecord;
-use super::parts::fill;
+use super::parts::{fill, fill_exemptions};
 use crate::record::{CLAIM_POOL, CLAIM_SOURCES, KIND_NAT44, SERVICE_CLAMPS, ServiceRecord};
 
 impl FastRecord for Nat44 {
     fn record(&self) -> Result<ServiceRecord, &'static str> {
-        let Nat44 { inside, untranslated, nat, inside_mtu, outside_mtu, largest_segment } = self;
+        let Nat44 { inside, untranslated, exempt, nat, inside_mtu, outside_mtu, largest_segment } = self;
         let mut record = ServiceRecord {
             kind: KIND_NAT44,
             claims: CLAIM_SOURCES | CLAIM_POOL,
@@ -19,6 +19,7 @@ impl FastRecord for Nat44 {
         record.flags |= if largest_segment.is_some() { SERVICE_CLAMPS } else { 0 };
         record.inside_ranges = fill(&mut record.inside, inside)?;
         record.untranslated_ranges = fill(&mut record.untranslated, untranslated)?;
+        record.exemptions = fill_exemptions(&mut record.exempt, exempt)?;
         record.set_nat(nat)?;
         Ok(record)
     }

@@ -4,6 +4,7 @@ use std::net::Ipv6Addr;
 
 use tombolo_engine::mapping::address_ranges::AddressRanges;
 use tombolo_engine::mapping::allocation::Allocation;
+use tombolo_engine::mapping::exemptions::{Exemption, Exemptions};
 use tombolo_engine::mapping::networks::Networks;
 use tombolo_engine::mapping::pool::{Owner, Parity, Pool, PoolRange, PortRanges, PortSpace};
 use tombolo_engine::mechanism::napt::{Filtering, InboundTcp, Nat, Policy, Sessions, SubscriberIs, UnsolicitedSyn};
@@ -14,8 +15,8 @@ use tombolo_wire::Prefix64;
 use tombolo_wire::ipv6::MINIMUM_MTU;
 
 use crate::record::{
-    CLAIM_NO_ICMP, Network, PoolRecord, Ports, PrefixRecord, RANGES, Range, SERVICE_ADDRESS_DEPENDENT, SERVICE_CLAMPS,
-    SERVICE_ENDS_SOFTWIRES, SERVICE_ENGINE_BINDS, SERVICE_ENGINE_OPENS, SERVICE_ENGINE_OPENS_TCP,
+    CLAIM_NO_ICMP, ExemptRecord, Network, PoolRecord, Ports, PrefixRecord, RANGES, Range, SERVICE_ADDRESS_DEPENDENT,
+    SERVICE_CLAMPS, SERVICE_ENDS_SOFTWIRES, SERVICE_ENGINE_BINDS, SERVICE_ENGINE_OPENS, SERVICE_ENGINE_OPENS_TCP,
     SERVICE_KEEPS_SESSIONS, SERVICE_NO_INBOUND_TCP, SERVICE_PARITY, SERVICE_STRICT, ServiceRecord, TunnelRecord,
     halves,
 };
@@ -124,6 +125,32 @@ pub(super) fn fill(entries: &mut [Range; RANGES], ranges: &AddressRanges) -> Res
         *entry = Range { first: range.start().to_bits(), last: range.end().to_bits() };
     }
     Ok(u8::try_from(ranges.len()).unwrap_or(u8::MAX))
+}
+
+/// Writes exempt ports into their entries; how many there are.
+pub(super) fn fill_exemptions(
+    entries: &mut [ExemptRecord; RANGES],
+    exemptions: &Exemptions,
+) -> Result<u8, &'static str> {
+    let mut records = Vec::new();
+    for Exemption { addresses, tcp, udp } in &exemptions.0 {
+        let addresses = Range { first: addresses.start().to_bits(), last: addresses.end().to_bits() };
+        for (space, ports) in [(PortSpace::Tcp, tcp), (PortSpace::Udp, udp)] {
+            records.extend(ports.ranges().iter().map(|range| ExemptRecord {
+                addresses,
+                ports: Ports { first: *range.start(), last: *range.end() },
+                spaces: 1 << space as u32,
+            }));
+        }
+    }
+    if records.len() > RANGES {
+        return Err("it has more ports of untranslated destinations than the fast path has room for");
+    }
+    let count = u8::try_from(records.len()).unwrap_or(u8::MAX);
+    for (entry, record) in entries.iter_mut().zip(records) {
+        *entry = record;
+    }
+    Ok(count)
 }
 
 /// Writes networks into their entries; how many there are, if there is room for all.

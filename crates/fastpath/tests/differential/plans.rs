@@ -6,6 +6,7 @@ use tombolo_engine::Plan;
 use tombolo_engine::mapping::address_ranges::AddressRanges;
 use tombolo_engine::mapping::eam::{Eam, EamTable, parse_prefix};
 use tombolo_engine::mapping::error_sources::ErrorSources;
+use tombolo_engine::mapping::exemptions::{Exemption, Exemptions};
 use tombolo_engine::mapping::networks::Networks;
 use tombolo_engine::mapping::pool::{Owner, Parity, Pool, PoolRange, PortRanges, PortSpace};
 use tombolo_engine::mapping::stateless::{DenyList, StatelessMap};
@@ -80,6 +81,7 @@ pub(crate) fn all() -> Vec<Case> {
     cases.push(listed_case("nat64, some inside", &["2001:db8:1::2/127", "2001:db8:1::5/128"]));
     let many: Vec<String> = (0..9).map(|n| format!("2001:db8:1::{}/128", 2 * n + 2)).collect();
     cases.push(listed_case("nat64, many inside", &many.iter().map(String::as_str).collect::<Vec<_>>()));
+    cases.push(exempt_case("nat44, some ports untranslated"));
     cases.push(assigned_case("nat64, addresses for some"));
     for (name, policy) in [
         ("nat44, short ports", plain),
@@ -131,6 +133,7 @@ fn nat44(policy: Policy, mtu: u32, ranges: Vec<PoolRange>) -> Nat44 {
     Nat44 {
         inside: AddressRanges::new([range([10, 0, 0, 0], [10, 0, 0, 15]), range([10, 0, 1, 0], [10, 0, 1, 3])]),
         untranslated: AddressRanges::new([range([9, 9, 9, 9], [9, 9, 9, 9])]),
+        exempt: Exemptions::default(),
         nat: Nat { pool: Pool::new(ranges), policy, static_bindings: Vec::new() },
         inside_mtu: mtu,
         outside_mtu: mtu - 20,
@@ -238,6 +241,21 @@ fn listed_case(name: &'static str, inside: &[&str]) -> Case {
     let (name, mut plan, build) = nat64_case(name, "64:ff9b::/96", Policy::default(), settings, ranges);
     if let ServiceKind::Nat64(nat64) = &mut plan.services[0].kind {
         nat64.inside = Networks::new(inside.iter().map(|text| parse_prefix(text).unwrap()));
+    }
+    (name, plan, build)
+}
+
+/// A NAT44 whose hosts reach some ports with their own addresses.
+fn exempt_case(name: &'static str) -> Case {
+    let (name, mut plan, build) = nat44_case(name, Policy::default(), 1500);
+    let ports = |port: u16| PortRanges::new([port..=port]);
+    let everywhere = Ipv4Addr::new(1, 0, 0, 0)..=Ipv4Addr::new(223, 255, 255, 255);
+    let one = Ipv4Addr::new(203, 0, 113, 7);
+    if let ServiceKind::Nat44(nat44) = &mut plan.services[0].kind {
+        nat44.exempt = Exemptions(vec![
+            Exemption { addresses: everywhere, tcp: PortRanges::default(), udp: ports(123) },
+            Exemption { addresses: one..=one, tcp: ports(80), udp: PortRanges::new([80..=80, 5000..=5001]) },
+        ]);
     }
     (name, plan, build)
 }

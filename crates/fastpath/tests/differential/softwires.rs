@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use tombolo_engine::mapping::address_ranges::AddressRanges;
 use tombolo_engine::mapping::eam::parse_prefix;
 use tombolo_engine::mapping::error_sources::ErrorSources;
+use tombolo_engine::mapping::exemptions::Exemptions;
 use tombolo_engine::mapping::map_domain::MapDomain;
 use tombolo_engine::mapping::map_rule::{MapCe, MapRule};
 use tombolo_engine::mapping::networks::Networks;
@@ -147,6 +148,7 @@ fn map_edge(mesh: MapDomain) -> MapEdge {
     let napt = Nat44 {
         inside: inside(),
         untranslated: AddressRanges::new([Ipv4Addr::new(9, 9, 9, 9)..=Ipv4Addr::new(9, 9, 9, 9)]),
+        exempt: Exemptions::default(),
         nat: Nat {
             pool: pool(MAP, PortRanges::new(ce().ports())),
             policy: Policy::default(),

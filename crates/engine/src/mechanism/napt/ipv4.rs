@@ -14,8 +14,9 @@ use super::nat::{Arrival, Nat, port_of};
 use super::readdress::{Identification, NextLink, readdress, readdress_error};
 use crate::mechanism::Refusal;
 use crate::mechanism::translate::{ErrorRewrite, Rewrite, Translated};
+use crate::mechanism::tunnel::softwire::take_step;
 use crate::parse::{Parsed, Payload};
-use crate::verdict::DropReason;
+use crate::verdict::{DropReason, Verdict};
 use crate::work::Work;
 
 impl Nat {
@@ -135,6 +136,16 @@ impl Nat {
         let translated = readdress_error(&mut work.packet, parsed, &about, &to, mtu, Identification::Keep)?;
         Ok((inside, translated))
     }
+}
+
+/// A packet from inside goes on with its own address (RFC 6888 REQ-6).
+///
+/// # Errors
+/// [`Refusal`] if the TTL runs out.
+pub(crate) fn pass_untranslated(parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+    work.notes.add("RFC 6888 REQ-6", || format!("{} keeps its address", parsed.source));
+    take_step(&mut work.packet, parsed)?;
+    Ok(work.forward_whole())
 }
 
 /// Gives a packet from outside the inside endpoint `inside` as its destination, for `link`. No

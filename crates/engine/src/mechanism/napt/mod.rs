@@ -27,7 +27,7 @@ pub use admissions::Admissions;
 pub use exhausted::Exhausted;
 pub use filtering::{Filtering, Filters};
 pub use host::{Host, KnownBy};
-pub(crate) use ipv4::deliver_ipv4;
+pub(crate) use ipv4::{deliver_ipv4, pass_untranslated};
 pub use nat::Nat;
 pub(crate) use nat::{Arrival, port_of};
 pub use policy::{InboundTcp, Policy, Sessions, SubscriberIs, UnsolicitedSyn};
