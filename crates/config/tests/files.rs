@@ -274,7 +274,7 @@ fn a_mistake_in_a_service_is_named_with_its_fix() {
         ("[timeouts]\nudp = 0", "gateway.toml:6: timeouts.udp = 0: out of range; use 1 to 315360000"),
         (
             "[timeouts]\ntcp = 1",
-            "gateway.toml:6: timeouts.tcp = 1: unknown key; known here: udp, icmp, tcp_established, tcp_opening, tcp_transitory, tcp_incoming_syn, port_reuse, ports_kept_back",
+            "gateway.toml:6: timeouts.tcp = 1: unknown key; known here: udp, udp_ports, icmp, tcp_established, tcp_opening, tcp_transitory, tcp_incoming_syn, port_reuse, ports_kept_back",
         ),
     ];
     for (more, expected) in cases {

@@ -60,7 +60,7 @@ fn who_is_named_has_to_be_a_host_that_can_send() {
             "\"2001:db8::/32\"",
             "5: service[0].inside = \"2001:db8::/32\": is of the type string; an array is expected, in brackets",
         ),
-        ("[\"10.0.0.0/8\"]", "5: service[0].inside[0] = \"10.0.0.0/8\": \"10.0.0.0/8\" is not a prefix"),
+        ("[\"10.0.0.0/8\"]", "5: service[0].inside[0] = \"10.0.0.0/8\": \"10.0.0.0/8\" is not an address or a prefix"),
         (
             "[\"2001:db8:64::1:0/112\"]",
             "5: service[0].inside[0] = \"2001:db8:64::1:0/112\": lies in the prefix of the service and would loop; name the hosts' own prefix",
