@@ -47,7 +47,7 @@ fn pieces_of_who_is_not_inside_do_not_wait_for_others() {
     let mut gateway = gateway();
     let pieces = |host| fragments_ipv6(&udp((host, 4000), (embed(SERVER), 53), &[7; 2000]), 1280);
     for piece in pieces(STRANGER) {
-        assert_eq!(gateway.pass(&piece).0, Verdict::Reply(DropReason::NotInside));
+        assert_eq!(gateway.pass(&piece).0, Verdict::Drop(DropReason::NotInside), "no error is about a piece");
     }
     let verdicts: Vec<Verdict> = pieces(HOST).iter().map(|piece| gateway.pass(piece).0).collect();
     assert_eq!(verdicts, [Verdict::Hold, Verdict::Forward]);
