@@ -172,7 +172,7 @@ pub static SERVICE: Section = Section {
         "kind": "`\"nat64\"`, or one of the kinds below", "", "\"nat64\"", "What the service does.";
         "name": "string", "its kind", "\"plat\"", "Name in logs and metrics: 1 to 32 lower-case letters, digits and hyphens.";
         "prefix": "prefix", "", "\"64:ff9b::/96\"",
-            "IPv6 prefix in which the inside sees IPv4 addresses, of 32, 40, 48, 56, 64 or 96 bits (RFC 6052).";
+            "IPv6 prefix in which the inside sees IPv4 addresses, of 32, 40, 48, 56, 64 or 96 bits (RFC 6052). Those of services may lie in each other: the longest counts.";
         "inside": "array of strings", "anybody", "[\"2001:db8::/32\"]",
             "IPv6 prefixes of the hosts that may use the service. What others send is dropped and counted (`not-inside`), and answered with \"administratively prohibited\"; ICMP errors may come from any router. To be said wherever the prefix is reached from the Internet: without it the gateway is an open relay, and `tombolo check` says so.";
         ..WELL_KNOWN_PREFIX;

@@ -84,7 +84,31 @@ pub(crate) fn read_all(file: &Table<'_>, own: &OwnAddresses, log: &mut Log) -> S
         }
     }
     let host_addresses = reader.host_addresses.into_iter().map(|(_, address)| address).collect();
-    Services { services, host_addresses, lease_files: reader.lease_files, shared_pools: reader.shared_pools }
+    let order = nested_first(&services);
+    let place_of = |place: usize| order.iter().position(|other| *other == place).unwrap_or(place);
+    let lease_files = reader.lease_files.into_iter().map(|(place, path)| (place_of(place), path)).collect();
+    let services = in_order(services, &order);
+    Services { services, host_addresses, lease_files, shared_pools: reader.shared_pools }
+}
+
+/// The places of services in the order in which they are to be asked whose a packet is: that of the file,
+/// but one whose prefix lies in that of another in front of it, so that the longest match counts.
+fn nested_first(services: &[Service]) -> Vec<usize> {
+    let prefix = |place: usize| services[place].kind.pref64();
+    let holds = |outer, inner| prefix(outer).zip(prefix(inner)).is_some_and(|(outer, inner)| lies_in(inner, outer));
+    let mut order: Vec<usize> = Vec::new();
+    for place in 0..services.len() {
+        let at = order.iter().position(|outer| holds(*outer, place)).unwrap_or(order.len());
+        order.insert(at, place);
+    }
+    order
+}
+
+/// The services in this order, which their numbers follow.
+fn in_order(services: Vec<Service>, order: &[usize]) -> Vec<Service> {
+    let mut services: Vec<Option<Service>> = services.into_iter().map(Some).collect();
+    let moved = order.iter().filter_map(|place| services.get_mut(*place)?.take());
+    (0..).zip(moved).map(|(number, service)| Service { number, ..service }).collect()
 }
 
 /// All services, the addresses that they have to have on the device, and the files of their pools.
@@ -362,25 +386,34 @@ impl<'d> Reader<'d> {
         Some(prefix)
     }
 
-    /// Reports a prefix that another service has, and notes it for those that follow.
+    /// Reports a prefix that another service has, or a part of it, and notes it for those that follow.
     fn keep_apart(&mut self, node: Node<'d>, prefix: Prefix64, log: &mut Log) {
-        if let Some((other, found)) = self.prefixes.iter().find(|(_, other)| overlap(*other, prefix)) {
+        for (other, found) in &self.prefixes {
             let path = other.path();
             let service = path.rsplit_once('.').map_or(path, |(service, _)| service);
-            let relation = if *found == prefix { "is the prefix" } else { "overlaps the prefix" };
             let text = other.text().unwrap_or_default();
-            log.mistake(
-                node.problem(format!("{relation} of {service} ({text}); give each service a prefix of its own")),
-            );
+            if *found == prefix {
+                log.mistake(
+                    node.problem(format!("is the prefix of {service} ({text}); give each service a prefix of its own")),
+                );
+            } else if lies_in(prefix, *found) {
+                log.warning(node.problem(format!(
+                    "lies in the prefix of {service} ({text}), where this service goes first: IPv4 addresses that are \
+                     there in the other's prefix are not reached through the other"
+                )));
+            } else if lies_in(*found, prefix) {
+                log.warning(node.problem(format!(
+                    "holds the prefix of {service} ({text}), which goes first: IPv4 addresses that are there in this \
+                     prefix are not reached through this service"
+                )));
+            }
         }
         self.prefixes.push((node, prefix));
     }
 }
 
-fn overlap(a: Prefix64, b: Prefix64) -> bool {
+/// True if `inner` is a part of `outer`.
+fn lies_in(inner: Prefix64, outer: Prefix64) -> bool {
     let net = |prefix: Prefix64| Ipv6Net::new(prefix.address(), prefix.length());
-    match (net(a), net(b)) {
-        (Ok(a), Ok(b)) => a.contains(&b) || b.contains(&a),
-        _ => false,
-    }
+    inner != outer && net(outer).is_ok_and(|outer| net(inner).is_ok_and(|inner| outer.contains(&inner)))
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use tombolo_config::{Configuration, FastPath, TableMemory, parse};
 use tombolo_engine::mapping::allocation::{Allocation, Blocks, PortHolder};
 use tombolo_engine::mapping::pool::{Parity, PortSpace};
+use tombolo_engine::mapping::stateless::Claim;
 use tombolo_engine::mechanism::napt::{Filtering, Filters, InboundTcp, Sessions, UnsolicitedSyn};
 use tombolo_engine::mechanism::{TrafficClass, UdpZeroChecksum};
 use tombolo_engine::plan::ServiceKind;
@@ -378,15 +379,25 @@ fn a_prefix_of_the_wrong_shape_is_named_with_its_fix() {
 }
 
 #[test]
-fn a_prefix_inside_another_is_refused() {
+fn the_longest_prefix_counts_whatever_the_order_is() {
     let text = "[[service]]\nkind = \"nat64\"\nprefix = \"2001:db8::/32\"\npool = [{ addresses = \"192.0.2.1\" }]\n\
         [[service]]\nkind = \"nat64\"\nprefix = \"2001:db8:64::/96\"\npool = [{ addresses = \"192.0.2.2\" }]\n";
+    let configuration = accepted(text);
     assert_eq!(
-        refused(text),
+        configuration.warnings.iter().map(ToString::to_string).collect::<Vec<_>>(),
         [
-            "gateway.toml:7: service[1].prefix = \"2001:db8:64::/96\": overlaps the prefix of service[0] (2001:db8::/32); give each service a prefix of its own"
+            "gateway.toml:7: service[1].prefix = \"2001:db8:64::/96\": lies in the prefix of service[0] (2001:db8::/32), where this service goes first: IPv4 addresses that are there in the other's prefix are not reached through the other"
         ]
     );
+    let asked: Vec<_> = configuration.plan.services.iter().map(|service| (service.number, &service.name[..])).collect();
+    assert_eq!(asked, [(0, "nat64-2"), (1, "nat64")]);
+    let service_of = |address: &str| {
+        let found = configuration.plan.service_of_ipv6(address.parse().unwrap(), &mut Claim::Unknown);
+        found.map(|(_, service)| service.name.clone())
+    };
+    assert_eq!(service_of("2001:db8:64::192.0.2.1").as_deref(), Some("nat64-2"));
+    assert_eq!(service_of("2001:db8:808:808::").as_deref(), Some("nat64"));
+    assert_eq!(service_of("2001:db9::"), None);
 }
 
 #[test]

@@ -81,6 +81,7 @@ pub(crate) fn all() -> Vec<Case> {
     cases.push(listed_case("nat64, some inside", &["2001:db8:1::2/127", "2001:db8:1::5/128"]));
     let many: Vec<String> = (0..9).map(|n| format!("2001:db8:1::{}/128", 2 * n + 2)).collect();
     cases.push(listed_case("nat64, many inside", &many.iter().map(String::as_str).collect::<Vec<_>>()));
+    cases.push(nested_case("nat64, a prefix in another"));
     cases.push(exempt_case("nat44, some ports untranslated"));
     cases.push(assigned_case("nat64, addresses for some"));
     for (name, policy) in [
@@ -243,6 +244,25 @@ fn listed_case(name: &'static str, inside: &[&str]) -> Case {
         nat64.inside = Networks::new(inside.iter().map(|text| parse_prefix(text).unwrap()));
     }
     (name, plan, build)
+}
+
+/// Two NAT64s, the prefix of one in that of the other.
+fn nested_case(name: &'static str) -> Case {
+    let settings = TranslateSettings::default();
+    let one = |prefix, ranges| nat64_case(name, prefix, Policy::default(), settings, ranges);
+    let (_, mut plan, to_inner) = one("3fff:0:808:808::/96", vec![pool(1024..=1060, 0)]);
+    let inner_slots = plan.outside_slots().unwrap();
+    let outer_pool = PoolRange { first: OTHER_POOL, last: OTHER_POOL, ..pool(1024..=1060, inner_slots) };
+    let (_, outer, to_outer) = one("3fff::/32", vec![outer_pool]);
+    plan.services.extend(outer.services.into_iter().map(|service| Service { number: 1, ..service }));
+    if let ServiceKind::Nat64(nat64) = &mut plan.services[1].kind {
+        nat64.nat.static_bindings.clear();
+    }
+    plan.capacity.outside_slots = plan.outside_slots().unwrap();
+    let build = move |numbers: &mut Numbers, world: &World| {
+        if numbers.one_in(2) { to_inner(numbers, world) } else { to_outer(numbers, world) }
+    };
+    (name, plan, Box::new(build))
 }
 
 /// A NAT44 whose hosts reach some ports with their own addresses.
