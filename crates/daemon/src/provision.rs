@@ -42,7 +42,8 @@ pub(crate) fn setting(settings: &HostSettings, plan: &Plan) -> Option<Setting> {
     let Diversion { sources, exempt } = diversions(plan).unwrap_or_default();
     let addresses = settings.addresses.iter().copied().map(IpAddr::from).collect();
     let reserved = own_address::reserved(&settings.shared_pools);
-    Some(Setting { addresses, routes: routes(plan), sources, exempt, shared: shared(plan), reserved })
+    let returns = plan.services.iter().any(|service| service.kind.routed().returns);
+    Some(Setting { addresses, routes: routes(plan), sources, exempt, shared: shared(plan), returns, reserved })
 }
 
 /// The host's own addresses, as far as their ports are the gateway's.

@@ -23,6 +23,8 @@ pub struct Routed {
     pub sources: Vec<(Ipv4Addr, Ipv4Addr)>,
     /// Ranges of IPv4 destinations that packets from `sources` reach as they are.
     pub exempt: Vec<(Ipv4Addr, Ipv4Addr)>,
+    /// Of what packets from `sources` are sent to others, some goes back to the host as it came.
+    pub returns: bool,
 }
 
 impl Routed {

@@ -61,6 +61,7 @@ impl Serve for Nat44 {
             shared: shared_of(&self.nat),
             sources: of_ranges(&self.inside),
             exempt: of_ranges(&self.untranslated),
+            returns: !self.exempt.is_empty(),
             ..Routed::default()
         }
     }

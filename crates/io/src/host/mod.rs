@@ -11,13 +11,14 @@
 //! * `leftovers`: what an earlier gateway has left, and its end.
 //! * `replace`: what another plan needs, in the place of what the one before did.
 //! * `shared`: ports of the host's own address. `reserved_ports`: the host uses none of them meanwhile.
-//!   `source_check`: the kernel's of what comes from the device.
+//!   `given_back`: what comes from the device as it came to it. `source_check`: the kernel's of what comes from there.
 //! * `own_address`: which address an interface has, and that it changes.
 //! * `keys`, `error`, `forwarding`.
 
 mod changes;
 mod error;
 mod forwarding;
+mod given_back;
 mod keys;
 mod leftovers;
 mod messages;

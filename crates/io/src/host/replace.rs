@@ -10,6 +10,7 @@ use ipnet::IpNet;
 
 use super::changes::{Change, Ends, Host, Key, What, diverting, index_of};
 use super::error::HostError;
+use super::given_back::giving_back;
 use super::messages::{address_message, route_message};
 use super::shared::{SharedAddress, sharing};
 
@@ -26,8 +27,16 @@ pub struct Setting {
     pub exempt: Vec<IpNet>,
     /// Ports of the host's own addresses that packets come to it for.
     pub shared: Vec<SharedAddress>,
+    /// Other packets come back from it as they came.
+    pub returns: bool,
     /// Ports that the host does not use for connections of its own.
     pub reserved: Vec<RangeInclusive<u16>>,
+}
+
+impl Setting {
+    fn gives_back(&self) -> bool {
+        self.returns || !self.shared.is_empty()
+    }
 }
 
 impl Host {
@@ -64,6 +73,7 @@ impl Host {
         if !wanted.sources.is_empty() {
             self.divert(device, table, &wanted.sources, &wanted.exempt)?;
         }
+        self.take_back(index, wanted.gives_back())?;
         self.share((device, index), table, &wanted.shared, &wanted.reserved)
     }
 
@@ -90,6 +100,7 @@ impl Host {
         };
         let sharing = sharing(device, index, table, &wanted.shared);
         let needed = addresses.chain(routes).chain(diverting.into_iter().map(|step| step.what)).chain(sharing);
+        let needed = needed.chain(giving_back(index, wanted.gives_back()));
         let needed: HashSet<Key> = needed.map(|what| what.key()).chain([Key::Up]).collect();
         let before = self.changes.len();
         for change in std::mem::take(&mut self.changes).into_iter().rev() {

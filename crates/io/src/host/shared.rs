@@ -13,18 +13,13 @@
 //! rule 1: iif DEVICE lookup local
 //! TABLE:  ADDRESS dev DEVICE src ADDRESS
 //! ```
-//!
-//! The kernel checks the source of what the gateway gives back as of any other packet. Strictly it would
-//! have to come from elsewhere, and loosely it may come in by any device that has an address: so the device
-//! gets one, which nobody uses (RFC 7600), and is loose.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
 
 use ipnet::{IpNet, Ipv4Net};
 use netlink_packet_core::NLM_F_CREATE;
-use netlink_packet_route::address::{AddressMessage, AddressScope};
 use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteHeader, RouteProtocol};
 use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage, RulePortRange};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
@@ -32,7 +27,7 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use super::changes::{Host, What};
 use super::error::{HostError, fail};
 use super::keys::RuleKey;
-use super::messages::{address_message, in_table, route_message, rule_message};
+use super::messages::{in_table, route_message, rule_message};
 use crate::netfilter::WholePackets;
 use crate::rtnl::{ROUTE_PROTOCOL, RouteSocket};
 
@@ -42,8 +37,6 @@ const FIRST: u32 = 0;
 const LOCAL: u8 = 255;
 /// Where the search goes on for what the gateway gives back.
 const GIVEN_BACK: u32 = 1;
-/// The dummy IPv4 address (RFC 7600): the device has to have one.
-const DUMMY: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 8);
 
 /// An address of the host, and ports of it that belong to the gateway.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,11 +61,8 @@ pub(super) fn sharing(device: &str, index: u32, table: u32, shared: &[SharedAddr
     }
     let table = table_of_shared(table);
     let from_device = || RuleAttribute::Iifname(device.to_owned());
-    let mut all = vec![
-        What::Address(dummy(index)),
-        What::Rule(rule_message(GIVEN_BACK, LOCAL.into(), from_device(), 0)),
-        What::Rule(skipping(from_device())),
-    ];
+    let mut all =
+        vec![What::Rule(rule_message(GIVEN_BACK, LOCAL.into(), from_device(), 0)), What::Rule(skipping(from_device()))];
     for SharedAddress { address, tcp, udp } in shared {
         all.push(What::Route(in_table(to_device(index, *address), table)));
         let ports = |protocol: i32, ranges: &[RangeInclusive<u16>]| -> Vec<What> {
@@ -85,13 +75,6 @@ pub(super) fn sharing(device: &str, index: u32, table: u32, shared: &[SharedAddr
         all.push(What::Rule(rule_to(*address, table, libc::IPPROTO_ICMP, None)));
     }
     all
-}
-
-fn dummy(index: u32) -> AddressMessage {
-    let mut message = address_message(index, IpNet::from(IpAddr::from(DUMMY)));
-    // No packet gets it for its source.
-    message.header.scope = AddressScope::Host;
-    message
 }
 
 fn to_device(index: u32, address: Ipv4Addr) -> netlink_packet_route::route::RouteMessage {
@@ -149,7 +132,6 @@ impl Host {
         if has_rules {
             self.put_local_last().map_err(|source| fail(action, source))?;
         }
-        self.source_check.iter_mut().for_each(|check| check.set_loose(!shared.is_empty()));
         // Most packets go their way without these two.
         self.shortcomings.clear();
         if let Err(error) = self.reserved.follow(reserved) {
