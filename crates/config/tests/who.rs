@@ -184,10 +184,10 @@ fn addresses_are_for_hosts_that_the_service_has() {
             "4: service[0].pool[0].for[0] = \"172.16.0.0/12\": is not inside; add it to the key \"inside\", or name hosts there",
         ),
         (
-            "nat44",
-            item("[\"10.1.0.0/16\"]"),
-            "allocation = { mode = \"deterministic\" }",
-            "4: service[0].pool[0].for = [\"10.1.0.0/16\"]: shares are computed over all addresses of the pool; use a service of its own for these hosts, or \"blocks\"",
+            "nat64",
+            item("[\"2001:db8::/64\"]"),
+            "allocation = { mode = \"deterministic\", inside = \"2001:db8::/120\" }",
+            "4: service[0].pool[0].for = [\"2001:db8::/64\"]: shares are computed over all addresses of the pool; use a service of its own for these hosts, or \"blocks\"",
         ),
         (
             "nat64",
