@@ -26,7 +26,9 @@ use tombolo_io::tun::{ExistingDevice, KernelEntry, Tun, TunConfig};
 use tombolo_io::worker::{StopSignal, Worker};
 
 use crate::accelerator::Accelerator;
-use crate::binding_log::writer::{BindingLog, LogSettings, Removals};
+use crate::binding_log::live::BindingLog;
+use crate::binding_log::marks::StateFound;
+use crate::binding_log::writer::{Ground, host_name};
 use crate::control::answer::Control;
 use crate::directories;
 use crate::doctor;
@@ -48,6 +50,7 @@ use crate::reloads::Reloads;
 use crate::running::{InForce, Running, Source};
 use crate::source_guard::Guard;
 use crate::state::State;
+use crate::targets::Targets;
 use crate::team::Team;
 use crate::threads::Guarded;
 use crate::upkeep::Upkeep;
@@ -96,7 +99,7 @@ pub(crate) struct Gateway {
     watchdog: Option<JoinHandle<()>>,
     maintenance: Option<Maintenance>,
     leases: Option<LeaseFiles>,
-    log: Option<BindingLog>,
+    log: Option<Arc<BindingLog>>,
     lookout: Option<Lookout>,
     state: Option<State>,
 }
@@ -187,8 +190,8 @@ impl Gateway {
         }
         fault::point("workers")?;
         let guarded = |name| Guarded { name, stop: self.stop.clone(), health: Arc::clone(&self.health) };
-        let (log, removals) = start_log(settings, state, &plan, guarded("binding-log"))?;
-        self.log = log;
+        let log = Arc::clone(self.log.insert(Arc::new(begin_log(settings, state, &plan, guarded("binding-log"))?)));
+        let removals = log.removals().clone();
         fault::point("log")?;
         let swept = Arc::<Swept>::default();
         let maintenance = Maintenance::start(
@@ -222,6 +225,7 @@ impl Gateway {
             queues,
             swept,
             removals,
+            targets: Targets::new(Arc::clone(&log)),
             reloads: Reloads::default(),
             accelerator,
             guard,
@@ -252,7 +256,7 @@ impl Gateway {
             accelerator.attach();
             running.health.set("fast path", accelerator.faults());
         }
-        if let Err(error) = state.complete(running.accelerator.is_some(), self.log.as_ref().map(BindingLog::ends)) {
+        if let Err(error) = state.complete(running.accelerator.is_some(), log.ends().as_ref()) {
             tracing::error!("a restart will lose all state: {}", in_one_line(&error));
         }
         fault::point("attach")?;
@@ -265,7 +269,6 @@ impl Gateway {
             configuration: &running.source.path,
             socket: self.directory.as_ref().map_or(Path::new(""), |(path, _)| path),
             pins: state.kernel_memory().map(PinnedMemory::directory),
-            metrics: self.listeners.iter().find_map(Listener::port),
         };
         let tasked = Tasked { has_programs: running.accelerator.is_some(), awaits_prefix };
         privileges::give_up(settings, account, tasked, &places, tasks)?;
@@ -315,6 +318,7 @@ impl Gateway {
     /// Nobody asks any more, then programs, routes and addresses go, then the threads end.
     fn end(&mut self) -> Vec<Result<(), DaemonError>> {
         self.listeners.clear();
+        self.running.iter().for_each(|running| running.targets.close());
         if let Some((directory, _held)) = self.directory.take() {
             directories::remove_empty(&directory);
         }
@@ -472,28 +476,26 @@ fn warn_of_obstacles(settings: &HostSettings, plan: &Plan) {
     }
 }
 
-/// The log of bindings, if there is to be one.
-fn start_log(
+/// The log of bindings, which writes if there is to be one.
+fn begin_log(
     settings: &HostSettings,
     state: &State,
     plan: &Arc<ArcSwap<Plan>>,
     guarded: Guarded,
-) -> Result<(Option<BindingLog>, Removals), DaemonError> {
-    let Some(path) = &settings.binding_log else { return Ok((None, Removals::default())) };
-    let (tables, plan) = (Arc::clone(&state.tables), Arc::clone(plan));
-    let log = LogSettings {
-        path,
-        rate: settings.binding_log_rate,
-        detail: settings.binding_log_detail,
-        collectors: &settings.binding_log_collectors,
-        gateway: &settings.device,
-        boot: boot_id(),
-        is_fresh: state.is_fresh,
+) -> Result<BindingLog, DaemonError> {
+    let log = BindingLog::new(Ground {
+        tables: Arc::clone(&state.tables),
+        plan: Arc::clone(plan),
         clock: state.clock.clone(),
-    };
-    let started = BindingLog::start(log, tables, plan, guarded);
-    let (log, removals) = started.map_err(|source| DaemonError::Log { path: path.clone(), source })?;
-    Ok((Some(log), removals))
+        gateway: settings.device.clone(),
+        boot: boot_id().to_owned(),
+        host: host_name(),
+        guarded,
+    });
+    let path = settings.binding_log.clone().unwrap_or_default();
+    let prepared = log.prepare(settings).map_err(|source| DaemonError::Log { path, source })?;
+    log.put(prepared, if state.is_fresh { StateFound::None } else { StateFound::Tables });
+    Ok(log)
 }
 
 /// The control socket and the metrics. A gateway that cannot be asked still serves packets, so a
@@ -515,13 +517,15 @@ fn listen(
             running.health.set("control", vec![format!("no control socket at {}: {error}", socket.display())]);
         }
     }
+    running.targets.serve_by(Arc::new(Metrics(Arc::clone(running))));
     if let Some(address) = &running.settings.metrics {
-        let service = Arc::new(Metrics(Arc::clone(running)));
-        let (listener, name) = match address {
-            MetricsAddress::Tcp(address) => (Listener::tcp("metrics", *address, service), address.to_string()),
-            MetricsAddress::Unix(path) => (Listener::unix("metrics", path, service), path.display().to_string()),
-        };
-        listeners.push(listener.map_err(|source| DaemonError::Metrics { address: name, source })?);
+        running.targets.serve(address).map_err(|source| {
+            let address = match address {
+                MetricsAddress::Tcp(address) => address.to_string(),
+                MetricsAddress::Unix(path) => path.display().to_string(),
+            };
+            DaemonError::Metrics { address, source }
+        })?;
     }
     Ok(())
 }

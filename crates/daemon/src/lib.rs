@@ -21,6 +21,7 @@
 //!   in words. `table_text`: what the tables are made for, as the next process reads it. `provided`: the host,
 //!   for those that change it. [`discovery`]: what the configuration leaves
 //!   to the network. `own_address`: what it leaves to the host. `provision`: what a plan needs of the host.
+//!   `targets`: metrics and the log of bindings, and where they are.
 //! * [`state`]: memory for the tables, kept across restarts where the configuration says so.
 //!   [`migration`]: what was made for another plan is carried over.
 //! * [`health`]: how the gateway does. `threads`: none ends unnoticed. [`fault`]: faults for tests.
@@ -66,6 +67,7 @@ pub mod state;
 pub mod table_clock;
 pub mod table_rows;
 pub mod table_text;
+mod targets;
 pub mod tayga;
 mod team;
 mod threads;

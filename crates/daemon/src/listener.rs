@@ -9,6 +9,7 @@
 
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -109,20 +110,25 @@ enum Socket {
     Unix(UnixListener),
 }
 
+impl Socket {
+    /// Whoever waits for a client waits no more: accept() fails from now on.
+    fn shut(&self) {
+        let socket = match self {
+            Self::Tcp(listener) => listener.as_raw_fd(),
+            Self::Unix(listener) => listener.as_raw_fd(),
+        };
+        let _ = nix::sys::socket::shutdown(socket, nix::sys::socket::Shutdown::Both);
+    }
+}
+
 /// A thread that listens. Ends, and takes its socket away, when dropped.
 #[derive(Debug)]
 pub struct Listener {
     stopping: Arc<AtomicBool>,
-    wake: Wake,
+    socket: Arc<Socket>,
     thread: Option<JoinHandle<()>>,
     // Removed after the thread has ended.
     _file: Option<SocketFile>,
-}
-
-#[derive(Debug)]
-enum Wake {
-    Tcp(SocketAddr),
-    Unix(PathBuf),
 }
 
 impl Listener {
@@ -131,9 +137,7 @@ impl Listener {
     /// # Errors
     /// What the kernel says.
     pub fn tcp(name: &str, address: SocketAddr, service: Arc<dyn Service>) -> io::Result<Self> {
-        let listener = TcpListener::bind(address)?;
-        let wake = Wake::Tcp(listener.local_addr()?);
-        Self::start(name, Socket::Tcp(listener), None, wake, service)
+        Self::start(name, Socket::Tcp(TcpListener::bind(address)?), None, service)
     }
 
     /// Listens on a Unix socket that only its owner may use. One that nobody listens on any more is
@@ -143,29 +147,24 @@ impl Listener {
     /// `AddrInUse` if somebody listens there, or what the kernel says.
     pub fn unix(name: &str, path: &Path, service: Arc<dyn Service>) -> io::Result<Self> {
         let (listener, file) = SocketFile::bind(path)?;
-        Self::start(name, Socket::Unix(listener), Some(file), Wake::Unix(path.to_owned()), service)
+        Self::start(name, Socket::Unix(listener), Some(file), service)
     }
 
-    fn start(
-        name: &str,
-        socket: Socket,
-        file: Option<SocketFile>,
-        wake: Wake,
-        service: Arc<dyn Service>,
-    ) -> io::Result<Self> {
-        let stopping = Arc::new(AtomicBool::new(false));
-        let is_stopping = Arc::clone(&stopping);
+    fn start(name: &str, socket: Socket, file: Option<SocketFile>, service: Arc<dyn Service>) -> io::Result<Self> {
+        let (stopping, socket) = (Arc::new(AtomicBool::new(false)), Arc::new(socket));
+        let (is_stopping, listening) = (Arc::clone(&stopping), Arc::clone(&socket));
         let thread = std::thread::Builder::new().name(name.to_owned());
-        let thread = thread.spawn(move || accept_all(&socket, &is_stopping, &service))?;
-        Ok(Self { stopping, wake, thread: Some(thread), _file: file })
+        let thread = thread.spawn(move || accept_all(&listening, &is_stopping, &service))?;
+        Ok(Self { stopping, socket, thread: Some(thread), _file: file })
     }
+}
 
-    /// The port listened on, if it is a TCP port.
-    #[must_use]
-    pub fn port(&self) -> Option<u16> {
-        match &self.wake {
-            Wake::Tcp(address) => Some(address.port()),
-            Wake::Unix(_) => None,
+#[cfg(test)]
+impl Listener {
+    fn port(&self) -> u16 {
+        match &*self.socket {
+            Socket::Tcp(listener) => listener.local_addr().unwrap().port(),
+            Socket::Unix(_) => 0,
         }
     }
 }
@@ -173,24 +172,10 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         self.stopping.store(true, Ordering::Release);
-        // accept() has no other end than a client.
-        let woken = match &self.wake {
-            Wake::Tcp(address) => TcpStream::connect_timeout(&reachable(*address), Duration::from_secs(1)).is_ok(),
-            Wake::Unix(path) => UnixStream::connect(path).is_ok(),
-        };
-        if let Some(thread) = self.thread.take()
-            && woken
-        {
+        self.socket.shut();
+        if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-    }
-}
-
-fn reachable(address: SocketAddr) -> SocketAddr {
-    match address {
-        SocketAddr::V4(v4) if v4.ip().is_unspecified() => ([127, 0, 0, 1], v4.port()).into(),
-        SocketAddr::V6(v6) if v6.ip().is_unspecified() => ([0_u16, 0, 0, 0, 0, 0, 0, 1], v6.port()).into(),
-        other => other,
     }
 }
 
@@ -204,6 +189,7 @@ fn accept_all(socket: &Socket, stopping: &AtomicBool, service: &Arc<dyn Service>
         match accepted {
             Ok(stream) if !stopping.load(Ordering::Acquire) => serve(stream, &clients, Arc::clone(service)),
             Ok(_) => {}
+            Err(_) if stopping.load(Ordering::Acquire) => {}
             // Out of descriptors, mostly: let some clients go.
             Err(_) => std::thread::sleep(Duration::from_millis(100)),
         }
@@ -432,7 +418,7 @@ mod tests {
     #[test]
     fn a_tcp_listener_ends_when_dropped() {
         let listener = Listener::tcp("test", ([127, 0, 0, 1], 0).into(), Arc::new(Greeter)).unwrap();
-        let address = SocketAddr::from(([127, 0, 0, 1], listener.port().unwrap()));
+        let address = SocketAddr::from(([127, 0, 0, 1], listener.port()));
         let mut greeting = [0; 4];
         TcpStream::connect(address).unwrap().read_exact(&mut greeting).unwrap();
         assert_eq!(&greeting, b"here");

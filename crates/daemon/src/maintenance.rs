@@ -18,7 +18,7 @@ use tombolo_tables::subscriber::Subscriber;
 use tombolo_tables::sweep::{Policy, Sweeper};
 use tombolo_tables::tick::Tick;
 
-use crate::binding_log::writer::Removals;
+use crate::binding_log::removals::Removals;
 use crate::threads::{self, Guarded};
 
 /// A pass over all tables takes this many steps of [`STEP`]: ten seconds.

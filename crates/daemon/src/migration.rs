@@ -21,7 +21,7 @@ use tombolo_tables::subscriber::Subscriber;
 use tombolo_tables::tick::Tick;
 
 use crate::binding_log::event::{BindingEvent, BlockEvent, Event};
-use crate::binding_log::writer::EndLog;
+use crate::binding_log::live::EndLog;
 use crate::table_clock::Clock;
 use crate::utc::Utc;
 

@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tombolo_config::{Change, ConfigError, Configuration, FastPath, Host, InsideInterfaces, LogLevel, Wording};
+use tombolo_config::{
+    Change, ConfigError, Configuration, FastPath, Host, InsideInterfaces, LogDetail, LogLevel, Wording,
+};
 use tombolo_engine::Plan;
 use tombolo_engine::layout::{self, Misfit};
 use tombolo_engine::plan::{Service, ServiceKind};
@@ -17,7 +19,15 @@ use crate::discovery;
 use crate::table_text::TableTextError;
 
 /// Keys of `[gateway]` that a reload takes.
-const LIVE: [&str; 5] = ["gateway.ipv4", "gateway.ipv6", "gateway.answered_by", "gateway.log_level", "gateway.icmp_"];
+const LIVE: [&str; 7] = [
+    "gateway.ipv4",
+    "gateway.ipv6",
+    "gateway.answered_by",
+    "gateway.log_level",
+    "gateway.icmp_",
+    "gateway.metrics",
+    "gateway.binding_log",
+];
 
 /// Why a configuration cannot take the place of another.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +41,14 @@ pub enum ReloadError {
     /// What cannot change at run time.
     #[error("{0} changed, which takes a restart of the gateway; the state goes on over it")]
     NeedsRestart(String),
+    /// What the running process may not open.
+    #[error("{key} cannot be followed, and nothing was changed: {why}")]
+    Target {
+        /// The key.
+        key: &'static str,
+        /// Why not.
+        why: String,
+    },
     /// The tables.
     #[error("{0}, so this takes a restart of the gateway; the state goes on over it")]
     Misfit(#[from] Misfit),
@@ -147,6 +165,11 @@ fn fixed<'s>(settings: &Host, plan: &'s Plan, has_programs: bool) -> (Host, Vec<
         shared_pools: Vec::new(),
         file_directories: Vec::new(),
         log_level: LogLevel::Info,
+        metrics: None,
+        binding_log: None,
+        binding_log_rate: 0,
+        binding_log_detail: LogDetail::Bindings,
+        binding_log_collectors: Vec::new(),
         ..settings.clone()
     };
     (host, leases)

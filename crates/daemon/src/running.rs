@@ -20,7 +20,7 @@ use tombolo_tables::Tables;
 use tombolo_tables::binding::Binding;
 
 use crate::accelerator::{Accelerator, Prepared};
-use crate::binding_log::writer::Removals;
+use crate::binding_log::removals::Removals;
 use crate::change::{Changed, End};
 use crate::health::Health;
 use crate::maintenance::Swept;
@@ -31,6 +31,7 @@ use crate::reload::{Next, ReloadError, Said};
 use crate::reloads::Reloads;
 use crate::source_guard::Guard;
 use crate::table_text::TableText;
+use crate::targets::Targets;
 use crate::worker::Pulse;
 
 /// A packet is on its way for much less.
@@ -79,6 +80,8 @@ pub struct Running {
     pub swept: Arc<Swept>,
     /// Bindings that were removed, for the log.
     pub removals: Removals,
+    /// Metrics and the log, and where they are.
+    pub targets: Targets,
     /// Reloads, by what came of them.
     pub reloads: Reloads,
     /// The kernel's fast path, if it is on.
@@ -242,6 +245,7 @@ impl Running {
             limit_to(&mut plan, mtu);
         }
         plan.times.draining_since = current.times.draining_since;
+        let targets = self.targets.prepare(&settings)?;
         let lies_otherwise = self.text.begin(&current, &plan)?;
         let needed = setting(&settings, &plan);
         if let Some(needed) = &needed
@@ -283,6 +287,7 @@ impl Running {
         if lies_otherwise && let Err(error) = self.text.settle(&plan) {
             tracing::error!("the next start will have to carry the state over: {error}");
         }
+        self.targets.put(targets);
         (self.source.set_log_level)(settings.log_level);
         in_force.said = Said { settings, wording };
         let changed = Changed { keys, ends: End::all(&losses, &plan), conflicts, not_followed, confirm_within: None };

@@ -21,7 +21,7 @@ use tombolo_tables::memory::{MemoryError, MemorySource, Slab};
 use tombolo_tables::tick::Tick;
 use tombolo_tables::{Tables, audit};
 
-use crate::binding_log::writer::EndLog;
+use crate::binding_log::live::EndLog;
 use crate::directories;
 use crate::error_chain::in_one_line;
 use crate::migration::{Migration, described};

@@ -191,6 +191,127 @@ fn collectors_of_others_read_the_right_addresses_and_ports() {
     }
 }
 
+/// Everything that comes to a port, connection by connection.
+fn take_streams(node: &Namespace, address: &'static str) -> Arc<Mutex<Vec<String>>> {
+    let listener = node.run(move || TcpListener::bind(address).unwrap()).unwrap();
+    let taken = Arc::<Mutex<Vec<String>>>::default();
+    let all = Arc::clone(&taken);
+    std::thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            let place = all.lock().unwrap().len();
+            all.lock().unwrap().push(String::new());
+            let all = Arc::clone(&all);
+            std::thread::spawn(move || {
+                let mut piece = [0; 4096];
+                while let Ok(length @ 1..) = stream.read(&mut piece) {
+                    all.lock().unwrap()[place].push_str(&String::from_utf8_lossy(&piece[..length]));
+                }
+            });
+        }
+    });
+    taken
+}
+
+#[test]
+fn what_is_logged_where_changes_while_packets_pass() {
+    let name = "what_is_logged_where_changes_while_packets_pass";
+    if skip_without(name, &["curl"]) {
+        return;
+    }
+    let lab = Lab::create(&Topology::client_gateway_server()).unwrap();
+    let directory = lab.directory().unwrap().to_owned();
+    let server = lab.node("server").unwrap();
+    let _echo = Peer::udp_echo(server, "198.51.100.2:7".parse().unwrap()).unwrap();
+    let _syslog = hold(server, "198.51.100.2:514");
+    let stays = take_streams(server, "198.51.100.2:601");
+    let comes = take_streams(server, "198.51.100.2:6010");
+    let one = "[\"syslog+tcp://198.51.100.2:601\"]";
+    let setup = Setup::start(lab, one);
+    let node = setup.lab.node("gateway").unwrap();
+    let (file, first, second) = (directory.join("gateway.toml"), setup.log.clone(), directory.join("second.jsonl"));
+    let command = |words: &[&str]| {
+        let output = node.command(TOMBOLO).args(words.iter().copied()).run().unwrap();
+        (format!("{}{}", output.stdout, output.stderr), output.status.success())
+    };
+    let configure = |settings: &str| fs::write(&file, format!("[gateway]\n{settings}\n{SERVICES}")).unwrap();
+    let reload = |settings: &str, keys: &[&str]| {
+        configure(settings);
+        let (said, worked) = command(&["reload"]);
+        let are_named = keys.iter().all(|key| said.contains(&format!("gateway.{key}: ")));
+        assert!(worked && are_named, "{said}\n{}", setup.gateway.stderr());
+        assert!(keys.iter().all(|key| setup.gateway.stderr().contains(&format!("changed: gateway.{key}: "))));
+    };
+    let events = |path: &Path| -> Vec<String> {
+        let lines = rows(&fs::read_to_string(path).unwrap());
+        lines.iter().map(|line| line["event"].as_str().unwrap().to_owned()).collect()
+    };
+    let count = |path: &Path, event: &str| events(path).iter().filter(|name| *name == event).count();
+    let wait = |path: &Path, event: &str, wanted: usize| {
+        wait_until(event, PATIENCE, || (count(path, event) >= wanted).then_some(())).unwrap();
+    };
+    ask(&setup.lab, "198.51.100.2:7");
+    setup.wait_for("created", 1);
+
+    // Another file, other collectors, and blocks alone: one log ends and the next begins, in one chain.
+    let log = |path: &Path| format!("binding_log = \"{}\"\n", path.display());
+    let both =
+        format!("binding_log_collectors = [{}, \"syslog+tcp://198.51.100.2:6010\"]\n", one.trim_matches(['[', ']']));
+    let blocks = format!("{}{both}binding_log_detail = \"blocks\"\nbinding_log_rate = 500\n", log(&second));
+    reload(&blocks, &["binding_log", "binding_log_collectors", "binding_log_detail", "binding_log_rate"]);
+    assert_eq!(events(&first).last().unwrap(), "stop");
+    assert_eq!(events(&second)[..2], ["begin", "start"]);
+    wait(&second, "block-adopted", 1);
+    ask(&setup.lab, "[64:ff9b::c633:6402]:7");
+    wait(&second, "created", 1);
+    assert_eq!(count(&second, "adopted"), 0, "it is in a block");
+
+    // Each binding again.
+    let collectors = format!("binding_log_collectors = {one}\n");
+    reload(&format!("{}{collectors}", log(&second)), &["binding_log_detail", "binding_log_collectors"]);
+    wait(&second, "adopted", 2);
+    let (said, worked) = command(&["log", "verify", &first.display().to_string(), &second.display().to_string()]);
+    assert!(worked, "{said}");
+
+    // No log at all, and one again. What goes meanwhile is in none, and nobody is named for that time.
+    reload("", &["binding_log", "binding_log_collectors"]);
+    assert_eq!(events(&second).last().unwrap(), "stop");
+    let lines = fs::read_to_string(&second).unwrap();
+    assert!(lines.lines().last().unwrap().contains("\"state\":\"in-use\""), "{lines}");
+    let (said, worked) = command(&["flush"]);
+    assert!(worked, "{said}");
+    std::thread::sleep(Duration::from_millis(1500));
+    let meanwhile = node.command("date").args(["-u", "+%Y-%m-%dT%H:%M:%SZ"]).run().unwrap().stdout.trim().to_owned();
+    assert_eq!(fs::read_to_string(&second).unwrap(), lines);
+    reload(&format!("{}{collectors}", log(&second)), &["binding_log", "binding_log_collectors"]);
+    wait(&second, "complete", 1);
+    let adopted = rows(&lines).into_iter().rfind(|line| line["event"] == "adopted").unwrap();
+    let (address, port) = (adopted["outside"].as_str().unwrap(), adopted["outside_port"].to_string());
+    let (from, to) = (first.display().to_string(), second.display().to_string());
+    let (said, worked) =
+        command(&["binding", "who", address, &port, &meanwhile, "--protocol", "udp", "--log", &from, &to]);
+    assert!(!worked && said.contains("the log was switched off"), "{said}");
+    let (said, worked) = command(&["log", "verify", &first.display().to_string(), &second.display().to_string()]);
+    assert!(worked, "{said}");
+
+    // What the process may not write to is refused by its name, and nothing is changed.
+    let elsewhere = tempfile::tempdir().unwrap();
+    let third = elsewhere.path().join("third.jsonl");
+    let before = fs::read_to_string(&second).unwrap();
+    configure(&format!("{}{collectors}mtu = 1400\n", log(&third)));
+    let (said, worked) = command(&["reload"]);
+    assert!(!worked && said.contains("gateway."), "{said}");
+    assert!(!third.exists() && fs::read_to_string(&second).unwrap().starts_with(&before));
+    configure(&format!("{}{collectors}", log(&second)));
+
+    // A collector that was in the list all the time has had one connection, until there was no log.
+    assert_eq!(comes.lock().unwrap().len(), 1);
+    assert!(comes.lock().unwrap()[0].contains("\"start\""), "{comes:?}");
+    wait_until("it is connected again", PATIENCE, || (stays.lock().unwrap().len() == 2).then_some(())).unwrap();
+    let text = fs::read_to_string(&first).unwrap();
+    assert!(text.lines().all(|line| stays.lock().unwrap()[0].contains(line)), "{text}\n{stays:?}");
+    end(setup.gateway);
+}
+
 fn is_binding(event: &[String]) -> bool {
     ["8", "9", "10", "11"].contains(&event[0].as_str())
 }

@@ -4,9 +4,9 @@
 
 use std::io::{self, Write as _};
 use std::net::{TcpStream, UdpSocket};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -42,9 +42,16 @@ pub struct Delivery {
     sent: AtomicU64,
     lost: AtomicU64,
     waiting: AtomicU64,
+    /// It gets no more than what waits for it.
+    is_dismissed: AtomicBool,
 }
 
 impl Delivery {
+    fn new(collector: Collector) -> Self {
+        let (sent, lost, waiting) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+        Self { collector, sent, lost, waiting, is_dismissed: AtomicBool::new(false) }
+    }
+
     /// Lines that were sent.
     #[must_use]
     pub fn sent(&self) -> u64 {
@@ -62,51 +69,74 @@ impl Delivery {
 type Batch = Arc<[Record]>;
 
 /// The collectors, as the log sees them.
-#[derive(Debug, Default)]
-pub(super) struct Collectors(Vec<Feed>);
-
 #[derive(Debug)]
-struct Feed {
+pub(super) struct Collectors {
+    feeds: Vec<Feed>,
+    faults: Arc<Faults>,
+    /// Name of this host.
+    host: String,
+    guarded: Guarded,
+}
+
+/// A collector's queue and thread. Without the queue the thread ends, once it has sent what it can.
+#[derive(Debug)]
+pub(super) struct Feed {
     queue: Option<SyncSender<Batch>>,
     delivery: Arc<Delivery>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Collectors {
-    /// Starts a thread for each of them. They end when this is dropped.
+    /// None yet. They end when this is dropped.
+    pub(super) fn none(host: &str, guarded: &Guarded) -> Self {
+        let faults = Faults { of: Mutex::default(), health: Arc::clone(&guarded.health) };
+        Self { feeds: Vec::new(), faults: Arc::new(faults), host: host.to_owned(), guarded: guarded.clone() }
+    }
+
+    /// Starts a thread for each of those that have none.
     ///
     /// # Errors
     /// If there are no more threads.
-    pub(super) fn start(wanted: &[Collector], host: &str, guarded: &Guarded) -> io::Result<Self> {
-        let faults = Arc::new(Faults { of: Mutex::new(vec![None; wanted.len()]), health: Arc::clone(&guarded.health) });
-        let start = |(place, &collector): (usize, &Collector)| {
-            let (sent, lost, waiting) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
-            let delivery = Arc::new(Delivery { collector, sent, lost, waiting });
-            // Bounded by lines; a batch has one at least.
-            let (queue, batches) = sync_channel(1 << 10);
-            let (faults, of) = (Arc::clone(&faults), Arc::clone(&delivery));
-            let mut sender = Sender::new(of, host, faults, place);
-            let named = Guarded { name: "log-collector", ..guarded.clone() };
-            let thread = threads::spawn(named, move || sender.run(&batches))?;
-            Ok(Feed { queue: Some(queue), delivery, thread: Some(thread) })
-        };
-        wanted.iter().enumerate().map(start).collect::<io::Result<Vec<_>>>().map(Self)
+    pub(super) fn prepare(&self, wanted: &[Collector]) -> io::Result<Vec<Feed>> {
+        let has_one = |collector: &&Collector| self.feeds.iter().any(|feed| feed.delivery.collector == **collector);
+        wanted.iter().filter(|collector| !has_one(collector)).map(|collector| self.start(collector)).collect()
+    }
+
+    fn start(&self, collector: &Collector) -> io::Result<Feed> {
+        let delivery = Arc::new(Delivery::new(collector.clone()));
+        // Bounded by lines; a batch has one at least.
+        let (queue, batches) = sync_channel(1 << 10);
+        let mut sender = Sender::new(Arc::clone(&delivery), &self.host, Arc::clone(&self.faults));
+        let named = Guarded { name: "log-collector", ..self.guarded.clone() };
+        let thread = threads::spawn(named, move || sender.run(&batches))?;
+        Ok(Feed { queue: Some(queue), delivery, thread: Some(thread) })
+    }
+
+    /// Goes over to those that are `wanted`. Those that stay are not disturbed; the others get what waits for
+    /// them, and nobody waits for that.
+    pub(super) fn follow(&mut self, wanted: &[Collector], prepared: Vec<Feed>) {
+        let (stay, leave) = std::mem::take(&mut self.feeds)
+            .into_iter()
+            .partition::<Vec<_>, _>(|feed| wanted.contains(&feed.delivery.collector));
+        leave.iter().for_each(|feed| self.faults.dismiss(&feed.delivery));
+        self.feeds = stay;
+        self.feeds.extend(prepared);
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.feeds.is_empty()
     }
 
     /// What they got.
     pub(super) fn deliveries(&self) -> Vec<Arc<Delivery>> {
-        self.0.iter().map(|feed| Arc::clone(&feed.delivery)).collect()
+        self.feeds.iter().map(|feed| Arc::clone(&feed.delivery)).collect()
     }
 
     /// Hands lines to all of them. Never waits.
     pub(super) fn send(&self, records: Vec<Record>) {
         let batch: Batch = records.into();
         let count = batch.len() as u64;
-        for Feed { queue, delivery, .. } in &self.0 {
+        for Feed { queue, delivery, .. } in &self.feeds {
             let has_room = delivery.waiting.fetch_add(count, Ordering::AcqRel) + count <= WAITING;
             let taken = has_room && queue.as_ref().is_some_and(|queue| queue.try_send(Arc::clone(&batch)).is_ok());
             if !taken {
@@ -119,8 +149,8 @@ impl Collectors {
 
 impl Drop for Collectors {
     fn drop(&mut self) {
-        self.0.iter_mut().for_each(|feed| drop(feed.queue.take()));
-        for thread in self.0.iter_mut().filter_map(|feed| feed.thread.take()) {
+        self.feeds.iter_mut().for_each(|feed| drop(feed.queue.take()));
+        for thread in self.feeds.iter_mut().filter_map(|feed| feed.thread.take()) {
             let _ = thread.join();
         }
     }
@@ -129,17 +159,36 @@ impl Drop for Collectors {
 /// What is wrong with which collector.
 #[derive(Debug)]
 struct Faults {
-    of: Mutex<Vec<Option<String>>>,
+    of: Mutex<Vec<(Collector, String)>>,
     health: Arc<Health>,
 }
 
 impl Faults {
-    fn set(&self, place: usize, fault: Option<String>) {
-        let mut of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
-        if of[place] != fault {
-            of[place] = fault;
-            self.health.set(PART, of.iter().flatten().cloned().collect());
+    fn set(&self, delivery: &Delivery, fault: Option<String>) {
+        let mut of = self.lock();
+        if !delivery.is_dismissed.load(Ordering::Acquire) {
+            self.replace(&mut of, &delivery.collector, fault);
         }
+    }
+
+    /// Nothing is wrong with it any more, whatever comes of what waits for it.
+    fn dismiss(&self, delivery: &Delivery) {
+        let mut of = self.lock();
+        delivery.is_dismissed.store(true, Ordering::Release);
+        self.replace(&mut of, &delivery.collector, None);
+    }
+
+    fn replace(&self, of: &mut Vec<(Collector, String)>, collector: &Collector, fault: Option<String>) {
+        let before = of.iter().position(|(other, _)| other == collector).map(|place| of.remove(place).1);
+        let is_news = before != fault;
+        of.extend(fault.map(|fault| (collector.clone(), fault)));
+        if is_news {
+            self.health.set(PART, of.iter().map(|(_, fault)| fault.clone()).collect());
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<(Collector, String)>> {
+        self.of.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -168,16 +217,15 @@ struct Sender {
     /// Losses that the collector knows of.
     told: u64,
     faults: Arc<Faults>,
-    place: usize,
 }
 
 impl Sender {
-    fn new(delivery: Arc<Delivery>, host: &str, faults: Arc<Faults>, place: usize) -> Self {
+    fn new(delivery: Arc<Delivery>, host: &str, faults: Arc<Faults>) -> Self {
         let encoder = match delivery.collector.format {
             CollectorFormat::Syslog => Encoder::Syslog(Syslog::new(host, std::process::id())),
             CollectorFormat::Ipfix => Encoder::Ipfix(Ipfix::default()),
         };
-        Self { delivery, encoder, connection: None, tried: None, templates: None, told: 0, faults, place }
+        Self { delivery, encoder, connection: None, tried: None, templates: None, told: 0, faults }
     }
 
     fn run(&mut self, batches: &Receiver<Batch>) {
@@ -220,7 +268,7 @@ impl Sender {
     fn fail(&mut self, error: &io::Error) {
         self.connection = None;
         let fault = format!("{} gets no lines: {error}", self.delivery.collector);
-        self.faults.set(self.place, Some(fault));
+        self.faults.set(&self.delivery, Some(fault));
     }
 
     /// Makes sure that there is a connection.
@@ -296,7 +344,7 @@ impl Sender {
                 stream.write_all(&bytes)?;
             }
         }
-        self.faults.set(self.place, None);
+        self.faults.set(&self.delivery, None);
         Ok(())
     }
 }

@@ -38,6 +38,8 @@ pub(super) struct LogFile {
     line: Vec<u8>,
     /// The file ends within a line.
     is_torn: bool,
+    /// It has lines that a chain goes on from.
+    has_chain: bool,
     /// The line that was added last begins a file, and nobody has asked for it yet.
     has_begun: bool,
     /// The disk is full, as a test has it.
@@ -58,8 +60,18 @@ impl LogFile {
     /// Opens the file, or makes it. The chain goes on from its last line; without one, from `before`.
     ///
     /// # Errors
-    /// What the kernel says; `WouldBlock` if another gateway writes to it.
+    /// As [`find`](Self::find).
     pub(super) fn open(path: &Path, before: Chain, now: Utc) -> io::Result<(Self, Found)> {
+        let (mut log, found) = Self::find(path)?;
+        log.begin_after(before, now);
+        Ok((log, found))
+    }
+
+    /// Opens the file, or makes it, and writes nothing yet.
+    ///
+    /// # Errors
+    /// What the kernel says; `WouldBlock` if another gateway writes to it.
+    pub(super) fn find(path: &Path) -> io::Result<(Self, Found)> {
         let mut file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::WouldBlock.into()),
@@ -69,11 +81,11 @@ impl LogFile {
         let metadata = file.metadata()?;
         let (last, torn) = end_of(&mut file, metadata.len())?;
         let found = Found { has_lines: metadata.len() > 0, torn };
-        let written = last.unwrap_or(before);
+        let written = last.unwrap_or_default();
         let (inode, length) = (metadata.ino(), metadata.len());
         let (path, is_torn) = (path.to_owned(), torn.is_some());
         let (lines, line) = (Vec::new(), Vec::new());
-        let mut log = Self {
+        let log = Self {
             path,
             file,
             inode,
@@ -83,14 +95,25 @@ impl LogFile {
             lines,
             line,
             is_torn,
+            has_chain: last.is_some(),
             has_begun: false,
             #[cfg(test)]
             is_refusing: false,
         };
-        if last.is_none() {
-            log.begin(now);
-        }
         Ok((log, found))
+    }
+
+    /// Without lines it goes on from `before`, which its first line says.
+    pub(super) fn begin_after(&mut self, before: Chain, now: Utc) {
+        if !self.has_chain {
+            (self.written, self.kept) = (before, before);
+            self.begin(now);
+        }
+    }
+
+    /// Up to its last line.
+    pub(super) fn chain(&self) -> Chain {
+        self.written
     }
 
     /// Adds a line. It is written with the next [`flush`](Self::flush).
@@ -179,6 +202,7 @@ impl LogFile {
     }
 
     fn begin(&mut self, now: Utc) {
+        self.has_chain = true;
         self.add(&Mark { time: now, kind: MarkKind::Begin { previous: self.kept.hash.to_string() } });
         self.has_begun = true;
     }

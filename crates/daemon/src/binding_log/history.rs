@@ -219,10 +219,10 @@ impl History {
                 Some(_) => Answer::Uncertain { last: None, why: "it changed hands in that very second".to_owned() },
             };
         }
-        let may_be =
-            |span: &&Span| span.since <= time && span.ended.is_none() && span.gone.is_none_or(|gone| time <= gone);
-        if let Some(span) = spans.0.iter().rev().find(may_be) {
-            return Answer::Uncertain { last: Some(span.held()), why: self.why(span.doubt, time) };
+        if let Some(span) = spans.0.iter().rev().find(|span| span.may_be(time)) {
+            // Of one that has an end only the beginning is uncertain.
+            let doubt = if span.ended.is_some() { Some(Doubt::Clock) } else { span.doubt };
+            return Answer::Uncertain { last: Some(span.held()), why: self.why(doubt, time) };
         }
         match self.coverage.lacks(time) {
             None => Answer::Nobody,
@@ -239,6 +239,7 @@ impl History {
             }
             Some(Doubt::Killed) => "the gateway has ended without a word, and its end may be missing".to_owned(),
             Some(Doubt::Discarded) => "the tables were discarded at some time before the next start".to_owned(),
+            Some(Doubt::Unlogged) => "the log was switched off for a time, and its end may have been then".to_owned(),
             Some(Doubt::Taken) => "its end is not in the log, and somebody else had it later".to_owned(),
             Some(Doubt::Clock) => "the clock was set while it had it".to_owned(),
             None => self.coverage.lacks(time).unwrap_or_else(|| "its end may not be in the log yet".to_owned()),
@@ -261,6 +262,8 @@ enum Doubt {
     Killed,
     /// The tables are gone.
     Discarded,
+    /// The log was switched off.
+    Unlogged,
     /// Somebody else had it, or the same one anew.
     Taken,
     /// The clock was set, and so the next lines have other times.
@@ -292,6 +295,15 @@ impl Span {
 
     fn certain_until(&self) -> Utc {
         self.ended.unwrap_or(self.certain)
+    }
+
+    /// It may have been there then, although that is not certain.
+    fn may_be(&self, time: Utc) -> bool {
+        let may_be_still = match self.ended {
+            None => self.gone.is_none_or(|gone| time <= gone),
+            Some(_) => time < self.certain_from,
+        };
+        self.since <= time && may_be_still
     }
 
     fn held(&self) -> Held {
@@ -378,7 +390,11 @@ impl Spans {
             MarkKind::Stop { state } => open.for_each(|span| match span.doubt {
                 None => {
                     span.certain = span.certain.max(mark.time);
-                    span.doubt = Some(if *state == StateLeft::Tables { Doubt::Stopped } else { Doubt::Discarded });
+                    span.doubt = Some(match state {
+                        StateLeft::Tables => Doubt::Stopped,
+                        StateLeft::InUse => Doubt::Unlogged,
+                        StateLeft::None => Doubt::Discarded,
+                    });
                 }
                 Some(Doubt::Restarted) => span.doubt = Some(Doubt::NotFound),
                 Some(_) => {}

@@ -20,7 +20,10 @@ use tombolo_tables::hash::HashKey;
 use tombolo_tables::memory::Heap;
 use tombolo_wire::{Ipv4Header, Protocol};
 
-use super::writer::{LogSettings, Removals, Writer};
+use super::file::LogFile;
+use super::marks::{StateFound, StateLeft};
+use super::removals::Removals;
+use super::writer::{Ground, LogSettings, Writer};
 use crate::table_clock::Clock;
 use crate::threads::Guarded;
 use crate::utc::Moment;
@@ -127,18 +130,21 @@ impl World {
 /// A round beside a log at work, and what became of the events: lines of beginnings, of ends, and losses.
 fn logged(world: &mut World, path: &Path) -> (Vec<Duration>, [u64; 3]) {
     let guarded = Guarded { name: "test", stop: StopSignal::new().unwrap(), health: Arc::default() };
-    let settings = LogSettings {
-        path,
-        rate: 1_000_000,
-        detail: LogDetail::Bindings,
-        collectors: &[],
-        gateway: "tombolo",
-        boot: "1",
-        is_fresh: false,
+    let settings =
+        LogSettings { path: path.to_owned(), rate: 1_000_000, detail: LogDetail::Bindings, collectors: Vec::new() };
+    let ground = Ground {
+        tables: Arc::clone(&world.tables),
+        plan: Arc::clone(&world.plan),
         clock: Clock::take(&mut Heap).unwrap(),
+        gateway: "tombolo".to_owned(),
+        boot: "1".to_owned(),
+        host: String::new(),
+        guarded,
     };
-    let (tables, plan) = (Arc::clone(&world.tables), Arc::clone(&world.plan));
-    let (mut writer, removals) = Writer::open(settings, tables, plan, &guarded, Moment::current()).unwrap();
+    let (file, found) = LogFile::find(path).unwrap();
+    let removals = Removals::default();
+    let mut writer = Writer::new(&ground, &settings, file, &removals, Moment::current()).unwrap();
+    writer.begin(found, StateFound::Tables, Moment::current());
     let stop = Arc::new(AtomicBool::new(false));
     let is_stopping = Arc::clone(&stop);
     let thread = std::thread::spawn(move || {
@@ -146,7 +152,7 @@ fn logged(world: &mut World, path: &Path) -> (Vec<Duration>, [u64; 3]) {
             writer.step(200_000, Moment::current());
             std::thread::park_timeout(Duration::from_millis(200));
         }
-        writer.stop(true, Moment::current());
+        writer.stop(StateLeft::Tables, Moment::current());
     });
     let took = world.round(&removals);
     stop.store(true, Ordering::Release);

@@ -102,6 +102,8 @@ pub enum StateLeft {
     None,
     /// It is kept for the next start.
     Tables,
+    /// The gateway goes on with it, and logs it no more.
+    InUse,
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! The log of bindings: who had which outside endpoint, and when (RFC 6888 REQ-12), without
 //! destinations (RFC 6888 section 4, RFC 7422 section 1).
 //!
+//! * `live`: the log as the rest of the gateway has it: begun, changed, ended. [`removals`]: where it is told
+//!   what has gone.
 //! * `writer`: the thread that finds what is new and what has gone, and writes it. `blocks`: the
 //!   same for blocks of ports.
 //! * `event`: what is logged. [`marks`]: what the log says of itself: where it begins, how far it
@@ -19,6 +21,7 @@ pub(crate) mod event;
 mod file;
 pub mod history;
 mod ipfix;
+pub(crate) mod live;
 #[cfg(test)]
 mod load;
 pub(crate) mod losses;
@@ -27,6 +30,7 @@ pub mod marks;
 mod model;
 mod output;
 mod record;
+pub mod removals;
 mod syslog;
 pub mod verify;
 pub(crate) mod writer;

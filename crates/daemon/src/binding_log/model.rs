@@ -2,6 +2,7 @@
 //! true, and what it says was nobody's was nobody's, whatever has happened to gateway, tables, disk and
 //! clock.
 
+use std::ffi::OsStr;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,9 +18,12 @@ use tombolo_tables::memory::Heap;
 use tombolo_tables::tables::Candidate;
 
 use super::event::{BindingEvent, Event};
+use super::file::LogFile;
 use super::history::{Answer, History, Question};
+use super::marks::{StateFound, StateLeft};
+use super::removals::Removals;
 use super::verify::Verifier;
-use super::writer::{LogSettings, Removals, Writer, lock};
+use super::writer::{Change, Ground, LogSettings, Writer, lock};
 use crate::table_clock::Clock;
 use crate::threads::Guarded;
 use crate::utc::{Moment, Utc};
@@ -84,6 +88,8 @@ struct World {
     /// The last step of a writer.
     last: Utc,
     files: u32,
+    /// Names that the file has had.
+    names: u32,
     boots: u32,
     guarded: Guarded,
 }
@@ -96,6 +102,10 @@ fn plan() -> Plan {
     let text = "[capacity]\nsubscribers = 10\nbindings = 100\nsessions = 100\n[[service]]\nkind = \"nat44\"\nname = \"cgn\"\n\
                 inside = [\"10.0.0.0/24\"]\npool = [{ addresses = \"192.0.2.1\" }]\n";
     tombolo_config::parse("test.toml", text).unwrap().plan
+}
+
+fn settings() -> LogSettings {
+    LogSettings { path: PathBuf::new(), rate: 10_000, detail: LogDetail::Bindings, collectors: Vec::new() }
 }
 
 impl World {
@@ -115,6 +125,7 @@ impl World {
             hosts: 0,
             last: Utc(0),
             files: 0,
+            names: 0,
             boots: 0,
             guarded,
         };
@@ -123,7 +134,7 @@ impl World {
     }
 
     fn path(&self) -> PathBuf {
-        self.home.path().join("log")
+        self.home.path().join(format!("log-{:04}", self.names))
     }
 
     fn moment(&self) -> Moment {
@@ -133,18 +144,21 @@ impl World {
 
     fn start(&mut self, is_fresh: bool) {
         let path = self.path();
-        let settings = LogSettings {
-            path: &path,
-            rate: 10_000,
-            detail: LogDetail::Bindings,
-            collectors: &[],
-            gateway: "tombolo",
-            boot: &self.boots.to_string(),
-            is_fresh,
+        let settings = LogSettings { path: path.clone(), ..settings() };
+        let ground = Ground {
+            tables: Arc::clone(&self.tables),
+            plan: Arc::clone(&self.plan),
             clock: Clock::take(&mut Heap).unwrap(),
+            gateway: "tombolo".to_owned(),
+            boot: self.boots.to_string(),
+            host: String::new(),
+            guarded: self.guarded.clone(),
         };
-        let (tables, plan) = (Arc::clone(&self.tables), Arc::clone(&self.plan));
-        self.writer = Some(Writer::open(settings, tables, plan, &self.guarded, self.moment()).unwrap());
+        let (file, found) = LogFile::find(&path).unwrap();
+        let removals = Removals::default();
+        let mut writer = Writer::new(&ground, &settings, file, &removals, self.moment()).unwrap();
+        writer.begin(found, if is_fresh { StateFound::None } else { StateFound::Tables }, self.moment());
+        self.writer = Some((writer, removals));
     }
 
     /// Everything ends at once.
@@ -179,17 +193,23 @@ impl World {
         if self.live.is_empty() {
             return;
         }
+        let removals = removals.clone();
         let place = self.random.place(self.live.len());
-        let (id, binding, truth) = self.live.swap_remove(place);
-        let (_, seen) = self.tables.bindings.read(id).unwrap();
-        assert!(self.tables.unbind(id, &binding, seen, Now(self.now).tick()));
+        let binding = self.end(place);
         let utc = self.moment().utc;
         if is_lost {
-            removals.losses.add(1, utc);
+            removals.losses().add(1, utc);
         } else {
             removals.report_at(&binding, utc);
         }
+    }
+
+    fn end(&mut self, place: usize) -> Binding {
+        let (id, binding, truth) = self.live.swap_remove(place);
+        let (_, seen) = self.tables.bindings.read(id).unwrap();
+        assert!(self.tables.unbind(id, &binding, seen, Now(self.now).tick()));
         self.truths[truth].to = Some(self.now);
+        binding
     }
 
     fn pass(&mut self, steps: u64) {
@@ -250,7 +270,7 @@ impl World {
     fn stop(&mut self, is_kept: bool) {
         let moment = self.moment();
         if let Some((mut writer, _)) = self.writer.take() {
-            writer.stop(is_kept, moment);
+            writer.stop(if is_kept { StateLeft::Tables } else { StateLeft::None }, moment);
         }
         if !is_kept {
             self.discard();
@@ -259,8 +279,36 @@ impl World {
 
     fn rotate(&mut self) {
         self.files += 1;
-        let old = self.home.path().join(format!("log.{:04}", self.files));
+        let old = self.home.path().join(format!("log-{:04}.{:04}", self.names, self.files));
         let _ = std::fs::rename(self.path(), old);
+    }
+
+    /// As a reload does it that names another file.
+    fn change_name(&mut self) {
+        let moment = self.moment();
+        self.names += 1;
+        let path = self.path();
+        let Some((writer, _)) = &mut self.writer else { return };
+        let settings = LogSettings { path: path.clone(), ..settings() };
+        let file = Some(LogFile::find(&path).unwrap());
+        writer.change(Change { settings, file, feeds: Vec::new() }, moment);
+    }
+
+    /// As a reload does it that wants no log, and one that wants it again.
+    fn switch_off(&mut self) {
+        let moment = self.moment();
+        if let Some((mut writer, _)) = self.writer.take() {
+            writer.stop(StateLeft::InUse, moment);
+        }
+        let wait = self.random.below(60);
+        self.pass(wait);
+        self.bind();
+        if !self.live.is_empty() {
+            let place = self.random.place(self.live.len());
+            self.end(place);
+        }
+        self.pass(wait);
+        self.start(false);
     }
 
     fn set_clock(&mut self) {
@@ -308,6 +356,8 @@ impl World {
             }
             66..68 => self.rotate(),
             68 => self.set_clock(),
+            69 => self.change_name(),
+            70 => self.switch_off(),
             _ => {
                 let steps = self.random.below(100);
                 self.pass(steps);
@@ -319,8 +369,8 @@ impl World {
     fn logs(&self) -> Vec<String> {
         let mut files: Vec<PathBuf> =
             std::fs::read_dir(self.home.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
-        // The one without a number is the last.
-        files.sort_by_key(|path| (path.extension().is_none(), path.clone()));
+        // Of a name the one without a number is the last.
+        files.sort_by_key(|path| (path.file_stem().map(OsStr::to_owned), path.extension().is_none(), path.clone()));
         files.iter().map(|path| std::fs::read_to_string(path).unwrap()).collect()
     }
 

@@ -29,7 +29,7 @@ pub(super) struct Output {
     complete: Utc,
     /// Lines about what is there were lost.
     has_forgotten: bool,
-    collectors: Collectors,
+    pub(super) collectors: Collectors,
     /// Lines that they do not have yet.
     records: Vec<Record>,
     health: Arc<Health>,
@@ -47,8 +47,8 @@ impl Output {
     ) -> Self {
         Self {
             file,
+            told: losses.count(),
             losses,
-            told: 0,
             telling: None,
             kept: 0,
             complete: now,
@@ -70,6 +70,15 @@ impl Output {
         }
         self.flush();
         self.sync();
+    }
+
+    /// Goes on in another file, whose chain goes on from this one's unless it has one of its own.
+    pub(super) fn exchange(&mut self, file: LogFile, now: Utc) {
+        self.flush();
+        self.sync();
+        let before = self.file.chain();
+        self.file = file;
+        self.file.begin_after(before, now);
     }
 
     /// Writes what happened to a binding or a block.

@@ -9,10 +9,9 @@
 //! another.
 
 use std::io;
-use std::path::Path;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -23,21 +22,19 @@ use tombolo_tables::binding::{Binding, InsideKey};
 
 use super::blocks::{BlockWalk, is_logged};
 use super::chain::Chain;
-use super::collectors::{Collectors, Delivery};
+use super::collectors::{Collectors, Feed};
 use super::event::{BindingEvent, BlockEvent, Event};
-use super::file::LogFile;
-use super::losses::Losses;
+use super::file::{Found, LogFile};
 use super::marks::{MarkKind, StateFound, StateLeft};
 use super::output::Output;
+use super::removals::{Removal, Removals};
 use crate::table_clock::Clock;
-use crate::threads::{self, Guarded};
+use crate::threads::Guarded;
 use crate::utc::{Moment, Utc};
 
-/// Removals that may wait to be written. More are lost.
-const WAITING: usize = 1 << 16;
 /// Steps of a walk over all bindings, and their pace: one second for all.
 const STEPS: usize = 5;
-const STEP: Duration = Duration::from_millis(200);
+pub(super) const STEP: Duration = Duration::from_millis(200);
 /// Bindings in a part of the walk.
 const PART: usize = 64;
 /// Seconds between two lines that say how far the log is complete.
@@ -48,139 +45,48 @@ const BEHIND: u64 = 3;
 /// Seconds by which the clock may be off without somebody having set it.
 const DRIFT: u64 = 2;
 
-/// A binding that was removed, and when.
-#[derive(Debug, Clone, Copy)]
-struct Removal {
-    binding: Binding,
-    at: Utc,
+/// What a log has to do with, whatever is logged where.
+#[derive(Debug, Clone)]
+pub(crate) struct Ground {
+    pub(crate) tables: Arc<Tables>,
+    pub(crate) plan: Arc<ArcSwap<Plan>>,
+    /// Where the time is noted as long as the log goes on.
+    pub(crate) clock: Clock,
+    /// Name of the gateway's device.
+    pub(crate) gateway: String,
+    /// Which run of the system this is.
+    pub(crate) boot: String,
+    /// Name of this host.
+    pub(crate) host: String,
+    pub(crate) guarded: Guarded,
 }
 
-/// Where removals are reported. Clones are of the same log.
-#[derive(Debug, Clone, Default)]
-pub struct Removals {
-    log: Option<SyncSender<Removal>>,
-    pub(super) losses: Arc<Losses>,
-    deliveries: Arc<[Arc<Delivery>]>,
-}
-
-impl Removals {
-    /// Reports that `binding` was removed just now. Never waits.
-    pub fn report(&self, binding: &Binding) {
-        if self.log.is_some() {
-            self.report_at(binding, Utc::now());
-        }
-    }
-
-    /// The same, of another moment.
-    pub(super) fn report_at(&self, binding: &Binding, at: Utc) {
-        let Some(log) = &self.log else { return };
-        if log.try_send(Removal { binding: *binding, at }).is_err() {
-            self.losses.add(1, at);
-        }
-    }
-
-    /// Events that could not be logged.
-    #[must_use]
-    pub fn lost(&self) -> u64 {
-        self.losses.count()
-    }
-
-    /// What collectors have got of the log.
-    #[must_use]
-    pub fn deliveries(&self) -> &[Arc<Delivery>] {
-        &self.deliveries
-    }
+/// The name of this host, which a running gateway may not read any more.
+pub(crate) fn host_name() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
 }
 
 /// What is logged where.
-#[derive(Debug, Clone)]
-pub(crate) struct LogSettings<'a> {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LogSettings {
     /// The file.
-    pub path: &'a Path,
+    pub(crate) path: PathBuf,
     /// Lines a second at most. Those of blocks, which are few, are not counted.
-    pub rate: u32,
-    /// Whether bindings in blocks have lines of their own.
-    pub detail: LogDetail,
-    /// Who gets it as well.
-    pub collectors: &'a [Collector],
-    /// Name of the gateway's device.
-    pub gateway: &'a str,
-    /// Which run of the system this is.
-    pub boot: &'a str,
-    /// The tables are new: whatever the log has open has ended without a line.
-    pub is_fresh: bool,
-    /// Where the time is noted as long as the log goes on.
-    pub clock: Clock,
-}
-
-/// The thread that writes the log.
-#[derive(Debug)]
-pub(crate) struct BindingLog {
-    thread: JoinHandle<Writer>,
-    ends: EndLog,
-}
-
-impl BindingLog {
-    /// Opens the file and starts the thread; it ends when `stop` is given. If it panics the gateway
-    /// ends: it could not say any more who had which port.
-    ///
-    /// # Errors
-    /// If the file cannot be opened.
-    pub(crate) fn start(
-        settings: LogSettings<'_>,
-        tables: Arc<Tables>,
-        plan: Arc<ArcSwap<Plan>>,
-        guarded: Guarded,
-    ) -> io::Result<(Self, Removals)> {
-        let budget = (settings.rate as usize).div_ceil(STEPS);
-        let (mut writer, removals) = Writer::open(settings, tables, plan, &guarded, Moment::current())?;
-        let ends = EndLog { output: Arc::clone(&writer.output), detail: writer.detail };
-        let stop = guarded.stop.clone();
-        let thread = threads::spawn(guarded, move || {
-            while !stop.is_given() {
-                tombolo_io::fault::trip("thread-log");
-                writer.step(budget, Moment::current());
-                std::thread::park_timeout(STEP);
-            }
-            writer
-        })?;
-        Ok((Self { thread, ends }, removals))
-    }
-
-    /// Where ends are written that the tables do not know of.
-    pub(crate) fn ends(&self) -> &EndLog {
-        &self.ends
-    }
-
-    /// Waits for its end. If the tables are not `kept`, all bindings in them end, and that is logged.
-    pub(crate) fn join(self, kept: bool) {
-        self.thread.thread().unpark();
-        if let Ok(mut writer) = self.thread.join() {
-            writer.stop(kept, Moment::current());
-        }
-    }
-}
-
-/// The file of the log, for ends that are written beside its thread.
-#[derive(Debug, Clone)]
-pub(crate) struct EndLog {
-    output: Arc<Mutex<Output>>,
+    pub(crate) rate: u32,
     /// Whether bindings in blocks have lines of their own.
     pub(crate) detail: LogDetail,
+    /// Who gets it as well.
+    pub(crate) collectors: Vec<Collector>,
 }
 
-impl EndLog {
-    /// Writes a line.
-    pub(crate) fn write(&self, event: &Event<'_>) {
-        lock(&self.output).event(event);
-    }
-
-    /// What was written is on the disk.
-    pub(crate) fn sync(&self) {
-        let mut output = lock(&self.output);
-        output.flush();
-        output.sync();
-    }
+/// What a log is to be from now on.
+#[derive(Debug)]
+pub(super) struct Change {
+    pub(super) settings: LogSettings,
+    /// Another file.
+    pub(super) file: Option<(LogFile, Found)>,
+    /// Threads of collectors that are new.
+    pub(super) feeds: Vec<Feed>,
 }
 
 pub(super) fn lock(output: &Mutex<Output>) -> MutexGuard<'_, Output> {
@@ -189,12 +95,11 @@ pub(super) fn lock(output: &Mutex<Output>) -> MutexGuard<'_, Output> {
 
 #[derive(Debug)]
 pub(super) struct Writer {
-    tables: Arc<Tables>,
-    plan: Arc<ArcSwap<Plan>>,
+    ground: Ground,
+    settings: LogSettings,
+    removals: Removals,
     waiting: Receiver<Removal>,
     pub(super) output: Arc<Mutex<Output>>,
-    clock: Clock,
-    detail: LogDetail,
     blocks: BlockWalk,
     /// By number of the binding, by what the one that was last logged is known; 0 if there was none.
     known: Vec<u32>,
@@ -242,53 +147,91 @@ impl Progress {
 }
 
 impl Writer {
-    /// Opens the file, and writes that a gateway begins.
-    pub(super) fn open(
-        LogSettings { path, gateway, boot, detail, collectors, is_fresh, clock, .. }: LogSettings<'_>,
-        tables: Arc<Tables>,
-        plan: Arc<ArcSwap<Plan>>,
-        guarded: &Guarded,
+    /// Of a log that [begins](Self::begin) later.
+    ///
+    /// # Errors
+    /// If there are no more threads for collectors.
+    pub(super) fn new(
+        ground: &Ground,
+        settings: &LogSettings,
+        file: LogFile,
+        removals: &Removals,
         moment: Moment,
-    ) -> io::Result<(Self, Removals)> {
-        let (log, waiting) = sync_channel(WAITING);
-        let losses = Arc::<Losses>::default();
-        let collectors = Collectors::start(collectors, &host_name(), guarded)?;
-        let deliveries = collectors.deliveries().into();
-        let removals = Removals { log: Some(log), losses: Arc::clone(&losses), deliveries };
-        let (file, found) = LogFile::open(path, Chain::default(), moment.utc)?;
-        let mut output = Output::new(file, collectors, losses, Arc::clone(&guarded.health), moment.utc);
-        let start = MarkKind::Start {
-            gateway: gateway.to_owned(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            state: if is_fresh { StateFound::None } else { StateFound::Tables },
-            boot: boot.to_owned(),
-            uptime: moment.uptime(),
-            torn: found.torn,
-        };
-        output.start(found, start, moment.utc);
-        let known = vec![0; tables.bindings.capacity() as usize + 1];
-        let writer = Self {
-            tables,
-            plan,
-            waiting,
+    ) -> io::Result<Self> {
+        let mut collectors = Collectors::none(&ground.host, &ground.guarded);
+        let feeds = collectors.prepare(&settings.collectors)?;
+        collectors.follow(&settings.collectors, feeds);
+        let (losses, health) = (Arc::clone(removals.losses()), Arc::clone(&ground.guarded.health));
+        let output = Output::new(file, collectors, losses, health, moment.utc);
+        Ok(Self {
+            known: vec![0; ground.tables.bindings.capacity() as usize + 1],
+            ground: ground.clone(),
+            settings: settings.clone(),
+            removals: removals.clone(),
+            waiting: sync_channel(0).1,
             output: Arc::new(Mutex::new(output)),
-            clock,
-            detail,
-            known,
             blocks: BlockWalk::new(moment.utc),
             began: moment.now.tick().0,
             part: 0,
             steps: 0,
             budget: 0,
             progress: Progress::new(moment),
-        };
-        Ok((writer, removals))
+        })
+    }
+
+    /// Removals come here from now on; what there is comes with the next steps.
+    pub(super) fn begin(&mut self, found: Found, state: StateFound, moment: Moment) {
+        self.waiting = self.removals.begin();
+        let shared = Arc::clone(&self.output);
+        let mut output = lock(&shared);
+        self.removals.deliver_to(output.collectors.deliveries());
+        output.file.begin_after(Chain::default(), moment.utc);
+        output.start(found, self.start_mark(found, state, moment), moment.utc);
+        self.begin_again(moment);
+    }
+
+    fn start_mark(&self, found: Found, state: StateFound, moment: Moment) -> MarkKind {
+        MarkKind::Start {
+            gateway: self.ground.gateway.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            state,
+            boot: self.ground.boot.clone(),
+            uptime: moment.uptime(),
+            torn: found.torn,
+        }
+    }
+
+    /// Goes on otherwise. Another file, or lines about something else, begin as a log begins, so that who
+    /// reads it knows what to expect of it.
+    pub(super) fn change(&mut self, Change { settings, file, feeds }: Change, moment: Moment) {
+        let begins = file.is_some() || settings.detail != self.settings.detail;
+        if begins {
+            self.stop(StateLeft::Tables, moment);
+        }
+        let shared = Arc::clone(&self.output);
+        let mut output = lock(&shared);
+        output.collectors.follow(&settings.collectors, feeds);
+        self.removals.deliver_to(output.collectors.deliveries());
+        self.settings = settings;
+        if begins {
+            let found = file.map_or(Found { has_lines: true, torn: None }, |(file, found)| {
+                output.exchange(file, moment.utc);
+                found
+            });
+            output.start(found, self.start_mark(found, StateFound::Tables, moment), moment.utc);
+            self.begin_again(moment);
+        }
+    }
+
+    /// Writes what may be written in a fifth of a second.
+    pub(super) fn step_at_rate(&mut self, moment: Moment) {
+        self.step((self.settings.rate as usize).div_ceil(STEPS), moment);
     }
 
     /// Writes at most `budget` lines: removals first, then a part of the walk over the bindings.
     pub(super) fn step(&mut self, budget: usize, moment: Moment) {
-        let plan = self.plan.load_full();
-        self.clock.note(moment);
+        let plan = self.ground.plan.load_full();
+        self.ground.clock.note(moment);
         // A part of the walk takes so many at once; what a low rate leaves adds up until then.
         self.budget = (self.budget + budget).min(budget.max(PART));
         let shared = Arc::clone(&self.output);
@@ -307,7 +250,7 @@ impl Writer {
             self.progress.drained = moment.utc;
         }
         if self.steps.is_multiple_of(STEPS) {
-            self.blocks.walk(&self.tables, &plan, moment, &mut |event: &BlockEvent<'_>| {
+            self.blocks.walk(&self.ground.tables, &plan, moment, &mut |event: &BlockEvent<'_>| {
                 output.event(&Event::Block(*event));
             });
         }
@@ -335,7 +278,7 @@ impl Writer {
     fn write_removals(&mut self, plan: &Plan, moment: Moment, output: &mut Output) -> bool {
         while self.budget > 0 {
             let Ok(Removal { binding, at }) = self.waiting.try_recv() else { return true };
-            if is_logged(plan, &binding, self.detail) {
+            if is_logged(plan, &binding, self.settings.detail) {
                 output.event(&Event::Binding(BindingEvent::removed(plan, &binding, at, moment)));
                 self.budget -= 1;
             }
@@ -345,7 +288,7 @@ impl Writer {
 
     /// Looks at a part of the bindings.
     fn walk(&mut self, plan: &Plan, moment: Moment, output: &mut Output) {
-        let parts = self.tables.bindings.parts();
+        let parts = self.ground.tables.bindings.parts();
         for _ in 0..parts.div_ceil(STEPS) {
             if self.budget < PART {
                 break;
@@ -361,18 +304,17 @@ impl Writer {
         }
     }
 
-    /// Writes what is left, at whatever rate, and that the gateway ends. What is in the tables ends with
-    /// it unless they are kept.
-    pub(super) fn stop(&mut self, is_kept: bool, moment: Moment) {
+    /// Writes what is left, at whatever rate, and that the log ends. What is in the tables ends with it if
+    /// nothing is left of them.
+    pub(super) fn stop(&mut self, state: StateLeft, moment: Moment) {
         (self.part, self.steps) = (0, 0);
         (0..=STEPS).for_each(|_| self.step(usize::MAX / 2, moment));
         let shared = Arc::clone(&self.output);
         let mut output = lock(&shared);
         output.begin_step(moment.utc);
-        if !is_kept {
+        if state == StateLeft::None {
             self.end_all(moment, &mut output);
         }
-        let state = if is_kept { StateLeft::Tables } else { StateLeft::None };
         output.mark(moment.utc, MarkKind::Stop { state });
         output.flush();
         output.sync();
@@ -380,10 +322,10 @@ impl Writer {
 
     /// Logs the end of everything that is in the tables.
     fn end_all(&mut self, moment: Moment, output: &mut Output) {
-        let plan = self.plan.load_full();
-        for id in self.tables.bindings.iter() {
-            if let Some((binding, _)) = self.tables.bindings.read(id)
-                && is_logged(&plan, &binding, self.detail)
+        let plan = self.ground.plan.load_full();
+        for id in self.ground.tables.bindings.iter() {
+            if let Some((binding, _)) = self.ground.tables.bindings.read(id)
+                && is_logged(&plan, &binding, self.settings.detail)
             {
                 output.event(&Event::Binding(BindingEvent::removed(&plan, &binding, moment.utc, moment)));
             }
@@ -395,13 +337,13 @@ impl Writer {
     /// Logs the new bindings of one part of the table; says how many.
     fn look(&mut self, part: usize, plan: &Plan, moment: Moment, output: &mut Output) -> usize {
         let mut written = 0;
-        for id in self.tables.bindings.used(part) {
-            let Some((binding, _)) = self.tables.bindings.read(id) else { continue };
+        for id in self.ground.tables.bindings.used(part) {
+            let Some((binding, _)) = self.ground.tables.bindings.read(id) else { continue };
             let known = &mut self.known[id.get() as usize];
             if std::mem::replace(known, mark_of(&binding)) == mark_of(&binding) {
                 continue;
             }
-            if !is_logged(plan, &binding, self.detail) {
+            if !is_logged(plan, &binding, self.settings.detail) {
                 continue;
             }
             let event = if binding.created.0 < self.began { "adopted" } else { "created" };
@@ -410,10 +352,6 @@ impl Writer {
         }
         written
     }
-}
-
-fn host_name() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
 }
 
 /// By what a binding is known from the one that had its number before, in the same second too.

@@ -103,7 +103,7 @@ pub(crate) fn who(
     // Of now the tables know everything.
     if let Some(time) = time {
         let question = Question { address, port: outside.port(), time };
-        let logs: Vec<PathBuf> = running.settings.binding_log.iter().cloned().collect();
+        let logs: Vec<PathBuf> = running.targets.log.path().into_iter().collect();
         found.extend(in_logs(&logs, question, &others, found.is_empty()).map_err(Failure::Refused)?);
     }
     found.iter().try_for_each(|row| rows.row(row))

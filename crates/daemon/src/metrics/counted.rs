@@ -72,7 +72,7 @@ fn log(page: &mut Page, running: &Running) {
     page.counter("tombolo_log_lost_events_total", help, one(running.removals.lost()));
     let deliveries = running.removals.deliveries();
     let of = |count: fn(&Delivery) -> u64| {
-        let named = deliveries.iter().map(|to| (Labels::default().and("collector", to.collector), count(to)));
+        let named = deliveries.iter().map(|to| (Labels::default().and("collector", &to.collector), count(to)));
         named.collect::<Vec<_>>()
     };
     let help = "Lines of the log of bindings that were sent to a collector.";

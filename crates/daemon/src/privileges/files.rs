@@ -62,7 +62,7 @@ pub(super) fn rules(settings: &Host, tasked: Tasked, places: &Places<'_>) -> Fil
     // Connections to collectors of the log, which are made anew when they break.
     let collectors = settings.binding_log_collectors.iter().filter(|collector| collector.transport == Transport::Tcp);
     let collectors = collectors.map(|collector| collector.address.port());
-    let ports = tasked.awaits_prefix.then_some(DNS).into_iter().chain(places.metrics).chain(collectors).collect();
+    let ports = tasked.awaits_prefix.then_some(DNS).into_iter().chain(collectors).collect();
     Files { rules: rules.0, ports }
 }
 
@@ -94,13 +94,12 @@ mod tests {
             configuration: Path::new("/etc/tombolo/gateway.toml"),
             socket: Path::new("/run/tombolo/tombolo"),
             pins: None,
-            metrics: Some(9464),
         };
         let plain = rules(&Host::default(), Tasked { has_programs: false, awaits_prefix: false }, &places);
         let has = |files: &Files, path: &str| files.rules.iter().any(|rule| rule.path == Path::new(path));
-        assert!(has(&plain, "/etc/tombolo") && has(&plain, "/run/tombolo/tombolo") && plain.ports == [9464]);
+        assert!(has(&plain, "/etc/tombolo") && has(&plain, "/run/tombolo/tombolo") && plain.ports.is_empty());
         assert!(!has(&plain, "/etc") && !has(&plain, "/sys/kernel/btf"));
         let asking = rules(&Host::default(), Tasked { has_programs: true, awaits_prefix: true }, &places);
-        assert!(has(&asking, "/etc") && has(&asking, "/sys/kernel/btf") && asking.ports == [53, 9464]);
+        assert!(has(&asking, "/etc") && has(&asking, "/sys/kernel/btf") && asking.ports == [53]);
     }
 }

@@ -20,8 +20,6 @@ pub(crate) struct Places<'a> {
     pub(crate) socket: &'a Path,
     /// What is pinned in the kernel.
     pub(crate) pins: Option<&'a Path>,
-    /// The port that metrics are served at.
-    pub(crate) metrics: Option<u16>,
 }
 
 /// The directory that a file is in.
