@@ -271,7 +271,9 @@ impl Gateway {
             pins: state.kernel_memory().map(PinnedMemory::directory),
         };
         let tasked = Tasked { has_programs: running.accelerator.is_some(), awaits_prefix };
-        privileges::give_up(settings, account, tasked, &places, tasks)?;
+        if let Some(ports) = privileges::give_up(settings, account, tasked, &places, tasks)? {
+            running.targets.restrict_to(ports);
+        }
         host.complete();
         let (put_back, guarded) = (Arc::clone(&running.put_back), guarded("upkeep"));
         self.host.take().into_iter().for_each(|host| self.provided.hold(host));

@@ -19,12 +19,15 @@ use crate::discovery;
 use crate::table_text::TableTextError;
 
 /// Keys of `[gateway]` that a reload takes.
-const LIVE: [&str; 7] = [
+const LIVE: [&str; 10] = [
     "gateway.ipv4",
     "gateway.ipv6",
     "gateway.answered_by",
     "gateway.log_level",
     "gateway.icmp_",
+    "gateway.mtu",
+    "gateway.table",
+    "gateway.fastpath_netfilter",
     "gateway.metrics",
     "gateway.binding_log",
 ];
@@ -165,6 +168,9 @@ fn fixed<'s>(settings: &Host, plan: &'s Plan, has_programs: bool) -> (Host, Vec<
         shared_pools: Vec::new(),
         file_directories: Vec::new(),
         log_level: LogLevel::Info,
+        mtu: 0,
+        table: 0,
+        fastpath_netfilter: false,
         metrics: None,
         binding_log: None,
         binding_log_rate: 0,

@@ -13,7 +13,7 @@ use tombolo_engine::flush::{Flushed, flush};
 use tombolo_engine::static_bindings::{self, Conflict};
 use tombolo_engine::{Now, Plan, settle};
 use tombolo_io::clock::monotonic_nanos;
-use tombolo_io::host::Setting;
+use tombolo_io::host::{Host, Setting};
 use tombolo_io::queue::{QueueCounters, QueueTotals};
 use tombolo_io::supervisor::Supervisor;
 use tombolo_tables::Tables;
@@ -231,6 +231,7 @@ impl Running {
         let current = self.plan.load_full();
         self.known_of_host().complete(&mut next.plan, &next.settings.shared_pools);
         let keys = next.follow(&in_force.said, &current, self.accelerator.is_some())?;
+        self.targets.check_ports(&next.settings)?;
         let losses = settle::foresee(&self.tables, &current, &next.plan);
         Ok(Changed { keys, ends: End::all(&losses, &next.plan), ..Changed::default() })
     }
@@ -249,7 +250,7 @@ impl Running {
         let lies_otherwise = self.text.begin(&current, &plan)?;
         let needed = setting(&settings, &plan);
         if let Some(needed) = &needed
-            && let Err(error) = self.extend_host(needed)
+            && let Err(error) = self.extend_host(&in_force.said.settings, &settings, needed)
         {
             if lies_otherwise {
                 self.text.settle(&current)?;
@@ -267,7 +268,7 @@ impl Running {
             Order::EngineFirst => self.put_in_engine(&plan, &settings),
         }
         if let Some(needed) = &needed {
-            self.reduce_host(needed);
+            self.reduce_host(&settings, needed);
         }
         faults.extend(self.provided.with(|host| host.shortcomings().to_vec()).unwrap_or_default());
         self.health.set(own_address::PART, faults);
@@ -301,15 +302,25 @@ impl Running {
         static_bindings::reconcile_and_report(&self.tables, plan, self.now(), removed)
     }
 
-    fn extend_host(&self, needed: &Setting) -> Result<(), ReloadError> {
+    fn extend_host(&self, was: &HostSettings, settings: &HostSettings, needed: &Setting) -> Result<(), ReloadError> {
         tombolo_io::fault::check("reload-host").map_err(ReloadError::Step)?;
-        let HostSettings { device, table, .. } = &self.settings;
-        let extended = self.provided.with(|host| host.extend(device, *table, needed)).ok_or(ReloadError::NotNow)?;
-        Ok(extended?)
+        let HostSettings { device, table, mtu, .. } = settings;
+        let extend = |host: &mut Host| {
+            let has_other_mtu = *mtu != was.mtu;
+            if has_other_mtu {
+                host.set_mtu(device, *mtu)?;
+            }
+            host.extend(device, *table, needed).inspect_err(|_| {
+                if has_other_mtu {
+                    let _ = host.set_mtu(device, was.mtu);
+                }
+            })
+        };
+        Ok(self.provided.with(extend).ok_or(ReloadError::NotNow)??)
     }
 
-    fn reduce_host(&self, needed: &Setting) {
-        let HostSettings { device, table, .. } = &self.settings;
+    fn reduce_host(&self, settings: &HostSettings, needed: &Setting) {
+        let HostSettings { device, table, .. } = settings;
         if let Some(Err(error)) = self.provided.with(|host| host.reduce(device, *table, needed)) {
             tracing::warn!("what the configuration does not need any more stays on the host: {error}");
         }
@@ -418,7 +429,7 @@ impl Running {
         }
         let mut found = self.known_of_host();
         if !found.knows(pools) {
-            let look = |host: &mut tombolo_io::host::Host| Found::look(host, pools, &own_address::in_use());
+            let look = |host: &mut Host| Found::look(host, pools, &own_address::in_use());
             found = self.provided.with(look).ok_or(ReloadError::NotNow)??;
             tracing::info!("addresses shared with the host: {found}");
             *self.found.lock().unwrap_or_else(PoisonError::into_inner) = found.clone();

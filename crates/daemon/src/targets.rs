@@ -5,9 +5,9 @@
 //! place of the old.
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use tombolo_config::{Host, MetricsAddress};
+use tombolo_config::{Collector, Host, MetricsAddress, Transport};
 
 use crate::binding_log::live::{self, BindingLog};
 use crate::binding_log::marks::StateFound;
@@ -19,6 +19,8 @@ use crate::reload::ReloadError;
 pub struct Targets {
     pub(crate) log: Arc<BindingLog>,
     metrics: Mutex<Metrics>,
+    /// TCP ports that collectors may have, if they may not have all.
+    ports: OnceLock<Vec<u16>>,
 }
 
 /// Where metrics are served, if anywhere, and by whom: nobody before the gateway is complete, and at its end.
@@ -50,7 +52,7 @@ pub(crate) struct Prepared {
 
 impl Targets {
     pub(crate) fn new(log: Arc<BindingLog>) -> Self {
-        Self { log, metrics: Mutex::default() }
+        Self { log, metrics: Mutex::default(), ports: OnceLock::new() }
     }
 
     /// Opens what the settings name and what is not open yet.
@@ -58,9 +60,32 @@ impl Targets {
     /// # Errors
     /// [`ReloadError::Target`]: nothing was changed.
     pub(crate) fn prepare(&self, settings: &Host) -> Result<Prepared, ReloadError> {
+        self.check_ports(settings)?;
         let metrics = self.prepare_metrics(settings.metrics.as_ref())?;
         let log = self.log.prepare(settings).map_err(|error| refused("gateway.binding_log", &error))?;
         Ok(Prepared { log, metrics })
+    }
+
+    /// Only these TCP ports can be connected to from now on.
+    pub(crate) fn restrict_to(&self, ports: Vec<u16>) {
+        let _ = self.ports.set(ports);
+    }
+
+    /// Whether collectors can be reached.
+    ///
+    /// # Errors
+    /// [`ReloadError::Target`].
+    pub(crate) fn check_ports(&self, settings: &Host) -> Result<(), ReloadError> {
+        let Some(ports) = self.ports.get() else { return Ok(()) };
+        let by_tcp = |collector: &&Collector| collector.transport == Transport::Tcp;
+        let mut others = settings.binding_log_collectors.iter().filter(by_tcp);
+        let Some(other) = others.find(|collector| !ports.contains(&collector.address.port())) else { return Ok(()) };
+        let why = format!(
+            "the running gateway may not connect to TCP port {}, only to the usual ones of collectors and to those \
+             that it was started with; a restart takes it",
+            other.address.port()
+        );
+        Err(ReloadError::Target { key: "gateway.binding_log_collectors", why })
     }
 
     fn prepare_metrics(&self, wanted: Option<&MetricsAddress>) -> Result<Option<Option<Served>>, ReloadError> {

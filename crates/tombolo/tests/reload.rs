@@ -443,5 +443,31 @@ fn what_holds_for_interfaces_changes_live() {
     setup.reload();
     assert!(goes());
     assert_eq!(guard(), before);
+
+    // The device's MTU, the table that hosts inside are diverted by, and whether netfilter sees what is sent.
+    let ip =
+        |words: &[&str]| lab.node("gateway").unwrap().command("ip").args(words.iter().copied()).run().unwrap().stdout;
+    let routes = || {
+        let rows = show(lab, "fastpath");
+        rows.iter().find(|row| row["what"] == "routes").unwrap()["value"].as_str().unwrap().to_owned()
+    };
+    let host = provided(lab);
+    assert!(routes().ends_with("mirrored"), "{}", routes());
+    let other = "[gateway]\nmtu = 9000\ntable = 90\nfastpath_netfilter = true\n";
+    setup.configure(&text.replacen("[gateway]\n", other, 1));
+    let said = setup.reload();
+    assert!(
+        ["mtu", "table", "fastpath_netfilter"].iter().all(|key| said.contains(&format!("gateway.{key}: "))),
+        "{said}"
+    );
+    assert!(ip(&["link", "show", "tombolo"]).contains("mtu 9000"));
+    let rules = ip(&["rule"]);
+    assert!(rules.contains("lookup 90") && !rules.contains("lookup 84"), "{rules}");
+    assert_eq!((served(), routes().as_str()), (["tc", "tc"].map(str::to_owned), "left to the stack"));
+    assert!(goes());
+    setup.configure(&text);
+    setup.reload();
+    assert!(ip(&["link", "show", "tombolo"]).contains("mtu 65535"));
+    assert!(goes() && provided(lab) == host && routes().ends_with("mirrored"), "{}\n{}", provided(lab), routes());
     setup.end();
 }

@@ -130,7 +130,7 @@ impl Accelerator {
     /// [`FastPathError`], if the programs cannot be loaded and the configuration insists.
     pub fn start(settings: &Host, state: &State, plan: &Plan) -> Result<Option<Self>, FastPathError> {
         let Some(memory) = state.kernel_memory() else { return Ok(None) };
-        let (routes, route_use) = mirror_routes(settings, memory);
+        let (routes, route_use) = mirror_routes(memory);
         let programs = match FastPath::load(memory, &state.tables, plan, programs_settings(settings)) {
             Ok(programs) => programs,
             Err(error) if settings.fastpath == Wanted::Auto => {
@@ -263,6 +263,9 @@ impl Accelerator {
     /// How the programs find the next hop of packets.
     #[must_use]
     pub fn route_use(&self) -> RouteUse {
+        if self.settings().fastpath_netfilter {
+            return RouteUse::None;
+        }
         *self.route_use.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -280,6 +283,7 @@ impl Accelerator {
         let mut known = self.route_use.lock().unwrap_or_else(PoisonError::into_inner);
         let before = std::mem::replace(&mut *known, found);
         match found {
+            _ if self.settings().fastpath_netfilter => {}
             RouteUse::EachDestination(why) if before != found => {
                 tracing::warn!(
                     why,
@@ -338,10 +342,9 @@ fn programs_settings(settings: &Host) -> Settings {
 }
 
 /// The routes for the programs, which work without them, too.
-fn mirror_routes(settings: &Host, memory: &PinnedMemory) -> (Option<Routes>, RouteUse) {
-    if settings.fastpath_netfilter {
-        return (None, RouteUse::None);
-    }
+///
+/// Also where they leave routing to the stack: a reload may have them route again.
+fn mirror_routes(memory: &PinnedMemory) -> (Option<Routes>, RouteUse) {
     match Routes::open(memory) {
         Ok(routes) => {
             let found = use_of(&routes);

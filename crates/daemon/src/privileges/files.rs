@@ -11,6 +11,12 @@ use tombolo_io::privileges::{Access, FileRule, Files};
 use super::places::{Places, Tasked, directory_of};
 use crate::directories;
 
+/// Ports of collectors over TCP: syslog by RFC 6587 and RFC 3195, over TLS, and IPFIX with and without it.
+const USUAL: [u16; 5] = [514, 601, 6514, 4739, 4740];
+/// The port of metrics by the documentation.
+const METRICS: u16 = 9464;
+/// Ports below take a capability that is given up.
+const UNPRIVILEGED: u16 = 1024;
 /// DNS over TCP.
 const DNS: u16 = 53;
 
@@ -59,11 +65,20 @@ pub(super) fn rules(settings: &Host, tasked: Tasked, places: &Places<'_>) -> Fil
         rules.add("/etc", Access::Read);
         rules.read_beside(Path::new("/etc/resolv.conf"));
     }
-    // Connections to collectors of the log, which are made anew when they break.
+    // Connections to collectors of the log, which are made anew when they break, and to those that a reload
+    // may bring.
     let collectors = settings.binding_log_collectors.iter().filter(|collector| collector.transport == Transport::Tcp);
-    let collectors = collectors.map(|collector| collector.address.port());
+    let usual = settings.binding_log.iter().flat_map(|_| USUAL);
+    let collectors = collectors.map(|collector| collector.address.port()).chain(usual);
     let ports = tasked.awaits_prefix.then_some(DNS).into_iter().chain(collectors).collect();
-    Files { rules: rules.0, ports }
+    // Metrics that a reload brings, or moves to another address. What listens without a name for its port
+    // gets one that nobody asks for.
+    let metrics = match settings.metrics {
+        Some(MetricsAddress::Tcp(address)) => Some(address.port()),
+        _ => None,
+    };
+    let own_ports = metrics.into_iter().chain([METRICS]).filter(|port| *port >= UNPRIVILEGED).collect();
+    Files { rules: rules.0, ports, own_ports }
 }
 
 struct Rules(Vec<FileRule>);

@@ -19,26 +19,29 @@ pub(crate) use account::Account;
 pub(crate) use places::{Places, Tasked};
 
 /// Gives up what is not needed, and says what is in force. `tasks` was opened when the file system was
-/// still the host's.
+/// still the host's. Gives the TCP ports that may be connected to from then on; none if that is not restricted.
 pub(crate) fn give_up(
     settings: &Host,
     account: Option<Account>,
     tasked: Tasked,
     places: &Places<'_>,
     tasks: Tasks,
-) -> Result<(), SandboxError> {
+) -> Result<Option<Vec<u16>>, SandboxError> {
     if let Some(account) = &account {
         ownership::hand_over(settings, account, places)?;
     }
     let user = account.as_ref().map_or_else(|| nix::unistd::geteuid().to_string(), |account| account.name.clone());
+    let files = settings.sandbox.then(|| files::rules(settings, tasked, places));
+    let ports = files.as_ref().map(|files| files.ports.clone());
     let wanted = Wanted {
         capabilities: capabilities(settings, tasked),
         calls: settings.sandbox.then_some(Calls { bpf: tasked.has_programs }),
-        files: settings.sandbox.then(|| files::rules(settings, tasked, places)),
+        files,
         user: account.map(|account| (account.user, account.group, account.groups)),
     };
-    say(&user, &Restriction::prepare(wanted, tasks)?.enforce()?);
-    Ok(())
+    let in_force = Restriction::prepare(wanted, tasks)?.enforce()?;
+    say(&user, &in_force);
+    Ok(ports.filter(|_| in_force.restricts_ports()))
 }
 
 /// What is needed until the end, each with its reason.

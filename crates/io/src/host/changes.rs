@@ -147,6 +147,28 @@ impl Host {
         Ok(())
     }
 
+    /// Another MTU for a device that was [brought up](Self::bring_up).
+    ///
+    /// # Errors
+    /// [`HostError`]: it has the one that it had.
+    pub fn set_mtu(&mut self, device: &str, mtu: u32) -> Result<(), HostError> {
+        let index = index_of(device)?;
+        let mut message = link_message(index);
+        message.attributes.push(LinkAttribute::Mtu(mtu));
+        let result = self.socket.request(RouteNetlinkMessage::SetLink(message), 0);
+        result.map_err(|source| fail(&format!("setting the mtu of device {device} to {mtu}"), source))?;
+        // Whoever looks after the device goes by what is noted.
+        for change in &mut self.changes {
+            if let What::Up(noted) = &mut change.what
+                && noted.header.index == index
+            {
+                noted.attributes.retain(|attribute| !matches!(attribute, LinkAttribute::Mtu(_)));
+                noted.attributes.push(LinkAttribute::Mtu(mtu));
+            }
+        }
+        Ok(())
+    }
+
     /// Sets the device up and changes nothing else about it, for administrators who do the rest
     /// themselves.
     ///

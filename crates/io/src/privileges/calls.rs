@@ -65,6 +65,7 @@ const ALLOWED: &[c::c_long] = &[
     c::SYS_pipe2,
     c::SYS_socketpair,
     c::SYS_bind,
+    c::SYS_listen,
     c::SYS_connect,
     c::SYS_accept,
     c::SYS_accept4,

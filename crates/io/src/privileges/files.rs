@@ -1,5 +1,5 @@
-//! Which files are left: Landlock's rules. Nothing is executed, no TCP port is bound, and none but those
-//! that are named are connected to; abstract sockets of other processes are out of reach. What a newer
+//! Which files are left: Landlock's rules. Nothing is executed; no TCP port but those
+//! that are named is listened at or connected to; abstract sockets of other processes are out of reach. What a newer
 //! kernel could restrict and this one cannot is left as it is.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,6 +18,7 @@ use super::error::{PrivilegeError, prepare};
 const FILES: ABI = ABI::V5;
 /// The one that first knew TCP.
 const NET: ABI = ABI::V4;
+pub(super) const KNOWS_TCP: i32 = 4;
 
 /// What may be done with a file, or with all that a directory holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,6 +68,8 @@ pub struct Files {
     pub rules: Vec<FileRule>,
     /// TCP ports that may be connected to.
     pub ports: Vec<u16>,
+    /// TCP ports that may be listened at.
+    pub own_ports: Vec<u16>,
 }
 
 impl Files {
@@ -84,8 +87,10 @@ impl Files {
             ruleset = add(ruleset, file.as_fd(), rights).map_err(prepare("adding a file to Landlock's rules"))?;
             held.push(file);
         }
-        for port in self.ports {
-            let rule = NetPort::new(port, AccessNet::ConnectTcp);
+        let connect = self.ports.into_iter().map(|port| (port, AccessNet::ConnectTcp));
+        let bind = self.own_ports.into_iter().map(|port| (port, AccessNet::BindTcp));
+        for (port, access) in connect.chain(bind) {
+            let rule = NetPort::new(port, access);
             ruleset = ruleset.add_rule(rule).map_err(prepare("adding a port to Landlock's rules"))?;
         }
         Ok((ruleset.into(), held))
@@ -135,7 +140,7 @@ mod tests {
     fn rules_are_made_of_what_is_there() {
         let rules = [("/proc/sys/net", Access::Read), ("/nowhere", Access::Keep), ("/etc/hostname", Access::Keep)];
         let rules = rules.map(|(path, access)| FileRule { path: path.into(), access });
-        let (ruleset, held) = Files { rules: rules.into(), ports: vec![53] }.ruleset().unwrap();
+        let (ruleset, held) = Files { rules: rules.into(), ports: vec![53], own_ports: vec![9464] }.ruleset().unwrap();
         assert_eq!(ruleset.is_some(), version() > 0);
         assert_eq!(held.len(), if version() > 0 { 2 } else { 0 });
     }

@@ -6,7 +6,7 @@
 
 use std::ffi::{CStr, CString};
 use std::io;
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::ptr;
@@ -37,6 +37,7 @@ fn attempt(decoy: &CStr, socket: &[u8], port: u16) -> Vec<Tried> {
     let mut tried = vec![
         ("another abstract socket", connect_abstract(socket)),
         ("another TCP port", TcpStream::connect(("127.0.0.1", port)).map(drop)),
+        ("listen at another TCP port", TcpListener::bind(("127.0.0.1", port)).map(drop)),
     ];
     let mut note = |name, result: c::c_long| tried.push((name, Errno::result(result).map(drop).map_err(Into::into)));
     let none = ptr::null::<u8>();
@@ -76,7 +77,6 @@ fn attempt(decoy: &CStr, socket: &[u8], port: u16) -> Vec<Tried> {
         note("bpf of others", c::syscall(c::SYS_bpf, 11, none, 0));
         note("a raw packet socket", number(c::socket(c::AF_PACKET, c::SOCK_RAW, 0)));
         note("a raw socket", number(c::socket(c::AF_INET, c::SOCK_RAW, c::IPPROTO_ICMP)));
-        note("listen", number(c::listen(-1, 1)));
         note("terminal input", number(c::ioctl(2, c::TIOCSTI, c"x".as_ptr())));
         note("executable memory", map_executable());
         // A child would end at once.

@@ -83,6 +83,14 @@ pub struct InForce {
     pub threads: usize,
 }
 
+impl InForce {
+    /// Whether only some TCP ports may be connected to.
+    #[must_use]
+    pub fn restricts_ports(&self) -> bool {
+        self.files.is_some_and(|version| version >= files::KNOWS_TCP)
+    }
+}
+
 impl Restriction {
     /// Prepares what is to be given up, by the process's threads.
     ///
