@@ -17,7 +17,8 @@ use crate::reference::{GATEWAY, INTERFACE};
 const ANSWERED_BY: [(&str, AnsweredBy); 2] = [("host", AnsweredBy::Host), ("gateway", AnsweredBy::Gateway)];
 const MODES: [(&str, FastPath); 4] =
     [("auto", FastPath::Auto), ("xdp", FastPath::Xdp), ("tc", FastPath::Tc), ("off", FastPath::Off)];
-const DETAILS: [(&str, LogDetail); 2] = [("bindings", LogDetail::Bindings), ("blocks", LogDetail::Blocks)];
+const DETAILS: [(&str, LogDetail); 3] =
+    [("bindings", LogDetail::Bindings), ("blocks", LogDetail::Blocks), ("sessions", LogDetail::Sessions)];
 const LEVELS: [(&str, LogLevel); 5] = [
     ("error", LogLevel::Error),
     ("warn", LogLevel::Warn),

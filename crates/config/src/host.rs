@@ -118,10 +118,12 @@ pub enum LogDetail {
     Bindings,
     /// Blocks alone.
     Blocks,
+    /// Each session, binding and block.
+    Sessions,
 }
 
 /// Who gets the log of bindings over the network.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Collector {
     /// In what form.
     pub format: CollectorFormat,

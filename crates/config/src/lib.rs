@@ -14,6 +14,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use tombolo_engine::mechanism::napt::Sessions;
 use tombolo_engine::{Plan, layout};
 
 mod assigned;
@@ -99,12 +100,18 @@ pub fn parse(name: &str, text: &str) -> Result<Configuration, ConfigError> {
     let files = log.take_files();
     host.file_directories = directories(files.keys());
     let warnings = log.finish()?;
-    Ok(Configuration {
-        host,
-        plan: Plan { services, retired: Vec::new(), times, capacity, own },
-        warnings,
-        wording: Wording::of(text, files),
-    })
+    let mut plan = Plan { services, retired: Vec::new(), times, capacity, own };
+    if host.binding_log.is_some() && host.binding_log_detail == LogDetail::Sessions {
+        keep_sessions(&mut plan);
+    }
+    Ok(Configuration { host, plan, warnings, wording: Wording::of(text, files) })
+}
+
+/// What is to be logged has to be there.
+fn keep_sessions(plan: &mut Plan) {
+    for nat in plan.services.iter_mut().filter_map(|service| service.kind.nat_mut()) {
+        nat.policy.sessions = Sessions::Kept;
+    }
 }
 
 /// The directories of files, each once.

@@ -75,7 +75,7 @@ pub static FILE: Section = Section {
 /// `[gateway]`.
 pub static GATEWAY: Section = Section {
     path: "[gateway]",
-    about: "The gateway's place in its host. A change takes a restart, which keeps the state, except of `inside_interfaces`, of the addresses, of `log_level`, of what begins with `icmp_`, and of `fastpath` unless the gateway has started with `off`.",
+    about: "The gateway's place in its host. A reload takes changes of `mtu`, `table`, `inside_interfaces`, `fastpath_netfilter`, `metrics`, what begins with `binding_log`, `log_level`, the addresses, and what begins with `icmp_`; and of `fastpath` unless the gateway has started with `off`. A change of anything else takes a restart, which keeps the state.",
     groups: groups! {
         "device": "string", "\"tombolo\"", "\"tombolo\"",
             "Name of the TUN device that the gateway makes, 1 to 15 bytes. The prefixes and pools of the services are routed to it.";
@@ -99,8 +99,8 @@ pub static GATEWAY: Section = Section {
             "File to which each binding is logged when it is made and when it goes, as JSON Lines, without destinations (RFC 6888 REQ-12). It must be absolute.";
         "binding_log_rate": "number", "10000", "10000",
             "Lines a second that are written to it, at most; more wait for their turn. 1 to 1000000.";
-        "binding_log_detail": "\"bindings\" or \"blocks\"", "\"bindings\"", "\"blocks\"",
-            "What is logged of services that hand out ports in blocks or by computation: each binding as well, or blocks alone (RFC 6888 REQ-14, RFC 7422): a line when a subscriber gets a block and one when it is given back. Static bindings, and services that hand ports out one by one, are logged by binding in any case.";
+        "binding_log_detail": "\"bindings\", \"blocks\" or \"sessions\"", "\"bindings\"", "\"blocks\"",
+            "What is logged of services that hand out ports in blocks or by computation: each binding as well, or blocks alone (RFC 6888 REQ-14, RFC 7422): a line when a subscriber gets a block and one when it is given back. Static bindings, and services that hand ports out one by one, are logged by binding in any case. `sessions`: also with whom bindings are used, a line when a session begins and one when it ends; RFC 6888 REQ-12 says that destinations should not be logged unless that is required, so ask for it only where a law does. All services then have `sessions = \"kept\"`.";
         "binding_log_collectors": "collectors", "none", "[\"ipfix+udp://192.0.2.9:4739\", \"syslog+tcp://[2001:db8::9]:601\"]",
             "Who gets the log of bindings over the network as well, by address: `syslog+udp` and `syslog+tcp` (RFC 5424; RFC 6587 with counted octets), `ipfix+udp` and `ipfix+tcp` (RFC 7011, events of RFC 8158). A collector that is slow or gone delays nothing: what does not fit into its queue is counted, and told it later. See docs/control.md.";
         "user": "string", "none: it stays what it is", "\"tombolo\"",

@@ -72,7 +72,9 @@ fn hold(node: &Namespace, address: &'static str) -> UdpSocket {
     node.run(move || UdpSocket::bind(address).unwrap()).unwrap()
 }
 
-/// What the log has of bindings and blocks, as those who read it elsewhere should have it: the number of the
+const ENDPOINTS: &[&str] = &["inside", "inside_port", "outside", "outside_port"];
+
+/// What the log has of bindings, sessions and blocks, as those who read it elsewhere should have it: the number of the
 /// event in RFC 8158, inside and outside.
 fn events(log: &Path) -> BTreeSet<Vec<String>> {
     let of = |line: &Value, keys: &[&str]| -> Vec<String> {
@@ -84,11 +86,14 @@ fn events(log: &Path) -> BTreeSet<Vec<String>> {
         let (number, keys): (_, &[&str]) = match line["event"].as_str()? {
             "block-allocated" => ("16", &["inside", "outside", "first_port", "last_port"]),
             "block-released" => ("17", &["inside", "outside", "first_port", "last_port"]),
-            "created" => (if is_ipv6 { "10" } else { "8" }, &["inside", "inside_port", "outside", "outside_port"]),
-            "removed" => (if is_ipv6 { "11" } else { "9" }, &["inside", "inside_port", "outside", "outside_port"]),
+            "created" => (if is_ipv6 { "10" } else { "8" }, ENDPOINTS),
+            "session-created" => (if is_ipv6 { "6" } else { "4" }, ENDPOINTS),
+            "session-removed" => (if is_ipv6 { "7" } else { "5" }, ENDPOINTS),
+            "removed" => (if is_ipv6 { "11" } else { "9" }, ENDPOINTS),
             _ => return None,
         };
-        Some([vec![number.to_owned()], of(line, keys)].concat())
+        let remote = if line["remote"].is_null() { Vec::new() } else { of(line, &["remote", "remote_port"]) };
+        Some([vec![number.to_owned()], of(line, keys), remote].concat())
     });
     numbered.collect()
 }
@@ -224,7 +229,7 @@ fn what_is_logged_where_changes_while_packets_pass() {
     let _echo = Peer::udp_echo(server, "198.51.100.2:7".parse().unwrap()).unwrap();
     let _syslog = hold(server, "198.51.100.2:514");
     let stays = take_streams(server, "198.51.100.2:601");
-    let comes = take_streams(server, "198.51.100.2:6010");
+    let comes = take_streams(server, "198.51.100.2:4740");
     let one = "[\"syslog+tcp://198.51.100.2:601\"]";
     let setup = Setup::start(lab, one);
     let node = setup.lab.node("gateway").unwrap();
@@ -255,7 +260,7 @@ fn what_is_logged_where_changes_while_packets_pass() {
     // Another file, other collectors, and blocks alone: one log ends and the next begins, in one chain.
     let log = |path: &Path| format!("binding_log = \"{}\"\n", path.display());
     let both =
-        format!("binding_log_collectors = [{}, \"syslog+tcp://198.51.100.2:6010\"]\n", one.trim_matches(['[', ']']));
+        format!("binding_log_collectors = [{}, \"syslog+tcp://198.51.100.2:4740\"]\n", one.trim_matches(['[', ']']));
     let blocks = format!("{}{both}binding_log_detail = \"blocks\"\nbinding_log_rate = 500\n", log(&second));
     reload(&blocks, &["binding_log", "binding_log_collectors", "binding_log_detail", "binding_log_rate"]);
     assert_eq!(events(&first).last().unwrap(), "stop");
@@ -297,11 +302,32 @@ fn what_is_logged_where_changes_while_packets_pass() {
     let elsewhere = tempfile::tempdir().unwrap();
     let third = elsewhere.path().join("third.jsonl");
     let before = fs::read_to_string(&second).unwrap();
-    configure(&format!("{}{collectors}mtu = 1400\n", log(&third)));
-    let (said, worked) = command(&["reload"]);
-    assert!(!worked && said.contains("gateway."), "{said}");
-    assert!(!third.exists() && fs::read_to_string(&second).unwrap().starts_with(&before));
-    configure(&format!("{}{collectors}", log(&second)));
+    for (settings, key) in [
+        (format!("{}{collectors}mtu = 1400\n", log(&third)), "gateway.binding_log"),
+        (format!("{}{collectors}metrics = \"127.0.0.1:9465\"\n", log(&second)), "gateway.metrics"),
+        (format!("{}{}", log(&second), collectors.replace("601", "6010")), "gateway.binding_log_collectors"),
+    ] {
+        configure(&settings);
+        let (said, worked) = command(&["reload"]);
+        assert!(!worked && said.contains(&format!("{key} cannot be followed, and nothing was changed")), "{said}");
+        assert!(said.contains("may not") && said.contains("a restart takes it"), "{said}");
+        assert!(!third.exists() && fs::read_to_string(&second).unwrap().starts_with(&before));
+    }
+    let device = node.command("ip").args(["link", "show", "tombolo"]).run().unwrap().stdout;
+    assert!(device.contains("mtu 65535"), "{device}");
+
+    // Metrics come, move, and go.
+    let fetch = |address: &str| {
+        let page = node.command("curl").args(["-sg", &format!("http://{address}:9464/metrics")]).run().unwrap().stdout;
+        page.contains("tombolo_collector_sent_lines_total{collector=\"syslog+tcp://198.51.100.2:601\"}")
+    };
+    let metrics = |address: &str| format!("{}{collectors}metrics = \"{address}:9464\"\n", log(&second));
+    reload(&metrics("127.0.0.1"), &["metrics"]);
+    assert!(fetch("127.0.0.1"));
+    reload(&metrics("[::1]"), &["metrics"]);
+    assert!(fetch("[::1]") && !fetch("127.0.0.1"));
+    reload(&format!("{}{collectors}", log(&second)), &["metrics"]);
+    assert!(!fetch("[::1]"));
 
     // A collector that was in the list all the time has had one connection, until there was no log.
     assert_eq!(comes.lock().unwrap().len(), 1);
@@ -310,6 +336,66 @@ fn what_is_logged_where_changes_while_packets_pass() {
     let text = fs::read_to_string(&first).unwrap();
     assert!(text.lines().all(|line| stays.lock().unwrap()[0].contains(line)), "{text}\n{stays:?}");
     end(setup.gateway);
+}
+
+#[test]
+fn sessions_are_logged_with_their_remotes_where_that_is_asked_for() {
+    let name = "sessions_are_logged_with_their_remotes_where_that_is_asked_for";
+    if skip_without(name, &["tshark"]) {
+        return;
+    }
+    let lab = Lab::create(&Topology::client_gateway_server()).unwrap();
+    let directory = lab.directory().unwrap().to_owned();
+    let server = lab.node("server").unwrap();
+    let _echo = Peer::udp_echo(server, "198.51.100.2:7".parse().unwrap()).unwrap();
+    let _other = Peer::udp_echo(server, "198.51.100.2:77".parse().unwrap()).unwrap();
+    let _ipfix = hold(server, "198.51.100.2:4739");
+    let capture = directory.join("capture.pcap");
+    let words = ["-i", "any", "-w", &capture.display().to_string(), "port 4739"];
+    let mut tshark = server.command("tshark").args(words).spawn().unwrap();
+    tshark.wait_for_text("Capturing on", PATIENCE).unwrap();
+    // It says so before it does; templates come first.
+    let has_begun = || fs::metadata(&capture).is_ok_and(|found| found.len() > 0).then_some(());
+    wait_until("tshark captures", PATIENCE, has_begun).unwrap();
+
+    // What the programs in the kernel have made is logged like everything else.
+    let file = directory.join("gateway.toml");
+    let log = directory.join("bindings.jsonl");
+    let settings = format!(
+        "fastpath = \"tc\"\nbinding_log = \"{}\"\nbinding_log_detail = \"sessions\"\n\
+         binding_log_collectors = [\"ipfix+udp://198.51.100.2:4739\"]\n",
+        log.display()
+    );
+    fs::write(&file, format!("[gateway]\n{settings}\n{SERVICES}")).unwrap();
+    let gateway = run(TOMBOLO, &lab, &file);
+    let setup = Setup { lab, gateway, log };
+    let node = setup.lab.node("client").unwrap();
+    let socket = node.run(|| UdpSocket::bind("10.0.0.2:4000").unwrap()).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    for to in ["198.51.100.2:7", "198.51.100.2:77"] {
+        socket.send_to(b"x", to).unwrap();
+        socket.recv(&mut [0; 8]).unwrap();
+    }
+    ask(&setup.lab, "[64:ff9b::c633:6402]:7");
+    setup.wait_for("session-created", 3);
+    setup.wait_for("created", 2);
+    setup.flush();
+    setup.wait_for("session-removed", 3);
+    let Setup { lab, gateway, log } = setup;
+    let said = end(gateway);
+    let lines = rows(&fs::read_to_string(&log).unwrap());
+    let of_host: BTreeSet<u64> = lines
+        .iter()
+        .filter(|line| line["event"] == "session-removed" && line["inside_port"] == 4000)
+        .map(|line| line["remote_port"].as_u64().unwrap())
+        .collect();
+    assert_eq!(of_host, BTreeSet::from([7, 77]), "{lines:?}\n{said}");
+    assert!(lines.iter().filter(|line| line["event"] == "created").count() <= 3, "{lines:?}");
+
+    std::thread::sleep(Duration::from_millis(500));
+    tshark.signal(nix::sys::signal::Signal::SIGINT).unwrap();
+    tshark.wait(PATIENCE).unwrap();
+    assert_eq!(flows(&lab, &capture, "udp.port == 4739"), events(&log));
 }
 
 fn is_binding(event: &[String]) -> bool {
@@ -347,7 +433,11 @@ fn collect(tree: &Value, found: &mut BTreeSet<Vec<String>>) {
                     vec![event, inside, outside, one(&["cflow.port_range_start"]), one(&["cflow.port_range_end"])]
                 } else {
                     let (from, to) = (one(&["cflow.srcport"]), one(&["cflow.post_naptsource_transport_port"]));
-                    vec![event, inside, from, outside, to]
+                    let remote = one(&["cflow.dstaddr", "cflow.post_natdestination_ipv4_address"]);
+                    let port = one(&["cflow.dstport", "cflow.post_naptdestination_transport_port"]);
+                    let is_session = ["4", "5", "6", "7"].contains(&event.as_str());
+                    let remote = if is_session { vec![remote, port] } else { Vec::new() };
+                    [vec![event, inside, from, outside, to], remote].concat()
                 });
             }
             members.values().for_each(|member| collect(member, found));

@@ -126,7 +126,7 @@ impl Block {
 /// True if `binding` has a line of its own in the log, besides that of the block that its port is
 /// in.
 pub(crate) fn is_logged(plan: &Plan, binding: &Binding, detail: LogDetail) -> bool {
-    detail == LogDetail::Bindings || binding.flags & flags::STATIC != 0 || !is_covered(plan, binding)
+    detail != LogDetail::Blocks || binding.flags & flags::STATIC != 0 || !is_covered(plan, binding)
 }
 
 /// True if the port is in a block of its subscriber's, or in the share that is computed for it.

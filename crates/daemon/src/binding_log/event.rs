@@ -18,6 +18,19 @@ pub(crate) enum Event<'p> {
     Binding(BindingEvent<'p>),
     /// About a block of ports.
     Block(BlockEvent<'p>),
+    /// About a session.
+    Session(SessionEvent<'p>),
+}
+
+impl Event<'_> {
+    /// When it happened, and its name.
+    pub(crate) fn head(&self) -> (Utc, &'static str) {
+        match *self {
+            Self::Binding(BindingEvent { time, event, .. })
+            | Self::Block(BlockEvent { time, event, .. })
+            | Self::Session(SessionEvent { binding: BindingEvent { time, event, .. }, .. }) => (time, event),
+        }
+    }
 }
 
 /// What happened to a binding.
@@ -53,6 +66,19 @@ impl<'p> BindingEvent<'p> {
         let endpoints = Endpoints::in_service(service, binding);
         Self { time, event: "removed", endpoints, created: Some(created) }
     }
+}
+
+/// What happened to a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(crate) struct SessionEvent<'p> {
+    /// `session-created`, `session-removed`, or `session-adopted` from an earlier process; the endpoints of its
+    /// binding, and its own times.
+    #[serde(flatten)]
+    pub(crate) binding: BindingEvent<'p>,
+    /// Address of the remote party.
+    pub(crate) remote: Ipv4Addr,
+    /// Its port; 0 for ICMP.
+    pub(crate) remote_port: u16,
 }
 
 /// What happened to a block of ports.

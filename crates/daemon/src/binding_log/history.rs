@@ -146,7 +146,9 @@ impl History {
 
     /// Reads the next line. Most are about others, and cost little.
     pub fn line(&mut self, line: &str) {
-        if line.contains("\"service\":") {
+        if line.contains("\"event\":\"session-") {
+            // Of a binding that has lines of its own.
+        } else if line.contains("\"service\":") {
             let [address, port] = &self.marks;
             match line.contains(address) {
                 true if line.contains(port) => self.binding(line),

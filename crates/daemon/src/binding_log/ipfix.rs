@@ -33,12 +33,17 @@ const POST_NAT_SOURCE_IPV4_ADDRESS: Element = (225, 4);
 const POST_NAPT_SOURCE_TRANSPORT_PORT: Element = (227, 2);
 const PORT_RANGE_START: Element = (361, 2);
 const PORT_RANGE_END: Element = (362, 2);
+const DESTINATION_IPV4_ADDRESS: Element = (12, 4);
+const DESTINATION_TRANSPORT_PORT: Element = (11, 2);
+const POST_NAT_DESTINATION_IPV4_ADDRESS: Element = (226, 4);
+const POST_NAPT_DESTINATION_TRANSPORT_PORT: Element = (228, 2);
 
 /// What a record is about, and who is inside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Template {
     Binding(Inside),
     Block(Inside),
+    Session(Inside),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,13 +55,16 @@ enum Inside {
 }
 
 impl Template {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 9] = [
         Self::Binding(Inside::Ipv4),
         Self::Binding(Inside::Ipv6),
         Self::Binding(Inside::Softwire),
         Self::Block(Inside::Ipv4),
         Self::Block(Inside::Ipv6),
         Self::Block(Inside::Softwire),
+        Self::Session(Inside::Ipv4),
+        Self::Session(Inside::Ipv6),
+        Self::Session(Inside::Softwire),
     ];
 
     fn of(change: &Change) -> Self {
@@ -68,6 +76,7 @@ impl Template {
         match change.ports {
             Ports::Binding { .. } => Self::Binding(inside),
             Ports::Block { .. } => Self::Block(inside),
+            Ports::Session { .. } => Self::Session(inside),
         }
     }
 
@@ -76,19 +85,19 @@ impl Template {
         match self {
             Self::Binding(inside) => 256 + inside as u16,
             Self::Block(inside) => 259 + inside as u16,
+            Self::Session(inside) => 262 + inside as u16,
         }
     }
 
     fn elements(self) -> Vec<Element> {
-        let addresses: &[Element] = match self {
-            Self::Binding(Inside::Ipv4) | Self::Block(Inside::Ipv4) => &[SOURCE_IPV4_ADDRESS],
-            Self::Binding(Inside::Ipv6) | Self::Block(Inside::Ipv6) => &[SOURCE_IPV6_ADDRESS],
-            Self::Binding(Inside::Softwire) | Self::Block(Inside::Softwire) => {
-                &[SOURCE_IPV4_ADDRESS, SOURCE_IPV6_ADDRESS]
-            }
+        let (Self::Binding(inside) | Self::Block(inside) | Self::Session(inside)) = self;
+        let addresses: &[Element] = match inside {
+            Inside::Ipv4 => &[SOURCE_IPV4_ADDRESS],
+            Inside::Ipv6 => &[SOURCE_IPV6_ADDRESS],
+            Inside::Softwire => &[SOURCE_IPV4_ADDRESS, SOURCE_IPV6_ADDRESS],
         };
         let rest: &[Element] = match self {
-            Self::Binding(_) => &[
+            Self::Binding(_) | Self::Session(_) => &[
                 SOURCE_TRANSPORT_PORT,
                 POST_NAT_SOURCE_IPV4_ADDRESS,
                 POST_NAPT_SOURCE_TRANSPORT_PORT,
@@ -96,14 +105,24 @@ impl Template {
             ],
             Self::Block(_) => &[POST_NAT_SOURCE_IPV4_ADDRESS, PORT_RANGE_START, PORT_RANGE_END],
         };
-        [&[OBSERVATION_TIME_MILLISECONDS, NAT_EVENT], addresses, rest].concat()
+        // The remote has one address; hosts with IPv6 see it behind a prefix.
+        let remote: &[Element] = match self {
+            Self::Binding(_) | Self::Block(_) => &[],
+            Self::Session(Inside::Ipv6) => &[POST_NAT_DESTINATION_IPV4_ADDRESS, POST_NAPT_DESTINATION_TRANSPORT_PORT],
+            Self::Session(_) => &[DESTINATION_IPV4_ADDRESS, DESTINATION_TRANSPORT_PORT],
+        };
+        [&[OBSERVATION_TIME_MILLISECONDS, NAT_EVENT], addresses, rest, remote].concat()
     }
 }
 
-/// natEvent (RFC 8158 section 4.3): NAT44 and NAT64 BIB create and delete, port block allocation and
-/// de-allocation.
+/// natEvent (RFC 8158 section 4.3): NAT44 and NAT64 session create and delete, BIB create and delete, port
+/// block allocation and de-allocation.
 fn nat_event(change: &Change) -> u8 {
     match (change.ports, change.inside, change.begins) {
+        (Ports::Session { .. }, IpAddr::V4(_), true) => 4,
+        (Ports::Session { .. }, IpAddr::V4(_), false) => 5,
+        (Ports::Session { .. }, IpAddr::V6(_), true) => 6,
+        (Ports::Session { .. }, IpAddr::V6(_), false) => 7,
         (Ports::Binding { .. }, IpAddr::V4(_), true) => 8,
         (Ports::Binding { .. }, IpAddr::V4(_), false) => 9,
         (Ports::Binding { .. }, IpAddr::V6(_), true) => 10,
@@ -204,7 +223,7 @@ fn write(change: &Change, time: Utc, set: &mut Vec<u8>) {
     }
     let outside = Ipv4Addr::octets(&change.outside);
     match change.ports {
-        Ports::Binding { protocol, inside, outside: port } => {
+        Ports::Binding { protocol, inside, outside: port } | Ports::Session { protocol, inside, outside: port, .. } => {
             set.extend(inside.to_be_bytes());
             set.extend(outside);
             set.extend(port.to_be_bytes());
@@ -214,6 +233,10 @@ fn write(change: &Change, time: Utc, set: &mut Vec<u8>) {
             set.extend(outside);
             set.extend([first, last].into_iter().flat_map(u16::to_be_bytes));
         }
+    }
+    if let Ports::Session { remote, remote_port, .. } = change.ports {
+        set.extend(remote.octets());
+        set.extend(remote_port.to_be_bytes());
     }
 }
 
@@ -231,19 +254,29 @@ mod tests {
     }
 
     const BINDING: Ports = Ports::Binding { protocol: 17, inside: 43110, outside: 22871 };
+    const SESSION: Ports = Ports::Session {
+        protocol: 17,
+        inside: 43110,
+        outside: 22871,
+        remote: Ipv4Addr::new(198, 51, 100, 2),
+        remote_port: 53,
+    };
     const BLOCK: Ports = Ports::Block { first: 2048, last: 2559 };
 
     #[test]
     fn a_record_is_as_long_as_its_template_says() {
         for template in Template::ALL {
-            let (inside, softwire) = match template {
-                Template::Binding(Inside::Ipv4) | Template::Block(Inside::Ipv4) => ("10.0.0.7", None),
-                Template::Binding(Inside::Ipv6) | Template::Block(Inside::Ipv6) => ("2001:db8::7", None),
-                Template::Binding(Inside::Softwire) | Template::Block(Inside::Softwire) => {
-                    ("10.0.0.7", Some("2001:db8::b4"))
-                }
+            let (Template::Binding(inside) | Template::Block(inside) | Template::Session(inside)) = template;
+            let (inside, softwire) = match inside {
+                Inside::Ipv4 => ("10.0.0.7", None),
+                Inside::Ipv6 => ("2001:db8::7", None),
+                Inside::Softwire => ("10.0.0.7", Some("2001:db8::b4")),
             };
-            let ports = if matches!(template, Template::Binding(_)) { BINDING } else { BLOCK };
+            let ports = match template {
+                Template::Binding(_) => BINDING,
+                Template::Block(_) => BLOCK,
+                Template::Session(_) => SESSION,
+            };
             let change = change(inside, softwire, ports, true);
             assert_eq!(Template::of(&change), template);
             let mut written = Vec::new();
@@ -271,6 +304,8 @@ mod tests {
     fn events_have_the_numbers_of_rfc_8158() {
         let event = |inside, ports, begins| nat_event(&change(inside, None, ports, begins));
         let (v4, v6) = ("10.0.0.7", "2001:db8::7");
+        assert_eq!([event(v4, SESSION, true), event(v4, SESSION, false)], [4, 5]);
+        assert_eq!([event(v6, SESSION, true), event(v6, SESSION, false)], [6, 7]);
         assert_eq!([event(v4, BINDING, true), event(v4, BINDING, false)], [8, 9]);
         assert_eq!([event(v6, BINDING, true), event(v6, BINDING, false)], [10, 11]);
         assert_eq!([event(v6, BLOCK, true), event(v4, BLOCK, false)], [16, 17]);

@@ -1,10 +1,11 @@
-//! The log of bindings: who had which outside endpoint, and when (RFC 6888 REQ-12), without
-//! destinations (RFC 6888 section 4, RFC 7422 section 1).
+//! The log of bindings: who had which outside endpoint, and when (RFC 6888 REQ-12); without
+//! destinations (RFC 6888 section 4, RFC 7422 section 1), unless the configuration asks for sessions.
 //!
 //! * `live`: the log as the rest of the gateway has it: begun, changed, ended. [`removals`]: where it is told
 //!   what has gone.
 //! * `writer`: the thread that finds what is new and what has gone, and writes it. `blocks`: the
 //!   same for blocks of ports.
+//!   `sessions`: the same for sessions, where they are asked for.
 //! * `event`: what is logged. [`marks`]: what the log says of itself: where it begins, how far it
 //!   is complete, what it lacks.
 //! * [`chain`]: each line has a number and a hash over all lines before it. `file`: the file.
@@ -31,6 +32,7 @@ mod model;
 mod output;
 mod record;
 pub mod removals;
+mod sessions;
 mod syslog;
 pub mod verify;
 pub(crate) mod writer;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::collectors::Collectors;
-use super::event::{BindingEvent, BlockEvent, Event};
+use super::event::Event;
 use super::file::{Found, LogFile};
 use super::losses::Losses;
 use super::marks::{Mark, MarkKind, StateFound};
@@ -86,11 +86,7 @@ impl Output {
         self.file.add(event);
         self.kept += 1;
         if !self.collectors.is_empty() {
-            let (time, name) = match *event {
-                Event::Binding(BindingEvent { time, event, .. }) | Event::Block(BlockEvent { time, event, .. }) => {
-                    (time, event)
-                }
-            };
+            let (time, name) = event.head();
             self.record(time, name, Some(Change::of(event)));
         }
         if self.file.is_full() {

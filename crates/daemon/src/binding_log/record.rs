@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::event::{BindingEvent, BlockEvent, Event};
-use crate::table_rows::protocol_number;
+use super::event::{BindingEvent, BlockEvent, Event, SessionEvent};
+use crate::table_rows::{Endpoints, protocol_number};
 use crate::utc::Utc;
 
 /// A line.
@@ -19,7 +19,7 @@ pub(super) struct Record {
     pub(super) change: Option<Change>,
 }
 
-/// What happened to a binding or a block of ports.
+/// What happened to a binding, a session or a block of ports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Change {
     /// It begins, or was adopted; else it ends.
@@ -34,28 +34,45 @@ pub(super) struct Change {
     pub(super) ports: Ports,
 }
 
-/// The ports of a binding, or of a block.
+/// The ports of a binding or of a block; those of a session with its remote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ports {
     Binding { protocol: u8, inside: u16, outside: u16 },
     Block { first: u16, last: u16 },
+    Session { protocol: u8, inside: u16, outside: u16, remote: Ipv4Addr, remote_port: u16 },
 }
 
 impl Change {
+    fn of_endpoints(begins: bool, endpoints: &Endpoints<'_>, ports: Ports) -> Self {
+        let Endpoints { inside, softwire, outside, .. } = *endpoints;
+        Self { begins, inside, softwire, outside, ports }
+    }
+
     /// What the event says.
     pub(super) fn of(event: &Event<'_>) -> Self {
         match *event {
-            Event::Binding(BindingEvent { event, endpoints, .. }) => Self {
-                begins: event != "removed",
-                inside: endpoints.inside,
-                softwire: endpoints.softwire,
-                outside: endpoints.outside,
-                ports: Ports::Binding {
+            Event::Binding(BindingEvent { event, endpoints, .. }) => Self::of_endpoints(
+                event != "removed",
+                &endpoints,
+                Ports::Binding {
                     protocol: protocol_number(endpoints.protocol),
                     inside: endpoints.inside_port,
                     outside: endpoints.outside_port,
                 },
-            },
+            ),
+            Event::Session(SessionEvent { binding: BindingEvent { event, endpoints, .. }, remote, remote_port }) => {
+                Self::of_endpoints(
+                    event != "session-removed",
+                    &endpoints,
+                    Ports::Session {
+                        protocol: protocol_number(endpoints.protocol),
+                        inside: endpoints.inside_port,
+                        outside: endpoints.outside_port,
+                        remote,
+                        remote_port,
+                    },
+                )
+            }
             Event::Block(BlockEvent { event, inside, softwire, outside, first_port, last_port, .. }) => Self {
                 begins: event != "block-released",
                 inside,

@@ -23,11 +23,12 @@ use tombolo_tables::binding::{Binding, InsideKey};
 use super::blocks::{BlockWalk, is_logged};
 use super::chain::Chain;
 use super::collectors::{Collectors, Feed};
-use super::event::{BindingEvent, BlockEvent, Event};
+use super::event::{BindingEvent, BlockEvent, Event, SessionEvent};
 use super::file::{Found, LogFile};
 use super::marks::{MarkKind, StateFound, StateLeft};
 use super::output::Output;
 use super::removals::{Removal, Removals};
+use super::sessions::SessionWalk;
 use crate::table_clock::Clock;
 use crate::threads::Guarded;
 use crate::utc::{Moment, Utc};
@@ -101,6 +102,7 @@ pub(super) struct Writer {
     waiting: Receiver<Removal>,
     pub(super) output: Arc<Mutex<Output>>,
     blocks: BlockWalk,
+    sessions: SessionWalk,
     /// By number of the binding, by what the one that was last logged is known; 0 if there was none.
     known: Vec<u32>,
     /// What was made before this tick is not new.
@@ -171,6 +173,7 @@ impl Writer {
             waiting: sync_channel(0).1,
             output: Arc::new(Mutex::new(output)),
             blocks: BlockWalk::new(moment.utc),
+            sessions: SessionWalk::new(),
             began: moment.now.tick().0,
             part: 0,
             steps: 0,
@@ -253,15 +256,25 @@ impl Writer {
             self.blocks.walk(&self.ground.tables, &plan, moment, &mut |event: &BlockEvent<'_>| {
                 output.event(&Event::Block(*event));
             });
+            self.walk_sessions(&plan, moment, &mut output);
         }
         self.steps += 1;
         self.walk(&plan, moment, &mut output);
         output.flush();
-        if let Some(until) = self.progress.complete()
+        if let Some(until) = self.complete()
             && moment.utc.0 >= self.progress.told.0 + COMPLETE
         {
             self.progress.told = moment.utc;
             output.complete(moment, until);
+        }
+    }
+
+    /// Until when everything has been written, if anything is known of that.
+    fn complete(&self) -> Option<Utc> {
+        let bindings = self.progress.complete()?;
+        match self.settings.detail {
+            LogDetail::Sessions => Some(bindings.min(self.sessions.whole()?)),
+            LogDetail::Bindings | LogDetail::Blocks => Some(bindings),
         }
     }
 
@@ -270,6 +283,7 @@ impl Writer {
         self.began = moment.now.tick().0;
         self.known.fill(0);
         self.blocks = BlockWalk::new(moment.utc);
+        self.sessions = SessionWalk::new();
         self.progress = Progress::new(moment);
         (self.part, self.steps) = (0, 0);
     }
@@ -284,6 +298,17 @@ impl Writer {
             }
         }
         false
+    }
+
+    /// Looks at the sessions, if they are logged.
+    fn walk_sessions(&mut self, plan: &Plan, moment: Moment, output: &mut Output) {
+        if self.settings.detail == LogDetail::Sessions {
+            // What is left of the step; a walk over all of them takes what a second has.
+            let budget = self.budget.saturating_mul(STEPS);
+            let mut log = |event: &SessionEvent<'_>| output.event(&Event::Session(*event));
+            let written = self.sessions.walk(&self.ground.tables, plan, moment, budget, &mut log);
+            self.budget = self.budget.saturating_sub(written);
+        }
     }
 
     /// Looks at a part of the bindings.
@@ -330,6 +355,7 @@ impl Writer {
                 output.event(&Event::Binding(BindingEvent::removed(&plan, &binding, moment.utc, moment)));
             }
         }
+        self.sessions.end(&plan, moment, &mut |event: &SessionEvent<'_>| output.event(&Event::Session(*event)));
         self.blocks.end(&plan, moment, &mut |event: &BlockEvent<'_>| output.event(&Event::Block(*event)));
         output.mark(moment.utc, MarkKind::AllRemoved);
     }
