@@ -79,6 +79,17 @@ impl Engine {
     /// Takes one packet. What leaves goes through `outbox`; the verdict says what became of it, and
     /// has been counted.
     pub fn process(&mut self, plan: &Plan, packet: &mut Packet<'_>, now: Now, outbox: &mut dyn Outbox) -> Verdict {
+        self.take(plan, packet, now, outbox, None).0
+    }
+
+    /// As [`process`](Self::process), and says whose packet it was.
+    pub fn observe(
+        &mut self,
+        plan: &Plan,
+        packet: &mut Packet<'_>,
+        now: Now,
+        outbox: &mut dyn Outbox,
+    ) -> (Verdict, Whose) {
         self.take(plan, packet, now, outbox, None)
     }
 
@@ -91,7 +102,7 @@ impl Engine {
         outbox: &mut dyn Outbox,
         trace: &mut Trace,
     ) -> Verdict {
-        self.take(plan, packet, now, outbox, Some(trace))
+        self.take(plan, packet, now, outbox, Some(trace)).0
     }
 
     /// The moment to forget fragments whose siblings did not come. To be called about once a
@@ -149,7 +160,7 @@ impl Engine {
         now: Now,
         outbox: &mut dyn Outbox,
         trace: Option<&mut Trace>,
-    ) -> Verdict {
+    ) -> (Verdict, Whose) {
         let bytes = packet.len();
         let notes = Notes(trace);
         // Until it is known whose packet it is, IPv6 counts as from inside.
@@ -164,7 +175,7 @@ impl Engine {
         };
         let verdict = result.unwrap_or_else(|refusal| Verdict::Drop(refusal.reason));
         self.counters.count(whose, bytes, verdict);
-        verdict
+        (verdict, whose)
     }
 
     #[inline]

@@ -20,6 +20,7 @@
 
 #include "dispatch.h"
 #include "next_hop.h"
+#include "tap.h"
 #include "tc.h"
 #include "xdp.h"
 
@@ -81,10 +82,13 @@ int tombolo_xdp(struct xdp_md *ctx)
 	}
 	if (outcome.verdict == PASS) {
 		count_pass(scratch, outcome.miss);
+		tap_passed(ctx, TAP_XDP, ctx->ingress_ifindex, scratch, outcome.miss);
 		return XDP_PASS;
 	}
+	tap_received(ctx, TAP_XDP, ctx->ingress_ifindex, scratch);
 	if (!write_xdp(ctx, scratch, hop->macs))
 		return XDP_ABORTED;
+	tap_sent(ctx, TAP_XDP, scratch);
 	count_forward(scratch);
 	return bpf_redirect(hop->egress, 0);
 }
@@ -116,6 +120,7 @@ int tombolo_tc(struct __sk_buff *skb)
 	outcome = process(skb, interface, scratch);
 	if (outcome.verdict == PASS) {
 		count_pass(scratch, outcome.miss);
+		tap_passed(skb, TAP_TC, skb->ifindex, scratch, outcome.miss);
 		return TC_ACT_UNSPEC;
 	}
 	hop = plan.through_stack ? 0 : next_hop_of(skb, skb->ifindex, to);
@@ -125,8 +130,10 @@ int tombolo_tc(struct __sk_buff *skb)
 	}
 	if (hop && (!(hop->flags & NEXT_HOP_IS_CERTAIN) || !fits(hop, to)))
 		hop = 0;
+	tap_received(skb, TAP_TC, skb->ifindex, scratch);
 	if (!write_skb(skb, scratch, hop, &changed))
 		return changed ? TC_ACT_SHOT : TC_ACT_UNSPEC;
+	tap_sent(skb, TAP_TC, scratch);
 	count_forward(scratch);
 	if (hop)
 		return send_skb(hop, use_neighbours);

@@ -27,6 +27,7 @@
 //! * [`loader`], with [`FastPath`]; [`mode`] and [`error`].
 //! * [`file_system`]: where the kernel keeps what is pinned, and for how long.
 //! * [`counters`], [`miss`]: what the programs did, and what they left to the engine.
+//! * [`tap`]: packets that the programs show while somebody traces.
 //! * [`memory`]: one BPF array, mapped.
 //! * [`Injector`]: packets that come in as if they had been received.
 //! * [`trial`]: the programs on single packets, for tests.
@@ -51,6 +52,7 @@ mod plan;
 mod record;
 mod routes;
 mod service;
+pub mod tap;
 pub mod trial;
 
 pub use counters::{Counters, Forwarded};

@@ -27,8 +27,11 @@ use crate::part::{TC, XDP, part};
 use crate::pinned::PinnedMemory;
 use crate::plan::{FastPlan, ServiceStatus, Settings, is_listed};
 use crate::record::{INTERFACES, InterfaceRecord, ScratchRecord};
+use crate::tap::{Sighting, Tap, Watch};
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/fastpath.bpf.o"));
+/// The same, for as long as somebody traces.
+static TRACED: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/traced.bpf.o"));
 
 /// The programs, loaded for one plan.
 ///
@@ -45,6 +48,8 @@ pub struct FastPath {
     /// By number: names change.
     interfaces: BTreeMap<u32, AttachedInterface>,
     losses: Option<Losses>,
+    /// What the programs show, if they are those of a trace.
+    tap: Option<Tap>,
 }
 
 /// Programs that are loaded for another plan and not attached yet.
@@ -53,6 +58,7 @@ pub struct Loaded {
     programs: Ebpf,
     settings: Settings,
     services: Vec<ServiceStatus>,
+    tap: Option<Tap>,
 }
 
 /// An interface that did not get the programs of another plan. It has none now.
@@ -95,9 +101,10 @@ impl FastPath {
         }
         let directory = memory.directory().to_owned();
         let (geometry, secret) = (tables.geometry(), random()?);
-        let (programs, services) = load_programs(&directory, plan, &geometry, &settings, secret)?;
+        let Loaded { programs, settings, services, tap } =
+            load_programs(&directory, plan, &geometry, settings, secret)?;
         let (interfaces, losses) = (BTreeMap::new(), None);
-        Ok(Self { programs, directory, geometry, secret, settings, services, interfaces, losses })
+        Ok(Self { programs, directory, geometry, secret, settings, services, interfaces, losses, tap })
     }
 
     /// What becomes of each service of the plan.
@@ -113,8 +120,7 @@ impl FastPath {
     /// [`FastPathError`].
     pub fn prepare(&self, plan: &Plan, settings: Settings) -> Result<Loaded, FastPathError> {
         fault::check("reload-programs").map_err(|error| link_error(&self.directory, error))?;
-        let (programs, services) = load_programs(&self.directory, plan, &self.geometry, &settings, self.secret)?;
-        Ok(Loaded { programs, settings, services })
+        load_programs(&self.directory, plan, &self.geometry, settings, self.secret)
     }
 
     /// Replaces the programs that are attached, each link in one instant. The calling thread is in
@@ -123,10 +129,11 @@ impl FastPath {
     ///
     /// An interface on which that cannot be has none afterwards, since the old ones must not decide
     /// by a plan that is over; the others have the new ones.
-    pub fn exchange(&mut self, Loaded { programs, settings, services }: Loaded) -> Vec<Lost> {
+    pub fn exchange(&mut self, Loaded { programs, settings, services, tap }: Loaded) -> Vec<Lost> {
         self.settings = settings;
         self.programs = programs;
         self.services = services;
+        self.tap = tap;
         let mut lost = Vec::new();
         for (number, AttachedInterface { name, interface, xdp, tc, attached, .. }) in
             std::mem::take(&mut self.interfaces)
@@ -300,6 +307,18 @@ impl FastPath {
         Ok(Counters::sum(processors.iter()))
     }
 
+    /// Hands out the packets that the programs have shown since the last call; none unless
+    /// [`Settings::watch`] asks for some.
+    pub fn sightings(&mut self, each: &mut dyn FnMut(&Sighting<'_>)) {
+        self.tap.iter_mut().for_each(|tap| tap.take(each));
+    }
+
+    /// Packets that the programs had to show, since they were loaded, and had no room for.
+    #[must_use]
+    pub fn unshown(&self) -> u64 {
+        self.tap.as_ref().map_or(0, Tap::lost)
+    }
+
     pub(crate) fn program(&self, name: &str) -> Option<&aya::programs::Program> {
         self.programs.program(name)
     }
@@ -399,21 +418,32 @@ fn load_programs(
     directory: &Path,
     plan: &Plan,
     geometry: &Geometry,
-    settings: &Settings,
+    settings: Settings,
     secret: [u64; 2],
-) -> Result<(Ebpf, Vec<ServiceStatus>), FastPathError> {
-    let plan = FastPlan::new(plan, geometry, settings, secret)?;
-    let mut programs = load_object(OBJECT, directory, &plan)?;
+) -> Result<Loaded, FastPathError> {
+    let plan = FastPlan::new(plan, geometry, &settings, secret)?;
+    let object = if settings.watch.is_some() { TRACED } else { OBJECT };
+    let mut programs = load_object(object, directory, &plan, settings.watch.as_ref())?;
     let failed = |program| move |source| FastPathError::Program { program, source };
     part::<Xdp>(&mut programs, XDP)?.load().map_err(failed(XDP))?;
     part::<SchedClassifier>(&mut programs, TC)?.load().map_err(failed(TC))?;
-    Ok((programs, plan.services))
+    let tap = settings.watch.is_some().then(|| Tap::of(&mut programs)).transpose()?;
+    Ok(Loaded { programs, settings, services: plan.services, tap })
 }
 
 /// Loads an object with its constants, and with the tables that belong to them.
-pub(crate) fn load_object(object: &[u8], directory: &Path, plan: &FastPlan) -> Result<Ebpf, FastPathError> {
+pub(crate) fn load_object(
+    object: &[u8],
+    directory: &Path,
+    plan: &FastPlan,
+    watch: Option<&Watch>,
+) -> Result<Ebpf, FastPathError> {
+    let watch = watch.map(Watch::record);
     let mut loader = EbpfLoader::new();
     loader.default_map_pin_directory(directory).override_global("plan", &plan.record, true);
+    if let Some(watch) = &watch {
+        loader.override_global("tap", watch, true);
+    }
     let programs = plan.tables.size(&mut loader).load(object).map_err(FastPathError::Load)?;
     plan.tables.fill(&programs)?;
     Ok(programs)

@@ -21,6 +21,7 @@ use crate::record::{
     ShortPortRecord, halves,
 };
 use crate::service::{fast_record, prefix_record};
+use crate::tap::Watch;
 
 /// What becomes of each service: taken, or why it is left to the engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,6 +48,8 @@ pub struct Settings {
     /// IPv6 prefixes that the host routes past the gateway. What lies in a service's prefix is not
     /// the service's (RFC 7915 section 5.6), and the programs do not know; so the engine keeps it.
     pub routes_beside: Vec<(Ipv6Addr, u8)>,
+    /// Packets that the programs are to show ([`FastPath::sightings`](crate::FastPath::sightings)).
+    pub watch: Option<Watch>,
 }
 
 /// Whether an interface is one of those that hosts inside are said to be at.

@@ -52,7 +52,7 @@ impl Trials {
     /// [`FastPathError`].
     pub fn new(memory: &PinnedMemory, tables: &Tables, plan: &Plan, settings: Settings) -> Result<Self, FastPathError> {
         let fast_plan = FastPlan::new(plan, &tables.geometry(), &settings, [1, 2])?;
-        let mut xdp = loader::load_object(OBJECT, memory.directory(), &fast_plan)?;
+        let mut xdp = loader::load_object(OBJECT, memory.directory(), &fast_plan, None)?;
         for name in [PACKET, HASH] {
             let program = part::<Xdp>(&mut xdp, name)?;
             program.load().map_err(|source| FastPathError::Program { program: name, source })?;
@@ -75,7 +75,7 @@ impl Trials {
         settings: &Settings,
     ) -> Result<(), FastPathError> {
         let fast_plan = FastPlan::new(plan, &tables.geometry(), settings, [1, 2])?;
-        let mut programs = loader::load_object(object, memory.directory(), &fast_plan)?;
+        let mut programs = loader::load_object(object, memory.directory(), &fast_plan, None)?;
         for (_, program) in programs.programs_mut() {
             let (name, loaded) = match program {
                 Program::Xdp(program) => ("XDP", program.load()),

@@ -278,18 +278,27 @@ impl<W: Write> CaptureWriter<W> {
     /// # Errors
     /// [`CaptureError::Access`].
     pub fn write(&mut self, at: Duration, packet: &[u8]) -> Result<(), CaptureError> {
+        self.write_part(at, packet, packet.len())
+    }
+
+    /// Writes the first bytes of a packet that has `length` bytes.
+    ///
+    /// # Errors
+    /// [`CaptureError::Access`].
+    pub fn write_part(&mut self, at: Duration, packet: &[u8], length: usize) -> Result<(), CaptureError> {
         self.frame.clear();
         if self.link_type == LinkType::Ethernet {
             self.frame.extend_from_slice(&ethernet_header(packet));
         }
         self.frame.extend_from_slice(packet);
-        let length = u32::try_from(self.frame.len()).unwrap_or(u32::MAX);
+        let number = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
+        let missing = length.saturating_sub(packet.len());
         let record = RawPcapPacket {
             // The format ends in 2106.
             ts_sec: u32::try_from(at.as_secs()).unwrap_or(u32::MAX),
             ts_frac: at.subsec_nanos() % NANOS_PER_SECOND,
-            incl_len: length,
-            orig_len: length,
+            incl_len: number(self.frame.len()),
+            orig_len: number(self.frame.len() + missing),
             data: self.frame.as_slice().into(),
         };
         let result = self.writer.write_raw_packet(&record).map(|_| ());

@@ -338,6 +338,7 @@ fn programs_settings(settings: &Host) -> Settings {
         entrance: source_guard::entrance(settings),
         hops_beside: HOPS_OF_THE_DEVICE,
         routes_beside: routes.iter().map(|route| (route.addr(), route.prefix_len())).collect(),
+        watch: None,
     }
 }
 

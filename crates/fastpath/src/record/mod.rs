@@ -7,6 +7,7 @@ mod lookup;
 mod plan;
 mod route;
 mod service;
+mod tap;
 
 pub(crate) use counters::*;
 pub(crate) use interface::*;
@@ -14,6 +15,7 @@ pub(crate) use lookup::*;
 pub(crate) use plan::*;
 pub(crate) use route::*;
 pub(crate) use service::*;
+pub(crate) use tap::*;
 
 /// The records, in an order in which C can read them.
 #[allow(dead_code, reason = "the build script asks for it")]
@@ -25,6 +27,7 @@ pub(crate) fn records() -> Vec<tombolo_records::Record> {
         counters::records(),
         interface::records(),
         route::records(),
+        tap::records(),
     ];
     of.concat()
 }
@@ -39,6 +42,7 @@ pub(crate) fn constants() -> Vec<tombolo_records::Constant> {
         counters::constants(),
         interface::constants(),
         route::constants(),
+        tap::constants(),
     ];
     of.concat()
 }

@@ -3,12 +3,14 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use aya::EbpfLoader;
 use aya::programs::Program;
 use tombolo_engine::Plan;
+use tombolo_fastpath::tap::Watch;
 use tombolo_fastpath::trial::Trials;
-use tombolo_fastpath::{PinnedMemory, Settings};
+use tombolo_fastpath::{FastPath, PinnedMemory, Settings};
 use tombolo_tables::Tables;
 use tombolo_tables::hash::HashKey;
 
@@ -24,13 +26,37 @@ fn the_kernel_takes_what_other_compilers_made() {
         for name in ["generator.bpf.o", "route_lookup.bpf.o"] {
             note(&mut refused, folder, name, "alone", load_alone(&read(name)));
         }
-        for object in ["fastpath.bpf.o", "trial.bpf.o"].map(|name| (name, read(name))) {
+        for object in ["fastpath.bpf.o", "traced.bpf.o", "trial.bpf.o"].map(|name| (name, read(name))) {
             for (name, plan, _) in plans::all() {
                 note(&mut refused, folder, object.0, name, load(&object.1, &plan));
             }
         }
     }
     assert!(refused.is_empty(), "{} refused: {refused:#?}", refused.len());
+}
+
+/// They are more than the ordinary ones, which must not be too many for the verifier.
+#[test]
+fn the_kernel_takes_the_programs_of_a_trace_for_every_plan() {
+    if !nix::unistd::geteuid().is_root() {
+        println!("SKIPPED: loading programs needs root");
+        return;
+    }
+    let any = ["2001:db8::/32", "198.51.100.0/24", "64:ff9b::/96", "192.0.2.1/32"].map(|net| net.parse().unwrap());
+    let watch = Watch { any: any.to_vec(), space: None, port: Some(443) };
+    let mut slowest = Duration::ZERO;
+    for (name, plan, _) in plans::all() {
+        let directory = PathBuf::from(format!("/sys/fs/bpf/tombolo-test-{}-traced", std::process::id()));
+        let mut memory = PinnedMemory::open(&directory, "test").unwrap();
+        let tables = Tables::new(&mut memory, plan.capacity, HashKey::new([5, 6, 7, 8])).unwrap();
+        let settings = Settings { watch: Some(watch.clone()), ..Settings::default() };
+        let began = Instant::now();
+        let loaded = FastPath::load(&memory, &tables, &plan, settings);
+        slowest = slowest.max(began.elapsed());
+        PinnedMemory::remove(&directory).unwrap();
+        loaded.map(drop).unwrap_or_else(|error| panic!("{name}: {}", last_words(error)));
+    }
+    println!("the slowest of them took {slowest:?} to load");
 }
 
 fn note(refused: &mut Vec<String>, folder: &Path, object: &str, plan: &str, result: Result<(), String>) {
