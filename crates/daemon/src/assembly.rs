@@ -37,6 +37,7 @@ use crate::error_chain::in_one_line;
 use crate::fault;
 use crate::health::Health;
 use crate::lease_files::{LeaseFiles, Report};
+use crate::limits::Limits;
 use crate::listener::Listener;
 use crate::lookout::Lookout;
 use crate::maintenance::{Maintenance, Probes, Swept};
@@ -50,6 +51,7 @@ use crate::reloads::Reloads;
 use crate::running::{InForce, Running, Source};
 use crate::source_guard::Guard;
 use crate::state::State;
+use crate::tap::Taps;
 use crate::targets::Targets;
 use crate::team::Team;
 use crate::threads::Guarded;
@@ -101,6 +103,7 @@ pub(crate) struct Gateway {
     leases: Option<LeaseFiles>,
     log: Option<Arc<BindingLog>>,
     lookout: Option<Lookout>,
+    limits: Option<Limits>,
     state: Option<State>,
 }
 
@@ -130,6 +133,7 @@ impl Gateway {
             leases: None,
             log: None,
             lookout: None,
+            limits: None,
             state: None,
         };
         let supervisor = Arc::clone(&wanted.supervisor);
@@ -177,7 +181,8 @@ impl Gateway {
         let leases = LeaseFiles::load(&plan, &settings.lease_files, crate::state::secret()?);
         let plan = Arc::new(ArcSwap::from_pointee(plan));
         let probes = Arc::new(Probes::default());
-        let team = Team { settings, processors, state, plan: &plan, probes: &probes, stop: &self.stop };
+        let taps = Arc::<Taps>::default();
+        let team = Team { settings, processors, state, plan: &plan, probes: &probes, taps: &taps, stop: &self.stop };
         let (mut counters, mut queues) = (Vec::new(), Vec::new());
         let tun_queues = tun.into_queues();
         let count = tun_queues.len();
@@ -228,6 +233,7 @@ impl Gateway {
             targets: Targets::new(Arc::clone(&log)),
             reloads: Reloads::default(),
             accelerator,
+            taps,
             guard,
             started: Now(monotonic_nanos()),
             health: Arc::clone(&self.health),
@@ -240,6 +246,7 @@ impl Gateway {
             in_force: Mutex::new(InForce::new(settings.clone(), wording)),
         }));
         self.lookout = Lookout::start(running, self.stop.clone()).map_err(system("starting a thread"))?;
+        self.limits = Some(Limits::start(running, self.stop.clone()).map_err(system("starting a thread"))?);
         fault::point("watch")?;
         listen(running, &mut self.directory, &mut self.listeners)?;
         fault::point("listeners")?;
@@ -335,6 +342,7 @@ impl Gateway {
         drop(self.provided.take());
         tombolo_io::fault::trip("end-host");
         self.lookout.take().into_iter().for_each(Lookout::join);
+        self.limits.take().into_iter().for_each(Limits::join);
         if let Some(watchdog) = self.watchdog.take() {
             watchdog.thread().unpark();
             let _ = watchdog.join();

@@ -15,6 +15,7 @@
 //! * [`control`]: the socket on which it is asked. [`metrics`]: the same over HTTP, for Prometheus and people.
 //!   [`listener`]: what both have in common.
 //! * [`rehearsal`]: what would become of a packet, without any change.
+//! * [`tap`]: packets shown as they pass.
 //! * [`running`]: the gateway as the threads beside its workers see it.
 //! * [`accelerator`]: the kernel's fast path: where it is attached, and why not where it is not.
 //! * [`reload`]: a configuration that is to take the place of the one in force. [`change`]: what comes of it,
@@ -24,6 +25,7 @@
 //!   `targets`: metrics and the log of bindings, and where they are.
 //! * [`state`]: memory for the tables, kept across restarts where the configuration says so.
 //!   [`migration`]: what was made for another plan is carried over.
+//! * [`events`]: what has happened lately. `limits`: the thread that says which limits are reached.
 //! * [`health`]: how the gateway does. `threads`: none ends unnoticed. [`fault`]: faults for tests.
 //! * [`worker`]: what a worker does with a packet. [`maintenance`]: the thread that sweeps out what
 //!   has expired.
@@ -44,10 +46,12 @@ pub mod doctor;
 pub mod down;
 mod error;
 pub mod error_chain;
+pub mod events;
 pub mod fault;
 pub mod gateway;
 pub mod health;
 pub mod lease_files;
+mod limits;
 pub mod listener;
 mod lookout;
 pub mod maintenance;
@@ -67,6 +71,7 @@ pub mod state;
 pub mod table_clock;
 pub mod table_rows;
 pub mod table_text;
+pub mod tap;
 mod targets;
 pub mod tayga;
 mod team;

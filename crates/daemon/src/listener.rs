@@ -4,12 +4,12 @@
 //! each reading memory that is shared anyway; what remains of tokio and axum here is a dependency
 //! and a pool of threads beside pinned workers. Each client has a deadline, and there are at most
 //! [`MOST`] of them, so that none can exhaust the process. Of those that have not said yet what they
-//! want the oldest makes room for one more: whoever connects and says nothing, or says it byte by
-//! byte, keeps nobody out.
+//! want, or what they want next, the oldest makes room for one more: whoever connects and says nothing, or
+//! says it byte by byte, keeps nobody out.
 
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsRawFd as _;
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -17,6 +17,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 /// Clients served at a time.
 pub const MOST: usize = 32;
@@ -41,6 +43,12 @@ pub trait Stream: io::Read + io::Write + Send + Sync + 'static {
 
     /// Ends the connection, for whoever reads or writes as well.
     fn sever(&self);
+
+    /// The client has all that it wanted. Until it wants something else, it makes room for others.
+    fn rest(&self) {}
+
+    /// Nobody reads any more. Whoever only says nothing more is there.
+    fn is_gone(&self) -> bool;
 }
 
 impl Stream for UnixStream {
@@ -55,6 +63,10 @@ impl Stream for UnixStream {
 
     fn sever(&self) {
         let _ = self.shutdown(Shutdown::Both);
+    }
+
+    fn is_gone(&self) -> bool {
+        has_hung_up(self.as_fd())
     }
 }
 
@@ -71,6 +83,17 @@ impl Stream for TcpStream {
     fn sever(&self) {
         let _ = self.shutdown(Shutdown::Both);
     }
+
+    fn is_gone(&self) -> bool {
+        has_hung_up(self.as_fd())
+    }
+}
+
+fn has_hung_up(connection: BorrowedFd<'_>) -> bool {
+    let mut asked = [PollFd::new(connection, PollFlags::empty())];
+    let ended = PollFlags::POLLHUP | PollFlags::POLLERR;
+    matches!(poll(&mut asked, PollTimeout::ZERO), Ok(1..))
+        && asked[0].revents().is_some_and(|found| found.intersects(ended))
 }
 
 /// A connection that is read for so long in all, however little comes at a time.
@@ -198,10 +221,22 @@ fn accept_all(socket: &Socket, stopping: &AtomicBool, service: &Arc<dyn Service>
 
 /// A client that is served.
 struct Client {
-    since: Instant,
-    /// Something was said to it.
+    /// Since when it has nothing: since it came, or has had its answer.
+    since: Mutex<Instant>,
+    /// It has not had all of what it wants.
     is_answered: AtomicBool,
     stream: Box<dyn Stream>,
+}
+
+impl Client {
+    fn silence(&self) -> Duration {
+        self.since.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
+    }
+
+    fn rest(&self) {
+        *self.since.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        self.is_answered.store(false, Ordering::Release);
+    }
 }
 
 #[derive(Default)]
@@ -219,11 +254,12 @@ impl Clients {
         if clients.len() >= MOST {
             // They stand in the order in which they came.
             let is_silent =
-                |client: &Arc<Client>| !client.is_answered.load(Ordering::Acquire) && client.since.elapsed() > GRACE;
+                |client: &Arc<Client>| !client.is_answered.load(Ordering::Acquire) && client.silence() > GRACE;
             let place = clients.iter().position(is_silent)?;
             clients.remove(place).stream.sever();
         }
-        let client = Arc::new(Client { since: Instant::now(), is_answered: AtomicBool::new(false), stream });
+        let client =
+            Arc::new(Client { since: Mutex::new(Instant::now()), is_answered: AtomicBool::new(false), stream });
         clients.push(Arc::clone(&client));
         Some(client)
     }
@@ -267,6 +303,14 @@ impl Stream for Noted {
 
     fn sever(&self) {
         self.stream.sever();
+    }
+
+    fn rest(&self) {
+        self.client.rest();
+    }
+
+    fn is_gone(&self) -> bool {
+        self.stream.is_gone()
     }
 }
 

@@ -31,6 +31,7 @@ use crate::reload::{Next, ReloadError, Said};
 use crate::reloads::Reloads;
 use crate::source_guard::Guard;
 use crate::table_text::TableText;
+use crate::tap::Taps;
 use crate::targets::Targets;
 use crate::worker::Pulse;
 
@@ -86,6 +87,8 @@ pub struct Running {
     pub reloads: Reloads,
     /// The kernel's fast path, if it is on.
     pub accelerator: Option<Accelerator>,
+    /// Who looks on as packets pass.
+    pub taps: Arc<Taps>,
     /// What keeps spoofed packets of the inside out.
     pub guard: Guard,
     /// When the gateway was ready.
@@ -472,6 +475,30 @@ impl Running {
         tombolo_io::fault::trip("reload-exchanged");
         self.health.set("fast path", accelerator.faults());
         not_followed
+    }
+
+    /// Has workers and programs take up who looks on as packets pass.
+    ///
+    /// # Errors
+    /// Why the kernel's programs show nothing, or go on showing what nobody wants.
+    pub(crate) fn follow_taps(&self) -> Result<(), String> {
+        let _stays = self.lock();
+        let plan = self.plan.load_full();
+        let watch = self.taps.watch(&plan);
+        let watched = self.accelerator.as_ref().map_or(Ok(()), |accelerator| accelerator.watch(&plan, watch));
+        // Nothing in it is different; workers look for taps because it is another one.
+        self.plan.store(Arc::new(Plan::clone(&plan)));
+        watched
+    }
+
+    /// Shows what the kernel's programs have seen to those who look on.
+    pub(crate) fn show_sightings(&self) {
+        let Some(accelerator) = &self.accelerator else { return };
+        let plan = self.plan.load();
+        let lost = accelerator.sightings(&mut |sighting| self.taps.show(&plan, sighting));
+        if lost > 0 {
+            self.taps.lose(lost);
+        }
     }
 
     /// Removes all sessions and dynamic bindings, or those of one service.

@@ -11,6 +11,7 @@ use tombolo_io::worker::{StopSignal, Worker, WorkerError};
 
 use crate::maintenance::Probes;
 use crate::state::State;
+use crate::tap::Taps;
 use crate::worker::{EngineHandler, Pulse};
 
 /// What all workers have in common.
@@ -20,6 +21,7 @@ pub(crate) struct Team<'a> {
     pub(crate) state: &'a State,
     pub(crate) plan: &'a Arc<ArcSwap<Plan>>,
     pub(crate) probes: &'a Arc<Probes>,
+    pub(crate) taps: &'a Arc<Taps>,
     pub(crate) stop: &'a StopSignal,
 }
 
@@ -38,7 +40,7 @@ impl Team<'_> {
         let (worker, count) = (u16::try_from(number).unwrap_or(u16::MAX), u16::try_from(count).unwrap_or(u16::MAX));
         let engine = Engine::new(Arc::clone(&self.state.tables), self.state.seed, worker, count);
         let (counters, queue_counters) = (Arc::clone(engine.counters()), queue.counters());
-        let handler = EngineHandler::new(engine, Arc::clone(self.plan), Arc::clone(self.probes));
+        let handler = EngineHandler::new(engine, Arc::clone(self.plan), Arc::clone(self.probes), Arc::clone(self.taps));
         let pulse = handler.pulse();
         let cpu = self.settings.pin.then(|| self.processors[number % self.processors.len()]);
         let worker = Worker::start(&format!("worker-{number}"), cpu, queue, handler, self.stop.clone())?;

@@ -11,6 +11,8 @@ use tombolo_engine::{Engine, Now, Plan};
 use tombolo_io::worker::Handler;
 
 use crate::maintenance::Probes;
+use crate::tap::Taps;
+use crate::tap::observer::Observer;
 
 /// An engine that serves a queue.
 #[derive(Debug)]
@@ -19,6 +21,8 @@ pub struct EngineHandler {
     shared: Arc<ArcSwap<Plan>>,
     plan: Arc<Plan>,
     probes: Arc<Probes>,
+    taps: Arc<Taps>,
+    observer: Observer,
     pulse: Pulse,
 }
 
@@ -43,11 +47,11 @@ impl Pulse {
 const PROBES: usize = 100;
 
 impl EngineHandler {
-    /// `plan` is looked up once a batch.
+    /// `plan` is looked up once a batch, `taps` when there is another plan.
     #[must_use]
-    pub fn new(engine: Engine, shared: Arc<ArcSwap<Plan>>, probes: Arc<Probes>) -> Self {
+    pub fn new(engine: Engine, shared: Arc<ArcSwap<Plan>>, probes: Arc<Probes>, taps: Arc<Taps>) -> Self {
         let plan = shared.load_full();
-        Self { engine, shared, plan, probes, pulse: Pulse::default() }
+        Self { engine, shared, plan, probes, taps, observer: Observer::default(), pulse: Pulse::default() }
     }
 
     /// By which it is seen to live.
@@ -63,11 +67,16 @@ impl Handler for EngineHandler {
         let current = self.shared.load();
         if !Arc::ptr_eq(&current, &self.plan) {
             self.plan = Arc::clone(&current);
+            self.observer.follow(&self.taps);
         }
     }
 
     fn packet(&mut self, packet: &mut Packet<'_>, now: u64, outbox: &mut impl Outbox) {
-        self.engine.process(&self.plan, packet, Now(now), outbox);
+        if self.observer.is_idle() {
+            self.engine.process(&self.plan, packet, Now(now), outbox);
+        } else {
+            self.observer.process(&mut self.engine, &self.plan, packet, Now(now), outbox);
+        }
     }
 
     fn idle(&mut self, now: u64, outbox: &mut impl Outbox) -> Duration {

@@ -94,43 +94,41 @@ static __always_inline void tap_copy(void *ctx, __u8 stage, __u8 *bytes, __u32 l
 
 static __always_inline void tap_send(struct tap_state *state)
 {
-	state->event.is_open = false;
 	if (bpf_ringbuf_output(&tap_events, &state->event, sizeof(state->event), BPF_RB_NO_WAKEUP))
 		state->lost++;
 }
 
-/* A packet that is wanted and for which there is room; none otherwise. */
-static __always_inline struct tap_state *tap_open(void *ctx, __u8 stage, __u32 interface,
-						  const struct scratch *scratch, bool is_sent)
+/* Whether a packet is wanted and there is room for it; then it is in `state`, as it came. */
+static __always_inline bool tap_take(void *ctx, __u8 stage, __u32 interface,
+				     const struct scratch *scratch, struct tap_state *state,
+				     bool is_sent)
 {
 	const __u64 most = TAP_RING_BYTES - 2 * sizeof(struct tap_event);
-	struct tap_state *state = RECORD(tap_states, 0);
 	__u32 outer = scratch->packet.is_tunnelled ? sizeof(struct ipv6hdr) : 0;
 
-	if (!state || !tap_wants(scratch, is_sent))
-		return 0;
+	if (!tap_wants(scratch, is_sent))
+		return false;
 	if (bpf_ringbuf_query(&tap_events, BPF_RB_AVAIL_DATA) > most) {
 		state->lost++;
-		return 0;
+		return false;
 	}
 	state->event.time = bpf_ktime_get_ns();
 	state->event.interface = interface;
 	state->event.stage = stage;
 	state->event.received_length = scratch->packet.length + outer;
 	tap_copy(ctx, stage, state->event.received, scratch->packet.length + outer);
-	return state;
+	return true;
 }
 
 /* It is passed on. What is nobody's here is not shown. */
 static __always_inline void tap_passed(void *ctx, __u8 stage, __u32 interface,
 				       const struct scratch *scratch, __u8 miss)
 {
-	struct tap_state *state;
+	struct tap_state *state = RECORD(tap_states, 0);
 
-	if (miss == MISS_NOT_OURS)
+	if (!state || miss == MISS_NOT_OURS)
 		return;
-	state = tap_open(ctx, stage, interface, scratch, false);
-	if (!state)
+	if (!tap_take(ctx, stage, interface, scratch, state, false))
 		return;
 	state->event.fate = TAP_PASSED;
 	state->event.miss = miss;
@@ -142,10 +140,10 @@ static __always_inline void tap_passed(void *ctx, __u8 stage, __u32 interface,
 static __always_inline void tap_received(void *ctx, __u8 stage, __u32 interface,
 					 const struct scratch *scratch)
 {
-	struct tap_state *state = tap_open(ctx, stage, interface, scratch, true);
+	struct tap_state *state = RECORD(tap_states, 0);
 
 	if (state)
-		state->event.is_open = true;
+		state->event.is_open = tap_take(ctx, stage, interface, scratch, state, true);
 }
 
 /* and was. */

@@ -2,12 +2,16 @@
 
 use std::fmt;
 use std::io::{IsTerminal as _, stderr};
+use std::time::SystemTime;
 
+use serde_json::{Map, Value};
 use tombolo_config::{LogFormat, LogLevel};
-use tracing_subscriber::filter::{EnvFilter, Filtered};
+use tombolo_daemon::events::{self, Event};
+use tracing::field::{Field, Visit};
+use tracing_subscriber::filter::{EnvFilter, Filtered, LevelFilter};
 use tracing_subscriber::fmt::format::{Format, Full, Writer};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
-use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::layer::{Context, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Layer, Registry, reload};
@@ -32,7 +36,8 @@ impl Log {
             }
             LogFormat::Auto => lines.boxed(),
         };
-        tracing_subscriber::registry().with(Filtered::new(layer, filter)).init();
+        let kept = Filtered::new(Kept, LevelFilter::INFO);
+        tracing_subscriber::registry().with(Filtered::new(layer, filter)).with(kept).init();
         Self { filter: handle }
     }
 
@@ -45,6 +50,62 @@ impl Log {
 
 fn filter(level: LogLevel) -> EnvFilter {
     EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level.name()))
+}
+
+/// Keeps the last lines for those who ask the gateway.
+struct Kept;
+
+impl<S: tracing::Subscriber> Layer<S> for Kept {
+    fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
+        let metadata = event.metadata();
+        let Some(part) = metadata.target().strip_prefix("tombolo") else { return };
+        let part = part.rsplit("::").next().unwrap_or_default().to_owned();
+        let level = match *metadata.level() {
+            tracing::Level::ERROR => "error",
+            tracing::Level::WARN => "warn",
+            _ => "info",
+        };
+        let mut said = Said::default();
+        event.record(&mut said);
+        let Said { words, details } = said;
+        events::note(Event { time: SystemTime::now(), level, part, words, details });
+    }
+}
+
+/// What an event says.
+#[derive(Default)]
+struct Said {
+    words: String,
+    details: Map<String, Value>,
+}
+
+impl Said {
+    fn add(&mut self, field: &Field, value: Value) {
+        self.details.insert(field.name().to_owned(), value);
+    }
+}
+
+impl Visit for Said {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let text = format!("{value:?}");
+        if field.name() == "message" { self.words = text } else { self.add(field, text.into()) }
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.add(field, value.into());
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.add(field, value.into());
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.add(field, value.into());
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.add(field, value.into());
+    }
 }
 
 /// Lines that begin with their priority (sd-daemon(3)). The journal knows the time, and which unit it was.

@@ -17,10 +17,12 @@ mod offline;
 mod soak;
 
 fn main() -> ExitCode {
-    match cmd::Arguments::parse().run() {
+    let arguments = cmd::Arguments::parse();
+    let format = arguments.format();
+    match arguments.run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            cmd::print::error(&error);
+            cmd::print::error(&error, format);
             ExitCode::FAILURE
         }
     }

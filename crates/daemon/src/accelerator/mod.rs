@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use tombolo_config::{FastPath as Wanted, Host};
 use tombolo_engine::Plan;
+use tombolo_fastpath::tap::{Sighting, Watch};
 use tombolo_fastpath::{
     Attached, FastPath, FastPathError, Loaded, Lost, PinnedMemory, Routes, ServiceStatus, Settings, TcKind,
 };
@@ -84,6 +85,8 @@ pub struct Accelerator {
     route_use: Mutex<RouteUse>,
     rules: Mutex<ForeignRulesWatch>,
     settings: Mutex<Host>,
+    /// What the programs are to show of packets.
+    watch: Mutex<Option<Watch>>,
     /// The kernel goes on counting from one process to the next.
     before: Taken,
 }
@@ -94,6 +97,8 @@ struct Parts {
     /// By number.
     interfaces: BTreeMap<u32, Served>,
     stage: Stage,
+    /// Packets that the programs could not show, as far as that has been said.
+    unshown: u64,
 }
 
 /// An interface, what was tried on it, and when.
@@ -131,7 +136,7 @@ impl Accelerator {
     pub fn start(settings: &Host, state: &State, plan: &Plan) -> Result<Option<Self>, FastPathError> {
         let Some(memory) = state.kernel_memory() else { return Ok(None) };
         let (routes, route_use) = mirror_routes(memory);
-        let programs = match FastPath::load(memory, &state.tables, plan, programs_settings(settings)) {
+        let programs = match FastPath::load(memory, &state.tables, plan, programs_settings(settings, None)) {
             Ok(programs) => programs,
             Err(error) if settings.fastpath == Wanted::Auto => {
                 tracing::warn!("no fast path: {}", in_one_line(&error));
@@ -151,10 +156,10 @@ impl Accelerator {
             }
         }
         let rules = Mutex::new(ForeignRulesWatch::start());
-        let parts = Mutex::new(Parts { programs, interfaces: BTreeMap::new(), stage: Stage::Loaded });
+        let parts = Mutex::new(Parts { programs, interfaces: BTreeMap::new(), stage: Stage::Loaded, unshown: 0 });
         let (routes, route_use) = (Mutex::new(routes), Mutex::new(route_use));
         let settings = Mutex::new(settings.clone());
-        Ok(Some(Self { parts, routes, route_use, rules, settings, before }))
+        Ok(Some(Self { parts, routes, route_use, rules, settings, watch: Mutex::default(), before }))
     }
 
     /// Attaches the programs to the interfaces, in place of those of an earlier process.
@@ -200,7 +205,7 @@ impl Accelerator {
     /// ones are taken away at once: they must not decide otherwise than the engine.
     pub fn prepare(&self, plan: &Plan) -> Prepared {
         let mut parts = self.lock();
-        let loaded = parts.programs.prepare(plan, programs_settings(&self.settings()));
+        let loaded = parts.programs.prepare(plan, programs_settings(&self.settings(), self.watched().clone()));
         if let Err(error) = &loaded {
             let why = format!("the kernel did not take the programs of the new plan: {}", in_one_line(error));
             tracing::error!("the fast path is off: {why}");
@@ -228,6 +233,39 @@ impl Accelerator {
         }
     }
 
+    /// Has the programs show packets, or no more of them: others take their places, for the same plan. If the
+    /// kernel does not take those, the old ones go on.
+    pub(crate) fn watch(&self, plan: &Plan, watch: Option<Watch>) -> Result<(), String> {
+        if std::mem::replace(&mut *self.watched(), watch.clone()) == watch {
+            return Ok(());
+        }
+        let mut parts = self.lock();
+        if parts.stage != Stage::Serving {
+            return Ok(());
+        }
+        match parts.programs.prepare(plan, programs_settings(&self.settings(), watch)) {
+            Ok(loaded) => {
+                parts.exchange(loaded);
+                Ok(())
+            }
+            Err(error) => {
+                // A plan that comes meanwhile must not fail for that.
+                *self.watched() = None;
+                Err(in_one_line(&error))
+            }
+        }
+    }
+
+    /// Hands out what the programs have shown. Says how much more they had to show.
+    pub(crate) fn sightings(&self, each: &mut dyn FnMut(&Sighting<'_>)) -> u64 {
+        let mut parts = self.lock();
+        parts.programs.sightings(each);
+        let unshown = parts.programs.unshown();
+        // Other programs begin anew.
+        let before = std::mem::replace(&mut parts.unshown, unshown);
+        unshown.checked_sub(before).unwrap_or(unshown)
+    }
+
     /// Takes the programs off all interfaces, for good.
     pub fn detach(&self) {
         self.lock().turn_off(Stage::Ended);
@@ -239,6 +277,11 @@ impl Accelerator {
         let mut found: Vec<_> = self.lock().interfaces.values().map(|served| served.status.clone()).collect();
         found.sort_by(|a, b| a.link.name.cmp(&b.link.name));
         found
+    }
+
+    /// The name of an interface that programs are on, by its number.
+    pub(crate) fn name_of(&self, number: u32) -> Option<String> {
+        self.lock().interfaces.get(&number).map(|served| served.status.link.name.clone())
     }
 
     /// What was asked for and is not there.
@@ -312,6 +355,10 @@ impl Accelerator {
         self.settings.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    fn watched(&self) -> MutexGuard<'_, Option<Watch>> {
+        self.watch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn rules(&self) -> MutexGuard<'_, ForeignRulesWatch> {
         self.rules.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -328,7 +375,7 @@ const HOPS_OF_THE_DEVICE: u8 = 2;
 const CANNOT_SEND: &str = "the other end takes nothing from XDP (it has neither XDP nor GRO): packets leave here by TC";
 
 /// What the programs are told beside the plan.
-fn programs_settings(settings: &Host) -> Settings {
+fn programs_settings(settings: &Host, watch: Option<Watch>) -> Settings {
     let routes = ipv6_routes_beside(&settings.device).unwrap_or_else(|error| {
         tracing::warn!("the host's IPv6 routes cannot be listed: {error}");
         Vec::new()
@@ -338,7 +385,7 @@ fn programs_settings(settings: &Host) -> Settings {
         entrance: source_guard::entrance(settings),
         hops_beside: HOPS_OF_THE_DEVICE,
         routes_beside: routes.iter().map(|route| (route.addr(), route.prefix_len())).collect(),
-        watch: None,
+        watch,
     }
 }
 

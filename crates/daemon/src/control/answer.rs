@@ -1,6 +1,6 @@
 //! The gateway's side of the control socket.
 
-use std::io::{self, BufRead, BufReader, Read};
+use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,15 +14,18 @@ use tombolo_engine::settle::Count;
 use tombolo_engine::{Plan, static_bindings};
 use tombolo_wire::Port;
 
-use super::request::{LONGEST, NewBinding, Request};
+use super::lines::{Line, Lines};
+use super::request::{NewBinding, PROTOCOL, Request};
 use super::rows::{Code, Failure, Rows};
-use super::{counters, explain, fastpath, filter, pools, status, subscriber, tables, who};
+use super::{counters, events, explain, fastpath, filter, pools, status, subscriber, tables, trace, who};
 use crate::change::{Changed, End};
-use crate::listener::{self, Stream, Within};
+use crate::listener::{self, Stream};
 use crate::running::{Running, Wish};
 
 /// How long a client may take to send its request.
 const TO_ASK: Duration = Duration::from_secs(10);
+/// How long it may then say nothing. It makes room for others meanwhile.
+const TO_ASK_AGAIN: Duration = Duration::from_secs(300);
 /// How long a client may read nothing of its answer. Long, for people read in pagers.
 const TO_READ: Duration = Duration::from_secs(300);
 
@@ -43,16 +46,33 @@ impl listener::Service for Control {
 }
 
 impl Control {
+    /// Answers one request after the other, until the client has no more.
     fn answer(&self, rows: &mut Rows<'_>) -> io::Result<()> {
-        let mut line = Vec::new();
-        let limit = u64::try_from(LONGEST).unwrap_or(u64::MAX);
-        BufReader::new(Within::new(rows.stream(), TO_ASK).take(limit)).read_until(b'\n', &mut line)?;
-        rows.stream().set_deadlines(TO_ASK, TO_READ)?;
-        if line.last() != Some(&b'\n') {
-            let code = if line.len() < LONGEST { Code::Incomplete } else { Code::TooLong };
-            return rows.fail(code, "not a request: one line of JSON, of at most 16384 bytes, is expected");
+        let mut lines = Lines::default();
+        let mut patience = TO_ASK;
+        loop {
+            let line = lines.next(rows.stream(), patience);
+            rows.stream().set_deadlines(TO_ASK, TO_READ)?;
+            match line {
+                Line::Whole(line) => self.answer_one(&line, rows)?,
+                Line::TooLong => {
+                    rows.fail(Code::TooLong, "not a request: a line of at most 16384 bytes is expected")?
+                }
+                Line::Incomplete => {
+                    return rows.fail(Code::Incomplete, "not a request: one line of JSON with its end is expected");
+                }
+                Line::End => return Ok(()),
+            }
+            patience = TO_ASK_AGAIN;
+            if !lines.has_more() {
+                rows.stream().rest();
+            }
         }
-        let request = match Request::parse(&line) {
+    }
+
+    fn answer_one(&self, line: &[u8], rows: &mut Rows<'_>) -> io::Result<()> {
+        rows.begin();
+        let request = match Request::parse(line) {
             Ok(request) => request,
             Err(reason) => return rows.fail(Code::Malformed, &reason),
         };
@@ -67,6 +87,7 @@ impl Control {
         let running = &*self.0;
         let plan = running.plan.load_full();
         match request {
+            Request::Hello {} => rows.row(&json!({ "protocol": PROTOCOL, "version": env!("CARGO_PKG_VERSION") })),
             Request::Status {} => status::status(running, &plan, rows),
             Request::Services {} => status::services(running, &plan, rows),
             Request::Bindings { filter } => tables::bindings(running, &plan, &filter, rows),
@@ -78,6 +99,9 @@ impl Control {
             Request::Counters { all } => counters::counters(running, all, rows),
             Request::Fastpath {} => fastpath::fastpath(running, rows),
             Request::Explain { asked } => explain::explain(running, &plan, &asked, rows),
+            Request::Trace(watched) => trace::trace(running, &plan, &watched, rows),
+            Request::Events(wanted) => events::events(running, &wanted, rows),
+            Request::Drops { all } => counters::drops(running, &plan, all, rows),
             Request::Reload { dry_run, confirm_within } => reload(&self.0, Wish { dry_run, confirm_within }, rows),
             Request::Confirm {} => running.confirm().map_err(|error| Failure::Refused(error.to_string())),
             Request::Flush { service } => flush(running, &plan, service.as_deref(), rows),

@@ -4,6 +4,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::locate::{self, LocateError};
 use super::request::Request;
@@ -18,8 +19,13 @@ pub enum ClientError {
     #[error(transparent)]
     Locate(#[from] LocateError),
     /// The gateway says so.
-    #[error("{0}")]
-    Refused(String),
+    #[error("{reason}")]
+    Refused {
+        /// In words.
+        reason: String,
+        /// In one word that stays the same.
+        code: String,
+    },
     /// The connection broke.
     #[error("the gateway did not answer to the end: was it stopped, or was nothing read for minutes?")]
     Cut,
@@ -38,6 +44,23 @@ pub struct Answer {
 #[derive(Deserialize)]
 struct Failure {
     error: String,
+    #[serde(default)]
+    code: String,
+}
+
+impl ClientError {
+    /// What kind of error it is: stable, for programs.
+    #[must_use]
+    pub fn code(&self) -> &str {
+        match self {
+            Self::Locate(LocateError::None | LocateError::NotThere { .. }) => "no-gateway",
+            Self::Locate(LocateError::Several(_)) => "several-gateways",
+            Self::Locate(LocateError::Denied(_)) => "denied",
+            Self::Refused { code, .. } => code,
+            Self::Cut => "cut-short",
+            Self::Io(_) => "connection",
+        }
+    }
 }
 
 /// Asks the gateway called `gateway` (see [`locate::connect`]).
@@ -66,9 +89,22 @@ impl Answer {
         }
         if line.starts_with(b"{\"error\":") {
             let failure: Failure = serde_json::from_slice(line).map_err(io::Error::from)?;
-            return Err(ClientError::Refused(failure.error));
+            let Failure { error: reason, code } = failure;
+            return Err(ClientError::Refused { reason, code });
         }
         Ok(Some(line))
+    }
+
+    /// All rows, of an answer that has few.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn all_rows(mut self) -> Result<Vec<Value>, ClientError> {
+        let mut rows = Vec::new();
+        while let Some(row) = self.next_row()? {
+            rows.push(serde_json::from_slice(row).map_err(io::Error::from)?);
+        }
+        Ok(rows)
     }
 
     /// The only row there is.

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use serde::Serialize;
+use tombolo_engine::{DropReason, Plan};
 use tombolo_io::queue::Refusal;
 
 use super::rows::{Failure, Rows};
@@ -32,6 +33,57 @@ impl CounterRow {
         Self { counter, side: None, path: None, reason: None, value, cause: None, remedy: None }
     }
 }
+
+/// Packets that were dropped or refused, of one service and for one reason.
+#[derive(Debug, Serialize)]
+struct DropRow<'p> {
+    /// None of packets that are no service's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    service: Option<&'p str>,
+    reason: &'static str,
+    packets: u64,
+    cause: &'static str,
+    remedy: &'static str,
+}
+
+/// What was dropped since the start, and what is to be done about it.
+pub(crate) fn drops(running: &Running, plan: &Plan, all: bool, rows: &mut Rows<'_>) -> Result<(), Failure> {
+    let mut others = running.totals().drops;
+    let mut row = |service, reason: DropReason, packets| {
+        let (reason, cause, remedy) = (reason.name(), reason.cause().trim(), reason.remedy());
+        rows.row(&DropRow { service, reason, packets, cause, remedy })
+    };
+    for (number, service) in plan.numbered() {
+        for (reason, count) in running.totals_of(number).drops() {
+            others[reason as usize] = others[reason as usize].saturating_sub(count);
+            row(Some(service.name.as_str()), reason, count)?;
+        }
+    }
+    for &reason in DropReason::ALL {
+        let count = others[reason as usize];
+        if all || count > 0 {
+            row(None, reason, count)?;
+        }
+    }
+    if let Some(packets) = running.guard.dropped().filter(|&count| all || count > 0) {
+        let (reason, cause, remedy) = (INSIDE_SPOOFED.name, INSIDE_SPOOFED.cause, INSIDE_SPOOFED.remedy);
+        rows.row(&DropRow { service: None, reason, packets, cause, remedy })?;
+    }
+    Ok(())
+}
+
+/// What the kernel drops for the gateway.
+struct KernelReason {
+    name: &'static str,
+    cause: &'static str,
+    remedy: &'static str,
+}
+
+const INSIDE_SPOOFED: KernelReason = KernelReason {
+    name: "inside-spoofed",
+    cause: "A packet from inside came in where its source is not (RFC 3704).",
+    remedy: "look at who sends it; or name the interfaces of the inside in gateway.inside_interfaces",
+};
 
 /// What all workers, the queues, the sweeps and the kernel's fast path have counted since the
 /// start.
@@ -74,9 +126,9 @@ pub(crate) fn counters(running: &Running, all: bool, rows: &mut Rows<'_>) -> Res
         rows.row(&CounterRow {
             side: Some("inside"),
             path: Some("kernel"),
-            reason: Some("inside-spoofed"),
-            cause: Some("A packet from inside came in where its source is not (RFC 3704)."),
-            remedy: Some("look at who sends it; or name the interfaces of the inside in gateway.inside_interfaces"),
+            reason: Some(INSIDE_SPOOFED.name),
+            cause: Some(INSIDE_SPOOFED.cause),
+            remedy: Some(INSIDE_SPOOFED.remedy),
             ..CounterRow::plain("dropped", value)
         })?;
     }
@@ -90,7 +142,7 @@ pub(crate) fn counters(running: &Running, all: bool, rows: &mut Rows<'_>) -> Res
             })?;
         }
     }
-    for &reason in tombolo_engine::DropReason::ALL {
+    for &reason in DropReason::ALL {
         let value = totals.drops[reason as usize];
         if all || value > 0 {
             rows.row(&CounterRow {

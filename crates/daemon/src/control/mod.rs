@@ -1,4 +1,5 @@
-//! The control socket: one request a connection, as a line of JSON; the answer as JSON Lines.
+//! The control socket: a request is a line of JSON; the answer is JSON Lines. Others may follow on the same
+//! connection.
 //!
 //! ```text
 //! client:  {"command":"sessions","filter":{"protocol":"tcp"}}
@@ -12,18 +13,20 @@
 //! it is no snapshot: what changes meanwhile is in it or not.
 //!
 //! * [`locate`]: which gateway of this host is meant.
-//! * [`request`]: what may be asked.
+//! * [`request`]: what may be asked. `lines`: one request after the other.
 //! * [`filter`]: which rows are wanted.
 //! * [`answer`]: the gateway's side. `status`, `tables`, `pools`, `counters`, `fastpath`, `subscriber`, [`explain`] and [`who`]
-//!   make the rows of its answers, `rows` sends them.
+//!   make the rows of its answers; `trace` and `events` as long as somebody reads; `rows` sends them.
 //! * [`client`]: the other side.
 
 pub mod answer;
 pub mod client;
 mod counters;
+mod events;
 pub mod explain;
 mod fastpath;
 pub mod filter;
+mod lines;
 pub mod locate;
 pub(crate) mod pools;
 pub mod request;
@@ -33,4 +36,5 @@ pub(crate) mod subscriber;
 mod tables;
 #[cfg(test)]
 pub(crate) mod testing;
+mod trace;
 pub mod who;

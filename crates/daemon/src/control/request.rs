@@ -9,10 +9,16 @@ use super::filter::Filter;
 /// Longest request in bytes.
 pub const LONGEST: usize = 16_384;
 
+/// The version of the protocol. It is another one when something that was there is gone or means something
+/// else; what is new leaves it as it is.
+pub const PROTOCOL: u32 = 1;
+
 /// A request: one line of JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Request {
+    /// The versions of the protocol and of the gateway. One row.
+    Hello {},
     /// What the gateway is, and how it does. One row.
     Status {},
     /// Its services and how much state they have.
@@ -70,6 +76,16 @@ pub enum Request {
         #[serde(flatten)]
         asked: Asked,
     },
+    /// Packets, with what becomes of them, as they pass.
+    Trace(Watched),
+    /// What has happened, in the words of the log.
+    Events(Happened),
+    /// Packets that were dropped since the start, by service and reason.
+    Drops {
+        /// Also reasons that never occurred.
+        #[serde(default)]
+        all: bool,
+    },
     /// Reads the configuration file again.
     Reload {
         /// Say what would change, and change nothing.
@@ -122,6 +138,65 @@ impl Request {
     pub fn parse(line: &[u8]) -> Result<Self, String> {
         serde_json::from_slice(line).map_err(|error| format!("not a request: {error}; see docs/control.md"))
     }
+}
+
+/// Which packets are shown as they pass: those for which all that is named holds.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Watched {
+    /// Name of the service.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service: Option<String>,
+    /// `tcp`, `udp` or `icmp`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<String>,
+    /// Address or prefix of any address of the packet, as it comes or as it leaves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    /// Address or prefix of the host inside, or of its softwire.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inside: Option<String>,
+    /// Address or prefix of the outside.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outside: Option<String>,
+    /// Address or prefix of the remote party.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remote: Option<String>,
+    /// A port of the packet, as it comes or as it leaves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    /// Only those that are dropped, or refused with an ICMP error.
+    pub drops: bool,
+    /// With the packet itself, in hexadecimal digits.
+    pub packets: bool,
+    /// At most so many packets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub count: Option<u64>,
+    /// For so many seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<u64>,
+    /// At most so many a second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<u32>,
+}
+
+/// Which events are shown.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Happened {
+    /// Those that come, too.
+    pub follow: bool,
+    /// Of those that come, also bindings and blocks of ports, as they are made and end.
+    pub bindings: bool,
+    /// The last so many of those that were; all that are kept, or ten if others follow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u64>,
+    /// For so many seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<u64>,
+    /// At most so many of bindings and blocks a second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<u32>,
 }
 
 /// A packet that is asked about.
@@ -178,6 +253,7 @@ mod tests {
             Request::Status {},
             Request::Sessions { filter: Filter { port: Some(80), ..Filter::default() } },
             Request::Drain { on: true },
+            Request::Trace(Watched { inside: Some("2001:db8::2".into()), drops: true, ..Watched::default() }),
             Request::BindingAdd(NewBinding {
                 protocol: "tcp".into(),
                 softwire: Some("2001:db8::b4".parse().unwrap()),

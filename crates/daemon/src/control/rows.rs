@@ -70,6 +70,11 @@ impl<'s> Rows<'s> {
         self.stream
     }
 
+    /// Another answer begins.
+    pub(super) fn begin(&mut self) {
+        self.rows = 0;
+    }
+
     /// Adds a row.
     pub(crate) fn row(&mut self, row: &impl Serialize) -> Result<(), Failure> {
         serde_json::to_writer(&mut self.buffer, row).map_err(io::Error::from)?;
@@ -84,6 +89,11 @@ impl<'s> Rows<'s> {
     /// Rows so far.
     pub(crate) fn count(&self) -> u64 {
         self.rows
+    }
+
+    /// Sends what there is, for a client that waits for it.
+    pub(crate) fn flush(&mut self) -> Result<(), Failure> {
+        if self.buffer.is_empty() { Ok(()) } else { Ok(self.send()?) }
     }
 
     fn send(&mut self) -> io::Result<()> {

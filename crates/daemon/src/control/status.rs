@@ -10,6 +10,7 @@ use tombolo_tables::Tables;
 use tombolo_tables::binding::{Binding, flags};
 
 use super::pools::range;
+use super::request::PROTOCOL;
 use super::rows::{Failure, Rows};
 use crate::running::Running;
 use crate::table_rows::{is_permission, seconds};
@@ -27,6 +28,7 @@ pub(crate) fn status(running: &Running, plan: &Plan, rows: &mut Rows<'_>) -> Res
         "configuration": running.source.path,
         "run_directory": running.settings.run_directory,
         "version": env!("CARGO_PKG_VERSION"),
+        "protocol": PROTOCOL,
         "pid": std::process::id(),
         "uptime": now.0.saturating_sub(running.started.0) / 1_000_000_000,
         "workers": running.counters.len(),

@@ -13,6 +13,8 @@ use tombolo_engine::Plan;
 use tombolo_engine::mapping::allocation::{Allocation, PortHolder};
 use tombolo_engine::plan::{Service, StaticBinding};
 
+use super::format::Format;
+use super::output::Output;
 use super::print;
 use super::rows::{Cell, print_table};
 
@@ -41,10 +43,10 @@ pub(crate) fn in_logs(
 }
 
 /// Prints who has an endpoint, or had it. Nobody is named for certain where it is not.
-pub(crate) fn print(rows: &[Value], outside: SocketAddr, is_past: bool, json: bool) -> anyhow::Result<()> {
+pub(crate) fn print(rows: &[Value], outside: SocketAddr, is_past: bool, output: Output) -> anyhow::Result<()> {
     let (uncertain, certain): (Vec<&Value>, Vec<&Value>) = rows.iter().partition(|row| row["certain"] == false);
-    if json {
-        rows.iter().try_for_each(|row| print::line(&row.to_string()))?;
+    if output.format() != Format::Table {
+        output.rows(rows, |_| Ok(()))?;
     } else if !certain.is_empty() {
         print_table(&certain, OWNERS)?;
     }
@@ -76,7 +78,7 @@ struct Answer {
 }
 
 /// Prints whose `port` of `address` is in the configuration at `path`.
-pub(crate) fn run(path: &Path, address: Ipv4Addr, port: u16, json: bool) -> anyhow::Result<()> {
+pub(crate) fn run(path: &Path, address: Ipv4Addr, port: u16, output: Output) -> anyhow::Result<()> {
     let plan = tombolo_config::load(path)?.plan;
     let Some(answer) = answer(&plan, address, port) else {
         bail!("no pool of {} has {address}", path.display());
@@ -87,7 +89,7 @@ pub(crate) fn run(path: &Path, address: Ipv4Addr, port: u16, json: bool) -> anyh
             answer.service
         );
     }
-    if json { print::json(&as_json(&answer)) } else { print::line(&in_words(&answer, address, port)) }
+    output.answer(&as_json(&answer), || print::line(&in_words(&answer, address, port)))
 }
 
 fn answer(plan: &Plan, address: Ipv4Addr, port: u16) -> Option<Answer> {

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use tombolo_config::Configuration;
 use tombolo_engine::description::{Description, Fact};
 
+use super::output::Output;
 use super::print;
 
 /// Items of a list that the text names; JSON has all of them.
@@ -19,9 +20,8 @@ pub(crate) struct Arguments {
     /// Configuration file (TOML)
     #[arg(short, long, value_name = "FILE")]
     config: PathBuf,
-    /// For machines
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    pub(super) output: Output,
 }
 
 #[derive(Serialize)]
@@ -53,7 +53,7 @@ struct Service {
 /// Validates, and prints the plan.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let report = Report::of(&tombolo_config::load(&arguments.config)?);
-    if arguments.json { print::json(&report) } else { print_tables(&report) }
+    arguments.output.answer(&report, || print_tables(&report))
 }
 
 fn print_tables(report: &Report) -> anyhow::Result<()> {

@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tombolo_daemon::control::client::ask;
 use tombolo_daemon::control::request::{NewBinding, Request};
 
 use super::binding_who;
+use super::output::Output;
 use super::print;
 
 /// Which gateway.
@@ -35,13 +36,16 @@ pub(crate) struct Flush {
     /// Only what this service has
     #[arg(long, value_name = "NAME")]
     service: Option<String>,
+    #[command(flatten)]
+    pub(super) output: Output,
 }
 
 /// Has sessions and dynamic bindings removed.
 pub(crate) fn flush(arguments: &Flush) -> anyhow::Result<()> {
     let request = Request::Flush { service: arguments.service.clone() };
     let row: Value = ask(arguments.gateway.name(), &request)?.only_row()?;
-    print::line(&format!("{} sessions and {} dynamic bindings removed", row["sessions"], row["bindings"]))
+    let words = format!("{} sessions and {} dynamic bindings removed", row["sessions"], row["bindings"]);
+    arguments.output.answer(&row, || print::line(&words))
 }
 
 /// Arguments of `tombolo drain`.
@@ -56,22 +60,28 @@ pub(crate) struct Drain {
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, conflicts_with = "off")]
     #[expect(clippy::option_option, reason = "three answers: no, yes, and how long")]
     wait: Option<Option<u64>>,
+    #[command(flatten)]
+    pub(super) output: Output,
 }
 
 /// Has nothing new begin, or allows it again.
 pub(crate) fn drain(arguments: &Drain) -> anyhow::Result<()> {
     let gateway = arguments.gateway.name();
     let _: Value = ask(gateway, &Request::Drain { on: !arguments.off })?.only_row()?;
+    let say = |sessions: Option<u64>, words: &str| {
+        let answer = json!({ "draining": !arguments.off, "sessions": sessions });
+        arguments.output.answer(&answer, || print::line(words))
+    };
     if arguments.off {
-        return print::line("new connections are served again");
+        return say(None, "new connections are served again");
     }
     let sessions = sessions(gateway)?;
     let Some(limit) = arguments.wait else {
-        return print::line(&format!("nothing new begins; {sessions} sessions go on"));
+        return say(Some(sessions), &format!("nothing new begins; {sessions} sessions go on"));
     };
     let limit = limit.map(Duration::from_secs);
     wait(gateway, sessions, limit)?;
-    print::line("no session is left")
+    say(Some(0), "no session is left")
 }
 
 fn wait(gateway: Option<&str>, sessions_at_first: u64, limit: Option<Duration>) -> anyhow::Result<()> {
@@ -108,6 +118,8 @@ pub(crate) struct Binding {
     what: What,
     #[command(flatten)]
     gateway: Gateway,
+    #[command(flatten)]
+    pub(super) output: Output,
 }
 
 #[derive(Debug, Subcommand)]
@@ -150,9 +162,6 @@ enum What {
         /// Read these files of a log of bindings instead of asking a gateway, the oldest first
         #[arg(long, value_name = "FILE", num_args = 1.., requires = "time", conflicts_with = "config")]
         log: Vec<PathBuf>,
-        /// One JSON object a line
-        #[arg(long)]
-        json: bool,
     },
 }
 
@@ -168,32 +177,31 @@ pub(crate) fn binding(arguments: &Binding) -> anyhow::Result<()> {
                 outside: *outside,
             });
             let row: Value = ask(gateway, &request)?.only_row()?;
-            print::line(&format!("{protocol} {outside} is {inside} from now on, in {}", print::word(&row["service"])))
+            let words = format!("{protocol} {outside} is {inside} from now on, in {}", print::word(&row["service"]));
+            let answer =
+                json!({ "service": row["service"], "protocol": protocol, "inside": inside, "outside": outside });
+            arguments.output.answer(&answer, || print::line(&words))
         }
         What::Remove { protocol, outside } => {
             let request = Request::BindingRemove { protocol: protocol.clone(), outside: *outside };
             let row: Value = ask(gateway, &request)?.only_row()?;
-            print::line(&format!("{protocol} {outside} is removed from {}", print::word(&row["service"])))
+            let words = format!("{protocol} {outside} is removed from {}", print::word(&row["service"]));
+            let answer = json!({ "service": row["service"], "protocol": protocol, "outside": outside });
+            arguments.output.answer(&answer, || print::line(&words))
         }
-        What::Who { address, port, config: Some(file), json, .. } => binding_who::run(file, *address, *port, *json),
-        What::Who { address, port, time, protocol, json, log, config: None } => {
+        What::Who { address, port, config: Some(file), .. } => {
+            binding_who::run(file, *address, *port, arguments.output)
+        }
+        What::Who { address, port, time, protocol, log, config: None } => {
             let outside = SocketAddr::new((*address).into(), *port);
-            let mut rows = Vec::new();
-            if log.is_empty() {
+            let rows = if log.is_empty() {
                 let request = Request::Who { outside, protocol: protocol.clone(), time: time.clone() };
-                let mut answer = ask(gateway, &request)?;
-                while let Some(line) = answer.next_row()? {
-                    rows.push(serde_json::from_slice(line)?);
-                }
+                ask(gateway, &request)?.all_rows()?
             } else {
-                rows = binding_who::in_logs(
-                    log,
-                    (*address, *port),
-                    time.as_deref().unwrap_or_default(),
-                    protocol.as_deref(),
-                )?;
-            }
-            binding_who::print(&rows, outside, time.is_some(), *json)
+                let time = time.as_deref().unwrap_or_default();
+                binding_who::in_logs(log, (*address, *port), time, protocol.as_deref())?
+            };
+            binding_who::print(&rows, outside, time.is_some(), arguments.output)
         }
     }
 }

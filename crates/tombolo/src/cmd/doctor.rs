@@ -13,6 +13,7 @@ use tombolo_daemon::control::request::Request;
 use tombolo_daemon::doctor::{Cure, Ends, Finding, Gravity, Report, examine};
 
 use super::doctor_check::{Check, State};
+use super::output::Output;
 use super::{doctor_machine, print};
 
 /// Bindings of a running gateway that are asked for who is inside.
@@ -32,9 +33,8 @@ pub(crate) struct Arguments {
     /// A host outside; without it, the router of the default route
     #[arg(long, value_name = "ADDRESS", requires = "config")]
     remote: Option<Ipv4Addr>,
-    /// One JSON object a line
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    pub(super) output: Output,
 }
 
 /// Checks, and says what it found.
@@ -43,13 +43,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if let Some(file) = &arguments.config {
         checks.extend(walk(file, arguments)?);
     }
-    for check in &checks {
-        if arguments.json {
-            print::line(&serde_json::to_string(check)?)?;
-        } else {
-            check.print()?;
-        }
-    }
+    arguments.output.rows(&checks, Check::print)?;
     let fatal = checks.iter().find(|check| check.state == State::Missing && check.check == "tun");
     anyhow::ensure!(fatal.is_none(), "the gateway cannot run here: there is no TUN device");
     let faults = checks.iter().filter(|check| check.state == State::Fault).count();

@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use serde_json::json;
 use tombolo_config::Host;
 use tombolo_daemon::down::{Removed, down};
 
+use super::output::Output;
 use super::print;
 
 /// Which gateway it was.
@@ -20,6 +22,8 @@ pub(crate) struct Arguments {
     /// Its routing table, without a file [default: 84]
     #[arg(long, value_name = "NUMBER")]
     table: Option<u32>,
+    #[command(flatten)]
+    pub(super) output: Output,
 }
 
 /// Removes rules, routes, and what of the fast path is in the kernel.
@@ -33,8 +37,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
     settings.table = arguments.table.unwrap_or(settings.table);
     let Removed { leftovers, pins } = down(&settings)?;
-    if let Some(pins) = pins {
-        print::line(&format!("programs and tables of the fast path removed: {}", pins.display()))?;
-    }
-    print::line(&format!("{} rules and {} routes removed", leftovers.rules, leftovers.routes))
+    let answer = json!({ "rules": leftovers.rules, "routes": leftovers.routes, "programs": pins });
+    arguments.output.answer(&answer, || {
+        if let Some(pins) = &pins {
+            print::line(&format!("programs and tables of the fast path removed: {}", pins.display()))?;
+        }
+        print::line(&format!("{} rules and {} routes removed", leftovers.rules, leftovers.routes))
+    })
 }

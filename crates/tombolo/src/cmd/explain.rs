@@ -19,6 +19,7 @@ use tombolo_io::queue::Buffer;
 use tombolo_wire::{FragmentHeader, Ipv4View, Ipv6View, Protocol};
 
 use super::control::Gateway;
+use super::output::Output;
 use super::print;
 use crate::offline::{Offline, Sent, Side};
 
@@ -49,9 +50,8 @@ pub(crate) struct Arguments {
     /// Which packet of the file
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     number: u64,
-    /// For machines
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    pub(super) output: Output,
 }
 
 #[derive(Serialize)]
@@ -97,7 +97,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Some(file) => of_file(file, arguments)?,
         None => of_gateway(arguments)?,
     };
-    if arguments.json { print::json(&report) } else { report.print() }
+    arguments.output.answer(&report, || report.print())
 }
 
 /// What a gateway with empty tables would do.

@@ -8,6 +8,7 @@ use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use tombolo_daemon::binding_log::verify::{Verdict, Verifier};
 
+use super::output::Output;
 use super::print;
 
 /// Arguments of `tombolo log`.
@@ -15,6 +16,8 @@ use super::print;
 pub(crate) struct Arguments {
     #[command(subcommand)]
     what: What,
+    #[command(flatten)]
+    pub(super) output: Output,
 }
 
 #[derive(Debug, Subcommand)]
@@ -24,15 +27,12 @@ enum What {
         /// Files of one log, the oldest first
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
-        /// One JSON object
-        #[arg(long)]
-        json: bool,
     },
 }
 
 /// Looks at the files of a log. An error if something is wrong with them.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let What::Verify { files, json } = &arguments.what;
+    let What::Verify { files } = &arguments.what;
     let mut verifier = Verifier::default();
     for path in files {
         let read = File::open(path)
@@ -40,11 +40,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         read.with_context(|| format!("{} cannot be read", path.display()))?;
     }
     let verdict = verifier.verdict();
-    if *json {
-        print::json(&verdict)?;
-    } else {
-        print::line(&in_words(&verdict))?;
-    }
+    arguments.output.answer(&verdict, || print::line(&in_words(&verdict)))?;
     anyhow::ensure!(verdict.lines > 0, "there are no lines of a log");
     anyhow::ensure!(verdict.wrong == 0, "the log is not as it was written");
     Ok(())

@@ -10,6 +10,7 @@ use tombolo_engine::mapping::map_rule::{Assignment, DEFAULT_OFFSET_BITS, GivenPs
 use tombolo_tables::lpm::Prefix;
 use tombolo_wire::Prefix64;
 
+use super::output::Output;
 use super::print;
 
 /// Port ranges that are printed on each line of text.
@@ -20,6 +21,8 @@ const RANGES_PER_LINE: usize = 8;
 pub(crate) struct Arguments {
     #[command(subcommand)]
     action: Action,
+    #[command(flatten)]
+    pub(super) output: Output,
 }
 
 #[derive(Debug, Subcommand)]
@@ -70,9 +73,6 @@ struct Calc {
     /// A port or ICMP identifier of that address
     #[arg(long, requires = "address")]
     port: Option<u16>,
-    /// For machines
-    #[arg(long)]
-    json: bool,
 }
 
 #[derive(Serialize)]
@@ -108,7 +108,7 @@ struct Ports {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let Action::Calc(calc) = &arguments.action;
     let report = Report::of(calc)?;
-    if calc.json { print::json(&report) } else { report.print() }
+    arguments.output.answer(&report, || report.print())
 }
 
 impl Report {

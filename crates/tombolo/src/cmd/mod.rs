@@ -26,7 +26,9 @@ mod doctor;
 mod doctor_check;
 mod doctor_machine;
 mod down;
+mod events;
 mod explain;
+mod format;
 mod import;
 #[cfg(feature = "tester")]
 mod lab;
@@ -39,6 +41,7 @@ mod lab_soak;
 mod log;
 mod man;
 mod map;
+mod output;
 pub(crate) mod print;
 mod provision;
 mod reload;
@@ -48,7 +51,11 @@ mod show;
 mod show_routes;
 mod syslog;
 mod tayga;
+mod trace;
 mod translate;
+
+use format::Format;
+use output::Output;
 
 /// IPv4 as a Service over IPv6 on stock Linux, and the instrument that measures it.
 #[derive(Debug, Parser)]
@@ -82,6 +89,10 @@ enum Command {
     /// What a running gateway has: services, bindings, sessions, pools, counters, subscribers; and
     /// the kernel's routes
     Show(show::Arguments),
+    /// Packets as they pass a running gateway, with what becomes of each, and by which path
+    Trace(trace::Arguments),
+    /// What has happened in a running gateway, and what happens: reloads, health, the fast path, limits
+    Events(events::Arguments),
     /// Have a running gateway read its configuration again; what a change does not concern is not
     /// disturbed
     Reload(reload::Reload),
@@ -112,6 +123,31 @@ enum Command {
 }
 
 impl Arguments {
+    /// How it is printed, where there is a choice; what went wrong as well.
+    pub(crate) fn format(&self) -> Format {
+        let output = match &self.command {
+            Command::Check(arguments) => arguments.output,
+            Command::Translate(arguments) => arguments.output,
+            Command::Explain(arguments) => arguments.output,
+            Command::Map(arguments) => arguments.output,
+            Command::Provision(arguments) => arguments.output,
+            Command::Show(arguments) => arguments.output,
+            Command::Trace(arguments) => arguments.output,
+            Command::Events(arguments) => arguments.output,
+            Command::Reload(arguments) => arguments.output,
+            Command::Plan(arguments) => arguments.output,
+            Command::Confirm(arguments) => arguments.output,
+            Command::Flush(arguments) => arguments.output,
+            Command::Drain(arguments) => arguments.output,
+            Command::Down(arguments) => arguments.output,
+            Command::Binding(arguments) => arguments.output,
+            Command::Log(arguments) => arguments.output,
+            Command::Doctor(arguments) => arguments.output,
+            _ => Output::default(),
+        };
+        output.format()
+    }
+
     pub(crate) fn run(self) -> anyhow::Result<()> {
         match self.command {
             #[cfg(feature = "tester")]
@@ -125,6 +161,8 @@ impl Arguments {
             Command::Map(arguments) => map::run(&arguments),
             Command::Provision(arguments) => provision::run(&arguments),
             Command::Show(arguments) => show::run(&arguments),
+            Command::Trace(arguments) => trace::run(&arguments),
+            Command::Events(arguments) => events::run(&arguments),
             Command::Reload(arguments) => reload::reload(&arguments),
             Command::Plan(arguments) => reload::plan(&arguments),
             Command::Confirm(arguments) => reload::confirm(&arguments),

@@ -10,6 +10,10 @@ use comfy_table::{ContentArrangement, Table, presets::UTF8_FULL_CONDENSED};
 use indicatif::{ProgressBar, ProgressStyle};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::Serialize;
+use serde_json::json;
+use tombolo_daemon::control::client::ClientError;
+
+use super::format::Format;
 
 /// Writes a line, or lines, to standard output.
 ///
@@ -46,10 +50,17 @@ pub(crate) fn word(value: &serde_json::Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// Writes why a command failed, with all causes, to standard error.
-pub(crate) fn error(error: &anyhow::Error) {
+/// Writes why a command failed, with all causes, to standard error; for programs with a code that stays
+/// the same whatever the words are.
+pub(crate) fn error(error: &anyhow::Error, format: Format) {
     // There is nowhere to report that this cannot be written.
-    let _ = writeln!(io::stderr(), "tombolo: {error:#}");
+    let _ = match format {
+        Format::Json => {
+            let code = error.downcast_ref::<ClientError>().map_or("failed", ClientError::code);
+            writeln!(io::stderr(), "{}", json!({ "error": format!("{error:#}"), "code": code }))
+        }
+        Format::Table | Format::Csv => writeln!(io::stderr(), "tombolo: {error:#}"),
+    };
 }
 
 /// Writes a line that is not the command's result to standard error.

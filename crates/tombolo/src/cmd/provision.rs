@@ -10,6 +10,7 @@ use tombolo_engine::mapping::eam::parse_prefix;
 use tombolo_wire::Pref64Option;
 use tombolo_wire::dhcpv6_softwire::{PortParameters, S46Bind, S46Option, S46Rule};
 
+use super::output::Output;
 use super::print;
 
 /// Arguments of `tombolo provision`.
@@ -17,6 +18,8 @@ use super::print;
 pub(crate) struct Arguments {
     #[command(subcommand)]
     action: Action,
+    #[command(flatten)]
+    pub(super) output: Output,
 }
 
 #[derive(Debug, Subcommand)]
@@ -40,9 +43,6 @@ enum Action {
     Pref64 {
         /// The 16 bytes of the option in hexadecimal digits
         hex: String,
-        /// Print JSON instead of text
-        #[arg(long)]
-        json: bool,
     },
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             let prefix = prefix.map(|prefix| prefix.to_string());
             s46(&bytes(hex)?, &Given { inside, prefix, aftr: *aftr })
         }
-        Action::Pref64 { hex, json } => pref64(&bytes(hex)?, *json),
+        Action::Pref64 { hex } => pref64(&bytes(hex)?, arguments.output),
     }
 }
 
@@ -164,13 +164,11 @@ fn end_user_prefix(text: &mut String, key: &str, prefix: Option<&str>) {
     };
 }
 
-fn pref64(bytes: &[u8], json: bool) -> anyhow::Result<()> {
+fn pref64(bytes: &[u8], output: Output) -> anyhow::Result<()> {
     let option = Pref64Option::parse(bytes).context(
         "not a PREF64 option: 16 bytes that begin with 26 02, with a length code below 6 (RFC 8781 section 4)",
     )?;
     let Pref64Option { prefix, lifetime } = option;
-    if json {
-        return print::json(&json!({ "prefix": prefix.to_string(), "lifetime_seconds": lifetime }));
-    }
-    print::line(&format!("prefix = \"{prefix}\"    # for {lifetime} seconds"))
+    let answer = json!({ "prefix": prefix.to_string(), "lifetime_seconds": lifetime });
+    output.answer(&answer, || print::line(&format!("prefix = \"{prefix}\"    # for {lifetime} seconds")))
 }

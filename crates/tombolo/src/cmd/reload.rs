@@ -1,11 +1,13 @@
 //! `tombolo reload`, `plan` and `confirm`: another configuration for a running gateway.
 
 use clap::Args;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tombolo_daemon::control::client::ask;
 use tombolo_daemon::control::request::Request;
 
 use super::control::Gateway;
+use super::format::Format;
+use super::output::Output;
 use super::print;
 
 /// Arguments of `tombolo reload`.
@@ -19,9 +21,8 @@ pub(crate) struct Reload {
     /// Go back to the configuration before after so many seconds, unless "tombolo confirm" comes first
     #[arg(long, value_name = "SECONDS", conflicts_with = "dry_run", value_parser = clap::value_parser!(u32).range(1..=86_400))]
     confirm: Option<u32>,
-    /// One JSON object a line
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    pub(super) output: Output,
 }
 
 /// Arguments of `tombolo plan`.
@@ -29,9 +30,8 @@ pub(crate) struct Reload {
 pub(crate) struct Plan {
     #[command(flatten)]
     gateway: Gateway,
-    /// One JSON object a line
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    pub(super) output: Output,
 }
 
 /// Arguments of `tombolo confirm`.
@@ -39,14 +39,16 @@ pub(crate) struct Plan {
 pub(crate) struct Confirm {
     #[command(flatten)]
     gateway: Gateway,
+    #[command(flatten)]
+    pub(super) output: Output,
 }
 
 /// Has the configuration file read again.
-pub(crate) fn reload(Reload { gateway, dry_run, confirm, json }: &Reload) -> anyhow::Result<()> {
+pub(crate) fn reload(Reload { gateway, dry_run, confirm, output }: &Reload) -> anyhow::Result<()> {
     let request = Request::Reload { dry_run: *dry_run, confirm_within: *confirm };
-    let rows = tell(gateway, &request, *json, *dry_run)?;
-    match (json, dry_run, confirm) {
-        (true, _, _) => Ok(()),
+    let rows = tell(gateway, &request, *output, *dry_run)?;
+    match (output.format(), dry_run, confirm) {
+        (Format::Json | Format::Csv, ..) => Ok(()),
         (_, true, _) if rows == 0 => print::line("nothing would change"),
         (_, true, _) => Ok(()),
         (_, _, Some(seconds)) => print::line(&format!(
@@ -57,36 +59,29 @@ pub(crate) fn reload(Reload { gateway, dry_run, confirm, json }: &Reload) -> any
 }
 
 /// Says what a reload would change.
-pub(crate) fn plan(Plan { gateway, json }: &Plan) -> anyhow::Result<()> {
-    let rows = tell(gateway, &Request::Reload { dry_run: true, confirm_within: None }, *json, true)?;
-    if rows == 0 && !json { print::line("nothing would change") } else { Ok(()) }
+pub(crate) fn plan(Plan { gateway, output }: &Plan) -> anyhow::Result<()> {
+    let rows = tell(gateway, &Request::Reload { dry_run: true, confirm_within: None }, *output, true)?;
+    if rows == 0 && output.format() == Format::Table { print::line("nothing would change") } else { Ok(()) }
 }
 
 /// Keeps the configuration that was reloaded last.
-pub(crate) fn confirm(Confirm { gateway }: &Confirm) -> anyhow::Result<()> {
-    let mut answer = ask(gateway.name(), &Request::Confirm {})?;
-    while answer.next_row()?.is_some() {}
-    print::line("configuration confirmed")
+pub(crate) fn confirm(Confirm { gateway, output }: &Confirm) -> anyhow::Result<()> {
+    ask(gateway.name(), &Request::Confirm {})?.all_rows()?;
+    output.answer(&json!({ "confirmed": true }), || print::line("configuration confirmed"))
 }
 
 /// Prints the rows of an answer; says how many there were.
-fn tell(gateway: &Gateway, request: &Request, json: bool, dry_run: bool) -> anyhow::Result<usize> {
-    let mut answer = ask(gateway.name(), request)?;
-    let mut rows = 0;
-    while let Some(line) = answer.next_row()? {
-        rows += 1;
-        if json {
-            print::line(std::str::from_utf8(line)?.trim_end())?;
-            continue;
+fn tell(gateway: &Gateway, request: &Request, output: Output, dry_run: bool) -> anyhow::Result<usize> {
+    let rows = ask(gateway.name(), request)?.all_rows()?;
+    output.rows(&rows, |row| match words(row, dry_run) {
+        Some((text, true)) => {
+            print::warning(&text);
+            Ok(())
         }
-        let row: Value = serde_json::from_slice(line)?;
-        match words(&row, dry_run) {
-            Some((text, true)) => print::warning(&text),
-            Some((text, false)) => print::line(&text)?,
-            None => {}
-        }
-    }
-    Ok(rows)
+        Some((text, false)) => print::line(&text),
+        None => Ok(()),
+    })?;
+    Ok(rows.len())
 }
 
 /// What a row says, and whether it is a warning.

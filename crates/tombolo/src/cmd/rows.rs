@@ -5,32 +5,17 @@
 //! A reader who has seen enough ends it all.
 
 use std::io::{self, BufWriter, Write};
+use std::time::Duration;
 
 use serde_json::Value;
 use tombolo_daemon::control::client::Answer;
 
+use super::format::Format;
+use super::output::{csv_line, plain};
 use super::print;
 
 /// Rows that the widths of the columns are taken from.
 const MEASURED: usize = 200;
-
-/// How rows are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Format {
-    Table,
-    Json,
-    Csv,
-}
-
-impl Format {
-    pub(crate) fn new(json: bool, csv: bool) -> Self {
-        match (json, csv) {
-            (true, _) => Self::Json,
-            (_, true) => Self::Csv,
-            _ => Self::Table,
-        }
-    }
-}
 
 /// A column, and the keys of the row that it is made from.
 #[derive(Debug, Clone, Copy)]
@@ -41,6 +26,8 @@ pub(crate) enum Cell {
     Number(&'static str),
     /// A time span.
     Seconds(&'static str),
+    /// A moment, of which people want the time of day.
+    Time(&'static str),
     /// Address and port.
     Endpoint { name: &'static str, address: &'static str, port: &'static str },
     /// A host inside, which may be behind a softwire.
@@ -50,9 +37,20 @@ pub(crate) enum Cell {
 impl Cell {
     fn heading(&self) -> &'static str {
         match self {
-            Self::Text(name) | Self::Number(name) | Self::Seconds(name) => name,
+            Self::Text(name) | Self::Number(name) | Self::Seconds(name) | Self::Time(name) => name,
             Self::Endpoint { name, .. } | Self::Host { name, .. } => name,
         }
+    }
+
+    /// How wide its cells mostly are, for rows that are not waited for.
+    fn usual_width(&self) -> usize {
+        let cells = match self {
+            Self::Text(_) | Self::Seconds(_) => 8,
+            Self::Number(_) => 6,
+            Self::Time(_) => 15,
+            Self::Endpoint { .. } | Self::Host { .. } => 26,
+        };
+        cells.max(self.heading().len())
     }
 
     fn is_right(&self) -> bool {
@@ -62,7 +60,7 @@ impl Cell {
     /// The keys, for comma-separated values.
     fn keys(&self) -> Vec<&'static str> {
         match *self {
-            Self::Text(name) | Self::Number(name) | Self::Seconds(name) => vec![name],
+            Self::Text(name) | Self::Number(name) | Self::Seconds(name) | Self::Time(name) => vec![name],
             Self::Endpoint { address, port, .. } => vec![address, port],
             Self::Host { address, port, softwire, .. } => {
                 std::iter::once(address).chain(port).chain([softwire]).collect()
@@ -74,6 +72,7 @@ impl Cell {
         match *self {
             Self::Text(key) | Self::Number(key) => plain(&row[key]),
             Self::Seconds(key) => row[key].as_u64().map_or_else(|| plain(&row[key]), span),
+            Self::Time(key) => time_of_day(&plain(&row[key])),
             Self::Endpoint { address, port, .. } => endpoint(&row[address], Some(&row[port])),
             Self::Host { address, port, softwire, .. } => {
                 let host = endpoint(&row[address], port.map(|port| &row[port]));
@@ -86,23 +85,19 @@ impl Cell {
     }
 }
 
-fn plain(value: &Value) -> String {
-    match value {
-        Value::Null => String::new(),
-        Value::String(text) => text.clone(),
-        Value::Bool(yes) => if *yes { "yes" } else { "no" }.to_owned(),
-        Value::Array(items) => items.iter().map(plain).collect::<Vec<_>>().join(" "),
-        other => other.to_string(),
-    }
-}
-
 fn endpoint(address: &Value, port: Option<&Value>) -> String {
     let address = plain(address);
     match port {
-        None => address,
+        None | Some(Value::Null) => address,
         Some(port) if address.contains(':') => format!("[{address}]:{port}"),
         Some(port) => format!("{address}:{port}"),
     }
+}
+
+/// `21:04:55.123456` of `2026-11-21T21:04:55.123456Z`.
+fn time_of_day(moment: &str) -> String {
+    let time = moment.split_once('T').map_or(moment, |(_, time)| time);
+    time.strip_suffix('Z').unwrap_or(time).to_owned()
 }
 
 fn span(seconds: u64) -> String {
@@ -117,7 +112,59 @@ fn span(seconds: u64) -> String {
 /// Writes all rows of an answer to standard output; says how many there were.
 pub(crate) fn print_rows(answer: Answer, cells: &[Cell], format: Format) -> anyhow::Result<u64> {
     let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
-    match write_rows(answer, cells, format, &mut out) {
+    let written = write_rows(answer, cells, format, &mut out);
+    ended(written, &mut out)
+}
+
+/// Writes rows as they come, each at once, until the answer ends. `note` gets each row first, and says
+/// whether it is one for people's eyes alone, which it has dealt with; programs get all.
+pub(crate) fn follow_rows(
+    mut answer: Answer,
+    cells: &[Cell],
+    format: Format,
+    note: &mut dyn FnMut(&mut Value) -> anyhow::Result<bool>,
+) -> anyhow::Result<u64> {
+    end_with_reader();
+    let mut out = io::stdout().lock();
+    let mut table = Table { widths: Some(cells.iter().map(Cell::usual_width).collect()), ..Table::new(cells) };
+    let mut follow = || -> Result<u64, Ended> {
+        let mut rows = 0;
+        match format {
+            Format::Csv => writeln!(out, "{}", heading(cells))?,
+            Format::Table => table.heading(&mut out)?,
+            Format::Json => {}
+        }
+        while let Some(line) = answer.next_row().map_err(|error| Ended::Error(error.into()))? {
+            let mut row: Value = serde_json::from_slice(line).map_err(|error| Ended::Error(error.into()))?;
+            let is_note = note(&mut row).map_err(Ended::Error)?;
+            match format {
+                Format::Json => writeln!(out, "{row}")?,
+                _ if is_note => continue,
+                Format::Csv => csv(cells, &row, &mut out)?,
+                Format::Table => table.row(cells.iter().map(|cell| cell.text(&row)).collect(), &mut out)?,
+            }
+            rows += u64::from(!is_note);
+            out.flush()?;
+        }
+        Ok(rows)
+    };
+    let followed = follow();
+    ended(followed, &mut out)
+}
+
+/// Ends the process when nobody reads its output any more, though there is nothing to be written.
+fn end_with_reader() {
+    std::thread::spawn(|| {
+        while print::is_read() {
+            std::thread::sleep(Duration::from_millis(250));
+        }
+        std::process::exit(0)
+    });
+}
+
+/// What came of it. A reader who has seen enough is no error.
+fn ended(written: Result<u64, Ended>, out: &mut impl Write) -> anyhow::Result<u64> {
+    match written {
         Err(Ended::Reader) => Ok(0),
         Err(Ended::Error(error)) => {
             // What came until then is shown all the same.
@@ -129,6 +176,11 @@ pub(crate) fn print_rows(answer: Answer, cells: &[Cell], format: Format) -> anyh
             _ => Ok(rows),
         },
     }
+}
+
+/// The first line of comma-separated values.
+fn heading(cells: &[Cell]) -> String {
+    csv_line(cells.iter().flat_map(Cell::keys))
 }
 
 /// Writes rows that are there already as a table.
@@ -158,8 +210,7 @@ fn write_rows(mut answer: Answer, cells: &[Cell], format: Format, out: &mut impl
     let mut table = Table::new(cells);
     let mut rows = 0;
     if format == Format::Csv {
-        let keys: Vec<_> = cells.iter().flat_map(Cell::keys).collect();
-        writeln!(out, "{}", keys.join(","))?;
+        writeln!(out, "{}", heading(cells))?;
     }
     while let Some(line) = answer.next_row().map_err(|error| Ended::Error(error.into()))? {
         rows += 1;
@@ -181,16 +232,8 @@ fn write_rows(mut answer: Answer, cells: &[Cell], format: Format, out: &mut impl
 }
 
 fn csv(cells: &[Cell], row: &Value, out: &mut impl Write) -> io::Result<()> {
-    for (number, key) in cells.iter().flat_map(Cell::keys).enumerate() {
-        let text = plain(&row[key]);
-        let comma = if number > 0 { "," } else { "" };
-        if text.contains([',', '"', '\n']) {
-            write!(out, "{comma}\"{}\"", text.replace('"', "\"\""))?;
-        } else {
-            write!(out, "{comma}{text}")?;
-        }
-    }
-    writeln!(out)
+    let texts: Vec<String> = cells.iter().flat_map(Cell::keys).map(|key| plain(&row[key])).collect();
+    writeln!(out, "{}", csv_line(texts.iter().map(String::as_str)))
 }
 
 /// A table under construction.
@@ -215,19 +258,22 @@ impl<'c> Table<'c> {
 
     /// Writes the heading, and the rows that waited for the widths.
     fn begin(&mut self, out: &mut impl Write) -> io::Result<()> {
-        let heading: Vec<String> =
-            self.cells.iter().map(|cell| cell.heading().replace('_', " ").to_uppercase()).collect();
+        let headings = self.headings();
         let width = |column: usize| {
-            let cells = self.waiting.iter().chain([&heading]).map(|row| row[column].chars().count());
+            let cells = self.waiting.iter().chain([&headings]).map(|row| row[column].chars().count());
             cells.max().unwrap_or(0)
         };
-        let widths: Vec<usize> = (0..self.cells.len()).map(width).collect();
-        line(self.cells, &widths, &heading, out)?;
-        for row in std::mem::take(&mut self.waiting) {
-            line(self.cells, &widths, &row, out)?;
-        }
-        self.widths = Some(widths);
-        Ok(())
+        self.widths = Some((0..self.cells.len()).map(width).collect());
+        self.heading(out)?;
+        std::mem::take(&mut self.waiting).into_iter().try_for_each(|row| self.row(row, out))
+    }
+
+    fn headings(&self) -> Vec<String> {
+        self.cells.iter().map(|cell| cell.heading().replace('_', " ").to_uppercase()).collect()
+    }
+
+    fn heading(&self, out: &mut impl Write) -> io::Result<()> {
+        line(self.cells, self.widths.as_deref().unwrap_or_default(), &self.headings(), out)
     }
 
     fn end(&mut self, out: &mut impl Write) -> io::Result<()> {
@@ -277,6 +323,12 @@ mod tests {
             json!({ "service": "a,\"b\"", "inside": "10.0.0.1", "inside_port": 80, "softwire": "::1", "idle": 3 });
         csv(CELLS, &row, &mut out).unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), "\"a,\"\"b\"\"\",10.0.0.1,80,::1,3\n");
+    }
+
+    #[test]
+    fn of_a_moment_people_see_the_time_of_day() {
+        assert_eq!(time_of_day("2026-11-21T21:04:55.123456Z"), "21:04:55.123456");
+        assert_eq!(endpoint(&json!("2001:db8::1"), Some(&Value::Null)), "2001:db8::1");
     }
 
     #[test]

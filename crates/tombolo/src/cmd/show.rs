@@ -1,6 +1,7 @@
 //! `tombolo show`: what a running gateway has and has counted.
 
 use std::io::IsTerminal as _;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -9,9 +10,11 @@ use tombolo_daemon::control::filter::Filter;
 use tombolo_daemon::control::request::Request;
 
 use super::control::Gateway;
+use super::format::Format;
+use super::output::Output;
 use super::print;
-use super::rows::{Cell, Format, print_rows};
-use super::show_routes;
+use super::rows::{Cell, print_rows};
+use super::{show_routes, trace};
 
 /// Arguments of `tombolo show`.
 #[derive(Debug, Args)]
@@ -20,12 +23,8 @@ pub(crate) struct Arguments {
     what: What,
     #[command(flatten)]
     gateway: Gateway,
-    /// Print JSON instead of a table: one object a line, except for routes
-    #[arg(long, global = true)]
-    json: bool,
-    /// Print comma-separated values instead of a table
-    #[arg(long, global = true, conflicts_with = "json")]
-    csv: bool,
+    #[command(flatten)]
+    pub(super) output: Output,
     /// Show it again and again, every second or so many seconds, until interrupted
     #[arg(long, global = true, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "1",
           value_parser = clap::value_parser!(u64).range(1..))]
@@ -55,6 +54,21 @@ enum What {
         /// Also what never happened
         #[arg(long)]
         all: bool,
+    },
+    /// Packets dropped or refused since the start, by service and reason, with remedies; or one by one as
+    /// they are dropped
+    Drops {
+        /// Also reasons that never occurred
+        #[arg(long, conflicts_with = "follow")]
+        all: bool,
+        /// Show each packet as it is dropped, until interrupted
+        #[arg(short, long, conflicts_with = "watch")]
+        follow: bool,
+        /// Write the packets into this capture file
+        #[arg(long, value_name = "FILE", requires = "follow")]
+        pcap: Option<PathBuf>,
+        #[command(flatten)]
+        which: trace::Which,
     },
     /// Subscribers: who has state, and which outside address each was granted
     Subscribers(Wanted),
@@ -196,6 +210,7 @@ const COUNTERS: &[Cell] = &[
     Cell::Number("value"),
     Cell::Text("remedy"),
 ];
+const DROPS: &[Cell] = &[Cell::Text("service"), Cell::Text("reason"), Cell::Number("packets"), Cell::Text("remedy")];
 const FASTPATH: &[Cell] = &[Cell::Text("what"), Cell::Text("name"), Cell::Text("value"), Cell::Text("why")];
 const SUBSCRIBERS: &[Cell] = &[
     Cell::Text("service"),
@@ -231,7 +246,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     // A reader who has seen enough ends it.
     while print::is_read() {
         // Rows for machines follow one another.
-        if !arguments.json && !arguments.csv && std::io::stdout().is_terminal() {
+        if arguments.output.format() == Format::Table && std::io::stdout().is_terminal() {
             print::line(CLEAR)?;
         }
         show(arguments)?;
@@ -241,12 +256,16 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
 }
 
 fn show(arguments: &Arguments) -> anyhow::Result<()> {
-    let format = Format::new(arguments.json, arguments.csv);
+    let format = arguments.output.format();
     let (request, cells) = match &arguments.what {
-        What::Routes(_) if arguments.csv => {
-            anyhow::bail!("routes are shown as a table or as JSON, not as comma-separated values")
+        What::Routes(routes) => return show_routes::run(routes, arguments.output),
+        What::Drops { follow: true, pcap, which, .. } => {
+            return trace::drops(&arguments.gateway, which, pcap.as_deref(), format);
         }
-        What::Routes(routes) => return show_routes::run(routes, arguments.json),
+        What::Drops { which, .. } if !which.is_any() => {
+            anyhow::bail!("which packets are shown is for those to come: show drops --follow")
+        }
+        What::Drops { all, .. } => (Request::Drops { all: *all }, DROPS),
         What::Status => (Request::Status {}, STATUS),
         What::Services => (Request::Services {}, SERVICES),
         What::Bindings(wanted) => (Request::Bindings { filter: wanted.filter() }, BINDINGS),

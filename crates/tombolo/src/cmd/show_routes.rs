@@ -7,6 +7,8 @@ use serde_json::{Value, json};
 use tombolo_io::netlink::{Mirror, MirroredRoute, RouteKind};
 use tombolo_tables::memory::Heap;
 
+use super::format::Format;
+use super::output::Output;
 use super::print;
 
 /// Arguments of `tombolo show routes`.
@@ -19,7 +21,7 @@ pub(crate) struct Arguments {
     room: usize,
 }
 
-pub(crate) fn run(&Arguments { address, room }: &Arguments, json: bool) -> anyhow::Result<()> {
+pub(crate) fn run(&Arguments { address, room }: &Arguments, output: Output) -> anyhow::Result<()> {
     let mirror = Mirror::open(&mut Heap, room)?;
     let shown: Vec<MirroredRoute> = match address {
         Some(address) => mirror.lookup(address).into_iter().collect(),
@@ -30,8 +32,11 @@ pub(crate) fn run(&Arguments { address, room }: &Arguments, json: bool) -> anyho
     {
         anyhow::bail!("no route leads to {address}");
     }
-    if json {
-        return print::json(&shown.iter().map(|route| as_json(&mirror, route)).collect::<Vec<Value>>());
+    let rows = || shown.iter().map(|route| as_json(&mirror, route)).collect::<Vec<Value>>();
+    match output.format() {
+        Format::Table => {}
+        Format::Json => return print::json(&rows()),
+        Format::Csv => return output.rows(&rows(), |_| Ok(())),
     }
     let mut table = print::table(&["prefix", "what", "via", "interface", "metric"]);
     for route in &shown {

@@ -10,6 +10,8 @@ use tombolo_engine::packet::{Offload, Packet};
 use tombolo_io::pcap::{CaptureReader, CaptureWriter, LinkType};
 use tombolo_io::queue::Buffer;
 
+use super::format::Format;
+use super::output::Output;
 use super::print;
 use crate::offline::{Offline, Side};
 
@@ -34,9 +36,8 @@ pub(crate) struct Arguments {
     /// Seed of ports and identifications
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// One JSON object a line
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    pub(super) output: Output,
 }
 
 /// What became of one packet.
@@ -53,6 +54,9 @@ struct Line {
     sent_outside: usize,
 }
 
+/// The names of its members.
+const LINE: &str = "from,packet,seconds,bytes,verdict,reason,sent_inside,sent_outside";
+
 /// Runs the captures through the engine.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let (mut gateway, warnings) = Offline::load(&arguments.config, arguments.seed)?;
@@ -66,6 +70,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let mut inside = Sink::create(arguments.inside_out.as_deref())?;
     let mut outside = Sink::create(arguments.outside_out.as_deref())?;
     let mut first = None;
+    if arguments.output.format() == Format::Csv {
+        print::line(LINE)?;
+    }
     while let Some(source) = earliest(&mut sources) {
         let (side, number) = (source.side, source.number);
         let Some((at, mut packet)) = source.packet() else { break };
@@ -93,7 +100,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             sent_outside: sent[1],
         };
         source.advance()?;
-        line.print(arguments.json)?;
+        line.print(arguments.output.format())?;
     }
     inside.finish()?;
     outside.finish()?;
@@ -104,11 +111,18 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
 }
 
 impl Line {
-    fn print(&self, json: bool) -> anyhow::Result<()> {
-        if json {
-            return print::line(&serde_json::to_string(self)?);
+    fn print(&self, format: Format) -> anyhow::Result<()> {
+        let Self { from, packet, seconds, bytes, verdict, sent_inside, sent_outside, reason } = self;
+        match format {
+            Format::Table => {}
+            Format::Json => return print::line(&serde_json::to_string(self)?),
+            Format::Csv => {
+                let reason = reason.unwrap_or_default();
+                return print::line(&format!(
+                    "{from},{packet},{seconds},{bytes},{verdict},{reason},{sent_inside},{sent_outside}"
+                ));
+            }
         }
-        let Self { from, packet, seconds, bytes, verdict, sent_inside, sent_outside, .. } = self;
         let reason = self.reason.map(|reason| format!(" {reason}")).unwrap_or_default();
         print::line(&format!(
             "{from:<7} {packet:>6} {seconds:>12.6} {bytes:>6} bytes  {verdict}{reason}, {sent_inside} inside, \
