@@ -1198,6 +1198,14 @@ def segment_sizes():
          "packet too big with the inside link's 1400",
          packet(given, "reply packet-too-big", error6(GW6, other, 2, 0, u32(1400), given[:1232])),
          config="narrow", service="nat64")
+    host = "10.0.0.3"
+    query, answer = udp(host, B4, 40000, 53, b"query"), udp(B4, host, 53, 40000, b"answer")
+    case("untranslated-port", "RFC 6888 REQ-6", "to a port that is not translated, and an error about the answer",
+         "the host's own address",
+         [packet(ipv4(host, B4, 17, query, df=1, ident=7), "forward", ipv4(host, B4, 17, query, df=1, ident=7, ttl=63)),
+          packet(ipv4(host, B4, 1, icmp4(3, 3, ZERO, ipv4(B4, host, 17, answer, df=1))), "forward",
+                 ipv4(host, B4, 1, icmp4(3, 3, ZERO, ipv4(B4, host, 17, answer, df=1)), ttl=63))],
+         config="untranslated", service="nat44")
     stranger, remote = "2001:db8:bbbb::2", "64:ff9b::c633:6409"
     given = ipv6(stranger, remote, 17, udp(stranger, remote, 40000, 53, b"query"))
     case("not-inside", "RFC 4443 section 3.1", "from a host that is not one of those inside", "administratively prohibited",

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use support::*;
 use tombolo_engine::mapping::address_ranges::AddressRanges;
+use tombolo_engine::mapping::exemptions::{Exemption, Exemptions};
 use tombolo_engine::mapping::networks::Networks;
 use tombolo_engine::mapping::pool::{Owner, Pool, PoolRange, PortRanges};
 use tombolo_engine::mapping::port_set::PortDivision;
@@ -74,6 +75,52 @@ fn aftr(policy: Policy) -> Gateway {
         icmp_source: Ipv4Addr::new(192, 0, 0, 1),
         tell_unknown: true,
     }))
+}
+
+/// With a host behind `B4_A` that has an address of its own, and reaches port 53 of the server with it.
+fn aftr_with_exempt_port() -> Gateway {
+    let mut gateway = aftr(Policy::default());
+    if let ServiceKind::Aftr(aftr) = &mut gateway.plan.services[0].kind {
+        let udp = PortRanges::new([53..=53]);
+        let exempt = vec![Exemption { addresses: SERVER..=SERVER, tcp: PortRanges::default(), udp }];
+        aftr.untranslated =
+            Untranslated::new(AddressRanges::default(), Exemptions(exempt), vec![(Ipv4Addr::new(10, 0, 0, 5), B4_A)]);
+    }
+    gateway
+}
+
+#[test]
+fn behind_a_softwire_single_ports_are_reached_with_the_hosts_own_address() {
+    let mut gateway = aftr_with_exempt_port();
+    let host = Ipv4Addr::new(10, 0, 0, 5);
+    let out = |gateway: &mut Gateway, port| {
+        see(&forward(gateway, &tunnelled(B4_A, AFTR, &udp((host, 4000), (SERVER, port), b"query")))).source
+    };
+    assert_eq!((out(&mut gateway, 53), out(&mut gateway, 54)), (host.into(), POOL.into()));
+    let answer = udp((SERVER, 53), (host, 4000), b"answer");
+    let (from, to, inner) = inside(&forward(&mut gateway, &answer));
+    assert_eq!((from, to, see(&inner).destination), (AFTR, B4_A, host.into()));
+    // From another port nobody gets there.
+    let other = udp((SERVER, 54), (host, 4000), b"answer");
+    assert_eq!(gateway.pass(&other).0, Verdict::Drop(DropReason::NoBinding));
+    // Errors about what went there and what came from there find their way.
+    let error = icmp(host, SERVER, 3, 3, 0, &answer);
+    assert_eq!(see(&forward(&mut gateway, &tunnelled(B4_A, AFTR, &error))).source, host.into());
+    let error = icmp(SERVER, host, 3, 3, 0, &udp((host, 4000), (SERVER, 53), b"query"));
+    assert_eq!(inside(&forward(&mut gateway, &error)).1, B4_A);
+}
+
+#[test]
+fn pieces_from_who_is_no_b4_do_not_wait_for_others() {
+    let mut gateway = aftr(Policy::default());
+    let stranger: Ipv6Addr = "2001:db8:2000::b4".parse().unwrap();
+    let pieces = |from| fragments_ipv6(&tunnelled(from, AFTR, &udp((HOST4, 4000), (SERVER, 53), &[7; 1400])), 1240);
+    for piece in pieces(stranger) {
+        let verdict = gateway.pass(&piece).0;
+        assert_eq!(verdict.reason(), Some(DropReason::UnknownSoftwire), "{verdict:?}");
+    }
+    let verdicts: Vec<Verdict> = pieces(B4_A).iter().map(|piece| gateway.pass(piece).0).collect();
+    assert_eq!(verdicts, [Verdict::Hold, Verdict::Forward]);
 }
 
 fn b4() -> Gateway {

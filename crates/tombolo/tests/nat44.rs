@@ -24,11 +24,15 @@ static = [{ inside = "10.0.0.2:8080", outside = "192.0.2.1:8080", protocol = "tc
 "#;
 
 fn start() -> (Lab, Process) {
-    let lab = Lab::create(&Topology::client_gateway_server()).unwrap();
+    start_in(Lab::create(&Topology::client_gateway_server()).unwrap(), "")
+}
+
+/// With `more` at the end of the service.
+fn start_in(lab: Lab, more: &str) -> (Lab, Process) {
     let file = lab.directory().unwrap().join("gateway.toml");
     // Included by fastpath.rs under this name, everything runs with the fast path.
     let fastpath = if module_path!().ends_with("with_tc") { "tc" } else { "off" };
-    fs::write(&file, format!("[gateway]\nfastpath = \"{fastpath}\"\n{CONFIGURATION}")).unwrap();
+    fs::write(&file, format!("[gateway]\nfastpath = \"{fastpath}\"\n{CONFIGURATION}{more}")).unwrap();
     let command = lab.node("gateway").unwrap().command(TOMBOLO).args(["run", "-c"]);
     let mut gateway = command.arg(file.display().to_string()).spawn().unwrap();
     gateway.wait_for_text("ready", READY).unwrap();
@@ -134,4 +138,55 @@ fn hosts_with_private_addresses_and_a_server_reach_each_other() {
     lab.node("gateway").unwrap().command(TOMBOLO).args(["down"]).run().unwrap().success().unwrap();
     let [after, table] = rules();
     assert!(!after.contains("84") && table.is_empty(), "{after}{table}");
+}
+
+/// Who sends `length` bytes to a port of the server, and gets them back, as the server sees it.
+fn seen_by_server(lab: &Lab, port: u16, length: usize) -> SocketAddr {
+    let to = SocketAddr::new([198, 51, 100, 2].into(), port);
+    let (ready, is_ready) = std::sync::mpsc::channel();
+    let server = lab.node("server").unwrap().spawn(move || {
+        let socket = UdpSocket::bind(to).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        ready.send(()).unwrap();
+        let mut received = vec![0; 65_536];
+        let (length, from) = socket.recv_from(&mut received).unwrap();
+        socket.send_to(&received[..length], from).unwrap();
+        from
+    });
+    let server = server.unwrap();
+    is_ready.recv_timeout(PATIENCE).unwrap();
+    let payload = pattern(length);
+    let answer = lab.node("client").unwrap().run(|| {
+        let socket = UdpSocket::bind("10.0.0.2:4000").unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.send_to(&payload, to).unwrap();
+        let mut answer = vec![0; 65_536];
+        let (length, _) = socket.recv_from(&mut answer).unwrap();
+        answer.truncate(length);
+        answer
+    });
+    assert!(answer.unwrap() == payload, "port {port}, {length} bytes");
+    server.join().unwrap().unwrap()
+}
+
+#[test]
+fn a_port_that_is_not_translated_sees_the_hosts_own_address() {
+    if skip_without("a_port_that_is_not_translated_sees_the_hosts_own_address", &["ip"]) {
+        return;
+    }
+    for strictness in ["0", "1", "2"] {
+        let lab = Lab::create(&Topology::client_gateway_server()).unwrap();
+        // Also for the device that is yet to come.
+        let set = |of: &str| fs::write(format!("/proc/sys/net/ipv4/conf/{of}/rp_filter"), strictness).unwrap();
+        lab.node("gateway").unwrap().run(|| ["all", "default"].map(set)).unwrap();
+        let exempt = "untranslated = [{ addresses = \"198.51.100.2\", ports = \"5300\", protocols = [\"udp\"] }]\n";
+        let (lab, mut gateway) = start_in(lab, exempt);
+        // Fragments, too.
+        for length in [100, 5000] {
+            assert_eq!(seen_by_server(&lab, 5300, length), address("10.0.0.2:4000"), "rp_filter {strictness}");
+            assert!(seen_by_server(&lab, 5301, length).ip() != address("10.0.0.2:0").ip(), "rp_filter {strictness}");
+        }
+        gateway.signal(Signal::SIGTERM).unwrap();
+        gateway.wait(PATIENCE).unwrap().success().unwrap();
+    }
 }
