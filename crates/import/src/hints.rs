@@ -24,6 +24,11 @@ impl Hints {
         if said.is_empty() { private.iter().filter_map(|net| words::net(net)).collect() } else { said }
     }
 
+    /// Where IPv6 hosts inside are; nowhere if that is not said.
+    pub(crate) fn inside_ipv6(&self) -> Vec<&IpNet> {
+        self.inside.iter().filter(|net| matches!(net, IpNet::V6(_))).collect()
+    }
+
     pub(crate) fn says_inside(&self) -> bool {
         self.inside.iter().any(|net| matches!(net, IpNet::V4(_)))
     }

@@ -42,6 +42,9 @@ pub(crate) fn import(text: &str, kind: Kind, hints: &Hints) -> Result<Imported, 
             _ => draft.leave(key, value, "not known; see whether a key of this gateway does the same"),
         }
     }
+    if is_nat64 && !hints.inside_ipv6().is_empty() {
+        service.set("inside", Value::texts(hints.inside_ipv6()));
+    }
     if is_nat64 && !file.contains_key("pool4") {
         share_own_address(hints, &mut service, &mut draft);
     }
@@ -98,7 +101,7 @@ fn read_pool(value: &Json, service: &mut Table, draft: &mut Draft) {
             draft.leave(
                 place,
                 said(),
-                "pools by mark are not there; limit who may use which with services of their own",
+                "pools go by the prefixes of hosts here, and not by marks; name them: { addresses = ..., for = [\"2001:db8:1::/48\"] }",
             );
             continue;
         }

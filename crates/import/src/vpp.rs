@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use ipnet::{IpNet, Ipv4Net};
+use ipnet::Ipv4Net;
 
 use crate::draft::{Draft, Row, Table, Value};
 use crate::hints::Hints;
@@ -300,7 +300,7 @@ impl Reader {
         if let Some(nat) = self.dslite.take() {
             let mut service = Table::service("aftr");
             service.set_if("address", nat.endpoint.clone().map(Value::Text));
-            let b4s: Vec<_> = self.hints.inside.iter().filter(|net| matches!(net, IpNet::V6(_))).collect();
+            let b4s = self.hints.inside_ipv6();
             if b4s.is_empty() {
                 let why =
                     "serves any B4, here only those of `b4s` are; say what prefixes they have with --inside PREFIX";

@@ -38,9 +38,11 @@ fn a_nat64_of_jool_that_shares_the_hosts_address() {
     let text = r#"{ "framework": "netfilter", "global": { "pool6": "64:ff9b::/96" } }"#;
     let imported = import(Gateway::Jool, text, &Hints::default()).unwrap();
     assert!(imported.left[0].to_string().contains("say with --outside"), "{:?}", imported.left);
-    let hints = Hints { outside: Some(Ipv4Addr::new(192, 0, 2, 9)), ..Hints::default() };
+    let inside = vec!["2001:db8::/32".parse().unwrap(), "10.0.0.0/8".parse().unwrap()];
+    let hints = Hints { outside: Some(Ipv4Addr::new(192, 0, 2, 9)), inside };
     let imported = import(Gateway::Jool, text, &hints).unwrap();
     assert_eq!(imported.left, []);
+    assert!(imported.toml.contains("inside = [\"2001:db8::/32\"]"), "{}", imported.toml);
     assert!(imported.toml.contains(r#"{ addresses = "192.0.2.9", ports = "61001-65535" }"#), "{}", imported.toml);
     tombolo_config::parse("made", &imported.toml).unwrap();
 }
