@@ -82,6 +82,9 @@ pub fn add(
         });
     }
     let inside = binding.key(number);
+    if !service.kind.has_inside(&inside) {
+        return Err("the host is not inside the service");
+    }
     make(tables, service, &inside, binding, flags::STATIC | flags::OPERATOR, now)
 }
 

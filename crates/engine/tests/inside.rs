@@ -9,8 +9,10 @@ use std::net::{IpAddr, Ipv6Addr};
 use support::*;
 use tombolo_engine::mapping::eam::parse_prefix;
 use tombolo_engine::mapping::networks::Networks;
+use tombolo_engine::mapping::pool::PortSpace;
+use tombolo_engine::plan::StaticBinding;
 use tombolo_engine::settle::{Ended, foresee, settle};
-use tombolo_engine::{DropReason, Verdict};
+use tombolo_engine::{DropReason, Verdict, static_bindings};
 
 const STRANGER: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 2, 0, 0, 0, 0, 2);
 
@@ -61,6 +63,18 @@ fn an_error_of_a_router_between_is_believed_wherever_the_router_is() {
     let (_, sent) = gateway.pass(&back);
     let error = icmp(STRANGER, embed(SERVER), 1, 4, 0, &sent[0]);
     assert_eq!(gateway.pass(&error).0, Verdict::Forward);
+}
+
+#[test]
+fn an_operator_binds_nobody_who_is_not_inside() {
+    let gateway = gateway();
+    let service = gateway.plan.services[0].clone();
+    let add = |host: Ipv6Addr, port| {
+        let binding = StaticBinding { inside: host.into(), ..static_binding(PortSpace::Tcp, port, port) };
+        static_bindings::add(&gateway.tables, 0, &service, &binding, gateway.now)
+    };
+    assert_eq!(add(HOST, 2000), Ok(()));
+    assert_eq!(add(STRANGER, 2001), Err("the host is not inside the service"));
 }
 
 #[test]
