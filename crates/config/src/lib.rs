@@ -31,6 +31,7 @@ mod networks;
 mod pool;
 mod problem;
 pub mod reference;
+mod relay;
 mod service;
 mod shared;
 mod shared_pool;

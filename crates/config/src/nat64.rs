@@ -9,12 +9,7 @@ use tombolo_wire::Prefix64;
 use crate::document::Table;
 use crate::networks;
 use crate::problem::Log;
-
-/// What is routed on the Internet, as 2000::/3 says (RFC 4291 section 2.4), and the parts of it that are
-/// for documentation (RFC 3849, RFC 9637).
-const GLOBAL: (Ipv6Addr, u8) = (Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3);
-const DOCUMENTATION: [(Ipv6Addr, u8); 2] =
-    [(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32), (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20)];
+use crate::relay::is_reached_by_anybody;
 
 /// Reads `inside` of the service `table`, whose prefix is `prefix`, if that is known.
 pub(crate) fn read_inside(table: &Table<'_>, prefix: Option<Prefix64>, log: &mut Log) -> Networks {
@@ -40,10 +35,7 @@ pub(crate) fn read_inside(table: &Table<'_>, prefix: Option<Prefix64>, log: &mut
 /// who it was.
 fn warn_of_relay(table: &Table<'_>, prefix: Option<Prefix64>, log: &mut Log) {
     let Some((node, prefix)) = table.find("prefix").zip(prefix) else { return };
-    let is_in = |(address, length): (Ipv6Addr, u8)| {
-        Prefix::<u128>::covering(address.to_bits(), length).contains(prefix.address().to_bits())
-    };
-    if is_in(GLOBAL) && !DOCUMENTATION.into_iter().any(is_in) {
+    if is_reached_by_anybody(prefix) {
         log.warning(node.problem(
             "is routed on the Internet, so that anybody may get here and use the pool (an open relay); name those who \
              may: inside = [\"2001:db8::/32\"]",

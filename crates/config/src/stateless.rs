@@ -16,6 +16,7 @@ use tombolo_wire::Prefix64;
 use crate::document::{Node, Table};
 use crate::problem::{Log, Problem};
 use crate::reference::EAM;
+use crate::relay::is_reached_by_anybody;
 use crate::value;
 
 /// Overlaps that are reported one by one; tables with many have them on purpose.
@@ -55,6 +56,14 @@ pub(crate) fn read(
     }
     if role == Role::Clat {
         check_clat(table, &explicit, log);
+    }
+    if let Some(node) = table.find("dynamic_pool")
+        && prefix.is_some_and(is_reached_by_anybody)
+    {
+        log.warning(node.problem(
+            "the prefix is routed on the Internet, so that anybody may get here and is lent an address; let a firewall \
+             pass those alone who may",
+        ));
     }
     let denied = prefixes(table, "deny", log);
     let denied = DenyList::new(&denied).map_err(|error| table.node().problem(error));

@@ -85,6 +85,18 @@ fn a_prefix_that_is_routed_on_the_internet_is_an_open_relay_unless_hosts_are_nam
         ]
     );
     assert_eq!(warnings("2a00:1450:64::/96", "inside = [\"2a00:1450::/32\"]"), [""; 0]);
+    // Of a stateless translator, where it lends addresses to whoever has none.
+    let lending = |pool: &str| {
+        let text = format!("[[service]]\nkind = \"siit\"\nprefix = \"2a00:1450:64::/96\"\n{pool}");
+        accepted(&text).warnings.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(lending("embedded_hosts = [\"192.0.2.0/24\"]"), [""; 0]);
+    assert_eq!(
+        lending("dynamic_pool = \"192.0.2.0/24\""),
+        [
+            "gateway.toml:4: service[0].dynamic_pool = \"192.0.2.0/24\": the prefix is routed on the Internet, so that anybody may get here and is lent an address; let a firewall pass those alone who may"
+        ]
+    );
     // Whoever wants an open relay says so.
     assert_eq!(warnings("2a00:1450:64::/96", "inside = [\"::/0\"]"), [""; 0]);
     for prefix in ["64:ff9b::/96", "64:ff9b:1::/96", "fd00:64::/96", "2001:db8:64::/96", "3fff:64::/96"] {
