@@ -497,7 +497,7 @@ pub static STATIC: Section = Section {
 /// An item of `service.untranslated` that is a table.
 pub static UNTRANSLATED: Section = Section {
     path: "service.untranslated",
-    about: "Ports of destinations that hosts inside reach with their own addresses, as `untranslated = [\"198.51.100.0/24\", { addresses = \"203.0.113.7\", ports = \"53\" }]`. What is sent there goes by the engine, which sees the ports of fragments as well; ICMP errors about it are let through, echoes are translated.",
+    about: "Ports of destinations that hosts inside reach with their own addresses, as `untranslated = [\"198.51.100.0/24\", { addresses = \"203.0.113.7\", ports = \"53\" }]`. What is sent there goes by the engine, which sees the ports of fragments as well; ICMP errors about it are let through, echoes are translated. Where the interface that the answers come in by checks sources strictly (`rp_filter` 1), it drops them: set 2.",
     groups: groups! {
         "addresses": "string", "", "\"203.0.113.7\"", "IPv4 addresses: a prefix, one address, or a range.";
         "ports": "string", "", "\"53, 853\"", "Ports: numbers and ranges, with commas between them.";

@@ -25,6 +25,7 @@ pub(super) fn nat64() -> Scenario {
             "[[service]]\n\
              kind   = \"nat64\"\n\
              prefix = \"64:ff9b::/96\"\n\
+             inside = [\"2001:db8:1::/64\"]\n\
              pool   = [{ addresses = \"192.0.2.0/28\", ports = \"1024-65535\" }]\n\
              static = [{ inside = \"[2001:db8:1::2]:8080\", outside = \"192.0.2.1:8080\", protocol = \"tcp\" }]\n"
                 .to_owned(),
