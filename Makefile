@@ -6,6 +6,7 @@
 #   make lint     formatting (Rust and C), clippy, documentation, dependencies
 #   make bench    what a packet costs in memory, state at scale, TCP beside plain forwarding and Tayga (root)
 #   make bench-fastpath   the programs in the kernel beside plain forwarding, iptables and Tayga, interleaved (root)
+#   make bench-log   100,000 events a second into the log of bindings: packets' time with a file, with a collector, without
 #   make soak     twenty minutes of attacks and mishaps, fast path against engine, 10^8 packets, and live gateways against
 #                 translate, 10^6 packets a service; SECONDS, TRIALS, PACKETS (root)
 #   make fuzz     libFuzzer on parser, translation, engine and configuration; SECONDS=60 for each of them
@@ -19,7 +20,7 @@
 # Where cargo puts what it has built.
 BINARIES := $(or $(CARGO_TARGET_DIR),./target)
 
-.PHONY: build demo test test-docs lint bench bench-fastpath soak fuzz lab deb cross static kernels setup
+.PHONY: build demo test test-docs lint bench bench-fastpath bench-log soak fuzz lab deb cross static kernels setup
 
 build:
 	cargo build --workspace
@@ -47,6 +48,9 @@ bench: setup
 	cargo bench -p tombolo-daemon --bench state -- scaling start 10
 	cargo build --release -p tombolo
 	$(BINARIES)/release/tombolo bench tcp
+
+bench-log:
+	TOMBOLO_ROUNDS=$(or $(ROUNDS),15) cargo test --release -p tombolo-daemon --lib load -- --nocapture
 
 soak: setup
 	cargo build --release -p tombolo

@@ -5,7 +5,7 @@ set -eu
 
 packages="
     bind9-dnsutils clang clang-format conntrack curl ethtool gcc iperf3 iproute2 iptables iputils-ping iputils-tracepath
-    libbpf-dev libelf-dev llvm make nftables openssh-client openssh-server tayga tcpdump traceroute tshark unbound
+    libbpf-dev libelf-dev llvm make nftables openssh-client openssh-server openssl tayga tcpdump traceroute tshark unbound
 "
 
 if ! command -v dpkg-query >/dev/null; then

@@ -11,8 +11,8 @@ folder=$(cd "$folder" && pwd)
 echo "$folder"
 
 # Those, and the libraries that nothing else here has.
-packages="nfdump librrd8 libdbi1 rsyslog libestr0 libfastjson4 liblognorm5 prometheus"
-if [ -e "$folder/.complete" ] || ! command -v apt-get >/dev/null; then
+packages="nfdump librrd8 libdbi1 rsyslog rsyslog-gnutls libestr0 libfastjson4 liblognorm5 prometheus"
+if [ -e "$folder/.complete-2" ] || ! command -v apt-get >/dev/null; then
     exit 0
 fi
 packed=$(mktemp -d)
@@ -25,7 +25,7 @@ if (cd "$packed" && apt-get download -q $packages >/dev/null 2>&1); then
     done
     # Of its 100 MB the server itself is the most, and nobody asks for it.
     rm -f "$folder/usr/bin/prometheus"
-    touch "$folder/.complete"
+    touch "$folder/.complete-2"
 else
     echo "tools: packages cannot be downloaded: $packages" >&2
 fi

@@ -5,6 +5,7 @@
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -97,6 +98,11 @@ impl<'d> Node<'d> {
     fn mismatch(&self, expected: &str, hint: &str) -> Problem {
         let found = self.value.map_or("nothing", |value| value.get_ref().type_str());
         self.problem(format!("is of the type {found}; {expected} is expected{hint}"))
+    }
+
+    /// The file that it names, relative to the configuration file.
+    pub(crate) fn beside(&self) -> Result<PathBuf, Problem> {
+        Ok(Path::new(self.file()).parent().unwrap_or(Path::new("")).join(self.text()?))
     }
 
     /// The value as text.

@@ -1,16 +1,14 @@
 //! Tables `[gateway]` and `[[interface]]`.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use tombolo_engine::plan::{AnsweredBy, ErrorPolicy, OwnAddresses, Refusals};
 
+use crate::collectors;
 use crate::document::{Node, Table};
-use crate::host::{
-    Collector, CollectorFormat, FastPath, Host, InsideInterfaces, LogDetail, LogFormat, LogLevel, MetricsAddress,
-    Transport,
-};
+use crate::host::{FastPath, Host, InsideInterfaces, LogDetail, LogFormat, LogLevel, MetricsAddress};
 use crate::problem::{Log, Problem};
 use crate::reference::{GATEWAY, INTERFACE};
 
@@ -56,6 +54,7 @@ fn read_gateway(file: &Table<'_>, interfaces: BTreeMap<String, FastPath>, log: &
     let defaults = Host { interfaces, ..Host::default() };
     let Some(table) = file.table("gateway", &GATEWAY, log) else { return (defaults, OwnAddresses::default()) };
     let queues = |node: &Node<'_>| node.number32(1..=256).map(|queues| Some(queues as usize));
+    let collectors = table.find("binding_log_collectors").map(|node| collectors::read(&node, log)).unwrap_or_default();
     let host = Host {
         device: table.read_or("device", defaults.device, log, device),
         queues: table.read_or("queues", None, log, queues),
@@ -76,7 +75,7 @@ fn read_gateway(file: &Table<'_>, interfaces: BTreeMap<String, FastPath>, log: &
             .read_or("binding_log_rate", defaults.binding_log_rate, log, |node| node.number32(1..=1_000_000)),
         binding_log_detail: table
             .read_or("binding_log_detail", defaults.binding_log_detail, log, |node| node.choice(&DETAILS)),
-        binding_log_collectors: table.read_or("binding_log_collectors", Vec::new(), log, collectors),
+        binding_log_collectors: collectors,
         provision: defaults.provision,
         addresses: defaults.addresses,
         lease_files: defaults.lease_files,
@@ -167,38 +166,6 @@ fn inside(node: &Node<'_>) -> Result<InsideInterfaces, Problem> {
 fn directory(node: &Node<'_>) -> Result<Option<PathBuf>, Problem> {
     let path = PathBuf::from(node.text()?);
     if path.is_absolute() { Ok(Some(path)) } else { Err(node.problem("not an absolute path; begin with \"/\"")) }
-}
-
-/// `["syslog+udp://192.0.2.9:514", "ipfix+tcp://[2001:db8::9]:4739"]`.
-fn collectors(node: &Node<'_>) -> Result<Vec<Collector>, Problem> {
-    const KINDS: [(&str, CollectorFormat, Transport); 4] = [
-        ("syslog+udp", CollectorFormat::Syslog, Transport::Udp),
-        ("syslog+tcp", CollectorFormat::Syslog, Transport::Tcp),
-        ("ipfix+udp", CollectorFormat::Ipfix, Transport::Udp),
-        ("ipfix+tcp", CollectorFormat::Ipfix, Transport::Tcp),
-    ];
-    let read = |node: &Node<'_>| -> Result<Collector, Problem> {
-        let text = node.text()?;
-        let wrong = || {
-            let kinds = KINDS.map(|(name, ..)| name).join(", ");
-            node.problem(format!(
-                "no collector; write its kind ({kinds}) and its address with a port, as \"syslog+udp://192.0.2.9:514\""
-            ))
-        };
-        let (kind, address) = text.split_once("://").ok_or_else(wrong)?;
-        let (_, format, transport) = *KINDS.iter().find(|(name, ..)| *name == kind).ok_or_else(wrong)?;
-        let address: SocketAddr = address.parse().map_err(|_| wrong())?;
-        if address.port() == 0 || address.ip().is_unspecified() || address.ip().is_multicast() {
-            return Err(node.problem("nobody can be reached there; use the address of a host, and a port"));
-        }
-        Ok(Collector { format, transport, address })
-    };
-    let found: Vec<Collector> = node.items()?.iter().map(read).collect::<Result<_, _>>()?;
-    let is_twice = |(place, collector): (usize, &Collector)| found[..place].contains(collector);
-    if found.iter().enumerate().any(is_twice) {
-        return Err(node.problem("names a collector twice; remove one of them"));
-    }
-    Ok(found)
 }
 
 fn metrics(node: &Node<'_>) -> Result<MetricsAddress, Problem> {

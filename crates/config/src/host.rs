@@ -131,6 +131,51 @@ pub struct Collector {
     pub transport: Transport,
     /// Where it is.
     pub address: SocketAddr,
+    /// Over TLS: by what each side knows the other.
+    pub tls: Option<Tls>,
+}
+
+/// By what a collector is known, and what it knows the gateway by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tls {
+    /// The name, or address, that its certificate is for.
+    pub name: String,
+    /// What makes the certificate credible.
+    pub trust: Trust,
+    /// What the gateway shows of itself, if anything.
+    pub identity: Option<Identity>,
+}
+
+/// What makes a certificate credible.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Trust {
+    /// It is signed by one of these, in PEM, and for the name that was asked for.
+    Roots(Vec<u8>),
+    /// It is the one with this SHA-256 (RFC 5425 section 4.2.2); its name and times do not count.
+    Fingerprint([u8; 32]),
+}
+
+/// A certificate and its key, in PEM.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// The certificate, and those that have signed it.
+    pub certificate: Vec<u8>,
+    /// Its key.
+    pub key: Vec<u8>,
+}
+
+impl std::fmt::Debug for Identity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Identity").field("certificate", &self.certificate.len()).finish_non_exhaustive()
+    }
+}
+
+impl Collector {
+    /// True if both are at the same place.
+    #[must_use]
+    pub fn is_at(&self, other: &Self) -> bool {
+        (self.format, self.transport, self.address) == (other.format, other.transport, other.address)
+    }
 }
 
 impl std::fmt::Display for Collector {
@@ -142,6 +187,7 @@ impl std::fmt::Display for Collector {
         let transport = match self.transport {
             Transport::Udp => "udp",
             Transport::Tcp => "tcp",
+            Transport::Tls => "tls",
         };
         write!(f, "{format}+{transport}://{}", self.address)
     }
@@ -163,6 +209,8 @@ pub enum Transport {
     Udp,
     /// A connection.
     Tcp,
+    /// A stream in TLS (RFC 5425).
+    Tls,
 }
 
 /// Which interfaces packets from inside may come in through (RFC 3704).

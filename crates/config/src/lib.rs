@@ -19,6 +19,7 @@ use tombolo_engine::{Plan, layout};
 
 mod assigned;
 mod capacity;
+mod collectors;
 pub mod difference;
 mod document;
 mod gateway;
@@ -45,8 +46,8 @@ mod value;
 
 pub use difference::{Change, Wording};
 pub use host::{
-    Collector, CollectorFormat, FastPath, Host, InsideInterfaces, LogDetail, LogFormat, LogLevel, MetricsAddress,
-    Provision, TableMemory, Transport,
+    Collector, CollectorFormat, FastPath, Host, Identity, InsideInterfaces, LogDetail, LogFormat, LogLevel,
+    MetricsAddress, Provision, TableMemory, Tls, Transport, Trust,
 };
 pub use problem::{ConfigError, Problem};
 pub use shared::{Interface, SharedPool};

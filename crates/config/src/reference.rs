@@ -102,7 +102,7 @@ pub static GATEWAY: Section = Section {
         "binding_log_detail": "\"bindings\", \"blocks\" or \"sessions\"", "\"bindings\"", "\"blocks\"",
             "What is logged of services that hand out ports in blocks or by computation: each binding as well, or blocks alone (RFC 6888 REQ-14, RFC 7422): a line when a subscriber gets a block and one when it is given back. Static bindings, and services that hand ports out one by one, are logged by binding in any case. `sessions`: also with whom bindings are used, a line when a session begins and one when it ends; RFC 6888 REQ-12 says that destinations should not be logged unless that is required, so ask for it only where a law does. All services then have `sessions = \"kept\"`.";
         "binding_log_collectors": "collectors", "none", "[\"ipfix+udp://192.0.2.9:4739\", \"syslog+tcp://[2001:db8::9]:601\"]",
-            "Who gets the log of bindings over the network as well, by address: `syslog+udp` and `syslog+tcp` (RFC 5424; RFC 6587 with counted octets), `ipfix+udp` and `ipfix+tcp` (RFC 7011, events of RFC 8158). A collector that is slow or gone delays nothing: what does not fit into its queue is counted, and told it later. See docs/control.md.";
+            "Who gets the log of bindings over the network as well, by address: `syslog+udp` and `syslog+tcp` (RFC 5424; RFC 6587 with counted octets), `syslog+tls` (RFC 5425; more about it below), `ipfix+udp` and `ipfix+tcp` (RFC 7011, events of RFC 8158). A collector that is slow or gone delays nothing: what does not fit into its queue is counted, and told it later. See docs/control.md.";
         "user": "string", "none: it stays what it is", "\"tombolo\"",
             "User to become once the start is complete, by name or number, with its groups. The run directory, what is pinned in the kernel, the control socket and the log of bindings become its own. It must be able to read this file, for a reload, and to write to the directory of the log, for its rotation. See docs/security.md.";
         "sandbox": "switch", "true", "true",
@@ -119,6 +119,20 @@ pub static GATEWAY: Section = Section {
         "icmp_errors_at_once": "number", "50", "200", "ICMP errors of its own that each worker may send at once, 1 to 1000000.";
         "icmp_refusals": "switch", "true", "false",
             "Tell senders of packets that have no mapping or are denied: \"administratively prohibited\", the default of RFC 7915 sections 4.4 and 5.4. The first ten of a second and worker are logged, with addresses and ports. `false` drops them in silence.";
+    },
+};
+
+/// An item of `gateway.binding_log_collectors`, where it takes more than an address.
+pub static COLLECTOR: Section = Section {
+    path: "binding_log_collectors",
+    about: "In `[gateway]`: who gets the log of bindings over the network: an address, or a table with it. `syslog+tls` is RFC 5425: what makes the collector credible is a list of authorities, and its name, or its certificate's fingerprint. Files are relative to this one, read with it, and again with each reload.",
+    groups: groups! {
+        "to": "address", "", "\"syslog+tls://192.0.2.9:6514\"", "Its kind, address and port.";
+        "name": "string", "its address", "\"logs.example.net\"", "The name that its certificate is for.";
+        "ca": "path", "the host's list", "\"/etc/tombolo/ca.pem\"", "Certificates of the authorities that may have signed it, in PEM.";
+        "fingerprint": "string", "none", "\"5D:7B:...\"", "SHA-256 of its certificate, instead of name and authority, as `openssl x509 -noout -fingerprint -sha256` says it. The certificate's name and times do not count then.";
+        "certificate": "path", "none", "\"/etc/tombolo/gateway.pem\"", "The gateway's own certificate, with those that have signed it, in PEM.";
+        "key": "path", "none", "\"/etc/tombolo/gateway.key\"", "Its key, in PEM. The gateway's `user` must be able to read it, for reloads.";
     },
 };
 
@@ -566,9 +580,10 @@ pub static ALLOCATION: Section = Section {
 };
 
 /// All tables, in the order of the documentation.
-pub static SECTIONS: [&Section; 24] = [
+pub static SECTIONS: [&Section; 25] = [
     &FILE,
     &GATEWAY,
+    &COLLECTOR,
     &INTERFACE,
     &CAPACITY,
     &TIMEOUTS,

@@ -568,8 +568,7 @@ struct File {
 
 /// Reads the file that `node` names, relative to the configuration file.
 fn read_file(node: &Node<'_>, allowed: &Allowed<'_>, log: &mut Log) -> Option<File> {
-    let name = log.keep(node.text())?;
-    let path = Path::new(node.file()).parent().unwrap_or(Path::new("")).join(name);
+    let path = log.keep(node.beside())?;
     let text = std::fs::read_to_string(&path);
     log.reads(&path, text.as_deref().ok().map(Wording::digest));
     let text = match text {

@@ -77,8 +77,8 @@ impl Targets {
     /// [`ReloadError::Target`].
     pub(crate) fn check_ports(&self, settings: &Host) -> Result<(), ReloadError> {
         let Some(ports) = self.ports.get() else { return Ok(()) };
-        let by_tcp = |collector: &&Collector| collector.transport == Transport::Tcp;
-        let mut others = settings.binding_log_collectors.iter().filter(by_tcp);
+        let by_stream = |collector: &&Collector| collector.transport != Transport::Udp;
+        let mut others = settings.binding_log_collectors.iter().filter(by_stream);
         let Some(other) = others.find(|collector| !ports.contains(&collector.address.port())) else { return Ok(()) };
         let why = format!(
             "the running gateway may not connect to TCP port {}, only to the usual ones of collectors and to those \

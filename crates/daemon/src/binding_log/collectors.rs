@@ -4,9 +4,9 @@
 
 use std::io::{self, Write as _};
 use std::net::{TcpStream, UdpSocket};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,7 @@ use tombolo_config::{Collector, CollectorFormat, Transport};
 use super::ipfix::Ipfix;
 use super::record::Record;
 use super::syslog::{Syslog, frame};
+use super::tls::{Secured, Terms};
 use crate::health::Health;
 use crate::threads::{self, Guarded};
 use crate::utc::Utc;
@@ -42,14 +43,14 @@ pub struct Delivery {
     sent: AtomicU64,
     lost: AtomicU64,
     waiting: AtomicU64,
-    /// It gets no more than what waits for it.
-    is_dismissed: AtomicBool,
+    /// Since when it gets no more than what waits for it.
+    dismissed: OnceLock<Instant>,
 }
 
 impl Delivery {
     fn new(collector: Collector) -> Self {
         let (sent, lost, waiting) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
-        Self { collector, sent, lost, waiting, is_dismissed: AtomicBool::new(false) }
+        Self { collector, sent, lost, waiting, dismissed: OnceLock::new() }
     }
 
     /// Lines that were sent.
@@ -96,7 +97,7 @@ impl Collectors {
     /// Starts a thread for each of those that have none.
     ///
     /// # Errors
-    /// If there are no more threads.
+    /// If there are no more threads, or names, certificates or keys are none.
     pub(super) fn prepare(&self, wanted: &[Collector]) -> io::Result<Vec<Feed>> {
         let has_one = |collector: &&Collector| self.feeds.iter().any(|feed| feed.delivery.collector == **collector);
         wanted.iter().filter(|collector| !has_one(collector)).map(|collector| self.start(collector)).collect()
@@ -106,7 +107,7 @@ impl Collectors {
         let delivery = Arc::new(Delivery::new(collector.clone()));
         // Bounded by lines; a batch has one at least.
         let (queue, batches) = sync_channel(1 << 10);
-        let mut sender = Sender::new(Arc::clone(&delivery), &self.host, Arc::clone(&self.faults));
+        let mut sender = Sender::new(Arc::clone(&delivery), &self.host, Arc::clone(&self.faults))?;
         let named = Guarded { name: "log-collector", ..self.guarded.clone() };
         let thread = threads::spawn(named, move || sender.run(&batches))?;
         Ok(Feed { queue: Some(queue), delivery, thread: Some(thread) })
@@ -149,6 +150,8 @@ impl Collectors {
 
 impl Drop for Collectors {
     fn drop(&mut self) {
+        // Whoever tries to reach one that is gone does not do so for ever.
+        self.feeds.iter().for_each(|feed| self.faults.dismiss(&feed.delivery));
         self.feeds.iter_mut().for_each(|feed| drop(feed.queue.take()));
         for thread in self.feeds.iter_mut().filter_map(|feed| feed.thread.take()) {
             let _ = thread.join();
@@ -166,7 +169,7 @@ struct Faults {
 impl Faults {
     fn set(&self, delivery: &Delivery, fault: Option<String>) {
         let mut of = self.lock();
-        if !delivery.is_dismissed.load(Ordering::Acquire) {
+        if delivery.dismissed.get().is_none() {
             self.replace(&mut of, &delivery.collector, fault);
         }
     }
@@ -174,7 +177,7 @@ impl Faults {
     /// Nothing is wrong with it any more, whatever comes of what waits for it.
     fn dismiss(&self, delivery: &Delivery) {
         let mut of = self.lock();
-        delivery.is_dismissed.store(true, Ordering::Release);
+        let _ = delivery.dismissed.set(Instant::now());
         self.replace(&mut of, &delivery.collector, None);
     }
 
@@ -202,6 +205,7 @@ enum Encoder {
 enum Connection {
     Udp(UdpSocket),
     Tcp(TcpStream),
+    Tls(Box<Secured>),
 }
 
 /// The thread of a collector.
@@ -209,6 +213,8 @@ enum Connection {
 struct Sender {
     delivery: Arc<Delivery>,
     encoder: Encoder,
+    /// Of a collector over TLS.
+    terms: Option<Terms>,
     connection: Option<Connection>,
     /// When a connection was last tried.
     tried: Option<Instant>,
@@ -220,32 +226,32 @@ struct Sender {
 }
 
 impl Sender {
-    fn new(delivery: Arc<Delivery>, host: &str, faults: Arc<Faults>) -> Self {
+    fn new(delivery: Arc<Delivery>, host: &str, faults: Arc<Faults>) -> io::Result<Self> {
+        let terms = delivery.collector.tls.as_ref().map(Terms::new).transpose()?;
         let encoder = match delivery.collector.format {
             CollectorFormat::Syslog => Encoder::Syslog(Syslog::new(host, std::process::id())),
             CollectorFormat::Ipfix => Encoder::Ipfix(Ipfix::default()),
         };
-        Self { delivery, encoder, connection: None, tried: None, templates: None, told: 0, faults }
+        Ok(Self { delivery, encoder, terms, connection: None, tried: None, templates: None, told: 0, faults })
     }
 
     fn run(&mut self, batches: &Receiver<Batch>) {
         loop {
             match batches.recv_timeout(LOOK) {
-                Ok(batch) => self.deliver(&batch, None),
+                Ok(batch) => self.deliver(&batch),
                 // A connection is there before it is needed.
                 Err(RecvTimeoutError::Timeout) => drop(self.connect()),
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
-        let deadline = Instant::now() + TO_END;
         for batch in batches.try_iter() {
-            self.deliver(&batch, Some(deadline));
+            self.deliver(&batch);
         }
     }
 
     /// Sends lines, again on a new connection where one breaks. They are lost when others have no room
-    /// behind them any more, or the gateway ends.
-    fn deliver(&mut self, batch: &[Record], deadline: Option<Instant>) {
+    /// behind them any more, or the gateway ends, or goes on without this collector.
+    fn deliver(&mut self, batch: &[Record]) {
         let count = batch.len() as u64;
         let is_sent = loop {
             let before = (self.encoder.clone(), self.told);
@@ -254,7 +260,7 @@ impl Sender {
             // What did not arrive has the same numbers when it is sent again.
             (self.encoder, self.told) = before;
             self.fail(&error);
-            let is_late = deadline.is_some_and(|deadline| Instant::now() > deadline);
+            let is_late = self.delivery.dismissed.get().is_some_and(|since| since.elapsed() > TO_END);
             if is_late || self.delivery.waiting.load(Ordering::Acquire) >= WAITING / 2 {
                 break false;
             }
@@ -297,10 +303,14 @@ impl Sender {
                 socket.connect(address)?;
                 Connection::Udp(socket)
             }
-            Transport::Tcp => {
+            Transport::Tcp | Transport::Tls => {
                 let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+                stream.set_read_timeout(Some(PATIENCE))?;
                 stream.set_write_timeout(Some(PATIENCE))?;
-                Connection::Tcp(stream)
+                match &self.terms {
+                    Some(terms) => Connection::Tls(Box::new(Secured::open(stream, terms)?)),
+                    None => Connection::Tcp(stream),
+                }
             }
         });
         Ok(())
@@ -332,21 +342,24 @@ impl Sender {
         match &mut self.connection {
             None => return Err(io::ErrorKind::NotConnected.into()),
             Some(Connection::Udp(socket)) => send_datagrams(socket, &messages)?,
-            Some(Connection::Tcp(stream)) => {
-                let mut bytes = Vec::new();
-                for message in &messages {
-                    if is_syslog {
-                        frame(message, &mut bytes);
-                    } else {
-                        bytes.extend_from_slice(message);
-                    }
-                }
-                stream.write_all(&bytes)?;
-            }
+            Some(Connection::Tcp(stream)) => stream.write_all(&in_stream(&messages, is_syslog))?,
+            Some(Connection::Tls(stream)) => stream.send(&in_stream(&messages, is_syslog))?,
         }
         self.faults.set(&self.delivery, None);
         Ok(())
     }
+}
+
+fn in_stream(messages: &[Vec<u8>], is_syslog: bool) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for message in messages {
+        if is_syslog {
+            frame(message, &mut bytes);
+        } else {
+            bytes.extend_from_slice(message);
+        }
+    }
+    bytes
 }
 
 /// Sends each message. What the collector's host has refused of earlier ones is said by an error of the

@@ -1,14 +1,15 @@
-//! A hundred thousand events a second: each is in the log or counted as lost, and packets go on beside it.
+//! A hundred thousand events a second: each is in the log or counted as lost, and packets go on beside it, with the
+//! file alone and with a collector as well. `make bench-log` has more rounds, and prints what they cost.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use tombolo_config::LogDetail;
+use tombolo_config::{Collector, CollectorFormat, LogDetail, Transport};
 use tombolo_engine::mapping::pool::PortSpace;
 use tombolo_engine::packet::{HEADROOM, Offload, Packet};
 use tombolo_engine::{Engine, Now, Plan, Verdict};
@@ -33,7 +34,8 @@ const SLICE: Duration = Duration::from_millis(10);
 const BEGIN: u32 = 500;
 const OTHERS: u32 = 2000;
 const SLICES: u32 = 100;
-const ROUNDS: usize = 5;
+/// Rounds, each with and without a log; `TOMBOLO_ROUNDS` in the environment says otherwise.
+const ROUNDS: usize = 2;
 /// Bindings that live, for two seconds each.
 const LIVE: usize = 100_000;
 
@@ -127,11 +129,23 @@ impl World {
     }
 }
 
+/// A collector that takes everything.
+fn collector() -> Collector {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            std::thread::spawn(move || std::io::copy(&mut stream, &mut std::io::sink()));
+        }
+    });
+    Collector { format: CollectorFormat::Syslog, transport: Transport::Tcp, address, tls: None }
+}
+
 /// A round beside a log at work, and what became of the events: lines of beginnings, of ends, and losses.
-fn logged(world: &mut World, path: &Path) -> (Vec<Duration>, [u64; 3]) {
+fn logged(world: &mut World, path: &Path, collectors: &[Collector]) -> (Vec<Duration>, [u64; 3]) {
     let guarded = Guarded { name: "test", stop: StopSignal::new().unwrap(), health: Arc::default() };
-    let settings =
-        LogSettings { path: path.to_owned(), rate: 1_000_000, detail: LogDetail::Bindings, collectors: Vec::new() };
+    let (path, collectors) = (path.to_owned(), collectors.to_vec());
+    let settings = LogSettings { path: path.clone(), rate: 1_000_000, detail: LogDetail::Bindings, collectors };
     let ground = Ground {
         tables: Arc::clone(&world.tables),
         plan: Arc::clone(&world.plan),
@@ -141,7 +155,7 @@ fn logged(world: &mut World, path: &Path) -> (Vec<Duration>, [u64; 3]) {
         host: String::new(),
         guarded,
     };
-    let (file, found) = LogFile::find(path).unwrap();
+    let (file, found) = LogFile::find(&path).unwrap();
     let removals = Removals::default();
     let mut writer = Writer::new(&ground, &settings, file, &removals, Moment::current()).unwrap();
     writer.begin(found, StateFound::Tables, Moment::current());
@@ -159,11 +173,11 @@ fn logged(world: &mut World, path: &Path) -> (Vec<Duration>, [u64; 3]) {
     thread.thread().unpark();
     thread.join().unwrap();
     let mut lines = BTreeMap::new();
-    for line in std::fs::read_to_string(path).unwrap().lines() {
+    for line in std::fs::read_to_string(&path).unwrap().lines() {
         let line: serde_json::Value = serde_json::from_str(line).unwrap();
         *lines.entry(line["event"].as_str().unwrap().to_owned()).or_insert(0_u64) += 1;
     }
-    std::fs::remove_file(path).unwrap();
+    std::fs::remove_file(&path).unwrap();
     let count = |event: &str| lines.get(event).copied().unwrap_or(0);
     (took, [count("created"), count("removed"), removals.lost()])
 }
@@ -181,22 +195,31 @@ fn a_hundred_thousand_events_a_second_are_logged_or_counted() {
     while world.live.len() < LIVE {
         world.round(&Removals::default());
     }
-    let mut ratios = Vec::new();
-    for round in 0..ROUNDS {
-        let before = world.made;
-        let (with, [created, removed, lost]) = logged(&mut world, &home.path().join("log"));
-        let made = u64::from(world.made - before);
-        let busy: Duration = with.iter().map(|&took| took.max(SLICE)).sum();
-        let rate = f64::from(2 * (world.made - before)) / busy.as_secs_f64();
-        let ratio = undisturbed(with) / undisturbed(world.round(&Removals::default()));
-        println!(
-            "{rate:.0} events a second: {created} begun, {removed} ended, {lost} lost; packets take {ratio:.3} of the time"
-        );
-        ratios.push(ratio);
-        assert_eq!(removed + lost, made, "round {round}: each end is in the log or counted");
-        // They live for longer than a walk takes; those that began last have their lines at the stop.
-        assert!(created + lost >= made, "round {round}: {created} of {made}");
+    let rounds = std::env::var("TOMBOLO_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(ROUNDS);
+    let logs = [("a file", vec![]), ("a file and a collector", vec![collector()])];
+    let mut ratios = [Vec::new(), Vec::new()];
+    for round in 0..rounds {
+        let without = undisturbed(world.round(&Removals::default()));
+        for ((name, collectors), ratios) in logs.iter().zip(&mut ratios) {
+            let before = world.made;
+            let (with, [created, removed, lost]) = logged(&mut world, &home.path().join("log"), collectors);
+            let made = u64::from(world.made - before);
+            let busy: Duration = with.iter().map(|&took| took.max(SLICE)).sum();
+            let rate = f64::from(2 * (world.made - before)) / busy.as_secs_f64();
+            let ratio = undisturbed(with) / without;
+            println!(
+                "{name}: {rate:.0} events a second: {created} begun, {removed} ended, {lost} lost; \
+                 packets take {ratio:.3} of the time"
+            );
+            ratios.push(ratio);
+            assert_eq!(removed + lost, made, "round {round}: each end is in the log or counted");
+            // They live for longer than a walk takes; those that began last have their lines at the stop.
+            assert!(created + lost >= made, "round {round}: {created} of {made}");
+        }
     }
-    ratios.sort_by(f64::total_cmp);
-    println!("median: packets take {:.3} of the time that they take without a log", ratios[ROUNDS / 2]);
+    for ((name, _), ratios) in logs.iter().zip(&mut ratios) {
+        ratios.sort_by(f64::total_cmp);
+        let median = ratios.get(ratios.len() / 2).copied().unwrap_or_default();
+        println!("{name}: packets take {median:.3} of the time that they take without a log (median of {rounds})");
+    }
 }

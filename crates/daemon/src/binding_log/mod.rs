@@ -11,7 +11,7 @@
 //! * [`chain`]: each line has a number and a hash over all lines before it. `file`: the file.
 //! * `output`: where it is written to, with what it says of itself. `losses`: what could not be logged.
 //! * [`collectors`]: who gets it over the network as well. `record`: a line on its way there; `syslog` and
-//!   `ipfix`: its forms.
+//!   `ipfix`: its forms; `tls`: a connection that nobody else reads.
 //! * [`verify`]: whether the lines of a file are those that were written. [`history`]: who had an
 //!   endpoint at some time, as far as that is certain.
 
@@ -34,5 +34,6 @@ mod record;
 pub mod removals;
 mod sessions;
 mod syslog;
+mod tls;
 pub mod verify;
 pub(crate) mod writer;

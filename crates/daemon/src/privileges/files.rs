@@ -67,7 +67,7 @@ pub(super) fn rules(settings: &Host, tasked: Tasked, places: &Places<'_>) -> Fil
     }
     // Connections to collectors of the log, which are made anew when they break, and to those that a reload
     // may bring.
-    let collectors = settings.binding_log_collectors.iter().filter(|collector| collector.transport == Transport::Tcp);
+    let collectors = settings.binding_log_collectors.iter().filter(|collector| collector.transport != Transport::Udp);
     let usual = settings.binding_log.iter().flat_map(|_| USUAL);
     let collectors = collectors.map(|collector| collector.address.port()).chain(usual);
     let ports = tasked.awaits_prefix.then_some(DNS).into_iter().chain(collectors).collect();
