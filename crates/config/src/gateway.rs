@@ -68,6 +68,7 @@ fn read_gateway(file: &Table<'_>, interfaces: BTreeMap<String, FastPath>, log: &
         fastpath: table.read_or("fastpath", defaults.fastpath, log, |node| node.choice(&MODES)),
         interfaces: defaults.interfaces,
         inside_interfaces: table.read_or("inside_interfaces", defaults.inside_interfaces, log, inside),
+        proxy_neighbours: table.read_or("proxy_neighbours", defaults.proxy_neighbours, log, Node::switch),
         fastpath_netfilter: table.read_or("fastpath_netfilter", defaults.fastpath_netfilter, log, Node::switch),
         metrics: table.read_or("metrics", None, log, |node| metrics(node).map(Some)),
         binding_log: table.read_or("binding_log", None, log, directory),

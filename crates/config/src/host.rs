@@ -34,6 +34,8 @@ pub struct Host {
     /// Which interfaces packets from inside may come in through. Default:
     /// [`InsideInterfaces::ByRoute`].
     pub inside_interfaces: InsideInterfaces,
+    /// Neighbours are answered for what lies behind the gateway. Default: true.
+    pub proxy_neighbours: bool,
     /// Packets that the fast path has translated pass the kernel's stack, netfilter included.
     /// Default: false.
     pub fastpath_netfilter: bool,
@@ -287,6 +289,7 @@ impl Default for Host {
             fastpath: FastPath::Auto,
             interfaces: BTreeMap::new(),
             inside_interfaces: InsideInterfaces::ByRoute,
+            proxy_neighbours: true,
             fastpath_netfilter: false,
             metrics: None,
             binding_log: None,

@@ -75,7 +75,7 @@ pub static FILE: Section = Section {
 /// `[gateway]`.
 pub static GATEWAY: Section = Section {
     path: "[gateway]",
-    about: "The gateway's place in its host. A reload takes changes of `mtu`, `table`, `inside_interfaces`, `fastpath_netfilter`, `metrics`, what begins with `binding_log`, `log_level`, the addresses, and what begins with `icmp_`; and of `fastpath` unless the gateway has started with `off`. A change of anything else takes a restart, which keeps the state.",
+    about: "The gateway's place in its host. A reload takes changes of `mtu`, `table`, `inside_interfaces`, `proxy_neighbours`, `fastpath_netfilter`, `metrics`, what begins with `binding_log`, `log_level`, the addresses, and what begins with `icmp_`; and of `fastpath` unless the gateway has started with `off`. A change of anything else takes a restart, which keeps the state.",
     groups: groups! {
         "device": "string", "\"tombolo\"", "\"tombolo\"",
             "Name of the TUN device that the gateway makes, 1 to 15 bytes. The prefixes and pools of the services are routed to it.";
@@ -91,6 +91,8 @@ pub static GATEWAY: Section = Section {
             "What the kernel takes by itself: known connections pass without this process, even while it restarts. `auto`: XDP and TC on network cards, TC on virtual interfaces; without it where the kernel cannot, and as long as netfilter has rules that would not see these packets (see `fastpath_netfilter`). The tables are then the kernel's, in `/sys/fs/bpf/tombolo`. See docs/fastpath.md.";
         "inside_interfaces": "\"by-route\", \"any\" or names", "\"by-route\"", "[\"lan0\", \"lan1\"]",
             "Interfaces that packets from inside may come in through (RFC 3704): the one that their source is routed to, all, or those of the list. Others are dropped before they make any state, by a table of nftables that belongs to the process (`nft list table inet tombolo-DEVICE`), and counted as `inside-spoofed`; the fast path takes none of them. Needs nf_tables in the kernel (Linux 5.12); without it the gateway is degraded and says so.";
+        "proxy_neighbours": "switch", "true", "false",
+            "Where what is routed to the device (a pool, a CLAT's or a tunnel's address) lies in the network of an Ethernet link, answer in its place when neighbours there ask who has it: proxy ARP, and NDP (RFC 1027, RFC 4861 section 7.2.8), as `ip neigh show proxy` lists it; at most 4096 addresses. Links and networks that come and go are followed.";
         "fastpath_netfilter": "switch", "false", "true",
             "Packets that the fast path has translated pass the kernel's stack, so that netfilter (nftables, iptables: the chains behind the routing) and routing rules by source see them. Slower, and without XDP. By default they leave by the interface that their route names.";
         "metrics": "address and port, or path", "none", "\"127.0.0.1:9464\"",

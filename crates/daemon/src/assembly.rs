@@ -55,7 +55,7 @@ use crate::tap::Taps;
 use crate::targets::Targets;
 use crate::team::Team;
 use crate::threads::Guarded;
-use crate::upkeep::Upkeep;
+use crate::upkeep::{self, Upkeep};
 use crate::watchdog;
 use crate::worker::{EngineHandler, Pulse};
 
@@ -219,6 +219,7 @@ impl Gateway {
         }
         faults.extend_from_slice(host.shortcomings());
         self.health.set(own_address::PART, faults);
+        upkeep::answer_neighbours(host, &device, &self.health);
         warn_of_obstacles(settings, &plan.load());
         fault::point("routes")?;
         let running = self.running.insert(Arc::new(Running {
@@ -285,7 +286,7 @@ impl Gateway {
         let (put_back, guarded) = (Arc::clone(&running.put_back), guarded("upkeep"));
         self.host.take().into_iter().for_each(|host| self.provided.hold(host));
         let provided = Arc::clone(&self.provided);
-        self.upkeep = Upkeep::start(provided, guarded, put_back).map_err(system("watching the host"))?;
+        self.upkeep = Upkeep::start(provided, device, guarded, put_back).map_err(system("watching the host"))?;
         Ok(())
     }
 

@@ -43,7 +43,8 @@ pub(crate) fn setting(settings: &HostSettings, plan: &Plan) -> Option<Setting> {
     let addresses = settings.addresses.iter().copied().map(IpAddr::from).collect();
     let reserved = own_address::reserved(&settings.shared_pools);
     let returns = plan.services.iter().any(|service| service.kind.routed().returns);
-    Some(Setting { addresses, routes: routes(plan), sources, exempt, shared: shared(plan), returns, reserved })
+    let (routes, shared, answers) = (routes(plan), shared(plan), settings.proxy_neighbours);
+    Some(Setting { addresses, routes, sources, exempt, shared, returns, reserved, answers })
 }
 
 /// The host's own addresses, as far as their ports are the gateway's.

@@ -19,12 +19,13 @@ use crate::discovery;
 use crate::table_text::TableTextError;
 
 /// Keys of `[gateway]` that a reload takes.
-const LIVE: [&str; 10] = [
+const LIVE: [&str; 11] = [
     "gateway.ipv4",
     "gateway.ipv6",
     "gateway.answered_by",
     "gateway.log_level",
     "gateway.icmp_",
+    "gateway.proxy_neighbours",
     "gateway.mtu",
     "gateway.table",
     "gateway.fastpath_netfilter",
@@ -167,6 +168,7 @@ fn fixed<'s>(settings: &Host, plan: &'s Plan, has_programs: bool) -> (Host, Vec<
         lease_files: Vec::new(),
         shared_pools: Vec::new(),
         file_directories: Vec::new(),
+        proxy_neighbours: true,
         log_level: LogLevel::Info,
         mtu: 0,
         table: 0,

@@ -33,6 +33,7 @@ use crate::source_guard::Guard;
 use crate::table_text::TableText;
 use crate::tap::Taps;
 use crate::targets::Targets;
+use crate::upkeep;
 use crate::worker::Pulse;
 
 /// A packet is on its way for much less.
@@ -324,9 +325,13 @@ impl Running {
 
     fn reduce_host(&self, settings: &HostSettings, needed: &Setting) {
         let HostSettings { device, table, .. } = settings;
-        if let Some(Err(error)) = self.provided.with(|host| host.reduce(device, *table, needed)) {
-            tracing::warn!("what the configuration does not need any more stays on the host: {error}");
-        }
+        let reduce = |host: &mut Host| {
+            if let Err(error) = host.reduce(device, *table, needed) {
+                tracing::warn!("what the configuration does not need any more stays on the host: {error}");
+            }
+            upkeep::answer_neighbours(host, device, &self.health);
+        };
+        self.provided.with(reduce);
     }
 
     /// Waits until no packet is on its way by a plan that was replaced: workers look for another one with each

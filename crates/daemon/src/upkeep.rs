@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use tombolo_io::host::{Forwarding, Host, Subject, Watch};
+use tombolo_io::host::{Answers, Forwarding, Host, Subject, Watch};
 use tombolo_io::worker::StopSignal;
 
 use crate::error_chain::in_one_line;
@@ -41,13 +41,14 @@ impl Upkeep {
     /// If the kernel does not announce changes, or if there are no more threads.
     pub(crate) fn start(
         provided: Arc<Provided>,
+        device: String,
         guarded: Guarded,
         put_back: Arc<AtomicU64>,
     ) -> std::io::Result<Option<Self>> {
         let Some(watch) = provided.with(|host| Watch::open(host)) else { return Ok(None) };
         let watch = watch?;
         let (stop, health) = (guarded.stop.clone(), Arc::clone(&guarded.health));
-        let mut keeper = Keeper { provided, watch, health, put_back, budget: Budget::new(), said: None };
+        let mut keeper = Keeper { provided, watch, device, health, put_back, budget: Budget::new(), said: None };
         Ok(Some(Self(threads::spawn(guarded, move || keeper.keep(&stop))?)))
     }
 
@@ -58,9 +59,27 @@ impl Upkeep {
     }
 }
 
+/// Sees to it that neighbours are answered for what lies behind the gateway.
+pub(crate) fn answer_neighbours(host: &mut Host, device: &str, health: &Health) {
+    let Answers { begun, ended, faults } = host
+        .answer_neighbours(device)
+        .unwrap_or_else(|error| Answers { faults: vec![in_one_line(&error)], ..Answers::default() });
+    for (what, addresses) in
+        [("neighbours are answered for", begun), ("neighbours are not answered any more for", ended)]
+    {
+        match addresses.as_slice() {
+            [] => {}
+            [first, .., last] => tracing::info!(addresses = addresses.len(), "{what} {first} to {last}"),
+            [address] => tracing::info!("{what} {address}"),
+        }
+    }
+    health.set("neighbours", faults);
+}
+
 struct Keeper {
     provided: Arc<Provided>,
     watch: Watch,
+    device: String,
     health: Arc<Health>,
     put_back: Arc<AtomicU64>,
     budget: Budget,
@@ -94,6 +113,7 @@ impl Keeper {
 
     fn look_at(&mut self, host: &mut Host) -> bool {
         self.watch.follow(host);
+        answer_neighbours(host, &self.device, &self.health);
         let mut faults: Vec<String> =
             Forwarding::read().remedies().iter().map(|remedy| format!("the host does not forward: {remedy}")).collect();
         let advice = faults.len();

@@ -61,7 +61,12 @@ pub fn ethernet() -> io::Result<Vec<Link>> {
 /// # Errors
 /// What the kernel says.
 pub fn all() -> io::Result<Vec<Link>> {
-    let answers = RouteSocket::open()?.dump(RouteNetlinkMessage::GetLink(LinkMessage::default()))?;
+    of(&mut RouteSocket::open()?)
+}
+
+/// The same, by a socket that is open.
+pub(crate) fn of(socket: &mut RouteSocket) -> io::Result<Vec<Link>> {
+    let answers = socket.dump(RouteNetlinkMessage::GetLink(LinkMessage::default()))?;
     let mut links: Vec<Link> = answers.into_iter().filter_map(link).collect();
     links.sort_by_key(|link| link.index);
     Ok(links)

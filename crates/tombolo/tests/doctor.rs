@@ -19,7 +19,7 @@ use running::{SERVICES, TOMBOLO, rows, run};
 /// The address of the NAT64 lies in the network of the link outside: nobody answers for it there.
 fn services(fast_path: &str) -> String {
     let services = SERVICES.replace("\"192.0.2.1\"", "\"198.51.100.77\"");
-    format!("[gateway]\nfastpath = \"{fast_path}\"\n{services}")
+    format!("[gateway]\nfastpath = \"{fast_path}\"\nproxy_neighbours = false\n{services}")
 }
 
 const NAT44: &str = "198.51.100.2:7";

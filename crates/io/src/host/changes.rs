@@ -20,6 +20,7 @@ use super::messages::{
     Family, HostAddress, Reach, address_message, address_of, family_of, host_address, in_table, is_for, link_message,
     owner_index, owner_name, prohibit_message, route_address, route_message, rule_message, throw_message,
 };
+use super::proxies::Proxies;
 use super::reserved_ports::ReservedPorts;
 use super::source_check::SourceCheck;
 use crate::netfilter::WholePackets;
@@ -44,6 +45,7 @@ pub struct Host {
     /// The setting of the device, open from the start, since a restricted process cannot open it.
     pub(super) source_check: Option<SourceCheck>,
     pub(super) reserved: ReservedPorts,
+    pub(super) proxies: Proxies,
     /// As long as an address is shared.
     pub(super) whole: Option<WholePackets>,
     /// What is not as it should be with shared addresses.
@@ -101,6 +103,7 @@ impl Host {
             is_complete: false,
             source_check: None,
             reserved,
+            proxies: Proxies::open(),
             whole: None,
             shortcomings: Vec::new(),
         })
@@ -432,6 +435,7 @@ impl Host {
 
 impl Drop for Host {
     fn drop(&mut self) {
+        self.fall_silent();
         while let Some(Change { what, ends }) = self.changes.pop() {
             let is_undone = match ends {
                 Ends::WithGateway => true,

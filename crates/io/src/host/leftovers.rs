@@ -11,6 +11,7 @@ use nix::errno::Errno;
 use super::changes::{Host, What};
 use super::error::{HostError, fail};
 use super::keys::{RouteKey, RuleKey};
+use super::proxies::{self, Proxies};
 use super::reserved_ports::ReservedPorts;
 use super::shared::table_of_shared;
 use crate::rtnl::{ROUTE_PROTOCOL, RouteSocket};
@@ -22,6 +23,8 @@ pub struct Leftovers {
     pub rules: usize,
     /// Routes.
     pub routes: usize,
+    /// Addresses that neighbours were answered for.
+    pub answers: usize,
 }
 
 /// Removes what gateways with this device or routing table have left in the calling thread's network
@@ -31,8 +34,8 @@ pub struct Leftovers {
 /// [`HostError`].
 pub fn take_down(device: &str, table: u32) -> Result<Leftovers, HostError> {
     let mut socket = RouteSocket::open().map_err(|source| fail("opening an rtnetlink socket", source))?;
-    let mut reserved = ReservedPorts::open();
-    remove(&mut socket, &mut reserved, (device, table), &[], &[])
+    let (mut reserved, mut proxies) = (ReservedPorts::open(), Proxies::open());
+    remove(&mut socket, (&mut reserved, &mut proxies), (device, table), &[], &[])
 }
 
 impl Host {
@@ -50,13 +53,13 @@ impl Host {
                 What::Up(_) | What::Address(_) => {}
             }
         }
-        remove(&mut self.socket, &mut self.reserved, (device, table), &rules, &routes)
+        remove(&mut self.socket, (&mut self.reserved, &mut self.proxies), (device, table), &rules, &routes)
     }
 }
 
 fn remove(
     socket: &mut RouteSocket,
-    reserved: &mut ReservedPorts,
+    (reserved, proxies): (&mut ReservedPorts, &mut Proxies),
     (device, table): (&str, u32),
     rules: &[RuleKey],
     routes: &[RouteKey],
@@ -81,6 +84,7 @@ fn remove(
             removed.routes += 1;
         }
     }
+    removed.answers = proxies::remove_dead(socket, proxies).map_err(failed)?;
     Ok(removed)
 }
 

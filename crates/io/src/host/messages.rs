@@ -33,6 +33,12 @@ pub struct HostAddress {
 }
 
 impl HostAddress {
+    /// True if hosts on its link take all of `prefix` for their neighbours.
+    pub(super) fn has_on_link(&self, prefix: IpNet) -> bool {
+        let is_network = self.prefix_len < prefix.max_prefix_len() && self.prefix_len <= prefix.prefix_len();
+        is_network && IpNet::new(self.address, self.prefix_len).is_ok_and(|network| network.contains(&prefix))
+    }
+
     /// True if it may stay in `prefix` though that is routed to the gateway: its own network is more
     /// specific, and packets to that need no translation (RFC 7915 section 5.6). An IPv4 prefix
     /// holds addresses to be handed out, of which none may be missing.

@@ -31,6 +31,8 @@ pub struct Setting {
     pub returns: bool,
     /// Ports that the host does not use for connections of its own.
     pub reserved: Vec<RangeInclusive<u16>>,
+    /// Neighbours are answered for what lies in the networks of their links ([`Host::answer_neighbours`]).
+    pub answers: bool,
 }
 
 impl Setting {
@@ -60,6 +62,7 @@ impl Host {
 
     fn add_missing(&mut self, device: &str, table: u32, wanted: &Setting) -> Result<(), HostError> {
         let index = index_of(device)?;
+        self.proxies.is_on = wanted.answers;
         let known: HashSet<Key> = self.changes.iter().map(|change| change.what.key()).collect();
         let is_known = |what: What| known.contains(&what.key());
         for address in wanted.addresses.iter().copied().map(IpNet::from) {

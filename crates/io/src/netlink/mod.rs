@@ -21,7 +21,7 @@ mod beside;
 mod events;
 mod lookup;
 mod mirror;
-mod neighbours;
+pub(crate) mod neighbours;
 mod parse;
 mod targets;
 mod xdp_features;

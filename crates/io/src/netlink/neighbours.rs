@@ -46,7 +46,7 @@ impl Neighbours {
 }
 
 /// Of both families. The kernel lists those that it answers for, or the others.
-fn list(socket: &mut RouteSocket, flags: NeighbourFlags) -> io::Result<Vec<NeighbourMessage>> {
+pub(crate) fn list(socket: &mut RouteSocket, flags: NeighbourFlags) -> io::Result<Vec<NeighbourMessage>> {
     let mut found = Vec::new();
     for family in [AddressFamily::Inet, AddressFamily::Inet6] {
         let mut request = NeighbourMessage::default();
@@ -61,7 +61,7 @@ fn list(socket: &mut RouteSocket, flags: NeighbourFlags) -> io::Result<Vec<Neigh
     Ok(found)
 }
 
-fn address_of(message: &NeighbourMessage) -> Option<IpAddr> {
+pub(crate) fn address_of(message: &NeighbourMessage) -> Option<IpAddr> {
     message.attributes.iter().find_map(|attribute| match attribute {
         NeighbourAttribute::Destination(NeighbourAddress::Inet(address)) => Some(IpAddr::V4(*address)),
         NeighbourAttribute::Destination(NeighbourAddress::Inet6(address)) => Some(IpAddr::V6(*address)),

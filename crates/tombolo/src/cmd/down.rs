@@ -37,11 +37,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
     settings.table = arguments.table.unwrap_or(settings.table);
     let Removed { leftovers, pins } = down(&settings)?;
-    let answer = json!({ "rules": leftovers.rules, "routes": leftovers.routes, "programs": pins });
+    let (rules, routes, answers) = (leftovers.rules, leftovers.routes, leftovers.answers);
+    let answer = json!({ "rules": rules, "routes": routes, "answers": answers, "programs": pins });
     arguments.output.answer(&answer, || {
         if let Some(pins) = &pins {
             print::line(&format!("programs and tables of the fast path removed: {}", pins.display()))?;
         }
-        print::line(&format!("{} rules and {} routes removed", leftovers.rules, leftovers.routes))
+        print::line(&format!("{rules} rules, {routes} routes and {answers} answers for neighbours removed"))
     })
 }
