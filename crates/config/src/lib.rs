@@ -102,7 +102,7 @@ pub fn parse(name: &str, text: &str) -> Result<Configuration, ConfigError> {
     let files = log.take_files();
     host.file_directories = directories(files.keys());
     let warnings = log.finish()?;
-    let mut plan = Plan { services, retired: Vec::new(), times, capacity, own };
+    let mut plan = Plan { rows: Plan::rows_of(&services), services, retired: Vec::new(), times, capacity, own };
     if host.binding_log.is_some() && host.binding_log_detail == LogDetail::Sessions {
         keep_sessions(&mut plan);
     }

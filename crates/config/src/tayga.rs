@@ -24,6 +24,7 @@ use tombolo_engine::mapping::error_sources::ErrorSources;
 use tombolo_engine::mapping::stateless::{DenyList, StatelessMap};
 use tombolo_engine::mechanism::{TranslateSettings, UdpZeroChecksum};
 use tombolo_engine::plan::{AnsweredBy, ErrorPolicy, OwnAddresses, Service, ServiceKind};
+use tombolo_engine::row::Rows;
 use tombolo_engine::service::siit::{Hairpinning, Role, Siit};
 use tombolo_tables::lpm::Prefix;
 use tombolo_tables::tables::Capacity;
@@ -604,6 +605,7 @@ impl Tayga {
         let plan = Plan {
             services: vec![Service { number: 0, name: "tayga".into(), kind: ServiceKind::Siit(siit) }],
             retired: Vec::new(),
+            rows: Rows::default(),
             times: Default::default(),
             capacity: Capacity { subscribers: 1, bindings: 1, sessions: 8, outside_slots: 1 },
             own: OwnAddresses {

@@ -67,6 +67,7 @@ fn plan(rows: u32) -> Plan {
     Plan {
         services: vec![Service { number: 0, name: "siit".into(), kind: ServiceKind::Siit(siit) }],
         retired: Vec::new(),
+        rows: tombolo_engine::row::Rows::default(),
         times: Default::default(),
         capacity: Capacity { subscribers: 1, bindings: 1, sessions: 8, outside_slots: 1 },
         own: OwnAddresses::default(),

@@ -25,11 +25,24 @@ use crate::parse::{Parsed, parse_ipv4, parse_ipv6};
 use crate::plan::Plan;
 use crate::random::Random;
 use crate::refused::{Refused, RefusedLog};
+use crate::row::{self, Between};
 use crate::service::Service;
 use crate::side::Side;
 use crate::trace::{Notes, Trace};
 use crate::verdict::{DropReason, Verdict};
 use crate::work::{ECHO_REPLIES, Work, Worker};
+
+/// From where a packet has come to a service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// From a network.
+    Network,
+    /// From another service.
+    Service,
+}
+
+/// From where a packet has come, and when.
+type Arrival = (Way, Now);
 
 /// A service's number has eight bits.
 const SERVICES: usize = 256;
@@ -41,6 +54,8 @@ pub struct Engine {
     counters: Arc<Counters>,
     worker: Worker,
     reassembly: Reassembly,
+    /// Empty between packets; its memory is kept.
+    between: Between,
 }
 
 impl Engine {
@@ -67,6 +82,7 @@ impl Engine {
                 refused: RefusedLog::default(),
                 inner: Some(Reassembly::new(ReassemblyLimits::default(), secret)),
             },
+            between: Between::default(),
         }
     }
 
@@ -79,7 +95,10 @@ impl Engine {
     /// Takes one packet. What leaves goes through `outbox`; the verdict says what became of it, and
     /// has been counted.
     pub fn process(&mut self, plan: &Plan, packet: &mut Packet<'_>, now: Now, outbox: &mut dyn Outbox) -> Verdict {
-        self.take(plan, packet, now, outbox, None).0
+        if plan.rows.is_empty() {
+            return self.take(plan, packet, (Way::Network, now), outbox, None).0;
+        }
+        self.take_in_row(plan, packet, now, outbox, None).0
     }
 
     /// As [`process`](Self::process), and says whose packet it was.
@@ -90,7 +109,10 @@ impl Engine {
         now: Now,
         outbox: &mut dyn Outbox,
     ) -> (Verdict, Whose) {
-        self.take(plan, packet, now, outbox, None)
+        if plan.rows.is_empty() {
+            return self.take(plan, packet, (Way::Network, now), outbox, None);
+        }
+        self.take_in_row(plan, packet, now, outbox, None)
     }
 
     /// As [`process`](Self::process), and says in `trace` why.
@@ -102,7 +124,43 @@ impl Engine {
         outbox: &mut dyn Outbox,
         trace: &mut Trace,
     ) -> Verdict {
-        self.take(plan, packet, now, outbox, Some(trace)).0
+        self.take_in_row(plan, packet, now, outbox, Some(trace)).0
+    }
+
+    /// As [`take`](Self::take), and what the service sends to another one is taken in its turn. What became of the last.
+    #[inline(never)]
+    fn take_in_row(
+        &mut self,
+        plan: &Plan,
+        packet: &mut Packet<'_>,
+        now: Now,
+        outbox: &mut dyn Outbox,
+        mut trace: Option<&mut Trace>,
+    ) -> (Verdict, Whose) {
+        let mut between = std::mem::take(&mut self.between);
+        let mut send = |packet: &mut Packet<'_>| {
+            if !between.keeps(&plan.rows, packet) {
+                outbox.send(packet);
+            }
+        };
+        let mut taken = self.take(plan, packet, (Way::Network, now), &mut send, trace.as_deref_mut());
+        for step in 1..=row::LONGEST {
+            let mut next = Between::default();
+            between.drain(|packet| {
+                let mut send = |packet: &mut Packet<'_>| {
+                    if step == row::LONGEST || !next.keeps(&plan.rows, packet) {
+                        outbox.send(packet);
+                    }
+                };
+                taken = self.take(plan, packet, (Way::Service, now), &mut send, trace.as_deref_mut());
+            });
+            if next.is_empty() {
+                break;
+            }
+            between = next;
+        }
+        self.between = between;
+        taken
     }
 
     /// The moment to forget fragments whose siblings did not come. To be called about once a
@@ -126,7 +184,7 @@ impl Engine {
     /// second.
     pub fn answer_expired(&mut self, plan: &Plan, now: Now, outbox: &mut dyn Outbox) {
         self.reassembly.expire(now.0);
-        let Self { tables, counters, worker, reassembly } = self;
+        let Self { tables, counters, worker, reassembly, between: _ } = self;
         while let Some(mut packet) = reassembly.take_expired() {
             let Ok(parsed) = parse_ipv6(&mut packet) else { continue };
             let service = plan.service_of_ipv6(parsed.destination, &mut Claim::Unknown);
@@ -157,7 +215,7 @@ impl Engine {
         &mut self,
         plan: &Plan,
         packet: &mut Packet<'_>,
-        now: Now,
+        (way, now): Arrival,
         outbox: &mut dyn Outbox,
         trace: Option<&mut Trace>,
     ) -> (Verdict, Whose) {
@@ -169,7 +227,7 @@ impl Engine {
             Some(6) => self.take_ipv6(plan, packet, now, outbox, notes, &mut whose),
             Some(4) => {
                 whose.side = Side::Outside;
-                self.take_ipv4(plan, packet, now, outbox, notes, &mut whose)
+                self.take_ipv4(plan, packet, (way, now), outbox, notes, &mut whose)
             }
             _ => Err(DropReason::NotIp.into()),
         };
@@ -201,7 +259,7 @@ impl Engine {
         &mut self,
         plan: &Plan,
         packet: &mut Packet<'_>,
-        now: Now,
+        (way, now): Arrival,
         outbox: &mut dyn Outbox,
         notes: Notes<'_>,
         whose: &mut Whose,
@@ -209,7 +267,7 @@ impl Engine {
         let parsed = parse_ipv4(packet);
         let parsed = parsed.as_ref().map_err(|reason| *reason)?;
         let (mut work, reassembly) = self.work(plan, packet.lend(), now, outbox, notes);
-        receive_ipv4(plan, parsed, whose, &mut work, reassembly)
+        receive_ipv4(plan, parsed, way, whose, &mut work, reassembly)
     }
 
     /// What services work with, and what reassembles fragments for them.
@@ -327,6 +385,7 @@ fn receive_ipv6(
 fn receive_ipv4(
     plan: &Plan,
     parsed: &Parsed<Ipv4Addr>,
+    way: Way,
     whose: &mut Whose,
     work: &mut Work<'_>,
     reassembly: &mut Reassembly,
@@ -336,7 +395,10 @@ fn receive_ipv4(
     if own.answered_by == AnsweredBy::Gateway && own.ipv4 == Some(parsed.destination) {
         return echo::receive_ipv4(parsed, work).or_else(|refusal| answer_ipv4(own.ipv4, refusal, parsed, work));
     }
-    let (number, service) = if let Some(found) = plan.service_of_ipv4_source(parsed.source, parsed.destination) {
+    // What comes back through a row is for the one before, also an error from an address that hosts inside have as well.
+    let comes_back = way == Way::Service && plan.rows.contain(parsed.destination);
+    let by_source = if comes_back { None } else { plan.service_of_ipv4_source(parsed.source, parsed.destination) };
+    let (number, service) = if let Some(found) = by_source {
         work.notes.add("", || format!("{} is inside service {}", parsed.source, found.1.name));
         whose.side = Side::Inside;
         found

@@ -27,6 +27,7 @@ pub mod probe;
 mod random;
 pub mod refused;
 mod routed;
+pub mod row;
 pub mod service;
 pub mod settle;
 pub mod side;

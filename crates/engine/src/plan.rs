@@ -13,6 +13,7 @@ use crate::mechanism::napt::Times;
 pub use crate::mechanism::napt::StaticBinding;
 pub use crate::own_addresses::{AnsweredBy, ErrorPolicy, OwnAddresses, Refusals};
 pub use crate::routed::Routed;
+use crate::row::Rows;
 pub use crate::service::{Service, ServiceKind};
 
 /// All services of a gateway, and what they share.
@@ -23,6 +24,8 @@ pub struct Plan {
     /// Services with state that earlier plans had, the latest last: what ends with them is still to be
     /// named.
     pub retired: Vec<Service>,
+    /// Services that pass packets on to each other.
+    pub rows: Rows,
     /// Lifetimes of sessions and bindings.
     pub times: Times,
     /// Room in the tables.
@@ -79,6 +82,12 @@ impl Plan {
     /// Services with their numbers.
     pub fn numbered(&self) -> impl Iterator<Item = (u8, &Service)> {
         self.services.iter().map(|service| (service.number, service))
+    }
+
+    /// Services that pass packets on to each other, among `services`.
+    #[must_use]
+    pub fn rows_of(services: &[Service]) -> Rows {
+        Rows::of(&services.iter().map(|service| service.kind.ends()).collect::<Vec<_>>())
     }
 
     /// Slots of the outside index that the pools of all services need; `None` if more than 32 bits

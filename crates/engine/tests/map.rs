@@ -137,6 +137,7 @@ impl End {
         let mut plan = Plan {
             services: vec![Service { number: 0, name: "map".into(), kind }],
             retired: Vec::new(),
+            rows: tombolo_engine::row::Rows::default(),
             times: Times::default(),
             capacity: Capacity { subscribers: 100, bindings: 1000, sessions: 3000, outside_slots: 0 },
             own: OwnAddresses {

@@ -233,6 +233,7 @@ fn torture(kind: ServiceKind, at_home: bool) {
     let mut plan = Plan {
         services: vec![Service { number: 0, name: "test".into(), kind }],
         retired: Vec::new(),
+        rows: tombolo_engine::row::Rows::default(),
         times: Times::default(),
         capacity: Capacity { subscribers: 50, bindings: 500, sessions: 1000, outside_slots: 0 },
         own: OwnAddresses { ipv4: Some(Ipv4Addr::new(198, 51, 100, 1)), ipv6: None, ..OwnAddresses::default() },

@@ -128,6 +128,7 @@ impl Gateway {
         let plan = Plan {
             services: vec![Service { number: 0, name: "siit".into(), kind: ServiceKind::Siit(siit) }],
             retired: Vec::new(),
+            rows: tombolo_engine::row::Rows::default(),
             times: Default::default(),
             capacity,
             own: OwnAddresses::default(),

@@ -40,6 +40,7 @@ fn gateway(kind: ServiceKind) -> Gateway {
     let mut plan = Plan {
         services: vec![Service { number: 0, name: "test".into(), kind }],
         retired: Vec::new(),
+        rows: tombolo_engine::row::Rows::default(),
         times: Times::default(),
         capacity: Capacity { subscribers: 100, bindings: 1000, sessions: 1000, outside_slots: 0 },
         own: OwnAddresses { ipv4: Some(OWN), ipv6: Some("2001:db8:2::1".parse().unwrap()), ..OwnAddresses::default() },

@@ -82,7 +82,7 @@ impl FastPlan {
         settings: &Settings,
         secret: [u64; 2],
     ) -> Result<Self, FastPathError> {
-        let taken = taken(&plan.services, &settings.routes_beside);
+        let taken = taken(plan, &settings.routes_beside);
         let taken_services = plan.services.iter().zip(&taken).filter(|(_, taken)| taken.is_ok());
         let tables = LookupTables::new(taken_services.filter_map(|(service, _)| fast_record(&service.kind).table()))?;
         let mut record = PlanRecord::new(plan, geometry, settings, secret);
@@ -111,7 +111,7 @@ impl FastPlan {
 impl PlanRecord {
     /// Everything but the services and what is known of their tables.
     fn new(plan: &Plan, geometry: &Geometry, settings: &Settings, secret: [u64; 2]) -> Self {
-        let Plan { services, retired: _, times, capacity: _, own } = plan;
+        let Plan { services, retired: _, rows: _, times, capacity: _, own } = plan;
         let OwnAddresses { ipv4, ipv6, answered_by, errors: _ } = own;
         let answers = *answered_by == AnsweredBy::Gateway;
         let mut record = Self {
@@ -160,7 +160,8 @@ fn prefixes(services: &[Service]) -> impl Iterator<Item = Prefix64> {
 }
 
 /// Which services are taken, in the order of the plan.
-fn taken(services: &[Service], routes_beside: &[(Ipv6Addr, u8)]) -> Vec<Taken> {
+fn taken(plan: &Plan, routes_beside: &[(Ipv6Addr, u8)]) -> Vec<Taken> {
+    let services = &plan.services;
     let mut taken: Vec<Taken> = services.iter().map(|service| fast_record(&service.kind).record()).collect();
     let tables: Vec<_> =
         services.iter().map(|s| fast_record(&s.kind).table().map(|table| discriminant(&table))).collect();
@@ -170,6 +171,9 @@ fn taken(services: &[Service], routes_beside: &[(Ipv6Addr, u8)]) -> Vec<Taken> {
         }
         if prefixes(services).count() > SERVICES && matches!(&taken[number], Ok(record) if record.kind == KIND_NAT64) {
             taken[number] = Err("there are more prefixes than the fast path has room for");
+        }
+        if plan.rows.concern(&services[number].kind.ends()) {
+            taken[number] = Err("it passes packets on to another service");
         }
         if taken[number].is_ok() && has_route_inside(&services[number], routes_beside) {
             taken[number] = Err("the host has a more specific route inside its prefix");

@@ -51,6 +51,7 @@ impl Device {
         let plan = Plan {
             services: vec![Service { number: 0, name: node.into(), kind }],
             retired: Vec::new(),
+            rows: tombolo_engine::row::Rows::default(),
             times: Times::default(),
             capacity: Capacity { subscribers: 10, bindings: 100, sessions: 100, outside_slots: 16 },
             own: OwnAddresses::default(),

@@ -123,6 +123,7 @@ fn plan() -> Plan {
     let mut plan = Plan {
         services: vec![Service { number: 0, name: "lab".into(), kind }],
         retired: Vec::new(),
+        rows: tombolo_engine::row::Rows::default(),
         times: Times::default(),
         capacity: Capacity { subscribers: 10, bindings: 1000, sessions: 1000, outside_slots: 0 },
         own: OwnAddresses::default(),

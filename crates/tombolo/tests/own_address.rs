@@ -220,7 +220,7 @@ fn ssh_a_resolver_and_hosts_inside_share_the_address() {
     let _page = Peer::http(server, format!("{SERVER}:8080").parse().unwrap(), b"a page".to_vec()).unwrap();
     let _echo = Peer::udp_echo(server, format!("{SERVER}:7777").parse().unwrap()).unwrap();
     let _iperf = host.start_in("server", "exec iperf3 -s");
-    for fastpath in ["tc", "off"] {
+    for fastpath in ["tc", "xdp", "off"] {
         let gateway = host.start(fastpath);
         let lines = duration().as_secs() * 10;
         let session = host.session(&key, lines);
@@ -384,4 +384,75 @@ fn an_address_is_waited_for() {
     println!("the address was there, and used after {took:?}");
     assert!(took < Duration::from_secs(2), "{took:?}");
     end(gateway);
+}
+
+/// What a host inside and the host itself do at once, through a service with IPv4 inside.
+fn shares_with_hosts_of_ipv4(lab: &Lab, what: &str) {
+    let server = lab.node("server").unwrap();
+    let page = Peer::http(server, format!("{SERVER}:8080").parse().unwrap(), b"a page".to_vec()).unwrap();
+    let _echo = Peer::udp_echo(server, format!("{SERVER}:7777").parse().unwrap()).unwrap();
+    let try_to = |node: &str, script: &str| lab.node(node).unwrap().command("sh").args(["-c", script]).run().unwrap();
+    let fetch = format!("curl -sS --max-time 5 http://{SERVER}:8080/");
+    let stream = Stream::default();
+    std::thread::scope(|scope| {
+        let _end = EndOnDrop(&stream.stop);
+        scope.spawn(|| stream.run(lab, &format!("[::ffff:{SERVER}]:7777")));
+        for _ in 0..20 {
+            let fetched = try_to("client", &fetch).success().unwrap().stdout;
+            let client = page.last_client().unwrap();
+            assert_eq!((fetched.as_str(), client.ip()), ("a page", HOST.into()), "{what}");
+            assert!(PORTS.contains(&client.port()), "{what}: {client}");
+            let own = try_to("gateway", &fetch).success().unwrap().stdout;
+            let client = page.last_client().unwrap();
+            assert!(own == "a page" && client.ip() == HOST && !PORTS.contains(&client.port()), "{what}: {client}");
+        }
+        for node in ["client", "gateway"] {
+            try_to(node, &format!("ping -c 3 -i 0.05 {SERVER}")).success().unwrap();
+        }
+        try_to("server", &format!("ping -c 3 -i 0.05 {HOST}")).success().unwrap();
+    });
+    let (sent, lost) = (stream.sent.load(Ordering::Acquire), stream.lost().len());
+    println!("{what}: {lost} of {sent} datagrams were lost");
+    assert!(sent > 100 && lost as u64 <= sent / 1000, "{what}: {lost} of {sent}");
+    assert_eq!(show(lab, "status")[0]["health"], "ready", "{what}");
+}
+
+#[test]
+fn a_nat44_shares_the_address() {
+    if skip_without("a_nat44_shares_the_address", &["ping", "curl", "nft"]) {
+        return;
+    }
+    let host = Host::new();
+    for fastpath in ["tc", "xdp", "off"] {
+        let text = format!(
+            "[gateway]\nfastpath = \"{fastpath}\"\n[[service]]\nkind = \"nat44\"\ninside = [\"10.0.0.0/24\"]\n\
+             pool = [{{ interface = \"outside0\", ports = \"20000-39999\" }}]\n"
+        );
+        let gateway = run(TOMBOLO, &host.lab, &host.file("gateway.toml", &text));
+        shares_with_hosts_of_ipv4(&host.lab, &format!("NAT44, fastpath {fastpath}"));
+        end(gateway);
+    }
+}
+
+#[test]
+fn an_aftr_shares_the_address() {
+    if skip_without("an_aftr_shares_the_address", &["ping", "curl", "nft"]) {
+        return;
+    }
+    let host = Host { lab: Lab::create(&Topology::client_cpe_gateway_server()).unwrap() };
+    let b4 = "[gateway]\nfastpath = \"off\"\n[[service]]\nkind = \"b4\"\naftr = \"2001:db8:a::1\"\n\
+              address = \"2001:db8:c::b4\"\ninside = [\"10.0.0.0/24\"]\n";
+    let file = host.file("b4.toml", b4);
+    let command = host.lab.node("cpe").unwrap().command(TOMBOLO).args(["run", "-c"]);
+    let mut b4 = command.arg(file.display().to_string()).spawn().unwrap();
+    b4.wait_for_text("ready", PATIENCE).unwrap();
+    for fastpath in ["tc", "off"] {
+        let text = format!(
+            "[gateway]\nfastpath = \"{fastpath}\"\n[[service]]\nkind = \"aftr\"\naddress = \"2001:db8:a::1\"\nb4s = [\"2001:db8:c::/64\"]\n\
+             pool = [{{ interface = \"outside0\", ports = \"20000-39999\" }}]\n"
+        );
+        let gateway = run(TOMBOLO, &host.lab, &host.file("gateway.toml", &text));
+        shares_with_hosts_of_ipv4(&host.lab, &format!("AFTR, fastpath {fastpath}"));
+        end(gateway);
+    }
 }

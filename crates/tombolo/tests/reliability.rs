@@ -272,7 +272,7 @@ fn private_sources_do_not_leave_while_no_gateway_runs() {
     assert!(output.stderr.contains("a gateway runs with the device tombolo"), "{}", output.stderr);
     end(gateway);
     let text = host.down();
-    assert!(text.contains("2 rules and 2 routes removed"), "{text}");
+    assert!(text.contains("2 rules, 2 routes and 0 answers for neighbours removed"), "{text}");
     assert_same(&host.state(), &before, "after tombolo down");
 }
 

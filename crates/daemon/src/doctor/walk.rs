@@ -163,8 +163,9 @@ fn source_check(way: Way<'_>, entrance: &Link, ground: &Ground) -> Option<Findin
 /// advertisements.
 pub(super) fn surroundings(plan: &Plan, ground: &Ground, device: &Link, report: &mut Report) {
     for prefix in routes(plan) {
-        if prefix.addr().is_ipv6() {
-            // A network of the host's own that the prefix covers is as it should be.
+        if prefix.addr().is_ipv6() || prefix.prefix_len() == 0 {
+            // A network of the host's own that the prefix covers is as it should be; and a CLAT takes what no other
+            // route takes.
             continue;
         }
         for route in ground.lookup.within(prefix, device.index).filter(|route| route.prefix() != prefix) {

@@ -22,7 +22,8 @@ use crate::mapping::stateless::Claim;
 use crate::mechanism::Refusal;
 use crate::mechanism::napt::{KnownBy, Nat, StaticBinding};
 use crate::parse::Parsed;
-use crate::routed::Routed;
+use crate::routed::{Routed, of_pool};
+use crate::row::Ends;
 use crate::side::Side;
 use crate::verdict::Verdict;
 use crate::work::Work;
@@ -73,6 +74,13 @@ macro_rules! service_kinds {
             #[must_use]
             pub fn routed(&self) -> Routed {
                 match self { $(Self::$kind(service) => service.routed(),)+ }
+            }
+
+            /// The addresses of its pool, and the IPv4 hosts inside.
+            #[must_use]
+            pub fn ends(&self) -> Ends {
+                let outside = self.pool().map(of_pool).unwrap_or_default();
+                (outside, match self { $(Self::$kind(service) => service.hosts(),)+ })
             }
 
             /// Its NAT, if it has bindings.

@@ -30,6 +30,11 @@ pub(crate) trait Serve {
     /// Where packets of this service are addressed to, for routes.
     fn routed(&self) -> Routed;
 
+    /// The IPv4 hosts inside, first and last of each range, where that is the side that they are on.
+    fn hosts(&self) -> Vec<(Ipv4Addr, Ipv4Addr)> {
+        self.routed().sources
+    }
+
     /// True if an IPv6 packet to `destination` is this service's. What it took to find out goes to
     /// `claim`.
     fn claims_ipv6(&self, _destination: Ipv6Addr, _claim: &mut Claim) -> bool {

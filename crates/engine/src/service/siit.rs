@@ -140,6 +140,13 @@ impl Serve for Siit {
         }
     }
 
+    fn hosts(&self) -> Vec<(Ipv4Addr, Ipv4Addr)> {
+        match self.role {
+            Role::Clat => self.mapping.explicit.rows().iter().map(Eam::ipv4).map(of_prefix).collect(),
+            Role::Siit | Role::Everything => Vec::new(),
+        }
+    }
+
     /// If its explicit mapping was looked for, `claim` says what was found.
     #[inline]
     fn claims_ipv6(&self, destination: Ipv6Addr, claim: &mut Claim) -> bool {

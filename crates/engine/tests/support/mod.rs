@@ -100,6 +100,7 @@ impl Gateway {
         let mut plan = Plan {
             services: vec![Service { number: 0, name: "test".into(), kind }],
             retired: Vec::new(),
+            rows: tombolo_engine::row::Rows::default(),
             times: setup.times,
             capacity: Capacity {
                 subscribers: setup.subscribers,

@@ -241,6 +241,7 @@ fn plan(kind: ServiceKind, (bindings, sessions): (u32, u64), subscribers: u32) -
     let mut plan = Plan {
         services: vec![Service { number: 0, name: "bench".into(), kind }],
         retired: Vec::new(),
+        rows: tombolo_engine::row::Rows::default(),
         times: Times::default(),
         capacity: Capacity {
             subscribers: subscribers.clamp(100, 100_000),

@@ -435,7 +435,7 @@ impl Host {
 
 impl Drop for Host {
     fn drop(&mut self) {
-        self.fall_silent();
+        self.proxies.fall_silent(&mut self.socket);
         while let Some(Change { what, ends }) = self.changes.pop() {
             let is_undone = match ends {
                 Ends::WithGateway => true,

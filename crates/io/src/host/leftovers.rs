@@ -3,7 +3,7 @@
 
 use std::io;
 
-use netlink_packet_route::route::{RouteAttribute, RouteMessage, RouteProtocol};
+use netlink_packet_route::route::{RouteAttribute, RouteHeader, RouteMessage, RouteProtocol};
 use netlink_packet_route::rule::{RuleAttribute, RuleMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use nix::errno::Errno;
@@ -84,7 +84,13 @@ fn remove(
             removed.routes += 1;
         }
     }
-    removed.answers = proxies::remove_dead(socket, proxies).map_err(failed)?;
+    let mut routed = Vec::new();
+    for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+        let routes = own_routes(socket, family, RouteHeader::RT_TABLE_MAIN.into()).map_err(failed)?;
+        let to_devices = routes.iter().filter_map(RouteKey::of).filter(|key| key.interface.is_some());
+        routed.extend(to_devices.map(|key| key.prefix));
+    }
+    removed.answers = proxies::remove_dead(socket, proxies, &routed).map_err(failed)?;
     Ok(removed)
 }
 

@@ -12,7 +12,7 @@
 //! * `replace`: what another plan needs, in the place of what the one before did.
 //! * `shared`: ports of the host's own address. `reserved_ports`: the host uses none of them meanwhile.
 //!   `given_back`: what comes from the device as it came to it. `source_check`: the kernel's of what comes from there.
-//! * `proxies`: neighbours are answered for what lies behind the gateway.
+//! * `neighbours`: they are answered for what lies behind the gateway. `proxies`: the kernel's entries for that.
 //! * `own_address`: which address an interface has, and that it changes.
 //! * `keys`, `error`, `forwarding`.
 
@@ -23,6 +23,7 @@ mod given_back;
 mod keys;
 mod leftovers;
 mod messages;
+mod neighbours;
 mod own_address;
 mod proxies;
 mod replace;
@@ -36,8 +37,9 @@ pub use error::HostError;
 pub use forwarding::{Forwarding, Switch};
 pub use leftovers::{Leftovers, take_down};
 pub use messages::{Family, HostAddress, Reach};
+pub use neighbours::Answers;
 pub use own_address::AddressWatch;
-pub use proxies::Answers;
+
 pub use replace::Setting;
 pub use shared::SharedAddress;
 pub use upkeep::{Missing, Subject, Watch};

@@ -168,6 +168,7 @@ fn try_fast_path() -> Result<(), Box<dyn std::error::Error>> {
     let plan = Plan {
         services: Vec::new(),
         retired: Vec::new(),
+        rows: tombolo_engine::row::Rows::default(),
         times: tombolo_engine::mechanism::napt::Times::default(),
         capacity,
         own,
