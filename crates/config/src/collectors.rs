@@ -148,8 +148,11 @@ fn digest(node: &Node<'_>) -> Result<[u8; 32], Problem> {
 mod tests {
     use super::*;
 
+    const SERVICE: &str =
+        "[[service]]\nkind = \"nat44\"\ninside = [\"10.0.0.0/24\"]\npool = [{ addresses = \"192.0.2.1\" }]\n";
+
     fn parse(collectors: &str) -> Result<Vec<Collector>, String> {
-        let text = format!("[gateway]\nbinding_log = \"/log\"\nbinding_log_collectors = [{collectors}]\n");
+        let text = format!("[gateway]\nbinding_log = \"/log\"\nbinding_log_collectors = [{collectors}]\n{SERVICE}");
         crate::parse("test.toml", &text)
             .map(|found| found.host.binding_log_collectors)
             .map_err(|error| error.to_string())
