@@ -13,28 +13,15 @@ use tombolo_engine::plan::ServiceKind;
 use tombolo_engine::service::nat64::Nat64;
 use tombolo_engine::service::siit::{Hairpinning, Role, Siit};
 
+mod reading;
+
+use reading::{accepted, refused_with_name as refused};
+
 /// The least that a file must have, with `more` at the end of its service.
 fn minimal(more: &str) -> String {
     format!(
         "[[service]]\nkind = \"nat64\"\nprefix = \"64:ff9b::/96\"\npool = [{{ addresses = \"192.0.2.0/28\" }}]\n{more}"
     )
-}
-
-#[track_caller]
-fn accepted(text: &str) -> Configuration {
-    match parse("gateway.toml", text) {
-        Ok(configuration) => configuration,
-        Err(error) => panic!("refused: {error}"),
-    }
-}
-
-/// The whole error for a text, line by line.
-#[track_caller]
-fn refused(text: &str) -> Vec<String> {
-    match parse("gateway.toml", text) {
-        Ok(_) => panic!("accepted: {text}"),
-        Err(error) => error.to_string().lines().map(str::to_owned).collect(),
-    }
 }
 
 fn nat64(configuration: &Configuration, number: usize) -> &Nat64 {

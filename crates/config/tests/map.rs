@@ -1,28 +1,14 @@
 //! What files with MAP become, and the exact words for each mistake.
 
-use tombolo_config::{Configuration, parse};
 use tombolo_engine::mechanism::napt::Filtering;
 use tombolo_engine::mechanism::softwire::{DontFragment, Fragments};
 use tombolo_engine::plan::ServiceKind;
 
+mod reading;
+
+use reading::{accepted, refused};
+
 const RULE: &str = "ipv6 = \"2001:db8::/40\", ipv4 = \"192.0.2.0/24\", ea_bits = 16";
-
-#[track_caller]
-fn accepted(text: &str) -> Configuration {
-    match parse("gateway.toml", text) {
-        Ok(configuration) => configuration,
-        Err(error) => panic!("refused: {error}"),
-    }
-}
-
-/// The whole error for a text, line by line, without the name of the file.
-#[track_caller]
-fn refused(text: &str) -> Vec<String> {
-    match parse("gateway.toml", text) {
-        Ok(_) => panic!("accepted: {text}"),
-        Err(error) => error.to_string().lines().map(|line| line.replace("gateway.toml:", "")).collect(),
-    }
-}
 
 fn br(rules: &str) -> String {
     format!("[[service]]\nkind = \"map-t\"\nrole = \"br\"\ndmr = \"2001:db8:ffff::/64\"\nrules = [\n{rules}\n]\n")

@@ -3,33 +3,20 @@
 
 use std::net::Ipv6Addr;
 
-use tombolo_config::{Configuration, parse};
+use tombolo_config::Configuration;
 use tombolo_engine::plan::ServiceKind;
 use tombolo_engine::service::nat64::Nat64;
 use tombolo_tables::subscriber::SubscriberKey;
+
+mod reading;
+
+use reading::{accepted, refused};
 
 /// A NAT64 with this prefix, with `more` at the end of its service.
 fn nat64(prefix: &str, more: &str) -> String {
     format!(
         "[[service]]\nkind = \"nat64\"\nprefix = \"{prefix}\"\npool = [{{ addresses = \"192.0.2.0/28\" }}]\n{more}\n"
     )
-}
-
-#[track_caller]
-fn accepted(text: &str) -> Configuration {
-    match parse("gateway.toml", text) {
-        Ok(configuration) => configuration,
-        Err(error) => panic!("refused: {error}"),
-    }
-}
-
-/// The whole error for a text, without the name of the file.
-#[track_caller]
-fn refused(text: &str) -> Vec<String> {
-    match parse("gateway.toml", text) {
-        Ok(_) => panic!("accepted: {text}"),
-        Err(error) => error.problems().iter().map(|problem| problem.to_string().replace("gateway.toml:", "")).collect(),
-    }
 }
 
 fn service(configuration: &Configuration) -> &Nat64 {

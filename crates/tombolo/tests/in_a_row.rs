@@ -86,6 +86,7 @@ fn a_lan_behind_one_address_behind_a_clat() {
         let hops = line.run("client", "traceroute -n -w 1 -q 1 198.51.100.2").success().unwrap().stdout;
         assert!(hops.trim_end().ends_with("ms") && hops.contains(" 198.51.100.2 "), "{hops}");
         // Errors find the way back through both: what is too large for the line says so.
+        line.run("client", "ip route flush cache").success().unwrap();
         let large = line.run("client", "ping -c 1 -W 1 -M do -s 1472 198.51.100.2");
         assert!(large.stdout.contains("mtu = 1480") || large.stderr.contains("mtu = 1480"), "{large:?}");
         // Datagrams in fragments: cut by the sender, put together where they need a port, cut again for the line.

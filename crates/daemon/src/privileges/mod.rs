@@ -11,7 +11,7 @@ mod ownership;
 mod places;
 
 use tombolo_config::{Host, Provision};
-use tombolo_io::privileges::{Calls, Capabilities, Capability, InForce, Restriction, Tasks, Wanted};
+use tombolo_io::privileges::{Calls, Capabilities, Capability, InForce, Restriction, Tasks, Wanted, restricts_ports};
 
 pub use account::SandboxError;
 
@@ -35,7 +35,7 @@ pub(crate) fn give_up(
     let ports = files.as_ref().map(|files| files.ports.clone());
     let wanted = Wanted {
         capabilities: capabilities(settings, tasked),
-        calls: settings.sandbox.then_some(Calls { bpf: tasked.has_programs }),
+        calls: settings.sandbox.then(|| Calls { bpf: tasked.has_programs, listen: restricts_ports() }),
         files,
         user: account.map(|account| (account.user, account.group, account.groups)),
     };

@@ -29,6 +29,8 @@ pub(super) const MARK: c::c_int = 0x546f_6d42;
 pub struct Calls {
     /// Programs and maps in the kernel: bpf(2).
     pub bpf: bool,
+    /// Sockets that are listened at: for where the kernel restricts their ports otherwise.
+    pub listen: bool,
 }
 
 /// Calls that are allowed whatever their arguments are.
@@ -65,7 +67,6 @@ const ALLOWED: &[c::c_long] = &[
     c::SYS_pipe2,
     c::SYS_socketpair,
     c::SYS_bind,
-    c::SYS_listen,
     c::SYS_connect,
     c::SYS_accept,
     c::SYS_accept4,
@@ -236,6 +237,9 @@ impl Calls {
         let executable = u64::from(c::PROT_EXEC.unsigned_abs());
         rules.insert(c::SYS_mmap, vec![masked(2, executable, 0)?]);
         rules.insert(c::SYS_mprotect, vec![masked(2, executable, 0)?]);
+        if self.listen {
+            rules.insert(c::SYS_listen, Vec::new());
+        }
         if self.bpf {
             rules.insert(c::SYS_bpf, any(0, &BPF)?);
         }
@@ -277,7 +281,7 @@ mod tests {
     #[test]
     fn the_filters_are_what_the_kernel_takes() {
         for bpf in [false, true] {
-            let filters = Calls { bpf }.filters().unwrap();
+            let filters = Calls { bpf, listen: bpf }.filters().unwrap();
             assert_eq!(filters.len(), 2);
             assert!(filters.iter().all(|filter| (3..4096).contains(&filter.len())));
         }
@@ -285,7 +289,7 @@ mod tests {
 
     #[test]
     fn what_starts_programs_or_reaches_others_is_not_allowed() {
-        let rules = Calls { bpf: true }.rules().unwrap();
+        let rules = Calls { bpf: true, listen: true }.rules().unwrap();
         let forbidden = [
             c::SYS_execve,
             c::SYS_execveat,
@@ -304,6 +308,7 @@ mod tests {
             c::SYS_fchownat,
         ];
         assert!(forbidden.iter().all(|call| !rules.contains_key(call)));
-        assert!(!Calls { bpf: false }.rules().unwrap().contains_key(&c::SYS_bpf));
+        let fewest = Calls::default().rules().unwrap();
+        assert!([c::SYS_bpf, c::SYS_listen].iter().all(|call| !fewest.contains_key(call)));
     }
 }

@@ -124,6 +124,13 @@ fn possible(file: BorrowedFd<'_>) -> BitFlags<AccessFs> {
     if is_directory { AccessFs::from_all(FILES) } else { AccessFs::from_file(FILES) }
 }
 
+/// Whether the kernel can restrict the TCP ports that are listened at and connected to (Linux 6.7). To be asked before
+/// anything is given up.
+#[must_use]
+pub fn restricts_ports() -> bool {
+    version() >= KNOWS_TCP
+}
+
 /// Landlock's version; 0 if the kernel has none, or if it is switched off.
 pub(super) fn version() -> i32 {
     const VERSION: u32 = 1;

@@ -36,7 +36,7 @@ use nix::unistd::{Gid, Uid};
 pub use calls::Calls;
 pub use capabilities::{Capabilities, Capability};
 pub use error::PrivilegeError;
-pub use files::{Access, FileRule, Files};
+pub use files::{Access, FileRule, Files, restricts_ports};
 pub use steps::is_restricted;
 pub use threads::Tasks;
 

@@ -41,6 +41,7 @@ mod lab_soak;
 mod log;
 mod man;
 mod map;
+mod named;
 mod output;
 pub(crate) mod print;
 mod provision;

@@ -11,6 +11,7 @@ use tombolo_daemon::control::request::Request;
 
 use super::control::Gateway;
 use super::format::Format;
+use super::named::Named;
 use super::output::Output;
 use super::print;
 use super::rows::{Cell, print_rows};
@@ -94,27 +95,8 @@ enum What {
 /// Which rows are shown: those for which all that is named holds.
 #[derive(Debug, Args)]
 struct Wanted {
-    /// Of this service
-    #[arg(long, value_name = "NAME")]
-    service: Option<String>,
-    /// Of this protocol: tcp, udp or icmp
-    #[arg(long)]
-    protocol: Option<String>,
-    /// With the inside, outside or remote address in this prefix
-    #[arg(long, value_name = "ADDRESS[/LENGTH]")]
-    address: Option<String>,
-    /// With the inside address, or its softwire's, in this prefix
-    #[arg(long, value_name = "ADDRESS[/LENGTH]")]
-    inside: Option<String>,
-    /// With the outside address in this prefix
-    #[arg(long, value_name = "ADDRESS[/LENGTH]")]
-    outside: Option<String>,
-    /// With the remote address in this prefix
-    #[arg(long, value_name = "ADDRESS[/LENGTH]")]
-    remote: Option<String>,
-    /// With this inside, outside or remote port
-    #[arg(long)]
-    port: Option<u16>,
+    #[command(flatten)]
+    named: Named,
     /// In this state, for example established; permissions of filters are shown only if asked for
     #[arg(long)]
     state: Option<String>,
@@ -134,14 +116,15 @@ struct Wanted {
 
 impl Wanted {
     fn filter(&self) -> Filter {
+        let Named { service, protocol, address, inside, outside, remote, port } = self.named.clone();
         Filter {
-            service: self.service.clone(),
-            protocol: self.protocol.clone(),
-            address: self.address.clone(),
-            inside: self.inside.clone(),
-            outside: self.outside.clone(),
-            remote: self.remote.clone(),
-            port: self.port,
+            service,
+            protocol,
+            address,
+            inside,
+            outside,
+            remote,
+            port,
             state: self.state.clone(),
             origin: self.origin.clone(),
             idle_over: self.idle_over,

@@ -14,6 +14,7 @@ use tombolo_io::pcap::{CaptureWriter, LinkType};
 
 use super::control::Gateway;
 use super::format::Format;
+use super::named::Named;
 use super::output::Output;
 use super::print;
 use super::rows::{Cell, follow_rows};
@@ -32,27 +33,8 @@ pub(crate) struct Arguments {
 /// Which packets are shown, and how many.
 #[derive(Debug, Args)]
 pub(crate) struct Which {
-    /// Of this service
-    #[arg(long, value_name = "NAME")]
-    service: Option<String>,
-    /// Of this protocol: tcp, udp or icmp
-    #[arg(long)]
-    protocol: Option<String>,
-    /// With any address in this prefix, as they come or as they leave
-    #[arg(long, value_name = "ADDRESS[/LENGTH]")]
-    address: Option<String>,
-    /// Of the host inside, or behind the softwire, in this prefix
-    #[arg(long, value_name = "ADDRESS[/LENGTH]")]
-    inside: Option<String>,
-    /// With the outside address in this prefix
-    #[arg(long, value_name = "ADDRESS[/LENGTH]")]
-    outside: Option<String>,
-    /// Of the remote in this prefix
-    #[arg(long, value_name = "ADDRESS[/LENGTH]")]
-    remote: Option<String>,
-    /// With this port, or identifier of ICMP, as they come or as they leave
-    #[arg(long)]
-    port: Option<u16>,
+    #[command(flatten)]
+    named: Named,
     /// At most so many packets
     #[arg(long, value_name = "PACKETS")]
     count: Option<u64>,
@@ -71,14 +53,15 @@ impl Which {
     }
 
     fn watched(&self, drops: bool, packets: bool) -> Watched {
+        let Named { service, protocol, address, inside, outside, remote, port } = self.named.clone();
         Watched {
-            service: self.service.clone(),
-            protocol: self.protocol.clone(),
-            address: self.address.clone(),
-            inside: self.inside.clone(),
-            outside: self.outside.clone(),
-            remote: self.remote.clone(),
-            port: self.port,
+            service,
+            protocol,
+            address,
+            inside,
+            outside,
+            remote,
+            port,
             drops,
             packets,
             count: self.count,
