@@ -94,14 +94,13 @@ impl Engine {
 
     /// Takes one packet. What leaves goes through `outbox`; the verdict says what became of it, and
     /// has been counted.
+    #[inline]
     pub fn process(&mut self, plan: &Plan, packet: &mut Packet<'_>, now: Now, outbox: &mut dyn Outbox) -> Verdict {
-        if plan.rows.is_empty() {
-            return self.take(plan, packet, (Way::Network, now), outbox, None).0;
-        }
-        self.take_in_row(plan, packet, now, outbox, None).0
+        self.observe(plan, packet, now, outbox).0
     }
 
     /// As [`process`](Self::process), and says whose packet it was.
+    #[inline]
     pub fn observe(
         &mut self,
         plan: &Plan,

@@ -172,7 +172,7 @@ fn taken(plan: &Plan, routes_beside: &[(Ipv6Addr, u8)]) -> Vec<Taken> {
         if prefixes(services).count() > SERVICES && matches!(&taken[number], Ok(record) if record.kind == KIND_NAT64) {
             taken[number] = Err("there are more prefixes than the fast path has room for");
         }
-        if plan.rows.concern(&services[number].kind.ends()) {
+        if !plan.rows.is_empty() && plan.rows.concern(&services[number].kind.ends()) {
             taken[number] = Err("it passes packets on to another service");
         }
         if taken[number].is_ok() && has_route_inside(&services[number], routes_beside) {

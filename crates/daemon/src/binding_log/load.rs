@@ -19,11 +19,11 @@ use tombolo_tables::Tables;
 use tombolo_tables::binding::{Binding, BindingId};
 use tombolo_tables::hash::HashKey;
 use tombolo_tables::memory::Heap;
-use tombolo_wire::{Ipv4Header, Protocol};
 
 use super::file::LogFile;
 use super::marks::{StateFound, StateLeft};
 use super::removals::Removals;
+use super::testing::datagram;
 use super::writer::{Ground, LogSettings, Writer};
 use crate::table_clock::Clock;
 use crate::threads::Guarded;
@@ -38,6 +38,8 @@ const SLICES: u32 = 100;
 const ROUNDS: usize = 2;
 /// Bindings that live, for two seconds each.
 const LIVE: usize = 100_000;
+/// Whom all packets are for.
+const REMOTE: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 2);
 
 struct World {
     plan: Arc<ArcSwap<Plan>>,
@@ -46,24 +48,6 @@ struct World {
     /// Bindings that live.
     live: VecDeque<(BindingId, Binding)>,
     made: u32,
-}
-
-fn datagram(source: Ipv4Addr, port: u16) -> Vec<u8> {
-    let mut bytes = vec![0; 28];
-    let header = Ipv4Header {
-        tos: 0,
-        total_length: 28,
-        identification: 1,
-        fragment_word: 0,
-        ttl: 64,
-        protocol: Protocol::UDP,
-        source,
-        destination: Ipv4Addr::new(198, 51, 100, 2),
-    };
-    header.emit(&mut bytes);
-    let [high, low] = port.to_be_bytes();
-    bytes[20..].copy_from_slice(&[high, low, 0, 53, 0, 8, 0x12, 0x34]);
-    bytes
 }
 
 impl World {
@@ -100,7 +84,7 @@ impl World {
         for _ in 0..BEGIN {
             let [high, low] = u16::try_from(self.made % 60_000).unwrap().to_be_bytes();
             let port = 1024 + u16::try_from(self.made / 60_000).unwrap();
-            let slot = self.pass(&datagram(Ipv4Addr::new(10, 0, high, low), port)).unwrap();
+            let slot = self.pass(&datagram(Ipv4Addr::new(10, 0, high, low), port, REMOTE)).unwrap();
             self.live.push_back(self.tables.find_outside(slot).unwrap());
             self.made += 1;
         }
@@ -110,7 +94,7 @@ impl World {
             assert!(self.tables.unbind(id, &binding, seen, Now(monotonic_nanos()).tick()));
             removals.report(&binding);
         }
-        let known = datagram(Ipv4Addr::new(10, 0, 255, 1), 9);
+        let known = datagram(Ipv4Addr::new(10, 0, 255, 1), 9, REMOTE);
         for _ in 0..OTHERS {
             self.pass(&known);
         }

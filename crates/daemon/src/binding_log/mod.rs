@@ -34,6 +34,8 @@ mod record;
 pub mod removals;
 mod sessions;
 mod syslog;
+#[cfg(test)]
+mod testing;
 mod tls;
 pub mod verify;
 pub(crate) mod writer;

@@ -138,6 +138,7 @@ fn of<'p>(
 mod tests {
     use std::net::Ipv4Addr;
 
+    use super::super::testing::datagram;
     use super::*;
     use std::sync::Arc;
     use tombolo_engine::Now;
@@ -147,28 +148,10 @@ mod tests {
     use tombolo_tables::hash::HashKey;
     use tombolo_tables::memory::Heap;
     use tombolo_tables::tick::Tick;
-    use tombolo_wire::{Ipv4Header, Protocol};
 
     const TEXT: &str = "[gateway]\nbinding_log = \"/log\"\nbinding_log_detail = \"sessions\"\n[capacity]\nsubscribers = 10\n\
         bindings = 100\nsessions = 100\n[[service]]\nkind = \"nat44\"\nname = \"cgn\"\ninside = [\"10.0.0.0/24\"]\n\
         pool = [{ addresses = \"192.0.2.1\" }]\n";
-
-    fn datagram(remote: Ipv4Addr) -> [u8; 28] {
-        let mut bytes = [0; 28];
-        let header = Ipv4Header {
-            tos: 0,
-            total_length: 28,
-            identification: 1,
-            fragment_word: 0,
-            ttl: 64,
-            protocol: Protocol::UDP,
-            source: Ipv4Addr::new(10, 0, 0, 7),
-            destination: remote,
-        };
-        header.emit(&mut bytes);
-        bytes[20..].copy_from_slice(&[0x10, 0, 0, 53, 0, 8, 0, 0]);
-        bytes
-    }
 
     #[test]
     fn sessions_of_udp_are_there_and_logged_when_they_begin_and_end() {
@@ -178,7 +161,7 @@ mod tests {
         let mut engine = Engine::new(Arc::clone(&tables), [7; 32], 0, 1);
         let mut send = |remote: [u8; 4], now| {
             let mut buffer = [0; HEADROOM + 64];
-            buffer[HEADROOM..HEADROOM + 28].copy_from_slice(&datagram(remote.into()));
+            buffer[HEADROOM..HEADROOM + 28].copy_from_slice(&datagram(Ipv4Addr::new(10, 0, 0, 7), 4096, remote.into()));
             let mut packet = Packet::new(&mut buffer, HEADROOM, 28, Offload::default()).unwrap();
             assert_eq!(engine.process(&plan, &mut packet, now, &mut |_: &mut Packet<'_>| {}), Verdict::Forward);
         };

@@ -48,7 +48,7 @@ pub(crate) fn events(running: &Running, wanted: &Happened, rows: &mut Rows<'_>) 
     let until = Instant::now() + Duration::from_secs(wanted.seconds.unwrap_or(86_400).min(86_400));
     rows.row(&json!({ "begun": { "kept": all } }))?;
     next = next.max(all.saturating_sub(events::KEPT as u64));
-    while Instant::now() < until {
+    rows.follow(until, PERIOD, |rows| {
         let (found, forgotten) = events::since(next);
         found.iter().try_for_each(|event| rows.row(&row(event)))?;
         next += found.len() as u64 + forgotten;
@@ -56,16 +56,8 @@ pub(crate) fn events(running: &Running, wanted: &Happened, rows: &mut Rows<'_>) 
         if let Some(bindings) = &mut bindings {
             lost += bindings.show(running, wanted.rate.map_or(RATE, u64::from), rows)?;
         }
-        if lost > 0 {
-            rows.row(&json!({ "not_shown": lost }))?;
-        }
-        rows.flush()?;
-        if rows.stream().is_gone() {
-            break;
-        }
-        std::thread::sleep(PERIOD);
-    }
-    Ok(())
+        Ok((lost, true))
+    })
 }
 
 fn row(event: &Event) -> EventRow<'_> {

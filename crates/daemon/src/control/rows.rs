@@ -1,6 +1,7 @@
 //! An answer under way: rows, sent in chunks, and how it ends.
 
 use std::io;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde_json::json;
@@ -94,6 +95,29 @@ impl<'s> Rows<'s> {
     /// Sends what there is, for a client that waits for it.
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {
         if self.buffer.is_empty() { Ok(()) } else { Ok(self.send()?) }
+    }
+
+    /// Goes on until `until`, or until the client is gone, with a pause after each look. A look adds rows, and says how
+    /// many there were that are not shown, and whether there may be more.
+    pub(super) fn follow(
+        &mut self,
+        until: Instant,
+        pause: Duration,
+        mut look: impl FnMut(&mut Self) -> Result<(u64, bool), Failure>,
+    ) -> Result<(), Failure> {
+        let mut goes_on = true;
+        while goes_on && Instant::now() < until {
+            let (lost, may_be_more) = look(self)?;
+            if lost > 0 {
+                self.row(&json!({ "not_shown": lost }))?;
+            }
+            self.flush()?;
+            goes_on = may_be_more && !self.stream().is_gone();
+            if goes_on {
+                std::thread::sleep(pause);
+            }
+        }
+        Ok(())
     }
 
     fn send(&mut self) -> io::Result<()> {

@@ -124,7 +124,7 @@ pub(crate) fn trace(running: &Running, plan: &Plan, watched: &Watched, rows: &mu
     rows.flush()?;
     let mut second = Instant::now();
     looking.tap.allow(rate);
-    while left > 0 && Instant::now() < until {
+    rows.follow(until, PERIOD, |rows| {
         if second.elapsed() >= Duration::from_secs(1) {
             second = Instant::now();
             looking.tap.allow(rate);
@@ -132,17 +132,8 @@ pub(crate) fn trace(running: &Running, plan: &Plan, watched: &Watched, rows: &mu
         let until = monotonic_nanos();
         running.show_sightings();
         left -= queue.show(running, until, left, watched.packets, rows)?;
-        let lost = looking.tap.take_lost();
-        if lost > 0 {
-            rows.row(&json!({ "not_shown": lost }))?;
-        }
-        rows.flush()?;
-        if rows.stream().is_gone() {
-            break;
-        }
-        std::thread::sleep(PERIOD);
-    }
-    Ok(())
+        Ok((looking.tap.take_lost(), left > 0))
+    })
 }
 
 /// Lines on their way to the client.

@@ -51,6 +51,9 @@ impl Host {
         let failed = |source| fail("answering neighbours", source);
         let mut answers = Answers::default();
         let wanted = self.wanted(index_of(device)?, &mut answers.faults)?;
+        if wanted.is_empty() && self.proxies.held.is_empty() {
+            return Ok(answers);
+        }
         let present = present(&mut self.socket).map_err(failed)?;
         for &answer in &wanted {
             match present.get(&answer) {
@@ -88,31 +91,34 @@ impl Host {
         if !self.proxies.is_on {
             return Ok(wanted);
         }
-        let links = links::of(&mut self.socket).map_err(|source| fail("listing the host's interfaces", source))?;
-        let asking: Vec<u32> =
-            links.iter().filter(|link| link.is_ethernet && link.asks && link.is_up).map(|link| link.index).collect();
-        let networks: Vec<HostAddress> =
-            self.addresses()?.into_iter().filter(|own| own.index != device && asking.contains(&own.index)).collect();
+        let networks = self.addresses()?.into_iter().filter(|own| own.index != device).collect::<Vec<_>>();
         let routes = self.changes.iter().filter_map(|change| match &change.what {
             What::Route(message) => RouteKey::of(message),
             _ => None,
         });
         let routed = routes.filter(|key| key.is_main() && key.interface == Some(device)).map(|key| key.prefix);
+        let on_link = routed.flat_map(|prefix| {
+            networks.iter().filter(move |own| own.has_on_link(prefix)).map(move |own| (prefix, own))
+        });
+        let on_link: Vec<(IpNet, &HostAddress)> = on_link.collect();
+        if on_link.is_empty() {
+            return Ok(wanted);
+        }
+        let links = links::of(&mut self.socket).map_err(|source| fail("listing the host's interfaces", source))?;
+        let asks = |index| links.iter().any(|link| link.index == index && link.is_ethernet && link.asks && link.is_up);
         let mut left = MOST;
-        for prefix in routed {
-            for own in networks.iter().filter(|own| own.has_on_link(prefix)) {
-                let size = 1u128 << (prefix.max_prefix_len() - prefix.prefix_len()).min(127);
-                if size > left {
-                    faults.push(format!(
-                        "{prefix} lies in the network of {}, and is too large to answer neighbours there for each address: \
-                         route it to this host instead",
-                        own.device
-                    ));
-                    continue;
-                }
-                left -= size;
-                wanted.extend(all_of(prefix).map(|address| (own.index, address)));
+        for (prefix, own) in on_link.into_iter().filter(|(_, own)| asks(own.index)) {
+            let size = 1u128 << (prefix.max_prefix_len() - prefix.prefix_len()).min(127);
+            if size > left {
+                faults.push(format!(
+                    "{prefix} lies in the network of {}, and is too large to answer neighbours there for each address: \
+                     route it to this host instead",
+                    own.device
+                ));
+                continue;
             }
+            left -= size;
+            wanted.extend(all_of(prefix).map(|address| (own.index, address)));
         }
         Ok(wanted)
     }
