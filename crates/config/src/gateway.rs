@@ -67,7 +67,8 @@ fn read_gateway(file: &Table<'_>, interfaces: BTreeMap<String, FastPath>, log: &
         }),
         fastpath: table.read_or("fastpath", defaults.fastpath, log, |node| node.choice(&MODES)),
         interfaces: defaults.interfaces,
-        inside_interfaces: table.read_or("inside_interfaces", defaults.inside_interfaces, log, inside),
+        inside_interfaces: table.read_or("inside_interfaces", defaults.inside_interfaces, log, inside_interfaces),
+        service_interfaces: defaults.service_interfaces,
         proxy_neighbours: table.read_or("proxy_neighbours", defaults.proxy_neighbours, log, Node::switch),
         fastpath_netfilter: table.read_or("fastpath_netfilter", defaults.fastpath_netfilter, log, Node::switch),
         metrics: table.read_or("metrics", None, log, |node| metrics(node).map(Some)),
@@ -146,7 +147,7 @@ pub(crate) fn device(node: &Node<'_>) -> Result<String, Problem> {
 }
 
 /// `"by-route"`, `"any"`, or names of interfaces.
-fn inside(node: &Node<'_>) -> Result<InsideInterfaces, Problem> {
+pub(crate) fn inside_interfaces(node: &Node<'_>) -> Result<InsideInterfaces, Problem> {
     const WORDS: [(&str, InsideInterfaces); 2] =
         [("by-route", InsideInterfaces::ByRoute), ("any", InsideInterfaces::Any)];
     if let Ok(word) = node.text() {

@@ -34,6 +34,8 @@ pub struct Host {
     /// Which interfaces packets from inside may come in through. Default:
     /// [`InsideInterfaces::ByRoute`].
     pub inside_interfaces: InsideInterfaces,
+    /// The same of single services, by name. Default: none.
+    pub service_interfaces: BTreeMap<String, InsideInterfaces>,
     /// Neighbours are answered for what lies behind the gateway. Default: true.
     pub proxy_neighbours: bool,
     /// Packets that the fast path has translated pass the kernel's stack, netfilter included.
@@ -289,6 +291,7 @@ impl Default for Host {
             fastpath: FastPath::Auto,
             interfaces: BTreeMap::new(),
             inside_interfaces: InsideInterfaces::ByRoute,
+            service_interfaces: BTreeMap::new(),
             proxy_neighbours: true,
             fastpath_netfilter: false,
             metrics: None,

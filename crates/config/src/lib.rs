@@ -88,10 +88,11 @@ pub fn parse(name: &str, text: &str) -> Result<Configuration, ConfigError> {
     let file = document::root(name, text, &tree, &mut log);
     let (mut host, own) = gateway::read(&file, &mut log);
     let times = timeouts::read(&file, &mut log);
-    let service::Services { services, host_addresses, lease_files, shared_pools } =
+    let service::Services { services, host_addresses, lease_files, shared_pools, interfaces } =
         service::read_all(&file, &own, &mut log);
     host.addresses = host_addresses;
     host.lease_files = lease_files;
+    host.service_interfaces = interfaces;
     let slots = service::slots(&services).saturating_add(shared_pools.iter().map(SharedPool::slots).sum());
     let (mut capacity, memory) = capacity::read(&file, slots, host.memory, &mut log);
     if !shared_pools.is_empty() {

@@ -187,6 +187,7 @@ pub static SERVICE: Section = Section {
     groups: groups! {
         "kind": "`\"nat64\"`, or one of the kinds below", "", "\"nat64\"", "What the service does.";
         "name": "string", "its kind", "\"plat\"", "Name in logs and metrics: 1 to 32 lower-case letters, digits and hyphens.";
+        ..GUARDED;
         "prefix": "prefix", "", "\"64:ff9b::/96\"",
             "IPv6 prefix in which the inside sees IPv4 addresses, of 32, 40, 48, 56, 64 or 96 bits (RFC 6052). Those of services may lie in each other: the longest counts.";
         "inside": "array of strings", "anybody", "[\"2001:db8::/32\"]",
@@ -221,6 +222,7 @@ pub static NAT44: Section = Section {
     groups: groups! {
         "kind": "\"nat44\"", "", "\"nat44\"", "What the service does.";
         "name": "string", "its kind", "\"cgn\"", "Name in logs and metrics: 1 to 32 lower-case letters, digits and hyphens.";
+        ..GUARDED;
         "inside": "array of strings", "", "[\"10.0.0.0/24\"]",
             "IPv4 addresses of the hosts inside: prefixes, addresses or ranges. What they send to each other is not translated.";
         "untranslated": "array", "none", "[\"192.0.2.0/24\"]",
@@ -252,6 +254,7 @@ pub static STATELESS: Section = Section {
     groups: groups! {
         "kind": "\"siit\" or \"clat\"", "", "\"siit\"", "What the service does.";
         "name": "string", "its kind", "\"dc\"", "Name in logs and metrics: 1 to 32 lower-case letters, digits and hyphens.";
+        ..GUARDED;
         "prefix": "prefix", "none; a CLAT needs one", "\"64:ff9b::/96\"",
             "IPv6 prefix that embeds IPv4 addresses without explicit mapping, of 32, 40, 48, 56, 64 or 96 bits (RFC 6052). For a CLAT the prefix of the PLAT; `auto` asks routers (RFC 8781) and then the resolver (RFC 7050) for it at start and at a reload, and follows what routers advertise.";
         "host": "address", "none", "\"192.0.0.1\"",
@@ -294,6 +297,7 @@ pub static MAP_T: Section = Section {
     groups: groups! {
         "kind": "\"map-t\"", "", "\"map-t\"", "What the service does.";
         ..MAP_DOMAIN;
+        ..GUARDED;
         "dmr": "prefix", "", "\"2001:db8:ffff::/64\"",
             "Default Mapping Rule: the IPv6 prefix in which the domain sees the IPv4 Internet, of 32, 40, 48, 56, 64 or 96 bits (RFC 6052). Should be 64 (RFC 7599 section 5.1).";
         ..WELL_KNOWN_PREFIX;
@@ -320,6 +324,7 @@ pub static MAP_E: Section = Section {
     groups: groups! {
         "kind": "\"map-e\"", "", "\"map-e\"", "What the service does.";
         ..MAP_DOMAIN;
+        ..GUARDED;
         "br": "address", "", "\"2001:db8:ffff::1\"",
             "IPv6 address of the border relay. Several relays may have the same one (anycast); use `fragments = \"inner\"` then.";
         ..MAP_EDGE;
@@ -369,6 +374,7 @@ pub static B4: Section = Section {
     groups: groups! {
         "kind": "\"b4\"", "", "\"b4\"", "What the service does.";
         "name": "string", "its kind", "\"b4\"", "Name in logs and metrics: 1 to 32 lower-case letters, digits and hyphens.";
+        ..GUARDED;
         ..BEHIND_SOFTWIRE;
         "address": "address", "", "\"2001:db8:1::b4\"",
             "Tunnel address of this end. It must be routed to this host, and no interface may have it.";
@@ -386,6 +392,7 @@ pub static AFTR: Section = Section {
     groups: groups! {
         "kind": "\"aftr\"", "", "\"aftr\"", "What the service does.";
         "name": "string", "its kind", "\"aftr\"", "Name in logs and metrics: 1 to 32 lower-case letters, digits and hyphens.";
+        ..GUARDED;
         "address": "address", "", "\"2001:db8:ffff::1\"",
             "Tunnel address. It must be routed to this host, and no interface may have it.";
         "b4s": "array of strings", "", "[\"2001:db8:1000::/36\"]", "IPv6 prefixes that B4s may have; others are not served.";
@@ -421,6 +428,7 @@ pub static LWB4: Section = Section {
     groups: groups! {
         "kind": "\"lwb4\"", "", "\"lwb4\"", "What the service does.";
         "name": "string", "its kind", "\"lwb4\"", "Name in logs and metrics: 1 to 32 lower-case letters, digits and hyphens.";
+        ..GUARDED;
         ..BEHIND_SOFTWIRE;
         "ipv4": "address", "", "\"192.0.2.10\"", "The public IPv4 address, whole or shared.";
         ..PORT_SET;
@@ -451,6 +459,7 @@ pub static LWAFTR: Section = Section {
     groups: groups! {
         "kind": "\"lwaftr\"", "", "\"lwaftr\"", "What the service does.";
         "name": "string", "its kind", "\"lwaftr\"", "Name in logs and metrics: 1 to 32 lower-case letters, digits and hyphens.";
+        ..GUARDED;
         "addresses": "array of strings", "", "[\"2001:db8:ffff::1\"]",
             "Tunnel addresses. They must be routed to this host, and no interface may have them.";
         "ipv4": "array of strings", "", "[\"192.0.2.0/24\"]",

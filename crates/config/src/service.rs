@@ -1,5 +1,6 @@
 //! `[[service]]`.
 
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
@@ -22,6 +23,8 @@ use tombolo_wire::Prefix64;
 
 use crate::assigned::assign;
 use crate::document::{Node, Table};
+use crate::gateway::inside_interfaces;
+use crate::host::InsideInterfaces;
 use crate::loops::{self, Rows};
 use crate::map::{self, End, Row};
 use crate::nat44::{self, Inside};
@@ -88,7 +91,8 @@ pub(crate) fn read_all(file: &Table<'_>, own: &OwnAddresses, log: &mut Log) -> S
     let place_of = |place: usize| order.iter().position(|other| *other == place).unwrap_or(place);
     let lease_files = reader.lease_files.into_iter().map(|(place, path)| (place_of(place), path)).collect();
     let services = in_order(services, &order);
-    Services { services, host_addresses, lease_files, shared_pools: reader.shared_pools }
+    let Reader { shared_pools, interfaces, .. } = reader;
+    Services { services, host_addresses, lease_files, shared_pools, interfaces }
 }
 
 /// The places of services in the order in which they are to be asked whose a packet is: that of the file,
@@ -119,6 +123,8 @@ pub(crate) struct Services {
     /// By place of the service.
     pub(crate) lease_files: Vec<(usize, PathBuf)>,
     pub(crate) shared_pools: Vec<SharedPool>,
+    /// Where packets from inside come in, by name of the service.
+    pub(crate) interfaces: BTreeMap<String, InsideInterfaces>,
 }
 
 /// Slots of the outside index that the services' pools take.
@@ -139,6 +145,7 @@ struct Reader<'d> {
     host_addresses: Vec<(Node<'d>, Ipv4Addr)>,
     lease_files: Vec<(usize, PathBuf)>,
     shared_pools: Vec<SharedPool>,
+    interfaces: BTreeMap<String, InsideInterfaces>,
     /// Explicit mappings.
     explicit: Vec<Rows<'d>>,
 }
@@ -170,7 +177,15 @@ impl<'d> Reader<'d> {
             Kind::MapT => self.map_t(&table, log)?,
             Kind::MapE => self.map_e(&table, log)?,
         };
+        self.guard(&table, &name, log);
         Some(Service { number, name, kind: service })
+    }
+
+    /// Notes where packets from the inside of the service come in, if it says so.
+    fn guard(&mut self, table: &Table<'d>, name: &str, log: &mut Log) {
+        let Some(node) = table.find("inside_interfaces") else { return };
+        let said = log.keep(inside_interfaces(&node));
+        self.interfaces.extend(said.map(|said| (name.to_owned(), said)));
     }
 
     /// The given name; else the kind, with a number if there are several.

@@ -3,7 +3,7 @@
 
 use std::net::Ipv6Addr;
 
-use tombolo_config::Configuration;
+use tombolo_config::{Configuration, InsideInterfaces};
 use tombolo_engine::plan::ServiceKind;
 use tombolo_engine::service::nat64::Nat64;
 use tombolo_tables::subscriber::SubscriberKey;
@@ -237,5 +237,24 @@ fn ports_of_destinations_may_be_reached_as_they_are() {
     ] {
         let text = pooled("nat44", "{ addresses = \"192.0.2.1\" }", &format!("untranslated = [{item}]"));
         assert_eq!(refused(&text), [expected]);
+    }
+}
+
+#[test]
+fn a_service_may_say_where_its_hosts_come_in() {
+    let said = |interfaces: &str| {
+        let configuration = accepted(&nat64("64:ff9b::/96", &format!("inside_interfaces = {interfaces}")));
+        configuration.host.service_interfaces["nat64"].clone()
+    };
+    assert_eq!(said("[\"lan0\", \"lan1\"]"), InsideInterfaces::Listed(vec!["lan0".into(), "lan1".into()]));
+    assert_eq!((said("\"any\""), said("\"by-route\"")), (InsideInterfaces::Any, InsideInterfaces::ByRoute));
+    assert!(accepted(&nat64("64:ff9b::/96", "")).host.service_interfaces.is_empty());
+    for (said, expected) in [
+        ("[]", "5: service[0].inside_interfaces = []: names no interface"),
+        ("\"lan0\"", "5: service[0].inside_interfaces = \"lan0\": \"lan0\" means nothing here"),
+        ("[\"a/b\"]", "5: service[0].inside_interfaces[0] = \"a/b\": cannot be the name of a device"),
+    ] {
+        let found = refused(&nat64("64:ff9b::/96", &format!("inside_interfaces = {said}")));
+        assert!(found.len() == 1 && found[0].contains(expected), "{found:?}");
     }
 }

@@ -165,6 +165,7 @@ fn fixed<'s>(settings: &Host, plan: &'s Plan, has_programs: bool) -> (Host, Vec<
         interfaces,
         addresses: Vec::new(),
         inside_interfaces: InsideInterfaces::Any,
+        service_interfaces: BTreeMap::new(),
         lease_files: Vec::new(),
         shared_pools: Vec::new(),
         file_directories: Vec::new(),

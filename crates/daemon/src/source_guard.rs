@@ -1,5 +1,5 @@
-//! Packets from inside come in where their senders are: `inside_interfaces` of the configuration, as
-//! the kernel's rules have it ([`tombolo_io::netfilter`]).
+//! Packets from inside come in where their senders are: `inside_interfaces` of the gateway and of single
+//! services, as the kernel's rules have it ([`tombolo_io::netfilter`]).
 
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,9 +7,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use ipnet::{Ipv4Net, Ipv6Net};
 use tombolo_config::{Host as HostSettings, InsideInterfaces, Provision};
 use tombolo_engine::Plan;
-use tombolo_engine::plan::Routed;
+use tombolo_engine::plan::{Routed, Service};
 use tombolo_engine::side::Side;
-use tombolo_io::netfilter::{Entrance, InsidePackets, SourceGuard};
+use tombolo_io::netfilter::{Entrance, Entrances, InsidePackets, ServicePackets, SourceGuard};
 
 use crate::health::Health;
 
@@ -32,15 +32,15 @@ impl Guard {
     /// Goes by another plan, and other settings.
     pub(crate) fn follow(&self, settings: &HostSettings, device: &str, plan: &Plan, health: &Health) {
         let mut guard = self.lock();
-        let done = match (guard.as_mut(), entrance(settings)) {
-            (_, None) => {
+        let entrances = entrances(settings);
+        let packets = from_inside(plan, &entrances);
+        let done = match guard.as_mut() {
+            _ if entrances.are_open() => {
                 *guard = None;
                 Ok(())
             }
-            (Some(guard), Some(entrance)) => guard.follow(from_inside(plan), entrance),
-            (None, Some(entrance)) => {
-                SourceGuard::raise(device, from_inside(plan), entrance).map(|raised| *guard = Some(raised))
-            }
+            Some(guard) => guard.follow(packets, entrances),
+            None => SourceGuard::raise(device, packets, entrances).map(|raised| *guard = Some(raised)),
         };
         let faults = done.map_err(|error| fault(&error)).err();
         health.set(PART, faults.into_iter().collect());
@@ -56,13 +56,22 @@ impl Guard {
     }
 }
 
-/// Where packets from inside come in; `None` if it does not matter, as on a host that its administrator
-/// sets up.
-pub(crate) fn entrance(settings: &HostSettings) -> Option<Entrance> {
-    match (&settings.inside_interfaces, &settings.provision) {
-        (InsideInterfaces::Any, _) | (_, Provision::Administrator { .. }) => None,
-        (InsideInterfaces::ByRoute, _) => Some(Entrance::ByRoute),
-        (InsideInterfaces::Listed(names), _) => Some(Entrance::Listed(names.clone())),
+/// Where packets from inside come in. It does not matter on a host that its administrator sets up.
+pub(crate) fn entrances(settings: &HostSettings) -> Entrances {
+    match settings.provision {
+        Provision::Administrator { .. } => Entrances::default(),
+        Provision::Gateway => Entrances {
+            others: entrance(&settings.inside_interfaces),
+            own: settings.service_interfaces.iter().map(|(name, said)| (name.clone(), entrance(said))).collect(),
+        },
+    }
+}
+
+fn entrance(said: &InsideInterfaces) -> Option<Entrance> {
+    match said {
+        InsideInterfaces::Any => None,
+        InsideInterfaces::ByRoute => Some(Entrance::ByRoute),
+        InsideInterfaces::Listed(names) => Some(Entrance::Listed(names.clone())),
     }
 }
 
@@ -73,21 +82,36 @@ fn fault(error: &io::Error) -> String {
 }
 
 /// Which packets the plan takes for packets from inside.
-fn from_inside(plan: &Plan) -> InsidePackets {
+fn from_inside(plan: &Plan, entrances: &Entrances) -> InsidePackets {
     let mut packets = InsidePackets::default();
     for service in &plan.services {
         let Routed { ipv6, sources, .. } = service.kind.routed();
-        packets.ipv4.extend(sources.iter().copied());
+        let ipv6 = ipv6.into_iter().filter_map(|(at, length)| Ipv6Net::new(at, length).ok());
+        let mut inside = ServicePackets { service: service.name.clone(), ipv6: Vec::new(), ipv4: sources };
         match service.kind.shape().ipv4 {
-            Side::Outside => packets.ipv6 |= !ipv6.is_empty(),
+            Side::Outside => inside.ipv6.extend(ipv6),
             Side::Inside => {
-                packets.outside_ipv6.extend(ipv6.into_iter().filter_map(|(at, length)| Ipv6Net::new(at, length).ok()));
-                if sources.is_empty() {
+                packets.outside_ipv6.extend(ipv6);
+                if inside.ipv4.is_empty() {
                     let all = Ipv4Net::default();
-                    packets.ipv4.push((all.network(), all.broadcast()));
+                    inside.ipv4.push((all.network(), all.broadcast()));
                 }
             }
         }
+        if entrances.own.contains_key(&service.name) {
+            packets.apart.push(inside);
+        } else {
+            packets.ipv6 |= !inside.ipv6.is_empty();
+            packets.ipv4.extend(inside.ipv4);
+            packets.apart.extend(within_others(service).filter(|_| !entrances.own.is_empty()));
+        }
     }
     packets
+}
+
+/// What a service without an entrance of its own may have in the prefix of one that has one, which stands behind it.
+fn within_others(service: &Service) -> Option<ServicePackets> {
+    let prefix = service.kind.pref64().and_then(|prefix| Ipv6Net::new(prefix.address(), prefix.length()).ok())?;
+    let is_inside = service.kind.shape().ipv4 == Side::Outside;
+    is_inside.then(|| ServicePackets { service: service.name.clone(), ipv6: vec![prefix], ipv4: Vec::new() })
 }

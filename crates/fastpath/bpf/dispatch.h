@@ -56,7 +56,8 @@ static __always_inline struct outcome process_ipv6(void *ctx, const struct inter
 
 	if (number == NO_SERVICE)
 		return PASSED(MISS_NOT_OURS);
-	if (!(service->flags & SERVICE_AT_CUSTOMER) && !is_inside(ctx, interface, &scratch->packet))
+	if (!(service->flags & SERVICE_AT_CUSTOMER) &&
+	    !is_inside(ctx, interface, service, &scratch->packet))
 		return PASSED(MISS_REVERSE_PATH);
 	scratch->rewrite.service = service->number;
 	switch (service->kind) {
@@ -75,7 +76,7 @@ process_tunnelled(void *ctx, const struct interface *interface, struct scratch *
 
 	if (number == NO_SERVICE || !(service->flags & SERVICE_ENDS_SOFTWIRES))
 		return PASSED(MISS_NOT_OURS);
-	if (!(service->flags & SERVICE_AT_CUSTOMER) && !is_inside(ctx, interface, packet))
+	if (!(service->flags & SERVICE_AT_CUSTOMER) && !is_inside(ctx, interface, service, packet))
 		return PASSED(MISS_REVERSE_PATH);
 	if (inner_class(&service->tunnel, packet) < 0)
 		return PASSED(MISS_SCREENED);
@@ -120,7 +121,7 @@ static __always_inline struct outcome process_ipv4(void *ctx, const struct inter
 	struct claim claim = { .rule = LPM_NONE };
 
 	if (number != NO_SERVICE) {
-		if (!is_inside(ctx, interface, &scratch->packet))
+		if (!is_inside(ctx, interface, service_at(number), &scratch->packet))
 			return PASSED(MISS_REVERSE_PATH);
 		return process_ipv4_inside(service_at(number), scratch);
 	}
@@ -128,7 +129,7 @@ static __always_inline struct outcome process_ipv4(void *ctx, const struct inter
 	if (number == NO_SERVICE)
 		return PASSED(MISS_NOT_OURS);
 	if (service_at(number)->flags & SERVICE_AT_CUSTOMER &&
-	    !is_inside(ctx, interface, &scratch->packet))
+	    !is_inside(ctx, interface, service_at(number), &scratch->packet))
 		return PASSED(MISS_REVERSE_PATH);
 	return process_ipv4_outside(service_at(number), scratch, &claim);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /* Whether a packet from inside came in where its sender is (RFC 3704): through an interface that
- * the configuration calls inside, or through the one that its source is routed to. One that did not
+ * the configuration calls inside of its service, or through the one that its source is routed to. One that did not
  * is left to the stack, where the gateway's rule decides (crates/io/src/netfilter): it sees several
  * next hops and everything else that routing knows.
  *
@@ -84,12 +84,15 @@ static __noinline bool comes_from_where_it_is(void *ctx, __u32 ingress, __u64 fi
 
 /* What a service says of packets from its inside. */
 static __always_inline bool is_inside(void *ctx, const struct interface *interface,
+				      const volatile struct service *service,
 				      const struct packet *packet)
 {
-	if (plan.inside_is == INSIDE_ANYWHERE)
+	__u32 bit = 1 << service->place % SERVICES_MAX;
+
+	if (plan.inside_listed & bit)
+		return interface->inside_of & bit;
+	if (!(plan.inside_by_route & bit))
 		return true;
-	if (plan.inside_is == INSIDE_LISTED)
-		return interface->is_inside;
 	if (packet->is_tunnelled)
 		return comes_from_where_it_is(ctx, interface->number, packet->outer_source[0],
 					      packet->outer_source[1], true);

@@ -29,14 +29,8 @@ impl Interface {
     }
 
     /// As the programs have it.
-    pub(crate) fn record(self, xdp_sends: bool, is_inside: bool) -> InterfaceRecord {
+    pub(crate) fn record(self, xdp_sends: bool, inside_of: u8) -> InterfaceRecord {
         let Self { number, mac } = self;
-        InterfaceRecord {
-            number,
-            mac,
-            xdp_sends: xdp_sends.into(),
-            is_inside: is_inside.into(),
-            ..InterfaceRecord::default()
-        }
+        InterfaceRecord { number, mac, xdp_sends: xdp_sends.into(), inside_of, ..InterfaceRecord::default() }
     }
 }

@@ -25,7 +25,7 @@ use crate::losses::Losses;
 use crate::mode::{Attached, Mode, TcKind};
 use crate::part::{TC, XDP, part};
 use crate::pinned::PinnedMemory;
-use crate::plan::{FastPlan, ServiceStatus, Settings, is_listed};
+use crate::plan::{FastPlan, ServiceStatus, Settings, inside_of};
 use crate::record::{INTERFACES, InterfaceRecord, ScratchRecord};
 use crate::tap::{Sighting, Tap, Watch};
 
@@ -195,8 +195,8 @@ impl FastPath {
         let Some(attached) = self.interfaces.get_mut(&number) else { return Ok(()) };
         name.clone_into(&mut attached.name);
         attached.interface.mac = mac;
-        let is_inside = is_listed(self.settings.entrance.as_ref(), name);
-        let record = attached.interface.record(attached.xdp_sends, is_inside);
+        let inside_of = inside_of(&self.services, &self.settings.entrances, name);
+        let record = attached.interface.record(attached.xdp_sends, inside_of);
         self.set_interface(number, record)
     }
 
@@ -271,8 +271,8 @@ impl FastPath {
         for (_, interface) in attached {
             let Ok(Some(xdp_sends)) = sends_redirected(interface.interface.number) else { continue };
             interface.xdp_sends = xdp_sends;
-            let is_inside = is_listed(self.settings.entrance.as_ref(), &interface.name);
-            changed.push(interface.interface.record(xdp_sends, is_inside));
+            let inside_of = inside_of(&self.services, &self.settings.entrances, &interface.name);
+            changed.push(interface.interface.record(xdp_sends, inside_of));
         }
         changed.into_iter().try_for_each(|record| self.set_interface(record.number, record))
     }
@@ -330,12 +330,16 @@ impl FastPath {
         with_xdp: bool,
     ) -> Result<AttachedInterface, FastPathError> {
         let xdp_sends = with_xdp && sends(interface.number);
-        self.claim_interface(name, interface.record(xdp_sends, is_listed(self.settings.entrance.as_ref(), name)))?;
+        // Programs that are there already know the services by other places: meanwhile the engine has those whose
+        // packets come in by listed interfaces.
+        self.claim_interface(name, interface.record(xdp_sends, 0))?;
         let xdp = if with_xdp { Some(self.attach_xdp(name, interface)?) } else { None };
         if !with_xdp {
             self.unlink(XDP, interface)?;
         }
         let tc = self.attach_tc(name, interface)?;
+        let inside_of = inside_of(&self.services, &self.settings.entrances, name);
+        self.set_interface(interface.number, interface.record(xdp_sends, inside_of))?;
         let kind = if tc.is_some() { TcKind::Link } else { TcKind::Filter };
         let attached = Attached { xdp: with_xdp, tc: Some(kind) };
         Ok(AttachedInterface { name: name.to_owned(), interface, xdp, tc, attached, xdp_sends })

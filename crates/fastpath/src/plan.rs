@@ -8,7 +8,7 @@ use tombolo_engine::mechanism::napt::ShortPorts;
 use tombolo_engine::mechanism::session_state;
 use tombolo_engine::plan::{AnsweredBy, OwnAddresses, Routed, Service};
 use tombolo_engine::side::Side;
-use tombolo_io::netfilter::Entrance;
+use tombolo_io::netfilter::{Entrance, Entrances};
 use tombolo_tables::tables::Geometry;
 use tombolo_wire::Prefix64;
 use tombolo_wire::rfc6052::NON_GLOBAL;
@@ -16,9 +16,8 @@ use tombolo_wire::rfc6052::NON_GLOBAL;
 use crate::error::FastPathError;
 use crate::lookup::LookupTables;
 use crate::record::{
-    INSIDE_ANYWHERE, INSIDE_BY_ROUTE, INSIDE_LISTED, KIND_ENGINE, KIND_NAT64, NonGlobal, PlanRecord,
-    SERVICE_AT_CUSTOMER, SERVICE_ENGINE_BINDS, SERVICE_ENGINE_OPENS, SERVICES, SHORT_PORTS, ServiceRecord,
-    ShortPortRecord, halves,
+    KIND_ENGINE, KIND_NAT64, NonGlobal, PlanRecord, SERVICE_AT_CUSTOMER, SERVICE_ENGINE_BINDS, SERVICE_ENGINE_OPENS,
+    SERVICES, SHORT_PORTS, ServiceRecord, ShortPortRecord, halves,
 };
 use crate::service::{fast_record, prefix_record};
 use crate::tap::Watch;
@@ -38,9 +37,8 @@ pub struct Settings {
     /// Translated packets pass the kernel's stack, so that netfilter and rules of routing see them.
     /// XDP is not attached.
     pub through_stack: bool,
-    /// Where packets from inside come in; `None` if it does not matter. What comes in elsewhere is left
-    /// to the kernel's stack.
-    pub entrance: Option<Entrance>,
+    /// Where packets from inside come in. What comes in elsewhere is left to the kernel's stack.
+    pub entrances: Entrances,
     /// What the way to the engine and back takes from the hop limit of a packet besides the engine's
     /// own decrement; the programs take as much, so that hop limits and traceroute do not tell which
     /// way a packet went. Two where the kernel forwards into and out of a TUN device.
@@ -52,10 +50,19 @@ pub struct Settings {
     pub watch: Option<Watch>,
 }
 
-/// Whether an interface is one of those that hosts inside are said to be at.
-pub(crate) fn is_listed(entrance: Option<&Entrance>, name: &str) -> bool {
-    matches!(entrance, Some(Entrance::Listed(names)) if names.iter().any(|listed| listed == name))
+/// For which services an interface is one of those that their hosts inside are said to be at: a bit for each
+/// of these services, of which the programs have the first few.
+pub(crate) fn inside_of(services: &[ServiceStatus], entrances: &Entrances, interface: &str) -> u8 {
+    let is_listed = |entrance: Option<&Entrance>| matches!(entrance, Some(Entrance::Listed(names)) if names.iter().any(|listed| listed == interface));
+    bits(services.iter().map(|service| is_listed(entrances.of(&service.name))))
 }
+
+/// Bits for those of the first services that something holds for.
+fn bits(services: impl Iterator<Item = bool>) -> u8 {
+    services.take(SERVICES).enumerate().fold(0, |bits, (place, holds)| bits | u8::from(holds) << place)
+}
+
+const _: () = assert!(SERVICES == u8::BITS as usize, "a bit for each service");
 
 /// A plan, ready to be loaded with the programs.
 pub(crate) struct FastPlan {
@@ -114,6 +121,7 @@ impl PlanRecord {
         let Plan { services, retired: _, rows: _, times, capacity: _, own } = plan;
         let OwnAddresses { ipv4, ipv6, answered_by, errors: _ } = own;
         let answers = *answered_by == AnsweredBy::Gateway;
+        let entrances = || services.iter().map(|service| settings.entrances.of(&service.name));
         let mut record = Self {
             hash_key: geometry.key.halves(),
             hash_offset: geometry.key.offset(),
@@ -128,11 +136,8 @@ impl PlanRecord {
             reuse_after: times.reuse_entry_after().0,
             reuse_port_after: times.reuse_port_after,
             through_stack: settings.through_stack.into(),
-            inside_is: match settings.entrance {
-                None => INSIDE_ANYWHERE,
-                Some(Entrance::ByRoute) => INSIDE_BY_ROUTE,
-                Some(Entrance::Listed(_)) => INSIDE_LISTED,
-            },
+            inside_by_route: bits(entrances().map(|entrance| entrance == Some(&Entrance::ByRoute))).into(),
+            inside_listed: bits(entrances().map(|entrance| matches!(entrance, Some(Entrance::Listed(_))))).into(),
             hops_beside: settings.hops_beside.into(),
             secret,
             steps: session_state::TABLE,

@@ -16,7 +16,7 @@ use tombolo_engine::mechanism::napt::{Nat, Policy, Times};
 use tombolo_engine::plan::{OwnAddresses, Service, ServiceKind};
 use tombolo_engine::service::nat64::Nat64;
 use tombolo_fastpath::{Attached, FastPath, Mode, PinnedMemory, Routes, Settings, TcKind};
-use tombolo_io::netfilter::Entrance;
+use tombolo_io::netfilter::{Entrance, Entrances};
 use tombolo_lab::{Lab, Peer, Topology};
 use tombolo_tables::hash::HashKey;
 use tombolo_tables::subscriber::{Subscriber, SubscriberKey};
@@ -162,7 +162,7 @@ fn kernel() -> (u32, u32) {
 
 /// As the daemon has them by default.
 fn settings() -> Settings {
-    Settings { entrance: Some(Entrance::ByRoute), ..Settings::default() }
+    Settings { entrances: Entrances { others: Some(Entrance::ByRoute), ..Entrances::default() }, ..Settings::default() }
 }
 
 #[test]

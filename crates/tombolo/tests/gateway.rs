@@ -36,11 +36,16 @@ fn start(more: &str) -> Setup {
 }
 
 fn start_in(lab: &Lab, more: &str) -> Process {
-    let file = lab.directory().unwrap().join("gateway.toml");
+    let more = more.strip_prefix("[gateway]\n").unwrap_or(more);
+    run(lab, "gateway", &format!("{more}{SERVICE}"))
+}
+
+/// Starts a gateway with this in its configuration, of that name, behind `[gateway]`.
+fn run(lab: &Lab, name: &str, text: &str) -> Process {
+    let file = lab.directory().unwrap().join(format!("{name}.toml"));
     // Included by fastpath.rs under this name, everything runs with the fast path.
     let fastpath = if module_path!().ends_with("with_tc") { "fastpath = \"tc\"\n" } else { "fastpath = \"off\"\n" };
-    let more = more.strip_prefix("[gateway]\n").unwrap_or(more);
-    fs::write(&file, format!("[gateway]\n{fastpath}{more}{SERVICE}")).unwrap();
+    fs::write(&file, format!("[gateway]\n{fastpath}{text}")).unwrap();
     let command = lab.node("gateway").unwrap().command(TOMBOLO).args(["run", "-c"]);
     let mut gateway = command.arg(file.display().to_string()).spawn().unwrap();
     gateway.wait_for_text("ready", READY).unwrap();
@@ -295,13 +300,7 @@ fn a_network_of_the_host_inside_the_prefix_stays_where_it_is() {
     ip("gateway", "address add 2001:db8:64:1::1/64 dev outside0 nodad");
     ip("server", "address add 2001:db8:64:1::2/64 dev outside0 nodad");
     ip("server", "-6 route add 2001:db8:1::/64 via 2001:db8:64:1::1");
-    let fastpath = if module_path!().ends_with("with_tc") { "fastpath = \"tc\"\n" } else { "fastpath = \"off\"\n" };
-    let file = lab.directory().unwrap().join("gateway.toml");
-    let service = SERVICE.replace("64:ff9b::/96", "2001:db8:64::/48");
-    fs::write(&file, format!("[gateway]\n{fastpath}{service}")).unwrap();
-    let command = lab.node("gateway").unwrap().command(TOMBOLO).args(["run", "-c"]);
-    let mut gateway = command.arg(file.display().to_string()).spawn().unwrap();
-    gateway.wait_for_text("ready", READY).unwrap();
+    let _gateway = run(&lab, "gateway", &SERVICE.replace("64:ff9b::/96", "2001:db8:64::/48"));
     let pings = |address: &str| {
         let client = lab.node("client").unwrap();
         client.command("ping").args(["-n", "-c", "1", "-W", "1", address]).run().unwrap().status.success().then_some(())
@@ -309,4 +308,35 @@ fn a_network_of_the_host_inside_the_prefix_stays_where_it_is() {
     // 198.51.100.2 in the prefix, and the host in it that is none of the gateway's.
     wait_until("the IPv4 host answers", PATIENCE, || pings("2001:db8:64:c633:64:200::")).unwrap();
     wait_until("the IPv6 host answers", PATIENCE, || pings("2001:db8:64:1::2")).unwrap();
+}
+
+/// As for two networks with hosts of their own each: neither takes the other's packets, and the end of one is not the
+/// other's.
+#[test]
+fn two_gateways_share_a_host() {
+    if skip_without("two_gateways_share_a_host", &["ip"]) {
+        return;
+    }
+    let Setup { lab, mut gateway } = start("");
+    let other =
+        "[[service]]\nkind = \"nat64\"\nprefix = \"2001:db8:64::/96\"\npool = [{ addresses = \"203.0.113.0/28\" }]\n";
+    let route = ["route", "add", "203.0.113.0/24", "via", "198.51.100.1"];
+    lab.node("server").unwrap().command("ip").args(route).run().unwrap().success().unwrap();
+    let _other = run(&lab, "other", &format!("device = \"other\"\ntable = 184\n{other}"));
+    let echo = Peer::udp_echo(lab.node("server").unwrap(), address("198.51.100.2:7")).unwrap();
+    let serves = |prefix: &str, pool: &str| {
+        let to = address(&format!("[{prefix}c633:6402]:7"));
+        for length in 1..20 {
+            assert_eq!(udp_round_trip(&lab, to, &pattern(length)), pattern(length));
+            let seen = echo.last_client().unwrap().to_string();
+            assert!(seen.starts_with(pool), "{seen}");
+        }
+    };
+    for _ in 0..2 {
+        serves("64:ff9b::", "192.0.2.");
+        serves("2001:db8:64::", "203.0.113.");
+    }
+    gateway.signal(Signal::SIGTERM).unwrap();
+    wait_until("the first one is gone", PATIENCE, || (!gateway.is_running()).then_some(())).unwrap();
+    serves("2001:db8:64::", "203.0.113.");
 }

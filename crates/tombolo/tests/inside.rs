@@ -120,6 +120,50 @@ fn listed_interfaces_alone_are_inside() {
     }
 }
 
+/// One service has its own entrance, and the other one the gateway's; a reload gives it another.
+#[test]
+fn a_service_has_an_entrance_of_its_own() {
+    if skip_without("a_service_has_an_entrance_of_its_own", &["ip", "nft"]) {
+        return;
+    }
+    let both = |interfaces: &str| {
+        let nat64 = NAT64.replace("pool =", &format!("inside_interfaces = {interfaces}\npool ="));
+        format!("{nat64}{}", NAT44.replace("192.0.2.1", "192.0.2.2"))
+    };
+    for mode in [ENGINE, TC, XDP] {
+        let (lab, _process) = start(mode, &both("[\"lan9\"]"));
+        let node = lab.node("gateway").unwrap();
+        let bindings = |service: &str| show(&lab, "bindings").iter().filter(|row| row["service"] == service).count();
+        for _ in 0..3 {
+            send(&lab, "client", IPV6, 5);
+            send(&lab, "client", IPV4, 5);
+        }
+        assert!(comes(|| spoofed(&lab) >= 15 && bindings("nat44") == 5), "{mode}: {:?}", show(&lab, "counters"));
+        assert_eq!(bindings("nat64"), 0, "{mode}");
+        let file = lab.directory().unwrap().join("gateway.toml");
+        for interfaces in ["[\"lan9\", \"inside0\"]", "\"any\"", "\"by-route\""] {
+            fs::write(&file, format!("[gateway]\n{mode}\n{}", both(interfaces))).unwrap();
+            let said = node.command(TOMBOLO).args(["reload"]).run().unwrap().success().unwrap().stdout;
+            assert!(said.contains("inside_interfaces"), "{mode}, {interfaces}: {said}");
+            node.command(TOMBOLO).args(["flush"]).run().unwrap().success().unwrap();
+            let before = spoofed(&lab);
+            for _ in 0..3 {
+                send(&lab, "client", IPV6, 5);
+                send(&lab, "client", IPV4, 5);
+            }
+            assert!(
+                comes(|| bindings("nat64") == 5 && bindings("nat44") == 5),
+                "{mode}, {interfaces}: {:?}",
+                show(&lab, "counters")
+            );
+            assert_eq!(spoofed(&lab), before, "{mode}, {interfaces}");
+        }
+        let chains = node.command("nft").args(["list", "table", "inet", "tombolo-tombolo"]).run().unwrap();
+        let chains = chains.success().unwrap().stdout;
+        assert!(chains.contains("goto entrance-nat64") && !chains.contains("lan9"), "{chains}");
+    }
+}
+
 #[test]
 fn any_interface_will_do_if_the_configuration_says_so() {
     if skip_without("any_interface_will_do_if_the_configuration_says_so", &["ip", "nft"]) {
@@ -151,7 +195,7 @@ fn the_table_is_the_processes_own() {
     for part in [
         "table inet tombolo-tombolo",
         "oifname != \"tombolo\" accept",
-        "ip saddr 10.0.0.0-10.0.0.255 jump entrance",
+        "ip saddr 10.0.0.0-10.0.0.255 goto entrance",
         "fib saddr . iif oif",
         "counter name \"spoofed\" drop",
     ] {

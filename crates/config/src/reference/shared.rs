@@ -3,6 +3,12 @@
 
 use super::Key;
 
+/// Every service.
+pub(super) const GUARDED: &[Key] = keys! {
+    "inside_interfaces": "\"by-route\", \"any\" or names", "the gateway's", "[\"lan0\"]",
+        "Interfaces that packets from inside may come in through to this service, where that is not what `[gateway]` says of all (RFC 3704). A reload takes it.";
+};
+
 /// What has outside addresses to hand out.
 pub(super) const POOLED: &[Key] = keys! {
     "pool": "array of tables", "required without `masquerade`", "[{ addresses = \"192.0.2.0/28\", ports = \"1024-65535\" }]",

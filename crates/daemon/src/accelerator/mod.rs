@@ -382,7 +382,7 @@ fn programs_settings(settings: &Host, watch: Option<Watch>) -> Settings {
     });
     Settings {
         through_stack: settings.fastpath_netfilter,
-        entrance: source_guard::entrance(settings),
+        entrances: source_guard::entrances(settings),
         hops_beside: HOPS_OF_THE_DEVICE,
         routes_beside: routes.iter().map(|route| (route.addr(), route.prefix_len())).collect(),
         watch,

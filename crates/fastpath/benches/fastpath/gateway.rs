@@ -24,7 +24,7 @@ use tombolo_engine::service::nat44::Nat44;
 use tombolo_engine::service::nat64::Nat64;
 use tombolo_engine::service::siit::{Hairpinning, Role, Siit};
 use tombolo_fastpath::{FastPath, Mode, PinnedMemory, Routes, Settings};
-use tombolo_io::netfilter::Entrance;
+use tombolo_io::netfilter::{Entrance, Entrances};
 use tombolo_lab::Lab;
 use tombolo_tables::Tables;
 use tombolo_tables::binding::BindingId;
@@ -105,7 +105,10 @@ impl Gateway {
         let spans = recorder.1;
         let routes = lab.node("gateway")?.run(|| Routes::open(&memory))??;
         // As the daemon has it by default.
-        let settings = Settings { entrance: Some(Entrance::ByRoute), ..Settings::default() };
+        let settings = Settings {
+            entrances: Entrances { others: Some(Entrance::ByRoute), ..Entrances::default() },
+            ..Settings::default()
+        };
         let mut fast_path = FastPath::load(&memory, &tables, &plan, settings)?;
         lab.node("gateway")?.run(|| -> std::result::Result<(), tombolo_fastpath::FastPathError> {
             fast_path.attach("inside0", Mode::Xdp)?;

@@ -11,8 +11,8 @@ tombolo_records::records! {
         mac: [u8; 6],
         /// XDP may send through it.
         xdp_sends: u8,
-        /// Hosts inside are there, if the plan goes by that.
-        is_inside: u8,
+        /// Services, a bit each by place, whose hosts inside are there, of those for which interfaces are listed.
+        inside_of: u8,
         unused2: u32,
     }
 }

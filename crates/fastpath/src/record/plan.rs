@@ -7,12 +7,6 @@ tombolo_records::constants! {
     pub(crate) const SERVICES: usize as SERVICES_MAX = 8;
     /// UDP ports of remotes that have times of their own.
     pub(crate) const SHORT_PORTS: usize as SHORT_PORTS_MAX = 8;
-    /// Packets from inside may come in anywhere.
-    pub(crate) const INSIDE_ANYWHERE: u32 = 0;
-    /// Through the interface that their source is routed to.
-    pub(crate) const INSIDE_BY_ROUTE: u32 = 1;
-    /// Through interfaces whose record says so.
-    pub(crate) const INSIDE_LISTED: u32 = 2;
     /// Prefixes that the well-known prefix must not represent.
     pub(crate) const NON_GLOBALS: usize as NON_GLOBAL_MAX = 16;
 }
@@ -68,8 +62,11 @@ tombolo_records::records! {
         through_stack: u32,
         /// What the engine's way takes from hop limits besides the engine's own: translate.h.
         hops_beside: u32,
-        /// Which interfaces packets from inside may come in through: INSIDE_ and more.
-        inside_is: u32,
+        /// Services, a bit each by place, whose packets from inside come in through the interface that
+        /// their source is routed to,
+        inside_by_route: u16,
+        /// and those for which interfaces are listed. To others they may come in anywhere.
+        inside_listed: u16,
         explicit_ipv4: Range,
         /// Addresses between the lowest and the highest of a rule of MAP, likewise.
         map_ipv4: Range,

@@ -10,8 +10,9 @@
 //!   chain forward                      # hook forward
 //!     oifname != DEVICE accept         # not for the gateway
 //!     ip6 daddr P accept               # to a customer's edge: IPv6 is its outside
-//!     nfproto ipv6 jump entrance       # to a provider's service: IPv6 is its inside
-//!     ip saddr A-B jump entrance       # hosts inside
+//!     ip6 daddr Q goto entrance-NAME   # to a service with an entrance of its own
+//!     nfproto ipv6 goto entrance       # to a provider's service: IPv6 is its inside
+//!     ip saddr A-B goto entrance       # hosts inside
 //!   chain entrance
 //!     fib saddr . iif oif != 0 return  # or, if interfaces are listed: iifname X return
 //!     counter spoofed drop
@@ -29,13 +30,14 @@ mod foreign;
 mod tracer;
 mod whole;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::Ipv4Addr;
 
 use ipnet::Ipv6Net;
 use libc::{
-    NF_ACCEPT, NF_DROP, NF_INET_FORWARD, NFPROTO_IPV4, NFPROTO_IPV6, NFT_JUMP, NFT_MSG_DELRULE, NFT_MSG_GETOBJ,
-    NFT_MSG_NEWCHAIN, NFT_MSG_NEWOBJ, NFT_MSG_NEWRULE, NFT_MSG_NEWTABLE, NFT_RETURN,
+    NF_ACCEPT, NF_DROP, NF_INET_FORWARD, NFPROTO_IPV4, NFPROTO_IPV6, NFT_GOTO, NFT_MSG_DELCHAIN, NFT_MSG_DELRULE,
+    NFT_MSG_GETOBJ, NFT_MSG_NEWCHAIN, NFT_MSG_NEWOBJ, NFT_MSG_NEWRULE, NFT_MSG_NEWTABLE, NFT_RETURN,
 };
 use netlink_packet_core::{NLM_F_APPEND, NLM_F_CREATE};
 
@@ -86,15 +88,64 @@ pub enum Entrance {
     Listed(Vec<String>),
 }
 
+/// Where the packets of each service come in; `None` where it does not matter.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Entrances {
+    /// Of services without one of their own.
+    pub others: Option<Entrance>,
+    /// Of the rest, by name.
+    pub own: BTreeMap<String, Option<Entrance>>,
+}
+
+impl Entrances {
+    /// That of a service.
+    #[must_use]
+    pub fn of(&self, service: &str) -> Option<&Entrance> {
+        self.own.get(service).unwrap_or(&self.others).as_ref()
+    }
+
+    /// It does not matter where packets come in.
+    #[must_use]
+    pub fn are_open(&self) -> bool {
+        self.others.is_none() && self.own.values().all(Option::is_none)
+    }
+}
+
 /// Which packets come from inside.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct InsidePackets {
-    /// Those of IPv6, but for `outside_ipv6`.
-    pub ipv6: bool,
     /// Destinations of IPv6 packets that come from outside: customers' edges.
     pub outside_ipv6: Vec<Ipv6Net>,
+    /// Those of some services; the first one that has a packet counts.
+    pub apart: Vec<ServicePackets>,
+    /// All others of IPv6.
+    pub ipv6: bool,
+    /// Sources of the others of IPv4, first and last.
+    pub ipv4: Vec<(Ipv4Addr, Ipv4Addr)>,
+}
+
+/// Which packets come from the inside of a service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServicePackets {
+    /// Its name.
+    pub service: String,
+    /// Destinations of those of IPv6.
+    pub ipv6: Vec<Ipv6Net>,
     /// Sources of those of IPv4, first and last.
     pub ipv4: Vec<(Ipv4Addr, Ipv4Addr)>,
+}
+
+impl InsidePackets {
+    /// The chains that they go to, besides the one of all.
+    fn chains(&self) -> BTreeSet<String> {
+        self.apart.iter().map(ServicePackets::chain).collect()
+    }
+}
+
+impl ServicePackets {
+    fn chain(&self) -> String {
+        format!("{ENTRANCE}-{}", self.service)
+    }
 }
 
 /// The table in the kernel, until it is dropped or the process ends.
@@ -103,7 +154,7 @@ pub struct SourceGuard {
     socket: NfSocket,
     table: String,
     device: String,
-    entrance: Entrance,
+    entrances: Entrances,
     packets: InsidePackets,
 }
 
@@ -113,9 +164,9 @@ impl SourceGuard {
     ///
     /// # Errors
     /// What the kernel says: it may lack nf_tables (CONFIG_NF_TABLES_INET, CONFIG_NFT_FIB_INET).
-    pub fn raise(device: &str, packets: InsidePackets, entrance: Entrance) -> io::Result<Self> {
+    pub fn raise(device: &str, packets: InsidePackets, entrances: Entrances) -> io::Result<Self> {
         let (socket, table) = (NfSocket::open()?, format!("{OWN}{device}"));
-        let mut guard = Self { socket, table, device: device.to_owned(), entrance, packets };
+        let mut guard = Self { socket, table, device: device.to_owned(), entrances, packets };
         let mut batch = guard.socket.begin();
         let table = guard.table.as_str();
         add_table(&mut batch, table);
@@ -125,12 +176,9 @@ impl SourceGuard {
             message.number(OBJECT_TYPE, expression::COUNTER);
             message.nested(OBJECT_DATA, |_| ());
         });
-        batch.message(NFT_MSG_NEWCHAIN, NLM_F_CREATE, |message| {
-            message.text(CHAIN_TABLE, table);
-            message.text(CHAIN_NAME, ENTRANCE);
-        });
+        change_chain(&mut batch, NFT_MSG_NEWCHAIN, table, ENTRANCE);
         add_base_chain(&mut batch, table, FORWARD, NF_INET_FORWARD, PRIORITY);
-        rules(&mut batch, table, device, &guard.packets, &guard.entrance);
+        rules(&mut batch, table, device, &guard.packets, &guard.entrances);
         guard.socket.commit(batch)?;
         Ok(guard)
     }
@@ -140,15 +188,18 @@ impl SourceGuard {
     ///
     /// # Errors
     /// What the kernel says: the rules are as before.
-    pub fn follow(&mut self, packets: InsidePackets, entrance: Entrance) -> io::Result<()> {
-        if (&packets, &entrance) == (&self.packets, &self.entrance) {
+    pub fn follow(&mut self, packets: InsidePackets, entrances: Entrances) -> io::Result<()> {
+        if (&packets, &entrances) == (&self.packets, &self.entrances) {
             return Ok(());
         }
         let mut batch = self.socket.begin();
         batch.message(NFT_MSG_DELRULE, 0, |message| message.text(RULE_TABLE, &self.table));
-        rules(&mut batch, &self.table, &self.device, &packets, &entrance);
+        for chain in self.packets.chains() {
+            change_chain(&mut batch, NFT_MSG_DELCHAIN, &self.table, &chain);
+        }
+        rules(&mut batch, &self.table, &self.device, &packets, &entrances);
         self.socket.commit(batch)?;
-        (self.packets, self.entrance) = (packets, entrance);
+        (self.packets, self.entrances) = (packets, entrances);
         Ok(())
     }
 
@@ -192,6 +243,14 @@ fn add_base_chain(batch: &mut Batch, table: &str, chain: &str, hook: i32, priori
     });
 }
 
+/// Makes a chain that others go to, or removes it.
+fn change_chain(batch: &mut Batch, message: i32, table: &str, chain: &str) {
+    batch.message(message, if message == NFT_MSG_NEWCHAIN { NLM_F_CREATE } else { 0 }, |message| {
+        message.text(CHAIN_TABLE, table);
+        message.text(CHAIN_NAME, chain);
+    });
+}
+
 fn add_rule(batch: &mut Batch, table: &str, chain: &str, rule: &Rule) {
     batch.message(NFT_MSG_NEWRULE, NLM_F_CREATE | NLM_F_APPEND, |message| {
         message.text(RULE_TABLE, table);
@@ -200,26 +259,53 @@ fn add_rule(batch: &mut Batch, table: &str, chain: &str, rule: &Rule) {
     });
 }
 
-fn rules(batch: &mut Batch, table: &str, device: &str, packets: &InsidePackets, entrance: &Entrance) {
-    let mut add = |chain: &str, rule: Rule| add_rule(batch, table, chain, &rule);
-    add(FORWARD, Rule::new().leaves_by(Compare::Other, device).verdict(NF_ACCEPT, None));
+fn rules(batch: &mut Batch, table: &str, device: &str, packets: &InsidePackets, entrances: &Entrances) {
+    add_rule(batch, table, FORWARD, &Rule::new().leaves_by(Compare::Other, device).verdict(NF_ACCEPT, None));
     for prefix in &packets.outside_ipv6 {
-        add(FORWARD, Rule::new().of_family(NFPROTO_IPV6).goes_to(*prefix).verdict(NF_ACCEPT, None));
+        add_rule(batch, table, FORWARD, &to_prefix(*prefix).verdict(NF_ACCEPT, None));
     }
-    if packets.ipv6 {
-        add(FORWARD, Rule::new().of_family(NFPROTO_IPV6).verdict(NFT_JUMP, Some(ENTRANCE)));
+    for service in &packets.apart {
+        let chain = service.chain();
+        change_chain(batch, NFT_MSG_NEWCHAIN, table, &chain);
+        for prefix in &service.ipv6 {
+            add_rule(batch, table, FORWARD, &to_prefix(*prefix).verdict(NFT_GOTO, Some(&chain)));
+        }
+        for sources in &service.ipv4 {
+            add_rule(batch, table, FORWARD, &from_hosts(*sources).verdict(NFT_GOTO, Some(&chain)));
+        }
+        if let Some(entrance) = entrances.of(&service.service) {
+            guard(batch, table, &chain, device, entrance);
+        }
     }
-    for (first, last) in &packets.ipv4 {
-        add(FORWARD, Rule::new().of_family(NFPROTO_IPV4).comes_from(*first, *last).verdict(NFT_JUMP, Some(ENTRANCE)));
+    if let Some(entrance) = &entrances.others {
+        if packets.ipv6 {
+            add_rule(batch, table, FORWARD, &Rule::new().of_family(NFPROTO_IPV6).verdict(NFT_GOTO, Some(ENTRANCE)));
+        }
+        for sources in &packets.ipv4 {
+            add_rule(batch, table, FORWARD, &from_hosts(*sources).verdict(NFT_GOTO, Some(ENTRANCE)));
+        }
+        guard(batch, table, ENTRANCE, device, entrance);
     }
+}
+
+fn to_prefix(prefix: Ipv6Net) -> Rule {
+    Rule::new().of_family(NFPROTO_IPV6).goes_to(prefix)
+}
+
+fn from_hosts((first, last): (Ipv4Addr, Ipv4Addr)) -> Rule {
+    Rule::new().of_family(NFPROTO_IPV4).comes_from(first, last)
+}
+
+/// Has a chain drop what does not come in by the entrance.
+fn guard(batch: &mut Batch, table: &str, chain: &str, device: &str, entrance: &Entrance) {
     match entrance {
-        Entrance::ByRoute => add(ENTRANCE, Rule::new().comes_by_its_route().verdict(NFT_RETURN, None)),
+        Entrance::ByRoute => add_rule(batch, table, chain, &Rule::new().comes_by_its_route().verdict(NFT_RETURN, None)),
         Entrance::Listed(names) => {
             // What services of the gateway hand to each other.
             for name in names.iter().map(String::as_str).chain([device]) {
-                add(ENTRANCE, Rule::new().comes_in_by(Compare::Same, name).verdict(NFT_RETURN, None));
+                add_rule(batch, table, chain, &Rule::new().comes_in_by(Compare::Same, name).verdict(NFT_RETURN, None));
             }
         }
     }
-    add(ENTRANCE, Rule::new().count(COUNTER).verdict(NF_DROP, None));
+    add_rule(batch, table, chain, &Rule::new().count(COUNTER).verdict(NF_DROP, None));
 }
