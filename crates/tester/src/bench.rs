@@ -16,6 +16,7 @@ pub use tombolo_generator::Means;
 use crate::effort::{Effort, age_at_the_end};
 use crate::gateway::{Gateway, GatewayError, TestFrames};
 use crate::headers::{Headers, Hops};
+use crate::scale::Scale;
 use crate::search::Attempt;
 use crate::search::Verdict;
 use crate::trial::{Directions, Sharing, Surroundings, Tally, Trial, TrialPlan, TrialRecord};
@@ -150,6 +151,8 @@ pub struct Bench {
     pub bounds: Option<(u64, u64)>,
     /// Trials since it was last taken.
     pub tally: Tally,
+    /// What a scalability series goes over.
+    pub scale: Scale,
     /// A search of rates ends where this part of the highest rate does not pass.
     pub lowest_rate_part: u64,
     rig: Rig,
@@ -258,6 +261,7 @@ impl Bench {
             tester_limit,
             bounds: None,
             tally: Tally::default(),
+            scale: Scale::default(),
             lowest_rate_part: LOWEST_RATE_PART,
             rig,
             ends,

@@ -24,6 +24,9 @@ pub struct Machine {
     pub load_average: f64,
     /// Whether the CPU admits to a hypervisor.
     pub virtual_machine: bool,
+    /// What the kernel does about each weakness of the CPU, by the weakness' name; those that it has not are left out.
+    #[serde(default)]
+    pub mitigations: BTreeMap<String, String>,
     /// The distribution's name.
     pub system: String,
     /// Programs and their versions.
@@ -50,10 +53,21 @@ impl Machine {
                 .unwrap_or_default(),
             virtual_machine: field(&cpuinfo, "flags")
                 .is_some_and(|flags| flags.split_whitespace().any(|flag| flag == "hypervisor")),
+            mitigations: mitigations(),
             system: system.unwrap_or("unknown").trim_matches('"').to_owned(),
             tools: tools.iter().map(|tool| ((*tool).to_owned(), version_of(tool, &["--version"]))).collect(),
         }
     }
+}
+
+/// What the kernel says of the CPU's weaknesses.
+fn mitigations() -> BTreeMap<String, String> {
+    let files = fs::read_dir("/sys/devices/system/cpu/vulnerabilities").into_iter().flatten().flatten();
+    let named = files.filter_map(|file| {
+        let said = fs::read_to_string(file.path()).ok()?;
+        Some((file.file_name().into_string().ok()?, said.trim().to_owned()))
+    });
+    named.filter(|(_, said)| said != "Not affected").collect()
 }
 
 /// Of the processors `0..there`, one for each physical core that has none of those that are taken:

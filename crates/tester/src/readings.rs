@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::procedure::{Bound, Measured};
+use crate::procedure::{Bound, Measured, Point};
 use crate::summary::{Summary, median_interval};
 
 /// What one repetition came to.
@@ -16,6 +16,8 @@ pub(crate) struct Reading {
     bound: Option<Bound>,
     doubts: Vec<String>,
     unit: String,
+    point: Option<Point>,
+    higher_is_better: bool,
 }
 
 impl Reading {
@@ -25,6 +27,8 @@ impl Reading {
             bound: measured.bound,
             doubts: measured.doubts.clone(),
             unit: measured.unit.to_owned(),
+            point: measured.point.clone(),
+            higher_is_better: measured.higher_is_better,
         }
     }
 
@@ -36,6 +40,8 @@ impl Reading {
             bound: serde_json::from_value(line["bound"].clone()).unwrap_or_default(),
             doubts: serde_json::from_value(line["doubts"].clone()).unwrap_or_default(),
             unit: line["unit"].as_str().unwrap_or_default().to_owned(),
+            point: serde_json::from_value(line["point"].clone()).unwrap_or_default(),
+            higher_is_better: line["higher_is_better"].as_bool().unwrap_or(true),
         })
     }
 }
@@ -53,6 +59,10 @@ pub struct GatewaySummary {
     pub quantity: String,
     /// Unit of all values.
     pub unit: String,
+    /// Where it stands among others of its kind.
+    pub point: Option<Point>,
+    /// Whether more is better.
+    pub higher_is_better: bool,
     /// Median, percentiles, range; absent where no repetition has a value.
     pub summary: Option<Summary>,
     /// Half of the range over the median.
@@ -99,12 +109,15 @@ fn summary_of(
     doubts.sort();
     doubts.dedup();
     let summary = Summary::of(&values);
+    let first = repetitions.values().next().cloned().unwrap_or_default();
     let ratios: Vec<f64> = pairs.iter().filter_map(ratio).collect();
     GatewaySummary {
         record: "summary",
         gateway: gateway.to_owned(),
         quantity: quantity.to_owned(),
-        unit: repetitions.values().next().map(|reading| reading.unit.clone()).unwrap_or_default(),
+        unit: first.unit,
+        point: first.point,
+        higher_is_better: first.higher_is_better,
         summary,
         spread: summary.map_or(0.0, |summary| summary.spread()),
         missing: repetitions.len() - values.len(),
@@ -126,6 +139,7 @@ mod tests {
             bound: *bound,
             doubts: value.is_none().then(|| "the trial is invalid".to_owned()).into_iter().collect(),
             unit: "frames/s".to_owned(),
+            ..Reading::default()
         };
         (1..).zip(all.iter().map(reading)).collect()
     }

@@ -25,6 +25,7 @@ use crate::machine::{self, Machine};
 use crate::procedure::{Known, Measured, packet::Procedure};
 use crate::readings::{GatewaySummary, Reading, Readings, summarise};
 use crate::results::ResultFile;
+use crate::scale::Scale;
 use crate::selftest::{self, SelfTest};
 use crate::trial::{Directions, Sharing, Tally, TrialRecord};
 
@@ -57,6 +58,8 @@ pub struct SeriesPlan {
     pub sending_cores: Option<Vec<usize>>,
     /// Cores of the gateway; all others where absent.
     pub gateway_cores: Option<Vec<usize>>,
+    /// What a scalability series goes over.
+    pub scale: Scale,
     /// What the user says is known.
     pub known: Known,
     /// Highest rate to try in each direction; the tester's limit where absent.
@@ -125,6 +128,7 @@ impl SeriesPlan {
             mix: None,
             sending_cores: None,
             gateway_cores: None,
+            scale: Scale::default(),
             known: Known::default(),
             max_rate: None,
             means: None,
@@ -415,7 +419,7 @@ impl SeriesPlan {
         let sharing = sending.iter().any(|c| gateway_cores.contains(c));
         let directions =
             if sharing && self.directions == Directions::Both { Directions::Forward } else { self.directions };
-        let bench = Bench::open(BenchPlan {
+        let mut bench = Bench::open(BenchPlan {
             gateway,
             test_frames,
             frame_bytes,
@@ -428,6 +432,7 @@ impl SeriesPlan {
             frames: Effort::frames(tester_limit, longest.into_iter().fold(0.0, f64::max)),
             means: self.means,
         })?;
+        bench.scale = self.scale.clone();
         Ok(Station { name: spec.to_string(), bench, known: self.known, failed: false, tally: Tally::default() })
     }
 
@@ -459,7 +464,7 @@ impl SeriesPlan {
 
     /// What decides whether two series are repetitions of each other.
     fn parameters(&self) -> io::Result<Value> {
-        Ok(json!({
+        let mut parameters = json!({
             "effort": serde_json::to_value(self.effort)?,
             "directions": self.directions,
             "flows": self.flows,
@@ -469,7 +474,12 @@ impl SeriesPlan {
             "max_rate": self.max_rate,
             "settings": self.settings,
             "ports": "pseudorandom (RFC 4814); phase 1: every tuple once, pseudorandom",
-        }))
+        });
+        // Absent where nobody asked, as in files of before.
+        if self.scale != Scale::default() {
+            parameters["scale"] = serde_json::to_value(&self.scale)?;
+        }
+        Ok(parameters)
     }
 
     /// Measurements that the file already holds, of a run with the same procedure and parameters.

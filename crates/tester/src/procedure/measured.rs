@@ -56,6 +56,24 @@ impl Bound {
     }
 }
 
+/// Where on an axis a value stands, of a quantity that is measured at several points.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Point {
+    /// The quantity, whichever the point.
+    pub quantity: String,
+    /// What varies: sessions, cores, flows, routes, threads.
+    pub axis: String,
+    /// How much of it.
+    pub at: u64,
+}
+
+impl Point {
+    /// A point of this quantity.
+    pub fn new(quantity: impl Into<String>, axis: &str, at: u64) -> Point {
+        Point { quantity: quantity.into(), axis: axis.to_owned(), at }
+    }
+}
+
 /// One value of one measurement.
 #[derive(Clone, Debug, Serialize)]
 pub struct Measured {
@@ -65,6 +83,8 @@ pub struct Measured {
     pub value: Option<f64>,
     /// Of what.
     pub unit: &'static str,
+    /// Where it stands among others of its kind.
+    pub point: Option<Point>,
     /// Whether more is better.
     pub higher_is_better: bool,
     /// The value is only a bound.
@@ -82,6 +102,7 @@ impl Measured {
             quantity: quantity.into(),
             value: Some(value),
             unit,
+            point: None,
             higher_is_better: true,
             bound: None,
             doubts: Vec::new(),
@@ -92,6 +113,13 @@ impl Measured {
     /// A value of which less is better.
     pub fn cost(quantity: impl Into<String>, value: f64, unit: &'static str, details: Value) -> Measured {
         Measured { higher_is_better: false, ..Measured::rate(quantity, value, unit, details) }
+    }
+
+    /// The same as a point on an axis; its name then says where.
+    #[must_use]
+    pub fn at(self, axis: &str, at: u64, words: &str) -> Measured {
+        let quantity = format!("{}, {words}", self.quantity);
+        Measured { point: Some(Point::new(self.quantity, axis, at)), quantity, ..self }
     }
 
     /// The same without a value, and why there is none.

@@ -23,4 +23,4 @@ mod teardown;
 mod throughput;
 
 pub use known::Known;
-pub use measured::{Bound, Measured};
+pub use measured::{Bound, Measured, Point};

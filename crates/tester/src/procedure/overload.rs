@@ -38,9 +38,8 @@ pub(super) fn measure(
             false => all.extend(point.iter().zip(&single).map(|(many, one)| degradation(many, one, flows))),
         }
         all.extend(point.into_iter().map(|mut one| {
-            one.quantity = at(&one.quantity, flows);
             one.details["flows"] = json!(flows);
-            one
+            one.at("flows", flows, &in_words(flows))
         }));
     }
     Ok(all)
@@ -54,9 +53,9 @@ fn point(bench: &mut Bench, known: &Known, observer: &mut dyn Observer) -> Resul
     Ok(measured)
 }
 
-fn at(quantity: &str, flows: u64) -> String {
+fn in_words(flows: u64) -> String {
     let plural = if flows == 1 { "" } else { "s" };
-    format!("{quantity}, {flows} flow{plural}")
+    format!("{flows} flow{plural}")
 }
 
 /// Shapes of 1, 10, 100, ... tuples, and of all.
@@ -92,7 +91,7 @@ fn degradation(many: &Measured, one: &Measured, flows: u64) -> Measured {
         true => (ratio.map(|ratio| (1.0 - ratio) * 100.0), bound.map(Bound::opposite)),
         false => (ratio.map(|ratio| (ratio - 1.0) * 100.0), bound),
     };
-    let quantity = at(&format!("{} degradation", one.quantity), flows);
+    let quantity = format!("{} degradation", one.quantity);
     let details = json!({ "flows": flows, "of_one": one.value, "of_many": many.value });
     let lost = Measured {
         value: lost,
@@ -100,7 +99,7 @@ fn degradation(many: &Measured, one: &Measured, flows: u64) -> Measured {
         ..Measured::cost(quantity, 0.0, "%", details)
     };
     let doubts = [many, one].into_iter().flat_map(|point| &point.doubts).cloned();
-    doubts.fold(lost, Measured::doubted)
+    doubts.fold(lost, Measured::doubted).at("flows", flows, &in_words(flows))
 }
 
 #[cfg(test)]

@@ -8,9 +8,10 @@
 use serde_json::json;
 
 use super::known::Known;
-use super::measured::{Bound, Measured};
-use super::{connection_rate, throughput};
+use super::measured::{Bound, Measured, Point};
+use super::{connection_rate, teardown, throughput};
 use crate::bench::{Bench, BenchError, Observer};
+use crate::scale::{Connections, Rates, numbers_of_cores};
 use crate::trial::Sharing;
 
 /// Measures both series.
@@ -27,33 +28,44 @@ pub(super) fn measure(
     Ok(measured)
 }
 
-/// A hundredth, a tenth and all of the flows; inside ports stay, outside ports vary, as in the
-/// published tables. Where a gateway's table has buckets, there are as many for each session at
-/// every point (draft-lencse-v6ops-transition-scalability-02 section 2.2).
+/// The points of the series over connections. Where a gateway's table has buckets, there are as many
+/// for each session at every point (draft-lencse-v6ops-transition-scalability-02 section 2.2).
 fn sessions(bench: &mut Bench, known: &Known, observer: &mut dyn Observer) -> Result<Vec<Measured>, BenchError> {
     let whole = bench.test_frames.shape;
     let mut points: Vec<Vec<Measured>> = Vec::new();
     // Where the search of the next point starts.
     let mut last = *known;
-    for part in [100, 10, 1] {
-        let ports = whole.b_ports / part;
-        if ports == 0 {
-            continue;
-        }
-        let sessions = u64::from(ports) * (whole.tuples() / u64::from(whole.b_ports));
-        bench.test_frames.shape.b_ports = ports;
+    for (inside, outside) in ports(&bench.scale.connections, whole.a_ports, whole.b_ports) {
+        let sessions = whole.tuples() / u64::from(whole.a_ports) / u64::from(whole.b_ports);
+        let sessions = sessions * u64::from(inside) * u64::from(outside);
+        (bench.test_frames.shape.a_ports, bench.test_frames.shape.b_ports) = (inside, outside);
         last.fill_rate = known.fill_rate;
         let result = sized_point(bench, sessions, &mut last, observer);
         bench.test_frames.shape = whole;
         points.push(result?);
     }
+    if points.is_empty() {
+        return Ok(Vec::new());
+    }
     bench.gateway.size_tables(whole.tuples())?;
-    let ends = points.first().zip(points.last());
+    let ends = points.first().zip(points.last()).filter(|_| bench.scale.rates == Rates::Forwarding);
     let kept = ends.and_then(|(first, last)| {
         let quantity = "throughput at the most sessions over that at the fewest";
         Some(ratio(quantity, last.last()?, first.last()?, 1.0))
     });
     Ok(points.into_iter().flatten().chain(kept).collect())
+}
+
+/// Inside and outside ports of each point, none more than there are.
+fn ports(connections: &Connections, inside: u32, outside: u32) -> Vec<(u32, u32)> {
+    match connections {
+        Connections::Parts => {
+            [100, 10, 1].map(|part| (inside, outside / part)).into_iter().filter(|(_, ports)| *ports > 0).collect()
+        }
+        Connections::Ports(points) => {
+            points.iter().map(|(a, b)| (*a, *b)).filter(|(a, b)| *a <= inside && *b <= outside).collect()
+        }
+    }
 }
 
 /// One point of the series over sessions, with the gateway's tables sized for it.
@@ -64,7 +76,8 @@ fn sized_point(
     observer: &mut dyn Observer,
 ) -> Result<Vec<Measured>, BenchError> {
     let buckets = bench.gateway.size_tables(sessions)?;
-    let mut measured = point(bench, &format!("{sessions} sessions"), known, observer)?;
+    let at = ("sessions", sessions, &*format!("{sessions} sessions"));
+    let mut measured = point(bench, at, known, observer)?;
     for one in &mut measured {
         one.details["sessions"] = json!(sessions);
         one.details["buckets"] = json!(buckets);
@@ -73,26 +86,30 @@ fn sized_point(
     Ok(measured)
 }
 
-/// Connection rate, of stateful gateways, and throughput. Throughput comes last.
+/// What is measured at a point. Throughput comes last.
 fn point(
     bench: &mut Bench,
-    at: &str,
+    (axis, at, words): (&str, u64, &str),
     known: &mut Known,
     observer: &mut dyn Observer,
 ) -> Result<Vec<Measured>, BenchError> {
-    let mut measured = match bench.test_frames.technology.is_stateful() {
-        true => connection_rate::measure(bench, known, observer)?,
-        false => Vec::new(),
+    let stateful = bench.test_frames.technology.is_stateful();
+    let measured = match (bench.scale.rates, stateful) {
+        (Rates::Teardown, _) => teardown::measure(bench, known, observer)?,
+        (Rates::Forwarding, false) => throughput::measure(bench, known, observer)?,
+        (Rates::Forwarding, true) => {
+            let mut measured = connection_rate::measure(bench, known, observer)?;
+            measured.extend(throughput::measure(bench, known, observer)?);
+            measured
+        }
     };
-    measured.extend(throughput::measure(bench, known, observer)?);
-    measured.iter_mut().for_each(|one| one.quantity = format!("{}, {at}", one.quantity));
-    Ok(measured)
+    Ok(measured.into_iter().map(|one| one.at(axis, at, words)).collect())
 }
 
 /// 1, 2, 4, ... of the gateway's cores, and all.
 fn cores(bench: &mut Bench, known: &mut Known, observer: &mut dyn Observer) -> Result<Vec<Measured>, BenchError> {
     let all = bench.placement.gateway.clone();
-    if all.len() < 2 || bench.placement.sharing == Sharing::Together {
+    if !bench.scale.cores || all.len() < 2 || bench.placement.sharing == Sharing::Together {
         return Ok(Vec::new());
     }
     let mut all_points: Vec<Measured> = Vec::new();
@@ -101,12 +118,12 @@ fn cores(bench: &mut Bench, known: &mut Known, observer: &mut dyn Observer) -> R
         bench.place(&all[..count])?;
         let mut own = Known { throughput: None, connection_rate: None, ..*known };
         let at = if count == 1 { "1 core".to_owned() } else { format!("{count} cores") };
-        let measured = point(bench, &at, &mut own, observer)?;
+        let measured = point(bench, ("cores", count as u64, &at), &mut own, observer)?;
         if count == 1 {
             single = measured.clone();
         }
         for (many, one) in measured.iter().zip(&single).filter(|_| count > 1) {
-            all_points.push(ratio(&format!("relative scale-up of {}", many.quantity), many, one, count as f64));
+            all_points.push(scale_up(many, one, count as u64));
         }
         all_points.extend(measured);
     }
@@ -114,11 +131,12 @@ fn cores(bench: &mut Bench, known: &mut Known, observer: &mut dyn Observer) -> R
     Ok(all_points)
 }
 
-/// Powers of two, and the number itself.
-fn numbers_of_cores(all: usize) -> Vec<usize> {
-    let mut numbers: Vec<usize> = std::iter::successors(Some(1), |n| Some(n * 2)).take_while(|n| *n < all).collect();
-    numbers.push(all);
-    numbers
+/// Of a number of cores, how much each does of what one alone does.
+fn scale_up(many: &Measured, one: &Measured, cores: u64) -> Measured {
+    let relative = |quantity: &str| format!("relative scale-up of {quantity}");
+    let scale_up = ratio(&relative(&many.quantity), many, one, cores as f64);
+    let of = many.point.as_ref().map_or(&many.quantity, |point| &point.quantity);
+    Measured { point: Some(Point::new(relative(of), "cores", cores)), ..scale_up }
 }
 
 /// `over / (times * under)`, a bound where one of them is; no value where one has none.
@@ -148,7 +166,9 @@ mod tests {
     }
 
     #[test]
-    fn points_end_with_the_cores_that_there_are() {
-        assert_eq!([2, 3, 4, 6].map(numbers_of_cores), [vec![1, 2], vec![1, 2, 3], vec![1, 2, 4], vec![1, 2, 4, 6]]);
+    fn points_have_no_more_ports_than_there_are() {
+        assert_eq!(ports(&Connections::Parts, 4000, 50), [(4000, 5), (4000, 50)]);
+        let asked = Connections::Ports(vec![(2500, 6), (5000, 12), (10_000, 25)]);
+        assert_eq!(ports(&asked, 5000, 12), [(2500, 6), (5000, 12)]);
     }
 }

@@ -25,6 +25,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use tombolo_lab::{Lab, LabError, Process};
 
 use crate::{
@@ -34,6 +35,8 @@ use crate::{
     },
     iperf3::{self, Iperf3Error, Rate, Run, Sender, WARM_UP},
     machine::Machine,
+    procedure::Measured,
+    readings::{GatewaySummary, Reading, Readings, summarise},
     results::ResultFile,
     statistics::{Spread, median_ratio},
 };
@@ -217,9 +220,8 @@ impl TcpComparison {
                 progress(samples.len(), &samples[samples.len() - 1]);
             }
         }
-        let summaries = self.summarise(run, &samples);
-        summaries.iter().try_for_each(|summary| results.write(summary))?;
-        Ok(summaries)
+        self.common_summaries(&samples).iter().try_for_each(|summary| results.write(summary))?;
+        Ok(self.summarise(run, &samples))
     }
 
     /// One round, lazily: each step measures.
@@ -290,6 +292,30 @@ impl TcpComparison {
             }
         }
         summaries
+    }
+
+    /// The lines at the end of the result file, of the form that all procedures have.
+    fn common_summaries(&self, samples: &[Sample]) -> Vec<GatewaySummary> {
+        let mut readings = Readings::new();
+        for sample in samples {
+            let (flows, direction) = (sample.flows, sample.direction);
+            let words = format!("{flows} flow{}", if flows == 1 { "" } else { "s" });
+            let goodput = Measured::rate(
+                format!("TCP goodput, {direction}"),
+                sample.bits_per_second.unwrap_or_default(),
+                "bit/s",
+                Value::Null,
+            );
+            let goodput = goodput.at("flows", u64::from(flows), &words);
+            let goodput = match &sample.error {
+                Some(error) => goodput.without_value(error),
+                None => goodput,
+            };
+            let key = (sample.gateway.clone(), goodput.quantity.clone());
+            readings.entry(key).or_default().insert(sample.round, Reading::of(&goodput));
+        }
+        let names: Vec<String> = self.gateways.iter().map(|kind| kind.name().to_owned()).collect();
+        summarise(&readings, &names)
     }
 
     fn summary(&self, run: u64, gateway: Kind, flows: u32, direction: Direction, samples: &[Sample]) -> Summary {

@@ -5,6 +5,7 @@ use std::time::SystemTime;
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
+use serde_json::json;
 use tombolo_tester::machine::Machine;
 use tombolo_tester::procedure::route_lookup::routes::Distribution;
 use tombolo_tester::procedure::route_lookup::verdict::{Verdict, verdicts};
@@ -108,7 +109,10 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
     let output = arguments.output.clone().unwrap_or_else(default_output);
     let mut results =
         ResultFile::open(&output).with_context(|| format!("cannot open the result file {}", output.display()))?;
-    results.write(&Machine::describe(&["clang"]))?;
+    results.write(&json!({
+        "record": "run", "procedure": "route-lookup", "machine": Machine::describe(&["clang"]), "rounds": arguments.rounds,
+        "lookups": arguments.lookups,
+    }))?;
     let options = arguments.options();
     let progress = print::Progress::new(options.distributions.len() * options.routes.len() * options.families.len());
     progress.say("building the first tables");
@@ -120,13 +124,15 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
             cases.push(case);
         }
         progress.advance(cases.len(), &format!("IPv{}, {} routes", record.family, record.routes));
-        if let Err(error) = results.write(record) {
+        if let Err(error) = results.write(&json!({ "record": "result", "lookup": record })) {
             written = Err(error);
         }
     });
     drop(progress);
     let records = records?;
     written.context("cannot write the results")?;
+    let summaries = route_lookup::summaries(&records);
+    summaries.iter().try_for_each(|summary| results.write(summary)).context("cannot write the results")?;
     let verdicts = verdicts(&records);
     if arguments.json {
         for record in &records {

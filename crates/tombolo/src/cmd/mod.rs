@@ -46,6 +46,8 @@ mod output;
 pub(crate) mod print;
 mod provision;
 mod reload;
+#[cfg(feature = "tester")]
+mod report;
 mod rows;
 mod run;
 mod show;
@@ -121,6 +123,9 @@ enum Command {
     /// Measure gateways, this one and others
     #[cfg(feature = "tester")]
     Bench(bench::Arguments),
+    /// Result files of `bench` as one page, or two of them compared
+    #[cfg(feature = "tester")]
+    Report(report::Arguments),
 }
 
 impl Arguments {
@@ -177,6 +182,8 @@ impl Arguments {
             Command::Completions(arguments) => completions::run(&arguments, Self::command()),
             #[cfg(feature = "tester")]
             Command::Bench(arguments) => bench::run(arguments),
+            #[cfg(feature = "tester")]
+            Command::Report(arguments) => report::run(&arguments),
         }
     }
 }

@@ -26,7 +26,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("lab", &[]),
     ("generator", &["records"]),
     ("tester", &["wire", "records", "tables", "lab", "generator"]),
-    ("tombolo", &["wire", "tables", "engine", "io", "config", "daemon", "fastpath", "import", "lab", "tester"]),
+    ("report", &[]),
+    (
+        "tombolo",
+        &["wire", "tables", "engine", "io", "config", "daemon", "fastpath", "import", "lab", "tester", "report"],
+    ),
 ];
 
 /// Which folder of the engine may import which, besides itself. A folder that is missing here fails

@@ -34,10 +34,12 @@ use super::measured::Measured;
 use crate::bench::BenchError;
 use crate::effort::Effort;
 use crate::machine::Machine;
+use crate::readings::{Reading, Readings, summarise};
 use crate::results::ResultFile;
 use crate::search::{Attempt, Found, Verdict};
 use resolver::Rig;
 
+const QUANTITY: &str = "DNS64 resolution rate";
 /// RFC 8219 section 9.1: one second is the default and the most.
 pub const TIMEOUT: Duration = Duration::from_secs(1);
 /// RFC 8219 section 9.2.2: how much faster the tester has to be, and within which part of the
@@ -115,6 +117,10 @@ impl Dns64Plan {
             results.write(&json!({ "record": "result", "repetition": repetition, "measured": one }))?;
             measured.push(one);
         }
+        let resolver = self.resolver.to_string();
+        let readings = (1..).zip(measured.iter().map(Reading::of)).collect();
+        let readings = Readings::from([((resolver.clone(), QUANTITY.to_owned()), readings)]);
+        summarise(&readings, &[resolver]).iter().try_for_each(|summary| results.write(summary))?;
         Ok(Dns64Result { self_test, resolver: rig.version.clone(), measured })
     }
 
@@ -172,7 +178,7 @@ impl Dns64Plan {
             "trials": found.trials, "lowest_not_passing": found.lowest_not_passing, "search_max": max,
             "timeout_ms": milliseconds(self.timeout), "shares": self.shares,
         });
-        let measured = Measured::rate("DNS64 resolution rate", found.highest_passing as f64, "queries/s", details);
+        let measured = Measured::rate(QUANTITY, found.highest_passing as f64, "queries/s", details);
         Ok(match found.highest_passing {
             0 => measured.without_value(format!("no rate passed; the last trial: {}", last.why())),
             _ => measured.searched(&found),

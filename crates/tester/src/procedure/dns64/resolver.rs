@@ -1,5 +1,6 @@
 //! The resolver under test, and the tester's two ends around it.
 
+use std::fmt;
 use std::fs;
 use std::net::{Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
@@ -36,6 +37,15 @@ pub enum Resolver {
         /// Under which it synthesizes, a /96.
         prefix: Ipv6Addr,
     },
+}
+
+impl fmt::Display for Resolver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Resolver::Unbound => f.write_str("unbound"),
+            Resolver::At { server, .. } => write!(f, "{server}"),
+        }
+    }
 }
 
 /// The resolver, and who asks and answers it.
