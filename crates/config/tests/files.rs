@@ -556,6 +556,21 @@ fn explicit_mappings_that_lead_back_to_the_gateway_are_refused_or_said() {
 }
 
 #[test]
+fn who_speaks_for_routers_has_public_addresses() {
+    let warnings = |sources: &str| {
+        let text = format!("[[service]]\nkind = \"siit\"\nprefix = \"2001:db8:64::/96\"\nicmp_sources = [{sources}]\n");
+        accepted(&text).warnings.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(warnings("\"198.51.100.8/29\", \"203.0.113.1\""), [""; 0]);
+    for private in ["10.0.0.1", "192.168.0.0/24", "100.64.0.1"] {
+        let found = warnings(&format!("\"198.51.100.8\", \"{private}\""));
+        assert!(found.len() == 1, "{private}: {found:?}");
+        let expected = format!("service[0].icmp_sources[1] = \"{private}\": private addresses do not pass filters");
+        assert!(found[0].contains(&expected) && found[0].contains("use public ones"), "{found:?}");
+    }
+}
+
+#[test]
 fn a_clat_has_a_prefix_and_addresses_for_its_hosts() {
     let configuration = accepted(
         "[[service]]\nkind = \"clat\"\nprefix = \"64:ff9b::/96\"\neam = [{ ipv4 = \"192.0.0.1\", ipv6 = \"2001:db8::464\" }]\n",

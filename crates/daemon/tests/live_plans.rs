@@ -116,6 +116,36 @@ fn a_service_that_is_removed_ends_and_its_number_is_nobody_elses_for_long() {
     assert!(world.plan.retired.len() <= 254);
 }
 
+/// RFC 7596 section 5.1.
+#[test]
+fn another_port_set_ends_what_lies_outside_of_it() {
+    let lwb4 = |psid: &str| {
+        format!(
+            "[[service]]\nkind = \"lwb4\"\ninside = [\"10.0.0.0/24\"]\nipv4 = \"192.0.2.10\"\naftr = \"2001:db8::2\"\n\
+             address = \"2001:db8::1\"\n{psid}\n"
+        )
+    };
+    let mut world = spread(&lwb4("psid_length = 2\npsid = 1"));
+    let bind = |world: &mut World| -> Vec<u16> {
+        (1..=50).for_each(|n| drop(world.udp((host(n), 5000))));
+        let bindings = world.tables.bindings.iter().filter_map(|id| world.tables.bindings.read(id));
+        bindings.map(|(binding, _)| u16::from_be_bytes(binding.outside_port)).collect()
+    };
+    let ports = bind(&mut world);
+    assert!(ports.len() == 50 && ports.iter().all(|port| (0x4000..0x8000).contains(port)), "{ports:?}");
+    // Half of the set.
+    let staying = ports.iter().filter(|port| **port < 0x6000).count() as u64;
+    assert!((1..50).contains(&staying), "the test needs both");
+    let ended = reload(&mut world, &lwb4("psid_length = 3\npsid = 2")).unwrap();
+    assert!(ended.iter().all(|(loss, _)| loss.why == Ended::Pool), "{ended:?}");
+    assert_eq!(ended.values().map(|count| count.bindings).sum::<u64>(), 50 - staying);
+    // Another one.
+    let ended = reload(&mut world, &lwb4("psid_length = 2\npsid = 2")).unwrap();
+    assert_eq!(ended.values().map(|count| count.bindings).sum::<u64>(), staying);
+    let ports = bind(&mut world);
+    assert!(ports.len() == 50 && ports.iter().all(|port| (0x8000..0xc000).contains(port)), "{ports:?}");
+}
+
 #[test]
 fn ports_in_other_portions_are_another_service_to_the_tables() {
     let blocks = "allocation = { mode = \"blocks\", block_size = 256 }\n";
