@@ -521,4 +521,38 @@ mod tests {
         assert!(silent_at(211).contains("the gateway passed nothing for 10000 us"), "{}", silent_at(211));
         assert!(!silent_at(522).contains("the gateway passed nothing"), "{}", silent_at(522));
     }
+
+    #[test]
+    fn a_tally_has_the_longest_of_each_kind_whichever_trial_it_was_in() {
+        let trial = |late_ms: u64, missing: &[u32], silence_ms: u64, absence_ms: u64| {
+            let mut outcome = outcome(missing);
+            let direction = outcome.forward.as_mut().unwrap();
+            direction.departures.late_max_ns = late_ms * MS;
+            direction.pauses.clear();
+            (direction.arrivals.gap_max_ns, direction.arrivals.gap_max_at_ns) = (silence_ms * MS, 300 * MS);
+            let absence = Absence { core: 1, from_ns: 700 * MS, to_ns: (700 + absence_ms) * MS };
+            Trial::judge(outcome, &Surroundings { absences: vec![absence], ..ALONE })
+        };
+        let trials = [trial(7, &[], 0, 1), trial(30, &[], 0, 3), trial(2, &[25_000], 40, 2), trial(9, &[70_010], 6, 1)];
+        let verdicts = [Verdict::Passed, Verdict::Passed, Verdict::Failed, Verdict::Invalid];
+        assert_eq!(trials.each_ref().map(|trial| trial.verdict), verdicts, "{:?}", trials[3].reasons);
+        let expected = Tally {
+            trials: 4,
+            invalid: 1,
+            longest_pause_us: 30_000.0,
+            longest_silence_us: 40_000.0,
+            longest_absence_us: 3_000.0,
+        };
+        // In whatever order they come, and added up from parts.
+        for turned in 0..4 {
+            let mut tally = Tally::default();
+            (0..4).for_each(|at| tally.count(&trials[(turned + at) % 4]));
+            assert_eq!(tally, expected);
+            let (mut one, mut other) = (Tally::default(), Tally::default());
+            trials.iter().take(turned).for_each(|trial| one.count(trial));
+            trials.iter().skip(turned).for_each(|trial| other.count(trial));
+            one.add(&other);
+            assert_eq!(one, expected);
+        }
+    }
 }

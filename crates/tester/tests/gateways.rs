@@ -1,14 +1,22 @@
 //! Gateways under test, started in labs. Root is needed, and the programs.
 
+use std::collections::BTreeSet;
+use std::fs;
+
 use tombolo_lab::{Lab, Topology, skip_without};
 use tombolo_tester::{
+    gateway::between_ports::{Gateway as _, laboratory::Laboratory},
     gateway::{
-        Kind, Technology,
+        Flows, Kind, Spec, Technology,
         start::{Options, StartError, start},
     },
     procedure::tcp::{Direction, TcpComparison},
     results::ResultFile,
 };
+
+mod common;
+
+use common::{setup, turn};
 
 fn options() -> Options {
     Options::new("/no/such/tombolo".into(), String::new(), Technology::Nat64)
@@ -61,6 +69,54 @@ fn a_gateway_that_is_not_there_is_named() {
     let lab = Lab::create(&Topology::client_gateway_server()).unwrap();
     let error = start(Kind::Tombolo, &lab, &options()).unwrap_err();
     assert!(matches!(error, StartError::Lab { kind: Kind::Tombolo, .. }), "{error}");
+}
+
+/// Policy and priority of the threads that this machine has beyond those of `before`, by name.
+fn scheduled(before: &BTreeSet<String>, is_gateways: impl Fn(&str) -> bool) -> BTreeSet<(String, u32, u32)> {
+    let new = threads().into_iter().filter(|thread| !before.contains(thread));
+    let of_thread = |thread: String| {
+        let stat = fs::read_to_string(format!("{thread}/stat")).ok()?;
+        let (name, fields) = stat.split_once('(')?.1.rsplit_once(") ")?;
+        let field = |number: usize| fields.split(' ').nth(number - 3)?.parse().ok();
+        // rt_priority and policy, as proc(5) numbers them.
+        is_gateways(name).then_some((name.to_owned(), field(41)?, field(40)?))
+    };
+    new.filter_map(of_thread).collect()
+}
+
+fn threads() -> BTreeSet<String> {
+    let numbers = |directory: &str| {
+        let entries = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
+        entries.filter_map(|path| path.to_str().filter(|path| path.ends_with(char::is_numeric)).map(str::to_owned))
+    };
+    numbers("/proc").flat_map(|process| numbers(&format!("{process}/task")).collect::<Vec<_>>()).collect()
+}
+
+/// SCHED_RR.
+const ROUND_ROBIN: u32 = 2;
+
+/// Otherwise who has the higher priority is measured, and not who forwards faster.
+#[test]
+fn gateways_in_the_kernel_and_out_of_it_are_scheduled_alike() {
+    if skip_without("gateways_in_the_kernel_and_out_of_it_are_scheduled_alike", &["ip", "nft", "tayga"]) {
+        return;
+    }
+    let _turn = turn();
+    for (spec, technology, process) in [
+        ("plain", Technology::Nat44, None),
+        ("nftables", Technology::Nat44, None),
+        ("tayga", Technology::Siit, Some("tayga")),
+    ] {
+        let before = threads();
+        let spec: Spec = spec.parse().unwrap();
+        let mut gateway = Laboratory::start(setup(&spec, technology, Flows::sessions(100, 10))).unwrap();
+        gateway.place(&[1]).unwrap();
+        let found = scheduled(&before, |name| name.starts_with("napi/") || Some(name) == process);
+        let kinds: BTreeSet<_> = found.iter().map(|(_, policy, priority)| (*policy, *priority)).collect();
+        assert_eq!(kinds, [(ROUND_ROBIN, 2)].into(), "{spec}: {found:?}");
+        // A thread for each port, and the process if there is one.
+        assert!(found.len() >= 2 + process.iter().count(), "{spec}: {found:?}");
+    }
 }
 
 #[test]
