@@ -127,7 +127,9 @@ fn another_port_set_ends_what_lies_outside_of_it() {
     };
     let mut world = spread(&lwb4("psid_length = 2\npsid = 1"));
     let bind = |world: &mut World| -> Vec<u16> {
-        (1..=50).for_each(|n| drop(world.udp((host(n), 5000))));
+        for n in 1..=50 {
+            world.udp((host(n), 5000));
+        }
         let bindings = world.tables.bindings.iter().filter_map(|id| world.tables.bindings.read(id));
         bindings.map(|(binding, _)| u16::from_be_bytes(binding.outside_port)).collect()
     };

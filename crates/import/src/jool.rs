@@ -206,11 +206,13 @@ impl Globals<'_> {
             "amend-udp-checksum-zero" => {
                 self.service.set("udp_zero_checksum", Value::text(if is_on { "compute" } else { "drop" }));
             }
-            "logging-bib" if is_on => {
+            "logging-bib" | "logging-session" if is_on => {
                 self.draft.gateway.set("binding_log", Value::text("/var/log/tombolo/bindings.jsonl"));
+                if key == "logging-session" {
+                    self.draft.gateway.set("binding_log_detail", Value::text("sessions"));
+                }
             }
-            "logging-bib" | "logging-session" if !is_on => {}
-            "logging-session" => self.leave(key, value, "bindings are logged, sessions are not"),
+            "logging-bib" | "logging-session" => {}
             _ if self.is_nat64 => self.read_nat64(key, value, is_on),
             _ => self.read_siit(key, value, is_on),
         }

@@ -227,6 +227,9 @@ pages! {
     nat64_at_home: &["unbound", "dig", "ping", "curl", "python3"];
     one_server_with_one_address: &["ping", "curl", "python3", "nft"];
     carrier_grade_nat: &["ping", "curl", "python3"];
-    beside_a_firewall: &["nft", "ping"];
+    beside_a_firewall: &["nft", "iptables", "ip6tables", "ping"];
     a_router_with_a_clat: &["ping", "traceroute"];
+    a_border_for_map_and_lw4o6: &["ping"];
+    from_tayga: &["tayga", "ping"];
+    from_jool: &["ping", "curl", "python3"];
 }
