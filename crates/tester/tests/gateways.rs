@@ -1,5 +1,7 @@
 //! Gateways under test, started in labs. Root is needed, and the programs.
 
+#![expect(clippy::unwrap_used, reason = "a test: a panic is a failure")]
+
 use std::collections::BTreeSet;
 use std::fs;
 
