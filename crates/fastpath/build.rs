@@ -48,8 +48,7 @@ fn numbers() -> Vec<Constant> {
         suffix: "",
     };
     let misses = miss::Miss::ALL.iter().map(|miss| number("MISS", miss.name(), *miss as u8));
-    let spaces = [("tcp", PortSpace::Tcp), ("udp", PortSpace::Udp), ("icmp", PortSpace::Icmp)];
-    let spaces = spaces.map(|(name, space)| number("SPACE", name, space as u8));
+    let spaces = PortSpace::WITH_SLOTS.map(|space| number("SPACE", space.name(), space as u8));
     let sides = [("inside", state::Side::Inside), ("outside", state::Side::Outside)];
     let sides = sides.map(|(name, side)| number("SIDE", name, side as u8));
     let events = [

@@ -86,16 +86,30 @@ def tcp(source, destination, sport, dport, payload, *, flags=0x10, options=b"", 
     return segment[:16] + struct.pack("!H", checksum) + segment[18:]
 
 
-def sctp(sport, dport, payload):
-    """RFC 9260 section 3.1; the CRC32c is none of a gateway's business."""
-    return struct.pack("!HHII", sport, dport, 0x12345678, 0x9ABCDEF0) + payload
+def crc32c(data):
+    """RFC 9260 appendix A, bit by bit, in the order of bytes of the checksum's field."""
+    register = 0xFFFFFFFF
+    for octet in data:
+        register ^= octet
+        for _ in range(8):
+            register = register >> 1 ^ (0x82F63B78 if register & 1 else 0)
+    return struct.pack("<I", register ^ 0xFFFFFFFF)
 
 
-def dccp(source, destination, sport, dport, payload):
-    """RFC 4340 section 5.1, with a short sequence number, and section 9.1: all of it is covered."""
-    message = struct.pack("!HHBBHI", sport, dport, 3, 0, 0, 0x04000001) + payload
-    checksum = 0xFFFF - ones_complement(pseudo(packed(source), packed(destination), 33, len(message)) + message)
-    return message[:6] + struct.pack("!H", checksum) + message[8:]
+def sctp(sport, dport, payload, *, tag=0x12345678):
+    """RFC 9260 section 3.1: no pseudo-header, and a CRC over all of the packet."""
+    header = struct.pack("!HHI", sport, dport, tag)
+    return header + crc32c(header + bytes(4) + payload) + payload
+
+
+def dccp(source, destination, sport, dport, payload, *, kind=2, covered=None):
+    """RFC 4340 section 5.1, with a short sequence number, and section 9.1: all of it is covered, or the header and
+    `covered` words of the payload."""
+    coverage = 0 if covered is None else covered + 1
+    message = struct.pack("!HHBBHI", sport, dport, 3, coverage, 0, kind << 25 | 1) + payload
+    summed = pseudo(packed(source), packed(destination), 33, len(message))
+    summed += message if covered is None else message[:12 + 4 * covered]
+    return message[:6] + struct.pack("!H", 0xFFFF - ones_complement(summed)) + message[8:]
 
 
 def udp_lite(source, destination, sport, dport, payload, *, coverage=8, checksum=None):
@@ -185,7 +199,8 @@ def case(name, clause, what, why, packets, *, config="eam", service="siit"):
     CASES[service, name] = (clause, what, why, config, packets, counters)
 
 
-PROTOCOLS = {1: "ICMP", 4: "IPv4", 6: "TCP", 17: "UDP", 41: "IPv6", 47: "GRE", 50: "ESP", 58: "ICMPv6"}
+PROTOCOLS = {1: "ICMP", 4: "IPv4", 6: "TCP", 17: "UDP", 33: "DCCP", 41: "IPv6", 47: "GRE", 50: "ESP", 58: "ICMPv6",
+             132: "SCTP", 136: "UDP-Lite"}
 ICMP = {(4, 0): "echo reply", (4, 8): "echo request", (6, 128): "echo request", (6, 129): "echo reply"}
 
 
@@ -214,7 +229,7 @@ def described(frame):
         return f"{len(frame)} bytes, no IP packet"
     rest = frame[header:]
     words = PROTOCOLS.get(protocol, f"protocol {protocol}")
-    if first and protocol in (6, 17) and len(rest) >= 4:
+    if first and protocol in (6, 17, 33, 132, 136) and len(rest) >= 4:
         ends = [f"{end} port {port}" for end, port in zip(ends, struct.unpack("!HH", rest[:4]))]
         if protocol == 6 and len(rest) >= 14:
             names = [name for bit, name in ((2, "SYN"), (16, "ACK"), (1, "FIN"), (4, "RST")) if rest[13] & bit]
@@ -1303,6 +1318,7 @@ def main():
     dynamic_pool()
     map_cases.add_all()
     softwire_cases.add_all()
+    transport_cases.add_all()
     clean()
     write()
     print(f"{len(CASES)} cases")
@@ -1315,4 +1331,6 @@ if __name__ == "__main__":
     make.map_cases = map_cases
     import softwire_cases
     make.softwire_cases = softwire_cases
+    import transport_cases
+    make.transport_cases = transport_cases
     make.main()

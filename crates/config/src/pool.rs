@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use tombolo_engine::mapping::address_ranges::AddressRanges;
 use tombolo_engine::mapping::networks::Networks;
 use tombolo_engine::mapping::pool::{Owner, Pool, PoolRange, PortRanges, PortSpace};
-use tombolo_engine::mechanism::napt::Endpoint;
+use tombolo_engine::mechanism::napt::{Endpoint, Protocols};
 use tombolo_engine::plan::StaticBinding;
 use tombolo_tables::binding::InsideKey;
 use tombolo_wire::{Port, Prefix64};
@@ -18,10 +18,12 @@ use crate::reference::{POOL, STATIC};
 use crate::shared::{self, SharedPool};
 use crate::value::{self, Addresses};
 
-const PROTOCOLS: [(&str, PortSpace); 3] = [("tcp", PortSpace::Tcp), ("udp", PortSpace::Udp), ("icmp", PortSpace::Icmp)];
-
 /// What is said of a host that is none of the service's.
 const NOT_INSIDE: &str = "is not inside; add it to the key \"inside\", or use a host there";
+
+/// What is said of another protocol on an address of the host.
+pub(crate) const SHARED_ALONE: &str =
+    "an address of the host itself is shared for TCP, UDP and ICMP alone; use an address that is the gateway's";
 
 /// Addresses that share their ports, from one item of the file or several.
 #[derive(Debug, Clone)]
@@ -34,14 +36,14 @@ pub(crate) struct Draft<'d> {
     pub(crate) hosts: Option<Node<'d>>,
 }
 
-/// Ports for each protocol, in the order of [`PortSpace::ALL`].
+/// Ports for each protocol, in the order of [`PortSpace::WITH_SLOTS`].
 pub(crate) type EachSpace = [PortRanges; 3];
 
 impl<'d> Draft<'d> {
     /// One address whose ports are `ports` for every protocol.
     pub(crate) fn of_one(node: Node<'d>, address: Ipv4Addr, ports: &PortRanges) -> Self {
         let addresses = Addresses { first: address, last: address };
-        Self { node, addresses, ports: PortSpace::ALL.map(|_| ports.clone()), hosts: None }
+        Self { node, addresses, ports: PortSpace::WITH_SLOTS.map(|_| ports.clone()), hosts: None }
     }
 
     /// Addresses that a service has without handing out their ports.
@@ -86,12 +88,13 @@ pub(crate) fn ports(table: &Table<'_>, usual: RangeInclusive<u16>, log: &mut Log
     let usual = PortRanges::new([usual]);
     let ports =
         table.read_or("ports", usual, log, |node| value::ports(node.text()?).map_err(|text| node.problem(text)));
-    let spaces = table.read_or("protocols", PortSpace::ALL.to_vec(), log, protocols);
-    PortSpace::ALL.map(|space| if spaces.contains(&space) { ports.clone() } else { PortRanges::default() })
+    let spaces = table.read_or("protocols", PortSpace::WITH_SLOTS.to_vec(), log, protocols);
+    PortSpace::WITH_SLOTS.map(|space| if spaces.contains(&space) { ports.clone() } else { PortRanges::default() })
 }
 
 fn protocols(node: &Node<'_>) -> Result<Vec<PortSpace>, Problem> {
-    let spaces: Vec<_> = node.items()?.iter().map(|item| item.choice(&PROTOCOLS)).collect::<Result<_, _>>()?;
+    let named = PortSpace::WITH_SLOTS.map(|space| (space.name(), space));
+    let spaces: Vec<_> = node.items()?.iter().map(|item| item.choice(&named)).collect::<Result<_, _>>()?;
     if spaces.is_empty() {
         return Err(node.problem("no protocol; name some, or leave the key out"));
     }
@@ -137,14 +140,20 @@ pub(crate) fn add_protocols(ports: &mut EachSpace, further: EachSpace) {
 }
 
 /// The pool itself. Its slots in the outside index begin at `next_slot`, which moves on.
-pub(crate) fn build(drafts: &[Draft<'_>], bindings: &[StaticBinding], next_slot: &mut u32, log: &mut Log) -> Pool {
+pub(crate) fn build(
+    drafts: &[Draft<'_>],
+    bindings: &[StaticBinding],
+    protocols: Protocols,
+    next_slot: &mut u32,
+    log: &mut Log,
+) -> Pool {
     let mut ranges = Vec::with_capacity(drafts.len());
     for draft in drafts {
         let range = PoolRange {
             first: draft.addresses.first,
             last: draft.addresses.last,
             ports: draft.ports.clone(),
-            span: span(draft, bindings),
+            span: span(draft, bindings, protocols),
             first_slot: *next_slot,
             owner: Owner::Gateway,
         };
@@ -159,12 +168,13 @@ pub(crate) fn build(drafts: &[Draft<'_>], bindings: &[StaticBinding], next_slot:
     Pool::new(ranges)
 }
 
-/// From the lowest port that is handed out or bound to the highest.
-fn span(draft: &Draft<'_>, bindings: &[StaticBinding]) -> RangeInclusive<u16> {
+/// From the lowest port that is handed out or bound to the highest. What has no ports has port 0.
+fn span(draft: &Draft<'_>, bindings: &[StaticBinding], protocols: Protocols) -> RangeInclusive<u16> {
     let dynamic = draft.ports.iter().flat_map(PortRanges::ranges).flat_map(|range| [*range.start(), *range.end()]);
     let fixed =
         bindings.iter().map(|binding| binding.outside).filter(|outside| draft.addresses.contains(outside.address));
-    let ports: Vec<u16> = dynamic.chain(fixed.map(|outside| outside.port.0)).collect();
+    let whole = protocols.iter().any(|space| !space.has_ports()).then_some(0);
+    let ports: Vec<u16> = dynamic.chain(fixed.map(|outside| outside.port.0)).chain(whole).collect();
     ports.iter().min().copied().unwrap_or(1)..=ports.iter().max().copied().unwrap_or(1)
 }
 
@@ -285,7 +295,8 @@ pub(crate) fn read_static(
 /// The bindings of an item with a `count`: `first`, and the ports behind.
 fn expand(item: &Node<'_>, first: &StaticBinding, log: &mut Log) -> Vec<StaticBinding> {
     let Some(table) = item.table(&STATIC, &mut Log::default()) else { return Vec::new() };
-    let room = u32::from(u16::MAX - first.inside_port.0.max(first.outside.port.0)) + 1;
+    let last = if first.space.has_ports() { u16::MAX } else { 0 };
+    let room = u32::from(last - first.inside_port.0.max(first.outside.port.0)) + 1;
     let count = table.read_or("count", 1, log, |node| node.number32(1..=room));
     let behind = |port: Port, n: u32| u16::try_from(u32::from(port.0) + n).ok().map(Port);
     let binding = |n| {
@@ -298,13 +309,14 @@ fn expand(item: &Node<'_>, first: &StaticBinding, log: &mut Log) -> Vec<StaticBi
 /// Which endpoints the bindings so far have, and where in the file.
 #[derive(Debug, Default)]
 struct Taken {
+    /// By whose slots they have.
     outside: HashMap<(PortSpace, Endpoint), String>,
     inside: HashMap<InsideKey, String>,
 }
 
 impl Taken {
     fn duplicate(&self, binding: &StaticBinding) -> Option<String> {
-        if let Some(name) = self.outside.get(&(binding.space, binding.outside)) {
+        if let Some(name) = self.outside.get(&(binding.space.slots(), binding.outside)) {
             return Some(format!("has the same outside endpoint as {name}; remove one of them"));
         }
         let name = self.inside.get(&binding.key(0))?;
@@ -313,7 +325,7 @@ impl Taken {
 
     fn add(&mut self, item: &Node<'_>, binding: &StaticBinding) {
         let name = item.path().rsplit('.').next().unwrap_or_default().to_owned();
-        self.outside.insert((binding.space, binding.outside), name.clone());
+        self.outside.insert((binding.space.slots(), binding.outside), name.clone());
         self.inside.insert(binding.key(0), name);
     }
 }
@@ -325,13 +337,17 @@ fn read_binding(
     log: &mut Log,
 ) -> Option<StaticBinding> {
     let table = item.table(&STATIC, log)?;
-    let protocol = table.require("protocol", log).and_then(|node| log.keep(node.choice(&PROTOCOLS)));
+    let protocol = table.require("protocol", log).and_then(|node| log.keep(node.choice(&PortSpace::names())));
     let inside = table.require("inside", log).and_then(|node| Some((log.keep(inside_end.read(&node))?, node)));
     let outside = table.require("outside", log).and_then(|node| Some((log.keep(outside_end.read(&node))?, node)));
     let softwire = read_softwire(&table, inside_end, log);
     let (space, ((inside, inside_port), inside_node), ((address, port), outside_node)) = (protocol?, inside?, outside?);
     log.keep(check_port(space, inside_port, &inside_node))?;
     log.keep(check_port(space, port, &outside_node))?;
+    if shared::is_stand_in(address) && !PortSpace::WITH_SLOTS.contains(&space) {
+        log.mistake(outside_node.problem(SHARED_ALONE));
+        return None;
+    }
     if !outside_end.has(address) {
         log.mistake(
             outside_node.problem(format!(
@@ -343,8 +359,12 @@ fn read_binding(
     Some(StaticBinding { space, softwire: softwire?, inside, inside_port, outside: Endpoint { address, port } })
 }
 
-/// Zero is an identifier of ICMP, but no port.
+/// Zero is an identifier of ICMP, but no port; and stands for the port of what has none.
 fn check_port(space: PortSpace, port: Port, node: &Node<'_>) -> Result<(), Problem> {
+    if !space.has_ports() {
+        let text = || format!("{} has no ports; write port 0", space.name());
+        return if port.0 == 0 { Ok(()) } else { Err(node.problem(text())) };
+    }
     if port.0 == 0 && space != PortSpace::Icmp {
         return Err(node.problem("port 0 cannot be used; choose one from 1 to 65535"));
     }

@@ -166,13 +166,13 @@ pub static TIMEOUTS: Section = Section {
     path: "[timeouts]",
     about: "How long state outlives its last packet, in seconds. Below what the RFCs ask for, a warning says so.",
     groups: groups! {
-        "udp": "seconds", "300", "300", "UDP: bindings, or sessions where there are any. At least 120 (RFC 4787 REQ-5).";
+        "udp": "seconds", "300", "300", "UDP, UDP-Lite, ESP and GRE: bindings, or sessions where there are any. At least 120 (RFC 4787 REQ-5, RFC 6092 section 3.2).";
         "udp_ports": "table", "none", "{ 53 = 30, 123 = 60 }",
             "UDP ports of remotes that have times of their own, up to 8, none longer than `udp` (RFC 4787 REQ-5 (a)): a binding that is used with such ports alone ends so soon after its last packet. With another port it has the usual time, from the last packet to or from that one.";
         "icmp": "seconds", "60", "60", "ICMP echo: bindings, or sessions where there are any. At least 60 (RFC 5508 REQ-2).";
-        "tcp_established": "seconds", "7200", "7200", "Open TCP sessions. At least 7200, and with `tcp_transitory` 7440 (RFC 5382 REQ-5).";
-        "tcp_opening": "seconds", "240", "240", "TCP sessions that open. At least 240 (RFC 5382 REQ-5; RFC 7857 section 2.1 allows less).";
-        "tcp_transitory": "seconds", "240", "240", "TCP sessions that close, and silent ones after `tcp_established`. At least 240 (RFC 5382 REQ-5; RFC 7857 section 2.1 allows less).";
+        "tcp_established": "seconds", "7200", "7200", "Open sessions of TCP, SCTP and DCCP. At least 7200, and with `tcp_transitory` 7440 (RFC 5382 REQ-5, RFC 5597 REQ-5).";
+        "tcp_opening": "seconds", "240", "240", "Sessions of TCP, SCTP and DCCP that open. At least 240 (RFC 5382 REQ-5; RFC 7857 section 2.1 allows less).";
+        "tcp_transitory": "seconds", "240", "240", "Sessions of TCP, SCTP and DCCP that close, and silent ones after `tcp_established`. At least 240 (RFC 5382 REQ-5; RFC 7857 section 2.1 allows less).";
         "tcp_incoming_syn": "seconds", "6", "6", "A SYN from outside that waits for the inside to open. At least 6 (RFC 5382 REQ-4).";
         "port_reuse": "seconds", "120", "120", "A closed outside port is kept back for so long. At least 120 (RFC 6888 REQ-8).";
         "ports_kept_back": "number", "no limit", "16384",
@@ -196,6 +196,7 @@ pub static SERVICE: Section = Section {
         ..POOLED;
         "static": "array of tables", "none", "[{ inside = \"[2001:db8::2]:80\", outside = \"192.0.2.1:80\", protocol = \"tcp\" }]",
             "Bindings that are always there; see below.";
+        ..FURTHER_PROTOCOLS;
         ..FILTERED;
         ..INBOUND_TCP;
         ..SESSIONS;
@@ -230,6 +231,7 @@ pub static NAT44: Section = Section {
         ..POOLED;
         "static": "array of tables", "none", "[{ inside = \"10.0.0.2:80\", outside = \"192.0.2.1:80\", protocol = \"tcp\" }]",
             "Bindings that are always there; see below.";
+        ..FURTHER_PROTOCOLS;
         "filtering": "\"endpoint-independent\", \"address-dependent\" or table", "\"endpoint-independent\"", "\"address-dependent\"",
             "Who may send to a binding from outside: anybody, or remote addresses that the inside has sent to (RFC 4787 REQ-8, RFC 6888 REQ-7). A table has one for each protocol; see below.";
         ..INBOUND_TCP;
@@ -401,6 +403,7 @@ pub static AFTR: Section = Section {
         ..POOLED;
         "subscriber_prefix": "bits", "56", "64",
             "B4s whose addresses begin with the same bits are one subscriber: they get one outside address and share one limit (RFC 7785).";
+        ..FURTHER_PROTOCOLS;
         ..FILTERED;
         ..INBOUND_TCP;
         ..SESSIONS;
@@ -515,7 +518,7 @@ pub static STATIC: Section = Section {
         "softwire": "address", "none", "\"2001:db8:1000::b4\"", "Of an `aftr`, where it is required: the B4 that the host is behind.";
         "inside": "address and port", "", "\"[2001:db8::2]:80\"", "Endpoint inside; of all services but `nat64` an IPv4 endpoint, `10.0.0.2:80`.";
         "outside": "address and port", "", "\"192.0.2.1:80\"", "Endpoint outside; its address must be in the pool. At an interface of the pool: `\"eth0:80\"`.";
-        "protocol": "\"tcp\", \"udp\" or \"icmp\"", "", "\"tcp\"", "Protocol. For ICMP the ports are identifiers of echo messages.";
+        "protocol": "\"tcp\", \"udp\", \"icmp\" or one of `further_protocols`", "", "\"tcp\"", "Protocol. For ICMP the ports are identifiers of echo messages; for ESP and GRE they are 0, and the host has the address for that protocol.";
     },
 };
 
@@ -545,8 +548,8 @@ pub static FILTERING: Section = Section {
     path: "service.filtering",
     about: "Who may send to a binding from outside, each protocol with its own (RFC 7857 section 6), as `filtering = { tcp = \"address-dependent\" }`. What is left out is as if there were no table.",
     groups: groups! {
-        "tcp": "\"endpoint-independent\" or \"address-dependent\"", "that of the service", "\"address-dependent\"", "TCP connections that are opened from outside.";
-        "udp": "\"endpoint-independent\" or \"address-dependent\"", "that of the service", "\"endpoint-independent\"", "UDP datagrams.";
+        "tcp": "\"endpoint-independent\" or \"address-dependent\"", "that of the service", "\"address-dependent\"", "Connections of TCP, SCTP and DCCP that are opened from outside.";
+        "udp": "\"endpoint-independent\" or \"address-dependent\"", "that of the service", "\"endpoint-independent\"", "UDP datagrams; UDP-Lite, ESP and GRE.";
         "icmp": "\"endpoint-independent\" or \"address-dependent\"", "that of the service", "\"address-dependent\"", "ICMP queries.";
     },
 };

@@ -9,7 +9,7 @@ use tombolo_engine::mapping::address_ranges::AddressRanges;
 use tombolo_engine::mapping::error_sources::ErrorSources;
 use tombolo_engine::mapping::exemptions::Exemptions;
 use tombolo_engine::mapping::pool::Pool;
-use tombolo_engine::mechanism::napt::{Filtering, Nat, Policy};
+use tombolo_engine::mechanism::napt::{Filtering, Policy};
 use tombolo_engine::plan::{OwnAddresses, Service, ServiceKind, StaticBinding};
 use tombolo_engine::service::map::MapEdge;
 use tombolo_engine::service::map_e_br::MapEBr;
@@ -218,14 +218,14 @@ impl<'d> Reader<'d> {
         let inside = nat64::read_inside(table, prefix, log);
         let drafts = pool::read(table, &self.pools, log);
         let static_bindings = self.read_static(table, &InsideEnd::Ipv6 { prefix, inside: &inside }, &drafts, log);
-        let pool = pool::build(&drafts, &static_bindings, &mut self.next_slot, log);
-        let well_known_prefix_strict = table.read_or("well_known_prefix_strict", true, log, Node::switch);
         let policy = stateful::policy(table, Policy::default(), log);
+        let pool = pool::build(&drafts, &static_bindings, policy.protocols, &mut self.next_slot, log);
+        let well_known_prefix_strict = table.read_or("well_known_prefix_strict", true, log, Node::switch);
         let hosts = Hosts::Ipv6 { prefix_length: policy.subscriber.prefix_length(), inside: ("inside", &inside) };
         let pool = assign(stateful::allocation(table, pool, &hosts, log), &drafts, &hosts, log);
         self.pools.extend(drafts);
         let translate = translate(table, log);
-        let nat = Nat { pool, policy, static_bindings };
+        let nat = stateful::nat(table, pool, policy, static_bindings, log);
         Some(Nat64 { prefix: prefix?, inside, well_known_prefix_strict, nat, translate })
     }
 
@@ -235,7 +235,8 @@ impl<'d> Reader<'d> {
         let drafts = pool::read(table, &self.pools, log);
         nat44::check_apart(&inside, &drafts, log);
         let static_bindings = self.read_static(table, &InsideEnd::Ipv4(&addresses), &drafts, log);
-        let pool = pool::build(&drafts, &static_bindings, &mut self.next_slot, log);
+        let policy = stateful::policy(table, Policy::default(), log);
+        let pool = pool::build(&drafts, &static_bindings, policy.protocols, &mut self.next_slot, log);
         self.inside.extend(inside);
         let hosts = Hosts::Ipv4(&addresses);
         let pool = assign(stateful::allocation(table, pool, &hosts, log), &drafts, &hosts, log);
@@ -249,7 +250,7 @@ impl<'d> Reader<'d> {
             inside: addresses,
             untranslated,
             exempt,
-            nat: Nat { pool, policy: stateful::policy(table, Policy::default(), log), static_bindings },
+            nat: stateful::nat(table, pool, policy, static_bindings, log),
             inside_mtu,
             outside_mtu,
             largest_segment: largest_segment(table, automatic, log),
@@ -375,16 +376,17 @@ impl<'d> Reader<'d> {
         nat44::check_apart(&inside, &drafts, log);
         let static_bindings = pool::read_static(table, &InsideEnd::Ipv4(&addresses), drafts.as_slice().into(), log);
         map::check_static(&ce, &static_bindings, table, log);
-        let pool = pool::build(&drafts, &static_bindings, &mut self.next_slot, log);
-        self.pools.extend(drafts);
-        self.inside.extend(inside);
         // Small port sets are easily guessed (RFC 7597 section 10).
         let defaults = Policy { filtering: Filtering::AddressDependent.into(), ..Policy::default() };
+        let policy = stateful::policy(table, defaults, log);
+        let pool = pool::build(&drafts, &static_bindings, policy.protocols, &mut self.next_slot, log);
+        self.pools.extend(drafts);
+        self.inside.extend(inside);
         let napt = Nat44 {
             inside: addresses,
             untranslated: AddressRanges::default(),
             exempt: Exemptions::default(),
-            nat: Nat { pool, policy: stateful::policy(table, defaults, log), static_bindings },
+            nat: stateful::nat(table, pool, policy, static_bindings, log),
             inside_mtu: mtu,
             // What leaves is cut to size behind the NAPT, where its new headers are.
             outside_mtu: u32::MAX,

@@ -20,7 +20,7 @@ pub struct SharedPool {
     pub service: String,
     /// The interface that has the address.
     pub interface: Interface,
-    /// Ports to hand out, by protocol, in the order of [`PortSpace::ALL`](tombolo_engine::mapping::pool::PortSpace::ALL).
+    /// Ports to hand out, by protocol, in the order of [`PortSpace::WITH_SLOTS`](tombolo_engine::mapping::pool::PortSpace::WITH_SLOTS).
     pub ports: [PortRanges; 3],
     /// Bindings that are always there; their outside address is to be filled in.
     pub static_bindings: Vec<StaticBinding>,

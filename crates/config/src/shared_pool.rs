@@ -22,7 +22,7 @@ fn read(table: &Table<'_>, service: &str, others: &[SharedPool], log: &mut Log) 
     if let Some(node) = table.find("masquerade")
         && let Some(Some(interface)) = log.keep(masquerade(&node))
     {
-        let ports = PortSpace::ALL.map(|_| PortRanges::new([PORTS]));
+        let ports = PortSpace::WITH_SLOTS.map(|_| PortRanges::new([PORTS]));
         let result = add(&mut pools, &node, (interface, ports), service, others);
         log.keep(result);
     }

@@ -10,7 +10,7 @@ use tombolo_engine::mapping::pool::PortRanges;
 use tombolo_engine::mapping::port_set::PortDivision;
 use tombolo_engine::mapping::softwire_table::{SoftwireRow, SoftwireTable, SoftwireTableError, b4_address};
 use tombolo_engine::mechanism::mtu::segment_size_of_softwire;
-use tombolo_engine::mechanism::napt::{Nat, Policy, SubscriberIs};
+use tombolo_engine::mechanism::napt::{Policy, SubscriberIs};
 use tombolo_engine::mechanism::softwire::{DontFragment, Fragments};
 use tombolo_engine::mechanism::{Softwire, SoftwireSettings};
 use tombolo_engine::plan::ServiceKind;
@@ -106,7 +106,8 @@ fn aftr<'d>(table: &Table<'d>, taken: &mut Taken<'_, 'd>, log: &mut Log) -> Opti
     let drafts = pool::read(table, taken.pools, log);
     let end = InsideEnd::Softwire { b4s: &b4s, inside: &inside };
     let static_bindings = shared_pool::read_with_static(table, (taken.service, &end), &drafts, taken.shared_pools, log);
-    let pool = pool::build(&drafts, &static_bindings, taken.next_slot, log);
+    let policy = stateful::policy(table, Policy::default(), log);
+    let pool = pool::build(&drafts, &static_bindings, policy.protocols, taken.next_slot, log);
     let untranslated = untranslated(table, &end, &drafts, log);
     let prefix_length = table.read_or("subscriber_prefix", SUBSCRIBER_PREFIX, log, |node| {
         Ok(u8::try_from(node.number32(1..=128)?).unwrap_or(SUBSCRIBER_PREFIX))
@@ -114,13 +115,12 @@ fn aftr<'d>(table: &Table<'d>, taken: &mut Taken<'_, 'd>, log: &mut Log) -> Opti
     let hosts = Hosts::Ipv6 { prefix_length, inside: ("b4s", &b4s) };
     let pool = assign(stateful::allocation(table, pool, &hosts, log), &drafts, &hosts, log);
     taken.pools.extend(drafts);
-    let policy = stateful::policy(table, Policy::default(), log);
     let policy = Policy { subscriber: SubscriberIs::Softwire { prefix_length }, ..policy };
     Some(Aftr {
         b4s,
         inside,
         untranslated,
-        nat: Nat { pool, policy, static_bindings },
+        nat: stateful::nat(table, pool, policy, static_bindings, log),
         softwire: settings(table, log),
         outside_mtu: table.read_or("outside_mtu", 1500, log, ipv4_mtu),
         icmp_source: icmp_source(table, Ipv4Addr::new(192, 0, 0, 1), log),
@@ -157,12 +157,12 @@ fn lwb4<'d>(table: &Table<'d>, taken: &mut Taken<'_, 'd>, log: &mut Log) -> Opti
             node.problem(format!("outside port {port} is not in the port set; choose one of {}", list(&ports))),
         );
     }
-    let pool = pool::build(&drafts, &static_bindings, taken.next_slot, log);
+    let pool = pool::build(&drafts, &static_bindings, policy.protocols, taken.next_slot, log);
     taken.pools.extend(drafts);
     Some(Lwb4 {
         inside,
         ends: Softwire { local: local?, remote: remote? },
-        nat: Nat { pool, policy, static_bindings },
+        nat: stateful::nat(table, pool, policy, static_bindings, log),
         softwire,
         inside_mtu,
         icmp_source: ipv4,

@@ -10,11 +10,14 @@ use tombolo_engine::mapping::allocation::{Allocation, Blocks, Deterministic, Sub
 use tombolo_engine::mapping::deterministic::{DeterministicMap, Order};
 use tombolo_engine::mapping::networks::Networks;
 use tombolo_engine::mapping::pool::{Parity, Pool, PortRanges, PortSpace};
-use tombolo_engine::mechanism::napt::{Filtering, Filters, InboundTcp, Policy, Sessions, SubscriberIs, UnsolicitedSyn};
+use tombolo_engine::mechanism::napt::{
+    Filtering, Filters, InboundTcp, Nat, Policy, Protocols, Sessions, StaticBinding, SubscriberIs, UnsolicitedSyn,
+};
 use tombolo_tables::lpm::Prefix;
 use tombolo_tables::tables::Budget;
 
 use crate::document::{Node, Table};
+use crate::pool;
 use crate::problem::{Log, Problem};
 use crate::reference::{ALLOCATION, FILTERING, LIMITS};
 
@@ -33,6 +36,7 @@ pub(crate) fn policy(table: &Table<'_>, defaults: Policy, log: &mut Log) -> Poli
     let whole = |node: &Node<'_>| node.number32(1..=u32::MAX);
     let limit = |node: &Node<'_>| whole(node).map(Some);
     let mut policy = Policy {
+        protocols: protocols(table, defaults.protocols, log),
         filtering: filters(table, defaults.filtering, log),
         inbound_tcp: table.read_or("inbound_tcp", defaults.inbound_tcp, log, |node| node.choice(&INBOUND_TCP)),
         sessions: table.read_or("sessions", defaults.sessions, log, |node| node.choice(&SESSIONS)),
@@ -68,6 +72,58 @@ pub(crate) fn policy(table: &Table<'_>, defaults: Policy, log: &mut Log) -> Poli
     policy
 }
 
+/// What is translated besides TCP, UDP and ICMP. Of addresses of the host, the kernel brings these alone.
+fn protocols(table: &Table<'_>, defaults: Protocols, log: &mut Log) -> Protocols {
+    if !table.allows("further_protocols") {
+        return defaults;
+    }
+    let is_masqueraded = table.find("masquerade").is_some_and(|node| !matches!(node.switch(), Ok(false)));
+    let is_shared = is_masqueraded || pool::items(table).iter().any(|item| item.entry("interface").is_some());
+    let named = PortSpace::names().map(|(name, space)| (name, Some(space).filter(|space| !is_usual(*space))));
+    let read = |node: &Node<'_>| {
+        let mut further = Vec::new();
+        for item in node.items()? {
+            further.push(item.choice(&named)?.ok_or_else(|| item.problem("is translated in any case; remove it"))?);
+        }
+        match further.is_empty() || !is_shared {
+            true => Ok(Protocols::with(further)),
+            false => Err(node.problem(pool::SHARED_ALONE)),
+        }
+    };
+    table.read_or("further_protocols", if is_shared { Protocols::with([]) } else { defaults }, log, read)
+}
+
+fn is_usual(space: PortSpace) -> bool {
+    PortSpace::WITH_SLOTS.contains(&space)
+}
+
+/// The NAT, if its parts fit together.
+pub(crate) fn nat(
+    table: &Table<'_>,
+    pool: Pool,
+    policy: Policy,
+    static_bindings: Vec<StaticBinding>,
+    log: &mut Log,
+) -> Nat {
+    let node = if table.allows("further_protocols") { table.find("further_protocols") } else { None };
+    let other = static_bindings.iter().map(|binding| binding.space).find(|space| !policy.protocols.has(*space));
+    if let (Some(space), Some(place)) = (other, table.find("static")) {
+        let remedy = if table.allows("further_protocols") { "add it to further_protocols, or " } else { "" };
+        let name = space.name();
+        log.mistake(place.problem(format!("{name} is not translated by this service; {remedy}remove the binding")));
+    }
+    let without_ports = policy.protocols.iter().find(|space| !space.has_ports());
+    if let (Some(space), Some(node)) = (without_ports, node)
+        && !matches!(pool.allocation(), Allocation::Ports)
+    {
+        log.mistake(node.problem(format!(
+            "{} has no ports, so that blocks and shares of ports do not say who has sent it; remove it, or the allocation",
+            space.name()
+        )));
+    }
+    Nat { pool, policy, static_bindings }
+}
+
 /// One for all protocols, or a table with one for each.
 fn filters(table: &Table<'_>, defaults: Filters, log: &mut Log) -> Filters {
     const WORDS: [(&str, Filtering); 2] =
@@ -75,12 +131,10 @@ fn filters(table: &Table<'_>, defaults: Filters, log: &mut Log) -> Filters {
     match table.find("filtering") {
         Some(node) if node.is_table() => {
             let Some(table) = node.table(&FILTERING, log) else { return defaults };
-            [("tcp", PortSpace::Tcp), ("udp", PortSpace::Udp), ("icmp", PortSpace::Icmp)].into_iter().fold(
-                defaults,
-                |filters, (key, space)| {
-                    filters.with(space, table.read_or(key, defaults.of(space), log, |node| node.choice(&WORDS)))
-                },
-            )
+            PortSpace::WITH_SLOTS.into_iter().fold(defaults, |filters, space| {
+                let read = table.read_or(space.name(), defaults.of(space), log, |node| node.choice(&WORDS));
+                filters.with(space, read)
+            })
         }
         _ => table.read_or("filtering", defaults, log, |node| node.choice(&WORDS).map(Filters::from)),
     }

@@ -18,15 +18,10 @@ pub fn seconds(ticks: u32) -> u64 {
     (u64::from(ticks) << Tick::SHIFT) / 1_000_000_000
 }
 
-/// The name of a protocol that has ports or identifiers.
+/// The name of a protocol that a NAT knows.
 #[must_use]
 pub fn protocol_name(protocol: u8) -> &'static str {
-    match protocol {
-        1 => "icmp",
-        6 => "tcp",
-        17 => "udp",
-        _ => "unknown",
-    }
+    PortSpace::of_protocol(protocol).map_or("unknown", PortSpace::name)
 }
 
 /// The number of a protocol by its name, 0 if it has none.
@@ -38,7 +33,7 @@ pub(crate) fn protocol_number(name: &str) -> u8 {
 /// The protocol with this name.
 #[must_use]
 pub fn protocol_named(name: &str) -> Option<PortSpace> {
-    PortSpace::ALL.into_iter().find(|space| protocol_name(space.protocol()) == name)
+    PortSpace::ALL.into_iter().find(|space| space.name() == name)
 }
 
 /// The name of service number `number`, or of the one that had it under an earlier plan.
@@ -63,7 +58,7 @@ pub fn host(ipv6: [u8; 16], ipv4: [u8; 4]) -> (IpAddr, Option<Ipv6Addr>) {
 pub struct Endpoints<'p> {
     /// Name of the service.
     pub service: &'p str,
-    /// `tcp`, `udp` or `icmp`.
+    /// `tcp`, `udp`, `icmp` and the like.
     pub protocol: &'static str,
     /// Address of the host inside.
     pub inside: IpAddr,
@@ -236,6 +231,6 @@ mod tests {
         for space in PortSpace::ALL {
             assert_eq!(protocol_named(protocol_name(space.protocol())), Some(space));
         }
-        assert_eq!(protocol_named("sctp"), None);
+        assert_eq!((protocol_named("ipip"), protocol_name(4)), (None, "unknown"));
     }
 }

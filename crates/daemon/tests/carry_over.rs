@@ -24,6 +24,7 @@ use tombolo_wire::Protocol;
 mod packets;
 mod world;
 
+use packets::v4;
 use world::*;
 
 impl World {
@@ -124,6 +125,42 @@ fn what_left_the_pool_has_ended_and_the_rest_goes_on() {
     assert_eq!(told.reasons().get(&Ended::Host), Some(&10), "hosts 16 to 20");
     let lower = all.iter().filter(|(host, _)| host.octets()[3] < 16).flat_map(|(_, outside)| outside);
     assert_eq!(carried.bindings, lower.filter(|(_, port)| *port <= 40_000).count() as u64);
+}
+
+#[test]
+fn bindings_of_other_protocols_go_on_where_they_are_translated() {
+    let with = |further: &str| {
+        nat44("cgn", "10.0.0.0/24", &addresses("192.0.2.1"), &format!("further_protocols = [{further}]"))
+    };
+    let mut world = World::new(plan(ROOM, &with("\"sctp\", \"udp-lite\", \"esp\"")));
+    let sctp = |chunk: u8, [from, to]: [u16; 2]| {
+        let ports = [from.to_be_bytes(), to.to_be_bytes()].concat();
+        [&ports[..], &[0, 0, 0, 1, 0, 0, 0, 0, chunk, 0, 0, 4]].concat()
+    };
+    let inside = v4(host(1), SERVER, Protocol::SCTP, &sctp(1, [4000, 80]));
+    let [outside, _] = world.pass(&inside).unwrap();
+    world.pass(&v4(SERVER, outside.0, Protocol::SCTP, &sctp(2, [80, outside.1]))).unwrap();
+    world.pass(&packet(Protocol::UDP_LITE, (host(1), 5000), (SERVER, 53), 0)).unwrap();
+    let esp = |from, to| v4(from, to, Protocol::ESP, &[0, 0, 1, 0, 0, 0, 0, 1]);
+    world.pass(&esp(host(1), SERVER)).unwrap();
+    world.now = Now(NOW.0 + (50 << Tick::SHIFT));
+    let (mut next, carried, told) = world.carried_to(plan((60, 400, 900), &with("\"esp\", \"sctp\", \"udp-lite\"")));
+    assert_eq!((carried.bindings, carried.sessions, carried.ended), (3, 3, 0), "{told:?}");
+    let back = next.pass(&v4(SERVER, outside.0, Protocol::SCTP, &sctp(0, [80, outside.1])));
+    assert_eq!(back.map(|[_, to]| to), Some((host(1), 4000)));
+    assert_eq!(next.pass(&esp(SERVER, outside.0)).map(|[_, to]| to.0), Some(host(1)));
+    assert_eq!(next.pass(&esp(host(2), SERVER)), None, "the address has its host");
+    let (_, carried, told) = world.carried_to(plan(ROOM, &with("\"udp-lite\"")));
+    assert_eq!((carried.bindings, told.reasons()), (1, [(Ended::Protocol, 1), (Ended::Pool, 1)].into()));
+    // A port that the new configuration binds for TCP is not SCTP's any more.
+    let fixed = format!(
+        "{}static = [{{ inside = \"10.0.0.9:80\", outside = \"192.0.2.1:{}\", protocol = \"tcp\" }}]\n",
+        with("\"sctp\", \"esp\", \"udp-lite\""),
+        outside.1
+    );
+    let (next, carried, told) = world.carried_to(plan(ROOM, &fixed));
+    assert_eq!((carried.bindings, told.reasons()), (2, [(Ended::Taken, 1)].into()));
+    assert!(static_bindings::reconcile(&next.tables, &next.plan, NOW).is_empty());
 }
 
 #[test]

@@ -17,6 +17,8 @@ pub enum Ended {
     Service,
     /// Its host is not inside the service any more.
     Host,
+    /// The service does not translate its protocol.
+    Protocol,
     /// No pool of the service hands out its outside endpoint.
     Pool,
     /// Its outside endpoint, or its inside endpoint, is another binding's.
@@ -38,6 +40,7 @@ impl Ended {
         match self {
             Self::Service => "there is no service of that name and kind",
             Self::Host => "the host is not inside the service",
+            Self::Protocol => "the service does not translate its protocol",
             Self::Pool => "the pool does not have the address or the port",
             Self::Taken => "another binding has the endpoint",
             Self::Allocation => "the port is not among those of the subscriber",
@@ -64,6 +67,9 @@ pub(crate) fn check_port(
     outside: Endpoint,
 ) -> Result<Option<Blocks>, Ended> {
     let (address, port) = (outside.address, outside.port.0);
+    if !nat.policy.protocols.has(space) {
+        return Err(Ended::Protocol);
+    }
     if !nat.pool.hands_out(address, space, port) {
         return Err(Ended::Pool);
     }
@@ -72,6 +78,7 @@ pub(crate) fn check_port(
         return Err(Ended::Allocation);
     }
     match nat.pool.allocation() {
+        _ if !space.has_ports() => Ok(None),
         Allocation::Ports => Ok(None),
         Allocation::Blocks(blocks) => Ok(Some(*blocks)),
         Allocation::Deterministic(shares) => {

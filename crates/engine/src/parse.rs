@@ -14,7 +14,9 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use tombolo_wire::options::{BadOption, HeaderOption};
-use tombolo_wire::{Ipv4View, Ipv6View, Port, Protocol, TcpFlags, icmpv4, icmpv6, ipv4, read_u16, tcp, udp};
+use tombolo_wire::{
+    Ipv4View, Ipv6View, Port, Protocol, TcpFlags, dccp, icmpv4, icmpv6, ipv4, read_u16, sctp, tcp, udp,
+};
 
 use crate::packet::{Packet, Segmentation};
 use crate::verdict::DropReason;
@@ -453,9 +455,9 @@ fn read_transport<A>(
 /// are always there (RFC 9260 section 3.1, RFC 4340 section 5.1, RFC 3828 section 3.1).
 fn with_ports(protocol: Protocol) -> Option<(Payload, usize)> {
     match protocol {
-        Protocol::SCTP => Some((Payload::Sctp, 12)),
-        Protocol::DCCP => Some((Payload::Dccp, 12)),
-        Protocol::UDP_LITE => Some((Payload::UdpLite, 8)),
+        Protocol::SCTP => Some((Payload::Sctp, sctp::HEADER_LENGTH)),
+        Protocol::DCCP => Some((Payload::Dccp, dccp::HEADER_LENGTH)),
+        Protocol::UDP_LITE => Some((Payload::UdpLite, udp::HEADER_LENGTH)),
         _ => None,
     }
 }

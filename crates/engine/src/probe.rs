@@ -22,9 +22,13 @@ const LENGTH: usize = ipv4::HEADER_LENGTH + tcp::HEADER_LENGTH;
 const TTL: u8 = 65;
 
 impl Engine {
-    /// Sends the probe of a session that the sweep has found silent; false if its binding is gone.
+    /// Sends the probe of a session that the sweep has found silent; false if its binding is gone, or
+    /// is none of TCP: other protocols have nothing to ask with.
     pub fn probe(&mut self, plan: &Plan, session: &Session, now: Now, outbox: &mut dyn Outbox) -> bool {
         let Some((binding, _)) = self.tables.bindings.read(session.key.binding) else { return false };
+        if binding.inside.protocol != Protocol::TCP.0 {
+            return false;
+        }
         let mut buffer = [0; HEADROOM + LENGTH];
         let segment = &mut buffer[HEADROOM..];
         let ack = &mut segment[ipv4::HEADER_LENGTH..];

@@ -16,7 +16,7 @@ pub struct Routed {
     /// Ranges of IPv4 addresses, first and last.
     pub ipv4: Vec<(Ipv4Addr, Ipv4Addr)>,
     /// Those of them that the host has itself, with the ports that the service may use, by protocol, in the
-    /// order of [`PortSpace::ALL`](crate::mapping::pool::PortSpace::ALL).
+    /// order of [`PortSpace::WITH_SLOTS`](crate::mapping::pool::PortSpace::WITH_SLOTS).
     pub shared: Vec<(Ipv4Addr, [PortRanges; 3])>,
     /// Ranges of IPv4 sources, first and last: packets from them are the service's wherever they
     /// go, except to each other and to `exempt`.
@@ -49,7 +49,7 @@ pub(crate) fn shared_of(nat: &Nat) -> Vec<(Ipv4Addr, [PortRanges; 3])> {
         let fixed = fixed.map(|fixed| fixed.outside.port.0..=fixed.outside.port.0);
         PortRanges::new(range.ports[space as usize].ranges().iter().cloned().chain(fixed))
     };
-    shared.map(|range| (range.first, PortSpace::ALL.map(|space| with_fixed(range, space)))).collect()
+    shared.map(|range| (range.first, PortSpace::WITH_SLOTS.map(|space| with_fixed(range, space)))).collect()
 }
 
 /// The addresses of ranges.

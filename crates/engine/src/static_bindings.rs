@@ -81,6 +81,9 @@ pub fn add(
             }
         });
     }
+    if service.kind.nat().is_some_and(|nat| !nat.policy.protocols.has(binding.space)) {
+        return Err("the service does not translate the protocol; see its \"further_protocols\"");
+    }
     let inside = binding.key(number);
     if !service.kind.has_inside(&inside) {
         return Err("the host is not inside the service");
@@ -102,7 +105,8 @@ pub fn remove(
 ) -> Result<Binding, &'static str> {
     let slot = service.kind.pool().and_then(|pool| pool.slot(outside.address, space, outside.port.0));
     let slot = slot.ok_or("no pool has this outside endpoint")?;
-    let (id, binding) = tables.find_outside(slot).ok_or("the outside endpoint has no binding")?;
+    let found = tables.find_outside(slot).filter(|(_, binding)| binding.inside.protocol == space.protocol());
+    let (id, binding) = found.ok_or("the outside endpoint has no binding")?;
     if binding.flags & flags::STATIC == 0 {
         return Err("the binding is dynamic; it goes by itself, or with a flush");
     }

@@ -119,7 +119,7 @@ drop_reasons! {
     /// An ICMP error that is about an ICMP error, or is too short to tell what it is about.
     IcmpErrorUnusable = "icmp-error-unusable", remedy: "none needed";
     /// A transport protocol that the service does not translate.
-    UnsupportedProtocol = "unsupported-protocol", remedy: "use a stateless service for it";
+    UnsupportedProtocol = "unsupported-protocol", remedy: "add it to further_protocols where that knows it; else use a stateless service for it";
     /// UDP over IPv4 with checksum zero where it is not computed, or over IPv6 with checksum zero.
     UdpChecksumZero = "udp-checksum-zero", remedy: "set udp_zero_checksum to what the application needs";
     /// A fragment that a stateless service cannot translate (fragmented ICMP).
@@ -141,7 +141,7 @@ drop_reasons! {
     SpoofedSource = "spoofed-source", remedy: "look at the subscriber, or at the mapping rules: both ends must have the same";
     /// An ICMP error about a session that does not exist.
     NoSession = "no-session", remedy: "none needed";
-    /// A TCP packet other than SYN from inside that belongs to no binding.
+    /// From inside, and of no binding: a TCP packet other than SYN, or one of SCTP or DCCP that opens nothing.
     TcpNotSyn = "tcp-not-syn", remedy: "none needed: connections older than the gateway's state";
     /// A SYN from outside where policy forbids opening from outside.
     InboundSyn = "inbound-syn", remedy: "add a static binding for servers inside";

@@ -232,6 +232,9 @@ fn note(findings: &mut Findings, kind: &str, text: impl FnOnce() -> String) {
     }
 }
 
+/// Protocols with ports, of which 0 is none: TCP, UDP, DCCP, SCTP, UDP-Lite.
+const WITH_PORTS: [u8; 5] = [6, 17, 33, 132, 136];
+
 fn bindings(tables: &Tables, findings: &mut Findings) {
     for id in tables.bindings.iter() {
         let Some((binding, _)) = tables.bindings.read(id) else {
@@ -246,7 +249,7 @@ fn bindings(tables: &Tables, findings: &mut Findings) {
                 format!("{} slot {}", id.get(), binding.outside_slot)
             });
         }
-        if binding.outside_port == [0, 0] && binding.inside.protocol != 1 {
+        if binding.outside_port == [0, 0] && WITH_PORTS.contains(&binding.inside.protocol) {
             note(findings, "binding of port 0", || format!("{}", id.get()));
         }
         let subscriber = SubscriberId::new(binding.subscriber).and_then(|id| tables.subscribers.read(id));

@@ -8,6 +8,8 @@
 //!                  1 | tick (31)          closed at that tick, kept back for a while
 //! ```
 //!
+//! Other protocols have their slots among these: which, the engine says.
+//!
 //! A slot is claimed by compare-and-swap, so an outside endpoint has one owner whatever races. A
 //! port that was closed is kept back (RFC 6888 REQ-8) in its own slot, without a list.
 

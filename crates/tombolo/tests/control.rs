@@ -390,7 +390,7 @@ fn what_would_become_of_a_packet_is_told_and_nothing_changes() {
     assert_eq!(state(), before);
     let text = setup.text(&["explain", "--live", "tcp", &host, "198.51.100.2:80", "--later"]);
     assert!(text.contains("in the tables: nat64: tcp 2001:db8:1::2") && text.contains("RFC 6146"), "{text}");
-    for wrong in [&["explain", "--live", "sctp", "[::1]:1", "192.0.2.1:1"][..], &["explain", "--live", "xyz"]] {
+    for wrong in [&["explain", "--live", "ipip", "[::1]:1", "192.0.2.1:1"][..], &["explain", "--live", "xyz"]] {
         assert!(!setup.refused(wrong).contains("panic"));
     }
 }

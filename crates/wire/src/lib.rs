@@ -17,6 +17,8 @@ extern crate alloc;
 extern crate std;
 
 pub mod checksum;
+pub mod crc32c;
+pub mod dccp;
 pub mod dhcpv6_softwire;
 pub mod ethernet;
 pub mod icmp;
@@ -28,6 +30,7 @@ pub mod options;
 pub mod pref64;
 pub mod prefix_discovery;
 pub mod rfc6052;
+pub mod sctp;
 pub mod tcp;
 pub mod udp;
 

@@ -27,6 +27,12 @@ pub(super) const BINDINGS_OF_SUBSCRIBER: &[Key] = keys! {
     "bindings_per_subscriber": "number", "no limit", "1000", "Bindings that one subscriber may have at a time (RFC 6888 REQ-4).";
 };
 
+/// NAT64, NAT44 and AFTR.
+pub(super) const FURTHER_PROTOCOLS: &[Key] = keys! {
+    "further_protocols": "array of strings", "[\"sctp\", \"dccp\", \"udp-lite\"]; none where an address of the host is shared", "[\"sctp\", \"dccp\", \"udp-lite\", \"esp\", \"gre\"]",
+        "What is translated besides TCP, UDP and ICMP. `sctp`, `dccp` and `udp-lite` go by their ports, the first two among those of TCP, the last among those of UDP. `esp` and `gre` have none: of each, one host has an outside address until it has been silent for `timeouts.udp`, whoever comes first, and others on the same address are refused; they want port-by-port allocation. What is none of these is refused.";
+};
+
 /// What filters as RFC 4787 recommends unless told otherwise.
 pub(super) const FILTERED: &[Key] = keys! {
     "filtering": "\"endpoint-independent\", \"address-dependent\" or table", "\"endpoint-independent\"", "\"address-dependent\"",
@@ -36,13 +42,13 @@ pub(super) const FILTERED: &[Key] = keys! {
 /// What has bindings.
 pub(super) const INBOUND_TCP: &[Key] = keys! {
     "inbound_tcp": "\"filtered\" or \"denied\"", "\"filtered\"", "\"denied\"",
-        "Whether TCP connections may be opened from outside: where filtering lets them in, or only through static bindings.";
+        "Whether connections of TCP, SCTP and DCCP may be opened from outside: where filtering lets them in, or only through static bindings.";
 };
 
 /// What has bindings.
 pub(super) const SESSIONS: &[Key] = keys! {
     "sessions": "\"where-they-decide\" or \"kept\"", "\"where-they-decide\"", "\"kept\"",
-        "Which packets make sessions (a binding and a remote address and port). TCP always does. UDP and ICMP do where filtering is by address, or `limits.sessions` counts them; elsewhere a session would decide nothing, and their bindings keep their own time. `kept` makes them all the same, to be shown and counted, at about 21 bytes and a fifth to a half of the speed.";
+        "Which packets make sessions (a binding and a remote address and port). TCP, SCTP and DCCP always do. Others do where filtering is by address, or `limits.sessions` counts them; elsewhere a session would decide nothing, and their bindings keep their own time. `kept` makes them all the same, to be shown and counted, at about 21 bytes and a fifth to a half of the speed.";
 };
 
 /// NAT64, NAT44 and AFTR.

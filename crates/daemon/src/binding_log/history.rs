@@ -11,7 +11,10 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use serde::Deserialize;
 
+use tombolo_engine::mapping::pool::PortSpace;
+
 use super::marks::{Mark, MarkKind, StateFound, StateLeft};
+use crate::table_rows::protocol_named;
 use crate::utc::Utc;
 
 /// Seconds by which two lines may differ about when the same binding was made.
@@ -76,14 +79,16 @@ pub struct History {
     question: Question,
     /// How lines that may be about it have its address and port.
     marks: [String; 2],
-    /// By protocol, in the order of [`PROTOCOLS`].
-    bindings: [Spans; PROTOCOLS.len()],
+    /// By protocol, in the order of [`PortSpace::ALL`].
+    bindings: [Spans; PortSpace::ALL.len()],
     blocks: Spans,
     coverage: Coverage,
 }
 
-/// Names of protocols in the log.
-pub const PROTOCOLS: [&str; 3] = ["tcp", "udp", "icmp"];
+/// Where the bindings of the protocol with this name are.
+fn place_of(protocol: &str) -> Option<usize> {
+    protocol_named(protocol).map(|space| space as usize)
+}
 
 /// A line about a binding.
 #[derive(Debug, Deserialize)]
@@ -164,7 +169,7 @@ impl History {
     fn binding(&mut self, line: &str) {
         let Ok(line) = serde_json::from_str::<BindingLine>(line) else { return };
         let Question { address, port, .. } = self.question;
-        let protocol = PROTOCOLS.iter().position(|name| *name == line.protocol);
+        let protocol = place_of(&line.protocol);
         let Some(protocol) = protocol.filter(|_| line.outside == address && line.outside_port == port) else { return };
         let BindingLine { time, service, inside, softwire, created, .. } = line;
         let holder = Holder { service, inside, inside_port: Some(line.inside_port), softwire };
@@ -198,8 +203,7 @@ impl History {
     /// Whose binding of this protocol the endpoint was.
     #[must_use]
     pub fn binding_of(&self, protocol: &str) -> Answer {
-        let place = PROTOCOLS.iter().position(|name| *name == protocol);
-        place.map_or(Answer::Nobody, |place| self.answer(&self.bindings[place]))
+        place_of(protocol).map_or(Answer::Nobody, |place| self.answer(&self.bindings[place]))
     }
 
     /// In whose block of ports it was.

@@ -10,7 +10,7 @@ use tombolo_engine::mechanism::session_state;
 use tombolo_tables::binding::Binding;
 use tombolo_tables::session::State;
 
-use crate::table_rows::{BindingRow, Endpoints, SessionRow, SubscriberRow, origin, protocol_name, protocol_named};
+use crate::table_rows::{BindingRow, Endpoints, SessionRow, SubscriberRow, origin, protocol_named};
 
 /// A filter as it is asked for. All that is named must hold.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -201,7 +201,7 @@ pub fn service(plan: &Plan, name: &str) -> Result<u8, String> {
 /// # Errors
 /// In words, with the names that there are.
 pub fn protocol(name: &str) -> Result<PortSpace, String> {
-    let names = PortSpace::ALL.map(|space| protocol_name(space.protocol())).join(", ");
+    let names = PortSpace::ALL.map(PortSpace::name).join(", ");
     protocol_named(name).ok_or_else(|| format!("no protocol is called \"{name}\"; use {names}"))
 }
 
@@ -295,7 +295,10 @@ mod tests {
         let plan = crate::control::testing::plan();
         for (filter, expected) in [
             (Filter { service: text("nat46"), ..Filter::default() }, "there is test"),
-            (Filter { protocol: text("sctp"), ..Filter::default() }, "use tcp, udp, icmp"),
+            (
+                Filter { protocol: text("ipip"), ..Filter::default() },
+                "use tcp, udp, icmp, sctp, dccp, udp-lite, esp, gre",
+            ),
             (Filter { address: text("here"), ..Filter::default() }, "address \"here\""),
             (Filter { state: text("open"), ..Filter::default() }, "established"),
             (Filter { origin: text("me"), ..Filter::default() }, "operator"),

@@ -11,13 +11,13 @@ use tombolo_tables::outside::Slot;
 use super::filter::{Filter, Matcher};
 use super::rows::{Failure, Rows};
 use crate::running::Running;
-use crate::table_rows::protocol_name;
 
 /// Ports, of all protocols together, that are looked at for metrics: those of some 340 addresses, in a few tenths of
 /// a second.
 const MOST: u32 = 1 << 26;
 
-/// How much of a range of addresses, or of one, is in use for one protocol.
+/// How much of a range of addresses, or of one, is in use for one protocol and those among whose ports it has
+/// its own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct PoolRow<'p> {
     pub(crate) service: &'p str,
@@ -43,7 +43,7 @@ pub(crate) fn pools(
     for (_, service) in plan.numbered().filter(|(number, _)| matcher.wants_service(*number)) {
         let Some(pool) = service.kind.pool() else { continue };
         for range in pool.ranges() {
-            for space in PortSpace::ALL.into_iter().filter(|&space| matcher.wants_protocol(space)) {
+            for space in PortSpace::WITH_SLOTS.into_iter().filter(|&space| matcher.wants_protocol(space)) {
                 let wanted = (range.first.to_bits()..=range.last.to_bits()).map(Ipv4Addr::from_bits);
                 let wanted = wanted.filter(|&address| matcher.wants_outside(address));
                 let usage = Usage { running, plan, pool, range, space };
@@ -77,11 +77,11 @@ pub(crate) fn by_service(running: &Running, plan: &Plan) -> Vec<ServicePool> {
         return Vec::new();
     }
     let pools = plan.numbered().filter_map(|(_, service)| Some((service, service.kind.pool()?)));
-    let each = pools.flat_map(|(service, pool)| PortSpace::ALL.map(|space| (service, pool, space)));
+    let each = pools.flat_map(|(service, pool)| PortSpace::WITH_SLOTS.map(|space| (service, pool, space)));
     let summed = each.map(|(service, pool, space)| {
         let mut sum = ServicePool {
             service: service.name.clone(),
-            protocol: protocol_name(space.protocol()),
+            protocol: space.name(),
             ports: 0,
             taken: 0,
             kept_back: 0,
@@ -113,7 +113,7 @@ impl<'p> Usage<'p> {
         let mut row = PoolRow {
             service: &service.name,
             addresses: String::new(),
-            protocol: protocol_name(self.space.protocol()),
+            protocol: self.space.name(),
             ports: 0,
             taken: 0,
             kept_back: 0,

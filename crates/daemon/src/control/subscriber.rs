@@ -8,14 +8,14 @@ use ipnet::Ipv6Net;
 use serde::Serialize;
 use tombolo_engine::Plan;
 use tombolo_engine::mapping::allocation::Allocation;
-use tombolo_engine::mapping::pool::block_ports;
+use tombolo_engine::mapping::pool::{PortSpace, block_ports};
 use tombolo_engine::mechanism::napt::Nat;
 use tombolo_tables::subscriber::SubscriberId;
 
 use super::filter::{Filter, Matcher};
 use super::rows::{Failure, Rows};
 use crate::running::Running;
-use crate::table_rows::{SubscriberRow, protocol_name};
+use crate::table_rows::SubscriberRow;
 
 /// Subscribers that are shown of those who have most, unless another number is asked for.
 const TOP: u64 = 10;
@@ -29,6 +29,9 @@ struct DetailRow<'p> {
     tcp: u64,
     udp: u64,
     icmp: u64,
+    /// Of other protocols, together.
+    #[serde(skip_serializing_if = "is_zero")]
+    others: u64,
     /// Bindings that it may have.
     #[serde(skip_serializing_if = "Option::is_none")]
     most_bindings: Option<u32>,
@@ -74,16 +77,24 @@ pub(crate) fn details(running: &Running, plan: &Plan, filter: &Filter, rows: &mu
     Ok(())
 }
 
-/// Bindings of these subscribers: TCP, UDP, ICMP. One look at all bindings, however many subscribers there are.
-fn bindings_of(running: &Running, wanted: impl Iterator<Item = SubscriberId>) -> HashMap<SubscriberId, [u64; 3]> {
-    const PROTOCOLS: [&str; 3] = ["tcp", "udp", "icmp"];
-    let mut counts: HashMap<_, _> = wanted.map(|id| (id, [0; 3])).collect();
+/// Bindings of a subscriber: TCP, UDP, ICMP, others.
+type OfEach = [u64; 4];
+const OTHERS: usize = 3;
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde wants it")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+/// Bindings of these subscribers. One look at all bindings, however many subscribers there are.
+fn bindings_of(running: &Running, wanted: impl Iterator<Item = SubscriberId>) -> HashMap<SubscriberId, OfEach> {
+    let mut counts: HashMap<_, _> = wanted.map(|id| (id, OfEach::default())).collect();
     let bindings = &running.tables.bindings;
     for (binding, _) in bindings.iter().filter_map(|id| bindings.read(id)) {
         let counts = SubscriberId::new(binding.subscriber).and_then(|id| counts.get_mut(&id));
-        let place = PROTOCOLS.iter().position(|name| *name == protocol_name(binding.inside.protocol));
-        if let (Some(counts), Some(place)) = (counts, place) {
-            counts[place] += 1;
+        let place = PortSpace::WITH_SLOTS.iter().position(|space| space.protocol() == binding.inside.protocol);
+        if let Some(counts) = counts {
+            counts[place.unwrap_or(OTHERS)] += 1;
         }
     }
     counts
@@ -104,7 +115,7 @@ fn detail<'p>(
     running: &Running,
     nat: Option<&Nat>,
     id: SubscriberId,
-    [tcp, udp, icmp]: [u64; 3],
+    [tcp, udp, icmp, others]: OfEach,
     subscriber: SubscriberRow<'p>,
 ) -> DetailRow<'p> {
     let tables = &running.tables;
@@ -132,6 +143,7 @@ fn detail<'p>(
         tcp,
         udp,
         icmp,
+        others,
         most_bindings: policy.bindings_per_subscriber,
         sessions,
         most_sessions: policy.sessions_per_subscriber,

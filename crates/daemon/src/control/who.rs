@@ -15,7 +15,7 @@ use super::filter;
 use super::rows::{Failure, Rows};
 use crate::binding_log::history::{Answer, Held, History, Holder, Question};
 use crate::running::Running;
-use crate::table_rows::{Endpoints, host, origin, protocol_name, service_name};
+use crate::table_rows::{Endpoints, host, origin, service_name};
 use crate::utc::{Moment, Utc};
 
 /// Who has, or had, an outside endpoint; or that it is not certain who.
@@ -134,12 +134,16 @@ pub fn in_logs(
         read.map_err(|error| format!("the log of bindings {} cannot be read: {error}", log.display()))?;
     }
     let mut certain = Vec::new();
-    let mut uncertain = Vec::new();
+    let (mut uncertain, mut unmentioned) = (Vec::new(), 0);
     for space in spaces {
-        let protocol = protocol_name(space.protocol());
+        let protocol = space.name();
         match history.binding_of(protocol) {
             Answer::Held(held) => certain.push(Found::Certain(EndpointHolder::logged(question, protocol, held))),
             Answer::Nobody => {}
+            // Of what few use, that nothing is known is told to who asks for it.
+            Answer::Uncertain { last: None, .. } if spaces.len() > 1 && !PortSpace::WITH_SLOTS.contains(space) => {
+                unmentioned += 1;
+            }
             Answer::Uncertain { last, why } => uncertain.push(Uncertain::new(question, protocol, last, why)),
         }
     }
@@ -156,7 +160,7 @@ pub fn in_logs(
     }
     // Where nothing is known of any protocol, once is enough.
     let is_the_same = uncertain.iter().all(|one| one.before.is_none());
-    if certain.is_empty() && is_the_same && uncertain.len() == spaces.len() {
+    if certain.is_empty() && is_the_same && uncertain.len() + unmentioned == spaces.len() {
         uncertain.truncate(1);
         uncertain.iter_mut().for_each(|one| one.protocol = None);
     }
@@ -181,7 +185,8 @@ fn in_tables(
 ) -> Option<EndpointHolder> {
     let Outside { space, address, port } = outside;
     let slot = plan.services.iter().find_map(|service| service.kind.pool()?.slot(address, space, port))?;
-    let (_, binding) = running.tables.find_outside(slot)?;
+    let found = running.tables.find_outside(slot);
+    let (_, binding) = found.filter(|(_, binding)| binding.inside.protocol == space.protocol())?;
     let since = Utc::of_tick(binding.created, now);
     time.is_none_or(|time| since <= time).then(|| EndpointHolder::of(plan, &binding, since))
 }

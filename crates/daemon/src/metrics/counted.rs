@@ -5,6 +5,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tombolo_engine::counters::Totals;
+use tombolo_engine::mapping::pool::PortSpace;
 use tombolo_engine::{DropReason, Plan};
 use tombolo_fastpath::{Forwarded, Miss};
 use tombolo_io::queue::{QueueTotals, Refusal};
@@ -17,7 +18,7 @@ use crate::binding_log::collectors::Delivery;
 use crate::control::pools;
 use crate::health::State;
 use crate::running::Running;
-use crate::table_rows::{protocol_name, service_name};
+use crate::table_rows::service_name;
 
 fn label(name: &str, value: &str) -> Labels {
     Labels::default().word(name, value)
@@ -222,23 +223,19 @@ fn state(page: &mut Page, running: &Running, plan: &Plan) {
 
 /// Bindings by service and protocol.
 fn bindings(tables: &Tables, plan: &Plan) -> Vec<(Labels, u64)> {
-    const PROTOCOLS: [u8; 3] = [6, 17, 1];
     let bindings = &tables.bindings;
     // By number: after reloads that is not the place in the plan.
-    let mut counts = [[0_u64; 3]; 256];
+    let mut counts = [[0_u64; PortSpace::ALL.len()]; 256];
     for (binding, _) in bindings.iter().filter_map(|id| bindings.read(id)) {
-        let column = PROTOCOLS.iter().position(|&protocol| protocol == binding.inside.protocol);
-        if let Some(column) = column {
-            counts[usize::from(binding.inside.service)][column] += 1;
+        if let Some(space) = PortSpace::of_protocol(binding.inside.protocol) {
+            counts[usize::from(binding.inside.service)][space as usize] += 1;
         }
     }
-    let stateful = plan.numbered().filter(|(_, service)| service.kind.pool().is_some());
-    let samples =
-        stateful.flat_map(|(number, _)| PROTOCOLS.into_iter().enumerate().map(move |column| (number, column)));
-    let samples = samples.map(|(number, (column, protocol))| {
-        let (service, protocol) = (service_name(plan, number), protocol_name(protocol));
-        let labels = Labels::default().and("service", service).word("protocol", protocol);
-        (labels, counts[usize::from(number)][column])
+    let stateful = plan.numbered().filter_map(|(number, service)| Some((number, service.kind.nat()?)));
+    let samples = stateful.flat_map(|(number, nat)| nat.policy.protocols.iter().map(move |space| (number, space)));
+    let samples = samples.map(|(number, space)| {
+        let labels = Labels::default().and("service", service_name(plan, number)).word("protocol", space.name());
+        (labels, counts[usize::from(number)][space as usize])
     });
     samples.collect()
 }
@@ -257,6 +254,6 @@ mod tests {
         plan.services[0].number = 7;
         let tables = Tables::new(&mut Heap, plan.capacity, HashKey::new([1, 2, 3, 4])).unwrap();
         let counted = bindings(&tables, &plan);
-        assert_eq!(counted.len(), 3);
+        assert_eq!(counted.len(), 6, "TCP, UDP, ICMP, SCTP, DCCP, UDP-Lite");
     }
 }

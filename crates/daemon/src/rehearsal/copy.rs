@@ -186,7 +186,7 @@ impl Copying<'_> {
     /// What others have of an address, or had until just now, is not free here either.
     fn ports_of_others(&self, nat: &Nat, address: Ipv4Addr, concerned: &Concerned) {
         let own: HashSet<u32> = concerned.bindings.iter().map(|(_, binding)| binding.outside_slot).collect();
-        for space in PortSpace::ALL {
+        for space in PortSpace::WITH_SLOTS {
             for (_, slot) in nat.pool.slots(address, space).filter(|(_, slot)| !own.contains(slot)) {
                 match self.from.outside.read(slot) {
                     Slot::Free => {}

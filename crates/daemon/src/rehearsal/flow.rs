@@ -5,18 +5,20 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use tombolo_engine::Plan;
 use tombolo_engine::plan::Service;
 use tombolo_engine::side::Side;
-use tombolo_wire::{
-    Ipv4Header, Ipv6Header, Port, Protocol, TcpFlags, TcpHeader, UdpHeader, icmp, ipv4, ipv6, tcp, udp, write_u16,
-};
+use tombolo_wire::{Ipv4Header, Ipv6Header, Port, Protocol, ipv4, ipv6, write_u16};
+
+use super::transport::Transport;
+use crate::control::filter;
+
+pub use super::transport::Segment;
 
 /// Hop limit of a host's packets.
 const HOPS: u8 = 64;
-const ECHO_REQUEST: [u8; 2] = [8, 128];
 
 /// The ends of a connection, in the words of whoever asks.
 #[derive(Debug, Clone, Copy)]
 pub struct Ends<'p> {
-    /// `tcp`, `udp` or `icmp`.
+    /// Its name: `tcp`, `udp`, `icmp` and the like.
     pub protocol: &'p str,
     /// Who sends. Of ICMP, the port is the identifier.
     pub source: SocketAddr,
@@ -24,15 +26,6 @@ pub struct Ends<'p> {
     pub destination: SocketAddr,
     /// The softwire that the sender is behind, by its own end.
     pub softwire: Option<Ipv6Addr>,
-}
-
-/// Which packet of a connection of TCP.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Segment {
-    /// The SYN.
-    First,
-    /// One with ACK.
-    Later,
 }
 
 impl Ends<'_> {
@@ -55,51 +48,28 @@ impl Ends<'_> {
     }
 
     fn plain(&self, source: IpAddr, destination: IpAddr, segment: Segment) -> Result<Vec<u8>, String> {
-        let (source_port, destination_port) = (Port(self.source.port()), Port(self.destination.port()));
-        let is_ipv6 = source.is_ipv6();
-        let (protocol, mut payload, checksum) = match self.protocol {
-            "tcp" => {
-                let flags = if segment == Segment::First { TcpFlags::SYN } else { TcpFlags::ACK };
-                let header = TcpHeader {
-                    source_port,
-                    destination_port,
-                    sequence: 1,
-                    acknowledgement: u32::from(segment == Segment::Later),
-                    flags,
-                    window: u16::MAX,
-                    checksum: 0,
-                };
-                let mut bytes = vec![0; tcp::HEADER_LENGTH];
-                header.emit(&mut bytes);
-                (Protocol::TCP, bytes, tcp::CHECKSUM)
-            }
-            "udp" => {
-                let length = u16::try_from(udp::HEADER_LENGTH).unwrap_or(0);
-                let mut bytes = vec![0; udp::HEADER_LENGTH];
-                UdpHeader { source_port, destination_port, length, checksum: 0 }.emit(&mut bytes);
-                (Protocol::UDP, bytes, udp::CHECKSUM)
-            }
-            "icmp" => {
-                let mut bytes = vec![0; icmp::HEADER_LENGTH];
-                bytes[0] = ECHO_REQUEST[usize::from(is_ipv6)];
-                write_u16(&mut bytes, 4, source_port.0);
-                (if is_ipv6 { Protocol::ICMPV6 } else { Protocol::ICMP }, bytes, 2)
-            }
-            other => return Err(format!("no protocol is called \"{other}\"; use tcp, udp, icmp")),
-        };
+        let space = filter::protocol(self.protocol)?;
+        let port = |end: SocketAddr| Port(if space.has_ports() { end.port() } else { 0 });
+        let ports = [self.source, self.destination].map(port);
+        let Transport { protocol, bytes: mut payload, checksum } =
+            Transport::new(space, ports, segment, source.is_ipv6());
         match (source, destination) {
             (IpAddr::V6(source), IpAddr::V6(destination)) => {
-                let sum = ipv6::transport_checksum(source, destination, protocol, &payload);
-                write_u16(&mut payload, checksum, sum);
+                if let Some(checksum) = checksum {
+                    let sum = ipv6::transport_checksum(source, destination, protocol, &payload);
+                    write_u16(&mut payload, checksum, sum);
+                }
                 Ok(ipv6_packet(source, destination, protocol, &payload))
             }
             (IpAddr::V4(source), IpAddr::V4(destination)) => {
-                let sum = match protocol {
-                    // Without addresses.
-                    Protocol::ICMP => tombolo_wire::Sum::ZERO.bytes(&payload).checksum(),
-                    _ => ipv4::transport_checksum(source, destination, protocol, &payload),
-                };
-                write_u16(&mut payload, checksum, sum);
+                if let Some(checksum) = checksum {
+                    let sum = match protocol {
+                        // Without addresses.
+                        Protocol::ICMP => tombolo_wire::Sum::ZERO.bytes(&payload).checksum(),
+                        _ => ipv4::transport_checksum(source, destination, protocol, &payload),
+                    };
+                    write_u16(&mut payload, checksum, sum);
+                }
                 Ok(ipv4_packet(source, destination, protocol, &payload))
             }
             _ => Err("the ends are of different families".to_owned()),

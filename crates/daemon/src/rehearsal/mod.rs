@@ -10,6 +10,7 @@
 
 mod copy;
 pub mod flow;
+mod transport;
 
 use std::sync::Arc;
 

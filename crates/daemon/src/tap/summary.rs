@@ -3,6 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use tombolo_engine::mapping::pool::PortSpace;
 use tombolo_wire::tcp::TcpFlags;
 use tombolo_wire::{Protocol, read_u16};
 
@@ -105,7 +106,10 @@ impl Summary {
             return;
         }
         match (Protocol(self.protocol), bytes) {
-            (Protocol::TCP | Protocol::UDP, [_, _, _, _, ..]) => {
+            (
+                Protocol::TCP | Protocol::UDP | Protocol::SCTP | Protocol::DCCP | Protocol::UDP_LITE,
+                [_, _, _, _, ..],
+            ) => {
                 self.ports = Some((read_u16(bytes, 0), read_u16(bytes, 2)));
                 let is_tcp = Protocol(self.protocol) == Protocol::TCP;
                 self.flags = bytes.get(13).filter(|_| is_tcp).map(|flags| TcpFlags(*flags));
@@ -122,12 +126,11 @@ impl Summary {
     /// The protocol's name, or its number.
     #[must_use]
     pub fn protocol_name(&self) -> String {
-        match Protocol(self.protocol) {
-            Protocol::TCP => "tcp".to_owned(),
-            Protocol::UDP => "udp".to_owned(),
-            Protocol::ICMP | Protocol::ICMPV6 => "icmp".to_owned(),
-            Protocol(number) => number.to_string(),
-        }
+        let space = match Protocol(self.protocol) {
+            Protocol::ICMPV6 => Some(PortSpace::Icmp),
+            Protocol(number) => PortSpace::of_protocol(number),
+        };
+        space.map_or_else(|| self.protocol.to_string(), |space| space.name().to_owned())
     }
 
     /// What else there is to be said: flags, the kind of an ICMP message, the place of a fragment.

@@ -79,6 +79,7 @@ pub struct CarryOver {
     /// Numbers of services now, by their numbers of then.
     services: Vec<Option<u8>>,
     configured: HashMap<InsideKey, Endpoint>,
+    /// By whose slots they have.
     reserved: HashSet<(Endpoint, PortSpace)>,
     fates: HashMap<u32, Fate>,
     carried: Carried,
@@ -101,7 +102,7 @@ impl CarryOver {
         Self {
             services: was.services.iter().map(now_called).collect(),
             configured: fixed().map(|(number, binding)| (binding.key(number), binding.outside)).collect(),
-            reserved: fixed().map(|(_, binding)| (binding.outside, binding.space)).collect(),
+            reserved: fixed().map(|(_, binding)| (binding.outside, binding.space.slots())).collect(),
             former,
             was,
             tables,
@@ -240,7 +241,7 @@ impl CarryOver {
         let template = match (fixed, was.flags & (flags::STATIC | flags::OPERATOR)) {
             (Some(wanted), _) if *wanted == outside => self.template(was, inside, flags::STATIC, 0),
             (Some(_), _) => return Err(Ended::Taken),
-            (None, _) if self.reserved.contains(&(outside, space)) => return Err(Ended::Taken),
+            (None, _) if self.reserved.contains(&(outside, space.slots())) => return Err(Ended::Taken),
             (None, flags::STATIC) => return Err(Ended::Configuration),
             (None, 0) => {
                 let subscriber = self.subscriber(nat, &inside, (space, outside), now)?;

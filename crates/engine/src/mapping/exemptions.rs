@@ -26,7 +26,7 @@ impl Exemption {
         let ports = match space {
             PortSpace::Tcp => &self.tcp,
             PortSpace::Udp => &self.udp,
-            PortSpace::Icmp => return false,
+            _ => return false,
         };
         self.addresses.contains(&remote) && ports.contains(port)
     }

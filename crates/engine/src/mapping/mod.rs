@@ -15,6 +15,7 @@ pub mod networks;
 pub mod pool;
 pub mod port_ranges;
 pub mod port_set;
+pub mod port_space;
 pub mod softwire_table;
 pub mod stateless;
 

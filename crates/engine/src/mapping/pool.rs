@@ -1,8 +1,8 @@
 //! Pools: the outside addresses and ports that a service hands out.
 //!
 //! A pool is a list of ranges of addresses, each with its ports for each protocol. Each address has
-//! a run of slots in the outside index (see [`tombolo_tables::outside`]), one for each protocol and
-//! port.
+//! a run of slots in the outside index (see [`tombolo_tables::outside`]), one for each port of TCP, of
+//! UDP, and for each identifier of ICMP; other protocols use these, too ([`PortSpace::slots`]).
 //!
 //! Ports are tried in an order that cannot be guessed (RFC 6056): from a random start with a random
 //! stride that visits every port once. Within that order come first those that keep what RFC 4787
@@ -23,41 +23,10 @@ use super::assigned::{Assigned, Span, count, nth};
 use super::port_ranges::width;
 
 pub use super::port_ranges::PortRanges;
+pub use super::port_space::PortSpace;
 
 /// Windows that [`Pool::candidates_in`] takes at most.
 pub const WINDOWS: usize = 5;
-
-/// The three protocols that have ports or identifiers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum PortSpace {
-    /// TCP ports.
-    Tcp,
-    /// UDP ports.
-    Udp,
-    /// ICMP query identifiers.
-    Icmp,
-}
-
-impl PortSpace {
-    /// All three, in the order of their slots.
-    pub const ALL: [Self; 3] = [Self::Tcp, Self::Udp, Self::Icmp];
-
-    /// The IP protocol number on the IPv4 side.
-    #[must_use]
-    pub const fn protocol(self) -> u8 {
-        match self {
-            Self::Tcp => 6,
-            Self::Udp => 17,
-            Self::Icmp => 1,
-        }
-    }
-
-    /// The one of an IP protocol number of the IPv4 side.
-    #[must_use]
-    pub fn of_protocol(protocol: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|space| space.protocol() == protocol)
-    }
-}
 
 /// Whether an even UDP port is mapped to an even one, and an odd one to an odd one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -87,7 +56,7 @@ pub struct PoolRange {
     pub first: Ipv4Addr,
     /// Last address.
     pub last: Ipv4Addr,
-    /// Ports to hand out, by protocol, in the order of [`PortSpace::ALL`].
+    /// Ports to hand out, by protocol, in the order of [`PortSpace::WITH_SLOTS`].
     pub ports: [PortRanges; 3],
     /// Ports that have a slot: all that are handed out, and those of static bindings.
     pub span: RangeInclusive<u16>,
@@ -114,8 +83,13 @@ impl PoolRange {
         (self.first..=self.last).contains(&address)
     }
 
+    /// Ports that are handed out.
+    fn ports(&self, space: PortSpace) -> &PortRanges {
+        &self.ports[space.slots() as usize]
+    }
+
     fn slot(&self, address: Ipv4Addr, space: PortSpace, port: u16) -> Option<u32> {
-        let place = (address.to_bits() - self.first.to_bits()) * 3 + space as u32;
+        let place = (address.to_bits() - self.first.to_bits()) * 3 + space.slots() as u32;
         let offset = u32::from(port).checked_sub(u32::from(*self.span.start()))?;
         self.span.contains(&port).then(|| self.first_slot + place * width(&self.span) + offset)
     }
@@ -233,12 +207,13 @@ impl Pool {
     /// True if `port` of `address` is one that is handed out.
     #[must_use]
     pub fn hands_out(&self, address: Ipv4Addr, space: PortSpace, port: u16) -> bool {
-        self.range_of(address).is_some_and(|range| range.ports[space as usize].contains(port))
+        let Some(range) = self.range_of(address) else { return false };
+        if space.has_ports() { range.ports(space).contains(port) } else { port == 0 }
     }
 
     /// All ports of `address` that are handed out, with their slots.
     pub fn slots(&self, address: Ipv4Addr, space: PortSpace) -> impl Iterator<Item = (u16, u32)> + '_ {
-        let ranges = self.range_of(address).map(|range| range.ports[space as usize].ranges());
+        let ranges = self.range_of(address).map(|range| range.ports(space).ranges());
         let ports = ranges.into_iter().flatten().cloned().flatten();
         ports.filter_map(move |port| Some((port, self.slot(address, space, port)?)))
     }
@@ -248,7 +223,9 @@ impl Pool {
         let range = self.range_of(address);
         let ports = range.into_iter().flat_map(|range| range.span.clone());
         ports.flat_map(move |port| {
-            PortSpace::ALL.into_iter().filter_map(move |space| Some((range?.slot(address, space, port)?, space, port)))
+            PortSpace::WITH_SLOTS
+                .into_iter()
+                .filter_map(move |space| Some((range?.slot(address, space, port)?, space, port)))
         })
     }
 
@@ -278,7 +255,8 @@ impl Pool {
     }
 
     /// The outside endpoints of `address` that may be handed out for inside port `port`, the most
-    /// suitable first, in an order drawn from `random`. None if the address is not in the pool.
+    /// suitable first, in an order drawn from `random`. None if the address is not in the pool. What
+    /// has no ports has one endpoint, which lies in every window.
     pub fn candidates(
         &self,
         address: Ipv4Addr,
@@ -306,9 +284,10 @@ impl Pool {
         for (within, window) in within.iter_mut().zip(windows) {
             *within = Some(window.clone());
         }
+        let whole = (!space.has_ports()).then_some(0);
         let suitable = passes(space, parity, port).into_iter().flatten().flat_map(move |pass| {
             within.clone().into_iter().flatten().flat_map(move |window| {
-                let ports = range.map(|range| &range.ports[space as usize]);
+                let ports = range.map(|range| range.ports(space));
                 let window = *window.start().max(pass.ports.start())..=*window.end().min(pass.ports.end());
                 let places = ports.map_or(0..0, |ports| ports.places_in(&window));
                 let order = (!places.is_empty()).then(|| Order::new(places.end - places.start, random));
@@ -317,7 +296,8 @@ impl Pool {
                 chosen.filter(move |candidate| pass.parity.is_none_or(|parity| candidate & 1 == parity))
             })
         });
-        suitable.filter(move |&p| p != 0 || space == PortSpace::Icmp).filter_map(move |p| {
+        let suitable = suitable.filter(move |&p| p != 0 || space == PortSpace::Icmp);
+        whole.into_iter().chain(suitable).filter_map(move |p| {
             let slot = range?.slot(address, space, p)?;
             Some(Candidate { slot, ipv4: address.octets(), port: p.to_be_bytes() })
         })
@@ -341,7 +321,7 @@ impl Pool {
     /// True if block `place` of `size` ports of `address` has a port that may be handed out.
     #[must_use]
     pub fn has_block(&self, address: Ipv4Addr, space: PortSpace, size: u32, place: u16) -> bool {
-        let ports = self.range_of(address).map(|range| &range.ports[space as usize]);
+        let ports = self.range_of(address).map(|range| range.ports(space));
         ports.is_some_and(|ports| !ports.places_in(&block_ports(size, place)).is_empty())
     }
 
@@ -370,12 +350,15 @@ struct Pass {
 /// 4787 section 4.2.2), and in either range those of the same parity (section 4.2.3).
 fn passes(space: PortSpace, parity: Parity, port: u16) -> [Option<Pass>; 4] {
     let pass = |ports: &RangeInclusive<u16>, parity| Some(Pass { ports: ports.clone(), parity });
+    if !space.has_ports() {
+        return [const { None }; 4];
+    }
     if space == PortSpace::Icmp {
         return [pass(&(0..=u16::MAX), None), None, None, None];
     }
     let (low, high) = (0..=1023, 1024..=u16::MAX);
     let (same, other) = if port < 1024 { (low, high) } else { (high, low) };
-    if space != PortSpace::Udp || parity == Parity::Ignore {
+    if space.like() != PortSpace::Udp || parity == Parity::Ignore {
         return [pass(&same, None), pass(&other, None), None, None];
     }
     let (kept, changed) = (Some(port & 1), Some(!port & 1));
@@ -444,7 +427,7 @@ mod tests {
         let mut slots = HashSet::new();
         for index in 0..5 {
             let address = pool.address(index).unwrap();
-            for space in PortSpace::ALL {
+            for space in PortSpace::WITH_SLOTS {
                 for port in 100..=5003 {
                     assert!(slots.insert(pool.slot(address, space, port).unwrap()));
                 }
@@ -455,6 +438,23 @@ mod tests {
         assert!((0..5).all(|place| pool.place_of(pool.address(place).unwrap()) == Some(place)));
         assert_eq!((pool.address(5), pool.place_of(Ipv4Addr::new(10, 0, 0, 0))), (None, None));
         assert!(!pool.contains(Ipv4Addr::new(192, 0, 2, 4)) && !pool.contains(Ipv4Addr::new(10, 0, 0, 0)));
+    }
+
+    #[test]
+    fn other_protocols_use_the_slots_of_tcp_and_udp() {
+        let pool = pool(&[0..=9, 2000..=2009]);
+        let address = Ipv4Addr::new(192, 0, 2, 2);
+        let slot = |space, port| pool.slot(address, space, port).unwrap();
+        assert_eq!(slot(PortSpace::Sctp, 2001), slot(PortSpace::Tcp, 2001));
+        assert_eq!(slot(PortSpace::Dccp, 2001), slot(PortSpace::Tcp, 2001));
+        assert_eq!(slot(PortSpace::UdpLite, 2001), slot(PortSpace::Udp, 2001));
+        let candidates = |space| pool.candidates_in(address, space, 0, Parity::Preserve, 77, &[2004..=2005]);
+        assert_eq!(candidates(PortSpace::Sctp).count(), 2);
+        for (space, owner) in [(PortSpace::Esp, PortSpace::Tcp), (PortSpace::Gre, PortSpace::Udp)] {
+            let whole: Vec<_> = candidates(space).collect();
+            assert_eq!(whole, [Candidate { slot: slot(owner, 0), ipv4: address.octets(), port: [0, 0] }]);
+            assert!(pool.hands_out(address, space, 0) && !pool.hands_out(address, space, 2001));
+        }
     }
 
     #[test]

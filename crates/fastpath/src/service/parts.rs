@@ -68,6 +68,8 @@ impl ServiceRecord {
 
     fn set_policy(&mut self, policy: Policy) {
         let Policy {
+            // What is none of TCP, UDP and ICMP, no program looks into.
+            protocols: _,
             filtering,
             inbound_tcp,
             bindings_per_subscriber,
@@ -82,7 +84,7 @@ impl ServiceRecord {
             unanswered,
         } = policy;
         let mut set = |flag, is_set| self.flags |= if is_set { flag } else { 0 };
-        for space in PortSpace::ALL {
+        for space in PortSpace::WITH_SLOTS {
             set(SERVICE_ADDRESS_DEPENDENT << space as u16, filtering.of(space) == Filtering::AddressDependent);
         }
         set(SERVICE_NO_INBOUND_TCP, inbound_tcp == InboundTcp::Denied);

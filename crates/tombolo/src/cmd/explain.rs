@@ -41,7 +41,7 @@ pub(crate) struct Arguments {
     /// destination: `tcp [2001:db8::7]:50000 203.0.113.9:443`
     #[arg(required = true, num_args = 1..=3)]
     packet: Vec<String>,
-    /// Of TCP, a segment in the middle of the connection instead of its SYN
+    /// A packet in the middle of a connection instead of its first
     #[arg(long)]
     later: bool,
     /// The B4 or lwB4 that the sender is behind, by its address
@@ -175,7 +175,7 @@ fn of_gateway(arguments: &Arguments) -> anyhow::Result<Report> {
 /// What is asked about, in the words of the command line.
 fn wanted(arguments: &Arguments) -> anyhow::Result<Asked> {
     let end = |text: &str| {
-        // An address alone is an end of ICMP.
+        // An address alone is an end of ICMP, or of what has no ports.
         let address = text.parse::<IpAddr>().map(|address| SocketAddr::new(address, 0));
         text.parse::<SocketAddr>().or(address).with_context(|| format!("{text} is no address with a port"))
     };

@@ -211,6 +211,7 @@ const SUBSCRIBER: &[Cell] = &[
     Cell::Number("tcp"),
     Cell::Number("udp"),
     Cell::Number("icmp"),
+    Cell::Number("others"),
     Cell::Number("sessions"),
     Cell::Number("most_sessions"),
     Cell::Number("most_new_bindings_per_second"),

@@ -70,6 +70,8 @@ impl<R: Rng> Napt<'_, R> {
         let binder = Binder { id, address, inside, space };
         let pool = self.pool;
         match pool.allocation() {
+            // What has no ports is in nobody's block and nobody's share.
+            _ if !space.has_ports() => self.bind_anywhere(&binder, 0..=u16::MAX),
             Allocation::Ports => self.bind_anywhere(&binder, 0..=u16::MAX),
             Allocation::Blocks(blocks) => self.bind_in_blocks(&binder, *blocks, 0..=u16::MAX),
             Allocation::Deterministic(shares) => self.bind_in_share(&binder, shares, &subscriber.key),
@@ -318,7 +320,9 @@ impl<R: Rng> Napt<'_, R> {
     /// Whether one of so many addresses that are tried has a port.
     fn has_room(&mut self, address: Ipv4Addr, inside: &InsideKey, space: PortSpace, tried: u32) -> bool {
         let (random, depth) = (self.random.next_u64(), self.exhausted.depth_of_each(tried, self.now));
-        if let Allocation::Blocks(blocks) = self.pool.allocation() {
+        if let Allocation::Blocks(blocks) = self.pool.allocation()
+            && space.has_ports()
+        {
             let random = u32::try_from(random >> 32).unwrap_or(0);
             return self.free_blocks(address, space, *blocks, &(0..=u16::MAX), (random, depth)).next().is_some();
         }
@@ -334,7 +338,7 @@ impl<R: Rng> Napt<'_, R> {
     /// for the old owner (RFC 6888 REQ-8 (a): TCP, whose binding outlives its connections by
     /// TCP_TRANS; (c): filtering by address).
     fn reuse_port_after(&self, space: PortSpace) -> u32 {
-        match (space, self.policy.filtering.of(space)) {
+        match (space.like(), self.policy.filtering.of(space)) {
             (PortSpace::Tcp, _) | (_, Filtering::AddressDependent) => 0,
             _ => self.times.reuse_port_after,
         }

@@ -13,9 +13,6 @@ use crate::mapping::allocation::Allocation;
 use crate::mapping::assigned::Span;
 use crate::mapping::pool::{PoolRange, PortRanges, PortSpace};
 
-/// The three protocols, with their names in the configuration.
-const PROTOCOLS: [(&str, PortSpace); 3] = [("tcp", PortSpace::Tcp), ("udp", PortSpace::Udp), ("icmp", PortSpace::Icmp)];
-
 impl Nat {
     /// Adds what is to be known of it.
     #[must_use]
@@ -23,6 +20,7 @@ impl Nat {
         about
             .with("pool_for", Fact::texts(self.pool.assigned().assignments().map(assignment)))
             .with("pool", Fact::List(self.pool.ranges().iter().map(|range| pool(range).into()).collect()))
+            .with("protocols", Fact::texts(self.policy.protocols.iter().map(|space| space.name().to_owned())))
             .with("filtering", filtering(self.policy.filtering))
             .with("sessions", sessions(&self.policy))
             .with("bindings_per_subscriber", self.policy.bindings_per_subscriber)
@@ -34,7 +32,9 @@ impl Nat {
 
 fn pool(range: &PoolRange) -> Description {
     let about = Description::default().with("addresses", addresses(range.first, range.last));
-    PROTOCOLS.iter().fold(about, |about, (name, space)| about.with(name, ports(&range.ports[*space as usize])))
+    PortSpace::WITH_SLOTS
+        .into_iter()
+        .fold(about, |about, space| about.with(space.name(), ports(&range.ports[space as usize])))
 }
 
 /// Whom addresses are for.
@@ -57,13 +57,13 @@ fn filtering(filters: Filters) -> String {
     };
     match filters.common() {
         Some(filtering) => word(filtering).to_owned(),
-        None => PROTOCOLS.map(|(name, space)| format!("{name}: {}", word(filters.of(space)))).join(", "),
+        None => PortSpace::WITH_SLOTS.map(|space| format!("{}: {}", space.name(), word(filters.of(space)))).join(", "),
     }
 }
 
 /// Of which protocols packets make sessions.
 fn sessions(policy: &Policy) -> String {
-    let kept = PROTOCOLS.iter().filter(|(_, space)| policy.keeps_sessions(*space)).map(|(name, _)| *name);
+    let kept = policy.protocols.iter().filter(|space| policy.keeps_sessions(*space)).map(PortSpace::name);
     kept.collect::<Vec<_>>().join(", ")
 }
 
@@ -82,7 +82,7 @@ fn allocation(allocation: &Allocation) -> String {
 }
 
 fn static_binding(binding: &StaticBinding) -> String {
-    let protocol = PROTOCOLS[binding.space as usize].0;
+    let protocol = binding.space.name();
     let (inside, outside) = (SocketAddr::new(binding.inside, binding.inside_port.0), binding.outside);
     let behind =
         if binding.softwire.is_unspecified() { String::new() } else { format!(" behind {}", binding.softwire) };

@@ -36,15 +36,15 @@ impl Default for Exhausted {
 
 impl Exhausted {
     pub(super) fn address(address: Ipv4Addr, space: PortSpace) -> u64 {
-        1 << 40 | u64::from(address.to_bits()) << 2 | space as u64
+        1 << 40 | u64::from(address.to_bits()) << 3 | space as u64
     }
 
     pub(super) fn subscriber(id: SubscriberId, space: PortSpace) -> u64 {
-        2 << 40 | u64::from(id.get()) << 2 | space as u64
+        2 << 40 | u64::from(id.get()) << 3 | space as u64
     }
 
     pub(super) fn share(id: SubscriberId, space: PortSpace) -> u64 {
-        3 << 40 | u64::from(id.get()) << 2 | space as u64
+        3 << 40 | u64::from(id.get()) << 3 | space as u64
     }
 
     fn place(key: u64) -> usize {

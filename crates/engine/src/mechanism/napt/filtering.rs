@@ -13,7 +13,8 @@ pub enum Filtering {
     AddressDependent,
 }
 
-/// Filtering, each protocol with its own (RFC 7857 section 6).
+/// Filtering, each protocol with its own (RFC 7857 section 6); others as what they are like
+/// ([`PortSpace::like`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Filters([Filtering; 3]);
 
@@ -22,13 +23,13 @@ impl Filters {
     #[inline]
     #[must_use]
     pub const fn of(self, space: PortSpace) -> Filtering {
-        self.0[space as usize]
+        self.0[space.like() as usize]
     }
 
     /// The same, with another one for `space`.
     #[must_use]
     pub const fn with(mut self, space: PortSpace, filtering: Filtering) -> Self {
-        self.0[space as usize] = filtering;
+        self.0[space.like() as usize] = filtering;
         self
     }
 

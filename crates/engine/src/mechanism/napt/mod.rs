@@ -6,6 +6,7 @@
 
 pub(crate) mod admissions;
 mod bind;
+mod classify;
 mod description;
 pub(crate) mod exhausted;
 pub mod filtering;
@@ -14,6 +15,7 @@ pub mod host;
 mod ipv4;
 pub(crate) mod nat;
 pub mod policy;
+pub mod protocols;
 pub mod readdress;
 pub mod session_state;
 mod shared;
@@ -31,6 +33,7 @@ pub(crate) use ipv4::{deliver_ipv4, pass_untranslated};
 pub use nat::Nat;
 pub(crate) use nat::{Arrival, port_of};
 pub use policy::{InboundTcp, Policy, Sessions, SubscriberIs, UnsolicitedSyn};
+pub use protocols::Protocols;
 pub use readdress::{Identification, NextLink, readdress, readdress_error};
 pub use short_ports::ShortPorts;
 pub use state::Napt;

@@ -15,19 +15,18 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use tombolo_tables::binding::InsideKey;
-use tombolo_wire::{Port, Protocol, TcpFlags, icmpv4};
+use tombolo_wire::Port;
 
+use super::classify::{classify, classify_embedded, refuse_query};
 use super::held::SynEnds;
 use super::host::Host;
 use super::policy::Policy;
-use super::session_state::Event;
 use super::state::Napt;
 use super::static_binding::StaticBinding;
 use crate::endpoint::Endpoint;
 use crate::mapping::pool::{Pool, PortSpace};
 use crate::mechanism::{IcmpAnswer, Refusal};
-use crate::packet::Packet;
-use crate::parse::{Parsed, Payload};
+use crate::parse::Parsed;
 use crate::random::Random;
 use crate::verdict::DropReason;
 use crate::work::Work;
@@ -57,7 +56,8 @@ impl Nat {
     /// needs is made.
     ///
     /// # Errors
-    /// [`Refusal`]: as [`Napt::outbound`], ICMP that is no echo, a protocol without ports.
+    /// [`Refusal`]: as [`Napt::outbound`], ICMP that is no echo, a protocol that the service does not
+    /// translate.
     #[inline]
     pub(crate) fn leave<A>(
         &self,
@@ -66,13 +66,14 @@ impl Nat {
         remote: Ipv4Addr,
         work: &mut Work<'_>,
     ) -> Result<Endpoint, Refusal> {
-        let (space, event) = space_of(parsed).map_err(|refusal| refuse_query(refusal, parsed, &work.packet))?;
+        let (space, event) = classify(parsed, &work.packet, &self.policy)
+            .map_err(|refusal| refuse_query(refusal, parsed, &work.packet))?;
         let remote = Endpoint { address: remote, port: parsed.destination_port };
         let inside = host.key(work.number, space, parsed.source_port);
         let outside =
             self.state_at(work, space, remote).outbound(&inside, space, remote, event).map_err(no_state_inside)?;
         work.notes.add(clause(&inside), || {
-            let outside = format!("{} port {}", outside.address, outside.port.0);
+            let outside = describe_outside(space, outside);
             format!("{} is bound to {outside}, towards {}", describe(&inside), remote.address)
         });
         Ok(outside)
@@ -81,7 +82,8 @@ impl Nat {
     /// A packet from `remote` to the outside address `outside`: the inside endpoint that it is for.
     ///
     /// # Errors
-    /// [`Refusal`]: as [`Napt::inbound`], ICMP that is no echo, a protocol without ports.
+    /// [`Refusal`]: as [`Napt::inbound`], ICMP that is no echo, a protocol that the service does not
+    /// translate.
     #[inline]
     pub(crate) fn arrive<A>(
         &self,
@@ -90,13 +92,13 @@ impl Nat {
         remote: Ipv4Addr,
         work: &mut Work<'_>,
     ) -> Result<Arrival, Refusal> {
-        let (space, event) = space_of(parsed)?;
+        let (space, event) = classify(parsed, &work.packet, &self.policy)?;
         let outside = Endpoint { address: outside, port: parsed.destination_port };
         let remote = Endpoint { address: remote, port: parsed.source_port };
         match self.state_at(work, space, remote).inbound(outside, space, remote, event) {
             Ok(inside) => {
                 work.notes.add(clause(&inside), || {
-                    format!("{} port {} is bound to {}", outside.address, outside.port.0, describe(&inside))
+                    format!("{} is bound to {}", describe_outside(space, outside), describe(&inside))
                 });
                 Ok(Arrival::At(inside))
             }
@@ -119,7 +121,7 @@ impl Nat {
         remote: Ipv4Addr,
         work: &mut Work<'_>,
     ) -> Result<Endpoint, DropReason> {
-        let space = space_of_embedded(about)?;
+        let space = classify_embedded(about)?;
         let remote = Endpoint { address: remote, port: about.source_port };
         let inside = host.key(work.number, space, about.destination_port);
         self.state(work).outbound_error(&inside, space, remote).ok_or(DropReason::NoSession)
@@ -137,7 +139,7 @@ impl Nat {
         remote: Ipv4Addr,
         work: &mut Work<'_>,
     ) -> Result<InsideKey, DropReason> {
-        let space = space_of_embedded(about)?;
+        let space = classify_embedded(about)?;
         let remote = Endpoint { address: remote, port: about.destination_port };
         let outside = Endpoint { address: outside, port: about.source_port };
         self.state(work).inbound_error(outside, space, remote).ok_or(DropReason::NoSession)
@@ -197,64 +199,24 @@ fn clause(inside: &InsideKey) -> &'static str {
 
 /// An inside endpoint in words.
 fn describe(inside: &InsideKey) -> String {
-    let (ipv6, ipv4, port) = (Ipv6Addr::from(inside.ipv6), Ipv4Addr::from(inside.ipv4), port_of(inside).0);
+    let (ipv6, ipv4) = (Ipv6Addr::from(inside.ipv6), Ipv4Addr::from(inside.ipv4));
+    let port =
+        PortSpace::of_protocol(inside.protocol).map_or(String::new(), |space| port_in_words(space, port_of(inside)));
     match (ipv4.is_unspecified(), ipv6.is_unspecified()) {
-        (true, _) => format!("{ipv6} port {port}"),
-        (false, true) => format!("{ipv4} port {port}"),
-        (false, false) => format!("{ipv4} port {port} behind {ipv6}"),
+        (true, _) => format!("{ipv6}{port}"),
+        (false, true) => format!("{ipv4}{port}"),
+        (false, false) => format!("{ipv4}{port} behind {ipv6}"),
     }
 }
 
-/// Which table a packet belongs to, and what it is to its session.
-#[inline]
-fn space_of<A>(parsed: &Parsed<A>) -> Result<(PortSpace, Event), Refusal> {
-    match parsed.payload {
-        Payload::Tcp => Ok((PortSpace::Tcp, tcp_event(parsed.tcp_flags))),
-        Payload::Udp => Ok((PortSpace::Udp, Event::Other)),
-        Payload::EchoRequest | Payload::EchoReply => Ok((PortSpace::Icmp, Event::Other)),
-        Payload::IcmpError | Payload::IcmpOther => Err(DropReason::IcmpUntranslatable.into()),
-        Payload::Piece => Err(DropReason::FragmentUntranslatable.into()),
-        Payload::Sctp | Payload::Dccp | Payload::UdpLite | Payload::Other => {
-            Err(Refusal::with(DropReason::UnsupportedProtocol, IcmpAnswer::ProtocolUnreachable))
-        }
-    }
+/// An outside endpoint in words.
+fn describe_outside(space: PortSpace, outside: Endpoint) -> String {
+    format!("{}{}", outside.address, port_in_words(space, outside.port))
 }
 
-/// ICMPv4 has queries besides the echo, which a NAT does not translate. Their senders wait for an
-/// answer; they are told that there will be none (RFC 5508 REQ-1: a policy). Other messages that are
-/// not known get no error (RFC 1122 section 3.2.2).
-#[cold]
-fn refuse_query<A>(refusal: Refusal, parsed: &Parsed<A>, packet: &Packet<'_>) -> Refusal {
-    let kind = packet.bytes().get(usize::from(parsed.transport_offset));
-    let is_query = parsed.protocol == Protocol::ICMP && kind.is_some_and(|&kind| icmpv4::is_query(kind));
-    if parsed.payload == Payload::IcmpOther && is_query {
-        return Refusal::with(refusal.reason, IcmpAnswer::ProtocolUnreachable);
-    }
-    refusal
-}
-
-/// Which table the packet in an ICMP error belongs to.
-pub(super) fn space_of_embedded<A>(about: &Parsed<A>) -> Result<PortSpace, DropReason> {
-    match about.payload {
-        Payload::Tcp => Ok(PortSpace::Tcp),
-        Payload::Udp => Ok(PortSpace::Udp),
-        Payload::EchoRequest | Payload::EchoReply => Ok(PortSpace::Icmp),
-        // An error about an error, or about a fragment without ports.
-        _ => Err(DropReason::IcmpErrorUnusable),
-    }
-}
-
-#[inline]
-fn tcp_event(flags: TcpFlags) -> Event {
-    if flags.contains(TcpFlags::RST) {
-        Event::Rst
-    } else if flags.contains(TcpFlags::SYN) {
-        Event::Syn
-    } else if flags.contains(TcpFlags::FIN) {
-        Event::Fin
-    } else {
-        Event::Other
-    }
+/// A port as it stands behind its address; of what has none, the protocol.
+fn port_in_words(space: PortSpace, port: Port) -> String {
+    if space.has_ports() { format!(" port {}", port.0) } else { format!(" with {}", space.name()) }
 }
 
 /// The ICMP error that an inside host gets when no state can be made for it: address unreachable

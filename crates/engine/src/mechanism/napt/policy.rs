@@ -7,6 +7,7 @@ use tombolo_tables::subscriber::SubscriberKey;
 use tombolo_tables::tables::Budget;
 
 use super::filtering::{Filtering, Filters};
+use super::protocols::Protocols;
 use super::session_state::Event;
 use crate::mapping::pool::{Parity, PortSpace};
 use crate::verdict::DropReason;
@@ -14,9 +15,11 @@ use crate::verdict::DropReason;
 /// What a service lets its subscribers do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
+    /// What is translated.
+    pub protocols: Protocols,
     /// Who may send from outside.
     pub filtering: Filters,
-    /// TCP connections may be opened from outside where a binding exists.
+    /// Connections may be opened from outside where a binding exists.
     pub inbound_tcp: InboundTcp,
     /// Bindings that a subscriber may have at once; `None` for no limit (RFC 6888 REQ-4).
     pub bindings_per_subscriber: Option<u32>,
@@ -44,6 +47,7 @@ pub struct Policy {
 impl Default for Policy {
     fn default() -> Self {
         Self {
+            protocols: Protocols::default(),
             filtering: Filters::default(),
             inbound_tcp: InboundTcp::default(),
             bindings_per_subscriber: None,
@@ -133,7 +137,7 @@ impl Policy {
     #[inline]
     #[must_use]
     pub fn keeps_sessions(&self, space: PortSpace) -> bool {
-        space == PortSpace::Tcp
+        space.has_connections()
             || self.sessions == Sessions::Kept
             || self.sessions_per_subscriber.is_some()
             || self.filtering.of(space) == Filtering::AddressDependent
@@ -149,7 +153,8 @@ impl Policy {
     }
 }
 
-/// Whether TCP connections may be opened from outside where a binding exists.
+/// Whether connections, of TCP and what is like it, may be opened from outside where a binding
+/// exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum InboundTcp {
     /// As for any other packet: what filtering lets in.

@@ -23,7 +23,7 @@ use crate::mechanism::translate::icmp_error::message_of;
 use crate::mechanism::translate::transport::{self, Change};
 use crate::mechanism::translate::{ErrorRewrite, Rewrite, Translated, UdpZeroChecksum};
 use crate::mechanism::{IcmpAnswer, Refusal};
-use crate::packet::{ChecksumState, Packet};
+use crate::packet::Packet;
 use crate::parse::{Parsed, Payload};
 use crate::verdict::DropReason;
 
@@ -79,7 +79,12 @@ pub fn readdress(
         Payload::Tcp => transport::rewrite_tcp(transport, &change, state),
         Payload::Udp => transport::rewrite_udp(transport, &change, state, UdpZeroChecksum::Forward, true)?,
         Payload::EchoRequest | Payload::EchoReply => transport::rewrite_identifier(transport, &change),
-        _ => return Err(DropReason::IcmpUntranslatable.into()),
+        Payload::Sctp => transport::rewrite_sctp(transport, &change, Some(parsed.transport_length())),
+        Payload::Dccp => transport::rewrite_dccp(transport, &change),
+        Payload::UdpLite => transport::rewrite_udp_lite(transport, &change),
+        // ESP and GRE know nothing of addresses.
+        Payload::Other => {}
+        Payload::IcmpError | Payload::IcmpOther | Payload::Piece => return Err(DropReason::IcmpUntranslatable.into()),
     }
     clamp(packet, parsed, link.largest_segment);
     write_header(packet, parsed, to.source, to.destination, identification);
@@ -127,14 +132,8 @@ fn readdress_quoted(quoted: &mut [u8], about: &Parsed<Ipv4Addr>, to: &Rewrite<Ip
     let change = change_of(about, to);
     let transport = &mut quoted[usize::from(about.transport_offset)..];
     match about.payload {
-        Payload::Tcp => transport::rewrite_tcp(transport, &change, ChecksumState::Complete),
-        Payload::Udp => {
-            // Never an error: a datagram without checksum stays so.
-            let _ =
-                transport::rewrite_udp(transport, &change, ChecksumState::Complete, UdpZeroChecksum::Forward, false);
-        }
         Payload::EchoRequest | Payload::EchoReply => transport::rewrite_identifier(transport, &change),
-        _ => {}
+        _ => transport::rewrite_quoted(transport, about, &change),
     }
     write_u32(quoted, ipv4::SOURCE, to.source.to_bits());
     write_u32(quoted, ipv4::DESTINATION, to.destination.to_bits());

@@ -2,14 +2,16 @@
 //!
 //! Such an address has three kinds of ports: those that somebody inside is bound to, those that may be
 //! handed out and are not, and the host's own. Only packets for the first are translated. Echo requests
-//! are the host's always: it answers for the address, whatever identifier they have.
+//! are the host's always: it answers for the address, whatever identifier they have. So is what is
+//! none of TCP, UDP and ICMP.
 
 use std::net::Ipv4Addr;
 
 use tombolo_tables::outside::Slot;
 use tombolo_wire::Port;
 
-use super::nat::{Nat, space_of_embedded};
+use super::classify::classify_embedded;
+use super::nat::Nat;
 use crate::mapping::pool::PortSpace;
 use crate::parse::{Parsed, Payload};
 use crate::work::Work;
@@ -52,7 +54,7 @@ impl Nat {
         if !self.pool.is_shared(address) {
             return self.pool.contains(address);
         }
-        space_of_embedded(about).is_ok_and(|space| self.is_bound(address, space, about.source_port, work))
+        classify_embedded(about).is_ok_and(|space| self.is_bound(address, space, about.source_port, work))
     }
 
     /// Whether a binding has the outside endpoint.

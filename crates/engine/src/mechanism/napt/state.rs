@@ -164,7 +164,7 @@ impl<R: Rng> Napt<'_, R> {
                 }
                 Ok(false) => {}
                 // A datagram needs no session to come in; if the inside answers, it makes one.
-                Err(DropReason::UnansweredLimit | DropReason::SessionTableFull) if space != PortSpace::Tcp => {
+                Err(DropReason::UnansweredLimit | DropReason::SessionTableFull) if !space.has_connections() => {
                     return Ok(binding.inside);
                 }
                 Err(reason) => return Err(reason),
@@ -260,7 +260,7 @@ impl<R: Rng> Napt<'_, R> {
                 Err(OpenError::Limit) => return Err(DropReason::SubscriberLimit),
                 Err(_) => return Ok(Advanced::Again),
             }
-        } else if raises_doubt(side, event, step.next) && !session.is_doubted() {
+        } else if is_tcp(binding) && raises_doubt(side, event, step.next) && !session.is_doubted() {
             if !session.doubt(state, step.next) {
                 return Ok(Advanced::Again);
             }
@@ -305,7 +305,7 @@ impl<R: Rng> Napt<'_, R> {
     /// session is, whichever side refreshes it, and outlives them all.
     fn permit(&self, key: &SessionKey, binding: &Binding, space: PortSpace) {
         if self.policy.filtering.of(space) == Filtering::AddressDependent {
-            let state = if space == PortSpace::Tcp { PERMISSION_TCP } else { PERMISSION };
+            let state = if space.has_connections() { PERMISSION_TCP } else { PERMISSION };
             let key = permission_key(key);
             // Without room for the permission only the filter is stricter; the session is not
             // harmed.
@@ -329,9 +329,9 @@ impl<R: Rng> Napt<'_, R> {
             Filtering::EndpointIndependent => true,
             Filtering::AddressDependent => self.has_session(&permission_key(key)),
         };
-        match (permitted, space, self.policy.inbound_tcp) {
+        match (permitted, space.has_connections(), self.policy.inbound_tcp) {
             (false, ..) => Err(DropReason::Filtered),
-            (true, PortSpace::Tcp, InboundTcp::Denied) if event == Event::Syn => Err(DropReason::InboundSyn),
+            (true, true, InboundTcp::Denied) if event == Event::Syn => Err(DropReason::InboundSyn),
             (true, ..) => Ok(()),
         }
     }
@@ -353,7 +353,8 @@ enum Advanced {
 }
 
 fn session_key(binding: BindingId, remote: Endpoint, space: PortSpace) -> SessionKey {
-    // The session of ICMP queries has no remote port (RFC 6146 section 3.1).
+    // The session of ICMP queries has no remote port (RFC 6146 section 3.1); that of ESP and GRE is
+    // zero anyway.
     let port = if space == PortSpace::Icmp { 0 } else { remote.port.0 };
     SessionKey { binding, remote_ipv4: remote.address.octets(), remote_port: port.to_be_bytes() }
 }
@@ -372,16 +373,21 @@ fn answers(side: Side, next: State) -> bool {
     side == Side::Inside && next != OUTSIDE_INIT && next != OUTSIDE_INIT_HELD
 }
 
-/// True if the packet may make state: anything but TCP, and SYN.
+/// Only a host of TCP can be asked whether a connection is open.
+fn is_tcp(binding: &Binding) -> bool {
+    binding.inside.protocol == PortSpace::Tcp.protocol()
+}
+
+/// True if the packet may make state: where there are connections, what opens one.
 fn opens(space: PortSpace, event: Event) -> bool {
-    space != PortSpace::Tcp || event == Event::Syn
+    !space.has_connections() || event == Event::Syn
 }
 
 fn initial_state(space: PortSpace, side: Side) -> State {
-    match (space, side) {
-        (PortSpace::Udp, _) => UDP,
+    match (space.like(), side) {
         (PortSpace::Icmp, _) => ICMP,
         (PortSpace::Tcp, Side::Inside) => INSIDE_INIT,
         (PortSpace::Tcp, Side::Outside) => OUTSIDE_INIT,
+        _ => UDP,
     }
 }

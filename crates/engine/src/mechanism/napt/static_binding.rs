@@ -12,7 +12,7 @@ use crate::mapping::pool::PortSpace;
 /// A binding that is always there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StaticBinding {
-    /// TCP, UDP or ICMP.
+    /// The protocol.
     pub space: PortSpace,
     /// The softwire that the inside host is behind, by its far end; unspecified without one.
     pub softwire: Ipv6Addr,

@@ -65,14 +65,14 @@ impl Times {
         self.reuse_entry_after.of(state).saturating_sub(idle)
     }
 
-    /// Ticks that a binding without sessions may be silent. That of TCP goes with its last session,
-    /// whose state says when.
+    /// Ticks that a binding without sessions may be silent. One with connections goes with its last
+    /// session, whose state says when.
     #[must_use]
     pub fn of_binding(&self, protocol: u8) -> u32 {
-        match PortSpace::of_protocol(protocol) {
+        match PortSpace::of_protocol(protocol).map(PortSpace::like) {
             Some(PortSpace::Udp) => self.lifetimes.of(UDP),
             Some(PortSpace::Icmp) => self.lifetimes.of(ICMP),
-            Some(PortSpace::Tcp) | None => 0,
+            _ => 0,
         }
     }
 

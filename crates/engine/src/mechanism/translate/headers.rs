@@ -321,9 +321,9 @@ fn rewrite_payload<A>(
     match parsed.payload {
         Payload::Tcp => transport::rewrite_tcp(transport, change, state),
         Payload::Udp => transport::rewrite_udp(transport, change, state, zero, whole)?,
+        Payload::Sctp => transport::rewrite_sctp(transport, change, whole.then(|| parsed.transport_length())),
         Payload::Dccp => transport::rewrite_dccp(transport, change),
         Payload::UdpLite => transport::rewrite_udp_lite(transport, change),
-        // SCTP's checksum has no pseudo-header.
         _ => {}
     }
     Ok(())

@@ -22,7 +22,7 @@ use tombolo_wire::{
 use super::extension::{Layout, append_node, lay_out, node_length, split_body};
 use super::headers::{LARGEST_WITHOUT_DF, fragment_fields_6to4, protocol_4to6, protocol_6to4};
 use super::icmp::{IcmpTarget, map_error_4to6, map_error_6to4};
-use super::settings::{Rewrite, TranslateSettings, UdpZeroChecksum};
+use super::settings::{Rewrite, TranslateSettings};
 use super::transport::{self, Change, pseudo_icmpv6};
 use crate::mechanism::identification::IdentificationGenerator;
 use crate::packet::{ChecksumState, Offload, Packet};
@@ -318,15 +318,8 @@ fn copy_transport<A>(
         return size;
     }
     match embedded.payload {
-        Payload::Tcp => transport::rewrite_tcp(out, change, ChecksumState::Complete),
-        Payload::Udp => {
-            // Never an error: without checksum it stays so.
-            let _ = transport::rewrite_udp(out, change, ChecksumState::Complete, UdpZeroChecksum::Forward, false);
-        }
-        Payload::Dccp => transport::rewrite_dccp(out, change),
-        Payload::UdpLite => transport::rewrite_udp_lite(out, change),
         Payload::EchoRequest | Payload::EchoReply => rewrite_echo(out),
-        _ => {}
+        _ => transport::rewrite_quoted(out, embedded, change),
     }
     size
 }

@@ -6,10 +6,11 @@
 //! `transport` is the packet from the transport header on.
 
 use tombolo_wire::checksum::{self, Delta, Sum, udp_checksum};
-use tombolo_wire::{Port, Protocol, icmpv4, icmpv6, read_u16, tcp, udp, write_u16};
+use tombolo_wire::{Port, Protocol, crc32c, dccp, icmpv4, icmpv6, read_u16, read_u32, sctp, tcp, udp, write_u16};
 
 use super::settings::UdpZeroChecksum;
 use crate::packet::ChecksumState;
+use crate::parse::{Parsed, Payload};
 use crate::verdict::DropReason;
 
 /// Sums of the address pairs before and behind a translation, and the ports that the packet gets.
@@ -98,24 +99,54 @@ pub(crate) fn rewrite_udp(
     Ok(())
 }
 
-/// Rewrites the checksum of a DCCP packet, of whose pseudo-header the addresses are a part (RFC 4340
+/// Rewrites a DCCP packet. The addresses are a part of the pseudo-header of its checksum (RFC 4340
 /// section 9.1).
 pub(crate) fn rewrite_dccp(transport: &mut [u8], change: &Change) {
-    let field = read_u16(transport, DCCP_CHECKSUM);
-    write_u16(transport, DCCP_CHECKSUM, checksum::update(field, change.addresses()));
+    let ports = change.write_ports(transport);
+    let field = read_u16(transport, dccp::CHECKSUM);
+    write_u16(transport, dccp::CHECKSUM, checksum::update(field, change.addresses() + ports));
 }
 
-/// As [`rewrite_dccp`], of a UDP-Lite packet. One without a checksum, which must not be (RFC 3828
-/// section 3.1), stays without.
+/// Rewrites a UDP-Lite packet. Its checksum covers the ports, however little else it covers. One
+/// without a checksum, which must not be (RFC 3828 section 3.1), stays without.
 pub(crate) fn rewrite_udp_lite(transport: &mut [u8], change: &Change) {
+    let ports = change.write_ports(transport);
     let field = read_u16(transport, udp::CHECKSUM);
     if field != 0 {
-        write_u16(transport, udp::CHECKSUM, udp_checksum(checksum::update(field, change.addresses())));
+        let field = checksum::update(field, change.addresses() + ports);
+        write_u16(transport, udp::CHECKSUM, udp_checksum(field));
     }
 }
 
-/// Where DCCP has its checksum.
-const DCCP_CHECKSUM: usize = 6;
+/// Rewrites an SCTP packet, whose checksum has no pseudo-header, but covers the ports. `whole` is the
+/// length of the packet, if that is known: a first piece does not say it. One without a checksum
+/// (RFC 9653) stays without.
+pub(crate) fn rewrite_sctp(transport: &mut [u8], change: &Change, whole: Option<u32>) {
+    let old = read_u32(transport, 0);
+    change.write_ports(transport);
+    let new = read_u32(transport, 0);
+    let Some(length) = whole.and_then(|length| u16::try_from(length).ok()) else { return };
+    if let Some(field) = transport.get_mut(sctp::CHECKSUM..sctp::HEADER_LENGTH)
+        && field != [0; 4]
+    {
+        crc32c::update(field, old, new, length);
+    }
+}
+
+/// Rewrites what an ICMP error quotes of a transport, of which only the beginning may be there, but
+/// for an echo. It is never an error: a datagram without checksum stays so.
+pub(crate) fn rewrite_quoted<A>(quoted: &mut [u8], about: &Parsed<A>, change: &Change) {
+    match about.payload {
+        Payload::Tcp => rewrite_tcp(quoted, change, ChecksumState::Complete),
+        Payload::Udp => {
+            let _ = rewrite_udp(quoted, change, ChecksumState::Complete, UdpZeroChecksum::Forward, false);
+        }
+        Payload::Sctp => rewrite_sctp(quoted, change, (!about.is_piece()).then(|| about.transport_length())),
+        Payload::Dccp => rewrite_dccp(quoted, change),
+        Payload::UdpLite => rewrite_udp_lite(quoted, change),
+        _ => {}
+    }
+}
 
 fn compute_udp(transport: &[u8], addresses: Sum) -> u16 {
     let length = read_u16(transport, udp::LENGTH);
