@@ -7,6 +7,8 @@
 #   make bench    what a packet costs in memory, state at scale, TCP beside plain forwarding and Tayga (root)
 #   make bench-fastpath   the programs in the kernel beside plain forwarding, iptables and Tayga, interleaved (root)
 #   make bench-log   100,000 events a second into the log of bindings: packets' time with a file, with a collector, without
+#   make report   every quick preset, about half an hour, and a page of them: results/report.html (root)
+#   make bars     the speeds that the design asks for, by the result files below results/: met, not met, not measured
 #   make soak     twenty minutes of attacks and mishaps, fast path against engine, 10^8 packets, and live gateways against
 #                 translate, 10^6 packets a service; SECONDS, TRIALS, PACKETS (root)
 #   make fuzz     libFuzzer on parser, translation, engine and configuration; SECONDS=60 for each of them
@@ -20,7 +22,7 @@
 # Where cargo puts what it has built.
 BINARIES := $(or $(CARGO_TARGET_DIR),./target)
 
-.PHONY: build demo test test-docs lint bench bench-fastpath bench-log soak fuzz lab deb cross static kernels setup
+.PHONY: build demo test test-docs lint bench bench-fastpath bench-log report bars soak fuzz lab deb cross static kernels setup
 
 build:
 	cargo build --workspace
@@ -51,6 +53,15 @@ bench: setup
 
 bench-log:
 	TOMBOLO_ROUNDS=$(or $(ROUNDS),15) cargo test --release -p tombolo-daemon --lib load -- --nocapture
+
+report: setup
+	cargo build --release -p tombolo
+	$(BINARIES)/release/tombolo bench preset all --quick -o results/presets
+	$(BINARIES)/release/tombolo report results/presets/*-quick.jsonl -o results/report.html
+
+bars:
+	cargo build --release -p tombolo
+	$(BINARIES)/release/tombolo report --bars $$(find results -name '*.jsonl')
 
 soak: setup
 	cargo build --release -p tombolo

@@ -3,7 +3,7 @@
 //! Reading order: [`results`] reads the lines that `tombolo bench` has written; [`document()`] says in
 //! which order they are shown and beside which published figures; [`mod@document`] is the page before it
 //! is HTML or Markdown, [`html`] and [`markdown`] are the two; [`plot`] draws. [`compare`] sets two
-//! runs side by side.
+//! runs side by side, [`bars`] judges by the speeds that the design asks for.
 //!
 //! # Invariants
 //! - Only result files are read: nothing is measured, looked up or computed anew that is not in
@@ -14,6 +14,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod bars;
 pub mod compare;
 pub mod document;
 pub mod html;

@@ -46,12 +46,21 @@ fn has_prefixes(unit: &str) -> bool {
 pub(crate) fn plain(value: f64) -> String {
     let digits = match value.abs() {
         0.0 => 0,
+        ..0.1 => return significant(value),
         10_000.0.. => return thousands(value),
         1000.0.. => 0,
         100.0.. => 1,
         10.0.. => 2,
         _ => 3,
     };
+    format!("{value:.digits$}")
+}
+
+/// Three digits that mean something, however small.
+fn significant(value: f64) -> String {
+    let digits = (2.0 - value.abs().log10().floor()).clamp(0.0, 12.0);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to a few digits")]
+    let digits = digits as usize;
     format!("{value:.digits$}")
 }
 
@@ -72,6 +81,7 @@ mod tests {
         assert_eq!(with_unit(8.22e9, "bit/s"), "8.220 Gbit/s");
         assert_eq!(with_unit(23_030.9, "ns"), "23,031 ns");
         assert_eq!(with_unit(0.745, "ratio"), "0.745 ratio");
+        assert_eq!(with_unit(0.000_412_3, "s"), "0.000412 s");
         assert_eq!(with_unit(-1_234_567.0, "us"), "-1,234,567 us");
         assert_eq!([0.25, 1_500_000.0, 100.0].map(count), ["0.25", "1.5 M", "100"]);
         assert_eq!([1.0, 1_562_500.0, 40_000.0].map(count), ["1", "1.562 M", "40 k"]);

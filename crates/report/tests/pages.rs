@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tombolo_report::{Comparison, ReportError, Results, compare::Finding, document, html, markdown};
+use tombolo_report::{Comparison, ReportError, Results, bars, compare::Finding, document, html, markdown};
 
 const CORES: [u64; 5] = [1, 2, 4, 8, 16];
 const GATEWAYS: [&str; 5] = ["plain", "tombolo", "iptables", "nftables", "tayga"];
@@ -202,4 +202,38 @@ fn what_is_no_result_file_is_refused() {
     let path = file(&directory, "notes.txt", &[json!({ "hello": 1 })]);
     assert!(matches!(Results::read(&[path]), Err(ReportError::NoRun { .. })));
     assert!(matches!(Results::read(&[directory.path().join("none")]), Err(ReportError::Unreadable { .. })));
+}
+
+#[test]
+fn a_speed_is_met_not_met_or_not_measured_and_a_bound_decides_one_way() {
+    let directory = tempfile::tempdir().unwrap();
+    let lookup = |gateway, family, ns| {
+        let mut line = summary(gateway, &format!("route lookup, IPv{family}, 100000 routes"), ns);
+        line["unit"] = json!("ns");
+        line
+    };
+    let mut teardown = summary("tombolo:tc", "connection tear-down rate", 60e6);
+    teardown["bound"] = json!("at-least");
+    let mut goodput = summary("tombolo", "TCP goodput, 6to4, 1 flow", 5e9);
+    goodput["ratio"] = json!({ "count": 3, "median": 0.7, "min": 0.6, "max": 0.8 });
+    let lines = [
+        run("route-lookup", &["tombolo"]),
+        lookup("tombolo", 4, 10.0),
+        lookup("tombolo", 6, 11.0),
+        lookup("kernel", 4, 40.0),
+        run("teardown", &["tombolo:tc"]),
+        teardown,
+        run("tcp", &["plain", "tombolo"]),
+        summary("plain", "TCP goodput, 6to4, 1 flow", 7e9),
+        goodput,
+    ];
+    let judged = bars::judge(&Results::read(&[file(&directory, "all.jsonl", &lines)]).unwrap());
+    let of = |what: &str| judged.iter().find(|one| one.what.contains(what)).unwrap();
+    assert_eq!((of("IPv6 over IPv4").is_met, of("IPv4 over the kernel").is_met), (Some(true), Some(false)));
+    assert_eq!((of("tear-down").is_met, of("TCP through TC").is_met), (Some(true), Some(false)));
+    assert!(
+        of("TCP through TC").figure.contains("0.700 (0.600 to 0.800)") && of("tear-down").figure.contains('\u{2265}')
+    );
+    assert_eq!((of("IPv6 over the kernel").is_met, of("two cores").is_met), (None, None));
+    assert!(of("two cores").figure.contains("tombolo bench scalability"));
 }

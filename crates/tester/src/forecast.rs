@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::effort::Effort;
 use crate::procedure::packet::Procedure;
+use crate::scale::Rates;
 
 /// Between two trials: building the page pools, starting, waiting for the last frames.
 const BETWEEN_TRIALS_S: f64 = 0.35;
@@ -73,8 +74,25 @@ pub(crate) fn seconds_of(procedure: Procedure, effort: &Effort, tuples: u64) -> 
             let points = if tuples > 0 { (tuples as f64).log10().ceil() + 1.0 } else { 11.0 };
             (points * (search(steps) + fill + trial(effort.latency_seconds)), 0.0)
         }
-        Procedure::Scalability => (3.0 * (search(steps) + if tuples > 0 { validated(steps) } else { 0.0 }), 0.0),
+        // Of the usual three points.
+        Procedure::Scalability => {
+            seconds_of_series(Rates::Forwarding, effort, tuples > 0, &[tuples / 100, tuples / 10, tuples])
+        }
     }
+}
+
+/// The same of a scalability series with so many connections at its points.
+pub(crate) fn seconds_of_series(rates: Rates, effort: &Effort, is_stateful: bool, points: &[u64]) -> (f64, f64) {
+    let procedures: &[Procedure] = match (rates, is_stateful) {
+        (Rates::Teardown, _) => &[Procedure::Teardown],
+        (Rates::Forwarding, true) => &[Procedure::ConnectionRate, Procedure::Throughput],
+        (Rates::Forwarding, false) => &[Procedure::Throughput],
+    };
+    let all = points.iter().flat_map(|point| procedures.iter().map(move |procedure| (*procedure, *point)));
+    all.fold((0.0, 0.0), |(each, first), (procedure, connections)| {
+        let one = seconds_of(procedure, effort, if is_stateful { connections } else { 0 });
+        (each + one.0, first + one.1)
+    })
 }
 
 /// Memory that is left on this machine, bytes.

@@ -2,7 +2,7 @@
 
 use std::{net::IpAddr, time::Duration};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use tombolo_lab::{LabError, Namespace, Process};
 
 /// Who sends.
@@ -14,22 +14,36 @@ pub enum Sender {
     Server,
 }
 
-/// What goes before the seconds that count. When the other end sends than in the run before, the
+/// What the streams are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
+    /// Connections.
+    Tcp,
+    /// Datagrams, as fast as they go.
+    Udp,
+}
+
+/// What goes before the seconds that count, in seconds. When the other end sends than in the run before, the
 /// rate stays at a third of what it will be for up to that long: free pages pile up on one
 /// processor's list and are wanted on the other's.
-pub const WARM_UP: Duration = Duration::from_secs(2);
+pub const WARM_UP_SECONDS: u32 = 2;
 
 /// One run of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     /// The server's address as the client sees it.
     pub server: IpAddr,
+    /// What the streams are made of.
+    pub protocol: Protocol,
     /// Who sends.
     pub sender: Sender,
     /// Parallel connections.
     pub flows: u32,
     /// How long, in seconds.
     pub seconds: u32,
+    /// What goes before, in seconds.
+    pub warm_up_seconds: u32,
 }
 
 /// What a run gave.
@@ -39,6 +53,8 @@ pub struct Rate {
     pub bits_per_second: f64,
     /// Segments sent again.
     pub retransmits: u64,
+    /// What was sent, in bits a second, and lost, in percent; of datagrams alone.
+    pub sent: Option<(f64, f64)>,
 }
 
 /// Why there is no rate.
@@ -91,7 +107,10 @@ impl Run {
         let mut arguments = vec!["-c".to_owned(), self.server.to_string()];
         arguments.extend(["-P".to_owned(), self.flows.to_string()]);
         arguments.extend(["-t".to_owned(), self.seconds.to_string(), "--json".to_owned()]);
-        arguments.extend(["-O".to_owned(), WARM_UP.as_secs().to_string()]);
+        arguments.extend(["-O".to_owned(), self.warm_up_seconds.to_string()]);
+        if self.protocol == Protocol::Udp {
+            arguments.extend(["-u", "-b", "0"].map(str::to_owned));
+        }
         if self.sender == Sender::Server {
             arguments.push("-R".to_owned());
         }
@@ -115,14 +134,14 @@ impl Run {
     /// # Errors
     /// [`Iperf3Error::Reported`] with iperf3's own message, or why there is none.
     pub fn measure(&self, client: &Namespace) -> Result<Rate, Iperf3Error> {
-        let limit = WARM_UP + Duration::from_secs(u64::from(self.seconds) + 20);
+        let limit = Duration::from_secs(u64::from(self.warm_up_seconds + self.seconds) + 20);
         let output = client.command("iperf3").args(self.arguments()).limit(limit).run()?;
-        parse(&output.stdout)
+        parse(&output.stdout, self.protocol)
     }
 }
 
 /// Reads a report of `iperf3 --json`.
-fn parse(text: &str) -> Result<Rate, Iperf3Error> {
+fn parse(text: &str, protocol: Protocol) -> Result<Rate, Iperf3Error> {
     let report: Report = serde_json::from_str(text).map_err(Iperf3Error::Unreadable)?;
     if let Some(error) = report.error {
         return Err(Iperf3Error::Reported(error));
@@ -130,7 +149,18 @@ fn parse(text: &str) -> Result<Rate, Iperf3Error> {
     let end = report.end;
     let sums = end.and_then(|end| Some((end.sum_sent, end.sum_received?)));
     let (sent, received) = sums.ok_or_else(|| Iperf3Error::Reported("the report has no sums".to_owned()))?;
-    Ok(Rate { bits_per_second: received.bits_per_second, retransmits: sent.map_or(0, |sum| sum.retransmits) })
+    let arrived = received.bits_per_second;
+    Ok(match (protocol, sent) {
+        (Protocol::Tcp, sent) => {
+            Rate { bits_per_second: arrived, retransmits: sent.map_or(0, |sum| sum.retransmits), sent: None }
+        }
+        (Protocol::Udp, sent) => {
+            // Not by `lost_percent`: iperf3 3.12 counts what was lost in the warm-up, too, and ends above 100.
+            let sent = sent.map_or(arrived, |sum| sum.bits_per_second).max(arrived);
+            let lost = if sent > 0.0 { 100.0 * (1.0 - arrived / sent) } else { 0.0 };
+            Rate { bits_per_second: arrived, retransmits: 0, sent: Some((sent, lost)) }
+        }
+    })
 }
 
 #[cfg(test)]
@@ -142,24 +172,42 @@ mod tests {
         let text = r#"{ "start": {}, "end": {
             "sum_sent": { "bits_per_second": 9.5e9, "retransmits": 7 },
             "sum_received": { "bits_per_second": 9.0e9 } } }"#;
-        assert_eq!(parse(text).unwrap(), Rate { bits_per_second: 9.0e9, retransmits: 7 });
+        let rate = Rate { bits_per_second: 9.0e9, retransmits: 7, sent: None };
+        assert_eq!(parse(text, Protocol::Tcp).unwrap(), rate);
+    }
+
+    #[test]
+    fn what_is_lost_of_datagrams_is_what_was_sent_and_did_not_arrive() {
+        let text = r#"{ "start": {}, "end": {
+            "sum_sent": { "bits_per_second": 8e9, "lost_percent": 0 },
+            "sum_received": { "bits_per_second": 2e9, "lost_percent": 129.0 } } }"#;
+        let rate = parse(text, Protocol::Udp).unwrap();
+        assert_eq!(rate, Rate { bits_per_second: 2e9, retransmits: 0, sent: Some((8e9, 75.0)) });
     }
 
     #[test]
     fn its_errors_are_quoted() {
         let text = r#"{ "start": {}, "end": {}, "error": "error - unable to connect to server" }"#;
-        assert_eq!(parse(text).unwrap_err().to_string(), "iperf3: error - unable to connect to server");
+        assert_eq!(parse(text, Protocol::Tcp).unwrap_err().to_string(), "iperf3: error - unable to connect to server");
     }
 
     #[test]
     fn no_report_is_an_error() {
-        assert!(matches!(parse("Segmentation fault"), Err(Iperf3Error::Unreadable(_))));
-        assert!(parse("{}").unwrap_err().to_string().contains("no sums"));
+        assert!(matches!(parse("Segmentation fault", Protocol::Tcp), Err(Iperf3Error::Unreadable(_))));
+        assert!(parse("{}", Protocol::Tcp).unwrap_err().to_string().contains("no sums"));
     }
 
     #[test]
     fn the_server_sends_in_reverse() {
-        let run = Run { server: [10, 0, 0, 1].into(), sender: Sender::Server, flows: 2, seconds: 3 };
-        assert!(run.arguments().contains(&"-R".to_owned()));
+        let run = Run {
+            server: [10, 0, 0, 1].into(),
+            protocol: Protocol::Udp,
+            sender: Sender::Server,
+            flows: 2,
+            seconds: 3,
+            warm_up_seconds: 10,
+        };
+        let arguments = run.arguments().join(" ");
+        assert!(arguments.contains("-R") && arguments.contains("-u -b 0") && arguments.contains("-O 10"));
     }
 }

@@ -25,6 +25,7 @@ mod headers;
 pub mod iperf3;
 pub mod machine;
 pub mod matrix;
+pub mod preset;
 pub mod procedure;
 pub mod processors;
 pub mod published;

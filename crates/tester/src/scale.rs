@@ -39,6 +39,30 @@ impl Default for Scale {
     }
 }
 
+impl Scale {
+    /// Inside and outside ports of each point over connections, none more than there are.
+    pub(crate) fn points(&self, inside: u32, outside: u32) -> Vec<(u32, u32)> {
+        match &self.connections {
+            Connections::Parts => {
+                [100, 10, 1].map(|part| (inside, outside / part)).into_iter().filter(|(_, ports)| *ports > 0).collect()
+            }
+            Connections::Ports(points) => {
+                points.iter().copied().filter(|(a, b)| *a <= inside && *b <= outside).collect()
+            }
+        }
+    }
+
+    /// Connections of everything that is measured, points over cores included.
+    pub(crate) fn connections_of_points(&self, inside: u32, outside: u32, hosts: u64, cores: usize) -> Vec<u64> {
+        let connections = |(a, b): (u32, u32)| u64::from(a) * u64::from(b) * hosts;
+        let over_connections = self.points(inside, outside);
+        let is_alone = over_connections.is_empty();
+        let over_cores = if self.cores && (cores > 1 || is_alone) { numbers_of_cores(cores.max(1)).len() } else { 0 };
+        let all = over_connections.into_iter().chain(std::iter::repeat_n((inside, outside), over_cores));
+        all.map(connections).collect()
+    }
+}
+
 /// Powers of two, and the number itself.
 pub(crate) fn numbers_of_cores(all: usize) -> Vec<usize> {
     let mut numbers: Vec<usize> = std::iter::successors(Some(1), |n| Some(n * 2)).take_while(|n| *n < all).collect();
@@ -49,6 +73,17 @@ pub(crate) fn numbers_of_cores(all: usize) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn points_have_no_more_ports_than_there_are() {
+        assert_eq!(Scale::default().points(4000, 50), [(4000, 5), (4000, 50)]);
+        let asked = Connections::Ports(vec![(2500, 6), (5000, 12), (10_000, 25)]);
+        let asked = Scale { connections: asked, ..Scale::default() };
+        assert_eq!(asked.points(5000, 12), [(2500, 6), (5000, 12)]);
+        assert_eq!(asked.connections_of_points(5000, 12, 2, 4), [30_000, 120_000, 120_000, 120_000, 120_000]);
+        let cores = Scale { connections: Connections::Ports(Vec::new()), ..Scale::default() };
+        assert_eq!(cores.connections_of_points(10, 10, 1, 1), [100]);
+    }
 
     #[test]
     fn points_end_with_the_cores_that_there_are() {

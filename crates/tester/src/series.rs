@@ -223,7 +223,16 @@ impl SeriesPlan {
             let missing = u32::try_from((1..=self.repetitions()).filter(|r| !known(r)).count()).unwrap_or(u32::MAX);
             let is_stateful = station.bench.test_frames.technology.is_stateful();
             let tuples = if is_stateful { u64::from(station.bench.tuples()) } else { 0 };
-            let (each, first) = forecast::seconds_of(self.procedure, &self.effort, tuples);
+            let (each, first) = match self.procedure {
+                Procedure::Scalability => {
+                    let shape = station.bench.test_frames.shape;
+                    let hosts = u64::from(shape.a_hosts) * u64::from(shape.b_hosts);
+                    let cores = station.bench.placement.gateway.len();
+                    let points = self.scale.connections_of_points(shape.a_ports, shape.b_ports, hosts, cores);
+                    forecast::seconds_of_series(self.scale.rates, &self.effort, is_stateful, &points)
+                }
+                procedure => forecast::seconds_of(procedure, &self.effort, tuples),
+            };
             forecast.measurements += missing;
             forecast.seconds += f64::from(missing) * each + if missing > 0 { first } else { 0.0 };
             forecast.memory_bytes += station.bench.memory_bytes();

@@ -12,7 +12,7 @@ use tombolo_tester::{
         Flows, Kind, Spec, Technology,
         start::{Options, StartError, start},
     },
-    procedure::tcp::{Direction, TcpComparison},
+    procedure::tcp::{Direction, Protocol, TcpComparison, WARM_UP_SECONDS},
     results::ResultFile,
 };
 
@@ -129,11 +129,13 @@ fn a_run_over_tcp_leaves_samples_and_summaries() {
     let directory = tempfile::tempdir().unwrap();
     let mut results = ResultFile::open(&directory.path().join("tcp.jsonl")).unwrap();
     let comparison = TcpComparison {
+        protocol: Protocol::Tcp,
         gateways: vec![Kind::Plain, Kind::Plain4],
         flows: vec![2],
         directions: vec![Direction::SixToFour, Direction::FourToSix],
         rounds: 2,
         seconds: 1,
+        warm_up_seconds: WARM_UP_SECONDS,
         options: options(),
     };
     let mut places = Vec::new();
@@ -157,6 +159,7 @@ fn a_run_over_tcp_leaves_samples_and_summaries() {
         .lines()
         .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["record"].as_str().unwrap().to_owned())
         .collect();
-    assert_eq!((kinds[0].as_str(), kinds.len()), ("run", 1 + 8 + 4));
+    // Goodput and load of each gateway in each direction.
+    assert_eq!((kinds[0].as_str(), kinds.len()), ("run", 1 + 8 + 2 * 4));
     assert!(lines.lines().next().unwrap().contains("\"kernel\":\""));
 }

@@ -142,5 +142,5 @@ fn a_benchmark_compares_ours_with_plain_forwarding() {
     let summaries = json(&output);
     assert_eq!(summaries[1]["gateway"], "tombolo");
     assert!(summaries[1]["ratio_to_plain"].as_f64().unwrap() > 0.0);
-    assert_eq!(fs::read_to_string(file).unwrap().lines().count(), 1 + 2 + 2);
+    assert_eq!(fs::read_to_string(file).unwrap().lines().count(), 1 + 2 + 2 * 2);
 }

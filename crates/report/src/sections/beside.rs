@@ -24,8 +24,14 @@ pub(super) fn tables(page: &mut Document, published: &Published, runs: &[Run]) {
         return;
     }
     page.heading(3, "Beside the published figures");
-    page.text("In brackets: over plain forwarding of the same run, there and here.");
+    if runs.iter().all(is_beside_plain) {
+        page.text("In brackets: over plain forwarding of the same run, there and here.");
+    }
     tables.into_iter().for_each(|table| page.table(table));
+}
+
+fn is_beside_plain(run: &Run) -> bool {
+    run.names().first().is_some_and(|first| PLAIN.contains(&first.as_str()))
 }
 
 fn quantities(table: &PublishedTable) -> Vec<String> {
@@ -58,9 +64,9 @@ fn beside(table: &PublishedTable, quantity: &str, runs: &[Run]) -> Table {
         if !ours.names.is_empty() {
             cells.push(here.map_or_else(Cell::missing, |at| number::count(at as f64).into()));
         }
-        cells.extend(
-            ours.names.iter().map(|name| here.and_then(|at| ours.at(name, at)).map_or_else(Cell::missing, ours_at)),
-        );
+        cells.extend(ours.names.iter().map(|name| {
+            here.and_then(|at| ours.at(name, at)).map_or_else(Cell::missing, |row| ours_at(row, ours.is_beside_plain))
+        }));
         shown.rows.push(cells);
     }
     shown
@@ -72,12 +78,12 @@ fn one_below_the_other(table: &PublishedTable, quantity: &str, runs: &[Run]) -> 
     let ours = Ours::of(runs, quantity, &table.axis);
     let mut shown = Table::new(format!("{}: {quantity}, {unit}", table.title), &["", "#published", "#here"]);
     for series in table.series.iter().filter(|series| series.quantity == quantity) {
-        let here = ours.at(&series.contender, 1).map_or_else(Cell::missing, ours_at);
+        let here = ours.at(&series.contender, 1).map_or_else(Cell::missing, |row| ours_at(row, ours.is_beside_plain));
         shown.rows.push(vec![series.contender.clone().into(), theirs_at(table, series, 0), here]);
     }
     let published = |name: &str| table.series.iter().any(|series| series.contender == name);
     for name in ours.names.iter().filter(|name| !published(name)) {
-        let here = ours.at(name, 1).map_or_else(Cell::missing, ours_at);
+        let here = ours.at(name, 1).map_or_else(Cell::missing, |row| ours_at(row, ours.is_beside_plain));
         shown.rows.push(vec![name.clone().into(), Cell::missing(), here]);
     }
     shown
@@ -96,9 +102,9 @@ fn theirs_at(table: &PublishedTable, series: &PublishedSeries, index: usize) -> 
     Cell::marked(format!("{value}{ratio}"), Some(Mark::Published))
 }
 
-fn ours_at(row: &Row) -> Cell {
+fn ours_at(row: &Row, is_beside_plain: bool) -> Cell {
     let cell = median(row, |value| number::short(value, &row.unit));
-    let ratio = row.ratio.map_or_else(String::new, |ratio| {
+    let ratio = row.ratio.filter(|_| is_beside_plain).map_or_else(String::new, |ratio| {
         format!(" ({}{})", row.ratio_bound.map_or("", Bound::sign), number::plain(ratio.median))
     });
     Cell::marked(format!("{}{ratio}", cell.text), cell.mark)
@@ -108,6 +114,8 @@ fn ours_at(row: &Row) -> Cell {
 struct Ours<'a> {
     names: Vec<String>,
     rows: Vec<(u64, &'a Row)>,
+    /// Gateways were compared with plain forwarding.
+    is_beside_plain: bool,
 }
 
 impl<'a> Ours<'a> {
@@ -123,7 +131,7 @@ impl<'a> Ours<'a> {
                 names.push(row.gateway.clone());
             }
         }
-        Ours { names, rows }
+        Ours { names, rows, is_beside_plain: runs.iter().all(is_beside_plain) }
     }
 
     fn at(&self, gateway: &str, at: u64) -> Option<&'a Row> {
@@ -136,7 +144,8 @@ impl<'a> Ours<'a> {
         let mut own: Vec<u64> = self.rows.iter().map(|(at, _)| *at).collect();
         own.sort_unstable();
         own.dedup();
-        let is_scaled = own.len() == published.len() && own.iter().all(|at| !published.contains(at));
+        let smallest = published.first().copied().unwrap_or(0);
+        let is_scaled = own.len() <= published.len() && own.iter().all(|at| *at < smallest);
         let mut pairs: Vec<(Option<usize>, Option<u64>)> = (0..published.len())
             .map(|i| {
                 let same = own.contains(&published[i]).then(|| published[i]);

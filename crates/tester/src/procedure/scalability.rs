@@ -35,7 +35,7 @@ fn sessions(bench: &mut Bench, known: &Known, observer: &mut dyn Observer) -> Re
     let mut points: Vec<Vec<Measured>> = Vec::new();
     // Where the search of the next point starts.
     let mut last = *known;
-    for (inside, outside) in ports(&bench.scale.connections, whole.a_ports, whole.b_ports) {
+    for (inside, outside) in bench.scale.points(whole.a_ports, whole.b_ports) {
         let sessions = whole.tuples() / u64::from(whole.a_ports) / u64::from(whole.b_ports);
         let sessions = sessions * u64::from(inside) * u64::from(outside);
         (bench.test_frames.shape.a_ports, bench.test_frames.shape.b_ports) = (inside, outside);
@@ -54,18 +54,6 @@ fn sessions(bench: &mut Bench, known: &Known, observer: &mut dyn Observer) -> Re
         Some(ratio(quantity, last.last()?, first.last()?, 1.0))
     });
     Ok(points.into_iter().flatten().chain(kept).collect())
-}
-
-/// Inside and outside ports of each point, none more than there are.
-fn ports(connections: &Connections, inside: u32, outside: u32) -> Vec<(u32, u32)> {
-    match connections {
-        Connections::Parts => {
-            [100, 10, 1].map(|part| (inside, outside / part)).into_iter().filter(|(_, ports)| *ports > 0).collect()
-        }
-        Connections::Ports(points) => {
-            points.iter().map(|(a, b)| (*a, *b)).filter(|(a, b)| *a <= inside && *b <= outside).collect()
-        }
-    }
 }
 
 /// One point of the series over sessions, with the gateway's tables sized for it.
@@ -109,8 +97,13 @@ fn point(
 /// 1, 2, 4, ... of the gateway's cores, and all.
 fn cores(bench: &mut Bench, known: &mut Known, observer: &mut dyn Observer) -> Result<Vec<Measured>, BenchError> {
     let all = bench.placement.gateway.clone();
-    if !bench.scale.cores || all.len() < 2 || bench.placement.sharing == Sharing::Together {
+    let is_alone = bench.scale.connections == Connections::Ports(Vec::new());
+    let has_several = all.len() > 1 && bench.placement.sharing == Sharing::Apart;
+    if !bench.scale.cores || !(has_several || is_alone) {
         return Ok(Vec::new());
+    }
+    if !has_several {
+        return point(bench, ("cores", 1, "1 core"), known, observer);
     }
     let mut all_points: Vec<Measured> = Vec::new();
     let mut single: Vec<Measured> = Vec::new();
@@ -163,12 +156,5 @@ mod tests {
         assert_eq!((scale_up.value, scale_up.bound, scale_up.doubts.len()), (Some(0.8), Some(Bound::AtLeast), 1));
         let none = ratio("scale-up", &rate(1.0).without_value("no rate passed"), &rate(500.0), 2.0);
         assert_eq!((none.value, none.bound, none.doubts.len()), (None, None, 1));
-    }
-
-    #[test]
-    fn points_have_no_more_ports_than_there_are() {
-        assert_eq!(ports(&Connections::Parts, 4000, 50), [(4000, 5), (4000, 50)]);
-        let asked = Connections::Ports(vec![(2500, 6), (5000, 12), (10_000, 25)]);
-        assert_eq!(ports(&asked, 5000, 12), [(2500, 6), (5000, 12)]);
     }
 }

@@ -33,13 +33,16 @@ use crate::{
         Kind,
         start::{self, Options, Running, StartError},
     },
-    iperf3::{self, Iperf3Error, Rate, Run, Sender, WARM_UP},
+    iperf3::{self, Iperf3Error, Rate, Run, Sender},
     machine::Machine,
     procedure::Measured,
+    processors::Work,
     readings::{GatewaySummary, Reading, Readings, summarise},
     results::ResultFile,
     statistics::{Spread, median_ratio},
 };
+
+pub use crate::iperf3::{Protocol, WARM_UP_SECONDS};
 
 /// In which direction the payload goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -55,6 +58,8 @@ pub enum Direction {
 /// What to measure.
 #[derive(Clone, Debug)]
 pub struct TcpComparison {
+    /// Connections or datagrams.
+    pub protocol: Protocol,
     /// The gateways.
     pub gateways: Vec<Kind>,
     /// Numbers of parallel connections.
@@ -65,6 +70,8 @@ pub struct TcpComparison {
     pub rounds: u32,
     /// How long each measurement takes, in seconds.
     pub seconds: u32,
+    /// What goes before, in seconds.
+    pub warm_up_seconds: u32,
     /// How gateways are started.
     pub options: Options,
 }
@@ -86,7 +93,7 @@ pub struct RunRecord {
     congestion_control: String,
     rounds: u32,
     seconds: u32,
-    warm_up_seconds: u64,
+    warm_up_seconds: u32,
     order: String,
     gateways: Vec<GatewayRecord>,
 }
@@ -119,6 +126,13 @@ pub struct Sample {
     pub bits_per_second: Option<f64>,
     /// Segments sent again.
     pub retransmits: Option<u64>,
+    /// What was sent, in bits a second, and lost, in percent; of datagrams alone.
+    #[serde(default)]
+    pub sent: Option<(f64, f64)>,
+    /// How busy each processor of the machine was meanwhile, in percent: client, gateway and server
+    /// together, and whoever else was there.
+    #[serde(default)]
+    pub processors_percent: Vec<f64>,
     /// The command that the client ran.
     pub command: String,
     /// Why it failed.
@@ -194,7 +208,7 @@ impl TcpComparison {
     #[must_use]
     pub fn duration(&self) -> Duration {
         let measurements = u32::try_from(self.measurements()).unwrap_or(u32::MAX);
-        (WARM_UP + Duration::from_secs(self.seconds.into())).saturating_mul(measurements)
+        Duration::from_secs(u64::from(self.warm_up_seconds + self.seconds)).saturating_mul(measurements)
     }
 
     /// Measures everything. Samples go to `results` as they are taken, and to `progress`, with the
@@ -238,7 +252,7 @@ impl TcpComparison {
         let steps = cases.flat_map(move |case| (0..count).map(move |place| (case, place)));
         steps.map(move |((flows, direction), place)| {
             let bed = &mut beds[(first + place) % count];
-            let sample = bed.measure(flows, direction, self.seconds)?;
+            let sample = bed.measure(self, flows, direction)?;
             Ok(Sample { run, round, place: place + 1, ..sample })
         })
     }
@@ -258,7 +272,7 @@ impl TcpComparison {
         });
         Ok(RunRecord {
             record: "run".to_owned(),
-            procedure: "tcp".to_owned(),
+            procedure: self.protocol_name().to_owned(),
             run,
             tester: env!("CARGO_PKG_VERSION").to_owned(),
             machine: Machine::describe(&["iperf3"]),
@@ -268,10 +282,17 @@ impl TcpComparison {
             congestion_control: congestion_control.unwrap_or_default(),
             rounds: self.rounds,
             seconds: self.seconds,
-            warm_up_seconds: WARM_UP.as_secs(),
+            warm_up_seconds: self.warm_up_seconds,
             order: "interleaved; the first gateway rotates from round to round".to_owned(),
             gateways: gateways.collect(),
         })
+    }
+
+    fn protocol_name(&self) -> &'static str {
+        match self.protocol {
+            Protocol::Tcp => "tcp",
+            Protocol::Udp => "udp",
+        }
     }
 
     /// The names of the topologies, each once.
@@ -298,21 +319,10 @@ impl TcpComparison {
     fn common_summaries(&self, samples: &[Sample]) -> Vec<GatewaySummary> {
         let mut readings = Readings::new();
         for sample in samples {
-            let (flows, direction) = (sample.flows, sample.direction);
-            let words = format!("{flows} flow{}", if flows == 1 { "" } else { "s" });
-            let goodput = Measured::rate(
-                format!("TCP goodput, {direction}"),
-                sample.bits_per_second.unwrap_or_default(),
-                "bit/s",
-                Value::Null,
-            );
-            let goodput = goodput.at("flows", u64::from(flows), &words);
-            let goodput = match &sample.error {
-                Some(error) => goodput.without_value(error),
-                None => goodput,
-            };
-            let key = (sample.gateway.clone(), goodput.quantity.clone());
-            readings.entry(key).or_default().insert(sample.round, Reading::of(&goodput));
+            for measured in sample.measured(self.protocol) {
+                let key = (sample.gateway.clone(), measured.quantity.clone());
+                readings.entry(key).or_default().insert(sample.round, Reading::of(&measured));
+            }
         }
         let names: Vec<String> = self.gateways.iter().map(|kind| kind.name().to_owned()).collect();
         summarise(&readings, &names)
@@ -351,6 +361,27 @@ impl TcpComparison {
     }
 }
 
+impl Sample {
+    /// What was measured, each as a point over the number of flows.
+    fn measured(&self, protocol: Protocol) -> Vec<Measured> {
+        let (flows, direction) = (self.flows, self.direction);
+        let words = format!("{flows} flow{}", if flows == 1 { "" } else { "s" });
+        let rate = |name: &str, value| Measured::rate(format!("{name}, {direction}"), value, "bit/s", Value::Null);
+        let percent = |name: &str, value| Measured::cost(format!("{name}, {direction}"), value, "%", Value::Null);
+        let arrived = self.bits_per_second.unwrap_or_default();
+        let mut all = vec![rate(if protocol == Protocol::Tcp { "TCP goodput" } else { "UDP goodput" }, arrived)];
+        if let Some((sent, lost)) = self.sent {
+            all.extend([rate("UDP sent", sent), percent("UDP loss", lost)]);
+        }
+        all.push(percent("processors of the machine", self.processors_percent.iter().sum()));
+        let marked = |one: Measured| match &self.error {
+            Some(error) => one.without_value(error),
+            None => one,
+        };
+        all.into_iter().map(|one| marked(one.at("flows", u64::from(flows), &words))).collect()
+    }
+}
+
 impl Bed {
     fn make(kind: Kind, options: &Options) -> Result<Self, TcpError> {
         let lab = Lab::create(&kind.topology())?;
@@ -360,18 +391,27 @@ impl Bed {
     }
 
     /// Measures once; the caller fills in where in the run this is.
-    fn measure(&mut self, flows: u32, direction: Direction, seconds: u32) -> Result<Sample, LabError> {
+    fn measure(&mut self, asked: &TcpComparison, flows: u32, direction: Direction) -> Result<Sample, LabError> {
         let sender = match direction {
             Direction::SixToFour => Sender::Client,
             Direction::FourToSix => Sender::Server,
         };
-        let run = Run { server: self.gateway.server_seen_by_client, sender, flows, seconds };
+        let run = Run {
+            server: self.gateway.server_seen_by_client,
+            protocol: asked.protocol,
+            sender,
+            flows,
+            seconds: asked.seconds,
+            warm_up_seconds: asked.warm_up_seconds,
+        };
+        let before = Work::now();
         let outcome = match run.measure(self.lab.node("client")?) {
             Err(Iperf3Error::Lab(error @ (LabError::Interrupted | LabError::MissingTool { .. }))) => {
                 return Err(error);
             }
             other => other,
         };
+        let busy = Work::now().percent_since(&before);
         let error = outcome.as_ref().err().map(|error| self.explain(error));
         let rate: Option<Rate> = outcome.ok();
         Ok(Sample {
@@ -385,6 +425,8 @@ impl Bed {
             direction,
             bits_per_second: rate.map(|rate| rate.bits_per_second),
             retransmits: rate.map(|rate| rate.retransmits),
+            sent: rate.and_then(|rate| rate.sent),
+            processors_percent: busy,
             command: format!("iperf3 {}", run.arguments().join(" ")),
             error,
         })
@@ -415,16 +457,18 @@ mod tests {
     #[test]
     fn nothing_is_measured_twice() {
         let mut comparison = TcpComparison {
+            protocol: Protocol::Tcp,
             gateways: vec![Kind::Plain, Kind::Tayga, Kind::Plain],
             flows: vec![10, 1, 10],
             directions: vec![Direction::FourToSix, Direction::FourToSix],
             rounds: 5,
             seconds: 3,
+            warm_up_seconds: WARM_UP_SECONDS,
             options: Options::new("tombolo".into(), String::new(), crate::gateway::Technology::Nat64),
         };
         comparison.deduplicate();
         assert_eq!(comparison.gateways, [Kind::Plain, Kind::Tayga]);
         assert_eq!((comparison.flows.as_slice(), comparison.directions.len()), ([10, 1].as_slice(), 1));
-        assert_eq!((comparison.measurements(), comparison.duration()), (20, 20 * (WARM_UP + Duration::from_secs(3))));
+        assert_eq!((comparison.measurements(), comparison.duration()), (20, 20 * Duration::from_secs(5)));
     }
 }

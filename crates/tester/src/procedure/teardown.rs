@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::known::Known;
 use super::measured::{Bound, Measured};
@@ -49,14 +49,16 @@ pub(super) fn measure(
         false => measured,
     };
     let sessions = |counts: Option<TableCounts>| counts.and_then(|counts| counts.sessions);
-    Ok(vec![match (sessions(before), sessions(after)) {
+    let measured = match (sessions(before), sessions(after)) {
         (Some(1..), Some(left @ 1..)) => measured.without_value(format!("{left} sessions outlived the deletion")),
         (Some(there), _) if there > 0 && there < u64::from(connections) => {
             measured.without_value(format!("the table had {there} of {connections} sessions before the deletion"))
         }
         (Some(_), Some(_)) => measured,
         _ => measured.doubted("the gateway does not count its sessions: that all were there, and went, is not proven"),
-    }])
+    };
+    let time = |what: &str, seconds| Measured::cost(format!("deletion of {what} table"), seconds, "s", Value::Null);
+    Ok(vec![measured, time("the full", full), time("an empty", empty)])
 }
 
 fn timed_flush(bench: &mut Bench) -> Result<f64, BenchError> {

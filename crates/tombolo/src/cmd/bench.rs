@@ -7,11 +7,11 @@ use clap::{Args, Subcommand};
 use tombolo_tester::{
     gateway::{Kind, Technology, start::Options},
     procedure::packet::Procedure as OnFrames,
-    procedure::tcp::{Direction, Summary, TcpComparison},
+    procedure::tcp::{Direction, Protocol, Summary, TcpComparison, WARM_UP_SECONDS},
     results::ResultFile,
 };
 
-use super::{bench_dns64, bench_matrix, bench_packets, bench_route_lookup, print};
+use super::{bench_dns64, bench_matrix, bench_packets, bench_preset, bench_route_lookup, print};
 
 /// Arguments of `tombolo bench`.
 #[derive(Debug, Args)]
@@ -62,6 +62,8 @@ enum Procedure {
     Dns64(bench_dns64::Arguments),
     /// Every technology by every procedure that applies to it, each measured once
     Matrix(bench_matrix::Arguments),
+    /// A published table or figure, measured again beside it
+    Preset(bench_preset::Arguments),
     /// The tester against itself: its highest rate and its pacing on this machine
     SelfTest(bench_packets::SelfTest),
 }
@@ -149,6 +151,7 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
         Procedure::Mlrsearch(a) => bench_packets::run(OnFrames::Mlrsearch, *a),
         Procedure::Dns64(a) => bench_dns64::run(&a),
         Procedure::Matrix(a) => bench_matrix::run(a),
+        Procedure::Preset(a) => bench_preset::run(&a),
         Procedure::SelfTest(a) => bench_packets::self_test(&a),
     }
 }
@@ -159,11 +162,13 @@ fn run_tcp(arguments: Tcp) -> anyhow::Result<()> {
     let mut results =
         ResultFile::open(&output).with_context(|| format!("cannot open the result file {}", output.display()))?;
     let mut comparison = TcpComparison {
+        protocol: Protocol::Tcp,
         gateways: if arguments.gateways.is_empty() { default_gateways(arguments.service) } else { arguments.gateways },
         flows: arguments.flows,
         directions: arguments.directions,
         rounds: arguments.rounds,
         seconds: arguments.seconds,
+        warm_up_seconds: WARM_UP_SECONDS,
         options: Options::new(tombolo, arguments.settings, arguments.service),
     };
     comparison.deduplicate();

@@ -5,8 +5,6 @@ use std::time::SystemTime;
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use serde_json::json;
-use tombolo_tester::machine::Machine;
 use tombolo_tester::procedure::route_lookup::routes::Distribution;
 use tombolo_tester::procedure::route_lookup::verdict::{Verdict, verdicts};
 use tombolo_tester::procedure::route_lookup::{self, KeyKind, Options, Record};
@@ -109,30 +107,19 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
     let output = arguments.output.clone().unwrap_or_else(default_output);
     let mut results =
         ResultFile::open(&output).with_context(|| format!("cannot open the result file {}", output.display()))?;
-    results.write(&json!({
-        "record": "run", "procedure": "route-lookup", "machine": Machine::describe(&["clang"]), "rounds": arguments.rounds,
-        "lookups": arguments.lookups,
-    }))?;
     let options = arguments.options();
     let progress = print::Progress::new(options.distributions.len() * options.routes.len() * options.families.len());
     progress.say("building the first tables");
     let mut cases = Vec::new();
-    let mut written = Ok(());
-    let records = route_lookup::run(&options, |record| {
+    let records = route_lookup::record(&options, &mut results, |record| {
         let case = (record.distribution, record.routes, record.family);
         if cases.last() != Some(&case) {
             cases.push(case);
         }
         progress.advance(cases.len(), &format!("IPv{}, {} routes", record.family, record.routes));
-        if let Err(error) = results.write(&json!({ "record": "result", "lookup": record })) {
-            written = Err(error);
-        }
     });
     drop(progress);
     let records = records?;
-    written.context("cannot write the results")?;
-    let summaries = route_lookup::summaries(&records);
-    summaries.iter().try_for_each(|summary| results.write(summary)).context("cannot write the results")?;
     let verdicts = verdicts(&records);
     if arguments.json {
         for record in &records {

@@ -13,6 +13,8 @@ mod bench_matrix;
 #[cfg(feature = "tester")]
 mod bench_packets;
 #[cfg(feature = "tester")]
+mod bench_preset;
+#[cfg(feature = "tester")]
 mod bench_progress;
 #[cfg(feature = "tester")]
 mod bench_route_lookup;

@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
-use tombolo_report::{Comparison, Results, compare, compare::Finding, document::Document, html, markdown, plot};
+use tombolo_report::{Comparison, Results, bars, compare, compare::Finding, document::Document, html, markdown, plot};
 
 use super::print;
 
@@ -23,8 +23,11 @@ pub(crate) struct Arguments {
     /// What became slower, what faster, and what is too close to tell
     #[arg(long, num_args = 2, value_names = ["OLD", "NEW"])]
     compare: Option<Vec<PathBuf>>,
-    /// The page: a name that ends with .html or .md [default: report.html; of --compare: a table on
-    /// standard output]
+    /// The speeds that the design asks for: met, not met, not measured by these files
+    #[arg(long, conflicts_with = "compare")]
+    bars: bool,
+    /// The page: a name that ends with .html or .md [default: report.html; of --compare and
+    /// --bars: a table on standard output]
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Its title
@@ -38,6 +41,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     match arguments.compare.as_deref() {
         Some([old, new]) => compare_two(old, new, arguments),
+        _ if arguments.bars => judge(arguments),
         _ => {
             let results = Results::read(&arguments.results)?;
             let page = tombolo_report::document(&results, &arguments.title)?;
@@ -46,6 +50,25 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             print::line(&format!("{} runs: {}", results.runs().count(), output.display()))
         }
     }
+}
+
+/// Speeds are no pass or fail of the command: what is not measured is most of them.
+fn judge(arguments: &Arguments) -> anyhow::Result<()> {
+    let judged = bars::judge(&Results::read(&arguments.results)?);
+    if let Some(output) = &arguments.output {
+        write(&bars::document(&judged, &arguments.title), output)?;
+        return print::line(&format!("{} speeds: {}", judged.len(), output.display()));
+    }
+    let mut table = print::table(&["speed", "asked for", "", "figure (min to max)", "measured"]);
+    for one in judged {
+        let verdict = match one.is_met {
+            Some(true) => "met",
+            Some(false) => "NOT MET",
+            None => "not measured",
+        };
+        table.add_row([one.what, one.asked, verdict.to_owned(), one.figure, one.measured]);
+    }
+    print::line(&table.to_string())
 }
 
 fn compare_two(old: &Path, new: &Path, arguments: &Arguments) -> anyhow::Result<()> {

@@ -7,7 +7,7 @@ use std::{
 };
 
 use tombolo_lab::{LabError, Namespace};
-use tombolo_tester::iperf3::{Run, Sender};
+use tombolo_tester::iperf3::{Protocol, Run, Sender, WARM_UP_SECONDS};
 
 use super::bed::{Bed, PAGE_BYTES, page};
 use super::report::{DemoError, Seen};
@@ -118,7 +118,14 @@ fn echo_through(server: SocketAddr) -> Result<impl FnMut(u32) -> Result<(), Demo
 
 fn stream(bed: &Bed, time: Duration, sender: Sender) -> Result<Seen, DemoError> {
     let seconds = u32::try_from(time.as_secs()).unwrap_or(u32::MAX);
-    let run = Run { server: bed.gateway.server_seen_by_client, sender, flows: 1, seconds };
+    let run = Run {
+        server: bed.gateway.server_seen_by_client,
+        protocol: Protocol::Tcp,
+        sender,
+        flows: 1,
+        seconds,
+        warm_up_seconds: WARM_UP_SECONDS,
+    };
     let rate = run.measure(bed.client()?)?;
     if rate.bits_per_second <= 0.0 {
         return Err(DemoError::Wrong("connected, but nothing arrived".to_owned()));

@@ -26,11 +26,14 @@ pub mod verdict;
 
 use std::time::Instant;
 
+use serde_json::json;
 use tempfile::TempDir;
 use tombolo_lab::LabError;
 use tombolo_tables::lpm::{Lpm, LpmError, MemoryReport, Route, Shape};
 use tombolo_tables::memory::Heap;
 
+use crate::machine::Machine;
+use crate::results::ResultFile;
 use contenders::{Contender, Libraries};
 use kernel::{KernelError, KernelTable};
 use keys::{Keys, Numbers};
@@ -100,8 +103,8 @@ pub enum RouteLookupError {
     /// A thread could not enter its namespace.
     #[error("a thread could not enter its network namespace")]
     Lab(#[from] LabError),
-    /// The files for DPDK's benchmark could not be written.
-    #[error("the files for DPDK's benchmark cannot be written")]
+    /// Results, or the files for DPDK's benchmark, could not be written.
+    #[error("the results, or the files for DPDK's benchmark, cannot be written")]
     Files(#[from] std::io::Error),
     /// Two contenders answered differently.
     #[error("{contender} and {other} answer differently for IPv{family} with {routes} routes")]
@@ -144,6 +147,31 @@ pub fn run(options: &Options, mut report: impl FnMut(&Record)) -> Result<Vec<Rec
             records.extend(new);
         }
     }
+    Ok(records)
+}
+
+/// Measures, and writes everything to a result file.
+///
+/// # Errors
+/// [`RouteLookupError`].
+pub fn record(
+    options: &Options,
+    results: &mut ResultFile,
+    mut report: impl FnMut(&Record),
+) -> Result<Vec<Record>, RouteLookupError> {
+    results.write(&json!({
+        "record": "run", "procedure": "route-lookup", "machine": Machine::describe(&["clang"]), "rounds": options.rounds,
+        "lookups": options.lookups,
+    }))?;
+    let mut written = Ok(());
+    let records = run(options, |record| {
+        report(record);
+        if let (Ok(()), Err(error)) = (&written, results.write(&json!({ "record": "result", "lookup": record }))) {
+            written = Err(error);
+        }
+    })?;
+    written?;
+    summaries(&records).iter().try_for_each(|summary| results.write(summary))?;
     Ok(records)
 }
 

@@ -29,7 +29,10 @@ pub fn summaries(records: &[Record]) -> Vec<GatewaySummary> {
         if !contenders.iter().any(|known| known == record.contender) {
             contenders.push(record.contender.to_owned());
         }
-        for point in points(record) {
+        let over_threads = records
+            .iter()
+            .any(|other| other.threads > 1 && (other.family, other.routes) == (record.family, record.routes));
+        for point in points(record, over_threads) {
             let name = format!("{}, {} {}", point.quantity, point.at, point.axis);
             for (repetition, ns) in (1..).zip(&record.rounds) {
                 let measured = Measured::cost(name.clone(), *ns, "ns", Value::Null);
@@ -41,14 +44,15 @@ pub fn summaries(records: &[Record]) -> Vec<GatewaySummary> {
     summarise(&readings, &contenders)
 }
 
-/// One thread is a point of both axes.
-fn points(record: &Record) -> Vec<Point> {
+/// One thread is a point of both axes, where there are others to set it beside.
+fn points(record: &Record, over_threads: bool) -> Vec<Point> {
     let table = if record.distribution == Distribution::Global { ", table as in the Internet" } else { "" };
     let keys = if record.keys == KeyKind::Covered { ", keys inside routes" } else { "" };
     let of = |quantity: String, axis, at: usize| Point::new(format!("{quantity}{table}{keys}"), axis, at as u64);
     let threads = of(quantity_of_threads(record.family, record.routes), "threads", record.threads);
     match record.threads {
-        1 => vec![of(quantity(record.family), "routes", record.routes), threads],
+        1 if over_threads => vec![of(quantity(record.family), "routes", record.routes), threads],
+        1 => vec![of(quantity(record.family), "routes", record.routes)],
         _ => vec![threads],
     }
 }
@@ -77,8 +81,11 @@ mod tests {
             bytes_per_route: None,
             reader_bytes_per_route: None,
         };
-        let all = summaries(&[record("kernel", 1, &[90.0, 120.0]), record("tombolo", 1, &[30.0, 30.0])]);
-        assert_eq!(all.len(), 4);
+        let alone = [record("kernel", 1, &[90.0, 120.0]), record("tombolo", 1, &[30.0, 30.0])];
+        assert_eq!(summaries(&alone).len(), 2);
+        let [kernel, own] = alone;
+        let all = summaries(&[kernel, own, record("tombolo", 2, &[31.0, 33.0])]);
+        assert_eq!(all.len(), 5);
         let kernel = all.iter().find(|s| s.gateway == "kernel" && s.point.as_ref().unwrap().axis == "routes").unwrap();
         assert_eq!(kernel.point, Some(Point::new("route lookup, IPv6", "routes", 100_000)));
         assert_eq!((kernel.ratio.unwrap().median, kernel.summary.unwrap().max), (3.5, 120.0));
