@@ -27,6 +27,7 @@ pub mod icmpv6;
 pub mod ipv4;
 pub mod ipv6;
 pub mod options;
+pub mod pcp;
 pub mod pref64;
 pub mod prefix_discovery;
 pub mod rfc6052;
