@@ -5,7 +5,8 @@ set -eu
 
 packages="
     bind9-dnsutils clang clang-format conntrack curl ethtool gcc iperf3 iproute2 iptables iputils-ping iputils-tracepath
-    libbpf-dev libelf-dev llvm make nftables openssh-client openssh-server openssl tayga tcpdump tftp-hpa tftpd-hpa traceroute tshark unbound vsftpd
+    libbpf-dev libelf-dev llvm make natpmpc nftables openssh-client openssh-server openssl tayga tcpdump tftp-hpa
+    tftpd-hpa traceroute tshark unbound vsftpd
 "
 
 if ! command -v dpkg-query >/dev/null; then

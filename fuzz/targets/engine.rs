@@ -65,7 +65,7 @@ fuzz_target!(|data: &[u8]| {
         };
         match engine.process(plan, &mut packet, now, &mut outbox) {
             Verdict::Forward => assert!(sent > 0),
-            Verdict::Reply(_) | Verdict::EchoReply => assert_eq!(sent, 1),
+            Verdict::Reply(_) | Verdict::EchoReply | Verdict::Pcp(_) => assert_eq!(sent, 1),
             Verdict::Drop(_) | Verdict::Hold | Verdict::ToHost => assert_eq!(sent, 0),
         }
     }

@@ -19,6 +19,8 @@ const SESSIONS_OF_BINDING: u64 = 4;
 const BINDINGS_OF_SUBSCRIBER: u32 = 16;
 /// Subscribers that there is room for, if the pools have endpoints for so many.
 const SUBSCRIBERS: u32 = 1 << 16;
+/// Leases that there is room for, where there may be so many bindings.
+const LEASES: u32 = 1 << 12;
 /// The least that there is room for, also where no pool is.
 const LEAST: u32 = 64;
 /// Part of the host's memory that the tables take at most.
@@ -43,6 +45,7 @@ pub(crate) fn read(
     let mut capacity = fitting(outside_slots, bindings, host_memory());
     capacity.subscribers = table.read_or("subscribers", None, log, count).unwrap_or(capacity.subscribers);
     capacity.sessions = table.read_or("sessions", capacity.sessions, log, |node| node.number(1..=1 << 33));
+    capacity.leases = table.read_or("leases", capacity.leases, log, |node| node.number32(1..=1 << MOST_POWER));
     memory = table.read_or("memory", memory, log, |node| node.choice(&MEMORY));
     (capacity, memory)
 }
@@ -56,6 +59,7 @@ fn fitting(outside_slots: u32, bindings: Option<u32>, host_memory: u64) -> Capac
         bindings,
         sessions: u64::from(bindings) * SESSIONS_OF_BINDING,
         outside_slots,
+        leases: bindings.min(LEASES),
     }
 }
 
@@ -68,6 +72,7 @@ fn affordable(host_memory: u64) -> u32 {
         bindings: MILLION,
         sessions: u64::from(MILLION) * SESSIONS_OF_BINDING,
         outside_slots: 0,
+        leases: 0,
     };
     let bindings = host_memory / PART_OF_MEMORY * u64::from(MILLION) / million.bytes();
     bindings.checked_ilog2().map_or(0, |power| 1 << power.min(MOST_POWER))

@@ -189,7 +189,7 @@ fn routing_table(number: u32, node: &Node<'_>) -> Result<u32, Problem> {
     }
 }
 
-fn address(node: &Node<'_>) -> Result<IpAddr, Problem> {
+pub(crate) fn address(node: &Node<'_>) -> Result<IpAddr, Problem> {
     let address: IpAddr =
         node.text()?.parse().map_err(|_| node.problem("not an IP address; write it without a prefix length"))?;
     if address.is_multicast() || address.is_unspecified() || address.is_loopback() {

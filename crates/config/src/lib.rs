@@ -29,6 +29,7 @@ mod map;
 mod nat44;
 mod nat64;
 mod networks;
+mod pcp;
 mod pool;
 mod problem;
 pub mod reference;
@@ -100,10 +101,11 @@ pub fn parse(name: &str, text: &str) -> Result<Configuration, ConfigError> {
     }
     host.shared_pools = shared_pools;
     host.memory = memory;
+    let pcp = pcp::addresses(&file, &services, &mut log);
     let files = log.take_files();
     host.file_directories = directories(files.keys());
     let warnings = log.finish()?;
-    let mut plan = Plan { rows: Plan::rows_of(&services), services, retired: Vec::new(), times, capacity, own };
+    let mut plan = Plan { rows: Plan::rows_of(&services), services, retired: Vec::new(), times, capacity, own, pcp };
     if host.binding_log.is_some() && host.binding_log_detail == LogDetail::Sessions {
         keep_sessions(&mut plan);
     }

@@ -75,7 +75,7 @@ pub static FILE: Section = Section {
 /// `[gateway]`.
 pub static GATEWAY: Section = Section {
     path: "[gateway]",
-    about: "The gateway's place in its host. A reload takes changes of `mtu`, `table`, `inside_interfaces`, `proxy_neighbours`, `fastpath_netfilter`, `metrics`, what begins with `binding_log`, `log_level`, the addresses, and what begins with `icmp_`; and of `fastpath` unless the gateway has started with `off`. A change of anything else takes a restart, which keeps the state.",
+    about: "The gateway's place in its host. A reload takes changes of `mtu`, `table`, `inside_interfaces`, `proxy_neighbours`, `fastpath_netfilter`, `metrics`, what begins with `binding_log`, `log_level`, the addresses, `pcp_addresses`, and what begins with `icmp_`; and of `fastpath` unless the gateway has started with `off`. A change of anything else takes a restart, which keeps the state.",
     groups: groups! {
         "device": "string", "\"tombolo\"", "\"tombolo\"",
             "Name of the TUN device that the gateway makes, 1 to 15 bytes. The prefixes and pools of the services are routed to it.";
@@ -117,6 +117,8 @@ pub static GATEWAY: Section = Section {
         "ipv6": "address", "a global address of the host", "\"2001:db8::1\"", "Source of ICMPv6 errors of the gateway's own.";
         "answered_by": "\"host\" or \"gateway\"", "\"host\"", "\"gateway\"",
             "Who answers pings to these two addresses: the host, which has them on an interface, or the gateway, which then needs addresses that no interface has; they are routed to the device.";
+        "pcp_addresses": "array of addresses", "[\"192.0.0.9\", \"2001:1::1\"]", "[\"192.0.0.9\", \"2001:db8::5351\"]",
+            "Where hosts inside ask for ports with PCP, if a service has `pcp`: addresses that no interface has; they are routed to the device. By default those that every host may ask at without being told (RFC 7723), of the families that the hosts have. At most 4 of a family.";
         "icmp_errors_per_second": "number", "100", "1000", "ICMP errors of its own that each worker sends a second at most, 0 to 1000000 (RFC 4443 section 2.4 (f)): so many of those that path MTU discovery needs, and so many others; of each a quarter, or ten if that is more, to one IPv4 host or IPv6 prefix of 64 bits. 100 a second is what a LAN can bear, and traceroute needs few. Echo replies do not count.";
         "icmp_errors_at_once": "number", "50", "200", "ICMP errors of its own that each worker may send at once, 1 to 1000000.";
         "icmp_refusals": "switch", "true", "false",
@@ -156,6 +158,7 @@ pub static CAPACITY: Section = Section {
         "bindings": "number", "see below", "1048576", "Bindings (inside address and port to outside address and port), about 76 bytes each. By default as many as the pools have ports, of each of the three protocols, but at most what a 32nd of the host's memory (or of what its control group may use) has room for, with sessions; `tombolo check` says how many that is.";
         "subscribers": "number", "see below", "65536", "Subscribers (inside addresses) with state at a time, about 76 bytes each. By default 65536, or one for 16 bindings if that is more; at most as many as bindings.";
         "sessions": "number", "four for each binding", "4194304", "Sessions (binding and remote address and port), about 21 bytes each. The first of a TCP binding does not count, nor do UDP and ICMP where they have none.";
+        "leases": "number", "4096", "65536", "Bindings that hosts have asked for with PCP, at a time, 64 bytes each; by default no more than there is room for bindings.";
         "memory": "\"as-needed\" or \"at-start\"", "\"as-needed\"", "\"at-start\"",
             "When memory is taken: as the tables fill, so that now and then a packet waits a tenth of a millisecond for it, or all of it at the start, by all processors at once (100 million sessions: 0.1 s), so that none does and what is missing shows at once. The kernel's fast path has its own at the start in any case.";
     },
@@ -570,6 +573,17 @@ pub static LIMITS: Section = Section {
     },
 };
 
+/// `service.pcp`.
+pub static PCP: Section = Section {
+    path: "service.pcp",
+    about: "What hosts inside may ask for with PCP (RFC 6887, with the port sets of RFC 7753), at the addresses `pcp_addresses` of `[gateway]`; those behind a B4 also at 192.0.0.1. A mapping is a binding that anybody may send to, whatever `filtering` and `inbound_tcp` say, as long as its host renews it. `pcp = true` is this table with nothing in it. A reload takes changes; mappings that are there stay until their time is over.",
+    groups: groups! {
+        "mappings_per_subscriber": "number", "32", "16", "Mappings that a subscriber may have at a time, 1 to 65535; they count as bindings, too.";
+        "shortest_lifetime": "seconds", "120", "120", "The shortest time that a mapping is given for.";
+        "longest_lifetime": "seconds", "86400", "7200", "The longest one.";
+    },
+};
+
 /// `service.allocation`.
 pub static ALLOCATION: Section = Section {
     path: "service.allocation",
@@ -594,7 +608,7 @@ pub static ALLOCATION: Section = Section {
 };
 
 /// All tables, in the order of the documentation.
-pub static SECTIONS: [&Section; 25] = [
+pub static SECTIONS: [&Section; 26] = [
     &FILE,
     &GATEWAY,
     &COLLECTOR,
@@ -609,6 +623,7 @@ pub static SECTIONS: [&Section; 25] = [
     &UNTRANSLATED_HOST,
     &FILTERING,
     &LIMITS,
+    &PCP,
     &ALLOCATION,
     &STATELESS,
     &EAM,

@@ -17,6 +17,7 @@ use tombolo_tables::lpm::Prefix;
 use tombolo_tables::tables::Budget;
 
 use crate::document::{Node, Table};
+use crate::pcp;
 use crate::pool;
 use crate::problem::{Log, Problem};
 use crate::reference::{ALLOCATION, FILTERING, LIMITS};
@@ -54,6 +55,11 @@ pub(crate) fn policy(table: &Table<'_>, defaults: Policy, log: &mut Log) -> Poli
     if table.allows("unsolicited_syn") {
         policy.unsolicited_syn =
             table.read_or("unsolicited_syn", defaults.unsolicited_syn, log, |node| node.choice(&UNSOLICITED));
+    }
+    if table.allows("pcp")
+        && let Some(node) = table.find("pcp")
+    {
+        policy.pcp = pcp::read(&node, log);
     }
     if table.allows("limits")
         && let Some(limits) = table.table("limits", &LIMITS, log)

@@ -607,7 +607,8 @@ impl Tayga {
             retired: Vec::new(),
             rows: Rows::default(),
             times: Default::default(),
-            capacity: Capacity { subscribers: 1, bindings: 1, sessions: 8, outside_slots: 1 },
+            capacity: Capacity { subscribers: 1, bindings: 1, sessions: 8, outside_slots: 1, leases: 0 },
+            pcp: Default::default(),
             own: OwnAddresses {
                 ipv4: Some(self.ipv4),
                 ipv6: Some(self.ipv6),

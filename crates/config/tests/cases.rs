@@ -164,6 +164,7 @@ fn pass(
         Verdict::Hold => "hold".to_owned(),
         Verdict::ToHost => "to-host".to_owned(),
         Verdict::EchoReply => "echo-reply".to_owned(),
+        Verdict::Pcp(answered) => format!("pcp-{}", answered.code.name()),
         Verdict::Reply(reason) => format!("reply {reason}"),
         Verdict::Drop(reason) => format!("drop {reason}"),
     };

@@ -16,6 +16,7 @@ use tombolo_tables::binding::{Binding, BindingId};
 use tombolo_tables::session::{Session, Sweep};
 use tombolo_tables::subscriber::Subscriber;
 use tombolo_tables::sweep::{Policy, Sweeper};
+use tombolo_tables::tables::Removal;
 use tombolo_tables::tick::Tick;
 
 use crate::binding_log::removals::Removals;
@@ -24,6 +25,9 @@ use crate::threads::{self, Guarded};
 /// A pass over all tables takes this many steps of [`STEP`]: ten seconds.
 const STEPS: usize = 50;
 const STEP: Duration = Duration::from_millis(200);
+
+/// Leases are looked at once in so many steps: once a second.
+const STEPS_OF_LEASES: usize = 5;
 
 /// Connections to be probed: found by this thread, sent by the workers, which have the queues.
 #[derive(Debug, Default)]
@@ -129,15 +133,34 @@ fn sweep(
     let mut sweeper = Sweeper::new(tables, Now(monotonic_nanos()).tick());
     let mut policy = Observed { expiry: Expiry::default(), stayed: 0, removals };
     let parts = Sweeper::parts(tables).div_ceil(STEPS);
+    let mut step = 0_usize;
+    // From now on what hosts ask for is known, unless it was before.
+    let _ = tables.leases.epoch(monotonic_nanos());
     while !stop.is_given() {
         tombolo_io::fault::trip("thread-maintenance");
         policy.expiry.times = plan.load().times;
+        if step.is_multiple_of(STEPS_OF_LEASES) {
+            end_leases(tables, Now(monotonic_nanos()).tick(), &mut policy);
+        }
+        step += 1;
         let complete = sweeper.advance(tables, parts, Now(monotonic_nanos()).tick(), &mut policy);
         publish(&mut policy, complete, swept);
         probes.add(policy.expiry.probes.drain(..));
         std::thread::park_timeout(STEP);
     }
     policy.expiry
+}
+
+/// Leases whose time is over end, and bindings that have gone with theirs are logged; their sessions go in one
+/// pass over all.
+fn end_leases(tables: &Tables, now: Tick, policy: &mut Observed) {
+    let withdrawn = tables.leases.tidy(tables, now);
+    let mut removal = Removal::new(tables);
+    for (id, binding) in withdrawn {
+        removal.finish_withdrawn(id, &binding);
+        policy.binding_removed(id, &binding);
+    }
+    removal.finish();
 }
 
 fn publish(policy: &mut Observed, complete: bool, swept: &Swept) {

@@ -15,7 +15,7 @@ use tombolo_engine::mapping::pool::block_ports;
 use tombolo_engine::{Now, Plan, carry_over};
 use tombolo_io::clock::monotonic_nanos;
 use tombolo_tables::Tables;
-use tombolo_tables::binding::{Binding, flags};
+use tombolo_tables::binding::{Binding, Origin};
 use tombolo_tables::former::{Description, DescriptionError, FormerMemory, FormerTables, description};
 use tombolo_tables::subscriber::Subscriber;
 use tombolo_tables::tick::Tick;
@@ -178,8 +178,8 @@ impl Ends for Ending<'_> {
         *self.reasons.entry(why).or_default() += 1;
         let Some(log) = self.log else { return };
         let service = self.was.services.get(usize::from(binding.inside.service));
-        let has_block =
-            binding.flags & flags::STATIC == 0 && service.is_some_and(|service| service.block_size.is_some());
+        let is_fixed = matches!(binding.origin(), Origin::Configured | Origin::Operator);
+        let has_block = !is_fixed && service.is_some_and(|service| service.block_size.is_some());
         if log.detail == LogDetail::Bindings || !has_block {
             let name = self.name(binding.inside.service);
             log.write(&Event::Binding(BindingEvent::ended(name, binding, self.at.0, self.time(binding.created))));

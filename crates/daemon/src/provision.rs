@@ -25,11 +25,15 @@ pub(crate) fn routes(plan: &Plan) -> Vec<IpNet> {
         routes
             .extend(routed.unshared_ipv4().flat_map(|(first, last)| Ipv4Subnets::new(first, last, 0)).map(IpNet::from));
     }
-    if plan.own.answered_by == AnsweredBy::Gateway {
-        let own = [plan.own.ipv4.map(IpAddr::from), plan.own.ipv6.map(IpAddr::from)].into_iter().flatten();
-        let missing: Vec<_> =
-            own.filter(|own| !routes.iter().any(|route| route.contains(own))).map(IpNet::from).collect();
-        routes.extend(missing);
+    let own = match plan.own.answered_by {
+        AnsweredBy::Gateway => [plan.own.ipv4.map(IpAddr::from), plan.own.ipv6.map(IpAddr::from)],
+        AnsweredBy::Host => [None, None],
+    };
+    let asked_at = plan.pcp.ipv4.iter().map(|at| IpAddr::V4(*at)).chain(plan.pcp.ipv6.iter().map(|at| IpAddr::V6(*at)));
+    for address in own.into_iter().flatten().chain(asked_at) {
+        if !routes.iter().any(|route| route.contains(&address)) {
+            routes.push(address.into());
+        }
     }
     routes
 }

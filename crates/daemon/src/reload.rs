@@ -19,7 +19,7 @@ use crate::discovery;
 use crate::table_text::TableTextError;
 
 /// Keys of `[gateway]` that a reload takes.
-const LIVE: [&str; 11] = [
+const LIVE: [&str; 12] = [
     "gateway.ipv4",
     "gateway.ipv6",
     "gateway.answered_by",
@@ -31,6 +31,7 @@ const LIVE: [&str; 11] = [
     "gateway.fastpath_netfilter",
     "gateway.metrics",
     "gateway.binding_log",
+    "gateway.pcp_addresses",
 ];
 
 /// Why a configuration cannot take the place of another.

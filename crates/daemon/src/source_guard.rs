@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use ipnet::{Ipv4Net, Ipv6Net};
 use tombolo_config::{Host as HostSettings, InsideInterfaces, Provision};
 use tombolo_engine::Plan;
+use tombolo_engine::mechanism::napt::KnownBy;
 use tombolo_engine::plan::{Routed, Service};
 use tombolo_engine::side::Side;
 use tombolo_io::netfilter::{Entrance, Entrances, InsidePackets, ServicePackets, SourceGuard};
@@ -89,7 +90,7 @@ fn from_inside(plan: &Plan, entrances: &Entrances) -> InsidePackets {
         let ipv6 = ipv6.into_iter().filter_map(|(at, length)| Ipv6Net::new(at, length).ok());
         let mut inside = ServicePackets { service: service.name.clone(), ipv6: Vec::new(), ipv4: sources };
         match service.kind.shape().ipv4 {
-            Side::Outside => inside.ipv6.extend(ipv6),
+            Side::Outside => inside.ipv6.extend(ipv6.chain(asked_at(plan, service))),
             Side::Inside => {
                 packets.outside_ipv6.extend(ipv6);
                 if inside.ipv4.is_empty() {
@@ -107,6 +108,13 @@ fn from_inside(plan: &Plan, entrances: &Entrances) -> InsidePackets {
         }
     }
     packets
+}
+
+/// Where hosts inside a service ask for ports.
+fn asked_at(plan: &Plan, service: &Service) -> Vec<Ipv6Net> {
+    let takes = service.kind.hosts_known_by() == KnownBy::Ipv6
+        && service.kind.nat().is_some_and(|nat| nat.policy.pcp.is_some());
+    if takes { plan.pcp.ipv6.iter().copied().map(Ipv6Net::from).collect() } else { Vec::new() }
 }
 
 /// What a service without an entrance of its own may have in the prefix of one that has one, which stands behind it.

@@ -7,7 +7,7 @@ use serde::Serialize;
 use tombolo_engine::mapping::pool::PortSpace;
 use tombolo_engine::mechanism::session_state;
 use tombolo_engine::{Now, Plan};
-use tombolo_tables::binding::{Binding, InsideKey, flags};
+use tombolo_tables::binding::{Binding, InsideKey, Origin};
 use tombolo_tables::session::{Session, State};
 use tombolo_tables::subscriber::Subscriber;
 use tombolo_tables::tick::Tick;
@@ -103,21 +103,25 @@ pub struct BindingRow<'p> {
     /// Its endpoints.
     #[serde(flatten)]
     pub endpoints: Endpoints<'p>,
-    /// `dynamic`, `configured` or `operator`.
+    /// `dynamic`, `configured`, `operator`, or `pcp`.
     pub origin: &'static str,
     /// Seconds since it was made.
     pub age: u64,
     /// Seconds since a session was last made on it; where it has none, since a packet last used it.
     pub idle: u64,
+    /// Seconds for which its host has asked for it still.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires: Option<u64>,
 }
 
 /// Who made a binding.
 #[must_use]
 pub fn origin(binding: &Binding) -> &'static str {
-    match binding.flags & (flags::STATIC | flags::OPERATOR) {
-        0 => "dynamic",
-        flags::STATIC => "configured",
-        _ => "operator",
+    match binding.origin() {
+        Origin::Dynamic => "dynamic",
+        Origin::Configured => "configured",
+        Origin::Operator => "operator",
+        Origin::Leased => "pcp",
     }
 }
 
@@ -130,7 +134,14 @@ impl<'p> BindingRow<'p> {
             origin: origin(binding),
             age: seconds(now.tick().since(binding.created)),
             idle: seconds(now.tick().since(touched)),
+            expires: None,
         }
+    }
+
+    /// The same, of one that its host has asked for until then.
+    #[must_use]
+    pub fn until(self, expires: Option<Tick>, now: Now) -> Self {
+        Self { expires: expires.map(|at| seconds(at.since(now.tick()))), ..self }
     }
 }
 

@@ -13,6 +13,8 @@ use tombolo_engine::{Engine, Now, Plan, static_bindings};
 use tombolo_tables::binding::Binding;
 use tombolo_tables::former::{Description, FormerMemory, FormerTables};
 use tombolo_tables::hash::HashKey;
+use tombolo_tables::lease::{Before, Lease, Use};
+use tombolo_tables::leasing::give_flags;
 use tombolo_tables::memory::Slab;
 use tombolo_tables::session::{DOUBTED, State, UNANSWERED};
 use tombolo_tables::subscriber::{Subscriber, SubscriberId};
@@ -549,4 +551,32 @@ fn a_description_that_lacks_something_says_what() {
     let description = Description::parse(&text).unwrap();
     let error = FormerTables::open(&Kept::default(), &description).unwrap_err().to_string();
     assert!(error.contains("is missing"), "{error}");
+}
+
+#[test]
+fn what_hosts_have_asked_for_goes_on_with_its_holder_and_its_time() {
+    let mut world = World::new(plan(ROOM, &cgn("192.0.2.0/30")));
+    let lent: Vec<Lease> = [(1, 1000), (2, 10)]
+        .into_iter()
+        .map(|(number, ticks)| {
+            world.udp((host(number), 5000)).unwrap();
+            let inside = key(host(number), 5000, 17, 0);
+            let subscriber = world.tables.find_inside(&inside).unwrap().1.subscriber;
+            let expires = Tick(NOW.tick().0 + ticks);
+            let (purpose, before) = (Use::Anybody, Before::Dynamic);
+            let lease = Lease { inside, purpose, nonce: [7; 12], expires, before, subscriber };
+            assert!(world.tables.leases.open().add(&lease, NOW.tick()).is_some());
+            assert!(give_flags(&world.tables, &inside, purpose.flags(), NOW.tick()));
+            lease
+        })
+        .collect();
+    world.tables.leases.set_since(123);
+    world.now = Now(NOW.0 + (50 << Tick::SHIFT));
+    let other = nat44("other", "10.1.0.0/24", &addresses("203.0.113.0/28"), "");
+    let (next, carried, _) = world.carried_to(plan((100, 1000, 5000), &format!("{other}{}", cgn("192.0.2.0/28"))));
+    assert_eq!((carried.bindings, next.tables.leases.count(), next.tables.leases.since()), (2, 1, 123));
+    let found = |number| next.tables.find_inside(&key(host(number), 5000, 17, 1)).unwrap().1;
+    assert_eq!((found(1).flags, found(2).flags), (Use::Anybody.flags(), 0), "what is over is a binding as any");
+    let there: Vec<Lease> = next.tables.leases.iter().collect();
+    assert_eq!(there, [Lease { inside: found(1).inside, subscriber: found(1).subscriber, ..lent[0] }]);
 }

@@ -69,7 +69,8 @@ fn plan(rows: u32) -> Plan {
         retired: Vec::new(),
         rows: tombolo_engine::row::Rows::default(),
         times: Default::default(),
-        capacity: Capacity { subscribers: 1, bindings: 1, sessions: 8, outside_slots: 1 },
+        capacity: Capacity { subscribers: 1, bindings: 1, sessions: 8, outside_slots: 1, leases: 0 },
+        pcp: Default::default(),
         own: OwnAddresses::default(),
     }
 }

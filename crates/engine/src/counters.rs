@@ -6,6 +6,9 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tombolo_wire::pcp::ResultCode;
+
+use crate::answered::Answered;
 use crate::side::Side;
 use crate::verdict::{DropReason, Verdict};
 
@@ -25,11 +28,15 @@ pub struct Counters {
     services: [OnceLock<Box<Counted>>; 256],
     /// Of packets that are no service's.
     others: Counted,
+    /// Requests of PCP by opcode and result.
+    pcp: PcpCounters,
 }
+
+type PcpCounters = [[AtomicU64; ResultCode::ALL.len()]; Answered::OPCODES.len()];
 
 impl Default for Counters {
     fn default() -> Self {
-        Self { services: [const { OnceLock::new() }; 256], others: Counted::default() }
+        Self { services: [const { OnceLock::new() }; 256], others: Counted::default(), pcp: PcpCounters::default() }
     }
 }
 
@@ -83,6 +90,11 @@ impl Counters {
             Verdict::ToHost => add(&counted.to_host, 1),
             Verdict::Hold => add(&counted.held, 1),
             Verdict::EchoReply => add(&counted.replied, 1),
+            Verdict::Pcp(answered) => {
+                add(&counted.replied, 1);
+                let (opcode, code) = answered.place();
+                add(&self.pcp[opcode][code], 1);
+            }
             Verdict::Reply(_) | Verdict::Drop(_) => counted.end(verdict),
         }
     }
@@ -105,6 +117,9 @@ impl Counters {
     /// Adds what was counted to `totals`.
     pub fn add_to(&self, totals: &mut Totals) {
         self.others.add_to(totals);
+        for (totals, counted) in totals.pcp.iter_mut().flatten().zip(self.pcp.iter().flatten()) {
+            *totals += counted.load(Ordering::Relaxed);
+        }
         self.services.iter().filter_map(OnceLock::get).for_each(|counted| counted.add_to(totals));
     }
 
@@ -124,7 +139,7 @@ impl Counted {
                 add(&self.drops[reason as usize], 1);
             }
             Verdict::Drop(reason) => add(&self.drops[reason as usize], 1),
-            Verdict::Forward | Verdict::EchoReply | Verdict::Hold | Verdict::ToHost => {}
+            Verdict::Forward | Verdict::EchoReply | Verdict::Pcp(_) | Verdict::Hold | Verdict::ToHost => {}
         }
     }
 
@@ -162,6 +177,8 @@ pub struct Totals {
     pub replied: u64,
     /// Packets dropped or answered with an ICMP error, by reason.
     pub drops: [u64; DropReason::COUNT],
+    /// Requests of PCP, by the places of [`Answered`]; of the whole gateway alone.
+    pub pcp: [[u64; ResultCode::ALL.len()]; Answered::OPCODES.len()],
 }
 
 impl Default for Totals {
@@ -174,6 +191,7 @@ impl Default for Totals {
             held: 0,
             replied: 0,
             drops: [0; DropReason::COUNT],
+            pcp: Default::default(),
         }
     }
 }

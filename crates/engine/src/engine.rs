@@ -22,6 +22,7 @@ use crate::own_addresses::AnsweredBy;
 use crate::packet::{HEADROOM, Offload, Outbox, Packet};
 use crate::packet_words::describe;
 use crate::parse::{Parsed, parse_ipv4, parse_ipv6};
+use crate::pcp;
 use crate::plan::Plan;
 use crate::random::Random;
 use crate::refused::{Refused, RefusedLog};
@@ -199,6 +200,7 @@ impl Engine {
                 tables,
                 times: &plan.times,
                 own: &plan.own,
+                pcp: &plan.pcp,
                 worker,
                 notes: Notes(None),
             };
@@ -288,6 +290,7 @@ impl Engine {
             tables: &self.tables,
             times: &plan.times,
             own: &plan.own,
+            pcp: &plan.pcp,
             worker: &mut self.worker,
             notes,
         };
@@ -351,6 +354,9 @@ fn receive_ipv6(
 ) -> Result<Verdict, Refusal> {
     work.notes.add("", || describe("IPv6", parsed));
     let own = &plan.own;
+    if pcp::has_ipv6(plan, parsed.destination) {
+        return pcp::receive_ipv6(plan, parsed, work);
+    }
     if own.answered_by == AnsweredBy::Gateway && own.ipv6 == Some(parsed.destination) {
         return echo::receive_ipv6(parsed, work).or_else(|refusal| answer_ipv6(own.ipv6, refusal, parsed, work));
     }
@@ -391,6 +397,10 @@ fn receive_ipv4(
 ) -> Result<Verdict, Refusal> {
     work.notes.add("", || describe("IPv4", parsed));
     let own = &plan.own;
+    if pcp::has_ipv4(plan, parsed.destination) {
+        whose.side = Side::Inside;
+        return pcp::receive_ipv4(plan, parsed, work);
+    }
     if own.answered_by == AnsweredBy::Gateway && own.ipv4 == Some(parsed.destination) {
         return echo::receive_ipv4(parsed, work).or_else(|refusal| answer_ipv4(own.ipv4, refusal, parsed, work));
     }

@@ -3,7 +3,7 @@
 //! Packets may go on meanwhile: what they need is made anew.
 
 use tombolo_tables::Tables;
-use tombolo_tables::binding::{Binding, flags};
+use tombolo_tables::binding::{Binding, Origin};
 use tombolo_tables::tables::Removal;
 
 use crate::now::Now;
@@ -27,7 +27,7 @@ pub fn flush(tables: &Tables, service: Option<u8>, now: Now, removed: &mut dyn F
         if tables.bindings.read(id).is_some_and(|(binding, _)| is_meant(&binding)) {
             removal.clear(id);
         }
-        let goes = |binding: &Binding| is_meant(binding) && binding.flags & flags::STATIC == 0;
+        let goes = |binding: &Binding| is_meant(binding) && binding.origin() == Origin::Dynamic;
         if let Some(binding) = removal.unbind_if(id, goes, now.tick()) {
             flushed.bindings += 1;
             removed(&binding);

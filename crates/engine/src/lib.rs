@@ -7,6 +7,7 @@
 
 mod allowed;
 mod answer;
+mod answered;
 pub mod carry_over;
 pub mod counters;
 
@@ -22,6 +23,8 @@ mod own_addresses;
 pub mod packet;
 mod packet_words;
 pub mod parse;
+mod pcp;
+mod pcp_addresses;
 pub mod plan;
 pub mod probe;
 mod random;
@@ -38,6 +41,7 @@ pub mod trace;
 pub mod verdict;
 mod work;
 
+pub use answered::Answered;
 pub use engine::Engine;
 pub use now::Now;
 pub use plan::Plan;

@@ -11,7 +11,9 @@ use crate::mapping::stateless::Claim;
 use crate::mechanism::napt::Times;
 
 pub use crate::mechanism::napt::StaticBinding;
+pub use crate::mechanism::pcp::PcpPolicy;
 pub use crate::own_addresses::{AnsweredBy, ErrorPolicy, OwnAddresses, Refusals};
+pub use crate::pcp_addresses::{ANYCAST_IPV4, ANYCAST_IPV6, MOST_PCP_ADDRESSES, PcpAddresses};
 pub use crate::routed::Routed;
 use crate::row::Rows;
 pub use crate::service::{Service, ServiceKind};
@@ -32,6 +34,8 @@ pub struct Plan {
     pub capacity: Capacity,
     /// Addresses that the gateway speaks from when it sends ICMP errors of its own.
     pub own: OwnAddresses,
+    /// Addresses that hosts inside ask for ports at.
+    pub pcp: PcpAddresses,
 }
 
 impl Plan {

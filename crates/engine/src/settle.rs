@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::Ipv4Addr;
 
 use tombolo_tables::Tables;
-use tombolo_tables::binding::{Binding, InsideKey, flags};
+use tombolo_tables::binding::{Binding, InsideKey, Origin};
 use tombolo_tables::subscriber::Subscriber;
 use tombolo_tables::tables::Removal;
 
@@ -132,10 +132,10 @@ impl<'p> Asked<'p> {
         if nat.pool.slot(outside.address, space, outside.port.0) != Some(binding.outside_slot) {
             return Err(Ended::Pool);
         }
-        match binding.flags & (flags::STATIC | flags::OPERATOR) {
-            0 => check_port(nat, inside, space, outside).map(drop),
-            flags::STATIC if !self.configured.contains(&(*inside, outside)) => Err(Ended::Configuration),
-            _ => Ok(()),
+        match binding.origin() {
+            Origin::Dynamic | Origin::Leased => check_port(nat, inside, space, outside).map(drop),
+            Origin::Configured if !self.configured.contains(&(*inside, outside)) => Err(Ended::Configuration),
+            Origin::Configured | Origin::Operator => Ok(()),
         }
     }
 

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use tombolo_tables::Tables;
-use tombolo_tables::binding::{Binding, InsideKey, flags};
+use tombolo_tables::binding::{Binding, InsideKey, Origin, flags};
 use tombolo_tables::outside::Slot;
 use tombolo_tables::tables::{Candidate, Removal};
 
@@ -107,11 +107,10 @@ pub fn remove(
     let slot = slot.ok_or("no pool has this outside endpoint")?;
     let found = tables.find_outside(slot).filter(|(_, binding)| binding.inside.protocol == space.protocol());
     let (id, binding) = found.ok_or("the outside endpoint has no binding")?;
-    if binding.flags & flags::STATIC == 0 {
-        return Err("the binding is dynamic; it goes by itself, or with a flush");
-    }
-    if binding.flags & flags::OPERATOR == 0 {
-        return Err("the binding is in the configuration; remove it there and reload");
+    match binding.origin() {
+        Origin::Dynamic => return Err("the binding is dynamic; it goes by itself, or with a flush"),
+        Origin::Configured => return Err("the binding is in the configuration; remove it there and reload"),
+        Origin::Operator | Origin::Leased => {}
     }
     let mut removal = Removal::new(tables);
     let removed = removal.unbind_if(id, |found| *found == binding, now.tick());
@@ -127,7 +126,7 @@ fn remove_others(
     let mut removal = Removal::new(tables);
     let goes = |binding: &Binding| {
         let stays = wanted.get(&binding.inside).is_some_and(|(_, wanted)| is_same(binding, wanted));
-        binding.flags & (flags::STATIC | flags::OPERATOR) == flags::STATIC && !stays
+        binding.origin() == Origin::Configured && !stays
     };
     for id in tables.bindings.iter() {
         if let Some(binding) = removal.unbind_if(id, goes, now.tick()) {
@@ -138,7 +137,7 @@ fn remove_others(
 }
 
 fn is_same(binding: &Binding, wanted: &StaticBinding) -> bool {
-    binding.flags & flags::STATIC != 0
+    matches!(binding.origin(), Origin::Configured | Origin::Operator)
         && binding.outside_ipv4 == wanted.outside.address.octets()
         && binding.outside_port == wanted.outside.port.0.to_be_bytes()
 }
@@ -152,12 +151,15 @@ fn make(
     now: Now,
 ) -> Result<(), &'static str> {
     if let Some((_, found)) = tables.find_inside(inside) {
-        return match found.flags & (flags::STATIC | flags::OPERATOR) {
+        return match found.origin() {
             _ if is_same(&found, wanted) => Ok(()),
-            flags::STATIC => Err("the inside endpoint has another static binding"),
-            0 => Err("the inside endpoint has a dynamic binding; it must expire first"),
-            _ => Err(
+            Origin::Configured => Err("the inside endpoint has another static binding"),
+            Origin::Dynamic => Err("the inside endpoint has a dynamic binding; it must expire first"),
+            Origin::Operator => Err(
                 "the inside endpoint has a binding that an operator added; \"tombolo binding remove\" takes it away",
+            ),
+            Origin::Leased => Err(
+                "the inside endpoint has a binding that its host has asked for with PCP; \"tombolo binding remove\" takes it away",
             ),
         };
     }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::answered::Answered;
+
 /// The end of a packet's way through the engine. Packets that leave go through the
 /// [`Outbox`](crate::packet::Outbox); the verdict says what they were.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,6 +14,8 @@ pub enum Verdict {
     Reply(DropReason),
     /// An echo request to an address of the gateway's own, answered.
     EchoReply,
+    /// A request of PCP, answered.
+    Pcp(Answered),
     /// Kept: a fragment that waits for the others, or a SYN that waits for the inside to open.
     Hold,
     /// Not the gateway's; the host may have it. What came to an address of the host itself is given back to it.
@@ -28,6 +32,7 @@ impl Verdict {
             Self::Forward => "forward",
             Self::Reply(_) => "reply",
             Self::EchoReply => "echo-reply",
+            Self::Pcp(_) => "pcp-reply",
             Self::Hold => "hold",
             Self::ToHost => "to-host",
             Self::Drop(_) => "drop",
@@ -185,6 +190,8 @@ drop_reasons! {
     SoftwireRefused = "softwire-refused", remedy: "provision the softwire at the other end, or this end anew";
     /// From one subscriber of the gateway to another, where hairpinning is switched off.
     HairpinningOff = "hairpinning-off", remedy: "set hairpinning = true if subscribers are to reach each other";
+    /// A request of PCP from a host that is inside no service that takes any (RFC 6887 section 8.2).
+    NotPcpClient = "not-pcp-client", remedy: "give the service of the host a table pcp, if its hosts may ask for ports";
     /// The buffer has no room for the larger header.
     NoHeadroom = "no-headroom", remedy: "this is a defect of the gateway; report it";
 }

@@ -17,6 +17,7 @@ use crate::mechanism::{IcmpAnswer, Refusal};
 use crate::now::Now;
 use crate::own_addresses::OwnAddresses;
 use crate::packet::{Outbox, Packet};
+use crate::pcp_addresses::PcpAddresses;
 use crate::random::Random;
 use crate::refused::RefusedLog;
 use crate::trace::Notes;
@@ -41,6 +42,7 @@ pub(crate) struct Work<'a> {
     pub(crate) tables: &'a Tables,
     pub(crate) times: &'a Times,
     pub(crate) own: &'a OwnAddresses,
+    pub(crate) pcp: &'a PcpAddresses,
     pub(crate) worker: &'a mut Worker,
     pub(crate) notes: Notes<'a>,
 }
@@ -79,6 +81,7 @@ impl Work<'_> {
             tables: self.tables,
             times: self.times,
             own: self.own,
+            pcp: self.pcp,
             worker: &mut *self.worker,
             notes: self.notes.lend(),
         }

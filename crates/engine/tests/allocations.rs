@@ -73,7 +73,8 @@ fn plan() -> Plan {
         retired: Vec::new(),
         rows: tombolo_engine::row::Rows::default(),
         times: Default::default(),
-        capacity: Capacity { subscribers: 1, bindings: 1, sessions: 8, outside_slots: 1 },
+        capacity: Capacity { subscribers: 1, bindings: 1, sessions: 8, outside_slots: 1, leases: 0 },
+        pcp: Default::default(),
         own: OwnAddresses {
             ipv4: Some([192, 0, 2, 254].into()),
             ipv6: Some("2001:db8:ffff::1".parse().unwrap()),

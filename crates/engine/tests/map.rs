@@ -139,7 +139,8 @@ impl End {
             retired: Vec::new(),
             rows: tombolo_engine::row::Rows::default(),
             times: Times::default(),
-            capacity: Capacity { subscribers: 100, bindings: 1000, sessions: 3000, outside_slots: 0 },
+            capacity: Capacity { subscribers: 100, bindings: 1000, sessions: 3000, outside_slots: 0, leases: 0 },
+            pcp: Default::default(),
             own: OwnAddresses {
                 ipv4: Some(Ipv4Addr::new(192, 168, 9, 9)),
                 ipv6: Some("2001:db8:9::9".parse().unwrap()),
@@ -406,7 +407,7 @@ fn random_packets_do_no_harm_to_either_end() {
                         assert!(sent.is_empty(), "{reason}");
                         reasons.insert(reason);
                     }
-                    Verdict::EchoReply => assert_eq!(sent.len(), 1),
+                    Verdict::EchoReply | Verdict::Pcp(_) => assert_eq!(sent.len(), 1),
                     Verdict::Hold | Verdict::ToHost => assert!(sent.is_empty()),
                 }
                 if n % 1000 == 0 {

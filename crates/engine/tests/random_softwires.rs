@@ -235,7 +235,8 @@ fn torture(kind: ServiceKind, at_home: bool) {
         retired: Vec::new(),
         rows: tombolo_engine::row::Rows::default(),
         times: Times::default(),
-        capacity: Capacity { subscribers: 50, bindings: 500, sessions: 1000, outside_slots: 0 },
+        capacity: Capacity { subscribers: 50, bindings: 500, sessions: 1000, outside_slots: 0, leases: 0 },
+        pcp: Default::default(),
         own: OwnAddresses { ipv4: Some(Ipv4Addr::new(198, 51, 100, 1)), ipv6: None, ..OwnAddresses::default() },
     };
     plan.capacity.outside_slots = plan.outside_slots().unwrap();
@@ -270,7 +271,7 @@ fn torture(kind: ServiceKind, at_home: bool) {
                 assert!(sent >= 1, "{reason}");
                 reasons[reason as usize] += 1;
             }
-            Verdict::EchoReply => assert!(sent >= 1),
+            Verdict::EchoReply | Verdict::Pcp(_) => assert!(sent >= 1),
             Verdict::Hold | Verdict::ToHost => assert_eq!(sent, 0),
         }
         if n % 1000 == 0 {

@@ -124,13 +124,14 @@ struct Gateway {
 
 impl Gateway {
     fn new(siit: Siit) -> Self {
-        let capacity = Capacity { subscribers: 1, bindings: 1, sessions: 8, outside_slots: 1 };
+        let capacity = Capacity { subscribers: 1, bindings: 1, sessions: 8, outside_slots: 1, leases: 0 };
         let plan = Plan {
             services: vec![Service { number: 0, name: "siit".into(), kind: ServiceKind::Siit(siit) }],
             retired: Vec::new(),
             rows: tombolo_engine::row::Rows::default(),
             times: Default::default(),
             capacity,
+            pcp: Default::default(),
             own: OwnAddresses::default(),
         };
         let tables = Tables::new(&mut Heap, capacity, HashKey::new([1, 2, 3, 4])).unwrap();

@@ -19,7 +19,7 @@ use tombolo_engine::mapping::softwire_table::{SoftwireRow, SoftwireTable, b4_add
 use tombolo_engine::mechanism::napt::{Nat, Policy, SubscriberIs, Times};
 use tombolo_engine::mechanism::{Softwire, SoftwireSettings};
 use tombolo_engine::packet::Packet;
-use tombolo_engine::plan::{OwnAddresses, Plan, Service, ServiceKind};
+use tombolo_engine::plan::{OwnAddresses, PcpPolicy, Plan, Service, ServiceKind};
 use tombolo_engine::service::aftr::{Aftr, Untranslated};
 use tombolo_engine::service::b4::B4;
 use tombolo_engine::service::lwaftr::Lwaftr;
@@ -42,7 +42,8 @@ fn gateway(kind: ServiceKind) -> Gateway {
         retired: Vec::new(),
         rows: tombolo_engine::row::Rows::default(),
         times: Times::default(),
-        capacity: Capacity { subscribers: 100, bindings: 1000, sessions: 1000, outside_slots: 0 },
+        capacity: Capacity { subscribers: 100, bindings: 1000, sessions: 1000, outside_slots: 0, leases: 16 },
+        pcp: Default::default(),
         own: OwnAddresses { ipv4: Some(OWN), ipv6: Some("2001:db8:2::1".parse().unwrap()), ..OwnAddresses::default() },
     };
     plan.capacity.outside_slots = plan.outside_slots().unwrap();
@@ -204,6 +205,42 @@ fn hosts_with_the_same_address_behind_two_b4s_are_two_hosts() {
     }
     // The reference example of RFC 6333 figure 5: another B4 gets nothing of it.
     assert_eq!(gateway.pass(&udp((SERVER, 53), (POOL, 1), b"scan")).0, Verdict::Drop(DropReason::NoBinding));
+}
+
+#[test]
+fn a_host_behind_a_b4_asks_its_aftr_for_a_port() {
+    let policy = Policy { pcp: Some(PcpPolicy::default()), ..Policy::default() };
+    let mut gateway = aftr(policy);
+    let mut request = vec![2, 1, 0, 0, 0, 0, 0x0e, 0x10];
+    request.extend(HOST4.to_ipv6_mapped().octets());
+    request.extend(b"twelve bytes");
+    request.extend([17, 0, 0, 0, 0x1f, 0x90, 0, 0]);
+    request.extend(Ipv4Addr::UNSPECIFIED.to_ipv6_mapped().octets());
+    let server = Ipv4Addr::new(192, 0, 0, 1);
+    let mut outside = Vec::new();
+    for b4 in [B4_A, B4_B] {
+        let asked = tunnelled(b4, AFTR, &udp((HOST4, 40_000), (server, 5351), &request));
+        let (verdict, sent) = gateway.pass(&asked);
+        assert!(matches!(verdict, Verdict::Pcp(_)), "{verdict:?}");
+        let (from, to, inner) = inside(&sent[0]);
+        let seen = see(&inner);
+        assert_eq!((from, to, seen.source, seen.destination), (AFTR, b4, server.into(), HOST4.into()));
+        assert_eq!((seen.ports, &seen.payload[..4]), ((5351, 40_000), &[2, 0x81, 0, 0][..]));
+        outside.push((POOL, u16::from_be_bytes([seen.payload[42], seen.payload[43]])));
+        let knock = forward(&mut gateway, &udp((SERVER, 1), (POOL, outside[outside.len() - 1].1), b"knock"));
+        let (_, to, inner) = inside(&knock);
+        assert_eq!((to, see(&inner).ports.1), (b4, 0x1f90));
+    }
+    assert_ne!(outside[0], outside[1], "they are two hosts");
+    // Not from a stranger, nor for a host that is elsewhere, nor from outside any softwire.
+    let stranger = tunnelled("2001:db8:2000::1".parse().unwrap(), AFTR, &udp((HOST4, 1), (server, 5351), &request));
+    assert_eq!(gateway.pass(&stranger).0, Verdict::Reply(DropReason::UnknownSoftwire));
+    let other = tunnelled(B4_A, AFTR, &udp((Ipv4Addr::new(10, 9, 9, 9), 1), (server, 5351), &request));
+    assert_eq!(see(&inside(&gateway.pass(&other).1[0]).2).payload[3], 12, "ADDRESS_MISMATCH");
+    let plain = udp((B4_A, 1), (AFTR, 5351), &request);
+    assert_eq!(gateway.pass(&plain).0, Verdict::Drop(DropReason::NotIpv4Inside));
+    assert_eq!(gateway.tables.leases.count(), 2);
+    gateway.audit();
 }
 
 #[test]

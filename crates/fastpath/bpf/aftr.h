@@ -16,7 +16,7 @@ static __always_inline struct outcome aftr_inside(const volatile struct service 
 
 	if (!is_in_networks(service, service->b4_networks, packet->outer_source) ||
 	    !is_among(service->inside, service->inside_ranges, bpf_ntohl(packet->source4)) ||
-	    is_service_continuity(packet->destination4))
+	    is_service_continuity(packet->destination4) || is_asked_at(packet->destination4))
 		return PASSED(MISS_SCREENED);
 	if (must_clamp(service, scratch))
 		return PASSED(MISS_POLICY);

@@ -59,6 +59,16 @@ static __always_inline bool must_clamp(const volatile struct service *service,
 	return service->flags & SERVICE_CLAMPS && packet->space == SPACE_TCP && packet->announces;
 }
 
+/* Where hosts inside ask for ports: crates/engine/src/pcp.rs, service/aftr.rs. */
+static __always_inline bool is_asked_at(__u32 destination)
+{
+#pragma unroll
+	for (int n = 0; n < PCP_ADDRESSES_MAX && plan.pcp4[n]; n++)
+		if (plan.pcp4[n] == destination)
+			return true;
+	return false;
+}
+
 /* For the gateway itself, where no interface of the host has its addresses. */
 static __always_inline bool is_own(const struct packet *packet)
 {
@@ -66,7 +76,8 @@ static __always_inline bool is_own(const struct packet *packet)
 							  packet->destination;
 
 	if (packet->is_ipv4 && !packet->is_tunnelled)
-		return plan.own4 && packet->destination4 == plan.own4;
+		return (plan.own4 && packet->destination4 == plan.own4) ||
+		       is_asked_at(packet->destination4);
 	return (plan.own6[0] || plan.own6[1]) && destination[0] == plan.own6[0] &&
 	       destination[1] == plan.own6[1];
 }

@@ -6,7 +6,7 @@ use std::net::Ipv6Addr;
 use tombolo_engine::Plan;
 use tombolo_engine::mechanism::napt::ShortPorts;
 use tombolo_engine::mechanism::session_state;
-use tombolo_engine::plan::{AnsweredBy, OwnAddresses, Routed, Service};
+use tombolo_engine::plan::{AnsweredBy, MOST_PCP_ADDRESSES, OwnAddresses, Routed, Service};
 use tombolo_engine::side::Side;
 use tombolo_io::netfilter::{Entrance, Entrances};
 use tombolo_tables::tables::Geometry;
@@ -16,8 +16,8 @@ use tombolo_wire::rfc6052::NON_GLOBAL;
 use crate::error::FastPathError;
 use crate::lookup::LookupTables;
 use crate::record::{
-    KIND_ENGINE, KIND_NAT64, NonGlobal, PlanRecord, SERVICE_AT_CUSTOMER, SERVICE_ENGINE_BINDS, SERVICE_ENGINE_OPENS,
-    SERVICES, SHORT_PORTS, ServiceRecord, ShortPortRecord, halves,
+    KIND_ENGINE, KIND_NAT64, NonGlobal, PCP_ADDRESSES, PlanRecord, SERVICE_AT_CUSTOMER, SERVICE_ENGINE_BINDS,
+    SERVICE_ENGINE_OPENS, SERVICES, SHORT_PORTS, ServiceRecord, ShortPortRecord, halves,
 };
 use crate::service::{fast_record, prefix_record};
 use crate::tap::Watch;
@@ -115,10 +115,12 @@ impl FastPlan {
     }
 }
 
+const _: () = assert!(PCP_ADDRESSES == MOST_PCP_ADDRESSES, "there is room for all");
+
 impl PlanRecord {
     /// Everything but the services and what is known of their tables.
     fn new(plan: &Plan, geometry: &Geometry, settings: &Settings, secret: [u64; 2]) -> Self {
-        let Plan { services, retired: _, rows: _, times, capacity: _, own } = plan;
+        let Plan { services, retired: _, rows: _, times, capacity: _, own, pcp } = plan;
         let OwnAddresses { ipv4, ipv6, answered_by, errors: _ } = own;
         let answers = *answered_by == AnsweredBy::Gateway;
         let entrances = || services.iter().map(|service| settings.entrances.of(&service.name));
@@ -145,6 +147,9 @@ impl PlanRecord {
             own4: ipv4.filter(|_| answers).map_or(0, |address| address.to_bits().to_be()),
             ..Self::default()
         };
+        for (entry, address) in record.pcp4.iter_mut().zip(&pcp.ipv4) {
+            *entry = address.to_bits().to_be();
+        }
         for (entry, short) in record.short_ports.iter_mut().zip(times.short_ports.iter()) {
             *entry = ShortPortRecord { port: short.port.0.to_be(), unused: 0, earlier: short.earlier };
         }

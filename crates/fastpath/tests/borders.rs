@@ -53,7 +53,8 @@ impl Device {
             retired: Vec::new(),
             rows: tombolo_engine::row::Rows::default(),
             times: Times::default(),
-            capacity: Capacity { subscribers: 10, bindings: 100, sessions: 100, outside_slots: 16 },
+            capacity: Capacity { subscribers: 10, bindings: 100, sessions: 100, outside_slots: 16, leases: 0 },
+            pcp: Default::default(),
             own: OwnAddresses::default(),
         };
         let tables = Tables::new(&mut memory, plan.capacity, HashKey::new([1, 2, 3, 4])).unwrap();

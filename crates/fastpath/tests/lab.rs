@@ -125,7 +125,8 @@ fn plan() -> Plan {
         retired: Vec::new(),
         rows: tombolo_engine::row::Rows::default(),
         times: Times::default(),
-        capacity: Capacity { subscribers: 10, bindings: 1000, sessions: 1000, outside_slots: 0 },
+        capacity: Capacity { subscribers: 10, bindings: 1000, sessions: 1000, outside_slots: 0, leases: 0 },
+        pcp: Default::default(),
         own: OwnAddresses::default(),
     };
     plan.capacity.outside_slots = plan.outside_slots().unwrap();

@@ -4,6 +4,7 @@
 use tombolo_records::{from_words, to_words};
 
 use crate::arena::{Arena, MOST_TALLY, Stored, WORDS};
+use crate::atomic::Ordering;
 use crate::tick::Tick;
 
 crate::arena::id! {
@@ -79,6 +80,8 @@ tombolo_records::records! {
     }
 }
 
+const FLAGS_WORD: usize = std::mem::offset_of!(BindingRecord, flags) / 8;
+
 impl BindingRecord {
     fn key(&self) -> InsideKey {
         InsideKey {
@@ -126,6 +129,34 @@ pub mod flags {
         /// Made by an operator at run time, and [`STATIC`]: not in the configuration, so no reload
         /// takes it away.
         pub const OPERATOR: u16 as BINDING_OPERATOR = 2;
+        /// Its host has asked for it, for a time: [`lease`](crate::lease).
+        pub const LEASED: u16 as BINDING_LEASED = 4;
+    }
+}
+
+/// Who made a binding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// A packet from inside.
+    Dynamic,
+    /// The configuration.
+    Configured,
+    /// An operator, at run time.
+    Operator,
+    /// Its host, which has asked for it, or for more than packets had made.
+    Leased,
+}
+
+impl Binding {
+    /// Who made it.
+    #[must_use]
+    pub const fn origin(&self) -> Origin {
+        match self.flags & (flags::STATIC | flags::OPERATOR | flags::LEASED) {
+            0 => Origin::Dynamic,
+            flags::STATIC => Origin::Configured,
+            marked if marked & flags::LEASED != 0 => Origin::Leased,
+            _ => Origin::Operator,
+        }
     }
 }
 
@@ -196,6 +227,23 @@ impl Bindings {
         if before < now {
             self.place_of_first(id).change_seen(before, now);
         }
+    }
+
+    /// Gives binding `id` other flags, if it still has those of `binding`. False if it has not, or is
+    /// another one.
+    #[must_use]
+    pub fn change_flags(&self, id: BindingId, binding: &Binding, flags: u16) -> bool {
+        let word = |flags| Binding { flags, ..*binding }.to_words()[FLAGS_WORD];
+        let (from, to) = (word(binding.flags), word(flags));
+        let place = self.word(id, FLAGS_WORD);
+        if place.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            return false;
+        }
+        let is_same = self.has_key(id.get(), &binding.inside);
+        if !is_same {
+            let _ = place.compare_exchange(to, from, Ordering::AcqRel, Ordering::Relaxed);
+        }
+        is_same
     }
 
     /// True if record `id` is live and has this inside endpoint.

@@ -45,6 +45,8 @@ mod home;
 pub mod index;
 #[cfg(loom)]
 pub mod kernel;
+pub mod lease;
+pub mod leasing;
 #[cfg(not(loom))]
 pub mod lpm;
 pub mod memory;

@@ -149,7 +149,8 @@ impl Sweeper {
             if self.marks[part] & 1 << (id.get() % 64) != 0 {
                 continue;
             }
-            let Some((binding, touched)) = tables.bindings.read(id).filter(|(b, _)| b.flags & flags::STATIC == 0)
+            let Some((binding, touched)) =
+                tables.bindings.read(id).filter(|(b, _)| b.flags & (flags::STATIC | flags::LEASED) == 0)
             else {
                 continue;
             };

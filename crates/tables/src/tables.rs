@@ -44,6 +44,7 @@ use crate::entry::flags;
 use crate::first::{First, Opened};
 use crate::hash::HashKey;
 use crate::index::{Index, Inserted};
+use crate::lease::Leases;
 use crate::memory::{MemoryError, MemorySource};
 use crate::outside::{OutsideIndex, Slot};
 use crate::session::{
@@ -70,6 +71,8 @@ pub struct Capacity {
     pub sessions: u64,
     /// Slots of the outside index: outside addresses x 3 protocols x ports, as the pools need.
     pub outside_slots: u32,
+    /// Leases of bindings.
+    pub leases: u32,
 }
 
 impl Capacity {
@@ -82,7 +85,7 @@ impl Capacity {
         // 16 bytes each, of which LOAD percent are used, and the overflow.
         let sessions = self.sessions * 16 * 100 / LOAD * 33 / 32;
         let outside = u64::from(self.outside_slots);
-        lines + sessions + outside * 4 + outside * 4 / u64::from(SMALLEST_BLOCK)
+        lines + u64::from(self.leases) * 64 + sessions + outside * 4 + outside * 4 / u64::from(SMALLEST_BLOCK)
     }
 }
 
@@ -97,13 +100,15 @@ pub struct Memory {
     pub outside: usize,
     /// Sessions.
     pub sessions: usize,
+    /// Leases.
+    pub leases: usize,
 }
 
 impl Memory {
     /// Bytes of all tables together.
     #[must_use]
     pub const fn total(&self) -> usize {
-        self.subscribers + self.bindings + self.outside + self.sessions
+        self.subscribers + self.bindings + self.outside + self.sessions + self.leases
     }
 }
 
@@ -225,6 +230,8 @@ pub struct Tables {
     pub blocks: BlockIndex,
     /// Bindings and remote endpoints.
     pub sessions: Sessions,
+    /// Bindings that hosts have asked for.
+    pub leases: Leases,
     pub(crate) subscriber_index: Index,
     pub(crate) inside_index: Index,
     pub(crate) key: HashKey,
@@ -244,6 +251,7 @@ impl Tables {
             outside: OutsideIndex::new(source, capacity.outside_slots)?,
             blocks: BlockIndex::new(source, capacity.outside_slots)?,
             sessions: Sessions::new(source, capacity.sessions, key)?,
+            leases: Leases::new(source, capacity.leases)?,
             key,
         })
     }
@@ -271,6 +279,7 @@ impl Tables {
             bindings: self.bindings.bytes() + self.inside_index.bytes(),
             outside: self.outside.bytes() + self.blocks.bytes(),
             sessions: self.sessions.bytes(),
+            leases: self.leases.bytes(),
         }
     }
 
@@ -391,7 +400,7 @@ impl Tables {
 
     /// The first half of [`unbind`](Self::unbind): nothing finds the binding any more, but its
     /// number is not free yet.
-    fn withdraw(&self, id: BindingId, binding: &Binding, seen: Tick, now: Tick) -> bool {
+    pub(crate) fn withdraw(&self, id: BindingId, binding: &Binding, seen: Tick, now: Tick) -> bool {
         if !self.bindings.retire(id, binding, seen) {
             return false;
         }
@@ -710,6 +719,12 @@ impl<'t> Removal<'t> {
             }
         }
         None
+    }
+
+    /// A binding that was withdrawn by others goes: its number is free when its sessions have gone.
+    pub fn finish_withdrawn(&mut self, id: BindingId, binding: &Binding) {
+        self.withdrawn.push((id, binding.subscriber));
+        self.clear(id);
     }
 
     /// The sessions of a binding go, which stays.

@@ -22,7 +22,7 @@ const LIFETIMES: Lifetimes = Lifetimes([LIFETIME; 16]);
 const REUSE_AFTER: u32 = 20;
 
 fn tables(bindings: u32, slots: u32) -> Tables {
-    let capacity = Capacity { subscribers: 100, bindings, sessions: 20_000, outside_slots: slots };
+    let capacity = Capacity { subscribers: 100, bindings, sessions: 20_000, outside_slots: slots, leases: 0 };
     Tables::new(&mut Heap, capacity, HashKey::new([1, 2, 3, 4])).unwrap()
 }
 
@@ -255,9 +255,9 @@ fn what_a_crash_leaves_is_repaired() {
 #[test]
 fn the_capacity_says_what_the_tables_take() {
     for capacity in [
-        Capacity { subscribers: 1, bindings: 1, sessions: 8, outside_slots: 1 },
-        Capacity { subscribers: 3072, bindings: 3072, sessions: 12_288, outside_slots: 3072 },
-        Capacity { subscribers: 65_536, bindings: 193_536, sessions: 774_144, outside_slots: 193_536 },
+        Capacity { subscribers: 1, bindings: 1, sessions: 8, outside_slots: 1, leases: 0 },
+        Capacity { subscribers: 3072, bindings: 3072, sessions: 12_288, outside_slots: 3072, leases: 0 },
+        Capacity { subscribers: 65_536, bindings: 193_536, sessions: 774_144, outside_slots: 193_536, leases: 0 },
     ] {
         let tables = Tables::new(&mut Heap, capacity, HashKey::new([1; 4])).unwrap();
         let (said, taken) = (capacity.bytes(), tables.memory().total() as u64);

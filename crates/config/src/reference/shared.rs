@@ -56,6 +56,7 @@ pub(super) const GRANTS: &[Key] = keys! {
     "limits": "table", "no limits", "{ sessions = 4000 }", "What a subscriber may have and do at most; see below.";
     "allocation": "table", "port by port", "{ mode = \"blocks\", block_size = 512 }",
         "In which portions subscribers get outside ports; see below.";
+    "pcp": "switch or table", "false", "{ mappings_per_subscriber = 16 }", "Hosts inside may ask for ports with PCP (RFC 6887); see below.";
     "unsolicited_syn": "\"drop\" or \"hold\"", "\"drop\"", "\"hold\"",
         "What becomes of a TCP SYN from outside that may not come in. `hold` keeps it for `tcp_incoming_syn` seconds, so that both sides may open at once, and then sends an ICMP error (RFC 5382 REQ-4, RFC 6146 section 3.5.2.2); at most 512 for each worker. `drop` leaves scans unanswered.";
 };

@@ -12,7 +12,7 @@ use tombolo_engine::Plan;
 use tombolo_engine::mapping::allocation::Allocation;
 use tombolo_engine::mapping::pool::block_ports;
 use tombolo_tables::Tables;
-use tombolo_tables::binding::{Binding, flags};
+use tombolo_tables::binding::{Binding, Origin};
 use tombolo_tables::blocks::Holder;
 use tombolo_tables::subscriber::Subscriber;
 
@@ -126,7 +126,8 @@ impl Block {
 /// True if `binding` has a line of its own in the log, besides that of the block that its port is
 /// in.
 pub(crate) fn is_logged(plan: &Plan, binding: &Binding, detail: LogDetail) -> bool {
-    detail != LogDetail::Blocks || binding.flags & flags::STATIC != 0 || !is_covered(plan, binding)
+    let is_fixed = matches!(binding.origin(), Origin::Configured | Origin::Operator);
+    detail != LogDetail::Blocks || is_fixed || !is_covered(plan, binding)
 }
 
 /// True if the port is in a block of its subscriber's, or in the share that is computed for it.
@@ -154,6 +155,7 @@ mod tests {
 
     use super::*;
     use tombolo_engine::Now;
+    use tombolo_tables::binding::flags::STATIC;
     use tombolo_tables::hash::HashKey;
     use tombolo_tables::memory::Heap;
     use tombolo_tables::subscriber::SubscriberKey;
@@ -221,7 +223,7 @@ mod tests {
         let plan = plan();
         let binding = Binding { outside_port: 2048_u16.to_be_bytes(), ..Binding::default() };
         assert!(is_logged(&plan, &binding, LogDetail::Bindings) && !is_logged(&plan, &binding, LogDetail::Blocks));
-        assert!(is_logged(&plan, &Binding { flags: flags::STATIC, ..binding }, LogDetail::Blocks));
+        assert!(is_logged(&plan, &Binding { flags: STATIC, ..binding }, LogDetail::Blocks));
         let mut by_port = plan.clone();
         let tombolo_engine::plan::ServiceKind::Nat44(nat44) = &mut by_port.services[0].kind else { panic!() };
         nat44.nat.pool = nat44.nat.pool.clone().with_allocation(Allocation::Ports);

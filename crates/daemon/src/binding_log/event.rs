@@ -4,10 +4,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::Serialize;
 use tombolo_engine::Plan;
-use tombolo_tables::binding::Binding;
+use tombolo_tables::binding::{Binding, Origin};
 use tombolo_tables::subscriber::Subscriber;
 
-use crate::table_rows::{Endpoints, host, service_name};
+use crate::table_rows::{Endpoints, host, origin, service_name};
 use crate::utc::{Moment, Utc};
 
 /// A line of the log.
@@ -46,13 +46,22 @@ pub(crate) struct BindingEvent<'p> {
     /// When it was made, if the event is its end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) created: Option<Utc>,
+    /// `pcp`, if its host has asked for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) origin: Option<&'static str>,
 }
 
 impl<'p> BindingEvent<'p> {
     /// It is there: an event of this name.
     pub(crate) fn begun(plan: &'p Plan, event: &'static str, binding: &Binding, moment: Moment) -> Self {
         let endpoints = Endpoints::of(plan, binding);
-        Self { time: Utc::of_tick(binding.created, moment), event, endpoints, created: None }
+        Self {
+            time: Utc::of_tick(binding.created, moment),
+            event,
+            endpoints,
+            created: None,
+            origin: asked_for(binding),
+        }
     }
 
     /// It was removed at `time`.
@@ -64,8 +73,13 @@ impl<'p> BindingEvent<'p> {
     /// The end, at `time`, of a binding of a service that was called `service`.
     pub(crate) fn ended(service: &'p str, binding: &Binding, time: Utc, created: Utc) -> Self {
         let endpoints = Endpoints::in_service(service, binding);
-        Self { time, event: "removed", endpoints, created: Some(created) }
+        Self { time, event: "removed", endpoints, created: Some(created), origin: asked_for(binding) }
     }
+}
+
+/// The origin of a binding, where its host has asked for it.
+fn asked_for(binding: &Binding) -> Option<&'static str> {
+    (binding.origin() == Origin::Leased).then(|| origin(binding))
 }
 
 /// What happened to a session.

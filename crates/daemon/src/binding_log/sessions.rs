@@ -170,7 +170,7 @@ mod tests {
         let lines = |walk: &mut SessionWalk, seconds, budget| {
             let mut found = Vec::new();
             walk.walk(&tables, &plan, at(seconds), budget, &mut |event: &SessionEvent<'_>| {
-                let SessionEvent { binding: BindingEvent { time, event, endpoints, created }, remote, remote_port } =
+                let SessionEvent { binding: BindingEvent { time, event, endpoints, created, .. }, remote, remote_port } =
                     *event;
                 assert_eq!(
                     (endpoints.inside.to_string().as_str(), endpoints.inside_port, remote_port),

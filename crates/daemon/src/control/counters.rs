@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use serde::Serialize;
 use tombolo_engine::{DropReason, Plan};
 use tombolo_io::queue::Refusal;
+use tombolo_wire::pcp::ResultCode;
 
 use super::rows::{Failure, Rows};
 use crate::accelerator::{Accelerator, Taken};
@@ -100,6 +101,11 @@ pub(crate) fn counters(running: &Running, all: bool, rows: &mut Rows<'_>) -> Res
         if let Some(kernel) = taken.as_ref().map(Taken::forwarded) {
             row("forwarded", "kernel", kernel.packets[number])?;
             row("forwarded-bytes", "kernel", kernel.bytes[number])?;
+        }
+    }
+    for (opcode, counts) in ["pcp-announce", "pcp-map", "pcp-peer", "pcp-other"].into_iter().zip(totals.pcp) {
+        for (result, count) in ResultCode::ALL.iter().zip(counts).filter(|(_, count)| all || *count > 0) {
+            rows.row(&CounterRow { reason: Some(result.name()), ..CounterRow::plain(opcode, count) })?;
         }
     }
     let queues = running.queue_totals();

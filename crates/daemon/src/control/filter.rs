@@ -83,7 +83,7 @@ impl Matcher {
             let names: Vec<_> = session_state::NAMES.iter().map(|(_, name)| *name).collect();
             session_state::named(name).ok_or_else(|| format!("no state is called \"{name}\"; use {}", names.join(", ")))
         };
-        let origins = ["dynamic", "configured", "operator"];
+        let origins = ["dynamic", "configured", "operator", "pcp"];
         if let Some(unknown) = filter.origin.as_deref().filter(|origin| !origins.contains(origin)) {
             return Err(format!("no binding has the origin \"{unknown}\"; use {}", origins.join(", ")));
         }

@@ -7,7 +7,7 @@ use tombolo_engine::mapping::pool::PortSpace;
 use tombolo_engine::plan::Routed;
 use tombolo_engine::{Now, Plan};
 use tombolo_tables::Tables;
-use tombolo_tables::binding::{Binding, flags};
+use tombolo_tables::binding::{Binding, Origin};
 
 use super::pools::range;
 use super::request::PROTOCOL;
@@ -109,5 +109,5 @@ fn lives_alone(plan: &Plan, binding: &Binding) -> bool {
     let nat = plan.service(binding.inside.service).and_then(|service| service.kind.nat());
     let space = PortSpace::of_protocol(binding.inside.protocol);
     let keeps = nat.zip(space).is_none_or(|(nat, space)| nat.policy.keeps_sessions(space));
-    !keeps && binding.flags & flags::STATIC == 0
+    !keeps && binding.origin() == Origin::Dynamic
 }

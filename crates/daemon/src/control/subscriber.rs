@@ -43,6 +43,11 @@ struct DetailRow<'p> {
     /// Bindings that it may make in a second.
     #[serde(skip_serializing_if = "Option::is_none")]
     most_new_bindings_per_second: Option<u16>,
+    /// What it has asked for with PCP, and may; where it may ask.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mappings: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    most_mappings: Option<u32>,
     /// Blocks of ports that it has, and how many it may have.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     blocks: Vec<String>,
@@ -133,7 +138,9 @@ fn detail<'p>(
     let blocks: Vec<String> = tables.subscribers.blocks(id).filter_map(block).collect();
     let most_blocks = blocks_of.map(|blocks| blocks.most());
     let is_reached = |has: u64, most: Option<u32>| most.is_some_and(|most| has >= most.into());
+    let (mappings, most_mappings) = (tables.leases.open().count_of(id.get()), policy.pcp.map(|pcp| pcp.mappings));
     let reached = [
+        ("mappings", is_reached(mappings.into(), most_mappings)),
         ("bindings", is_reached(subscriber.bindings, policy.bindings_per_subscriber)),
         ("sessions", is_reached(sessions.unwrap_or(0), policy.sessions_per_subscriber)),
         ("blocks", most_blocks.is_some_and(|most| blocks.len() >= most)),
@@ -148,6 +155,8 @@ fn detail<'p>(
         sessions,
         most_sessions: policy.sessions_per_subscriber,
         most_new_bindings_per_second: policy.binding_rate,
+        mappings: most_mappings.map(|_| mappings),
+        most_mappings,
         blocks,
         most_blocks,
         reached: reached.into_iter().filter(|(_, is)| *is).map(|(name, _)| name).collect(),

@@ -19,6 +19,7 @@ pub(crate) fn bindings(running: &Running, plan: &Plan, filter: &Filter, rows: &m
             continue;
         };
         let row = BindingRow::of(plan, &binding, touched, running.now());
+        let row = row.until(tables.leases.expires(&binding), running.now());
         if matcher.wants_binding(&row) {
             rows.row(&row)?;
         }

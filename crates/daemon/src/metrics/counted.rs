@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tombolo_engine::counters::Totals;
 use tombolo_engine::mapping::pool::PortSpace;
-use tombolo_engine::{DropReason, Plan};
+use tombolo_engine::{Answered, DropReason, Plan};
 use tombolo_fastpath::{Forwarded, Miss};
 use tombolo_io::queue::{QueueTotals, Refusal};
 use tombolo_tables::tables::Tables;
+use tombolo_wire::pcp::ResultCode;
 
 use super::exposition::{Labels, Page, one};
 use super::process;
@@ -107,10 +108,16 @@ fn packets(page: &mut Page, running: &Running, taken: Option<&Taken>) {
     page.counter("tombolo_forwarded_packets_total", "Packets translated and sent on.", sent);
     page.counter("tombolo_to_host_packets_total", "Packets that were not the gateway's.", one(totals.to_host));
     page.counter("tombolo_held_packets_total", "Packets kept for later, mostly fragments.", one(totals.held));
-    let help = "Packets answered: with an ICMP error, or with an echo reply.";
+    let help = "Packets answered: with an ICMP error, an echo reply, or a response of PCP.";
     page.counter("tombolo_replied_packets_total", help, one(totals.replied));
     let drops = DropReason::ALL.iter().map(|&reason| (label("reason", reason.name()), totals.drops[reason as usize]));
     page.counter("tombolo_dropped_packets_total", "Packets not forwarded; see docs/drop-reasons.md.", drops);
+    let help = "Requests of PCP that were answered, by what was asked for and how that ended.";
+    let requests = Answered::OPCODES.iter().zip(totals.pcp).flat_map(|(opcode, counts)| {
+        let results = ResultCode::ALL.iter().zip(counts);
+        results.map(move |(result, count)| (label("opcode", opcode).word("result", result.name()), count))
+    });
+    page.counter("tombolo_pcp_requests_total", help, requests);
     if let Some(dropped) = running.guard.dropped() {
         let help = "Packets from inside that came in where their source is not (RFC 3704).";
         page.counter("tombolo_inside_spoofed_packets_total", help, one(dropped));
@@ -195,6 +202,7 @@ fn state(page: &mut Page, running: &Running, plan: &Plan) {
         ("subscribers", u64::from(tables.subscribers.capacity())),
         ("bindings", u64::from(tables.bindings.capacity())),
         ("sessions", plan.capacity.sessions),
+        ("leases", u64::from(tables.leases.capacity())),
     ];
     let capacity = capacity.map(|(table, room)| (label("table", table), room));
     page.gauge("tombolo_table_capacity_entries", "Entries that there is room for.", capacity);
@@ -203,6 +211,7 @@ fn state(page: &mut Page, running: &Running, plan: &Plan) {
         ("subscribers", Some(u64::from(tables.subscribers.count()))),
         ("bindings", Some(u64::from(tables.bindings.count()))),
         ("sessions", running.sessions()),
+        ("leases", Some(u64::from(tables.leases.count()))),
     ];
     let entries = entries.into_iter().filter_map(|(table, count)| Some((label("table", table), count?)));
     page.gauge("tombolo_table_entries", "Entries that there are; sessions as of the last sweep.", entries);

@@ -127,6 +127,7 @@ impl Copy {
             bindings: count(concerned.bindings.len()).saturating_mul(2),
             sessions: u64::from(count(MOST * MOST)),
             outside_slots: u32::try_from(from.outside.len()).unwrap_or(u32::MAX),
+            leases: 0,
         };
         let tables = Tables::new(&mut Heap, capacity, HashKey::new([1, 2, 3, 4]));
         let tables = tables.map_err(|error| format!("no memory for a rehearsal: {error}"))?;

@@ -7,7 +7,7 @@
 //! range SERVICE FIRST LAST FIRST_PORT LAST_PORT FIRST_SLOT
 //! ports SERVICE DIGEST        which ports, and in which portions they are handed out
 //! state NAME NUMBER           of sessions
-//! capacity SUBSCRIBERS BINDINGS SESSIONS SLOTS
+//! capacity SUBSCRIBERS BINDINGS SESSIONS SLOTS LEASES
 //! ```
 
 use std::fmt::Write as _;
@@ -29,8 +29,8 @@ pub fn describe(plan: &Plan) -> String {
     let capacity = plan.capacity;
     let _ = writeln!(
         text,
-        "capacity {} {} {} {}",
-        capacity.subscribers, capacity.bindings, capacity.sessions, capacity.outside_slots
+        "capacity {} {} {} {} {}",
+        capacity.subscribers, capacity.bindings, capacity.sessions, capacity.outside_slots, capacity.leases
     );
     for (state, name) in session_state::NAMES {
         let _ = writeln!(text, "state {name} {}", state.0);

@@ -16,8 +16,9 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use tombolo_tables::Tables;
-use tombolo_tables::binding::{Binding, BindingId, InsideKey, flags};
+use tombolo_tables::binding::{Binding, BindingId, InsideKey, Origin, flags};
 use tombolo_tables::former::FormerTables;
+use tombolo_tables::lease::Lease;
 use tombolo_tables::session::{DOUBTED, Session, SessionKey, SessionRef, State, UNANSWERED};
 use tombolo_tables::subscriber::{Subscriber, SubscriberId};
 use tombolo_tables::tables::{BindError, Candidate, OpenError, Opener};
@@ -78,6 +79,8 @@ pub struct CarryOver {
     plan: Plan,
     /// Numbers of services now, by their numbers of then.
     services: Vec<Option<u8>>,
+    /// By inside endpoints of then.
+    leases: HashMap<InsideKey, Vec<Lease>>,
     configured: HashMap<InsideKey, Endpoint>,
     /// By whose slots they have.
     reserved: HashSet<(Endpoint, PortSpace)>,
@@ -101,6 +104,7 @@ impl CarryOver {
         };
         Self {
             services: was.services.iter().map(now_called).collect(),
+            leases: by_inside(former.leases()),
             configured: fixed().map(|(number, binding)| (binding.key(number), binding.outside)).collect(),
             reserved: fixed().map(|(_, binding)| (binding.outside, binding.space.slots())).collect(),
             former,
@@ -122,6 +126,7 @@ impl CarryOver {
     pub fn pass(&mut self, now: Now) -> Carried {
         let tick = now.tick();
         self.carried.refused = 0;
+        self.tables.leases.set_since(self.former.leases_since());
         self.catch_up_bindings();
         for number in self.order(true) {
             self.carry(number, tick);
@@ -238,16 +243,21 @@ impl CarryOver {
         let (space, outside) = outside(was).ok_or(Ended::Pool)?;
         let slot = nat.pool.slot(outside.address, space, outside.port.0).ok_or(Ended::Pool)?;
         let fixed = self.configured.get(&inside);
-        let template = match (fixed, was.flags & (flags::STATIC | flags::OPERATOR)) {
+        let template = match (fixed, was.origin()) {
             (Some(wanted), _) if *wanted == outside => self.template(was, inside, flags::STATIC, 0),
             (Some(_), _) => return Err(Ended::Taken),
             (None, _) if self.reserved.contains(&(outside, space.slots())) => return Err(Ended::Taken),
-            (None, flags::STATIC) => return Err(Ended::Configuration),
-            (None, 0) => {
+            (None, Origin::Configured) => return Err(Ended::Configuration),
+            (None, Origin::Dynamic) => {
                 let subscriber = self.subscriber(nat, &inside, (space, outside), now)?;
                 self.template(was, inside, 0, subscriber.get())
             }
-            (None, operator) => self.template(was, inside, operator, 0),
+            (None, Origin::Leased) => {
+                let subscriber = self.subscriber(nat, &inside, (space, outside), now)?;
+                let flags = self.lease(was, &inside, subscriber, now);
+                self.template(was, inside, flags, subscriber.get())
+            }
+            (None, Origin::Operator) => self.template(was, inside, was.flags, 0),
         };
         let candidate = Candidate { slot, ipv4: was.outside_ipv4, port: was.outside_port };
         // What was kept back under the old plan was this binding's own; here nothing is in use.
@@ -257,6 +267,17 @@ impl CarryOver {
             Ok(_) | Err(BindError::NoneFree) => Err(Ended::Taken),
             Err(BindError::TableFull) => Err(Ended::Full),
         }
+    }
+
+    /// Carries the leases of a binding over; the flags that it has with them.
+    fn lease(&self, was: &Binding, inside: &InsideKey, subscriber: SubscriberId, now: Tick) -> u16 {
+        let mut book = self.tables.leases.open();
+        let leases = self.leases.get(&was.inside).into_iter().flatten().filter(|lease| lease.expires > now);
+        leases.fold(0, |flags, lease| {
+            let here = Lease { inside: *inside, subscriber: subscriber.get(), ..*lease };
+            let is_there = book.find(inside, lease.purpose).is_some() || book.add(&here, now).is_some();
+            flags | if is_there { lease.purpose.flags() } else { 0 }
+        })
     }
 
     fn template(&self, was: &Binding, inside: InsideKey, flags: u16, subscriber: u32) -> Binding {
@@ -458,6 +479,14 @@ impl CarryOver {
                 now.outside_ipv4 == was.outside_ipv4 && self.tables.subscribers.blocks(id).any(|held| held == place)
             })
     }
+}
+
+fn by_inside(leases: Vec<Lease>) -> HashMap<InsideKey, Vec<Lease>> {
+    let mut found: HashMap<InsideKey, Vec<Lease>> = HashMap::new();
+    for lease in leases {
+        found.entry(lease.inside).or_default().push(lease);
+    }
+    found
 }
 
 /// True for sessions that both sides know of, and those without a state of the connection.

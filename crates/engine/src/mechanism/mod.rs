@@ -13,6 +13,7 @@ pub(crate) mod hairpin;
 pub mod identification;
 pub mod napt;
 pub mod offload;
+pub mod pcp;
 pub mod reassembly;
 pub mod refusal;
 pub mod reply;

@@ -20,12 +20,13 @@ use crate::mapping::networks::Networks;
 use crate::mapping::stateless::Claim;
 use crate::mechanism::hairpin::come_in_again;
 use crate::mechanism::napt::{Host, KnownBy, Nat, NextLink, deliver_ipv4, pass_untranslated};
+use crate::mechanism::pcp::{Client, LONGEST_DATAGRAM, is_request, respond_ipv4};
 use crate::mechanism::tunnel::end::{Emerged, Entrance, SoftwireEnd, receive, screen, screen_outbound, with_whole};
 use crate::mechanism::tunnel::softwire::{relay_error, take_step};
 use crate::mechanism::tunnel::{Softwire, SoftwireSettings};
 use crate::mechanism::{IcmpAnswer, Refusal};
-use crate::packet::Packet;
-use crate::parse::{Parsed, Payload};
+use crate::packet::{HEADROOM, Packet};
+use crate::parse::{Parsed, Payload, parse_ipv4};
 use crate::routed::{Routed, of_pool, shared_of};
 use crate::side::Side;
 use crate::verdict::{DropReason, Verdict};
@@ -181,7 +182,16 @@ impl SoftwireEnd for Aftr {
         }
         with_whole(came, work, |inner, work| {
             let entrance = self.entrance(came.outer.source);
-            let result = if inner.destination == self.icmp_source {
+            let result = if self.is_request(inner, work) {
+                let address = inner.source;
+                let host = Host { ipv6: came.outer.source, ipv4: address };
+                let client = Client { nat: &self.nat, host, address: address.into(), prefix: None };
+                let mut buffer = [0; HEADROOM + LONGEST_DATAGRAM];
+                let (verdict, response) = respond_ipv4(&client, inner, work, &mut buffer)?;
+                let mut work = work.on(response);
+                let response = parse_ipv4(&mut work.packet)?;
+                entrance.send(&response, &mut work).map(|_| verdict)
+            } else if inner.destination == self.icmp_source {
                 work.notes.add("RFC 6333 section 5.7", || format!("{} is this end of the softwire", inner.destination));
                 entrance.answer_echo(inner, work)
             } else {
@@ -209,6 +219,13 @@ impl Aftr {
             return Err(Refusal { reason: DropReason::UnknownSoftwire, answer });
         }
         Ok(())
+    }
+
+    /// True if a packet from inside a softwire asks for a port: of this end, or of any server (RFC 7723).
+    fn is_request(&self, inner: &Parsed<Ipv4Addr>, work: &Work<'_>) -> bool {
+        is_request(inner)
+            && self.nat.policy.pcp.is_some()
+            && (inner.destination == self.icmp_source || work.pcp.ipv4.contains(&inner.destination))
     }
 
     /// A packet from the host `inner.source` behind `b4`.

@@ -107,7 +107,9 @@ impl Gateway {
                 bindings: setup.bindings,
                 sessions: setup.sessions,
                 outside_slots: 0,
+                leases: 16,
             },
+            pcp: Default::default(),
             own: OwnAddresses {
                 ipv4: Some(Ipv4Addr::new(198, 51, 100, 1)),
                 ipv6: Some("2001:db8:1::1".parse().unwrap()),

@@ -251,7 +251,9 @@ fn plan(kind: ServiceKind, (bindings, sessions): (u32, u64), subscribers: u32) -
             bindings: bindings * 2,
             sessions,
             outside_slots: 0,
+            leases: 16,
         },
+        pcp: Default::default(),
         own: OwnAddresses::default(),
     };
     plan.capacity.outside_slots = plan.outside_slots().unwrap().max(16);

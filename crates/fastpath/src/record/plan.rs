@@ -7,6 +7,8 @@ tombolo_records::constants! {
     pub(crate) const SERVICES: usize as SERVICES_MAX = 8;
     /// UDP ports of remotes that have times of their own.
     pub(crate) const SHORT_PORTS: usize as SHORT_PORTS_MAX = 8;
+    /// IPv4 addresses that hosts inside ask for ports at.
+    pub(crate) const PCP_ADDRESSES: usize as PCP_ADDRESSES_MAX = 4;
     /// Prefixes that the well-known prefix must not represent.
     pub(crate) const NON_GLOBALS: usize as NON_GLOBAL_MAX = 16;
 }
@@ -53,6 +55,8 @@ tombolo_records::records! {
         /// the wire.
         own6: [u64; 2],
         own4: u32,
+        /// Where hosts inside ask for ports, as on the wire. The first that is zero ends the list.
+        pcp4: [u32; PCP_ADDRESSES],
         /// Where the blocks of the table of softwires begin (lwaftr.h): an address / 256.
         softwire_first_block: u32,
         /// Explicit mappings: how many, and their lowest and highest addresses, in the processor's

@@ -82,6 +82,8 @@ impl ServiceRecord {
             parity,
             unsolicited_syn,
             unanswered,
+            // What hosts ask for comes to the engine; bindings that are there are bindings.
+            pcp: _,
         } = policy;
         let mut set = |flag, is_set| self.flags |= if is_set { flag } else { 0 };
         for space in PortSpace::WITH_SLOTS {

@@ -301,7 +301,8 @@ pub(crate) fn plan(services: Vec<Service>) -> Plan {
         retired: Vec::new(),
         rows: tombolo_engine::row::Rows::default(),
         times: Times::new(&timeouts, 10),
-        capacity: Capacity { subscribers: 20, bindings: 70, sessions: 150, outside_slots: 0 },
+        capacity: Capacity { subscribers: 20, bindings: 70, sessions: 150, outside_slots: 0, leases: 0 },
+        pcp: Default::default(),
         own: OwnAddresses {
             ipv4: Some(Ipv4Addr::new(198, 51, 100, 1)),
             ipv6: Some("2001:db8:1::1".parse().unwrap()),

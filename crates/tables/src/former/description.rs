@@ -16,7 +16,7 @@ use std::fmt::Write as _;
 use tombolo_records::{Constant, Field, Record};
 
 use crate::hash::HashKey;
-use crate::{arena, binding, index, outside, session, shared, subscriber};
+use crate::{arena, binding, index, lease, outside, session, shared, subscriber};
 
 /// First words of the text, with its version.
 const HEAD: &str = "tombolo state 1";
@@ -37,11 +37,12 @@ pub fn own() -> String {
         index::constants(),
         outside::constants(),
         session::constants(),
+        lease::constants(),
     ];
     for Constant { name, value, .. } in constants.iter().flatten() {
         let _ = writeln!(text, "number {name} {value}");
     }
-    let records = [binding::records(), subscriber::records(), session::records(), index::records()];
+    let records = [binding::records(), subscriber::records(), session::records(), index::records(), lease::records()];
     for Record { name, size, fields, .. } in records.iter().flatten() {
         let _ = writeln!(text, "record {name} {size}");
         for Field { name: field, offset, size, .. } in fields {

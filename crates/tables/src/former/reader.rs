@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use super::description::{Description, DescriptionError, Place};
 use crate::binding::{Binding, BindingId, InsideKey, flags};
+use crate::lease::{Before, Lease, Use};
 use crate::memory::{Backing, Slab};
 use crate::session::{DOUBTED, Session, SessionKey, State, UNANSWERED};
 use crate::subscriber::{Subscriber, SubscriberKey};
@@ -39,6 +40,7 @@ pub struct FormerTables {
     outside: Slab<AtomicU32>,
     blocks: Slab<AtomicU32>,
     closed: u32,
+    leases: Option<FormerLeases>,
 }
 
 impl FormerTables {
@@ -63,7 +65,24 @@ impl FormerTables {
             blocks: Slab::whole(span("port-blocks")?),
             closed: u32::try_from(description.number("SLOT_CLOSED")?)
                 .map_err(|_| DescriptionError::Lacks("SLOT_CLOSED".into()))?,
+            leases: FormerLeases::open(memory, description),
         })
+    }
+
+    /// All leases, those of bindings that are gone included.
+    #[must_use]
+    pub fn leases(&self) -> Vec<Lease> {
+        let Some(leases) = &self.leases else { return Vec::new() };
+        let living = |number| self.living(&leases.records, leases.places.life, number);
+        let read = |number| Some(leases.places.read(&living(number)?.0, self.ticks));
+        (1..=leases.records.last()).filter_map(read).collect()
+    }
+
+    /// Since when the leases are known; 0 if they are not.
+    #[must_use]
+    pub fn leases_since(&self) -> u64 {
+        let since = self.leases.as_ref().and_then(|leases| leases.since.first());
+        since.map_or(0, |since| since.load(Ordering::Relaxed))
     }
 
     /// Highest number that a binding can have.
@@ -278,6 +297,7 @@ struct BindingPlaces {
     first: Option<Place>,
     configured: u64,
     operator: u64,
+    leased: u64,
 }
 
 impl BindingPlaces {
@@ -298,6 +318,8 @@ impl BindingPlaces {
             first: description.field("binding.first", 8).ok(),
             configured: description.number("BINDING_STATIC")?,
             operator: description.number("BINDING_OPERATOR")?,
+            // Not every version knew leases.
+            leased: description.number("BINDING_LEASED").unwrap_or(0),
         })
     }
 
@@ -316,10 +338,96 @@ impl BindingPlaces {
             },
             outside_ipv4: record.bytes(self.outside4),
             outside_port: record.bytes(self.outside_port),
-            flags: flag(self.configured, flags::STATIC) | flag(self.operator, flags::OPERATOR),
+            flags: flag(self.configured, flags::STATIC)
+                | flag(self.operator, flags::OPERATOR)
+                | flag(self.leased, flags::LEASED),
             subscriber: record.u32(self.subscriber),
             outside_slot: u32::MAX,
             created: ticks.tick(u64::from(record.u32(self.created))),
+        }
+    }
+}
+
+/// Not every version had leases.
+#[derive(Debug)]
+struct FormerLeases {
+    records: Records,
+    places: LeasePlaces,
+    since: Slab<AtomicU64>,
+}
+
+impl FormerLeases {
+    fn open(memory: &dyn FormerMemory, description: &Description) -> Option<Self> {
+        Some(Self {
+            records: Records { words: Slab::whole(memory.span("leases")?), size: description.record("lease").ok()? },
+            places: LeasePlaces::new(description).ok()?,
+            since: Slab::whole(memory.span("leases-since")?),
+        })
+    }
+}
+
+#[derive(Debug)]
+struct LeasePlaces {
+    life: Place,
+    inside: Place,
+    inside4: Place,
+    inside_port: Place,
+    protocol: Place,
+    service: Place,
+    nonce: Place,
+    nonce_end: Place,
+    expires: Place,
+    remote4: Place,
+    remote_port: Place,
+    kind: Place,
+    for_remote: u64,
+    was_dynamic: u64,
+}
+
+impl LeasePlaces {
+    fn new(description: &Description) -> Result<Self, DescriptionError> {
+        Ok(Self {
+            life: description.field("lease.life", 8)?,
+            inside: description.field("lease.inside", 16)?,
+            inside4: description.field("lease.inside4", 4)?,
+            inside_port: description.field("lease.inside_port", 2)?,
+            protocol: description.field("lease.protocol", 1)?,
+            service: description.field("lease.service", 1)?,
+            nonce: description.field("lease.nonce", 8)?,
+            nonce_end: description.field("lease.nonce_end", 4)?,
+            expires: description.field("lease.expires", 4)?,
+            remote4: description.field("lease.remote4", 4)?,
+            remote_port: description.field("lease.remote_port", 2)?,
+            kind: description.field("lease.kind", 2)?,
+            for_remote: description.number("LEASE_FOR_REMOTE")?,
+            was_dynamic: description.number("LEASE_WAS_DYNAMIC")?,
+        })
+    }
+
+    fn read(&self, record: &Record, ticks: Ticks) -> Lease {
+        let [protocol] = record.bytes(self.protocol);
+        let [service] = record.bytes(self.service);
+        let kind = u64::from(u16::from_ne_bytes(record.bytes(self.kind)));
+        let (begin, end): ([u8; 8], [u8; 4]) = (record.bytes(self.nonce), record.bytes(self.nonce_end));
+        let mut nonce = [0; 12];
+        nonce[..8].copy_from_slice(&begin);
+        nonce[8..].copy_from_slice(&end);
+        Lease {
+            inside: InsideKey {
+                ipv6: record.bytes(self.inside),
+                ipv4: record.bytes(self.inside4),
+                port: record.bytes(self.inside_port),
+                protocol,
+                service,
+            },
+            purpose: match kind & self.for_remote {
+                0 => Use::Anybody,
+                _ => Use::Remote(record.bytes(self.remote4), record.bytes(self.remote_port)),
+            },
+            nonce,
+            expires: ticks.tick(u64::from(record.u32(self.expires))),
+            before: if kind & self.was_dynamic == 0 { Before::Nothing } else { Before::Dynamic },
+            subscriber: 0,
         }
     }
 }

@@ -122,7 +122,7 @@ macro_rules! model {
 use model;
 
 fn tables(bindings: u32, slots: u32) -> Arc<Tables> {
-    let capacity = Capacity { subscribers: 1, bindings, sessions: 1, outside_slots: slots };
+    let capacity = Capacity { subscribers: 1, bindings, sessions: 1, outside_slots: slots, leases: 0 };
     Arc::new(Tables::new(&mut Heap, capacity, HashKey::new([1, 2, 3, 4])).unwrap())
 }
 

@@ -121,7 +121,7 @@ fn grant() -> Subscriber {
 
 fn two_subscribers() -> Arc<Tables> {
     use tombolo_tables::{hash::HashKey, memory::Heap, tables::Capacity};
-    let capacity = Capacity { subscribers: 2, bindings: 1, sessions: 1, outside_slots: 64 };
+    let capacity = Capacity { subscribers: 2, bindings: 1, sessions: 1, outside_slots: 64, leases: 0 };
     Arc::new(Tables::new(&mut Heap, capacity, HashKey::new([1, 2, 3, 4])).unwrap())
 }
 

@@ -163,9 +163,10 @@ fn fast_path() -> Check {
 
 fn try_fast_path() -> Result<(), Box<dyn std::error::Error>> {
     let directory = Path::new("/sys/fs/bpf/tombolo").join(format!("doctor-{}", std::process::id()));
-    let capacity = Capacity { subscribers: 10, bindings: 10, sessions: 10, outside_slots: 10 };
+    let capacity = Capacity { subscribers: 10, bindings: 10, sessions: 10, outside_slots: 10, leases: 0 };
     let own = OwnAddresses::default();
     let plan = Plan {
+        pcp: tombolo_engine::plan::PcpAddresses::default(),
         services: Vec::new(),
         retired: Vec::new(),
         rows: tombolo_engine::row::Rows::default(),

@@ -100,7 +100,7 @@ struct Wanted {
     /// In this state, for example established; permissions of filters are shown only if asked for
     #[arg(long)]
     state: Option<String>,
-    /// Bindings of this origin: dynamic, configured or operator
+    /// Bindings of this origin: dynamic, configured, operator or pcp
     #[arg(long)]
     origin: Option<String>,
     /// Silent for so many seconds or longer
@@ -165,6 +165,7 @@ const BINDINGS: &[Cell] = &[
     Cell::Text("origin"),
     Cell::Seconds("age"),
     Cell::Seconds("idle"),
+    Cell::Seconds("expires"),
 ];
 const SESSIONS: &[Cell] = &[
     Cell::Text("service"),
@@ -215,6 +216,8 @@ const SUBSCRIBER: &[Cell] = &[
     Cell::Number("sessions"),
     Cell::Number("most_sessions"),
     Cell::Number("most_new_bindings_per_second"),
+    Cell::Number("mappings"),
+    Cell::Number("most_mappings"),
     Cell::Text("blocks"),
     Cell::Number("most_blocks"),
     Cell::Text("reached"),

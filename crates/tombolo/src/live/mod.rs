@@ -303,7 +303,7 @@ impl Fates {
         match verdict {
             Verdict::Forward => self.forwarded += 1,
             Verdict::Reply(_) => self.answered += 1,
-            Verdict::EchoReply => self.echo_replies += 1,
+            Verdict::EchoReply | Verdict::Pcp(_) => self.echo_replies += 1,
             Verdict::Hold => self.held += 1,
             Verdict::ToHost => self.to_host += 1,
             Verdict::Drop(_) => self.dropped += 1,

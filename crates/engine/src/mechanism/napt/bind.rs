@@ -15,13 +15,15 @@ use rand_core::Rng;
 use tombolo_tables::binding::{Binding, BindingId, InsideKey};
 use tombolo_tables::outside::Slot;
 use tombolo_tables::subscriber::{Subscriber, SubscriberId, SubscriberKey};
-use tombolo_tables::tables::BindError;
+use tombolo_tables::tables::{BindError, Candidate};
+use tombolo_tables::tick::Tick;
+use tombolo_wire::Port;
 
 use super::exhausted::Exhausted;
 use super::filtering::Filtering;
 use super::state::Napt;
 use crate::mapping::allocation::{Allocation, Blocks, Deterministic};
-use crate::mapping::pool::{PortSpace, WINDOWS, block_ports};
+use crate::mapping::pool::{Parity, PortSpace, WINDOWS, block_ports};
 use crate::verdict::DropReason;
 
 /// How many addresses are tried for a new subscriber before the pool counts as exhausted.
@@ -36,6 +38,39 @@ type Windows = ([RangeInclusive<u16>; WINDOWS], usize);
 impl<R: Rng> Napt<'_, R> {
     /// Makes a binding for `inside`, and admits its subscriber if need be.
     pub(crate) fn bind(&mut self, inside: &InsideKey, space: PortSpace) -> Result<(BindingId, Binding), DropReason> {
+        let (id, subscriber) = self.admitted(inside, space)?;
+        self.check_limits(id)?;
+        let address = Ipv4Addr::from(subscriber.outside_ipv4);
+        let binder = Binder { id, address, inside, space, flags: 0, parity: self.policy.parity };
+        self.bind_for(&binder, &subscriber.key)
+    }
+
+    /// Makes a binding that its host has asked for; `None` if it can only have another one than it wants.
+    pub(super) fn bind_asked(
+        &mut self,
+        (id, subscriber): (SubscriberId, &Subscriber),
+        inside: &InsideKey,
+        space: PortSpace,
+        asked: &Asked,
+    ) -> Result<Option<(BindingId, Binding)>, DropReason> {
+        self.check_limits(id)?;
+        let address = Ipv4Addr::from(subscriber.outside_ipv4);
+        let binder = Binder { id, address, inside, space, flags: asked.flags, parity: asked.parity };
+        if let Some(port) = asked.port {
+            let bound = self.bind_exactly(&binder, &subscriber.key, port.0)?;
+            if bound.is_some() || asked.is_strict {
+                return Ok(bound);
+            }
+        }
+        self.bind_for(&binder, &subscriber.key).map(Some)
+    }
+
+    /// The subscriber of `inside`, admitted if need be.
+    pub(super) fn admitted(
+        &mut self,
+        inside: &InsideKey,
+        space: PortSpace,
+    ) -> Result<(SubscriberId, Subscriber), DropReason> {
         self.times.check_open()?;
         let key = self.policy.subscriber.key(inside);
         for _ in 0..ATTEMPTS {
@@ -45,19 +80,14 @@ impl<R: Rng> Napt<'_, R> {
             };
             // False if the sweep took it just now.
             if self.tables.subscribers.touch(id, self.now) {
-                return self.bind_for(id, &subscriber, inside, space);
+                return Ok((id, subscriber));
             }
         }
         Err(DropReason::RateLimited)
     }
 
-    fn bind_for(
-        &mut self,
-        id: SubscriberId,
-        subscriber: &Subscriber,
-        inside: &InsideKey,
-        space: PortSpace,
-    ) -> Result<(BindingId, Binding), DropReason> {
+    /// Whether the subscriber may have one more.
+    fn check_limits(&self, id: SubscriberId) -> Result<(), DropReason> {
         let limit = self.policy.bindings_per_subscriber;
         if limit.is_some_and(|limit| self.tables.subscribers.bindings(id) >= u64::from(limit)) {
             return Err(DropReason::SubscriberLimit);
@@ -66,15 +96,49 @@ impl<R: Rng> Napt<'_, R> {
         if rate.is_some_and(|rate| !self.tables.subscribers.take_turn(id, rate, rate.saturating_mul(2), self.now)) {
             return Err(DropReason::RateLimited);
         }
-        let address = Ipv4Addr::from(subscriber.outside_ipv4);
-        let binder = Binder { id, address, inside, space };
+        Ok(())
+    }
+
+    fn bind_for(&mut self, binder: &Binder<'_>, key: &SubscriberKey) -> Result<(BindingId, Binding), DropReason> {
         let pool = self.pool;
         match pool.allocation() {
             // What has no ports is in nobody's block and nobody's share.
-            _ if !space.has_ports() => self.bind_anywhere(&binder, 0..=u16::MAX),
-            Allocation::Ports => self.bind_anywhere(&binder, 0..=u16::MAX),
-            Allocation::Blocks(blocks) => self.bind_in_blocks(&binder, *blocks, 0..=u16::MAX),
-            Allocation::Deterministic(shares) => self.bind_in_share(&binder, shares, &subscriber.key),
+            _ if !binder.space.has_ports() => self.bind_anywhere(binder, 0..=u16::MAX),
+            Allocation::Ports => self.bind_anywhere(binder, 0..=u16::MAX),
+            Allocation::Blocks(blocks) => self.bind_in_blocks(binder, *blocks, 0..=u16::MAX),
+            Allocation::Deterministic(shares) => self.bind_in_share(binder, shares, key),
+        }
+    }
+
+    /// This port, if it is one that the subscriber may have, and free. No block is taken for it.
+    fn bind_exactly(
+        &mut self,
+        binder: &Binder<'_>,
+        key: &SubscriberKey,
+        port: u16,
+    ) -> Result<Option<(BindingId, Binding)>, DropReason> {
+        let &Binder { id, address, space, .. } = binder;
+        let is_its_own = match self.pool.allocation() {
+            Allocation::Ports => true,
+            Allocation::Blocks(blocks) => {
+                let (windows, count) = self.windows(id, *blocks, &(0..=u16::MAX));
+                windows[..count].iter().any(|window| window.contains(&port))
+            }
+            Allocation::Deterministic(shares) => {
+                let own = shares.share(key).filter(|share| share.address == address);
+                own.is_some_and(|own| (own.first..=own.last).contains(&port))
+            }
+        };
+        if !is_its_own || !self.pool.hands_out(address, space, port) {
+            return Ok(None);
+        }
+        let Some(slot) = self.pool.slot(address, space, port) else { return Ok(None) };
+        let candidate = Candidate { slot, ipv4: address.octets(), port: port.to_be_bytes() };
+        let (template, reuse_after) = (binder.template(self.now), self.reuse_port_after(space));
+        match self.tables.bind_as_of(&template, [candidate], reuse_after, self.now, self.counts_as) {
+            Ok(bound) => Ok(Some(bound)),
+            Err(BindError::TableFull) => Err(DropReason::BindingTableFull),
+            Err(BindError::NoneFree) => Ok(None),
         }
     }
 
@@ -156,12 +220,10 @@ impl<R: Rng> Napt<'_, R> {
         binder: &Binder<'_>,
         windows: &[RangeInclusive<u16>],
     ) -> Result<Option<(BindingId, Binding)>, DropReason> {
-        let (inside, subscriber) = (*binder.inside, binder.id.get());
-        let template = Binding { inside, subscriber, created: self.now, ..Binding::default() };
+        let template = binder.template(self.now);
         let port = u16::from_be_bytes(binder.inside.port);
         let random = self.random.next_u64();
-        let candidates =
-            self.pool.candidates_in(binder.address, binder.space, port, self.policy.parity, random, windows);
+        let candidates = self.pool.candidates_in(binder.address, binder.space, port, binder.parity, random, windows);
         let candidates = candidates.take(self.exhausted.depth(self.now));
         let reuse_after = self.reuse_port_after(binder.space);
         match self.tables.bind_as_of(&template, candidates, reuse_after, self.now, self.counts_as) {
@@ -181,8 +243,7 @@ impl<R: Rng> Napt<'_, R> {
     ) -> Result<Option<(BindingId, Binding)>, DropReason> {
         let Some(reuse_after) = self.reusable_age(binder.address, binder.space, windows) else { return Ok(None) };
         let port = u16::from_be_bytes(binder.inside.port);
-        let candidates =
-            self.pool.candidates_in(binder.address, binder.space, port, self.policy.parity, random, windows);
+        let candidates = self.pool.candidates_in(binder.address, binder.space, port, binder.parity, random, windows);
         match self.tables.bind_as_of(template, candidates, reuse_after, self.now, self.counts_as) {
             Ok(bound) => Ok(Some(bound)),
             Err(BindError::TableFull) => Err(DropReason::BindingTableFull),
@@ -351,6 +412,27 @@ struct Binder<'a> {
     address: Ipv4Addr,
     inside: &'a InsideKey,
     space: PortSpace,
+    flags: u16,
+    parity: Parity,
+}
+
+impl Binder<'_> {
+    fn template(&self, now: Tick) -> Binding {
+        let Self { id, inside, flags, .. } = *self;
+        Binding { inside: *inside, subscriber: id.get(), flags, created: now, ..Binding::default() }
+    }
+}
+
+/// What a host asks for.
+pub(super) struct Asked {
+    /// This outside port.
+    pub(super) port: Option<Port>,
+    /// And no other.
+    pub(super) is_strict: bool,
+    /// Flags of the binding.
+    pub(super) flags: u16,
+    /// Whether the port is to be odd or even as the one inside.
+    pub(super) parity: Parity,
 }
 
 fn intersection(a: &RangeInclusive<u16>, b: &RangeInclusive<u16>) -> RangeInclusive<u16> {

@@ -12,6 +12,7 @@ use crate::description::{Description, Fact, addresses};
 use crate::mapping::allocation::Allocation;
 use crate::mapping::assigned::Span;
 use crate::mapping::pool::{PoolRange, PortRanges, PortSpace};
+use crate::mechanism::pcp::PcpPolicy;
 
 impl Nat {
     /// Adds what is to be known of it.
@@ -25,6 +26,7 @@ impl Nat {
             .with("sessions", sessions(&self.policy))
             .with("bindings_per_subscriber", self.policy.bindings_per_subscriber)
             .with("sessions_per_subscriber", self.policy.sessions_per_subscriber)
+            .with("pcp", self.policy.pcp.map_or_else(|| "off".to_owned(), pcp))
             .with("allocation", allocation(self.pool.allocation()))
             .with("static_bindings", Fact::texts(self.static_bindings.iter().map(static_binding)))
     }
@@ -47,6 +49,11 @@ fn assignment((prefix, (first, last)): (Prefix<u128>, Span)) -> String {
 fn ports(ports: &PortRanges) -> String {
     let ranges: Vec<_> = ports.ranges().iter().map(|range| format!("{}-{}", range.start(), range.end())).collect();
     if ranges.is_empty() { "none".into() } else { ranges.join(",") }
+}
+
+fn pcp(policy: PcpPolicy) -> String {
+    let PcpPolicy { mappings, shortest, longest } = policy;
+    format!("{mappings} mappings of a subscriber, for {shortest} to {longest} seconds")
 }
 
 /// In one word, or protocol by protocol where they differ.

@@ -54,6 +54,12 @@ impl From<Ipv4Addr> for Host {
 }
 
 impl Host {
+    /// The key of any endpoint of its, for questions that are about the host.
+    #[must_use]
+    pub const fn any_key(self, service: u8) -> InsideKey {
+        self.key(service, PortSpace::Udp, Port(0))
+    }
+
     /// The key of its endpoint with `port`, in the tables, for service number `service`.
     #[must_use]
     #[inline]

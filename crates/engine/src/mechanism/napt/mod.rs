@@ -13,6 +13,7 @@ pub mod filtering;
 pub(crate) mod held;
 pub mod host;
 mod ipv4;
+pub(crate) mod lease;
 pub(crate) mod nat;
 pub mod policy;
 pub mod protocols;

@@ -169,7 +169,7 @@ impl Nat {
     }
 
     #[inline]
-    fn state<'b>(&'b self, work: &'b mut Work<'_>) -> Napt<'b, Random> {
+    pub(super) fn state<'b>(&'b self, work: &'b mut Work<'_>) -> Napt<'b, Random> {
         Napt {
             tables: work.tables,
             pool: &self.pool,

@@ -10,6 +10,7 @@ use super::filtering::{Filtering, Filters};
 use super::protocols::Protocols;
 use super::session_state::Event;
 use crate::mapping::pool::{Parity, PortSpace};
+use crate::mechanism::pcp::PcpPolicy;
 use crate::verdict::DropReason;
 
 /// What a service lets its subscribers do.
@@ -42,6 +43,8 @@ pub struct Policy {
     /// and SYNs do not: whoever floods a binding from invented sources fills no table, and only
     /// this binding takes no new connections meanwhile.
     pub unanswered: Budget,
+    /// What hosts may ask for with PCP; `None` where they may not.
+    pub pcp: Option<PcpPolicy>,
 }
 
 impl Default for Policy {
@@ -59,6 +62,7 @@ impl Default for Policy {
             subscriber: SubscriberIs::default(),
             unsolicited_syn: UnsolicitedSyn::default(),
             unanswered: Budget { of_binding: 256, of_subscriber: 1024 },
+            pcp: None,
         }
     }
 }

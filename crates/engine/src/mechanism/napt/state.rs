@@ -363,7 +363,7 @@ fn permission_key(key: &SessionKey) -> SessionKey {
     SessionKey { remote_port: [0, 0], ..*key }
 }
 
-fn outside_of(binding: &Binding) -> Endpoint {
+pub(super) fn outside_of(binding: &Binding) -> Endpoint {
     Endpoint { address: binding.outside_ipv4.into(), port: Port(u16::from_be_bytes(binding.outside_port)) }
 }
 

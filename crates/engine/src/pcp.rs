@@ -1,0 +1,88 @@
+//! Requests for ports from hosts inside, at the addresses that the plan has for them: whose host it is, and
+//! the answer. Those that come out of a softwire are its end's (`service/aftr.rs`).
+//!
+//! A request is one of the inside's packets: that it comes in where its sender is, the kernel has seen to
+//! before (`inside_interfaces`). What is not from a host inside a service that takes requests gets no answer
+//! (RFC 6887 section 8.2).
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::mechanism::napt::{Host, KnownBy};
+use crate::mechanism::pcp::{Client, is_request, respond_ipv4, respond_ipv6};
+use crate::mechanism::screen::{is_illegal_source_ipv4, is_illegal_source_ipv6};
+use crate::mechanism::{Refusal, echo};
+use crate::packet::HEADROOM;
+use crate::parse::Parsed;
+use crate::plan::Plan;
+use crate::verdict::{DropReason, Verdict};
+use crate::work::Work;
+
+/// True if an IPv6 packet is for an address that the gateway has for requests alone.
+#[inline]
+pub(crate) fn has_ipv6(plan: &Plan, destination: Ipv6Addr) -> bool {
+    plan.pcp.ipv6.contains(&destination)
+}
+
+/// True if an IPv4 packet is for such an address.
+#[inline]
+pub(crate) fn has_ipv4(plan: &Plan, destination: Ipv4Addr) -> bool {
+    plan.pcp.ipv4.contains(&destination)
+}
+
+/// An IPv6 packet to such an address: a request, else what any address of the gateway's own answers.
+///
+/// # Errors
+/// [`Refusal`] of what gets no answer.
+#[cold]
+pub(crate) fn receive_ipv6(plan: &Plan, parsed: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+    if !is_request(parsed) {
+        return echo::receive_ipv6(parsed, work);
+    }
+    if is_illegal_source_ipv6(parsed.source) {
+        return Err(DropReason::IllegalSource.into());
+    }
+    let client = client(plan, parsed.source.into(), KnownBy::Ipv6, parsed.source.into(), work)?;
+    let mut buffer = [0; HEADROOM + crate::mechanism::pcp::LONGEST_DATAGRAM];
+    let (verdict, mut response) = respond_ipv6(&client, parsed, work, &mut buffer)?;
+    work.outbox.send(&mut response);
+    Ok(verdict)
+}
+
+/// An IPv4 packet to such an address.
+///
+/// # Errors
+/// As [`receive_ipv6`].
+#[cold]
+pub(crate) fn receive_ipv4(plan: &Plan, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+    if !is_request(parsed) {
+        return echo::receive_ipv4(parsed, work);
+    }
+    if is_illegal_source_ipv4(parsed.source) {
+        return Err(DropReason::IllegalSource.into());
+    }
+    let client = client(plan, parsed.source.into(), KnownBy::Ipv4, parsed.source.into(), work)?;
+    let mut buffer = [0; HEADROOM + crate::mechanism::pcp::LONGEST_DATAGRAM];
+    let (verdict, mut response) = respond_ipv4(&client, parsed, work, &mut buffer)?;
+    work.outbox.send(&mut response);
+    Ok(verdict)
+}
+
+/// The first service that has the host inside and takes its requests.
+fn client<'p>(
+    plan: &'p Plan,
+    host: Host,
+    known_by: KnownBy,
+    address: IpAddr,
+    work: &mut Work<'_>,
+) -> Result<Client<'p>, Refusal> {
+    let has_host = |number: u8, service: &crate::service::Service| {
+        service.kind.hosts_known_by() == known_by && service.kind.has_inside(&host.any_key(number))
+    };
+    let found = plan.numbered().find_map(|(number, service)| {
+        let nat = service.kind.nat().filter(|nat| nat.policy.pcp.is_some() && has_host(number, service))?;
+        work.number = number;
+        work.notes.add("RFC 6887 section 8.2", || format!("{address} is inside service {}", service.name));
+        Some(Client { nat, host, address, prefix: service.kind.pref64() })
+    });
+    found.ok_or(Refusal::from(DropReason::NotPcpClient))
+}
