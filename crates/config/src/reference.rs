@@ -261,7 +261,7 @@ pub static STATELESS: Section = Section {
         "name": "string", "its kind", "\"dc\"", "Name in logs and metrics: 1 to 32 lower-case letters, digits and hyphens.";
         ..GUARDED;
         "prefix": "prefix", "none; a CLAT needs one", "\"64:ff9b::/96\"",
-            "IPv6 prefix that embeds IPv4 addresses without explicit mapping, of 32, 40, 48, 56, 64 or 96 bits (RFC 6052). For a CLAT the prefix of the PLAT; `auto` asks routers (RFC 8781) and then the resolver (RFC 7050) for it at start and at a reload, and follows what routers advertise.";
+            "IPv6 prefix that embeds IPv4 addresses without explicit mapping, of 32, 40, 48, 56, 64 or 96 bits (RFC 6052). For a CLAT the prefix of the PLAT; `auto` asks routers (RFC 8781) and then the resolver (RFC 7050) for it at start and at a reload, follows what routers advertise, and waits as long as there is none.";
         "host": "address", "none", "\"192.0.0.1\"",
             "IPv4 address of the CLAT's own host, from 192.0.0.0/29 (RFC 7335), so that the host's programs have IPv4, too. An explicit mapping must have it. CLAT only.";
         "eam": "array of tables", "none", "[{ ipv4 = \"192.0.2.1\", ipv6 = \"2001:db8::1\" }]",

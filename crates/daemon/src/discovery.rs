@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use tombolo_engine::Plan;
 use tombolo_engine::plan::ServiceKind;
+use tombolo_engine::service::siit::Role;
 use tombolo_io::router::{Advertisement, Routers};
 use tombolo_wire::Prefix64;
 use tombolo_wire::prefix_discovery::{NAME, prefixes_in};
@@ -16,6 +17,7 @@ use tombolo_wire::prefix_discovery::{NAME, prefixes_in};
 /// How long a router may take to answer: it waits half a second (RFC 4861 section 6.2.6), and three
 /// seconds from its last advertisement to all, which most do not keep.
 const PATIENCE: Duration = Duration::from_secs(2);
+
 /// Why there is no prefix.
 #[derive(Debug, thiserror::Error)]
 pub enum DiscoveryError {
@@ -51,33 +53,43 @@ pub(crate) fn awaiting(plan: &Plan) -> Option<u8> {
     plan.numbered().find(|(_, service)| awaits(&service.kind)).map(|(number, _)| number)
 }
 
+/// The prefix that a CLAT of `plan` uses, if one is called `service`.
+pub(crate) fn in_use(plan: &Plan, service: &str) -> Option<Prefix64> {
+    let found = plan.services.iter().find(|other| other.name == service)?;
+    match &found.kind {
+        ServiceKind::Siit(siit) if siit.role == Role::Clat => siit.mapping.prefix,
+        _ => None,
+    }
+}
+
 /// Completes the services of `plan` that leave their prefix to the network. `advertised` gives the
 /// prefix that a router advertises, `resolve` the IPv6 addresses of a name; they are called only if
-/// a service wants it.
-///
-/// # Errors
-/// [`DiscoveryError`].
+/// a service wants it. Where neither has one, the services go on with `former`, or wait without one, and
+/// why is said.
 pub fn complete(
     plan: &mut Plan,
+    former: Option<Prefix64>,
     advertised: impl Fn() -> Option<Prefix64>,
     resolve: impl Fn(&str) -> std::io::Result<Vec<Ipv6Addr>>,
-) -> Result<(), DiscoveryError> {
-    let mut known: Option<(Prefix64, &str)> = None;
+) -> Option<DiscoveryError> {
+    let first = plan.service(awaiting(plan)?)?.name.clone();
+    let (found, lack) = match advertised() {
+        Some(prefix) => (Some((prefix, "router advertisement")), None),
+        None => match discover(&first, resolve) {
+            Ok(prefix) => (Some((prefix, "DNS")), None),
+            Err(error) => (former.map(|prefix| (prefix, "what it was before")), Some(error)),
+        },
+    };
     for service in &mut plan.services {
-        let ServiceKind::Siit(siit) = &mut service.kind else { continue };
-        if !siit.awaits_prefix() {
-            continue;
+        if let ServiceKind::Siit(siit) = &mut service.kind
+            && siit.awaits_prefix()
+            && let Some((prefix, by)) = found
+        {
+            siit.mapping.prefix = Some(prefix);
+            tracing::info!(service = service.name, %prefix, by, "prefix of the PLAT found");
         }
-        let found = match known.or_else(|| advertised().map(|prefix| (prefix, "router advertisement"))) {
-            Some(found) => found,
-            None => (discover(&service.name, &resolve)?, "DNS"),
-        };
-        known = Some(found);
-        let (prefix, by) = found;
-        siit.mapping.prefix = Some(prefix);
-        tracing::info!(service = service.name, %prefix, by, "prefix of the PLAT found");
     }
-    Ok(())
+    lack
 }
 
 /// Asks the routers for a prefix. None, and a word about why, if they cannot be asked.
@@ -103,6 +115,11 @@ pub fn advertised() -> Option<Prefix64> {
 /// The first prefix that may be used. A lifetime of 0 ends its use (RFC 8781 section 4).
 pub(crate) fn first_valid(heard: &Advertisement) -> Option<Prefix64> {
     heard.prefixes.iter().find(|option| option.lifetime > 0).map(|option| option.prefix)
+}
+
+/// Whether the resolver knows a prefix.
+pub(crate) fn is_known(resolve: impl Fn(&str) -> std::io::Result<Vec<Ipv6Addr>>) -> bool {
+    discover("", resolve).is_ok()
 }
 
 fn discover(
@@ -146,8 +163,9 @@ mod tests {
     fn the_answer_of_a_dns64_completes_the_service() {
         let mut plan = plan(AUTOMATIC);
         assert_eq!(prefix(&plan), None);
-        complete(
+        let lack = complete(
             &mut plan,
+            Some("2001:db8:99::/96".parse().unwrap()),
             || None,
             |name| {
                 assert_eq!(name, "ipv4only.arpa");
@@ -155,22 +173,33 @@ mod tests {
                     .map(|a| a.parse().unwrap())
                     .into())
             },
-        )
-        .unwrap();
+        );
+        assert!(lack.is_none());
         assert_eq!(prefix(&plan).as_deref(), Some("2001:db8:64::/96"));
+    }
+
+    #[test]
+    fn without_an_answer_the_service_waits_or_goes_on_with_what_it_had() {
+        for former in [None, Some("2001:db8:99::/96")] {
+            let mut plan = plan(AUTOMATIC);
+            let known = former.map(|prefix| prefix.parse().unwrap());
+            assert!(complete(&mut plan, known, || None, |_| Ok(Vec::new())).is_some());
+            assert_eq!((prefix(&plan).as_deref(), in_use(&plan, "clat")), (former, known));
+            assert_eq!(awaiting(&plan).is_some(), former.is_none());
+        }
     }
 
     #[test]
     fn nobody_is_asked_where_the_prefix_is_named() {
         let mut plan = plan(&AUTOMATIC.replace("auto", "64:ff9b::/96"));
-        complete(&mut plan, || panic!("asked"), |_| panic!("asked")).unwrap();
+        assert!(complete(&mut plan, None, || panic!("asked"), |_| panic!("asked")).is_none());
         assert_eq!(prefix(&plan).as_deref(), Some("64:ff9b::/96"));
     }
 
     #[test]
     fn what_went_wrong_is_told_with_its_remedy() {
         let failure = |answer: fn() -> std::io::Result<Vec<Ipv6Addr>>| {
-            complete(&mut plan(AUTOMATIC), || None, |_| answer()).unwrap_err().to_string()
+            complete(&mut plan(AUTOMATIC), None, || None, |_| answer()).unwrap().to_string()
         };
         let silent = failure(|| Err(std::io::ErrorKind::NotFound.into()));
         assert!(silent.contains("service clat") && silent.contains("/etc/resolv.conf"), "{silent}");
@@ -184,7 +213,8 @@ mod tests {
     fn what_routers_advertise_goes_before_dns() {
         let mut plan = plan(AUTOMATIC);
         assert_eq!(awaiting(&plan), Some(0));
-        complete(&mut plan, || Some("2001:db8:64::/96".parse().unwrap()), |_| panic!("asked")).unwrap();
+        let advertised = || Some("2001:db8:64::/96".parse().unwrap());
+        assert!(complete(&mut plan, None, advertised, |_| panic!("asked")).is_none());
         assert_eq!(prefix(&plan).as_deref(), Some("2001:db8:64::/96"));
         assert_eq!(awaiting(&plan), None);
     }

@@ -8,7 +8,6 @@ use tombolo_io::host::HostError;
 use tombolo_io::tun::TunError;
 use tombolo_io::worker::WorkerError;
 
-use crate::discovery::DiscoveryError;
 use crate::privileges::SandboxError;
 use crate::state::StateError;
 
@@ -18,9 +17,6 @@ pub enum DaemonError {
     /// The configuration.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// What the configuration leaves to the network.
-    #[error(transparent)]
-    Discovery(#[from] DiscoveryError),
     /// The device.
     #[error(transparent)]
     Tun(#[from] TunError),

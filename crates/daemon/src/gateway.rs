@@ -15,10 +15,11 @@ use crate::address_watch::AddressWatch;
 use crate::assembly::{Gateway, Wanted};
 use crate::discovery;
 use crate::error::{DaemonError, system};
+use crate::error_chain::in_one_line;
 use crate::lease_files::Report;
 use crate::prefix_watch::PrefixWatch;
-use crate::reload::Next;
-use crate::running::{Running, Source, Wish};
+use crate::reload::{Next, Wish};
+use crate::running::{Running, Source};
 
 /// Signals that end a process which does not expect them, and mean nothing to a gateway.
 const MEANINGLESS: [i32; 6] = [SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGXFSZ];
@@ -37,7 +38,7 @@ pub fn run(
 ) -> Result<(), DaemonError> {
     let file = path.to_owned();
     let awaits_prefix = discovery::awaiting(&configuration.plan).is_some();
-    let read = move |current: &Plan| Next::read(&file, awaits_prefix, current);
+    let read = move |current: &Plan, wish| Next::read(&file, awaits_prefix, current, wish);
     let set_log_level = Box::new(set_log_level);
     let source = Source { path: path.to_owned(), read: Box::new(read), set_log_level, mtu: None };
     serve(configuration, source, &Report::default(), || Ok(()))
@@ -65,7 +66,11 @@ pub(crate) fn serve(
     let supervisor = Arc::new(supervisor);
     let awaiting = discovery::awaiting(&plan);
     let awaits_prefix = awaiting.is_some();
-    discovery::complete(&mut plan, discovery::advertised, tombolo_io::resolver::ipv6_addresses)?;
+    if let Some(lack) =
+        discovery::complete(&mut plan, None, discovery::advertised, tombolo_io::resolver::ipv6_addresses)
+    {
+        tracing::warn!("{}", in_one_line(&lack));
+    }
     // From here on a signal is not lost: it waits until the gateway is complete, and then ends it.
     let known = [SIGINT, SIGTERM, SIGHUP].into_iter().chain(MEANINGLESS);
     let mut signals = Signals::new(known).map_err(system("preparing for signals"))?;

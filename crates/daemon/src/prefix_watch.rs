@@ -1,19 +1,21 @@
 //! The thread that listens to routers, and has the configuration read again when the prefix that
-//! they advertise changes or is not confirmed in time.
+//! they advertise changes or is not confirmed in time. Without a prefix it asks routers and the resolver until
+//! there is one.
 //!
 //! Read first: RFC 8781 sections 4 and 5.
 
 use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
+use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use tombolo_engine::plan::ServiceKind;
 use tombolo_io::router::{Advertisement, Routers};
 use tombolo_io::worker::StopSignal;
 use tombolo_wire::Prefix64;
 
-use crate::discovery::first_valid;
-use crate::running::{Running, Wish};
+use crate::discovery::{self, first_valid};
+use crate::reload::Wish;
+use crate::running::Running;
 use crate::threads::{self, Guarded};
 
 /// The least time between two changes: whoever forges advertisements shall not keep the gateway
@@ -21,6 +23,10 @@ use crate::threads::{self, Guarded};
 const PAUSE: Duration = Duration::from_secs(5);
 /// How often the listener looks whether it is to stop.
 const PERIOD: Duration = Duration::from_millis(500);
+/// How often the network is asked while there is no prefix.
+const AGAIN: Duration = Duration::from_secs(2);
+/// The part of the gateway, in its health.
+const PART: &str = "prefix";
 
 /// What an advertisement means to who uses `current`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,13 +54,13 @@ fn meaning(heard: &Advertisement, current: Option<Prefix64>) -> Meaning {
 pub(crate) struct PrefixWatch(JoinHandle<()>);
 
 impl PrefixWatch {
-    /// Starts it for service number `service`; it ends when `stop` is given.
+    /// Starts it for services that were without a prefix before the network was asked, the first of which is
+    /// number `service`; it ends when `stop` is given.
     pub(crate) fn start(service: u8, running: &Arc<Running>, stop: StopSignal) -> Option<Self> {
-        let routers =
-            Routers::open().inspect_err(|error| tracing::warn!("routers are not listened to: {error}")).ok()?;
+        let routers = Routers::open().inspect_err(|error| tracing::warn!("routers are not listened to: {error}")).ok();
         let guarded = Guarded { name: "prefix-watch", stop: stop.clone(), health: Arc::clone(&running.health) };
         let running = Arc::clone(running);
-        let thread = threads::spawn(guarded, move || listen(&routers, service, &running, &stop));
+        let thread = threads::spawn(guarded, move || listen(routers.as_ref(), service, &running, &stop));
         thread.inspect_err(|error| tracing::warn!("routers are not listened to: {error}")).ok().map(Self)
     }
 
@@ -64,34 +70,90 @@ impl PrefixWatch {
     }
 }
 
-fn listen(routers: &Routers, service: u8, running: &Arc<Running>, stop: &StopSignal) {
+fn listen(routers: Option<&Routers>, service: u8, running: &Arc<Running>, stop: &StopSignal) {
     let (mut expires, mut changed) = (None, Instant::now());
+    let mut search = Search::default();
     while !stop.is_given() {
-        let heard = match routers.receive(PERIOD) {
-            Ok(heard) => heard,
-            Err(error) => return tracing::warn!("routers are not listened to any more: {error}"),
+        let heard = match routers.map(|routers| routers.receive(PERIOD)) {
+            Some(Ok(heard)) => heard,
+            Some(Err(error)) => return tracing::warn!("routers are not listened to any more: {error}"),
+            None => {
+                std::thread::sleep(PERIOD);
+                None
+            }
         };
         let now = Instant::now();
-        match heard.map(|heard| meaning(&heard, prefix_in_use(running, service))) {
+        let Some((name, current)) = in_use(running, service) else { continue };
+        match heard.map(|heard| meaning(&heard, current)) {
             Some(Meaning::Confirmed(lifetime)) => expires = Some(now + lifetime),
             Some(Meaning::Changed) => expires = Some(now),
             Some(Meaning::Nothing) | None => {}
         }
-        if expires.is_some_and(|expires| expires <= now) && changed + PAUSE <= now {
+        let waits = current.is_none();
+        running.health.set(PART, waits.then(|| lack(&name)).into_iter().collect());
+        if waits && search.has_found(routers, now) {
+            expires = Some(now);
+        }
+        if expires.is_some_and(|expires| expires <= now) && (waits || changed + PAUSE <= now) {
             (expires, changed) = (None, now);
-            tracing::info!("the prefix that routers advertise has changed");
-            if let Err(error) = running.reload(Wish::default()) {
+            tracing::info!("the prefix that the network has for its PLAT is another one, or over");
+            let wish = Wish { forget_prefix: true, ..Wish::default() };
+            if let Err(error) = running.reload(wish) {
                 tracing::error!("the old prefix stays in use: {error}");
             }
         }
     }
 }
 
-/// The prefix of service number `service`, which is that of all that leave it to the network.
-fn prefix_in_use(running: &Running, service: u8) -> Option<Prefix64> {
-    match &running.plan.load().service(service)?.kind {
-        ServiceKind::Siit(siit) => siit.mapping.prefix,
-        _ => None,
+/// The name of service number `service`, and its prefix, which is that of all that leave it to the network; `None`
+/// if a reload has taken it away.
+fn in_use(running: &Running, service: u8) -> Option<(String, Option<Prefix64>)> {
+    let plan = running.plan.load();
+    let name = plan.service(service)?.name.clone();
+    let prefix = discovery::in_use(&plan, &name);
+    Some((name, prefix))
+}
+
+/// What a service lacks that uses no prefix now.
+fn lack(service: &str) -> String {
+    format!(
+        "service {service} waits for the prefix of its PLAT: no router advertises one, and the resolver knows none; what \
+         its hosts send is refused until then"
+    )
+}
+
+/// The network is asked again and again, as long as there is no prefix.
+#[derive(Debug, Default)]
+struct Search {
+    asked: Option<Instant>,
+    /// The resolver's answer comes here. It may take longer than anybody waits who wants the gateway to end.
+    answer: Option<Receiver<bool>>,
+}
+
+impl Search {
+    /// Whether the resolver knows a prefix now. What routers answer is heard as all that they say.
+    fn has_found(&mut self, routers: Option<&Routers>, now: Instant) -> bool {
+        match self.answer.as_ref().map(Receiver::try_recv) {
+            Some(Ok(found)) => {
+                self.answer = None;
+                return found;
+            }
+            Some(Err(TryRecvError::Disconnected)) => self.answer = None,
+            Some(Err(TryRecvError::Empty)) | None => {}
+        }
+        if self.asked.is_some_and(|asked| now < asked + AGAIN) {
+            return false;
+        }
+        self.asked = Some(now);
+        if let Some(Err(error)) = routers.map(Routers::solicit) {
+            tracing::debug!("routers cannot be asked for the prefix of the PLAT: {error}");
+        }
+        if self.answer.is_none() {
+            let (to, from) = sync_channel(1);
+            let ask = move || to.send(discovery::is_known(tombolo_io::resolver::ipv6_addresses));
+            self.answer = Builder::new().name("resolver".into()).spawn(ask).is_ok().then_some(from);
+        }
+        false
     }
 }
 

@@ -16,6 +16,7 @@ use tombolo_io::host::HostError;
 use tombolo_tables::tables::Capacity;
 
 use crate::discovery;
+use crate::error_chain::in_one_line;
 use crate::table_text::TableTextError;
 
 /// Keys of `[gateway]` that a reload takes.
@@ -40,9 +41,6 @@ pub enum ReloadError {
     /// The file.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// What the file leaves to the network.
-    #[error(transparent)]
-    Discovery(#[from] discovery::DiscoveryError),
     /// What cannot change at run time.
     #[error("{0} changed, which takes a restart of the gateway; the state goes on over it")]
     NeedsRestart(String),
@@ -77,6 +75,17 @@ pub enum ReloadError {
     NothingToConfirm,
 }
 
+/// What a reload is to do.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Wish {
+    /// Say what would change, and change nothing.
+    pub dry_run: bool,
+    /// Go back after so many seconds, unless it is confirmed.
+    pub confirm_within: Option<u32>,
+    /// Do without the prefix of the PLAT that the network has said before, if it says none now.
+    pub forget_prefix: bool,
+}
+
 /// What a file says, complete.
 #[derive(Debug, Clone)]
 pub struct Next {
@@ -90,11 +99,12 @@ pub struct Next {
 
 impl Next {
     /// What the file at `path` says. Only a gateway that has asked the network for the prefix of a PLAT at
-    /// its start `awaits_prefix` still.
+    /// its start `awaits_prefix` still; where it gets no answer it goes on with the one that it has, unless the
+    /// `wish` is to forget it.
     ///
     /// # Errors
     /// [`ReloadError`].
-    pub fn read(path: &Path, awaits_prefix: bool, current: &Plan) -> Result<Self, ReloadError> {
+    pub fn read(path: &Path, awaits_prefix: bool, current: &Plan, wish: Wish) -> Result<Self, ReloadError> {
         let Configuration { host: settings, mut plan, warnings, wording } = tombolo_config::load(path)?;
         for warning in &warnings {
             tracing::warn!("{warning}");
@@ -102,7 +112,13 @@ impl Next {
         if !awaits_prefix && discovery::awaiting(&plan).is_some() {
             return Err(ReloadError::NeedsRestart("prefix = \"auto\"".to_owned()));
         }
-        discovery::complete(&mut plan, discovery::advertised, tombolo_io::resolver::ipv6_addresses)?;
+        let awaits = discovery::awaiting(&plan).and_then(|number| plan.service(number));
+        let former = awaits.and_then(|service| discovery::in_use(current, &service.name));
+        let former = former.filter(|_| !wish.forget_prefix);
+        let resolve = tombolo_io::resolver::ipv6_addresses;
+        if let Some(lack) = discovery::complete(&mut plan, former, discovery::advertised, resolve) {
+            tracing::warn!("{}", in_one_line(&lack));
+        }
         keep_lent(&mut plan, current)?;
         plan.own.ipv4 = plan.own.ipv4.or(current.own.ipv4);
         plan.own.ipv6 = plan.own.ipv6.or(current.own.ipv6);

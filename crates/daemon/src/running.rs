@@ -27,7 +27,7 @@ use crate::maintenance::Swept;
 use crate::own_address::{self, Found, InUse};
 use crate::provided::Provided;
 use crate::provision::{limit_to, setting};
-use crate::reload::{Next, ReloadError, Said};
+use crate::reload::{Next, ReloadError, Said, Wish};
 use crate::reloads::Reloads;
 use crate::source_guard::Guard;
 use crate::table_text::TableText;
@@ -43,7 +43,7 @@ const LONG: Duration = Duration::from_millis(100);
 const STEP: Duration = Duration::from_millis(2);
 
 /// Reads the configuration again, to take the place of the plan given.
-pub type Read = Box<dyn Fn(&Plan) -> Result<Next, ReloadError> + Send + Sync>;
+pub type Read = Box<dyn Fn(&Plan, Wish) -> Result<Next, ReloadError> + Send + Sync>;
 
 /// Where the plan comes from.
 pub struct Source {
@@ -143,15 +143,6 @@ enum Order {
     EngineFirst,
 }
 
-/// What a reload is to do.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Wish {
-    /// Say what would change, and change nothing.
-    pub dry_run: bool,
-    /// Go back after so many seconds, unless it is confirmed.
-    pub confirm_within: Option<u32>,
-}
-
 impl Running {
     /// The moment.
     #[must_use]
@@ -196,7 +187,7 @@ impl Running {
         let mut in_force = self.lock();
         let current = self.plan.load_full();
         if wish.dry_run {
-            return self.foresee(&in_force, (self.source.read)(&current)?);
+            return self.foresee(&in_force, (self.source.read)(&current, wish)?);
         }
         self.supervisor.reloading();
         let changed = self.reload_alone(&mut in_force, &current, wish);
@@ -212,7 +203,7 @@ impl Running {
         current: &Arc<Plan>,
         wish: Wish,
     ) -> Result<Changed, ReloadError> {
-        let next = (self.source.read)(current)?;
+        let next = (self.source.read)(current, wish)?;
         tombolo_io::fault::check("reload-read").map_err(ReloadError::Step)?;
         let Said { settings, wording } = in_force.said.clone();
         let before = Next { plan: Plan::clone(current), settings, wording };

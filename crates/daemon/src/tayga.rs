@@ -32,7 +32,7 @@ pub fn run(tayga: &Tayga, prepared: impl FnOnce() -> Result<(), DaemonError>) ->
         drops: has(LogOption::Drop) || has(LogOption::Reject) || has(LogOption::Icmp),
     };
     let again = tayga.clone();
-    let read = move |current: &Plan| read(&again, current);
+    let read = move |current: &Plan, _| read(&again, current);
     let path = tayga.map_file.clone().unwrap_or_default();
     let source = Source { path, read: Box::new(read), set_log_level: Box::new(|_| ()), mtu: None };
     serve(configuration, source, &report, prepared)

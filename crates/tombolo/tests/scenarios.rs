@@ -9,7 +9,7 @@ use std::net::{SocketAddr, SocketAddrV6, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::socket::sockopt::{Ipv6MulticastHops, TcpMaxSeg};
 use nix::sys::socket::{
@@ -376,14 +376,23 @@ fn a_clat_finds_its_prefix_by_dns_and_serves_its_own_host() {
     let text = "[[service]]\nkind = \"clat\"\nprefix = \"auto\"\nwell_known_prefix_strict = false\nhost = \"192.0.0.1\"\n\
                 eam = [{ ipv4 = \"10.0.0.0/24\", ipv6 = \"2001:db8:464::a00:0/120\" }, \
                 { ipv4 = \"192.0.0.1\", ipv6 = \"2001:db8:464::1\" }]\n";
-    let refused = lab.start_gateway("cpe", TOMBOLO, text).unwrap_err();
-    let refused = format!("{refused:?}");
-    assert!(refused.contains("ipv4only.arpa") && refused.contains("/etc/resolv.conf"), "{refused}");
-    serve_dns64(cpe, server, "2001:db8:64::");
     let plat = scenario.gateways[0].1.replace("64:ff9b::/96", "2001:db8:64::/96");
     let _plat = lab.start_gateway("gateway", TOMBOLO, &plat).unwrap();
-    let clat = lab.start_gateway("cpe", TOMBOLO, text).unwrap();
-    assert!(clat.log_tail(30).contains("2001:db8:64::/96"), "{}", clat.log_tail(30));
+    // It waits until somebody knows one, and says so; its hosts are told at once.
+    let mut clat = lab.start_gateway("cpe", TOMBOLO, text).unwrap();
+    let waiting = clat.log_tail(30);
+    assert!(waiting.contains("ipv4only.arpa") && waiting.contains("/etc/resolv.conf"), "{waiting}");
+    let status = || cpe.command(TOMBOLO).args(["show", "status"]).run().unwrap().success().unwrap().stdout;
+    let says = wait_until("it says what it waits for", PATIENCE, || {
+        let status = status();
+        (status.contains("degraded") && status.contains("waits for the prefix of its PLAT")).then_some(())
+    });
+    assert!(says.is_ok(), "{}\n{}", status(), clat.log_tail(30));
+    let refused = ping(lab.node("client").unwrap(), &[SERVER]);
+    assert!(refused.contains("100% packet loss") && refused.contains("+1 errors"), "{refused}");
+    serve_dns64(cpe, server, "2001:db8:64::");
+    clat.wait_for_text("2001:db8:64::/96", PATIENCE).unwrap();
+    wait_until("it is as it should be", PATIENCE, || status().contains("ready").then_some(())).unwrap();
     assert_pings(lab.node("client").unwrap(), &[SERVER]);
     // The CLAT's own host has IPv4, too (RFC 7335).
     assert_pings(cpe, &["-I", "192.0.0.1", SERVER]);
@@ -421,6 +430,10 @@ impl Router {
             }
         });
         router
+    }
+
+    fn lives_for(&self, seconds: u16) {
+        self.prefix.lock().unwrap().lifetime = seconds;
     }
 
     fn advertise(&self, prefix: &str) {
@@ -461,6 +474,16 @@ fn a_clat_follows_the_prefix_that_routers_advertise() {
     })
     .unwrap();
     assert!(!clat.log_tail(60).contains("2001:db8:bad::"), "{}", clat.log_tail(60));
+
+    // The routers take it back: nothing is sent to where no PLAT is. It comes again, within five seconds.
+    let pings = || ping(lab.node("client").unwrap(), &[SERVER]).contains(" 0% packet loss");
+    router.lives_for(0);
+    clat.wait_for_text("waits for the prefix of its PLAT", PATIENCE).unwrap();
+    assert!(!pings());
+    router.lives_for(600);
+    let began = Instant::now();
+    wait_until("the prefix is back", PATIENCE, || pings().then_some(())).unwrap();
+    println!("the prefix was used again after {:?}", began.elapsed());
 }
 
 #[test]

@@ -20,7 +20,8 @@ use super::rows::{Code, Failure, Rows};
 use super::{counters, events, explain, fastpath, filter, pools, status, subscriber, tables, trace, who};
 use crate::change::{Changed, End};
 use crate::listener::{self, Stream};
-use crate::running::{Running, Wish};
+use crate::reload::Wish;
+use crate::running::Running;
 
 /// How long a client may take to send its request.
 const TO_ASK: Duration = Duration::from_secs(10);
@@ -102,7 +103,9 @@ impl Control {
             Request::Trace(watched) => trace::trace(running, &plan, &watched, rows),
             Request::Events(wanted) => events::events(running, &wanted, rows),
             Request::Drops { all } => counters::drops(running, &plan, all, rows),
-            Request::Reload { dry_run, confirm_within } => reload(&self.0, Wish { dry_run, confirm_within }, rows),
+            Request::Reload { dry_run, confirm_within } => {
+                reload(&self.0, Wish { dry_run, confirm_within, ..Wish::default() }, rows)
+            }
             Request::Confirm {} => running.confirm().map_err(|error| Failure::Refused(error.to_string())),
             Request::Flush { service } => flush(running, &plan, service.as_deref(), rows),
             Request::Drain { on } => {

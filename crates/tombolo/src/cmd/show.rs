@@ -136,6 +136,7 @@ impl Wanted {
 
 const STATUS: &[Cell] = &[
     Cell::Text("device"),
+    Cell::Text("health"),
     Cell::Text("version"),
     Cell::Number("pid"),
     Cell::Seconds("uptime"),
@@ -145,6 +146,7 @@ const STATUS: &[Cell] = &[
     Cell::Number("bindings"),
     Cell::Number("sessions"),
     Cell::Text("configuration"),
+    Cell::Text("faults"),
 ];
 const SERVICES: &[Cell] = &[
     Cell::Text("service"),
