@@ -238,7 +238,7 @@ fn a_host_behind_a_b4_asks_its_aftr_for_a_port() {
     let other = tunnelled(B4_A, AFTR, &udp((Ipv4Addr::new(10, 9, 9, 9), 1), (server, 5351), &request));
     assert_eq!(see(&inside(&gateway.pass(&other).1[0]).2).payload[3], 12, "ADDRESS_MISMATCH");
     let plain = udp((B4_A, 1), (AFTR, 5351), &request);
-    assert_eq!(gateway.pass(&plain).0, Verdict::Drop(DropReason::NotIpv4Inside));
+    assert_eq!(gateway.pass(&plain).0, Verdict::Reply(DropReason::NotIpv4Inside));
     assert_eq!(gateway.tables.leases.count(), 2);
     gateway.audit();
 }

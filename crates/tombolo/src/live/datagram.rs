@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use tombolo_wire::crc32c;
+
 use super::numbers::Numbers;
 
 /// A space of ports.
@@ -11,6 +13,9 @@ pub(super) enum Space {
     Tcp,
     /// Identifiers of echoes.
     Icmp,
+    Sctp,
+    Dccp,
+    UdpLite,
 }
 
 impl Space {
@@ -20,6 +25,9 @@ impl Space {
             17 => Some(Self::Udp),
             6 => Some(Self::Tcp),
             1 | 58 => Some(Self::Icmp),
+            132 => Some(Self::Sctp),
+            33 => Some(Self::Dccp),
+            136 => Some(Self::UdpLite),
             _ => None,
         }
     }
@@ -117,6 +125,11 @@ impl Datagram {
 
     /// Writes the checksum.
     pub(super) fn finish(&mut self) {
+        if self.protocol == 132 {
+            self.bytes[8..12].fill(0);
+            let right = crc32c::of(&self.bytes);
+            return self.bytes[8..12].copy_from_slice(&right);
+        }
         let Some(at) = checksum_at(self.protocol) else { return };
         self.bytes[at..at + 2].fill(0);
         let mut all = if self.protocol == 1 { Vec::new() } else { self.pseudo_header() };

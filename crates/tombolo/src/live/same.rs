@@ -8,6 +8,8 @@
 
 use std::collections::HashMap;
 
+use tombolo_wire::crc32c;
+
 use super::datagram::{Space, checksum_at, fold, sum};
 
 /// An identification that is drawn may be the one that came by chance: so often among the packets of
@@ -105,8 +107,13 @@ impl Comparison<'_> {
         if !first_fragment || live[transport..] == offline[transport..] {
             return Ok(());
         }
-        let (Some(space), Some(checksum)) = (Space::of(protocol), checksum_at(protocol)) else { return Ok(()) };
+        let Some(space) = Space::of(protocol) else { return Ok(()) };
+        let is_whole = !quoted && !is_piece(offline, &layout);
         let (live, offline) = (&mut live[transport..], &mut offline[transport..]);
+        let Some(checksum) = checksum_at(protocol) else {
+            crc(live, offline, is_whole)?;
+            return self.ports(live, offline, &[0, 2], space, quoted);
+        };
         let without = protocol == 17 && [&*live, &*offline].iter().all(|bytes| bytes.get(6..8) == Some(&[0, 0]));
         if live.len() >= checksum + 2 && !without {
             let [ours, theirs] = [&*live, &*offline].map(|bytes| u64::from(fold(sum(bytes))) % 0xffff);
@@ -125,6 +132,18 @@ impl Comparison<'_> {
             return if live.len() > 8 { self.level(&mut live[8..], &mut offline[8..], true) } else { Ok(()) };
         }
         let places: &[usize] = if space == Space::Icmp { &[4] } else { &[0, 2] };
+        self.ports(live, offline, places, space, quoted)
+    }
+
+    /// Takes ports out of both that are of one binding.
+    fn ports(
+        &mut self,
+        live: &mut [u8],
+        offline: &mut [u8],
+        places: &[usize],
+        space: Space,
+        quoted: bool,
+    ) -> Result<(), String> {
         let length = offline.len();
         for &at in places.iter().filter(|&&at| at + 2 <= length) {
             let [ours, theirs] = [&*live, &*offline].map(|bytes| word(bytes, at));
@@ -176,6 +195,34 @@ impl Comparison<'_> {
             packet[at..at + bytes].fill(0);
         }
         Ok(())
+    }
+}
+
+/// Takes SCTP's checksum out of both: as far from right in the one as in the other, where all of the packet is there.
+fn crc(live: &mut [u8], offline: &mut [u8], is_whole: bool) -> Result<(), String> {
+    let mut doubts = [&mut *live, &mut *offline].map(|packet| {
+        let field = packet.get(8..12)?.first_chunk::<4>().copied()?;
+        packet[8..12].fill(0);
+        let right = crc32c::of(packet);
+        Some([0, 1, 2, 3].map(|at| field[at] ^ right[at]))
+    });
+    if is_whole && doubts[0] != doubts[1] {
+        return Err(format!("the CRC32c is off by {:x?} instead of {:x?}", doubts[0].take(), doubts[1].take()));
+    }
+    if let (Some(ours), Some(theirs)) = (live.get_mut(8..), offline.get(8..))
+        && ours.len() < 4
+    {
+        // A quotation that ends within it.
+        ours.copy_from_slice(theirs);
+    }
+    Ok(())
+}
+
+/// Whether the packet is a piece of one.
+fn is_piece(packet: &[u8], layout: &Layout) -> bool {
+    match layout.fragment_header {
+        Some(at) => word(packet, at + 2) & 0xfff9 != 0,
+        None => packet[0] >> 4 == 4 && word(packet, 6) & 0x3fff != 0,
     }
 }
 
@@ -246,7 +293,7 @@ fn source_port(packet: &[u8]) -> Option<(Space, usize)> {
         return source_port(packet.get(transport..)?).map(|(space, at)| (space, transport + at));
     }
     let at = match protocol {
-        17 | 6 => 0,
+        6 | 17 | 33 | 132 | 136 => 0,
         1 | 58 if is_query(protocol, packet[transport]) => 4,
         _ => return None,
     };

@@ -131,7 +131,11 @@ fn datagram(numbers: &mut Numbers, talk: &Talk, bound: &Bound<'_>) -> Datagram {
         _ => numbers.below(60),
     };
     let addresses = talk.addresses();
-    let space = *numbers.pick(&[Space::Udp, Space::Udp, Space::Tcp, Space::Tcp, Space::Tcp, Space::Icmp]);
+    let spaces: &[Space] = match numbers.one_in(20) {
+        true => &[Space::Sctp, Space::Dccp, Space::UdpLite],
+        false => &[Space::Udp, Space::Udp, Space::Tcp, Space::Tcp, Space::Tcp, Space::Icmp],
+    };
+    let space = *numbers.pick(spaces);
     let mut ports = |party| port(numbers, party, space, bound);
     let ports = [ports(talk.source), ports(talk.destination)];
     match space {
@@ -139,13 +143,9 @@ fn datagram(numbers: &mut Numbers, talk: &Talk, bound: &Bound<'_>) -> Datagram {
             let protocol = *numbers.pick(&[47, 50, 51, 2, 200]);
             Datagram { protocol, bytes: numbers.bytes(length.max(8)), addresses }
         }
-        _ if numbers.one_in(20) => {
-            // Of these nothing is bound: the same for both.
-            let of = |party: Party, port| if matches!(party.ports, Ports::Bound) { USUAL[4] } else { port };
-            let ports = [of(talk.source, ports[0]), of(talk.destination, ports[1])];
-            let protocol = *numbers.pick(&[132, 33, 136]);
-            Datagram::other(numbers, addresses, protocol, ports, length)
-        }
+        Space::Sctp => Datagram::other(numbers, addresses, 132, ports, length),
+        Space::Dccp => Datagram::other(numbers, addresses, 33, ports, length),
+        Space::UdpLite => Datagram::other(numbers, addresses, 136, ports, length),
         Space::Udp => Datagram::udp(numbers, addresses, ports, length),
         Space::Tcp => Datagram::tcp(numbers, addresses, ports, length),
         // A request has the identifier of who sends it, a reply that of who is sent to; but what stands
