@@ -119,7 +119,7 @@ pub(crate) fn first_valid(heard: &Advertisement) -> Option<Prefix64> {
 
 /// Whether the resolver knows a prefix.
 pub(crate) fn is_known(resolve: impl Fn(&str) -> std::io::Result<Vec<Ipv6Addr>>) -> bool {
-    discover("", resolve).is_ok()
+    resolve(NAME).is_ok_and(|answer| !prefixes_in(answer).is_empty())
 }
 
 fn discover(

@@ -83,7 +83,10 @@ fn listen(routers: Option<&Routers>, service: u8, running: &Arc<Running>, stop: 
             }
         };
         let now = Instant::now();
-        let Some((name, current)) = in_use(running, service) else { continue };
+        let Some((name, current)) = in_use(running, service) else {
+            running.health.set(PART, Vec::new());
+            continue;
+        };
         match heard.map(|heard| meaning(&heard, current)) {
             Some(Meaning::Confirmed(lifetime)) => expires = Some(now + lifetime),
             Some(Meaning::Changed) => expires = Some(now),

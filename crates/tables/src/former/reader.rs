@@ -279,16 +279,48 @@ impl Record {
     }
 }
 
+/// Where a record has the inside endpoint that it is of.
+#[derive(Debug)]
+struct InsidePlaces {
+    ipv6: Place,
+    ipv4: Place,
+    port: Place,
+    protocol: Place,
+    service: Place,
+}
+
+impl InsidePlaces {
+    /// Of the records that are called `record`.
+    fn new(description: &Description, record: &str) -> Result<Self, DescriptionError> {
+        let field = |name: &str, size| description.field(&format!("{record}.{name}"), size);
+        Ok(Self {
+            ipv6: field("inside", 16)?,
+            ipv4: field("inside4", 4)?,
+            port: field("inside_port", 2)?,
+            protocol: field("protocol", 1)?,
+            service: field("service", 1)?,
+        })
+    }
+
+    fn read(&self, record: &Record) -> InsideKey {
+        let [protocol] = record.bytes(self.protocol);
+        let [service] = record.bytes(self.service);
+        InsideKey {
+            ipv6: record.bytes(self.ipv6),
+            ipv4: record.bytes(self.ipv4),
+            port: record.bytes(self.port),
+            protocol,
+            service,
+        }
+    }
+}
+
 #[derive(Debug)]
 struct BindingPlaces {
     life: Place,
-    inside: Place,
-    inside4: Place,
+    inside: InsidePlaces,
     outside4: Place,
-    inside_port: Place,
     outside_port: Place,
-    protocol: Place,
-    service: Place,
     flags: Place,
     subscriber: Place,
     created: Place,
@@ -304,13 +336,9 @@ impl BindingPlaces {
     fn new(description: &Description) -> Result<Self, DescriptionError> {
         Ok(Self {
             life: description.field("binding.life", 8)?,
-            inside: description.field("binding.inside", 16)?,
-            inside4: description.field("binding.inside4", 4)?,
+            inside: InsidePlaces::new(description, "binding")?,
             outside4: description.field("binding.outside4", 4)?,
-            inside_port: description.field("binding.inside_port", 2)?,
             outside_port: description.field("binding.outside_port", 2)?,
-            protocol: description.field("binding.protocol", 1)?,
-            service: description.field("binding.service", 1)?,
             flags: description.field("binding.flags", 2)?,
             subscriber: description.field("binding.subscriber", 4)?,
             created: description.field("binding.created", 4)?,
@@ -324,18 +352,10 @@ impl BindingPlaces {
     }
 
     fn read(&self, record: &Record, ticks: Ticks) -> Binding {
-        let [protocol] = record.bytes(self.protocol);
-        let [service] = record.bytes(self.service);
         let found = u64::from(u16::from_ne_bytes(record.bytes(self.flags)));
         let flag = |theirs: u64, ours: u16| if found & theirs != 0 { ours } else { 0 };
         Binding {
-            inside: InsideKey {
-                ipv6: record.bytes(self.inside),
-                ipv4: record.bytes(self.inside4),
-                port: record.bytes(self.inside_port),
-                protocol,
-                service,
-            },
+            inside: self.inside.read(record),
             outside_ipv4: record.bytes(self.outside4),
             outside_port: record.bytes(self.outside_port),
             flags: flag(self.configured, flags::STATIC)
@@ -369,11 +389,7 @@ impl FormerLeases {
 #[derive(Debug)]
 struct LeasePlaces {
     life: Place,
-    inside: Place,
-    inside4: Place,
-    inside_port: Place,
-    protocol: Place,
-    service: Place,
+    inside: InsidePlaces,
     nonce: Place,
     nonce_end: Place,
     expires: Place,
@@ -388,11 +404,7 @@ impl LeasePlaces {
     fn new(description: &Description) -> Result<Self, DescriptionError> {
         Ok(Self {
             life: description.field("lease.life", 8)?,
-            inside: description.field("lease.inside", 16)?,
-            inside4: description.field("lease.inside4", 4)?,
-            inside_port: description.field("lease.inside_port", 2)?,
-            protocol: description.field("lease.protocol", 1)?,
-            service: description.field("lease.service", 1)?,
+            inside: InsidePlaces::new(description, "lease")?,
             nonce: description.field("lease.nonce", 8)?,
             nonce_end: description.field("lease.nonce_end", 4)?,
             expires: description.field("lease.expires", 4)?,
@@ -405,21 +417,13 @@ impl LeasePlaces {
     }
 
     fn read(&self, record: &Record, ticks: Ticks) -> Lease {
-        let [protocol] = record.bytes(self.protocol);
-        let [service] = record.bytes(self.service);
         let kind = u64::from(u16::from_ne_bytes(record.bytes(self.kind)));
         let (begin, end): ([u8; 8], [u8; 4]) = (record.bytes(self.nonce), record.bytes(self.nonce_end));
         let mut nonce = [0; 12];
         nonce[..8].copy_from_slice(&begin);
         nonce[8..].copy_from_slice(&end);
         Lease {
-            inside: InsideKey {
-                ipv6: record.bytes(self.inside),
-                ipv4: record.bytes(self.inside4),
-                port: record.bytes(self.inside_port),
-                protocol,
-                service,
-            },
+            inside: self.inside.read(record),
             purpose: match kind & self.for_remote {
                 0 => Use::Anybody,
                 _ => Use::Remote(record.bytes(self.remote4), record.bytes(self.remote_port)),
