@@ -72,10 +72,6 @@ impl Preset {
     }
 }
 
-/// A table that is deleted gives its ports back at once, as connection tracking does: the next fill
-/// needs them.
-const REUSE: &str = "timeouts.port_reuse = 0";
-
 type Failures = Result<Vec<(String, String)>, BenchError>;
 
 impl Frames {
@@ -88,7 +84,6 @@ impl Frames {
             flows: Some(Flows { outside_first: self.outside_first, ..Flows::sessions(inside_ports, outside_ports) }),
             directions: if self.is_one_way { Directions::Forward } else { Directions::Both },
             scale: self.scale(points),
-            settings: REUSE.to_owned(),
             ..SeriesPlan::new(self.procedure, gateways, form.effort(), setup.tombolo.clone())
         };
         Ok(plan.run(results, false, progress)?.failures)

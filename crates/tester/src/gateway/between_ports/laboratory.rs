@@ -358,11 +358,11 @@ impl Gateway for Laboratory {
     }
 }
 
-/// A trial begins with an empty table, and with ports that another has just had: a customer's few would
-/// be kept back for two minutes (RFC 6888 REQ-8).
+/// A trial begins with an empty table, and with ports that another has just had: the few of a customer, and
+/// those of one address, would be kept back for two minutes (RFC 6888 REQ-8), until none is left.
 fn reuse_of_ports(technology: Technology, settings: &str) -> &'static str {
     let is_told = settings.contains("port_reuse") || settings.contains("[timeouts]");
-    if technology.has_one_port_set() && !is_told { "timeouts.port_reuse = 0\n" } else { "" }
+    if technology.is_stateful() && !is_told { "timeouts.port_reuse = 0\n" } else { "" }
 }
 
 /// What `tombolo` has to be told of many connections: how much room they take, and of very many how long
@@ -371,7 +371,9 @@ fn room_for(connections: u64, settings: &str) -> String {
     if connections <= TOMBOLO_ROOM || settings.contains("sessions") {
         return String::new();
     }
-    let (sessions, bindings) = (connections + connections / 8, connections.min(TOMBOLO_BINDINGS));
+    let with_spare = |n: u64| n + n / 8;
+    // The static binding, and what the lab's own packets make, are beside those of the connections.
+    let (sessions, bindings) = (with_spare(connections), with_spare(connections.min(TOMBOLO_BINDINGS)));
     let timeout = match connections > TOMBOLO_SESSIONS {
         true => format!("timeouts.udp = {TOMBOLO_LONG_TIMEOUT_SECONDS}\n"),
         false => String::new(),
@@ -458,7 +460,7 @@ mod tests {
     #[test]
     fn more_connections_than_usual_get_room_and_time() {
         assert_eq!(room_for(10_000, ""), "");
-        assert_eq!(room_for(80_000, ""), "capacity.sessions = 90000\ncapacity.bindings = 80000\n");
+        assert_eq!(room_for(80_000, ""), "capacity.sessions = 90000\ncapacity.bindings = 90000\n");
         assert!(room_for(100_000_000, "").contains("capacity.sessions = 112500000"));
         assert_eq!(room_for(100_000_000, "capacity.sessions = 1000"), "", "the user knows better");
     }
