@@ -224,6 +224,7 @@ macro_rules! pages {
 }
 
 pages! {
+    in_a_minute: &["unbound", "dig", "curl", "python3", "nft", "radvd", "systemd-analyze"];
     nat64_at_home: &["unbound", "dig", "ping", "curl", "python3"];
     one_server_with_one_address: &["ping", "curl", "python3", "nft"];
     carrier_grade_nat: &["ping", "curl", "python3"];

@@ -32,6 +32,7 @@ mod events;
 mod explain;
 mod format;
 mod import;
+mod init;
 #[cfg(feature = "tester")]
 mod lab;
 #[cfg(feature = "tester")]
@@ -79,6 +80,9 @@ enum Command {
     Run(run::Arguments),
     /// The gateway in place of Tayga: its command line, its configuration file
     Tayga(tayga::Arguments),
+    /// Ask three questions and write what a gateway needs on this host: its configuration, unit, rules of nftables, files
+    /// of unbound and radvd
+    Init(init::Arguments),
     /// Print another gateway's configuration as a file for `run`
     Import(import::Arguments),
     /// Validate a configuration and print the plan that it becomes
@@ -162,6 +166,7 @@ impl Arguments {
             Command::Lab(arguments) => lab::run(arguments),
             Command::Run(arguments) => run::run(&arguments),
             Command::Tayga(arguments) => tayga::run(&arguments),
+            Command::Init(arguments) => init::run(&arguments),
             Command::Import(arguments) => import::run(&arguments),
             Command::Check(arguments) => check::run(&arguments),
             Command::Translate(arguments) => translate::run(&arguments),

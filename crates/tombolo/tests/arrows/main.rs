@@ -21,6 +21,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("io", &["wire", "tables", "engine"]),
     ("config", &["wire", "tables", "engine"]),
     ("import", &[]),
+    ("init", &["io"]),
     ("fastpath", &["wire", "records", "tables", "engine", "io"]),
     ("daemon", &["wire", "records", "tables", "engine", "io", "config", "fastpath"]),
     ("lab", &[]),
@@ -29,7 +30,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("report", &[]),
     (
         "tombolo",
-        &["wire", "tables", "engine", "io", "config", "daemon", "fastpath", "import", "lab", "tester", "report"],
+        &[
+            "wire", "tables", "engine", "io", "config", "daemon", "fastpath", "import", "init", "lab", "tester",
+            "report",
+        ],
     ),
 ];
 
