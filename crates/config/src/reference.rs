@@ -333,7 +333,7 @@ pub static MAP_E: Section = Section {
         "br": "address", "", "\"2001:db8:ffff::1\"",
             "IPv6 address of the border relay. Several relays may have the same one (anycast); use `fragments = \"inner\"` then.";
         ..MAP_EDGE;
-        "ipv6_mtu": "bytes", "1500", "1500", "MTU of the path between edge and relay, 1280 to 65535. The tunnel's is 40 less.";
+        "ipv6_mtu": "bytes", "1500", "1500", "MTU of the path between edge and relay, 1280 to 65535. The tunnel's is 40 less. A path that a router says is smaller is kept to for ten minutes (RFC 8201).";
         "ipv4_mtu": "bytes", "1500", "1500", "MTU of the IPv4 links inside an edge, 68 to 65535.";
         "hop_limit": "number", "64", "64", "Hop limit of the packets that go into the tunnel, 1 to 255.";
         "traffic_class": "\"copy\" or 0 to 255", "\"copy\"", "0",

@@ -727,3 +727,75 @@ fn fragments_of_a_softwire_that_do_not_all_come_are_told() {
     nat64.wait(5);
     assert_eq!(told(&mut nat64), Vec::<Vec<u8>>::new());
 }
+
+/// What goes into a softwire, with so many bytes of payload.
+type Datagram = fn(&mut Gateway, usize) -> Vec<u8>;
+
+/// Ends of softwires, what goes into them, which ends they are, and whether what does not fit is refused.
+fn entrances() -> [(Gateway, Datagram, [Ipv6Addr; 2], bool); 4] {
+    let outward = |_: &mut Gateway, length| udp((HOST4, 20000), (SERVER, 53), &vec![7; length]);
+    let to_subscriber =
+        |_: &mut Gateway, length| udp((SERVER, 53), (Ipv4Addr::new(192, 0, 2, 10), 4096), &vec![7; length]);
+    let to_host = |gateway: &mut Gateway, length| {
+        let query = tunnelled(B4_A, AFTR, &udp((HOST4, 20000), (SERVER, 53), b"query"));
+        let port = see(&forward(gateway, &query)).ports.0;
+        udp((SERVER, 53), (POOL, port), &vec![7; length])
+    };
+    [
+        (b4(), outward, [B4_A, AFTR], true),
+        (lwb4(), outward, [B4_A, AFTR], true),
+        (lwaftr(true), to_subscriber, [AFTR, "2001:db8:1::10".parse().unwrap()], true),
+        // By then the packet has its inside address: the router on the way tells its sender.
+        (aftr(Policy::default()), to_host, [AFTR, B4_A], false),
+    ]
+}
+
+/// RFC 2473 section 6.7, RFC 8201.
+#[test]
+fn what_a_router_says_of_a_path_is_kept_to_until_it_is_forgotten() {
+    for (mut gateway, packet, [local, remote], refuses) in entrances() {
+        let core: Ipv6Addr = "2001:db8:5::1".parse().unwrap();
+        let large = |gateway: &mut Gateway| without_df(&packet(gateway, 1400));
+        let whole = {
+            let large = large(&mut gateway);
+            forward(&mut gateway, &large)
+        };
+        assert_eq!((inside(&whole).0, inside(&whole).1, whole.len()), (local, remote, 1468));
+        // What no router would say, what is damaged, and what is no news.
+        let mut damaged = icmp(core, local, 2, 0, 1400, &whole[..1200]);
+        damaged[60] ^= 1;
+        for told in
+            [damaged, icmp(core, local, 2, 0, 1279, &whole[..1200]), icmp(core, local, 2, 0, 1500, &whole[..1200])]
+        {
+            assert!(matches!(gateway.pass(&told).0, Verdict::Drop(_)));
+        }
+        assert_eq!(gateway.tables.paths.count(gateway.now.tick()), 0);
+
+        let told = icmp(core, local, 2, 0, 1400, &whole[..1200]);
+        assert_eq!(gateway.pass(&told).0, Verdict::Drop(DropReason::TooBig), "its sender can do nothing about it");
+        let again = large(&mut gateway);
+        let (verdict, pieces) = gateway.pass(&again);
+        assert_eq!((verdict, pieces.len()), (Verdict::Forward, 2));
+        assert!(pieces.iter().all(|piece| piece.len() <= 1400));
+        assert_eq!(inside(&whole_of_ipv6(&pieces)).2[28..], whole[68..]);
+        let with_df = packet(&mut gateway, 1400);
+        let (verdict, sent) = gateway.pass(&with_df);
+        if refuses {
+            assert_eq!((verdict, &sent[0][26..28]), (Verdict::Reply(DropReason::TooBig), &1360_u16.to_be_bytes()[..]));
+        } else {
+            assert_eq!((verdict, sent.len(), sent[0].len()), (Verdict::Forward, 1, 1468));
+        }
+        let fits = packet(&mut gateway, 1332);
+        assert_eq!(forward(&mut gateway, &fits).len(), 1400);
+
+        gateway.wait(700);
+        let forgotten = large(&mut gateway);
+        assert_eq!(forward(&mut gateway, &forgotten).len(), 1468);
+    }
+    // A path that no softwire of this end takes is not remembered.
+    let mut gateway = b4();
+    let elsewhere = tunnelled(B4_A, B4_B, &udp((HOST4, 1), (SERVER, 53), &[7; 1200]));
+    let told = icmp("2001:db8:5::1".parse::<Ipv6Addr>().unwrap(), B4_A, 2, 0, 1300, &elsewhere);
+    assert_eq!(gateway.pass(&told).0, Verdict::Drop(DropReason::IcmpErrorUnusable));
+    assert_eq!(gateway.tables.paths.count(gateway.now.tick()), 0);
+}

@@ -38,6 +38,11 @@ static __always_inline struct outcome aftr_outside(const volatile struct service
 		return PASSED(MISS_POLICY);
 	if (!keep_header(scratch, service->tunnel.mtu))
 		return PASSED(MISS_SIZE);
+	/* Which path it takes is not known before its binding is found, and then it is too late. One
+	 * with DF goes to the router that refuses it.
+	 */
+	if (!(to->fragment_word & IPV4_DF) && may_be_too_large(to))
+		return PASSED(MISS_SIZE);
 	outcome = come_in(service, scratch, range, softwire);
 	if (outcome.verdict == FORWARD)
 		enter(service, to, softwire[0], softwire[1]);

@@ -21,7 +21,8 @@ static __always_inline struct outcome edge_inside(const volatile struct service 
 		return PASSED(MISS_HAIRPIN);
 	if (must_clamp(service, scratch))
 		return PASSED(MISS_POLICY);
-	if (!keep_header(scratch, service->tunnel.mtu))
+	if (!keep_header(scratch, service->tunnel.mtu) ||
+	    is_too_large_for_path(to, service->tunnel.remote[0], service->tunnel.remote[1]))
 		return PASSED(MISS_SIZE);
 	outcome = leave(service, scratch, none);
 	if (outcome.verdict == FORWARD)

@@ -11,6 +11,7 @@
 #define TOMBOLO_SOFTWIRE_H
 
 #include "nat44.h"
+#include "path_mtu.h"
 
 #define ECN_ECT_1 1
 #define ECN_ECT_0 2
@@ -85,7 +86,8 @@ static __always_inline struct outcome carry_in(const volatile struct service *se
 
 	if (must_clamp(service, scratch))
 		return PASSED(MISS_POLICY);
-	if (!keep_header(scratch, service->tunnel.mtu))
+	if (!keep_header(scratch, service->tunnel.mtu) ||
+	    is_too_large_for_path(to, remote[0], remote[1]))
 		return PASSED(MISS_SIZE);
 	to->side = SIDE_OUTSIDE;
 	keep_addresses(scratch);

@@ -24,6 +24,7 @@
 //! * [`subscriber`], [`binding`], [`outside`], [`blocks`], [`session`]: the records. The first session of
 //!   a TCP binding lies in the binding's record.
 //! * [`tables`]: the tables together: admit, bind, find. [`sweep`]: what has expired goes.
+//! * [`path_mtu`]: what routers have said of paths to the far ends of softwires.
 //! * [`audit`]: every invariant that ties the tables together, checked one by one.
 //! * [`former`]: tables that an earlier process has left, whatever their layout.
 //! * [`shared`]: records and numbers for programs inside the kernel.
@@ -51,6 +52,7 @@ pub mod leasing;
 pub mod lpm;
 pub mod memory;
 pub mod outside;
+pub mod path_mtu;
 pub mod session;
 mod session_ref;
 pub mod shared;

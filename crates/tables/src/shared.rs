@@ -5,7 +5,7 @@ use tombolo_records::{Constant, Record};
 #[cfg(not(loom))]
 use crate::lpm::layout;
 use crate::tick::Tick;
-use crate::{arena, binding, index, outside, session, subscriber};
+use crate::{arena, binding, index, outside, path_mtu, session, subscriber};
 
 tombolo_records::constants! {
     /// Binary logarithm of the nanoseconds in a tick.
@@ -22,6 +22,7 @@ pub fn numbers() -> Vec<Constant> {
         index::constants(),
         outside::constants(),
         session::constants(),
+        path_mtu::constants(),
         #[cfg(not(loom))]
         layout::constants(),
     ];
@@ -31,5 +32,5 @@ pub fn numbers() -> Vec<Constant> {
 /// The records.
 #[must_use]
 pub fn records() -> Vec<Record> {
-    [binding::records(), subscriber::records(), session::records(), index::records()].concat()
+    [binding::records(), subscriber::records(), session::records(), index::records(), path_mtu::records()].concat()
 }

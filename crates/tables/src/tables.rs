@@ -47,6 +47,7 @@ use crate::index::{Index, Inserted};
 use crate::lease::Leases;
 use crate::memory::{MemoryError, MemorySource};
 use crate::outside::{OutsideIndex, Slot};
+use crate::path_mtu::PathMtus;
 use crate::session::{
     COUNTED, Inserted as InsertedSession, LOAD, Lifetimes, Session, SessionKey, SessionRef, Sessions, State, Sweep,
     UNANSWERED,
@@ -102,13 +103,15 @@ pub struct Memory {
     pub sessions: usize,
     /// Leases.
     pub leases: usize,
+    /// Paths that are smaller than their services were told.
+    pub paths: usize,
 }
 
 impl Memory {
     /// Bytes of all tables together.
     #[must_use]
     pub const fn total(&self) -> usize {
-        self.subscribers + self.bindings + self.outside + self.sessions + self.leases
+        self.subscribers + self.bindings + self.outside + self.sessions + self.leases + self.paths
     }
 }
 
@@ -232,6 +235,8 @@ pub struct Tables {
     pub sessions: Sessions,
     /// Bindings that hosts have asked for.
     pub leases: Leases,
+    /// Paths that are smaller than their services were told.
+    pub paths: PathMtus,
     pub(crate) subscriber_index: Index,
     pub(crate) inside_index: Index,
     pub(crate) key: HashKey,
@@ -252,6 +257,7 @@ impl Tables {
             blocks: BlockIndex::new(source, capacity.outside_slots)?,
             sessions: Sessions::new(source, capacity.sessions, key)?,
             leases: Leases::new(source, capacity.leases)?,
+            paths: PathMtus::new(source, key)?,
             key,
         })
     }
@@ -280,6 +286,7 @@ impl Tables {
             outside: self.outside.bytes() + self.blocks.bytes(),
             sessions: self.sessions.bytes(),
             leases: self.leases.bytes(),
+            paths: self.paths.bytes(),
         }
     }
 

@@ -186,6 +186,11 @@ fn discovers_the_path_mtu(setup: &Setup) {
     });
     learned.unwrap();
     assert_pings(client, &["-M", "do", "-s", "1332", SERVER]);
+    // Nobody can be told about what may be fragmented: each end learns of the path and cuts to it.
+    for size in ["1432", "5000"] {
+        let crosses = || ping(client, &["-M", "dont", "-s", size, SERVER]).contains(" 0% packet loss").then_some(());
+        wait_until(&format!("{size} bytes over the smaller path"), PATIENCE, crosses).unwrap();
+    }
     // The server learns it too: what it sends is too big on the gateway's line.
     let _web = Peer::http(setup.node("server"), address("198.51.100.2:80"), pattern(300_000)).unwrap();
     assert!(fetch(client, address("198.51.100.2:80")) == pattern(300_000));

@@ -141,7 +141,7 @@ pub(super) const PORT_SET: &[Key] = keys! {
 /// The ends of DS-Lite and of Lightweight 4over6.
 pub(super) const CROSSING: &[Key] = keys! {
     "ipv6_mtu": "bytes", "1500", "1540",
-        "MTU of the IPv6 path between the ends, 1280 to 65535. IPv4 packets of 40 bytes less cross in one piece. Best is a network with 1540 or more (RFC 6333 section 5.3).";
+        "MTU of the IPv6 path between the ends, 1280 to 65535. IPv4 packets of 40 bytes less cross in one piece. Best is a network with 1540 or more (RFC 6333 section 5.3). A path that a router says is smaller is kept to for ten minutes (RFC 8201).";
     "hop_limit": "number", "64", "64", "Hop limit of the packets sent to the other end, 1 to 255.";
     "traffic_class": "\"copy\" or 0 to 255", "\"copy\"", "0",
         "Traffic class of the packets sent to the other end, and what becomes of it there: `copy` carries the DSCP over both ways (RFC 6333 section 7.1), a number sets it and leaves that of the inner packet alone. Congestion is told in either case (RFC 6040).";

@@ -68,7 +68,7 @@ impl Serve for B4 {
     #[inline]
     fn serve_ipv4(&self, _: Side, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         screen(parsed)?;
-        self.softwire.check_size(&work.packet, parsed)?;
+        self.entrance().check_size(parsed, work)?;
         take_step(&mut work.packet, parsed)?;
         self.entrance().send(parsed, work)
     }

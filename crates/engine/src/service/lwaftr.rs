@@ -180,7 +180,7 @@ impl Lwaftr {
         }
         let receiver = receiver(&work.packet, parsed)?;
         let ends = self.table.find(receiver.address, receiver.port).ok_or_else(|| self.unreachable(parsed))?;
-        self.softwire.check_size(&work.packet, parsed)?;
+        self.entrance(ends).check_size(parsed, work)?;
         take_step(&mut work.packet, parsed)?;
         self.entrance(ends).send(parsed, work)
     }

@@ -88,7 +88,7 @@ impl Serve for Lwb4 {
         let hairpins = self.is_ours(parsed, work)?;
         // What is hairpinned meets the inside link and never the softwire. It is measured now, as long
         // as its sender can be told (RFC 4787 REQ-13).
-        let link = NextLink::of(if hairpins { self.inside_mtu } else { self.softwire.limit(parsed) });
+        let link = NextLink::of(if hairpins { self.inside_mtu } else { self.entrance().limit(parsed, work) });
         let _whole = self.nat.leave_ipv4(parsed, parsed.source.into(), link, work)?;
         if hairpins {
             let parsed = come_in_again(&mut work.packet)?;

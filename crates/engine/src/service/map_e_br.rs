@@ -124,9 +124,10 @@ impl MapEBr {
     fn send_inside(&self, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         screen(parsed)?;
         let remote = self.softwire_of(&work.packet, parsed)?;
-        self.softwire.check_size(&work.packet, parsed)?;
+        let entrance = self.entrance(remote);
+        entrance.check_size(parsed, work)?;
         take_step(&mut work.packet, parsed)?;
-        self.entrance(remote).send(parsed, work)
+        entrance.send(parsed, work)
     }
 
     /// The MAP address of the subscriber that a packet is for.

@@ -92,7 +92,8 @@ impl Serve for MapECe {
         // The embedded packet names the recipient of an ICMP error; it is read before the NAPT
         // rewrites it. An echo gets its identifier from the NAPT.
         let remote = if is_echo(parsed) { None } else { Some(self.remote_of(&work.packet, parsed)?) };
-        self.leave(parsed, work)?;
+        let entrance = self.entrance(remote.unwrap_or(self.relay));
+        self.leave(parsed, entrance, work)?;
         let remote = match remote {
             Some(remote) => remote,
             None => self.remote_of_echo(&work.packet, parsed)?,
@@ -141,15 +142,15 @@ impl SoftwireEnd for MapECe {
 }
 
 impl MapECe {
-    /// Gives a packet from inside its source, if it fits the softwire.
-    fn leave(&self, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<(), Refusal> {
+    /// Gives a packet from inside its source, if it fits the softwire that `entrance` leads into.
+    fn leave(&self, parsed: &Parsed<Ipv4Addr>, entrance: Entrance<'_>, work: &mut Work<'_>) -> Result<(), Refusal> {
         let Some(nat) = self.edge.nat() else {
             let owned = sender(&work.packet, parsed)?;
             check_own(self.edge.ce.rule(), self.edge.ce.share(), owned.address, owned.port).map_err(refuse)?;
-            self.softwire.check_size(&work.packet, parsed)?;
+            entrance.check_size(parsed, work)?;
             return take_step(&mut work.packet, parsed);
         };
-        let link = NextLink::of(self.softwire.limit(parsed));
+        let link = NextLink::of(entrance.limit(parsed, work));
         let _whole = nat.leave_ipv4(parsed, parsed.source.into(), link, work)?;
         Ok(())
     }

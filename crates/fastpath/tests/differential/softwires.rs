@@ -27,8 +27,8 @@ use crate::packets::{self, Numbers};
 use crate::plans::{Case, POOL, plan};
 use crate::world::World;
 
-const LOCAL: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x1000, 0x100, 0, 0, 0, 0xb4);
-const REMOTE: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xffff, 0, 0, 0, 0, 1);
+pub(crate) const LOCAL: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x1000, 0x100, 0, 0, 0, 0xb4);
+pub(crate) const REMOTE: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xffff, 0, 0, 0, 0, 1);
 /// 192.0.2.18 with PSID 0x34 (RFC 7597 appendix A).
 const MAP: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 18);
 

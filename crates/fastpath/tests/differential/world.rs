@@ -14,6 +14,7 @@ use tombolo_tables::memory::{Backing, MemoryError, MemorySource};
 use tombolo_tables::{Tables, audit};
 
 use crate::packets::Numbers;
+use crate::softwires;
 
 /// Where in a binding's record is when its first session was seen.
 const SEEN: usize = std::mem::offset_of!(BindingRecord, seen);
@@ -104,10 +105,15 @@ impl World {
         (verdict, sent)
     }
 
-    /// Now and then: sessions get older, the tables are emptied.
+    /// Now and then: sessions get older, the tables are emptied, a router says how small a path is.
     pub(crate) fn disturb(&mut self, numbers: &mut Numbers) {
         if numbers.one_in(700) {
             self.put_back(&self.empty);
+        }
+        if numbers.one_in(20) {
+            let far_end = if numbers.one_in(2) { softwires::LOCAL } else { softwires::REMOTE };
+            let mtu = 1280 + u32::try_from(numbers.below(260)).unwrap();
+            self.tables.paths.learn(far_end.octets(), mtu, tombolo_tables::tick::Tick(tick()));
         }
         if numbers.one_in(8) {
             let age = u32::try_from(numbers.below(90)).unwrap();

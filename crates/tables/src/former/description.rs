@@ -16,7 +16,7 @@ use std::fmt::Write as _;
 use tombolo_records::{Constant, Field, Record};
 
 use crate::hash::HashKey;
-use crate::{arena, binding, index, lease, outside, session, shared, subscriber};
+use crate::{arena, binding, index, lease, outside, path_mtu, session, shared, subscriber};
 
 /// First words of the text, with its version.
 const HEAD: &str = "tombolo state 1";
@@ -38,11 +38,19 @@ pub fn own() -> String {
         outside::constants(),
         session::constants(),
         lease::constants(),
+        path_mtu::constants(),
     ];
     for Constant { name, value, .. } in constants.iter().flatten() {
         let _ = writeln!(text, "number {name} {value}");
     }
-    let records = [binding::records(), subscriber::records(), session::records(), index::records(), lease::records()];
+    let records = [
+        binding::records(),
+        subscriber::records(),
+        session::records(),
+        index::records(),
+        lease::records(),
+        path_mtu::records(),
+    ];
     for Record { name, size, fields, .. } in records.iter().flatten() {
         let _ = writeln!(text, "record {name} {size}");
         for Field { name: field, offset, size, .. } in fields {

@@ -6,8 +6,9 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use rand_core::Rng;
+use tombolo_wire::ipv6;
 
-use super::softwire::{Softwire, SoftwireSettings, decapsulate, encapsulate, put_back};
+use super::softwire::{Softwire, SoftwireSettings, decapsulate, encapsulate, put_back, small_path};
 use crate::mechanism::echo::{answer_echo_ipv4, answer_echo_ipv6};
 use crate::mechanism::fragment::send_fragments;
 use crate::mechanism::reply::{may_answer_ipv4, reply_ipv4};
@@ -59,7 +60,10 @@ pub(crate) fn receive(
     work: &mut Work<'_>,
 ) -> Result<Verdict, Refusal> {
     match outer.payload {
-        Payload::IcmpError => return end.relay(outer, work),
+        Payload::IcmpError => {
+            learn_path(settings, check_remote, outer, work);
+            return end.relay(outer, work);
+        }
         Payload::EchoRequest => return answer_outer_echo(outer, settings, work),
         Payload::EchoReply | Payload::IcmpOther => return Err(DropReason::IcmpUntranslatable.into()),
         _ => {}
@@ -77,6 +81,22 @@ pub(crate) fn check_only_remote(ends: Softwire, remote: Ipv6Addr) -> Result<(), 
     if remote == ends.remote { Ok(()) } else { Err(DropReason::UnknownSoftwire.into()) }
 }
 
+/// Remembers the path to a remote, if a router says that it is smaller than the settings do: what may be
+/// fragmented is cut to it from now on, and what may not be is refused here (RFC 2473 section 6.7).
+#[cold]
+fn learn_path(
+    settings: &SoftwireSettings,
+    check_remote: impl FnOnce(Ipv6Addr) -> Result<(), Refusal>,
+    outer: &Parsed<Ipv6Addr>,
+    work: &mut Work<'_>,
+) {
+    let Some((remote, mtu)) = small_path(&mut work.packet, outer) else { return };
+    if mtu < settings.path_mtu() && check_remote(remote).is_ok() {
+        work.tables.paths.learn(remote.octets(), mtu, work.now.tick());
+        work.notes.add("RFC 2473 section 6.7", || format!("the path to {remote} takes {mtu} bytes, a router says"));
+    }
+}
+
 fn answer_outer_echo(
     outer: &Parsed<Ipv6Addr>,
     settings: &SoftwireSettings,
@@ -87,7 +107,8 @@ fn answer_outer_echo(
     }
     answer_echo_ipv6(&mut work.packet, outer)?;
     let identification = outer.fragment.map_or(0, |fragment| fragment.identification);
-    send_fragments(&mut work.packet, settings.path_mtu(), identification, work.outbox)?;
+    let path = settings.over(work.tables.paths.of(outer.source.octets(), work.now.tick()));
+    send_fragments(&mut work.packet, path.path_mtu(), identification, work.outbox)?;
     Ok(Verdict::EchoReply)
 }
 
@@ -222,8 +243,34 @@ impl Entrance<'_> {
         let Softwire { local, remote } = self.ends;
         work.notes.add("RFC 2473 section 3.1", || format!("into the softwire from {local} to {remote}"));
         let identification = work.worker.random.next_u32();
-        encapsulate(&mut work.packet, parsed, self.ends, self.settings, identification, work.outbox)?;
+        // What must fit was asked about, or the path's routers will say so.
+        let settings = if self.settings.must_fit(parsed) { *self.settings } else { self.settings(work) };
+        encapsulate(&mut work.packet, parsed, self.ends, &settings, identification, work.outbox)?;
         Ok(Verdict::Forward)
+    }
+
+    /// As [`SoftwireSettings::check_size`], for the path as it is known.
+    ///
+    /// # Errors
+    /// [`Refusal`]: too big with DF set.
+    #[inline]
+    pub(crate) fn check_size(self, parsed: &Parsed<Ipv4Addr>, work: &Work<'_>) -> Result<(), Refusal> {
+        self.settings(work).check_size(&work.packet, parsed)
+    }
+
+    /// As [`SoftwireSettings::limit`], for the path as it is known.
+    #[inline]
+    pub(crate) fn limit(self, parsed: &Parsed<Ipv4Addr>, work: &Work<'_>) -> u32 {
+        self.settings(work).limit(parsed)
+    }
+
+    /// How packets cross, by what is known of the path. What fits every path is not asked about.
+    #[inline]
+    fn settings(self, work: &Work<'_>) -> SoftwireSettings {
+        if work.packet.len() + ipv6::HEADER_LENGTH <= usize::from(ipv6::MINIMUM_MTU) {
+            return *self.settings;
+        }
+        self.settings.over(work.tables.paths.of(self.ends.remote.octets(), work.now.tick()))
     }
 
     /// Answers the packet at hand, which came out of the softwire and is for this end itself, as a

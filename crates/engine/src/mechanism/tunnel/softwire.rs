@@ -33,7 +33,8 @@
 //!
 //! # Errors from the path
 //! An ICMPv6 error comes to the end that sent the packet, not to the host that made it:
-//! [`relay_error`] turns it into the ICMPv4 error about the packet inside (RFC 2473 section 8).
+//! [`relay_error`] turns it into the ICMPv4 error about the packet inside (RFC 2473 section 8), and
+//! [`small_path`] reads in it that the path is smaller than the settings say (RFC 2473 section 6.7).
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -122,6 +123,14 @@ impl SoftwireSettings {
         self.path_mtu() - OVERHEAD
     }
 
+    /// The same settings for a path whose MTU is known, if that is less.
+    #[must_use]
+    #[inline]
+    pub fn over(mut self, path_mtu: Option<u32>) -> Self {
+        self.ipv6_mtu = self.ipv6_mtu.min(path_mtu.unwrap_or(u32::MAX));
+        self
+    }
+
     /// What is to be known of softwires that end at `addresses`.
     pub(crate) fn describe(&self, addresses: &[Ipv6Addr]) -> Description {
         Description::default().with("addresses", Fact::texts(addresses)).with("mtu", self.mtu())
@@ -136,7 +145,7 @@ impl SoftwireSettings {
     /// True if a packet has to fit the softwire as it is. The rest is encapsulated whole, or
     /// fragmented.
     #[inline]
-    fn must_fit(&self, parsed: &Parsed<Ipv4Addr>) -> bool {
+    pub(super) fn must_fit(&self, parsed: &Parsed<Ipv4Addr>) -> bool {
         parsed.dont_fragment && self.dont_fragment == DontFragment::Obey
     }
 
@@ -369,25 +378,12 @@ pub fn relay_error(
     from: Ipv4Addr,
     identifications: &mut IdentificationGenerator,
 ) -> Result<(Ipv6Addr, Parsed<Ipv4Addr>), DropReason> {
-    complete_checksum(packet, Protocol::ICMPV6)?;
-    let message = packet.bytes().get(usize::from(parsed.transport_offset)..).ok_or(DropReason::Malformed)?;
-    let view = Icmpv6View::parse(message).map_err(|_| DropReason::Malformed)?;
-    let pseudo = pseudo_icmpv6(Sum::ZERO.ipv6(parsed.source).ipv6(parsed.destination), parsed.transport_length());
-    if parsed.is_piece() || !pseudo.bytes(message).verifies() {
-        return Err(DropReason::BadChecksum);
-    }
-    let outer = parsed.embedded(packet)?;
-    let is_first = outer.fragment.is_none_or(|fragment| fragment.offset == 0);
-    if outer.source != parsed.destination || outer.protocol != Protocol::IPV4 || !is_first {
-        return Err(DropReason::IcmpErrorUnusable);
-    }
-    let at = usize::from(parsed.transport_offset) + icmpv6::HEADER_LENGTH + usize::from(outer.transport_offset);
-    let inner = parse_quoted_ipv4(packet.bytes().get(at..).unwrap_or_default())?;
-    let answer = match view.kind() {
-        icmpv6::TIME_EXCEEDED if view.code() == icmpv6::REASSEMBLY_TIME_EXCEEDED => {
+    let Told { kind, code, rest, outer, inner, at } = open_error(packet, parsed)?;
+    let answer = match kind {
+        icmpv6::TIME_EXCEEDED if code == icmpv6::REASSEMBLY_TIME_EXCEEDED => {
             return Err(DropReason::IcmpErrorUnusable);
         }
-        icmpv6::PACKET_TOO_BIG => too_big(view.rest_of_header(), &outer, &inner)?,
+        icmpv6::PACKET_TOO_BIG => too_big(rest, &outer, &inner)?,
         _ => IcmpAnswer::HostUnreachable,
     };
     if !may_answer_ipv4(&inner) {
@@ -397,6 +393,44 @@ pub fn relay_error(
     packet.offload = Offload::default();
     reply_ipv4(packet, &inner, from, answer, identifications)?;
     Ok((outer.destination, parse_ipv4(packet)?))
+}
+
+/// An ICMPv6 error about a packet that this end sent through a softwire.
+struct Told {
+    kind: u8,
+    code: u8,
+    rest: u32,
+    /// The packet that it is about, and the one in that, which begins at `at` in the error.
+    outer: Parsed<Ipv6Addr>,
+    inner: Parsed<Ipv4Addr>,
+    at: usize,
+}
+
+fn open_error(packet: &mut Packet<'_>, parsed: &Parsed<Ipv6Addr>) -> Result<Told, DropReason> {
+    complete_checksum(packet, Protocol::ICMPV6)?;
+    let message = packet.bytes().get(usize::from(parsed.transport_offset)..).ok_or(DropReason::Malformed)?;
+    let view = Icmpv6View::parse(message).map_err(|_| DropReason::Malformed)?;
+    let pseudo = pseudo_icmpv6(Sum::ZERO.ipv6(parsed.source).ipv6(parsed.destination), parsed.transport_length());
+    if parsed.is_piece() || !pseudo.bytes(message).verifies() {
+        return Err(DropReason::BadChecksum);
+    }
+    let (kind, code, rest) = (view.kind(), view.code(), view.rest_of_header());
+    let outer = parsed.embedded(packet)?;
+    let is_first = outer.fragment.is_none_or(|fragment| fragment.offset == 0);
+    if outer.source != parsed.destination || outer.protocol != Protocol::IPV4 || !is_first {
+        return Err(DropReason::IcmpErrorUnusable);
+    }
+    let at = usize::from(parsed.transport_offset) + icmpv6::HEADER_LENGTH + usize::from(outer.transport_offset);
+    let inner = parse_quoted_ipv4(packet.bytes().get(at..).unwrap_or_default())?;
+    Ok(Told { kind, code, rest, outer, inner, at })
+}
+
+/// The far end of a softwire, and the MTU of the path there, if `packet` is a "packet too big" about a
+/// packet that this end sent through it. It stays as it is.
+pub fn small_path(packet: &mut Packet<'_>, parsed: &Parsed<Ipv6Addr>) -> Option<(Ipv6Addr, u32)> {
+    let told = open_error(packet, parsed).ok()?;
+    let is_possible = told.kind == icmpv6::PACKET_TOO_BIG && told.rest >= u32::from(ipv6::MINIMUM_MTU);
+    is_possible.then_some((told.outer.destination, told.rest))
 }
 
 /// RFC 2473 section 8.3: the MTU less the tunnel headers. Less than 1280 no path has (RFC 8200
