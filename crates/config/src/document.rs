@@ -239,6 +239,11 @@ impl<'d> Table<'d> {
         Some(self.child(key, spanned.span().start, Some(value)))
     }
 
+    /// True if tables of this kind may have the key.
+    pub(crate) fn knows(&self, key: &str) -> bool {
+        self.section.key(key).is_some()
+    }
+
     /// The value of a key; a missing one is logged.
     pub(crate) fn require(&self, key: &'static str, log: &mut Log) -> Option<Node<'d>> {
         let found = self.find(key);

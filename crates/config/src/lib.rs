@@ -52,6 +52,7 @@ pub use host::{
 };
 pub use problem::{ConfigError, Problem};
 pub use shared::{Interface, SharedPool};
+pub use softwire::check_far_end;
 
 /// Everything that a configuration file decides.
 #[derive(Debug, Clone)]

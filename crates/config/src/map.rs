@@ -4,7 +4,9 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use tombolo_engine::mapping::eam::parse_prefix;
 use tombolo_engine::mapping::map_domain::{MapDomain, MapDomainError};
-use tombolo_engine::mapping::map_rule::{Assignment, DEFAULT_OFFSET_BITS, GivenPsid, MapCe, MapRule};
+use tombolo_engine::mapping::map_rule::{
+    Assignment, DEFAULT_OFFSET_BITS, GivenPsid, InterfaceIdentifier, MapCe, MapRule,
+};
 use tombolo_engine::mapping::pool::PortRanges;
 use tombolo_engine::plan::StaticBinding;
 use tombolo_tables::lpm::Prefix;
@@ -82,10 +84,22 @@ pub(crate) fn read_rules<'d>(table: &Table<'d>, end: End, log: &mut Log) -> Vec<
     if items.is_empty() {
         log.mistake(node.problem("no rule; add { ipv6 = \"2001:db8::/40\", ipv4 = \"192.0.2.0/24\", ea_bits = 16 }"));
     }
-    items.into_iter().filter_map(|item| read_rule(item, end, log)).collect()
+    let identifier = identifier(table, log);
+    items.into_iter().filter_map(|item| read_rule(item, end, identifier, log)).collect()
 }
 
-fn read_rule<'d>(item: Node<'d>, end: End, log: &mut Log) -> Option<Row<'d>> {
+/// Where the domain's addresses have IPv4 address and PSID. Of MAP-T there is no other version about.
+fn identifier(table: &Table<'_>, log: &mut Log) -> InterfaceIdentifier {
+    let Some(node) = table.knows("draft").then(|| table.find("draft")).flatten() else { return <_>::default() };
+    if log.keep(node.number32(0..=u32::MAX)).is_some_and(|number| number != 3) {
+        log.mistake(
+            node.problem("only draft 3 is deployed with another interface identifier; use 3, or remove the key"),
+        );
+    }
+    InterfaceIdentifier::Draft3
+}
+
+fn read_rule<'d>(item: Node<'d>, end: End, identifier: InterfaceIdentifier, log: &mut Log) -> Option<Row<'d>> {
     let table = item.table(&MAP_RULE, log)?;
     let (ipv6, ipv4) = (table.require("ipv6", log), table.require("ipv4", log));
     let ea_bits = table.require("ea_bits", log).and_then(|node| log.keep(small(&node, 48)));
@@ -112,7 +126,7 @@ fn read_rule<'d>(item: Node<'d>, end: End, log: &mut Log) -> Option<Row<'d>> {
     };
     let rule = MapRule::new(ipv6?, ipv4?, ea_bits?, offset_bits, given);
     let rule = log.keep(rule.map_err(|error| table.node().problem(error)))?;
-    Some(Row { node: item, rule, forwarding })
+    Some(Row { node: item, rule: rule.with_identifier(identifier), forwarding })
 }
 
 fn small(node: &Node<'_>, most: u8) -> Result<u8, Problem> {

@@ -260,6 +260,7 @@ pub static STATELESS: Section = Section {
         "kind": "\"siit\" or \"clat\"", "", "\"siit\"", "What the service does.";
         "name": "string", "its kind", "\"dc\"", "Name in logs and metrics: 1 to 32 lower-case letters, digits and hyphens.";
         ..GUARDED;
+        ..NATIVE_IPV4;
         "prefix": "prefix", "none; a CLAT needs one", "\"64:ff9b::/96\"",
             "IPv6 prefix that embeds IPv4 addresses without explicit mapping, of 32, 40, 48, 56, 64 or 96 bits (RFC 6052). For a CLAT the prefix of the PLAT; `auto` asks routers (RFC 8781) and then the resolver (RFC 7050) for it at start and at a reload, follows what routers advertise, and waits as long as there is none.";
         "host": "address", "none", "\"192.0.0.1\"",
@@ -303,6 +304,7 @@ pub static MAP_T: Section = Section {
         "kind": "\"map-t\"", "", "\"map-t\"", "What the service does.";
         ..MAP_DOMAIN;
         ..GUARDED;
+        ..NATIVE_IPV4;
         "dmr": "prefix", "", "\"2001:db8:ffff::/64\"",
             "Default Mapping Rule: the IPv6 prefix in which the domain sees the IPv4 Internet, of 32, 40, 48, 56, 64 or 96 bits (RFC 6052). Should be 64 (RFC 7599 section 5.1).";
         ..WELL_KNOWN_PREFIX;
@@ -330,8 +332,11 @@ pub static MAP_E: Section = Section {
         "kind": "\"map-e\"", "", "\"map-e\"", "What the service does.";
         ..MAP_DOMAIN;
         ..GUARDED;
+        ..NATIVE_IPV4;
         "br": "address", "", "\"2001:db8:ffff::1\"",
             "IPv6 address of the border relay. Several relays may have the same one (anycast); use `fragments = \"inner\"` then.";
+        "draft": "number", "none: RFC 7597", "3",
+            "3 for a domain whose MAP addresses are those of draft-ietf-softwire-map-03, as with v6plus and OCN in Japan: IPv4 address and PSID stand eight bits further to the left in the interface identifier. Both ends have to agree.";
         ..MAP_EDGE;
         "ipv6_mtu": "bytes", "1500", "1500", "MTU of the path between edge and relay, 1280 to 65535. The tunnel's is 40 less. A path that a router says is smaller is kept to for ten minutes (RFC 8201).";
         "ipv4_mtu": "bytes", "1500", "1500", "MTU of the IPv4 links inside an edge, 68 to 65535.";
@@ -380,10 +385,11 @@ pub static B4: Section = Section {
         "kind": "\"b4\"", "", "\"b4\"", "What the service does.";
         "name": "string", "its kind", "\"b4\"", "Name in logs and metrics: 1 to 32 lower-case letters, digits and hyphens.";
         ..GUARDED;
+        ..NATIVE_IPV4;
         ..BEHIND_SOFTWIRE;
         "address": "address", "", "\"2001:db8:1::b4\"",
             "Tunnel address of this end. It must be routed to this host, and no interface may have it.";
-        "aftr": "address", "", "\"2001:db8:ffff::1\"", "Tunnel address of the AFTR (`tombolo provision` tells it from a DHCPv6 option).";
+        "aftr": "address or name", "", "\"2001:db8:ffff::1\"", "The AFTR: its tunnel address, or its name, as DHCPv6 tells it (RFC 6334). A name is asked for every few seconds, and followed when it moves; until it has an address the service waits.";
         "icmp_source": "address", "\"192.0.0.2\"", "\"192.0.0.2\"", "Source of ICMP errors to hosts inside (RFC 6333 section 5.7).";
         ..CROSSING;
         ..SOFTWIRE_MSS;
@@ -435,6 +441,7 @@ pub static LWB4: Section = Section {
         "kind": "\"lwb4\"", "", "\"lwb4\"", "What the service does.";
         "name": "string", "its kind", "\"lwb4\"", "Name in logs and metrics: 1 to 32 lower-case letters, digits and hyphens.";
         ..GUARDED;
+        ..NATIVE_IPV4;
         ..BEHIND_SOFTWIRE;
         "ipv4": "address", "", "\"192.0.2.10\"", "The public IPv4 address, whole or shared.";
         ..PORT_SET;
@@ -442,7 +449,7 @@ pub static LWB4: Section = Section {
             "Tunnel address of this end. It must be routed to this host, and no interface may have it.";
         "bind_prefix": "prefix", "none", "\"2001:db8:12:3400::/56\"",
             "Prefix of at most 64 bits from which the tunnel address follows with the IPv4 address and the PSID (RFC 7596 section 5.1).";
-        "aftr": "address", "", "\"2001:db8:ffff::1\"", "Tunnel address of the lwAFTR.";
+        "aftr": "address or name", "", "\"2001:db8:ffff::1\"", "The lwAFTR: its tunnel address, or its name, which is followed as that of an AFTR is.";
         "static": "array of tables", "none", "[{ inside = \"10.0.0.2:80\", outside = \"192.0.2.10:4100\", protocol = \"tcp\" }]",
             "Bindings that are always there, on ports of the set; see below.";
         ..FILTERED;

@@ -10,7 +10,8 @@ use tombolo_engine::mapping::error_sources::ErrorSources;
 use tombolo_engine::mapping::exemptions::Exemptions;
 use tombolo_engine::mapping::pool::Pool;
 use tombolo_engine::mechanism::napt::{Filtering, Policy};
-use tombolo_engine::plan::{OwnAddresses, Service, ServiceKind, StaticBinding};
+use tombolo_engine::plan::{OwnAddresses, Service, ServiceKind, Standby, StaticBinding};
+use tombolo_engine::row::Ends;
 use tombolo_engine::service::map::MapEdge;
 use tombolo_engine::service::map_e_br::MapEBr;
 use tombolo_engine::service::map_e_ce::MapECe;
@@ -19,6 +20,7 @@ use tombolo_engine::service::map_t_ce::MapTCe;
 use tombolo_engine::service::nat44::Nat44;
 use tombolo_engine::service::nat64::Nat64;
 use tombolo_engine::service::siit::{Role, Siit};
+use tombolo_engine::side::Side;
 use tombolo_wire::Prefix64;
 
 use crate::assigned::assign;
@@ -77,7 +79,8 @@ pub(crate) fn read_all(file: &Table<'_>, own: &OwnAddresses, log: &mut Log) -> S
         return Services::default();
     }
     let mut reader = Reader::default();
-    let services: Vec<Service> = items.iter().filter_map(|item| reader.read(item, log)).collect();
+    let mut services: Vec<Service> = items.iter().filter_map(|item| reader.read(item, log)).collect();
+    stand_by_in_rows(&mut services);
     if services.len() == items.len() {
         loops::check(&services, &reader.explicit, own, log);
     }
@@ -178,7 +181,8 @@ impl<'d> Reader<'d> {
             Kind::MapE => self.map_e(&table, log)?,
         };
         self.guard(&table, &name, log);
-        Some(Service { number, name, kind: service })
+        let standby = standby(&service, &table, log);
+        Some(Service { number, name, kind: service, standby })
     }
 
     /// Notes where packets from the inside of the service come in, if it says so.
@@ -426,6 +430,42 @@ impl<'d> Reader<'d> {
             }
         }
         self.prefixes.push((node, prefix));
+    }
+}
+
+/// Whether a service of this kind stands by while native IPv4 works.
+fn standby(kind: &ServiceKind, table: &Table<'_>, log: &mut Log) -> Standby {
+    const CHOICES: [(&str, Standby); 2] = [("ignored", Standby::Never), ("preferred", Standby::Active)];
+    let is_customers = kind.shape().ipv4 == Side::Inside;
+    if !table.knows("native_ipv4") {
+        return Standby::Never;
+    }
+    match table.find("native_ipv4") {
+        Some(node) if !is_customers => {
+            log.mistake(node.problem("the provider's end has no IPv4 hosts inside; remove the key"));
+            Standby::Never
+        }
+        Some(node) => log.keep(node.choice(&CHOICES)).unwrap_or_default(),
+        None => Standby::Never,
+    }
+}
+
+/// A service whose packets all go to one that stands by, as those of a NAT44 in front of a CLAT do, stands by with it.
+fn stand_by_in_rows(services: &mut [Service]) {
+    let ends: Vec<Ends> = services.iter().map(|service| service.kind.ends()).collect();
+    for _ in 0..services.len() {
+        for place in 0..services.len() {
+            let lies_inside = |other: usize| {
+                let within =
+                    |(first, last): &(Ipv4Addr, Ipv4Addr)| ends[other].1.iter().any(|(a, b)| a <= first && last <= b);
+                other != place && !ends[place].0.is_empty() && ends[place].0.iter().all(within)
+            };
+            let standby =
+                (0..services.len()).find(|other| services[*other].standby != Standby::Never && lies_inside(*other));
+            if standby.is_some() {
+                services[place].standby = Standby::Active;
+            }
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use tombolo_engine::mapping::softwire_table::{SoftwireRow, SoftwireTable, Softwi
 use tombolo_engine::mechanism::mtu::segment_size_of_softwire;
 use tombolo_engine::mechanism::napt::{Policy, SubscriberIs};
 use tombolo_engine::mechanism::softwire::{DontFragment, Fragments};
-use tombolo_engine::mechanism::{Softwire, SoftwireSettings};
+use tombolo_engine::mechanism::{FarEndName, Softwire, SoftwireSettings};
 use tombolo_engine::plan::ServiceKind;
 use tombolo_engine::service::aftr::{Aftr, Untranslated};
 use tombolo_engine::service::b4::B4;
@@ -91,11 +91,13 @@ fn b4<'d>(table: &Table<'d>, taken: &mut Taken<'_, 'd>, log: &mut Log) -> Option
     let inside = read_inside(table, taken, log);
     let local = require_tunnel(table, "address", taken, log);
     let remote = far_end(table, local, log);
+    let (remote, name) = remote?;
     Some(B4 {
         inside,
+        far_end: name,
         softwire: settings(table, log),
         icmp_source: icmp_source(table, Ipv4Addr::new(192, 0, 0, 2), log),
-        ends: Softwire { local: local?, remote: remote? },
+        ends: Softwire { local: local?, remote },
     })
 }
 
@@ -142,7 +144,7 @@ fn lwb4<'d>(table: &Table<'d>, taken: &mut Taken<'_, 'd>, log: &mut Log) -> Opti
     let softwire = settings(table, log);
     let inside_mtu = table.read_or("inside_mtu", 1500, log, ipv4_mtu);
     let tell_not_ours = table.read_or("tell_not_ours", false, log, Node::switch);
-    let ((ipv4, node), (division, psid)) = (address?, set?);
+    let ((ipv4, node), (division, psid), (remote, name)) = (address?, set?, remote?);
     if inside.contains(ipv4) {
         log.mistake(node.problem("lies in \"inside\"; the hosts need addresses of their own"));
     }
@@ -161,7 +163,8 @@ fn lwb4<'d>(table: &Table<'d>, taken: &mut Taken<'_, 'd>, log: &mut Log) -> Opti
     taken.pools.extend(drafts);
     Some(Lwb4 {
         inside,
-        ends: Softwire { local: local?, remote: remote? },
+        ends: Softwire { local: local?, remote },
+        far_end: name,
         nat: stateful::nat(table, pool, policy, static_bindings, log),
         softwire,
         inside_mtu,
@@ -248,25 +251,41 @@ fn tunnels<'d>(table: &Table<'d>, taken: &mut Taken<'_, 'd>, log: &mut Log) -> V
     items.into_iter().filter_map(|item| tunnel(item, taken, log)).collect()
 }
 
-/// The other end, which cannot be this one.
-fn far_end(table: &Table<'_>, local: Option<Ipv6Addr>, log: &mut Log) -> Option<Ipv6Addr> {
+/// The other end, which cannot be this one: its address; or none yet, and its name.
+fn far_end(table: &Table<'_>, local: Option<Ipv6Addr>, log: &mut Log) -> Option<(Ipv6Addr, Option<FarEndName>)> {
     let node = table.require("aftr", log)?;
-    let remote = log.keep(unicast(&node))?;
+    if let Some(name) = node.text().ok().and_then(FarEndName::new) {
+        return Some((Ipv6Addr::UNSPECIFIED, Some(name)));
+    }
+    let remote = log.keep(far_address(&node))?;
     if Some(remote) == local {
         log.mistake(node.problem("is this end's own address; name the provider's end"));
     }
-    Some(remote)
+    Some((remote, None))
+}
+
+fn far_address(node: &Node<'_>) -> Result<Ipv6Addr, Problem> {
+    let address = node.text()?.parse();
+    let address = address.map_err(|_| {
+        node.problem("neither an IPv6 address nor a name; write it as \"2001:db8:ffff::1\" or \"aftr.example.net\"")
+    })?;
+    check_far_end(address).map_err(|text| node.problem(text))?;
+    Ok(address)
 }
 
 fn unicast(node: &Node<'_>) -> Result<Ipv6Addr, Problem> {
     let address = node.text()?.parse();
     let address: Ipv6Addr =
         address.map_err(|_| node.problem("not an IPv6 address; write it without a prefix length"))?;
-    check_unicast(address).map_err(|text| node.problem(text))?;
+    check_far_end(address).map_err(|text| node.problem(text))?;
     Ok(address)
 }
 
-fn check_unicast(address: Ipv6Addr) -> Result<(), &'static str> {
+/// Asks whether a softwire may end at an address.
+///
+/// # Errors
+/// Why not.
+pub fn check_far_end(address: Ipv6Addr) -> Result<(), &'static str> {
     if address.is_multicast() || address.is_unspecified() || address.is_loopback() || address.is_unicast_link_local() {
         return Err("no softwire can end there; use a global or unique local address");
     }
@@ -518,7 +537,7 @@ impl Allowed<'_> {
     /// The row, or the column that is wrong, and reason and fix.
     fn row(&self, b4: Ipv6Addr, ipv4: Ipv4Addr, set: [u32; 3], aftr: Option<Ipv6Addr>) -> Result<SoftwireRow, Wrong> {
         let [offset, length, psid] = set;
-        check_unicast(b4).map_err(|text| Wrong("b4", text.to_owned()))?;
+        check_far_end(b4).map_err(|text| Wrong("b4", text.to_owned()))?;
         if !self.ipv4.contains(ipv4) {
             let text = "is not among the addresses under the service's key \"ipv4\"; add it there".to_owned();
             return Err(Wrong("ipv4", text));

@@ -603,7 +603,7 @@ impl Tayga {
             },
         };
         let plan = Plan {
-            services: vec![Service { number: 0, name: "tayga".into(), kind: ServiceKind::Siit(siit) }],
+            services: vec![Service::new(0, "tayga", ServiceKind::Siit(siit))],
             retired: Vec::new(),
             rows: Rows::default(),
             times: Default::default(),

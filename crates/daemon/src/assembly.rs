@@ -26,6 +26,7 @@ use tombolo_io::tun::{ExistingDevice, KernelEntry, Tun, TunConfig};
 use tombolo_io::worker::{StopSignal, Worker};
 
 use crate::accelerator::Accelerator;
+use crate::awaits::Awaits;
 use crate::binding_log::live::BindingLog;
 use crate::binding_log::marks::StateFound;
 use crate::binding_log::writer::{Ground, host_name};
@@ -34,7 +35,9 @@ use crate::directories;
 use crate::doctor;
 use crate::error::{DaemonError, system};
 use crate::error_chain::in_one_line;
+use crate::far_ends::{self, FarEnds};
 use crate::fault;
+use crate::found::{self, Found};
 use crate::health::Health;
 use crate::lease_files::{LeaseFiles, Report};
 use crate::limits::Limits;
@@ -43,7 +46,7 @@ use crate::lookout::Lookout;
 use crate::maintenance::{Maintenance, Probes, Swept};
 use crate::metrics::Metrics;
 use crate::migration::boot_id;
-use crate::own_address::{self, Found};
+use crate::own_address;
 use crate::privileges::{self, Account, Places, Tasked};
 use crate::provided::Provided;
 use crate::provision::{Diversion, diversions, limit_to, routes, setting, with_own_addresses};
@@ -78,8 +81,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) plan: Plan,
     /// What is logged of dynamic pools.
     pub(crate) report: &'a Report,
-    /// A service leaves its prefix to the network.
-    pub(crate) awaits_prefix: bool,
+    /// What of it services leave to the network.
+    pub(crate) awaits: Awaits,
     /// Who is told how it does.
     pub(crate) supervisor: Arc<Supervisor>,
 }
@@ -149,7 +152,7 @@ impl Gateway {
 
     fn assemble(
         &mut self,
-        Wanted { source, settings, wording, mut plan, report, awaits_prefix, supervisor }: Wanted<'_>,
+        Wanted { source, settings, wording, mut plan, report, awaits, supervisor }: Wanted<'_>,
         prepared: impl FnOnce() -> Result<(), DaemonError>,
     ) -> Result<(), DaemonError> {
         let account = Account::of(settings)?;
@@ -158,6 +161,7 @@ impl Gateway {
         }
         let processors = tombolo_io::worker::processors().map_err(system("reading the processors"))?;
         let (found, mut faults) = complete(settings, &mut plan)?;
+        self.health.set(far_ends::PART, found.far_ends.faults(&plan));
         layout::spread(&mut plan);
         let state = self.state.insert(State::open_for(settings, &plan)?);
         fault::point("state")?;
@@ -278,7 +282,7 @@ impl Gateway {
             socket: self.directory.as_ref().map_or(Path::new(""), |(path, _)| path),
             pins: state.kernel_memory().map(PinnedMemory::directory),
         };
-        let tasked = Tasked { has_programs: running.accelerator.is_some(), awaits_prefix };
+        let tasked = Tasked { has_programs: running.accelerator.is_some(), awaits };
         if let Some(ports) = privileges::give_up(settings, account, tasked, &places, tasks)? {
             running.targets.restrict_to(ports);
         }
@@ -394,14 +398,16 @@ fn report(running: &Running) {
     }
 }
 
-/// Completes the plan by the addresses that the host has. What is left open, and why.
+/// Completes the plan by what is found around the gateway. What is left open, and why.
 fn complete(settings: &HostSettings, plan: &mut Plan) -> Result<(Found, Vec<String>), DaemonError> {
     let pools = &settings.shared_pools;
-    if pools.is_empty() {
+    if pools.is_empty() && !found::is_wanted(plan) {
         return Ok(<_>::default());
     }
-    let found = Found::look(&mut Host::open()?, pools, &own_address::in_use())?;
-    tracing::info!("addresses shared with the host: {found}");
+    let before = Found::default();
+    let found = before.look(&mut Host::open()?, (plan, pools), &own_address::in_use_beside(pools))?;
+    let found = Found { far_ends: FarEnds::default().for_plan(plan), ..found };
+    found.say(&before, plan);
     let faults = found.complete(plan, pools);
     Ok((found, faults))
 }

@@ -11,11 +11,12 @@ use tombolo_engine::Plan;
 use tombolo_io::supervisor::Supervisor;
 use tombolo_io::worker::StopSignal;
 
-use crate::address_watch::AddressWatch;
 use crate::assembly::{Gateway, Wanted};
+use crate::awaits::Awaits;
 use crate::discovery;
 use crate::error::{DaemonError, system};
 use crate::error_chain::in_one_line;
+use crate::found_watch::FoundWatch;
 use crate::lease_files::Report;
 use crate::prefix_watch::PrefixWatch;
 use crate::reload::{Next, Wish};
@@ -37,8 +38,8 @@ pub fn run(
     set_log_level: impl Fn(LogLevel) + Send + Sync + 'static,
 ) -> Result<(), DaemonError> {
     let file = path.to_owned();
-    let awaits_prefix = discovery::awaiting(&configuration.plan).is_some();
-    let read = move |current: &Plan, wish| Next::read(&file, awaits_prefix, current, wish);
+    let awaits = Awaits::of(&configuration.plan);
+    let read = move |current: &Plan, wish| Next::read(&file, awaits, current, wish);
     let set_log_level = Box::new(set_log_level);
     let source = Source { path: path.to_owned(), read: Box::new(read), set_log_level, mtu: None };
     serve(configuration, source, &Report::default(), || Ok(()))
@@ -65,7 +66,7 @@ pub(crate) fn serve(
     });
     let supervisor = Arc::new(supervisor);
     let awaiting = discovery::awaiting(&plan);
-    let awaits_prefix = awaiting.is_some();
+    let awaits = Awaits::of(&plan);
     if let Some(lack) =
         discovery::complete(&mut plan, None, discovery::advertised, tombolo_io::resolver::ipv6_addresses)
     {
@@ -78,13 +79,13 @@ pub(crate) fn serve(
     let signals_handle = signals.handle();
 
     let supervised = Arc::clone(&supervisor);
-    let wanted = Wanted { source, settings: &settings, wording, plan, report, awaits_prefix, supervisor: supervised };
+    let wanted = Wanted { source, settings: &settings, wording, plan, report, awaits, supervisor: supervised };
     // What ends a worker or the watchdog ends the wait for signals.
     let gateway = Gateway::start(wanted, &stop, prepared, move || signals_handle.close())?;
     let running = gateway.running();
     let awaited = awaiting.zip(running.as_ref());
     let watch = awaited.and_then(|(service, running)| PrefixWatch::start(service, running, stop.clone()));
-    let addresses = running.as_ref().and_then(|running| AddressWatch::start(running, stop.clone()));
+    let found = running.as_ref().and_then(|running| FoundWatch::start(running, stop.clone()));
     let reload = running.and_then(start_reloading);
     tracing::info!("ready");
     supervisor.ready();
@@ -105,7 +106,7 @@ pub(crate) fn serve(
     supervisor.stopping();
     let result = gateway.stop();
     watch.into_iter().for_each(PrefixWatch::join);
-    addresses.into_iter().for_each(AddressWatch::join);
+    found.into_iter().for_each(FoundWatch::join);
     result
 }
 

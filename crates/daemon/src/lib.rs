@@ -8,8 +8,8 @@
 //! * [`down`]: what a gateway leaves on its host, and its removal.
 //! * `privileges`: what a running gateway may do; the rest is given up when the start is complete.
 //! * [`doctor`]: what stands in packets' way through the host, and the line that mends it.
-//! * `lookout`, `prefix_watch`, `address_watch`: threads that look for interfaces, routes, the network's prefix and the
-//!   host's own address.
+//! * `lookout`, `prefix_watch`, `found_watch`: threads that look for interfaces and routes, the network's prefix, and what
+//!   else plans leave open.
 //! * `upkeep`: the thread that puts back what was taken from the host. `watchdog`: the one that sees
 //!   whether the workers live.
 //! * [`control`]: the socket on which it is asked. [`metrics`]: the same over HTTP, for Prometheus and people.
@@ -21,7 +21,9 @@
 //! * [`reload`]: a configuration that is to take the place of the one in force. [`change`]: what comes of it,
 //!   in words. `table_text`: what the tables are made for, as the next process reads it. `provided`: the host,
 //!   for those that change it. [`discovery`]: what the configuration leaves
-//!   to the network. `own_address`: what it leaves to the host. `provision`: what a plan needs of the host.
+//!   to the network. [`awaits`]: what of it there is. `found`: what else it leaves open. `own_address`, `native`, `far_ends`: the host's addresses,
+//!   whether it has IPv4 of its own, and where names lead. `question`: one that may not be answered soon. `provision`:
+//!   what a plan needs of the host.
 //!   `targets`: metrics and the log of bindings, and where they are.
 //! * [`state`]: memory for the tables, kept across restarts where the configuration says so.
 //!   [`migration`]: what was made for another plan is carried over.
@@ -35,8 +37,8 @@
 //!   words.
 
 pub mod accelerator;
-mod address_watch;
 mod assembly;
+pub mod awaits;
 pub mod binding_log;
 pub mod change;
 pub mod control;
@@ -47,7 +49,10 @@ pub mod down;
 mod error;
 pub mod error_chain;
 pub mod events;
+mod far_ends;
 pub mod fault;
+mod found;
+mod found_watch;
 pub mod gateway;
 pub mod health;
 pub mod lease_files;
@@ -57,11 +62,13 @@ mod lookout;
 pub mod maintenance;
 pub mod metrics;
 pub mod migration;
+mod native;
 mod own_address;
 mod prefix_watch;
 mod privileges;
 mod provided;
 mod provision;
+mod question;
 pub mod rehearsal;
 pub mod reload;
 pub mod reloads;

@@ -1,6 +1,6 @@
 //! The host's own addresses, which services share with it: what a plan leaves open until the host is asked.
 //!
-//! Asked at the start, with each plan, and whenever something changes ([`crate::address_watch`]). An interface
+//! Asked at the start, with each plan, and whenever something changes ([`crate::found`]). An interface
 //! without an address is waited for: its service has what else its pool has.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,13 +26,13 @@ pub(crate) type InUse = [BTreeSet<u16>; 2];
 
 /// What the host is found to have.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct OwnAddresses {
     /// By interface, as the configuration names it: its name, and its address.
     addresses: BTreeMap<Interface, (String, Option<Ipv4Addr>)>,
     in_use: InUse,
 }
 
-impl Found {
+impl OwnAddresses {
     /// Looks for what `pools` ask for. Of `in_use` only ports of theirs count.
     pub(crate) fn look(host: &mut Host, pools: &[SharedPool], in_use: &InUse) -> Result<Self, HostError> {
         let mut found = Self::default();
@@ -131,7 +131,7 @@ impl Found {
 }
 
 /// The interfaces and their addresses, for the log.
-impl fmt::Display for Found {
+impl fmt::Display for OwnAddresses {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (number, (name, address)) in self.addresses.values().enumerate() {
             let comma = if number > 0 { ", " } else { "" };
@@ -202,4 +202,9 @@ pub(crate) fn in_use() -> InUse {
             InUse::default()
         }
     }
+}
+
+/// The same, where it matters to pools.
+pub(crate) fn in_use_beside(pools: &[SharedPool]) -> InUse {
+    if pools.is_empty() { InUse::default() } else { in_use() }
 }

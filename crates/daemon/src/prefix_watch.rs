@@ -5,8 +5,7 @@
 //! Read first: RFC 8781 sections 4 and 5.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
-use std::thread::{Builder, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tombolo_io::router::{Advertisement, Routers};
@@ -14,6 +13,7 @@ use tombolo_io::worker::StopSignal;
 use tombolo_wire::Prefix64;
 
 use crate::discovery::{self, first_valid};
+use crate::question::Question;
 use crate::reload::Wish;
 use crate::running::Running;
 use crate::threads::{self, Guarded};
@@ -127,34 +127,19 @@ fn lack(service: &str) -> String {
 
 /// The network is asked again and again, as long as there is no prefix.
 #[derive(Debug, Default)]
-struct Search {
-    asked: Option<Instant>,
-    /// The resolver's answer comes here. It may take longer than anybody waits who wants the gateway to end.
-    answer: Option<Receiver<bool>>,
-}
+struct Search(Question<bool>);
 
 impl Search {
     /// Whether the resolver knows a prefix now. What routers answer is heard as all that they say.
     fn has_found(&mut self, routers: Option<&Routers>, now: Instant) -> bool {
-        match self.answer.as_ref().map(Receiver::try_recv) {
-            Some(Ok(found)) => {
-                self.answer = None;
-                return found;
-            }
-            Some(Err(TryRecvError::Disconnected)) => self.answer = None,
-            Some(Err(TryRecvError::Empty)) | None => {}
+        if let Some(found) = self.0.answer() {
+            return found;
         }
-        if self.asked.is_some_and(|asked| now < asked + AGAIN) {
-            return false;
-        }
-        self.asked = Some(now);
-        if let Some(Err(error)) = routers.map(Routers::solicit) {
+        let known = || discovery::is_known(tombolo_io::resolver::ipv6_addresses);
+        if self.0.ask("resolver", (AGAIN, now), known)
+            && let Some(Err(error)) = routers.map(Routers::solicit)
+        {
             tracing::debug!("routers cannot be asked for the prefix of the PLAT: {error}");
-        }
-        if self.answer.is_none() {
-            let (to, from) = sync_channel(1);
-            let ask = move || to.send(discovery::is_known(tombolo_io::resolver::ipv6_addresses));
-            self.answer = Builder::new().name("resolver".into()).spawn(ask).is_ok().then_some(from);
         }
         false
     }

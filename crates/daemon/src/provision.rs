@@ -3,11 +3,11 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use ipnet::{IpNet, Ipv4Subnets, Ipv6Net};
+use ipnet::{IpNet, Ipv4Net, Ipv4Subnets, Ipv6Net};
 use tombolo_config::{Host as HostSettings, Provision};
 use tombolo_engine::Plan;
 use tombolo_engine::mapping::pool::PortRanges;
-use tombolo_engine::plan::{AnsweredBy, Routed, ServiceKind};
+use tombolo_engine::plan::{AnsweredBy, Routed, ServiceKind, Standby};
 use tombolo_io::host::{Family, Host, HostError, Setting, SharedAddress};
 
 use crate::own_address;
@@ -17,13 +17,16 @@ use crate::own_address;
 pub(crate) fn routes(plan: &Plan) -> Vec<IpNet> {
     let mut routes = Vec::new();
     for service in &plan.services {
-        let routed = service.kind.routed();
+        let routed = service.routed();
         routes.extend(
             routed.ipv6.iter().filter_map(|&(address, length)| Ipv6Net::new(address, length).ok().map(IpNet::from)),
         );
         // The host's own addresses are not routed away from it.
-        routes
-            .extend(routed.unshared_ipv4().flat_map(|(first, last)| Ipv4Subnets::new(first, last, 0)).map(IpNet::from));
+        let ipv4 = routed.unshared_ipv4().flat_map(|(first, last)| Ipv4Subnets::new(first, last, 0));
+        match service.standby {
+            Standby::Never => routes.extend(ipv4.map(IpNet::from)),
+            _ => routes.extend(ipv4.flat_map(beside_default).map(IpNet::from)),
+        }
     }
     let own = match plan.own.answered_by {
         AnsweredBy::Gateway => [plan.own.ipv4.map(IpAddr::from), plan.own.ipv6.map(IpAddr::from)],
@@ -38,6 +41,13 @@ pub(crate) fn routes(plan: &Plan) -> Vec<IpNet> {
     routes
 }
 
+/// A route that leaves the place of the default route to native IPv4, which may come at any time, or stay when its link
+/// is down: everything in two halves.
+fn beside_default(prefix: Ipv4Net) -> impl Iterator<Item = Ipv4Net> {
+    let length = prefix.prefix_len().max(1);
+    prefix.subnets(length).into_iter().flatten()
+}
+
 /// What a plan needs of the host that the gateway sets up; nothing where the administrator does.
 pub(crate) fn setting(settings: &HostSettings, plan: &Plan) -> Option<Setting> {
     if !matches!(settings.provision, Provision::Gateway) {
@@ -46,14 +56,14 @@ pub(crate) fn setting(settings: &HostSettings, plan: &Plan) -> Option<Setting> {
     let Diversion { sources, exempt } = diversions(plan).unwrap_or_default();
     let addresses = settings.addresses.iter().copied().map(IpAddr::from).collect();
     let reserved = own_address::reserved(&settings.shared_pools);
-    let returns = plan.services.iter().any(|service| service.kind.routed().returns);
+    let returns = plan.services.iter().any(|service| service.routed().returns);
     let (routes, shared, answers) = (routes(plan), shared(plan), settings.proxy_neighbours);
     Some(Setting { addresses, routes, sources, exempt, shared, returns, reserved, answers })
 }
 
 /// The host's own addresses, as far as their ports are the gateway's.
 fn shared(plan: &Plan) -> Vec<SharedAddress> {
-    let shared = plan.services.iter().flat_map(|service| service.kind.routed().shared);
+    let shared = plan.services.iter().flat_map(|service| service.routed().shared);
     let ports = |(address, [tcp, udp, _]): (Ipv4Addr, [PortRanges; 3])| SharedAddress {
         address,
         tcp: tcp.ranges().to_vec(),
@@ -86,7 +96,7 @@ pub(crate) fn diversions(plan: &Plan) -> Option<Diversion> {
     };
     let mut diversion = Diversion { sources: Vec::new(), exempt: Vec::new() };
     for service in &plan.services {
-        let Routed { sources, exempt, .. } = service.kind.routed();
+        let Routed { sources, exempt, .. } = service.routed();
         diversion.sources.extend(subnets(sources));
         diversion.exempt.extend(subnets(exempt));
     }

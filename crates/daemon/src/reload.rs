@@ -15,6 +15,7 @@ use tombolo_engine::plan::{Service, ServiceKind};
 use tombolo_io::host::HostError;
 use tombolo_tables::tables::Capacity;
 
+use crate::awaits::Awaits;
 use crate::discovery;
 use crate::error_chain::in_one_line;
 use crate::table_text::TableTextError;
@@ -98,19 +99,19 @@ pub struct Next {
 }
 
 impl Next {
-    /// What the file at `path` says. Only a gateway that has asked the network for the prefix of a PLAT at
-    /// its start `awaits_prefix` still; where it gets no answer it goes on with the one that it has, unless the
-    /// `wish` is to forget it.
+    /// What the file at `path` says. Only a gateway that has asked the network at its start can ask
+    /// it still (`can`); where it gets no answer for the prefix of a PLAT it goes on with the one that it
+    /// has, unless the `wish` is to forget it.
     ///
     /// # Errors
     /// [`ReloadError`].
-    pub fn read(path: &Path, awaits_prefix: bool, current: &Plan, wish: Wish) -> Result<Self, ReloadError> {
+    pub fn read(path: &Path, can: Awaits, current: &Plan, wish: Wish) -> Result<Self, ReloadError> {
         let Configuration { host: settings, mut plan, warnings, wording } = tombolo_config::load(path)?;
         for warning in &warnings {
             tracing::warn!("{warning}");
         }
-        if !awaits_prefix && discovery::awaiting(&plan).is_some() {
-            return Err(ReloadError::NeedsRestart("prefix = \"auto\"".to_owned()));
+        if let Some(key) = can.lacks(Awaits::of(&plan)) {
+            return Err(ReloadError::NeedsRestart(key.to_owned()));
         }
         let awaits = discovery::awaiting(&plan).and_then(|number| plan.service(number));
         let former = awaits.and_then(|service| discovery::in_use(current, &service.name));

@@ -22,9 +22,11 @@ use tombolo_tables::binding::Binding;
 use crate::accelerator::{Accelerator, Prepared};
 use crate::binding_log::removals::Removals;
 use crate::change::{Changed, End};
+use crate::far_ends::Answer;
+use crate::found::{self, Found};
 use crate::health::Health;
 use crate::maintenance::Swept;
-use crate::own_address::{self, Found, InUse};
+use crate::own_address::{self, InUse, OwnAddresses};
 use crate::provided::Provided;
 use crate::provision::{limit_to, setting};
 use crate::reload::{Next, ReloadError, Said, Wish};
@@ -102,7 +104,7 @@ pub struct Running {
     pub put_back: Arc<AtomicU64>,
     /// The host, as far as plans change it.
     pub provided: Arc<Provided>,
-    /// What the host was found to have of the addresses that services share with it.
+    /// What plans leave open, as it was found.
     pub(crate) found: Mutex<Found>,
     /// What the tables are made for, as the next process reads it.
     pub text: TableText,
@@ -224,7 +226,7 @@ impl Running {
     /// What would change.
     fn foresee(&self, in_force: &InForce, mut next: Next) -> Result<Changed, ReloadError> {
         let current = self.plan.load_full();
-        self.known_of_host().complete(&mut next.plan, &next.settings.shared_pools);
+        self.known().complete(&mut next.plan, &next.settings.shared_pools);
         let keys = next.follow(&in_force.said, &current, self.accelerator.is_some())?;
         self.targets.check_ports(&next.settings)?;
         let losses = settle::foresee(&self.tables, &current, &next.plan);
@@ -383,57 +385,73 @@ impl Running {
 
     /// True if services share addresses with the host, or did under an earlier plan.
     pub(crate) fn shares_addresses(&self) -> bool {
-        self.known_of_host() != Found::default()
+        self.known().own != OwnAddresses::default()
     }
 
-    /// Goes by the addresses that the host has now, and leaves out the ports of its sockets. False if a reload is
-    /// at work, which may take its time.
-    pub(crate) fn follow_host(&self, in_use: &InUse) -> bool {
+    /// True if something is to be followed that the plan leaves open.
+    pub(crate) fn leaves_open(&self) -> bool {
+        self.shares_addresses() || found::is_wanted(&self.plan.load())
+    }
+
+    /// Goes by what the host has now, leaving out the ports of its sockets, and by `answers` of the resolver, which it
+    /// takes. False if it is to be done again soon: a reload is at work, which may take its time, or something has come
+    /// that has to last.
+    pub(crate) fn follow(&self, in_use: &InUse, answers: &mut Vec<Answer>) -> bool {
         let Ok(mut in_force) = self.in_force.try_lock() else { return false };
-        if !in_force.said.settings.shared_pools.is_empty() {
-            self.follow_host_alone(&mut in_force, in_use);
-        }
-        true
+        self.follow_alone(&mut in_force, in_use, std::mem::take(answers))
     }
 
-    fn follow_host_alone(&self, in_force: &mut InForce, in_use: &InUse) {
+    fn follow_alone(&self, in_force: &mut InForce, in_use: &InUse, answers: Vec<Answer>) -> bool {
         let Said { settings, wording } = in_force.said.clone();
-        let before = self.known_of_host();
-        let Some(Ok(found)) = self.provided.with(|host| Found::look(host, &settings.shared_pools, in_use)) else {
-            return;
-        };
-        if found == before {
-            return;
+        let (plan, before) = (self.plan.load_full(), self.known());
+        let look = |host: &mut Host| before.look(host, (&plan, &settings.shared_pools), in_use);
+        let Some(Ok(mut found)) = self.provided.with(look) else { return false };
+        found.far_ends.learn(answers);
+        let is_settled = !found.native.is_coming();
+        if found.decides_as(&before) {
+            self.keep(found);
+            return is_settled;
         }
-        tracing::info!("addresses shared with the host: {found}; before: {before}");
-        let order = if found.has_addresses_of(&before) { Order::Together } else { Order::EngineFirst };
-        *self.found.lock().unwrap_or_else(PoisonError::into_inner) = found;
-        let next = Next { plan: Plan::clone(&self.plan.load()), settings, wording };
-        if let Err(error) = self.take_over(in_force, next, order) {
-            // Asked again, it will be another one than before.
-            *self.found.lock().unwrap_or_else(PoisonError::into_inner) = before;
-            tracing::error!("the host's address is not followed: {error}");
+        // An address that is gone serves nobody any more.
+        let order = if found.own.has_addresses_of(&before.own) { Order::Together } else { Order::EngineFirst };
+        let next = Next { plan: Plan::clone(&plan), settings, wording };
+        self.keep(found.clone());
+        match self.take_over(in_force, next, order) {
+            Ok(_) => found.say(&before, &plan),
+            Err(error) => {
+                // Asked again, it will be another one than before.
+                self.keep(before);
+                tracing::error!("what has changed around the gateway is not followed: {error}");
+            }
         }
+        is_settled
     }
 
-    fn known_of_host(&self) -> Found {
+    /// What plans leave open, as it was found last.
+    pub(crate) fn known(&self) -> Found {
         self.found.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Completes what is to come by the addresses that the host has. What is left open.
+    fn keep(&self, found: Found) {
+        *self.found.lock().unwrap_or_else(PoisonError::into_inner) = found;
+    }
+
+    /// Completes what is to come by what is found. What of the host's addresses is left open.
     fn complete(&self, next: &mut Next) -> Result<Vec<String>, ReloadError> {
-        let pools = &next.settings.shared_pools;
-        if pools.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut found = self.known_of_host();
-        if !found.knows(pools) {
-            let look = |host: &mut Host| Found::look(host, pools, &own_address::in_use());
+        let Next { plan, settings, .. } = next;
+        let pools = &settings.shared_pools;
+        let before = self.known();
+        let mut found = before.clone();
+        if !found.knows(plan, pools) {
+            let look = |host: &mut Host| before.look(host, (plan, pools), &own_address::in_use_beside(pools));
             found = self.provided.with(look).ok_or(ReloadError::NotNow)??;
-            tracing::info!("addresses shared with the host: {found}");
-            *self.found.lock().unwrap_or_else(PoisonError::into_inner) = found.clone();
         }
-        Ok(found.complete(&mut next.plan, pools))
+        found.far_ends = found.far_ends.for_plan(plan);
+        if found != before {
+            found.say(&before, plan);
+            self.keep(found.clone());
+        }
+        Ok(found.complete(plan, pools))
     }
 
     /// Ends, or allows again, the making of bindings and sessions. What is open goes on.

@@ -65,7 +65,7 @@ fn plan(rows: u32) -> Plan {
         translate: TranslateSettings::default(),
     };
     Plan {
-        services: vec![Service { number: 0, name: "siit".into(), kind: ServiceKind::Siit(siit) }],
+        services: vec![Service::new(0, "siit", ServiceKind::Siit(siit))],
         retired: Vec::new(),
         rows: tombolo_engine::row::Rows::default(),
         times: Default::default(),

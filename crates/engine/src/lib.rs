@@ -35,6 +35,7 @@ pub mod service;
 pub mod settle;
 pub mod side;
 mod softwire;
+mod standby;
 pub mod static_bindings;
 pub mod sweep;
 pub mod trace;

@@ -17,6 +17,7 @@ pub use crate::pcp_addresses::{ANYCAST_IPV4, ANYCAST_IPV6, MOST_PCP_ADDRESSES, P
 pub use crate::routed::Routed;
 use crate::row::Rows;
 pub use crate::service::{Service, ServiceKind};
+pub use crate::standby::Standby;
 
 /// All services of a gateway, and what they share.
 #[derive(Debug, Clone)]

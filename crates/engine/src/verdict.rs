@@ -188,6 +188,8 @@ drop_reasons! {
     /// The other end of the softwire says that it has no binding for this one (RFC 7596 section
     /// 8.1).
     SoftwireRefused = "softwire-refused", remedy: "provision the softwire at the other end, or this end anew";
+    /// For the other end of a softwire whose name the resolver has no address for yet.
+    FarEndUnknown = "far-end-unknown", remedy: "see the health of the gateway, and ask the resolver for the name";
     /// From one subscriber of the gateway to another, where hairpinning is switched off.
     HairpinningOff = "hairpinning-off", remedy: "set hairpinning = true if subscribers are to reach each other";
     /// A request of PCP from a host that is inside no service that takes any (RFC 6887 section 8.2).

@@ -135,7 +135,7 @@ struct End {
 impl End {
     fn new(kind: ServiceKind) -> Self {
         let mut plan = Plan {
-            services: vec![Service { number: 0, name: "map".into(), kind }],
+            services: vec![Service::new(0, "map", kind)],
             retired: Vec::new(),
             rows: tombolo_engine::row::Rows::default(),
             times: Times::default(),

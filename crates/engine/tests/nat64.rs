@@ -518,7 +518,7 @@ fn what_comes_from_the_prefix_of_any_service_loops() {
     let second: Prefix64 = "2001:db8:64::/96".parse().unwrap();
     let third: Prefix64 = "2001:db8:65::/96".parse().unwrap();
     let other = Nat64 { prefix: second, nat: Nat::default(), ..gateway.nat64().clone() };
-    gateway.plan.services.push(Service { number: 1, name: "second".into(), kind: ServiceKind::Nat64(other) });
+    gateway.plan.services.push(Service::new(1, "second", ServiceKind::Nat64(other)));
     let siit = Siit {
         role: Role::Siit,
         mapping: StatelessMap { prefix: Some(third), ..StatelessMap::default() },
@@ -529,7 +529,7 @@ fn what_comes_from_the_prefix_of_any_service_loops() {
         identify_nodes: false,
         translate: TranslateSettings::default(),
     };
-    gateway.plan.services.push(Service { number: 2, name: "third".into(), kind: ServiceKind::Siit(siit) });
+    gateway.plan.services.push(Service::new(2, "third", ServiceKind::Siit(siit)));
     for prefix in [second, third] {
         let looping = udp((prefix.embed(SERVER), 1), (embed(SERVER), 2), b"");
         assert_eq!(gateway.pass(&looping).0, Verdict::Drop(DropReason::SourceInPrefix), "{prefix}");

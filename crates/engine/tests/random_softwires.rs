@@ -79,6 +79,7 @@ fn b4() -> ServiceKind {
     ServiceKind::B4(B4 {
         inside: ten(),
         ends: Softwire { local: end(0), remote: AFTR },
+        far_end: None,
         softwire: SoftwireSettings { fragments: Fragments::Inner, ..settings() },
         icmp_source: Ipv4Addr::new(192, 0, 0, 2),
     })
@@ -88,6 +89,7 @@ fn lwb4() -> ServiceKind {
     ServiceKind::Lwb4(Lwb4 {
         inside: ten(),
         ends: Softwire { local: end(0), remote: AFTR },
+        far_end: None,
         nat: Nat {
             pool: pool(PortRanges::new(PortDivision::new(0, 8).unwrap().ranges(4))),
             policy: Policy::default(),
@@ -231,7 +233,7 @@ impl Source {
 
 fn torture(kind: ServiceKind, at_home: bool) {
     let mut plan = Plan {
-        services: vec![Service { number: 0, name: "test".into(), kind }],
+        services: vec![Service::new(0, "test", kind)],
         retired: Vec::new(),
         rows: tombolo_engine::row::Rows::default(),
         times: Times::default(),

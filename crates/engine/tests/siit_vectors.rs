@@ -126,7 +126,7 @@ impl Gateway {
     fn new(siit: Siit) -> Self {
         let capacity = Capacity { subscribers: 1, bindings: 1, sessions: 8, outside_slots: 1, leases: 0 };
         let plan = Plan {
-            services: vec![Service { number: 0, name: "siit".into(), kind: ServiceKind::Siit(siit) }],
+            services: vec![Service::new(0, "siit", ServiceKind::Siit(siit))],
             retired: Vec::new(),
             rows: tombolo_engine::row::Rows::default(),
             times: Default::default(),

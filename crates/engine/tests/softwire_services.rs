@@ -38,7 +38,7 @@ const OWN: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
 
 fn gateway(kind: ServiceKind) -> Gateway {
     let mut plan = Plan {
-        services: vec![Service { number: 0, name: "test".into(), kind }],
+        services: vec![Service::new(0, "test", kind)],
         retired: Vec::new(),
         rows: tombolo_engine::row::Rows::default(),
         times: Times::default(),
@@ -129,6 +129,7 @@ fn b4() -> Gateway {
     gateway(ServiceKind::B4(B4 {
         inside: ten(),
         ends: Softwire { local: B4_A, remote: AFTR },
+        far_end: None,
         softwire: SoftwireSettings::default(),
         icmp_source: Ipv4Addr::new(192, 0, 0, 2),
     }))
@@ -139,6 +140,7 @@ fn lwb4() -> Gateway {
     gateway(ServiceKind::Lwb4(Lwb4 {
         inside: ten(),
         ends: Softwire { local: B4_A, remote: AFTR },
+        far_end: None,
         nat: Nat {
             pool: pool(POOL, PortRanges::new(division.ranges(0x34))),
             policy: Policy::default(),

@@ -90,7 +90,8 @@ static __always_inline void map_address(const struct map_rule *rule, const struc
 	__u64 suffix = low_bits((__u64)share->ipv4 >> (rule->host_bits & 63), rule->suffix_bits);
 	__u64 ea = suffix << (rule->embedded_psid_bits & 63) |
 		   low_bits(share->psid, rule->embedded_psid_bits);
-	__u64 identifier = (__u64)host << 16 | (rule->psid_bits ? share->psid : 0);
+	__u64 identifier = ((__u64)host << 16 | (rule->psid_bits ? share->psid : 0))
+			   << (rule->behind_psid & 63);
 	__u8 shift = rule->shift;
 
 	address[0] = rule->ipv6[0];
@@ -158,7 +159,8 @@ static __always_inline bool map_host_at(const struct map_rule *rule, const __u64
 	__u64 expected[2];
 
 	map_share_in(rule, address, share);
-	*host = share->ipv4 | ((__u32)(address[1] >> 16) & host_mask(rule));
+	*host = share->ipv4 |
+		((__u32)(address[1] >> ((16 + rule->behind_psid) & 63)) & host_mask(rule));
 	map_address(rule, share, *host, expected);
 	return address[0] == expected[0] && address[1] == expected[1];
 }

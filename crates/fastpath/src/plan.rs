@@ -188,6 +188,9 @@ fn taken(plan: &Plan, routes_beside: &[(Ipv6Addr, u8)]) -> Vec<Taken> {
         if taken[number].is_ok() && has_route_inside(&services[number], routes_beside) {
             taken[number] = Err("the host has a more specific route inside its prefix");
         }
+        if services[number].stands_by() {
+            taken[number] = Err("it stands by while native IPv4 works");
+        }
         if number >= SERVICES {
             taken[number] = Err("there are more services than the fast path has room for");
         } else if taken[number].is_ok() && is_in_the_way(services, &taken, number) {
@@ -207,9 +210,9 @@ fn has_route_inside(service: &Service, routes_beside: &[(Ipv6Addr, u8)]) -> bool
 /// one that stands earlier and has a destination in common, or one that knows its packets by their
 /// sources.
 fn is_in_the_way(services: &[Service], taken: &[Taken], number: usize) -> bool {
-    let own = services[number].kind.routed();
+    let own = services[number].routed();
     services.iter().zip(taken).enumerate().filter(|(_, (_, taken))| taken.is_err()).any(|(other, (service, _))| {
-        let theirs = service.kind.routed();
+        let theirs = service.routed();
         let takes_all = fast_record(&service.kind).takes_everything();
         !theirs.sources.is_empty() && !own.ipv4.is_empty()
             || other < number && (takes_all || have_common(&own, &theirs))

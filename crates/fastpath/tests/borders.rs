@@ -49,7 +49,7 @@ impl Device {
         let directory = PathBuf::from(format!("/sys/fs/bpf/{}-{node}", lab.id()));
         let mut memory = PinnedMemory::open(&directory, "lab").unwrap();
         let plan = Plan {
-            services: vec![Service { number: 0, name: node.into(), kind }],
+            services: vec![Service::new(0, node, kind)],
             retired: Vec::new(),
             rows: tombolo_engine::row::Rows::default(),
             times: Times::default(),
@@ -112,7 +112,7 @@ fn b4(local: Ipv6Addr) -> ServiceKind {
     let inside = AddressRanges::new([Ipv4Addr::new(10, 0, 0, 0)..=Ipv4Addr::new(10, 0, 0, 255)]);
     let ends = Softwire { local, remote: BORDER };
     let softwire = SoftwireSettings::default();
-    ServiceKind::B4(B4 { inside, ends, softwire, icmp_source: Ipv4Addr::new(192, 0, 0, 2) })
+    ServiceKind::B4(B4 { inside, ends, far_end: None, softwire, icmp_source: Ipv4Addr::new(192, 0, 0, 2) })
 }
 
 /// One subscriber with the client's whole address.

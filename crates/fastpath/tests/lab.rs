@@ -121,7 +121,7 @@ fn plan() -> Plan {
         translate: TranslateSettings::default(),
     });
     let mut plan = Plan {
-        services: vec![Service { number: 0, name: "lab".into(), kind }],
+        services: vec![Service::new(0, "lab", kind)],
         retired: Vec::new(),
         rows: tombolo_engine::row::Rows::default(),
         times: Times::default(),

@@ -80,6 +80,9 @@ impl Offline {
             if matches!(&service.kind, ServiceKind::Siit(siit) if siit.awaits_prefix()) {
                 anyhow::bail!("service {}: prefix = \"auto\" needs the network; name the prefix", service.name);
             }
+            if let Some((name, _)) = service.kind.named_end() {
+                anyhow::bail!("service {}: the resolver is not asked for {name}; write its address", service.name);
+            }
         }
         let tables = Tables::new(&mut Heap, plan.capacity, HashKey::new([seed, !seed, 3, 4]))?;
         let tables = Arc::new(tables);

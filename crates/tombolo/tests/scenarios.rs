@@ -18,6 +18,10 @@ use nix::sys::socket::{
 use tombolo_lab::{Lab, Namespace, Peer, Process, Scenario, skip_without, wait_until};
 use tombolo_wire::Pref64Option;
 
+mod names;
+
+use names::Names;
+
 const TOMBOLO: &str = env!("CARGO_BIN_EXE_tombolo");
 const PATIENCE: Duration = Duration::from_secs(20);
 const SERVER: &str = "198.51.100.2";
@@ -264,6 +268,23 @@ fn map_t_carries_ipv4_between_hosts_and_servers() {
     map_works("map-t", 20);
 }
 
+/// The interface identifiers of draft-ietf-softwire-map-03, at all ends.
+#[test]
+fn map_e_of_the_third_draft_carries_ipv4() {
+    if skip_without("map_e_of_the_third_draft_carries_ipv4", &["ping"]) {
+        return;
+    }
+    let mut scenario = Scenario::named("map-e").unwrap();
+    for (_, text) in &mut scenario.gateways {
+        *text = text.replace("kind = \"map-e\"", "kind = \"map-e\"\ndraft = 3");
+    }
+    let setup = Setup::of(&scenario);
+    assert_pings(setup.node("client"), &[SERVER]);
+    reaches_the_neighbour(&setup);
+    let routes = setup.node("cpe").command("ip").args(["-6", "route", "show", "proto", "84"]).run().unwrap().stdout;
+    assert!(routes.contains("2001:db8:4612:3400:c0:2:1200:3400"), "{routes}");
+}
+
 /// Without Forwarding Mapping Rules what is for the neighbour goes through the relay, and turns
 /// round there.
 fn hub_and_spoke_works(name: &str) {
@@ -334,45 +355,14 @@ fn a_clat_and_a_nat64_carry_ipv4_between_hosts_and_servers() {
     assert_pings(setup.node("client"), &["2001:db8:2::2"]);
 }
 
-/// Answers every question for IPv6 addresses with those that a DNS64 makes of `ipv4only.arpa`, and
-/// all others with none.
-fn serve_dns64(namespace: &Namespace, server: std::net::IpAddr, prefix: &'static str) {
-    let socket = namespace.run(|| UdpSocket::bind((server, 53)).unwrap()).unwrap();
-    std::thread::spawn(move || {
-        let mut question = [0; 512];
-        while let Ok((length, from)) = socket.recv_from(&mut question) {
-            let wants_ipv6 =
-                question[length.saturating_sub(if question[11] > 0 { 15 } else { 4 })..length].starts_with(&[0, 28]);
-            let name = question[12..].iter().position(|&byte| byte == 0).unwrap() + 13;
-            let mut answer = question[..name + 4].to_vec();
-            let count = if wants_ipv6 { 2 } else { 0 };
-            answer[2..12].copy_from_slice(&[0x81, 0x80, 0, 1, 0, count, 0, 0, 0, 0]);
-            for last in [170, 171].into_iter().take(count.into()) {
-                let address: std::net::Ipv6Addr = format!("{prefix}192.0.0.{last}").parse().unwrap();
-                answer.extend([0xc0, 12, 0, 28, 0, 1, 0, 0, 0, 60, 0, 16]);
-                answer.extend(address.octets());
-            }
-            let _ = socket.send_to(&answer, from);
-        }
-    });
-}
-
 #[test]
 fn a_clat_finds_its_prefix_by_dns_and_serves_its_own_host() {
     if skip_without("a_clat_finds_its_prefix_by_dns_and_serves_its_own_host", &["ping"]) {
         return;
     }
-    // The resolver that this machine has configured is played by a thread in the lab.
-    let configured = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
-    let server = configured.lines().find_map(|line| line.strip_prefix("nameserver ")?.trim().parse().ok());
-    let server: std::net::IpAddr = server.unwrap_or(std::net::Ipv4Addr::LOCALHOST.into());
     let scenario = Scenario::named("464xlat").unwrap();
     let lab = Lab::create(&scenario.topology).unwrap();
     let cpe = lab.node("cpe").unwrap();
-    if !server.is_loopback() {
-        let length = if server.is_ipv4() { 32 } else { 128 };
-        cpe.add_address("lo", tombolo_lab::Prefix { address: server, length }).unwrap();
-    }
     let text = "[[service]]\nkind = \"clat\"\nprefix = \"auto\"\nwell_known_prefix_strict = false\nhost = \"192.0.0.1\"\n\
                 eam = [{ ipv4 = \"10.0.0.0/24\", ipv6 = \"2001:db8:464::a00:0/120\" }, \
                 { ipv4 = \"192.0.0.1\", ipv6 = \"2001:db8:464::1\" }]\n";
@@ -390,7 +380,8 @@ fn a_clat_finds_its_prefix_by_dns_and_serves_its_own_host() {
     assert!(says.is_ok(), "{}\n{}", status(), clat.log_tail(30));
     let refused = ping(lab.node("client").unwrap(), &[SERVER]);
     assert!(refused.contains("100% packet loss") && refused.contains("+1 errors"), "{refused}");
-    serve_dns64(cpe, server, "2001:db8:64::");
+    let names = Names::serve(cpe);
+    names.set("ipv4only.arpa", &["2001:db8:64::c000:aa", "2001:db8:64::c000:ab"]);
     clat.wait_for_text("2001:db8:64::/96", PATIENCE).unwrap();
     wait_until("it is as it should be", PATIENCE, || status().contains("ready").then_some(())).unwrap();
     assert_pings(lab.node("client").unwrap(), &[SERVER]);

@@ -9,6 +9,12 @@ pub(super) const GUARDED: &[Key] = keys! {
         "Interfaces that packets from inside may come in through to this service, where that is not what `[gateway]` says of all (RFC 3704). A reload takes it.";
 };
 
+/// The customer's ends.
+pub(super) const NATIVE_IPV4: &[Key] = keys! {
+    "native_ipv4": "\"ignored\" or \"preferred\"", "\"ignored\"", "\"preferred\"",
+        "What becomes of the service while the host has IPv4 of its own: a default route of the main table, by another interface whose link is up. `preferred` has the service stand by meanwhile: its hosts' packets go there as they are, so that the host's firewall has to masquerade them. It takes over as soon as the route or the link is gone, and stands by again once they have been back for a second. For the customer's end only. A reload takes it.";
+};
+
 /// What has outside addresses to hand out.
 pub(super) const POOLED: &[Key] = keys! {
     "pool": "array of tables", "required without `masquerade`", "[{ addresses = \"192.0.2.0/28\", ports = \"1024-65535\" }]",

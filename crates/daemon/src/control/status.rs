@@ -32,6 +32,7 @@ pub(crate) fn status(running: &Running, plan: &Plan, rows: &mut Rows<'_>) -> Res
         "pid": std::process::id(),
         "uptime": now.0.saturating_sub(running.started.0) / 1_000_000_000,
         "workers": running.counters.len(),
+        "standing_by": standing_by(plan),
         "draining": plan.times.draining_since.is_some(),
         "draining_for": plan.times.draining_since.map(|since| seconds(now.tick().since(since))),
         "subscribers": running.tables.subscribers.count(),
@@ -39,6 +40,12 @@ pub(crate) fn status(running: &Running, plan: &Plan, rows: &mut Rows<'_>) -> Res
         "sessions": running.sessions(),
         "table_bytes": memory.total(),
     }))
+}
+
+/// The services that stand by while native IPv4 works.
+fn standing_by(plan: &Plan) -> Vec<&str> {
+    let services = plan.services.iter().filter(|service| service.stands_by());
+    services.map(|service| service.name.as_str()).collect()
 }
 
 /// Services and how much state they have.
@@ -55,6 +62,7 @@ pub(crate) fn services(running: &Running, plan: &Plan, rows: &mut Rows<'_>) -> R
         rows.row(&json!({
             "service": service.name,
             "kind": service.kind.name(),
+            "standing_by": service.stands_by(),
             "inside": hosts.join(", "),
             "outside": pool.join(", "),
             "subscribers": counts.subscribers[number],

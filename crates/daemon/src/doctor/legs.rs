@@ -133,7 +133,7 @@ impl Remote {
 }
 
 fn exchanges(service: &Service, ground: &Ground, device: &Link, ends: &Ends, remote: Remote) -> Vec<Exchange> {
-    let routed = service.kind.routed();
+    let routed = service.routed();
     // What the host has itself comes by rules for ports.
     let ipv4: Vec<_> = routed.unshared_ipv4().collect();
     let Routed { ipv6, sources, .. } = routed;

@@ -22,22 +22,25 @@ mod probes;
 mod walk;
 
 use std::io;
+use std::time::Instant;
 
 use tombolo_config::{Host as HostSettings, Provision};
 use tombolo_engine::Plan;
-use tombolo_io::host::{Forwarding, Switch};
+use tombolo_io::host::{Forwarding, Host, Switch};
 use tombolo_io::netfilter::{ForeignRules, Selector};
 
 pub use finding::{Cure, Ends, Finding, Gravity, Report};
 use ground::Ground;
 
 use crate::error_chain::in_one_line;
+use crate::native::Native;
 
 /// Walks all ways of a plan, and sends probes where nothing is known to stand in the way.
 ///
 /// # Errors
 /// What the kernel says that is asked.
 pub fn examine(settings: &HostSettings, plan: &Plan, ends: &Ends) -> io::Result<Report> {
+    let plan = &as_it_is(plan);
     let (mut report, legs) = match survey(settings, plan, ends)? {
         Surveyed::NoDevice(report) => return Ok(report),
         Surveyed::Walked(report, legs) => (report, legs),
@@ -48,6 +51,14 @@ pub fn examine(settings: &HostSettings, plan: &Plan, ends: &Ends) -> io::Result<
         policies(&settings.device, &mut report);
     }
     Ok(report)
+}
+
+/// The plan with services that stand by, if native IPv4 works.
+fn as_it_is(plan: &Plan) -> Plan {
+    let mut plan = plan.clone();
+    let by = Host::open().and_then(|mut host| host.native_ipv4()).ok().flatten();
+    Native::default().seen(by, Instant::now()).complete(&mut plan);
+    plan
 }
 
 /// What stands in the way when a gateway starts. Nothing is sent.

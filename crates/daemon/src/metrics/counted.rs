@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tombolo_engine::counters::Totals;
 use tombolo_engine::mapping::pool::PortSpace;
+use tombolo_engine::plan::Standby;
 use tombolo_engine::{Answered, DropReason, Plan};
 use tombolo_fastpath::{Forwarded, Miss};
 use tombolo_io::queue::{QueueTotals, Refusal};
@@ -56,6 +57,12 @@ fn life(page: &mut Page, running: &Running, plan: &Plan) {
     let (health, _) = running.health.report();
     let states = State::ALL.map(|state| (label("state", state.name()), u64::from(state == health)));
     page.gauge("tombolo_health", "1 for how the gateway does; tombolo show status says what is wrong.", states);
+    let may_stand_by = plan.services.iter().filter(|service| service.standby != Standby::Never);
+    page.gauge(
+        "tombolo_standing_by",
+        "1 while the service stands by, because native IPv4 works.",
+        may_stand_by.map(|service| (Labels::default().and("service", &service.name), u64::from(service.stands_by()))),
+    );
     let draining = u64::from(plan.times.draining_since.is_some());
     page.gauge("tombolo_draining", "1 while nothing new may begin.", one(draining));
     page.gauge("tombolo_workers", "Threads that handle packets.", one(running.counters.len()));

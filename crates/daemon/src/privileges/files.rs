@@ -60,7 +60,7 @@ pub(super) fn rules(settings: &Host, tasked: Tasked, places: &Places<'_>) -> Fil
         rules.add("/sys/kernel/btf", Access::Read);
         rules.add("/sys/devices/system/cpu", Access::Read);
     }
-    if tasked.awaits_prefix {
+    if tasked.awaits.asks_resolver() {
         // The resolver.
         rules.add("/etc", Access::Read);
         rules.read_beside(Path::new("/etc/resolv.conf"));
@@ -70,7 +70,7 @@ pub(super) fn rules(settings: &Host, tasked: Tasked, places: &Places<'_>) -> Fil
     let collectors = settings.binding_log_collectors.iter().filter(|collector| collector.transport != Transport::Udp);
     let usual = settings.binding_log.iter().flat_map(|_| USUAL);
     let collectors = collectors.map(|collector| collector.address.port()).chain(usual);
-    let ports = tasked.awaits_prefix.then_some(DNS).into_iter().chain(collectors).collect();
+    let ports = tasked.awaits.asks_resolver().then_some(DNS).into_iter().chain(collectors).collect();
     // Metrics that a reload brings, or moves to another address. What listens without a name for its port
     // gets one that nobody asks for.
     let metrics = match settings.metrics {
@@ -102,6 +102,7 @@ impl Rules {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::awaits::Awaits;
 
     #[test]
     fn only_what_is_used_is_allowed() {
@@ -110,11 +111,15 @@ mod tests {
             socket: Path::new("/run/tombolo/tombolo"),
             pins: None,
         };
-        let plain = rules(&Host::default(), Tasked { has_programs: false, awaits_prefix: false }, &places);
+        let plain = rules(&Host::default(), Tasked { has_programs: false, awaits: Awaits::default() }, &places);
         let has = |files: &Files, path: &str| files.rules.iter().any(|rule| rule.path == Path::new(path));
         assert!(has(&plain, "/etc/tombolo") && has(&plain, "/run/tombolo/tombolo") && plain.ports.is_empty());
         assert!(!has(&plain, "/etc") && !has(&plain, "/sys/kernel/btf"));
-        let asking = rules(&Host::default(), Tasked { has_programs: true, awaits_prefix: true }, &places);
+        let asking = rules(
+            &Host::default(),
+            Tasked { has_programs: true, awaits: Awaits { prefix: true, far_ends: false } },
+            &places,
+        );
         assert!(has(&asking, "/etc") && has(&asking, "/sys/kernel/btf") && asking.ports == [53]);
     }
 }

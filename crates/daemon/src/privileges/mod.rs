@@ -59,7 +59,7 @@ fn capabilities(settings: &Host, tasked: Tasked) -> Capabilities {
         // Programs of another plan, which read packets by pointers that the verifier has to trust.
         kept = kept.with(Capability::Bpf).with(Capability::Perfmon);
     }
-    if tasked.awaits_prefix {
+    if tasked.awaits.prefix {
         // Router advertisements come to a raw socket.
         kept = kept.with(Capability::NetRaw);
     }

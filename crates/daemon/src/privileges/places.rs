@@ -2,13 +2,15 @@
 
 use std::path::Path;
 
+use crate::awaits::Awaits;
+
 /// What a gateway does that takes privileges while it runs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Tasked {
     /// Its programs are in the kernel, and others take their place with each plan.
     pub(crate) has_programs: bool,
-    /// It listens to routers, and asks the resolver.
-    pub(crate) awaits_prefix: bool,
+    /// What it asks routers and the resolver for.
+    pub(crate) awaits: Awaits,
 }
 
 /// Where the files of this gateway are.

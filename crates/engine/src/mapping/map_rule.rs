@@ -12,6 +12,9 @@
 //! port      | A: offset bits | PSID: k bits | j |           only where an address is shared (k > 0)
 //! ```
 //!
+//! MAP-E of the third draft (draft-ietf-softwire-map-03), which providers in Japan have deployed, has the interface
+//! identifier eight bits further to the left, with zeros behind it: [`InterfaceIdentifier::Draft3`].
+//!
 //! An End-user prefix of more than 64 bits overwrites the high bits of the interface identifier.
 //! Without EA bits (o = 0) the rule is for one subscriber; its PSID, if any, is given and not
 //! embedded.
@@ -44,6 +47,28 @@ pub struct MapRule {
     division: PortDivision,
     /// The PSID of a rule without EA bits.
     given_psid: Option<u16>,
+    identifier: InterfaceIdentifier,
+}
+
+/// Where the interface identifier of a MAP address has IPv4 address and PSID.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum InterfaceIdentifier {
+    /// At its end (RFC 7597 section 6).
+    #[default]
+    Rfc7597,
+    /// Eight bits in front of its end (draft-ietf-softwire-map-03 section 6).
+    Draft3,
+}
+
+impl InterfaceIdentifier {
+    /// Bits behind the PSID.
+    #[must_use]
+    pub const fn bits_behind(self) -> u8 {
+        match self {
+            Self::Rfc7597 => 0,
+            Self::Draft3 => 8,
+        }
+    }
 }
 
 /// A PSID that a rule without EA bits gives to its one subscriber (RFC 7598 section 4.5).
@@ -151,7 +176,27 @@ impl MapRule {
         };
         let division = PortDivision::new(offset_bits, psid_bits)
             .map_err(|TooManyBits| MapRuleError::Port { offset_bits, psid_bits })?;
-        Ok(Self { ipv6, ipv4, ea_bits, suffix_bits, division, given_psid: given.map(|given| given.psid) })
+        Ok(Self {
+            ipv6,
+            ipv4,
+            ea_bits,
+            suffix_bits,
+            division,
+            given_psid: given.map(|given| given.psid),
+            identifier: InterfaceIdentifier::Rfc7597,
+        })
+    }
+
+    /// The same rule with another interface identifier.
+    #[must_use]
+    pub const fn with_identifier(self, identifier: InterfaceIdentifier) -> Self {
+        Self { identifier, ..self }
+    }
+
+    /// Where MAP addresses have IPv4 address and PSID.
+    #[must_use]
+    pub const fn identifier(&self) -> InterfaceIdentifier {
+        self.identifier
     }
 
     /// The Rule IPv6 prefix.
@@ -267,7 +312,7 @@ impl MapRule {
     /// The MAP address within an End-user prefix, which may have more bits than the rule knows.
     fn address_in(&self, end_user: Prefix<u128>, share: Share) -> Ipv6Addr {
         let psid = if self.division.is_shared() { share.psid } else { 0 };
-        let identifier = u128::from(share.ipv4.to_bits()) << 16 | u128::from(psid);
+        let identifier = (u128::from(share.ipv4.to_bits()) << 16 | u128::from(psid)) << self.identifier.bits_behind();
         let behind = u128::MAX.checked_shr(end_user.prefix_len().into()).unwrap_or(0);
         Ipv6Addr::from_bits(end_user.key() | identifier & behind)
     }
@@ -334,7 +379,7 @@ impl MapRule {
     /// The host of `share` that an interface identifier names.
     fn host_in(&self, share: Share, address: Ipv6Addr) -> Ipv4Addr {
         let host_bits = u32::MAX.checked_shr(self.assigned_length().into()).unwrap_or(0);
-        let named = low_32(low_bits_of(address.to_bits() >> 16, 32));
+        let named = low_32(low_bits_of(address.to_bits() >> (16 + self.identifier.bits_behind()), 32));
         Ipv4Addr::from_bits(share.ipv4.to_bits() | named & host_bits)
     }
 
@@ -574,5 +619,18 @@ mod tests {
         assert_eq!(rule.share_of(address, 1236), None);
         assert_eq!(rule.share_of(address, 80), None);
         assert_eq!(rule.map_address(share), "2001:db8:12:3400:0:c000:212:34".parse::<Ipv6Addr>().unwrap());
+    }
+
+    #[test]
+    fn the_interface_identifier_of_the_third_draft_lies_eight_bits_further_to_the_left() {
+        let end_user = || parse_prefix("2001:db8:12:3400::/56").unwrap();
+        let rule = rule("2001:db8::/40", "192.0.2.0/24", 16, 6).with_identifier(InterfaceIdentifier::Draft3);
+        let ce = rule.provision(end_user()).unwrap();
+        assert_eq!(ce.address().to_string(), "2001:db8:12:3400:c0:2:1200:3400");
+        assert_eq!(rule.share_at(ce.address()), Some(ce.share()));
+        assert!(ce.is_computable() && ce.host_at(ce.address()) == Some(ce.share().ipv4));
+        // Of the RFC's address it knows nothing.
+        assert_eq!(rule.share_at("2001:db8:12:3400:0:c000:212:34".parse().unwrap()), None);
+        assert_eq!(rule.host_at("2001:db8:12:3400:0:c000:212:34".parse().unwrap()), None);
     }
 }

@@ -29,4 +29,4 @@ pub use translate::{
     ErrorRewrite, Plateaus, Rewrite, TrafficClass, TranslateSettings, Translated, UdpZeroChecksum, icmp, mtu,
     translate_4to6, translate_6to4, translate_error_4to6, translate_error_6to4,
 };
-pub use tunnel::{Softwire, SoftwireSettings, decapsulate, encapsulate, softwire};
+pub use tunnel::{FarEndName, Softwire, SoftwireSettings, decapsulate, encapsulate, softwire};

@@ -12,9 +12,11 @@ use crate::description::Description;
 use crate::mapping::address_ranges::AddressRanges;
 use crate::mapping::stateless::Claim;
 use crate::mechanism::Refusal;
-use crate::mechanism::tunnel::end::{Emerged, Entrance, SoftwireEnd, check_only_remote, receive, screen};
+use crate::mechanism::tunnel::end::{
+    Emerged, Entrance, SoftwireEnd, check_far_end, check_only_remote, receive, screen,
+};
 use crate::mechanism::tunnel::softwire::{relay_error, take_step};
-use crate::mechanism::tunnel::{Softwire, SoftwireSettings};
+use crate::mechanism::tunnel::{FarEndName, Softwire, SoftwireSettings};
 use crate::parse::Parsed;
 use crate::routed::{Routed, of_ranges};
 use crate::side::Side;
@@ -28,6 +30,8 @@ pub struct B4 {
     pub inside: AddressRanges,
     /// This end, and the AFTR.
     pub ends: Softwire,
+    /// The name of the far end, where that is how it is known.
+    pub far_end: Option<FarEndName>,
     /// How packets cross.
     pub softwire: SoftwireSettings,
     /// Source of ICMP errors: 192.0.0.2 (RFC 6333 section 5.7).
@@ -42,8 +46,16 @@ impl Serve for B4 {
     fn describe(&self) -> Description {
         self.softwire
             .describe(&[self.ends.local])
-            .with("aftr", self.ends.remote.to_string())
+            .with("aftr", self.ends.far_end_in_words(self.far_end.as_ref()))
             .with("inside", &self.inside)
+    }
+
+    fn named_end(&self) -> Option<(&FarEndName, Softwire)> {
+        self.far_end.as_ref().map(|name| (name, self.ends))
+    }
+
+    fn named_end_mut(&mut self) -> Option<(&FarEndName, &mut Softwire)> {
+        self.far_end.as_ref().map(|name| (name, &mut self.ends))
     }
 
     fn routed(&self) -> Routed {
@@ -68,6 +80,7 @@ impl Serve for B4 {
     #[inline]
     fn serve_ipv4(&self, _: Side, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         screen(parsed)?;
+        check_far_end(self.ends)?;
         self.entrance().check_size(parsed, work)?;
         take_step(&mut work.packet, parsed)?;
         self.entrance().send(parsed, work)

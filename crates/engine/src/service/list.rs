@@ -19,12 +19,13 @@ use super::shape::Shape;
 use crate::description::Description;
 use crate::mapping::pool::Pool;
 use crate::mapping::stateless::Claim;
-use crate::mechanism::Refusal;
 use crate::mechanism::napt::{KnownBy, Nat, StaticBinding};
+use crate::mechanism::{FarEndName, Refusal, Softwire};
 use crate::parse::Parsed;
 use crate::routed::{Routed, of_pool};
 use crate::row::Ends;
 use crate::side::Side;
+use crate::standby::Standby;
 use crate::verdict::Verdict;
 use crate::work::Work;
 
@@ -92,6 +93,17 @@ macro_rules! service_kinds {
             /// The same, to be changed before the plan is in force.
             pub fn nat_mut(&mut self) -> Option<&mut Nat> {
                 match self { $(Self::$kind(service) => service.nat_mut(),)+ }
+            }
+
+            /// The softwire whose far end is known by a name.
+            #[must_use]
+            pub fn named_end(&self) -> Option<(&FarEndName, Softwire)> {
+                match self { $(Self::$kind(service) => service.named_end(),)+ }
+            }
+
+            /// The same, to be changed before the plan is in force.
+            pub fn named_end_mut(&mut self) -> Option<(&FarEndName, &mut Softwire)> {
+                match self { $(Self::$kind(service) => service.named_end_mut(),)+ }
             }
 
             /// What the hosts inside its NAT are known by.
@@ -220,4 +232,28 @@ pub struct Service {
     pub name: String,
     /// What it does.
     pub kind: ServiceKind,
+    /// Whether it leaves IPv4 to the host's own connection.
+    pub standby: Standby,
+}
+
+impl Service {
+    /// One that never stands by.
+    #[must_use]
+    pub fn new(number: u8, name: impl Into<String>, kind: ServiceKind) -> Self {
+        Self { number, name: name.into(), kind, standby: Standby::Never }
+    }
+
+    /// True if native IPv4 works, and it leaves its hosts to that.
+    #[must_use]
+    pub fn stands_by(&self) -> bool {
+        self.standby == Standby::StandingBy
+    }
+
+    /// Where packets that are brought to it are addressed to: to one that stands by nobody brings those of IPv4
+    /// hosts.
+    #[must_use]
+    pub fn routed(&self) -> Routed {
+        let routed = self.kind.routed();
+        if self.stands_by() { Routed { ipv6: routed.ipv6, ..Routed::default() } } else { routed }
+    }
 }

@@ -18,10 +18,10 @@ use crate::mapping::stateless::Claim;
 use crate::mechanism::hairpin::come_in_again;
 use crate::mechanism::napt::{Nat, NextLink, deliver_ipv4};
 use crate::mechanism::tunnel::end::{
-    Emerged, Entrance, SoftwireEnd, check_only_remote, receive, receiver, screen, with_whole,
+    Emerged, Entrance, SoftwireEnd, check_far_end, check_only_remote, receive, receiver, screen, with_whole,
 };
 use crate::mechanism::tunnel::softwire::relay_error;
-use crate::mechanism::tunnel::{Softwire, SoftwireSettings};
+use crate::mechanism::tunnel::{FarEndName, Softwire, SoftwireSettings};
 use crate::mechanism::{IcmpAnswer, Refusal};
 use crate::parse::{Parsed, parse_ipv4};
 use crate::routed::{Routed, of_ranges};
@@ -36,6 +36,8 @@ pub struct Lwb4 {
     pub inside: AddressRanges,
     /// This end, and the lwAFTR.
     pub ends: Softwire,
+    /// The name of the far end, where that is how it is known.
+    pub far_end: Option<FarEndName>,
     /// The one public address, with the ports of this end's set, and what hosts inside may do.
     pub nat: Nat,
     /// How packets cross.
@@ -55,8 +57,17 @@ impl Serve for Lwb4 {
     }
 
     fn describe(&self) -> Description {
-        let about = self.softwire.describe(&[self.ends.local]).with("aftr", self.ends.remote.to_string());
+        let about =
+            self.softwire.describe(&[self.ends.local]).with("aftr", self.ends.far_end_in_words(self.far_end.as_ref()));
         self.nat.describe(about.with("inside", &self.inside))
+    }
+
+    fn named_end(&self) -> Option<(&FarEndName, Softwire)> {
+        self.far_end.as_ref().map(|name| (name, self.ends))
+    }
+
+    fn named_end_mut(&mut self) -> Option<(&FarEndName, &mut Softwire)> {
+        self.far_end.as_ref().map(|name| (name, &mut self.ends))
     }
 
     fn routed(&self) -> Routed {
@@ -85,6 +96,7 @@ impl Serve for Lwb4 {
     #[inline]
     fn serve_ipv4(&self, _: Side, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         screen(parsed)?;
+        check_far_end(self.ends)?;
         let hairpins = self.is_ours(parsed, work)?;
         // What is hairpinned meets the inside link and never the softwire. It is measured now, as long
         // as its sender can be told (RFC 4787 REQ-13).

@@ -9,8 +9,8 @@ use super::shape::Shape;
 use crate::answer::{answer_ipv4, answer_ipv6};
 use crate::description::Description;
 use crate::mapping::stateless::Claim;
-use crate::mechanism::Refusal;
 use crate::mechanism::napt::{KnownBy, Nat};
+use crate::mechanism::{FarEndName, Refusal, Softwire};
 use crate::parse::{AnyParsed, Parsed, parse};
 use crate::routed::Routed;
 use crate::side::Side;
@@ -66,6 +66,16 @@ pub(crate) trait Serve {
 
     /// The same, to be changed before the plan is in force.
     fn nat_mut(&mut self) -> Option<&mut Nat> {
+        None
+    }
+
+    /// The softwire whose far end is known by a name, if that is so.
+    fn named_end(&self) -> Option<(&FarEndName, Softwire)> {
+        None
+    }
+
+    /// The same, to be changed before the plan is in force.
+    fn named_end_mut(&mut self) -> Option<(&FarEndName, &mut Softwire)> {
         None
     }
 

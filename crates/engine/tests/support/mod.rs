@@ -98,7 +98,7 @@ impl Gateway {
         let kind =
             if setup.nat44 { ServiceKind::Nat44(nat44(&setup, pool)) } else { ServiceKind::Nat64(nat64(&setup, pool)) };
         let mut plan = Plan {
-            services: vec![Service { number: 0, name: "test".into(), kind }],
+            services: vec![Service::new(0, "test", kind)],
             retired: Vec::new(),
             rows: tombolo_engine::row::Rows::default(),
             times: setup.times,

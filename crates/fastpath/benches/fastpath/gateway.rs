@@ -242,7 +242,7 @@ fn usual(kind: Kind, (first, last): (Ipv4Addr, Ipv4Addr)) -> ServiceKind {
 
 fn plan(kind: ServiceKind, (bindings, sessions): (u32, u64), subscribers: u32) -> Plan {
     let mut plan = Plan {
-        services: vec![Service { number: 0, name: "bench".into(), kind }],
+        services: vec![Service::new(0, "bench", kind)],
         retired: Vec::new(),
         rows: tombolo_engine::row::Rows::default(),
         times: Times::default(),

@@ -126,6 +126,7 @@ fn record(rule: &MapRule) -> MapRuleRecord {
         host_bits: 32 - rule.assigned_length(),
         offset_bits: rule.division().offset_bits(),
         psid_bits: rule.division().psid_bits(),
+        behind_psid: rule.identifier().bits_behind(),
         ..MapRuleRecord::default()
     }
 }

@@ -67,7 +67,9 @@ tombolo_records::records! {
         host_bits: u8,
         offset_bits: u8,
         psid_bits: u8,
-        unused: u16,
+        /// Bits behind the PSID in the interface identifier.
+        behind_psid: u8,
+        unused: u8,
         unused2: u32,
         unused3: u64,
     }

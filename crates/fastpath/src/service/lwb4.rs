@@ -3,12 +3,15 @@
 use tombolo_engine::service::lwb4::Lwb4;
 
 use super::FastRecord;
-use super::parts::{are_in_the_set, fill};
+use super::parts::{AWAITS_FAR_END, are_in_the_set, fill};
 use crate::record::{CLAIM_LOCAL, CLAIM_SOURCES, KIND_EDGE, ServiceRecord};
 
 impl FastRecord for Lwb4 {
     fn record(&self) -> Result<ServiceRecord, &'static str> {
-        let Lwb4 { inside, ends, nat, softwire, inside_mtu, icmp_source: _, tell_not_ours: _ } = self;
+        let Lwb4 { inside, ends, far_end: _, nat, softwire, inside_mtu, icmp_source: _, tell_not_ours: _ } = self;
+        if ends.awaits_far_end() {
+            return Err(AWAITS_FAR_END);
+        }
         let mut record = ServiceRecord {
             kind: KIND_EDGE,
             claims: CLAIM_LOCAL | CLAIM_SOURCES,

@@ -119,6 +119,9 @@ impl ServiceRecord {
     }
 }
 
+/// Why a softwire is left to the engine.
+pub(super) const AWAITS_FAR_END: &str = "the name of its far end has no address yet";
+
 /// Writes ranges into their entries; how many there are.
 pub(super) fn fill(entries: &mut [Range; RANGES], ranges: &AddressRanges) -> Result<u8, &'static str> {
     let ranges = ranges.ranges();

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use tombolo_engine::mapping::address_ranges::AddressRanges;
 use tombolo_engine::mapping::error_sources::ErrorSources;
 use tombolo_engine::mapping::map_domain::{AddressOwner, MapDomain};
-use tombolo_engine::mapping::map_rule::{GivenPsid, MapRule};
+use tombolo_engine::mapping::map_rule::{GivenPsid, InterfaceIdentifier, MapRule};
 use tombolo_engine::mapping::port_set::PortDivision;
 use tombolo_engine::mapping::softwire_table::{SoftwireRow, SoftwireTable};
 use tombolo_engine::mechanism::softwire::{DontFragment, Fragments, SoftwireSettings};
@@ -118,7 +118,7 @@ fn lwaftr_case(
             from_outside(numbers, subscriber, port)
         }
     };
-    (name, plan(vec![Service { number: 0, name: name.into(), kind }]), Box::new(build))
+    (name, plan(vec![Service::new(0, name, kind)]), Box::new(build))
 }
 
 /// A port of the set, mostly.
@@ -209,6 +209,8 @@ fn rules() -> Vec<MapRule> {
         rule((at(0x7001), 56), ([192, 0, 3, 2], 32), 0, 6, Some((8, 0x35))),
         rule((at(0x8000), 56), ([100, 64, 0, 0], 16), 25, 1, None),
         rule((at(0x9000), 48), ([192, 0, 4, 7], 32), 16, 0, None),
+        rule((at(0xa000), 48), ([192, 0, 5, 0], 24), 16, 6, None).with_identifier(InterfaceIdentifier::Draft3),
+        rule((at(0xb000), 48), ([192, 0, 6, 0], 24), 4, 6, None).with_identifier(InterfaceIdentifier::Draft3),
     ]
 }
 
@@ -244,5 +246,5 @@ fn map_case(name: &'static str, kind: impl Fn(MapDomain) -> ServiceKind, is_tunn
         let to = mutated(numbers, dmr.embed(to));
         ipv6_frame(numbers, own, to, (port, 443))
     };
-    (name, plan(vec![Service { number: 0, name: name.into(), kind }]), Box::new(build))
+    (name, plan(vec![Service::new(0, name, kind)]), Box::new(build))
 }

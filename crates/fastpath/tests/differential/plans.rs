@@ -121,11 +121,8 @@ pub(crate) fn all() -> Vec<Case> {
 }
 
 fn nat44_case(name: &'static str, policy: Policy, mtu: u32) -> Case {
-    let service = Service {
-        number: 0,
-        name: name.into(),
-        kind: ServiceKind::Nat44(nat44(policy, mtu, vec![pool(1024..=1060, 0)])),
-    };
+    let kind = ServiceKind::Nat44(nat44(policy, mtu, vec![pool(1024..=1060, 0)]));
+    let service = Service::new(0, name, kind);
     (name, plan(vec![service]), Box::new(|numbers, world| packets::nat44(numbers, world, POOL)))
 }
 
@@ -168,7 +165,7 @@ fn siit_case(name: &'static str, role: Role, hairpinning: Hairpinning, prefix: O
         identify_nodes: false,
         translate: TranslateSettings::default(),
     });
-    let plan = plan(vec![Service { number: 0, name: name.into(), kind }]);
+    let plan = plan(vec![Service::new(0, name, kind)]);
     let build = move |numbers: &mut Numbers, _: &World| packets::stateless(numbers, &rows, prefix);
     (name, plan, Box::new(build))
 }
@@ -183,7 +180,7 @@ fn both_case(name: &'static str, numbers: [u8; 2], policy: Policy) -> Case {
     let kind = ServiceKind::Nat44(nat44(policy, 1500, vec![range]));
     let [first, second] = numbers;
     let nat64 = Service { number: first, ..nat64.services[0].clone() };
-    let plan = plan(vec![nat64, Service { number: second, name: "nat44".into(), kind }]);
+    let plan = plan(vec![nat64, Service::new(second, "nat44", kind)]);
     let build = |numbers: &mut Numbers, world: &World| {
         if numbers.one_in(2) {
             packets::nat64(numbers, world, Prefix64::WELL_KNOWN, POOL)
@@ -230,7 +227,7 @@ fn nat64_case(
     });
     (
         name,
-        plan(vec![Service { number: 0, name: name.into(), kind }]),
+        plan(vec![Service::new(0, name, kind)]),
         Box::new(move |numbers, world| packets::nat64(numbers, world, prefix, POOL)),
     )
 }

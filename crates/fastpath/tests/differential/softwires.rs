@@ -58,7 +58,7 @@ pub(crate) fn cases() -> Vec<Case> {
 }
 
 fn case(name: &'static str, kind: ServiceKind, build: impl Fn(&mut Numbers, &World) -> Vec<u8> + 'static) -> Case {
-    (name, plan(vec![Service { number: 0, name: name.into(), kind }]), Box::new(build))
+    (name, plan(vec![Service::new(0, name, kind)]), Box::new(build))
 }
 
 fn inside() -> AddressRanges {
@@ -74,7 +74,13 @@ fn pool(address: Ipv4Addr, ports: PortRanges) -> Pool {
 
 fn b4(name: &'static str, softwire: SoftwireSettings) -> Case {
     let ends = Softwire { local: LOCAL, remote: REMOTE };
-    let kind = ServiceKind::B4(B4 { inside: inside(), ends, softwire, icmp_source: Ipv4Addr::new(192, 0, 0, 2) });
+    let kind = ServiceKind::B4(B4 {
+        inside: inside(),
+        ends,
+        far_end: None,
+        softwire,
+        icmp_source: Ipv4Addr::new(192, 0, 0, 2),
+    });
     case(name, kind, |numbers, _| {
         if numbers.one_in(2) {
             return packets::from_inside(numbers, POOL);
@@ -118,6 +124,7 @@ fn lwb4(name: &'static str, softwire: SoftwireSettings, policy: Policy) -> Case 
     let kind = ServiceKind::Lwb4(Lwb4 {
         inside: inside(),
         ends: Softwire { local: LOCAL, remote: REMOTE },
+        far_end: None,
         nat: Nat { pool: pool(POOL, PortRanges::new([1024..=1087])), policy, static_bindings: Vec::new() },
         softwire,
         inside_mtu: 1400,

@@ -267,9 +267,9 @@ impl Host {
         let index = index_of(device)?;
         let prefix = prefix.trunc();
         let action = format!("routing {prefix} to {device}");
-        // Everybody has addresses behind the default route; it is for those that no other route
-        // takes.
-        let is_default = prefix.prefix_len() == 0;
+        // Everybody has addresses behind the default route, or the two halves of it that stand beside another's; it is
+        // for those that no other route takes.
+        let is_default = prefix.prefix_len() == 0 || prefix.addr().is_ipv4() && prefix.prefix_len() == 1;
         let mut own = own.iter().filter(|own| own.index != index && !is_default);
         let own = own.find(|own| prefix.contains(&own.address) && !own.may_lie_in(prefix));
         if let Some(own) = own {

@@ -13,6 +13,7 @@
 //! * `shared`: ports of the host's own address. `reserved_ports`: the host uses none of them meanwhile.
 //!   `given_back`: what comes from the device as it came to it. `source_check`: the kernel's of what comes from there.
 //! * `neighbours`: they are answered for what lies behind the gateway. `proxies`: the kernel's entries for that.
+//! * `native`: whether the host has IPv4 of its own.
 //! * `own_address`: which address an interface has, and that it changes.
 //! * `keys`, `error`, `forwarding`.
 
@@ -23,6 +24,7 @@ mod given_back;
 mod keys;
 mod leftovers;
 mod messages;
+mod native;
 mod neighbours;
 mod own_address;
 mod proxies;

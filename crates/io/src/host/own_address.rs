@@ -37,26 +37,30 @@ impl Host {
     /// # Errors
     /// [`HostError::Failed`].
     pub fn default_interface(&mut self) -> Result<Option<String>, HostError> {
+        Ok(self.default_routes()?.iter().filter_map(leaves_by).min().map(|(_, index)| name_of(index)))
+    }
+
+    /// The default routes of IPv4, as the main table has them.
+    pub(super) fn default_routes(&mut self) -> Result<Vec<RouteMessage>, HostError> {
         let mut request = RouteMessage::default();
         request.header.address_family = AddressFamily::Inet;
         request.attributes = vec![RouteAttribute::Table(RouteHeader::RT_TABLE_MAIN.into())];
         let answers = self.socket.dump_of(RouteNetlinkMessage::GetRoute(request));
         let answers = answers.map_err(|source| fail("looking for the default route", source))?;
-        let default = answers.into_iter().filter_map(|answer| match answer {
-            RouteNetlinkMessage::NewRoute(route) => default_route(&route),
+        let routes = answers.into_iter().filter_map(|answer| match answer {
+            RouteNetlinkMessage::NewRoute(route) => Some(route),
             _ => None,
         });
-        Ok(default.min().map(|(_, index)| name_of(index)))
+        let is_default = |route: &RouteMessage| {
+            route.header.destination_prefix_length == 0 && route.header.table == RouteHeader::RT_TABLE_MAIN
+        };
+        Ok(routes.filter(is_default).collect())
     }
 }
 
-/// Metric and interface of a default route of the main table.
-fn default_route(route: &RouteMessage) -> Option<(u32, u32)> {
-    let header = &route.header;
-    if header.destination_prefix_length != 0
-        || header.table != RouteHeader::RT_TABLE_MAIN
-        || header.kind != RouteType::Unicast
-    {
+/// Metric and interface of a route, if it has one.
+fn leaves_by(route: &RouteMessage) -> Option<(u32, u32)> {
+    if route.header.kind != RouteType::Unicast {
         return None;
     }
     let (mut metric, mut interface) = (0, None);
@@ -70,7 +74,17 @@ fn default_route(route: &RouteMessage) -> Option<(u32, u32)> {
     interface.map(|interface| (metric, interface))
 }
 
-/// Hears of IPv4 addresses, links and routes that come and go.
+/// Routers learn thousands of routes a second, of which the default ones matter.
+fn concerns(event: &RouteNetlinkMessage) -> bool {
+    match event {
+        RouteNetlinkMessage::NewRoute(route) | RouteNetlinkMessage::DelRoute(route) => {
+            route.header.destination_prefix_length == 0
+        }
+        _ => true,
+    }
+}
+
+/// Hears of IPv4 addresses, links and default routes that come and go.
 #[derive(Debug)]
 pub struct AddressWatch(EventSocket);
 
@@ -93,7 +107,8 @@ impl AddressWatch {
         loop {
             match self.0.receive()? {
                 Received::Nothing => return Ok(heard),
-                Received::Events(_) | Received::Overrun => heard = true,
+                Received::Events(events) => heard |= events.iter().any(|(event, _)| concerns(event)),
+                Received::Overrun => heard = true,
             }
         }
     }

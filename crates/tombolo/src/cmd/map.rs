@@ -6,7 +6,9 @@ use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use tombolo_engine::mapping::eam::parse_prefix;
-use tombolo_engine::mapping::map_rule::{Assignment, DEFAULT_OFFSET_BITS, GivenPsid, MapRule, Share};
+use tombolo_engine::mapping::map_rule::{
+    Assignment, DEFAULT_OFFSET_BITS, GivenPsid, InterfaceIdentifier, MapRule, Share,
+};
 use tombolo_tables::lpm::Prefix;
 use tombolo_wire::Prefix64;
 
@@ -58,6 +60,9 @@ struct Calc {
     /// That PSID
     #[arg(long, requires = "psid_length", value_parser = parse_number)]
     psid: Option<u16>,
+    /// MAP addresses of draft-ietf-softwire-map-03 (3) instead of RFC 7597's
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(3..=3))]
+    draft: Option<u8>,
     /// Default Mapping Rule of MAP-T: also print how it embeds --remote
     #[arg(long, value_name = "PREFIX", requires = "remote")]
     dmr: Option<String>,
@@ -173,7 +178,8 @@ impl Calc {
         let ipv6 = parse_prefix(&self.ipv6).with_context(|| format!("--ipv6 {}", self.ipv6))?;
         let ipv4 = parse_prefix(&self.ipv4).with_context(|| format!("--ipv4 {}", self.ipv4))?;
         let given = self.psid_length.zip(self.psid).map(|(bits, psid)| GivenPsid { bits, psid });
-        Ok(MapRule::new(ipv6, ipv4, self.ea_bits, self.psid_offset, given)?)
+        let rule = MapRule::new(ipv6, ipv4, self.ea_bits, self.psid_offset, given)?;
+        Ok(rule.with_identifier(self.draft.map_or(InterfaceIdentifier::Rfc7597, |_| InterfaceIdentifier::Draft3)))
     }
 
     /// The subscriber that has the address and port.

@@ -140,6 +140,7 @@ const STATUS: &[Cell] = &[
     Cell::Text("version"),
     Cell::Number("pid"),
     Cell::Seconds("uptime"),
+    Cell::Text("standing_by"),
     Cell::Text("draining"),
     Cell::Number("workers"),
     Cell::Number("subscribers"),

@@ -78,7 +78,19 @@ pub(crate) fn receive(
 /// # Errors
 /// [`DropReason::UnknownSoftwire`] if `remote` is another.
 pub(crate) fn check_only_remote(ends: Softwire, remote: Ipv6Addr) -> Result<(), Refusal> {
-    if remote == ends.remote { Ok(()) } else { Err(DropReason::UnknownSoftwire.into()) }
+    if remote == ends.remote && !ends.awaits_far_end() { Ok(()) } else { Err(DropReason::UnknownSoftwire.into()) }
+}
+
+/// Asks whether there is another end to send to.
+///
+/// # Errors
+/// [`DropReason::FarEndUnknown`], with "host unreachable", until its name has an address.
+#[inline]
+pub(crate) fn check_far_end(ends: Softwire) -> Result<(), Refusal> {
+    if ends.awaits_far_end() {
+        return Err(Refusal::with(DropReason::FarEndUnknown, IcmpAnswer::HostUnreachable));
+    }
+    Ok(())
 }
 
 /// Remembers the path to a remote, if a router says that it is smaller than the settings do: what may be

@@ -7,4 +7,4 @@ pub(crate) mod end;
 pub(crate) mod segment;
 pub mod softwire;
 
-pub use softwire::{Softwire, SoftwireSettings, decapsulate, encapsulate};
+pub use softwire::{FarEndName, Softwire, SoftwireSettings, decapsulate, encapsulate};

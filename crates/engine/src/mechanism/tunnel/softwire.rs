@@ -55,7 +55,7 @@ use crate::packet::{Offload, Outbox, Packet, Segmentation};
 use crate::parse::{Obstacle, Parsed, parse_ipv4, parse_quoted_ipv4};
 use crate::verdict::DropReason;
 
-pub use crate::softwire::Softwire;
+pub use crate::softwire::{FarEndName, Softwire};
 
 /// Bytes that encapsulation puts in front of a packet.
 pub const OVERHEAD: u32 = 40;

@@ -1,5 +1,6 @@
-//! The thread that follows the addresses that services share with the host: by DHCP or PPP they change, and
-//! sockets of the host take ports and give them back.
+//! The thread that follows what plans leave open: addresses that services share with the host, which by DHCP or PPP
+//! change, as sockets of the host take ports and give them back; native IPv4, which comes and goes; and names of far
+//! ends, which move.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -8,6 +9,7 @@ use std::time::{Duration, Instant};
 use tombolo_io::host::AddressWatch as Events;
 use tombolo_io::worker::StopSignal;
 
+use crate::far_ends::{self, Asking};
 use crate::own_address::{self, InUse};
 use crate::running::Running;
 use crate::threads::{self, Guarded};
@@ -21,15 +23,18 @@ const PERIOD: Duration = Duration::from_secs(2);
 
 /// The running thread.
 #[derive(Debug)]
-pub(crate) struct AddressWatch(JoinHandle<()>);
+pub(crate) struct FoundWatch(JoinHandle<()>);
 
-impl AddressWatch {
+impl FoundWatch {
     /// Starts it; it ends when `stop` is given.
     pub(crate) fn start(running: &Arc<Running>, stop: StopSignal) -> Option<Self> {
-        let guarded = Guarded { name: "address-watch", stop: stop.clone(), health: Arc::clone(&running.health) };
+        let guarded = Guarded { name: "found-watch", stop: stop.clone(), health: Arc::clone(&running.health) };
         let running = Arc::clone(running);
         let thread = threads::spawn(guarded, move || watch(&running, &stop));
-        thread.inspect_err(|error| tracing::warn!("the host's addresses are not followed: {error}")).ok().map(Self)
+        thread
+            .inspect_err(|error| tracing::warn!("what changes around the gateway is not followed: {error}"))
+            .ok()
+            .map(Self)
     }
 
     /// Waits for its end.
@@ -39,13 +44,14 @@ impl AddressWatch {
     }
 }
 
-fn watch(running: &Arc<Running>, stop: &StopSignal) {
+fn watch(running: &Running, stop: &StopSignal) {
     let mut events = None;
-    let in_use = own_address::in_use();
-    let mut sockets = Sockets { last: in_use.clone(), lasting: in_use };
+    let mut sockets = Sockets::default();
+    let (mut asking, mut answers) = (Asking::default(), Vec::new());
     let (mut due, mut is_left) = (Instant::now() + PERIOD, false);
     while !stop.is_given() {
-        if !running.shares_addresses() {
+        if !running.leaves_open() {
+            running.health.set(far_ends::PART, Vec::new());
             std::thread::park_timeout(WAIT);
             continue;
         }
@@ -56,37 +62,46 @@ fn watch(running: &Arc<Running>, stop: &StopSignal) {
                 true
             }
         };
-        tombolo_io::fault::trip("thread-address-watch");
+        tombolo_io::fault::trip("thread-found-watch");
         if heard {
             std::thread::sleep(SETTLE);
         }
         heard |= std::mem::take(&mut is_left);
         let is_due = Instant::now() >= due;
-        if is_due {
-            sockets.look();
+        if is_due || sockets.last.is_none() {
+            sockets.look(running.shares_addresses());
             due = Instant::now() + PERIOD;
         }
+        let names = far_ends::wanted(&running.plan.load());
+        answers.extend(asking.follow(&running.known().far_ends, names, Instant::now()));
+        heard |= !answers.is_empty();
         if (heard || is_due) && !stop.is_given() {
-            is_left = !running.follow_host(&sockets.lasting);
+            is_left = !running.follow(&sockets.lasting, &mut answers);
+            running.health.set(far_ends::PART, running.known().far_ends.faults(&running.plan.load()));
         }
     }
 }
 
 /// Ports of the host's sockets. One that is seen once may be gone at once, as those of a resolver's questions
 /// are, and no plan is worth that.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Sockets {
-    last: InUse,
+    last: Option<InUse>,
     /// Seen twice in a row.
     lasting: InUse,
 }
 
 impl Sockets {
-    fn look(&mut self) {
+    /// Looks, if it matters.
+    fn look(&mut self, matters: bool) {
+        if !matters {
+            return *self = Self { last: Some(InUse::default()), lasting: InUse::default() };
+        }
         let now = own_address::in_use();
-        for ((lasting, last), now) in self.lasting.iter_mut().zip(&self.last).zip(&now) {
+        // What was in use before anybody looked was it at the start of the gateway as well.
+        let last = self.last.replace(now.clone()).unwrap_or_else(|| now.clone());
+        for ((lasting, last), now) in self.lasting.iter_mut().zip(&last).zip(&now) {
             *lasting = now & last;
         }
-        self.last = now;
     }
 }
