@@ -240,3 +240,156 @@ fn a_b4_waits_for_the_name_of_its_aftr_and_follows_it() {
     setup.follows(&mut gateway, "the AFTR's name is gone", "192.0.2.2");
     end(gateway);
 }
+
+/// Directory of the scripts for DHCPv6 clients.
+const CONTRIB: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../contrib");
+
+/// A home whose configuration is made by scripts, in a directory of its own.
+struct Provisioned {
+    setup: Setup,
+    home: tempfile::TempDir,
+}
+
+impl Provisioned {
+    fn of(name: &str, provider: &str) -> Self {
+        let setup = Setup::of(name, provider);
+        // Hosts that are not carried would leave here as they are.
+        setup.ip(ADD);
+        let count = "table ip wan {\n counter leaked { }\n chain in {\n type filter hook prerouting priority filter;\n \
+                     iifname \"wan0\" counter name leaked\n }\n}\n";
+        let provider = setup.lab.node("gateway").unwrap();
+        provider.command("nft").args(["-f", "-"]).stdin(count).run().unwrap().success().unwrap();
+        Self { setup, home: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.home.path().join(name).display().to_string()
+    }
+
+    /// A command in the home's router that finds the gateway's, and the scripts.
+    fn command(&self, program: &str) -> tombolo_lab::Command {
+        let own = std::path::Path::new(TOMBOLO).parent().unwrap().display();
+        let path = format!("{}:{own}:{CONTRIB}/provision:/usr/sbin:/usr/bin:/sbin:/bin", self.home.path().display());
+        let command = self.setup.cpe().command(program).env("PATH", path);
+        command.env("TOMBOLO_CONFIGURATION", self.path("tombolo.toml")).env("TOMBOLO_RESTART", "true")
+    }
+
+    /// The gateway with the configuration that was made.
+    fn start(&self) -> Process {
+        let mut gateway = self.command(TOMBOLO).args(["run", "-c"]).arg(self.path("tombolo.toml")).spawn().unwrap();
+        gateway.wait_for_text("ready", PATIENCE).unwrap();
+        gateway
+    }
+
+    /// The provider takes one prefix away, and routes another one to the home.
+    fn delegate(&self, before: &str, prefix: &str) {
+        let routes = [format!("del {before}"), format!("replace {prefix} via 2001:db8:c::2 dev core0")];
+        for route in routes {
+            let words = format!("-6 route {route}");
+            let provider = self.setup.lab.node("gateway").unwrap();
+            provider.command("ip").args(words.split_ascii_whitespace()).run().unwrap().success().unwrap();
+        }
+    }
+
+    fn leaked(&self) -> String {
+        let provider = self.setup.lab.node("gateway").unwrap();
+        provider.command("nft").args(["list", "counter", "ip", "wan", "leaked"]).run().unwrap().stdout
+    }
+
+    #[track_caller]
+    fn has_prefix(&self, prefix: &str, before: &str) {
+        let routes = wait_until("the routes", PATIENCE, || {
+            let routes = self.setup.ip("-6 route show proto 84");
+            (routes.contains(prefix) && !routes.contains(before)).then_some(routes)
+        });
+        assert!(routes.is_ok(), "{}", self.setup.ip("-6 route show"));
+        assert!(self.leaked().contains("packets 0 "), "{}", self.leaked());
+    }
+}
+
+/// As odhcp6c has its script run.
+fn odhcp6c(home: &Provisioned, prefixes: &str, (variable, value): (&str, &str)) {
+    std::fs::write(home.path("template.toml"), "[gateway]\nfastpath = \"off\"\n\n{service}\n").unwrap();
+    let hook = format!("sed 's/preferred/ignored/' {CONTRIB}/openwrt/odhcp6c.user.d/50-tombolo > $0.hook; . $0.hook");
+    let command = home.command("sh").args(["-c", &hook]).arg(home.path("sh")).args(["wan0", "updated"]);
+    let command = command.env("PREFIXES", prefixes).env(variable, value).env("TOMBOLO_INSIDE", "10.0.0.0/24");
+    command.env("TOMBOLO_TEMPLATE", home.path("template.toml")).run().unwrap().success().unwrap();
+}
+
+#[test]
+fn an_edge_of_map_and_a_b4_follow_the_prefix_that_odhcp6c_gets() {
+    if skip_without("an_edge_of_map_and_a_b4_follow_the_prefix_that_odhcp6c_gets", &["ip", "nft", "sed"]) {
+        return;
+    }
+    let home = Provisioned::of("map-e", "");
+    let rule = "type=map-e,ealen=16,prefix4len=24,prefix6len=40,ipv4prefix=192.0.2.0,ipv6prefix=2001:db8:4600::,\
+                offset=6,psidlen=8,psid=0,br=2001:db8:ffff::1, ";
+    let [one, other] = ["2001:db8:4612:3400::/56", "2001:db8:4613:3500::/56"];
+    odhcp6c(&home, &format!("{one},3600,7200,1800,2880"), ("MAPE", rule));
+    let mut gateway = home.start();
+    home.setup.follows(&mut gateway, "MAP-E as odhcp6c said", "192.0.2.18");
+    // The old one is still valid for a while, and preferred no more.
+    home.delegate(one, other);
+    let began = Instant::now();
+    odhcp6c(&home, &format!("{one},0,600,0,0 {other},3600,7200,1800,2880"), ("MAPE", rule));
+    home.setup.follows(&mut gateway, "MAP-E: another prefix was delegated", "192.0.2.19");
+    home.has_prefix("2001:db8:4613:35", "2001:db8:4612:34");
+    println!("of which the script took all but what is said, together {:.2} s", began.elapsed().as_secs_f64());
+    // Nothing that cannot be used takes the place of what works.
+    odhcp6c(&home, &format!("{other},3600,7200,1800,2880"), ("MAPE", "type=map-e,br=none"));
+    home.setup.follows(&mut gateway, "MAP-E: what odhcp6c said could not be read", "192.0.2.19");
+    end(gateway);
+    drop(home);
+
+    let home = Provisioned::of("ds-lite", "");
+    let names = Names::serve(home.setup.cpe());
+    names.set(AFTR_NAME, &["2001:db8:ffff::1"]);
+    let [one, other] = ["2001:db8:1000:100::/56", "2001:db8:1000:300::/56"];
+    odhcp6c(&home, &format!("{one},3600,7200,1800,2880"), ("AFTR", AFTR_NAME));
+    let mut gateway = home.start();
+    home.setup.follows(&mut gateway, "DS-Lite as odhcp6c said", "192.0.2.");
+    home.delegate(one, other);
+    odhcp6c(&home, &format!("{other},3600,7200,1800,2880"), ("AFTR", AFTR_NAME));
+    home.setup.follows(&mut gateway, "DS-Lite: another prefix was delegated", "192.0.2.");
+    home.has_prefix("2001:db8:1000:3ff::b4", "2001:db8:1000:1ff::b4");
+    end(gateway);
+}
+
+#[test]
+fn an_edge_of_map_follows_the_prefix_that_networkd_gets() {
+    if skip_without("an_edge_of_map_follows_the_prefix_that_networkd_gets", &["ip", "nft"]) {
+        return;
+    }
+    let home = Provisioned::of("map-t", "");
+    let template = home.setup.configuration("off").replace("2001:db8:4612:3400::/56", "{prefix}");
+    std::fs::write(home.path("template.toml"), template).unwrap();
+    let networkctl = format!("#!/bin/sh\ncat {}\n", home.path("status.json"));
+    std::fs::write(home.path("networkctl"), networkctl).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(home.path("networkctl"), mode).unwrap();
+    // As networkd does: what it knows, and a route.
+    let got = |bytes: [u8; 2], prefix: &str| {
+        let [low, high] = bytes;
+        let status = format!(
+            "{{\"Name\":\"wan0\",\"DHCPv6Client\":{{\"Prefixes\":[{{\"Prefix\":[32,1,13,184,70,{low},{high},0,0,0,0,0,0,0,0,0],\
+             \"PrefixLength\":56,\"PreferredLifetimeUSec\":9,\"ValidLifetimeUSec\":9}}]}}}}"
+        );
+        std::fs::write(home.path("status.json"), status).unwrap();
+        home.setup.ip(&format!("-6 route add unreachable {prefix} metric 1024"));
+    };
+    let [one, other] = ["2001:db8:4612:3400::/56", "2001:db8:4613:3500::/56"];
+    got([0x12, 0x34], one);
+    let script = format!("{CONTRIB}/networkd/tombolo-networkd");
+    let follower = home.command(&script).args(["wan0", "--template"]).arg(home.path("template.toml")).spawn().unwrap();
+    let made = || std::fs::exists(home.path("tombolo.toml")).unwrap().then_some(());
+    wait_until("a configuration", PATIENCE, made).unwrap();
+    let mut gateway = home.start();
+    home.setup.follows(&mut gateway, "MAP-T as networkd said", "192.0.2.18");
+    home.delegate(one, other);
+    home.setup.ip(&format!("-6 route del unreachable {one} metric 1024"));
+    got([0x13, 0x35], other);
+    home.setup.follows(&mut gateway, "MAP-T: another prefix was delegated", "192.0.2.19");
+    home.has_prefix("2001:db8:4613:35", "2001:db8:4612:34:");
+    follower.stop();
+    end(gateway);
+}

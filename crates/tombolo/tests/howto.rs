@@ -230,6 +230,7 @@ pages! {
     carrier_grade_nat: &["ping", "curl", "python3"];
     beside_a_firewall: &["nft", "iptables", "ip6tables", "ping"];
     a_router_with_a_clat: &["ping", "traceroute"];
+    a_router_that_follows_its_provider: &["ping"];
     a_border_for_map_and_lw4o6: &["ping"];
     from_tayga: &["tayga", "ping"];
     from_jool: &["ping", "curl", "python3"];
