@@ -77,7 +77,7 @@ pub struct Capacity {
 }
 
 impl Capacity {
-    /// Bytes that tables of this size take, to a few kilobytes.
+    /// Bytes that tables of this size take, to a hundred kilobytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         // A line each, a bit for whether it is used, and entries of an index of which 70 % are.
