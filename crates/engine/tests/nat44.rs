@@ -611,3 +611,28 @@ fn sweep(gateway: &mut Gateway) {
         assert!(sweeper.advance(&gateway.tables, usize::MAX, gateway.now.tick(), &mut expiry));
     }
 }
+
+#[test]
+fn errors_that_come_in_fragments_are_put_together_and_translated() {
+    let mut gateway = nat44();
+    let router = Ipv4Addr::new(203, 0, 113, 9);
+    let out = gateway.pass(&udp((HOST4, 40_000), (SERVER, 53), &[7; 500])).1.remove(0);
+    let port = see(&out).ports.0;
+    let came = gateway.pass(&udp((SERVER, 53), (POOL, port), &[7; 500])).1.remove(0);
+    for reversed in [false, true] {
+        let mut inward = fragments_ipv4(&icmp(router, POOL, 11, 0, 0, &out), 400);
+        let mut outward = fragments_ipv4(&icmp(HOST4, SERVER, 3, 3, 0, &came), 400);
+        if reversed {
+            inward.reverse();
+            outward.reverse();
+        }
+        assert_eq!(gateway.pass(&inward[0]).0, Verdict::Hold);
+        let error = gateway.forward(&inward[1]);
+        assert_eq!((error.source, error.destination), (router.into(), HOST4.into()));
+        assert_eq!((see(&error.payload).source, see(&error.payload).ports), (HOST4.into(), (40_000, 53)));
+        assert_eq!(gateway.pass(&outward[0]).0, Verdict::Hold);
+        let error = gateway.forward(&outward[1]);
+        assert_eq!((error.source, error.destination), (POOL.into(), SERVER.into()));
+        assert_eq!((see(&error.payload).destination, see(&error.payload).ports), (POOL.into(), (53, port)));
+    }
+}

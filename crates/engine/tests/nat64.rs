@@ -606,3 +606,40 @@ fn sweep(gateway: &mut Gateway) {
         assert!(sweeper.advance(&gateway.tables, usize::MAX, gateway.now.tick(), &mut expiry));
     }
 }
+
+/// RFC 6146 section 3.4: what comes in fragments is translated as if it had come whole, errors too.
+#[test]
+fn errors_that_come_in_fragments_are_put_together_and_translated() {
+    let mut gateway = Gateway::new(Setup::default());
+    let query = udp((HOST, 40_000), (embed(SERVER), 53), &[7; 500]);
+    let out = gateway.pass(&query).1.remove(0);
+    let port = see(&out).ports.0;
+    let answer = udp((SERVER, 53), (POOL, port), &[7; 500]);
+    let came = gateway.pass(&answer).1.remove(0);
+    // From a router outside, about what left; in any order.
+    for reversed in [false, true] {
+        let mut pieces = fragments_ipv4(&icmp(OTHER_SERVER, POOL, 11, 0, 0, &out), 400);
+        if reversed {
+            pieces.reverse();
+        }
+        assert_eq!(gateway.pass(&pieces[0]).0, Verdict::Hold);
+        let (verdict, sent) = gateway.pass(&pieces[1]);
+        assert_eq!((verdict, sent.len()), (Verdict::Forward, 1));
+        let error = see(&sent[0]);
+        assert_eq!((error.source, error.destination), (embed(OTHER_SERVER).into(), HOST.into()));
+        assert_eq!((see(&error.payload).source, see(&error.payload).ports), (HOST.into(), (40_000, 53)));
+    }
+    // From the host, about what came to it.
+    for reversed in [false, true] {
+        let mut pieces = fragments_ipv6(&icmp(HOST, embed(SERVER), 1, 4, 0, &came), 400);
+        if reversed {
+            pieces.reverse();
+        }
+        assert_eq!(gateway.pass(&pieces[0]).0, Verdict::Hold);
+        let (verdict, sent) = gateway.pass(&pieces[1]);
+        assert_eq!((verdict, sent.len()), (Verdict::Forward, 1));
+        let error = see(&sent[0]);
+        assert_eq!((error.source, error.destination), (POOL.into(), SERVER.into()));
+        assert_eq!((see(&error.payload).destination, see(&error.payload).ports), (POOL.into(), (53, port)));
+    }
+}
