@@ -2,7 +2,7 @@
 
 use crate::draft::Draft;
 use crate::hints::Hints;
-use crate::netfilter::{Action, Rule, convert};
+use crate::netfilter::{Action, PORTS_ASKED_FOR, Rule, convert, is_of_miniupnpd};
 use crate::outcome::{ImportError, Imported};
 use crate::words;
 
@@ -42,7 +42,7 @@ fn rule(place: &str, line: &str, draft: &mut Draft) -> Option<Rule> {
     let words = words::of_line(line);
     let mut words = words.iter().map(String::as_str).skip_while(|word| word.starts_with('['));
     let mut rule = Rule { place: place.to_owned(), said: line.to_owned(), ..Rule::default() };
-    let mut chain = "";
+    let (mut chain, mut target) = ("", None);
     let mut is_negated = false;
     while let Some(word) = words.next() {
         let negated = std::mem::replace(&mut is_negated, false);
@@ -71,7 +71,11 @@ fn rule(place: &str, line: &str, draft: &mut Draft) -> Option<Rule> {
             }
             // The gateway goes by addresses: what leaves by other interfaces is not sent to it.
             "-i" | "-o" if !negated => drop(value()),
-            "-j" | "-g" => rule.action = action(value(), &mut words),
+            "-j" | "-g" => {
+                let name = value();
+                target = Some(name);
+                rule.action = action(name, &mut words);
+            }
             // A match's options belong together.
             other => match rule.conditions.last_mut() {
                 Some(last) => last.push_str(&format!(" {other}")),
@@ -83,6 +87,10 @@ fn rule(place: &str, line: &str, draft: &mut Draft) -> Option<Rule> {
         rule.conditions.push(format!("-p {}", rule.protocols.join(" ")));
     }
     match chain {
+        _ if is_of_miniupnpd(chain) || target.is_some_and(is_of_miniupnpd) => {
+            draft.leave(place, line, PORTS_ASKED_FOR);
+            None
+        }
         "PREROUTING" | "POSTROUTING" => Some(rule),
         "OUTPUT" | "INPUT" => {
             draft.leave(place, line, "what the host itself sends is not the gateway's; keep the rule");

@@ -32,6 +32,14 @@ pub(crate) struct Rule {
     pub(crate) action: Action,
 }
 
+/// What becomes of the rules of miniupnpd, which hosts have asked it for.
+pub(crate) const PORTS_ASKED_FOR: &str = "miniupnpd opens ports that hosts ask for; with pcp = true in the service they ask the gateway, by PCP (UPnP and NAT-PMP are not spoken)";
+
+/// True if a chain is miniupnpd's.
+pub(crate) fn is_of_miniupnpd(chain: &str) -> bool {
+    chain.to_ascii_lowercase().contains("miniupnpd")
+}
+
 /// What it does.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum Action {

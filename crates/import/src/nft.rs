@@ -4,7 +4,7 @@ use serde_json::{Map, Value as Json};
 
 use crate::draft::Draft;
 use crate::hints::Hints;
-use crate::netfilter::{Action, Rule, convert};
+use crate::netfilter::{Action, PORTS_ASKED_FOR, Rule, convert, is_of_miniupnpd};
 use crate::outcome::{ImportError, Imported};
 use crate::words;
 
@@ -24,6 +24,7 @@ pub(crate) fn import(text: &str, hints: &Hints) -> Result<Imported, ImportError>
         let chain = chains.iter().find(is_its).copied().unwrap_or(&Json::Null);
         let place = format!("nftables[{number}] (table {} chain {})", word(&rule["table"]), word(&rule["chain"]));
         match (chain["type"].as_str(), chain["hook"].as_str()) {
+            _ if is_of_miniupnpd(word(&rule["chain"])) => draft.leave(place, &rule["expr"], PORTS_ASKED_FOR),
             (Some("nat"), Some("prerouting" | "postrouting")) => rules.push(read_rule(place, rule)),
             (Some("nat"), _) => {
                 draft.leave(place, &rule["expr"], "what the host itself sends is not the gateway's; keep the rule")
