@@ -94,6 +94,18 @@ sleep 0.5
 first=$(bound)
 [ -n "$first" ] || fail "a datagram made no binding"
 
+# What is written for this host is read by those that it is for.
+ip address add 2001:db8:1::1/64 dev other nodad
+tombolo init -o /tmp/init --service nat64 --outside outside --inside other >/dev/null || fail "init"
+tombolo check -c /tmp/init/gateway.toml >/dev/null || fail "init: gateway.toml"
+nft -c -f /tmp/init/gateway.nft || fail "init: gateway.nft"
+unbound-checkconf /tmp/init/gateway.unbound.conf >/dev/null || fail "init: gateway.unbound.conf"
+radvd --configtest -C /tmp/init/gateway.radvd.conf 2>/tmp/log || fail "init: gateway.radvd.conf"
+mkdir -p /run/systemd/system/tombolo.service.d
+cp /tmp/init/gateway.service.conf /run/systemd/system/tombolo.service.d/gateway.conf
+systemd-analyze verify --man=no "$unit" || fail "init: gateway.service.conf"
+rm -r /run/systemd/system/tombolo.service.d
+
 # A reload is told as well.
 tombolo reload --gateway /var/lib/tombolo/state >/dev/null || fail "reload"
 grep -q '^RELOADING=1' /tmp/told || fail "nobody was told of the reload"

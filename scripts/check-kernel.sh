@@ -93,7 +93,7 @@ case " $parts " in
 *" adoption "* | *" gateway "* | *" demo "*)
 	take tombolo fastpath
 	folder=$([ "$profile" = dev ] && echo debug || echo "$profile")
-	tombolo=$PWD/target/${cross:+$target/}$folder/tombolo
+	tombolo=$(realpath "${CARGO_TARGET_DIR:-target}")/${cross:+$target/}$folder/tombolo
 	mkdir -p "$root$(dirname "$tombolo")"
 	$strip -o "$root$tombolo" "$tombolo"
 	ln -s "$tombolo" "$root/usr/bin/tombolo"

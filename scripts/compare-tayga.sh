@@ -8,7 +8,7 @@ set -eu
 cd "$(dirname "$0")/.."
 rounds=${1:-3}
 seconds=${2:-3}
-tombolo=$PWD/target/release/tombolo
+tombolo=${CARGO_TARGET_DIR:-$PWD/target}/release/tombolo
 [ -x "$tombolo" ] || cargo build --release -p tombolo
 name=tayga$$
 home=$(mktemp -d)
