@@ -188,7 +188,7 @@ def case(name, clause, what, why, packets, *, config="eam", service="siit"):
         elif kind == "reply":
             count("replied")
             count(f"drop-{reason}")
-        elif kind == "echo-reply":
+        elif kind == "echo-reply" or kind.startswith("pcp-"):
             count("replied")
         elif kind == "drop":
             count(f"drop-{reason}")
@@ -1319,6 +1319,7 @@ def main():
     map_cases.add_all()
     softwire_cases.add_all()
     transport_cases.add_all()
+    pcp_cases.add_all()
     clean()
     write()
     print(f"{len(CASES)} cases")
@@ -1333,4 +1334,6 @@ if __name__ == "__main__":
     make.softwire_cases = softwire_cases
     import transport_cases
     make.transport_cases = transport_cases
+    import pcp_cases
+    make.pcp_cases = pcp_cases
     make.main()

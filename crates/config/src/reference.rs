@@ -583,7 +583,7 @@ pub static LIMITS: Section = Section {
 /// `service.pcp`.
 pub static PCP: Section = Section {
     path: "service.pcp",
-    about: "What hosts inside may ask for with PCP (RFC 6887, with the port sets of RFC 7753), at the addresses `pcp_addresses` of `[gateway]`; those behind a B4 also at 192.0.0.1. A mapping is a binding that anybody may send to, whatever `filtering` and `inbound_tcp` say, as long as its host renews it. `pcp = true` is this table with nothing in it. A reload takes changes; mappings that are there stay until their time is over.",
+    about: "What hosts inside may ask for with PCP (RFC 6887, with the port sets of RFC 7753), at the addresses `pcp_addresses` of `[gateway]`; those behind a B4 also at 192.0.0.1, all others also at any address of the host, as that of their default router, if no other program there has UDP port 5351. A mapping is a binding that anybody may send to, whatever `filtering` and `inbound_tcp` say, as long as its host renews it. `pcp = true` is this table with nothing in it. A reload takes changes; mappings that are there stay until their time is over.",
     groups: groups! {
         "mappings_per_subscriber": "number", "32", "16", "Mappings that a subscriber may have at a time, 1 to 65535; they count as bindings, too.";
         "shortest_lifetime": "seconds", "120", "120", "The shortest time that a mapping is given for.";

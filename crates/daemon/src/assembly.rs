@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use ipnet::IpNet;
 use tombolo_config::{Host as HostSettings, MetricsAddress, Provision, Wording};
-use tombolo_engine::{Now, Plan, layout};
+use tombolo_engine::{Engine, Now, Plan, layout};
 use tombolo_fastpath::PinnedMemory;
 use tombolo_io::clock::monotonic_nanos;
 use tombolo_io::host::Host;
@@ -47,6 +47,7 @@ use crate::maintenance::{Maintenance, Probes, Swept};
 use crate::metrics::Metrics;
 use crate::migration::boot_id;
 use crate::own_address;
+use crate::pcp_door::Door;
 use crate::privileges::{self, Account, Places, Tasked};
 use crate::provided::Provided;
 use crate::provision::{Diversion, diversions, limit_to, routes, setting, with_own_addresses};
@@ -107,6 +108,7 @@ pub(crate) struct Gateway {
     log: Option<Arc<BindingLog>>,
     lookout: Option<Lookout>,
     limits: Option<Limits>,
+    door: Option<Door>,
     state: Option<State>,
 }
 
@@ -137,6 +139,7 @@ impl Gateway {
             log: None,
             lookout: None,
             limits: None,
+            door: None,
             state: None,
         };
         let supervisor = Arc::clone(&wanted.supervisor);
@@ -197,6 +200,9 @@ impl Gateway {
             counters.push(started.counters);
             queues.push(started.queue);
         }
+        // One more engine, for what the host itself is asked.
+        let beside = u16::try_from(count).unwrap_or(u16::MAX - 1);
+        let clerk = Engine::new(Arc::clone(&state.tables), state.seed, beside, beside + 1);
         fault::point("workers")?;
         let guarded = |name| Guarded { name, stop: self.stop.clone(), health: Arc::clone(&self.health) };
         let log = Arc::clone(self.log.insert(Arc::new(begin_log(settings, state, &plan, guarded("binding-log"))?)));
@@ -232,6 +238,7 @@ impl Gateway {
             tables: Arc::clone(&state.tables),
             plan,
             counters,
+            door: Arc::clone(clerk.counters()),
             queues,
             swept,
             removals,
@@ -252,6 +259,7 @@ impl Gateway {
         }));
         self.lookout = Lookout::start(running, self.stop.clone()).map_err(system("starting a thread"))?;
         self.limits = Some(Limits::start(running, self.stop.clone()).map_err(system("starting a thread"))?);
+        self.door = Some(Door::start(running, clerk, self.stop.clone()).map_err(system("starting a thread"))?);
         fault::point("watch")?;
         listen(running, &mut self.directory, &mut self.listeners)?;
         fault::point("listeners")?;
@@ -348,6 +356,7 @@ impl Gateway {
         tombolo_io::fault::trip("end-host");
         self.lookout.take().into_iter().for_each(Lookout::join);
         self.limits.take().into_iter().for_each(Limits::join);
+        self.door.take().into_iter().for_each(Door::join);
         if let Some(watchdog) = self.watchdog.take() {
             watchdog.thread().unpark();
             let _ = watchdog.join();

@@ -64,6 +64,7 @@ pub mod metrics;
 pub mod migration;
 mod native;
 mod own_address;
+mod pcp_door;
 mod prefix_watch;
 mod privileges;
 mod provided;

@@ -78,6 +78,8 @@ pub struct Running {
     pub plan: Arc<ArcSwap<Plan>>,
     /// One set a worker.
     pub counters: Vec<Arc<Counters>>,
+    /// That of the thread that answers requests which come to the host itself.
+    pub door: Arc<Counters>,
     /// What each queue of the device has received and sent.
     pub queues: Vec<Arc<QueueCounters>>,
     /// What the sweeps have counted.
@@ -152,21 +154,21 @@ impl Running {
         Now(monotonic_nanos())
     }
 
-    /// What all workers have counted.
+    /// What all engines have counted.
     #[must_use]
     pub fn totals(&self) -> Totals {
         let mut totals = Totals::default();
-        for counters in &self.counters {
+        for counters in self.counters.iter().chain([&self.door]) {
             counters.add_to(&mut totals);
         }
         totals
     }
 
-    /// What all workers have counted of the service that has this number.
+    /// What all engines have counted of the service that has this number.
     #[must_use]
     pub fn totals_of(&self, number: u8) -> Totals {
         let mut totals = Totals::default();
-        for counters in &self.counters {
+        for counters in self.counters.iter().chain([&self.door]) {
             counters.add_service_to(number, &mut totals);
         }
         totals

@@ -2,15 +2,18 @@
 //! services, as the kernel's rules have it ([`tombolo_io::netfilter`]).
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ipnet::{Ipv4Net, Ipv6Net};
+use nix::net::if_::if_nametoindex;
 use tombolo_config::{Host as HostSettings, InsideInterfaces, Provision};
 use tombolo_engine::Plan;
 use tombolo_engine::mechanism::napt::KnownBy;
 use tombolo_engine::plan::{Routed, Service};
 use tombolo_engine::side::Side;
 use tombolo_io::netfilter::{Entrance, Entrances, InsidePackets, ServicePackets, SourceGuard};
+use tombolo_io::netlink::egress;
 
 use crate::health::Health;
 
@@ -19,13 +22,17 @@ const PART: &str = "inside";
 
 /// The guard of a running gateway; none where the kernel cannot, or nobody asked for it.
 #[derive(Debug)]
-pub struct Guard(Mutex<Option<SourceGuard>>);
+pub struct Guard {
+    raised: Mutex<Option<SourceGuard>>,
+    /// By which it goes, also where the kernel cannot.
+    entrances: Mutex<Entrances>,
+}
 
 impl Guard {
     /// Has the kernel look at what is routed to `device`. A kernel that cannot is a fault of the
     /// gateway's health: it serves as before.
     pub(crate) fn raise(settings: &HostSettings, device: &str, plan: &Plan, health: &Health) -> Self {
-        let guard = Self(Mutex::new(None));
+        let guard = Self { raised: Mutex::new(None), entrances: Mutex::default() };
         guard.follow(settings, device, plan, health);
         guard
     }
@@ -34,6 +41,7 @@ impl Guard {
     pub(crate) fn follow(&self, settings: &HostSettings, device: &str, plan: &Plan, health: &Health) {
         let mut guard = self.lock();
         let entrances = entrances(settings);
+        let own = entrances.clone();
         let packets = from_inside(plan, &entrances);
         let done = match guard.as_mut() {
             _ if entrances.are_open() => {
@@ -45,6 +53,7 @@ impl Guard {
         };
         let faults = done.map_err(|error| fault(&error)).err();
         health.set(PART, faults.into_iter().collect());
+        *self.entrances() = own;
     }
 
     /// Packets that were dropped; `None` where nobody looks.
@@ -53,7 +62,35 @@ impl Guard {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<SourceGuard>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.raised.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn entrances(&self) -> MutexGuard<'_, Entrances> {
+        self.entrances.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a packet from `source`, which is inside `service`, may come in by interface number `interface`: for packets
+    /// that are not routed to the device, where the kernel looks.
+    pub(crate) fn admits(&self, service: &str, source: IpAddr, interface: u32) -> bool {
+        match self.entrances().of(service) {
+            None => true,
+            Some(Entrance::ByRoute) => egress(source).is_ok_and(|way| way == Some(interface)),
+            Some(Entrance::Listed(names)) => {
+                names.iter().any(|name| if_nametoindex(name.as_str()).is_ok_and(|index| index == interface))
+            }
+        }
+    }
+
+    /// The interfaces that packets from inside come in by, where they are listed.
+    pub(crate) fn listed(&self) -> Option<Vec<String>> {
+        let entrances = self.entrances();
+        let all = entrances.others.iter().chain(entrances.own.values().flatten());
+        let listed = all.filter_map(|entrance| match entrance {
+            Entrance::Listed(names) => Some(names.clone()),
+            Entrance::ByRoute => None,
+        });
+        let listed: Vec<String> = listed.flatten().collect();
+        (!listed.is_empty()).then_some(listed)
     }
 }
 

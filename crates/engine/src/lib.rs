@@ -25,6 +25,7 @@ mod packet_words;
 pub mod parse;
 mod pcp;
 mod pcp_addresses;
+pub mod pcp_request;
 pub mod plan;
 pub mod probe;
 mod random;

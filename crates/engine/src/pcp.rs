@@ -14,6 +14,7 @@ use crate::mechanism::{Refusal, echo};
 use crate::packet::HEADROOM;
 use crate::parse::Parsed;
 use crate::plan::Plan;
+use crate::service::Service;
 use crate::verdict::{DropReason, Verdict};
 use crate::work::Work;
 
@@ -67,22 +68,30 @@ pub(crate) fn receive_ipv4(plan: &Plan, parsed: &Parsed<Ipv4Addr>, work: &mut Wo
     Ok(verdict)
 }
 
-/// The first service that has the host inside and takes its requests.
-fn client<'p>(
+/// The first service that has the host inside and takes its requests, with its number.
+pub(crate) fn service_of(plan: &Plan, host: Host, known_by: KnownBy) -> Option<(u8, &Service)> {
+    plan.numbered().find(|&(number, service)| {
+        service.kind.nat().is_some_and(|nat| nat.policy.pcp.is_some())
+            && service.kind.hosts_known_by() == known_by
+            && service.kind.has_inside(&host.any_key(number))
+    })
+}
+
+/// Who asks: a host inside the first service that has it.
+///
+/// # Errors
+/// [`DropReason::NotPcpClient`]: it is inside none.
+pub(crate) fn client<'p>(
     plan: &'p Plan,
     host: Host,
     known_by: KnownBy,
     address: IpAddr,
     work: &mut Work<'_>,
 ) -> Result<Client<'p>, Refusal> {
-    let has_host = |number: u8, service: &crate::service::Service| {
-        service.kind.hosts_known_by() == known_by && service.kind.has_inside(&host.any_key(number))
-    };
-    let found = plan.numbered().find_map(|(number, service)| {
-        let nat = service.kind.nat().filter(|nat| nat.policy.pcp.is_some() && has_host(number, service))?;
-        work.number = number;
-        work.notes.add("RFC 6887 section 8.2", || format!("{address} is inside service {}", service.name));
-        Some(Client { nat, host, address, prefix: service.kind.pref64() })
-    });
-    found.ok_or(Refusal::from(DropReason::NotPcpClient))
+    let found = service_of(plan, host, known_by);
+    let found = found.and_then(|(number, service)| Some((number, service, service.kind.nat()?)));
+    let (number, service, nat) = found.ok_or(Refusal::from(DropReason::NotPcpClient))?;
+    work.number = number;
+    work.notes.add("RFC 6887 section 8.2", || format!("{address} is inside service {}", service.name));
+    Ok(Client { nat, host, address, prefix: service.kind.pref64() })
 }

@@ -23,6 +23,7 @@ pub mod netfilter;
 pub mod netlink;
 pub mod observer;
 pub mod pcap;
+pub mod port_socket;
 pub mod privileges;
 pub mod queue;
 mod readable;

@@ -1,6 +1,6 @@
 //! Hosts inside open, renew and close ports with a client of PCP that is not ours (crab_nat), and traffic from
-//! outside comes in through them: NAT44, NAT64, and an AFTR through the B4s. Needs root and skips loudly
-//! without it.
+//! outside comes in through them: NAT44, NAT64, and an AFTR through the B4s; at addresses of PCP's own and at their
+//! default router's, which announces itself when it has lost its state. Needs root and skips loudly without it.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
@@ -9,13 +9,14 @@ mod running;
 use std::collections::BTreeSet;
 use std::fs;
 use std::future::Future;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpListener, UdpSocket};
 use std::num::NonZeroU16;
 use std::time::Duration;
 
 use crab_nat::pcp::{self, BaseMapRequest, Failure};
 use crab_nat::{InternetProtocol, PortMapping, PortMappingOptions, PortMappingType, TimeoutConfig};
-use running::{PATIENCE, TOMBOLO, kill, rows, run, show};
+use running::{PATIENCE, TOMBOLO, end, kill, rows, run, show};
 use serde_json::Value;
 use tombolo_lab::{Lab, Namespace, Scenario, Topology, is_installed, skip_without, wait_until};
 
@@ -72,8 +73,11 @@ struct Host<'l> {
 
 impl Host<'_> {
     fn base(&self, port: u16) -> BaseMapRequest {
-        let port = NonZeroU16::new(port).unwrap();
-        BaseMapRequest::new(self.server.into(), self.address, InternetProtocol::Udp, port)
+        self.base_of(InternetProtocol::Udp, port)
+    }
+
+    fn base_of(&self, protocol: InternetProtocol, port: u16) -> BaseMapRequest {
+        BaseMapRequest::new(self.server.into(), self.address, protocol, NonZeroU16::new(port).unwrap())
     }
 
     fn map(&self, port: u16, seconds: u32) -> Result<PortMapping, Failure> {
@@ -252,4 +256,145 @@ fn homes_behind_b4s_ask_their_aftr() {
     }
     assert_ne!(taken[0], taken[1]);
     drop(gateways);
+}
+
+/// A MAP request for UDP, as bytes.
+fn request(client: Ipv6Addr, port: u16) -> Vec<u8> {
+    let mut bytes = vec![2, 1, 0, 0, 0, 0, 0, 60];
+    bytes.extend(client.octets());
+    bytes.extend(b"twelve bytes");
+    bytes.extend([17, 0, 0, 0]);
+    bytes.extend([port.to_be_bytes(), [0; 2]].concat());
+    bytes.extend(Ipv6Addr::UNSPECIFIED.octets());
+    bytes
+}
+
+/// Sends a request from an address of a node; the response, if one comes soon.
+fn ask(node: &Namespace, from: SocketAddr, to: SocketAddr, bytes: &[u8]) -> Option<Vec<u8>> {
+    let socket = node.run(|| UdpSocket::bind(from).unwrap()).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    socket.send_to(bytes, to).unwrap();
+    let mut response = [0; 1200];
+    let (length, asked) = socket.recv_from(&mut response).ok()?;
+    assert_eq!((asked.ip(), asked.port()), (to.ip(), to.port()));
+    Some(response[..length].to_vec())
+}
+
+/// The link-local address of an interface, with its number as `node` sees the link from there.
+fn link_local(lab: &Lab, node: &str, seen_from: &str) -> SocketAddr {
+    let in_node = |node: &str, words: &[&str]| {
+        lab.node(node).unwrap().command("ip").args(words.to_vec()).run().unwrap().success().unwrap().stdout
+    };
+    let shown = in_node(node, &["-6", "-o", "address", "show", "dev", "inside0", "scope", "link"]);
+    let own = shown.split_whitespace().find_map(|word| word.strip_suffix("/64")).unwrap();
+    let index = in_node(seen_from, &["-o", "link", "show", "dev", "inside0"]);
+    let index = index.split(':').next().unwrap().trim().parse().unwrap();
+    SocketAddrV6::new(own.parse().unwrap(), 5351, 0, index).into()
+}
+
+/// A web server with one page, in a node, until the test ends.
+fn serve_pages(node: &Namespace, at: SocketAddr) {
+    let listener = node.run(|| TcpListener::bind(at).unwrap()).unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let length = stream.read(&mut [0; 1000]).unwrap_or(0);
+            if length > 0 {
+                stream.write_all(b"HTTP/1.0 200 OK\r\n\r\nhello").unwrap();
+            }
+        }
+    });
+}
+
+/// What is announced to a host within a time: who says it, and the epoch.
+fn announced(socket: &UdpSocket, limit: Duration) -> Option<(SocketAddr, u32)> {
+    socket.set_read_timeout(Some(limit)).unwrap();
+    let mut bytes = [0; 1200];
+    let (length, from) = socket.recv_from(&mut bytes).ok()?;
+    // Version 2, ANNOUNCE as a response, success; a header alone.
+    assert_eq!((length, &bytes[..4], from.port()), (24, &[2, 0x80, 0, 0][..], 5351));
+    Some((from, u32::from_be_bytes(bytes[8..12].try_into().unwrap())))
+}
+
+#[test]
+fn hosts_ask_their_default_router_and_hear_when_it_has_lost_its_state() {
+    if skip_without("hosts_ask_their_default_router_and_hear_when_it_has_lost_its_state", &["ip", "curl"]) {
+        return;
+    }
+    let lab = Lab::create(&Topology::client_gateway_server()).unwrap();
+    let file = lab.directory().unwrap().join("gateway.toml");
+    fs::write(&file, format!("[gateway]\nfastpath = \"tc\"\n{SERVICES}")).unwrap();
+    let client = lab.node("client").unwrap();
+    let router = link_local(&lab, "gateway", "client");
+    let SocketAddr::V6(own) = link_local(&lab, "client", "client") else { unreachable!() };
+    let all_hosts = SocketAddrV6::new("ff02::1".parse().unwrap(), 5350, 0, own.scope_id());
+    let heard = ["224.0.0.1:5350".parse().unwrap(), SocketAddr::from(all_hosts)]
+        .map(|at| client.run(|| UdpSocket::bind(at).unwrap()).unwrap());
+
+    // Somebody else has the port: that is said, and changes when it is free.
+    let other = lab.node("gateway").unwrap().run(|| UdpSocket::bind("10.0.0.1:5351").unwrap()).unwrap();
+    let mut gateway = run(TOMBOLO, &lab, &file);
+    wait_until("the fault is said", PATIENCE, || {
+        show(&lab, "status").iter().any(|row| row.to_string().contains("UDP port 5351")).then_some(())
+    })
+    .unwrap();
+    drop(other);
+
+    // It says that it knows nothing yet, to the hosts of both families.
+    for (socket, from) in heard.iter().zip([address("10.0.0.1"), router.ip()]) {
+        let (said_by, epoch) = announced(socket, PATIENCE).unwrap();
+        assert!(said_by.ip() == from && epoch < 30, "{said_by} {epoch}");
+    }
+
+    // A server behind each, opened by its default router, for TCP.
+    let mut taken = Vec::new();
+    for (own, router) in [("10.0.0.2", "10.0.0.1"), ("2001:db8:1::2", "2001:db8:1::1")] {
+        let host = Host { node: client, address: address(own), server: address(router) };
+        let port = if host.address.is_ipv4() { 8044 } else { 8064 };
+        serve_pages(client, (host.address, port).into());
+        let mapping = pcp::port_mapping(host.base_of(InternetProtocol::Tcp, port), None, None, options(None, 600));
+        let mut mapping = in_node(client, mapping).unwrap();
+        let before = outside(&mapping);
+        let url = format!("http://{before}/page");
+        let fetch = || lab.node("server").unwrap().command("curl").args(["-s", "-m", "2", &url]).run().unwrap();
+        wait_until("the page", PATIENCE, || fetch().success().ok().filter(|got| got.stdout == "hello")).unwrap();
+        in_node(client, mapping.renew()).unwrap();
+        assert_eq!(outside(&mapping), before);
+        assert!(asked_for(&lab).iter().any(|row| row["outside_port"] == before.port() && row["protocol"] == "tcp"));
+        taken.push((mapping, url));
+    }
+    for (mapping, url) in taken {
+        in_node(client, mapping.try_drop()).unwrap();
+        let fetched = lab.node("server").unwrap().command("curl").args(["-s", "-m", "1", &url]).run().unwrap();
+        assert!(fetched.success().is_err(), "{url} is closed");
+    }
+
+    // By the router's link-local address, from an address that is not; and not for one that is.
+    let global: Ipv6Addr = "2001:db8:1::2".parse().unwrap();
+    let response = ask(client, (global, 0).into(), router, &request(global, 7000)).unwrap();
+    assert_eq!(response[..4], [2, 0x81, 0, 0]);
+    let from = SocketAddrV6::new(*own.ip(), 0, 0, own.scope_id());
+    assert_eq!(ask(client, from.into(), router, &request(*own.ip(), 7001)), None);
+
+    // In the name of a host inside, from outside: no answer, and no mapping.
+    let stranger = lab.node("server").unwrap();
+    let add = ["address", "add", "10.0.0.99/32", "dev", "lo"];
+    stranger.command("ip").args(add).run().unwrap().success().unwrap();
+    let before = asked_for(&lab).len();
+    let spoofed: std::net::Ipv4Addr = "10.0.0.99".parse().unwrap();
+    let asked = request(spoofed.to_ipv6_mapped(), 7002);
+    assert_eq!(ask(stranger, (spoofed, 0).into(), "198.51.100.1:5351".parse().unwrap(), &asked), None);
+    assert_eq!((before, asked_for(&lab).len()), (1, 1));
+
+    // After a crash it knows what it knew, and says nothing; after a stop it does not.
+    let is_told = || heard.each_ref().map(|socket| announced(socket, Duration::from_millis(700)).is_some());
+    kill(&mut gateway);
+    drop(gateway);
+    while is_told() != [false; 2] {}
+    let gateway = run(TOMBOLO, &lab, &file);
+    assert_eq!(is_told(), [false; 2]);
+    end(gateway);
+    let gateway = run(TOMBOLO, &lab, &file);
+    assert_eq!(is_told(), [true; 2]);
+    end(gateway);
 }

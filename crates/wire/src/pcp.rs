@@ -25,6 +25,8 @@ use crate::{Port, Protocol, read_u16, read_u32, write_u16, write_u32};
 
 /// UDP port of servers (section 19.1).
 pub const SERVER_PORT: Port = Port(5351);
+/// The port at which clients hear what servers tell all of them (section 14.1.3).
+pub const CLIENT_PORT: Port = Port(5350);
 /// Most bytes of a message.
 pub const LONGEST: usize = 1100;
 /// Bytes of the header that requests and responses begin with.
@@ -454,16 +456,35 @@ impl Mapping {
     }
 }
 
-/// Writes the response that refuses `request`, which it repeats as far as there is room (section
-/// 8.2); says how many bytes it is. `request` has two bytes at least.
-pub fn emit_error(bytes: &mut [u8; LONGEST], request: &[u8], code: ResultCode, lifetime: u32, epoch: u32) -> usize {
-    let copied = request.len().min(LONGEST);
-    let length = copied.next_multiple_of(4).max(HEADER_LENGTH);
-    bytes[..length].fill(0);
-    bytes[..copied].copy_from_slice(&request[..copied]);
-    let opcode = bytes[field::OPCODE];
-    emit_header(bytes, opcode, code, lifetime, epoch);
-    length
+/// A response to a request that was not done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ErrorResponse {
+    /// Why not.
+    pub code: ResultCode,
+    /// Seconds for which it need not be asked again.
+    pub lifetime: u32,
+    /// Seconds for which the server has known what it knows.
+    pub epoch: u32,
+    /// The request was understood. Of others the client's address is repeated, but for the bytes that other fields have in a
+    /// response (section 7.2).
+    pub is_understood: bool,
+}
+
+impl ErrorResponse {
+    /// Writes it, with the request repeated as far as there is room (section 8.2); says how many bytes it is. `request` has
+    /// two bytes at least.
+    pub fn emit(&self, bytes: &mut [u8; LONGEST], request: &[u8]) -> usize {
+        let copied = request.len().min(LONGEST);
+        let length = copied.next_multiple_of(4).max(HEADER_LENGTH);
+        bytes[..length].fill(0);
+        bytes[..copied].copy_from_slice(&request[..copied]);
+        if self.is_understood {
+            bytes[field::CLIENT_TAIL..HEADER_LENGTH].fill(0);
+        }
+        let opcode = bytes[field::OPCODE];
+        emit_header(bytes, opcode, self.code, self.lifetime, self.epoch);
+        length
+    }
 }
 
 fn emit_header(bytes: &mut [u8; LONGEST], opcode: u8, code: ResultCode, lifetime: u32, epoch: u32) {
@@ -564,17 +585,24 @@ mod tests {
     #[test]
     fn an_error_repeats_the_request() {
         let mut bytes = [0xee; LONGEST];
-        let length = emit_error(&mut bytes, &MAP, ResultCode::NoResources, 30, 9);
+        let error = |code, lifetime, is_understood| ErrorResponse { code, lifetime, epoch: 9, is_understood };
+        let unsupported = error(ResultCode::UnsuppOption, 1800, false);
+        let length = unsupported.emit(&mut bytes, &MAP);
         let mut expected = MAP;
-        expected[..12].copy_from_slice(&[2, 0x81, 0, 8, 0, 0, 0, 30, 0, 0, 0, 9]);
+        expected[..12].copy_from_slice(&[2, 0x81, 0, 5, 0, 0, 7, 8, 0, 0, 0, 9]);
         assert_eq!(bytes[..length], expected, "with the last 96 bits of the client's address");
+        let length = error(ResultCode::NoResources, 30, true).emit(&mut bytes, &MAP);
+        expected[..24].fill(0);
+        expected[..12].copy_from_slice(&[2, 0x81, 0, 8, 0, 0, 0, 30, 0, 0, 0, 9]);
+        assert_eq!(bytes[..length], expected, "without");
         // The shortest request of NAT-PMP.
-        assert_eq!(emit_error(&mut bytes, &[0, 0], ResultCode::UnsuppVersion, 1800, 9), 24);
+        assert_eq!(error(ResultCode::UnsuppVersion, 1800, false).emit(&mut bytes, &[0, 0]), 24);
         assert_eq!(bytes[..12], [2, 0x80, 0, 1, 0, 0, 7, 8, 0, 0, 0, 9]);
         assert_eq!(bytes[12..24], [0; 12]);
         let long = [7; 1399];
-        assert_eq!(emit_error(&mut bytes, &long, ResultCode::MalformedRequest, 1800, 9), LONGEST);
-        assert_eq!(emit_error(&mut bytes, &long[..61], ResultCode::MalformedRequest, 1800, 9), 64, "padded");
+        let malformed = error(ResultCode::MalformedRequest, 1800, false);
+        assert_eq!(malformed.emit(&mut bytes, &long), LONGEST);
+        assert_eq!(malformed.emit(&mut bytes, &long[..61]), 64, "padded");
     }
 
     #[test]

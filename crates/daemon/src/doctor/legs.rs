@@ -1,21 +1,19 @@
 //! The ways that packets of a plan take through the host.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr};
 
 use ipnet::{IpNet, Ipv4Subnets, Ipv6Net};
 use tombolo_engine::Plan;
 use tombolo_engine::plan::{Routed, Service};
 use tombolo_engine::side::Side;
 use tombolo_io::links::Link;
-use tombolo_io::netlink::{Found, Way};
+use tombolo_io::netlink::{Found, INTERNET, Way};
 
 use super::finding::Ends;
 use super::ground::Ground;
 
 /// Prefixes and ranges of a service that are walked one by one.
 const MOST: usize = 64;
-/// An address that all routes to the Internet have in common.
-const ANYWHERE: (Ipv4Addr, Ipv6Addr) = (Ipv4Addr::new(1, 1, 1, 1), Ipv6Addr::new(0x2600, 0, 0, 0, 0, 0, 0, 1));
 
 /// Where a leg is to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,14 +117,14 @@ impl Remote {
     fn of(ground: &Ground, device: &Link, ends: &Ends) -> Self {
         let named = ends.remote.map(|address| Self { address, is_real: true });
         named.unwrap_or_else(|| {
-            let way = Way { source: ANYWHERE.0.into(), destination: ANYWHERE.0.into(), interface: &device.name };
+            let way = Way { source: INTERNET.0.into(), destination: INTERNET.0.into(), interface: &device.name };
             let router = match ground.lookup.find(way) {
                 Found::Route(_, route) => route.hops().first().and_then(|hop| hop.gateway),
                 _ => None,
             };
             match router {
                 Some(IpAddr::V4(address)) => Self { address, is_real: true },
-                _ => Self { address: ANYWHERE.0, is_real: false },
+                _ => Self { address: INTERNET.0, is_real: false },
             }
         })
     }
@@ -162,7 +160,7 @@ fn exchanges(service: &Service, ground: &Ground, device: &Link, ends: &Ends, rem
             }
             // Of the other end of a customer's service nobody knows more than the way there.
             Side::Outside => {
-                let other = service.kind.pref64().map_or(ANYWHERE.1, |prefix| prefix.embed(remote.address));
+                let other = service.kind.pref64().map_or(INTERNET.1, |prefix| prefix.embed(remote.address));
                 add("outside", (other.into(), false), prefix.network().into(), (*prefix).into(), false, false);
             }
         }
@@ -190,5 +188,5 @@ fn host_inside(net: IpNet, ground: &Ground, device: &Link, ends: &Ends) -> Optio
         }
         return net.hosts().next().map(|host| (host, false));
     }
-    Some((ANYWHERE.1.into(), false))
+    Some((INTERNET.1.into(), false))
 }

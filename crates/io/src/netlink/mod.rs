@@ -15,9 +15,10 @@
 //! dumped again and the differences are applied: readers never see an empty table.
 //!
 //! `lookup`: for single packets, and with the rules: which rule and which route decide, by name. `neighbours`:
-//! who is on the links.
+//! who is on the links. `egress`: where a packet of the host's own would go.
 
 mod beside;
+mod egress;
 mod events;
 mod lookup;
 mod mirror;
@@ -27,6 +28,7 @@ mod targets;
 mod xdp_features;
 
 pub use beside::ipv6_routes_beside;
+pub use egress::{INTERNET, egress};
 pub(crate) use events::{EventSocket, Received};
 pub use lookup::{Decision, Found, Lookup, Rule, Way};
 pub use mirror::{Mirror, MirrorError, MirrorStatistics, MirroredRoute, OTHER_RULES};

@@ -49,8 +49,19 @@ const ENGINE_FOLDERS: &[(&str, &[&str])] = &[
 ];
 /// Files at the engine's root that stand above its services: they know the list of them.
 const ABOVE: &str = "root, above the services";
-const FILES_ABOVE: &[&str] =
-    &["allowed", "engine", "flush", "layout", "pcp", "plan", "probe", "settle", "static_bindings", "sweep"];
+const FILES_ABOVE: &[&str] = &[
+    "allowed",
+    "engine",
+    "flush",
+    "layout",
+    "pcp",
+    "pcp_request",
+    "plan",
+    "probe",
+    "settle",
+    "static_bindings",
+    "sweep",
+];
 /// All other files at its root: types that everybody uses.
 const ROOMS: &str = "root, a room";
 

@@ -9,7 +9,7 @@ use tombolo_tables::binding::InsideKey;
 use tombolo_tables::lease::Use;
 use tombolo_tables::tick::{Tick, ticks};
 use tombolo_wire::pcp::{
-    self, Body, Mapping, Opcode, Options, PortSet, Remote, Request, Response, ResultCode, Unusable,
+    self, Body, ErrorResponse, Mapping, Opcode, Options, PortSet, Remote, Request, Response, ResultCode, Unusable,
 };
 use tombolo_wire::{Port, Prefix64, Protocol};
 
@@ -61,7 +61,7 @@ impl From<LeaseError> for Failure {
 impl Client<'_> {
     /// Writes the response to `message`, which the client has sent; how it ended, and how many bytes the
     /// response is. `None` if there is none.
-    pub(super) fn respond(
+    pub(crate) fn respond(
         &self,
         message: &[u8],
         work: &mut Work<'_>,
@@ -70,8 +70,8 @@ impl Client<'_> {
         let epoch = u32::try_from(work.tables.leases.epoch(work.now.0)).unwrap_or(u32::MAX);
         let done = match Request::parse(message, self.address) {
             Err(Unusable::Silent) => return None,
-            Err(Unusable::Refused(code)) => Err(code.into()),
-            Ok(request) => self.serve(&request, work),
+            Err(Unusable::Refused(code)) => Err((Failure::from(code), false)),
+            Ok(request) => self.serve(&request, work).map_err(|failure| (failure, true)),
         };
         let opcode = pcp::opcode_of(message);
         let (code, length) = match done {
@@ -79,9 +79,9 @@ impl Client<'_> {
                 let length = Response { lifetime, epoch, body, options }.emit(response);
                 (ResultCode::Success, length)
             }
-            Err(Failure { code, lifetime }) => {
+            Err((Failure { code, lifetime }, is_understood)) => {
                 let lifetime = lifetime.unwrap_or(code.error_lifetime());
-                (code, pcp::emit_error(response, message, code, lifetime, epoch))
+                (code, ErrorResponse { code, lifetime, epoch, is_understood }.emit(response, message))
             }
         };
         Some((Answered { opcode, code }, length))
