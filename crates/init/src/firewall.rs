@@ -1,4 +1,4 @@
-//! Rules of nftables that let pass what the gateway serves.
+//! What lets pass what the gateway serves: rules of nftables, or commands of firewalld.
 
 use std::fmt::Write as _;
 
@@ -10,11 +10,30 @@ use crate::gateway;
 use crate::survey::Survey;
 
 pub(crate) fn file(survey: &Survey, answers: &Answers) -> File {
+    if survey.firewalld {
+        return firewalld();
+    }
     let (text, next): (String, &[&str]) = match survey.dropping.is_empty() {
         true => (own(survey, answers), &["nft -f {}    # a firewall, if this host is to have one: see there"]),
         false => (admissions(survey), &["nft -f {}    # after the firewall's own rules, at each start"]),
     };
     File { name: "gateway.nft", text, about: "for nftables", next }
+}
+
+/// firewalld has its tables for itself, and makes them anew.
+fn firewalld() -> File {
+    let text = format!(
+        "#!/bin/sh\n\
+         # By \"tombolo init\": firewalld lets pass what is routed to the gateway's device, {DEVICE}, and what comes from it.\n\
+         set -e\n\
+         firewall-cmd --permanent --zone=trusted --add-interface={DEVICE}\n\
+         firewall-cmd --permanent --get-policies | grep -qw to-gateway || firewall-cmd --permanent --new-policy=to-gateway\n\
+         firewall-cmd --permanent --policy=to-gateway --add-ingress-zone=ANY\n\
+         firewall-cmd --permanent --policy=to-gateway --add-egress-zone=trusted\n\
+         firewall-cmd --permanent --policy=to-gateway --set-target=ACCEPT\n\
+         firewall-cmd --reload\n"
+    );
+    File { name: "gateway.firewalld.sh", text, about: "for firewalld", next: &["sh {}"] }
 }
 
 /// Rules for chains that drop what they do not know.

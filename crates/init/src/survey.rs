@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -10,13 +10,12 @@ use ipnet::IpNet;
 use tombolo_io::host::{Forwarding, Host, Reach};
 use tombolo_io::links;
 use tombolo_io::netfilter::{Chain, ForeignRules};
-use tombolo_io::netlink::{Found, Lookup, Way};
+use tombolo_io::netlink::{Found, INTERNET, Lookup, Way};
 
-/// Addresses that all routes to the Internet have in common.
-const ANYWHERE: [IpAddr; 2] =
-    [IpAddr::V4(Ipv4Addr::new(1, 1, 1, 1)), IpAddr::V6(Ipv6Addr::new(0x2600, 0, 0, 0, 0, 0, 0, 1))];
 /// Where packages have units of systemd.
 const UNITS: [&str; 2] = ["/usr/lib/systemd/system/tombolo.service", "/lib/systemd/system/tombolo.service"];
+/// The table of nftables that is firewalld's.
+const FIREWALLD: &str = "firewalld";
 /// The first radvd that knows PREF64 (RFC 8781).
 const RADVD_WITH_PREF64: (u32, u32) = (2, 20);
 
@@ -59,6 +58,8 @@ pub struct Survey {
     pub forwarding: Forwarding,
     /// Chains that drop what is forwarded unless a rule accepts it.
     pub dropping: Vec<Chain>,
+    /// firewalld decides about what is forwarded.
+    pub firewalld: bool,
     /// The resolvers that it asks, but itself.
     pub resolvers: Vec<IpAddr>,
     /// Programs beside the gateway.
@@ -75,12 +76,18 @@ impl Survey {
         let lookup = Lookup::read()?;
         let addresses = Host::open().and_then(|mut host| host.addresses()).map_err(io::Error::other)?;
         let name_of = |index: u32| links.iter().find(|link| link.index == index).map(|link| link.name.clone());
-        let uplink = |address| match lookup.find(Way { source: address, destination: address, interface: "lo" }) {
+        let uplink = |address: IpAddr| match lookup.find(Way { source: address, destination: address, interface: "lo" })
+        {
             Found::Route(_, route) => name_of(route.hops().first()?.interface).filter(|name| name != device),
             _ => None,
         };
-        let [uplink_ipv4, uplink_ipv6] = ANYWHERE.map(uplink);
+        let (uplink_ipv4, uplink_ipv6) = (uplink(INTERNET.0.into()), uplink(INTERNET.1.into()));
         let own = links.iter().filter(|link| link.is_up && !link.is_port && link.name != "lo" && link.name != device);
+        // A kernel without nf_tables has no such chains.
+        let mut rules = ForeignRules::watch().ok();
+        let mut chains = |asked: fn(&mut ForeignRules) -> io::Result<Vec<Chain>>| {
+            rules.as_mut().and_then(|rules| asked(rules).ok()).unwrap_or_default()
+        };
         let interfaces = own.map(|link| Interface {
             name: link.name.clone(),
             addresses: addresses
@@ -95,8 +102,8 @@ impl Survey {
             uplink_ipv6,
             advertised: lookup.advertised().into_iter().filter_map(name_of).collect(),
             forwarding: Forwarding::read(),
-            // A kernel without nf_tables has no such chains.
-            dropping: ForeignRules::watch().and_then(|mut rules| rules.dropping()).unwrap_or_default(),
+            dropping: chains(ForeignRules::dropping),
+            firewalld: chains(ForeignRules::filtering).iter().any(|chain| chain.table == FIREWALLD),
             resolvers: resolvers(&fs::read_to_string("/etc/resolv.conf").unwrap_or_default()),
             programs: Programs::find(),
         })

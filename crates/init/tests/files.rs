@@ -26,6 +26,7 @@ fn router() -> Survey {
         advertised: vec!["eth0".to_owned()],
         forwarding: Forwarding { ipv4: Switch::Off, ipv6: Switch::Off },
         dropping: Vec::new(),
+        firewalld: false,
         resolvers: vec!["198.51.100.2".parse::<IpAddr>().unwrap()],
         programs: Programs { tombolo: "/opt/tombolo".into(), radvd: Some(true), ..Programs::default() },
     }
@@ -163,6 +164,14 @@ fn chains_that_drop_let_the_device_pass() {
     ] {
         assert!(rules.lines().any(|own| own == line), "{line}: {rules}");
     }
+}
+
+#[test]
+fn firewalld_is_told_by_its_own_commands() {
+    let survey = Survey { firewalld: true, ..router() };
+    let made = made(&survey, Purpose::Nat64, "eth0", "lan.1");
+    assert!(text(&made, "gateway.firewalld.sh").contains("--policy=to-gateway --add-egress-zone=trusted"));
+    assert!(!names(&made).contains(&"gateway.nft"));
 }
 
 #[test]

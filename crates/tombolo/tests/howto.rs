@@ -229,6 +229,7 @@ pages! {
     one_server_with_one_address: &["ping", "curl", "python3", "nft"];
     carrier_grade_nat: &["ping", "curl", "python3"];
     beside_a_firewall: &["nft", "iptables", "ip6tables", "ping"];
+    beside_firewalld: &["firewalld", "dbus-daemon", "ping"];
     a_router_with_a_clat: &["ping", "traceroute"];
     a_router_that_follows_its_provider: &["ping"];
     a_border_for_map_and_lw4o6: &["ping"];

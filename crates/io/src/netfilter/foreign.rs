@@ -74,9 +74,22 @@ impl ForeignRules {
     /// # Errors
     /// What the kernel says.
     pub fn dropping(&mut self) -> io::Result<Vec<Chain>> {
+        self.forwarding(|foreign| foreign.drops)
+    }
+
+    /// Chains that have rules for what is forwarded.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn filtering(&mut self) -> io::Result<Vec<Chain>> {
+        self.forwarding(|foreign| foreign.rules > 0)
+    }
+
+    fn forwarding(&mut self, is_wanted: impl Fn(&Foreign) -> bool) -> io::Result<Vec<Chain>> {
         let chains = self.socket.list(NFT_MSG_GETCHAIN)?;
         let found = chains.iter().filter_map(|(family, chain)| Foreign::read(*family, Attributes::of(chain)));
-        Ok(found.filter(|foreign| foreign.drops && foreign.hook == NF_INET_FORWARD).map(|found| found.chain).collect())
+        let found = found.filter(|foreign| foreign.hook == NF_INET_FORWARD && is_wanted(foreign));
+        Ok(found.map(|foreign| foreign.chain).collect())
     }
 
     /// Tables of the old machinery, each with the program that shows it.
