@@ -148,6 +148,13 @@ fn leaves_ipv4_to_native(name: &str, fast_path: &str, carried: &str) {
     provider.set_up("wan0").unwrap();
     setup.follows(gateway, &format!("{test}: its link came up"), NATIVE);
     assert!(setup.marks().is_empty(), "{}", setup.marks());
+    // One that starts without finds nothing in its way.
+    setup.ip("route del default dev wan0");
+    gateway.signal(Signal::SIGTERM).unwrap();
+    wait_until("the end", PATIENCE, || (!gateway.is_running()).then_some(())).unwrap();
+    let mut gateway = setup.start(&text);
+    setup.follows(&mut gateway, &format!("{test}: started again without"), carried);
+    assert!(!gateway.log_tail(100).contains("takes packets"), "{}", gateway.log_tail(100));
 }
 
 #[test]

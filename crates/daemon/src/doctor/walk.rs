@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use tombolo_engine::Plan;
+use tombolo_io::host::is_for_the_rest;
 use tombolo_io::links::Link;
 use tombolo_io::netlink::{Decision, Found, RouteKind, Rule, Way};
 
@@ -163,7 +164,7 @@ fn source_check(way: Way<'_>, entrance: &Link, ground: &Ground) -> Option<Findin
 /// advertisements.
 pub(super) fn surroundings(plan: &Plan, ground: &Ground, device: &Link, report: &mut Report) {
     for prefix in routes(plan) {
-        if prefix.addr().is_ipv6() || prefix.prefix_len() == 0 {
+        if prefix.addr().is_ipv6() || is_for_the_rest(prefix) {
             // A network of the host's own that the prefix covers is as it should be; and a CLAT takes what no other
             // route takes.
             continue;

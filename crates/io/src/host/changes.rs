@@ -17,8 +17,9 @@ use nix::errno::Errno;
 use super::error::{HostError, fail, family_error, is_there_already};
 use super::keys::{RouteKey, RuleKey};
 use super::messages::{
-    Family, HostAddress, Reach, address_message, address_of, family_of, host_address, in_table, is_for, link_message,
-    owner_index, owner_name, prohibit_message, route_address, route_message, rule_message, throw_message,
+    Family, HostAddress, Reach, address_message, address_of, family_of, host_address, in_table, is_for,
+    is_for_the_rest, link_message, owner_index, owner_name, prohibit_message, route_address, route_message,
+    rule_message, throw_message,
 };
 use super::proxies::Proxies;
 use super::reserved_ports::ReservedPorts;
@@ -267,10 +268,7 @@ impl Host {
         let index = index_of(device)?;
         let prefix = prefix.trunc();
         let action = format!("routing {prefix} to {device}");
-        // Everybody has addresses behind the default route, or the two halves of it that stand beside another's; it is
-        // for those that no other route takes.
-        let is_default = prefix.prefix_len() == 0 || prefix.addr().is_ipv4() && prefix.prefix_len() == 1;
-        let mut own = own.iter().filter(|own| own.index != index && !is_default);
+        let mut own = own.iter().filter(|own| own.index != index && !is_for_the_rest(prefix));
         let own = own.find(|own| prefix.contains(&own.address) && !own.may_lie_in(prefix));
         if let Some(own) = own {
             return Err(HostError::AddressInPrefix { prefix, address: own.address, owner: own.device.clone() });

@@ -171,6 +171,13 @@ pub(super) fn rule_message(priority: u32, table: u32, selector: RuleAttribute, s
     message
 }
 
+/// True of a default route, and of either half of one that stands beside another's: everybody has addresses and networks
+/// behind it, and it is for what no other route takes.
+#[must_use]
+pub fn is_for_the_rest(prefix: IpNet) -> bool {
+    prefix.prefix_len() == 0 || prefix.addr().is_ipv4() && prefix.prefix_len() == 1
+}
+
 /// True if a route's destination is exactly this prefix.
 pub(super) fn is_for(route: &RouteMessage, prefix: IpNet) -> bool {
     let destination = route.attributes.iter().find_map(|attribute| match attribute {

@@ -38,7 +38,7 @@ pub use changes::{Host, has_device};
 pub use error::HostError;
 pub use forwarding::{Forwarding, Switch};
 pub use leftovers::{Leftovers, take_down};
-pub use messages::{Family, HostAddress, Reach};
+pub use messages::{Family, HostAddress, Reach, is_for_the_rest};
 pub use neighbours::Answers;
 pub use own_address::AddressWatch;
 
