@@ -414,9 +414,10 @@ __noinline int filler_sum(struct xdp_md *ctx, __u32 offset, __u32 bytes)
 		return -1;
 	for (int i = 0; i < 8 && bytes; i++) {
 		__u32 n = bytes < PIECE ? bytes : PIECE;
-		/* Hidden, so that the compiler leaves the bound where the verifier needs it. */
+		/* It is 1 to PIECE, said so that the verifier of Linux 6.1 sees it as well. */
 		barrier_var(n);
-		if (n < 1 || n > PIECE || bpf_xdp_load_bytes(ctx, offset, piece, n))
+		n = ((n - 1) & (PIECE - 1)) + 1;
+		if (bpf_xdp_load_bytes(ctx, offset, piece, n))
 			return -1;
 		piece[n] = 0;
 		piece[n + 1] = 0;
