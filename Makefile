@@ -8,7 +8,7 @@
 #   make bench-fastpath   the programs in the kernel beside plain forwarding, iptables and Tayga, interleaved (root)
 #   make bench-log   100,000 events a second into the log of bindings: packets' time with a file, with a collector, without
 #   make report   every quick preset, about half an hour, and a page of them: results/report.html (root)
-#   make bars     the speeds that the design asks for, by the result files below results/: met, not met, not measured
+#   make bars     the speeds that the design asks for, by the result files below results/, with their spread: met, not met, ...
 #   make soak     twenty minutes of attacks and mishaps, fast path against engine, 10^8 packets, and live gateways against
 #                 translate, 10^6 packets a service; SECONDS, TRIALS, PACKETS (root)
 #   make fuzz     libFuzzer on parser, translation, engine and configuration; SECONDS=60 for each of them
@@ -73,7 +73,8 @@ fuzz: setup
 	./scripts/fuzz.sh $(or $(SECONDS),60)
 
 bench-fastpath: setup
-	cargo bench -p tombolo-fastpath --bench fastpath
+	mkdir -p results
+	cargo bench -p tombolo-fastpath --bench fastpath -- --results $(CURDIR)/results/fastpath.jsonl
 	cargo build --release -p tombolo
 	$(BINARIES)/release/tombolo bench tcp --service nat64 --settings 'gateway.fastpath = "tc"' --flows 1,10 --rounds 7 --seconds 1
 	$(BINARIES)/release/tombolo bench tcp --service nat44 --settings 'gateway.fastpath = "tc"' --flows 1,10 --rounds 7 --seconds 1

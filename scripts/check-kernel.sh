@@ -42,26 +42,10 @@ trap 'rm -rf "$work"' EXIT
 root=$work/root
 mkdir -p "$results" "$root/tests"
 
-# The programs of the guest, as old as the libraries that the tests are linked with; busybox for the rest.
 codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-bookworm}")
-debian_root "$debian" "$codename"
-debian_unpack_with_all "$root" busybox-static kmod iproute2 iputils-ping curl ethtool iperf3 nftables conntrack libgcc-s1
-rm -rf "$root"/usr/share/doc "$root"/usr/share/man "$root"/usr/share/locale "$root"/usr/share/perl* "$root"/usr/lib/*/perl*
-mkdir -p "$root/bin"
-[ -e "$root/bin/busybox" ] || cp "$root/usr/bin/busybox" "$root/bin/busybox"
-# Debian's link for the loader; where /lib is no link it has the loader itself.
-[ -e "$root/lib64" ] || [ ! -e "$root/usr/lib64" ] || ln -s usr/lib64 "$root/lib64"
-
-# The kernel, with those of its modules that have to do with networks.
+debian_guest "$root" "$debian" "$codename" curl ethtool iperf3 nftables conntrack libgcc-s1
 release=$(debian_kernel "$work/kernel" "$debian" "$2")
-modules=$(find "$work/kernel" -path "*lib/modules/$release" -prune)
-kept=$root/lib/modules/$release
-mkdir -p "$kept/kernel/drivers"
-# The newer packages leave these to another one; depmod does without.
-cp "$modules"/modules.builtin* "$modules"/modules.order "$kept" 2>/dev/null || true
-cp -r "$modules/kernel/net" "$modules/kernel/lib" "$modules/kernel/crypto" "$kept/kernel" 2>/dev/null || true
-cp -r "$modules/kernel/drivers/net" "$kept/kernel/drivers"
-depmod -b "$root" "$release"
+debian_modules "$work/kernel" "$release" "$root"
 
 # The tests. The daemon's start the command where cargo built it.
 profile=${PROFILE:-release}
@@ -111,20 +95,9 @@ case " $parts " in
 esac
 
 # What the guest does. Each part ends with a line for the results.
-cat >"$root/init" <<INIT
-#!/bin/busybox sh
-export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/ TERM=dumb RUST_BACKTRACE=0 TOMBOLO_TRIALS=$trials TOMBOLO_CASE='${TOMBOLO_CASE:-}'
-mkdir -p /proc /sys /dev /tmp /run /var /etc
-mount -t proc proc /proc
-mount -t sysfs sysfs /sys
-mount -t devtmpfs dev /dev
-mount -t bpf bpf /sys/fs/bpf
-mount -t tmpfs run /run
-ln -s /run /var/run
-mkdir -p /run/netns /dev/net
-ip link set lo up
-for module in veth tun sch_ingress cls_bpf act_bpf; do modprobe \$module; done
-echo "kernel \$(uname -r) \$(uname -m)"
+debian_init >"$root/init"
+cat >>"$root/init" <<INIT
+export TOMBOLO_TRIALS=$trials TOMBOLO_CASE='${TOMBOLO_CASE:-}'
 failures=0
 part() {
 	what=\$1
@@ -157,9 +130,6 @@ echo "check-kernel: \$failures parts failed"
 poweroff -f
 INIT
 chmod +x "$root/init"
-for applet in sh mount mkdir ln cut sed grep cat printf uname poweroff ls rm sleep tee; do
-	[ -e "$root/bin/$applet" ] || [ -e "$root/usr/bin/$applet" ] || ln -s /bin/busybox "$root/bin/$applet"
-done
 debian_boot "$work/kernel" "$root" "$debian" | tee "$results/$name.log"
 
 # The matrix: what was seen of these parts before goes, what was seen now comes.

@@ -6,6 +6,9 @@
 #   debian_unpack FOLDER PACKAGE...            downloads packages and unpacks them
 #   debian_unpack_with_all FOLDER PACKAGE...   likewise, with all that they depend on
 #   debian_kernel FOLDER ARCH VERSION    a kernel; debian_boot FOLDER ROOT ARCH boots it in an emulated guest
+#   debian_guest ROOT ARCH SUITE PACKAGE...    what such a guest has: these packages, with busybox for the rest
+#   debian_modules FOLDER RELEASE ROOT   the modules of the kernel in FOLDER that have to do with networks, for the guest
+#   debian_init                   the first lines of the guest's /init
 #   debian_clang VERSION          the path of a clang of Debian 13 (19, 22), to be run as it stands
 
 DEBIAN=${DEBIAN:-$PWD/target/debian}
@@ -96,18 +99,67 @@ debian_kernel() {
 	echo "$release"
 }
 
+# The programs of a guest whose initramfs is ROOT, of a suite as old as the libraries that ours are linked with; busybox for
+# the rest.
+debian_guest() {
+	guest=$1
+	debian_root "$2" "$3"
+	shift 3
+	debian_unpack_with_all "$guest" busybox-static kmod iproute2 iputils-ping "$@"
+	rm -rf "$guest"/usr/share/doc "$guest"/usr/share/man "$guest"/usr/share/locale "$guest"/usr/share/perl* \
+		"$guest"/usr/lib/*/perl*
+	mkdir -p "$guest/bin"
+	[ -e "$guest/bin/busybox" ] || cp "$guest/usr/bin/busybox" "$guest/bin/busybox"
+	# Debian's link for the loader; where /lib is no link it has the loader itself.
+	[ -e "$guest/lib64" ] || [ ! -e "$guest/usr/lib64" ] || ln -s usr/lib64 "$guest/lib64"
+	for applet in sh mount mkdir ln cut sed grep cat printf uname poweroff ls rm sleep tee gzip base64 dd; do
+		[ -e "$guest/bin/$applet" ] || [ -e "$guest/usr/bin/$applet" ] || ln -s /bin/busybox "$guest/bin/$applet"
+	done
+}
+
+debian_modules() {
+	modules=$(find "$1" -path "*lib/modules/$2" -prune)
+	kept=$3/lib/modules/$2
+	mkdir -p "$kept/kernel/drivers"
+	# The newer packages leave these to another one; depmod does without.
+	cp "$modules"/modules.builtin* "$modules"/modules.order "$kept" 2>/dev/null || true
+	cp -r "$modules/kernel/net" "$modules/kernel/lib" "$modules/kernel/crypto" "$kept/kernel" 2>/dev/null || true
+	cp -r "$modules/kernel/drivers/net" "$kept/kernel/drivers"
+	depmod -b "$3" "$2"
+}
+
+debian_init() {
+	cat <<-'INIT'
+		#!/bin/busybox sh
+		export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/ TERM=dumb RUST_BACKTRACE=0
+		mkdir -p /proc /sys /dev /tmp /run /var /etc
+		mount -t proc proc /proc
+		mount -t sysfs sysfs /sys
+		mount -t devtmpfs dev /dev
+		mount -t bpf bpf /sys/fs/bpf
+		mount -t tmpfs run /run
+		ln -s /run /var/run
+		mkdir -p /run/netns /dev/net
+		ip link set lo up
+		for module in veth tun sch_ingress cls_bpf act_bpf; do modprobe $module; done
+		echo "kernel $(uname -r) $(uname -m)"
+	INIT
+}
+
 # Boots the kernel that was unpacked in FOLDER with an initramfs of the files of ROOT, in a guest that QEMU emulates. What it
-# says comes on standard output. SMP, MEMORY (MiB), LIMIT (seconds) and CPU are the guest's.
+# says comes on standard output. SMP, MEMORY (MiB), LIMIT (seconds), CPU and NICE are the guest's;
+# QEMU has further arguments for the emulator, APPEND for the kernel.
 debian_boot() {
 	(cd "$2" && find . | cpio -o -H newc --quiet) >"$1/initramfs"
 	set -- "$1" "$3"
 	case $2 in
-	amd64) set -- "$1" qemu-system-x86_64 -machine q35 -cpu "${CPU:-max}" -append "console=ttyS0 quiet panic=-1 mitigations=off" ;;
+	amd64) set -- "$1" qemu-system-x86_64 -machine q35 -cpu "${CPU:-max}" -append "console=ttyS0 quiet panic=-1 mitigations=off ${APPEND:-}" ;;
 	# A processor with the atomic instructions of ARMv8.1.
-	arm64) set -- "$1" qemu-system-aarch64 -machine virt -cpu "${CPU:-cortex-a76}" -append "console=ttyAMA0 quiet panic=-1 mitigations=off" ;;
+	arm64) set -- "$1" qemu-system-aarch64 -machine virt -cpu "${CPU:-cortex-a76}" -append "console=ttyAMA0 quiet panic=-1 mitigations=off ${APPEND:-}" ;;
 	esac
 	kernel=$1
 	shift
-	timeout "${LIMIT:-7200}" nice -n 10 "$@" -accel tcg -smp "${SMP:-2}" -m "${MEMORY:-3072}" -nographic -no-reboot -nic none \
+	# shellcheck disable=SC2086 # QEMU is words or nothing
+	timeout "${LIMIT:-7200}" nice -n "${NICE:-10}" "$@" -accel tcg -smp "${SMP:-2}" -m "${MEMORY:-3072}" -nographic -no-reboot -nic none ${QEMU:-} \
 		-kernel "$(find "$kernel" -name 'vmlinuz*' | head -n 1)" -initrd "$kernel/initramfs" </dev/null | sed -u 's|\r$||'
 }

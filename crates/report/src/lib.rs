@@ -17,6 +17,7 @@
 pub mod bars;
 pub mod compare;
 pub mod document;
+pub mod drawings;
 pub mod html;
 pub mod markdown;
 mod number;

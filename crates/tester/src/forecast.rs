@@ -15,8 +15,11 @@ use crate::scale::Rates;
 const BETWEEN_TRIALS_S: f64 = 0.35;
 /// The first repetition of a search knows nothing; the next ones start at what it found.
 const STEPS_AROUND_A_HINT: f64 = 6.0;
-/// A modest rate of connections, where nothing is known.
-const CONNECTIONS_PER_SECOND: f64 = 50_000.0;
+/// Tables are filled at half of the rate of connections, so that every one comes to be.
+const PART_OF_THE_RATE: f64 = 0.5;
+/// What connection tracking reached on one core of a current processor (docs/results), where
+/// nothing is known of the gateway.
+const USUAL_RATE: f64 = 185_000.0;
 
 /// What a series will take.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -31,11 +34,34 @@ pub struct Forecast {
     pub gateway_bytes: u64,
 }
 
+/// Connections that are made before each trial, or once.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Filling {
+    /// How many; 0 for what keeps none.
+    pub(crate) tuples: u64,
+    /// How many a second.
+    pub(crate) per_second: f64,
+}
+
+impl Filling {
+    pub(crate) const NONE: Filling = Filling { tuples: 0, per_second: USUAL_RATE };
+
+    /// So many, of a gateway of which an earlier run found this rate of connections.
+    pub(crate) fn of(tuples: u64, connection_rate: Option<f64>) -> Filling {
+        Filling { tuples, per_second: connection_rate.unwrap_or(USUAL_RATE) * PART_OF_THE_RATE }
+    }
+
+    fn seconds(self) -> f64 {
+        self.tuples as f64 / self.per_second.max(1.0)
+    }
+}
+
 /// Seconds of one measurement, and of what the first one has to find out before.
-pub(crate) fn seconds_of(procedure: Procedure, effort: &Effort, tuples: u64) -> (f64, f64) {
+pub(crate) fn seconds_of(procedure: Procedure, effort: &Effort, filling: Filling) -> (f64, f64) {
+    let tuples = filling.tuples;
     let drain = if effort.always_drain { effort.drain_ms } else { 0 };
     let between = BETWEEN_TRIALS_S + (drain + effort.pause_ms) as f64 / 1000.0;
-    let fill = tuples as f64 / CONNECTIONS_PER_SECOND + between;
+    let fill = filling.seconds() + between;
     let steps = (1.0 / effort.resolution).log2().ceil();
     let refill = if effort.refill_each_trial && tuples > 0 { fill } else { 0.0 };
     let trial = |seconds: f64| seconds + between;
@@ -76,13 +102,14 @@ pub(crate) fn seconds_of(procedure: Procedure, effort: &Effort, tuples: u64) -> 
         }
         // Of the usual three points.
         Procedure::Scalability => {
-            seconds_of_series(Rates::Forwarding, effort, tuples > 0, &[tuples / 100, tuples / 10, tuples])
+            seconds_of_series(Rates::Forwarding, effort, filling, &[tuples / 100, tuples / 10, tuples])
         }
     }
 }
 
 /// The same of a scalability series with so many connections at its points.
-pub(crate) fn seconds_of_series(rates: Rates, effort: &Effort, is_stateful: bool, points: &[u64]) -> (f64, f64) {
+pub(crate) fn seconds_of_series(rates: Rates, effort: &Effort, filling: Filling, points: &[u64]) -> (f64, f64) {
+    let is_stateful = filling.tuples > 0;
     let procedures: &[Procedure] = match (rates, is_stateful) {
         (Rates::Teardown, _) => &[Procedure::Teardown],
         (Rates::Forwarding, true) => &[Procedure::ConnectionRate, Procedure::Throughput],
@@ -90,7 +117,8 @@ pub(crate) fn seconds_of_series(rates: Rates, effort: &Effort, is_stateful: bool
     };
     let all = points.iter().flat_map(|point| procedures.iter().map(move |procedure| (*procedure, *point)));
     all.fold((0.0, 0.0), |(each, first), (procedure, connections)| {
-        let one = seconds_of(procedure, effort, if is_stateful { connections } else { 0 });
+        let tuples = if is_stateful { connections } else { 0 };
+        let one = seconds_of(procedure, effort, Filling { tuples, ..filling });
         (each + one.0, first + one.1)
     })
 }
@@ -130,9 +158,15 @@ mod tests {
     }
 
     #[test]
+    fn a_gateway_that_is_known_to_be_slow_takes_longer() {
+        let seconds = |rate| seconds_of(Procedure::ConnectionRate, &Effort::FULL, Filling::of(4_000_000, rate)).0;
+        assert!(seconds(Some(10_000.0)) > 5.0 * seconds(None) && seconds(Some(1e6)) < seconds(None));
+    }
+
+    #[test]
     fn a_full_search_takes_hours_and_a_quick_one_seconds() {
         let total = |procedure, effort: &Effort, tuples| {
-            let (each, first) = seconds_of(procedure, effort, tuples);
+            let (each, first) = seconds_of(procedure, effort, Filling::of(tuples, None));
             f64::from(effort.repetitions) * each + first
         };
         let full = total(Procedure::Throughput, &Effort::FULL, 0);

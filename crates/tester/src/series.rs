@@ -16,7 +16,7 @@ use tombolo_generator::{Background, Ends, FrameKind, Means, Template};
 
 use crate::bench::{Bench, BenchError, BenchPlan, Mix, Observer, Placement, Status};
 use crate::effort::Effort;
-use crate::forecast::{self, Forecast};
+use crate::forecast::{self, Filling, Forecast};
 use crate::frame_size::FrameSize;
 use crate::gateway::between_ports::hosts::{self, rule_of};
 use crate::gateway::between_ports::{external::External, laboratory::Laboratory, laboratory::Setup};
@@ -223,15 +223,16 @@ impl SeriesPlan {
             let missing = u32::try_from((1..=self.repetitions()).filter(|r| !known(r)).count()).unwrap_or(u32::MAX);
             let is_stateful = station.bench.test_frames.technology.is_stateful();
             let tuples = if is_stateful { u64::from(station.bench.tuples()) } else { 0 };
+            let filling = Filling::of(tuples, station.known.connection_rate.map(|rate| rate as f64));
             let (each, first) = match self.procedure {
                 Procedure::Scalability => {
                     let shape = station.bench.test_frames.shape;
                     let hosts = u64::from(shape.a_hosts) * u64::from(shape.b_hosts);
                     let cores = station.bench.placement.gateway.len();
                     let points = self.scale.connections_of_points(shape.a_ports, shape.b_ports, hosts, cores);
-                    forecast::seconds_of_series(self.scale.rates, &self.effort, is_stateful, &points)
+                    forecast::seconds_of_series(self.scale.rates, &self.effort, filling, &points)
                 }
-                procedure => forecast::seconds_of(procedure, &self.effort, tuples),
+                procedure => forecast::seconds_of(procedure, &self.effort, filling),
             };
             forecast.measurements += missing;
             forecast.seconds += f64::from(missing) * each + if missing > 0 { first } else { 0.0 };

@@ -1,4 +1,4 @@
-//! The pages of docs/howto do what they say: each is executed in a lab, as a reader would.
+//! The pages of docs/howto, and the tutorial, do what they say: each is executed in a lab, as a reader would.
 //!
 //! A page names its lab in a comment, and its blocks say where they belong:
 //!
@@ -188,11 +188,19 @@ fn has_all(output: &Output, expected: &[&str]) -> bool {
 }
 
 fn follow(name: &str, tools: &[&str]) {
+    follow_page(name, &Path::new(PAGES).join(format!("{}.md", name.replace('_', "-"))), tools);
+}
+
+#[test]
+fn tutorial() {
+    follow_page("tutorial", &Path::new(PAGES).join("../tutorial.md"), &["ping"]);
+}
+
+fn follow_page(name: &str, path: &Path, tools: &[&str]) {
     if skip_without(name, &[&["unshare", "nsenter"], tools].concat()) {
         return;
     }
-    let path = Path::new(PAGES).join(format!("{}.md", name.replace('_', "-")));
-    let page = Page::read(&path);
+    let page = Page::read(path);
     assert!(page.blocks.len() > 3, "{name}: {} blocks", page.blocks.len());
     let mut setup = Setup::new(&page.lab);
     for block in &page.blocks {

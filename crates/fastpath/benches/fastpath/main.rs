@@ -2,7 +2,8 @@
 //! bench-fastpath`.
 //!
 //! `--rounds N`; `--only SERIES,...`; `--without CONTENDER,...`; `--against PROGRAM` measures another
-//! build of this benchmark in the same rounds, as that of the commit before a change.
+//! build of this benchmark in the same rounds, as that of the commit before a change; `--results FILE`
+//! writes lines that `tombolo report --bars` reads.
 //!
 //! One core sends, forwards and receives. Each round measures every contender once; the table shows
 //! medians, and the median of the ratios within rounds. Absolute rates drift by a factor of two on
@@ -16,6 +17,7 @@ mod machine;
 mod other;
 mod population;
 mod redirect;
+mod written;
 
 use std::collections::HashMap;
 use std::io::Write as _;
@@ -23,6 +25,7 @@ use std::io::Write as _;
 use crate::contender::{Contender, Kind, Load, Outcome};
 use crate::other::Other;
 use crate::population::Population;
+use crate::written::Written;
 
 /// What is measured.
 struct Series {
@@ -89,7 +92,7 @@ const SERIES: [Series; 16] = [
         name: "lwaftr",
         load: many(Population::Softwires, false),
         creates: false,
-        contenders: &[Kind::Plain6, Kind::Lwaftr],
+        contenders: &[Kind::Redirect6, Kind::Plain6, Kind::Lwaftr],
     },
     Series {
         name: "lwaftr inward",
@@ -101,7 +104,7 @@ const SERIES: [Series; 16] = [
         name: "map-e",
         load: many(Population::Rules, false),
         creates: false,
-        contenders: &[Kind::Plain6, Kind::MapE],
+        contenders: &[Kind::Redirect6, Kind::Plain6, Kind::MapE],
     },
     Series {
         name: "map-e inward",
@@ -113,7 +116,7 @@ const SERIES: [Series; 16] = [
         name: "map-t",
         load: many(Population::Rules, false),
         creates: false,
-        contenders: &[Kind::Plain6, Kind::MapT],
+        contenders: &[Kind::Redirect6, Kind::Plain6, Kind::MapT],
     },
     Series {
         name: "map-t inward",
@@ -137,7 +140,7 @@ const SERIES: [Series; 16] = [
         name: "siit",
         load: one((4000, 250), 1_000_000),
         creates: false,
-        contenders: &[Kind::Plain6, Kind::Siit, Kind::Siit10k],
+        contenders: &[Kind::Redirect6, Kind::Plain6, Kind::Siit, Kind::Siit10k],
     },
     Series {
         name: "new sessions",
@@ -163,6 +166,7 @@ fn main() {
     let wanted = |name: &str| only.as_deref().is_none_or(|only| only.split(',').any(|o| o == name));
     let against = option("--against");
     let is_led = arguments.iter().any(|word| word == "--led");
+    let mut written = Written::to(option("--results").as_deref());
     if !is_led {
         say(&machine::describe());
     }
@@ -170,7 +174,7 @@ fn main() {
         if is_led {
             lead(series, &without);
         } else {
-            measure(series, rounds, &without, against.as_deref());
+            measure(series, rounds, &without, against.as_deref(), &mut written);
         }
     }
     if is_led {
@@ -178,12 +182,12 @@ fn main() {
     }
     if wanted("cores") {
         for kind in [Kind::Nat64, Kind::Nat44, Kind::Siit, Kind::Plain6] {
-            measure_cores(kind, rounds);
+            measure_cores(kind, rounds, &mut written);
         }
     }
     if wanted("sessions") {
         for kind in [Kind::Nat64, Kind::Nat44] {
-            measure_sessions(kind, rounds);
+            measure_sessions(kind, rounds, &mut written);
         }
     }
 }
@@ -191,7 +195,7 @@ fn main() {
 /// Two cores against one. Each core does everything for its own share of the packets: it sends, the
 /// gateway forwards on it (a veth is polled by the core that sent), and it receives. So this is the
 /// whole path twice, over one set of tables.
-fn measure_cores(kind: Kind, rounds: usize) {
+fn measure_cores(kind: Kind, rounds: usize, written: &mut Written) {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     if cores < 2 {
         say("SKIPPED: cores: this machine has one");
@@ -209,11 +213,12 @@ fn measure_cores(kind: Kind, rounds: usize) {
         lost += single.lost + double.lost;
     }
     say(&format!("cores, {}: 1000000 tuples, {rounds} rounds of {FRAMES} frames a core", kind.name()));
+    written.ratio(kind.name(), "two cores over one", &two, &one);
     say_ratio("one core", "two cores", (&one, &two), lost, &contender.remarks());
 }
 
 /// A hundred million sessions against one million.
-fn measure_sessions(kind: Kind, rounds: usize) {
+fn measure_sessions(kind: Kind, rounds: usize, written: &mut Written) {
     const FRAMES: u32 = 2_000_000;
     let mut contenders = [(4000, 250), (40_000, 2500)].map(|ports| Contender::new(kind, one(ports, FRAMES)).unwrap());
     contenders.iter_mut().for_each(Contender::fill_directly);
@@ -226,6 +231,7 @@ fn measure_sessions(kind: Kind, rounds: usize) {
         lost += small.lost + large.lost;
     }
     say(&format!("sessions, {}: {rounds} rounds of {FRAMES} frames, one core, random tuples", kind.name()));
+    written.ratio(kind.name(), "100 M sessions over 1 M", &many, &few);
     say_ratio("1 million", "100 million", (&few, &many), lost, &contenders[1].remarks());
 }
 
@@ -265,7 +271,7 @@ fn lead(series: &Series, without: &str) {
     other::be_led(|| round(series, &mut contenders));
 }
 
-fn measure(series: &Series, rounds: usize, without: &str, against: Option<&str>) {
+fn measure(series: &Series, rounds: usize, without: &str, against: Option<&str>, written: &mut Written) {
     let mut contenders = contenders(series, without);
     let others_without = format!("{without},plain4,plain6,redirect4,redirect6,iptables");
     let mut other = against.map(|program| Other::start(program, series.name, &others_without));
@@ -285,6 +291,17 @@ fn measure(series: &Series, rounds: usize, without: &str, against: Option<&str>)
     let hosts = population.hosts();
     say(&format!("{}: {hosts} subscribers, {rounds} rounds of {frames} frames, one core", series.name));
     for (number, contender) in contenders.iter().enumerate() {
+        written.rate(contender.name(), series.name, &rates[number]);
+        for (other, rates_of_other) in
+            contenders.iter().zip(&rates).filter(|(other, _)| other.name() != contender.name())
+        {
+            written.ratio(
+                contender.name(),
+                &format!("{} over {}", series.name, other.name()),
+                &rates[number],
+                rates_of_other,
+            );
+        }
         let ratio = |others: &[f64]| {
             let mut ratios: Vec<f64> = rates[number].iter().zip(others).map(|(own, other)| own / other).collect();
             median(&mut ratios)

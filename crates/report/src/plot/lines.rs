@@ -46,6 +46,8 @@ pub struct Sample {
     pub range: Option<(f64, f64)>,
     /// The value is a bound.
     pub bound: Option<Bound>,
+    /// Something between it and the one before has no value: no line leads here.
+    pub is_after_gap: bool,
 }
 
 const HEIGHT: u32 = 390;
@@ -123,10 +125,12 @@ impl Lines {
         };
         for line in &self.lines {
             let colour = ink::of_slot(line.dress.slot);
-            let path: Vec<(i32, i32)> = line.samples.iter().map(|sample| place(sample, sample.y)).collect();
-            match line.dress.is_published {
-                true => dashed(area, &path, colour)?,
-                false => area.draw(&PathElement::new(path, colour.stroke_width(2)))?,
+            for part in line.samples.chunk_by(|_, next| !next.is_after_gap) {
+                let path: Vec<(i32, i32)> = part.iter().map(|sample| place(sample, sample.y)).collect();
+                match line.dress.is_published {
+                    true => dashed(area, &path, colour)?,
+                    false => area.draw(&PathElement::new(path, colour.stroke_width(2)))?,
+                }
             }
             for sample in &line.samples {
                 if let Some((low, high)) = sample.range.filter(|(low, high)| low < high) {
@@ -181,8 +185,10 @@ mod tests {
     use super::*;
 
     fn line(slot: usize, is_published: bool, ys: &[f64]) -> Line {
-        let sample =
-            |(x, y): (u32, &f64)| Sample { x: f64::from(x), y: *y, range: Some((y * 0.9, y * 1.1)), bound: None };
+        let sample = |(x, y): (u32, &f64)| {
+            let range = Some((y * 0.9, y * 1.1));
+            Sample { x: f64::from(x), y: *y, range, bound: None, is_after_gap: false }
+        };
         Line {
             name: format!("gateway {slot}"),
             dress: Dress { slot, is_published },
@@ -211,6 +217,14 @@ mod tests {
         assert!(svg.contains("var(--s1)") && svg.contains("var(--ink)"));
         assert!(!svg.contains("\"#"), "a colour has no name: {svg}");
         assert!(svg.contains("fill=\"var(--paper)\""));
+    }
+
+    #[test]
+    fn no_line_leads_over_a_point_without_a_value() {
+        let mut broken = line(0, false, &[4.0, 5.0, 6.0]);
+        let whole = lines(vec![broken.clone()]).svg().unwrap();
+        broken.samples[2].is_after_gap = true;
+        assert_ne!(lines(vec![broken]).svg().unwrap(), whole);
     }
 
     #[test]

@@ -193,7 +193,7 @@ pub(super) fn features(page: &mut Document, run: &Run, published: Option<&Publis
     columns.extend(theirs.iter().map(|name| format!("{name}, published")));
     let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
     let mut table = Table::new("Features", &columns);
-    for name in names {
+    for &name in &names {
         let known = published.iter().flat_map(|p| &p.features).find(|feature| feature.name == name);
         let described = known.map_or_else(String::new, |feature| format!(": {}", feature.description));
         let mut cells: Vec<Cell> = vec![format!("{name}{described}").into()];
@@ -212,5 +212,17 @@ pub(super) fn features(page: &mut Document, run: &Run, published: Option<&Publis
         table.rows.push(cells);
     }
     page.table(table);
-    page.list(run.features.iter().map(|t| format!("{}, {}: {}.", t.gateway, t.feature, t.how)).collect());
+    page.list(names.iter().flat_map(|name| evidence(run, name)).collect());
+}
+
+/// What was seen of a feature, and of whom.
+fn evidence(run: &Run, feature: &str) -> Vec<String> {
+    let mut seen: Vec<(&str, Vec<&str>)> = Vec::new();
+    for tried in run.features.iter().filter(|tried| tried.feature == feature) {
+        match seen.iter_mut().find(|(how, _)| *how == tried.how) {
+            Some((_, gateways)) => gateways.push(&tried.gateway),
+            None => seen.push((&tried.how, vec![&tried.gateway])),
+        }
+    }
+    seen.into_iter().map(|(how, gateways)| format!("{feature}: {how} ({}).", gateways.join(", "))).collect()
 }

@@ -50,7 +50,7 @@ fn bucket(value: &Value) -> Option<(f64, f64)> {
 }
 
 fn sample(x: f64, y: f64) -> Sample {
-    Sample { x, y, range: None, bound: None }
+    Sample { x, y, range: None, bound: None, is_after_gap: false }
 }
 
 fn of_gateways(run: &Run, labels: &Labels, samples: impl Fn(&str, &Value) -> Option<Vec<Sample>>) -> Vec<Line> {

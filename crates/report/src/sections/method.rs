@@ -1,5 +1,7 @@
 //! What it was measured on, how, and what is to be known of the values.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use crate::document::Document;
@@ -57,8 +59,9 @@ pub(super) fn marks() -> Vec<String> {
 }
 
 pub(super) fn heading(run: &Run) -> String {
-    let mut technologies = run.gateways.iter().filter_map(|gateway| gateway["technology"].as_str());
-    let technology = technologies.rfind(|name| !name.starts_with("forward"));
+    let technologies = run.gateways.iter().filter_map(|gateway| gateway["technology"].as_str());
+    let technologies: BTreeSet<&str> = technologies.filter(|name| !name.starts_with("forward")).collect();
+    let technology = technologies.first().filter(|_| technologies.len() == 1);
     let technology = technology.map_or_else(String::new, |technology| format!(", {technology}"));
     let bytes = run.frame_bytes().map_or_else(String::new, |bytes| format!(", frames of {bytes} bytes"));
     let over = if run.asked["over_frame_sizes"] == true { ", over the length of frames" } else { "" };
@@ -108,7 +111,9 @@ pub(super) fn describe(page: &mut Document, run: &Run) {
     }
     let versions = run.gateways.iter().filter_map(|gateway| {
         let version = gateway["description"]["version"].as_str()?;
-        let settings = gateway["description"]["settings"].as_str().unwrap_or_default().trim();
+        // Files of before had them with every gateway of a run.
+        let is_ours = word(gateway, "gateway").starts_with("tombolo");
+        let settings = gateway["description"]["settings"].as_str().filter(|_| is_ours).unwrap_or_default().trim();
         let settings = if settings.is_empty() { String::new() } else { format!(" ({settings})") };
         Some(format!("{}: {version}{settings}", word(gateway, "gateway")))
     });

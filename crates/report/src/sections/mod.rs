@@ -35,7 +35,7 @@ pub fn document(results: &Results, title: &str) -> Result<Document, ReportError>
 
 fn section(page: &mut Document, part: &Part, labels: &Labels) -> Result<(), ReportError> {
     match &part.preset {
-        Some(preset) => introduce(page, preset),
+        Some(preset) => introduce(page, preset, part),
         None => page.heading(2, part.file.clone()),
     }
     let sizes = series::over_frame_sizes(&part.runs);
@@ -48,7 +48,7 @@ fn section(page: &mut Document, part: &Part, labels: &Labels) -> Result<(), Repo
     Ok(())
 }
 
-fn introduce(page: &mut Document, preset: &Preset) {
+fn introduce(page: &mut Document, preset: &Preset, part: &Part) {
     page.heading(2, format!("{}: {}", preset.name, preset.title));
     page.text(preset.asks.clone());
     if let Some(published) = &preset.published {
@@ -62,7 +62,9 @@ fn introduce(page: &mut Document, preset: &Preset) {
         page.list(published.notes.iter().map(|note| format!("Of the published figures: {note}.")).collect());
     }
     if !preset.deviations.is_empty() {
-        let form = if preset.form == "full" { "" } else { " Scaled to this machine: not comparable." };
+        // What was tried and not measured has no scale.
+        let is_scaled = preset.form != "full" && part.runs.iter().any(|run| run.features.is_empty());
+        let form = if !is_scaled { "" } else { " Scaled to this machine: not comparable." };
         page.text(format!("Where this run's method is another than the published one:{form}"));
         page.list(preset.deviations.iter().map(|deviation| format!("{deviation}.")).collect());
     }

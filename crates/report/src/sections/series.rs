@@ -83,14 +83,17 @@ fn points<'a>(run: &'a Run, kind: &Kind, gateway: &str) -> Vec<(u64, &'a Row)> {
     points
 }
 
-/// A point without a value is no point: the line goes on to the next one, the table says why.
+/// A point without a value is no point: the line ends before it and goes on behind it, the table says
+/// why.
 fn line(run: &Run, kind: &Kind, gateway: &str, labels: &Labels) -> Line {
-    let sample = |(at, row): &(u64, &Row)| {
-        let summary = row.summary?;
-        let range = Some((summary.min, summary.max));
-        Some(Sample { x: *at as f64, y: summary.median, range, bound: row.bound })
-    };
-    let samples = points(run, kind, gateway).iter().filter_map(sample).collect();
+    let (mut samples, mut is_after_gap) = (Vec::new(), false);
+    for (at, row) in points(run, kind, gateway) {
+        if let Some(summary) = row.summary {
+            let range = Some((summary.min, summary.max));
+            samples.push(Sample { x: at as f64, y: summary.median, range, bound: row.bound, is_after_gap });
+        }
+        is_after_gap = row.summary.is_none();
+    }
     Line { name: gateway.to_owned(), dress: labels.dress(gateway), samples }
 }
 
@@ -109,7 +112,7 @@ fn published_lines(published: Option<&Published>, kind: &Kind, labels: &Labels) 
 fn published_sample(series: &PublishedSeries, index: usize, at: u64) -> Option<Sample> {
     let scaled = |values: &[f64]| values.get(index).map(|value| value * series.scale);
     let range = scaled(&series.min).zip(scaled(&series.max));
-    Some(Sample { x: at as f64, y: scaled(&series.median)?, range, bound: None })
+    Some(Sample { x: at as f64, y: scaled(&series.median)?, range, bound: None, is_after_gap: false })
 }
 
 fn table(run: &Run, kind: &Kind, names: &[String]) -> Table {

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::here;
 use crate::effort::Effort;
 use crate::procedure::packet::Procedure;
 use crate::procedure::tcp::Protocol;
@@ -35,6 +36,8 @@ pub enum Step {
     Lookup(Lookup),
     /// Queries to a DNS64 resolver.
     Dns64,
+    /// Features of these gateways, tried.
+    Features(&'static [&'static str]),
 }
 
 /// A procedure on frames.
@@ -167,6 +170,14 @@ impl Step {
             said.push(format!(
                 "tester and gateway share a machine with {cores} processors and are linked by veth pairs; nothing is lent to it by hardware"
             ));
+        }
+        match self {
+            Step::Frames(Frames { gateways, .. })
+            | Step::Streams(Streams { gateways, .. })
+            | Step::Features(gateways) => {
+                said.extend(here::deviations(gateways));
+            }
+            Step::Lookup(_) | Step::Dns64 => {}
         }
         let is_quick = form == Form::Quick;
         match self {

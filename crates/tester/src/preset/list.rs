@@ -41,8 +41,12 @@ pub const ALL: &[Preset] = &[
         title: "stateful NAT64 against the number of cores",
         asks: "How do the rate of connections and the throughput of a stateful NAT64 grow with its cores?",
         published: "draft-figure-7",
-        steps: &[Step::Frames(Frames { over: Over::Cores, ..NAT64 })],
-        deviations: &[NO_RESERVED_CORES, NO_JOOL, TAYGA],
+        steps: &[Step::Frames(Frames {
+            gateways: &["plain", "tombolo:tc", "tombolo:off", "tayga", "jool"],
+            over: Over::Cores,
+            ..NAT64
+        })],
+        deviations: &[NO_RESERVED_CORES, TAYGA],
     },
     Preset {
         name: "draft-figure-8",
@@ -50,7 +54,7 @@ pub const ALL: &[Preset] = &[
         asks: "What do ever more connections take from connection rate and throughput of a stateful NAT64?",
         published: "draft-figure-8",
         steps: &[Step::Frames(Frames { ports: JOOL_POINTS, over: Over::Connections(Rates::Forwarding), ..NAT64 })],
-        deviations: &[NO_RESERVED_CORES, NO_JOOL, TAYGA],
+        deviations: &[NO_RESERVED_CORES, TAYGA],
     },
     Preset {
         name: "draft-figure-9",
@@ -58,12 +62,12 @@ pub const ALL: &[Preset] = &[
         asks: "How fast does a NAT64 delete all its sessions at once?",
         published: "draft-figure-9",
         steps: &[Step::Frames(Frames {
-            gateways: &["tombolo:tc", "tombolo:off"],
+            gateways: &["tombolo:tc", "tombolo:off", "jool"],
             ports: JOOL_POINTS,
             over: Over::Connections(Rates::Teardown),
             ..NAT64
         })],
-        deviations: &[NO_RESERVED_CORES, NO_JOOL, EMPTY_MEDIAN],
+        deviations: &[NO_RESERVED_CORES, JOOL_TEARDOWN, EMPTY_MEDIAN],
     },
     Preset {
         name: "dns-over-nat64",
@@ -118,7 +122,7 @@ pub const ALL: &[Preset] = &[
         asks: "What does TCP lose behind a NAT64, and how much of the processors does it take?",
         published: "thesis-tcp",
         steps: &[Step::Streams(Streams { protocol: Protocol::Tcp, ..STREAMS })],
-        deviations: &[NO_JOOL, VIRTUAL_LINKS],
+        deviations: &[VIRTUAL_LINKS],
     },
     Preset {
         name: "thesis-udp",
@@ -126,7 +130,20 @@ pub const ALL: &[Preset] = &[
         asks: "How much of what is sent as fast as it goes arrives behind a NAT64, and how much of the processors does it take?",
         published: "thesis-udp",
         steps: &[Step::Streams(Streams { protocol: Protocol::Udp, ..STREAMS })],
-        deviations: &[NO_JOOL, VIRTUAL_LINKS],
+        deviations: &[VIRTUAL_LINKS],
+    },
+    Preset {
+        name: "thesis-features",
+        title: "what a NAT64 does, feature by feature",
+        asks: "Which features of the thesis' list, and of what else a NAT64 has to do, does each gateway have?",
+        published: "thesis-features",
+        steps: &[Step::Features(&["tombolo:tc", "tombolo:off", "tayga", "jool"])],
+        deviations: &[
+            "each feature is tried by an exchange of packets, written by hand at both ends and looked at byte by byte; the published list is the author's own statement",
+            "neighbours and pings of the gateway's own addresses are answered by the host's kernel: a gateway on Linux is a host, a P4 program has to be one",
+            "explicit mappings are those of the stateless service, or module, of each gateway",
+            "Tayga has mappings of one address to one, so that it has no sessions",
+        ],
     },
     Preset {
         name: "jool-issue",
@@ -137,11 +154,7 @@ pub const ALL: &[Preset] = &[
             Step::Frames(Frames { ports: ByForm { full: &[(1, 1)], quick: &[(1, 1)] }, ..MIXED }),
             Step::Frames(Frames { ports: ByForm { full: &[(1000, 1)], quick: &[(1000, 1)] }, ..MIXED }),
         ],
-        deviations: &[
-            NO_JOOL,
-            "the gateway has the cores that the tester leaves, all of them busy: their load is not listed",
-            "NAT44 is measured with IPv4 frames beside plain forwarding of IPv6",
-        ],
+        deviations: &[LOAD_OF_CORES, "NAT44 is measured with IPv4 frames beside plain forwarding of IPv6"],
     },
 ];
 
@@ -155,7 +168,7 @@ const NAT44: Frames = Frames {
 };
 
 const NAT64: Frames = Frames {
-    gateways: &["plain", "tombolo:tc", "tayga"],
+    gateways: &["plain", "tombolo:tc", "tayga", "jool"],
     ports: ByForm { full: &[(2000, 500)], quick: &[(2000, 5)] },
     ..NAT44
 };
@@ -174,11 +187,11 @@ const JOOL_POINTS: ByForm<&[(u32, u32)]> = ByForm {
 const QUICK_POINTS: &[(u32, u32)] = &[(1563, 1), (3125, 2), (6250, 4)];
 
 const STREAMS: Streams =
-    Streams { protocol: Protocol::Tcp, gateways: &["plain", "tombolo", "tayga"], flows: &[1, 10, 20, 50] };
+    Streams { protocol: Protocol::Tcp, gateways: &["plain", "tombolo", "tayga", "jool"], flows: &[1, 10, 20, 50] };
 
 const MIXED: Frames = Frames {
     procedure: Procedure::ReceivedRate,
-    gateways: &["plain", "tombolo:tc", "tombolo:off", "tayga", "iptables", "nftables"],
+    gateways: &["plain", "tombolo:tc", "tombolo:off", "tayga", "jool", "jool_siit", "iptables", "nftables"],
     is_one_way: true,
     ..NAT44
 };
@@ -187,7 +200,8 @@ const NO_RESERVED_CORES: &str = "the gateway has the cores that the tester leave
 const CONSTANT_LOAD: &str =
     "connection tracking is sized for each point, to at most three connections for four buckets";
 const EMPTY_MEDIAN: &str = "the time of deleting an empty table is the median of five deletions in the same run";
-const NO_JOOL: &str = "Jool is a kernel module that this machine has not: others stand beside its published figures";
+const JOOL_TEARDOWN: &str = "Jool's table is deleted with its instance, which is then made anew";
+const LOAD_OF_CORES: &str = "the load is that of the cores that the gateway has to itself, with the receiver's port, at the highest rate and at half of what was received then";
 const TAYGA: &str = "Tayga is stateless: it has a throughput and no connections";
 const LOOKUP_IN_TURNS: &str =
     "rounds of all tables alternate, in user space and, of the running kernel's, in a BPF program; medians, not means";

@@ -9,11 +9,14 @@
 //! trials. It is not comparable with what was published, and says so.
 
 mod description;
+mod earlier;
+mod here;
 pub mod list;
 mod needs;
 mod run;
 
 pub use description::{ByForm, Form, Frames, Lookup, Over, Preset, Step, Streams};
+pub use earlier::Rates;
 pub use needs::Needs;
 pub use run::{Outcome, Setup};
 

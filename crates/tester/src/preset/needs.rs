@@ -5,8 +5,10 @@ use std::fmt;
 use serde::Serialize;
 
 use super::description::{ByForm, Form, Frames, Lookup, Over, Preset, Step, Streams};
+use super::earlier::Rates;
+use super::here;
 use crate::effort::Effort;
-use crate::forecast::{seconds_of, seconds_of_series};
+use crate::forecast::{Filling, seconds_of, seconds_of_series};
 use crate::gateway::Spec;
 use crate::procedure::packet::Procedure;
 
@@ -25,14 +27,16 @@ pub struct Needs {
 const BYTES_A_CONNECTION: u64 = 16 + 400;
 /// Programs, page pools, namespaces.
 const BASE_BYTES: u64 = 256 << 20;
+/// Every feature of one gateway, some of which it has not.
+const FEATURES_SECONDS: f64 = 8.0;
 /// Opening and probing one gateway.
 const START_SECONDS: f64 = 2.0;
 
 impl Preset {
-    /// What this form takes where a gateway can have so many cores.
+    /// What this form takes where a gateway can have so many cores, and has these rates of connections.
     #[must_use]
-    pub fn needs(&self, form: Form, gateway_cores: usize) -> Needs {
-        let all = self.steps.iter().map(|step| step.needs(form, gateway_cores));
+    pub fn needs(&self, form: Form, gateway_cores: usize, rates: &Rates) -> Needs {
+        let all = self.steps.iter().map(|step| step.needs(form, gateway_cores, rates));
         let none = Needs { seconds: 0.0, bytes: 0, cores: 1 };
         all.fold(none, |sum, step| Needs {
             seconds: sum.seconds + step.seconds,
@@ -43,15 +47,16 @@ impl Preset {
 }
 
 impl Step {
-    fn needs(&self, form: Form, gateway_cores: usize) -> Needs {
+    fn needs(&self, form: Form, gateway_cores: usize, rates: &Rates) -> Needs {
         let without = |seconds| Needs { seconds, bytes: BASE_BYTES, cores: 2 };
         match self {
-            Step::Frames(frames) => frames.needs(form, gateway_cores),
+            Step::Frames(frames) => frames.needs(form, gateway_cores, rates),
             Step::Streams(streams) => without(streams.seconds(form)),
             Step::Lookup(lookup) => lookup.needs(form),
+            Step::Features(gateways) => without(FEATURES_SECONDS * here::of(gateways).len() as f64),
             Step::Dns64 => {
                 let effort = if form == Form::Quick { Effort::QUICK } else { Effort::FULL };
-                let (each, first) = seconds_of(Procedure::Throughput, &effort, 0);
+                let (each, first) = seconds_of(Procedure::Throughput, &effort, Filling::NONE);
                 without(f64::from(effort.repetitions) * each + first)
             }
         }
@@ -59,7 +64,7 @@ impl Step {
 }
 
 impl Frames {
-    fn needs(&self, form: Form, gateway_cores: usize) -> Needs {
+    fn needs(&self, form: Form, gateway_cores: usize, rates: &Rates) -> Needs {
         let effort = form.effort();
         let repetitions = f64::from(effort.repetitions);
         let ports = form.of(self.ports);
@@ -68,18 +73,19 @@ impl Frames {
         let scale = self.scale(ports);
         let of_gateway = |name: &&str| {
             let is_stateful = name.parse::<Spec>().is_ok_and(|spec| spec.usual_technology().is_stateful());
+            let filling = if is_stateful { Filling::of(most, rates.of(name)) } else { Filling::NONE };
             let (each, first) = match self.over {
-                Over::Nothing => seconds_of(self.procedure, &effort, if is_stateful { most } else { 0 }),
+                Over::Nothing => seconds_of(self.procedure, &effort, filling),
                 _ => {
                     let points = scale.connections_of_points(inside, outside, 1, gateway_cores);
-                    seconds_of_series(scale.rates, &effort, is_stateful, &points)
+                    seconds_of_series(scale.rates, &effort, filling, &points)
                 }
             };
             START_SECONDS + repetitions * each + first
         };
         let cores = if self.over == Over::Nothing { 2 } else { 17 };
         Needs {
-            seconds: self.gateways.iter().map(of_gateway).sum(),
+            seconds: here::of(self.gateways).iter().map(of_gateway).sum(),
             bytes: BASE_BYTES + most * BYTES_A_CONNECTION,
             cores: if form == Form::Quick { 2 } else { cores },
         }
@@ -89,7 +95,7 @@ impl Frames {
 impl Streams {
     fn seconds(&self, form: Form) -> f64 {
         let (rounds, seconds, warm_up) = form.streams();
-        let measurements = self.gateways.len() * self.flows.len() * 2;
+        let measurements = here::of(self.gateways).len() * self.flows.len() * 2;
         measurements as f64 * f64::from(rounds) * (f64::from(seconds + warm_up) + 0.5)
     }
 }
@@ -133,7 +139,7 @@ mod tests {
     #[test]
     fn a_quick_preset_is_done_in_under_six_minutes_on_two_cores() {
         for preset in list::ALL {
-            let needs = preset.needs(Form::Quick, 1);
+            let needs = preset.needs(Form::Quick, 1, &Rates::default());
             assert!(needs.seconds < 360.0, "{}: {needs}", preset.name);
             assert!(needs.cores <= 2 && needs.bytes < 1 << 30, "{}: {needs}", preset.name);
         }
@@ -141,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_full_one_says_that_it_takes_long_and_much() {
-        let needs = named("draft-figure-4").unwrap().needs(Form::Full, 16);
+        let needs = named("draft-figure-4").unwrap().needs(Form::Full, 16, &Rates::default());
         assert!(needs.seconds > 86_400.0 && needs.bytes > 300 << 30 && needs.cores == 17, "{needs}");
     }
 }

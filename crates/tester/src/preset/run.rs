@@ -5,11 +5,13 @@ use std::path::PathBuf;
 use serde_json::json;
 
 use super::description::{Form, Frames, Lookup, Preset, Step, Streams};
+use super::here;
 use crate::bench::BenchError;
 use crate::effort::Effort;
 use crate::gateway::start::Options;
 use crate::gateway::{Flows, Kind, Spec, Technology};
 use crate::procedure::dns64::{Dns64Plan, Resolver, Shares, TIMEOUT};
+use crate::procedure::features::FeaturePlan;
 use crate::procedure::route_lookup;
 use crate::procedure::tcp::{Direction, TcpComparison};
 use crate::published::Published;
@@ -56,6 +58,7 @@ impl Preset {
                 Step::Streams(streams) => streams.run(form, setup, results),
                 Step::Lookup(lookup) => lookup.run(form, setup, results),
                 Step::Dns64 => dns64(form, setup, results),
+                Step::Features(gateways) => features(gateways, setup, results),
             };
             match failures {
                 Ok(failures) => outcome.failures.extend(failures),
@@ -76,7 +79,7 @@ type Failures = Result<Vec<(String, String)>, BenchError>;
 
 impl Frames {
     fn run(&self, form: Form, setup: &Setup, results: &mut ResultFile, progress: &mut dyn Progress) -> Failures {
-        let gateways: Result<Vec<Spec>, String> = self.gateways.iter().map(|name| name.parse()).collect();
+        let gateways: Result<Vec<Spec>, String> = here::of(self.gateways).iter().map(|name| name.parse()).collect();
         let gateways = gateways.map_err(BenchError::Unsuitable)?;
         let points = form.of(self.ports);
         let (inside_ports, outside_ports) = points.last().copied().unwrap_or((1, 1));
@@ -92,7 +95,7 @@ impl Frames {
 
 impl Streams {
     fn run(&self, form: Form, setup: &Setup, results: &mut ResultFile) -> Failures {
-        let gateways: Result<Vec<Kind>, String> = self.gateways.iter().map(|name| name.parse()).collect();
+        let gateways: Result<Vec<Kind>, String> = here::of(self.gateways).iter().map(|name| name.parse()).collect();
         let (rounds, seconds, warm_up_seconds) = form.streams();
         let comparison = TcpComparison {
             protocol: self.protocol,
@@ -130,6 +133,12 @@ impl Lookup {
         measured.map_err(|error| BenchError::Unsuitable(error.to_string()))?;
         Ok(Vec::new())
     }
+}
+
+fn features(gateways: &[&'static str], setup: &Setup, results: &mut ResultFile) -> Failures {
+    let gateways: Result<Vec<Spec>, String> = here::of(gateways).iter().map(|name| name.parse()).collect();
+    let gateways = gateways.map_err(BenchError::Unsuitable)?;
+    FeaturePlan { gateways, tombolo: setup.tombolo.clone() }.run(results)
 }
 
 fn dns64(form: Form, setup: &Setup, results: &mut ResultFile) -> Failures {

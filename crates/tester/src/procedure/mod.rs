@@ -1,11 +1,12 @@
 //! The procedures, one file or folder each. [`tcp`] works with iperf3 on connections,
-//! [`route_lookup`] on tables; all others work on frames, and [`packet`] names them.
+//! [`route_lookup`] on tables, [`features`] on single packets; all others work on frames, and [`packet`] names them.
 
 mod back_to_back;
 mod capacity;
 mod connection_rate;
 mod delay;
 pub mod dns64;
+pub mod features;
 mod frame_loss;
 mod known;
 mod measured;

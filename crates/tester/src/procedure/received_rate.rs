@@ -1,8 +1,12 @@
 //! Received rate under overload (CSIT's "maximum receive rate"): frames are sent at the tester's
 //! highest rate, and those that arrive right are counted. One trial, and no throughput: a gateway
 //! may forward more or less while it drops than it does without loss.
+//!
+//! How busy the gateway's cores are then says little, for an overloaded one has nothing else to do;
+//! so a second trial sends half of what arrived.
 
-use serde_json::json;
+use serde_json::{Value, json};
+use tombolo_generator::DirectionOutcome;
 
 use super::known::Known;
 use super::measured::{Bound, Measured};
@@ -10,8 +14,9 @@ use super::phase_one;
 use crate::bench::{Bench, BenchError, Observer};
 use crate::effort::Effort;
 use crate::search::Verdict;
+use crate::trial::Trial;
 
-/// Measures the sum of all directions, and each of them.
+/// Measures the sum of all directions, each of them, and the load of the gateway's cores.
 ///
 /// # Errors
 /// If trials cannot be run.
@@ -21,29 +26,52 @@ pub(super) fn measure(
     observer: &mut dyn Observer,
 ) -> Result<Vec<Measured>, BenchError> {
     let seconds = bench.effort.trial_seconds;
-    phase_one::fill_for(seconds, bench, known, observer)?;
+    phase_one::fill_for(2.0 * seconds, bench, known, observer)?;
     let rate = bench.tester_limit / bench.directions.count();
     let plan = bench.plain("received rate", bench.directions, rate, Effort::frames(rate, seconds));
-    let trial = bench.valid_trial(&plan, observer)?;
-    let per_direction: Vec<f64> = trial
-        .directions()
-        .map(|direction| {
-            // Over the time of sending: what is still queued at the end arrives later.
-            let span = direction.departures.last_ns.saturating_sub(direction.departures.first_ns).max(1);
-            direction.arrivals.received as f64 * 1e9 / span as f64
-        })
-        .collect();
+    let overload = bench.valid_trial(&plan, observer)?;
+    // Over the time of sending: what is still queued at the end arrives later.
+    let received: Vec<f64> =
+        overload.directions().map(|way| way.arrivals.received as f64 / seconds_of_sending(way)).collect();
     let details = json!({
-        "offered_per_direction": rate, "sent": trial.sent(), "lost": trial.lost(), "loss_percent": trial.loss_percent(),
-        "received_per_direction": per_direction, "verdict": trial.verdict, "reasons": trial.reasons,
+        "offered_per_direction": rate, "sent": overload.sent(), "lost": overload.lost(),
+        "loss_percent": overload.loss_percent(), "received_per_direction": received, "verdict": overload.verdict,
+        "reasons": overload.reasons,
     });
-    let measured = Measured::rate("received rate under overload", per_direction.iter().sum(), "frames/s", details);
-    Ok(vec![match (trial.verdict, trial.lost()) {
+    let measured = Measured::rate("received rate under overload", received.iter().sum(), "frames/s", details);
+    let measured = match (overload.verdict, overload.lost()) {
         // A late sender offers less than asked, which is an overload all the same while frames are lost.
-        (Verdict::Invalid, 0) => measured.without_value(format!("the trial is invalid: {}", trial.why())),
+        (Verdict::Invalid, 0) => measured.without_value(format!("the trial is invalid: {}", overload.why())),
         (_, 0) => {
             measured.bounded(Bound::AtLeast, "nothing was lost, so nothing was overloaded: the tester set the limit")
         }
         _ => measured,
-    }])
+    };
+    let mut all = vec![measured];
+    all.extend(load("under overload", &overload, bench));
+    let half = received.iter().copied().fold(f64::INFINITY, f64::min) / 2.0;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate, far below 2^64")]
+    let half = half as u64;
+    if overload.busy_s.is_some() && half > 0 {
+        let plan = bench.plain("half of the received rate", bench.directions, half, Effort::frames(half, seconds));
+        let calm = bench.valid_trial(&plan, observer)?;
+        all.extend(load("at half of the received rate", &calm, bench));
+    }
+    Ok(all)
+}
+
+/// How busy the cores that the gateway has to itself were while frames were sent, percent of all of
+/// them.
+fn load(when: &str, trial: &Trial, bench: &Bench) -> Option<Measured> {
+    let longest = trial.directions().map(seconds_of_sending).fold(0.0, f64::max);
+    let percent = 100.0 * trial.busy_s? / longest / bench.placement.gateway.len().max(1) as f64;
+    let measured = Measured::cost(format!("load of the gateway's cores, {when}"), percent, "%", Value::Null);
+    Some(match trial.verdict {
+        Verdict::Invalid => measured.doubted(format!("the trial is invalid: {}", trial.why())),
+        _ => measured,
+    })
+}
+
+fn seconds_of_sending(way: &DirectionOutcome) -> f64 {
+    way.departures.last_ns.saturating_sub(way.departures.first_ns).max(1) as f64 / 1e9
 }

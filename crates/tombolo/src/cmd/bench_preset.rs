@@ -8,7 +8,7 @@ use serde_json::json;
 use tombolo_report::{Results, markdown};
 use tombolo_tester::{
     bench::BenchError,
-    preset::{self, Form, Preset, Setup},
+    preset::{self, Form, Preset, Rates, Setup},
     results::ResultFile,
 };
 
@@ -44,15 +44,16 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if arguments.list {
-        return list(arguments.json);
+        return list(arguments);
     }
     let form = if arguments.full { Form::Full } else { Form::Quick };
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let setup =
         Setup { tombolo: std::env::current_exe().context("cannot find the program that is running")?, processors };
+    let rates = Rates::in_directory(&arguments.output);
     let mut failures = Vec::new();
     for preset in chosen(&arguments.names)? {
-        eprintln!("{}: {}; about {}", preset.name, preset.title, preset.needs(form, gateway_cores(processors)));
+        eprintln!("{}: {}; about {}", preset.name, preset.title, preset.needs(form, gateway_cores(processors), &rates));
         failures.extend(one(preset, form, &setup, arguments)?);
     }
     match failures.first() {
@@ -92,7 +93,11 @@ fn one(preset: &Preset, form: Form, setup: &Setup, arguments: &Arguments) -> any
         Err(BenchError::Interrupted) => bail!("interrupted; what was measured is in {}", file.display()),
         other => other?,
     };
-    let page = tombolo_report::document(&Results::read(std::slice::from_ref(&file))?, preset.title)?;
+    let measured = Results::read(std::slice::from_ref(&file));
+    if let (Err(_), Some((_, why))) = (&measured, outcome.failures.first()) {
+        bail!("nothing was measured: {why}");
+    }
+    let page = tombolo_report::document(&measured?, preset.title)?;
     let (text, _) = markdown::page(&page, preset.name);
     ensure!(!text.is_empty(), "there is nothing to show");
     // Drawings are for pages.
@@ -102,26 +107,30 @@ fn one(preset: &Preset, form: Form, setup: &Setup, arguments: &Arguments) -> any
     Ok(outcome.failures)
 }
 
-fn list(as_json: bool) -> anyhow::Result<()> {
+fn list(arguments: &Arguments) -> anyhow::Result<()> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let cores = gateway_cores(processors);
-    if as_json {
+    let rates = Rates::in_directory(&arguments.output);
+    let needs = |preset: &Preset, form| preset.needs(form, cores, &rates);
+    if arguments.json {
         let all: Vec<_> = preset::list::ALL
             .iter()
             .map(|preset| {
                 json!({ "name": preset.name, "title": preset.title, "asks": preset.asks,
-                    "quick": preset.needs(Form::Quick, cores), "full": preset.needs(Form::Full, cores) })
+                    "quick": needs(preset, Form::Quick), "full": needs(preset, Form::Full) })
             })
             .collect();
         return print::json(&all);
     }
     let mut table = print::table(&["preset", "what", "quick", "full"]);
     for preset in preset::list::ALL {
-        let [quick, full] = [Form::Quick, Form::Full].map(|form| preset.needs(form, cores).to_string());
+        let [quick, full] = [Form::Quick, Form::Full].map(|form| needs(preset, form).to_string());
         table.add_row([preset.name.to_owned(), preset.title.to_owned(), quick, full]);
     }
     print::line(&table.to_string())?;
     print::line(&format!(
-        "time on this machine with {processors} processors, memory, and processors that the published figures had"
+        "time on this machine with {processors} processors, memory, and processors that the published figures had; rates of connections are\n\
+         those of the quick results in {}, where there are any",
+        arguments.output.display()
     ))
 }

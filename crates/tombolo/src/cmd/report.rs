@@ -7,7 +7,9 @@ use std::{
 
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
-use tombolo_report::{Comparison, Results, bars, compare, compare::Finding, document::Document, html, markdown, plot};
+use tombolo_report::{
+    Comparison, Results, bars, compare, compare::Finding, document::Document, drawings, html, markdown, plot,
+};
 
 use super::print;
 
@@ -23,13 +25,17 @@ pub(crate) struct Arguments {
     /// What became slower, what faster, and what is too close to tell
     #[arg(long, num_args = 2, value_names = ["OLD", "NEW"])]
     compare: Option<Vec<PathBuf>>,
-    /// The speeds that the design asks for: met, not met, not measured by these files
+    /// The speeds that the design asks for, judged with their spread: met, not met, within the
+    /// spread, not measured by these files
     #[arg(long, conflicts_with = "compare")]
     bars: bool,
     /// The page: a name that ends with .html or .md [default: report.html; of --compare and
     /// --bars: a table on standard output]
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Its drawings as files of their own (SVG), into this directory
+    #[arg(long, value_name = "DIRECTORY", conflicts_with_all = ["compare", "bars"])]
+    plots: Option<PathBuf>,
     /// Its title
     #[arg(long, default_value = "Measurements of IPv4/IPv6 gateways")]
     title: String,
@@ -47,6 +53,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             let page = tombolo_report::document(&results, &arguments.title)?;
             let output = arguments.output.clone().unwrap_or_else(|| "report.html".into());
             write(&page, &output)?;
+            arguments.plots.iter().try_for_each(|directory| draw(&page, directory))?;
             print::line(&format!("{} runs: {}", results.runs().count(), output.display()))
         }
     }
@@ -59,16 +66,13 @@ fn judge(arguments: &Arguments) -> anyhow::Result<()> {
         write(&bars::document(&judged, &arguments.title), output)?;
         return print::line(&format!("{} speeds: {}", judged.len(), output.display()));
     }
+    let tally = bars::tally(&judged);
     let mut table = print::table(&["speed", "asked for", "", "figure (min to max)", "measured"]);
     for one in judged {
-        let verdict = match one.is_met {
-            Some(true) => "met",
-            Some(false) => "NOT MET",
-            None => "not measured",
-        };
-        table.add_row([one.what, one.asked, verdict.to_owned(), one.figure, one.measured]);
+        table.add_row([one.what, one.asked, one.verdict.in_words().to_owned(), one.figure, one.measured]);
     }
-    print::line(&table.to_string())
+    print::line(&table.to_string())?;
+    print::line(&tally)
 }
 
 fn compare_two(old: &Path, new: &Path, arguments: &Arguments) -> anyhow::Result<()> {
@@ -103,6 +107,14 @@ fn write(page: &Document, output: &Path) -> anyhow::Result<()> {
         }
         _ => bail!("{}: a page is HTML or Markdown; give a name that ends with .html or .md", output.display()),
     }
+}
+
+fn draw(page: &Document, directory: &Path) -> anyhow::Result<()> {
+    fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
+    drawings::files(page).iter().try_for_each(|(name, svg)| {
+        let file = directory.join(format!("{name}.svg"));
+        fs::write(&file, svg).with_context(|| format!("cannot write {}", file.display()))
+    })
 }
 
 fn tabulate(comparisons: &[Comparison]) -> String {

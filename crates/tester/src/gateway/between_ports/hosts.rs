@@ -9,6 +9,7 @@ use crate::gateway::addresses::{Addresses, MapRule, SIIT_PREFIX, embed};
 use crate::gateway::frames::Flows;
 use crate::gateway::kind::Kind;
 use crate::gateway::spec::Spec;
+use crate::gateway::start::jool;
 use crate::gateway::technology::Technology;
 
 /// Where further hosts are, beyond the lab's own two: they have routes through them.
@@ -86,6 +87,7 @@ fn pool_of(technology: Technology, spec: &Spec) -> Option<Pool> {
     let (rule, edge) = rule_of(technology);
     match (spec.kind()?, technology) {
         (Kind::Iptables | Kind::Nftables, Technology::Nat44 | Technology::Aftr) => Some((own, own)),
+        (Kind::Jool, Technology::Nat64) => Some((jool::POOL, jool::POOL)),
         (Kind::Tombolo, Technology::Lw4o6 | Technology::MapE | Technology::MapT) => {
             let (shared, _) = rule.share(edge);
             Some((shared, shared))

@@ -18,7 +18,7 @@ use super::placement::{SLICE, napi_threads, pin_inhabitants, spread};
 use crate::gateway::frames::Flows;
 use crate::gateway::kind::Kind;
 use crate::gateway::spec::Spec;
-use crate::gateway::start::{self, JOOL_UDP_TIMEOUT_SECONDS, Options, Running, StartError};
+use crate::gateway::start::{self, Options, Running, StartError, jool};
 use crate::gateway::technology::Technology;
 
 /// tombolo's own default (RFC 4787 REQ-5 recommends 300 s), and what it gets with more connections than
@@ -138,6 +138,16 @@ impl Laboratory {
         Ok(laboratory)
     }
 
+    /// What runs in it, with the addresses under which the two sides see each other.
+    pub(crate) fn running(&self) -> Option<&Running> {
+        self.running.as_ref()
+    }
+
+    /// Its namespaces.
+    pub(crate) fn lab(&self) -> &Lab {
+        &self.lab
+    }
+
     fn prepare(&mut self, flows: &Flows) -> Result<(), GatewayError> {
         for (node, ports) in self.parts {
             for port in ports {
@@ -185,7 +195,8 @@ impl Laboratory {
             silent => self.unsuitable(&silent.to_string()),
         })?;
         self.describe("version", started.version.clone());
-        if !self.options.settings.is_empty() {
+        let is_ours = self.spec.kind() == Some(Kind::Tombolo);
+        if is_ours && !self.options.settings.is_empty() {
             self.describe("settings", self.options.settings.replace('\n', " "));
         }
         self.running = Some(started);
@@ -278,7 +289,7 @@ impl Gateway for Laboratory {
         match self.spec.kind() {
             Some(Kind::Iptables | Kind::Nftables) => self.in_gateway("conntrack", &["-F"]).map(drop),
             Some(Kind::Tombolo) => self.tombolo(&["flush"]).map(drop),
-            Some(Kind::Jool) => self.in_gateway("jool", &["instance", "flush"]).map(drop),
+            Some(Kind::Jool) => jool::flush(Kind::Jool, &self.lab).map_err(|e| self.lab_error(e)),
             _ => Ok(()),
         }
     }
@@ -299,6 +310,7 @@ impl Gateway for Laboratory {
         match (&self.faulty, self.spec.kind()) {
             (Some(forwarder), _) => Some(of_sessions(forwarder.tuples())),
             (None, Some(Kind::Tombolo)) => tombolo_counts(&self.tombolo(&["show", "services", "--json"]).ok()?),
+            (None, Some(Kind::Jool)) => jool::sessions(self.node("gateway").ok()?).map(of_sessions),
             (None, _) if self.uses_conntrack() => conntrack::count(self.node("gateway").ok()?).map(of_sessions),
             (None, _) => None,
         }
@@ -322,7 +334,7 @@ impl Gateway for Laboratory {
         }
         match self.spec.kind()? {
             Kind::Iptables | Kind::Nftables => Some(conntrack::TIMEOUT_SECONDS),
-            Kind::Jool => Some(JOOL_UDP_TIMEOUT_SECONDS),
+            Kind::Jool => Some(jool::UDP_TIMEOUT_SECONDS),
             Kind::Tombolo if self.connections > TOMBOLO_SESSIONS => Some(TOMBOLO_LONG_TIMEOUT_SECONDS),
             Kind::Tombolo => Some(TOMBOLO_TIMEOUT_SECONDS),
             _ => None,
@@ -447,7 +459,7 @@ impl Laboratory {
                 self.start_gateway()?;
                 self.pin_processes()
             }
-            Kind::Jool => self.flush(),
+            Kind::Jool | Kind::JoolSiit => jool::flush(kind, &self.lab).map_err(|e| self.lab_error(e)),
             _ => Err(self.unsuitable("there is nothing to restart")),
         }
     }

@@ -12,7 +12,7 @@ use tombolo_lab::{Lab, LabError};
 
 mod ends;
 mod iptables;
-mod jool;
+pub(super) mod jool;
 mod nftables;
 mod pair;
 mod plain;
@@ -20,10 +20,18 @@ mod running;
 mod tayga;
 mod tombolo;
 
-pub(super) use jool::UDP_TIMEOUT_SECONDS as JOOL_UDP_TIMEOUT_SECONDS;
 pub use running::{Options, Running, STATIC_PORT, StartError};
 
 use super::kind::Kind;
+
+/// What this machine lacks of a gateway that not every machine has, and where it is to be had.
+#[must_use]
+pub fn missing(kind: Kind) -> Option<String> {
+    match kind {
+        Kind::Jool | Kind::JoolSiit => jool::missing(kind),
+        _ => None,
+    }
+}
 
 /// Starts the gateway in a lab and waits until it passes packets.
 ///

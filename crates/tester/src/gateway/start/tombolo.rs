@@ -20,7 +20,8 @@ use crate::gateway::kind::Kind;
 use crate::gateway::technology::Technology;
 use crate::machine;
 
-const READY_LIMIT: Duration = Duration::from_secs(15);
+/// An emulated processor takes its time to verify the programs.
+const READY_LIMIT: Duration = Duration::from_secs(60);
 
 pub(super) fn start(lab: &Lab, options: &Options) -> Result<Running, LabError> {
     let file = lab.directory()?.join("tombolo.toml");
