@@ -1,21 +1,20 @@
 #!/bin/sh
 # Jool beside this project's gateway, in one guest: Debian 12 with its kernel and its Jool, in a machine that QEMU emulates
 # (no KVM needed, and no kernel module in this system). The tester is the guest's as well, so that all of a run were measured
-# alike. An emulated processor is no processor: the ratios within a run say something, the heights nothing. Its clock counts
-# its instructions, so that what else this system does tears no holes into the trials: a ratio is one of instructions, and knows
-# no caches. Its two cores take turns, every 25 us or sooner, for the old timer (PIT) of the machine, to which nobody listens,
-# ends each turn.
+# alike. An emulated processor is no processor: the ratios within a run say something, the heights nothing. It has one core,
+# which tester and gateway share, and a clock that counts its instructions, so that what else this system does tears no holes
+# into the trials: a ratio is one of instructions, the tester's included, and knows no caches.
 #
 #   scripts/measure-jool.sh [PRESET...]
 #
-#   PRESET    what is measured, in its quick form (tombolo bench preset --list); default: draft-figure-7 draft-figure-9
-#             thesis-features
+#   PRESET    what is measured, in its quick form (tombolo bench preset --list); by default features, and with few
+#             connections, for an emulated processor is slow: rate of connections, throughput, tear-down
 #
+#   TOMBOLO   the program, where it is not to be built
 #   RESULTS   where the result files go (target/measure-jool)
 #   GUEST     a shell command in the guest before that
-#   BENCH     other arguments of `tombolo bench` than those of presets; its results go to RESULTS/bench.jsonl
 #   MEMORY, LIMIT, NICE    MiB (4096), seconds (7200) and niceness (0) of the guest
-#   INSTRUCTION    2: an instruction takes 4 ns, as a power of two
+#   INSTRUCTION    how long an instruction takes: 2 to the power of this, in ns (1)
 #
 # Debian's packages are downloaded and unpacked in target/debian, nothing is installed; Jool's modules are compiled there, in
 # a root of Debian 12 with that kernel's headers. Needs root (chroot) and, of Debian: qemu-system-x86, cpio, kmod, xz-utils.
@@ -27,14 +26,13 @@ case ${1:-} in -*)
 	exit 2
 	;;
 esac
-[ $# -gt 0 ] || set -- draft-figure-7 draft-figure-9 thesis-features
 results=${RESULTS:-$PWD/target/measure-jool}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 root=$work/root
 mkdir -p "$results" "$root/results"
 
-debian_guest "$root" amd64 bookworm curl ethtool iperf3 nftables iptables conntrack tayga unbound jool-tools libgcc-s1 base-files
+debian_guest "$root" amd64 bookworm curl ethtool iperf3 nftables iptables conntrack tayga unbound jool-tools libgcc-s1 base-files util-linux
 release=$(debian_kernel "$work/kernel" amd64 6.1)
 debian_modules "$work/kernel" "$release" "$root"
 
@@ -66,21 +64,27 @@ mkdir -p "$root/lib/modules/$release/extra"
 cp "$built"/*.ko "$root/lib/modules/$release/extra"
 depmod -b "$root" "$release"
 
-cargo build --release -p tombolo
-strip -o "$root/usr/bin/tombolo" "${CARGO_TARGET_DIR:-target}/release/tombolo"
+[ -n "${TOMBOLO:-}" ] || cargo build --release -p tombolo
+strip -o "$root/usr/bin/tombolo" "${TOMBOLO:-${CARGO_TARGET_DIR:-target}/release/tombolo}"
 
 debian_init >"$root/init"
 cat >>"$root/init" <<INIT
 modprobe jool && modprobe jool_siit && echo "jool: \$(jool --version)"
 mkdir -p /results
-# Mode 2 of channel 0, 60 of its ticks of 838 ns.
-port() { printf "\\\\x\$2" | dd of=/dev/port bs=1 count=1 seek=\$1 conv=notrunc 2>/dev/null; }
-port 67 34; port 64 3c; port 64 00
+# The sender waits by looking at the clock, at real-time priority 1: what it waits for goes before it.
+echo -1 >/proc/sys/kernel/sched_rt_runtime_us
+for task in /proc/[0-9]*; do
+	read -r name <\$task/comm
+	[ "\$name" != ksoftirqd/0 ] || chrt -f -p 2 \${task#/proc/}
+done
+bench() { chrt -f 2 tombolo bench "\$@" 2>&1 | cat; }
 ${GUEST:-}
-if [ -n '${BENCH:-}' ]; then
-	tombolo bench ${BENCH:-} -o /results/bench.jsonl 2>&1 | cat
-else
-	for preset in $*; do tombolo bench preset \$preset --quick -o /results 2>&1 | cat; done
+for preset in ${*:-thesis-features}; do bench preset \$preset --quick -o /results; done
+if [ $# = 0 ]; then
+	nat64="--technology nat64 --quick --fill-rate 3000 --against tombolo:tc --against tombolo:off"
+	bench throughput \$nat64 --dut plain --against jool --inside-ports 1000 --outside-ports 1 -o /results/throughput.jsonl
+	bench connection-rate \$nat64 --dut jool --inside-ports 1000 --outside-ports 1 -o /results/connection-rate.jsonl
+	bench teardown \$nat64 --dut jool --inside-ports 5000 --outside-ports 4 -o /results/teardown.jsonl
 fi
 for file in /results/*.jsonl; do
 	echo "BEGIN \${file##*/}"
@@ -91,7 +95,7 @@ echo "measure-jool: done"
 poweroff -f
 INIT
 chmod +x "$root/init"
-QEMU="-icount shift=${INSTRUCTION:-2},sleep=off" APPEND="tsc=reliable" SMP=2 NICE=${NICE:-0} MEMORY=${MEMORY:-4096} \
+QEMU="-icount shift=${INSTRUCTION:-1},sleep=off" APPEND="tsc=reliable" SMP=1 NICE=${NICE:-0} MEMORY=${MEMORY:-4096} \
 	debian_boot "$work/kernel" "$root" amd64 | tee "$results/guest.log" | sed '/^BEGIN /,/^END/d'
 
 # The result files, from what the guest printed.

@@ -16,7 +16,6 @@ pub use tombolo_generator::Means;
 use crate::effort::{Effort, age_at_the_end};
 use crate::gateway::{Gateway, GatewayError, TestFrames};
 use crate::headers::{Headers, Hops};
-use crate::processors::Work;
 use crate::scale::Scale;
 use crate::search::Attempt;
 use crate::search::Verdict;
@@ -562,7 +561,7 @@ impl Bench {
         let (started, mut trouble, mut go_on) = (Instant::now(), None, true);
         let is_here = self.placement.sharing == Sharing::Apart && self.gateway.ports().0.namespace.is_some();
         let watch = is_here.then(|| CoreWatch::begin(&self.placement.gateway));
-        let work = is_here.then(Work::now);
+        let worked_before = self.gateway.worked_ns().filter(|_| is_here);
         let (rig, gateway) = (&mut self.rig, &mut self.gateway);
         let outcome = rig.run(&exchange, &mut |sent, _| {
             if let Err(error) = during(gateway.as_mut(), started.elapsed()) {
@@ -580,9 +579,9 @@ impl Bench {
             return Err(BenchError::Interrupted);
         }
         let drops = self.port_drops().saturating_sub(before);
-        let busy = |work: Work| Work::now().busy_seconds_since(&work, &self.placement.gateway);
+        let since = |before: u64| Some(self.gateway.worked_ns()?.saturating_sub(before) as f64 / 1e9);
         let surroundings = Surroundings {
-            busy_s: work.map(busy),
+            worked_s: worked_before.and_then(since),
             port_drops: drops,
             sharing: self.placement.sharing,
             // With two rates it is not known which frames were due meanwhile.

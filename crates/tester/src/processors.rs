@@ -2,9 +2,6 @@
 
 use std::fs;
 
-/// Of `/proc/stat`, on every kernel of the processors that this runs on.
-const TICKS_PER_SECOND: f64 = 100.0;
-
 /// What each processor had done at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Work {
@@ -31,14 +28,6 @@ impl Work {
         Work { ticks: ticks.collect() }
     }
 
-    /// Seconds that these of them were busy since, together.
-    #[must_use]
-    pub fn busy_seconds_since(&self, earlier: &Work, processors: &[usize]) -> f64 {
-        let busy = |work: &Work, processor: &usize| work.ticks.get(*processor).map_or(0, |(busy, _)| *busy);
-        let ticks = |processor: &usize| busy(self, processor).saturating_sub(busy(earlier, processor));
-        processors.iter().map(ticks).sum::<u64>() as f64 / TICKS_PER_SECOND
-    }
-
     /// How busy each was since, in percent.
     #[must_use]
     pub fn percent_since(&self, earlier: &Work) -> Vec<f64> {
@@ -61,7 +50,6 @@ mod tests {
         let after = Work::of("cpu  1 1\ncpu0 120 0 110 760 110 0 0 0 0 0\ncpu1 0 0 40 60 0 0 0 0 0 0\nintr 6\n");
         assert_eq!(after.percent_since(&before), [30.0, 80.0]);
         assert_eq!(before.percent_since(&before), [0.0, 0.0]);
-        assert_eq!((after.busy_seconds_since(&before, &[1]), after.busy_seconds_since(&before, &[0, 1])), (0.4, 0.7));
         assert!(!Work::now().ticks.is_empty());
     }
 }

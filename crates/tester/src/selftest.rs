@@ -12,7 +12,7 @@ use tombolo_generator::{
 use tombolo_lab::{Lab, LabError, Topology, topology::End, topology::Link};
 
 use crate::bench::BenchError;
-use crate::gateway::between_ports::placement::{napi_threads, spread};
+use crate::gateway::between_ports::placement::{napi_threads, processor_ns, spread};
 use crate::gateway::{Addresses, Flows, GatewayError, Technology, TestFrames};
 
 /// Rate of the pacing test, frames a second.
@@ -171,11 +171,6 @@ fn receiver_cost(
         least = Some(least.map_or(each, |least| least.min(each)));
     }
     Ok(least)
-}
-
-/// Time that a thread has run, from the first field of its schedstat.
-fn processor_ns(thread: i32) -> Option<u64> {
-    std::fs::read_to_string(format!("/proc/{thread}/schedstat")).ok()?.split(' ').next()?.parse().ok()
 }
 
 fn lab_error(source: LabError) -> GatewayError {

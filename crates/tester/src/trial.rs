@@ -88,8 +88,8 @@ pub struct Trial {
     pub reasons: Vec<String>,
     /// When a core of the gateway was not there for it.
     pub absences: Vec<Absence>,
-    /// Seconds that the cores which the gateway has to itself were busy, together.
-    pub busy_s: Option<f64>,
+    /// Seconds of processors that the gateway took, where it has cores to itself.
+    pub worked_s: Option<f64>,
 }
 
 /// Whether the sending core also does the gateway's work.
@@ -112,14 +112,14 @@ pub struct Surroundings {
     pub sharing: Sharing,
     /// When a core of the gateway was not there for it.
     pub absences: Vec<Absence>,
-    /// Seconds that the cores which the gateway has to itself were busy, together.
-    pub busy_s: Option<f64>,
+    /// Seconds of processors that the gateway took, where it has cores to itself.
+    pub worked_s: Option<f64>,
 }
 
 impl Trial {
     /// Judges an outcome.
     pub fn judge(outcome: Outcome, surroundings: &Surroundings) -> Trial {
-        let Surroundings { port_drops, sharing, ref absences, busy_s } = *surroundings;
+        let Surroundings { port_drops, sharing, ref absences, worked_s } = *surroundings;
         let mut faults = Vec::new();
         let mut doubts = Vec::new();
         if port_drops > 0 {
@@ -150,7 +150,7 @@ impl Trial {
             (true, false) => (Verdict::Failed, faults),
             (false, _) => (Verdict::Invalid, doubts.into_iter().chain(faults).collect()),
         };
-        Trial { outcome, verdict, reasons, absences: absences.clone(), busy_s }
+        Trial { outcome, verdict, reasons, absences: absences.clone(), worked_s }
     }
 
     /// Both directions, those that were used.
@@ -448,7 +448,7 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     const ALONE: Surroundings =
-        Surroundings { port_drops: 0, sharing: Sharing::Apart, absences: Vec::new(), busy_s: None };
+        Surroundings { port_drops: 0, sharing: Sharing::Apart, absences: Vec::new(), worked_s: None };
 
     /// A second of 100,000 frames that lost these, with a pause of 20 ms in the middle.
     fn outcome(missing: &[u32]) -> Outcome {

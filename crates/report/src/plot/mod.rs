@@ -29,6 +29,20 @@ pub struct Dress {
     pub is_published: bool,
 }
 
+impl Dress {
+    /// Its colour, counted from 0.
+    #[must_use]
+    pub fn colour(self) -> usize {
+        self.slot % ink::SLOTS
+    }
+
+    /// Its shape: colours come again after some gateways, with another one.
+    #[must_use]
+    pub fn shape(self) -> usize {
+        (self.slot + self.slot / ink::SLOTS) % 4
+    }
+}
+
 /// A drawing that stands alone, with the colours that a page would give it.
 #[must_use]
 pub fn standalone(svg: &str) -> String {
@@ -65,8 +79,7 @@ fn width_of(text: &str, size: i32) -> i32 {
 fn shape(area: &Area<'_>, (x, y): (i32, i32), dress: Dress) -> Drawn {
     const R: i32 = 5;
     let colour = ink::of_slot(dress.slot);
-    // Colours come again after some gateways, with another shape.
-    let outline: Option<Vec<(i32, i32)>> = match (dress.slot + dress.slot / ink::SLOTS) % 4 {
+    let outline: Option<Vec<(i32, i32)>> = match dress.shape() {
         0 => None,
         1 => Some(vec![(x, y - R - 1), (x + R + 1, y + R - 1), (x - R - 1, y + R - 1)]),
         2 => Some(vec![(x - R + 1, y - R + 1), (x + R - 1, y - R + 1), (x + R - 1, y + R - 1), (x - R + 1, y + R - 1)]),

@@ -15,7 +15,7 @@ pub(crate) struct Scale {
 }
 
 /// More than this from the smallest to the largest value: equal steps are equal ratios.
-const WIDE: f64 = 30.0;
+const WIDE: f64 = 12.0;
 
 impl Scale {
     /// From zero to the largest value, or, where values are far apart, over their powers of ten.

@@ -201,7 +201,7 @@ const CONSTANT_LOAD: &str =
     "connection tracking is sized for each point, to at most three connections for four buckets";
 const EMPTY_MEDIAN: &str = "the time of deleting an empty table is the median of five deletions in the same run";
 const JOOL_TEARDOWN: &str = "Jool's table is deleted with its instance, which is then made anew";
-const LOAD_OF_CORES: &str = "the load is that of the cores that the gateway has to itself, with the receiver's port, at the highest rate and at half of what was received then";
+const LOAD_OF_CORES: &str = "the load is the time that the gateway's threads and those of its ports took of its cores, the receiver's included, at the highest rate and at half of what was received then";
 const TAYGA: &str = "Tayga is stateless: it has a throughput and no connections";
 const LOOKUP_IN_TURNS: &str =
     "rounds of all tables alternate, in user space and, of the running kernel's, in a BPF program; medians, not means";

@@ -52,7 +52,7 @@ pub(super) fn measure(
     let half = received.iter().copied().fold(f64::INFINITY, f64::min) / 2.0;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate, far below 2^64")]
     let half = half as u64;
-    if overload.busy_s.is_some() && half > 0 {
+    if overload.worked_s.is_some() && half > 0 {
         let plan = bench.plain("half of the received rate", bench.directions, half, Effort::frames(half, seconds));
         let calm = bench.valid_trial(&plan, observer)?;
         all.extend(load("at half of the received rate", &calm, bench));
@@ -60,11 +60,11 @@ pub(super) fn measure(
     Ok(all)
 }
 
-/// How busy the cores that the gateway has to itself were while frames were sent, percent of all of
+/// What the gateway took of the cores that it has to itself while frames were sent, percent of all of
 /// them.
 fn load(when: &str, trial: &Trial, bench: &Bench) -> Option<Measured> {
     let longest = trial.directions().map(seconds_of_sending).fold(0.0, f64::max);
-    let percent = 100.0 * trial.busy_s? / longest / bench.placement.gateway.len().max(1) as f64;
+    let percent = 100.0 * trial.worked_s? / longest / bench.placement.gateway.len().max(1) as f64;
     let measured = Measured::cost(format!("load of the gateway's cores, {when}"), percent, "%", Value::Null);
     Some(match trial.verdict {
         Verdict::Invalid => measured.doubted(format!("the trial is invalid: {}", trial.why())),

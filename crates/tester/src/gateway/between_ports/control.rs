@@ -96,6 +96,11 @@ pub trait Gateway {
         if technology.is_pair() { 2 } else { 1 }
     }
 
+    /// Time that processors have spent on its work so far, nanoseconds, where that can be told from others'.
+    fn worked_ns(&self) -> Option<u64> {
+        None
+    }
+
     /// Sizes its tables for so many connections, where it has tables that can be sized and that
     /// matter for its speed; returns the number of buckets. The same number of connections for each
     /// bucket, whatever their number.

@@ -14,7 +14,7 @@ use super::conntrack;
 use super::control::{Gateway, GatewayError, TableCounts};
 use super::faulty::FaultyForwarder;
 use super::hosts::{self, HOME_HOSTS};
-use super::placement::{SLICE, napi_threads, pin_inhabitants, spread};
+use super::placement::{SLICE, napi_threads, pin_inhabitants, spread, worked_ns};
 use crate::gateway::frames::Flows;
 use crate::gateway::kind::Kind;
 use crate::gateway::spec::Spec;
@@ -322,6 +322,12 @@ impl Gateway for Laboratory {
             Kind::Iptables | Kind::Nftables => Some(conntrack::memory_bytes(self.connections)),
             _ => None,
         }
+    }
+
+    fn worked_ns(&self) -> Option<u64> {
+        // Without threads of its own the kernel's part is the sending core's.
+        let nodes = || self.parts.iter().filter_map(|(node, _)| self.lab.node(node).ok());
+        (!self.napi_threads.is_empty()).then(|| worked_ns(&self.napi_threads, nodes()))
     }
 
     fn routers(&self, _: Technology) -> u8 {

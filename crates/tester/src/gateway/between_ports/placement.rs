@@ -76,6 +76,18 @@ pub(crate) fn pin_inhabitants(node: &Namespace, cores: &[usize]) -> io::Result<(
     Ok(())
 }
 
+/// Time that processors have spent on these threads, and on those of the namespaces' processes,
+/// nanoseconds.
+pub(super) fn worked_ns<'a>(threads: &BTreeSet<i32>, nodes: impl Iterator<Item = &'a Namespace>) -> u64 {
+    let all = threads.iter().copied().chain(nodes.flat_map(inhabitants));
+    all.filter_map(processor_ns).sum()
+}
+
+/// Time that a thread has run, from the first field of its schedstat.
+pub(crate) fn processor_ns(thread: i32) -> Option<u64> {
+    fs::read_to_string(format!("/proc/{thread}/schedstat")).ok()?.split(' ').next()?.parse().ok()
+}
+
 /// All threads of all processes in the namespace.
 fn inhabitants(node: &Namespace) -> Vec<i32> {
     let here = fs::metadata(node.path()).map(|file| (file.dev(), file.ino())).ok();
