@@ -223,7 +223,7 @@ fn a_speed_is_judged_with_its_spread_and_a_bound_decides_one_way() {
     let lines = [
         run("route-lookup", &["tombolo"]),
         lookup("tombolo", 4, 10.0),
-        lookup("tombolo", 6, 11.0),
+        lookup("tombolo", 6, 11.5),
         lookup("kernel", 4, 40.0),
         run("teardown", &["tombolo:tc"]),
         teardown,
