@@ -178,7 +178,9 @@ fn features_stand_beside_those_of_the_document() {
         .push(json!({ "record": "feature", "gateway": "tayga", "feature": "ARP", "works": false, "how": "no answer" }));
     let html = page_of(&lines);
     assert!(html.contains("<td class=\"better\">works</td><td class=\"worse\">does not work</td>"), "{html}");
-    assert!(html.contains("<td class=\"published\">fully implemented</td>") && html.contains("tayga, ARP: no answer."));
+    assert!(
+        html.contains("<td class=\"published\">fully implemented</td>") && html.contains("ARP: no answer (tayga).")
+    );
 }
 
 #[test]

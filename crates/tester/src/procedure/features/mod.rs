@@ -1,6 +1,6 @@
 //! Which features a gateway has: each is tried by an exchange of a few real packets, written and read
-//! by hand ([`packets`]) at both ends of the laboratory ([`cable`]). Nothing is known beforehand: a
-//! feature works where the [`exchanges`] show it.
+//! by hand (`packets`) at both ends of the laboratory (`cable`). Nothing is known beforehand: a
+//! feature works where the `exchanges` show it.
 
 mod cable;
 mod exchanges;
