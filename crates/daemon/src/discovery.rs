@@ -14,9 +14,15 @@ use tombolo_io::router::{Advertisement, Routers};
 use tombolo_wire::Prefix64;
 use tombolo_wire::prefix_discovery::{NAME, prefixes_in};
 
+use crate::question::Question;
+
 /// How long a router may take to answer: it waits half a second (RFC 4861 section 6.2.6), and three
 /// seconds from its last advertisement to all, which most do not keep.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long the resolver may take. A prefix that is gone is used as long as it is waited for, and who has none
+/// asks again; the resolver itself would take ten seconds and more to give up.
+const RESOLVED: Duration = Duration::from_secs(2);
 
 /// Why there is no prefix.
 #[derive(Debug, thiserror::Error)]
@@ -110,6 +116,16 @@ pub fn advertised() -> Option<Prefix64> {
         tracing::warn!("routers cannot be asked for the prefix of the PLAT: {error}");
         None
     })
+}
+
+/// The IPv6 addresses of a name, if the resolver is quick about it.
+///
+/// # Errors
+/// What the resolver says; `TimedOut` if it says nothing.
+pub fn resolved(name: &str) -> std::io::Result<Vec<Ipv6Addr>> {
+    let (mut question, wanted) = (Question::default(), name.to_owned());
+    question.ask("resolver", (Duration::ZERO, Instant::now()), move || tombolo_io::resolver::ipv6_addresses(&wanted));
+    question.answer_within(RESOLVED).unwrap_or_else(|| Err(std::io::ErrorKind::TimedOut.into()))
 }
 
 /// The first prefix that may be used. A lifetime of 0 ends its use (RFC 8781 section 4).

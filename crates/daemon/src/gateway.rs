@@ -67,9 +67,7 @@ pub(crate) fn serve(
     let supervisor = Arc::new(supervisor);
     let awaiting = discovery::awaiting(&plan);
     let awaits = Awaits::of(&plan);
-    if let Some(lack) =
-        discovery::complete(&mut plan, None, discovery::advertised, tombolo_io::resolver::ipv6_addresses)
-    {
+    if let Some(lack) = discovery::complete(&mut plan, None, discovery::advertised, discovery::resolved) {
         tracing::warn!("{}", in_one_line(&lack));
     }
     // From here on a signal is not lost: it waits until the gateway is complete, and then ends it.

@@ -116,8 +116,7 @@ impl Next {
         let awaits = discovery::awaiting(&plan).and_then(|number| plan.service(number));
         let former = awaits.and_then(|service| discovery::in_use(current, &service.name));
         let former = former.filter(|_| !wish.forget_prefix);
-        let resolve = tombolo_io::resolver::ipv6_addresses;
-        if let Some(lack) = discovery::complete(&mut plan, former, discovery::advertised, resolve) {
+        if let Some(lack) = discovery::complete(&mut plan, former, discovery::advertised, discovery::resolved) {
             tracing::warn!("{}", in_one_line(&lack));
         }
         keep_lent(&mut plan, current)?;

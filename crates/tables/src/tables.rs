@@ -47,7 +47,7 @@ use crate::index::{Index, Inserted};
 use crate::lease::Leases;
 use crate::memory::{MemoryError, MemorySource};
 use crate::outside::{OutsideIndex, Slot};
-use crate::path_mtu::PathMtus;
+use crate::path_mtu::{PATHS, PathMtus};
 use crate::session::{
     COUNTED, Inserted as InsertedSession, LOAD, Lifetimes, Session, SessionKey, SessionRef, Sessions, State, Sweep,
     UNANSWERED,
@@ -77,7 +77,7 @@ pub struct Capacity {
 }
 
 impl Capacity {
-    /// Bytes that tables of this size take, to a hundred kilobytes.
+    /// Bytes that tables of this size take, to a few kilobytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         // A line each, a bit for whether it is used, and entries of an index of which 70 % are.
@@ -86,7 +86,8 @@ impl Capacity {
         // 16 bytes each, of which LOAD percent are used, and the overflow.
         let sessions = self.sessions * 16 * 100 / LOAD * 33 / 32;
         let outside = u64::from(self.outside_slots);
-        lines + u64::from(self.leases) * 64 + sessions + outside * 4 + outside * 4 / u64::from(SMALLEST_BLOCK)
+        let others = (u64::from(self.leases) + u64::from(PATHS)) * 64;
+        lines + others + sessions + outside * 4 + outside * 4 / u64::from(SMALLEST_BLOCK)
     }
 }
 

@@ -28,7 +28,7 @@ use running::TOMBOLO;
 
 const PAGES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/howto");
 /// How long something may take that a reader waits for.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(40);
 
 /// A block of a page that is executed.
 #[derive(Debug)]
