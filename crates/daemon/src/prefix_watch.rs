@@ -125,23 +125,31 @@ fn lack(service: &str) -> String {
     )
 }
 
-/// The network is asked again and again, as long as there is no prefix.
+/// The network is asked again and again, as long as there is no prefix: routers and the resolver, neither of which
+/// waits for the other.
 #[derive(Debug, Default)]
-struct Search(Question<bool>);
+struct Search {
+    resolver: Question<bool>,
+    /// When the routers were asked last.
+    solicited: Option<Instant>,
+}
 
 impl Search {
     /// Whether the resolver knows a prefix now. What routers answer is heard as all that they say.
     fn has_found(&mut self, routers: Option<&Routers>, now: Instant) -> bool {
-        if let Some(found) = self.0.answer() {
-            return found;
+        if let Some(routers) = routers
+            && self.solicited.is_none_or(|solicited| solicited + AGAIN <= now)
+        {
+            self.solicited = Some(now);
+            if let Err(error) = routers.solicit() {
+                tracing::debug!("routers cannot be asked for the prefix of the PLAT: {error}");
+            }
         }
         let known = || discovery::is_known(tombolo_io::resolver::ipv6_addresses);
-        if self.0.ask("resolver", (AGAIN, now), known)
-            && let Some(Err(error)) = routers.map(Routers::solicit)
-        {
-            tracing::debug!("routers cannot be asked for the prefix of the PLAT: {error}");
-        }
-        false
+        self.resolver.answer().unwrap_or_else(|| {
+            self.resolver.ask("resolver", (AGAIN, now), known);
+            false
+        })
     }
 }
 

@@ -467,9 +467,11 @@ fn a_clat_follows_the_prefix_that_routers_advertise() {
     assert!(!clat.log_tail(60).contains("2001:db8:bad::"), "{}", clat.log_tail(60));
 
     // The routers take it back: nothing is sent to where no PLAT is. It comes again, within five seconds.
-    let pings = || ping(lab.node("client").unwrap(), &[SERVER]).contains(" 0% packet loss");
+    let pings = || ping(lab.node("client").unwrap(), &["-W", "0.5", SERVER]).contains(" 0% packet loss");
     router.lives_for(0);
+    let began = Instant::now();
     clat.wait_for_text("waits for the prefix of its PLAT", PATIENCE).unwrap();
+    println!("the prefix was out of use after {:?}", began.elapsed());
     assert!(!pings());
     router.lives_for(600);
     let began = Instant::now();
