@@ -18,6 +18,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use crate::atomic::{AtomicU64, Ordering};
+use crate::binding::halves;
 use crate::hash::HashKey;
 use crate::memory::{MemoryError, MemorySource, Record, Slab};
 use crate::tick::{Tick, ticks};
@@ -90,7 +91,7 @@ impl PathMtus {
     /// by what is said (RFC 8201 section 4), only by being forgotten.
     pub fn learn(&self, address: [u8; 16], mtu: u32, now: Tick) -> bool {
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        let words = words(address);
+        let words = halves(address);
         let lines = self.places(words).map(|place| &self.lines[place]);
         let known = |line: &PathLine| line.known.load(Ordering::Relaxed);
         let has_it = |line: &&&PathLine| until(known(line)) > now && line.address() == words;
@@ -113,7 +114,7 @@ impl PathMtus {
 
     #[cold]
     fn look_up(&self, address: [u8; 16], now: Tick) -> Option<u32> {
-        let words = words(address);
+        let words = halves(address);
         self.places(words).into_iter().find_map(|place| {
             let line = &self.lines[place];
             let before = line.known.load(Ordering::Acquire);
@@ -131,10 +132,6 @@ impl PathLine {
     fn address(&self) -> [u64; 2] {
         [self.address[0].load(Ordering::Acquire), self.address[1].load(Ordering::Acquire)]
     }
-}
-
-fn words(address: [u8; 16]) -> [u64; 2] {
-    crate::binding::halves(address)
 }
 
 const fn until(known: u64) -> Tick {
