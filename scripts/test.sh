@@ -117,6 +117,7 @@ status=$?
 failed=$(sum failed "$log")
 passed=$(sum passed "$log")
 flaky=''
+lacking=''
 
 # Only failed tests are worth a second look: an error of the compiler, or a machine on which nothing works, is not.
 targets=$(sed -n 's/^error: test failed, to rerun pass `-p [^ ]* \(.*\)`$/\1/p' "$log")
@@ -142,7 +143,7 @@ if [ "$failed" -gt 0 ] && [ "$failed" -le 5 ]; then
 fi
 
 if [ $# -eq 0 ]; then
-    grep -q '^test result: ok' "$models" || status=1
+    grep -q '^test result: ok' "$models" || { status=1; lacking='FAILED: the models of the tables were not built, or did not pass'; }
     passed=$((passed + $(sum passed "$models")))
     failed=$((failed + $(sum failed "$models")))
     echo "$(sed -n 's/.*model .*: \([0-9]*\) executions.*/\1/p' "$models" | awk '{ sum += $1 } END { print sum + 0 }') executions of models"
@@ -161,5 +162,6 @@ for target in $flaky; do
     echo "FLAKY: $(echo "$target" | tr ':' ' ') failed once and passed when run again"
 done
 sed -n 's/^test \(.*\) \.\.\. FAILED$/FAILED: \1/p' "$log"
+[ -z "$lacking" ] || echo "$lacking"
 echo "$((passed - skipped)) passed, $failed failed, $skipped skipped"
 exit "$status"

@@ -99,25 +99,28 @@ impl Keeper {
                 due = due.min(Instant::now() + SETTLE);
             }
             if Instant::now() >= due && !stop.is_given() {
-                let complete = self.look();
+                let complete = self.look(stop);
                 due = Instant::now() + if complete { PERIOD } else { PACE.min(self.budget.wait()).max(WAIT) };
             }
         }
     }
 
     /// Puts back what is missing, as far as it may. True if nothing is missing.
-    fn look(&mut self) -> bool {
+    fn look(&mut self, stop: &StopSignal) -> bool {
         let provided = Arc::clone(&self.provided);
-        provided.with(|host| self.look_at(host)).unwrap_or(true)
+        provided.with(|host| self.look_at(host, stop)).unwrap_or(true)
     }
 
-    fn look_at(&mut self, host: &mut Host) -> bool {
+    fn look_at(&mut self, host: &mut Host, stop: &StopSignal) -> bool {
         self.watch.follow(host);
         answer_neighbours(host, &self.device, &self.health);
         let mut faults: Vec<String> =
             Forwarding::read().remedies().iter().map(|remedy| format!("the host does not forward: {remedy}")).collect();
         let advice = faults.len();
+        let mut done = Vec::new();
         match host.missing() {
+            // The device goes with the threads that end.
+            _ if stop.is_given() => return true,
             Err(error) => faults.push(in_one_line(&error)),
             Ok(missing) if missing.is_empty() => {}
             Ok(missing) if !self.budget.take() => {
@@ -127,7 +130,6 @@ impl Keeper {
                 }));
             }
             Ok(missing) => {
-                let mut done = Vec::new();
                 for missing in missing {
                     match host.put_back(&missing) {
                         Ok(()) => done.push(missing.to_string()),
@@ -135,9 +137,12 @@ impl Keeper {
                     }
                 }
                 self.put_back.fetch_add(done.len() as u64, Ordering::Relaxed);
-                self.say(&done.join(", "));
             }
         }
+        if stop.is_given() {
+            return true;
+        }
+        self.say(&done.join(", "));
         let complete = faults.len() == advice;
         self.health.set("host", faults);
         complete

@@ -183,6 +183,12 @@ macro_rules! atomics {
                 }
 
                 #[track_caller]
+                pub(crate) fn fetch_max(&self, number: $int, order: Ordering) -> $int {
+                    step(&self.turn);
+                    self.value.fetch_max(number, note_write(weakened(Kind::Exchange, order, Location::caller())))
+                }
+
+                #[track_caller]
                 pub(crate) fn fetch_update(
                     &self,
                     success: Ordering,
