@@ -200,6 +200,7 @@ pub static SERVICE: Section = Section {
         "static": "array of tables", "none", "[{ inside = \"[2001:db8::2]:80\", outside = \"192.0.2.1:80\", protocol = \"tcp\" }]",
             "Bindings that are always there; see below.";
         ..FURTHER_PROTOCOLS;
+        ..HELPERS;
         ..FILTERED;
         ..INBOUND_TCP;
         ..SESSIONS;
@@ -235,6 +236,7 @@ pub static NAT44: Section = Section {
         "static": "array of tables", "none", "[{ inside = \"10.0.0.2:80\", outside = \"192.0.2.1:80\", protocol = \"tcp\" }]",
             "Bindings that are always there; see below.";
         ..FURTHER_PROTOCOLS;
+        ..HELPERS;
         "filtering": "\"endpoint-independent\", \"address-dependent\" or table", "\"endpoint-independent\"", "\"address-dependent\"",
             "Who may send to a binding from outside: anybody, or remote addresses that the inside has sent to (RFC 4787 REQ-8, RFC 6888 REQ-7). A table has one for each protocol; see below.";
         ..INBOUND_TCP;
@@ -413,6 +415,7 @@ pub static AFTR: Section = Section {
         "subscriber_prefix": "bits", "56", "64",
             "B4s whose addresses begin with the same bits are one subscriber: they get one outside address and share one limit (RFC 7785).";
         ..FURTHER_PROTOCOLS;
+        ..HELPERS;
         ..FILTERED;
         ..INBOUND_TCP;
         ..SESSIONS;

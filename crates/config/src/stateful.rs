@@ -10,6 +10,7 @@ use tombolo_engine::mapping::allocation::{Allocation, Blocks, Deterministic, Sub
 use tombolo_engine::mapping::deterministic::{DeterministicMap, Order};
 use tombolo_engine::mapping::networks::Networks;
 use tombolo_engine::mapping::pool::{Parity, Pool, PortRanges, PortSpace};
+use tombolo_engine::mechanism::Helpers;
 use tombolo_engine::mechanism::napt::{
     Filtering, Filters, InboundTcp, Nat, Policy, Protocols, Sessions, StaticBinding, SubscriberIs, UnsolicitedSyn,
 };
@@ -56,6 +57,9 @@ pub(crate) fn policy(table: &Table<'_>, defaults: Policy, log: &mut Log) -> Poli
         policy.unsolicited_syn =
             table.read_or("unsolicited_syn", defaults.unsolicited_syn, log, |node| node.choice(&UNSOLICITED));
     }
+    if table.allows("helpers") {
+        policy.helpers = table.read_or("helpers", defaults.helpers, log, helpers);
+    }
     if table.allows("pcp")
         && let Some(node) = table.find("pcp")
     {
@@ -76,6 +80,15 @@ pub(crate) fn policy(table: &Table<'_>, defaults: Policy, log: &mut Log) -> Poli
         });
     }
     policy
+}
+
+/// What of applications is rewritten.
+fn helpers(node: &Node<'_>) -> Result<Helpers, Problem> {
+    let mut helpers = Helpers::default();
+    for item in node.items()? {
+        helpers = helpers.and(item.choice(&Helpers::NAMES)?);
+    }
+    Ok(helpers)
 }
 
 /// What is translated besides TCP, UDP and ICMP. Of addresses of the host, the kernel brings these alone.

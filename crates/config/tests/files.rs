@@ -681,7 +681,7 @@ pool = [{ addresses = "198.51.100.1" }]
             "gateway.toml:5: service[0].inside[1] = \"10.0.0.7\": overlaps service[0].inside[0] (10.0.0.0/24); give each its own addresses",
             "gateway.toml:6: service[0].pool[0].addresses = \"192.0.2.0/28\": overlaps service[0].inside[2] (192.0.2.8); give each its own addresses",
             "gateway.toml:7: service[0].static[0].inside = \"10.0.1.2:80\": 10.0.1.2 is not inside; add it to the key \"inside\", or use a host there",
-            "gateway.toml:8: service[0].prefix = \"64:ff9b::/96\": unknown key; known here: kind, name, inside_interfaces, inside, untranslated, pool, masquerade, static, further_protocols, filtering, inbound_tcp, sessions, bindings_per_subscriber, limits, allocation, pcp, unsolicited_syn, port_parity, tcp_mss, inside_mtu, outside_mtu",
+            "gateway.toml:8: service[0].prefix = \"64:ff9b::/96\": unknown key; known here: kind, name, inside_interfaces, inside, untranslated, pool, masquerade, static, further_protocols, helpers, filtering, inbound_tcp, sessions, bindings_per_subscriber, limits, allocation, pcp, unsolicited_syn, port_parity, tcp_mss, inside_mtu, outside_mtu",
             "gateway.toml:11: service[1].inside = []: nobody is inside; add a prefix, as \"10.0.0.0/24\"",
         ]
     );

@@ -83,8 +83,8 @@ pub enum ChecksumState {
     },
 }
 
-/// One IP packet, changed in place.
-#[derive(Debug)]
+/// One IP packet, changed in place. The default is none, in no buffer.
+#[derive(Debug, Default)]
 pub struct Packet<'b> {
     buffer: &'b mut [u8],
     start: usize,

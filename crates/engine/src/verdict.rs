@@ -194,6 +194,9 @@ drop_reasons! {
     HairpinningOff = "hairpinning-off", remedy: "set hairpinning = true if subscribers are to reach each other";
     /// A request of PCP from a host that is inside no service that takes any (RFC 6887 section 8.2).
     NotPcpClient = "not-pcp-client", remedy: "give the service of the host a table pcp, if its hosts may ask for ports";
+    /// A helper would rewrite a line before what it rewrote last has been acknowledged; the sender
+    /// sends it again (RFC 6384 section 4).
+    RewritingUnacknowledged = "rewriting-unacknowledged", remedy: "none needed: the sender sends it again";
     /// The buffer has no room for the larger header.
     NoHeadroom = "no-headroom", remedy: "this is a defect of the gateway; report it";
 }

@@ -13,6 +13,13 @@
 #include "parse.h"
 #include "session.h"
 
+/* True if `port` of the remote says that a helper listens to the connection: napt/helped.rs. */
+static __always_inline bool is_helped(const volatile struct service *service, __u8 space,
+				      __u16 port)
+{
+	return space == SPACE_TCP && service->control_port && service->control_port == port;
+}
+
 /* True if the packet may make state: anything but TCP, and SYN. */
 static __always_inline bool opens(const struct packet *packet)
 {
@@ -486,6 +493,8 @@ static __always_inline struct outcome outbound(const volatile struct service *se
 	struct sighting sighting;
 	bool found = false;
 
+	if (is_helped(service, packet->space, packet->destination_port))
+		return PASSED(MISS_HELPER);
 	bound->now = now;
 	bound->counts_as = counts_as(packet->space, packet->destination_port, now);
 	if (find_inside(key, bound)) {
@@ -546,6 +555,8 @@ static __always_inline struct outcome inbound(const volatile struct service *ser
 
 	if (!arrival->range)
 		return PASSED(MISS_NOT_OURS);
+	if (is_helped(service, packet->space, packet->source_port))
+		return PASSED(MISS_HELPER);
 	/* An echo request to the host has any identifier. */
 	if (packet->space == SPACE_ICMP && service->claims & CLAIM_NO_ICMP)
 		return PASSED(MISS_POLICY);

@@ -63,6 +63,8 @@ misses! {
     Permission = "permission";
     /// Policy refuses it.
     Policy = "policy";
+    /// Of a connection in which a helper rewrites what is said.
+    Helper = "helper";
     /// Another writer changed the same record at the same moment.
     Race = "race";
     /// No mapping covers an address.

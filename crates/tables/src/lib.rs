@@ -25,6 +25,7 @@
 //!   a TCP binding lies in the binding's record.
 //! * [`tables`]: the tables together: admit, bind, find. [`sweep`]: what has expired goes.
 //! * [`path_mtu`]: what routers have said of paths to the far ends of softwires.
+//! * [`conversation`]: connections in which helpers rewrite what the ends say.
 //! * [`audit`]: every invariant that ties the tables together, checked one by one.
 //! * [`former`]: tables that an earlier process has left, whatever their layout.
 //! * [`shared`]: records and numbers for programs inside the kernel.
@@ -37,6 +38,7 @@ pub mod atomic;
 pub mod audit;
 pub mod binding;
 pub mod blocks;
+pub mod conversation;
 mod entry;
 mod first;
 #[cfg(not(loom))]

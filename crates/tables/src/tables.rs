@@ -40,6 +40,7 @@ use std::cell::Cell;
 use crate::atomic::{Ordering, fence};
 use crate::binding::{Binding, BindingId, Bindings, InsideKey, MOST_UNANSWERED};
 use crate::blocks::{BlockIndex, SMALLEST_BLOCK};
+use crate::conversation::{CONVERSATIONS, Conversations};
 use crate::entry::flags;
 use crate::first::{First, Opened};
 use crate::hash::HashKey;
@@ -86,7 +87,7 @@ impl Capacity {
         // 16 bytes each, of which LOAD percent are used, and the overflow.
         let sessions = self.sessions * 16 * 100 / LOAD * 33 / 32;
         let outside = u64::from(self.outside_slots);
-        let others = (u64::from(self.leases) + u64::from(PATHS)) * 64;
+        let others = (u64::from(self.leases) + u64::from(PATHS) + u64::from(CONVERSATIONS)) * 64;
         lines + others + sessions + outside * 4 + outside * 4 / u64::from(SMALLEST_BLOCK)
     }
 }
@@ -106,13 +107,15 @@ pub struct Memory {
     pub leases: usize,
     /// Paths that are smaller than their services were told.
     pub paths: usize,
+    /// Connections in which helpers rewrite what the ends say.
+    pub conversations: usize,
 }
 
 impl Memory {
     /// Bytes of all tables together.
     #[must_use]
     pub const fn total(&self) -> usize {
-        self.subscribers + self.bindings + self.outside + self.sessions + self.leases + self.paths
+        self.subscribers + self.bindings + self.outside + self.sessions + self.leases + self.paths + self.conversations
     }
 }
 
@@ -238,6 +241,8 @@ pub struct Tables {
     pub leases: Leases,
     /// Paths that are smaller than their services were told.
     pub paths: PathMtus,
+    /// Connections in which helpers rewrite what the ends say.
+    pub conversations: Conversations,
     pub(crate) subscriber_index: Index,
     pub(crate) inside_index: Index,
     pub(crate) key: HashKey,
@@ -259,6 +264,7 @@ impl Tables {
             sessions: Sessions::new(source, capacity.sessions, key)?,
             leases: Leases::new(source, capacity.leases)?,
             paths: PathMtus::new(source, key)?,
+            conversations: Conversations::new(source)?,
             key,
         })
     }
@@ -288,6 +294,7 @@ impl Tables {
             sessions: self.sessions.bytes(),
             leases: self.leases.bytes(),
             paths: self.paths.bytes(),
+            conversations: self.conversations.bytes(),
         }
     }
 

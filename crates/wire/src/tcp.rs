@@ -12,6 +12,10 @@ use crate::{ParseError, Port, read_u16, read_u32, write_u16, write_u32};
 
 /// Bytes of a header without options.
 pub const HEADER_LENGTH: usize = 20;
+/// Offset of the sequence number.
+pub const SEQUENCE: usize = 4;
+/// Offset of the acknowledgement number.
+pub const ACKNOWLEDGEMENT: usize = 8;
 /// Offset of the byte that holds the header length in its upper half.
 pub const DATA_OFFSET: usize = 12;
 /// Offset of the flags.
@@ -100,13 +104,13 @@ impl<'a> TcpView<'a> {
     /// Sequence number.
     #[must_use]
     pub fn sequence(self) -> u32 {
-        read_u32(self.segment, 4)
+        read_u32(self.segment, SEQUENCE)
     }
 
     /// Acknowledgement number.
     #[must_use]
     pub fn acknowledgement(self) -> u32 {
-        read_u32(self.segment, 8)
+        read_u32(self.segment, ACKNOWLEDGEMENT)
     }
 
     /// Bytes of the header with its options: 20 to 60.

@@ -39,6 +39,12 @@ pub(super) const FURTHER_PROTOCOLS: &[Key] = keys! {
         "What is translated besides TCP, UDP and ICMP. `sctp`, `dccp` and `udp-lite` go by their ports, the first two among those of TCP, the last among those of UDP. `esp` and `gre` have none: of each, one host has an outside address until it has been silent for `timeouts.udp`, whoever comes first, and others on the same address are refused; they want port-by-port allocation. What is none of these is refused.";
 };
 
+/// NAT64, NAT44 and AFTR.
+pub(super) const HELPERS: &[Key] = keys! {
+    "helpers": "array of strings", "[]", "[\"ftp\"]",
+        "What applications say of addresses that is rewritten on its way. `ftp`: in control connections from inside to TCP port 21, `PORT` and `EPRT` get an outside port that leads to the host's, so that active mode works, and through a NAT64 `EPSV` becomes `PASV`, and its reply one to `EPSV` (RFC 6384). These connections are left to the engine. What is encrypted stays as it is.";
+};
+
 /// What filters as RFC 4787 recommends unless told otherwise.
 pub(super) const FILTERED: &[Key] = keys! {
     "filtering": "\"endpoint-independent\", \"address-dependent\" or table", "\"endpoint-independent\"", "\"address-dependent\"",

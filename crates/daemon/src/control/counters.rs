@@ -114,6 +114,7 @@ pub(crate) fn counters(running: &Running, all: bool, rows: &mut Rows<'_>) -> Res
         ("to-host", totals.to_host),
         ("held", totals.held),
         ("replied", totals.replied),
+        ("helper-unchanged", running.tables.conversations.unchanged()),
         ("queue-received", queues.received_packets),
         ("queue-received-bytes", queues.received_bytes),
         ("queue-received-unusable", queues.received_unusable),

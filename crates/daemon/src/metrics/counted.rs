@@ -117,6 +117,8 @@ fn packets(page: &mut Page, running: &Running, taken: Option<&Taken>) {
     page.counter("tombolo_held_packets_total", "Packets kept for later, mostly fragments.", one(totals.held));
     let help = "Packets answered: with an ICMP error, an echo reply, or a response of PCP.";
     page.counter("tombolo_replied_packets_total", help, one(totals.replied));
+    let help = "Segments that a helper would have changed, and had to leave as they were.";
+    page.counter("tombolo_helper_unchanged_segments_total", help, one(running.tables.conversations.unchanged()));
     let drops = DropReason::ALL.iter().map(|&reason| (label("reason", reason.name()), totals.drops[reason as usize]));
     page.counter("tombolo_dropped_packets_total", "Packets not forwarded; see docs/drop-reasons.md.", drops);
     let help = "Requests of PCP that were answered, by what was asked for and how that ended.";
@@ -210,6 +212,7 @@ fn state(page: &mut Page, running: &Running, plan: &Plan) {
         ("bindings", u64::from(tables.bindings.capacity())),
         ("sessions", plan.capacity.sessions),
         ("leases", u64::from(tables.leases.capacity())),
+        ("conversations", u64::from(tables.conversations.capacity())),
     ];
     let capacity = capacity.map(|(table, room)| (label("table", table), room));
     page.gauge("tombolo_table_capacity_entries", "Entries that there is room for.", capacity);
@@ -219,6 +222,7 @@ fn state(page: &mut Page, running: &Running, plan: &Plan) {
         ("bindings", Some(u64::from(tables.bindings.count()))),
         ("sessions", running.sessions()),
         ("leases", Some(u64::from(tables.leases.count()))),
+        ("conversations", Some(u64::from(tables.conversations.count()))),
     ];
     let entries = entries.into_iter().filter_map(|(table, count)| Some((label("table", table), count?)));
     page.gauge("tombolo_table_entries", "Entries that there are; sessions as of the last sweep.", entries);

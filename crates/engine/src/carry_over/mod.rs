@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use tombolo_tables::Tables;
 use tombolo_tables::binding::{Binding, BindingId, InsideKey, Origin, flags};
+use tombolo_tables::conversation::Conversation;
 use tombolo_tables::former::FormerTables;
 use tombolo_tables::lease::Lease;
 use tombolo_tables::session::{DOUBTED, Session, SessionKey, SessionRef, State, UNANSWERED};
@@ -140,7 +141,19 @@ impl CarryOver {
             self.sessions(settled, tick);
         }
         self.kept_back(tick);
+        self.conversations();
         self.carried
+    }
+
+    /// Connections whose numbers differ on both sides keep their differences.
+    fn conversations(&self) {
+        for (was, used) in self.former.conversations() {
+            let mut ends = was.ends;
+            if let Some(number) = self.services.get(usize::from(ends.inside.service)).copied().flatten() {
+                ends.inside.service = number;
+                self.tables.conversations.begin(&Conversation { ends, ..was }, used, |_, _| false);
+            }
+        }
     }
 
     /// Tells `ends` of the bindings that have ended, and of the blocks of ports that their

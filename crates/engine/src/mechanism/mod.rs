@@ -3,13 +3,15 @@
 //!
 //! Three carry the technologies: [`translate`], [`tunnel`] and [`napt`]. Beside them, in the order
 //! in which a packet meets them: [`screen`] refuses what may not pass at all, [`reassembly`] waits
-//! for fragments, [`fragment`] sends in pieces where it has to, [`reply`] answers. What is refused
+//! for fragments, [`fragment`] sends in pieces where it has to, [`reply`] answers, and [`helper`] rewrites what applications
+//! say of addresses, where a service is told to. What is refused
 //! comes back as a [`Refusal`], which names the ICMP error for its sender.
 
 pub mod echo;
 pub(crate) mod error_limit;
 pub mod fragment;
 pub(crate) mod hairpin;
+pub mod helper;
 pub mod identification;
 pub mod napt;
 pub mod offload;
@@ -21,6 +23,7 @@ pub mod screen;
 pub mod translate;
 pub mod tunnel;
 
+pub use helper::Helpers;
 pub use identification::IdentificationGenerator;
 pub use napt::{Identification, NextLink, readdress, readdress_error, session_state};
 pub use reassembly::{Reassembly, ReassemblyLimits};

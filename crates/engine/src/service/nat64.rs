@@ -119,6 +119,8 @@ impl Serve for Nat64 {
             check_size(&work.packet, parsed, self.translate.ipv6_mtu)?;
         }
         let outside = self.nat.leave(parsed, parsed.source.into(), remote, work)?;
+        let helped = self.nat.help_out(parsed, parsed.source.into(), remote, work)?;
+        let parsed = helped.as_ref().unwrap_or(parsed);
         let to = Rewrite {
             source: outside.address,
             destination: remote,
@@ -145,7 +147,10 @@ impl Serve for Nat64 {
         check_scope(parsed.source)?;
         let source = self.embedded_source(parsed.source).map_err(refuse)?;
         match self.nat.arrive(parsed, parsed.destination, parsed.source, work)? {
-            Arrival::At(inside) => self.send_inside(parsed, source, &inside, work),
+            Arrival::At(inside) => {
+                let helped = self.nat.help_in(parsed, &inside, parsed.source, work)?;
+                self.send_inside(helped.as_ref().unwrap_or(parsed), source, &inside, work)
+            }
             Arrival::Held => Ok(Verdict::Hold),
         }
     }

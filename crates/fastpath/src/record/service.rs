@@ -180,7 +180,11 @@ tombolo_records::records! {
         inside_networks: u8,
         /// NAT44: how many entries of `exempt` there are.
         exemptions: u8,
-        reserved: [u8; 5],
+        unused: u8,
+        /// Port of remotes whose TCP is the engine's, which rewrites what is said there; as on the wire, 0 if there is
+        /// none.
+        control_port: u16,
+        reserved: [u8; 2],
         prefix: PrefixRecord,
         pool: [PoolRecord; RANGES],
         /// NAT44: who is inside, and what inside hosts reach as they are. SIIT: embedded hosts,

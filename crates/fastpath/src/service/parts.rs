@@ -84,6 +84,7 @@ impl ServiceRecord {
             unanswered,
             // What hosts ask for comes to the engine; bindings that are there are bindings.
             pcp: _,
+            helpers,
         } = policy;
         let mut set = |flag, is_set| self.flags |= if is_set { flag } else { 0 };
         for space in PortSpace::WITH_SLOTS {
@@ -95,6 +96,7 @@ impl ServiceRecord {
         set(SERVICE_ENGINE_OPENS, sessions_per_subscriber.is_some());
         set(SERVICE_KEEPS_SESSIONS, sessions == Sessions::Kept || sessions_per_subscriber.is_some());
         set(SERVICE_ENGINE_OPENS_TCP, unsolicited_syn == UnsolicitedSyn::Hold);
+        self.control_port = helpers.control_port().unwrap_or(0).to_be();
         self.bindings_per_subscriber = bindings_per_subscriber.unwrap_or(u32::MAX);
         self.unanswered_per_binding = unanswered.of_binding.min(MOST_UNANSWERED);
         self.unanswered_per_subscriber = unanswered.of_subscriber;

@@ -16,7 +16,7 @@ use std::fmt::Write as _;
 use tombolo_records::{Constant, Field, Record};
 
 use crate::hash::HashKey;
-use crate::{arena, binding, index, lease, outside, path_mtu, session, shared, subscriber};
+use crate::{arena, binding, conversation, index, lease, outside, path_mtu, session, shared, subscriber};
 
 /// First words of the text, with its version.
 const HEAD: &str = "tombolo state 1";
@@ -50,6 +50,7 @@ pub fn own() -> String {
         index::records(),
         lease::records(),
         path_mtu::records(),
+        conversation::records(),
     ];
     for Record { name, size, fields, .. } in records.iter().flatten() {
         let _ = writeln!(text, "record {name} {size}");

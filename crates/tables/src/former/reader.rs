@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use super::description::{Description, DescriptionError, Place};
 use crate::binding::{Binding, BindingId, InsideKey, flags};
+use crate::conversation::{Conversation, Ends, Stream};
 use crate::lease::{Before, Lease, Use};
 use crate::memory::{Backing, Slab};
 use crate::session::{DOUBTED, Session, SessionKey, State, UNANSWERED};
@@ -41,6 +42,7 @@ pub struct FormerTables {
     blocks: Slab<AtomicU32>,
     closed: u32,
     leases: Option<FormerLeases>,
+    conversations: Option<FormerConversations>,
 }
 
 impl FormerTables {
@@ -66,6 +68,7 @@ impl FormerTables {
             closed: u32::try_from(description.number("SLOT_CLOSED")?)
                 .map_err(|_| DescriptionError::Lacks("SLOT_CLOSED".into()))?,
             leases: FormerLeases::open(memory, description),
+            conversations: FormerConversations::open(memory, description),
         })
     }
 
@@ -76,6 +79,17 @@ impl FormerTables {
         let living = |number| self.living(&leases.records, leases.places.life, number);
         let read = |number| Some(leases.places.read(&living(number)?.0, self.ticks));
         (1..=leases.records.last()).filter_map(read).collect()
+    }
+
+    /// All conversations, and when each was used last.
+    #[must_use]
+    pub fn conversations(&self) -> Vec<(Conversation, Tick)> {
+        let Some(conversations) = &self.conversations else { return Vec::new() };
+        let read = |number| {
+            let (record, used) = self.living(&conversations.records, conversations.places.life, number)?;
+            Some((conversations.places.read(&record), used))
+        };
+        (1..=conversations.records.last()).filter_map(read).collect()
     }
 
     /// Since when the leases are known; 0 if they are not.
@@ -432,6 +446,69 @@ impl LeasePlaces {
             expires: ticks.tick(u64::from(record.u32(self.expires))),
             before: if kind & self.was_dynamic == 0 { Before::Nothing } else { Before::Dynamic },
             subscriber: 0,
+        }
+    }
+}
+
+/// Not every version had conversations.
+#[derive(Debug)]
+struct FormerConversations {
+    records: Records,
+    places: ConversationPlaces,
+}
+
+impl FormerConversations {
+    fn open(memory: &dyn FormerMemory, description: &Description) -> Option<Self> {
+        let words = Slab::whole(memory.span("conversations")?);
+        let records = Records { words, size: description.record("conversation").ok()? };
+        Some(Self { records, places: ConversationPlaces::new(description).ok()? })
+    }
+}
+
+#[derive(Debug)]
+struct ConversationPlaces {
+    life: Place,
+    inside: InsidePlaces,
+    remote4: Place,
+    /// The inside's stream, and the outside's.
+    streams: [StreamPlaces; 2],
+    grown: Place,
+    length: Place,
+}
+
+#[derive(Debug)]
+struct StreamPlaces {
+    at: Place,
+    next: Place,
+    difference: Place,
+}
+
+impl ConversationPlaces {
+    fn new(description: &Description) -> Result<Self, DescriptionError> {
+        let stream = |name: &str| {
+            let field = |field: &str| description.field(&format!("conversation.{name}_{field}"), 4);
+            Ok(StreamPlaces { at: field("at")?, next: field("next")?, difference: field("difference")? })
+        };
+        Ok(Self {
+            life: description.field("conversation.life", 8)?,
+            inside: InsidePlaces::new(description, "conversation")?,
+            remote4: description.field("conversation.remote4", 4)?,
+            streams: [stream("out")?, stream("in")?],
+            grown: description.field("conversation.grown", 2)?,
+            length: description.field("conversation.length", 2)?,
+        })
+    }
+
+    fn read(&self, record: &Record) -> Conversation {
+        let (grown, length): ([u8; 2], [u8; 2]) = (record.bytes(self.grown), record.bytes(self.length));
+        let stream = |side: usize| {
+            let StreamPlaces { at, next, difference } = &self.streams[side];
+            let number = |place: &Place| record.u32(*place);
+            Stream::unpacked(number(next), number(at), number(difference), grown[side], length[side])
+        };
+        Conversation {
+            ends: Ends { inside: self.inside.read(record), remote: record.bytes(self.remote4) },
+            streams: [stream(0), stream(1)],
         }
     }
 }

@@ -21,6 +21,7 @@ impl Nat {
         about
             .with("pool_for", Fact::texts(self.pool.assigned().assignments().map(assignment)))
             .with("pool", Fact::List(self.pool.ranges().iter().map(|range| pool(range).into()).collect()))
+            .with("helpers", Fact::texts(self.policy.helpers.names().map(str::to_owned)))
             .with("protocols", Fact::texts(self.policy.protocols.iter().map(|space| space.name().to_owned())))
             .with("filtering", filtering(self.policy.filtering))
             .with("sessions", sessions(&self.policy))

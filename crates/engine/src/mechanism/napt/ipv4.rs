@@ -54,6 +54,8 @@ impl Nat {
             return self.error_leaves_ipv4(parsed, host, link.mtu, work);
         }
         let outside = self.leave(parsed, host, parsed.destination, work)?;
+        let helped = self.help_out(parsed, host, parsed.destination, work)?;
+        let parsed = helped.as_ref().unwrap_or(parsed);
         let to = Rewrite {
             source: outside.address,
             destination: parsed.destination,
@@ -82,6 +84,8 @@ impl Nat {
         let Arrival::At(inside) = self.arrive(parsed, parsed.destination, parsed.source, work)? else {
             return Ok(None);
         };
+        let helped = self.help_in(parsed, &inside, parsed.source, work)?;
+        let parsed = helped.as_ref().unwrap_or(parsed);
         Ok(Some((inside, deliver_ipv4(parsed, &inside, link, work)?)))
     }
 

@@ -11,6 +11,7 @@ mod description;
 pub(crate) mod exhausted;
 pub mod filtering;
 pub(crate) mod held;
+mod helped;
 pub mod host;
 mod ipv4;
 pub(crate) mod lease;

@@ -10,6 +10,7 @@ use super::filtering::{Filtering, Filters};
 use super::protocols::Protocols;
 use super::session_state::Event;
 use crate::mapping::pool::{Parity, PortSpace};
+use crate::mechanism::helper::Helpers;
 use crate::mechanism::pcp::PcpPolicy;
 use crate::verdict::DropReason;
 
@@ -45,6 +46,8 @@ pub struct Policy {
     pub unanswered: Budget,
     /// What hosts may ask for with PCP; `None` where they may not.
     pub pcp: Option<PcpPolicy>,
+    /// What it rewrites of what applications say.
+    pub helpers: Helpers,
 }
 
 impl Default for Policy {
@@ -63,6 +66,7 @@ impl Default for Policy {
             unsolicited_syn: UnsolicitedSyn::default(),
             unanswered: Budget { of_binding: 256, of_subscriber: 1024 },
             pcp: None,
+            helpers: Helpers::default(),
         }
     }
 }

@@ -202,6 +202,27 @@ impl<R: Rng> Napt<'_, R> {
         }
     }
 
+    /// Sees to it that `remote` can open a connection of TCP to `inside`, from port `port` or as far as filtering lets
+    /// others in, for as long as opening one may take; at which outside endpoint.
+    ///
+    /// # Errors
+    /// As [`outbound`](Self::outbound).
+    pub(super) fn expect(&mut self, inside: &InsideKey, remote: Endpoint) -> Result<Endpoint, DropReason> {
+        for _ in 0..ATTEMPTS {
+            let (id, binding) = match self.tables.find_inside(inside) {
+                Some(found) => found,
+                None => self.bind(inside, PortSpace::Tcp)?,
+            };
+            let key = session_key(id, remote, PortSpace::Tcp);
+            if self.live(&key).is_none() && !self.open(&key, OUTSIDE_INIT, &binding, Side::Inside)? {
+                continue;
+            }
+            self.permit(&key, &binding, PortSpace::Tcp);
+            return Ok(outside_of(&binding));
+        }
+        Err(DropReason::RateLimited)
+    }
+
     /// True if the inside has opened a connection from `outside` to `remote`.
     #[must_use]
     pub fn is_open(&self, outside: Endpoint, remote: Endpoint) -> bool {
