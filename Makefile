@@ -6,8 +6,11 @@
 #   make lint     formatting (Rust and C), clippy, documentation, dependencies
 #   make bench    what a packet costs in memory, state at scale, TCP beside plain forwarding and Tayga (root)
 #   make bench-fastpath   the programs in the kernel beside plain forwarding, iptables and Tayga, interleaved (root)
+#   make bench-memory   of these what needs no root: the engine and the tables, results for `make bars`
+#   make bench-sessions   100 M sessions beside 1 M in XDP, or as many as half of the free memory holds (root)
 #   make bench-log   100,000 events a second into the log of bindings: packets' time with a file, with a collector, without
 #   make report   every quick preset, about half an hour, and a page of them: results/report.html (root)
+#   make matrix   each technology by each procedure that applies, once, in a form shorter than quick: results/matrix.md (root)
 #   make bars     the speeds that the design asks for, by the result files below results/, with their spread: met, not met, ...
 #   make soak     twenty minutes of attacks and mishaps, fast path against engine, 10^8 packets, and live gateways against
 #                 translate, 10^6 packets a service; SECONDS, TRIALS, PACKETS (root)
@@ -22,7 +25,7 @@
 # Where cargo puts what it has built.
 BINARIES := $(or $(CARGO_TARGET_DIR),./target)
 
-.PHONY: build demo test test-docs lint bench bench-fastpath bench-log report bars soak fuzz lab deb cross static kernels setup
+.PHONY: build demo test test-docs lint bench bench-memory bench-sessions bench-fastpath bench-log report matrix bars soak fuzz lab deb cross static kernels setup
 
 build:
 	cargo build --workspace
@@ -44,12 +47,20 @@ lint: setup
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 	if command -v cargo-deny >/dev/null; then cargo deny check; else echo "SKIP: cargo deny: not installed"; fi
 
-bench: setup
-	cargo bench -p tombolo-engine
-	cargo bench -p tombolo-daemon --bench state
+bench: setup bench-memory
+	cargo bench -p tombolo-engine --bench translate
 	cargo bench -p tombolo-daemon --bench state -- scaling start 10
 	cargo build --release -p tombolo
 	$(BINARIES)/release/tombolo bench tcp
+
+bench-memory:
+	mkdir -p results
+	cargo bench -p tombolo-engine --bench siit -- --results $(CURDIR)/results/engine.jsonl
+	cargo bench -p tombolo-daemon --bench state -- --results $(CURDIR)/results/state.jsonl
+
+bench-sessions: setup
+	mkdir -p results
+	cargo bench -p tombolo-fastpath --bench fastpath -- --only sessions --rounds $(or $(ROUNDS),7) --results $(CURDIR)/results/sessions.jsonl
 
 bench-log:
 	TOMBOLO_ROUNDS=$(or $(ROUNDS),15) cargo test --release -p tombolo-daemon --lib load -- --nocapture
@@ -58,6 +69,10 @@ report: setup
 	cargo build --release -p tombolo
 	$(BINARIES)/release/tombolo bench preset all --quick -o results/presets
 	$(BINARIES)/release/tombolo report results/presets/*-quick.jsonl -o results/report.html
+
+matrix: setup
+	cargo build --release -p tombolo
+	$(BINARIES)/release/tombolo bench matrix -o results/matrix.jsonl --page results/matrix.md
 
 bars:
 	cargo build --release -p tombolo

@@ -222,7 +222,15 @@ fn a_speed_is_judged_with_its_spread_and_a_bound_decides_one_way() {
     better["ratio"] = json!({ "count": 3, "median": 0.97, "min": 0.96, "max": 0.98 });
     let mut goodput = summary("tombolo", "TCP goodput, 6to4, 10 flows", 5e9);
     goodput["ratio"] = json!({ "count": 3, "median": 0.7, "min": 0.6, "max": 0.8 });
+    let mut sessions = summary("nat64", "100 M sessions over 1 M", 0.97);
+    sessions["bound"] = json!("at-most");
+    sessions["doubts"] = json!(["of 40 M sessions"]);
     let lines = [
+        run("fast path in XDP", &[]),
+        sessions.clone(),
+        run("engine in memory", &[]),
+        summary("engine", "stateless translation, 4 to 6", 12e6),
+        summary("engine", "stateless translation, 6 to 4", 9.9e6),
         run("route-lookup", &["tombolo"]),
         lookup("tombolo", 4, 10.0),
         lookup("tombolo", 6, 11.5),
@@ -243,7 +251,12 @@ fn a_speed_is_judged_with_its_spread_and_a_bound_decides_one_way() {
     assert!(of("NAT64 in TC").measured.contains("10 flows"), "the worst row counts");
     assert!(of("tear-down").figure.contains('\u{2265}'));
     assert_eq!((verdict("IPv6 over the kernel"), verdict("two cores")), (Verdict::NotMeasured, Verdict::NotMeasured));
+    assert_eq!(
+        (verdict("NAT64, 100 M UDP"), verdict("engine in memory, stateless")),
+        (Verdict::Undecided, Verdict::WithinSpread)
+    );
+    assert!(of("NAT64, 100 M UDP").measured.contains("of 40 M sessions"), "a smaller table is said to be one");
     assert_eq!(verdict("NAT64, engine alone"), Verdict::NotMeasured, "the programs were not told to stay away");
     assert!(of("two cores").figure.contains("make bench-fastpath"));
-    assert!(bars::tally(&judged).contains("1 met, 1 within the spread, 2 not met"));
+    assert!(bars::tally(&judged).contains("1 met, 2 within the spread, 2 not met, 1 undecided"));
 }

@@ -18,6 +18,7 @@
 pub mod bench;
 pub mod effort;
 mod expiry;
+pub mod figures;
 pub mod forecast;
 pub mod frame_size;
 pub mod gateway;

@@ -5,13 +5,14 @@
 //! GB). Ids are `state/operation/sessions/threads`; rates are sessions a second over all threads.
 //! For comparison the same keys in `hashbrown` (one thread) and `DashMap`, at 1 and 10 million.
 //! With the word `scaling` or `start` before the numbers, what [`scaling`] or [`start`] measures
-//! instead.
+//! instead. `--results FILE` writes lines that `tombolo report --bars` reads.
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "a benchmark")]
 
 use std::hint::black_box;
 use std::time::Instant;
 
+mod footprint;
 mod keys;
 mod scaling;
 mod start;
@@ -21,12 +22,13 @@ use tombolo_io::memory::AnonymousMemory;
 use tombolo_tables::hash::HashKey;
 use tombolo_tables::session::{Inserted, SessionKey, Sessions, Sweep};
 use tombolo_tables::tick::Tick;
+use tombolo_tester::figures::Figures;
 
 fn report(id: &str, millions: u64, threads: u64, rate: f64) {
     println!("state/{id}/{millions}M/{threads}: {:8.2} M/s {:7.1} ns each", rate / 1e6, 1e9 * threads as f64 / rate);
 }
 
-fn ours(millions: u64, threads: u64) {
+fn ours(millions: u64, threads: u64, figures: &mut Figures) {
     let count = millions * 1_000_000;
     let shuffle = Shuffle::new(count);
     let present = |n| key(shuffle.at(n));
@@ -67,11 +69,9 @@ fn ours(millions: u64, threads: u64) {
         });
         assert_eq!(kept, count);
         report("sweep", millions, threads, count as f64 / begin.elapsed().as_secs_f64());
-        println!(
-            "state/bytes/{millions}M: {:.2} a session, {} in overflow",
-            sessions.bytes() as f64 / count as f64,
-            sessions.overflowed()
-        );
+        let bytes = sessions.bytes() as f64 / count as f64;
+        println!("state/bytes/{millions}M: {bytes:.2} a session, {} in overflow", sessions.overflowed());
+        footprint::write(figures, "bytes of a session in the table", millions, bytes);
         let begin = Instant::now();
         sessions.clear();
         report("tear-down", millions, threads, count as f64 / begin.elapsed().as_secs_f64());
@@ -106,7 +106,8 @@ fn theirs(millions: u64) {
 }
 
 fn main() {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let mut arguments: Vec<String> = std::env::args().skip(1).collect();
+    let mut figures = Figures::asked_for(&mut arguments, "state at scale", "tables in memory, full").unwrap();
     let mut sizes: Vec<u64> = arguments.iter().filter_map(|argument| argument.parse().ok()).collect();
     let only = |name: &str| arguments.iter().any(|argument| argument == name);
     if only("scaling") || only("start") {
@@ -125,8 +126,9 @@ fn main() {
     }
     for millions in sizes {
         for threads in [1, 2] {
-            ours(millions, threads);
+            ours(millions, threads, &mut figures);
         }
+        footprint::run(millions, &mut figures);
         if millions <= 10 {
             theirs(millions);
         }

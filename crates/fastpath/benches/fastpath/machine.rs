@@ -10,6 +10,14 @@ pub(crate) fn describe() -> String {
     format!("{}, {cores} cores, Linux {}; mitigations: {}", processor(), kernel.trim(), mitigations())
 }
 
+/// What a program may take of the memory before the machine has none.
+pub(crate) fn available_bytes() -> u64 {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    kilobytes.unwrap_or_default() * 1024
+}
+
 fn processor() -> String {
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let field = |name: &str| {

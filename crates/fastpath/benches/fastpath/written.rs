@@ -1,44 +1,38 @@
 //! The same as lines of a result file, of which `tombolo report --bars` reads the ratios.
 
-use std::path::Path;
-
-use serde_json::json;
-use tombolo_tester::{machine::Machine, results::ResultFile, summary::Summary};
+use tombolo_tester::figures::{Figure, Figures};
+use tombolo_tester::procedure::Bound;
 
 /// A result file, if one is asked for.
-pub(crate) struct Written(Option<ResultFile>);
+pub(crate) struct Written(Figures);
 
 impl Written {
-    /// Begins a run in this file.
-    pub(crate) fn to(file: Option<&str>) -> Written {
-        let file = file.map(|file| ResultFile::open(Path::new(file)).unwrap());
-        let mut written = Written(file);
-        written.line(&json!({
-            "record": "run", "procedure": "fast path in XDP", "machine": Machine::describe(&[]), "gateways": [],
-            "comparable": "one core sends, forwards and receives; ratios are of interleaved rounds",
-        }));
-        written
+    /// Begins a run in the file that the arguments ask for.
+    pub(crate) fn to(arguments: &mut Vec<String>) -> Written {
+        let comparable = "one core sends, forwards and receives; ratios are of interleaved rounds";
+        Written(Figures::asked_for(arguments, "fast path in XDP", comparable).unwrap())
     }
 
     /// Frames a second of each round.
     pub(crate) fn rate(&mut self, gateway: &str, quantity: &str, rounds: &[f64]) {
-        self.summary(gateway, quantity, "frames/s", rounds);
+        self.add(gateway, quantity, "frames/s", rounds, None);
     }
 
     /// One over another, within rounds.
     pub(crate) fn ratio(&mut self, gateway: &str, quantity: &str, over: &[f64], under: &[f64]) {
-        let ratios: Vec<f64> = over.iter().zip(under).map(|(over, under)| over / under).collect();
-        self.summary(gateway, quantity, "ratio", &ratios);
+        self.add(gateway, quantity, "ratio", &ratios(over, under), None);
     }
 
-    fn summary(&mut self, gateway: &str, quantity: &str, unit: &str, values: &[f64]) {
-        self.line(&json!({
-            "record": "summary", "gateway": gateway, "quantity": quantity, "unit": unit,
-            "higher_is_better": true, "summary": Summary::of(values),
-        }));
+    /// As a ratio, which is no less than what was asked for.
+    pub(crate) fn ratio_at_most(&mut self, gateway: &str, quantity: &str, over: &[f64], under: &[f64], why: &str) {
+        self.add(gateway, quantity, "ratio", &ratios(over, under), Some((Bound::AtMost, why)));
     }
 
-    fn line(&mut self, line: &serde_json::Value) {
-        self.0.iter_mut().for_each(|file| file.write(line).unwrap());
+    fn add(&mut self, of: &str, quantity: &str, unit: &str, values: &[f64], bound: Option<(Bound, &str)>) {
+        self.0.add(&Figure { of, quantity, unit, higher_is_better: true, values, bound }).unwrap();
     }
+}
+
+fn ratios(over: &[f64], under: &[f64]) -> Vec<f64> {
+    over.iter().zip(under).map(|(over, under)| over / under).collect()
 }

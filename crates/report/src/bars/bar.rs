@@ -20,10 +20,10 @@ pub(super) enum By {
     OverPlain { procedure: &'static str, technology: &'static str, hosts: RangeInclusive<u64>, least_tuples: u64 },
     /// A value itself, of a gateway of this name.
     Value { gateway: &'static str, quantity: &'static str },
+    /// Values of this gateway whose quantities begin so: whichever direction, size or number.
+    Each { gateway: &'static str, quantity: &'static str },
     /// One value over another of the same run.
     Quotient { over: (&'static str, &'static str), under: (&'static str, &'static str) },
     /// The ratio of streams to plain forwarding, with or without the programs in the kernel.
     Streams { gateway: &'static str, is_engine_alone: bool },
-    /// Not by result files.
-    Elsewhere,
 }

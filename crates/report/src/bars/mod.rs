@@ -158,6 +158,11 @@ impl Bar {
     }
 
     fn is_worse(&self, one: &Found, other: &Found) -> bool {
+        // What is no better than its figure is not better than one that is what it says.
+        let is_ceiling = |found: &Found| found.bound == Some(if self.is_most { Bound::AtLeast } else { Bound::AtMost });
+        if is_ceiling(one) != is_ceiling(other) {
+            return is_ceiling(one);
+        }
         if self.is_most { one.value.median > other.value.median } else { one.value.median < other.value.median }
     }
 
@@ -184,15 +189,19 @@ impl By {
         let machine = &run.asked["machine"];
         let on = format!("{}, Linux {}", word(machine, "cpu"), word(machine, "kernel"));
         let found = |row: &Row, value: Option<Summary>, bound: Option<Bound>| {
-            let who = format!("{}, {}; {on}", row.gateway, row.quantity);
+            let why = row.bound.map(|_| format!(" ({})", row.doubts.join("; ")));
+            let who = format!("{}, {}{}; {on}", row.gateway, row.quantity, why.unwrap_or_default());
             Some(Found { value: value?, bound, gateway: row.gateway.clone(), who })
         };
         let ratio_of = |row: &Row| found(row, row.ratio, row.ratio_bound);
         let is_plain = run.names().first().is_some_and(|first| first.starts_with("plain"));
         match self {
-            By::Elsewhere => Vec::new(),
             By::Value { gateway, quantity } => {
                 let rows = run.rows.iter().filter(|row| named(row, quantity) && is_of(row, gateway));
+                rows.filter_map(|row| found(row, row.summary, row.bound)).collect()
+            }
+            By::Each { gateway, quantity } => {
+                let rows = run.rows.iter().filter(|row| row.quantity.starts_with(quantity) && is_of(row, gateway));
                 rows.filter_map(|row| found(row, row.summary, row.bound)).collect()
             }
             By::Streams { gateway, is_engine_alone } => {
