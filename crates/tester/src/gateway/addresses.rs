@@ -133,6 +133,14 @@ impl MapRule {
     }
 }
 
+impl Addresses {
+    /// The MAP address of the customer's edge.
+    pub(super) fn map_address(&self) -> Ipv6Addr {
+        let (ipv4, psid) = self.rule.share(self.edge);
+        self.rule.ipv6_address(ipv4, psid)
+    }
+}
+
 impl Default for Addresses {
     /// Those of the laboratory: client 10.0.0.2 and 2001:db8:1::2, server 198.51.100.2 and
     /// 2001:db8:2::2.

@@ -18,6 +18,8 @@ pub enum Kind {
     Tombolo,
     /// Debian's Tayga, a stateless NAT64 in user space.
     Tayga,
+    /// The same with the kernel's NAPT beside it: stateful.
+    TaygaNat,
     /// The kernel's stateful NAT44 (iptables MASQUERADE).
     Iptables,
     /// The same, by nftables.
@@ -42,11 +44,12 @@ pub enum Kind {
 
 impl Kind {
     /// All of them, in the order in which tables show them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Plain,
         Self::Plain4,
         Self::Tombolo,
         Self::Tayga,
+        Self::TaygaNat,
         Self::Iptables,
         Self::Nftables,
         Self::Jool,
@@ -69,6 +72,7 @@ impl Kind {
             Self::Plain4 => "plain4",
             Self::Tombolo => "tombolo",
             Self::Tayga => "tayga",
+            Self::TaygaNat => "tayga-nat",
             Self::Iptables => "iptables",
             Self::Nftables => "nftables",
             Self::Jool => "jool",
@@ -80,6 +84,11 @@ impl Kind {
             Self::MapE => "map-e",
             Self::MapT => "map-t",
         }
+    }
+
+    /// Whether its connections are in the kernel's connection tracking.
+    pub(super) fn uses_conntrack(self) -> bool {
+        matches!(self, Self::Iptables | Self::Nftables | Self::TaygaNat)
     }
 
     /// The scenario of a pair, which has its name.

@@ -38,7 +38,7 @@ impl Spec {
     /// What it is measured as where the user does not say.
     pub fn usual_technology(&self) -> Technology {
         match self.kind() {
-            Some(Kind::Tombolo | Kind::Jool) => Technology::Nat64,
+            Some(Kind::Tombolo | Kind::Jool | Kind::TaygaNat) => Technology::Nat64,
             Some(Kind::Iptables | Kind::Nftables) => Technology::Nat44,
             Some(Kind::Tayga | Kind::JoolSiit) => Technology::Siit,
             _ => Technology::Forward4,
@@ -47,16 +47,17 @@ impl Spec {
 
     /// Whether the lab can set it up as this, or it is the user who did.
     pub fn does(&self, technology: Technology) -> bool {
-        use Technology::{Aftr, B4, Clat, Forward4, Forward6, Lwb4, Nat44, Nat64, Siit};
+        use Technology::{Aftr, B4, Clat, Forward4, Forward6, Lwb4, MapECe, MapTCe, Nat44, Nat64, Siit};
         match self {
             // Asked about connections, forwarding is the yardstick: it loses none, for it has none.
             Spec::Lab(Kind::Plain, _) | Spec::Faulty(_) => matches!(technology, Forward4 | Forward6 | Nat44),
             Spec::Lab(Kind::PlainPair, _) => matches!(technology, Forward4 | Nat44),
             Spec::Lab(Kind::Iptables, _) => technology == Nat44,
-            Spec::Lab(Kind::Nftables, _) => matches!(technology, Nat44 | B4 | Aftr | Lwb4),
+            Spec::Lab(Kind::Nftables, _) => matches!(technology, Nat44 | B4 | Aftr | Lwb4 | MapECe),
             Spec::Lab(Kind::Tombolo, _) => !matches!(technology, Forward4 | Forward6),
             Spec::Lab(Kind::Jool, _) => technology == Nat64,
             Spec::Lab(Kind::Tayga, _) => matches!(technology, Siit | Clat),
+            Spec::Lab(Kind::TaygaNat, _) => matches!(technology, Nat64 | MapTCe),
             Spec::Lab(Kind::JoolSiit, _) => technology == Siit,
             Spec::Lab(..) => false,
             Spec::External(_) => true,
@@ -65,13 +66,14 @@ impl Spec {
 }
 
 /// The kinds that are measured with frames.
-const KINDS: [Kind; 8] = [
+const KINDS: [Kind; 9] = [
     Kind::Plain,
     Kind::PlainPair,
     Kind::Tombolo,
     Kind::Iptables,
     Kind::Nftables,
     Kind::Tayga,
+    Kind::TaygaNat,
     Kind::Jool,
     Kind::JoolSiit,
 ];
@@ -89,7 +91,7 @@ impl FromStr for Spec {
             ("external", _, None) => Ok(Spec::External(Hooks::default())),
             _ => Err(format!(
                 "no gateway is called `{text}`; there are plain, plain-pair, tombolo, tombolo:off, tombolo:tc, tombolo:xdp, \
-                 iptables, nftables, tayga, jool, jool_siit, faulty:FAULT=VALUE,... and external"
+                 iptables, nftables, tayga, tayga-nat, jool, jool_siit, faulty:FAULT=VALUE,... and external"
             )),
         }
     }
@@ -120,6 +122,7 @@ mod tests {
             "iptables",
             "nftables",
             "tayga",
+            "tayga-nat",
             "jool",
             "jool_siit",
             "external",

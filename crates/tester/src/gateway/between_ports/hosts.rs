@@ -51,6 +51,7 @@ pub fn addresses(technology: Technology, spec: &Spec, flows: &Flows) -> Addresse
         }
         Technology::B4 | Technology::Lwb4 => addresses.inside_ipv6 = EDGE_SOFTWIRE,
         Technology::MapTCe | Technology::MapTBr => addresses.translation_prefix = DEFAULT_MAPPING_RULE,
+        Technology::Nat64 if spec.kind() == Some(Kind::TaygaNat) => addresses.translation_prefix = SIIT_PREFIX,
         _ if matches!(spec.kind(), Some(Kind::Tayga)) || is_ours(spec, technology, Technology::Siit) => {
             addresses.translation_prefix = SIIT_PREFIX;
             addresses.mapped_ipv4 = Ipv4Addr::new(192, 0, 2, 1);
@@ -86,7 +87,8 @@ fn pool_of(technology: Technology, spec: &Spec) -> Option<Pool> {
     let own = Ipv4Addr::new(198, 51, 100, 1);
     let (rule, edge) = rule_of(technology);
     match (spec.kind()?, technology) {
-        (Kind::Iptables | Kind::Nftables, Technology::Nat44 | Technology::Aftr) => Some((own, own)),
+        (Kind::Iptables | Kind::Nftables, Technology::Nat44 | Technology::Aftr)
+        | (Kind::TaygaNat, Technology::Nat64) => Some((own, own)),
         (Kind::Jool, Technology::Nat64) => Some((jool::POOL, jool::POOL)),
         (Kind::Tombolo, Technology::Lw4o6 | Technology::MapE | Technology::MapT) => {
             let (shared, _) = rule.share(edge);

@@ -165,7 +165,7 @@ impl Laboratory {
 
     /// Whether its connections are in the kernel's connection tracking.
     fn uses_conntrack(&self) -> bool {
-        matches!(self.spec.kind(), Some(Kind::Iptables | Kind::Nftables))
+        self.spec.kind().is_some_and(Kind::uses_conntrack)
     }
 
     fn start_gateway(&mut self) -> Result<(), GatewayError> {
@@ -287,7 +287,7 @@ impl Gateway for Laboratory {
             forwarder.flush();
         }
         match self.spec.kind() {
-            Some(Kind::Iptables | Kind::Nftables) => self.in_gateway("conntrack", &["-F"]).map(drop),
+            Some(kind) if kind.uses_conntrack() => self.in_gateway("conntrack", &["-F"]).map(drop),
             Some(Kind::Tombolo) => self.tombolo(&["flush"]).map(drop),
             Some(Kind::Jool) => jool::flush(Kind::Jool, &self.lab).map_err(|e| self.lab_error(e)),
             _ => Ok(()),
@@ -319,7 +319,7 @@ impl Gateway for Laboratory {
     fn memory_bytes(&self) -> Option<u64> {
         match self.spec.kind()? {
             Kind::Tombolo => Some(self.connections * TOMBOLO_SESSION_BYTES + self.bindings * TOMBOLO_BINDING_BYTES),
-            Kind::Iptables | Kind::Nftables => Some(conntrack::memory_bytes(self.connections)),
+            kind if kind.uses_conntrack() => Some(conntrack::memory_bytes(self.connections)),
             _ => None,
         }
     }
@@ -339,7 +339,7 @@ impl Gateway for Laboratory {
             return (faults.timeout != 0).then_some(faults.timeout / 1000);
         }
         match self.spec.kind()? {
-            Kind::Iptables | Kind::Nftables => Some(conntrack::TIMEOUT_SECONDS),
+            kind if kind.uses_conntrack() => Some(conntrack::TIMEOUT_SECONDS),
             Kind::Jool => Some(jool::UDP_TIMEOUT_SECONDS),
             Kind::Tombolo if self.connections > TOMBOLO_SESSIONS => Some(TOMBOLO_LONG_TIMEOUT_SECONDS),
             Kind::Tombolo => Some(TOMBOLO_TIMEOUT_SECONDS),
@@ -455,7 +455,11 @@ impl Laboratory {
                 self.in_gateway("conntrack", &["-F"])?;
                 self.start_gateway()
             }
-            Kind::Tayga => {
+            Kind::Tayga | Kind::TaygaNat => {
+                if kind.uses_conntrack() {
+                    self.in_gateway("nft", &["flush", "ruleset"])?;
+                    self.in_gateway("conntrack", &["-F"])?;
+                }
                 self.running = None;
                 let file = self.lab.directory().map_err(|e| self.lab_error(e))?.join("tayga.conf");
                 self.in_gateway("tayga", &["-c", &file.display().to_string(), "--rmtun"])?;

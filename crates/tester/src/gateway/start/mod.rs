@@ -13,10 +13,12 @@ use tombolo_lab::{Lab, LabError};
 mod ends;
 mod iptables;
 pub(super) mod jool;
+mod napt;
 mod nftables;
 mod pair;
 mod plain;
 mod running;
+mod softwire;
 mod tayga;
 mod tombolo;
 
@@ -44,6 +46,7 @@ pub fn start(kind: Kind, lab: &Lab, options: &Options) -> Result<Running, StartE
         Kind::Plain4 | Kind::PlainPair => Ok(plain::ipv4(kind)),
         Kind::Tombolo => tombolo::start(lab, options),
         Kind::Tayga => tayga::start(lab, options),
+        Kind::TaygaNat => tayga::start_with_nat(lab, options),
         Kind::Iptables => iptables::start(lab),
         Kind::Nftables => nftables::start(lab, options),
         Kind::Jool | Kind::JoolSiit => jool::start(kind, lab),
