@@ -167,12 +167,23 @@ static __always_inline int burst_is_due(__u32 index, const struct stream *s,
 	return 0;
 }
 
+/* How many tuples have begun by frame `number`: one at first, then one more at a time. */
+static __always_inline __u32 begun(const struct stream *s, __u32 number)
+{
+	__u32 all = s->permutation.size;
+	return number < s->all_begun ? 1 + (__u32)((__u64)number * all / s->all_begun) : all;
+}
+
 /* Which tuple or record frame `number` of a direction has. */
 static __always_inline __u32 choose(const struct stream *s, __u32 number)
 {
-	return s->order == ORDER_RANDOM || s->order == ORDER_RECORDS_RANDOM ?
-		       scatter(s->permutation.size, s->seed, number) :
-		       permute(&s->permutation, number);
+	__u32 x = number;
+	if (s->order == ORDER_RANDOM || s->order == ORDER_RECORDS_RANDOM) {
+		x = scatter(begun(s, number), s->seed, number);
+		if (!s->all_begun)
+			return x;
+	}
+	return permute(&s->permutation, x);
 }
 
 #define HOSTS_CACHED 1024 /* so many stay in the cache */

@@ -60,7 +60,9 @@ pub(crate) fn check_direction(direction: &Direction, capacity: Capacity) -> Resu
     if direction.answer.record && direction.frames > capacity.records {
         return Err(format!("{} frames to record, but the rig was opened for {}", direction.frames, capacity.records));
     }
-    if let Order::RecordsOnce { count, .. } | Order::RecordsRandom { count, .. } = direction.order
+    if let Order::RecordsOnce { count, .. }
+    | Order::RecordsRandom { count, .. }
+    | Order::RecordsOneAfterAnother { count, .. } = direction.order
         && (count > capacity.records || count == 0)
     {
         return Err(format!("cannot answer {count} records"));

@@ -62,6 +62,14 @@ pub enum Order {
         /// Which sequence.
         seed: u64,
     },
+    /// As [`Random`](Order::Random), of the tuples that have begun: one at first, then one more at a
+    /// time (RFC 8219 section 10, incremental start).
+    OneAfterAnother {
+        /// Which sequence.
+        seed: u64,
+        /// From this frame on, of all.
+        all_begun: u32,
+    },
     /// Answers to the first `count` recorded tuples, each exactly once, in pseudorandom order.
     RecordsOnce {
         /// Number of records.
@@ -76,6 +84,28 @@ pub enum Order {
         /// Which sequence.
         seed: u64,
     },
+    /// The same of those that have begun.
+    RecordsOneAfterAnother {
+        /// Number of records.
+        count: u32,
+        /// Which sequence.
+        seed: u64,
+        /// From this frame on, of all.
+        all_begun: u32,
+    },
+}
+
+impl Order {
+    /// The same with flows that begin one after another, all by the frame `all_begun`; where each
+    /// comes once, it stays as it is.
+    #[must_use]
+    pub fn one_after_another(self, all_begun: u32) -> Order {
+        match self {
+            Order::Random { seed } => Order::OneAfterAnother { seed, all_begun },
+            Order::RecordsRandom { count, seed } => Order::RecordsOneAfterAnother { count, seed, all_begun },
+            other => other,
+        }
+    }
 }
 
 /// The schedule: frame k is due at start + k / rate, in bursts.

@@ -318,6 +318,9 @@ tombolo_records::records! {
         mix_n: u32,
         mix_m: u32,
         seed: u32,
+        /// Random tuples are of those that have begun; all have by this frame. 0: all have at once.
+        all_begun: u32,
+        reserved2: u32,
         trial: u8,
         /// 0: left to right.
         direction: u8,

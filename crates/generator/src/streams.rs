@@ -122,6 +122,10 @@ pub(crate) fn stream(direction: &Direction, place: StreamPlace) -> Stream {
     let lanes = u32::try_from(direction.cores.len()).unwrap_or(1);
     let lane = u32::try_from(lane).unwrap_or(0);
     let (order, permutation, seed) = order_of(direction);
+    let all_begun = match direction.order {
+        Order::OneAfterAnother { all_begun, .. } | Order::RecordsOneAfterAnother { all_begun, .. } => all_begun,
+        _ => 0,
+    };
     let pace = direction.pace;
     let period = period_of(pace.rate, lanes);
     let (second_from, second_rate) = pace.then.unwrap_or((direction.frames, pace.rate));
@@ -144,6 +148,8 @@ pub(crate) fn stream(direction: &Direction, place: StreamPlace) -> Stream {
         mix_n: direction.background.map_or(0, |b| b.n),
         mix_m: direction.background.map_or(0, |b| b.m),
         seed,
+        all_begun,
+        reserved2: 0,
         trial,
         direction: u8::from(reverse),
         flags: if mixed { STREAM_MIXED } else { 0 }
@@ -180,9 +186,11 @@ fn order_of(direction: &Direction) -> (u32, PermutationRecord, u32) {
     let low = |seed: u64| (mix64(seed) & 0xffff_ffff) as u32;
     match direction.order {
         Order::Enumerate { seed } => (ORDER_ENUMERATE, Permutation::new(tuples, seed).record(), low(seed)),
-        Order::Random { seed } => (ORDER_RANDOM, Permutation::new(tuples, seed).record(), low(seed)),
+        Order::Random { seed } | Order::OneAfterAnother { seed, .. } => {
+            (ORDER_RANDOM, Permutation::new(tuples, seed).record(), low(seed))
+        }
         Order::RecordsOnce { count, seed } => (ORDER_RECORDS_ONCE, Permutation::new(count, seed).record(), low(seed)),
-        Order::RecordsRandom { count, seed } => {
+        Order::RecordsRandom { count, seed } | Order::RecordsOneAfterAnother { count, seed, .. } => {
             (ORDER_RECORDS_RANDOM, Permutation::new(count, seed).record(), low(seed))
         }
     }

@@ -371,6 +371,29 @@ fn random_order_repeats_tuples_but_loses_no_frame() {
 }
 
 #[test]
+fn flows_that_begin_one_after_another_are_few_at_first_and_all_in_the_end() {
+    let Some(wire) = wire() else { return };
+    let mut rig = rig(&wire);
+    let mut direction = direction(FrameKind::Ipv4, 64, 100_000, 400_000);
+    direction.shape.a_ports = 100;
+    direction.shape.b_ports = 10;
+    direction.order = Order::Random { seed: 3 }.one_after_another(50_000);
+    direction.answer.record = true;
+    assert!(play(&mut rig, direction).is_perfect());
+    let different = |frames: std::ops::Range<u32>| {
+        let mut tuples: Vec<u32> = frames.map(|n| rig.record(n).unwrap().tuple_plus_one).collect();
+        tuples.sort_unstable();
+        tuples.dedup();
+        tuples.len()
+    };
+    // A thousand begin within 50,000 frames: one each fifty.
+    assert_eq!((different(0..50), different(0..100_000)), (1, 1000));
+    let begun = different(0..5000);
+    assert!((80..=100).contains(&begun), "{begun} of 100 have sent");
+    assert_eq!(different(50_000..100_000), 1000);
+}
+
+#[test]
 fn a_stopped_run_ends_soon_and_says_so() {
     let Some(wire) = wire() else { return };
     let started = std::time::Instant::now();

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use tombolo_generator::{
     Answer, Background, Capacity, CoreWatch, Direction, DirectionOutcome, Ends, Exchange, FrameKind, LinkRule, Order,
-    Pace, Port, PortRule, Rig, RigError, SourceRule, Template, Timing, port_counters,
+    Pace, Port, PortRule, Rig, RigError, SourceRule, Template, Timed, Timing, port_counters,
 };
 
 pub use tombolo_generator::Means;
@@ -153,6 +153,8 @@ pub struct Bench {
     pub tally: Tally,
     /// What a scalability series goes over.
     pub scale: Scale,
+    /// Flows begin one after another within so many seconds, by which trials are longer.
+    pub beginning_seconds: f64,
     /// A search of rates ends where this part of the highest rate does not pass.
     pub lowest_rate_part: u64,
     rig: Rig,
@@ -262,6 +264,7 @@ impl Bench {
             bounds: None,
             tally: Tally::default(),
             scale: Scale::default(),
+            beginning_seconds: 0.0,
             lowest_rate_part: LOWEST_RATE_PART,
             rig,
             ends,
@@ -537,6 +540,7 @@ impl Bench {
         observer: &mut dyn Observer,
         during: &mut dyn FnMut(&mut dyn Gateway, Duration) -> Result<(), GatewayError>,
     ) -> Result<Trial, BenchError> {
+        let plan = &self.with_beginning(plan);
         match plan.record {
             // New connections in the place of the old ones.
             true => self.filled = None,
@@ -592,6 +596,21 @@ impl Bench {
         observer.trial(&TrialRecord::of(self.gateway.name(), plan, &trial))?;
         thread::sleep(Duration::from_millis(self.effort.pause_ms));
         Ok(trial)
+    }
+
+    /// The plan of a trial of random flows, with the time in which they begin before it.
+    fn with_beginning(&self, plan: &TrialPlan) -> TrialPlan {
+        if self.beginning_seconds == 0.0 || is_about_connections(plan) {
+            return *plan;
+        }
+        let frames = Effort::frames(plan.rate, self.beginning_seconds);
+        TrialPlan {
+            frames: plan.frames.saturating_add(frames),
+            forward_order: plan.forward_order.one_after_another(frames),
+            reverse_order: plan.reverse_order.one_after_another(frames),
+            timed: plan.timed.map(|timed| Timed { from: timed.from.saturating_add(frames), ..timed }),
+            ..*plan
+        }
     }
 
     /// Frames that the tester's own NICs dropped on arrival. A veth counts there what its peer

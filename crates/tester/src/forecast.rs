@@ -95,10 +95,13 @@ pub(crate) fn seconds_of(procedure: Procedure, effort: &Effort, filling: Filling
             let load = effort.short_trials as f64 / 2.0 * trial(effort.short_trial_seconds);
             (fill + 1.5 * steps * load, 0.0)
         }
-        Procedure::Overload => {
-            // One flow, ten, ... up to all of some millions.
+        Procedure::Overload | Procedure::OverloadIncremental => {
+            // One flow, ten, ... up to all of some millions; a trial is longer by the time in which they begin.
+            let beginning = if procedure == Procedure::Overload { 0.0 } else { effort.trial_seconds };
+            let effort = &Effort { trial_seconds: effort.trial_seconds + beginning, ..*effort };
+            let search = |steps: f64| steps * (trial(effort.trial_seconds) + refill) + fill;
             let points = if tuples > 0 { (tuples as f64).log10().ceil() + 1.0 } else { 11.0 };
-            (points * (search(steps) + fill + trial(effort.latency_seconds)), 0.0)
+            (points * (search(steps) + fill + trial(effort.latency_seconds + beginning)), 0.0)
         }
         // Of the usual three points.
         Procedure::Scalability => {

@@ -404,9 +404,10 @@ impl SeriesPlan {
         };
         let test_frames = TestFrames::new(technology, &addresses, &flows).map_err(BenchError::Unsuitable)?;
         let tester_limit = self.max_rate.unwrap_or(self_test.highest_rate * sending.len() as u64);
+        let beginning = if self.procedure == Procedure::OverloadIncremental { self.effort.trial_seconds } else { 0.0 };
         let longest = [
-            self.effort.trial_seconds,
-            self.effort.latency_seconds,
+            self.effort.trial_seconds + beginning,
+            self.effort.latency_seconds + beginning,
             self.effort.variation_seconds,
             self.effort.burst_seconds,
             2.0 * self.effort.overload_seconds,

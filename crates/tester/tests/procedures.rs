@@ -61,9 +61,15 @@ fn the_degradation_of_what_the_tester_limits_is_no_figure() {
         timed_frames: 50,
         ..bench.effort
     };
-    let measured = Procedure::Overload.measure(&mut bench, &mut Known::default(), &mut Silent).unwrap();
-    let lost = named(&measured, "throughput degradation, 100 flows");
-    assert_eq!((lost.bound, lost.doubts.is_empty()), (Some(Bound::Unknown), false), "{lost:?}");
+    for procedure in [Procedure::Overload, Procedure::OverloadIncremental] {
+        let measured = procedure.measure(&mut bench, &mut Known::default(), &mut Silent).unwrap();
+        let lost = named(&measured, "throughput degradation, 100 flows");
+        assert_eq!((lost.bound, lost.doubts.is_empty()), (Some(Bound::Unknown), false), "{lost:?}");
+        // Of a hundred flows that begin within 0.05 s the last is 99 intervals after the first.
+        let interval = &named(&measured, "throughput, 100 flows").details["interval_us"];
+        let expected = (procedure == Procedure::OverloadIncremental).then_some(0.05e6 / 99.0);
+        assert_eq!(interval.as_f64(), expected);
+    }
 }
 
 const NDR: &str = "non-drop rate (conditional throughput)";

@@ -2,7 +2,8 @@
 //! one has.
 //!
 //! Throughput and latency are measured with one flow and then with ten, a hundred and so on, all
-//! flows starting at the same time. The performance degradation of X is `(X1 - Xn) / X1` where more
+//! flows starting at the same time, or one after another, each a time T after the one before: then a
+//! trial is longer by that of all, and its rate is that of all flows that have begun. The performance degradation of X is `(X1 - Xn) / X1` where more
 //! is better and `(Xn - X1) / X1` where less is, in percent; where a point is only a bound, so is
 //! what follows from it. A flow is a four tuple. Flows are of different subscribers first, as many
 //! as there are, then of different ports.
@@ -15,11 +16,21 @@ use super::measured::{Bound, Measured};
 use super::{delay, throughput};
 use crate::bench::{Bench, BenchError, Observer};
 
+/// When the flows of a trial begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Start {
+    /// At once (RFC 8219 section 10.2.1).
+    Together,
+    /// One after another, all within the length of a trial, by which it is longer (10.2.2).
+    OneAfterAnother,
+}
+
 /// Measures every point, and what it loses.
 ///
 /// # Errors
 /// If trials cannot be run.
 pub(super) fn measure(
+    start: Start,
     bench: &mut Bench,
     known: &mut Known,
     observer: &mut dyn Observer,
@@ -30,8 +41,11 @@ pub(super) fn measure(
     for shape in shapes(whole, bench.effort.flows_step) {
         let flows = shape.tuples();
         bench.test_frames.shape = shape;
+        let beginning = if start == Start::OneAfterAnother && flows > 1 { bench.effort.trial_seconds } else { 0.0 };
+        bench.beginning_seconds = beginning;
         let point = point(bench, known, observer);
         bench.test_frames.shape = whole;
+        bench.beginning_seconds = 0.0;
         let point = point?;
         match single.is_empty() {
             true => single.clone_from(&point),
@@ -39,6 +53,9 @@ pub(super) fn measure(
         }
         all.extend(point.into_iter().map(|mut one| {
             one.details["flows"] = json!(flows);
+            if beginning > 0.0 {
+                one.details["interval_us"] = json!(beginning * 1e6 / (flows - 1) as f64);
+            }
             one.at("flows", flows, &in_words(flows))
         }));
     }

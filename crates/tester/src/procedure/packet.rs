@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::known::Known;
 use super::measured::Measured;
+use super::overload::Start;
 use super::{
     back_to_back, capacity, connection_rate, delay, frame_loss, mlrsearch, overload, received_rate, recovery, reset,
     scalability, teardown, throughput,
@@ -45,15 +46,17 @@ pub enum Procedure {
     Capacity,
     /// RFC 9693 section 4.10.
     Scalability,
-    /// RFC 8219 section 10.
+    /// RFC 8219 section 10, simultaneous start.
     Overload,
+    /// RFC 8219 section 10, incremental start.
+    OverloadIncremental,
     /// Non-drop and partial-drop rate by MLRsearch's rules.
     Mlrsearch,
 }
 
 impl Procedure {
     /// All of them.
-    pub const ALL: [Procedure; 16] = [
+    pub const ALL: [Procedure; 17] = [
         Procedure::Throughput,
         Procedure::FrameLoss,
         Procedure::Latency,
@@ -69,6 +72,7 @@ impl Procedure {
         Procedure::Capacity,
         Procedure::Scalability,
         Procedure::Overload,
+        Procedure::OverloadIncremental,
         Procedure::Mlrsearch,
     ];
 
@@ -90,6 +94,7 @@ impl Procedure {
             Procedure::Capacity => "capacity",
             Procedure::Scalability => "scalability",
             Procedure::Overload => "overload",
+            Procedure::OverloadIncremental => "overload-incremental",
             Procedure::Mlrsearch => "mlrsearch",
         }
     }
@@ -133,7 +138,8 @@ impl Procedure {
             Procedure::Teardown => teardown::measure(bench, known, observer),
             Procedure::Capacity => capacity::measure(bench, known, observer),
             Procedure::Scalability => scalability::measure(bench, known, observer),
-            Procedure::Overload => overload::measure(bench, known, observer),
+            Procedure::Overload => overload::measure(Start::Together, bench, known, observer),
+            Procedure::OverloadIncremental => overload::measure(Start::OneAfterAnother, bench, known, observer),
             Procedure::Mlrsearch => mlrsearch::measure(bench, known, observer),
         }
     }

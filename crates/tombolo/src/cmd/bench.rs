@@ -56,6 +56,8 @@ enum Procedure {
     Scalability(Box<bench_packets::Arguments>),
     /// What many flows at once take from throughput and latency of one (RFC 8219 10)
     Overload(Box<bench_packets::Arguments>),
+    /// The same of flows that begin one after another (RFC 8219 10.2.2)
+    OverloadIncremental(Box<bench_packets::Arguments>),
     /// Non-drop and partial-drop rate by MLRsearch's rules (CSIT "NDR", "PDR")
     Mlrsearch(Box<bench_packets::Arguments>),
     /// Queries a second that a DNS64 resolver answers (RFC 8219 9)
@@ -77,8 +79,8 @@ enum Procedure {
     Ratios are medians of the ratios within rounds; compare them, not absolute rates."
 )]
 struct Tcp {
-    /// Gateways: plain, plain4, tombolo, tayga, iptables, nftables, jool, jool_siit; pairs: plain-pair, 464xlat, ds-lite,
-    /// lw4o6, map-e, map-t [default: plain,tombolo,tayga; plain4 instead of plain for nat44]
+    /// Gateways: plain, plain4, tombolo, tayga, tayga-nat, iptables, nftables, jool, jool_siit; pairs: plain-pair, 464xlat,
+    /// ds-lite, lw4o6, map-e, map-t [default: plain,tombolo,tayga; plain4 instead of plain for nat44]
     #[arg(long, value_delimiter = ',')]
     gateways: Vec<Kind>,
     /// What tombolo does: nat64, nat44, siit
@@ -148,6 +150,7 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
         Procedure::Capacity(a) => bench_packets::run(OnFrames::Capacity, *a),
         Procedure::Scalability(a) => bench_packets::run(OnFrames::Scalability, *a),
         Procedure::Overload(a) => bench_packets::run(OnFrames::Overload, *a),
+        Procedure::OverloadIncremental(a) => bench_packets::run(OnFrames::OverloadIncremental, *a),
         Procedure::Mlrsearch(a) => bench_packets::run(OnFrames::Mlrsearch, *a),
         Procedure::Dns64(a) => bench_dns64::run(&a),
         Procedure::Matrix(a) => bench_matrix::run(a),
