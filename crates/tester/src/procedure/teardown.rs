@@ -13,7 +13,9 @@ use crate::gateway::between_ports::TableCounts;
 use crate::summary::Summary;
 
 /// Deletions of an empty table whose median is subtracted.
-const EMPTY_REPETITIONS: u32 = 5;
+const EMPTY_REPETITIONS: u32 = 9;
+/// Seconds: so much the start of a process varies on any machine.
+const LEAST_RESOLUTION: f64 = 0.0005;
 
 /// Measures the rate.
 ///
@@ -33,15 +35,15 @@ pub(super) fn measure(
     for _ in 0..EMPTY_REPETITIONS {
         empty.push(timed_flush(bench)?);
     }
-    let empty = Summary::of(&empty).map_or(0.0, |s| s.median);
+    let (empty, varies) = Summary::of(&empty).map_or((0.0, 0.0), |s| (s.median, s.max - s.min));
     let deletion = full - empty;
     let details = json!({
-        "connections": connections, "full_s": full, "empty_s": empty, "deletion_s": deletion,
+        "connections": connections, "full_s": full, "empty_s": empty, "empty_varies_s": varies, "deletion_s": deletion,
         "gateway_counted_before": before, "gateway_counted_after": after,
     });
     // A table that is deleted faster than the command's own time varies has no measurable rate:
     // what is known is a bound.
-    let resolution = (empty * 0.1).max(0.0005);
+    let resolution = varies.max(LEAST_RESOLUTION);
     let rate = f64::from(connections) / deletion.max(resolution);
     let measured = Measured::rate("connection tear-down rate", rate, "connections/s", details);
     let measured = match deletion < resolution {

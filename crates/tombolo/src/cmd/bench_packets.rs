@@ -30,8 +30,8 @@ use super::print;
 /// Arguments of all procedures on frames.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Gateways: plain, plain-pair (three hops), tombolo, tombolo:off|tc|xdp, iptables, nftables, tayga, jool, jool_siit, external,\n\
-and faulty:loss=N,corrupt=N,misdirect=N,duplicate=N,reorder=N (every Nth frame),delay=US,capacity=N,rate=N,outage=MS,state=1,keep=N,timeout=MS,\n\
+Gateways: plain, plain-pair (three hops), tombolo, tombolo:off|tc|xdp, iptables, nftables, tayga, tayga-nat, jool, jool_siit,\n\
+external, and faulty:loss=N,corrupt=N,misdirect=N,duplicate=N,reorder=N (every Nth frame),delay=US,capacity=N,rate=N,outage=MS,state=1,keep=N,timeout=MS,\n\
 hops=N,tos=N,df=N,id=N,label=N,mac=N (a field of every Nth header).\n\
 Exit status: 0 measured, 1 a gateway could not be measured or the run was interrupted, 2 wrong usage.\n\
 An interrupted run leaves whole lines; --resume FILE goes on where it ended.")]

@@ -11,6 +11,8 @@ mod bench_external;
 #[cfg(feature = "tester")]
 mod bench_matrix;
 #[cfg(feature = "tester")]
+mod bench_matrix_page;
+#[cfg(feature = "tester")]
 mod bench_packets;
 #[cfg(feature = "tester")]
 mod bench_preset;
