@@ -176,13 +176,15 @@ fn hops(from: &Namespace) -> Vec<String> {
 fn discovers_the_path_mtu(setup: &Setup) {
     let client = setup.node("client");
     // The softwire itself, as configured.
-    assert!(ping(client, &["-M", "do", "-s", "1433", SERVER]).contains("mtu=1460"));
+    let tells = |told: &str, mtu| told.contains(&format!("mtu={mtu}")) || told.contains(&format!("(mtu = {mtu})"));
+    let told = ping(client, &["-M", "do", "-s", "1433", SERVER]);
+    assert!(tells(&told, 1460), "{told}");
     assert_pings(client, &["-M", "do", "-s", "1432", SERVER]);
     // A router on the way has less.
     setup.node("gateway").set_mtu("core0", 1400).unwrap();
     setup.node("cpe").set_mtu("core0", 1400).unwrap();
     let learned = wait_until("the path MTU", PATIENCE, || {
-        ping(client, &["-M", "do", "-s", "1432", SERVER]).contains("mtu=1360").then_some(())
+        tells(&ping(client, &["-M", "do", "-s", "1432", SERVER]), 1360).then_some(())
     });
     learned.unwrap();
     assert_pings(client, &["-M", "do", "-s", "1332", SERVER]);
@@ -309,6 +311,14 @@ fn homes_share_an_address_through_lightweight_4over6() {
         let words = setup.stop(node);
         assert!(!words.contains("no-headroom") && !words.contains("malformed"), "{node}: {words}");
     }
+}
+
+#[test]
+fn an_edge_of_map_e_and_its_relay_find_out_the_path_mtu() {
+    if skip_without("an_edge_of_map_e_and_its_relay_find_out_the_path_mtu", TOOLS) {
+        return;
+    }
+    discovers_the_path_mtu(&Setup::of("map-e", &[]));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Protocols besides TCP, UDP and ICMP between hosts of a lab, through a NAT44 and a NAT64: UDP-Lite by the
+//! Protocols besides TCP, UDP and ICMP between hosts of a lab, through a NAT44, a NAT64, and a B4 with its AFTR: UDP-Lite by the
 //! kernel's own sockets, the others by raw ones, whose checksums are made and verified here, as the RFCs have
 //! them. Needs root and skips loudly without it.
 
@@ -11,7 +11,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 
 use nix::sys::socket::{SockaddrStorage, bind};
-use tombolo_lab::{Lab, Topology, skip_without};
+use tombolo_lab::{Lab, Process, Scenario, Topology, skip_without};
 
 mod running;
 
@@ -187,6 +187,15 @@ fn exchange_udp_lite(lab: &Lab, client: &str, as_seen: &str) -> SocketAddr {
     seen.unwrap()
 }
 
+/// Programs in the kernel know TCP, UDP and ICMP: where there are any they have left all these packets to the engine.
+#[track_caller]
+fn assert_left_to_the_engine(lab: &Lab, has_programs: bool) {
+    let rows = show(lab, "fastpath");
+    let value = |name: &str| rows.iter().find(|row| row["name"] == name).map(|row| row["value"].as_str().unwrap());
+    let taken = ["taken-inside", "taken-outside"].map(value);
+    assert_eq!(taken, if has_programs { [Some("0"); 2] } else { [None; 2] }, "{rows:?}");
+}
+
 #[test]
 fn sctp_dccp_udp_lite_esp_and_gre_cross_with_right_checksums() {
     let name = "sctp_dccp_udp_lite_esp_and_gre_cross_with_right_checksums";
@@ -221,6 +230,7 @@ fn sctp_dccp_udp_lite_esp_and_gre_cross_with_right_checksums() {
         protocols.dedup();
         let expected = ["dccp", "esp", "gre", "sctp", "udp-lite"];
         assert_eq!(protocols, &expected[..expected.len() - usize::from(!has_udp_lite)]);
+        assert_left_to_the_engine(&lab, fastpath == "auto");
         let established = show(&lab, "sessions").iter().filter(|row| row["state"] == "established").count();
         assert_eq!(established, 4, "SCTP and DCCP through each service");
         let asked = lab.node("gateway").unwrap().command(TOMBOLO);
@@ -231,5 +241,37 @@ fn sctp_dccp_udp_lite_esp_and_gre_cross_with_right_checksums() {
         let text = asked.success().unwrap().stdout;
         assert!(text.contains("2001:db8:1::2 with esp is bound to 192.0.2.1 with esp"), "{text}");
         end(gateway);
+    }
+}
+
+/// Starts the gateways of DS-Lite; the AFTR translates what it would not by default as well.
+fn start_ds_lite(lab: &Lab, scenario: &Scenario, fastpath: &str) -> Vec<Process> {
+    let further = "further_protocols = [\"sctp\", \"dccp\", \"udp-lite\", \"esp\", \"gre\"]\n";
+    let start = |(node, text): &(&str, String)| {
+        let more = if *node == "gateway" { further } else { "" };
+        let text = format!("[gateway]\nfastpath = \"{fastpath}\"\n{text}{more}");
+        lab.start_gateway(node, TOMBOLO, &text).unwrap()
+    };
+    scenario.gateways.iter().map(start).collect()
+}
+
+#[test]
+fn further_protocols_cross_the_softwire_of_a_b4_and_its_aftr() {
+    let name = "further_protocols_cross_the_softwire_of_a_b4_and_its_aftr";
+    if skip_without(name, &["ip"]) {
+        return;
+    }
+    let scenario = Scenario::named("ds-lite").unwrap();
+    let lab = Lab::create(&scenario.topology).unwrap();
+    for fastpath in ["off", "auto"] {
+        let gateways = start_ds_lite(&lab, &scenario, fastpath);
+        let mut seen = Vec::new();
+        for protocol in [SCTP, DCCP, ESP, GRE] {
+            seen.push(exchange_raw(&lab, protocol, "10.0.0.2", "198.51.100.2"));
+        }
+        assert_left_to_the_engine(&lab, fastpath == "auto");
+        assert!(seen.iter().all(|from| from.ip() == seen[0].ip()), "paired: {seen:?}");
+        assert!(seen[0].ip().to_string().starts_with("192.0.2.") && seen[0].port() >= 1024, "{seen:?}");
+        gateways.into_iter().for_each(|gateway| _ = end(gateway));
     }
 }
