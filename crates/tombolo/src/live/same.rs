@@ -39,6 +39,17 @@ impl Pairs {
         }
     }
 
+    /// In words, why two ports do not stand for each other.
+    fn disagree(&self, space: Space, live: u16, offline: u16) -> String {
+        let known = |of: Option<&u16>| of.map_or_else(|| "nothing".to_owned(), u16::to_string);
+        let [for_offline, for_live] =
+            [self.live_of.get(&(space, offline)), self.offline_of.get(&(space, live))].map(known);
+        format!(
+            "port {live} instead of {offline}, which are not of one binding: live, {for_offline} stands for {offline}, and \
+             {live} for {for_live}"
+        )
+    }
+
     /// Whether two ports may stand for each other.
     fn agree(&self, space: Space, live: u16, offline: u16, new: bool) -> bool {
         match (self.live_of.get(&(space, offline)), self.offline_of.get(&(space, live))) {
@@ -147,12 +158,12 @@ impl Comparison<'_> {
         let length = offline.len();
         for &at in places.iter().filter(|&&at| at + 2 <= length) {
             let [ours, theirs] = [&*live, &*offline].map(|bytes| word(bytes, at));
-            // The binding of an echo that was hairpinned shows itself in an error about one only.
-            let new = quoted && space == Space::Icmp;
-            if ours != theirs && !self.pairs.agree(space, ours, theirs, new) {
-                return Err(format!("port {ours} instead of {theirs}, which are not of one binding"));
+            // A binding that an echo made that was hairpinned, or a packet that was refused as too big, shows
+            // itself in an error only.
+            if ours != theirs && !self.pairs.agree(space, ours, theirs, quoted) {
+                return Err(self.pairs.disagree(space, ours, theirs));
             }
-            if ours != theirs && new {
+            if ours != theirs && quoted {
                 self.pairs.learn(space, ours, theirs);
             }
             for bytes in [&mut *live, &mut *offline] {
