@@ -1320,6 +1320,7 @@ def main():
     softwire_cases.add_all()
     transport_cases.add_all()
     pcp_cases.add_all()
+    ftp_cases.add_all()
     clean()
     write()
     print(f"{len(CASES)} cases")
@@ -1336,4 +1337,6 @@ if __name__ == "__main__":
     make.transport_cases = transport_cases
     import pcp_cases
     make.pcp_cases = pcp_cases
+    import ftp_cases
+    make.ftp_cases = ftp_cases
     make.main()
