@@ -16,6 +16,7 @@ pub use tombolo_generator::Means;
 use crate::effort::{Effort, age_at_the_end};
 use crate::gateway::{Gateway, GatewayError, TestFrames};
 use crate::headers::{Headers, Hops};
+use crate::processors::Work;
 use crate::scale::Scale;
 use crate::search::Attempt;
 use crate::search::Verdict;
@@ -565,6 +566,7 @@ impl Bench {
         let (started, mut trouble, mut go_on) = (Instant::now(), None, true);
         let is_here = self.placement.sharing == Sharing::Apart && self.gateway.ports().0.namespace.is_some();
         let watch = is_here.then(|| CoreWatch::begin(&self.placement.gateway));
+        let work = Work::now();
         let worked_before = self.gateway.worked_ns().filter(|_| is_here);
         let (rig, gateway) = (&mut self.rig, &mut self.gateway);
         let outcome = rig.run(&exchange, &mut |sent, _| {
@@ -591,7 +593,8 @@ impl Bench {
             // With two rates it is not known which frames were due meanwhile.
             absences: watch.map(CoreWatch::end).filter(|_| plan.then.is_none()).unwrap_or_default(),
         };
-        let trial = Trial::judge(outcome, &surroundings);
+        let mut trial = Trial::judge(outcome, &surroundings);
+        trial.processors_percent = Work::now().percent_since(&work);
         self.tally.count(&trial);
         observer.trial(&TrialRecord::of(self.gateway.name(), plan, &trial))?;
         thread::sleep(Duration::from_millis(self.effort.pause_ms));

@@ -24,6 +24,7 @@ pub mod frame_size;
 pub mod gateway;
 mod headers;
 pub mod iperf3;
+pub mod isolation;
 pub mod machine;
 pub mod matrix;
 pub mod preset;

@@ -19,6 +19,8 @@ pub struct Scale {
 pub enum Connections {
     /// A hundredth, a tenth and all; inside ports stay, outside ports vary.
     Parts,
+    /// A tenth and all.
+    Ends,
     /// Inside and outside ports of each point, upwards; without any, no such series.
     Ports(Vec<(u32, u32)>),
 }
@@ -43,9 +45,8 @@ impl Scale {
     /// Inside and outside ports of each point over connections, none more than there are.
     pub(crate) fn points(&self, inside: u32, outside: u32) -> Vec<(u32, u32)> {
         match &self.connections {
-            Connections::Parts => {
-                [100, 10, 1].map(|part| (inside, outside / part)).into_iter().filter(|(_, ports)| *ports > 0).collect()
-            }
+            Connections::Parts => parts(&[100, 10, 1], inside, outside),
+            Connections::Ends => parts(&[10, 1], inside, outside),
             Connections::Ports(points) => {
                 points.iter().copied().filter(|(a, b)| *a <= inside && *b <= outside).collect()
             }
@@ -68,6 +69,10 @@ pub(crate) fn numbers_of_cores(all: usize) -> Vec<usize> {
     let mut numbers: Vec<usize> = std::iter::successors(Some(1), |n| Some(n * 2)).take_while(|n| *n < all).collect();
     numbers.push(all);
     numbers
+}
+
+fn parts(parts: &[u32], inside: u32, outside: u32) -> Vec<(u32, u32)> {
+    parts.iter().map(|part| (inside, outside / part)).filter(|(_, ports)| *ports > 0).collect()
 }
 
 #[cfg(test)]

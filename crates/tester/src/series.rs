@@ -21,6 +21,7 @@ use crate::frame_size::FrameSize;
 use crate::gateway::between_ports::hosts::{self, rule_of};
 use crate::gateway::between_ports::{external::External, laboratory::Laboratory, laboratory::Setup};
 use crate::gateway::{Addresses, Flows, Gateway, MapRule, Spec, Technology, TestFrames};
+use crate::isolation::{self, Isolation};
 use crate::machine::{self, Machine};
 use crate::procedure::{Known, Measured, packet::Procedure};
 use crate::readings::{GatewaySummary, Reading, Readings, summarise};
@@ -58,6 +59,9 @@ pub struct SeriesPlan {
     pub sending_cores: Option<Vec<usize>>,
     /// Cores of the gateway; all others where absent.
     pub gateway_cores: Option<Vec<usize>>,
+    /// Everything else of the machine is kept off the cores that send, and where others remain off the
+    /// gateway's.
+    pub isolated: bool,
     /// What a scalability series goes over.
     pub scale: Scale,
     /// What the user says is known.
@@ -114,6 +118,20 @@ pub(crate) struct Station {
     tally: Tally,
 }
 
+impl Station {
+    /// Measures once by any procedure, where the gateway has been probed since it was started.
+    ///
+    /// # Errors
+    /// If there is no result.
+    pub(crate) fn measure(
+        &mut self,
+        procedure: Procedure,
+        observer: &mut dyn Observer,
+    ) -> Result<Vec<Measured>, BenchError> {
+        procedure.measure(&mut self.bench, &mut self.known, observer)
+    }
+}
+
 impl SeriesPlan {
     /// Everything else as it is where nobody says more.
     pub fn new(procedure: Procedure, gateways: Vec<Spec>, effort: Effort, tombolo: PathBuf) -> Self {
@@ -128,6 +146,7 @@ impl SeriesPlan {
             mix: None,
             sending_cores: None,
             gateway_cores: None,
+            isolated: false,
             scale: Scale::default(),
             known: Known::default(),
             max_rate: None,
@@ -151,7 +170,11 @@ impl SeriesPlan {
     ) -> Result<SeriesResult, BenchError> {
         let mut values = if resume { self.earlier(results.path())? } else { Readings::new() };
         let (sending, gateway_cores) = self.cores()?;
+        let isolation = self.isolate(&sending, &gateway_cores)?;
         let self_test = self.begin(results, (&sending, &gateway_cores))?;
+        if let Some(isolation) = &isolation {
+            results.write(&json!({ "record": "isolation", "isolation": isolation.in_words() }))?;
+        }
         let mut failures = Vec::new();
         let mut stations = Vec::new();
         for spec in &self.gateways {
@@ -215,6 +238,17 @@ impl SeriesPlan {
         Ok(SeriesResult { summaries, self_test, failures, tallies, placement, deviations })
     }
 
+    /// Keeps everybody else away, where that was asked for.
+    fn isolate(&self, sending: &[usize], gateway: &[usize]) -> Result<Option<Isolation>, BenchError> {
+        if !self.isolated {
+            return Ok(None);
+        }
+        let there = std::thread::available_parallelism().map_or(1, usize::from);
+        let (cores, others) = isolation::divide(sending, gateway, there);
+        let begun = Isolation::begin(&cores, &others);
+        begun.map(Some).map_err(|why| BenchError::Unsuitable(format!("the cores cannot be kept for the tester: {why}")))
+    }
+
     /// What is left to be measured takes so long.
     fn forecast(&self, stations: &[Station], values: &Readings) -> Forecast {
         let mut forecast = Forecast { measurements: 0, seconds: 0.0, memory_bytes: 0, gateway_bytes: 0 };
@@ -265,7 +299,7 @@ impl SeriesPlan {
         observer: &mut dyn Observer,
     ) -> Result<Vec<Measured>, BenchError> {
         station.bench.probe(observer)?;
-        procedure.measure(&mut station.bench, &mut station.known, observer)
+        station.measure(procedure, observer)
     }
 
     /// Makes the first gateway ready to be measured, by itself.

@@ -90,6 +90,9 @@ pub struct Trial {
     pub absences: Vec<Absence>,
     /// Seconds of processors that the gateway took, where it has cores to itself.
     pub worked_s: Option<f64>,
+    /// How busy each processor of the machine was, percent, from the order to send until the last late
+    /// frame was waited for.
+    pub processors_percent: Vec<f64>,
 }
 
 /// Whether the sending core also does the gateway's work.
@@ -150,7 +153,7 @@ impl Trial {
             (true, false) => (Verdict::Failed, faults),
             (false, _) => (Verdict::Invalid, doubts.into_iter().chain(faults).collect()),
         };
-        Trial { outcome, verdict, reasons, absences: absences.clone(), worked_s }
+        Trial { outcome, verdict, reasons, absences: absences.clone(), worked_s, processors_percent: Vec::new() }
     }
 
     /// Both directions, those that were used.
@@ -328,6 +331,8 @@ pub struct TrialRecord {
     pub reasons: Vec<String>,
     /// Longest time that the machine kept a core of the gateway away, microseconds.
     pub absence_max_us: f64,
+    /// How busy each processor was, percent.
+    pub processors_percent: Vec<f64>,
     /// Left to right.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forward: Option<DirectionRecord>,
@@ -427,6 +432,7 @@ impl TrialRecord {
             verdict: trial.verdict,
             reasons: trial.reasons.clone(),
             absence_max_us: trial.absences.iter().map(Absence::length_ns).max().unwrap_or(0) as f64 / 1000.0,
+            processors_percent: trial.processors_percent.clone(),
             forward: trial.outcome.forward.as_ref().map(DirectionRecord::of),
             reverse: trial.outcome.reverse.as_ref().map(DirectionRecord::of),
         }

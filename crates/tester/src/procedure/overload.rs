@@ -64,7 +64,8 @@ pub(super) fn measure(
 
 /// Throughput, and the latency at that throughput.
 fn point(bench: &mut Bench, known: &Known, observer: &mut dyn Observer) -> Result<Vec<Measured>, BenchError> {
-    let mut own = Known { throughput: None, connection_rate: None, ..*known };
+    // A throughput that is known is where the search begins, no more.
+    let mut own = Known { connection_rate: None, ..*known };
     let mut measured = throughput::measure(bench, &mut own, observer)?;
     measured.extend(delay::latency(bench, &mut own, observer)?);
     Ok(measured)
@@ -78,7 +79,7 @@ fn in_words(flows: u64) -> String {
 /// Shapes of 1, 10, 100, ... tuples, and of all.
 fn shapes(whole: TupleShape, step: u64) -> Vec<TupleShape> {
     let numbers =
-        std::iter::successors(Some(1), |flows| Some(flows * step)).take_while(|flows| *flows < whole.tuples());
+        std::iter::successors(Some(1_u64), |flows| flows.checked_mul(step)).take_while(|flows| *flows < whole.tuples());
     let mut shapes: Vec<TupleShape> = numbers.map(|flows| part(whole, flows)).collect();
     shapes.push(whole);
     shapes.dedup_by_key(|shape| shape.tuples());

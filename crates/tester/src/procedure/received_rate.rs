@@ -5,7 +5,7 @@
 //! How busy the gateway's cores are then says little, for an overloaded one has nothing else to do;
 //! so a second trial sends half of what arrived.
 
-use serde_json::{Value, json};
+use serde_json::json;
 use tombolo_generator::DirectionOutcome;
 
 use super::known::Known;
@@ -65,7 +65,8 @@ pub(super) fn measure(
 fn load(when: &str, trial: &Trial, bench: &Bench) -> Option<Measured> {
     let longest = trial.directions().map(seconds_of_sending).fold(0.0, f64::max);
     let percent = 100.0 * trial.worked_s? / longest / bench.placement.gateway.len().max(1) as f64;
-    let measured = Measured::cost(format!("load of the gateway's cores, {when}"), percent, "%", Value::Null);
+    let details = json!({ "processors_percent": trial.processors_percent });
+    let measured = Measured::cost(format!("load of the gateway's cores, {when}"), percent, "%", details);
     Some(match trial.verdict {
         Verdict::Invalid => measured.doubted(format!("the trial is invalid: {}", trial.why())),
         _ => measured,

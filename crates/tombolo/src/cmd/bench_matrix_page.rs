@@ -15,7 +15,7 @@ fn heading(procedure: Procedure) -> String {
         Procedure::FrameLoss | Procedure::Overload | Procedure::OverloadIncremental => "%",
         Procedure::Reset | Procedure::Recovery => "ms",
         Procedure::BackToBack => "frames",
-        Procedure::ConnectionRate | Procedure::Teardown => "k/s",
+        Procedure::ConnectionRate | Procedure::Teardown | Procedure::Scalability => "k/s",
         Procedure::Capacity => "k",
         _ => "kfps",
     };

@@ -136,6 +136,10 @@ pub(crate) struct Arguments {
     /// Cores of the gateway [default: all others]; the sending ones for a gateway that shares them
     #[arg(long, value_name = "CORES", value_delimiter = ',')]
     gateway_cores: Option<Vec<usize>>,
+    /// Keep everything else of the machine off the sending cores, and off the gateway's where others
+    /// remain (control groups, cpuset)
+    #[arg(long)]
+    isolate: bool,
     #[command(flatten)]
     external: External,
     /// Result file (JSON Lines), appended to
@@ -357,6 +361,7 @@ impl Arguments {
             mix,
             sending_cores: self.sending_cores,
             gateway_cores: self.gateway_cores,
+            isolated: self.isolate,
             scale: Scale::default(),
             known,
             max_rate: self.max_rate,
