@@ -87,6 +87,7 @@ fn read_gateway(file: &Table<'_>, interfaces: BTreeMap<String, FastPath>, log: &
         log_level: table.read_or("log_level", defaults.log_level, log, |node| node.choice(&LEVELS)),
         log_format: table.read_or("log_format", defaults.log_format, log, |node| node.choice(&FORMATS)),
         file_directories: defaults.file_directories,
+        cluster: defaults.cluster,
     };
     if let Some(node) = table.find("fastpath_netfilter")
         && host.fastpath_netfilter
@@ -180,7 +181,7 @@ fn metrics(node: &Node<'_>) -> Result<MetricsAddress, Problem> {
 }
 
 /// Tables 253 to 255 are the host's own: default, main and local. The gateway may need the table behind, too.
-fn routing_table(number: u32, node: &Node<'_>) -> Result<u32, Problem> {
+pub(crate) fn routing_table(number: u32, node: &Node<'_>) -> Result<u32, Problem> {
     match number {
         252..=255 => {
             Err(node.problem("it, or the table behind it, is one that every host has and needs; choose another number"))

@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use ipnet::IpNet;
+use tombolo_engine::cluster::Node;
 
 use crate::shared::SharedPool;
 
@@ -71,6 +72,21 @@ pub struct Host {
     pub shared_pools: Vec<SharedPool>,
     /// Directories of the files that the configuration names and that are read with it. Default: none.
     pub file_directories: Vec<PathBuf>,
+    /// The cluster that it is a node of. Default: none.
+    pub cluster: Option<Cluster>,
+}
+
+/// The cluster that a gateway is a node of: table `[cluster]` of the file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cluster {
+    /// All nodes.
+    pub nodes: Vec<Node>,
+    /// Which of them it is.
+    pub own: usize,
+    /// Routing table for the routes that a routing daemon announces. Default 8464.
+    pub table: u32,
+    /// Prefixes that the host must have routes for. Default: none.
+    pub needs: Vec<IpNet>,
 }
 
 /// How grave something has to be to be logged.
@@ -308,6 +324,7 @@ impl Default for Host {
             log_format: LogFormat::Auto,
             shared_pools: Vec::new(),
             file_directories: Vec::new(),
+            cluster: None,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! From a TOML file to a validated [`Configuration`].
 //!
 //! A file is read in this order: `document` parses it and keeps where everything stands; `gateway`,
-//! `timeouts` and `service` turn its tables into the plan; [`difference`] compares two readings; [`mod@reference`] lists every key there
+//! `timeouts`, `service` and `cluster` turn its tables into the plan; [`difference`] compares two readings; [`mod@reference`] lists every key there
 //! is, for the check for unknown keys and for the documentation. All mistakes of a file are
 //! reported at once, each with file, line, key, value, reason and fix:
 //!
@@ -13,12 +13,14 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tombolo_engine::mechanism::napt::Sessions;
 use tombolo_engine::{Plan, layout};
 
 mod assigned;
 mod capacity;
+mod cluster;
 mod collectors;
 pub mod difference;
 mod document;
@@ -47,7 +49,7 @@ mod value;
 
 pub use difference::{Change, Wording};
 pub use host::{
-    Collector, CollectorFormat, FastPath, Host, Identity, InsideInterfaces, LogDetail, LogFormat, LogLevel,
+    Cluster, Collector, CollectorFormat, FastPath, Host, Identity, InsideInterfaces, LogDetail, LogFormat, LogLevel,
     MetricsAddress, Provision, TableMemory, Tls, Transport, Trust,
 };
 pub use problem::{ConfigError, Problem};
@@ -103,10 +105,13 @@ pub fn parse(name: &str, text: &str) -> Result<Configuration, ConfigError> {
     host.shared_pools = shared_pools;
     host.memory = memory;
     let pcp = pcp::addresses(&file, &services, &mut log);
+    host.cluster = cluster::read(&file, &services, &mut log);
     let files = log.take_files();
     host.file_directories = directories(files.keys());
     let warnings = log.finish()?;
-    let mut plan = Plan { rows: Plan::rows_of(&services), services, retired: Vec::new(), times, capacity, own, pcp };
+    let cluster = host.cluster.as_ref().and_then(cluster::of_engine).map(Arc::new);
+    let rows = Plan::rows_of(&services);
+    let mut plan = Plan { rows, services, retired: Vec::new(), times, capacity, own, pcp, cluster };
     if host.binding_log.is_some() && host.binding_log_detail == LogDetail::Sessions {
         keep_sessions(&mut plan);
     }

@@ -68,7 +68,23 @@ pub static FILE: Section = Section {
         "interface": "tables", "none", "", "What holds for one interface of the host: one `[[interface]]` for each.";
         "capacity": "table", "see below", "", "Room in the tables.";
         "timeouts": "table", "see below", "", "How long state outlives its last packet.";
+        "cluster": "table", "none", "", "The other gateways that serve the same services.";
         "service": "tables", "", "", "What the gateway does: one `[[service]]` for each service.";
+    },
+};
+
+/// `[cluster]`.
+pub static CLUSTER: Section = Section {
+    path: "[cluster]",
+    about: "Other gateways that serve the same services, for networks that outgrow one machine or may not lose it: see docs/cluster.md. All services must be without state: `siit`, `lwaftr`, and the relays of `map-e` and `map-t`. Each node announces the same prefixes by a routing daemon, which learns them from a routing table of their own, and the routers spread the packets. A change takes a restart.",
+    groups: groups! {
+        "node": "string", "", "\"n1\"", "Which of the nodes this gateway is.";
+        "nodes": "table of prefixes", "", "{ n1 = \"2001:db8:c1:1::/64\", n2 = \"2001:db8:c1:2::/64\" }",
+            "All nodes, the same on each: their names, and the locator of each, a /64 that its routing daemon announces to the others. The first 256 addresses of a locator are the gateway's: there nodes send each other what has to meet, fragments of one datagram. 1 to 16 nodes.";
+        "needs": "array of prefixes", "none", "[\"0.0.0.0/0\", \"2001:db8:4600::/40\"]",
+            "Prefixes that the host must have routes for, each exactly as routers announce it: one of the outside and one of the inside, so that what comes can go on. While one is missing, the gateway announces nothing.";
+        "table": "number", "8464", "8464",
+            "Routing table with the routes that a routing daemon is to announce: those of the services, and the part of the locator. No packet is forwarded by it. Each has metric 100, for the daemon to make a MED of, and goes with the process.";
     },
 };
 
@@ -618,13 +634,14 @@ pub static ALLOCATION: Section = Section {
 };
 
 /// All tables, in the order of the documentation.
-pub static SECTIONS: [&Section; 26] = [
+pub static SECTIONS: [&Section; 27] = [
     &FILE,
     &GATEWAY,
     &COLLECTOR,
     &INTERFACE,
     &CAPACITY,
     &TIMEOUTS,
+    &CLUSTER,
     &SERVICE,
     &NAT44,
     &POOL,

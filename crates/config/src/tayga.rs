@@ -605,6 +605,7 @@ impl Tayga {
         let plan = Plan {
             services: vec![Service::new(0, "tayga", ServiceKind::Siit(siit))],
             retired: Vec::new(),
+            cluster: None,
             rows: Rows::default(),
             times: Default::default(),
             capacity: Capacity { subscribers: 1, bindings: 1, sessions: 8, outside_slots: 1, leases: 0 },

@@ -162,6 +162,7 @@ fn pass(
     let verdict = match engine.process(plan, &mut packet, Now(at), &mut outbox) {
         Verdict::Forward => "forward".to_owned(),
         Verdict::Hold => "hold".to_owned(),
+        Verdict::Redirect(_) => "redirect".to_owned(),
         Verdict::ToHost => "to-host".to_owned(),
         Verdict::EchoReply => "echo-reply".to_owned(),
         Verdict::Pcp(answered) => format!("pcp-{}", answered.code.name()),

@@ -48,6 +48,7 @@ use crate::metrics::Metrics;
 use crate::migration::boot_id;
 use crate::own_address;
 use crate::pcp_door::Door;
+use crate::peers::Peers;
 use crate::privileges::{self, Account, Places, Tasked};
 use crate::provided::Provided;
 use crate::provision::{Diversion, diversions, limit_to, routes, setting, with_own_addresses};
@@ -67,6 +68,8 @@ use crate::worker::{EngineHandler, Pulse};
 const QUEUE_PACKETS: u32 = 1000;
 /// Routes that are logged one by one.
 const ROUTES_SAID: usize = 100;
+/// How long routers and other nodes may take to hear that a node ends, which serves them meanwhile.
+const TO_BE_HEARD: Duration = Duration::from_millis(500);
 /// How long a worker has to end.
 const TO_END: Duration = Duration::from_secs(5);
 
@@ -109,6 +112,7 @@ pub(crate) struct Gateway {
     lookout: Option<Lookout>,
     limits: Option<Limits>,
     door: Option<Door>,
+    peers: Option<Peers>,
     state: Option<State>,
 }
 
@@ -140,6 +144,7 @@ impl Gateway {
             lookout: None,
             limits: None,
             door: None,
+            peers: None,
             state: None,
         };
         let supervisor = Arc::clone(&wanted.supervisor);
@@ -260,6 +265,7 @@ impl Gateway {
         self.lookout = Lookout::start(running, self.stop.clone()).map_err(system("starting a thread"))?;
         self.limits = Some(Limits::start(running, self.stop.clone()).map_err(system("starting a thread"))?);
         self.door = Some(Door::start(running, clerk, self.stop.clone()).map_err(system("starting a thread"))?);
+        self.peers = Peers::start(running, self.stop.clone()).map_err(system("starting a thread"))?;
         fault::point("watch")?;
         listen(running, &mut self.directory, &mut self.listeners)?;
         fault::point("listeners")?;
@@ -337,8 +343,17 @@ impl Gateway {
         self.health.fatal().map_or(Ok(()), |why| Err(DaemonError::Failed(why)))
     }
 
+    /// Has routers bring packets to other nodes.
+    fn leave_cluster(&self) {
+        if let Some(running) = self.running.as_ref().filter(|running| running.settings.cluster.is_some()) {
+            running.drain(true);
+            std::thread::sleep(TO_BE_HEARD);
+        }
+    }
+
     /// Nobody asks any more, then programs, routes and addresses go, then the threads end.
     fn end(&mut self) -> Vec<Result<(), DaemonError>> {
+        self.leave_cluster();
         self.listeners.clear();
         self.running.iter().for_each(|running| running.targets.close());
         if let Some((directory, _held)) = self.directory.take() {
@@ -357,6 +372,7 @@ impl Gateway {
         self.lookout.take().into_iter().for_each(Lookout::join);
         self.limits.take().into_iter().for_each(Limits::join);
         self.door.take().into_iter().for_each(Door::join);
+        self.peers.take().into_iter().for_each(Peers::join);
         if let Some(watchdog) = self.watchdog.take() {
             watchdog.thread().unpark();
             let _ = watchdog.join();

@@ -65,6 +65,7 @@ pub mod migration;
 mod native;
 mod own_address;
 mod pcp_door;
+mod peers;
 mod prefix_watch;
 mod privileges;
 mod provided;

@@ -1,14 +1,15 @@
 //! What a plan needs of the host, and the host's limits to a plan: routes to the device, sources
 //! that are diverted to it, the addresses of ICMP errors, the MTU.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv4Subnets, Ipv6Net};
 use tombolo_config::{Host as HostSettings, Provision};
 use tombolo_engine::Plan;
+use tombolo_engine::cluster::REDIRECTS_LENGTH;
 use tombolo_engine::mapping::pool::PortRanges;
 use tombolo_engine::plan::{AnsweredBy, Routed, ServiceKind, Standby};
-use tombolo_io::host::{Family, Host, HostError, Setting, SharedAddress};
+use tombolo_io::host::{Announcement, Family, Host, HostError, Setting, SharedAddress};
 
 use crate::own_address;
 
@@ -38,7 +39,20 @@ pub(crate) fn routes(plan: &Plan) -> Vec<IpNet> {
             routes.push(address.into());
         }
     }
+    routes.extend(plan.cluster.as_deref().and_then(|cluster| redirects(cluster.locator())));
     routes
+}
+
+/// What packets go to that are redirected to the node with this locator.
+pub(crate) fn redirects(locator: Ipv6Addr) -> Option<IpNet> {
+    Ipv6Net::new(locator, REDIRECTS_LENGTH).ok().map(IpNet::from)
+}
+
+/// What routers are to bring here, unless the gateway is drained, or could not send it on.
+fn announced(settings: &HostSettings, plan: &Plan) -> Option<Announcement> {
+    let can_serve = plan.times.draining_since.is_none() && plan.cluster.as_ref()?.is_connected();
+    let cluster = settings.cluster.as_ref().filter(|_| can_serve)?;
+    Some(Announcement { table: cluster.table, prefixes: routes(plan) })
 }
 
 /// A route that leaves the place of the default route to native IPv4, which may come at any time, or stay when its link
@@ -58,7 +72,8 @@ pub(crate) fn setting(settings: &HostSettings, plan: &Plan) -> Option<Setting> {
     let reserved = own_address::reserved(&settings.shared_pools);
     let returns = plan.services.iter().any(|service| service.routed().returns);
     let (routes, shared, answers) = (routes(plan), shared(plan), settings.proxy_neighbours);
-    Some(Setting { addresses, routes, sources, exempt, shared, returns, reserved, answers })
+    let announced = announced(settings, plan);
+    Some(Setting { addresses, routes, sources, exempt, shared, returns, reserved, answers, announced })
 }
 
 /// The host's own addresses, as far as their ports are the gateway's.

@@ -120,6 +120,7 @@ impl Next {
             tracing::warn!("{}", in_one_line(&lack));
         }
         keep_lent(&mut plan, current)?;
+        plan.cluster.clone_from(&current.cluster);
         plan.own.ipv4 = plan.own.ipv4.or(current.own.ipv4);
         plan.own.ipv6 = plan.own.ipv6.or(current.own.ipv6);
         Ok(Self { plan, settings, wording })
@@ -151,6 +152,7 @@ impl Next {
                 let is_fixed = key.starts_with("gateway.") && !LIVE.iter().any(|live| key.starts_with(live));
                 (is_fixed || is_mode) && !(is_mode && has_programs)
                     || key.starts_with("capacity")
+                    || key.starts_with("cluster")
                     || key.contains(".dynamic_map")
             };
             let keys: Vec<&str> = changes.iter().filter(takes_restart).map(|change| change.key.as_str()).collect();

@@ -463,8 +463,30 @@ impl Running {
         if plan.times.draining_since.is_some() != on {
             plan.times.draining_since = on.then(|| self.now().tick());
             self.put(Arc::new(plan), &in_force.said.settings);
+            self.announce_alone(&in_force);
             tracing::info!(on, "draining");
         }
+    }
+
+    /// Has routers told what they are to bring to this node of a cluster, or that it is nothing. False if that is to
+    /// be done again.
+    pub(crate) fn announce(&self) -> bool {
+        self.announce_alone(&self.lock())
+    }
+
+    fn announce_alone(&self, in_force: &InForce) -> bool {
+        let settings = &in_force.said.settings;
+        let needed = settings.cluster.as_ref().and_then(|_| setting(settings, &self.plan.load()));
+        let Some(needed) = needed else { return true };
+        match self.extend_host(settings, settings, &needed) {
+            Ok(()) => self.reduce_host(settings, &needed),
+            Err(ReloadError::NotNow) => return false,
+            Err(error) => {
+                tracing::error!("the services are not announced: {error}");
+                return false;
+            }
+        }
+        true
     }
 
     /// The plan for the packets from now on, in the engine and in the kernel within milliseconds of

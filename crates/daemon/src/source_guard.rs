@@ -5,7 +5,7 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use ipnet::{Ipv4Net, Ipv6Net};
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use nix::net::if_::if_nametoindex;
 use tombolo_config::{Host as HostSettings, InsideInterfaces, Provision};
 use tombolo_engine::Plan;
@@ -16,9 +16,12 @@ use tombolo_io::netfilter::{Entrance, Entrances, InsidePackets, ServicePackets, 
 use tombolo_io::netlink::egress;
 
 use crate::health::Health;
+use crate::provision::redirects;
 
 /// The part of the gateway, in its health.
 const PART: &str = "inside";
+/// Stands for what nodes of the cluster redirect here; no service can have this name.
+const NODES: &str = "NODES";
 
 /// The guard of a running gateway; none where the kernel cannot, or nobody asked for it.
 #[derive(Debug)]
@@ -98,10 +101,12 @@ impl Guard {
 pub(crate) fn entrances(settings: &HostSettings) -> Entrances {
     match settings.provision {
         Provision::Administrator { .. } => Entrances::default(),
-        Provision::Gateway => Entrances {
-            others: entrance(&settings.inside_interfaces),
-            own: settings.service_interfaces.iter().map(|(name, said)| (name.clone(), entrance(said))).collect(),
-        },
+        Provision::Gateway => {
+            let services = settings.service_interfaces.iter().map(|(name, said)| (name.clone(), entrance(said)));
+            // Other nodes are where their locators are routed.
+            let nodes = settings.cluster.iter().map(|_| (NODES.to_owned(), Some(Entrance::ByRoute)));
+            Entrances { others: entrance(&settings.inside_interfaces), own: services.chain(nodes).collect() }
+        }
     }
 }
 
@@ -122,6 +127,9 @@ fn fault(error: &io::Error) -> String {
 /// Which packets the plan takes for packets from inside.
 fn from_inside(plan: &Plan, entrances: &Entrances) -> InsidePackets {
     let mut packets = InsidePackets::default();
+    if let Some(IpNet::V6(redirects)) = plan.cluster.as_deref().and_then(|cluster| redirects(cluster.locator())) {
+        packets.apart.push(ServicePackets { service: NODES.to_owned(), ipv6: vec![redirects], ipv4: Vec::new() });
+    }
     for service in &plan.services {
         let Routed { ipv6, sources, .. } = service.kind.routed();
         let ipv6 = ipv6.into_iter().filter_map(|(at, length)| Ipv6Net::new(at, length).ok());

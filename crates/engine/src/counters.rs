@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tombolo_wire::pcp::ResultCode;
 
 use crate::answered::Answered;
+use crate::cluster::MOST_NODES;
 use crate::side::Side;
 use crate::verdict::{DropReason, Verdict};
 
@@ -30,13 +31,20 @@ pub struct Counters {
     others: Counted,
     /// Requests of PCP by opcode and result.
     pcp: PcpCounters,
+    /// Packets that were sent to each node of the cluster, and that came from it.
+    redirected: [[AtomicU64; MOST_NODES]; 2],
 }
 
 type PcpCounters = [[AtomicU64; ResultCode::ALL.len()]; Answered::OPCODES.len()];
 
 impl Default for Counters {
     fn default() -> Self {
-        Self { services: [const { OnceLock::new() }; 256], others: Counted::default(), pcp: PcpCounters::default() }
+        Self {
+            services: [const { OnceLock::new() }; 256],
+            others: Counted::default(),
+            pcp: PcpCounters::default(),
+            redirected: <_>::default(),
+        }
     }
 }
 
@@ -95,8 +103,14 @@ impl Counters {
                 let (opcode, code) = answered.place();
                 add(&self.pcp[opcode][code], 1);
             }
+            Verdict::Redirect(node) => self.redirected[0].get(usize::from(node)).into_iter().for_each(|to| add(to, 1)),
             Verdict::Reply(_) | Verdict::Drop(_) => counted.end(verdict),
         }
+    }
+
+    /// Counts a packet that this node of the cluster has redirected here.
+    pub(crate) fn add_redirected_by(&self, node: usize) {
+        self.redirected[1].get(node).into_iter().for_each(|by| add(by, 1));
     }
 
     /// Counts what became in the end of a packet of `service` that was held.
@@ -120,6 +134,9 @@ impl Counters {
         for (totals, counted) in totals.pcp.iter_mut().flatten().zip(self.pcp.iter().flatten()) {
             *totals += counted.load(Ordering::Relaxed);
         }
+        for (totals, counted) in totals.redirected.iter_mut().flatten().zip(self.redirected.iter().flatten()) {
+            *totals += counted.load(Ordering::Relaxed);
+        }
         self.services.iter().filter_map(OnceLock::get).for_each(|counted| counted.add_to(totals));
     }
 
@@ -139,7 +156,12 @@ impl Counted {
                 add(&self.drops[reason as usize], 1);
             }
             Verdict::Drop(reason) => add(&self.drops[reason as usize], 1),
-            Verdict::Forward | Verdict::EchoReply | Verdict::Pcp(_) | Verdict::Hold | Verdict::ToHost => {}
+            Verdict::Forward
+            | Verdict::EchoReply
+            | Verdict::Pcp(_)
+            | Verdict::Redirect(_)
+            | Verdict::Hold
+            | Verdict::ToHost => {}
         }
     }
 
@@ -179,6 +201,8 @@ pub struct Totals {
     pub drops: [u64; DropReason::COUNT],
     /// Requests of PCP, by the places of [`Answered`]; of the whole gateway alone.
     pub pcp: [[u64; ResultCode::ALL.len()]; Answered::OPCODES.len()],
+    /// Packets that were redirected to each node of the cluster, and by each to this one; of the whole gateway alone.
+    pub redirected: [[u64; MOST_NODES]; 2],
 }
 
 impl Default for Totals {
@@ -192,6 +216,7 @@ impl Default for Totals {
             replied: 0,
             drops: [0; DropReason::COUNT],
             pcp: Default::default(),
+            redirected: Default::default(),
         }
     }
 }

@@ -9,12 +9,14 @@ use rand_core::{Rng, SeedableRng};
 use tombolo_tables::Tables;
 
 use crate::answer::{answer_ipv4, answer_ipv6};
+use crate::cluster::{Hops, Standing};
 use crate::counters::{Counters, Whose};
 use crate::mapping::stateless::Claim;
 use crate::mechanism::error_limit::{ErrorLimit, ErrorLimits};
 use crate::mechanism::identification::IdentificationGenerator;
 use crate::mechanism::napt::{Admissions, Exhausted, held};
 use crate::mechanism::offload::reconcile_offload;
+use crate::mechanism::redirect;
 use crate::mechanism::screen::{check_obstacle, check_obstacle_at_end};
 use crate::mechanism::{IcmpAnswer, Reassembly, ReassemblyLimits, Refusal, echo};
 use crate::now::Now;
@@ -201,6 +203,7 @@ impl Engine {
                 times: &plan.times,
                 own: &plan.own,
                 pcp: &plan.pcp,
+                standing: None,
                 worker,
                 notes: Notes(None),
             };
@@ -244,15 +247,50 @@ impl Engine {
         packet: &mut Packet<'_>,
         now: Now,
         outbox: &mut dyn Outbox,
-        notes: Notes<'_>,
+        mut notes: Notes<'_>,
         whose: &mut Whose,
     ) -> Result<Verdict, Refusal> {
         // By reference: a copy would wait until what the parser wrote field by field has left the store
         // buffer (5 ns, a twelfth of a small packet's time).
         let parsed = parse_ipv6(packet);
         let parsed = parsed.as_ref().map_err(|reason| *reason)?;
-        let (mut work, reassembly) = self.work(plan, packet.lend(), now, outbox, notes);
-        receive_ipv6(plan, parsed, whose, &mut work, reassembly)
+        let (mut work, reassembly) = self.work(plan, packet.lend(), now, outbox, notes.lend());
+        let verdict = receive_ipv6(plan, parsed, whose, &mut work, reassembly)?;
+        match plan.cluster.as_deref() {
+            Some(cluster) if verdict == Verdict::ToHost && cluster.has(parsed.destination) => {
+                let (node, hops) = redirect::take_out(cluster, packet, parsed)?;
+                notes.add("RFC 2473 section 3.3", || format!("redirected by node {}", cluster.nodes()[node].name));
+                self.counters.add_redirected_by(node);
+                self.take_redirected((plan, Standing { cluster, hops }), packet, now, outbox, notes, whose)
+            }
+            _ => Ok(verdict),
+        }
+    }
+
+    /// Takes a packet that another node has redirected, as if it came from a network. It is one of a service.
+    #[cold]
+    fn take_redirected(
+        &mut self,
+        (plan, standing): (&Plan, Standing<'_>),
+        packet: &mut Packet<'_>,
+        now: Now,
+        outbox: &mut dyn Outbox,
+        notes: Notes<'_>,
+        whose: &mut Whose,
+    ) -> Result<Verdict, Refusal> {
+        let verdict = if packet.bytes()[0] >> 4 == 4 {
+            whose.side = Side::Outside;
+            let parsed = parse_ipv4(packet)?;
+            let (mut work, reassembly) = self.work(plan, packet.lend(), now, outbox, notes);
+            work.standing = Some(standing);
+            receive_ipv4(plan, &parsed, Way::Network, whose, &mut work, reassembly)?
+        } else {
+            let parsed = parse_ipv6(packet)?;
+            let (mut work, reassembly) = self.work(plan, packet.lend(), now, outbox, notes);
+            work.standing = Some(standing);
+            receive_ipv6(plan, &parsed, whose, &mut work, reassembly)?
+        };
+        if verdict == Verdict::ToHost { Err(DropReason::RedirectRefused.into()) } else { Ok(verdict) }
     }
 
     #[inline]
@@ -291,6 +329,7 @@ impl Engine {
             times: &plan.times,
             own: &plan.own,
             pcp: &plan.pcp,
+            standing: plan.cluster.as_deref().map(|cluster| Standing { cluster, hops: Hops::None }),
             worker: &mut self.worker,
             notes,
         };
@@ -380,6 +419,9 @@ fn receive_ipv6(
     if let Err(refusal) = checked.and_then(|()| service.kind.admits(parsed)) {
         return answer_ipv6(from, refusal, parsed, work);
     }
+    if let Some(other) = redirect::meeting_ipv6(parsed, work) {
+        return redirect::send(other, work);
+    }
     match reassembly.accept_ipv6(&work.packet, parsed, work.now.0)? {
         Some((whole, parsed)) => serve_ipv6(service, from, &parsed, &mut work.on(whole)),
         None => Ok(Verdict::Hold),
@@ -425,6 +467,9 @@ fn receive_ipv4(
     let from = service.kind.icmp_source().or(own.ipv4);
     if !parsed.is_piece() || !service.kind.shape().gathers_ipv4 {
         return serve_ipv4(service, whose.side, from, parsed, work);
+    }
+    if let Some(other) = redirect::meeting_ipv4(parsed, work) {
+        return redirect::send(other, work);
     }
     match reassembly.accept_ipv4(&work.packet, parsed, work.now.0)? {
         Some((whole, parsed)) => serve_ipv4(service, whose.side, from, &parsed, &mut work.on(whole)),

@@ -11,6 +11,7 @@ mod answered;
 pub mod carry_over;
 pub mod counters;
 
+pub mod cluster;
 pub mod description;
 pub mod endpoint;
 pub mod engine;

@@ -3,9 +3,11 @@
 //! A reload makes a new plan; workers read the pointer to it once a batch.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 use tombolo_tables::tables::Capacity;
 
+use crate::cluster::Cluster;
 use crate::mapping::pool::{Pool, PoolRange};
 use crate::mapping::stateless::Claim;
 use crate::mechanism::napt::Times;
@@ -37,6 +39,8 @@ pub struct Plan {
     pub own: OwnAddresses,
     /// Addresses that hosts inside ask for ports at.
     pub pcp: PcpAddresses,
+    /// The cluster that the gateway is a node of. A plan that takes another one's place has the same.
+    pub cluster: Option<Arc<Cluster>>,
 }
 
 impl Plan {

@@ -16,6 +16,8 @@ pub enum Verdict {
     EchoReply,
     /// A request of PCP, answered.
     Pcp(Answered),
+    /// Sent to another node of the cluster, which has this number.
+    Redirect(u8),
     /// Kept: a fragment that waits for the others, or a SYN that waits for the inside to open.
     Hold,
     /// Not the gateway's; the host may have it. What came to an address of the host itself is given back to it.
@@ -33,6 +35,7 @@ impl Verdict {
             Self::Reply(_) => "reply",
             Self::EchoReply => "echo-reply",
             Self::Pcp(_) => "pcp-reply",
+            Self::Redirect(_) => "redirect",
             Self::Hold => "hold",
             Self::ToHost => "to-host",
             Self::Drop(_) => "drop",
@@ -197,6 +200,9 @@ drop_reasons! {
     /// A helper would rewrite a line before what it rewrote last has been acknowledged; the sender
     /// sends it again (RFC 6384 section 4).
     RewritingUnacknowledged = "rewriting-unacknowledged", remedy: "none needed: the sender sends it again";
+    /// To the address for what nodes of the cluster redirect to each other, but from none of them, or not
+    /// something that they redirect.
+    RedirectRefused = "redirect-refused", remedy: "compare the nodes in the files of all of them; filter their locators where packets enter the network";
     /// The buffer has no room for the larger header.
     NoHeadroom = "no-headroom", remedy: "this is a defect of the gateway; report it";
 }

@@ -4,6 +4,7 @@ use std::net::Ipv4Addr;
 
 use tombolo_tables::Tables;
 
+use crate::cluster::Standing;
 use crate::mapping::stateless::Claim;
 use crate::mechanism::error_limit::{ErrorLimit, ErrorLimits, Recipient};
 use crate::mechanism::identification::IdentificationGenerator;
@@ -43,6 +44,8 @@ pub(crate) struct Work<'a> {
     pub(crate) times: &'a Times,
     pub(crate) own: &'a OwnAddresses,
     pub(crate) pcp: &'a PcpAddresses,
+    /// None where there is no cluster.
+    pub(crate) standing: Option<Standing<'a>>,
     pub(crate) worker: &'a mut Worker,
     pub(crate) notes: Notes<'a>,
 }
@@ -82,6 +85,7 @@ impl Work<'_> {
             times: self.times,
             own: self.own,
             pcp: self.pcp,
+            standing: self.standing,
             worker: &mut *self.worker,
             notes: self.notes.lend(),
         }

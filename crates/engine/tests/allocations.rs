@@ -71,6 +71,7 @@ fn plan() -> Plan {
     Plan {
         services: vec![Service::new(0, "siit", ServiceKind::Siit(siit))],
         retired: Vec::new(),
+        cluster: None,
         rows: tombolo_engine::row::Rows::default(),
         times: Default::default(),
         capacity: Capacity { subscribers: 1, bindings: 1, sessions: 8, outside_slots: 1, leases: 0 },

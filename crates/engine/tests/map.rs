@@ -137,6 +137,7 @@ impl End {
         let mut plan = Plan {
             services: vec![Service::new(0, "map", kind)],
             retired: Vec::new(),
+            cluster: None,
             rows: tombolo_engine::row::Rows::default(),
             times: Times::default(),
             capacity: Capacity { subscribers: 100, bindings: 1000, sessions: 3000, outside_slots: 0, leases: 0 },
@@ -408,7 +409,7 @@ fn random_packets_do_no_harm_to_either_end() {
                         reasons.insert(reason);
                     }
                     Verdict::EchoReply | Verdict::Pcp(_) => assert_eq!(sent.len(), 1),
-                    Verdict::Hold | Verdict::ToHost => assert!(sent.is_empty()),
+                    Verdict::Hold | Verdict::ToHost | Verdict::Redirect(_) => assert!(sent.is_empty()),
                 }
                 if n % 1000 == 0 {
                     end.now = Now(end.now.0 + SECOND);

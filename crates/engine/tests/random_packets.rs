@@ -196,7 +196,7 @@ fn torture(nat44: bool, binding: StaticBinding) {
                 reasons[reason as usize] += 1;
             }
             Verdict::EchoReply | Verdict::Pcp(_) => assert_eq!(sent, 1),
-            Verdict::Hold | Verdict::ToHost => assert_eq!(sent, 0),
+            Verdict::Hold | Verdict::ToHost | Verdict::Redirect(_) => assert_eq!(sent, 0),
         }
         if n % 1000 == 0 {
             gateway.now = Now(gateway.now.0 + 20 * SECOND);

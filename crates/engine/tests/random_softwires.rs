@@ -235,6 +235,7 @@ fn torture(kind: ServiceKind, at_home: bool) {
     let mut plan = Plan {
         services: vec![Service::new(0, "test", kind)],
         retired: Vec::new(),
+        cluster: None,
         rows: tombolo_engine::row::Rows::default(),
         times: Times::default(),
         capacity: Capacity { subscribers: 50, bindings: 500, sessions: 1000, outside_slots: 0, leases: 0 },
@@ -274,7 +275,7 @@ fn torture(kind: ServiceKind, at_home: bool) {
                 reasons[reason as usize] += 1;
             }
             Verdict::EchoReply | Verdict::Pcp(_) => assert!(sent >= 1),
-            Verdict::Hold | Verdict::ToHost => assert_eq!(sent, 0),
+            Verdict::Hold | Verdict::ToHost | Verdict::Redirect(_) => assert_eq!(sent, 0),
         }
         if n % 1000 == 0 {
             now = Now(now.0 + 20 * SECOND);

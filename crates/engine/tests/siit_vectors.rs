@@ -128,6 +128,7 @@ impl Gateway {
         let plan = Plan {
             services: vec![Service::new(0, "siit", ServiceKind::Siit(siit))],
             retired: Vec::new(),
+            cluster: None,
             rows: tombolo_engine::row::Rows::default(),
             times: Default::default(),
             capacity,

@@ -40,6 +40,7 @@ fn gateway(kind: ServiceKind) -> Gateway {
     let mut plan = Plan {
         services: vec![Service::new(0, "test", kind)],
         retired: Vec::new(),
+        cluster: None,
         rows: tombolo_engine::row::Rows::default(),
         times: Times::default(),
         capacity: Capacity { subscribers: 100, bindings: 1000, sessions: 1000, outside_slots: 0, leases: 16 },

@@ -120,7 +120,7 @@ const _: () = assert!(PCP_ADDRESSES == MOST_PCP_ADDRESSES, "there is room for al
 impl PlanRecord {
     /// Everything but the services and what is known of their tables.
     fn new(plan: &Plan, geometry: &Geometry, settings: &Settings, secret: [u64; 2]) -> Self {
-        let Plan { services, retired: _, rows: _, times, capacity: _, own, pcp } = plan;
+        let Plan { services, retired: _, rows: _, times, capacity: _, own, pcp, cluster: _ } = plan;
         let OwnAddresses { ipv4, ipv6, answered_by, errors: _ } = own;
         let answers = *answered_by == AnsweredBy::Gateway;
         let entrances = || services.iter().map(|service| settings.entrances.of(&service.name));

@@ -51,6 +51,7 @@ impl Device {
         let plan = Plan {
             services: vec![Service::new(0, node, kind)],
             retired: Vec::new(),
+            cluster: None,
             rows: tombolo_engine::row::Rows::default(),
             times: Times::default(),
             capacity: Capacity { subscribers: 10, bindings: 100, sessions: 100, outside_slots: 16, leases: 0 },

@@ -123,6 +123,7 @@ fn plan() -> Plan {
     let mut plan = Plan {
         services: vec![Service::new(0, "lab", kind)],
         retired: Vec::new(),
+        cluster: None,
         rows: tombolo_engine::row::Rows::default(),
         times: Times::default(),
         capacity: Capacity { subscribers: 10, bindings: 1000, sessions: 1000, outside_slots: 0, leases: 0 },

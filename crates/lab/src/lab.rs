@@ -138,9 +138,14 @@ impl Lab {
         let teardown = Teardown::arm(record)?;
         // From here on, dropping `lab` removes whatever exists.
         let mut lab = Self { relays: Vec::new(), nodes: Vec::new(), teardown };
-        lab.add_namespaces()?;
+        lab.add_namespaces(topology)?;
         for link in &topology.links {
             lab.add_link(link)?;
+        }
+        for node in topology.nodes.iter().filter(|node| node.switching) {
+            let ends = topology.links.iter().flat_map(|link| &link.ends).filter(|end| end.node == node.name);
+            let ports: Vec<&str> = ends.map(|end| end.interface.as_str()).collect();
+            lab.node(&node.name)?.switch(&ports)?;
         }
         for node in &topology.nodes {
             lab.configure(node)?;
@@ -148,11 +153,13 @@ impl Lab {
         Ok(lab)
     }
 
-    fn add_namespaces(&mut self) -> Result<(), LabError> {
+    fn add_namespaces(&mut self, topology: &Topology) -> Result<(), LabError> {
         for NodeRecord { node, namespace } in &self.teardown.record.nodes {
             let groups = Arc::clone(&self.teardown.groups);
             let made = self.teardown.unless_removed(|| Namespace::create(namespace, groups))?;
-            prepare(&made, node == RELAY_NODE)?;
+            let is_silent =
+                node == RELAY_NODE || topology.nodes.iter().any(|known| known.switching && known.name == *node);
+            prepare(&made, is_silent)?;
             self.nodes.push((node.clone(), made));
         }
         Ok(())
@@ -218,7 +225,7 @@ impl Drop for Lab {
 }
 
 /// Settings before there are interfaces, independent of what the host has set for itself.
-fn prepare(namespace: &Namespace, relay: bool) -> Result<(), LabError> {
+fn prepare(namespace: &Namespace, is_silent: bool) -> Result<(), LabError> {
     namespace.set_up("lo")?;
     for (key, value) in [
         // An address works at once; nothing in a lab can be a duplicate.
@@ -239,8 +246,8 @@ fn prepare(namespace: &Namespace, relay: bool) -> Result<(), LabError> {
     if namespace.set_sysctl("net.ipv4.tcp_congestion_control", "cubic").is_err() {
         namespace.set_sysctl("net.ipv4.tcp_congestion_control", "reno")?;
     }
-    if relay {
-        // The relay's interfaces must not speak for themselves.
+    if is_silent {
+        // Interfaces of relays and switches must not speak for themselves.
         namespace.set_sysctl("net.ipv6.conf.default.disable_ipv6", "1")?;
     }
     Ok(())

@@ -4,7 +4,7 @@ use std::{net::IpAddr, os::fd::AsRawFd as _};
 
 use nix::net::if_::if_nametoindex;
 use rtnetlink::{
-    Handle, LinkMessageBuilder, LinkUnspec, LinkVeth, RouteMessageBuilder, new_connection,
+    Handle, LinkBridge, LinkMessageBuilder, LinkUnspec, LinkVeth, RouteMessageBuilder, new_connection,
     packet_route::{
         address::{AddressAttribute, AddressFlags, AddressHeaderFlags},
         link::{InfoData, InfoVeth, LinkAttribute, LinkMessage},
@@ -13,6 +13,9 @@ use rtnetlink::{
 };
 
 use crate::{LabError, Namespace, Prefix, Route, topology::Link};
+
+/// The interface that makes a switch of its node.
+const SWITCH: &str = "switch0";
 
 /// One end of a cable before it has addresses.
 pub(crate) struct Plug<'a> {
@@ -44,6 +47,18 @@ pub(crate) fn connect(left: &Plug<'_>, right: &Plug<'_>, link: &Link) -> Result<
 }
 
 impl Namespace {
+    /// Makes interfaces the ports of one switch.
+    ///
+    /// # Errors
+    /// [`LabError`] when the kernel has no bridges.
+    pub(crate) fn switch(&self, ports: &[&str]) -> Result<(), LabError> {
+        self.netlink("make a switch", async |handle| {
+            handle.link().add(LinkBridge::new(SWITCH).build()).execute().await
+        })?;
+        let bridge = self.index_of(SWITCH)?;
+        ports.iter().try_for_each(|port| self.change_link(port, "plug in", |link| link.controller(bridge)))
+    }
+
     /// Sets an interface up.
     ///
     /// # Errors

@@ -10,6 +10,7 @@ use nix::sched::{CloneFlags, unshare};
 
 /// The programs that labs run, and the Debian package of each.
 const PACKAGES: &[(&str, &str)] = &[
+    ("bird", "bird2"),
     ("conntrack", "conntrack"),
     ("curl", "curl"),
     ("ethtool", "ethtool"),

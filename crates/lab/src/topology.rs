@@ -40,6 +40,8 @@ pub struct Node {
     pub name: String,
     /// Whether the kernel forwards IPv4 and IPv6.
     pub forwarding: bool,
+    /// Whether its interfaces are ports of one switch.
+    pub switching: bool,
     /// Static routes.
     pub routes: Vec<Route>,
     /// Further settings, as (`net.ipv4.tcp_rmem`, `4096 131072 6291456`).
@@ -147,11 +149,8 @@ impl Topology {
     #[must_use]
     pub fn chain(name: &str, nodes: &[&str]) -> Self {
         let last = nodes.len().saturating_sub(1);
-        let nodes = nodes.iter().enumerate().map(|(position, node)| Node {
-            name: (*node).to_owned(),
-            forwarding: position != 0 && position != last,
-            routes: Vec::new(),
-            sysctls: Vec::new(),
+        let nodes = nodes.iter().enumerate().map(|(position, node)| {
+            if position == 0 || position == last { Node::host(node) } else { Node::router(node) }
         });
         Self { name: name.to_owned(), nodes: nodes.collect(), links: Vec::new() }
     }
@@ -205,6 +204,27 @@ impl Topology {
             }
         }
         Ok(())
+    }
+}
+
+impl Node {
+    /// A host: it has addresses, and forwards nothing.
+    #[must_use]
+    pub fn host(name: &str) -> Self {
+        let (routes, sysctls) = (Vec::new(), Vec::new());
+        Self { name: name.to_owned(), forwarding: false, switching: false, routes, sysctls }
+    }
+
+    /// A router.
+    #[must_use]
+    pub fn router(name: &str) -> Self {
+        Self { forwarding: true, ..Self::host(name) }
+    }
+
+    /// A switch: who is plugged in sees nothing of what happens to the others' links.
+    #[must_use]
+    pub fn switch(name: &str) -> Self {
+        Self { switching: true, ..Self::host(name) }
     }
 }
 

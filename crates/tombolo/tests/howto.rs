@@ -1,4 +1,4 @@
-//! The pages of docs/howto, and the tutorial, do what they say: each is executed in a lab, as a reader would.
+//! The pages of docs/howto, the tutorial, and the page on clusters, do what they say: each is executed in a lab, as a reader would.
 //!
 //! A page names its lab in a comment, and its blocks say where they belong:
 //!
@@ -165,6 +165,7 @@ impl Setup {
         }
         let (command, ready) = match name {
             "tombolo" => ("exec tombolo run -c /etc/tombolo/tombolo.toml", "ready"),
+            "bird" => ("mkdir -p /run/bird && exec bird -f", "Started"),
             "unbound" => ("exec unbound -d -v", "Start of unbound"),
             _ => return Err(format!("nobody knows how {name} is started")),
         };
@@ -194,6 +195,11 @@ fn follow(name: &str, tools: &[&str]) {
 #[test]
 fn tutorial() {
     follow_page("tutorial", &Path::new(PAGES).join("../tutorial.md"), &["ping"]);
+}
+
+#[test]
+fn cluster() {
+    follow_page("cluster", &Path::new(PAGES).join("../cluster.md"), &["bird", "ping"]);
 }
 
 fn follow_page(name: &str, path: &Path, tools: &[&str]) {

@@ -17,7 +17,7 @@ use tombolo_wire::Port;
 use super::lines::{Line, Lines};
 use super::request::{NewBinding, PROTOCOL, Request};
 use super::rows::{Code, Failure, Rows};
-use super::{counters, events, explain, fastpath, filter, pools, status, subscriber, tables, trace, who};
+use super::{counters, events, explain, fastpath, filter, peers, pools, status, subscriber, tables, trace, who};
 use crate::change::{Changed, End};
 use crate::listener::{self, Stream};
 use crate::reload::Wish;
@@ -99,6 +99,7 @@ impl Control {
             Request::Pools { filter, each_address } => pools::pools(running, &plan, &filter, each_address, rows),
             Request::Counters { all } => counters::counters(running, all, rows),
             Request::Fastpath {} => fastpath::fastpath(running, rows),
+            Request::Peers {} => peers::peers(running, &plan, rows),
             Request::Explain { asked } => explain::explain(running, &plan, &asked, rows),
             Request::Trace(watched) => trace::trace(running, &plan, &watched, rows),
             Request::Events(wanted) => events::events(running, &wanted, rows),

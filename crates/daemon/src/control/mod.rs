@@ -15,7 +15,7 @@
 //! * [`locate`]: which gateway of this host is meant.
 //! * [`request`]: what may be asked. `lines`: one request after the other.
 //! * [`filter`]: which rows are wanted.
-//! * [`answer`]: the gateway's side. `status`, `tables`, `pools`, `counters`, `fastpath`, `subscriber`, [`explain`] and [`who`]
+//! * [`answer`]: the gateway's side. `status`, `tables`, `pools`, `counters`, `fastpath`, `peers`, `subscriber`, [`explain`] and [`who`]
 //!   make the rows of its answers; `trace` and `events` as long as somebody reads; `rows` sends them.
 //! * [`client`]: the other side.
 
@@ -28,6 +28,7 @@ mod fastpath;
 pub mod filter;
 mod lines;
 pub mod locate;
+mod peers;
 pub(crate) mod pools;
 pub mod request;
 mod rows;

@@ -70,6 +70,8 @@ pub enum Request {
     },
     /// What the kernel's fast path takes, and what not.
     Fastpath {},
+    /// The nodes of its cluster.
+    Peers {},
     /// What would become of a packet. Nothing changes.
     Explain {
         /// Which.

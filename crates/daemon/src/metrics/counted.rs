@@ -45,6 +45,7 @@ pub(super) fn render(running: &Running) -> String {
     queues(&mut page, running);
     state(&mut page, running, &plan);
     ports(&mut page, running, &plan);
+    nodes(&mut page, running, &plan);
     log(&mut page, running);
     life(&mut page, running, &plan);
     page.finish()
@@ -73,6 +74,22 @@ fn life(page: &mut Page, running: &Running, plan: &Plan) {
     page.counter("tombolo_reloads_total", "Times the configuration was read again, by what came of it.", reloads);
     let uptime = running.now().0.saturating_sub(running.started.0) / 1_000_000;
     process::render(page, std::time::Duration::from_millis(uptime).as_secs_f64());
+}
+
+/// The nodes of the cluster.
+fn nodes(page: &mut Page, running: &Running, plan: &Plan) {
+    let Some(cluster) = plan.cluster.as_deref() else { return };
+    let of = |name: &str| Labels::default().and("node", name);
+    let nodes = cluster.nodes().iter().enumerate();
+    let serves = nodes.clone().map(|(number, node)| (of(&node.name), u64::from(cluster.serves(number))));
+    page.gauge("tombolo_node_serving", "1 for a node of the cluster that serves, as the host's routes say.", serves);
+    let redirected = running.totals().redirected;
+    let packets = nodes.flat_map(|(number, node)| {
+        let ways = ["to", "by"].into_iter().zip(redirected);
+        ways.map(move |(way, counts)| (of(&node.name).word("way", way), counts[number]))
+    });
+    let help = "Packets that were redirected to a node of the cluster, and by it.";
+    page.counter("tombolo_redirected_packets_total", help, packets);
 }
 
 /// The log of bindings, and who gets it.

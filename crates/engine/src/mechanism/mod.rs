@@ -3,8 +3,8 @@
 //!
 //! Three carry the technologies: [`translate`], [`tunnel`] and [`napt`]. Beside them, in the order
 //! in which a packet meets them: [`screen`] refuses what may not pass at all, [`reassembly`] waits
-//! for fragments, [`fragment`] sends in pieces where it has to, [`reply`] answers, and [`helper`] rewrites what applications
-//! say of addresses, where a service is told to. What is refused
+//! for fragments (`redirect` has them meet at one node of a cluster), [`fragment`] sends in pieces where it has to, [`reply`]
+//! answers, and [`helper`] rewrites what applications say of addresses, where a service is told to. What is refused
 //! comes back as a [`Refusal`], which names the ICMP error for its sender.
 
 pub mod echo;
@@ -17,6 +17,7 @@ pub mod napt;
 pub mod offload;
 pub mod pcp;
 pub mod reassembly;
+pub(crate) mod redirect;
 pub mod refusal;
 pub mod reply;
 pub mod screen;

@@ -100,6 +100,7 @@ impl Gateway {
         let mut plan = Plan {
             services: vec![Service::new(0, "test", kind)],
             retired: Vec::new(),
+            cluster: None,
             rows: tombolo_engine::row::Rows::default(),
             times: setup.times,
             capacity: Capacity {

@@ -244,6 +244,7 @@ fn plan(kind: ServiceKind, (bindings, sessions): (u32, u64), subscribers: u32) -
     let mut plan = Plan {
         services: vec![Service::new(0, "bench", kind)],
         retired: Vec::new(),
+        cluster: None,
         rows: tombolo_engine::row::Rows::default(),
         times: Times::default(),
         capacity: Capacity {

@@ -296,6 +296,7 @@ pub(crate) fn plan(services: Vec<Service>) -> Plan {
     let mut plan = Plan {
         services,
         retired: Vec::new(),
+        cluster: None,
         rows: tombolo_engine::row::Rows::default(),
         times: Times::new(&timeouts, 10),
         capacity: Capacity { subscribers: 20, bindings: 70, sessions: 150, outside_slots: 0, leases: 0 },

@@ -329,7 +329,7 @@ impl Host {
     }
 
     /// Makes a route or a rule.
-    fn add(&mut self, what: What, ends: Ends) -> io::Result<()> {
+    pub(super) fn add(&mut self, what: What, ends: Ends) -> io::Result<()> {
         if let Some(message) = what.made_by() {
             self.socket.request(message, NLM_F_CREATE | NLM_F_EXCL)?;
         }
@@ -409,7 +409,12 @@ impl Host {
 
     /// The route that the kernel takes for the prefix, if it is for nothing more and nothing less.
     fn route_of(&mut self, prefix: IpNet) -> Option<RouteMessage> {
-        let mut message = route_message(0, prefix);
+        self.route_towards(prefix.addr(), prefix)
+    }
+
+    /// The route that the kernel takes for an address, if it is for exactly this prefix.
+    pub(super) fn route_towards(&mut self, address: IpAddr, prefix: IpNet) -> Option<RouteMessage> {
+        let mut message = route_message(0, IpNet::from(address));
         message.header = RouteHeader {
             address_family: family_of(prefix.addr()),
             destination_prefix_length: prefix.max_prefix_len(),

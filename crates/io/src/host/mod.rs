@@ -14,9 +14,11 @@
 //!   `given_back`: what comes from the device as it came to it. `source_check`: the kernel's of what comes from there.
 //! * `neighbours`: they are answered for what lies behind the gateway. `proxies`: the kernel's entries for that.
 //! * `native`: whether the host has IPv4 of its own.
+//! * `announcement`: routes for a routing daemon. `presence`: who is there, as routes say.
 //! * `own_address`: which address an interface has, and that it changes.
 //! * `keys`, `error`, `forwarding`.
 
+mod announcement;
 mod changes;
 mod error;
 mod forwarding;
@@ -27,6 +29,7 @@ mod messages;
 mod native;
 mod neighbours;
 mod own_address;
+mod presence;
 mod proxies;
 mod replace;
 mod reserved_ports;
@@ -34,6 +37,7 @@ mod shared;
 mod source_check;
 mod upkeep;
 
+pub use announcement::Announcement;
 pub use changes::{Host, has_device};
 pub use error::HostError;
 pub use forwarding::{Forwarding, Switch};
@@ -41,7 +45,7 @@ pub use leftovers::{Leftovers, take_down};
 pub use messages::{Family, HostAddress, Reach, is_for_the_rest};
 pub use neighbours::Answers;
 pub use own_address::AddressWatch;
-
+pub use presence::PresenceWatch;
 pub use replace::Setting;
 pub use shared::SharedAddress;
 pub use upkeep::{Missing, Subject, Watch};

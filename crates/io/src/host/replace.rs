@@ -8,6 +8,7 @@ use std::ops::RangeInclusive;
 
 use ipnet::IpNet;
 
+use super::announcement::{Announcement, announcing};
 use super::changes::{Change, Ends, Host, Key, What, diverting, index_of};
 use super::error::HostError;
 use super::given_back::giving_back;
@@ -33,6 +34,8 @@ pub struct Setting {
     pub reserved: Vec<RangeInclusive<u16>>,
     /// Neighbours are answered for what lies in the networks of their links ([`Host::answer_neighbours`]).
     pub answers: bool,
+    /// Routes for a routing daemon.
+    pub announced: Option<Announcement>,
 }
 
 impl Setting {
@@ -77,7 +80,8 @@ impl Host {
             self.divert(device, table, &wanted.sources, &wanted.exempt)?;
         }
         self.take_back(index, wanted.gives_back())?;
-        self.share((device, index), table, &wanted.shared, &wanted.reserved)
+        self.share((device, index), table, &wanted.shared, &wanted.reserved)?;
+        self.announce(device, wanted.announced.as_ref())
     }
 
     /// Routes prefixes to the device.
@@ -104,6 +108,7 @@ impl Host {
         let sharing = sharing(device, index, table, &wanted.shared);
         let needed = addresses.chain(routes).chain(diverting.into_iter().map(|step| step.what)).chain(sharing);
         let needed = needed.chain(giving_back(index, wanted.gives_back()));
+        let needed = needed.chain(announcing(index, wanted.announced.as_ref()));
         let needed: HashSet<Key> = needed.map(|what| what.key()).chain([Key::Up]).collect();
         let before = self.changes.len();
         for change in std::mem::take(&mut self.changes).into_iter().rev() {

@@ -2,7 +2,8 @@
 //! (and its routes with it), routes and rules flushed by a tool that takes them for foreign,
 //! addresses removed. It is found out by asking the kernel, and put back on request.
 
-use std::collections::HashSet;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::io;
 use std::time::Duration;
@@ -26,6 +27,9 @@ use crate::rtnl::ROUTE_PROTOCOL;
 const GROUPS: [u32; 7] = [1, 5, 7, 8, 9, 11, 19];
 /// Bytes that the kernel may queue for us. What is lost is made up for by looking at everything.
 const EVENT_BUFFER: u32 = 1 << 20;
+
+/// The gateway's routes, by family (true for IPv4) and routing table.
+type Tables = HashMap<(bool, u32), HashSet<RouteKey>>;
 
 /// What kind of thing is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -66,6 +70,7 @@ impl Host {
         let looking = |source| fail("looking for what the gateway has set up", source);
         let mut missing = Vec::new();
         let mut rules = None;
+        let mut tables = HashMap::new();
         for place in 0..self.changes.len() {
             let found = match self.changes[place].what.clone() {
                 What::Up(message) => self.lacks_link(&message).map_err(looking)?.map(|name| (Subject::Device, name)),
@@ -77,7 +82,7 @@ impl Host {
                     _ => None,
                 },
                 What::Route(message) => {
-                    let there = self.has_route(&message).map_err(looking)?;
+                    let there = self.has_route(&message, &mut tables).map_err(looking)?;
                     (!there).then(|| (Subject::Route, route_name(&message)))
                 }
                 What::Rule(message) => {
@@ -158,15 +163,22 @@ impl Host {
         Ok(self.addresses()?.iter().any(|own| own.index == index && own.address == address.addr()))
     }
 
-    fn has_route(&mut self, message: &RouteMessage) -> io::Result<bool> {
+    /// `tables` are those that were read meanwhile.
+    fn has_route(&mut self, message: &RouteMessage, tables: &mut Tables) -> io::Result<bool> {
         let Some(key) = RouteKey::of(message) else { return Ok(true) };
         // The kernel's own look-up is cheap however many routes there are. It finds another one if
         // that is longer, or if rules lead elsewhere.
-        if self.owner_index(key.prefix).is_some_and(|index| Some(index) == key.interface) {
+        if key.is_main() && self.owner_index(key.prefix).is_some_and(|index| Some(index) == key.interface) {
             return Ok(true);
         }
-        let routes = own_routes(&mut self.socket, message.header.address_family, key.table)?;
-        Ok(routes.iter().filter_map(RouteKey::of).any(|found| found == key))
+        let routes = match tables.entry((key.prefix.addr().is_ipv4(), key.table)) {
+            Entry::Occupied(read) => read.into_mut(),
+            Entry::Vacant(unread) => {
+                let routes = own_routes(&mut self.socket, message.header.address_family, key.table)?;
+                unread.insert(routes.iter().filter_map(RouteKey::of).collect())
+            }
+        };
+        Ok(routes.contains(&key))
     }
 }
 

@@ -13,6 +13,8 @@ pub struct Scenario {
     pub topology: Topology,
     /// Node and configuration file of each gateway.
     pub gateways: Vec<(&'static str, String)>,
+    /// Node and configuration file of each routing daemon (BIRD).
+    pub routers: Vec<(&'static str, String)>,
     /// Commands to try, with the node that they are for.
     pub hints: Vec<(&'static str, &'static str)>,
 }

@@ -1,10 +1,10 @@
 //! Which scenarios there are.
 
-use super::{description::Scenario, map, single, softwires, xlat464};
+use super::{cluster, description::Scenario, map, single, softwires, xlat464};
 
 impl Scenario {
     /// The names of all scenarios.
-    pub const NAMES: [&'static str; 7] = ["nat64", "nat44", "map-e", "map-t", "464xlat", "ds-lite", "lw4o6"];
+    pub const NAMES: [&'static str; 8] = ["nat64", "nat44", "map-e", "map-t", "464xlat", "ds-lite", "lw4o6", "cluster"];
 
     /// The scenario of that name.
     #[must_use]
@@ -17,6 +17,7 @@ impl Scenario {
             "464xlat" => Some(xlat464::with_clat()),
             "ds-lite" => Some(softwires::ds_lite()),
             "lw4o6" => Some(softwires::lw4o6()),
+            "cluster" => Some(cluster::three_nodes()),
             _ => None,
         }
     }
@@ -33,7 +34,8 @@ mod tests {
             scenario.topology.check().unwrap();
             assert_eq!(scenario.name, name);
             let gateways = scenario.gateways.iter().map(|(node, _)| node);
-            for node in gateways.chain(scenario.hints.iter().map(|(node, _)| node)) {
+            let routers = scenario.routers.iter().map(|(node, _)| node);
+            for node in gateways.chain(routers).chain(scenario.hints.iter().map(|(node, _)| node)) {
                 assert!(scenario.topology.nodes.iter().any(|known| known.name == *node), "{node}");
             }
         }

@@ -4,6 +4,7 @@
 //!
 //! The addresses are those of [`topology`](crate::topology), and what the scenario's file draws.
 
+mod cluster;
 mod description;
 mod list;
 mod map;

@@ -9,9 +9,7 @@ use crate::{End, Link, Node, Prefix, Route, Topology};
 pub(super) fn two_homes(name: &str, second: u8, homes: [Ipv6Addr; 2]) -> Topology {
     let mut topology = Topology::client_cpe_gateway_server();
     topology.name = name.to_owned();
-    for (name, forwarding) in [("neighbour", false), ("cpe2", true)] {
-        topology.nodes.push(Node { name: name.to_owned(), forwarding, routes: Vec::new(), sysctls: Vec::new() });
-    }
+    topology.nodes.extend([Node::host("neighbour"), Node::router("cpe2")]);
     let v4 = |host| IpAddr::from(Ipv4Addr::new(10, 0, second, host));
     topology.links.push(Link::new(end("neighbour", "inside0", v4(2), 24), end("cpe2", "inside0", v4(1), 24)));
     let core = |host| IpAddr::from(numbered(0xd, host));

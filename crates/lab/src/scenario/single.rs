@@ -30,6 +30,7 @@ pub(super) fn nat64() -> Scenario {
              static = [{ inside = \"[2001:db8:1::2]:8080\", outside = \"192.0.2.1:8080\", protocol = \"tcp\" }]\n"
                 .to_owned(),
         )],
+        routers: Vec::new(),
         hints: vec![
             ("client", "ping -c 3 64:ff9b::1.1.1.1"),
             ("client", "traceroute -n 64:ff9b::1.1.1.1"),
@@ -56,6 +57,7 @@ pub(super) fn nat44() -> Scenario {
              allocation = { mode = \"blocks\", block_size = 512 }\n"
                 .to_owned(),
         )],
+        routers: Vec::new(),
         hints: vec![
             ("client", "ping -c 3 198.51.100.2"),
             ("gateway", "tombolo show subscribers"),

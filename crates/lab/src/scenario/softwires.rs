@@ -38,6 +38,7 @@ pub(super) fn ds_lite() -> Scenario {
             ("cpe", b4("2001:db8:1000:100")),
             ("cpe2", b4("2001:db8:1000:200")),
         ],
+        routers: Vec::new(),
         hints: vec![("client", "ping -c 3 198.51.100.2"), ("neighbour", "ping -c 3 198.51.100.2")],
     }
 }
@@ -70,6 +71,7 @@ pub(super) fn lw4o6() -> Scenario {
             ("cpe", lwb4("2001:db8:1000:100", 4)),
             ("cpe2", lwb4("2001:db8:1000:200", 5)),
         ],
+        routers: Vec::new(),
         hints: vec![("client", "ping -c 3 198.51.100.2"), ("neighbour", "ping -c 3 198.51.100.2")],
     }
 }

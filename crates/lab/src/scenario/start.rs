@@ -1,4 +1,4 @@
-//! Gateways of a scenario, started in its lab.
+//! Gateways and routing daemons of a scenario, started in its lab.
 
 use std::{
     fs,
@@ -7,10 +7,18 @@ use std::{
 };
 
 use super::description::Scenario;
-use crate::{Lab, LabError, LabRecord, Process, wait_until};
+use crate::{Lab, LabError, LabRecord, Process, package_of, wait_until};
 
-/// How long a gateway may take to be ready.
+/// How long a program may take to be ready.
 const READY: Duration = Duration::from_secs(20);
+
+/// A program that goes on until the lab ends.
+struct Daemon {
+    program: String,
+    arguments: Vec<String>,
+    /// What it says when it is ready.
+    says: &'static str,
+}
 
 impl Lab {
     /// Starts a gateway, `program` with the configuration `text`, in node `node`, and waits until
@@ -19,44 +27,79 @@ impl Lab {
     /// # Errors
     /// [`LabError`] if it does not become ready; its own words are in it.
     pub fn start_gateway(&self, node: &str, program: &str, text: &str) -> Result<Process, LabError> {
-        let file = self.configuration(node, text)?;
-        let mut process = self.node(node)?.command(program).args(["run", "-c"]).arg(file).spawn()?;
-        process.wait_for_text("ready", READY)?;
-        Ok(process)
+        self.start_daemon(node, self.gateway(node, program, text)?)
     }
 
-    /// Builds a named lab of `scenario` with its gateways, `program run`, all of which stay when
-    /// this process ends, until [`crate::remove_named`].
+    /// As [`start_gateway`](Self::start_gateway), for BIRD.
+    ///
+    /// # Errors
+    /// As [`start_gateway`](Self::start_gateway); [`LabError::MissingTool`].
+    pub fn start_router(&self, node: &str, text: &str) -> Result<Process, LabError> {
+        self.start_daemon(node, self.router(node, text)?)
+    }
+
+    /// Builds a named lab of `scenario` with its routing daemons and gateways, `program run`, all of which
+    /// stay when this process ends, until [`crate::remove_named`].
     ///
     /// # Errors
     /// As [`Lab::create_named`]; [`LabError`] with the last words of a gateway that does not become
     /// ready.
     pub fn create_scenario(name: &str, scenario: &Scenario, program: &str) -> Result<LabRecord, LabError> {
         Self::create_named_with(name, &scenario.topology, |lab| {
-            scenario.gateways.iter().try_for_each(|(node, text)| lab.leave_gateway(node, program, text))
+            for (node, text) in &scenario.routers {
+                lab.leave_daemon(node, &lab.router(node, text)?)?;
+            }
+            for (node, text) in &scenario.gateways {
+                lab.leave_daemon(node, &lab.gateway(node, program, text)?)?;
+            }
+            Ok(())
         })
     }
 
-    /// Starts a gateway that outlives this process.
-    fn leave_gateway(&self, node: &str, program: &str, text: &str) -> Result<(), LabError> {
-        let file = self.configuration(node, text)?;
-        let log = self.directory()?.join(format!("{node}.log"));
-        let failed = |error| LabError::system(format!("start {program} in {node}"), error);
+    fn gateway(&self, node: &str, program: &str, text: &str) -> Result<Daemon, LabError> {
+        let arguments = ["run".to_owned(), "-c".to_owned(), self.file(&format!("{node}.toml"), text)?];
+        Ok(Daemon { program: program.to_owned(), arguments: arguments.into(), says: "ready" })
+    }
+
+    fn router(&self, node: &str, text: &str) -> Result<Daemon, LabError> {
+        let file = self.file(&format!("{node}.bird.conf"), text)?;
+        let socket = self.directory()?.join(format!("{node}.bird.socket")).display().to_string();
+        let arguments = ["-f".to_owned(), "-c".to_owned(), file, "-s".to_owned(), socket];
+        Ok(Daemon { program: "bird".to_owned(), arguments: arguments.into(), says: "Started" })
+    }
+
+    fn start_daemon(&self, node: &str, daemon: Daemon) -> Result<Process, LabError> {
+        let mut process = self.node(node)?.command(daemon.program).args(daemon.arguments).spawn()?;
+        process.wait_for_text(daemon.says, READY)?;
+        Ok(process)
+    }
+
+    /// Starts a program that outlives this process.
+    fn leave_daemon(&self, node: &str, daemon: &Daemon) -> Result<(), LabError> {
+        let Daemon { program, arguments, says } = daemon;
+        let name = program.rsplit('/').next().unwrap_or_default();
+        let log = self.directory()?.join(format!("{node}.{name}.log"));
+        let failed = |error: std::io::Error| match error.kind() {
+            std::io::ErrorKind::NotFound => {
+                LabError::MissingTool { package: package_of(program).to_owned(), tool: program.clone() }
+            }
+            _ => LabError::system(format!("start {program} in {node}"), error),
+        };
         let mut process = self
             .node(node)?
             .run(|| {
                 // Children are born into the namespace of the thread that makes them.
                 let words = fs::File::create(&log)?;
                 let mut command = Command::new(program);
-                command.args(["run", "-c", &file]).stdin(Stdio::null()).stdout(words.try_clone()?).stderr(words);
+                command.args(arguments).stdin(Stdio::null()).stdout(words.try_clone()?).stderr(words);
                 std::os::unix::process::CommandExt::process_group(&mut command, 0).spawn()
             })?
             .map_err(failed)?;
         let words = || fs::read_to_string(&log).unwrap_or_default();
-        let ready = wait_until(&format!("the gateway in {node}"), READY, || {
-            (words().contains("ready") || !matches!(process.try_wait(), Ok(None))).then_some(())
+        let ready = wait_until(&format!("{name} in {node}"), READY, || {
+            (words().contains(says) || !matches!(process.try_wait(), Ok(None))).then_some(())
         });
-        if words().contains("ready") {
+        if words().contains(says) {
             return Ok(());
         }
         drop(process.kill());
@@ -64,9 +107,9 @@ impl Lab {
         Err(failed(std::io::Error::other(words().trim().to_owned())))
     }
 
-    /// Writes a configuration into the lab's directory; its path.
-    fn configuration(&self, node: &str, text: &str) -> Result<String, LabError> {
-        let file = self.directory()?.join(format!("{node}.toml"));
+    /// Writes a file into the lab's directory; its path.
+    fn file(&self, name: &str, text: &str) -> Result<String, LabError> {
+        let file = self.directory()?.join(name);
         fs::write(&file, text).map_err(|error| LabError::system(format!("write {}", file.display()), error))?;
         Ok(file.display().to_string())
     }

@@ -32,6 +32,7 @@ pub(super) fn with_clat() -> Scenario {
                     .to_owned(),
             ),
         ],
+        routers: Vec::new(),
         hints: vec![("client", "ping -c 3 198.51.100.2"), ("client", "ping -c 3 2001:db8:2::2")],
     }
 }

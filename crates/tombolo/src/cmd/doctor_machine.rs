@@ -169,6 +169,7 @@ fn try_fast_path() -> Result<(), Box<dyn std::error::Error>> {
         pcp: tombolo_engine::plan::PcpAddresses::default(),
         services: Vec::new(),
         retired: Vec::new(),
+        cluster: None,
         rows: tombolo_engine::row::Rows::default(),
         times: tombolo_engine::mechanism::napt::Times::default(),
         capacity,

@@ -33,7 +33,7 @@ enum Action {
     Compare(lab_compare::Arguments),
     /// Build a lab that stays until `lab down`
     ///
-    /// With the name of a scenario (nat64, nat44, 464xlat, ds-lite, lw4o6, map-e, map-t) the lab has that name,
+    /// With the name of a scenario (nat64, nat44, 464xlat, ds-lite, lw4o6, map-e, map-t, cluster) the lab has that name,
     /// and running gateways in it.
     Up {
         /// Its name, letters, digits and hyphens; or a scenario

@@ -88,6 +88,8 @@ enum What {
     /// Where the kernel's fast path is attached, how much it takes, and why it leaves what it
     /// leaves
     Fastpath,
+    /// The nodes of the cluster: which of them serve, and what was redirected to them and by them
+    Peers,
     /// The kernel's routes as the gateway mirrors them, or the route to one address
     Routes(show_routes::Arguments),
 }
@@ -133,6 +135,14 @@ impl Wanted {
         }
     }
 }
+
+const PEERS: &[Cell] = &[
+    Cell::Text("node"),
+    Cell::Text("locator"),
+    Cell::Text("state"),
+    Cell::Number("redirected_to"),
+    Cell::Number("redirected_by"),
+];
 
 const STATUS: &[Cell] = &[
     Cell::Text("device"),
@@ -265,6 +275,7 @@ fn show(arguments: &Arguments) -> anyhow::Result<()> {
         }
         What::Counters { all } => (Request::Counters { all: *all }, COUNTERS),
         What::Fastpath => (Request::Fastpath {}, FASTPATH),
+        What::Peers => (Request::Peers {}, PEERS),
         What::Subscriber { inside } => {
             let filter = Filter { inside: Some(inside.clone()), ..Filter::default() };
             (Request::Subscriber { filter }, SUBSCRIBER)

@@ -301,7 +301,7 @@ fn compare(
 impl Fates {
     const fn count(&mut self, verdict: Verdict) {
         match verdict {
-            Verdict::Forward => self.forwarded += 1,
+            Verdict::Forward | Verdict::Redirect(_) => self.forwarded += 1,
             Verdict::Reply(_) => self.answered += 1,
             Verdict::EchoReply | Verdict::Pcp(_) => self.echo_replies += 1,
             Verdict::Hold => self.held += 1,

@@ -11,6 +11,7 @@ use tombolo_wire::ipv6;
 use super::softwire::{Softwire, SoftwireSettings, decapsulate, encapsulate, put_back, small_path};
 use crate::mechanism::echo::{answer_echo_ipv4, answer_echo_ipv6};
 use crate::mechanism::fragment::send_fragments;
+use crate::mechanism::redirect;
 use crate::mechanism::reply::{may_answer_ipv4, reply_ipv4};
 use crate::mechanism::screen::{is_illegal_destination_ipv4, is_illegal_source_ipv4};
 use crate::mechanism::{IcmpAnswer, Refusal};
@@ -140,6 +141,10 @@ pub(crate) fn with_whole(
             }
             Err(refusal)
         });
+    }
+    if let Some(other) = redirect::meeting_inner(inner, outer.source, work) {
+        put_back(&mut work.packet, outer)?;
+        return redirect::send(other, work);
     }
     // Taken out for as long as the datagram in it is worked on.
     let Some(mut reassembly) = work.worker.inner.take() else { return Err(DropReason::FragmentMemory.into()) };

@@ -184,18 +184,24 @@ impl SoftwireSettings {
     /// TOS of a packet that leaves the softwire; `None` if it has to be dropped (RFC 6040 section
     /// 4.2).
     const fn inner_class(&self, outer: u8, inner: u8) -> Option<u8> {
-        let ecn = match (inner & ECN, outer & ECN) {
-            (NOT_ECT, CE) => return None,
-            (NOT_ECT, _) => NOT_ECT,
-            (_, CE) => CE,
-            (ECT_0, ECT_1) => ECT_1,
-            (inner, _) => inner,
-        };
+        let Some(ecn) = congestion(outer, inner) else { return None };
         let dscp = match self.traffic_class {
             TrafficClass::Copy => outer & DSCP,
             TrafficClass::Force(_) => inner & DSCP,
         };
         Some(dscp | ecn)
+    }
+}
+
+/// Congestion marks of a packet that leaves a tunnel; `None` if it has to be dropped (RFC 6040 section
+/// 4.2).
+pub(crate) const fn congestion(outer: u8, inner: u8) -> Option<u8> {
+    match (inner & ECN, outer & ECN) {
+        (NOT_ECT, CE) => None,
+        (NOT_ECT, _) => Some(NOT_ECT),
+        (_, CE) => Some(CE),
+        (ECT_0, ECT_1) => Some(ECT_1),
+        (inner, _) => Some(inner),
     }
 }
 

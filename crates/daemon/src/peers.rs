@@ -1,0 +1,143 @@
+//! The thread that follows which nodes of the cluster serve, by the routes that they announce: the short one to a locator
+//! while the host and its routing daemon live, the long one while the gateway serves; and whether this node itself can.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use ipnet::{IpNet, Ipv6Net};
+use tombolo_engine::cluster::{Cluster, LOCATOR_LENGTH, Node};
+use tombolo_io::host::{Host, PresenceWatch};
+use tombolo_io::worker::StopSignal;
+
+use crate::provision::redirects;
+use crate::running::Running;
+use crate::threads::{self, Guarded};
+
+/// How often is asked whether something was heard; a gateway that ends waits as long.
+const WAIT: Duration = Duration::from_millis(250);
+/// How often is looked although nothing was heard.
+const PERIOD: Duration = Duration::from_secs(2);
+
+/// The part of the gateway, in its health.
+const PART: &str = "cluster";
+
+/// The running thread.
+#[derive(Debug)]
+pub(crate) struct Peers(JoinHandle<()>);
+
+/// What is known of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Presence {
+    /// The gateway serves.
+    Serving,
+    /// Its host can be reached, and the gateway does not serve.
+    Up,
+    /// Nobody announces it.
+    Gone,
+}
+
+impl Presence {
+    /// It in a word.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Serving => "serving",
+            Self::Up => "up",
+            Self::Gone => "gone",
+        }
+    }
+
+    /// That of a node, as the host's routes say.
+    pub(crate) fn of(node: &Node, host: &mut Host) -> Self {
+        if redirects(node.locator).is_some_and(|prefix| host.reaches(prefix)) {
+            Self::Serving
+        } else if locator(node).is_some_and(|prefix| host.reaches(prefix)) {
+            Self::Up
+        } else {
+            Self::Gone
+        }
+    }
+}
+
+fn locator(node: &Node) -> Option<IpNet> {
+    Ipv6Net::new(node.locator, LOCATOR_LENGTH).ok().map(IpNet::from)
+}
+
+impl Peers {
+    /// Starts it; it ends when `stop` is given. Nothing is started where there is no cluster.
+    ///
+    /// # Errors
+    /// If the kernel does not announce changes, or if there are no more threads.
+    pub(crate) fn start(running: &Arc<Running>, stop: StopSignal) -> std::io::Result<Option<Self>> {
+        let Some(cluster) = running.plan.load().cluster.clone() else { return Ok(None) };
+        let needs = running.settings.cluster.iter().flat_map(|cluster| cluster.needs.clone()).collect::<Vec<_>>();
+        let concerns = cluster.nodes().iter().filter_map(locator).chain(needs.iter().copied());
+        let watch = PresenceWatch::open(concerns.collect())?;
+        let host = Host::open().map_err(std::io::Error::other)?;
+        let guarded = Guarded { name: "peers", stop: stop.clone(), health: Arc::clone(&running.health) };
+        let running = Arc::clone(running);
+        let follow = move || {
+            let known = vec![Presence::Gone; cluster.nodes().len()];
+            Follower { running, cluster, needs, known, host }.follow(&watch, &stop);
+        };
+        Ok(Some(Self(threads::spawn(guarded, follow)?)))
+    }
+
+    /// Waits for its end.
+    pub(crate) fn join(self) {
+        self.0.thread().unpark();
+        let _ = self.0.join();
+    }
+}
+
+struct Follower {
+    running: Arc<Running>,
+    cluster: Arc<Cluster>,
+    /// Prefixes without which this node cannot serve.
+    needs: Vec<IpNet>,
+    known: Vec<Presence>,
+    host: Host,
+}
+
+impl Follower {
+    fn follow(&mut self, watch: &PresenceWatch, stop: &StopSignal) {
+        let mut due = Instant::now();
+        while !stop.is_given() {
+            tombolo_io::fault::trip("thread-peers");
+            if Instant::now() >= due {
+                self.look_at_others();
+                due = Instant::now() + if self.look_at_oneself() { PERIOD } else { WAIT };
+            }
+            if watch.wait(WAIT).unwrap_or(true) {
+                due = Instant::now();
+            }
+        }
+    }
+
+    fn look_at_others(&mut self) {
+        let own = self.cluster.own();
+        for (number, (node, known)) in self.cluster.nodes().iter().zip(&mut self.known).enumerate() {
+            let now = Presence::of(node, &mut self.host);
+            if now != *known && number != own {
+                tracing::info!(node = node.name, "node of the cluster: {}", now.name());
+            }
+            *known = now;
+        }
+        self.cluster.set_serving(|number| self.known.get(number) == Some(&Presence::Serving));
+    }
+
+    /// Announces the services while what comes can go on. False if that is to be done again: the gateway still starts.
+    fn look_at_oneself(&mut self) -> bool {
+        let host = &mut self.host;
+        let missing: Vec<String> =
+            self.needs.iter().filter(|prefix| !host.reaches(**prefix)).map(ToString::to_string).collect();
+        let is_connected = missing.is_empty();
+        let is_settled = !self.cluster.set_connected(is_connected) || self.running.announce();
+        if !is_settled {
+            self.cluster.set_connected(!is_connected);
+        }
+        let lacks = |prefix: &String| format!("nothing is announced: the host has no route for {prefix}");
+        self.running.health.set(PART, missing.iter().map(lacks).collect());
+        is_settled
+    }
+}

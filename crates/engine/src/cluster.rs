@@ -1,0 +1,224 @@
+//! The cluster that a gateway is a node of: who the others are, which of them serve, and what they
+//! redirect to each other.
+//!
+//! ```text
+//! locator/64     a node's, announced by its routing daemon: the host lives
+//! locator/120    announced by the gateway: its process serves
+//! locator::      source of what it redirects
+//! locator::1     a packet that another node has redirected: it may be redirected once more,
+//! locator::2     and is served here
+//! ```
+//!
+//! Nodes know of each other by the kernel's routes alone; whoever mirrors them says here who serves.
+
+use std::net::Ipv6Addr;
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+
+use tombolo_tables::hash::HashKey;
+
+/// Nodes of a cluster, at most.
+pub const MOST_NODES: usize = 16;
+/// Length of a locator, in bits.
+pub const LOCATOR_LENGTH: u8 = 64;
+/// Length of the part of a locator that is routed to the gateway, in bits.
+pub const REDIRECTS_LENGTH: u8 = 120;
+
+/// The same on all nodes, of any version: by it they agree.
+const KEY: HashKey = HashKey::new([0x746f, 0x6d62, 0x6f6c, 0x6f]);
+
+/// A node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    /// Its name.
+    pub name: String,
+    /// The first address of its locator.
+    pub locator: Ipv6Addr,
+}
+
+/// The nodes, one of which this gateway is.
+#[derive(Debug)]
+pub struct Cluster {
+    nodes: Vec<Node>,
+    own: usize,
+    /// A bit for each node.
+    serving: AtomicU16,
+    /// What comes here can go on from here.
+    is_connected: AtomicBool,
+}
+
+/// How often nodes have redirected a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hops {
+    /// It came from a network.
+    None,
+    /// It came to `locator::1`.
+    One,
+    /// It came to `locator::2`, and is not redirected again.
+    Two,
+}
+
+/// A gateway's place in its cluster, as a packet finds it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Standing<'a> {
+    pub(crate) cluster: &'a Cluster,
+    /// How often the packet has been redirected.
+    pub(crate) hops: Hops,
+}
+
+impl Cluster {
+    /// The cluster of `nodes`, of which the gateway is number `own`; the others do not serve yet. Nodes
+    /// beyond [`MOST_NODES`] are left out. `None` if there is no such node.
+    #[must_use]
+    pub fn new(mut nodes: Vec<Node>, own: usize) -> Option<Self> {
+        nodes.truncate(MOST_NODES);
+        let (serving, is_connected) = (AtomicU16::new(1 << own), AtomicBool::default());
+        (own < nodes.len()).then_some(Self { nodes, own, serving, is_connected })
+    }
+
+    /// All nodes.
+    #[must_use]
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// The number of the gateway's own node.
+    #[must_use]
+    pub const fn own(&self) -> usize {
+        self.own
+    }
+
+    /// The first address of the gateway's own locator.
+    #[must_use]
+    pub fn locator(&self) -> Ipv6Addr {
+        self.nodes[self.own].locator
+    }
+
+    /// Whether a node serves, as far as is known.
+    #[must_use]
+    pub fn serves(&self, node: usize) -> bool {
+        self.serving.load(Ordering::Relaxed) >> node & 1 == 1
+    }
+
+    /// Says which nodes serve. The gateway's own does as long as anybody asks.
+    pub fn set_serving(&self, serves: impl Fn(usize) -> bool) {
+        let others = (0..self.nodes.len()).filter(|&node| serves(node)).fold(0, |bits, node| bits | 1 << node);
+        self.serving.store(others | 1 << self.own, Ordering::Relaxed);
+    }
+
+    /// Whether what comes here can go on from here: only then may packets be brought here.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        self.is_connected.load(Ordering::Relaxed)
+    }
+
+    /// Says whether it can. It cannot before anybody says so. True if it was otherwise before.
+    pub fn set_connected(&self, is_connected: bool) -> bool {
+        self.is_connected.swap(is_connected, Ordering::Relaxed) != is_connected
+    }
+
+    /// Whether redirected packets come to this address.
+    pub(crate) fn has(&self, address: Ipv6Addr) -> bool {
+        (address.to_bits() ^ self.locator().to_bits()) >> (128 - REDIRECTS_LENGTH) == 0
+    }
+
+    /// The node that redirects from this address.
+    pub(crate) fn node_at(&self, source: Ipv6Addr) -> Option<usize> {
+        self.nodes.iter().position(|node| node.locator == source)
+    }
+
+    /// How often a packet has been redirected that comes to this address.
+    pub(crate) fn hops_at(&self, destination: Ipv6Addr) -> Option<Hops> {
+        [Hops::One, Hops::Two].into_iter().find(|hops| hops.address(self.locator()) == Some(destination))
+    }
+
+    /// The serving node that has the highest number for `what`, as all nodes reckon it that know of the same
+    /// ones. When a node comes or goes, only what is its own moves (Thaler and Ravishankar, "Using name-based
+    /// mappings to increase hit rates", 1998).
+    pub(crate) fn home_of(&self, what: u64) -> usize {
+        let number = |node: &usize| {
+            let locator = self.nodes[*node].locator.to_bits();
+            KEY.hash([what, halves(locator)[0], halves(locator)[1]]).0
+        };
+        (0..self.nodes.len()).filter(|&node| self.serves(node)).max_by_key(number).unwrap_or(self.own)
+    }
+}
+
+impl Hops {
+    /// The address in a node's locator to which packets go that have been redirected so often.
+    pub(crate) fn address(self, locator: Ipv6Addr) -> Option<Ipv6Addr> {
+        let place = match self {
+            Self::None => return None,
+            Self::One => 1,
+            Self::Two => 2,
+        };
+        Some(Ipv6Addr::from_bits(locator.to_bits() | place))
+    }
+
+    /// After one more; none if there may be no more.
+    pub(crate) fn next(self) -> Option<Self> {
+        match self {
+            Self::None => Some(Self::One),
+            Self::One => Some(Self::Two),
+            Self::Two => None,
+        }
+    }
+}
+
+/// A number for a datagram, the same on all nodes, by what its fragments have in common.
+pub(crate) fn datagram_number(source: u128, destination: u128, identification: u32) -> u64 {
+    let ([a, b], [c, d]) = (halves(source), halves(destination));
+    KEY.hash([c, d, KEY.hash([a, b, identification.into()]).0]).0
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the halves are taken")]
+fn halves(bits: u128) -> [u64; 2] {
+    [(bits >> 64) as u64, bits as u64]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cluster(own: usize) -> Cluster {
+        let node = |number: u16| Node {
+            name: format!("n{number}"),
+            locator: Ipv6Addr::new(0x2001, 0xdb8, 0xc1, number, 0, 0, 0, 0),
+        };
+        Cluster::new((1..=3).map(node).collect(), own).unwrap()
+    }
+
+    #[test]
+    fn nodes_agree_and_only_what_a_lost_one_had_moves() {
+        let clusters = [cluster(0), cluster(1), cluster(2)];
+        clusters.iter().for_each(|cluster| cluster.set_serving(|_| true));
+        let homes = |cluster: &Cluster| (0..3000).map(|what| cluster.home_of(what)).collect::<Vec<_>>();
+        let before = homes(&clusters[0]);
+        assert!(clusters.iter().all(|cluster| homes(cluster) == before));
+        for node in 0..3 {
+            let share = before.iter().filter(|home| **home == node).count();
+            assert!((850..1150).contains(&share), "node {node} has {share} of 3000");
+        }
+        clusters[0].set_serving(|node| node != 2);
+        let moved = before.iter().zip(homes(&clusters[0])).filter(|(before, after)| *before != after);
+        assert!(moved.clone().all(|(before, after)| *before == 2 && after != 2));
+        assert!(moved.count() > 850);
+    }
+
+    #[test]
+    fn nobody_else_serves_before_anybody_says_so() {
+        let cluster = cluster(1);
+        assert!((0..100).all(|what| cluster.home_of(what) == 1));
+        cluster.set_serving(|_| false);
+        assert!(cluster.serves(1) && !cluster.serves(0));
+    }
+
+    #[test]
+    fn a_packet_is_redirected_twice_at_most() {
+        let cluster = cluster(0);
+        let at = |place| Ipv6Addr::new(0x2001, 0xdb8, 0xc1, 1, 0, 0, 0, place);
+        assert_eq!(cluster.hops_at(at(1)), Some(Hops::One));
+        assert_eq!(cluster.hops_at(at(2)).and_then(Hops::next), None);
+        assert_eq!(cluster.hops_at(at(3)), None);
+        assert!(cluster.has(at(0xff)) && !cluster.has(at(0x100)));
+    }
+}

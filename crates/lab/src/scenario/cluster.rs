@@ -1,0 +1,295 @@
+//! A cluster: three gateways serve the same services without state, and routers spread packets over
+//! them by BGP. Each box is a node of its own; switches stand between them, so that a node can lose
+//! its power without any router seeing its link go down.
+//!
+//! ```text
+//!  client 10.0.0.2    --- cpe, MAP-T  ---+
+//!  neighbour 10.0.0.2 --- cpe2, lwB4  ---+-- r1 ==== inside ==== n1  n2  n3 ==== outside ==== r2 --- server
+//!  web 2001:db8:5::2  -------------------+   BIRD    switch       |   |   |      switch       BIRD   198.51.100.2
+//!                                                                core switch
+//!
+//!  inside   2001:db8:a::/64    n1 ::1 ...  r1 ::ff          locators  2001:db8:c1:1::/64 ...
+//!  outside  198.18.0.0/24      n1 .1 ...   r2 .254          MAP-T     192.0.2.0/24, 2001:db8:ffff::/64
+//!  core     2001:db8:c::/64    n1 ::1 ...                   lwAFTR    203.0.113.0/28, 2001:db8:fffe::1
+//!           10.255.0.0/24      n1 .1 ...                    SIIT      203.0.113.130 = web, 2001:db8:64::/96
+//! ```
+//!
+//! BGP: r1 is AS 65001, r2 AS 65002, the nodes are AS 64512. Nodes tell each other what the routers have
+//! told them, over the core, so that one with a broken link on one side goes round by another.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::description::Scenario;
+use super::network::numbered;
+use crate::{End, Link, Node, Prefix, Route, Topology};
+
+/// How many gateways there are.
+const NODES: u8 = 3;
+/// Bytes of the largest frame in the core: what is redirected is larger by a header.
+const CORE_MTU: u32 = 1600;
+
+/// Three nodes.
+pub(super) fn three_nodes() -> Scenario {
+    let gateways = [("n1", 1), ("n2", 2), ("n3", 3)].map(|(name, number)| (name, gateway(number)));
+    let routers = [("r1", inside_router()), ("r2", outside_router())].into_iter();
+    let nodes = [("n1", 1), ("n2", 2), ("n3", 3)].map(|(name, number)| (name, node_router(number)));
+    Scenario {
+        name: "cluster",
+        about: "Three nodes that serve MAP-T, Lightweight 4over6 and SIIT, announced by BGP with BFD",
+        topology: topology(),
+        gateways: gateways.into_iter().chain([("cpe", map_edge()), ("cpe2", softwire_end())]).collect(),
+        routers: routers.chain(nodes).collect(),
+        hints: vec![
+            ("client", "ping -c 3 198.51.100.2"),
+            ("n1", "tombolo show peers"),
+            ("r2", "ip route show 192.0.2.0/24"),
+            ("outside", "ip link set n1 down"),
+        ],
+    }
+}
+
+/// The configuration of a node: all have the same but for their name.
+fn gateway(number: u8) -> String {
+    format!(
+        r#"[cluster]
+node  = "n{number}"
+nodes = {{ n1 = "2001:db8:c1:1::/64", n2 = "2001:db8:c1:2::/64", n3 = "2001:db8:c1:3::/64" }}
+needs = ["0.0.0.0/0", "2001:db8:5::/64"]
+
+[[service]]
+kind  = "map-t"
+role  = "br"
+dmr   = "2001:db8:ffff::/64"
+rules = [{{ ipv6 = "2001:db8:4600::/40", ipv4 = "192.0.2.0/24", ea_bits = 16, psid_offset = 6 }}]
+
+[[service]]
+kind      = "lwaftr"
+addresses = ["2001:db8:fffe::1"]
+ipv4      = ["203.0.113.0/28"]
+softwires = [{{ b4 = "2001:db8:1000:200:0:cb00:710a:4", ipv4 = "203.0.113.10", psid_length = 6, psid = 4 }}]
+
+[[service]]
+kind   = "siit"
+prefix = "2001:db8:64::/96"
+eam    = [{{ ipv4 = "203.0.113.130", ipv6 = "2001:db8:5::2" }}]
+"#
+    )
+}
+
+/// The home with MAP-T.
+fn map_edge() -> String {
+    r#"[[service]]
+kind = "map-t"
+role = "ce"
+dmr  = "2001:db8:ffff::/64"
+end_user_prefix = "2001:db8:4612:3400::/56"
+inside = ["10.0.0.0/24"]
+rules  = [{ ipv6 = "2001:db8:4600::/40", ipv4 = "192.0.2.0/24", ea_bits = 16, psid_offset = 6 }]
+static = [{ inside = "10.0.0.2:7", outside = "192.0.2.18:1232", protocol = "udp" }]
+"#
+    .to_owned()
+}
+
+/// The home with Lightweight 4over6.
+fn softwire_end() -> String {
+    r#"[[service]]
+kind = "lwb4"
+inside = ["10.0.0.0/24"]
+ipv4 = "203.0.113.10"
+psid_length = 6
+psid = 4
+bind_prefix = "2001:db8:1000:200::/56"
+aftr = "2001:db8:fffe::1"
+static = [{ inside = "10.0.0.2:7", outside = "203.0.113.10:4103", protocol = "udp" }]
+"#
+    .to_owned()
+}
+
+/// What all of BIRD's configurations have in common. Times are short, so that what comes back is soon there.
+const COMMON: &str = "log stderr all;
+protocol device { }
+protocol bfd { interface \"*\" { min rx interval 100 ms; min tx interval 100 ms; multiplier 3; }; }
+template bgp neighbour {
+    bfd on;
+    graceful restart off;
+    connect delay time 1;
+    connect retry time 2;
+    error wait time 1, 2;
+    hold time 9;
+}
+";
+
+/// BIRD on a node.
+fn node_router(number: u8) -> String {
+    let others = (1..=NODES).filter(|other| *other != number).map(|other| {
+        format!(
+            "protocol bgp n{other} from neighbour {{
+    local 2001:db8:c::{number} as 64512;
+    neighbor 2001:db8:c::{other} as 64512;
+    direct;
+    # Locators, and what the routers have said.
+    ipv6 {{ import all; export where net ~ LOCATORS || source = RTS_BGP; next hop self; }};
+    ipv4 {{ import all; export where source = RTS_BGP; next hop self; next hop address 10.255.0.{number}; }};
+}}
+"
+        )
+    });
+    let others: String = others.collect();
+    format!(
+        "{COMMON}router id 10.255.0.{number};
+define LOCATORS = [ 2001:db8:c1::/48+ ];
+
+# The gateway's routes, which go with its process.
+ipv4 table entrances4;
+ipv6 table entrances6;
+protocol kernel {{ ipv4 {{ table entrances4; import all; export none; }}; kernel table 8464; learn; }}
+protocol kernel {{ ipv6 {{ table entrances6; import all; export none; }}; kernel table 8464; learn; }}
+protocol pipe {{ table master4; peer table entrances4; import filter {{ preference = 200; accept; }}; export none; }}
+protocol pipe {{ table master6; peer table entrances6; import filter {{ preference = 200; accept; }}; export none; }}
+
+# The sign of life of this host.
+protocol static {{ ipv6; route 2001:db8:c1:{number}::/64 blackhole; }}
+
+# What others announce.
+protocol kernel {{ ipv4 {{ import none; export where source = RTS_BGP; }}; }}
+protocol kernel {{ ipv6 {{ import none; export where source = RTS_BGP; }}; }}
+
+filter to_outside {{ if source = RTS_INHERIT then {{ bgp_med = krt_metric; accept; }} reject; }}
+filter to_inside {{ if source = RTS_INHERIT && !(net ~ LOCATORS) then {{ bgp_med = krt_metric; accept; }} reject; }}
+protocol bgp inside from neighbour {{
+    local 2001:db8:a::{number} as 64512;
+    neighbor 2001:db8:a::ff as 65001;
+    ipv6 {{ import all; export filter to_inside; }};
+}}
+protocol bgp outside from neighbour {{
+    local 198.18.0.{number} as 64512;
+    neighbor 198.18.0.254 as 65002;
+    ipv4 {{ import all; export filter to_outside; }};
+}}
+
+# The other nodes.
+{others}"
+    )
+}
+
+/// BIRD on the router that homes are at.
+fn inside_router() -> String {
+    let nodes = (1..=NODES).map(|number| {
+        format!(
+            "protocol bgp n{number} from neighbour {{
+    local 2001:db8:a::ff as 65001;
+    neighbor 2001:db8:a::{number} as 64512;
+    ipv6 {{ import all; export where source ~ [ RTS_STATIC, RTS_DEVICE ]; }};
+}}
+"
+        )
+    });
+    let nodes: String = nodes.collect();
+    format!(
+        "{COMMON}router id 10.255.0.101;
+protocol kernel {{ ipv6 {{ import none; export where source != RTS_DEVICE; }}; merge paths on; }}
+protocol direct {{ ipv6; interface \"home*\"; }}
+protocol static {{ ipv6;
+    route 2001:db8:4612:3400::/56 via 2001:db8:e1::2;
+    route 2001:db8:1000:200::/56 via 2001:db8:e2::2;
+}}
+{nodes}"
+    )
+}
+
+/// BIRD on the router of the Internet.
+fn outside_router() -> String {
+    let nodes = (1..=NODES).map(|number| {
+        format!(
+            "protocol bgp n{number} from neighbour {{
+    local 198.18.0.254 as 65002;
+    neighbor 198.18.0.{number} as 64512;
+    ipv4 {{ import all; export where source = RTS_STATIC; }};
+}}
+"
+        )
+    });
+    let nodes: String = nodes.collect();
+    format!(
+        "{COMMON}router id 10.255.0.102;
+protocol kernel {{ ipv4 {{ import none; export where source = RTS_BGP; }}; merge paths on; }}
+protocol static {{ ipv4; route 0.0.0.0/0 via 198.51.100.2; }}
+{nodes}"
+    )
+}
+
+fn topology() -> Topology {
+    let mut topology = Topology::chain("cluster", &[]);
+    for host in ["client", "neighbour", "web", "server"] {
+        topology.nodes.push(Node::host(host));
+    }
+    for router in ["cpe", "cpe2", "r1", "r2", "n1", "n2", "n3"] {
+        let mut router = Node::router(router);
+        // Flows are spread by their ports.
+        for version in ["ipv4", "ipv6"] {
+            router.sysctls.push((format!("net.{version}.fib_multipath_hash_policy"), "1".to_owned()));
+        }
+        topology.nodes.push(router);
+    }
+    topology.nodes.extend(["inside", "core", "outside"].map(Node::switch));
+    topology.links = homes();
+    for number in 1..=NODES {
+        let (name, host) = (format!("n{number}"), u16::from(number));
+        let outside = (Ipv4Addr::new(198, 18, 0, number).into(), 24);
+        let core = [(numbered(0xc, host).into(), 64), (Ipv4Addr::new(10, 255, 0, number).into(), 24)];
+        topology.links.push(cable((&name, "inside0", &[(numbered(0xa, host).into(), 64)]), ("inside", &name, &[])));
+        topology.links.push(cable((&name, "outside0", &[outside]), ("outside", &name, &[])));
+        let core = cable((&name, "core0", &core), ("core", &name, &[]));
+        topology.links.push(Link { mtu: Some(CORE_MTU), ..core });
+    }
+    let inside = (numbered(0xa, 0xff).into(), 64);
+    topology.links.push(cable(("r1", "inside0", &[inside]), ("inside", "r1", &[])));
+    topology.links.push(cable(("r2", "outside0", &[(v4([198, 18, 0, 254]), 24)]), ("outside", "r2", &[])));
+    for (node, address) in [("client", v4([10, 0, 0, 1])), ("neighbour", v4([10, 0, 0, 1]))] {
+        default_route(&mut topology, node, address);
+    }
+    default_route(&mut topology, "server", v4([198, 51, 100, 1]));
+    default_route(&mut topology, "cpe", numbered(0xe1, 1).into());
+    default_route(&mut topology, "cpe2", numbered(0xe2, 1).into());
+    default_route(&mut topology, "web", numbered(5, 1).into());
+    topology
+}
+
+/// Homes, and the server.
+fn homes() -> Vec<Link> {
+    let inside = |host| (v4([10, 0, 0, host]), 24);
+    let v6 = |link, host| (numbered(link, host).into(), 64);
+    vec![
+        cable(("client", "inside0", &[inside(2)]), ("cpe", "inside0", &[inside(1)])),
+        cable(("cpe", "core0", &[v6(0xe1, 2)]), ("r1", "home1", &[v6(0xe1, 1)])),
+        cable(("neighbour", "inside0", &[inside(2)]), ("cpe2", "inside0", &[inside(1)])),
+        cable(("cpe2", "core0", &[v6(0xe2, 2)]), ("r1", "home2", &[v6(0xe2, 1)])),
+        cable(("web", "inside0", &[v6(5, 2)]), ("r1", "home3", &[v6(5, 1)])),
+        cable(
+            ("server", "outside0", &[(v4([198, 51, 100, 2]), 24)]),
+            ("r2", "server0", &[(v4([198, 51, 100, 1]), 24)]),
+        ),
+    ]
+}
+
+/// Node, interface and addresses of an end.
+type Plugged<'a> = (&'a str, &'a str, &'a [(IpAddr, u8)]);
+
+fn cable(left: Plugged<'_>, right: Plugged<'_>) -> Link {
+    let end = |(node, interface, addresses): Plugged<'_>| {
+        let addresses = addresses.iter().map(|&(address, length)| Prefix { address, length }).collect();
+        End { node: node.to_owned(), interface: interface.to_owned(), addresses }
+    };
+    Link::new(end(left), end(right))
+}
+
+fn v4(octets: [u8; 4]) -> IpAddr {
+    Ipv4Addr::from(octets).into()
+}
+
+fn default_route(topology: &mut Topology, node: &str, via: IpAddr) {
+    let everything = if via.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    if let Some(node) = topology.node_mut(node) {
+        node.routes.push(Route { destination: Prefix { address: everything, length: 0 }, via });
+    }
+}

@@ -1,0 +1,357 @@
+//! Three nodes that serve the same services without state, with BIRD on all routers: what a subscriber sees
+//! when a node loses its power, its process or a link, and fragments that arrive apart. Needs root and BIRD,
+//! and skips loudly without.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use tombolo_lab::{Lab, Peer, Process, Scenario, skip_without, wait_until};
+
+mod flows;
+mod running;
+
+use flows::EndOnDrop;
+use running::{PATIENCE, TOMBOLO, rows};
+
+const SERVER: &str = "198.51.100.2:7";
+/// Who sends, and to where: by MAP-T, by Lightweight 4over6, and by SIIT.
+const SENDERS: [(&str, &str); 3] =
+    [("client", SERVER), ("neighbour", SERVER), ("web", "[2001:db8:64::198.51.100.2]:7")];
+/// Flows of each.
+const FLOWS: usize = 8;
+/// From one datagram of a flow to the next.
+const PACE: Duration = Duration::from_millis(4);
+/// What section 12 of the design allows for a node that is gone without a word.
+const SILENCE: Duration = Duration::from_millis(400);
+
+/// A node that comes back announces nothing before it has routes itself, so that what is lost is lost while routes change.
+const RETURN: Duration = Duration::from_millis(100);
+/// Routers move flows of the others, too. Nothing is lost by that, but for once: seven datagrams within 9 ms, on a busy
+/// machine.
+const MOVED: Duration = Duration::from_millis(25);
+
+struct Cluster {
+    // Dropped first.
+    gateways: BTreeMap<&'static str, Process>,
+    _routers: Vec<Process>,
+    _echo: Peer,
+    lab: Lab,
+    scenario: Scenario,
+}
+
+impl Cluster {
+    fn up() -> Self {
+        let scenario = Scenario::named("cluster").unwrap();
+        let lab = Lab::create(&scenario.topology).unwrap();
+        let routers = scenario.routers.iter().map(|(node, text)| lab.start_router(node, text).unwrap()).collect();
+        let echo = Peer::udp_echo(lab.node("server").unwrap(), SERVER.parse().unwrap()).unwrap();
+        let mut cluster = Self { gateways: BTreeMap::new(), _routers: routers, _echo: echo, lab, scenario };
+        for node in ["cpe", "cpe2", "n1", "n2", "n3"] {
+            cluster.start(node);
+        }
+        cluster.wait_for_all();
+        cluster
+    }
+
+    fn start(&mut self, node: &'static str) {
+        let (_, text) = self.scenario.gateways.iter().find(|(name, _)| *name == node).unwrap();
+        let gateway = self.lab.start_gateway(node, TOMBOLO, text).unwrap_or_else(|error| panic!("{node}: {error:?}"));
+        self.gateways.insert(node, gateway);
+    }
+
+    fn command(&self, node: &str, line: &str) -> String {
+        let command = self.lab.node(node).unwrap().command("sh").args(["-c", line]);
+        command.run().unwrap().success().unwrap().stdout
+    }
+
+    /// Waits until both routers spread packets over this many nodes, and the nodes know of each other.
+    fn wait_for(&self, nodes: usize) {
+        let spread = |router: &str, prefix: &str| {
+            self.command(router, &format!("ip route show {prefix}")).matches("dev ").count() == nodes
+        };
+        let know = |node: &str| {
+            let shown = self.lab.node(node).unwrap().command(TOMBOLO).args(["show", "peers", "--json"]).run().unwrap();
+            shown.status.success()
+                && rows(&shown.stdout).iter().filter(|row| row["state"] == "serving").count() + 1 == nodes
+        };
+        let all = || {
+            let are_spread = ["192.0.2.0/24", "203.0.113.0/28", "203.0.113.130"].iter().all(|at| spread("r2", at))
+                && ["2001:db8:ffff::/64", "2001:db8:fffe::1", "2001:db8:64::/96"]
+                    .iter()
+                    .all(|at| self.command("r1", &format!("ip -6 route show {at}")).matches("dev ").count() == nodes);
+            let has_both_sides = |node: &str| {
+                self.command(node, "ip route show default").contains("outside0")
+                    && self.command(node, "ip -6 route show 2001:db8:4612:3400::/56").contains("inside0")
+            };
+            let serving = ["n1", "n2", "n3"].iter().filter(|node| know(node) && has_both_sides(node)).count();
+            (are_spread && serving >= nodes).then_some(())
+        };
+        let found = wait_until(&format!("{nodes} nodes"), PATIENCE, all);
+        found.unwrap_or_else(|error| {
+            panic!("{error}\n{}{}", self.command("r2", "ip route"), self.command("r1", "ip -6 route"))
+        });
+    }
+
+    fn wait_for_all(&self) {
+        self.wait_for(3);
+    }
+
+    /// Waits until the outside router knows nothing of a node.
+    fn wait_for_routes_without(&self, node: &str) {
+        let address = format!("198.18.0.{}", &node[1..]);
+        let gone = || (!self.command("r2", "ip route").contains(&address)).then_some(());
+        wait_until("routers to hear of it", PATIENCE, gone).unwrap();
+    }
+
+    /// Switches the ports of a node on or off: no router sees its link go.
+    fn plug(&self, node: &str, switches: &[&str], on: bool) {
+        for switch in switches {
+            let switch = self.lab.node(switch).unwrap();
+            if on { switch.set_up(node).unwrap() } else { switch.set_down(node).unwrap() }
+        }
+    }
+
+    /// Datagrams that a node has received by its interfaces to both sides.
+    fn received(&self, node: &str) -> u64 {
+        let text = self.command(node, "cat /proc/net/dev");
+        let packets = |interface: &str| -> u64 {
+            let line = text.lines().find_map(|line| line.trim().strip_prefix(interface)?.strip_prefix(':')).unwrap();
+            line.split_whitespace().nth(1).unwrap().parse().unwrap()
+        };
+        packets("inside0") + packets("outside0")
+    }
+}
+
+/// A flow: numbered datagrams to the server, and what comes back.
+struct Flow {
+    name: String,
+    socket: UdpSocket,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
+    sent: Vec<Instant>,
+    back: BTreeMap<usize, Instant>,
+}
+
+/// What a fault did to a flow.
+struct Effect {
+    name: String,
+    lost: usize,
+    silence: Duration,
+    by_the_node: bool,
+}
+
+impl Flow {
+    fn all(lab: &Lab) -> Vec<Self> {
+        let flows = SENDERS.iter().flat_map(|&(node, to)| {
+            (0..FLOWS).map(move |number| {
+                let any = if to.starts_with('[') { "[::]:0" } else { "0.0.0.0:0" };
+                let socket = lab.node(node).unwrap().run(|| UdpSocket::bind(any).unwrap()).unwrap();
+                socket.connect(to.parse::<SocketAddr>().unwrap()).unwrap();
+                socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+                Self { name: format!("{node} {number}"), socket, seen: Mutex::default() }
+            })
+        });
+        flows.collect()
+    }
+
+    fn send(&self) {
+        let mut seen = self.seen.lock().unwrap();
+        let number = seen.sent.len();
+        if self.socket.send(&number.to_be_bytes()).is_ok() {
+            seen.sent.push(Instant::now());
+        }
+    }
+
+    fn receive(&self) -> bool {
+        let mut bytes = [0; 8];
+        let Ok(8) = self.socket.recv(&mut bytes) else { return false };
+        self.seen.lock().unwrap().back.entry(usize::from_be_bytes(bytes)).or_insert_with(Instant::now);
+        true
+    }
+
+    /// The longest time without an answer, of those that were sent from `since` on, and how many were not answered.
+    fn effect(&self, since: Instant, by_the_node: bool) -> Effect {
+        let seen = self.seen.lock().unwrap();
+        let sent = seen.sent.iter().enumerate().filter(|(_, at)| **at >= since);
+        let lost = sent.clone().filter(|(number, _)| !seen.back.contains_key(number)).count();
+        // Of lost ones in a row, from the first to the next that is answered.
+        let (mut silence, mut quiet_since) = (Duration::ZERO, None);
+        for (number, at) in sent {
+            match (seen.back.contains_key(&number), quiet_since) {
+                (false, None) => quiet_since = Some(*at),
+                (true, Some(from)) => {
+                    silence = silence.max(*at - from);
+                    quiet_since = None;
+                }
+                _ => {}
+            }
+        }
+        if let Some((from, last)) = quiet_since.zip(seen.sent.last()) {
+            silence = silence.max(*last - from);
+        }
+        Effect { name: self.name.clone(), lost, silence, by_the_node }
+    }
+}
+
+/// Which flows pass a node, in either direction.
+fn flows_by(cluster: &Cluster, flows: &[Flow], node: &str) -> Vec<bool> {
+    let passes = |flow: &Flow| {
+        let before = cluster.received(node);
+        for _ in 0..60 {
+            flow.send();
+            assert!(flow.receive(), "{}: no answer while all is well", flow.name);
+        }
+        cluster.received(node) - before >= 50
+    };
+    flows.iter().map(passes).collect()
+}
+
+/// What each flow notices of a fault of a node, which `recovers` within a second or two.
+fn during(cluster: &mut Cluster, node: &str, fault: impl FnOnce(&mut Cluster)) -> Vec<Effect> {
+    let flows = Flow::all(&cluster.lab);
+    let by_the_node = flows_by(cluster, &flows, node);
+    let stop = AtomicBool::new(false);
+    let since = Instant::now();
+    std::thread::scope(|scope| {
+        let _ends = EndOnDrop(&stop);
+        let (stop, flows) = (&stop, &flows);
+        for flow in flows {
+            scope.spawn(move || while flow.receive() || !stop.load(Ordering::Acquire) {});
+        }
+        scope.spawn(move || {
+            while !stop.load(Ordering::Acquire) {
+                let began = Instant::now();
+                flows.iter().for_each(Flow::send);
+                std::thread::sleep(PACE.saturating_sub(began.elapsed()));
+            }
+        });
+        std::thread::sleep(Duration::from_millis(300));
+        fault(cluster);
+        std::thread::sleep(Duration::from_millis(1500));
+    });
+    flows.iter().zip(by_the_node).map(|(flow, by)| flow.effect(since, by)).collect()
+}
+
+/// Says what was seen, for the figures of the documentation.
+fn report(what: &str, effects: &[Effect]) {
+    for by in [true, false] {
+        let of = effects.iter().filter(|effect| effect.by_the_node == by);
+        let (count, lost) = (of.clone().count(), of.clone().map(|effect| effect.lost).sum::<usize>());
+        let silence = of.map(|effect| effect.silence).max().unwrap_or_default();
+        let whose = if by { "through the node" } else { "past it" };
+        eprintln!("{what}: {count} flows {whose}: {lost} datagrams lost, longest silence {silence:?}");
+    }
+}
+
+/// Flows through the node are silent for `limit` at most; the others hardly notice.
+fn check(what: &str, effects: &[Effect], limit: Duration) {
+    report(what, effects);
+    assert!(effects.iter().filter(|effect| effect.by_the_node).count() >= 4, "{what}: the routers spread nothing");
+    for Effect { name, lost, silence, by_the_node } in effects {
+        if *by_the_node {
+            assert!(*silence <= limit, "{what}: {name} was silent for {silence:?}");
+        } else {
+            let why = "which does not pass the node";
+            assert!(*silence <= MOVED, "{what}: {name}, {why}, lost {lost} and was silent for {silence:?}");
+        }
+    }
+}
+
+#[test]
+fn what_happens_to_a_node_is_its_flows_alone_and_not_for_long() {
+    if skip_without("what_happens_to_a_node_is_its_flows_alone_and_not_for_long", &["bird", "ip"]) {
+        return;
+    }
+    let mut cluster = Cluster::up();
+    let all = ["inside", "core", "outside"];
+
+    let effects = during(&mut cluster, "n2", |cluster| cluster.plug("n2", &all, false));
+    check("n2 loses power", &effects, SILENCE);
+    assert!(effects.iter().any(|effect| effect.lost > 0), "nothing was lost, so nothing was tried");
+    let effects = during(&mut cluster, "n2", |cluster| {
+        cluster.plug("n2", &all, true);
+        cluster.wait_for_all();
+    });
+    report("n2 comes back", &effects);
+    let silence = effects.iter().map(|effect| effect.silence).max().unwrap_or_default();
+    assert!(silence <= RETURN, "n2 comes back, and flows are silent for {silence:?}");
+
+    let effects = during(&mut cluster, "n3", |cluster| cluster.plug("n3", &["outside"], false));
+    check("n3 loses its link to the outside", &effects, SILENCE);
+    cluster.plug("n3", &["outside"], true);
+    cluster.wait_for_all();
+
+    let effects = during(&mut cluster, "n1", |cluster| drop(cluster.gateways.remove("n1")));
+    check("n1's gateway is killed", &effects, SILENCE);
+    cluster.start("n1");
+    cluster.wait_for_all();
+
+    let effects = during(&mut cluster, "n1", |cluster| {
+        let mut gateway = cluster.gateways.remove("n1").unwrap();
+        gateway.signal(Signal::SIGTERM).unwrap();
+        gateway.wait(PATIENCE).unwrap().success().unwrap();
+    });
+    check("n1's gateway is stopped", &effects, Duration::ZERO);
+    cluster.start("n1");
+    cluster.wait_for_all();
+
+    let effects = during(&mut cluster, "n3", |cluster| {
+        cluster.command("n3", &format!("{TOMBOLO} drain"));
+        cluster.wait_for_routes_without("n3");
+    });
+    check("n3 is drained", &effects, Duration::ZERO);
+    cluster.command("n3", &format!("{TOMBOLO} drain --off"));
+    cluster.wait_for_all();
+}
+
+/// A router that spreads first fragments by their ports and the others without: to different nodes.
+const APART: &str = "
+    nft add table ip apart
+    nft 'add chain ip apart fragments { type filter hook prerouting priority -350; }'
+    nft 'add rule ip apart fragments iifname server0 ip frag-off & 0x1fff != 0 meta mark set 7'
+    ip rule add pref 100 fwmark 7 lookup 107
+    ip route add default via 198.18.0.2 table 107
+    ip rule add pref 101 iif server0 lookup 108
+    ip route add default via 198.18.0.1 table 108
+";
+const APART_INSIDE: &str = "
+    nft add table ip6 apart
+    nft 'add chain ip6 apart fragments { type filter hook prerouting priority -350; }'
+    nft 'add rule ip6 apart fragments iifname home* frag frag-off != 0 meta mark set 7'
+    ip -6 rule add pref 100 fwmark 7 lookup 107
+    ip -6 route add default via 2001:db8:a::3 table 107
+    ip -6 rule add pref 101 iif home1 lookup 108
+    ip -6 rule add pref 101 iif home2 lookup 108
+    ip -6 route add default via 2001:db8:a::1 table 108
+";
+
+#[test]
+fn fragments_that_arrive_apart_meet() {
+    if skip_without("fragments_that_arrive_apart_meet", &["bird", "ip", "nft", "ping"]) {
+        return;
+    }
+    let cluster = Cluster::up();
+    cluster.command("r2", &format!("set -e{APART}"));
+    cluster.command("r1", &format!("set -e{APART_INSIDE}"));
+    for sender in ["client", "neighbour"] {
+        let said = cluster.command(sender, "ping -c 20 -i 0.05 -W 2 -s 3000 198.51.100.2");
+        assert!(said.contains("20 received"), "{sender}: {said}");
+    }
+    for node in ["n1", "n2", "n3"] {
+        let shown = rows(&cluster.command(node, &format!("{TOMBOLO} show peers --json")));
+        let moved: u64 = shown
+            .iter()
+            .map(|row| row["redirected_to"].as_u64().unwrap() + row["redirected_by"].as_u64().unwrap())
+            .sum();
+        assert!(moved > 20, "{node}: {shown:?}");
+    }
+}
