@@ -233,6 +233,12 @@ fn the_port_stays_open_as_long_as_opening_may_take() {
 }
 
 #[test]
+fn a_client_that_announces_nothing_is_reached_at_the_port_of_its_control_connection() {
+    let mut talk = Talk::over_ipv6(policy());
+    assert_eq!(talk.opens_data(DATA, talk.outside_port), CLIENT_PORT);
+}
+
+#[test]
 fn another_hosts_address_and_low_ports_are_left() {
     let mut talk = Talk::over_ipv4(policy());
     for (n, command) in [

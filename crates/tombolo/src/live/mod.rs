@@ -212,7 +212,9 @@ impl<'s> Run<'s> {
             move |space, draw: u64| {
                 let known = pairs.of(space);
                 let place = usize::try_from(draw >> 8).unwrap_or(0) % known.len().max(1);
-                let port = known.get(place).filter(|_| !draw.is_multiple_of(32));
+                // One gateway may have drawn a port that a host has itself: in errors it would stand for that one.
+                let is_told_apart = |ports: &&[u16; 2]| !ports.iter().any(|port| source::USUAL.contains(port));
+                let port = known.get(place).filter(|_| !draw.is_multiple_of(32)).filter(is_told_apart);
                 port.map_or(NOBODY, |ports| ports[gateway])
             }
         };

@@ -229,11 +229,11 @@ fn crc(live: &mut [u8], offline: &mut [u8], is_whole: bool) -> Result<(), String
     Ok(())
 }
 
-/// Whether the packet is a piece of one.
+/// Whether the packet is a piece of one, or was cut with the softwire's packet that it is in.
 fn is_piece(packet: &[u8], layout: &Layout) -> bool {
     match layout.fragment_header {
         Some(at) => word(packet, at + 2) & 0xfff9 != 0,
-        None => packet[0] >> 4 == 4 && word(packet, 6) & 0x3fff != 0,
+        None => packet[0] >> 4 == 4 && (word(packet, 6) & 0x3fff != 0 || packet.len() < usize::from(word(packet, 2))),
     }
 }
 

@@ -11,7 +11,7 @@ use super::numbers::Numbers;
 use super::served::{Facing, Party, Ports, SERVER_PORT};
 
 /// Ports of hosts, and identifiers of their echoes.
-const USUAL: [u16; 8] = [53, 80, 123, 1023, 5000, 5001, 40_001, SERVER_PORT];
+pub(super) const USUAL: [u16; 8] = [53, 80, 123, 1023, 5000, 5001, 40_001, SERVER_PORT];
 
 /// Routers of IPv6, inside and outside.
 const ROUTERS: [Ipv6Addr; 2] =
