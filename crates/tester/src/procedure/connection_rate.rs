@@ -57,11 +57,7 @@ pub(super) struct Proof {
 impl Proof {
     /// Which of the two the gateway has for each connection.
     fn established(&self) -> &'static str {
-        match self.counts {
-            Some(TableCounts { sessions: Some(1..), .. }) => "sessions",
-            Some(TableCounts { bindings: Some(1..), .. }) => "bindings",
-            _ => "not counted",
-        }
+        TableCounts::kept(self.counts)
     }
 }
 

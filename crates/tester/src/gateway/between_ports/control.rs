@@ -50,6 +50,18 @@ pub struct TableCounts {
     pub bindings: Option<u64>,
 }
 
+impl TableCounts {
+    /// Which of the two a gateway with these keeps for its connections.
+    #[must_use]
+    pub fn kept(counts: Option<Self>) -> &'static str {
+        match counts {
+            Some(Self { sessions: Some(1..), .. }) => "sessions",
+            Some(Self { bindings: Some(1..), .. }) => "bindings",
+            _ => "not counted",
+        }
+    }
+}
+
 /// A gateway between the tester's two ports.
 pub trait Gateway {
     /// Its name in tables and result files.
