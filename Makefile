@@ -44,6 +44,7 @@ lint: setup
 	cargo fmt --all --check
 	clang-format --dry-run -Werror crates/*/bpf/*.[ch]
 	cargo clippy --workspace --all-targets -- -D warnings
+	RUSTFLAGS="--cfg loom" cargo check -p tombolo-tables --test model --target-dir $(BINARIES)/loom
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 	if command -v cargo-deny >/dev/null; then cargo deny check; else echo "SKIP: cargo deny: not installed"; fi
 

@@ -362,6 +362,19 @@ impl<T: Stored> Arena<T> {
         })
     }
 
+    /// All records that a former process has left, for an index of this one; those that were left half-done are
+    /// freed.
+    pub(crate) fn find_again(&self) -> impl Iterator<Item = (T::Id, T)> + '_ {
+        self.iter().filter_map(|id| {
+            self.settle(id);
+            let found = self.read(id);
+            if found.is_none() {
+                self.free(id);
+            }
+            Some((id, found?.0))
+        })
+    }
+
     /// All records in use.
     pub fn iter(&self) -> impl Iterator<Item = T::Id> + '_ {
         (0..self.parts()).flat_map(|part| self.used(part))

@@ -27,8 +27,8 @@ use crate::binding::{InsideKey, halves, join};
 use crate::memory::{MemoryError, MemorySource};
 use crate::tick::{Tick, ticks};
 
-/// Room for so many.
-pub(crate) const CONVERSATIONS: u32 = 4096;
+/// Room for so many. Models make tables anew for each execution, and hold no conversations.
+pub(crate) const CONVERSATIONS: u32 = if cfg!(loom) { 1 } else { 4096 };
 
 /// Seconds that one is kept whose ends have both said their last.
 const ENDED: u32 = 240;
@@ -195,16 +195,10 @@ impl Conversations {
     /// # Errors
     /// [`MemoryError`] if `source` does not have the memory.
     pub fn new(source: &mut dyn MemorySource) -> Result<Self, MemoryError> {
-        let records = Arena::new(source, CONVERSATIONS)?;
-        let mut found_by = FoundBy::default();
-        for id in records.iter() {
-            records.settle(id);
-            match records.read(id) {
-                Some((Conversation { ends, .. }, _)) => _ = found_by.ends.insert(ends, id),
-                None => records.free(id),
-            }
-        }
-        Ok(Self { records, found_by: Mutex::new(found_by), unchanged: AtomicU64::new(0) })
+        let records: Arena<Conversation> = Arena::new(source, CONVERSATIONS)?;
+        let ends = records.find_again().map(|(id, conversation)| (conversation.ends, id)).collect();
+        let found_by = FoundBy { ends, ..FoundBy::default() };
+        Ok(Self { records, found_by: Mutex::new(found_by), unchanged: AtomicU64::default() })
     }
 
     /// Bytes of memory that they take.

@@ -211,10 +211,9 @@ impl Leases {
     /// [`MemoryError`] if `source` does not have the memory.
     pub fn new(source: &mut dyn MemorySource, capacity: u32) -> Result<Self, MemoryError> {
         let records = Arena::new(source, capacity)?;
-        let leases =
-            Self { records, since: Slab::take(source, "leases-since", 1)?, found_by: Mutex::new(FoundBy::default()) };
-        leases.find_again();
-        Ok(leases)
+        let mut found_by = FoundBy::default();
+        records.find_again().for_each(|(id, lease)| found_by.note(id, &lease));
+        Ok(Self { records, since: Slab::take(source, "leases-since", 1)?, found_by: Mutex::new(found_by) })
     }
 
     /// Bytes of memory that they take.
@@ -274,19 +273,6 @@ impl Leases {
     #[must_use]
     pub fn open(&self) -> Book<'_> {
         Book { leases: self, found_by: self.found_by.lock().unwrap_or_else(PoisonError::into_inner) }
-    }
-
-    /// Makes the index from the records, and gives back those that were left half-done.
-    fn find_again(&self) {
-        let mut found_by = FoundBy::default();
-        for id in self.records.iter() {
-            self.records.settle(id);
-            match self.records.read(id) {
-                Some((lease, _)) => found_by.note(id, &lease),
-                None => self.records.free(id),
-            }
-        }
-        *self.found_by.lock().unwrap_or_else(PoisonError::into_inner) = found_by;
     }
 }
 

@@ -171,6 +171,14 @@ impl Control {
         control
     }
 
+    /// Opens one and fetches the file over it, so that its numbers differ.
+    fn used() -> Self {
+        let mut control = Self::open();
+        control.say("USER anonymous", "230");
+        assert!(control.fetch() == content());
+        control
+    }
+
     fn expect(&mut self, code: &str) {
         let mut line = String::new();
         self.0.read_line(&mut line).unwrap();
@@ -207,14 +215,7 @@ fn a_control_connection_outlives_a_gateway_that_is_killed() {
     fs::write(&file, services_with_a_helper()).unwrap();
     let mut gateway = run(TOMBOLO, &lab, &file);
     let client = lab.node("client").unwrap();
-    let mut control = client
-        .run(|| {
-            let mut control = Control::open();
-            control.say("USER anonymous", "230");
-            assert!(control.fetch() == content());
-            control
-        })
-        .unwrap();
+    let mut control = client.run(Control::used).unwrap();
     kill(&mut gateway);
     let gateway = run(TOMBOLO, &lab, &file);
     client
@@ -226,14 +227,7 @@ fn a_control_connection_outlives_a_gateway_that_is_killed() {
     end(gateway);
     // Room for other numbers of bindings: the tables are made anew, and what they held is carried over.
     let mut gateway = run(TOMBOLO, &lab, &file);
-    let mut control = client
-        .run(|| {
-            let mut control = Control::open();
-            control.say("USER anonymous", "230");
-            assert!(control.fetch() == content());
-            control
-        })
-        .unwrap();
+    let mut control = client.run(Control::used).unwrap();
     kill(&mut gateway);
     fs::write(&file, services_with_a_helper().replace("bindings = 10000", "bindings = 20000")).unwrap();
     let gateway = run(TOMBOLO, &lab, &file);

@@ -458,11 +458,11 @@ fn a_run_directory_without_room_or_that_others_may_write_is_refused() {
     assert_eq!(fs::read_dir(&run).unwrap().count(), 1, "the lock alone is left");
     drop(disk);
     // With room for the tables and nothing else the gateway lives, whatever it has to write.
-    let disk = SmallDisk::new(&host.home.path().join("larger"), "64m");
+    let disk = SmallDisk::new(&host.home.path().join("larger"), "80m");
     fs::remove_dir(&run).unwrap();
     host.configure(&format!("run_directory = \"{}\"\n", disk.0.display()));
     let mut gateway = host.start();
-    let fill = fs::write(disk.0.join("filler"), vec![1; 64 << 20]);
+    let fill = fs::write(disk.0.join("filler"), vec![1; 80 << 20]);
     assert!(fill.is_err(), "the disk is full now");
     assert!(host.pings() && gateway.is_running());
     end(gateway);
@@ -617,9 +617,9 @@ fn directories_of_gateways_that_were_killed_do_not_pile_up() {
     }
     let killed = Host::new("");
     let mut gateway = killed.start();
-    kill(&mut gateway);
     let left = named_for(&killed.lab, "/run/tombolo");
     assert_eq!(left.len(), 1);
+    kill(&mut gateway);
     let other = Host::new("");
     let gateway = other.start();
     assert!(!left[0].exists(), "the next start removes it");
