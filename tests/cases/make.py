@@ -529,6 +529,11 @@ def fragment_header_and_df():
          "T11: a plain packet, DF clear, the low 16 bits of the identification",
          packet(ipv6(A6, B6, 44, fragment(17, 0, 0, 0xABCD1234) + udp(A6, B6, 40000, 53, b"payload!")), "forward",
                 to4(ident=0x1234)))
+    error = error6(R6, B6, 1, 3, ZERO, GONE6)
+    case("atomic-fragment-with-an-error", "RFC 7915 section 5.1.1", "an ICMPv6 error in an atomic fragment",
+         "the low 16 bits of the identification, as of any packet",
+         packet(ipv6(R6, B6, 44, fragment(58, 0, 0, 0xABCD1234) + error[40:]), "forward",
+                error4(R6_4, B4, 3, 1, ZERO, GONE4, ident=0x1234, ttl=63)))
     case("t12-identification-with-high-bit", "RFC 7915 section 5.1.1", "a piece with identification 0xffff8001",
          "T12: no signed arithmetic",
          packet(ipv6(A6, B6, 44, fragment(253, 3, 0, 0xFFFF8001) + data(16)), "forward",

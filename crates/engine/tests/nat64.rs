@@ -513,6 +513,17 @@ fn an_error_of_a_router_that_may_not_be_in_the_prefix_is_sent_by_the_gateway() {
 }
 
 #[test]
+fn link_local_hosts_of_ipv4_are_not_beyond_a_router() {
+    let mut gateway = Gateway::new(Setup::default());
+    let link_local = Ipv4Addr::new(169, 254, 1, 1);
+    let out = udp((HOST, 4000), (embed(link_local), 53), b"");
+    assert_eq!(gateway.pass(&out).0, Verdict::Reply(DropReason::LinkLocal));
+    let (_, sent) = gateway.pass(&udp((HOST, 4000), (embed(SERVER), 53), b""));
+    let back = udp((link_local, 53), (POOL, see(&sent[0]).ports.0), b"");
+    assert_eq!(gateway.pass(&back).0, Verdict::Drop(DropReason::LinkLocal));
+}
+
+#[test]
 fn what_comes_from_the_prefix_of_any_service_loops() {
     let mut gateway = Gateway::new(Setup::default());
     let second: Prefix64 = "2001:db8:64::/96".parse().unwrap();

@@ -42,7 +42,7 @@ impl Numbers {
 const PORTS: [u16; 8] = [0, 80, 123, 1023, 1024, 5000, 5001, 40_001];
 
 /// Remote addresses; those in lists of special addresses among them.
-const REMOTES: [Ipv4Addr; 9] = [
+const REMOTES: [Ipv4Addr; 11] = [
     Ipv4Addr::new(198, 51, 100, 2),
     Ipv4Addr::new(203, 0, 113, 7),
     Ipv4Addr::new(8, 8, 8, 8),
@@ -52,6 +52,8 @@ const REMOTES: [Ipv4Addr; 9] = [
     Ipv4Addr::new(172, 200, 1, 1),
     Ipv4Addr::new(127, 0, 0, 1),
     Ipv4Addr::new(224, 0, 0, 1),
+    Ipv4Addr::new(169, 254, 1, 1),
+    Ipv4Addr::new(192, 0, 0, 2),
 ];
 
 /// The transport header and payload of a packet, with a checksum that is right but for the
