@@ -88,7 +88,7 @@ pub(super) fn notes(rows: &[Row]) -> String {
         }
     }
     let seconds: f64 = rows.iter().map(|row| row.took.as_secs_f64()).sum();
-    reasons.push(format!("{} rows in {:.1} min", rows.len(), seconds / 60.0));
+    reasons.push(format!("All of it took {:.1} min.", seconds / 60.0));
     reasons.join("\n")
 }
 
@@ -152,7 +152,7 @@ mod tests {
         let text = page(&columns, &rows, &Machine::describe(&[]));
         assert!(text.contains("| lwaftr | plain | - |\n") && text.contains("| lwaftr | plain | n/a |\n"), "{text}");
         assert!(text.contains("* lwaftr, plain, throughput: no rate passed"));
-        assert!(text.contains("1 rows in 1.0 min"));
+        assert!(text.contains("All of it took 1.0 min."));
     }
 
     #[test]
