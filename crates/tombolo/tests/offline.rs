@@ -46,6 +46,12 @@ fn packets(service: &str, config: &str) -> Vec<Table> {
     packets
 }
 
+/// The first packet that a case's gateway receives, in hexadecimal.
+fn received(case: &str) -> String {
+    let case: Table = std::fs::read_to_string(cases().join(case).join("case.toml")).unwrap().parse().unwrap();
+    text(case["packet"][0].as_table().unwrap(), "in").to_owned()
+}
+
 fn text<'t>(packet: &'t Table, key: &str) -> &'t str {
     packet[key].as_str().unwrap()
 }
@@ -137,10 +143,9 @@ fn translate_gives_what_the_cases_say() {
 #[test]
 fn translate_prints_a_line_for_each_packet() {
     let directory = tempfile::tempdir().unwrap();
-    let input = directory.path().join("6.pcap");
-    let case = &packets("siit", "eam.toml").into_iter().find(|packet| text(packet, "verdict") == "forward").unwrap();
+    let input = directory.path().join("4.pcap");
     let mut writer = CaptureWriter::create(&input, LinkType::RawIp).unwrap();
-    writer.write(Duration::from_secs(5), &bytes(text(case, "in"))).unwrap();
+    writer.write(Duration::from_secs(5), &bytes(&received("siit/eam-192-0-2-24-4to6"))).unwrap();
     writer.finish().unwrap();
     let config = cases().join("siit/eam.toml");
     let output = tombolo(&["translate", "-c", config.to_str().unwrap(), "--outside", input.to_str().unwrap()]);
@@ -156,11 +161,8 @@ fn translate_prints_a_line_for_each_packet() {
 
 fn explain(config: &str, from: &str, case: &str) -> String {
     let (service, _) = case.split_once('/').unwrap();
-    let file = cases().join(case).join("case.toml");
-    let case: Table = std::fs::read_to_string(file).unwrap().parse().unwrap();
-    let packet = text(case["packet"][0].as_table().unwrap(), "in").to_owned();
     let config = cases().join(service).join(config);
-    stdout(&tombolo(&["explain", "-c", config.to_str().unwrap(), "--from", from, &packet]))
+    stdout(&tombolo(&["explain", "-c", config.to_str().unwrap(), "--from", from, &received(case)]))
 }
 
 #[test]
