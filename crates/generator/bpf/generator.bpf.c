@@ -42,12 +42,12 @@ ARRAY(pauses, struct pause, STREAMS *PAUSES_MAX);
 ARRAY(expectations, struct expectation, 2);
 ARRAY(endpoints_a, struct endpoint, 1);
 ARRAY(endpoints_b, struct endpoint, 1);
-ARRAY(counters, struct counters, 2);	/* direction * cpus + cpu */
-ARRAY(delays, struct histogram, 2);	/* the same */
-ARRAY(variations, struct histogram, 4); /* (direction * cpus + cpu) * 2 + (1 if negative) */
-ARRAY(arrived, struct arrived, 2);
-ARRAY(recent, __u64, 2 * RECENT); /* number << 32 | delay plus one << 1 | pair was counted */
-ARRAY(bitmap, __u64, 1);	  /* frame numbers that arrived; both directions */
+ARRAY(counters, struct counters, 2);	 /* direction * cpus + cpu */
+ARRAY(delays, struct histogram, 2);	 /* the same */
+ARRAY(variations, struct histogram, 4);	 /* (direction * cpus + cpu) * 2 + (1 if negative) */
+ARRAY(arrived, struct arrived, STREAMS); /* direction * LANES + lane */
+ARRAY(recent, __u64, 2 * RECENT);	 /* number << 32 | delay plus one << 1 | pair was counted */
+ARRAY(bitmap, __u64, 1);		 /* frame numbers that arrived; both directions */
 ARRAY(records, struct record, 1);
 ARRAY(timed, __u64, 2 * TAGGED_MAX); /* delay plus one of each timed frame */
 
@@ -520,10 +520,11 @@ static __always_inline void count_times(struct counters *n, const struct expecta
  */
 __noinline int is_overtaken(__u32 direction, __u32 lane, __u32 number)
 {
-	struct arrived *all = bpf_map_lookup_elem(&arrived, &direction);
-	if (!all)
+	__u32 index = direction * LANES + (lane & (LANES - 1));
+	struct arrived *own = bpf_map_lookup_elem(&arrived, &index);
+	if (!own)
 		return 0;
-	__u32 *highest = &all->highest[lane & (LANES - 1)];
+	__u32 *highest = &own->highest;
 	__u32 known = *(volatile __u32 *)highest;
 	for (int i = 0; i < 4 && known <= number; i++) {
 		__u32 found = __sync_val_compare_and_swap(highest, known, number);

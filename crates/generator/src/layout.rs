@@ -440,10 +440,12 @@ tombolo_records::records! {
         filler_sums: [u32; 4],
     }
 
-    /// What all CPUs that receive a direction share.
+    /// One for each direction and sending core, on whichever CPU its frames arrive.
     plain pub(crate) struct Arrived as arrived {
-        /// The highest number of each sending core.
-        highest: [u32; LANES],
+        /// The highest number that has arrived.
+        highest: u32,
+        /// Always 0: it has a cache line of its own. Cores that write in one in turn wait for each other.
+        reserved: [u32; 15],
     }
 
     /// One for each direction and CPU; written by that CPU only.

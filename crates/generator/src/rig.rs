@@ -97,7 +97,7 @@ impl Rig {
             counters: map(&programs, "counters", slots)?,
             delays: map(&programs, "delays", slots)?,
             variations: map(&programs, "variations", 2 * slots)?,
-            arrived: map(&programs, "arrived", 2)?,
+            arrived: map(&programs, "arrived", STREAMS)?,
             recent: map(&programs, "recent", 2 * RECENT)?,
             bitmap: map(&programs, "bitmap", 2 * words)?,
             records: map(&programs, "records", records)?,
