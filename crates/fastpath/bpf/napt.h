@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /* Address and port translation with state: crates/engine/src/mechanism/napt/state.rs, in the kernel.
  *
- * Known sessions are moved on and refreshed; bindings and sessions are made where that is
+ * Known sessions are moved on and refreshed; bindings (bind.h) and sessions are made where that is
  * mechanical. Left to the engine: admitting a subscriber, what is near a limit or contested,
  * sessions that have died, permissions of address-dependent filtering.
  */
 #ifndef TOMBOLO_NAPT_H
 #define TOMBOLO_NAPT_H
 
-#include "binding.h"
+#include "bind.h"
 #include "first.h"
 #include "parse.h"
 #include "session.h"
@@ -303,182 +303,6 @@ static __always_inline struct outcome open(const volatile struct service *servic
 		count_unanswered(bound);
 	scratch->counters.sessions_made++;
 	return FORWARDED;
-}
-
-static __always_inline __u64 draw(struct scratch *scratch)
-{
-	/* The kernel's numbers are good but not secret; what is mixed in is. */
-	scratch->drawn = mix(scratch->drawn + bpf_get_prandom_u32() + plan.secret[0]);
-	return scratch->drawn;
-}
-
-/* How many outside ports are tried. An address that is nearly full is the engine's business. */
-#define PORTS_TRIED 8
-
-/* Draws a port that suits the inside port best (RFC 4787 REQ-3 and REQ-4; mapping/pool.rs, pass 0);
- * negative if the draw does not.
- */
-static __always_inline int draw_port(const volatile struct service *service,
-				     const volatile struct ports *ports, __u8 space,
-				     __u16 inside_port, __u64 random)
-{
-	__u32 first = ports->first, count = (__u32)ports->last - ports->first + 1;
-	__u32 port = first + ((random >> 32) * count >> 32);
-
-	if (space == SPACE_ICMP)
-		return port;
-	if (space == SPACE_UDP && service->flags & SERVICE_PARITY)
-		port = (port & ~1U) | (inside_port & 1);
-	if (port < first || port > ports->last || !port || (port < 1024) != (inside_port < 1024))
-		return -1;
-	return port;
-}
-
-/* Claims an outside port of `address` for binding `id`, if the one that is drawn is free; negative if
- * it is not.
- *
- * A global function, so that the verifier looks at one draw and not at each way through several.
- */
-__noinline int claim_drawn_port(const struct inside_key *key, __u32 address, __u32 space, __u32 id,
-				__u32 now)
-{
-	struct scratch *scratch = RECORD(per_processor, 0);
-	/* RFC 6888 REQ-8 (a) and (c): napt.rs, reuse_port_after. */
-	__u32 reuse_after = space == SPACE_TCP ? 0 : plan.reuse_port_after;
-	const volatile struct pool_range *range;
-	const volatile struct service *service;
-	const volatile struct ports *ports;
-	__u32 kind = space & 3, *word, slot;
-	int port;
-
-	if (!key || !scratch)
-		return -1;
-	service = service_at(key->place);
-	range = pool_range_of(service, address);
-	if (!range)
-		return -1;
-	/* Hidden: clang would set its bits where those of the range's place are always clear, instead of
-	 * adding, and of a number made so the verifier knows a bound beyond the plan's end.
-	 */
-	barrier_var(kind);
-	ports = &range->handed_out[kind];
-	if (ports->first > ports->last)
-		return -1;
-	port = draw_port(service, ports, space, bpf_ntohs(key->port), draw(scratch));
-	if (port < 0)
-		return -1;
-	slot = slot_of(range, address, space, port);
-	word = slot == SLOT_NONE ? 0 : slot_at(slot);
-	return word && claim_slot(word, id, now, reuse_after) ? port : -1;
-}
-
-/* Claims an outside port of `address` for binding `id`; negative if no draw was free. */
-static __always_inline int claim_port(const struct inside_key *key, __u32 address, __u32 space,
-				      __u32 id, __u32 now)
-{
-	int port = -1;
-
-#pragma nounroll
-	for (int tried = 0; tried < PORTS_TRIED && port < 0; tried++)
-		port = claim_drawn_port(key, address, space, id, now);
-	return port;
-}
-
-/* Makes a binding on a claimed record and slot; false if another writer is at the same inside
- * endpoint.
- */
-__noinline int link_binding(const struct inside_key *wanted, __u32 id)
-{
-	struct index_bucket *first, *second;
-	struct binding *record = RECORD(bindings, id);
-	struct inside_key key;
-	struct buckets at;
-	__u64 h;
-
-	if (!wanted || !record)
-		return false;
-	key = *wanted;
-	h = inside_hash(&key);
-	at = buckets_of(h, plan.inside_buckets);
-	first = RECORD(inside_index, at.first);
-	second = RECORD(inside_index, at.second);
-	if (!first || !second || !insert_entry(first, second, tag_of(h), id))
-		return false;
-	settle_record(&record->life);
-	return true;
-}
-
-/* Makes a binding of a subscriber that was found: its number, or a miss, negative. */
-static __always_inline int bind_for(struct subscriber *subscriber, __u32 subscriber_id,
-				    const struct inside_key *key, __u32 space, __u32 now,
-				    __u32 counts_as)
-{
-	__u32 outside4 = READ(subscriber->outside4), slot, *word;
-	const volatile struct pool_range *range =
-		pool_range_of(service_at(key->place), bpf_ntohl(outside4));
-	__u32 id = claim_binding(inside_hash(key));
-	struct binding *record = id ? RECORD(bindings, id) : 0;
-	int port;
-
-	if (!record)
-		return -MISS_NO_RECORD;
-	port = range ? claim_port(key, bpf_ntohl(outside4), space, id, now) : -1;
-	if (port < 0) {
-		free_binding(record, id);
-		return -MISS_NO_PORT;
-	}
-	slot = slot_of(range, bpf_ntohl(outside4), space, port);
-	/* Counted before it can be read: whoever counts again meanwhile (audit.rs) finds too few, and
-	 * whoever removes it takes it off.
-	 */
-	__sync_fetch_and_add(&subscriber->counts, 1);
-	publish_binding(record, key,
-			&(struct new_binding){ outside4, bpf_htons(port), slot, subscriber_id, now,
-					       counts_as });
-	if (link_binding(key, id))
-		return id;
-	__sync_fetch_and_add(&subscriber->counts, -1ULL);
-	word = slot_at(slot);
-	if (word)
-		SWAP(word, id, 0U);
-	free_binding(record, id);
-	return -MISS_RACE;
-}
-
-/* Whether a host may make bindings: nat64.rs, `inside`. Who has one already was asked when it was made, so
- * that no other packet costs anything.
- */
-static __always_inline bool is_admitted(const volatile struct service *service,
-					const struct inside_key *key)
-{
-	__u32 count = service->inside_networks;
-
-	return !count || is_in_networks(service, count, key->address);
-}
-
-/* Makes a binding for an inside endpoint of a subscriber that was admitted: its number, or a miss,
- * negative.
- */
-__noinline int bind(const struct inside_key *key, __u32 space, __u32 now, __u32 counts_as)
-{
-	struct scratch *scratch = RECORD(per_processor, 0);
-	struct subscriber *subscriber;
-	__u32 subscriber_id;
-	int id;
-
-	if (!key || !scratch)
-		return -MISS_RACE;
-	if (!is_admitted(service_at(key->place), key))
-		return -MISS_POLICY;
-	subscriber = find_subscriber(key->address, key->address4, key->service, &subscriber_id);
-	if (!subscriber || !touch(&subscriber->life, now))
-		return -MISS_NO_SUBSCRIBER;
-	if ((__u32)READ(subscriber->counts) >= service_at(key->place)->bindings_per_subscriber)
-		return -MISS_LIMIT;
-	id = bind_for(subscriber, subscriber_id, key, space, now, counts_as);
-	if (id > 0)
-		scratch->counters.bindings_made++;
-	return id;
 }
 
 /* A packet from inside to `remote`: the binding that it leaves by. */

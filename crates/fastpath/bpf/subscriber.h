@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /* Subscribers: crates/tables/src/subscriber.rs. The engine admits and grants; here they are found
- * and counted; rate and blocks of ports are the engine's.
+ * and counted, and the blocks of ports that they have are read. Rates are the engine's.
  */
 #ifndef TOMBOLO_SUBSCRIBER_H
 #define TOMBOLO_SUBSCRIBER_H

@@ -12,7 +12,7 @@ use crate::entry::{CLAIMED, Entry, Lifetimes, Line, MARK, PENDING, STATE, Sessio
 use crate::hash::Hash;
 use crate::index::{ID, Index, PENDING as INDEX_PENDING};
 use crate::outside::CLOSED;
-use crate::subscriber::{COUNTS_WORD, SubscriberId};
+use crate::subscriber::{BLOCKS_WORD, COUNTS_WORD, Subscriber, SubscriberId, SubscriberKey};
 use crate::tables::{Candidate, Keeper, Tables};
 use crate::tick::Tick;
 
@@ -228,14 +228,45 @@ impl Program<'_> {
         (binding.outside_slot == slot).then_some((id, binding))
     }
 
-    /// `bind` in `napt.h`, with the ports that were drawn.
+    /// `use_subscriber` in `bind.h`
+    fn use_subscriber(&self, key: &SubscriberKey, now: Tick) -> Option<SubscriberId> {
+        let subscribers = &self.0.subscribers;
+        let id = self.0.subscriber_index.find_by_tag(self.0.key.hash(key.words()))?;
+        let is_subscriber = || {
+            let cell = &subscribers.cells[id as usize].0;
+            let words = std::array::from_fn(|n| if n < LIFE_WORD { read(&cell[n]) } else { 0 });
+            Subscriber::from_words(words).key == *key
+        };
+        let is_found = is_subscriber() && is_readable(read(subscribers.life(id)));
+        (is_found && subscribers.touch_in_kernel(id, now) && is_subscriber()).then(|| SubscriberId::new(id))?
+    }
+
+    /// `bind` in `bind.h`, for a subscriber with blocks of ports: `drawn` is what it draws in a block.
+    #[must_use]
+    pub fn bind_in_block(
+        &self,
+        subscriber: &SubscriberKey,
+        template: &Binding,
+        drawn: impl Fn(u16) -> Candidate,
+        now: Tick,
+    ) -> Option<BindingId> {
+        let subscriber = self.use_subscriber(subscriber, now)?;
+        let blocks = read(self.0.subscribers.word(subscriber, BLOCKS_WORD));
+        let block = u16::try_from(blocks & 0xffff).ok()?.checked_sub(1)?;
+        self.bind_for(&Binding { subscriber: subscriber.get(), ..*template }, &[drawn(block)], 0, now)
+    }
+
+    /// `bind` in `bind.h`, for a subscriber that was found, with the ports that were drawn.
     #[must_use]
     pub fn bind(&self, template: &Binding, drawn: &[Candidate], reuse_after: u32, now: Tick) -> Option<BindingId> {
+        let is_there = self.0.subscribers.touch_in_kernel(template.subscriber, now);
+        is_there.then(|| self.bind_for(template, drawn, reuse_after, now))?
+    }
+
+    /// `bind_for`
+    fn bind_for(&self, template: &Binding, drawn: &[Candidate], reuse_after: u32, now: Tick) -> Option<BindingId> {
         let bindings = &self.0.bindings;
         let subscriber = SubscriberId::new(template.subscriber)?;
-        if !self.0.subscribers.touch_in_kernel(subscriber.get(), now) {
-            return None;
-        }
         let id = bindings.claim_in_kernel()?;
         let claimed = drawn.iter().find(|candidate| self.claim_slot(candidate.slot, id, reuse_after, now));
         let Some(candidate) = claimed else {

@@ -21,6 +21,7 @@ pub fn numbers() -> Vec<Constant> {
         binding::flags::constants(),
         index::constants(),
         outside::constants(),
+        subscriber::constants(),
         session::constants(),
         path_mtu::constants(),
         #[cfg(not(loom))]

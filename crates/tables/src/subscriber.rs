@@ -50,8 +50,10 @@ pub struct Subscriber {
 /// All subscribers.
 pub type Subscribers = Arena<Subscriber>;
 
-/// Blocks of ports that a subscriber may have.
-pub const MOST_BLOCKS: usize = 4;
+tombolo_records::constants! {
+    /// Blocks of ports that a subscriber may have.
+    pub const MOST_BLOCKS: usize = 4;
+}
 
 tombolo_records::records! {
     /// A subscriber as it lies in the tables. Addresses stand as on the wire.
@@ -83,7 +85,7 @@ tombolo_records::records! {
 const UNANSWERED_WORD: usize = offset_of!(SubscriberRecord, unanswered) / 8;
 pub(crate) const COUNTS_WORD: usize = offset_of!(SubscriberRecord, counts) / 8;
 const BUCKET_WORD: usize = offset_of!(SubscriberRecord, bucket) / 8;
-const BLOCKS_WORD: usize = offset_of!(SubscriberRecord, blocks) / 8;
+pub(crate) const BLOCKS_WORD: usize = offset_of!(SubscriberRecord, blocks) / 8;
 const ONE_SESSION: u64 = 1 << 32;
 const LOW: u64 = 0xffff_ffff;
 const _: () = assert!(offset_of!(SubscriberRecord, unanswered) % 8 == 4, "the upper half of its word");

@@ -140,6 +140,18 @@ impl Deterministic {
         Self { hosts, map, blocks }
     }
 
+    /// Who has shares.
+    #[must_use]
+    pub const fn hosts(&self) -> &Subscribers {
+        &self.hosts
+    }
+
+    /// How shares are computed, by the numbers of the subscribers.
+    #[must_use]
+    pub const fn map(&self) -> &DeterministicMap {
+        &self.map
+    }
+
     /// The share of a subscriber; `None` if it is none of those that have one.
     #[must_use]
     pub fn share(&self, key: &SubscriberKey) -> Option<PortBlock> {

@@ -118,6 +118,24 @@ impl DeterministicMap {
         self.compression
     }
 
+    /// The outside addresses, in the order in which hosts are spread over them.
+    #[must_use]
+    pub fn outside(&self) -> &[Ipv4Addr] {
+        &self.outside
+    }
+
+    /// In which order hosts are spread over them.
+    #[must_use]
+    pub const fn order(&self) -> Order {
+        self.order
+    }
+
+    /// The ports of an outside address that are not reserved.
+    #[must_use]
+    pub const fn ports(&self) -> &PortRanges {
+        &self.ports
+    }
+
     /// The ports of `inside`; `None` if it is not one of the hosts.
     #[must_use]
     pub fn forward(&self, inside: Ipv4Addr) -> Option<PortBlock> {

@@ -28,6 +28,9 @@ pub(crate) enum Kind {
     Iptables,
     Nat64,
     Nat44,
+    /// Its subscribers have their ports in blocks, as the next one's.
+    Nat64Blocks,
+    Nat44Blocks,
     Siit,
     /// With ten thousand explicit mappings of other hosts.
     Siit10k,
@@ -59,6 +62,8 @@ impl Kind {
             Self::Iptables => "iptables",
             Self::Nat64 => "nat64",
             Self::Nat44 => "nat44",
+            Self::Nat64Blocks => "nat64-blocks",
+            Self::Nat44Blocks => "nat44-blocks",
             Self::Siit => "siit",
             Self::Siit10k => "siit-10k",
             Self::Lwaftr => "lwaftr",
@@ -67,12 +72,12 @@ impl Kind {
         }
     }
 
-    fn technology(self) -> Technology {
+    pub(crate) fn technology(self) -> Technology {
         match self {
             Self::Plain4 | Self::Redirect4 => Technology::Forward4,
             Self::Plain6 | Self::Redirect6 => Technology::Forward6,
-            Self::Iptables | Self::Nat44 => Technology::Nat44,
-            Self::Nat64 => Technology::Nat64,
+            Self::Iptables | Self::Nat44 | Self::Nat44Blocks => Technology::Nat44,
+            Self::Nat64 | Self::Nat64Blocks => Technology::Nat64,
             Self::Siit | Self::Siit10k => Technology::Siit,
             Self::Lwaftr => Technology::Lwaftr,
             Self::MapE => Technology::MapEBr,
@@ -84,7 +89,12 @@ impl Kind {
 impl Kind {
     /// It has bindings, which packets make.
     fn has_bindings(self) -> bool {
-        matches!(self, Self::Nat64 | Self::Nat44 | Self::Iptables)
+        matches!(self.technology(), Technology::Nat64 | Technology::Nat44)
+    }
+
+    /// Its subscribers have their ports in blocks.
+    pub(crate) fn has_blocks(self) -> bool {
+        matches!(self, Self::Nat64Blocks | Self::Nat44Blocks)
     }
 }
 
@@ -137,7 +147,7 @@ impl Contender {
         let hosts = if kind.has_bindings() { load.population.hosts() } else { 1 };
         let sessions = u64::from(hosts) * u64::from(inside) * u64::from(outside);
         let mut gateway = match kind {
-            Kind::Nat64 | Kind::Nat44 | Kind::Siit | Kind::Siit10k => {
+            Kind::Nat64 | Kind::Nat44 | Kind::Nat64Blocks | Kind::Nat44Blocks | Kind::Siit | Kind::Siit10k => {
                 Some(Gateway::start(&lab, kind, load.population, (hosts * inside, sessions), None)?)
             }
             Kind::Lwaftr | Kind::MapE | Kind::MapT => {

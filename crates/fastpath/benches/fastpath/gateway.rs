@@ -1,6 +1,7 @@
 //! Our fast path alone: tables, programs, one subscriber that was admitted, no engine behind it.
 //! What it does not take is lost, and shows.
 
+use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use std::time::Duration;
 
 use tombolo_engine::Plan;
 use tombolo_engine::mapping::address_ranges::AddressRanges;
+use tombolo_engine::mapping::allocation::{Allocation, Blocks};
 use tombolo_engine::mapping::eam::{Eam, EamTable};
 use tombolo_engine::mapping::error_sources::ErrorSources;
 use tombolo_engine::mapping::exemptions::Exemptions;
@@ -39,10 +41,16 @@ use tombolo_wire::Prefix64;
 use crate::contender::Kind;
 use crate::population::Population;
 
+/// As many ports as each home has if all are given away: half of them are used, as of all the others.
+const BLOCKS: Blocks = Blocks { size: 100, most: 1 };
+
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 pub(crate) struct Gateway {
     subscribers: Vec<Subscriber>,
+    /// A block of ports for each of them, where they have blocks: where those of its address begin, and its
+    /// place there.
+    blocks: Vec<(u32, u16)>,
     fast_path: FastPath,
     tables: Tables,
     spans: Vec<Arc<dyn Backing>>,
@@ -116,8 +124,9 @@ impl Gateway {
             Ok(())
         })??;
         let subscribers = population.subscribers(kind);
+        let blocks = plan.services[0].kind.pool().map_or_else(Vec::new, |pool| blocks(pool, &subscribers));
         let _follower = Follower::start(routes);
-        Ok(Self { subscribers, fast_path, tables, spans, directory, _follower, _memory: memory })
+        Ok(Self { subscribers, blocks, fast_path, tables, spans, directory, _follower, _memory: memory })
     }
 
     /// Sees whom XDP can send to: a veth takes what is redirected to it while its other end polls,
@@ -133,15 +142,19 @@ impl Gateway {
         Ok(())
     }
 
-    /// Forgets everything but the subscribers.
+    /// Forgets everything but the subscribers and what they were granted.
     pub(crate) fn clear(&mut self) {
         for span in &self.spans {
             // SAFETY: the span is that long; no packet is under way, and the tables keep no
             // references into it.
             unsafe { std::ptr::write_bytes(span.base().as_ptr(), 0, span.len()) };
         }
+        let mut blocks = self.blocks.iter();
         for subscriber in &self.subscribers {
-            self.tables.admit(subscriber, Tick(1)).unwrap();
+            let (id, _) = self.tables.admit(subscriber, Tick(1)).unwrap();
+            if let Some(&(first, place)) = blocks.next() {
+                assert!(self.tables.grant_block(id, first, place, 1, 0, Tick(1)), "the block is another one's");
+            }
         }
     }
 
@@ -183,6 +196,21 @@ impl Drop for Gateway {
     }
 }
 
+/// A block for each subscriber, none of which begins below the ports that are handed out; none where the pool
+/// has no blocks.
+fn blocks(pool: &Pool, subscribers: &[Subscriber]) -> Vec<(u32, u16)> {
+    let Some(size) = pool.allocation().block_size() else { return Vec::new() };
+    let lowest = u32::from(*pool.ranges()[0].span.start());
+    let mut next: HashMap<Ipv4Addr, u16> = HashMap::new();
+    let block = |subscriber: &Subscriber| {
+        let address = Ipv4Addr::from(subscriber.outside_ipv4);
+        let next = next.entry(address).or_insert_with(|| u16::try_from(lowest.div_ceil(size)).unwrap());
+        *next += 1;
+        (pool.blocks(address, size).unwrap().0, *next - 1)
+    };
+    subscribers.iter().map(block).collect()
+}
+
 /// The client's, and those of ten thousand other hosts, among which it stands.
 fn mappings(kind: Kind) -> Vec<Eam> {
     let others = if kind == Kind::Siit10k { 10_000_u32 } else { 0 };
@@ -203,10 +231,11 @@ fn usual(kind: Kind, (first, last): (Ipv4Addr, Ipv4Addr)) -> ServiceKind {
         first_slot: 0,
         owner: Owner::Gateway,
     };
-    let pool = Pool::new(vec![range]);
+    let allocation = if kind.has_blocks() { Allocation::Blocks(BLOCKS) } else { Allocation::Ports };
+    let pool = Pool::new(vec![range]).with_allocation(allocation);
     let policy = Policy::default();
     match kind {
-        Kind::Nat44 => ServiceKind::Nat44(Nat44 {
+        Kind::Nat44 | Kind::Nat44Blocks => ServiceKind::Nat44(Nat44 {
             inside: AddressRanges::new([Ipv4Addr::new(10, 0, 0, 0)..=Ipv4Addr::new(10, 255, 255, 255)]),
             untranslated: AddressRanges::default(),
             exempt: Exemptions::default(),

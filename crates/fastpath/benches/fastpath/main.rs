@@ -51,7 +51,7 @@ const fn homes(inward: bool, frames: u32) -> Load {
     Load { ports: (50, 1), population: Population::Homes, inward, frames }
 }
 
-const SERIES: [Series; 16] = [
+const SERIES: [Series; 17] = [
     Series {
         name: "ceiling",
         load: one((4000, 250), 1_000_000),
@@ -87,6 +87,12 @@ const SERIES: [Series; 16] = [
         load: homes(false, 1_000_000),
         creates: true,
         contenders: &[Kind::Plain6, Kind::Nat64, Kind::Plain4, Kind::Nat44, Kind::Iptables],
+    },
+    Series {
+        name: "homes new bindings in blocks",
+        load: homes(false, 1_000_000),
+        creates: true,
+        contenders: &[Kind::Nat64, Kind::Nat64Blocks, Kind::Nat44, Kind::Nat44Blocks],
     },
     Series {
         name: "lwaftr",
@@ -333,7 +339,7 @@ fn measure(series: &Series, rounds: usize, without: &str, against: Option<&str>,
         }
         let rate = median(&mut rates[number].clone());
         say(&format!(
-            "  {:<9} {:>6.3} Mpps  lost {:>6}  {}  {}",
+            "  {:<12} {:>6.3} Mpps  lost {:>6}  {}  {}",
             contender.name(),
             rate / 1e6,
             lost[number],

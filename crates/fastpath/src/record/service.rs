@@ -3,6 +3,8 @@
 tombolo_records::constants! {
     /// Ranges of each kind that a service may have.
     pub(crate) const RANGES: usize as RANGES_MAX = 8;
+    /// Groups of runs of ports that an address may have.
+    pub(crate) const PORT_GROUPS: usize as PORT_GROUPS_MAX = 4;
     /// Addresses of its own that a lwAFTR may have.
     pub(crate) const LOCALS: usize as LOCALS_MAX = 8;
 
@@ -62,8 +64,8 @@ tombolo_records::constants! {
     pub(crate) const SERVICE_HAIRPIN_SIMPLE: u16 = 32;
     /// At the customer: IPv4 hosts are inside, and IPv6 is the outside.
     pub(crate) const SERVICE_AT_CUSTOMER: u16 = 64;
-    /// The engine makes the bindings: ports come in blocks, or at a limited rate, or to subscribers
-    /// that are prefixes.
+    /// The engine makes the bindings: at a limited rate, or for more networks, or of other shares, than the
+    /// programs know.
     pub(crate) const SERVICE_ENGINE_BINDS: u16 = 128;
     /// The engine makes the sessions: they are counted.
     pub(crate) const SERVICE_ENGINE_OPENS: u16 = 256;
@@ -93,6 +95,27 @@ tombolo_records::records! {
         last: u16,
     }
 
+    /// Runs of ports, each as long as the first, at equal distances. Ports in the processor's byte order.
+    plain pub(crate) struct PortRuns as port_runs {
+        /// First port of the first run.
+        first: u16,
+        /// How many runs there are.
+        runs: u16,
+        /// Ports of a run.
+        length: u32,
+        /// From the first port of a run to that of the next.
+        step: u32,
+    }
+
+    /// Ports that are handed out: groups of runs, ascending.
+    plain pub(crate) struct PoolPorts as pool_ports {
+        /// How many ports there are.
+        count: u32,
+        /// How many of the groups there are.
+        groups: u32,
+        group: [PortRuns; PORT_GROUPS],
+    }
+
     /// Outside addresses that share their ports (crates/engine/src/mapping/pool.rs).
     plain pub(crate) struct PoolRecord as pool_range {
         addresses: Range,
@@ -101,7 +124,29 @@ tombolo_records::records! {
         span: Ports,
         /// Ports that are handed out in the kernel, by space (the fourth is for the verifier); the
         /// engine may know more.
-        handed_out: [Ports; 4],
+        handed_out: [PoolPorts; 4],
+    }
+
+    /// In which portions a pool hands out its ports (crates/engine/src/mapping/allocation.rs): one by one, if
+    /// there are neither blocks nor shares.
+    plain pub(crate) struct AllocationRecord as allocation {
+        /// Ports in a block; 0 if there are no blocks.
+        block_size: u32,
+        /// Ports in a subscriber's share; 0 if there are no shares.
+        share_size: u32,
+        /// Subscribers that have shares.
+        subscribers: u32,
+        /// Shares of an outside address.
+        shares_of_address: u32,
+        /// Outside addresses, if subscribers are spread over them in turn; 0 if one is filled before the next.
+        addresses_in_turn: u32,
+        /// Subscribers are the hosts in `inside`; else IPv6 prefixes, from `first` on,
+        are_hosts: u8,
+        /// of which so many bits are not the prefix's.
+        host_bits: u8,
+        unused: u16,
+        /// As on the wire.
+        first: [u64; 2],
     }
 
     /// A translation prefix (RFC 6052 section 2.2; crates/wire/src/rfc6052.rs).
@@ -180,12 +225,16 @@ tombolo_records::records! {
         inside_networks: u8,
         /// NAT44: how many entries of `exempt` there are.
         exemptions: u8,
-        unused: u8,
+        /// Subscribers are softwires, whatever IPv4 hosts are behind them.
+        by_softwire: u8,
         /// Port of remotes whose TCP is the engine's, which rewrites what is said there; as on the wire, 0 if there is
         /// none.
         control_port: u16,
         reserved: [u8; 2],
         prefix: PrefixRecord,
+        /// Bits of an IPv6 address that tell subscribers apart, as on the wire.
+        subscriber_mask: [u64; 2],
+        allocation: AllocationRecord,
         pool: [PoolRecord; RANGES],
         /// NAT44: who is inside, and what inside hosts reach as they are. SIIT: embedded hosts,
         /// inside ranges alone. lwAFTR: the addresses that it serves.
@@ -200,10 +249,6 @@ tombolo_records::records! {
         /// lwAFTR: its addresses.
         local: [[u64; 2]; LOCALS],
     }
-}
-
-impl Ports {
-    pub(crate) const NONE: Self = Self { first: 1, last: 0 };
 }
 
 /// The halves of an address as they lie in memory.

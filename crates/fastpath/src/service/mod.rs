@@ -13,6 +13,7 @@ mod map_ce;
 mod nat44;
 mod nat64;
 mod parts;
+mod pool;
 mod siit;
 
 use tombolo_engine::mapping::eam::Eam;

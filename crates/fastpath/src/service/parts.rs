@@ -3,10 +3,9 @@
 use std::net::Ipv6Addr;
 
 use tombolo_engine::mapping::address_ranges::AddressRanges;
-use tombolo_engine::mapping::allocation::Allocation;
 use tombolo_engine::mapping::exemptions::{Exemption, Exemptions};
 use tombolo_engine::mapping::networks::Networks;
-use tombolo_engine::mapping::pool::{Owner, Parity, Pool, PoolRange, PortRanges, PortSpace};
+use tombolo_engine::mapping::pool::{Parity, PoolRange, PortSpace};
 use tombolo_engine::mechanism::napt::{Filtering, InboundTcp, Nat, Policy, Sessions, SubscriberIs, UnsolicitedSyn};
 use tombolo_engine::mechanism::{SoftwireSettings, TrafficClass, TranslateSettings, UdpZeroChecksum};
 use tombolo_engine::plan::StaticBinding;
@@ -15,8 +14,8 @@ use tombolo_wire::Prefix64;
 use tombolo_wire::ipv6::MINIMUM_MTU;
 
 use crate::record::{
-    CLAIM_NO_ICMP, ExemptRecord, Network, PoolRecord, Ports, PrefixRecord, RANGES, Range, SERVICE_ADDRESS_DEPENDENT,
-    SERVICE_CLAMPS, SERVICE_ENDS_SOFTWIRES, SERVICE_ENGINE_BINDS, SERVICE_ENGINE_OPENS, SERVICE_ENGINE_OPENS_TCP,
+    ExemptRecord, Network, Ports, PrefixRecord, RANGES, Range, SERVICE_ADDRESS_DEPENDENT, SERVICE_CLAMPS,
+    SERVICE_ENDS_SOFTWIRES, SERVICE_ENGINE_BINDS, SERVICE_ENGINE_OPENS, SERVICE_ENGINE_OPENS_TCP,
     SERVICE_KEEPS_SESSIONS, SERVICE_NO_INBOUND_TCP, SERVICE_PARITY, SERVICE_STRICT, ServiceRecord, TunnelRecord,
     halves,
 };
@@ -92,32 +91,16 @@ impl ServiceRecord {
         }
         set(SERVICE_NO_INBOUND_TCP, inbound_tcp == InboundTcp::Denied);
         set(SERVICE_PARITY, parity == Parity::Preserve);
-        set(SERVICE_ENGINE_BINDS, binding_rate.is_some() || subscriber != SubscriberIs::default());
+        set(SERVICE_ENGINE_BINDS, binding_rate.is_some());
         set(SERVICE_ENGINE_OPENS, sessions_per_subscriber.is_some());
         set(SERVICE_KEEPS_SESSIONS, sessions == Sessions::Kept || sessions_per_subscriber.is_some());
         set(SERVICE_ENGINE_OPENS_TCP, unsolicited_syn == UnsolicitedSyn::Hold);
+        self.by_softwire = matches!(subscriber, SubscriberIs::Softwire { .. }).into();
+        self.subscriber_mask = halves(mask(subscriber.prefix_length()));
         self.control_port = helpers.control_port().unwrap_or(0).to_be();
         self.bindings_per_subscriber = bindings_per_subscriber.unwrap_or(u32::MAX);
         self.unanswered_per_binding = unanswered.of_binding.min(MOST_UNANSWERED);
         self.unanswered_per_subscriber = unanswered.of_subscriber;
-    }
-
-    fn set_pool(&mut self, pool: &Pool) -> Result<(), &'static str> {
-        let ranges = pool.ranges();
-        if ranges.len() > RANGES {
-            return Err("its pool has more ranges than the fast path has room for");
-        }
-        if !matches!(pool.allocation(), Allocation::Ports) {
-            self.flags |= SERVICE_ENGINE_BINDS;
-        }
-        if ranges.iter().any(|range| range.owner == Owner::Host) {
-            self.claims |= CLAIM_NO_ICMP;
-        }
-        self.pool_ranges = u8::try_from(ranges.len()).unwrap_or(u8::MAX);
-        for (entry, range) in self.pool.iter_mut().zip(ranges) {
-            *entry = pool_record(range);
-        }
-        Ok(())
     }
 }
 
@@ -166,10 +149,14 @@ pub(super) fn fill_exemptions(
 pub(super) fn fill_networks(entries: &mut [Network; RANGES], networks: &Networks) -> Option<u8> {
     let prefixes = networks.prefixes();
     for (entry, prefix) in entries.iter_mut().zip(prefixes) {
-        let mask = !u128::MAX.checked_shr(prefix.prefix_len().into()).unwrap_or(0);
-        *entry = Network { bits: halves(prefix.key()), mask: halves(mask) };
+        *entry = Network { bits: halves(prefix.key()), mask: halves(mask(prefix.prefix_len())) };
     }
     u8::try_from(prefixes.len()).ok().filter(|_| prefixes.len() <= RANGES)
+}
+
+/// The first `length` bits of an IPv6 address.
+pub(super) fn mask(length: u8) -> u128 {
+    !u128::MAX.checked_shr(length.into()).unwrap_or(0)
 }
 
 /// An edge translates to ports of its own set only. The configuration sees to it that static
@@ -187,28 +174,6 @@ fn class(class: TrafficClass) -> i16 {
         TrafficClass::Copy => -1,
         TrafficClass::Force(octet) => octet.into(),
     }
-}
-
-fn pool_record(range: &PoolRange) -> PoolRecord {
-    let PoolRange { first, last, ports, span, first_slot, owner } = range;
-    let handed_out = |ports| handed_out(ports, *owner);
-    PoolRecord {
-        addresses: Range { first: first.to_bits(), last: last.to_bits() },
-        first_slot: *first_slot,
-        span: Ports { first: *span.start(), last: *span.end() },
-        handed_out: [handed_out(&ports[0]), handed_out(&ports[1]), handed_out(&ports[2]), Ports::NONE],
-    }
-}
-
-/// Ports in one run are handed out in the kernel; of others the engine makes the bindings.
-/// Where the host's sockets have ports, the longest run.
-fn handed_out(ports: &PortRanges, owner: Owner) -> Ports {
-    let one = match ports.ranges() {
-        [one] => Some(one),
-        several if owner == Owner::Host => several.iter().max_by_key(|range| range.len()),
-        _ => None,
-    };
-    one.map_or(Ports::NONE, |one| Ports { first: *one.start(), last: *one.end() })
 }
 
 /// What RFC 6052 section 3.1 makes of a prefix, as a bit of `flags`.

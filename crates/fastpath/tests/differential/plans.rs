@@ -115,12 +115,13 @@ pub(crate) fn all() -> Vec<Case> {
     ] {
         cases.push(siit_case(name, role, hairpinning, prefix));
     }
+    cases.extend(crate::portions::cases());
     cases.extend(crate::softwires::cases());
     cases.extend(crate::borders::cases());
     cases
 }
 
-fn nat44_case(name: &'static str, policy: Policy, mtu: u32) -> Case {
+pub(crate) fn nat44_case(name: &'static str, policy: Policy, mtu: u32) -> Case {
     let kind = ServiceKind::Nat44(nat44(policy, mtu, vec![pool(1024..=1060, 0)]));
     let service = Service::new(0, name, kind);
     (name, plan(vec![service]), Box::new(|numbers, world| packets::nat44(numbers, world, POOL)))
@@ -191,7 +192,7 @@ fn both_case(name: &'static str, numbers: [u8; 2], policy: Policy) -> Case {
     (name, plan, Box::new(build))
 }
 
-fn pool(ports: std::ops::RangeInclusive<u16>, first_slot: u32) -> PoolRange {
+pub(crate) fn pool(ports: std::ops::RangeInclusive<u16>, first_slot: u32) -> PoolRange {
     let set = PortRanges::new([ports.clone()]);
     PoolRange {
         first: POOL,
@@ -203,7 +204,7 @@ fn pool(ports: std::ops::RangeInclusive<u16>, first_slot: u32) -> PoolRange {
     }
 }
 
-fn nat64_case(
+pub(crate) fn nat64_case(
     name: &'static str,
     prefix: &str,
     policy: Policy,

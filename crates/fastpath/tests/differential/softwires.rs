@@ -25,6 +25,7 @@ use tombolo_wire::Prefix64;
 
 use crate::packets::{self, Numbers};
 use crate::plans::{Case, POOL, plan};
+use crate::portions::in_blocks;
 use crate::world::World;
 
 pub(crate) const LOCAL: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x1000, 0x100, 0, 0, 0, 0xb4);
@@ -47,6 +48,7 @@ pub(crate) fn cases() -> Vec<Case> {
         b4("b4, pipe", pipe),
         aftr("aftr", SoftwireSettings::default(), plain),
         aftr("aftr, narrow", narrow, closed),
+        in_blocks(aftr("aftr, blocks", SoftwireSettings::default(), plain)),
         lwb4("lwb4", SoftwireSettings::default(), plain),
         lwb4("lwb4, pipe", pipe, closed),
         map_e("map-e ce", MapDomain::default()),
@@ -65,7 +67,6 @@ fn inside() -> AddressRanges {
     AddressRanges::new([Ipv4Addr::new(10, 0, 0, 0)..=Ipv4Addr::new(10, 0, 1, 3)])
 }
 
-/// Several runs are bound by the engine alone; the lwB4's one run in the kernel too.
 fn pool(address: Ipv4Addr, ports: PortRanges) -> Pool {
     let span = *ports.ranges()[0].start()..=*ports.ranges().last().unwrap().end();
     let ports = [ports.clone(), ports.clone(), ports];

@@ -1,16 +1,20 @@
 //! Tables in BPF arrays, with the programs and an engine on them.
 
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tombolo_engine::mapping::pool::Parity;
+use tombolo_engine::mapping::allocation::Allocation;
+use tombolo_engine::mapping::pool::{Parity, PortSpace, block_ports};
+use tombolo_engine::mechanism::napt::Nat;
 use tombolo_engine::packet::{HEADROOM, Offload, Packet};
-use tombolo_engine::{Engine, Now, Plan, Verdict};
+use tombolo_engine::{DropReason, Engine, Now, Plan, Verdict};
 use tombolo_fastpath::trial::Trials;
 use tombolo_fastpath::{PinnedMemory, Settings};
-use tombolo_tables::binding::{BindingId, BindingRecord};
+use tombolo_tables::binding::{Binding, BindingId, BindingRecord};
 use tombolo_tables::hash::HashKey;
 use tombolo_tables::memory::{Backing, MemoryError, MemorySource};
+use tombolo_tables::subscriber::SubscriberId;
 use tombolo_tables::{Tables, audit};
 
 use crate::packets::Numbers;
@@ -83,11 +87,11 @@ impl World {
     /// What the engine makes of an IP packet.
     pub(crate) fn engine(&mut self, packet: &[u8], tick: u32) -> (Verdict, Vec<Vec<u8>>) {
         let result = self.run_engine(packet, tick);
-        if result.0 == Verdict::Drop(tombolo_engine::DropReason::PoolExhausted)
-            || result.0 == Verdict::Reply(tombolo_engine::DropReason::PoolExhausted)
+        if let Verdict::Drop(reason) | Verdict::Reply(reason) = result.0
+            && matches!(reason, DropReason::PoolExhausted | DropReason::SubscriberLimit)
         {
-            // It remembers for a tick that an address had no port left; the tables were put back
-            // since.
+            // It remembers for a tick that an address, or a subscriber, had no port left; the tables
+            // were put back since.
             self.engine = Engine::new(Arc::clone(&self.tables), [7; 32], 0, 1);
             return self.run_engine(packet, tick);
         }
@@ -224,17 +228,36 @@ impl World {
         };
         let (theirs, their_sessions) = read(by_engine);
         let (ours, our_sessions) = read(after);
+        let nat = self.plan.service(ours.inside.service).and_then(|service| service.kind.nat()).unwrap();
+        assert!(self.may_have_its_port(nat, &ours), "{}: {ours:?}", context());
         assert_eq!((ours.inside, ours.outside_ipv4, ours.flags), (theirs.inside, theirs.outside_ipv4, theirs.flags));
         assert_eq!((ours.subscriber, ours.created, our_sessions), (theirs.subscriber, theirs.created, their_sessions));
         let (port, theirs) = (u16::from_be_bytes(ours.outside_port), u16::from_be_bytes(theirs.outside_port));
         assert!(ours.inside.protocol == 1 || (port < 1024) == (theirs < 1024), "{}: {theirs}", context());
         let inside = u16::from_be_bytes(ours.inside.port);
-        let nat = self.plan.service(ours.inside.service).unwrap().kind.nat();
-        let keeps_parity = nat.is_some_and(|nat| nat.policy.parity == Parity::Preserve);
+        let keeps_parity = nat.policy.parity == Parity::Preserve;
         if keeps_parity && ours.inside.protocol == 17 && (theirs ^ inside) & 1 == 0 {
             assert_eq!((port ^ inside) & 1, 0, "{}: the engine kept the parity", context());
         }
         self.put_back(after);
+    }
+
+    /// Whether the port of a binding that a program has made is one of those that its subscriber was granted.
+    fn may_have_its_port(&self, nat: &Nat, binding: &Binding) -> bool {
+        let (address, port) = (Ipv4Addr::from(binding.outside_ipv4), u16::from_be_bytes(binding.outside_port));
+        let space = PortSpace::of_protocol(binding.inside.protocol).unwrap();
+        let is_granted = match nat.pool.allocation() {
+            Allocation::Ports => true,
+            Allocation::Blocks(blocks) => {
+                let mut held = self.tables.subscribers.blocks(SubscriberId::new(binding.subscriber).unwrap());
+                held.any(|place| block_ports(blocks.size, place).contains(&port))
+            }
+            Allocation::Deterministic(shares) => {
+                let own = shares.share(&nat.policy.subscriber.key(&binding.inside)).unwrap();
+                own.address == address && (own.first..=own.last).contains(&port)
+            }
+        };
+        is_granted && nat.pool.hands_out(address, space, port)
     }
 }
 

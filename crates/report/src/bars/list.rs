@@ -55,6 +55,18 @@ pub(super) const BARS: &[Bar] = &[
         FASTPATH,
     ),
     least(
+        "NAT64, every packet a new binding, homes with blocks of ports: over port by port",
+        0.9,
+        &[value("nat64-blocks", "homes new bindings in blocks over nat64")],
+        FASTPATH,
+    ),
+    least(
+        "NAT44, every packet a new binding, homes with blocks of ports: over port by port",
+        0.9,
+        &[value("nat44-blocks", "homes new bindings in blocks over nat44")],
+        FASTPATH,
+    ),
+    least(
         "NAT64, 1 M UDP sessions of one subscriber: over plain forwarding",
         1.4,
         &[value("nat64", "nat64 over plain6"), over_plain("throughput", "nat64", 1..=1, 1_000_000)],

@@ -72,6 +72,28 @@ model! {
 }
 
 model! {
+    a_program_binds_in_no_block_that_has_gone_to_another_subscriber, 1, || {
+        let tables = tables(1, 2);
+        let keys = [7, 8].map(|octet| SubscriberKey { ipv6: [octet; 16], ..SubscriberKey::default() });
+        let [first, second] = keys.map(|key| Subscriber { key, outside_ipv4: [192, 0, 2, 1] });
+        let (id, _) = tables.admit(&first, OLD).unwrap();
+        assert!(tables.grant_block(id, 0, 0, 1, 0, OLD));
+        let program = spawn(&tables, move |tables| {
+            Program(tables).bind_in_block(&first.key, &of_subscriber(1), |block| candidate(block.into()), NOW)
+        });
+        // The sweep; then record and block are the next one's.
+        let is_gone = tables.dismiss(id, &first, OLD, NOW);
+        if is_gone {
+            let (next, _) = tables.admit(&second, NOW).unwrap();
+            assert!(tables.grant_block(next, 0, 0, 1, 0, NOW));
+        }
+        let made = program.join().unwrap();
+        assert!(!is_gone || made.is_none());
+        assert_sound(&tables);
+    }
+}
+
+model! {
     a_program_finds_a_binding_whole_while_its_number_is_given_on, 2, || {
         let tables = world(1, 2);
         let id = bind(&tables, 1, &[0], OLD).unwrap();

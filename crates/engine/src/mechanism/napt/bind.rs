@@ -78,8 +78,10 @@ impl<R: Rng> Napt<'_, R> {
                 Some(found) => found,
                 None => self.admit(key, inside, space)?,
             };
-            // False if the sweep took it just now.
-            if self.tables.subscribers.touch(id, self.now) {
+            // False if the sweep took it just now, and where the record is another's by then.
+            if self.tables.subscribers.touch(id, self.now)
+                && self.tables.subscribers.read(id).is_some_and(|(found, _)| found == subscriber)
+            {
                 return Ok((id, subscriber));
             }
         }
