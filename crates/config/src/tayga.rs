@@ -3,8 +3,8 @@
 //!
 //! A line is a directive and its arguments, separated by blanks; `#` begins a comment where a word
 //! could begin. What Tayga refuses is refused here, except that a `map` may have an IPv6 prefix
-//! with more host bits than the IPv4 prefix (RFC 7757 section 3.2). All mistakes of a file are
-//! reported at once:
+//! with more host bits than the IPv4 prefix, and lie in another one (RFC 7757 sections 3.2, 5). All
+//! mistakes of a file are reported at once:
 //!
 //! ```text
 //! tayga.conf:7: prefix 2001:db8::/95: the length is 95 bits; choose one of 32, 40, 48, 56, 64 and 96
@@ -31,6 +31,7 @@ use tombolo_tables::tables::Capacity;
 use tombolo_wire::Prefix64;
 
 use crate::host::{FastPath, Host, Provision};
+use crate::loops::Occupied;
 use crate::problem::{ConfigError, Log, Problem};
 use crate::{Configuration, Wording, value};
 
@@ -291,7 +292,7 @@ impl Reader<'_> {
         let given = self.value("ipv6-addr", log, ipv6_address);
         let ipv6 = self.own_ipv6(ipv4, given, prefix, well_known_prefix_strict, log);
         let maps = read_maps(self.lines, log);
-        check_maps(&maps, log);
+        check_maps(&maps, &occupied(ipv4, ipv6, prefix), log);
         let data_directory = self.value("data-dir", log, directory);
         let from_systemd = || state_directory.and_then(|list| list.split(':').next()).map(PathBuf::from);
         // Everything is read before anything is found missing, so that every mistake is told.
@@ -481,10 +482,20 @@ fn read_maps(lines: &[Line], log: &mut Log) -> Vec<Map> {
     maps.filter_map(|line| log.keep(read(line))).collect()
 }
 
+/// What no `map` may have: the gateway's two addresses, which it answers, and the prefix, which is
+/// routed to it.
+fn occupied(ipv4: Option<Ipv4Addr>, ipv6: Option<Ipv6Addr>, prefix: Option<Prefix64>) -> Occupied {
+    let routed = prefix.iter().map(|prefix| Prefix::covering(prefix.address().to_bits(), prefix.length())).collect();
+    Occupied { ipv4, ipv6, routed, names: ["ipv4-addr", "ipv6-addr"] }
+}
+
 /// The same prefix twice is a mistake of the second line.
-fn check_maps(maps: &[Map], log: &mut Log) {
+fn check_maps(maps: &[Map], occupied: &Occupied, log: &mut Log) {
     let (mut ipv4, mut ipv6) = (HashMap::new(), HashMap::new());
     for map in maps {
+        if let Some(text) = occupied.conflict_with(&map.row) {
+            log.mistake(map.line.problem(text));
+        }
         let number = map.line.number;
         let others = [ipv4.insert(map.row.ipv4(), number), ipv6.insert(map.row.ipv6(), number)];
         if let Some(other) = others.into_iter().flatten().next() {
@@ -495,15 +506,21 @@ fn check_maps(maps: &[Map], log: &mut Log) {
 
 impl Tayga {
     /// The rows of the `map-file`, from its text; `name` is what the file is called. It has `map`
-    /// lines only. Programs write it while the gateway runs, so a line that is bad, or maps what an
-    /// earlier one maps, takes nothing from the others: it is skipped and said.
+    /// lines only. Programs write it while the gateway runs, so a line that is bad, leads back to the
+    /// gateway, or maps what an earlier one maps, takes nothing from the others: it is skipped and
+    /// said.
     #[must_use]
-    pub fn parse_map_file(name: &str, text: &str) -> MapFile {
+    pub fn parse_map_file(&self, name: &str, text: &str) -> MapFile {
         let mut log = Log::default();
+        let occupied = occupied(Some(self.ipv4), Some(self.ipv6), self.prefix);
         let lines = lines(name, text, &[("map", Some(2))], &mut log);
         let (mut ipv4, mut ipv6) = (HashMap::new(), HashMap::new());
         let mut maps = Vec::new();
         for map in read_maps(&lines, &mut log) {
+            if let Some(text) = occupied.conflict_with(&map.row) {
+                log.mistake(map.line.problem(format!("{text}; the line is ignored")));
+                continue;
+            }
             let others = [ipv4.get(&map.row.ipv4()), ipv6.get(&map.row.ipv6())];
             if let Some(other) = others.into_iter().flatten().next() {
                 log.mistake(
@@ -539,7 +556,7 @@ impl Tayga {
     pub fn load_map_file(&self) -> Result<MapFile, ConfigError> {
         let Some(path) = self.map_file_path() else { return Ok(MapFile::default()) };
         let name = path.display().to_string();
-        Ok(Self::parse_map_file(&name, &read(&path, &name)?))
+        Ok(self.parse_map_file(&name, &read(&path, &name)?))
     }
 
     /// The configuration that does what Tayga does. `loaded` is what the `map-file` says, `mtu` the

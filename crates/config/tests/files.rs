@@ -504,55 +504,53 @@ lowest_ipv6_mtu = 1400
 }
 
 #[test]
-fn explicit_mappings_that_lead_back_to_the_gateway_are_refused_or_said() {
+fn explicit_mappings_that_lead_back_to_the_gateway_are_refused_with_their_lines() {
     let siit = |gateway: &str, row: &str| {
         format!("[gateway]\n{gateway}\n[[service]]\nkind = \"siit\"\nprefix = \"64:ff9b::/96\"\neam = [\n{row},\n]\n")
     };
     let own = "ipv4 = \"192.0.2.254\"\nipv6 = \"2001:db8:ffff::1\"";
+    let answers = format!("{own}\nanswered_by = \"gateway\"");
     let cases = [
         (
-            own.to_owned(),
+            own,
             "{ ipv4 = \"192.0.2.254\", ipv6 = \"2001:db8::1\" }",
-            "gateway.toml:8: service[0].eam[0]: maps gateway.ipv4, which is the gateway's own; map another address, or give it another one",
+            "gateway.toml:8: service[0].eam[0]: maps gateway.ipv4, which the gateway answers itself; map another address, or give the gateway another",
         ),
         (
-            format!("{own}\nanswered_by = \"gateway\""),
+            answers.as_str(),
             "{ ipv4 = \"192.0.2.1\", ipv6 = \"2001:db8:ffff::1\" }",
-            "gateway.toml:9: service[0].eam[0]: maps gateway.ipv6, which the gateway answers itself; map another address, or give it another one",
+            "gateway.toml:9: service[0].eam[0]: maps gateway.ipv6, which the gateway answers itself; map another address, or give the gateway another",
         ),
         (
-            own.to_owned(),
+            own,
             "{ ipv4 = \"10.0.0.0/8\", ipv6 = \"64:ff9b::/96\" }",
             "gateway.toml:8: service[0].eam[0]: holds 64:ff9b::/96, which is routed to this gateway: packets to it would come back; map other addresses",
         ),
+        (
+            own,
+            "{ ipv4 = \"192.0.2.224/31\", ipv6 = \"64:ff9b::/127\" }",
+            "gateway.toml:8: service[0].eam[0]: lies inside 64:ff9b::/96, which is routed to this gateway: packets to it would come back; map an address outside of it",
+        ),
     ];
     for (gateway, row, expected) in cases {
-        let found = refused(&siit(&gateway, row));
-        assert_eq!(found.len(), 1, "{found:?}");
-        assert!(found[0].starts_with(expected.split(": service").next().unwrap()), "{found:?}");
-        assert!(found[0].ends_with(expected.rsplit(": ").next().unwrap()), "{found:?}");
+        let found = refused(&siit(gateway, row));
+        let [found] = &found[..] else { panic!("{found:?}") };
+        let (place, text) = expected.split_once(": service").unwrap();
+        assert!(found.starts_with(place) && found.ends_with(text.split_once(": ").unwrap().1), "{found}");
     }
-    // The host answers for its own address, and a more specific route may lead to the other: RFC 7757
-    // figure 1 has such a row.
-    let configuration = accepted(&siit(own, "{ ipv4 = \"192.0.2.1\", ipv6 = \"2001:db8:ffff::1\" }"));
-    assert_eq!(configuration.warnings, []);
-    let configuration = accepted(&siit(own, "{ ipv4 = \"192.0.2.224/31\", ipv6 = \"64:ff9b::/127\" }"));
-    let [warning] = &configuration.warnings[..] else { panic!("{:?}", configuration.warnings) };
-    let warning = warning.to_string();
-    assert!(
-        warning.contains(
-            ": lies inside 64:ff9b::/96, which is routed to this gateway; the host needs a more specific route to it"
-        ),
-        "{warning}"
-    );
+    // On an interface of the host it is a host's address like any other.
+    let row = "{ ipv4 = \"192.0.2.1\", ipv6 = \"2001:db8:ffff::1\" }";
+    assert_eq!(accepted(&siit(own, row)).warnings, []);
     // What another service has counts too.
-    let text = siit(own, "{ ipv4 = \"192.0.2.1\", ipv6 = \"2001:db8:77::1\" }")
-        + "[[service]]\nkind = \"map-e\"\nrole = \"br\"\nbr = \"2001:db8:77::1\"\nrules = [{ ipv6 = \"2001:db8::/40\", ipv4 = \"198.51.100.0/24\", ea_bits = 16 }]\n";
-    assert!(
-        refused(&text)[0].contains("holds 2001:db8:77::1, which is routed to this gateway"),
-        "{:?}",
-        refused(&text)
-    );
+    let border = "[[service]]\nkind = \"map-e\"\nrole = \"br\"\nbr = \"2001:db8:77::1\"\nrules = [{ ipv6 = \"2001:db8::/40\", ipv4 = \"198.51.100.0/24\", ea_bits = 16 }]\n";
+    let nat64 =
+        "[[service]]\nkind = \"nat64\"\nprefix = \"2001:db8:77::/96\"\npool = [{ addresses = \"203.0.113.1\" }]\n";
+    for (other, expected) in
+        [(border, "holds 2001:db8:77::1, which is routed"), (nat64, "lies inside 2001:db8:77::/96, which is routed")]
+    {
+        let found = refused(&(siit(own, "{ ipv4 = \"192.0.2.1\", ipv6 = \"2001:db8:77::1\" }") + other));
+        assert!(found.len() == 1 && found[0].contains(expected), "{found:?}");
+    }
 }
 
 #[test]

@@ -60,7 +60,7 @@ fn the_plan_translates_whatever_is_routed_to_the_device() {
 #[test]
 fn rows_of_the_map_file_that_the_file_has_already_are_left_out() {
     let tayga = accepted(&format!("{LEAST}ipv6-addr 2001:db8::1\nmap 192.0.2.8 2001:db8::8\n"));
-    let loaded = Tayga::parse_map_file("static.map", "map 192.0.2.9 2001:db8::9\nmap 192.0.2.8 2001:db8::88\n");
+    let loaded = tayga.parse_map_file("static.map", "map 192.0.2.9 2001:db8::9\nmap 192.0.2.8 2001:db8::88\n");
     let configuration = tayga.configuration(&loaded, None, 1500).unwrap();
     let ServiceKind::Siit(siit) = &configuration.plan.services[0].kind else { panic!("no SIIT") };
     // The two of the gateway itself stand for each other, too.
@@ -72,17 +72,42 @@ fn rows_of_the_map_file_that_the_file_has_already_are_left_out() {
 #[test]
 fn bad_and_double_lines_of_the_map_file_are_skipped_and_said() {
     let text = "prefix 64:ff9b::/96\nmap 192.0.2.9 2001:db8::9\nmap 192.0.2.300 2001:db8::a\n\
-                map 192.0.2.11 2001:db8::9\nmap 192.0.2.9 2001:db8::c\nmap 192.0.2.13 2001:db8::d\n";
-    let loaded = Tayga::parse_map_file("static.map", text);
+                map 192.0.2.11 2001:db8::9\nmap 192.0.2.9 2001:db8::c\nmap 192.0.2.13 2001:db8::d\n\
+                map 192.168.255.1 2001:db8::e\nmap 192.0.2.14 2001:db8:1:ffff::e\n";
+    let tayga = accepted(LEAST);
+    let loaded = tayga.parse_map_file("static.map", text);
     let rows: Vec<_> = loaded.maps.iter().map(|map| map.row.ipv4().to_string()).collect();
     assert_eq!(rows.len(), 2, "{rows:?}");
-    let configuration = accepted(LEAST).configuration(&loaded, None, 1500).unwrap();
+    let configuration = tayga.configuration(&loaded, None, 1500).unwrap();
     let said: Vec<_> = configuration.warnings.iter().map(ToString::to_string).collect();
-    let [prefix, bad, ipv6, ipv4] = &said[..] else { panic!("{said:?}") };
+    let [prefix, bad, ipv6, ipv4, own, inside] = &said[..] else { panic!("{said:?}") };
     assert_eq!(prefix, "static.map:1: prefix: unknown directive; known here: map");
     assert!(bad.starts_with("static.map:3: map 192.0.2.300 2001:db8::a: "), "{bad}");
     assert!(ipv6.starts_with("static.map:4: map 192.0.2.11 2001:db8::9: maps what line 2 maps already"), "{ipv6}");
     assert!(ipv4.starts_with("static.map:5: map 192.0.2.9 2001:db8::c: maps what line 2 maps already"), "{ipv4}");
+    let start = "static.map:7: map 192.168.255.1 2001:db8::e: maps ipv4-addr, which the gateway answers itself";
+    assert!(own.starts_with(start) && own.ends_with("the line is ignored"), "{own}");
+    let start = "static.map:8: map 192.0.2.14 2001:db8:1:ffff::e: lies inside 2001:db8:1:ffff::/96, which is routed";
+    assert!(inside.starts_with(start) && inside.ends_with("the line is ignored"), "{inside}");
+}
+
+#[test]
+fn maps_that_lead_back_to_the_gateway_are_refused_with_their_lines() {
+    let own = "ipv6-addr 2001:db8::1\n";
+    for (map, expected) in [
+        ("192.168.255.1 2001:db8::2", "maps ipv4-addr, which the gateway answers itself; map another address"),
+        ("192.0.2.1 2001:db8::1", "maps ipv6-addr, which the gateway answers itself; map another address"),
+        (
+            "192.0.2.1 2001:db8:1:ffff::1",
+            "lies inside 2001:db8:1:ffff::/96, which is routed to this gateway: packets to it would come back; \
+             map an address outside of it",
+        ),
+        ("10.0.0.0/8 2001:db8:1:ffff::/96", "holds 2001:db8:1:ffff::/96, which is routed to this gateway"),
+    ] {
+        let found = refused(&format!("{LEAST}{own}map {map}\n"));
+        let [found] = &found[..] else { panic!("{found:?}") };
+        assert!(found.starts_with(&format!("tayga.conf:5: map {map}: {expected}")), "{found}");
+    }
 }
 
 #[test]

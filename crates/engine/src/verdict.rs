@@ -102,9 +102,6 @@ drop_reasons! {
     IllegalDestination = "illegal-destination", remedy: "none needed";
     /// The IPv6 source lies inside a translation prefix: the packet loops (RFC 6146 section 3.5).
     SourceInPrefix = "source-in-prefix", remedy: "check the routes towards the translation prefix";
-    /// To an explicit mapping inside the service's own prefix: the IPv4 packet that it would become
-    /// comes back here.
-    MappingLoops = "mapping-loops", remedy: "give the host a route to the mapped IPv6 address that is more specific than the prefix, or map another address";
     /// The well-known prefix with an IPv4 address that is not global (RFC 6052 section 3.1).
     PrivateInWellKnownPrefix = "private-in-well-known-prefix", remedy: "use a network-specific prefix, or well_known_prefix_strict = false";
     /// An IPv4 link-local address without an explicit mapping: no router forwards it (RFC 3927

@@ -125,10 +125,6 @@ static __always_inline struct outcome siit_from_ipv6(const volatile struct servi
 		return PASSED(MISS_NO_MAPPING);
 	if (is_illegal_ipv4(to->source4) || is_illegal_ipv4(to->destination4))
 		return PASSED(MISS_SCREENED);
-	/* What has come round. */
-	if (!by_prefix && !(service->flags & SERVICE_AT_CUSTOMER) &&
-	    is_in_prefix(&service->prefix, packet->destination))
-		return PASSED(MISS_NO_MAPPING);
 	/* RFC 7757 section 4.2.2, condition set A. */
 	if (by_prefix && service->flags & SERVICE_HAIRPIN_INTRINSIC &&
 	    row_of_ipv4(to->destination4))

@@ -228,7 +228,6 @@ impl Siit {
         }
         self.note_mapping(work, "source", parsed.source, source);
         self.note_mapping(work, "destination", parsed.destination, destination);
-        self.check_loop(parsed.destination, destination)?;
         let to = Rewrite::addresses(source.address, destination.address);
         // Condition set A of RFC 7757 section 4.2.2.
         if self.hairpins(destination, work) {
@@ -249,9 +248,7 @@ impl Siit {
 
     fn receive_error_ipv6(&self, parsed: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         let embedded = parsed.embedded(&work.packet)?;
-        let mapped = self.to_ipv4(parsed.destination, work)?;
-        self.check_loop(parsed.destination, mapped).map_err(Refusal::silence)?;
-        let destination = mapped.address;
+        let destination = self.to_ipv4(parsed.destination, work)?.address;
         if is_illegal_destination_ipv4(destination) {
             return Err(DropReason::IllegalDestination.into());
         }
@@ -282,21 +279,6 @@ impl Siit {
             return self.hairpin(work);
         }
         Ok(work.forward_whole())
-    }
-
-    /// Explicit mappings are for IPv6 hosts, and their IPv4 addresses are routed to here. A packet to
-    /// such a host inside the prefix only comes here if no more specific route leads to the host
-    /// (RFC 7915 section 5.6): it would go round until its hop limit ends.
-    ///
-    /// # Errors
-    /// [`DropReason::MappingLoops`], which tells that there is no route.
-    #[inline]
-    fn check_loop(&self, destination: Ipv6Addr, mapped: Mapped<Ipv4Addr>) -> Result<(), Refusal> {
-        let is_explicit = matches!(mapped.by, By::Row(_)) && self.role == Role::Siit;
-        if is_explicit && self.mapping.prefix.is_some_and(|prefix| prefix.contains(destination)) {
-            return Err(Refusal::with(DropReason::MappingLoops, IcmpAnswer::NoRoute));
-        }
-        Ok(())
     }
 
     /// The IPv4 source of an ICMPv6 error from `node`, which may be a router without any IPv4
