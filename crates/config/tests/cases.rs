@@ -6,7 +6,8 @@
 //! packets from the RFCs and shares nothing with the engine.
 //!
 //! What the engine sends also goes into a real TUN queue, in a network namespace of its own: the
-//! kernel has to take every packet. Without the privilege to make one the test says so.
+//! kernel has to take every packet. Without the privilege to make one the test says so. And each case
+//! runs once more with a device that takes nothing.
 //!
 //! Set `CASE` to a part of a name to run some only.
 
@@ -21,9 +22,9 @@ use std::sync::Arc;
 use nix::sched::{CloneFlags, unshare};
 use tombolo_engine::counters::Totals;
 use tombolo_engine::packet::{HEADROOM, Offload, Outbox, Packet};
-use tombolo_engine::{Engine, Now, Plan, Verdict};
+use tombolo_engine::{DropReason, Engine, Now, Plan, Verdict};
 use tombolo_io::host::Host;
-use tombolo_io::queue::{QueueTotals, TunQueue};
+use tombolo_io::queue::TunQueue;
 use tombolo_io::tun::{ExistingDevice, KernelEntry, Tun, TunConfig};
 use tombolo_tables::Tables;
 use tombolo_tables::hash::HashKey;
@@ -65,7 +66,7 @@ fn all_cases(mut device: Option<&mut TunQueue>) {
     let only = std::env::var("CASE").unwrap_or_default();
     let mut failures = Vec::new();
     let mut count = 0;
-    for path in case_files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases")) {
+    for path in case_files() {
         if !path.to_string_lossy().contains(&only) {
             continue;
         }
@@ -78,7 +79,8 @@ fn all_cases(mut device: Option<&mut TunQueue>) {
     assert!(count >= AT_LEAST || !only.is_empty(), "only {count} cases were found");
 }
 
-fn case_files(cases: &Path) -> Vec<PathBuf> {
+fn case_files() -> Vec<PathBuf> {
+    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases");
     let mut files = Vec::new();
     for service in std::fs::read_dir(cases).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()) {
         files.extend(std::fs::read_dir(service).unwrap().map(|entry| entry.unwrap().path().join("case.toml")));
@@ -88,35 +90,65 @@ fn case_files(cases: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Runs one case; the error says what differs.
-fn run(path: &Path, mut device: Option<&mut TunQueue>) -> Result<(), String> {
-    let case: Table = std::fs::read_to_string(path).unwrap().parse().map_err(|error| format!("{error}"))?;
-    for key in ["what", "why", "clause"] {
-        text(&case, key)?;
+/// A case, and a gateway for it.
+struct Case {
+    steps: Vec<Table>,
+    expected: Table,
+    engine: Engine,
+    plan: Plan,
+}
+
+impl Case {
+    fn read(path: &Path) -> Result<Self, String> {
+        let case: Table = std::fs::read_to_string(path).unwrap().parse().map_err(|error| format!("{error}"))?;
+        for key in ["what", "why", "clause"] {
+            text(&case, key)?;
+        }
+        let config = path.parent().and_then(Path::parent).unwrap().join(text(&case, "config")?);
+        // Made anew for each case: a plan may share what its services lend.
+        let plan = plan(&config);
+        let tables = Arc::new(Tables::new(&mut Heap, plan.capacity, HashKey::new([1, 2, 3, 4])).unwrap());
+        assert_eq!(tombolo_engine::static_bindings::reconcile(&tables, &plan, Now(START)), Vec::new());
+        let steps = case["packet"].as_array().ok_or("no packets")?.iter();
+        let steps = steps.map(|step| step.as_table().cloned().ok_or("a packet is no table"));
+        let steps = steps.collect::<Result<_, _>>()?;
+        Ok(Self { steps, expected: case, engine: Engine::new(tables, [9; 32], 0, 1), plan })
     }
-    let config = path.parent().and_then(Path::parent).unwrap().join(text(&case, "config")?);
-    // Made anew for each case: a plan may share what its services lend.
-    let plan = plan(&config);
-    let tables = Arc::new(Tables::new(&mut Heap, plan.capacity, HashKey::new([1, 2, 3, 4])).unwrap());
-    assert_eq!(tombolo_engine::static_bindings::reconcile(&tables, &plan, Now(START)), Vec::new());
-    let mut engine = Engine::new(tables, [9; 32], 0, 1);
-    let mut differences = String::new();
-    for (number, step) in case["packet"].as_array().ok_or("no packets")?.iter().enumerate() {
-        let step = step.as_table().ok_or("a packet is no table")?;
+
+    /// Packet number `number` through the gateway.
+    fn pass(&mut self, number: usize, outbox: &mut dyn Outbox) -> Result<Verdict, String> {
+        let step = &self.steps[number];
         let received = bytes(text(step, "in")?);
         let at = START + step.get("at_ms").and_then(Value::as_integer).map_or(0, |ms| ms.unsigned_abs() * 1_000_000);
-        let before = taken(device.as_deref());
-        let (verdict, sent) = pass(&mut engine, &plan, &received, at, device.as_deref_mut());
-        compare(step, number, &verdict, &sent, &mut differences)?;
-        let after = taken(device.as_deref());
-        if device.is_some() && (after.sent_packets - before.sent_packets != sent.len() as u64) {
-            let _ =
-                writeln!(differences, "  packet {number}: the TUN queue did not take it; refused: {:?}", after.refused);
-        }
+        let mut buffer = vec![0xa5; HEADROOM + received.len() + 64];
+        buffer[HEADROOM..HEADROOM + received.len()].copy_from_slice(&received);
+        let mut packet = Packet::new(&mut buffer, HEADROOM, received.len(), Offload::default()).unwrap();
+        Ok(self.engine.process(&self.plan, &mut packet, Now(at), outbox))
     }
-    let mut totals = Totals::default();
-    engine.counters().add_to(&mut totals);
-    let expected: BTreeMap<String, u64> = match case.get("counters").and_then(Value::as_table) {
+
+    fn totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        self.engine.counters().add_to(&mut totals);
+        totals
+    }
+}
+
+/// Runs one case; the error says what differs.
+fn run(path: &Path, mut device: Option<&mut TunQueue>) -> Result<(), String> {
+    let mut case = Case::read(path)?;
+    let mut differences = String::new();
+    for number in 0..case.steps.len() {
+        let mut sent = Vec::new();
+        // What the queue does not take ends as a drop, which no case expects.
+        let mut outbox = |packet: &mut Packet<'_>| {
+            sent.push(packet.bytes().to_vec());
+            device.as_mut().map_or(Ok(()), |queue| queue.send(packet))
+        };
+        let verdict = words(case.pass(number, &mut outbox)?);
+        compare(&case.steps[number], number, &verdict, &sent, &mut differences)?;
+    }
+    let totals = case.totals();
+    let expected: BTreeMap<String, u64> = match case.expected.get("counters").and_then(Value::as_table) {
         Some(table) => {
             table.iter().map(|(name, count)| (name.clone(), count.as_integer().unwrap().unsigned_abs())).collect()
         }
@@ -137,29 +169,9 @@ fn plan(config: &Path) -> Plan {
     plan
 }
 
-/// What the kernel has taken so far.
-fn taken(device: Option<&TunQueue>) -> QueueTotals {
-    device.map(|queue| queue.counters().read()).unwrap_or_default()
-}
-
-fn pass(
-    engine: &mut Engine,
-    plan: &Plan,
-    received: &[u8],
-    at: u64,
-    mut device: Option<&mut TunQueue>,
-) -> (String, Vec<Vec<u8>>) {
-    let mut buffer = vec![0xa5; HEADROOM + received.len() + 64];
-    buffer[HEADROOM..HEADROOM + received.len()].copy_from_slice(received);
-    let mut packet = Packet::new(&mut buffer, HEADROOM, received.len(), Offload::default()).unwrap();
-    let mut sent = Vec::new();
-    let mut outbox = |packet: &mut Packet<'_>| {
-        sent.push(packet.bytes().to_vec());
-        if let Some(queue) = &mut device {
-            queue.send(packet);
-        }
-    };
-    let verdict = match engine.process(plan, &mut packet, Now(at), &mut outbox) {
+/// As cases write it.
+fn words(verdict: Verdict) -> String {
+    match verdict {
         Verdict::Forward => "forward".to_owned(),
         Verdict::Hold => "hold".to_owned(),
         Verdict::Redirect(_) => "redirect".to_owned(),
@@ -168,8 +180,31 @@ fn pass(
         Verdict::Pcp(answered) => format!("pcp-{}", answered.code.name()),
         Verdict::Reply(reason) => format!("reply {reason}"),
         Verdict::Drop(reason) => format!("drop {reason}"),
-    };
-    (verdict, sent)
+    }
+}
+
+/// Forwarded, replied, dropped, held and left to the host are together what was received, also if the
+/// device takes nothing of it.
+#[test]
+fn what_a_device_refuses_is_a_drop_and_nothing_else() {
+    for path in case_files() {
+        let mut case = Case::read(&path).unwrap();
+        for number in 0..case.steps.len() {
+            let mut refused = 0;
+            let mut outbox = |_: &mut Packet<'_>| {
+                refused += 1;
+                Err::<(), _>(DropReason::DeviceDown)
+            };
+            let verdict = case.pass(number, &mut outbox).unwrap();
+            let lost = verdict == Verdict::Drop(DropReason::DeviceDown);
+            assert!(refused == usize::from(lost), "{}: packet {number}: {verdict:?}, {refused}", path.display());
+        }
+        let totals = case.totals();
+        let dropped: u64 = totals.drops().map(|(_, count)| count).sum();
+        let fates = dropped + totals.held + totals.to_host;
+        assert_eq!(totals.received.iter().sum::<u64>(), fates, "{}", path.display());
+        assert_eq!((totals.forwarded, totals.replied), ([0; 2], 0), "{}", path.display());
+    }
 }
 
 fn compare(

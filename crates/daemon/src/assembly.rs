@@ -20,7 +20,6 @@ use tombolo_fastpath::PinnedMemory;
 use tombolo_io::clock::monotonic_nanos;
 use tombolo_io::host::Host;
 use tombolo_io::privileges::Tasks;
-use tombolo_io::queue::Refusal;
 use tombolo_io::supervisor::Supervisor;
 use tombolo_io::tun::{ExistingDevice, KernelEntry, Tun, TunConfig};
 use tombolo_io::worker::{StopSignal, Worker};
@@ -413,11 +412,6 @@ fn report(running: &Running) {
         bindings_expired = running.swept.expired_bindings.load(Relaxed),
         "stopped"
     );
-    for (refusal, count) in Refusal::ALL.into_iter().zip(running.queue_totals().refused) {
-        if count > 0 {
-            tracing::warn!(reason = refusal.name(), count, "not taken by the device: {}", refusal.cause());
-        }
-    }
     for (reason, count) in totals.drops() {
         tracing::info!(reason = reason.name(), count, "dropped");
     }

@@ -27,7 +27,7 @@ pub(crate) fn answer_ipv6(
     {
         reply_ipv6(&mut work.packet, parsed, from, answer)?;
         work.notes.add("RFC 4443 section 2.4", || format!("ICMP error to its sender: {answer:?}, from {from}"));
-        work.outbox.send(&mut work.packet);
+        work.outbox.send(&mut work.packet)?;
         return Ok(Verdict::Reply(refusal.reason));
     }
     Err(refusal.silence())
@@ -51,7 +51,7 @@ pub(crate) fn answer_ipv4(
     {
         reply_ipv4(&mut work.packet, parsed, from, answer, &mut work.worker.identifications)?;
         work.notes.add("RFC 1812 section 4.3", || format!("ICMP error to its sender: {answer:?}, from {from}"));
-        work.outbox.send(&mut work.packet);
+        work.outbox.send(&mut work.packet)?;
         return Ok(Verdict::Reply(refusal.reason));
     }
     Err(refusal.silence())

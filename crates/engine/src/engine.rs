@@ -140,19 +140,15 @@ impl Engine {
         mut trace: Option<&mut Trace>,
     ) -> (Verdict, Whose) {
         let mut between = std::mem::take(&mut self.between);
-        let mut send = |packet: &mut Packet<'_>| {
-            if !between.keeps(&plan.rows, packet) {
-                outbox.send(packet);
-            }
-        };
+        let mut send =
+            |packet: &mut Packet<'_>| if between.keeps(&plan.rows, packet) { Ok(()) } else { outbox.send(packet) };
         let mut taken = self.take(plan, packet, (Way::Network, now), &mut send, trace.as_deref_mut());
         for step in 1..=row::LONGEST {
             let mut next = Between::default();
             between.drain(|packet| {
                 let mut send = |packet: &mut Packet<'_>| {
-                    if step == row::LONGEST || !next.keeps(&plan.rows, packet) {
-                        outbox.send(packet);
-                    }
+                    let is_kept = step < row::LONGEST && next.keeps(&plan.rows, packet);
+                    if is_kept { Ok(()) } else { outbox.send(packet) }
                 };
                 taken = self.take(plan, packet, (Way::Service, now), &mut send, trace.as_deref_mut());
             });
@@ -208,8 +204,11 @@ impl Engine {
                 notes: Notes(None),
             };
             let refusal = Refusal::with(DropReason::FragmentTimeout, IcmpAnswer::ReassemblyTimeExceeded);
-            if answer_ipv6(Some(parsed.destination), refusal, &parsed, &mut work).is_ok() {
-                counters.add_reply();
+            match answer_ipv6(Some(parsed.destination), refusal, &parsed, &mut work) {
+                Ok(_) => counters.add_reply(),
+                // No error is sent. The drop has been counted.
+                Err(silent) if silent.reason == refusal.reason => {}
+                Err(lost) => counters.add(lost.reason, 1),
             }
         }
     }
@@ -496,7 +495,7 @@ fn serve_ipv4(
     work: &mut Work<'_>,
 ) -> Result<Verdict, Refusal> {
     if service.kind.nat().is_some_and(|nat| nat.leaves_to_host(parsed, work)) {
-        return Ok(work.leave_to_host(parsed.destination));
+        return work.leave_to_host(parsed.destination);
     }
     service.kind.serve_ipv4(side, parsed, work).or_else(|refusal| answer_ipv4(from, refusal, parsed, work))
 }

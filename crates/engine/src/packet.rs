@@ -188,16 +188,40 @@ impl<'b> Packet<'b> {
 }
 
 /// Takes the packets that the engine sends, in order.
-///
-/// A send cannot fail as far as the engine is concerned: a sender counts what its device refuses.
 pub trait Outbox {
     /// Sends one packet. The bytes in front of it may be overwritten.
-    fn send(&mut self, packet: &mut Packet<'_>);
+    ///
+    /// # Errors
+    /// Why the device does not take it: [`DropReason::DeviceDown`] and its like. The packet is lost, and
+    /// what it came of ends as a drop.
+    fn send(&mut self, packet: &mut Packet<'_>) -> Result<(), DropReason>;
 }
 
-impl<F: FnMut(&mut Packet<'_>)> Outbox for F {
-    fn send(&mut self, packet: &mut Packet<'_>) {
-        self(packet);
+/// What a closure that stands for an outbox says of a packet.
+pub trait Sent {
+    /// As [`Outbox::send`] says it.
+    ///
+    /// # Errors
+    /// As there.
+    fn into_result(self) -> Result<(), DropReason>;
+}
+
+/// It takes all.
+impl Sent for () {
+    fn into_result(self) -> Result<(), DropReason> {
+        Ok(())
+    }
+}
+
+impl Sent for Result<(), DropReason> {
+    fn into_result(self) -> Result<(), DropReason> {
+        self
+    }
+}
+
+impl<S: Sent, F: FnMut(&mut Packet<'_>) -> S> Outbox for F {
+    fn send(&mut self, packet: &mut Packet<'_>) -> Result<(), DropReason> {
+        self(packet).into_result()
     }
 }
 

@@ -45,7 +45,7 @@ pub(crate) fn receive_ipv6(plan: &Plan, parsed: &Parsed<Ipv6Addr>, work: &mut Wo
     let client = client(plan, parsed.source.into(), KnownBy::Ipv6, parsed.source.into(), work)?;
     let mut buffer = [0; HEADROOM + crate::mechanism::pcp::LONGEST_DATAGRAM];
     let (verdict, mut response) = respond_ipv6(&client, parsed, work, &mut buffer)?;
-    work.outbox.send(&mut response);
+    work.outbox.send(&mut response)?;
     Ok(verdict)
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn receive_ipv4(plan: &Plan, parsed: &Parsed<Ipv4Addr>, work: &mut Wo
     let client = client(plan, parsed.source.into(), KnownBy::Ipv4, parsed.source.into(), work)?;
     let mut buffer = [0; HEADROOM + crate::mechanism::pcp::LONGEST_DATAGRAM];
     let (verdict, mut response) = respond_ipv4(&client, parsed, work, &mut buffer)?;
-    work.outbox.send(&mut response);
+    work.outbox.send(&mut response)?;
     Ok(verdict)
 }
 

@@ -56,6 +56,7 @@ impl Engine {
         let Some(service) = plan.service(binding.inside.service) else { return false };
         let (mut work, _) = self.work(plan, packet, now, outbox, Notes(None));
         work.number = binding.inside.service;
-        service.kind.deliver(&parsed, &binding.inside, &mut work).is_ok()
+        let delivered = service.kind.deliver(&parsed, &binding.inside, &mut work);
+        delivered.inspect_err(|lost| self.counters().add(lost.reason, 1)).is_ok()
     }
 }

@@ -200,6 +200,14 @@ drop_reasons! {
     /// To the address for what nodes of the cluster redirect to each other, but from none of them, or not
     /// something that they redirect.
     RedirectRefused = "redirect-refused", remedy: "compare the nodes in the files of all of them; filter their locators where packets enter the network";
+    /// The kernel had no memory or no room for what was to be sent.
+    DeviceBusy = "device-busy", remedy: "give the host more memory, or look for who takes it";
+    /// The device was down, or gone, when the packet or an answer to it was to be sent.
+    DeviceDown = "device-down", remedy: "set the device up (ip link set DEVICE up), and find out who set it down";
+    /// What was to be sent and its virtio header contradict each other.
+    DeviceInvalid = "device-invalid", remedy: "this is a defect of the gateway; report it";
+    /// The kernel did not take what was to be sent, for another reason.
+    DeviceRefused = "device-refused", remedy: "look for the kernel's messages about the device (dmesg), and report it";
     /// The buffer has no room for the larger header.
     NoHeadroom = "no-headroom", remedy: "this is a defect of the gateway; report it";
 }

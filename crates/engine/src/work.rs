@@ -113,18 +113,24 @@ impl Work<'_> {
     }
 
     /// Gives the packet back, as it came, to the host, which has the address `destination` as well.
+    ///
+    /// # Errors
+    /// As [`Outbox::send`].
     #[cold]
-    pub(crate) fn leave_to_host(&mut self, destination: Ipv4Addr) -> Verdict {
+    pub(crate) fn leave_to_host(&mut self, destination: Ipv4Addr) -> Result<Verdict, Refusal> {
         self.notes
             .add("", || format!("{destination} is the host's address, and nobody inside has the port: the host's"));
-        self.outbox.send(&mut self.packet);
-        Verdict::ToHost
+        self.outbox.send(&mut self.packet)?;
+        Ok(Verdict::ToHost)
     }
 
     /// Sends the packet on as it is.
+    ///
+    /// # Errors
+    /// As [`Outbox::send`].
     #[inline]
-    pub(crate) fn forward_whole(&mut self) -> Verdict {
-        self.outbox.send(&mut self.packet);
-        Verdict::Forward
+    pub(crate) fn forward_whole(&mut self) -> Result<Verdict, Refusal> {
+        self.outbox.send(&mut self.packet)?;
+        Ok(Verdict::Forward)
     }
 }

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use nix::errno::Errno;
+use tombolo_engine::DropReason;
 use tombolo_engine::packet::{HEADROOM, Outbox, Packet, SENDERS_ROOM};
 
 use crate::vnet::{VNET_HEADER_BYTES, VnetHeader};
@@ -46,69 +47,8 @@ impl Buffer {
     }
 }
 
-/// Why the kernel did not take a packet that was sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
-    /// Want of memory or room in the kernel (EAGAIN, ENOBUFS, ENOMEM).
-    Busy,
-    /// Packet and virtio header contradict each other (EINVAL), or there is no headroom for the
-    /// header.
-    Invalid,
-    /// The device is down or gone (EIO, EBADFD, ENODEV).
-    Down,
-    /// Another reason.
-    Other,
-}
-
-impl Refusal {
-    /// All of them, in their order.
-    pub const ALL: [Self; 4] = [Self::Busy, Self::Invalid, Self::Down, Self::Other];
-
-    /// Its name in counters.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Busy => "busy",
-            Self::Invalid => "invalid",
-            Self::Down => "down",
-            Self::Other => "other",
-        }
-    }
-
-    /// What it comes from.
-    #[must_use]
-    pub fn cause(self) -> &'static str {
-        match self {
-            Self::Busy => "the kernel had no memory or no room for a packet that the gateway sent",
-            Self::Invalid => "a packet and its virtio header contradict each other",
-            Self::Down => "the device was down when the gateway sent a packet",
-            Self::Other => "the kernel refused a packet that the gateway sent",
-        }
-    }
-
-    /// What to do about it.
-    #[must_use]
-    pub fn remedy(self) -> &'static str {
-        match self {
-            Self::Busy => "give the host more memory, or look for who takes it",
-            Self::Invalid => "none: this is a defect of the gateway, report it",
-            Self::Down => "set the device up (\"ip link set DEVICE up\"), and find out who set it down",
-            Self::Other => "look for the kernel's messages about the device (dmesg), and report it",
-        }
-    }
-
-    fn of(errno: Errno) -> Self {
-        match errno {
-            Errno::EAGAIN | Errno::ENOBUFS | Errno::ENOMEM => Self::Busy,
-            Errno::EINVAL => Self::Invalid,
-            Errno::EIO | Errno::EBADFD | Errno::ENODEV => Self::Down,
-            _ => Self::Other,
-        }
-    }
-}
-
-/// What a queue received, sent, and what the kernel refused. Written by the queue's thread alone,
-/// read by anyone.
+/// What a queue received and sent. Written by the queue's thread alone, read by anyone. What the kernel
+/// refuses is a drop of the engine's.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct QueueCounters {
@@ -117,7 +57,6 @@ pub struct QueueCounters {
     received_unusable: AtomicU64,
     sent_packets: AtomicU64,
     sent_bytes: AtomicU64,
-    refused: [AtomicU64; Refusal::ALL.len()],
 }
 
 /// What one queue has counted, or several together. A super-packet counts once; bytes count from
@@ -134,8 +73,6 @@ pub struct QueueTotals {
     pub sent_packets: u64,
     /// Bytes sent.
     pub sent_bytes: u64,
-    /// Packets that the kernel did not take, by [`Refusal`].
-    pub refused: [u64; Refusal::ALL.len()],
 }
 
 impl QueueCounters {
@@ -147,9 +84,6 @@ impl QueueCounters {
         totals.received_unusable += read(&self.received_unusable);
         totals.sent_packets += read(&self.sent_packets);
         totals.sent_bytes += read(&self.sent_bytes);
-        for (total, counter) in totals.refused.iter_mut().zip(&self.refused) {
-            *total += read(counter);
-        }
     }
 
     /// What this queue has counted.
@@ -158,10 +92,6 @@ impl QueueCounters {
         let mut totals = QueueTotals::default();
         self.add_to(&mut totals);
         totals
-    }
-
-    fn refuse(&self, refusal: Refusal) {
-        add(&self.refused[refusal as usize], 1);
     }
 }
 
@@ -231,25 +161,27 @@ impl TunQueue {
 }
 
 impl Outbox for TunQueue {
-    /// Sends one packet, with its virtio header written into the ten bytes in front of it. What the
-    /// kernel refuses is counted.
-    fn send(&mut self, packet: &mut Packet<'_>) {
+    /// Sends one packet, with its virtio header written into the ten bytes in front of it.
+    fn send(&mut self, packet: &mut Packet<'_>) -> Result<(), DropReason> {
         let header = VnetHeader::from_offload(packet.offload, packet.bytes()).emit();
         let length = packet.len();
         let (buffer, start, end) = packet.parts_mut();
-        let Some(front) = start.checked_sub(VNET_HEADER_BYTES) else {
-            self.counters.refuse(Refusal::Invalid);
-            return;
-        };
+        let front = start.checked_sub(VNET_HEADER_BYTES).ok_or(DropReason::NoHeadroom)?;
         buffer[front..start].copy_from_slice(&header);
-        let counters = &*self.counters;
-        match nix::unistd::write(&self.descriptor, &buffer[front..end]) {
-            Ok(_) => {
-                add(&counters.sent_packets, 1);
-                add(&counters.sent_bytes, length);
-            }
-            Err(errno) => counters.refuse(Refusal::of(errno)),
-        }
+        nix::unistd::write(&self.descriptor, &buffer[front..end]).map_err(refusal)?;
+        add(&self.counters.sent_packets, 1);
+        add(&self.counters.sent_bytes, length);
+        Ok(())
+    }
+}
+
+/// Why the kernel did not take a packet.
+fn refusal(errno: Errno) -> DropReason {
+    match errno {
+        Errno::EAGAIN | Errno::ENOBUFS | Errno::ENOMEM => DropReason::DeviceBusy,
+        Errno::EINVAL => DropReason::DeviceInvalid,
+        Errno::EIO | Errno::EBADFD | Errno::ENODEV => DropReason::DeviceDown,
+        _ => DropReason::DeviceRefused,
     }
 }
 

@@ -302,6 +302,7 @@ mod tests {
     use super::*;
     use std::os::fd::OwnedFd;
     use std::os::unix::net::UnixDatagram;
+    use tombolo_engine::DropReason;
     use tombolo_engine::packet::{HEADROOM, Offload};
 
     /// One end of a datagram socket pair as a port.
@@ -323,8 +324,8 @@ mod tests {
     }
 
     impl Outbox for Pair {
-        fn send(&mut self, packet: &mut Packet<'_>) {
-            self.0.send(packet.bytes()).unwrap();
+        fn send(&mut self, packet: &mut Packet<'_>) -> Result<(), DropReason> {
+            self.0.send(packet.bytes()).map(drop).map_err(|_| DropReason::DeviceRefused)
         }
     }
 
@@ -355,7 +356,7 @@ mod tests {
 
         fn packet(&mut self, packet: &mut Packet<'_>, now: u64, outbox: &mut impl Outbox) {
             self.packets.push(now);
-            outbox.send(packet);
+            outbox.send(packet).unwrap();
         }
 
         fn idle(&mut self, _: u64, _: &mut impl Outbox) -> Duration {

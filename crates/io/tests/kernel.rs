@@ -11,9 +11,10 @@ use std::time::Duration;
 use ipnet::IpNet;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::{CloneFlags, unshare};
+use tombolo_engine::DropReason;
 use tombolo_engine::packet::{ChecksumState, HEADROOM, Offload, Outbox, Packet, Segmentation};
 use tombolo_io::host::{Family, Host, HostError};
-use tombolo_io::queue::{Buffer, Refusal, TunQueue};
+use tombolo_io::queue::{Buffer, TunQueue};
 use tombolo_io::tun::{ExistingDevice, KernelEntry, Tun, TunConfig, TunError};
 use tombolo_io::worker::{Handler, StopSignal, Worker};
 
@@ -92,7 +93,7 @@ impl Handler for Mirror {
             Segmentation::None => {}
         }
         turn_round(packet);
-        outbox.send(packet);
+        outbox.send(packet).unwrap();
     }
 
     fn idle(&mut self, _: u64, _: &mut impl Outbox) -> Duration {
@@ -118,7 +119,7 @@ fn a_datagram_goes_out_through_the_queue_and_its_answer_comes_back() {
         turn_round(&mut packet);
         packet.bytes_mut()[20..24].rotate_left(2);
         packet.bytes_mut()[28..36].copy_from_slice(b"response");
-        queues[0].send(&mut packet);
+        queues[0].send(&mut packet).unwrap();
         let mut answer = [0; 16];
         let (length, from) = socket.recv_from(&mut answer).unwrap();
         assert_eq!(&answer[..length], b"response");
@@ -215,25 +216,23 @@ fn a_name_in_use_is_refused_and_not_joined() {
 }
 
 #[test]
-fn what_the_kernel_refuses_is_counted_by_kind() {
+fn what_the_kernel_refuses_is_said_with_the_reason() {
     in_namespace("refusals", || {
         let mut queue = Tun::create(&config(1)).unwrap().into_queues().remove(0);
         let counters = queue.counters();
         let mut buffer = Buffer::new();
         buffer.bytes_mut()[HEADROOM] = 0x45;
         let mut send = |headroom, offload| {
-            queue.send(&mut Packet::new(buffer.bytes_mut(), headroom, 100, offload).unwrap());
+            queue.send(&mut Packet::new(buffer.bytes_mut(), headroom, 100, offload).unwrap()).unwrap_err()
         };
-        send(HEADROOM, Offload::default());
-        assert_eq!(counters.read().refused[Refusal::Down as usize], 1, "the device is down");
+        assert_eq!(send(HEADROOM, Offload::default()), DropReason::DeviceDown);
 
         let mut host = Host::open().unwrap();
         host.bring_up("t0", 1500, 500).unwrap();
         let outside = ChecksumState::Partial { start: 5000, offset: 16 };
-        send(HEADROOM, Offload { checksum: outside, ..Offload::default() });
-        assert_eq!(counters.read().refused[Refusal::Invalid as usize], 1, "the checksum lies outside the packet");
-        send(VNET_SHORT, Offload::default());
-        assert_eq!(counters.read().refused, [0, 2, 1, 0], "no room for the virtio header");
+        let offload = Offload { checksum: outside, ..Offload::default() };
+        assert_eq!(send(HEADROOM, offload), DropReason::DeviceInvalid, "the checksum lies outside the packet");
+        assert_eq!(send(VNET_SHORT, Offload::default()), DropReason::NoHeadroom, "for the virtio header");
         assert_eq!(counters.read().sent_packets, 0);
     });
 }

@@ -701,29 +701,37 @@ fn what_the_device_refuses_is_counted() {
     let to = address("192.0.2.1:9999");
     let attempt = server.run(|| TcpStream::connect_timeout(&to, Duration::from_millis(200))).unwrap();
     assert_eq!(attempt.unwrap_err().kind(), ErrorKind::TimedOut);
-    let counter = |name: &str| {
+    let counter = |name: &str, reason: Option<&str>| {
         let rows = setup.rows(&["show", "counters"]);
-        rows.into_iter().find(|row| row["counter"] == name)
+        rows.into_iter().find(|row| row["counter"] == name && row["reason"].as_str() == reason)
     };
     // The kernel's own multicast goes there, too.
-    assert!(counter("queue-received").unwrap()["value"].as_u64() >= Some(1));
-    assert!(counter("queue-received-bytes").unwrap()["value"].as_u64() >= Some(60));
-    assert_eq!(counter("queue-refused"), None);
+    assert!(counter("queue-received", None).unwrap()["value"].as_u64() >= Some(1));
+    assert!(counter("queue-received-bytes", None).unwrap()["value"].as_u64() >= Some(60));
+    let refused = || counter("dropped", Some("device-down"));
+    assert_eq!(refused(), None);
     let gateway = setup.lab.node("gateway").unwrap();
     let refused = wait_until("the error is refused", PATIENCE, || {
         gateway.set_down("tombolo").unwrap();
-        counter("queue-refused")
+        refused()
     });
     let refused = refused.unwrap();
-    assert_eq!((&refused["reason"], &refused["value"]), (&"down".into(), &1.into()), "{refused}");
+    assert_eq!(refused["value"], 1, "{refused}");
     assert!(refused["remedy"].as_str().unwrap().contains("ip link set"), "{refused}");
+    // No answer has left, and no other reason has the packet.
+    let others: Vec<_> = setup.rows(&["show", "counters"]);
+    let others: Vec<_> =
+        others.iter().filter(|row| row["counter"] == "dropped" || row["counter"] == "replied").collect();
+    assert_eq!(others.len(), 1, "{others:?}");
+    let drops = setup.rows(&["show", "drops"]);
+    assert_eq!((drops.len(), &drops[0]["reason"], &drops[0]["service"]), (1, &"device-down".into(), &"nat64".into()));
     let page = gateway.command("curl").args(["-s", "http://127.0.0.1:9464/metrics"]).run().unwrap().stdout;
-    let total = |reason: &str| {
-        let lines = page.lines().filter(|line| line.starts_with("tombolo_queue_refused_packets_total{"));
-        let lines = lines.filter(|line| line.contains(&format!("reason=\"{reason}\"")));
-        lines.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum::<u64>()
-    };
-    assert_eq!((total("down"), total("busy")), (1, 0), "{page}");
+    let line = |start: &str| page.lines().find(|line| line.starts_with(start)).map(str::to_owned);
+    assert_eq!(
+        line("tombolo_dropped_packets_total{reason=\"device_down\"}").as_deref(),
+        Some("tombolo_dropped_packets_total{reason=\"device_down\"} 1"),
+        "{page}"
+    );
     setup.gateway.signal(Signal::SIGTERM).unwrap();
     setup.gateway.wait(PATIENCE).unwrap().success().unwrap();
 }

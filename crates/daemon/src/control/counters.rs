@@ -4,7 +4,6 @@ use std::sync::atomic::Ordering;
 
 use serde::Serialize;
 use tombolo_engine::{DropReason, Plan};
-use tombolo_io::queue::Refusal;
 use tombolo_wire::pcp::ResultCode;
 
 use super::rows::{Failure, Rows};
@@ -138,16 +137,6 @@ pub(crate) fn counters(running: &Running, all: bool, rows: &mut Rows<'_>) -> Res
             remedy: Some(INSIDE_SPOOFED.remedy),
             ..CounterRow::plain("dropped", value)
         })?;
-    }
-    for (refusal, value) in Refusal::ALL.into_iter().zip(queues.refused) {
-        if all || value > 0 {
-            rows.row(&CounterRow {
-                reason: Some(refusal.name()),
-                cause: Some(refusal.cause()),
-                remedy: Some(refusal.remedy()),
-                ..CounterRow::plain("queue-refused", value)
-            })?;
-        }
     }
     for &reason in DropReason::ALL {
         let value = totals.drops[reason as usize];

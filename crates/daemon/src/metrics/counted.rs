@@ -9,7 +9,7 @@ use tombolo_engine::mapping::pool::PortSpace;
 use tombolo_engine::plan::Standby;
 use tombolo_engine::{Answered, DropReason, Plan};
 use tombolo_fastpath::{Forwarded, Miss};
-use tombolo_io::queue::{QueueTotals, Refusal};
+use tombolo_io::queue::QueueTotals;
 use tombolo_tables::tables::Tables;
 use tombolo_wire::pcp::ResultCode;
 
@@ -197,7 +197,7 @@ fn by_service(page: &mut Page, running: &Running, plan: &Plan, taken: &Taken) {
     page.counter("tombolo_service_dropped_packets_total", help, drops);
 }
 
-/// What the queues of the device have received and sent, and what it refused.
+/// What the queues of the device have received and sent.
 fn queues(page: &mut Page, running: &Running) {
     let queues: Vec<QueueTotals> = running.queues.iter().map(|queue| queue.read()).collect();
     let both = |counts: fn(&QueueTotals) -> [u64; 2]| {
@@ -211,15 +211,12 @@ fn queues(page: &mut Page, running: &Running) {
     page.counter("tombolo_queue_packets_total", "Packets of the device's queues; a super-packet is one.", packets);
     let bytes = both(|queue| [queue.received_bytes, queue.sent_bytes]);
     page.counter("tombolo_queue_bytes_total", "Bytes of the device's queues.", bytes);
-    let numbered = || queues.iter().enumerate();
-    let unusable = numbered().map(|(number, queue)| (Labels::default().and("queue", number), queue.received_unusable));
+    let unusable = queues
+        .iter()
+        .enumerate()
+        .map(|(number, queue)| (Labels::default().and("queue", number), queue.received_unusable));
     let help = "Packets received with a header that makes no sense.";
     page.counter("tombolo_queue_unusable_packets_total", help, unusable);
-    let refused = numbered().flat_map(|(number, queue)| {
-        let counts = Refusal::ALL.into_iter().zip(queue.refused);
-        counts.map(move |(why, count)| (Labels::default().and("queue", number).word("reason", why.name()), count))
-    });
-    page.counter("tombolo_queue_refused_packets_total", "Packets sent that the device did not take.", refused);
 }
 
 fn state(page: &mut Page, running: &Running, plan: &Plan) {

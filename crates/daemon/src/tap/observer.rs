@@ -52,7 +52,7 @@ impl Observer {
                 sent_length = packet.len();
                 sent.extend_from_slice(&packet.bytes()[..sent_length.min(SHOWN)]);
             }
-            outbox.send(packet);
+            outbox.send(packet)
         };
         let (verdict, whose) = engine.observe(plan, packet, now, &mut shown);
         let seen = Seen {

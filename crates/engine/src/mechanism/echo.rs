@@ -22,10 +22,11 @@ const HOP_LIMIT: u8 = 64;
 /// An IPv4 packet to the gateway.
 ///
 /// # Errors
-/// [`Refusal`] of everything but whole echo requests.
+/// [`Refusal`] of everything but whole echo requests, and what [`Outbox::send`](crate::packet::Outbox::send)
+/// says.
 pub(crate) fn receive_ipv4(parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
     answer_echo_ipv4(&mut work.packet, parsed)?;
-    work.outbox.send(&mut work.packet);
+    work.outbox.send(&mut work.packet)?;
     Ok(Verdict::EchoReply)
 }
 
@@ -73,7 +74,7 @@ pub(crate) fn receive_ipv6(parsed: &Parsed<Ipv6Addr>, work: &mut Work<'_>) -> Re
     check(parsed, unknown_next_header(&work.packet))?;
     complete_checksum(&mut work.packet, Protocol::ICMPV6)?;
     answer_echo_ipv6(&mut work.packet, parsed)?;
-    work.outbox.send(&mut work.packet);
+    work.outbox.send(&mut work.packet)?;
     Ok(Verdict::EchoReply)
 }
 

@@ -163,7 +163,7 @@ mod tests {
     fn all_recipients_together_have_the_rate() {
         let mut limits = ErrorLimits::new([1, 2]);
         let to = |n: u32| Recipient::from(Ipv4Addr::from_bits(n));
-        let sent = (0..1000).filter(|&n| limits.allow(IcmpAnswer::NoRoute, to(n), 100, 50, SECOND)).count();
+        let sent = (0..1000).filter(|&n| limits.allow(IcmpAnswer::HostUnreachable, to(n), 100, 50, SECOND)).count();
         assert_eq!(sent, 50);
         assert!(limits.allow(TOO_BIG, to(1), 100, 50, SECOND));
     }

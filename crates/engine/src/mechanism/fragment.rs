@@ -27,7 +27,8 @@ use crate::verdict::DropReason;
 /// # Errors
 /// [`DropReason::Malformed`] for bytes that are no packet, [`DropReason::TooBig`] if `limit` leaves
 /// no room for 8 bytes of payload or the packet is a TCP super-packet (whose segments can be made
-/// smaller instead), [`DropReason::NoHeadroom`].
+/// smaller instead), [`DropReason::NoHeadroom`], and what [`Outbox::send`] says; what is left is not
+/// sent then.
 pub fn send_fragments<O: Outbox + ?Sized>(
     packet: &mut Packet<'_>,
     limit: u32,
@@ -112,8 +113,7 @@ fn send_whole_or_fragments<O: Outbox + ?Sized>(
     outbox: &mut O,
 ) -> Result<(), DropReason> {
     if packet.len() <= limit as usize {
-        outbox.send(packet);
-        return Ok(());
+        return outbox.send(packet);
     }
     match packet.bytes().first().map(|first| first >> 4) {
         Some(4) => send_ipv4(packet, limit as usize, outbox),
@@ -233,7 +233,7 @@ fn send_pieces<O: Outbox + ?Sized>(
         buffer[start..start + header.len()].copy_from_slice(header);
         let mut piece = Packet::new(&mut buffer[..end], start, header.len() + size, Default::default())
             .ok_or(DropReason::NoHeadroom)?;
-        outbox.send(&mut piece);
+        outbox.send(&mut piece)?;
         payload.strip(header.len() + size);
         if last {
             return Ok(());

@@ -84,7 +84,8 @@ fn meeting(
 /// Sends the packet at hand, which is no super-packet and has its checksums, to another node.
 ///
 /// # Errors
-/// [`DropReason::Malformed`], [`DropReason::NoHeadroom`].
+/// [`DropReason::Malformed`], [`DropReason::NoHeadroom`], and what
+/// [`Outbox::send`](crate::packet::Outbox::send) says.
 pub(crate) fn send(to: Redirection, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
     let packet = &mut work.packet;
     let (next_header, traffic_class) = class_of(packet)?;
@@ -102,7 +103,7 @@ pub(crate) fn send(to: Redirection, work: &mut Work<'_>) -> Result<Verdict, Refu
         destination,
     };
     outer.emit(packet.bytes_mut());
-    work.outbox.send(packet);
+    work.outbox.send(packet)?;
     Ok(Verdict::Redirect(node))
 }
 

@@ -23,8 +23,6 @@ pub enum IcmpAnswer {
         /// The largest packet of the sender's protocol that fits, in bytes.
         mtu: u32,
     },
-    /// No way to the network: ICMPv4 3/0, ICMPv6 1/0.
-    NoRoute,
     /// No way to the host, no resources: ICMPv4 3/1, ICMPv6 1/3.
     HostUnreachable,
     /// Nobody has the port: ICMPv4 3/3, ICMPv6 1/4.

@@ -33,7 +33,6 @@ pub fn answer_ipv4(answer: IcmpAnswer) -> (u8, u8, u32) {
         IcmpAnswer::TooBig { mtu } => {
             (DESTINATION_UNREACHABLE, unreachable::FRAGMENTATION_NEEDED, mtu.min(u32::from(u16::MAX)))
         }
-        IcmpAnswer::NoRoute => (DESTINATION_UNREACHABLE, unreachable::NET, 0),
         IcmpAnswer::HostUnreachable => (DESTINATION_UNREACHABLE, unreachable::HOST, 0),
         IcmpAnswer::PortUnreachable => (DESTINATION_UNREACHABLE, unreachable::PORT, 0),
         IcmpAnswer::ProtocolUnreachable | IcmpAnswer::UnknownNextHeader { .. } => {
@@ -53,7 +52,6 @@ pub fn answer_ipv6(answer: IcmpAnswer) -> (u8, u8, u32) {
         IcmpAnswer::TimeExceeded => (TIME_EXCEEDED, 0, 0),
         IcmpAnswer::ReassemblyTimeExceeded => (TIME_EXCEEDED, icmpv6::REASSEMBLY_TIME_EXCEEDED, 0),
         IcmpAnswer::TooBig { mtu } => (PACKET_TOO_BIG, 0, mtu.max(u32::from(ipv6::MINIMUM_MTU))),
-        IcmpAnswer::NoRoute => (DESTINATION_UNREACHABLE, unreachable::NO_ROUTE, 0),
         IcmpAnswer::HostUnreachable => (DESTINATION_UNREACHABLE, unreachable::ADDRESS, 0),
         IcmpAnswer::PortUnreachable | IcmpAnswer::ProtocolUnreachable => {
             (DESTINATION_UNREACHABLE, unreachable::PORT, 0)

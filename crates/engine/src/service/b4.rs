@@ -101,7 +101,7 @@ impl SoftwireEnd for B4 {
             return Err(DropReason::NotOurs.into());
         }
         match screen(&came.inner).and_then(|()| take_step(&mut work.packet, &came.inner)) {
-            Ok(()) => Ok(work.forward_whole()),
+            Ok(()) => work.forward_whole(),
             Err(refusal) => self.entrance().answer(refusal, &came.inner, Some(self.icmp_source), work),
         }
     }
@@ -114,7 +114,7 @@ impl SoftwireEnd for B4 {
             return Err(DropReason::IcmpErrorUnusable.into());
         }
         work.notes.add("RFC 2473 section 8", || format!("the error goes on to {}", error.destination));
-        Ok(work.forward_whole())
+        work.forward_whole()
     }
 }
 

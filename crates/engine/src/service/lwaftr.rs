@@ -127,7 +127,7 @@ impl SoftwireEnd for Lwaftr {
         if work.own.ipv4.is_none() {
             return Err(DropReason::Untranslatable.into());
         }
-        Ok(work.forward_whole())
+        work.forward_whole()
     }
 }
 
@@ -170,7 +170,7 @@ impl Lwaftr {
             return self.enter(inner, work);
         }
         take_step(&mut work.packet, inner)?;
-        Ok(work.forward_whole())
+        work.forward_whole()
     }
 
     /// A packet for a subscriber, from wherever.

@@ -100,7 +100,7 @@ impl SoftwireEnd for MapEBr {
         if self.domain.contains_ipv4(error.destination) {
             return self.send_inside(&error, work).map_err(Refusal::silence);
         }
-        Ok(work.forward_whole())
+        work.forward_whole()
     }
 }
 
@@ -114,7 +114,7 @@ impl MapEBr {
         let forwarded = if self.domain.contains_ipv4(inner.destination) {
             self.send_inside(inner, work)
         } else {
-            screen_outbound(inner).and_then(|()| take_step(&mut work.packet, inner)).map(|()| work.forward_whole())
+            screen_outbound(inner).and_then(|()| take_step(&mut work.packet, inner)).and_then(|()| work.forward_whole())
         };
         forwarded.or_else(|refusal| self.entrance(edge).answer(refusal, inner, work.own.ipv4, work))
     }

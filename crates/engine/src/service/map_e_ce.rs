@@ -165,7 +165,7 @@ impl MapECe {
         }
         let Some(nat44) = &self.edge.napt else {
             take_step(&mut work.packet, inner)?;
-            return Ok(work.forward_whole());
+            return work.forward_whole();
         };
         match nat44.nat.arrive_ipv4(inner, NextLink::of(nat44.inside_mtu), work)? {
             Some((_, translated)) => work.forward(translated),

@@ -146,7 +146,7 @@ impl MapTBr {
         if self.domain.contains_ipv4(destination) {
             return self.hairpin(work);
         }
-        Ok(work.forward_whole())
+        work.forward_whole()
     }
 
     /// The IPv4 address in a destination inside the Default Mapping Rule's prefix.
@@ -201,7 +201,7 @@ impl MapTBr {
             node: None,
         };
         translate_error_4to6(&mut work.packet, parsed, &about, &to, &self.translate)?;
-        Ok(work.forward_whole())
+        work.forward_whole()
     }
 
     /// The IPv6 address that a host outside is shown as.

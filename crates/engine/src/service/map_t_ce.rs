@@ -194,7 +194,7 @@ impl MapTCe {
             node: None,
         };
         translate_error_4to6(&mut work.packet, parsed, &about, &to, &self.translate)?;
-        Ok(work.forward_whole())
+        work.forward_whole()
     }
 
     /// The IPv6 address for a remote IPv4 address: a subscriber's by the Forwarding Mapping Rules,
@@ -238,7 +238,7 @@ impl MapTCe {
             node: None,
         };
         translate_error_6to4(&mut work.packet, parsed, &about, &to, &self.translate, &mut work.worker.identifications)?;
-        Ok(work.forward_whole())
+        work.forward_whole()
     }
 
     /// The IPv4 address for a remote IPv6 address: of the prefixes of the Forwarding Mapping Rules

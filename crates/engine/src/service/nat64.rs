@@ -205,7 +205,7 @@ impl Nat64 {
         };
         let identifications = &mut work.worker.identifications;
         translate_error_6to4(&mut work.packet, parsed, &about, &to, &self.translate, identifications)?;
-        if hairpins { self.hairpin(work) } else { Ok(work.forward_whole()) }
+        if hairpins { self.hairpin(work) } else { work.forward_whole() }
     }
 
     /// An ICMPv4 error from outside, about a packet that left from the pool (RFC 5508 REQ-4). It
@@ -229,7 +229,7 @@ impl Nat64 {
             node: None,
         };
         translate_error_4to6(&mut work.packet, parsed, &about, &to, &self.translate)?;
-        Ok(work.forward_whole())
+        work.forward_whole()
     }
 
     /// What has just become IPv4 and is for the pool comes in as if from outside.

@@ -278,7 +278,7 @@ impl Siit {
             });
             return self.hairpin(work);
         }
-        Ok(work.forward_whole())
+        work.forward_whole()
     }
 
     /// The IPv4 source of an ICMPv6 error from `node`, which may be a router without any IPv4
@@ -371,7 +371,7 @@ impl Siit {
         let embedded_to = Rewrite::addresses(inner_source, inner_destination);
         let to = ErrorRewrite { source, destination, embedded: embedded_to, node: None };
         translate_error_4to6(&mut work.packet, parsed, &embedded, &to, &self.translate)?;
-        Ok(work.forward_whole())
+        work.forward_whole()
     }
 
     /// The IPv6 address for an IPv4 address: by an explicit mapping, else that of the host that the

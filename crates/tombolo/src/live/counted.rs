@@ -36,7 +36,6 @@ pub(super) fn live(rows: &[Value]) -> Counted {
             "received-bytes" | "forwarded-bytes" => continue,
             "received" | "forwarded" => format!("{} {}", text("counter"), text("side")),
             "dropped" => format!("dropped {}", text("reason")),
-            "queue-refused" => "queue-refused".to_owned(),
             name => name.to_owned(),
         };
         let value = row["value"].as_u64().unwrap_or(0);
@@ -97,7 +96,6 @@ pub(super) fn faults(
     expect("forwarded, replied, held and dropped, of those that went in", fates.all(), sent.iter().sum());
     let left = of(live, "queue-sent") + of(live, "taken by the kernel");
     expect("counted as sent, of those that came out", left, arrived.iter().sum());
-    expect("refused by the device", of(live, "queue-refused"), 0);
     expect("received and unusable", of(live, "queue-received-unusable"), 0);
     faults
 }

@@ -149,7 +149,7 @@ impl Nat {
 pub(crate) fn pass_untranslated(parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
     work.notes.add("RFC 6888 REQ-6", || format!("{} keeps its address", parsed.source));
     take_step(&mut work.packet, parsed)?;
-    Ok(work.forward_whole())
+    work.forward_whole()
 }
 
 /// Gives a packet from outside the inside endpoint `inside` as its destination, for `link`. No

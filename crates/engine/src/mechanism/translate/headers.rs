@@ -52,14 +52,11 @@ impl Translated {
     /// Sends the packet, in fragments if it has to be.
     ///
     /// # Errors
-    /// As [`fragment::send_fragments`].
+    /// As [`fragment::send_fragments`] and [`Outbox::send`].
     #[inline]
     pub fn send<O: Outbox + ?Sized>(self, packet: &mut Packet<'_>, outbox: &mut O) -> Result<(), DropReason> {
         match self {
-            Self::Whole => {
-                outbox.send(packet);
-                Ok(())
-            }
+            Self::Whole => outbox.send(packet),
             Self::Fragments { limit, identification } => {
                 fragment::send_fragments(packet, limit, identification, outbox)
             }

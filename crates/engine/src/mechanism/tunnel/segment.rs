@@ -36,7 +36,8 @@ const LONGEST_HEADERS: usize = 120;
 /// must not have.
 ///
 /// # Errors
-/// [`DropReason::Malformed`] for headers that do not fit the packet, [`DropReason::NoHeadroom`].
+/// [`DropReason::Malformed`] for headers that do not fit the packet, [`DropReason::NoHeadroom`], and what
+/// [`Outbox::send`] says; what is left is not sent then.
 pub(crate) fn send_segments<O: Outbox + ?Sized>(
     packet: &mut Packet<'_>,
     parsed: &Parsed<Ipv4Addr>,
@@ -47,8 +48,7 @@ pub(crate) fn send_segments<O: Outbox + ?Sized>(
     let (length, size) = match packet.offload.segmentation {
         Segmentation::None => {
             complete_checksum(packet, parsed.protocol)?;
-            outbox.send(packet);
-            return Ok(());
+            return outbox.send(packet);
         }
         Segmentation::Tcp { size, .. } => (ip_header + tcp_header_length(transport), usize::from(size)),
         Segmentation::Udp { size } => (ip_header + udp::HEADER_LENGTH, usize::from(size)),
@@ -73,7 +73,7 @@ pub(crate) fn send_segments<O: Outbox + ?Sized>(
         template.write(&mut buffer[start..end], SegmentPosition { offset, number, last })?;
         let mut segment =
             Packet::new(&mut buffer[..end], start, end - start, Offload::default()).ok_or(DropReason::NoHeadroom)?;
-        outbox.send(&mut segment);
+        outbox.send(&mut segment)?;
         packet.strip(length + payload);
         if last {
             return Ok(());

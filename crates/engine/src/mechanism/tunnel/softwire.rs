@@ -234,7 +234,8 @@ pub fn take_step(packet: &mut Packet<'_>, parsed: &Parsed<Ipv4Addr>) -> Result<(
 /// The caller has asked [`SoftwireSettings::check_size`] while it still could quote the packet.
 ///
 /// # Errors
-/// [`DropReason::Malformed`] for offloads that do not fit the packet, [`DropReason::NoHeadroom`].
+/// [`DropReason::Malformed`] for offloads that do not fit the packet, [`DropReason::NoHeadroom`], and
+/// what [`Outbox::send`] says.
 #[inline]
 pub fn encapsulate<O: Outbox + ?Sized>(
     packet: &mut Packet<'_>,
@@ -245,14 +246,13 @@ pub fn encapsulate<O: Outbox + ?Sized>(
     outbox: &mut O,
 ) -> Result<(), DropReason> {
     clamp(packet, parsed, settings.largest_segment);
-    let mut entry = Entry { ends, settings, identification, outbox, result: Ok(()) };
+    let mut entry = Entry { ends, settings, identification, outbox };
     if packet.offload.segmentation == Segmentation::None {
         complete_checksum(packet, parsed.protocol)?;
-        entry.send(packet);
+        entry.send(packet)
     } else {
-        send_segments(packet, parsed, &mut entry)?;
+        send_segments(packet, parsed, &mut entry)
     }
-    entry.result
 }
 
 /// The entry of a softwire: encapsulates whatever is sent to it.
@@ -261,21 +261,10 @@ struct Entry<'a, O: ?Sized> {
     settings: &'a SoftwireSettings,
     identification: u32,
     outbox: &'a mut O,
-    /// The first thing that went wrong.
-    result: Result<(), DropReason>,
 }
 
 impl<O: Outbox + ?Sized> Outbox for Entry<'_, O> {
-    fn send(&mut self, packet: &mut Packet<'_>) {
-        let result = self.enter(packet);
-        if self.result.is_ok() {
-            self.result = result;
-        }
-    }
-}
-
-impl<O: Outbox + ?Sized> Entry<'_, O> {
-    fn enter(&mut self, packet: &mut Packet<'_>) -> Result<(), DropReason> {
+    fn send(&mut self, packet: &mut Packet<'_>) -> Result<(), DropReason> {
         let mtu = self.settings.mtu();
         let header = packet.bytes().first_chunk::<{ ipv4::HEADER_LENGTH }>().ok_or(DropReason::Malformed)?;
         let (tos, has_df) = (header[1], header[ipv4::FRAGMENT_OFFSET] & 0x40 != 0);
