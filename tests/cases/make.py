@@ -326,6 +326,22 @@ def reply6(given, kind, code, rest, destination):
     return error6(GW6, destination, kind, code, rest, given[:1232])
 
 
+def obstacles_in_fragments(add, source, destination, protocol, whole, teller):
+    """What must not pass passes in fragments neither: their extension headers are gone when these are put together.
+    `whole` is what `protocol` stands for, `teller` who says so. `add` takes name, clause, what, why and packets."""
+    route, options = bytes([44, 0, 0, 1, 0, 0, 0, 0]), bytes([protocol, 0, 1, 4, 0, 0, 0, 0])
+    given = ipv6(source, destination, 43, route + fragment(protocol, 0, 1, 5) + whole[:24])
+    add("segments-left-in-fragments", "RFC 7915 section 5.1, RFC 8200 section 4.4",
+        "two fragments with a routing header, segments left", "as in a whole packet: parameter problem at byte 43",
+        [packet(given, "reply routing-header", error6(teller, source, 4, 0, u32(43), given)),
+         packet(ipv6(source, destination, 43, route + fragment(protocol, 3, 0, 5) + whole[24:]), "drop routing-header")])
+    given = ipv6(source, destination, 44, fragment(60, 0, 1, 5) + options + whole[:24])
+    add("header-after-fragment-in-fragments", "RFC 7915 section 5.1.1",
+        "two fragments with destination options behind the Fragment header", "as in a whole packet: 1/1",
+        [packet(given, "reply header-after-fragment", error6(teller, source, 1, 1, ZERO, given)),
+         packet(ipv6(source, destination, 44, fragment(60, 4, 0, 5) + whole[24:]), "drop header-after-fragment")])
+
+
 # The packet that errors from the IPv4 side are about: A to B, as it left the translator; and what A had sent.
 LOST4 = udp4(A4, B4, b"lost data", ttl=60, df=1, ident=0x4321)
 LOST6 = udp6(A6, B6, b"lost data", hops=60)
@@ -598,6 +614,18 @@ def extension_headers_and_options():
          "the translator has cut it itself: its sender has to hear of it",
          packet(error6(R6, B6, 3, 0, ZERO, about6[:1232]), "forward",
                 error4(R6_4, B4, 11, 0, ZERO, about4[:548], ttl=63), any_identification=True))
+    message = icmp4(8, 0, echo_rest(0x1234, 7), data(1192))
+    piece = message[:976]
+    total = 0xFFFF - struct.unpack("!H", message[2:4])[0]
+    total += ones_complement(pseudo(a6(A6), a6(B6), 58, len(piece))) + 0x8000 + 0xFFFF - 0x0800
+    field = 0xFFFF - ones_complement(u32(total))
+    about4 = ipv4(A4, B4, 1, piece, mf=1, ident=ident, ttl=60)[:548]
+    piece = (bytes([128, 0]) + struct.pack("!H", field) + piece[4:])
+    about6 = ipv6(A6, B6, 44, fragment(58, 0, 1, ident) + piece, hops=60)[:548 + 28]
+    case("error-about-a-cut-echo-4to6", "RFC 7915 sections 4.3, 5.1",
+         "time exceeded about the first fragment of an echo request of 1220 bytes, for an IPv4 link of 1000",
+         "the other direction",
+         packet(error4(R4, A4, 11, 0, ZERO, about4), "forward", error6(R4_6, A6, 3, 0, ZERO, about6, hops=63)))
     case("t17-no-next-header", "RFC 7915 section 5.1", "next header 59", "T17: an IPv4 packet of 20 bytes",
          packet(ipv6(A6, B6, 59, b""), "forward", ipv4(A4, B4, 59, b"", ttl=63), any_identification=True))
     route = bytes([17, 0, 0, 1, 0, 0, 0, 0])
@@ -1108,6 +1136,15 @@ def clat():
               "the gateway's own IPv4 address serves as source, 20 bytes less",
               packet(error6("2001:db8:9999::1", host6, 2, 0, u32(1400), about6), "forward",
                      error4("192.168.1.1", host4, 3, 4, u32(1380), about4, ttl=63), any_identification=True))
+    given = udp4(host4, "169.254.1.1")
+    clat_case("link-local-out", "RFC 3927 section 7", "to 169.254.1.1", "no router forwards to it; refused with 3/13",
+              packet(given, "reply link-local-address", error4("192.168.1.1", host4, 3, 13, ZERO, given, tos=0xC0),
+                     any_identification=True))
+    given = udp6("2001:db8:1234::a9fe:101", host6)
+    clat_case("link-local-in", "RFC 3927 section 7", "from 169.254.1.1 in the PLAT's prefix",
+              "no router forwards from it; refused with 1/1",
+              packet(given, "reply link-local-address",
+                     error6("2001:db8:aaaa::1", "2001:db8:1234::a9fe:101", 1, 1, ZERO, given)))
     given = ipv4(host4, far4, 17, udp(host4, far4, 40000, 53, data(1472)), df=1)
     clat_case("too-big-for-the-line", "RFC 7915 section 4", "1500 bytes with DF into a line of 1500",
               "fragmentation needed with 1480",
@@ -1162,22 +1199,8 @@ def segment_sizes():
                 [ipv4(B4, host, 6, inside[:1368], ident=0x77, mf=1, ttl=63, options=record + alert + b"\0"),
                  ipv4(B4, host, 6, inside[1368:], ident=0x77, offset=171, ttl=63, options=alert)]),
          config="static", service="nat44")
-    # Extension headers of fragments, which are gone when these are put together.
-    whole = tcp(A6, B6, 80, 1000, data(28), flags=18)
-    first, last = fragment(6, 0, 1, 5) + whole[:24], fragment(6, 3, 0, 5) + whole[24:]
-    route = bytes([44, 0, 0, 1, 0, 0, 0, 0])
-    given = ipv6(A6, B6, 43, route + first)
-    case("segments-left-in-fragments", "RFC 7915 section 5.1", "two fragments with a routing header, segments left",
-         "as in a whole packet: parameter problem at byte 43",
-         [packet(given, "reply routing-header", reply6(given, 4, 0, u32(43), A6)),
-          packet(ipv6(A6, B6, 43, route + last), "drop routing-header")], config="static", service="nat64")
-    options = bytes([6, 0, 1, 4, 0, 0, 0, 0])
-    given = ipv6(A6, B6, 44, fragment(60, 0, 1, 5) + options + whole[:24])
-    case("header-after-fragment-in-fragments", "RFC 7915 section 5.1.1",
-         "two fragments with destination options behind the Fragment header", "as in a whole packet: 1/1",
-         [packet(given, "reply header-after-fragment", reply6(given, 1, 1, ZERO, A6)),
-          packet(ipv6(A6, B6, 44, fragment(60, 4, 0, 5) + whole[24:]), "drop header-after-fragment")],
-         config="static", service="nat64")
+    obstacles_in_fragments(lambda *arguments: case(*arguments, config="static", service="nat64"), A6, B6, 6,
+                           tcp(A6, B6, 80, 1000, data(28), flags=18), GW6)
 
     # The same through the services with state, by a binding that is always there.
     syn = ipv4(B4, A4, 6, tcp(B4, A4, 1000, 80, b"", flags=2, options=mss(1460)), df=1)

@@ -258,6 +258,8 @@ def map_t_br():
         "put together for the sake of the port, and cut again; the identification stays",
         [m.packet(first, "hold"), m.packet(second, "forward", pieces4(whole4, 1480, 0x1232))])
 
+    m.obstacles_in_fragments(add, EDGE, far, 17, m.udp(EDGE, far, 1232, 53, m.data(28)), BR6)
+
     lost4, lost6 = udp4(PUBLIC, REMOTE, 1232, 53, b"lost data", ttl=60), udp6(EDGE, far, 1232, 53, b"lost data", hops=60)
     router = in_dmr(ROUTER4)
     inward("port-unreachable-in", "an error about a subscriber's packet", "the port of the packet inside counts",
@@ -359,6 +361,15 @@ def map_t_ce():
         "only the first has the port: they are put together",
         [m.packet(second, "hold"), m.packet(first, "forward", pieces4(whole4, 1480, 0x4321))])
 
+    m.obstacles_in_fragments(add, far, EDGE, 17, m.udp(far, EDGE, 53, 1232, m.data(28)), CE6)
+    link_local = in_dmr("169.254.1.1")
+    given = udp4(HOST, "169.254.1.1", 40000, 53)
+    add("link-local-out", "RFC 3927 section 7", "to 169.254.1.1", "no router forwards to it; told with 3/13",
+        m.packet(given, "reply link-local-address", told4(given, 3, 13, m.ZERO, CE4, HOST), any_identification=True))
+    given = udp6(link_local, EDGE, 53, 1232)
+    add("link-local-in", "RFC 3927 section 7", "from 169.254.1.1 in the prefix", "no router forwards from it; told with 1/1",
+        m.packet(given, "reply link-local-address", told6(given, 1, 1, m.ZERO, CE6, link_local)))
+
     sent4, sent6 = udp4(HOST, REMOTE, 40000, 53), udp6(EDGE, far, 1232, 53, hops=63)
     lost4, lost6 = udp4(HOST, REMOTE, 40000, 53, ttl=60), udp6(EDGE, far, 1232, 53, hops=60)
     for name, router, router4 in (("of-the-internet", in_dmr(ROUTER4), ROUTER4), ("of-the-domain", ROUTER6, CE4)):
@@ -431,12 +442,7 @@ def map_e_br():
         add(name, clause, what, why, m.packet(softwire(edge, RELAY, inner), "forward", stepped(inner)))
 
     whole = softwire(EDGE, RELAY, udp4(PUBLIC, REMOTE, 1232, 53))[40:]
-    route = bytes([44, 0, 0, 1, 0, 0, 0, 0])
-    given = m.ipv6(EDGE, RELAY, 43, route + m.fragment(4, 0, 1, 5) + whole[:24])
-    add("segments-left-in-fragments", "RFC 8200 section 4.4", "two fragments with a routing header, segments left",
-        "as in a whole packet: parameter problem at byte 43",
-        [m.packet(given, "reply routing-header", told6(given, 4, 0, m.u32(43), RELAY, EDGE)),
-         m.packet(m.ipv6(EDGE, RELAY, 43, route + m.fragment(4, 3, 0, 5) + whole[24:]), "drop routing-header")])
+    m.obstacles_in_fragments(add, EDGE, RELAY, 4, whole, RELAY)
     for name, offset, more, size, pointer, what in (
             ("not-of-eight", 0, 1, 23, 4, "a fragment of 23 bytes that is not the last: the payload length is wrong"),
             ("not-of-eight-later", 3, 1, 23, 4, "the same, not the first"),
@@ -501,6 +507,11 @@ def map_e_br():
     add("forged-from-outside", "RFC 7597 section 11", "a subscriber's address as source, from outside",
         "subscribers' packets come through softwires",
         m.packet(udp4(PUBLIC2, PUBLIC, 1236, 1232), "drop inner-source-spoofed"))
+    inner = udp4(PUBLIC, "192.0.0.2", 1232, 53)
+    add("out-to-192.0.0.2", "RFC 6333 section 5.7, RFC 7335", "to the address that ends of softwires have",
+        "3/1; it is never sent outside",
+        m.packet(softwire(EDGE, RELAY, inner), "reply illegal-destination",
+                 softwire(RELAY, EDGE, told4(inner, 3, 1, m.ZERO, BR4, PUBLIC)), any_identification=True))
     inner = udp4(PUBLIC, PUBLIC2, 1232, 1236)
     add("hairpin", clause, "from one subscriber to another by way of the relay", "from softwire to softwire",
         m.packet(softwire(EDGE, RELAY, inner), "forward", softwire(RELAY, EDGE2, stepped(inner))))
@@ -593,6 +604,7 @@ def map_e_ce():
                  udp4(PUBLIC2, HOST, 1236, 40000, ttl=63)))
     add("mesh-to-nobody", clause, "to a port that no subscriber has", "dropped",
         m.packet(udp4(HOST, PUBLIC2, 40000, 80), "drop no-binding"))
+    m.obstacles_in_fragments(add, RELAY, EDGE, 4, udp4(REMOTE, PUBLIC, 53, 1232), EDGE)
 
     def refused(name, what, why, inner, source, reason):
         add(name, clause, what, why, m.packet(softwire(source, EDGE, inner), f"drop {reason}"))

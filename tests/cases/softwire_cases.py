@@ -1,6 +1,7 @@
 """Golden cases of DS-Lite and Lightweight 4over6. Run make.py, which takes them from here."""
 
-from make import (case, data, echo_rest, fragment, icmp6, ipv4, ipv6, packed, packet, sctp, tcp, u32, udp)
+from make import (case, data, echo_rest, fragment, icmp6, ipv4, ipv6, obstacles_in_fragments, packed, packet, sctp, tcp,
+                  u32, udp)
 from make import error4 as icmp_in_ipv4
 
 ZERO = u32(0)
@@ -100,6 +101,7 @@ def b4():
     b4_case("outer-fragments", "RFC 2473 section 7.1", "two IPv6 fragments, the second first", "put together, then opened",
             [packet(ipv6(AFTR, B4, 44, fragment(4, 3, 0, 9) + inner[24:]), "hold"),
              packet(ipv6(AFTR, B4, 44, fragment(4, 0, 1, 9) + inner[:24]), "forward", udp4(FAR, HOST, ttl=63))])
+    obstacles_in_fragments(b4_case, AFTR, B4, 4, inner, B4)
     piece = ipv4(HOST, FAR, 17, data(16), ident=5, offset=100, mf=1)
     b4_case("inner-fragment", "RFC 6333 section 5.3", "a fragment from inside", "carried like any packet",
             packet(piece, "forward", around(B4, AFTR, ipv4(HOST, FAR, 17, data(16), ident=5, offset=100, mf=1, ttl=63))))
@@ -162,6 +164,7 @@ def aftr():
               packet(given, "drop unknown-softwire"), config="silent")
     aftr_case("public-source", "RFC 6333 section 11", "a public source inside", "dropped",
               packet(around(B4, AFTR, udp4("8.8.8.8", FAR)), "drop inner-source-spoofed"))
+    obstacles_in_fragments(aftr_case, B4, AFTR, 4, udp4(HOST, FAR), AFTR)
     b4_own = udp4("192.0.0.2", FAR, df=1)
     aftr_case("b4-itself", "RFC 6333 section 5.7", "the B4's own address", "accepted",
               packet(around(B4, AFTR, b4_own), "forward", udp4(POOL, FAR, 5000, 53, df=1, ttl=63)))
@@ -312,6 +315,7 @@ def lwb4():
                      around(B4, AFTR, icmp_in_ipv4(SHARED, FAR, 8, 0, echo_rest(5000, 1), data(8), df=1, ttl=63))))
     lwb4_case("stranger", "RFC 7596 section 5.2", "from another than the lwAFTR", "dropped",
               packet(around(STRANGER, B4, udp4(FAR, SHARED, 53, 5000)), "drop unknown-softwire"))
+    obstacles_in_fragments(lwb4_case, AFTR, B4, 4, udp4(FAR, SHARED, 53, 5000), B4)
     lwb4_case("port-of-another", "RFC 7596 section 5.2", "for a port outside the set", "dropped",
               packet(around(AFTR, B4, udp4(FAR, SHARED, 53, 5001)), "drop not-ours"))
     given = udp4(FAR, SHARED, 53, 5001)
@@ -416,6 +420,9 @@ def lwaftr():
     lwaftr_case("out-gre-shared", "RFC 7596 section 8.1", "a protocol without ports from a known lwB4",
                 "dropped without 1/5, which would say that it has no softwire",
                 packet(around(first, AFTR, ipv4(SHARED, FAR, 47, data(20))), "drop unsupported-protocol"))
+    lwaftr_case("out-esp-shared", "RFC 7596 section 8.1", "ESP from a known lwB4", "the same",
+                packet(around(first, AFTR, ipv4(SHARED, FAR, 50, data(20))), "drop unsupported-protocol"))
+    obstacles_in_fragments(lwaftr_case, first, AFTR, 4, udp4(SHARED, FAR, 4097, 53), AFTR)
     lwaftr_case("in-forged", "RFC 7596 section 6.2", "from outside with the source of a subscriber",
                 "forged: subscribers come through their softwires",
                 packet(udp4(WHOLE, SHARED, 53, 4096), "drop inner-source-spoofed"))

@@ -3,14 +3,24 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
 
+use std::net::Ipv6Addr;
 use std::path::Path;
+use std::sync::Arc;
 
 use tombolo_config::Provision;
 use tombolo_config::tayga::{LogOption, MapFile, Tayga, parse};
 use tombolo_engine::mechanism::UdpZeroChecksum;
+use tombolo_engine::packet::{HEADROOM, Offload, Packet};
 use tombolo_engine::plan::{AnsweredBy, ServiceKind};
 use tombolo_engine::service::siit::{Role, Siit};
+use tombolo_engine::{DropReason, Engine, Now, Verdict};
+use tombolo_tables::Tables;
+use tombolo_tables::hash::HashKey;
+use tombolo_tables::memory::Heap;
+use tombolo_wire::{Ipv4Header, Ipv6Header, Protocol};
 
+/// For experiments (RFC 3692).
+const UNKNOWN: Protocol = Protocol(253);
 const LEAST: &str = "tun-device nat64\nipv4-addr 192.168.255.1\nprefix 2001:db8:1:ffff::/96\n";
 
 fn accepted(text: &str) -> Tayga {
@@ -178,6 +188,61 @@ fn the_well_known_prefix_is_for_what_tayga_combines_it_with() {
     let configuration = other.configuration(&MapFile::default(), None, 1500).unwrap();
     let ServiceKind::Siit(siit) = &configuration.plan.services[0].kind else { panic!("no SIIT") };
     assert!(siit.mapping.to_ipv6([10, 1, 2, 3].into()).is_ok());
+}
+
+/// What docs/tayga.md says of it.
+#[test]
+fn class_e_is_translated_neither_way() {
+    let tayga = accepted(&format!("{LEAST}map 192.0.2.8 2001:db8::8\n"));
+    let plan = tayga.configuration(&MapFile::default(), None, 1500).unwrap().plan;
+    let tables = Tables::new(&mut Heap, plan.capacity, HashKey::new([1, 2, 3, 4])).unwrap();
+    let mut engine = Engine::new(Arc::new(tables), [9; 32], 0, 1);
+    let mut pass = |packet: &[u8]| {
+        let mut buffer = vec![0; HEADROOM + packet.len()];
+        buffer[HEADROOM..].copy_from_slice(packet);
+        let mut packet = Packet::new(&mut buffer, HEADROOM, packet.len(), Offload::default()).unwrap();
+        engine.process(&plan, &mut packet, Now(1_000_000_000), &mut |_: &mut Packet<'_>| {})
+    };
+    let embedded = |address: [u8; 4]| tayga.prefix.unwrap().embed(address.into());
+    let (host, remote, class_e) = ([192, 0, 2, 8], [198, 51, 100, 7], [240, 0, 0, 1]);
+    let host6: Ipv6Addr = "2001:db8::8".parse().unwrap();
+    assert_eq!(pass(&ipv6(host6, embedded(remote))), Verdict::Forward);
+    assert_eq!(pass(&ipv6(host6, embedded(class_e))), Verdict::Drop(DropReason::IllegalDestination));
+    assert_eq!(pass(&ipv4(remote, host)), Verdict::Forward);
+    assert_eq!(pass(&ipv4(class_e, host)), Verdict::Drop(DropReason::IllegalSource));
+    assert_eq!(pass(&ipv4(remote, class_e)), Verdict::Drop(DropReason::IllegalDestination));
+}
+
+/// A packet of a protocol that nobody knows.
+fn ipv6(source: Ipv6Addr, destination: Ipv6Addr) -> Vec<u8> {
+    let header = Ipv6Header {
+        traffic_class: 0,
+        flow_label: 0,
+        payload_length: 8,
+        next_header: UNKNOWN,
+        hop_limit: 64,
+        source,
+        destination,
+    };
+    let mut packet = vec![0; 48];
+    header.emit(&mut packet);
+    packet
+}
+
+fn ipv4(source: [u8; 4], destination: [u8; 4]) -> Vec<u8> {
+    let header = Ipv4Header {
+        tos: 0,
+        total_length: 28,
+        identification: 0,
+        fragment_word: 0,
+        ttl: 64,
+        protocol: UNKNOWN,
+        source: source.into(),
+        destination: destination.into(),
+    };
+    let mut packet = vec![0; 28];
+    header.emit(&mut packet);
+    packet
 }
 
 #[test]

@@ -1,5 +1,7 @@
-//! SIIT between Linux hosts, for a transport that the gateway only knows by its header. Needs root
-//! and skips loudly without it.
+//! SIIT between Linux hosts: a transport that the gateway only knows by its header, and what becomes of
+//! what it refuses. Needs root and skips loudly without it.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 use std::io;
 use std::net::{SocketAddrV4, SocketAddrV6, UdpSocket};
@@ -7,19 +9,19 @@ use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::time::Duration;
 
 use nix::sys::socket::{SockaddrIn, SockaddrIn6, SockaddrLike, bind};
-use tombolo_lab::{Lab, Topology, skip_without};
+use tombolo_lab::{Lab, Process, Topology, skip_without};
 
 const TOMBOLO: &str = env!("CARGO_BIN_EXE_tombolo");
 const PATIENCE: Duration = Duration::from_secs(20);
-const CONFIGURATION: &str = r#"
-[gateway]
-fastpath = "off"
 
-[[service]]
-kind = "siit"
-prefix = "2001:db8:64::/96"
-eam = [{ ipv4 = "192.0.2.1", ipv6 = "2001:db8:1::2" }]
-"#;
+/// Starts a SIIT with this in `[gateway]`.
+fn start(lab: &Lab, settings: &str) -> Process {
+    let text = format!(
+        "[gateway]\nfastpath = \"off\"\n{settings}\n[[service]]\nkind = \"siit\"\nprefix = \"2001:db8:64::/96\"\n\
+         eam = [{{ ipv4 = \"192.0.2.1\", ipv6 = \"2001:db8:1::2\" }}]\n"
+    );
+    lab.start_gateway("gateway", TOMBOLO, &text).unwrap()
+}
 
 /// A socket of UDP-Lite, which the kernel checks as strictly as UDP.
 fn udp_lite(family: i32, address: &dyn SockaddrLike) -> io::Result<UdpSocket> {
@@ -54,11 +56,7 @@ fn udp_lite_of_linux_hosts_crosses_with_right_checksums() {
     }
     let server = server.unwrap();
     let client = client.run(|| udp_lite(nix::libc::AF_INET6, &SockaddrIn6::from(here))).unwrap().unwrap();
-    let file = lab.directory().unwrap().join("gateway.toml");
-    std::fs::write(&file, CONFIGURATION).unwrap();
-    let command = lab.node("gateway").unwrap().command(TOMBOLO).args(["run", "-c"]);
-    let mut gateway = command.arg(file.display().to_string()).spawn().unwrap();
-    gateway.wait_for_text("ready", PATIENCE).unwrap();
+    let _gateway = start(&lab, "");
 
     let mut buffer = [0; 2000];
     for length in [0, 1, 100, 1400] {
@@ -70,4 +68,33 @@ fn udp_lite_of_linux_hosts_crosses_with_right_checksums() {
         let (received, from) = client.recv_from(&mut buffer).unwrap();
         assert_eq!((&buffer[..received], from.port()), (&question[..], 7));
     }
+}
+
+#[test]
+fn what_is_refused_is_told_and_logged_unless_the_file_says_otherwise() {
+    let name = "what_is_refused_is_told_and_logged_unless_the_file_says_otherwise";
+    if skip_without(name, &["ip"]) {
+        return;
+    }
+    let lab = Lab::create(&Topology::client_gateway_server()).unwrap();
+    let client = lab.node("client").unwrap();
+    // To 169.254.1.1, which no router forwards to. What comes back within the time, if anything does.
+    let refused = |patience: Duration| {
+        let socket = client.run(|| UdpSocket::bind("[2001:db8:1::2]:5000")).unwrap().unwrap();
+        socket.set_read_timeout(Some(patience)).unwrap();
+        socket.connect("[2001:db8:64::169.254.1.1]:7").unwrap();
+        socket.send(b"who is there?").unwrap();
+        socket.recv(&mut [0]).unwrap_err().kind()
+    };
+    let mut gateway = start(&lab, "");
+    assert_eq!(refused(PATIENCE), io::ErrorKind::PermissionDenied, "ICMPv6 1/1");
+    let line = "refused reason=link-local-address source=2001:db8:1::2 destination=2001:db8:64::a9fe:101 protocol=17 \
+                source_port=5000 destination_port=7";
+    gateway.wait_for_text(line, PATIENCE).unwrap();
+    gateway.stop();
+    let gateway = start(&lab, "icmp_refusals = false");
+    assert_eq!(refused(Duration::from_millis(500)), io::ErrorKind::WouldBlock);
+    let said = gateway.stop().stderr;
+    assert!(said.contains("reason=\"link-local-address\" count=1"), "it is counted: {said}");
+    assert!(!said.contains("destination=2001:db8:64::a9fe:101"), "{said}");
 }

@@ -143,7 +143,7 @@ impl Serve for MapTCe {
             return self.error_from_outside(parsed, own, work);
         }
         let remote = self.remote_ipv4(parsed.source, source_port(parsed)).map_err(refuse)?;
-        check_scope(remote)?;
+        check_scope(remote).map_err(refuse)?;
         let Some(arriving) = self.edge.arrive(parsed, own, remote, work)? else { return Ok(Verdict::Hold) };
         let to =
             Rewrite { source: remote, destination: arriving.host, source_port: None, destination_port: arriving.port };
