@@ -82,6 +82,8 @@ pub(crate) fn all() -> Vec<Case> {
     let many: Vec<String> = (0..9).map(|n| format!("2001:db8:1::{}/128", 2 * n + 2)).collect();
     cases.push(listed_case("nat64, many inside", &many.iter().map(String::as_str).collect::<Vec<_>>()));
     cases.push(nested_case("nat64, a prefix in another"));
+    cases.push(round_case("nat64 twice, packets that have come round"));
+    cases.push(both_sides_case("nat64, permissions renewed from both sides"));
     cases.push(exempt_case("nat44, some ports untranslated"));
     cases.push(assigned_case("nat64, addresses for some"));
     for (name, policy) in [
@@ -246,19 +248,62 @@ fn listed_case(name: &'static str, inside: &[&str]) -> Case {
 
 /// Two NAT64s, the prefix of one in that of the other.
 fn nested_case(name: &'static str) -> Case {
+    two_nat64(name, ["3fff:0:808:808::/96", "3fff::/32"])
+}
+
+/// Two NAT64s, and packets to the one that come out of either (RFC 6146 section 3.5).
+fn round_case(name: &'static str) -> Case {
+    let prefixes = ["64:ff9b::/96", "2001:db8:64::/96"];
+    let (_, plan, plain) = two_nat64(name, prefixes);
+    let prefixes = prefixes.map(|prefix| prefix.parse::<Prefix64>().unwrap());
+    let build = move |numbers: &mut Numbers, world: &World| {
+        if !numbers.one_in(4) {
+            return plain(numbers, world);
+        }
+        let [source, destination] = [(); 2].map(|()| {
+            let address = packets::remote(numbers);
+            numbers.pick(&prefixes).embed(address)
+        });
+        let ports = packets::ports(numbers);
+        packets::ipv6_frame(numbers, source, destination, ports)
+    };
+    (name, plan, Box::new(build))
+}
+
+/// With these prefixes, and a pool of its own for each.
+fn two_nat64(name: &'static str, [first, second]: [&str; 2]) -> Case {
     let settings = TranslateSettings::default();
     let one = |prefix, ranges| nat64_case(name, prefix, Policy::default(), settings, ranges);
-    let (_, mut plan, to_inner) = one("3fff:0:808:808::/96", vec![pool(1024..=1060, 0)]);
-    let inner_slots = plan.outside_slots().unwrap();
-    let outer_pool = PoolRange { first: OTHER_POOL, last: OTHER_POOL, ..pool(1024..=1060, inner_slots) };
-    let (_, outer, to_outer) = one("3fff::/32", vec![outer_pool]);
-    plan.services.extend(outer.services.into_iter().map(|service| Service { number: 1, ..service }));
+    let (_, mut plan, to_first) = one(first, vec![pool(1024..=1060, 0)]);
+    let first_slots = plan.outside_slots().unwrap();
+    let second_pool = PoolRange { first: OTHER_POOL, last: OTHER_POOL, ..pool(1024..=1060, first_slots) };
+    let (_, other, to_second) = one(second, vec![second_pool]);
+    plan.services.extend(other.services.into_iter().map(|service| Service { number: 1, ..service }));
     if let ServiceKind::Nat64(nat64) = &mut plan.services[1].kind {
         nat64.nat.static_bindings.clear();
     }
     plan.capacity.outside_slots = plan.outside_slots().unwrap();
     let build = move |numbers: &mut Numbers, world: &World| {
-        if numbers.one_in(2) { to_inner(numbers, world) } else { to_outer(numbers, world) }
+        if numbers.one_in(2) { to_first(numbers, world) } else { to_second(numbers, world) }
+    };
+    (name, plan, Box::new(build))
+}
+
+/// A NAT64 that filters by address, and a few conversations that go on: who refreshes a session renews
+/// its permission (RFC 6146 section 3.5.1).
+fn both_sides_case(name: &'static str) -> Case {
+    let policy = Policy { filtering: Filtering::AddressDependent.into(), ..Policy::default() };
+    let ranges = vec![pool(1024..=1060, 0)];
+    let (name, plan, _) = nat64_case(name, "64:ff9b::/96", policy, TranslateSettings::default(), ranges);
+    let build = |numbers: &mut Numbers, world: &World| {
+        let remote = numbers.pick(&[Ipv4Addr::new(8, 8, 8, 8), Ipv4Addr::new(9, 9, 9, 9)]);
+        let remote_port = numbers.pick(&[80, 5000]);
+        let bound = packets::bound(numbers, world);
+        if let Some((address, port)) = bound.filter(|_| numbers.one_in(2)) {
+            return packets::ipv4_frame(numbers, remote, address, (remote_port, port));
+        }
+        let host = numbers.pick(&["2001:db8:1::2", "2001:db8:1::3"]).parse().unwrap();
+        packets::ipv6_frame(numbers, host, Prefix64::WELL_KNOWN.embed(remote), (5001, remote_port))
     };
     (name, plan, Box::new(build))
 }

@@ -24,7 +24,7 @@ use tombolo_tables::lpm::Prefix;
 use tombolo_wire::Prefix64;
 
 use crate::packets::{self, Numbers};
-use crate::plans::{Case, POOL, plan};
+use crate::plans::{self, Case, POOL, plan};
 use crate::portions::in_blocks;
 use crate::world::World;
 
@@ -49,6 +49,7 @@ pub(crate) fn cases() -> Vec<Case> {
         aftr("aftr", SoftwireSettings::default(), plain),
         aftr("aftr, narrow", narrow, closed),
         in_blocks(aftr("aftr, blocks", SoftwireSettings::default(), plain)),
+        continuity_case("aftr, addresses of ends"),
         lwb4("lwb4", SoftwireSettings::default(), plain),
         lwb4("lwb4, pipe", pipe, closed),
         map_e("map-e ce", MapDomain::default()),
@@ -56,6 +57,7 @@ pub(crate) fn cases() -> Vec<Case> {
         map_t("map-t ce", MapDomain::default(), dmr()),
         map_t("map-t ce, mesh", MapDomain::new(vec![rule()]).unwrap(), dmr()),
         map_t("map-t ce, well-known prefix", MapDomain::default(), Prefix64::WELL_KNOWN),
+        without_napt_case("map-e ce without napt, beside a nat64"),
     ]
 }
 
@@ -121,6 +123,22 @@ fn aftr(name: &'static str, softwire: SoftwireSettings, policy: Policy) -> Case 
     })
 }
 
+/// What hosts send to the ends of softwires, which have 192.0.0.0/29 (RFC 6333 section 5.7), and to the addresses
+/// around it.
+fn continuity_case(name: &'static str) -> Case {
+    let (_, plan, plain) = aftr(name, SoftwireSettings::default(), Policy::default());
+    let build = move |numbers: &mut Numbers, world: &World| {
+        if !numbers.one_in(4) {
+            return plain(numbers, world);
+        }
+        let to = Ipv4Addr::from_bits(0xbfff_fffe + u32::try_from(numbers.below(12)).unwrap());
+        let (from, ports) = (packets::host(numbers), packets::ports(numbers));
+        let frame = packets::ipv4_frame(numbers, from, to, ports);
+        tunnelled(numbers, (LOCAL, REMOTE), &frame)
+    };
+    (name, plan, Box::new(build))
+}
+
 fn lwb4(name: &'static str, softwire: SoftwireSettings, policy: Policy) -> Case {
     let kind = ServiceKind::Lwb4(Lwb4 {
         inside: inside(),
@@ -174,6 +192,31 @@ fn map_e(name: &'static str, mesh: MapDomain) -> Case {
     let kind = ServiceKind::MapECe(MapECe { edge, relay: REMOTE, softwire: SoftwireSettings::default() });
     let local = ce().address();
     case(name, kind, move |numbers, world| self::edge(numbers, world, MAP, local))
+}
+
+/// An edge whose hosts have its shared address and keep to its ports themselves: to other ports of that address
+/// packets leave, to its own they do not (RFC 7597 section 5.1). The programs take none of its packets, and those of
+/// the other service all the same.
+fn without_napt_case(name: &'static str) -> Case {
+    let edge = MapEdge { napt: None, ..map_edge(MapDomain::default()) };
+    let kind = ServiceKind::MapECe(MapECe { edge, relay: REMOTE, softwire: SoftwireSettings::default() });
+    let ranges = vec![plans::pool(1024..=1060, 0)];
+    let (_, mut plan, to_nat64) =
+        plans::nat64_case(name, "64:ff9b::/96", Policy::default(), TranslateSettings::default(), ranges);
+    plan.services.push(Service::new(1, "edge", kind));
+    let local = ce().address();
+    let build = move |numbers: &mut Numbers, world: &World| {
+        if !numbers.one_in(3) {
+            return to_nat64(numbers, world);
+        }
+        let [source, destination] = [(); 2].map(|()| {
+            let port = numbers.pick(&[1232, 1235, 1236, 2256, 80]);
+            (if numbers.one_in(3) { packets::remote(numbers) } else { MAP }, port)
+        });
+        let frame = packets::ipv4_frame(numbers, source.0, destination.0, (source.1, destination.1));
+        if numbers.one_in(2) { frame } else { tunnelled(numbers, (REMOTE, local), &frame) }
+    };
+    (name, plan, Box::new(build))
 }
 
 fn dmr() -> Prefix64 {
