@@ -698,6 +698,12 @@ def icmp_details():
         case(f"t32-packet-too-big-{mtu}", "RFC 8021, RFC 8201 section 4", f"packet too big with MTU {mtu}",
              "T32, A34: no IPv6 link is that small; it would only make hosts send atomic fragments",
              packet(error6(R6, B6, 2, 0, u32(mtu), GONE6), "drop icmp-untranslatable"))
+    about6 = ipv6(B6, A6, 44, fragment(253, 0, 1, 0x4321) + data(1400), hops=60)[:1232]
+    about4 = ipv4(B4, A4, 253, data(1400), mf=1, ident=0x4321, ttl=60)[:548]
+    for mtu, result in ((1280, 1252), (1400, 1372), (1500, 1472)):
+        mapped6to4(f"packet-too-big-{mtu}-about-a-fragment", 2, 0, u32(mtu), 3, 4, u32(result),
+                   f"packet too big with MTU {mtu} about a fragment", about=about6, about4=about4,
+                   why="A7: the next fragment gets a Fragment header too: 28 less, or it would be too big for ever")
     segment, segment6 = tcp(A4, B4, 1000, 80, b"")[:8], tcp(A6, B6, 1000, 80, b"")[:8]
     mapped4to6("t38-eight-bytes-of-tcp", 3, 1, ZERO, 1, 0, ZERO, "an error that quotes eight bytes of TCP",
                about=ipv4(A4, B4, 6, segment, ttl=60, df=1, total=40),

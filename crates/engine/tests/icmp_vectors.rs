@@ -10,7 +10,7 @@ use bytes::{Buffer, assert_valid, hex, ipv4_packet, ipv6_packet, naive_sum, run_
 use serde_json::Value;
 use tombolo_engine::mechanism::icmp::{map_error_4to6, map_error_6to4};
 use tombolo_engine::mechanism::mtu::{
-    clamp_segment_size, segment_size_of_softwire, segment_size_of_translation, too_big_4to6, too_big_6to4,
+    GROWTH, clamp_segment_size, segment_size_of_softwire, segment_size_of_translation, too_big_4to6, too_big_6to4,
 };
 use tombolo_engine::mechanism::screen::{screen_ipv4, screen_ipv6};
 use tombolo_engine::mechanism::{
@@ -260,11 +260,11 @@ fn reported_sizes_are_translated() {
     assert_eq!(run_vectors("mtu", is("ptb_4to6"), check_4to6), 21);
     assert_eq!(run_vectors("mtu", is("ptb_4to6_plateau"), check_4to6), 15);
     let check_6to4 = |case: &Value| {
-        let reported = too_big_6to4(field(case, "icmp6_mtu"), &links(case));
+        let reported = too_big_6to4(field(case, "icmp6_mtu"), GROWTH, &links(case));
         assert_eq!(reported.map(u32::from), Some(field(case, "expect_icmp4_mtu")));
     };
     assert_eq!(run_vectors("mtu", is("ptb_6to4"), check_6to4), 14);
-    let check_invalid = |case: &Value| assert_eq!(too_big_6to4(field(case, "icmp6_mtu"), &links(case)), None);
+    let check_invalid = |case: &Value| assert_eq!(too_big_6to4(field(case, "icmp6_mtu"), GROWTH, &links(case)), None);
     assert_eq!(run_vectors("mtu", is("ptb_6to4_invalid"), check_invalid), 4);
 }
 
@@ -466,7 +466,7 @@ fn packets_to_small_ipv4_links_are_cut_or_answered() {
 fn the_pure_maps_agree_with_the_packets() {
     let settings = TranslateSettings::default();
     assert_eq!(map_error_4to6(3, 2, 0, 60, &settings).unwrap().rest, 6);
-    assert!(map_error_6to4(2, 0, 1279, &settings).is_err());
+    assert!(map_error_6to4(2, 0, 1279, GROWTH, &settings).is_err());
 }
 
 /// Body of `length` bytes in which the embedded packet says that it is `claimed` bytes long.

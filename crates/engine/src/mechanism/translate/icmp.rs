@@ -72,11 +72,17 @@ pub fn map_error_4to6(
     Ok(target)
 }
 
-/// What an ICMPv6 error becomes. `rest` is bytes 4 to 7 of it.
+/// What an ICMPv6 error becomes. `rest` is bytes 4 to 7 of it, `growth` as for [`too_big_6to4`].
 ///
 /// # Errors
 /// [`DropReason::IcmpUntranslatable`].
-pub fn map_error_6to4(kind: u8, code: u8, rest: u32, settings: &TranslateSettings) -> Result<IcmpTarget, DropReason> {
+pub fn map_error_6to4(
+    kind: u8,
+    code: u8,
+    rest: u32,
+    growth: u32,
+    settings: &TranslateSettings,
+) -> Result<IcmpTarget, DropReason> {
     use icmpv4::{DESTINATION_UNREACHABLE, PARAMETER_PROBLEM, TIME_EXCEEDED, unreachable};
     let target = match (kind, code) {
         (icmpv6::DESTINATION_UNREACHABLE, 0 | 2 | 3) => {
@@ -88,7 +94,7 @@ pub fn map_error_6to4(kind: u8, code: u8, rest: u32, settings: &TranslateSetting
         (icmpv6::DESTINATION_UNREACHABLE, 4) => IcmpTarget::with_extension(DESTINATION_UNREACHABLE, unreachable::PORT),
         // Its code is to be ignored (RFC 4443 section 3.2).
         (icmpv6::PACKET_TOO_BIG, _) => {
-            let mtu = too_big_6to4(rest, settings).ok_or(DropReason::IcmpUntranslatable)?;
+            let mtu = too_big_6to4(rest, growth, settings).ok_or(DropReason::IcmpUntranslatable)?;
             IcmpTarget {
                 rest: u32::from(mtu),
                 ..IcmpTarget::with_extension(DESTINATION_UNREACHABLE, unreachable::FRAGMENTATION_NEEDED)

@@ -22,6 +22,7 @@ use tombolo_wire::{
 use super::extension::{Layout, append_node, lay_out, node_length, split_body};
 use super::headers::{LARGEST_WITHOUT_DF, fragment_fields_6to4, protocol_4to6, protocol_6to4};
 use super::icmp::{IcmpTarget, map_error_4to6, map_error_6to4};
+use super::mtu::{GROWTH, GROWTH_OF_FRAGMENT};
 use super::settings::{Rewrite, TranslateSettings};
 use super::transport::{self, Change, pseudo_icmpv6};
 use crate::mechanism::identification::IdentificationGenerator;
@@ -118,7 +119,8 @@ pub fn translate_error_6to4(
 ) -> Result<(), DropReason> {
     let message = message_of(packet, parsed, embedded)?;
     let view = Icmpv6View::parse(message).map_err(|_| DropReason::Malformed)?;
-    let target = map_error_6to4(view.kind(), view.code(), view.rest_of_header(), settings)?;
+    let growth = if embedded.fragment.is_some() { GROWTH_OF_FRAGMENT } else { GROWTH };
+    let target = map_error_6to4(view.kind(), view.code(), view.rest_of_header(), growth, settings)?;
     let pseudo = pseudo_icmpv6(Sum::ZERO.ipv6(parsed.source).ipv6(parsed.destination), parsed.transport_length());
     if packet.offload.checksum == ChecksumState::Complete && !pseudo.bytes(message).verifies() {
         return Err(DropReason::BadChecksum);

@@ -12,7 +12,9 @@ use super::settings::TranslateSettings;
 use crate::packet::ChecksumState;
 
 /// Bytes that a packet grows by on its way to IPv6.
-const GROWTH: u32 = 20;
+pub const GROWTH: u32 = 20;
+/// Bytes that a fragment grows by: it gets a Fragment header as well.
+pub const GROWTH_OF_FRAGMENT: u32 = 28;
 
 /// The MTU of an ICMPv6 "packet too big" for that of an ICMPv4 "fragmentation needed". `mtu` is
 /// zero if the router is older than RFC 1191; then the next plateau below `embedded_length`, the
@@ -31,14 +33,15 @@ pub fn too_big_4to6(mtu: u16, embedded_length: u32, settings: &TranslateSettings
 
 /// The MTU of an ICMPv4 "fragmentation needed" for that of an ICMPv6 "packet too big"; `None` below
 /// 1280, which no IPv6 link may have and whose only use is to make hosts send atomic fragments (RFC
-/// 8021).
+/// 8021). By `growth` the packet in error had grown: of a fragment that may not be fragmented
+/// further the next one would be too big again, if its Fragment header did not count.
 #[must_use]
 #[expect(clippy::cast_possible_truncation, reason = "limited to 65535 before")]
-pub fn too_big_6to4(mtu: u32, settings: &TranslateSettings) -> Option<u16> {
+pub fn too_big_6to4(mtu: u32, growth: u32, settings: &TranslateSettings) -> Option<u16> {
     if mtu < u32::from(ipv6::MINIMUM_MTU) {
         return None;
     }
-    let reported = (mtu - GROWTH).min(settings.ipv4_mtu).min(settings.ipv6_mtu.saturating_sub(GROWTH));
+    let reported = (mtu - growth).min(settings.ipv4_mtu).min(settings.ipv6_mtu.saturating_sub(growth));
     Some(reported.min(u32::from(u16::MAX)) as u16)
 }
 
