@@ -18,8 +18,7 @@ use crate::gateway::{Gateway, GatewayError, TestFrames};
 use crate::headers::{Headers, Hops};
 use crate::processors::Work;
 use crate::scale::Scale;
-use crate::search::Attempt;
-use crate::search::Verdict;
+use crate::search::{Attempt, Found, Searching, Verdict};
 use crate::trial::{Directions, Sharing, Surroundings, Tally, Trial, TrialPlan, TrialRecord};
 
 /// TTL of the tester's frames (RFC 2544 appendix C.2.6.4.13).
@@ -684,16 +683,34 @@ impl Bench {
         max: u64,
         hint: Option<u64>,
         mut attempt: impl FnMut(&mut Bench, u64) -> Result<Trial, BenchError>,
-    ) -> Result<crate::search::Found, BenchError> {
-        let search = self.effort.search(max, max / self.lowest_rate_part, hint);
-        let hopeless = f64::from(self.effort.hopeless_loss_percent);
-        let found = search.run(|rate, bounds| {
-            self.bounds = Some(bounds);
-            let trial = attempt(self, rate)?;
-            Ok::<_, BenchError>(Attempt { verdict: trial.verdict, beyond_doubt: trial.loss_percent() > hopeless })
-        });
+    ) -> Result<Found, BenchError> {
+        let mut searching = self.begin_search(max, hint);
+        while self.search_on(&mut searching, &mut attempt)? {}
+        Ok(searching.found())
+    }
+
+    /// Begins a search of the highest rate that passes.
+    pub fn begin_search(&self, max: u64, hint: Option<u64>) -> Searching {
+        self.effort.search(max, max / self.lowest_rate_part, hint).begin()
+    }
+
+    /// Makes one more attempt of a search; false if there is none to make.
+    ///
+    /// # Errors
+    /// What `attempt` returns.
+    pub fn search_on(
+        &mut self,
+        searching: &mut Searching,
+        attempt: impl FnOnce(&mut Bench, u64) -> Result<Trial, BenchError>,
+    ) -> Result<bool, BenchError> {
+        let Some((rate, bounds)) = searching.wanted() else { return Ok(false) };
+        self.bounds = Some(bounds);
+        let trial = attempt(self, rate);
         self.bounds = None;
-        found
+        let trial = trial?;
+        let hopeless = f64::from(self.effort.hopeless_loss_percent);
+        searching.note(Attempt { verdict: trial.verdict, beyond_doubt: trial.loss_percent() > hopeless });
+        Ok(true)
     }
 }
 

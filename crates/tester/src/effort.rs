@@ -22,6 +22,8 @@ pub struct Effort {
     pub resolution: f64,
     /// Times a failed trial is tried again (RFC 9004 section 5.3, loss verification).
     pub verify_failures: u32,
+    /// Times that a search goes on upwards from what it has found.
+    pub second_looks: u32,
     /// A trial that lost more than this, in percent, failed without being tried again.
     pub hopeless_loss_percent: u32,
     /// Times an invalid trial of a search is tried again.
@@ -77,6 +79,7 @@ impl Effort {
         repetitions: 20,
         resolution: 0.001,
         verify_failures: 0,
+        second_looks: 0,
         hopeless_loss_percent: 100,
         repeat_invalid: 4,
         drain_ms: 2000,
@@ -130,6 +133,7 @@ impl Effort {
         repetitions: 3,
         resolution: 0.02,
         verify_failures: 1,
+        second_looks: 0,
         hopeless_loss_percent: 10,
         repeat_invalid: 2,
         drain_ms: 300,
@@ -180,6 +184,7 @@ impl Effort {
             verify_failures: self.verify_failures,
             repeat_invalid: self.repeat_invalid,
             hint: hint.filter(|rate| *rate > 0),
+            second_looks: self.second_looks,
         }
     }
 }

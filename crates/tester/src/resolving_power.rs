@@ -80,15 +80,18 @@ impl Comparison {
 }
 
 fn plan(gateways: [Spec; 2], max_rate: Option<u64>) -> SeriesPlan {
-    // A failure is verified: a pause of the machine must not decide a search.
+    // A failure is verified, and the search looks upwards again and again: neither a pause of the machine nor
+    // a slower moment must decide it, and a virtual one has many of both.
     let effort = Effort {
         form: "self-test",
         repetitions: REPETITIONS,
         resolution: 0.002,
-        verify_failures: 2,
+        trial_seconds: 0.2,
+        verify_failures: 3,
+        second_looks: 10,
         // Plain forwarding and the forwarder keep a frame for a millisecond at most: what is missing then
         // is lost, and most trials near the limit lose some.
-        drain_ms: 100,
+        drain_ms: 50,
         repeat_invalid: 6,
         ..Effort::QUICK
     };

@@ -57,6 +57,9 @@ pub struct Search {
     pub repeat_invalid: u32,
     /// Start here instead of in the middle, and widen: for a value known from before.
     pub hint: Option<u64>,
+    /// Times that the search goes on upwards from what it has found: a moment in which the machine was
+    /// slower, and which outlasted the verification of a failure, is over then.
+    pub second_looks: u32,
 }
 
 /// What a search found.
@@ -82,67 +85,111 @@ impl Search {
     ///
     /// # Errors
     /// What `trial` returns as error.
-    pub fn run<A: Into<Attempt>, E>(&self, mut trial: impl FnMut(u64, (u64, u64)) -> Result<A, E>) -> Result<Found, E> {
-        let mut found = Found { highest_passing: 0, lowest_not_passing: None, limited_by_tester: false, trials: 0 };
-        let (mut low, mut high) = (0u64, self.max);
-        // Around a hint the steps double until the limit is between two trials; from then on,
-        // bisection.
-        let mut step = self.hint.map_or(0, |hint| (hint / 16).max(self.resolution).max(1));
-        let mut next = self.hint.map_or_else(|| low.midpoint(high), |hint| hint.clamp(1, self.max));
-        let hopeless = |low: u64, high: u64| low == 0 && high <= self.floor;
-        while high - low > self.resolution.max(low.saturating_mul(self.resolution_ppm) / 1_000_000)
-            && !hopeless(low, high)
-        {
-            match self.judge(next, (low, high), &mut found.trials, &mut trial)? {
-                Verdict::Passed => low = next,
-                verdict => {
-                    high = next;
-                    found.lowest_not_passing = Some(next);
-                    found.limited_by_tester = verdict == Verdict::Invalid;
-                }
-            }
-            next = match (step, low, found.lowest_not_passing) {
-                (1.., 0, Some(high)) if high > step => high - step,
-                (1.., 1.., None) if self.max - low > step => low + step,
-                _ => low.midpoint(high),
-            };
-            step = step.saturating_mul(2);
+    pub fn run<A: Into<Attempt>, E>(self, mut trial: impl FnMut(u64, (u64, u64)) -> Result<A, E>) -> Result<Found, E> {
+        let mut searching = self.begin();
+        while let Some((value, bounds)) = searching.wanted() {
+            searching.note(trial(value, bounds)?.into());
         }
-        if found.lowest_not_passing.is_none() && low < self.max {
-            // The interval closed under the largest value itself, which was never tried.
-            match self.judge(self.max, (low, high), &mut found.trials, &mut trial)? {
-                Verdict::Passed => low = self.max,
-                verdict => {
-                    found.lowest_not_passing = Some(self.max);
-                    found.limited_by_tester = verdict == Verdict::Invalid;
-                }
-            }
-        }
-        found.highest_passing = low;
-        Ok(found)
+        Ok(searching.found)
     }
 
-    fn judge<A: Into<Attempt>, E>(
-        &self,
-        value: u64,
-        bounds: (u64, u64),
-        trials: &mut u32,
-        trial: &mut impl FnMut(u64, (u64, u64)) -> Result<A, E>,
-    ) -> Result<Verdict, E> {
-        let (mut failures, mut invalid) = (0, 0);
-        loop {
-            *trials += 1;
-            let attempt: Attempt = trial(value, bounds)?.into();
-            match attempt.verdict {
-                Verdict::Passed => return Ok(Verdict::Passed),
-                Verdict::Failed if failures >= self.verify_failures || attempt.beyond_doubt => {
-                    return Ok(Verdict::Failed);
-                }
-                Verdict::Failed => failures += 1,
-                Verdict::Invalid if invalid >= self.repeat_invalid => return Ok(Verdict::Invalid),
-                Verdict::Invalid => invalid += 1,
+    /// Begins a search whose trials are somebody else's to make, one for each call of [`Searching::note`].
+    #[must_use]
+    pub fn begin(self) -> Searching {
+        Searching {
+            search: self,
+            found: Found { highest_passing: 0, lowest_not_passing: None, limited_by_tester: false, trials: 0 },
+            high: self.max,
+            // Around a hint the steps double until the limit is between two trials; from then on,
+            // bisection.
+            step: self.hint.map_or(0, |hint| (hint / 16).max(self.resolution).max(1)),
+            next: self.hint.map_or_else(|| 0_u64.midpoint(self.max), |hint| hint.clamp(1, self.max)),
+            failures: 0,
+            invalid: 0,
+            looks: self.second_looks,
+        }
+    }
+}
+
+/// A search under way.
+#[derive(Clone, Debug)]
+pub struct Searching {
+    search: Search,
+    found: Found,
+    high: u64,
+    step: u64,
+    next: u64,
+    /// Attempts at the value that is tried.
+    failures: u32,
+    invalid: u32,
+    /// Second looks that are left.
+    looks: u32,
+}
+
+impl Searching {
+    /// The value to try, and the interval that is left; `None` once the search has ended.
+    #[must_use]
+    pub fn wanted(&self) -> Option<(u64, (u64, u64))> {
+        let Search { max, floor, .. } = self.search;
+        let low = self.found.highest_passing;
+        let is_near = self.high - low <= self.resolution();
+        let is_hopeless = low == 0 && self.high <= floor;
+        let value = match self.found.lowest_not_passing {
+            _ if !is_near && !is_hopeless => self.next,
+            // The interval closed under the largest value itself, which was never tried.
+            None if low < max => max,
+            _ => return None,
+        };
+        Some((value, (low, self.high)))
+    }
+
+    /// Takes down how an attempt at the value that is wanted came out.
+    pub fn note(&mut self, attempt: Attempt) {
+        let Some((value, _)) = self.wanted() else { return };
+        self.found.trials += 1;
+        match attempt.verdict {
+            Verdict::Passed => self.found.highest_passing = value,
+            Verdict::Failed if self.failures < self.search.verify_failures && !attempt.beyond_doubt => {
+                self.failures += 1;
+                return;
+            }
+            Verdict::Invalid if self.invalid < self.search.repeat_invalid => {
+                self.invalid += 1;
+                return;
+            }
+            verdict => {
+                self.high = value;
+                self.found.lowest_not_passing = Some(value);
+                self.found.limited_by_tester = verdict == Verdict::Invalid;
             }
         }
+        (self.failures, self.invalid) = (0, 0);
+        let low = self.found.highest_passing;
+        self.next = match (self.step, low, self.found.lowest_not_passing) {
+            (1.., 0, Some(high)) if high > self.step => high - self.step,
+            (1.., 1.., None) if self.search.max - low > self.step => low + self.step,
+            _ => low.midpoint(self.high),
+        };
+        self.step = self.step.saturating_mul(2);
+        if self.wanted().is_none() && self.looks > 0 && (1..self.search.max).contains(&low) {
+            self.looks -= 1;
+            self.high = self.search.max;
+            self.found.lowest_not_passing = None;
+            self.step = 2 * self.resolution().max(1);
+            self.next = low.saturating_add(self.step).min(self.search.max);
+        }
+    }
+
+    /// How near to each other the highest passing and the lowest failing value have to be.
+    fn resolution(&self) -> u64 {
+        let Search { resolution, resolution_ppm, .. } = self.search;
+        resolution.max(self.found.highest_passing.saturating_mul(resolution_ppm) / 1_000_000)
+    }
+
+    /// What was found so far; all of it once nothing is wanted any more.
+    #[must_use]
+    pub fn found(&self) -> Found {
+        self.found
     }
 }
 
@@ -158,6 +205,7 @@ mod tests {
         verify_failures: 0,
         repeat_invalid: 0,
         hint: None,
+        second_looks: 0,
     };
 
     fn capable_of(limit: u64) -> impl FnMut(u64, (u64, u64)) -> Result<Verdict, Interrupted> {
@@ -173,6 +221,31 @@ mod tests {
                 assert!(found.trials <= 32, "{} trials for {limit} with hint {hint:?}", found.trials);
             }
         }
+    }
+
+    #[test]
+    fn a_second_look_finds_what_a_slow_moment_hid() {
+        let slow_until = |moment: u32| {
+            let mut trials = 0;
+            move |value, _| {
+                trials += 1;
+                let limit = if trials <= moment { 4000 } else { 5000 };
+                Ok::<_, Interrupted>(if value <= limit { Verdict::Passed } else { Verdict::Failed })
+            }
+        };
+        let search = Search { hint: Some(5000), verify_failures: 2, second_looks: 3, ..PLAIN };
+        for moment in 0..80 {
+            let found = search.run(slow_until(moment)).unwrap();
+            // One that is over while the last look ends is seen by no other.
+            let is_too_late = found.highest_passing <= 4001 && found.trials <= moment + 3;
+            assert!(found.highest_passing == 5000 || is_too_late, "{moment}: {found:?}");
+            assert!(found.lowest_not_passing == Some(found.highest_passing + 1));
+        }
+        assert_eq!(search.run(slow_until(30)).unwrap().highest_passing, 5000);
+        assert_eq!(Search { second_looks: 0, ..search }.run(slow_until(30)).unwrap().highest_passing, 4000);
+        let all = Search { second_looks: 3, ..PLAIN }.run(capable_of(u64::MAX)).unwrap();
+        assert_eq!((all.highest_passing, all.lowest_not_passing), (10_000, None));
+        assert_eq!(Search { second_looks: 3, ..PLAIN }.run(capable_of(0)).unwrap().highest_passing, 0);
     }
 
     #[test]

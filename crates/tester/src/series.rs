@@ -1,7 +1,8 @@
 //! A series: one procedure, one or several gateways, several repetitions, interleaved.
 //!
 //! Repetition 1 measures every gateway, then repetition 2 does, and so on, so that the drift of the
-//! machine meets all alike; gateways are compared by the ratios within a repetition. Every trial,
+//! machine meets all alike; searches of gateways without connections take turns trial by trial. Gateways are
+//! compared by the ratios within a repetition. Every trial,
 //! measurement and summary is a line of the result file, written when it is known: what an
 //! interruption leaves is whole, and a resumed series skips what it finds there.
 
@@ -23,7 +24,7 @@ use crate::gateway::between_ports::{external::External, laboratory::Laboratory, 
 use crate::gateway::{Addresses, Flows, Gateway, MapRule, Spec, Technology, TestFrames};
 use crate::isolation::{self, Isolation};
 use crate::machine::{self, Machine};
-use crate::procedure::{Known, Measured, packet::Procedure};
+use crate::procedure::{self, Known, Measured, packet::Procedure};
 use crate::readings::{GatewaySummary, Reading, Readings, summarise};
 use crate::results::ResultFile;
 use crate::scale::Scale;
@@ -194,13 +195,18 @@ impl SeriesPlan {
         progress.planned(&forecast);
         forecast::check_memory(&forecast, forecast::memory_left()).map_err(BenchError::Unsuitable)?;
         for repetition in 1..=repetitions {
-            for station in stations.iter_mut().filter(|s| !s.failed) {
-                if self.is_known(&values, &station.name, repetition) {
-                    continue;
-                }
-                station.bench.reseed(u64::from(repetition));
-                let mut recorder = Recorder { results, progress, done: (repetition - 1, repetitions) };
-                let outcome = self.measure(station, &mut recorder);
+            let is_missing = |s: &&mut Station| !s.failed && !self.is_known(&values, &s.name, repetition);
+            let mut missing: Vec<_> = stations.iter_mut().filter(is_missing).collect();
+            missing.iter_mut().for_each(|station| station.bench.reseed(u64::from(repetition)));
+            let done = (repetition - 1, repetitions);
+            let mut outcomes = Vec::new();
+            if self.takes_turns(&missing) {
+                outcomes = measure_in_turns(&mut missing, &mut Recorder { results, progress, done });
+            }
+            let mut outcomes = outcomes.into_iter();
+            for station in missing {
+                let outcome =
+                    outcomes.next().unwrap_or_else(|| self.measure(station, &mut Recorder { results, progress, done }));
                 let tally = std::mem::take(&mut station.bench.tally);
                 station.tally.add(&tally);
                 match outcome {
@@ -282,6 +288,12 @@ impl SeriesPlan {
             Procedure::BackToBack => 1,
             _ => self.effort.repetitions.max(1),
         }
+    }
+
+    /// Whether gateways are measured trial by trial in turns. Connections would age meanwhile.
+    fn takes_turns(&self, stations: &[&mut Station]) -> bool {
+        let keeps_none = |station: &&mut Station| !station.bench.test_frames.technology.is_stateful();
+        self.procedure == Procedure::Throughput && stations.len() > 1 && stations.iter().all(keeps_none)
     }
 
     fn measure(&self, station: &mut Station, observer: &mut dyn Observer) -> Result<Vec<Measured>, BenchError> {
@@ -582,6 +594,19 @@ fn forwarding_of(technology: Technology) -> Technology {
         FrameKind::Ipv4 => Technology::Forward4,
         FrameKind::Ipv6 | FrameKind::Ipv4InIpv6 => Technology::Forward6,
     }
+}
+
+/// The throughput of all stations, those that answer a probe.
+fn measure_in_turns(
+    stations: &mut [&mut Station],
+    observer: &mut dyn Observer,
+) -> Vec<Result<Vec<Measured>, BenchError>> {
+    let probes: Vec<_> = stations.iter_mut().map(|station| station.bench.probe(observer)).collect();
+    let answering = stations.iter_mut().zip(&probes).filter(|(_, probe)| probe.is_ok());
+    let gateways = answering.map(|(station, _)| (&mut station.bench, &mut station.known)).collect();
+    let mut measured = procedure::measure_in_turns(gateways, observer).into_iter();
+    let outcome = |probe: Result<_, _>| probe.and_then(|_| measured.next().unwrap_or(Err(BenchError::Interrupted)));
+    probes.into_iter().map(outcome).collect()
 }
 
 fn note_failure(

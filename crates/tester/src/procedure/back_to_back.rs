@@ -45,6 +45,7 @@ pub(super) fn measure(
             verify_failures: bench.effort.verify_failures,
             repeat_invalid: bench.effort.repeat_invalid,
             hint: bursts.last().map(|b: &f64| whole(*b)).filter(|b| *b > 0),
+            second_looks: 0,
         };
         let found = search.run(|frames, bounds| {
             bench.bounds = Some(bounds);

@@ -117,6 +117,7 @@ fn search(bench: &mut Bench, rate: u64, most: u32, observer: &mut dyn Observer) 
         verify_failures: 0,
         repeat_invalid: 0,
         hint: None,
+        second_looks: 0,
     };
     let found = search.run(|count, bounds| {
         bench.bounds = Some(bounds);

@@ -152,6 +152,7 @@ fn search(
         verify_failures: 0,
         repeat_invalid: 0,
         hint: hint.filter(|rate| *rate > 0),
+        second_looks: 0,
     };
     let found = search.run(|rate, bounds| {
         bench.bounds = Some(bounds);

@@ -25,3 +25,4 @@ mod throughput;
 
 pub use known::Known;
 pub use measured::{Bound, Measured, Point};
+pub(crate) use throughput::measure_in_turns;

@@ -9,8 +9,8 @@ use super::phase_one::fill_rate;
 use crate::bench::{Bench, BenchError, Observer};
 use crate::effort::Effort;
 use crate::expiry::check_timeout;
-use crate::search::Verdict;
-use crate::trial::Trial;
+use crate::search::{Searching, Verdict};
+use crate::trial::{Directions, Trial};
 
 /// Searches the rate of each direction.
 ///
@@ -21,45 +21,108 @@ pub(super) fn measure(
     known: &mut Known,
     observer: &mut dyn Observer,
 ) -> Result<Vec<Measured>, BenchError> {
-    let seconds = bench.effort.trial_seconds;
-    let fill_rate = fill_rate(bench, known, observer)?;
-    check_timeout(bench, fill_rate, seconds)?;
-    bench.fill(fill_rate, observer)?;
-    let refill = bench.effort.refill_each_trial;
-    let directions = bench.directions;
-    let max = bench.tester_limit / directions.count();
-    let mut fresh = true;
-    let mut losses = Losses::default();
-    let found = bench.search_rate(max, known.throughput, |bench, rate| {
-        if refill && !fresh {
-            bench.fill(fill_rate, observer)?;
+    let mut throughput = Throughput::begin(bench, known, observer)?;
+    while throughput.try_once(bench, observer)? {}
+    Ok(vec![throughput.end(known)])
+}
+
+/// The same for several gateways without connections, trial by trial in turns: a moment in which the
+/// machine is slower meets all of them.
+pub(crate) fn measure_in_turns(
+    gateways: Vec<(&mut Bench, &mut Known)>,
+    observer: &mut dyn Observer,
+) -> Vec<Result<Vec<Measured>, BenchError>> {
+    let mut searches = Vec::new();
+    for (bench, known) in gateways {
+        let begun = Throughput::begin(bench, known, observer);
+        searches.push((bench, known, begun));
+    }
+    let mut order: Vec<usize> = (0..searches.len()).collect();
+    let mut goes_on = true;
+    while goes_on {
+        goes_on = false;
+        for &at in &order {
+            let (bench, _, search) = &mut searches[at];
+            let Ok(throughput) = search else { continue };
+            match throughput.try_once(bench, observer) {
+                Ok(tried) => goes_on |= tried,
+                Err(error) => *search = Err(error),
+            }
         }
-        fresh = false;
-        let plan = bench.plain("throughput", directions, rate, Effort::frames(rate, seconds));
-        let trial = bench.trial(&plan, observer)?;
-        losses.note(rate, &trial);
-        Ok(trial)
-    })?;
-    known.throughput = Some(found.highest_passing);
-    let details = json!({
-        "per_direction": found.highest_passing,
-        "lowest_not_passing": found.lowest_not_passing,
-        "trials": found.trials,
-        "fill_rate": fill_rate,
-        "search_max": max,
-    });
-    let total = (found.highest_passing * directions.count()) as f64;
-    let measured = Measured::rate("throughput", total, "frames/s", details);
-    let measured = match found.highest_passing {
-        0 => measured.without_value(format!("no rate passed; the last trial: {}", losses.last_reasons)),
-        _ => measured.searched(&found),
-    };
-    Ok(vec![match losses.regardless_of_rate() {
-        Some(percent) => measured.doubted(format!(
-            "some {percent:.3} % are lost at every rate: a longer trial has a lower throughput, for the limit is not the rate"
-        )),
-        None => measured,
-    }])
+        // Nobody is always the one after whom.
+        order.reverse();
+    }
+    searches.into_iter().map(|(_, known, search)| search.map(|throughput| vec![throughput.end(known)])).collect()
+}
+
+/// A search under way.
+struct Throughput {
+    searching: Searching,
+    directions: Directions,
+    max: u64,
+    fill_rate: u64,
+    /// Phase 1 has just filled the table.
+    is_fresh: bool,
+    losses: Losses,
+}
+
+impl Throughput {
+    /// Fills the table of a stateful gateway and begins.
+    ///
+    /// # Errors
+    /// What filling returns.
+    fn begin(bench: &mut Bench, known: &mut Known, observer: &mut dyn Observer) -> Result<Throughput, BenchError> {
+        let fill_rate = fill_rate(bench, known, observer)?;
+        check_timeout(bench, fill_rate, bench.effort.trial_seconds)?;
+        bench.fill(fill_rate, observer)?;
+        let directions = bench.directions;
+        let max = bench.tester_limit / directions.count();
+        let searching = bench.begin_search(max, known.throughput);
+        Ok(Throughput { searching, directions, max, fill_rate, is_fresh: true, losses: Losses::default() })
+    }
+
+    /// Makes a trial; false if the search has ended.
+    ///
+    /// # Errors
+    /// If it cannot be run.
+    fn try_once(&mut self, bench: &mut Bench, observer: &mut dyn Observer) -> Result<bool, BenchError> {
+        let Throughput { ref mut searching, ref mut is_fresh, ref mut losses, directions, fill_rate, .. } = *self;
+        bench.search_on(searching, |bench, rate| {
+            if bench.effort.refill_each_trial && !*is_fresh {
+                bench.fill(fill_rate, observer)?;
+            }
+            *is_fresh = false;
+            let plan = bench.plain("throughput", directions, rate, Effort::frames(rate, bench.effort.trial_seconds));
+            let trial = bench.trial(&plan, observer)?;
+            losses.note(rate, &trial);
+            Ok(trial)
+        })
+    }
+
+    /// What came of it.
+    fn end(self, known: &mut Known) -> Measured {
+        let found = self.searching.found();
+        known.throughput = Some(found.highest_passing);
+        let details = json!({
+            "per_direction": found.highest_passing,
+            "lowest_not_passing": found.lowest_not_passing,
+            "trials": found.trials,
+            "fill_rate": self.fill_rate,
+            "search_max": self.max,
+        });
+        let total = (found.highest_passing * self.directions.count()) as f64;
+        let measured = Measured::rate("throughput", total, "frames/s", details);
+        let measured = match found.highest_passing {
+            0 => measured.without_value(format!("no rate passed; the last trial: {}", self.losses.last_reasons)),
+            _ => measured.searched(&found),
+        };
+        match self.losses.regardless_of_rate() {
+            Some(percent) => measured.doubted(format!(
+                "some {percent:.3} % are lost at every rate: a longer trial has a lower throughput, for the limit is not the rate"
+            )),
+            None => measured,
+        }
+    }
 }
 
 /// What the trials that lost frames lost, in percent, by rate.
