@@ -8,15 +8,25 @@ use tombolo_engine::plan::{Service, ServiceKind};
 use tombolo_engine::side::Side;
 
 use crate::document::{Node, Table};
-use crate::host::Cluster;
+use crate::gateway::inside_interfaces;
+use crate::host::{Cluster, InsideInterfaces};
 use crate::problem::{Log, Problem};
 use crate::reference::CLUSTER;
+use crate::shared::SharedPool;
+use crate::slices;
 
 /// Where routing daemons find the routes, if the file does not say.
 const TABLE: u32 = 8464;
+/// A packet of Ethernet's size with two headers in front.
+const CORE_MTU: u16 = 1580;
 
-/// Reads `[cluster]`; `services` have to be ones that nodes can share.
-pub(crate) fn read(file: &Table<'_>, services: &[Service], log: &mut Log) -> Option<Cluster> {
+/// Reads `[cluster]`; `services` have to be ones that nodes can share, and their pools are divided among them.
+pub(crate) fn read(
+    file: &Table<'_>,
+    services: &mut [Service],
+    shared: &[SharedPool],
+    log: &mut Log,
+) -> Option<Cluster> {
     let table = file.table("cluster", &CLUSTER, log)?;
     let own = table.require("node", log);
     let nodes = table.require("nodes", log).and_then(|node| locators(&node, services, log));
@@ -24,9 +34,16 @@ pub(crate) fn read(file: &Table<'_>, services: &[Service], log: &mut Log) -> Opt
         node.number32(1..=u32::MAX - 1).and_then(|number| crate::gateway::routing_table(number, node))
     });
     let needs = table.read_or("needs", Vec::new(), log, prefixes);
+    let core_mtu = table.read_or("core_mtu", CORE_MTU, log, |node| {
+        node.number32(1320..=65_535).map(|size| u16::try_from(size).unwrap_or(u16::MAX))
+    });
+    let core = table.read_or("core", InsideInterfaces::ByRoute, log, inside_interfaces);
+    let slices = nodes.as_deref().and_then(|nodes| slices::read(&table, nodes, log));
+    let is_divided = table.find("slices").is_some();
     for service in services {
-        if let Some(why) = cannot_be_shared(service) {
-            log.mistake(table.node().problem(format!("service {} {why}", service.name)));
+        match cannot_be_shared(service, shared, is_divided) {
+            Some(why) => log.mistake(table.node().problem(format!("service {} {why}", service.name))),
+            None => slices.iter().for_each(|slices| slices::divide(service, slices, &table, log)),
         }
     }
     let (own, nodes) = (own?, nodes?);
@@ -36,12 +53,15 @@ pub(crate) fn read(file: &Table<'_>, services: &[Service], log: &mut Log) -> Opt
         log.mistake(own.problem(format!("not one of the nodes; use one of {}", names.join(", "))));
         return None;
     };
-    Some(Cluster { nodes, own, table: routes, needs })
+    Some(Cluster { nodes, own, table: routes, needs, core_mtu, core, slices })
 }
 
 /// What the engine is to know of it.
-pub(crate) fn of_engine(Cluster { nodes, own, .. }: &Cluster) -> Option<cluster::Cluster> {
-    cluster::Cluster::new(nodes.clone(), *own)
+pub(crate) fn of_engine(Cluster { nodes, own, core, slices, .. }: &Cluster) -> Option<cluster::Cluster> {
+    let holders = slices.as_ref().map(|slices| slices.holders.clone()).unwrap_or_default();
+    // The route of a B4 does not lead to the node that has redirected its packet.
+    let are_guarded = *core != InsideInterfaces::ByRoute;
+    Some(cluster::Cluster::new(nodes.clone(), *own)?.with_slices(holders).with_guarded_locators(are_guarded))
 }
 
 fn locators(node: &Node<'_>, services: &[Service], log: &mut Log) -> Option<Vec<ClusterNode>> {
@@ -94,15 +114,17 @@ fn overlaps(service: &Service, locator: Ipv6Addr) -> bool {
     prefixes.any(|prefix| prefix.contains(&locator) || locator.contains(&prefix))
 }
 
-/// Why nodes cannot share a service, if they cannot.
-fn cannot_be_shared(service: &Service) -> Option<&'static str> {
+/// Why nodes cannot share a service, if they cannot. `is_divided`: there are slices.
+fn cannot_be_shared(service: &Service, shared: &[SharedPool], is_divided: bool) -> Option<&'static str> {
     let lends = matches!(&service.kind, ServiceKind::Siit(siit) if siit.dynamic.is_some());
-    if service.kind.nat().is_some() {
-        return Some("has bindings, which nodes do not share yet; only services without state can be clustered");
+    if service.kind.shape().ipv4 == Side::Inside {
+        return Some("is a customer's end, and clusters are for a provider's; leave [cluster] out");
     }
-    if lends {
-        return Some("lends addresses, which nodes do not share; map them explicitly");
+    if service.kind.nat().is_some() && !is_divided {
+        return Some("has bindings, each of which one node has to have: say with slices which has whose");
     }
-    let is_edge = service.kind.shape().ipv4 == Side::Inside;
-    is_edge.then_some("is a customer's end, and clusters are for a provider's; leave [cluster] out")
+    if shared.iter().any(|pool| pool.service == service.name) {
+        return Some("hands out ports of the host's own address, which others do not have; use addresses of a pool");
+    }
+    lends.then_some("lends addresses, which nodes do not share; map them explicitly")
 }

@@ -11,7 +11,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::problem::{ConfigError, Log, Problem};
-use crate::reference::{self, Section};
+use crate::reference::Section;
 
 /// Longest piece of a value that an error quotes, in characters.
 const QUOTED: usize = 60;
@@ -30,11 +30,16 @@ pub(crate) fn parse<'t>(name: &str, text: &'t str) -> Result<Spanned<DeTable<'t>
     })
 }
 
-/// The outermost table.
-pub(crate) fn root<'d>(name: &'d str, text: &'d str, tree: &'d Spanned<DeTable<'d>>, log: &mut Log) -> Table<'d> {
+/// The outermost table, with the keys of `section`.
+pub(crate) fn root<'d>(
+    (name, text): (&'d str, &'d str),
+    tree: &'d Spanned<DeTable<'d>>,
+    section: &'static Section,
+    log: &mut Log,
+) -> Table<'d> {
     let document = Document { name, text };
     let node = Node { document, path: String::new(), start: 0, value: None };
-    Table::new(node, tree.get_ref(), &reference::FILE, log)
+    Table::new(node, tree.get_ref(), section, log)
 }
 
 fn line_of(text: &str, offset: usize) -> usize {

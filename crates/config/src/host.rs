@@ -5,7 +5,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use ipnet::IpNet;
-use tombolo_engine::cluster::Node;
+use tombolo_engine::cluster::{Holders, Node};
+use tombolo_engine::mapping::slices::Slicing;
 
 use crate::shared::SharedPool;
 
@@ -87,6 +88,21 @@ pub struct Cluster {
     pub table: u32,
     /// Prefixes that the host must have routes for. Default: none.
     pub needs: Vec<IpNet>,
+    /// Bytes of the largest packet that the network between the nodes has to carry. Default 1580.
+    pub core_mtu: u16,
+    /// Which interfaces redirected packets may come in through. Default: [`InsideInterfaces::ByRoute`].
+    pub core: InsideInterfaces,
+    /// Who has the state of whom. Default: nobody, services are without state.
+    pub slices: Option<Slices>,
+}
+
+/// The slices of a cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Slices {
+    /// How many there are, and how subscribers are spread over them.
+    pub slicing: Slicing,
+    /// Who has each of them.
+    pub holders: Vec<Holders>,
 }
 
 /// How grave something has to be to be logged.

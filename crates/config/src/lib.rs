@@ -39,6 +39,7 @@ mod relay;
 mod service;
 mod shared;
 mod shared_pool;
+mod slices;
 mod softwire;
 mod stateful;
 mod stateless;
@@ -50,7 +51,7 @@ mod value;
 pub use difference::{Change, Wording};
 pub use host::{
     Cluster, Collector, CollectorFormat, FastPath, Host, Identity, InsideInterfaces, LogDetail, LogFormat, LogLevel,
-    MetricsAddress, Provision, TableMemory, Tls, Transport, Trust,
+    MetricsAddress, Provision, Slices, TableMemory, Tls, Transport, Trust,
 };
 pub use problem::{ConfigError, Problem};
 pub use shared::{Interface, SharedPool};
@@ -89,10 +90,10 @@ pub fn load(path: &Path) -> Result<Configuration, ConfigError> {
 pub fn parse(name: &str, text: &str) -> Result<Configuration, ConfigError> {
     let tree = document::parse(name, text)?;
     let mut log = problem::Log::default();
-    let file = document::root(name, text, &tree, &mut log);
+    let file = document::root((name, text), &tree, &reference::FILE, &mut log);
     let (mut host, own) = gateway::read(&file, &mut log);
     let times = timeouts::read(&file, &mut log);
-    let service::Services { services, host_addresses, lease_files, shared_pools, interfaces } =
+    let service::Services { mut services, host_addresses, lease_files, shared_pools, interfaces } =
         service::read_all(&file, &own, &mut log);
     host.addresses = host_addresses;
     host.lease_files = lease_files;
@@ -105,7 +106,7 @@ pub fn parse(name: &str, text: &str) -> Result<Configuration, ConfigError> {
     host.shared_pools = shared_pools;
     host.memory = memory;
     let pcp = pcp::addresses(&file, &services, &mut log);
-    host.cluster = cluster::read(&file, &services, &mut log);
+    host.cluster = cluster::read(&file, &mut services, &host.shared_pools, &mut log);
     let files = log.take_files();
     host.file_directories = directories(files.keys());
     let warnings = log.finish()?;

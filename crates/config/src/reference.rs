@@ -76,15 +76,43 @@ pub static FILE: Section = Section {
 /// `[cluster]`.
 pub static CLUSTER: Section = Section {
     path: "[cluster]",
-    about: "Other gateways that serve the same services, for networks that outgrow one machine or may not lose it: see docs/cluster.md. All services must be without state: `siit`, `lwaftr`, and the relays of `map-e` and `map-t`. Each node announces the same prefixes by a routing daemon, which learns them from a routing table of their own, and the routers spread the packets. A change takes a restart.",
+    about: "Other gateways that serve the same services, for networks that outgrow one machine or may not lose it: see docs/cluster.md. Each node announces the same prefixes by a routing daemon, which learns them from a routing table of their own, and the routers spread the packets. Services without state (`siit`, `lwaftr`, the relays of `map-e` and `map-t`) any node serves; of those with bindings (`nat64`, `nat44`, `aftr`) each node has the slices that `slices` gives it, and nodes redirect to each other what is of others' slices. A change takes a restart.",
     groups: groups! {
         "node": "string", "", "\"n1\"", "Which of the nodes this gateway is.";
         "nodes": "table of prefixes", "", "{ n1 = \"2001:db8:c1:1::/64\", n2 = \"2001:db8:c1:2::/64\" }",
-            "All nodes, the same on each: their names, and the locator of each, a /64 that its routing daemon announces to the others. The first 256 addresses of a locator are the gateway's: there nodes send each other what has to meet, fragments of one datagram. 1 to 16 nodes.";
+            "All nodes, the same on each: their names, and the locator of each, a /64 that its routing daemon announces to the others. The first 256 addresses of a locator are the gateway's: there nodes send each other what has to meet, fragments of one datagram, and what another one has the bindings of. 1 to 16 nodes.";
         "needs": "array of prefixes", "none", "[\"0.0.0.0/0\", \"2001:db8:4600::/40\"]",
             "Prefixes that the host must have routes for, each exactly as routers announce it: one of the outside and one of the inside, so that what comes can go on. While one is missing, the gateway announces nothing.";
         "table": "number", "8464", "8464",
-            "Routing table with the routes that a routing daemon is to announce: those of the services, and the part of the locator. No packet is forwarded by it. Each has metric 100, for the daemon to make a MED of, and goes with the process.";
+            "Routing table with the routes that a routing daemon is to announce: those of the services, and the part of the locator. No packet is forwarded by it. The metric is for the daemon to make a MED of: 100 of what any node serves, 2147483646 of the outside addresses of the node's own slices, 4294967294 of whole pools, in case that the owner of a slice announces none. All of them go with the process. For a `nat44` there is a default route, for the hosts inside alone.";
+        "core": "\"by-route\", \"any\" or names", "\"by-route\"", "[\"core0\"]",
+            "Interfaces between the nodes, through which redirected packets may come in: the one that the sending node's locator is routed to, all, or those of the list. With a list packets of the softwires of an `aftr` are redirected without a header more (40 bytes), if there is one `aftr` alone.";
+        "core_mtu": "bytes", "1580", "1580",
+            "Size of the largest packet that the network between the nodes has to carry: that of the services' packets, and 80 bytes; 1320 to 65535. Nodes try it with each other, every two seconds. A node with slices that is cut off from others by this announces nothing when it starts; one that serves already says so in `show status`.";
+        "slices": "path or table", "none", "\"slices.toml\"",
+            "Who has the subscribers and outside addresses of services with bindings: a table of its own, or a file with the same keys, relative to this one. It must be the same on all nodes.";
+    },
+};
+
+/// `[cluster.slices]`.
+pub static SLICES: Section = Section {
+    path: "[cluster.slices]",
+    about: "Subscribers and outside addresses of all services with bindings in equal parts, each of which one node owns. The slice of a subscriber is a hash of its address or prefix, but that of its outside address where a static binding or a computed share says which that is. Each range of a pool is cut into as many runs of whole addresses as there are slices. A file with these keys, named by `cluster.slices`, has them without a header.",
+    groups: groups! {
+        "count": "number", "", "256", "How many slices there are: a power of two, at most 256, and at most as many as the smallest range of a pool has addresses. Another number is another address for nearly every subscriber.";
+        "secret": "64 hexadecimal digits", "", "\"what openssl rand -hex 32 prints\"", "Key of the hash, so that subscribers cannot choose their slice.";
+        "owners": "array of tables", "", "[{ slices = \"0-127\", owner = \"n1\", backup = \"n2\" }, { slices = \"128-255\", owner = \"n2\", backup = \"n1\" }]", "Who has which slices. Each slice has an owner.";
+    },
+};
+
+/// `[[cluster.slices.owners]]`.
+pub static SLICE_OWNER: Section = Section {
+    path: "[[cluster.slices.owners]]",
+    about: "Slices of one owner.",
+    groups: groups! {
+        "slices": "string", "", "\"0-127\"", "The slices, counted from 0: one, or the first and the last.";
+        "owner": "name of a node", "", "\"n1\"", "The node that serves them. While it does not serve, nobody does.";
+        "backup": "name of a node", "none", "\"n2\"", "The node by which those reach the owner that do not see it themselves.";
     },
 };
 
@@ -634,7 +662,7 @@ pub static ALLOCATION: Section = Section {
 };
 
 /// All tables, in the order of the documentation.
-pub static SECTIONS: [&Section; 27] = [
+pub static SECTIONS: [&Section; 29] = [
     &FILE,
     &GATEWAY,
     &COLLECTOR,
@@ -642,6 +670,8 @@ pub static SECTIONS: [&Section; 27] = [
     &CAPACITY,
     &TIMEOUTS,
     &CLUSTER,
+    &SLICES,
+    &SLICE_OWNER,
     &SERVICE,
     &NAT44,
     &POOL,

@@ -1,5 +1,6 @@
 //! The thread that follows which nodes of the cluster serve, by the routes that they announce: the short one to a locator
-//! while the host and its routing daemon live, the long one while the gateway serves; and whether this node itself can.
+//! while the host and its routing daemon live, the long one while the gateway serves; and whether this node itself can:
+//! whether what comes can go on, and the network between the nodes carries what they redirect.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -10,6 +11,7 @@ use tombolo_engine::cluster::{Cluster, LOCATOR_LENGTH, Node};
 use tombolo_io::host::{Host, PresenceWatch};
 use tombolo_io::worker::StopSignal;
 
+use crate::core_paths::CorePaths;
 use crate::provision::redirects;
 use crate::running::Running;
 use crate::threads::{self, Guarded};
@@ -74,11 +76,13 @@ impl Peers {
         let concerns = cluster.nodes().iter().filter_map(locator).chain(needs.iter().copied());
         let watch = PresenceWatch::open(concerns.collect())?;
         let host = Host::open().map_err(std::io::Error::other)?;
+        let size = running.settings.cluster.as_ref().map_or(0, |cluster| cluster.core_mtu);
+        let paths = CorePaths::open(cluster.nodes().len(), size);
         let guarded = Guarded { name: "peers", stop: stop.clone(), health: Arc::clone(&running.health) };
         let running = Arc::clone(running);
         let follow = move || {
             let known = vec![Presence::Gone; cluster.nodes().len()];
-            Follower { running, cluster, needs, known, host }.follow(&watch, &stop);
+            Follower { running, cluster, needs, known, host, paths, has_served: false }.follow(&watch, &stop);
         };
         Ok(Some(Self(threads::spawn(guarded, follow)?)))
     }
@@ -97,6 +101,10 @@ struct Follower {
     needs: Vec<IpNet>,
     known: Vec<Presence>,
     host: Host,
+    paths: CorePaths,
+    /// It has announced the services. From then on a narrow path is a fault and no reason to withdraw what others
+    /// reach.
+    has_served: bool,
 }
 
 impl Follower {
@@ -106,7 +114,8 @@ impl Follower {
             tombolo_io::fault::trip("thread-peers");
             if Instant::now() >= due {
                 self.look_at_others();
-                due = Instant::now() + if self.look_at_oneself() { PERIOD } else { WAIT };
+                let is_settled = self.look_at_oneself() && !self.paths.are_in_doubt();
+                due = Instant::now() + if is_settled { PERIOD } else { WAIT };
             }
             if watch.wait(WAIT).unwrap_or(true) {
                 due = Instant::now();
@@ -124,6 +133,16 @@ impl Follower {
             *known = now;
         }
         self.cluster.set_serving(|number| self.known.get(number) == Some(&Presence::Serving));
+        let (cluster, own) = (&self.cluster, self.cluster.own());
+        if let Err(error) = self.paths.look(cluster.nodes(), |number| number != own && cluster.serves(number)) {
+            tracing::debug!("nobody knows whether the network between the nodes carries what they redirect: {error}");
+        }
+    }
+
+    /// True if what other nodes have to serve would not reach them.
+    fn is_cut_off(&self) -> bool {
+        let is_unknown = self.paths.narrow().next().is_some() || self.paths.are_in_doubt();
+        !self.has_served && is_unknown && !self.cluster.slices().is_empty()
     }
 
     /// Announces the services while what comes can go on. False if that is to be done again: the gateway still starts.
@@ -131,13 +150,21 @@ impl Follower {
         let host = &mut self.host;
         let missing: Vec<String> =
             self.needs.iter().filter(|prefix| !host.reaches(**prefix)).map(ToString::to_string).collect();
-        let is_connected = missing.is_empty();
+        let is_connected = missing.is_empty() && !self.is_cut_off();
         let is_settled = !self.cluster.set_connected(is_connected) || self.running.announce();
         if !is_settled {
             self.cluster.set_connected(!is_connected);
         }
+        self.has_served |= is_connected && is_settled;
         let lacks = |prefix: &String| format!("nothing is announced: the host has no route for {prefix}");
-        self.running.health.set(PART, missing.iter().map(lacks).collect());
+        let narrow = self.paths.narrow().filter_map(|number| self.cluster.nodes().get(number));
+        let size = self.paths.size();
+        let narrow = narrow.map(|node| {
+            let what =
+                if self.has_served { "what is redirected there in full size is lost" } else { "nothing is announced" };
+            format!("{what}: packets of {size} bytes do not reach node {}; see core_mtu in [cluster]", node.name)
+        });
+        self.running.health.set(PART, missing.iter().map(lacks).chain(narrow).collect());
         is_settled
     }
 }

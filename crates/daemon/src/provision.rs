@@ -6,10 +6,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use ipnet::{IpNet, Ipv4Net, Ipv4Subnets, Ipv6Net};
 use tombolo_config::{Host as HostSettings, Provision};
 use tombolo_engine::Plan;
-use tombolo_engine::cluster::REDIRECTS_LENGTH;
+use tombolo_engine::cluster::{Cluster, REDIRECTS_LENGTH};
 use tombolo_engine::mapping::pool::PortRanges;
 use tombolo_engine::plan::{AnsweredBy, Routed, ServiceKind, Standby};
-use tombolo_io::host::{Announcement, Family, Host, HostError, Setting, SharedAddress};
+use tombolo_io::host::{Announcement, Family, Host, HostError, Rank, Setting, SharedAddress};
 
 use crate::own_address;
 
@@ -48,11 +48,49 @@ pub(crate) fn redirects(locator: Ipv6Addr) -> Option<IpNet> {
     Ipv6Net::new(locator, REDIRECTS_LENGTH).ok().map(IpNet::from)
 }
 
-/// What routers are to bring here, unless the gateway is drained, or could not send it on.
+/// Owners that a slice has had: they stand in a file, which says of one alone.
+const EPOCH: u32 = 1;
+
+/// What routers are to bring here, unless the gateway could not send it on. One that is drained is the entrance of
+/// nothing, but what it owns nobody else can serve.
 fn announced(settings: &HostSettings, plan: &Plan) -> Option<Announcement> {
-    let can_serve = plan.times.draining_since.is_none() && plan.cluster.as_ref()?.is_connected();
-    let cluster = settings.cluster.as_ref().filter(|_| can_serve)?;
-    Some(Announcement { table: cluster.table, prefixes: routes(plan) })
+    let cluster = plan.cluster.as_deref().filter(|cluster| cluster.is_connected())?;
+    let mut prefixes: Vec<(IpNet, Rank)> =
+        of_own_slices(plan, cluster).map(|prefix| (prefix, Rank::Owner { epoch: EPOCH })).collect();
+    if plan.times.draining_since.is_none() {
+        let own: Vec<IpNet> = prefixes.iter().map(|(prefix, _)| *prefix).collect();
+        let others = routes(plan).into_iter().filter(|prefix| !own.contains(prefix));
+        prefixes.extend(others.map(|prefix| (prefix, rank(plan, prefix))));
+        // Hosts inside a NAT44 send to everywhere.
+        if plan.services.iter().any(|service| !service.routed().sources.is_empty()) {
+            prefixes.push((IpNet::from(Ipv4Net::default()), Rank::Entrance));
+        }
+    } else if !prefixes.is_empty() {
+        prefixes.extend(redirects(cluster.locator()).map(|prefix| (prefix, Rank::Entrance)));
+    }
+    let table = settings.cluster.as_ref().filter(|_| !prefixes.is_empty())?.table;
+    Some(Announcement { table, prefixes })
+}
+
+/// The outside addresses of the slices that the node owns; those of each slice by themselves, so that the next
+/// owner announces the same.
+fn of_own_slices(plan: &Plan, cluster: &Cluster) -> impl Iterator<Item = IpNet> {
+    let pools = plan.services.iter().filter_map(|service| service.kind.pool()?.slices());
+    let own = pools.flat_map(move |slices| {
+        let own = (0..slices.slicing().count()).filter(|slice| cluster.owns(*slice));
+        own.flat_map(move |slice| slices.runs(slice))
+    });
+    own.flat_map(|(first, last)| Ipv4Subnets::new(first, last, 0)).map(IpNet::from)
+}
+
+/// What a route of the plan is in the cluster: the pools are their owners', slice by slice.
+fn rank(plan: &Plan, prefix: IpNet) -> Rank {
+    let IpAddr::V4(address) = prefix.addr() else { return Rank::Entrance };
+    let is_divided = plan
+        .services
+        .iter()
+        .any(|service| service.kind.pool().is_some_and(|pool| pool.slice_of_address(address).is_some()));
+    if is_divided { Rank::LastResort } else { Rank::Entrance }
 }
 
 /// A route that leaves the place of the default route to native IPv4, which may come at any time, or stay when its link

@@ -87,7 +87,8 @@ impl Guard {
     /// The interfaces that packets from inside come in by, where they are listed.
     pub(crate) fn listed(&self) -> Option<Vec<String>> {
         let entrances = self.entrances();
-        let all = entrances.others.iter().chain(entrances.own.values().flatten());
+        let of_services = entrances.own.iter().filter(|(name, _)| *name != NODES).filter_map(|(_, own)| own.as_ref());
+        let all = entrances.others.iter().chain(of_services);
         let listed = all.filter_map(|entrance| match entrance {
             Entrance::Listed(names) => Some(names.clone()),
             Entrance::ByRoute => None,
@@ -103,8 +104,7 @@ pub(crate) fn entrances(settings: &HostSettings) -> Entrances {
         Provision::Administrator { .. } => Entrances::default(),
         Provision::Gateway => {
             let services = settings.service_interfaces.iter().map(|(name, said)| (name.clone(), entrance(said)));
-            // Other nodes are where their locators are routed.
-            let nodes = settings.cluster.iter().map(|_| (NODES.to_owned(), Some(Entrance::ByRoute)));
+            let nodes = settings.cluster.iter().map(|cluster| (NODES.to_owned(), entrance(&cluster.core)));
             Entrances { others: entrance(&settings.inside_interfaces), own: services.chain(nodes).collect() }
         }
     }

@@ -8,6 +8,7 @@ use crate::endpoint::Endpoint;
 use crate::mapping::allocation::{Allocation, Blocks};
 use crate::mapping::pool::PortSpace;
 use crate::mechanism::napt::{Host, Nat};
+use crate::plan::Plan;
 use crate::service::Service;
 
 /// Why a binding has ended.
@@ -31,6 +32,8 @@ pub enum Ended {
     Full,
     /// It was in the configuration and is not any more.
     Configuration,
+    /// Another node of the cluster owns the slice of its subscriber.
+    Slice,
 }
 
 impl Ended {
@@ -47,6 +50,7 @@ impl Ended {
             Self::Limit => "the subscriber has as many as it may have",
             Self::Full => "the table is full",
             Self::Configuration => "it is not in the configuration any more",
+            Self::Slice => "another node of the cluster owns the subscriber's slice",
         }
     }
 }
@@ -56,6 +60,11 @@ pub(crate) fn check_host(service: &Service, inside: &InsideKey) -> Result<(), En
     let host = Host { ipv6: inside.ipv6.into(), ipv4: inside.ipv4.into() };
     let is_inside = service.kind.hosts_known_by().fits(host) && service.kind.has_inside(inside);
     if is_inside { Ok(()) } else { Err(Ended::Host) }
+}
+
+/// Whether the subscriber of an inside endpoint is this node's, in a cluster.
+pub(crate) fn check_slice(plan: &Plan, nat: &Nat, inside: &InsideKey) -> Result<(), Ended> {
+    if plan.serves(nat, &nat.policy.subscriber.key(inside)) { Ok(()) } else { Err(Ended::Slice) }
 }
 
 /// Whether a dynamic binding of `inside` may have an outside endpoint. The blocks that its port has to be

@@ -7,9 +7,13 @@
 //! locator::      source of what it redirects
 //! locator::1     a packet that another node has redirected: it may be redirected once more,
 //! locator::2     and is served here
+//! locator::a     the same of packets of softwires, which keep their source
+//! locator::b
 //! ```
 //!
-//! Nodes know of each other by the kernel's routes alone; whoever mirrors them says here who serves.
+//! Nodes know of each other by the kernel's routes alone; whoever mirrors them says here who serves. Which
+//! node has the state of whom is written in a file: each slice (`mapping/slices.rs`) has an owner, and a
+//! backup by which others reach it that have no way of their own.
 
 use std::net::Ipv6Addr;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
@@ -35,11 +39,47 @@ pub struct Node {
     pub locator: Ipv6Addr,
 }
 
+/// Who has a slice, by the numbers of nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Holders {
+    /// The node that serves it.
+    pub owner: u8,
+    /// The node that stands in.
+    pub backup: Option<u8>,
+}
+
+/// Where the packets of a slice are served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// At this node, which owns it.
+    Here,
+    /// At the node with this number: its owner, or its backup where the owner cannot be seen from here.
+    At(u8),
+    /// Nowhere: neither serves.
+    Nowhere,
+}
+
+impl Place {
+    /// It in a word.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Here => "own",
+            Self::At(_) => "redirected",
+            Self::Nowhere => "unowned",
+        }
+    }
+}
+
 /// The nodes, one of which this gateway is.
 #[derive(Debug)]
 pub struct Cluster {
     nodes: Vec<Node>,
     own: usize,
+    /// Of each slice. None where no service has state.
+    holders: Vec<Holders>,
+    /// Packets of softwires are redirected as they are: only other nodes can send to the locators.
+    takes_softwires: bool,
     /// A bit for each node.
     serving: AtomicU16,
     /// What comes here can go on from here.
@@ -51,10 +91,19 @@ pub struct Cluster {
 pub(crate) enum Hops {
     /// It came from a network.
     None,
-    /// It came to `locator::1`.
+    /// It came to `locator::1`, or `::a`.
     One,
-    /// It came to `locator::2`, and is not redirected again.
+    /// It came to `locator::2`, or `::b`, and is not redirected again.
     Two,
+}
+
+/// How a packet is redirected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Means {
+    /// In a header more.
+    Header,
+    /// With another destination: a packet of a softwire.
+    Destination,
 }
 
 /// A gateway's place in its cluster, as a packet finds it.
@@ -72,7 +121,49 @@ impl Cluster {
     pub fn new(mut nodes: Vec<Node>, own: usize) -> Option<Self> {
         nodes.truncate(MOST_NODES);
         let (serving, is_connected) = (AtomicU16::new(1 << own), AtomicBool::default());
-        (own < nodes.len()).then_some(Self { nodes, own, serving, is_connected })
+        let (holders, takes_softwires) = (Vec::new(), false);
+        (own < nodes.len()).then_some(Self { nodes, own, holders, takes_softwires, serving, is_connected })
+    }
+
+    /// The same cluster, whose slices have these holders.
+    #[must_use]
+    pub fn with_slices(self, holders: Vec<Holders>) -> Self {
+        Self { holders, ..self }
+    }
+
+    /// The same cluster, to whose locators only other nodes can send.
+    #[must_use]
+    pub fn with_guarded_locators(self, are_guarded: bool) -> Self {
+        Self { takes_softwires: are_guarded, ..self }
+    }
+
+    /// The holders of each slice.
+    #[must_use]
+    pub fn slices(&self) -> &[Holders] {
+        &self.holders
+    }
+
+    /// True if a slice is the gateway's own.
+    #[must_use]
+    pub fn owns(&self, slice: u16) -> bool {
+        self.holders.get(usize::from(slice)).is_some_and(|holders| usize::from(holders.owner) == self.own)
+    }
+
+    /// Where the packets of a slice are served, as far as is known.
+    #[must_use]
+    pub fn place_of(&self, slice: u16) -> Place {
+        if self.owns(slice) {
+            return Place::Here;
+        }
+        let holders = self.holders.get(usize::from(slice)).into_iter();
+        let mut holders = holders.flat_map(|holders| [Some(holders.owner), holders.backup]).flatten();
+        let serving = holders.find(|node| usize::from(*node) != self.own && self.serves((*node).into()));
+        serving.map_or(Place::Nowhere, Place::At)
+    }
+
+    /// True if packets of softwires are redirected as they are.
+    pub(crate) fn takes_softwires(&self) -> bool {
+        self.takes_softwires
     }
 
     /// All nodes.
@@ -126,9 +217,11 @@ impl Cluster {
         self.nodes.iter().position(|node| node.locator == source)
     }
 
-    /// How often a packet has been redirected that comes to this address.
-    pub(crate) fn hops_at(&self, destination: Ipv6Addr) -> Option<Hops> {
-        [Hops::One, Hops::Two].into_iter().find(|hops| hops.address(self.locator()) == Some(destination))
+    /// How, and how often, a packet has been redirected that comes to this address.
+    pub(crate) fn redirected_to(&self, destination: Ipv6Addr) -> Option<(Means, Hops)> {
+        let all = [Means::Header, Means::Destination].map(|means| [(means, Hops::One), (means, Hops::Two)]);
+        let address = |means, hops: Hops| hops.address(self.locator(), means);
+        all.into_iter().flatten().find(|&(means, hops)| address(means, hops) == Some(destination))
     }
 
     /// The serving node that has the highest number for `what`, as all nodes reckon it that know of the same
@@ -145,11 +238,13 @@ impl Cluster {
 
 impl Hops {
     /// The address in a node's locator to which packets go that have been redirected so often.
-    pub(crate) fn address(self, locator: Ipv6Addr) -> Option<Ipv6Addr> {
-        let place = match self {
-            Self::None => return None,
-            Self::One => 1,
-            Self::Two => 2,
+    pub(crate) fn address(self, locator: Ipv6Addr, means: Means) -> Option<Ipv6Addr> {
+        let place = match (self, means) {
+            (Self::None, _) => return None,
+            (Self::One, Means::Header) => 1,
+            (Self::Two, Means::Header) => 2,
+            (Self::One, Means::Destination) => 0xa,
+            (Self::Two, Means::Destination) => 0xb,
         };
         Some(Ipv6Addr::from_bits(locator.to_bits() | place))
     }
@@ -164,10 +259,11 @@ impl Hops {
     }
 }
 
-/// A number for a datagram, the same on all nodes, by what its fragments have in common.
-pub(crate) fn datagram_number(source: u128, destination: u128, identification: u32) -> u64 {
+/// A number for a datagram or a flow, the same on all nodes: by its addresses, and by what fragments of a datagram,
+/// or packets of a flow, have in common besides.
+pub(crate) fn flow_number(source: u128, destination: u128, rest: u32) -> u64 {
     let ([a, b], [c, d]) = (halves(source), halves(destination));
-    KEY.hash([c, d, KEY.hash([a, b, identification.into()]).0]).0
+    KEY.hash([c, d, KEY.hash([a, b, rest.into()]).0]).0
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "the halves are taken")]
@@ -213,12 +309,33 @@ mod tests {
     }
 
     #[test]
+    fn a_slice_is_served_by_its_owner_and_reached_by_its_backup() {
+        let holders = |owner, backup| Holders { owner, backup };
+        let slices = vec![holders(0, Some(1)), holders(1, Some(2)), holders(2, Some(0)), holders(2, None)];
+        let cluster = cluster(0).with_slices(slices);
+        let places = || [0, 1, 2, 3, 4].map(|slice| cluster.place_of(slice));
+        let (here, nowhere, at) = (Place::Here, Place::Nowhere, Place::At);
+        assert_eq!(places(), [here, nowhere, nowhere, nowhere, nowhere], "nobody else serves yet");
+        cluster.set_serving(|_| true);
+        assert_eq!(places(), [here, at(1), at(2), at(2), nowhere]);
+        cluster.set_serving(|node| node == 2);
+        assert_eq!(places(), [here, at(2), at(2), at(2), nowhere]);
+        // This node is the backup of the third, has no copy of its state, and does not act.
+        cluster.set_serving(|node| node == 1);
+        assert_eq!(places(), [here, at(1), nowhere, nowhere, nowhere]);
+        assert_eq!([0, 1, 2, 3, 4].map(|slice| cluster.owns(slice)), [true, false, false, false, false]);
+    }
+
+    #[test]
     fn a_packet_is_redirected_twice_at_most() {
         let cluster = cluster(0);
         let at = |place| Ipv6Addr::new(0x2001, 0xdb8, 0xc1, 1, 0, 0, 0, place);
-        assert_eq!(cluster.hops_at(at(1)), Some(Hops::One));
-        assert_eq!(cluster.hops_at(at(2)).and_then(Hops::next), None);
-        assert_eq!(cluster.hops_at(at(3)), None);
+        for (means, first) in [(Means::Header, 1), (Means::Destination, 0xa)] {
+            assert_eq!(cluster.redirected_to(at(first)), Some((means, Hops::One)));
+            assert_eq!(cluster.redirected_to(at(first + 1)), Some((means, Hops::Two)));
+        }
+        assert_eq!((Hops::One.next(), Hops::Two.next()), (Some(Hops::Two), None));
+        assert!([0, 3, 9, 0xc].iter().all(|place| cluster.redirected_to(at(*place)).is_none()));
         assert!(cluster.has(at(0xff)) && !cluster.has(at(0x100)));
     }
 }

@@ -9,15 +9,16 @@ use rand_core::{Rng, SeedableRng};
 use tombolo_tables::Tables;
 
 use crate::answer::{answer_ipv4, answer_ipv6};
-use crate::cluster::{Hops, Standing};
+use crate::cluster::{Cluster, Hops, Means, Standing};
 use crate::counters::{Counters, Whose};
 use crate::mapping::stateless::Claim;
 use crate::mechanism::error_limit::{ErrorLimit, ErrorLimits};
 use crate::mechanism::identification::IdentificationGenerator;
-use crate::mechanism::napt::{Admissions, Exhausted, held};
+use crate::mechanism::napt::{Admissions, Exhausted, Nat, held};
 use crate::mechanism::offload::reconcile_offload;
 use crate::mechanism::redirect;
 use crate::mechanism::screen::{check_obstacle, check_obstacle_at_end};
+use crate::mechanism::slice;
 use crate::mechanism::{IcmpAnswer, Reassembly, ReassemblyLimits, Refusal, echo};
 use crate::now::Now;
 use crate::own_addresses::AnsweredBy;
@@ -256,14 +257,57 @@ impl Engine {
         let (mut work, reassembly) = self.work(plan, packet.lend(), now, outbox, notes.lend());
         let verdict = receive_ipv6(plan, parsed, whose, &mut work, reassembly)?;
         match plan.cluster.as_deref() {
+            Some(cluster) if verdict == Verdict::ToHost && parsed.destination == cluster.locator() => {
+                self.answer_probe(plan, parsed, packet, (now, outbox, notes))
+            }
             Some(cluster) if verdict == Verdict::ToHost && cluster.has(parsed.destination) => {
-                let (node, hops) = redirect::take_out(cluster, packet, parsed)?;
-                notes.add("RFC 2473 section 3.3", || format!("redirected by node {}", cluster.nodes()[node].name));
-                self.counters.add_redirected_by(node);
+                let hops = self.take_out((plan, cluster), parsed, packet, &mut notes)?;
                 self.take_redirected((plan, Standing { cluster, hops }), packet, now, outbox, notes, whose)
             }
             _ => Ok(verdict),
         }
+    }
+
+    /// Answers an echo request to the node: others try so what the network between them carries.
+    #[cold]
+    fn answer_probe(
+        &mut self,
+        plan: &Plan,
+        parsed: &Parsed<Ipv6Addr>,
+        packet: &mut Packet<'_>,
+        (now, outbox, notes): (Now, &mut dyn Outbox, Notes<'_>),
+    ) -> Result<Verdict, Refusal> {
+        let (mut work, _) = self.work(plan, packet.lend(), now, outbox, notes);
+        if !work.may_answer_echo() {
+            return Err(DropReason::RateLimited.into());
+        }
+        echo::receive_ipv6(parsed, &mut work).map_err(Refusal::silence)
+    }
+
+    /// Makes of what another node has redirected the packet that it was. How often it was redirected.
+    #[cold]
+    fn take_out(
+        &self,
+        (plan, cluster): (&Plan, &Cluster),
+        outer: &Parsed<Ipv6Addr>,
+        packet: &mut Packet<'_>,
+        notes: &mut Notes<'_>,
+    ) -> Result<Hops, DropReason> {
+        let (means, hops) = cluster.redirected_to(outer.destination).ok_or(DropReason::RedirectRefused)?;
+        match means {
+            Means::Header => {
+                let node = redirect::take_out(cluster, packet, outer)?;
+                notes.add("RFC 2473 section 3.3", || format!("redirected by node {}", cluster.nodes()[node].name));
+                self.counters.add_redirected_by(node);
+            }
+            Means::Destination => {
+                let end = plan.softwire_end().filter(|_| cluster.takes_softwires());
+                let end = end.ok_or(DropReason::RedirectRefused)?;
+                redirect::readdress(packet, end)?;
+                notes.add("", || format!("redirected by another node: to {end} again"));
+            }
+        }
+        Ok(hops)
     }
 
     /// Takes a packet that another node has redirected, as if it came from a network. It is one of a service.
@@ -410,6 +454,14 @@ fn receive_ipv6(
         return Err(DropReason::SourceInPrefix.into());
     }
     reconcile_offload(&mut work.packet, parsed)?;
+    if work.standing.is_some()
+        && let Some(nat) = service.kind.nat()
+    {
+        if let Some(verdict) = serve_elsewhere_ipv6(plan, (service, nat), parsed, work)? {
+            return Ok(verdict);
+        }
+        work.settle();
+    }
     let from = if shape.ends_softwires { Some(parsed.destination) } else { own.ipv6 };
     if !parsed.is_piece() || !shape.gathers_ipv6 {
         return serve_ipv6(service, from, parsed, work);
@@ -419,7 +471,7 @@ fn receive_ipv6(
         return answer_ipv6(from, refusal, parsed, work);
     }
     if let Some(other) = redirect::meeting_ipv6(parsed, work) {
-        return redirect::send(other, work);
+        return redirect::send(other, parsed, work);
     }
     match reassembly.accept_ipv6(&work.packet, parsed, work.now.0)? {
         Some((whole, parsed)) => serve_ipv6(service, from, &parsed, &mut work.on(whole)),
@@ -463,17 +515,61 @@ fn receive_ipv4(
     work.number = number;
     whose.service = Some(number);
     reconcile_offload(&mut work.packet, parsed)?;
+    if work.standing.is_some()
+        && let Some(nat) = service.kind.nat()
+    {
+        if let Some(verdict) = serve_elsewhere_ipv4((service, nat), whose.side, parsed, work)? {
+            return Ok(verdict);
+        }
+        work.settle();
+    }
     let from = service.kind.icmp_source().or(own.ipv4);
     if !parsed.is_piece() || !service.kind.shape().gathers_ipv4 {
         return serve_ipv4(service, whose.side, from, parsed, work);
     }
     if let Some(other) = redirect::meeting_ipv4(parsed, work) {
-        return redirect::send(other, work);
+        return redirect::send(other, parsed, work);
     }
     match reassembly.accept_ipv4(&work.packet, parsed, work.now.0)? {
         Some((whole, parsed)) => serve_ipv4(service, whose.side, from, &parsed, &mut work.on(whole)),
         None => Ok(Verdict::Hold),
     }
+}
+
+/// Sends a packet to the node of the cluster that has its subscriber, if that is another. Fragments, too: all of a
+/// datagram have the subscriber in common, so they meet there.
+#[inline(never)]
+fn serve_elsewhere_ipv6(
+    plan: &Plan,
+    (service, nat): (&Service, &Nat),
+    parsed: &Parsed<Ipv6Addr>,
+    work: &mut Work<'_>,
+) -> Result<Option<Verdict>, Refusal> {
+    let Some(host) = service.kind.host_of_ipv6(parsed, &work.packet) else { return Ok(None) };
+    let Some(other) = slice::node_of_host(nat, host, slice::flow_ipv6(parsed), work)? else { return Ok(None) };
+    let takes_softwires = work.standing.is_some_and(|standing| standing.cluster.takes_softwires());
+    if takes_softwires && plan.softwire_end() == Some(parsed.destination) {
+        return redirect::send_softwire(other, work).map(Some);
+    }
+    redirect::send(other, parsed, work).map(Some)
+}
+
+/// As [`serve_elsewhere_ipv6`]; from outside by the address that it goes to.
+#[inline(never)]
+fn serve_elsewhere_ipv4(
+    (service, nat): (&Service, &Nat),
+    side: Side,
+    parsed: &Parsed<Ipv4Addr>,
+    work: &mut Work<'_>,
+) -> Result<Option<Verdict>, Refusal> {
+    let other = match side {
+        Side::Outside => slice::node_of_address(nat, parsed, work)?,
+        Side::Inside => match service.kind.host_of_ipv4(parsed, &work.packet) {
+            Some(host) => slice::node_of_host(nat, host, slice::flow_ipv4(parsed), work)?,
+            None => None,
+        },
+    };
+    other.map(|other| redirect::send(other, parsed, work)).transpose()
 }
 
 #[inline]

@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use crate::mechanism::napt::{Host, KnownBy};
 use crate::mechanism::pcp::{Client, is_request, respond_ipv4, respond_ipv6};
 use crate::mechanism::screen::{is_illegal_source_ipv4, is_illegal_source_ipv6};
-use crate::mechanism::{Refusal, echo};
+use crate::mechanism::{Refusal, echo, redirect, slice};
 use crate::packet::HEADROOM;
 use crate::parse::Parsed;
 use crate::plan::Plan;
@@ -43,6 +43,9 @@ pub(crate) fn receive_ipv6(plan: &Plan, parsed: &Parsed<Ipv6Addr>, work: &mut Wo
         return Err(DropReason::IllegalSource.into());
     }
     let client = client(plan, parsed.source.into(), KnownBy::Ipv6, parsed.source.into(), work)?;
+    if let Some(other) = slice::node_of_host(client.nat, client.host, slice::flow_ipv6(parsed), work)? {
+        return redirect::send(other, parsed, work);
+    }
     let mut buffer = [0; HEADROOM + crate::mechanism::pcp::LONGEST_DATAGRAM];
     let (verdict, mut response) = respond_ipv6(&client, parsed, work, &mut buffer)?;
     work.outbox.send(&mut response)?;
@@ -62,6 +65,9 @@ pub(crate) fn receive_ipv4(plan: &Plan, parsed: &Parsed<Ipv4Addr>, work: &mut Wo
         return Err(DropReason::IllegalSource.into());
     }
     let client = client(plan, parsed.source.into(), KnownBy::Ipv4, parsed.source.into(), work)?;
+    if let Some(other) = slice::node_of_host(client.nat, client.host, slice::flow_ipv4(parsed), work)? {
+        return redirect::send(other, parsed, work);
+    }
     let mut buffer = [0; HEADROOM + crate::mechanism::pcp::LONGEST_DATAGRAM];
     let (verdict, mut response) = respond_ipv4(&client, parsed, work, &mut buffer)?;
     work.outbox.send(&mut response)?;

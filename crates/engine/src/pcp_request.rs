@@ -10,6 +10,7 @@ use crate::counters::Whose;
 use crate::engine::Engine;
 use crate::mechanism::napt::{Host, KnownBy};
 use crate::mechanism::screen::{is_illegal_source_ipv4, is_illegal_source_ipv6};
+use crate::mechanism::slice;
 use crate::now::Now;
 use crate::packet::{HEADROOM, Offload, Packet};
 use crate::pcp;
@@ -43,6 +44,10 @@ impl Engine {
         let mut nobody = |_: &mut Packet<'_>| ();
         let (mut work, _) = self.work(plan, packet, now, &mut nobody, Notes(None));
         let asking = pcp::client(plan, host, known_by, client, &mut work).ok()?;
+        // Another node has the ports of this host, and cannot answer from an address of this one.
+        if slice::node_of_host(asking.nat, asking.host, 0, &mut work).ok()?.is_some() {
+            return None;
+        }
         let (answered, length) = asking.respond(message, &mut work, response)?;
         let whose = Whose { side: Side::Inside, service: Some(work.number) };
         self.counters().count(whose, message.len(), Verdict::Pcp(answered));

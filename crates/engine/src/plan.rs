@@ -5,12 +5,13 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
+use tombolo_tables::subscriber::SubscriberKey;
 use tombolo_tables::tables::Capacity;
 
 use crate::cluster::Cluster;
 use crate::mapping::pool::{Pool, PoolRange};
 use crate::mapping::stateless::Claim;
-use crate::mechanism::napt::Times;
+use crate::mechanism::napt::{Nat, Times};
 
 pub use crate::mechanism::napt::StaticBinding;
 pub use crate::mechanism::pcp::PcpPolicy;
@@ -73,6 +74,21 @@ impl Plan {
     #[inline]
     pub(crate) fn loops(&self, service: &Service, source: Ipv6Addr) -> bool {
         service.kind.ends_loops() && self.services.iter().any(|other| other.kind.shows_ipv4_as(source))
+    }
+
+    /// Whether the packets of a subscriber are served here, and not at another node of the cluster.
+    #[must_use]
+    pub fn serves(&self, nat: &Nat, subscriber: &SubscriberKey) -> bool {
+        let is_own = |cluster: &Cluster| nat.pool.slice_of(subscriber).is_none_or(|slice| cluster.owns(slice));
+        self.cluster.as_deref().is_none_or(is_own)
+    }
+
+    /// The one address that subscribers' softwires end at, if there is one alone: then a packet of a softwire is
+    /// known for one whatever address of a node it comes to.
+    pub(crate) fn softwire_end(&self) -> Option<Ipv6Addr> {
+        let mut ends = self.services.iter().filter_map(|service| service.kind.softwire_end());
+        let first = ends.next();
+        first.filter(|_| ends.next().is_none())
     }
 
     /// Service number `number`.

@@ -11,9 +11,10 @@ use tombolo_tables::binding::{Binding, InsideKey, Origin};
 use tombolo_tables::subscriber::Subscriber;
 use tombolo_tables::tables::Removal;
 
-use crate::allowed::{check_host, check_port, outside};
+use crate::allowed::{check_host, check_port, check_slice, outside};
 use crate::endpoint::Endpoint;
 use crate::mapping::allocation::Allocation;
+use crate::mechanism::napt::Nat;
 use crate::now::Now;
 use crate::plan::Plan;
 
@@ -127,6 +128,7 @@ impl<'p> Asked<'p> {
         let service = self.plan.service(inside.service).ok_or_else(|| self.gone(inside.service))?;
         let nat = service.kind.nat().ok_or(Ended::Service)?;
         check_host(service, inside)?;
+        check_slice(self.plan, nat, inside)?;
         let (space, outside) = outside(binding).ok_or(Ended::Pool)?;
         // Slots stay where they are: another one is another endpoint's.
         if nat.pool.slot(outside.address, space, outside.port.0) != Some(binding.outside_slot) {
@@ -153,7 +155,8 @@ impl<'p> Asked<'p> {
     fn grants(&self, subscriber: &Subscriber) -> bool {
         let nat = self.plan.service(subscriber.key.service).and_then(|service| service.kind.nat());
         let address = Ipv4Addr::from(subscriber.outside_ipv4);
-        nat.filter(|nat| nat.pool.is_for(&subscriber.key, address)).is_some_and(|nat| match nat.pool.allocation() {
+        let may_have = |nat: &&Nat| nat.pool.is_for(&subscriber.key, address) && self.plan.serves(nat, &subscriber.key);
+        nat.filter(may_have).is_some_and(|nat| match nat.pool.allocation() {
             Allocation::Ports | Allocation::Blocks(_) => true,
             Allocation::Deterministic(shares) => {
                 shares.share(&subscriber.key).is_some_and(|share| share.address == address)

@@ -13,7 +13,7 @@ use tombolo_tables::tables::{Candidate, Removal};
 
 use crate::endpoint::Endpoint;
 use crate::mapping::pool::PortSpace;
-use crate::mechanism::napt::{KnownBy, StaticBinding};
+use crate::mechanism::napt::{KnownBy, Nat, StaticBinding};
 use crate::now::Now;
 use crate::plan::Plan;
 use crate::service::Service;
@@ -29,8 +29,8 @@ pub struct Conflict {
     pub reason: &'static str,
 }
 
-/// Removes static bindings that the plan does not have any more and makes those that are missing.
-/// Existing sessions of bindings that stay are not touched; a dynamic binding is never pushed out,
+/// Removes static bindings that the plan does not have any more and makes those that are missing; in a cluster
+/// those of its own slices. Existing sessions of bindings that stay are not touched; a dynamic binding is never pushed out,
 /// it is named in the result instead.
 #[must_use]
 pub fn reconcile(tables: &Tables, plan: &Plan, now: Now) -> Vec<Conflict> {
@@ -49,6 +49,9 @@ pub fn reconcile_and_report(
         .numbered()
         .flat_map(|(number, service)| {
             service.kind.static_bindings().iter().map(move |&binding| (binding.key(number), (service, binding)))
+        })
+        .filter(|(inside, (service, _))| {
+            service.kind.nat().is_none_or(|nat| plan.serves(nat, &nat.policy.subscriber.key(inside)))
         })
         .collect();
     remove_others(tables, &wanted, now, removed);
@@ -87,6 +90,13 @@ pub fn add(
     let inside = binding.key(number);
     if !service.kind.has_inside(&inside) {
         return Err("the host is not inside the service");
+    }
+    let is_of_its_slice = |nat: &Nat| {
+        let slice = nat.pool.slice_of(&nat.policy.subscriber.key(&inside));
+        slice.is_none() || slice == nat.pool.slice_of_address(binding.outside.address)
+    };
+    if !service.kind.nat().is_none_or(is_of_its_slice) {
+        return Err("in a cluster a subscriber has addresses of its slice alone, and this one is of another");
     }
     make(tables, service, &inside, binding, flags::STATIC | flags::OPERATOR, now)
 }

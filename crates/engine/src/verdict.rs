@@ -197,6 +197,10 @@ drop_reasons! {
     /// A helper would rewrite a line before what it rewrote last has been acknowledged; the sender
     /// sends it again (RFC 6384 section 4).
     RewritingUnacknowledged = "rewriting-unacknowledged", remedy: "none needed: the sender sends it again";
+    /// Of a slice whose owner in the cluster does not serve, nor anybody who could bring it there.
+    SliceUnowned = "slice-unowned", remedy: "see show slices and show peers; bring the owner back, or name another one in the file of slices on all nodes";
+    /// Nodes of the cluster have redirected it twice, and the last one does not own its slice either.
+    RedirectLoop = "redirect-loop", remedy: "compare the files of slices of all nodes; they must be the same";
     /// To the address for what nodes of the cluster redirect to each other, but from none of them, or not
     /// something that they redirect.
     RedirectRefused = "redirect-refused", remedy: "compare the nodes in the files of all of them; filter their locators where packets enter the network";

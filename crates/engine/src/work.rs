@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use tombolo_tables::Tables;
 
-use crate::cluster::Standing;
+use crate::cluster::{Hops, Standing};
 use crate::mapping::stateless::Claim;
 use crate::mechanism::error_limit::{ErrorLimit, ErrorLimits, Recipient};
 use crate::mechanism::identification::IdentificationGenerator;
@@ -89,6 +89,11 @@ impl Work<'_> {
             worker: &mut *self.worker,
             notes: self.notes.lend(),
         }
+    }
+
+    /// This node of the cluster serves the packet at hand, and if it is a fragment, all of its datagram.
+    pub(crate) fn settle(&mut self) {
+        self.standing = self.standing.map(|standing| Standing { hops: Hops::Two, ..standing });
     }
 
     /// Whether one more ICMP error may be sent now, by the rate that the plan sets.

@@ -22,6 +22,7 @@ pub mod memory;
 pub mod netfilter;
 pub mod netlink;
 pub mod observer;
+pub mod path_probe;
 pub mod pcap;
 pub mod port_socket;
 pub mod privileges;

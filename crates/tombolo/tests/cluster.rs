@@ -1,11 +1,12 @@
-//! Three nodes that serve the same services without state, with BIRD on all routers: what a subscriber sees
-//! when a node loses its power, its process or a link, and fragments that arrive apart. Needs root and BIRD,
-//! and skips loudly without.
+//! Three nodes that serve the same services, with BIRD on all routers: what a subscriber sees when a node loses its
+//! power, its process or a link, fragments that arrive apart, and packets of services with bindings that come to
+//! a node that does not have them. Needs root and BIRD, and skips loudly without.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, UdpSocket};
+use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -40,7 +41,7 @@ struct Cluster {
     // Dropped first.
     gateways: BTreeMap<&'static str, Process>,
     _routers: Vec<Process>,
-    _echo: Peer,
+    echo: Peer,
     lab: Lab,
     scenario: Scenario,
 }
@@ -51,8 +52,8 @@ impl Cluster {
         let lab = Lab::create(&scenario.topology).unwrap();
         let routers = scenario.routers.iter().map(|(node, text)| lab.start_router(node, text).unwrap()).collect();
         let echo = Peer::udp_echo(lab.node("server").unwrap(), SERVER.parse().unwrap()).unwrap();
-        let mut cluster = Self { gateways: BTreeMap::new(), _routers: routers, _echo: echo, lab, scenario };
-        for node in ["cpe", "cpe2", "n1", "n2", "n3"] {
+        let mut cluster = Self { gateways: BTreeMap::new(), _routers: routers, echo, lab, scenario };
+        for node in ["cpe", "cpe2", "b4", "n1", "n2", "n3"] {
             cluster.start(node);
         }
         cluster.wait_for_all();
@@ -102,10 +103,11 @@ impl Cluster {
         self.wait_for(3);
     }
 
-    /// Waits until the outside router knows nothing of a node.
+    /// Waits until the outside router brings a node nothing of what any node serves.
     fn wait_for_routes_without(&self, node: &str) {
         let address = format!("198.18.0.{}", &node[1..]);
-        let gone = || (!self.command("r2", "ip route").contains(&address)).then_some(());
+        let routes = "for to in 192.0.2.0/24 203.0.113.0/28 203.0.113.130; do ip route show $to; done";
+        let gone = || (!self.command("r2", routes).contains(&address)).then_some(());
         wait_until("routers to hear of it", PATIENCE, gone).unwrap();
     }
 
@@ -354,4 +356,175 @@ fn fragments_that_arrive_apart_meet() {
             .sum();
         assert!(moved > 20, "{node}: {shown:?}");
     }
+}
+
+/// Who sends through a NAT64, a NAT44 and an AFTR: host, first part of its addresses, how many, and to where.
+const BOUND: [(&str, &str, u8, &str); 3] = [
+    ("phone", "2001:db8:6::", 8, "[2001:db8:6464::198.51.100.2]"),
+    ("lan", "100.64.0.", 8, "198.51.100.2"),
+    ("home", "10.", 3, "198.51.100.2"),
+];
+/// Bytes that each host sends over TCP.
+const STREAM: usize = 1_000_000;
+
+impl Cluster {
+    /// Waits until the outside router knows the owner of each slice of the three pools, and the inside one all nodes.
+    fn wait_for_slices(&self) {
+        let all = || {
+            let slices = self.command("r2", "ip route show").matches("/31 via").count();
+            let entrances = self.command("r1", "ip route show default").matches("dev ").count();
+            (slices == 24 && entrances == 3).then_some(())
+        };
+        let found = wait_until("slices", PATIENCE, all);
+        found.unwrap_or_else(|error| panic!("{error}\n{}", self.command("r2", "ip route")));
+    }
+
+    /// Has everything from these hosts come to one node.
+    fn enter_by(&self, node: u8) {
+        let line = format!(
+            "set -e
+            ip -6 route replace default via 2001:db8:a::{node} table 109
+            ip route replace default via 10.254.0.{node} table 109
+            for home in home4 home6; do ip -6 rule add pref 90 iif $home lookup 109 2>/dev/null || true; done
+            ip rule add pref 90 iif home5 lookup 109 2>/dev/null || true"
+        );
+        self.command("r1", &line);
+    }
+
+    /// A socket for each subscriber, which speaks to the server.
+    fn subscribers(&self) -> Vec<Flow> {
+        let flows = BOUND.iter().flat_map(|&(host, network, count, to)| {
+            (0..count).map(move |number| {
+                let address = match host {
+                    "home" => format!("10.{}.0.2", number + 1),
+                    _ => format!("{network}{}", number + 2),
+                };
+                let address: IpAddr = address.parse().unwrap();
+                let bind = || UdpSocket::bind(SocketAddr::new(address, 4000)).unwrap();
+                let socket = self.lab.node(host).unwrap().run(bind).unwrap();
+                socket.connect(format!("{to}:7").parse::<SocketAddr>().unwrap()).unwrap();
+                socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+                Flow { name: format!("{host} {number}"), socket, seen: Mutex::default() }
+            })
+        });
+        flows.collect()
+    }
+
+    /// What the server sees of a subscriber, if it hears of it at all.
+    fn endpoint(&self, flow: &Flow, tries: u8) -> Option<SocketAddr> {
+        (0..tries).find_map(|_| {
+            flow.send();
+            flow.receive().then(|| self.echo.last_client()).flatten()
+        })
+    }
+
+    /// A counter of `show peers`, over all nodes.
+    fn peers_total(&self, counter: &str) -> u64 {
+        let of = |node: &str| -> u64 {
+            let shown = rows(&self.command(node, &format!("{TOMBOLO} show peers --json")));
+            shown.iter().map(|row| row[counter].as_u64().unwrap()).sum()
+        };
+        ["n1", "n2", "n3"].into_iter().map(of).sum()
+    }
+}
+
+#[test]
+fn any_node_is_an_entrance_of_services_with_bindings() {
+    if skip_without("any_node_is_an_entrance_of_services_with_bindings", &["bird", "ip"]) {
+        return;
+    }
+    let mut cluster = Cluster::up();
+    cluster.wait_for_slices();
+    let flows = cluster.subscribers();
+    let mut endpoints: Vec<SocketAddr> = Vec::new();
+    for node in 1..=3 {
+        cluster.enter_by(node);
+        let before = cluster.peers_total("redirected_to");
+        let seen = flows.iter().map(|flow| {
+            cluster.endpoint(flow, 10).unwrap_or_else(|| panic!("{} gets no answer by n{node}", flow.name))
+        });
+        let seen: Vec<SocketAddr> = seen.collect();
+        if endpoints.is_empty() {
+            endpoints.clone_from(&seen);
+        }
+        assert_eq!(seen, endpoints, "a subscriber has one outside endpoint, also by n{node}");
+        assert!(cluster.peers_total("redirected_to") > before, "n{node} has not everything itself");
+    }
+    let bindings = ["n1", "n2", "n3"]
+        .map(|node| rows(&cluster.command(node, &format!("{TOMBOLO} show bindings --protocol udp --json"))).len());
+    assert!(bindings.iter().all(|count| *count > 0) && bindings.iter().sum::<usize>() == flows.len(), "{bindings:?}");
+    let slices = rows(&cluster.command("n2", &format!("{TOMBOLO} show slices --json")));
+    let states: Vec<_> = slices.iter().map(|row| row["state"].as_str().unwrap()).collect();
+    assert_eq!(states, ["redirected", "own", "redirected"], "{slices:?}");
+    streams_pass(&cluster);
+    one_owner_less(&mut cluster, &flows, &endpoints);
+    a_narrow_core_keeps_a_node_out(&mut cluster);
+}
+
+/// Full-size segments of TCP pass the network between the nodes.
+fn streams_pass(cluster: &Cluster) {
+    let listen = || TcpListener::bind("198.51.100.2:9").unwrap();
+    let listener = cluster.lab.node("server").unwrap().run(listen).unwrap();
+    for node in 1..=3 {
+        cluster.enter_by(node);
+        for (host, _, _, to) in BOUND {
+            let to: SocketAddr = format!("{to}:9").parse().unwrap();
+            let connect = || TcpStream::connect_timeout(&to, PATIENCE).unwrap();
+            let mut stream = cluster.lab.node(host).unwrap().run(connect).unwrap();
+            let (mut other, _) = listener.accept().unwrap();
+            other.set_read_timeout(Some(PATIENCE)).unwrap();
+            stream.set_write_timeout(Some(PATIENCE)).unwrap();
+            let began = Instant::now();
+            std::thread::scope(|scope| {
+                scope.spawn(move || {
+                    stream.write_all(&vec![0x5a; STREAM]).unwrap();
+                    stream.shutdown(Shutdown::Write).unwrap();
+                });
+                let mut bytes = Vec::new();
+                other.read_to_end(&mut bytes).unwrap();
+                assert_eq!(bytes.len(), STREAM, "{host} by n{node}");
+            });
+            eprintln!("{host} by n{node}: {STREAM} bytes in {:?}", began.elapsed());
+        }
+    }
+}
+
+/// A node whose gateway is dead has nobody in its place; it knows its subscribers when it comes back.
+fn one_owner_less(cluster: &mut Cluster, flows: &[Flow], endpoints: &[SocketAddr]) {
+    cluster.enter_by(1);
+    drop(cluster.gateways.remove("n3"));
+    let is_known = || {
+        let slices = rows(&cluster.command("n1", &format!("{TOMBOLO} show slices --json")));
+        slices.iter().any(|row| row["state"] == "unowned").then_some(())
+    };
+    wait_until("n1 to know of it", PATIENCE, is_known).unwrap();
+    let served = flows.iter().map(|flow| cluster.endpoint(flow, 2)).collect::<Vec<_>>();
+    let lost = served.iter().filter(|endpoint| endpoint.is_none()).count();
+    assert!(lost > 0 && lost < flows.len(), "{lost} of {} have no answer", flows.len());
+    let kept = served.iter().zip(endpoints).all(|(now, before)| now.is_none_or(|now| now == *before));
+    assert!(kept, "the others keep their endpoints: {served:?}");
+    let drops = rows(&cluster.command("n1", &format!("{TOMBOLO} show drops --json")));
+    assert!(drops.iter().any(|row| row["reason"] == "slice-unowned"), "{drops:?}");
+    cluster.start("n3");
+    cluster.wait_for_all();
+    cluster.wait_for_slices();
+    let again: Vec<_> = flows.iter().filter_map(|flow| cluster.endpoint(flow, 10)).collect();
+    assert_eq!(again, endpoints, "the tables were kept");
+}
+
+/// A node that could not redirect packets of full size announces nothing, says why, and comes when that is mended.
+fn a_narrow_core_keeps_a_node_out(cluster: &mut Cluster) {
+    drop(cluster.gateways.remove("n3").map(Process::stop));
+    cluster.command("n3", "ip link set core0 mtu 1500");
+    cluster.start("n3");
+    let says_why = || {
+        let status = cluster.command("n3", &format!("{TOMBOLO} show status --json"));
+        status.contains("packets of 1580 bytes do not reach node n1").then_some(())
+    };
+    wait_until("n3 to say why it announces nothing", PATIENCE, says_why).unwrap();
+    let announced = cluster.command("n3", "ip route show table 8464; ip -6 route show table 8464");
+    assert_eq!(announced.trim(), "", "nothing is announced");
+    cluster.command("n3", "ip link set core0 mtu 1600");
+    cluster.wait_for_all();
+    cluster.wait_for_slices();
 }

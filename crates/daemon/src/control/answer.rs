@@ -1,7 +1,7 @@
 //! The gateway's side of the control socket.
 
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +17,9 @@ use tombolo_wire::Port;
 use super::lines::{Line, Lines};
 use super::request::{NewBinding, PROTOCOL, Request};
 use super::rows::{Code, Failure, Rows};
-use super::{counters, events, explain, fastpath, filter, peers, pools, status, subscriber, tables, trace, who};
+use super::{
+    counters, events, explain, fastpath, filter, peers, pools, slices, status, subscriber, tables, trace, who,
+};
 use crate::change::{Changed, End};
 use crate::listener::{self, Stream};
 use crate::reload::Wish;
@@ -100,6 +102,7 @@ impl Control {
             Request::Counters { all } => counters::counters(running, all, rows),
             Request::Fastpath {} => fastpath::fastpath(running, rows),
             Request::Peers {} => peers::peers(running, &plan, rows),
+            Request::Slices {} => slices::slices(&plan, rows),
             Request::Explain { asked } => explain::explain(running, &plan, &asked, rows),
             Request::Trace(watched) => trace::trace(running, &plan, &watched, rows),
             Request::Events(wanted) => events::events(running, &wanted, rows),
@@ -154,6 +157,12 @@ fn flush(running: &Running, plan: &Plan, service: Option<&str>, rows: &mut Rows<
 
 fn add(running: &Running, plan: &Plan, wanted: &NewBinding, rows: &mut Rows<'_>) -> Result<(), Failure> {
     let (number, service, space, outside) = outside_end(plan, &wanted.protocol, wanted.outside)?;
+    if let Some(name) = owner(plan, outside.address, service) {
+        return Err(Failure::Refused(format!(
+            "node {name} owns the slice of {}; add the binding there",
+            outside.address
+        )));
+    }
     let binding = StaticBinding {
         space,
         softwire: wanted.softwire.unwrap_or(Ipv6Addr::UNSPECIFIED),
@@ -178,6 +187,14 @@ fn remove(
     running.removals.report(&binding);
     tracing::info!(service = service.name, ?outside, "binding removed");
     rows.row(&json!({ "service": service.name }))
+}
+
+/// The other node of the cluster that owns an outside address of a service, if there is one.
+fn owner<'p>(plan: &'p Plan, outside: Ipv4Addr, service: &Service) -> Option<&'p str> {
+    let cluster = plan.cluster.as_deref()?;
+    let slice = service.kind.pool()?.slice_of_address(outside).filter(|slice| !cluster.owns(*slice))?;
+    let node = cluster.nodes().get(usize::from(cluster.slices().get(usize::from(slice))?.owner))?;
+    Some(&node.name)
 }
 
 fn refused(reason: &str) -> Failure {

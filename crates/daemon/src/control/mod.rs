@@ -32,6 +32,7 @@ mod peers;
 pub(crate) mod pools;
 pub mod request;
 mod rows;
+mod slices;
 mod status;
 pub(crate) mod subscriber;
 mod tables;

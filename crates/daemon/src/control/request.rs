@@ -72,6 +72,8 @@ pub enum Request {
     Fastpath {},
     /// The nodes of its cluster.
     Peers {},
+    /// The slices of its cluster, and who has them.
+    Slices {},
     /// What would become of a packet. Nothing changes.
     Explain {
         /// Which.

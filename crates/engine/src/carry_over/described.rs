@@ -6,6 +6,7 @@
 //!                             that none has); ports in a block, 0 without blocks
 //! range SERVICE FIRST LAST FIRST_PORT LAST_PORT FIRST_SLOT
 //! ports SERVICE DIGEST        which ports, and in which portions they are handed out
+//! slices SERVICE DIGEST       in a cluster: whose it hands out here
 //! state NAME NUMBER           of sessions
 //! capacity SUBSCRIBERS BINDINGS SESSIONS SLOTS LEASES
 //! ```
@@ -53,6 +54,12 @@ pub fn describe(plan: &Plan) -> String {
         format!("{:?}", pool.allocation()).hash(&mut ports);
         pool.ranges().iter().for_each(|range| format!("{:?}", range.ports).hash(&mut ports));
         let _ = writeln!(text, "ports {number} {:x}", ports.finish());
+        if let Some((slices, cluster)) = pool.slices().zip(plan.cluster.as_deref()) {
+            let mut digest = DefaultHasher::new();
+            slices.hash(&mut digest);
+            (0..slices.slicing().count()).for_each(|slice| cluster.owns(slice).hash(&mut digest));
+            let _ = writeln!(text, "slices {number} {:x}", digest.finish());
+        }
     }
     text
 }

@@ -25,7 +25,7 @@ use tombolo_tables::subscriber::{Subscriber, SubscriberId};
 use tombolo_tables::tables::{BindError, Candidate, OpenError, Opener};
 use tombolo_tables::tick::Tick;
 
-use crate::allowed::{check_host, check_port, outside};
+use crate::allowed::{check_host, check_port, check_slice, outside};
 use crate::endpoint::Endpoint;
 use crate::mapping::allocation::Blocks;
 use crate::mapping::pool::{PortSpace, block_ports};
@@ -253,6 +253,7 @@ impl CarryOver {
         let nat = service.kind.nat().ok_or(Ended::Service)?;
         let inside = InsideKey { service: number, ..was.inside };
         check_host(service, &inside)?;
+        check_slice(&self.plan, nat, &inside)?;
         let (space, outside) = outside(was).ok_or(Ended::Pool)?;
         let slot = nat.pool.slot(outside.address, space, outside.port.0).ok_or(Ended::Pool)?;
         let fixed = self.configured.get(&inside);

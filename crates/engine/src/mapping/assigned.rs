@@ -89,12 +89,12 @@ pub fn mapped(host: Ipv4Addr) -> u128 {
 }
 
 /// How many addresses there are in all.
-pub(super) fn count(spans: &[Span]) -> u32 {
-    spans.iter().map(width).sum()
+pub(super) fn count(spans: impl IntoIterator<Item = Span>) -> u32 {
+    spans.into_iter().map(width).sum()
 }
 
 /// Address number `index` of all.
-pub(super) fn nth(spans: &[Span], mut index: u32) -> Option<Ipv4Addr> {
+pub(super) fn nth(spans: impl IntoIterator<Item = Span>, mut index: u32) -> Option<Ipv4Addr> {
     for span in spans {
         if index < width(span) {
             return Some(Ipv4Addr::from_bits(span.0.to_bits() + index));
@@ -104,7 +104,7 @@ pub(super) fn nth(spans: &[Span], mut index: u32) -> Option<Ipv4Addr> {
     None
 }
 
-fn width((first, last): &Span) -> u32 {
+fn width((first, last): Span) -> u32 {
     last.to_bits() - first.to_bits() + 1
 }
 
@@ -139,9 +139,9 @@ mod tests {
         let rest = [span(1, 1), span(4, 7), span(10, 10)];
         assert_eq!(assigned.spans(&key("2001:db9::7")), rest);
         assert_eq!(assigned.spans(&key("10.2.2.3")), rest);
-        let addresses: Vec<_> = (0..7).map_while(|index| nth(&rest, index)).collect();
+        let addresses: Vec<_> = (0..7).map_while(|index| nth(rest, index)).collect();
         assert_eq!(addresses, [1, 4, 5, 6, 7, 10].map(|last| Ipv4Addr::new(192, 0, 2, last)));
-        assert_eq!(count(&rest), 6);
+        assert_eq!(count(rest), 6);
         // Of other addresses, the same are for the same.
         let others = assigned.of([span(3, 4)]);
         assert_eq!(others.spans(&key("10.2.2.3")), [span(4, 4)]);

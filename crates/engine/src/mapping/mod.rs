@@ -16,6 +16,7 @@ pub mod pool;
 pub mod port_ranges;
 pub mod port_set;
 pub mod port_space;
+pub mod slices;
 pub mod softwire_table;
 pub mod stateless;
 

@@ -12,6 +12,7 @@
 
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use tombolo_tables::blocks::SMALLEST_BLOCK;
 use tombolo_tables::lpm::Prefix;
@@ -21,6 +22,7 @@ use tombolo_tables::tables::Candidate;
 use super::allocation::Allocation;
 use super::assigned::{Assigned, Span, count, nth};
 use super::port_ranges::width;
+use super::slices::PoolSlices;
 
 pub use super::port_ranges::PortRanges;
 pub use super::port_space::PortSpace;
@@ -102,6 +104,8 @@ pub struct Pool {
     addresses: u32,
     allocation: Allocation,
     assigned: Assigned,
+    /// In a cluster: which of it is for whose subscribers.
+    slices: Option<Arc<PoolSlices>>,
     /// Some of the addresses are the host's own.
     is_shared: bool,
 }
@@ -113,7 +117,8 @@ impl Pool {
         ranges.sort_by_key(|range| range.first);
         let addresses = ranges.iter().map(PoolRange::addresses).sum();
         let is_shared = ranges.iter().any(|range| range.owner == Owner::Host);
-        Self { ranges, addresses, allocation: Allocation::default(), assigned: Assigned::default(), is_shared }
+        let (allocation, assigned) = (Allocation::default(), Assigned::default());
+        Self { ranges, addresses, allocation, assigned, slices: None, is_shared }
     }
 
     /// The same pool, handed out in another way.
@@ -129,11 +134,17 @@ impl Pool {
         self
     }
 
+    /// The same pool, of which each subscriber may have the addresses of its slice alone.
+    #[must_use]
+    pub fn with_slices(self, slices: PoolSlices) -> Self {
+        Self { slices: Some(Arc::new(slices)), ..self }
+    }
+
     /// The same pool with other ranges, which must not overlap.
     #[must_use]
     pub fn with_ranges(&self, ranges: Vec<PoolRange>) -> Self {
         let pool = Self::new(ranges).with_allocation(self.allocation.clone());
-        Self { assigned: self.assigned.of(pool.spans()), ..pool }
+        Self { assigned: self.assigned.of(pool.spans()), slices: self.slices.clone(), ..pool }
     }
 
     fn spans(&self) -> impl Iterator<Item = Span> + '_ {
@@ -146,23 +157,67 @@ impl Pool {
         &self.assigned
     }
 
+    /// Its slices, in a cluster.
+    #[must_use]
+    pub fn slices(&self) -> Option<&PoolSlices> {
+        self.slices.as_deref()
+    }
+
+    /// The slice of a subscriber: of the address that a static binding gives it, or its share is on, else that
+    /// of its key. None outside of clusters, and of who has no share.
+    #[must_use]
+    pub fn slice_of(&self, key: &SubscriberKey) -> Option<u16> {
+        let slices = self.slices()?;
+        match &self.allocation {
+            _ if slices.pinned(key).is_some() => slices.pinned(key),
+            Allocation::Deterministic(shares) => slices.of_address(shares.share(key)?.address),
+            Allocation::Ports | Allocation::Blocks(_) => Some(slices.slicing().of_subscriber(key)),
+        }
+    }
+
+    /// The slice of an outside address, in a cluster.
+    #[must_use]
+    pub fn slice_of_address(&self, address: Ipv4Addr) -> Option<u16> {
+        self.slices()?.of_address(address)
+    }
+
     /// How many of its addresses a subscriber may have.
     #[must_use]
     pub fn addresses_for(&self, key: &SubscriberKey) -> u32 {
-        if self.assigned.is_empty() { self.addresses } else { count(self.assigned.spans(key)) }
+        if self.is_everybodys() { self.addresses } else { count(self.spans_for(key)) }
     }
 
     /// Address number `index` of those that a subscriber may have.
     #[must_use]
     pub fn address_for(&self, key: &SubscriberKey, index: u32) -> Option<Ipv4Addr> {
-        if self.assigned.is_empty() { self.address(index) } else { nth(self.assigned.spans(key), index) }
+        if self.is_everybodys() { self.address(index) } else { nth(self.spans_for(key), index) }
     }
 
     /// True if a subscriber may have `address`.
     #[must_use]
     pub fn is_for(&self, key: &SubscriberKey, address: Ipv4Addr) -> bool {
-        let is_own = || self.assigned.spans(key).iter().any(|(first, last)| (*first..=*last).contains(&address));
-        self.contains(address) && (self.assigned.is_empty() || is_own())
+        let is_own = || self.spans_for(key).any(|(first, last)| (first..=last).contains(&address));
+        self.contains(address) && (self.is_everybodys() || is_own())
+    }
+
+    /// True if each subscriber may have each address.
+    fn is_everybodys(&self) -> bool {
+        self.assigned.is_empty() && self.slices.is_none()
+    }
+
+    /// The addresses that a subscriber may have: those for hosts like it, in its slice.
+    fn spans_for(&self, key: &SubscriberKey) -> impl Iterator<Item = Span> {
+        let everything = self.slices.is_none().then_some((Ipv4Addr::UNSPECIFIED, Ipv4Addr::BROADCAST));
+        let slice = self.slices().zip(self.slice_of(key));
+        let runs = slice.into_iter().flat_map(|(slices, slice)| slices.runs(slice));
+        runs.chain(everything)
+            .flat_map(move |run| self.spans_for_hosts_like(key).filter_map(move |span| common(run, span)))
+    }
+
+    fn spans_for_hosts_like(&self, key: &SubscriberKey) -> impl Iterator<Item = Span> {
+        let is_assigned = !self.assigned.is_empty();
+        let all = self.spans().filter(move |_| !is_assigned);
+        all.chain(self.assigned.spans(key).iter().copied().filter(move |_| is_assigned))
     }
 
     /// In which portions its ports are handed out.
@@ -331,6 +386,12 @@ impl Pool {
     }
 }
 
+/// The addresses that two spans have in common.
+fn common(a: Span, b: Span) -> Option<Span> {
+    let (first, last) = (a.0.max(b.0), a.1.min(b.1));
+    (first <= last).then_some((first, last))
+}
+
 /// The ports of block `place`.
 #[must_use]
 pub fn block_ports(size: u32, place: u16) -> RangeInclusive<u16> {
@@ -401,6 +462,7 @@ fn gcd(a: u32, b: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mapping::slices::Slicing;
     use std::collections::HashSet;
 
     fn pool(ports: &[RangeInclusive<u16>]) -> Pool {
@@ -489,6 +551,52 @@ mod tests {
         let step = |(a, b): &([u8; 2], [u8; 2])| u16::from_be_bytes(*b).wrapping_sub(u16::from_be_bytes(*a));
         let steps: HashSet<_> = draws.iter().map(step).collect();
         assert!(steps.len() > 190, "{} steps from one port to the next", steps.len());
+    }
+
+    #[test]
+    fn a_subscriber_may_have_the_addresses_of_its_slice_alone() {
+        let slicing = Slicing::new([1, 2, 3, 4], 2).unwrap();
+        let prefix = Prefix::<u128>::covering(u128::from(0x2001_0db8_u32) << 96, 32);
+        let undivided = pool(&[1024..=65535]);
+        let key = |host: u128| SubscriberKey { ipv6: host.to_be_bytes(), ..SubscriberKey::default() };
+        // 192.0.2.0 to .3 and 198.51.100.7, the last two for some hosts alone.
+        let assigned = [2, 3].map(|last| (prefix, (Ipv4Addr::new(192, 0, 2, last), Ipv4Addr::new(192, 0, 2, last))));
+        let spans: Vec<Span> = undivided.ranges().iter().map(|range| (range.first, range.last)).collect();
+        let mut slices = PoolSlices::new(slicing, spans);
+        slices.pin(&key(7), 1).unwrap();
+        for divided in [undivided.clone(), undivided.with_assigned(assigned)] {
+            let divided = divided.with_slices(slices.clone());
+            // The ranges of a plan may be others than those of the file.
+            let split = divided.with_ranges(divided.ranges().iter().flat_map(one_by_one).collect());
+            for divided in [divided, split] {
+                assert_eq!(divided.slice_of(&key(7)), Some(1));
+                let mut seen = HashSet::new();
+                for host in (1..100).chain((1..100).map(|host| u128::from(0x2001_0db8_u32) << 96 | host)) {
+                    let (key, slice) = (key(host), divided.slice_of(&key(host)).unwrap());
+                    seen.insert(slice);
+                    let own: Vec<_> = (0..).map_while(|index| divided.address_for(&key, index)).collect();
+                    assert_eq!(own.len(), divided.addresses_for(&key) as usize);
+                    for address in (0..5).map(|index| divided.address(index).unwrap()) {
+                        assert_eq!(divided.is_for(&key, address), own.contains(&address));
+                        let is_for_others = !divided.assigned().is_empty()
+                            && (address.octets()[3] == 2 || address.octets()[3] == 3) != prefix.contains(host);
+                        let is_of_its_slice = divided.slice_of_address(address) == Some(slice);
+                        assert_eq!(own.contains(&address), is_of_its_slice && !is_for_others, "{host:x} {address}");
+                    }
+                }
+                assert_eq!(seen.len(), 2);
+            }
+        }
+    }
+
+    /// Each address by itself.
+    fn one_by_one(range: &PoolRange) -> Vec<PoolRange> {
+        let single = |place: u32| {
+            let address = Ipv4Addr::from_bits(range.first.to_bits() + place);
+            let first_slot = range.first_slot + place * 3 * width(&range.span);
+            PoolRange { first: address, last: address, first_slot, ..range.clone() }
+        };
+        (0..range.addresses()).map(single).collect()
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //!
 //! Three carry the technologies: [`translate`], [`tunnel`] and [`napt`]. Beside them, in the order
 //! in which a packet meets them: [`screen`] refuses what may not pass at all, [`reassembly`] waits
-//! for fragments (`redirect` has them meet at one node of a cluster), [`fragment`] sends in pieces where it has to, [`reply`]
+//! for fragments (`redirect` has them meet at one node of a cluster, `slice` says which node has the state of a packet), [`fragment`] sends in pieces where it has to, [`reply`]
 //! answers, and [`helper`] rewrites what applications say of addresses, where a service is told to. What is refused
 //! comes back as a [`Refusal`], which names the ICMP error for its sender.
 
@@ -21,6 +21,7 @@ pub(crate) mod redirect;
 pub mod refusal;
 pub mod reply;
 pub mod screen;
+pub(crate) mod slice;
 pub mod translate;
 pub mod tunnel;
 

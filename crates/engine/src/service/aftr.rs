@@ -24,7 +24,7 @@ use crate::mechanism::pcp::{Client, LONGEST_DATAGRAM, is_request, respond_ipv4};
 use crate::mechanism::tunnel::end::{Emerged, Entrance, SoftwireEnd, receive, screen, screen_outbound, with_whole};
 use crate::mechanism::tunnel::softwire::{relay_error, take_step};
 use crate::mechanism::tunnel::{Softwire, SoftwireSettings};
-use crate::mechanism::{IcmpAnswer, Refusal};
+use crate::mechanism::{IcmpAnswer, Refusal, slice};
 use crate::packet::{HEADROOM, Packet};
 use crate::parse::{Parsed, Payload, parse_ipv4};
 use crate::routed::{Routed, of_pool, shared_of};
@@ -141,6 +141,19 @@ impl Serve for Aftr {
 
     fn hosts_known_by(&self) -> KnownBy {
         KnownBy::Softwire
+    }
+
+    /// The B4, whatever host behind it: what is for this end itself any node answers.
+    fn host_of_ipv6(&self, outer: &Parsed<Ipv6Addr>, packet: &Packet<'_>) -> Option<Host> {
+        match outer.payload {
+            Payload::IcmpError => Some(outer.embedded(packet).ok()?.destination.into()),
+            _ if outer.protocol == Protocol::IPV4 => Some(outer.source.into()),
+            _ => None,
+        }
+    }
+
+    fn softwire_end(&self) -> Option<Ipv6Addr> {
+        Some(self.address)
     }
 
     fn admits(&self, outer: &Parsed<Ipv6Addr>) -> Result<(), Refusal> {
@@ -265,6 +278,9 @@ impl Aftr {
     /// A packet that has its outside source and is for the pool comes in as if from outside.
     fn hairpin(&self, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         let parsed = come_in_again(&mut work.packet)?;
+        if let Some(verdict) = slice::hairpin_elsewhere(&self.nat, &parsed, work).map_err(Refusal::silence)? {
+            return Ok(verdict);
+        }
         self.serve_ipv4(Side::Outside, &parsed, work).map_err(Refusal::silence)
     }
 

@@ -19,8 +19,9 @@ use super::shape::Shape;
 use crate::description::Description;
 use crate::mapping::pool::Pool;
 use crate::mapping::stateless::Claim;
-use crate::mechanism::napt::{KnownBy, Nat, StaticBinding};
+use crate::mechanism::napt::{Host, KnownBy, Nat, StaticBinding};
 use crate::mechanism::{FarEndName, Refusal, Softwire};
+use crate::packet::Packet;
 use crate::parse::Parsed;
 use crate::routed::{Routed, of_pool};
 use crate::row::Ends;
@@ -165,6 +166,18 @@ macro_rules! service_kinds {
 
             pub(crate) fn admits(&self, parsed: &Parsed<Ipv6Addr>) -> Result<(), Refusal> {
                 match self { $(Self::$kind(service) => service.admits(parsed),)+ }
+            }
+
+            pub(crate) fn host_of_ipv6(&self, parsed: &Parsed<Ipv6Addr>, packet: &Packet<'_>) -> Option<Host> {
+                match self { $(Self::$kind(service) => service.host_of_ipv6(parsed, packet),)+ }
+            }
+
+            pub(crate) fn host_of_ipv4(&self, parsed: &Parsed<Ipv4Addr>, packet: &Packet<'_>) -> Option<Host> {
+                match self { $(Self::$kind(service) => service.host_of_ipv4(parsed, packet),)+ }
+            }
+
+            pub(crate) fn softwire_end(&self) -> Option<Ipv6Addr> {
+                match self { $(Self::$kind(service) => service.softwire_end(),)+ }
             }
 
             pub(crate) fn icmp_source(&self) -> Option<Ipv4Addr> {

@@ -16,11 +16,12 @@ use crate::description::Description;
 use crate::mapping::address_ranges::AddressRanges;
 use crate::mapping::exemptions::Exemptions;
 use crate::mapping::stateless::Claim;
-use crate::mechanism::Refusal;
 use crate::mechanism::hairpin::come_in_again;
-use crate::mechanism::napt::{Nat, NextLink, deliver_ipv4, pass_untranslated};
+use crate::mechanism::napt::{Host, Nat, NextLink, deliver_ipv4, pass_untranslated};
 use crate::mechanism::screen::screen_ipv4;
-use crate::parse::Parsed;
+use crate::mechanism::{Refusal, slice};
+use crate::packet::Packet;
+use crate::parse::{Parsed, Payload};
 use crate::routed::{Routed, of_pool, of_ranges, shared_of};
 use crate::side::Side;
 use crate::verdict::Verdict;
@@ -84,6 +85,13 @@ impl Serve for Nat44 {
         Some(&mut self.nat)
     }
 
+    fn host_of_ipv4(&self, parsed: &Parsed<Ipv4Addr>, packet: &Packet<'_>) -> Option<Host> {
+        match parsed.payload {
+            Payload::IcmpError => Some(parsed.embedded(packet).ok()?.destination.into()),
+            _ => Some(parsed.source.into()),
+        }
+    }
+
     #[inline]
     fn serve_ipv4(&self, side: Side, parsed: &Parsed<Ipv4Addr>, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         match side {
@@ -129,6 +137,9 @@ impl Nat44 {
     /// A packet that has its outside source and is for the pool comes in as if from outside.
     fn hairpin(&self, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         let parsed = come_in_again(&mut work.packet)?;
+        if let Some(verdict) = slice::hairpin_elsewhere(&self.nat, &parsed, work).map_err(Refusal::silence)? {
+            return Ok(verdict);
+        }
         self.serve_outside(&parsed, work).map_err(Refusal::silence)
     }
 

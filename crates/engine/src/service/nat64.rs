@@ -23,7 +23,8 @@ use crate::mechanism::translate::{
     ErrorRewrite, Rewrite, TranslateSettings, translate_4to6, translate_6to4, translate_error_4to6,
     translate_error_6to4,
 };
-use crate::mechanism::{IcmpAnswer, Refusal};
+use crate::mechanism::{IcmpAnswer, Refusal, slice};
+use crate::packet::Packet;
 use crate::parse::{Parsed, Payload};
 use crate::routed::{Routed, of_pool, shared_of};
 use crate::side::Side;
@@ -95,6 +96,13 @@ impl Serve for Nat64 {
 
     fn hosts_known_by(&self) -> KnownBy {
         KnownBy::Ipv6
+    }
+
+    fn host_of_ipv6(&self, parsed: &Parsed<Ipv6Addr>, packet: &Packet<'_>) -> Option<Host> {
+        match parsed.payload {
+            Payload::IcmpError => Some(parsed.embedded(packet).ok()?.destination.into()),
+            _ => Some(parsed.source.into()),
+        }
     }
 
     fn pref64(&self) -> Option<Prefix64> {
@@ -235,6 +243,9 @@ impl Nat64 {
     /// What has just become IPv4 and is for the pool comes in as if from outside.
     fn hairpin(&self, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
         let parsed = come_in_again(&mut work.packet)?;
+        if let Some(verdict) = slice::hairpin_elsewhere(&self.nat, &parsed, work).map_err(Refusal::silence)? {
+            return Ok(verdict);
+        }
         self.serve_ipv4(Side::Outside, &parsed, work).map_err(Refusal::silence)
     }
 

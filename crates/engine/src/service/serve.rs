@@ -9,8 +9,9 @@ use super::shape::Shape;
 use crate::answer::{answer_ipv4, answer_ipv6};
 use crate::description::Description;
 use crate::mapping::stateless::Claim;
-use crate::mechanism::napt::{KnownBy, Nat};
+use crate::mechanism::napt::{Host, KnownBy, Nat};
 use crate::mechanism::{FarEndName, Refusal, Softwire};
+use crate::packet::Packet;
 use crate::parse::{AnyParsed, Parsed, parse};
 use crate::routed::Routed;
 use crate::side::Side;
@@ -98,6 +99,22 @@ pub(crate) trait Serve {
     /// The reason why not.
     fn admits(&self, _parsed: &Parsed<Ipv6Addr>) -> Result<(), Refusal> {
         Ok(())
+    }
+
+    /// The host inside that a packet from the IPv6 side comes from, or comes back from as an ICMP error: in a
+    /// cluster its subscriber's node serves it. None where any node may.
+    fn host_of_ipv6(&self, _parsed: &Parsed<Ipv6Addr>, _packet: &Packet<'_>) -> Option<Host> {
+        None
+    }
+
+    /// As [`host_of_ipv6`](Self::host_of_ipv6), of a packet from IPv4 hosts inside.
+    fn host_of_ipv4(&self, _parsed: &Parsed<Ipv4Addr>, _packet: &Packet<'_>) -> Option<Host> {
+        None
+    }
+
+    /// The address that subscribers' softwires end at, where it is the same for all of them.
+    fn softwire_end(&self) -> Option<Ipv6Addr> {
+        None
     }
 
     /// The prefix in which it shows IPv4 hosts to IPv6 hosts (Pref64), if it has one.

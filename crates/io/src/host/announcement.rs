@@ -9,27 +9,50 @@ use super::changes::{Ends, Host, What, index_of};
 use super::error::{HostError, fail};
 use super::messages::{in_table, route_message};
 
-/// Metric of what all nodes serve alike: routers spread packets over all of them.
-const ENTRANCE: u32 = 100;
-
 /// Routes to be announced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Announcement {
     /// The routing table that the daemon learns them from.
     pub table: u32,
-    /// Where they lead.
-    pub prefixes: Vec<IpNet>,
+    /// Where they lead, and as what.
+    pub prefixes: Vec<(IpNet, Rank)>,
+}
+
+/// What a route is among those that other nodes announce.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rank {
+    /// All nodes serve it alike: routers spread packets over all of them.
+    Entrance,
+    /// Of a slice that the node owns. A later owner's is preferred: the number of owners that there were, this one
+    /// included, says so.
+    Owner {
+        /// That number.
+        epoch: u32,
+    },
+    /// Of a whole pool: where packets go whose owner announces nothing.
+    LastResort,
+}
+
+impl Rank {
+    /// The metric, and so the MED.
+    const fn metric(self) -> u32 {
+        match self {
+            Self::Entrance => 100,
+            Self::Owner { epoch } => (1 << 31) - 1 - epoch,
+            Self::LastResort => u32::MAX - 1,
+        }
+    }
 }
 
 /// The routes of an announcement to the device with this index.
 pub(super) fn announcing(index: u32, announcement: Option<&Announcement>) -> Vec<What> {
-    let route = |table: u32, prefix: IpNet| {
-        let mut message: RouteMessage = in_table(route_message(index, prefix), table);
-        message.attributes.push(RouteAttribute::Priority(ENTRANCE));
+    let route = |table: u32, (prefix, rank): &(IpNet, Rank)| {
+        let mut message: RouteMessage = in_table(route_message(index, prefix.trunc()), table);
+        message.attributes.push(RouteAttribute::Priority(rank.metric()));
         What::Route(message)
     };
     let Some(Announcement { table, prefixes }) = announcement else { return Vec::new() };
-    prefixes.iter().map(|prefix| route(*table, prefix.trunc())).collect()
+    prefixes.iter().map(|announced| route(*table, announced)).collect()
 }
 
 impl Host {

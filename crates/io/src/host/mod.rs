@@ -37,7 +37,7 @@ mod shared;
 mod source_check;
 mod upkeep;
 
-pub use announcement::Announcement;
+pub use announcement::{Announcement, Rank};
 pub use changes::{Host, has_device};
 pub use error::HostError;
 pub use forwarding::{Forwarding, Switch};

@@ -90,6 +90,8 @@ enum What {
     Fastpath,
     /// The nodes of the cluster: which of them serve, and what was redirected to them and by them
     Peers,
+    /// The slices of the cluster: who has which, and where their packets go from here
+    Slices,
     /// The kernel's routes as the gateway mirrors them, or the route to one address
     Routes(show_routes::Arguments),
 }
@@ -142,6 +144,15 @@ const PEERS: &[Cell] = &[
     Cell::Text("state"),
     Cell::Number("redirected_to"),
     Cell::Number("redirected_by"),
+];
+
+const SLICES: &[Cell] = &[
+    Cell::Number("first"),
+    Cell::Number("last"),
+    Cell::Text("owner"),
+    Cell::Text("backup"),
+    Cell::Text("state"),
+    Cell::Text("served_by"),
 ];
 
 const STATUS: &[Cell] = &[
@@ -276,6 +287,7 @@ fn show(arguments: &Arguments) -> anyhow::Result<()> {
         What::Counters { all } => (Request::Counters { all: *all }, COUNTERS),
         What::Fastpath => (Request::Fastpath {}, FASTPATH),
         What::Peers => (Request::Peers {}, PEERS),
+        What::Slices => (Request::Slices {}, SLICES),
         What::Subscriber { inside } => {
             let filter = Filter { inside: Some(inside.clone()), ..Filter::default() };
             (Request::Subscriber { filter }, SUBSCRIBER)

@@ -144,7 +144,7 @@ pub(crate) fn with_whole(
     }
     if let Some(other) = redirect::meeting_inner(inner, outer.source, work) {
         put_back(&mut work.packet, outer)?;
-        return redirect::send(other, work);
+        return redirect::send(other, outer, work);
     }
     // Taken out for as long as the datagram in it is worked on.
     let Some(mut reassembly) = work.worker.inner.take() else { return Err(DropReason::FragmentMemory.into()) };

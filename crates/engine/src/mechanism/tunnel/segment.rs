@@ -1,11 +1,11 @@
-//! Cuts an IPv4 super-packet into the packets that it stands for, where no network card will do it.
+//! Cuts a super-packet into the packets that it stands for, where no network card will do it.
 //!
 //! Read first: RFC 9293 section 3.1, RFC 3168 section 6.1.2 (CWR), RFC 6864 section 4.
 //!
 //! A TUN device takes super-packets of TCP and UDP right behind the first IP header and no others
 //! (Linux 6.18: `virtio_net_hdr_to_skb` knows no type for IPv4 in IPv6, and `ip4ip6_gso_segment`
 //! refuses what does not say `SKB_GSO_IPXIP6`). So a super-packet is cut before it enters a
-//! softwire.
+//! softwire, or goes to another node of a cluster.
 //!
 //! No payload is copied: the headers of each segment are written in front of its payload, over the
 //! end of the segment before it, which has been sent by then. Each payload is read once, for its
@@ -16,10 +16,8 @@
 //!                           | headers | payload 2 ....
 //! ```
 
-use std::net::Ipv4Addr;
-
 use tombolo_wire::checksum::udp_checksum;
-use tombolo_wire::{Protocol, Sum, TcpFlags, ipv4, read_u16, read_u32, tcp, udp, write_u16, write_u32};
+use tombolo_wire::{Protocol, Sum, TcpFlags, ipv4, ipv6, read_u16, read_u32, tcp, udp, write_u16, write_u32};
 
 use crate::mechanism::offload::{complete_checksum, tcp_header_length};
 use crate::packet::{Offload, Outbox, Packet, Segmentation};
@@ -28,7 +26,7 @@ use crate::verdict::DropReason;
 
 /// Offset of the sequence number in a TCP header.
 const SEQUENCE: usize = 4;
-/// IPv4 and TCP headers with all the options there can be.
+/// IPv4 and TCP headers with all the options there can be; of IPv6, 20 bytes of extension headers.
 const LONGEST_HEADERS: usize = 120;
 
 /// Sends `packet`, `parsed` from it, as ordinary packets with complete checksums: one, or the
@@ -38,9 +36,9 @@ const LONGEST_HEADERS: usize = 120;
 /// # Errors
 /// [`DropReason::Malformed`] for headers that do not fit the packet, [`DropReason::NoHeadroom`], and what
 /// [`Outbox::send`] says; what is left is not sent then.
-pub(crate) fn send_segments<O: Outbox + ?Sized>(
+pub(crate) fn send_segments<A, O: Outbox + ?Sized>(
     packet: &mut Packet<'_>,
-    parsed: &Parsed<Ipv4Addr>,
+    parsed: &Parsed<A>,
     outbox: &mut O,
 ) -> Result<(), DropReason> {
     let ip_header = usize::from(parsed.transport_offset);
@@ -104,16 +102,12 @@ impl Template<'_> {
     /// Writes headers, lengths and checksums of the segment that is to fill `bytes`; its payload is
     /// there already.
     fn write(&self, bytes: &mut [u8], position: SegmentPosition) -> Result<(), DropReason> {
-        let total_length = u16::try_from(bytes.len()).map_err(|_| DropReason::Malformed)?;
         let (ip, transport) = bytes.split_at_mut(self.ip_header);
         let (ip_template, transport_template) = self.headers.split_at(self.ip_header);
         ip.copy_from_slice(ip_template);
         transport[..transport_template.len()].copy_from_slice(transport_template);
-        write_u16(ip, ipv4::TOTAL_LENGTH, total_length);
-        write_u16(ip, ipv4::IDENTIFICATION, read_u16(ip, ipv4::IDENTIFICATION).wrapping_add(position.number));
-        ipv4::write_checksum(ip);
         let length = u16::try_from(transport.len()).map_err(|_| DropReason::Malformed)?;
-        let pseudo = Sum::ZERO.bytes(&ip[ipv4::SOURCE..ipv4::HEADER_LENGTH]).word(self.protocol.0.into()).word(length);
+        let pseudo = write_ip(ip, length, position)?.word(self.protocol.0.into()).word(length);
         if self.protocol == Protocol::UDP {
             write_u16(transport, udp::LENGTH, length);
             write_u16(transport, udp::CHECKSUM, 0);
@@ -127,6 +121,21 @@ impl Template<'_> {
         }
         Ok(())
     }
+}
+
+/// Writes what is the segment's own in its IP header; `length` is that of its transport. The sum of its addresses.
+fn write_ip(ip: &mut [u8], length: u16, position: SegmentPosition) -> Result<Sum, DropReason> {
+    let header = u16::try_from(ip.len()).map_err(|_| DropReason::Malformed)?;
+    let total_length = header.checked_add(length).ok_or(DropReason::Malformed)?;
+    if ip[0] >> 4 == 6 {
+        let payload_length = total_length.saturating_sub(u16::try_from(ipv6::HEADER_LENGTH).unwrap_or(0));
+        write_u16(ip, ipv6::PAYLOAD_LENGTH, payload_length);
+        return Ok(Sum::ZERO.bytes(&ip[ipv6::SOURCE..ipv6::HEADER_LENGTH]));
+    }
+    write_u16(ip, ipv4::TOTAL_LENGTH, total_length);
+    write_u16(ip, ipv4::IDENTIFICATION, read_u16(ip, ipv4::IDENTIFICATION).wrapping_add(position.number));
+    ipv4::write_checksum(ip);
+    Ok(Sum::ZERO.bytes(&ip[ipv4::SOURCE..ipv4::HEADER_LENGTH]))
 }
 
 /// FIN and PSH belong to the last segment, CWR to the first.

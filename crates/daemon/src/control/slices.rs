@@ -1,0 +1,73 @@
+//! The slices of the cluster, in rows.
+
+use serde::Serialize;
+use tombolo_engine::Plan;
+use tombolo_engine::cluster::{Cluster, Holders, Place};
+
+use super::rows::{Failure, Rows};
+
+/// Slices in a row that are in the same hands.
+#[derive(Debug, Serialize)]
+struct SliceRow<'p> {
+    /// The first and the last.
+    first: u16,
+    last: u16,
+    owner: &'p str,
+    backup: Option<&'p str>,
+    /// `own`, `redirected` or `unowned`.
+    state: &'static str,
+    /// The node that their packets go to from here.
+    served_by: Option<&'p str>,
+}
+
+/// Every slice: who has it, and where its packets go from here.
+pub(crate) fn slices(plan: &Plan, rows: &mut Rows<'_>) -> Result<(), Failure> {
+    let cluster = plan.cluster.as_deref().filter(|cluster| !cluster.slices().is_empty());
+    let Some(cluster) = cluster else {
+        return Err(Failure::Refused("the gateway has no slices: its file has no slices in [cluster]".to_owned()));
+    };
+    let mut first = 0;
+    while let Some((holders, last)) = run(cluster, first) {
+        let name = |node: u8| cluster.nodes().get(usize::from(node)).map(|node| node.name.as_str());
+        let place = cluster.place_of(first);
+        let served_by = match place {
+            Place::Here => Some(cluster.nodes()[cluster.own()].name.as_str()),
+            Place::At(node) => name(node),
+            Place::Nowhere => None,
+        };
+        let owner = name(holders.owner).unwrap_or_default();
+        let backup = holders.backup.and_then(name);
+        rows.row(&SliceRow { first, last, owner, backup, state: place.name(), served_by })?;
+        first = last + 1;
+    }
+    Ok(())
+}
+
+/// The holders of a slice, and the last one behind it that has the same.
+fn run(cluster: &Cluster, first: u16) -> Option<(Holders, u16)> {
+    let holders = *cluster.slices().get(usize::from(first))?;
+    let others = cluster.slices().iter().skip(usize::from(first)).take_while(|other| **other == holders);
+    Some((holders, first + u16::try_from(others.count()).ok()? - 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use tombolo_engine::cluster::Node;
+
+    #[test]
+    fn slices_in_the_same_hands_are_one_row() {
+        let node = |number: u16| Node {
+            name: format!("n{number}"),
+            locator: std::net::Ipv6Addr::new(0x2001, 0xdb8, 0xc1, number, 0, 0, 0, 0),
+        };
+        let holders = |owner, backup| Holders { owner, backup };
+        let of = [holders(0, Some(1)), holders(0, Some(1)), holders(0, None), holders(1, None), holders(0, None)];
+        let cluster = Cluster::new(vec![node(1), node(2)], 0).unwrap().with_slices(of.to_vec());
+        let ends: Vec<_> = [0, 2, 3, 4, 5].into_iter().map(|first| run(&cluster, first)).collect();
+        let expected = [(of[0], 1), (of[2], 2), (of[3], 3), (of[4], 4)].map(Some);
+        assert_eq!(ends[..4], expected);
+        assert_eq!(ends[4], None);
+    }
+}
