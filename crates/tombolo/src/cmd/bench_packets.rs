@@ -169,7 +169,7 @@ pub(crate) struct SelfTest {
     #[arg(long, value_enum, default_value = "auto", hide_default_value = true)]
     generator: Generator,
     /// Plain forwarding against itself and two forwarders 3 % apart, 20 times each: whether small
-    /// differences are seen, and only they (about a quarter of an hour)
+    /// differences are seen, and only they (an hour or so on a busy virtual machine)
     #[arg(long)]
     full: bool,
     /// Result file of --full (JSON Lines), appended to
