@@ -196,6 +196,24 @@ fn assert_left_to_the_engine(lab: &Lab, has_programs: bool) {
     assert_eq!(taken, if has_programs { [Some("0"); 2] } else { [None; 2] }, "{rows:?}");
 }
 
+/// How full the pools are for a protocol: SCTP and DCCP have ports of TCP, one of each service each; ESP and GRE the one
+/// address.
+#[track_caller]
+fn assert_pools_show(lab: &Lab, has_udp_lite: bool) {
+    let of_udp_lite = (63_536, u64::from(has_udp_lite));
+    let all =
+        [("sctp", (63_536, 2)), ("dccp", (63_536, 2)), ("udp-lite", of_udp_lite), ("esp", (1, 1)), ("gre", (1, 1))];
+    for (protocol, expected) in all {
+        let asked = lab.node("gateway").unwrap().command(TOMBOLO);
+        let asked = asked.args(["show", "pools", "--json", "--protocol", protocol]).run().unwrap();
+        let rows = running::rows(&asked.success().unwrap().stdout);
+        let number = |row: &serde_json::Value, name: &str| row[name].as_u64().unwrap();
+        let found: Vec<_> = rows.iter().map(|row| (number(row, "ports"), number(row, "taken"))).collect();
+        assert_eq!(found, [expected; 2], "{protocol}: {rows:?}");
+        assert!(rows.iter().all(|row| row["protocol"] == protocol), "{rows:?}");
+    }
+}
+
 #[test]
 fn sctp_dccp_udp_lite_esp_and_gre_cross_with_right_checksums() {
     let name = "sctp_dccp_udp_lite_esp_and_gre_cross_with_right_checksums";
@@ -230,6 +248,7 @@ fn sctp_dccp_udp_lite_esp_and_gre_cross_with_right_checksums() {
         protocols.dedup();
         let expected = ["dccp", "esp", "gre", "sctp", "udp-lite"];
         assert_eq!(protocols, &expected[..expected.len() - usize::from(!has_udp_lite)]);
+        assert_pools_show(&lab, has_udp_lite);
         assert_left_to_the_engine(&lab, fastpath == "auto");
         let established = show(&lab, "sessions").iter().filter(|row| row["state"] == "established").count();
         assert_eq!(established, 4, "SCTP and DCCP through each service");

@@ -19,7 +19,7 @@ pub struct Filter {
     /// Name of the service.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service: Option<String>,
-    /// `tcp`, `udp` or `icmp`.
+    /// `tcp`, `udp`, `icmp`, `sctp` and so on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<String>,
     /// Address or prefix that the inside, outside or remote address, or the softwire's, lies in.
@@ -109,10 +109,13 @@ impl Matcher {
         self.service.is_none_or(|wanted| wanted == number)
     }
 
-    /// True if this protocol may be wanted.
+    /// The protocols whose ports are wanted: the one that is named, or those that all others share theirs with.
     #[must_use]
-    pub fn wants_protocol(&self, space: PortSpace) -> bool {
-        self.space.is_none_or(|wanted| wanted == space)
+    pub fn port_spaces(&self) -> &[PortSpace] {
+        match &self.space {
+            Some(named) => std::slice::from_ref(named),
+            None => &PortSpace::WITH_SLOTS,
+        }
     }
 
     /// True if an outside address may be wanted.

@@ -4,7 +4,8 @@ use std::net::Ipv4Addr;
 
 use serde::Serialize;
 use tombolo_engine::Plan;
-use tombolo_engine::mapping::pool::{Pool, PoolRange, PortSpace};
+use tombolo_engine::mapping::pool::{PoolRange, PortSpace};
+use tombolo_engine::mechanism::napt::Nat;
 use tombolo_engine::plan::Service;
 use tombolo_tables::outside::Slot;
 
@@ -16,8 +17,8 @@ use crate::running::Running;
 /// a second.
 const MOST: u32 = 1 << 26;
 
-/// How much of a range of addresses, or of one, is in use for one protocol and those among whose ports it has
-/// its own.
+/// How much of a range of addresses, or of one, is in use for one protocol and those that it shares its ports with. Of
+/// ESP and GRE, which have none, an address counts as a port has it: one host has it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct PoolRow<'p> {
     pub(crate) service: &'p str,
@@ -41,12 +42,12 @@ pub(crate) fn pools(
 ) -> Result<(), Failure> {
     let matcher = Matcher::new(filter, plan).map_err(Failure::Refused)?;
     for (_, service) in plan.numbered().filter(|(number, _)| matcher.wants_service(*number)) {
-        let Some(pool) = service.kind.pool() else { continue };
-        for range in pool.ranges() {
-            for space in PortSpace::WITH_SLOTS.into_iter().filter(|&space| matcher.wants_protocol(space)) {
+        let Some(nat) = service.kind.nat() else { continue };
+        for range in nat.pool.ranges() {
+            for &space in matcher.port_spaces().iter().filter(|space| nat.policy.protocols.has(**space)) {
                 let wanted = (range.first.to_bits()..=range.last.to_bits()).map(Ipv4Addr::from_bits);
                 let wanted = wanted.filter(|&address| matcher.wants_outside(address));
-                let usage = Usage { running, plan, pool, range, space };
+                let usage = Usage { running, plan, nat, range, space };
                 if each_address {
                     for address in wanted {
                         rows.row(&usage.row(service, &mut std::iter::once(address)))?;
@@ -76,9 +77,9 @@ pub(crate) fn by_service(running: &Running, plan: &Plan) -> Vec<ServicePool> {
     if plan.capacity.outside_slots > MOST {
         return Vec::new();
     }
-    let pools = plan.numbered().filter_map(|(_, service)| Some((service, service.kind.pool()?)));
-    let each = pools.flat_map(|(service, pool)| PortSpace::WITH_SLOTS.map(|space| (service, pool, space)));
-    let summed = each.map(|(service, pool, space)| {
+    let pools = plan.numbered().filter_map(|(_, service)| Some((service, service.kind.nat()?)));
+    let each = pools.flat_map(|(service, nat)| PortSpace::WITH_SLOTS.map(|space| (service, nat, space)));
+    let summed = each.map(|(service, nat, space)| {
         let mut sum = ServicePool {
             service: service.name.clone(),
             protocol: space.name(),
@@ -87,9 +88,9 @@ pub(crate) fn by_service(running: &Running, plan: &Plan) -> Vec<ServicePool> {
             kept_back: 0,
             free: 0,
         };
-        for range in pool.ranges() {
+        for range in nat.pool.ranges() {
             let mut addresses = (range.first.to_bits()..=range.last.to_bits()).map(Ipv4Addr::from_bits);
-            let row = Usage { running, plan, pool, range, space }.row(service, &mut addresses);
+            let row = Usage { running, plan, nat, range, space }.row(service, &mut addresses);
             sum.ports += row.ports;
             sum.taken += row.taken;
             sum.kept_back += row.kept_back;
@@ -103,7 +104,7 @@ pub(crate) fn by_service(running: &Running, plan: &Plan) -> Vec<ServicePool> {
 struct Usage<'p> {
     running: &'p Running,
     plan: &'p Plan,
-    pool: &'p Pool,
+    nat: &'p Nat,
     range: &'p PoolRange,
     space: PortSpace,
 }
@@ -130,17 +131,23 @@ impl<'p> Usage<'p> {
     }
 
     fn count(&self, address: Ipv4Addr, row: &mut PoolRow<'_>) {
+        let Nat { pool, policy, .. } = self.nat;
         let now = self.running.now().tick();
-        // Ports of TCP are given to others at once: see `Napt::reuse_port_after`.
-        let kept_back = if self.space == PortSpace::Tcp { 0 } else { self.plan.times.reuse_port_after };
-        for port in self.range.ports[self.space as usize].ranges().iter().cloned().flatten() {
-            let Some(slot) = self.pool.slot(address, self.space, port) else { continue };
+        // Where a newcomer cannot get what was meant for the old owner, ports are given away at once.
+        let kept_back = if policy.keeps_back(self.space) { self.plan.times.reuse_port_after } else { 0 };
+        let mut count = |port| {
+            let Some(slot) = pool.slot(address, self.space, port) else { return };
             row.ports += 1;
             match self.running.tables.outside.read(slot) {
                 Slot::Taken(_) => row.taken += 1,
                 Slot::Closed(at) if now.since(at) < kept_back => row.kept_back += 1,
                 Slot::Closed(_) | Slot::Free => {}
             }
+        };
+        if self.space.has_ports() {
+            self.range.ports[self.space.slots() as usize].ranges().iter().cloned().flatten().for_each(count);
+        } else {
+            count(0);
         }
     }
 }

@@ -20,7 +20,6 @@ use tombolo_tables::tick::Tick;
 use tombolo_wire::Port;
 
 use super::exhausted::Exhausted;
-use super::filtering::Filtering;
 use super::state::Napt;
 use crate::mapping::allocation::{Allocation, Blocks, Deterministic};
 use crate::mapping::pool::{Parity, PortSpace, WINDOWS, block_ports};
@@ -397,14 +396,9 @@ impl<R: Rng> Napt<'_, R> {
             || self.reusable_age(address, space, &[0..=u16::MAX]).is_some()
     }
 
-    /// Ticks for which a closed port is kept back: none where a newcomer cannot get what was meant
-    /// for the old owner (RFC 6888 REQ-8 (a): TCP, whose binding outlives its connections by
-    /// TCP_TRANS; (c): filtering by address).
+    /// Ticks for which a closed port is kept back.
     fn reuse_port_after(&self, space: PortSpace) -> u32 {
-        match (space.like(), self.policy.filtering.of(space)) {
-            (PortSpace::Tcp, _) | (_, Filtering::AddressDependent) => 0,
-            _ => self.times.reuse_port_after,
-        }
+        if self.policy.keeps_back(space) { self.times.reuse_port_after } else { 0 }
     }
 }
 

@@ -151,6 +151,14 @@ impl Policy {
             || self.filtering.of(space) == Filtering::AddressDependent
     }
 
+    /// True if a port of `space` that was closed is kept back for a while. Not where a newcomer cannot get what was meant for
+    /// the old owner (RFC 6888 REQ-8 (a): TCP, whose binding outlives its connections by TCP_TRANS; (c): filtering by
+    /// address).
+    #[must_use]
+    pub fn keeps_back(&self, space: PortSpace) -> bool {
+        !space.has_connections() && self.filtering.of(space) != Filtering::AddressDependent
+    }
+
     /// True if a packet from outside that is refused for `reason` is to wait for the inside to
     /// open.
     #[must_use]
