@@ -56,6 +56,9 @@ pub struct Parsed<A> {
     /// Place in a datagram, if the packet is a piece of one or has an IPv6 Fragment header. For
     /// IPv4 always present, since every IPv4 header has an identification.
     pub fragment: Option<Fragment>,
+    /// Bytes that the largest piece had behind its IP headers, if the packet was reassembled; else 0. Whoever fragments knows
+    /// what the path takes: the pieces that are made of it again are no larger.
+    pub largest_piece: u16,
     /// Something in the headers that forbids translation.
     pub obstacle: Option<Obstacle>,
 }
@@ -301,6 +304,7 @@ fn ipv4_header(view: Ipv4View<'_>) -> Result<Parsed<Ipv4Addr>, DropReason> {
             offset: view.fragment_offset(),
             more: view.more_fragments(),
         }),
+        largest_piece: 0,
         obstacle,
     })
 }
@@ -345,6 +349,7 @@ fn ipv6_header(view: Ipv6View<'_>) -> Result<Parsed<Ipv6Addr>, DropReason> {
             offset: header.offset,
             more: header.more,
         }),
+        largest_piece: 0,
         obstacle,
     })
 }

@@ -462,6 +462,31 @@ fn fragments_are_put_together_in_any_order() {
     }
 }
 
+/// A host that makes fragments knows what the path takes. What is reassembled leaves in fragments that are as large,
+/// whatever `lowest_ipv6_mtu` allows, and never below 1280 bytes.
+#[test]
+fn a_datagram_that_was_reassembled_leaves_in_fragments_as_large_as_it_came_in() {
+    let mut gateway = Gateway::new(Setup::default());
+    gateway.nat64().translate.lowest_ipv6_mtu = 1500;
+    let port = gateway.forward(&udp((HOST, 40_000), (embed(SERVER), 53), b"question")).ports.0;
+    for (payload, piece, largest) in [(1372, 1352, 1400), (3000, 1352, 1400), (1372, 1000, 1280), (3000, 1480, 1500)] {
+        let whole = udp((SERVER, 53), (POOL, port), &vec![7; payload]);
+        let sent: Vec<_> = fragments_ipv4(&whole, piece).iter().flat_map(|piece| gateway.pass(piece).1).collect();
+        let sizes: Vec<_> = sent.iter().map(Vec::len).collect();
+        assert!(sizes.iter().all(|size| *size <= largest) && sizes[0] + 8 > largest, "{payload} in {piece}: {sizes:?}");
+        assert_eq!(see(&whole_of_ipv6(&sent)).payload, vec![7; payload]);
+    }
+    // Hairpinned, the same.
+    gateway.forward(&udp((OTHER_HOST, 40_000), (embed(SERVER), 53), b""));
+    let whole = udp((OTHER_HOST, 40_000), (embed(POOL), port), &vec![7; 1372]);
+    let sent: Vec<_> = fragments_ipv6(&whole, 1352).iter().flat_map(|piece| gateway.pass(piece).1).collect();
+    assert_eq!(sent.iter().map(Vec::len).max(), Some(1400), "{} packets", sent.len());
+    // What came whole is as large as is allowed.
+    let whole = udp((SERVER, 53), (POOL, port), &vec![7; 1372]);
+    let sent = gateway.pass(&fragments_ipv4(&whole, 2000)[0]).1;
+    assert_eq!(sent.iter().map(Vec::len).collect::<Vec<_>>(), [1420]);
+}
+
 #[test]
 fn fragments_of_hosts_behind_one_address_get_identifications_that_the_hosts_do_not_share() {
     let mut gateway = Gateway::new(Setup::default());

@@ -142,6 +142,14 @@ struct Arriving<'a> {
     payload: &'a [u8],
 }
 
+/// A datagram that was reassembled: where it lies in the buffer.
+struct Whole {
+    start: usize,
+    length: usize,
+    /// Bytes of the largest piece, headers left out.
+    largest_piece: u16,
+}
+
 #[derive(Debug)]
 struct Piece {
     offset: usize,
@@ -237,7 +245,7 @@ impl Reassembly {
             packet.bytes().split_at_checked(parsed.transport_offset.into()).ok_or(DropReason::Malformed)?;
         let piece = Arriving { fragment, front, header: front.len(), protocol: parsed.protocol.0, payload };
         let Some(slot) = self.collect(key, &piece, now)? else { return Ok(None) };
-        let (start, length) = self.reassemble(slot);
+        let Whole { start, length, largest_piece } = self.reassemble(slot);
         let bytes = &mut self.whole[start..start + length];
         write_u16(bytes, ipv4::TOTAL_LENGTH, u16::try_from(length).map_err(|_| DropReason::FragmentInvalid)?);
         write_u16(bytes, ipv4::FRAGMENT_OFFSET, 0);
@@ -245,7 +253,7 @@ impl Reassembly {
         let mut whole =
             Packet::new(&mut self.whole, start, length, Offload::default()).ok_or(DropReason::NoHeadroom)?;
         let parsed = parse_ipv4(&mut whole)?;
-        Ok(Some((whole, parsed)))
+        Ok(Some((whole, Parsed { largest_piece, ..parsed })))
     }
 
     /// Takes an IPv6 fragment at the moment `now` (nanoseconds). Gives the datagram if it was the
@@ -273,7 +281,7 @@ impl Reassembly {
         let header = ipv6::HEADER_LENGTH;
         let piece = Arriving { fragment, front, header, protocol: parsed.protocol.0, payload };
         let Some(slot) = self.collect(key, &piece, now)? else { return Ok(None) };
-        let (start, length) = self.reassemble(slot);
+        let Whole { start, length, largest_piece } = self.reassemble(slot);
         let payload_length = u16::try_from(length - ipv6::HEADER_LENGTH).map_err(|_| DropReason::FragmentInvalid)?;
         write_u16(&mut self.whole[start..], ipv6::PAYLOAD_LENGTH, payload_length);
         let mut whole =
@@ -281,6 +289,7 @@ impl Reassembly {
         let mut parsed = parse_ipv6(&mut whole)?;
         parsed.fragment = Some(Fragment { identification: fragment.identification, offset: 0, more: false });
         parsed.dont_fragment = false;
+        parsed.largest_piece = largest_piece;
         Ok(Some((whole, parsed)))
     }
 
@@ -445,11 +454,12 @@ impl Reassembly {
         state
     }
 
-    /// Copies a complete datagram into the buffer and forgets it; gives its start there and its
-    /// length.
-    fn reassemble(&mut self, slot: u32) -> (usize, usize) {
+    /// Copies a complete datagram into the buffer and forgets it.
+    fn reassemble(&mut self, slot: u32) -> Whole {
         let is_ipv6 = self.slots[slot as usize].key.version == 6;
-        let State::Collecting(datagram) = self.remove(slot) else { return (HEADROOM, 0) };
+        let State::Collecting(datagram) = self.remove(slot) else {
+            return Whole { start: HEADROOM, length: 0, largest_piece: 0 };
+        };
         self.make_room();
         // Of IPv6 the extension headers go with the Fragment header.
         let header_length = if is_ipv6 { ipv6::HEADER_LENGTH } else { datagram.front.len() };
@@ -469,7 +479,8 @@ impl Reassembly {
             place.copy_from_slice(&piece.bytes);
             rest = behind;
         }
-        (HEADROOM, length)
+        let largest_piece = datagram.pieces.iter().map(|piece| piece.bytes.len()).max().unwrap_or(0);
+        Whole { start: HEADROOM, length, largest_piece: u16::try_from(largest_piece).unwrap_or(u16::MAX) }
     }
 
     /// The buffer in which datagrams are reassembled is made when it is needed first.

@@ -112,7 +112,7 @@ impl Serve for MapTBr {
             check_size(&work.packet, parsed, self.translate.ipv6_mtu)?;
             let unlimited = self.translate.without_ipv4_limit();
             let _whole = translate_6to4(&mut work.packet, parsed, &to, &unlimited, &mut work.worker.identifications)?;
-            return self.hairpin(work);
+            return self.hairpin(parsed.largest_piece, work);
         }
         let identifications = &mut work.worker.identifications;
         let translated = translate_6to4(&mut work.packet, parsed, &to, &self.translate, identifications)?;
@@ -144,7 +144,7 @@ impl MapTBr {
         let to = ErrorRewrite { source, destination, embedded, node: None };
         translate_error_6to4(&mut work.packet, parsed, &about, &to, &self.translate, &mut work.worker.identifications)?;
         if self.domain.contains_ipv4(destination) {
-            return self.hairpin(work);
+            return self.hairpin(0, work);
         }
         work.forward_whole()
     }
@@ -219,8 +219,8 @@ impl MapTBr {
     }
 
     /// From one subscriber to another: what has just become IPv4 comes in again.
-    fn hairpin(&self, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
-        let parsed = come_in_again(&mut work.packet)?;
+    fn hairpin(&self, largest_piece: u16, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+        let parsed = Parsed { largest_piece, ..come_in_again(&mut work.packet)? };
         self.to_domain(&parsed, Origin::Hairpin, work).map_err(Refusal::silence)
     }
 }

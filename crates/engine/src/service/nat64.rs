@@ -139,7 +139,7 @@ impl Serve for Nat64 {
         if hairpins {
             let settings = self.translate.without_ipv4_limit();
             let _whole = translate_6to4(&mut work.packet, parsed, &to, &settings, identifications)?;
-            return self.hairpin(work);
+            return self.hairpin(parsed.largest_piece, work);
         }
         let translated = translate_6to4(&mut work.packet, parsed, &to, &self.translate, identifications)?;
         work.forward(translated)
@@ -213,7 +213,7 @@ impl Nat64 {
         };
         let identifications = &mut work.worker.identifications;
         translate_error_6to4(&mut work.packet, parsed, &about, &to, &self.translate, identifications)?;
-        if hairpins { self.hairpin(work) } else { work.forward_whole() }
+        if hairpins { self.hairpin(0, work) } else { work.forward_whole() }
     }
 
     /// An ICMPv4 error from outside, about a packet that left from the pool (RFC 5508 REQ-4). It
@@ -241,8 +241,8 @@ impl Nat64 {
     }
 
     /// What has just become IPv4 and is for the pool comes in as if from outside.
-    fn hairpin(&self, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
-        let parsed = come_in_again(&mut work.packet)?;
+    fn hairpin(&self, largest_piece: u16, work: &mut Work<'_>) -> Result<Verdict, Refusal> {
+        let parsed = Parsed { largest_piece, ..come_in_again(&mut work.packet)? };
         if let Some(verdict) = slice::hairpin_elsewhere(&self.nat, &parsed, work).map_err(Refusal::silence)? {
             return Ok(verdict);
         }

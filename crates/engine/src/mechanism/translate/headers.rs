@@ -29,6 +29,8 @@ use crate::verdict::DropReason;
 
 /// Bytes that IPv6 needs more than IPv4, headers without options or extensions.
 const HEADER_DIFFERENCE: u32 = 20;
+/// Bytes in front of the payload of an IPv6 fragment.
+const FRAGMENT_HEADERS: u32 = 48;
 /// Largest IPv4 packet that leaves without DF when its IPv6 original was whole (RFC 7915 section
 /// 5.1).
 pub(super) const LARGEST_WITHOUT_DF: usize = 1260;
@@ -115,12 +117,23 @@ fn fit_4to6(
         let mtu = next_hop - HEADER_DIFFERENCE - fragment_header;
         return Err(Refusal::with(DropReason::TooBig, IcmpAnswer::TooBig { mtu }));
     }
-    let limit = next_hop.min(settings.lowest_ipv6_mtu.max(ipv6::MINIMUM_MTU.into()));
+    let limit = next_hop.min(largest_without_df(parsed, settings));
     if size <= u64::from(limit) {
         return Ok(Translated::Whole);
     }
     let identification = parsed.fragment.map_or(0, |fragment| fragment.identification);
     Ok(shrink_or_fragment(packet, parsed.transport_offset, header_length, limit, identification))
+}
+
+/// Bytes of the largest IPv6 packet or fragment that an IPv4 packet without DF may become. A datagram that came in fragments
+/// and was reassembled here becomes fragments that are no larger: its sender may have heard that the path takes no more.
+#[inline]
+fn largest_without_df(parsed: &Parsed<Ipv4Addr>, settings: &TranslateSettings) -> u32 {
+    let as_it_came = match parsed.largest_piece {
+        0 => u32::MAX,
+        payload => FRAGMENT_HEADERS + u32::from(payload),
+    };
+    settings.lowest_ipv6_mtu.min(as_it_came).max(ipv6::MINIMUM_MTU.into())
 }
 
 /// A TCP super-packet may be cut into smaller segments than its sender asked for. Datagrams may
