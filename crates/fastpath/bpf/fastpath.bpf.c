@@ -5,7 +5,8 @@
  * 	              | pass
  * 	              v
  * 	          tombolo_tc  --hit--> out of the interface that the route says, if it is certain;
- * 	              |                else the kernel's stack, which routes the translated packet
+ * 	              |                else the kernel's stack, which routes the translated packet, if it
+ * 	              |                takes it where it came in
  * 	              | pass
  * 	              v
  * 	          the kernel's route to the TUN device, and the engine
@@ -130,6 +131,11 @@ int tombolo_tc(struct __sk_buff *skb)
 	}
 	if (hop && (!(hop->flags & NEXT_HOP_IS_CERTAIN) || !fits(hop, to)))
 		hop = 0;
+	if (!hop && !stack_takes(interface, packet, to)) {
+		count_pass(scratch, MISS_STACK_REFUSES);
+		tap_passed(skb, TAP_TC, skb->ifindex, scratch, MISS_STACK_REFUSES);
+		return TC_ACT_UNSPEC;
+	}
 	tap_received(skb, TAP_TC, skb->ifindex, scratch);
 	if (!write_skb(skb, scratch, hop, &changed))
 		return changed ? TC_ACT_SHOT : TC_ACT_UNSPEC;

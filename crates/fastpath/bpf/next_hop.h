@@ -34,6 +34,9 @@ enum next_hop_flag {
 
 #define NEIGHBOUR_USE_EVERY 8 /* ticks */
 
+/* The number of `lo` in every network namespace. */
+#define LOOPBACK 1
+
 struct next_hop {
 	struct route_key key;
 	__u32 tick;
@@ -73,16 +76,27 @@ static __always_inline struct bpf_fib_lookup question(__u32 ingress, __u64 first
 	return ask;
 }
 
-/* Asks the kernel. Not inlined: once a second for each next hop. */
+/* Asks the kernel. Where the interface that the packet came in by forwards nothing of the protocol
+ * that it leaves in, as one without IPv6, the question is that of the host itself: the TUN device,
+ * from which the engine's packets come, is another interface as well. Not inlined: once a second for
+ * each next hop.
+ */
 static __noinline bool ask_kernel(void *ctx, struct next_hop *hop, __u64 first, __u64 second,
 				  bool is_ipv6)
 {
 	struct bpf_fib_lookup ask = question(hop->key.ingress, first, second, is_ipv6);
 	struct interface *egress;
+	long answer;
 
 	/* Its answer has the MTU of the route only if a length is asked for. */
 	ask.tot_len = 1;
-	if (bpf_fib_lookup(ctx, &ask, sizeof(ask), 0) != BPF_FIB_LKUP_RET_SUCCESS)
+	answer = bpf_fib_lookup(ctx, &ask, sizeof(ask), 0);
+	if (answer == BPF_FIB_LKUP_RET_FWD_DISABLED) {
+		ask = question(LOOPBACK, first, second, is_ipv6);
+		ask.tot_len = 1;
+		answer = bpf_fib_lookup(ctx, &ask, sizeof(ask), 0);
+	}
+	if (answer != BPF_FIB_LKUP_RET_SUCCESS)
 		return false;
 	egress = interface_of(ask.ifindex);
 	if (!egress)

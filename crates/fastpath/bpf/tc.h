@@ -2,7 +2,8 @@
 /* Writes a translated packet into its socket buffer, in TC. A super-packet is translated whole and
  * keeps its segmentation (bpf_skb_change_proto). Then it is sent to its neighbour; or, where the
  * next hop is not certain, the kernel's stack routes it: neighbours, MTU and the decrement of the
- * hop limit are its business.
+ * hop limit are its business. Where the stack would not take it, nothing is written: the engine
+ * has it.
  */
 #ifndef TOMBOLO_TC_H
 #define TOMBOLO_TC_H
@@ -124,6 +125,23 @@ static __always_inline bool write_skb(struct __sk_buff *skb, const struct scratc
 	*changed = true;
 	return store_headers(skb, at, scratch, hop) &&
 	       (to->keeps_transport || store_transport(skb, transport, scratch));
+}
+
+/* Whether the kernel's stack forwards the packet as it leaves, which it takes for one that came in by
+ * the same interface. That may have one protocol alone: links below 1280 bytes have no IPv6.
+ */
+static __always_inline bool stack_takes(const struct interface *interface,
+					const struct packet *packet, const struct rewrite *to)
+{
+	__u8 refuses = interface->stack_refuses;
+
+	if (to->direction == TO6 || to->encapsulate)
+		return !(refuses & REFUSES_IPV6);
+	if (refuses & REFUSES_IPV4)
+		return false;
+	if (refuses & CHECKS_SOURCES)
+		return packet->is_ipv4 && !packet->is_tunnelled && to->source4 == packet->source4;
+	return true;
 }
 
 /* Sends it. The kernel's table of neighbours asks anew for those that it has not heard of lately,

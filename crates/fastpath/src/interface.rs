@@ -1,10 +1,9 @@
 //! Interfaces that the programs are attached to.
 
-use nix::ifaddrs::getifaddrs;
-use nix::net::if_::if_nametoindex;
+use tombolo_io::links::{self, Intake, Link};
 
 use crate::error::FastPathError;
-use crate::record::InterfaceRecord;
+use crate::record::{CHECKS_SOURCES, InterfaceRecord, REFUSES_IPV4, REFUSES_IPV6};
 
 // SAFETY: `Plain`: integers without padding; any bytes are valid.
 unsafe impl aya::Pod for InterfaceRecord {}
@@ -13,24 +12,35 @@ unsafe impl aya::Pod for InterfaceRecord {}
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Interface {
     pub(crate) number: u32,
-    pub(crate) mac: [u8; 6],
+    mac: [u8; 6],
+    stack_refuses: u8,
 }
 
 impl Interface {
     pub(crate) fn named(name: &str) -> Result<Self, FastPathError> {
-        let number = if_nametoindex(name).map_err(|_| FastPathError::NoInterface(name.to_owned()))?;
-        let addresses = getifaddrs().map_err(|_| FastPathError::NoInterface(name.to_owned()))?;
-        let mac = addresses
-            .filter(|interface| interface.interface_name == name)
-            .find_map(|interface| interface.address?.as_link_addr()?.addr())
-            .filter(|mac| *mac != [0; 6]);
-        let mac = mac.ok_or_else(|| FastPathError::NotEthernet(name.to_owned()))?;
-        Ok(Self { number, mac })
+        let links = links::all().map_err(|_| FastPathError::NoInterface(name.to_owned()))?;
+        let link = links.iter().find(|link| link.name == name);
+        let link = link.ok_or_else(|| FastPathError::NoInterface(name.to_owned()))?;
+        if link.mac == [0; 6] {
+            return Err(FastPathError::NotEthernet(name.to_owned()));
+        }
+        Ok(Self::of(link))
+    }
+
+    pub(crate) fn of(link: &Link) -> Self {
+        Self { number: link.index, mac: link.mac, stack_refuses: stack_refuses(link.intake) }
     }
 
     /// As the programs have it.
     pub(crate) fn record(self, xdp_sends: bool, inside_of: u8) -> InterfaceRecord {
-        let Self { number, mac } = self;
-        InterfaceRecord { number, mac, xdp_sends: xdp_sends.into(), inside_of, ..InterfaceRecord::default() }
+        let Self { number, mac, stack_refuses } = self;
+        let xdp_sends = xdp_sends.into();
+        InterfaceRecord { number, mac, xdp_sends, inside_of, stack_refuses, ..InterfaceRecord::default() }
     }
+}
+
+fn stack_refuses(intake: Intake) -> u8 {
+    let Intake { forwards_ipv4, takes_ipv6, checks_sources } = intake;
+    let bits = [(!forwards_ipv4, REFUSES_IPV4), (!takes_ipv6, REFUSES_IPV6), (checks_sources, CHECKS_SOURCES)];
+    bits.iter().filter(|(is_so, _)| *is_so).map(|(_, bit)| bit).sum()
 }

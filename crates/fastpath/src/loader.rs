@@ -13,6 +13,7 @@ use aya::programs::{LinkOrder, SchedClassifier, TcAttachType, Xdp};
 use aya::{Ebpf, EbpfLoader};
 use tombolo_engine::Plan;
 use tombolo_io::fault;
+use tombolo_io::links::Link;
 use tombolo_io::netlink::sends_redirected;
 use tombolo_tables::Tables;
 use tombolo_tables::tables::Geometry;
@@ -186,18 +187,18 @@ impl FastPath {
         Ok(attached)
     }
 
-    /// Follows an interface that has another name or another link-layer address now. Packets for
-    /// the old address are not the gateway's any more.
+    /// Follows an interface that has another name, another link-layer address, or of which the kernel takes other packets
+    /// now. Packets for the old address are not the gateway's any more.
     ///
     /// # Errors
     /// [`FastPathError::Map`].
-    pub fn follow(&mut self, number: u32, name: &str, mac: [u8; 6]) -> Result<(), FastPathError> {
-        let Some(attached) = self.interfaces.get_mut(&number) else { return Ok(()) };
-        name.clone_into(&mut attached.name);
-        attached.interface.mac = mac;
-        let inside_of = inside_of(&self.services, &self.settings.entrances, name);
+    pub fn follow(&mut self, link: &Link) -> Result<(), FastPathError> {
+        let Some(attached) = self.interfaces.get_mut(&link.index) else { return Ok(()) };
+        link.name.clone_into(&mut attached.name);
+        attached.interface = Interface::of(link);
+        let inside_of = inside_of(&self.services, &self.settings.entrances, &link.name);
         let record = attached.interface.record(attached.xdp_sends, inside_of);
-        self.set_interface(number, record)
+        self.set_interface(link.index, record)
     }
 
     /// Forgets an interface that is gone, or on which the programs shall do nothing any more,

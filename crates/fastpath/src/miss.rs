@@ -80,4 +80,7 @@ misses! {
     /// From inside, but not through an interface of the inside: the kernel's stack decides, and drops
     /// it as a rule (`inside-spoofed`).
     ReversePath = "reverse-path";
+    /// TC: no next hop is certain, and the kernel's stack takes no packet of the other protocol by the interface that this
+    /// one came in by (no IPv6 there, forwarding off, or `rp_filter` 1).
+    StackRefuses = "stack-refuses";
 }

@@ -3,13 +3,16 @@
 use std::io;
 
 use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkInfo, LinkLayerType, LinkMessage};
+use netlink_packet_route::link::{
+    AfSpecInet, AfSpecInet6, AfSpecUnspec, LinkAttribute, LinkFlags, LinkInfo, LinkLayerType, LinkMessage,
+};
 
 use crate::netlink::{EventSocket, Received};
 use crate::rtnl::RouteSocket;
 
-/// RTNLGRP_LINK (`linux/rtnetlink.h`).
-const GROUP: u32 = 1;
+/// RTNLGRP_LINK, _IPV6_IFADDR, _IPV6_IFINFO, _IPV4_NETCONF, _IPV6_NETCONF (`linux/rtnetlink.h`). All but the first are for
+/// what the kernel takes: where IPv6 is switched off it announces no more than that addresses go.
+const GROUPS: [u32; 5] = [1, 9, 12, 24, 25];
 /// Bytes that the kernel may queue for us. What is lost is made up for by looking at everything.
 const EVENT_BUFFER: u32 = 1 << 18;
 
@@ -35,6 +38,19 @@ pub struct Link {
     pub mac: [u8; 6],
     /// Its MTU in bytes.
     pub mtu: u32,
+    /// What the kernel does with packets that come in by it.
+    pub intake: Intake,
+}
+
+/// What the kernel does with packets that come in by an interface and are for others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Intake {
+    /// It forwards IPv4.
+    pub forwards_ipv4: bool,
+    /// It takes IPv6: the interface is not below 1280 bytes, and IPv6 is not switched off there.
+    pub takes_ipv6: bool,
+    /// It drops IPv4 whose source is routed elsewhere, by the interface's own `rp_filter`.
+    pub checks_sources: bool,
 }
 
 impl Link {
@@ -82,7 +98,7 @@ impl LinkWatch {
     /// # Errors
     /// What the kernel says.
     pub fn open() -> io::Result<Self> {
-        Ok(Self(EventSocket::open(&[GROUP], EVENT_BUFFER)?))
+        Ok(Self(EventSocket::open(&GROUPS, EVENT_BUFFER)?))
     }
 
     /// Whether any did since the last call. Does not wait.
@@ -113,6 +129,7 @@ fn link(answer: RouteNetlinkMessage) -> Option<Link> {
         asks: !message.header.flags.contains(LinkFlags::Noarp),
         mac: [0; 6],
         mtu: 0,
+        intake: Intake::default(),
     };
     for attribute in message.attributes {
         match attribute {
@@ -127,8 +144,35 @@ fn link(answer: RouteNetlinkMessage) -> Option<Link> {
                 });
                 link.kind = kind.unwrap_or(link.kind);
             }
+            LinkAttribute::AfSpecUnspec(families) => link.intake = intake(&families),
             _ => {}
         }
     }
     (!link.name.is_empty()).then_some(link)
+}
+
+/// A family that the interface does not have is not among these.
+fn intake(families: &[AfSpecUnspec]) -> Intake {
+    let mut intake = Intake::default();
+    for family in families {
+        match family {
+            AfSpecUnspec::Inet(settings) => {
+                for setting in settings {
+                    if let AfSpecInet::DevConf(of_device) = setting {
+                        intake.forwards_ipv4 = of_device.forwarding != 0;
+                        intake.checks_sources = of_device.rp_filter == 1;
+                    }
+                }
+            }
+            AfSpecUnspec::Inet6(settings) => {
+                for setting in settings {
+                    if let AfSpecInet6::DevConf(of_device) = setting {
+                        intake.takes_ipv6 = of_device.disable_ipv6 == 0;
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    intake
 }

@@ -281,6 +281,59 @@ fn netfilter_sees_what_tc_translates_if_it_shall() {
     }
 }
 
+/// What the kernel's stack would not take by the interface that a packet came in by goes through the engine, as long as
+/// the neighbour is not known; then the programs send it.
+#[test]
+fn neighbours_are_found_where_the_stack_takes_only_the_other_protocol() {
+    let name = "neighbours_are_found_where_the_stack_takes_only_the_other_protocol";
+    if skip_without(name, &["ip", "ping"]) {
+        return;
+    }
+    let (lab, mut gateway) = setup();
+    let ip = |node: &str, words: &str| {
+        lab.node(node).unwrap().command("ip").args(words.split(' ')).run().unwrap().success().unwrap();
+    };
+    let pings = || {
+        let ping = lab.node("client").unwrap().command("ping").args(["-c", "1", "-W", "2", "64:ff9b::198.51.100.2"]);
+        ping.run().unwrap().status.success()
+    };
+    let refused = || {
+        let shown = show(&lab, "fastpath");
+        let row = shown.iter().find(|row| row["what"] == "left" && row["name"] == "stack-refuses");
+        row.map_or(0, |row| row["value"].as_str().unwrap().parse::<u64>().unwrap())
+    };
+    assert!((0..3).any(|_| pings()), "it resolves the neighbours");
+    // Else a host asks for the gateway some time, and the gateway knows it again by that.
+    ip("client", "neigh change 2001:db8:1::1 dev inside0 nud permanent");
+    ip("server", "neigh change 198.51.100.1 dev outside0 nud permanent");
+    let node = lab.node("gateway").unwrap();
+    for key in ["net.ipv4.conf.all.rp_filter", "net.ipv4.conf.inside0.rp_filter"] {
+        node.set_sysctl(key, "0").unwrap();
+    }
+    let (client, server) = ("neigh del 2001:db8:1::2 dev inside0", "neigh del 198.51.100.2 dev outside0");
+    for (key, value, usual, forget) in [
+        ("net.ipv6.conf.outside0.disable_ipv6", "1", "0", client),
+        ("net.ipv4.conf.inside0.forwarding", "0", "1", server),
+        ("net.ipv4.conf.inside0.rp_filter", "1", "0", server),
+    ] {
+        node.set_sysctl(key, value).unwrap();
+        let before = refused();
+        for _ in 0..3 {
+            ip("gateway", forget);
+            // A next hop is remembered for a tick.
+            std::thread::sleep(Duration::from_millis(1500));
+            assert!(pings(), "{key} = {value}");
+        }
+        assert!(refused() > before, "{key} = {value}");
+        let left = refused();
+        assert!(pings() && pings(), "{key} = {value}");
+        assert_eq!(refused(), left, "{key} = {value}: the programs send to neighbours that are known");
+        node.set_sysctl(key, usual).unwrap();
+    }
+    gateway.signal(Signal::SIGTERM).unwrap();
+    gateway.wait(PATIENCE).unwrap().success().unwrap();
+}
+
 #[test]
 fn an_interface_that_comes_later_is_served_and_one_that_is_excluded_is_not() {
     if skip_without("an_interface_that_comes_later_is_served_and_one_that_is_excluded_is_not", &["ip"]) {

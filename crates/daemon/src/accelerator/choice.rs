@@ -84,6 +84,8 @@ fn would_not_see(place: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tombolo_io::links::Intake;
+
     use super::*;
 
     #[test]
@@ -98,6 +100,7 @@ mod tests {
             asks: true,
             mac: [2, 0, 0, 0, 0, 7],
             mtu: 1500,
+            intake: Intake::default(),
         };
         let auto = Host { fastpath: Wanted::Auto, ..Host::default() };
         let stack = Host { fastpath_netfilter: true, ..auto.clone() };

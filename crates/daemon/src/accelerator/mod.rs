@@ -461,7 +461,7 @@ impl Parts {
         self.interfaces.insert(status.link.index, Served { status, choice, tried: Instant::now() });
     }
 
-    /// The interface has another name, link-layer address, MTU or state.
+    /// The interface has another name, link-layer address, MTU or state, or the kernel takes other packets there.
     fn follow(programs: &mut FastPath, status: &mut InterfaceStatus, link: Link) {
         let old = std::mem::replace(&mut status.link, link);
         let link = &status.link;
@@ -472,10 +472,10 @@ impl Parts {
             tracing::info!(interface = link.name, "fast path: the interface has another link-layer address");
         }
         // Next hops carry the MTU, and are asked anew each tick.
-        if (old.name != link.name || old.mac != link.mac)
-            && let Err(error) = programs.follow(link.index, &link.name, link.mac)
+        if (old.name != link.name || old.mac != link.mac || old.intake != link.intake)
+            && let Err(error) = programs.follow(link)
         {
-            tracing::error!("the fast path on {} does not know its address: {}", link.name, in_one_line(&error));
+            tracing::error!("the fast path on {} does not know what it is: {}", link.name, in_one_line(&error));
             programs.forget(link.index);
             status.attached = None;
             status.why = in_one_line(&error);
