@@ -1224,6 +1224,35 @@ def segment_sizes():
                  ipv4(A4, B4, 6, tcp(A4, B4, 80, 1000, b"", flags=18, options=mss(1360)), df=1, ttl=63))],
          config="static", service="nat44")
 
+    # The kernel that the gateway runs on forwards what the NAT44 sends, and has an address inside.
+    kernel, size, host_answer = "10.0.0.1", struct.pack("!HH", 0, 1300), tcp(host, B4, 80, 1000, data(1344))
+    given, sent = ipv4(host, B4, 6, host_answer, df=1), ipv4(A4, B4, 6, tcp(A4, B4, 80, 1000, data(1344)), df=1, ttl=63)
+    quoted_sent, quoted_given = sent[:548], ipv4(host, B4, 6, host_answer, df=1, ttl=63)[:548]
+    question = ipv4(B4, A4, 6, tcp(B4, A4, 1000, 80, b"GET"), df=1)
+    came = ipv4(B4, host, 6, tcp(B4, host, 1000, 80, b"GET"), df=1, ttl=63)
+    case("error-of-the-own-kernel", "RFC 5508 REQ-4, REQ-5",
+         "errors from the gateway's address inside, about a packet that has left and about one that has come in",
+         "the one comes from outside whoever sends it, and goes to the host; the other leaves from the pool",
+         [packet(syn, "forward", ipv4(B4, host, 6, tcp(B4, host, 1000, 80, b"", flags=2, options=mss(1360)), df=1, ttl=63)),
+          packet(given, "forward", sent),
+          packet(ipv4(kernel, A4, 1, icmp4(3, 4, size, quoted_sent), tos=0xC0), "forward",
+                 ipv4(kernel, host, 1, icmp4(3, 4, size, quoted_given), tos=0xC0, ttl=63), side="outside"),
+          packet(ipv4(kernel, A4, 1, icmp4(11, 0, ZERO, quoted_sent), tos=0xC0), "forward",
+                 ipv4(kernel, host, 1, icmp4(11, 0, ZERO, quoted_given), tos=0xC0, ttl=63), side="outside"),
+          packet(question, "forward", came),
+          packet(ipv4(kernel, B4, 1, icmp4(11, 0, ZERO, came), tos=0xC0), "forward",
+                 ipv4(A4, B4, 1, icmp4(11, 0, ZERO, ipv4(B4, A4, 6, tcp(B4, A4, 1000, 80, b"GET"), df=1, ttl=63)),
+                      tos=0xC0, ttl=63), any_identification=True)],
+         config="static", service="nat44")
+    accepted = tcp(A4, B4, 80, 1000, b"", flags=18)
+    case("error-of-the-own-kernel", "RFC 6146 section 3.5.3",
+         "an error about a packet that has left, from the gateway's address inside the NAT44 beside",
+         "it comes from outside whoever sends it",
+         [packet(syn, "forward", ipv6(B6, A6, 6, tcp(B6, A6, 1000, 80, b"", flags=2, options=mss(1440)), hops=63)),
+          packet(ipv4(kernel, A4, 1, icmp4(11, 0, ZERO, ipv4(A4, B4, 6, accepted, ttl=1)), tos=0xC0), "forward",
+                 error6("64:ff9b::a00:1", A6, 3, 0, ZERO, ipv6(A6, B6, 6, tcp(A6, B6, 80, 1000, b"", flags=18), hops=1),
+                        tc=0xC0, hops=63))], config="beside-nat44", service="nat64")
+
     # Too big for the host that a hairpinned packet is for.
     clause = "RFC 4787 REQ-13"
     other = "10.0.0.3"

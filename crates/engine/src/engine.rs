@@ -24,7 +24,7 @@ use crate::now::Now;
 use crate::own_addresses::AnsweredBy;
 use crate::packet::{HEADROOM, Offload, Outbox, Packet};
 use crate::packet_words::describe;
-use crate::parse::{Parsed, parse_ipv4, parse_ipv6};
+use crate::parse::{Parsed, Payload, parse_ipv4, parse_ipv6};
 use crate::pcp;
 use crate::plan::Plan;
 use crate::random::Random;
@@ -500,6 +500,9 @@ fn receive_ipv4(
     // What comes back through a row is for the one before, also an error from an address that hosts inside have as well.
     let comes_back = way == Way::Service && plan.rows.contain(parsed.destination);
     let by_source = if comes_back { None } else { plan.service_of_ipv4_source(parsed.source, parsed.destination) };
+    let by_source = by_source.filter(|(_, service)| {
+        parsed.payload != Payload::IcmpError || !is_about_sent(plan, service, parsed, &work.packet)
+    });
     let (number, service) = if let Some(found) = by_source {
         work.notes.add("", || format!("{} is inside service {}", parsed.source, found.1.name));
         whose.side = Side::Inside;
@@ -534,6 +537,19 @@ fn receive_ipv4(
         Some((whole, parsed)) => serve_ipv4(service, whose.side, from, &parsed, &mut work.on(whole)),
         None => Ok(Verdict::Hold),
     }
+}
+
+/// True of an ICMP error about a packet that some service has sent out from the address that the error is for, and not
+/// to a host inside `service`. Such an error comes from outside whatever address it has for its source: the host's own
+/// kernel, which forwards what was sent out, speaks from any address of the host, and that may be one of `service`'s
+/// inside.
+#[cold]
+fn is_about_sent(plan: &Plan, service: &Service, parsed: &Parsed<Ipv4Addr>, packet: &Packet<'_>) -> bool {
+    parsed.embedded(packet).is_ok_and(|about| {
+        about.source == parsed.destination
+            && !service.kind.claims_source(about.destination, about.source)
+            && plan.service_of_ipv4(about.source, &mut Claim::Unknown).is_some()
+    })
 }
 
 /// Sends a packet to the node of the cluster that has its subscriber, if that is another. Fragments, too: all of a

@@ -36,6 +36,18 @@ static = [{ inside = "[INSIDE]:5000", outside = "192.0.2.1:5000", protocol = "tc
 tcp_mss = "off"
 "#;
 
+const NAT44: &str = r#"
+[[service]]
+kind = "nat44"
+inside = ["10.0.0.0/24"]
+pool = [{ addresses = "192.0.2.1" }]
+static = [
+    { inside = "10.0.0.2:5000", outside = "192.0.2.1:5000", protocol = "tcp" },
+    { inside = "10.0.0.2:53", outside = "192.0.2.1:53", protocol = "udp" },
+]
+tcp_mss = "off"
+"#;
+
 const CLAT: &str = r#"
 [[service]]
 kind = "clat"
@@ -244,18 +256,48 @@ fn siit_between_links_of_different_mtus() {
     }
 }
 
+/// A path below `lowest_ipv6_mtu` breaks its promise: packets without DF are lost until their sender has heard of it. A Linux
+/// host listens though it leaves DF clear, and makes fragments itself from then on.
+#[test]
+fn a_path_below_the_lowest_ipv6_mtu_is_learned_by_hosts_that_clear_df() {
+    if skip_without("a_path_below_the_lowest_ipv6_mtu_is_learned_by_hosts_that_clear_df", &TOOLS) {
+        return;
+    }
+    let siit = format!("{SIIT}lowest_ipv6_mtu = 1500\n");
+    let nat64 = NAT64.replace("INSIDE", "2001:db8:1::2").replace("192.0.2.0/28", "192.0.2.1");
+    let nat64 = format!("{nat64}lowest_ipv6_mtu = 1500\n");
+    for (configuration, address) in [(siit, "192.0.2.2"), (nat64, "192.0.2.1")] {
+        let lab = lab(&Topology::client_gateway_server(), &[("inside0", 1400), ("outside0", 1500)]);
+        lab.node("server").unwrap().set_sysctl("net.ipv4.ip_no_pmtu_disc", "1").unwrap();
+        let gateway = start(&lab, "gateway", &configuration);
+        let learned = || shell(&lab, "server", &format!("ip route get {address}"));
+        assert!(!learned().contains("mtu"), "{}", learned());
+        tcp(&lab, "server", &format!("{address}:5000"), "client", "[2001:db8:1::2]:5000");
+        if address == "192.0.2.2" {
+            udp(&lab, "server", "192.0.2.2:7", "client", "[2001:db8:1::2]:7");
+        } else {
+            // The answers are what does not fit.
+            udp(&lab, "client", "[64:ff9b::c633:6402]:7", "server", "198.51.100.2:7");
+        }
+        assert!(learned().contains("mtu"), "{}", learned());
+        drop(gateway);
+    }
+}
+
 #[test]
 fn nat64_between_links_of_different_mtus() {
     if skip_without("nat64_between_links_of_different_mtus", &TOOLS) {
         return;
     }
-    for (inside, outside) in [(1500, 1280), (1280, 1500), (1500, 1400)] {
+    // A link of 1000 bytes has no IPv6: the kernel switches it off.
+    for (inside, outside) in [(1500, 1280), (1280, 1500), (1500, 1400), (1500, 1000)] {
         let lab = lab(&Topology::client_gateway_server(), &[("inside0", inside), ("outside0", outside)]);
         let gateway = start(&lab, "gateway", &NAT64.replace("INSIDE", "2001:db8:1::2"));
         let captures = Captures::start(&lab, &[("gateway", "inside0"), ("gateway", "outside0")]);
         let server = "64:ff9b::c633:6402";
 
-        let outward = inside.min(outside + 20);
+        // No IPv6 host is told less than 1280 (RFC 8021).
+        let outward = inside.min((outside + 20).max(1280));
         assert_eq!(path_mtu(&lab, "client", server), outward, "{inside} and {outside}");
         ping(&lab, "client", server, outward, 3000);
         assert!(hops(&lab, "client", server, "-U").len() >= 3);
@@ -266,6 +308,29 @@ fn nat64_between_links_of_different_mtus() {
         lab.node("server").unwrap().set_sysctl("net.ipv4.ip_no_pmtu_disc", "1").unwrap();
         udp(&lab, "client", "[64:ff9b::c633:6402]:8", "server", "198.51.100.2:8");
         captures.assert_clean();
+        drop(gateway);
+    }
+}
+
+/// A NAT44 that takes its links for wider than they are: the kernel refuses what is too large for the next one, behind the
+/// translation, and its errors reach who has sent it all the same. So do those about hop limits.
+#[test]
+fn nat44_between_links_that_are_narrower_than_it_knows() {
+    if skip_without("nat44_between_links_that_are_narrower_than_it_knows", &TOOLS) {
+        return;
+    }
+    for (mode, inside, outside) in [("off", 1500, 1400), ("off", 1400, 1500), ("tc", 1500, 1000), ("tc", 1280, 1500)] {
+        let lab = lab(&Topology::client_gateway_server(), &[("inside0", inside), ("outside0", outside)]);
+        let gateway = start(&lab, "gateway", &format!("[gateway]\nfastpath = \"{mode}\"\n{NAT44}"));
+        let server = "198.51.100.2";
+
+        assert_eq!(path_mtu(&lab, "client", server), inside.min(outside), "{mode}, {inside} and {outside}");
+        assert_eq!(hops(&lab, "client", server, "-U").len(), 4, "{mode}");
+        let hops_in = hops(&lab, "server", "192.0.2.1", "-U");
+        assert_eq!(hops_in, ["198.51.100.1", "198.51.100.1", "192.0.2.1", "192.0.2.1"], "{mode}");
+        tcp(&lab, "client", "198.51.100.2:5000", "server", "198.51.100.2:5000");
+        tcp(&lab, "server", "192.0.2.1:5000", "client", "10.0.0.2:5000");
+        udp(&lab, "client", "198.51.100.2:7", "server", "198.51.100.2:7");
         drop(gateway);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
 
 use ipnet::{IpNet, Ipv4Net};
@@ -24,7 +24,7 @@ use super::messages::{
 use super::proxies::Proxies;
 use super::reserved_ports::ReservedPorts;
 use super::source_check::SourceCheck;
-use crate::netfilter::WholePackets;
+use crate::netfilter::{OwnErrors, WholePackets};
 use crate::rtnl::RouteSocket;
 
 /// Longest wait for the kernel to install the local route of a new address; microseconds are usual.
@@ -35,6 +35,9 @@ const LOCAL_ROUTE_WAIT: Duration = Duration::from_secs(1);
 /// side.
 const RULE_FROM_DEVICE: u32 = 8400;
 const RULE_TO_DEVICE: u32 = 8401;
+
+/// The first and the last address of a range.
+type Range = (Ipv4Addr, Ipv4Addr);
 
 /// The host as the gateway uses it. Dropping it takes every change back, the last one first.
 #[derive(Debug)]
@@ -49,6 +52,8 @@ pub struct Host {
     pub(super) proxies: Proxies,
     /// As long as an address is shared.
     pub(super) whole: Option<WholePackets>,
+    /// As long as hosts inside are diverted, if the kernel can.
+    pub(super) own_errors: Option<OwnErrors>,
     /// What is not as it should be with shared addresses.
     pub(super) shortcomings: Vec<String>,
 }
@@ -106,6 +111,7 @@ impl Host {
             reserved,
             proxies: Proxies::open(),
             whole: None,
+            own_errors: None,
             shortcomings: Vec::new(),
         })
     }
@@ -319,7 +325,19 @@ impl Host {
                 result => result.map_err(|source| fail(&action, source))?,
             }
         }
+        self.divert_own_errors(device, &ranges_of(sources), &ranges_of(exempt));
         Ok(())
+    }
+
+    /// Has the kernel's own errors to remotes of hosts inside go to the device as well. Where it cannot, traceroute from outside
+    /// misses a hop, and a link inside that is narrower than configured is not found: no reason not to start.
+    fn divert_own_errors(&mut self, device: &str, inside: &[Range], exempt: &[Range]) {
+        if self.own_errors.as_ref().is_some_and(|errors| errors.is_for(inside, exempt)) {
+            return;
+        }
+        // The one before goes first: tables have names.
+        self.own_errors = None;
+        self.own_errors = OwnErrors::divert(device, inside.to_vec(), exempt.to_vec()).ok();
     }
 
     /// Whether the gateway has made it, or taken it over.
@@ -485,6 +503,15 @@ impl What {
             Self::Rule(message) => RouteNetlinkMessage::DelRule(message),
         }
     }
+}
+
+/// The first and the last address of prefixes of IPv4.
+fn ranges_of(prefixes: &[IpNet]) -> Vec<Range> {
+    let ends = prefixes.iter().filter_map(|prefix| match prefix {
+        IpNet::V4(prefix) => Some((prefix.network(), prefix.broadcast())),
+        IpNet::V6(_) => None,
+    });
+    ends.collect()
 }
 
 /// A part of what diverts packets.

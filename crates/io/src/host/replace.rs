@@ -119,6 +119,9 @@ impl Host {
             }
         }
         self.changes.reverse();
+        if wanted.sources.is_empty() {
+            self.own_errors = None;
+        }
         Ok(before - self.changes.len())
     }
 }

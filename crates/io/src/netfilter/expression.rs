@@ -32,10 +32,16 @@ const OIFNAME: u32 = 7;
 
 /// Of a network header (NFT_PAYLOAD_NETWORK_HEADER): where it has addresses.
 const NETWORK_HEADER: u32 = 1;
+const IPV4_CHECKSUM: u32 = 10;
 const IPV4_SOURCE: u32 = 12;
+const IPV4_DESTINATION: u32 = 16;
 const IPV6_DESTINATION: u32 = 24;
 /// NFT_PAYLOAD_TRANSPORT_HEADER: it begins with both ports.
 const TRANSPORT_HEADER: u32 = 2;
+/// Of an ICMP error: the destination of the packet that it is about.
+const QUOTED_DESTINATION: u32 = 8 + IPV4_DESTINATION;
+/// NFT_PAYLOAD_CSUM_INET.
+const INTERNET_CHECKSUM: u32 = 1;
 
 /// Of `fib`: the interface that the source is routed to, if it is the one that the packet came in
 /// by; else 0 (NFT_FIB_RESULT_OIF, NFTA_FIB_F_SADDR | NFTA_FIB_F_IIF).
@@ -107,7 +113,35 @@ impl Rule {
 
     /// To be asked of IPv4 alone.
     pub(super) fn comes_from(self, first: Ipv4Addr, last: Ipv4Addr) -> Self {
-        self.payload(IPV4_SOURCE, 4).compare(Compare::AtLeast, &first.octets()).compare(Compare::AtMost, &last.octets())
+        self.payload(IPV4_SOURCE, 4).between(first, last)
+    }
+
+    /// To be asked of IPv4 alone.
+    pub(super) fn goes_to_hosts(self, first: Ipv4Addr, last: Ipv4Addr) -> Self {
+        self.payload(IPV4_DESTINATION, 4).between(first, last)
+    }
+
+    /// It is ICMP of this type.
+    pub(super) fn is_icmp(self, kind: u8) -> Self {
+        let icmp = self.meta(PROTOCOL).compare(Compare::Same, &[libc::IPPROTO_ICMP.to_le_bytes()[0]]);
+        icmp.payload_of(TRANSPORT_HEADER, 0, 1).compare(Compare::Same, &[kind])
+    }
+
+    /// To be asked of ICMP errors alone.
+    pub(super) fn quotes_packet_to(self, first: Ipv4Addr, last: Ipv4Addr) -> Self {
+        self.payload_of(TRANSPORT_HEADER, QUOTED_DESTINATION, 4).between(first, last)
+    }
+
+    /// Gives an ICMP error the source that the packet was for that it quotes.
+    pub(super) fn comes_from_quoted_destination(self) -> Self {
+        self.payload_of(TRANSPORT_HEADER, QUOTED_DESTINATION, 4).expression("payload", |data| {
+            data.number(2, NETWORK_HEADER);
+            data.number(3, IPV4_SOURCE);
+            data.number(4, 4);
+            data.number(5, REGISTER);
+            data.number(6, INTERNET_CHECKSUM);
+            data.number(7, IPV4_CHECKSUM);
+        })
     }
 
     pub(super) fn comes_by_its_route(self) -> Self {
@@ -182,6 +216,10 @@ impl Rule {
             data.number(2, compare as u32);
             data.nested(3, |data| data.bytes(VALUE, value));
         })
+    }
+
+    fn between(self, first: Ipv4Addr, last: Ipv4Addr) -> Self {
+        self.compare(Compare::AtLeast, &first.octets()).compare(Compare::AtMost, &last.octets())
     }
 
     fn expression(mut self, name: &str, data: impl FnOnce(&mut Writer)) -> Self {

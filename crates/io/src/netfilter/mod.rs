@@ -20,6 +20,7 @@
 //!
 //! * `foreign`: rules of others, which do not see what the fast path takes. `tracer`: which of them drops a
 //!   packet. `chain`: their names, and how packets are let in. `whole`: fragments become whole before they are routed.
+//! * `own_errors`: ICMP errors of the kernel about packets for hosts inside.
 //! * `batch`: messages of nfnetlink, several in one transaction. `expression`: what rules are made
 //!   of.
 
@@ -27,6 +28,7 @@ mod batch;
 mod chain;
 mod expression;
 mod foreign;
+mod own_errors;
 mod tracer;
 mod whole;
 
@@ -43,6 +45,7 @@ use netlink_packet_core::{NLM_F_APPEND, NLM_F_CREATE};
 
 pub use chain::{Chain, Selector, admission_by};
 pub use foreign::ForeignRules;
+pub use own_errors::OwnErrors;
 pub use tracer::{Dropped, Tracer};
 pub use whole::WholePackets;
 
@@ -231,10 +234,15 @@ fn add_table(batch: &mut Batch, table: &str) {
 
 /// A chain at a hook, which accepts what none of its rules drops.
 fn add_base_chain(batch: &mut Batch, table: &str, chain: &str, hook: i32, priority: i32) {
+    add_chain_of("filter", batch, table, chain, hook, priority);
+}
+
+/// The same of another type than `filter`: `route` has packets routed anew that its rules change.
+fn add_chain_of(kind: &str, batch: &mut Batch, table: &str, chain: &str, hook: i32, priority: i32) {
     batch.message(NFT_MSG_NEWCHAIN, NLM_F_CREATE, |message| {
         message.text(CHAIN_TABLE, table);
         message.text(CHAIN_NAME, chain);
-        message.text(CHAIN_TYPE, "filter");
+        message.text(CHAIN_TYPE, kind);
         message.nested(CHAIN_HOOK, |place| {
             place.number(HOOK_NUMBER, hook.cast_unsigned());
             place.number(HOOK_PRIORITY, priority.cast_unsigned());
