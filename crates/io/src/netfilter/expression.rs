@@ -122,7 +122,7 @@ impl Rule {
     }
 
     /// It is ICMP of this type.
-    pub(super) fn is_icmp(self, kind: u8) -> Self {
+    pub(super) fn of_icmp(self, kind: u8) -> Self {
         let icmp = self.meta(PROTOCOL).compare(Compare::Same, &[libc::IPPROTO_ICMP.to_le_bytes()[0]]);
         icmp.payload_of(TRANSPORT_HEADER, 0, 1).compare(Compare::Same, &[kind])
     }

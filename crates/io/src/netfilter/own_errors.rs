@@ -56,7 +56,7 @@ impl OwnErrors {
         }
         for &(first, last) in &inside {
             for kind in ERRORS {
-                let about = of_ipv4().is_icmp(kind).quotes_packet_to(first, last);
+                let about = of_ipv4().of_icmp(kind).quotes_packet_to(first, last);
                 add_rule(&mut batch, &table, OUTPUT, &about.comes_from_quoted_destination());
             }
         }
