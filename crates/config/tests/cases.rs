@@ -7,7 +7,7 @@
 //!
 //! What the engine sends also goes into a real TUN queue, in a network namespace of its own: the
 //! kernel has to take every packet. Without the privilege to make one the test says so. And each case
-//! runs once more with a device that takes nothing.
+//! runs once more with a device that takes nothing, and with one that refuses later what it took.
 //!
 //! Set `CASE` to a part of a name to run some only.
 
@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use nix::sched::{CloneFlags, unshare};
-use tombolo_engine::counters::Totals;
+use tombolo_engine::counters::{Totals, Whose};
 use tombolo_engine::packet::{HEADROOM, Offload, Outbox, Packet};
 use tombolo_engine::{DropReason, Engine, Now, Plan, Verdict};
 use tombolo_io::host::Host;
@@ -117,13 +117,18 @@ impl Case {
 
     /// Packet number `number` through the gateway.
     fn pass(&mut self, number: usize, outbox: &mut dyn Outbox) -> Result<Verdict, String> {
+        Ok(self.observe(number, outbox)?.0)
+    }
+
+    /// As [`pass`](Self::pass), and says whose it was.
+    fn observe(&mut self, number: usize, outbox: &mut dyn Outbox) -> Result<(Verdict, Whose), String> {
         let step = &self.steps[number];
         let received = bytes(text(step, "in")?);
         let at = START + step.get("at_ms").and_then(Value::as_integer).map_or(0, |ms| ms.unsigned_abs() * 1_000_000);
         let mut buffer = vec![0xa5; HEADROOM + received.len() + 64];
         buffer[HEADROOM..HEADROOM + received.len()].copy_from_slice(&received);
         let mut packet = Packet::new(&mut buffer, HEADROOM, received.len(), Offload::default()).unwrap();
-        Ok(self.engine.process(&self.plan, &mut packet, Now(at), outbox))
+        Ok(self.engine.observe(&self.plan, &mut packet, Now(at), outbox))
     }
 
     fn totals(&self) -> Totals {
@@ -204,6 +209,28 @@ fn what_a_device_refuses_is_a_drop_and_nothing_else() {
         let fates = dropped + totals.held + totals.to_host;
         assert_eq!(totals.received.iter().sum::<u64>(), fates, "{}", path.display());
         assert_eq!((totals.forwarded, totals.replied), ([0; 2], 0), "{}", path.display());
+    }
+}
+
+/// The same if it takes the packets that are forwarded, to hold them, and refuses them later.
+#[test]
+fn what_a_device_refuses_later_is_a_drop_and_nothing_else() {
+    for path in case_files() {
+        let mut case = Case::read(&path).unwrap();
+        let mut lost = 0;
+        for number in 0..case.steps.len() {
+            let mut sent = 0;
+            let mut outbox = |_: &mut Packet<'_>| sent += 1;
+            let (verdict, whose) = case.observe(number, &mut outbox).unwrap();
+            if sent > 0 {
+                lost += u64::from(matches!(verdict, Verdict::Forward | Verdict::ToHost | Verdict::Redirect(_)));
+                case.engine.counters().count_lost(whose, verdict, DropReason::DeviceBusy);
+            }
+        }
+        let totals = case.totals();
+        assert_eq!(totals.drops[DropReason::DeviceBusy as usize], lost, "{}", path.display());
+        assert_eq!(totals.forwarded, [0; 2], "{}", path.display());
+        assert_eq!(totals.redirected[0].iter().sum::<u64>(), 0, "{}", path.display());
     }
 }
 

@@ -6,6 +6,7 @@ use arc_swap::ArcSwap;
 use tombolo_config::Host;
 use tombolo_engine::counters::Counters;
 use tombolo_engine::{Engine, Plan};
+use tombolo_io::merge::Merging;
 use tombolo_io::queue::{QueueCounters, TunQueue};
 use tombolo_io::worker::{StopSignal, Worker, WorkerError};
 
@@ -43,7 +44,7 @@ impl Team<'_> {
         let handler = EngineHandler::new(engine, Arc::clone(self.plan), Arc::clone(self.probes), Arc::clone(self.taps));
         let pulse = handler.pulse();
         let cpu = self.settings.pin.then(|| self.processors[number % self.processors.len()]);
-        let worker = Worker::start(&format!("worker-{number}"), cpu, queue, handler, self.stop.clone())?;
+        let worker = Worker::start(&format!("worker-{number}"), cpu, Merging::new(queue), handler, self.stop.clone())?;
         Ok(Started { worker, counters, queue: queue_counters, pulse })
     }
 }

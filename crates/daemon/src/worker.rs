@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use tombolo_engine::counters::Whose;
 use tombolo_engine::packet::{Outbox, Packet};
 use tombolo_engine::refused::Refused;
-use tombolo_engine::{Engine, Now, Plan};
-use tombolo_io::worker::Handler;
+use tombolo_engine::{Engine, Now, Plan, Verdict};
+use tombolo_io::worker::{BATCH, Handler, Loss};
 
 use crate::maintenance::Probes;
 use crate::tap::Taps;
@@ -24,6 +25,8 @@ pub struct EngineHandler {
     taps: Arc<Taps>,
     observer: Observer,
     pulse: Pulse,
+    /// What became of the packets of this batch, and whose they were.
+    batch: Vec<(Verdict, Whose)>,
 }
 
 /// Counts the rounds of a worker, one a second and more while it lives.
@@ -51,7 +54,8 @@ impl EngineHandler {
     #[must_use]
     pub fn new(engine: Engine, shared: Arc<ArcSwap<Plan>>, probes: Arc<Probes>, taps: Arc<Taps>) -> Self {
         let plan = shared.load_full();
-        Self { engine, shared, plan, probes, taps, observer: Observer::default(), pulse: Pulse::default() }
+        let batch = Vec::with_capacity(BATCH);
+        Self { engine, shared, plan, probes, taps, observer: Observer::default(), pulse: Pulse::default(), batch }
     }
 
     /// By which it is seen to live.
@@ -64,6 +68,7 @@ impl EngineHandler {
 impl Handler for EngineHandler {
     fn batch_start(&mut self, _now: u64) {
         self.pulse.beat();
+        self.batch.clear();
         let current = self.shared.load();
         if !Arc::ptr_eq(&current, &self.plan) {
             self.plan = Arc::clone(&current);
@@ -72,10 +77,17 @@ impl Handler for EngineHandler {
     }
 
     fn packet(&mut self, packet: &mut Packet<'_>, now: u64, outbox: &mut impl Outbox) {
-        if self.observer.is_idle() {
-            self.engine.process(&self.plan, packet, Now(now), outbox);
+        let taken = if self.observer.is_idle() {
+            self.engine.observe(&self.plan, packet, Now(now), outbox)
         } else {
-            self.observer.process(&mut self.engine, &self.plan, packet, Now(now), outbox);
+            self.observer.process(&mut self.engine, &self.plan, packet, Now(now), outbox)
+        };
+        self.batch.push(taken);
+    }
+
+    fn lost(&mut self, loss: Loss) {
+        if let Some(&(verdict, whose)) = self.batch.get(loss.number) {
+            self.engine.counters().count_lost(whose, verdict, loss.reason);
         }
     }
 

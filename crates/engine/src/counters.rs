@@ -78,6 +78,11 @@ fn add(counter: &AtomicU64, count: u64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
 }
 
+/// Takes back what this thread has added.
+fn take(counter: &AtomicU64, count: u64) {
+    counter.store(counter.load(Ordering::Relaxed).wrapping_sub(count), Ordering::Relaxed);
+}
+
 impl Counters {
     #[inline]
     fn of(&self, service: Option<u8>) -> &Counted {
@@ -116,6 +121,20 @@ impl Counters {
     /// Counts what became in the end of a packet of `service` that was held.
     pub fn count_late(&self, service: u8, verdict: Verdict) {
         self.of(Some(service)).end(verdict);
+    }
+
+    /// Counts a packet as dropped that was counted as `verdict` in the same batch: what it became was held, and not
+    /// taken in the end.
+    pub fn count_lost(&self, whose: Whose, verdict: Verdict, reason: DropReason) {
+        let counted = self.of(whose.service);
+        match verdict {
+            Verdict::Forward => take(&counted.forwarded[whose.side as usize], 1),
+            Verdict::ToHost => take(&counted.to_host, 1),
+            Verdict::Redirect(node) => self.redirected[0].get(usize::from(node)).into_iter().for_each(|to| take(to, 1)),
+            // Dropped already, or nothing that is held comes of it.
+            Verdict::Drop(_) | Verdict::Reply(_) | Verdict::Hold | Verdict::EchoReply | Verdict::Pcp(_) => return,
+        }
+        counted.end(Verdict::Drop(reason));
     }
 
     /// Counts packets that were given up later than they came.

@@ -2,8 +2,8 @@
 //! tables, the host's links, addresses and routes, and capture files.
 //!
 //! A packet meets the modules in this order: [`worker`] wakes up and asks a [`queue`] for it;
-//! [`vnet`] says what the kernel left to be done on it; the handler decides; [`queue`] sends it
-//! back. [`tun`] makes the device, [`host`] routes packets to it.
+//! [`vnet`] says what the kernel left to be done on it; the handler decides; [`merge`] puts segments of TCP
+//! together, and [`queue`] sends it back. [`tun`] makes the device, [`host`] routes packets to it.
 //! [`privileges`] gives up what is not needed once all of that is done; [`supervisor`] tells whoever started
 //! the process.
 //!
@@ -19,6 +19,7 @@ pub mod links;
 pub mod local_ports;
 pub mod mapping;
 pub mod memory;
+pub mod merge;
 pub mod netfilter;
 pub mod netlink;
 pub mod observer;

@@ -1,10 +1,10 @@
 //! The threads that serve the queues: one each, pinned to a processor.
 //!
 //! ```text
-//! sleep in poll() --packet--> batch: up to 64 times receive, handle --empty--> idle() --> sleep
-//!        ^  |                        ^________full: next batch_______|                       |
-//!        |  +--stop or time--> idle()                                                        |
-//!        +-----------------------------------------------------------------------------------+
+//! sleep in poll() --packet--> batch: up to 64 times receive, handle; flush --empty--> idle() --> sleep
+//!        ^  |                        ^___________full: next batch___________|                       |
+//!        |  +--stop or time--> idle()                                                               |
+//!        +------------------------------------------------------------------------------------------+
 //! ```
 //!
 //! The clock is read once a batch. `idle` is called when the queue is empty, and by the time that
@@ -22,6 +22,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::unistd::Pid;
+use tombolo_engine::DropReason;
 use tombolo_engine::packet::{Outbox, Packet};
 
 use crate::clock::monotonic_nanos;
@@ -39,9 +40,21 @@ pub trait Handler {
     /// One packet. Whatever is to be sent goes to `outbox`; the packet is gone afterwards.
     fn packet(&mut self, packet: &mut Packet<'_>, now: u64, outbox: &mut impl Outbox);
 
+    /// What became of a packet of this batch was held, and the port has not taken it in the end. Said once of a packet.
+    fn lost(&mut self, loss: Loss);
+
     /// No packet waits, or the time asked for has come. Says how long until the next call at the
     /// latest.
     fn idle(&mut self, now: u64, outbox: &mut impl Outbox) -> Duration;
+}
+
+/// A packet of which something was lost after it had been sent to a port that held it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Loss {
+    /// Which of the batch it was, counted from 0.
+    pub number: usize,
+    /// Why the device did not take it.
+    pub reason: DropReason,
 }
 
 /// Where packets come from and go to.
@@ -51,6 +64,11 @@ pub trait Port: Outbox + AsFd {
     /// # Errors
     /// What makes the port useless from now on.
     fn recv<'b>(&mut self, buffer: &'b mut Buffer) -> io::Result<Option<Packet<'b>>>;
+
+    /// The batch is over: what was held of it is sent. Which of its packets were lost since.
+    fn flush(&mut self) -> &[Loss] {
+        &[]
+    }
 }
 
 impl Port for TunQueue {
@@ -227,8 +245,14 @@ pub fn serve<P: Port, H: Handler>(port: &mut P, handler: &mut H, stop: &StopSign
     Ok(())
 }
 
-/// Handles up to [`BATCH`] packets. True if there may be more.
+/// Handles up to [`BATCH`] packets, and has the port send what it holds of them. True if there may be more.
 fn batch<P: Port, H: Handler>(port: &mut P, handler: &mut H, buffer: &mut Buffer, now: u64) -> io::Result<bool> {
+    let result = handle(port, handler, buffer, now);
+    port.flush().iter().for_each(|&loss| handler.lost(loss));
+    result
+}
+
+fn handle<P: Port, H: Handler>(port: &mut P, handler: &mut H, buffer: &mut Buffer, now: u64) -> io::Result<bool> {
     for number in 0..BATCH {
         let Some(mut packet) = port.recv(buffer)? else { return Ok(false) };
         if number == 0 {
@@ -302,7 +326,6 @@ mod tests {
     use super::*;
     use std::os::fd::OwnedFd;
     use std::os::unix::net::UnixDatagram;
-    use tombolo_engine::DropReason;
     use tombolo_engine::packet::{HEADROOM, Offload};
 
     /// One end of a datagram socket pair as a port.
@@ -346,6 +369,7 @@ mod tests {
     struct Echo {
         batches: Vec<u64>,
         packets: Vec<u64>,
+        losses: Vec<Loss>,
         idles: usize,
     }
 
@@ -357,6 +381,10 @@ mod tests {
         fn packet(&mut self, packet: &mut Packet<'_>, now: u64, outbox: &mut impl Outbox) {
             self.packets.push(now);
             outbox.send(packet).unwrap();
+        }
+
+        fn lost(&mut self, loss: Loss) {
+            self.losses.push(loss);
         }
 
         fn idle(&mut self, _: u64, _: &mut impl Outbox) -> Duration {
@@ -394,6 +422,41 @@ mod tests {
         assert!(!more);
         assert_eq!(handler.batches, [77]);
         assert_eq!(handler.packets, [77; 3]);
+    }
+
+    /// A port that holds what it is sent, and says that so much of it was lost.
+    struct Losing(Pair, Vec<Loss>);
+
+    impl AsFd for Losing {
+        fn as_fd(&self) -> BorrowedFd<'_> {
+            self.0.as_fd()
+        }
+    }
+
+    impl Outbox for Losing {
+        fn send(&mut self, _: &mut Packet<'_>) -> Result<(), DropReason> {
+            Ok(())
+        }
+    }
+
+    impl Port for Losing {
+        fn recv<'b>(&mut self, buffer: &'b mut Buffer) -> io::Result<Option<Packet<'b>>> {
+            self.0.recv(buffer)
+        }
+
+        fn flush(&mut self) -> &[Loss] {
+            &self.1
+        }
+    }
+
+    #[test]
+    fn what_a_port_loses_of_a_batch_is_said_when_the_batch_is_over() {
+        let (port, peer) = Pair::new();
+        peer.send(b"xx").unwrap();
+        let losses = vec![Loss { number: 0, reason: DropReason::DeviceBusy }];
+        let mut handler = Echo::default();
+        batch(&mut Losing(port, losses.clone()), &mut handler, &mut Buffer::new(), 1).unwrap();
+        assert_eq!((handler.packets.len(), handler.losses), (1, losses));
     }
 
     #[test]

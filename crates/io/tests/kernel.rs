@@ -5,7 +5,7 @@
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
 use ipnet::IpNet;
@@ -14,9 +14,11 @@ use nix::sched::{CloneFlags, unshare};
 use tombolo_engine::DropReason;
 use tombolo_engine::packet::{ChecksumState, HEADROOM, Offload, Outbox, Packet, Segmentation};
 use tombolo_io::host::{Family, Host, HostError};
+use tombolo_io::merge::Merging;
 use tombolo_io::queue::{Buffer, TunQueue};
 use tombolo_io::tun::{ExistingDevice, KernelEntry, Tun, TunConfig, TunError};
-use tombolo_io::worker::{Handler, StopSignal, Worker};
+use tombolo_io::worker::{Handler, Loss, Port as QueuePort, StopSignal, Worker};
+use tombolo_wire::{Ipv4Header, Ipv6Header, Port, Protocol, TcpFlags, TcpHeader, ipv4, ipv6, tcp, write_u16};
 
 /// Runs a test on a thread with a network namespace of its own; skips it where that is not allowed.
 fn in_namespace(name: &str, test: impl FnOnce() + Send) {
@@ -94,6 +96,10 @@ impl Handler for Mirror {
         }
         turn_round(packet);
         outbox.send(packet).unwrap();
+    }
+
+    fn lost(&mut self, loss: Loss) {
+        panic!("{loss:?}");
     }
 
     fn idle(&mut self, _: u64, _: &mut impl Outbox) -> Duration {
@@ -197,6 +203,139 @@ fn udp_super_packets_cross_in_one_piece() {
             assert_eq!(lengths, [1000, 1000, 1000, 1000, 500]);
             stop.stop();
             assert!(worker.join().unwrap().largest_udp > 4500);
+        }
+    });
+}
+
+/// Offset of the TCP header in a segment of [`segments`], by whether it is of IPv6.
+fn ip_bytes(is_ipv6: bool) -> usize {
+    if is_ipv6 { ipv6::HEADER_LENGTH } else { ipv4::HEADER_LENGTH }
+}
+
+/// Segments of one connection through the device, 1,400 bytes of payload in each but the last.
+fn segments(is_ipv6: bool, dont_fragment: bool, count: u16) -> Vec<Vec<u8>> {
+    let segment = |number: u16| {
+        let payload = if number + 1 == count { 77 } else { 1400 };
+        let ip = ip_bytes(is_ipv6);
+        let mut packet = vec![0; ip + tcp::HEADER_LENGTH + payload];
+        let transport = TcpHeader {
+            source_port: Port(80),
+            destination_port: Port(4000),
+            sequence: 0xffff_ff00_u32.wrapping_add(u32::from(number) * 1400),
+            acknowledgement: 99,
+            flags: TcpFlags(TcpFlags::ACK.0 | if number + 1 == count { TcpFlags::PSH.0 | TcpFlags::FIN.0 } else { 0 }),
+            window: 1000,
+            checksum: 0,
+        };
+        transport.emit(&mut packet[ip..]);
+        packet[ip + tcp::HEADER_LENGTH..]
+            .iter_mut()
+            .enumerate()
+            .for_each(|(at, byte)| *byte = (at % 251).to_le_bytes()[0] ^ number.to_le_bytes()[0]);
+        let length = u16::try_from(packet.len()).unwrap();
+        let checksum = if is_ipv6 {
+            let header = Ipv6Header {
+                traffic_class: 2,
+                flow_label: 0x54321,
+                payload_length: length - 40,
+                next_header: Protocol::TCP,
+                hop_limit: 64,
+                source: THEIRS6,
+                destination: BEHIND6,
+            };
+            header.emit(&mut packet);
+            ipv6::transport_checksum(THEIRS6, BEHIND6, Protocol::TCP, &packet[ip..])
+        } else {
+            let header = Ipv4Header {
+                tos: 2,
+                total_length: length,
+                identification: 0xfffe_u16.wrapping_add(number),
+                fragment_word: if dont_fragment { ipv4::DF } else { 0 },
+                ttl: 64,
+                protocol: Protocol::TCP,
+                source: THEIRS4,
+                destination: BEHIND4,
+            };
+            header.emit(&mut packet);
+            ipv4::transport_checksum(THEIRS4, BEHIND4, Protocol::TCP, &packet[ip..])
+        };
+        write_u16(&mut packet, ip + tcp::CHECKSUM, checksum);
+        packet
+    };
+    (0..count).map(segment).collect()
+}
+
+const BEHIND4: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 9);
+const BEHIND6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 3, 0, 0, 0, 0, 9);
+
+/// A port that has a packet when it is asked, so that a batch begins.
+struct Sending(TunQueue);
+
+impl Outbox for Sending {
+    fn send(&mut self, packet: &mut Packet<'_>) -> Result<(), DropReason> {
+        self.0.send(packet)
+    }
+}
+
+impl AsFd for Sending {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl QueuePort for Sending {
+    fn recv<'b>(&mut self, buffer: &'b mut Buffer) -> std::io::Result<Option<Packet<'b>>> {
+        Ok(Packet::new(buffer.bytes_mut(), HEADROOM, 1, Offload::default()))
+    }
+}
+
+/// The kernel routes a super-packet to a device that takes segments alone, and so cuts it.
+#[test]
+fn the_kernel_cuts_what_was_merged_as_it_was() {
+    in_namespace("merged and cut", || {
+        for setting in ["net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"] {
+            std::fs::write(format!("/proc/sys/{setting}"), "1").unwrap();
+        }
+        let (mut queues, mut host) = prepared(&config(1));
+        let sent = queues[0].counters();
+        let mut merging = Merging::new(Sending(queues.remove(0)));
+        let mut behind = Tun::create(&TunConfig { name: "t1".into(), ..config(1) }).unwrap().into_queues().remove(0);
+        // SAFETY: the queue is open; TUNSETOFFLOAD takes a number and follows no pointer.
+        assert_eq!(unsafe { libc::ioctl(behind.as_fd().as_raw_fd(), libc::TUNSETOFFLOAD, 0) }, 0);
+        host.bring_up("t1", 1500, 500).unwrap();
+        host.add_route("t1", net("203.0.113.0/24")).unwrap();
+        host.add_route("t1", net("2001:db8:3::/64")).unwrap();
+        let mut buffer = Buffer::new();
+        let mut super_packets = 0;
+        for (is_ipv6, dont_fragment) in [(false, true), (false, false), (true, false)] {
+            let singly = segments(is_ipv6, dont_fragment, 45);
+            for bytes in &singly {
+                merging.recv(&mut buffer).unwrap().unwrap();
+                buffer.bytes_mut()[HEADROOM..HEADROOM + bytes.len()].copy_from_slice(bytes);
+                let mut packet = Packet::new(buffer.bytes_mut(), HEADROOM, bytes.len(), Offload::default()).unwrap();
+                merging.send(&mut packet).unwrap();
+            }
+            assert!(merging.flush().is_empty());
+            super_packets += 1;
+            assert_eq!(sent.read().sent_packets, super_packets);
+            for mut expected in singly {
+                let arrived = loop {
+                    let packet = receive(&mut behind, &mut buffer);
+                    // The kernel's own are of ICMPv6.
+                    if packet.bytes().len() >= 77 && packet.bytes()[0] == expected[0] {
+                        break packet;
+                    }
+                };
+                assert_eq!(arrived.offload, Offload::default());
+                if is_ipv6 {
+                    expected[ipv6::HOP_LIMIT] -= 1;
+                } else {
+                    expected[ipv4::TTL] -= 1;
+                    ipv4::write_checksum(&mut expected);
+                }
+                assert_eq!(arrived.bytes()[..60], expected[..60], "{is_ipv6} {dont_fragment}");
+                assert!(arrived.bytes() == expected, "{is_ipv6} {dont_fragment}: payload");
+            }
         }
     });
 }

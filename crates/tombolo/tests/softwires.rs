@@ -321,6 +321,32 @@ fn an_edge_of_map_e_and_its_relay_find_out_the_path_mtu() {
     discovers_the_path_mtu(&Setup::of("map-e", &[]));
 }
 
+/// The longest frame that arrives at an interface while something is done.
+fn longest_frame(at: &Namespace, interface: &str, action: impl FnOnce()) -> usize {
+    let frames = at.frames(interface).unwrap();
+    action();
+    let mut buffer = vec![0; 70_000];
+    std::iter::from_fn(|| frames.receive(&mut buffer)).max().unwrap()
+}
+
+/// Each segment that entered singly is in the stream, once and in its place: what the hosts compare.
+#[test]
+fn segments_out_of_a_softwire_arrive_as_super_packets() {
+    if skip_without("segments_out_of_a_softwire_arrive_as_super_packets", TOOLS) {
+        return;
+    }
+    for name in ["ds-lite", "lw4o6", "map-e"] {
+        let setup = Setup::of(name, &[]);
+        let (client, server) = (setup.node("client"), setup.node("server"));
+        let _web = Peer::http(server, address("198.51.100.2:80"), pattern(20_000_000)).unwrap();
+        let download = || assert!(fetch(client, address("198.51.100.2:80")) == pattern(20_000_000));
+        assert!(longest_frame(client, "inside0", download) > 2 * 1514, "{name}");
+        let mut iperf = server.command("iperf3").args(["-s", "--forceflush"]).spawn().unwrap();
+        iperf.wait_for_text("Server listening", PATIENCE).unwrap();
+        assert!(longest_frame(server, "outside0", || iperf3(client, &[])) > 2 * 1514, "{name}");
+    }
+}
+
 #[test]
 fn a_table_of_softwires_is_read_again_without_losing_a_packet() {
     if skip_without("a_table_of_softwires_is_read_again_without_losing_a_packet", TOOLS) {

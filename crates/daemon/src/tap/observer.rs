@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use tombolo_engine::counters::Whose;
 use tombolo_engine::packet::{Outbox, Packet};
-use tombolo_engine::{Engine, Now, Plan};
+use tombolo_engine::{Engine, Now, Plan, Verdict};
 use tombolo_fastpath::tap::SHOWN;
 use tombolo_io::clock::monotonic_nanos;
 
@@ -31,7 +32,7 @@ impl Observer {
         self.open = taps.open();
     }
 
-    /// Has the engine take a packet, and shows it to those who want to see it.
+    /// Has the engine take a packet, and shows it to those who want to see it. What became of it, and whose it was.
     #[cold]
     pub(crate) fn process(
         &mut self,
@@ -40,7 +41,7 @@ impl Observer {
         packet: &mut Packet<'_>,
         now: Now,
         outbox: &mut dyn Outbox,
-    ) {
+    ) -> (Verdict, Whose) {
         let Self { open, received, sent } = self;
         let length = packet.len();
         received.clear();
@@ -68,5 +69,6 @@ impl Observer {
             bytes: None,
         };
         open.iter().for_each(|tap| tap.offer(plan, &seen, Some((received, length))));
+        (verdict, whose)
     }
 }
