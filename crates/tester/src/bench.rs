@@ -18,7 +18,7 @@ use crate::gateway::{Gateway, GatewayError, TestFrames};
 use crate::headers::{Headers, Hops};
 use crate::processors::Work;
 use crate::scale::Scale;
-use crate::search::{Attempt, Found, Searching, Verdict};
+use crate::search::{Attempt, Found, Search, Searching, Verdict};
 use crate::trial::{Directions, Sharing, Surroundings, Tally, Trial, TrialPlan, TrialRecord};
 
 /// TTL of the tester's frames (RFC 2544 appendix C.2.6.4.13).
@@ -684,14 +684,14 @@ impl Bench {
         hint: Option<u64>,
         mut attempt: impl FnMut(&mut Bench, u64) -> Result<Trial, BenchError>,
     ) -> Result<Found, BenchError> {
-        let mut searching = self.begin_search(max, hint);
+        let mut searching = self.search_of(None, max, hint).begin();
         while self.search_on(&mut searching, &mut attempt)? {}
         Ok(searching.found())
     }
 
-    /// Begins a search of the highest rate that passes.
-    pub fn begin_search(&self, max: u64, hint: Option<u64>) -> Searching {
-        self.effort.search(max, max / self.lowest_rate_part, hint).begin()
+    /// The search of the highest rate that passes, of these lengths or else of the bench's own.
+    pub fn search_of(&self, effort: Option<&Effort>, max: u64, hint: Option<u64>) -> Search {
+        effort.unwrap_or(&self.effort).search(max, max / self.lowest_rate_part, hint)
     }
 
     /// Makes one more attempt of a search; false if there is none to make.

@@ -16,6 +16,11 @@ pub struct Effort {
     pub quick: bool,
     /// Length of a trial of a search, seconds (RFC 2544 section 24: 60).
     pub trial_seconds: f64,
+    /// Length of the trials by which a search for the throughput first finds out where to look, seconds
+    /// (RFC 2544 section 24 lets a search use shorter trials, if the last ones have the full length); 0:
+    /// all trials are long.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub exploring_seconds: f64,
     /// Times that every measurement is repeated.
     pub repetitions: u32,
     /// A search ends at this fraction of the value found.
@@ -70,12 +75,21 @@ pub struct Effort {
     pub alpha: f64,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's form")]
+fn is_zero(seconds: &f64) -> bool {
+    *seconds == 0.0
+}
+
+/// How near short trials come to the value before long ones decide.
+const EXPLORED_TO: f64 = 0.01;
+
 impl Effort {
     /// What the RFCs ask for.
     pub const FULL: Effort = Effort {
         form: "full",
         quick: false,
         trial_seconds: 60.0,
+        exploring_seconds: 1.0,
         repetitions: 20,
         resolution: 0.001,
         verify_failures: 0,
@@ -106,6 +120,7 @@ impl Effort {
     pub const STANDARD: Effort = Effort {
         form: "standard",
         trial_seconds: 5.0,
+        exploring_seconds: 0.0,
         repetitions: 5,
         resolution: 0.005,
         hopeless_loss_percent: 10,
@@ -130,6 +145,7 @@ impl Effort {
         form: "quick",
         quick: true,
         trial_seconds: 0.4,
+        exploring_seconds: 0.0,
         repetitions: 3,
         resolution: 0.02,
         verify_failures: 1,
@@ -170,6 +186,21 @@ impl Effort {
         )]
         let frames = (rate as f64 * seconds).clamp(1.0, f64::from(u32::MAX)) as u32;
         frames
+    }
+
+    /// Short trials that a search begins with: rougher, and a failure is tried again, for a moment weighs more
+    /// in a short trial; none of these lengths asks for them if they are as long as the others.
+    pub(crate) fn exploring(&self) -> Option<Effort> {
+        let is_worth_it = self.exploring_seconds > 0.0 && self.exploring_seconds < self.trial_seconds;
+        is_worth_it.then_some(Effort {
+            trial_seconds: self.exploring_seconds,
+            resolution: self.resolution.max(EXPLORED_TO),
+            verify_failures: self.verify_failures.max(1),
+            refill_each_trial: false,
+            always_drain: false,
+            pause_ms: 0,
+            ..*self
+        })
     }
 
     /// The search for a rate of at most `max` that these lengths ask for.

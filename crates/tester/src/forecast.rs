@@ -65,14 +65,21 @@ pub(crate) fn seconds_of(procedure: Procedure, effort: &Effort, filling: Filling
     let steps = (1.0 / effort.resolution).log2().ceil();
     let refill = if effort.refill_each_trial && tuples > 0 { fill } else { 0.0 };
     let trial = |seconds: f64| seconds + between;
-    let search = |steps: f64| steps * (trial(effort.trial_seconds) + refill) + fill;
+    // A second look upwards fails at two rates as a rule, each as often as it is verified.
+    let looks = f64::from(effort.second_looks * 2 * (1 + effort.verify_failures));
+    let search = |steps: f64| (steps + looks) * (trial(effort.trial_seconds) + refill) + fill;
     let validated = |steps: f64| steps * (fill + fill / effort.alpha);
-    let first = search(steps);
+    let first = match effort.exploring() {
+        None => search(steps),
+        Some(short) => {
+            let explored = (1.0 / short.resolution).log2().ceil() * (short.trial_seconds + BETWEEN_TRIALS_S);
+            explored + search(STEPS_AROUND_A_HINT)
+        }
+    };
     match procedure {
-        Procedure::Throughput | Procedure::StatefulThroughput => (
-            search(STEPS_AROUND_A_HINT),
-            (steps - STEPS_AROUND_A_HINT).max(0.0) * (trial(effort.trial_seconds) + refill),
-        ),
+        Procedure::Throughput | Procedure::StatefulThroughput => {
+            (search(STEPS_AROUND_A_HINT), (first - search(STEPS_AROUND_A_HINT)).max(0.0))
+        }
         Procedure::FrameLoss => {
             (fill + f64::from(100 / effort.loss_step_percent.max(1)) * trial(effort.trial_seconds), 0.0)
         }
@@ -173,6 +180,13 @@ mod tests {
             f64::from(effort.repetitions) * each + first
         };
         let full = total(Procedure::Throughput, &Effort::FULL, 0);
+        let without_short_trials = Effort { exploring_seconds: 0.0, repetitions: 1, ..Effort::FULL };
+        let once = Effort { repetitions: 1, ..Effort::FULL };
+        let (long, short) =
+            (total(Procedure::Throughput, &without_short_trials, 0), total(Procedure::Throughput, &once, 0));
+        assert!(short < 0.7 * long, "{short} s, {long} s");
+        let looking = Effort { second_looks: 10, ..without_short_trials };
+        assert!(total(Procedure::Throughput, &looking, 0) > 2.0 * long);
         assert!((1.5 * 3600.0..5.0 * 3600.0).contains(&full), "{full} s");
         let quick = total(Procedure::Throughput, &Effort::QUICK, 0);
         assert!((5.0..60.0).contains(&quick), "{quick} s");

@@ -96,13 +96,19 @@ impl Search {
     /// Begins a search whose trials are somebody else's to make, one for each call of [`Searching::note`].
     #[must_use]
     pub fn begin(self) -> Searching {
+        self.begin_in_steps(self.hint.map_or(0, |hint| hint / 16))
+    }
+
+    /// The same, with so long a first step from the hint: for a value that is known well.
+    #[must_use]
+    pub fn begin_in_steps(self, first_step: u64) -> Searching {
         Searching {
             search: self,
             found: Found { highest_passing: 0, lowest_not_passing: None, limited_by_tester: false, trials: 0 },
             high: self.max,
             // Around a hint the steps double until the limit is between two trials; from then on,
             // bisection.
-            step: self.hint.map_or(0, |hint| (hint / 16).max(self.resolution).max(1)),
+            step: self.hint.map_or(0, |_| first_step.max(self.resolution).max(1)),
             next: self.hint.map_or_else(|| 0_u64.midpoint(self.max), |hint| hint.clamp(1, self.max)),
             failures: 0,
             invalid: 0,

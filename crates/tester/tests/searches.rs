@@ -11,10 +11,11 @@ use std::time::{Duration, Instant};
 
 use common::{FLOWS, Silent, bench, bench_as};
 use tombolo_generator::{become_realtime, pin_to};
+use tombolo_tester::bench::{Observer, Status};
 use tombolo_tester::effort::Effort;
 use tombolo_tester::gateway::{Flows, Technology};
 use tombolo_tester::procedure::{Bound, Known, packet::Procedure};
-use tombolo_tester::trial::Directions;
+use tombolo_tester::trial::{Directions, TrialRecord};
 
 /// Takes the sending core away for 0.4 ms of every 1.5, too short to be a pause, until it is told
 /// to stop.
@@ -50,6 +51,46 @@ fn a_burst_with_a_hole_is_no_burst() {
     // Steps are parts of what was found, not of the longest burst.
     let (found, step) = (measured[0].value.unwrap(), details["resolution_frames"].as_f64().unwrap());
     assert!(found == 0.0 || step <= (found * bench.effort.resolution).max(1.0) + 1.0, "{measured:?}");
+}
+
+/// Keeps rate and frames of the trials of a search.
+#[derive(Default)]
+struct Kept(Vec<(u64, u64)>);
+
+impl Observer for Kept {
+    fn trial(&mut self, record: &TrialRecord) -> std::io::Result<()> {
+        let sent = serde_json::to_value(record)?["forward"]["sent"].as_u64().unwrap_or(0);
+        println!("{} {} {sent} {:?}", record.purpose, record.rate, record.verdict);
+        self.0.push((record.rate, sent));
+        Ok(())
+    }
+
+    fn tick(&mut self, _: &Status) -> bool {
+        true
+    }
+}
+
+#[test]
+fn short_trials_find_the_region_and_long_ones_decide() {
+    let Some(mut bench) = bench("faulty:rate=20000", Technology::Forward4, FLOWS) else { return };
+    bench.directions = Directions::Forward;
+    bench.tester_limit = 200_000;
+    bench.effort = Effort { trial_seconds: 0.5, exploring_seconds: 0.1, resolution: 0.01, ..bench.effort };
+    let (mut known, mut kept) = (Known::default(), Kept::default());
+    let measured = Procedure::Throughput.measure(&mut bench, &mut known, &mut kept).unwrap().remove(0);
+    let is_long = |&&(rate, sent): &&(u64, u64)| sent as f64 > 0.3 * rate as f64;
+    let (long, short): (Vec<_>, Vec<_>) = kept.0.iter().partition(is_long);
+    println!("{measured:?}");
+    assert!(kept.0.iter().skip_while(|trial| !is_long(trial)).all(|trial| is_long(&trial)), "short ones come first");
+    assert!(short.len() > long.len() && !long.is_empty(), "{short:?}, {long:?}");
+    // The value is one that a long trial has passed, and the next one has not.
+    let value = measured.value.unwrap();
+    assert!(long.iter().any(|(rate, _)| *rate as f64 == value), "{value}: {long:?}");
+    assert!((18_000.0..21_000.0).contains(&value) && measured.bound.is_none(), "{measured:?}");
+    // What a repetition has found is where the next one begins, with long trials.
+    let mut again = Kept::default();
+    Procedure::Throughput.measure(&mut bench, &mut known, &mut again).unwrap();
+    assert!(again.0.iter().all(|trial| is_long(&trial)), "{again:?}", again = again.0);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use super::phase_one::fill_rate;
 use crate::bench::{Bench, BenchError, Observer};
 use crate::effort::Effort;
 use crate::expiry::check_timeout;
-use crate::search::{Searching, Verdict};
+use crate::search::{Found, Searching, Verdict};
 use crate::trial::{Directions, Trial};
 
 /// Searches the rate of each direction.
@@ -55,9 +55,13 @@ pub(crate) fn measure_in_turns(
     searches.into_iter().map(|(_, known, search)| search.map(|throughput| vec![throughput.end(known)])).collect()
 }
 
-/// A search under way.
+/// A search under way: by short trials first, if the effort has some, and from what they found by long ones.
 struct Throughput {
     searching: Searching,
+    /// The lengths of the short trials, while they are not over.
+    exploring: Option<Effort>,
+    /// What they found.
+    explored: Option<Found>,
     directions: Directions,
     max: u64,
     fill_rate: u64,
@@ -77,8 +81,11 @@ impl Throughput {
         bench.fill(fill_rate, observer)?;
         let directions = bench.directions;
         let max = bench.tester_limit / directions.count();
-        let searching = bench.begin_search(max, known.throughput);
-        Ok(Throughput { searching, directions, max, fill_rate, is_fresh: true, losses: Losses::default() })
+        // What a repetition before this one found is known by long trials.
+        let exploring = bench.effort.exploring().filter(|_| known.throughput.is_none());
+        let searching = bench.search_of(exploring.as_ref(), max, known.throughput).begin();
+        let losses = Losses::default();
+        Ok(Throughput { searching, exploring, explored: None, directions, max, fill_rate, is_fresh: true, losses })
     }
 
     /// Makes a trial; false if the search has ended.
@@ -86,6 +93,26 @@ impl Throughput {
     /// # Errors
     /// If it cannot be run.
     fn try_once(&mut self, bench: &mut Bench, observer: &mut dyn Observer) -> Result<bool, BenchError> {
+        let Some(exploring) = self.exploring else { return self.try_as_asked(bench, observer) };
+        let asked = std::mem::replace(&mut bench.effort, exploring);
+        let tried = self.try_as_asked(bench, observer);
+        bench.effort = asked;
+        if tried? {
+            return Ok(true);
+        }
+        self.exploring = None;
+        let found = self.searching.found();
+        self.explored = Some(found);
+        if found.highest_passing == 0 {
+            // What no short trial passes, no long one does.
+            return Ok(false);
+        }
+        let near = found.lowest_not_passing.map_or(found.highest_passing / 100, |next| next - found.highest_passing);
+        self.searching = bench.search_of(None, self.max, Some(found.highest_passing)).begin_in_steps(near);
+        self.try_as_asked(bench, observer)
+    }
+
+    fn try_as_asked(&mut self, bench: &mut Bench, observer: &mut dyn Observer) -> Result<bool, BenchError> {
         let Throughput { ref mut searching, ref mut is_fresh, ref mut losses, directions, fill_rate, .. } = *self;
         bench.search_on(searching, |bench, rate| {
             if bench.effort.refill_each_trial && !*is_fresh {
@@ -107,6 +134,7 @@ impl Throughput {
             "per_direction": found.highest_passing,
             "lowest_not_passing": found.lowest_not_passing,
             "trials": found.trials,
+            "explored": self.explored,
             "fill_rate": self.fill_rate,
             "search_max": self.max,
         });

@@ -63,6 +63,10 @@ pub(crate) struct Arguments {
     /// Seconds of a trial [default: 60, standard 5, quick 0.4]
     #[arg(long, value_name = "S")]
     seconds: Option<f64>,
+    /// Seconds of the trials with which a search for the throughput begins (RFC 2544 section 24); the
+    /// last ones have the full length; 0: all have [default: 1, standard and quick 0]
+    #[arg(long, value_name = "S")]
+    explore: Option<f64>,
     /// A search ends within so many percent of the value found ("e") [default: 0.1, standard 0.5,
     /// quick 2]
     #[arg(long, value_name = "PERCENT")]
@@ -386,6 +390,10 @@ impl Arguments {
             let most = self.timeout.unwrap_or(effort.drain_ms) as f64;
             ensure!((0.001..=most).contains(&ms), "--frame-timeout {ms}: from 0.001 to {most} ms, the global timeout");
             effort.frame_timeout_ns = u64::try_from(Duration::from_secs_f64(ms / 1000.0).as_nanos()).unwrap_or(0);
+        }
+        if let Some(seconds) = self.explore {
+            ensure!((0.0..=3600.0).contains(&seconds), "--explore {seconds}: seconds, from 0 to 3600");
+            effort.exploring_seconds = seconds;
         }
         effort.drain_ms = self.timeout.unwrap_or(effort.drain_ms);
         effort.pause_ms = self.pause.unwrap_or(effort.pause_ms);
