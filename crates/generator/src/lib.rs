@@ -13,10 +13,11 @@
 //! [`Rig`] owns the programs and the memory that they share with this process; [`Rig::run`] plays
 //! one [`Exchange`] and returns what was sent and what arrived. What a run *means* (throughput, a
 //! search, a verdict) is the business of `tombolo-tester`. All unsafe code of the tester lives
-//! here: mapping BPF arrays, the `bpf(2)` call that aya has not.
+//! here: mapping BPF arrays, the `bpf(2)` call that aya has not, counters of cores.
 
 mod bitmap;
 mod capacity;
+mod core_counters;
 mod core_watch;
 mod error;
 mod exchange;
@@ -38,6 +39,7 @@ mod test_run;
 
 pub use bitmap::{Bitmap, Run};
 pub use capacity::Capacity;
+pub use core_counters::{CoreCounters, CoreWork};
 pub use core_watch::{Absence, CoreWatch};
 pub use error::RigError;
 pub use exchange::{

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use tombolo_generator::{
-    Answer, Background, Capacity, CoreWatch, Direction, DirectionOutcome, Ends, Exchange, FrameKind, LinkRule, Order,
-    Pace, Port, PortRule, Rig, RigError, SourceRule, Template, Timed, Timing, port_counters,
+    Answer, Background, Capacity, CoreCounters, CoreWatch, Direction, DirectionOutcome, Ends, Exchange, FrameKind,
+    LinkRule, Order, Pace, Port, PortRule, Rig, RigError, SourceRule, Template, Timed, Timing, port_counters,
 };
 
 pub use tombolo_generator::Means;
@@ -565,6 +565,7 @@ impl Bench {
         let (started, mut trouble, mut go_on) = (Instant::now(), None, true);
         let is_here = self.placement.sharing == Sharing::Apart && self.gateway.ports().0.namespace.is_some();
         let watch = is_here.then(|| CoreWatch::begin(&self.placement.gateway));
+        let counters = CoreCounters::begin(&self.placement.gateway).filter(|_| is_here);
         let work = Work::now();
         let worked_before = self.gateway.worked_ns().filter(|_| is_here);
         let (rig, gateway) = (&mut self.rig, &mut self.gateway);
@@ -587,6 +588,7 @@ impl Bench {
         let since = |before: u64| Some(self.gateway.worked_ns()?.saturating_sub(before) as f64 / 1e9);
         let surroundings = Surroundings {
             worked_s: worked_before.and_then(since),
+            core_work: counters.and_then(CoreCounters::end),
             port_drops: drops,
             sharing: self.placement.sharing,
             // With two rates it is not known which frames were due meanwhile.

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use tombolo_generator::{Absence, Delays, DirectionOutcome, FrameError, Order, Outcome, Pause, Timed};
+use tombolo_generator::{Absence, CoreWork, Delays, DirectionOutcome, FrameError, Order, Outcome, Pause, Timed};
 
 use crate::effort::Effort;
 use crate::search::Verdict;
@@ -90,6 +90,8 @@ pub struct Trial {
     pub absences: Vec<Absence>,
     /// Seconds of processors that the gateway took, where it has cores to itself.
     pub worked_s: Option<f64>,
+    /// What the gateway's cores counted, where they are its own and the machine has counters.
+    pub core_work: Option<CoreWork>,
     /// How busy each processor of the machine was, percent, from the order to send until the last late
     /// frame was waited for.
     pub processors_percent: Vec<f64>,
@@ -117,12 +119,14 @@ pub struct Surroundings {
     pub absences: Vec<Absence>,
     /// Seconds of processors that the gateway took, where it has cores to itself.
     pub worked_s: Option<f64>,
+    /// What the gateway's cores counted, where they are its own and the machine has counters.
+    pub core_work: Option<CoreWork>,
 }
 
 impl Trial {
     /// Judges an outcome.
     pub fn judge(outcome: Outcome, surroundings: &Surroundings) -> Trial {
-        let Surroundings { port_drops, sharing, ref absences, worked_s } = *surroundings;
+        let Surroundings { port_drops, sharing, ref absences, worked_s, core_work } = *surroundings;
         let mut faults = Vec::new();
         let mut doubts = Vec::new();
         if port_drops > 0 {
@@ -153,7 +157,15 @@ impl Trial {
             (true, false) => (Verdict::Failed, faults),
             (false, _) => (Verdict::Invalid, doubts.into_iter().chain(faults).collect()),
         };
-        Trial { outcome, verdict, reasons, absences: absences.clone(), worked_s, processors_percent: Vec::new() }
+        Trial {
+            outcome,
+            verdict,
+            reasons,
+            absences: absences.clone(),
+            worked_s,
+            core_work,
+            processors_percent: Vec::new(),
+        }
     }
 
     /// Both directions, those that were used.
@@ -333,12 +345,30 @@ pub struct TrialRecord {
     pub absence_max_us: f64,
     /// How busy each processor was, percent.
     pub processors_percent: Vec<f64>,
+    /// What the gateway's cores counted from the order to send until the last late frame was waited for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub core_work: Option<CoreWorkRecord>,
     /// Left to right.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forward: Option<DirectionRecord>,
     /// Right to left.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reverse: Option<DirectionRecord>,
+}
+
+/// What the gateway's cores counted in a trial.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct CoreWorkRecord {
+    cycles: u64,
+    instructions: u64,
+    cache_misses: Option<u64>,
+}
+
+impl CoreWorkRecord {
+    fn of(work: CoreWork) -> CoreWorkRecord {
+        let CoreWork { cycles, instructions, cache_misses } = work;
+        CoreWorkRecord { cycles, instructions, cache_misses }
+    }
 }
 
 /// One direction of a trial.
@@ -433,6 +463,7 @@ impl TrialRecord {
             reasons: trial.reasons.clone(),
             absence_max_us: trial.absences.iter().map(Absence::length_ns).max().unwrap_or(0) as f64 / 1000.0,
             processors_percent: trial.processors_percent.clone(),
+            core_work: trial.core_work.map(CoreWorkRecord::of),
             forward: trial.outcome.forward.as_ref().map(DirectionRecord::of),
             reverse: trial.outcome.reverse.as_ref().map(DirectionRecord::of),
         }
@@ -454,7 +485,7 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     const ALONE: Surroundings =
-        Surroundings { port_drops: 0, sharing: Sharing::Apart, absences: Vec::new(), worked_s: None };
+        Surroundings { port_drops: 0, sharing: Sharing::Apart, absences: Vec::new(), worked_s: None, core_work: None };
 
     /// A second of 100,000 frames that lost these, with a pause of 20 ms in the middle.
     fn outcome(missing: &[u32]) -> Outcome {

@@ -49,6 +49,7 @@ pub(super) fn measure(
     };
     let mut all = vec![measured];
     all.extend(load("under overload", &overload, bench));
+    all.extend(work_of_a_frame("under overload", &overload));
     let half = received.iter().copied().fold(f64::INFINITY, f64::min) / 2.0;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate, far below 2^64")]
     let half = half as u64;
@@ -56,8 +57,27 @@ pub(super) fn measure(
         let plan = bench.plain("half of the received rate", bench.directions, half, Effort::frames(half, seconds));
         let calm = bench.valid_trial(&plan, observer)?;
         all.extend(load("at half of the received rate", &calm, bench));
+        all.extend(work_of_a_frame("at half of the received rate", &calm));
     }
     Ok(all)
+}
+
+/// Cycles and cache misses of the gateway's cores for each frame that arrived, where they are counted. What receives
+/// the frames works there as well.
+fn work_of_a_frame(when: &str, trial: &Trial) -> Vec<Measured> {
+    let received: u64 = trial.directions().map(|direction| direction.arrivals.received).sum();
+    let Some(work) = trial.core_work.filter(|_| received > 0) else { return Vec::new() };
+    let each = |what: &str, unit: &'static str, count: u64| {
+        let each = count as f64 / received as f64;
+        let details = json!({ "count": count, "instructions": work.instructions, "received": received });
+        let measured = Measured::cost(format!("{what} a frame, {when}"), each, unit, details);
+        match trial.verdict {
+            Verdict::Invalid => measured.doubted(format!("the trial is invalid: {}", trial.why())),
+            _ => measured,
+        }
+    };
+    let misses = work.cache_misses.map(|count| each("cache misses", "misses", count));
+    [each("cycles", "cycles", work.cycles)].into_iter().chain(misses).collect()
 }
 
 /// What the gateway took of the cores that it has to itself while frames were sent, percent of all of
