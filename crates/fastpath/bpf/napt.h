@@ -213,16 +213,55 @@ static __always_inline struct outcome keep(const volatile struct service *servic
 	return FORWARDED;
 }
 
+/* Whoever refreshes a session, or opens one, renews the permission of its remote address (RFC 6146
+ * section 3.5.1): napt/state.rs, permit. False where there is none: the engine gives it. Global: the
+ * verifier looks at it once.
+ */
+__noinline bool renew_permission(__u32 binding, __u32 remote, __u32 now, __u32 counts_as)
+{
+	struct session_key key = session_key(binding, remote, 0, SPACE_UDP);
+	struct session *permission = find_session(&key);
+	__u64 word;
+	__u8 state;
+
+	if (!permission)
+		return false;
+	word = READ(permission->word);
+	state = state_of(word);
+	if (state != STATE_PERMISSION && state != STATE_PERMISSION_TCP)
+		return false;
+	/* It is of this binding, and alive. */
+	ORDER_WORDS();
+	if ((word ^ key.word) >> 16 || word & SESSION_PENDING ||
+	    ticks_since(now, READ(permission->seen)) >= plan.lifetimes[state])
+		return false;
+	if (READ(permission->seen) < counts_as)
+		WRITE(permission->seen, counts_as);
+	return true;
+}
+
+/* The same where the service filters by address; true elsewhere. */
+static __always_inline bool permits(const volatile struct service *service,
+				    const struct bound *bound, const struct session_key *session,
+				    __u8 space)
+{
+	return !filters_by_address(service, space) ||
+	       renew_permission(bound->id, session->remote, bound->now, bound->counts_as);
+}
+
 /* Moves a session on by a packet. A tick's first packet writes when it was seen; other packets
  * write nothing.
  */
 static __always_inline struct outcome advance(const volatile struct service *service,
+					      const struct packet *packet,
+					      const struct session_key *session,
 					      const struct sighting *at, const struct bound *bound,
-					      __u8 side, __u8 event)
+					      __u8 side)
 {
-	__u8 state = state_of(at->word),
+	__u8 state = state_of(at->word), event = packet->event,
 	     step = plan.steps[at->effective & 15][(side * 4 + event) & 7],
 	     next = step & ~STEP_REFRESH;
+	bool refreshes = step & STEP_REFRESH && at->seen != bound->counts_as;
 	bool answers = side == SIDE_INSIDE && at->word & SESSION_UNANSWERED &&
 		       next != STATE_OUTSIDE_INIT && next != STATE_OUTSIDE_INIT_HELD;
 	__u64 word = (at->word & ~SESSION_STATE) | (__u64)next << 8;
@@ -230,6 +269,8 @@ static __always_inline struct outcome advance(const volatile struct service *ser
 	/* Where a SYN is held, the engine has it; and what a limit counts from now on. */
 	if (state == STATE_OUTSIDE_INIT_HELD || (answers && service->flags & SERVICE_ENGINE_OPENS))
 		return PASSED(MISS_POLICY);
+	if (refreshes && !permits(service, bound, session, packet->space))
+		return PASSED(MISS_PERMISSION);
 	if (answers)
 		word &= ~(__u64)SESSION_UNANSWERED;
 	/* An RST from outside may be anybody's: the engine will have the host inside asked. */
@@ -239,7 +280,7 @@ static __always_inline struct outcome advance(const volatile struct service *ser
 		return PASSED(MISS_RACE);
 	if (answers)
 		count_answer(bound);
-	if (step & STEP_REFRESH && at->seen != bound->counts_as)
+	if (refreshes)
 		WRITE(*at->seen_at, bound->counts_as);
 	return FORWARDED;
 }
@@ -345,15 +386,13 @@ static __always_inline struct outcome outbound(const volatile struct service *se
 	if (found) {
 		if (!look_at_session(&sighting, now))
 			return PASSED(MISS_SESSION_DEAD);
-		/* The engine renews the permission with the session. */
-		if (address_dependent && sighting.seen != bound->counts_as)
-			return PASSED(MISS_PERMISSION);
-		return advance(service, &sighting, bound, SIDE_INSIDE, packet->event);
+		return advance(service, packet, &session, &sighting, bound, SIDE_INSIDE);
 	}
 	/* RFC 6146 section 3.5.2.2, CLOSED: translated, without a session. */
 	if (!opens(packet))
 		return FORWARDED;
-	if (address_dependent)
+	if (address_dependent && may_open(service, packet->space) &&
+	    !permits(service, bound, &session, packet->space))
 		return PASSED(MISS_PERMISSION);
 	return open(service, scratch, bound, &session, SIDE_INSIDE);
 }
@@ -398,10 +437,7 @@ static __always_inline struct outcome inbound(const volatile struct service *ser
 	if (find(bound, &session, packet->space, &sighting)) {
 		if (!look_at_session(&sighting, now))
 			return PASSED(MISS_SESSION_DEAD);
-		/* As outbound: whoever refreshes a session renews the permission. */
-		if (filters_by_address(service, packet->space) && sighting.seen != bound->counts_as)
-			return PASSED(MISS_PERMISSION);
-		return advance(service, &sighting, bound, SIDE_OUTSIDE, packet->event);
+		return advance(service, packet, &session, &sighting, bound, SIDE_OUTSIDE);
 	}
 	if (overdue)
 		return PASSED(MISS_BINDING_OVERDUE);

@@ -59,7 +59,7 @@ misses! {
     SessionDead = "session-dead";
     /// No session could be made: no room, or another writer was at it.
     SessionRefused = "session-refused";
-    /// Address-dependent filtering: the permission is made or renewed by the engine.
+    /// Address-dependent filtering: the engine gives the permission of a remote address.
     Permission = "permission";
     /// Policy refuses it.
     Policy = "policy";

@@ -42,11 +42,11 @@ impl MatrixPlan {
     /// Shorter than the quick form: a cell in a few seconds, and overload by one flow and by all.
     pub const EFFORT: Effort = Effort {
         form: "matrix",
-        trial_seconds: 0.2,
+        trial_seconds: 0.15,
         repetitions: 1,
-        resolution: 0.05,
-        latency_seconds: 0.6,
-        latency_from_seconds: 0.2,
+        resolution: 0.1,
+        latency_seconds: 0.4,
+        latency_from_seconds: 0.1,
         timed_frames: 500,
         variation_seconds: 0.4,
         burst_seconds: 0.05,
@@ -57,6 +57,7 @@ impl MatrixPlan {
         flows_step: 1 << 32,
         // Nothing is certain here, so nothing is made sure of.
         verify_failures: 0,
+        repeat_invalid: 1,
         drain_ms: 100,
         short_trials: 3,
         ..Effort::QUICK

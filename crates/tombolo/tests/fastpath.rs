@@ -173,6 +173,50 @@ fn bindings_close_to_the_outside_in_time_while_no_gateway_runs() {
 }
 
 #[test]
+fn permissions_of_filtering_by_address_are_renewed_in_the_kernel() {
+    if skip_without("permissions_of_filtering_by_address_are_renewed_in_the_kernel", &["ip"]) {
+        return;
+    }
+    let lab = Lab::create(&Topology::client_gateway_server()).unwrap();
+    let settings = "filtering = \"address-dependent\"\n[timeouts]\nudp = 4\n";
+    fs::write(lab.directory().unwrap().join("gateway.toml"), format!("{CONFIGURATION}{settings}")).unwrap();
+    let _gateway = start(&lab);
+    let server = lab.node("server").unwrap();
+    let at = |port: u16| {
+        let socket = server.run(|| UdpSocket::bind(("198.51.100.2", port)).unwrap()).unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+        socket
+    };
+    let (first, second, third) = (at(4000), at(4001), at(4002));
+    let client = lab.node("client").unwrap().run(|| UdpSocket::bind("[::]:0").unwrap()).unwrap();
+    client.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    let exchange = |server: &UdpSocket, port: u16| {
+        client.send_to(b"out", format!("[64:ff9b::c633:6402]:{port}")).unwrap();
+        let (_, from) = server.recv_from(&mut [0; 8]).ok()?;
+        server.send_to(b"back", from).unwrap();
+        client.recv_from(&mut [0; 8]).ok().map(|_| from)
+    };
+    let outside = wait_until("a datagram goes out and back", PATIENCE, || exchange(&first, 4000)).unwrap();
+    let left = || {
+        let shown = show(&lab, "fastpath");
+        let row = shown.iter().find(|row| row["what"] == "left" && row["name"] == "permission");
+        row.map_or(0, |row| row["value"].as_str().unwrap().parse::<u64>().unwrap())
+    };
+    let before = left();
+    // Twice the lifetime of the permission, in which nothing but the kernel sees the flow.
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(9) {
+        assert_eq!(exchange(&first, 4000), Some(outside));
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    assert_eq!(exchange(&second, 4001), Some(outside), "another session with the same address");
+    assert_eq!(left(), before, "all of it was the kernel's: {:?}", show(&lab, "fastpath"));
+    // From a port that nothing was sent to; the permission is of the address.
+    third.send_to(b"in", outside).unwrap();
+    assert!(client.recv_from(&mut [0; 8]).is_ok(), "the permission is alive");
+}
+
+#[test]
 fn what_the_kernel_takes_is_shown_and_other_tables_are_carried_over() {
     if skip_without("what_the_kernel_takes_is_shown_and_other_tables_are_carried_over", &["ping"]) {
         return;

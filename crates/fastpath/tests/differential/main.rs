@@ -174,7 +174,8 @@ fn try_one(world: &mut World, program: Program, frame: &[u8], score: &mut Score,
         world.check_new_binding(&before, &after, &by_engine, &context);
         world.check();
     } else {
-        assert!(world.same(&after, &by_engine), "{}: the tables differ", context());
+        let same = world.same(&after, &by_engine);
+        assert!(same, "{}: the tables differ: {:?}", context(), world.differences(&after, &by_engine));
     }
     let ethertype = u16::from_be_bytes([bytes[12], bytes[13]]);
     assert_eq!(ethertype, if expected[0] >> 4 == 4 { 0x0800 } else { 0x86dd }, "{}", context());

@@ -172,6 +172,17 @@ impl World {
         self.meaning(one, true) == self.meaning(other, true)
     }
 
+    /// Where two copies differ: the array, the place in bytes, and what stands there in each.
+    pub(crate) fn differences(&self, one: &Copy, other: &Copy) -> Vec<String> {
+        let (one, other) = (self.meaning(one, true), self.meaning(other, true));
+        let both = self.spans.iter().zip(one.iter().zip(&other));
+        let lines = both.flat_map(|((name, ..), (one, other))| {
+            let lines = one.chunks(16).zip(other.chunks(16)).enumerate().filter(|(_, (one, other))| one != other);
+            lines.map(move |(at, (one, other))| format!("{name} {}: {one:02x?}, {other:02x?}", at * 16))
+        });
+        lines.collect()
+    }
+
     /// True if nothing happened between two copies but that records were touched.
     pub(crate) fn untouched(&self, one: &Copy, other: &Copy) -> bool {
         self.meaning(one, false) == self.meaning(other, false)
@@ -191,6 +202,10 @@ impl World {
             if *name == "sessions" && !with_touched {
                 // A line is marked when it was found full, whatever came of it.
                 bytes.chunks_mut(64).for_each(|line| line[48] &= !0x40);
+            }
+            if *name == "sessions" {
+                let is_free = |entry: &&mut [u8]| entry[0] & !0x40 == 0 && entry[1..8].iter().all(|byte| *byte == 0);
+                bytes.chunks_mut(16).filter(is_free).for_each(|entry| entry[8..].fill(0));
             }
             if !matches!(*name, "bindings" | "subscribers") {
                 continue;

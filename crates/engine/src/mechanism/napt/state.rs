@@ -328,16 +328,16 @@ impl<R: Rng> Napt<'_, R> {
         if self.policy.filtering.of(space) == Filtering::AddressDependent {
             let state = if space.has_connections() { PERMISSION_TCP } else { PERMISSION };
             let key = permission_key(key);
+            if let Some((permission, ..)) = self.live(&key) {
+                if permission.seen() < self.counts_as {
+                    permission.refresh(self.counts_as);
+                }
+                return;
+            }
             // Without room for the permission only the filter is stricter; the session is not
             // harmed.
             let opener = Opener::Inside { limit: None };
-            let made = self.tables.open(&key, binding, state, opener, self.times.reuse_entry_after(), self.counts_as);
-            if matches!(made, Err(OpenError::Raced))
-                && let Some(permission) = self.tables.find_session(&key)
-                && permission.seen() < self.counts_as
-            {
-                permission.refresh(self.counts_as);
-            }
+            let _ = self.tables.open(&key, binding, state, opener, self.times.reuse_entry_after(), self.counts_as);
         }
     }
 
