@@ -133,6 +133,7 @@ impl Follower {
             *known = now;
         }
         self.cluster.set_serving(|number| self.known.get(number) == Some(&Presence::Serving));
+        self.running.accelerator.iter().for_each(|accelerator| accelerator.follow_cluster(&self.cluster));
         let (cluster, own) = (&self.cluster, self.cluster.own());
         if let Err(error) = self.paths.look(cluster.nodes(), |number| number != own && cluster.serves(number)) {
             tracing::debug!("nobody knows whether the network between the nodes carries what they redirect: {error}");

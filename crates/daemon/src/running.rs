@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use tombolo_config::{Host as HostSettings, LogLevel, Wording};
+use tombolo_engine::cluster::MOST_NODES;
 use tombolo_engine::counters::{Counters, Totals};
 use tombolo_engine::flush::{Flushed, flush};
 use tombolo_engine::static_bindings::{self, Conflict};
@@ -162,6 +163,18 @@ impl Running {
             counters.add_to(&mut totals);
         }
         totals
+    }
+
+    /// Packets that were redirected to each node of the cluster, and by each to this one: by the engines, and by the
+    /// programs in the kernel.
+    #[must_use]
+    pub fn redirected(&self) -> [[u64; MOST_NODES]; 2] {
+        let mut redirected = self.totals().redirected;
+        let by_programs = self.accelerator.as_ref().map(|accelerator| accelerator.taken().redirected);
+        for (sum, count) in redirected.iter_mut().flatten().zip(by_programs.iter().flatten().flatten()) {
+            *sum += count;
+        }
+        redirected
     }
 
     /// What all engines have counted of the service that has this number.

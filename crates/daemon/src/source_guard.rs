@@ -110,6 +110,11 @@ pub(crate) fn entrances(settings: &HostSettings) -> Entrances {
     }
 }
 
+/// Where packets come in that other nodes of the cluster redirect; likewise.
+pub(crate) fn core(settings: &HostSettings) -> Option<Entrance> {
+    entrances(settings).of(NODES).cloned()
+}
+
 fn entrance(said: &InsideInterfaces) -> Option<Entrance> {
     match said {
         InsideInterfaces::Any => None,

@@ -27,8 +27,8 @@ pub const LOCATOR_LENGTH: u8 = 64;
 /// Length of the part of a locator that is routed to the gateway, in bits.
 pub const REDIRECTS_LENGTH: u8 = 120;
 
-/// The same on all nodes, of any version: by it they agree.
-const KEY: HashKey = HashKey::new([0x746f, 0x6d62, 0x6f6c, 0x6f]);
+/// The same on all nodes, of any version: by it they agree. The programs in the kernel make flow labels with it, too.
+pub const KEY: HashKey = HashKey::new([0x746f, 0x6d62, 0x6f6c, 0x6f]);
 
 /// A node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -162,7 +162,8 @@ impl Cluster {
     }
 
     /// True if packets of softwires are redirected as they are.
-    pub(crate) fn takes_softwires(&self) -> bool {
+    #[must_use]
+    pub fn takes_softwires(&self) -> bool {
         self.takes_softwires
     }
 

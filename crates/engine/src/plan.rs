@@ -85,7 +85,8 @@ impl Plan {
 
     /// The one address that subscribers' softwires end at, if there is one alone: then a packet of a softwire is
     /// known for one whatever address of a node it comes to.
-    pub(crate) fn softwire_end(&self) -> Option<Ipv6Addr> {
+    #[must_use]
+    pub fn softwire_end(&self) -> Option<Ipv6Addr> {
         let mut ends = self.services.iter().filter_map(|service| service.kind.softwire_end());
         let first = ends.next();
         first.filter(|_| ends.next().is_none())

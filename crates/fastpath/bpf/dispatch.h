@@ -12,8 +12,10 @@
 #include "map_t_ce.h"
 #include "nat44.h"
 #include "nat64.h"
+#include "redirect.h"
 #include "reverse_path.h"
 #include "siit.h"
+#include "slice.h"
 
 #define not_ours(...) PASSED(MISS_NOT_OURS)
 
@@ -48,18 +50,32 @@
 	case KIND_##kind:                                         \
 		return outside(service, scratch, ##__VA_ARGS__);
 
+/* Whether it came from another node, which has seen where it came in. */
+static __always_inline bool came_from_node(const struct packet *packet)
+{
+	return has_slices() && packet->came_by;
+}
+
 static __always_inline struct outcome process_ipv6(void *ctx, const struct interface *interface,
 						   struct scratch *scratch)
 {
 	__u8 number = service_of_ipv6(scratch->packet.destination);
 	const volatile struct service *service = service_at(number);
+	__u32 place;
 
 	if (number == NO_SERVICE)
 		return PASSED(MISS_NOT_OURS);
-	if (!(service->flags & SERVICE_AT_CUSTOMER) &&
+	if (!(service->flags & SERVICE_AT_CUSTOMER) && !came_from_node(&scratch->packet) &&
 	    !is_inside(ctx, interface, service, &scratch->packet))
 		return PASSED(MISS_REVERSE_PATH);
 	scratch->rewrite.service = service->number;
+	place = place_of_host(service, scratch->packet.source, 0);
+	if (place != PLACE_HERE) {
+		/* What has come round is the engine's to drop, at any node. */
+		if (is_in_any_prefix(scratch->packet.source))
+			return PASSED(MISS_SCREENED);
+		return redirect(scratch, place, SIDE_INSIDE);
+	}
 	switch (service->kind) {
 		SERVICES(IPV6)
 	default:
@@ -73,16 +89,21 @@ process_tunnelled(void *ctx, const struct interface *interface, struct scratch *
 	const struct packet *packet = &scratch->packet;
 	__u8 number = service_of_ipv6(packet->outer_destination);
 	const volatile struct service *service = service_at(number);
+	__u32 place;
 
 	if (number == NO_SERVICE || !(service->flags & SERVICE_ENDS_SOFTWIRES))
 		return PASSED(MISS_NOT_OURS);
-	if (!(service->flags & SERVICE_AT_CUSTOMER) && !is_inside(ctx, interface, service, packet))
+	if (!(service->flags & SERVICE_AT_CUSTOMER) && !came_from_node(packet) &&
+	    !is_inside(ctx, interface, service, packet))
 		return PASSED(MISS_REVERSE_PATH);
+	scratch->rewrite.service = service->number;
+	place = place_of_host(service, packet->outer_source, 0);
+	if (place != PLACE_HERE)
+		return redirect(scratch, place, SIDE_INSIDE);
 	if (inner_class(&service->tunnel, packet) < 0)
 		return PASSED(MISS_SCREENED);
 	if (is_illegal_ipv4(packet->source4) || is_illegal_ipv4(packet->destination4))
 		return PASSED(MISS_SCREENED);
-	scratch->rewrite.service = service->number;
 	switch (service->kind) {
 		SERVICES(TUNNELLED)
 	default:
@@ -93,7 +114,12 @@ process_tunnelled(void *ctx, const struct interface *interface, struct scratch *
 static __always_inline struct outcome process_ipv4_inside(const volatile struct service *service,
 							  struct scratch *scratch)
 {
+	const __u64 none[2] = { 0, 0 };
+	__u32 place = place_of_host(service, none, scratch->packet.source4);
+
 	scratch->rewrite.service = service->number;
+	if (place != PLACE_HERE)
+		return redirect(scratch, place, SIDE_INSIDE);
 	switch (service->kind) {
 		SERVICES(IPV4_INSIDE)
 	default:
@@ -105,7 +131,11 @@ static __always_inline struct outcome process_ipv4_outside(const volatile struct
 							   struct scratch *scratch,
 							   const struct claim *claim)
 {
+	__u32 place = place_of_address(service, scratch->packet.destination4);
+
 	scratch->rewrite.service = service->number;
+	if (place != PLACE_HERE)
+		return redirect(scratch, place, SIDE_OUTSIDE);
 	switch (service->kind) {
 		SERVICES(IPV4_OUTSIDE)
 	default:
@@ -121,7 +151,8 @@ static __always_inline struct outcome process_ipv4(void *ctx, const struct inter
 	struct claim claim = { .rule = LPM_NONE };
 
 	if (number != NO_SERVICE) {
-		if (!is_inside(ctx, interface, service_at(number), &scratch->packet))
+		if (!came_from_node(&scratch->packet) &&
+		    !is_inside(ctx, interface, service_at(number), &scratch->packet))
 			return PASSED(MISS_REVERSE_PATH);
 		return process_ipv4_inside(service_at(number), scratch);
 	}
@@ -144,8 +175,13 @@ static __always_inline struct outcome process(void *ctx, const struct interface 
 
 	scratch->rewrite.keeps_transport = false;
 	scratch->rewrite.encapsulate = false;
-	if (packet->hop_limit <= hops_of(packet->is_tunnelled))
+	if (packet->hop_limit <= hops_of(packet->is_tunnelled || came_in_header(packet)))
 		return PASSED(MISS_HOP_LIMIT);
+	if (has_slices()) {
+		scratch->rewrite.redirected = NOT_REDIRECTED;
+		if (packet->came_by && !is_from_core(ctx, interface, packet))
+			return PASSED(MISS_REVERSE_PATH);
+	}
 	if (is_own(packet))
 		return PASSED(MISS_NOT_OURS);
 	if (packet->is_tunnelled)

@@ -11,7 +11,7 @@
  * 	              v
  * 	          the kernel's route to the TUN device, and the engine
  *
- * A packet passes parse.h, classify.h, nat64.h (or another service: nat44.h, siit.h, softwire.h,
+ * A packet passes arrival.h, parse.h, classify.h, in a cluster slice.h and redirect.h, nat64.h (or another service: nat44.h, siit.h, softwire.h,
  * map_t_ce.h), napt.h with the tables (binding.h, session.h, subscriber.h, outside.h), translate.h,
  * and then xdp.h or tc.h, which write it.
  *
@@ -19,6 +19,7 @@
  */
 #include <linux/pkt_cls.h>
 
+#include "arrival.h"
 #include "dispatch.h"
 #include "next_hop.h"
 #include "tap.h"
@@ -35,6 +36,12 @@ static __always_inline void count_forward(struct scratch *scratch)
 	struct forwarded *service = &scratch->counters.services[scratch->rewrite.service];
 	__u8 side = scratch->rewrite.side & 1;
 
+	if (came_in_header(&scratch->packet))
+		scratch->counters.redirected[1][scratch->packet.node % NODES_MAX]++;
+	if (is_redirected(&scratch->rewrite)) {
+		scratch->counters.redirected[0][scratch->rewrite.node % NODES_MAX]++;
+		return;
+	}
 	service->packets[side]++;
 	service->bytes[side] += scratch->packet.length;
 }
@@ -48,11 +55,10 @@ static __always_inline bool parse_frame(struct packet *packet, void *data, void 
 
 	if ((void *)(ethernet + 1) > end || !is_same_mac(ethernet->h_dest, interface->mac))
 		return false;
-	if (ethernet->h_proto == bpf_htons(ETH_P_IPV6))
-		return parse_ipv6(packet, data + ETH_HLEN, end, available);
-	if (ethernet->h_proto == bpf_htons(ETH_P_IP))
-		return parse_ipv4(packet, data + ETH_HLEN, end, available);
-	return false;
+	if (ethernet->h_proto != bpf_htons(ETH_P_IPV6) && ethernet->h_proto != bpf_htons(ETH_P_IP))
+		return false;
+	return parse_packet(packet, data + ETH_HLEN, end, available,
+			    ethernet->h_proto == bpf_htons(ETH_P_IPV6));
 }
 
 SEC("xdp")

@@ -28,11 +28,17 @@ static __always_inline __u64 product(__u64 word, __u32 low_key, __u32 high_key)
 	return (__u64)low * high;
 }
 
+static __always_inline __u64 hash_by(const volatile struct hash_key *key, __u64 a, __u64 b, __u64 c)
+{
+	return mix(product(a, key->halves[0], key->halves[1]) +
+		   product(b, key->halves[2], key->halves[3]) +
+		   product(c, key->halves[4], key->halves[5]) + key->offset);
+}
+
+/* By the tables' own secret. */
 static __always_inline __u64 hash(__u64 a, __u64 b, __u64 c)
 {
-	return mix(product(a, plan.hash_key[0], plan.hash_key[1]) +
-		   product(b, plan.hash_key[2], plan.hash_key[3]) +
-		   product(c, plan.hash_key[4], plan.hash_key[5]) + plan.hash_offset);
+	return hash_by(&plan.hash_key, a, b, c);
 }
 
 /* The two candidate buckets of `count`. */

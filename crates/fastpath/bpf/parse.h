@@ -15,6 +15,7 @@
 #include <linux/udp.h>
 
 #include "checksum.h"
+#include "cluster.h"
 
 #define IPV4_FRAGMENT bpf_htons(0x3fff) /* more fragments, or an offset */
 #define IPV4_DF bpf_htons(0x4000)
@@ -84,6 +85,16 @@ struct packet {
 	__u8 outer_class;
 	__u64 outer_source[2];
 	__u64 outer_destination[2];
+	/* In a cluster: how it came from another node (enum means), in a header from which one, how
+	 * often it was redirected, and whether it has another traffic class since it came out of the
+	 * header.
+	 */
+	__u8 came_by;
+	__u8 node;
+	__u8 hops;
+	bool has_other_class;
+	/* The softwire's. */
+	__u8 outer_hop_limit;
 };
 
 static __always_inline __u8 tcp_event(const struct tcphdr *tcp)
@@ -220,6 +231,8 @@ static __always_inline bool parse_softwire(struct packet *packet, const struct i
 	packet->is_tunnelled = true;
 	packet->padding = padding;
 	packet->outer_class = outer->priority << 4 | outer->flow_lbl[0] >> 4;
+	if (has_slices())
+		packet->outer_hop_limit = outer->hop_limit;
 	__builtin_memcpy(packet->outer_source, &outer->saddr, 16);
 	__builtin_memcpy(packet->outer_destination, &outer->daddr, 16);
 	return true;

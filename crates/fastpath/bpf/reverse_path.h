@@ -102,4 +102,17 @@ static __always_inline bool is_inside(void *ctx, const struct interface *interfa
 				      true);
 }
 
+/* Whether a packet that another node of the cluster is said to have redirected came in where nodes do that. */
+static __always_inline bool is_from_core(void *ctx, const struct interface *interface,
+					 const struct packet *packet)
+{
+	if (plan.cluster.core == CORE_LISTED)
+		return interface->is_core;
+	if (plan.cluster.core != CORE_BY_ROUTE)
+		return true;
+	return packet->came_by == BY_HEADER &&
+	       comes_from_where_it_is(ctx, interface->number,
+				      plan.cluster.locators[packet->node % NODES_MAX], 0, true);
+}
+
 #endif

@@ -46,6 +46,12 @@ struct rewrite {
 	__u8 outer_hop_limit;
 	__u64 outer_source[2];
 	__u64 outer_destination[2];
+	/* In a cluster: it goes to another node as it is, and how (enum means); to which, and its flow
+	 * label.
+	 */
+	__u8 redirected;
+	__u8 node;
+	__u32 flow_label;
 };
 
 #endif

@@ -71,36 +71,74 @@ static __always_inline __u32 number_of_prefix(const volatile struct allocation *
 	return number < NO_NUMBER ? number : NO_NUMBER;
 }
 
+/* Which share a subscriber has, of which outside address, by their numbers. */
+struct share {
+	__u32 address;
+	__u32 number;
+};
+
+/* The share of the subscriber that a host is of; false if it has none. */
+static __always_inline bool share_of_host(const volatile struct service *service,
+					  const __u64 address[2], __u32 address4,
+					  struct share *share)
+{
+	const volatile struct allocation *allocation = &service->allocation;
+	__u32 number;
+
+	if (allocation->are_hosts)
+		number = number_of_host(service, bpf_ntohl(address4));
+	else
+		number = number_of_prefix(allocation, address);
+	if (number >= allocation->subscribers)
+		return false;
+	if (allocation->addresses_in_turn) {
+		share->address = number % allocation->addresses_in_turn;
+		share->number = number / allocation->addresses_in_turn;
+	} else {
+		share->address = number / allocation->shares_of_address;
+		share->number = number % allocation->shares_of_address;
+	}
+	return true;
+}
+
 /* The first place of a subscriber's share, whose inside endpoint `key` is, among the ports of its
  * outside address `outside` (in the processor's byte order); negative if it has none there: the plan is
  * another one than when it was admitted.
  */
 __noinline int first_place_of_share(const struct inside_key *key, __u32 outside)
 {
-	const volatile struct allocation *allocation;
 	const volatile struct service *service;
-	__u32 number, address, share;
+	struct share share;
 
 	if (!key)
 		return -1;
 	service = service_at(key->place);
-	allocation = &service->allocation;
-	if (allocation->are_hosts)
-		number = number_of_host(service, bpf_ntohl(key->address4));
-	else
-		number = number_of_prefix(allocation, key->address);
-	if (number >= allocation->subscribers)
+	if (!share_of_host(service, key->address, key->address4, &share) ||
+	    number_of_outside(service, outside) != share.address)
 		return -1;
-	if (allocation->addresses_in_turn) {
-		address = number % allocation->addresses_in_turn;
-		share = number / allocation->addresses_in_turn;
-	} else {
-		address = number / allocation->shares_of_address;
-		share = number % allocation->shares_of_address;
+	return share.number * service->allocation.share_size;
+}
+
+/* The outside address (in the processor's byte order) of the share of a host's subscriber; false if it has none. */
+static __always_inline bool outside_of_share(const volatile struct service *service,
+					     const __u64 address[2], __u32 address4, __u32 *outside)
+{
+	struct share share;
+
+	if (!share_of_host(service, address, address4, &share))
+		return false;
+#pragma nounroll
+	for (__u32 n = 0; n < RANGES_MAX && n < service->pool_ranges; n++) {
+		const volatile struct range *range = &service->pool[n].addresses;
+		__u32 count = range->last - range->first + 1;
+
+		if (share.address < count) {
+			*outside = range->first + share.address;
+			return true;
+		}
+		share.address -= count;
 	}
-	if (number_of_outside(service, outside) != address)
-		return -1;
-	return share * allocation->share_size;
+	return false;
 }
 
 #endif

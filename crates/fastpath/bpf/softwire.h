@@ -13,10 +13,6 @@
 #include "nat44.h"
 #include "path_mtu.h"
 
-#define ECN_ECT_1 1
-#define ECN_ECT_0 2
-#define ECN_CE 3
-
 static __always_inline bool is_address(const volatile __u64 one[2], const __u64 other[2])
 {
 	return one[0] == other[0] && one[1] == other[1];
@@ -36,15 +32,11 @@ static __always_inline bool is_service_continuity(__u32 address)
 static __always_inline int inner_class(const volatile struct tunnel *tunnel,
 				       const struct packet *packet)
 {
-	__u8 ecn = packet->traffic_class & ECN, outer_ecn = packet->outer_class & ECN;
+	int ecn = emerging_ecn(packet->outer_class, packet->traffic_class);
 	__u8 dscp = (tunnel->traffic_class < 0 ? packet->outer_class : packet->traffic_class) &
 		    DSCP;
 
-	if (outer_ecn == ECN_CE)
-		return ecn ? dscp | ECN_CE : -1;
-	if (ecn == ECN_ECT_0 && outer_ecn == ECN_ECT_1)
-		ecn = ECN_ECT_1;
-	return dscp | ecn;
+	return ecn < 0 ? ecn : dscp | ecn;
 }
 
 /* Puts the decided packet into the softwire to `first` and `second`, the halves of the other end's

@@ -10,7 +10,7 @@
 #ifndef TOMBOLO_TAP_H
 #define TOMBOLO_TAP_H
 
-#include "scratch.h"
+#include "translate.h"
 
 #ifdef IS_TRACED
 
@@ -104,7 +104,8 @@ static __always_inline bool tap_take(void *ctx, __u8 stage, __u32 interface,
 				     bool is_sent)
 {
 	const __u64 most = TAP_RING_BYTES - 2 * sizeof(struct tap_event);
-	__u32 outer = scratch->packet.is_tunnelled ? sizeof(struct ipv6hdr) : 0;
+	__u32 outer = (scratch->packet.is_tunnelled ? sizeof(struct ipv6hdr) : 0) +
+		      (came_in_header(&scratch->packet) ? sizeof(struct ipv6hdr) : 0);
 
 	if (!tap_wants(scratch, is_sent))
 		return false;

@@ -8,8 +8,8 @@
 #ifndef TOMBOLO_TC_H
 #define TOMBOLO_TC_H
 
-#include "translate.h"
 #include "next_hop.h"
+#include "redirect.h"
 
 static __always_inline __u32 checksum_offset(__u8 space)
 {
@@ -46,19 +46,36 @@ static __always_inline bool store_transport(struct __sk_buff *skb, __u32 at,
  */
 #define DECAPSULATE_TO_IPV4 (1ULL << 7)
 
-/* Takes the header of a softwire off, or makes room for one. A super-packet keeps its segments:
- * they were found to fit.
+/* Takes off the header of a softwire, that in which another node has redirected the packet, or both; or makes
+ * room for one. A super-packet keeps its segments: they were found to fit.
  */
-static __always_inline bool decapsulate(struct __sk_buff *skb)
+static __always_inline bool decapsulate(struct __sk_buff *skb, const struct packet *packet)
 {
-	return !bpf_skb_adjust_room(skb, -(int)sizeof(struct ipv6hdr), BPF_ADJ_ROOM_MAC,
-				    BPF_F_ADJ_ROOM_FIXED_GSO | DECAPSULATE_TO_IPV4);
+	int headers = packet->is_tunnelled && came_in_header(packet) ? 2 : 1;
+	__u64 to_ipv4 = packet->is_ipv4 ? DECAPSULATE_TO_IPV4 : 0;
+
+	return !bpf_skb_adjust_room(skb, -headers * (int)sizeof(struct ipv6hdr), BPF_ADJ_ROOM_MAC,
+				    BPF_F_ADJ_ROOM_FIXED_GSO | to_ipv4);
 }
 
 static __always_inline bool encapsulate(struct __sk_buff *skb)
 {
 	return !bpf_skb_adjust_room(skb, sizeof(struct ipv6hdr), BPF_ADJ_ROOM_MAC,
 				    BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_ENCAP_L3_IPV6);
+}
+
+/* The addresses of the link, and what is behind them. Without a next hop the former are left to the stack. */
+static __always_inline bool store_link(struct __sk_buff *skb, bool is_ipv6,
+				       const struct next_hop *hop)
+{
+	struct ethhdr ethernet = { .h_proto = is_ipv6 ? bpf_htons(ETH_P_IPV6) :
+							bpf_htons(ETH_P_IP) };
+
+	if (!hop)
+		return !bpf_skb_store_bytes(skb, offsetof(struct ethhdr, h_proto),
+					    &ethernet.h_proto, sizeof(__be16), 0);
+	__builtin_memcpy(&ethernet, hop->macs, sizeof(hop->macs));
+	return !bpf_skb_store_bytes(skb, 0, &ethernet, sizeof(ethernet), 0);
 }
 
 /* The IP header at `at`, complete, and whatever stands in front of it. Without a next hop, the last
@@ -70,8 +87,6 @@ static __always_inline bool store_headers(struct __sk_buff *skb, __u32 at,
 	const struct packet *packet = &scratch->packet;
 	const struct rewrite *to = &scratch->rewrite;
 	bool is_ipv6 = to->direction == TO6 || to->encapsulate;
-	struct ethhdr ethernet = { .h_proto = is_ipv6 ? bpf_htons(ETH_P_IPV6) :
-							bpf_htons(ETH_P_IP) };
 	__u8 of_stack = hop ? 0 : 1;
 	__u8 hops = hops_taken(packet, to) - (to->encapsulate ? 0 : of_stack);
 
@@ -95,11 +110,60 @@ static __always_inline bool store_headers(struct __sk_buff *skb, __u32 at,
 		if (bpf_skb_store_bytes(skb, ETH_HLEN, &outer, sizeof(outer), BPF_F_RECOMPUTE_CSUM))
 			return false;
 	}
-	if (!hop)
-		return !bpf_skb_store_bytes(skb, offsetof(struct ethhdr, h_proto),
-					    &ethernet.h_proto, sizeof(__be16), 0);
-	__builtin_memcpy(&ethernet, hop->macs, sizeof(hop->macs));
-	return !bpf_skb_store_bytes(skb, 0, &ethernet, sizeof(ethernet), 0);
+	return store_link(skb, is_ipv6, hop);
+}
+
+/* Takes hops of the packet at `at`, which is sent to another node as it is. */
+static __always_inline bool take_hops_skb(struct __sk_buff *skb, __u32 at,
+					  const struct scratch *scratch, __u8 hops)
+{
+	const struct packet *packet = &scratch->packet;
+	__u8 limit = (packet->is_tunnelled ? packet->outer_hop_limit : packet->hop_limit) - hops;
+	__u32 field = at + offsetof(struct ipv6hdr, hop_limit);
+
+	if (!hops)
+		return true;
+	if (packet->is_ipv4 && !packet->is_tunnelled) {
+		__u8 protocol = protocol_of(packet->space);
+
+		field = at + offsetof(struct iphdr, ttl);
+		if (bpf_l3_csum_replace(skb, at + offsetof(struct iphdr, check),
+					word_of(packet->hop_limit, protocol),
+					word_of(limit, protocol), sizeof(__be16)))
+			return false;
+		/* The sum over the header is the same again. */
+		return !bpf_skb_store_bytes(skb, field, &limit, 1, 0);
+	}
+	return !bpf_skb_store_bytes(skb, field, &limit, 1, BPF_F_RECOMPUTE_CSUM);
+}
+
+/* Writes a packet for another node of the cluster, as `write_skb`. Only a packet without such a header needs room for
+ * one.
+ */
+static __always_inline bool redirect_skb(struct __sk_buff *skb, const struct scratch *scratch,
+					 const struct next_hop *hop, bool *changed)
+{
+	const struct packet *packet = &scratch->packet;
+	const struct rewrite *to = &scratch->rewrite;
+	__u8 of_stack = hop ? 0 : 1, beside = plan.hops_beside;
+	struct ipv6hdr outer;
+
+	if (to->redirected == BY_DESTINATION) {
+		*changed = true;
+		return !bpf_skb_store_bytes(skb, ETH_HLEN + offsetof(struct ipv6hdr, daddr),
+					    to->outer_destination, 16, BPF_F_RECOMPUTE_CSUM) &&
+		       take_hops_skb(skb, ETH_HLEN, scratch, beside ? beside - of_stack : 0) &&
+		       store_link(skb, true, hop);
+	}
+	if (packet->came_by != BY_HEADER && !encapsulate(skb))
+		return false;
+	*changed = true;
+	if (packet->came_by != BY_HEADER &&
+	    !take_hops_skb(skb, ETH_HLEN + sizeof(outer), scratch, beside / 2))
+		return false;
+	write_redirecting(&outer, scratch, 1 - of_stack);
+	return !bpf_skb_store_bytes(skb, ETH_HLEN, &outer, sizeof(outer), BPF_F_RECOMPUTE_CSUM) &&
+	       store_link(skb, true, hop);
 }
 
 /* Writes the packet. Its first step can fail (no memory, or a packet that went through a softwire
@@ -114,9 +178,14 @@ static __always_inline bool write_skb(struct __sk_buff *skb, const struct scratc
 	__u32 transport =
 		at + (to->direction == TO6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
 
-	if (packet->is_tunnelled && !decapsulate(skb))
-		return false;
-	if (to->encapsulate && !encapsulate(skb))
+	if (is_redirected(to))
+		return redirect_skb(skb, scratch, hop, changed);
+	if (packet->is_tunnelled || came_in_header(packet)) {
+		if (!swaps_headers(packet, to) && !decapsulate(skb, packet))
+			return false;
+		*changed = true;
+	}
+	if (to->encapsulate && !swaps_headers(packet, to) && !encapsulate(skb))
 		return false;
 	if (to->direction == TO4 && bpf_skb_change_proto(skb, bpf_htons(ETH_P_IP), 0))
 		return false;
@@ -140,7 +209,8 @@ static __always_inline bool stack_takes(const struct interface *interface,
 	if (refuses & REFUSES_IPV4)
 		return false;
 	if (refuses & CHECKS_SOURCES)
-		return packet->is_ipv4 && !packet->is_tunnelled && to->source4 == packet->source4;
+		return packet->is_ipv4 && !packet->is_tunnelled && !came_in_header(packet) &&
+		       to->source4 == packet->source4;
 	return true;
 }
 

@@ -6,12 +6,9 @@
 #ifndef TOMBOLO_TRANSLATE_H
 #define TOMBOLO_TRANSLATE_H
 
+#include "ecn.h"
 #include "hash.h"
 #include "scratch.h"
-
-/* The two parts of TOS and traffic class. */
-#define DSCP 0xfc
-#define ECN 0x03
 
 /* Largest IPv4 packet that leaves without DF when its IPv6 original was whole (RFC 7915 section
  * 5.1).
@@ -107,9 +104,24 @@ static __always_inline __u8 hops_of(bool is_beside_softwire)
 	return 1 + (is_beside_softwire ? plan.hops_beside / 2 : plan.hops_beside);
 }
 
+/* Whether it came in a header from another node, which is taken off. */
+static __always_inline bool came_in_header(const struct packet *packet)
+{
+	return has_slices() && packet->came_by == BY_HEADER;
+}
+
+/* Whether a header is taken off and another one put on: the one takes the other's room. */
+static __always_inline bool swaps_headers(const struct packet *packet, const struct rewrite *to)
+{
+	return came_in_header(packet) && to->encapsulate;
+}
+
 static __always_inline __u8 hops_taken(const struct packet *packet, const struct rewrite *to)
 {
-	return hops_of(packet->is_tunnelled || to->encapsulate);
+	/* Both meet other headers. */
+	if (swaps_headers(packet, to))
+		return 1;
+	return hops_of(packet->is_tunnelled || to->encapsulate || came_in_header(packet));
 }
 
 static __always_inline void write_ipv6(struct ipv6hdr *ip, const struct packet *packet,

@@ -2,6 +2,7 @@
 /* The fast path on packets of a test: as tombolo_xdp, but without interface and neighbour. And
  * what else tests compare with Rust.
  */
+#include "arrival.h"
 #include "dispatch.h"
 #include "scratch.h"
 #include "xdp.h"
@@ -18,16 +19,12 @@ int trial_xdp(struct xdp_md *ctx)
 	struct ethhdr *ethernet = data;
 	struct outcome outcome;
 	const struct interface anywhere = {};
-	bool parsed;
 
 	if (!scratch || (void *)(ethernet + 1) > end)
 		return XDP_ABORTED;
 	packet = &scratch->packet;
-	if (ethernet->h_proto == bpf_htons(ETH_P_IPV6))
-		parsed = parse_ipv6(packet, data + ETH_HLEN, end, end - data - ETH_HLEN);
-	else
-		parsed = parse_ipv4(packet, data + ETH_HLEN, end, end - data - ETH_HLEN);
-	if (!parsed)
+	if (!parse_packet(packet, data + ETH_HLEN, end, end - data - ETH_HLEN,
+			  ethernet->h_proto == bpf_htons(ETH_P_IPV6)))
 		return XDP_PASS;
 	packet->gso_size = 0;
 	outcome = process(ctx, &anywhere, scratch);

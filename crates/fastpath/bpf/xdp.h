@@ -3,7 +3,7 @@
 #ifndef TOMBOLO_XDP_H
 #define TOMBOLO_XDP_H
 
-#include "translate.h"
+#include "redirect.h"
 
 /* The checksum field of the packet as it leaves. A datagram without checksum, which only IPv4 has,
  * stays without.
@@ -52,6 +52,68 @@ static __always_inline bool write_transport(void *transport, void *end,
 	return true;
 }
 
+/* Takes so many hops of what comes first in the frame. */
+static __always_inline bool take_hops_xdp(void *first, void *end, const struct scratch *scratch,
+					  __u8 hops)
+{
+	const struct packet *packet = &scratch->packet;
+
+	if (packet->is_ipv4 && !packet->is_tunnelled) {
+		struct iphdr *ip = first;
+		__u16 before, after;
+
+		if ((void *)(ip + 1) > end)
+			return false;
+		before = word_of(ip->ttl, ip->protocol);
+		ip->ttl -= hops;
+		after = word_of(ip->ttl, ip->protocol);
+		ip->check = updated(ip->check, difference(before, after));
+	} else {
+		struct ipv6hdr *ip = first;
+
+		if ((void *)(ip + 1) > end)
+			return false;
+		ip->hop_limit -= hops;
+	}
+	return true;
+}
+
+/* Writes a packet for another node of the cluster; false as `write_xdp`. */
+static __always_inline bool redirect_xdp(struct xdp_md *ctx, const struct scratch *scratch,
+					 const __u8 macs[12])
+{
+	const struct packet *packet = &scratch->packet;
+	const struct rewrite *to = &scratch->rewrite;
+	__u8 hops = to->redirected == BY_DESTINATION ? plan.hops_beside : plan.hops_beside / 2;
+	struct ethhdr *ethernet;
+	struct ipv6hdr *outer;
+	void *data, *end;
+
+	if (packet->padding && bpf_xdp_adjust_tail(ctx, -(int)packet->padding))
+		return false;
+	data = (void *)(long)ctx->data;
+	end = (void *)(long)ctx->data_end;
+	if (packet->came_by != BY_HEADER) {
+		if (!take_hops_xdp(data + ETH_HLEN, end, scratch, hops))
+			return false;
+		if (to->redirected == BY_HEADER &&
+		    bpf_xdp_adjust_head(ctx, -(int)sizeof(struct ipv6hdr)))
+			return false;
+	}
+	ethernet = data = (void *)(long)ctx->data;
+	end = (void *)(long)ctx->data_end;
+	outer = data + ETH_HLEN;
+	if ((void *)(outer + 1) > end)
+		return false;
+	if (to->redirected == BY_HEADER)
+		write_redirecting(outer, scratch, 1);
+	else
+		__builtin_memcpy(&outer->daddr, to->outer_destination, 16);
+	ethernet->h_proto = bpf_htons(ETH_P_IPV6);
+	__builtin_memcpy(ethernet, macs, 12);
+	return true;
+}
+
 /* Writes the packet; false if a bound that the verifier has to see does not hold. Once the head has
  * moved, the frame cannot be passed on any more: what fails then is lost.
  */
@@ -60,13 +122,20 @@ static __always_inline bool write_xdp(struct xdp_md *ctx, const struct scratch *
 {
 	const struct packet *packet = &scratch->packet;
 	const struct rewrite *to = &scratch->rewrite;
-	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	bool swaps = swaps_headers(packet, to);
 	__u8 hops = hops_taken(packet, to);
 	struct ethhdr *ethernet;
+	void *data, *end;
 
+	if (is_redirected(to))
+		return redirect_xdp(ctx, scratch, macs);
+	if (came_in_header(packet) && !swaps && bpf_xdp_adjust_head(ctx, sizeof(struct ipv6hdr)))
+		return false;
+	data = (void *)(long)ctx->data;
+	end = (void *)(long)ctx->data_end;
 	if (to->keeps_transport) {
 		;
-	} else if (packet->is_tunnelled) {
+	} else if (packet->is_tunnelled || swaps) {
 		if (!write_transport(data + ETH_HLEN + sizeof(struct ipv6hdr) +
 					     sizeof(struct iphdr),
 				     end, scratch))
@@ -88,7 +157,7 @@ static __always_inline bool write_xdp(struct xdp_md *ctx, const struct scratch *
 		return false;
 	if (packet->is_tunnelled && bpf_xdp_adjust_head(ctx, sizeof(struct ipv6hdr)))
 		return false;
-	if (to->encapsulate && bpf_xdp_adjust_head(ctx, -(int)sizeof(struct ipv6hdr)))
+	if (to->encapsulate && !swaps && bpf_xdp_adjust_head(ctx, -(int)sizeof(struct ipv6hdr)))
 		return false;
 	data = (void *)(long)ctx->data;
 	end = (void *)(long)ctx->data_end;

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::miss::Miss;
-use crate::record::{MISSES, ScratchRecord};
+use tombolo_engine::cluster::MOST_NODES;
 
-const _: () = assert!(Miss::ALL.len() <= MISSES);
+use crate::miss::Miss;
+use crate::record::{MISSES, NODES, ScratchRecord};
+
+const _: () = assert!(Miss::ALL.len() <= MISSES && MOST_NODES == NODES);
 
 // SAFETY: `Plain`: integers without padding; any bytes are valid.
 unsafe impl aya::Pod for ScratchRecord {}
@@ -40,13 +42,22 @@ pub struct Counters {
     pub sessions_made: u64,
     /// Of the packets forwarded, those that TC left to the kernel's stack to route.
     pub to_stack: u64,
+    /// Packets that were redirected to each node of the cluster, and by each to this one. The latter are among those
+    /// that were sent on, the former are not.
+    pub redirected: [[u64; MOST_NODES]; 2],
     passed: [u64; MISSES],
 }
 
 impl Counters {
     pub(crate) fn sum<'a>(processors: impl Iterator<Item = &'a ScratchRecord>) -> Self {
-        let mut sum =
-            Self { services: BTreeMap::new(), bindings_made: 0, sessions_made: 0, to_stack: 0, passed: [0; MISSES] };
+        let mut sum = Self {
+            services: BTreeMap::new(),
+            bindings_made: 0,
+            sessions_made: 0,
+            to_stack: 0,
+            redirected: Default::default(),
+            passed: [0; MISSES],
+        };
         let add = |to: &mut [u64], from: &[u64]| to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
         for ScratchRecord { counters, private: _ } in processors {
             for (number, counted) in (0..=u8::MAX).zip(&counters.services) {
@@ -56,6 +67,7 @@ impl Counters {
                 }
             }
             add(&mut sum.passed, &counters.passed);
+            sum.redirected.iter_mut().zip(&counters.redirected).for_each(|(to, from)| add(to, from));
             sum.bindings_made += counters.bindings_made;
             sum.sessions_made += counters.sessions_made;
             sum.to_stack += counters.to_stack;

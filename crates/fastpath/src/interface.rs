@@ -3,6 +3,7 @@
 use tombolo_io::links::{self, Intake, Link};
 
 use crate::error::FastPathError;
+use crate::plan::Role;
 use crate::record::{CHECKS_SOURCES, InterfaceRecord, REFUSES_IPV4, REFUSES_IPV6};
 
 // SAFETY: `Plain`: integers without padding; any bytes are valid.
@@ -32,10 +33,10 @@ impl Interface {
     }
 
     /// As the programs have it.
-    pub(crate) fn record(self, xdp_sends: bool, inside_of: u8) -> InterfaceRecord {
+    pub(crate) fn record(self, xdp_sends: bool, Role { inside_of, is_core }: Role) -> InterfaceRecord {
         let Self { number, mac, stack_refuses } = self;
-        let xdp_sends = xdp_sends.into();
-        InterfaceRecord { number, mac, xdp_sends, inside_of, stack_refuses, ..InterfaceRecord::default() }
+        let (xdp_sends, is_core) = (xdp_sends.into(), is_core.into());
+        InterfaceRecord { number, mac, xdp_sends, inside_of, stack_refuses, is_core, ..InterfaceRecord::default() }
     }
 }
 

@@ -26,6 +26,7 @@
 //! * [`pinned`]: BPF arrays as memory for the tables that outlives the process.
 //! * [`loader`], with [`FastPath`]; [`mode`] and [`error`].
 //! * [`file_system`]: where the kernel keeps what is pinned, and for how long.
+//! * [`Slices`]: which node of a cluster serves what.
 //! * [`counters`], [`miss`]: what the programs did, and what they left to the engine.
 //! * [`tap`]: packets that the programs show while somebody traces.
 //! * [`memory`]: one BPF array, mapped.
@@ -33,6 +34,7 @@
 //! * [`trial`]: the programs on single packets, for tests.
 //! * [`lpm`]: the reader of `bpf/lpm.h` on its own, to compare it with the one in Rust.
 
+mod cluster;
 pub mod counters;
 pub mod error;
 pub mod file_system;
@@ -52,6 +54,7 @@ mod plan;
 mod record;
 mod routes;
 mod service;
+mod slices;
 pub mod tap;
 pub mod trial;
 
@@ -64,3 +67,4 @@ pub use mode::{Attached, Mode, TcKind};
 pub use pinned::{Content, PinnedMemory, PinnedMemoryError};
 pub use plan::{ServiceStatus, Settings};
 pub use routes::{Routes, RoutesError};
+pub use slices::{Slices, SlicesError};

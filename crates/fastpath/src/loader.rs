@@ -26,7 +26,7 @@ use crate::losses::Losses;
 use crate::mode::{Attached, Mode, TcKind};
 use crate::part::{TC, XDP, part};
 use crate::pinned::PinnedMemory;
-use crate::plan::{FastPlan, ServiceStatus, Settings, inside_of};
+use crate::plan::{FastPlan, Role, ServiceStatus, Settings};
 use crate::record::{INTERFACES, InterfaceRecord, ScratchRecord};
 use crate::tap::{Sighting, Tap, Watch};
 
@@ -196,8 +196,8 @@ impl FastPath {
         let Some(attached) = self.interfaces.get_mut(&link.index) else { return Ok(()) };
         link.name.clone_into(&mut attached.name);
         attached.interface = Interface::of(link);
-        let inside_of = inside_of(&self.services, &self.settings.entrances, &link.name);
-        let record = attached.interface.record(attached.xdp_sends, inside_of);
+        let role = Role::of(&link.name, &self.services, &self.settings);
+        let record = attached.interface.record(attached.xdp_sends, role);
         self.set_interface(link.index, record)
     }
 
@@ -272,8 +272,8 @@ impl FastPath {
         for (_, interface) in attached {
             let Ok(Some(xdp_sends)) = sends_redirected(interface.interface.number) else { continue };
             interface.xdp_sends = xdp_sends;
-            let inside_of = inside_of(&self.services, &self.settings.entrances, &interface.name);
-            changed.push(interface.interface.record(xdp_sends, inside_of));
+            let role = Role::of(&interface.name, &self.services, &self.settings);
+            changed.push(interface.interface.record(xdp_sends, role));
         }
         changed.into_iter().try_for_each(|record| self.set_interface(record.number, record))
     }
@@ -333,14 +333,14 @@ impl FastPath {
         let xdp_sends = with_xdp && sends(interface.number);
         // Programs that are there already know the services by other places: meanwhile the engine has those whose
         // packets come in by listed interfaces.
-        self.claim_interface(name, interface.record(xdp_sends, 0))?;
+        self.claim_interface(name, interface.record(xdp_sends, Role::default()))?;
         let xdp = if with_xdp { Some(self.attach_xdp(name, interface)?) } else { None };
         if !with_xdp {
             self.unlink(XDP, interface)?;
         }
         let tc = self.attach_tc(name, interface)?;
-        let inside_of = inside_of(&self.services, &self.settings.entrances, name);
-        self.set_interface(interface.number, interface.record(xdp_sends, inside_of))?;
+        let role = Role::of(name, &self.services, &self.settings);
+        self.set_interface(interface.number, interface.record(xdp_sends, role))?;
         let kind = if tc.is_some() { TcKind::Link } else { TcKind::Filter };
         let attached = Attached { xdp: with_xdp, tc: Some(kind) };
         Ok(AttachedInterface { name: name.to_owned(), interface, xdp, tc, attached, xdp_sends })
@@ -449,8 +449,8 @@ pub(crate) fn load_object(
     if let Some(watch) = &watch {
         loader.override_global("tap", watch, true);
     }
-    let programs = plan.tables.size(&mut loader).load(object).map_err(FastPathError::Load)?;
-    plan.tables.fill(&programs)?;
+    let mut programs = plan.tables.size(&mut loader).load(object).map_err(FastPathError::Load)?;
+    plan.tables.fill(&mut programs)?;
     Ok(programs)
 }
 

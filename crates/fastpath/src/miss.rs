@@ -83,4 +83,7 @@ misses! {
     /// TC: no next hop is certain, and the kernel's stack takes no packet of the other protocol by the interface that this
     /// one came in by (no IPv6 there, forwarding off, or `rp_filter` 1).
     StackRefuses = "stack-refuses";
+    /// Of a slice of the cluster that another node serves, and not to be sent there from here: it is gone, the
+    /// packet has been redirected twice, or it would take another header.
+    Slice = "slice";
 }

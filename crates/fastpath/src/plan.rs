@@ -16,8 +16,8 @@ use tombolo_wire::rfc6052::NON_GLOBAL;
 use crate::error::FastPathError;
 use crate::lookup::LookupTables;
 use crate::record::{
-    KIND_ENGINE, KIND_NAT64, NonGlobal, PCP_ADDRESSES, PlanRecord, SERVICE_AT_CUSTOMER, SERVICE_ENGINE_BINDS,
-    SERVICE_ENGINE_OPENS, SERVICES, SHORT_PORTS, ServiceRecord, ShortPortRecord, halves,
+    ClusterRecord, HashKeyRecord, KIND_ENGINE, KIND_NAT64, NonGlobal, PCP_ADDRESSES, PlanRecord, SERVICE_AT_CUSTOMER,
+    SERVICE_ENGINE_BINDS, SERVICE_ENGINE_OPENS, SERVICES, SHORT_PORTS, ServiceRecord, ShortPortRecord, halves,
 };
 use crate::service::{fast_record, prefix_record};
 use crate::tap::Watch;
@@ -39,6 +39,8 @@ pub struct Settings {
     pub through_stack: bool,
     /// Where packets from inside come in. What comes in elsewhere is left to the kernel's stack.
     pub entrances: Entrances,
+    /// Where packets come in that other nodes of the cluster redirect, likewise; `None` if it does not matter.
+    pub core: Option<Entrance>,
     /// What the way to the engine and back takes from the hop limit of a packet besides the engine's
     /// own decrement; the programs take as much, so that hop limits and traceroute do not tell which
     /// way a packet went. Two where the kernel forwards into and out of a TUN device.
@@ -50,11 +52,21 @@ pub struct Settings {
     pub watch: Option<Watch>,
 }
 
-/// For which services an interface is one of those that their hosts inside are said to be at: a bit for each
-/// of these services, of which the programs have the first few.
-pub(crate) fn inside_of(services: &[ServiceStatus], entrances: &Entrances, interface: &str) -> u8 {
-    let is_listed = |entrance: Option<&Entrance>| matches!(entrance, Some(Entrance::Listed(names)) if names.iter().any(|listed| listed == interface));
-    bits(services.iter().map(|service| is_listed(entrances.of(&service.name))))
+/// What an interface is said to be.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Role {
+    /// One of those that hosts inside are at: a bit for each service, of which the programs have the first few.
+    pub(crate) inside_of: u8,
+    /// One of those by which nodes of a cluster redirect.
+    pub(crate) is_core: bool,
+}
+
+impl Role {
+    pub(crate) fn of(interface: &str, services: &[ServiceStatus], settings: &Settings) -> Self {
+        let is_listed = |entrance: Option<&Entrance>| matches!(entrance, Some(Entrance::Listed(names)) if names.iter().any(|listed| listed == interface));
+        let is_inside = |service: &ServiceStatus| is_listed(settings.entrances.of(&service.name));
+        Self { inside_of: bits(services.iter().map(is_inside)), is_core: is_listed(settings.core.as_ref()) }
+    }
 }
 
 /// Bits for those of the first services that something holds for.
@@ -91,7 +103,10 @@ impl FastPlan {
     ) -> Result<Self, FastPathError> {
         let taken = taken(plan, &settings.routes_beside);
         let taken_services = plan.services.iter().zip(&taken).filter(|(_, taken)| taken.is_ok());
-        let tables = LookupTables::new(taken_services.filter_map(|(service, _)| fast_record(&service.kind).table()))?;
+        let looked_up = taken_services.filter_map(|(service, _)| fast_record(&service.kind).table());
+        let pools = (0..).zip(&plan.services).take(SERVICES);
+        let pools = pools.filter_map(|(place, service)| Some((place, service.kind.pool()?.slices()?)));
+        let tables = LookupTables::new(looked_up, pools)?;
         let mut record = PlanRecord::new(plan, geometry, settings, secret);
         tables.complete(&mut record);
         // Nothing new may begin: what would is the engine's to refuse.
@@ -125,8 +140,8 @@ impl PlanRecord {
         let answers = *answered_by == AnsweredBy::Gateway;
         let entrances = || services.iter().map(|service| settings.entrances.of(&service.name));
         let mut record = Self {
-            hash_key: geometry.key.halves(),
-            hash_offset: geometry.key.offset(),
+            hash_key: HashKeyRecord::new(geometry.key),
+            cluster: ClusterRecord::new(plan, settings.core.as_ref()),
             inside_buckets: geometry.inside_buckets,
             subscriber_buckets: geometry.subscriber_buckets,
             session_lines: geometry.session_lines,

@@ -457,6 +457,7 @@ fn any_node_is_an_entrance_of_services_with_bindings() {
     let states: Vec<_> = slices.iter().map(|row| row["state"].as_str().unwrap()).collect();
     assert_eq!(states, ["redirected", "own", "redirected"], "{slices:?}");
     streams_pass(&cluster);
+    programs_redirect(&cluster);
     one_owner_less(&mut cluster, &flows, &endpoints);
     a_narrow_core_keeps_a_node_out(&mut cluster);
 }
@@ -486,6 +487,20 @@ fn streams_pass(cluster: &Cluster) {
             });
             eprintln!("{host} by n{node}: {STREAM} bytes in {:?}", began.elapsed());
         }
+    }
+}
+
+/// What is plain the programs in the kernel redirect, and serve when it comes so.
+fn programs_redirect(cluster: &Cluster) {
+    for node in ["n1", "n2", "n3"] {
+        let shown = rows(&cluster.command(node, &format!("{TOMBOLO} show fastpath --json")));
+        let number = |name: &str| -> u64 {
+            let row = shown.iter().find(|row| row["name"] == name);
+            row.map_or(0, |row| row["value"].as_str().unwrap().parse().unwrap())
+        };
+        eprintln!("{node}: {} packets redirected in the kernel", number("redirected"));
+        // Of a stream few: a super-packet counts once.
+        assert!(number("redirected") > 20 && number("taken-inside") > 20, "{node}: {shown:?}");
     }
 }
 
@@ -527,4 +542,89 @@ fn a_narrow_core_keeps_a_node_out(cluster: &mut Cluster) {
     cluster.command("n3", "ip link set core0 mtu 1600");
     cluster.wait_for_all();
     cluster.wait_for_slices();
+}
+
+/// How long each stream of a comparison lasts, and how many there are of each kind.
+const EACH: Duration = Duration::from_secs(2);
+const ROUNDS: usize = 5;
+
+/// TCP by the node that has the subscriber's bindings, and by another one that redirects it there: for section 14 of the
+/// design. `cargo test --release --test cluster -- --ignored --nocapture redirected_tcp` on a machine that does nothing else.
+#[test]
+#[ignore = "a measurement, of half a minute and more"]
+fn redirected_tcp_beside_direct() {
+    if skip_without("redirected_tcp_beside_direct", &["bird", "ip"]) {
+        return;
+    }
+    let cluster = Cluster::up();
+    cluster.wait_for_slices();
+    let flows = cluster.subscribers();
+    let listener = cluster.lab.node("server").unwrap().run(|| TcpListener::bind("198.51.100.2:9").unwrap()).unwrap();
+    for (host, _, _, to) in BOUND {
+        let flow = flows.iter().find(|flow| flow.name.starts_with(host)).unwrap();
+        let address = flow.socket.local_addr().unwrap().ip();
+        let owner = (1..=3).find(|&node| {
+            cluster.enter_by(node);
+            let before = cluster.peers_total("redirected_to");
+            cluster.endpoint(flow, 10).unwrap();
+            cluster.peers_total("redirected_to") == before
+        });
+        let owner = owner.unwrap_or_else(|| panic!("no node has {}", flow.name));
+        let other = owner % 3 + 1;
+        let mut ratios: Vec<f64> = Vec::new();
+        for _ in 0..ROUNDS {
+            let [direct, redirected] = [owner, other].map(|node| {
+                cluster.enter_by(node);
+                cluster.throughput(host, address, &format!("{to}:9"), &listener)
+            });
+            ratios.push(redirected / direct);
+            eprintln!("{host}: direct {:.2}, redirected {:.2} Gbit/s", direct / 1e9, redirected / 1e9);
+        }
+        ratios.sort_by(f64::total_cmp);
+        eprintln!(
+            "{host}: redirected over direct {:.2} ({:.2} to {:.2})",
+            ratios[ROUNDS / 2],
+            ratios[0],
+            ratios[ROUNDS - 1]
+        );
+    }
+}
+
+impl Cluster {
+    /// Bits a second of a stream that a host sends from an address of its own.
+    fn throughput(&self, host: &str, from: IpAddr, to: &str, listener: &TcpListener) -> f64 {
+        let to: SocketAddr = to.parse().unwrap();
+        let mut stream = self.lab.node(host).unwrap().run(|| connected(SocketAddr::new(from, 0), to)).unwrap();
+        let (mut other, _) = listener.accept().unwrap();
+        other.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        let began = Instant::now();
+        let received = std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let bytes = vec![0x5a; 1 << 17];
+                while began.elapsed() < EACH {
+                    stream.write_all(&bytes).unwrap();
+                }
+            });
+            let mut bytes = vec![0; 1 << 17];
+            let mut received = 0_usize;
+            while let Ok(count @ 1..) = other.read(&mut bytes) {
+                received += count;
+            }
+            received
+        });
+        #[expect(clippy::cast_precision_loss, reason = "a rate")]
+        let bits = received as f64 * 8.0;
+        bits / began.elapsed().as_secs_f64()
+    }
+}
+
+/// A connection from an address that the host chooses.
+fn connected(from: SocketAddr, to: SocketAddr) -> TcpStream {
+    use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, bind, connect, socket};
+    let family = if to.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+    let socket = socket(family, SockType::Stream, SockFlag::empty(), None).unwrap();
+    bind(std::os::fd::AsRawFd::as_raw_fd(&socket), &SockaddrStorage::from(from)).unwrap();
+    connect(std::os::fd::AsRawFd::as_raw_fd(&socket), &SockaddrStorage::from(to)).unwrap();
+    TcpStream::from(socket)
 }

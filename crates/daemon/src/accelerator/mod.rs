@@ -17,9 +17,10 @@ use std::time::{Duration, Instant};
 
 use tombolo_config::{FastPath as Wanted, Host};
 use tombolo_engine::Plan;
+use tombolo_engine::cluster::Cluster;
 use tombolo_fastpath::tap::{Sighting, Watch};
 use tombolo_fastpath::{
-    Attached, FastPath, FastPathError, Loaded, Lost, PinnedMemory, Routes, ServiceStatus, Settings, TcKind,
+    Attached, FastPath, FastPathError, Loaded, Lost, PinnedMemory, Routes, ServiceStatus, Settings, Slices, TcKind,
 };
 use tombolo_io::links::{self, Link};
 use tombolo_io::netlink::{OTHER_RULES, ipv6_routes_beside};
@@ -85,6 +86,9 @@ pub struct Accelerator {
     route_use: Mutex<RouteUse>,
     rules: Mutex<ForeignRulesWatch>,
     settings: Mutex<Host>,
+    /// Which node of the cluster serves what. Beside the lock of the programs: an owner that is gone does not wait for
+    /// the verifier.
+    slices: Option<Slices>,
     /// What the programs are to show of packets.
     watch: Mutex<Option<Watch>>,
     /// The kernel goes on counting from one process to the next.
@@ -136,6 +140,7 @@ impl Accelerator {
     pub fn start(settings: &Host, state: &State, plan: &Plan) -> Result<Option<Self>, FastPathError> {
         let Some(memory) = state.kernel_memory() else { return Ok(None) };
         let (routes, route_use) = mirror_routes(memory);
+        let slices = plan.cluster.as_deref().and_then(|cluster| tell_slices(memory, cluster));
         let programs = match FastPath::load(memory, &state.tables, plan, programs_settings(settings, None)) {
             Ok(programs) => programs,
             Err(error) if settings.fastpath == Wanted::Auto => {
@@ -159,7 +164,12 @@ impl Accelerator {
         let parts = Mutex::new(Parts { programs, interfaces: BTreeMap::new(), stage: Stage::Loaded, unshown: 0 });
         let (routes, route_use) = (Mutex::new(routes), Mutex::new(route_use));
         let settings = Mutex::new(settings.clone());
-        Ok(Some(Self { parts, routes, route_use, rules, settings, watch: Mutex::default(), before }))
+        Ok(Some(Self { parts, routes, route_use, rules, settings, slices, watch: Mutex::default(), before }))
+    }
+
+    /// Has the programs go by what is known of the cluster now.
+    pub(crate) fn follow_cluster(&self, cluster: &Cluster) {
+        self.slices.iter().for_each(|slices| slices.publish(cluster));
     }
 
     /// Attaches the programs to the interfaces, in place of those of an earlier process.
@@ -382,6 +392,7 @@ fn programs_settings(settings: &Host, watch: Option<Watch>) -> Settings {
     });
     Settings {
         through_stack: settings.fastpath_netfilter,
+        core: source_guard::core(settings),
         entrances: source_guard::entrances(settings),
         hops_beside: HOPS_OF_THE_DEVICE,
         routes_beside: routes.iter().map(|route| (route.addr(), route.prefix_len())).collect(),
@@ -401,6 +412,20 @@ fn mirror_routes(memory: &PinnedMemory) -> (Option<Routes>, RouteUse) {
         Err(error) => {
             tracing::warn!("the kernel's routes are not mirrored: {}", in_one_line(&error));
             (None, RouteUse::EachDestination("they could not be mirrored at the start"))
+        }
+    }
+}
+
+/// The slices for the programs, which leave to the engine what other nodes serve without.
+fn tell_slices(memory: &PinnedMemory, cluster: &Cluster) -> Option<Slices> {
+    if cluster.slices().is_empty() {
+        return None;
+    }
+    match Slices::open(memory, cluster) {
+        Ok(slices) => Some(slices),
+        Err(error) => {
+            tracing::warn!("the engine redirects what other nodes serve: {}", in_one_line(&error));
+            None
         }
     }
 }

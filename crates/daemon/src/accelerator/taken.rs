@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use tombolo_engine::cluster::MOST_NODES;
 use tombolo_fastpath::{Counters, Forwarded, Miss};
 
 /// What was counted since the start of the process.
@@ -18,6 +19,9 @@ pub struct Taken {
     /// Packets that XDP has redirected and the kernel has not sent: they are among those translated.
     /// `None` where the kernel does not tell.
     pub lost: Option<u64>,
+    /// Packets that were redirected to each node of the cluster, which are not among those translated, and by each to
+    /// this one.
+    pub redirected: [[u64; MOST_NODES]; 2],
     /// Packets left to the engine or to the host, by reason.
     pub passed: BTreeMap<Miss, u64>,
 }
@@ -30,6 +34,7 @@ impl Taken {
             sessions_made: counters.sessions_made,
             to_stack: counters.to_stack,
             lost: None,
+            redirected: counters.redirected,
             passed: counters.passed().collect(),
         }
     }
@@ -54,6 +59,9 @@ impl Taken {
         self.bindings_made = self.bindings_made.saturating_sub(before.bindings_made);
         self.sessions_made = self.sessions_made.saturating_sub(before.sessions_made);
         self.to_stack = self.to_stack.saturating_sub(before.to_stack);
+        for (now, before) in self.redirected.iter_mut().flatten().zip(before.redirected.iter().flatten()) {
+            *now = now.saturating_sub(*before);
+        }
         for (reason, count) in &before.passed {
             self.passed.entry(*reason).and_modify(|now| *now = now.saturating_sub(*count));
         }
@@ -72,16 +80,19 @@ mod tests {
         let before = Taken {
             services: [(2, forwarded([5, 0], [500, 0]))].into(),
             passed: [(Miss::Size, 3), (Miss::Hairpin, 1)].into(),
+            redirected: [[5; MOST_NODES], [0; MOST_NODES]],
             ..Taken::default()
         };
         let now = Taken {
             services: [(2, forwarded([7, 1], [700, 60])), (3, forwarded([1, 0], [90, 0]))].into(),
             passed: [(Miss::Size, 3), (Miss::Hairpin, 4), (Miss::NoPort, 1)].into(),
+            redirected: [[7; MOST_NODES], [1; MOST_NODES]],
             ..Taken::default()
         };
         let since = now.since(&before);
         assert_eq!(since.services, [(2, forwarded([2, 1], [200, 60])), (3, forwarded([1, 0], [90, 0]))].into());
         assert_eq!(since.forwarded(), forwarded([3, 1], [290, 60]));
+        assert_eq!(since.redirected, [[2; MOST_NODES], [1; MOST_NODES]]);
         assert_eq!(since.passed, [(Miss::Hairpin, 3), (Miss::NoPort, 1)].into());
     }
 }

@@ -48,12 +48,16 @@ pub(crate) fn fastpath(running: &Running, rows: &mut Rows<'_>) -> Result<(), Fai
     let taken = accelerator.taken();
     let engine = running.totals();
     let [inside, outside] = taken.forwarded().packets;
-    let kernel = inside + outside;
+    let redirected: u64 = taken.redirected[0].iter().sum();
+    let kernel = inside + outside + redirected;
     let all = kernel + engine.received[0] + engine.received[1];
     let value = format!("{}.{} %", kernel * 100 / all.max(1), kernel * 1000 / all.max(1) % 10);
     let mut packets = |name, value| rows.row(&FastPathRow { what: "packets", name, value, why: "" });
     packets("taken-inside", inside.to_string())?;
     packets("taken-outside", outside.to_string())?;
+    if redirected > 0 {
+        packets("redirected", redirected.to_string())?;
+    }
     packets("hit-rate", value)?;
     packets("to-stack", taken.to_stack.to_string())?;
     packets("lost", taken.lost.map_or_else(|| "not counted".to_owned(), |lost| lost.to_string()))?;

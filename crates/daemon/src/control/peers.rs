@@ -27,7 +27,7 @@ pub(crate) fn peers(running: &Running, plan: &Plan, rows: &mut Rows<'_>) -> Resu
     let Some(cluster) = plan.cluster.as_deref() else {
         return Err(Failure::Refused("the gateway is no node of a cluster: its file has no [cluster]".to_owned()));
     };
-    let [to, by] = running.totals().redirected;
+    let [to, by] = running.redirected();
     for (number, node) in cluster.nodes().iter().enumerate() {
         let (redirected_to, redirected_by) = (to[number], by[number]);
         let presence = running.provided.with(|host| Presence::of(node, host)).unwrap_or(Presence::Gone);

@@ -83,7 +83,7 @@ fn nodes(page: &mut Page, running: &Running, plan: &Plan) {
     let nodes = cluster.nodes().iter().enumerate();
     let serves = nodes.clone().map(|(number, node)| (of(&node.name), u64::from(cluster.serves(number))));
     page.gauge("tombolo_node_serving", "1 for a node of the cluster that serves, as the host's routes say.", serves);
-    let redirected = running.totals().redirected;
+    let redirected = running.redirected();
     let packets = nodes.flat_map(|(number, node)| {
         let ways = ["to", "by"].into_iter().zip(redirected);
         ways.map(move |(way, counts)| (of(&node.name).word("way", way), counts[number]))

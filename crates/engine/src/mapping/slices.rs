@@ -46,6 +46,12 @@ impl Slicing {
         self.count
     }
 
+    /// The secret, for the programs in the kernel.
+    #[must_use]
+    pub const fn key(self) -> HashKey {
+        self.secret
+    }
+
     /// The slice of a subscriber of any service.
     #[must_use]
     pub fn of_subscriber(self, key: &SubscriberKey) -> u16 {
@@ -102,6 +108,17 @@ impl PoolSlices {
     #[must_use]
     pub fn slicing(&self) -> Slicing {
         self.slicing
+    }
+
+    /// The ranges as they are configured, by ascending address.
+    #[must_use]
+    pub fn ranges(&self) -> &[Span] {
+        &self.ranges
+    }
+
+    /// Subscribers that were given a slice, by their IPv6 and IPv4 addresses.
+    pub fn pins(&self) -> impl ExactSizeIterator<Item = (([u8; 16], [u8; 4]), u16)> {
+        self.pinned.iter().map(|(subscriber, slice)| (*subscriber, *slice))
     }
 
     /// The slice that a subscriber was given.

@@ -11,6 +11,7 @@ use tombolo_generator::{
 use tombolo_lab::{Lab, Offload, Topology};
 use tombolo_tester::gateway::{Flows, Technology, TestFrames};
 
+use crate::cluster;
 use crate::gateway::Gateway;
 use crate::population::{self, Population};
 use crate::redirect::Redirect;
@@ -31,6 +32,10 @@ pub(crate) enum Kind {
     /// Its subscribers have their ports in blocks, as the next one's.
     Nat64Blocks,
     Nat44Blocks,
+    /// A node of a cluster that has all slices.
+    Nat44Slices,
+    /// A node of a cluster whose slices are all another's: it redirects.
+    Nat44Elsewhere,
     Siit,
     /// With ten thousand explicit mappings of other hosts.
     Siit10k,
@@ -64,6 +69,8 @@ impl Kind {
             Self::Nat44 => "nat44",
             Self::Nat64Blocks => "nat64-blocks",
             Self::Nat44Blocks => "nat44-blocks",
+            Self::Nat44Slices => "nat44-slices",
+            Self::Nat44Elsewhere => "nat44-elsewhere",
             Self::Siit => "siit",
             Self::Siit10k => "siit-10k",
             Self::Lwaftr => "lwaftr",
@@ -76,7 +83,9 @@ impl Kind {
         match self {
             Self::Plain4 | Self::Redirect4 => Technology::Forward4,
             Self::Plain6 | Self::Redirect6 => Technology::Forward6,
-            Self::Iptables | Self::Nat44 | Self::Nat44Blocks => Technology::Nat44,
+            Self::Iptables | Self::Nat44 | Self::Nat44Blocks | Self::Nat44Slices | Self::Nat44Elsewhere => {
+                Technology::Nat44
+            }
             Self::Nat64 | Self::Nat64Blocks => Technology::Nat64,
             Self::Siit | Self::Siit10k => Technology::Siit,
             Self::Lwaftr => Technology::Lwaftr,
@@ -89,7 +98,12 @@ impl Kind {
 impl Kind {
     /// It has bindings, which packets make.
     fn has_bindings(self) -> bool {
-        matches!(self.technology(), Technology::Nat64 | Technology::Nat44)
+        matches!(self.technology(), Technology::Nat64 | Technology::Nat44) && self != Self::Nat44Elsewhere
+    }
+
+    /// It is a node of a cluster.
+    pub(crate) fn has_slices(self) -> bool {
+        matches!(self, Self::Nat44Slices | Self::Nat44Elsewhere)
     }
 
     /// Its subscribers have their ports in blocks.
@@ -144,12 +158,20 @@ impl Contender {
         load.population.route(&lab)?;
         let flows = Flows { inside_first: 1024, outside_first: 1024, ..Flows::sessions(inside, outside) };
         let mut setup = load.population.setup(kind.technology(), &flows)?;
+        if kind == Kind::Nat44Elsewhere {
+            cluster::lead_elsewhere(&lab, &mut setup)?;
+        }
         let hosts = if kind.has_bindings() { load.population.hosts() } else { 1 };
         let sessions = u64::from(hosts) * u64::from(inside) * u64::from(outside);
         let mut gateway = match kind {
-            Kind::Nat64 | Kind::Nat44 | Kind::Nat64Blocks | Kind::Nat44Blocks | Kind::Siit | Kind::Siit10k => {
-                Some(Gateway::start(&lab, kind, load.population, (hosts * inside, sessions), None)?)
-            }
+            Kind::Nat64
+            | Kind::Nat44
+            | Kind::Nat64Blocks
+            | Kind::Nat44Blocks
+            | Kind::Nat44Slices
+            | Kind::Nat44Elsewhere
+            | Kind::Siit
+            | Kind::Siit10k => Some(Gateway::start(&lab, kind, load.population, (hosts * inside, sessions), None)?),
             Kind::Lwaftr | Kind::MapE | Kind::MapT => {
                 let service = population::service(kind, &setup);
                 Some(Gateway::start(&lab, kind, load.population, (4000, 1000), Some(service))?)

@@ -25,7 +25,7 @@ use tombolo_engine::plan::{OwnAddresses, Service, ServiceKind};
 use tombolo_engine::service::nat44::Nat44;
 use tombolo_engine::service::nat64::Nat64;
 use tombolo_engine::service::siit::{Hairpinning, Role, Siit};
-use tombolo_fastpath::{FastPath, Mode, PinnedMemory, Routes, Settings};
+use tombolo_fastpath::{FastPath, Mode, PinnedMemory, Routes, Settings, Slices};
 use tombolo_io::netfilter::{Entrance, Entrances};
 use tombolo_lab::Lab;
 use tombolo_tables::Tables;
@@ -38,6 +38,7 @@ use tombolo_tables::tables::Capacity;
 use tombolo_tables::tick::Tick;
 use tombolo_wire::Prefix64;
 
+use crate::cluster;
 use crate::contender::Kind;
 use crate::population::Population;
 
@@ -107,11 +108,13 @@ impl Gateway {
     ) -> Result<Self> {
         let directory = PathBuf::from(format!("/sys/fs/bpf/{}", lab.id()));
         let mut memory = PinnedMemory::open(&directory, "bench")?;
-        let plan = plan(service.unwrap_or_else(|| usual(kind, population.pool())), room, population.hosts());
+        let mut plan = plan(service.unwrap_or_else(|| usual(kind, population.pool())), room, population.hosts());
+        plan.cluster = cluster::cluster(kind);
         let mut recorder = Recorder(&mut memory, Vec::new());
         let tables = Tables::new(&mut recorder, plan.capacity, HashKey::new([11, 22, 33, 44]))?;
         let spans = recorder.1;
         let routes = lab.node("gateway")?.run(|| Routes::open(&memory))??;
+        let _slices = plan.cluster.as_deref().map(|cluster| Slices::open(&memory, cluster)).transpose()?;
         // As the daemon has it by default.
         let settings = Settings {
             entrances: Entrances { others: Some(Entrance::ByRoute), ..Entrances::default() },
@@ -233,9 +236,10 @@ fn usual(kind: Kind, (first, last): (Ipv4Addr, Ipv4Addr)) -> ServiceKind {
     };
     let allocation = if kind.has_blocks() { Allocation::Blocks(BLOCKS) } else { Allocation::Ports };
     let pool = Pool::new(vec![range]).with_allocation(allocation);
+    let pool = if kind.has_slices() { cluster::cut(pool) } else { pool };
     let policy = Policy::default();
     match kind {
-        Kind::Nat44 | Kind::Nat44Blocks => ServiceKind::Nat44(Nat44 {
+        Kind::Nat44 | Kind::Nat44Blocks | Kind::Nat44Slices | Kind::Nat44Elsewhere => ServiceKind::Nat44(Nat44 {
             inside: AddressRanges::new([Ipv4Addr::new(10, 0, 0, 0)..=Ipv4Addr::new(10, 255, 255, 255)]),
             untranslated: AddressRanges::default(),
             exempt: Exemptions::default(),

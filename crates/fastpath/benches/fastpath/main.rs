@@ -11,6 +11,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a benchmark says why it stopped by panicking")]
 
+mod cluster;
 mod contender;
 mod gateway;
 mod machine;
@@ -51,7 +52,7 @@ const fn homes(inward: bool, frames: u32) -> Load {
     Load { ports: (50, 1), population: Population::Homes, inward, frames }
 }
 
-const SERIES: [Series; 17] = [
+const SERIES: [Series; 18] = [
     Series {
         name: "ceiling",
         load: one((4000, 250), 1_000_000),
@@ -93,6 +94,12 @@ const SERIES: [Series; 17] = [
         load: homes(false, 1_000_000),
         creates: true,
         contenders: &[Kind::Nat64, Kind::Nat64Blocks, Kind::Nat44, Kind::Nat44Blocks],
+    },
+    Series {
+        name: "cluster",
+        load: homes(false, 2_000_000),
+        creates: false,
+        contenders: &[Kind::Redirect4, Kind::Plain4, Kind::Nat44, Kind::Nat44Slices, Kind::Nat44Elsewhere],
     },
     Series {
         name: "lwaftr",
@@ -272,6 +279,22 @@ fn say_ratio(one: &str, other: &str, rates: (&[f64], &[f64]), lost: u64, remarks
     ));
 }
 
+/// What a step takes: by how much a frame through one contender takes longer than through another, in nanoseconds.
+const STEPS: [(&str, Kind, Kind); 2] = [
+    ("is the slice this node's", Kind::Nat44Slices, Kind::Nat44),
+    ("sending it to another node", Kind::Nat44Elsewhere, Kind::Redirect4),
+];
+
+fn say_steps(contenders: &[Contender], rates: &[Vec<f64>]) {
+    let of = |kind: Kind| contenders.iter().position(|contender| contender.name() == kind.name()).map(|n| &rates[n]);
+    for (step, with, without) in STEPS {
+        let Some((with, without)) = of(with).zip(of(without)) else { continue };
+        let mut nanos: Vec<f64> = with.iter().zip(without).map(|(with, without)| 1e9 / with - 1e9 / without).collect();
+        let nanos = (median(&mut nanos), nanos[0], nanos[nanos.len() - 1]);
+        say(&format!("  {step}: {:.1} ns a frame ({:.1} to {:.1})", nanos.0, nanos.1, nanos.2));
+    }
+}
+
 /// The contenders of a series, with what they need filled.
 fn contenders(series: &Series, without: &str) -> Vec<Contender> {
     let kinds = series.contenders.iter().filter(|kind| !without.split(',').any(|word| word == kind.name()));
@@ -347,6 +370,7 @@ fn measure(series: &Series, rounds: usize, without: &str, against: Option<&str>,
             contender.remarks()
         ));
     }
+    say_steps(&contenders, &rates);
 }
 
 fn median(values: &mut [f64]) -> f64 {

@@ -1,17 +1,20 @@
-//! What stateless services look up, in arrays of the programs' own: explicit mappings, softwires,
-//! rules. They are made anew with each plan and go with its programs, so that a reload exchanges
+//! What the programs look up of a plan, in arrays of their own: explicit mappings, softwires, rules, and which
+//! subscribers were given a slice of the cluster. They are made anew with each plan and go with its programs, so that a reload exchanges
 //! both in one instant.
 
 mod array;
 mod map_rules;
 mod mappings;
+mod pins;
 mod softwires;
 
 use aya::{Ebpf, EbpfLoader};
+use tombolo_engine::mapping::slices::PoolSlices;
 
 use self::array::Content;
 use self::map_rules::MapRules;
 use self::mappings::Mappings;
+use self::pins::Pins;
 use self::softwires::Softwires;
 use crate::error::FastPathError;
 use crate::record::PlanRecord;
@@ -23,11 +26,16 @@ pub(crate) struct LookupTables {
     mappings: Mappings,
     softwires: Softwires,
     rules: MapRules,
+    pins: Pins,
 }
 
 impl LookupTables {
-    pub(crate) fn new<'p>(tables: impl Iterator<Item = Table<'p>>) -> Result<Self, FastPathError> {
-        let mut made = Self::default();
+    /// Of pools that are cut into slices, with the places of their services.
+    pub(crate) fn new<'p>(
+        tables: impl Iterator<Item = Table<'p>>,
+        pools: impl Iterator<Item = (u8, &'p PoolSlices)>,
+    ) -> Result<Self, FastPathError> {
+        let mut made = Self { pins: Pins::new(pools), ..Self::default() };
         for table in tables {
             match table {
                 Table::Mappings(rows) => made.mappings = Mappings::new(rows).map_err(FastPathError::Explicit)?,
@@ -51,12 +59,14 @@ impl LookupTables {
     /// Makes the arrays of the programs as large as the tables.
     pub(crate) fn size<'l, 'g>(&self, loader: &'l mut EbpfLoader<'g>) -> &'l mut EbpfLoader<'g> {
         self.contents().for_each(|content| content.size(loader));
+        self.pins.size(loader);
         loader
     }
 
     /// Copies the tables into the arrays, before any packet is there.
-    pub(crate) fn fill(&self, programs: &Ebpf) -> Result<(), FastPathError> {
-        self.contents().try_for_each(|content| content.fill(programs))
+    pub(crate) fn fill(&self, programs: &mut Ebpf) -> Result<(), FastPathError> {
+        self.contents().try_for_each(|content| content.fill(programs))?;
+        self.pins.fill(programs)
     }
 
     fn contents(&self) -> impl Iterator<Item = Content<'_>> {

@@ -1,12 +1,14 @@
 //! What the programs keep on each processor.
 
+use super::cluster::NODES;
+
 tombolo_records::constants! {
     /// Reasons for passing a packet on that have a counter.
     pub(crate) const MISSES: usize as MISSES_MAX = 64;
     /// Numbers that services may have.
     pub(crate) const NUMBERS: usize as SERVICE_NUMBERS = 256;
     /// Bytes that the programs keep for themselves behind the counters (scratch.h).
-    pub(crate) const SCRATCH_BYTES: usize = 1240;
+    pub(crate) const SCRATCH_BYTES: usize = 1256;
 }
 
 tombolo_records::records! {
@@ -26,6 +28,8 @@ tombolo_records::records! {
         to_stack: u64,
         /// Packets passed on, by the numbers of src/miss.rs.
         passed: [u64; MISSES],
+        /// Packets that were redirected to each node of the cluster, and by each to this one.
+        redirected: [[u64; NODES]; 2],
     }
 
     /// What is shared of `struct scratch`.

@@ -22,6 +22,8 @@ tombolo_records::records! {
         /// What the kernel's stack takes no packets of that come in there, and more about what it takes: a bit each,
         /// `REFUSES_IPV4` and so on.
         stack_refuses: u8,
-        unused: [u8; 3],
+        /// Other nodes of the cluster redirect through it, where such interfaces are listed.
+        is_core: u8,
+        unused: [u8; 2],
     }
 }

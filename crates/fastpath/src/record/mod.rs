@@ -1,6 +1,7 @@
 //! The records that the programs share with this crate. The build script reads them too, and writes
 //! the header that `bpf/` has them from.
 
+mod cluster;
 mod counters;
 mod interface;
 mod lookup;
@@ -9,6 +10,7 @@ mod route;
 mod service;
 mod tap;
 
+pub(crate) use cluster::*;
 pub(crate) use counters::*;
 pub(crate) use interface::*;
 pub(crate) use lookup::*;
@@ -21,6 +23,7 @@ pub(crate) use tap::*;
 #[allow(dead_code, reason = "the build script asks for it")]
 pub(crate) fn records() -> Vec<tombolo_records::Record> {
     let of = [
+        cluster::records(),
         service::records(),
         plan::records(),
         lookup::records(),
@@ -36,6 +39,7 @@ pub(crate) fn records() -> Vec<tombolo_records::Record> {
 #[allow(dead_code, reason = "the build script asks for it")]
 pub(crate) fn constants() -> Vec<tombolo_records::Constant> {
     let of = [
+        cluster::constants(),
         service::constants(),
         plan::constants(),
         lookup::constants(),

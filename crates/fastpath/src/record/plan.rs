@@ -1,5 +1,6 @@
 //! What the configuration decides, as the programs have it.
 
+use super::cluster::{ClusterRecord, HashKeyRecord};
 use super::service::{PrefixRecord, Range, ServiceRecord};
 
 tombolo_records::constants! {
@@ -31,9 +32,8 @@ tombolo_records::records! {
 
     /// The whole of it.
     plain pub(crate) struct PlanRecord as plan {
-        /// The secret of the tables' hash (crates/tables/src/hash.rs).
-        hash_key: [u32; 6],
-        hash_offset: u64,
+        /// That of the tables' keys.
+        hash_key: HashKeyRecord,
         /// Sizes of the tables (crates/tables).
         inside_buckets: u32,
         subscriber_buckets: u32,
@@ -81,6 +81,7 @@ tombolo_records::records! {
         /// Prefixes in which any service shows IPv4 hosts, the engine's among them. The first that is
         /// absent ends the list.
         prefixes: [PrefixRecord; SERVICES],
+        cluster: ClusterRecord,
         services: [ServiceRecord; SERVICES],
     }
 }

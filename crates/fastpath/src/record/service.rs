@@ -230,7 +230,10 @@ tombolo_records::records! {
         /// Port of remotes whose TCP is the engine's, which rewrites what is said there; as on the wire, 0 if there is
         /// none.
         control_port: u16,
-        reserved: [u8; 2],
+        /// In a cluster: SLICED and so on,
+        slicing: u8,
+        /// and how many entries of `slices` there are.
+        slice_ranges: u8,
         prefix: PrefixRecord,
         /// Bits of an IPv6 address that tell subscribers apart, as on the wire.
         subscriber_mask: [u64; 2],
@@ -248,6 +251,8 @@ tombolo_records::records! {
         mesh: [Range; RANGES],
         /// lwAFTR: its addresses.
         local: [[u64; 2]; LOCALS],
+        /// In a cluster: ranges of the pool as they are cut into slices.
+        slices: [Range; RANGES],
     }
 }
 

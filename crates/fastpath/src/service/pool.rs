@@ -12,7 +12,7 @@ use tombolo_engine::mapping::pool::{Owner, Pool, PoolRange, PortRanges};
 use super::parts::{fill, mask};
 use crate::record::{
     AllocationRecord, CLAIM_NO_ICMP, PORT_GROUPS, PoolPorts, PoolRecord, PortRuns, Ports, RANGES, Range,
-    SERVICE_ENGINE_BINDS, ServiceRecord, halves,
+    SERVICE_ENGINE_BINDS, SLICED, SLICED_BY_ENGINE, SLICED_PINS, ServiceRecord, halves,
 };
 
 impl ServiceRecord {
@@ -37,6 +37,24 @@ impl ServiceRecord {
                 None => self.flags |= SERVICE_ENGINE_BINDS,
             },
         }
+        self.set_slices(pool)
+    }
+
+    /// In a cluster. To be set when it is known in which portions ports are handed out.
+    fn set_slices(&mut self, pool: &Pool) -> Result<(), &'static str> {
+        let Some(slices) = pool.slices() else { return Ok(()) };
+        if slices.ranges().len() > RANGES {
+            return Err("its pool has more ranges than the fast path has room for");
+        }
+        self.slice_ranges = u8::try_from(slices.ranges().len()).unwrap_or(u8::MAX);
+        for (entry, (first, last)) in self.slices.iter_mut().zip(slices.ranges()) {
+            *entry = Range { first: first.to_bits(), last: last.to_bits() };
+        }
+        let has_pins = slices.pins().len() > 0;
+        let is_computed = matches!(pool.allocation(), Allocation::Deterministic(_));
+        self.slicing = SLICED
+            | if has_pins { SLICED_PINS } else { 0 }
+            | if is_computed && self.allocation.share_size == 0 { SLICED_BY_ENGINE } else { 0 };
         Ok(())
     }
 

@@ -97,7 +97,7 @@ fn sum(bytes: &[u8]) -> u32 {
     sum
 }
 
-fn verifies(header: &[u8]) -> bool {
+pub(crate) fn verifies(header: &[u8]) -> bool {
     let mut sum = sum(header);
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);

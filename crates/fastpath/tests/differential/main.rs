@@ -12,6 +12,7 @@
 #![expect(clippy::unwrap_used, reason = "a test")]
 
 mod borders;
+mod cluster;
 mod compare;
 mod objects;
 mod packets;
@@ -20,6 +21,7 @@ mod portions;
 mod softwires;
 mod world;
 
+use tombolo_engine::Verdict;
 use tombolo_fastpath::trial::Trial;
 
 use crate::compare::{expected_in_tc, expected_in_xdp, same_packet};
@@ -69,10 +71,40 @@ fn programs_decide_as_the_engine_does() {
             assert!(enough, "{name}: hardly a packet was translated: {score:?}");
             let binds = BINDING.iter().any(|part| name.contains(part));
             assert!(trials < 1000 || !binds || score.bindings > 0, "{name}: no binding was made: {score:?}");
+            let is_cluster = world.slices.is_some();
+            assert!(trials < 1000 || !is_cluster || score.redirected > 20, "{name}: little was redirected: {score:?}");
+            if is_cluster && trials >= 1000 && program == Program::Tc {
+                let [to, by] = world.trials.counters().unwrap().redirected.map(|nodes| nodes.iter().sum::<u64>());
+                assert!(to >= score.redirected && by > 0, "{name}: the programs have counted {to}, {by}: {score:?}");
+            }
             total.add(&score);
         }
     }
     println!("all: {total:?}");
+}
+
+/// Programs that reckon a slice in another way are found out by a few hundred packets.
+#[test]
+fn another_decision_about_slices_is_noticed() {
+    if !nix::unistd::geteuid().is_root() {
+        println!("SKIPPED: comparing the programs with the engine needs root");
+        return;
+    }
+    let (name, plan, build) = cluster::cases().remove(0);
+    for (number, (what, theirs)) in cluster::wrong(&plan).into_iter().enumerate() {
+        let mut world = World::with_programs_of(&plan, &theirs, &format!("{}-wrong-{number}", std::process::id()));
+        let mut numbers = Numbers(number as u64);
+        let mut score = Score::default();
+        let tried = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            for _ in 0..3000 {
+                world.disturb(&mut numbers);
+                let frame = build(&mut numbers, &world);
+                try_one(&mut world, Program::Xdp, &frame, &mut score, name);
+            }
+        }));
+        assert!(tried.is_err(), "nobody notices that {what} is another one in the programs: {score:?}");
+        println!("{what}: noticed after {} packets that were taken", score.translated);
+    }
 }
 
 /// Random words, and those that lie at an edge of the halves.
@@ -106,6 +138,7 @@ fn programs_hash_as_the_tables_do() {
 struct Score {
     translated: u64,
     bindings: u64,
+    redirected: u64,
     passed: u64,
     forwarded_by_engine_only: u64,
     left_half_done: u64,
@@ -115,6 +148,7 @@ impl Score {
     fn add(&mut self, other: &Self) {
         self.translated += other.translated;
         self.bindings += other.bindings;
+        self.redirected += other.redirected;
         self.passed += other.passed;
         self.forwarded_by_engine_only += other.forwarded_by_engine_only;
         self.left_half_done += other.left_half_done;
@@ -140,7 +174,11 @@ fn try_one(world: &mut World, program: Program, frame: &[u8], score: &mut Score,
         return;
     }
     world.put_back(&before);
-    let (verdict, sent) = world.engine(&frame[14..], tick);
+    let way = world.engine_way(&frame[14..], tick);
+    let Some((verdict, sent)) = way else {
+        assert_eq!(translated, None, "{name}: the kernel would have refused {frame:02x?}");
+        return;
+    };
     let by_engine = world.copy();
     let Some(bytes) = translated else {
         if !world.untouched(&before, &after) {
@@ -151,19 +189,23 @@ fn try_one(world: &mut World, program: Program, frame: &[u8], score: &mut Score,
             let trace = || format!("{name}: a packet that was passed on left a trace: {frame:02x?}");
             assert!(is_stuck || made_binding && world.same_sessions(&before, &after), "{}", trace());
             world.put_back(&after);
-            assert_eq!(world.engine(&frame[14..], tick).0, verdict, "{}", trace());
+            assert_eq!(world.engine_way(&frame[14..], tick).unwrap().0, verdict, "{}", trace());
             world.check();
             score.left_half_done += 1;
         }
         score.passed += 1;
-        score.forwarded_by_engine_only += u64::from(verdict == tombolo_engine::Verdict::Forward);
+        score.forwarded_by_engine_only += u64::from(verdict == Verdict::Forward);
         return;
     };
     score.translated += 1;
     let context =
         || format!("{name}, {program:?}: frame {frame:02x?}, translated {bytes:02x?}, engine {verdict:?} {sent:02x?}");
-    assert_eq!((verdict, sent.len()), (tombolo_engine::Verdict::Forward, 1), "{}", context());
+    assert!(matches!(verdict, Verdict::Forward | Verdict::Redirect(_)) && sent.len() == 1, "{}", context());
     let expected = match program {
+        Program::Xdp if world.slices.is_some() => {
+            cluster::forwarded(&sent[0]).unwrap_or_else(|| panic!("{}: the kernel would have refused it", context()))
+        }
+        Program::Tc if world.slices.is_some() => sent[0].clone(),
         Program::Xdp => expected_in_xdp(&sent[0]),
         Program::Tc => expected_in_tc(&sent[0]),
     };
@@ -179,5 +221,11 @@ fn try_one(world: &mut World, program: Program, frame: &[u8], score: &mut Score,
     }
     let ethertype = u16::from_be_bytes([bytes[12], bytes[13]]);
     assert_eq!(ethertype, if expected[0] >> 4 == 4 { 0x0800 } else { 0x86dd }, "{}", context());
+    if let Verdict::Redirect(_) = verdict {
+        score.redirected += 1;
+        // The packet in it is as it came, whatever it is.
+        assert_eq!(&bytes[14..14 + expected.len()], &expected, "{}", context());
+        return;
+    }
     same_packet(&bytes[14..], &expected, new_binding).unwrap_or_else(|why| panic!("{}: {why}", context()));
 }

@@ -120,6 +120,7 @@ pub(crate) fn all() -> Vec<Case> {
     cases.extend(crate::portions::cases());
     cases.extend(crate::softwires::cases());
     cases.extend(crate::borders::cases());
+    cases.extend(crate::cluster::cases());
     cases
 }
 
@@ -174,7 +175,7 @@ fn siit_case(name: &'static str, role: Role, hairpinning: Hairpinning, prefix: O
 }
 
 /// A NAT64 and a NAT44 side by side, which have these numbers: after reloads others than their places.
-fn both_case(name: &'static str, numbers: [u8; 2], policy: Policy) -> Case {
+pub(crate) fn both_case(name: &'static str, numbers: [u8; 2], policy: Policy) -> Case {
     let (_, nat64, _) =
         nat64_case("", "64:ff9b::/96", policy, TranslateSettings::default(), vec![pool(1024..=1060, 0)]);
     let slots = nat64.outside_slots().unwrap();
@@ -252,7 +253,7 @@ fn nested_case(name: &'static str) -> Case {
 }
 
 /// Two NAT64s, and packets to the one that come out of either (RFC 6146 section 3.5).
-fn round_case(name: &'static str) -> Case {
+pub(crate) fn round_case(name: &'static str) -> Case {
     let prefixes = ["64:ff9b::/96", "2001:db8:64::/96"];
     let (_, plan, plain) = two_nat64(name, prefixes);
     let prefixes = prefixes.map(|prefix| prefix.parse::<Prefix64>().unwrap());

@@ -10,7 +10,7 @@ use tombolo_engine::mechanism::napt::Nat;
 use tombolo_engine::packet::{HEADROOM, Offload, Packet};
 use tombolo_engine::{DropReason, Engine, Now, Plan, Verdict};
 use tombolo_fastpath::trial::Trials;
-use tombolo_fastpath::{PinnedMemory, Settings};
+use tombolo_fastpath::{PinnedMemory, Settings, Slices};
 use tombolo_tables::binding::{Binding, BindingId, BindingRecord};
 use tombolo_tables::hash::HashKey;
 use tombolo_tables::memory::{Backing, MemoryError, MemorySource};
@@ -18,7 +18,7 @@ use tombolo_tables::subscriber::SubscriberId;
 use tombolo_tables::{Tables, audit};
 
 use crate::packets::Numbers;
-use crate::softwires;
+use crate::{cluster, softwires};
 
 /// Where in a binding's record is when its first session was seen.
 const SEEN: usize = std::mem::offset_of!(BindingRecord, seen);
@@ -30,6 +30,8 @@ pub(crate) struct World {
     pub(crate) trials: Trials,
     pub(crate) tables: Arc<Tables>,
     pub(crate) plan: Plan,
+    /// In a cluster.
+    pub(crate) slices: Option<Slices>,
     engine: Engine,
     spans: Vec<(&'static str, Arc<dyn Backing>, usize)>,
     directory: PathBuf,
@@ -53,6 +55,11 @@ impl MemorySource for Recorder<'_> {
 
 impl World {
     pub(crate) fn new(plan: &Plan, name: &str) -> Self {
+        Self::with_programs_of(plan, plan, name)
+    }
+
+    /// A world whose engine goes by `plan`, and whose programs by `theirs`.
+    pub(crate) fn with_programs_of(plan: &Plan, theirs: &Plan, name: &str) -> Self {
         let directory = PathBuf::from(format!("/sys/fs/bpf/tombolo-test-{name}"));
         let mut memory = PinnedMemory::open(&directory, "test").unwrap();
         let mut recorder = Recorder { memory: &mut memory, spans: Vec::new() };
@@ -61,10 +68,21 @@ impl World {
         let tables = Arc::new(tables);
         let now = Now(u64::from(tick()) << 30);
         assert_eq!(tombolo_engine::static_bindings::reconcile(&tables, plan, now), Vec::new());
-        let trials = Trials::new(&memory, &tables, plan, Settings::default()).unwrap();
+        let slices = plan.cluster.as_deref().map(|cluster| Slices::open(&memory, cluster).unwrap());
+        let settings = if slices.is_some() { cluster::settings() } else { Settings::default() };
+        let trials = Trials::new(&memory, &tables, theirs, settings).unwrap();
         let engine = Engine::new(Arc::clone(&tables), [7; 32], 0, 1);
-        let mut world =
-            Self { trials, tables, plan: plan.clone(), engine, spans, directory, empty: Vec::new(), _memory: memory };
+        let mut world = Self {
+            trials,
+            tables,
+            plan: plan.clone(),
+            slices,
+            engine,
+            spans,
+            directory,
+            empty: Vec::new(),
+            _memory: memory,
+        };
         world.empty = world.copy();
         world
     }
@@ -82,6 +100,15 @@ impl World {
             // SAFETY: as above; the tables make no references into the span that live across calls.
             unsafe { std::ptr::copy_nonoverlapping(copy.as_ptr(), span.base().as_ptr(), *bytes) };
         }
+    }
+
+    /// What the engine makes of an IP packet that arrives, and the kernel before and after it, where that stands there
+    /// ([`cluster`]); without the kernel's last hop, which TC leaves to it. Nothing if the kernel lets it not come so far.
+    pub(crate) fn engine_way(&mut self, packet: &[u8], tick: u32) -> Option<(Verdict, Vec<Vec<u8>>)> {
+        if self.slices.is_none() {
+            return Some(self.engine(packet, tick));
+        }
+        Some(self.engine(&cluster::forwarded(packet)?, tick))
     }
 
     /// What the engine makes of an IP packet.
@@ -111,6 +138,7 @@ impl World {
 
     /// Now and then: sessions get older, the tables are emptied, a router says how small a path is.
     pub(crate) fn disturb(&mut self, numbers: &mut Numbers) {
+        cluster::disturb(self, numbers);
         if numbers.one_in(700) {
             self.put_back(&self.empty);
         }
