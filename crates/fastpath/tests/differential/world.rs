@@ -228,8 +228,10 @@ impl World {
         let mut copy = copy.clone();
         for ((name, ..), bytes) in self.spans.iter().zip(&mut copy) {
             if *name == "sessions" && !with_touched {
-                // A line is marked when it was found full, whatever came of it.
+                // A line is marked when it was found full, whatever came of it. And a permission is renewed before
+                // the session is made that it is for.
                 bytes.chunks_mut(64).for_each(|line| line[48] &= !0x40);
+                bytes.chunks_mut(16).for_each(|entry| entry[12..].fill(0));
             }
             if *name == "sessions" {
                 let is_free = |entry: &&mut [u8]| entry[0] & !0x40 == 0 && entry[1..8].iter().all(|byte| *byte == 0);
