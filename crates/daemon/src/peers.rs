@@ -7,10 +7,13 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use ipnet::{IpNet, Ipv6Net};
+use tombolo_engine::Now;
 use tombolo_engine::cluster::{Cluster, LOCATOR_LENGTH, Node};
+use tombolo_io::clock::monotonic_nanos;
 use tombolo_io::host::{Host, PresenceWatch};
 use tombolo_io::worker::StopSignal;
 
+use crate::copies::Copies;
 use crate::core_paths::CorePaths;
 use crate::provision::redirects;
 use crate::running::Running;
@@ -21,8 +24,9 @@ const WAIT: Duration = Duration::from_millis(250);
 /// How often is looked although nothing was heard.
 const PERIOD: Duration = Duration::from_secs(2);
 
-/// The part of the gateway, in its health.
+/// The parts of the gateway, in its health.
 const PART: &str = "cluster";
+const COPIES: &str = "copies";
 
 /// The running thread.
 #[derive(Debug)]
@@ -133,6 +137,18 @@ impl Follower {
             *known = now;
         }
         self.cluster.set_serving(|number| self.known.get(number) == Some(&Presence::Serving));
+        let copies = self.running.copies.as_deref();
+        let has_copy = |node| copies.is_some_and(|copies| copies.has(node));
+        self.cluster.set_copied(has_copy, Now(monotonic_nanos()).tick());
+        let standings = copies.map(Copies::standings).unwrap_or_default();
+        let serving = self.cluster.nodes().iter().zip(&standings).enumerate();
+        let serving = serving.filter(|(number, _)| *number != own && self.cluster.serves(*number));
+        let faults = serving.flat_map(|(_, (node, copying))| {
+            let [to, from] = &copying.faults;
+            let to = to.iter().map(|why| format!("node {} has no copy of this node's slices: {why}", node.name));
+            to.chain(from.iter().map(|why| format!("there is no copy of node {}'s slices: {why}", node.name)))
+        });
+        self.running.health.set(COPIES, faults.collect());
         let (cluster, own) = (&self.cluster, self.cluster.own());
         if let Err(error) = self.paths.look(cluster.nodes(), |number| number != own && cluster.serves(number)) {
             tracing::debug!("nobody knows whether the network between the nodes carries what they redirect: {error}");

@@ -201,6 +201,7 @@ impl Engine {
                 own: &plan.own,
                 pcp: &plan.pcp,
                 standing: None,
+                is_acting: false,
                 worker,
                 notes: Notes(None),
             };
@@ -373,6 +374,7 @@ impl Engine {
             own: &plan.own,
             pcp: &plan.pcp,
             standing: plan.cluster.as_deref().map(|cluster| Standing { cluster, hops: Hops::None }),
+            is_acting: false,
             worker: &mut self.worker,
             notes,
         };

@@ -46,6 +46,8 @@ pub(crate) struct Work<'a> {
     pub(crate) pcp: &'a PcpAddresses,
     /// None where there is no cluster.
     pub(crate) standing: Option<Standing<'a>>,
+    /// The packet is served in the place of its slice's owner: nothing is granted.
+    pub(crate) is_acting: bool,
     pub(crate) worker: &'a mut Worker,
     pub(crate) notes: Notes<'a>,
 }
@@ -86,6 +88,7 @@ impl Work<'_> {
             own: self.own,
             pcp: self.pcp,
             standing: self.standing,
+            is_acting: self.is_acting,
             worker: &mut *self.worker,
             notes: self.notes.lend(),
         }

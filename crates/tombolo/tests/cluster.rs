@@ -48,7 +48,23 @@ struct Cluster {
 
 impl Cluster {
     fn up() -> Self {
-        let scenario = Scenario::named("cluster").unwrap();
+        Self::of(Scenario::named("cluster").unwrap())
+    }
+
+    /// The same, where backups have copies of the bindings.
+    fn with_copies() -> Self {
+        let mut scenario = Scenario::named("cluster").unwrap();
+        let certificates = format!("{}/../cluster/tests/certificates", env!("CARGO_MANIFEST_DIR"));
+        for (node, text) in scenario.gateways.iter_mut().filter(|(node, _)| node.starts_with('n')) {
+            text.push_str(&format!(
+                "[cluster.replication]\naddresses = {{ n1 = \"2001:db8:c::1\", n2 = \"2001:db8:c::2\", n3 = \"2001:db8:c::3\" }}\n\
+                 ca = \"{certificates}/ca.pem\"\ncertificate = \"{certificates}/{node}.pem\"\nkey = \"{certificates}/{node}.key\"\n"
+            ));
+        }
+        Self::of(scenario)
+    }
+
+    fn of(scenario: Scenario) -> Self {
         let lab = Lab::create(&scenario.topology).unwrap();
         let routers = scenario.routers.iter().map(|(node, text)| lab.start_router(node, text).unwrap()).collect();
         let echo = Peer::udp_echo(lab.node("server").unwrap(), SERVER.parse().unwrap()).unwrap();
@@ -221,11 +237,21 @@ fn flows_by(cluster: &Cluster, flows: &[Flow], node: &str) -> Vec<bool> {
 fn during(cluster: &mut Cluster, node: &str, fault: impl FnOnce(&mut Cluster)) -> Vec<Effect> {
     let flows = Flow::all(&cluster.lab);
     let by_the_node = flows_by(cluster, &flows, node);
+    under_load(cluster, &flows, &by_the_node, fault)
+}
+
+/// The same of these flows, of which some pass the node.
+fn under_load(
+    cluster: &mut Cluster,
+    flows: &[Flow],
+    by_the_node: &[bool],
+    fault: impl FnOnce(&mut Cluster),
+) -> Vec<Effect> {
     let stop = AtomicBool::new(false);
     let since = Instant::now();
     std::thread::scope(|scope| {
         let _ends = EndOnDrop(&stop);
-        let (stop, flows) = (&stop, &flows);
+        let stop = &stop;
         for flow in flows {
             scope.spawn(move || while flow.receive() || !stop.load(Ordering::Acquire) {});
         }
@@ -240,7 +266,7 @@ fn during(cluster: &mut Cluster, node: &str, fault: impl FnOnce(&mut Cluster)) -
         fault(cluster);
         std::thread::sleep(Duration::from_millis(1500));
     });
-    flows.iter().zip(by_the_node).map(|(flow, by)| flow.effect(since, by)).collect()
+    flows.iter().zip(by_the_node).map(|(flow, by)| flow.effect(since, *by)).collect()
 }
 
 /// Says what was seen, for the figures of the documentation.
@@ -527,4 +553,140 @@ fn a_narrow_core_keeps_a_node_out(cluster: &mut Cluster) {
     cluster.command("n3", "ip link set core0 mtu 1600");
     cluster.wait_for_all();
     cluster.wait_for_slices();
+}
+
+/// Connections of each host.
+const CONNECTIONS: usize = 5;
+
+impl Cluster {
+    /// Waits until each backup has a complete copy.
+    fn wait_for_copies(&self) {
+        let are_complete = |node: &str| {
+            let shown = rows(&self.command(node, &format!("{TOMBOLO} show peers --json")));
+            let count = |key: &str| shown.iter().filter(|row| row[key] == "complete").count();
+            count("copy_there") == 1 && count("copy_here") == 1 && shown.iter().all(|row| row["pending"] == 0)
+        };
+        let all = || ["n1", "n2", "n3"].iter().all(|node| are_complete(node)).then_some(());
+        let found = wait_until("copies", PATIENCE, all);
+        found
+            .unwrap_or_else(|error| panic!("{error}\n{}", self.command("n1", &format!("{TOMBOLO} show peers --json"))));
+    }
+
+    /// Connections of all hosts to a server that says what it hears.
+    fn connections(&self) -> Vec<(String, TcpStream)> {
+        let listener = self.lab.node("server").unwrap().run(|| TcpListener::bind("198.51.100.2:9").unwrap()).unwrap();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                std::thread::spawn(move || {
+                    let mut bytes = [0; 64];
+                    while let Ok(count @ 1..) = stream.read(&mut bytes) {
+                        if stream.write_all(&bytes[..count]).is_err() {
+                            break;
+                        }
+                    }
+                });
+            }
+        });
+        let mut connections = Vec::new();
+        for (host, network, count, to) in BOUND {
+            for number in 0..count {
+                let address = match host {
+                    "home" => format!("10.{}.0.2", number + 1),
+                    _ => format!("{network}{}", number + 2),
+                };
+                let (address, to): (IpAddr, SocketAddr) =
+                    (address.parse().unwrap(), format!("{to}:9").parse().unwrap());
+                for _ in 0..CONNECTIONS {
+                    let connect = || {
+                        let socket = socket2(address);
+                        nix::sys::socket::connect(std::os::fd::AsRawFd::as_raw_fd(&socket), &storage(to)).unwrap();
+                        TcpStream::from(socket)
+                    };
+                    let stream = self.lab.node(host).unwrap().run(connect).unwrap();
+                    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+                    connections.push((format!("{host} {number}"), stream));
+                }
+            }
+        }
+        connections
+    }
+}
+
+/// A socket of TCP with an address of its own.
+fn socket2(address: IpAddr) -> std::os::fd::OwnedFd {
+    use nix::sys::socket::{AddressFamily, SockFlag, SockType, bind, socket};
+    let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+    let socket = socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
+    bind(std::os::fd::AsRawFd::as_raw_fd(&socket), &storage(SocketAddr::new(address, 0))).unwrap();
+    socket
+}
+
+fn storage(address: SocketAddr) -> nix::sys::socket::SockaddrStorage {
+    address.into()
+}
+
+/// How many of them are alive, which is tried on all of them at once.
+fn alive(connections: &[(String, TcpStream)]) -> usize {
+    for (_, stream) in connections {
+        let mut stream = stream;
+        let _ = stream.write_all(b"are you there?");
+    }
+    let answers = |(_, stream): &&(String, TcpStream)| {
+        let mut stream: &TcpStream = stream;
+        let mut bytes = [0; 14];
+        stream.read_exact(&mut bytes).is_ok() && &bytes == b"are you there?"
+    };
+    connections.iter().filter(answers).count()
+}
+
+#[test]
+fn known_hosts_go_on_when_the_owner_of_their_slices_loses_its_power() {
+    if skip_without("known_hosts_go_on_when_the_owner_of_their_slices_loses_its_power", &["bird", "ip"]) {
+        return;
+    }
+    let mut cluster = Cluster::with_copies();
+    cluster.wait_for_slices();
+    let flows = cluster.subscribers();
+    for flow in &flows {
+        cluster.endpoint(flow, 10).unwrap_or_else(|| panic!("{} gets no answer", flow.name));
+    }
+    let connections = cluster.connections();
+    assert_eq!(alive(&connections), connections.len());
+    cluster.wait_for_copies();
+    let of_node = |cluster: &Cluster, node: &str| {
+        rows(&cluster.command(node, &format!("{TOMBOLO} show bindings --protocol udp --json"))).len()
+    };
+    eprintln!("bindings: {:?}", ["n1", "n2", "n3"].map(|node| of_node(&cluster, node)));
+
+    let by_all = vec![true; flows.len()];
+    let effects = under_load(&mut cluster, &flows, &by_all, |cluster| {
+        cluster.plug("n2", &["inside", "core", "outside"], false);
+    });
+    report("the owner of a third of the slices loses power", &effects);
+    assert!(effects.iter().any(|effect| effect.lost > 0), "nothing was lost, so nothing was tried");
+    for Effect { name, silence, .. } in &effects {
+        assert!(*silence <= SILENCE, "{name} was silent for {silence:?}");
+    }
+    let began = Instant::now();
+    let (there, all) = (alive(&connections), connections.len());
+    eprintln!("{there} of {all} connections live, after {:?}", began.elapsed());
+    assert_eq!(there, all);
+    let slices = rows(&cluster.command("n3", &format!("{TOMBOLO} show slices --json")));
+    let states: Vec<_> = slices.iter().map(|row| row["state"].as_str().unwrap()).collect();
+    assert_eq!(states, ["redirected", "acting", "own"], "{slices:?}");
+
+    // It is back, with its tables.
+    let effects = under_load(&mut cluster, &flows, &by_all, |cluster| {
+        cluster.plug("n2", &["inside", "core", "outside"], true);
+        cluster.wait_for_all();
+    });
+    report("it comes back", &effects);
+    cluster.wait_for_slices();
+    cluster.wait_for_copies();
+    assert_eq!(alive(&connections), all);
+    for flow in &flows {
+        cluster.endpoint(flow, 10).unwrap_or_else(|| panic!("{} gets no answer", flow.name));
+    }
 }
