@@ -565,7 +565,7 @@ impl Bench {
         let (started, mut trouble, mut go_on) = (Instant::now(), None, true);
         let is_here = self.placement.sharing == Sharing::Apart && self.gateway.ports().0.namespace.is_some();
         let watch = is_here.then(|| CoreWatch::begin(&self.placement.gateway));
-        let counters = CoreCounters::begin(&self.placement.gateway).filter(|_| is_here);
+        let counters = is_here.then(|| CoreCounters::begin(&self.placement.gateway)).flatten();
         let work = Work::now();
         let worked_before = self.gateway.worked_ns().filter(|_| is_here);
         let (rig, gateway) = (&mut self.rig, &mut self.gateway);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tombolo_engine::mapping::allocation::Allocation;
 use tombolo_engine::mapping::pool::{Parity, PortSpace, block_ports};
 use tombolo_engine::mechanism::napt::Nat;
+use tombolo_engine::mechanism::session_state::{PERMISSION, PERMISSION_TCP};
 use tombolo_engine::packet::{HEADROOM, Offload, Packet};
 use tombolo_engine::{DropReason, Engine, Now, Plan, Verdict};
 use tombolo_fastpath::trial::Trials;
@@ -231,7 +232,8 @@ impl World {
                 // A line is marked when it was found full, whatever came of it. And a permission is renewed before
                 // the session is made that it is for.
                 bytes.chunks_mut(64).for_each(|line| line[48] &= !0x40);
-                bytes.chunks_mut(16).for_each(|entry| entry[12..].fill(0));
+                let is_permission = |entry: &&mut [u8]| [PERMISSION.0, PERMISSION_TCP.0].contains(&(entry[1] & 15));
+                bytes.chunks_mut(16).filter(is_permission).for_each(|entry| entry[12..].fill(0));
             }
             if *name == "sessions" {
                 let is_free = |entry: &&mut [u8]| entry[0] & !0x40 == 0 && entry[1..8].iter().all(|byte| *byte == 0);
