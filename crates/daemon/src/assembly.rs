@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use ipnet::IpNet;
 use tombolo_config::{Host as HostSettings, MetricsAddress, Provision, Wording};
+use tombolo_engine::mechanism::{Fragments, ReassemblyLimits};
 use tombolo_engine::{Engine, Now, Plan, layout};
 use tombolo_fastpath::PinnedMemory;
 use tombolo_io::clock::monotonic_nanos;
@@ -193,10 +194,22 @@ impl Gateway {
         let plan = Arc::new(ArcSwap::from_pointee(plan));
         let probes = Arc::new(Probes::default());
         let taps = Arc::<Taps>::default();
-        let team = Team { settings, processors, state, plan: &plan, probes: &probes, taps: &taps, stop: &self.stop };
-        let (mut counters, mut queues) = (Vec::new(), Vec::new());
         let tun_queues = tun.into_queues();
         let count = tun_queues.len();
+        let [one, other, ..] = crate::state::secret()?;
+        let workers = u16::try_from(count).unwrap_or(u16::MAX);
+        let fragments = Arc::new(Fragments::new(ReassemblyLimits::default(), [one, other], workers));
+        let team = Team {
+            settings,
+            processors,
+            state,
+            fragments: &fragments,
+            plan: &plan,
+            probes: &probes,
+            taps: &taps,
+            stop: &self.stop,
+        };
+        let (mut counters, mut queues) = (Vec::new(), Vec::new());
         for queue in tun_queues {
             let started = team.start(queue, count)?;
             self.workers.push(started.worker);

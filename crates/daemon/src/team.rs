@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use tombolo_config::Host;
 use tombolo_engine::counters::Counters;
+use tombolo_engine::mechanism::Fragments;
 use tombolo_engine::{Engine, Plan};
 use tombolo_io::merge::Merging;
 use tombolo_io::queue::{QueueCounters, TunQueue};
@@ -20,6 +21,8 @@ pub(crate) struct Team<'a> {
     pub(crate) settings: &'a Host,
     pub(crate) processors: Vec<usize>,
     pub(crate) state: &'a State,
+    /// Those that wait for the others.
+    pub(crate) fragments: &'a Arc<Fragments>,
     pub(crate) plan: &'a Arc<ArcSwap<Plan>>,
     pub(crate) probes: &'a Arc<Probes>,
     pub(crate) taps: &'a Arc<Taps>,
@@ -40,6 +43,7 @@ impl Team<'_> {
         let number = queue.number();
         let (worker, count) = (u16::try_from(number).unwrap_or(u16::MAX), u16::try_from(count).unwrap_or(u16::MAX));
         let engine = Engine::new(Arc::clone(&self.state.tables), self.state.seed, worker, count);
+        let engine = engine.sharing(Arc::clone(self.fragments));
         let (counters, queue_counters) = (Arc::clone(engine.counters()), queue.counters());
         let handler = EngineHandler::new(engine, Arc::clone(self.plan), Arc::clone(self.probes), Arc::clone(self.taps));
         let pulse = handler.pulse();

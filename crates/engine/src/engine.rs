@@ -1,6 +1,6 @@
 //! A packet's way through the gateway: parse, classify, hand to the service, answer, count.
 //!
-//! One [`Engine`] a worker. Workers share the tables and nothing else.
+//! One [`Engine`] a worker. Workers share the tables and the fragments that wait for others, and nothing else.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::mechanism::offload::reconcile_offload;
 use crate::mechanism::redirect;
 use crate::mechanism::screen::{check_obstacle, check_obstacle_at_end};
 use crate::mechanism::slice;
-use crate::mechanism::{IcmpAnswer, Reassembly, ReassemblyLimits, Refusal, echo};
+use crate::mechanism::{Fragments, IcmpAnswer, ReassemblyLimits, Refusal, Room, echo};
 use crate::now::Now;
 use crate::own_addresses::AnsweredBy;
 use crate::packet::{HEADROOM, Offload, Outbox, Packet};
@@ -57,7 +57,9 @@ pub struct Engine {
     pub(crate) tables: Arc<Tables>,
     counters: Arc<Counters>,
     worker: Worker,
-    reassembly: Reassembly,
+    fragments: Arc<Fragments>,
+    /// For a datagram that came in fragments.
+    room: Room,
     /// Empty between packets; its memory is kept.
     between: Between,
 }
@@ -74,7 +76,8 @@ impl Engine {
         Self {
             tables,
             counters: Arc::default(),
-            reassembly: Reassembly::new(ReassemblyLimits::default(), secret),
+            fragments: Arc::new(Fragments::new(ReassemblyLimits::default(), secret, 1)),
+            room: Room::default(),
             worker: Worker {
                 random,
                 identifications,
@@ -84,10 +87,17 @@ impl Engine {
                 error_limits: ErrorLimits::new(secret),
                 echo_limit: ErrorLimit::new(ECHO_REPLIES, ECHO_REPLIES),
                 refused: RefusedLog::default(),
-                inner: Some(Reassembly::new(ReassemblyLimits::default(), secret)),
+                inner: Room::default(),
             },
             between: Between::default(),
         }
+    }
+
+    /// The same engine, which waits for fragments together with those of the other workers: the pieces of a
+    /// datagram may come by any of them.
+    #[must_use]
+    pub fn sharing(self, fragments: Arc<Fragments>) -> Self {
+        Self { fragments, ..self }
     }
 
     /// Its counters, to be read by others.
@@ -165,11 +175,9 @@ impl Engine {
     /// The moment to forget fragments whose siblings did not come. To be called about once a
     /// second.
     pub fn idle(&mut self, now: Now) {
-        for reassembly in std::iter::once(&mut self.reassembly).chain(&mut self.worker.inner) {
-            reassembly.expire(now.0);
-            self.counters.add(DropReason::FragmentTimeout, reassembly.take_timed_out());
-            self.counters.add(DropReason::FragmentMemory, reassembly.take_pushed_out());
-        }
+        let (timed_out, pushed_out) = self.fragments.expire(now.0);
+        self.counters.add(DropReason::FragmentTimeout, timed_out);
+        self.counters.add(DropReason::FragmentMemory, pushed_out);
     }
 
     /// Hands out the first of the packets that policy has refused since the last call, for a log;
@@ -182,9 +190,10 @@ impl Engine {
     /// section 4.5), as the end of the softwire that they were for. To be called about once a
     /// second.
     pub fn answer_expired(&mut self, plan: &Plan, now: Now, outbox: &mut dyn Outbox) {
-        self.reassembly.expire(now.0);
-        let Self { tables, counters, worker, reassembly, between: _ } = self;
-        while let Some(mut packet) = reassembly.take_expired() {
+        self.idle(now);
+        let Self { tables, counters, worker, fragments, room, between: _ } = self;
+        while let Some(first) = fragments.take_expired() {
+            let Some(mut packet) = first.into_packet(room) else { continue };
             let Ok(parsed) = parse_ipv6(&mut packet) else { continue };
             let service = plan.service_of_ipv6(parsed.destination, &mut Claim::Unknown);
             if !service.is_some_and(|(_, service)| service.kind.shape().ends_softwires) {
@@ -201,6 +210,7 @@ impl Engine {
                 own: &plan.own,
                 pcp: &plan.pcp,
                 standing: None,
+                fragments,
                 worker,
                 notes: Notes(None),
             };
@@ -254,8 +264,8 @@ impl Engine {
         // buffer (5 ns, a twelfth of a small packet's time).
         let parsed = parse_ipv6(packet);
         let parsed = parsed.as_ref().map_err(|reason| *reason)?;
-        let (mut work, reassembly) = self.work(plan, packet.lend(), now, outbox, notes.lend());
-        let verdict = receive_ipv6(plan, parsed, whose, &mut work, reassembly)?;
+        let (mut work, room) = self.work(plan, packet.lend(), now, outbox, notes.lend());
+        let verdict = receive_ipv6(plan, parsed, whose, &mut work, room)?;
         match plan.cluster.as_deref() {
             Some(cluster) if verdict == Verdict::ToHost && parsed.destination == cluster.locator() => {
                 self.answer_probe(plan, parsed, packet, (now, outbox, notes))
@@ -324,14 +334,14 @@ impl Engine {
         let verdict = if packet.bytes()[0] >> 4 == 4 {
             whose.side = Side::Outside;
             let parsed = parse_ipv4(packet)?;
-            let (mut work, reassembly) = self.work(plan, packet.lend(), now, outbox, notes);
+            let (mut work, room) = self.work(plan, packet.lend(), now, outbox, notes);
             work.standing = Some(standing);
-            receive_ipv4(plan, &parsed, Way::Network, whose, &mut work, reassembly)?
+            receive_ipv4(plan, &parsed, Way::Network, whose, &mut work, room)?
         } else {
             let parsed = parse_ipv6(packet)?;
-            let (mut work, reassembly) = self.work(plan, packet.lend(), now, outbox, notes);
+            let (mut work, room) = self.work(plan, packet.lend(), now, outbox, notes);
             work.standing = Some(standing);
-            receive_ipv6(plan, &parsed, whose, &mut work, reassembly)?
+            receive_ipv6(plan, &parsed, whose, &mut work, room)?
         };
         if verdict == Verdict::ToHost { Err(DropReason::RedirectRefused.into()) } else { Ok(verdict) }
     }
@@ -348,11 +358,11 @@ impl Engine {
     ) -> Result<Verdict, Refusal> {
         let parsed = parse_ipv4(packet);
         let parsed = parsed.as_ref().map_err(|reason| *reason)?;
-        let (mut work, reassembly) = self.work(plan, packet.lend(), now, outbox, notes);
-        receive_ipv4(plan, parsed, way, whose, &mut work, reassembly)
+        let (mut work, room) = self.work(plan, packet.lend(), now, outbox, notes);
+        receive_ipv4(plan, parsed, way, whose, &mut work, room)
     }
 
-    /// What services work with, and what reassembles fragments for them.
+    /// What services work with, and where fragments are put together for them.
     #[inline(always)]
     pub(crate) fn work<'a>(
         &'a mut self,
@@ -361,7 +371,7 @@ impl Engine {
         now: Now,
         outbox: &'a mut dyn Outbox,
         notes: Notes<'a>,
-    ) -> (Work<'a>, &'a mut Reassembly) {
+    ) -> (Work<'a>, &'a mut Room) {
         let work = Work {
             packet,
             outbox,
@@ -373,10 +383,11 @@ impl Engine {
             own: &plan.own,
             pcp: &plan.pcp,
             standing: plan.cluster.as_deref().map(|cluster| Standing { cluster, hops: Hops::None }),
+            fragments: &self.fragments,
             worker: &mut self.worker,
             notes,
         };
-        (work, &mut self.reassembly)
+        (work, &mut self.room)
     }
 
     /// Answers SYNs that were held long enough in vain (RFC 6146 section 3.5.2.2, RFC 5382 REQ-4).
@@ -432,7 +443,7 @@ fn receive_ipv6(
     parsed: &Parsed<Ipv6Addr>,
     whose: &mut Whose,
     work: &mut Work<'_>,
-    reassembly: &mut Reassembly,
+    room: &mut Room,
 ) -> Result<Verdict, Refusal> {
     work.notes.add("", || describe("IPv6", parsed));
     let own = &plan.own;
@@ -473,7 +484,7 @@ fn receive_ipv6(
     if let Some(other) = redirect::meeting_ipv6(parsed, work) {
         return redirect::send(other, parsed, work);
     }
-    match reassembly.accept_ipv6(&work.packet, parsed, work.now.0)? {
+    match work.fragments.accept_ipv6(&work.packet, parsed, work.now.0, room)? {
         Some((whole, parsed)) => serve_ipv6(service, from, &parsed, &mut work.on(whole)),
         None => Ok(Verdict::Hold),
     }
@@ -486,7 +497,7 @@ fn receive_ipv4(
     way: Way,
     whose: &mut Whose,
     work: &mut Work<'_>,
-    reassembly: &mut Reassembly,
+    room: &mut Room,
 ) -> Result<Verdict, Refusal> {
     work.notes.add("", || describe("IPv4", parsed));
     let own = &plan.own;
@@ -533,7 +544,7 @@ fn receive_ipv4(
     if let Some(other) = redirect::meeting_ipv4(parsed, work) {
         return redirect::send(other, parsed, work);
     }
-    match reassembly.accept_ipv4(&work.packet, parsed, work.now.0)? {
+    match work.fragments.accept_ipv4(&work.packet, parsed, work.now.0, room)? {
         Some((whole, parsed)) => serve_ipv4(service, whose.side, from, &parsed, &mut work.on(whole)),
         None => Ok(Verdict::Hold),
     }

@@ -7,12 +7,13 @@ use tombolo_tables::Tables;
 use crate::cluster::{Hops, Standing};
 use crate::mapping::stateless::Claim;
 use crate::mechanism::error_limit::{ErrorLimit, ErrorLimits, Recipient};
+use crate::mechanism::fragments::Fragments;
 use crate::mechanism::identification::IdentificationGenerator;
 use crate::mechanism::napt::admissions::Admissions;
 use crate::mechanism::napt::exhausted::Exhausted;
 use crate::mechanism::napt::held::HeldSyns;
 use crate::mechanism::napt::times::Times;
-use crate::mechanism::reassembly::Reassembly;
+use crate::mechanism::reassembly::Room;
 use crate::mechanism::translate::Translated;
 use crate::mechanism::{IcmpAnswer, Refusal};
 use crate::now::Now;
@@ -46,6 +47,8 @@ pub(crate) struct Work<'a> {
     pub(crate) pcp: &'a PcpAddresses,
     /// None where there is no cluster.
     pub(crate) standing: Option<Standing<'a>>,
+    /// Those that wait, of all workers.
+    pub(crate) fragments: &'a Fragments,
     pub(crate) worker: &'a mut Worker,
     pub(crate) notes: Notes<'a>,
 }
@@ -68,8 +71,8 @@ pub(crate) struct Worker {
     pub(crate) echo_limit: ErrorLimit,
     /// What is to be logged.
     pub(crate) refused: RefusedLog,
-    /// Fragments that were inside softwires. Absent while a datagram from it is worked on.
-    pub(crate) inner: Option<Reassembly>,
+    /// For a datagram that came out of a softwire in fragments. Absent while it is worked on.
+    pub(crate) inner: Room,
 }
 
 impl Work<'_> {
@@ -86,6 +89,7 @@ impl Work<'_> {
             own: self.own,
             pcp: self.pcp,
             standing: self.standing,
+            fragments: self.fragments,
             worker: &mut *self.worker,
             notes: self.notes.lend(),
         }

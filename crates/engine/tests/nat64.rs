@@ -6,21 +6,22 @@ mod support;
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 
 use support::*;
 use tombolo_engine::mapping::eam::parse_prefix;
 use tombolo_engine::mapping::error_sources::ErrorSources;
 use tombolo_engine::mapping::pool::PortSpace;
 use tombolo_engine::mapping::stateless::StatelessMap;
-use tombolo_engine::mechanism::TranslateSettings;
 use tombolo_engine::mechanism::napt::{Filtering, InboundTcp, Nat, Policy, Sessions, Times};
 use tombolo_engine::mechanism::session_state::Timeouts;
+use tombolo_engine::mechanism::{Fragments, ReassemblyLimits, TranslateSettings};
 use tombolo_engine::packet::{ChecksumState, Offload, Segmentation};
 use tombolo_engine::plan::{Service, ServiceKind};
 use tombolo_engine::service::nat64::Nat64;
 use tombolo_engine::service::siit::{Hairpinning, Role, Siit};
 use tombolo_engine::sweep::Expiry;
-use tombolo_engine::{DropReason, Verdict};
+use tombolo_engine::{DropReason, Engine, Verdict};
 use tombolo_tables::audit;
 use tombolo_tables::sweep::Sweeper;
 use tombolo_wire::Prefix64;
@@ -460,6 +461,27 @@ fn fragments_are_put_together_in_any_order() {
         assert!(sent.iter().all(|packet| packet.len() <= 1280));
         assert_eq!(see(&whole_of_ipv6(&sent)).payload, payload);
     }
+}
+
+/// The queues of a device are served by workers of their own, and the kernel may move a flow from one to another between
+/// two fragments.
+#[test]
+fn fragments_of_a_datagram_meet_whichever_workers_they_come_by() {
+    let payload = [7; 3000];
+    let mut gateway = Gateway::new(Setup::default());
+    let fragments = Arc::new(Fragments::new(ReassemblyLimits::default(), [1, 2], 2));
+    let mut other = Engine::new(Arc::clone(&gateway.tables), [9; 32], 1, 2).sharing(Arc::clone(&fragments));
+    gateway.engine = Engine::new(Arc::clone(&gateway.tables), [9; 32], 0, 2).sharing(fragments);
+    let whole = udp((HOST, 40_000), (embed(SERVER), 53), &payload);
+    let pieces = fragments_ipv6(&whole, 1232);
+    let (last, others) = pieces.split_last().unwrap();
+    for piece in others {
+        assert_eq!(gateway.pass(piece), (Verdict::Hold, Vec::new()));
+        std::mem::swap(&mut gateway.engine, &mut other);
+    }
+    let (verdict, sent) = gateway.pass(last);
+    assert_eq!(verdict, Verdict::Forward);
+    assert_eq!(see(&whole_of_ipv4(&sent)).payload, payload);
 }
 
 /// A host that makes fragments knows what the path takes. What is reassembled leaves in fragments that are as large,

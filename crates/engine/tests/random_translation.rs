@@ -15,7 +15,7 @@ use tombolo_engine::mechanism::mtu::clamp_segment_size;
 use tombolo_engine::mechanism::reply::{may_answer_ipv4, may_answer_ipv6, reply_ipv4, reply_ipv6};
 use tombolo_engine::mechanism::screen::{screen_ipv4, screen_ipv6};
 use tombolo_engine::mechanism::{
-    ErrorRewrite, IdentificationGenerator, Reassembly, ReassemblyLimits, Refusal, Rewrite, TranslateSettings,
+    ErrorRewrite, Fragments, IdentificationGenerator, ReassemblyLimits, Refusal, Rewrite, Room, TranslateSettings,
     UdpZeroChecksum, translate_4to6, translate_6to4, translate_error_4to6, translate_error_6to4,
 };
 use tombolo_engine::packet::{ChecksumState, Packet, Segmentation};
@@ -30,7 +30,8 @@ const B6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 9);
 
 struct Gateway {
     identifications: IdentificationGenerator,
-    reassembly: Reassembly,
+    fragments: Fragments,
+    room: Room,
     settings: TranslateSettings,
     now: u64,
     sent: u64,
@@ -56,8 +57,8 @@ impl Gateway {
     }
 
     fn pass_v4(&mut self, packet: &mut Packet<'_>, parsed: &Parsed<Ipv4Addr>, port: Option<Port>) {
-        let _ =
-            self.reassembly.accept_ipv4(packet, parsed, self.now).map(|whole| whole.map(|(whole, _)| check(&whole)));
+        let whole = self.fragments.accept_ipv4(packet, parsed, self.now, &mut self.room);
+        let _ = whole.map(|whole| whole.map(|(whole, _)| check(&whole)));
         if let Err(Refusal { answer: Some(answer), .. }) = self.forward_v4(packet, parsed, port)
             && may_answer_ipv4(parsed)
         {
@@ -89,8 +90,8 @@ impl Gateway {
     }
 
     fn pass_v6(&mut self, packet: &mut Packet<'_>, parsed: &Parsed<Ipv6Addr>, port: Option<Port>) {
-        let _ =
-            self.reassembly.accept_ipv6(packet, parsed, self.now).map(|whole| whole.map(|(whole, _)| check(&whole)));
+        let whole = self.fragments.accept_ipv6(packet, parsed, self.now, &mut self.room);
+        let _ = whole.map(|whole| whole.map(|(whole, _)| check(&whole)));
         if let Err(Refusal { answer: Some(answer), .. }) = self.forward_v6(packet, parsed, port)
             && may_answer_ipv6(packet, parsed, answer)
         {
@@ -268,7 +269,8 @@ fn a_million_packets_end_well() {
     let mut source = Source(ChaCha8Rng::seed_from_u64(7915));
     let mut gateway = Gateway {
         identifications: IdentificationGenerator::new([1, 2], 0, 1),
-        reassembly: Reassembly::new(ReassemblyLimits { memory: 1 << 20, ..ReassemblyLimits::default() }, [3, 4]),
+        fragments: Fragments::new(ReassemblyLimits { memory: 1 << 20, ..ReassemblyLimits::default() }, [3, 4], 1),
+        room: Room::default(),
         settings: TranslateSettings::default(),
         now: 0,
         sent: 0,

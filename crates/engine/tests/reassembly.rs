@@ -9,9 +9,10 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use bytes::{Buffer, assert_valid, ipv4_packet, ipv6_packet, write_transport_checksum};
 use proptest::prelude::*;
+use tombolo_engine::mechanism::reassembly::Arriving;
 use tombolo_engine::mechanism::{
-    IdentificationGenerator, Reassembly, ReassemblyLimits, Rewrite, TranslateSettings, Translated, translate_4to6,
-    translate_6to4,
+    Fragments, IdentificationGenerator, Reassembly, ReassemblyLimits, Rewrite, Room, TranslateSettings, Translated,
+    translate_4to6, translate_6to4,
 };
 use tombolo_engine::packet::Packet;
 use tombolo_engine::parse::{parse_ipv4, parse_ipv6};
@@ -25,6 +26,10 @@ const SECOND: u64 = 1_000_000_000;
 
 fn reassembly() -> Reassembly {
     Reassembly::new(ReassemblyLimits::default(), [1, 2])
+}
+
+fn fragments() -> Fragments {
+    Fragments::new(ReassemblyLimits::default(), [1, 2], 2)
 }
 
 fn udp(length: usize, addresses: &[u8]) -> Vec<u8> {
@@ -68,17 +73,21 @@ fn accept4(reassembly: &mut Reassembly, bytes: &[u8], now: u64) -> Result<Option
     let mut buffer = Buffer::new(bytes);
     let mut packet = buffer.packet();
     let parsed = parse_ipv4(&mut packet)?;
-    Ok(reassembly.accept_ipv4(&packet, &parsed, now)?.map(|(packet, _)| packet.bytes().to_vec()))
+    let Some(piece) = Arriving::ipv4(&packet, &parsed)? else { return Ok(None) };
+    let complete = reassembly.accept(&piece, now)?;
+    complete.map(|complete| Ok(complete.into_ipv4(&mut Room::default())?.0.bytes().to_vec())).transpose()
 }
 
 fn accept6(reassembly: &mut Reassembly, bytes: &[u8], now: u64) -> Result<Option<Vec<u8>>, DropReason> {
     let mut buffer = Buffer::new(bytes);
     let mut packet = buffer.packet();
     let parsed = parse_ipv6(&mut packet)?;
-    Ok(reassembly.accept_ipv6(&packet, &parsed, now)?.map(|(packet, parsed)| {
-        assert!(!parsed.dont_fragment && !parsed.is_piece());
-        packet.bytes().to_vec()
-    }))
+    let Some(piece) = Arriving::ipv6(&packet, &parsed)? else { return Ok(None) };
+    let Some(complete) = reassembly.accept(&piece, now)? else { return Ok(None) };
+    let mut room = Room::default();
+    let (packet, parsed) = complete.into_ipv6(&mut room)?;
+    assert!(!parsed.dont_fragment && !parsed.is_piece());
+    Ok(Some(packet.bytes().to_vec()))
 }
 
 proptest! {
@@ -126,8 +135,10 @@ proptest! {
             let word = offset | if more { 0x2000 } else { 0 };
             let mut buffer = Buffer::new(&ipv4_packet(source, B4, 17, word, &vec![host; units * 8]));
             let mut packet = buffer.packet();
-            if let Ok(parsed) = parse_ipv4(&mut packet) {
-                let _ = reassembly.accept_ipv4(&packet, &parsed, now);
+            if let Ok(parsed) = parse_ipv4(&mut packet)
+                && let Ok(Some(piece)) = Arriving::ipv4(&packet, &parsed)
+            {
+                let _ = reassembly.accept(&piece, now);
             }
             prop_assert!(reassembly.memory() <= limits.memory && reassembly.datagrams() <= 10);
         }
@@ -226,13 +237,14 @@ fn a_whole_packet_is_not_held() {
 #[test]
 fn a_datagram_crosses_the_gateway_in_fragments_both_ways() {
     let payload = udp(4000, &[A4.octets(), B4.octets()].concat());
-    let mut reassembly = reassembly();
+    let (fragments, mut room) = (fragments(), Room::default());
     let mut crossed = Vec::new();
     for (offset, more, bytes) in pieces(&payload, &[185, 370]) {
         let mut buffer = Buffer::new(&fragment4(offset, more, &bytes));
         let mut packet = buffer.packet();
         let parsed = parse_ipv4(&mut packet).unwrap();
-        let Some((mut whole, parsed)) = reassembly.accept_ipv4(&packet, &parsed, SECOND).unwrap() else { continue };
+        let accepted = fragments.accept_ipv4(&packet, &parsed, SECOND, &mut room).unwrap();
+        let Some((mut whole, parsed)) = accepted else { continue };
         let to = Rewrite::addresses(A6, B6);
         let translated = translate_4to6(&mut whole, &parsed, &to, &TranslateSettings::default()).unwrap();
         assert!(matches!(translated, Translated::Fragments { limit: 1280, identification: 0x1234 }));
@@ -247,7 +259,8 @@ fn a_datagram_crosses_the_gateway_in_fragments_both_ways() {
         let mut buffer = Buffer::new(bytes);
         let mut packet = buffer.packet();
         let parsed = parse_ipv6(&mut packet).unwrap();
-        let Some((mut whole, parsed)) = reassembly.accept_ipv6(&packet, &parsed, SECOND).unwrap() else { continue };
+        let accepted = fragments.accept_ipv6(&packet, &parsed, SECOND, &mut room).unwrap();
+        let Some((mut whole, parsed)) = accepted else { continue };
         assert_valid(whole.bytes());
         let to = Rewrite::addresses(A4, B4);
         let mut identifications = IdentificationGenerator::new([1, 2], 0, 1);
@@ -257,7 +270,7 @@ fn a_datagram_crosses_the_gateway_in_fragments_both_ways() {
         translated.send(&mut whole, &mut outbox).unwrap();
     }
     assert_eq!(back.len(), 3);
-    let mut whole = None;
+    let (mut reassembly, mut whole) = (reassembly(), None);
     for bytes in &back {
         assert_valid(bytes);
         assert_eq!(bytes[4..6], [0x12, 0x34]);
@@ -268,12 +281,13 @@ fn a_datagram_crosses_the_gateway_in_fragments_both_ways() {
 
 #[test]
 fn the_same_addresses_behind_two_softwires_are_two_datagrams() {
-    let mut reassembly = reassembly();
+    let (fragments, mut room) = (fragments(), Room::default());
     let mut accept = |softwire: Ipv6Addr, bytes: &[u8]| {
         let mut buffer = Buffer::new(bytes);
         let mut packet = buffer.packet();
         let parsed = parse_ipv4(&mut packet).unwrap();
-        reassembly.accept_inner(&packet, &parsed, softwire, 0).unwrap().map(|(packet, _)| packet.bytes()[20..].to_vec())
+        let whole = fragments.accept_inner(&packet, &parsed, softwire, 0, &mut room).unwrap();
+        whole.map(|(packet, _)| packet.bytes()[20..].to_vec())
     };
     let datagram = |length| udp(length, &[A4.octets(), B4.octets()].concat());
     let (one, other) = (datagram(100), datagram(200));
@@ -281,4 +295,41 @@ fn the_same_addresses_behind_two_softwires_are_two_datagrams() {
     assert_eq!(accept(B6, &fragment4(0, true, &other[..64])), None);
     assert_eq!(accept(A6, &fragment4(8, false, &one[64..])), Some(one));
     assert_eq!(accept(B6, &fragment4(8, false, &other[64..])), Some(other));
+}
+
+/// Four workers, each of which gets one piece of each datagram, at its own pace: every datagram is put together once.
+#[test]
+fn pieces_that_come_by_several_workers_meet() {
+    const DATAGRAMS: u16 = 2000;
+    let fragments = Fragments::new(ReassemblyLimits::default(), [1, 2], 4);
+    let payload = udp(4096, &[A4.octets(), B4.octets()].concat());
+    let pieces = pieces(&payload, &[128, 256, 384]);
+    let put_together = std::sync::Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for (worker, (offset, more, bytes)) in pieces.iter().enumerate() {
+            let (fragments, put_together, payload) = (&fragments, &put_together, &payload);
+            scope.spawn(move || {
+                let mut room = Room::default();
+                for number in 0..DATAGRAMS {
+                    // Not all in the same order.
+                    let identification = if worker % 2 == 0 { number } else { number ^ 7 };
+                    let mut bytes = fragment4(*offset, *more, bytes);
+                    bytes[4..6].copy_from_slice(&identification.to_be_bytes());
+                    tombolo_wire::ipv4::write_checksum(&mut bytes);
+                    let mut buffer = Buffer::new(&bytes);
+                    let mut packet = buffer.packet();
+                    let parsed = parse_ipv4(&mut packet).unwrap();
+                    let whole = fragments.accept_ipv4(&packet, &parsed, SECOND, &mut room).unwrap();
+                    if let Some((whole, _)) = whole {
+                        assert_eq!(whole.bytes()[20..], payload[..]);
+                        put_together.lock().unwrap().push(identification);
+                    }
+                }
+            });
+        }
+    });
+    let mut put_together = put_together.into_inner().unwrap();
+    put_together.sort_unstable();
+    assert_eq!(put_together, (0..DATAGRAMS).collect::<Vec<_>>());
+    assert_eq!(fragments.expire(10 * SECOND), (0, 0));
 }

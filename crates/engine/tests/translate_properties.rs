@@ -236,19 +236,20 @@ fn datagrams_of_a_super_packet_are_cut_and_fragmented() {
             translate_6to4(&mut packet, &parsed, &to4(), &settings, &mut generator()).unwrap()
         };
         let mut received: Vec<u8> = Vec::new();
-        let mut reassembly = tombolo_engine::mechanism::Reassembly::new(Default::default(), [1, 2]);
+        let fragments = tombolo_engine::mechanism::Fragments::new(Default::default(), [1, 2], 1);
+        let mut room = tombolo_engine::mechanism::Room::default();
         let mut outbox = |packet: &mut tombolo_engine::packet::Packet<'_>| {
             assert!(packet.len() <= limit);
             assert_valid(packet.bytes());
             // Whole ones are the last datagram; pieces are put together again.
             let (whole, header) = if to_v6 {
                 let parsed = parse_ipv6(packet).unwrap();
-                let whole = reassembly.accept_ipv6(packet, &parsed, 0).unwrap();
+                let whole = fragments.accept_ipv6(packet, &parsed, 0, &mut room).unwrap();
                 let bytes = whole.map(|(whole, _)| whole.bytes().to_vec());
                 (if parsed.is_piece() { bytes } else { Some(packet.bytes().to_vec()) }, 40)
             } else {
                 let parsed = parse_ipv4(packet).unwrap();
-                let whole = reassembly.accept_ipv4(packet, &parsed, 0).unwrap();
+                let whole = fragments.accept_ipv4(packet, &parsed, 0, &mut room).unwrap();
                 let bytes = whole.map(|(whole, _)| whole.bytes().to_vec());
                 (if parsed.is_piece() { bytes } else { Some(packet.bytes().to_vec()) }, 20)
             };

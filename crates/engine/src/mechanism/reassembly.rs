@@ -3,8 +3,8 @@
 //! Read first: RFC 791 section 3.2, RFC 8200 section 4.5, RFC 5722 (overlaps), RFC 6146 section
 //! 3.4, RFC 4963 and RFC 8900 on what goes wrong.
 //!
-//! Pieces are kept as they came until none is missing; then they are copied into one buffer with
-//! headroom, which is handed out as a packet. Memory is bounded: bytes and datagrams are counted,
+//! Pieces are kept as they came until none is missing; then they are handed out together, to be copied into
+//! one buffer with headroom: a packet. Memory is bounded: bytes and datagrams are counted,
 //! and what is over the bound pushes out the oldest datagram, which in a flood is the one that is
 //! least likely to be completed. One source gets a quarter of the memory at most, so that a flood
 //! from one host leaves room for the others.
@@ -61,7 +61,7 @@ impl Default for ReassemblyLimits {
     }
 }
 
-/// Fragments that wait for the others. One per worker.
+/// Fragments that wait for the others. Workers share them: [`Fragments`](super::Fragments).
 #[derive(Debug)]
 pub struct Reassembly {
     limits: ReassemblyLimits,
@@ -76,13 +76,23 @@ pub struct Reassembly {
     pushed_out: u64,
     /// First pieces of IPv6 datagrams whose time was over.
     expired: Vec<FirstPiece>,
-    whole: Vec<u8>,
+}
+
+/// Where a datagram is put together, and lies while it is worked on. Empty until it is needed first.
+#[derive(Debug, Default)]
+pub struct Room(Vec<u8>);
+
+impl Room {
+    fn bytes(&mut self) -> &mut Vec<u8> {
+        self.0.resize(HEADROOM + ipv6::HEADER_LENGTH + LARGEST + HEADROOM, 0);
+        &mut self.0
+    }
 }
 
 /// Which datagram a fragment belongs to. IPv6 leaves the next header out: those of later fragments
 /// mean nothing (RFC 8200 section 4.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Key {
+pub(super) struct Key {
     source: u128,
     destination: u128,
     identification: u32,
@@ -127,19 +137,157 @@ struct Datagram {
 
 /// The first piece of a datagram, as it came.
 #[derive(Debug)]
-struct FirstPiece {
+pub struct FirstPiece {
     front: Vec<u8>,
     bytes: Box<[u8]>,
 }
 
+impl FirstPiece {
+    /// It as a packet, in `room`.
+    pub fn into_packet(self, room: &mut Room) -> Option<Packet<'_>> {
+        let length = self.front.len() + self.bytes.len();
+        let bytes = room.bytes();
+        let place = bytes.get_mut(HEADROOM..HEADROOM + length)?;
+        place[..self.front.len()].copy_from_slice(&self.front);
+        place[self.front.len()..].copy_from_slice(&self.bytes);
+        Packet::new(bytes, HEADROOM, length, Offload::default())
+    }
+}
+
 /// A piece that arrives.
-struct Arriving<'a> {
+#[derive(Debug)]
+pub struct Arriving<'a> {
+    pub(super) key: Key,
     fragment: Fragment,
     front: &'a [u8],
     /// Bytes of `front` that the datagram will have.
     header: usize,
     protocol: u8,
     payload: &'a [u8],
+}
+
+impl<'a> Arriving<'a> {
+    /// An IPv4 packet; `None` if it is no piece of one.
+    ///
+    /// # Errors
+    /// [`DropReason::Malformed`] if it was not parsed as it lies there.
+    pub fn ipv4(packet: &'a Packet<'_>, parsed: &Parsed<Ipv4Addr>) -> Result<Option<Self>, DropReason> {
+        let (source, destination) = (parsed.source.to_bits().into(), parsed.destination.to_bits().into());
+        Self::ipv4_as(packet, parsed, (source, destination, 4))
+    }
+
+    /// As [`ipv4`](Self::ipv4), for a packet that came out of the softwire from `softwire`. Hosts behind different
+    /// softwires may have the same addresses; their fragments are kept apart.
+    ///
+    /// # Errors
+    /// As [`ipv4`](Self::ipv4).
+    pub fn inner(
+        packet: &'a Packet<'_>,
+        parsed: &Parsed<Ipv4Addr>,
+        softwire: Ipv6Addr,
+    ) -> Result<Option<Self>, DropReason> {
+        let inner = u128::from(parsed.source.to_bits()) << 32 | u128::from(parsed.destination.to_bits());
+        Self::ipv4_as(packet, parsed, (softwire.to_bits(), inner, IPV4_IN_IPV6))
+    }
+
+    fn ipv4_as(
+        packet: &'a Packet<'_>,
+        parsed: &Parsed<Ipv4Addr>,
+        (source, destination, version): (u128, u128, u8),
+    ) -> Result<Option<Self>, DropReason> {
+        let Some(fragment) = parsed.fragment.filter(|fragment| fragment.is_piece()) else { return Ok(None) };
+        let protocol = parsed.protocol.0;
+        let key = Key { source, destination, identification: fragment.identification, protocol, version };
+        let (front, payload) =
+            packet.bytes().split_at_checked(parsed.transport_offset.into()).ok_or(DropReason::Malformed)?;
+        Ok(Some(Self { key, fragment, front, header: front.len(), protocol, payload }))
+    }
+
+    /// An IPv6 packet; `None` if it is no piece of one.
+    ///
+    /// # Errors
+    /// As [`ipv4`](Self::ipv4).
+    pub fn ipv6(packet: &'a Packet<'_>, parsed: &Parsed<Ipv6Addr>) -> Result<Option<Self>, DropReason> {
+        let Some(fragment) = parsed.fragment.filter(|fragment| fragment.is_piece()) else { return Ok(None) };
+        let key = Key {
+            source: parsed.source.to_bits(),
+            destination: parsed.destination.to_bits(),
+            identification: fragment.identification,
+            protocol: 0,
+            version: 6,
+        };
+        let (front, payload) =
+            packet.bytes().split_at_checked(parsed.transport_offset.into()).ok_or(DropReason::Malformed)?;
+        Ok(Some(Self { key, fragment, front, header: ipv6::HEADER_LENGTH, protocol: parsed.protocol.0, payload }))
+    }
+}
+
+/// A datagram of which all pieces have come.
+#[derive(Debug)]
+pub struct Complete {
+    identification: u32,
+    is_ipv6: bool,
+    datagram: Datagram,
+}
+
+impl Complete {
+    /// It as an IPv4 packet, in `room`. It has no DF: it may be fragmented again.
+    ///
+    /// # Errors
+    /// [`DropReason::FragmentInvalid`] if it is too long, or what [`parse_ipv4`] says of it.
+    pub fn into_ipv4(self, room: &mut Room) -> Result<(Packet<'_>, Parsed<Ipv4Addr>), DropReason> {
+        let buffer = room.bytes();
+        let Whole { start, length, largest_piece } = self.copy_into(buffer);
+        let bytes = &mut buffer[start..start + length];
+        write_u16(bytes, ipv4::TOTAL_LENGTH, u16::try_from(length).map_err(|_| DropReason::FragmentInvalid)?);
+        write_u16(bytes, ipv4::FRAGMENT_OFFSET, 0);
+        ipv4::write_checksum(bytes);
+        let mut whole = Packet::new(buffer, start, length, Offload::default()).ok_or(DropReason::NoHeadroom)?;
+        let parsed = parse_ipv4(&mut whole)?;
+        Ok((whole, Parsed { largest_piece, ..parsed }))
+    }
+
+    /// It as an IPv6 packet, in `room`. It has no extension headers before the transport; its [`Parsed`] keeps the
+    /// identification and says that it may be fragmented again.
+    ///
+    /// # Errors
+    /// As [`into_ipv4`](Self::into_ipv4).
+    pub fn into_ipv6(self, room: &mut Room) -> Result<(Packet<'_>, Parsed<Ipv6Addr>), DropReason> {
+        let buffer = room.bytes();
+        let Whole { start, length, largest_piece } = self.copy_into(buffer);
+        let payload_length = u16::try_from(length - ipv6::HEADER_LENGTH).map_err(|_| DropReason::FragmentInvalid)?;
+        write_u16(&mut buffer[start..], ipv6::PAYLOAD_LENGTH, payload_length);
+        let mut whole = Packet::new(buffer, start, length, Offload::default()).ok_or(DropReason::NoHeadroom)?;
+        let mut parsed = parse_ipv6(&mut whole)?;
+        parsed.fragment = Some(Fragment { identification: self.identification, offset: 0, more: false });
+        parsed.dont_fragment = false;
+        parsed.largest_piece = largest_piece;
+        Ok((whole, parsed))
+    }
+
+    fn copy_into(&self, buffer: &mut [u8]) -> Whole {
+        let Self { is_ipv6, ref datagram, .. } = *self;
+        // Of IPv6 the extension headers go with the Fragment header.
+        let header_length = if is_ipv6 { ipv6::HEADER_LENGTH } else { datagram.front.len() };
+        let length = header_length + datagram.present;
+        let buffer = &mut buffer[HEADROOM..HEADROOM + length];
+        let (header, mut rest) = buffer.split_at_mut(header_length);
+        header.copy_from_slice(&datagram.front[..header_length]);
+        if is_ipv6 {
+            header[ipv6::NEXT_HEADER] = datagram.protocol;
+        }
+        if datagram.congestion {
+            // Congestion that one piece met marks the whole (RFC 3168 section 5.3).
+            header[1] |= if header[0] >> 4 == 4 { 0b11 } else { 0b11 << 4 };
+        }
+        for piece in &datagram.pieces {
+            let (place, behind) = rest.split_at_mut(piece.bytes.len());
+            place.copy_from_slice(&piece.bytes);
+            rest = behind;
+        }
+        let largest_piece = datagram.pieces.iter().map(|piece| piece.bytes.len()).max().unwrap_or(0);
+        Whole { start: HEADROOM, length, largest_piece: u16::try_from(largest_piece).unwrap_or(u16::MAX) }
+    }
 }
 
 /// A datagram that was reassembled: where it lies in the buffer.
@@ -164,7 +312,7 @@ impl Piece {
 
 /// Keys the standard hasher, so that nobody can choose datagrams that collide.
 #[derive(Debug, Clone, Copy)]
-struct Secret([u64; 2]);
+pub(super) struct Secret(pub(super) [u64; 2]);
 
 impl BuildHasher for Secret {
     type Hasher = DefaultHasher;
@@ -193,104 +341,19 @@ impl Reassembly {
             timed_out: 0,
             pushed_out: 0,
             expired: Vec::new(),
-            whole: Vec::new(),
         }
     }
 
-    /// Takes an IPv4 fragment at the moment `now` (nanoseconds). Gives the datagram if it was the
-    /// last one missing, or if the packet is no fragment `None` just like one that has to wait. The
-    /// datagram has no DF: it may be fragmented again.
+    /// Takes a piece at the moment `now` (nanoseconds). Gives the datagram if it was the last one missing.
     ///
     /// # Errors
-    /// [`DropReason::FragmentInvalid`] for a piece that contradicts its siblings,
-    /// [`DropReason::FragmentMemory`], or what [`parse_ipv4`] says of the datagram.
-    pub fn accept_ipv4(
-        &mut self,
-        packet: &Packet<'_>,
-        parsed: &Parsed<Ipv4Addr>,
-        now: u64,
-    ) -> Result<Option<(Packet<'_>, Parsed<Ipv4Addr>)>, DropReason> {
-        let (source, destination) = (parsed.source.to_bits().into(), parsed.destination.to_bits().into());
-        self.accept_ipv4_as(packet, parsed, (source, destination, 4), now)
-    }
-
-    /// As [`accept_ipv4`](Self::accept_ipv4), for a fragment that came out of the softwire from
-    /// `softwire`. Hosts behind different softwires may have the same addresses; their fragments
-    /// are kept apart.
-    ///
-    /// # Errors
-    /// As [`accept_ipv4`](Self::accept_ipv4).
-    pub fn accept_inner(
-        &mut self,
-        packet: &Packet<'_>,
-        parsed: &Parsed<Ipv4Addr>,
-        softwire: Ipv6Addr,
-        now: u64,
-    ) -> Result<Option<(Packet<'_>, Parsed<Ipv4Addr>)>, DropReason> {
-        let inner = u128::from(parsed.source.to_bits()) << 32 | u128::from(parsed.destination.to_bits());
-        self.accept_ipv4_as(packet, parsed, (softwire.to_bits(), inner, IPV4_IN_IPV6), now)
-    }
-
-    fn accept_ipv4_as(
-        &mut self,
-        packet: &Packet<'_>,
-        parsed: &Parsed<Ipv4Addr>,
-        (source, destination, version): (u128, u128, u8),
-        now: u64,
-    ) -> Result<Option<(Packet<'_>, Parsed<Ipv4Addr>)>, DropReason> {
-        let Some(fragment) = parsed.fragment.filter(|fragment| fragment.is_piece()) else { return Ok(None) };
-        let key =
-            Key { source, destination, identification: fragment.identification, protocol: parsed.protocol.0, version };
-        let (front, payload) =
-            packet.bytes().split_at_checked(parsed.transport_offset.into()).ok_or(DropReason::Malformed)?;
-        let piece = Arriving { fragment, front, header: front.len(), protocol: parsed.protocol.0, payload };
-        let Some(slot) = self.collect(key, &piece, now)? else { return Ok(None) };
-        let Whole { start, length, largest_piece } = self.reassemble(slot);
-        let bytes = &mut self.whole[start..start + length];
-        write_u16(bytes, ipv4::TOTAL_LENGTH, u16::try_from(length).map_err(|_| DropReason::FragmentInvalid)?);
-        write_u16(bytes, ipv4::FRAGMENT_OFFSET, 0);
-        ipv4::write_checksum(bytes);
-        let mut whole =
-            Packet::new(&mut self.whole, start, length, Offload::default()).ok_or(DropReason::NoHeadroom)?;
-        let parsed = parse_ipv4(&mut whole)?;
-        Ok(Some((whole, Parsed { largest_piece, ..parsed })))
-    }
-
-    /// Takes an IPv6 fragment at the moment `now` (nanoseconds). Gives the datagram if it was the
-    /// last one missing. It has no extension headers before the transport; its [`Parsed`] keeps the
-    /// identification and says that it may be fragmented again.
-    ///
-    /// # Errors
-    /// As [`accept_ipv4`](Self::accept_ipv4).
-    pub fn accept_ipv6(
-        &mut self,
-        packet: &Packet<'_>,
-        parsed: &Parsed<Ipv6Addr>,
-        now: u64,
-    ) -> Result<Option<(Packet<'_>, Parsed<Ipv6Addr>)>, DropReason> {
-        let Some(fragment) = parsed.fragment.filter(|fragment| fragment.is_piece()) else { return Ok(None) };
-        let key = Key {
-            source: parsed.source.to_bits(),
-            destination: parsed.destination.to_bits(),
-            identification: fragment.identification,
-            protocol: 0,
-            version: 6,
-        };
-        let (front, payload) =
-            packet.bytes().split_at_checked(parsed.transport_offset.into()).ok_or(DropReason::Malformed)?;
-        let header = ipv6::HEADER_LENGTH;
-        let piece = Arriving { fragment, front, header, protocol: parsed.protocol.0, payload };
-        let Some(slot) = self.collect(key, &piece, now)? else { return Ok(None) };
-        let Whole { start, length, largest_piece } = self.reassemble(slot);
-        let payload_length = u16::try_from(length - ipv6::HEADER_LENGTH).map_err(|_| DropReason::FragmentInvalid)?;
-        write_u16(&mut self.whole[start..], ipv6::PAYLOAD_LENGTH, payload_length);
-        let mut whole =
-            Packet::new(&mut self.whole, start, length, Offload::default()).ok_or(DropReason::NoHeadroom)?;
-        let mut parsed = parse_ipv6(&mut whole)?;
-        parsed.fragment = Some(Fragment { identification: fragment.identification, offset: 0, more: false });
-        parsed.dont_fragment = false;
-        parsed.largest_piece = largest_piece;
-        Ok(Some((whole, parsed)))
+    /// [`DropReason::FragmentInvalid`] for a piece that contradicts its siblings, and
+    /// [`DropReason::FragmentMemory`].
+    pub fn accept(&mut self, piece: &Arriving<'_>, now: u64) -> Result<Option<Complete>, DropReason> {
+        let Some(slot) = self.collect(piece, now)? else { return Ok(None) };
+        let Key { identification, version, .. } = piece.key;
+        let State::Collecting(datagram) = self.remove(slot) else { return Ok(None) };
+        Ok(Some(Complete { identification, is_ipv6: version == 6, datagram }))
     }
 
     /// Gives up datagrams whose time is over. To be called now and then, for memory's sake;
@@ -310,14 +373,8 @@ impl Reassembly {
     /// The first piece, as it came, of an IPv6 datagram whose time was over, for an ICMPv6 error
     /// that quotes it (RFC 8200 section 4.5); `None` if there is none, or none any more. Each comes
     /// once.
-    pub fn take_expired(&mut self) -> Option<Packet<'_>> {
-        let FirstPiece { front, bytes } = self.expired.pop()?;
-        let length = front.len() + bytes.len();
-        self.make_room();
-        let place = self.whole.get_mut(HEADROOM..HEADROOM + length)?;
-        place[..front.len()].copy_from_slice(&front);
-        place[front.len()..].copy_from_slice(&bytes);
-        Packet::new(&mut self.whole, HEADROOM, length, Offload::default())
+    pub fn take_expired(&mut self) -> Option<FirstPiece> {
+        self.expired.pop()
     }
 
     /// Datagrams given up because pieces did not come in time, since the last call.
@@ -343,8 +400,9 @@ impl Reassembly {
     }
 
     /// Adds a piece; gives the slot of the datagram if nothing is missing any more.
-    fn collect(&mut self, key: Key, piece: &Arriving<'_>, now: u64) -> Result<Option<u32>, DropReason> {
+    fn collect(&mut self, piece: &Arriving<'_>, now: u64) -> Result<Option<u32>, DropReason> {
         self.expire(now);
+        let key = piece.key;
         let cost = piece.payload.len() + PIECE_COST;
         let counter = self.source_counter(&key);
         if self.by_source[counter] + cost > self.limits.memory / 4 {
@@ -453,40 +511,6 @@ impl Reassembly {
         self.free.push(number);
         state
     }
-
-    /// Copies a complete datagram into the buffer and forgets it.
-    fn reassemble(&mut self, slot: u32) -> Whole {
-        let is_ipv6 = self.slots[slot as usize].key.version == 6;
-        let State::Collecting(datagram) = self.remove(slot) else {
-            return Whole { start: HEADROOM, length: 0, largest_piece: 0 };
-        };
-        self.make_room();
-        // Of IPv6 the extension headers go with the Fragment header.
-        let header_length = if is_ipv6 { ipv6::HEADER_LENGTH } else { datagram.front.len() };
-        let length = header_length + datagram.present;
-        let buffer = &mut self.whole[HEADROOM..HEADROOM + length];
-        let (header, mut rest) = buffer.split_at_mut(header_length);
-        header.copy_from_slice(&datagram.front[..header_length]);
-        if is_ipv6 {
-            header[ipv6::NEXT_HEADER] = datagram.protocol;
-        }
-        if datagram.congestion {
-            // Congestion that one piece met marks the whole (RFC 3168 section 5.3).
-            header[1] |= if header[0] >> 4 == 4 { 0b11 } else { 0b11 << 4 };
-        }
-        for piece in &datagram.pieces {
-            let (place, behind) = rest.split_at_mut(piece.bytes.len());
-            place.copy_from_slice(&piece.bytes);
-            rest = behind;
-        }
-        let largest_piece = datagram.pieces.iter().map(|piece| piece.bytes.len()).max().unwrap_or(0);
-        Whole { start: HEADROOM, length, largest_piece: u16::try_from(largest_piece).unwrap_or(u16::MAX) }
-    }
-
-    /// The buffer in which datagrams are reassembled is made when it is needed first.
-    fn make_room(&mut self) {
-        self.whole.resize(HEADROOM + ipv6::HEADER_LENGTH + LARGEST + HEADROOM, 0);
-    }
 }
 
 /// The two bits of explicit congestion notification in an IP header.
@@ -504,7 +528,7 @@ struct Contradiction;
 impl Datagram {
     /// Adds a piece; false if it was there already.
     fn add(&mut self, piece: &Arriving<'_>) -> Result<bool, Contradiction> {
-        let &Arriving { fragment, front, header, protocol, payload } = piece;
+        let &Arriving { fragment, front, header, protocol, payload, .. } = piece;
         let offset = usize::from(fragment.offset) * 8;
         let end = offset + payload.len();
         let place = self.pieces.partition_point(|piece| piece.offset < offset);

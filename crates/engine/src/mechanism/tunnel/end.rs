@@ -147,13 +147,13 @@ pub(crate) fn with_whole(
         return redirect::send(other, outer, work);
     }
     // Taken out for as long as the datagram in it is worked on.
-    let Some(mut reassembly) = work.worker.inner.take() else { return Err(DropReason::FragmentMemory.into()) };
-    let result = match reassembly.accept_inner(&work.packet, inner, outer.source, work.now.0) {
+    let mut room = std::mem::take(&mut work.worker.inner);
+    let result = match work.fragments.accept_inner(&work.packet, inner, outer.source, work.now.0, &mut room) {
         Ok(None) => Ok(Verdict::Hold),
         Ok(Some((whole, parsed))) => then(&parsed, &mut work.on(whole)).map_err(Refusal::silence),
         Err(reason) => Err(reason.into()),
     };
-    work.worker.inner = Some(reassembly);
+    work.worker.inner = room;
     result
 }
 
