@@ -83,7 +83,8 @@ pub(crate) fn all() -> Vec<Case> {
     cases.push(listed_case("nat64, many inside", &many.iter().map(String::as_str).collect::<Vec<_>>()));
     cases.push(nested_case("nat64, a prefix in another"));
     cases.push(round_case("nat64 twice, packets that have come round"));
-    cases.push(both_sides_case("nat64, permissions renewed from both sides"));
+    cases.push(both_sides_case("nat64, permissions renewed from both sides", UnsolicitedSyn::Drop));
+    cases.push(both_sides_case("nat64, SYNs held that filtering stops", UnsolicitedSyn::Hold));
     cases.push(exempt_case("nat44, some ports untranslated"));
     cases.push(assigned_case("nat64, addresses for some"));
     for (name, policy) in [
@@ -255,7 +256,13 @@ fn nested_case(name: &'static str) -> Case {
 /// Two NAT64s, and packets to the one that come out of either (RFC 6146 section 3.5).
 pub(crate) fn round_case(name: &'static str) -> Case {
     let prefixes = ["64:ff9b::/96", "2001:db8:64::/96"];
-    let (_, plan, plain) = two_nat64(name, prefixes);
+    let (_, mut plan, plain) = two_nat64(name, prefixes);
+    // Hosts and the second prefix are one subscriber: one who is not known is the engine's, whatever the source.
+    for service in &mut plan.services {
+        if let ServiceKind::Nat64(nat64) = &mut service.kind {
+            nat64.nat.policy.subscriber = SubscriberIs::Host { prefix_length: 32 };
+        }
+    }
     let prefixes = prefixes.map(|prefix| prefix.parse::<Prefix64>().unwrap());
     let build = move |numbers: &mut Numbers, world: &World| {
         if !numbers.one_in(4) {
@@ -291,9 +298,9 @@ fn two_nat64(name: &'static str, [first, second]: [&str; 2]) -> Case {
 }
 
 /// A NAT64 that filters by address, and a few conversations that go on: who refreshes a session renews
-/// its permission (RFC 6146 section 3.5.1).
-fn both_sides_case(name: &'static str) -> Case {
-    let policy = Policy { filtering: Filtering::AddressDependent.into(), ..Policy::default() };
+/// its permission (RFC 6146 section 3.5.1). A SYN whose sender has none may wait in a session of its own.
+fn both_sides_case(name: &'static str, unsolicited_syn: UnsolicitedSyn) -> Case {
+    let policy = Policy { filtering: Filtering::AddressDependent.into(), unsolicited_syn, ..Policy::default() };
     let ranges = vec![pool(1024..=1060, 0)];
     let (name, plan, _) = nat64_case(name, "64:ff9b::/96", policy, TranslateSettings::default(), ranges);
     let build = |numbers: &mut Numbers, world: &World| {
