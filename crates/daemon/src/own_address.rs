@@ -208,3 +208,27 @@ pub(crate) fn in_use() -> InUse {
 pub(crate) fn in_use_beside(pools: &[SharedPool]) -> InUse {
     if pools.is_empty() { InUse::default() } else { in_use() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 4787 REQ-7: what is inside is never outside as well, whatever the host is given.
+    #[test]
+    fn an_address_that_is_inside_is_not_shared() {
+        let text = "[[service]]\nkind = \"nat44\"\ninside = [\"192.168.0.0/16\"]\nmasquerade = \"wan0\"\n";
+        let configuration = tombolo_config::parse("test.toml", text).unwrap();
+        let with = |address: [u8; 4]| {
+            let found = ("wan0".to_owned(), Some(Ipv4Addr::from(address)));
+            let addresses = BTreeMap::from([(Interface::Named("wan0".to_owned()), found)]);
+            let mut plan = configuration.plan.clone();
+            let own = OwnAddresses { addresses, in_use: InUse::default() };
+            let faults = own.complete(&mut plan, &configuration.host.shared_pools);
+            (shared_addresses(&plan), faults)
+        };
+        assert_eq!(with([198, 51, 100, 1]), (vec![Ipv4Addr::new(198, 51, 100, 1)], Vec::<String>::new()));
+        let (shared, faults) = with([192, 168, 1, 9]);
+        assert_eq!(shared, Vec::<Ipv4Addr>::new());
+        assert_eq!(faults, ["service nat44: 192.168.1.9 of wan0 belongs to service nat44 already"]);
+    }
+}
