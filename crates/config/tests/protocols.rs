@@ -31,6 +31,14 @@ fn those_with_ports_are_translated_unless_the_file_says_otherwise() {
     assert_eq!(accepted(&nat44("")).plan.services[0].kind.pool().unwrap().ranges()[0].span, 2000..=3000);
 }
 
+/// RFC 5382 REQ-6.
+#[test]
+fn no_service_helps_unless_it_is_told_to() {
+    let helpers = |more: &str| accepted(&nat44(more)).plan.services[0].kind.nat().unwrap().policy.helpers;
+    assert_eq!(helpers("").names().count(), 0);
+    assert_eq!(helpers("helpers = [\"ftp\"]").names().collect::<Vec<_>>(), ["ftp"]);
+}
+
 #[test]
 fn an_address_of_the_host_is_shared_for_tcp_udp_and_icmp_alone() {
     let shared = |more: &str| {

@@ -422,6 +422,31 @@ fn a_line_in_pieces_is_left_and_so_is_what_only_looks_like_one() {
     assert_ne!(talk.says(0, "PORT 10,0,0,2,160,40\r\n"), "PORT 10,0,0,2,160,40\r\n", "and the next line is one");
 }
 
+/// RFC 6384 section 4: commands may straddle packets. Either half reaches the other end as it is, no port opens, no
+/// number moves, and what comes next is what it would have been.
+#[test]
+fn lines_in_pieces_open_nothing_and_nothing_is_taken_for_their_answer() {
+    let mut talk = Talk::over_ipv6(policy());
+    let bindings = |talk: &Talk| talk.gateway.tables.bindings.iter().count();
+    let before = bindings(&talk);
+    talk.unchanged(0, "EPRT |2|2001:db8");
+    talk.unchanged(0, ":1::2|41000|\r\n");
+    talk.unchanged(1, "522 not this protocol\r\n");
+    assert_eq!(bindings(&talk), before);
+    // A server that knows EPSV answers it as the client wants it.
+    talk.unchanged(0, "EP");
+    talk.unchanged(0, "SV\r\n");
+    talk.unchanged(1, "229 Entering Extended Passive Mode (|||50000|)\r\n");
+    assert_eq!(talk.says(0, "EPSV\r\n"), "PASV\r\n");
+    talk.unchanged(1, "227 Entering Passive Mode (198,51,");
+    talk.unchanged(1, "100,2,195,80)\r\n");
+    assert_eq!(talk.unhelped(), 3);
+    assert_eq!(talk.says(0, "EPSV\r\n"), "PASV\r\n");
+    let reply = talk.says(1, "227 Entering Passive Mode (198,51,100,2,195,80)\r\n");
+    assert_eq!(reply, "229 Entering Extended Passive Mode (|||50000|)\r\n");
+    assert_eq!(bindings(&talk), before);
+}
+
 #[test]
 fn long_lines_and_garbage_pass() {
     let mut talk = Talk::over_ipv4(policy());

@@ -390,6 +390,21 @@ fn errors_cross_an_aftr_in_both_directions() {
     assert_eq!(error.payload[20..24], answer[20..24]);
 }
 
+/// Who guesses both ends of another home's connection, also one with the same addresses behind it, ends nothing of it.
+#[test]
+fn an_error_out_of_a_softwire_is_about_what_went_into_it() {
+    let mut gateway = aftr(Policy::default());
+    forward(&mut gateway, &tunnelled(B4_A, AFTR, &udp((HOST4, 20000), (SERVER, 53), b"query")));
+    let error = icmp(HOST4, SERVER, 3, 3, 0, &udp((SERVER, 53), (HOST4, 20000), b"answer"));
+    assert_eq!(gateway.pass(&tunnelled(B4_B, AFTR, &error)), (Verdict::Drop(DropReason::NoSession), Vec::new()));
+    // Nor does one about the packet as the remote has sent it.
+    let quoted = udp((SERVER, 53), (POOL, 20000), b"answer");
+    let error = icmp(HOST4, SERVER, 3, 3, 0, &quoted);
+    assert_eq!(gateway.pass(&tunnelled(B4_B, AFTR, &error)), (Verdict::Drop(DropReason::NoSession), Vec::new()));
+    let error = icmp(HOST4, SERVER, 3, 3, 0, &udp((SERVER, 53), (HOST4, 20000), b"answer"));
+    assert_eq!(gateway.pass(&tunnelled(B4_A, AFTR, &error)).0, Verdict::Forward);
+}
+
 #[test]
 fn a_b4_carries_everything_as_it_is() {
     let mut gateway = b4();

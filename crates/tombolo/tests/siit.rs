@@ -1,5 +1,5 @@
-//! SIIT between Linux hosts: a transport that the gateway only knows by its header, and what becomes of
-//! what it refuses. Needs root and skips loudly without it.
+//! SIIT between Linux hosts: a transport that the gateway only knows by its header, what becomes of what it refuses,
+//! and networks that lie in its prefix. Needs root and skips loudly without it.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
@@ -97,4 +97,36 @@ fn what_is_refused_is_told_and_logged_unless_the_file_says_otherwise() {
     let said = gateway.stop().stderr;
     assert!(said.contains("reason=\"link-local-address\" count=1"), "it is counted: {said}");
     assert!(!said.contains("destination=2001:db8:64::a9fe:101"), "{said}");
+}
+
+/// RFC 7915 section 5.6: what has a more specific route than the prefix is not for the translator.
+#[test]
+fn networks_of_the_host_that_lie_in_the_prefix_keep_their_routes() {
+    let name = "networks_of_the_host_that_lie_in_the_prefix_keep_their_routes";
+    if skip_without(name, &["ip", "ping"]) {
+        return;
+    }
+    for path in ["off", "tc"] {
+        let lab = Lab::create(&Topology::client_gateway_server()).unwrap();
+        let run = |node: &str, program: &str, arguments: &str| {
+            let command = lab.node(node).unwrap().command(program).args(arguments.split_ascii_whitespace());
+            command.run().unwrap().success().unwrap_or_else(|error| panic!("{path}: {node}: {error:?}"));
+        };
+        for (node, address) in [("gateway", "2001:db8:1ff:1::1/64"), ("client", "2001:db8:1ff:1::2/64")] {
+            run(node, "ip", &format!("address add {address} dev inside0 nodad"));
+        }
+        run("server", "ip", "-6 route replace default via 2001:db8:2::1");
+        let text = format!(
+            "[gateway]\nfastpath = \"{path}\"\n[[service]]\nkind = \"siit\"\nprefix = \"2001:db8:100::/40\"\n\
+             eam = [{{ ipv4 = \"192.0.2.1\", ipv6 = \"2001:db8:1::2\" }}]\n"
+        );
+        let gateway = lab.start_gateway("gateway", TOMBOLO, &text).unwrap();
+        let ping = |node: &str, to: &str| run(node, "ping", &format!("-c 3 -i 0.05 -W 2 {to}"));
+        ping("client", "-I 2001:db8:1::2 2001:db8:1c6:3364:2::");
+        ping("client", "2001:db8:1ff:1::1");
+        ping("gateway", "2001:db8:1ff:1::2");
+        ping("server", "2001:db8:1ff:1::2");
+        drop(gateway);
+        ping("server", "2001:db8:1ff:1::2");
+    }
 }
