@@ -425,6 +425,7 @@ impl Bench {
             timed: None,
             variation: false,
             then: None,
+            tolerated_loss: 0.0,
         }
     }
 
@@ -590,6 +591,7 @@ impl Bench {
             worked_s: worked_before.and_then(since),
             core_work: counters.and_then(CoreCounters::end),
             port_drops: drops,
+            tolerated_loss: plan.tolerated_loss,
             sharing: self.placement.sharing,
             // With two rates it is not known which frames were due meanwhile.
             absences: watch.map(CoreWatch::end).filter(|_| plan.then.is_none()).unwrap_or_default(),

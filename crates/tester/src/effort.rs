@@ -40,6 +40,10 @@ pub struct Effort {
     /// A frame that takes longer than this, nanoseconds, counts as lost (Lencse and Shima's per-frame
     /// timeout); 0: none does.
     pub frame_timeout_ns: u64,
+    /// Percent of the frames that may be lost, for a second throughput beside that of RFC 2544, of which none
+    /// may; 0: there is none.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub tolerated_loss_percent: f64,
     /// Pause after each trial, milliseconds.
     pub pause_ms: u64,
     /// Length of the stream of the latency procedure, seconds (RFC 8219 section 7.2: 120).
@@ -99,6 +103,7 @@ impl Effort {
         drain_ms: 2000,
         always_drain: true,
         frame_timeout_ns: 0,
+        tolerated_loss_percent: 0.0,
         pause_ms: 5000,
         latency_seconds: 120.0,
         latency_from_seconds: 60.0,
@@ -155,6 +160,7 @@ impl Effort {
         drain_ms: 300,
         always_drain: false,
         frame_timeout_ns: 0,
+        tolerated_loss_percent: 0.0,
         pause_ms: 0,
         latency_seconds: 1.5,
         latency_from_seconds: 0.5,
@@ -186,6 +192,12 @@ impl Effort {
         )]
         let frames = (rate as f64 * seconds).clamp(1.0, f64::from(u32::MAX)) as u32;
         frames
+    }
+
+    /// The losses, in percent, that each throughput that is asked for tolerates: none, and the other, if there is one.
+    pub(crate) fn tolerated_losses(&self) -> impl Iterator<Item = f64> + use<> {
+        let other = self.tolerated_loss_percent;
+        std::iter::once(0.0).chain((other > 0.0).then_some(other))
     }
 
     /// Short trials that a search begins with: rougher, and a failure is tried again, for a moment weighs more

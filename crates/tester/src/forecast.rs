@@ -78,7 +78,8 @@ pub(crate) fn seconds_of(procedure: Procedure, effort: &Effort, filling: Filling
     };
     match procedure {
         Procedure::Throughput | Procedure::StatefulThroughput => {
-            (search(STEPS_AROUND_A_HINT), (first - search(STEPS_AROUND_A_HINT)).max(0.0))
+            let searches = effort.tolerated_losses().count() as f64;
+            (searches * search(STEPS_AROUND_A_HINT), searches * (first - search(STEPS_AROUND_A_HINT)).max(0.0))
         }
         Procedure::FrameLoss => {
             (fill + f64::from(100 / effort.loss_step_percent.max(1)) * trial(effort.trial_seconds), 0.0)

@@ -75,6 +75,8 @@ pub struct TrialPlan {
     pub variation: bool,
     /// From this frame on, this rate.
     pub then: Option<(u32, u64)>,
+    /// Percent of the frames that may be lost.
+    pub tolerated_loss: f64,
 }
 
 /// One trial, done.
@@ -113,6 +115,8 @@ pub enum Sharing {
 pub struct Surroundings {
     /// Frames that the tester's own ports dropped.
     pub port_drops: u64,
+    /// Percent of the frames that may be lost.
+    pub tolerated_loss: f64,
     /// Whether the sending core also does the gateway's work.
     pub sharing: Sharing,
     /// When a core of the gateway was not there for it.
@@ -126,7 +130,9 @@ pub struct Surroundings {
 impl Trial {
     /// Judges an outcome.
     pub fn judge(outcome: Outcome, surroundings: &Surroundings) -> Trial {
-        let Surroundings { port_drops, sharing, ref absences, worked_s, core_work } = *surroundings;
+        let Surroundings { port_drops, tolerated_loss, sharing, ref absences, worked_s, core_work } = *surroundings;
+        // Whoever or whatever lost them.
+        let is_tolerated = tolerated_loss > 0.0 && loss_percent(&outcome) <= tolerated_loss;
         let mut faults = Vec::new();
         let mut doubts = Vec::new();
         if port_drops > 0 {
@@ -134,16 +140,20 @@ impl Trial {
         }
         for (name, direction) in [("forward", &outcome.forward), ("reverse", &outcome.reverse)] {
             let Some(direction) = direction else { continue };
+            if !is_tolerated {
+                faults.extend(losses_of(name, direction));
+            }
             faults.extend(faults_of(name, direction));
             match (lateness_of(name, direction), sharing) {
                 (Some(late), Sharing::Together) => faults.push(format!("{late}: the shared core is saturated")),
                 (Some(late), Sharing::Apart) => doubts.push(late),
                 (None, _) => {}
             }
-            if sharing == Sharing::Apart {
+            if sharing == Sharing::Apart && !is_tolerated {
                 doubts.extend(pause_to_blame(name, direction, absences));
             }
             if sharing == Sharing::Apart
+                && !is_tolerated
                 && let Some(silence) = silence_of_the_gateway(direction, absences)
             {
                 faults.push(format!("{name}: the gateway passed nothing for {} us", silence / 1000));
@@ -180,7 +190,7 @@ impl Trial {
 
     /// Frames lost, both directions; those that came after the frame timeout are.
     pub fn lost(&self) -> u64 {
-        self.directions().map(|direction| direction.lost() + direction.arrivals.count(FrameError::Late)).sum()
+        self.directions().map(lost_of).sum()
     }
 
     /// The rate that the slower direction reached, frames a second.
@@ -195,10 +205,20 @@ impl Trial {
 
     /// Lost frames in percent of those sent (RFC 2544 section 26.3).
     pub fn loss_percent(&self) -> f64 {
-        match self.sent() {
-            0 => 0.0,
-            sent => self.lost() as f64 * 100.0 / sent as f64,
-        }
+        loss_percent(&self.outcome)
+    }
+}
+
+/// Frames that did not arrive, or too late.
+fn lost_of(direction: &DirectionOutcome) -> u64 {
+    direction.lost() + direction.arrivals.count(FrameError::Late)
+}
+
+fn loss_percent(outcome: &Outcome) -> f64 {
+    let directions = || outcome.forward.iter().chain(&outcome.reverse);
+    match directions().map(|direction| direction.departures.sent).sum::<u64>() {
+        0 => 0.0,
+        sent => directions().map(lost_of).sum::<u64>() as f64 * 100.0 / sent as f64,
     }
 }
 
@@ -258,21 +278,22 @@ fn silence_of_the_gateway(direction: &DirectionOutcome, absences: &[Absence]) ->
     is_gateways.then_some(a.gap_max_ns)
 }
 
+fn losses_of(name: &str, direction: &DirectionOutcome) -> impl Iterator<Item = String> {
+    let late = direction.arrivals.count(FrameError::Late);
+    let losses = [(direction.lost(), "lost"), (late, "later than the frame timeout")];
+    losses.into_iter().filter_map(move |(count, what)| fault(name, direction, count, what))
+}
+
 fn faults_of(name: &str, direction: &DirectionOutcome) -> Vec<String> {
     let a = &direction.arrivals;
-    let mut faults = Vec::new();
-    let mut say = |count: u64, what: &str| {
-        if count > 0 {
-            faults.push(format!("{name}: {count} of {} frames {what}", direction.departures.sent));
-        }
-    };
-    say(direction.lost(), "lost");
-    say(a.duplicates, "duplicated");
-    say(a.count(FrameError::Late), "later than the frame timeout");
-    for error in FrameError::ALL.into_iter().filter(|error| *error != FrameError::Late) {
-        say(a.count(error), &format!("with a wrong {}", error.name().replace('_', " ")));
-    }
-    faults
+    let errors = FrameError::ALL.into_iter().filter(|error| *error != FrameError::Late);
+    let wrong = errors.map(|error| (a.count(error), format!("with a wrong {}", error.name().replace('_', " "))));
+    let all = std::iter::once((a.duplicates, "duplicated".to_owned())).chain(wrong);
+    all.filter_map(|(count, what)| fault(name, direction, count, &what)).collect()
+}
+
+fn fault(name: &str, direction: &DirectionOutcome, count: u64, what: &str) -> Option<String> {
+    (count > 0).then(|| format!("{name}: {count} of {} frames {what}", direction.departures.sent))
 }
 
 fn lateness_of(name: &str, direction: &DirectionOutcome) -> Option<String> {
@@ -484,8 +505,14 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    const ALONE: Surroundings =
-        Surroundings { port_drops: 0, sharing: Sharing::Apart, absences: Vec::new(), worked_s: None, core_work: None };
+    const ALONE: Surroundings = Surroundings {
+        port_drops: 0,
+        tolerated_loss: 0.0,
+        sharing: Sharing::Apart,
+        absences: Vec::new(),
+        worked_s: None,
+        core_work: None,
+    };
 
     /// A second of 100,000 frames that lost these, with a pause of 20 ms in the middle.
     fn outcome(missing: &[u32]) -> Outcome {
@@ -550,6 +577,24 @@ mod tests {
         let own = judge(300, 320);
         assert_eq!(own.verdict, Verdict::Failed, "{:?}", own.reasons);
         assert!(own.why().contains("the gateway passed nothing for 20000 us"), "{:?}", own.reasons);
+    }
+
+    #[test]
+    fn tolerated_losses_fail_nothing_and_other_faults_do() {
+        let tolerant = Surroundings { tolerated_loss: 0.5, ..ALONE };
+        let lost = |count: u32| outcome(&(0..count).collect::<Vec<u32>>());
+        assert_eq!(Trial::judge(lost(500), &tolerant).verdict, Verdict::Passed);
+        assert_eq!(Trial::judge(lost(501), &tolerant).verdict, Verdict::Failed);
+        assert_eq!(Trial::judge(lost(1), &ALONE).verdict, Verdict::Failed);
+        // Frames that were lost around a pause of the tester are lost, too.
+        let around: Vec<u32> = (50_000..50_400).collect();
+        assert_eq!(Trial::judge(outcome(&around), &tolerant).verdict, Verdict::Passed);
+        let mut twice = lost(1);
+        twice.forward.as_mut().unwrap().arrivals.duplicates = 1;
+        assert_eq!(Trial::judge(twice, &tolerant).verdict, Verdict::Failed);
+        let mut late = lost(1);
+        late.forward.as_mut().unwrap().departures.last_ns += 100 * MS;
+        assert_eq!(Trial::judge(late, &tolerant).verdict, Verdict::Invalid);
     }
 
     #[test]

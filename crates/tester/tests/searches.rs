@@ -93,6 +93,23 @@ fn short_trials_find_the_region_and_long_ones_decide() {
     assert!(again.0.iter().all(|trial| is_long(&trial)), "{again:?}", again = again.0);
 }
 
+/// A gateway that loses one frame of a thousand at any rate, and more above 20,000 a second.
+#[test]
+fn a_throughput_that_tolerates_some_loss_stands_beside_the_other() {
+    let Some(mut bench) = bench("faulty:rate=20000,loss=1000", Technology::Forward4, FLOWS) else { return };
+    bench.directions = Directions::Forward;
+    bench.tester_limit = 200_000;
+    bench.effort = Effort { trial_seconds: 0.5, resolution: 0.01, tolerated_loss_percent: 0.5, ..bench.effort };
+    let measured = Procedure::Throughput.measure(&mut bench, &mut Known::default(), &mut Silent).unwrap();
+    println!("{measured:?}");
+    let [without, with] = &measured[..] else { panic!("one of the two is missing: {measured:?}") };
+    assert_eq!((&*without.quantity, &*with.quantity), ("throughput", "throughput with up to 0.5 % lost"));
+    // The first thousand frames pass.
+    assert!(without.value.is_none_or(|value| value < 3_000.0));
+    let value = with.value.unwrap();
+    assert!((18_000.0..21_000.0).contains(&value) && with.bound.is_none());
+}
+
 #[test]
 fn connections_that_would_expire_in_a_search_are_made_again() {
     let flows = Flows::sessions(500, 4);

@@ -5,6 +5,8 @@
 pub struct Known {
     /// Throughput of each direction, frames a second; given by the user or measured.
     pub throughput: Option<u64>,
+    /// The same where some loss is tolerated.
+    pub tolerant_throughput: Option<u64>,
     /// Validated connection establishment rate.
     pub connection_rate: Option<u64>,
     /// Rate of phase 1 of stateful procedures, frames a second; given by the user.

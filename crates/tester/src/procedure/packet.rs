@@ -125,7 +125,7 @@ impl Procedure {
             )));
         }
         match self {
-            Procedure::Throughput | Procedure::StatefulThroughput => throughput::measure(bench, known, observer),
+            Procedure::Throughput | Procedure::StatefulThroughput => throughput::measure_all(bench, known, observer),
             Procedure::FrameLoss => frame_loss::measure(bench, known, observer),
             Procedure::Latency => delay::latency(bench, known, observer),
             Procedure::Pdv => delay::pdv(bench, known, observer),

@@ -1,5 +1,9 @@
 //! Throughput: the highest rate without loss (RFC 2544 section 26.1, RFC 8219 section 7.1); in
 //! phase 2 for stateful gateways (RFC 9693 section 4.6).
+//!
+//! A single frame that is lost to a stall of a core decides whether a rate passes, so on a machine with many of them
+//! throughput varies by much from one search to the next. Beside it, never in its place, a
+//! throughput can be searched that tolerates some loss.
 
 use serde_json::json;
 
@@ -9,8 +13,8 @@ use super::phase_one::fill_rate;
 use crate::bench::{Bench, BenchError, Observer};
 use crate::effort::Effort;
 use crate::expiry::check_timeout;
-use crate::search::{Found, Searching, Verdict};
-use crate::trial::{Directions, Trial};
+use crate::search::{Found, Search, Searching, Verdict};
+use crate::trial::{Directions, Trial, TrialPlan};
 
 /// Searches the rate of each direction.
 ///
@@ -21,20 +25,62 @@ pub(super) fn measure(
     known: &mut Known,
     observer: &mut dyn Observer,
 ) -> Result<Vec<Measured>, BenchError> {
-    let mut throughput = Throughput::begin(bench, known, observer)?;
+    measure_tolerating(0.0, bench, known, observer).map(|measured| vec![measured])
+}
+
+/// The same, and the throughput that tolerates some loss, where it is asked for.
+///
+/// # Errors
+/// If trials cannot be run.
+pub(super) fn measure_all(
+    bench: &mut Bench,
+    known: &mut Known,
+    observer: &mut dyn Observer,
+) -> Result<Vec<Measured>, BenchError> {
+    let tolerated = bench.effort.tolerated_losses();
+    tolerated.map(|tolerated| measure_tolerating(tolerated, bench, known, observer)).collect()
+}
+
+fn measure_tolerating(
+    tolerated: f64,
+    bench: &mut Bench,
+    known: &mut Known,
+    observer: &mut dyn Observer,
+) -> Result<Measured, BenchError> {
+    let mut throughput = Throughput::begin(tolerated, bench, known, observer)?;
     while throughput.try_once(bench, observer)? {}
-    Ok(vec![throughput.end(known)])
+    Ok(throughput.end(known))
 }
 
 /// The same for several gateways without connections, trial by trial in turns: a moment in which the
 /// machine is slower meets all of them.
 pub(crate) fn measure_in_turns(
-    gateways: Vec<(&mut Bench, &mut Known)>,
+    mut gateways: Vec<(&mut Bench, &mut Known)>,
     observer: &mut dyn Observer,
 ) -> Vec<Result<Vec<Measured>, BenchError>> {
+    let mut all: Vec<Result<Vec<Measured>, BenchError>> = gateways.iter().map(|_| Ok(Vec::new())).collect();
+    let Some(effort) = gateways.first().map(|(bench, _)| bench.effort) else { return all };
+    for tolerated in effort.tolerated_losses() {
+        let measured = measure_in_turns_tolerating(tolerated, &mut gateways, observer);
+        for (all, measured) in all.iter_mut().zip(measured) {
+            match (all.as_mut(), measured) {
+                (Ok(before), Ok(measured)) => before.push(measured),
+                (Ok(_), Err(error)) => *all = Err(error),
+                (Err(_), _) => {}
+            }
+        }
+    }
+    all
+}
+
+fn measure_in_turns_tolerating(
+    tolerated: f64,
+    gateways: &mut [(&mut Bench, &mut Known)],
+    observer: &mut dyn Observer,
+) -> Vec<Result<Measured, BenchError>> {
     let mut searches = Vec::new();
     for (bench, known) in gateways {
-        let begun = Throughput::begin(bench, known, observer);
+        let begun = Throughput::begin(tolerated, bench, known, observer);
         searches.push((bench, known, begun));
     }
     let mut order: Vec<usize> = (0..searches.len()).collect();
@@ -52,7 +98,7 @@ pub(crate) fn measure_in_turns(
         // Nobody is always the one after whom.
         order.reverse();
     }
-    searches.into_iter().map(|(_, known, search)| search.map(|throughput| vec![throughput.end(known)])).collect()
+    searches.into_iter().map(|(_, known, search)| search.map(|throughput| throughput.end(known))).collect()
 }
 
 /// A search under way: by short trials first, if the effort has some, and from what they found by long ones.
@@ -62,6 +108,8 @@ struct Throughput {
     exploring: Option<Effort>,
     /// What they found.
     explored: Option<Found>,
+    /// Percent of the frames that may be lost.
+    tolerated: f64,
     directions: Directions,
     max: u64,
     fill_rate: u64,
@@ -75,17 +123,32 @@ impl Throughput {
     ///
     /// # Errors
     /// What filling returns.
-    fn begin(bench: &mut Bench, known: &mut Known, observer: &mut dyn Observer) -> Result<Throughput, BenchError> {
+    fn begin(
+        tolerated: f64,
+        bench: &mut Bench,
+        known: &mut Known,
+        observer: &mut dyn Observer,
+    ) -> Result<Throughput, BenchError> {
         let fill_rate = fill_rate(bench, known, observer)?;
         check_timeout(bench, fill_rate, bench.effort.trial_seconds)?;
         bench.fill(fill_rate, observer)?;
         let directions = bench.directions;
         let max = bench.tester_limit / directions.count();
         // What a repetition before this one found is known by long trials.
-        let exploring = bench.effort.exploring().filter(|_| known.throughput.is_none());
-        let searching = bench.search_of(exploring.as_ref(), max, known.throughput).begin();
-        let losses = Losses::default();
-        Ok(Throughput { searching, exploring, explored: None, directions, max, fill_rate, is_fresh: true, losses })
+        let before = *known_of(known, tolerated);
+        let exploring = bench.effort.exploring().filter(|_| before.is_none());
+        let searching = search_of(tolerated, bench, exploring.as_ref(), max, before).begin();
+        Ok(Throughput {
+            searching,
+            exploring,
+            explored: None,
+            tolerated,
+            directions,
+            max,
+            fill_rate,
+            is_fresh: true,
+            losses: Losses::default(),
+        })
     }
 
     /// Makes a trial; false if the search has ended.
@@ -108,18 +171,23 @@ impl Throughput {
             return Ok(false);
         }
         let near = found.lowest_not_passing.map_or(found.highest_passing / 100, |next| next - found.highest_passing);
-        self.searching = bench.search_of(None, self.max, Some(found.highest_passing)).begin_in_steps(near);
+        let search = search_of(self.tolerated, bench, None, self.max, Some(found.highest_passing));
+        self.searching = search.begin_in_steps(near);
         self.try_as_asked(bench, observer)
     }
 
     fn try_as_asked(&mut self, bench: &mut Bench, observer: &mut dyn Observer) -> Result<bool, BenchError> {
-        let Throughput { ref mut searching, ref mut is_fresh, ref mut losses, directions, fill_rate, .. } = *self;
+        let Throughput {
+            ref mut searching, ref mut is_fresh, ref mut losses, tolerated, directions, fill_rate, ..
+        } = *self;
         bench.search_on(searching, |bench, rate| {
             if bench.effort.refill_each_trial && !*is_fresh {
                 bench.fill(fill_rate, observer)?;
             }
             *is_fresh = false;
-            let plan = bench.plain("throughput", directions, rate, Effort::frames(rate, bench.effort.trial_seconds));
+            let purpose = if tolerated > 0.0 { "loss-tolerant throughput" } else { "throughput" };
+            let plan = bench.plain(purpose, directions, rate, Effort::frames(rate, bench.effort.trial_seconds));
+            let plan = TrialPlan { tolerated_loss: tolerated, ..plan };
             let trial = bench.trial(&plan, observer)?;
             losses.note(rate, &trial);
             Ok(trial)
@@ -129,7 +197,7 @@ impl Throughput {
     /// What came of it.
     fn end(self, known: &mut Known) -> Measured {
         let found = self.searching.found();
-        known.throughput = Some(found.highest_passing);
+        *known_of(known, self.tolerated) = Some(found.highest_passing);
         let details = json!({
             "per_direction": found.highest_passing,
             "lowest_not_passing": found.lowest_not_passing,
@@ -137,20 +205,38 @@ impl Throughput {
             "explored": self.explored,
             "fill_rate": self.fill_rate,
             "search_max": self.max,
+            "tolerated_loss_percent": self.tolerated,
         });
         let total = (found.highest_passing * self.directions.count()) as f64;
-        let measured = Measured::rate("throughput", total, "frames/s", details);
+        let quantity = match self.tolerated {
+            tolerated if tolerated > 0.0 => format!("throughput with up to {tolerated} % lost"),
+            _ => "throughput".to_owned(),
+        };
+        let measured = Measured::rate(quantity, total, "frames/s", details);
         let measured = match found.highest_passing {
             0 => measured.without_value(format!("no rate passed; the last trial: {}", self.losses.last_reasons)),
             _ => measured.searched(&found),
         };
-        match self.losses.regardless_of_rate() {
+        match self.losses.regardless_of_rate().filter(|_| self.tolerated == 0.0) {
             Some(percent) => measured.doubted(format!(
                 "some {percent:.3} % are lost at every rate: a longer trial has a lower throughput, for the limit is not the rate"
             )),
             None => measured,
         }
     }
+}
+
+/// The search of the throughput that tolerates so much loss: a slower moment loses some frames more and fails no trial
+/// far below the limit, so one second look is enough.
+fn search_of(tolerated: f64, bench: &Bench, effort: Option<&Effort>, max: u64, hint: Option<u64>) -> Search {
+    let search = bench.search_of(effort, max, hint);
+    let enough = if tolerated > 0.0 { 1 } else { search.second_looks };
+    Search { second_looks: search.second_looks.min(enough), ..search }
+}
+
+/// What is known of the throughput that tolerates so much loss.
+fn known_of(known: &mut Known, tolerated: f64) -> &mut Option<u64> {
+    if tolerated > 0.0 { &mut known.tolerant_throughput } else { &mut known.throughput }
 }
 
 /// What the trials that lost frames lost, in percent, by rate.

@@ -93,6 +93,10 @@ pub(crate) struct Arguments {
     /// Milliseconds after which a frame counts as lost though it arrives [default: no such timeout]
     #[arg(long, value_name = "MS")]
     frame_timeout: Option<f64>,
+    /// Percent of the frames that may be lost, for a second throughput beside that without loss; for throughput and
+    /// stateful-throughput
+    #[arg(long, value_name = "PERCENT")]
+    tolerated_loss: Option<f64>,
     /// Frames to the outside only
     #[arg(long, conflicts_with_all = ["bidirectional", "reverse_only"])]
     forward_only: bool,
@@ -254,8 +258,10 @@ fn in_lines(power: &ResolvingPower) -> String {
         )
     };
     let itself = line("plain forwarding against itself", &power.itself, power.itself.is_the_same());
+    let with_loss =
+        line("the same, with up to 0.5 % lost", &power.itself_with_loss, power.itself_with_loss.is_the_same());
     let reduced = line("a forwarder with 97 % of the capacity", &power.reduced, power.reduced.is_slower());
-    format!("{itself}\n{reduced}")
+    format!("{itself}\n{with_loss}\n{reduced}")
 }
 
 pub(crate) fn run(procedure: Procedure, arguments: Arguments) -> anyhow::Result<()> {
@@ -390,6 +396,10 @@ impl Arguments {
             let most = self.timeout.unwrap_or(effort.drain_ms) as f64;
             ensure!((0.001..=most).contains(&ms), "--frame-timeout {ms}: from 0.001 to {most} ms, the global timeout");
             effort.frame_timeout_ns = u64::try_from(Duration::from_secs_f64(ms / 1000.0).as_nanos()).unwrap_or(0);
+        }
+        if let Some(percent) = self.tolerated_loss {
+            ensure!((0.0001..=50.0).contains(&percent), "--tolerated-loss {percent}: percent, from 0.0001 to 50");
+            effort.tolerated_loss_percent = percent;
         }
         if let Some(seconds) = self.explore {
             ensure!((0.0..=3600.0).contains(&seconds), "--explore {seconds}: seconds, from 0 to 3600");
