@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(room(3 * 1024, 64 << 20), (3072, 3072, 12_288, 1), "a customer's edge of 1,024 ports");
         assert_eq!(room(3 * 64_512, 4 * GIB), (65_536, 193_536, 774_144, 35), "a NAT64 of one address");
         assert_eq!(room(16 * 3 * 64_512, 24 * GIB), (193_536, 3_096_576, 12_386_304, 493), "sixteen addresses");
-        assert_eq!(room(256 * 3 * 64_512, 24 * GIB), (262_144, 1 << 22, 1 << 24, 843), "more than the host can have");
+        assert_eq!(room(256 * 3 * 64_512, 24 * GIB), (262_144, 1 << 22, 1 << 24, 844), "more than the host can have");
         assert_eq!(room(256 * 3 * 64_512, 128 << 20), (16_384, 1 << 14, 1 << 16, 196), "a small host");
         assert_eq!(room(0, 4 * GIB), (64, 64, 256, 0), "nothing stateful");
     }

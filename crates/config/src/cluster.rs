@@ -12,6 +12,7 @@ use crate::gateway::inside_interfaces;
 use crate::host::{Cluster, InsideInterfaces};
 use crate::problem::{Log, Problem};
 use crate::reference::CLUSTER;
+use crate::replication;
 use crate::shared::SharedPool;
 use crate::slices;
 
@@ -39,6 +40,7 @@ pub(crate) fn read(
     });
     let core = table.read_or("core", InsideInterfaces::ByRoute, log, inside_interfaces);
     let slices = nodes.as_deref().and_then(|nodes| slices::read(&table, nodes, log));
+    let replication = nodes.as_deref().and_then(|nodes| replication::read(&table, nodes, log));
     let is_divided = table.find("slices").is_some();
     for service in services {
         match cannot_be_shared(service, shared, is_divided) {
@@ -53,15 +55,17 @@ pub(crate) fn read(
         log.mistake(own.problem(format!("not one of the nodes; use one of {}", names.join(", "))));
         return None;
     };
-    Some(Cluster { nodes, own, table: routes, needs, core_mtu, core, slices })
+    Some(Cluster { nodes, own, table: routes, needs, core_mtu, core, slices, replication })
 }
 
 /// What the engine is to know of it.
-pub(crate) fn of_engine(Cluster { nodes, own, core, slices, .. }: &Cluster) -> Option<cluster::Cluster> {
+pub(crate) fn of_engine(Cluster { nodes, own, core, slices, replication, .. }: &Cluster) -> Option<cluster::Cluster> {
     let holders = slices.as_ref().map(|slices| slices.holders.clone()).unwrap_or_default();
+    let epoch = slices.as_ref().map_or(1, |slices| slices.epoch);
     // The route of a B4 does not lead to the node that has redirected its packet.
     let are_guarded = *core != InsideInterfaces::ByRoute;
-    Some(cluster::Cluster::new(nodes.clone(), *own)?.with_slices(holders).with_guarded_locators(are_guarded))
+    let cluster = cluster::Cluster::new(nodes.clone(), *own)?.with_slices(holders).with_guarded_locators(are_guarded);
+    Some(cluster.with_epoch(epoch).with_copies(replication.is_some()))
 }
 
 fn locators(node: &Node<'_>, services: &[Service], log: &mut Log) -> Option<Vec<ClusterNode>> {

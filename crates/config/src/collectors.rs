@@ -112,7 +112,7 @@ fn system(node: &Node<'_>, log: &mut Log) -> Option<Vec<u8>> {
 }
 
 /// A file of PEM (RFC 7468), relative to the configuration file, that has something of this kind.
-fn read_file(node: &Node<'_>, kind: &str, log: &mut Log) -> Option<Vec<u8>> {
+pub(crate) fn read_file(node: &Node<'_>, kind: &str, log: &mut Log) -> Option<Vec<u8>> {
     let path = log.keep(node.beside())?;
     let bytes = std::fs::read(&path);
     log.reads(&path, bytes.as_ref().ok().map(|bytes| Wording::digest(&String::from_utf8_lossy(bytes))));

@@ -1,7 +1,7 @@
 //! What the host has to provide: table `[gateway]` of the file.
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use ipnet::IpNet;
@@ -94,6 +94,21 @@ pub struct Cluster {
     pub core: InsideInterfaces,
     /// Who has the state of whom. Default: nobody, services are without state.
     pub slices: Option<Slices>,
+    /// How backups get copies of it. Default: they get none.
+    pub replication: Option<Replication>,
+}
+
+/// How nodes copy their tables to each other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Replication {
+    /// Where each node listens, by its place among the nodes.
+    pub addresses: Vec<IpAddr>,
+    /// On which TCP port.
+    pub port: u16,
+    /// Certificates of those who may certify nodes, in PEM.
+    pub ca: Vec<u8>,
+    /// The node's own.
+    pub identity: Identity,
 }
 
 /// The slices of a cluster.
@@ -103,6 +118,8 @@ pub struct Slices {
     pub slicing: Slicing,
     /// Who has each of them.
     pub holders: Vec<Holders>,
+    /// How many owners each has had.
+    pub epoch: u32,
 }
 
 /// How grave something has to be to be logged.

@@ -36,6 +36,7 @@ mod pool;
 mod problem;
 pub mod reference;
 mod relay;
+mod replication;
 mod service;
 mod shared;
 mod shared_pool;
@@ -51,7 +52,7 @@ mod value;
 pub use difference::{Change, Wording};
 pub use host::{
     Cluster, Collector, CollectorFormat, FastPath, Host, Identity, InsideInterfaces, LogDetail, LogFormat, LogLevel,
-    MetricsAddress, Provision, Slices, TableMemory, Tls, Transport, Trust,
+    MetricsAddress, Provision, Replication, Slices, TableMemory, Tls, Transport, Trust,
 };
 pub use problem::{ConfigError, Problem};
 pub use shared::{Interface, SharedPool};

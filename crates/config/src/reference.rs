@@ -91,6 +91,8 @@ pub static CLUSTER: Section = Section {
             "Size of the largest packet that the network between the nodes has to carry: that of the services' packets, and 80 bytes; 1320 to 65535. Nodes try it with each other, every two seconds. A node with slices that is cut off from others by this announces nothing when it starts; one that serves already says so in `show status`.";
         "slices": "path or table", "none", "\"slices.toml\"",
             "Who has the subscribers and outside addresses of services with bindings: a table of its own, or a file with the same keys, relative to this one. It must be the same on all nodes.";
+        "replication": "table", "none", "see below",
+            "How the backups of slices get copies of their bindings, so that they can serve in the owner's place.";
     },
 };
 
@@ -101,6 +103,7 @@ pub static SLICES: Section = Section {
     groups: groups! {
         "count": "number", "", "256", "How many slices there are: a power of two, at most 256, and at most as many as the smallest range of a pool has addresses. Another number is another address for nearly every subscriber.";
         "secret": "64 hexadecimal digits", "", "\"what openssl rand -hex 32 prints\"", "Key of the hash, so that subscribers cannot choose their slice.";
+        "epoch": "number", "1", "2", "How many owners the slices have had: to be raised with each change of `owners`. A node takes no copies as of an earlier epoch than its own, and the routes of a later one win.";
         "owners": "array of tables", "", "[{ slices = \"0-127\", owner = \"n1\", backup = \"n2\" }, { slices = \"128-255\", owner = \"n2\", backup = \"n1\" }]", "Who has which slices. Each slice has an owner.";
     },
 };
@@ -111,8 +114,21 @@ pub static SLICE_OWNER: Section = Section {
     about: "Slices of one owner.",
     groups: groups! {
         "slices": "string", "", "\"0-127\"", "The slices, counted from 0: one, or the first and the last.";
-        "owner": "name of a node", "", "\"n1\"", "The node that serves them. While it does not serve, nobody does.";
-        "backup": "name of a node", "none", "\"n2\"", "The node by which those reach the owner that do not see it themselves.";
+        "owner": "name of a node", "", "\"n1\"", "The node that serves them. While it does not serve, its backup does what it can, or nobody.";
+        "backup": "name of a node", "none", "\"n2\"", "The node by which those reach the owner that do not see it themselves. With `replication` it has a copy of their bindings, and serves known hosts while the owner does not.";
+    },
+};
+
+/// `[cluster.replication]`.
+pub static REPLICATION: Section = Section {
+    path: "[cluster.replication]",
+    about: "Copies of the bindings of slices at their backups: over TCP, in TLS 1.3, where each node shows a certificate for its name, signed by an authority of the cluster's own. The copy is some milliseconds behind. While the backup does not see the owner serve, it goes on with known connections, and makes new bindings in the blocks of ports, and computed shares, that subscribers have; it admits nobody. Files are relative to this one.",
+    groups: groups! {
+        "addresses": "table of addresses", "", "{ n1 = \"2001:db8:c::1\", n2 = \"2001:db8:c::2\" }", "An address of each node in the network between them. The node listens at its own.";
+        "port": "number", "8464", "8464", "TCP port that they listen on.";
+        "ca": "path", "", "\"ca.pem\"", "Certificates of those who may certify nodes, in PEM. Whoever has one of theirs for a node's name can change that node's copies.";
+        "certificate": "path", "", "\"node.pem\"", "This node's certificate, for its name as a subject alternative name, and those between it and the authority, in PEM.";
+        "key": "path", "", "\"node.key\"", "Its key, in PEM.";
     },
 };
 
@@ -662,7 +678,7 @@ pub static ALLOCATION: Section = Section {
 };
 
 /// All tables, in the order of the documentation.
-pub static SECTIONS: [&Section; 29] = [
+pub static SECTIONS: [&Section; 30] = [
     &FILE,
     &GATEWAY,
     &COLLECTOR,
@@ -672,6 +688,7 @@ pub static SECTIONS: [&Section; 29] = [
     &CLUSTER,
     &SLICES,
     &SLICE_OWNER,
+    &REPLICATION,
     &SERVICE,
     &NAT44,
     &POOL,

@@ -13,6 +13,8 @@ use crate::host::Slices;
 use crate::problem::{Log, Problem};
 use crate::reference::{SLICE_OWNER, SLICES};
 
+/// Epochs that there can be: they are in metrics of routes.
+const MOST_EPOCHS: u32 = 1_000_000_000;
 /// Hexadecimal digits of the secret.
 const SECRET_DIGITS: usize = 64;
 
@@ -49,9 +51,10 @@ fn of_table(table: &Table<'_>, nodes: &[ClusterNode], log: &mut Log) -> Option<S
     let count = table.require("count", log).and_then(|node| log.keep(count(&node)));
     let secret = table.require("secret", log).and_then(|node| log.keep(secret(&node)));
     let owners = table.require("owners", log);
+    let epoch = table.read_or("epoch", 1, log, |node| node.number32(1..=MOST_EPOCHS));
     let (count, secret) = (count?, secret?);
     let holders = holders(&owners?, count, nodes, log)?;
-    Some(Slices { slicing: Slicing::new(secret, count)?, holders })
+    Some(Slices { slicing: Slicing::new(secret, count)?, holders, epoch })
 }
 
 fn count(node: &Node<'_>) -> Result<u16, Problem> {

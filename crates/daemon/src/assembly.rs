@@ -31,6 +31,7 @@ use crate::binding_log::live::BindingLog;
 use crate::binding_log::marks::StateFound;
 use crate::binding_log::writer::{Ground, host_name};
 use crate::control::answer::Control;
+use crate::copies::{Copies, CopyThreads};
 use crate::directories;
 use crate::doctor;
 use crate::error::{DaemonError, system};
@@ -113,6 +114,7 @@ pub(crate) struct Gateway {
     limits: Option<Limits>,
     door: Option<Door>,
     peers: Option<Peers>,
+    copies: Option<CopyThreads>,
     state: Option<State>,
 }
 
@@ -145,6 +147,7 @@ impl Gateway {
             limits: None,
             door: None,
             peers: None,
+            copies: None,
             state: None,
         };
         let supervisor = Arc::clone(&wanted.supervisor);
@@ -180,6 +183,10 @@ impl Gateway {
         fault::point("host")?;
         let mtu = prepare_device(host, &device, settings, &mut plan)?;
         fault::point("link")?;
+        let adopted = tombolo_engine::adoption::adopt(&state.tables, &plan, Now(monotonic_nanos()));
+        if adopted > 0 {
+            tracing::info!(bindings = adopted, "copies of another node's bindings are this node's by now");
+        }
         for conflict in tombolo_engine::static_bindings::reconcile(&state.tables, &plan, Now(monotonic_nanos())) {
             tracing::warn!(service = conflict.service, binding = ?conflict.binding, "static binding: {}", conflict.reason);
         }
@@ -249,6 +256,8 @@ impl Gateway {
         upkeep::answer_neighbours(host, &device, &self.health);
         warn_of_obstacles(settings, &plan.load());
         fault::point("routes")?;
+        let copies =
+            Copies::prepare(settings.cluster.as_ref(), &plan, (&state.tables, state.is_fresh), self.stop.clone())?;
         let running = self.running.insert(Arc::new(Running {
             source: Source { mtu, ..source },
             settings: settings.clone(),
@@ -272,12 +281,16 @@ impl Gateway {
             found: Mutex::new(found),
             text: state.text(),
             pulses: self.pulses.clone(),
+            copies,
             in_force: Mutex::new(InForce::new(settings.clone(), wording)),
         }));
         self.lookout = Lookout::start(running, self.stop.clone()).map_err(system("starting a thread"))?;
         self.limits = Some(Limits::start(running, self.stop.clone()).map_err(system("starting a thread"))?);
         self.door = Some(Door::start(running, clerk, self.stop.clone()).map_err(system("starting a thread"))?);
         self.peers = Peers::start(running, self.stop.clone()).map_err(system("starting a thread"))?;
+        if let Some(copies) = &running.copies {
+            self.copies = Some(copies.start(&self.health, &self.stop).map_err(system("starting a thread"))?);
+        }
         fault::point("watch")?;
         listen(running, &mut self.directory, &mut self.listeners)?;
         fault::point("listeners")?;
@@ -385,6 +398,7 @@ impl Gateway {
         self.limits.take().into_iter().for_each(Limits::join);
         self.door.take().into_iter().for_each(Door::join);
         self.peers.take().into_iter().for_each(Peers::join);
+        self.copies.take().into_iter().for_each(CopyThreads::join);
         if let Some(watchdog) = self.watchdog.take() {
             watchdog.thread().unpark();
             let _ = watchdog.join();

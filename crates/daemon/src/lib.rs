@@ -42,6 +42,7 @@ pub mod awaits;
 pub mod binding_log;
 pub mod change;
 pub mod control;
+mod copies;
 mod core_paths;
 pub mod directories;
 pub mod discovery;

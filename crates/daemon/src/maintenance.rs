@@ -112,6 +112,14 @@ impl Policy for Observed {
         self.expiry.binding_lifetime(binding)
     }
 
+    fn counts_as_touched(&self, binding: &Binding, touched: Tick) -> Option<Tick> {
+        self.expiry.counts_as_touched(binding, touched)
+    }
+
+    fn dismisses(&self, subscriber: &Subscriber) -> bool {
+        self.expiry.dismisses(subscriber)
+    }
+
     fn binding_removed(&mut self, id: BindingId, binding: &Binding) {
         self.removals.report(binding);
         self.expiry.binding_removed(id, binding);
@@ -138,7 +146,7 @@ fn sweep(
     let _ = tables.leases.epoch(monotonic_nanos());
     while !stop.is_given() {
         tombolo_io::fault::trip("thread-maintenance");
-        policy.expiry.times = plan.load().times;
+        policy.expiry.follow(&plan.load());
         if step.is_multiple_of(STEPS_OF_LEASES) {
             end_leases(tables, Now(monotonic_nanos()).tick(), &mut policy);
         }

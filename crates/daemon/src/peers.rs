@@ -7,10 +7,13 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use ipnet::{IpNet, Ipv6Net};
-use tombolo_engine::cluster::{Cluster, LOCATOR_LENGTH, Node};
+use tombolo_engine::Now;
+use tombolo_engine::cluster::{Cluster, LOCATOR_LENGTH, Node, Place};
+use tombolo_io::clock::monotonic_nanos;
 use tombolo_io::host::{Host, PresenceWatch};
 use tombolo_io::worker::StopSignal;
 
+use crate::copies::Copies;
 use crate::core_paths::CorePaths;
 use crate::provision::redirects;
 use crate::running::Running;
@@ -21,8 +24,9 @@ const WAIT: Duration = Duration::from_millis(250);
 /// How often is looked although nothing was heard.
 const PERIOD: Duration = Duration::from_secs(2);
 
-/// The part of the gateway, in its health.
+/// The parts of the gateway, in its health.
 const PART: &str = "cluster";
+const COPIES: &str = "copies";
 
 /// The running thread.
 #[derive(Debug)]
@@ -133,7 +137,28 @@ impl Follower {
             *known = now;
         }
         self.cluster.set_serving(|number| self.known.get(number) == Some(&Presence::Serving));
-        self.running.accelerator.iter().for_each(|accelerator| accelerator.follow_cluster(&self.cluster));
+        let copies = self.running.copies.as_deref();
+        let has_copy = |node| copies.is_some_and(|copies| copies.has(node));
+        self.cluster.set_copied(has_copy, Now(monotonic_nanos()).tick());
+        if let Some(accelerator) = &self.running.accelerator {
+            // What the programs do in an owner's place they do not say.
+            let slices = 0..u16::try_from(self.cluster.slices().len()).unwrap_or(u16::MAX);
+            let acting = slices.filter_map(|slice| match self.cluster.place_of(slice) {
+                Place::Acting(owner) => Some(owner),
+                _ => None,
+            });
+            acting.for_each(|owner| self.cluster.note_acting(owner));
+            accelerator.follow_cluster(&self.cluster);
+        }
+        let standings = copies.map(Copies::standings).unwrap_or_default();
+        let serving = self.cluster.nodes().iter().zip(&standings).enumerate();
+        let serving = serving.filter(|(number, _)| *number != own && self.cluster.serves(*number));
+        let faults = serving.flat_map(|(_, (node, copying))| {
+            let [to, from] = &copying.faults;
+            let to = to.iter().map(|why| format!("node {} has no copy of this node's slices: {why}", node.name));
+            to.chain(from.iter().map(|why| format!("there is no copy of node {}'s slices: {why}", node.name)))
+        });
+        self.running.health.set(COPIES, faults.collect());
         let (cluster, own) = (&self.cluster, self.cluster.own());
         if let Err(error) = self.paths.look(cluster.nodes(), |number| number != own && cluster.serves(number)) {
             tracing::debug!("nobody knows whether the network between the nodes carries what they redirect: {error}");
@@ -151,7 +176,10 @@ impl Follower {
         let host = &mut self.host;
         let missing: Vec<String> =
             self.needs.iter().filter(|prefix| !host.reaches(**prefix)).map(ToString::to_string).collect();
-        let is_connected = missing.is_empty() && !self.is_cut_off();
+        let is_ready = missing.is_empty() && !self.is_cut_off();
+        let is_awaiting =
+            is_ready && !self.has_served && self.running.copies.as_deref().is_some_and(Copies::are_awaited);
+        let is_connected = is_ready && !is_awaiting;
         let is_settled = !self.cluster.set_connected(is_connected) || self.running.announce();
         if !is_settled {
             self.cluster.set_connected(!is_connected);
@@ -165,7 +193,8 @@ impl Follower {
                 if self.has_served { "what is redirected there in full size is lost" } else { "nothing is announced" };
             format!("{what}: packets of {size} bytes do not reach node {}; see core_mtu in [cluster]", node.name)
         });
-        self.running.health.set(PART, missing.iter().map(lacks).chain(narrow).collect());
-        is_settled
+        let awaiting = is_awaiting.then(|| "nothing is announced: backups give back what was lost here".to_owned());
+        self.running.health.set(PART, missing.iter().map(lacks).chain(narrow).chain(awaiting).collect());
+        is_settled && !is_awaiting
     }
 }

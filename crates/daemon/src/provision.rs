@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use ipnet::{IpNet, Ipv4Net, Ipv4Subnets, Ipv6Net};
 use tombolo_config::{Host as HostSettings, Provision};
 use tombolo_engine::Plan;
-use tombolo_engine::cluster::{Cluster, REDIRECTS_LENGTH};
+use tombolo_engine::cluster::REDIRECTS_LENGTH;
 use tombolo_engine::mapping::pool::PortRanges;
 use tombolo_engine::plan::{AnsweredBy, Routed, ServiceKind, Standby};
 use tombolo_io::host::{Announcement, Family, Host, HostError, Rank, Setting, SharedAddress};
@@ -48,15 +48,15 @@ pub(crate) fn redirects(locator: Ipv6Addr) -> Option<IpNet> {
     Ipv6Net::new(locator, REDIRECTS_LENGTH).ok().map(IpNet::from)
 }
 
-/// Owners that a slice has had: they stand in a file, which says of one alone.
-const EPOCH: u32 = 1;
-
 /// What routers are to bring here, unless the gateway could not send it on. One that is drained is the entrance of
 /// nothing, but what it owns nobody else can serve.
 fn announced(settings: &HostSettings, plan: &Plan) -> Option<Announcement> {
     let cluster = plan.cluster.as_deref().filter(|cluster| cluster.is_connected())?;
+    let epoch = cluster.epoch();
     let mut prefixes: Vec<(IpNet, Rank)> =
-        of_own_slices(plan, cluster).map(|prefix| (prefix, Rank::Owner { epoch: EPOCH })).collect();
+        of_slices(plan, |slice| cluster.owns(slice)).map(|prefix| (prefix, Rank::Owner { epoch })).collect();
+    let copied = of_slices(plan, |slice| cluster.has_copies() && cluster.backs_up(slice));
+    prefixes.extend(copied.map(|prefix| (prefix, Rank::Backup { epoch })));
     if plan.times.draining_since.is_none() {
         let own: Vec<IpNet> = prefixes.iter().map(|(prefix, _)| *prefix).collect();
         let others = routes(plan).into_iter().filter(|prefix| !own.contains(prefix));
@@ -72,15 +72,15 @@ fn announced(settings: &HostSettings, plan: &Plan) -> Option<Announcement> {
     Some(Announcement { table, prefixes })
 }
 
-/// The outside addresses of the slices that the node owns; those of each slice by themselves, so that the next
-/// owner announces the same.
-fn of_own_slices(plan: &Plan, cluster: &Cluster) -> impl Iterator<Item = IpNet> {
+/// The outside addresses of the slices that are `wanted`; those of each slice by themselves, so that owner and
+/// backup announce the same.
+fn of_slices(plan: &Plan, wanted: impl Fn(u16) -> bool) -> impl Iterator<Item = IpNet> {
     let pools = plan.services.iter().filter_map(|service| service.kind.pool()?.slices());
-    let own = pools.flat_map(move |slices| {
-        let own = (0..slices.slicing().count()).filter(|slice| cluster.owns(*slice));
-        own.flat_map(move |slice| slices.runs(slice))
+    let runs = pools.flat_map(move |slices| {
+        let wanted: Vec<u16> = (0..slices.slicing().count()).filter(|slice| wanted(*slice)).collect();
+        wanted.into_iter().flat_map(move |slice| slices.runs(slice))
     });
-    own.flat_map(|(first, last)| Ipv4Subnets::new(first, last, 0)).map(IpNet::from)
+    runs.flat_map(|(first, last)| Ipv4Subnets::new(first, last, 0)).map(IpNet::from)
 }
 
 /// What a route of the plan is in the cluster: the pools are their owners', slice by slice.

@@ -23,6 +23,7 @@ use tombolo_tables::binding::Binding;
 use crate::accelerator::{Accelerator, Prepared};
 use crate::binding_log::removals::Removals;
 use crate::change::{Changed, End};
+use crate::copies::Copies;
 use crate::far_ends::Answer;
 use crate::found::{self, Found};
 use crate::health::Health;
@@ -113,6 +114,8 @@ pub struct Running {
     pub text: TableText,
     /// By which workers are seen to take up a plan.
     pub pulses: Vec<Pulse>,
+    /// Copies of the tables at other nodes of the cluster, and of theirs here.
+    pub(crate) copies: Option<Arc<Copies>>,
     /// What the configuration in force says. Held while it is replaced, so that no change is lost.
     pub in_force: Mutex<InForce>,
 }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use tombolo_config::{FastPath, Host, TableMemory};
 use tombolo_engine::Plan;
+use tombolo_engine::cluster::Cluster;
 use tombolo_fastpath::file_system::{self, Lasting};
 use tombolo_fastpath::{Content as PinnedContent, PinnedMemory, PinnedMemoryError};
 use tombolo_io::clock::monotonic_nanos;
@@ -265,12 +266,13 @@ impl State {
         }
         let tables = make_tables(&mut AnonymousMemory, plan, HashKey::new(secret()?), memory)?;
         let clock = Clock::take(&mut AnonymousMemory)?;
-        Self::of(tables, clock, Memory::Own)
+        Self::of(tables, clock, Memory::Own, plan)
     }
 
-    fn of(tables: Tables, clock: Clock, memory: Memory) -> Result<Self, StateError> {
+    fn of(tables: Tables, clock: Clock, memory: Memory, plan: &Plan) -> Result<Self, StateError> {
+        let is_copied = plan.cluster.as_deref().is_some_and(Cluster::has_copies);
         Ok(Self {
-            tables: Arc::new(tables),
+            tables: Arc::new(if is_copied { tables.noting_changes() } else { tables }),
             repaired: 0,
             seed: random()?,
             is_fresh: true,
@@ -293,7 +295,7 @@ impl State {
             }
         };
         let is_adopted = directory.content() == Content::Adopted;
-        let state = Self::of(tables, clock, Memory::Files(directory))?;
+        let state = Self::of(tables, clock, Memory::Files(directory), plan)?;
         state.or_abandoned(|state| state.take_over(is_adopted, path, plan))
     }
 
@@ -347,7 +349,7 @@ impl State {
             }
         };
         let is_adopted = memory.content() == PinnedContent::Adopted;
-        let state = Self::of(tables, clock, Memory::Kernel(memory))?;
+        let state = Self::of(tables, clock, Memory::Kernel(memory), plan)?;
         state.or_abandoned(|state| state.take_over(is_adopted, pins, plan))
     }
 

@@ -62,9 +62,9 @@ pub(crate) fn check_host(service: &Service, inside: &InsideKey) -> Result<(), En
     if is_inside { Ok(()) } else { Err(Ended::Host) }
 }
 
-/// Whether the subscriber of an inside endpoint is this node's, in a cluster.
+/// Whether the subscriber of an inside endpoint is this node's, in a cluster, or one of whom it has a copy.
 pub(crate) fn check_slice(plan: &Plan, nat: &Nat, inside: &InsideKey) -> Result<(), Ended> {
-    if plan.serves(nat, &nat.policy.subscriber.key(inside)) { Ok(()) } else { Err(Ended::Slice) }
+    if plan.keeps(nat, &nat.policy.subscriber.key(inside)) { Ok(()) } else { Err(Ended::Slice) }
 }
 
 /// Whether a dynamic binding of `inside` may have an outside endpoint. The blocks that its port has to be

@@ -16,9 +16,10 @@
 //! backup by which others reach it that have no way of their own.
 
 use std::net::Ipv6Addr;
-use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
 
 use tombolo_tables::hash::HashKey;
+use tombolo_tables::tick::Tick;
 
 /// Nodes of a cluster, at most.
 pub const MOST_NODES: usize = 16;
@@ -53,6 +54,9 @@ pub struct Holders {
 pub enum Place {
     /// At this node, which owns it.
     Here,
+    /// At this node, in the place of its owner with this number, which cannot be seen: there is a copy of what the
+    /// owner had.
+    Acting(u8),
     /// At the node with this number: its owner, or its backup where the owner cannot be seen from here.
     At(u8),
     /// Nowhere: neither serves.
@@ -65,6 +69,7 @@ impl Place {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Here => "own",
+            Self::Acting(_) => "acting",
             Self::At(_) => "redirected",
             Self::Nowhere => "unowned",
         }
@@ -80,8 +85,18 @@ pub struct Cluster {
     holders: Vec<Holders>,
     /// Packets of softwires are redirected as they are: only other nodes can send to the locators.
     takes_softwires: bool,
+    /// How many owners each slice has had, which the file of slices says.
+    epoch: u32,
+    /// Backups have copies of the tables.
+    has_copies: bool,
     /// A bit for each node.
     serving: AtomicU16,
+    /// A bit for each node whose slices this one has a copy of that is good enough to serve by.
+    copied: AtomicU16,
+    /// A bit for each node in whose place this one has served.
+    acted: AtomicU16,
+    /// Since when each node does not serve, in ticks; 0 while it does.
+    gone_since: [AtomicU32; MOST_NODES],
     /// What comes here can go on from here.
     is_connected: AtomicBool,
 }
@@ -121,8 +136,46 @@ impl Cluster {
     pub fn new(mut nodes: Vec<Node>, own: usize) -> Option<Self> {
         nodes.truncate(MOST_NODES);
         let (serving, is_connected) = (AtomicU16::new(1 << own), AtomicBool::default());
-        let (holders, takes_softwires) = (Vec::new(), false);
-        (own < nodes.len()).then_some(Self { nodes, own, holders, takes_softwires, serving, is_connected })
+        let (copied, acted, gone_since) = (AtomicU16::default(), AtomicU16::default(), Default::default());
+        let (holders, takes_softwires, epoch, has_copies) = (Vec::new(), false, 1, false);
+        let cluster = Self {
+            nodes,
+            own,
+            holders,
+            takes_softwires,
+            epoch,
+            has_copies,
+            serving,
+            copied,
+            acted,
+            gone_since,
+            is_connected,
+        };
+        (own < cluster.nodes.len()).then_some(cluster)
+    }
+
+    /// The same cluster, whose slices have had so many owners.
+    #[must_use]
+    pub fn with_epoch(self, epoch: u32) -> Self {
+        Self { epoch, ..self }
+    }
+
+    /// The same cluster, in which backups have copies of the tables.
+    #[must_use]
+    pub fn with_copies(self, has_copies: bool) -> Self {
+        Self { has_copies, ..self }
+    }
+
+    /// Whether backups have copies of the tables.
+    #[must_use]
+    pub fn has_copies(&self) -> bool {
+        self.has_copies
+    }
+
+    /// How many owners each slice has had.
+    #[must_use]
+    pub fn epoch(&self) -> u32 {
+        self.epoch
     }
 
     /// The same cluster, whose slices have these holders.
@@ -155,10 +208,68 @@ impl Cluster {
         if self.owns(slice) {
             return Place::Here;
         }
-        let holders = self.holders.get(usize::from(slice)).into_iter();
-        let mut holders = holders.flat_map(|holders| [Some(holders.owner), holders.backup]).flatten();
-        let serving = holders.find(|node| usize::from(*node) != self.own && self.serves((*node).into()));
-        serving.map_or(Place::Nowhere, Place::At)
+        let Some(&Holders { owner, backup }) = self.holders.get(usize::from(slice)) else { return Place::Nowhere };
+        match backup {
+            _ if self.serves(owner.into()) => Place::At(owner),
+            Some(backup) if usize::from(backup) == self.own && self.has_copy_of(owner) => Place::Acting(owner),
+            Some(backup) if usize::from(backup) != self.own && self.serves(backup.into()) => Place::At(backup),
+            _ => Place::Nowhere,
+        }
+    }
+
+    /// Whether this node has the copy of a slice, or is to have it.
+    #[must_use]
+    pub fn backs_up(&self, slice: u16) -> bool {
+        let holders = self.holders.get(usize::from(slice));
+        holders.and_then(|holders| holders.backup).is_some_and(|backup| usize::from(backup) == self.own)
+    }
+
+    /// Whether there is a copy of a node's slices here by which they can be served.
+    #[must_use]
+    pub fn has_copy_of(&self, node: u8) -> bool {
+        self.copied.load(Ordering::Relaxed) >> node & 1 == 1
+    }
+
+    /// Says of which nodes' slices there is a copy that is up to date, at `now`, when it is known who serves. A copy
+    /// is good as long as its owner cannot be seen, however old it becomes.
+    pub fn set_copied(&self, has_copy: impl Fn(usize) -> bool, now: Tick) {
+        let mut copied = 0;
+        for (node, gone_since) in self.gone_since.iter().enumerate().take(self.nodes.len()) {
+            let was_copied = u8::try_from(node).is_ok_and(|node| self.has_copy_of(node));
+            if self.serves(node) {
+                gone_since.store(0, Ordering::Relaxed);
+            } else if gone_since.load(Ordering::Relaxed) == 0 {
+                gone_since.store(now.0, Ordering::Relaxed);
+            }
+            copied |= u16::from(has_copy(node) || was_copied && !self.serves(node)) << node;
+        }
+        self.copied.store(copied, Ordering::Relaxed);
+    }
+
+    /// Since when this node serves in the place of a slice's owner; nothing if it does not.
+    #[must_use]
+    pub fn acts_since(&self, slice: u16) -> Option<Tick> {
+        let Place::Acting(owner) = self.place_of(slice) else { return None };
+        let since = self.gone_since.get(usize::from(owner))?.load(Ordering::Relaxed);
+        (since != 0).then_some(Tick(since))
+    }
+
+    /// A packet is served in the place of `owner`, or may be by programs in the kernel.
+    pub fn note_acting(&self, owner: u8) {
+        if !self.has_acted_for(owner) {
+            self.acted.fetch_or(1 << owner, Ordering::Relaxed);
+        }
+    }
+
+    /// What was served in the place of `node` has left nothing behind.
+    pub fn forget_acting(&self, node: u8) {
+        self.acted.fetch_and(!(1 << node), Ordering::Relaxed);
+    }
+
+    /// Whether this node has served in the place of `node`: what it copies from there may have sessions.
+    #[must_use]
+    pub fn has_acted_for(&self, node: u8) -> bool {
+        self.acted.load(Ordering::Relaxed) >> node & 1 == 1
     }
 
     /// True if packets of softwires are redirected as they are.
@@ -325,6 +436,35 @@ mod tests {
         cluster.set_serving(|node| node == 1);
         assert_eq!(places(), [here, at(1), nowhere, nowhere, nowhere]);
         assert_eq!([0, 1, 2, 3, 4].map(|slice| cluster.owns(slice)), [true, false, false, false, false]);
+    }
+
+    #[test]
+    fn a_backup_with_a_copy_acts_while_the_owner_is_gone_however_long() {
+        let holders = |owner, backup| Holders { owner, backup: Some(backup) };
+        let cluster = cluster(0).with_slices(vec![holders(1, 0), holders(1, 2), holders(2, 0)]);
+        let places = || [0, 1, 2].map(|slice| cluster.place_of(slice));
+        let (at, nowhere, acting) = (Place::At, Place::Nowhere, Place::Acting);
+        cluster.set_serving(|_| true);
+        cluster.set_copied(|node| node == 1, Tick(100));
+        assert_eq!((places(), cluster.acts_since(0)), ([at(1), at(1), at(2)], None));
+        cluster.set_serving(|node| node == 2);
+        assert_eq!(places(), [acting(1), at(2), at(2)]);
+        assert_eq!(cluster.acts_since(0), None, "nobody has said since when");
+        for now in [110, 500, 100_000] {
+            // The copy is of no use to begin with by now.
+            cluster.set_copied(|node| node == 1 && now < 500, Tick(now));
+            assert_eq!((places()[0], cluster.acts_since(0)), (acting(1), Some(Tick(110))));
+        }
+        cluster.set_serving(|_| true);
+        cluster.set_copied(|_| false, Tick(200_000));
+        cluster.set_serving(|node| node == 2);
+        cluster.set_copied(|_| false, Tick(200_001));
+        assert_eq!(places(), [nowhere, at(2), at(2)], "the owner was back, and its copy is not complete");
+        assert!(!cluster.has_acted_for(1));
+        cluster.note_acting(1);
+        assert!(cluster.has_acted_for(1) && !cluster.has_acted_for(2));
+        cluster.forget_acting(1);
+        assert!(!cluster.has_acted_for(1));
     }
 
     #[test]

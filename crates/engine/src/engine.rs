@@ -211,6 +211,7 @@ impl Engine {
                 pcp: &plan.pcp,
                 standing: None,
                 fragments,
+                is_acting: false,
                 worker,
                 notes: Notes(None),
             };
@@ -384,6 +385,7 @@ impl Engine {
             pcp: &plan.pcp,
             standing: plan.cluster.as_deref().map(|cluster| Standing { cluster, hops: Hops::None }),
             fragments: &self.fragments,
+            is_acting: false,
             worker: &mut self.worker,
             notes,
         };

@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod adoption;
 mod allowed;
 mod answer;
 mod answered;

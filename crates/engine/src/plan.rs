@@ -83,6 +83,15 @@ impl Plan {
         self.cluster.as_deref().is_none_or(is_own)
     }
 
+    /// Whether this node has the bindings of a subscriber: it serves the subscriber, or is the backup of who does.
+    #[must_use]
+    pub fn keeps(&self, nat: &Nat, subscriber: &SubscriberKey) -> bool {
+        let is_kept = |cluster: &Cluster| {
+            nat.pool.slice_of(subscriber).is_none_or(|slice| cluster.owns(slice) || cluster.backs_up(slice))
+        };
+        self.cluster.as_deref().is_none_or(is_kept)
+    }
+
     /// The one address that subscribers' softwires end at, if there is one alone: then a packet of a softwire is
     /// known for one whatever address of a node it comes to.
     #[must_use]

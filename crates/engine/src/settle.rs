@@ -155,7 +155,7 @@ impl<'p> Asked<'p> {
     fn grants(&self, subscriber: &Subscriber) -> bool {
         let nat = self.plan.service(subscriber.key.service).and_then(|service| service.kind.nat());
         let address = Ipv4Addr::from(subscriber.outside_ipv4);
-        let may_have = |nat: &&Nat| nat.pool.is_for(&subscriber.key, address) && self.plan.serves(nat, &subscriber.key);
+        let may_have = |nat: &&Nat| nat.pool.is_for(&subscriber.key, address) && self.plan.keeps(nat, &subscriber.key);
         nat.filter(may_have).is_some_and(|nat| match nat.pool.allocation() {
             Allocation::Ports | Allocation::Blocks(_) => true,
             Allocation::Deterministic(shares) => {

@@ -51,12 +51,17 @@ pub fn reconcile_and_report(
             service.kind.static_bindings().iter().map(move |&binding| (binding.key(number), (service, binding)))
         })
         .filter(|(inside, (service, _))| {
-            service.kind.nat().is_none_or(|nat| plan.serves(nat, &nat.policy.subscriber.key(inside)))
+            service.kind.nat().is_none_or(|nat| plan.keeps(nat, &nat.policy.subscriber.key(inside)))
         })
         .collect();
     remove_others(tables, &wanted, now, removed);
+    // Of others' slices there are copies.
+    let is_own = |inside: &InsideKey, service: &Service| {
+        service.kind.nat().is_none_or(|nat| plan.serves(nat, &nat.policy.subscriber.key(inside)))
+    };
     wanted
         .iter()
+        .filter(|(inside, (service, _))| is_own(inside, service))
         .filter_map(|(inside, (service, binding))| {
             let reason = make(tables, service, inside, binding, flags::STATIC, now).err()?;
             Some(Conflict { service: service.name.clone(), binding: *binding, reason })

@@ -2,12 +2,13 @@
 //! TRANS, to be probed. One that was reset from outside is probed too (RFC 7857 section 2.2): if the
 //! host inside answers that it is open, the RST was not the other end's.
 
-use tombolo_tables::binding::{Binding, BindingId};
+use tombolo_tables::binding::{Binding, BindingId, flags};
 use tombolo_tables::session::{DOUBTED, Session, Sweep};
 use tombolo_tables::subscriber::Subscriber;
 use tombolo_tables::sweep::Policy;
 use tombolo_tables::tick::Tick;
 
+use crate::cluster::Cluster;
 use crate::mechanism::napt::Times;
 use crate::mechanism::napt::session_state::{ASK_AFTER, RESET_OUTSIDE, TRANS, is_reset};
 use crate::plan::Plan;
@@ -17,6 +18,9 @@ use crate::plan::Plan;
 pub struct Expiry {
     /// Lifetimes.
     pub times: Times,
+    /// Where there are copies of what other nodes of a cluster have: only its owner lets a binding expire, as long as
+    /// there is one.
+    cluster: Option<Plan>,
     /// Sessions removed.
     pub sessions: u64,
     /// Bindings removed.
@@ -35,11 +39,25 @@ impl Expiry {
     /// The lifetimes of `plan`.
     #[must_use]
     pub fn new(plan: &Plan) -> Self {
-        Self { times: plan.times, ..Self::default() }
+        let mut expiry = Self::default();
+        expiry.follow(plan);
+        expiry
     }
-}
 
-impl Expiry {
+    /// From now on `plan` is in force.
+    pub fn follow(&mut self, plan: &Plan) {
+        self.times = plan.times;
+        let has_copies = plan.cluster.as_deref().is_some_and(|cluster| !cluster.slices().is_empty());
+        self.cluster = has_copies.then(|| plan.clone());
+    }
+
+    /// The cluster, and the slice of an outside address, if another node owns that.
+    fn of_another(&self, service: u8, address: [u8; 4]) -> Option<(&Cluster, u16)> {
+        let plan = self.cluster.as_ref()?;
+        let slice = plan.service(service)?.kind.pool()?.slice_of_address(address.into())?;
+        plan.cluster.as_deref().map(|cluster| (cluster, slice)).filter(|(cluster, slice)| !cluster.owns(*slice))
+    }
+
     /// Has the host inside asked whether a connection is over that the outside has reset. Its
     /// answer counts as one that both sides go on after: see `docs/tcp-sessions.md`.
     fn ask(&mut self, session: &Session, now: Tick) -> Sweep {
@@ -71,7 +89,24 @@ impl Policy for Expiry {
     }
 
     fn binding_lifetime(&self, binding: &Binding) -> u32 {
+        // The connection may be silent, and its session is not there until its inside has sent something.
+        if binding.flags & flags::RESUMED != 0 {
+            return self.times.established();
+        }
         self.times.of_binding(binding.inside.protocol)
+    }
+
+    /// A node that serves in the owner's place lets the time of what it has copied begin anew.
+    fn counts_as_touched(&self, binding: &Binding, touched: Tick) -> Option<Tick> {
+        match self.of_another(binding.inside.service, binding.outside_ipv4) {
+            None => Some(touched),
+            Some((cluster, slice)) => cluster.acts_since(slice).map(|since| touched.max(since)),
+        }
+    }
+
+    fn dismisses(&self, subscriber: &Subscriber) -> bool {
+        let other = self.of_another(subscriber.key.service, subscriber.outside_ipv4);
+        other.is_none_or(|(cluster, slice)| cluster.acts_since(slice).is_some())
     }
 
     fn binding_removed(&mut self, _: BindingId, _: &Binding) {

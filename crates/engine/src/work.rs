@@ -49,6 +49,8 @@ pub(crate) struct Work<'a> {
     pub(crate) standing: Option<Standing<'a>>,
     /// Those that wait, of all workers.
     pub(crate) fragments: &'a Fragments,
+    /// The packet is served in the place of its slice's owner: nothing is granted.
+    pub(crate) is_acting: bool,
     pub(crate) worker: &'a mut Worker,
     pub(crate) notes: Notes<'a>,
 }
@@ -90,6 +92,7 @@ impl Work<'_> {
             pcp: self.pcp,
             standing: self.standing,
             fragments: self.fragments,
+            is_acting: self.is_acting,
             worker: &mut *self.worker,
             notes: self.notes.lend(),
         }

@@ -206,8 +206,10 @@ static __always_inline int bind_for(struct subscriber *subscriber, __u32 subscri
 	publish_binding(record, key,
 			&(struct new_binding){ outside4, bpf_htons(port), slot, subscriber_id, now,
 					       counts_as });
-	if (link_binding(key, id))
+	if (link_binding(key, id)) {
+		note_change(id);
 		return id;
+	}
 	__sync_fetch_and_add(&subscriber->counts, -1ULL);
 	word = slot_at(slot);
 	if (word)
@@ -239,7 +241,8 @@ static __always_inline struct subscriber *use_subscriber(const volatile struct s
 	__u32 address4 = service->by_softwire ? 0 : key->address4;
 	struct subscriber *subscriber = find_subscriber(address, address4, key->service, id);
 
-	if (!subscriber || !touch(&subscriber->life, now))
+	if (!subscriber || (plan.notes_changes && READ(subscriber->flags) & SUBSCRIBER_COPIED) ||
+	    !touch(&subscriber->life, now))
 		return 0;
 	/* The record may have become another's before it was touched. From then on it stays. */
 	return is_subscriber(subscriber, address, address4, key->service) ? subscriber : 0;

@@ -13,6 +13,8 @@
 SHARED_ARRAY(bindings, struct binding);
 SHARED_ARRAY(bindings_used, __u64);
 SHARED_ARRAY(inside_index, struct index_bucket);
+SHARED_ARRAY(bindings_changed, __u64);
+SHARED_ARRAY(bindings_changed_words, __u64);
 
 /* Who is bound. */
 struct inside_key {
@@ -154,6 +156,17 @@ static __always_inline bool find_outside(__u32 slot, __u8 protocol, __u8 service
 	       READ(bound->record->protocol) == protocol && READ(bound->record->service) == service;
 }
 
+/* Whether a binding is a copy of what another node of the cluster has, and only the engine knows who serves it.
+ * Else the packet would have been redirected (slice.h), but that this node serves in the other one's place.
+ */
+static __always_inline bool is_copied(const volatile struct service *service,
+				      const struct bound *bound)
+{
+	if (!plan.notes_changes || !(READ(bound->record->flags) & BINDING_COPIED))
+		return false;
+	return !(service->slicing & SLICED) || service->slicing & SLICED_BY_ENGINE;
+}
+
 /* How many words of the bitmap are looked at for a free record. */
 #define USED_WORDS_TRIED 8
 
@@ -225,6 +238,23 @@ __noinline __u32 claim_binding(__u64 hash)
 	}
 	scratch->used_word = at;
 	return claimed;
+}
+
+/* Notes that binding `id` has changed, where somebody copies the tables: crates/tables/src/changes.rs. An
+ * exchange whose result is used orders everything around it.
+ */
+static __always_inline void note_change(__u32 id)
+{
+	__u64 *word, *summary, bit = 1ULL << id % 64, of_summary = 1ULL << id / 4096 % 64;
+
+	if (!plan.notes_changes)
+		return;
+	word = RECORD(bindings_changed, id / 64);
+	summary = RECORD(bindings_changed_words, id / (64 * 4096));
+	if (!word || !summary || __sync_fetch_and_or(word, bit) & bit)
+		return;
+	if (!(READ(*summary) & of_summary))
+		__sync_fetch_and_or(summary, of_summary);
 }
 
 static __always_inline void free_binding(struct binding *record, __u32 id)

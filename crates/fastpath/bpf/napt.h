@@ -363,6 +363,8 @@ static __always_inline struct outcome outbound(const volatile struct service *se
 	bound->now = now;
 	bound->counts_as = counts_as(packet->space, packet->destination_port, now);
 	if (find_inside(key, bound)) {
+		if (is_copied(service, bound))
+			return PASSED(MISS_POLICY);
 		if (!keeps_sessions(service, packet->space))
 			return keep(service, bound, packet->space, SIDE_INSIDE);
 		session = session_key(bound->id, remote, packet->destination_port, packet->space);
@@ -388,9 +390,14 @@ static __always_inline struct outcome outbound(const volatile struct service *se
 			return PASSED(MISS_SESSION_DEAD);
 		return advance(service, packet, &session, &sighting, bound, SIDE_INSIDE);
 	}
-	/* RFC 6146 section 3.5.2.2, CLOSED: translated, without a session. */
-	if (!opens(packet))
+	/* RFC 6146 section 3.5.2.2, CLOSED: translated, without a session. One that was open at another node
+	 * of the cluster goes on as a session, which the engine makes.
+	 */
+	if (!opens(packet)) {
+		if (plan.notes_changes && READ(bound->record->flags) & BINDING_RESUMED)
+			return PASSED(MISS_POLICY);
 		return FORWARDED;
+	}
 	if (address_dependent && may_open(service, packet->space) &&
 	    !permits(service, bound, &session, packet->space))
 		return PASSED(MISS_PERMISSION);
@@ -429,6 +436,8 @@ static __always_inline struct outcome inbound(const volatile struct service *ser
 	bound->counts_as = counts_as(packet->space, packet->source_port, now);
 	if (!find_outside(slot, protocol_of(packet->space), service->number, bound))
 		return PASSED(MISS_NO_BINDING);
+	if (is_copied(service, bound))
+		return PASSED(MISS_POLICY);
 	overdue = is_overdue(bound, packet->space);
 	if (!keeps_sessions(service, packet->space))
 		return overdue ? PASSED(MISS_BINDING_OVERDUE) :

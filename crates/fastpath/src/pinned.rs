@@ -278,6 +278,7 @@ fn map_name(table: &str) -> String {
 fn element(table: &str) -> usize {
     match table {
         "bindings-used" | "subscribers-used" | "sessions-overflowed" | DESCRIPTION => size_of::<u64>(),
+        "bindings-changed" | "bindings-changed-words" => size_of::<u64>(),
         _ => LINE,
     }
 }

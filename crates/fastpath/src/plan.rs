@@ -153,6 +153,7 @@ impl PlanRecord {
             reuse_after: times.reuse_entry_after().0,
             reuse_port_after: times.reuse_port_after,
             through_stack: settings.through_stack.into(),
+            notes_changes: geometry.notes_changes.into(),
             inside_by_route: bits(entrances().map(|entrance| entrance == Some(&Entrance::ByRoute))).into(),
             inside_listed: bits(entrances().map(|entrance| matches!(entrance, Some(Entrance::Listed(_))))).into(),
             hops_beside: settings.hops_beside.into(),

@@ -90,7 +90,8 @@ impl Slices {
 
 fn place(place: Place) -> u32 {
     match place {
-        Place::Here => PLACE_HERE,
+        // What the owner alone may grant the programs do not: subscribers of whom there are copies they leave to the engine.
+        Place::Here | Place::Acting(_) => PLACE_HERE,
         Place::At(node) => PLACE_NODES + u32::from(node),
         Place::Nowhere => PLACE_NOWHERE,
     }

@@ -342,7 +342,8 @@ impl<T: Stored> Arena<T> {
     }
 
     /// What tells the records that had a number one after another apart.
-    pub(crate) fn generation(&self, id: T::Id) -> u64 {
+    #[must_use]
+    pub fn generation(&self, id: T::Id) -> u64 {
         self.cells.get(number(id) as usize).map_or(0, |cell| cell.0[LIFE_WORD].load(Ordering::Acquire) & GENERATION)
     }
 

@@ -131,6 +131,12 @@ pub mod flags {
         pub const OPERATOR: u16 as BINDING_OPERATOR = 2;
         /// Its host has asked for it, for a time: [`lease`](crate::lease).
         pub const LEASED: u16 as BINDING_LEASED = 4;
+        /// Another node has made it, and had a TCP connection open on it: what the connection's ends send goes
+        /// on as a session without a SYN.
+        pub const RESUMED: u16 as BINDING_RESUMED = 8;
+        /// A copy of what another node has: the kernel's programs leave it to the engine, which knows whether the
+        /// other node serves.
+        pub const COPIED: u16 as BINDING_COPIED = 16;
     }
 }
 
@@ -232,7 +238,7 @@ impl Bindings {
     /// Gives binding `id` other flags, if it still has those of `binding`. False if it has not, or is
     /// another one.
     #[must_use]
-    pub fn change_flags(&self, id: BindingId, binding: &Binding, flags: u16) -> bool {
+    pub(crate) fn change_flags(&self, id: BindingId, binding: &Binding, flags: u16) -> bool {
         let word = |flags| Binding { flags, ..*binding }.to_words()[FLAGS_WORD];
         let (from, to) = (word(binding.flags), word(flags));
         let place = self.word(id, FLAGS_WORD);

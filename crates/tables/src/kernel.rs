@@ -8,6 +8,7 @@
 use crate::arena::{Arena, BUILDING, FREE, GENERATION, LIFE_WORD, LIVE, ONE_GENERATION, OPENING, STAGE, Stored, WORDS};
 use crate::atomic::{AtomicU32, AtomicU64, Ordering, fully_ordered};
 use crate::binding::{Binding, BindingId, InsideKey};
+use crate::changes::Changes;
 use crate::entry::{CLAIMED, Entry, Lifetimes, Line, MARK, PENDING, STATE, SessionKey, State};
 use crate::hash::Hash;
 use crate::index::{ID, Index, PENDING as INDEX_PENDING};
@@ -144,6 +145,26 @@ impl<T: Stored> Arena<T> {
         let words: [u64; WORDS] = std::array::from_fn(|n| if n == LIFE_WORD { 0 } else { read(&cell[n]) });
         let after = read(self.life(id));
         (is_readable(after) && (before ^ after) & GENERATION == 0).then(|| T::from_words(words))
+    }
+}
+
+/// `note_change` in `binding.h`
+impl Changes {
+    fn note_in_kernel(&self, id: u32) {
+        if !self.are_noted() {
+            return;
+        }
+        let or = |word: &AtomicU64, bit: u64| {
+            fully_ordered();
+            let before = word.fetch_or(bit, Ordering::SeqCst);
+            fully_ordered();
+            before
+        };
+        // A model has few records: one word.
+        let (word, summary) = (&self.words[0], &self.summary[0]);
+        if or(word, 1 << id) >> id & 1 == 0 && read(summary) & 1 == 0 {
+            or(summary, 1);
+        }
     }
 }
 
@@ -285,6 +306,7 @@ impl Program<'_> {
         bindings.publish_in_kernel(id, &binding, now);
         if self.0.inside_index.insert_entry(self.0.key.hash(binding.inside.words()), id) {
             bindings.settle_in_kernel(id);
+            self.0.changed_bindings.note_in_kernel(id);
             return BindingId::new(id);
         }
         add(counts, u64::MAX);

@@ -71,7 +71,7 @@ fn is_over(tables: &Tables, lease: &Lease, now: Tick) -> bool {
 pub fn give_flags(tables: &Tables, inside: &InsideKey, flags: u16, now: Tick) -> bool {
     (0..ATTEMPTS).any(|_| {
         let Some((id, found)) = tables.find_inside(inside) else { return false };
-        found.flags == flags || tables.bindings.touch(id, now) && tables.bindings.change_flags(id, &found, flags)
+        found.flags == flags || tables.bindings.touch(id, now) && tables.change_flags(id, &found, flags)
     })
 }
 

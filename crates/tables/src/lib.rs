@@ -26,6 +26,8 @@
 //! * [`tables`]: the tables together: admit, bind, find. [`sweep`]: what has expired goes.
 //! * [`path_mtu`]: what routers have said of paths to the far ends of softwires.
 //! * [`conversation`]: connections in which helpers rewrite what the ends say.
+//! * [`changes`]: which records have changed since somebody copied them.
+//! * [`copies`]: what another node's tables have, made again in these.
 //! * [`audit`]: every invariant that ties the tables together, checked one by one.
 //! * [`former`]: tables that an earlier process has left, whatever their layout.
 //! * [`shared`]: records and numbers for programs inside the kernel.
@@ -38,7 +40,10 @@ pub mod atomic;
 pub mod audit;
 pub mod binding;
 pub mod blocks;
+pub mod changes;
 pub mod conversation;
+#[cfg(not(loom))]
+pub mod copies;
 mod entry;
 mod first;
 #[cfg(not(loom))]

@@ -51,6 +51,9 @@ pub struct Subscriber {
 pub type Subscribers = Arena<Subscriber>;
 
 tombolo_records::constants! {
+    /// A copy of what another node has: nobody makes a binding for it but by the engine, which knows whether the other
+    /// node serves.
+    const COPIED: u8 as SUBSCRIBER_COPIED = 1;
     /// Blocks of ports that a subscriber may have.
     pub const MOST_BLOCKS: usize = 4;
 }
@@ -66,8 +69,10 @@ tombolo_records::records! {
         outside4: u32,
         /// Number of the service in the plan.
         service: u8,
+        /// SUBSCRIBER_COPIED.
+        flags: u8,
         /// Always 0.
-        unused: [u8; 3],
+        unused: [u8; 2],
         /// Sessions that only the outside has sent in (tables.rs says how they are counted).
         unanswered: u32,
         /// The arena's: last touched (tick), generation, stage.
@@ -89,6 +94,8 @@ pub(crate) const BLOCKS_WORD: usize = offset_of!(SubscriberRecord, blocks) / 8;
 const ONE_SESSION: u64 = 1 << 32;
 const LOW: u64 = 0xffff_ffff;
 const _: () = assert!(offset_of!(SubscriberRecord, unanswered) % 8 == 4, "the upper half of its word");
+const FLAGS_WORD: usize = offset_of!(SubscriberRecord, flags) / 8;
+const FLAGS_SHIFT: usize = offset_of!(SubscriberRecord, flags) % 8 * 8;
 
 impl Stored for Subscriber {
     type Id = SubscriberId;
@@ -125,6 +132,18 @@ impl Subscribers {
             let record: SubscriberRecord = from_words([high, low, ipv4, granted, 0, 0, 0, 0]);
             record.key().words() == key.words()
         })
+    }
+
+    /// Whether subscriber `id` is a copy of what another node has.
+    #[must_use]
+    pub fn is_copied(&self, id: SubscriberId) -> bool {
+        self.word(id, FLAGS_WORD).load(Ordering::Relaxed) >> FLAGS_SHIFT & u64::from(COPIED) != 0
+    }
+
+    /// Says whether subscriber `id` is a copy of what another node has.
+    pub fn set_copied(&self, id: SubscriberId, is_copied: bool) {
+        let (word, bit) = (self.word(id, FLAGS_WORD), u64::from(COPIED) << FLAGS_SHIFT);
+        let _ = if is_copied { word.fetch_or(bit, Ordering::AcqRel) } else { word.fetch_and(!bit, Ordering::AcqRel) };
     }
 
     /// Bindings that subscriber `id` has now.
@@ -226,6 +245,14 @@ impl Subscribers {
             (held < most.min(MOST_BLOCKS)).then(|| word | (u64::from(place) + 1) << (16 * held))
         };
         self.word(id, BLOCKS_WORD).fetch_update(Ordering::AcqRel, Ordering::Acquire, added).is_ok()
+    }
+
+    /// As [`set_blocks`](Self::set_blocks), of an address whose place 0 is word `first`.
+    #[cfg(not(loom))]
+    pub(crate) fn set_blocks_of(&self, id: SubscriberId, first: u32, places: &[u16]) {
+        let with_first = |word: u64| Some(word & LOW | u64::from(first) << 32);
+        let _ = self.word(id, BUCKET_WORD).fetch_update(Ordering::AcqRel, Ordering::Acquire, with_first);
+        self.set_blocks(id, places);
     }
 
     pub(crate) fn set_blocks(&self, id: SubscriberId, places: &[u16]) {

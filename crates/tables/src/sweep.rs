@@ -24,6 +24,17 @@ pub trait Policy {
     fn session(&mut self, session: &Session, now: Tick) -> Sweep;
     /// Ticks that a binding without sessions stays after it was last touched.
     fn binding_lifetime(&self, binding: &Binding) -> u32;
+    /// When a binding counts as touched that was at `touched`; nothing if it stays in any case, as a copy of what another
+    /// node has.
+    fn counts_as_touched(&self, binding: &Binding, touched: Tick) -> Option<Tick> {
+        let _ = binding;
+        Some(touched)
+    }
+    /// Whether a subscriber goes that has no bindings.
+    fn dismisses(&self, subscriber: &Subscriber) -> bool {
+        let _ = subscriber;
+        true
+    }
     /// A binding was removed.
     fn binding_removed(&mut self, id: BindingId, binding: &Binding);
     /// A subscriber was removed.
@@ -154,8 +165,9 @@ impl Sweeper {
             else {
                 continue;
             };
+            let Some(counts_as) = policy.counts_as_touched(&binding, touched) else { continue };
             let lifetime = policy.binding_lifetime(&binding);
-            if self.began.since(touched) < lifetime.max(GRACE) {
+            if self.began.since(counts_as) < lifetime.max(GRACE) {
                 // Kept by the outside alone.
                 if lifetime != 0 && now.since(tables.bindings.seen(id)) >= lifetime {
                     self.count_for_subscriber(&binding, 1);
@@ -173,7 +185,8 @@ impl Sweeper {
             let Some((subscriber, seen)) = tables.subscribers.read(id) else {
                 continue;
             };
-            if self.began.since(seen) >= GRACE && tables.dismiss(id, &subscriber, seen, now) {
+            let goes = self.began.since(seen) >= GRACE && policy.dismisses(&subscriber);
+            if goes && tables.dismiss(id, &subscriber, seen, now) {
                 policy.subscriber_removed(&subscriber);
             }
         }

@@ -40,6 +40,7 @@ use std::cell::Cell;
 use crate::atomic::{Ordering, fence};
 use crate::binding::{Binding, BindingId, Bindings, InsideKey, MOST_UNANSWERED};
 use crate::blocks::{BlockIndex, SMALLEST_BLOCK};
+use crate::changes::Changes;
 use crate::conversation::{CONVERSATIONS, Conversations};
 use crate::entry::flags;
 use crate::first::{First, Opened};
@@ -81,9 +82,10 @@ impl Capacity {
     /// Bytes that tables of this size take, to a few kilobytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        // A line each, a bit for whether it is used, and entries of an index of which 70 % are.
+        // A line each, a bit for whether it is used and one for whether it has changed, and entries of an index of
+        // which 70 % are.
         let records = u64::from(self.subscribers) + u64::from(self.bindings);
-        let lines = records * (64 * 7 + 80) / 7 + records / 8;
+        let lines = records * (64 * 7 + 80) / 7 + records / 4;
         // 16 bytes each, of which LOAD percent are used, and the overflow.
         let sessions = self.sessions * 16 * 100 / LOAD * 33 / 32;
         let outside = u64::from(self.outside_slots);
@@ -135,6 +137,8 @@ pub struct Geometry {
     pub overflow_lines: u32,
     /// Bindings.
     pub bindings: u32,
+    /// It is noted which bindings change.
+    pub notes_changes: bool,
     /// The secret of the hashes.
     pub key: HashKey,
 }
@@ -243,6 +247,10 @@ pub struct Tables {
     pub paths: PathMtus,
     /// Connections in which helpers rewrite what the ends say.
     pub conversations: Conversations,
+    /// Subscribers that have changed, for whoever copies them.
+    pub changed_subscribers: Changes,
+    /// Bindings that have changed.
+    pub changed_bindings: Changes,
     pub(crate) subscriber_index: Index,
     pub(crate) inside_index: Index,
     pub(crate) key: HashKey,
@@ -265,8 +273,22 @@ impl Tables {
             leases: Leases::new(source, capacity.leases)?,
             paths: PathMtus::new(source, key)?,
             conversations: Conversations::new(source)?,
+            changed_subscribers: Changes::new(
+                source,
+                ["subscribers-changed", "subscribers-changed-words"],
+                capacity.subscribers,
+            )?,
+            changed_bindings: Changes::new(source, ["bindings-changed", "bindings-changed-words"], capacity.bindings)?,
             key,
         })
+    }
+
+    /// The same tables, in which it is noted which subscribers and bindings change.
+    #[must_use]
+    pub fn noting_changes(mut self) -> Self {
+        self.changed_subscribers.note();
+        self.changed_bindings.note();
+        self
     }
 
     /// What a program in the kernel needs to read the same memory.
@@ -280,6 +302,7 @@ impl Tables {
             session_lines,
             overflow_lines,
             bindings: self.bindings.capacity(),
+            notes_changes: self.changed_bindings.are_noted(),
             key: self.key,
         }
     }
@@ -288,8 +311,8 @@ impl Tables {
     #[must_use]
     pub fn memory(&self) -> Memory {
         Memory {
-            subscribers: self.subscribers.bytes() + self.subscriber_index.bytes(),
-            bindings: self.bindings.bytes() + self.inside_index.bytes(),
+            subscribers: self.subscribers.bytes() + self.subscriber_index.bytes() + self.changed_subscribers.bytes(),
+            bindings: self.bindings.bytes() + self.inside_index.bytes() + self.changed_bindings.bytes(),
             outside: self.outside.bytes() + self.blocks.bytes(),
             sessions: self.sessions.bytes(),
             leases: self.leases.bytes(),
@@ -396,6 +419,7 @@ impl Tables {
                 self.subscribers.count_binding(subscriber);
             }
             self.bindings.settle(id);
+            self.changed_bindings.set(id.get());
             return Ok((id, binding));
         }
         self.outside.release(candidate.slot, id);
@@ -429,6 +453,15 @@ impl Tables {
             self.subscribers.uncount_binding(subscriber);
         }
         self.bindings.free(id);
+        self.changed_bindings.set(id.get());
+    }
+
+    /// Gives binding `id` other flags, if it still has those of `binding`. False if it has not, or is another one.
+    #[must_use]
+    pub fn change_flags(&self, id: BindingId, binding: &Binding, flags: u16) -> bool {
+        let changed = self.bindings.change_flags(id, binding, flags);
+        self.changed_bindings.set(id.get());
+        changed
     }
 
     /// The subscriber with this key.
@@ -445,12 +478,26 @@ impl Tables {
     /// Admits a subscriber with its grant; if another writer admitted it meanwhile, with that one's
     /// grant. `None` if there is no room.
     pub fn admit(&self, subscriber: &Subscriber, now: Tick) -> Option<(SubscriberId, Subscriber)> {
+        self.admit_as(subscriber, now, false)
+    }
+
+    /// As [`admit`](Self::admit), as a copy of what another node has or not.
+    pub(crate) fn admit_as(
+        &self,
+        subscriber: &Subscriber,
+        now: Tick,
+        is_copied: bool,
+    ) -> Option<(SubscriberId, Subscriber)> {
         let id = self.subscribers.claim(now.0.wrapping_mul(31))?;
         self.subscribers.publish(id, subscriber, now);
+        if is_copied {
+            self.subscribers.set_copied(id, true);
+        }
         let hash = self.key.hash(subscriber.key.words());
         match self.subscriber_index.insert(hash, id.get(), |other| self.subscribers.has_key(other, &subscriber.key)) {
             Inserted::New => {
                 self.subscribers.settle(id);
+                self.changed_subscribers.set(id.get());
                 Some((id, *subscriber))
             }
             _ => {
@@ -480,6 +527,7 @@ impl Tables {
         if !noted {
             self.blocks.release(word, id);
         }
+        self.changed_subscribers.set(id.get());
         noted
     }
 
@@ -494,6 +542,7 @@ impl Tables {
             self.blocks.close(block, id, now);
         }
         self.subscribers.free(id);
+        self.changed_subscribers.set(id.get());
         true
     }
 

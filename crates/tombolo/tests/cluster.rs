@@ -48,7 +48,23 @@ struct Cluster {
 
 impl Cluster {
     fn up() -> Self {
-        let scenario = Scenario::named("cluster").unwrap();
+        Self::of(Scenario::named("cluster").unwrap())
+    }
+
+    /// The same, where backups have copies of the bindings.
+    fn with_copies() -> Self {
+        let mut scenario = Scenario::named("cluster").unwrap();
+        let certificates = format!("{}/../cluster/tests/certificates", env!("CARGO_MANIFEST_DIR"));
+        for (node, text) in scenario.gateways.iter_mut().filter(|(node, _)| node.starts_with('n')) {
+            text.push_str(&format!(
+                "[cluster.replication]\naddresses = {{ n1 = \"2001:db8:c::1\", n2 = \"2001:db8:c::2\", n3 = \"2001:db8:c::3\" }}\n\
+                 ca = \"{certificates}/ca.pem\"\ncertificate = \"{certificates}/{node}.pem\"\nkey = \"{certificates}/{node}.key\"\n"
+            ));
+        }
+        Self::of(scenario)
+    }
+
+    fn of(scenario: Scenario) -> Self {
         let lab = Lab::create(&scenario.topology).unwrap();
         let routers = scenario.routers.iter().map(|(node, text)| lab.start_router(node, text).unwrap()).collect();
         let echo = Peer::udp_echo(lab.node("server").unwrap(), SERVER.parse().unwrap()).unwrap();
@@ -221,11 +237,21 @@ fn flows_by(cluster: &Cluster, flows: &[Flow], node: &str) -> Vec<bool> {
 fn during(cluster: &mut Cluster, node: &str, fault: impl FnOnce(&mut Cluster)) -> Vec<Effect> {
     let flows = Flow::all(&cluster.lab);
     let by_the_node = flows_by(cluster, &flows, node);
+    under_load(cluster, &flows, &by_the_node, fault)
+}
+
+/// The same of these flows, of which some pass the node.
+fn under_load(
+    cluster: &mut Cluster,
+    flows: &[Flow],
+    by_the_node: &[bool],
+    fault: impl FnOnce(&mut Cluster),
+) -> Vec<Effect> {
     let stop = AtomicBool::new(false);
     let since = Instant::now();
     std::thread::scope(|scope| {
         let _ends = EndOnDrop(&stop);
-        let (stop, flows) = (&stop, &flows);
+        let stop = &stop;
         for flow in flows {
             scope.spawn(move || while flow.receive() || !stop.load(Ordering::Acquire) {});
         }
@@ -240,7 +266,7 @@ fn during(cluster: &mut Cluster, node: &str, fault: impl FnOnce(&mut Cluster)) -
         fault(cluster);
         std::thread::sleep(Duration::from_millis(1500));
     });
-    flows.iter().zip(by_the_node).map(|(flow, by)| flow.effect(since, by)).collect()
+    flows.iter().zip(by_the_node).map(|(flow, by)| flow.effect(since, *by)).collect()
 }
 
 /// Says what was seen, for the figures of the documentation.
@@ -493,14 +519,10 @@ fn streams_pass(cluster: &Cluster) {
 /// What is plain the programs in the kernel redirect, and serve when it comes so.
 fn programs_redirect(cluster: &Cluster) {
     for node in ["n1", "n2", "n3"] {
-        let shown = rows(&cluster.command(node, &format!("{TOMBOLO} show fastpath --json")));
-        let number = |name: &str| -> u64 {
-            let row = shown.iter().find(|row| row["name"] == name);
-            row.map_or(0, |row| row["value"].as_str().unwrap().parse().unwrap())
-        };
-        eprintln!("{node}: {} packets redirected in the kernel", number("redirected"));
+        let [redirected, taken] = ["redirected", "taken-inside"].map(|name| cluster.counted_in_kernel(node, name));
+        eprintln!("{node}: {redirected} packets redirected in the kernel");
         // Of a stream few: a super-packet counts once.
-        assert!(number("redirected") > 20 && number("taken-inside") > 20, "{node}: {shown:?}");
+        assert!(redirected > 20 && taken > 20, "{node}: {redirected} redirected, {taken} taken");
     }
 }
 
@@ -627,4 +649,174 @@ fn connected(from: SocketAddr, to: SocketAddr) -> TcpStream {
     bind(std::os::fd::AsRawFd::as_raw_fd(&socket), &SockaddrStorage::from(from)).unwrap();
     connect(std::os::fd::AsRawFd::as_raw_fd(&socket), &SockaddrStorage::from(to)).unwrap();
     TcpStream::from(socket)
+}
+
+/// Connections of each host.
+const CONNECTIONS: usize = 5;
+
+impl Cluster {
+    /// Waits until each backup has a complete copy.
+    fn wait_for_copies(&self) {
+        let are_complete = |node: &str| {
+            let shown = rows(&self.command(node, &format!("{TOMBOLO} show peers --json")));
+            let count = |key: &str| shown.iter().filter(|row| row[key] == "complete").count();
+            count("copy_there") == 1 && count("copy_here") == 1 && shown.iter().all(|row| row["pending"] == 0)
+        };
+        let all = || ["n1", "n2", "n3"].iter().all(|node| are_complete(node)).then_some(());
+        let found = wait_until("copies", PATIENCE, all);
+        found
+            .unwrap_or_else(|error| panic!("{error}\n{}", self.command("n1", &format!("{TOMBOLO} show peers --json"))));
+    }
+
+    /// Connections of all hosts to a server that says what it hears.
+    fn connections(&self) -> Vec<(String, TcpStream)> {
+        let listener = self.lab.node("server").unwrap().run(|| TcpListener::bind("198.51.100.2:9").unwrap()).unwrap();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                std::thread::spawn(move || {
+                    let mut bytes = [0; 64];
+                    while let Ok(count @ 1..) = stream.read(&mut bytes) {
+                        if stream.write_all(&bytes[..count]).is_err() {
+                            break;
+                        }
+                    }
+                });
+            }
+        });
+        let mut connections = Vec::new();
+        for (host, network, count, to) in BOUND {
+            for number in 0..count {
+                let address = match host {
+                    "home" => format!("10.{}.0.2", number + 1),
+                    _ => format!("{network}{}", number + 2),
+                };
+                let (address, to): (IpAddr, SocketAddr) =
+                    (address.parse().unwrap(), format!("{to}:9").parse().unwrap());
+                for _ in 0..CONNECTIONS {
+                    let from = SocketAddr::new(address, 0);
+                    let stream = self.lab.node(host).unwrap().run(|| connected(from, to)).unwrap();
+                    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+                    connections.push((format!("{host} {number}"), stream));
+                }
+            }
+        }
+        connections
+    }
+}
+
+/// How many of them are alive, which is tried on all of them at once.
+fn alive(connections: &[(String, TcpStream)]) -> usize {
+    for (_, stream) in connections {
+        let mut stream = stream;
+        let _ = stream.write_all(b"are you there?");
+    }
+    let answers = |(_, stream): &&(String, TcpStream)| {
+        let mut stream: &TcpStream = stream;
+        let mut bytes = [0; 14];
+        stream.read_exact(&mut bytes).is_ok() && &bytes == b"are you there?"
+    };
+    connections.iter().filter(answers).count()
+}
+
+const ALL: [&str; 3] = ["inside", "core", "outside"];
+
+impl Cluster {
+    /// A node loses power: all its ports, and all that its host keeps in memory.
+    fn kill_host(&mut self, node: &'static str) {
+        self.plug(node, &ALL, false);
+        drop(self.gateways.remove(node));
+        // What its programs in the kernel have.
+        self.command(node, "rm -r /sys/fs/bpf/tombolo/tombolo@$(stat -Lc %i /proc/self/ns/net)");
+    }
+
+    /// A counter of `show fastpath`.
+    fn counted_in_kernel(&self, node: &str, name: &str) -> u64 {
+        let shown = rows(&self.command(node, &format!("{TOMBOLO} show fastpath --json")));
+        let row = shown.iter().find(|row| row["name"] == name);
+        row.map_or(0, |row| row["value"].as_str().unwrap().parse().unwrap())
+    }
+
+    /// Which slices a node serves, by ranges of slices in the file.
+    fn states(&self, node: &str) -> Vec<String> {
+        let slices = rows(&self.command(node, &format!("{TOMBOLO} show slices --json")));
+        slices.iter().map(|row| row["state"].as_str().unwrap().to_owned()).collect()
+    }
+}
+
+/// The flows are silent for so long at most, and connections live on.
+fn check_all(what: &str, effects: &[Effect], limit: Duration, connections: &[(String, TcpStream)]) {
+    report(what, effects);
+    for Effect { name, silence, .. } in effects {
+        assert!(*silence <= limit, "{what}: {name} was silent for {silence:?}");
+    }
+    let began = Instant::now();
+    let (there, all) = (alive(connections), connections.len());
+    eprintln!("{what}: {there} of {all} connections live, after {:?}", began.elapsed());
+    assert_eq!(there, all, "{what}");
+}
+
+#[test]
+fn known_hosts_go_on_when_the_owner_of_their_slices_loses_its_power() {
+    if skip_without("known_hosts_go_on_when_the_owner_of_their_slices_loses_its_power", &["bird", "ip"]) {
+        return;
+    }
+    let mut cluster = Cluster::with_copies();
+    cluster.wait_for_slices();
+    let flows = cluster.subscribers();
+    let endpoints = |cluster: &Cluster| -> Vec<SocketAddr> {
+        let seen = flows
+            .iter()
+            .map(|flow| cluster.endpoint(flow, 10).unwrap_or_else(|| panic!("{} gets no answer", flow.name)));
+        seen.collect()
+    };
+    let known = endpoints(&cluster);
+    let connections = cluster.connections();
+    assert_eq!(alive(&connections), connections.len());
+    cluster.wait_for_copies();
+    let by_all = vec![true; flows.len()];
+
+    // Its network is gone, and it lives on without.
+    let effects = under_load(&mut cluster, &flows, &by_all, |cluster| cluster.plug("n2", &ALL, false));
+    assert!(effects.iter().any(|effect| effect.lost > 0), "nothing was lost, so nothing was tried");
+    check_all("the owner of a third of the slices is cut off", &effects, SILENCE, &connections);
+    // Programs in the kernel act as well.
+    let before = cluster.counted_in_kernel("n3", "policy");
+    for _ in 0..100 {
+        assert_eq!(endpoints(&cluster), known);
+    }
+    let left = cluster.counted_in_kernel("n3", "policy") - before;
+    eprintln!("{left} packets were left to the engine");
+    assert!(left < 50, "{left} packets were left to the engine");
+    assert_eq!(
+        (endpoints(&cluster), cluster.states("n3")),
+        (known.clone(), vec!["redirected".to_owned(), "acting".to_owned(), "own".to_owned()])
+    );
+    let effects = under_load(&mut cluster, &flows, &by_all, |cluster| {
+        cluster.plug("n2", &ALL, true);
+        cluster.wait_for_all();
+    });
+    check_all("it comes back with its tables", &effects, RETURN, &connections);
+    cluster.wait_for_slices();
+    cluster.wait_for_copies();
+    assert_eq!(endpoints(&cluster), known);
+
+    // Power is gone, and all that it had.
+    let effects = under_load(&mut cluster, &flows, &by_all, |cluster| cluster.kill_host("n2"));
+    check_all("the owner loses power", &effects, SILENCE, &connections);
+    let effects = under_load(&mut cluster, &flows, &by_all, |cluster| {
+        cluster.start("n2");
+        cluster.plug("n2", &ALL, true);
+        cluster.wait_for_all();
+        cluster.wait_for_slices();
+    });
+    check_all("it comes back without its tables", &effects, RETURN, &connections);
+    assert_eq!(
+        (endpoints(&cluster), cluster.states("n2")),
+        (known, vec!["redirected".to_owned(), "own".to_owned(), "redirected".to_owned()])
+    );
+    let peers = rows(&cluster.command("n2", &format!("{TOMBOLO} show peers --json")));
+    assert!(peers.iter().any(|row| row["returned"].as_u64().unwrap() > 20), "{peers:?}");
+    cluster.wait_for_copies();
 }

@@ -28,7 +28,8 @@ pub(crate) struct Gateway {
 impl Gateway {
     pub(crate) fn of(text: &str) -> Self {
         let plan = accepted(text).plan;
-        let tables = Arc::new(Tables::new(&mut Heap, plan.capacity, HashKey::new([5, 6, 7, 8])).unwrap());
+        let tables = Tables::new(&mut Heap, plan.capacity, HashKey::new([5, 6, 7, 8])).unwrap();
+        let tables = Arc::new(tables.noting_changes());
         assert!(static_bindings::reconcile(&tables, &plan, NOW).is_empty());
         Self { engine: Engine::new(Arc::clone(&tables), [7; 32], 0, 1), plan, tables }
     }

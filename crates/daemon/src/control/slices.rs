@@ -14,7 +14,7 @@ struct SliceRow<'p> {
     last: u16,
     owner: &'p str,
     backup: Option<&'p str>,
-    /// `own`, `redirected` or `unowned`.
+    /// `own`, `acting`, `redirected` or `unowned`.
     state: &'static str,
     /// The node that their packets go to from here.
     served_by: Option<&'p str>,
@@ -31,7 +31,7 @@ pub(crate) fn slices(plan: &Plan, rows: &mut Rows<'_>) -> Result<(), Failure> {
         let name = |node: u8| cluster.nodes().get(usize::from(node)).map(|node| node.name.as_str());
         let place = cluster.place_of(first);
         let served_by = match place {
-            Place::Here => Some(cluster.nodes()[cluster.own()].name.as_str()),
+            Place::Here | Place::Acting(_) => Some(cluster.nodes()[cluster.own()].name.as_str()),
             Place::At(node) => name(node),
             Place::Nowhere => None,
         };

@@ -4,6 +4,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tombolo_cluster::link::{Copying, CopyingState};
+use tombolo_engine::cluster::Cluster;
 use tombolo_engine::counters::Totals;
 use tombolo_engine::mapping::pool::PortSpace;
 use tombolo_engine::plan::Standby;
@@ -91,11 +93,44 @@ fn nodes(page: &mut Page, running: &Running, plan: &Plan) {
     let help = "Packets that were redirected to a node of the cluster, and by it.";
     page.counter("tombolo_redirected_packets_total", help, packets);
     let places = || (0..).take(cluster.slices().len()).map(|slice| cluster.place_of(slice).name());
-    let states = ["own", "redirected", "unowned"].into_iter().filter(|_| !cluster.slices().is_empty());
+    let states = ["own", "acting", "redirected", "unowned"].into_iter().filter(|_| !cluster.slices().is_empty());
     let count = |state: &str| u64::try_from(places().filter(|place| *place == state).count()).unwrap_or(u64::MAX);
     let slices = states.map(|state| (label("state", state), count(state)));
-    let help = "Slices of the cluster by where their packets go: served here, redirected, or nowhere.";
+    let help = "Slices of the cluster by where their packets go: served here, as owner or in its place, redirected, or nowhere.";
     page.gauge("tombolo_slices", help, slices);
+    copies(page, running, cluster);
+}
+
+/// Copies of the tables, here and there.
+fn copies(page: &mut Page, running: &Running, cluster: &Cluster) {
+    let Some(copies) = running.copies.as_deref() else { return };
+    let standings = copies.standings();
+    let of = |count: fn(&Copying) -> u64| {
+        let named = cluster.nodes().iter().zip(&standings);
+        named.map(|(node, copying)| (Labels::default().and("node", &node.name), count(copying))).collect::<Vec<_>>()
+    };
+    let help = "1 for a node that has a complete copy of this node's slices.";
+    page.gauge("tombolo_copied_to", help, of(|copying| u64::from(copying.to == CopyingState::Complete)));
+    let help = "1 for a node of whose slices there is a complete copy here.";
+    page.gauge("tombolo_copied_from", help, of(|copying| u64::from(copying.from == CopyingState::Complete)));
+    let help = "Subscribers and bindings that have changed and that the node is still to be sent.";
+    page.gauge("tombolo_copy_pending_records", help, of(|copying| copying.pending));
+    let help = "Bytes that the node was sent and has not acknowledged.";
+    page.gauge("tombolo_copy_unacknowledged_bytes", help, of(|copying| copying.in_flight));
+    let help = "Microseconds since the oldest batch was sent that the node has not acknowledged.";
+    page.gauge("tombolo_copy_lag_microseconds", help, of(|copying| copying.lag));
+    page.counter("tombolo_copy_sent_bytes_total", "Bytes of copies that the node was sent.", of(|to| to.sent_bytes));
+    let help = "Subscribers and bindings that came from the node.";
+    page.counter(
+        "tombolo_copy_applied_records_total",
+        help,
+        of(|from| from.applied.subscribers + from.applied.bindings + from.applied.removed),
+    );
+    let help = "Bindings that the node has given back, which this one had lost or not heard of.";
+    let returned = |from: &Copying| from.returned.bindings.saturating_sub(from.returned.unplaced);
+    page.counter("tombolo_copy_returned_bindings_total", help, of(returned));
+    let help = "Subscribers and bindings of the node that have no place here: no such service or port, or no room.";
+    page.counter("tombolo_copy_unplaced_records_total", help, of(|from| from.applied.unplaced));
 }
 
 /// The log of bindings, and who gets it.

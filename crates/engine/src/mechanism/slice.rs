@@ -8,11 +8,11 @@
 //!
 //! 1  this node owns it                     it is served here
 //! 2  its owner serves                      redirected to the owner
-//! 3  its backup serves, another node       redirected to the backup, which may have a way to the owner
-//! 4                                        dropped
+//! 3  this node is its backup, with a copy  it is served here, in the owner's place: by known bindings, and by new
+//!                                          ones within what a subscriber was granted
+//! 4  its backup serves, another node       redirected to the backup, which has a copy, or a way to the owner
+//! 5                                        dropped
 //! ```
-//!
-//! A backup has no copy of the state, so it serves nothing in the owner's place.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -80,6 +80,12 @@ fn node_of(
     let node = match cluster.place_of(slice) {
         Place::Here => {
             work.notes.add("", || format!("slice {slice} of the cluster is this node's"));
+            return Ok(None);
+        }
+        Place::Acting(owner) => {
+            work.notes.add("", || format!("slice {slice} of the cluster is served here in its owner's place"));
+            cluster.note_acting(owner);
+            work.is_acting = true;
             return Ok(None);
         }
         Place::At(node) => node,

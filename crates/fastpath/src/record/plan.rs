@@ -63,7 +63,9 @@ tombolo_records::records! {
         /// byte order (of IPv6 the upper halves). Most addresses lie outside, and need no look-up.
         explicit_rows: u32,
         /// What TC translates is routed by the kernel's stack, past netfilter.
-        through_stack: u32,
+        through_stack: u16,
+        /// Somebody copies the tables, and is told which bindings change.
+        notes_changes: u16,
         /// What the engine's way takes from hop limits besides the engine's own: translate.h.
         hops_beside: u32,
         /// Services, a bit each by place, whose packets from inside come in through the interface that

@@ -11,6 +11,7 @@ use tombolo_engine::mapping::pool::PoolRange;
 use tombolo_engine::mapping::slices::{PoolSlices, Slicing};
 use tombolo_engine::mechanism::napt::{Nat, Policy};
 use tombolo_fastpath::Settings;
+use tombolo_tables::binding::flags;
 use tombolo_tables::subscriber::SubscriberKey;
 
 use crate::compare::{verifies, write_ipv4_checksum};
@@ -136,11 +137,29 @@ pub(crate) fn disturb(world: &mut World, numbers: &mut Numbers) {
             Holders { owner, backup }
         })
         .collect();
+    copy(world, numbers);
     // Mostly all.
     let serving = if numbers.one_in(3) { numbers.draw() } else { u64::MAX };
     let next = cluster(&holders, serving, current.takes_softwires());
     world.slices.as_ref().unwrap().publish(&next);
     world.plan.cluster = Some(Arc::new(next));
+}
+
+/// Somebody is a copy of another node's, a connection was open there; or not any more.
+fn copy(world: &World, numbers: &mut Numbers) {
+    let tables = &world.tables;
+    let nth = usize::from(numbers.byte());
+    if let Some(id) = tables.bindings.iter().nth(nth)
+        && let Some((binding, _)) = tables.bindings.read(id)
+    {
+        // Programs that know of no copies do not look whether a connection goes on.
+        let was_open = if tables.changed_bindings.are_noted() { flags::RESUMED } else { 0 };
+        let changed = if numbers.one_in(2) { flags::COPIED } else { was_open };
+        let _ = tables.change_flags(id, &binding, binding.flags ^ changed);
+    }
+    if let Some(id) = tables.subscribers.iter().nth(nth) {
+        tables.subscribers.set_copied(id, numbers.one_in(2));
+    }
 }
 
 /// What another node makes of a frame's packet, of a third of them; and what only looks so.

@@ -214,6 +214,7 @@ fn try_one(world: &mut World, program: Program, frame: &[u8], score: &mut Score,
     if new_binding {
         score.bindings += 1;
         world.check_new_binding(&before, &after, &by_engine, &context);
+        world.check_noted(&before, &context);
         world.check();
     } else {
         let same = world.same(&after, &by_engine);

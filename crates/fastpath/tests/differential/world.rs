@@ -65,6 +65,8 @@ impl World {
         let mut memory = PinnedMemory::open(&directory, "test").unwrap();
         let mut recorder = Recorder { memory: &mut memory, spans: Vec::new() };
         let tables = Tables::new(&mut recorder, plan.capacity, HashKey::new([5, 6, 7, 8])).unwrap();
+        // Programs that note changes, and programs from which that is cut out.
+        let tables = if name.len().is_multiple_of(2) { tables.noting_changes() } else { tables };
         let spans = recorder.spans;
         let tables = Arc::new(tables);
         let now = Now(u64::from(tick()) << 30);
@@ -94,6 +96,19 @@ impl World {
             unsafe { std::slice::from_raw_parts(span.base().as_ptr(), *bytes) }.to_vec()
         };
         self.spans.iter().map(copy).collect()
+    }
+
+    /// A program has made a binding, and has noted that.
+    pub(crate) fn check_noted(&self, before: &Copy, context: &dyn Fn() -> String) {
+        if !self.tables.changed_bindings.are_noted() {
+            return;
+        }
+        let mut noted = Vec::new();
+        self.tables.changed_bindings.take(&mut |number| noted.push(number));
+        let place = self.spans.iter().position(|(name, ..)| *name == "bindings-used").unwrap();
+        let was_used = |number: u32| before[place][number as usize / 8] >> (number % 8) & 1 != 0;
+        let mut made = self.tables.bindings.iter().map(BindingId::get).filter(|number| !was_used(*number));
+        assert!(made.all(|number| noted.contains(&number)), "{}: noted {noted:?}", context());
     }
 
     pub(crate) fn put_back(&self, copy: &Copy) {

@@ -29,6 +29,11 @@ pub enum Rank {
         /// That number.
         epoch: u32,
     },
+    /// Of a slice that the node has a copy of: where packets go while the owner announces nothing.
+    Backup {
+        /// As of the owner.
+        epoch: u32,
+    },
     /// Of a whole pool: where packets go whose owner announces nothing.
     LastResort,
 }
@@ -39,6 +44,7 @@ impl Rank {
         match self {
             Self::Entrance => 100,
             Self::Owner { epoch } => (1 << 31) - 1 - epoch,
+            Self::Backup { epoch } => u32::MAX - 15 - epoch,
             Self::LastResort => u32::MAX - 1,
         }
     }

@@ -159,6 +159,12 @@ macro_rules! atomics {
                 }
 
                 #[track_caller]
+                pub(crate) fn swap(&self, value: $int, order: Ordering) -> $int {
+                    step(&self.turn);
+                    self.value.swap(value, note_write(weakened(Kind::Exchange, order, Location::caller())))
+                }
+
+                #[track_caller]
                 pub(crate) fn fetch_or(&self, bits: $int, order: Ordering) -> $int {
                     step(&self.turn);
                     self.value.fetch_or(bits, note_write(weakened(Kind::Exchange, order, Location::caller())))

@@ -22,7 +22,7 @@ use crate::{arena, binding, conversation, index, lease, outside, path_mtu, sessi
 const HEAD: &str = "tombolo state 1";
 /// To be raised when bytes that lie as before mean something else: other rules for what may stand
 /// beside what. The hash and the records tell by themselves.
-const LAYOUT: u64 = 6;
+const LAYOUT: u64 = 7;
 /// Longest record that is believed.
 const LONGEST: usize = 4096;
 

@@ -10,6 +10,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may")]
 
 mod arena;
+mod changes;
 mod death;
 mod index;
 mod kernel;
@@ -122,8 +123,12 @@ macro_rules! model {
 use model;
 
 fn tables(bindings: u32, slots: u32) -> Arc<Tables> {
+    Arc::new(bare_tables(bindings, slots))
+}
+
+fn bare_tables(bindings: u32, slots: u32) -> Tables {
     let capacity = Capacity { subscribers: 1, bindings, sessions: 1, outside_slots: slots, leases: 0 };
-    Arc::new(Tables::new(&mut Heap, capacity, HashKey::new([1, 2, 3, 4])).unwrap())
+    Tables::new(&mut Heap, capacity, HashKey::new([1, 2, 3, 4])).unwrap()
 }
 
 fn spawn<T: 'static>(tables: &Arc<Tables>, run: impl FnOnce(&Tables) -> T + 'static) -> JoinHandle<T> {

@@ -88,7 +88,7 @@ enum What {
     /// Where the kernel's fast path is attached, how much it takes, and why it leaves what it
     /// leaves
     Fastpath,
-    /// The nodes of the cluster: which of them serve, and what was redirected to them and by them
+    /// The nodes of the cluster: which of them serve, what was redirected to them and by them, and how copies stand
     Peers,
     /// The slices of the cluster: who has which, and where their packets go from here
     Slices,
@@ -144,6 +144,10 @@ const PEERS: &[Cell] = &[
     Cell::Text("state"),
     Cell::Number("redirected_to"),
     Cell::Number("redirected_by"),
+    Cell::Text("copy_there"),
+    Cell::Number("pending"),
+    Cell::Number("lag"),
+    Cell::Text("copy_here"),
 ];
 
 const SLICES: &[Cell] = &[

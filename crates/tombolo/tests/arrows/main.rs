@@ -20,10 +20,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("engine", &["wire", "tables"]),
     ("io", &["wire", "tables", "engine"]),
     ("config", &["wire", "tables", "engine"]),
+    ("cluster", &["tables", "engine"]),
     ("import", &[]),
     ("init", &["io"]),
     ("fastpath", &["wire", "records", "tables", "engine", "io"]),
-    ("daemon", &["wire", "records", "tables", "engine", "io", "config", "fastpath"]),
+    ("daemon", &["wire", "records", "tables", "engine", "io", "config", "cluster", "fastpath"]),
     ("lab", &[]),
     ("generator", &["records"]),
     ("tester", &["wire", "records", "tables", "lab", "generator"]),
@@ -50,6 +51,7 @@ const ENGINE_FOLDERS: &[(&str, &[&str])] = &[
 /// Files at the engine's root that stand above its services: they know the list of them.
 const ABOVE: &str = "root, above the services";
 const FILES_ABOVE: &[&str] = &[
+    "adoption",
     "allowed",
     "engine",
     "flush",

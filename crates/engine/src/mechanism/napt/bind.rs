@@ -75,6 +75,7 @@ impl<R: Rng> Napt<'_, R> {
         for _ in 0..ATTEMPTS {
             let (id, subscriber) = match self.tables.find_subscriber(&key) {
                 Some(found) => found,
+                None if !self.may_grant => return Err(DropReason::NotGranting),
                 None => self.admit(key, inside, space)?,
             };
             // False if the sweep took it just now, and where the record is another's by then.
@@ -100,6 +101,11 @@ impl<R: Rng> Napt<'_, R> {
         Ok(())
     }
 
+    /// Whether a port of an address may be granted by itself.
+    fn check_granting(&self) -> Result<(), DropReason> {
+        if self.may_grant { Ok(()) } else { Err(DropReason::NotGranting) }
+    }
+
     fn bind_for(&mut self, binder: &Binder<'_>, key: &SubscriberKey) -> Result<(BindingId, Binding), DropReason> {
         let pool = self.pool;
         match pool.allocation() {
@@ -120,7 +126,7 @@ impl<R: Rng> Napt<'_, R> {
     ) -> Result<Option<(BindingId, Binding)>, DropReason> {
         let &Binder { id, address, space, .. } = binder;
         let is_its_own = match self.pool.allocation() {
-            Allocation::Ports => true,
+            Allocation::Ports => self.may_grant,
             Allocation::Blocks(blocks) => {
                 let (windows, count) = self.windows(id, *blocks, &(0..=u16::MAX));
                 windows[..count].iter().any(|window| window.contains(&port))
@@ -149,6 +155,7 @@ impl<R: Rng> Napt<'_, R> {
         binder: &Binder<'_>,
         window: RangeInclusive<u16>,
     ) -> Result<(BindingId, Binding), DropReason> {
+        self.check_granting()?;
         let key = Exhausted::address(binder.address, binder.space);
         if self.exhausted.contains(key, self.now) {
             return Err(DropReason::PoolExhausted);
@@ -183,6 +190,7 @@ impl<R: Rng> Napt<'_, R> {
                 self.exhausted.note(key, self.now);
                 return Err(DropReason::SubscriberLimit);
             }
+            self.check_granting()?;
             if !self.grow(binder, blocks, &window) {
                 return Err(DropReason::PoolExhausted);
             }

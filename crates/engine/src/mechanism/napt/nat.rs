@@ -182,6 +182,7 @@ impl Nat {
             random: &mut work.worker.random,
             exhausted: &mut work.worker.exhausted,
             admissions: &mut work.worker.admissions[usize::from(work.number)],
+            may_grant: !work.is_acting,
         }
     }
 }

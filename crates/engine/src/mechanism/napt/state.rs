@@ -30,7 +30,8 @@ use super::exhausted::Exhausted;
 use super::filtering::Filtering;
 use super::policy::{InboundTcp, Policy};
 use super::session_state::{
-    Event, ICMP, INSIDE_INIT, OUTSIDE_INIT, OUTSIDE_INIT_HELD, PERMISSION, PERMISSION_TCP, UDP, raises_doubt, step,
+    ESTABLISHED, Event, ICMP, INSIDE_INIT, OUTSIDE_INIT, OUTSIDE_INIT_HELD, PERMISSION, PERMISSION_TCP, UDP,
+    raises_doubt, step,
 };
 use super::times::Times;
 use crate::endpoint::Endpoint;
@@ -63,6 +64,9 @@ pub struct Napt<'a, R> {
     pub exhausted: &'a mut Exhausted,
     /// How many subscribers may still be admitted.
     pub admissions: &'a mut Admissions,
+    /// Subscribers may be admitted, and blocks and ports be granted: not by a node of a cluster that serves in
+    /// another one's place, which may be granting them as well.
+    pub may_grant: bool,
 }
 
 /// How often a step is tried again after losing a race against expiry.
@@ -104,7 +108,10 @@ impl<R: Rng> Napt<'_, R> {
                     return Ok(outside_of(&binding));
                 }
                 // RFC 6146 section 3.5.2.2, CLOSED: translated, without a session.
-                Advanced::None if !opens(space, event) => return Ok(outside_of(&binding)),
+                Advanced::None if !opens(space, event) => {
+                    self.resume(&key, &binding, event);
+                    return Ok(outside_of(&binding));
+                }
                 Advanced::None if self.open(&key, initial, &binding, Side::Inside)? => {
                     self.permit(&key, &binding, space);
                     return Ok(outside_of(&binding));
@@ -318,6 +325,17 @@ impl<R: Rng> Napt<'_, R> {
             Err(OpenError::Limit) => Err(DropReason::SubscriberLimit),
             Err(OpenError::Budget) => Err(DropReason::UnansweredLimit),
             Err(OpenError::TableFull) => Err(DropReason::SessionTableFull),
+        }
+    }
+
+    /// A segment without a SYN, from inside: where the binding was made at another node of the cluster, with a
+    /// connection that was open there, it is that connection's, and goes on as a session. What the outside sends
+    /// comes in without one, until the inside has sent.
+    fn resume(&self, key: &SessionKey, binding: &Binding, event: Event) {
+        if binding.flags & tombolo_tables::binding::flags::RESUMED != 0 && event == Event::Other && is_tcp(binding) {
+            // Without room it is translated as any other.
+            let _ = self.open(key, ESTABLISHED, binding, Side::Inside);
+            self.permit(key, binding, PortSpace::Tcp);
         }
     }
 

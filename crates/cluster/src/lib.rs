@@ -1,0 +1,11 @@
+//! Gateways that stand in for each other: how the tables of one are copied to another, which goes on with them
+//! when the first one is gone.
+//!
+//! * [`replica`]: what is sent of a table, and what becomes of it at the other end. No socket, no clock, no
+//!   thread.
+//! * [`link`]: the connections between nodes.
+
+#![forbid(unsafe_code)]
+
+pub mod link;
+pub mod replica;

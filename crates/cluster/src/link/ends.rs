@@ -1,0 +1,158 @@
+//! What connections have in common: those from owners, and those to backups.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use tombolo_tables::Tables;
+
+use super::frame::{Frame, Hello};
+use super::returns::Returns;
+use super::standing::Standings;
+use super::stream::{Stream, StreamError};
+use super::terms::Terms;
+use super::{COPY_LASTS, Surroundings};
+use crate::replica::{Applier, Purpose, Sender, View};
+
+/// What all connections from owners have in common.
+#[derive(Debug)]
+pub struct Incoming {
+    /// The certificates.
+    pub terms: Terms,
+    /// Where copies are made.
+    pub tables: Arc<Tables>,
+    /// What gives owners back what they lack.
+    pub sender: Arc<Mutex<Sender>>,
+    /// How it stands.
+    pub standings: Arc<Standings>,
+    /// The rest.
+    pub around: Arc<dyn Surroundings>,
+    /// The copies, by the numbers of owners.
+    pub(super) copies: Mutex<BTreeMap<u8, Arc<Mutex<Copy>>>>,
+}
+
+/// What one owner has, here.
+#[derive(Debug)]
+pub(super) struct Copy {
+    pub(super) applier: Applier,
+    pub(super) incarnation: u64,
+    /// Of the connections that there were, the one that counts.
+    pub(super) connection: u64,
+    /// When the last one ended.
+    pub(super) ended: Option<Instant>,
+}
+
+/// Why a connection ended.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Failure {
+    #[error(transparent)]
+    Stream(#[from] StreamError),
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl Incoming {
+    /// No copy yet.
+    #[must_use]
+    pub fn new(
+        terms: Terms,
+        tables: Arc<Tables>,
+        sender: Arc<Mutex<Sender>>,
+        standings: Arc<Standings>,
+        around: Arc<dyn Surroundings>,
+    ) -> Self {
+        Self { terms, tables, sender, standings, around, copies: Mutex::default() }
+    }
+
+    /// Whether there is a copy of all that a node has: up to date, or as it was when the node could no more be
+    /// heard, whose connection ended at most 60 seconds before.
+    #[must_use]
+    pub fn has_copy(&self, node: u8) -> bool {
+        let copy = lock(&self.copies).get(&node).cloned();
+        copy.is_some_and(|copy| lock(&copy).is_usable())
+    }
+
+    /// The copy of what a node has, for a connection that begins; and the number of the connection.
+    pub(super) fn copy_of(&self, node: u8, hello: &Hello) -> (Arc<Mutex<Copy>>, u64) {
+        let none = || Arc::new(Mutex::new(self.no_copy(node, hello)));
+        let copy = Arc::clone(lock(&self.copies).entry(node).or_insert_with(none));
+        let mut held = lock(&copy);
+        held.connection += 1;
+        let connection = held.connection;
+        drop(held);
+        (copy, connection)
+    }
+
+    fn no_copy(&self, node: u8, hello: &Hello) -> Copy {
+        let (capacity, incarnation) = ((hello.subscribers, hello.bindings), hello.incarnation);
+        let applier = Applier::new(Arc::clone(&self.tables), Purpose::Copy, node, capacity);
+        Copy { applier, incarnation, connection: 0, ended: None }
+    }
+
+    /// Of another life of an owner's tables there is no copy.
+    pub(super) fn forget_another_life(&self, node: u8, hello: &Hello, held: &mut Copy) {
+        if held.incarnation != hello.incarnation {
+            *held = Copy { connection: held.connection, ..self.no_copy(node, hello) };
+        }
+    }
+}
+
+impl Copy {
+    pub(super) fn is_usable(&self) -> bool {
+        self.applier.is_complete() && self.ended.is_none_or(|ended| ended.elapsed() < COPY_LASTS)
+    }
+
+    /// Whether the owner lacks something that is here: its tables, or what was made in its place.
+    pub(super) fn has_more(&self, node: u8, hello: &Hello, view: View<'_>) -> bool {
+        let (cluster, is_complete) = (view.cluster(), self.applier.is_complete());
+        let is_good = self.is_usable() || is_complete && cluster.has_copy_of(node);
+        is_good && (hello.has_lost || cluster.has_acted_for(node) && cluster.serves(node.into()))
+    }
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Why nothing more is taken back.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Ended {
+    #[error(transparent)]
+    Stream(#[from] StreamError),
+    #[error("{0}")]
+    Said(String),
+}
+
+/// What connections to all backups have in common.
+#[derive(Debug)]
+pub struct Outgoing {
+    /// The certificates.
+    pub terms: Terms,
+    /// What is sent.
+    pub sender: Arc<Mutex<Sender>>,
+    /// What backups are to give back, where this node's tables were lost.
+    pub returns: Returns,
+    /// One life of these tables.
+    pub incarnation: u64,
+    /// Room in the tables: subscribers, bindings.
+    pub capacity: (u32, u32),
+    /// How it stands.
+    pub standings: Arc<Standings>,
+    /// The rest.
+    pub around: Arc<dyn Surroundings>,
+}
+
+impl Outgoing {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Sender> {
+        self.sender.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Says something at once.
+pub(super) fn say(stream: &mut Stream, frame: &Frame<'_>) -> Result<(), StreamError> {
+    let mut bytes = Vec::new();
+    frame.emit(&mut bytes);
+    stream.say(&bytes)?;
+    stream.pump()?;
+    Ok(())
+}

@@ -1,0 +1,176 @@
+//! The backup's end of connections: whoever connects says which node it is, and its certificate says so too.
+
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use super::ends::{Copy, Failure, Incoming, lock, say};
+use super::frame::{self, Frame, Held, Hello, VERSION};
+use super::giving_back;
+use super::standing::CopyingState;
+use super::stream::{Stream, StreamError};
+use super::terms;
+use super::{HANDSHAKE, PERIOD};
+use crate::replica::{Applied, View};
+
+/// So long after an owner is back, of which there is no whole copy, no packet is on its way that is served in its place.
+const SETTLED: Duration = Duration::from_secs(5);
+/// Connections at a time, at most.
+const MOST: usize = 64;
+/// Batches that are applied before they are acknowledged.
+const AT_ONCE: usize = 16;
+
+/// Takes connections until the gateway ends. `spawn` starts a thread for each.
+pub fn receive(
+    incoming: &Arc<Incoming>,
+    listener: &TcpListener,
+    spawn: &dyn Fn(Box<dyn FnOnce() + Send>) -> std::io::Result<()>,
+) -> std::io::Result<()> {
+    listener.set_nonblocking(true)?;
+    let running = Arc::new(());
+    while !incoming.around.is_over() {
+        let Ok((socket, _)) = listener.accept() else {
+            std::thread::sleep(PERIOD * 20);
+            continue;
+        };
+        if Arc::strong_count(&running) > MOST {
+            continue;
+        }
+        let (incoming, running) = (Arc::clone(incoming), Arc::clone(&running));
+        let serve = move || {
+            serve(&incoming, socket);
+            drop(running);
+        };
+        // Without a thread the other end tries again.
+        let _ = spawn(Box::new(serve));
+    }
+    Ok(())
+}
+
+/// One connection.
+fn serve(incoming: &Incoming, socket: TcpStream) {
+    let is_over = || incoming.around.is_over();
+    let Ok(tls) = incoming.terms.server() else { return };
+    let Ok(mut stream) = Stream::new(socket, tls) else { return };
+    // Whoever does not get so far is no node.
+    if stream.shake_hands(HANDSHAKE, &is_over).is_err() {
+        return;
+    }
+    let Ok(Frame::Hello(hello)) = stream.wait(HANDSHAKE, &is_over) else { return };
+    let plan = incoming.around.plan();
+    let Some(view) = View::of(&plan) else { return };
+    let node = match number_of(&hello, view, &stream) {
+        Ok(node) => node,
+        Err(words) => return stream.leave(&Frame::Refusal(words)),
+    };
+    let (copy, connection) = incoming.copy_of(node, &hello);
+    let failure = follow(incoming, node, &hello, &copy, connection, &mut stream).err();
+    let mut held = lock(&copy);
+    if held.connection == connection {
+        held.ended = Some(Instant::now());
+        incoming.standings.change(node, |copying| {
+            copying.from = CopyingState::Broken;
+            copying.faults[1] = failure.as_ref().map(ToString::to_string);
+        });
+    }
+    drop(held);
+    if let Some(Failure::Refused(words)) = failure {
+        stream.leave(&Frame::Refusal(words));
+    }
+}
+
+/// Which node it is that introduces itself; or why not, in words.
+fn number_of(hello: &Hello, view: View<'_>, stream: &Stream) -> Result<u8, String> {
+    if frame::common_version(hello.version).is_none() {
+        let own = VERSION;
+        return Err(format!("version {} of the protocol is not spoken here, which has {own}", hello.version));
+    }
+    let place = view.cluster().nodes().iter().position(|node| node.name == hello.name);
+    let number = place.filter(|place| *place != view.cluster().own()).and_then(|place| u8::try_from(place).ok());
+    let number = number.ok_or_else(|| format!("there is no other node named {}", hello.name))?;
+    terms::is_certified(&stream.tls, &hello.name).map_err(|error| error.to_string())?;
+    Ok(number)
+}
+
+/// Follows what an owner sends, until the connection breaks, a newer one takes its place, or the plan changes.
+fn follow(
+    incoming: &Incoming,
+    node: u8,
+    hello: &Hello,
+    copy: &Mutex<Copy>,
+    connection: u64,
+    stream: &mut Stream,
+) -> Result<(), Failure> {
+    let around = &incoming.around;
+    let plan = around.plan();
+    let Some(view) = View::of(&plan) else { return Ok(()) };
+    let has_more = lock(copy).has_more(node, hello, view);
+    if has_more && !giving_back::give(incoming, node, hello, (copy, connection), stream)? {
+        return Ok(());
+    }
+    let (has_copy, unknown) = {
+        let mut copy = lock(copy);
+        incoming.forget_another_life(node, hello, &mut copy);
+        let has_copy = copy.is_usable();
+        copy.ended = None;
+        (has_copy, copy.applier.connect(&hello.services, view))
+    };
+    let version = frame::common_version(hello.version).unwrap_or(VERSION);
+    let held = if has_copy { Held::Copy } else { Held::Nothing };
+    say(stream, &Frame::Welcome { version, held })?;
+    incoming.standings.change(node, |copying| {
+        copying.from = if has_copy { CopyingState::Complete } else { CopyingState::Copying };
+        let what = || format!("there is no service {} here: what it has is not copied", unknown.join(", "));
+        copying.faults[1] = (!unknown.is_empty()).then(what);
+    });
+    let mut since = Instant::now();
+    while !around.is_over() && Arc::ptr_eq(&plan, &around.plan()) {
+        let has_heard = stream.pump()?;
+        if view.cluster().has_acted_for(node) && view.cluster().serves(node.into()) {
+            let mut copy = lock(copy);
+            if copy.applier.is_complete() {
+                // What was made here meanwhile is offered when the owner connects again.
+                return Ok(());
+            }
+            if since.elapsed() > SETTLED {
+                copy.applier.end_acting(view, around.now());
+                view.cluster().forget_acting(node);
+                since = Instant::now();
+            }
+        }
+        let mut applied = None;
+        let mut is_empty = true;
+        for _ in 0..AT_ONCE {
+            let Some(frame) = stream.next().map_err(StreamError::from)? else { break };
+            is_empty = false;
+            let Frame::Batch(batch) = frame else { continue };
+            let mut copy = lock(copy);
+            if copy.connection != connection {
+                return Ok(());
+            }
+            let has_acted = view.cluster().has_acted_for(node);
+            let epoch = view.cluster().epoch();
+            let number = copy.applier.apply(batch, view, epoch, around.now(), has_acted);
+            applied = Some((
+                number.map_err(|refused| Failure::Refused(refused.to_string()))?,
+                copy.applier.applied(),
+                copy.applier.is_complete(),
+            ));
+        }
+        if let Some((number, counts, is_complete)) = applied {
+            say(stream, &Frame::Applied(number))?;
+            note(incoming, node, counts, is_complete);
+        }
+        if is_empty && !has_heard {
+            std::thread::sleep(PERIOD);
+        }
+    }
+    Ok(())
+}
+
+fn note(incoming: &Incoming, node: u8, counts: Applied, is_complete: bool) {
+    incoming.standings.change(node, |copying| {
+        copying.from = if is_complete { CopyingState::Complete } else { CopyingState::Copying };
+        copying.applied = counts;
+    });
+}

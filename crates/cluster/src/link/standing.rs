@@ -1,0 +1,86 @@
+//! How copying stands with each node, for whoever asks.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::replica::Applied;
+
+/// How a copy stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CopyingState {
+    /// Nothing is copied.
+    #[default]
+    None,
+    /// There is no connection.
+    Broken,
+    /// Everything is being copied.
+    Copying,
+    /// Everything was copied; what changes is.
+    Complete,
+    /// The backup gives back what the owner lacks.
+    Returning,
+}
+
+impl CopyingState {
+    /// It in a word.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Broken => "broken",
+            Self::Copying => "copying",
+            Self::Complete => "complete",
+            Self::Returning => "returning",
+        }
+    }
+}
+
+/// How copying stands with one node.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Copying {
+    /// Of this node's slices, to that one.
+    pub to: CopyingState,
+    /// Records that it is to be sent and was not yet.
+    pub pending: u64,
+    /// Bytes that it was sent and has not acknowledged.
+    pub in_flight: u64,
+    /// Bytes that it was sent.
+    pub sent_bytes: u64,
+    /// Microseconds since the oldest batch was sent that it has not acknowledged; 0 if it has all.
+    pub lag: u64,
+    /// Of that node's slices, to this one.
+    pub from: CopyingState,
+    /// What became of what it has sent.
+    pub applied: Applied,
+    /// What became of what it has given back.
+    pub returned: Applied,
+    /// What is wrong with either.
+    pub faults: [Option<String>; 2],
+}
+
+/// How copying stands with all nodes, by their numbers.
+#[derive(Debug, Default)]
+pub struct Standings(Mutex<Vec<Copying>>);
+
+impl Standings {
+    /// Of so many nodes, with none of which anything is copied yet.
+    #[must_use]
+    pub fn of(nodes: usize) -> Self {
+        Self(Mutex::new(vec![Copying::default(); nodes]))
+    }
+
+    /// With all of them.
+    #[must_use]
+    pub fn all(&self) -> Vec<Copying> {
+        self.lock().clone()
+    }
+
+    pub(super) fn change(&self, node: u8, change: impl FnOnce(&mut Copying)) {
+        if let Some(copying) = self.lock().get_mut(usize::from(node)) {
+            change(copying);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Copying>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

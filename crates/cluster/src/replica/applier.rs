@@ -1,0 +1,508 @@
+//! The receiver's end: what another node sends becomes records of the own tables.
+//!
+//! The owner decides. Whatever stands here in the way of what it says (a binding of the same host, or at the
+//! same port, a block that somebody else had) is outdated and goes: the owner has had it end, and will say so.
+//! So the order in which records come does not count, nor that one comes twice, nor that versions are skipped.
+//!
+//! A subscriber that was replaced at the owner may have bindings here of which the owner has not spoken yet: its
+//! record stays until they are gone, found by nobody ([`Tables::part_with`]).
+//!
+//! What a backup gives back ([`Purpose::Return`]) is the receiver's own, and no copy. There the receiver decides: what
+//! is in the way of its own stays away.
+
+use std::sync::Arc;
+
+use tombolo_tables::Tables;
+use tombolo_tables::binding::{Binding, BindingId, InsideKey, Origin, flags};
+use tombolo_tables::outside::Slot;
+use tombolo_tables::subscriber::{Subscriber, SubscriberId, SubscriberKey};
+use tombolo_tables::tables::{BindError, Removal};
+use tombolo_tables::tick::Tick;
+
+use super::batch::{self, BatchError, Header, Section};
+use super::numbers::Numbers;
+use super::record::{BindingRecord, Class, Kind, Record, Removed, SubscriberRecord};
+use super::to::To;
+use super::view::{ServiceName, View};
+
+/// What an owner has sent cannot be applied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// A batch makes no sense.
+    #[error("a batch that makes no sense: {0}")]
+    Batch(#[from] BatchError),
+    /// Batches do not follow each other.
+    #[error("batch {found} where number {wanted} was to come")]
+    Number {
+        /// The number that was to come.
+        wanted: u64,
+        /// The one that came.
+        found: u64,
+    },
+    /// The sender had the slice before somebody else did.
+    #[error("slice {slice} as of epoch {theirs}, which is {own} here; give both nodes the same file of slices")]
+    Epoch {
+        /// The slice.
+        slice: u16,
+        /// The sender's epoch.
+        theirs: u32,
+        /// That of this node.
+        own: u32,
+    },
+    /// The slice is not the sender's, or this node is not its backup.
+    #[error("slice {0}, which is not copied from it to this node; give both nodes the same file of slices")]
+    Slice(u16),
+    /// A number that the sender's tables do not have.
+    #[error("record {0}, of which its tables have none")]
+    Record(u32),
+}
+
+/// What became of records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Applied {
+    /// Subscribers that came.
+    pub subscribers: u64,
+    /// Bindings that came.
+    pub bindings: u64,
+    /// Records that went.
+    pub removed: u64,
+    /// Bindings and subscribers that had to go since the owner's word is against them.
+    pub outdated: u64,
+    /// Records that have no place here: no such service or port, or no room.
+    pub unplaced: u64,
+}
+
+/// What records are applied for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// The sender owns the slices, and this node has the copy.
+    Copy,
+    /// This node owns the slices, and its backup gives back what it has.
+    Return,
+}
+
+/// What there is here of what one other node has.
+#[derive(Debug)]
+pub struct Applier {
+    tables: Arc<Tables>,
+    purpose: Purpose,
+    other: u8,
+    services: Vec<Option<u8>>,
+    subscribers: Numbers<Subscriber>,
+    bindings: Numbers<Binding>,
+    /// Replaced subscribers that still have bindings, and the generations of their records.
+    parted: Vec<(SubscriberId, u64)>,
+    number: u64,
+    is_complete: bool,
+    applied: Applied,
+}
+
+impl Applier {
+    /// Nothing yet of what node `other` has, in `tables`. Its tables have room for so many subscribers and
+    /// bindings.
+    #[must_use]
+    pub fn new(tables: Arc<Tables>, purpose: Purpose, other: u8, (subscribers, bindings): (u32, u32)) -> Self {
+        Self {
+            purpose,
+            other,
+            services: Vec::new(),
+            subscribers: Numbers::new(subscribers, tables.subscribers.capacity()),
+            bindings: Numbers::new(bindings, tables.bindings.capacity()),
+            parted: Vec::new(),
+            number: 0,
+            is_complete: false,
+            applied: Applied::default(),
+            tables,
+        }
+    }
+
+    /// A connection begins, on which the owner numbers its services so. Gives the names of those that there are
+    /// none of here: what they have cannot be copied.
+    pub fn connect(&mut self, services: &[ServiceName], view: View<'_>) -> Vec<String> {
+        self.number = 0;
+        self.services = vec![None; usize::from(u8::MAX) + 1];
+        let mut unknown = Vec::new();
+        for service in services {
+            let own = view.number_of(service);
+            self.services[usize::from(service.number)] = own;
+            if own.is_none() {
+                unknown.push(service.name.clone());
+            }
+        }
+        unknown
+    }
+
+    /// Whether everything has been copied, up to the changes that are on their way.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
+    /// What became of all records so far.
+    #[must_use]
+    pub fn applied(&self) -> Applied {
+        self.applied
+    }
+
+    /// The owner serves again, in whose place this node has: bindings that were made here meanwhile go, which it was
+    /// offered; and sessions, in one pass over all, so that none is there when their binding goes.
+    pub fn end_acting(&mut self, view: View<'_>, now: Tick) {
+        let mut removal = Removal::new(&self.tables);
+        for id in self.tables.bindings.iter() {
+            let Some((binding, _)) = self.tables.bindings.read(id) else { continue };
+            let slice = view.slice_of_binding(&binding);
+            if slice.and_then(|slice| view.owner_of(slice)) != Some(self.other) {
+                continue;
+            }
+            if binding.flags & flags::COPIED == 0 {
+                let _ = removal.unbind_if(id, |_| true, now);
+            } else {
+                removal.clear(id);
+            }
+        }
+        removal.finish();
+    }
+
+    /// Applies a batch; its number, to be acknowledged. `has_acted`: this node may have served the slices, so
+    /// that copies have sessions.
+    ///
+    /// # Errors
+    /// [`Refused`]: the connection is of no use any more.
+    pub fn apply(
+        &mut self,
+        bytes: &[u8],
+        view: View<'_>,
+        epoch: u32,
+        now: Tick,
+        has_acted: bool,
+    ) -> Result<u64, Refused> {
+        let tables = Arc::clone(&self.tables);
+        let mut batch = Batch {
+            applier: self,
+            view,
+            removal: has_acted.then(|| Removal::new(&tables)),
+            tables: &tables,
+            now,
+            completes: false,
+        };
+        let cell = std::cell::RefCell::new(&mut batch);
+        batch::read(
+            bytes,
+            |header| cell.borrow_mut().begin(header),
+            |section, record| {
+                let mut batch = cell.borrow_mut();
+                batch.check(section, epoch)?;
+                batch.record(section, record)
+            },
+        )?;
+        let completes = batch.completes;
+        if completes && batch.applier.purpose == Purpose::Copy {
+            batch.drop_others();
+        }
+        // Who is gone has no bindings once their numbers are free.
+        drop(batch.removal.take());
+        batch.drop_parted();
+        self.is_complete |= completes;
+        Ok(self.number)
+    }
+}
+
+/// A batch that is being applied.
+struct Batch<'a, 't> {
+    applier: &'a mut Applier,
+    tables: &'t Tables,
+    view: View<'a>,
+    removal: Option<Removal<'t>>,
+    now: Tick,
+    completes: bool,
+}
+
+impl Batch<'_, '_> {
+    fn begin(&mut self, header: Header) -> Result<(), Refused> {
+        let wanted = self.applier.number + 1;
+        if header.number != wanted {
+            return Err(Refused::Number { wanted, found: header.number });
+        }
+        self.applier.number = wanted;
+        self.completes = header.completes;
+        if header.begins {
+            self.applier.is_complete = false;
+            self.applier.subscribers.clear();
+            self.applier.bindings.clear();
+        }
+        Ok(())
+    }
+
+    fn check(&self, Section { slice, epoch }: Section, own: u32) -> Result<(), Refused> {
+        if epoch < own {
+            return Err(Refused::Epoch { slice, theirs: epoch, own });
+        }
+        let other = self.applier.other;
+        let is_copied = match self.applier.purpose {
+            Purpose::Copy => self.view.is_for(To::Owner(other), slice),
+            Purpose::Return => self.view.is_for(To::Backup(other), slice),
+        };
+        if is_copied { Ok(()) } else { Err(Refused::Slice(slice)) }
+    }
+
+    fn record(&mut self, section: Section, record: Record) -> Result<(), Refused> {
+        let (number, can_be) = match record {
+            Record::Subscriber(SubscriberRecord { number, .. })
+            | Record::Removed(Removed { number, of: Kind::Subscriber }) => {
+                (number, self.applier.subscribers.can_be(number))
+            }
+            Record::Binding(BindingRecord { number, .. }) | Record::Removed(Removed { number, .. }) => {
+                (number, self.applier.bindings.can_be(number))
+            }
+        };
+        if !can_be {
+            return Err(Refused::Record(number));
+        }
+        let is_placed = match record {
+            Record::Subscriber(record) => {
+                self.applier.applied.subscribers += 1;
+                self.subscriber(section.slice, &record)
+            }
+            Record::Binding(record) => {
+                self.applier.applied.bindings += 1;
+                self.binding(section.slice, &record)
+            }
+            Record::Removed(Removed { number, of: Kind::Subscriber }) => {
+                self.applier.applied.removed += 1;
+                self.remove_subscriber(number);
+                Some(())
+            }
+            Record::Removed(Removed { number, .. }) => {
+                self.applier.applied.removed += 1;
+                self.remove_binding(number);
+                Some(())
+            }
+        };
+        self.applier.applied.unplaced += u64::from(is_placed.is_none());
+        Ok(())
+    }
+
+    /// The service's number here.
+    fn service(&self, theirs: u8) -> Option<u8> {
+        self.applier.services.get(usize::from(theirs)).copied().flatten()
+    }
+
+    /// The copy of a subscriber becomes what the owner says. `None` if there is no place for it.
+    fn subscriber(&mut self, slice: u16, record: &SubscriberRecord) -> Option<()> {
+        let own = self.applier.subscribers.find(&self.tables.subscribers, record.number);
+        let placed = self.placed(slice, record);
+        let Some((wanted, first)) = placed else {
+            self.remove_subscriber(record.number);
+            return None;
+        };
+        let is_it = |id: &SubscriberId| self.tables.subscribers.read(*id).is_some_and(|(found, _)| found == wanted);
+        let (id, is_new) = match own.filter(is_it) {
+            Some(id) => (id, false),
+            None => {
+                own.into_iter().for_each(|id| self.part_with(id));
+                self.admit(&wanted)?
+            }
+        };
+        self.applier.subscribers.set(&self.tables.subscribers, record.number, id);
+        if !is_new && self.applier.purpose == Purpose::Return {
+            return Some(());
+        }
+        let places: Vec<u16> = record.blocks.iter().filter_map(|place| place.checked_sub(1)).collect();
+        if let Some((first, end)) = first {
+            let is_free = |place: u16| {
+                self.applier.purpose == Purpose::Copy || self.tables.has_free_block(first.wrapping_add(place.into()))
+            };
+            let places: Vec<u16> = places.into_iter().filter(|&place| place < end && is_free(place)).collect();
+            self.tables.give_blocks(id, first, &places, self.now);
+        }
+        Some(())
+    }
+
+    /// What a subscriber is here, and where the blocks of its address are, if they are handed out so.
+    fn placed(&self, slice: u16, record: &SubscriberRecord) -> Option<(Subscriber, Option<(u32, u16)>)> {
+        let service = self.service(record.key.service)?;
+        let key = SubscriberKey { service, ..record.key };
+        let is_its_slice = self.view.slice_of(service, record.outside_ipv4) == Some(slice);
+        let wanted = Subscriber { key, outside_ipv4: record.outside_ipv4 };
+        is_its_slice.then(|| (wanted, self.view.blocks(service, record.outside_ipv4)))
+    }
+
+    /// The record of a subscriber: one that is here already, or a new one.
+    fn admit(&mut self, wanted: &Subscriber) -> Option<(SubscriberId, bool)> {
+        let is_copy = self.applier.purpose == Purpose::Copy;
+        if let Some((id, found)) = self.tables.find_subscriber(&wanted.key) {
+            if found == *wanted {
+                self.tables.subscribers.set_copied(id, is_copy);
+                return Some((id, false));
+            }
+            if !is_copy {
+                return None;
+            }
+            self.part_with(id);
+        }
+        let made =
+            if is_copy { self.tables.copy_subscriber(wanted, self.now) } else { self.tables.admit(wanted, self.now) };
+        made.filter(|(_, found)| found == wanted).map(|(id, _)| (id, true))
+    }
+
+    fn remove_subscriber(&mut self, theirs: u32) {
+        if let Some(id) = self.applier.subscribers.find(&self.tables.subscribers, theirs) {
+            self.part_with(id);
+        }
+        self.applier.subscribers.forget_theirs(theirs);
+    }
+
+    /// A subscriber is no copy any more, and goes with its last binding.
+    fn part_with(&mut self, id: SubscriberId) {
+        self.applier.subscribers.forget(id);
+        if self.applier.purpose == Purpose::Return {
+            return;
+        }
+        if let Some((subscriber, _)) = self.tables.subscribers.read(id) {
+            self.tables.part_with(id, &subscriber, self.now);
+            self.applier.parted.push((id, self.tables.subscribers.generation(id)));
+        }
+    }
+
+    fn drop_parted(&mut self) {
+        let parted = std::mem::take(&mut self.applier.parted);
+        let stays = |&(id, generation): &(SubscriberId, u64)| {
+            self.tables.subscribers.read(id).is_some()
+                && self.tables.subscribers.generation(id) == generation
+                && !self.tables.drop_subscriber(id, self.now)
+        };
+        self.applier.parted = parted.into_iter().filter(stays).collect();
+    }
+
+    /// The copy of a binding becomes what the owner says. `None` if there is no place for it.
+    fn binding(&mut self, slice: u16, record: &BindingRecord) -> Option<()> {
+        let own = self.applier.bindings.find(&self.tables.bindings, record.number);
+        let Some(wanted) = self.wanted(slice, record) else {
+            own.into_iter().for_each(|id| self.drop(id));
+            return None;
+        };
+        if let Some(id) = own {
+            if self.becomes(id, &wanted) {
+                return Some(());
+            }
+            self.drop(id);
+        }
+        let decides = self.applier.purpose == Purpose::Copy;
+        if !decides && !self.is_in_its_blocks(&wanted) {
+            return None;
+        }
+        if let Some((id, _)) = self.tables.find_inside(&wanted.inside) {
+            if self.becomes(id, &wanted) {
+                self.applier.bindings.set(&self.tables.bindings, record.number, id);
+                return Some(());
+            }
+            if !decides {
+                return None;
+            }
+            self.applier.applied.outdated += 1;
+            self.drop(id);
+        }
+        if let Slot::Taken(other) = self.tables.outside.read(wanted.outside_slot) {
+            if !decides {
+                return None;
+            }
+            self.applier.applied.outdated += 1;
+            self.drop(other);
+        }
+        let id = match self.tables.copy_binding(&wanted, self.now) {
+            // Numbers of what went in this batch are free once its sessions have gone.
+            Err(BindError::TableFull) if self.removal.is_some() => {
+                self.removal = Some(Removal::new(self.tables));
+                self.tables.copy_binding(&wanted, self.now)
+            }
+            made => made,
+        };
+        self.applier.bindings.set(&self.tables.bindings, record.number, id.ok()?);
+        Some(())
+    }
+
+    /// False if a port is in a block that its subscriber does not have: another one may have it by now.
+    fn is_in_its_blocks(&self, binding: &Binding) -> bool {
+        if binding.origin() != Origin::Dynamic {
+            return true;
+        }
+        let place = self.view.block_of(binding.inside.service, binding.outside_port);
+        let Some((place, id)) = place.zip(SubscriberId::new(binding.subscriber)) else { return true };
+        self.tables.subscribers.blocks(id).any(|held| held == place)
+    }
+
+    /// What a binding is here.
+    fn wanted(&self, slice: u16, record: &BindingRecord) -> Option<Binding> {
+        let inside = InsideKey { service: self.service(record.inside.service)?, ..record.inside };
+        let subscriber = match record.subscriber {
+            0 => 0,
+            theirs => self.applier.subscribers.find(&self.tables.subscribers, theirs)?.get(),
+        };
+        if self.view.slice_of(inside.service, record.outside_ipv4) != Some(slice) {
+            return None;
+        }
+        let slot = self.view.slot(inside.service, inside.protocol, record.outside_ipv4, record.outside_port)?;
+        let resumed = if record.class == Class::Established { flags::RESUMED } else { 0 };
+        let copied = if self.applier.purpose == Purpose::Copy { flags::COPIED } else { 0 };
+        Some(Binding {
+            inside,
+            outside_ipv4: record.outside_ipv4,
+            outside_port: record.outside_port,
+            flags: record.flags | resumed | copied,
+            subscriber,
+            outside_slot: slot,
+            created: Tick(self.now.0.saturating_sub(record.age)),
+        })
+    }
+
+    /// True if binding `id` is `wanted`, or now is: flags change, and the tick in which it was made is reckoned
+    /// anew each time.
+    fn becomes(&self, id: BindingId, wanted: &Binding) -> bool {
+        let Some((found, _)) = self.tables.bindings.read(id) else { return false };
+        let is_it = found == Binding { flags: found.flags, created: found.created, ..*wanted };
+        let wanted = match self.applier.purpose {
+            Purpose::Copy => wanted.flags,
+            Purpose::Return => found.flags | wanted.flags & flags::RESUMED,
+        };
+        is_it && (found.flags == wanted || self.tables.change_flags(id, &found, wanted))
+    }
+
+    fn remove_binding(&mut self, theirs: u32) {
+        if let Some(id) = self.applier.bindings.find(&self.tables.bindings, theirs) {
+            self.drop(id);
+        }
+        self.applier.bindings.forget_theirs(theirs);
+    }
+
+    fn drop(&mut self, id: BindingId) {
+        self.applier.bindings.forget(id);
+        let _ = self.tables.drop_binding(id, self.removal.as_mut(), self.now);
+    }
+
+    /// A whole copy is complete: what else there is of the owner's slices has ended.
+    fn drop_others(&mut self) {
+        let owner = self.applier.other;
+        let is_owners = |slice: Option<u16>| slice.and_then(|slice| self.view.owner_of(slice)) == Some(owner);
+        let stray: Vec<BindingId> = (self.tables.bindings.iter())
+            .filter(|id| !self.applier.bindings.has(&self.tables.bindings, *id))
+            .filter(|id| {
+                let found = self.tables.bindings.read(*id);
+                found.is_some_and(|(binding, _)| is_owners(self.view.slice_of_binding(&binding)))
+            })
+            .collect();
+        let strangers: Vec<SubscriberId> = (self.tables.subscribers.iter())
+            .filter(|id| !self.applier.subscribers.has(&self.tables.subscribers, *id))
+            .filter(|id| {
+                let found = self.tables.subscribers.read(*id);
+                found.is_some_and(|(subscriber, _)| is_owners(self.view.slice_of_subscriber(&subscriber)))
+            })
+            .collect();
+        self.applier.applied.outdated += (stray.len() + strangers.len()) as u64;
+        stray.into_iter().for_each(|id| self.drop(id));
+        for id in strangers {
+            if !self.applier.parted.iter().any(|(parted, _)| *parted == id) {
+                self.part_with(id);
+            }
+        }
+    }
+}

@@ -1,0 +1,446 @@
+//! The owner's end: what has changed goes to the backups of the slices that it is of.
+//!
+//! ```text
+//! changes -> pending, a bit for each record and backup -> batch -> in flight -> acknowledged
+//!               ^                                                    |
+//!               +--------------- the connection breaks <-------------+
+//! ```
+//!
+//! Of each record it is known which backup has been sent it, and as of which slice: a record that is gone, or
+//! another subscriber's by now, is removed there.
+//!
+//! A backup that has served in an owner's place sends back what it has, by the same means: [`To::Owner`].
+//!
+//! A subscriber is sent before its bindings: it was made before them, bits of bindings are taken before those of
+//! subscribers, and all subscribers that are pending go in front.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use tombolo_tables::Tables;
+use tombolo_tables::binding::{BindingId, flags};
+use tombolo_tables::subscriber::{MOST_BLOCKS, SubscriberId};
+use tombolo_tables::tick::Tick;
+
+use super::batch::{Header, Section, Writer};
+use super::bits::Bits;
+use super::record::{BindingRecord, COPIED_FLAGS, Class, Kind, Record, Removed, SubscriberRecord};
+use super::to::To;
+use super::view::View;
+
+/// Bytes that may be on their way to a backup without its word that it has them.
+pub const WINDOW_BYTES: usize = 4 << 20;
+/// No slice: the backup was sent nothing.
+const NONE: u16 = u16::MAX;
+
+/// What an owner is sent by its backup.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lacking {
+    /// It has lost its tables.
+    Everything,
+    /// Bindings that were made while it was not seen.
+    New,
+}
+
+/// How a connection begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// Everything is copied.
+    Whole,
+    /// The backup has a copy from this sender, which goes on where it broke off.
+    Resumed,
+}
+
+/// Records of one kind, as far as one backup has them.
+#[derive(Debug)]
+struct Records {
+    kind: Kind,
+    /// To be sent.
+    pending: Bits,
+    /// Of these, the ones that a whole copy still lacks.
+    lacking: Bits,
+    /// As of which slice each was sent.
+    sent_as: Vec<u16>,
+}
+
+/// Numbers of records that were sent at once, and the slices as of which they were.
+#[derive(Debug)]
+struct Flight {
+    number: u64,
+    bytes: usize,
+    subscribers: Vec<(u32, u16)>,
+    bindings: Vec<(u32, u16)>,
+}
+
+/// Who is sent records.
+#[derive(Debug)]
+struct Receiver {
+    to: To,
+    /// Of bindings that are copies nothing is said.
+    only_new: bool,
+    subscribers: Records,
+    bindings: Records,
+    flights: VecDeque<Flight>,
+    bytes_in_flight: usize,
+    number: u64,
+    is_connected: bool,
+    /// A whole copy is to begin, or has begun and is not complete.
+    begins: bool,
+    is_whole: bool,
+}
+
+/// The owner's end of all copies.
+#[derive(Debug)]
+pub struct Sender {
+    tables: Arc<Tables>,
+    receivers: Vec<Receiver>,
+    /// TCP bindings that were sent as open.
+    open: Bits,
+    /// Where [`classify`](Self::classify) goes on.
+    next_part: usize,
+}
+
+impl Records {
+    fn new(kind: Kind, last: u32) -> Self {
+        let nothing = || Bits::new(last);
+        Self { kind, pending: nothing(), lacking: nothing(), sent_as: vec![NONE; last as usize + 1] }
+    }
+
+    fn was_sent(&self, number: u32) -> Option<u16> {
+        self.sent_as.get(number as usize).copied().filter(|slice| *slice != NONE)
+    }
+
+    /// Record `number`, which is of a slice for this backup or of none, has changed.
+    fn change(&mut self, number: u32, is_its: bool) {
+        if is_its || self.was_sent(number).is_some() {
+            self.pending.set(number, true);
+        }
+    }
+
+    fn forget_all(&mut self) {
+        self.pending.clear();
+        self.lacking.clear();
+        self.sent_as.fill(NONE);
+    }
+
+    /// Record `number` was written into a batch, as one of a slice or as gone.
+    fn sent(&mut self, number: u32, slice: u16) {
+        self.pending.set(number, false);
+        self.lacking.set(number, false);
+        if let Some(entry) = self.sent_as.get_mut(number as usize) {
+            *entry = slice;
+        }
+    }
+
+    /// It is not known whether the backup has been sent records, or heard that they are gone.
+    fn send_again(&mut self, flight: Vec<(u32, u16)>) {
+        for (number, slice) in flight {
+            self.pending.set(number, true);
+            if let Some(entry) = self.sent_as.get_mut(number as usize).filter(|entry| **entry == NONE) {
+                *entry = slice;
+            }
+        }
+    }
+}
+
+/// What is to be said of a record now.
+enum Word {
+    /// This.
+    Is(Section, Record),
+    /// It is gone.
+    Gone(Section),
+    /// Nothing: the backup does not have it, and need not.
+    Nothing,
+    /// Not yet.
+    Later,
+}
+
+impl Sender {
+    /// The sender of `tables`, in which changes are noted.
+    #[must_use]
+    pub fn new(tables: Arc<Tables>) -> Self {
+        let open = Bits::new(tables.bindings.capacity());
+        Self { tables, receivers: Vec::new(), open, next_part: 0 }
+    }
+
+    /// The tables.
+    #[must_use]
+    pub fn tables(&self) -> &Arc<Tables> {
+        &self.tables
+    }
+
+    /// A connection with the backup `node` begins. `has_copy`: it says that it has a complete copy of this sender's
+    /// slices. How it goes on.
+    pub fn connect(&mut self, node: u8, has_copy: bool, view: View<'_>) -> Start {
+        self.begin(To::Backup(node), has_copy, false, view)
+    }
+
+    /// The owner `node` is to be sent what it does not have of its slices.
+    pub fn give_back(&mut self, node: u8, lacking: Lacking, view: View<'_>) {
+        self.begin(To::Owner(node), false, lacking == Lacking::New, view);
+    }
+
+    /// Nothing more is sent there, and all that there was is forgotten.
+    pub fn forget(&mut self, to: To) {
+        self.receivers.retain(|receiver| receiver.to != to);
+    }
+
+    fn begin(&mut self, to: To, has_copy: bool, only_new: bool, view: View<'_>) -> Start {
+        self.disconnect(to);
+        let Some(place) = self.receivers.iter().position(|receiver| receiver.to == to) else {
+            let (subscribers, bindings) = (self.tables.subscribers.capacity(), self.tables.bindings.capacity());
+            self.receivers.push(Receiver {
+                to,
+                only_new,
+                subscribers: Records::new(Kind::Subscriber, subscribers),
+                bindings: Records::new(Kind::Binding, bindings),
+                flights: VecDeque::new(),
+                bytes_in_flight: 0,
+                number: 0,
+                is_connected: false,
+                begins: true,
+                is_whole: false,
+            });
+            return self.begin(to, false, only_new, view);
+        };
+        self.receivers[place].only_new = only_new;
+        let is_resumed = has_copy && self.receivers[place].is_whole;
+        if !is_resumed {
+            self.begin_whole(place, view);
+        }
+        let receiver = &mut self.receivers[place];
+        receiver.is_connected = true;
+        receiver.number = 0;
+        if is_resumed { Start::Resumed } else { Start::Whole }
+    }
+
+    /// Everything of the receiver's slices is pending.
+    fn begin_whole(&mut self, place: usize, view: View<'_>) {
+        let tables = Arc::clone(&self.tables);
+        let receiver = &mut self.receivers[place];
+        receiver.subscribers.forget_all();
+        receiver.bindings.forget_all();
+        (receiver.begins, receiver.is_whole) = (true, false);
+        let to = receiver.to;
+        let is_its = |slice: Option<u16>| slice.is_some_and(|slice| view.is_for(to, slice));
+        for id in tables.subscribers.iter() {
+            if tables.subscribers.read(id).is_some_and(|(found, _)| is_its(view.slice_of_subscriber(&found))) {
+                receiver.subscribers.pending.set(id.get(), true);
+                receiver.subscribers.lacking.set(id.get(), true);
+            }
+        }
+        for id in tables.bindings.iter() {
+            if tables.bindings.read(id).is_some_and(|(found, _)| is_its(view.slice_of_binding(&found))) {
+                receiver.bindings.pending.set(id.get(), true);
+                receiver.bindings.lacking.set(id.get(), true);
+            }
+        }
+    }
+
+    /// The connection is over: what was not acknowledged is pending again.
+    pub fn disconnect(&mut self, to: To) {
+        let Some(receiver) = self.receivers.iter_mut().find(|receiver| receiver.to == to) else { return };
+        receiver.is_connected = false;
+        receiver.bytes_in_flight = 0;
+        for flight in std::mem::take(&mut receiver.flights) {
+            receiver.subscribers.send_again(flight.subscribers);
+            receiver.bindings.send_again(flight.bindings);
+        }
+    }
+
+    /// Takes what has changed since the last time.
+    pub fn collect(&mut self, view: View<'_>) {
+        let Self { tables, receivers, .. } = self;
+        // In this order: see above.
+        tables.changed_bindings.take(&mut |number| {
+            let found = BindingId::new(number).and_then(|id| tables.bindings.read(id));
+            let slice = found.and_then(|(binding, _)| view.slice_of_binding(&binding));
+            for Receiver { to, bindings, .. } in receivers.iter_mut() {
+                bindings.change(number, slice.is_some_and(|slice| view.is_for(*to, slice)));
+            }
+        });
+        tables.changed_subscribers.take(&mut |number| {
+            let found = SubscriberId::new(number).and_then(|id| tables.subscribers.read(id));
+            let slice = found.and_then(|(subscriber, _)| view.slice_of_subscriber(&subscriber));
+            for Receiver { to, subscribers, .. } in receivers.iter_mut() {
+                subscribers.change(number, slice.is_some_and(|slice| view.is_for(*to, slice)));
+            }
+        });
+    }
+
+    /// Looks at one of `rounds` parts of the bindings: where a connection has been opened or closed since the
+    /// binding was sent, it is sent again.
+    pub fn classify(&mut self, rounds: usize, now: Tick) {
+        let all = self.tables.bindings.parts();
+        for _ in 0..all.div_ceil(rounds.max(1)) {
+            for id in self.tables.bindings.used(self.next_part) {
+                let Some((binding, _)) = self.tables.bindings.read(id) else { continue };
+                let is_open = View::class_of(&self.tables, id, &binding, now) == Class::Established;
+                if is_open != self.open.has(id.get()) {
+                    self.receivers.iter_mut().for_each(|receiver| receiver.bindings.change(id.get(), false));
+                }
+            }
+            self.next_part = (self.next_part + 1) % all.max(1);
+        }
+    }
+
+    /// Appends the next batch to `out`; false if there is nothing to be sent, or the receiver has to
+    /// acknowledge something first.
+    pub fn fill(&mut self, to: To, view: View<'_>, epoch: u32, now: Tick, out: &mut Vec<u8>) -> bool {
+        let Self { tables, receivers, open, .. } = self;
+        let connected = receivers.iter_mut().find(|receiver| receiver.to == to && receiver.is_connected);
+        let Some(receiver) = connected.filter(|receiver| receiver.bytes_in_flight < WINDOW_BYTES) else { return false };
+        let mut writer = Writer::new(out);
+        let mut flight =
+            Flight { number: receiver.number + 1, bytes: 0, subscribers: Vec::new(), bindings: Vec::new() };
+        let word = Words { tables, view, epoch, to, only_new: receiver.only_new, now };
+        let mut is_full = false;
+        receiver.subscribers.write(&mut writer, &mut flight.subscribers, &mut is_full, |number, sent_as| {
+            word.of_subscriber(number, sent_as)
+        });
+        let subscribers = &receiver.subscribers;
+        receiver.bindings.write(&mut writer, &mut flight.bindings, &mut is_full, |number, sent_as| {
+            word.of_binding(number, sent_as, subscribers, open)
+        });
+        let lacks = receiver.subscribers.lacking.count() + receiver.bindings.lacking.count() > 0;
+        let completes = !receiver.is_whole && !lacks;
+        if writer.is_empty() && !receiver.begins && !completes {
+            writer.abandon();
+            return false;
+        }
+        receiver.number += 1;
+        flight.bytes = writer.finish(Header { number: receiver.number, begins: receiver.begins, completes });
+        receiver.begins = false;
+        receiver.is_whole |= completes;
+        receiver.bytes_in_flight += flight.bytes;
+        receiver.flights.push_back(flight);
+        true
+    }
+
+    /// All batches up to `number` have been applied; false if they cannot have.
+    #[must_use]
+    pub fn acknowledge(&mut self, to: To, number: u64) -> bool {
+        let Some(receiver) = self.receivers.iter_mut().find(|receiver| receiver.to == to) else { return false };
+        while let Some(flight) = receiver.flights.pop_front_if(|flight| flight.number <= number) {
+            receiver.bytes_in_flight -= flight.bytes;
+        }
+        number <= receiver.number
+    }
+
+    fn receiver(&self, to: To) -> Option<&Receiver> {
+        self.receivers.iter().find(|receiver| receiver.to == to)
+    }
+
+    /// Whether everything was sent, up to what has changed since.
+    #[must_use]
+    pub fn is_whole(&self, to: To) -> bool {
+        self.receiver(to).is_some_and(|receiver| receiver.is_whole)
+    }
+
+    /// Records that are to be sent, and were not yet.
+    #[must_use]
+    pub fn pending(&self, to: To) -> usize {
+        let count = |receiver: &Receiver| receiver.subscribers.pending.count() + receiver.bindings.pending.count();
+        self.receiver(to).map_or(0, count)
+    }
+
+    /// Bytes that were sent and not acknowledged.
+    #[must_use]
+    pub fn in_flight(&self, to: To) -> usize {
+        self.receiver(to).map_or(0, |receiver| receiver.bytes_in_flight)
+    }
+}
+
+impl Records {
+    /// Writes what is pending, as `word` has it, until the batch is full.
+    fn write(
+        &mut self,
+        writer: &mut Writer<'_>,
+        flight: &mut Vec<(u32, u16)>,
+        is_full: &mut bool,
+        mut word: impl FnMut(u32, Option<u16>) -> Word,
+    ) {
+        let mut from = 0;
+        while !*is_full && let Some(number) = self.pending.next(from) {
+            from = number + 1;
+            let sent_as = self.was_sent(number);
+            let (section, record, slice) = match word(number, sent_as) {
+                Word::Is(section, record) => (section, record, section.slice),
+                Word::Gone(section) => (section, Record::Removed(Removed { number, of: self.kind }), NONE),
+                Word::Later => continue,
+                Word::Nothing => {
+                    self.sent(number, NONE);
+                    continue;
+                }
+            };
+            *is_full = !writer.add(section, &record);
+            if !*is_full {
+                self.sent(number, slice);
+                flight.push((number, section.slice));
+            }
+        }
+    }
+}
+
+/// What there is to be said to a receiver.
+struct Words<'a> {
+    tables: &'a Tables,
+    view: View<'a>,
+    epoch: u32,
+    to: To,
+    only_new: bool,
+    now: Tick,
+}
+
+impl Words<'_> {
+    fn section(&self, slice: u16) -> Section {
+        Section { slice, epoch: self.epoch }
+    }
+
+    /// The section of a record of this slice, if it is for the receiver.
+    fn its(&self, slice: Option<u16>) -> Option<Section> {
+        let slice = slice.filter(|slice| self.view.is_for(self.to, *slice))?;
+        Some(self.section(slice))
+    }
+
+    fn gone(&self, sent_as: Option<u16>) -> Word {
+        sent_as.map_or(Word::Nothing, |slice| Word::Gone(self.section(slice)))
+    }
+
+    fn of_subscriber(&self, number: u32, sent_as: Option<u16>) -> Word {
+        let found = SubscriberId::new(number).and_then(|id| Some((id, self.tables.subscribers.read(id)?.0)));
+        let Some((id, subscriber)) = found else { return self.gone(sent_as) };
+        let Some(section) = self.its(self.view.slice_of_subscriber(&subscriber)) else { return self.gone(sent_as) };
+        let mut blocks = [0; MOST_BLOCKS];
+        for (entry, place) in blocks.iter_mut().zip(self.tables.subscribers.blocks(id)) {
+            *entry = place + 1;
+        }
+        let record = SubscriberRecord { number, key: subscriber.key, outside_ipv4: subscriber.outside_ipv4, blocks };
+        Word::Is(section, Record::Subscriber(record))
+    }
+
+    fn of_binding(&self, number: u32, sent_as: Option<u16>, subscribers: &Records, open: &mut Bits) -> Word {
+        let found = BindingId::new(number).and_then(|id| Some((id, self.tables.bindings.read(id)?.0)));
+        let Some((id, binding)) = found else { return self.gone(sent_as) };
+        let is_said = !self.only_new || binding.flags & flags::COPIED == 0;
+        let section = self.its(self.view.slice_of_binding(&binding)).filter(|_| is_said);
+        let Some(section) = section else { return self.gone(sent_as) };
+        // One that was admitted since changes were taken is taken the next time, and then sent first.
+        if binding.subscriber != 0 && subscribers.was_sent(binding.subscriber).is_none() {
+            return Word::Later;
+        }
+        let class = View::class_of(self.tables, id, &binding, self.now);
+        open.set(number, class == Class::Established);
+        let record = BindingRecord {
+            number,
+            subscriber: binding.subscriber,
+            inside: binding.inside,
+            outside_ipv4: binding.outside_ipv4,
+            outside_port: binding.outside_port,
+            flags: binding.flags & COPIED_FLAGS,
+            age: self.now.since(binding.created),
+            class,
+        };
+        Word::Is(section, Record::Binding(record))
+    }
+}

@@ -1,0 +1,319 @@
+//! Two nodes over a connection on this host: what one has, the other one gets; whoever is somebody else is refused;
+//! a connection that breaks goes on where it was.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use tombolo_cluster::link::{
+    Copying, CopyingState, Incoming, Outgoing, Returns, Standings, Surroundings, Terms, receive, send,
+};
+use tombolo_cluster::replica::Sender;
+use tombolo_engine::Plan;
+use tombolo_tables::audit;
+use tombolo_tables::binding::{Binding, InsideKey};
+use tombolo_tables::hash::HashKey;
+use tombolo_tables::memory::Heap;
+use tombolo_tables::subscriber::{Subscriber, SubscriberKey};
+use tombolo_tables::tables::{Candidate, Tables};
+use tombolo_tables::tick::Tick;
+
+const NOW: Tick = Tick(10_000);
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// n1 owns everything, and n2 has the copy.
+fn plan(node: &str, epoch: u32) -> Arc<Plan> {
+    let text = format!(
+        "[cluster]\nnode = \"{node}\"\n\
+         nodes = {{ n1 = \"2001:db8:c1:1::/64\", n2 = \"2001:db8:c1:2::/64\" }}\n\
+         slices = {{ count = 4, epoch = {epoch}, secret = \"{}\", owners = [{{ slices = \"0-3\", owner = \"n1\", backup = \"n2\" }}] }}\n\
+         [[service]]\nkind = \"nat64\"\nprefix = \"2001:db8:6464::/96\"\npool = [{{ addresses = \"203.0.113.64/28\" }}]\n",
+        "8f3b1d5c7e9a20416385a7c9ebfd0f213547698bacdef0021436587a9cbedff1"
+    );
+    Arc::new(tombolo_config::parse("test.toml", &text).unwrap_or_else(|error| panic!("{error}")).plan)
+}
+
+#[derive(Debug)]
+struct Around {
+    plan: Mutex<Arc<Plan>>,
+    is_over: AtomicBool,
+}
+
+impl Surroundings for Around {
+    fn plan(&self) -> Arc<Plan> {
+        Arc::clone(&self.plan.lock().unwrap())
+    }
+
+    fn now(&self) -> Tick {
+        NOW
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
+    }
+}
+
+fn around(plan: Arc<Plan>) -> Arc<Around> {
+    Arc::new(Around { plan: Mutex::new(plan), is_over: AtomicBool::new(false) })
+}
+
+fn read(name: &str) -> Vec<u8> {
+    std::fs::read(format!("{}/tests/certificates/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+}
+
+fn terms(certificate: &str) -> Terms {
+    Terms::new(&read("ca.pem"), &read(&format!("{certificate}.pem")), &read(&format!("{certificate}.key"))).unwrap()
+}
+
+fn tables(plan: &Plan) -> Arc<Tables> {
+    let capacity =
+        tombolo_tables::tables::Capacity { subscribers: 5000, bindings: 50_000, sessions: 64, ..plan.capacity };
+    Arc::new(Tables::new(&mut Heap, capacity, HashKey::new([1, 2, 3, 4])).unwrap().noting_changes())
+}
+
+/// A backup that listens.
+struct Backup {
+    incoming: Arc<Incoming>,
+    standings: Arc<Standings>,
+    around: Arc<Around>,
+    address: SocketAddr,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Backup {
+    fn new(plan: Arc<Plan>, certificate: &str) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let (standings, around) = (Arc::new(Standings::of(2)), around(Arc::clone(&plan)));
+        let tables = tables(&plan);
+        let sender = Arc::new(Mutex::new(Sender::new(Arc::clone(&tables))));
+        let incoming = Incoming::new(terms(certificate), tables, sender, Arc::clone(&standings), around.clone());
+        let incoming = Arc::new(incoming);
+        let serving = Arc::clone(&incoming);
+        let spawn = |serve: Box<dyn FnOnce() + Send>| std::thread::Builder::new().spawn(serve).map(drop);
+        let thread = Some(std::thread::spawn(move || receive(&serving, &listener, &spawn).unwrap()));
+        Self { incoming, standings, around, address, thread }
+    }
+
+    fn tables(&self) -> &Tables {
+        &self.incoming.tables
+    }
+}
+
+impl Drop for Backup {
+    fn drop(&mut self) {
+        self.around.is_over.store(true, Ordering::Relaxed);
+        self.thread.take().into_iter().for_each(|thread| thread.join().unwrap());
+    }
+}
+
+/// An owner that sends.
+struct Owner {
+    outgoing: Arc<Outgoing>,
+    around: Arc<Around>,
+    tables: Arc<Tables>,
+    plan: Arc<Plan>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Owner {
+    fn new(plan: Arc<Plan>, certificate: &str, to: (&str, SocketAddr)) -> Self {
+        Self::with(plan, certificate, to, 77, Returns::none())
+    }
+
+    fn with(plan: Arc<Plan>, certificate: &str, to: (&str, SocketAddr), incarnation: u64, returns: Returns) -> Self {
+        let (tables, around) = (tables(&plan), around(Arc::clone(&plan)));
+        let outgoing = Outgoing {
+            terms: terms(certificate),
+            sender: Arc::new(Mutex::new(Sender::new(Arc::clone(&tables)))),
+            returns,
+            incarnation,
+            capacity: (tables.subscribers.capacity(), tables.bindings.capacity()),
+            standings: Arc::new(Standings::of(2)),
+            around: around.clone(),
+        };
+        let mut owner = Self { outgoing: Arc::new(outgoing), around, tables, plan, thread: None };
+        owner.start(to);
+        owner
+    }
+
+    fn start(&mut self, (name, address): (&str, SocketAddr)) {
+        self.around.is_over.store(false, Ordering::Relaxed);
+        let (outgoing, name) = (Arc::clone(&self.outgoing), name.to_owned());
+        self.thread = Some(std::thread::spawn(move || send(&outgoing, 1, &name, address)));
+    }
+
+    fn stop(&mut self) {
+        self.around.is_over.store(true, Ordering::Relaxed);
+        self.thread.take().into_iter().for_each(|thread| thread.join().unwrap());
+    }
+
+    fn standing(&self) -> Copying {
+        self.outgoing.standings.all()[1].clone()
+    }
+
+    /// So many bindings of one more subscriber.
+    fn bind(&self, host: u8, bindings: u16) {
+        let (number, service) = self.plan.numbered().next().unwrap();
+        let pool = service.kind.pool().unwrap();
+        let ipv6 = [0x20, 1, 0xd, 0xb8, host, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+        let key = SubscriberKey { ipv6, service: number, ..SubscriberKey::default() };
+        let address = pool.address_for(&key, 0).unwrap();
+        let (id, _) = self.tables.admit(&Subscriber { key, outside_ipv4: address.octets() }, NOW).unwrap();
+        for port in 0..bindings {
+            let inside =
+                InsideKey { ipv6, port: port.to_be_bytes(), protocol: 17, service: number, ..InsideKey::default() };
+            let template = Binding { inside, subscriber: id.get(), ..Binding::default() };
+            let candidates = (0..60_000).map(|n| 1024 + (u32::from(host) * 7919 + u32::from(port) + n) % 60_000);
+            let candidates = candidates.map(|port| {
+                let port = u16::try_from(port).unwrap();
+                let slot = pool.slot(address, tombolo_engine::mapping::pool::PortSpace::Udp, port).unwrap();
+                Candidate { slot, ipv4: address.octets(), port: port.to_be_bytes() }
+            });
+            self.tables.bind(&template, candidates, 0, NOW).unwrap();
+        }
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+#[track_caller]
+fn wait(what: &str, is_so: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn what_one_node_has_the_other_one_gets() {
+    let backup = Backup::new(plan("n2", 1), "n2");
+    let mut owner = Owner::new(plan("n1", 1), "n1", ("n2", backup.address));
+    (0..20).for_each(|host| owner.bind(host, 1000));
+    let is_copied = |owner: &Owner| backup.tables().bindings.count() == owner.tables.bindings.count();
+    wait("everything is copied", || is_copied(&owner) && owner.standing().to == CopyingState::Complete);
+    // What is not acknowledged when the connection breaks is sent again.
+    wait("all is acknowledged", || owner.standing().pending == 0 && owner.standing().in_flight == 0);
+    assert!(backup.incoming.has_copy(0) && !backup.incoming.has_copy(1));
+    let sent = owner.standing().sent_bytes;
+    assert!((960_000..1_400_000).contains(&sent), "{sent} bytes for 20,000 bindings");
+
+    // The connection breaks, and the copy is still good.
+    owner.stop();
+    wait("the end is noticed", || backup.standings.all()[0].from == CopyingState::Broken);
+    assert!(backup.incoming.has_copy(0));
+    owner.bind(20, 1000);
+    owner.start(("n2", backup.address));
+    wait("the rest is copied", || is_copied(&owner));
+    let more = owner.standing().sent_bytes - sent;
+    assert!(more < 80_000, "{more} bytes for 1000 bindings");
+    wait("all is acknowledged", || owner.standing().pending == 0 && owner.standing().in_flight == 0);
+    assert_eq!((backup.standings.all()[0].applied.unplaced, audit::check(backup.tables())), (0, vec![]));
+
+    // Another plan is in force: they introduce themselves anew.
+    *owner.around.plan.lock().unwrap() = plan("n1", 1);
+    owner.bind(21, 10);
+    wait("the rest is copied", || is_copied(&owner));
+}
+
+#[test]
+fn an_owner_that_has_lost_its_tables_gets_them_back_before_it_serves() {
+    let backup = Backup::new(plan("n2", 1), "n2");
+    let mut owner = Owner::new(plan("n1", 1), "n1", ("n2", backup.address));
+    (0..20).for_each(|host| owner.bind(host, 1000));
+    wait("everything is copied", || {
+        let standing = owner.standing();
+        backup.tables().bindings.count() == 20_000 && (standing.pending, standing.in_flight) == (0, 0)
+    });
+    owner.stop();
+    let cluster = Arc::clone(backup.around.plan().cluster.as_ref().unwrap());
+    wait("the end is noticed", || backup.standings.all()[0].from == CopyingState::Broken);
+
+    let again = Owner::with(plan("n1", 1), "n1", ("n2", backup.address), 78, Returns::from([1].into()));
+    assert!(again.outgoing.returns.are_awaited());
+    wait("everything is back", || !again.outgoing.returns.lacks(1));
+    assert_eq!((again.tables.bindings.count(), again.standing().to), (20_000, CopyingState::Returning));
+    // The backup goes on in its place: what goes there goes here.
+    let (id, (binding, seen)) =
+        backup.tables().bindings.iter().find_map(|id| Some((id, backup.tables().bindings.read(id)?))).unwrap();
+    assert!(backup.tables().unbind(id, &binding, seen, NOW));
+    wait("a binding goes", || again.tables.bindings.count() == 19_999);
+
+    cluster.set_serving(|_| true);
+    wait("it is copied again", || again.standing().to == CopyingState::Complete && again.standing().in_flight == 0);
+    assert_eq!(backup.tables().bindings.count(), 19_999);
+    assert!(backup.incoming.has_copy(0));
+    for tables in [backup.tables(), &again.tables] {
+        assert_eq!(audit::check(tables), Vec::<String>::new());
+    }
+    // Nothing is given back twice.
+    assert_eq!(again.standing().returned.bindings, 20_000);
+}
+
+#[test]
+fn an_owner_whose_backup_has_nothing_waits_for_nothing() {
+    let backup = Backup::new(plan("n2", 1), "n2");
+    let owner = Owner::with(plan("n1", 1), "n1", ("n2", backup.address), 78, Returns::from([1].into()));
+    wait("it says so", || !owner.outgoing.returns.are_awaited());
+    assert!(!owner.outgoing.returns.lacks(1));
+    owner.bind(1, 10);
+    wait("everything is copied", || backup.tables().bindings.count() == 10);
+}
+
+/// What the owner says in the end.
+#[track_caller]
+fn fault(owner: &Owner) -> String {
+    wait("it fails", || owner.standing().faults[0].is_some());
+    owner.standing().faults[0].clone().unwrap()
+}
+
+#[test]
+fn whoever_is_somebody_else_is_refused() {
+    let backup = Backup::new(plan("n2", 1), "n2");
+    let of = |certificate, name| {
+        let owner = Owner::new(plan("n1", 1), certificate, (name, backup.address));
+        owner.bind(1, 10);
+        fault(&owner)
+    };
+    let stranger = of("stranger", "n2");
+    assert!(stranger.contains("is over"), "{stranger}");
+    let other = of("n2", "n2");
+    assert!(other.contains("refuses: its certificate is not for the name that it gives"), "{other}");
+    let not_the_backup = of("n1", "n3");
+    assert!(not_the_backup.contains("not valid for name"), "{not_the_backup}");
+    assert_eq!(backup.tables().bindings.count(), 0);
+}
+
+#[test]
+fn an_owner_of_yesterday_is_refused_and_says_so() {
+    let backup = Backup::new(plan("n2", 5), "n2");
+    let owner = Owner::new(plan("n1", 4), "n1", ("n2", backup.address));
+    owner.bind(1, 10);
+    wait("it is refused", || {
+        owner.standing().faults[0].as_ref().is_some_and(|fault| fault.contains("as of epoch 4, which is 5 here"))
+    });
+    assert_eq!(backup.tables().bindings.count(), 0);
+    assert!(!backup.incoming.has_copy(0));
+}
+
+#[test]
+fn whoever_does_not_speak_the_protocol_harms_nobody() {
+    use std::io::Write as _;
+    let backup = Backup::new(plan("n2", 1), "n2");
+    for _ in 0..20 {
+        let mut noise = std::net::TcpStream::connect(backup.address).unwrap();
+        noise.write_all(&[0x16; 1000]).unwrap();
+    }
+    let owner = Owner::new(plan("n1", 1), "n1", ("n2", backup.address));
+    owner.bind(1, 10);
+    wait("everything is copied", || backup.tables().bindings.count() == 10);
+}

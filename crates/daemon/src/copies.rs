@@ -1,0 +1,172 @@
+//! Copies of the tables at other nodes of the cluster, and of theirs here: the threads that keep them.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use arc_swap::ArcSwap;
+use tombolo_cluster::link::{self, Copying, Incoming, Outgoing, Returns, Standings, Surroundings, Terms};
+use tombolo_cluster::replica::Sender;
+use tombolo_config::{Cluster, Replication};
+use tombolo_engine::{Now, Plan};
+use tombolo_io::clock::monotonic_nanos;
+use tombolo_io::worker::StopSignal;
+use tombolo_tables::Tables;
+use tombolo_tables::tick::Tick;
+
+use crate::error::DaemonError;
+use crate::health::Health;
+use crate::threads::{self, Guarded};
+
+/// What is kept, before and after its threads run.
+#[derive(Debug)]
+pub(crate) struct Copies {
+    incoming: Arc<Incoming>,
+    outgoing: Arc<Outgoing>,
+    standings: Arc<Standings>,
+    listener: TcpListener,
+    /// Number, name and address of each backup.
+    backups: Vec<(u8, String, SocketAddr)>,
+}
+
+/// The running threads.
+#[derive(Debug)]
+pub(crate) struct CopyThreads(Vec<JoinHandle<()>>);
+
+#[derive(Debug)]
+struct Around {
+    plan: Arc<ArcSwap<Plan>>,
+    stop: StopSignal,
+}
+
+impl Surroundings for Around {
+    fn plan(&self) -> Arc<Plan> {
+        self.plan.load_full()
+    }
+
+    fn now(&self) -> Tick {
+        Now(monotonic_nanos()).tick()
+    }
+
+    fn is_over(&self) -> bool {
+        self.stop.is_given()
+    }
+}
+
+impl Copies {
+    /// Prepares them, where the file asks for some; the node listens from now on. Where the tables are fresh, backups are
+    /// asked for what they have.
+    ///
+    /// # Errors
+    /// [`DaemonError::Failed`]: certificates, or the address to listen at.
+    pub(crate) fn prepare(
+        cluster: Option<&Cluster>,
+        plan: &Arc<ArcSwap<Plan>>,
+        (tables, is_fresh): (&Arc<Tables>, bool),
+        stop: StopSignal,
+    ) -> Result<Option<Arc<Self>>, DaemonError> {
+        let Some((cluster, replication)) = cluster.and_then(|cluster| Some((cluster, cluster.replication.as_ref()?)))
+        else {
+            return Ok(None);
+        };
+        let Replication { addresses, port, ca, identity } = replication;
+        let unusable = |error: &dyn std::fmt::Display| DaemonError::Failed(format!("cluster.replication: {error}"));
+        let terms = Terms::new(ca, &identity.certificate, &identity.key).map_err(|error| unusable(&error))?;
+        let own = addresses.get(cluster.own).copied().unwrap_or(IpAddr::V6(std::net::Ipv6Addr::UNSPECIFIED));
+        let listener = TcpListener::bind((own, *port)).map_err(|error| {
+            let what = format!("nobody can connect to {own}, port {port} ({error}); give this host the address");
+            unusable(&what)
+        })?;
+        let standings = Arc::new(Standings::of(cluster.nodes.len()));
+        let around: Arc<dyn Surroundings> = Arc::new(Around { plan: Arc::clone(plan), stop });
+        let sender = Arc::new(Mutex::new(Sender::new(Arc::clone(tables))));
+        let incoming = Incoming::new(
+            terms.clone(),
+            Arc::clone(tables),
+            Arc::clone(&sender),
+            Arc::clone(&standings),
+            Arc::clone(&around),
+        );
+        let backups = backups(cluster, addresses, *port);
+        let returns =
+            if is_fresh { Returns::from(backups.iter().map(|(node, ..)| *node).collect()) } else { Returns::none() };
+        let outgoing = Outgoing {
+            terms,
+            sender,
+            returns,
+            incarnation: getrandom::u64().map_err(|error| unusable(&error))?,
+            capacity: (tables.subscribers.capacity(), tables.bindings.capacity()),
+            standings: Arc::clone(&standings),
+            around,
+        };
+        Ok(Some(Arc::new(Self {
+            incoming: Arc::new(incoming),
+            outgoing: Arc::new(outgoing),
+            standings,
+            listener,
+            backups,
+        })))
+    }
+
+    /// Starts the threads; they end when the stop signal is given.
+    ///
+    /// # Errors
+    /// If there are no more threads.
+    pub(crate) fn start(self: &Arc<Self>, health: &Arc<Health>, stop: &StopSignal) -> io::Result<CopyThreads> {
+        let guarded = |name| Guarded { name, stop: stop.clone(), health: Arc::clone(health) };
+        let mut threads = Vec::new();
+        for (node, name, address) in self.backups.clone() {
+            let copies = Arc::clone(self);
+            let send = move || link::send(&copies.outgoing, node, &name, address);
+            threads.push(threads::spawn(guarded("copy-to"), send)?);
+        }
+        let (copies, of_each) = (Arc::clone(self), guarded("copy-from"));
+        let receive = move || {
+            let spawn = |serve: Box<dyn FnOnce() + Send>| threads::spawn(of_each.clone(), serve).map(drop);
+            if let Err(error) = link::receive(&copies.incoming, &copies.listener, &spawn) {
+                tracing::error!("no other node's bindings are copied here: {error}");
+            }
+        };
+        threads.push(threads::spawn(guarded("copies"), receive)?);
+        Ok(CopyThreads(threads))
+    }
+
+    /// Whether there is a copy of all that a node has.
+    pub(crate) fn has(&self, node: usize) -> bool {
+        u8::try_from(node).is_ok_and(|node| self.incoming.has_copy(node))
+    }
+
+    /// Whether this node's tables were lost, and what others have of them is not back yet: it does not serve meanwhile.
+    pub(crate) fn are_awaited(&self) -> bool {
+        self.outgoing.returns.are_awaited()
+    }
+
+    /// How they stand, node by node.
+    pub(crate) fn standings(&self) -> Vec<Copying> {
+        self.standings.all()
+    }
+}
+
+impl CopyThreads {
+    /// Waits for their end.
+    pub(crate) fn join(self) {
+        for thread in self.0 {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The nodes that back up slices of this one.
+fn backups(cluster: &Cluster, addresses: &[IpAddr], port: u16) -> Vec<(u8, String, SocketAddr)> {
+    let holders = cluster.slices.iter().flat_map(|slices| &slices.holders);
+    let own = holders.filter(|holders| usize::from(holders.owner) == cluster.own);
+    let mut backups: Vec<u8> = own.filter_map(|holders| holders.backup).collect();
+    backups.sort_unstable();
+    backups.dedup();
+    let found = backups.into_iter().filter_map(|node| {
+        let place = usize::from(node);
+        Some((node, cluster.nodes.get(place)?.name.clone(), SocketAddr::new(*addresses.get(place)?, port)))
+    });
+    found.collect()
+}
