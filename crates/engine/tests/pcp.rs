@@ -11,7 +11,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use support::*;
 use tombolo_engine::mapping::allocation::{Allocation, Blocks};
-use tombolo_engine::mapping::pool::PortSpace;
+use tombolo_engine::mapping::pool::{Parity, PortSpace};
 use tombolo_engine::mechanism::napt::{Filtering, InboundTcp, Policy, StaticBinding};
 use tombolo_engine::plan::{PcpAddresses, PcpPolicy};
 use tombolo_engine::{DropReason, Engine, Verdict};
@@ -428,6 +428,19 @@ fn a_set_of_ports_stands_side_by_side() {
     let one = gateway.ask(HOST4, &message(3600, 1)).unwrap();
     assert_eq!(one.bytes.len(), 60, "a single port is no set");
     gateway.audit();
+}
+
+/// RFC 7753 section 6.3. The gateway does not keep parity by itself here, nor are there suggestions.
+#[test]
+fn a_set_of_udp_ports_begins_with_the_parity_that_was_asked_for() {
+    let mut gateway = nat44(Policy { parity: Parity::Ignore, ..policy() });
+    for inside in (0x2001..0x2061).step_by(0x10) {
+        let map = Map::of(UDP, inside);
+        let [high, low] = inside.to_be_bytes();
+        let message = [map.bytes(1, HOST4.into()), vec![130, 0, 0, 5, 0, 2, high, low, 1, 0, 0, 0]].concat();
+        let got = gateway.ask(HOST4, &message).unwrap();
+        assert_eq!((got.code, got.outside.unwrap().1 % 2), (SUCCESS, 1), "{inside:#x}");
+    }
 }
 
 #[test]
