@@ -186,7 +186,8 @@ fn try_one(world: &mut World, program: Program, frame: &[u8], score: &mut Score,
             // cannot take a softwire's header off in TC: the engine goes on from there.
             let is_stuck = program == Program::Tc && tombolo_lab::kernel() < TAKES_HEADERS_OFF;
             let made_binding = world.bindings_in(&before) != world.bindings_in(&after);
-            let trace = || format!("{name}: a packet that was passed on left a trace: {frame:02x?}");
+            let differences = world.differences(&before, &after);
+            let trace = || format!("{name}: a packet that was passed on left a trace: {differences:?}, {frame:02x?}");
             assert!(is_stuck || made_binding && world.same_sessions(&before, &after), "{}", trace());
             world.put_back(&after);
             assert_eq!(world.engine_way(&frame[14..], tick).unwrap().0, verdict, "{}", trace());

@@ -244,9 +244,11 @@ impl World {
         let mut copy = copy.clone();
         for ((name, ..), bytes) in self.spans.iter().zip(&mut copy) {
             if *name == "sessions" && !with_touched {
-                // A line is marked when it was found full, whatever came of it. And a permission is renewed before
-                // the session is made that it is for.
+                // A line is marked when it was found full, whatever came of it.
                 bytes.chunks_mut(64).for_each(|line| line[48] &= !0x40);
+            }
+            if matches!(*name, "sessions" | "sessions-overflow") && !with_touched {
+                // A permission is renewed before the session is made that it is for.
                 let is_permission = |entry: &&mut [u8]| [PERMISSION.0, PERMISSION_TCP.0].contains(&(entry[1] & 15));
                 bytes.chunks_mut(16).filter(is_permission).for_each(|entry| entry[12..].fill(0));
             }
