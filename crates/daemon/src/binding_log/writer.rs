@@ -191,6 +191,10 @@ impl Writer {
         output.file.begin_after(Chain::default(), moment.utc);
         output.start(found, self.start_mark(found, state, moment), moment.utc);
         self.begin_again(moment);
+        if state == StateFound::None {
+            // What there is was made by this gateway: static bindings are, before the log begins.
+            self.began = 0;
+        }
     }
 
     fn start_mark(&self, found: Found, state: StateFound, moment: Moment) -> MarkKind {
