@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crate::sender::{become_realtime, monotonic_ns, pin_to};
+use crate::realtime::become_realtime;
+use crate::sender::{monotonic_ns, pin_to};
 
 /// How long it sleeps.
 const PERIOD: Duration = Duration::from_millis(1);

@@ -1,6 +1,7 @@
 //! The programs, the memory that they share with us, and one run.
 
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -23,7 +24,8 @@ use crate::outcome::{Arrivals, Delays, DirectionOutcome, Outcome, merge_states};
 use crate::packet_socket::PacketSocket;
 use crate::port::Port;
 use crate::programs::{connect, loaded, map, possible_cpus};
-use crate::sender::{Assignment, Exit, Overseer, Sender, SocketExit, install_wake_signal, monotonic_ns};
+use crate::realtime::{Overseer, Unlimited};
+use crate::sender::{Assignment, Exit, Sender, SocketExit, install_wake_signal, monotonic_ns};
 use crate::streams::{StreamPlace, expectation, stream};
 use crate::test_run::run_live;
 
@@ -61,6 +63,8 @@ pub struct Rig {
     bitmap: Mapped<u64>,
     records: Mapped<Record>,
     timed: Mapped<u64>,
+    /// What lets its threads work without being stopped.
+    unlimited: Result<Arc<Unlimited>, String>,
 }
 
 impl Rig {
@@ -112,6 +116,7 @@ impl Rig {
             ports: [left.clone(), right.clone()],
             cpus,
             trial: 0,
+            unlimited: Unlimited::begin(),
         };
         rig.control.set(0, Control { stop: 0, cpus: u32::try_from(cpus).unwrap_or(1), reserved: [0; 7] });
         rig.set_endpoints(&[Endpoint::default()], &[Endpoint::default()])?;
@@ -119,6 +124,14 @@ impl Rig {
             rig.means = Means::PacketSockets;
         }
         Ok(rig)
+    }
+
+    /// What was done about the kernel's limit for real-time threads, or why it is in force.
+    ///
+    /// # Errors
+    /// In words, where it could not be lifted.
+    pub fn realtime_limit(&self) -> Result<&str, &str> {
+        self.unlimited.as_ref().map(|unlimited| unlimited.in_words()).map_err(String::as_str)
     }
 
     /// How frames leave: live frames, where the kernel has them, unless something else was set.
@@ -182,6 +195,8 @@ impl Rig {
     /// If the exchange does not fit the capacity or the kernel refuses.
     pub fn run(&mut self, exchange: &Exchange, watch: &mut dyn FnMut(u64, u64) -> bool) -> Result<Outcome, RigError> {
         self.trial = self.trial.wrapping_add(1);
+        // Another process may have put the limit back since.
+        self.unlimited = Unlimited::begin();
         let directions = [exchange.forward.as_ref(), exchange.reverse.as_ref()];
         self.check(&directions)?;
         self.reset(&directions);

@@ -15,6 +15,7 @@ use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 
 use crate::packet_socket::PacketSocket;
+use crate::realtime::become_realtime;
 use crate::test_run::{run_live, run_once};
 
 /// From include/uapi/linux/bpf.h.
@@ -115,50 +116,6 @@ pub fn pin_to(thread: i32, cores: &[usize]) -> io::Result<()> {
         cpus.set(*core)?;
     }
     Ok(sched_setaffinity(Pid::from_raw(thread), &cpus)?)
-}
-
-/// Makes a thread real-time (0 is the calling thread) with a priority from 1 (lowest) to 99, so
-/// that other work on the machine does not share its core: niceness would not do, for Linux divides
-/// a core among sessions first (autogroup). The kernel's own limit leaves 5 % to ordinary threads,
-/// and only while there are any that want to run.
-///
-/// # Errors
-/// Without `CAP_SYS_NICE`. The thread stays as it is and is late more often.
-pub fn become_realtime(thread: i32, priority: i32) -> io::Result<()> {
-    set_policy(thread, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, priority)
-}
-
-/// The same, but among threads of the same priority each has its turn: the kernel's slice is
-/// `kernel.sched_rr_timeslice_ms`. Threads and processes that it starts are so, too.
-///
-/// # Errors
-/// As [`become_realtime`].
-pub fn become_round_robin(thread: i32, priority: i32) -> io::Result<()> {
-    set_policy(thread, libc::SCHED_RR, priority)
-}
-
-fn set_policy(thread: i32, policy: libc::c_int, priority: i32) -> io::Result<()> {
-    let parameter = libc::sched_param { sched_priority: priority };
-    // SAFETY: a system call on integers; the parameter outlives it.
-    let set = unsafe { libc::sched_setscheduler(thread, policy, &raw const parameter) };
-    if set < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
-/// While it lives, the calling thread goes before the sending threads, so that it can stop them. It
-/// sleeps nearly always.
-pub(crate) struct Overseer;
-
-impl Overseer {
-    pub(crate) fn begin() -> Overseer {
-        let _ = become_realtime(0, 3);
-        Overseer
-    }
-}
-
-impl Drop for Overseer {
-    fn drop(&mut self) {
-        let _ = set_policy(0, libc::SCHED_OTHER, 0);
-    }
 }
 
 /// The thread of one assignment.

@@ -13,7 +13,7 @@ use std::net::Ipv6Addr;
 
 use common::{CAPACITY, LEFT, TestNamespace, direction, forward, plain_host, template, wire};
 use tombolo_generator::{
-    Answer, Background, Direction, DirectionOutcome, Exchange, FrameError, FrameKind, Order, Pace, PacketSocket,
+    Answer, Background, Direction, DirectionOutcome, Exchange, FrameError, FrameKind, Order, Pace, PacketSocket, Pause,
     Permutation, PortRule, Rig, SourceRule, Timed, Timing, become_realtime, pin_to,
 };
 
@@ -66,6 +66,23 @@ fn a_change_of_rate_happens_at_its_frame() {
     let mut rig = rig(&wire);
     let mut spans = (0..10).map(|_| play(&mut rig, direction.clone()).departures).map(|d| d.last_ns - d.first_ns);
     assert!(spans.any(|span| span.abs_diff(400_000_000) < 400_000));
+}
+
+#[test]
+fn nothing_stops_the_sending_thread_once_a_second() {
+    let Some(wire) = wire() else { return };
+    let mut rig = rig(&wire);
+    if let Err(why) = rig.realtime_limit() {
+        eprintln!("skipped: {why}");
+        return;
+    }
+    // The kernel's limit leaves 50 ms of each second, and a sender that keeps a pace sleeps never.
+    let stopped = |pause: &Pause| (40_000_000..60_000_000).contains(&pause.late_max_ns);
+    let free = (0..4).any(|_| {
+        let pauses = play(&mut rig, direction(FrameKind::Ipv4, 64, 280_000, 100_000)).pauses;
+        !pauses.iter().any(stopped)
+    });
+    assert!(free, "a pause of 50 ms in each of four trials of 2.8 s: {:?}", rig.realtime_limit());
 }
 
 #[test]

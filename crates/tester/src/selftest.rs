@@ -22,7 +22,7 @@ const RECEIVED_RATE: u64 = 500_000;
 const RECEIVED_FRAMES: u32 = 200_000;
 
 /// What the tester can do here.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SelfTest {
     /// How frames leave.
     pub generator: &'static str,
@@ -48,6 +48,8 @@ pub struct SelfTest {
     /// Longest hole that the machine tore into any of these runs, microseconds: other work, or
     /// the hypervisor.
     pub longest_pause_us: f64,
+    /// What was done about the kernel's limit for real-time threads, or why it is in force.
+    pub realtime_limit: String,
 }
 
 /// Runs it for frames of this kind and length, sent from this core by these means (the kernel's
@@ -68,6 +70,10 @@ pub fn run(
     let mut rig = Rig::open(&left, &right, capacity)?;
     means.into_iter().for_each(|means| rig.set_means(means));
     let generator = rig.means().name();
+    let realtime_limit = match rig.realtime_limit() {
+        Ok(words) => words.to_owned(),
+        Err(why) => format!("real-time threads are stopped for 50 ms of each second: {why}"),
+    };
     let technology = if kind == FrameKind::Ipv4 { Technology::Forward4 } else { Technology::Forward6 };
     let test_frames =
         TestFrames::new(technology, &Addresses::default(), &Flows::RFC_4814).map_err(BenchError::Unsuitable)?;
@@ -146,6 +152,7 @@ pub fn run(
         calibration_us: best.arrivals.delays.percentile_ns(0.5).unwrap_or(0) as f64 / 1000.0,
         receiver_ns,
         longest_pause_us: pause as f64 / 1000.0,
+        realtime_limit,
     })
 }
 

@@ -134,7 +134,7 @@ pub(super) fn describe(test: &selftest::SelfTest) -> String {
         .map_or_else(String::new, |ns| format!("; the receiver takes {ns:.0} ns of the gateway's core for each frame"));
     format!(
         "self-test: {} frames/s of {} bytes made and checked on core {} ({} wrong); 100,000 frames/s paced to {:.4} %, own delay {:.2} us, \
-         longest pause of the machine in it {:.0} us{receiver}; {}",
+         longest pause of the machine in it {:.0} us{receiver}; {}; {}",
         number(test.highest_rate as f64),
         test.frame_bytes,
         test.core,
@@ -142,7 +142,8 @@ pub(super) fn describe(test: &selftest::SelfTest) -> String {
         test.pacing_error_percent,
         test.calibration_us,
         test.longest_pause_us,
-        test.generator
+        test.generator,
+        test.realtime_limit
     )
 }
 
