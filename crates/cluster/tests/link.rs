@@ -191,7 +191,8 @@ fn bind(tables: &Tables, plan: &Plan, host: u8, ports: std::ops::Range<u16>) {
     let pool = service.kind.pool().unwrap();
     let ipv6 = [0x20, 1, 0xd, 0xb8, host, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
     let key = SubscriberKey { ipv6, service: number, ..SubscriberKey::default() };
-    let address = pool.address_for(&key, 0).unwrap();
+    // Of each range some hosts have their address.
+    let address = pool.address_for(&key, u32::from(host) % pool.addresses_for(&key)).unwrap();
     let (id, _) = tables.admit(&Subscriber { key, outside_ipv4: address.octets() }, NOW).unwrap();
     for port in ports {
         let inside =
