@@ -238,7 +238,7 @@ fn an_owner_that_has_lost_its_tables_gets_them_back_before_it_serves() {
     let cluster = Arc::clone(backup.around.plan().cluster.as_ref().unwrap());
     wait("the end is noticed", || backup.standings.all()[0].from == CopyingState::Broken);
 
-    let again = Owner::with(plan("n1", 1), "n1", ("n2", backup.address), 78, Returns::from([1].into()));
+    let again = Owner::with(plan("n1", 1), "n1", ("n2", backup.address), 78, Returns::from([1]));
     assert!(again.outgoing.returns.are_awaited());
     wait("everything is back", || !again.outgoing.returns.lacks(1));
     assert_eq!((again.tables.bindings.count(), again.standing().to), (20_000, CopyingState::Returning));
@@ -262,7 +262,7 @@ fn an_owner_that_has_lost_its_tables_gets_them_back_before_it_serves() {
 #[test]
 fn an_owner_whose_backup_has_nothing_waits_for_nothing() {
     let backup = Backup::new(plan("n2", 1), "n2");
-    let owner = Owner::with(plan("n1", 1), "n1", ("n2", backup.address), 78, Returns::from([1].into()));
+    let owner = Owner::with(plan("n1", 1), "n1", ("n2", backup.address), 78, Returns::from([1]));
     wait("it says so", || !owner.outgoing.returns.are_awaited());
     assert!(!owner.outgoing.returns.lacks(1));
     owner.bind(1, 10);

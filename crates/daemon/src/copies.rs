@@ -90,7 +90,7 @@ impl Copies {
         );
         let backups = backups(cluster, addresses, *port);
         let returns =
-            if is_fresh { Returns::from(backups.iter().map(|(node, ..)| *node).collect()) } else { Returns::none() };
+            if is_fresh { Returns::from(backups.iter().map(|(node, ..)| *node)) } else { Returns::none() };
         let outgoing = Outgoing {
             terms,
             sender,

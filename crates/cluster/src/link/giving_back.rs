@@ -165,7 +165,7 @@ pub(super) fn take(outgoing: &Outgoing, node: u8, view: View<'_>, stream: &mut S
             if applier.is_complete() {
                 outgoing.returns.settle(node);
             }
-            outgoing.returns.hear();
+            outgoing.returns.hear(node);
             say(stream, &Frame::Applied(number))?;
         }
         if let Some(has_copy) = welcome {
