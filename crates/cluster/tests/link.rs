@@ -15,7 +15,7 @@ use tombolo_cluster::link::{
 use tombolo_cluster::replica::Sender;
 use tombolo_engine::Plan;
 use tombolo_tables::audit;
-use tombolo_tables::binding::{Binding, InsideKey};
+use tombolo_tables::binding::{Binding, InsideKey, flags};
 use tombolo_tables::hash::HashKey;
 use tombolo_tables::memory::Heap;
 use tombolo_tables::subscriber::{Subscriber, SubscriberKey};
@@ -126,7 +126,19 @@ impl Owner {
     }
 
     fn with(plan: Arc<Plan>, certificate: &str, to: (&str, SocketAddr), incarnation: u64, returns: Returns) -> Self {
-        let (tables, around) = (tables(&plan), around(Arc::clone(&plan)));
+        let tables = tables(&plan);
+        Self::of(tables, plan, certificate, to, incarnation, returns)
+    }
+
+    fn of(
+        tables: Arc<Tables>,
+        plan: Arc<Plan>,
+        certificate: &str,
+        to: (&str, SocketAddr),
+        incarnation: u64,
+        returns: Returns,
+    ) -> Self {
+        let around = around(Arc::clone(&plan));
         let outgoing = Outgoing {
             terms: terms(certificate),
             sender: Arc::new(Mutex::new(Sender::new(Arc::clone(&tables)))),
@@ -158,24 +170,29 @@ impl Owner {
 
     /// So many bindings of one more subscriber.
     fn bind(&self, host: u8, bindings: u16) {
-        let (number, service) = self.plan.numbered().next().unwrap();
-        let pool = service.kind.pool().unwrap();
-        let ipv6 = [0x20, 1, 0xd, 0xb8, host, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
-        let key = SubscriberKey { ipv6, service: number, ..SubscriberKey::default() };
-        let address = pool.address_for(&key, 0).unwrap();
-        let (id, _) = self.tables.admit(&Subscriber { key, outside_ipv4: address.octets() }, NOW).unwrap();
-        for port in 0..bindings {
-            let inside =
-                InsideKey { ipv6, port: port.to_be_bytes(), protocol: 17, service: number, ..InsideKey::default() };
-            let template = Binding { inside, subscriber: id.get(), ..Binding::default() };
-            let candidates = (0..60_000).map(|n| 1024 + (u32::from(host) * 7919 + u32::from(port) + n) % 60_000);
-            let candidates = candidates.map(|port| {
-                let port = u16::try_from(port).unwrap();
-                let slot = pool.slot(address, tombolo_engine::mapping::pool::PortSpace::Udp, port).unwrap();
-                Candidate { slot, ipv4: address.octets(), port: port.to_be_bytes() }
-            });
-            self.tables.bind(&template, candidates, 0, NOW).unwrap();
-        }
+        bind(&self.tables, &self.plan, host, 0..bindings);
+    }
+}
+
+/// Makes bindings of a subscriber.
+fn bind(tables: &Tables, plan: &Plan, host: u8, ports: std::ops::Range<u16>) {
+    let (number, service) = plan.numbered().next().unwrap();
+    let pool = service.kind.pool().unwrap();
+    let ipv6 = [0x20, 1, 0xd, 0xb8, host, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+    let key = SubscriberKey { ipv6, service: number, ..SubscriberKey::default() };
+    let address = pool.address_for(&key, 0).unwrap();
+    let (id, _) = tables.admit(&Subscriber { key, outside_ipv4: address.octets() }, NOW).unwrap();
+    for port in ports {
+        let inside =
+            InsideKey { ipv6, port: port.to_be_bytes(), protocol: 17, service: number, ..InsideKey::default() };
+        let template = Binding { inside, subscriber: id.get(), ..Binding::default() };
+        let candidates = (0..60_000).map(|n| 1024 + (u32::from(host) * 7919 + u32::from(port) + n) % 60_000);
+        let candidates = candidates.map(|port| {
+            let port = u16::try_from(port).unwrap();
+            let slot = pool.slot(address, tombolo_engine::mapping::pool::PortSpace::Udp, port).unwrap();
+            Candidate { slot, ipv4: address.octets(), port: port.to_be_bytes() }
+        });
+        tables.bind(&template, candidates, 0, NOW).unwrap();
     }
 }
 
@@ -257,6 +274,36 @@ fn an_owner_that_has_lost_its_tables_gets_them_back_before_it_serves() {
     }
     // Nothing is given back twice.
     assert_eq!(again.standing().returned.bindings, 20_000);
+}
+
+/// It connects before anybody sees it serve.
+#[test]
+fn an_owner_that_comes_back_with_its_tables_gets_what_was_made_meanwhile() {
+    let backup = Backup::new(plan("n2", 1), "n2");
+    let mut owner = Owner::new(plan("n1", 1), "n1", ("n2", backup.address));
+    owner.bind(1, 10);
+    wait("everything is copied", || {
+        let standing = owner.standing();
+        backup.tables().bindings.count() == 10 && (standing.pending, standing.in_flight) == (0, 0)
+    });
+    owner.stop();
+    wait("the end is noticed", || backup.standings.all()[0].from == CopyingState::Broken);
+    let cluster = Arc::clone(backup.around.plan().cluster.as_ref().unwrap());
+    cluster.set_copied(|node| node == 0, NOW);
+    cluster.note_acting(0);
+    bind(backup.tables(), &backup.around.plan(), 1, 10..15);
+
+    let tables = Arc::clone(&owner.tables);
+    let again = Owner::of(tables, plan("n1", 1), "n1", ("n2", backup.address), 78, Returns::none());
+    wait("what was made meanwhile comes", || again.tables.bindings.count() == 15);
+    cluster.set_serving(|_| true);
+    wait("it is copied again", || again.standing().to == CopyingState::Complete && again.standing().in_flight == 0);
+    let copies = backup.tables().bindings.iter().filter_map(|id| backup.tables().bindings.read(id));
+    assert_eq!(copies.filter(|(found, _)| found.flags & flags::COPIED != 0).count(), 15);
+    assert!(!cluster.has_acted_for(0));
+    for tables in [backup.tables(), &again.tables] {
+        assert_eq!(audit::check(tables), Vec::<String>::new());
+    }
 }
 
 #[test]

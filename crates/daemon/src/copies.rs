@@ -89,8 +89,7 @@ impl Copies {
             Arc::clone(&around),
         );
         let backups = backups(cluster, addresses, *port);
-        let returns =
-            if is_fresh { Returns::from(backups.iter().map(|(node, ..)| *node)) } else { Returns::none() };
+        let returns = if is_fresh { Returns::from(backups.iter().map(|(node, ..)| *node)) } else { Returns::none() };
         let outgoing = Outgoing {
             terms,
             sender,

@@ -103,10 +103,15 @@ impl Copy {
     }
 
     /// Whether the owner lacks something that is here: its tables, or what was made in its place.
+    ///
+    /// Before the owner is seen to serve, the copy goes on where it broke off, and what was made here is offered later. One that
+    /// is made anew would end that, so it is offered first.
     pub(super) fn has_more(&self, node: u8, hello: &Hello, view: View<'_>) -> bool {
         let (cluster, is_complete) = (view.cluster(), self.applier.is_complete());
         let is_good = self.is_usable() || is_complete && cluster.has_copy_of(node);
-        is_good && (hello.has_lost || cluster.has_acted_for(node) && cluster.serves(node.into()))
+        let goes_on = self.is_usable() && self.incarnation == hello.incarnation;
+        let is_to_offer = cluster.has_acted_for(node) && (cluster.serves(node.into()) || !goes_on);
+        is_good && (hello.has_lost || is_to_offer)
     }
 }
 
