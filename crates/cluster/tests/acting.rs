@@ -11,7 +11,7 @@ use tombolo_engine::cluster::Place;
 use tombolo_engine::mechanism::napt::session_state::ESTABLISHED;
 use tombolo_engine::packet::Offload;
 use tombolo_engine::sweep::Expiry;
-use tombolo_engine::{DropReason, Verdict};
+use tombolo_engine::{DropReason, Verdict, adoption};
 use tombolo_tables::audit;
 use tombolo_tables::binding::{InsideKey, flags};
 use tombolo_tables::sweep::Sweeper;
@@ -171,6 +171,18 @@ fn outside(sent: &[Vec<u8>]) -> (Ipv4Addr, u16) {
     (address.into(), u16::from_be_bytes([packet[20], packet[21]]))
 }
 
+/// Both ends of a connection that begins, with nothing copied yet.
+fn connected(nodes: &Nodes) -> (Sender, Applier) {
+    let [owner, backup] = [OWNER, BACKUP].map(|node| View::of(&nodes.0[node].plan).unwrap());
+    let tables = Arc::clone(&nodes.0[OWNER].tables);
+    let capacity = (tables.subscribers.capacity(), tables.bindings.capacity());
+    let mut applier = Applier::new(Arc::clone(&nodes.0[BACKUP].tables), Purpose::Copy, 0, capacity);
+    assert!(applier.connect(&owner.services(), backup).is_empty());
+    let mut sender = Sender::new(tables);
+    sender.connect(1, false, owner);
+    (sender, applier)
+}
+
 /// Nodes, the second of which has a copy of what the first one has.
 struct World {
     nodes: Nodes,
@@ -181,25 +193,19 @@ struct World {
 impl World {
     fn new(allocation: &str) -> Self {
         let nodes = Nodes::of((0..3).map(|node| file(node, allocation)));
-        let tables = Arc::clone(&nodes.0[OWNER].tables);
-        let capacity = (tables.subscribers.capacity(), tables.bindings.capacity());
-        let applier = Applier::new(Arc::clone(&nodes.0[BACKUP].tables), Purpose::Copy, 0, capacity);
-        let mut world = Self { sender: Sender::new(tables), nodes, applier };
-        let view = View::of(&world.nodes.0[OWNER].plan).unwrap();
-        let unknown = world.applier.connect(&view.services(), View::of(&world.nodes.0[BACKUP].plan).unwrap());
-        assert!(unknown.is_empty());
-        world.sender.connect(1, false, view);
-        world
+        let (sender, applier) = connected(&nodes);
+        Self { nodes, sender, applier }
     }
 
     /// The copy catches up.
     fn copy(&mut self) {
         let [owner, backup] = [OWNER, BACKUP].map(|node| View::of(&self.nodes.0[node].plan).unwrap());
+        let has_acted = backup.cluster().has_acted_for(0);
         self.sender.collect(owner);
         self.sender.classify(1, NOW.tick());
         let mut batch = Vec::new();
         while self.sender.fill(To::Backup(1), owner, 1, NOW.tick(), &mut batch) {
-            let number = self.applier.apply(&batch, backup, 1, NOW.tick(), false).unwrap();
+            let number = self.applier.apply(&batch, backup, 1, NOW.tick(), has_acted).unwrap();
             assert!(self.sender.acknowledge(To::Backup(1), number));
             batch.clear();
         }
@@ -268,18 +274,21 @@ impl World {
         self.by_owner(&host.segment(port, ACK));
         endpoint
     }
+
+    /// Owner and backup know all hosts: the outside endpoints of their datagrams, and of a connection of each.
+    fn know_hosts(&mut self) -> Vec<(Host, (Ipv4Addr, u16), (Ipv4Addr, u16))> {
+        let known = hosts().map(|host| (host, outside(&self.by_owner(&host.datagram(5000))), self.open(host, 6000)));
+        let known = known.collect();
+        self.copy();
+        known
+    }
 }
 
 #[test]
 fn what_is_known_goes_on_at_the_backup() {
     for allocation in [PORTS, BLOCKS] {
         let mut world = World::new(allocation);
-        let mut known = Vec::new();
-        for host in hosts() {
-            let datagrams = outside(&world.by_owner(&host.datagram(5000)));
-            known.push((host, datagrams, world.open(host, 6000)));
-        }
-        world.copy();
+        let known = world.know_hosts();
         world.lose_owner(true);
         for (host, datagrams, connection) in known {
             // Any node is an entrance.
@@ -387,12 +396,7 @@ fn only_the_owner_lets_a_binding_expire_and_who_acts_begins_its_time_anew() {
 fn an_owner_that_has_lost_its_tables_gets_them_back() {
     for allocation in [PORTS, BLOCKS] {
         let mut world = World::new(allocation);
-        let mut known = Vec::new();
-        for host in hosts() {
-            let datagrams = outside(&world.by_owner(&host.datagram(5000)));
-            known.push((host, datagrams, world.open(host, 6000)));
-        }
-        world.copy();
+        let known = world.know_hosts();
         world.lose_owner(true);
         // In blocks the backup makes bindings of its own.
         let new: Vec<_> = hosts().map(|host| world.nodes.pass(BACKUP, &host.datagram(5001)).sent).collect();
@@ -481,5 +485,29 @@ fn a_block_that_the_owner_has_granted_anew_is_not_given_back() {
     assert_eq!(world.give_back(Lacking::Everything).unplaced, 1, "a binding in it");
     let tables = &world.nodes.0[OWNER].tables;
     assert_eq!((tables.subscribers.blocks(id).collect::<Vec<_>>(), tables.bindings.count()), (vec![place], 0));
+    assert_eq!(audit::check(tables), Vec::<String>::new());
+}
+
+#[test]
+fn a_backup_that_is_started_again_may_have_acted() {
+    let mut world = World::new(PORTS);
+    let host = Host(Nat44, 1);
+    world.open(host, 6000);
+    world.copy();
+    world.lose_owner(true);
+    for server in [SERVER, (Ipv4Addr::new(198, 51, 100, 3), 80)] {
+        let fate = world.nodes.pass(BACKUP, &segment_ipv4((host.ipv4(), 6000), server, SYN));
+        assert_eq!(fate.verdict, Verdict::Forward);
+    }
+    // Its process is another one, with the same tables.
+    let backup = &mut world.nodes.0[BACKUP];
+    backup.plan = reading::accepted(&file(BACKUP, PORTS)).plan;
+    assert_eq!(adoption::adopt(&backup.tables, &backup.plan, NOW), 0);
+    // Meanwhile the owner has lost its own.
+    world.empty_owner();
+    (world.sender, world.applier) = connected(&world.nodes);
+    world.copy();
+    let tables = &world.nodes.0[BACKUP].tables;
+    assert_eq!((tables.bindings.count(), tables.each_session().count()), (0, 0));
     assert_eq!(audit::check(tables), Vec::<String>::new());
 }

@@ -220,8 +220,15 @@ impl Cluster {
     /// Whether this node has the copy of a slice, or is to have it.
     #[must_use]
     pub fn backs_up(&self, slice: u16) -> bool {
-        let holders = self.holders.get(usize::from(slice));
-        holders.and_then(|holders| holders.backup).is_some_and(|backup| usize::from(backup) == self.own)
+        self.owner_backed_up(slice).is_some()
+    }
+
+    /// The owner of a slice of which this node is the backup.
+    #[must_use]
+    pub fn owner_backed_up(&self, slice: u16) -> Option<u8> {
+        let holders = self.holders.get(usize::from(slice))?;
+        let is_backup = holders.backup.is_some_and(|backup| usize::from(backup) == self.own);
+        is_backup.then_some(holders.owner)
     }
 
     /// Whether there is a copy of a node's slices here by which they can be served.

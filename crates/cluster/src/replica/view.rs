@@ -99,19 +99,13 @@ impl<'p> View<'p> {
     pub(super) fn is_for(&self, to: To, slice: u16) -> bool {
         match to {
             To::Backup(node) => self.backup_of(slice) == Some(node),
-            To::Owner(node) => self.owner_of(slice) == Some(node) && self.backs_up(slice),
+            To::Owner(node) => self.cluster.owner_backed_up(slice) == Some(node),
         }
     }
 
     /// The node that owns a slice.
     pub(super) fn owner_of(&self, slice: u16) -> Option<u8> {
         self.cluster.slices().get(usize::from(slice)).map(|holders| holders.owner)
-    }
-
-    /// Whether this node has the copy of a slice.
-    pub(super) fn backs_up(&self, slice: u16) -> bool {
-        let holders = self.cluster.slices().get(usize::from(slice));
-        holders.and_then(|holders| holders.backup).is_some_and(|backup| usize::from(backup) == self.cluster.own())
     }
 
     /// The slot of an outside endpoint here.
