@@ -27,12 +27,19 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// n1 owns everything, and n2 has the copy.
 fn plan(node: &str, epoch: u32) -> Arc<Plan> {
+    plan_with(node, epoch, &["203.0.113.64/28"])
+}
+
+/// The same, with these ranges of outside addresses.
+fn plan_with(node: &str, epoch: u32, ranges: &[&str]) -> Arc<Plan> {
+    let pool: Vec<String> = ranges.iter().map(|range| format!("{{ addresses = \"{range}\" }}")).collect();
     let text = format!(
         "[cluster]\nnode = \"{node}\"\n\
          nodes = {{ n1 = \"2001:db8:c1:1::/64\", n2 = \"2001:db8:c1:2::/64\" }}\n\
          slices = {{ count = 4, epoch = {epoch}, secret = \"{}\", owners = [{{ slices = \"0-3\", owner = \"n1\", backup = \"n2\" }}] }}\n\
-         [[service]]\nkind = \"nat64\"\nprefix = \"2001:db8:6464::/96\"\npool = [{{ addresses = \"203.0.113.64/28\" }}]\n",
-        "8f3b1d5c7e9a20416385a7c9ebfd0f213547698bacdef0021436587a9cbedff1"
+         [[service]]\nkind = \"nat64\"\nprefix = \"2001:db8:6464::/96\"\npool = [{}]\n",
+        "8f3b1d5c7e9a20416385a7c9ebfd0f213547698bacdef0021436587a9cbedff1",
+        pool.join(", ")
     );
     Arc::new(tombolo_config::parse("test.toml", &text).unwrap_or_else(|error| panic!("{error}")).plan)
 }
@@ -86,10 +93,14 @@ struct Backup {
 
 impl Backup {
     fn new(plan: Arc<Plan>, certificate: &str) -> Self {
+        let tables = tables(&plan);
+        Self::of(tables, plan, certificate)
+    }
+
+    fn of(tables: Arc<Tables>, plan: Arc<Plan>, certificate: &str) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = listener.local_addr().unwrap();
-        let (standings, around) = (Arc::new(Standings::of(2)), around(Arc::clone(&plan)));
-        let tables = tables(&plan);
+        let (standings, around) = (Arc::new(Standings::of(2)), around(plan));
         let sender = Arc::new(Mutex::new(Sender::new(Arc::clone(&tables))));
         let incoming = Incoming::new(terms(certificate), tables, sender, Arc::clone(&standings), around.clone());
         let incoming = Arc::new(incoming);
@@ -314,6 +325,24 @@ fn an_owner_whose_backup_has_nothing_waits_for_nothing() {
     assert!(!owner.outgoing.returns.lacks(1));
     owner.bind(1, 10);
     wait("everything is copied", || backup.tables().bindings.count() == 10);
+}
+
+/// The file is changed on one node after the other.
+#[test]
+fn what_had_no_place_is_copied_when_there_is_one() {
+    let ranges = ["203.0.113.64/28", "203.0.113.96/28"];
+    let (before, after) = (plan("n2", 1), plan_with("n2", 1, &ranges));
+    let backup = Backup::of(tables(&after), before, "n2");
+    let owner = Owner::new(plan_with("n1", 1, &ranges), "n1", ("n2", backup.address));
+    (0..40).for_each(|host| owner.bind(host, 10));
+    wait("what has a place is copied", || {
+        let standing = owner.standing();
+        standing.to == CopyingState::Complete && (standing.pending, standing.in_flight) == (0, 0)
+    });
+    assert!((1..400).contains(&backup.tables().bindings.count()) && backup.standings.all()[0].applied.unplaced > 0);
+    *backup.around.plan.lock().unwrap() = after;
+    wait("everything is copied", || backup.tables().bindings.count() == 400);
+    assert_eq!(audit::check(backup.tables()), Vec::<String>::new());
 }
 
 /// What the owner says in the end.

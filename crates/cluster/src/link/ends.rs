@@ -1,9 +1,10 @@
 //! What connections have in common: those from owners, and those to backups.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
+use tombolo_engine::Plan;
 use tombolo_tables::Tables;
 
 use super::frame::{Frame, Hello};
@@ -36,6 +37,8 @@ pub struct Incoming {
 pub(super) struct Copy {
     pub(super) applier: Applier,
     pub(super) incarnation: u64,
+    /// In force when it began.
+    plan: Weak<Plan>,
     /// Of the connections that there were, the one that counts.
     pub(super) connection: u64,
     /// When the last one ended.
@@ -86,12 +89,15 @@ impl Incoming {
     fn no_copy(&self, node: u8, hello: &Hello) -> Copy {
         let (capacity, incarnation) = ((hello.subscribers, hello.bindings), hello.incarnation);
         let applier = Applier::new(Arc::clone(&self.tables), Purpose::Copy, node, capacity);
-        Copy { applier, incarnation, connection: 0, ended: None }
+        Copy { applier, incarnation, plan: Arc::downgrade(&self.around.plan()), connection: 0, ended: None }
     }
 
-    /// Of another life of an owner's tables there is no copy.
-    pub(super) fn forget_another_life(&self, node: u8, hello: &Hello, held: &mut Copy) {
-        if held.incarnation != hello.incarnation {
+    /// Of another life of an owner's tables there is no copy. One that lacks what had no place here is made anew when
+    /// another plan is in force, which may have one: its pools, or its services.
+    pub(super) fn forget_what_is_no_copy(&self, node: u8, hello: &Hello, plan: &Arc<Plan>, held: &mut Copy) {
+        let is_of_this_plan = Weak::ptr_eq(&held.plan, &Arc::downgrade(plan));
+        let lacks_something = held.applier.applied().unplaced > 0;
+        if held.incarnation != hello.incarnation || lacks_something && !is_of_this_plan {
             *held = Copy { connection: held.connection, ..self.no_copy(node, hello) };
         }
     }

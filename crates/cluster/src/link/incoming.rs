@@ -110,7 +110,7 @@ fn follow(
     }
     let (has_copy, unknown) = {
         let mut copy = lock(copy);
-        incoming.forget_another_life(node, hello, &mut copy);
+        incoming.forget_what_is_no_copy(node, hello, &plan, &mut copy);
         let has_copy = copy.is_usable();
         copy.ended = None;
         (has_copy, copy.applier.connect(&hello.services, view))
