@@ -42,6 +42,7 @@ enum Failure {
 pub fn send(outgoing: &Outgoing, node: u8, name: &str, address: SocketAddr) {
     let around = &outgoing.around;
     while !around.is_over() {
+        let plan = around.plan();
         let failure = connect(outgoing, node, name, address).err();
         outgoing.lock().disconnect(To::Backup(node));
         outgoing.standings.change(node, |copying| {
@@ -49,8 +50,10 @@ pub fn send(outgoing: &Outgoing, node: u8, name: &str, address: SocketAddr) {
             (copying.in_flight, copying.lag) = (0, 0);
             copying.faults[0] = failure.map(|failure| failure.to_string());
         });
+        // Another plan is no failure: it is in force when the gateway is drained before its end, and what was
+        // made until then is still to be sent.
         let failed = Instant::now();
-        while failed.elapsed() < PAUSE && !around.is_over() {
+        while failed.elapsed() < PAUSE && !around.is_over() && Arc::ptr_eq(&plan, &around.plan()) {
             std::thread::sleep(PERIOD * 10);
         }
     }
