@@ -27,6 +27,8 @@ pub(super) enum StreamError {
 const PATIENCE: Duration = Duration::from_millis(500);
 /// Bytes that are read at once.
 const PIECE: usize = 64 << 10;
+/// Bytes that wait here to be taken, and a piece more: the next ones wait at the other end, which TCP tells so.
+const INBOX: usize = 256 << 10;
 
 /// A connection.
 #[derive(Debug)]
@@ -108,6 +110,9 @@ impl Stream {
     fn listen(&mut self) -> Result<bool, StreamError> {
         let mut has_heard = false;
         for _ in 0..16 {
+            if self.inbox.len() - self.taken > INBOX {
+                return Ok(true);
+            }
             match self.tls.read_tls(&mut self.socket) {
                 Ok(0) => {
                     self.is_closed = true;
@@ -195,4 +200,58 @@ impl Stream {
 
 fn is_later(error: &io::Error) -> bool {
     [ErrorKind::WouldBlock, ErrorKind::Interrupted].contains(&error.kind())
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use super::super::terms::Terms;
+    use super::*;
+
+    fn certificate(name: &str) -> Vec<u8> {
+        std::fs::read(format!("{}/tests/certificates/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+    }
+
+    /// Both ends of a connection on this host.
+    fn pair() -> (Stream, Stream) {
+        let of = |node: &str| {
+            let [certificate, key] = ["pem", "key"].map(|kind| certificate(&format!("{node}.{kind}")));
+            Terms::new(&self::certificate("ca.pem"), &certificate, &key).unwrap()
+        };
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (server, _) = listener.accept().unwrap();
+        let mut client = Stream::new(client, of("n1").client("n2").unwrap()).unwrap();
+        let mut server = Stream::new(server, of("n2").server().unwrap()).unwrap();
+        while client.tls.is_handshaking() || server.tls.is_handshaking() {
+            client.pump().unwrap();
+            server.pump().unwrap();
+        }
+        (client, server)
+    }
+
+    #[test]
+    fn what_is_not_taken_waits_at_the_other_end() {
+        const FRAMES: usize = 2000;
+        let (mut client, mut server) = pair();
+        let mut frame = Vec::new();
+        Frame::Batch(&[7; 16_000]).emit(&mut frame);
+        (0..FRAMES).for_each(|_| client.say(&frame).unwrap());
+        for _ in 0..2000 {
+            client.pump().unwrap();
+            server.pump().unwrap();
+        }
+        assert!((INBOX..INBOX + 2 * PIECE).contains(&server.inbox.len()), "{} bytes", server.inbox.len());
+        let mut taken = 0;
+        while taken < FRAMES {
+            while let Some(frame) = server.next().unwrap() {
+                assert_eq!(frame, Frame::Batch(&[7; 16_000]));
+                taken += 1;
+            }
+            client.pump().unwrap();
+            server.pump().unwrap();
+        }
+    }
 }
