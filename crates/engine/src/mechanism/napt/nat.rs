@@ -229,6 +229,7 @@ fn no_state_inside(reason: DropReason) -> Refusal {
         | DropReason::BindingTableFull
         | DropReason::SessionTableFull
         | DropReason::SubscriberTableFull
+        | DropReason::NotGranting
         | DropReason::Draining => Refusal::with(reason, IcmpAnswer::HostUnreachable),
         DropReason::Denied => Refusal::with(reason, IcmpAnswer::Prohibited),
         _ => reason.into(),
