@@ -546,7 +546,7 @@ fn receive_ipv4(
     if let Some(other) = redirect::meeting_ipv4(parsed, work) {
         return redirect::send(other, parsed, work);
     }
-    match work.fragments.accept_ipv4(&work.packet, parsed, work.now.0, room)? {
+    match work.fragments.accept_ipv4(&work.packet, parsed, None, work.now.0, room)? {
         Some((whole, parsed)) => serve_ipv4(service, whose.side, from, &parsed, &mut work.on(whole)),
         None => Ok(Verdict::Hold),
     }

@@ -57,7 +57,7 @@ impl Gateway {
     }
 
     fn pass_v4(&mut self, packet: &mut Packet<'_>, parsed: &Parsed<Ipv4Addr>, port: Option<Port>) {
-        let whole = self.fragments.accept_ipv4(packet, parsed, self.now, &mut self.room);
+        let whole = self.fragments.accept_ipv4(packet, parsed, None, self.now, &mut self.room);
         let _ = whole.map(|whole| whole.map(|(whole, _)| check(&whole)));
         if let Err(Refusal { answer: Some(answer), .. }) = self.forward_v4(packet, parsed, port)
             && may_answer_ipv4(parsed)

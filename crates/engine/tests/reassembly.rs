@@ -73,7 +73,7 @@ fn accept4(reassembly: &mut Reassembly, bytes: &[u8], now: u64) -> Result<Option
     let mut buffer = Buffer::new(bytes);
     let mut packet = buffer.packet();
     let parsed = parse_ipv4(&mut packet)?;
-    let Some(piece) = Arriving::ipv4(&packet, &parsed)? else { return Ok(None) };
+    let Some(piece) = Arriving::ipv4(&packet, &parsed, None)? else { return Ok(None) };
     let complete = reassembly.accept(&piece, now)?;
     complete.map(|complete| Ok(complete.into_ipv4(&mut Room::default())?.0.bytes().to_vec())).transpose()
 }
@@ -136,7 +136,7 @@ proptest! {
             let mut buffer = Buffer::new(&ipv4_packet(source, B4, 17, word, &vec![host; units * 8]));
             let mut packet = buffer.packet();
             if let Ok(parsed) = parse_ipv4(&mut packet)
-                && let Ok(Some(piece)) = Arriving::ipv4(&packet, &parsed)
+                && let Ok(Some(piece)) = Arriving::ipv4(&packet, &parsed, None)
             {
                 let _ = reassembly.accept(&piece, now);
             }
@@ -243,7 +243,7 @@ fn a_datagram_crosses_the_gateway_in_fragments_both_ways() {
         let mut buffer = Buffer::new(&fragment4(offset, more, &bytes));
         let mut packet = buffer.packet();
         let parsed = parse_ipv4(&mut packet).unwrap();
-        let accepted = fragments.accept_ipv4(&packet, &parsed, SECOND, &mut room).unwrap();
+        let accepted = fragments.accept_ipv4(&packet, &parsed, None, SECOND, &mut room).unwrap();
         let Some((mut whole, parsed)) = accepted else { continue };
         let to = Rewrite::addresses(A6, B6);
         let translated = translate_4to6(&mut whole, &parsed, &to, &TranslateSettings::default()).unwrap();
@@ -286,7 +286,7 @@ fn the_same_addresses_behind_two_softwires_are_two_datagrams() {
         let mut buffer = Buffer::new(bytes);
         let mut packet = buffer.packet();
         let parsed = parse_ipv4(&mut packet).unwrap();
-        let whole = fragments.accept_inner(&packet, &parsed, softwire, 0, &mut room).unwrap();
+        let whole = fragments.accept_ipv4(&packet, &parsed, Some(softwire), 0, &mut room).unwrap();
         whole.map(|(packet, _)| packet.bytes()[20..].to_vec())
     };
     let datagram = |length| udp(length, &[A4.octets(), B4.octets()].concat());
@@ -319,7 +319,7 @@ fn pieces_that_come_by_several_workers_meet() {
                     let mut buffer = Buffer::new(&bytes);
                     let mut packet = buffer.packet();
                     let parsed = parse_ipv4(&mut packet).unwrap();
-                    let whole = fragments.accept_ipv4(&packet, &parsed, SECOND, &mut room).unwrap();
+                    let whole = fragments.accept_ipv4(&packet, &parsed, None, SECOND, &mut room).unwrap();
                     if let Some((whole, _)) = whole {
                         assert_eq!(whole.bytes()[20..], payload[..]);
                         put_together.lock().unwrap().push(identification);

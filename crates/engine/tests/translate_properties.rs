@@ -249,7 +249,7 @@ fn datagrams_of_a_super_packet_are_cut_and_fragmented() {
                 (if parsed.is_piece() { bytes } else { Some(packet.bytes().to_vec()) }, 40)
             } else {
                 let parsed = parse_ipv4(packet).unwrap();
-                let whole = fragments.accept_ipv4(packet, &parsed, 0, &mut room).unwrap();
+                let whole = fragments.accept_ipv4(packet, &parsed, None, 0, &mut room).unwrap();
                 let bytes = whole.map(|(whole, _)| whole.bytes().to_vec());
                 (if parsed.is_piece() { bytes } else { Some(packet.bytes().to_vec()) }, 20)
             };

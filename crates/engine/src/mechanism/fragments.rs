@@ -30,8 +30,8 @@ impl Fragments {
         Self { secret: Secret([!secret[0], secret[1]]), shelves: (0..workers.max(1)).map(shelf).collect() }
     }
 
-    /// Takes an IPv4 fragment at the moment `now` (nanoseconds). Gives the datagram, in `room`, if it was the
-    /// last one missing.
+    /// Takes an IPv4 fragment at the moment `now` (nanoseconds), one that came out of the softwire from `softwire` or
+    /// none. Gives the datagram, in `room`, if it was the last one missing.
     ///
     /// # Errors
     /// As [`Reassembly::accept`] and [`Complete::into_ipv4`].
@@ -39,26 +39,11 @@ impl Fragments {
         &self,
         packet: &Packet<'_>,
         parsed: &Parsed<Ipv4Addr>,
+        softwire: Option<Ipv6Addr>,
         now: u64,
         room: &'r mut Room,
     ) -> Result<Option<(Packet<'r>, Parsed<Ipv4Addr>)>, DropReason> {
-        let complete = self.accept(Arriving::ipv4(packet, parsed)?, now)?;
-        complete.map(|complete| complete.into_ipv4(room)).transpose()
-    }
-
-    /// As [`accept_ipv4`](Self::accept_ipv4), for a fragment that came out of the softwire from `softwire`.
-    ///
-    /// # Errors
-    /// As [`accept_ipv4`](Self::accept_ipv4).
-    pub fn accept_inner<'r>(
-        &self,
-        packet: &Packet<'_>,
-        parsed: &Parsed<Ipv4Addr>,
-        softwire: Ipv6Addr,
-        now: u64,
-        room: &'r mut Room,
-    ) -> Result<Option<(Packet<'r>, Parsed<Ipv4Addr>)>, DropReason> {
-        let complete = self.accept(Arriving::inner(packet, parsed, softwire)?, now)?;
+        let complete = self.accept(Arriving::ipv4(packet, parsed, softwire)?, now)?;
         complete.map(|complete| complete.into_ipv4(room)).transpose()
     }
 

@@ -167,40 +167,22 @@ pub struct Arriving<'a> {
 }
 
 impl<'a> Arriving<'a> {
-    /// An IPv4 packet; `None` if it is no piece of one.
+    /// An IPv4 packet; `None` if it is no piece of one. Hosts behind different softwires may have the same addresses: the
+    /// fragments of one that came out of a softwire are kept apart by where that comes from.
     ///
     /// # Errors
     /// [`DropReason::Malformed`] if it was not parsed as it lies there.
-    pub fn ipv4(packet: &'a Packet<'_>, parsed: &Parsed<Ipv4Addr>) -> Result<Option<Self>, DropReason> {
-        let (source, destination) = (parsed.source.to_bits().into(), parsed.destination.to_bits().into());
-        Self::ipv4_as(packet, parsed, (source, destination, 4))
-    }
-
-    /// As [`ipv4`](Self::ipv4), for a packet that came out of the softwire from `softwire`. Hosts behind different
-    /// softwires may have the same addresses; their fragments are kept apart.
-    ///
-    /// # Errors
-    /// As [`ipv4`](Self::ipv4).
-    pub fn inner(
+    pub fn ipv4(
         packet: &'a Packet<'_>,
         parsed: &Parsed<Ipv4Addr>,
-        softwire: Ipv6Addr,
+        softwire: Option<Ipv6Addr>,
     ) -> Result<Option<Self>, DropReason> {
-        let inner = u128::from(parsed.source.to_bits()) << 32 | u128::from(parsed.destination.to_bits());
-        Self::ipv4_as(packet, parsed, (softwire.to_bits(), inner, IPV4_IN_IPV6))
-    }
-
-    fn ipv4_as(
-        packet: &'a Packet<'_>,
-        parsed: &Parsed<Ipv4Addr>,
-        (source, destination, version): (u128, u128, u8),
-    ) -> Result<Option<Self>, DropReason> {
-        let Some(fragment) = parsed.fragment.filter(|fragment| fragment.is_piece()) else { return Ok(None) };
-        let protocol = parsed.protocol.0;
-        let key = Key { source, destination, identification: fragment.identification, protocol, version };
-        let (front, payload) =
-            packet.bytes().split_at_checked(parsed.transport_offset.into()).ok_or(DropReason::Malformed)?;
-        Ok(Some(Self { key, fragment, front, header: front.len(), protocol, payload }))
+        let (source, destination) = (u128::from(parsed.source.to_bits()), u128::from(parsed.destination.to_bits()));
+        let ends = match softwire {
+            None => (source, destination, 4),
+            Some(softwire) => (softwire.to_bits(), source << 32 | destination, IPV4_IN_IPV6),
+        };
+        Self::of(packet, parsed, ends)
     }
 
     /// An IPv6 packet; `None` if it is no piece of one.
@@ -208,17 +190,22 @@ impl<'a> Arriving<'a> {
     /// # Errors
     /// As [`ipv4`](Self::ipv4).
     pub fn ipv6(packet: &'a Packet<'_>, parsed: &Parsed<Ipv6Addr>) -> Result<Option<Self>, DropReason> {
+        Self::of(packet, parsed, (parsed.source.to_bits(), parsed.destination.to_bits(), 6))
+    }
+
+    fn of<A>(
+        packet: &'a Packet<'_>,
+        parsed: &Parsed<A>,
+        (source, destination, version): (u128, u128, u8),
+    ) -> Result<Option<Self>, DropReason> {
         let Some(fragment) = parsed.fragment.filter(|fragment| fragment.is_piece()) else { return Ok(None) };
-        let key = Key {
-            source: parsed.source.to_bits(),
-            destination: parsed.destination.to_bits(),
-            identification: fragment.identification,
-            protocol: 0,
-            version: 6,
-        };
         let (front, payload) =
             packet.bytes().split_at_checked(parsed.transport_offset.into()).ok_or(DropReason::Malformed)?;
-        Ok(Some(Self { key, fragment, front, header: ipv6::HEADER_LENGTH, protocol: parsed.protocol.0, payload }))
+        let (is_ipv6, protocol) = (version == 6, parsed.protocol.0);
+        let of_key = if is_ipv6 { 0 } else { protocol };
+        let key = Key { source, destination, identification: fragment.identification, protocol: of_key, version };
+        let header = if is_ipv6 { ipv6::HEADER_LENGTH } else { front.len() };
+        Ok(Some(Self { key, fragment, front, header, protocol, payload }))
     }
 }
 

@@ -148,7 +148,8 @@ pub(crate) fn with_whole(
     }
     // Taken out for as long as the datagram in it is worked on.
     let mut room = std::mem::take(&mut work.worker.inner);
-    let result = match work.fragments.accept_inner(&work.packet, inner, outer.source, work.now.0, &mut room) {
+    let softwire = Some(outer.source);
+    let result = match work.fragments.accept_ipv4(&work.packet, inner, softwire, work.now.0, &mut room) {
         Ok(None) => Ok(Verdict::Hold),
         Ok(Some((whole, parsed))) => then(&parsed, &mut work.on(whole)).map_err(Refusal::silence),
         Err(reason) => Err(reason.into()),
