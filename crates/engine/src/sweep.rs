@@ -2,6 +2,8 @@
 //! TRANS, to be probed. One that was reset from outside is probed too (RFC 7857 section 2.2): if the
 //! host inside answers that it is open, the RST was not the other end's.
 
+use std::sync::Arc;
+
 use tombolo_tables::binding::{Binding, BindingId, flags};
 use tombolo_tables::session::{DOUBTED, Session, Sweep};
 use tombolo_tables::subscriber::Subscriber;
@@ -20,7 +22,7 @@ pub struct Expiry {
     pub times: Times,
     /// Where there are copies of what other nodes of a cluster have: only its owner lets a binding expire, as long as
     /// there is one.
-    cluster: Option<Plan>,
+    cluster: Option<Arc<Plan>>,
     /// Sessions removed.
     pub sessions: u64,
     /// Bindings removed.
@@ -40,15 +42,15 @@ impl Expiry {
     #[must_use]
     pub fn new(plan: &Plan) -> Self {
         let mut expiry = Self::default();
-        expiry.follow(plan);
+        expiry.follow(&Arc::new(plan.clone()));
         expiry
     }
 
     /// From now on `plan` is in force.
-    pub fn follow(&mut self, plan: &Plan) {
+    pub fn follow(&mut self, plan: &Arc<Plan>) {
         self.times = plan.times;
         let has_copies = plan.cluster.as_deref().is_some_and(|cluster| !cluster.slices().is_empty());
-        self.cluster = has_copies.then(|| plan.clone());
+        self.cluster = has_copies.then(|| Arc::clone(plan));
     }
 
     /// The cluster, and the slice of an outside address, if another node owns that.
