@@ -24,7 +24,8 @@
 //!   netns add` does, so that `ip netns exec` finds them), everything else goes through netlink.
 //! - Nothing is ever created in the caller's own network namespace, not even for a moment.
 //! - A lab goes away on drop, on panic, and on SIGINT, SIGTERM and SIGHUP ([`registry`]); after
-//!   SIGKILL its processes die with their parent, and [`remove_stale`] removes the namespaces.
+//!   SIGKILL its processes die with their parent, and [`remove_stale`] removes the namespaces, and what was pinned in
+//!   the BPF file system.
 //! - Nothing sleeps for luck: what has to become true is polled ([`wait_until`]) or awaited with a
 //!   time limit.
 
@@ -43,6 +44,7 @@ mod log;
 mod namespace;
 mod offload;
 mod peers;
+mod pins;
 mod prefix;
 mod process;
 pub mod registry;

@@ -21,7 +21,7 @@ use nix::{
     sched::{CloneFlags, setns, unshare},
 };
 
-use crate::{LabError, groups::ProcessGroups};
+use crate::{LabError, groups::ProcessGroups, pins};
 
 /// Where namespaces have their names.
 pub(crate) const DIRECTORY: &str = "/run/netns";
@@ -146,28 +146,14 @@ impl Namespace {
     }
 }
 
-/// Removes what gateways in namespace number `inode` that were killed have left in the kernel.
-/// Links go before maps.
-fn remove_fast_paths(inode: u64) {
-    let entries = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
-    let is_theirs = |path: &PathBuf| path.to_string_lossy().ends_with(&format!("@{inode}"));
-    for directory in entries(Path::new("/sys/fs/bpf/tombolo")).filter(is_theirs) {
-        let mut pins: Vec<PathBuf> = entries(&directory).collect();
-        pins.sort_by_key(|path| !path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("link-")));
-        // What cannot be removed takes memory until the next start of the system, and nothing
-        // worse.
-        pins.iter().for_each(|pin| drop(fs::remove_file(pin)));
-        let _ = fs::remove_dir(&directory);
-    }
-}
-
 /// Unmounts and removes a namespace's name. The namespace itself goes when the last process and
 /// descriptor in it go.
 pub(crate) fn remove(name: &str) -> Result<(), LabError> {
     let path = path_of(name);
     if let Ok(file) = fs::metadata(&path) {
-        remove_fast_paths(file.ino());
+        pins::remove_of_gateways(file.ino());
     }
+    pins::remove_named(name);
     match umount2(&path, MntFlags::MNT_DETACH) {
         // EINVAL: a file that nothing is mounted on, left over from a creation that was killed
         // halfway.

@@ -26,7 +26,7 @@ use signal_hook::{
     low_level::emulate_default_handler,
 };
 
-use crate::{LabError, groups::ProcessGroups, interruption::interrupt, namespace};
+use crate::{LabError, groups::ProcessGroups, interruption::interrupt, namespace, pins};
 
 /// Where labs leave their records.
 const RECORDS: &str = "/run/tombolo/labs";
@@ -243,6 +243,7 @@ fn remove_recorded(record: &LabRecord) -> Result<(), LabError> {
         kill_inhabitants(&namespace::path_of(&node.namespace));
         namespace::remove(&node.namespace)?;
     }
+    pins::remove_named(&record.id);
     let failed = |e| LabError::system(format!("remove the files of {}", record.id), e);
     unless_absent(fs::remove_dir_all(directory_of(&record.id))).map_err(failed)?;
     unless_absent(fs::remove_file(record_path(&record.id))).map_err(failed)

@@ -6,7 +6,7 @@ use std::{
     fs,
     io::{BufRead as _, BufReader, Write as _},
     net::{TcpListener, TcpStream, UdpSocket},
-    path::Path,
+    path::{Path, PathBuf},
     process::Stdio,
     time::{Duration, Instant},
 };
@@ -16,7 +16,7 @@ use nix::{
     unistd::Pid,
 };
 use tombolo_lab::{
-    Lab, LabError, Offload, Peer, Topology, list, remove_named, remove_stale, skip_without, topology, wait_until,
+    Lab, LabError, Offload, Peer, Topology, list, remove_named, remove_stale, skip, skip_without, topology, wait_until,
 };
 
 fn ping(lab: &Lab, from: &str, to: &str, more: &[&str]) -> Result<String, LabError> {
@@ -188,6 +188,37 @@ fn a_named_lab_stays_until_it_is_removed() {
     assert!(remove_named(&name).unwrap());
     assert!(!remove_named(&name).unwrap());
     assert_eq!(remains(&record.id), [""; 0]);
+}
+
+/// As a gateway, a test or a benchmark leaves it that was killed with `kill -9`.
+#[test]
+fn what_was_pinned_in_a_lab_goes_with_it_and_nothing_else() {
+    const NAME: &str = "what_was_pinned_in_a_lab_goes_with_it_and_nothing_else";
+    if skip_without(NAME, &["ping"]) {
+        return;
+    }
+    if !fs::read_to_string("/proc/self/mounts").unwrap().contains(" /sys/fs/bpf bpf ") {
+        return skip(NAME, "the BPF file system is not mounted");
+    }
+    let (mut holder, id, inside) = start_holder();
+    let namespace = fs::metadata(format!("/run/netns/{id}-gateway")).unwrap();
+    let number = std::os::unix::fs::MetadataExt::ino(&namespace);
+    let made = |names: [String; 3]| {
+        let pins = names.map(|name| Path::new("/sys/fs/bpf").join(name));
+        pins.iter().for_each(|path| fs::create_dir_all(path).unwrap());
+        pins
+    };
+    let own = made([id.clone(), format!("{id}-gateway"), format!("tombolo/tombolo@{number}")]);
+    let others = made([format!("{id}0"), format!("tombolo/{id}"), format!("tombolo/tombolo@0{number}0")]);
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    wait_until("the process inside to end", Duration::from_secs(5), || gone(inside)).unwrap();
+    remove_stale(false).unwrap();
+    assert_eq!(remains(&id), [""; 0]);
+    let are_there = |pins: &[PathBuf; 3]| pins.each_ref().map(|path| path.exists());
+    let found = (are_there(&own), are_there(&others));
+    others.iter().for_each(|path| fs::remove_dir(path).unwrap());
+    assert_eq!(found, ([false; 3], [true; 3]));
 }
 
 #[test]
