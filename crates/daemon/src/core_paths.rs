@@ -2,7 +2,8 @@
 //! more. Where it does not, what is redirected whole stands still, and nobody hears of it.
 //!
 //! Each node that serves is asked to send back a small echo and one of full size, at its locator, where its gateway
-//! answers. Who answers the small one alone is behind a path that is too narrow.
+//! answers. Who answers the small one alone is behind a path that is too narrow. A node that starts announces nothing before
+//! it knows, unless there is nobody to ask: whoever is left alone has to serve.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -19,6 +20,12 @@ const PERIOD: Duration = Duration::from_secs(2);
 const SOON: Duration = Duration::from_millis(200);
 /// So many full ones in a row are lost on a narrow path; one may be on any.
 const IN_A_ROW: u8 = 3;
+/// So often in a row a node is asked in vain, about three seconds: its gateway may be dead and its route not gone yet, or
+/// its host be busy.
+const IN_VAIN: u8 = 10;
+/// How long a node that starts looks for others that it can try the network with, from when it has its routes: sessions
+/// of BGP come up one after the other, some seconds apart.
+const ALONE: Duration = Duration::from_secs(5);
 
 /// The paths to the other nodes.
 #[derive(Debug)]
@@ -29,11 +36,33 @@ pub(crate) struct CorePaths {
     size: u16,
     /// Of the last requests.
     number: u16,
-    /// By number of the node.
-    lost: Vec<u8>,
-    /// Who was asked last, and when to ask the same ones again.
-    asked: Vec<usize>,
+    /// By number of the node; none to those that were not asked last, since they do not serve.
+    paths: Vec<Option<Path>>,
+    /// When to ask the same ones again.
     due: Instant,
+}
+
+/// What is known of the paths to all nodes that serve.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Known {
+    /// They carry full packets, as far as there is an answer.
+    Wide,
+    /// One of them does not.
+    Narrow,
+    /// Not of each yet.
+    Doubtful,
+    /// Nothing: no node serves, or none answers.
+    Nothing,
+}
+
+/// The path to a node that serves.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Path {
+    has_answered: bool,
+    /// Full echoes in a row that were lost where the small ones came back.
+    lost: u8,
+    /// How often in a row nothing came back.
+    in_vain: u8,
 }
 
 /// Which echoes of a node came back.
@@ -52,7 +81,7 @@ impl CorePaths {
                 "nobody tries whether the network between the nodes carries {size} bytes: a raw socket: {error}"
             );
         }
-        Self { probe: probe.ok(), size, number: 0, lost: vec![0; nodes], asked: Vec::new(), due: Instant::now() }
+        Self { probe: probe.ok(), size, number: 0, paths: vec![None; nodes], due: Instant::now() }
     }
 
     /// Bytes of a full packet.
@@ -67,7 +96,7 @@ impl CorePaths {
     pub(crate) fn look(&mut self, nodes: &[Node], serve: impl Fn(usize) -> bool) -> io::Result<()> {
         let Some(probe) = &self.probe else { return Ok(()) };
         let asked: Vec<usize> = (0..nodes.len()).filter(|number| serve(*number)).collect();
-        if Instant::now() < self.due && asked.iter().all(|node| self.asked.contains(node)) {
+        if Instant::now() < self.due && asked.iter().all(|node| self.paths[*node].is_some()) {
             return Ok(());
         }
         self.number = self.number.wrapping_add(1);
@@ -83,11 +112,10 @@ impl CorePaths {
                 self.note(nodes, echoed, &mut came);
             }
         }
-        for (node, lost) in self.lost.iter_mut().enumerate() {
-            *lost = if asked.contains(&node) { lost_after(*lost, came[node]) } else { 0 };
+        for (node, path) in self.paths.iter_mut().enumerate() {
+            *path = asked.contains(&node).then(|| path.unwrap_or_default().after(came[node]));
         }
-        self.asked = asked;
-        self.due = Instant::now() + if self.are_in_doubt() { SOON } else { PERIOD };
+        self.due = Instant::now() + if self.known() == Known::Doubtful { SOON } else { PERIOD };
         Ok(())
     }
 
@@ -101,21 +129,66 @@ impl CorePaths {
 
     /// The nodes behind paths that are too narrow.
     pub(crate) fn narrow(&self) -> impl Iterator<Item = usize> {
-        (0..self.lost.len()).filter(|node| self.lost[*node] >= IN_A_ROW)
+        (0..self.paths.len()).filter(|node| self.paths[*node].is_some_and(|path| path.is_narrow()))
     }
 
-    /// True if it is not known of each path yet.
-    pub(crate) fn are_in_doubt(&self) -> bool {
-        self.lost.iter().any(|lost| (1..IN_A_ROW).contains(lost))
+    /// What is known of all of them.
+    pub(crate) fn known(&self) -> Known {
+        // Who cannot try them does not wait for what he will not know.
+        if self.probe.is_none() { Known::Wide } else { Known::of(self.paths.iter().flatten()) }
     }
 }
 
-/// How many full echoes in a row were lost, with these: a node that answers neither says nothing of the path.
-fn lost_after(before: u8, echoes: Echoes) -> u8 {
-    match echoes {
-        Echoes { full: true, .. } => 0,
-        Echoes { small: true, .. } => before.saturating_add(1),
-        Echoes { .. } => before,
+impl Known {
+    fn of<'p>(paths: impl Iterator<Item = &'p Path> + Clone) -> Self {
+        if paths.clone().any(Path::is_narrow) {
+            Self::Narrow
+        } else if paths.clone().any(Path::is_in_doubt) {
+            Self::Doubtful
+        } else if paths.clone().any(|path| path.has_answered) {
+            Self::Wide
+        } else {
+            Self::Nothing
+        }
+    }
+}
+
+impl Path {
+    /// With these echoes. A node that answers neither says nothing of the path.
+    fn after(self, echoes: Echoes) -> Self {
+        match echoes {
+            Echoes { full: true, .. } => Self { has_answered: true, lost: 0, in_vain: 0 },
+            Echoes { small: true, .. } => Self { has_answered: true, lost: self.lost.saturating_add(1), in_vain: 0 },
+            Echoes { .. } => Self { in_vain: self.in_vain.saturating_add(1), ..self },
+        }
+    }
+
+    fn is_narrow(&self) -> bool {
+        self.lost >= IN_A_ROW
+    }
+
+    fn is_in_doubt(&self) -> bool {
+        let is_known = self.has_answered && !(1..IN_A_ROW).contains(&self.lost);
+        !is_known && self.in_vain < IN_VAIN
+    }
+}
+
+/// Whether a node that starts has tried what it can.
+#[derive(Debug, Default)]
+pub(crate) struct Trial {
+    /// Since when nothing else is in the way.
+    since: Option<Instant>,
+}
+
+impl Trial {
+    /// True if the node may announce its services, of which this is known, and which has the routes that it needs.
+    pub(crate) fn allows(&mut self, known: Known, now: Instant) -> bool {
+        let since = *self.since.get_or_insert(now);
+        match known {
+            Known::Wide => true,
+            Known::Narrow | Known::Doubtful => false,
+            Known::Nothing => now.saturating_duration_since(since) >= ALONE,
+        }
     }
 }
 
@@ -123,13 +196,49 @@ fn lost_after(before: u8, echoes: Echoes) -> u8 {
 mod tests {
     use super::*;
 
+    fn after(all: &[(bool, bool)]) -> Path {
+        all.iter().fold(Path::default(), |path, (small, full)| path.after(Echoes { small: *small, full: *full }))
+    }
+
     #[test]
     fn a_path_is_narrow_when_small_ones_alone_come_back_again_and_again() {
-        let echoes = |small, full| Echoes { small, full };
-        let after = |all: &[Echoes]| all.iter().fold(0, |lost, echoes| lost_after(lost, *echoes));
-        assert_eq!(after(&[echoes(true, false); 3]), IN_A_ROW);
-        assert_eq!(after(&[echoes(true, false), echoes(false, false), echoes(true, false)]), 2);
-        assert_eq!(after(&[echoes(true, false), echoes(true, false), echoes(false, true)]), 0);
-        assert_eq!(after(&[echoes(true, false); 300]), u8::MAX);
+        assert!(after(&[(true, false); 3]).is_narrow());
+        let twice = after(&[(true, false), (false, false), (true, false)]);
+        assert!(!twice.is_narrow() && twice.is_in_doubt());
+        let wide = after(&[(true, false), (true, false), (false, true)]);
+        assert!(!wide.is_narrow() && !wide.is_in_doubt());
+        assert_eq!(after(&[(true, false); 300]).lost, u8::MAX);
+    }
+
+    #[test]
+    fn a_node_that_does_not_answer_is_in_doubt_and_not_for_ever() {
+        let silent = [(false, false); IN_VAIN as usize];
+        assert!(Path::default().is_in_doubt() && after(&silent[1..]).is_in_doubt());
+        assert!(!after(&silent).is_in_doubt() && !after(&[&[(true, false)][..], &silent].concat()).is_in_doubt());
+        assert!(!after(&[(true, true), (false, false)]).is_in_doubt());
+    }
+
+    #[test]
+    fn a_node_announces_nothing_before_it_has_tried_the_paths_and_alone_it_serves() {
+        let silent = after(&[(false, false); IN_VAIN as usize]);
+        let [fresh, narrow, wide] = [after(&[]), after(&[(true, false); 3]), after(&[(true, true)])];
+        let known = |paths: &[Path]| Known::of(paths.iter());
+        assert_eq!([known(&[]), known(&[silent])], [Known::Nothing; 2]);
+        assert_eq!([known(&[wide, fresh]), known(&[silent, fresh])], [Known::Doubtful; 2]);
+        assert_eq!([known(&[wide, narrow]), known(&[wide, silent])], [Known::Narrow, Known::Wide]);
+
+        let begin = Instant::now();
+        let at = |seconds| begin + Duration::from_secs(seconds);
+        // The others' routes are gone when it starts, and come back.
+        let mut trial = Trial::default();
+        assert!(!trial.allows(Known::Nothing, at(0)) && !trial.allows(Known::Nothing, at(4)));
+        assert!(!trial.allows(Known::Doubtful, at(5)) && !trial.allows(Known::Narrow, at(100)));
+        assert!(trial.allows(Known::Wide, at(101)));
+        // Nobody else is there, or answers.
+        for first in [Known::Nothing, Known::Doubtful] {
+            let mut trial = Trial::default();
+            assert!(!trial.allows(first, at(0)) && !trial.allows(Known::Nothing, at(4)));
+            assert!(trial.allows(Known::Nothing, at(5)));
+        }
     }
 }

@@ -14,7 +14,7 @@ use tombolo_io::host::{Host, PresenceWatch};
 use tombolo_io::worker::StopSignal;
 
 use crate::copies::Copies;
-use crate::core_paths::CorePaths;
+use crate::core_paths::{CorePaths, Known, Trial};
 use crate::provision::redirects;
 use crate::running::Running;
 use crate::threads::{self, Guarded};
@@ -86,7 +86,8 @@ impl Peers {
         let running = Arc::clone(running);
         let follow = move || {
             let known = vec![Presence::Gone; cluster.nodes().len()];
-            Follower { running, cluster, needs, known, host, paths, has_served: false }.follow(&watch, &stop);
+            let trial = Trial::default();
+            Follower { running, cluster, needs, known, host, paths, trial, has_served: false }.follow(&watch, &stop);
         };
         Ok(Some(Self(threads::spawn(guarded, follow)?)))
     }
@@ -106,6 +107,7 @@ struct Follower {
     known: Vec<Presence>,
     host: Host,
     paths: CorePaths,
+    trial: Trial,
     /// It has announced the services. From then on a narrow path is a fault and no reason to withdraw what others
     /// reach.
     has_served: bool,
@@ -118,7 +120,7 @@ impl Follower {
             tombolo_io::fault::trip("thread-peers");
             if Instant::now() >= due {
                 self.look_at_others();
-                let is_settled = self.look_at_oneself() && !self.paths.are_in_doubt();
+                let is_settled = self.look_at_oneself() && self.paths.known() != Known::Doubtful;
                 due = Instant::now() + if is_settled { PERIOD } else { WAIT };
             }
             if watch.wait(WAIT).unwrap_or(true) {
@@ -165,10 +167,9 @@ impl Follower {
         }
     }
 
-    /// True if what other nodes have to serve would not reach them.
-    fn is_cut_off(&self) -> bool {
-        let is_unknown = self.paths.narrow().next().is_some() || self.paths.are_in_doubt();
-        !self.has_served && is_unknown && !self.cluster.slices().is_empty()
+    /// Whether what other nodes have to serve would reach them, as far as that can be known. Asked when the routes are there.
+    fn reaches_others(&mut self) -> bool {
+        self.has_served || self.cluster.slices().is_empty() || self.trial.allows(self.paths.known(), Instant::now())
     }
 
     /// Announces the services while what comes can go on. False if that is to be done again: the gateway still starts.
@@ -176,10 +177,12 @@ impl Follower {
         let host = &mut self.host;
         let missing: Vec<String> =
             self.needs.iter().filter(|prefix| !host.reaches(**prefix)).map(ToString::to_string).collect();
-        let is_ready = missing.is_empty() && !self.is_cut_off();
+        let is_routed = missing.is_empty();
+        // Both begin when the routes are there, and go on side by side.
         let is_awaiting =
-            is_ready && !self.has_served && self.running.copies.as_deref().is_some_and(Copies::are_awaited);
-        let is_connected = is_ready && !is_awaiting;
+            is_routed && !self.has_served && self.running.copies.as_deref().is_some_and(Copies::are_awaited);
+        let is_cut_off = is_routed && !self.reaches_others();
+        let is_connected = is_routed && !is_awaiting && !is_cut_off;
         let is_settled = !self.cluster.set_connected(is_connected) || self.running.announce();
         if !is_settled {
             self.cluster.set_connected(!is_connected);
@@ -193,8 +196,14 @@ impl Follower {
                 if self.has_served { "what is redirected there in full size is lost" } else { "nothing is announced" };
             format!("{what}: packets of {size} bytes do not reach node {}; see core_mtu in [cluster]", node.name)
         });
-        let awaiting = is_awaiting.then(|| "nothing is announced: backups give back what was lost here".to_owned());
-        self.running.health.set(PART, missing.iter().map(lacks).chain(narrow).chain(awaiting).collect());
-        is_settled && !is_awaiting
+        let untried = match self.paths.known() {
+            Known::Nothing => "no other node is seen yet with which the network between them can be tried",
+            _ => "the network between the nodes is being tried",
+        };
+        let untried = (is_cut_off && self.paths.known() != Known::Narrow).then_some(untried);
+        let awaiting = is_awaiting.then_some("backups give back what was lost here");
+        let waiting = untried.into_iter().chain(awaiting).map(|why| format!("nothing is announced: {why}"));
+        self.running.health.set(PART, missing.iter().map(lacks).chain(narrow).chain(waiting).collect());
+        is_settled && !is_awaiting && !is_cut_off
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long is waited for word from a backup, from when this node could serve otherwise. To one that is there is a
+/// How long is waited for word from a backup, from when this node has its routes. To one that is there is a
 /// connection within less; two nodes that start at the same time wait for each other's processes.
 const LIMIT: Duration = Duration::from_secs(5);
 
@@ -28,7 +28,7 @@ impl Returns {
         Self(Mutex::new(backups.into_iter().map(|backup| (backup, None)).collect()))
     }
 
-    /// Whether it is better not to serve yet, where nothing else is in the way.
+    /// Whether it is better not to serve yet. Asked from when this node has its routes.
     #[must_use]
     pub fn are_awaited(&self) -> bool {
         self.are_awaited_at(Instant::now())
