@@ -30,6 +30,7 @@ const AFTR: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xaf, 0, 0, 0, 0, 1);
 const OWNER: usize = 0;
 const BACKUP: usize = 1;
 const THIRD: usize = 2;
+const FIN: u8 = 1;
 const SYN: u8 = 2;
 const ACK: u8 = 16;
 
@@ -396,6 +397,27 @@ fn only_the_owner_lets_a_binding_expire_and_who_acts_begins_its_time_anew() {
     assert_eq!(sweep(&world, 50_200), (120, 60), "UDP has five minutes");
     assert_eq!(sweep(&world, 50_400), (60, 60), "connections have two hours");
     assert_eq!(sweep(&world, 58_000), (0, 0));
+}
+
+#[test]
+fn a_connection_that_has_ended_at_the_owner_is_not_taken_over_as_an_open_one() {
+    let mut world = World::new(PORTS);
+    for host in KINDS.map(|kind| Host(kind, 1)) {
+        let endpoint = world.open(host, 6000);
+        world.copy();
+        let is_open = |world: &World| {
+            let backup = &world.nodes.0[BACKUP];
+            let (_, found) = backup.tables.find_inside(&host.key(backup, 6000, 6)).unwrap();
+            found.flags & flags::RESUMED != 0
+        };
+        assert!(is_open(&world), "{host:?}");
+        world.by_owner(&host.segment(6000, FIN | ACK));
+        world.copy();
+        assert!(is_open(&world), "{host:?}: one side has closed it");
+        world.by_owner(&segment_ipv4(SERVER, endpoint, FIN | ACK));
+        world.copy();
+        assert!(!is_open(&world), "{host:?}");
+    }
 }
 
 #[test]

@@ -22,7 +22,8 @@ struct PeerRow<'p> {
     redirected_to: u64,
     /// Packets that it has sent here.
     redirected_by: u64,
-    /// How the copy of this node's slices stands that it has: `none`, `broken`, `copying` or `complete`.
+    /// How the copy of this node's slices stands that it has: `none`, `broken`, `returning`, `copying` or
+    /// `complete`.
     copy_there: &'static str,
     /// Records of which that copy is behind.
     pending: u64,
