@@ -203,7 +203,6 @@ fn is_later(error: &io::Error) -> bool {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 mod tests {
     use std::net::{Ipv4Addr, TcpListener};
 
