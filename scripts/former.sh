@@ -12,6 +12,8 @@ export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_OPT_LEVEL=0 CARGO_PROFILE_DEV_DEBUG
 if [ $# -eq 0 ]; then
     # A wrapper for our own crates, for which cargo keeps what it makes apart: those of others serve both.
     RUSTC_WORKSPACE_WRAPPER="$PWD/scripts/other-layout.sh" cargo build -p tombolo --no-default-features >&2
+    # Of a run that was cut short it may be the same file, which mv refuses.
+    rm -f "$target/former/other-layout"
     mv "$target/debug/tombolo" "$target/former/other-layout"
     echo "$target/former/other-layout"
 else
@@ -20,6 +22,7 @@ else
     git worktree add --detach "$tree" "$1" >&2
     cargo build --manifest-path "$tree/Cargo.toml" -p tombolo --target-dir "$target/former/build" >&2
     version=$(git rev-parse --short "$1")
+    rm -f "$target/former/$version"
     mv "$target/former/build/debug/tombolo" "$target/former/$version"
     echo "$target/former/$version"
 fi

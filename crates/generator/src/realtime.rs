@@ -253,7 +253,10 @@ mod tests {
                 }
                 assert_eq!(text(), wanted, "{signal}");
             };
-            let mut child = Command::new(std::env::current_exe().unwrap())
+            // Of a shell's background these tests inherit that SIGINT is ignored.
+            let mut child = Command::new("env")
+                .arg("--default-signal=INT,TERM")
+                .arg(std::env::current_exe().unwrap())
                 .args(["--exact", "realtime::tests::lifted_until_killed"])
                 .env(LIFTED, file.path())
                 .stdout(Stdio::null())
@@ -265,7 +268,14 @@ mod tests {
             // The whole group, as a terminal's Ctrl-C; the shell waits on all the same.
             let group = if signal == "-KILL" { child.id().to_string() } else { format!("-{}", child.id()) };
             assert!(Command::new("kill").args([signal, "--", &group]).status().unwrap().success());
-            child.wait().unwrap();
+            let until = Instant::now() + Duration::from_secs(20);
+            while child.try_wait().unwrap().is_none() {
+                if Instant::now() > until {
+                    child.kill().unwrap();
+                    panic!("{signal} did not end the process");
+                }
+                std::thread::sleep(Duration::from_millis(2));
+            }
             waits_for("950000\n");
         }
     }

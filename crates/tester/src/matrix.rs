@@ -52,13 +52,13 @@ impl MatrixPlan {
         burst_seconds: 0.05,
         burst_repetitions: 1,
         overload_seconds: 0.4,
-        reset_seconds: 2.0,
+        reset_seconds: 1.5,
         loss_step_percent: 20,
         flows_step: 1 << 32,
         // Nothing is certain here, so nothing is made sure of.
         verify_failures: 0,
         repeat_invalid: 1,
-        drain_ms: 100,
+        drain_ms: 60,
         short_trials: 3,
         ..Effort::QUICK
     };
