@@ -274,6 +274,8 @@ impl SeriesPlan {
                 }
                 procedure => forecast::seconds_of(procedure, &self.effort, filling),
             };
+            let is_found = self.procedure.rests_on_throughput() && station.known.throughput.is_some();
+            let first = if is_found { 0.0 } else { first };
             forecast.measurements += missing;
             forecast.seconds += f64::from(missing) * each + if missing > 0 { first } else { 0.0 };
             forecast.memory_bytes += station.bench.memory_bytes();

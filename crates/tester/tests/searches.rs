@@ -143,6 +143,20 @@ fn the_capacity_of_a_table_that_forgets_is_not_measured() {
     assert!(refused.contains("forgets UDP connections after 2 s"), "{refused}");
 }
 
+/// A gateway without a limit of connections that loses one frame of fifty: whatever number is offered, some are missing.
+#[test]
+fn losses_that_do_not_depend_on_the_number_are_no_capacity() {
+    let flows = Flows::sessions(1000, 10);
+    let opened = bench_as("faulty:state=1,loss=50", Technology::Forward4, Technology::Nat44, flows);
+    let Some(mut bench) = opened else { return };
+    let mut known = Known { fill_rate: Some(20_000), ..Known::default() };
+    let measured = Procedure::Capacity.measure(&mut bench, &mut known, &mut Silent).unwrap();
+    println!("{measured:?}");
+    let kept = measured[0].value.unwrap();
+    assert!((9_000.0..9_900.0).contains(&kept) && measured[0].bound == Some(Bound::AtLeast), "{measured:?}");
+    assert!(format!("{measured:?}").contains("offer them more slowly"), "{measured:?}");
+}
+
 #[test]
 fn each_point_of_a_scalability_series_has_its_own_marks() {
     let Some(mut bench) = bench("faulty:", Technology::Forward4, Flows::sessions(100, 100)) else { return };

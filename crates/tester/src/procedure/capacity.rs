@@ -4,7 +4,9 @@
 //! a gateway that keeps the first connections or the last ones, as many come back as the table
 //! holds. That is then proved: exactly as many, offered to an empty table, must all come back.
 //! Where they do not, the gateway gives up connections before its table is full (buckets that
-//! overflow, say), and a search finds the largest number that it keeps whole.
+//! overflow, say), and a search finds the largest number that it keeps whole. Where even a small part
+//! of them does not come back whole, it is the rate that loses frames and not the table: such a
+//! search would find a number without meaning, so the result is what was counted, as a lower bound.
 
 use std::time::Instant;
 
@@ -24,6 +26,11 @@ use crate::trial::{Trial, TrialPlan};
 /// machine loses frames, too.
 const ATTEMPTS: u32 = 3;
 
+/// The part of what a table kept that it must keep whole, or the rate is too high for a search.
+const SMALL_PART: u32 = 64;
+/// As many at least: fewer might pass between two losses.
+const SMALLEST_PART: u32 = 1000;
+
 /// Offers all tuples of the bench at a low rate, and finds how many are kept.
 ///
 /// # Errors
@@ -40,9 +47,15 @@ pub(super) fn measure(
     };
     let counted = offer(bench, rate, offered, observer)?;
     let full = counted.validated >= offered;
-    let (kept, method) = match full || keeps(bench, rate, counted.validated, observer)? {
-        true => (counted.validated, "counted, and proved by offering as many to an empty table"),
-        false => (search(bench, rate, counted.validated, observer)?, "searched: the largest number that is kept whole"),
+    let part = (counted.validated / SMALL_PART).max(SMALLEST_PART).min(counted.validated);
+    let is_proved = full || keeps(bench, rate, counted.validated, observer)?;
+    let is_too_fast = !is_proved && !keeps(bench, rate, part, observer)?;
+    let (kept, method) = match (is_proved, is_too_fast) {
+        (true, _) => (counted.validated, "counted, and proved by offering as many to an empty table"),
+        (false, true) => (counted.validated, "counted"),
+        (false, false) => {
+            (search(bench, rate, counted.validated, observer)?, "searched: the largest number that is kept whole")
+        }
     };
     let details = json!({
         "offered": offered, "rate": rate, "forwarded": counted.forwarded, "validated": counted.validated, "method": method,
@@ -50,9 +63,15 @@ pub(super) fn measure(
     });
     bench.gateway.flush()?;
     let measured = Measured::rate("connection table capacity", f64::from(kept), "connections", details);
-    let measured = match full {
-        true => measured.bounded(Bound::AtLeast, "all that were offered fit; offer more"),
-        false => measured,
+    let measured = match (full, is_too_fast) {
+        (true, _) => measured.bounded(Bound::AtLeast, "all that were offered fit; offer more"),
+        (false, true) => measured.bounded(
+            Bound::AtLeast,
+            format!(
+                "at {rate} connections/s {part} do not come back whole either; offer them more slowly (--fill-rate)"
+            ),
+        ),
+        (false, false) => measured,
     };
     Ok(vec![match counted.invalid {
         Some(why) if !full => measured.doubted(format!("the counting trial was invalid: {why}")),

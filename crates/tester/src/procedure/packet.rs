@@ -76,6 +76,12 @@ impl Procedure {
         Procedure::Mlrsearch,
     ];
 
+    /// Whether it begins with a search for the throughput, unless that is known.
+    pub(crate) fn rests_on_throughput(self) -> bool {
+        use Procedure::{BackToBack, Ipdv, Latency, Pdv, Recovery, Reset};
+        matches!(self, Latency | Pdv | Ipdv | BackToBack | Recovery | Reset)
+    }
+
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
