@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Reading one frame and finding everything that is wrong with it. Nothing of a frame is believed
- * before its UDP checksum is right; then the tag says which frame it is, and so what every other
+ * before its checksum of UDP or TCP is right; then the tag says which frame it is, and so what every other
  * field has to be.
  */
 #ifndef CHECK_H
@@ -12,12 +12,13 @@ struct arrival {
 	void *link;
 	void *ip;    /* outermost header */
 	void *inner; /* the IPv4 header, or 0 */
-	__u8 *udp;
+	__u8 *transport;
+	__u8 *tag;
 	__u8 kind;
 	__u8 hop_limit;
 	__u8 inner_hop_limit;
 	__u16 ip_bytes;
-	__u16 udp_offset; /* from the start of the frame */
+	__u16 transport_offset; /* from the start of the frame */
 };
 
 enum arrival_kind { ARRIVAL_TEST, ARRIVAL_ICMP, ARRIVAL_FOREIGN };
@@ -32,13 +33,23 @@ static __always_inline __u32 read32(const void *p)
 	return bpf_ntohl(*(const __u32 *)p);
 }
 
-/* The 26 bytes of UDP header and tag must be there. */
-static __always_inline int has_tag(__u8 *udp, void *end)
+/* The tag must be there, behind the header of UDP or TCP. That header's length is added, not asked
+ * for: a branch would double the paths that the verifier follows. The barrier keeps the compiler
+ * from adding it again for each field, as the verifier knows only this one sum to be in the frame.
+ */
+static __always_inline enum arrival_kind find_tag(struct arrival *a, const struct expectation *e,
+						  void *end)
 {
-	return udp + 8 + TAG_BYTES <= (__u8 *)end && read16(udp + 8) == TAG_MAGIC;
+	__u8 *tag = a->transport + (e->transport_bytes & 31);
+	barrier_var(tag);
+	a->tag = tag;
+	if (tag + TAG_BYTES > (__u8 *)end || read16(tag) != TAG_MAGIC)
+		return ARRIVAL_FOREIGN;
+	return ARRIVAL_TEST;
 }
 
-static __always_inline enum arrival_kind parse(void *data, void *end, struct arrival *a)
+static __always_inline enum arrival_kind parse(void *data, void *end, const struct expectation *e,
+					       struct arrival *a)
 {
 	__u8 *p = data;
 	if (data + 60 > end)
@@ -48,7 +59,7 @@ static __always_inline enum arrival_kind parse(void *data, void *end, struct arr
 	if (ether == 0x0800) {
 		if (p[23] == 1)
 			return ARRIVAL_ICMP;
-		if (p[14] != 0x45 || p[23] != 17 || (read16(p + 20) & 0x3fff))
+		if (p[14] != 0x45 || p[23] != e->protocol || (read16(p + 20) & 0x3fff))
 			return ARRIVAL_FOREIGN;
 		a->kind = KIND_IPV4;
 		a->ip = p + 14;
@@ -56,9 +67,9 @@ static __always_inline enum arrival_kind parse(void *data, void *end, struct arr
 		a->hop_limit = p[22];
 		a->inner_hop_limit = p[22];
 		a->ip_bytes = read16(p + 16);
-		a->udp_offset = 34;
-		a->udp = p + 34;
-		return has_tag(p + 34, end) ? ARRIVAL_TEST : ARRIVAL_FOREIGN;
+		a->transport_offset = 34;
+		a->transport = p + 34;
+		return find_tag(a, e, end);
 	}
 	if (ether != 0x86dd || data + 80 > end)
 		return ARRIVAL_FOREIGN;
@@ -67,26 +78,26 @@ static __always_inline enum arrival_kind parse(void *data, void *end, struct arr
 	a->ip = p + 14;
 	a->hop_limit = p[21];
 	a->ip_bytes = read16(p + 18) + 40;
-	if (p[20] == 17) {
+	if (p[20] == e->protocol) {
 		a->kind = KIND_IPV6;
 		a->inner = 0;
 		a->inner_hop_limit = 0;
-		a->udp_offset = 54;
-		a->udp = p + 54;
-		return has_tag(p + 54, end) ? ARRIVAL_TEST : ARRIVAL_FOREIGN;
+		a->transport_offset = 54;
+		a->transport = p + 54;
+		return find_tag(a, e, end);
 	}
-	if (p[20] != 4 || data + 100 > end || p[54] != 0x45 || p[63] != 17)
+	if (p[20] != 4 || data + 100 > end || p[54] != 0x45 || p[63] != e->protocol)
 		return ARRIVAL_FOREIGN;
 	a->kind = KIND_IPV4_IN_IPV6;
 	a->inner = p + 54;
 	a->inner_hop_limit = p[62];
-	a->udp_offset = 74;
-	a->udp = p + 74;
-	return has_tag(p + 74, end) ? ARRIVAL_TEST : ARRIVAL_FOREIGN;
+	a->transport_offset = 74;
+	a->transport = p + 74;
+	return find_tag(a, e, end);
 }
 
-/* Sum of the UDP pseudo header, the UDP header and the tag: everything but the filler. */
-static __always_inline __u64 head_sum(const struct arrival *a)
+/* Sum of the pseudo header, the header of UDP or TCP, and the tag: everything but the filler. */
+static __always_inline __u64 head_sum(const struct arrival *a, const struct expectation *e)
 {
 	__u64 sum = 0;
 	if (a->kind == KIND_IPV6) {
@@ -96,11 +107,15 @@ static __always_inline __u64 head_sum(const struct arrival *a)
 		const __u32 *w = a->inner;
 		sum = (__u64)w[3] + w[4];
 	}
-	const __u16 *u = (const __u16 *)a->udp;
-	sum += bpf_htons(17) + u[2];
-	const __u64 *w = (const __u64 *)a->udp;
-	sum = add64(add64(add64(sum, w[0]), w[1]), w[2]);
-	return sum + u[12];
+	const __u64 *w = (const __u64 *)a->transport, *tag = (const __u64 *)a->tag;
+	sum = add64(sum, w[0]) + bpf_htons(e->protocol);
+	if (e->protocol == PROTOCOL_TCP)
+		sum = add64(sum, w[1]) + ((const __u32 *)w)[4] +
+		      bpf_htons(14 + a->ip_bytes - a->transport_offset);
+	else
+		sum += ((const __u16 *)w)[2];
+	sum = add64(add64(sum, tag[0]), tag[1]);
+	return sum + ((const __u16 *)tag)[8];
 }
 
 static __always_inline int ipv4_header_is_sound(const void *ip)
@@ -177,6 +192,14 @@ static __always_inline __u32 ipv4_errors(const struct arrival *a, const struct e
 	       is_set(differs & e->identification_mask) << ERROR_IDENTIFICATION;
 }
 
+/* What a gateway leaves as it is of a segment. */
+static __always_inline __u32 tcp_errors(const struct arrival *a, const struct expectation *e)
+{
+	const __u32 *is = (const __u32 *)a->transport, *has = (const __u32 *)e->tcp;
+	__u32 differs = (is[1] ^ has[0]) | (is[2] ^ has[1]) | (is[3] ^ has[2]);
+	return is_set(differs) << ERROR_TCP_HEADER;
+}
+
 /* Families, lengths, hop limits and other fields: what does not depend on the tuple. */
 static __always_inline void check_headers(const struct arrival *a, const struct expectation *e,
 					  int background, __u16 ip_bytes, void *end,
@@ -200,6 +223,8 @@ static __always_inline void check_headers(const struct arrival *a, const struct 
 		*wrong |= ipv6_errors(a, e);
 	if (a->kind != KIND_IPV6)
 		*wrong |= ipv4_errors(a, e);
+	if (e->protocol == PROTOCOL_TCP)
+		*wrong |= tcp_errors(a, e);
 }
 
 /* 1 if the source port is none of the customer edge's (RFC 7597 section 5.1); where there is no set,
@@ -217,7 +242,7 @@ static __always_inline void check_tuple(const struct arrival *a, const struct ex
 					const struct endpoint *host_a,
 					const struct endpoint *host_b, volatile __u32 *wrong)
 {
-	__u16 sport = read16(a->udp), dport = read16(a->udp + 2);
+	__u16 sport = read16(a->transport), dport = read16(a->transport + 2);
 	__u16 port = a_port(&e->shape, host_a, t->a_index);
 	if (reverse) {
 		if (e->source_rule == SOURCE_EXACT &&

@@ -557,7 +557,7 @@ static __always_inline void remember(const struct arrival *a, __u32 number, __u3
 	if (!r)
 		return;
 	const __u32 *w = a->inner;
-	const __u16 *u = (const __u16 *)a->udp;
+	const __u16 *u = (const __u16 *)a->transport;
 	if (w) {
 		r->source = w[3];
 		r->destination = w[4];
@@ -590,7 +590,7 @@ static __always_inline int receive(struct xdp_md *ctx, __u32 direction)
 
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	struct arrival a = {};
-	enum arrival_kind what = parse(data, end, &a);
+	enum arrival_kind what = parse(data, end, e, &a);
 	if (what != ARRIVAL_TEST) {
 		if (what == ARRIVAL_ICMP)
 			n->icmp++;
@@ -598,23 +598,23 @@ static __always_inline int receive(struct xdp_md *ctx, __u32 direction)
 			n->foreign++;
 		return XDP_PASS;
 	}
-	if (a.udp[10] != e->trial) {
+	if (a.tag[2] != e->trial) {
 		n->stray++;
 		return XDP_DROP;
 	}
-	__u8 kind = a.udp[11];
+	__u8 kind = a.tag[3];
 	__u32 template = kind & TAG_BACKGROUND ? TEMPLATE_BACKGROUND : TEMPLATE_FOREGROUND;
 	/* The number is not yet believed; if it is wrong, so is the checksum. */
 	if (e->flags & EXPECT_IMIX)
-		template = imix_template(read32(a.udp + 16));
+		template = imix_template(read32(a.tag + 8));
 	__u32 filler = e->filler_sums[template & 3];
-	if (fold(head_sum(&a) + filler) != 0xffff) {
+	if (fold(head_sum(&a, e) + filler) != 0xffff) {
 		n->unreadable++;
 		n->errors[ERROR_UDP_CHECKSUM]++;
 		return XDP_DROP;
 	}
-	__u32 number = read32(a.udp + 16), tuple = read32(a.udp + 12);
-	__u64 sent = (__u64)read16(a.udp + 20) << 32 | read32(a.udp + 22);
+	__u32 number = read32(a.tag + 8), tuple = read32(a.tag + 4);
+	__u64 sent = (__u64)read16(a.tag + 12) << 32 | read32(a.tag + 14);
 	int background = kind & TAG_BACKGROUND;
 	int reverse = kind & TAG_REVERSE;
 	__u64 delay = (now - sent) & 0xffffffffffffull;
@@ -625,7 +625,8 @@ static __always_inline int receive(struct xdp_md *ctx, __u32 direction)
 		BAD(ERROR_DIRECTION);
 	if (a.inner && !ipv4_header_is_sound(a.inner))
 		BAD(ERROR_IP_CHECKSUM);
-	__u32 after_tag = a.udp_offset + 8 + TAG_BYTES, filler_bytes = 14u + a.ip_bytes - after_tag;
+	__u32 after_tag = a.transport_offset + e->transport_bytes + TAG_BYTES;
+	__u32 filler_bytes = 14u + a.ip_bytes - after_tag;
 	if ((number & e->sample_mask) == 0 && !*wrong &&
 	    filler_sum(ctx, after_tag, filler_bytes) != fold(filler))
 		BAD(ERROR_FILLER);

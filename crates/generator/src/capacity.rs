@@ -2,7 +2,9 @@
 
 use crate::bitmap::words_of;
 use crate::exchange::{Direction, Order};
+use crate::frame::Template;
 use crate::layout::{Counters, Endpoint, FrameKind, Histogram, LANES, Record, TAGGED_MAX};
+use crate::transport::Transport;
 
 /// How much a rig has to hold.
 #[derive(Clone, Copy, Debug)]
@@ -38,8 +40,8 @@ pub(crate) fn check_direction(direction: &Direction, capacity: Capacity) -> Resu
     if cores.is_empty() || cores.len() != direction.cores.len() {
         return Err(format!("sending cores {:?}: there must be at least one, each once", direction.cores));
     }
-    if template.frame_bytes < template.kind.shortest() {
-        let shortest = template.kind.shortest();
+    if template.frame_bytes < template.shortest() {
+        let shortest = template.shortest();
         return Err(format!(
             "frames of {} bytes have no room for the tester's tag; {shortest} is the least here",
             template.frame_bytes
@@ -68,12 +70,16 @@ pub(crate) fn check_direction(direction: &Direction, capacity: Capacity) -> Resu
         return Err(format!("cannot answer {count} records"));
     }
     if let Some(others) = &direction.imix {
-        let same = others.iter().all(|other| other.kind == template.kind);
+        let of = |template: &Template| (template.kind, template.transport);
+        let same = others.iter().all(|other| of(other) == of(template));
         if !same || direction.background.is_some() {
             return Err("frames of three lengths have one kind, and no native traffic among them".to_owned());
         }
     }
     if let Some(background) = &direction.background {
+        if [template, &background.template].iter().any(|template| template.transport != Transport::Udp) {
+            return Err("native traffic is of UDP, and so is what it is mixed into".to_owned());
+        }
         let odd = [template.length(), background.template.length()].iter().any(|l| *l > 80 && *l < 100);
         if odd || background.n < 2 || background.m > background.n || background.template.kind != FrameKind::Ipv6 {
             return Err("background traffic needs n >= 2, m <= n, and frames of 84 or at least 104 bytes".to_owned());

@@ -6,8 +6,8 @@ tombolo_records::constants! {
     pub(crate) const LANES: usize = 16;
     /// Each lane can serve both directions: streams 2 * lane (forward) and 2 * lane + 1 (reverse).
     pub(crate) const STREAMS: usize = 2 * LANES;
-    /// The longest header (Ethernet, IPv6, IPv4, UDP: 82) and the tag, in 64-bit words.
-    pub(crate) const TEMPLATE_BYTES: usize = 104;
+    /// The longest header (Ethernet, IPv6, IPv4, TCP: 94) and the tag, in 64-bit words.
+    pub(crate) const TEMPLATE_BYTES: usize = 112;
     pub(crate) const TAG_BYTES: usize = 18;
     /// "To".
     pub(crate) const TAG_MAGIC: u16 = 0x546f;
@@ -25,6 +25,12 @@ tombolo_records::constants! {
     pub(crate) const KIND_IPV4: u8 = FrameKind::Ipv4 as u8;
     pub(crate) const KIND_IPV6: u8 = FrameKind::Ipv6 as u8;
     pub(crate) const KIND_IPV4_IN_IPV6: u8 = FrameKind::Ipv4InIpv6 as u8;
+
+    /// What is in the IP packet.
+    pub(crate) const PROTOCOL_TCP: u8 = 6;
+    pub(crate) const PROTOCOL_UDP: u8 = 17;
+    pub(crate) const TCP_HEADER: u8 = 20;
+    pub(crate) const UDP_HEADER: u8 = 8;
 
     /// How a stream chooses the four tuple of its frame k. permutation(k): each tuple exactly once.
     pub(crate) const ORDER_ENUMERATE: u32 = 0;
@@ -99,6 +105,7 @@ tombolo_records::constants! {
     pub(crate) const ERROR_FLOW_LABEL: u8 = FrameError::FlowLabel as u8;
     pub(crate) const ERROR_LINK_ADDRESS: u8 = FrameError::LinkAddress as u8;
     pub(crate) const ERROR_LATE: u8 = FrameError::Late as u8;
+    pub(crate) const ERROR_TCP_HEADER: u8 = FrameError::TcpHeader as u8;
     pub(crate) const ERRORS: usize = FrameError::ALL.len();
 }
 
@@ -106,17 +113,17 @@ tombolo_records::constants! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FrameKind {
-    /// Ethernet, IPv4, UDP.
+    /// Ethernet, IPv4.
     Ipv4 = 4,
-    /// Ethernet, IPv6, UDP.
+    /// Ethernet, IPv6.
     Ipv6 = 6,
-    /// Ethernet, IPv6, IPv4, UDP (RFC 2473), as on a softwire.
+    /// Ethernet, IPv6, IPv4 (RFC 2473), as on a softwire.
     Ipv4InIpv6 = 46,
 }
 
 impl FrameKind {
-    /// Bytes of Ethernet and IP headers before the UDP header.
-    pub fn udp_offset(self) -> usize {
+    /// Bytes of Ethernet and IP headers before the header of UDP or TCP.
+    pub fn transport_offset(self) -> u16 {
         match self {
             FrameKind::Ipv4 => 34,
             FrameKind::Ipv6 => 54,
@@ -124,7 +131,7 @@ impl FrameKind {
         }
     }
 
-    /// The shortest frame that has room for the tag, in bytes with FCS: 64, 84 or 104.
+    /// The shortest frame of UDP that has room for the tag, in bytes with FCS: 64, 84 or 104.
     pub fn shortest(self) -> u16 {
         match self {
             FrameKind::Ipv4 => 64,
@@ -138,7 +145,7 @@ impl FrameKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FrameError {
-    /// UDP checksum; such a frame is not read any further.
+    /// Checksum of UDP or TCP; such a frame is not read any further.
     UdpChecksum,
     /// IPv4 header checksum.
     IpChecksum,
@@ -174,11 +181,13 @@ pub enum FrameError {
     LinkAddress,
     /// Took longer than the frame timeout, so that it counts as lost.
     Late,
+    /// Sequence number, acknowledgement, flags or window of TCP.
+    TcpHeader,
 }
 
 impl FrameError {
     /// All, in the order of the program's counters.
-    pub const ALL: [FrameError; 18] = [
+    pub const ALL: [FrameError; 19] = [
         FrameError::UdpChecksum,
         FrameError::IpChecksum,
         FrameError::Filler,
@@ -197,6 +206,7 @@ impl FrameError {
         FrameError::FlowLabel,
         FrameError::LinkAddress,
         FrameError::Late,
+        FrameError::TcpHeader,
     ];
 
     /// Its name in result files.
@@ -220,6 +230,7 @@ impl FrameError {
             FrameError::FlowLabel => "flow_label",
             FrameError::LinkAddress => "link_address",
             FrameError::Late => "delay",
+            FrameError::TcpHeader => "tcp_header",
         }
     }
 }
@@ -283,14 +294,15 @@ tombolo_records::records! {
 
     plain pub(crate) struct FrameTemplate as frame_template {
         bytes: [u8; TEMPLATE_BYTES],
-        /// Ones' complement sum of what never changes below the UDP checksum.
-        udp_sum: u32,
+        /// Ones' complement sum of what never changes below the checksum of UDP or TCP.
+        transport_sum: u32,
         /// The same of the IPv4 header.
         ip_sum: u32,
         /// Bytes without FCS.
         length: u16,
         kind: u8,
-        reserved: [u8; 5],
+        protocol: u8,
+        reserved: [u8; 4],
     }
 
     plain pub(crate) struct Stream as stream {
@@ -407,7 +419,10 @@ tombolo_records::records! {
         /// Numbers expected: [0, frames).
         frames: u32,
         background_hop_limit: u8,
-        reserved: [u8; 3],
+        protocol: u8,
+        /// Bytes of the header of UDP or TCP.
+        transport_bytes: u8,
+        reserved: u8,
         /// Words of each sending core's frames in the bitmap.
         lane_words: u32,
         background_source: [u8; 16],
@@ -426,12 +441,14 @@ tombolo_records::records! {
         /// Destination and source, and which bytes of them are checked.
         link: [u8; 12],
         link_mask: [u8; 12],
+        /// Of TCP: sequence number, acknowledgement, and flags and window.
+        tcp: [u8; 12],
         /// A source port is of the set if it has these bits as in `port_value`, and is `port_least`
         /// or more.
         port_mask: u16,
         port_value: u16,
         port_least: u16,
-        reserved2: [u16; 3],
+        reserved2: u16,
         /// A frame that takes longer is late; 2^62 where none is.
         timeout_ns: u64,
         /// Length of the outermost IP packet, bytes, and the sum of what follows the tag: by template,
@@ -454,7 +471,7 @@ tombolo_records::records! {
         received: u64,
         /// First arrivals with at least one error.
         errored: u64,
-        /// Frames whose UDP checksum is wrong, so that their number cannot be trusted.
+        /// Frames whose checksum of UDP or TCP is wrong, so that their number cannot be trusted.
         unreadable: u64,
         duplicates: u64,
         reordered: u64,

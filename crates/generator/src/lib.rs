@@ -37,6 +37,7 @@ mod rig;
 mod sender;
 mod streams;
 mod test_run;
+mod transport;
 
 pub use bitmap::{Bitmap, Run};
 pub use capacity::Capacity;
@@ -59,3 +60,4 @@ pub use port::Port;
 pub use realtime::{Unlimited, become_realtime, become_round_robin};
 pub use rig::Rig;
 pub use sender::{monotonic_ns, pin_to};
+pub use transport::{TcpHeader, Transport};

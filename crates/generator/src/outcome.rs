@@ -108,7 +108,7 @@ pub struct Arrivals {
     pub received: u64,
     /// First arrivals with an error.
     pub errored: u64,
-    /// Frames with a wrong UDP checksum.
+    /// Frames with a wrong checksum of UDP or TCP.
     pub unreadable: u64,
     /// Second and later arrivals of a number.
     pub duplicates: u64,

@@ -224,10 +224,17 @@ impl Rig {
             return Err(RigError::Unfit(format!("{lanes} sending cores, but there are {LANES} generator programs")));
         }
         if let [Some(forward), Some(reverse)] = directions
-            && forward.pace.burst() != reverse.pace.burst()
             && forward.cores.iter().any(|core| reverse.cores.contains(core))
         {
-            return Err(RigError::Unfit("two directions that share a core need the same burst size".to_owned()));
+            let protocol = |direction: &Direction| direction.template.transport.protocol();
+            let unlike = if forward.pace.burst() != reverse.pace.burst() {
+                Some("burst size")
+            } else {
+                Some("transport").filter(|_| protocol(forward) != protocol(reverse))
+            };
+            if let Some(what) = unlike {
+                return Err(RigError::Unfit(format!("two directions that share a core need the same {what}")));
+            }
         }
         for direction in directions.iter().flatten() {
             check_direction(direction, self.capacity).map_err(RigError::Unfit)?;

@@ -10,6 +10,7 @@ use crate::layout::{
     TEMPLATE_LONGEST, TEMPLATE_MIDDLE,
 };
 use crate::permutation::{Permutation, mix64};
+use crate::transport::Transport;
 
 /// A burst this late is counted.
 const LATE_NS: u64 = 100_000;
@@ -51,6 +52,12 @@ pub(crate) fn expectation(trial: u8, bitmap_first: u64, direction: &Direction) -
         timed_every: direction.timed.map_or(0, |t| t.every),
         bitmap_first,
         frames: direction.frames,
+        protocol: direction.template.transport.protocol(),
+        transport_bytes: direction.template.transport.header_bytes(),
+        tcp: match direction.template.transport {
+            Transport::Udp => [0; 12],
+            Transport::Tcp(tcp) => tcp.words(),
+        },
         lane_words: u32::try_from(lane_words(direction.frames, direction.cores.len())).unwrap_or(u32::MAX),
         shape: direction.shape,
         timeout_ns: if answer.timeout_ns == 0 { NO_TIMEOUT_NS } else { answer.timeout_ns },
@@ -58,7 +65,7 @@ pub(crate) fn expectation(trial: u8, bitmap_first: u64, direction: &Direction) -
     };
     put_fields(&mut expectation, answer);
     let mut expect = |which: usize, kind: FrameKind, template: &Template| {
-        expectation.ip_bytes[which] = Template::ip_bytes(kind, template.payload_bytes());
+        expectation.ip_bytes[which] = template.ip_bytes(kind);
         expectation.filler_sums[which] = template.filler_sum();
     };
     expect(TEMPLATE_FOREGROUND, answer.kind, &direction.template);

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use tombolo_generator::{
     Answer, Background, Capacity, CoreCounters, CoreWatch, Direction, DirectionOutcome, Ends, Exchange, FrameKind,
-    LinkRule, Order, Pace, Port, PortRule, Rig, RigError, SourceRule, Template, Timed, Timing, port_counters,
+    LinkRule, Order, Pace, Port, PortRule, Rig, RigError, SourceRule, Template, Timed, Timing, Transport,
+    port_counters,
 };
 
 pub use tombolo_generator::Means;
@@ -254,7 +255,13 @@ impl Bench {
         };
         let ends = gateway.ends()?;
         let routers = gateway.routers(test_frames.technology);
-        let template = Template { ends: ends.0, kind: test_frames.left, frame_bytes, hop_limit: HOP_LIMIT };
+        let template = Template {
+            ends: ends.0,
+            kind: test_frames.left,
+            transport: Transport::Udp,
+            frame_bytes,
+            hop_limit: HOP_LIMIT,
+        };
         Ok(Bench {
             gateway,
             effort,

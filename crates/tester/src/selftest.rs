@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::Serialize;
 use tombolo_generator::{
     Answer, Capacity, Direction, DirectionOutcome, Ends, Exchange, FrameKind, HeaderRule, LinkRule, Means, Namespace,
-    Order, Pace, Port, PortRule, Rig, Template, Timing, link_address,
+    Order, Pace, Port, PortRule, Rig, Template, Timing, Transport, link_address,
 };
 use tombolo_lab::{Lab, LabError, Topology, topology::End, topology::Link};
 
@@ -83,6 +83,7 @@ pub fn run(
     let template = Template {
         ends: Ends { source, destination },
         kind,
+        transport: Transport::Udp,
         frame_bytes: frame_bytes.max(kind.shortest()),
         hop_limit: 10,
     };

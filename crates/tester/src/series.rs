@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
-use tombolo_generator::{Background, Ends, FrameKind, Means, Template};
+use tombolo_generator::{Background, Ends, FrameKind, Means, Template, Transport};
 
 use crate::bench::{Bench, BenchError, BenchPlan, Mix, Observer, Placement, Status};
 use crate::effort::Effort;
@@ -466,6 +466,7 @@ impl SeriesPlan {
             template: Template {
                 ends: Ends { source: [0; 6], destination: [0; 6] },
                 kind: FrameKind::Ipv6,
+                transport: Transport::Udp,
                 frame_bytes: 84,
                 hop_limit: 0,
             },
@@ -587,7 +588,7 @@ fn without_repetitions(mut parameters: Value) -> Value {
 /// The length of a frame of another kind with as much payload.
 fn same_payload(bytes: u16, kind: FrameKind, other: FrameKind) -> u16 {
     let ends = Ends { source: [0; 6], destination: [0; 6] };
-    let payload = Template { ends, kind, frame_bytes: bytes, hop_limit: 0 }.payload_bytes();
+    let payload = Template { ends, kind, transport: Transport::Udp, frame_bytes: bytes, hop_limit: 0 }.payload_bytes();
     Template::carrying(payload, other, ends, 0).frame_bytes
 }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use common::{FLOWS, Silent, bench, turn, unprobed};
-use tombolo_generator::{Background, Ends, FrameKind, Template};
+use tombolo_generator::{Background, Ends, FrameKind, Template, Transport};
 use tombolo_tester::bench::{BenchError, Mix};
 use tombolo_tester::effort::Effort;
 use tombolo_tester::gateway::{Addresses, Flows, Technology};
@@ -120,7 +120,7 @@ fn frames_later_than_the_timeout_are_lost_and_others_are_not() {
 fn background_only() -> (Mix, Background) {
     let addresses = Addresses::default();
     let ends = Ends { source: [0; 6], destination: [0; 6] };
-    let template = Template { ends, kind: FrameKind::Ipv6, frame_bytes: 84, hop_limit: 0 };
+    let template = Template { ends, kind: FrameKind::Ipv6, transport: Transport::Udp, frame_bytes: 84, hop_limit: 0 };
     let (source, destination) = (addresses.inside_ipv6, addresses.outside_ipv6);
     (Mix { n: 100, m: 0 }, Background { template, source, destination, n: 2, m: 0, hop_limit: 0 })
 }

@@ -1,18 +1,19 @@
 //! A gateway in a lab with the tester's rig around it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::path::Path;
 use std::time::Duration;
 
 use tombolo_generator::{
-    Answer, Capacity, Direction, Ends, Exchange, FrameKind, HeaderRule, LinkRule, Namespace, Order, Pace, Port,
-    PortRule, Rig, SourceRule, Template, Timing, link_address,
+    Answer, Capacity, Direction, Ends, Exchange, FrameError, FrameKind, HeaderRule, LinkRule, Namespace, Order, Pace,
+    Port, PortRule, Rig, SourceRule, Template, Timing, Transport, link_address,
 };
 use tombolo_lab::{Lab, Offload, Topology};
 use tombolo_tester::gateway::{Flows, Technology, TestFrames};
 
 use crate::cluster;
+use crate::connection;
 use crate::gateway::Gateway;
+use crate::netfilter;
 use crate::population::{self, Population};
 use crate::redirect::Redirect;
 
@@ -27,8 +28,10 @@ pub(crate) enum Kind {
     Redirect4,
     Redirect6,
     Iptables,
+    Nftables,
     Nat64,
     Nat44,
+    Aftr,
     /// Its subscribers have their ports in blocks, as the next one's.
     Nat64Blocks,
     Nat44Blocks,
@@ -51,6 +54,8 @@ pub(crate) struct Load {
     pub(crate) ports: (u32, u32),
     /// The subscribers.
     pub(crate) population: Population,
+    /// Packets of TCP connections, instead of datagrams.
+    pub(crate) is_tcp: bool,
     /// From the server to the subscribers, instead of the other way.
     pub(crate) inward: bool,
     /// Frames of a measurement.
@@ -65,8 +70,10 @@ impl Kind {
             Self::Redirect4 => "redirect4",
             Self::Redirect6 => "redirect6",
             Self::Iptables => "iptables",
+            Self::Nftables => "nftables",
             Self::Nat64 => "nat64",
             Self::Nat44 => "nat44",
+            Self::Aftr => "aftr",
             Self::Nat64Blocks => "nat64-blocks",
             Self::Nat44Blocks => "nat44-blocks",
             Self::Nat44Slices => "nat44-slices",
@@ -83,10 +90,14 @@ impl Kind {
         match self {
             Self::Plain4 | Self::Redirect4 => Technology::Forward4,
             Self::Plain6 | Self::Redirect6 => Technology::Forward6,
-            Self::Iptables | Self::Nat44 | Self::Nat44Blocks | Self::Nat44Slices | Self::Nat44Elsewhere => {
-                Technology::Nat44
-            }
+            Self::Iptables
+            | Self::Nftables
+            | Self::Nat44
+            | Self::Nat44Blocks
+            | Self::Nat44Slices
+            | Self::Nat44Elsewhere => Technology::Nat44,
             Self::Nat64 | Self::Nat64Blocks => Technology::Nat64,
+            Self::Aftr => Technology::Aftr,
             Self::Siit | Self::Siit10k => Technology::Siit,
             Self::Lwaftr => Technology::Lwaftr,
             Self::MapE => Technology::MapEBr,
@@ -98,7 +109,13 @@ impl Kind {
 impl Kind {
     /// It has bindings, which packets make.
     fn has_bindings(self) -> bool {
-        matches!(self.technology(), Technology::Nat64 | Technology::Nat44) && self != Self::Nat44Elsewhere
+        let has_napt = matches!(self.technology(), Technology::Nat64 | Technology::Nat44 | Technology::Aftr);
+        has_napt && self != Self::Nat44Elsewhere
+    }
+
+    /// It is the kernel's own NAT.
+    fn is_netfilter(self) -> bool {
+        matches!(self, Self::Iptables | Self::Nftables)
     }
 
     /// It is a node of a cluster.
@@ -116,6 +133,14 @@ impl Kind {
 pub(crate) struct Outcome {
     pub(crate) rate: f64,
     pub(crate) lost: u64,
+}
+
+/// The frames of one run.
+struct Sending<'c> {
+    transport: Transport,
+    frames: u32,
+    order: Order,
+    cores: &'c [usize],
 }
 
 pub(crate) struct Contender {
@@ -166,6 +191,7 @@ impl Contender {
         let mut gateway = match kind {
             Kind::Nat64
             | Kind::Nat44
+            | Kind::Aftr
             | Kind::Nat64Blocks
             | Kind::Nat44Blocks
             | Kind::Nat44Slices
@@ -176,10 +202,10 @@ impl Contender {
                 let service = population::service(kind, &setup);
                 Some(Gateway::start(&lab, kind, load.population, (4000, 1000), Some(service))?)
             }
-            Kind::Iptables | Kind::Plain4 | Kind::Plain6 | Kind::Redirect4 | Kind::Redirect6 => None,
+            Kind::Iptables | Kind::Nftables | Kind::Plain4 | Kind::Plain6 | Kind::Redirect4 | Kind::Redirect6 => None,
         };
-        if kind == Kind::Iptables {
-            start_iptables(&lab, sessions, load.population)?;
+        if kind.is_netfilter() {
+            netfilter::start(&lab, kind, sessions, load.population)?;
         }
         let is_redirect = matches!(kind, Kind::Redirect4 | Kind::Redirect6);
         let redirect = if is_redirect { Some(Redirect::start(&lab)?) } else { None };
@@ -193,8 +219,8 @@ impl Contender {
         };
         let (ends_out, ends_in) = (ends(&left, "inside0")?, ends(&right, "outside0")?);
         let hosts = u32::try_from(setup.a.len())?;
-        // Who sends inwards to bindings has to learn them.
-        let learned = kind.has_bindings() && load.inward;
+        // Who sends inwards to bindings has to learn them, and so has who answers a SYN.
+        let learned = kind.has_bindings() && (load.inward || load.is_tcp);
         let records = if learned { u32::try_from(setup.shape.tuples())? } else { 1 };
         let frames = load.frames.max(records);
         let capacity = Capacity { frames, records, a_hosts: hosts, b_hosts: 1 };
@@ -225,15 +251,46 @@ impl Contender {
             );
             return;
         }
-        // Where the machine pauses, some are lost: it is tried again.
-        let few = u64::from(self.tuples()) / 100;
-        let mut lost = self.create().lost;
-        for _ in 0..2 {
-            if lost >= few {
-                lost = self.create().lost;
+        self.clear();
+        if self.load.is_tcp && self.kind.has_bindings() {
+            self.fill_by(connection::SYN, Self::open);
+            self.fill_by(connection::SYN_ACK, Self::answer);
+            self.fill_by(connection::ACK, Self::open);
+        } else {
+            self.fill_by(self.first_packet(), Self::open);
+        }
+    }
+
+    /// Where the machine pauses, some are lost: all are sent again, and what has come through makes nothing twice.
+    fn fill_by(&mut self, transport: Transport, send: fn(&mut Self, Transport) -> Outcome) {
+        let few = (u64::from(self.tuples()) / 100).max(1);
+        let mut lost = 0;
+        for _ in 0..3 {
+            lost = send(self, transport).lost;
+            if lost == 0 {
+                break;
             }
         }
-        assert!(lost < few.max(1), "{}: {lost} lost while filling", self.name());
+        assert!(lost < few, "{}: {lost} lost while filling {}", self.name(), self.remarks());
+    }
+
+    /// Every tuple once. How it leaves the gateway is remembered, if it is to be answered.
+    fn open(&mut self, transport: Transport) -> Outcome {
+        let record = self.rig.capacity().records > 1;
+        self.every_tuple(transport, record)
+    }
+
+    fn every_tuple(&mut self, transport: Transport, record: bool) -> Outcome {
+        self.seed += 1;
+        let (frames, seed) = (self.tuples(), self.seed);
+        self.outwards(&Sending { transport, frames, order: Order::Enumerate { seed }, cores: &[0] }, record)
+    }
+
+    /// An answer to each of them.
+    fn answer(&mut self, transport: Transport) -> Outcome {
+        self.seed += 1;
+        let (count, seed) = (self.tuples(), self.seed);
+        self.inwards(&Sending { transport, frames: count, order: Order::RecordsOnce { count, seed }, cores: &[0] })
     }
 
     /// Makes every binding by traffic, and every session in user space: a hundred million frames
@@ -246,7 +303,9 @@ impl Contender {
         }
         let bindings = u32::try_from(tuples / u64::from(self.load.ports.1)).unwrap_or(u32::MAX);
         // Each of them is missed with a probability of e^-12.
-        self.outwards(12 * bindings, Order::Enumerate { seed }, &[0]);
+        let order = Order::Enumerate { seed };
+        let sending = Sending { transport: Transport::Udp, frames: 12 * bindings, order, cores: &[0] };
+        self.outwards(&sending, false);
         let ports = self.load.ports.1;
         if let Some(gateway) = &mut self.gateway {
             gateway.make_sessions(std::net::Ipv4Addr::new(198, 51, 100, 2), 1024, ports);
@@ -255,17 +314,25 @@ impl Contender {
 
     /// Every tuple once, from an empty table.
     pub(crate) fn create(&mut self) -> Outcome {
-        match (&mut self.gateway, self.kind) {
-            (Some(gateway), _) => gateway.clear(),
-            (None, Kind::Iptables) => {
+        self.clear();
+        self.every_tuple(self.first_packet(), false)
+    }
+
+    /// Forgets all bindings and sessions.
+    fn clear(&mut self) {
+        match &mut self.gateway {
+            Some(gateway) => gateway.clear(),
+            None if self.kind.is_netfilter() => {
                 let node = self.lab.node("gateway").unwrap();
                 node.command("conntrack").args(["-F"]).run().unwrap().success().unwrap();
             }
-            _ => {}
+            None => {}
         }
-        self.seed += 1;
-        let (frames, seed) = (self.tuples(), self.seed);
-        self.outwards(frames, Order::Enumerate { seed }, &[0])
+    }
+
+    /// What makes a binding.
+    fn first_packet(&self) -> Transport {
+        if self.load.is_tcp { connection::SYN } else { Transport::Udp }
     }
 
     /// Random tuples.
@@ -277,11 +344,17 @@ impl Contender {
     pub(crate) fn load_on(&mut self, cores: &[usize], frames: u32) -> Outcome {
         self.seed += 1;
         let seed = self.seed;
-        match (self.load.inward, self.kind.has_bindings()) {
-            (false, _) => self.outwards(frames, Order::Random { seed }, cores),
-            (true, false) => self.inwards(frames, Order::Random { seed }, cores),
-            (true, true) => self.inwards(frames, Order::RecordsRandom { count: self.tuples(), seed }, cores),
-        }
+        let transport = match (self.load.is_tcp, self.load.inward) {
+            (false, _) => Transport::Udp,
+            (true, false) => connection::ACK,
+            (true, true) => connection::ACK_INWARDS,
+        };
+        let order = match self.load.inward && self.kind.has_bindings() {
+            true => Order::RecordsRandom { count: self.tuples(), seed },
+            false => Order::Random { seed },
+        };
+        let sending = Sending { transport, frames, order, cores };
+        if self.load.inward { self.inwards(&sending) } else { self.outwards(&sending, false) }
     }
 
     pub(crate) fn remarks(&self) -> String {
@@ -293,29 +366,31 @@ impl Contender {
     }
 
     /// From the subscribers to the server.
-    fn outwards(&mut self, frames: u32, order: Order, cores: &[usize]) -> Outcome {
-        let record = self.load.inward && self.kind.has_bindings();
-        let direction = self.direction(self.ends_out, (self.setup.left, self.setup.right), frames, order, cores);
-        let answer = Answer { record, ..direction.answer };
+    fn outwards(&mut self, sending: &Sending<'_>, record: bool) -> Outcome {
+        let direction = self.direction(self.ends_out, (self.setup.left, self.setup.right), sending);
+        let answer = Answer { source: self.source(), record, ..direction.answer };
         self.run(Some(Direction { answer, ..direction }), None)
     }
 
+    /// Where translated packets come from. What our programs pass on may come through the kernel as it was.
+    fn source(&self) -> SourceRule {
+        let (first, last) = self.load.population.pool();
+        let has_pool = self.gateway.is_some() && self.kind.has_bindings();
+        if has_pool { SourceRule::Pool(first, last) } else { SourceRule::Any }
+    }
+
     /// From the server to the subscribers.
-    fn inwards(&mut self, frames: u32, order: Order, cores: &[usize]) -> Outcome {
-        let direction = self.direction(self.ends_in, (self.setup.right, self.setup.left), frames, order, cores);
+    fn inwards(&mut self, sending: &Sending<'_>) -> Outcome {
+        let direction = self.direction(self.ends_in, (self.setup.right, self.setup.left), sending);
         self.run(None, Some(direction))
     }
 
-    fn direction(
-        &self,
-        ends: Ends,
-        (sent, received): (FrameKind, FrameKind),
-        frames: u32,
-        order: Order,
-        cores: &[usize],
-    ) -> Direction {
+    fn direction(&self, ends: Ends, (sent, received): (FrameKind, FrameKind), sending: &Sending<'_>) -> Direction {
+        let Sending { transport, frames, order, cores } = *sending;
+        // As short as they can be.
+        let template = Template { ends, kind: sent, transport, frame_bytes: 0, hop_limit: 64 };
         Direction {
-            template: Template { ends, kind: sent, frame_bytes: sent.shortest(), hop_limit: 64 },
+            template: Template { frame_bytes: template.shortest(), ..template },
             order,
             shape: self.setup.shape,
             frames,
@@ -346,8 +421,10 @@ impl Contender {
         let seconds = (way.departures.last_ns - way.departures.first_ns) as f64 / 1e9;
         #[expect(clippy::cast_precision_loss, reason = "a rate")]
         let rate = way.arrivals.received as f64 / seconds;
-        let wrong = way.arrivals.errored + way.arrivals.unreadable;
-        assert!(wrong == 0, "{}: {wrong} frames came back wrong", self.kind.name());
+        // What came through untranslated is as good as lost.
+        let errors = FrameError::ALL.into_iter().filter(|error| *error != FrameError::Source);
+        let wrong: u64 = errors.map(|error| way.arrivals.count(error)).sum();
+        assert!(wrong == 0, "{}: {wrong} errors in frames that came back", self.kind.name());
         Outcome { rate, lost: way.departures.sent - way.arrivals.received }
     }
 }
@@ -366,23 +443,6 @@ fn resolve_neighbours(lab: &Lab) -> Result<()> {
         let words =
             ["neigh", "replace", &address.to_string(), "lladdr", &mac.join(":"), "dev", own, "nud", "permanent"];
         lab.node("gateway")?.command("ip").args(words).run()?.success()?;
-    }
-    Ok(())
-}
-
-fn start_iptables(lab: &Lab, sessions: u64, population: Population) -> Result<()> {
-    let wanted = (sessions * 3 / 2).max(262_144).next_power_of_two().to_string();
-    for path in ["/proc/sys/net/netfilter/nf_conntrack_max", "/sys/module/nf_conntrack/parameters/hashsize"] {
-        lab.change_setting(Path::new(path), &wanted)?;
-    }
-    let node = lab.node("gateway")?;
-    let (first, last) = population.pool();
-    let pool = format!("{first}-{last}");
-    let target = if first == last { vec!["MASQUERADE"] } else { vec!["SNAT", "--to-source", &pool] };
-    let words = ["-t", "nat", "-A", "POSTROUTING", "-o", "outside0", "-j"];
-    node.command("iptables").args(words).args(target).run()?.success()?;
-    for key in ["nf_conntrack_udp_timeout", "nf_conntrack_udp_timeout_stream"] {
-        node.set_sysctl(&format!("net.netfilter.{key}"), "10000")?;
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 //! What it does not take is lost, and shows.
 
 use std::collections::HashMap;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,10 +18,11 @@ use tombolo_engine::mapping::exemptions::Exemptions;
 use tombolo_engine::mapping::networks::Networks;
 use tombolo_engine::mapping::pool::{Owner, Pool, PoolRange, PortRanges};
 use tombolo_engine::mapping::stateless::{DenyList, StatelessMap};
-use tombolo_engine::mechanism::TranslateSettings;
-use tombolo_engine::mechanism::napt::{Nat, Policy, Times};
+use tombolo_engine::mechanism::napt::{Nat, Policy, SubscriberIs, Times};
 use tombolo_engine::mechanism::session_state;
+use tombolo_engine::mechanism::{SoftwireSettings, TranslateSettings};
 use tombolo_engine::plan::{OwnAddresses, Service, ServiceKind};
+use tombolo_engine::service::aftr::{Aftr, Untranslated};
 use tombolo_engine::service::nat44::Nat44;
 use tombolo_engine::service::nat64::Nat64;
 use tombolo_engine::service::siit::{Hairpinning, Role, Siit};
@@ -31,11 +32,13 @@ use tombolo_lab::Lab;
 use tombolo_tables::Tables;
 use tombolo_tables::binding::BindingId;
 use tombolo_tables::hash::HashKey;
+use tombolo_tables::lpm::Prefix;
 use tombolo_tables::memory::{Backing, MemoryError, MemorySource};
 use tombolo_tables::session::{Inserted, Lifetimes, SessionKey};
 use tombolo_tables::subscriber::Subscriber;
 use tombolo_tables::tables::Capacity;
 use tombolo_tables::tick::Tick;
+use tombolo_tester::gateway::Addresses;
 use tombolo_wire::Prefix64;
 
 use crate::cluster;
@@ -247,6 +250,21 @@ fn usual(kind: Kind, (first, last): (Ipv4Addr, Ipv4Addr)) -> ServiceKind {
             inside_mtu: 1500,
             outside_mtu: 1500,
             largest_segment: None,
+        }),
+        Kind::Aftr => ServiceKind::Aftr(Aftr {
+            address: Addresses::default().softwire_concentrator,
+            b4s: Networks::new([Prefix::new(Ipv6Addr::new(0x2001, 0xdb8, 0x100, 0, 0, 0, 0, 0), 40).unwrap()]),
+            inside: AddressRanges::new([Ipv4Addr::new(10, 0, 0, 0)..=Ipv4Addr::new(10, 255, 255, 255)]),
+            untranslated: Untranslated::default(),
+            nat: Nat {
+                pool,
+                policy: Policy { subscriber: SubscriberIs::Softwire { prefix_length: 128 }, ..policy },
+                static_bindings: Vec::new(),
+            },
+            softwire: SoftwireSettings::default(),
+            outside_mtu: 1500,
+            icmp_source: Ipv4Addr::new(192, 0, 0, 1),
+            tell_unknown: false,
         }),
         Kind::Siit | Kind::Siit10k => ServiceKind::Siit(Siit {
             role: Role::Siit,

@@ -12,9 +12,11 @@
 #![expect(clippy::unwrap_used, reason = "a benchmark says why it stopped by panicking")]
 
 mod cluster;
+mod connection;
 mod contender;
 mod gateway;
 mod machine;
+mod netfilter;
 mod other;
 mod population;
 mod redirect;
@@ -39,20 +41,25 @@ struct Series {
 
 /// One subscriber, from inside.
 const fn one(ports: (u32, u32), frames: u32) -> Load {
-    Load { ports, population: Population::One, inward: false, frames }
+    Load { ports, population: Population::One, is_tcp: false, inward: false, frames }
 }
 
 /// Many subscribers, of whom random ones send, or are sent to.
 const fn many(population: Population, inward: bool) -> Load {
-    Load { ports: (16, 50), population, inward, frames: 1_000_000 }
+    Load { ports: (16, 50), population, is_tcp: false, inward, frames: 1_000_000 }
 }
 
 /// The hosts of homes: 50 ports each to one of the server's.
 const fn homes(inward: bool, frames: u32) -> Load {
-    Load { ports: (50, 1), population: Population::Homes, inward, frames }
+    Load { ports: (50, 1), population: Population::Homes, is_tcp: false, inward, frames }
 }
 
-const SERIES: [Series; 18] = [
+/// The same with connections of TCP.
+const fn tcp(load: Load) -> Load {
+    Load { is_tcp: true, ..load }
+}
+
+const SERIES: [Series; 31] = [
     Series {
         name: "ceiling",
         load: one((4000, 250), 1_000_000),
@@ -63,7 +70,7 @@ const SERIES: [Series; 18] = [
         name: "homes nat64",
         load: homes(false, 2_000_000),
         creates: false,
-        contenders: &[Kind::Redirect6, Kind::Plain6, Kind::Nat64, Kind::Iptables],
+        contenders: &[Kind::Redirect6, Kind::Plain6, Kind::Nat64, Kind::Iptables, Kind::Nftables],
     },
     Series {
         name: "homes nat64 inward",
@@ -75,7 +82,7 @@ const SERIES: [Series; 18] = [
         name: "homes nat44",
         load: homes(false, 2_000_000),
         creates: false,
-        contenders: &[Kind::Redirect4, Kind::Plain4, Kind::Nat44, Kind::Iptables],
+        contenders: &[Kind::Redirect4, Kind::Plain4, Kind::Nat44, Kind::Iptables, Kind::Nftables],
     },
     Series {
         name: "homes nat44 inward",
@@ -84,10 +91,52 @@ const SERIES: [Series; 18] = [
         contenders: &[Kind::Redirect4, Kind::Plain4, Kind::Nat44],
     },
     Series {
+        name: "homes aftr",
+        load: homes(false, 2_000_000),
+        creates: false,
+        contenders: &[Kind::Redirect6, Kind::Plain6, Kind::Aftr],
+    },
+    Series {
+        name: "homes aftr inward",
+        load: homes(true, 2_000_000),
+        creates: false,
+        contenders: &[Kind::Redirect4, Kind::Plain4, Kind::Aftr],
+    },
+    Series {
+        name: "homes tcp nat64",
+        load: tcp(homes(false, 2_000_000)),
+        creates: false,
+        contenders: &[Kind::Redirect6, Kind::Plain6, Kind::Nat64, Kind::Iptables, Kind::Nftables],
+    },
+    Series {
+        name: "homes tcp nat64 inward",
+        load: tcp(homes(true, 2_000_000)),
+        creates: false,
+        contenders: &[Kind::Redirect4, Kind::Plain4, Kind::Nat64],
+    },
+    Series {
+        name: "homes tcp nat44",
+        load: tcp(homes(false, 2_000_000)),
+        creates: false,
+        contenders: &[Kind::Redirect4, Kind::Plain4, Kind::Nat44, Kind::Iptables, Kind::Nftables],
+    },
+    Series {
+        name: "homes tcp nat44 inward",
+        load: tcp(homes(true, 2_000_000)),
+        creates: false,
+        contenders: &[Kind::Redirect4, Kind::Plain4, Kind::Nat44],
+    },
+    Series {
         name: "homes new bindings",
         load: homes(false, 1_000_000),
         creates: true,
-        contenders: &[Kind::Plain6, Kind::Nat64, Kind::Plain4, Kind::Nat44, Kind::Iptables],
+        contenders: &[Kind::Plain6, Kind::Nat64, Kind::Plain4, Kind::Nat44, Kind::Iptables, Kind::Nftables],
+    },
+    Series {
+        name: "homes tcp new connections",
+        load: tcp(homes(false, 1_000_000)),
+        creates: true,
+        contenders: &[Kind::Plain6, Kind::Nat64, Kind::Plain4, Kind::Nat44, Kind::Iptables, Kind::Nftables],
     },
     Series {
         name: "homes new bindings in blocks",
@@ -141,13 +190,49 @@ const SERIES: [Series; 18] = [
         name: "nat64",
         load: one((4000, 250), 1_000_000),
         creates: false,
-        contenders: &[Kind::Plain6, Kind::Nat64, Kind::Iptables],
+        contenders: &[Kind::Plain6, Kind::Nat64, Kind::Iptables, Kind::Nftables],
     },
     Series {
         name: "nat44",
         load: one((4000, 250), 1_000_000),
         creates: false,
-        contenders: &[Kind::Plain4, Kind::Nat44, Kind::Iptables],
+        contenders: &[Kind::Plain4, Kind::Nat44, Kind::Iptables, Kind::Nftables],
+    },
+    Series {
+        name: "nat64 256",
+        load: one((64, 4), 1_000_000),
+        creates: false,
+        contenders: &[Kind::Plain6, Kind::Nat64, Kind::Iptables, Kind::Nftables],
+    },
+    Series {
+        name: "nat64 10k",
+        load: one((400, 25), 1_000_000),
+        creates: false,
+        contenders: &[Kind::Plain6, Kind::Nat64, Kind::Iptables, Kind::Nftables],
+    },
+    Series {
+        name: "nat44 256",
+        load: one((64, 4), 1_000_000),
+        creates: false,
+        contenders: &[Kind::Plain4, Kind::Nat44, Kind::Iptables, Kind::Nftables],
+    },
+    Series {
+        name: "nat44 10k",
+        load: one((400, 25), 1_000_000),
+        creates: false,
+        contenders: &[Kind::Plain4, Kind::Nat44, Kind::Iptables, Kind::Nftables],
+    },
+    Series {
+        name: "one tcp nat64",
+        load: tcp(one((4000, 250), 1_000_000)),
+        creates: false,
+        contenders: &[Kind::Plain6, Kind::Nat64, Kind::Iptables, Kind::Nftables],
+    },
+    Series {
+        name: "one tcp nat44",
+        load: tcp(one((4000, 250), 1_000_000)),
+        creates: false,
+        contenders: &[Kind::Plain4, Kind::Nat44, Kind::Iptables, Kind::Nftables],
     },
     Series {
         name: "siit",
@@ -159,7 +244,7 @@ const SERIES: [Series; 18] = [
         name: "new sessions",
         load: one((4000, 1000), 4_000_000),
         creates: true,
-        contenders: &[Kind::Plain6, Kind::Nat64, Kind::Plain4, Kind::Nat44, Kind::Iptables],
+        contenders: &[Kind::Plain6, Kind::Nat64, Kind::Plain4, Kind::Nat44, Kind::Iptables, Kind::Nftables],
     },
 ];
 
@@ -320,7 +405,7 @@ fn lead(series: &Series, without: &str) {
 
 fn measure(series: &Series, rounds: usize, without: &str, against: Option<&str>, written: &mut Written) {
     let mut contenders = contenders(series, without);
-    let others_without = format!("{without},plain4,plain6,redirect4,redirect6,iptables");
+    let others_without = format!("{without},plain4,plain6,redirect4,redirect6,iptables,nftables");
     let mut other = against.map(|program| Other::start(program, series.name, &others_without));
     let mut rates: Vec<Vec<f64>> = vec![Vec::new(); contenders.len()];
     let mut others: HashMap<String, Vec<f64>> = HashMap::new();

@@ -68,17 +68,17 @@ impl Population {
         (Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, last))
     }
 
-    /// The subscribers of services with bindings, as a NAT64 or a NAT44 knows them.
+    /// The subscribers of services with bindings, as a NAT64, an AFTR or a NAT44 knows them.
     pub(crate) fn subscribers(self, kind: Kind) -> Vec<Subscriber> {
         let flows = Flows { inside_hosts: if self == Self::Homes { HOMES } else { 1 }, ..Flows::sessions(1, 1) };
-        let is_nat64 = kind.technology() == Technology::Nat64;
-        let technology = if is_nat64 { Technology::Nat64 } else { Technology::Nat44 };
+        let known_by_ipv6 = matches!(kind.technology(), Technology::Nat64 | Technology::Aftr);
+        let technology = if known_by_ipv6 { kind.technology() } else { Technology::Nat44 };
         let hosts = self.setup(technology, &flows).map_or_else(|_| Vec::new(), |setup| setup.a);
         let (first, last) = self.pool();
         let addresses = last.to_bits() - first.to_bits() + 1;
         let subscriber = |(number, host): (u32, &Endpoint)| {
             let [a, b, c, d, ..] = host.left;
-            let (ipv6, ipv4) = if is_nat64 { (host.left, [0; 4]) } else { ([0; 16], [a, b, c, d]) };
+            let (ipv6, ipv4) = if known_by_ipv6 { (host.left, [0; 4]) } else { ([0; 16], [a, b, c, d]) };
             let outside = Ipv4Addr::from_bits(first.to_bits() + number % addresses);
             Subscriber { key: SubscriberKey { ipv6, ipv4, service: 0 }, outside_ipv4: outside.octets() }
         };

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tombolo_generator::{
     Answer, Capacity, Direction, Endpoint, Ends, Exchange, FrameKind, HeaderRule, LinkRule, Namespace, Order, Pace,
-    Port, PortRule, SourceRule, Template, Timing, TupleShape,
+    Port, PortRule, SourceRule, TcpHeader, Template, Timing, Transport, TupleShape,
 };
 
 /// Link-layer addresses of the two ports.
@@ -84,7 +84,32 @@ pub(crate) fn plain_host(address: Ipv4Addr) -> Endpoint {
 
 pub(crate) fn template(kind: FrameKind, frame_bytes: u16) -> Template {
     let ends = Ends { source: LEFT, destination: RIGHT };
-    Template { ends, kind, frame_bytes, hop_limit: 10 }
+    Template { ends, kind, transport: Transport::Udp, frame_bytes, hop_limit: 10 }
+}
+
+/// Segments in the midst of a connection.
+pub(crate) const SEGMENTS: Transport = Transport::Tcp(TcpHeader {
+    sequence: 0xfedc_ba98,
+    acknowledgement: 0x1234_5678,
+    flags: TcpHeader::ACK,
+    window: 0xf00d,
+});
+
+/// Ports with somebody between them, who passes frames on from `left-far` to `right-far`.
+pub(crate) fn interrupted_wire() -> Option<TestNamespace> {
+    let wire = TestNamespace::new()?;
+    for side in ["left", "right"] {
+        wire.ip(&format!(
+            "link add {side} numrxqueues 2 numtxqueues 2 type veth peer name {side}-far numrxqueues 2 numtxqueues 2"
+        ));
+    }
+    wire.ip("link set left address 02:00:00:00:00:01");
+    // A veth takes redirected frames only while its own end polls, which receive offload makes it do.
+    let offload = ["netns", "exec", &wire.0, "ethtool", "-K", "left-far", "gro", "on"];
+    assert!(Command::new("ip").args(offload).status().unwrap().success());
+    wire.ip("link set right address 02:00:00:00:00:02");
+    ["left", "left-far", "right", "right-far"].iter().for_each(|port| wire.ip(&format!("link set {port} up")));
+    Some(wire)
 }
 
 /// Frames of one kind over a wire: what arrives is what was sent.

@@ -43,6 +43,30 @@ pub(super) const BARS: &[Bar] = &[
         FASTPATH,
     ),
     least(
+        "NAT64, 20,000 homes, TCP, outwards: over plain forwarding",
+        1.1,
+        &[value("nat64", "homes tcp nat64 over plain6")],
+        FASTPATH,
+    ),
+    least(
+        "NAT64, 20,000 homes, TCP, inwards: over plain forwarding",
+        1.1,
+        &[value("nat64", "homes tcp nat64 inward over plain4")],
+        FASTPATH,
+    ),
+    least(
+        "NAT44, 20,000 homes, TCP, outwards: over plain forwarding",
+        1.1,
+        &[value("nat44", "homes tcp nat44 over plain4")],
+        FASTPATH,
+    ),
+    least(
+        "NAT44, 20,000 homes, TCP, inwards: over plain forwarding",
+        1.1,
+        &[value("nat44", "homes tcp nat44 inward over plain4")],
+        FASTPATH,
+    ),
+    least(
         "NAT64, every packet a new binding, homes: over plain forwarding",
         0.65,
         &[value("nat64", "homes new bindings over plain6")],
