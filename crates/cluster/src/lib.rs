@@ -4,8 +4,10 @@
 //! * [`replica`]: what is sent of a table, and what becomes of it at the other end. No socket, no clock, no
 //!   thread.
 //! * [`link`]: the connections between nodes.
+//! * [`ownership`]: which node has which slice, as a pure state machine beside etcd.
 
 #![forbid(unsafe_code)]
 
 pub mod link;
+pub mod ownership;
 pub mod replica;
