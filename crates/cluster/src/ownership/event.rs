@@ -80,7 +80,7 @@ pub struct Reading {
 }
 
 /// How the copy of a slice stands, as its owner knows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum CopyState {
     /// There is no connection, or it lags by more than a second.
     #[default]

@@ -33,13 +33,20 @@
 //! lease has ended, and the deadline passes first.
 
 mod action;
+mod agent;
 mod assignment;
+mod claims;
 mod event;
+mod lease;
 mod node;
+mod roles;
+mod tending;
 mod time;
 mod value;
+mod view;
 
 pub use action::{Action, Beginning, Compare, Number, Role, Transaction};
+pub use agent::Agent;
 pub use assignment::{Assignment, Cause, Epoch, Phase, Revision};
 pub use event::{CopyState, Event, Lease, Reading};
 pub use node::{Names, Node, Presence};
@@ -50,3 +57,5 @@ pub use value::{Capacity, NodeState, NodeValue, SliceValue, VALUE_VERSION, Value
 pub const TTL: u64 = 2000;
 /// How often an agent is told that time passes, in milliseconds.
 pub const TICK: u64 = 100;
+/// How often a lease is renewed, in milliseconds.
+pub const RENEWAL: u64 = 500;

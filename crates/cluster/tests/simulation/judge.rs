@@ -1,0 +1,139 @@
+//! What must hold, whatever happens.
+//!
+//! | invariant | looked at |
+//! |---|---|
+//! | no outside endpoint is two subscribers' within `port_reuse` | with each packet that leaves |
+//! | no packet reaches another subscriber | with each packet that comes back |
+//! | each block has exactly one accountable subscriber at any time, by epoch | with each packet that leaves, by the joined logs |
+//! | the deadline precedes any successor | with each transaction |
+//! | nobody grants but who owns the slice in etcd at this moment | with each grant |
+//! | a slice is PROTECTED again 10 s after the last fault | at the end |
+//!
+//! What has neither owner nor copy any more begins anew, and so does what is known of it here. A machine that was paused together with
+//! its clock is excused until it hears of its lease: what it does is void by its epoch.
+
+use tombolo_cluster::ownership::{Epoch, Node};
+
+use crate::tables::{BLOCKS, PORT_REUSE};
+
+/// A line in the joined logs: a subscriber has a block.
+#[derive(Debug, Clone, Copy)]
+struct Line {
+    epoch: Epoch,
+    subscriber: u8,
+    from: u64,
+    to: u64,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Past {
+    /// What is older does not count.
+    floor: Epoch,
+    /// How often it began anew.
+    beginnings: u64,
+    /// The subscriber that used each block last, and when.
+    used: [Option<(u8, u64)>; BLOCKS],
+    lines: [Vec<Line>; BLOCKS],
+}
+
+#[derive(Debug)]
+pub(crate) struct Judge {
+    slices: Vec<Past>,
+    pub(crate) violation: Option<String>,
+    /// How often what happened: a simulation in which nothing does proves nothing.
+    pub(crate) seen: Seen,
+}
+
+/// What has happened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) grants: u64,
+    pub(crate) packets_out: u64,
+    pub(crate) packets_in: u64,
+    pub(crate) acting: u64,
+    pub(crate) redirected: u64,
+    pub(crate) takeovers: u64,
+    pub(crate) returns: u64,
+    pub(crate) vacancies: u64,
+    pub(crate) unknown: u64,
+    pub(crate) reused: u64,
+    pub(crate) full: u64,
+}
+
+impl Judge {
+    pub(crate) fn new(slices: u16) -> Self {
+        Self { slices: vec![Past::default(); slices.into()], violation: None, seen: Seen::default() }
+    }
+
+    pub(crate) fn accuse(&mut self, of: String) {
+        self.violation.get_or_insert(of);
+    }
+
+    /// The slice begins without a state, and what older owners do does not count.
+    pub(crate) fn begin_anew(&mut self, slice: u16, epoch: Epoch) {
+        let past = &mut self.slices[usize::from(slice)];
+        if epoch > past.floor {
+            *past = Past { floor: epoch, beginnings: past.beginnings + 1, ..Past::default() };
+        }
+    }
+
+    pub(crate) fn beginnings(&self, slice: u16) -> u64 {
+        self.slices[usize::from(slice)].beginnings
+    }
+
+    /// A line is logged: granted now, or adopted with the time at which it was granted.
+    pub(crate) fn log(&mut self, slice: u16, epoch: Epoch, block: usize, subscriber: u8, from: u64) {
+        self.slices[usize::from(slice)].lines[block].push(Line { epoch, subscriber, from, to: u64::MAX });
+    }
+
+    /// The owner with this epoch logs that it has released a block.
+    pub(crate) fn log_end(&mut self, slice: u16, epoch: Epoch, block: usize, now: u64) {
+        let lines = &mut self.slices[usize::from(slice)].lines[block];
+        for line in lines.iter_mut().filter(|line| line.epoch == epoch && line.to == u64::MAX) {
+            line.to = now;
+        }
+    }
+
+    /// A packet of `subscriber` leaves from a block.
+    pub(crate) fn leave(&mut self, now: u64, slice: u16, epoch: Epoch, block: usize, subscriber: u8, by: Node) {
+        self.seen.packets_out += 1;
+        let past = &mut self.slices[usize::from(slice)];
+        if epoch < past.floor {
+            return;
+        }
+        let former = past.used[block].replace((subscriber, now));
+        let lines = past.lines[block].iter().filter(|line| line.from <= now && now < line.to);
+        let highest = lines.clone().map(|line| line.epoch).max();
+        let mut accountable = lines.filter(|line| Some(line.epoch) == highest).map(|line| line.subscriber);
+        let (first, second) = (accountable.next(), accountable.next());
+        if let Some((other, at)) = former
+            && other != subscriber
+        {
+            self.seen.reused += 1;
+            if now - at < PORT_REUSE * 1000 * 97 / 100 {
+                let since = (now - at) / 1000;
+                self.accuse(format!(
+                    "slice {slice}, block {block}: subscriber {subscriber} at node {} has it {since} ms after subscriber {other}",
+                    by.0
+                ));
+            }
+        }
+        if first != Some(subscriber) || second.is_some_and(|second| second != subscriber) {
+            self.accuse(format!(
+                "slice {slice}, block {block}: used by subscriber {subscriber} at node {}; the logs say {first:?}, {second:?}",
+                by.0
+            ));
+        }
+    }
+
+    /// A packet that was an answer to `meant` has come to `reached`.
+    pub(crate) fn arrive(&mut self, slice: u16, block: usize, meant: u8, reached: u8, by: Node) {
+        self.seen.packets_in += 1;
+        if meant != reached {
+            self.accuse(format!(
+                "slice {slice}, block {block}: a packet for subscriber {meant} reached subscriber {reached} at node {}",
+                by.0
+            ));
+        }
+    }
+}
