@@ -9,7 +9,7 @@ impl Agent {
     /// Says what has become otherwise.
     pub(super) fn play(&mut self, act: &mut impl FnMut(Action)) {
         for number in 0..self.count() {
-            let role = self.role(self.slice(number));
+            let role = self.role_of(self.slice(number));
             let slice = self.slice_mut(number);
             if let Role::Owner { epoch, .. } = role
                 && slice.role.owned() != Some(epoch)
@@ -29,7 +29,7 @@ impl Agent {
         }
     }
 
-    fn role(&self, slice: &Slice) -> Role {
+    fn role_of(&self, slice: &Slice) -> Role {
         if let Some((epoch, owner)) = slice.heard {
             return Role::Others { epoch, owner, backup: None };
         }

@@ -25,6 +25,10 @@ impl Clock {
         Moment(self.micros(now) / 1000)
     }
 
+    pub(crate) const fn is_stopped(&self) -> bool {
+        self.is_stopped
+    }
+
     pub(crate) fn stop(&mut self, now: u64) {
         (self.shown, self.at, self.is_stopped) = (self.micros(now), now, true);
     }

@@ -135,6 +135,11 @@ impl Etcd {
         (Reading { nodes, slices }, self.history.len())
     }
 
+    /// How much a watch could have said by now.
+    pub(crate) const fn history(&self) -> usize {
+        self.history.len()
+    }
+
     /// What a watch says that has come so far.
     pub(crate) fn since(&self, cursor: usize) -> &[Event] {
         &self.history[cursor..]

@@ -21,16 +21,21 @@ pub(crate) struct Host {
     pub(crate) process: Option<Process>,
     /// Counts processes: what was meant for an earlier one is not heard.
     pub(crate) generation: u64,
-    /// Faults at this moment: the host does nothing; only its agent does nothing; no way to etcd; no way outside or inside.
+    /// Faults at this moment: there is no process; the host does nothing; its clock neither; only its agent does nothing; no way to etcd;
+    /// no way outside or inside.
+    pub(crate) down: u8,
     pub(crate) frozen: u8,
+    pub(crate) paused: u8,
     pub(crate) stalled: u8,
     pub(crate) no_etcd: u8,
     pub(crate) no_outside: u8,
     pub(crate) no_inside: u8,
-    /// Its clock has missed time, and its agent has not heard of its lease since.
-    pub(crate) is_late: bool,
+    /// Its clock has missed time at this moment of its own, and its agent has not heard of its lease since.
+    pub(crate) late: Option<Moment>,
     /// When it died or froze.
     gone_at: Option<u64>,
+    /// Since when it has a session with the router outside, or will.
+    pub(crate) session: u64,
     /// Its watch is slow until then.
     pub(crate) slow_until: u64,
 }
@@ -46,8 +51,6 @@ pub(crate) struct Process {
     /// Routing table 8464.
     pub(crate) metrics: Vec<Option<u32>>,
     pub(crate) is_entrance: bool,
-    /// It has a session with the router outside, and has heard what that says.
-    pub(crate) has_routes: bool,
     /// Requests to etcd without an answer.
     pub(crate) asked: BTreeMap<u64, Asked>,
     /// Where its watch is.
@@ -56,6 +59,8 @@ pub(crate) struct Process {
     pub(crate) copies: Vec<Option<Copying>>,
     /// Of each slice: when its owner was heard last, where this node is the backup.
     pub(crate) heard: Vec<Moment>,
+    /// Of each slice: the connection by which its copy comes. What is on its way by an earlier one is not read any more.
+    pub(crate) incoming: Vec<u64>,
     /// What the agent has not been told yet, since it is asleep.
     pub(crate) backlog: Vec<Event>,
 }
@@ -78,13 +83,16 @@ impl Host {
             saved: None,
             process: None,
             generation: 0,
+            down: 0,
             frozen: 0,
+            paused: 0,
             stalled: 0,
             no_etcd: 0,
             no_outside: 0,
             no_inside: 0,
-            is_late: false,
+            late: None,
             gone_at: Some(0),
+            session: 0,
             slow_until: 0,
         }
     }
@@ -106,6 +114,16 @@ impl Host {
     /// Notes since when it is gone.
     pub(crate) fn note(&mut self, now: u64) {
         self.gone_at = if self.runs() { None } else { Some(self.gone_at.unwrap_or(now)) };
+    }
+
+    /// It was gone for so long that routers have ended their sessions with it.
+    pub(crate) fn was_given_up(&self, now: u64) -> bool {
+        self.gone_at.is_some_and(|at| now - at >= DETECTION)
+    }
+
+    /// It has what the router outside says, and a way there.
+    pub(crate) fn has_routes(&self, now: u64) -> bool {
+        self.no_outside == 0 && now >= self.session
     }
 
     /// Others have routes to it.
@@ -133,11 +151,11 @@ impl Process {
             roles: vec![Role::Nobody; count],
             metrics: vec![None; count],
             is_entrance: false,
-            has_routes: false,
             asked: BTreeMap::new(),
             cursor: None,
             copies: (0..count).map(|_| None).collect(),
             heard: vec![Moment(0); count],
+            incoming: vec![0; count],
             backlog: Vec::new(),
         }
     }

@@ -12,9 +12,13 @@
 //! What has neither owner nor copy any more begins anew, and so does what is known of it here. A machine that was paused together with
 //! its clock is excused until it hears of its lease: what it does is void by its epoch.
 
-use tombolo_cluster::ownership::{Epoch, Node};
+use std::collections::BTreeSet;
 
+use tombolo_cluster::ownership::{Assignment, Epoch, Node, Phase, Role};
+
+use crate::faults::Kind;
 use crate::tables::{BLOCKS, PORT_REUSE};
+use crate::world::World;
 
 /// A line in the joined logs: a subscriber has a block.
 #[derive(Debug, Clone, Copy)]
@@ -40,6 +44,8 @@ struct Past {
 pub(crate) struct Judge {
     slices: Vec<Past>,
     pub(crate) violation: Option<String>,
+    /// The kinds of faults that there were.
+    pub(crate) faults: BTreeSet<Kind>,
     /// How often what happened: a simulation in which nothing does proves nothing.
     pub(crate) seen: Seen,
 }
@@ -60,9 +66,36 @@ pub(crate) struct Seen {
     pub(crate) full: u64,
 }
 
+impl Seen {
+    const fn all(&self) -> [u64; 11] {
+        let Self { grants, packets_out, packets_in, acting, redirected, takeovers, returns, vacancies, unknown, reused, full } =
+            *self;
+        [grants, packets_out, packets_in, acting, redirected, takeovers, returns, vacancies, unknown, reused, full]
+    }
+
+    pub(crate) fn has_all(&self) -> bool {
+        self.all().iter().all(|count| *count > 0)
+    }
+
+    pub(crate) const fn add(&mut self, other: &Self) {
+        self.grants += other.grants;
+        self.packets_out += other.packets_out;
+        self.packets_in += other.packets_in;
+        self.acting += other.acting;
+        self.redirected += other.redirected;
+        self.takeovers += other.takeovers;
+        self.returns += other.returns;
+        self.vacancies += other.vacancies;
+        self.unknown += other.unknown;
+        self.reused += other.reused;
+        self.full += other.full;
+    }
+}
+
 impl Judge {
     pub(crate) fn new(slices: u16) -> Self {
-        Self { slices: vec![Past::default(); slices.into()], violation: None, seen: Seen::default() }
+        let slices = vec![Past::default(); slices.into()];
+        Self { slices, violation: None, faults: BTreeSet::new(), seen: Seen::default() }
     }
 
     pub(crate) fn accuse(&mut self, of: String) {
@@ -135,5 +168,35 @@ impl Judge {
                 by.0
             ));
         }
+    }
+}
+
+impl World {
+    /// When faults have ended for long enough: each slice has an owner that may grant, and a backup that has its state, and all know it.
+    pub(crate) fn judge_end(&mut self) {
+        for slice in 0..self.slices {
+            if let Some(wrong) = self.wrong_with(slice) {
+                self.judge.accuse(format!("slice {slice}, long after the last fault: {wrong}"));
+            }
+        }
+    }
+
+    fn wrong_with(&self, slice: u16) -> Option<String> {
+        let Some(Assignment { owner, epoch, backup, phase, .. }) = self.etcd.assignment(slice) else {
+            return Some("it has no owner".to_owned());
+        };
+        let Some(backup) = backup.filter(|_| phase == Phase::Protected) else { return Some(format!("it is {phase:?}")) };
+        let by_etcd = |host: usize| match Node(host as u8) {
+            node if node == owner => Role::Owner { epoch, backup: Some(backup), by_offers: true },
+            node if node == backup => Role::Backup { epoch, owner },
+            _ => Role::Others { epoch, owner: Some(owner), backup: Some(backup) },
+        };
+        let differs = |host: &usize| self.hosts[*host].role(slice) != by_etcd(*host);
+        if let Some(host) = (0..self.hosts.len()).find(differs) {
+            return Some(format!("node {host} is {:?}, and etcd has {:?}", self.hosts[host].role(slice), by_etcd(host)));
+        }
+        let host = &self.hosts[usize::from(owner.0)];
+        let until = host.process.as_ref().map(|process| process.grant_until);
+        (until <= Some(host.moment(self.now))).then(|| format!("its owner grants until {until:?}"))
     }
 }

@@ -2,7 +2,7 @@
 
 use tombolo_cluster::ownership::{CopyState, Epoch, Event, Moment, Node, Role};
 
-use crate::tables::{BLOCKS, State};
+use crate::tables::{BLOCKS, Block, State};
 use crate::world::{Flaw, What, World};
 
 /// A batch without an answer for so long, in microseconds: the copy lags.
@@ -21,7 +21,12 @@ pub(crate) struct Copying {
     acknowledged: [u64; BLOCKS],
     /// Everything was sent on this connection, and acknowledged.
     is_near: bool,
+    /// What the agent has been told.
+    told: Option<CopyState>,
 }
+
+/// A block, what it is, and which version that is.
+type Record = (usize, State, u64);
 
 /// Records as they are sent: ages, not times.
 #[derive(Debug, Clone)]
@@ -31,7 +36,7 @@ pub(crate) struct Batch {
     pub(crate) slice: u16,
     epoch: Epoch,
     session: u64,
-    blocks: Vec<(usize, State, u64)>,
+    blocks: Vec<Record>,
     /// With these the copy is whole.
     is_last: bool,
     sent: Moment,
@@ -40,12 +45,49 @@ pub(crate) struct Batch {
 impl Copying {
     fn new(to: Node) -> Self {
         let (sent, acknowledged) = ([0; BLOCKS], [0; BLOCKS]);
-        Self { to, session: 0, is_connected: false, in_flight: None, sent, acknowledged, is_near: false }
+        Self { to, session: 0, is_connected: false, in_flight: None, sent, acknowledged, is_near: false, told: None }
     }
 
     /// The backup has this version of a block.
     pub(crate) fn has(&self, block: usize, version: u64) -> bool {
         self.acknowledged[block] == version
+    }
+
+    /// A connection is made where there is none, and ends where the other end is not reached, or does not answer.
+    fn connect(&mut self, is_reached: bool, now: u64, number: u64) {
+        let lags = self.in_flight.is_some_and(|since| now - since > LAG);
+        if is_reached && !self.is_connected {
+            (self.session, self.sent, self.in_flight, self.is_near) = (number, [0; BLOCKS], None, false);
+        }
+        self.is_connected = is_reached && !(lags && self.in_flight.is_some());
+    }
+
+    /// The blocks of the next batch, and whether none is left after it.
+    fn next(&mut self, blocks: &[Block; BLOCKS], most: usize) -> Option<(Vec<Record>, bool)> {
+        if !self.is_connected || self.in_flight.is_some() || self.has_sent(blocks) {
+            return None;
+        }
+        let changed = blocks.iter().enumerate().filter(|(block, kept)| self.sent[*block] != kept.version);
+        let records: Vec<_> = changed.take(most).map(|(block, kept)| (block, kept.state, kept.version)).collect();
+        for (block, _, version) in &records {
+            self.sent[*block] = *version;
+        }
+        Some((records, self.has_sent(blocks)))
+    }
+
+    fn has_sent(&self, blocks: &[Block; BLOCKS]) -> bool {
+        blocks.iter().zip(self.sent).all(|(kept, sent)| kept.version == sent)
+    }
+
+    fn state(&mut self, blocks: &[Block; BLOCKS], by_offers: bool) -> CopyState {
+        let is_done = self.is_connected && self.in_flight.is_none() && self.has_sent(blocks);
+        self.is_near |= is_done;
+        match () {
+            () if !self.is_connected => CopyState::Broken,
+            () if is_done && by_offers => CopyState::Whole,
+            () if self.is_near => CopyState::Near,
+            () => CopyState::Copying,
+        }
     }
 }
 
@@ -53,72 +95,59 @@ impl World {
     /// The owner's part for a slice: connects, sends, and says how the copy stands.
     pub(crate) fn copy(&mut self, owner: usize, slice: u16) {
         let place = usize::from(slice);
-        let Role::Owner { epoch, backup, by_offers } = self.hosts[owner].role(slice) else {
+        if !self.hosts[owner].is_awake() {
+            return;
+        }
+        let Role::Owner { epoch, backup: Some(backup), by_offers } = self.hosts[owner].role(slice) else {
             if let Some(process) = &mut self.hosts[owner].process {
                 process.copies[place] = None;
             }
             return;
         };
-        if !self.hosts[owner].runs() {
-            return;
-        }
-        let Some(backup) = backup else { return };
-        let is_reached = self.are_linked(owner, usize::from(backup.0)) && self.hosts[usize::from(backup.0)].runs();
-        let session = self.random.next();
-        let now = self.now;
-        let moment = self.hosts[owner].moment(now);
-        let Self { hosts, .. } = self;
-        let host = &mut hosts[owner];
+        let other = usize::from(backup.0);
+        let is_reached = self.are_linked(owner, other) && self.hosts[other].process.is_some();
+        let (now, number, most) = (self.now, self.number(), self.random.between(1, BLOCKS as u64) as usize);
+        let host = &mut self.hosts[owner];
+        let sent = host.moment(now);
         let Some(process) = &mut host.process else { return };
         let copying = process.copies[place].get_or_insert_with(|| Copying::new(backup));
         if copying.to != backup {
             *copying = Copying::new(backup);
         }
-        if is_reached && !copying.is_connected {
-            (copying.session, copying.sent, copying.in_flight) = (session, [0; BLOCKS], None);
-            copying.is_near = false;
-        }
-        copying.is_connected = is_reached;
-        let lags = copying.in_flight.is_some_and(|since| now - since > LAG);
-        if lags {
-            copying.is_connected = false;
-        }
         let blocks = &host.tables[place].blocks;
-        let is_sent = |copying: &Copying| (0..BLOCKS).all(|block| copying.sent[block] == blocks[block].version);
-        let batch = if copying.is_connected && copying.in_flight.is_none() && !is_sent(copying) {
-            let changed = (0..BLOCKS).filter(|&block| copying.sent[block] != blocks[block].version);
-            let blocks = changed.map(|block| (block, blocks[block].state, blocks[block].version)).collect();
+        copying.connect(is_reached, now, number);
+        let batch = copying.next(blocks, most).map(|(blocks, is_last)| {
             copying.in_flight = Some(now);
-            for (block, _, version) in &blocks {
-                let _: (&usize, &u64) = (block, version);
-                copying.sent[*block] = *version;
-            }
             let session = copying.session;
-            Some(Batch { from: host.node, to: backup, slice, epoch, session, blocks, is_last: true, sent: moment })
-        } else {
-            None
-        };
-        copying.is_near |= copying.is_connected && copying.in_flight.is_none() && is_sent(copying);
-        let is_whole = copying.is_near && copying.in_flight.is_none() && is_sent(copying);
-        let state = match () {
-            () if !copying.is_connected => CopyState::Broken,
-            () if is_whole && by_offers => CopyState::Whole,
-            () if copying.is_near => CopyState::Near,
-            () => CopyState::Copying,
-        };
-        if let Some(batch) = batch {
+            Batch { from: host.node, to: backup, slice, epoch, session, blocks, is_last, sent }
+        });
+        let state = copying.state(blocks, by_offers);
+        let is_news = copying.told.replace(state) != Some(state);
+        if let Some(batch) = batch
+            && !self.random.chance(self.weather.broken)
+        {
             let delay = self.latency();
             self.later(delay, What::Batch(batch));
         }
-        self.tell(owner, Event::Copying { slice, backup, state });
+        if is_news {
+            self.tell(owner, Event::Copying { slice, backup, state });
+        }
     }
 
     /// The backup's part: a batch has come.
-    pub(crate) fn apply(&mut self, batch: &Batch) {
+    pub(crate) fn apply(&mut self, batch: Batch) {
         let (from, to) = (usize::from(batch.from.0), usize::from(batch.to.0));
-        if !self.are_linked(from, to) || !self.hosts[to].runs() {
+        let place = usize::from(batch.slice);
+        if self.hosts[to].process.is_some() && !self.hosts[to].is_awake() {
+            self.later(20_000, What::Batch(batch));
             return;
         }
+        let is_linked = self.are_linked(from, to);
+        let Some(process) = self.hosts[to].process.as_mut().filter(|_| is_linked) else { return };
+        if process.incoming[place] > batch.session {
+            return;
+        }
+        process.incoming[place] = batch.session;
         let known = match self.hosts[to].role(batch.slice) {
             Role::Nobody => Epoch(0),
             Role::Owner { epoch, .. }
@@ -127,10 +156,11 @@ impl World {
             | Role::Backup { epoch, .. }
             | Role::Others { epoch, .. } => epoch,
         };
+        let known = known.max(self.hosts[to].table(batch.slice).epoch);
         let is_own = matches!(self.hosts[to].role(batch.slice), Role::Owner { .. });
         if batch.epoch < known && self.flaw != Some(Flaw::EpochIgnored) {
             let by = is_own.then_some(batch.to);
-            self.tell(from, Event::Deposed(batch.slice, known, by));
+            self.send(from, Event::Deposed(batch.slice, known, by));
             return;
         }
         if batch.epoch == known && is_own {
@@ -161,15 +191,17 @@ impl World {
         }
         self.tell(to, Event::Holds(batch.slice, whole));
         let versions = batch.blocks.iter().map(|(block, _, version)| (*block, *version)).collect();
-        let delay = self.latency();
+        let (delay, is_lost) = (self.latency(), self.random.chance(self.weather.broken));
         let acknowledged = Acknowledged { owner: batch.from, by: batch.to, slice: batch.slice, session: batch.session, versions };
-        self.later(delay, What::Acknowledged(acknowledged));
+        if !is_lost {
+            self.later(delay, What::Acknowledged(acknowledged));
+        }
     }
 
     /// The owner's part again: the backup has a batch.
     pub(crate) fn acknowledge(&mut self, acknowledged: &Acknowledged) {
         let (owner, by) = (usize::from(acknowledged.owner.0), usize::from(acknowledged.by.0));
-        if !self.are_linked(owner, by) || !self.hosts[owner].runs() {
+        if !self.are_linked(owner, by) || !self.hosts[owner].is_awake() {
             return;
         }
         let Some(process) = &mut self.hosts[owner].process else { return };
@@ -184,10 +216,16 @@ impl World {
         self.copy(owner, acknowledged.slice);
     }
 
+    /// Says something to another node's agent.
+    fn send(&mut self, to: usize, event: Event) {
+        let (delay, generation) = (self.latency(), self.hosts[to].generation);
+        self.later(delay, What::Tell(to, generation, event));
+    }
+
     /// What goes over the connections besides: owners are alive, backups vouch, successors depose.
     pub(crate) fn greet(&mut self, own: usize) {
         for other in 0..self.hosts.len() {
-            if other == own || !self.are_linked(own, other) || !self.hosts[other].runs() {
+            if other == own || !self.are_linked(own, other) || !self.hosts[other].is_awake() {
                 continue;
             }
             let mut vouches = true;
@@ -197,7 +235,7 @@ impl World {
                     (Role::Owner { epoch, .. }, Role::Owner { epoch: theirs, .. } | Role::Former { epoch: theirs, .. }) => {
                         if epoch > theirs {
                             vouches = false;
-                            self.tell(other, Event::Deposed(slice, epoch, Some(Node(own as u8))));
+                            self.send(other, Event::Deposed(slice, epoch, Some(Node(own as u8))));
                         }
                     }
                     (Role::Owner { epoch, backup, .. }, Role::Backup { epoch: theirs, .. })
@@ -216,7 +254,7 @@ impl World {
                 }
             }
             if vouches {
-                self.tell(other, Event::Vouched(Node(own as u8)));
+                self.send(other, Event::Vouched(Node(own as u8)));
             }
         }
     }
