@@ -8,6 +8,7 @@ use tombolo_engine::plan::{Service, ServiceKind};
 use tombolo_engine::side::Side;
 
 use crate::document::{Node, Table};
+use crate::etcd;
 use crate::gateway::inside_interfaces;
 use crate::host::{Cluster, InsideInterfaces};
 use crate::problem::{Log, Problem};
@@ -41,7 +42,8 @@ pub(crate) fn read(
     let core = table.read_or("core", InsideInterfaces::ByRoute, log, inside_interfaces);
     let slices = nodes.as_deref().and_then(|nodes| slices::read(&table, nodes, log));
     let replication = nodes.as_deref().and_then(|nodes| replication::read(&table, nodes, log));
-    let is_divided = table.find("slices").is_some();
+    let etcd = etcd::read(&table, log);
+    let is_divided = table.find("slices").is_some() || table.find("etcd").is_some();
     for service in services {
         match cannot_be_shared(service, shared, is_divided) {
             Some(why) => log.mistake(table.node().problem(format!("service {} {why}", service.name))),
@@ -55,7 +57,7 @@ pub(crate) fn read(
         log.mistake(own.problem(format!("not one of the nodes; use one of {}", names.join(", "))));
         return None;
     };
-    Some(Cluster { nodes, own, table: routes, needs, core_mtu, core, slices, replication })
+    Some(Cluster { nodes, own, table: routes, needs, core_mtu, core, slices, replication, etcd })
 }
 
 /// What the engine is to know of it.
@@ -118,14 +120,14 @@ fn overlaps(service: &Service, locator: Ipv6Addr) -> bool {
     prefixes.any(|prefix| prefix.contains(&locator) || locator.contains(&prefix))
 }
 
-/// Why nodes cannot share a service, if they cannot. `is_divided`: there are slices.
+/// Why nodes cannot share a service, if they cannot. `is_divided`: there are slices, or will be.
 fn cannot_be_shared(service: &Service, shared: &[SharedPool], is_divided: bool) -> Option<&'static str> {
     let lends = matches!(&service.kind, ServiceKind::Siit(siit) if siit.dynamic.is_some());
     if service.kind.shape().ipv4 == Side::Inside {
         return Some("is a customer's end, and clusters are for a provider's; leave [cluster] out");
     }
     if service.kind.nat().is_some() && !is_divided {
-        return Some("has bindings, each of which one node has to have: say with slices which has whose");
+        return Some("has bindings, each of which one node has to have: say with slices which has whose, or with etcd where nodes agree on it");
     }
     if shared.iter().any(|pool| pool.service == service.name) {
         return Some("hands out ports of the host's own address, which others do not have; use addresses of a pool");

@@ -91,6 +91,10 @@ pub static CLUSTER: Section = Section {
             "Size of the largest packet that the network between the nodes has to carry: that of the services' packets, and 80 bytes; 1320 to 65535. Nodes try it with each other, every two seconds. A node with slices that is cut off from others by this announces nothing when it starts; one that serves already says so in `show status`.";
         "slices": "path or table", "none", "\"slices.toml\"",
             "Who has the subscribers and outside addresses of services with bindings: a table of its own, or a file with the same keys, relative to this one. It must be the same on all nodes.";
+        "etcd": "array of addresses", "none", "[\"https://[2001:db8:c::e1]:2379\"]",
+            "Members of an etcd (3.4 or later) in which nodes agree on who has which slice, instead of `slices`: each slice's owner, and who takes it over when that is gone. `tombolo cluster init` says there once how many slices there are. Nodes show etcd the certificates of `replication`, which has to be there.";
+        "name": "string", "\"gateways\"", "\"gateways\"",
+            "What the cluster is called in etcd: its keys begin with `/tombolo/NAME/`.";
         "replication": "table", "none", "see below",
             "How the backups of slices get copies of their bindings, so that they can serve in the owner's place.";
     },

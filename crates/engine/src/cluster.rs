@@ -16,10 +16,13 @@
 //! backup by which others reach it that have no way of their own.
 
 use std::net::Ipv6Addr;
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use tombolo_tables::hash::HashKey;
 use tombolo_tables::tick::Tick;
+
+use crate::now::Now;
 
 /// Nodes of a cluster, at most.
 pub const MOST_NODES: usize = 16;
@@ -47,6 +50,11 @@ pub struct Holders {
     pub owner: u8,
     /// The node that stands in.
     pub backup: Option<u8>,
+}
+
+impl Holders {
+    /// The number of no node: nobody has the slice, as far as is known.
+    pub const NOBODY: u8 = u8::MAX;
 }
 
 /// Where the packets of a slice are served.
@@ -85,10 +93,19 @@ pub struct Cluster {
     holders: Vec<Holders>,
     /// Packets of softwires are redirected as they are: only other nodes can send to the locators.
     takes_softwires: bool,
-    /// How many owners each slice has had, which the file of slices says.
+    /// How many owners all slices have had, which the file of slices says.
     epoch: u32,
+    /// How many each has had, where they move by themselves.
+    epochs: Vec<u32>,
     /// Backups have copies of the tables.
     has_copies: bool,
+    /// What goes on when the holders of slices are others.
+    live: Arc<Live>,
+}
+
+/// What is known of the nodes from moment to moment.
+#[derive(Debug)]
+struct Live {
     /// A bit for each node.
     serving: AtomicU16,
     /// A bit for each node whose slices this one has a copy of that is good enough to serve by.
@@ -99,6 +116,10 @@ pub struct Cluster {
     gone_since: [AtomicU32; MOST_NODES],
     /// What comes here can go on from here.
     is_connected: AtomicBool,
+    /// Until when this node may admit subscribers and hand out addresses and ports of its slices, by the engine's clock.
+    grants_until: AtomicU64,
+    /// Until when it may serve its slices without looking for anybody else, by the engine's clock.
+    serves_until: AtomicU64,
 }
 
 /// How often nodes have redirected a packet.
@@ -135,22 +156,17 @@ impl Cluster {
     #[must_use]
     pub fn new(mut nodes: Vec<Node>, own: usize) -> Option<Self> {
         nodes.truncate(MOST_NODES);
-        let (serving, is_connected) = (AtomicU16::new(1 << own), AtomicBool::default());
-        let (copied, acted, gone_since) = (AtomicU16::default(), AtomicU16::default(), Default::default());
-        let (holders, takes_softwires, epoch, has_copies) = (Vec::new(), false, 1, false);
-        let cluster = Self {
-            nodes,
-            own,
-            holders,
-            takes_softwires,
-            epoch,
-            has_copies,
-            serving,
-            copied,
-            acted,
-            gone_since,
-            is_connected,
+        let live = Live {
+            serving: AtomicU16::new(1 << own),
+            copied: AtomicU16::default(),
+            acted: AtomicU16::default(),
+            gone_since: Default::default(),
+            is_connected: AtomicBool::default(),
+            grants_until: AtomicU64::new(u64::MAX),
+            serves_until: AtomicU64::new(u64::MAX),
         };
+        let (holders, takes_softwires, epoch, epochs, has_copies) = (Vec::new(), false, 1, Vec::new(), false);
+        let cluster = Self { nodes, own, holders, takes_softwires, epoch, epochs, has_copies, live: Arc::new(live) };
         (own < cluster.nodes.len()).then_some(cluster)
     }
 
@@ -172,10 +188,55 @@ impl Cluster {
         self.has_copies
     }
 
-    /// How many owners each slice has had.
+    /// How many owners a slice has had.
     #[must_use]
-    pub fn epoch(&self) -> u32 {
-        self.epoch
+    pub fn epoch_of(&self, slice: u16) -> u32 {
+        self.epochs.get(usize::from(slice)).copied().unwrap_or(self.epoch)
+    }
+
+    /// The same cluster at the same moment, whose slices have other holders from now on, and have had so many owners. What is known
+    /// of the nodes both know.
+    #[must_use]
+    pub fn with_other_holders(&self, slices: impl IntoIterator<Item = (Holders, u32)>) -> Self {
+        let (holders, epochs) = slices.into_iter().unzip();
+        Self {
+            nodes: self.nodes.clone(),
+            own: self.own,
+            holders,
+            takes_softwires: self.takes_softwires,
+            epoch: self.epoch,
+            epochs,
+            has_copies: self.has_copies,
+            live: Arc::clone(&self.live),
+        }
+    }
+
+    /// Until when this node may grant, by the engine's clock in nanoseconds: for ever, unless somebody says otherwise.
+    pub fn set_grants_until(&self, nanos: u64) {
+        self.live.grants_until.store(nanos, Ordering::Relaxed);
+    }
+
+    /// Until when this node may serve its slices without looking for anybody else, by the same clock.
+    pub fn set_serves_until(&self, nanos: u64) {
+        self.live.serves_until.store(nanos, Ordering::Relaxed);
+    }
+
+    /// Until when this node may grant.
+    #[must_use]
+    pub fn grants_until(&self) -> u64 {
+        self.live.grants_until.load(Ordering::Relaxed)
+    }
+
+    /// Until when it may serve without looking for anybody else.
+    #[must_use]
+    pub fn serves_until(&self) -> u64 {
+        self.live.serves_until.load(Ordering::Relaxed)
+    }
+
+    /// Whether this node may admit subscribers and hand out addresses and ports.
+    #[must_use]
+    pub fn may_grant(&self, now: Now) -> bool {
+        now.0 < self.grants_until()
     }
 
     /// The same cluster, whose slices have these holders.
@@ -202,11 +263,14 @@ impl Cluster {
         self.holders.get(usize::from(slice)).is_some_and(|holders| usize::from(holders.owner) == self.own)
     }
 
-    /// Where the packets of a slice are served, as far as is known.
+    /// Where the packets of a slice are served, as far as is known. A node for which nobody has vouched for a while leaves its own
+    /// slices to their backup, if that can be reached.
     #[must_use]
-    pub fn place_of(&self, slice: u16) -> Place {
+    pub fn place_of(&self, slice: u16, now: Now) -> Place {
         if self.owns(slice) {
-            return Place::Here;
+            let backup = self.holders.get(usize::from(slice)).and_then(|holders| holders.backup);
+            let reached = backup.filter(|_| now.0 >= self.serves_until()).filter(|backup| self.serves((*backup).into()));
+            return reached.map_or(Place::Here, Place::At);
         }
         let Some(&Holders { owner, backup }) = self.holders.get(usize::from(slice)) else { return Place::Nowhere };
         match backup {
@@ -234,14 +298,14 @@ impl Cluster {
     /// Whether there is a copy of a node's slices here by which they can be served.
     #[must_use]
     pub fn has_copy_of(&self, node: u8) -> bool {
-        self.copied.load(Ordering::Relaxed) >> node & 1 == 1
+        is_set(&self.live.copied, node.into())
     }
 
     /// Says of which nodes' slices there is a copy that is up to date, at `now`, when it is known who serves. A copy
     /// is good as long as its owner cannot be seen, however old it becomes.
     pub fn set_copied(&self, has_copy: impl Fn(usize) -> bool, now: Tick) {
         let mut copied = 0;
-        for (node, gone_since) in self.gone_since.iter().enumerate().take(self.nodes.len()) {
+        for (node, gone_since) in self.live.gone_since.iter().enumerate().take(self.nodes.len()) {
             let was_copied = u8::try_from(node).is_ok_and(|node| self.has_copy_of(node));
             if self.serves(node) {
                 gone_since.store(0, Ordering::Relaxed);
@@ -250,33 +314,34 @@ impl Cluster {
             }
             copied |= u16::from(has_copy(node) || was_copied && !self.serves(node)) << node;
         }
-        self.copied.store(copied, Ordering::Relaxed);
+        self.live.copied.store(copied, Ordering::Relaxed);
     }
 
     /// Since when this node serves in the place of a slice's owner; nothing if it does not.
     #[must_use]
     pub fn acts_since(&self, slice: u16) -> Option<Tick> {
-        let Place::Acting(owner) = self.place_of(slice) else { return None };
-        let since = self.gone_since.get(usize::from(owner))?.load(Ordering::Relaxed);
+        // Of slices of others it makes no difference when.
+        let Place::Acting(owner) = self.place_of(slice, Now::default()) else { return None };
+        let since = self.live.gone_since.get(usize::from(owner))?.load(Ordering::Relaxed);
         (since != 0).then_some(Tick(since))
     }
 
     /// A packet is served in the place of `owner`, or may be by programs in the kernel.
     pub fn note_acting(&self, owner: u8) {
         if !self.has_acted_for(owner) {
-            self.acted.fetch_or(1 << owner, Ordering::Relaxed);
+            self.live.acted.fetch_or(1 << owner, Ordering::Relaxed);
         }
     }
 
     /// What was served in the place of `node` has left nothing behind.
     pub fn forget_acting(&self, node: u8) {
-        self.acted.fetch_and(!(1 << node), Ordering::Relaxed);
+        self.live.acted.fetch_and(!(1 << node), Ordering::Relaxed);
     }
 
     /// Whether this node has served in the place of `node`: what it copies from there may have sessions.
     #[must_use]
     pub fn has_acted_for(&self, node: u8) -> bool {
-        self.acted.load(Ordering::Relaxed) >> node & 1 == 1
+        is_set(&self.live.acted, node.into())
     }
 
     /// True if packets of softwires are redirected as they are.
@@ -306,24 +371,24 @@ impl Cluster {
     /// Whether a node serves, as far as is known.
     #[must_use]
     pub fn serves(&self, node: usize) -> bool {
-        self.serving.load(Ordering::Relaxed) >> node & 1 == 1
+        is_set(&self.live.serving, node)
     }
 
     /// Says which nodes serve. The gateway's own does as long as anybody asks.
     pub fn set_serving(&self, serves: impl Fn(usize) -> bool) {
         let others = (0..self.nodes.len()).filter(|&node| serves(node)).fold(0, |bits, node| bits | 1 << node);
-        self.serving.store(others | 1 << self.own, Ordering::Relaxed);
+        self.live.serving.store(others | 1 << self.own, Ordering::Relaxed);
     }
 
     /// Whether what comes here can go on from here: only then may packets be brought here.
     #[must_use]
     pub fn is_connected(&self) -> bool {
-        self.is_connected.load(Ordering::Relaxed)
+        self.live.is_connected.load(Ordering::Relaxed)
     }
 
     /// Says whether it can. It cannot before anybody says so. True if it was otherwise before.
     pub fn set_connected(&self, is_connected: bool) -> bool {
-        self.is_connected.swap(is_connected, Ordering::Relaxed) != is_connected
+        self.live.is_connected.swap(is_connected, Ordering::Relaxed) != is_connected
     }
 
     /// Whether redirected packets come to this address.
@@ -353,6 +418,11 @@ impl Cluster {
         };
         (0..self.nodes.len()).filter(|&node| self.serves(node)).max_by_key(number).unwrap_or(self.own)
     }
+}
+
+/// The bit of a node; nobody has none.
+fn is_set(bits: &AtomicU16, node: usize) -> bool {
+    node < MOST_NODES && bits.load(Ordering::Relaxed) >> node & 1 == 1
 }
 
 impl Hops {
@@ -432,7 +502,7 @@ mod tests {
         let holders = |owner, backup| Holders { owner, backup };
         let slices = vec![holders(0, Some(1)), holders(1, Some(2)), holders(2, Some(0)), holders(2, None)];
         let cluster = cluster(0).with_slices(slices);
-        let places = || [0, 1, 2, 3, 4].map(|slice| cluster.place_of(slice));
+        let places = || [0, 1, 2, 3, 4].map(|slice| cluster.place_of(slice, Now(1)));
         let (here, nowhere, at) = (Place::Here, Place::Nowhere, Place::At);
         assert_eq!(places(), [here, nowhere, nowhere, nowhere, nowhere], "nobody else serves yet");
         cluster.set_serving(|_| true);
@@ -449,7 +519,7 @@ mod tests {
     fn a_backup_with_a_copy_acts_while_the_owner_is_gone_however_long() {
         let holders = |owner, backup| Holders { owner, backup: Some(backup) };
         let cluster = cluster(0).with_slices(vec![holders(1, 0), holders(1, 2), holders(2, 0)]);
-        let places = || [0, 1, 2].map(|slice| cluster.place_of(slice));
+        let places = || [0, 1, 2].map(|slice| cluster.place_of(slice, Now(1)));
         let (at, nowhere, acting) = (Place::At, Place::Nowhere, Place::Acting);
         cluster.set_serving(|_| true);
         cluster.set_copied(|node| node == 1, Tick(100));
@@ -472,6 +542,35 @@ mod tests {
         assert!(cluster.has_acted_for(1) && !cluster.has_acted_for(2));
         cluster.forget_acting(1);
         assert!(!cluster.has_acted_for(1));
+    }
+
+    #[test]
+    fn a_node_for_which_nobody_vouches_leaves_its_slices_to_a_backup_that_it_sees_and_grants_nothing() {
+        let holders = |owner, backup| Holders { owner, backup };
+        let cluster = cluster(0).with_slices(vec![holders(0, Some(1)), holders(0, None), holders(Holders::NOBODY, None)]);
+        let places = |now| [0, 1, 2].map(|slice| cluster.place_of(slice, Now(now)));
+        let (here, nowhere) = (Place::Here, Place::Nowhere);
+        cluster.set_serving(|_| true);
+        assert_eq!((places(u64::MAX - 1), cluster.may_grant(Now(u64::MAX - 1))), ([here, here, nowhere], true));
+        cluster.set_grants_until(100);
+        cluster.set_serves_until(200);
+        assert!(cluster.may_grant(Now(99)) && !cluster.may_grant(Now(100)));
+        assert_eq!((places(199), places(200)), ([here, here, nowhere], [Place::At(1), here, nowhere]));
+        cluster.set_serving(|_| false);
+        assert_eq!(places(200), [here, here, nowhere], "it is the last one");
+    }
+
+    #[test]
+    fn other_holders_are_of_the_same_cluster() {
+        let holders = |owner| Holders { owner, backup: None };
+        let cluster = cluster(0).with_slices(vec![holders(1), holders(2)]).with_epoch(3);
+        cluster.set_serving(|_| true);
+        let other = cluster.with_other_holders([(holders(0), 4), (holders(2), 3)]);
+        let place = |cluster: &Cluster, slice| cluster.place_of(slice, Now(1));
+        assert_eq!((place(&other, 0), place(&other, 1)), (Place::Here, Place::At(2)));
+        assert_eq!((other.epoch_of(0), other.epoch_of(1), cluster.epoch_of(1)), (4, 3, 3));
+        other.set_serving(|node| node == 0);
+        assert_eq!(place(&cluster, 0), Place::Nowhere, "both see the same nodes");
     }
 
     #[test]

@@ -149,8 +149,8 @@ fn follow(
                 return Ok(());
             }
             let has_acted = view.cluster().has_acted_for(node);
-            let epoch = view.cluster().epoch();
-            let number = copy.applier.apply(batch, view, epoch, around.now(), has_acted);
+            let epochs = |slice| view.cluster().epoch_of(slice);
+            let number = copy.applier.apply(batch, view, &epochs, around.now(), has_acted);
             applied = Some((
                 number.map_err(|refused| Failure::Refused(refused.to_string()))?,
                 copy.applier.applied(),

@@ -110,7 +110,7 @@ fn copy(
 ) -> Result<(), Failure> {
     let over = |error| Failure::Stream(address, error);
     let Some(view) = View::of(plan) else { return Ok(()) };
-    let epoch = view.cluster().epoch();
+    let epochs = |slice| view.cluster().epoch_of(slice);
     let mut sent: VecDeque<(u64, Instant)> = VecDeque::new();
     let mut out = Vec::new();
     let mut number = 0;
@@ -123,7 +123,7 @@ fn copy(
             sender.classify(ROUNDS, now);
             for _ in 0..if stream.has_room() { AT_ONCE } else { 0 } {
                 let start = frame::begin_batch(&mut out);
-                if !sender.fill(To::Backup(node), view, epoch, now, &mut out) {
+                if !sender.fill(To::Backup(node), view, &epochs, now, &mut out) {
                     out.truncate(start);
                     break;
                 }

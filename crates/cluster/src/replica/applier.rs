@@ -22,6 +22,7 @@ use tombolo_tables::tick::Tick;
 use super::batch::{self, BatchError, Header, Section};
 use super::numbers::Numbers;
 use super::record::{BindingRecord, Class, Kind, Record, Removed, SubscriberRecord};
+use super::sender::Epochs;
 use super::to::To;
 use super::view::{ServiceName, View};
 
@@ -172,7 +173,7 @@ impl Applier {
         &mut self,
         bytes: &[u8],
         view: View<'_>,
-        epoch: u32,
+        epochs: Epochs<'_>,
         now: Tick,
         has_acted: bool,
     ) -> Result<u64, Refused> {
@@ -191,7 +192,7 @@ impl Applier {
             |header| cell.borrow_mut().begin(header),
             |section, record| {
                 let mut batch = cell.borrow_mut();
-                batch.check(section, epoch)?;
+                batch.check(section, epochs)?;
                 batch.record(section, record)
             },
         )?;
@@ -233,7 +234,8 @@ impl Batch<'_, '_> {
         Ok(())
     }
 
-    fn check(&self, Section { slice, epoch }: Section, own: u32) -> Result<(), Refused> {
+    fn check(&self, Section { slice, epoch }: Section, epochs: Epochs<'_>) -> Result<(), Refused> {
+        let own = epochs(slice);
         if epoch < own {
             return Err(Refused::Epoch { slice, theirs: epoch, own });
         }

@@ -30,6 +30,8 @@ use super::view::View;
 
 /// Bytes that may be on their way to a backup without its word that it has them.
 pub const WINDOW_BYTES: usize = 4 << 20;
+/// How many owners a slice has had, as far as is known here.
+pub type Epochs<'a> = &'a dyn Fn(u16) -> u32;
 /// No slice: the backup was sent nothing.
 const NONE: u16 = u16::MAX;
 
@@ -286,14 +288,14 @@ impl Sender {
 
     /// Appends the next batch to `out`; false if there is nothing to be sent, or the receiver has to
     /// acknowledge something first.
-    pub fn fill(&mut self, to: To, view: View<'_>, epoch: u32, now: Tick, out: &mut Vec<u8>) -> bool {
+    pub fn fill(&mut self, to: To, view: View<'_>, epochs: Epochs<'_>, now: Tick, out: &mut Vec<u8>) -> bool {
         let Self { tables, receivers, open, .. } = self;
         let connected = receivers.iter_mut().find(|receiver| receiver.to == to && receiver.is_connected);
         let Some(receiver) = connected.filter(|receiver| receiver.bytes_in_flight < WINDOW_BYTES) else { return false };
         let mut writer = Writer::new(out);
         let mut flight =
             Flight { number: receiver.number + 1, bytes: 0, subscribers: Vec::new(), bindings: Vec::new() };
-        let word = Words { tables, view, epoch, to, only_new: receiver.only_new, now };
+        let word = Words { tables, view, epochs, to, only_new: receiver.only_new, now };
         let mut is_full = false;
         receiver.subscribers.write(&mut writer, &mut flight.subscribers, &mut is_full, |number, sent_as| {
             word.of_subscriber(number, sent_as)
@@ -386,7 +388,7 @@ impl Records {
 struct Words<'a> {
     tables: &'a Tables,
     view: View<'a>,
-    epoch: u32,
+    epochs: Epochs<'a>,
     to: To,
     only_new: bool,
     now: Tick,
@@ -394,7 +396,7 @@ struct Words<'a> {
 
 impl Words<'_> {
     fn section(&self, slice: u16) -> Section {
-        Section { slice, epoch: self.epoch }
+        Section { slice, epoch: (self.epochs)(slice) }
     }
 
     /// The section of a record of this slice, if it is for the receiver.

@@ -102,7 +102,7 @@ impl Control {
             Request::Counters { all } => counters::counters(running, all, rows),
             Request::Fastpath {} => fastpath::fastpath(running, rows),
             Request::Peers {} => peers::peers(running, &plan, rows),
-            Request::Slices {} => slices::slices(&plan, rows),
+            Request::Slices {} => slices::slices(&plan, running.now(), rows),
             Request::Explain { asked } => explain::explain(running, &plan, &asked, rows),
             Request::Trace(watched) => trace::trace(running, &plan, &watched, rows),
             Request::Events(wanted) => events::events(running, &wanted, rows),

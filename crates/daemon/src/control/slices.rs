@@ -1,12 +1,12 @@
 //! The slices of the cluster, in rows.
 
 use serde::Serialize;
-use tombolo_engine::Plan;
 use tombolo_engine::cluster::{Cluster, Holders, Place};
+use tombolo_engine::{Now, Plan};
 
 use super::rows::{Failure, Rows};
 
-/// Slices in a row that are in the same hands.
+/// Slices in a row that are in the same hands, as of the same epoch.
 #[derive(Debug, Serialize)]
 struct SliceRow<'p> {
     /// The first and the last.
@@ -14,6 +14,8 @@ struct SliceRow<'p> {
     last: u16,
     owner: &'p str,
     backup: Option<&'p str>,
+    /// How many owners they have had.
+    epoch: u32,
     /// `own`, `acting`, `redirected` or `unowned`.
     state: &'static str,
     /// The node that their packets go to from here.
@@ -21,15 +23,15 @@ struct SliceRow<'p> {
 }
 
 /// Every slice: who has it, and where its packets go from here.
-pub(crate) fn slices(plan: &Plan, rows: &mut Rows<'_>) -> Result<(), Failure> {
+pub(crate) fn slices(plan: &Plan, now: Now, rows: &mut Rows<'_>) -> Result<(), Failure> {
     let cluster = plan.cluster.as_deref().filter(|cluster| !cluster.slices().is_empty());
     let Some(cluster) = cluster else {
-        return Err(Failure::Refused("the gateway has no slices: its file has no slices in [cluster]".to_owned()));
+        return Err(Failure::Refused("the gateway has no slices: its file has no slices in [cluster], and no etcd".to_owned()));
     };
     let mut first = 0;
     while let Some((holders, last)) = run(cluster, first) {
         let name = |node: u8| cluster.nodes().get(usize::from(node)).map(|node| node.name.as_str());
-        let place = cluster.place_of(first);
+        let place = cluster.place_of(first, now);
         let served_by = match place {
             Place::Here | Place::Acting(_) => Some(cluster.nodes()[cluster.own()].name.as_str()),
             Place::At(node) => name(node),
@@ -37,7 +39,7 @@ pub(crate) fn slices(plan: &Plan, rows: &mut Rows<'_>) -> Result<(), Failure> {
         };
         let owner = name(holders.owner).unwrap_or_default();
         let backup = holders.backup.and_then(name);
-        rows.row(&SliceRow { first, last, owner, backup, state: place.name(), served_by })?;
+        rows.row(&SliceRow { first, last, owner, backup, epoch: cluster.epoch_of(first), state: place.name(), served_by })?;
         first = last + 1;
     }
     Ok(())
@@ -46,8 +48,11 @@ pub(crate) fn slices(plan: &Plan, rows: &mut Rows<'_>) -> Result<(), Failure> {
 /// The holders of a slice, and the last one behind it that has the same.
 fn run(cluster: &Cluster, first: u16) -> Option<(Holders, u16)> {
     let holders = *cluster.slices().get(usize::from(first))?;
-    let others = cluster.slices().iter().skip(usize::from(first)).take_while(|other| **other == holders);
-    Some((holders, first + u16::try_from(others.count()).ok()? - 1))
+    let is_like = |slice: &u16| {
+        let (other, epoch) = (cluster.slices().get(usize::from(*slice)), cluster.epoch_of(*slice));
+        other == Some(&holders) && epoch == cluster.epoch_of(first)
+    };
+    (first..).take_while(is_like).last().map(|last| (holders, last))
 }
 
 #[cfg(test)]

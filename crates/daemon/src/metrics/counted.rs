@@ -92,7 +92,7 @@ fn nodes(page: &mut Page, running: &Running, plan: &Plan) {
     });
     let help = "Packets that were redirected to a node of the cluster, and by it.";
     page.counter("tombolo_redirected_packets_total", help, packets);
-    let places = || (0..).take(cluster.slices().len()).map(|slice| cluster.place_of(slice).name());
+    let places = || (0..).take(cluster.slices().len()).map(|slice| cluster.place_of(slice, running.now()).name());
     let states = ["own", "acting", "redirected", "unowned"].into_iter().filter(|_| !cluster.slices().is_empty());
     let count = |state: &str| u64::try_from(places().filter(|place| *place == state).count()).unwrap_or(u64::MAX);
     let slices = states.map(|state| (label("state", state), count(state)));
