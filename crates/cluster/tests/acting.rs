@@ -367,7 +367,7 @@ fn who_sees_the_owner_leaves_it_to_the_owner() {
     world.copy();
     world.lose_owner(true);
     let cluster = Arc::clone(world.nodes.0[BACKUP].plan.cluster.as_ref().unwrap());
-    assert_eq!(cluster.place_of(0), Place::Acting(0));
+    assert_eq!(cluster.place_of(0, NOW), Place::Acting(0));
     cluster.set_serving(|_| true);
     cluster.set_copied(|_| true, NOW.tick());
     let fate = world.nodes.pass(BACKUP, &host.datagram(5000));

@@ -91,7 +91,7 @@ fn mistakes_are_named() {
         refused(&format!(
             "{CLUSTER}\n[[service]]\nkind = \"nat44\"\ninside = [\"10.0.0.0/8\"]\npool = [{{ addresses = \"192.0.2.0/28\" }}]\n"
         )),
-        "gateway.toml:1: cluster: service nat44 has bindings, each of which one node has to have: say with slices which has whose"
+        "gateway.toml:1: cluster: service nat44 has bindings, each of which one node has to have: say with slices which has whose, or with etcd where nodes agree on it"
     );
 }
 

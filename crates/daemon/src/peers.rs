@@ -145,7 +145,7 @@ impl Follower {
         if let Some(accelerator) = &self.running.accelerator {
             // What the programs do in an owner's place they do not say.
             let slices = 0..u16::try_from(self.cluster.slices().len()).unwrap_or(u16::MAX);
-            let acting = slices.filter_map(|slice| match self.cluster.place_of(slice) {
+            let acting = slices.filter_map(|slice| match self.cluster.place_of(slice, Now(monotonic_nanos())) {
                 Place::Acting(owner) => Some(owner),
                 _ => None,
             });
