@@ -107,6 +107,10 @@ pub struct Etcd {
     pub endpoints: Vec<String>,
     /// What the cluster of gateways is called there.
     pub name: String,
+    /// Certificates of those who may certify its members, in PEM.
+    pub ca: Vec<u8>,
+    /// How the node shows who it is.
+    pub identity: Identity,
 }
 
 /// How nodes copy their tables to each other.

@@ -54,8 +54,8 @@ mod value;
 
 pub use difference::{Change, Wording};
 pub use host::{
-    Cluster, Collector, CollectorFormat, Etcd, FastPath, Host, Identity, InsideInterfaces, LogDetail, LogFormat, LogLevel,
-    MetricsAddress, Provision, Replication, Slices, TableMemory, Tls, Transport, Trust,
+    Cluster, Collector, CollectorFormat, Etcd, FastPath, Host, Identity, InsideInterfaces, LogDetail, LogFormat,
+    LogLevel, MetricsAddress, Provision, Replication, Slices, TableMemory, Tls, Transport, Trust,
 };
 pub use problem::{ConfigError, Problem};
 pub use shared::{Interface, SharedPool};

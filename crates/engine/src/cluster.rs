@@ -16,7 +16,6 @@
 //! backup by which others reach it that have no way of their own.
 
 use std::net::Ipv6Addr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use tombolo_tables::hash::HashKey;
@@ -89,23 +88,19 @@ impl Place {
 pub struct Cluster {
     nodes: Vec<Node>,
     own: usize,
-    /// Of each slice. None where no service has state.
-    holders: Vec<Holders>,
+    /// Who has each slice, as [`Assigned::to_word`] has it: one load finds out, and one store changes it under packets. None where
+    /// no service has state.
+    slices: Vec<AtomicU64>,
     /// Packets of softwires are redirected as they are: only other nodes can send to the locators.
     takes_softwires: bool,
-    /// How many owners all slices have had, which the file of slices says.
-    epoch: u32,
-    /// How many each has had, where they move by themselves.
-    epochs: Vec<u32>,
     /// Backups have copies of the tables.
     has_copies: bool,
-    /// What goes on when the holders of slices are others.
-    live: Arc<Live>,
-}
-
-/// What is known of the nodes from moment to moment.
-#[derive(Debug)]
-struct Live {
+    /// Who has which slice the nodes agree on while they run, and no file says it.
+    is_agreed: bool,
+    /// This node may be an entrance: it has been heard of by those who agree.
+    is_admitted: AtomicBool,
+    /// A bit for each node of which slices were taken over by this one, as far as it may not know.
+    deposed: AtomicU16,
     /// A bit for each node.
     serving: AtomicU16,
     /// A bit for each node whose slices this one has a copy of that is good enough to serve by.
@@ -120,6 +115,37 @@ struct Live {
     grants_until: AtomicU64,
     /// Until when it may serve its slices without looking for anybody else, by the engine's clock.
     serves_until: AtomicU64,
+}
+
+/// What a node knows of a slice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Assigned {
+    /// Who has it.
+    pub holders: Holders,
+    /// How many owners it has had.
+    pub epoch: u32,
+    /// Its backup's copy was whole: the backup may serve by it in the owner's place.
+    pub is_protected: bool,
+}
+
+impl Assigned {
+    /// Nobody has it.
+    pub const NOBODY: Self =
+        Self { holders: Holders { owner: Holders::NOBODY, backup: None }, epoch: 0, is_protected: false };
+
+    const fn to_word(self) -> u64 {
+        let Holders { owner, backup } = self.holders;
+        let backup = if let Some(backup) = backup { backup } else { Holders::NOBODY };
+        let [a, b, c, d] = self.epoch.to_le_bytes();
+        u64::from_le_bytes([a, b, c, d, owner, backup, self.is_protected as u8, 0])
+    }
+
+    fn of_word(word: u64) -> Self {
+        let [a, b, c, d, owner, backup, is_protected, _] = word.to_le_bytes();
+        let backup = (backup != Holders::NOBODY).then_some(backup);
+        let epoch = u32::from_le_bytes([a, b, c, d]);
+        Self { holders: Holders { owner, backup }, epoch, is_protected: is_protected == 1 }
+    }
 }
 
 /// How often nodes have redirected a packet.
@@ -156,7 +182,15 @@ impl Cluster {
     #[must_use]
     pub fn new(mut nodes: Vec<Node>, own: usize) -> Option<Self> {
         nodes.truncate(MOST_NODES);
-        let live = Live {
+        let cluster = Self {
+            nodes,
+            own,
+            slices: Vec::new(),
+            takes_softwires: false,
+            has_copies: false,
+            is_agreed: false,
+            is_admitted: AtomicBool::new(true),
+            deposed: AtomicU16::default(),
             serving: AtomicU16::new(1 << own),
             copied: AtomicU16::default(),
             acted: AtomicU16::default(),
@@ -165,15 +199,55 @@ impl Cluster {
             grants_until: AtomicU64::new(u64::MAX),
             serves_until: AtomicU64::new(u64::MAX),
         };
-        let (holders, takes_softwires, epoch, epochs, has_copies) = (Vec::new(), false, 1, Vec::new(), false);
-        let cluster = Self { nodes, own, holders, takes_softwires, epoch, epochs, has_copies, live: Arc::new(live) };
         (own < cluster.nodes.len()).then_some(cluster)
     }
 
     /// The same cluster, whose slices have had so many owners.
     #[must_use]
     pub fn with_epoch(self, epoch: u32) -> Self {
-        Self { epoch, ..self }
+        self.slices().for_each(|slice| self.assign(slice, Assigned { epoch, ..self.assigned(slice) }));
+        self
+    }
+
+    /// The same cluster, whose nodes agree on who has its slices while they run: as yet this one may neither serve nor be an
+    /// entrance.
+    #[must_use]
+    pub fn with_agreement(self) -> Self {
+        let (is_admitted, until) = (AtomicBool::default(), || AtomicU64::new(0));
+        Self { is_agreed: true, is_admitted, grants_until: until(), serves_until: until(), ..self }
+    }
+
+    /// Whether nodes agree on who has which slice while they run.
+    #[must_use]
+    pub fn is_agreed(&self) -> bool {
+        self.is_agreed
+    }
+
+    /// Whether this node may be an entrance.
+    #[must_use]
+    pub fn is_admitted(&self) -> bool {
+        self.is_admitted.load(Ordering::Relaxed)
+    }
+
+    /// Says whether it may.
+    pub fn set_admitted(&self, is_admitted: bool) {
+        self.is_admitted.store(is_admitted, Ordering::Relaxed);
+    }
+
+    /// Whether this node has taken over slices of another one, which may not know.
+    #[must_use]
+    pub fn has_deposed(&self, node: u8) -> bool {
+        is_set(&self.deposed, node.into())
+    }
+
+    /// Says whether it has.
+    pub fn set_deposed(&self, node: u8, is_deposed: bool) {
+        let bit = 1_u16.checked_shl(node.into()).unwrap_or(0);
+        let _ = if is_deposed {
+            self.deposed.fetch_or(bit, Ordering::Relaxed)
+        } else {
+            self.deposed.fetch_and(!bit, Ordering::Relaxed)
+        };
     }
 
     /// The same cluster, in which backups have copies of the tables.
@@ -191,46 +265,29 @@ impl Cluster {
     /// How many owners a slice has had.
     #[must_use]
     pub fn epoch_of(&self, slice: u16) -> u32 {
-        self.epochs.get(usize::from(slice)).copied().unwrap_or(self.epoch)
-    }
-
-    /// The same cluster at the same moment, whose slices have other holders from now on, and have had so many owners. What is known
-    /// of the nodes both know.
-    #[must_use]
-    pub fn with_other_holders(&self, slices: impl IntoIterator<Item = (Holders, u32)>) -> Self {
-        let (holders, epochs) = slices.into_iter().unzip();
-        Self {
-            nodes: self.nodes.clone(),
-            own: self.own,
-            holders,
-            takes_softwires: self.takes_softwires,
-            epoch: self.epoch,
-            epochs,
-            has_copies: self.has_copies,
-            live: Arc::clone(&self.live),
-        }
+        self.assigned(slice).epoch
     }
 
     /// Until when this node may grant, by the engine's clock in nanoseconds: for ever, unless somebody says otherwise.
     pub fn set_grants_until(&self, nanos: u64) {
-        self.live.grants_until.store(nanos, Ordering::Relaxed);
+        self.grants_until.store(nanos, Ordering::Relaxed);
     }
 
     /// Until when this node may serve its slices without looking for anybody else, by the same clock.
     pub fn set_serves_until(&self, nanos: u64) {
-        self.live.serves_until.store(nanos, Ordering::Relaxed);
+        self.serves_until.store(nanos, Ordering::Relaxed);
     }
 
     /// Until when this node may grant.
     #[must_use]
     pub fn grants_until(&self) -> u64 {
-        self.live.grants_until.load(Ordering::Relaxed)
+        self.grants_until.load(Ordering::Relaxed)
     }
 
     /// Until when it may serve without looking for anybody else.
     #[must_use]
     pub fn serves_until(&self) -> u64 {
-        self.live.serves_until.load(Ordering::Relaxed)
+        self.serves_until.load(Ordering::Relaxed)
     }
 
     /// Whether this node may admit subscribers and hand out addresses and ports.
@@ -239,10 +296,11 @@ impl Cluster {
         now.0 < self.grants_until()
     }
 
-    /// The same cluster, whose slices have these holders.
+    /// The same cluster, whose slices have these holders, for the first time.
     #[must_use]
     pub fn with_slices(self, holders: Vec<Holders>) -> Self {
-        Self { holders, ..self }
+        let word = |holders| AtomicU64::new(Assigned { holders, epoch: 1, is_protected: true }.to_word());
+        Self { slices: holders.into_iter().map(word).collect(), ..self }
     }
 
     /// The same cluster, to whose locators only other nodes can send.
@@ -251,31 +309,65 @@ impl Cluster {
         Self { takes_softwires: are_guarded, ..self }
     }
 
-    /// The holders of each slice.
+    /// Whether there are slices.
     #[must_use]
-    pub fn slices(&self) -> &[Holders] {
-        &self.holders
+    pub fn has_slices(&self) -> bool {
+        !self.slices.is_empty()
+    }
+
+    /// The numbers of all slices.
+    #[must_use]
+    pub fn slices(&self) -> std::ops::Range<u16> {
+        0..u16::try_from(self.slices.len()).unwrap_or(u16::MAX)
+    }
+
+    /// What is known of a slice.
+    #[must_use]
+    pub fn assigned(&self, slice: u16) -> Assigned {
+        let word = self.slices.get(usize::from(slice));
+        word.map_or(Assigned::NOBODY, |word| Assigned::of_word(word.load(Ordering::Relaxed)))
+    }
+
+    /// The holders of a slice.
+    #[must_use]
+    pub fn holders(&self, slice: u16) -> Holders {
+        self.assigned(slice).holders
+    }
+
+    /// From now on this is known of a slice.
+    pub fn assign(&self, slice: u16, assigned: Assigned) {
+        if let Some(word) = self.slices.get(usize::from(slice)) {
+            word.store(assigned.to_word(), Ordering::Relaxed);
+        }
     }
 
     /// True if a slice is the gateway's own.
     #[must_use]
     pub fn owns(&self, slice: u16) -> bool {
-        self.holders.get(usize::from(slice)).is_some_and(|holders| usize::from(holders.owner) == self.own)
+        usize::from(self.holders(slice).owner) == self.own
+    }
+
+    /// True if it is not known who has a slice: nobody may, or the node has not heard of it yet.
+    #[must_use]
+    pub fn is_nobodys(&self, slice: u16) -> bool {
+        self.holders(slice).owner == Holders::NOBODY
     }
 
     /// Where the packets of a slice are served, as far as is known. A node for which nobody has vouched for a while leaves its own
     /// slices to their backup, if that can be reached.
     #[must_use]
     pub fn place_of(&self, slice: u16, now: Now) -> Place {
-        if self.owns(slice) {
-            let backup = self.holders.get(usize::from(slice)).and_then(|holders| holders.backup);
-            let reached = backup.filter(|_| now.0 >= self.serves_until()).filter(|backup| self.serves((*backup).into()));
+        let Assigned { holders: Holders { owner, backup }, is_protected, .. } = self.assigned(slice);
+        if usize::from(owner) == self.own {
+            let is_doubtful = is_protected && now.0 >= self.serves_until();
+            let reached = backup.filter(|_| is_doubtful).filter(|backup| self.serves((*backup).into()));
             return reached.map_or(Place::Here, Place::At);
         }
-        let Some(&Holders { owner, backup }) = self.holders.get(usize::from(slice)) else { return Place::Nowhere };
         match backup {
             _ if self.serves(owner.into()) => Place::At(owner),
-            Some(backup) if usize::from(backup) == self.own && self.has_copy_of(owner) => Place::Acting(owner),
+            Some(backup) if usize::from(backup) == self.own && is_protected && self.has_copy_of(owner) => {
+                Place::Acting(owner)
+            }
             Some(backup) if usize::from(backup) != self.own && self.serves(backup.into()) => Place::At(backup),
             _ => Place::Nowhere,
         }
@@ -290,7 +382,7 @@ impl Cluster {
     /// The owner of a slice of which this node is the backup.
     #[must_use]
     pub fn owner_backed_up(&self, slice: u16) -> Option<u8> {
-        let holders = self.holders.get(usize::from(slice))?;
+        let holders = self.holders(slice);
         let is_backup = holders.backup.is_some_and(|backup| usize::from(backup) == self.own);
         is_backup.then_some(holders.owner)
     }
@@ -298,14 +390,14 @@ impl Cluster {
     /// Whether there is a copy of a node's slices here by which they can be served.
     #[must_use]
     pub fn has_copy_of(&self, node: u8) -> bool {
-        is_set(&self.live.copied, node.into())
+        is_set(&self.copied, node.into())
     }
 
     /// Says of which nodes' slices there is a copy that is up to date, at `now`, when it is known who serves. A copy
     /// is good as long as its owner cannot be seen, however old it becomes.
     pub fn set_copied(&self, has_copy: impl Fn(usize) -> bool, now: Tick) {
         let mut copied = 0;
-        for (node, gone_since) in self.live.gone_since.iter().enumerate().take(self.nodes.len()) {
+        for (node, gone_since) in self.gone_since.iter().enumerate().take(self.nodes.len()) {
             let was_copied = u8::try_from(node).is_ok_and(|node| self.has_copy_of(node));
             if self.serves(node) {
                 gone_since.store(0, Ordering::Relaxed);
@@ -314,7 +406,7 @@ impl Cluster {
             }
             copied |= u16::from(has_copy(node) || was_copied && !self.serves(node)) << node;
         }
-        self.live.copied.store(copied, Ordering::Relaxed);
+        self.copied.store(copied, Ordering::Relaxed);
     }
 
     /// Since when this node serves in the place of a slice's owner; nothing if it does not.
@@ -322,26 +414,26 @@ impl Cluster {
     pub fn acts_since(&self, slice: u16) -> Option<Tick> {
         // Of slices of others it makes no difference when.
         let Place::Acting(owner) = self.place_of(slice, Now::default()) else { return None };
-        let since = self.live.gone_since.get(usize::from(owner))?.load(Ordering::Relaxed);
+        let since = self.gone_since.get(usize::from(owner))?.load(Ordering::Relaxed);
         (since != 0).then_some(Tick(since))
     }
 
     /// A packet is served in the place of `owner`, or may be by programs in the kernel.
     pub fn note_acting(&self, owner: u8) {
         if !self.has_acted_for(owner) {
-            self.live.acted.fetch_or(1 << owner, Ordering::Relaxed);
+            self.acted.fetch_or(1 << owner, Ordering::Relaxed);
         }
     }
 
     /// What was served in the place of `node` has left nothing behind.
     pub fn forget_acting(&self, node: u8) {
-        self.live.acted.fetch_and(!(1 << node), Ordering::Relaxed);
+        self.acted.fetch_and(!(1 << node), Ordering::Relaxed);
     }
 
     /// Whether this node has served in the place of `node`: what it copies from there may have sessions.
     #[must_use]
     pub fn has_acted_for(&self, node: u8) -> bool {
-        is_set(&self.live.acted, node.into())
+        is_set(&self.acted, node.into())
     }
 
     /// True if packets of softwires are redirected as they are.
@@ -371,24 +463,24 @@ impl Cluster {
     /// Whether a node serves, as far as is known.
     #[must_use]
     pub fn serves(&self, node: usize) -> bool {
-        is_set(&self.live.serving, node)
+        is_set(&self.serving, node)
     }
 
     /// Says which nodes serve. The gateway's own does as long as anybody asks.
     pub fn set_serving(&self, serves: impl Fn(usize) -> bool) {
         let others = (0..self.nodes.len()).filter(|&node| serves(node)).fold(0, |bits, node| bits | 1 << node);
-        self.live.serving.store(others | 1 << self.own, Ordering::Relaxed);
+        self.serving.store(others | 1 << self.own, Ordering::Relaxed);
     }
 
     /// Whether what comes here can go on from here: only then may packets be brought here.
     #[must_use]
     pub fn is_connected(&self) -> bool {
-        self.live.is_connected.load(Ordering::Relaxed)
+        self.is_connected.load(Ordering::Relaxed)
     }
 
     /// Says whether it can. It cannot before anybody says so. True if it was otherwise before.
     pub fn set_connected(&self, is_connected: bool) -> bool {
-        self.live.is_connected.swap(is_connected, Ordering::Relaxed) != is_connected
+        self.is_connected.swap(is_connected, Ordering::Relaxed) != is_connected
     }
 
     /// Whether redirected packets come to this address.
@@ -547,7 +639,8 @@ mod tests {
     #[test]
     fn a_node_for_which_nobody_vouches_leaves_its_slices_to_a_backup_that_it_sees_and_grants_nothing() {
         let holders = |owner, backup| Holders { owner, backup };
-        let cluster = cluster(0).with_slices(vec![holders(0, Some(1)), holders(0, None), holders(Holders::NOBODY, None)]);
+        let cluster =
+            cluster(0).with_slices(vec![holders(0, Some(1)), holders(0, None), holders(Holders::NOBODY, None)]);
         let places = |now| [0, 1, 2].map(|slice| cluster.place_of(slice, Now(now)));
         let (here, nowhere) = (Place::Here, Place::Nowhere);
         cluster.set_serving(|_| true);
@@ -561,16 +654,35 @@ mod tests {
     }
 
     #[test]
-    fn other_holders_are_of_the_same_cluster() {
-        let holders = |owner| Holders { owner, backup: None };
-        let cluster = cluster(0).with_slices(vec![holders(1), holders(2)]).with_epoch(3);
+    fn who_has_a_slice_changes_under_packets() {
+        let holders = |owner, backup| Holders { owner, backup };
+        let cluster = cluster(0).with_slices(vec![Assigned::NOBODY.holders; 2]).with_epoch(0).with_agreement();
+        let here = |slice| cluster.place_of(slice, Now(1));
         cluster.set_serving(|_| true);
-        let other = cluster.with_other_holders([(holders(0), 4), (holders(2), 3)]);
-        let place = |cluster: &Cluster, slice| cluster.place_of(slice, Now(1));
-        assert_eq!((place(&other, 0), place(&other, 1)), (Place::Here, Place::At(2)));
-        assert_eq!((other.epoch_of(0), other.epoch_of(1), cluster.epoch_of(1)), (4, 3, 3));
-        other.set_serving(|node| node == 0);
-        assert_eq!(place(&cluster, 0), Place::Nowhere, "both see the same nodes");
+        assert_eq!((here(0), here(1), cluster.epoch_of(0)), (Place::Nowhere, Place::Nowhere, 0));
+        assert!(cluster.is_nobodys(0) && !cluster.is_admitted() && !cluster.may_grant(Now(1)));
+        for (epoch, is_protected) in [(7, true), (u32::MAX, false)] {
+            let assigned = Assigned { holders: holders(2, Some(0)), epoch, is_protected };
+            cluster.assign(1, assigned);
+            assert_eq!(cluster.assigned(1), assigned);
+        }
+        assert_eq!((here(0), here(1)), (Place::Nowhere, Place::At(2)));
+        cluster.set_serving(|_| false);
+        cluster.set_copied(|_| true, Tick(1));
+        assert_eq!(here(1), Place::Nowhere, "its copy was never whole");
+        cluster.assign(1, Assigned { is_protected: true, ..cluster.assigned(1) });
+        assert_eq!(here(1), Place::Acting(2));
+        cluster.assign(1, Assigned { holders: holders(0, None), ..cluster.assigned(1) });
+        assert_eq!(here(1), Place::Here);
+    }
+
+    #[test]
+    fn whoever_was_deposed_is_known_until_it_is_forgotten() {
+        let cluster = cluster(0);
+        cluster.set_deposed(2, true);
+        assert_eq!([0, 1, 2, u8::MAX].map(|node| cluster.has_deposed(node)), [false, false, true, false]);
+        cluster.set_deposed(2, false);
+        assert!(!cluster.has_deposed(2));
     }
 
     #[test]

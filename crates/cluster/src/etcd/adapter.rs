@@ -145,7 +145,8 @@ impl Shared {
     async fn fulfil(&self, wish: Wish) {
         match wish {
             Wish::Act(Action::Register) => {
-                let event = self.registrar(&self.value.borrow().clone()).register().await;
+                let value = self.value.borrow().clone();
+                let event = self.registrar(&value).register().await;
                 let event = self.or_said(event).unwrap_or(Event::NotRegistered);
                 if let Event::Registered { lease, created, .. } = event {
                     self.registered.set(Some((lease, created)));
@@ -153,7 +154,8 @@ impl Shared {
                 self.tell(event);
             }
             Wish::Act(Action::Renew(lease)) => {
-                let event = self.registrar(&self.value.borrow().clone()).renew(lease).await;
+                let value = self.value.borrow().clone();
+                let event = self.registrar(&value).renew(lease).await;
                 self.or_said(event).into_iter().for_each(|event| self.tell(event));
             }
             Wish::Act(Action::Transact(transaction)) => {

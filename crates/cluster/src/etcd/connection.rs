@@ -71,10 +71,10 @@ impl Connection {
     }
 
     /// Asks the member at hand. One that does not answer as hoped for within `limit` is not asked again before the others.
-    pub(super) async fn call<T, F: Future<Output = Result<T, Error>>>(
+    pub(super) async fn call<T>(
         &self,
         limit: Duration,
-        ask: impl FnOnce(Client) -> F,
+        ask: impl AsyncFnOnce(Client) -> Result<T, Error>,
     ) -> Result<T, EtcdError> {
         let place = self.place.get();
         let endpoint = self.etcd.endpoints.get(place).ok_or(EtcdError::Nowhere)?.clone();

@@ -70,7 +70,9 @@ mod tests {
         assert_eq!(keys.slice(17), "/tombolo/c1/slices/0017");
         assert_eq!(keys.parse(keys.slice(255).as_bytes()), Key::Slice(255));
         assert_eq!(keys.parse(keys.node("n2.example").as_bytes()), Key::Node("n2.example"));
-        for other in ["/tombolo/c1/schema", "/tombolo/c2/slices/0001", "/tombolo/c1/slices/1", "/tombolo/c1/slices/00x1"] {
+        for other in
+            ["/tombolo/c1/schema", "/tombolo/c2/slices/0001", "/tombolo/c1/slices/1", "/tombolo/c1/slices/00x1"]
+        {
             assert_eq!(keys.parse(other.as_bytes()), Key::Other, "{other}");
         }
     }

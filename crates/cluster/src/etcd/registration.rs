@@ -97,8 +97,7 @@ impl Registrar<'_> {
         let value = self.value.emit().unwrap_or_default();
         let created = i64::try_from(created.0).unwrap_or(i64::MAX);
         let put = TxnOp::put(key.as_str(), value, Some(PutOptions::new().with_lease(lease.0)));
-        let said =
-            Txn::new().when([Compare::create_revision(key.as_str(), CompareOp::Equal, created)]).and_then([put]);
+        let said = Txn::new().when([Compare::create_revision(key.as_str(), CompareOp::Equal, created)]).and_then([put]);
         self.connection.call(LIMIT, async |mut client| client.txn(said).await).await.map(drop)
     }
 }

@@ -82,9 +82,8 @@ pub fn init(etcd: &Etcd, shape: Shape) -> Result<(), ShapeError> {
     let unmade = |(key, _): &(String, _)| Compare::create_revision(key.as_str(), CompareOp::Equal, 0);
     let conditions: Vec<Compare> = all.iter().map(unmade).collect();
     let puts: Vec<TxnOp> = all.into_iter().map(|(key, value)| TxnOp::put(key, value, None)).collect();
-    let answer = once(etcd, async |mut client| {
-        client.txn(Txn::new().when(conditions.clone()).and_then(puts.clone())).await
-    })?;
+    let answer =
+        once(etcd, async |mut client| client.txn(Txn::new().when(conditions.clone()).and_then(puts.clone())).await)?;
     // A request that was not answered may have been carried out.
     if answer.succeeded() || found(etcd)? == shape { Ok(()) } else { Err(ShapeError::There) }
 }

@@ -43,6 +43,10 @@ pub fn send(outgoing: &Outgoing, node: u8, name: &str, address: SocketAddr) {
     let around = &outgoing.around;
     while !around.is_over() {
         let plan = around.plan();
+        if View::of(&plan).is_some_and(|view| view.cluster().is_agreed() && !view.copies_to(node)) {
+            std::thread::sleep(PERIOD * 10);
+            continue;
+        }
         let failure = connect(outgoing, node, name, address).err();
         outgoing.lock().disconnect(To::Backup(node));
         outgoing.standings.change(node, |copying| {
@@ -145,6 +149,7 @@ fn copy(
                     }
                 }
                 Frame::Refusal(words) => return Err(Failure::Refused(address, words)),
+                Frame::Vouch => outgoing.standings.change(node, |copying| copying.vouched = Some(Instant::now())),
                 Frame::Alive => {}
                 Frame::Hello(_) | Frame::Welcome { .. } | Frame::Batch(_) => {}
             }

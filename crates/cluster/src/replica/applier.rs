@@ -187,7 +187,7 @@ impl Applier {
             completes: false,
         };
         let cell = std::cell::RefCell::new(&mut batch);
-        batch::read(
+        let read: Result<(), Refused> = batch::read(
             bytes,
             |header| cell.borrow_mut().begin(header),
             |section, record| {
@@ -195,7 +195,12 @@ impl Applier {
                 batch.check(section, epochs)?;
                 batch.record(section, record)
             },
-        )?;
+        );
+        if matches!(read, Err(Refused::Slice(_))) {
+            // It may come again, when this node has heard of it as well.
+            batch.applier.number -= 1;
+        }
+        read?;
         let completes = batch.completes;
         if completes && batch.applier.purpose == Purpose::Copy {
             batch.drop_others();

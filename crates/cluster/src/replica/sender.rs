@@ -89,6 +89,9 @@ struct Receiver {
     /// A whole copy is to begin, or has begun and is not complete.
     begins: bool,
     is_whole: bool,
+    /// The newest batch with which a copy was whole, and the newest one that was acknowledged.
+    completed: u64,
+    acknowledged: u64,
 }
 
 /// The owner's end of all copies.
@@ -117,6 +120,12 @@ impl Records {
         if is_its || self.was_sent(number).is_some() {
             self.pending.set(number, true);
         }
+    }
+
+    /// Record `number` is to be sent before the copy is whole.
+    fn lack(&mut self, number: u32) {
+        self.pending.set(number, true);
+        self.lacking.set(number, true);
     }
 
     fn forget_all(&mut self) {
@@ -202,6 +211,8 @@ impl Sender {
                 is_connected: false,
                 begins: true,
                 is_whole: false,
+                completed: 0,
+                acknowledged: 0,
             });
             return self.begin(to, false, only_new, view);
         };
@@ -212,7 +223,7 @@ impl Sender {
         }
         let receiver = &mut self.receivers[place];
         receiver.is_connected = true;
-        receiver.number = 0;
+        (receiver.number, receiver.completed, receiver.acknowledged) = (0, 0, 0);
         if is_resumed { Start::Resumed } else { Start::Whole }
     }
 
@@ -227,14 +238,32 @@ impl Sender {
         let is_its = |slice: Option<u16>| slice.is_some_and(|slice| view.is_for(to, slice));
         for id in tables.subscribers.iter() {
             if tables.subscribers.read(id).is_some_and(|(found, _)| is_its(view.slice_of_subscriber(&found))) {
-                receiver.subscribers.pending.set(id.get(), true);
-                receiver.subscribers.lacking.set(id.get(), true);
+                receiver.subscribers.lack(id.get());
             }
         }
         for id in tables.bindings.iter() {
             if tables.bindings.read(id).is_some_and(|(found, _)| is_its(view.slice_of_binding(&found))) {
-                receiver.bindings.pending.set(id.get(), true);
-                receiver.bindings.lacking.set(id.get(), true);
+                receiver.bindings.lack(id.get());
+            }
+        }
+    }
+
+    /// Some slices are copied to the backup `node` from now on: what there is of them is pending.
+    pub fn take_up(&mut self, node: u8, is_taken: impl Fn(u16) -> bool, view: View<'_>) {
+        let Self { tables, receivers, .. } = self;
+        // Of one that does not exist everything is pending once it does.
+        let Some(receiver) = receivers.iter_mut().find(|receiver| receiver.to == To::Backup(node)) else { return };
+        receiver.is_whole = false;
+        for id in tables.subscribers.iter() {
+            let found = tables.subscribers.read(id);
+            if found.and_then(|(found, _)| view.slice_of_subscriber(&found)).is_some_and(&is_taken) {
+                receiver.subscribers.lack(id.get());
+            }
+        }
+        for id in tables.bindings.iter() {
+            let found = tables.bindings.read(id);
+            if found.and_then(|(found, _)| view.slice_of_binding(&found)).is_some_and(&is_taken) {
+                receiver.bindings.lack(id.get());
             }
         }
     }
@@ -313,7 +342,9 @@ impl Sender {
         receiver.number += 1;
         flight.bytes = writer.finish(Header { number: receiver.number, begins: receiver.begins, completes });
         receiver.begins = false;
-        receiver.is_whole |= completes;
+        if completes {
+            (receiver.is_whole, receiver.completed) = (true, receiver.number);
+        }
         receiver.bytes_in_flight += flight.bytes;
         receiver.flights.push_back(flight);
         true
@@ -326,6 +357,7 @@ impl Sender {
         while let Some(flight) = receiver.flights.pop_front_if(|flight| flight.number <= number) {
             receiver.bytes_in_flight -= flight.bytes;
         }
+        receiver.acknowledged = receiver.acknowledged.max(number);
         number <= receiver.number
     }
 
@@ -337,6 +369,12 @@ impl Sender {
     #[must_use]
     pub fn is_whole(&self, to: To) -> bool {
         self.receiver(to).is_some_and(|receiver| receiver.is_whole)
+    }
+
+    /// Whether the receiver has said that it has everything that there was when everything had been sent.
+    #[must_use]
+    pub fn is_held(&self, to: To) -> bool {
+        self.receiver(to).is_some_and(|receiver| receiver.is_whole && receiver.acknowledged >= receiver.completed)
     }
 
     /// Records that are to be sent, and were not yet.
@@ -405,8 +443,9 @@ impl Words<'_> {
         Some(self.section(slice))
     }
 
+    /// Of slices that are not copied there any more nothing is said, and nothing would be heard.
     fn gone(&self, sent_as: Option<u16>) -> Word {
-        sent_as.map_or(Word::Nothing, |slice| Word::Gone(self.section(slice)))
+        self.its(sent_as).map_or(Word::Nothing, Word::Gone)
     }
 
     fn of_subscriber(&self, number: u32, sent_as: Option<u16>) -> Word {

@@ -419,7 +419,7 @@ fn mirror_routes(memory: &PinnedMemory) -> (Option<Routes>, RouteUse) {
 
 /// The slices for the programs, which leave to the engine what other nodes serve without.
 fn tell_slices(memory: &PinnedMemory, cluster: &Cluster) -> Option<Slices> {
-    if cluster.slices().is_empty() {
+    if !cluster.has_slices() {
         return None;
     }
     match Slices::open(memory, cluster, Now(monotonic_nanos())) {

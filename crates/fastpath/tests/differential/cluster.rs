@@ -4,12 +4,12 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use tombolo_engine::{Now, Plan};
 use tombolo_engine::cluster::{Cluster, Holders, Node};
 use tombolo_engine::mapping::allocation::Allocation;
 use tombolo_engine::mapping::pool::PoolRange;
 use tombolo_engine::mapping::slices::{PoolSlices, Slicing};
 use tombolo_engine::mechanism::napt::{Nat, Policy};
+use tombolo_engine::{Now, Plan};
 use tombolo_fastpath::Settings;
 use tombolo_tables::binding::flags;
 use tombolo_tables::subscriber::SubscriberKey;

@@ -13,6 +13,8 @@ pub(super) const ALL: [&str; 3] = ["inside", "core", "outside"];
 pub(super) struct Cluster {
     // Dropped first.
     pub(super) gateways: BTreeMap<&'static str, Process>,
+    /// Of etcd, by the names of their nodes.
+    pub(super) members: BTreeMap<&'static str, Process>,
     pub(super) _routers: Vec<Process>,
     pub(super) echo: Peer,
     pub(super) lab: Lab,
@@ -39,9 +41,17 @@ impl Cluster {
 
     pub(super) fn of(scenario: Scenario) -> Self {
         let lab = Lab::create(&scenario.topology).unwrap();
+        let members = if scenario.members.is_empty() {
+            BTreeMap::new()
+        } else {
+            lab.certify(&scenario).unwrap();
+            let members = lab.start_members(&scenario.members).unwrap();
+            lab.begin_cluster(&scenario, TOMBOLO).unwrap();
+            members.into_iter().collect()
+        };
         let routers = scenario.routers.iter().map(|(node, text)| lab.start_router(node, text).unwrap()).collect();
         let echo = Peer::udp_echo(lab.node("server").unwrap(), SERVER.parse().unwrap()).unwrap();
-        let mut cluster = Self { gateways: BTreeMap::new(), _routers: routers, echo, lab, scenario };
+        let mut cluster = Self { gateways: BTreeMap::new(), members, _routers: routers, echo, lab, scenario };
         for node in ["cpe", "cpe2", "b4", "n1", "n2", "n3"] {
             cluster.start(node);
         }

@@ -169,3 +169,7 @@ pub(super) fn check(what: &str, effects: &[Effect], limit: Duration) {
             assert!(*silence <= limit, "{what}: {name} was silent for {silence:?}");
         } else {
             let why = "which does not pass the node";
+            assert!(*silence <= MOVED, "{what}: {name}, {why}, lost {lost} and was silent for {silence:?}");
+        }
+    }
+}

@@ -4,6 +4,8 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
+#[cfg(feature = "cluster")]
+mod agreement;
 mod boxes;
 mod copies;
 mod entrances;
