@@ -192,7 +192,8 @@ impl World {
         self.tell(to, Event::Holds(batch.slice, whole));
         let versions = batch.blocks.iter().map(|(block, _, version)| (*block, *version)).collect();
         let (delay, is_lost) = (self.latency(), self.random.chance(self.weather.broken));
-        let acknowledged = Acknowledged { owner: batch.from, by: batch.to, slice: batch.slice, session: batch.session, versions };
+        let acknowledged =
+            Acknowledged { owner: batch.from, by: batch.to, slice: batch.slice, session: batch.session, versions };
         if !is_lost {
             self.later(delay, What::Acknowledged(acknowledged));
         }
@@ -232,7 +233,10 @@ impl World {
             for slice in 0..self.slices {
                 let (mine, theirs) = (self.hosts[own].role(slice), self.hosts[other].role(slice));
                 match (mine, theirs) {
-                    (Role::Owner { epoch, .. }, Role::Owner { epoch: theirs, .. } | Role::Former { epoch: theirs, .. }) => {
+                    (
+                        Role::Owner { epoch, .. },
+                        Role::Owner { epoch: theirs, .. } | Role::Former { epoch: theirs, .. },
+                    ) => {
                         if epoch > theirs {
                             vouches = false;
                             self.send(other, Event::Deposed(slice, epoch, Some(Node(own as u8))));

@@ -55,7 +55,9 @@ impl Table {
     }
 
     pub(crate) fn block_of(&self, wanted: u8) -> Option<usize> {
-        self.blocks.iter().position(|block| matches!(block.state, State::Granted { subscriber, .. } if subscriber == wanted))
+        self.blocks
+            .iter()
+            .position(|block| matches!(block.state, State::Granted { subscriber, .. } if subscriber == wanted))
     }
 
     pub(crate) fn subscriber_of(&self, block: usize) -> Option<u8> {
