@@ -18,8 +18,12 @@ use std::fmt;
 use tombolo_cluster::ownership::{Assignment, Epoch, Node, Phase, Role};
 
 use crate::faults::Kind;
-use crate::tables::{BLOCKS, PORT_REUSE};
+use crate::tables::{BLOCKS, COPY_LASTS, PORT_REUSE};
 use crate::world::World;
+
+/// So long after its end a line in the logs still says who used the block, in microseconds: a backup that acts has not heard of the end.
+/// Before it is another's it rests for longer than that.
+const TAIL: u64 = COPY_LASTS * 1030;
 
 /// A line in the joined logs: a subscriber has a block.
 #[derive(Debug, Clone, Copy)]
@@ -182,7 +186,7 @@ impl Judge {
             return;
         }
         let former = past.used[block].replace((subscriber, now));
-        let lines = past.lines[block].iter().filter(|line| line.from <= now && now < line.to);
+        let lines = past.lines[block].iter().filter(|line| line.from <= now && now < line.to.saturating_add(TAIL));
         let highest = lines.clone().map(|line| line.epoch).max();
         let mut accountable = lines.filter(|line| Some(line.epoch) == highest).map(|line| line.subscriber);
         let (first, second) = (accountable.next(), accountable.next());

@@ -12,6 +12,8 @@ const LAG: u64 = 1_000_000;
 #[derive(Debug, Clone)]
 pub(crate) struct Copying {
     pub(crate) to: Node,
+    /// Of which ownership.
+    epoch: Epoch,
     /// The number of the connection; what an earlier one brings is not heard.
     session: u64,
     is_connected: bool,
@@ -43,9 +45,19 @@ pub(crate) struct Batch {
 }
 
 impl Copying {
-    fn new(to: Node) -> Self {
+    fn new(to: Node, epoch: Epoch) -> Self {
         let (sent, acknowledged) = ([0; BLOCKS], [0; BLOCKS]);
-        Self { to, session: 0, is_connected: false, in_flight: None, sent, acknowledged, is_near: false, told: None }
+        Self {
+            to,
+            epoch,
+            session: 0,
+            is_connected: false,
+            in_flight: None,
+            sent,
+            acknowledged,
+            is_near: false,
+            told: None,
+        }
     }
 
     /// The backup has this version of a block.
@@ -110,9 +122,9 @@ impl World {
         let host = &mut self.hosts[owner];
         let sent = host.moment(now);
         let Some(process) = &mut host.process else { return };
-        let copying = process.copies[place].get_or_insert_with(|| Copying::new(backup));
-        if copying.to != backup {
-            *copying = Copying::new(backup);
+        let copying = process.copies[place].get_or_insert_with(|| Copying::new(backup, epoch));
+        if (copying.to, copying.epoch) != (backup, epoch) {
+            *copying = Copying::new(backup, epoch);
         }
         let blocks = &host.tables[place].blocks;
         copying.connect(is_reached, now, number);
