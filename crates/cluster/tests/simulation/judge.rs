@@ -194,7 +194,7 @@ impl Judge {
             && other != subscriber
         {
             self.seen.reused += 1;
-            if now - at < PORT_REUSE * 1000 * 97 / 100 {
+            if now - at < PORT_REUSE * 1000 {
                 let since = (now - at) / 1000;
                 self.accuse(Invariant::Reuse, slice, || {
                     format!(

@@ -17,6 +17,8 @@ pub(crate) struct Copying {
     /// The number of the connection; what an earlier one brings is not heard.
     session: u64,
     is_connected: bool,
+    /// The process at the other end: a connection ends with it.
+    peer: u64,
     /// Since when a batch is on its way.
     in_flight: Option<u64>,
     sent: [u64; BLOCKS],
@@ -38,6 +40,8 @@ pub(crate) struct Batch {
     pub(crate) slice: u16,
     epoch: Epoch,
     session: u64,
+    /// For which process.
+    peer: u64,
     blocks: Vec<Record>,
     /// With these the copy is whole.
     is_last: bool,
@@ -52,6 +56,7 @@ impl Copying {
             epoch,
             session: 0,
             is_connected: false,
+            peer: 0,
             in_flight: None,
             sent,
             acknowledged,
@@ -65,13 +70,15 @@ impl Copying {
         self.acknowledged[block] == version
     }
 
-    /// A connection is made where there is none, and ends where the other end is not reached, or does not answer.
-    fn connect(&mut self, is_reached: bool, now: u64, number: u64) {
+    /// A connection is made where there is none, and ends where the other end is not reached, is another process, or does not answer.
+    fn connect(&mut self, peer: Option<u64>, now: u64, number: u64) {
         let lags = self.in_flight.is_some_and(|since| now - since > LAG);
-        if is_reached && !self.is_connected {
-            (self.session, self.sent, self.in_flight, self.is_near) = (number, [0; BLOCKS], None, false);
+        if self.is_connected && (lags || peer != Some(self.peer)) {
+            (self.is_connected, self.in_flight) = (false, None);
+        } else if let Some(peer) = peer.filter(|_| !self.is_connected) {
+            (self.is_connected, self.peer, self.session) = (true, peer, number);
+            (self.sent, self.in_flight, self.is_near) = ([0; BLOCKS], None, false);
         }
-        self.is_connected = is_reached && !(lags && self.in_flight.is_some());
     }
 
     /// The blocks of the next batch, and whether none is left after it.
@@ -117,7 +124,8 @@ impl World {
             return;
         };
         let other = usize::from(backup.0);
-        let is_reached = self.are_linked(owner, other) && self.hosts[other].process.is_some();
+        let peer = self.hosts[other].process.as_ref().filter(|_| self.are_linked(owner, other));
+        let peer = peer.map(|_| self.hosts[other].generation);
         let (now, number, most) = (self.now, self.number(), self.random.between(1, BLOCKS as u64) as usize);
         let host = &mut self.hosts[owner];
         let sent = host.moment(now);
@@ -127,11 +135,11 @@ impl World {
             *copying = Copying::new(backup, epoch);
         }
         let blocks = &host.tables[place].blocks;
-        copying.connect(is_reached, now, number);
+        copying.connect(peer, now, number);
         let batch = copying.next(blocks, most).map(|(blocks, is_last)| {
             copying.in_flight = Some(now);
-            let session = copying.session;
-            Batch { from: host.node, to: backup, slice, epoch, session, blocks, is_last, sent }
+            let (session, peer) = (copying.session, copying.peer);
+            Batch { from: host.node, to: backup, slice, epoch, session, peer, blocks, is_last, sent }
         });
         let state = copying.state(blocks, by_offers);
         let is_news = copying.told.replace(state) != Some(state);
@@ -154,7 +162,7 @@ impl World {
             self.later(20_000, What::Batch(batch));
             return;
         }
-        let is_linked = self.are_linked(from, to);
+        let is_linked = self.are_linked(from, to) && self.hosts[to].generation == batch.peer;
         let Some(process) = self.hosts[to].process.as_mut().filter(|_| is_linked) else { return };
         if process.incoming[place] > batch.session {
             return;
