@@ -168,7 +168,8 @@ impl Agent {
     /// Whether each backup that may take over says that it has not.
     fn is_vouched_for(&self, now: Moment) -> bool {
         let own = self.slices.iter().filter(|slice| matches!(slice.role, Role::Owner { .. } | Role::Former { .. }));
-        let mut protected = own.filter_map(|slice| slice.assigned.filter(|assigned| assigned.phase == Phase::Protected));
+        let mut protected =
+            own.filter_map(|slice| slice.assigned.filter(|assigned| assigned.phase == Phase::Protected));
         let vouches = |backup: &Node| self.vouched.get(backup).is_some_and(|at| now.since(*at) < VOUCHED);
         let mut backups = protected.by_ref().filter_map(|assigned| assigned.backup).peekable();
         backups.peek().is_some() && backups.all(|backup| vouches(&backup))

@@ -50,7 +50,8 @@ impl Nodes {
     pub(super) fn replace(&mut self, reading: &Reading, now: Moment) {
         let former = std::mem::take(&mut self.present);
         self.present.extend(reading.nodes.iter().copied());
-        if self.present.iter().any(|(node, presence)| former.get(node).map(|was| was.created) != Some(presence.created)) {
+        if self.present.iter().any(|(node, presence)| former.get(node).map(|was| was.created) != Some(presence.created))
+        {
             self.appeared = now;
         }
     }

@@ -115,7 +115,7 @@ impl World {
     }
 
     pub(crate) fn begin_fault(&mut self, fault: Fault) {
-        self.note(|| format!("---- {fault:?}"));
+        self.note(None, || format!("---- {fault:?}"));
         self.judge.faults.insert(fault.kind);
         let Fault { kind, host, other, until } = fault;
         match kind {
@@ -140,7 +140,7 @@ impl World {
     }
 
     pub(crate) fn end_fault(&mut self, fault: Fault) {
-        self.note(|| format!("---- ended: {fault:?}"));
+        self.note(None, || format!("---- ended: {fault:?}"));
         let Fault { kind, host, other, .. } = fault;
         match kind {
             Kind::Process | Kind::Power => self.come_up(host),

@@ -13,12 +13,17 @@
 //! its clock is excused until it hears of its lease: what it does is void by its epoch.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 use tombolo_cluster::ownership::{Assignment, Epoch, Node, Phase, Role};
 
 use crate::faults::Kind;
-use crate::tables::{BLOCKS, PORT_REUSE};
+use crate::tables::{BLOCKS, COPY_LASTS, PORT_REUSE};
 use crate::world::World;
+
+/// So long after its end a line in the logs still says who used the block, in microseconds: a backup that acts has not heard of the end.
+/// Before it is another's it rests for longer than that.
+const TAIL: u64 = COPY_LASTS * 1030;
 
 /// A line in the joined logs: a subscriber has a block.
 #[derive(Debug, Clone, Copy)]
@@ -33,17 +38,48 @@ struct Line {
 struct Past {
     /// What is older does not count.
     floor: Epoch,
-    /// How often it began anew.
-    beginnings: u64,
     /// The subscriber that used each block last, and when.
     used: [Option<(u8, u64)>; BLOCKS],
     lines: [Vec<Line>; BLOCKS],
 }
 
+/// What must hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Invariant {
+    /// No outside endpoint is two subscribers' within `port_reuse`.
+    Reuse,
+    /// No packet reaches another subscriber.
+    Delivery,
+    /// Each block has exactly one accountable subscriber.
+    Accountable,
+    /// The deadline precedes any successor.
+    Deadline,
+    /// Nobody grants but the owner.
+    Granting,
+    /// Epochs rise one by one, and whoever takes over has the tables.
+    Succession,
+    /// After faults all is well again.
+    Recovery,
+}
+
+/// An invariant that does not hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Violation {
+    pub(crate) of: Invariant,
+    pub(crate) slice: u16,
+    what: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: slice {}: {}", self.of, self.slice, self.what)
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Judge {
     slices: Vec<Past>,
-    pub(crate) violation: Option<String>,
+    pub(crate) violation: Option<Violation>,
     /// The kinds of faults that there were.
     pub(crate) faults: BTreeSet<Kind>,
     /// How often what happened: a simulation in which nothing does proves nothing.
@@ -68,8 +104,19 @@ pub(crate) struct Seen {
 
 impl Seen {
     const fn all(&self) -> [u64; 11] {
-        let Self { grants, packets_out, packets_in, acting, redirected, takeovers, returns, vacancies, unknown, reused, full } =
-            *self;
+        let Self {
+            grants,
+            packets_out,
+            packets_in,
+            acting,
+            redirected,
+            takeovers,
+            returns,
+            vacancies,
+            unknown,
+            reused,
+            full,
+        } = *self;
         [grants, packets_out, packets_in, acting, redirected, takeovers, returns, vacancies, unknown, reused, full]
     }
 
@@ -98,20 +145,24 @@ impl Judge {
         Self { slices, violation: None, faults: BTreeSet::new(), seen: Seen::default() }
     }
 
-    pub(crate) fn accuse(&mut self, of: String) {
-        self.violation.get_or_insert(of);
+    /// Something is not as it must be. What comes after the first of it is of no interest.
+    pub(crate) fn accuse(&mut self, of: Invariant, slice: u16, what: impl FnOnce() -> String) {
+        if self.violation.is_none() {
+            self.violation = Some(Violation { of, slice, what: what() });
+        }
     }
 
     /// The slice begins without a state, and what older owners do does not count.
     pub(crate) fn begin_anew(&mut self, slice: u16, epoch: Epoch) {
         let past = &mut self.slices[usize::from(slice)];
         if epoch > past.floor {
-            *past = Past { floor: epoch, beginnings: past.beginnings + 1, ..Past::default() };
+            *past = Past { floor: epoch, ..Past::default() };
         }
     }
 
-    pub(crate) fn beginnings(&self, slice: u16) -> u64 {
-        self.slices[usize::from(slice)].beginnings
+    /// The slice has begun anew since this epoch.
+    pub(crate) fn is_void(&self, slice: u16, epoch: Epoch) -> bool {
+        epoch < self.slices[usize::from(slice)].floor
     }
 
     /// A line is logged: granted now, or adopted with the time at which it was granted.
@@ -135,7 +186,7 @@ impl Judge {
             return;
         }
         let former = past.used[block].replace((subscriber, now));
-        let lines = past.lines[block].iter().filter(|line| line.from <= now && now < line.to);
+        let lines = past.lines[block].iter().filter(|line| line.from <= now && now < line.to.saturating_add(TAIL));
         let highest = lines.clone().map(|line| line.epoch).max();
         let mut accountable = lines.filter(|line| Some(line.epoch) == highest).map(|line| line.subscriber);
         let (first, second) = (accountable.next(), accountable.next());
@@ -143,19 +194,21 @@ impl Judge {
             && other != subscriber
         {
             self.seen.reused += 1;
-            if now - at < PORT_REUSE * 1000 * 97 / 100 {
+            if now - at < PORT_REUSE * 1000 {
                 let since = (now - at) / 1000;
-                self.accuse(format!(
-                    "slice {slice}, block {block}: subscriber {subscriber} at node {} has it {since} ms after subscriber {other}",
-                    by.0
-                ));
+                self.accuse(Invariant::Reuse, slice, || {
+                    format!(
+                        "block {block}: subscriber {subscriber} at n{} has it {since} ms after subscriber {other}",
+                        by.0
+                    )
+                });
             }
         }
         if first != Some(subscriber) || second.is_some_and(|second| second != subscriber) {
-            self.accuse(format!(
-                "slice {slice}, block {block}: used by subscriber {subscriber} at node {}; the logs say {first:?}, {second:?}",
-                by.0
-            ));
+            self.accuse(Invariant::Accountable, slice, || {
+                let by = by.0;
+                format!("block {block}: used by subscriber {subscriber} at n{by}; the logs say {first:?}, {second:?}")
+            });
         }
     }
 
@@ -163,10 +216,9 @@ impl Judge {
     pub(crate) fn arrive(&mut self, slice: u16, block: usize, meant: u8, reached: u8, by: Node) {
         self.seen.packets_in += 1;
         if meant != reached {
-            self.accuse(format!(
-                "slice {slice}, block {block}: a packet for subscriber {meant} reached subscriber {reached} at node {}",
-                by.0
-            ));
+            self.accuse(Invariant::Delivery, slice, || {
+                format!("block {block}: a packet for subscriber {meant} reached subscriber {reached} at n{}", by.0)
+            });
         }
     }
 }
@@ -176,7 +228,7 @@ impl World {
     pub(crate) fn judge_end(&mut self) {
         for slice in 0..self.slices {
             if let Some(wrong) = self.wrong_with(slice) {
-                self.judge.accuse(format!("slice {slice}, long after the last fault: {wrong}"));
+                self.judge.accuse(Invariant::Recovery, slice, || wrong);
             }
         }
     }
@@ -185,7 +237,9 @@ impl World {
         let Some(Assignment { owner, epoch, backup, phase, .. }) = self.etcd.assignment(slice) else {
             return Some("it has no owner".to_owned());
         };
-        let Some(backup) = backup.filter(|_| phase == Phase::Protected) else { return Some(format!("it is {phase:?}")) };
+        let Some(backup) = backup.filter(|_| phase == Phase::Protected) else {
+            return Some(format!("it is {phase:?}"));
+        };
         let by_etcd = |host: usize| match Node(host as u8) {
             node if node == owner => Role::Owner { epoch, backup: Some(backup), by_offers: true },
             node if node == backup => Role::Backup { epoch, owner },
@@ -193,7 +247,11 @@ impl World {
         };
         let differs = |host: &usize| self.hosts[*host].role(slice) != by_etcd(*host);
         if let Some(host) = (0..self.hosts.len()).find(differs) {
-            return Some(format!("node {host} is {:?}, and etcd has {:?}", self.hosts[host].role(slice), by_etcd(host)));
+            return Some(format!(
+                "node {host} is {:?}, and etcd has {:?}",
+                self.hosts[host].role(slice),
+                by_etcd(host)
+            ));
         }
         let host = &self.hosts[usize::from(owner.0)];
         let until = host.process.as_ref().map(|process| process.grant_until);

@@ -16,21 +16,25 @@ mod packets;
 mod random;
 mod replication;
 mod tables;
+mod trace;
 mod world;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use faults::{KINDS, Kind};
-use judge::Seen;
+use judge::{Seen, Violation};
 use world::{Flaw, World};
 
 /// Schedules that `make test` runs.
 const SCHEDULES: u64 = 1000;
 /// A planted error is found within so many.
-const ENOUGH: u64 = 10_000;
+const MANY: u64 = 10_000;
+/// After so many that have violated an invariant no more are run.
+const ENOUGH: usize = 20;
 /// So long after the last fault each slice is owned and protected, in microseconds.
 const RECOVERY: u64 = 10_000_000;
 
@@ -43,25 +47,29 @@ fn run(seed: u64, flaw: Option<Flaw>, is_traced: bool) -> World {
     world
 }
 
-/// Runs schedules on all processors until one violates an invariant, and says which: its seed, and what it is.
-fn search(first: u64, count: u64, flaw: Option<Flaw>, seen: &Mutex<(Seen, BTreeSet<Kind>)>) -> Option<(u64, String)> {
-    let (next, found) = (AtomicU64::new(first), Mutex::new(None::<(u64, String)>));
+/// What was found in many schedules.
+#[derive(Default)]
+struct Found {
+    /// By their seeds.
+    violations: BTreeMap<u64, Violation>,
+    seen: Seen,
+    faults: BTreeSet<Kind>,
+}
+
+/// Runs schedules on all processors until so many have violated an invariant.
+fn search(seeds: Range<u64>, flaw: Option<Flaw>, enough: usize) -> Found {
+    let (next, found) = (AtomicU64::new(seeds.start), Mutex::<Found>::default());
     let work = || {
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= first + count || found.lock().unwrap().is_some() {
+            if seed >= seeds.end || found.lock().unwrap().violations.len() >= enough {
                 break;
             }
-            let world = run(seed, flaw, false);
-            let mut seen = seen.lock().unwrap();
-            seen.0.add(&world.judge.seen);
-            seen.1.extend(&world.judge.faults);
-            if let Some(violation) = world.judge.violation {
-                let mut found = found.lock().unwrap();
-                if found.as_ref().is_none_or(|(earlier, _)| seed < *earlier) {
-                    *found = Some((seed, violation));
-                }
-            }
+            let judge = run(seed, flaw, false).judge;
+            let mut found = found.lock().unwrap();
+            found.seen.add(&judge.seen);
+            found.faults.extend(&judge.faults);
+            found.violations.extend(judge.violation.map(|violation| (seed, violation)));
         }
     };
     std::thread::scope(|scope| {
@@ -78,13 +86,14 @@ fn number(name: &str, otherwise: u64) -> u64 {
 #[test]
 fn no_schedule_violates_an_invariant() {
     let (first, count) = (number("TOMBOLO_SEED", 1), number("TOMBOLO_SCHEDULES", SCHEDULES));
-    let (began, seen) = (Instant::now(), Mutex::default());
-    if let Some((seed, violation)) = search(first, count, None, &seen) {
-        let world = run(seed, None, true);
-        world.trace().iter().for_each(|line| println!("{line}"));
+    let began = Instant::now();
+    let Found { violations, seen, faults } = search(first..first + count, None, ENOUGH);
+    if let Some((seed, violation)) = violations.first_key_value() {
+        let world = run(*seed, None, true);
+        world.trace.about(Some(violation.slice)).iter().for_each(|line| println!("{line}"));
+        violations.iter().for_each(|(seed, violation)| println!("seed {seed}: {violation}"));
         panic!("seed {seed}: {violation}; again with TOMBOLO_SEED={seed} TOMBOLO_SCHEDULES=1");
     }
-    let (seen, faults) = seen.into_inner().unwrap();
     println!("{count} schedules from seed {first} in {:.1} s: {seen:?}", began.elapsed().as_secs_f64());
     if count >= SCHEDULES {
         assert!(seen.has_all(), "what never happens is not tested: {seen:?}");
@@ -96,8 +105,9 @@ fn no_schedule_violates_an_invariant() {
 fn planted_errors_are_found() {
     for flaw in [Flaw::DeadlineIgnored, Flaw::EpochIgnored, Flaw::NoOffers] {
         let began = Instant::now();
-        let found = search(1, ENOUGH, Some(flaw), &Mutex::default());
-        let (seed, violation) = found.unwrap_or_else(|| panic!("{flaw:?} was not found in {ENOUGH} schedules"));
+        let found = search(1..MANY + 1, Some(flaw), 1);
+        let first = found.violations.first_key_value();
+        let (seed, violation) = first.unwrap_or_else(|| panic!("{flaw:?} was not found in {MANY} schedules"));
         println!("{flaw:?}: found in schedule {seed}, after {:.1} s: {violation}", began.elapsed().as_secs_f64());
     }
 }

@@ -11,6 +11,7 @@
 
 use tombolo_cluster::ownership::{Epoch, Event, Node, Role};
 
+use crate::judge::Invariant;
 use crate::tables::{BLOCKS, COPY_LASTS, State};
 use crate::world::{Flaw, What, World};
 
@@ -32,8 +33,8 @@ pub(crate) struct Packet {
 enum Direction {
     /// From a subscriber.
     Out { subscriber: u8 },
-    /// To a block, as an answer to what a subscriber had sent.
-    In { block: usize, meant: u8, beginnings: u64 },
+    /// To a block, as an answer to what a subscriber had sent by way of an owner's tables, or a copy of them.
+    In { block: usize, meant: u8, epoch: Epoch },
 }
 
 /// How a node comes to translate.
@@ -120,17 +121,22 @@ impl World {
                 let table = self.hosts[at].table(slice);
                 table.touch(block, moment);
                 let epoch = table.epoch;
+                self.note(Some(slice), || {
+                    format!("n{at} sends for subscriber {subscriber} from block {block} ({by:?})")
+                });
                 self.judge.leave(self.now, slice, epoch, block, subscriber, Node(at as u8));
                 if self.random.chance(400) {
-                    let beginnings = self.judge.beginnings(slice);
-                    let direction = Direction::In { block, meant: subscriber, beginnings };
+                    let direction = Direction::In { block, meant: subscriber, epoch };
                     let delay = if self.random.chance(100) { 5_000_000 } else { 200_000 };
                     let delay = self.random.between(1000, delay);
                     self.later(delay, What::Reply(Packet { slice, direction, hops: 0 }));
                 }
             }
-            Direction::In { block, meant, beginnings } if beginnings == self.judge.beginnings(slice) => {
+            Direction::In { block, meant, epoch } if !self.judge.is_void(slice, epoch) => {
                 if let Some(reached) = self.hosts[at].table(slice).subscriber_of(block) {
+                    self.note(Some(slice), || {
+                        format!("n{at} receives for subscriber {meant} at block {block} ({by:?})")
+                    });
                     self.judge.arrive(slice, block, meant, reached, Node(at as u8));
                 }
             }
@@ -165,13 +171,16 @@ impl World {
         let used = own.moment(self.now);
         let assigned = self.etcd.assignment(slice);
         if own.late.is_none() && assigned.map(|assigned| (assigned.owner, assigned.epoch)) != Some((own.node, epoch)) {
-            self.judge.accuse(format!("slice {slice}: node {at} grants in {epoch:?}; etcd has {assigned:?}"));
+            let what = || format!("n{at} grants in {epoch:?}; etcd has {assigned:?}");
+            self.judge.accuse(Invariant::Granting, slice, what);
         }
         let since = self.now;
         self.hosts[at].table(slice).set(block, State::Granted { subscriber, since, used });
         self.judge.seen.grants += 1;
         self.judge.log(slice, epoch, block, subscriber, since);
-        self.note(|| format!("n{at} grants block {block} of slice {slice} to subscriber {subscriber} in {epoch:?}"));
+        self.note(Some(slice), || {
+            format!("n{at} grants block {block} of slice {slice} to subscriber {subscriber} in {epoch:?}")
+        });
         self.copy(at, slice);
         Some(block)
     }
@@ -183,8 +192,11 @@ impl World {
         }
         for slice in 0..self.slices {
             let place = usize::from(slice);
-            let Some(own) = self.hosts[host].process.as_ref().and_then(|process| process.metrics[place]) else { continue };
-            let announced = self.hosts.iter().filter(|other| other.has_routes(self.now) && other.is_announced(self.now));
+            let Some(own) = self.hosts[host].process.as_ref().and_then(|process| process.metrics[place]) else {
+                continue;
+            };
+            let announced =
+                self.hosts.iter().filter(|other| other.has_routes(self.now) && other.is_announced(self.now));
             let metrics = announced.filter_map(|other| other.process.as_ref()?.metrics[place]);
             let best = metrics.min().filter(|best| *best < own && *best <= Epoch(0).owner_metric());
             if let Some(best) = best {

@@ -12,9 +12,13 @@ const LAG: u64 = 1_000_000;
 #[derive(Debug, Clone)]
 pub(crate) struct Copying {
     pub(crate) to: Node,
+    /// Of which ownership.
+    epoch: Epoch,
     /// The number of the connection; what an earlier one brings is not heard.
     session: u64,
     is_connected: bool,
+    /// The process at the other end: a connection ends with it.
+    peer: u64,
     /// Since when a batch is on its way.
     in_flight: Option<u64>,
     sent: [u64; BLOCKS],
@@ -36,6 +40,8 @@ pub(crate) struct Batch {
     pub(crate) slice: u16,
     epoch: Epoch,
     session: u64,
+    /// For which process.
+    peer: u64,
     blocks: Vec<Record>,
     /// With these the copy is whole.
     is_last: bool,
@@ -43,9 +49,20 @@ pub(crate) struct Batch {
 }
 
 impl Copying {
-    fn new(to: Node) -> Self {
+    fn new(to: Node, epoch: Epoch) -> Self {
         let (sent, acknowledged) = ([0; BLOCKS], [0; BLOCKS]);
-        Self { to, session: 0, is_connected: false, in_flight: None, sent, acknowledged, is_near: false, told: None }
+        Self {
+            to,
+            epoch,
+            session: 0,
+            is_connected: false,
+            peer: 0,
+            in_flight: None,
+            sent,
+            acknowledged,
+            is_near: false,
+            told: None,
+        }
     }
 
     /// The backup has this version of a block.
@@ -53,13 +70,15 @@ impl Copying {
         self.acknowledged[block] == version
     }
 
-    /// A connection is made where there is none, and ends where the other end is not reached, or does not answer.
-    fn connect(&mut self, is_reached: bool, now: u64, number: u64) {
+    /// A connection is made where there is none, and ends where the other end is not reached, is another process, or does not answer.
+    fn connect(&mut self, peer: Option<u64>, now: u64, number: u64) {
         let lags = self.in_flight.is_some_and(|since| now - since > LAG);
-        if is_reached && !self.is_connected {
-            (self.session, self.sent, self.in_flight, self.is_near) = (number, [0; BLOCKS], None, false);
+        if self.is_connected && (lags || peer != Some(self.peer)) {
+            (self.is_connected, self.in_flight) = (false, None);
+        } else if let Some(peer) = peer.filter(|_| !self.is_connected) {
+            (self.is_connected, self.peer, self.session) = (true, peer, number);
+            (self.sent, self.in_flight, self.is_near) = ([0; BLOCKS], None, false);
         }
-        self.is_connected = is_reached && !(lags && self.in_flight.is_some());
     }
 
     /// The blocks of the next batch, and whether none is left after it.
@@ -105,21 +124,22 @@ impl World {
             return;
         };
         let other = usize::from(backup.0);
-        let is_reached = self.are_linked(owner, other) && self.hosts[other].process.is_some();
+        let peer = self.hosts[other].process.as_ref().filter(|_| self.are_linked(owner, other));
+        let peer = peer.map(|_| self.hosts[other].generation);
         let (now, number, most) = (self.now, self.number(), self.random.between(1, BLOCKS as u64) as usize);
         let host = &mut self.hosts[owner];
         let sent = host.moment(now);
         let Some(process) = &mut host.process else { return };
-        let copying = process.copies[place].get_or_insert_with(|| Copying::new(backup));
-        if copying.to != backup {
-            *copying = Copying::new(backup);
+        let copying = process.copies[place].get_or_insert_with(|| Copying::new(backup, epoch));
+        if (copying.to, copying.epoch) != (backup, epoch) {
+            *copying = Copying::new(backup, epoch);
         }
         let blocks = &host.tables[place].blocks;
-        copying.connect(is_reached, now, number);
+        copying.connect(peer, now, number);
         let batch = copying.next(blocks, most).map(|(blocks, is_last)| {
             copying.in_flight = Some(now);
-            let session = copying.session;
-            Batch { from: host.node, to: backup, slice, epoch, session, blocks, is_last, sent }
+            let (session, peer) = (copying.session, copying.peer);
+            Batch { from: host.node, to: backup, slice, epoch, session, peer, blocks, is_last, sent }
         });
         let state = copying.state(blocks, by_offers);
         let is_news = copying.told.replace(state) != Some(state);
@@ -142,7 +162,7 @@ impl World {
             self.later(20_000, What::Batch(batch));
             return;
         }
-        let is_linked = self.are_linked(from, to);
+        let is_linked = self.are_linked(from, to) && self.hosts[to].generation == batch.peer;
         let Some(process) = self.hosts[to].process.as_mut().filter(|_| is_linked) else { return };
         if process.incoming[place] > batch.session {
             return;
@@ -192,7 +212,8 @@ impl World {
         self.tell(to, Event::Holds(batch.slice, whole));
         let versions = batch.blocks.iter().map(|(block, _, version)| (*block, *version)).collect();
         let (delay, is_lost) = (self.latency(), self.random.chance(self.weather.broken));
-        let acknowledged = Acknowledged { owner: batch.from, by: batch.to, slice: batch.slice, session: batch.session, versions };
+        let acknowledged =
+            Acknowledged { owner: batch.from, by: batch.to, slice: batch.slice, session: batch.session, versions };
         if !is_lost {
             self.later(delay, What::Acknowledged(acknowledged));
         }
@@ -232,7 +253,10 @@ impl World {
             for slice in 0..self.slices {
                 let (mine, theirs) = (self.hosts[own].role(slice), self.hosts[other].role(slice));
                 match (mine, theirs) {
-                    (Role::Owner { epoch, .. }, Role::Owner { epoch: theirs, .. } | Role::Former { epoch: theirs, .. }) => {
+                    (
+                        Role::Owner { epoch, .. },
+                        Role::Owner { epoch: theirs, .. } | Role::Former { epoch: theirs, .. },
+                    ) => {
                         if epoch > theirs {
                             vouches = false;
                             self.send(other, Event::Deposed(slice, epoch, Some(Node(own as u8))));

@@ -8,6 +8,9 @@ use crate::random::Random;
 pub(crate) const PORT_REUSE: u64 = 12_000;
 /// A copy is good for acting for so long, in milliseconds. A tenth as well.
 pub(crate) const COPY_LASTS: u64 = 6000;
+/// What was released rests for so long, in milliseconds: a backup that acts has perhaps not heard of it, and still translates by its
+/// copy. Its clock may be slower.
+const REST: u64 = (PORT_REUSE + COPY_LASTS) * 102 / 100;
 /// A subscriber has a block for so long after its last packet, in milliseconds.
 const IDLE: u64 = 4000;
 /// Blocks of an address, and how many of them are kept offered.
@@ -55,7 +58,9 @@ impl Table {
     }
 
     pub(crate) fn block_of(&self, wanted: u8) -> Option<usize> {
-        self.blocks.iter().position(|block| matches!(block.state, State::Granted { subscriber, .. } if subscriber == wanted))
+        self.blocks
+            .iter()
+            .position(|block| matches!(block.state, State::Granted { subscriber, .. } if subscriber == wanted))
     }
 
     pub(crate) fn subscriber_of(&self, block: usize) -> Option<u8> {
@@ -75,7 +80,7 @@ impl Table {
         for block in 0..BLOCKS {
             let state = match (beginning, self.blocks[block].state) {
                 (Beginning::Nothing, _) => State::Free,
-                (Beginning::Copy, State::Offered) => State::Resting { until: now + PORT_REUSE },
+                (Beginning::Copy, State::Offered) => State::Resting { until: now + REST },
                 (Beginning::Copy, State::Granted { subscriber, since, .. }) => {
                     State::Granted { subscriber, since, used: now }
                 }
@@ -91,7 +96,7 @@ impl Table {
         for block in 0..BLOCKS {
             match self.blocks[block].state {
                 State::Granted { used, .. } if now.since(used) >= IDLE => {
-                    self.set(block, State::Resting { until: now + PORT_REUSE });
+                    self.set(block, State::Resting { until: now + REST });
                     released.push(block);
                 }
                 State::Resting { until } if now >= until => self.set(block, State::Free),

@@ -13,18 +13,17 @@ use crate::clock::Clock;
 use crate::etcd::Etcd;
 use crate::faults::Fault;
 use crate::host::{Asked, Host, Process};
-use crate::judge::Judge;
+use crate::judge::{Invariant, Judge};
 use crate::packets::Packet;
 use crate::random::Random;
 use crate::replication::{Acknowledged, Batch};
 use crate::tables::State;
+use crate::trace::Trace;
 
 /// An answer of etcd that has not come after so long is not waited for, in microseconds.
 const GIVE_UP: u64 = 1_000_000;
 /// How often an owner looks through its tables.
 const SWEEP: u64 = 250_000;
-/// Lines of a trace that are kept.
-const LINES: usize = 400;
 
 /// An error that is planted where agents are obeyed, to see whether it is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,7 +112,7 @@ pub(crate) struct World {
     numbers: u64,
     /// So much of etcd's history was sent to watches.
     watched: usize,
-    trace: Option<Vec<String>>,
+    pub(crate) trace: Trace,
 }
 
 impl World {
@@ -139,7 +138,7 @@ impl World {
             queue: BTreeMap::new(),
             numbers: 0,
             watched: 0,
-            trace: is_traced.then(Vec::new),
+            trace: Trace::new(is_traced),
         };
         for host in 0..count {
             let at = world.random.between(0, 2_000_000);
@@ -208,19 +207,9 @@ impl World {
         self.cuts[one][other] == 0
     }
 
-    /// A line of the trace, if there is one.
-    pub(crate) fn note(&mut self, line: impl FnOnce() -> String) {
-        let Some(trace) = &mut self.trace else { return };
-        trace.push(format!("{:>12.6} {}", self.now as f64 / 1e6, line()));
-        if trace.len() > 2 * LINES {
-            trace.drain(..LINES);
-        }
-    }
-
-    /// The last lines of the trace.
-    pub(crate) fn trace(&self) -> &[String] {
-        let lines = self.trace.as_deref().unwrap_or_default();
-        &lines[lines.len().saturating_sub(LINES)..]
+    /// A line of the trace, if one is kept.
+    pub(crate) fn note(&mut self, slice: Option<u16>, line: impl FnOnce() -> String) {
+        self.trace.note(self.now, slice, line);
     }
 }
 
@@ -304,10 +293,11 @@ impl World {
             _ => {}
         }
         let mut actions = Vec::new();
-        let line = (self.trace.is_some() && event != Event::Tick).then(|| format!("n{host} hears {event:?}"));
+        let line = (self.trace.is_kept() && event != Event::Tick)
+            .then(|| (slice_of(&event), format!("n{host} hears {event:?}")));
         process.agent.handle(moment, event, &mut |action| actions.push(action));
-        if let Some(line) = line {
-            self.note(|| line);
+        if let Some((slice, line)) = line {
+            self.note(slice, || line);
         }
         for action in actions {
             self.perform(host, moment, action);
@@ -316,7 +306,11 @@ impl World {
 
     fn perform(&mut self, host: usize, moment: Moment, action: Action) {
         if !matches!(action, Action::GrantUntil(_) | Action::ServeUntil(_)) {
-            self.note(|| format!("n{host} does {action:?}"));
+            let slice = match &action {
+                Action::Begin(slice, ..) | Action::Play(slice, _) | Action::Announce(slice, _) => Some(*slice),
+                _ => None,
+            };
+            self.note(slice, || format!("n{host} does {action:?}"));
         }
         let own = &mut self.hosts[host];
         let resumed = own.saved;
@@ -343,7 +337,8 @@ impl World {
         let assigned = self.etcd.assignment(slice).filter(|assigned| assigned.epoch == epoch);
         if beginning == Beginning::Nothing {
             if let Some(cause @ (Cause::Takeover | Cause::Return)) = assigned.map(|assigned| assigned.cause) {
-                self.judge.accuse(format!("slice {slice}: node {host} begins with nothing after a {cause:?}"));
+                self.judge
+                    .accuse(Invariant::Succession, slice, || format!("n{host} begins with nothing after a {cause:?}"));
             }
             self.judge.begin_anew(slice, epoch);
         }
@@ -443,7 +438,7 @@ impl World {
     fn transact(&mut self, transaction: &Transaction) -> Option<Revision> {
         let former: Vec<_> = transaction.puts.iter().map(|(slice, _)| self.etcd.assignment(*slice)).collect();
         let revision = self.etcd.transact(transaction)?;
-        self.note(|| format!("etcd carries out {:?} at {revision:?}", transaction.number));
+        self.note(None, || format!("etcd carries out {:?} at {revision:?}", transaction.number));
         for ((slice, put), former) in transaction.puts.iter().zip(former) {
             let seen = &mut self.judge.seen;
             match put.cause {
@@ -458,11 +453,13 @@ impl World {
             if let Some(former) = former
                 && former.epoch.next() != put.epoch
             {
-                self.judge.accuse(format!("slice {slice}: {:?} follows {:?}", put.epoch, former.epoch));
+                let what = || format!("{:?} follows {:?}", put.epoch, former.epoch);
+                self.judge.accuse(Invariant::Succession, *slice, what);
             }
             for host in 0..self.hosts.len() {
                 if Node(host as u8) != put.owner && self.counts_on_lease(host, *slice) {
-                    self.judge.accuse(format!("slice {slice}: node {} is its owner, and node {host} may grant", put.owner.0));
+                    let what = || format!("n{} becomes its owner, and n{host} may grant", put.owner.0);
+                    self.judge.accuse(Invariant::Deadline, *slice, what);
                 }
             }
         }
@@ -555,5 +552,16 @@ impl World {
         for event in self.etcd.since(cursor)[..upto - cursor].to_vec() {
             self.tell(host, event);
         }
+    }
+}
+
+/// The slice that an event is about, if it is about one.
+const fn slice_of(event: &Event) -> Option<u16> {
+    match event {
+        Event::SliceSeen(slice, ..)
+        | Event::Copying { slice, .. }
+        | Event::Holds(slice, _)
+        | Event::Deposed(slice, ..) => Some(*slice),
+        _ => None,
     }
 }
