@@ -12,7 +12,7 @@ use super::time::Moment;
 #[derive(Debug, Clone, Default)]
 pub(super) struct Nodes {
     present: BTreeMap<Node, Presence>,
-    /// When one was seen that had not been there.
+    /// When one was seen that had not been there, or had taken no slices.
     pub(super) appeared: Moment,
 }
 
@@ -50,14 +50,13 @@ impl Nodes {
     pub(super) fn replace(&mut self, reading: &Reading, now: Moment) {
         let former = std::mem::take(&mut self.present);
         self.present.extend(reading.nodes.iter().copied());
-        if self.present.iter().any(|(node, presence)| former.get(node).map(|was| was.created) != Some(presence.created))
-        {
+        if self.present.iter().any(|(node, presence)| has_appeared(former.get(node), presence)) {
             self.appeared = now;
         }
     }
 
     pub(super) fn see(&mut self, node: Node, presence: Presence, now: Moment) {
-        if self.present.insert(node, presence).map(|was| was.created) != Some(presence.created) {
+        if has_appeared(self.present.insert(node, presence).as_ref(), &presence) {
             self.appeared = now;
         }
     }
@@ -70,6 +69,11 @@ impl Nodes {
     pub(super) fn serving(&self) -> impl Iterator<Item = Node> {
         self.present.iter().filter(|(_, presence)| presence.is_serving).map(|(node, _)| *node)
     }
+}
+
+/// Whether it is another life of a node, or one that begins to take slices.
+fn has_appeared(was: Option<&Presence>, is: &Presence) -> bool {
+    was.is_none_or(|was| was.created != is.created || is.is_serving && !was.is_serving)
 }
 
 impl Slice {

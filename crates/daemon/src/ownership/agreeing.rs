@@ -24,6 +24,8 @@ use crate::copies::Copies;
 use crate::holdings::Holdings;
 use crate::running::Running;
 
+/// What etcd says of the slices of one transaction it says at once, and their tables are looked through once.
+const TOGETHER: Duration = Duration::from_millis(2);
 /// The part of the gateway, in its health.
 const PART: &str = "etcd";
 
@@ -84,34 +86,38 @@ pub(super) fn node_value(running: &Running, cluster: &Cluster, incarnation: u64)
 impl Agreeing {
     /// Goes on until the gateway ends.
     pub(super) fn go_on(&mut self, events: &Receiver<Event>, stop: &StopSignal) {
-        for (slice, epoch) in self.holdings.all() {
-            self.hear(Event::Holds(slice, Some(Epoch(epoch))));
-        }
+        let held = self.holdings.all().into_iter().map(|(slice, epoch)| Event::Holds(slice, Some(Epoch(epoch))));
+        self.hear(held);
         let mut due = Instant::now();
         while !stop.is_given() {
             tombolo_io::fault::trip("thread-ownership");
             match events.recv_timeout(due.saturating_duration_since(Instant::now())) {
-                Ok(event) => self.hear(event),
+                Ok(event) => {
+                    std::thread::sleep(TOGETHER);
+                    self.hear(std::iter::once(event).chain(events.try_iter()));
+                }
                 Err(RecvTimeoutError::Timeout) => {}
                 // The gateway ends.
                 Err(RecvTimeoutError::Disconnected) => std::thread::sleep(Duration::from_millis(TICK)),
             }
             if Instant::now() >= due {
                 due = Instant::now() + Duration::from_millis(TICK);
-                self.look_at_copies();
                 self.describe();
-                self.hear(Event::Tick);
+                let seen = self.look_at_copies();
+                self.hear(seen.into_iter().chain([Event::Tick]));
                 self.say_how_it_is();
             }
         }
     }
 
-    /// The agent is told something, and what it wants is done.
-    fn hear(&mut self, event: Event) {
-        self.agreement.hear(&event);
-        self.forget_deposed(&event);
+    /// The agent is told what has happened, and what it wants is done.
+    fn hear(&mut self, events: impl IntoIterator<Item = Event>) {
         let mut actions = Vec::new();
-        self.agent.handle(boot_moment(), event, &mut |action| actions.push(action));
+        for event in events {
+            self.agreement.hear(&event);
+            self.forget_deposed(&event);
+            self.agent.handle(boot_moment(), event, &mut |action| actions.push(action));
+        }
         let mut begun = Vec::new();
         for action in &actions {
             match action {
@@ -247,9 +253,10 @@ impl Agreeing {
         Assigned { holders: Holders { owner, backup }, epoch: epoch.0, is_protected }
     }
 
-    /// Tells the agent how copies stand, there and here.
-    fn look_at_copies(&mut self) {
-        let Some(copies) = self.running.copies.clone() else { return };
+    /// How copies stand, there and here, as far as that is news for the agent.
+    fn look_at_copies(&mut self) -> Vec<Event> {
+        let mut seen = Vec::new();
+        let Some(copies) = self.running.copies.clone() else { return seen };
         for slice in self.cluster.slices() {
             let event = match self.agent.role(slice) {
                 Role::Owner { epoch, backup: Some(backup), .. } => self.copying(slice, backup, epoch, &copies),
@@ -258,13 +265,14 @@ impl Agreeing {
                 }
                 _ => None,
             };
-            event.into_iter().for_each(|event| self.hear(event));
+            seen.extend(event);
         }
         for (node, at) in copies.vouched() {
             if self.told.vouched.insert(node, at) != Some(at) {
-                self.hear(Event::Vouched(Node(node)));
+                seen.push(Event::Vouched(Node(node)));
             }
         }
+        seen
     }
 
     /// How the copy of a slice stands, if that is news. That it is whole is news until it is agreed on.

@@ -72,6 +72,9 @@ impl Bed {
                 threads.into_iter().map(|thread| thread.join().unwrap()).collect()
             });
         });
+        for crate::loads::Effect { name, lost, silence, .. } in &effects {
+            eprintln!("{what}: {name} lost {lost} in {silence:?}");
+        }
         check_all(what, &effects, limit, connections);
         waits.sort();
         eprintln!("{what}: new subscribers wait {waits:?}");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use tombolo_lab::skip_without;
 
-use crate::boxes::{ALL, Cluster};
+use crate::boxes::Cluster;
 use crate::loads::{RETURN, SILENCE, check, during, report};
 use crate::running::{PATIENCE, TOMBOLO};
 
