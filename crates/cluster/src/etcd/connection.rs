@@ -3,13 +3,9 @@
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
-use etcd_client::{Certificate, Client, ConnectOptions, Error, Identity, TlsOptions};
 use tokio::time::timeout;
 
-/// How long a member's host may take to take a connection.
-const CONNECT: Duration = Duration::from_millis(300);
-/// A connection on which nothing comes is tried so often, and given up after so long.
-const ALIVE: Duration = Duration::from_millis(500);
+use super::client::{CallError, Client};
 
 /// Where etcd is, and how one is known there.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,7 +46,7 @@ pub enum EtcdError {
         /// Who was asked.
         endpoint: String,
         /// What was said.
-        error: Error,
+        error: CallError,
     },
     /// No address is named.
     #[error("no address of etcd is named")]
@@ -74,7 +70,7 @@ impl Connection {
     pub(super) async fn call<T>(
         &self,
         limit: Duration,
-        ask: impl AsyncFnOnce(Client) -> Result<T, Error>,
+        ask: impl AsyncFnOnce(Client) -> Result<T, CallError>,
     ) -> Result<T, EtcdError> {
         let place = self.place.get();
         let endpoint = self.etcd.endpoints.get(place).ok_or(EtcdError::Nowhere)?.clone();
@@ -89,24 +85,12 @@ impl Connection {
         }
     }
 
-    async fn client(&self, endpoint: &str) -> Result<Client, Error> {
+    async fn client(&self, endpoint: &str) -> Result<Client, CallError> {
         if let Some(client) = &*self.client.borrow() {
             return Ok(client.clone());
         }
-        let options = ConnectOptions::new()
-            .with_connect_timeout(CONNECT)
-            .with_keep_alive(ALIVE, ALIVE)
-            // A member without a leader says so instead of nothing.
-            .with_require_leader(true);
-        let options = if endpoint.starts_with("https:") { options.with_tls(self.tls()) } else { options };
-        let client = Client::connect([endpoint], Some(options)).await?;
+        let client = Client::connect(endpoint, &self.etcd.credentials).await?;
         Ok(self.client.borrow_mut().insert(client).clone())
-    }
-
-    fn tls(&self) -> TlsOptions {
-        let Credentials { ca, certificate, key } = &self.etcd.credentials;
-        let identity = Identity::from_pem(certificate, key);
-        TlsOptions::new().ca_certificate(Certificate::from_pem(ca)).identity(identity)
     }
 
     /// The next member is asked from now on, unless another task has seen to that.

@@ -5,12 +5,12 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use etcd_client::{EventType, GetOptions, KeyValue, ResponseHeader, SortOrder, SortTarget, WatchOptions};
 use tokio::time::timeout;
 
 use super::connection::{Connection, EtcdError};
 use super::keys::{Key, Keys};
 use super::registration::revision;
+use super::wire::{Change, KeyValue, RangeRequest, WatchRequest};
 use crate::ownership::{Event, Names, Node, NodeState, NodeValue, Presence, Reading, SliceValue, ValueError};
 
 /// How long a read may take.
@@ -49,10 +49,10 @@ impl Lookout<'_> {
 
     /// All that there is.
     async fn read(&self) -> Result<(Known, i64), EtcdError> {
-        let (prefix, options) = (self.keys.prefix(), GetOptions::new().with_prefix());
-        let all = self.connection.call(LIMIT, async |mut client| client.get(prefix, Some(options)).await).await?;
+        let all = RangeRequest::below(self.keys.prefix());
+        let all = self.connection.call(LIMIT, async |client| client.range(all).await).await?;
         let mut reading = Reading::default();
-        for kv in all.kvs() {
+        for kv in &all.kvs {
             match self.seen(kv) {
                 Ok(Some(Event::NodeSeen(node, presence))) => reading.nodes.push((node, presence)),
                 Ok(Some(Event::SliceSeen(slice, assignment, at))) => reading.slices.push((slice, assignment, at)),
@@ -61,21 +61,19 @@ impl Lookout<'_> {
             }
         }
         (self.tell)(Event::Read(reading));
-        let known = all.kvs().iter().map(|kv| (kv.key().to_vec(), kv.mod_revision())).collect();
-        Ok((known, all.header().map_or(0, ResponseHeader::revision)))
+        let known = all.kvs.iter().map(|kv| (kv.key.clone(), kv.mod_revision)).collect();
+        Ok((known, all.header.map_or(0, |header| header.revision)))
     }
 
     /// What changes, until the watch breaks or has missed something.
     async fn follow(&self, mut known: Known, seen: i64) -> Result<(), EtcdError> {
-        let options = WatchOptions::new().with_prefix().with_start_revision(seen + 1);
-        let prefix = self.keys.prefix();
-        let mut watch =
-            self.connection.call(LIMIT, async |mut client| client.watch(prefix, Some(options)).await).await?;
+        let watch = WatchRequest::of(self.keys.prefix(), seen + 1);
+        let mut watch = self.connection.call(LIMIT, async |client| client.watch(watch).await).await?;
         loop {
             match timeout(SILENCE, watch.message()).await {
-                Ok(Ok(Some(response))) if !response.canceled() => {
-                    for event in response.events() {
-                        self.hear(event, &mut known);
+                Ok(Ok(Some(response))) if !response.canceled => {
+                    for change in &response.events {
+                        self.hear(change, &mut known);
                     }
                 }
                 Ok(_) => return Ok(()),
@@ -85,60 +83,52 @@ impl Lookout<'_> {
         }
     }
 
-    fn hear(&self, event: &etcd_client::Event, known: &mut Known) {
-        let Some(kv) = event.kv() else { return };
-        match event.event_type() {
-            EventType::Put => {
-                known.insert(kv.key().to_vec(), kv.mod_revision());
-                match self.seen(kv) {
-                    Ok(event) => event.into_iter().for_each(self.tell),
-                    Err(error) => self.say(kv, &error),
-                }
+    fn hear(&self, change: &Change, known: &mut Known) {
+        let Some(kv) = &change.kv else { return };
+        if change.is_gone() {
+            known.remove(&kv.key);
+            if let Key::Node(name) = self.keys.parse(&kv.key)
+                && let Some(node) = self.names.borrow_mut().number(name)
+            {
+                (self.tell)(Event::NodeGone(node));
             }
-            EventType::Delete => {
-                known.remove(kv.key());
-                if let Key::Node(name) = self.keys.parse(kv.key())
-                    && let Some(node) = self.names.borrow_mut().number(name)
-                {
-                    (self.tell)(Event::NodeGone(node));
-                }
-            }
+            return;
+        }
+        known.insert(kv.key.clone(), kv.mod_revision);
+        match self.seen(kv) {
+            Ok(event) => event.into_iter().for_each(self.tell),
+            Err(error) => self.say(kv, &error),
         }
     }
 
     /// Whether there is nothing that the watch has not brought.
     async fn confirm(&self, known: &Known) -> Result<bool, EtcdError> {
-        let options = GetOptions::new()
-            .with_prefix()
-            .with_sort(SortTarget::Mod, SortOrder::Descend)
-            .with_limit(1)
-            .with_keys_only();
-        let prefix = self.keys.prefix();
-        let newest = self.connection.call(LIMIT, async |mut client| client.get(prefix, Some(options)).await).await?;
-        let count = usize::try_from(newest.count()).unwrap_or(usize::MAX);
-        let changed = newest.kvs().first().map_or(0, KeyValue::mod_revision);
+        let newest = RangeRequest::below(self.keys.prefix()).newest();
+        let newest = self.connection.call(LIMIT, async |client| client.range(newest).await).await?;
+        let count = usize::try_from(newest.count).unwrap_or(usize::MAX);
+        let changed = newest.kvs.first().map_or(0, |kv| kv.mod_revision);
         Ok(count == known.len() && changed == known.values().copied().max().unwrap_or(0))
     }
 
     /// What a key says.
     fn seen(&self, kv: &KeyValue) -> Result<Option<Event>, ValueError> {
         let names = &mut *self.names.borrow_mut();
-        Ok(match self.keys.parse(kv.key()) {
+        Ok(match self.keys.parse(&kv.key) {
             Key::Node(name) => {
-                let value = NodeValue::parse(kv.value())?;
+                let value = NodeValue::parse(&kv.value)?;
                 let node: Node = names.number(name).ok_or(ValueError::Nodes)?;
-                let created = revision(kv.create_revision());
+                let created = revision(kv.create_revision);
                 Some(Event::NodeSeen(node, Presence { created, is_serving: value.state == NodeState::Serving }))
             }
             Key::Slice(slice) => {
-                let assignment = SliceValue::parse(kv.value())?.assignment(names)?;
-                Some(Event::SliceSeen(slice, assignment, revision(kv.mod_revision())))
+                let assignment = SliceValue::parse(&kv.value)?.assignment(names)?;
+                Some(Event::SliceSeen(slice, assignment, revision(kv.mod_revision)))
             }
             Key::Other => None,
         })
     }
 
     fn say(&self, kv: &KeyValue, error: &ValueError) {
-        (self.fault)(format!("{}: {error}", String::from_utf8_lossy(kv.key())));
+        (self.fault)(format!("{}: {error}", String::from_utf8_lossy(&kv.key)));
     }
 }

@@ -14,13 +14,16 @@
 //! that nobody knows.
 
 mod adapter;
+mod client;
 mod connection;
 mod keys;
 mod lookout;
 mod registration;
 mod shape;
 mod transaction;
+mod wire;
 
 pub use adapter::{Adapter, Driver, Own};
+pub use client::CallError;
 pub use connection::{Credentials, Etcd, EtcdError};
 pub use shape::{Contents, Secret, Shape, ShapeError, found, init, read_all};

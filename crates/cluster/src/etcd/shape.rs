@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use etcd_client::{Compare, CompareOp, GetOptions, KeyValue, Txn, TxnOp};
 use serde::{Deserialize, Serialize};
 
+use super::client::{CallError, Client};
 use super::connection::{Connection, Etcd, EtcdError};
 use super::keys::{Key, Keys};
+use super::wire::{Compare, KeyValue, RangeRequest, RequestOp, TxnRequest};
 use crate::ownership::{NodeValue, Revision, SliceValue, ValueError};
 
 /// The version of the keys that this software knows.
@@ -79,13 +80,14 @@ pub fn init(etcd: &Etcd, shape: Shape) -> Result<(), ShapeError> {
     let value = value.map_err(|_| ShapeError::Malformed("shape"))?;
     let secret: String = shape.secret.iter().map(|word| format!("{word:016x}")).collect();
     let all = [(keys.schema(), SCHEMA.to_string().into_bytes()), (keys.shape(), value), (keys.secret(), secret.into())];
-    let unmade = |(key, _): &(String, _)| Compare::create_revision(key.as_str(), CompareOp::Equal, 0);
-    let conditions: Vec<Compare> = all.iter().map(unmade).collect();
-    let puts: Vec<TxnOp> = all.into_iter().map(|(key, value)| TxnOp::put(key, value, None)).collect();
-    let answer =
-        once(etcd, async |mut client| client.txn(Txn::new().when(conditions.clone()).and_then(puts.clone())).await)?;
+    let begin = TxnRequest {
+        compare: all.iter().map(|(key, _)| Compare::made_at(key.clone(), 0)).collect(),
+        success: all.into_iter().map(|(key, value)| RequestOp::put(key, value, 0)).collect(),
+        failure: Vec::new(),
+    };
+    let answer = once(etcd, async |client: Client| client.txn(begin.clone()).await)?;
     // A request that was not answered may have been carried out.
-    if answer.succeeded() || found(etcd)? == shape { Ok(()) } else { Err(ShapeError::There) }
+    if answer.succeeded || found(etcd)? == shape { Ok(()) } else { Err(ShapeError::There) }
 }
 
 /// The shape of a cluster.
@@ -94,12 +96,10 @@ pub fn init(etcd: &Etcd, shape: Shape) -> Result<(), ShapeError> {
 /// [`ShapeError`].
 pub fn found(etcd: &Etcd) -> Result<Shape, ShapeError> {
     let keys = Keys::of(&etcd.cluster);
-    let reads = [keys.schema(), keys.shape(), keys.secret()].map(|key| TxnOp::get(key, None));
-    let answer = once(etcd, async |mut client| client.txn(Txn::new().and_then(reads.clone())).await)?;
-    let mut values = answer.op_responses().into_iter().map(|response| match response {
-        etcd_client::TxnOpResponse::Get(get) => get.kvs().first().map(|kv| kv.value().to_vec()),
-        _ => None,
-    });
+    let success = [keys.schema(), keys.shape(), keys.secret()].map(|key| RequestOp::get(&key)).to_vec();
+    let read = TxnRequest { success, ..TxnRequest::default() };
+    let answer = once(etcd, async |client: Client| client.txn(read.clone()).await)?;
+    let mut values = answer.found().map(|found| found.map(|kv| kv.value));
     let mut next = || values.next().flatten().ok_or(ShapeError::Missing);
     let (schema, shape, secret) = (next()?, next()?, next()?);
     if schema != SCHEMA.to_string().as_bytes() {
@@ -115,24 +115,23 @@ pub fn found(etcd: &Etcd) -> Result<Shape, ShapeError> {
 /// [`ShapeError`].
 pub fn read_all(etcd: &Etcd) -> Result<Contents, ShapeError> {
     let keys = Keys::of(&etcd.cluster);
-    let options = GetOptions::new().with_prefix();
-    let prefix = keys.prefix().to_owned();
-    let answer = once(etcd, async |mut client| client.get(prefix.clone(), Some(options.clone())).await)?;
+    let all = RangeRequest::below(keys.prefix());
+    let answer = once(etcd, async |client: Client| client.range(all.clone()).await)?;
     let mut contents = Contents::default();
-    for kv in answer.kvs() {
+    for kv in &answer.kvs {
         take(&keys, kv, &mut contents)
-            .map_err(|error| ShapeError::Value(String::from_utf8_lossy(kv.key()).into_owned(), error))?;
+            .map_err(|error| ShapeError::Value(String::from_utf8_lossy(&kv.key).into_owned(), error))?;
     }
     Ok(contents)
 }
 
 fn take(keys: &Keys, kv: &KeyValue, contents: &mut Contents) -> Result<(), ValueError> {
-    match keys.parse(kv.key()) {
+    match keys.parse(&kv.key) {
         Key::Node(name) => {
-            let created = super::registration::revision(kv.create_revision());
-            contents.nodes.push((name.to_owned(), created, NodeValue::parse(kv.value())?));
+            let created = super::registration::revision(kv.create_revision);
+            contents.nodes.push((name.to_owned(), created, NodeValue::parse(&kv.value)?));
         }
-        Key::Slice(slice) => contents.slices.push((slice, SliceValue::parse(kv.value())?)),
+        Key::Slice(slice) => contents.slices.push((slice, SliceValue::parse(&kv.value)?)),
         Key::Other => {}
     }
     Ok(())
@@ -145,10 +144,7 @@ fn parse(secret: &[u8]) -> Option<Secret> {
 }
 
 /// Asks each member in turn, until one answers.
-fn once<T>(
-    etcd: &Etcd,
-    ask: impl AsyncFn(etcd_client::Client) -> Result<T, etcd_client::Error>,
-) -> Result<T, ShapeError> {
+fn once<T>(etcd: &Etcd, ask: impl AsyncFn(Client) -> Result<T, CallError>) -> Result<T, ShapeError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let connection = Connection::new(etcd.clone());
     runtime.block_on(async {
