@@ -101,7 +101,8 @@ impl Slice {
         let former = self.assigned.replace(assigned);
         self.modified = modified;
         if former.map(|former| former.epoch) != Some(assigned.epoch) {
-            self.moved = (!is_first).then_some(now).or(self.moved);
+            // Whoever has it first has taken it from nobody.
+            self.moved = (!is_first && former.is_some()).then_some(now).or(self.moved);
             self.gone = None;
         }
         if former.map(|former| (former.epoch, former.backup)) != Some((assigned.epoch, assigned.backup)) {
