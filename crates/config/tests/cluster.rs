@@ -252,19 +252,19 @@ fn nodes_may_agree_by_etcd_instead_of_a_file() {
     let of = |from: &str, to: &str| refused(&text.replace(from, to));
     assert_eq!(
         of("\"http://e2.example:2379\"", "\"e2.example\""),
-        "gateway.toml:12: cluster.etcd.endpoints.1 = \"e2.example\": not an address of etcd; write a member's as \
+        "gateway.toml:10: cluster.etcd.endpoints[1] = \"e2.example\": not an address of etcd; write a member's as \
          \"https://[2001:db8:c::e1]:2379\""
     );
     assert_eq!(
         of(ETCD, "[cluster.etcd]\nendpoints = []\n"),
-        "gateway.toml:12: cluster.etcd.endpoints: nobody is named; name each member, as \"https://[2001:db8:c::e1]:2379\""
+        "gateway.toml:10: cluster.etcd.endpoints: nobody is named; name each member, as \"https://[2001:db8:c::e1]:2379\""
     );
     assert_eq!(
         of("[cluster.etcd]\n", "[cluster.etcd]\nname = \"a/b\"\n"),
-        "gateway.toml:12: cluster.etcd.name = \"a/b\": keys of etcd begin with it; use letters, digits, hyphens and dots, 64 at most"
+        "gateway.toml:10: cluster.etcd.name = \"a/b\": keys of etcd begin with it; use letters, digits, hyphens and dots, 64 at most"
     );
     assert_eq!(
         of(&replication, ""),
-        "gateway.toml:6: cluster.etcd: whoever takes slices over needs a copy of what is in them; add the table [cluster.replication]"
+        "gateway.toml:4: cluster.etcd: whoever takes slices over needs a copy of what is in them; add the table [cluster.replication]"
     );
 }
