@@ -55,6 +55,8 @@ pub(crate) struct Process {
     pub(crate) asked: BTreeMap<u64, Asked>,
     /// Where its watch is.
     pub(crate) cursor: Option<usize>,
+    /// When it said something last, or was confirmed.
+    pub(crate) watched: Moment,
     /// Of each slice: the copy at its backup, where this node is the owner.
     pub(crate) copies: Vec<Option<Copying>>,
     /// Of each slice: when its owner was heard last, where this node is the backup.
@@ -153,6 +155,7 @@ impl Process {
             is_entrance: false,
             asked: BTreeMap::new(),
             cursor: None,
+            watched: Moment(0),
             copies: (0..count).map(|_| None).collect(),
             heard: vec![Moment(0); count],
             incoming: vec![0; count],

@@ -22,6 +22,8 @@ use crate::trace::Trace;
 
 /// An answer of etcd that has not come after so long is not waited for, in microseconds.
 const GIVE_UP: u64 = 1_000_000;
+/// A watch that was silent for so long is confirmed by a read, in milliseconds.
+const SILENCE: u64 = 300;
 /// How often an owner looks through its tables.
 const SWEEP: u64 = 250_000;
 
@@ -378,11 +380,12 @@ impl World {
 
 /// Between the process of a node and etcd.
 impl World {
-    /// A node that has no watch reads everything, and watches from there.
+    /// A node that has no watch reads everything, and watches from there. One whose watch is silent does as well, since silence proves nothing.
     fn keep_watch(&mut self, host: usize) {
         let moment = self.hosts[host].moment(self.now);
         let Some(process) = &self.hosts[host].process else { return };
-        if process.cursor.is_none() && !process.asked.values().any(|asked| *asked == Asked::Reading) {
+        let is_silent = process.cursor.is_none() || moment.since(process.watched) >= SILENCE;
+        if is_silent && !process.asked.values().any(|asked| *asked == Asked::Reading) {
             self.ask(host, moment, Asked::Reading, Request::Read);
         }
     }
@@ -489,8 +492,10 @@ impl World {
             _ if !is_awaited => {}
             Answer::Registered(Some((lease, created))) => self.tell(host, Event::Registered { lease, created, sent }),
             Answer::Registered(None) => self.tell(host, Event::NotRegistered),
+            // The watch has said more since this was asked for, or has said all of it.
+            Answer::Read(_, cursor) if process.cursor >= Some(cursor) => process.watched = sent,
             Answer::Read(reading, cursor) => {
-                process.cursor = Some(cursor);
+                (process.cursor, process.watched) = (Some(cursor), sent);
                 self.tell(host, Event::Read(reading));
                 let generation = self.hosts[host].generation;
                 self.send_watch(host, generation);
@@ -548,7 +553,7 @@ impl World {
         if cursor >= upto {
             return;
         }
-        process.cursor = Some(upto);
+        (process.cursor, process.watched) = (Some(upto), own.clock.moment(self.now));
         for event in self.etcd.since(cursor)[..upto - cursor].to_vec() {
             self.tell(host, event);
         }
