@@ -6,7 +6,7 @@ use tombolo_cluster::ownership::{Agent, Event, Lease, Moment, Node, Number, Role
 
 use crate::clock::Clock;
 use crate::replication::Copying;
-use crate::tables::Table;
+use crate::tables::{COPY_LASTS, Table};
 
 /// A route to a host that is gone stays for so long (BFD), in microseconds.
 const DETECTION: u64 = 300_000;
@@ -131,6 +131,11 @@ impl Host {
     /// Others have routes to it.
     pub(crate) fn is_announced(&self, now: u64) -> bool {
         self.gone_at.is_none_or(|at| self.process.is_some() && now - at < DETECTION)
+    }
+
+    /// Its clock has missed time, and it cannot know yet: until it hears of its lease, or nothing counts any more that it knew then.
+    pub(crate) fn is_excused(&self, now: u64) -> bool {
+        self.clock.is_stopped() || self.late.is_some_and(|late| self.moment(now).since(late) <= COPY_LASTS)
     }
 
     pub(crate) fn role(&self, slice: u16) -> Role {
