@@ -14,6 +14,8 @@ use super::{RENEWAL, TICK};
 
 /// So far ahead a node serves what is its own without looking for anybody else, in milliseconds.
 const SERVING: u64 = 3000;
+/// So far ahead it serves that where nobody else is reached: longer than a process takes to be started again, shorter than ports rest.
+const ALONE: u64 = 6000;
 /// So long a backup's word counts.
 const VOUCHED: u64 = 1000;
 
@@ -36,6 +38,7 @@ pub struct Agent {
     vouched: BTreeMap<Node, Moment>,
     grant_until: Moment,
     serve_until: Moment,
+    alone_until: Moment,
     is_entrance: bool,
     /// Routers have said that somebody else owns what was this node's, which knew nothing of it.
     is_stranded: bool,
@@ -57,6 +60,7 @@ impl Agent {
             vouched: BTreeMap::new(),
             grant_until: Moment(0),
             serve_until: Moment(0),
+            alone_until: Moment(0),
             is_entrance: false,
             is_stranded: false,
         }
@@ -151,7 +155,7 @@ impl Agent {
         }
     }
 
-    /// Prolongs the two words.
+    /// Prolongs the three words.
     fn prolong(&mut self, now: Moment, act: &mut impl FnMut(Action)) {
         let deadline = self.leasing.deadline();
         if self.grant_until != deadline {
@@ -162,6 +166,11 @@ impl Agent {
         if until.since(self.serve_until) >= RENEWAL && self.is_assured(now) {
             self.serve_until = until;
             act(Action::ServeUntil(until));
+        }
+        let alone = now + ALONE;
+        if alone.since(self.alone_until) >= RENEWAL {
+            self.alone_until = alone;
+            act(Action::AloneUntil(alone));
         }
     }
 

@@ -44,9 +44,10 @@ pub(crate) struct Host {
 pub(crate) struct Process {
     pub(crate) agent: Agent,
     pub(crate) incarnation: u64,
-    /// Shared memory: the two words, and the slice table.
+    /// Shared memory: the three words, and the slice table.
     pub(crate) grant_until: Moment,
     pub(crate) serve_until: Moment,
+    pub(crate) alone_until: Moment,
     pub(crate) roles: Vec<Role>,
     /// Routing table 8464.
     pub(crate) metrics: Vec<Option<u32>>,
@@ -155,6 +156,7 @@ impl Process {
             incarnation,
             grant_until: Moment(0),
             serve_until: Moment(0),
+            alone_until: Moment(0),
             roles: vec![Role::Nobody; count],
             metrics: vec![None; count],
             is_entrance: false,

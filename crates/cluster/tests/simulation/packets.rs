@@ -5,7 +5,7 @@
 //! 2  a route to its owner                        redirect
 //! 3  backup, with a copy that is fresh enough    translate
 //! 4  a route to its backup                       redirect
-//! 5  own, and nobody else is reached             translate
+//! 5  own, nobody else is reached, and "alone until" has not passed     translate
 //! 6                                              drop
 //! ```
 
@@ -91,7 +91,7 @@ impl World {
             (Some(owner), _) => self.redirect(owner, packet),
             _ if matches!(role, Role::Backup { .. }) && is_fresh => self.translate(at, packet, As::Acting),
             (_, Some(backup)) => self.redirect(backup, packet),
-            _ if is_own => self.translate(at, packet, As::Owner),
+            _ if is_own && moment < process.alone_until => self.translate(at, packet, As::Owner),
             _ => {}
         }
     }

@@ -103,7 +103,7 @@ impl World {
     }
 
     fn perform(&mut self, host: usize, moment: Moment, action: Action) {
-        if !matches!(action, Action::GrantUntil(_) | Action::ServeUntil(_)) {
+        if !matches!(action, Action::GrantUntil(_) | Action::ServeUntil(_) | Action::AloneUntil(_)) {
             let slice = match &action {
                 Action::Begin(slice, ..) | Action::Play(slice, _) | Action::Announce(slice, _) => Some(*slice),
                 _ => None,
@@ -124,6 +124,7 @@ impl World {
             }
             Action::GrantUntil(until) => process.grant_until = until,
             Action::ServeUntil(until) => process.serve_until = until,
+            Action::AloneUntil(until) => process.alone_until = until,
             Action::Begin(slice, epoch, beginning) => self.begin(host, moment, slice, epoch, beginning),
             Action::Play(slice, role) => {
                 process.roles[usize::from(slice)] = role;

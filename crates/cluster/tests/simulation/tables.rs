@@ -14,7 +14,7 @@ pub(crate) const REST: u64 = (PORT_REUSE + COPY_LASTS) * 102 / 100;
 /// A subscriber has a block for so long after its last packet, in milliseconds.
 const IDLE: u64 = 4000;
 /// Blocks of an address, and how many of them are kept offered.
-pub(crate) const BLOCKS: usize = 6;
+pub(crate) const BLOCKS: usize = 12;
 const OFFERS: usize = 2;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
