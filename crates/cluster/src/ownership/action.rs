@@ -23,6 +23,9 @@ pub enum Action {
     GrantUntil(Moment),
     /// The word until which rights 1 and 2 are used without looking for anybody else.
     ServeUntil(Moment),
+    /// The word until which they are used for what is this node's and where nobody else is reached. An agent that lives prolongs it always:
+    /// one that hangs does not hear that the slice is somebody else's by now.
+    AloneUntil(Moment),
     /// This node becomes the owner, with these tables. Its role follows.
     Begin(u16, Epoch, Beginning),
     /// What this node is to a slice.

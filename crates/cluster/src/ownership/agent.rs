@@ -1,6 +1,6 @@
 //! The agent of a node: what it is told changes what it knows, and from what it knows follows what it does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::action::{Action, Number, Role, Transaction};
 use super::assignment::{Phase, Revision};
@@ -14,6 +14,8 @@ use super::{RENEWAL, TICK};
 
 /// So far ahead a node serves what is its own without looking for anybody else, in milliseconds.
 const SERVING: u64 = 3000;
+/// So far ahead it serves that where nobody else is reached: longer than a process takes to be started again, shorter than ports rest.
+const ALONE: u64 = 6000;
 /// So long a backup's word counts.
 const VOUCHED: u64 = 1000;
 
@@ -36,6 +38,7 @@ pub struct Agent {
     vouched: BTreeMap<Node, Moment>,
     grant_until: Moment,
     serve_until: Moment,
+    alone_until: Moment,
     is_entrance: bool,
     /// Routers have said that somebody else owns what was this node's, which knew nothing of it.
     is_stranded: bool,
@@ -57,6 +60,7 @@ impl Agent {
             vouched: BTreeMap::new(),
             grant_until: Moment(0),
             serve_until: Moment(0),
+            alone_until: Moment(0),
             is_entrance: false,
             is_stranded: false,
         }
@@ -151,7 +155,7 @@ impl Agent {
         }
     }
 
-    /// Prolongs the two words.
+    /// Prolongs the three words.
     fn prolong(&mut self, now: Moment, act: &mut impl FnMut(Action)) {
         let deadline = self.leasing.deadline();
         if self.grant_until != deadline {
@@ -159,20 +163,32 @@ impl Agent {
             act(Action::GrantUntil(deadline));
         }
         let until = now + SERVING;
-        if until.since(self.serve_until) >= RENEWAL && (now < deadline || self.is_vouched_for(now)) {
+        if until.since(self.serve_until) >= RENEWAL && self.is_assured(now) {
             self.serve_until = until;
             act(Action::ServeUntil(until));
         }
+        let alone = now + ALONE;
+        if alone.since(self.alone_until) >= RENEWAL {
+            self.alone_until = alone;
+            act(Action::AloneUntil(alone));
+        }
     }
 
-    /// Whether each backup that may take over says that it has not.
-    fn is_vouched_for(&self, now: Moment) -> bool {
-        let own = self.slices.iter().filter(|slice| matches!(slice.role, Role::Owner { .. } | Role::Former { .. }));
-        let mut protected =
-            own.filter_map(|slice| slice.assigned.filter(|assigned| assigned.phase == Phase::Protected));
+    /// Whether nobody can have taken over a slice of this node's: its lease holds under which it became the owner, or each backup that
+    /// may take over says that it has not. A lease of a later life says nothing about the slices of an earlier one.
+    fn is_assured(&self, now: Moment) -> bool {
+        let mut has_former = false;
+        let mut backups = BTreeSet::new();
+        for slice in &self.slices {
+            has_former |= matches!(slice.role, Role::Former { .. });
+            let protected = slice.assigned.filter(|assigned| assigned.phase == Phase::Protected);
+            if matches!(slice.role, Role::Owner { .. } | Role::Former { .. }) {
+                backups.extend(protected.and_then(|assigned| assigned.backup));
+            }
+        }
         let vouches = |backup: &Node| self.vouched.get(backup).is_some_and(|at| now.since(*at) < VOUCHED);
-        let mut backups = protected.by_ref().filter_map(|assigned| assigned.backup).peekable();
-        backups.peek().is_some() && backups.all(|backup| vouches(&backup))
+        let is_vouched_for = || !backups.is_empty() && backups.iter().all(vouches);
+        now < self.leasing.deadline() && !has_former || is_vouched_for()
     }
 
     fn enter(&mut self, act: &mut impl FnMut(Action)) {

@@ -53,7 +53,8 @@ pub enum Event {
     /// Nobody knows, and it may still be carried out.
     Unknown(Number),
 
-    /// At the owner: how the copy of a slice at this backup stands.
+    /// At the owner: how the copy of a slice at this backup stands; told when it changes. A role that names a backup, in an epoch, which
+    /// the role before did not name begins another copy, which is `Broken` until something else is told.
     Copying {
         /// The slice.
         slice: u16,

@@ -1,5 +1,7 @@
 //! What goes wrong, when, and for how long.
 
+use std::fmt;
+
 use crate::tables::Table;
 use crate::world::{What, World};
 
@@ -66,13 +68,27 @@ pub(crate) const KINDS: [Kind; 17] = [
     Kind::Slow,
 ];
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(crate) struct Fault {
     kind: Kind,
     host: usize,
     other: usize,
     /// When it ends.
     until: u64,
+}
+
+impl fmt::Debug for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, host, other, until } = self;
+        match kind {
+            Kind::Site | Kind::Etcd | Kind::Compacted | Kind::Lost | Kind::Broken | Kind::Slow => {
+                write!(f, "{kind:?}")?
+            }
+            Kind::Cut => write!(f, "{kind:?} n{host} n{other}")?,
+            _ => write!(f, "{kind:?} n{host}")?,
+        }
+        write!(f, " until {:.3}", *until as f64 / 1e6)
+    }
 }
 
 impl Fault {
@@ -82,7 +98,30 @@ impl Fault {
     }
 }
 
+/// Faults that are not drawn.
+#[derive(Debug)]
+pub(crate) struct Script {
+    pub(crate) nodes: usize,
+    pub(crate) faults: &'static [Scripted],
+}
+
+/// One of them: its kind, the node, the other one, and from when to when, in milliseconds.
+pub(crate) type Scripted = (Kind, usize, usize, u64, u64);
+
 impl World {
+    /// The faults of a script; says when the last one has ended.
+    pub(crate) fn follow(&mut self, script: &Script) -> u64 {
+        for &(kind, host, other, at, until) in script.faults {
+            self.schedule(Fault { kind, host, other, until: until * 1000 }, at * 1000);
+        }
+        script.faults.iter().map(|(.., until)| until * 1000).max().unwrap_or(CALM)
+    }
+
+    fn schedule(&mut self, fault: Fault, at: u64) {
+        self.later(at, What::Begin(fault));
+        self.later(fault.until, What::End(fault));
+    }
+
     /// Draws the faults of this schedule, and says when the last one has ended.
     pub(crate) fn plan(&mut self) -> u64 {
         let mut last = CALM;
@@ -97,9 +136,7 @@ impl World {
             let until = at + self.duration();
             let host = self.random.below(self.hosts.len());
             let other = (host + 1 + self.random.below(self.hosts.len() - 1)) % self.hosts.len();
-            let fault = Fault { kind, host, other, until };
-            self.later(at, What::Begin(fault));
-            self.later(until, What::End(fault));
+            self.schedule(Fault { kind, host, other, until }, at);
             last = last.max(until);
         }
         last
@@ -115,7 +152,7 @@ impl World {
     }
 
     pub(crate) fn begin_fault(&mut self, fault: Fault) {
-        self.note(None, || format!("---- {fault:?}"));
+        self.note(None, || format!("---- fault: {fault:?}"));
         self.judge.faults.insert(fault.kind);
         let Fault { kind, host, other, until } = fault;
         match kind {

@@ -6,7 +6,7 @@ use tombolo_cluster::ownership::{Agent, Event, Lease, Moment, Node, Number, Role
 
 use crate::clock::Clock;
 use crate::replication::Copying;
-use crate::tables::Table;
+use crate::tables::{COPY_LASTS, Table};
 
 /// A route to a host that is gone stays for so long (BFD), in microseconds.
 const DETECTION: u64 = 300_000;
@@ -44,9 +44,10 @@ pub(crate) struct Host {
 pub(crate) struct Process {
     pub(crate) agent: Agent,
     pub(crate) incarnation: u64,
-    /// Shared memory: the two words, and the slice table.
+    /// Shared memory: the three words, and the slice table.
     pub(crate) grant_until: Moment,
     pub(crate) serve_until: Moment,
+    pub(crate) alone_until: Moment,
     pub(crate) roles: Vec<Role>,
     /// Routing table 8464.
     pub(crate) metrics: Vec<Option<u32>>,
@@ -55,6 +56,8 @@ pub(crate) struct Process {
     pub(crate) asked: BTreeMap<u64, Asked>,
     /// Where its watch is.
     pub(crate) cursor: Option<usize>,
+    /// When it said something last, or was confirmed.
+    pub(crate) watched: Moment,
     /// Of each slice: the copy at its backup, where this node is the owner.
     pub(crate) copies: Vec<Option<Copying>>,
     /// Of each slice: when its owner was heard last, where this node is the backup.
@@ -131,6 +134,11 @@ impl Host {
         self.gone_at.is_none_or(|at| self.process.is_some() && now - at < DETECTION)
     }
 
+    /// Its clock has missed time, and it cannot know yet: until it hears of its lease, or nothing counts any more that it knew then.
+    pub(crate) fn is_excused(&self, now: u64) -> bool {
+        self.clock.is_stopped() || self.late.is_some_and(|late| self.moment(now).since(late) <= COPY_LASTS)
+    }
+
     pub(crate) fn role(&self, slice: u16) -> Role {
         self.process.as_ref().map_or(Role::Nobody, |process| process.roles[usize::from(slice)])
     }
@@ -148,11 +156,13 @@ impl Process {
             incarnation,
             grant_until: Moment(0),
             serve_until: Moment(0),
+            alone_until: Moment(0),
             roles: vec![Role::Nobody; count],
             metrics: vec![None; count],
             is_entrance: false,
             asked: BTreeMap::new(),
             cursor: None,
+            watched: Moment(0),
             copies: (0..count).map(|_| None).collect(),
             heard: vec![Moment(0); count],
             incoming: vec![0; count],

@@ -79,6 +79,8 @@ impl fmt::Display for Violation {
 #[derive(Debug)]
 pub(crate) struct Judge {
     slices: Vec<Past>,
+    /// The one invariant that counts, if not all do.
+    only: Option<Invariant>,
     pub(crate) violation: Option<Violation>,
     /// The kinds of faults that there were.
     pub(crate) faults: BTreeSet<Kind>,
@@ -140,14 +142,14 @@ impl Seen {
 }
 
 impl Judge {
-    pub(crate) fn new(slices: u16) -> Self {
+    pub(crate) fn new(slices: u16, only: Option<Invariant>) -> Self {
         let slices = vec![Past::default(); slices.into()];
-        Self { slices, violation: None, faults: BTreeSet::new(), seen: Seen::default() }
+        Self { slices, only, violation: None, faults: BTreeSet::new(), seen: Seen::default() }
     }
 
     /// Something is not as it must be. What comes after the first of it is of no interest.
     pub(crate) fn accuse(&mut self, of: Invariant, slice: u16, what: impl FnOnce() -> String) {
-        if self.violation.is_none() {
+        if self.violation.is_none() && self.only.is_none_or(|only| only == of) {
             self.violation = Some(Violation { of, slice, what: what() });
         }
     }

@@ -5,15 +5,16 @@
 //! 2  a route to its owner                        redirect
 //! 3  backup, with a copy that is fresh enough    translate
 //! 4  a route to its backup                       redirect
-//! 5  own, and nobody else is reached             translate
+//! 5  own, nobody else is reached, and "alone until" has not passed     translate
 //! 6                                              drop
 //! ```
 
 use tombolo_cluster::ownership::{Epoch, Event, Node, Role};
 
+use crate::flaw::Flaw;
 use crate::judge::Invariant;
 use crate::tables::{BLOCKS, COPY_LASTS, State};
-use crate::world::{Flaw, What, World};
+use crate::world::{What, World};
 
 /// Subscribers of a slice, of whom so many are busy at one time.
 const SUBSCRIBERS: u64 = 12;
@@ -90,7 +91,7 @@ impl World {
             (Some(owner), _) => self.redirect(owner, packet),
             _ if matches!(role, Role::Backup { .. }) && is_fresh => self.translate(at, packet, As::Acting),
             (_, Some(backup)) => self.redirect(backup, packet),
-            _ if is_own => self.translate(at, packet, As::Owner),
+            _ if is_own && moment < process.alone_until => self.translate(at, packet, As::Owner),
             _ => {}
         }
     }
@@ -114,6 +115,7 @@ impl World {
         self.judge.seen.acting += u64::from(by == As::Acting);
         let slice = packet.slice;
         let moment = self.hosts[at].moment(self.now);
+        let is_void = self.hosts[at].is_excused(self.now);
         match packet.direction {
             Direction::Out { subscriber } if self.hosts[at].has_routes(self.now) => {
                 let known = self.hosts[at].table(slice).block_of(subscriber);
@@ -124,6 +126,9 @@ impl World {
                 self.note(Some(slice), || {
                     format!("n{at} sends for subscriber {subscriber} from block {block} ({by:?})")
                 });
+                if is_void {
+                    return;
+                }
                 self.judge.leave(self.now, slice, epoch, block, subscriber, Node(at as u8));
                 if self.random.chance(400) {
                     let direction = Direction::In { block, meant: subscriber, epoch };
@@ -132,7 +137,7 @@ impl World {
                     self.later(delay, What::Reply(Packet { slice, direction, hops: 0 }));
                 }
             }
-            Direction::In { block, meant, epoch } if !self.judge.is_void(slice, epoch) => {
+            Direction::In { block, meant, epoch } if !is_void && !self.judge.is_void(slice, epoch) => {
                 if let Some(reached) = self.hosts[at].table(slice).subscriber_of(block) {
                     self.note(Some(slice), || {
                         format!("n{at} receives for subscriber {meant} at block {block} ({by:?})")
@@ -170,7 +175,9 @@ impl World {
         };
         let used = own.moment(self.now);
         let assigned = self.etcd.assignment(slice);
-        if own.late.is_none() && assigned.map(|assigned| (assigned.owner, assigned.epoch)) != Some((own.node, epoch)) {
+        if !own.is_excused(self.now)
+            && assigned.map(|assigned| (assigned.owner, assigned.epoch)) != Some((own.node, epoch))
+        {
             let what = || format!("n{at} grants in {epoch:?}; etcd has {assigned:?}");
             self.judge.accuse(Invariant::Granting, slice, what);
         }

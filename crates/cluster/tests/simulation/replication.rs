@@ -2,8 +2,9 @@
 
 use tombolo_cluster::ownership::{CopyState, Epoch, Event, Moment, Node, Role};
 
+use crate::flaw::Flaw;
 use crate::tables::{BLOCKS, Block, State};
-use crate::world::{Flaw, What, World};
+use crate::world::{What, World};
 
 /// A batch without an answer for so long, in microseconds: the copy lags.
 const LAG: u64 = 1_000_000;
@@ -111,18 +112,30 @@ impl Copying {
 }
 
 impl World {
+    /// A role that names a backup which the one before did not name begins a copy.
+    pub(crate) fn copy_as_played(&mut self, owner: usize, slice: u16) {
+        let role = self.hosts[owner].role(slice);
+        let Some(process) = &mut self.hosts[owner].process else { return };
+        let copying = &mut process.copies[usize::from(slice)];
+        if let Role::Owner { epoch, backup: Some(backup), .. } = role {
+            if copying.is_none()
+                || self.flaw != Some(Flaw::CopyNotTold)
+                    && copying.as_ref().is_none_or(|copying| (copying.to, copying.epoch) != (backup, epoch))
+            {
+                *copying = Some(Copying::new(backup, epoch));
+            }
+        } else if self.flaw != Some(Flaw::CopyNotTold) {
+            *copying = None;
+        }
+    }
+
     /// The owner's part for a slice: connects, sends, and says how the copy stands.
     pub(crate) fn copy(&mut self, owner: usize, slice: u16) {
         let place = usize::from(slice);
         if !self.hosts[owner].is_awake() {
             return;
         }
-        let Role::Owner { epoch, backup: Some(backup), by_offers } = self.hosts[owner].role(slice) else {
-            if let Some(process) = &mut self.hosts[owner].process {
-                process.copies[place] = None;
-            }
-            return;
-        };
+        let Role::Owner { epoch, backup: Some(backup), by_offers } = self.hosts[owner].role(slice) else { return };
         let other = usize::from(backup.0);
         let peer = self.hosts[other].process.as_ref().filter(|_| self.are_linked(owner, other));
         let peer = peer.map(|_| self.hosts[other].generation);
@@ -130,10 +143,7 @@ impl World {
         let host = &mut self.hosts[owner];
         let sent = host.moment(now);
         let Some(process) = &mut host.process else { return };
-        let copying = process.copies[place].get_or_insert_with(|| Copying::new(backup, epoch));
-        if (copying.to, copying.epoch) != (backup, epoch) {
-            *copying = Copying::new(backup, epoch);
-        }
+        let Some(copying) = &mut process.copies[place] else { return };
         let blocks = &host.tables[place].blocks;
         copying.connect(peer, now, number);
         let batch = copying.next(blocks, most).map(|(blocks, is_last)| {

@@ -10,11 +10,11 @@ pub(crate) const PORT_REUSE: u64 = 12_000;
 pub(crate) const COPY_LASTS: u64 = 6000;
 /// What was released rests for so long, in milliseconds: a backup that acts has perhaps not heard of it, and still translates by its
 /// copy. Its clock may be slower.
-const REST: u64 = (PORT_REUSE + COPY_LASTS) * 102 / 100;
+pub(crate) const REST: u64 = (PORT_REUSE + COPY_LASTS) * 102 / 100;
 /// A subscriber has a block for so long after its last packet, in milliseconds.
 const IDLE: u64 = 4000;
 /// Blocks of an address, and how many of them are kept offered.
-pub(crate) const BLOCKS: usize = 6;
+pub(crate) const BLOCKS: usize = 12;
 const OFFERS: usize = 2;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,12 +91,12 @@ impl Table {
     }
 
     /// The owner's sweep: what is idle is released, what has rested is free, and some of what is free is offered. Says what was released.
-    pub(crate) fn sweep(&mut self, now: Moment, random: &mut Random) -> Vec<usize> {
+    pub(crate) fn sweep(&mut self, now: Moment, rest: u64, random: &mut Random) -> Vec<usize> {
         let mut released = Vec::new();
         for block in 0..BLOCKS {
             match self.blocks[block].state {
                 State::Granted { used, .. } if now.since(used) >= IDLE => {
-                    self.set(block, State::Resting { until: now + REST });
+                    self.set(block, State::Resting { until: now + rest });
                     released.push(block);
                 }
                 State::Resting { until } if now >= until => self.set(block, State::Free),

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 /// Lines that are kept.
 const LINES: usize = 4000;
 /// Lines that are printed.
-const PRINTED: usize = 500;
+const PRINTED: usize = 4000;
 /// Types whose names say nothing that the place does not say, and what stands for them.
 const SHORT: [(&str, &str); 6] =
     [("Node(", "n"), ("Epoch(", "e"), ("Revision(", "r"), ("Moment(", ""), ("Number(", ""), ("Lease(", "")];
