@@ -115,6 +115,8 @@ pub struct Cluster {
     grants_until: AtomicU64,
     /// Until when it may serve its slices without looking for anybody else, by the engine's clock.
     serves_until: AtomicU64,
+    /// Until when it may serve them where it reaches nobody else, by the engine's clock.
+    alone_until: AtomicU64,
 }
 
 /// What a node knows of a slice.
@@ -198,6 +200,7 @@ impl Cluster {
             is_connected: AtomicBool::default(),
             grants_until: AtomicU64::new(u64::MAX),
             serves_until: AtomicU64::new(u64::MAX),
+            alone_until: AtomicU64::new(u64::MAX),
         };
         (own < cluster.nodes.len()).then_some(cluster)
     }
@@ -214,7 +217,8 @@ impl Cluster {
     #[must_use]
     pub fn with_agreement(self) -> Self {
         let (is_admitted, until) = (AtomicBool::default(), || AtomicU64::new(0));
-        Self { is_agreed: true, is_admitted, grants_until: until(), serves_until: until(), ..self }
+        let (grants_until, serves_until, alone_until) = (until(), until(), until());
+        Self { is_agreed: true, is_admitted, grants_until, serves_until, alone_until, ..self }
     }
 
     /// Whether nodes agree on who has which slice while they run.
@@ -276,6 +280,11 @@ impl Cluster {
     /// Until when this node may serve its slices without looking for anybody else, by the same clock.
     pub fn set_serves_until(&self, nanos: u64) {
         self.serves_until.store(nanos, Ordering::Relaxed);
+    }
+
+    /// Until when this node may serve its slices where it reaches nobody else, by the same clock.
+    pub fn set_alone_until(&self, nanos: u64) {
+        self.alone_until.store(nanos, Ordering::Relaxed);
     }
 
     /// Until when this node may grant.
@@ -354,14 +363,15 @@ impl Cluster {
     }
 
     /// Where the packets of a slice are served, as far as is known. A node for which nobody has vouched for a while leaves its own
-    /// slices to their backup, if that can be reached.
+    /// slices to their backup, if that can be reached; and else serves them as long as its agent lives, which would hear of a successor.
     #[must_use]
     pub fn place_of(&self, slice: u16, now: Now) -> Place {
         let Assigned { holders: Holders { owner, backup }, is_protected, .. } = self.assigned(slice);
         if usize::from(owner) == self.own {
             let is_doubtful = is_protected && now.0 >= self.serves_until();
             let reached = backup.filter(|_| is_doubtful).filter(|backup| self.serves((*backup).into()));
-            return reached.map_or(Place::Here, Place::At);
+            let is_over = is_doubtful && now.0 >= self.alone_until.load(Ordering::Relaxed);
+            return reached.map_or(if is_over { Place::Nowhere } else { Place::Here }, Place::At);
         }
         match backup {
             _ if self.serves(owner.into()) => Place::At(owner),
@@ -651,6 +661,9 @@ mod tests {
         assert_eq!((places(199), places(200)), ([here, here, nowhere], [Place::At(1), here, nowhere]));
         cluster.set_serving(|_| false);
         assert_eq!(places(200), [here, here, nowhere], "it is the last one");
+        cluster.set_alone_until(300);
+        assert_eq!(places(299), [here, here, nowhere]);
+        assert_eq!(places(300), [nowhere, here, nowhere], "it hangs, and its backup may have taken over");
     }
 
     #[test]

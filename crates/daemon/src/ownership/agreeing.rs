@@ -1,6 +1,6 @@
 //! The thread of the agent: what it knows of copies, routes and the clock it is told, and what it wants done is done here.
 //!
-//! The order of what is done: tables of a slice that begins, then the slice table, then the two words. Whoever loses a slice stops
+//! The order of what is done: tables of a slice that begins, then the slice table, then the three words. Whoever loses a slice stops
 //! granting before it could go on by a prolonged word, and whoever gets one has its tables before packets find it the owner.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -132,6 +132,7 @@ impl Agreeing {
             match action {
                 Action::GrantUntil(moment) => self.cluster.set_grants_until(engine_nanos(moment)),
                 Action::ServeUntil(moment) => self.cluster.set_serves_until(engine_nanos(moment)),
+                Action::AloneUntil(moment) => self.cluster.set_alone_until(engine_nanos(moment)),
                 Action::Enter(is_entrance) => {
                     self.cluster.set_admitted(is_entrance);
                     is_changed = true;
@@ -275,12 +276,12 @@ impl Agreeing {
         seen
     }
 
-    /// How the copy of a slice stands, if that is news. That it is whole is news until it is agreed on.
+    /// How the copy of a slice stands, if that is news, which it is until all agree that it is whole.
     fn copying(&mut self, slice: u16, backup: Node, epoch: Epoch, copies: &Copies) -> Option<Event> {
         let state = copies.state_at(backup.0);
         let is_told = self.told.copying.insert(slice, (backup.0, epoch, state)) == Some((backup.0, epoch, state));
-        let is_agreed = self.cluster.assigned(slice).is_protected;
-        let is_news = !is_told || state >= CopyState::Near && !is_agreed;
+        // Another copy at the same node may have begun since.
+        let is_news = !is_told || !self.cluster.assigned(slice).is_protected;
         is_news.then_some(Event::Copying { slice, backup, state })
     }
 

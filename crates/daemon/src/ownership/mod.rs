@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! etcd        speaks with etcd                                    events ->  agent
-//! ownership   the agent; slice table, both words, tables          agent  ->  cluster of the plan, copies, etcd
+//! ownership   the agent; slice table, words, tables          agent  ->  cluster of the plan, copies, etcd
 //! announcer   routes of slices, when the slice table has changed
 //! ```
 //!
