@@ -5,8 +5,8 @@ set -eu
 
 packages="
     bind9-dnsutils bird2 clang clang-format conntrack curl etcd-client etcd-server ethtool gcc iperf3 iproute2 iptables
-    iputils-ping iputils-tracepath libbpf-dev libelf-dev libprotobuf-dev llvm make natpmpc nftables openssh-client
-    openssh-server openssl protobuf-compiler radvd tayga tcpdump tftp-hpa tftpd-hpa traceroute tshark unbound vsftpd
+    iputils-ping iputils-tracepath libbpf-dev libelf-dev llvm make natpmpc nftables openssh-client
+    openssh-server openssl radvd tayga tcpdump tftp-hpa tftpd-hpa traceroute tshark unbound vsftpd
 "
 
 if ! command -v dpkg-query >/dev/null; then

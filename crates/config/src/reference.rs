@@ -137,7 +137,7 @@ pub static REPLICATION: Section = Section {
 /// `[cluster.etcd]`.
 pub static ETCD: Section = Section {
     path: "[cluster.etcd]",
-    about: "An etcd (3.4 or later) in which nodes agree on who has which slice. `tombolo cluster init` writes there once how many slices there are, and their secret; the nodes do the rest. A node's lease there lasts 2 s and is renewed every 500 ms: when a node is gone, the backups of its slices take them over within 2.6 s. It needs `replication`. A build without the feature `cluster` refuses it.",
+    about: "An etcd (3.4 or later) in which nodes agree on who has which slice. `tombolo cluster init` writes there once how many slices there are, and their secret; the nodes do the rest. A node's lease there lasts 2 s and is renewed every 500 ms: when a node is gone, the backups of its slices take them over within 2.6 s. It needs `replication`. Small builds (`--no-default-features`) refuse it.",
     groups: groups! {
         "endpoints": "array of addresses", "", "[\"https://[2001:db8:c::e1]:2379\", \"https://[2001:db8:c::e2]:2379\", \"https://[2001:db8:c::e3]:2379\"]",
             "All its members. One that does not answer in time is asked no more before the others.";
