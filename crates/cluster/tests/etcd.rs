@@ -144,7 +144,7 @@ fn what_one_node_writes_the_others_see_and_a_node_that_is_silent_is_gone() {
         }
         _ => None,
     });
-    let appeared = |event| match event {
+    let appeared = |event: Event| match event {
         Event::NodeSeen(Node(0), presence) => Some(presence),
         _ => None,
     };
@@ -189,7 +189,7 @@ fn what_one_node_writes_the_others_see_and_a_node_that_is_silent_is_gone() {
     wait(&seen, |event| (event == Event::NodeGone(Node(0))).then_some(()));
     one.act(Action::Renew(lease));
     wait(&events, |event| (event == Event::LeaseLost(lease)).then_some(()));
-    let (_, late) = member.node("n2");
+    let (_third, late) = member.node("n2");
     let reading = wait(&late, |event| match event {
         Event::Read(reading) => Some(reading),
         _ => None,

@@ -368,8 +368,8 @@ impl Cluster {
     pub fn place_of(&self, slice: u16, now: Now) -> Place {
         let Assigned { holders: Holders { owner, backup }, is_protected, .. } = self.assigned(slice);
         if usize::from(owner) == self.own {
-            let is_doubtful = is_protected && now.0 >= self.serves_until();
-            let reached = backup.filter(|_| is_doubtful).filter(|backup| self.serves((*backup).into()));
+            let is_doubtful = now.0 >= self.serves_until();
+            let reached = backup.filter(|_| is_doubtful && is_protected).filter(|backup| self.serves((*backup).into()));
             let is_over = is_doubtful && now.0 >= self.alone_until.load(Ordering::Relaxed);
             return reached.map_or(if is_over { Place::Nowhere } else { Place::Here }, Place::At);
         }
@@ -663,7 +663,7 @@ mod tests {
         assert_eq!(places(200), [here, here, nowhere], "it is the last one");
         cluster.set_alone_until(300);
         assert_eq!(places(299), [here, here, nowhere]);
-        assert_eq!(places(300), [nowhere, here, nowhere], "it hangs, and its backup may have taken over");
+        assert_eq!(places(300), [nowhere; 3], "it hangs, and others may have taken over");
     }
 
     #[test]
@@ -686,6 +686,8 @@ mod tests {
         cluster.assign(1, Assigned { is_protected: true, ..cluster.assigned(1) });
         assert_eq!(here(1), Place::Acting(2));
         cluster.assign(1, Assigned { holders: holders(0, None), ..cluster.assigned(1) });
+        assert_eq!(here(1), Place::Nowhere, "its agent has said nothing yet");
+        cluster.set_alone_until(2);
         assert_eq!(here(1), Place::Here);
     }
 
