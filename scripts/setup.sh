@@ -4,9 +4,9 @@
 set -eu
 
 packages="
-    bind9-dnsutils bird2 clang clang-format conntrack curl ethtool gcc iperf3 iproute2 iptables iputils-ping iputils-tracepath
-    libbpf-dev libelf-dev llvm make natpmpc nftables openssh-client openssh-server openssl radvd tayga tcpdump tftp-hpa
-    tftpd-hpa traceroute tshark unbound vsftpd
+    bind9-dnsutils bird2 clang clang-format conntrack curl etcd-client etcd-server ethtool gcc iperf3 iproute2 iptables
+    iputils-ping iputils-tracepath libbpf-dev libelf-dev llvm make natpmpc nftables openssh-client
+    openssh-server openssl radvd tayga tcpdump tftp-hpa tftpd-hpa traceroute tshark unbound vsftpd
 "
 
 if ! command -v dpkg-query >/dev/null; then
@@ -42,7 +42,7 @@ if [ "$(id -u)" -ne 0 ]; then
 fi
 
 echo "setup: installing$missing" >&2
-# tshark asks whether everybody may capture; radvd, sshd, tayga, tftpd, unbound and vsftpd would start daemons, which a policy of the host's own may forbid.
+# tshark asks whether everybody may capture; etcd, radvd, sshd, tayga, tftpd, unbound and vsftpd would start daemons, which a policy of the host's own may forbid.
 policy=/usr/sbin/policy-rc.d
 if [ ! -e $policy ]; then
     printf '#!/bin/sh\nexit 101\n' | $root tee $policy >/dev/null

@@ -138,14 +138,14 @@ fn main() {
         loop {
             let mut batch = Vec::with_capacity(20_000);
             let began = Instant::now();
-            let is_there = sender.fill(To::Backup(1), here, 1, NOW, &mut batch);
+            let is_there = sender.fill(To::Backup(1), here, &|_| 1, NOW, &mut batch);
             sent += began.elapsed();
             if !is_there {
                 break;
             }
             bytes += batch.len();
             let began = Instant::now();
-            let number = applier.apply(&batch, there, 1, NOW, false);
+            let number = applier.apply(&batch, there, &|_| 1, NOW, false);
             applied += began.elapsed();
             if !number.is_ok_and(|number| sender.acknowledge(To::Backup(1), number)) {
                 println!("a batch was refused");

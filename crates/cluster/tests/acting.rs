@@ -208,8 +208,8 @@ impl World {
         self.sender.collect(owner);
         self.sender.classify(1, NOW.tick());
         let mut batch = Vec::new();
-        while self.sender.fill(To::Backup(1), owner, 1, NOW.tick(), &mut batch) {
-            let number = self.applier.apply(&batch, backup, 1, NOW.tick(), has_acted).unwrap();
+        while self.sender.fill(To::Backup(1), owner, &|_| 1, NOW.tick(), &mut batch) {
+            let number = self.applier.apply(&batch, backup, &|_| 1, NOW.tick(), has_acted).unwrap();
             assert!(self.sender.acknowledge(To::Backup(1), number));
             batch.clear();
         }
@@ -253,8 +253,8 @@ impl World {
         let mut sender = Sender::new(tables);
         sender.give_back(0, lacking, backup);
         let mut batch = Vec::new();
-        while sender.fill(To::Owner(0), backup, 1, NOW.tick(), &mut batch) {
-            let number = applier.apply(&batch, owner, 1, NOW.tick(), true).unwrap();
+        while sender.fill(To::Owner(0), backup, &|_| 1, NOW.tick(), &mut batch) {
+            let number = applier.apply(&batch, owner, &|_| 1, NOW.tick(), true).unwrap();
             assert!(sender.acknowledge(To::Owner(0), number));
             batch.clear();
         }
@@ -366,7 +366,7 @@ fn who_sees_the_owner_leaves_it_to_the_owner() {
     world.copy();
     world.lose_owner(true);
     let cluster = Arc::clone(world.nodes.0[BACKUP].plan.cluster.as_ref().unwrap());
-    assert_eq!(cluster.place_of(0), Place::Acting(0));
+    assert_eq!(cluster.place_of(0, NOW), Place::Acting(0));
     cluster.set_serving(|_| true);
     cluster.set_copied(|_| true, NOW.tick());
     let fate = world.nodes.pass(BACKUP, &host.datagram(5000));

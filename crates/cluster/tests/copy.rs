@@ -298,7 +298,7 @@ impl World {
         self.sender.collect(self.owner.view());
         self.sender.classify(1, NOW);
         let mut batch = Vec::new();
-        let has_sent = self.sender.fill(To::Backup(BACKUP), self.owner.view(), EPOCH, NOW, &mut batch);
+        let has_sent = self.sender.fill(To::Backup(BACKUP), self.owner.view(), &|_| EPOCH, NOW, &mut batch);
         self.batches.extend(has_sent.then_some(batch));
         has_sent
     }
@@ -308,7 +308,7 @@ impl World {
             return false;
         }
         let batch = self.batches.remove(0);
-        let number = self.applier.apply(&batch, self.backup.view(), EPOCH, NOW, false).unwrap();
+        let number = self.applier.apply(&batch, self.backup.view(), &|_| EPOCH, NOW, false).unwrap();
         self.acknowledgements.push(number);
         true
     }
@@ -378,7 +378,7 @@ fn an_owner_of_yesterday_is_refused() {
     let mut world = World::new();
     (0..12).for_each(|host| world.owner.bind(host, 1, host.into()));
     assert!(world.send());
-    let refused = world.applier.apply(&world.batches[0], world.backup.view(), EPOCH + 1, NOW, false).unwrap_err();
+    let refused = world.applier.apply(&world.batches[0], world.backup.view(), &|_| EPOCH + 1, NOW, false).unwrap_err();
     assert!(refused.to_string().contains("as of epoch 3, which is 4 here"), "{refused}");
     assert_eq!(world.backup.content().1.len(), 0);
 }
@@ -392,7 +392,7 @@ fn what_is_not_the_sender_s_to_say_is_refused() {
     let third = Node { plan: plan("n3", ["wide", "four"]), tables: tables(&world.backup.plan, 30, 60) };
     let mut applier = applier(&world.owner, &third);
     assert!(applier.connect(&world.owner.view().services(), third.view()).is_empty());
-    let refused = applier.apply(&world.batches[0], third.view(), EPOCH, NOW, false).unwrap_err();
+    let refused = applier.apply(&world.batches[0], third.view(), &|_| EPOCH, NOW, false).unwrap_err();
     assert!(refused.to_string().contains("which is not copied from it to this node"), "{refused}");
 }
 

@@ -8,6 +8,7 @@ use tombolo_engine::plan::{Service, ServiceKind};
 use tombolo_engine::side::Side;
 
 use crate::document::{Node, Table};
+use crate::etcd;
 use crate::gateway::inside_interfaces;
 use crate::host::{Cluster, InsideInterfaces};
 use crate::problem::{Log, Problem};
@@ -41,7 +42,8 @@ pub(crate) fn read(
     let core = table.read_or("core", InsideInterfaces::ByRoute, log, inside_interfaces);
     let slices = nodes.as_deref().and_then(|nodes| slices::read(&table, nodes, log));
     let replication = nodes.as_deref().and_then(|nodes| replication::read(&table, nodes, log));
-    let is_divided = table.find("slices").is_some();
+    let etcd = etcd::read(&table, replication.as_ref(), log);
+    let is_divided = table.find("slices").is_some() || table.find("etcd").is_some();
     for service in services {
         match cannot_be_shared(service, shared, is_divided) {
             Some(why) => log.mistake(table.node().problem(format!("service {} {why}", service.name))),
@@ -55,17 +57,20 @@ pub(crate) fn read(
         log.mistake(own.problem(format!("not one of the nodes; use one of {}", names.join(", "))));
         return None;
     };
-    Some(Cluster { nodes, own, table: routes, needs, core_mtu, core, slices, replication })
+    Some(Cluster { nodes, own, table: routes, needs, core_mtu, core, slices, replication, etcd })
 }
 
 /// What the engine is to know of it.
-pub(crate) fn of_engine(Cluster { nodes, own, core, slices, replication, .. }: &Cluster) -> Option<cluster::Cluster> {
+pub(crate) fn of_engine(
+    Cluster { nodes, own, core, slices, replication, etcd, .. }: &Cluster,
+) -> Option<cluster::Cluster> {
     let holders = slices.as_ref().map(|slices| slices.holders.clone()).unwrap_or_default();
     let epoch = slices.as_ref().map_or(1, |slices| slices.epoch);
     // The route of a B4 does not lead to the node that has redirected its packet.
     let are_guarded = *core != InsideInterfaces::ByRoute;
     let cluster = cluster::Cluster::new(nodes.clone(), *own)?.with_slices(holders).with_guarded_locators(are_guarded);
-    Some(cluster.with_epoch(epoch).with_copies(replication.is_some()))
+    let cluster = cluster.with_epoch(epoch).with_copies(replication.is_some());
+    Some(if etcd.is_some() { cluster.with_agreement() } else { cluster })
 }
 
 fn locators(node: &Node<'_>, services: &[Service], log: &mut Log) -> Option<Vec<ClusterNode>> {
@@ -118,14 +123,16 @@ fn overlaps(service: &Service, locator: Ipv6Addr) -> bool {
     prefixes.any(|prefix| prefix.contains(&locator) || locator.contains(&prefix))
 }
 
-/// Why nodes cannot share a service, if they cannot. `is_divided`: there are slices.
+/// Why nodes cannot share a service, if they cannot. `is_divided`: there are slices, or will be.
 fn cannot_be_shared(service: &Service, shared: &[SharedPool], is_divided: bool) -> Option<&'static str> {
     let lends = matches!(&service.kind, ServiceKind::Siit(siit) if siit.dynamic.is_some());
     if service.kind.shape().ipv4 == Side::Inside {
         return Some("is a customer's end, and clusters are for a provider's; leave [cluster] out");
     }
     if service.kind.nat().is_some() && !is_divided {
-        return Some("has bindings, each of which one node has to have: say with slices which has whose");
+        return Some(
+            "has bindings, each of which one node has to have: say with slices which has whose, or with etcd where nodes agree on it",
+        );
     }
     if shared.iter().any(|pool| pool.service == service.name) {
         return Some("hands out ports of the host's own address, which others do not have; use addresses of a pool");

@@ -96,6 +96,21 @@ pub struct Cluster {
     pub slices: Option<Slices>,
     /// How backups get copies of it. Default: they get none.
     pub replication: Option<Replication>,
+    /// Where nodes agree on who has the state of whom. Default: `slices` says it.
+    pub etcd: Option<Etcd>,
+}
+
+/// Where etcd is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Etcd {
+    /// Its members, as `https://HOST:PORT`; at least one.
+    pub endpoints: Vec<String>,
+    /// What the cluster of gateways is called there.
+    pub name: String,
+    /// Certificates of those who may certify its members, in PEM.
+    pub ca: Vec<u8>,
+    /// How the node shows who it is.
+    pub identity: Identity,
 }
 
 /// How nodes copy their tables to each other.

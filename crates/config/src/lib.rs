@@ -15,6 +15,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use tombolo_engine::cluster::Holders;
+use tombolo_engine::mapping::slices::Slicing;
 use tombolo_engine::mechanism::napt::Sessions;
 use tombolo_engine::{Plan, layout};
 
@@ -24,6 +26,7 @@ mod cluster;
 mod collectors;
 pub mod difference;
 mod document;
+mod etcd;
 mod gateway;
 mod host;
 mod loops;
@@ -51,8 +54,8 @@ mod value;
 
 pub use difference::{Change, Wording};
 pub use host::{
-    Cluster, Collector, CollectorFormat, FastPath, Host, Identity, InsideInterfaces, LogDetail, LogFormat, LogLevel,
-    MetricsAddress, Provision, Replication, Slices, TableMemory, Tls, Transport, Trust,
+    Cluster, Collector, CollectorFormat, Etcd, FastPath, Host, Identity, InsideInterfaces, LogDetail, LogFormat,
+    LogLevel, MetricsAddress, Provision, Replication, Slices, TableMemory, Tls, Transport, Trust,
 };
 pub use problem::{ConfigError, Problem};
 pub use shared::{Interface, SharedPool};
@@ -81,6 +84,22 @@ pub fn load(path: &Path) -> Result<Configuration, ConfigError> {
     match String::from_utf8(bytes) {
         Ok(text) => parse(&name, &text),
         Err(error) => Err(ConfigError::not_utf8(&name, error.as_bytes(), error.utf8_error().valid_up_to())),
+    }
+}
+
+impl Configuration {
+    /// Divides the pools into slices, of which nobody is known to have any: etcd says how many there are, and who.
+    ///
+    /// # Errors
+    /// [`ConfigError`]: pools that cannot be divided so.
+    pub fn divide(&mut self, file: &Path, slicing: Slicing) -> Result<(), ConfigError> {
+        let Some(cluster) = &mut self.host.cluster else { return Ok(()) };
+        let faults: Vec<String> =
+            self.plan.services.iter_mut().flat_map(|service| slices::divide_service(service, slicing)).collect();
+        let holders = vec![Holders { owner: Holders::NOBODY, backup: None }; slicing.count().into()];
+        cluster.slices = Some(Slices { slicing, holders, epoch: 0 });
+        self.plan.cluster = cluster::of_engine(cluster).map(Arc::new);
+        ConfigError::of_file(&file.display().to_string(), faults).map_or(Ok(()), Err)
     }
 }
 

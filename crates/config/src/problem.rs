@@ -48,6 +48,13 @@ impl ConfigError {
         Self { problems: vec![problem] }
     }
 
+    /// What is wrong with a file as a whole, if anything is.
+    pub(crate) fn of_file(file: &str, texts: Vec<String>) -> Option<Self> {
+        let problem = |text| Problem { file: file.to_owned(), line: 0, place: String::new(), text };
+        let problems: Vec<Problem> = texts.into_iter().map(problem).collect();
+        (!problems.is_empty()).then_some(Self { problems })
+    }
+
     pub(crate) fn unreadable(file: &str, error: &io::Error) -> Self {
         let text = match error.kind() {
             io::ErrorKind::NotFound => "there is no such file; name another one with -c FILE".to_owned(),

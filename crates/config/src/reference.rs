@@ -91,6 +91,8 @@ pub static CLUSTER: Section = Section {
             "Size of the largest packet that the network between the nodes has to carry: that of the services' packets, and 80 bytes; 1320 to 65535. Nodes try it with each other, every two seconds. A node with slices that is cut off from others by this announces nothing when it starts; one that serves already says so in `show status`.";
         "slices": "path or table", "none", "\"slices.toml\"",
             "Who has the subscribers and outside addresses of services with bindings: a table of its own, or a file with the same keys, relative to this one. It must be the same on all nodes.";
+        "etcd": "table", "none", "see below",
+            "Where nodes agree on who has which slice, instead of `slices`: each slice's owner, and who takes it over when that is gone.";
         "replication": "table", "none", "see below",
             "How the backups of slices get copies of their bindings, so that they can serve in the owner's place.";
     },
@@ -129,6 +131,21 @@ pub static REPLICATION: Section = Section {
         "ca": "path", "", "\"ca.pem\"", "Certificates of those who may certify nodes, in PEM. Whoever has one of theirs for a node's name can change that node's copies.";
         "certificate": "path", "", "\"node.pem\"", "This node's certificate, for its name as a subject alternative name, and those between it and the authority, in PEM.";
         "key": "path", "", "\"node.key\"", "Its key, in PEM.";
+    },
+};
+
+/// `[cluster.etcd]`.
+pub static ETCD: Section = Section {
+    path: "[cluster.etcd]",
+    about: "An etcd (3.4 or later) in which nodes agree on who has which slice. `tombolo cluster init` writes there once how many slices there are, and their secret; the nodes do the rest. A node's lease there lasts 2 s and is renewed every 500 ms: when a node is gone, the backups of its slices take them over within 2.6 s. It needs `replication`. Small builds (`--no-default-features`) refuse it.",
+    groups: groups! {
+        "endpoints": "array of addresses", "", "[\"https://[2001:db8:c::e1]:2379\", \"https://[2001:db8:c::e2]:2379\", \"https://[2001:db8:c::e3]:2379\"]",
+            "All its members. One that does not answer in time is asked no more before the others.";
+        "name": "string", "\"gateways\"", "\"gateways\"",
+            "What the cluster is called there: its keys begin with `/tombolo/NAME/`.";
+        "ca": "path", "that of `replication`", "\"ca.pem\"", "Certificates of those who may certify members, in PEM, for endpoints with `https`.";
+        "certificate": "path", "that of `replication`", "\"node.pem\"", "The certificate that is shown to members, in PEM.";
+        "key": "path", "that of `replication`", "\"node.key\"", "Its key, in PEM.";
     },
 };
 
@@ -678,7 +695,7 @@ pub static ALLOCATION: Section = Section {
 };
 
 /// All tables, in the order of the documentation.
-pub static SECTIONS: [&Section; 30] = [
+pub static SECTIONS: [&Section; 31] = [
     &FILE,
     &GATEWAY,
     &COLLECTOR,
@@ -689,6 +706,7 @@ pub static SECTIONS: [&Section; 30] = [
     &SLICES,
     &SLICE_OWNER,
     &REPLICATION,
+    &ETCD,
     &SERVICE,
     &NAT44,
     &POOL,

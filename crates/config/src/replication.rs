@@ -17,8 +17,9 @@ const PORT: u16 = 8464;
 pub(crate) fn read(cluster: &Table<'_>, nodes: &[ClusterNode], log: &mut Log) -> Option<Replication> {
     let node = cluster.find("replication")?;
     let table = node.table(&REPLICATION, log)?;
-    if cluster.find("slices").is_none() {
-        log.mistake(node.problem("only services with bindings have something to copy; say with slices who has which"));
+    if cluster.find("slices").is_none() && cluster.find("etcd").is_none() {
+        let why = "only services with bindings have something to copy";
+        log.mistake(node.problem(format!("{why}; say with slices, or with etcd, who has which")));
     }
     let addresses = table.require("addresses", log).and_then(|node| addresses(&node, nodes, log));
     let port = table

@@ -149,26 +149,33 @@ fn number_of(node: &Node<'_>, nodes: &[ClusterNode]) -> Result<u8, Problem> {
 
 /// Divides the pool of a service among the slices.
 pub(crate) fn divide(service: &mut Service, slices: &Slices, cluster: &Table<'_>, log: &mut Log) {
-    let Service { name, kind, .. } = service;
-    let Some(nat) = kind.nat_mut() else { return };
     let node = cluster.find("slices").unwrap_or_else(|| cluster.node().clone());
-    let count = slices.slicing.count();
+    divide_service(service, slices.slicing).into_iter().for_each(|text| log.mistake(node.problem(text)));
+}
+
+/// The same; what is in the way of it.
+pub(crate) fn divide_service(service: &mut Service, slicing: Slicing) -> Vec<String> {
+    let Service { name, kind, .. } = service;
+    let Some(nat) = kind.nat_mut() else { return Vec::new() };
+    let mut faults = Vec::new();
+    let count = slicing.count();
     for range in nat.pool.ranges().iter().filter(|range| range.addresses() < count.into()) {
         let addresses = range.addresses();
-        log.mistake(node.problem(format!(
+        faults.push(format!(
             "{count} slices are more than service {name} has addresses in {}-{} ({addresses}), and each slice has some of \
              each range; use count = {}, or give the range more",
             range.first,
             range.last,
             1 << addresses.ilog2()
-        )));
+        ));
     }
     let ranges = nat.pool.ranges().iter().map(|range| (range.first, range.last));
-    let divided = PoolSlices::new(slices.slicing, ranges);
+    let divided = PoolSlices::new(slicing, ranges);
     match pinned(nat, divided) {
         Ok(divided) => nat.pool = std::mem::take(&mut nat.pool).with_slices(divided),
-        Err(text) => log.mistake(node.problem(format!("service {name}: {text}"))),
+        Err(text) => faults.push(format!("service {name}: {text}")),
     }
+    faults
 }
 
 /// Subscribers with static bindings have the slices of their addresses.

@@ -91,7 +91,7 @@ fn mistakes_are_named() {
         refused(&format!(
             "{CLUSTER}\n[[service]]\nkind = \"nat44\"\ninside = [\"10.0.0.0/8\"]\npool = [{{ addresses = \"192.0.2.0/28\" }}]\n"
         )),
-        "gateway.toml:1: cluster: service nat44 has bindings, each of which one node has to have: say with slices which has whose"
+        "gateway.toml:1: cluster: service nat44 has bindings, each of which one node has to have: say with slices which has whose, or with etcd where nodes agree on it"
     );
 }
 
@@ -221,4 +221,50 @@ fn nobody_but_nodes_can_redirect() {
     packet.truncate(40);
     packet.extend(stray);
     assert_eq!(nodes.pass(0, &packet).verdict, refused);
+}
+
+#[test]
+fn nodes_may_agree_by_etcd_instead_of_a_file() {
+    let certificates = format!("{}/../cluster/tests/certificates", env!("CARGO_MANIFEST_DIR"));
+    let replication = format!(
+        "[cluster.replication]\naddresses = {{ n1 = \"2001:db8:c::1\", n2 = \"2001:db8:c::2\", n3 = \"2001:db8:c::3\" }}\n\
+         ca = \"{certificates}/ca.pem\"\ncertificate = \"{certificates}/n1.pem\"\nkey = \"{certificates}/n1.key\"\n"
+    );
+    const ETCD: &str = "[cluster.etcd]\nendpoints = [\"https://[2001:db8:c::e1]:2379\", \"http://e2.example:2379\"]\n";
+    const NAT: &str =
+        "\n[[service]]\nkind = \"nat44\"\ninside = [\"10.0.0.0/8\"]\npool = [{ addresses = \"192.0.2.0/28\" }]\n";
+    let text = format!("{CLUSTER}{replication}{ETCD}{NAT}");
+    let mut configuration = accepted(&text);
+    let etcd = configuration.host.cluster.as_ref().unwrap().etcd.clone().unwrap();
+    assert_eq!((etcd.name.as_str(), etcd.endpoints.len()), ("gateways", 2));
+    assert!(etcd.identity.certificate.starts_with(b"-----BEGIN"), "those of replication are shown");
+    let cluster = configuration.plan.cluster.clone().unwrap();
+    assert!(cluster.is_agreed() && !cluster.has_slices() && !cluster.may_grant(tombolo_engine::Now(1)));
+
+    let slicing = tombolo_engine::mapping::slices::Slicing::new([1, 2, 3, 4], 16).unwrap();
+    configuration.divide(std::path::Path::new("gateway.toml"), slicing).unwrap();
+    let cluster = configuration.plan.cluster.clone().unwrap();
+    assert!(cluster.is_agreed() && cluster.slices().all(|slice| cluster.is_nobodys(slice)));
+    let many = tombolo_engine::mapping::slices::Slicing::new([1, 2, 3, 4], 32).unwrap();
+    let error = configuration.divide(std::path::Path::new("gateway.toml"), many).unwrap_err().to_string();
+    assert!(error.starts_with("gateway.toml: ") && error.contains("nat44"), "{error}");
+
+    let of = |from: &str, to: &str| refused(&text.replace(from, to));
+    assert_eq!(
+        of("\"http://e2.example:2379\"", "\"e2.example\""),
+        "gateway.toml:10: cluster.etcd.endpoints[1] = \"e2.example\": not an address of etcd; write a member's as \
+         \"https://[2001:db8:c::e1]:2379\""
+    );
+    assert_eq!(
+        of(ETCD, "[cluster.etcd]\nendpoints = []\n"),
+        "gateway.toml:10: cluster.etcd.endpoints: nobody is named; name each member, as \"https://[2001:db8:c::e1]:2379\""
+    );
+    assert_eq!(
+        of("[cluster.etcd]\n", "[cluster.etcd]\nname = \"a/b\"\n"),
+        "gateway.toml:10: cluster.etcd.name = \"a/b\": keys of etcd begin with it; use letters, digits, hyphens and dots, 64 at most"
+    );
+    assert_eq!(
+        of(&replication, ""),
+        "gateway.toml:4: cluster.etcd: whoever takes slices over needs a copy of what is in them; add the table [cluster.replication]"
+    );
 }

@@ -544,7 +544,7 @@ fn without_slices_nothing_changes() {
     let configuration = accepted(SERVICES);
     assert!(configuration.plan.services.iter().all(|service| service.kind.pool().unwrap().slices().is_none()));
     let clustered = accepted(&file(2, "", SLICES, SERVICES)).plan.cluster.unwrap();
-    let places: Vec<Place> = (0..8).map(|slice| clustered.place_of(slice)).collect();
+    let places: Vec<Place> = (0..8).map(|slice| clustered.place_of(slice, tombolo_engine::Now::default())).collect();
     assert_eq!(places.iter().filter(|place| **place == Place::Here).count(), 3);
 }
 

@@ -26,6 +26,7 @@ use tombolo_io::tun::{ExistingDevice, KernelEntry, Tun, TunConfig};
 use tombolo_io::worker::{StopSignal, Worker};
 
 use crate::accelerator::Accelerator;
+use crate::agreement::Agreement;
 use crate::awaits::Awaits;
 use crate::binding_log::live::BindingLog;
 use crate::binding_log::marks::StateFound;
@@ -48,6 +49,7 @@ use crate::maintenance::{Maintenance, Probes, Swept};
 use crate::metrics::Metrics;
 use crate::migration::boot_id;
 use crate::own_address;
+use crate::ownership::Ownership;
 use crate::pcp_door::Door;
 use crate::peers::Peers;
 use crate::privileges::{self, Account, Places, Tasked};
@@ -115,6 +117,7 @@ pub(crate) struct Gateway {
     door: Option<Door>,
     peers: Option<Peers>,
     copies: Option<CopyThreads>,
+    ownership: Option<Ownership>,
     state: Option<State>,
 }
 
@@ -148,6 +151,7 @@ impl Gateway {
             door: None,
             peers: None,
             copies: None,
+            ownership: None,
             state: None,
         };
         let supervisor = Arc::clone(&wanted.supervisor);
@@ -258,6 +262,8 @@ impl Gateway {
         fault::point("routes")?;
         let copies =
             Copies::prepare(settings.cluster.as_ref(), &plan, (&state.tables, state.is_fresh), self.stop.clone())?;
+        let agreed = plan.load().cluster.clone().filter(|cluster| cluster.is_agreed());
+        let agreement = agreed.map(|cluster| Arc::new(Agreement::of(cluster.slices().end)));
         let running = self.running.insert(Arc::new(Running {
             source: Source { mtu, ..source },
             settings: settings.clone(),
@@ -282,6 +288,7 @@ impl Gateway {
             text: state.text(),
             pulses: self.pulses.clone(),
             copies,
+            agreement,
             in_force: Mutex::new(InForce::new(settings.clone(), wording)),
         }));
         self.lookout = Lookout::start(running, self.stop.clone()).map_err(system("starting a thread"))?;
@@ -291,6 +298,7 @@ impl Gateway {
         if let Some(copies) = &running.copies {
             self.copies = Some(copies.start(&self.health, &self.stop).map_err(system("starting a thread"))?);
         }
+        self.ownership = Ownership::start(running, state.holdings(), &self.stop)?;
         fault::point("watch")?;
         listen(running, &mut self.directory, &mut self.listeners)?;
         fault::point("listeners")?;
@@ -398,6 +406,7 @@ impl Gateway {
         self.limits.take().into_iter().for_each(Limits::join);
         self.door.take().into_iter().for_each(Door::join);
         self.peers.take().into_iter().for_each(Peers::join);
+        self.ownership.take().into_iter().for_each(Ownership::join);
         self.copies.take().into_iter().for_each(CopyThreads::join);
         if let Some(watchdog) = self.watchdog.take() {
             watchdog.thread().unpark();

@@ -2,12 +2,22 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
+#[cfg(feature = "cluster")]
+use std::sync::PoisonError;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+#[cfg(feature = "cluster")]
+use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use tombolo_cluster::link::{self, Copying, Incoming, Outgoing, Returns, Standings, Surroundings, Terms};
 use tombolo_cluster::replica::Sender;
+#[cfg(feature = "cluster")]
+use tombolo_cluster::{
+    link::CopyingState,
+    ownership::CopyState,
+    replica::{To, View},
+};
 use tombolo_config::{Cluster, Replication};
 use tombolo_engine::{Now, Plan};
 use tombolo_io::clock::monotonic_nanos;
@@ -18,6 +28,13 @@ use tombolo_tables::tick::Tick;
 use crate::error::DaemonError;
 use crate::health::Health;
 use crate::threads::{self, Guarded};
+
+/// A copy that is behind by more, in microseconds, is not near,
+#[cfg(feature = "cluster")]
+const LAGGING: u64 = 50_000;
+/// and one that is behind by more than this is none.
+#[cfg(feature = "cluster")]
+const LOST: u64 = 1_000_000;
 
 /// What is kept, before and after its threads run.
 #[derive(Debug)]
@@ -89,7 +106,12 @@ impl Copies {
             Arc::clone(&around),
         );
         let backups = backups(cluster, addresses, *port);
-        let returns = if is_fresh { Returns::from(backups.iter().map(|(node, ..)| *node)) } else { Returns::none() };
+        // A node that has lost its tables owns nothing before it is agreed on that it does.
+        let returns = if is_fresh && cluster.etcd.is_none() {
+            Returns::from(backups.iter().map(|(node, ..)| *node))
+        } else {
+            Returns::none()
+        };
         let outgoing = Outgoing {
             terms,
             sender,
@@ -141,6 +163,37 @@ impl Copies {
         self.outgoing.returns.are_awaited()
     }
 
+    /// How the copy of this node's slices stands at a node.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn state_at(&self, node: u8) -> CopyState {
+        let copying = self.standings().into_iter().nth(node.into()).unwrap_or_default();
+        let to = To::Backup(node);
+        let sender = self.outgoing.sender.lock().unwrap_or_else(PoisonError::into_inner);
+        match copying.to {
+            CopyingState::None | CopyingState::Broken | CopyingState::Returning => CopyState::Broken,
+            _ if copying.lag > LOST => CopyState::Broken,
+            _ if copying.lag > LAGGING || !sender.is_whole(to) => CopyState::Copying,
+            _ if sender.is_held(to) => CopyState::Whole,
+            _ => CopyState::Near,
+        }
+    }
+
+    /// When each node said last that it has taken over none of this one's slices.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn vouched(&self) -> Vec<(u8, Instant)> {
+        let vouched = (0..).zip(self.standings()).filter_map(|(node, copying)| Some((node, copying.vouched?)));
+        vouched.collect()
+    }
+
+    /// Slices are copied to a node from now on.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn take_up(&self, node: u8, is_taken: impl Fn(u16) -> bool, plan: &Plan) {
+        if let Some(view) = View::of(plan) {
+            let mut sender = self.outgoing.sender.lock().unwrap_or_else(PoisonError::into_inner);
+            sender.take_up(node, is_taken, view);
+        }
+    }
+
     /// How they stand, node by node.
     pub(crate) fn standings(&self) -> Vec<Copying> {
         self.standings.all()
@@ -156,11 +209,15 @@ impl CopyThreads {
     }
 }
 
-/// The nodes that back up slices of this one.
+/// The nodes that back up slices of this one, or may.
 fn backups(cluster: &Cluster, addresses: &[IpAddr], port: u16) -> Vec<(u8, String, SocketAddr)> {
+    let others = || (0..).take(cluster.nodes.len()).filter(|node| usize::from(*node) != cluster.own);
     let holders = cluster.slices.iter().flat_map(|slices| &slices.holders);
     let own = holders.filter(|holders| usize::from(holders.owner) == cluster.own);
-    let mut backups: Vec<u8> = own.filter_map(|holders| holders.backup).collect();
+    let mut backups: Vec<u8> = match cluster.etcd {
+        Some(_) => others().collect(),
+        None => own.filter_map(|holders| holders.backup).collect(),
+    };
     backups.sort_unstable();
     backups.dedup();
     let found = backups.into_iter().filter_map(|node| {

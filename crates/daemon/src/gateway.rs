@@ -18,6 +18,7 @@ use crate::error::{DaemonError, system};
 use crate::error_chain::in_one_line;
 use crate::found_watch::FoundWatch;
 use crate::lease_files::Report;
+use crate::ownership;
 use crate::prefix_watch::PrefixWatch;
 use crate::reload::{Next, Wish};
 use crate::running::{Running, Source};
@@ -34,12 +35,16 @@ const MEANINGLESS: [i32; 6] = [SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SI
 /// [`DaemonError`]. If it did not start, whatever was changed on the host has been taken back.
 pub fn run(
     path: &Path,
-    configuration: Configuration,
+    mut configuration: Configuration,
     set_log_level: impl Fn(LogLevel) + Send + Sync + 'static,
 ) -> Result<(), DaemonError> {
     let file = path.to_owned();
     let awaits = Awaits::of(&configuration.plan);
-    let read = move |current: &Plan, wish| Next::read(&file, awaits, current, wish);
+    let slicing = configuration.host.cluster.as_ref().map(ownership::slicing).transpose()?.flatten();
+    if let Some(slicing) = slicing {
+        configuration.divide(path, slicing)?;
+    }
+    let read = move |current: &Plan, wish| Next::read(&file, awaits, slicing, current, wish);
     let set_log_level = Box::new(set_log_level);
     let source = Source { path: path.to_owned(), read: Box::new(read), set_log_level, mtu: None };
     serve(configuration, source, &Report::default(), || Ok(()))

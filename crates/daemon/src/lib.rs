@@ -27,6 +27,7 @@
 //!   `targets`: metrics and the log of bindings, and where they are.
 //! * [`state`]: memory for the tables, kept across restarts where the configuration says so.
 //!   [`migration`]: what was made for another plan is carried over.
+//! * `ownership`: who has which slice of a cluster, by etcd. `agreement`: what is known of that. `holdings`: what the tables have.
 //! * [`events`]: what has happened lately. `limits`: the thread that says which limits are reached.
 //! * [`health`]: how the gateway does. `threads`: none ends unnoticed. [`fault`]: faults for tests.
 //! * [`worker`]: what a worker does with a packet. [`maintenance`]: the thread that sweeps out what
@@ -37,6 +38,7 @@
 //!   words.
 
 pub mod accelerator;
+mod agreement;
 mod assembly;
 pub mod awaits;
 pub mod binding_log;
@@ -57,6 +59,7 @@ mod found;
 mod found_watch;
 pub mod gateway;
 pub mod health;
+mod holdings;
 pub mod lease_files;
 mod limits;
 pub mod listener;
@@ -66,6 +69,11 @@ pub mod metrics;
 pub mod migration;
 mod native;
 mod own_address;
+#[cfg(feature = "cluster")]
+pub mod ownership;
+#[cfg(not(feature = "cluster"))]
+#[path = "ownership_absent.rs"]
+mod ownership;
 mod pcp_door;
 mod peers;
 mod prefix_watch;

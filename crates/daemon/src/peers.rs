@@ -144,11 +144,11 @@ impl Follower {
         self.cluster.set_copied(has_copy, Now(monotonic_nanos()).tick());
         if let Some(accelerator) = &self.running.accelerator {
             // What the programs do in an owner's place they do not say.
-            let slices = 0..u16::try_from(self.cluster.slices().len()).unwrap_or(u16::MAX);
-            let acting = slices.filter_map(|slice| match self.cluster.place_of(slice) {
-                Place::Acting(owner) => Some(owner),
-                _ => None,
-            });
+            let acting =
+                self.cluster.slices().filter_map(|slice| match self.cluster.place_of(slice, Now(monotonic_nanos())) {
+                    Place::Acting(owner) => Some(owner),
+                    _ => None,
+                });
             acting.for_each(|owner| self.cluster.note_acting(owner));
             accelerator.follow_cluster(&self.cluster);
         }
@@ -169,7 +169,7 @@ impl Follower {
 
     /// Whether what other nodes have to serve would reach them, as far as that can be known. Asked when the routes are there.
     fn reaches_others(&mut self) -> bool {
-        self.has_served || self.cluster.slices().is_empty() || self.trial.allows(self.paths.known(), Instant::now())
+        self.has_served || !self.cluster.has_slices() || self.trial.allows(self.paths.known(), Instant::now())
     }
 
     /// Announces the services while what comes can go on. False if that is to be done again: the gateway still starts.
@@ -182,7 +182,8 @@ impl Follower {
         let is_awaiting =
             is_routed && !self.has_served && self.running.copies.as_deref().is_some_and(Copies::are_awaited);
         let is_cut_off = is_routed && !self.reaches_others();
-        let is_connected = is_routed && !is_awaiting && !is_cut_off;
+        let is_admitted = self.cluster.is_admitted();
+        let is_connected = is_routed && !is_awaiting && !is_cut_off && is_admitted;
         let is_settled = !self.cluster.set_connected(is_connected) || self.running.announce();
         if !is_settled {
             self.cluster.set_connected(!is_connected);
@@ -202,8 +203,10 @@ impl Follower {
         };
         let untried = (is_cut_off && self.paths.known() != Known::Narrow).then_some(untried);
         let awaiting = is_awaiting.then_some("backups give back what was lost here");
-        let waiting = untried.into_iter().chain(awaiting).map(|why| format!("nothing is announced: {why}"));
+        let unheard = (is_routed && !is_admitted).then_some("this node is not known in etcd yet");
+        let waiting =
+            untried.into_iter().chain(awaiting).chain(unheard).map(|why| format!("nothing is announced: {why}"));
         self.running.health.set(PART, missing.iter().map(lacks).chain(narrow).chain(waiting).collect());
-        is_settled && !is_awaiting && !is_cut_off
+        is_settled && !is_awaiting && !is_cut_off && is_admitted
     }
 }

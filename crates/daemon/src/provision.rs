@@ -52,11 +52,12 @@ pub(crate) fn redirects(locator: Ipv6Addr) -> Option<IpNet> {
 /// nothing, but what it owns nobody else can serve.
 fn announced(settings: &HostSettings, plan: &Plan) -> Option<Announcement> {
     let cluster = plan.cluster.as_deref().filter(|cluster| cluster.is_connected())?;
-    let epoch = cluster.epoch();
-    let mut prefixes: Vec<(IpNet, Rank)> =
-        of_slices(plan, |slice| cluster.owns(slice)).map(|prefix| (prefix, Rank::Owner { epoch })).collect();
-    let copied = of_slices(plan, |slice| cluster.has_copies() && cluster.backs_up(slice));
-    prefixes.extend(copied.map(|prefix| (prefix, Rank::Backup { epoch })));
+    let mut prefixes: Vec<(IpNet, Rank)> = of_slices(plan, |slice| {
+        let epoch = cluster.epoch_of(slice);
+        let copied = (cluster.has_copies() && cluster.backs_up(slice)).then_some(Rank::Backup { epoch });
+        if cluster.owns(slice) { Some(Rank::Owner { epoch }) } else { copied }
+    })
+    .collect();
     if plan.times.draining_since.is_none() {
         let own: Vec<IpNet> = prefixes.iter().map(|(prefix, _)| *prefix).collect();
         let others = routes(plan).into_iter().filter(|prefix| !own.contains(prefix));
@@ -72,15 +73,16 @@ fn announced(settings: &HostSettings, plan: &Plan) -> Option<Announcement> {
     Some(Announcement { table, prefixes })
 }
 
-/// The outside addresses of the slices that are `wanted`; those of each slice by themselves, so that owner and
+/// The outside addresses of the slices that have a rank, with that; those of each slice by themselves, so that owner and
 /// backup announce the same.
-fn of_slices(plan: &Plan, wanted: impl Fn(u16) -> bool) -> impl Iterator<Item = IpNet> {
+fn of_slices(plan: &Plan, rank: impl Fn(u16) -> Option<Rank>) -> impl Iterator<Item = (IpNet, Rank)> {
     let pools = plan.services.iter().filter_map(|service| service.kind.pool()?.slices());
     let runs = pools.flat_map(move |slices| {
-        let wanted: Vec<u16> = (0..slices.slicing().count()).filter(|slice| wanted(*slice)).collect();
-        wanted.into_iter().flat_map(move |slice| slices.runs(slice))
+        let ranked: Vec<(u16, Rank)> =
+            (0..slices.slicing().count()).filter_map(|slice| Some((slice, rank(slice)?))).collect();
+        ranked.into_iter().flat_map(move |(slice, rank)| slices.runs(slice).map(move |run| (run, rank)))
     });
-    runs.flat_map(|(first, last)| Ipv4Subnets::new(first, last, 0)).map(IpNet::from)
+    runs.flat_map(|((first, last), rank)| Ipv4Subnets::new(first, last, 0).map(move |net| (IpNet::from(net), rank)))
 }
 
 /// What a route of the plan is in the cluster: the pools are their owners', slice by slice.

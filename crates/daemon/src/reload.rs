@@ -11,6 +11,7 @@ use tombolo_config::{
 };
 use tombolo_engine::Plan;
 use tombolo_engine::layout::{self, Misfit};
+use tombolo_engine::mapping::slices::Slicing;
 use tombolo_engine::plan::{Service, ServiceKind};
 use tombolo_io::host::HostError;
 use tombolo_tables::tables::Capacity;
@@ -101,12 +102,22 @@ pub struct Next {
 impl Next {
     /// What the file at `path` says. Only a gateway that has asked the network at its start can ask
     /// it still (`can`); where it gets no answer for the prefix of a PLAT it goes on with the one that it
-    /// has, unless the `wish` is to forget it.
+    /// has, unless the `wish` is to forget it. Pools are divided by `slicing`, where etcd says how.
     ///
     /// # Errors
     /// [`ReloadError`].
-    pub fn read(path: &Path, can: Awaits, current: &Plan, wish: Wish) -> Result<Self, ReloadError> {
-        let Configuration { host: settings, mut plan, warnings, wording } = tombolo_config::load(path)?;
+    pub fn read(
+        path: &Path,
+        can: Awaits,
+        slicing: Option<Slicing>,
+        current: &Plan,
+        wish: Wish,
+    ) -> Result<Self, ReloadError> {
+        let mut read = tombolo_config::load(path)?;
+        if let Some(slicing) = slicing {
+            read.divide(path, slicing)?;
+        }
+        let Configuration { host: settings, mut plan, warnings, wording } = read;
         for warning in &warnings {
             tracing::warn!("{warning}");
         }

@@ -21,6 +21,7 @@ use tombolo_tables::Tables;
 use tombolo_tables::binding::Binding;
 
 use crate::accelerator::{Accelerator, Prepared};
+use crate::agreement::Agreement;
 use crate::binding_log::removals::Removals;
 use crate::change::{Changed, End};
 use crate::copies::Copies;
@@ -116,6 +117,8 @@ pub struct Running {
     pub pulses: Vec<Pulse>,
     /// Copies of the tables at other nodes of the cluster, and of theirs here.
     pub(crate) copies: Option<Arc<Copies>>,
+    /// What nodes have agreed on, where they do while they run.
+    pub(crate) agreement: Option<Arc<Agreement>>,
     /// What the configuration in force says. Held while it is replaced, so that no change is lost.
     pub in_force: Mutex<InForce>,
 }

@@ -25,6 +25,7 @@ use tombolo_tables::{Tables, audit};
 use crate::binding_log::live::EndLog;
 use crate::directories;
 use crate::error_chain::in_one_line;
+use crate::holdings::Holdings;
 use crate::migration::{Migration, described};
 use crate::table_clock::Clock;
 use crate::table_text::TableText;
@@ -67,6 +68,8 @@ pub struct State {
     pub is_fresh: bool,
     /// The time that is kept beside the tables.
     pub clock: Clock,
+    /// What the tables have, where nodes agree on who has what.
+    holdings: Option<Holdings>,
     memory: Memory,
     migration: Option<Migration>,
     /// Where the state came from, if that is not where the tables are.
@@ -265,11 +268,16 @@ impl State {
             return Self::in_files(path, plan, memory);
         }
         let tables = make_tables(&mut AnonymousMemory, plan, HashKey::new(secret()?), memory)?;
-        let clock = Clock::take(&mut AnonymousMemory)?;
-        Self::of(tables, clock, Memory::Own, plan)
+        let beside = beside(&mut AnonymousMemory, plan)?;
+        Self::of(tables, beside, Memory::Own, plan)
     }
 
-    fn of(tables: Tables, clock: Clock, memory: Memory, plan: &Plan) -> Result<Self, StateError> {
+    fn of(
+        tables: Tables,
+        (clock, holdings): (Clock, Option<Holdings>),
+        memory: Memory,
+        plan: &Plan,
+    ) -> Result<Self, StateError> {
         let is_copied = plan.cluster.as_deref().is_some_and(Cluster::has_copies);
         Ok(Self {
             tables: Arc::new(if is_copied { tables.noting_changes() } else { tables }),
@@ -277,6 +285,7 @@ impl State {
             seed: random()?,
             is_fresh: true,
             clock,
+            holdings,
             memory,
             migration: None,
             elsewhere: None,
@@ -286,8 +295,8 @@ impl State {
     fn in_files(path: &Path, plan: &Plan, memory: TableMemory) -> Result<Self, StateError> {
         let mut directory = RunDirectory::open(path, &described(plan))?;
         let made = stored_key(&mut directory)
-            .and_then(|key| Ok((make_tables(&mut directory, plan, key, memory)?, Clock::take(&mut directory)?)));
-        let (tables, clock) = match made {
+            .and_then(|key| Ok((make_tables(&mut directory, plan, key, memory)?, beside(&mut directory, plan)?)));
+        let (tables, beside) = match made {
             Ok(made) => made,
             Err(error) => {
                 directory.discard();
@@ -295,7 +304,7 @@ impl State {
             }
         };
         let is_adopted = directory.content() == Content::Adopted;
-        let state = Self::of(tables, clock, Memory::Files(directory), plan)?;
+        let state = Self::of(tables, beside, Memory::Files(directory), plan)?;
         state.or_abandoned(|state| state.take_over(is_adopted, path, plan))
     }
 
@@ -340,8 +349,8 @@ impl State {
     fn in_kernel(pins: &Path, plan: &Plan) -> Result<Self, StateError> {
         let mut memory = PinnedMemory::open(pins, &described(plan))?;
         let made = stored_key(&mut memory)
-            .and_then(|key| Ok((Tables::new(&mut memory, plan.capacity, key)?, Clock::take(&mut memory)?)));
-        let (tables, clock) = match made {
+            .and_then(|key| Ok((Tables::new(&mut memory, plan.capacity, key)?, beside(&mut memory, plan)?)));
+        let (tables, beside) = match made {
             Ok(made) => made,
             Err(error) => {
                 let _ = memory.discard();
@@ -349,8 +358,13 @@ impl State {
             }
         };
         let is_adopted = memory.content() == PinnedContent::Adopted;
-        let state = Self::of(tables, clock, Memory::Kernel(memory), plan)?;
+        let state = Self::of(tables, beside, Memory::Kernel(memory), plan)?;
         state.or_abandoned(|state| state.take_over(is_adopted, pins, plan))
+    }
+
+    /// What the tables have, where nodes agree on who has what.
+    pub(crate) fn holdings(&self) -> Option<&Holdings> {
+        self.holdings.as_ref()
     }
 
     /// Memory that the kernel's programs share, if the tables are there.
@@ -402,6 +416,13 @@ impl State {
             tracing::warn!("the tables are not as they should be left: {error}");
         }
     }
+}
+
+/// What is kept beside tables.
+fn beside(source: &mut dyn MemorySource, plan: &Plan) -> Result<(Clock, Option<Holdings>), MemoryError> {
+    let clock = Clock::take(source)?;
+    let is_agreed = plan.cluster.as_deref().is_some_and(Cluster::is_agreed);
+    Ok((clock, is_agreed.then(|| Holdings::take(source)).transpose()?))
 }
 
 /// A step that may be asked to fail.

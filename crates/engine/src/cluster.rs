@@ -16,10 +16,12 @@
 //! backup by which others reach it that have no way of their own.
 
 use std::net::Ipv6Addr;
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use tombolo_tables::hash::HashKey;
 use tombolo_tables::tick::Tick;
+
+use crate::now::Now;
 
 /// Nodes of a cluster, at most.
 pub const MOST_NODES: usize = 16;
@@ -47,6 +49,11 @@ pub struct Holders {
     pub owner: u8,
     /// The node that stands in.
     pub backup: Option<u8>,
+}
+
+impl Holders {
+    /// The number of no node: nobody has the slice, as far as is known.
+    pub const NOBODY: u8 = u8::MAX;
 }
 
 /// Where the packets of a slice are served.
@@ -81,14 +88,19 @@ impl Place {
 pub struct Cluster {
     nodes: Vec<Node>,
     own: usize,
-    /// Of each slice. None where no service has state.
-    holders: Vec<Holders>,
+    /// Who has each slice, as [`Assigned::to_word`] has it: one load finds out, and one store changes it under packets. None where
+    /// no service has state.
+    slices: Vec<AtomicU64>,
     /// Packets of softwires are redirected as they are: only other nodes can send to the locators.
     takes_softwires: bool,
-    /// How many owners each slice has had, which the file of slices says.
-    epoch: u32,
     /// Backups have copies of the tables.
     has_copies: bool,
+    /// Who has which slice the nodes agree on while they run, and no file says it.
+    is_agreed: bool,
+    /// This node may be an entrance: it has been heard of by those who agree.
+    is_admitted: AtomicBool,
+    /// A bit for each node of which slices were taken over by this one, as far as it may not know.
+    deposed: AtomicU16,
     /// A bit for each node.
     serving: AtomicU16,
     /// A bit for each node whose slices this one has a copy of that is good enough to serve by.
@@ -99,6 +111,43 @@ pub struct Cluster {
     gone_since: [AtomicU32; MOST_NODES],
     /// What comes here can go on from here.
     is_connected: AtomicBool,
+    /// Until when this node may admit subscribers and hand out addresses and ports of its slices, by the engine's clock.
+    grants_until: AtomicU64,
+    /// Until when it may serve its slices without looking for anybody else, by the engine's clock.
+    serves_until: AtomicU64,
+    /// Until when it may serve them where it reaches nobody else, by the engine's clock.
+    alone_until: AtomicU64,
+}
+
+/// What a node knows of a slice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Assigned {
+    /// Who has it.
+    pub holders: Holders,
+    /// How many owners it has had.
+    pub epoch: u32,
+    /// Its backup's copy was whole: the backup may serve by it in the owner's place.
+    pub is_protected: bool,
+}
+
+impl Assigned {
+    /// Nobody has it.
+    pub const NOBODY: Self =
+        Self { holders: Holders { owner: Holders::NOBODY, backup: None }, epoch: 0, is_protected: false };
+
+    const fn to_word(self) -> u64 {
+        let Holders { owner, backup } = self.holders;
+        let backup = if let Some(backup) = backup { backup } else { Holders::NOBODY };
+        let [a, b, c, d] = self.epoch.to_le_bytes();
+        u64::from_le_bytes([a, b, c, d, owner, backup, self.is_protected as u8, 0])
+    }
+
+    fn of_word(word: u64) -> Self {
+        let [a, b, c, d, owner, backup, is_protected, _] = word.to_le_bytes();
+        let backup = (backup != Holders::NOBODY).then_some(backup);
+        let epoch = u32::from_le_bytes([a, b, c, d]);
+        Self { holders: Holders { owner, backup }, epoch, is_protected: is_protected == 1 }
+    }
 }
 
 /// How often nodes have redirected a packet.
@@ -135,21 +184,23 @@ impl Cluster {
     #[must_use]
     pub fn new(mut nodes: Vec<Node>, own: usize) -> Option<Self> {
         nodes.truncate(MOST_NODES);
-        let (serving, is_connected) = (AtomicU16::new(1 << own), AtomicBool::default());
-        let (copied, acted, gone_since) = (AtomicU16::default(), AtomicU16::default(), Default::default());
-        let (holders, takes_softwires, epoch, has_copies) = (Vec::new(), false, 1, false);
         let cluster = Self {
             nodes,
             own,
-            holders,
-            takes_softwires,
-            epoch,
-            has_copies,
-            serving,
-            copied,
-            acted,
-            gone_since,
-            is_connected,
+            slices: Vec::new(),
+            takes_softwires: false,
+            has_copies: false,
+            is_agreed: false,
+            is_admitted: AtomicBool::new(true),
+            deposed: AtomicU16::default(),
+            serving: AtomicU16::new(1 << own),
+            copied: AtomicU16::default(),
+            acted: AtomicU16::default(),
+            gone_since: Default::default(),
+            is_connected: AtomicBool::default(),
+            grants_until: AtomicU64::new(u64::MAX),
+            serves_until: AtomicU64::new(u64::MAX),
+            alone_until: AtomicU64::new(u64::MAX),
         };
         (own < cluster.nodes.len()).then_some(cluster)
     }
@@ -157,7 +208,50 @@ impl Cluster {
     /// The same cluster, whose slices have had so many owners.
     #[must_use]
     pub fn with_epoch(self, epoch: u32) -> Self {
-        Self { epoch, ..self }
+        self.slices().for_each(|slice| self.assign(slice, Assigned { epoch, ..self.assigned(slice) }));
+        self
+    }
+
+    /// The same cluster, whose nodes agree on who has its slices while they run: as yet this one may neither serve nor be an
+    /// entrance.
+    #[must_use]
+    pub fn with_agreement(self) -> Self {
+        let (is_admitted, until) = (AtomicBool::default(), || AtomicU64::new(0));
+        let (grants_until, serves_until, alone_until) = (until(), until(), until());
+        Self { is_agreed: true, is_admitted, grants_until, serves_until, alone_until, ..self }
+    }
+
+    /// Whether nodes agree on who has which slice while they run.
+    #[must_use]
+    pub fn is_agreed(&self) -> bool {
+        self.is_agreed
+    }
+
+    /// Whether this node may be an entrance.
+    #[must_use]
+    pub fn is_admitted(&self) -> bool {
+        self.is_admitted.load(Ordering::Relaxed)
+    }
+
+    /// Says whether it may.
+    pub fn set_admitted(&self, is_admitted: bool) {
+        self.is_admitted.store(is_admitted, Ordering::Relaxed);
+    }
+
+    /// Whether this node has taken over slices of another one, which may not know.
+    #[must_use]
+    pub fn has_deposed(&self, node: u8) -> bool {
+        is_set(&self.deposed, node.into())
+    }
+
+    /// Says whether it has.
+    pub fn set_deposed(&self, node: u8, is_deposed: bool) {
+        let bit = 1_u16.checked_shl(node.into()).unwrap_or(0);
+        let _ = if is_deposed {
+            self.deposed.fetch_or(bit, Ordering::Relaxed)
+        } else {
+            self.deposed.fetch_and(!bit, Ordering::Relaxed)
+        };
     }
 
     /// The same cluster, in which backups have copies of the tables.
@@ -172,16 +266,50 @@ impl Cluster {
         self.has_copies
     }
 
-    /// How many owners each slice has had.
+    /// How many owners a slice has had.
     #[must_use]
-    pub fn epoch(&self) -> u32 {
-        self.epoch
+    pub fn epoch_of(&self, slice: u16) -> u32 {
+        self.assigned(slice).epoch
     }
 
-    /// The same cluster, whose slices have these holders.
+    /// Until when this node may grant, by the engine's clock in nanoseconds: for ever, unless somebody says otherwise.
+    pub fn set_grants_until(&self, nanos: u64) {
+        self.grants_until.store(nanos, Ordering::Relaxed);
+    }
+
+    /// Until when this node may serve its slices without looking for anybody else, by the same clock.
+    pub fn set_serves_until(&self, nanos: u64) {
+        self.serves_until.store(nanos, Ordering::Relaxed);
+    }
+
+    /// Until when this node may serve its slices where it reaches nobody else, by the same clock.
+    pub fn set_alone_until(&self, nanos: u64) {
+        self.alone_until.store(nanos, Ordering::Relaxed);
+    }
+
+    /// Until when this node may grant.
+    #[must_use]
+    pub fn grants_until(&self) -> u64 {
+        self.grants_until.load(Ordering::Relaxed)
+    }
+
+    /// Until when it may serve without looking for anybody else.
+    #[must_use]
+    pub fn serves_until(&self) -> u64 {
+        self.serves_until.load(Ordering::Relaxed)
+    }
+
+    /// Whether this node may admit subscribers and hand out addresses and ports.
+    #[must_use]
+    pub fn may_grant(&self, now: Now) -> bool {
+        now.0 < self.grants_until()
+    }
+
+    /// The same cluster, whose slices have these holders, for the first time.
     #[must_use]
     pub fn with_slices(self, holders: Vec<Holders>) -> Self {
-        Self { holders, ..self }
+        let word = |holders| AtomicU64::new(Assigned { holders, epoch: 1, is_protected: true }.to_word());
+        Self { slices: holders.into_iter().map(word).collect(), ..self }
     }
 
     /// The same cluster, to whose locators only other nodes can send.
@@ -190,28 +318,66 @@ impl Cluster {
         Self { takes_softwires: are_guarded, ..self }
     }
 
-    /// The holders of each slice.
+    /// Whether there are slices.
     #[must_use]
-    pub fn slices(&self) -> &[Holders] {
-        &self.holders
+    pub fn has_slices(&self) -> bool {
+        !self.slices.is_empty()
+    }
+
+    /// The numbers of all slices.
+    #[must_use]
+    pub fn slices(&self) -> std::ops::Range<u16> {
+        0..u16::try_from(self.slices.len()).unwrap_or(u16::MAX)
+    }
+
+    /// What is known of a slice.
+    #[must_use]
+    pub fn assigned(&self, slice: u16) -> Assigned {
+        let word = self.slices.get(usize::from(slice));
+        word.map_or(Assigned::NOBODY, |word| Assigned::of_word(word.load(Ordering::Relaxed)))
+    }
+
+    /// The holders of a slice.
+    #[must_use]
+    pub fn holders(&self, slice: u16) -> Holders {
+        self.assigned(slice).holders
+    }
+
+    /// From now on this is known of a slice.
+    pub fn assign(&self, slice: u16, assigned: Assigned) {
+        if let Some(word) = self.slices.get(usize::from(slice)) {
+            word.store(assigned.to_word(), Ordering::Relaxed);
+        }
     }
 
     /// True if a slice is the gateway's own.
     #[must_use]
     pub fn owns(&self, slice: u16) -> bool {
-        self.holders.get(usize::from(slice)).is_some_and(|holders| usize::from(holders.owner) == self.own)
+        usize::from(self.holders(slice).owner) == self.own
     }
 
-    /// Where the packets of a slice are served, as far as is known.
+    /// True if it is not known who has a slice: nobody may, or the node has not heard of it yet.
     #[must_use]
-    pub fn place_of(&self, slice: u16) -> Place {
-        if self.owns(slice) {
-            return Place::Here;
+    pub fn is_nobodys(&self, slice: u16) -> bool {
+        self.holders(slice).owner == Holders::NOBODY
+    }
+
+    /// Where the packets of a slice are served, as far as is known. A node for which nobody has vouched for a while leaves its own
+    /// slices to their backup, if that can be reached; and else serves them as long as its agent lives, which would hear of a successor.
+    #[must_use]
+    pub fn place_of(&self, slice: u16, now: Now) -> Place {
+        let Assigned { holders: Holders { owner, backup }, is_protected, .. } = self.assigned(slice);
+        if usize::from(owner) == self.own {
+            let is_doubtful = now.0 >= self.serves_until();
+            let reached = backup.filter(|_| is_doubtful && is_protected).filter(|backup| self.serves((*backup).into()));
+            let is_over = is_doubtful && now.0 >= self.alone_until.load(Ordering::Relaxed);
+            return reached.map_or(if is_over { Place::Nowhere } else { Place::Here }, Place::At);
         }
-        let Some(&Holders { owner, backup }) = self.holders.get(usize::from(slice)) else { return Place::Nowhere };
         match backup {
             _ if self.serves(owner.into()) => Place::At(owner),
-            Some(backup) if usize::from(backup) == self.own && self.has_copy_of(owner) => Place::Acting(owner),
+            Some(backup) if usize::from(backup) == self.own && is_protected && self.has_copy_of(owner) => {
+                Place::Acting(owner)
+            }
             Some(backup) if usize::from(backup) != self.own && self.serves(backup.into()) => Place::At(backup),
             _ => Place::Nowhere,
         }
@@ -226,7 +392,7 @@ impl Cluster {
     /// The owner of a slice of which this node is the backup.
     #[must_use]
     pub fn owner_backed_up(&self, slice: u16) -> Option<u8> {
-        let holders = self.holders.get(usize::from(slice))?;
+        let holders = self.holders(slice);
         let is_backup = holders.backup.is_some_and(|backup| usize::from(backup) == self.own);
         is_backup.then_some(holders.owner)
     }
@@ -234,7 +400,7 @@ impl Cluster {
     /// Whether there is a copy of a node's slices here by which they can be served.
     #[must_use]
     pub fn has_copy_of(&self, node: u8) -> bool {
-        self.copied.load(Ordering::Relaxed) >> node & 1 == 1
+        is_set(&self.copied, node.into())
     }
 
     /// Says of which nodes' slices there is a copy that is up to date, at `now`, when it is known who serves. A copy
@@ -256,7 +422,8 @@ impl Cluster {
     /// Since when this node serves in the place of a slice's owner; nothing if it does not.
     #[must_use]
     pub fn acts_since(&self, slice: u16) -> Option<Tick> {
-        let Place::Acting(owner) = self.place_of(slice) else { return None };
+        // Of slices of others it makes no difference when.
+        let Place::Acting(owner) = self.place_of(slice, Now::default()) else { return None };
         let since = self.gone_since.get(usize::from(owner))?.load(Ordering::Relaxed);
         (since != 0).then_some(Tick(since))
     }
@@ -276,7 +443,7 @@ impl Cluster {
     /// Whether this node has served in the place of `node`: what it copies from there may have sessions.
     #[must_use]
     pub fn has_acted_for(&self, node: u8) -> bool {
-        self.acted.load(Ordering::Relaxed) >> node & 1 == 1
+        is_set(&self.acted, node.into())
     }
 
     /// True if packets of softwires are redirected as they are.
@@ -306,7 +473,7 @@ impl Cluster {
     /// Whether a node serves, as far as is known.
     #[must_use]
     pub fn serves(&self, node: usize) -> bool {
-        self.serving.load(Ordering::Relaxed) >> node & 1 == 1
+        is_set(&self.serving, node)
     }
 
     /// Says which nodes serve. The gateway's own does as long as anybody asks.
@@ -353,6 +520,11 @@ impl Cluster {
         };
         (0..self.nodes.len()).filter(|&node| self.serves(node)).max_by_key(number).unwrap_or(self.own)
     }
+}
+
+/// The bit of a node; nobody has none.
+fn is_set(bits: &AtomicU16, node: usize) -> bool {
+    node < MOST_NODES && bits.load(Ordering::Relaxed) >> node & 1 == 1
 }
 
 impl Hops {
@@ -432,7 +604,7 @@ mod tests {
         let holders = |owner, backup| Holders { owner, backup };
         let slices = vec![holders(0, Some(1)), holders(1, Some(2)), holders(2, Some(0)), holders(2, None)];
         let cluster = cluster(0).with_slices(slices);
-        let places = || [0, 1, 2, 3, 4].map(|slice| cluster.place_of(slice));
+        let places = || [0, 1, 2, 3, 4].map(|slice| cluster.place_of(slice, Now(1)));
         let (here, nowhere, at) = (Place::Here, Place::Nowhere, Place::At);
         assert_eq!(places(), [here, nowhere, nowhere, nowhere, nowhere], "nobody else serves yet");
         cluster.set_serving(|_| true);
@@ -449,7 +621,7 @@ mod tests {
     fn a_backup_with_a_copy_acts_while_the_owner_is_gone_however_long() {
         let holders = |owner, backup| Holders { owner, backup: Some(backup) };
         let cluster = cluster(0).with_slices(vec![holders(1, 0), holders(1, 2), holders(2, 0)]);
-        let places = || [0, 1, 2].map(|slice| cluster.place_of(slice));
+        let places = || [0, 1, 2].map(|slice| cluster.place_of(slice, Now(1)));
         let (at, nowhere, acting) = (Place::At, Place::Nowhere, Place::Acting);
         cluster.set_serving(|_| true);
         cluster.set_copied(|node| node == 1, Tick(100));
@@ -472,6 +644,60 @@ mod tests {
         assert!(cluster.has_acted_for(1) && !cluster.has_acted_for(2));
         cluster.forget_acting(1);
         assert!(!cluster.has_acted_for(1));
+    }
+
+    #[test]
+    fn a_node_for_which_nobody_vouches_leaves_its_slices_to_a_backup_that_it_sees_and_grants_nothing() {
+        let holders = |owner, backup| Holders { owner, backup };
+        let cluster =
+            cluster(0).with_slices(vec![holders(0, Some(1)), holders(0, None), holders(Holders::NOBODY, None)]);
+        let places = |now| [0, 1, 2].map(|slice| cluster.place_of(slice, Now(now)));
+        let (here, nowhere) = (Place::Here, Place::Nowhere);
+        cluster.set_serving(|_| true);
+        assert_eq!((places(u64::MAX - 1), cluster.may_grant(Now(u64::MAX - 1))), ([here, here, nowhere], true));
+        cluster.set_grants_until(100);
+        cluster.set_serves_until(200);
+        assert!(cluster.may_grant(Now(99)) && !cluster.may_grant(Now(100)));
+        assert_eq!((places(199), places(200)), ([here, here, nowhere], [Place::At(1), here, nowhere]));
+        cluster.set_serving(|_| false);
+        assert_eq!(places(200), [here, here, nowhere], "it is the last one");
+        cluster.set_alone_until(300);
+        assert_eq!(places(299), [here, here, nowhere]);
+        assert_eq!(places(300), [nowhere; 3], "it hangs, and others may have taken over");
+    }
+
+    #[test]
+    fn who_has_a_slice_changes_under_packets() {
+        let holders = |owner, backup| Holders { owner, backup };
+        let cluster = cluster(0).with_slices(vec![Assigned::NOBODY.holders; 2]).with_epoch(0).with_agreement();
+        let here = |slice| cluster.place_of(slice, Now(1));
+        cluster.set_serving(|_| true);
+        assert_eq!((here(0), here(1), cluster.epoch_of(0)), (Place::Nowhere, Place::Nowhere, 0));
+        assert!(cluster.is_nobodys(0) && !cluster.is_admitted() && !cluster.may_grant(Now(1)));
+        for (epoch, is_protected) in [(7, true), (u32::MAX, false)] {
+            let assigned = Assigned { holders: holders(2, Some(0)), epoch, is_protected };
+            cluster.assign(1, assigned);
+            assert_eq!(cluster.assigned(1), assigned);
+        }
+        assert_eq!((here(0), here(1)), (Place::Nowhere, Place::At(2)));
+        cluster.set_serving(|_| false);
+        cluster.set_copied(|_| true, Tick(1));
+        assert_eq!(here(1), Place::Nowhere, "its copy was never whole");
+        cluster.assign(1, Assigned { is_protected: true, ..cluster.assigned(1) });
+        assert_eq!(here(1), Place::Acting(2));
+        cluster.assign(1, Assigned { holders: holders(0, None), ..cluster.assigned(1) });
+        assert_eq!(here(1), Place::Nowhere, "its agent has said nothing yet");
+        cluster.set_alone_until(2);
+        assert_eq!(here(1), Place::Here);
+    }
+
+    #[test]
+    fn whoever_was_deposed_is_known_until_it_is_forgotten() {
+        let cluster = cluster(0);
+        cluster.set_deposed(2, true);
+        assert_eq!([0, 1, 2, u8::MAX].map(|node| cluster.has_deposed(node)), [false, false, true, false]);
+        cluster.set_deposed(2, false);
+        assert!(!cluster.has_deposed(2));
     }
 
     #[test]

@@ -83,11 +83,13 @@ impl Plan {
         self.cluster.as_deref().is_none_or(is_own)
     }
 
-    /// Whether this node has the bindings of a subscriber: it serves the subscriber, or is the backup of who does.
+    /// Whether this node has the bindings of a subscriber: it serves the subscriber, or is the backup of who does, or it is not known
+    /// yet who has.
     #[must_use]
     pub fn keeps(&self, nat: &Nat, subscriber: &SubscriberKey) -> bool {
         let is_kept = |cluster: &Cluster| {
-            nat.pool.slice_of(subscriber).is_none_or(|slice| cluster.owns(slice) || cluster.backs_up(slice))
+            let keeps = |slice| cluster.owns(slice) || cluster.backs_up(slice) || cluster.is_nobodys(slice);
+            nat.pool.slice_of(subscriber).is_none_or(keeps)
         };
         self.cluster.as_deref().is_none_or(is_kept)
     }

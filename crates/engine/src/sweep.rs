@@ -49,7 +49,7 @@ impl Expiry {
     /// From now on `plan` is in force.
     pub fn follow(&mut self, plan: &Arc<Plan>) {
         self.times = plan.times;
-        let has_copies = plan.cluster.as_deref().is_some_and(|cluster| !cluster.slices().is_empty());
+        let has_copies = plan.cluster.as_deref().is_some_and(Cluster::has_slices);
         self.cluster = has_copies.then(|| Arc::clone(plan));
     }
 

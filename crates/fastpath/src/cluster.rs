@@ -43,7 +43,7 @@ impl ClusterRecord {
 
 /// Those of the first pool that has some: all are cut into as many, by the same secret.
 fn slices_of(plan: &Plan) -> Option<&PoolSlices> {
-    let has_slices = |cluster: &Cluster| !cluster.slices().is_empty();
+    let has_slices = Cluster::has_slices;
     plan.cluster.as_deref().filter(|cluster| has_slices(cluster))?;
     plan.services.iter().find_map(|service| service.kind.pool()?.slices())
 }

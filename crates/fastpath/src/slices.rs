@@ -16,6 +16,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 
+use tombolo_engine::Now;
 use tombolo_engine::cluster::{Cluster, MOST_NODES, Place};
 use tombolo_engine::mapping::slices::MOST_SLICES;
 use tombolo_tables::memory::{MemoryError, Record, Slab};
@@ -59,21 +60,21 @@ impl Slices {
     ///
     /// # Errors
     /// [`SlicesError`].
-    pub fn open(memory: &PinnedMemory, cluster: &Cluster) -> Result<Self, SlicesError> {
+    pub fn open(memory: &PinnedMemory, cluster: &Cluster, now: Now) -> Result<Self, SlicesError> {
         memory.forget(&[NAME]).map_err(SlicesError::Remove)?;
         let mut memory = memory;
         let lines = Slab::take(&mut memory, NAME, SLICE_CHOICE + 1)?;
         let slices = Self { lines, writer: Mutex::default() };
-        slices.publish(cluster);
+        slices.publish(cluster, now);
         Ok(slices)
     }
 
     /// Has the programs go by what is known of `cluster` now, in one instant.
-    pub fn publish(&self, cluster: &Cluster) {
+    pub fn publish(&self, cluster: &Cluster, now: Now) {
         let _writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let choice = &self.lines[SLICE_CHOICE].place[0];
         let counts = choice.load(Ordering::Relaxed);
-        let places: Vec<u32> = (0..MOST_SLICES).map(|slice| place(cluster.place_of(slice))).collect();
+        let places: Vec<u32> = (0..MOST_SLICES).map(|slice| place(cluster.place_of(slice, now))).collect();
         if self.table(counts).map(|place| place.load(Ordering::Relaxed)).eq(places.iter().copied()) {
             return;
         }

@@ -61,6 +61,12 @@ pub struct NodeRecord {
 }
 
 impl LabRecord {
+    /// The directory of its files.
+    #[must_use]
+    pub fn directory(&self) -> PathBuf {
+        directory_of(&self.id)
+    }
+
     /// Whether the process that made the lab is gone.
     #[must_use]
     pub fn is_orphan(&self) -> bool {

@@ -9,6 +9,7 @@
 //! batch    replica/batch.rs
 //! applied  number of the batch (8)
 //! alive    nothing
+//! vouch    nothing: none of the other end's slices was taken over by this one. Where nodes agree on who has which
 //! ```
 //!
 //! Numbers are little-endian. Two nodes speak the lower one of their versions; each knows its own and the one
@@ -62,6 +63,7 @@ pub(super) enum Frame<'b> {
     Batch(&'b [u8]),
     Applied(u64),
     Alive,
+    Vouch,
 }
 
 impl Frame<'_> {
@@ -73,6 +75,7 @@ impl Frame<'_> {
             Self::Batch(_) => 4,
             Self::Applied(_) => 5,
             Self::Alive => 6,
+            Self::Vouch => 7,
         }
     }
 
@@ -88,7 +91,7 @@ impl Frame<'_> {
             Self::Refusal(words) => out.extend(words.bytes().take(1000)),
             Self::Batch(batch) => out.extend(*batch),
             Self::Applied(number) => out.extend(number.to_le_bytes()),
-            Self::Alive => {}
+            Self::Alive | Self::Vouch => {}
         }
         finish(out, start);
     }
@@ -117,6 +120,7 @@ impl Frame<'_> {
                 Frame::Applied(u64::from_le_bytes(number))
             }
             6 if body.is_empty() => Frame::Alive,
+            7 if body.is_empty() => Frame::Vouch,
             _ => return Err(FrameError("a frame of an unknown kind")),
         };
         Ok(Some((frame, HEADER + length)))

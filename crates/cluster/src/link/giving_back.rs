@@ -46,7 +46,7 @@ fn give_until_it_serves(
         copying.faults[1] = None;
     });
     introduce(incoming, hello, view, stream)?;
-    let (to, epoch) = (To::Owner(node), view.cluster().epoch());
+    let to = To::Owner(node);
     let lacking = if hello.has_lost { Lacking::Everything } else { Lacking::New };
     lock(&incoming.sender).give_back(node, lacking, view);
     let mut out = Vec::new();
@@ -63,7 +63,7 @@ fn give_until_it_serves(
             let has_settled = serves_since.is_some_and(|since: Instant| since.elapsed() > SETTLED);
             sender.collect(view);
             if stream.has_room() {
-                fill(&mut sender, (to, view, epoch), now, &mut out);
+                fill(&mut sender, (to, view), now, &mut out);
             }
             has_settled && sender.is_whole(to) && sender.pending(to) == 0 && sender.in_flight(to) == 0
         };
@@ -95,15 +95,10 @@ fn give_until_it_serves(
     Ok(false)
 }
 
-fn fill(
-    sender: &mut Sender,
-    (to, view, epoch): (To, View<'_>, u32),
-    now: tombolo_tables::tick::Tick,
-    out: &mut Vec<u8>,
-) {
+fn fill(sender: &mut Sender, (to, view): (To, View<'_>), now: tombolo_tables::tick::Tick, out: &mut Vec<u8>) {
     for _ in 0..AT_ONCE {
         let start = frame::begin_batch(out);
-        if !sender.fill(to, view, epoch, now, out) {
+        if !sender.fill(to, view, &|slice| view.cluster().epoch_of(slice), now, out) {
             out.truncate(start);
             break;
         }
@@ -141,7 +136,7 @@ pub(super) fn take(outgoing: &Outgoing, node: u8, view: View<'_>, stream: &mut S
     let tables = std::sync::Arc::clone(lock(&outgoing.sender).tables());
     let mut applier = Applier::new(tables, Purpose::Return, node, (hello.subscribers, hello.bindings));
     let _ = applier.connect(&hello.services, view);
-    let epoch = view.cluster().epoch();
+    let epochs = |slice| view.cluster().epoch_of(slice);
     while !is_over() {
         let has_heard = stream.pump()?;
         let mut applied = None;
@@ -149,7 +144,7 @@ pub(super) fn take(outgoing: &Outgoing, node: u8, view: View<'_>, stream: &mut S
         while let Some(frame) = stream.next().map_err(StreamError::from)? {
             match frame {
                 Frame::Batch(batch) => {
-                    let number = applier.apply(batch, view, epoch, around.now(), true);
+                    let number = applier.apply(batch, view, &epochs, around.now(), true);
                     applied = Some(number.map_err(|refused| Ended::Said(refused.to_string()))?);
                 }
                 Frame::Welcome { held, .. } => {
@@ -157,7 +152,7 @@ pub(super) fn take(outgoing: &Outgoing, node: u8, view: View<'_>, stream: &mut S
                     break;
                 }
                 Frame::Refusal(words) => return Err(Ended::Said(words)),
-                Frame::Hello(_) | Frame::Applied(_) | Frame::Alive => {}
+                Frame::Hello(_) | Frame::Applied(_) | Frame::Vouch | Frame::Alive => {}
             }
         }
         if let Some(number) = applied {

@@ -11,7 +11,7 @@ use super::standing::CopyingState;
 use super::stream::{Stream, StreamError};
 use super::terms;
 use super::{HANDSHAKE, PERIOD};
-use crate::replica::{Applied, View};
+use crate::replica::{Applied, Refused, View};
 
 /// So long after an owner is back, of which there is no whole copy, no packet is on its way that is served in its place.
 const SETTLED: Duration = Duration::from_secs(5);
@@ -19,6 +19,10 @@ const SETTLED: Duration = Duration::from_secs(5);
 const MOST: usize = 64;
 /// Batches that are applied before they are acknowledged.
 const AT_ONCE: usize = 16;
+/// So much later than the owner this node may hear that it has the copy of a slice.
+const HEARSAY: Duration = Duration::from_millis(300);
+/// How often an owner is told that none of its slices was taken over.
+const VOUCHING: Duration = Duration::from_millis(500);
 
 /// Takes connections until the gateway ends. `spawn` starts a thread for each.
 pub fn receive(
@@ -124,6 +128,7 @@ fn follow(
         copying.faults[1] = (!unknown.is_empty()).then(what);
     });
     let mut since = Instant::now();
+    let mut vouched = None;
     while !around.is_over() && Arc::ptr_eq(&plan, &around.plan()) {
         let has_heard = stream.pump()?;
         if view.cluster().has_acted_for(node) && view.cluster().serves(node.into()) {
@@ -138,24 +143,31 @@ fn follow(
                 since = Instant::now();
             }
         }
+        let is_due = vouched.is_none_or(|at: Instant| at.elapsed() >= VOUCHING);
+        if is_due && view.cluster().is_agreed() && !view.cluster().has_deposed(node) {
+            say(stream, &Frame::Vouch)?;
+            vouched = Some(Instant::now());
+        }
         let mut applied = None;
         let mut is_empty = true;
         for _ in 0..AT_ONCE {
             let Some(frame) = stream.next().map_err(StreamError::from)? else { break };
             is_empty = false;
             let Frame::Batch(batch) = frame else { continue };
-            let mut copy = lock(copy);
-            if copy.connection != connection {
-                return Ok(());
+            let apply = || {
+                let mut copy = lock(copy);
+                if copy.connection != connection {
+                    return Ok(None);
+                }
+                let has_acted = view.cluster().has_acted_for(node);
+                let epochs = |slice| view.cluster().epoch_of(slice);
+                let number = copy.applier.apply(batch, view, &epochs, around.now(), has_acted)?;
+                Ok(Some((number, copy.applier.applied(), copy.applier.is_complete())))
+            };
+            match once_heard_of(view, apply).map_err(|refused| Failure::Refused(refused.to_string()))? {
+                Some(done) => applied = Some(done),
+                None => return Ok(()),
             }
-            let has_acted = view.cluster().has_acted_for(node);
-            let epoch = view.cluster().epoch();
-            let number = copy.applier.apply(batch, view, epoch, around.now(), has_acted);
-            applied = Some((
-                number.map_err(|refused| Failure::Refused(refused.to_string()))?,
-                copy.applier.applied(),
-                copy.applier.is_complete(),
-            ));
         }
         if let Some((number, counts, is_complete)) = applied {
             say(stream, &Frame::Applied(number))?;
@@ -166,6 +178,19 @@ fn follow(
         }
     }
     Ok(())
+}
+
+/// Applies a batch, of a slice of which this node may not have heard yet that it has the copy.
+fn once_heard_of<T>(view: View<'_>, mut apply: impl FnMut() -> Result<T, Refused>) -> Result<T, Refused> {
+    let began = Instant::now();
+    loop {
+        match apply() {
+            Err(Refused::Slice(_)) if view.cluster().is_agreed() && began.elapsed() < HEARSAY => {
+                std::thread::sleep(PERIOD);
+            }
+            applied => return applied,
+        }
+    }
 }
 
 fn note(incoming: &Incoming, node: u8, counts: Applied, is_complete: bool) {

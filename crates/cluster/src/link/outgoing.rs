@@ -43,6 +43,10 @@ pub fn send(outgoing: &Outgoing, node: u8, name: &str, address: SocketAddr) {
     let around = &outgoing.around;
     while !around.is_over() {
         let plan = around.plan();
+        if View::of(&plan).is_some_and(|view| view.cluster().is_agreed() && !view.copies_to(node)) {
+            std::thread::sleep(PERIOD * 10);
+            continue;
+        }
         let failure = connect(outgoing, node, name, address).err();
         outgoing.lock().disconnect(To::Backup(node));
         outgoing.standings.change(node, |copying| {
@@ -110,7 +114,7 @@ fn copy(
 ) -> Result<(), Failure> {
     let over = |error| Failure::Stream(address, error);
     let Some(view) = View::of(plan) else { return Ok(()) };
-    let epoch = view.cluster().epoch();
+    let epochs = |slice| view.cluster().epoch_of(slice);
     let mut sent: VecDeque<(u64, Instant)> = VecDeque::new();
     let mut out = Vec::new();
     let mut number = 0;
@@ -123,7 +127,7 @@ fn copy(
             sender.classify(ROUNDS, now);
             for _ in 0..if stream.has_room() { AT_ONCE } else { 0 } {
                 let start = frame::begin_batch(&mut out);
-                if !sender.fill(To::Backup(node), view, epoch, now, &mut out) {
+                if !sender.fill(To::Backup(node), view, &epochs, now, &mut out) {
                     out.truncate(start);
                     break;
                 }
@@ -145,6 +149,7 @@ fn copy(
                     }
                 }
                 Frame::Refusal(words) => return Err(Failure::Refused(address, words)),
+                Frame::Vouch => outgoing.standings.change(node, |copying| copying.vouched = Some(Instant::now())),
                 Frame::Alive => {}
                 Frame::Hello(_) | Frame::Welcome { .. } | Frame::Batch(_) => {}
             }

@@ -22,6 +22,7 @@ use tombolo_tables::tick::Tick;
 use super::batch::{self, BatchError, Header, Section};
 use super::numbers::Numbers;
 use super::record::{BindingRecord, Class, Kind, Record, Removed, SubscriberRecord};
+use super::sender::Epochs;
 use super::to::To;
 use super::view::{ServiceName, View};
 
@@ -172,7 +173,7 @@ impl Applier {
         &mut self,
         bytes: &[u8],
         view: View<'_>,
-        epoch: u32,
+        epochs: Epochs<'_>,
         now: Tick,
         has_acted: bool,
     ) -> Result<u64, Refused> {
@@ -186,15 +187,20 @@ impl Applier {
             completes: false,
         };
         let cell = std::cell::RefCell::new(&mut batch);
-        batch::read(
+        let read: Result<(), Refused> = batch::read(
             bytes,
             |header| cell.borrow_mut().begin(header),
             |section, record| {
                 let mut batch = cell.borrow_mut();
-                batch.check(section, epoch)?;
+                batch.check(section, epochs)?;
                 batch.record(section, record)
             },
-        )?;
+        );
+        if matches!(read, Err(Refused::Slice(_))) {
+            // It may come again, when this node has heard of it as well.
+            batch.applier.number -= 1;
+        }
+        read?;
         let completes = batch.completes;
         if completes && batch.applier.purpose == Purpose::Copy {
             batch.drop_others();
@@ -233,7 +239,8 @@ impl Batch<'_, '_> {
         Ok(())
     }
 
-    fn check(&self, Section { slice, epoch }: Section, own: u32) -> Result<(), Refused> {
+    fn check(&self, Section { slice, epoch }: Section, epochs: Epochs<'_>) -> Result<(), Refused> {
+        let own = epochs(slice);
         if epoch < own {
             return Err(Refused::Epoch { slice, theirs: epoch, own });
         }

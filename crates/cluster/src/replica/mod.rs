@@ -29,6 +29,6 @@ mod view;
 pub use applier::{Applied, Applier, Purpose, Refused};
 pub use batch::{BATCH_BYTES, BatchError};
 pub use record::{Class, RecordError};
-pub use sender::{Lacking, Sender, Start, WINDOW_BYTES};
+pub use sender::{Epochs, Lacking, Sender, Start, WINDOW_BYTES};
 pub use to::To;
 pub use view::{ServiceName, View};

@@ -30,6 +30,8 @@ use super::view::View;
 
 /// Bytes that may be on their way to a backup without its word that it has them.
 pub const WINDOW_BYTES: usize = 4 << 20;
+/// How many owners a slice has had, as far as is known here.
+pub type Epochs<'a> = &'a dyn Fn(u16) -> u32;
 /// No slice: the backup was sent nothing.
 const NONE: u16 = u16::MAX;
 
@@ -87,6 +89,9 @@ struct Receiver {
     /// A whole copy is to begin, or has begun and is not complete.
     begins: bool,
     is_whole: bool,
+    /// The newest batch with which a copy was whole, and the newest one that was acknowledged.
+    completed: u64,
+    acknowledged: u64,
 }
 
 /// The owner's end of all copies.
@@ -115,6 +120,12 @@ impl Records {
         if is_its || self.was_sent(number).is_some() {
             self.pending.set(number, true);
         }
+    }
+
+    /// Record `number` is to be sent before the copy is whole.
+    fn lack(&mut self, number: u32) {
+        self.pending.set(number, true);
+        self.lacking.set(number, true);
     }
 
     fn forget_all(&mut self) {
@@ -200,6 +211,8 @@ impl Sender {
                 is_connected: false,
                 begins: true,
                 is_whole: false,
+                completed: 0,
+                acknowledged: 0,
             });
             return self.begin(to, false, only_new, view);
         };
@@ -210,7 +223,7 @@ impl Sender {
         }
         let receiver = &mut self.receivers[place];
         receiver.is_connected = true;
-        receiver.number = 0;
+        (receiver.number, receiver.completed, receiver.acknowledged) = (0, 0, 0);
         if is_resumed { Start::Resumed } else { Start::Whole }
     }
 
@@ -225,14 +238,32 @@ impl Sender {
         let is_its = |slice: Option<u16>| slice.is_some_and(|slice| view.is_for(to, slice));
         for id in tables.subscribers.iter() {
             if tables.subscribers.read(id).is_some_and(|(found, _)| is_its(view.slice_of_subscriber(&found))) {
-                receiver.subscribers.pending.set(id.get(), true);
-                receiver.subscribers.lacking.set(id.get(), true);
+                receiver.subscribers.lack(id.get());
             }
         }
         for id in tables.bindings.iter() {
             if tables.bindings.read(id).is_some_and(|(found, _)| is_its(view.slice_of_binding(&found))) {
-                receiver.bindings.pending.set(id.get(), true);
-                receiver.bindings.lacking.set(id.get(), true);
+                receiver.bindings.lack(id.get());
+            }
+        }
+    }
+
+    /// Some slices are copied to the backup `node` from now on: what there is of them is pending.
+    pub fn take_up(&mut self, node: u8, is_taken: impl Fn(u16) -> bool, view: View<'_>) {
+        let Self { tables, receivers, .. } = self;
+        // Of one that does not exist everything is pending once it does.
+        let Some(receiver) = receivers.iter_mut().find(|receiver| receiver.to == To::Backup(node)) else { return };
+        receiver.is_whole = false;
+        for id in tables.subscribers.iter() {
+            let found = tables.subscribers.read(id);
+            if found.and_then(|(found, _)| view.slice_of_subscriber(&found)).is_some_and(&is_taken) {
+                receiver.subscribers.lack(id.get());
+            }
+        }
+        for id in tables.bindings.iter() {
+            let found = tables.bindings.read(id);
+            if found.and_then(|(found, _)| view.slice_of_binding(&found)).is_some_and(&is_taken) {
+                receiver.bindings.lack(id.get());
             }
         }
     }
@@ -286,14 +317,14 @@ impl Sender {
 
     /// Appends the next batch to `out`; false if there is nothing to be sent, or the receiver has to
     /// acknowledge something first.
-    pub fn fill(&mut self, to: To, view: View<'_>, epoch: u32, now: Tick, out: &mut Vec<u8>) -> bool {
+    pub fn fill(&mut self, to: To, view: View<'_>, epochs: Epochs<'_>, now: Tick, out: &mut Vec<u8>) -> bool {
         let Self { tables, receivers, open, .. } = self;
         let connected = receivers.iter_mut().find(|receiver| receiver.to == to && receiver.is_connected);
         let Some(receiver) = connected.filter(|receiver| receiver.bytes_in_flight < WINDOW_BYTES) else { return false };
         let mut writer = Writer::new(out);
         let mut flight =
             Flight { number: receiver.number + 1, bytes: 0, subscribers: Vec::new(), bindings: Vec::new() };
-        let word = Words { tables, view, epoch, to, only_new: receiver.only_new, now };
+        let word = Words { tables, view, epochs, to, only_new: receiver.only_new, now };
         let mut is_full = false;
         receiver.subscribers.write(&mut writer, &mut flight.subscribers, &mut is_full, |number, sent_as| {
             word.of_subscriber(number, sent_as)
@@ -311,7 +342,9 @@ impl Sender {
         receiver.number += 1;
         flight.bytes = writer.finish(Header { number: receiver.number, begins: receiver.begins, completes });
         receiver.begins = false;
-        receiver.is_whole |= completes;
+        if completes {
+            (receiver.is_whole, receiver.completed) = (true, receiver.number);
+        }
         receiver.bytes_in_flight += flight.bytes;
         receiver.flights.push_back(flight);
         true
@@ -324,6 +357,7 @@ impl Sender {
         while let Some(flight) = receiver.flights.pop_front_if(|flight| flight.number <= number) {
             receiver.bytes_in_flight -= flight.bytes;
         }
+        receiver.acknowledged = receiver.acknowledged.max(number);
         number <= receiver.number
     }
 
@@ -335,6 +369,12 @@ impl Sender {
     #[must_use]
     pub fn is_whole(&self, to: To) -> bool {
         self.receiver(to).is_some_and(|receiver| receiver.is_whole)
+    }
+
+    /// Whether the receiver has said that it has everything that there was when everything had been sent.
+    #[must_use]
+    pub fn is_held(&self, to: To) -> bool {
+        self.receiver(to).is_some_and(|receiver| receiver.is_whole && receiver.acknowledged >= receiver.completed)
     }
 
     /// Records that are to be sent, and were not yet.
@@ -386,7 +426,7 @@ impl Records {
 struct Words<'a> {
     tables: &'a Tables,
     view: View<'a>,
-    epoch: u32,
+    epochs: Epochs<'a>,
     to: To,
     only_new: bool,
     now: Tick,
@@ -394,7 +434,7 @@ struct Words<'a> {
 
 impl Words<'_> {
     fn section(&self, slice: u16) -> Section {
-        Section { slice, epoch: self.epoch }
+        Section { slice, epoch: (self.epochs)(slice) }
     }
 
     /// The section of a record of this slice, if it is for the receiver.
@@ -403,8 +443,9 @@ impl Words<'_> {
         Some(self.section(slice))
     }
 
+    /// Of slices that are not copied there any more nothing is said, and nothing would be heard.
     fn gone(&self, sent_as: Option<u16>) -> Word {
-        sent_as.map_or(Word::Nothing, |slice| Word::Gone(self.section(slice)))
+        self.its(sent_as).map_or(Word::Nothing, Word::Gone)
     }
 
     fn of_subscriber(&self, number: u32, sent_as: Option<u16>) -> Word {

@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use tombolo_engine::Plan;
-use tombolo_engine::cluster::Cluster;
+use tombolo_engine::cluster::{Cluster, Holders};
 use tombolo_engine::mapping::allocation::Allocation;
 use tombolo_engine::mapping::pool::{Pool, PortSpace};
 use tombolo_engine::mechanism::napt::session_state::{ESTABLISHED, INSIDE_FIN, OUTSIDE_FIN};
@@ -44,7 +44,7 @@ impl<'p> View<'p> {
     /// `None` if the plan has no slices.
     #[must_use]
     pub fn of(plan: &'p Plan) -> Option<Self> {
-        let cluster = plan.cluster.as_deref().filter(|cluster| !cluster.slices().is_empty())?;
+        let cluster = plan.cluster.as_deref().filter(|cluster| cluster.has_slices())?;
         Some(Self { plan, cluster })
     }
 
@@ -91,7 +91,7 @@ impl<'p> View<'p> {
 
     /// The node to which a slice is copied from here: the backup of one that this node owns.
     pub(super) fn backup_of(&self, slice: u16) -> Option<u8> {
-        let holders = self.cluster.slices().get(usize::from(slice))?;
+        let holders = self.cluster.holders(slice);
         holders.backup.filter(|_| usize::from(holders.owner) == self.cluster.own())
     }
 
@@ -103,9 +103,14 @@ impl<'p> View<'p> {
         }
     }
 
+    /// Whether any slice is copied from here to a node.
+    pub(crate) fn copies_to(&self, node: u8) -> bool {
+        self.cluster.slices().any(|slice| self.backup_of(slice) == Some(node))
+    }
+
     /// The node that owns a slice.
     pub(super) fn owner_of(&self, slice: u16) -> Option<u8> {
-        self.cluster.slices().get(usize::from(slice)).map(|holders| holders.owner)
+        Some(self.cluster.holders(slice).owner).filter(|owner| *owner != Holders::NOBODY)
     }
 
     /// The slot of an outside endpoint here.

@@ -16,12 +16,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tombolo_config::{FastPath as Wanted, Host};
-use tombolo_engine::Plan;
 use tombolo_engine::cluster::Cluster;
+use tombolo_engine::{Now, Plan};
 use tombolo_fastpath::tap::{Sighting, Watch};
 use tombolo_fastpath::{
     Attached, FastPath, FastPathError, Loaded, Lost, PinnedMemory, Routes, ServiceStatus, Settings, Slices, TcKind,
 };
+use tombolo_io::clock::monotonic_nanos;
 use tombolo_io::links::{self, Link};
 use tombolo_io::netlink::{OTHER_RULES, ipv6_routes_beside};
 
@@ -169,7 +170,7 @@ impl Accelerator {
 
     /// Has the programs go by what is known of the cluster now.
     pub(crate) fn follow_cluster(&self, cluster: &Cluster) {
-        self.slices.iter().for_each(|slices| slices.publish(cluster));
+        self.slices.iter().for_each(|slices| slices.publish(cluster, Now(monotonic_nanos())));
     }
 
     /// Attaches the programs to the interfaces, in place of those of an earlier process.
@@ -418,10 +419,10 @@ fn mirror_routes(memory: &PinnedMemory) -> (Option<Routes>, RouteUse) {
 
 /// The slices for the programs, which leave to the engine what other nodes serve without.
 fn tell_slices(memory: &PinnedMemory, cluster: &Cluster) -> Option<Slices> {
-    if cluster.slices().is_empty() {
+    if !cluster.has_slices() {
         return None;
     }
-    match Slices::open(memory, cluster) {
+    match Slices::open(memory, cluster, Now(monotonic_nanos())) {
         Ok(slices) => Some(slices),
         Err(error) => {
             tracing::warn!("the engine redirects what other nodes serve: {}", in_one_line(&error));

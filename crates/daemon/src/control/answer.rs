@@ -102,7 +102,7 @@ impl Control {
             Request::Counters { all } => counters::counters(running, all, rows),
             Request::Fastpath {} => fastpath::fastpath(running, rows),
             Request::Peers {} => peers::peers(running, &plan, rows),
-            Request::Slices {} => slices::slices(&plan, rows),
+            Request::Slices {} => slices::slices(&plan, running.agreement.as_deref(), running.now(), rows),
             Request::Explain { asked } => explain::explain(running, &plan, &asked, rows),
             Request::Trace(watched) => trace::trace(running, &plan, &watched, rows),
             Request::Events(wanted) => events::events(running, &wanted, rows),
@@ -193,7 +193,7 @@ fn remove(
 fn owner<'p>(plan: &'p Plan, outside: Ipv4Addr, service: &Service) -> Option<&'p str> {
     let cluster = plan.cluster.as_deref()?;
     let slice = service.kind.pool()?.slice_of_address(outside).filter(|slice| !cluster.owns(*slice))?;
-    let node = cluster.nodes().get(usize::from(cluster.slices().get(usize::from(slice))?.owner))?;
+    let node = cluster.nodes().get(usize::from(cluster.holders(slice).owner))?;
     Some(&node.name)
 }
 

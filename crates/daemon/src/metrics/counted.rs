@@ -18,6 +18,7 @@ use tombolo_wire::pcp::ResultCode;
 use super::exposition::{Labels, Page, one};
 use super::process;
 use crate::accelerator::{Accelerator, Taken};
+use crate::agreement::name_of_phase;
 use crate::binding_log::collectors::Delivery;
 use crate::control::pools;
 use crate::health::State;
@@ -92,13 +93,46 @@ fn nodes(page: &mut Page, running: &Running, plan: &Plan) {
     });
     let help = "Packets that were redirected to a node of the cluster, and by it.";
     page.counter("tombolo_redirected_packets_total", help, packets);
-    let places = || (0..).take(cluster.slices().len()).map(|slice| cluster.place_of(slice).name());
-    let states = ["own", "acting", "redirected", "unowned"].into_iter().filter(|_| !cluster.slices().is_empty());
+    let places = || cluster.slices().map(|slice| cluster.place_of(slice, running.now()).name());
+    let states = ["own", "acting", "redirected", "unowned"].into_iter().filter(|_| cluster.has_slices());
     let count = |state: &str| u64::try_from(places().filter(|place| *place == state).count()).unwrap_or(u64::MAX);
     let slices = states.map(|state| (label("state", state), count(state)));
     let help = "Slices of the cluster by where their packets go: served here, as owner or in its place, redirected, or nowhere.";
     page.gauge("tombolo_slices", help, slices);
+    agreed(page, running, cluster);
     copies(page, running, cluster);
+}
+
+/// What nodes have agreed on in etcd.
+fn agreed(page: &mut Page, running: &Running, cluster: &Cluster) {
+    let Some(agreement) = running.agreement.as_deref() else { return };
+    let roles = || {
+        cluster.slices().map(|slice| {
+            let role = match () {
+                () if cluster.is_nobodys(slice) => "nobody",
+                () if cluster.owns(slice) => "owner",
+                () if cluster.backs_up(slice) && cluster.assigned(slice).is_protected => "backup",
+                () if cluster.backs_up(slice) => "learner",
+                () => "others",
+            };
+            (role, agreement.assignment(slice).map_or("vacant", |assigned| name_of_phase(assigned.phase)))
+        })
+    };
+    let all = ["owner", "backup", "learner", "others", "nobody"]
+        .into_iter()
+        .flat_map(|role| ["protected", "syncing", "single", "vacant"].into_iter().map(move |phase| (role, phase)));
+    let counted = all.map(|(role, phase)| {
+        let count = roles().filter(|found| *found == (role, phase)).count() as u64;
+        (label("role", role).word("phase", phase), count)
+    });
+    let help = "Slices of the cluster by what this node is to them, and how their state is kept.";
+    page.gauge("tombolo_agreed_slices", help, counted);
+    let help = "Slices that have changed their owner since this process was started, by cause.";
+    let changes = agreement.changes().map(|(cause, count)| (label("cause", cause), count));
+    page.counter("tombolo_epoch_changes_total", help, changes);
+    let left = cluster.grants_until().saturating_sub(running.now().0) / 1_000_000;
+    let help = "Milliseconds until this node may admit nobody new, unless its lease in etcd is renewed before; 0 if it may not.";
+    page.gauge("tombolo_lease_milliseconds", help, one(left));
 }
 
 /// Copies of the tables, here and there.

@@ -70,8 +70,11 @@ pub(super) fn rules(settings: &Host, tasked: Tasked, places: &Places<'_>) -> Fil
     let collectors = settings.binding_log_collectors.iter().filter(|collector| collector.transport != Transport::Udp);
     let usual = settings.binding_log.iter().flat_map(|_| USUAL);
     let collectors = collectors.map(|collector| collector.address.port()).chain(usual);
-    // Nodes of the cluster that have copies of the tables.
+    // Nodes of the cluster that have copies of the tables, and etcd.
     let nodes = settings.cluster.iter().filter_map(|cluster| Some(cluster.replication.as_ref()?.port));
+    let etcd = settings.cluster.iter().flat_map(|cluster| &cluster.etcd).flat_map(|etcd| &etcd.endpoints);
+    let etcd = etcd.filter_map(|endpoint| endpoint.rsplit_once(':')?.1.parse::<u16>().ok());
+    let nodes = nodes.chain(etcd);
     let ports = tasked.awaits.asks_resolver().then_some(DNS).into_iter().chain(collectors).chain(nodes).collect();
     // Metrics that a reload brings, or moves to another address. What listens without a name for its port
     // gets one that nobody asks for.

@@ -57,7 +57,11 @@ pub fn describe(plan: &Plan) -> String {
         if let Some((slices, cluster)) = pool.slices().zip(plan.cluster.as_deref()) {
             let mut digest = DefaultHasher::new();
             slices.hash(&mut digest);
-            (0..slices.slicing().count()).for_each(|slice| cluster.owns(slice).hash(&mut digest));
+            cluster.is_agreed().hash(&mut digest);
+            // Which these are is kept beside the tables, where it changes.
+            if !cluster.is_agreed() {
+                (0..slices.slicing().count()).for_each(|slice| cluster.owns(slice).hash(&mut digest));
+            }
             let _ = writeln!(text, "slices {number} {:x}", digest.finish());
         }
     }

@@ -77,7 +77,7 @@ fn node_of(
     work: &mut Work<'_>,
 ) -> Result<Option<Redirection>, DropReason> {
     let Some(slice) = slice else { return Ok(None) };
-    let node = match cluster.place_of(slice) {
+    let node = match cluster.place_of(slice, work.now) {
         Place::Here => {
             work.notes.add("", || format!("slice {slice} of the cluster is this node's"));
             return Ok(None);

@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tombolo_engine::Plan;
 use tombolo_engine::mapping::address_ranges::AddressRanges;
 use tombolo_engine::mapping::allocation::{Allocation, Blocks};
 use tombolo_engine::mapping::eam::{Eam, EamTable};
@@ -26,6 +25,7 @@ use tombolo_engine::service::aftr::{Aftr, Untranslated};
 use tombolo_engine::service::nat44::Nat44;
 use tombolo_engine::service::nat64::Nat64;
 use tombolo_engine::service::siit::{Hairpinning, Role, Siit};
+use tombolo_engine::{Now, Plan};
 use tombolo_fastpath::{FastPath, Mode, PinnedMemory, Routes, Settings, Slices};
 use tombolo_io::netfilter::{Entrance, Entrances};
 use tombolo_lab::Lab;
@@ -117,7 +117,8 @@ impl Gateway {
         let tables = Tables::new(&mut recorder, plan.capacity, HashKey::new([11, 22, 33, 44]))?;
         let spans = recorder.1;
         let routes = lab.node("gateway")?.run(|| Routes::open(&memory))??;
-        let _slices = plan.cluster.as_deref().map(|cluster| Slices::open(&memory, cluster)).transpose()?;
+        let _slices =
+            plan.cluster.as_deref().map(|cluster| Slices::open(&memory, cluster, Now::default())).transpose()?;
         // As the daemon has it by default.
         let settings = Settings {
             entrances: Entrances { others: Some(Entrance::ByRoute), ..Entrances::default() },

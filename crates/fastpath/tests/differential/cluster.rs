@@ -4,12 +4,12 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use tombolo_engine::Plan;
 use tombolo_engine::cluster::{Cluster, Holders, Node};
 use tombolo_engine::mapping::allocation::Allocation;
 use tombolo_engine::mapping::pool::PoolRange;
 use tombolo_engine::mapping::slices::{PoolSlices, Slicing};
 use tombolo_engine::mechanism::napt::{Nat, Policy};
+use tombolo_engine::{Now, Plan};
 use tombolo_fastpath::Settings;
 use tombolo_tables::binding::flags;
 use tombolo_tables::subscriber::SubscriberKey;
@@ -141,7 +141,7 @@ pub(crate) fn disturb(world: &mut World, numbers: &mut Numbers) {
     // Mostly all.
     let serving = if numbers.one_in(3) { numbers.draw() } else { u64::MAX };
     let next = cluster(&holders, serving, current.takes_softwires());
-    world.slices.as_ref().unwrap().publish(&next);
+    world.slices.as_ref().unwrap().publish(&next, Now::default());
     world.plan.cluster = Some(Arc::new(next));
 }
 

@@ -71,7 +71,7 @@ impl World {
         let tables = Arc::new(tables);
         let now = Now(u64::from(tick()) << 30);
         assert_eq!(tombolo_engine::static_bindings::reconcile(&tables, plan, now), Vec::new());
-        let slices = plan.cluster.as_deref().map(|cluster| Slices::open(&memory, cluster).unwrap());
+        let slices = plan.cluster.as_deref().map(|cluster| Slices::open(&memory, cluster, Now::default()).unwrap());
         let settings = if slices.is_some() { cluster::settings() } else { Settings::default() };
         let trials = Trials::new(&memory, &tables, theirs, settings).unwrap();
         let engine = Engine::new(Arc::clone(&tables), [7; 32], 0, 1);

@@ -27,9 +27,14 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::description::Scenario;
+use super::members;
 use super::network::numbered;
 use crate::{End, Link, Node, Prefix, Route, Topology};
 
+/// The gateways that agree,
+pub(super) const AGREEING: [&str; 3] = ["n1", "n2", "n3"];
+/// and the members of etcd by which they do.
+const MEMBERS: [&str; 3] = ["etcd1", "etcd2", "etcd3"];
 /// How many gateways there are.
 const NODES: u8 = 3;
 /// B4s in the box of the homes with DS-Lite.
@@ -53,6 +58,7 @@ pub(super) fn three_nodes() -> Scenario {
             .chain([("cpe", map_edge()), ("cpe2", softwire_end()), ("b4", softwire_ends())])
             .collect(),
         routers: routers.chain(nodes).collect(),
+        members: Vec::new(),
         hints: vec![
             ("client", "ping -c 3 198.51.100.2"),
             ("n1", "tombolo show peers"),
@@ -62,6 +68,24 @@ pub(super) fn three_nodes() -> Scenario {
             ("outside", "ip link set n1 down"),
         ],
     }
+}
+
+/// The same three nodes, which agree by etcd on who owns what: members are on hosts of their own, in the network between the nodes.
+pub(super) fn three_nodes_that_agree() -> Scenario {
+    let mut scenario = three_nodes();
+    for member in MEMBERS {
+        scenario.topology.nodes.push(Node::host(member));
+        let addresses = [(members::address_of(member).into(), 64)];
+        let link = cable((member, "core0", &addresses), ("core", member, &[]));
+        scenario.topology.links.push(Link { mtu: Some(CORE_MTU), ..link });
+    }
+    for (node, text) in scenario.gateways.iter_mut().filter(|(node, _)| AGREEING.contains(node)) {
+        let begin = text.find("[cluster.slices]").unwrap_or(text.len());
+        let end = text.find("[[service]]").unwrap_or(text.len());
+        text.replace_range(begin..end, &members::tables(node, &AGREEING, &MEMBERS));
+    }
+    scenario.members = MEMBERS.to_vec();
+    scenario
 }
 
 /// The configuration of a node: all have the same but for their name.

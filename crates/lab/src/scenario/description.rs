@@ -15,6 +15,8 @@ pub struct Scenario {
     pub gateways: Vec<(&'static str, String)>,
     /// Node and configuration file of each routing daemon (BIRD).
     pub routers: Vec<(&'static str, String)>,
+    /// Nodes that are members of etcd, by which its gateways agree on who owns what.
+    pub members: Vec<&'static str>,
     /// Commands to try, with the node that they are for.
     pub hints: Vec<(&'static str, &'static str)>,
 }

@@ -23,6 +23,19 @@ impl Scenario {
     }
 }
 
+impl Scenario {
+    /// The scenario `cluster`, whose nodes agree by etcd on who owns what.
+    #[must_use]
+    pub fn agreed_cluster() -> Self {
+        cluster::three_nodes_that_agree()
+    }
+
+    /// The gateways that agree by etcd, where there are members of it.
+    pub fn agreeing(&self) -> impl Iterator<Item = &'static str> {
+        cluster::AGREEING.into_iter().filter(|_| !self.members.is_empty())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -39,6 +52,9 @@ mod tests {
                 assert!(scenario.topology.nodes.iter().any(|known| known.name == *node), "{node}");
             }
         }
+        let agreed = Scenario::agreed_cluster();
+        agreed.topology.check().unwrap();
+        assert!(agreed.gateways.iter().all(|(_, text)| !text.contains("[cluster.slices]")));
         assert!(Scenario::named("nonsense").is_none());
     }
 }

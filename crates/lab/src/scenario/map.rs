@@ -49,6 +49,7 @@ fn map(name: &'static str, about: &'static str, relay: &str) -> Scenario {
             ),
         ],
         routers: Vec::new(),
+        members: Vec::new(),
         hints: vec![("client", "ping -c 3 198.51.100.2"), ("neighbour", "ping -c 3 198.51.100.2")],
     }
 }

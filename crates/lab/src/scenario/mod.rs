@@ -8,6 +8,7 @@ mod cluster;
 mod description;
 mod list;
 mod map;
+mod members;
 mod network;
 mod single;
 mod softwires;

@@ -31,6 +31,7 @@ pub(super) fn nat64() -> Scenario {
                 .to_owned(),
         )],
         routers: Vec::new(),
+        members: Vec::new(),
         hints: vec![
             ("client", "ping -c 3 64:ff9b::1.1.1.1"),
             ("client", "traceroute -n 64:ff9b::1.1.1.1"),
@@ -58,6 +59,7 @@ pub(super) fn nat44() -> Scenario {
                 .to_owned(),
         )],
         routers: Vec::new(),
+        members: Vec::new(),
         hints: vec![
             ("client", "ping -c 3 198.51.100.2"),
             ("gateway", "tombolo show subscribers"),

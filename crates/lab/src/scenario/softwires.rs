@@ -39,6 +39,7 @@ pub(super) fn ds_lite() -> Scenario {
             ("cpe2", b4("2001:db8:1000:200")),
         ],
         routers: Vec::new(),
+        members: Vec::new(),
         hints: vec![("client", "ping -c 3 198.51.100.2"), ("neighbour", "ping -c 3 198.51.100.2")],
     }
 }
@@ -72,6 +73,7 @@ pub(super) fn lw4o6() -> Scenario {
             ("cpe2", lwb4("2001:db8:1000:200", 5)),
         ],
         routers: Vec::new(),
+        members: Vec::new(),
         hints: vec![("client", "ping -c 3 198.51.100.2"), ("neighbour", "ping -c 3 198.51.100.2")],
     }
 }

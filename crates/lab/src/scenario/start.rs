@@ -7,17 +7,18 @@ use std::{
 };
 
 use super::description::Scenario;
+use super::members::DIRECTORY;
 use crate::{Lab, LabError, LabRecord, Process, package_of, wait_until};
 
 /// How long a program may take to be ready.
-const READY: Duration = Duration::from_secs(20);
+pub(super) const READY: Duration = Duration::from_secs(20);
 
 /// A program that goes on until the lab ends.
-struct Daemon {
-    program: String,
-    arguments: Vec<String>,
+pub(super) struct Daemon {
+    pub(super) program: String,
+    pub(super) arguments: Vec<String>,
     /// What it says when it is ready.
-    says: &'static str,
+    pub(super) says: &'static str,
 }
 
 impl Lab {
@@ -46,6 +47,16 @@ impl Lab {
     /// ready.
     pub fn create_scenario(name: &str, scenario: &Scenario, program: &str) -> Result<LabRecord, LabError> {
         Self::create_named_with(name, &scenario.topology, |lab| {
+            if !scenario.members.is_empty() {
+                lab.certify(scenario)?;
+                for member in &scenario.members {
+                    let daemon = lab.member(member, &scenario.members, "new")?;
+                    // None serves before most are there.
+                    let is_last = scenario.members.last() == Some(member);
+                    lab.leave_daemon(member, &Daemon { says: if is_last { daemon.says } else { "" }, ..daemon })?;
+                }
+                lab.begin_cluster(scenario, program)?;
+            }
             for (node, text) in &scenario.routers {
                 lab.leave_daemon(node, &lab.router(node, text)?)?;
             }
@@ -56,8 +67,33 @@ impl Lab {
         })
     }
 
+    /// The certificates of a scenario whose nodes agree by etcd.
+    ///
+    /// # Errors
+    /// As [`make_certificates`](Self::make_certificates).
+    pub fn certify(&self, scenario: &Scenario) -> Result<(), LabError> {
+        let nodes: Vec<&str> = scenario.agreeing().collect();
+        self.make_certificates(&nodes, &scenario.members)
+    }
+
+    /// Has `program` say in etcd how the cluster of a scenario is divided.
+    ///
+    /// # Errors
+    /// [`LabError`] if it fails; its own words are in it.
+    pub fn begin_cluster(&self, scenario: &Scenario, program: &str) -> Result<(), LabError> {
+        let Some((node, text)) = scenario.gateways.iter().find(|(node, _)| scenario.agreeing().any(|one| one == *node))
+        else {
+            return Ok(());
+        };
+        let Daemon { program, arguments, .. } = self.gateway(node, program, text)?;
+        let file = arguments.last().cloned().unwrap_or_default();
+        let words = ["cluster", "init", "--slices", "8", "--config", &file].map(str::to_owned);
+        self.node(node)?.command(program).args(words).run()?.success().map(drop)
+    }
+
     fn gateway(&self, node: &str, program: &str, text: &str) -> Result<Daemon, LabError> {
-        let arguments = ["run".to_owned(), "-c".to_owned(), self.file(&format!("{node}.toml"), text)?];
+        let text = text.replace(DIRECTORY, &self.directory()?.display().to_string());
+        let arguments = ["run".to_owned(), "-c".to_owned(), self.file(&format!("{node}.toml"), &text)?];
         Ok(Daemon { program: program.to_owned(), arguments: arguments.into(), says: "ready" })
     }
 
@@ -69,9 +105,14 @@ impl Lab {
     }
 
     fn start_daemon(&self, node: &str, daemon: Daemon) -> Result<Process, LabError> {
-        let mut process = self.node(node)?.command(daemon.program).args(daemon.arguments).spawn()?;
-        process.wait_for_text(daemon.says, READY)?;
+        let says = daemon.says;
+        let mut process = self.spawn_daemon(node, daemon)?;
+        process.wait_for_text(says, READY)?;
         Ok(process)
+    }
+
+    pub(super) fn spawn_daemon(&self, node: &str, daemon: Daemon) -> Result<Process, LabError> {
+        self.node(node)?.command(daemon.program).args(daemon.arguments).spawn()
     }
 
     /// Starts a program that outlives this process.

@@ -33,6 +33,7 @@ pub(super) fn with_clat() -> Scenario {
             ),
         ],
         routers: Vec::new(),
+        members: Vec::new(),
         hints: vec![("client", "ping -c 3 198.51.100.2"), ("client", "ping -c 3 2001:db8:2::2")],
     }
 }

@@ -84,7 +84,7 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
         Action::Compare(arguments) => lab_compare::run(&arguments, json),
         Action::Soak { seconds } => lab_soak::run(seconds, json),
         Action::Up { name, topology, alias } => match (Scenario::named(&name), alias) {
-            (Some(scenario), alias) => up_scenario(&scenario, alias.as_deref(), json),
+            (Some(scenario), alias) => up_scenario(&agreed_if_possible(scenario), alias.as_deref(), json),
             (None, None) => up(&name, topology, json),
             (None, Some(_)) => bail!("--as is for scenarios: {}", Scenario::NAMES.join(", ")),
         },
@@ -116,6 +116,22 @@ fn up(name: &str, shape: Shape, json: bool) -> anyhow::Result<()> {
     ))
 }
 
+/// The nodes of a cluster agree by etcd where that is possible.
+fn agreed_if_possible(scenario: Scenario) -> Scenario {
+    let lack = match () {
+        () if scenario.name != "cluster" => return scenario,
+        () if !cfg!(feature = "cluster") => "this build does without etcd (feature \"cluster\")".to_owned(),
+        () => match ["etcd", "openssl"].into_iter().find(|program| !tombolo_lab::is_installed(program)) {
+            Some(program) => {
+                format!("`{program}` is not installed; fix: apt-get install {}", tombolo_lab::package_of(program))
+            }
+            None => return Scenario::agreed_cluster(),
+        },
+    };
+    tombolo_lab::skip("owners by etcd", &format!("{lack}; a file says who owns what instead"));
+    scenario
+}
+
 /// Builds the lab of a scenario, with this program as its gateways. Names begin with a letter, so
 /// 464xlat has one before.
 fn up_scenario(scenario: &Scenario, alias: Option<&str>, json: bool) -> anyhow::Result<()> {
@@ -138,6 +154,10 @@ fn up_scenario(scenario: &Scenario, alias: Option<&str>, json: bool) -> anyhow::
     print::line(&format!("{}\n{table}", scenario.about))?;
     for (node, command) in &scenario.hints {
         print::line(&format!("ip netns exec {}-{node} {command}", record.id))?;
+    }
+    if let Some(node) = scenario.agreeing().next() {
+        let file = record.directory().join(format!("{node}.toml"));
+        print::line(&format!("ip netns exec {}-{node} tombolo cluster status -c {}", record.id, file.display()))?;
     }
     print::line(&format!("tombolo lab down {name}"))
 }

@@ -24,6 +24,8 @@ mod bench_route_lookup;
 mod bench_summary;
 mod binding_who;
 mod check;
+#[cfg(feature = "cluster")]
+mod cluster;
 mod completions;
 mod control;
 mod doctor;
@@ -122,6 +124,9 @@ enum Command {
     Binding(control::Binding),
     /// The log of bindings, as it lies there
     Log(log::Arguments),
+    /// What the nodes of a cluster agree on in etcd: begin it, see how it stands
+    #[cfg(feature = "cluster")]
+    Cluster(cluster::Arguments),
     /// What this machine lacks for the gateway; and why packets do not pass, with the line that mends it
     Doctor(doctor::Arguments),
     /// The manual pages of this command and of its configuration file
@@ -156,6 +161,8 @@ impl Arguments {
             Command::Down(arguments) => arguments.output,
             Command::Binding(arguments) => arguments.output,
             Command::Log(arguments) => arguments.output,
+            #[cfg(feature = "cluster")]
+            Command::Cluster(arguments) => arguments.output,
             Command::Doctor(arguments) => arguments.output,
             _ => Output::default(),
         };
@@ -186,6 +193,8 @@ impl Arguments {
             Command::Down(arguments) => down::run(&arguments),
             Command::Binding(arguments) => control::binding(&arguments),
             Command::Log(arguments) => log::run(&arguments),
+            #[cfg(feature = "cluster")]
+            Command::Cluster(arguments) => cluster::run(&arguments),
             Command::Doctor(arguments) => doctor::run(&arguments),
             Command::Man(arguments) => man::run(&arguments, Self::command()),
             Command::Completions(arguments) => completions::run(&arguments, Self::command()),

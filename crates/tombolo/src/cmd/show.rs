@@ -155,6 +155,8 @@ const SLICES: &[Cell] = &[
     Cell::Number("last"),
     Cell::Text("owner"),
     Cell::Text("backup"),
+    Cell::Number("epoch"),
+    Cell::Text("phase"),
     Cell::Text("state"),
     Cell::Text("served_by"),
 ];

@@ -182,7 +182,7 @@ impl Nat {
             random: &mut work.worker.random,
             exhausted: &mut work.worker.exhausted,
             admissions: &mut work.worker.admissions[usize::from(work.number)],
-            may_grant: !work.is_acting,
+            may_grant: !work.is_acting && work.standing.is_none_or(|standing| standing.cluster.may_grant(work.now)),
         }
     }
 }

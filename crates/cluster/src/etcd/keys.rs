@@ -1,0 +1,79 @@
+//! Names of keys.
+
+/// The keys of one cluster.
+#[derive(Debug, Clone)]
+pub(super) struct Keys {
+    prefix: String,
+}
+
+/// What a key is of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Key<'a> {
+    /// The node with this name.
+    Node(&'a str),
+    /// The slice with this number.
+    Slice(u16),
+    /// Something else.
+    Other,
+}
+
+impl Keys {
+    pub(super) fn of(cluster: &str) -> Self {
+        Self { prefix: format!("/tombolo/{cluster}/") }
+    }
+
+    /// What all of them begin with.
+    pub(super) fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    pub(super) fn schema(&self) -> String {
+        format!("{}schema", self.prefix)
+    }
+
+    pub(super) fn shape(&self) -> String {
+        format!("{}shape", self.prefix)
+    }
+
+    pub(super) fn secret(&self) -> String {
+        format!("{}secret", self.prefix)
+    }
+
+    pub(super) fn node(&self, name: &str) -> String {
+        format!("{}nodes/{name}", self.prefix)
+    }
+
+    pub(super) fn slice(&self, slice: u16) -> String {
+        format!("{}slices/{slice:04}", self.prefix)
+    }
+
+    /// What a key is of.
+    pub(super) fn parse<'a>(&self, key: &'a [u8]) -> Key<'a> {
+        let Some(rest) = std::str::from_utf8(key).ok().and_then(|key| key.strip_prefix(self.prefix.as_str())) else {
+            return Key::Other;
+        };
+        match rest.split_once('/') {
+            Some(("nodes", name)) => Key::Node(name),
+            Some(("slices", number)) if number.len() == 4 => number.parse().map_or(Key::Other, Key::Slice),
+            _ => Key::Other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_read_as_it_is_written() {
+        let keys = Keys::of("c1");
+        assert_eq!(keys.slice(17), "/tombolo/c1/slices/0017");
+        assert_eq!(keys.parse(keys.slice(255).as_bytes()), Key::Slice(255));
+        assert_eq!(keys.parse(keys.node("n2.example").as_bytes()), Key::Node("n2.example"));
+        for other in
+            ["/tombolo/c1/schema", "/tombolo/c2/slices/0001", "/tombolo/c1/slices/1", "/tombolo/c1/slices/00x1"]
+        {
+            assert_eq!(keys.parse(other.as_bytes()), Key::Other, "{other}");
+        }
+    }
+}

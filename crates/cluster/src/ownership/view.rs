@@ -1,0 +1,160 @@
+//! What a node knows: of etcd, as late as that may be, and of the slices besides.
+
+use std::collections::BTreeMap;
+
+use super::action::Role;
+use super::assignment::{Assignment, Epoch, Phase, Revision};
+use super::event::{CopyState, Reading};
+use super::node::{Node, Presence};
+use super::time::Moment;
+
+/// The nodes whose keys are there, as far as is known.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Nodes {
+    present: BTreeMap<Node, Presence>,
+    /// When one was seen that had not been there, or had taken no slices.
+    pub(super) appeared: Moment,
+}
+
+/// A slice.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Slice {
+    /// What etcd has, since which revision.
+    pub(super) assigned: Option<Assignment>,
+    pub(super) modified: Revision,
+    /// When its owner was seen to change.
+    pub(super) moved: Option<Moment>,
+    /// Since when its owner is seen to be gone.
+    pub(super) gone: Option<Moment>,
+    /// A higher epoch, and its owner, which etcd has not said yet.
+    pub(super) heard: Option<(Epoch, Option<Node>)>,
+    /// The tables have all of it, as of this epoch.
+    pub(super) holds: Option<Epoch>,
+    /// How the copy at its backup stands, since when.
+    pub(super) copying: (CopyState, Moment),
+    /// A transaction that protects it, from this revision, may have been carried out.
+    pub(super) protecting: Option<Revision>,
+    /// The backup whose copy was broken last.
+    pub(super) avoided: Option<Node>,
+    /// What was said of it last.
+    pub(super) role: Role,
+    pub(super) metric: Option<u32>,
+}
+
+impl Nodes {
+    /// When a node's key was made.
+    pub(super) fn created(&self, node: Node) -> Option<Revision> {
+        self.present.get(&node).map(|presence| presence.created)
+    }
+
+    pub(super) fn replace(&mut self, reading: &Reading, now: Moment) {
+        let former = std::mem::take(&mut self.present);
+        self.present.extend(reading.nodes.iter().copied());
+        if self.present.iter().any(|(node, presence)| has_appeared(former.get(node), presence)) {
+            self.appeared = now;
+        }
+    }
+
+    pub(super) fn see(&mut self, node: Node, presence: Presence, now: Moment) {
+        if has_appeared(self.present.insert(node, presence).as_ref(), &presence) {
+            self.appeared = now;
+        }
+    }
+
+    pub(super) fn lose(&mut self, node: Node) {
+        self.present.remove(&node);
+    }
+
+    /// The nodes that take slices and copies, in order.
+    pub(super) fn serving(&self) -> impl Iterator<Item = Node> {
+        self.present.iter().filter(|(_, presence)| presence.is_serving).map(|(node, _)| *node)
+    }
+}
+
+/// Whether it is another life of a node, or one that begins to take slices.
+fn has_appeared(was: Option<&Presence>, is: &Presence) -> bool {
+    was.is_none_or(|was| was.created != is.created || is.is_serving && !was.is_serving)
+}
+
+impl Slice {
+    pub(super) const fn new() -> Self {
+        Self {
+            assigned: None,
+            modified: Revision(0),
+            moved: None,
+            gone: None,
+            heard: None,
+            holds: None,
+            copying: (CopyState::Broken, Moment(0)),
+            protecting: None,
+            avoided: None,
+            role: Role::Nobody,
+            metric: None,
+        }
+    }
+
+    /// Its key has this value since this revision. What is older than what is known is left out.
+    pub(super) fn assign(&mut self, assigned: Assignment, modified: Revision, now: Moment, is_first: bool) {
+        if modified <= self.modified {
+            return;
+        }
+        let former = self.assigned.replace(assigned);
+        self.modified = modified;
+        if former.map(|former| former.epoch) != Some(assigned.epoch) {
+            // Whoever has it first has taken it from nobody.
+            self.moved = (!is_first && former.is_some()).then_some(now).or(self.moved);
+            self.gone = None;
+        }
+        if former.map(|former| (former.epoch, former.backup)) != Some((assigned.epoch, assigned.backup)) {
+            self.copying = (CopyState::Broken, now);
+        }
+        if self.heard.is_some_and(|(epoch, _)| epoch <= assigned.epoch) {
+            self.heard = None;
+        }
+        if self.protecting.is_some_and(|base| base < modified) {
+            self.protecting = None;
+        }
+    }
+
+    /// How its copy stands. A copy is whole only after the node has begun to grant by offers.
+    pub(super) fn copy(&mut self, backup: Node, state: CopyState, now: Moment) {
+        if self.assigned.and_then(|assigned| assigned.backup) != Some(backup) {
+            return;
+        }
+        let is_by_offers = matches!(self.role, Role::Owner { by_offers: true, .. });
+        let state = if is_by_offers { state } else { state.min(CopyState::Near) };
+        if self.copying.0 != state {
+            self.copying = (state, now);
+        }
+        if state == CopyState::Broken {
+            self.avoided = Some(backup);
+        }
+    }
+
+    /// Somebody owns it with this epoch.
+    pub(super) fn hear(&mut self, epoch: Epoch, owner: Option<Node>) {
+        let known = self.assigned.map_or(Epoch(0), |assigned| assigned.epoch);
+        let is_news = match self.heard {
+            Some((heard, by)) => epoch > heard || epoch == heard && by.is_none(),
+            None => epoch > known,
+        };
+        if is_news {
+            self.heard = Some((epoch, owner));
+        }
+    }
+
+    /// Whether all of it is here, as of its present owner.
+    pub(super) fn is_held(&self) -> bool {
+        self.assigned.is_some_and(|assigned| self.holds == Some(assigned.epoch))
+    }
+
+    /// Whether only offered blocks may be granted: a backup may take over and go by what it knows, or will be able to before this node
+    /// hears of it.
+    pub(super) fn is_by_offers(&self) -> bool {
+        match self.assigned.map(|assigned| assigned.phase) {
+            Some(Phase::Protected) => true,
+            Some(Phase::Syncing) => self.protecting.is_some() || self.copying.0 >= CopyState::Near,
+            Some(Phase::Single) | None => false,
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Faults that once violated an invariant, each with some seeds: what is drawn besides is not the same as it was then.
+
+use crate::faults::{Kind, Script};
+use crate::world::Schedule;
+use crate::{report, search};
+
+/// Seeds with which each is tried.
+const SEEDS: u64 = 40;
+
+fn hold(name: &str, script: &'static Script) {
+    let schedule = Schedule { script: Some(script), ..Schedule::of(0) };
+    let found = search(1..SEEDS + 1, schedule, 1);
+    report(name, schedule, &found.violations);
+}
+
+/// The owner's machine sleeps while its backup loses power and comes back: the owner goes on with a connection that ended with the backup's
+/// process, and what it sends is not all there is. The backup took that for a whole copy, and took over by it.
+#[test]
+fn a_backup_comes_back_empty_while_its_owner_sleeps() {
+    const SCRIPT: Script = Script {
+        nodes: 4,
+        faults: &[
+            (Kind::Paused, 1, 3, 18_843, 23_755),
+            (Kind::Power, 2, 0, 19_090, 20_003),
+            (Kind::Power, 0, 0, 9_000, 9_500),
+        ],
+    };
+    hold("empty backup", &SCRIPT);
+}
+
+/// An owner sleeps and is deposed; its successor dies; it wakes, registers, and its watch says nothing of what has happened. It served for
+/// as long as it renewed its new lease, which says nothing about slices of the life before.
+#[test]
+fn an_owner_wakes_with_a_silent_watch_when_its_successor_is_dead() {
+    const SCRIPT: Script = Script {
+        nodes: 2,
+        faults: &[
+            (Kind::SlowWatch, 0, 1, 15_000, 50_000),
+            (Kind::Frozen, 0, 1, 16_000, 27_450),
+            (Kind::Process, 1, 0, 21_856, 41_645),
+            (Kind::SlowWatch, 1, 0, 41_646, 41_700),
+        ],
+    };
+    hold("silent watch", &SCRIPT);
+}
+
+/// A backup that is gone for a second is taken from the slice, and is back before anybody has looked: the copy begins anew, and its state
+/// was not told anew.
+#[test]
+fn the_same_backup_twice_in_a_row() {
+    const SCRIPT: Script = Script {
+        nodes: 2,
+        faults: &[
+            (Kind::Core, 1, 0, 8_810, 10_505),
+            (Kind::Stalled, 1, 0, 12_000, 14_300),
+            (Kind::Process, 1, 0, 18_000, 20_000),
+        ],
+    };
+    hold("same backup", &SCRIPT);
+}
+
+/// The owner is cut off from everybody but its router, and hears nothing of a subscriber whom its backup goes on serving. It released the
+/// block, and gave it to another one too soon after the backup had used it last.
+#[test]
+fn an_owner_releases_what_its_backup_still_uses() {
+    const SCRIPT: Script = Script {
+        nodes: 3,
+        faults: &[
+            (Kind::Cut, 0, 1, 10_000, 40_000),
+            (Kind::Inside, 0, 0, 10_000, 18_000),
+            (Kind::Cut, 0, 2, 10_000, 40_000),
+        ],
+    };
+    hold("released too early", &SCRIPT);
+}

@@ -1,0 +1,20 @@
+//! Errors that are planted where agents are obeyed, to see whether they are found.
+
+/// One of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Flaw {
+    /// Whoever takes itself for the owner grants, whatever the time is.
+    DeadlineIgnored,
+    /// Copies of a former owner are taken.
+    EpochIgnored,
+    /// Any free block is granted.
+    NoOffers,
+    /// A lease is counted on from when its renewal was answered.
+    CountedFromAnswer,
+    /// What was released is free at once.
+    NoRest,
+    /// What a transaction says of a slice's key is not compared.
+    SliceNotCompared,
+    /// A copy that goes on after another one is not told of again.
+    CopyNotTold,
+}

@@ -1,0 +1,324 @@
+//! The thread of the agent: what it knows of copies, routes and the clock it is told, and what it wants done is done here.
+//!
+//! The order of what is done: tables of a slice that begins, then the slice table, then the three words. Whoever loses a slice stops
+//! granting before it could go on by a prolonged word, and whoever gets one has its tables before packets find it the owner.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use tombolo_cluster::etcd::Adapter;
+use tombolo_cluster::ownership::{
+    Action, Agent, Beginning, Capacity, CopyState, Epoch, Event, Moment, Node, NodeState, NodeValue, Phase, Presence,
+    Revision, Role, TICK, VALUE_VERSION,
+};
+use tombolo_engine::cluster::{Assigned, Cluster, Holders};
+use tombolo_engine::{adoption, static_bindings};
+use tombolo_io::clock::{boottime_nanos, monotonic_nanos};
+use tombolo_io::worker::StopSignal;
+
+use super::Announcer;
+use crate::agreement::Agreement;
+use crate::copies::Copies;
+use crate::holdings::Holdings;
+use crate::running::Running;
+
+/// What etcd says of the slices of one transaction it says at once, and their tables are looked through once.
+const TOGETHER: Duration = Duration::from_millis(2);
+/// The part of the gateway, in its health.
+const PART: &str = "etcd";
+
+/// The agent with all that it acts on.
+pub(super) struct Agreeing {
+    pub(super) agent: Agent,
+    pub(super) running: Arc<Running>,
+    pub(super) cluster: Arc<Cluster>,
+    pub(super) adapter: Adapter,
+    pub(super) agreement: Arc<Agreement>,
+    pub(super) holdings: Holdings,
+    pub(super) announcer: Announcer,
+    /// What etcd was told of this node.
+    pub(super) value: NodeValue,
+    pub(super) told: Told,
+    /// Nodes of which slices were taken over, and the lives that had them.
+    pub(super) deposed: BTreeMap<u8, Revision>,
+}
+
+/// What the agent was told last.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    copying: HashMap<u16, (u8, Epoch, CopyState)>,
+    holds: HashMap<u16, Option<Epoch>>,
+    vouched: BTreeMap<u8, Instant>,
+    fault: Option<String>,
+}
+
+/// The moment on the clock by which leases are counted: it goes on while the host sleeps.
+pub(super) fn boot_moment() -> Moment {
+    Moment::of_nanos(boottime_nanos())
+}
+
+/// What is said of this node in etcd.
+pub(super) fn node_value(running: &Running, cluster: &Cluster, incarnation: u64) -> NodeValue {
+    let state = match cluster.is_connected() {
+        _ if running.plan.load().times.draining_since.is_some() => NodeState::Draining,
+        true => NodeState::Serving,
+        false => NodeState::Joining,
+    };
+    let tables = &running.tables;
+    NodeValue {
+        version: VALUE_VERSION,
+        incarnation,
+        locator: cluster.locator(),
+        software: env!("CARGO_PKG_VERSION").to_owned(),
+        protocol: 1,
+        weight: 1,
+        state,
+        configuration: 0,
+        capacity: Capacity {
+            subscribers: tables.subscribers.capacity().into(),
+            bindings: tables.bindings.capacity().into(),
+        },
+    }
+}
+
+impl Agreeing {
+    /// Goes on until the gateway ends.
+    pub(super) fn go_on(&mut self, events: &Receiver<Event>, stop: &StopSignal) {
+        let held = self.holdings.all().into_iter().map(|(slice, epoch)| Event::Holds(slice, Some(Epoch(epoch))));
+        self.hear(held);
+        let mut due = Instant::now();
+        while !stop.is_given() {
+            tombolo_io::fault::trip("thread-ownership");
+            match events.recv_timeout(due.saturating_duration_since(Instant::now())) {
+                Ok(event) => {
+                    std::thread::sleep(TOGETHER);
+                    self.hear(std::iter::once(event).chain(events.try_iter()));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                // The gateway ends.
+                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(Duration::from_millis(TICK)),
+            }
+            if Instant::now() >= due {
+                due = Instant::now() + Duration::from_millis(TICK);
+                self.describe();
+                let seen = self.look_at_copies();
+                self.hear(seen.into_iter().chain([Event::Tick]));
+                self.say_how_it_is();
+            }
+        }
+    }
+
+    /// The agent is told what has happened, and what it wants is done.
+    fn hear(&mut self, events: impl IntoIterator<Item = Event>) {
+        let mut actions = Vec::new();
+        for event in events {
+            self.agreement.hear(&event);
+            self.forget_deposed(&event);
+            self.agent.handle(boot_moment(), event, &mut |action| actions.push(action));
+        }
+        let mut begun = Vec::new();
+        for action in &actions {
+            match action {
+                Action::Register | Action::Renew(_) | Action::Transact(_) => self.adapter.act(action.clone()),
+                Action::Begin(slice, epoch, beginning) => begun.push((*slice, *epoch, *beginning)),
+                _ => {}
+            }
+        }
+        self.begin(&begun);
+        let mut is_changed = self.assign();
+        for action in actions {
+            match action {
+                Action::GrantUntil(moment) => self.cluster.set_grants_until(engine_nanos(moment)),
+                Action::ServeUntil(moment) => self.cluster.set_serves_until(engine_nanos(moment)),
+                Action::AloneUntil(moment) => self.cluster.set_alone_until(engine_nanos(moment)),
+                Action::Enter(is_entrance) => {
+                    self.cluster.set_admitted(is_entrance);
+                    is_changed = true;
+                }
+                _ => {}
+            }
+        }
+        if is_changed {
+            self.running.accelerator.iter().for_each(|accelerator| accelerator.follow_cluster(&self.cluster));
+            self.announcer.announce();
+        }
+    }
+
+    /// Slices become this node's own: their tables do.
+    fn begin(&mut self, begun: &[(u16, Epoch, Beginning)]) {
+        let of = |wanted| {
+            let slices = begun.iter().filter(move |(.., beginning)| *beginning == wanted);
+            slices.map(|(slice, ..)| *slice).collect::<HashSet<u16>>()
+        };
+        let (taken, lost) = (of(Beginning::Copy), of(Beginning::Nothing));
+        for slice in taken.iter().chain(&lost) {
+            self.depose(*slice);
+        }
+        let (plan, now) = (self.running.plan.load(), self.running.now());
+        if !lost.is_empty() {
+            let gone = adoption::forget(&self.running.tables, &plan, |slice| lost.contains(&slice), now);
+            tracing::info!(slices = lost.len(), gone, "slices of the cluster begin with empty tables here");
+        }
+        if !taken.is_empty() {
+            let bindings = adoption::take_over(&self.running.tables, &plan, |slice| taken.contains(&slice), now);
+            tracing::info!(slices = taken.len(), bindings, "slices of another node taken over with their bindings");
+        }
+    }
+
+    /// Whoever had a slice may not know that it has it no more.
+    fn depose(&mut self, slice: u16) {
+        let Holders { owner, .. } = self.cluster.holders(slice);
+        if usize::from(owner) < self.cluster.nodes().len() && usize::from(owner) != self.cluster.own() {
+            self.deposed.entry(owner).or_default();
+            self.cluster.set_deposed(owner, true);
+            self.cluster.forget_acting(owner);
+        }
+    }
+
+    /// A node that has another life by now has heard what became of its slices.
+    fn forget_deposed(&mut self, event: &Event) {
+        let mut see = |node: Node, presence: Presence| {
+            let is_new = self.deposed.get(&node.0).is_some_and(|life| presence.created > *life);
+            if is_new {
+                self.deposed.remove(&node.0);
+                self.cluster.set_deposed(node.0, false);
+            }
+        };
+        match event {
+            Event::NodeSeen(node, presence) => see(*node, *presence),
+            Event::Read(reading) => reading.nodes.iter().for_each(|(node, presence)| see(*node, *presence)),
+            _ => {}
+        }
+    }
+
+    /// The slice table becomes what the agent says. True if it was otherwise.
+    fn assign(&mut self) -> bool {
+        let own = u8::try_from(self.cluster.own()).unwrap_or(Holders::NOBODY);
+        let has_it = |Holders { owner, backup }: Holders| owner == own || backup == Some(own);
+        let (mut is_changed, mut has_other_own) = (false, false);
+        let mut taken_up = BTreeMap::<u8, HashSet<u16>>::new();
+        let mut lost = HashSet::new();
+        for slice in self.cluster.slices() {
+            let (was, is) = (self.cluster.assigned(slice), self.assigned(slice));
+            if was == is {
+                continue;
+            }
+            is_changed = true;
+            self.cluster.assign(slice, is);
+            let Holders { owner, backup } = is.holders;
+            self.holdings.hold(slice, (owner == own).then_some(is.epoch));
+            has_other_own |= (owner == own) != (was.holders.owner == own);
+            if let Some(backup) = backup.filter(|_| owner == own && (was.holders, was.epoch) != (is.holders, is.epoch))
+            {
+                taken_up.entry(backup).or_default().insert(slice);
+            }
+            let is_others = owner != Holders::NOBODY && !has_it(is.holders);
+            if is_others && (has_it(was.holders) || was.holders.owner == Holders::NOBODY) {
+                lost.insert(slice);
+            }
+        }
+        let (plan, now) = (self.running.plan.load(), self.running.now());
+        if let Some(copies) = &self.running.copies {
+            taken_up.iter().for_each(|(node, slices)| copies.take_up(*node, |slice| slices.contains(&slice), &plan));
+        }
+        if !lost.is_empty() {
+            adoption::forget(&self.running.tables, &plan, |slice| lost.contains(&slice), now);
+        }
+        if has_other_own {
+            for conflict in static_bindings::reconcile(&self.running.tables, &plan, now) {
+                tracing::warn!(service = conflict.service, binding = ?conflict.binding, "static binding: {}", conflict.reason);
+            }
+        }
+        is_changed
+    }
+
+    /// What the engine is to know of a slice.
+    fn assigned(&self, slice: u16) -> Assigned {
+        let own = u8::try_from(self.cluster.own()).unwrap_or(Holders::NOBODY);
+        let number = |node: Option<Node>| node.map(|node| node.0);
+        let agreed = self.agreement.assignment(slice);
+        let is_agreed = |epoch| agreed.is_some_and(|agreed| agreed.epoch == epoch && agreed.phase == Phase::Protected);
+        let (owner, backup, epoch, is_protected) = match self.agent.role(slice) {
+            Role::Nobody => return Assigned::NOBODY,
+            Role::Owner { epoch, backup, .. } | Role::Former { epoch, backup } => {
+                (own, number(backup), epoch, is_agreed(epoch))
+            }
+            Role::Learner { epoch, owner } => (owner.0, Some(own), epoch, false),
+            Role::Backup { epoch, owner } => (owner.0, Some(own), epoch, true),
+            Role::Others { epoch, owner, backup } => {
+                (number(owner).unwrap_or(Holders::NOBODY), number(backup), epoch, is_agreed(epoch))
+            }
+        };
+        Assigned { holders: Holders { owner, backup }, epoch: epoch.0, is_protected }
+    }
+
+    /// How copies stand, there and here, as far as that is news for the agent.
+    fn look_at_copies(&mut self) -> Vec<Event> {
+        let mut seen = Vec::new();
+        let Some(copies) = self.running.copies.clone() else { return seen };
+        for slice in self.cluster.slices() {
+            let event = match self.agent.role(slice) {
+                Role::Owner { epoch, backup: Some(backup), .. } => self.copying(slice, backup, epoch, &copies),
+                Role::Learner { epoch, owner } | Role::Backup { epoch, owner } => {
+                    self.holding(slice, copies.has(owner.0.into()).then_some(epoch))
+                }
+                _ => None,
+            };
+            seen.extend(event);
+        }
+        for (node, at) in copies.vouched() {
+            if self.told.vouched.insert(node, at) != Some(at) {
+                seen.push(Event::Vouched(Node(node)));
+            }
+        }
+        seen
+    }
+
+    /// How the copy of a slice stands, if that is news, which it is until all agree that it is whole.
+    fn copying(&mut self, slice: u16, backup: Node, epoch: Epoch, copies: &Copies) -> Option<Event> {
+        let state = copies.state_at(backup.0);
+        let is_told = self.told.copying.insert(slice, (backup.0, epoch, state)) == Some((backup.0, epoch, state));
+        // Another copy at the same node may have begun since.
+        let is_news = !is_told || !self.cluster.assigned(slice).is_protected;
+        is_news.then_some(Event::Copying { slice, backup, state })
+    }
+
+    fn holding(&mut self, slice: u16, holds: Option<Epoch>) -> Option<Event> {
+        let is_told = self.told.holds.insert(slice, holds) == Some(holds);
+        (!is_told).then_some(Event::Holds(slice, holds))
+    }
+
+    /// Tells etcd what has become otherwise with this node.
+    fn describe(&mut self) {
+        let value = node_value(&self.running, &self.cluster, self.value.incarnation);
+        if value != self.value {
+            self.value = value.clone();
+            self.adapter.describe(value);
+        }
+    }
+
+    /// Says whether this node may grant, and why not.
+    fn say_how_it_is(&mut self) {
+        let fault = self.adapter.take_fault();
+        if fault.is_some() {
+            self.told.fault = fault;
+        }
+        let faults = if boot_moment() < self.agent.deadline() {
+            self.told.fault = None;
+            Vec::new()
+        } else {
+            let why = self.told.fault.as_deref().unwrap_or("it has not answered yet");
+            vec![format!("nobody new is admitted, since this node has no lease in etcd: {why}")]
+        };
+        self.running.health.set(PART, faults);
+    }
+}
+
+/// The same moment by the engine's clock. That one stands still while the host sleeps, so it is reckoned anew each time.
+fn engine_nanos(Moment(millis): Moment) -> u64 {
+    let (boot, engine) = (boottime_nanos(), monotonic_nanos());
+    let at = millis.saturating_mul(1_000_000);
+    if at >= boot { engine.saturating_add(at - boot) } else { engine.saturating_sub(boot - at) }
+}
