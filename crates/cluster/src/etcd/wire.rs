@@ -323,7 +323,7 @@ mod tests {
     #[test]
     fn what_is_not_needed_of_an_answer_is_left_out() {
         // Member and term in the header; "more" behind the keys; a version in the key.
-        let bytes = b"\x0a\x06\x10\x01\x18\x2a\x20\x03\x12\x0f\x0a\x01k\x10\x02\x18\x03\x20\x09\x2a\x01v\x30\x04\x18\x01\x20\x01";
+        let bytes = b"\x0a\x06\x10\x01\x18\x2a\x20\x03\x12\x0e\x0a\x01k\x10\x02\x18\x03\x20\x09\x2a\x01v\x30\x04\x18\x01\x20\x01";
         let range = RangeResponse::decode(bytes.as_slice()).unwrap();
         assert_eq!((range.header.unwrap().revision, range.count), (42, 1));
         let kv = KeyValue { key: b"k".to_vec(), create_revision: 2, mod_revision: 3, value: b"v".to_vec(), lease: 4 };
