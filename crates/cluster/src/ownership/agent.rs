@@ -40,6 +40,8 @@ pub struct Agent {
     serve_until: Moment,
     alone_until: Moment,
     is_entrance: bool,
+    /// It has a way to routers of both sides.
+    reaches: bool,
     /// Routers have said that somebody else owns what was this node's, which knew nothing of it.
     is_stranded: bool,
 }
@@ -62,6 +64,7 @@ impl Agent {
             serve_until: Moment(0),
             alone_until: Moment(0),
             is_entrance: false,
+            reaches: true,
             is_stranded: false,
         }
     }
@@ -114,6 +117,7 @@ impl Agent {
             Event::Copying { slice, backup, state } => self.change(slice, |slice| slice.copy(backup, state, now)),
             Event::Holds(number, epoch) => self.change(number, |slice| slice.holds = epoch),
             Event::Vouched(node) => drop(self.vouched.insert(node, now)),
+            Event::Reaches(reaches) => self.reaches = reaches,
             Event::Deposed(number, epoch, owner) => {
                 self.is_stranded |= owner.is_none() && now >= self.leasing.deadline();
                 self.change(number, |slice| slice.hear(epoch, owner));
@@ -205,7 +209,7 @@ impl Agent {
         if !self.has_read || self.pending.is_some() || now < self.next || now >= self.leasing.deadline() {
             return;
         }
-        let Some(Claim { compares, puts }) = self.claim(own, now).or_else(|| self.tend(own, now)) else { return };
+        let Some(Claim { compares, puts }) = self.next_claim(own, now).or_else(|| self.tend(own, now)) else { return };
         for (number, put) in &puts {
             let slice = self.slice_mut(*number);
             if put.phase == Phase::Protected {
@@ -216,6 +220,10 @@ impl Agent {
         let transaction = Transaction { number: self.newest, compares, puts };
         self.pending = Some(transaction.clone());
         act(Action::Transact(transaction));
+    }
+
+    fn next_claim(&self, own: Revision, now: Moment) -> Option<Claim> {
+        if self.reaches { self.claim(own, now) } else { None }
     }
 
     pub(super) const fn own(&self) -> Node {
