@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::action::{Action, Number, Role, Transaction};
 use super::assignment::{Phase, Revision};
 use super::claims::Claim;
-use super::event::{Event, Reading};
+use super::event::{Event, Lease, Reading};
 use super::lease::Leasing;
 use super::node::Node;
 use super::time::Moment;
@@ -101,7 +101,7 @@ impl Agent {
             }
             Event::NotRegistered => self.leasing.not_registered(now),
             Event::Renewed { lease, sent } => self.leasing.renewed(lease, sent),
-            Event::LeaseLost(lease) => self.leasing.lost(lease, now),
+            Event::LeaseLost(lease) => self.lose(lease, now),
             Event::Read(reading) => self.read(&reading, now),
             Event::NodeSeen(node, presence) => self.nodes.see(node, presence, now),
             Event::NodeGone(node) => self.nodes.lose(node),
@@ -122,6 +122,13 @@ impl Agent {
                 self.is_stranded |= owner.is_none() && now >= self.leasing.deadline();
                 self.change(number, |slice| slice.hear(epoch, owner));
             }
+        }
+    }
+
+    /// The machine may have been asleep together with its clock: how old copies are cannot be told from it.
+    fn lose(&mut self, lease: Lease, now: Moment) {
+        if self.leasing.lost(lease, now) {
+            self.slices.iter_mut().for_each(|slice| slice.is_doubted = true);
         }
     }
 
