@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::action::{Action, Number, Role, Transaction};
 use super::assignment::{Phase, Revision};
 use super::claims::Claim;
-use super::event::{Event, Reading};
+use super::event::{Event, Lease, Reading};
 use super::lease::Leasing;
 use super::node::Node;
 use super::time::Moment;
@@ -40,6 +40,8 @@ pub struct Agent {
     serve_until: Moment,
     alone_until: Moment,
     is_entrance: bool,
+    /// It has a way to routers of both sides.
+    reaches: bool,
     /// Routers have said that somebody else owns what was this node's, which knew nothing of it.
     is_stranded: bool,
 }
@@ -62,6 +64,7 @@ impl Agent {
             serve_until: Moment(0),
             alone_until: Moment(0),
             is_entrance: false,
+            reaches: true,
             is_stranded: false,
         }
     }
@@ -98,7 +101,7 @@ impl Agent {
             }
             Event::NotRegistered => self.leasing.not_registered(now),
             Event::Renewed { lease, sent } => self.leasing.renewed(lease, sent),
-            Event::LeaseLost(lease) => self.leasing.lost(lease, now),
+            Event::LeaseLost(lease) => self.lose(lease, now),
             Event::Read(reading) => self.read(&reading, now),
             Event::NodeSeen(node, presence) => self.nodes.see(node, presence, now),
             Event::NodeGone(node) => self.nodes.lose(node),
@@ -114,10 +117,18 @@ impl Agent {
             Event::Copying { slice, backup, state } => self.change(slice, |slice| slice.copy(backup, state, now)),
             Event::Holds(number, epoch) => self.change(number, |slice| slice.holds = epoch),
             Event::Vouched(node) => drop(self.vouched.insert(node, now)),
+            Event::Reaches(reaches) => self.reaches = reaches,
             Event::Deposed(number, epoch, owner) => {
                 self.is_stranded |= owner.is_none() && now >= self.leasing.deadline();
                 self.change(number, |slice| slice.hear(epoch, owner));
             }
+        }
+    }
+
+    /// The machine may have been asleep together with its clock: how old copies are cannot be told from it.
+    fn lose(&mut self, lease: Lease, now: Moment) {
+        if self.leasing.lost(lease, now) {
+            self.slices.iter_mut().for_each(|slice| slice.is_doubted = true);
         }
     }
 
@@ -205,7 +216,7 @@ impl Agent {
         if !self.has_read || self.pending.is_some() || now < self.next || now >= self.leasing.deadline() {
             return;
         }
-        let Some(Claim { compares, puts }) = self.claim(own, now).or_else(|| self.tend(own, now)) else { return };
+        let Some(Claim { compares, puts }) = self.next_claim(own, now).or_else(|| self.tend(own, now)) else { return };
         for (number, put) in &puts {
             let slice = self.slice_mut(*number);
             if put.phase == Phase::Protected {
@@ -216,6 +227,10 @@ impl Agent {
         let transaction = Transaction { number: self.newest, compares, puts };
         self.pending = Some(transaction.clone());
         act(Action::Transact(transaction));
+    }
+
+    fn next_claim(&self, own: Revision, now: Moment) -> Option<Claim> {
+        if self.reaches { self.claim(own, now) } else { None }
     }
 
     pub(super) const fn own(&self) -> Node {

@@ -67,6 +67,9 @@ pub enum Event {
     Holds(u16, Option<Epoch>),
     /// A backup says that it has taken over nothing that is this node's.
     Vouched(Node),
+    /// Whether the node reaches routers of both sides, which is assumed until this is told. One that does not takes over nothing: it could
+    /// not serve, and an owner that is cut off from everybody else would not hear from the routers that it is one no more.
+    Reaches(bool),
     /// Somebody else owns the slice: its successor says so on the connection for copies, or the routers do, who do not say who.
     Deposed(u16, Epoch, Option<Node>),
 }

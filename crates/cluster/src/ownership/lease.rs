@@ -69,10 +69,13 @@ impl Leasing {
         }
     }
 
-    pub(super) fn lost(&mut self, lease: Lease, now: Moment) {
-        if matches!(self, Self::Held(held) if held.lease == lease) {
+    /// Whether it was the one that is counted on.
+    pub(super) fn lost(&mut self, lease: Lease, now: Moment) -> bool {
+        let is_own = matches!(self, Self::Held(held) if held.lease == lease);
+        if is_own {
             *self = Self::None(now);
         }
+        is_own
     }
 
     /// Asks for a lease, or renews it, where it is time to.
@@ -115,9 +118,9 @@ mod tests {
         leasing.renewed(Lease(7), Moment(1500));
         assert_eq!(leasing.deadline(), Moment(3950), "a late answer takes nothing back");
         leasing.renewed(Lease(6), Moment(2400));
-        leasing.lost(Lease(6), Moment(2400));
+        assert!(!leasing.lost(Lease(6), Moment(2400)));
         assert_eq!(leasing.deadline(), Moment(3950), "that was another lease");
-        leasing.lost(Lease(7), Moment(2500));
+        assert!(leasing.lost(Lease(7), Moment(2500)));
         assert_eq!((leasing.created(), leasing.deadline()), (None, Moment(0)));
         assert_eq!(actions(&mut leasing, 2500), [Action::Register]);
         leasing.not_registered(Moment(2600));

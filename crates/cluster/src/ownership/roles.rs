@@ -43,7 +43,9 @@ impl Agent {
             }
             () if owner == self.own() && is_held => Role::Former { epoch, backup },
             () if owner == self.own() => Role::Others { epoch, owner: None, backup },
-            () if backup == Some(self.own()) && phase == Phase::Protected && is_held => Role::Backup { epoch, owner },
+            () if backup == Some(self.own()) && phase == Phase::Protected && is_held && !slice.is_doubted => {
+                Role::Backup { epoch, owner }
+            }
             () if backup == Some(self.own()) => Role::Learner { epoch, owner },
             () => Role::Others { epoch, owner: Some(owner), backup },
         }

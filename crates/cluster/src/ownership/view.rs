@@ -30,6 +30,8 @@ pub(super) struct Slice {
     pub(super) heard: Option<(Epoch, Option<Node>)>,
     /// The tables have all of it, as of this epoch.
     pub(super) holds: Option<Epoch>,
+    /// The own lease was lost since its key was changed: the copy here may be older than it seems.
+    pub(super) is_doubted: bool,
     /// How the copy at its backup stands, since when.
     pub(super) copying: (CopyState, Moment),
     /// A transaction that protects it, from this revision, may have been carried out.
@@ -85,6 +87,7 @@ impl Slice {
             gone: None,
             heard: None,
             holds: None,
+            is_doubted: false,
             copying: (CopyState::Broken, Moment(0)),
             protecting: None,
             avoided: None,
@@ -99,7 +102,7 @@ impl Slice {
             return;
         }
         let former = self.assigned.replace(assigned);
-        self.modified = modified;
+        (self.modified, self.is_doubted) = (modified, false);
         if former.map(|former| former.epoch) != Some(assigned.epoch) {
             // Whoever has it first has taken it from nobody.
             self.moved = (!is_first && former.is_some()).then_some(now).or(self.moved);

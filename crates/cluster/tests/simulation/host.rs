@@ -52,6 +52,8 @@ pub(crate) struct Process {
     /// Routing table 8464.
     pub(crate) metrics: Vec<Option<u32>>,
     pub(crate) is_entrance: bool,
+    /// What the agent has been told of routers.
+    pub(crate) reaches: bool,
     /// Requests to etcd without an answer.
     pub(crate) asked: BTreeMap<u64, Asked>,
     /// Where its watch is.
@@ -160,6 +162,7 @@ impl Process {
             roles: vec![Role::Nobody; count],
             metrics: vec![None; count],
             is_entrance: false,
+            reaches: true,
             asked: BTreeMap::new(),
             cursor: None,
             watched: Moment(0),

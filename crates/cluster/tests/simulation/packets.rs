@@ -194,7 +194,13 @@ impl World {
 
     /// The routers outside say who announces slices besides: with a metric of a newer owner, it has one.
     pub(crate) fn hear_routes(&mut self, host: usize) {
-        if !self.hosts[host].has_routes(self.now) {
+        let has_routes = self.hosts[host].has_routes(self.now);
+        let reached =
+            self.hosts[host].process.as_mut().map(|process| std::mem::replace(&mut process.reaches, has_routes));
+        if reached != Some(has_routes) {
+            self.tell(host, Event::Reaches(has_routes));
+        }
+        if !has_routes {
             return;
         }
         for slice in 0..self.slices {
