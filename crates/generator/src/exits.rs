@@ -22,9 +22,6 @@ const FCS: u16 = 4;
 /// Ethernet header and FCS.
 const ETHERNET_BYTES: u16 = 18;
 const USUAL_MTU: u32 = 1500;
-/// What the program makes of a frame, at most.
-const ROOM_FOR_HEADERS: u16 = 104;
-const _: () = assert!(ROOM_FOR_HEADERS as usize == TEMPLATE_BYTES);
 /// How long the kernel may take to give a queue back that another socket had.
 const QUEUE_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -199,7 +196,8 @@ impl Exits {
                 }
                 _ => {
                     let socket = PacketSocket::open(&self.ports[port]).map_err(|source| RigError::Send { source })?;
-                    let frame = Template::page(length.max(ROOM_FOR_HEADERS));
+                    let headers = u16::try_from(TEMPLATE_BYTES).unwrap_or(u16::MAX);
+                    let frame = Template::page(length.max(headers));
                     Arc::new(Mutex::new(Door::Packet { socket, frame }))
                 }
             });

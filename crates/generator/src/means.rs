@@ -1,7 +1,8 @@
 //! How frames leave.
 
-/// The longest frame, bytes with FCS: the longest of RFC 8219 section 4.1.
-pub const LONGEST_FRAME: u16 = 9216;
+/// The longest frame, bytes with FCS: the longest of RFC 8219 section 4.1, and the IPv6 header that it
+/// may have besides on the other side of a gateway.
+pub const LONGEST_FRAME: u16 = 9216 + 40;
 /// The longest live frame, bytes with FCS: a live frame is one page, and of that the kernel needs
 /// room before and after the frame.
 pub const LONGEST_LIVE_FRAME: u16 = 3400;
