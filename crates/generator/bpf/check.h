@@ -202,7 +202,7 @@ static __always_inline __u32 tcp_errors(const struct arrival *a, const struct ex
 
 /* Families, lengths, hop limits and other fields: what does not depend on the tuple. */
 static __always_inline void check_headers(const struct arrival *a, const struct expectation *e,
-					  int background, __u16 ip_bytes, void *end,
+					  int background, __u16 ip_bytes, int is_whole,
 					  volatile __u32 *wrong)
 {
 	__u8 kind = background ? KIND_IPV6 : e->kind;
@@ -211,7 +211,7 @@ static __always_inline void check_headers(const struct arrival *a, const struct 
 		BAD(ERROR_FAMILY);
 		return;
 	}
-	if (a->ip_bytes != ip_bytes || (__u8 *)a->ip + ip_bytes > (__u8 *)end)
+	if (a->ip_bytes != ip_bytes || !is_whole)
 		BAD(ERROR_LENGTH);
 	if (hop_limit && a->hop_limit != hop_limit)
 		BAD(ERROR_HOP_LIMIT);

@@ -6,9 +6,12 @@
  * core. The kernel calls the program once a frame, in batches; the first call of a batch waits for
  * the burst's due time, the others follow at once, and the kernel flushes the batch to the device
  * that the program redirected it to. A batch that is not due within a few microseconds is dropped,
- * so that the kernel lets softirqs run between. receive_right, receive_left: XDP programs on the
- * two ports. They check every frame and count; everything that is not a test frame goes on to the
- * kernel (ARP, neighbour discovery).
+ * so that the kernel lets softirqs run between. make_burst: run once a burst, without live frames;
+ * it makes the frames for user space, which sends them. receive_right, receive_left: XDP programs
+ * on the two ports. They check every frame and count; everything that is not a test frame goes on
+ * to the kernel (ARP, neighbour discovery). A frame may lie in several buffers: its headers and the
+ * tag are in the first one, and the rest is read by bpf_xdp_load_bytes. count_refused: what drivers
+ * did not take of the live frames, which their statistics need not say.
  *
  * All maps are flat arrays that user space maps; one CPU writes each of stream_state and counters;
  * bitmap, arrived and recent are atomic, for a direction may arrive on several CPUs.
@@ -50,8 +53,10 @@ ARRAY(recent, __u64, 2 * RECENT);	 /* number << 32 | delay plus one << 1 | pair 
 ARRAY(bitmap, __u64, 1);		 /* frame numbers that arrived; both directions */
 ARRAY(records, struct record, 1);
 ARRAY(timed, __u64, 2 * TAGGED_MAX); /* delay plus one of each timed frame */
+ARRAY(made, struct made, LANES *MADE_FRAMES);
 
-#define PIECE 512
+#define PIECE 512 /* the most that bpf_csum_diff takes */
+#define PIECES 18 /* of a frame of 9216 bytes */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -288,7 +293,24 @@ static __always_inline void background_fields(const struct stream *s, __u32 numb
 	f->tuple = 0;
 }
 
-static __always_inline int generate(struct xdp_md *ctx, __u32 lane)
+/* Who sends the frame: the kernel, by the port that the program redirects it to, or user space. */
+enum exit { EXIT_KERNEL, EXIT_USER };
+
+/* Leaves the frame, of so many bytes, for user space. */
+static __always_inline int hand_over(struct xdp_md *ctx, __u32 lane, const struct lane_state *l,
+				     __u32 length, __u32 port)
+{
+	__u32 place = l->burst - l->position - 1;
+	__u32 slot = lane * MADE_FRAMES + place % MADE_FRAMES;
+	struct made *m = bpf_map_lookup_elem(&made, &slot);
+	if (!m || bpf_xdp_load_bytes(ctx, 0, m->bytes, TEMPLATE_BYTES))
+		return XDP_ABORTED;
+	m->length = length;
+	m->port = port;
+	return XDP_TX;
+}
+
+static __always_inline int generate(struct xdp_md *ctx, __u32 lane, enum exit exit)
 {
 	__u32 zero = 0;
 	struct lane_state *l = bpf_map_lookup_elem(&lane_states, &lane);
@@ -325,7 +347,7 @@ static __always_inline int generate(struct xdp_md *ctx, __u32 lane)
 	if (s->flags & STREAM_IMIX)
 		t = &s->foreground + imix_template(f.number);
 	int shorter = (int)t->length - (int)((void *)(long)ctx->data_end - (void *)(long)ctx->data);
-	if (shorter && bpf_xdp_adjust_tail(ctx, shorter))
+	if (exit == EXIT_KERNEL && shorter && bpf_xdp_adjust_tail(ctx, shorter))
 		goto failed;
 	if (is_background)
 		background_fields(s, f.number, &f);
@@ -345,6 +367,8 @@ static __always_inline int generate(struct xdp_md *ctx, __u32 lane)
 	st->background += is_background;
 	advance(s, st);
 	__u32 port = s->direction ? 1 : 0;
+	if (exit == EXIT_USER)
+		return hand_over(ctx, lane, l, t->length, port);
 	return bpf_redirect_map(&ports, port, 0);
 failed:
 	st->failed++;
@@ -356,7 +380,7 @@ failed:
 #define GENERATOR(n)                                   \
 	SEC("xdp") int generate##n(struct xdp_md *ctx) \
 	{                                              \
-		return generate(ctx, n);               \
+		return generate(ctx, n, EXIT_KERNEL);  \
 	}
 GENERATOR(0)
 GENERATOR(1)
@@ -374,6 +398,54 @@ GENERATOR(12)
 GENERATOR(13)
 GENERATOR(14)
 GENERATOR(15)
+
+/* The next frame of the lane's burst. Returns how many the burst has left, or -1 where no frame was
+ * made: none is due, or there are no more. Verified once, not in each round of the loop below.
+ */
+__noinline int make_one(struct xdp_md *ctx, __u32 lane)
+{
+	struct lane_state *l = bpf_map_lookup_elem(&lane_states, &lane);
+	if (!l)
+		return -1;
+	if (generate(ctx, lane, EXIT_USER) == XDP_TX)
+		return l->position;
+	l->position = 0;
+	return -1;
+}
+
+/* Makes a burst, or MADE_FRAMES of it, and returns how many frames these are. The first word of
+ * what the program is run on is the number of the lane; it is long enough for every frame's
+ * headers.
+ */
+SEC("xdp") int make_burst(struct xdp_md *ctx)
+{
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	if (data + sizeof(__u32) > end)
+		return 0;
+	__u32 lane = *(__u32 *)data;
+	for (int made_now = 0; made_now < MADE_FRAMES; made_now++) {
+		int left = make_one(ctx, lane);
+		if (left < 0)
+			return made_now;
+		if (!left)
+			return made_now + 1;
+	}
+	return MADE_FRAMES;
+}
+
+/* What a driver does not take of a batch of live frames it says only here: to the tracepoint
+ * xdp_devmap_xmit(from, to, sent, drops, error).
+ */
+SEC("raw_tracepoint/xdp_devmap_xmit")
+int count_refused(struct bpf_raw_tracepoint_args *ctx)
+{
+	__u32 zero = 0;
+	struct control *c = bpf_map_lookup_elem(&control, &zero);
+	int drops = (int)ctx->args[3];
+	if (c && drops > 0 && bpf_get_current_pid_tgid() >> 32 == c->process)
+		__sync_fetch_and_add(&c->refused, drops);
+	return 0;
+}
 
 /* ---- receiving
  * --------------------------------------------------------------------------------------------------
@@ -423,7 +495,7 @@ __noinline int filler_sum(struct xdp_md *ctx, __u32 offset, __u32 bytes)
 	__s64 sum = 0;
 	if (!piece)
 		return -1;
-	for (int i = 0; i < 8 && bytes; i++) {
+	for (int i = 0; i < PIECES && bytes; i++) {
 		__u32 n = bytes < PIECE ? bytes : PIECE;
 		/* It is 1 to PIECE, said so that the verifier of Linux 6.1 sees it as well. */
 		barrier_var(n);
@@ -438,6 +510,13 @@ __noinline int filler_sum(struct xdp_md *ctx, __u32 offset, __u32 bytes)
 		bytes -= n;
 	}
 	return fold((__u32)sum);
+}
+
+/* Whether the frame has so many bytes or more, in however many buffers. */
+__noinline int has_bytes(struct xdp_md *ctx, __u32 bytes)
+{
+	__u32 linear = (void *)(long)ctx->data_end - (void *)(long)ctx->data;
+	return linear >= bytes || bpf_xdp_get_buff_len(ctx) >= bytes;
 }
 
 static __always_inline void count_in(struct histogram *h, __u64 ns)
@@ -620,7 +699,8 @@ static __always_inline int receive(struct xdp_md *ctx, __u32 direction)
 	__u64 delay = (now - sent) & 0xffffffffffffull;
 	volatile __u32 *wrong = &n->wrong;
 	*wrong = is_set((e->timeout_ns - delay) >> 63) << ERROR_LATE;
-	check_headers(&a, e, background, e->ip_bytes[template & 3], end, wrong);
+	__u16 ip_bytes = e->ip_bytes[template & 3];
+	check_headers(&a, e, background, ip_bytes, has_bytes(ctx, 14u + ip_bytes), wrong);
 	if (!reverse != !direction)
 		BAD(ERROR_DIRECTION);
 	if (a.inner && !ipv4_header_is_sound(a.inner))
@@ -677,12 +757,12 @@ static __always_inline int receive(struct xdp_md *ctx, __u32 direction)
 	return XDP_DROP;
 }
 
-SEC("xdp") int receive_right(struct xdp_md *ctx)
+SEC("xdp.frags") int receive_right(struct xdp_md *ctx)
 {
 	return receive(ctx, 0);
 }
 
-SEC("xdp") int receive_left(struct xdp_md *ctx)
+SEC("xdp.frags") int receive_left(struct xdp_md *ctx)
 {
 	return receive(ctx, 1);
 }

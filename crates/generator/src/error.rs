@@ -41,6 +41,14 @@ pub enum RigError {
         /// aya's explanation.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// The interface does not say what it is.
+    #[error("cannot read the state of {name}: {source}")]
+    Interface {
+        /// The interface.
+        name: String,
+        /// Why.
+        source: io::Error,
+    },
     /// The shared memory cannot be mapped.
     #[error("cannot map the array {map} ({bytes} bytes): {source}")]
     Map {
@@ -52,10 +60,21 @@ pub enum RigError {
         source: io::Error,
     },
     /// The kernel does not run the generator.
-    #[error(
-        "the kernel refuses to send live frames: {source}. Linux 5.18 is needed, and frames of at most about 3.4 KiB"
-    )]
+    #[error("the frames could not be sent: {source}. Live frames need Linux 5.18 and have at most 3,400 bytes")]
     Send {
+        /// Why.
+        source: io::Error,
+    },
+    /// AF_XDP does not work on a port.
+    #[error(
+        "cannot open AF_XDP on queue {queue} of {name}: {source}. Each sending core needs a queue that no other program has \
+         (ethtool -L), and frames of more than 4,096 bytes Linux 6.6"
+    )]
+    AfXdp {
+        /// The interface.
+        name: String,
+        /// Its queue.
+        queue: u32,
         /// Why.
         source: io::Error,
     },

@@ -49,6 +49,14 @@ pub struct Direction {
     pub answer: Answer,
 }
 
+impl Direction {
+    /// The longest of its frames, bytes with FCS.
+    pub(crate) fn longest_bytes(&self) -> u16 {
+        let others = self.background.iter().map(|background| &background.template).chain(self.imix.iter().flatten());
+        others.chain([&self.template]).map(|template| template.length() + 4).max().unwrap_or(0)
+    }
+}
+
 /// How the four tuple of frame k is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {

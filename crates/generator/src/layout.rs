@@ -18,6 +18,8 @@ tombolo_records::constants! {
     pub(crate) const TAGGED_MAX: usize = 65_536;
     /// Pauses of a stream that are kept one by one.
     pub(crate) const PAUSES_MAX: usize = 128;
+    /// Frames that one call makes for user space, at most; longer bursts take several calls.
+    pub(crate) const MADE_FRAMES: usize = 64;
     /// A burst later than this makes a pause.
     pub(crate) const PAUSE_NS: u64 = 1_000_000;
 
@@ -396,6 +398,16 @@ tombolo_records::records! {
         reserved: [u64; 6],
     }
 
+    /// A frame that user space sends: the program makes its headers and its tag. What follows is
+    /// filler, and already where the frame will be sent from.
+    plain pub(crate) struct Made as made {
+        bytes: [u8; TEMPLATE_BYTES],
+        /// Of the frame, without FCS.
+        length: u32,
+        /// The port that it leaves through: 0 the left one.
+        port: u32,
+    }
+
     plain pub(crate) struct Expectation as expectation {
         active: u8,
         kind: u8,
@@ -520,7 +532,12 @@ tombolo_records::records! {
     plain pub(crate) struct Control as control {
         stop: u32,
         cpus: u32,
-        reserved: [u64; 7],
+        /// The tester's process.
+        process: u32,
+        reserved: u32,
+        /// Live frames of this run that a port's driver did not take.
+        refused: u64,
+        reserved2: [u64; 5],
     }
 }
 

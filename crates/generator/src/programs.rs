@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 
 use aya::Ebpf;
 use aya::maps::{DevMap, Map, MapData};
-use aya::programs::{Xdp, xdp::XdpMode};
+use aya::programs::{RawTracePoint, Xdp, xdp::XdpMode};
 
 use crate::error::{RigError, load_error};
 use crate::mapped::Mapped;
@@ -26,8 +26,18 @@ pub(crate) fn loaded<'a>(programs: &'a mut Ebpf, name: &str) -> Result<&'a mut X
     Ok(program)
 }
 
-/// Attaches a receiver to the port and enters the port into the device map.
-pub(crate) fn connect(programs: &mut Ebpf, port: &Port, index: u32, receiver: &str) -> Result<(), RigError> {
+/// Has what drivers do not take of live frames counted.
+pub(crate) fn count_refused(programs: &mut Ebpf) -> Result<(), RigError> {
+    let missing = || RigError::Unfit("the BPF object has no count_refused".to_owned());
+    let program = programs.program_mut("count_refused").ok_or_else(missing)?;
+    let program: &mut RawTracePoint = program.try_into().map_err(load_error)?;
+    program.load().map_err(load_error)?;
+    program.attach("xdp_devmap_xmit").map(drop).map_err(load_error)
+}
+
+/// Attaches a receiver to the port and enters the port into the device map; returns whether the
+/// driver itself runs the receiver (native XDP).
+pub(crate) fn connect(programs: &mut Ebpf, port: &Port, index: u32, receiver: &str) -> Result<bool, RigError> {
     let namespace = port.namespace.as_ref();
     let work = || connect_here(programs, port, index, receiver);
     in_namespace(namespace, work).map_err(|source| RigError::Namespace {
@@ -36,19 +46,21 @@ pub(crate) fn connect(programs: &mut Ebpf, port: &Port, index: u32, receiver: &s
     })?
 }
 
-fn connect_here(programs: &mut Ebpf, port: &Port, index: u32, receiver: &str) -> Result<(), RigError> {
+fn connect_here(programs: &mut Ebpf, port: &Port, index: u32, receiver: &str) -> Result<bool, RigError> {
     let missing = |_| RigError::NoInterface { name: port.name.clone(), namespace: port.namespace.clone() };
     let interface = nix::net::if_::if_nametoindex(port.name.as_str()).map_err(missing)?;
     let program = xdp(programs, receiver)?;
     program.load().map_err(load_error)?;
-    if program.attach_to_if_index(interface, XdpMode::Driver).is_err() {
+    let is_native = program.attach_to_if_index(interface, XdpMode::Driver).is_ok();
+    if !is_native {
         program
             .attach_to_if_index(interface, XdpMode::Skb)
             .map_err(|source| RigError::Attach { name: port.name.clone(), source: Box::new(source) })?;
     }
     let map = programs.map_mut("ports").ok_or_else(|| RigError::Unfit("the BPF object has no ports".to_owned()))?;
     let mut ports: DevMap<&mut MapData> = map.try_into().map_err(load_error)?;
-    ports.set(index, interface, None, 0).map_err(load_error)
+    ports.set(index, interface, None, 0).map_err(load_error)?;
+    Ok(is_native)
 }
 
 pub(crate) fn map<T: Plain>(programs: &Ebpf, name: &'static str, len: usize) -> Result<Mapped<T>, RigError> {

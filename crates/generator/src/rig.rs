@@ -13,25 +13,26 @@ use crate::bitmap::{Bitmap, lane_words, words_of};
 use crate::capacity::{Capacity, check_direction};
 use crate::error::{RigError, load_error};
 use crate::exchange::{Direction, Exchange, Timing};
+use crate::exits::{Exits, PortXdp};
 use crate::frame::Template;
 use crate::layout::{
-    Arrived, Control, Counters, Endpoint, Expectation, Histogram, LANES, LaneState, PAUSES_MAX, Pause, RECENT, Record,
-    STREAMS, Stream, StreamState, TAGGED_MAX,
+    Arrived, Control, Counters, Endpoint, Expectation, Histogram, LANES, LaneState, MADE_FRAMES, PAUSES_MAX, Pause,
+    RECENT, Record, STREAMS, Stream, StreamState, TAGGED_MAX,
 };
 use crate::mapped::Mapped;
-use crate::means::Means;
+use crate::means::{Means, Sending};
 use crate::outcome::{Arrivals, Delays, DirectionOutcome, Outcome, merge_states};
-use crate::packet_socket::PacketSocket;
 use crate::port::Port;
-use crate::programs::{connect, loaded, map, possible_cpus};
+use crate::programs::{connect, count_refused, loaded, map, possible_cpus};
 use crate::realtime::{Overseer, Unlimited};
-use crate::sender::{Assignment, Exit, Sender, SocketExit, install_wake_signal, monotonic_ns};
+use crate::sender::{Assignment, Exit, Sender, install_wake_signal, monotonic_ns};
 use crate::streams::{StreamPlace, expectation, stream};
 use crate::test_run::run_live;
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/generator.bpf.o"));
 
 const REVERSE: usize = 1;
+const FCS: u16 = 4;
 /// The page pools of the sending threads are built in this time.
 const LEAD: Duration = Duration::from_millis(120);
 /// The program waits at least this long before it gives an idle call back, on any machine.
@@ -43,8 +44,7 @@ const GRACE: Duration = Duration::from_millis(30);
 pub struct Rig {
     programs: Ebpf,
     capacity: Capacity,
-    means: Means,
-    ports: [Port; 2],
+    exits: Exits,
     cpus: usize,
     trial: u8,
     control: Mapped<Control>,
@@ -106,23 +106,28 @@ impl Rig {
             bitmap: map(&programs, "bitmap", 2 * words)?,
             records: map(&programs, "records", records)?,
             timed: map(&programs, "timed", 2 * TAGGED_MAX)?,
-            programs: {
-                connect(&mut programs, left, 0, "receive_left")?;
-                connect(&mut programs, right, 1, "receive_right")?;
-                programs
+            exits: {
+                let native = [
+                    connect(&mut programs, left, 0, "receive_left")?,
+                    connect(&mut programs, right, 1, "receive_right")?,
+                ];
+                let made = map(&programs, "made", LANES * MADE_FRAMES)?;
+                Exits::new([left.clone(), right.clone()], native, made)?
             },
+            programs,
             capacity,
-            means: Means::LiveFrames,
-            ports: [left.clone(), right.clone()],
             cpus,
             trial: 0,
             unlimited: Unlimited::begin(),
         };
-        rig.control.set(0, Control { stop: 0, cpus: u32::try_from(cpus).unwrap_or(1), reserved: [0; 7] });
+        let (cpus, process) = (u32::try_from(cpus).unwrap_or(1), std::process::id());
+        rig.control.set(0, Control { cpus, process, ..Control::default() });
         rig.set_endpoints(&[Endpoint::default()], &[Endpoint::default()])?;
-        if !rig.has_live_frames()? {
-            rig.means = Means::PacketSockets;
+        rig.exits.kernel_has_live_frames = rig.has_live_frames()?;
+        if !rig.exits.port_xdp.iter().all(|port| port.interface.is_virtual_cable()) {
+            count_refused(&mut rig.programs)?;
         }
+        rig.prepare(64)?;
         Ok(rig)
     }
 
@@ -134,14 +139,35 @@ impl Rig {
         self.unlimited.as_ref().map(|unlimited| unlimited.in_words()).map_err(String::as_str)
     }
 
-    /// How frames leave: live frames, where the kernel has them, unless something else was set.
-    pub fn means(&self) -> Means {
-        self.means
+    /// How the frames of the last run left, or those of the next one will.
+    pub fn sending(&self) -> Sending {
+        self.exits.sending
     }
 
-    /// Chooses how frames leave.
+    /// Chooses how frames leave. Without it, those of a length that live frames can have leave so
+    /// where the kernel and both ports take them, all others by AF_XDP, and where that does not work
+    /// by packet sockets.
     pub fn set_means(&mut self, means: Means) {
-        self.means = means;
+        self.exits.asked = Some(means);
+    }
+
+    /// Gets ready for frames of up to so many bytes, with FCS, and says how they will leave.
+    ///
+    /// # Errors
+    /// If they are too long for the ports, or for the means that were chosen.
+    pub fn prepare(&mut self, frame_bytes: u16) -> Result<Sending, RigError> {
+        self.exits.prepare(frame_bytes)
+    }
+
+    /// How the two ports, left and right, run XDP.
+    pub fn port_xdp(&self) -> &[PortXdp; 2] {
+        &self.exits.port_xdp
+    }
+
+    /// Frames of the last run that a port's driver did not take from the kernel. A veth does not take
+    /// what its other end has no room for.
+    pub fn refused(&self) -> u64 {
+        self.control.get(0).refused + self.exits.refused()
     }
 
     /// Asks the kernel for a run without frames. Without live frames it refuses the flag.
@@ -199,6 +225,8 @@ impl Rig {
         self.unlimited = Unlimited::begin();
         let directions = [exchange.forward.as_ref(), exchange.reverse.as_ref()];
         self.check(&directions)?;
+        let longest = directions.iter().flatten().map(|direction| direction.longest_bytes()).max();
+        self.prepare(longest.unwrap_or(0).max(64))?;
         self.reset(&directions);
         let start_ns = monotonic_ns() + u64::try_from(LEAD.as_nanos()).unwrap_or(0);
         for (index, direction) in directions.iter().enumerate() {
@@ -243,7 +271,7 @@ impl Rig {
     }
 
     fn reset(&mut self, directions: &[Option<&Direction>; 2]) {
-        self.control.set(0, Control { stop: 0, ..self.control.get(0) });
+        self.control.set(0, Control { stop: 0, refused: 0, ..self.control.get(0) });
         self.counters.clear(0, self.counters.len());
         self.delays.clear(0, self.delays.len());
         self.variations.clear(0, self.variations.len());
@@ -272,8 +300,12 @@ impl Rig {
         directions: &[Option<&Direction>; 2],
         start_ns: u64,
     ) -> Result<Assignment, RigError> {
-        let exit = self.exit(directions)?;
-        let program = loaded(&mut self.programs, &format!("generate{lane}"))?;
+        let exit = self.exits.open(lane, directions)?;
+        let name = match exit {
+            Exit::Kernel => format!("generate{lane}"),
+            Exit::UserSpace(_) => "make_burst".to_owned(),
+        };
+        let program = loaded(&mut self.programs, &name)?;
         let program = program.fd().map_err(load_error)?.as_fd().try_clone_to_owned().map_err(load_error)?;
         let both = directions.iter().all(|d| d.is_some_and(|d| d.cores.contains(&core)));
         let (mut frames, mut waiting, mut length, mut burst) = (0u64, 0, 0, 1);
@@ -297,10 +329,7 @@ impl Rig {
             frames += u64::from(stream.frames);
             burst = stream.burst;
             waiting = waiting.max(direction.pace.duration_ns(direction.frames));
-            length = length.max(direction.template.length());
-            length = length.max(direction.background.map_or(0, |b| b.template.length()));
-            length = length
-                .max(direction.imix.map_or(0, |others| others.map(|t| t.length()).into_iter().max().unwrap_or(0)));
+            length = length.max(direction.longest_bytes() - FCS);
         }
         self.lanes.set(lane, LaneState { burst, ..LaneState::default() });
         waiting += u64::try_from(LEAD.as_nanos()).unwrap_or(0);
@@ -308,19 +337,6 @@ impl Rig {
         let calls = frames + 2 * u64::from(burst) + waiting / IDLE_CALL_NS * u64::from(burst);
         let calls = u32::try_from(calls).unwrap_or(u32::MAX);
         Ok(Assignment { program, core, page: Template::page(length), burst, calls, exit })
-    }
-
-    /// How the frames of the two directions reach their ports.
-    fn exit(&self, directions: &[Option<&Direction>; 2]) -> Result<Exit, RigError> {
-        if self.means == Means::LiveFrames {
-            return Ok(Exit::Kernel);
-        }
-        let exits = directions.iter().zip(&self.ports).filter_map(|(direction, port)| {
-            let header = direction.as_ref()?.template.ends.header();
-            let socket = PacketSocket::open(port).map_err(|source| RigError::Send { source });
-            Some(socket.map(|socket| SocketExit { header, socket }))
-        });
-        exits.collect::<Result<_, _>>().map(Exit::Sockets)
     }
 
     fn send_all(

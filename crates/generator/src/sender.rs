@@ -4,8 +4,9 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::sched::{CpuSet, sched_setaffinity};
@@ -14,14 +15,16 @@ use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signa
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 
+use crate::af_xdp::AfXdp;
+use crate::frame::Template;
+use crate::layout::{MADE_FRAMES, Made, TEMPLATE_BYTES};
+use crate::mapped::Mapped;
 use crate::packet_socket::PacketSocket;
 use crate::realtime::become_realtime;
 use crate::test_run::{run_live, run_once};
 
-/// From include/uapi/linux/bpf.h.
-const XDP_REDIRECT: u32 = 4;
-/// Longest frame: a page less the headroom and tailroom of XDP.
-const LONGEST_FRAME: usize = 3520;
+/// A port that takes nothing for so long has stopped.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Nanoseconds of CLOCK_MONOTONIC, the clock of the programs' time stamps.
 pub fn monotonic_ns() -> u64 {
@@ -44,14 +47,58 @@ pub(crate) struct Assignment {
 pub(crate) enum Exit {
     /// The kernel redirects them: live frames.
     Kernel,
-    /// They come back from the kernel one by one and are sent through packet sockets.
-    Sockets(Vec<SocketExit>),
+    /// They are made a burst at a time, and sent from here.
+    UserSpace(UserExit),
 }
 
-/// A port's packet socket, and the link-layer header of the frames that leave through it.
-pub(crate) struct SocketExit {
-    pub(crate) header: [u8; 12],
-    pub(crate) socket: PacketSocket,
+/// What a sending thread needs to send frames by itself.
+pub(crate) struct UserExit {
+    pub(crate) lane: usize,
+    /// Where the program leaves them.
+    pub(crate) made: Arc<Mapped<Made>>,
+    /// By port; nothing where no direction leaves.
+    pub(crate) doors: [Option<Arc<Mutex<Door>>>; 2],
+}
+
+/// How frames leave through one port, for one thread.
+pub(crate) enum Door {
+    AfXdp(Box<AfXdp>),
+    /// The frame is filler, apart from what the program makes.
+    Packet {
+        socket: PacketSocket,
+        frame: Vec<u8>,
+    },
+}
+
+impl Door {
+    /// Sends the frame, with the next [`flush`](Door::flush) at the latest.
+    fn put(&mut self, made: &Made) -> io::Result<()> {
+        match self {
+            Door::AfXdp(socket) => socket.put(made),
+            Door::Packet { socket, frame } => {
+                frame[..TEMPLATE_BYTES].copy_from_slice(&made.bytes);
+                let frame = &frame[..(made.length as usize).min(frame.len())];
+                // Full queues are waited for: the program has counted the frame as sent.
+                let since = Instant::now();
+                while !socket.send(frame)? {
+                    if since.elapsed() > PATIENCE {
+                        return Err(io::Error::new(
+                            io::ErrorKind::TimedOut,
+                            "the port has taken no frame for a second",
+                        ));
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Door::AfXdp(socket) => socket.flush(),
+            Door::Packet { .. } => Ok(()),
+        }
+    }
 }
 
 extern "C" fn wake(_: libc::c_int) {}
@@ -72,8 +119,8 @@ pub(crate) fn send(assignment: &Assignment, finished: &(dyn Fn() -> bool + Sync)
     let mut only_wake = SigSet::all();
     only_wake.remove(Signal::SIGURG);
     pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&only_wake), None)?;
-    if let Exit::Sockets(exits) = &assignment.exit {
-        return send_through_sockets(assignment, exits, finished);
+    if let Exit::UserSpace(exit) = &assignment.exit {
+        return send_from_user_space(assignment, exit, finished);
     }
     while !finished() {
         match run_live(assignment.program.as_fd(), &assignment.page, assignment.calls, assignment.burst) {
@@ -84,26 +131,33 @@ pub(crate) fn send(assignment: &Assignment, finished: &(dyn Fn() -> bool + Sync)
     Ok(())
 }
 
-/// The same without live frames: the program makes one frame a call, as it would for the kernel,
-/// and it is sent from here.
-fn send_through_sockets(
+/// The same without live frames: the program makes a burst a call, as it would for the kernel, and
+/// the frames are sent from here.
+fn send_from_user_space(
     assignment: &Assignment,
-    exits: &[SocketExit],
+    exit: &UserExit,
     finished: &(dyn Fn() -> bool + Sync),
 ) -> io::Result<()> {
-    let mut made = [0; LONGEST_FRAME];
+    let mut doors = exit.doors.each_ref().map(|door| door.as_ref().map(locked));
+    let mut order = Template::page(u16::try_from(TEMPLATE_BYTES).unwrap_or(u16::MAX));
+    order[..4].copy_from_slice(&u32::try_from(exit.lane).unwrap_or(u32::MAX).to_ne_bytes());
     while !finished() {
-        let (answer, length) = run_once(assignment.program.as_fd(), &assignment.page, &mut made)?;
-        if answer != XDP_REDIRECT {
-            continue;
+        let count = run_once(assignment.program.as_fd(), &order)? as usize;
+        for place in 0..count.min(MADE_FRAMES) {
+            let made = exit.made.get(exit.lane * MADE_FRAMES + place);
+            if let Some(Some(door)) = doors.get_mut(made.port as usize) {
+                door.put(&made)?;
+            }
         }
-        let frame = &made[..length];
-        // Full queues are waited for: the program has counted the frame as sent.
-        if let Some(exit) = exits.iter().find(|exit| frame.starts_with(&exit.header)) {
-            while !exit.socket.send(frame)? && !finished() {}
+        if count > 0 {
+            doors.iter_mut().flatten().try_for_each(|door| door.flush())?;
         }
     }
     Ok(())
+}
+
+fn locked(door: &Arc<Mutex<Door>>) -> MutexGuard<'_, Door> {
+    door.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Binds a thread to cores; 0 is the calling thread.

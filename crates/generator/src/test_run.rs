@@ -1,5 +1,5 @@
-//! `BPF_PROG_TEST_RUN`: with live frames (Linux 5.18), and once with the frame handed back (Linux
-//! 4.12). aya offers neither for XDP programs that are given a frame.
+//! `BPF_PROG_TEST_RUN`: with live frames (Linux 5.18), and once without (Linux 4.12). aya offers
+//! neither for XDP programs that are given a frame.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -51,27 +51,21 @@ pub(crate) fn run_live(program: BorrowedFd<'_>, frame: &[u8], repeat: u32, batch
     unsafe { test_run(attr) }.map(drop)
 }
 
-/// Runs the XDP program once on a copy of `frame`, and leaves in `made` the frame that it made of
-/// it. Gives the program's answer (`XDP_REDIRECT` and so on) and the frame's length.
+/// Runs the XDP program once on a copy of `frame`, and gives its answer.
 ///
 /// # Errors
-/// `EINVAL` for a frame longer than a page allows, `ENOSPC` where `made` is too short, `EPERM`
-/// without `CAP_BPF`.
-pub(crate) fn run_once(program: BorrowedFd<'_>, frame: &[u8], made: &mut [u8]) -> io::Result<(u32, usize)> {
-    let length = |bytes: usize| u32::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput);
+/// `EPERM` without `CAP_BPF`.
+pub(crate) fn run_once(program: BorrowedFd<'_>, frame: &[u8]) -> io::Result<u32> {
     let attr = TestRunAttr {
         prog_fd: program.as_raw_fd().cast_unsigned(),
-        data_size_in: length(frame.len())?,
+        data_size_in: u32::try_from(frame.len()).map_err(|_| io::ErrorKind::InvalidInput)?,
         data_in: frame.as_ptr() as u64,
-        data_size_out: length(made.len())?,
-        data_out: made.as_mut_ptr() as u64,
+        // More than one would have the kernel rewrite its dispatcher of XDP programs each time.
         repeat: 1,
         ..TestRunAttr::default()
     };
-    // SAFETY: both buffers outlive the call; the kernel writes at most `data_size_out` bytes to the
-    // second.
-    let attr = unsafe { test_run(attr) }?;
-    Ok((attr.retval, (attr.data_size_out as usize).min(made.len())))
+    // SAFETY: the frame outlives the call; the kernel only reads it.
+    Ok(unsafe { test_run(attr) }?.retval)
 }
 
 /// The system call.

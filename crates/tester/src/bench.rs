@@ -1,15 +1,13 @@
 //! One gateway on the bench: the rig around it, and the steps that all procedures are made of.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use tombolo_generator::{
     Answer, Background, Capacity, CoreCounters, CoreWatch, Direction, DirectionOutcome, Ends, Exchange, FrameKind,
-    LinkRule, Order, Pace, Port, PortRule, Rig, RigError, SourceRule, Template, Timed, Timing, Transport,
-    port_counters,
+    LinkRule, Order, Pace, Port, PortRule, Rig, RigError, Sending, SourceRule, Template, Timed, Timing, Transport,
 };
 
 pub use tombolo_generator::Means;
@@ -17,6 +15,7 @@ pub use tombolo_generator::Means;
 use crate::effort::{Effort, age_at_the_end};
 use crate::gateway::{Gateway, GatewayError, TestFrames};
 use crate::headers::{Headers, Hops};
+use crate::ports::{self, PortDrops, PortRecord};
 use crate::processors::Work;
 use crate::scale::Scale;
 use crate::search::{Attempt, Found, Search, Searching, Verdict};
@@ -159,6 +158,8 @@ pub struct Bench {
     /// A search of rates ends where this part of the highest rate does not pass.
     pub lowest_rate_part: u64,
     rig: Rig,
+    /// Ports whose drops are the tester's own.
+    own_ports: Vec<Port>,
     ends: (Ends, Ends),
     payload: u16,
     /// Payloads of the frames of middle length and of the longest, where frames have three lengths.
@@ -262,6 +263,11 @@ impl Bench {
             frame_bytes,
             hop_limit: HOP_LIMIT,
         };
+        let longest = imix.into_iter().flatten().chain([template.frame_bytes]).max().unwrap_or(0);
+        let payload = Template { frame_bytes: longest, ..template }.payload_bytes();
+        let there = Template::carrying(payload, test_frames.right, ends.1, HOP_LIMIT).frame_bytes;
+        rig.prepare(longest.max(there))?;
+        let own_ports = ports::with_drops_of_their_own(&[left.clone(), right.clone()], rig.port_xdp());
         Ok(Bench {
             gateway,
             effort,
@@ -274,6 +280,7 @@ impl Bench {
             beginning_seconds: 0.0,
             lowest_rate_part: LOWEST_RATE_PART,
             rig,
+            own_ports,
             ends,
             payload: template.payload_bytes(),
             imix: imix.map(|lengths| lengths.map(|bytes| Template { frame_bytes: bytes, ..template }.payload_bytes())),
@@ -299,6 +306,18 @@ impl Bench {
             seed: 1,
             test_frames,
         })
+    }
+
+    /// How frames leave.
+    pub fn sending(&self) -> Sending {
+        self.rig.sending()
+    }
+
+    /// The tester's ports, left and right.
+    pub fn ports(&self) -> [PortRecord; 2] {
+        let (left, right) = self.gateway.ports();
+        let [left_xdp, right_xdp] = self.rig.port_xdp();
+        [PortRecord::of(&left, left_xdp), PortRecord::of(&right, right_xdp)]
     }
 
     /// What the tester allocated for it.
@@ -562,7 +581,7 @@ impl Bench {
             drain: self.effort.drain(),
             always_drain: self.effort.always_drain,
         };
-        let before = self.port_drops();
+        let before = PortDrops::now(&self.own_ports);
         let mut status = Status {
             gateway: self.gateway.name(),
             purpose: plan.purpose,
@@ -592,12 +611,14 @@ impl Bench {
         if !go_on || outcome.stopped || !observer.tick(&status) {
             return Err(BenchError::Interrupted);
         }
-        let drops = self.port_drops().saturating_sub(before);
+        let drops = PortDrops::now(&self.own_ports).since(before);
+        let drops = if self.own_ports.is_empty() { drops } else { drops.corrected(&outcome, self.rig.refused()) };
         let since = |before: u64| Some(self.gateway.worked_ns()?.saturating_sub(before) as f64 / 1e9);
         let surroundings = Surroundings {
             worked_s: worked_before.and_then(since),
             core_work: counters.and_then(CoreCounters::end),
-            port_drops: drops,
+            receive_drops: drops.receive,
+            transmit_drops: drops.transmit,
             tolerated_loss: plan.tolerated_loss,
             sharing: self.placement.sharing,
             // With two rates it is not known which frames were due meanwhile.
@@ -624,16 +645,6 @@ impl Bench {
             timed: plan.timed.map(|timed| Timed { from: timed.from.saturating_add(frames), ..timed }),
             ..*plan
         }
-    }
-
-    /// Frames that the tester's own NICs dropped on arrival. A veth counts there what its peer
-    /// could not take, which is the gateway's business, so virtual ports do not count.
-    fn port_drops(&self) -> u64 {
-        let (left, right) = self.gateway.ports();
-        let physical = |port: &&Port| Path::new("/sys/class/net").join(&port.name).join("device").exists();
-        let here = [left, right];
-        let ports = here.iter().filter(|port| port.namespace.is_none()).filter(physical);
-        ports.filter_map(|port| port_counters(port).ok()).map(|c| c.receive_drops).sum()
     }
 
     fn direction(&self, plan: &TrialPlan, reverse: bool) -> Direction {

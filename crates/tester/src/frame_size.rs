@@ -12,13 +12,13 @@ use tombolo_generator::FrameKind;
 
 /// Lengths of RFC 2544 section 9.1, bytes with FCS.
 const RFC_2544: [u16; 7] = [64, 128, 256, 512, 1024, 1280, 1518];
-/// Lengths of RFC 8219 section 4.1 that a live frame, one page, can have.
-const RFC_8219: [u16; 10] = [64, 128, 256, 512, 768, 1024, 1280, 1518, 1522, 2048];
+/// Lengths of RFC 8219 section 4.1. Those of more than a page leave by AF_XDP or packet sockets.
+const RFC_8219: [u16; 13] = [64, 128, 256, 512, 768, 1024, 1280, 1518, 1522, 2048, 4096, 8192, 9216];
 /// Of the simple IMIX.
 const MIDDLE: u16 = 570;
 const LONGEST: u16 = 1518;
-/// A live frame is one page.
-pub const LONGEST_FRAME: u16 = 3400;
+/// The longest of RFC 8219 section 4.1.
+pub const LONGEST_FRAME: u16 = 9216;
 
 /// The lengths of the frames of a series, on the left side of its first gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,8 +104,9 @@ mod tests {
         let list = FrameSize::list("64,rfc2544,imix,64").unwrap();
         assert_eq!(list.len(), 8);
         assert_eq!((list[0], list[7]), (FrameSize::Bytes(64), FrameSize::Imix));
-        assert_eq!(FrameSize::list("rfc8219").unwrap().len(), 10);
-        for refused in ["", "63", "9216", "jumbo", "64,,128"] {
+        assert_eq!(FrameSize::list("rfc8219").unwrap().len(), 13);
+        assert_eq!(FrameSize::list("9216"), Ok(vec![FrameSize::Bytes(9216)]));
+        for refused in ["", "63", "9217", "jumbo", "64,,128"] {
             assert!(FrameSize::list(refused).unwrap_err().contains("rfc8219"), "{refused}");
         }
     }

@@ -27,6 +27,7 @@ pub mod iperf3;
 pub mod isolation;
 pub mod machine;
 pub mod matrix;
+pub mod ports;
 pub mod preset;
 pub mod procedure;
 pub mod processors;

@@ -1,6 +1,7 @@
-//! The tester against itself, over a veth pair without a gateway: how fast it makes and checks
-//! frames on this machine, and how exactly it paces them. Every result carries it; a result near
-//! the tester's own limit says more about the tester.
+//! The tester against itself, without a gateway: how fast it makes and checks frames on this machine,
+//! and how exactly it paces them. Over a veth pair, or over two ports of the machine with a cable
+//! between them. Every result carries it; a result near the tester's own limit says more about the
+//! tester.
 
 use std::time::Duration;
 
@@ -14,12 +15,16 @@ use tombolo_lab::{Lab, LabError, Topology, topology::End, topology::Link};
 use crate::bench::BenchError;
 use crate::gateway::between_ports::placement::{napi_threads, processor_ns, spread};
 use crate::gateway::{Addresses, Flows, GatewayError, Technology, TestFrames};
+use crate::ports::PortRecord;
 
 /// Rate of the pacing test, frames a second.
 const PACED_RATE: u64 = 100_000;
 /// A rate at which frames come in bursts, as they do through a gateway, and none waits long.
 const RECEIVED_RATE: u64 = 500_000;
 const RECEIVED_FRAMES: u32 = 200_000;
+/// Ethernet header and FCS.
+const ETHERNET_BYTES: u16 = 18;
+const USUAL_MTU: u32 = 1500;
 
 /// What the tester can do here.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -50,26 +55,44 @@ pub struct SelfTest {
     pub longest_pause_us: f64,
     /// What was done about the kernel's limit for real-time threads, or why it is in force.
     pub realtime_limit: String,
+    /// The two ports, where they are the machine's own; none where they are a veth pair.
+    pub ports: Vec<PortRecord>,
+    /// Frames of all runs that the ports' drivers did not take.
+    pub refused: u64,
 }
 
-/// Runs it for frames of this kind and length, sent from this core by these means (the kernel's
-/// best where absent); what the receiver costs is measured on the gateway's core.
+/// What is tried.
+#[derive(Clone, Debug)]
+pub struct SelfTestPlan {
+    /// Kind of the frames.
+    pub kind: FrameKind,
+    /// Their length, bytes with FCS.
+    pub frame_bytes: u16,
+    /// The core that sends.
+    pub core: usize,
+    /// The gateway's, on which it is measured what the receiver costs.
+    pub gateway_core: Option<usize>,
+    /// How frames leave; as their length and the ports want where absent.
+    pub means: Option<Means>,
+    /// Ports of the machine with a cable between them, in place of a veth pair.
+    pub between: Option<(Port, Port)>,
+}
+
+/// Runs it.
 ///
 /// # Errors
 /// If labs or BPF programs do not work here.
-pub fn run(
-    kind: FrameKind,
-    frame_bytes: u16,
-    core: usize,
-    gateway_core: Option<usize>,
-    means: Option<Means>,
-) -> Result<SelfTest, BenchError> {
-    let lab = wire()?;
-    let (left, right) = (port(&lab, "left")?, port(&lab, "right")?);
+pub fn run(plan: &SelfTestPlan) -> Result<SelfTest, BenchError> {
+    let SelfTestPlan { kind, frame_bytes, core, gateway_core, means, .. } = *plan;
+    let lab = if plan.between.is_none() { Some(wire(frame_bytes)?) } else { None };
+    let (left, right) = match (&plan.between, &lab) {
+        (Some((left, right)), _) => (left.clone(), right.clone()),
+        (None, Some(lab)) => (port(lab, "left")?, port(lab, "right")?),
+        (None, None) => return Err(BenchError::Interrupted),
+    };
     let capacity = Capacity { frames: 1 << 22, records: 1, a_hosts: 1, b_hosts: 1 };
     let mut rig = Rig::open(&left, &right, capacity)?;
     means.into_iter().for_each(|means| rig.set_means(means));
-    let generator = rig.means().name();
     let realtime_limit = match rig.realtime_limit() {
         Ok(words) => words.to_owned(),
         Err(why) => format!("real-time threads are stopped for 50 ms of each second: {why}"),
@@ -87,6 +110,7 @@ pub fn run(
         frame_bytes: frame_bytes.max(kind.shortest()),
         hop_limit: 10,
     };
+    let mut refused = 0;
     let mut play = |rate: u64, frames: u32| -> Result<DirectionOutcome, BenchError> {
         let direction = Direction {
             template,
@@ -121,14 +145,20 @@ pub fn run(
         if outcome.stopped {
             return Err(BenchError::Interrupted);
         }
-        outcome.forward.ok_or(BenchError::Interrupted)
+        let mut forward = outcome.forward.ok_or(BenchError::Interrupted)?;
+        // A veth does not take what its other end has no room for: those are lost, not unsent.
+        if plan.between.is_some() {
+            forward.departures.sent -= rig.refused().min(forward.departures.sent);
+            refused += rig.refused();
+        }
+        Ok(forward)
     };
     // The best of three: a pause of the machine lowers a rate, nothing raises it.
     let bursts = [play(0, 1_000_000)?, play(0, 1_000_000)?, play(0, 1_000_000)?];
     let paced = [play(PACED_RATE, 30_000)?, play(PACED_RATE, 30_000)?, play(PACED_RATE, 30_000)?];
-    let receiver_ns = match gateway_core.filter(|other| *other != core) {
-        Some(other) => receiver_cost(&lab, other, &mut || play(RECEIVED_RATE, RECEIVED_FRAMES))?,
-        None => None,
+    let receiver_ns = match (gateway_core.filter(|other| *other != core), &lab) {
+        (Some(other), Some(lab)) => receiver_cost(lab, other, &mut || play(RECEIVED_RATE, RECEIVED_FRAMES))?,
+        _ => None,
     };
     let fastest = bursts.iter().map(|o| o.departures.rate()).fold(0.0, f64::max);
     let error = |o: &DirectionOutcome| (o.departures.rate() / PACED_RATE as f64 - 1.0).abs() * 100.0;
@@ -141,8 +171,12 @@ pub fn run(
     let pause = all.clone().map(|o| o.departures.late_max_ns).max().unwrap_or(0);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate, far below 2^64")]
     let highest_rate = fastest as u64;
+    let ports = || {
+        let [left_xdp, right_xdp] = rig.port_xdp();
+        vec![PortRecord::of(&left, left_xdp), PortRecord::of(&right, right_xdp)]
+    };
     Ok(SelfTest {
-        generator,
+        generator: rig.sending().name(),
         frame_bytes: template.frame_bytes,
         core,
         highest_rate,
@@ -154,6 +188,8 @@ pub fn run(
         receiver_ns,
         longest_pause_us: pause as f64 / 1000.0,
         realtime_limit,
+        ports: if plan.between.is_some() { ports() } else { Vec::new() },
+        refused,
     })
 }
 
@@ -185,11 +221,13 @@ fn lab_error(source: LabError) -> GatewayError {
     GatewayError::Lab { gateway: "self-test".to_owned(), source }
 }
 
-/// Two nodes and a cable.
-fn wire() -> Result<Lab, BenchError> {
+/// Two nodes and a cable that takes frames of so many bytes.
+fn wire(frame_bytes: u16) -> Result<Lab, BenchError> {
     let mut topology = Topology::chain("wire", &["left", "right"]);
     let end = |node: &str| End { node: node.to_owned(), interface: "wire0".to_owned(), addresses: Vec::new() };
-    topology.links = vec![Link::new(end("left"), end("right"))];
+    let mtu = u32::from(frame_bytes.saturating_sub(ETHERNET_BYTES));
+    let link = Link { mtu: (mtu > USUAL_MTU).then_some(mtu), ..Link::new(end("left"), end("right")) };
+    topology.links = vec![link];
     Lab::create(&topology).map_err(|source| lab_error(source).into())
 }
 

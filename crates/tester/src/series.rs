@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
-use tombolo_generator::{Background, Ends, FrameKind, Means, Template, Transport};
+use tombolo_generator::{Background, Ends, FrameKind, Interface, Means, Port, Template, Transport};
 
 use crate::bench::{Bench, BenchError, BenchPlan, Mix, Observer, Placement, Status};
 use crate::effort::Effort;
@@ -24,11 +24,12 @@ use crate::gateway::between_ports::{external::External, laboratory::Laboratory, 
 use crate::gateway::{Addresses, Flows, Gateway, MapRule, Spec, Technology, TestFrames};
 use crate::isolation::{self, Isolation};
 use crate::machine::{self, Machine};
+use crate::ports::{PortRecord, hardware_timestamps};
 use crate::procedure::{self, Known, Measured, packet::Procedure};
 use crate::readings::{GatewaySummary, Reading, Readings, summarise};
 use crate::results::ResultFile;
 use crate::scale::Scale;
-use crate::selftest::{self, SelfTest};
+use crate::selftest::{self, SelfTest, SelfTestPlan};
 use crate::trial::{Directions, Sharing, Tally, TrialRecord};
 
 /// Version of the lines' form.
@@ -109,6 +110,8 @@ pub struct SeriesResult {
     pub placement: Vec<(String, Placement)>,
     /// What gateways do to the headers of every frame that they should not.
     pub deviations: Vec<(String, String)>,
+    /// The tester's ports to each gateway, and how frames leave there.
+    pub ports: Vec<(String, [PortRecord; 2], &'static str)>,
 }
 
 pub(crate) struct Station {
@@ -241,7 +244,9 @@ impl SeriesPlan {
         let said =
             |s: &Station| s.bench.deviations.iter().map(|said| (s.name.clone(), said.clone())).collect::<Vec<_>>();
         let deviations = stations.iter().flat_map(said).collect();
-        Ok(SeriesResult { summaries, self_test, failures, tallies, placement, deviations })
+        let ports = |s: &Station| (s.name.clone(), s.bench.ports(), s.bench.sending().name());
+        let ports = stations.iter().map(ports).collect();
+        Ok(SeriesResult { summaries, self_test, failures, tallies, placement, deviations, ports })
     }
 
     /// Keeps everybody else away, where that was asked for.
@@ -332,9 +337,34 @@ impl SeriesPlan {
     fn begin(&self, results: &mut ResultFile, cores: (&[usize], &[usize])) -> Result<SelfTest, BenchError> {
         let first = self.technology_of(&self.gateways[0]);
         let (frame_bytes, _) = self.frame_bytes_of(first);
-        let self_test = selftest::run(first.kinds().0, frame_bytes, cores.0[0], cores.1.first().copied(), self.means)?;
+        let self_test = selftest::run(&SelfTestPlan {
+            kind: first.kinds().0,
+            frame_bytes,
+            core: cores.0[0],
+            gateway_core: cores.1.first().copied(),
+            means: self.means.or_else(|| self.means_of_the_ports()),
+            between: None,
+        })?;
         results.write(&self.run_record(&self_test, cores)?)?;
         Ok(self_test)
+    }
+
+    /// The ports that lead to gateways elsewhere.
+    fn own_ports(&self) -> Vec<Port> {
+        let external = self.gateways.iter().filter_map(|spec| match spec {
+            Spec::External(hooks) => Some([&hooks.left, &hooks.right]),
+            _ => None,
+        });
+        let mut names: Vec<&String> = external.flatten().collect();
+        names.dedup();
+        names.into_iter().map(|name| Port { name: name.clone(), namespace: None }).collect()
+    }
+
+    /// AF_XDP, where a port to a gateway elsewhere takes no live frames: the self-test tries what the
+    /// trials will do.
+    fn means_of_the_ports(&self) -> Option<Means> {
+        let takes_none = |port: &Port| Interface::of(port).ok()?.xdp.map(|xdp| !xdp.transmits);
+        self.own_ports().iter().any(|port| takes_none(port) == Some(true)).then_some(Means::AfXdp)
     }
 
     fn names(&self) -> Vec<String> {
@@ -511,6 +541,8 @@ impl SeriesPlan {
             "machine": Machine::describe(&[]),
             "generator": self_test.generator,
             "tester_self_test": self_test,
+            "timestamps": "kernel, CLOCK_MONOTONIC, on sending and on receiving",
+            "hardware_timestamps": self.hardware_timestamps(),
             "co_located": self.gateways.iter().any(|g| !matches!(g, Spec::External(_))),
             "sending_cores": cores.0,
             "gateway_cores": cores.1,
@@ -518,8 +550,24 @@ impl SeriesPlan {
             "latency_definition": "RFC 1242 bit-forwarding device: first bit in to first bit out, kernel time stamps",
             "rate_definition": "throughput: sum of all directions; search and connection rate: one direction",
             "form": self.effort.form,
-            "comparable": if self.effort.quick { "no: scaled down" } else { "method of the RFCs; tester and gateway on one machine" },
+            "comparable": match (self.effort.quick, self.gateways.iter().all(|g| matches!(g, Spec::External(_)))) {
+                (true, _) => "no: scaled down",
+                (false, true) => "method of the RFCs; the gateway is elsewhere",
+                (false, false) => "method of the RFCs; tester and gateway on one machine",
+            },
         }))
+    }
+
+    /// Which clocks the ports to gateways elsewhere have. Cables of a lab have none.
+    fn hardware_timestamps(&self) -> Value {
+        let offered = |port: Port| {
+            let said = Interface::of(&port).map_or("not known", |interface| hardware_timestamps(&interface));
+            (port.name, Value::from(said))
+        };
+        match self.own_ports() {
+            ports if ports.is_empty() => Value::from("none"),
+            ports => Value::Object(ports.into_iter().map(offered).collect()),
+        }
     }
 
     /// What decides whether two series are repetitions of each other.
@@ -646,6 +694,8 @@ fn gateway_record(station: &Station) -> Value {
         "directions": bench.directions,
         "udp_timeout_s": bench.gateway.udp_timeout_seconds(),
         "placement": bench.placement,
+        "generator": bench.sending().name(),
+        "ports": bench.ports(),
     })
 }
 

@@ -94,6 +94,8 @@ pub struct Trial {
     pub worked_s: Option<f64>,
     /// What the gateway's cores counted, where they are its own and the machine has counters.
     pub core_work: Option<CoreWork>,
+    /// Frames that the tester's own ports dropped, of those that arrived and of those to be sent.
+    pub port_drops: (u64, u64),
     /// How busy each processor of the machine was, percent, from the order to send until the last late
     /// frame was waited for.
     pub processors_percent: Vec<f64>,
@@ -113,8 +115,10 @@ pub enum Sharing {
 /// What else is known of a trial, that its frames do not tell.
 #[derive(Clone, Debug)]
 pub struct Surroundings {
-    /// Frames that the tester's own ports dropped.
-    pub port_drops: u64,
+    /// Frames that arrived and that the tester's own ports dropped.
+    pub receive_drops: u64,
+    /// Frames that its own ports dropped instead of sending them.
+    pub transmit_drops: u64,
     /// Percent of the frames that may be lost.
     pub tolerated_loss: f64,
     /// Whether the sending core also does the gateway's work.
@@ -130,13 +134,19 @@ pub struct Surroundings {
 impl Trial {
     /// Judges an outcome.
     pub fn judge(outcome: Outcome, surroundings: &Surroundings) -> Trial {
-        let Surroundings { port_drops, tolerated_loss, sharing, ref absences, worked_s, core_work } = *surroundings;
+        let Surroundings { receive_drops, transmit_drops, tolerated_loss, sharing, .. } = *surroundings;
+        let Surroundings { ref absences, worked_s, core_work, .. } = *surroundings;
         // Whoever or whatever lost them.
         let is_tolerated = tolerated_loss > 0.0 && loss_percent(&outcome) <= tolerated_loss;
         let mut faults = Vec::new();
         let mut doubts = Vec::new();
-        if port_drops > 0 {
-            doubts.push(format!("the tester's ports dropped {port_drops} frames"));
+        if receive_drops > 0 {
+            doubts.push(format!("the tester's ports dropped {receive_drops} frames that arrived"));
+        }
+        // What a packet socket offers again is counted by the driver, and is not lost.
+        let is_lossy = outcome.forward.iter().chain(&outcome.reverse).any(|direction| direction.lost() > 0);
+        if transmit_drops > 0 && is_lossy && !is_tolerated {
+            doubts.push(format!("the tester's ports dropped {transmit_drops} frames instead of sending them"));
         }
         for (name, direction) in [("forward", &outcome.forward), ("reverse", &outcome.reverse)] {
             let Some(direction) = direction else { continue };
@@ -174,6 +184,7 @@ impl Trial {
             absences: absences.clone(),
             worked_s,
             core_work,
+            port_drops: (receive_drops, transmit_drops),
             processors_percent: Vec::new(),
         }
     }
@@ -364,6 +375,10 @@ pub struct TrialRecord {
     pub reasons: Vec<String>,
     /// Longest time that the machine kept a core of the gateway away, microseconds.
     pub absence_max_us: f64,
+    /// Frames that arrived and that the tester's own ports dropped.
+    pub receive_drops: u64,
+    /// Frames that its own ports dropped instead of sending them.
+    pub transmit_drops: u64,
     /// How busy each processor was, percent.
     pub processors_percent: Vec<f64>,
     /// What the gateway's cores counted from the order to send until the last late frame was waited for.
@@ -483,6 +498,8 @@ impl TrialRecord {
             verdict: trial.verdict,
             reasons: trial.reasons.clone(),
             absence_max_us: trial.absences.iter().map(Absence::length_ns).max().unwrap_or(0) as f64 / 1000.0,
+            receive_drops: trial.port_drops.0,
+            transmit_drops: trial.port_drops.1,
             processors_percent: trial.processors_percent.clone(),
             core_work: trial.core_work.map(CoreWorkRecord::of),
             forward: trial.outcome.forward.as_ref().map(DirectionRecord::of),
@@ -506,7 +523,8 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     const ALONE: Surroundings = Surroundings {
-        port_drops: 0,
+        receive_drops: 0,
+        transmit_drops: 0,
         tolerated_loss: 0.0,
         sharing: Sharing::Apart,
         absences: Vec::new(),
@@ -558,6 +576,22 @@ mod tests {
     #[test]
     fn a_pause_without_loss_is_harmless() {
         assert_eq!(Trial::judge(outcome(&[]), &ALONE).verdict, Verdict::Passed);
+    }
+
+    #[test]
+    fn what_the_own_port_dropped_is_not_the_gateways_loss() {
+        let dropping = Surroundings { transmit_drops: 3, ..ALONE };
+        let trial = Trial::judge(outcome(&[10, 49_000, 99_999]), &dropping);
+        assert_eq!(trial.verdict, Verdict::Invalid);
+        assert!(
+            trial.why().starts_with("the tester's ports dropped 3 frames instead of sending them"),
+            "{}",
+            trial.why()
+        );
+        // Nothing is missing: it was offered again.
+        assert_eq!(Trial::judge(outcome(&[]), &dropping).verdict, Verdict::Passed);
+        let arriving = Surroundings { receive_drops: 3, ..ALONE };
+        assert_eq!(Trial::judge(outcome(&[10]), &arriving).verdict, Verdict::Invalid);
     }
 
     #[test]

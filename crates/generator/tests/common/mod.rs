@@ -34,9 +34,13 @@ impl TestNamespace {
     }
 
     pub(crate) fn ip(&self, args: &str) {
+        assert!(self.tries(args), "ip -n {} {args}", self.0);
+    }
+
+    pub(crate) fn tries(&self, args: &str) -> bool {
         let mut all = vec!["-n", &self.0];
         all.extend(args.split_whitespace());
-        assert!(ip(&all), "ip {}", all.join(" "));
+        ip(&all)
     }
 
     pub(crate) fn port(&self, name: &str) -> Port {

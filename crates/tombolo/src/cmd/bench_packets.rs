@@ -13,11 +13,12 @@ use tombolo_tester::{
     effort::Effort,
     frame_size::FrameSize,
     gateway::{Flows, Spec, Technology},
+    ports::Port,
     procedure::{Known, packet::Procedure},
     resolving_power::{Comparison, ResolvingPower},
     results::ResultFile,
     scale::Scale,
-    selftest,
+    selftest::{self, SelfTestPlan},
     series::SeriesPlan,
     trial::Directions,
 };
@@ -131,7 +132,8 @@ pub(crate) struct Arguments {
     /// Highest rate to try in each direction [default: what the self-test reached]
     #[arg(long, value_name = "FPS")]
     max_rate: Option<u64>,
-    /// How frames leave [default: live frames where the kernel has them]
+    /// How frames leave [default: live frames, where the kernel and the ports have them and the frames are
+    /// short enough, else AF_XDP, else packet sockets]
     #[arg(long, value_enum, default_value = "auto", hide_default_value = true)]
     generator: Generator,
     /// Times a failed trial is tried again before it counts (RFC 9004, loss verification) [default:
@@ -168,12 +170,19 @@ pub(crate) struct Arguments {
 #[derive(Debug, Args)]
 pub(crate) struct SelfTest {
     /// Bytes of a frame, with FCS
-    #[arg(long, value_name = "BYTES", default_value_t = 64, value_parser = clap::value_parser!(u16).range(64..=3400))]
+    #[arg(long, value_name = "BYTES", default_value_t = 64, value_parser = clap::value_parser!(u16).range(64..=9216))]
     frame_size: u16,
+    /// Two interfaces of this machine with a cable between them, in place of a virtual cable
+    #[arg(long, value_name = "INTERFACE", requires = "right", conflicts_with = "full")]
+    left: Option<String>,
+    /// The other one
+    #[arg(long, value_name = "INTERFACE", requires = "left")]
+    right: Option<String>,
     /// The core
     #[arg(long, default_value_t = 0)]
     core: usize,
-    /// How frames leave [default: live frames where the kernel has them]
+    /// How frames leave [default: live frames, where the kernel and the ports have them and the frames are
+    /// short enough, else AF_XDP, else packet sockets]
     #[arg(long, value_enum, default_value = "auto", hide_default_value = true)]
     generator: Generator,
     /// Plain forwarding against itself and two forwarders 3 % apart, 20 times each: whether small
@@ -193,9 +202,11 @@ pub(crate) struct SelfTest {
 enum Generator {
     /// What the kernel has
     Auto,
-    /// Live frames from the kernel
+    /// Live frames from the kernel, of up to 3400 bytes
     Live,
-    /// Packet sockets: slower, on any kernel with XDP
+    /// AF_XDP: any driver and length, without copies where the driver has that
+    Afxdp,
+    /// Packet sockets: slower, on any kernel
     Socket,
 }
 
@@ -204,12 +215,13 @@ impl Generator {
         match self {
             Generator::Auto => None,
             Generator::Live => Some(Means::LiveFrames),
+            Generator::Afxdp => Some(Means::AfXdp),
             Generator::Socket => Some(Means::PacketSockets),
         }
     }
 }
 
-/// The tester against itself, over a veth pair without a gateway.
+/// The tester against itself, without a gateway.
 pub(crate) fn self_test(arguments: &SelfTest) -> anyhow::Result<()> {
     if arguments.full {
         return resolving_power(arguments);
@@ -218,7 +230,15 @@ pub(crate) fn self_test(arguments: &SelfTest) -> anyhow::Result<()> {
     let result = {
         let there = std::thread::available_parallelism().map_or(1, usize::from);
         let other = (0..there).find(|core| *core != arguments.core);
-        selftest::run(kind, arguments.frame_size, arguments.core, other, arguments.generator.means())?
+        let port = |name: &String| Port { name: name.clone(), namespace: None };
+        selftest::run(&SelfTestPlan {
+            kind,
+            frame_bytes: arguments.frame_size,
+            core: arguments.core,
+            gateway_core: other,
+            means: arguments.generator.means(),
+            between: arguments.left.as_ref().zip(arguments.right.as_ref()).map(|(l, r)| (port(l), port(r))),
+        })?
     };
     if arguments.json {
         return print::json(&result);

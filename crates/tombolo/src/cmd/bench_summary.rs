@@ -95,6 +95,13 @@ pub(super) fn footnotes(plan: &SeriesPlan, result: &SeriesResult) -> String {
             placement.sending, placement.gateway, placement.note
         ));
     }
+    for (gateway, ports, generator) in &result.ports {
+        let is_lab = ports.iter().all(|port| port.driver == "veth");
+        lines.extend(ports.iter().filter(|_| !is_lab).map(|port| format!("{gateway}: {}", port.in_words())));
+        if *generator != result.self_test.generator {
+            lines.push(format!("{gateway}: frames leave by {generator}"));
+        }
+    }
     if plan.gateways.iter().any(|g| !matches!(g, Spec::External(_))) {
         lines.push("tester and gateway share this machine: the method of the RFCs, not their setup".to_owned());
     }
@@ -132,9 +139,14 @@ pub(super) fn describe(test: &selftest::SelfTest) -> String {
     let receiver = test
         .receiver_ns
         .map_or_else(String::new, |ns| format!("; the receiver takes {ns:.0} ns of the gateway's core for each frame"));
+    let ports: String = test.ports.iter().map(|port| format!("\n{}", port.in_words())).collect();
+    let refused = match test.refused {
+        0 => String::new(),
+        frames => format!("; the port's driver did not take {} frames", number(frames as f64)),
+    };
     format!(
         "self-test: {} frames/s of {} bytes made and checked on core {} ({} wrong); 100,000 frames/s paced to {:.4} %, own delay {:.2} us, \
-         longest pause of the machine in it {:.0} us{receiver}; {}; {}",
+         longest pause of the machine in it {:.0} us{receiver}{refused}; {}; {}{ports}",
         number(test.highest_rate as f64),
         test.frame_bytes,
         test.core,

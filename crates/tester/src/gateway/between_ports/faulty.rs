@@ -111,7 +111,7 @@ struct Forwarder {
 
 impl Forwarder {
     fn run(&mut self) -> io::Result<()> {
-        let mut frame = vec![0u8; 4096];
+        let mut frame = vec![0u8; 10_000];
         let mut idle_since = monotonic_ns();
         while !self.shared.stop.load(Ordering::Acquire) {
             if self.shared.flush.load(Ordering::Acquire) {
