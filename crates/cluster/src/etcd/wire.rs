@@ -327,7 +327,7 @@ mod tests {
         let range = RangeResponse::decode(bytes.as_slice()).unwrap();
         assert_eq!((range.header.unwrap().revision, range.count), (42, 1));
         let kv = KeyValue { key: b"k".to_vec(), create_revision: 2, mod_revision: 3, value: b"v".to_vec(), lease: 4 };
-        assert_eq!(range.kvs, [kv.clone()]);
+        assert_eq!(range.kvs, std::slice::from_ref(&kv));
         let change = Change { kind: 1, kv: Some(kv) };
         let watch = WatchResponse { canceled: false, events: vec![change] };
         assert!(WatchResponse::decode(watch.encode_to_vec().as_slice()).unwrap().events[0].is_gone());
