@@ -26,13 +26,13 @@ use std::mem::zeroed;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
 
 use libc::{xdp_desc, xdp_mmap_offsets, xdp_ring_offset, xdp_umem_reg};
 
 use crate::frame::Template;
 use crate::layout::{Made, TEMPLATE_BYTES};
 use crate::namespace::in_namespace;
+use crate::patience::Patience;
 use crate::port::Port;
 
 /// A page is the most that a chunk can be on x86-64.
@@ -42,8 +42,6 @@ const CHUNK: usize = 4096;
 const CHUNKS: u32 = 2048;
 /// Room for the kernel's copies of frames that wait in queues, bytes.
 const SEND_BUFFER: libc::c_int = 256 << 20;
-/// A port that takes nothing for so long has stopped.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Sends frames through one queue of one interface.
 pub(crate) struct AfXdp {
@@ -149,13 +147,11 @@ impl AfXdp {
     /// # Errors
     /// If frames of the run before are still with the kernel.
     pub(crate) fn begin(&mut self, length: u16) -> io::Result<()> {
-        let since = Instant::now();
+        let mut patience = Patience::new();
         while self.pending.iter().any(|entries| *entries > 0) {
             self.flush()?;
             self.reclaim();
-            if since.elapsed() > PATIENCE {
-                return Err(stuck());
-            }
+            patience.wait()?;
         }
         self.refused = 0;
         self.lay_out(length);
@@ -180,7 +176,7 @@ impl AfXdp {
     /// Enters the frame into the ring; [`flush`](AfXdp::flush) sends it.
     ///
     /// # Errors
-    /// If the port has taken nothing for a second.
+    /// If the port takes no more frames.
     pub(crate) fn put(&mut self, frame: &Made) -> io::Result<()> {
         let slot = self.free_slot()?;
         let address = self.address(slot);
@@ -200,16 +196,14 @@ impl AfXdp {
         if self.free.is_empty() {
             self.reclaim();
         }
-        let since = Instant::now();
+        let mut patience = Patience::new();
         loop {
             if let Some(slot) = self.free.pop() {
                 return Ok(slot);
             }
             self.flush()?;
             self.reclaim();
-            if since.elapsed() > PATIENCE {
-                return Err(stuck());
-            }
+            patience.wait()?;
         }
     }
 
@@ -230,17 +224,15 @@ impl AfXdp {
     /// Has the kernel send everything that was entered.
     ///
     /// # Errors
-    /// If the interface is gone or down, or has taken nothing for a second.
+    /// If the interface is gone or down, or takes no more frames.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
-        let since = Instant::now();
+        let mut patience = Patience::new();
         while self.transmit.has_entries() {
             // A driver that polls by itself need not be woken.
             if !self.is_zero_copy || self.transmit.needs_wakeup() {
                 self.kick()?;
             }
-            if since.elapsed() > PATIENCE {
-                return Err(stuck());
-            }
+            patience.wait()?;
         }
         Ok(())
     }
@@ -263,10 +255,6 @@ impl AfXdp {
         }
         Ok(())
     }
-}
-
-fn stuck() -> io::Error {
-    io::Error::new(io::ErrorKind::TimedOut, "the port has taken no frame for a second (AF_XDP)")
 }
 
 /// One page is 4 KiB or more, so that on machines with 32-bit offsets there is no AF_XDP.

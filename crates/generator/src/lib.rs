@@ -34,6 +34,7 @@ mod means;
 mod namespace;
 mod outcome;
 mod packet_socket;
+mod patience;
 mod permutation;
 mod port;
 mod programs;

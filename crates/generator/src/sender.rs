@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sched::{CpuSet, sched_setaffinity};
@@ -20,11 +20,9 @@ use crate::frame::Template;
 use crate::layout::{MADE_FRAMES, Made, TEMPLATE_BYTES};
 use crate::mapped::Mapped;
 use crate::packet_socket::PacketSocket;
+use crate::patience::Patience;
 use crate::realtime::become_realtime;
 use crate::test_run::{run_live, run_once};
-
-/// A port that takes nothing for so long has stopped.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Nanoseconds of CLOCK_MONOTONIC, the clock of the programs' time stamps.
 pub fn monotonic_ns() -> u64 {
@@ -79,14 +77,9 @@ impl Door {
                 frame[..TEMPLATE_BYTES].copy_from_slice(&made.bytes);
                 let frame = &frame[..(made.length as usize).min(frame.len())];
                 // Full queues are waited for: the program has counted the frame as sent.
-                let since = Instant::now();
+                let mut patience = Patience::new();
                 while !socket.send(frame)? {
-                    if since.elapsed() > PATIENCE {
-                        return Err(io::Error::new(
-                            io::ErrorKind::TimedOut,
-                            "the port has taken no frame for a second",
-                        ));
-                    }
+                    patience.wait()?;
                 }
                 Ok(())
             }

@@ -70,23 +70,23 @@ fn planted_faults_are_counted_exactly_however_frames_leave_and_how_long_they_are
     let _turn = turn();
     for (means, frame_bytes, rate, frames) in [
         (Some(Means::AfXdp), 64, 40_000, 20_000),
-        (Some(Means::AfXdp), 9216, 4_000, 4_000),
-        (Some(Means::PacketSockets), 9216, 4_000, 4_000),
-        (None, 9216, 4_000, 4_000),
+        (Some(Means::AfXdp), 9216, 4_000, 2_000),
+        (Some(Means::PacketSockets), 9216, 4_000, 2_000),
+        (None, 9216, 4_000, 2_000),
     ] {
-        let Some(mut bench) = bench("faulty:loss=100,corrupt=90", frame_bytes, means) else { return };
+        let Some(mut bench) = bench("faulty:loss=100,misdirect=90", frame_bytes, means) else { return };
         let lost = u64::from(frames / 100);
         let trial = run(&mut bench, rate, frames, lost);
         let frames = u64::from(frames);
-        // Every 900th is lost, and not there to be damaged.
-        let damaged = frames / 90 - frames / 900;
+        // Every 900th is lost, and not there to be misdirected.
+        let misdirected = frames / 90 - frames / 900;
         let arrivals = &trial.outcome.forward.as_ref().unwrap().arrivals;
         assert_eq!(
-            (trial.lost(), arrivals.count(FrameError::UdpChecksum)),
-            (lost, damaged),
+            (trial.lost(), arrivals.count(FrameError::DestinationPort)),
+            (lost, misdirected),
             "{means:?}, {frame_bytes}"
         );
-        assert_eq!(arrivals.received, frames - lost - damaged);
+        assert_eq!(arrivals.received, frames - lost - misdirected);
         assert_ne!(trial.verdict, Verdict::Passed, "{:?}", trial.reasons);
         let means = means.unwrap_or(Means::AfXdp);
         assert_eq!(bench.sending().means, means);
