@@ -1,8 +1,8 @@
 //! What an agent wants done, event by event.
 
 use tombolo_cluster::ownership::{
-    Action, Agent, Assignment, Beginning, Cause, Compare, CopyState, Epoch, Event, Lease, Moment, Node, Number, Phase, Presence,
-    Reading, Revision, Role, Transaction,
+    Action, Agent, Assignment, Beginning, Cause, Compare, CopyState, Epoch, Event, Lease, Moment, Node, Number, Phase,
+    Presence, Reading, Revision, Role, Transaction,
 };
 
 const OWN: Node = Node(0);
@@ -74,8 +74,7 @@ fn a_backup_with_a_whole_copy_takes_over_when_the_owners_key_is_gone() {
     assert_eq!(seat.agent.role(0), Role::Backup { epoch: Epoch(3), owner: OTHER });
     let actions = seat.tell(Event::NodeGone(OTHER));
     let [takeover] = transactions(&actions)[..] else { panic!("{actions:?}") };
-    let compares =
-        [Compare::NodeIs(OWN, MADE), Compare::NodeIsNot(OTHER, OTHERS), Compare::SliceIs(0, Revision(9))];
+    let compares = [Compare::NodeIs(OWN, MADE), Compare::NodeIsNot(OTHER, OTHERS), Compare::SliceIs(0, Revision(9))];
     assert_eq!(takeover.compares, compares);
     let (number, put) = (takeover.number, takeover.puts[0].1);
     assert_eq!((put.owner, put.epoch, put.phase, put.cause), (OWN, Epoch(4), Phase::Single, Cause::Takeover));

@@ -6,7 +6,7 @@
 //!   etcd     -> registered, renewed, lost,    register, renew,                 -> etcd
 //!               keys, answers                 transactions
 //!   copies   -> copying, holds, vouched,      [agent]  roles, beginnings       -> slice table, copies
-//!   routers  -> reaches, deposed            three words                      -> shared memory, engine
+//!   routers  -> reaches, deposed              three words                      -> shared memory, engine
 //!   clock    -> tick                          metrics, entrances               -> routing table 8464
 //! ```
 //!

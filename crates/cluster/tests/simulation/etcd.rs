@@ -140,8 +140,8 @@ impl Etcd {
         self.history.len()
     }
 
-    /// What a watch says that has come so far.
-    pub(crate) fn since(&self, cursor: usize) -> &[Event] {
-        &self.history[cursor..]
+    /// What a watch says at a place of its history.
+    pub(crate) fn said(&self, place: usize) -> Event {
+        self.history[place].clone()
     }
 }

@@ -266,11 +266,9 @@ impl World {
                     (
                         Role::Owner { epoch, .. },
                         Role::Owner { epoch: theirs, .. } | Role::Former { epoch: theirs, .. },
-                    ) => {
-                        if epoch > theirs {
-                            vouches = false;
-                            self.send(other, Event::Deposed(slice, epoch, Some(Node(own as u8))));
-                        }
+                    ) if epoch > theirs => {
+                        vouches = false;
+                        self.send(other, Event::Deposed(slice, epoch, Some(Node(own as u8))));
                     }
                     (Role::Owner { epoch, backup, .. }, Role::Backup { epoch: theirs, .. })
                         if backup == Some(Node(other as u8)) && epoch == theirs =>

@@ -223,7 +223,8 @@ impl World {
             return;
         }
         (process.cursor, process.watched) = (Some(upto), own.clock.moment(self.now));
-        for event in self.etcd.since(cursor)[..upto - cursor].to_vec() {
+        for place in cursor..upto {
+            let event = self.etcd.said(place);
             self.tell(host, event);
         }
     }
