@@ -37,7 +37,7 @@ impl Bed {
         let connections = Vec::new();
         let (known, unknown) = cluster.subscribers().into_iter().partition(|flow| {
             let number: u8 = flow.name.rsplit(' ').next().unwrap().parse().unwrap();
-            number % 2 == 0
+            number.is_multiple_of(2)
         });
         let bed = Self { cluster, known, unknown, connections };
         bed.endpoints();
