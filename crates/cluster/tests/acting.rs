@@ -209,8 +209,7 @@ impl World {
         self.sender.classify(1, NOW.tick());
         let mut batch = Vec::new();
         while self.sender.fill(To::Backup(1), owner, &|_| 1, NOW.tick(), &mut batch) {
-            let number =
-                self.applier.apply(&batch, backup, &|_| 1, NOW.tick(), has_acted).unwrap();
+            let number = self.applier.apply(&batch, backup, &|_| 1, NOW.tick(), has_acted).unwrap();
             assert!(self.sender.acknowledge(To::Backup(1), number));
             batch.clear();
         }

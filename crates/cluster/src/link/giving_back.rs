@@ -95,12 +95,7 @@ fn give_until_it_serves(
     Ok(false)
 }
 
-fn fill(
-    sender: &mut Sender,
-    (to, view): (To, View<'_>),
-    now: tombolo_tables::tick::Tick,
-    out: &mut Vec<u8>,
-) {
+fn fill(sender: &mut Sender, (to, view): (To, View<'_>), now: tombolo_tables::tick::Tick, out: &mut Vec<u8>) {
     for _ in 0..AT_ONCE {
         let start = frame::begin_batch(out);
         if !sender.fill(to, view, &|slice| view.cluster().epoch_of(slice), now, out) {

@@ -132,7 +132,7 @@ impl World {
                 self.judge.leave(self.now, slice, epoch, block, subscriber, Node(at as u8));
                 if self.random.chance(400) {
                     let direction = Direction::In { block, meant: subscriber, epoch };
-                    let delay = if self.random.chance(100) { 5_000_000 } else { 200_000 };
+                    let delay = if self.random.chance(100) { 8_000_000 } else { 200_000 };
                     let delay = self.random.between(1000, delay);
                     self.later(delay, What::Reply(Packet { slice, direction, hops: 0 }));
                 }
