@@ -73,3 +73,26 @@ fn an_owner_releases_what_its_backup_still_uses() {
     };
     hold("released too early", &SCRIPT);
 }
+
+/// An owner's agent hangs, and its successor's host freezes: nobody else is reached, and the deposed owner served again, for as long as
+/// that lasted.
+#[test]
+fn an_agent_hangs_and_its_successor_freezes() {
+    const SCRIPT: Script =
+        Script { nodes: 2, faults: &[(Kind::Stalled, 0, 1, 11_850, 35_000), (Kind::Frozen, 1, 0, 16_000, 30_500)] };
+    hold("hung agent", &SCRIPT);
+}
+
+/// An owner is cut off from all but the router, and its successors' links to that are down: they took over, and the owner did not hear of it.
+#[test]
+fn successors_that_reach_no_router() {
+    const SCRIPT: Script = Script {
+        nodes: 3,
+        faults: &[
+            (Kind::Core, 0, 1, 16_500, 49_700),
+            (Kind::Outside, 1, 0, 17_000, 36_500),
+            (Kind::Outside, 2, 0, 17_000, 36_500),
+        ],
+    };
+    hold("no router", &SCRIPT);
+}

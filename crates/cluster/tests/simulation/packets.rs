@@ -138,7 +138,9 @@ impl World {
                 }
             }
             Direction::In { block, meant, epoch } if !is_void && !self.judge.is_void(slice, epoch) => {
-                if let Some(reached) = self.hosts[at].table(slice).subscriber_of(block) {
+                let table = self.hosts[at].table(slice);
+                let (epoch, reached) = (table.epoch, table.subscriber_of(block));
+                if let Some(reached) = reached.filter(|_| !self.judge.is_void(slice, epoch)) {
                     self.note(Some(slice), || {
                         format!("n{at} receives for subscriber {meant} at block {block} ({by:?})")
                     });
