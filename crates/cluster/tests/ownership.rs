@@ -152,6 +152,9 @@ fn a_backup_whose_lease_was_lost_does_not_act_but_takes_over() {
     let mut seat = Seat::new(protected(OTHER, OTHERS, OWN), Some(Epoch(3)));
     let _ = seat.tell(Event::LeaseLost(Lease(7)));
     assert_eq!(seat.agent.role(0), Role::Learner { epoch: Epoch(3), owner: OTHER });
+    let mut heard = Seat { agent: seat.agent.clone(), now: seat.now };
+    let _ = heard.tell(Event::Holds(0, Some(Epoch(3))));
+    assert_eq!(heard.agent.role(0), Role::Backup { epoch: Epoch(3), owner: OTHER }, "its owner was heard");
     let _ = seat.tell(Event::NodeGone(OTHER));
     let sent = Moment(seat.now);
     let actions = seat.tell(Event::Registered { lease: Lease(8), created: Revision(20), sent });

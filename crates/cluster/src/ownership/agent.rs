@@ -115,7 +115,9 @@ impl Agent {
                 }
             }
             Event::Copying { slice, backup, state } => self.change(slice, |slice| slice.copy(backup, state, now)),
-            Event::Holds(number, epoch) => self.change(number, |slice| slice.holds = epoch),
+            Event::Holds(number, epoch) => {
+                self.change(number, |slice| (slice.holds, slice.is_doubted) = (epoch, false));
+            }
             Event::Vouched(node) => drop(self.vouched.insert(node, now)),
             Event::Reaches(reaches) => self.reaches = reaches,
             Event::Deposed(number, epoch, owner) => {

@@ -30,7 +30,7 @@ pub(super) struct Slice {
     pub(super) heard: Option<(Epoch, Option<Node>)>,
     /// The tables have all of it, as of this epoch.
     pub(super) holds: Option<Epoch>,
-    /// The own lease was lost since its key was changed: the copy here may be older than it seems.
+    /// The own lease was lost since its owner was heard, or its key was changed: the copy here may be older than it seems.
     pub(super) is_doubted: bool,
     /// How the copy at its backup stands, since when.
     pub(super) copying: (CopyState, Moment),

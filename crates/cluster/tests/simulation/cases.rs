@@ -59,17 +59,34 @@ fn the_same_backup_twice_in_a_row() {
     hold("same backup", &SCRIPT);
 }
 
-/// The owner is cut off from everybody but its router, and hears nothing of a subscriber whom its backup goes on serving. It released the
-/// block, and gave it to another one too soon after the backup had used it last.
+/// A backup is cut off from its owner and from etcd, and all subscribers come to it: it acts. The owner released the blocks, of which it saw
+/// no use any more, and gave them to others too soon after the backup had used them last.
 #[test]
 fn an_owner_releases_what_its_backup_still_uses() {
+    const SCRIPT: Script =
+        Script { nodes: 2, faults: &[(Kind::Core, 1, 0, 10_000, 45_000), (Kind::Inside, 0, 0, 10_000, 18_000)] };
+    hold("released too early", &SCRIPT);
+}
+
+/// An owner's agent hangs, and its successor's host freezes: nobody else is reached, and the deposed owner served again, for as long as
+/// that lasted.
+#[test]
+fn an_agent_hangs_and_its_successor_freezes() {
+    const SCRIPT: Script =
+        Script { nodes: 2, faults: &[(Kind::Stalled, 0, 1, 11_850, 35_000), (Kind::Frozen, 1, 0, 16_000, 30_500)] };
+    hold("hung agent", &SCRIPT);
+}
+
+/// An owner is cut off from all but the router, and its successors' links to that are down: they took over, and the owner did not hear of it.
+#[test]
+fn successors_that_reach_no_router() {
     const SCRIPT: Script = Script {
         nodes: 3,
         faults: &[
-            (Kind::Cut, 0, 1, 10_000, 40_000),
-            (Kind::Inside, 0, 0, 10_000, 18_000),
-            (Kind::Cut, 0, 2, 10_000, 40_000),
+            (Kind::Core, 0, 1, 16_500, 49_700),
+            (Kind::Outside, 1, 0, 17_000, 36_500),
+            (Kind::Outside, 2, 0, 17_000, 36_500),
         ],
     };
-    hold("released too early", &SCRIPT);
+    hold("no router", &SCRIPT);
 }

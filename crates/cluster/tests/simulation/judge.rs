@@ -9,8 +9,9 @@
 //! | nobody grants but who owns the slice in etcd at this moment | with each grant |
 //! | a slice is PROTECTED again 10 s after the last fault | at the end |
 //!
-//! What has neither owner nor copy any more begins anew, and so does what is known of it here. A machine that was paused together with
-//! its clock is excused until it hears of its lease: what it does is void by its epoch.
+//! Two things are left out. What has neither owner nor whole copy any more begins anew, and `port_reuse` does not hold across that: what
+//! tables of an earlier epoch do is void, at either end of a packet. And a machine that was paused together with its clock is excused
+//! until it hears of its lease, for 6 s of its own clock at most.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -154,7 +154,7 @@ fn granting_blocks_that_were_not_offered_is_found() {
 fn each_invariant_can_be_violated() {
     for (invariant, flaw) in [
         (Invariant::Reuse, Flaw::NoRest),
-        (Invariant::Delivery, Flaw::DeadlineIgnored),
+        (Invariant::Delivery, Flaw::NoRest),
         (Invariant::Accountable, Flaw::EpochIgnored),
         (Invariant::Deadline, Flaw::CountedFromAnswer),
         (Invariant::Granting, Flaw::DeadlineIgnored),

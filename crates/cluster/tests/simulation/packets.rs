@@ -132,13 +132,15 @@ impl World {
                 self.judge.leave(self.now, slice, epoch, block, subscriber, Node(at as u8));
                 if self.random.chance(400) {
                     let direction = Direction::In { block, meant: subscriber, epoch };
-                    let delay = if self.random.chance(100) { 5_000_000 } else { 200_000 };
+                    let delay = if self.random.chance(100) { 8_000_000 } else { 200_000 };
                     let delay = self.random.between(1000, delay);
                     self.later(delay, What::Reply(Packet { slice, direction, hops: 0 }));
                 }
             }
             Direction::In { block, meant, epoch } if !is_void && !self.judge.is_void(slice, epoch) => {
-                if let Some(reached) = self.hosts[at].table(slice).subscriber_of(block) {
+                let table = self.hosts[at].table(slice);
+                let (epoch, reached) = (table.epoch, table.subscriber_of(block));
+                if let Some(reached) = reached.filter(|_| !self.judge.is_void(slice, epoch)) {
                     self.note(Some(slice), || {
                         format!("n{at} receives for subscriber {meant} at block {block} ({by:?})")
                     });

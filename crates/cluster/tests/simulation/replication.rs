@@ -270,24 +270,34 @@ impl World {
                         vouches = false;
                         self.send(other, Event::Deposed(slice, epoch, Some(Node(own as u8))));
                     }
-                    (Role::Owner { epoch, backup, .. }, Role::Backup { epoch: theirs, .. })
-                        if backup == Some(Node(other as u8)) && epoch == theirs =>
-                    {
-                        let now = self.hosts[other].moment(self.now);
-                        let copies = self.hosts[own].process.as_ref().map(|process| &process.copies);
-                        let is_connected = copies.and_then(|copies| copies[usize::from(slice)].as_ref());
-                        if is_connected.is_some_and(|copying| copying.is_connected)
-                            && let Some(process) = &mut self.hosts[other].process
-                        {
-                            process.heard[usize::from(slice)] = now;
-                        }
-                    }
+                    (
+                        Role::Owner { epoch, backup, .. },
+                        Role::Backup { epoch: theirs, .. } | Role::Learner { epoch: theirs, .. },
+                    ) if backup == Some(Node(other as u8)) && epoch == theirs => self.hear_owner(own, other, slice),
                     _ => {}
                 }
             }
             if vouches {
                 self.send(other, Event::Vouched(Node(own as u8)));
             }
+        }
+    }
+}
+
+/// The backup's part again.
+impl World {
+    /// The owner says that it lives.
+    fn hear_owner(&mut self, owner: usize, own: usize, slice: u16) {
+        let place = usize::from(slice);
+        let copying = self.hosts[owner].process.as_ref().and_then(|process| process.copies[place].as_ref());
+        if copying.is_none_or(|copying| !copying.is_connected) {
+            return;
+        }
+        let (now, whole) = (self.hosts[own].moment(self.now), self.hosts[own].table(slice).whole);
+        let Some(process) = &mut self.hosts[own].process else { return };
+        process.heard[place] = now;
+        if matches!(process.roles[place], Role::Learner { epoch, .. } if whole == Some(epoch)) {
+            self.tell(own, Event::Holds(slice, whole));
         }
     }
 }
