@@ -12,7 +12,7 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity
 use tonic::{Request, Status, Streaming};
 use tonic_prost::ProstCodec;
 
-use super::connection::Credentials;
+use super::credentials::Credentials;
 use super::wire::{
     LeaseGrantRequest, LeaseGrantResponse, LeaseKeepAliveRequest, LeaseKeepAliveResponse, RangeRequest, RangeResponse,
     TxnRequest, TxnResponse, WatchRequest, WatchResponse,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::client::{CallError, Client};
+use super::credentials::Credentials;
 
 /// Where etcd is, and how one is known there.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,17 +17,6 @@ pub struct Etcd {
     pub credentials: Credentials,
     /// The name of the cluster of gateways: what its keys begin with.
     pub cluster: String,
-}
-
-/// Certificates, in PEM.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Credentials {
-    /// Of those who may certify members.
-    pub ca: Vec<u8>,
-    /// The node's own.
-    pub certificate: Vec<u8>,
-    /// Its key.
-    pub key: Vec<u8>,
 }
 
 /// A call came to nothing. Unless it says otherwise, nobody knows whether it was carried out.

@@ -16,6 +16,7 @@
 mod adapter;
 mod client;
 mod connection;
+mod credentials;
 mod keys;
 mod lookout;
 mod registration;
@@ -25,5 +26,6 @@ mod wire;
 
 pub use adapter::{Adapter, Driver, Own};
 pub use client::CallError;
-pub use connection::{Credentials, Etcd, EtcdError};
+pub use connection::{Etcd, EtcdError};
+pub use credentials::Credentials;
 pub use shape::{Contents, Secret, Shape, ShapeError, found, init, read_all};

@@ -1,13 +1,9 @@
 //! What an agent wants done.
 
-use super::assignment::{Assignment, Epoch, Revision};
-use super::event::Lease;
+use super::assignment::{Assignment, Epoch};
 use super::node::Node;
+use super::number::{Lease, Number, Revision};
 use super::time::Moment;
-
-/// The number of a transaction, by which its answer is told from others'.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Number(pub u64);
 
 /// What an agent wants done, in this order: a role is taken back before a word is prolonged.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::action::{Action, Number, Role, Transaction};
-use super::assignment::{Phase, Revision};
-use super::claims::Claim;
-use super::event::{Event, Lease, Reading};
+use super::action::{Action, Role, Transaction};
+use super::assignment::Phase;
+use super::change::Claim;
+use super::event::{Event, Reading};
 use super::lease::Leasing;
 use super::node::Node;
+use super::number::{Lease, Number, Revision};
 use super::time::Moment;
 use super::view::{Nodes, Slice};
 use super::{RENEWAL, TICK};

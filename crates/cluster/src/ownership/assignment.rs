@@ -1,10 +1,7 @@
 //! Who has a slice: what the key `slices/<nnnn>` says.
 
 use super::node::Node;
-
-/// The revision of etcd at which a key was made, or changed for the last time. 0: there is no such key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Revision(pub u64);
+use super::number::Revision;
 
 /// How many owners a slice has had, the present one among them: 0 before the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

@@ -12,13 +12,13 @@
 
 use super::action::Compare;
 use super::agent::Agent;
-use super::assignment::{Assignment, Cause, Epoch, Phase, Revision};
+use super::assignment::{Assignment, Cause, Epoch, Phase};
+use super::change::{AT_ONCE, Claim};
 use super::node::Node;
+use super::number::Revision;
 use super::time::Moment;
 use super::view::Slice;
 
-/// Slices in one transaction, at most.
-pub(super) const AT_ONCE: usize = 64;
 /// A slice is not taken over again so soon after it was, in milliseconds.
 const REST: u64 = 5000;
 /// So long nodes that start together are waited for, until slices that nobody had are shared out.
@@ -29,13 +29,6 @@ const COURTESY: u64 = 3000;
 const VACANCY: u64 = 40_000;
 /// So much later whoever should claim a slice is not waited for any more.
 const IMPATIENCE: u64 = 10_000;
-
-/// Slices that are claimed at once, all of one owner that is gone.
-#[derive(Debug)]
-pub(super) struct Claim {
-    pub(super) compares: Vec<Compare>,
-    pub(super) puts: Vec<(u16, Assignment)>,
-}
 
 impl Agent {
     /// The next slices to claim with the own key made at `own`, if there are any.

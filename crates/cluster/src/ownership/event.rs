@@ -1,13 +1,9 @@
 //! What an agent is told.
 
-use super::action::Number;
-use super::assignment::{Assignment, Epoch, Revision};
+use super::assignment::{Assignment, Epoch};
 use super::node::{Node, Presence};
+use super::number::{Lease, Number, Revision};
 use super::time::Moment;
-
-/// The number of a lease in etcd.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Lease(pub i64);
 
 /// What an agent is told. Answers of etcd may be late, and those to an earlier lease or transaction may still come.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,8 +10,7 @@
 //! within 2 % of each other (50 of 2000 ms are 2.5 %).
 
 use super::action::Action;
-use super::assignment::Revision;
-use super::event::Lease;
+use super::number::{Lease, Revision};
 use super::time::Moment;
 use super::{RENEWAL, TTL};
 

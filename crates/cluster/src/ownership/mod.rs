@@ -35,21 +35,24 @@
 mod action;
 mod agent;
 mod assignment;
+mod change;
 mod claims;
 mod event;
 mod lease;
 mod node;
+mod number;
 mod roles;
 mod tending;
 mod time;
 mod value;
 mod view;
 
-pub use action::{Action, Beginning, Compare, Number, Role, Transaction};
+pub use action::{Action, Beginning, Compare, Role, Transaction};
 pub use agent::Agent;
-pub use assignment::{Assignment, Cause, Epoch, Phase, Revision};
-pub use event::{CopyState, Event, Lease, Reading};
+pub use assignment::{Assignment, Cause, Epoch, Phase};
+pub use event::{CopyState, Event, Reading};
 pub use node::{Names, Node, Presence};
+pub use number::{Lease, Number, Revision};
 pub use time::Moment;
 pub use value::{Capacity, NodeState, NodeValue, SliceValue, VALUE_VERSION, ValueError};
 

@@ -1,6 +1,6 @@
 //! The nodes by numbers, and their names, which etcd has.
 
-use super::assignment::Revision;
+use super::number::Revision;
 
 /// A node, by its number: its place in the file's `nodes`; those that the file does not have come after them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -13,10 +13,11 @@
 
 use super::action::{Compare, Role};
 use super::agent::Agent;
-use super::assignment::{Assignment, Phase, Revision};
-use super::claims::{AT_ONCE, Claim};
+use super::assignment::{Assignment, Phase};
+use super::change::{AT_ONCE, Claim};
 use super::event::CopyState;
 use super::node::Node;
+use super::number::Revision;
 use super::time::Moment;
 
 /// So long a copy may be broken until another backup is looked for, in milliseconds.

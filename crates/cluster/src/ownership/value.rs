@@ -12,8 +12,9 @@ use std::net::Ipv6Addr;
 
 use serde::{Deserialize, Serialize};
 
-use super::assignment::{Assignment, Cause, Epoch, Phase, Revision};
+use super::assignment::{Assignment, Cause, Epoch, Phase};
 use super::node::{Names, Node};
+use super::number::Revision;
 
 /// The version of the values that this software writes, and the highest one that it reads.
 pub const VALUE_VERSION: u32 = 1;

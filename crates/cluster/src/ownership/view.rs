@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::action::Role;
-use super::assignment::{Assignment, Epoch, Phase, Revision};
+use super::assignment::{Assignment, Epoch, Phase};
 use super::event::{CopyState, Reading};
 use super::node::{Node, Presence};
+use super::number::Revision;
 use super::time::Moment;
 
 /// The nodes whose keys are there, as far as is known.

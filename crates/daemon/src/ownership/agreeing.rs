@@ -18,7 +18,7 @@ use tombolo_engine::{adoption, static_bindings};
 use tombolo_io::clock::{boottime_nanos, monotonic_nanos};
 use tombolo_io::worker::StopSignal;
 
-use super::Announcer;
+use super::announcer::Announcer;
 use crate::agreement::Agreement;
 use crate::copies::Copies;
 use crate::holdings::Holdings;

@@ -10,6 +10,7 @@
 //! renewals.
 
 mod agreeing;
+mod announcer;
 pub mod overview;
 
 use std::sync::Arc;
@@ -25,6 +26,7 @@ use tombolo_engine::mapping::slices::Slicing;
 use tombolo_io::worker::StopSignal;
 
 use self::agreeing::{Agreeing, boot_moment, node_value};
+use self::announcer::Announcer;
 use crate::error::{DaemonError, system};
 use crate::error_chain::in_one_line;
 use crate::holdings::Holdings;
@@ -41,13 +43,6 @@ const AGAIN: Duration = Duration::from_millis(100);
 pub(crate) struct Ownership {
     threads: Vec<JoinHandle<()>>,
     announcer: Announcer,
-}
-
-/// Has routes announced, on a thread of its own.
-#[derive(Debug, Clone)]
-struct Announcer {
-    thread: std::thread::Thread,
-    is_due: Arc<AtomicBool>,
 }
 
 /// Where the cluster's etcd is; nothing where a file says who owns what.
@@ -153,13 +148,5 @@ impl Ownership {
         for thread in self.threads {
             let _ = thread.join();
         }
-    }
-}
-
-impl Announcer {
-    /// What is announced is not what it should be.
-    fn announce(&self) {
-        self.is_due.store(true, Ordering::Release);
-        self.thread.unpark();
     }
 }

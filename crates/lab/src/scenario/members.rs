@@ -4,11 +4,9 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 use super::network::numbered;
-use super::start::{Daemon, READY};
+use super::start::{DIRECTORY, Daemon, READY};
 use crate::{Lab, LabError, Process};
 
-/// Stands for the lab's directory in the configuration files of a scenario.
-pub(super) const DIRECTORY: &str = "@LAB@";
 /// How long it may take to make the certificates.
 const LIMIT: Duration = Duration::from_secs(30);
 

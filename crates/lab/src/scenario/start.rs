@@ -7,9 +7,10 @@ use std::{
 };
 
 use super::description::Scenario;
-use super::members::DIRECTORY;
 use crate::{Lab, LabError, LabRecord, Process, package_of, wait_until};
 
+/// Stands for the lab's directory in the configuration files of a scenario.
+pub(super) const DIRECTORY: &str = "@LAB@";
 /// How long a program may take to be ready.
 pub(super) const READY: Duration = Duration::from_secs(20);
 

@@ -4,8 +4,6 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
-#[cfg(feature = "cluster")]
-mod agreement;
 mod boxes;
 mod copies;
 mod entrances;
@@ -14,6 +12,8 @@ mod flows;
 mod fragments;
 mod loads;
 mod nodes;
+#[cfg(feature = "cluster")]
+mod owners_by_etcd;
 #[path = "../running/mod.rs"]
 mod running;
 mod streams;
