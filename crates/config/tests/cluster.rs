@@ -257,7 +257,7 @@ fn nodes_may_agree_by_etcd_instead_of_a_file() {
     );
     assert_eq!(
         of(ETCD, "[cluster.etcd]\nendpoints = []\n"),
-        "gateway.toml:10: cluster.etcd.endpoints: nobody is named; name each member, as \"https://[2001:db8:c::e1]:2379\""
+        "gateway.toml:10: cluster.etcd.endpoints = []: nobody is named; name each member, as \"https://[2001:db8:c::e1]:2379\""
     );
     assert_eq!(
         of("[cluster.etcd]\n", "[cluster.etcd]\nname = \"a/b\"\n"),
