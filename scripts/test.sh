@@ -125,10 +125,12 @@ lacking=''
 targets=$(sed -n 's/^error: test failed, to rerun pass `-p [^ ]* \(.*\)`$/\1/p' "$log")
 if [ "$failed" -gt 0 ] && [ "$failed" -le 5 ]; then
     status=0
+    # Labs of several nodes that have the machine for themselves.
+    one_by_one=$([ $# -gt 0 ] || echo '-- --test-threads 1')
     for target in $(echo "$targets" | tr ' ' ':' | sort -u); do
         echo "==== once more, alone: $target"
         # shellcheck disable=SC2046 # the words of the target are arguments
-        if run "$again" --workspace $(echo "$target" | tr ':' ' ') "$@"; then
+        if run "$again" --workspace $(echo "$target" | tr ':' ' ') $one_by_one "$@"; then
             before=$(awk -v target="$(echo "$target" | tr ':' ' ')" '
                 /^test result: / { last = $0 }
                 index($0, " " target "`") { split(last, words, "; "); split(words[2], count, " "); sum += count[1] }
