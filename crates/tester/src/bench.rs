@@ -452,6 +452,7 @@ impl Bench {
             variation: false,
             then: None,
             tolerated_loss: 0.0,
+            unheard: 0,
         }
     }
 
@@ -620,6 +621,7 @@ impl Bench {
             receive_drops: drops.receive,
             transmit_drops: drops.transmit,
             tolerated_loss: plan.tolerated_loss,
+            unheard: plan.unheard,
             sharing: self.placement.sharing,
             // With two rates it is not known which frames were due meanwhile.
             absences: watch.map(CoreWatch::end).filter(|_| plan.then.is_none()).unwrap_or_default(),
