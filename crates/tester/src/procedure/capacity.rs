@@ -133,11 +133,12 @@ fn offer(bench: &mut Bench, rate: u64, count: u32, observer: &mut dyn Observer) 
     })
 }
 
-/// How many of so many connections have to come back where so many percent may be lost.
+/// How many of so many connections have to come back where so many percent may be lost, of each of two phases.
 fn least_of(count: u32, tolerated_percent: f64) -> u32 {
+    let kept = 1.0 - tolerated_percent / 100.0;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of a count")]
-    let may_be_lost = (f64::from(count) * tolerated_percent / 100.0) as u32;
-    count - may_be_lost
+    let least = (f64::from(count) * kept * kept).ceil() as u32;
+    least
 }
 
 /// Whether an empty table keeps so many connections, all of them but for the loss that is tolerated.
@@ -204,6 +205,6 @@ mod tests {
 
     #[test]
     fn what_may_be_lost_is_a_part() {
-        assert_eq!((least_of(1000, 0.0), least_of(1000, 2.0), least_of(10, 2.0)), (1000, 980, 10));
+        assert_eq!((least_of(1000, 0.0), least_of(1000, 2.0), least_of(10, 2.0)), (1000, 961, 10));
     }
 }

@@ -49,7 +49,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     technology: Option<Technology>,
     /// Settings for tombolo's configuration, before its service; dotted keys beside tombolo:tc and
-    /// the like
+    /// the like. A line like `service.sessions = "kept"` is of the service itself
     #[arg(long, value_name = "TOML", default_value = "")]
     settings: String,
     /// A first look in well under a minute a gateway: short trials, few repetitions
