@@ -30,6 +30,9 @@ pub const LOCATOR_LENGTH: u8 = 64;
 /// Length of the part of a locator that is routed to the gateway, in bits.
 pub const REDIRECTS_LENGTH: u8 = 120;
 
+/// Seconds for which a copy is good, from when its owner was heard last.
+pub const COPY_LASTS: u32 = 60;
+
 /// The same on all nodes, of any version: by it they agree. The programs in the kernel make flow labels with it, too.
 pub const KEY: HashKey = HashKey::new([0x746f, 0x6d62, 0x6f6c, 0x6f]);
 
@@ -403,8 +406,10 @@ impl Cluster {
         is_set(&self.copied, node.into())
     }
 
-    /// Says of which nodes' slices there is a copy that is up to date, at `now`, when it is known who serves. A copy
-    /// is good as long as its owner cannot be seen, however old it becomes.
+    /// Says of which nodes' slices there is a copy that is up to date, or was when its owner was heard last, [`COPY_LASTS`] before
+    /// `now` at most; when it is known who serves. Where a file says who owns what, a copy is good as long as its owner cannot be
+    /// seen, however old it becomes: nobody else would ever serve. Where nodes agree, the owner may be well, and grant what it has
+    /// released since.
     pub fn set_copied(&self, has_copy: impl Fn(usize) -> bool, now: Tick) {
         let mut copied = 0;
         for (node, gone_since) in self.gone_since.iter().enumerate().take(self.nodes.len()) {
@@ -414,7 +419,8 @@ impl Cluster {
             } else if gone_since.load(Ordering::Relaxed) == 0 {
                 gone_since.store(now.0, Ordering::Relaxed);
             }
-            copied |= u16::from(has_copy(node) || was_copied && !self.serves(node)) << node;
+            let goes_on = was_copied && !self.serves(node) && !self.is_agreed;
+            copied |= u16::from(has_copy(node) || goes_on) << node;
         }
         self.copied.store(copied, Ordering::Relaxed);
     }
@@ -644,6 +650,22 @@ mod tests {
         assert!(cluster.has_acted_for(1) && !cluster.has_acted_for(2));
         cluster.forget_acting(1);
         assert!(!cluster.has_acted_for(1));
+    }
+
+    #[test]
+    fn where_nodes_agree_who_acts_does_so_by_a_copy_that_is_good() {
+        for is_agreed in [false, true] {
+            let cluster = cluster(0).with_slices(vec![Holders { owner: 1, backup: Some(0) }]);
+            let cluster = if is_agreed { cluster.with_agreement() } else { cluster };
+            cluster.set_copied(|_| true, Tick(1));
+            cluster.set_serving(|_| false);
+            cluster.set_copied(|_| true, Tick(2));
+            assert_eq!(cluster.place_of(0, Now(1)), Place::Acting(1));
+            // Its owner was heard too long ago.
+            cluster.set_copied(|_| false, Tick(80));
+            let place = if is_agreed { Place::Nowhere } else { Place::Acting(1) };
+            assert_eq!(cluster.place_of(0, Now(1)), place);
+        }
     }
 
     #[test]

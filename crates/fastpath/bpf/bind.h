@@ -100,6 +100,17 @@ static __always_inline bool suits(__u32 port, __u16 inside_port)
 	return port && (port < 1024) == (inside_port < 1024);
 }
 
+/* Ticks for which a closed port is kept back: napt/times.rs, port_rest. The verifier cuts out what is asked in clusters. */
+static __always_inline __u32 port_rest(const volatile struct service *service, __u32 space)
+{
+	const volatile struct allocation *allocation = &service->allocation;
+
+	if (plan.cluster.rest && !allocation->share_size && !allocation->block_size)
+		return plan.cluster.rest;
+	/* RFC 6888 REQ-8 (a) and (c). */
+	return space == SPACE_TCP ? 0 : plan.reuse_port_after;
+}
+
 /* Claims an outside port for binding `id` of a subscriber, if the one that is drawn is free; negative
  * if it is not.
  *
@@ -136,8 +147,7 @@ __noinline int claim_drawn_port(const struct inside_key *key, __u32 subscriber_i
 	port = draw_port(ports, &places, bpf_ntohs(key->port), keeps_parity, random >> 32);
 	if (port < 0 || (space != SPACE_ICMP && !suits(port, bpf_ntohs(key->port))))
 		return -1;
-	/* RFC 6888 REQ-8 (a) and (c): napt.rs, reuse_port_after. */
-	reuse_after = space == SPACE_TCP ? 0 : plan.reuse_port_after;
+	reuse_after = port_rest(service, space);
 	slot = slot_of(range, bpf_ntohl(READ(subscriber->outside4)), space, port);
 	word = slot == SLOT_NONE ? 0 : slot_at(slot);
 	return word && claim_slot(word, id, now, reuse_after) ? port : -1;

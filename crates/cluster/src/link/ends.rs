@@ -12,7 +12,7 @@ use super::returns::Returns;
 use super::standing::Standings;
 use super::stream::{Stream, StreamError};
 use super::terms::Terms;
-use super::{COPY_LASTS, Surroundings};
+use super::{COPY_LASTS, SILENCE, Surroundings};
 use crate::replica::{Applier, Purpose, Sender, View};
 
 /// What all connections from owners have in common.
@@ -105,7 +105,9 @@ impl Incoming {
 
 impl Copy {
     pub(super) fn is_usable(&self) -> bool {
-        self.applier.is_complete() && self.ended.is_none_or(|ended| ended.elapsed() < COPY_LASTS)
+        // The owner may have been silent before.
+        let lasts = COPY_LASTS - SILENCE;
+        self.applier.is_complete() && self.ended.is_none_or(|ended| ended.elapsed() < lasts)
     }
 
     /// Whether the owner lacks something that is here: its tables, or what was made in its place.

@@ -53,7 +53,7 @@ const PERIOD: Duration = Duration::from_millis(1);
 /// From a connection that failed to the next one.
 const PAUSE: Duration = Duration::from_millis(500);
 /// A copy that is older was overtaken by what the owner did since: it is made anew.
-const COPY_LASTS: Duration = Duration::from_secs(60);
+const COPY_LASTS: Duration = Duration::from_secs(tombolo_engine::cluster::COPY_LASTS as u64);
 
 /// What the threads of connections have around them.
 pub trait Surroundings: std::fmt::Debug + Send + Sync {

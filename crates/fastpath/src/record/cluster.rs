@@ -55,6 +55,10 @@ tombolo_records::records! {
         takes_softwires: u8,
         /// How many slices there are, a power of two.
         slices: u32,
+        /// Ticks for which a port rests that is nobody's before it is drawn, of any protocol, where nodes have copies of each other's
+        /// tables; 0 where they have none.
+        rest: u32,
+        unused: u32,
         slice_key: HashKeyRecord,
         /// That of flow labels.
         flow_key: HashKeyRecord,

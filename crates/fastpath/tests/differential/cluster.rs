@@ -6,20 +6,21 @@ use std::sync::Arc;
 
 use tombolo_engine::cluster::{Cluster, Holders, Node};
 use tombolo_engine::mapping::allocation::Allocation;
-use tombolo_engine::mapping::pool::PoolRange;
+use tombolo_engine::mapping::pool::{PoolRange, PortSpace};
 use tombolo_engine::mapping::slices::{PoolSlices, Slicing};
 use tombolo_engine::mechanism::napt::{Nat, Policy};
 use tombolo_engine::{Now, Plan};
 use tombolo_fastpath::Settings;
 use tombolo_tables::binding::flags;
 use tombolo_tables::subscriber::SubscriberKey;
+use tombolo_tables::tick::Tick;
 
 use crate::compare::{verifies, write_ipv4_checksum};
 use crate::packets::{self, Numbers};
 use crate::plans::{self, Case};
 use crate::portions;
 use crate::softwires::{self, REMOTE};
-use crate::world::World;
+use crate::world::{World, tick};
 
 const SECRET: [u64; 4] = [0x0123_4567_89ab_cdef, 0x1357_9bdf_0246_8ace, 0xdead_beef_cafe_f00d, 42];
 const SLICES: u16 = 8;
@@ -100,6 +101,10 @@ fn cut(nat: &mut Nat) {
 fn with_cluster(name: &'static str, mut plan: Plan, build: Build) -> Case {
     let cluster = cluster(&[Holders { owner: OWN, backup: None }; SLICES as usize], 0, name.contains("aftr"));
     plan.cluster = Some(Arc::new(cluster));
+    // Half of them copy their tables.
+    if name.len().is_multiple_of(2) {
+        plan.times = plan.times.with_copies();
+    }
     let build = move |numbers: &mut Numbers, world: &World| {
         let frame = build(numbers, world);
         redirected(numbers, frame)
@@ -138,6 +143,7 @@ pub(crate) fn disturb(world: &mut World, numbers: &mut Numbers) {
         })
         .collect();
     copy(world, numbers);
+    close(world, numbers);
     // Mostly all.
     let serving = if numbers.one_in(3) { numbers.draw() } else { u64::MAX };
     let next = cluster(&holders, serving, current.takes_softwires());
@@ -159,6 +165,20 @@ fn copy(world: &World, numbers: &mut Numbers) {
     }
     if let Some(id) = tables.subscribers.iter().nth(nth) {
         tables.subscribers.set_copied(id, numbers.one_in(2));
+    }
+}
+
+/// All free ports of an address were closed a while ago, some of them so long that they may be had again.
+fn close(world: &World, numbers: &mut Numbers) {
+    let nats: Vec<&Nat> = world.plan.services.iter().filter_map(|service| service.kind.nat()).collect();
+    let nat = nats[numbers.below(nats.len())];
+    let place = u32::try_from(numbers.below(nat.pool.addresses() as usize)).unwrap();
+    let address = nat.pool.address(place).unwrap();
+    for space in [PortSpace::Tcp, PortSpace::Udp, PortSpace::Icmp] {
+        for (_, slot) in nat.pool.slots(address, space) {
+            let age = u32::try_from(numbers.below(300)).unwrap();
+            world.tables.outside.keep_back(slot, Tick(tick().saturating_sub(age).max(1)));
+        }
     }
 }
 

@@ -21,6 +21,7 @@ use tombolo_wire::Port;
 
 use super::exhausted::Exhausted;
 use super::state::Napt;
+use super::times::Among;
 use crate::mapping::allocation::{Allocation, Blocks, Deterministic};
 use crate::mapping::pool::{Parity, PortSpace, WINDOWS, block_ports};
 use crate::verdict::DropReason;
@@ -141,7 +142,8 @@ impl<R: Rng> Napt<'_, R> {
         }
         let Some(slot) = self.pool.slot(address, space, port) else { return Ok(None) };
         let candidate = Candidate { slot, ipv4: address.octets(), port: port.to_be_bytes() };
-        let (template, reuse_after) = (binder.template(self.now), self.reuse_port_after(space));
+        let among = if matches!(self.pool.allocation(), Allocation::Ports) { Among::Anybodys } else { Among::Own };
+        let (template, reuse_after) = (binder.template(self.now), self.port_rest(space, among));
         match self.tables.bind_as_of(&template, [candidate], reuse_after, self.now, self.counts_as) {
             Ok(bound) => Ok(Some(bound)),
             Err(BindError::TableFull) => Err(DropReason::BindingTableFull),
@@ -160,7 +162,7 @@ impl<R: Rng> Napt<'_, R> {
         if self.exhausted.contains(key, self.now) {
             return Err(DropReason::PoolExhausted);
         }
-        match self.bind_within(binder, &[window])? {
+        match self.bind_within(binder, &[window], Among::Anybodys)? {
             Some(bound) => Ok(bound),
             None => {
                 self.exhausted.note(key, self.now);
@@ -183,7 +185,7 @@ impl<R: Rng> Napt<'_, R> {
         }
         let (mut windows, mut count) = self.windows(binder.id, blocks, &window);
         loop {
-            if let Some(bound) = self.bind_within(binder, &windows[..count])? {
+            if let Some(bound) = self.bind_within(binder, &windows[..count], Among::Own)? {
                 return Ok(bound);
             }
             if self.tables.subscribers.blocks(binder.id).count() >= blocks.most() {
@@ -211,7 +213,7 @@ impl<R: Rng> Napt<'_, R> {
         let own = own.ok_or(DropReason::PoolExhausted)?;
         let used_up = Exhausted::share(binder.id, binder.space);
         if !self.exhausted.contains(used_up, self.now) {
-            if let Some(bound) = self.bind_within(binder, &[own.first..=own.last])? {
+            if let Some(bound) = self.bind_within(binder, &[own.first..=own.last], Among::Own)? {
                 return Ok(bound);
             }
             self.exhausted.note(used_up, self.now);
@@ -228,17 +230,18 @@ impl<R: Rng> Napt<'_, R> {
         &mut self,
         binder: &Binder<'_>,
         windows: &[RangeInclusive<u16>],
+        among: Among,
     ) -> Result<Option<(BindingId, Binding)>, DropReason> {
         let template = binder.template(self.now);
         let port = u16::from_be_bytes(binder.inside.port);
         let random = self.random.next_u64();
         let candidates = self.pool.candidates_in(binder.address, binder.space, port, binder.parity, random, windows);
         let candidates = candidates.take(self.exhausted.depth(self.now));
-        let reuse_after = self.reuse_port_after(binder.space);
+        let reuse_after = self.port_rest(binder.space, among);
         match self.tables.bind_as_of(&template, candidates, reuse_after, self.now, self.counts_as) {
             Ok(bound) => Ok(Some(bound)),
             Err(BindError::TableFull) => Err(DropReason::BindingTableFull),
-            Err(BindError::NoneFree) => self.bind_kept_back(binder, &template, random, windows),
+            Err(BindError::NoneFree) => self.bind_kept_back(binder, &template, random, (windows, among)),
         }
     }
 
@@ -248,9 +251,11 @@ impl<R: Rng> Napt<'_, R> {
         binder: &Binder<'_>,
         template: &Binding,
         random: u64,
-        windows: &[RangeInclusive<u16>],
+        (windows, among): (&[RangeInclusive<u16>], Among),
     ) -> Result<Option<(BindingId, Binding)>, DropReason> {
-        let Some(reuse_after) = self.reusable_age(binder.address, binder.space, windows) else { return Ok(None) };
+        let Some(reuse_after) = self.reusable_age(binder.address, binder.space, windows, among) else {
+            return Ok(None);
+        };
         let port = u16::from_be_bytes(binder.inside.port);
         let candidates = self.pool.candidates_in(binder.address, binder.space, port, binder.parity, random, windows);
         match self.tables.bind_as_of(template, candidates, reuse_after, self.now, self.counts_as) {
@@ -263,9 +268,15 @@ impl<R: Rng> Napt<'_, R> {
     /// Ticks since the port of `windows` was closed that was closed first, if more are kept back
     /// than may be. All ports of the address are looked at, but only when none is free, and once a
     /// tick ([`Exhausted`]).
-    fn reusable_age(&self, address: Ipv4Addr, space: PortSpace, windows: &[RangeInclusive<u16>]) -> Option<u32> {
-        let most = self.times.most_ports_kept_back.filter(|_| !self.exhausted.searches_are_short(self.now))?;
-        let usual = self.reuse_port_after(space);
+    fn reusable_age(
+        &self,
+        address: Ipv4Addr,
+        space: PortSpace,
+        windows: &[RangeInclusive<u16>],
+        among: Among,
+    ) -> Option<u32> {
+        let most = self.times.most_kept_back(among).filter(|_| !self.exhausted.searches_are_short(self.now))?;
+        let usual = self.port_rest(space, among);
         let (mut kept_back, mut oldest) = (0, None);
         for (port, slot) in self.pool.slots(address, space) {
             if let Slot::Closed(at) = self.tables.outside.read(slot)
@@ -301,7 +312,7 @@ impl<R: Rng> Napt<'_, R> {
         let (random, depth) = (self.random.next_u32(), self.exhausted.depth(self.now));
         let granted =
             self.free_blocks(binder.address, binder.space, blocks, window, (random, depth)).any(|(first, place)| {
-                let reuse_after = self.times.reuse_port_after;
+                let reuse_after = self.times.rest();
                 self.tables.grant_block(binder.id, first, place, blocks.most(), reuse_after, self.now)
             });
         if !granted {
@@ -332,7 +343,7 @@ impl<R: Rng> Napt<'_, R> {
                     && self.tables.blocks.is_available(
                         first.wrapping_add(u32::from(place)),
                         self.now,
-                        self.times.reuse_port_after,
+                        self.times.rest(),
                     )
             })
             .map(move |place| (first, place))
@@ -397,16 +408,16 @@ impl<R: Rng> Napt<'_, R> {
             return self.free_blocks(address, space, *blocks, &(0..=u16::MAX), (random, depth)).next().is_some();
         }
         let port = u16::from_be_bytes(inside.port);
-        let reuse_after = self.reuse_port_after(space);
+        let reuse_after = self.port_rest(space, Among::Anybodys);
         let candidates = self.pool.candidates(address, space, port, self.policy.parity, random);
         let mut candidates = candidates.take(depth);
         candidates.any(|candidate| self.tables.outside.is_available(candidate.slot, self.now, reuse_after))
-            || self.reusable_age(address, space, &[0..=u16::MAX]).is_some()
+            || self.reusable_age(address, space, &[0..=u16::MAX], Among::Anybodys).is_some()
     }
 
     /// Ticks for which a closed port is kept back.
-    fn reuse_port_after(&self, space: PortSpace) -> u32 {
-        if self.policy.keeps_back(space) { self.times.reuse_port_after } else { 0 }
+    fn port_rest(&self, space: PortSpace, among: Among) -> u32 {
+        self.times.port_rest(among, self.policy.keeps_back(space))
     }
 }
 
