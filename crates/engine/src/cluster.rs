@@ -122,6 +122,16 @@ pub struct Cluster {
     alone_until: AtomicU64,
 }
 
+/// What a node may grant of a slice: subscribers, and with them addresses, blocks and ports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Granting {
+    /// Nothing: it does not own the slice, or has lost the lease by which it did.
+    Nothing = 0,
+    /// Whatever is free, while its lease lasts.
+    Freely = 1,
+}
+
 /// What a node knows of a slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Assigned {
@@ -131,25 +141,32 @@ pub struct Assigned {
     pub epoch: u32,
     /// Its backup's copy was whole: the backup may serve by it in the owner's place.
     pub is_protected: bool,
+    /// What its owner may grant, if that is this node.
+    pub granting: Granting,
 }
 
 impl Assigned {
     /// Nobody has it.
-    pub const NOBODY: Self =
-        Self { holders: Holders { owner: Holders::NOBODY, backup: None }, epoch: 0, is_protected: false };
+    pub const NOBODY: Self = Self {
+        holders: Holders { owner: Holders::NOBODY, backup: None },
+        epoch: 0,
+        is_protected: false,
+        granting: Granting::Nothing,
+    };
 
     const fn to_word(self) -> u64 {
         let Holders { owner, backup } = self.holders;
         let backup = if let Some(backup) = backup { backup } else { Holders::NOBODY };
         let [a, b, c, d] = self.epoch.to_le_bytes();
-        u64::from_le_bytes([a, b, c, d, owner, backup, self.is_protected as u8, 0])
+        u64::from_le_bytes([a, b, c, d, owner, backup, self.is_protected as u8, self.granting as u8])
     }
 
     fn of_word(word: u64) -> Self {
-        let [a, b, c, d, owner, backup, is_protected, _] = word.to_le_bytes();
+        let [a, b, c, d, owner, backup, is_protected, granting] = word.to_le_bytes();
         let backup = (backup != Holders::NOBODY).then_some(backup);
         let epoch = u32::from_le_bytes([a, b, c, d]);
-        Self { holders: Holders { owner, backup }, epoch, is_protected: is_protected == 1 }
+        let granting = if granting == Granting::Freely as u8 { Granting::Freely } else { Granting::Nothing };
+        Self { holders: Holders { owner, backup }, epoch, is_protected: is_protected == 1, granting }
     }
 }
 
@@ -302,16 +319,25 @@ impl Cluster {
         self.serves_until.load(Ordering::Relaxed)
     }
 
-    /// Whether this node may admit subscribers and hand out addresses and ports.
+    /// Whether this node may admit subscribers and hand out addresses and ports, of slices that it may grant of.
     #[must_use]
     pub fn may_grant(&self, now: Now) -> bool {
         now.0 < self.grants_until()
     }
 
+    /// Until when this node may grant of a slice, by the engine's clock in nanoseconds; 0 if it may not, at `now`: somebody else
+    /// owns it, or this node serves it by a copy, or has lost the lease by which it owned it and has another one by now.
+    #[must_use]
+    pub fn grants_of_slice_until(&self, slice: u16, now: Now) -> u64 {
+        let may_grant = self.place_of(slice, now) == Place::Here && self.assigned(slice).granting != Granting::Nothing;
+        if may_grant { self.grants_until() } else { 0 }
+    }
+
     /// The same cluster, whose slices have these holders, for the first time.
     #[must_use]
     pub fn with_slices(self, holders: Vec<Holders>) -> Self {
-        let word = |holders| AtomicU64::new(Assigned { holders, epoch: 1, is_protected: true }.to_word());
+        let assigned = |holders| Assigned { holders, epoch: 1, is_protected: true, granting: Granting::Freely };
+        let word = |holders| AtomicU64::new(assigned(holders).to_word());
         Self { slices: holders.into_iter().map(word).collect(), ..self }
     }
 
@@ -697,7 +723,8 @@ mod tests {
         assert_eq!((here(0), here(1), cluster.epoch_of(0)), (Place::Nowhere, Place::Nowhere, 0));
         assert!(cluster.is_nobodys(0) && !cluster.is_admitted() && !cluster.may_grant(Now(1)));
         for (epoch, is_protected) in [(7, true), (u32::MAX, false)] {
-            let assigned = Assigned { holders: holders(2, Some(0)), epoch, is_protected };
+            let granting = if is_protected { Granting::Freely } else { Granting::Nothing };
+            let assigned = Assigned { holders: holders(2, Some(0)), epoch, is_protected, granting };
             cluster.assign(1, assigned);
             assert_eq!(cluster.assigned(1), assigned);
         }
@@ -711,6 +738,23 @@ mod tests {
         assert_eq!(here(1), Place::Nowhere, "its agent has said nothing yet");
         cluster.set_alone_until(2);
         assert_eq!(here(1), Place::Here);
+    }
+
+    #[test]
+    fn of_a_slice_its_owner_grants_until_its_lease_ends_and_nobody_else_ever() {
+        let holders = |owner, backup| Holders { owner, backup };
+        let cluster = cluster(0).with_slices(vec![holders(0, None), holders(1, Some(0)), holders(1, None)]);
+        let until = || [0, 1, 2].map(|slice| cluster.grants_of_slice_until(slice, Now(1)));
+        cluster.set_serving(|_| true);
+        assert_eq!(until(), [u64::MAX, 0, 0]);
+        cluster.set_copied(|_| true, Tick(1));
+        cluster.set_serving(|_| false);
+        assert_eq!((cluster.place_of(1, Now(1)), until()), (Place::Acting(1), [u64::MAX, 0, 0]));
+        cluster.set_grants_until(77);
+        assert_eq!(until(), [77, 0, 0]);
+        // It has another lease, and the slice is still that of the former one.
+        cluster.assign(0, Assigned { granting: Granting::Nothing, ..cluster.assigned(0) });
+        assert_eq!((cluster.place_of(0, Now(1)), until()), (Place::Here, [0; 3]));
     }
 
     #[test]

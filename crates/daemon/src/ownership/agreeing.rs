@@ -13,7 +13,7 @@ use tombolo_cluster::ownership::{
     Action, Agent, Beginning, Capacity, CopyState, Epoch, Event, Moment, Node, NodeState, NodeValue, Phase, Presence,
     Revision, Role, TICK, VALUE_VERSION,
 };
-use tombolo_engine::cluster::{Assigned, Cluster, Holders};
+use tombolo_engine::cluster::{Assigned, Cluster, Granting, Holders};
 use tombolo_engine::{adoption, static_bindings};
 use tombolo_io::clock::{boottime_nanos, monotonic_nanos};
 use tombolo_io::worker::StopSignal;
@@ -127,10 +127,13 @@ impl Agreeing {
             }
         }
         self.begin(&begun);
-        let mut is_changed = self.assign();
+        let (mut is_changed, mut is_prolonged) = (self.assign(), false);
         for action in actions {
             match action {
-                Action::GrantUntil(moment) => self.cluster.set_grants_until(engine_nanos(moment)),
+                Action::GrantUntil(moment) => {
+                    self.cluster.set_grants_until(engine_nanos(moment));
+                    is_prolonged = true;
+                }
                 Action::ServeUntil(moment) => self.cluster.set_serves_until(engine_nanos(moment)),
                 Action::AloneUntil(moment) => self.cluster.set_alone_until(engine_nanos(moment)),
                 Action::Enter(is_entrance) => {
@@ -140,8 +143,10 @@ impl Agreeing {
                 _ => {}
             }
         }
-        if is_changed {
+        if is_changed || is_prolonged {
             self.running.accelerator.iter().for_each(|accelerator| accelerator.follow_cluster(&self.cluster));
+        }
+        if is_changed {
             self.announcer.announce();
         }
     }
@@ -239,6 +244,10 @@ impl Agreeing {
         let own = u8::try_from(self.cluster.own()).unwrap_or(Holders::NOBODY);
         let number = |node: Option<Node>| node.map(|node| node.0);
         let agreed = self.agreement.assignment(slice);
+        let granting = match self.agent.role(slice) {
+            Role::Owner { .. } => Granting::Freely,
+            _ => Granting::Nothing,
+        };
         let is_agreed = |epoch| agreed.is_some_and(|agreed| agreed.epoch == epoch && agreed.phase == Phase::Protected);
         let (owner, backup, epoch, is_protected) = match self.agent.role(slice) {
             Role::Nobody => return Assigned::NOBODY,
@@ -251,7 +260,7 @@ impl Agreeing {
                 (number(owner).unwrap_or(Holders::NOBODY), number(backup), epoch, is_agreed(epoch))
             }
         };
-        Assigned { holders: Holders { owner, backup }, epoch: epoch.0, is_protected }
+        Assigned { holders: Holders { owner, backup }, epoch: epoch.0, is_protected, granting }
     }
 
     /// How copies stand, there and here, as far as that is news for the agent.

@@ -4,7 +4,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use tombolo_engine::cluster::{Cluster, Holders, Node};
+use tombolo_engine::cluster::{Assigned, Cluster, Granting, Holders, Node};
 use tombolo_engine::mapping::allocation::Allocation;
 use tombolo_engine::mapping::pool::{PoolRange, PortSpace};
 use tombolo_engine::mapping::slices::{PoolSlices, Slicing};
@@ -147,6 +147,11 @@ pub(crate) fn disturb(world: &mut World, numbers: &mut Numbers) {
     // Mostly all.
     let serving = if numbers.one_in(3) { numbers.draw() } else { u64::MAX };
     let next = cluster(&holders, serving, current.takes_softwires());
+    // Its lease is over, or lasts; or some slices are of a lease that is over.
+    next.set_grants_until(if numbers.one_in(4) { numbers.pick(&[0, 1]) } else { u64::MAX });
+    for slice in (0..SLICES).filter(|_| numbers.one_in(6)) {
+        next.assign(slice, Assigned { granting: Granting::Nothing, ..next.assigned(slice) });
+    }
     world.slices.as_ref().unwrap().publish(&next, Now::default());
     world.plan.cluster = Some(Arc::new(next));
 }
@@ -242,6 +247,14 @@ pub(crate) fn wrong(plan: &Plan) -> Vec<(&'static str, Plan)> {
         ("the exceptions", with(SECRET, false, 0)),
         ("the runs of addresses", with(SECRET, true, 9)),
     ]
+}
+
+/// The programs are told that the node may grant what it may not.
+pub(crate) fn mislead(world: &World) {
+    let current = world.plan.cluster.as_deref().unwrap();
+    let holders: Vec<Holders> = (0..SLICES).map(|slice| current.holders(slice)).collect();
+    let serving = (0..NODES).filter(|node| current.serves((*node).into())).fold(0, |bits, node| bits | 1 << node);
+    world.slices.as_ref().unwrap().publish(&cluster(&holders, serving, current.takes_softwires()), Now::default());
 }
 
 /// What the programs are told beside the plan, where the kernel stands on both sides of the engine.

@@ -22,6 +22,7 @@ use tombolo_wire::Port;
 use super::exhausted::Exhausted;
 use super::state::Napt;
 use super::times::Among;
+use crate::cluster::Granting;
 use crate::mapping::allocation::{Allocation, Blocks, Deterministic};
 use crate::mapping::pool::{Parity, PortSpace, WINDOWS, block_ports};
 use crate::verdict::DropReason;
@@ -76,7 +77,7 @@ impl<R: Rng> Napt<'_, R> {
         for _ in 0..ATTEMPTS {
             let (id, subscriber) = match self.tables.find_subscriber(&key) {
                 Some(found) => found,
-                None if !self.may_grant => return Err(DropReason::NotGranting),
+                None if self.granting == Granting::Nothing => return Err(DropReason::NotGranting),
                 None => self.admit(key, inside, space)?,
             };
             // False if the sweep took it just now, and where the record is another's by then.
@@ -104,7 +105,7 @@ impl<R: Rng> Napt<'_, R> {
 
     /// Whether a port of an address may be granted by itself.
     fn check_granting(&self) -> Result<(), DropReason> {
-        if self.may_grant { Ok(()) } else { Err(DropReason::NotGranting) }
+        if self.granting == Granting::Nothing { Err(DropReason::NotGranting) } else { Ok(()) }
     }
 
     fn bind_for(&mut self, binder: &Binder<'_>, key: &SubscriberKey) -> Result<(BindingId, Binding), DropReason> {
@@ -127,7 +128,7 @@ impl<R: Rng> Napt<'_, R> {
     ) -> Result<Option<(BindingId, Binding)>, DropReason> {
         let &Binder { id, address, space, .. } = binder;
         let is_its_own = match self.pool.allocation() {
-            Allocation::Ports => self.may_grant,
+            Allocation::Ports => self.granting != Granting::Nothing,
             Allocation::Blocks(blocks) => {
                 let (windows, count) = self.windows(id, *blocks, &(0..=u16::MAX));
                 windows[..count].iter().any(|window| window.contains(&port))

@@ -34,6 +34,7 @@ use super::session_state::{
     raises_doubt, step,
 };
 use super::times::Times;
+use crate::cluster::Granting;
 use crate::endpoint::Endpoint;
 use crate::mapping::pool::{Pool, PortSpace};
 use crate::side::Side;
@@ -64,9 +65,9 @@ pub struct Napt<'a, R> {
     pub exhausted: &'a mut Exhausted,
     /// How many subscribers may still be admitted.
     pub admissions: &'a mut Admissions,
-    /// Subscribers may be admitted, and blocks and ports be granted: not by a node of a cluster that serves in
-    /// another one's place, which may be granting them as well.
-    pub may_grant: bool,
+    /// Whether subscribers may be admitted, and blocks and ports be granted: not by a node of a cluster that serves in
+    /// another one's place, which may be granting them as well, or that has lost its lease.
+    pub granting: Granting,
 }
 
 /// How often a step is tried again after losing a race against expiry.
