@@ -83,7 +83,7 @@ fn ports_of_a_block_are_its_subscriber_s_again_as_soon_as_ever() {
             ports.filter(|&port| gateway.pass(&from(port)).0 == Verdict::Forward).count()
         };
         let all = taken(&mut gateway, 3000..3064);
-        gateway.wait(301);
+        gateway.wait(310);
         // One stays, with its subscriber.
         gateway.forward(&from(3000));
         gateway.sweep();

@@ -131,7 +131,7 @@ impl World {
     pub(crate) fn engine(&mut self, packet: &[u8], tick: u32) -> (Verdict, Vec<Vec<u8>>) {
         let result = self.run_engine(packet, tick);
         if let Verdict::Drop(reason) | Verdict::Reply(reason) = result.0
-            && matches!(reason, DropReason::PoolExhausted | DropReason::SubscriberLimit)
+            && matches!(reason, DropReason::PoolExhausted | DropReason::SubscriberLimit | DropReason::NotGranting)
         {
             // It remembers for a tick that an address, or a subscriber, had no port left; the tables
             // were put back since.
