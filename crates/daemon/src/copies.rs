@@ -194,6 +194,14 @@ impl Copies {
         }
     }
 
+    /// This node grants by offers from now on, of slices of which a node has the copy.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn mark(&self, node: u8, plan: &Plan) {
+        if let Some(view) = View::of(plan) {
+            self.outgoing.sender.lock().unwrap_or_else(PoisonError::into_inner).mark(node, view);
+        }
+    }
+
     /// How they stand, node by node.
     pub(crate) fn standings(&self) -> Vec<Copying> {
         self.standings.all()

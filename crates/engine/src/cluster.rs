@@ -130,6 +130,18 @@ pub enum Granting {
     Nothing = 0,
     /// Whatever is free, while its lease lasts.
     Freely = 1,
+    /// The same, but of blocks only those that were offered, as the slice's backup knows: it may take the slice over.
+    ByOffers = 2,
+}
+
+impl Granting {
+    const fn of_byte(byte: u8) -> Self {
+        match byte {
+            1 => Self::Freely,
+            2 => Self::ByOffers,
+            _ => Self::Nothing,
+        }
+    }
 }
 
 /// What a node knows of a slice.
@@ -165,7 +177,7 @@ impl Assigned {
         let [a, b, c, d, owner, backup, is_protected, granting] = word.to_le_bytes();
         let backup = (backup != Holders::NOBODY).then_some(backup);
         let epoch = u32::from_le_bytes([a, b, c, d]);
-        let granting = if granting == Granting::Freely as u8 { Granting::Freely } else { Granting::Nothing };
+        let granting = Granting::of_byte(granting);
         Self { holders: Holders { owner, backup }, epoch, is_protected: is_protected == 1, granting }
     }
 }
@@ -722,8 +734,8 @@ mod tests {
         cluster.set_serving(|_| true);
         assert_eq!((here(0), here(1), cluster.epoch_of(0)), (Place::Nowhere, Place::Nowhere, 0));
         assert!(cluster.is_nobodys(0) && !cluster.is_admitted() && !cluster.may_grant(Now(1)));
-        for (epoch, is_protected) in [(7, true), (u32::MAX, false)] {
-            let granting = if is_protected { Granting::Freely } else { Granting::Nothing };
+        let granted = [Granting::ByOffers, Granting::Freely, Granting::Nothing];
+        for ((epoch, is_protected), granting) in [(7, true), (8, true), (u32::MAX, false)].into_iter().zip(granted) {
             let assigned = Assigned { holders: holders(2, Some(0)), epoch, is_protected, granting };
             cluster.assign(1, assigned);
             assert_eq!(cluster.assigned(1), assigned);

@@ -125,6 +125,7 @@ fn copy(
             let mut sender = outgoing.lock();
             sender.collect(view);
             sender.classify(ROUNDS, now);
+            sender.offer(ROUNDS, view, now);
             for _ in 0..if stream.has_room() { AT_ONCE } else { 0 } {
                 let start = frame::begin_batch(&mut out);
                 if !sender.fill(To::Backup(node), view, &epochs, now, &mut out) {

@@ -19,10 +19,9 @@ use tombolo_tables::subscriber::{Subscriber, SubscriberId, SubscriberKey};
 use tombolo_tables::tables::{BindError, Removal};
 use tombolo_tables::tick::Tick;
 
-use super::batch::{self, BatchError, Header, Section};
+use super::batch::{self, BatchError, Epochs, Header, Section};
 use super::numbers::Numbers;
-use super::record::{BindingRecord, Class, Kind, Record, Removed, SubscriberRecord};
-use super::sender::Epochs;
+use super::record::{BindingRecord, BlockRecord, BlockState, Class, Kind, Record, Removed, SubscriberRecord};
 use super::to::To;
 use super::view::{ServiceName, View};
 
@@ -233,6 +232,10 @@ impl Batch<'_, '_> {
         self.completes = header.completes;
         if header.begins {
             self.applier.is_complete = false;
+            if self.applier.purpose == Purpose::Copy {
+                let is_others = |slice| self.view.is_for(To::Owner(self.applier.other), slice);
+                self.view.each_block(is_others, |word, _| self.tables.blocks.withdraw(word));
+            }
             self.applier.subscribers.clear();
             self.applier.bindings.clear();
         }
@@ -254,6 +257,7 @@ impl Batch<'_, '_> {
 
     fn record(&mut self, section: Section, record: Record) -> Result<(), Refused> {
         let (number, can_be) = match record {
+            Record::Block(_) => (0, true),
             Record::Subscriber(SubscriberRecord { number, .. })
             | Record::Removed(Removed { number, of: Kind::Subscriber }) => {
                 (number, self.applier.subscribers.can_be(number))
@@ -284,6 +288,7 @@ impl Batch<'_, '_> {
                 self.remove_binding(number);
                 Some(())
             }
+            Record::Block(record) => self.block(section.slice, &record),
         };
         self.applier.applied.unplaced += u64::from(is_placed.is_none());
         Ok(())
@@ -321,6 +326,20 @@ impl Batch<'_, '_> {
             };
             let places: Vec<u16> = places.into_iter().filter(|&place| place < end && is_free(place)).collect();
             self.tables.give_blocks(id, first, &places, self.now);
+        }
+        Some(())
+    }
+
+    /// A block that nobody has at the owner. `None` if there is none such here.
+    fn block(&mut self, slice: u16, record: &BlockRecord) -> Option<()> {
+        let service = self.service(record.service)?;
+        let is_its_slice = self.view.slice_of(service, record.outside_ipv4) == Some(slice);
+        let (first, end) = self.view.blocks(service, record.outside_ipv4).filter(|_| is_its_slice)?;
+        let word = first.wrapping_add(u32::from(Some(record.place).filter(|place| *place < end)?));
+        match record.state {
+            _ if self.applier.purpose == Purpose::Return => {}
+            BlockState::Offered => self.tables.copy_offer(word, record.place, self.now),
+            BlockState::Resting(age) => self.tables.blocks.keep_back(word, Tick(self.now.0.saturating_sub(age))),
         }
         Some(())
     }

@@ -21,14 +21,16 @@ mod applier;
 mod batch;
 mod bits;
 mod numbers;
+mod offers;
 mod record;
 mod sender;
 mod to;
 mod view;
+mod words;
 
 pub use applier::{Applied, Applier, Purpose, Refused};
-pub use batch::{BATCH_BYTES, BatchError};
+pub use batch::{BATCH_BYTES, BatchError, Epochs};
 pub use record::{Class, RecordError};
-pub use sender::{Epochs, Lacking, Sender, Start, WINDOW_BYTES};
+pub use sender::{Lacking, Sender, Start, WINDOW_BYTES};
 pub use to::To;
 pub use view::{ServiceName, View};

@@ -33,6 +33,19 @@ pub struct ServiceName {
     pub name: String,
 }
 
+/// A block of ports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Block {
+    /// The service's number.
+    pub(super) service: u8,
+    /// Its outside address.
+    pub(super) outside_ipv4: [u8; 4],
+    /// Its place there.
+    pub(super) place: u16,
+    /// The slice of the address.
+    pub(super) slice: u16,
+}
+
 /// A plan with slices.
 #[derive(Debug, Clone, Copy)]
 pub struct View<'p> {
@@ -52,6 +65,11 @@ impl<'p> View<'p> {
     #[must_use]
     pub fn cluster(&self) -> &'p Cluster {
         self.cluster
+    }
+
+    /// Whether blocks are told of before they are granted: where a backup may become the owner.
+    pub(super) fn makes_offers(&self) -> bool {
+        self.cluster.is_agreed()
     }
 
     /// The services that have bindings.
@@ -132,6 +150,32 @@ impl<'p> View<'p> {
     pub(super) fn blocks(&self, service: u8, address: [u8; 4]) -> Option<(u32, u16)> {
         let pool = self.pool(service)?;
         pool.blocks(address.into(), pool.allocation().block_size()?)
+    }
+
+    /// Services whose ports are handed out in blocks: number, pool, ports of a block.
+    pub(super) fn block_pools(&self) -> impl Iterator<Item = (u8, &'p Pool, u32)> + use<'p> {
+        let numbered = self.plan.numbered();
+        numbered.filter_map(|(number, service)| {
+            let pool = service.kind.pool()?;
+            Some((number, pool, pool.allocation().block_size()?))
+        })
+    }
+
+    /// The blocks of all addresses of some slices: what stands where.
+    pub(super) fn each_block(&self, is_meant: impl Fn(u16) -> bool, mut each: impl FnMut(u32, Block)) {
+        for (service, pool, size) in self.block_pools() {
+            for address in (0..pool.addresses()).filter_map(|place| pool.address(place)) {
+                let Some(slice) = pool.slice_of_address(address).filter(|slice| is_meant(*slice)) else { continue };
+                for (place, word) in pool.block_words(address, size) {
+                    each(word, Block { service, outside_ipv4: address.octets(), place, slice });
+                }
+            }
+        }
+    }
+
+    /// Ticks for which a block rests that was given back.
+    pub(super) fn rest(&self) -> u32 {
+        self.plan.times.rest()
     }
 
     /// What a binding is worth after a takeover.

@@ -3,7 +3,7 @@
 //! The order of what is done: tables of a slice that begins, then the slice table, then the three words. Whoever loses a slice stops
 //! granting before it could go on by a prolonged word, and whoever gets one has its tables before packets find it the owner.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -204,7 +204,7 @@ impl Agreeing {
         let has_it = |Holders { owner, backup }: Holders| owner == own || backup == Some(own);
         let (mut is_changed, mut has_other_own) = (false, false);
         let mut taken_up = BTreeMap::<u8, HashSet<u16>>::new();
-        let mut lost = HashSet::new();
+        let (mut lost, mut marked) = (HashSet::new(), BTreeSet::new());
         for slice in self.cluster.slices() {
             let (was, is) = (self.cluster.assigned(slice), self.assigned(slice));
             if was == is {
@@ -219,6 +219,9 @@ impl Agreeing {
             {
                 taken_up.entry(backup).or_default().insert(slice);
             }
+            if is.granting == Granting::ByOffers && was.granting != Granting::ByOffers {
+                marked.extend(backup);
+            }
             let is_others = owner != Holders::NOBODY && !has_it(is.holders);
             if is_others && (has_it(was.holders) || was.holders.owner == Holders::NOBODY) {
                 lost.insert(slice);
@@ -227,6 +230,7 @@ impl Agreeing {
         let (plan, now) = (self.running.plan.load(), self.running.now());
         if let Some(copies) = &self.running.copies {
             taken_up.iter().for_each(|(node, slices)| copies.take_up(*node, |slice| slices.contains(&slice), &plan));
+            marked.into_iter().for_each(|node| copies.mark(node, &plan));
         }
         if !lost.is_empty() {
             adoption::forget(&self.running.tables, &plan, |slice| lost.contains(&slice), now);
@@ -245,7 +249,8 @@ impl Agreeing {
         let number = |node: Option<Node>| node.map(|node| node.0);
         let agreed = self.agreement.assignment(slice);
         let granting = match self.agent.role(slice) {
-            Role::Owner { .. } => Granting::Freely,
+            Role::Owner { by_offers: true, .. } => Granting::ByOffers,
+            Role::Owner { by_offers: false, .. } => Granting::Freely,
             _ => Granting::Nothing,
         };
         let is_agreed = |epoch| agreed.is_some_and(|agreed| agreed.epoch == epoch && agreed.phase == Phase::Protected);

@@ -8,11 +8,13 @@
 //! invented sources fills no table once the pool is used up. All that a flood of refused packets
 //! costs is bounded: what was found to be used up is not searched again in the same tick.
 
+use std::cell::Cell;
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
 
 use rand_core::Rng;
 use tombolo_tables::binding::{Binding, BindingId, InsideKey};
+use tombolo_tables::blocks::Holder;
 use tombolo_tables::outside::Slot;
 use tombolo_tables::subscriber::{Subscriber, SubscriberId, SubscriberKey};
 use tombolo_tables::tables::{BindError, Candidate};
@@ -194,9 +196,7 @@ impl<R: Rng> Napt<'_, R> {
                 return Err(DropReason::SubscriberLimit);
             }
             self.check_granting()?;
-            if !self.grow(binder, blocks, &window) {
-                return Err(DropReason::PoolExhausted);
-            }
+            self.grow(binder, blocks, &window)?;
             (windows, count) = self.windows(binder.id, blocks, &window);
         }
     }
@@ -303,51 +303,70 @@ impl<R: Rng> Napt<'_, R> {
         (windows, count)
     }
 
-    /// Gives the subscriber one more block of its address, at a place that cannot be guessed; false
-    /// if none is free.
-    fn grow(&mut self, binder: &Binder<'_>, blocks: Blocks, window: &RangeInclusive<u16>) -> bool {
+    /// Gives the subscriber one more block of its address, at a place that cannot be guessed.
+    ///
+    /// # Errors
+    /// [`DropReason::PoolExhausted`]; [`DropReason::NotGranting`] if there are free ones, and none that was offered.
+    fn grow(&mut self, binder: &Binder<'_>, blocks: Blocks, window: &RangeInclusive<u16>) -> Result<(), DropReason> {
         let key = Exhausted::address(binder.address, binder.space);
         if self.exhausted.contains(key, self.now) {
-            return false;
+            return Err(DropReason::PoolExhausted);
         }
         let (random, depth) = (self.random.next_u32(), self.exhausted.depth(self.now));
-        let granted =
-            self.free_blocks(binder.address, binder.space, blocks, window, (random, depth)).any(|(first, place)| {
-                let reuse_after = self.times.rest();
-                self.tables.grant_block(binder.id, first, place, blocks.most(), reuse_after, self.now)
-            });
-        if !granted {
-            self.exhausted.note(key, self.now);
+        let withheld = Cell::new(false);
+        let at = (binder.address, binder.space);
+        let grant = |(first, place)| match self.granting {
+            Granting::ByOffers => self.tables.grant_offered_block(binder.id, first, place, blocks.most()),
+            _ => self.tables.grant_block(binder.id, first, place, blocks.most(), self.times.rest(), self.now),
+        };
+        if self.free_blocks(at, blocks, window, (random, depth), &withheld).any(grant) {
+            return Ok(());
         }
-        granted
+        Err(self.note_exhausted(key, withheld.get()))
     }
 
-    /// Blocks of an address that nobody has: where its blocks begin in the block index, and their
-    /// places.
-    fn free_blocks(
-        &self,
-        address: Ipv4Addr,
-        space: PortSpace,
+    /// An address has no block; or has some that are withheld until the backup knows that they are offered, which takes a few
+    /// milliseconds and no tick. Why nothing is granted.
+    fn note_exhausted(&mut self, key: u64, is_withheld: bool) -> DropReason {
+        if is_withheld {
+            self.exhausted.note_search(self.now);
+            DropReason::NotGranting
+        } else {
+            self.exhausted.note(key, self.now);
+            DropReason::PoolExhausted
+        }
+    }
+
+    /// Blocks of an address that may be granted: where its blocks begin in the block index, and their places. Those that nobody has
+    /// and that were not offered are `withheld` where only offers are granted.
+    fn free_blocks<'w>(
+        &'w self,
+        (address, space): (Ipv4Addr, PortSpace),
         blocks: Blocks,
-        window: &RangeInclusive<u16>,
+        window: &'w RangeInclusive<u16>,
         (random, depth): (u32, usize),
-    ) -> impl Iterator<Item = (u32, u16)> {
+        withheld: &'w Cell<bool>,
+    ) -> impl Iterator<Item = (u32, u16)> + 'w {
         let (first, end) = self.pool.blocks(address, blocks.size).unwrap_or((0, 0));
         let start = u16::try_from(random % u32::from(end.max(1))).unwrap_or(0);
         let places = (start..end).chain(0..start);
-        places
-            .take(depth)
-            .filter(move |&place| {
-                let ports = block_ports(blocks.size, place);
-                !intersection(&ports, window).is_empty()
-                    && self.pool.has_block(address, space, blocks.size, place)
-                    && self.tables.blocks.is_available(
-                        first.wrapping_add(u32::from(place)),
-                        self.now,
-                        self.times.rest(),
-                    )
-            })
-            .map(move |place| (first, place))
+        let may_be_granted = move |place: u16| {
+            let word = first.wrapping_add(u32::from(place));
+            let is_free = || self.tables.blocks.is_available(word, self.now, self.times.rest());
+            if self.granting != Granting::ByOffers {
+                return is_free();
+            }
+            let is_offered = self.tables.blocks.read(word) == Holder::Offered { is_acknowledged: true };
+            withheld.set(withheld.get() || !is_offered && is_free());
+            is_offered
+        };
+        let is_meant = move |place: &u16| {
+            let ports = block_ports(blocks.size, *place);
+            !intersection(&ports, window).is_empty()
+                && self.pool.has_block(address, space, blocks.size, *place)
+                && may_be_granted(*place)
+        };
+        places.take(depth).filter(is_meant).map(move |place| (first, place))
     }
 
     fn admit(
@@ -381,6 +400,7 @@ impl<R: Rng> Napt<'_, R> {
             return Err(DropReason::Denied);
         }
         let (first, most) = (self.random.next_u32(), addresses.min(ADDRESSES_TRIED));
+        let withheld = Cell::new(false);
         for tried in 0..most {
             let place = first.wrapping_add(tried) % addresses;
             let Some(address) = pool.address_for(key, place) else { continue };
@@ -388,25 +408,35 @@ impl<R: Rng> Napt<'_, R> {
             if self.exhausted.contains(exhausted, self.now) {
                 continue;
             }
-            if self.has_room(address, inside, space, most) {
+            let before = withheld.replace(false);
+            if self.has_room(address, inside, space, most, &withheld) {
                 return Ok(address);
             }
             // What so few ports say of an address is nothing to remember.
             if !self.exhausted.searches_are_short(self.now) {
-                self.exhausted.note(exhausted, self.now);
+                self.note_exhausted(exhausted, withheld.get());
             }
+            withheld.set(withheld.get() || before);
         }
-        Err(DropReason::PoolExhausted)
+        Err(if withheld.get() { DropReason::NotGranting } else { DropReason::PoolExhausted })
     }
 
-    /// Whether one of so many addresses that are tried has a port.
-    fn has_room(&mut self, address: Ipv4Addr, inside: &InsideKey, space: PortSpace, tried: u32) -> bool {
+    /// Whether one of so many addresses that are tried has a port; `withheld` as in [`free_blocks`](Self::free_blocks).
+    fn has_room(
+        &mut self,
+        address: Ipv4Addr,
+        inside: &InsideKey,
+        space: PortSpace,
+        tried: u32,
+        withheld: &Cell<bool>,
+    ) -> bool {
         let (random, depth) = (self.random.next_u64(), self.exhausted.depth_of_each(tried, self.now));
         if let Allocation::Blocks(blocks) = self.pool.allocation()
             && space.has_ports()
         {
             let random = u32::try_from(random >> 32).unwrap_or(0);
-            return self.free_blocks(address, space, *blocks, &(0..=u16::MAX), (random, depth)).next().is_some();
+            let at = (address, space);
+            return self.free_blocks(at, *blocks, &(0..=u16::MAX), (random, depth), withheld).next().is_some();
         }
         let port = u16::from_be_bytes(inside.port);
         let reuse_after = self.port_rest(space, Among::Anybodys);
