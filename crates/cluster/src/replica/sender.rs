@@ -92,6 +92,17 @@ struct Receiver {
     /// The newest batch with which a copy was whole, and the newest one that was acknowledged.
     completed: u64,
     acknowledged: u64,
+    /// How far all that had changed at some moment is on its way.
+    settling: Settling,
+}
+
+/// How far all that had changed at some moment is on its way to a receiver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Settling {
+    /// Some of it may not have been sent.
+    Unsent,
+    /// With this batch all of it was.
+    Sent(u64),
 }
 
 /// The owner's end of all copies.
@@ -213,6 +224,7 @@ impl Sender {
                 is_whole: false,
                 completed: 0,
                 acknowledged: 0,
+                settling: Settling::Unsent,
             });
             return self.begin(to, false, only_new, view);
         };
@@ -272,6 +284,7 @@ impl Sender {
     pub fn disconnect(&mut self, to: To) {
         let Some(receiver) = self.receivers.iter_mut().find(|receiver| receiver.to == to) else { return };
         receiver.is_connected = false;
+        receiver.settling = Settling::Unsent;
         receiver.bytes_in_flight = 0;
         for flight in std::mem::take(&mut receiver.flights) {
             receiver.subscribers.send_again(flight.subscribers);
@@ -335,6 +348,10 @@ impl Sender {
         });
         let lacks = receiver.subscribers.lacking.count() + receiver.bindings.lacking.count() > 0;
         let completes = !receiver.is_whole && !lacks;
+        let has_all = !is_full && receiver.subscribers.pending.count() + receiver.bindings.pending.count() == 0;
+        if has_all && receiver.settling == Settling::Unsent {
+            receiver.settling = Settling::Sent(receiver.number + u64::from(!writer.is_empty()));
+        }
         if writer.is_empty() && !receiver.begins && !completes {
             writer.abandon();
             return false;
@@ -375,6 +392,24 @@ impl Sender {
     #[must_use]
     pub fn is_held(&self, to: To) -> bool {
         self.receiver(to).is_some_and(|receiver| receiver.is_whole && receiver.acknowledged >= receiver.completed)
+    }
+
+    /// Whether the receiver has all that has changed before now, is from now on asked anew.
+    pub fn settle(&mut self, to: To, view: View<'_>) {
+        self.collect(view);
+        if let Some(receiver) = self.receivers.iter_mut().find(|receiver| receiver.to == to) {
+            receiver.settling = Settling::Unsent;
+        }
+    }
+
+    /// Whether the receiver has said that it has all that had changed when that was asked last.
+    #[must_use]
+    pub fn is_settled(&self, to: To) -> bool {
+        let is_settled = |receiver: &Receiver| match receiver.settling {
+            Settling::Sent(number) => receiver.is_connected && receiver.acknowledged >= number,
+            Settling::Unsent => false,
+        };
+        self.is_held(to) && self.receiver(to).is_some_and(is_settled)
     }
 
     /// Records that are to be sent, and were not yet.
