@@ -307,3 +307,14 @@ fn a_node_that_has_just_come_gets_nothing_before_all_is_calm() {
     let actions = wait_with_a_lease(&mut seat, 12_000);
     assert!(transactions(&actions).is_empty(), "{actions:?}");
 }
+
+#[test]
+fn an_agent_that_rests_hands_nothing_over() {
+    let mut seat = Seat::new(protected(OWN, MADE, OTHER), Some(Epoch(3)));
+    seat.agent = seat.agent.without_moves();
+    let _ = seat.tell(Event::Wished(Wish::Pin(0, Some(OTHER))));
+    let _ = seat.tell(copying(CopyState::Whole));
+    let actions = wait_with_a_lease(&mut seat, 2000);
+    assert!(transactions(&actions).is_empty(), "{actions:?}");
+    assert!(matches!(seat.agent.role(0), Role::Owner { .. }));
+}

@@ -118,7 +118,8 @@ impl Lookout<'_> {
                 let value = NodeValue::parse(&kv.value)?;
                 let node: Node = names.number(name).ok_or(ValueError::Nodes)?;
                 let created = revision(kv.create_revision);
-                Some(Event::NodeSeen(node, Presence { created, is_serving: value.state == NodeState::Serving }))
+                let is_serving = value.state == NodeState::Serving;
+                Some(Event::NodeSeen(node, Presence { created, is_serving, weight: value.weight }))
             }
             Key::Slice(slice) => {
                 let assignment = SliceValue::parse(&kv.value)?.assignment(names)?;

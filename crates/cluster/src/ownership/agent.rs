@@ -33,6 +33,8 @@ pub struct Agent {
     /// Who should have which slice. Nothing from which it follows was otherwise when it was made, if it is current.
     plan: Plan,
     is_plan_current: bool,
+    /// It moves no slices by plan.
+    is_resting: bool,
     /// It knows all that etcd had at some time.
     has_read: bool,
     /// The newest number of a transaction.
@@ -65,6 +67,7 @@ impl Agent {
             wishes: Wishes::default(),
             plan: Plan::default(),
             is_plan_current: false,
+            is_resting: false,
             has_read: false,
             newest: Number(0),
             pending: None,
@@ -77,6 +80,12 @@ impl Agent {
             reaches: true,
             is_stranded: false,
         }
+    }
+
+    /// The same agent, which moves no slices by plan: for whoever cannot carry handovers out.
+    #[must_use]
+    pub fn without_moves(self) -> Self {
+        Self { is_resting: true, ..self }
     }
 
     /// Takes in what it is told at `now`, and says what it wants done.
@@ -280,7 +289,7 @@ impl Agent {
 
     /// The plan follows from what is known now.
     fn plan_anew(&mut self) {
-        if !self.is_plan_current {
+        if !self.is_plan_current && !self.is_resting {
             let slices: Vec<_> = self.slices.iter().map(|slice| slice.assigned).collect();
             self.plan = Plan::of(&self.nodes.members(&self.wishes), &slices, &self.wishes.pins);
             self.is_plan_current = true;

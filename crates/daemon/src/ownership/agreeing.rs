@@ -245,6 +245,7 @@ impl Agreeing {
             Role::Owner { epoch, backup, .. } | Role::Former { epoch, backup } => {
                 (own, number(backup), epoch, is_agreed(epoch))
             }
+            Role::Handing { epoch, backup } => (own, Some(backup.0), epoch, true),
             Role::Learner { epoch, owner } => (owner.0, Some(own), epoch, false),
             Role::Backup { epoch, owner } => (owner.0, Some(own), epoch, true),
             Role::Others { epoch, owner, backup } => {

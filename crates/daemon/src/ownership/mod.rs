@@ -119,7 +119,7 @@ impl Ownership {
         let handle = Announcer { thread: announcer.thread().clone(), is_due };
         let number = u8::try_from(cluster.own()).unwrap_or(u8::MAX);
         let mut agreeing = Agreeing {
-            agent: Agent::new(Node(number), cluster.slices().end),
+            agent: Agent::new(Node(number), cluster.slices().end).without_moves(),
             running: Arc::clone(running),
             cluster,
             adapter,
