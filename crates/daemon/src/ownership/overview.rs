@@ -316,4 +316,27 @@ mod tests {
         assert_eq!(conditions, [Condition::Acting, Condition::Vacant, Condition::Acting, Condition::Vacant]);
         assert_eq!((gone.status, gone.slices[3].owner.is_none()), (Condition::Vacant, true));
     }
+
+    #[test]
+    fn drained_nodes_pinned_slices_and_moves_are_seen() {
+        let of = |number: u16, owner| (number, slice(owner, if owner == "n1" { 7 } else { 8 }, Some("n2"), Phase::Protected));
+        let mut contents = Contents {
+            nodes: vec![node("n1", 7), node("n2", 8)],
+            slices: vec![of(0, "n1"), of(1, "n1")],
+            ..Contents::default()
+        };
+        let uneven = Overview::of(2, &contents);
+        assert_eq!((uneven.moves, uneven.nodes[0].drain), (1, None));
+        contents.drained.insert("n1".to_owned());
+        contents.pins.insert(1, "n2".to_owned());
+        let draining = Overview::of(2, &contents);
+        assert_eq!((draining.moves, draining.nodes[0].drain, draining.nodes[1].drain), (2, Some(Drain::Draining), None));
+        assert_eq!(draining.slice(1).and_then(|slice| slice.pinned.as_deref()), Some("n2"));
+        assert!(draining.slice(2).is_none());
+        for (_, value) in &mut contents.slices {
+            (value.owner, value.owner_rev, value.backup) = ("n2".to_owned(), 8, Some("n1".to_owned()));
+        }
+        let drained = Overview::of(2, &contents);
+        assert_eq!((drained.moves, drained.nodes[0].drain, drained.status), (0, Some(Drain::Drained), Condition::Protected));
+    }
 }
