@@ -23,6 +23,8 @@ pub struct Announcement {
 pub enum Rank {
     /// All nodes serve it alike: routers spread packets over all of them.
     Entrance,
+    /// The same at a node that may be cut off from the others: routers bring packets there if nobody else announces it.
+    LastEntrance,
     /// Of a slice that the node owns. A later owner's is preferred: the number of owners that there were, this one
     /// included, says so.
     Owner {
@@ -43,6 +45,7 @@ impl Rank {
     const fn metric(self) -> u32 {
         match self {
             Self::Entrance => 100,
+            Self::LastEntrance => 200,
             Self::Owner { epoch } => (1 << 31) - 1 - epoch,
             Self::Backup { epoch } => u32::MAX - 15 - epoch,
             Self::LastResort => u32::MAX - 1,
