@@ -189,9 +189,10 @@ impl Follower {
             self.cluster.set_connected(!is_connected);
         }
         self.has_served |= is_connected && is_settled;
-        // Nobody says when a lease is over.
+        // Nobody says when a lease is over. One that comes back does not bring the others' routes with it.
         let is_alone = self.cluster.is_agreed() && self.cluster.is_alone();
-        let is_in_doubt = is_alone && !self.cluster.may_grant(Now(monotonic_nanos()));
+        let has_lease = self.cluster.may_grant(Now(monotonic_nanos()));
+        let is_in_doubt = is_alone && (self.cluster.is_in_doubt() || !has_lease);
         let is_ranked = !self.cluster.set_in_doubt(is_in_doubt) || !is_connected || self.running.announce();
         if !is_ranked {
             self.cluster.set_in_doubt(!is_in_doubt);

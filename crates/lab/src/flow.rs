@@ -80,11 +80,18 @@ impl Flow {
 
     /// Sends the next datagram.
     pub fn send(&self) {
-        let mut seen = self.seen();
-        let number = seen.first + seen.sent.len();
-        if self.socket.send(&number.to_be_bytes()).is_ok() {
-            seen.sent.push(Instant::now());
+        self.send_next();
+    }
+
+    /// Sends one, and waits for its own answer: what comes of others before is not it. False if there is none for a fifth of a second.
+    pub fn ask(&self) -> bool {
+        let number = self.send_next();
+        while self.receive() {
+            if number.is_some_and(|number| self.seen().back.contains_key(&number)) {
+                return true;
+            }
         }
+        false
     }
 
     /// Takes in what comes back. False if nothing does, for a fifth of a second.
@@ -93,6 +100,16 @@ impl Flow {
         let Ok(8) = self.socket.recv(&mut bytes) else { return false };
         self.seen().back.entry(usize::from_be_bytes(bytes)).or_insert_with(Instant::now);
         true
+    }
+
+    fn send_next(&self) -> Option<usize> {
+        let mut seen = self.seen();
+        let number = seen.first + seen.sent.len();
+        let is_sent = self.socket.send(&number.to_be_bytes()).is_ok();
+        if is_sent {
+            seen.sent.push(Instant::now());
+        }
+        is_sent.then_some(number)
     }
 
     /// Asks every 20 ms: how long after `since` the first answer came; `None` if there was none within `limit`.

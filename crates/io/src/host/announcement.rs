@@ -79,3 +79,22 @@ impl Host {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever changes a rank makes the new route and then removes the old one.
+    #[test]
+    fn a_route_of_another_rank_is_another_route_in_both_families() {
+        let route = |prefix: &str, rank| {
+            let prefixes = vec![(prefix.parse().unwrap(), rank)];
+            announcing(7, Some(&Announcement { table: 8464, prefixes })).remove(0).key()
+        };
+        for prefix in ["192.0.2.0/24", "2001:db8:6464::/96"] {
+            assert!(route(prefix, Rank::Entrance) == route(prefix, Rank::Entrance));
+            assert!(route(prefix, Rank::Entrance) != route(prefix, Rank::LastEntrance), "{prefix}");
+            assert!(route(prefix, Rank::Owner { epoch: 1 }) != route(prefix, Rank::Owner { epoch: 2 }), "{prefix}");
+        }
+    }
+}

@@ -129,10 +129,7 @@ impl ClusterLab {
     /// What the server sees of a flow, if it hears of it at all in so many tries.
     #[must_use]
     pub fn endpoint(&self, flow: &Flow, tries: u8) -> Option<SocketAddr> {
-        (0..tries).find_map(|_| {
-            flow.send();
-            flow.receive().then(|| self.echo.last_client()).flatten()
-        })
+        (0..tries).find_map(|_| flow.ask().then(|| self.echo.last_client()).flatten())
     }
 
     /// The slice of the flow's outside address, of the sixteen addresses that each pool has for eight slices.

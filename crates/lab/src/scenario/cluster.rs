@@ -260,11 +260,12 @@ protocol kernel {{ ipv6 {{ import none; export where source = RTS_BGP; }}; }}
 
 filter to_outside {{ if source = RTS_INHERIT && net != 0.0.0.0/0 then {{ bgp_med = krt_metric; accept; }} reject; }}
 filter to_inside {{ if source = RTS_INHERIT && !(net ~ LOCATORS) then {{ bgp_med = krt_metric; accept; }} reject; }}
+filter everything_inside {{ if net = 0.0.0.0/0 then {{ bgp_med = krt_metric; accept; }} reject; }}
 protocol bgp inside from neighbour {{
     local 2001:db8:a::{number} as 64512;
     neighbor 2001:db8:a::ff as 65001;
     ipv6 {{ import all; export filter to_inside; }};
-    ipv4 {{ table entrances4; import all; export where net = 0.0.0.0/0; next hop self; next hop address 10.254.0.{number}; }};
+    ipv4 {{ table entrances4; import all; export filter everything_inside; next hop self; next hop address 10.254.0.{number}; }};
 }}
 protocol bgp outside from neighbour {{
     local 198.18.0.{number} as 64512;

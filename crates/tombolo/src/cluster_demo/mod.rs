@@ -46,19 +46,22 @@ pub(crate) fn run(mut progress: impl FnMut(usize, &str)) -> anyhow::Result<Repor
     phases.push(bed.phase("before", "all is well", |cluster| standing(cluster, None))?);
     progress(2, "n2 loses power");
     let newcomers = bed.newcomers(&of_killed)?;
-    let mut died = Instant::now();
-    phases.push(bed.phase("death", "n2 loses power; backups act", |cluster| {
-        cluster.kill_host(KILLED)?;
-        died = Instant::now();
-        std::thread::sleep(BEFORE_TAKEOVER);
-        standing(cluster, None)
-    })?);
-    progress(3, "backups take over");
-    phases.push(bed.phase("takeover", "its lease ends; backups own its slices", |cluster| {
-        let waits = first_answers(&newcomers, died, PATIENCE);
-        cluster.wait_until_protected(WITNESS)?;
-        standing(cluster, longest(waits)?)
-    })?);
+    std::thread::scope(|scope| {
+        let mut asking = None;
+        phases.push(bed.phase("death", "n2 loses power; backups act", |cluster| {
+            cluster.kill_host(KILLED)?;
+            asking = Some(scope.spawn(|| first_answers(&newcomers, Instant::now(), PATIENCE)));
+            std::thread::sleep(BEFORE_TAKEOVER);
+            standing(cluster, None)
+        })?);
+        progress(3, "backups take over");
+        phases.push(bed.phase("takeover", "its lease ends; backups own its slices", |cluster| {
+            let waits = asking.and_then(|asking| asking.join().ok()).unwrap_or_default();
+            cluster.wait_until_protected(WITNESS)?;
+            standing(cluster, longest(waits)?)
+        })?);
+        Ok::<(), anyhow::Error>(())
+    })?;
     progress(4, "new hosts come");
     let newcomers = bed.newcomers(&of_killed)?;
     phases.push(bed.phase("after", "two nodes serve; new hosts come", |cluster| {

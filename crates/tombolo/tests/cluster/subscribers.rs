@@ -118,16 +118,24 @@ pub(super) fn connected(from: SocketAddr, to: SocketAddr) -> TcpStream {
 
 /// How many of them are alive, which is tried on all of them at once.
 pub(super) fn alive(connections: &[(String, TcpStream)]) -> usize {
+    connections.len() - dead(connections).len()
+}
+
+/// Whose are not, and what became of them.
+pub(super) fn dead(connections: &[(String, TcpStream)]) -> Vec<String> {
     for (_, stream) in connections {
         let mut stream = stream;
         let _ = stream.write_all(b"are you there?");
     }
-    let answers = |(_, stream): &&(String, TcpStream)| {
+    let why = |(name, stream): &(String, TcpStream)| {
         let mut stream: &TcpStream = stream;
         let mut bytes = [0; 14];
-        stream.read_exact(&mut bytes).is_ok() && &bytes == b"are you there?"
+        match stream.read_exact(&mut bytes) {
+            Ok(()) if &bytes == b"are you there?" => None,
+            answer => Some(format!("{name} from {:?}: {answer:?}", stream.local_addr())),
+        }
     };
-    connections.iter().filter(answers).count()
+    connections.iter().filter_map(why).collect()
 }
 
 /// The flows are silent for so long at most, and connections live on.
