@@ -26,8 +26,8 @@ printf %s "$steps" | while read -r what file first second; do
 	unless-changed) [ "$(cat "$file")" = "$second" ] && echo "$first" >"$file" ;;
 	empty)
 		tries=0
-		while [ -s "$file/cgroup.procs" ] || [ -n "$(cat "$file/cgroup.procs")" ]; do
-			while read -r process; do echo "$process" >"$first/cgroup.procs"; done <"$file/cgroup.procs"
+		while [ -n "$(cat "$file/cgroup.procs")" ]; do
+			while read -r process || [ -n "$process" ]; do echo "$process" >"$first/cgroup.procs"; done <"$file/cgroup.procs"
 			tries=$((tries + 1))
 			[ $tries -lt 100 ] || break
 		done

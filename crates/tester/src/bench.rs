@@ -479,6 +479,17 @@ impl Bench {
         }
     }
 
+    /// The same after a phase 1 in which some could be lost: the responder never heard of those, and as
+    /// many again in percent may be.
+    pub fn validation_after(&self, phase_one: &Trial, rate: u64, connections: u32) -> TrialPlan {
+        let heard = u32::try_from(phase_one.arrived()).map_or(connections, |arrived| arrived.min(connections));
+        TrialPlan {
+            tolerated_loss: self.effort.tolerated_loss_percent,
+            unheard: connections - heard,
+            ..self.validation(rate, connections)
+        }
+    }
+
     /// Empties the gateway and establishes all connections again. Stateless gateways have none.
     ///
     /// # Errors

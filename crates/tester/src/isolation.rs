@@ -168,7 +168,7 @@ mod tests {
             ("cgroup.subtree_control", "cpu\n"),
             ("system.slice/cpuset.cpus", "\n"),
             ("user.slice/cpuset.cpus", "0-2\n"),
-            ("user.slice/cgroup.procs", "42\n"),
+            ("user.slice/cgroup.procs", "7\n42\n"),
         ]);
         let of = |file: &str| read(&root.path().join(file));
         let isolation = Isolation::below(root.path(), "user.slice", 42, &[0, 1], &[2, 3]).unwrap();
@@ -178,7 +178,7 @@ mod tests {
         assert!(isolation.in_words().contains("cores 0,1"));
         drop(isolation);
         assert_eq!((of("system.slice/cpuset.cpus"), of("user.slice/cpuset.cpus")), ("\n".into(), "0-2\n".into()));
-        assert_eq!(of("user.slice/cgroup.procs").trim(), "42");
+        assert_eq!(of("user.slice/cgroup.procs"), "42\n");
     }
 
     #[test]
@@ -189,12 +189,12 @@ mod tests {
             ("a.slice/cpuset.cpus", "0-3\n"),
             // Not to be written to.
             ("b.slice/cpuset.cpus/x", ""),
-            ("home/cgroup.procs", "42\n"),
+            ("home/cgroup.procs", "7\n42\n"),
         ]);
         let error = Isolation::below(root.path(), "home", 42, &[0], &[1, 2]).unwrap_err();
         assert!(error.contains("directory"), "{error}");
         assert_eq!(read(&root.path().join("a.slice/cpuset.cpus")).trim(), "0-3");
-        assert_eq!(read(&root.path().join("home/cgroup.procs")).trim(), "42");
+        assert_eq!(read(&root.path().join("home/cgroup.procs")), "42\n");
         assert!(Isolation::below(root.path(), "home", 42, &[0], &[]).unwrap_err().contains("no core"));
     }
 

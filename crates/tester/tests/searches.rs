@@ -174,6 +174,7 @@ fn losses_that_are_tolerated_end_neither_capacity_nor_connection_rate() {
     let kept = measure(Procedure::Capacity, 5.0);
     assert!((9_500.0..10_000.0).contains(&kept.value.unwrap()) && kept.bound == Some(Bound::AtLeast), "{kept:?}");
     assert!(format!("{kept:?}").contains("lost frames; offer more"), "{kept:?}");
+    assert_eq!(kept.quantity, "connection table capacity with up to 5 % lost");
     let reached = (0..4).any(|_| {
         let rate = measure(Procedure::ConnectionRate, 5.0);
         assert_eq!(rate.quantity, "connection establishment rate with up to 5 % lost");

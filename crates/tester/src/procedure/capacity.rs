@@ -17,7 +17,7 @@ use serde_json::json;
 
 use super::connection_rate::Proof;
 use super::known::Known;
-use super::measured::{Bound, Measured};
+use super::measured::{Bound, Measured, tolerating};
 use crate::bench::{Bench, BenchError, Observer};
 use crate::expiry::{check_age, check_timeout};
 use crate::gateway::between_ports::TableCounts;
@@ -67,7 +67,8 @@ pub(super) fn measure(
     });
     bench.gateway.flush()?;
     let unproven = unproven(counted.gateway, counted.validated);
-    let measured = Measured::rate("connection table capacity", f64::from(kept), "connections", details);
+    let quantity = tolerating("connection table capacity", bench.effort.tolerated_loss_percent);
+    let measured = Measured::rate(quantity, f64::from(kept), "connections", details);
     let measured = match (full, is_too_fast) {
         (true, _) if counted.validated < offered => {
             let lost = offered - counted.validated;
@@ -100,7 +101,7 @@ fn unproven(counts: Option<TableCounts>, validated: u32) -> Option<String> {
 
 /// What came of connections that were offered to an empty table.
 struct Offered {
-    forwarded: u32,
+    forwarded: u64,
     validated: u32,
     gateway: Option<TableCounts>,
     paused_us: Option<u64>,
@@ -119,15 +120,13 @@ fn offer(bench: &mut Bench, rate: u64, count: u32, observer: &mut dyn Observer) 
     let first = bench.trial(&offering, observer)?;
     let gateway = bench.gateway.counts();
     check_age(bench, began, seconds)?;
-    let unheard = count - first.arrived().min(count);
-    let answers =
-        TrialPlan { purpose: "capacity validation", tolerated_loss, unheard, ..bench.validation(rate, count) };
+    let answers = TrialPlan { purpose: "capacity validation", ..bench.validation_after(&first, rate, count) };
     let back = bench.trial(&answers, observer)?;
     let invalid = [&first, &back].into_iter().find(|trial| trial.verdict == Verdict::Invalid).map(Trial::why);
     Ok(Offered {
         invalid,
         forwarded: first.arrived(),
-        validated: back.arrived(),
+        validated: u32::try_from(back.arrived()).unwrap_or(u32::MAX),
         gateway,
         paused_us: first.directions().map(|d| d.departures.late_max_ns / 1000).max(),
     })

@@ -15,7 +15,7 @@ use std::time::Instant;
 use serde_json::json;
 
 use super::known::Known;
-use super::measured::Measured;
+use super::measured::{Measured, tolerating};
 use crate::bench::{Bench, BenchError, Observer};
 use crate::expiry::{check_age, check_timeout};
 use crate::gateway::between_ports::TableCounts;
@@ -39,10 +39,7 @@ pub(super) fn measure(
         "lowest_not_passing": found.lowest_not_passing, "gateway_counted": proof.counts,
         "established": proof.established(), "tolerated_loss_percent": bench.effort.tolerated_loss_percent,
     });
-    let quantity = match bench.effort.tolerated_loss_percent {
-        0.0 => "connection establishment rate".to_string(),
-        tolerated => format!("connection establishment rate with up to {tolerated} % lost"),
-    };
+    let quantity = tolerating("connection establishment rate", bench.effort.tolerated_loss_percent);
     let measured = Measured::rate(quantity, found.highest_passing as f64, "connections/s", details);
     Ok(vec![match (found.highest_passing, proof.established()) {
         (0, _) => measured.without_value(format!("no rate passed; the last trial: {}", proof.last_reasons)),
@@ -98,21 +95,17 @@ fn attempt(bench: &mut Bench, rate: u64, proof: &mut Proof, observer: &mut dyn O
     check_timeout(bench, rate, f64::from(connections) / validation_rate as f64)?;
     bench.gateway.flush()?;
     let began = Instant::now();
-    let tolerated_loss = bench.effort.tolerated_loss_percent;
-    let offering = TrialPlan { tolerated_loss, ..bench.phase_one(rate) };
+    let offering = TrialPlan { tolerated_loss: bench.effort.tolerated_loss_percent, ..bench.phase_one(rate) };
     let first = bench.trial(&offering, observer)?;
     if first.verdict != Verdict::Passed {
         return Ok(first);
     }
-    // All of them, unless some may be lost.
-    let made = first.arrived().min(connections);
-    let unheard = connections - made;
     check_age(bench, began, f64::from(connections) / validation_rate as f64)?;
-    let plan = TrialPlan { tolerated_loss, unheard, ..bench.validation(validation_rate, connections) };
+    let plan = bench.validation_after(&first, validation_rate, connections);
     let mut trial = bench.trial(&plan, observer)?;
     if trial.verdict == Verdict::Passed {
         let counts = bench.gateway.counts();
-        match TableCounts::missing(counts, made) {
+        match TableCounts::missing(counts, connections - plan.unheard) {
             Some(missing) => {
                 trial.verdict = Verdict::Failed;
                 trial.reasons.push(missing);

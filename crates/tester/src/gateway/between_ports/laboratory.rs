@@ -386,8 +386,7 @@ fn reuse_of_ports(technology: Technology, settings: &str) -> &'static str {
 /// What `tombolo` has to be told of many connections: how much room they take, and of very many how long
 /// they are to live; nothing where the user says how much room there is.
 fn room_for(connections: u64, settings: &str) -> String {
-    let is_told = settings.contains("capacity.sessions") || settings.contains("[capacity]");
-    if connections <= TOMBOLO_ROOM || is_told {
+    if connections <= TOMBOLO_ROOM || settings.contains("capacity") {
         return String::new();
     }
     let with_spare = |n: u64| n + n / 8;
