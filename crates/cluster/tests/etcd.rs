@@ -8,10 +8,12 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use tombolo_cluster::etcd::{Adapter, Credentials, Etcd, Own, Shape, ShapeError, found, init, read_all};
+use tombolo_cluster::etcd::{
+    Adapter, Credentials, Etcd, Own, Shape, ShapeError, Wanted, found, init, read_all, want,
+};
 use tombolo_cluster::ownership::{
     Action, Assignment, Capacity, Cause, Compare, Epoch, Event, Moment, Names, Node, NodeState, NodeValue, Number,
-    Phase, Revision, Transaction, VALUE_VERSION,
+    Phase, Revision, Transaction, VALUE_VERSION, Wish,
 };
 
 /// How long anything may take.
@@ -195,4 +197,31 @@ fn what_one_node_writes_the_others_see_and_a_node_that_is_silent_is_gone() {
         _ => None,
     });
     assert_eq!((reading.nodes.len(), reading.slices), (0, vec![(3, assignment, done)]));
+}
+
+#[test]
+fn what_operators_want_all_nodes_hear() {
+    let Some(member) = Member::start("what_operators_want_all_nodes_hear") else { return };
+    let (_one, events) = member.node("n1");
+    wait(&events, |event| matches!(event, Event::Read(_)).then_some(()));
+    let drain = |is_wanted| Wanted::Drain("n2".to_owned(), is_wanted);
+    let pin = |node: Option<&str>| Wanted::Pin(7, node.map(str::to_owned));
+    let heard = |wanted: &Wanted, wish: Wish| {
+        want(&member.etcd, wanted).unwrap();
+        wait(&events, |event| (event == Event::Wished(wish)).then_some(()));
+    };
+    heard(&drain(true), Wish::Drain(Node(1), true));
+    heard(&pin(Some("n2")), Wish::Pin(7, Some(Node(1))));
+    heard(&Wanted::Assume(vec![(3, Epoch(5))]), Wish::Assume(3, Some(Epoch(5))));
+    let all = read_all(&member.etcd).unwrap();
+    assert_eq!((all.drained.len(), all.pins.get(&7).map(String::as_str)), (1, Some("n2")));
+    // Who comes later reads it.
+    let (_late, read) = member.node("n2");
+    let wishes = wait(&read, |event| if let Event::Read(reading) = event { Some(reading.wishes) } else { None });
+    assert!(wishes.drained.contains(&Node(1)) && wishes.pins.get(&7) == Some(&Node(1)));
+    assert_eq!(wishes.assumed.get(&3), Some(&Epoch(5)));
+    heard(&pin(None), Wish::Pin(7, None));
+    heard(&drain(false), Wish::Drain(Node(1), false));
+    let all = read_all(&member.etcd).unwrap();
+    assert!(all.drained.is_empty() && all.pins.is_empty());
 }

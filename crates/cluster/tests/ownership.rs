@@ -2,7 +2,7 @@
 
 use tombolo_cluster::ownership::{
     Action, Agent, Assignment, Beginning, Cause, Compare, CopyState, Epoch, Event, Lease, Moment, Node, Number, Phase,
-    Presence, Reading, Revision, Role, Transaction,
+    Presence, Reading, Revision, Role, Transaction, Wish,
 };
 
 const OWN: Node = Node(0);
@@ -12,7 +12,7 @@ const MADE: Revision = Revision(5);
 const OTHERS: Revision = Revision(4);
 
 fn presence(created: Revision) -> Presence {
-    Presence { created, is_serving: true }
+    Presence { created, is_serving: true, weight: 1 }
 }
 
 /// A slice that one owns, whose backup the other one is.
@@ -34,7 +34,8 @@ impl Seat {
         let _ = seat.tell(Event::Registered { lease: Lease(7), created: MADE, sent: Moment(seat.now) });
         let _ = seat.tell(Event::Holds(0, holds));
         let nodes = vec![(OWN, presence(MADE)), (OTHER, presence(OTHERS))];
-        let _ = seat.tell(Event::Read(Reading { nodes, slices: vec![(0, assigned, Revision(9))] }));
+        let _ =
+            seat.tell(Event::Read(Reading { nodes, slices: vec![(0, assigned, Revision(9))], ..Reading::default() }));
         seat
     }
 
@@ -167,4 +168,142 @@ fn who_hears_of_its_successor_owns_nothing() {
     let actions = seat.tell(Event::Deposed(0, Epoch(4), Some(OTHER)));
     assert!(actions.contains(&Action::Announce(0, None)), "{actions:?}");
     assert_eq!(seat.agent.role(0), Role::Others { epoch: Epoch(4), owner: Some(OTHER), backup: None });
+}
+
+/// An owner that has ceased to grant, since its slice is to be the other one's.
+fn handing() -> (Seat, Vec<Action>) {
+    let mut seat = Seat::new(protected(OWN, MADE, OTHER), Some(Epoch(3)));
+    let _ = seat.tell(Event::Wished(Wish::Pin(0, Some(OTHER))));
+    let _ = seat.tell(copying(CopyState::Whole));
+    let actions = seat.tell(Event::Tick);
+    assert_eq!(seat.agent.role(0), Role::Handing { epoch: Epoch(3), backup: OTHER });
+    assert!(transactions(&actions).is_empty(), "{actions:?}");
+    (seat, actions)
+}
+
+fn copying(state: CopyState) -> Event {
+    Event::Copying { slice: 0, backup: OTHER, state }
+}
+
+/// Renews the lease whenever that is wanted.
+fn wait_with_a_lease(seat: &mut Seat, millis: u64) -> Vec<Action> {
+    let end = seat.now + millis;
+    let mut all = Vec::new();
+    while seat.now < end {
+        all.extend(seat.wait(100));
+        let sent = Moment(seat.now);
+        all.extend(seat.tell(Event::Renewed { lease: Lease(7), sent }));
+    }
+    all
+}
+
+#[test]
+fn an_owner_hands_over_when_its_backup_has_everything_and_serves_until_it_hears_it() {
+    let (mut seat, _) = handing();
+    let actions = seat.tell(copying(CopyState::Settled));
+    let [handover] = transactions(&actions)[..] else { panic!("{actions:?}") };
+    let compares = [Compare::NodeIs(OWN, MADE), Compare::NodeIs(OTHER, OTHERS), Compare::SliceIs(0, Revision(9))];
+    assert_eq!(handover.compares, compares);
+    let (phase, cause) = (Phase::Protected, Cause::Handover);
+    let put = Assignment { owner: OTHER, owner_revision: OTHERS, epoch: Epoch(4), backup: Some(OWN), phase, cause };
+    assert_eq!(handover.puts, [(0, put)]);
+    let number = handover.number;
+    let actions = seat.tell(Event::Done(number, Revision(11)));
+    assert_eq!(seat.agent.role(0), Role::Handing { epoch: Epoch(3), backup: OTHER }, "its successor may not know");
+    assert!(!actions.iter().any(|action| matches!(action, Action::Announce(..))), "{actions:?}");
+    let actions = seat.tell(Event::Deposed(0, Epoch(4), Some(OTHER)));
+    let backup = Role::Backup { epoch: Epoch(4), owner: OTHER };
+    let wanted = [Action::Keep(0, Epoch(4)), Action::Play(0, backup), Action::Announce(0, backup.metric())];
+    assert_eq!(actions, wanted, "its tables are a whole copy");
+}
+
+#[test]
+fn a_former_owner_that_does_not_hear_its_successor_redirects_soon() {
+    let (mut seat, _) = handing();
+    let actions = seat.tell(copying(CopyState::Settled));
+    let number = transactions(&actions)[0].number;
+    let _ = seat.tell(Event::Done(number, Revision(11)));
+    let _ = seat.wait(200);
+    assert_eq!(seat.agent.role(0), Role::Backup { epoch: Epoch(4), owner: OTHER });
+}
+
+#[test]
+fn a_successor_adopts_its_copy() {
+    let mut seat = Seat::new(protected(OTHER, OTHERS, OWN), Some(Epoch(3)));
+    let (backup, cause) = (Some(OTHER), Cause::Handover);
+    let own = Assignment { epoch: Epoch(4), cause, backup, ..protected(OWN, MADE, OTHER) };
+    let actions = seat.tell(Event::SliceSeen(0, own, Revision(11)));
+    assert!(actions.contains(&Action::Begin(0, Epoch(4), Beginning::Copy)), "{actions:?}");
+    assert_eq!(seat.agent.role(0), Role::Owner { epoch: Epoch(4), backup, by_offers: true });
+}
+
+#[test]
+fn an_owner_grants_again_if_its_backup_does_not_get_everything_in_time() {
+    let (mut seat, _) = handing();
+    let actions = wait_with_a_lease(&mut seat, 1000);
+    let owner = Role::Owner { epoch: Epoch(3), backup: Some(OTHER), by_offers: true };
+    assert_eq!((seat.agent.role(0), transactions(&actions).len()), (owner, 0), "{actions:?}");
+    let _ = wait_with_a_lease(&mut seat, 4000);
+    assert_eq!(seat.agent.role(0), owner, "it does not try again at once");
+    let _ = wait_with_a_lease(&mut seat, 1100);
+    assert_eq!(seat.agent.role(0), Role::Handing { epoch: Epoch(3), backup: OTHER });
+}
+
+#[test]
+fn while_nobody_knows_whether_a_slice_was_handed_over_nothing_is_granted() {
+    let (mut seat, _) = handing();
+    let actions = seat.tell(copying(CopyState::Settled));
+    let number = transactions(&actions)[0].number;
+    let _ = seat.tell(Event::Unknown(number));
+    let _ = seat.tell(copying(CopyState::Broken));
+    let actions = wait_with_a_lease(&mut seat, 1500);
+    let handing = Role::Handing { epoch: Epoch(3), backup: OTHER };
+    assert_eq!(seat.agent.role(0), handing);
+    // What was asked for is void when the slice's key has changed.
+    let [void] = transactions(&actions)[..] else { panic!("{actions:?}") };
+    assert_eq!(void.compares, [Compare::NodeIs(OWN, MADE), Compare::SliceIs(0, Revision(9))]);
+    assert_eq!((void.puts[0].1.owner, void.puts[0].1.epoch), (OWN, Epoch(3)));
+    let number = void.number;
+    let _ = seat.tell(Event::Done(number, Revision(11)));
+    assert_eq!(seat.agent.role(0), Role::Owner { epoch: Epoch(3), backup: Some(OTHER), by_offers: true });
+}
+
+#[test]
+fn nothing_is_vouched_for_by_a_lease_while_a_slice_was_perhaps_handed_over() {
+    let (mut seat, _) = handing();
+    let actions = seat.tell(copying(CopyState::Settled));
+    let number = transactions(&actions)[0].number;
+    let _ = seat.tell(Event::Unknown(number));
+    assert_eq!(serve_until(&wait_with_a_lease(&mut seat, 1500)), None);
+    assert!(serve_until(&seat.tell(Event::Vouched(OTHER))).is_some());
+}
+
+#[test]
+fn a_drained_node_is_no_entrance_as_long_as_there_is_another_one() {
+    let mut seat = Seat::new(protected(OTHER, OTHERS, OWN), Some(Epoch(3)));
+    let actions = seat.tell(Event::Wished(Wish::Drain(OWN, true)));
+    assert!(actions.contains(&Action::Enter(false)), "{actions:?}");
+    let actions = seat.tell(Event::NodeGone(OTHER));
+    assert!(actions.contains(&Action::Enter(true)), "{actions:?}");
+}
+
+#[test]
+fn slices_whose_state_is_gone_are_taken_at_once_if_an_operator_says_so() {
+    let mut seat = Seat::new(protected(OTHER, OTHERS, Node(2)), None);
+    let actions = seat.tell(Event::NodeGone(OTHER));
+    assert!(transactions(&actions).is_empty(), "{actions:?}");
+    let earlier = seat.tell(Event::Wished(Wish::Assume(0, Some(Epoch(2)))));
+    assert!(transactions(&earlier).is_empty(), "that was another ownership: {earlier:?}");
+    let actions = seat.tell(Event::Wished(Wish::Assume(0, Some(Epoch(3)))));
+    assert_eq!(transactions(&actions).first().map(|first| first.puts[0].1.cause), Some(Cause::Vacant));
+}
+
+#[test]
+fn a_node_that_has_just_come_gets_nothing_before_all_is_calm() {
+    let mut seat = Seat::new(protected(OWN, MADE, OTHER), Some(Epoch(3)));
+    let _ = seat.tell(copying(CopyState::Whole));
+    let _ = seat.tell(Event::NodeSeen(Node(2), presence(Revision(10))));
+    // One slice, three nodes: nothing is uneven.
+    let actions = wait_with_a_lease(&mut seat, 12_000);
+    assert!(transactions(&actions).is_empty(), "{actions:?}");
 }

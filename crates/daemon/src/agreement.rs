@@ -5,7 +5,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tombolo_cluster::ownership::{Assignment, Cause, Event, Phase};
 
 /// All causes, in the order of their counters.
-const CAUSES: [Cause; 5] = [Cause::First, Cause::Takeover, Cause::Return, Cause::Vacant, Cause::Backup];
+const CAUSES: [Cause; 6] =
+    [Cause::First, Cause::Takeover, Cause::Return, Cause::Vacant, Cause::Handover, Cause::Backup];
 
 /// What was agreed on, as far as this node has heard.
 #[derive(Debug, Default)]
@@ -79,6 +80,7 @@ const fn name_of_cause(cause: Cause) -> &'static str {
         Cause::Takeover => "takeover",
         Cause::Return => "return",
         Cause::Vacant => "vacant",
+        Cause::Handover => "handover",
         Cause::Backup => "backup",
     }
 }
@@ -104,7 +106,7 @@ mod tests {
             agreement.hear(&Event::SliceSeen(1, assigned(epoch, cause), Revision(revision)));
         }
         let counted: Vec<_> = agreement.changes().collect();
-        assert_eq!(counted, [("first", 0), ("takeover", 2), ("return", 0), ("vacant", 0)]);
+        assert_eq!(counted, [("first", 0), ("takeover", 2), ("return", 0), ("vacant", 0), ("handover", 0)]);
         assert_eq!(agreement.assignment(1).map(|assigned| assigned.epoch), Some(Epoch(9)));
         assert_eq!((agreement.assignment(0), agreement.assignment(2)), (None, None));
     }

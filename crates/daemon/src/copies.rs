@@ -173,8 +173,18 @@ impl Copies {
             CopyingState::None | CopyingState::Broken | CopyingState::Returning => CopyState::Broken,
             _ if copying.lag > LOST => CopyState::Broken,
             _ if copying.lag > LAGGING || !sender.is_whole(to) => CopyState::Copying,
+            _ if sender.is_settled(to) => CopyState::Settled,
             _ if sender.is_held(to) => CopyState::Whole,
             _ => CopyState::Near,
+        }
+    }
+
+    /// Whether a node has all that has changed before now, is from now on asked anew.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn settle(&self, node: u8, plan: &Plan) {
+        if let Some(view) = View::of(plan) {
+            let mut sender = self.outgoing.sender.lock().unwrap_or_else(PoisonError::into_inner);
+            sender.settle(To::Backup(node), view);
         }
     }
 

@@ -24,6 +24,8 @@ pub enum Action {
     AloneUntil(Moment),
     /// This node becomes the owner, with these tables. Its role follows.
     Begin(u16, Epoch, Beginning),
+    /// This node has handed a slice over, and what it has of it is from now on a whole copy, as of its successor's epoch. Its role follows.
+    Keep(u16, Epoch),
     /// What this node is to a slice.
     Play(u16, Role),
 
@@ -79,6 +81,13 @@ pub enum Role {
         backup: Option<Node>,
         /// Only blocks are granted that were offered, and whose offer the backup has acknowledged.
         by_offers: bool,
+    },
+    /// It hands it over to its backup: it serves what is known, and grants nothing. So it does until its successor is heard.
+    Handing {
+        /// The number of the ownership.
+        epoch: Epoch,
+        /// Where the copy is: its successor.
+        backup: Node,
     },
     /// It was the owner, and has lost its lease; nobody else is known. It grants nothing.
     Former {

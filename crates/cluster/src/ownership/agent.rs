@@ -3,14 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::action::{Action, Role, Transaction};
-use super::assignment::Phase;
+use super::assignment::{Cause, Phase};
 use super::change::Claim;
 use super::event::{Event, Reading};
 use super::lease::Leasing;
 use super::node::Node;
 use super::number::{Lease, Number, Revision};
+use super::plan::Plan;
 use super::time::Moment;
-use super::view::{Nodes, Slice};
+use super::view::{Handing, Nodes, Slice};
+use super::wishes::Wishes;
 use super::{RENEWAL, TICK};
 
 /// So far ahead a node serves what is its own without looking for anybody else, in milliseconds.
@@ -27,6 +29,10 @@ pub struct Agent {
     leasing: Leasing,
     nodes: Nodes,
     slices: Vec<Slice>,
+    wishes: Wishes,
+    /// Who should have which slice. Nothing from which it follows was otherwise when it was made, if it is current.
+    plan: Plan,
+    is_plan_current: bool,
     /// It knows all that etcd had at some time.
     has_read: bool,
     /// The newest number of a transaction.
@@ -56,6 +62,9 @@ impl Agent {
             leasing: Leasing::None(Moment(0)),
             nodes: Nodes::default(),
             slices: vec![Slice::new(); usize::from(slices)],
+            wishes: Wishes::default(),
+            plan: Plan::default(),
+            is_plan_current: false,
             has_read: false,
             newest: Number(0),
             pending: None,
@@ -74,6 +83,7 @@ impl Agent {
     pub fn handle(&mut self, now: Moment, event: Event, act: &mut impl FnMut(Action)) {
         self.learn(now, event);
         self.see_who_is_gone(now);
+        self.see_to_handovers(now);
         self.play(act);
         self.prolong(now, act);
         self.enter(act);
@@ -94,8 +104,9 @@ impl Agent {
     }
 
     fn learn(&mut self, now: Moment, event: Event) {
+        self.is_plan_current &= !is_of_etcd(&event);
         match event {
-            Event::Tick => {}
+            Event::Tick => self.plan_anew(),
             Event::Registered { lease, created, sent } => {
                 self.leasing.registered(lease, created, sent);
                 self.is_stranded = false;
@@ -109,6 +120,7 @@ impl Agent {
             Event::SliceSeen(number, assigned, modified) => {
                 self.change(number, |slice| slice.assign(assigned, modified, now, false));
             }
+            Event::Wished(wish) => self.wishes.take(wish),
             Event::Done(number, revision) => self.done(number, revision, now),
             Event::Refused(number) | Event::Unknown(number) => {
                 if self.pending.take_if(|pending| pending.number == number).is_some() {
@@ -145,6 +157,7 @@ impl Agent {
         let is_first = !self.has_read;
         self.has_read = true;
         self.nodes.replace(reading, now);
+        self.wishes = reading.wishes.clone();
         for &(number, assigned, modified) in &reading.slices {
             self.change(number, |slice| slice.assign(assigned, modified, now, is_first));
         }
@@ -189,14 +202,15 @@ impl Agent {
     }
 
     /// Whether nobody can have taken over a slice of this node's: its lease holds under which it became the owner, or each backup that
-    /// may take over says that it has not. A lease of a later life says nothing about the slices of an earlier one.
+    /// may take over says that it has not. A lease of a later life says nothing about the slices of an earlier one, nor about one that was
+    /// perhaps handed over.
     fn is_assured(&self, now: Moment) -> bool {
         let mut has_former = false;
         let mut backups = BTreeSet::new();
         for slice in &self.slices {
-            has_former |= matches!(slice.role, Role::Former { .. });
+            has_former |= matches!(slice.role, Role::Former { .. }) || slice.handing == Some(Handing::Asked);
             let protected = slice.assigned.filter(|assigned| assigned.phase == Phase::Protected);
-            if matches!(slice.role, Role::Owner { .. } | Role::Former { .. }) {
+            if matches!(slice.role, Role::Owner { .. } | Role::Handing { .. } | Role::Former { .. }) {
                 backups.extend(protected.and_then(|assigned| assigned.backup));
             }
         }
@@ -206,7 +220,8 @@ impl Agent {
     }
 
     fn enter(&mut self, act: &mut impl FnMut(Action)) {
-        let is_entrance = !self.is_stranded && (self.is_entrance || self.has_read && self.created().is_some());
+        let is_open = !self.is_stranded && !self.is_left_out();
+        let is_entrance = is_open && (self.is_entrance || self.has_read && self.created().is_some());
         if self.is_entrance != is_entrance {
             self.is_entrance = is_entrance;
             act(Action::Enter(is_entrance));
@@ -219,9 +234,15 @@ impl Agent {
         if !self.has_read || self.pending.is_some() || now < self.next || now >= self.leasing.deadline() {
             return;
         }
-        let Some(Claim { compares, puts }) = self.next_claim(own, now).or_else(|| self.tend(own, now)) else { return };
+        let next = self.next_claim(own, now).or_else(|| self.hand_over(own)).or_else(|| self.tend(own, now));
+        let Some(Claim { compares, puts }) = next else { return };
         for (number, put) in &puts {
+            let is_other = put.owner != self.own;
             let slice = self.slice_mut(*number);
+            if put.cause == Cause::Handover && is_other {
+                slice.handing = Some(Handing::Asked);
+                continue;
+            }
             if put.phase == Phase::Protected {
                 slice.protecting = Some(slice.modified);
             }
@@ -249,6 +270,23 @@ impl Agent {
         &self.nodes
     }
 
+    pub(super) const fn wishes(&self) -> &Wishes {
+        &self.wishes
+    }
+
+    pub(super) const fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The plan follows from what is known now.
+    fn plan_anew(&mut self) {
+        if !self.is_plan_current {
+            let slices: Vec<_> = self.slices.iter().map(|slice| slice.assigned).collect();
+            self.plan = Plan::of(&self.nodes.members(&self.wishes), &slices, &self.wishes.pins);
+            self.is_plan_current = true;
+        }
+    }
+
     #[expect(clippy::cast_possible_truncation, reason = "it was made of so many")]
     pub(super) const fn count(&self) -> u16 {
         self.slices.len() as u16
@@ -261,4 +299,17 @@ impl Agent {
     pub(super) fn slice_mut(&mut self, number: u16) -> &mut Slice {
         &mut self.slices[usize::from(number)]
     }
+}
+
+/// Whether it says what etcd has.
+const fn is_of_etcd(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::Read(_)
+            | Event::NodeSeen(..)
+            | Event::NodeGone(_)
+            | Event::SliceSeen(..)
+            | Event::Wished(_)
+            | Event::Done(..)
+    )
 }

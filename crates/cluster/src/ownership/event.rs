@@ -4,6 +4,7 @@ use super::assignment::{Assignment, Epoch};
 use super::node::{Node, Presence};
 use super::number::{Lease, Number, Revision};
 use super::time::Moment;
+use super::wishes::{Wish, Wishes};
 
 /// What an agent is told. Answers of etcd may be late, and those to an earlier lease or transaction may still come.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +42,8 @@ pub enum Event {
     NodeGone(Node),
     /// A slice's key has this value, since this revision.
     SliceSeen(u16, Assignment, Revision),
+    /// What an operator wants is otherwise.
+    Wished(Wish),
 
     /// A transaction was carried out, at this revision.
     Done(Number, Revision),
@@ -78,6 +81,8 @@ pub struct Reading {
     pub nodes: Vec<(Node, Presence)>,
     /// The slices whose keys are there.
     pub slices: Vec<(u16, Assignment, Revision)>,
+    /// What operators want.
+    pub wishes: Wishes,
 }
 
 /// How the copy of a slice stands, as its owner knows.
@@ -93,4 +98,7 @@ pub enum CopyState {
     /// Besides, all that was granted before the slice was [`by_offers`](super::Role::Owner::by_offers) is acknowledged, so that the
     /// backup knows each block that was granted or may be.
     Whole,
+    /// Besides, the slice is [`Handing`](super::Role::Handing), and all that was changed before it was is acknowledged: the backup knows all
+    /// that the owner does.
+    Settled,
 }

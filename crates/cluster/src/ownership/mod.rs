@@ -7,7 +7,8 @@
 //!               keys, answers                 transactions
 //!   copies   -> copying, holds, vouched,      [agent]  roles, beginnings       -> slice table, copies
 //!   routers  -> reaches, deposed              three words                      -> shared memory, engine
-//!   clock    -> tick                          metrics, entrances               -> routing table 8464
+//!   operator -> wishes                        metrics, entrances               -> routing table 8464
+//!   clock    -> tick
 //! ```
 //!
 //! | word | meaning |
@@ -20,12 +21,17 @@
 //! | deadline | until when a node counts on its lease: a word that is compared before anything is granted |
 //! | to vouch | of a backup: to say that it has taken over nothing |
 //! | offer | a block that the backup knows may be granted from now on |
+//! | wish | what an operator wants: a node is to be drained, a slice is pinned to a node, owner and backup of a slice are gone for good |
+//! | plan | who should have which slice, which all agents compute alike from members, assignments and wishes |
+//! | handover | a planned change of owner: the backup becomes the owner, and the owner the backup |
 //!
 //! Who owns a slice is decided by etcd alone, one transaction at a time, each of which says what it goes by:
 //!
 //! ```text
 //! takeover    owner's key is not of the life that is in the assignment    a claimant
 //!             own key is the one that was made; assignments as read       -> owner = own, epoch + 1
+//! handover    own key and successor's are those that were made;           the owner -> owner = backup, backup = own, epoch + 1
+//!             assignments as read
 //! tending     own key is the one that was made; assignments as read       the owner -> backup, phase
 //! ```
 //!
@@ -38,14 +44,18 @@ mod assignment;
 mod change;
 mod claims;
 mod event;
+mod handover;
 mod lease;
 mod node;
 mod number;
+mod plan;
+mod planning;
 mod roles;
 mod tending;
 mod time;
 mod value;
 mod view;
+mod wishes;
 
 pub use action::{Action, Beginning, Compare, Role, Transaction};
 pub use agent::Agent;
@@ -53,8 +63,10 @@ pub use assignment::{Assignment, Cause, Epoch, Phase};
 pub use event::{CopyState, Event, Reading};
 pub use node::{Names, Node, Presence};
 pub use number::{Lease, Number, Revision};
+pub use plan::{MOVES, Member, Plan, Target};
 pub use time::Moment;
-pub use value::{Capacity, NodeState, NodeValue, SliceValue, VALUE_VERSION, ValueError};
+pub use value::{Capacity, NodeState, NodeValue, SliceValue, VALUE_VERSION, ValueError, WishValue};
+pub use wishes::{Wish, Wishes};
 
 /// How long a lease lasts after its renewal, in milliseconds of etcd's clock. Longer than an election (`--election-timeout 500`).
 pub const TTL: u64 = 2000;

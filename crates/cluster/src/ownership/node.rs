@@ -13,6 +13,8 @@ pub struct Presence {
     pub created: Revision,
     /// It takes slices and copies.
     pub is_serving: bool,
+    /// Its share of the slices, in proportion to others'.
+    pub weight: u32,
 }
 
 /// The names of the nodes.

@@ -8,6 +8,8 @@
 //!     +---------------------------------------------- gone, or broken for 1 s -------+
 //! ```
 //!
+//! A backup that is to be another one, by plan, is changed while the slice is PROTECTED: it is SYNCING then.
+//!
 //! Between *near* and *whole* the owner begins to grant by offers. What it granted before is acknowledged when the copy is whole, and
 //! only then etcd is told that the backup may take over. The other way round it grants freely when etcd has said that nobody may.
 
@@ -58,16 +60,25 @@ impl Agent {
                 Some(_) if slice.protecting.is_none() => None,
                 Some(_) | None => Some(assigned.with_backup(None, Phase::Single)),
             },
-            Phase::Syncing if state == CopyState::Whole => Some(assigned.with_backup(Some(backup), Phase::Protected)),
-            Phase::Single | Phase::Syncing | Phase::Protected => None,
+            Phase::Syncing if state >= CopyState::Whole => Some(assigned.with_backup(Some(backup), Phase::Protected)),
+            Phase::Protected => {
+                self.planned_backup(number, now).map(|other| assigned.with_backup(Some(other), Phase::Syncing))
+            }
+            Phase::Single | Phase::Syncing => None,
         }
     }
 
-    /// The node that has the fewest copies of this one's slices. One whose copy was broken last comes after all others.
+    /// The node that should have the copy by plan; else the one that has the fewest copies of this one's slices. One whose copy was broken
+    /// last comes after all others, and one that is to be drained before it.
     fn backup_for(&self, number: u16, broken: Option<Node>, load: &mut [u16; 256]) -> Option<Node> {
-        let avoided = broken.or(self.slice(number).avoided);
+        let avoided = broken.or(self.slice(number).avoided.map(|(node, _)| node));
+        let planned = self.successor_or_backup(number).filter(|node| Some(*node) != avoided);
+        let is_drained = |node: Node| self.wishes().drained.contains(&node);
         let rotated = |node: Node| u16::from(node.0).wrapping_sub(number) % 16;
-        let key = |node: &Node| (Some(*node) == avoided, load[usize::from(node.0)], rotated(*node));
+        let key = |node: &Node| {
+            let comes_last = (Some(*node) == avoided, is_drained(*node));
+            (comes_last, Some(*node) != planned, load[usize::from(node.0)], rotated(*node))
+        };
         let chosen = self.nodes().serving().filter(|node| *node != self.own()).min_by_key(key)?;
         load[usize::from(chosen.0)] += 1;
         Some(chosen)

@@ -191,6 +191,9 @@ impl Applier {
             |header| cell.borrow_mut().begin(header),
             |section, record| {
                 let mut batch = cell.borrow_mut();
+                if batch.is_past(section, epochs) {
+                    return Ok(());
+                }
                 batch.check(section, epochs)?;
                 batch.record(section, record)
             },
@@ -240,6 +243,12 @@ impl Batch<'_, '_> {
             self.applier.bindings.clear();
         }
         Ok(())
+    }
+
+    /// Whether this node has been given the slice since, and who says something of it did not know yet.
+    fn is_past(&self, Section { slice, epoch }: Section, epochs: Epochs<'_>) -> bool {
+        let cluster = self.view.cluster();
+        cluster.is_agreed() && cluster.owns(slice) && epoch < epochs(slice)
     }
 
     fn check(&self, Section { slice, epoch }: Section, epochs: Epochs<'_>) -> Result<(), Refused> {

@@ -100,6 +100,17 @@ struct Receiver {
     acknowledged: u64,
     /// What there is now is to be sent before it is whole again in that sense.
     is_marked: bool,
+    /// How far all that had changed at some moment is on its way.
+    settling: Settling,
+}
+
+/// How far all that had changed at some moment is on its way to a receiver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Settling {
+    /// Some of it may not have been sent.
+    Unsent,
+    /// With this batch all of it was.
+    Sent(u64),
 }
 
 /// The owner's end of all copies.
@@ -212,6 +223,7 @@ impl Sender {
                 completed: 0,
                 acknowledged: 0,
                 is_marked: false,
+                settling: Settling::Unsent,
             });
             return self.begin(to, false, only_new, view);
         };
@@ -275,6 +287,7 @@ impl Sender {
     pub fn disconnect(&mut self, to: To) {
         let Some(receiver) = self.receivers.iter_mut().find(|receiver| receiver.to == to) else { return };
         receiver.is_connected = false;
+        receiver.settling = Settling::Unsent;
         receiver.bytes_in_flight = 0;
         receiver.told.tell_again();
         for flight in std::mem::take(&mut receiver.flights) {
@@ -345,6 +358,10 @@ impl Sender {
         let lacks = receiver.subscribers.lacking.count() + receiver.bindings.lacking.count() + blocks > 0;
         let is_past_mark = receiver.is_marked && receiver.subscribers.pending.count() + blocks == 0;
         let completes = !receiver.is_whole && !lacks;
+        let has_all = !is_full && receiver.subscribers.pending.count() + receiver.bindings.pending.count() == 0;
+        if has_all && receiver.settling == Settling::Unsent {
+            receiver.settling = Settling::Sent(receiver.number + u64::from(!writer.is_empty()));
+        }
         if writer.is_empty() && !receiver.begins && !completes {
             writer.abandon();
             receiver.pass_mark(is_past_mark);
@@ -439,6 +456,24 @@ impl Sender {
     #[must_use]
     pub fn is_held(&self, to: To) -> bool {
         self.receiver(to).is_some_and(|receiver| receiver.is_held())
+    }
+
+    /// Whether the receiver has all that has changed before now, is from now on asked anew.
+    pub fn settle(&mut self, to: To, view: View<'_>) {
+        self.collect(view);
+        if let Some(receiver) = self.receivers.iter_mut().find(|receiver| receiver.to == to) {
+            receiver.settling = Settling::Unsent;
+        }
+    }
+
+    /// Whether the receiver has said that it has all that had changed when that was asked last.
+    #[must_use]
+    pub fn is_settled(&self, to: To) -> bool {
+        let is_settled = |receiver: &Receiver| match receiver.settling {
+            Settling::Sent(number) => receiver.is_connected && receiver.acknowledged >= number,
+            Settling::Unsent => false,
+        };
+        self.is_held(to) && self.receiver(to).is_some_and(is_settled)
     }
 
     /// Records that are to be sent, and were not yet.

@@ -89,6 +89,12 @@ pub(crate) struct World {
     numbers: u64,
     /// So much of etcd's history was sent to watches.
     pub(crate) watched: usize,
+    /// When the last fault ends.
+    pub(crate) last: u64,
+    /// So many faults may still begin while a slice is handed over.
+    pub(crate) ambushes: u8,
+    /// When a planned change of each slice was carried out last.
+    pub(crate) stirred: Vec<u64>,
     pub(crate) trace: Trace,
 }
 
@@ -116,6 +122,9 @@ impl World {
             queue: BTreeMap::new(),
             numbers: 0,
             watched: 0,
+            last: 0,
+            ambushes: 0,
+            stirred: vec![0; slices.into()],
             trace: Trace::new(is_traced),
         };
         for host in 0..count {

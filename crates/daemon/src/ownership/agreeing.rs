@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use tombolo_cluster::etcd::Adapter;
 use tombolo_cluster::ownership::{
-    Action, Agent, Beginning, Capacity, CopyState, Epoch, Event, Moment, Node, NodeState, NodeValue, Phase, Presence,
-    Revision, Role, TICK, VALUE_VERSION,
+    Action, Agent, Beginning, Capacity, Cause, CopyState, Epoch, Event, Moment, Node, NodeState, NodeValue, Phase,
+    Presence, Revision, Role, TICK, VALUE_VERSION,
 };
 use tombolo_engine::cluster::{Assigned, Cluster, Granting, Holders};
 use tombolo_engine::{adoption, static_bindings};
@@ -26,6 +26,10 @@ use crate::running::Running;
 
 /// What etcd says of the slices of one transaction it says at once, and their tables are looked through once.
 const TOGETHER: Duration = Duration::from_millis(2);
+/// So long a packet is served at most that was begun with before granting ended.
+const SERVED: Duration = Duration::from_millis(10);
+/// How often it is looked how copies stand while a slice is handed over.
+const SOON: Duration = Duration::from_millis(5);
 /// The part of the gateway, in its health.
 const PART: &str = "etcd";
 
@@ -51,6 +55,12 @@ pub(super) struct Told {
     copying: HashMap<u16, (u8, Epoch, CopyState)>,
     holds: HashMap<u16, Option<Epoch>>,
     vouched: BTreeMap<u8, Instant>,
+    /// Slices that were handed over, and the epoch as of which what there is of them here is a whole copy.
+    kept: HashMap<u16, Epoch>,
+    /// Until when this node may grant.
+    grant_until: Moment,
+    /// What the engine was told of it.
+    granted_until: Moment,
     fault: Option<String>,
 }
 
@@ -107,6 +117,9 @@ impl Agreeing {
                 self.hear(seen.into_iter().chain([Event::Tick]));
                 self.say_how_it_is();
             }
+            if self.is_handing() {
+                due = due.min(Instant::now() + SOON);
+            }
         }
     }
 
@@ -123,17 +136,17 @@ impl Agreeing {
             match action {
                 Action::Register | Action::Renew(_) | Action::Transact(_) => self.adapter.act(action.clone()),
                 Action::Begin(slice, epoch, beginning) => begun.push((*slice, *epoch, *beginning)),
+                Action::Keep(slice, epoch) => self.told.kept.extend([(*slice, *epoch)]),
+                Action::GrantUntil(moment) => self.told.grant_until = *moment,
                 _ => {}
             }
         }
         self.begin(&begun);
-        let (mut is_changed, mut is_prolonged) = (self.assign(), false);
+        let mut is_changed = self.assign();
+        let is_prolonged = self.grant();
+        self.settle(&actions);
         for action in actions {
             match action {
-                Action::GrantUntil(moment) => {
-                    self.cluster.set_grants_until(engine_nanos(moment));
-                    is_prolonged = true;
-                }
                 Action::ServeUntil(moment) => self.cluster.set_serves_until(engine_nanos(moment)),
                 Action::AloneUntil(moment) => self.cluster.set_alone_until(engine_nanos(moment)),
                 Action::Enter(is_entrance) => {
@@ -151,6 +164,34 @@ impl Agreeing {
         }
     }
 
+    /// The engine hears until when it may grant: while this node hands a slice over it grants nothing, of no slice.
+    /// True if that is otherwise than before.
+    fn grant(&mut self) -> bool {
+        let until = if self.is_handing() { Moment(0) } else { self.told.grant_until };
+        self.cluster.set_grants_until(engine_nanos(until));
+        std::mem::replace(&mut self.told.granted_until, until) != until
+    }
+
+    fn is_handing(&self) -> bool {
+        self.cluster.slices().any(|slice| matches!(self.agent.role(slice), Role::Handing { .. }))
+    }
+
+    /// Where slices are handed over, it counts from now on what their backups have. Packets that were being served when granting ended are by then.
+    fn settle(&mut self, actions: &[Action]) {
+        let handed: BTreeMap<u16, u8> = actions
+            .iter()
+            .filter_map(|action| match action {
+                Action::Play(slice, Role::Handing { backup, .. }) => Some((*slice, backup.0)),
+                _ => None,
+            })
+            .collect();
+        let Some(copies) = self.running.copies.as_ref().filter(|_| !handed.is_empty()) else { return };
+        std::thread::sleep(SERVED);
+        let plan = self.running.plan.load();
+        handed.values().collect::<BTreeSet<_>>().into_iter().for_each(|node| copies.settle(*node, &plan));
+        self.told.copying.retain(|slice, _| !handed.contains_key(slice));
+    }
+
     /// Slices become this node's own: their tables do.
     fn begin(&mut self, begun: &[(u16, Epoch, Beginning)]) {
         let of = |wanted| {
@@ -158,9 +199,16 @@ impl Agreeing {
             slices.map(|(slice, ..)| *slice).collect::<HashSet<u16>>()
         };
         let (taken, lost) = (of(Beginning::Copy), of(Beginning::Nothing));
-        for slice in taken.iter().chain(&lost) {
-            self.depose(*slice);
-        }
+        // Who has handed a slice over knows that.
+        let was_given = |slice: u16, epoch: Epoch| {
+            let agreed = self.agreement.assignment(slice);
+            agreed.is_some_and(|agreed| (agreed.epoch, agreed.cause) == (epoch, Cause::Handover))
+        };
+        let is_taken = |(slice, epoch, beginning): &&(u16, Epoch, Beginning)| {
+            *beginning != Beginning::Own && !was_given(*slice, *epoch)
+        };
+        let all_taken: Vec<u16> = begun.iter().filter(is_taken).map(|(slice, ..)| *slice).collect();
+        all_taken.into_iter().for_each(|slice| self.depose(slice));
         let (plan, now) = (self.running.plan.load(), self.running.now());
         if !lost.is_empty() {
             let gone = adoption::forget(&self.running.tables, &plan, |slice| lost.contains(&slice), now);
@@ -259,6 +307,7 @@ impl Agreeing {
             Role::Owner { epoch, backup, .. } | Role::Former { epoch, backup } => {
                 (own, number(backup), epoch, is_agreed(epoch))
             }
+            Role::Handing { epoch, backup } => (own, Some(backup.0), epoch, true),
             Role::Learner { epoch, owner } => (owner.0, Some(own), epoch, false),
             Role::Backup { epoch, owner } => (owner.0, Some(own), epoch, true),
             Role::Others { epoch, owner, backup } => {
@@ -274,11 +323,11 @@ impl Agreeing {
         let Some(copies) = self.running.copies.clone() else { return seen };
         for slice in self.cluster.slices() {
             let event = match self.agent.role(slice) {
-                Role::Owner { epoch, backup: Some(backup), .. } => self.copying(slice, backup, epoch, &copies),
                 Role::Learner { epoch, owner } | Role::Backup { epoch, owner } => {
-                    self.holding(slice, copies.has(owner.0.into()).then_some(epoch))
+                    let is_kept = self.told.kept.get(&slice) == Some(&epoch);
+                    self.holding(slice, (is_kept || copies.has(owner.0.into())).then_some(epoch))
                 }
-                _ => None,
+                role => role.copies_to().and_then(|(epoch, backup)| self.copying(slice, backup, epoch, &copies)),
             };
             seen.extend(event);
         }
@@ -292,7 +341,11 @@ impl Agreeing {
 
     /// How the copy of a slice stands, if that is news, which it is until all agree that it is whole.
     fn copying(&mut self, slice: u16, backup: Node, epoch: Epoch, copies: &Copies) -> Option<Event> {
-        let state = copies.state_at(backup.0);
+        let most = match self.agent.role(slice) {
+            Role::Handing { .. } => CopyState::Settled,
+            _ => CopyState::Whole,
+        };
+        let state = copies.state_at(backup.0).min(most);
         let is_told = self.told.copying.insert(slice, (backup.0, epoch, state)) == Some((backup.0, epoch, state));
         // Another copy at the same node may have begun since.
         let is_news = !is_told || !self.cluster.assigned(slice).is_protected;

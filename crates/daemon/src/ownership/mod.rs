@@ -12,6 +12,7 @@
 mod agreeing;
 mod announcer;
 pub mod overview;
+pub mod wishes;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

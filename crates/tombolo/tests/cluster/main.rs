@@ -11,6 +11,8 @@ mod entrances;
 mod flows;
 mod fragments;
 mod loads;
+#[cfg(feature = "cluster")]
+mod moves;
 mod nodes;
 #[cfg(feature = "cluster")]
 mod owners_by_etcd;

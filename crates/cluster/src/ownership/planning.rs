@@ -1,0 +1,71 @@
+//! What a node does of the plan: which of its slices are to go where, and when.
+//!
+//! A node that was away for a moment is not given slices that it had a moment ago: for the sake of balance nothing moves until all is calm.
+//! What an operator wants is done at once.
+
+use super::agent::Agent;
+use super::node::Node;
+use super::plan::Target;
+use super::time::Moment;
+
+/// So long no node has appeared, and no owner is gone, until slices move for the sake of balance, in milliseconds.
+const SETTLING: u64 = 10_000;
+/// So long after its copy was broken a node is not given another one by plan.
+const DISTRUST: u64 = 15_000;
+
+impl Agent {
+    /// Whether the node is to be drained, and others are not: it is no entrance then.
+    pub(super) fn is_left_out(&self) -> bool {
+        self.wishes().drained.contains(&self.own()) && self.takers() != [self.own()]
+    }
+
+    /// The nodes that take slices: those that serve and are not to be drained, or, where all are, those that serve.
+    pub(super) fn takers(&self) -> Vec<Node> {
+        let serving: Vec<Node> = self.nodes().serving().collect();
+        let takers: Vec<Node> = serving.iter().copied().filter(|node| !self.wishes().drained.contains(node)).collect();
+        if takers.is_empty() { serving } else { takers }
+    }
+
+    /// The node to which a slice of this one's is to go now, as its owner.
+    pub(super) fn due_successor(&self, number: u16, now: Moment) -> Option<Node> {
+        self.due(number, now).map(|target| target.owner).filter(|owner| *owner != self.own())
+    }
+
+    /// The node that should have the copy of a slice of this one's: its owner-to-be, or its backup-to-be.
+    pub(super) fn successor_or_backup(&self, number: u16) -> Option<Node> {
+        let target = self.plan().target(number)?;
+        if target.owner == self.own() { target.backup } else { Some(target.owner) }
+    }
+
+    /// The node that is to have it from now on instead of the present backup.
+    pub(super) fn planned_backup(&self, number: u16, now: Moment) -> Option<Node> {
+        self.due(number, now)?;
+        let slice = self.slice(number);
+        let is_distrusted =
+            |node: Node| slice.avoided.is_some_and(|(avoided, at)| avoided == node && now.since(at) < DISTRUST);
+        let backup = slice.assigned.and_then(|assigned| assigned.backup);
+        let planned = self.successor_or_backup(number).filter(|node| Some(*node) != backup && *node != self.own());
+        planned.filter(|node| self.nodes().serving().any(|serving| serving == *node) && !is_distrusted(*node))
+    }
+
+    /// Who should have a slice of this node's, if it is to move now.
+    fn due(&self, number: u16, now: Moment) -> Option<Target> {
+        let target = self.plan().target(number).filter(|_| self.plan().moves().contains(&number))?;
+        let is_wanted = self.is_wanted(number, target);
+        (is_wanted || self.is_calm(now)).then_some(target)
+    }
+
+    /// Whether an operator wants that it moves: the slice is pinned, or its owner or its backup is to be drained.
+    fn is_wanted(&self, number: u16, target: Target) -> bool {
+        let is_leaving = |node: Node| !self.takers().contains(&node);
+        let backup = self.slice(number).assigned.and_then(|assigned| assigned.backup);
+        is_leaving(self.own())
+            || self.wishes().pins.get(&number) == Some(&target.owner)
+            || target.owner == self.own() && backup.is_some_and(is_leaving)
+    }
+
+    fn is_calm(&self, now: Moment) -> bool {
+        let is_gone = |number: u16| self.slice(number).gone.is_some();
+        now.since(self.nodes().appeared) >= SETTLING && !(0..self.count()).any(is_gone)
+    }
+}
