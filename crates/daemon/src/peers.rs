@@ -189,6 +189,14 @@ impl Follower {
             self.cluster.set_connected(!is_connected);
         }
         self.has_served |= is_connected && is_settled;
+        // Nobody says when a lease is over. One that comes back does not bring the others' routes with it.
+        let is_alone = self.cluster.is_agreed() && self.cluster.is_alone();
+        let has_lease = self.cluster.may_grant(Now(monotonic_nanos()));
+        let is_in_doubt = is_alone && (self.cluster.is_in_doubt() || !has_lease);
+        let is_ranked = !self.cluster.set_in_doubt(is_in_doubt) || !is_connected || self.running.announce();
+        if !is_ranked {
+            self.cluster.set_in_doubt(!is_in_doubt);
+        }
         let lacks = |prefix: &String| format!("nothing is announced: the host has no route for {prefix}");
         let narrow = self.paths.narrow().filter_map(|number| self.cluster.nodes().get(number));
         let size = self.paths.size();
@@ -207,6 +215,6 @@ impl Follower {
         let waiting =
             untried.into_iter().chain(awaiting).chain(unheard).map(|why| format!("nothing is announced: {why}"));
         self.running.health.set(PART, missing.iter().map(lacks).chain(narrow).chain(waiting).collect());
-        is_settled && !is_awaiting && !is_cut_off && is_admitted
+        is_settled && is_ranked && !is_alone && !is_awaiting && !is_cut_off && is_admitted
     }
 }

@@ -114,6 +114,8 @@ pub struct Cluster {
     gone_since: [AtomicU32; MOST_NODES],
     /// What comes here can go on from here.
     is_connected: AtomicBool,
+    /// Others may be there that this node does not see.
+    is_in_doubt: AtomicBool,
     /// Until when this node may admit subscribers and hand out addresses and ports of its slices, by the engine's clock.
     grants_until: AtomicU64,
     /// Until when it may serve its slices without looking for anybody else, by the engine's clock.
@@ -230,6 +232,7 @@ impl Cluster {
             acted: AtomicU16::default(),
             gone_since: Default::default(),
             is_connected: AtomicBool::default(),
+            is_in_doubt: AtomicBool::default(),
             grants_until: AtomicU64::new(u64::MAX),
             serves_until: AtomicU64::new(u64::MAX),
             alone_until: AtomicU64::new(u64::MAX),
@@ -535,6 +538,23 @@ impl Cluster {
     /// Says whether it can. It cannot before anybody says so. True if it was otherwise before.
     pub fn set_connected(&self, is_connected: bool) -> bool {
         self.is_connected.swap(is_connected, Ordering::Relaxed) != is_connected
+    }
+
+    /// Whether this node sees no other one that serves.
+    #[must_use]
+    pub fn is_alone(&self) -> bool {
+        self.serving.load(Ordering::Relaxed) & !(1 << self.own) == 0
+    }
+
+    /// Whether others may be there that this node does not see.
+    #[must_use]
+    pub fn is_in_doubt(&self) -> bool {
+        self.is_in_doubt.load(Ordering::Relaxed)
+    }
+
+    /// Says whether they may: nodes agree on owners, and this one has no lease and is alone. True if it was otherwise before.
+    pub fn set_in_doubt(&self, is_in_doubt: bool) -> bool {
+        self.is_in_doubt.swap(is_in_doubt, Ordering::Relaxed) != is_in_doubt
     }
 
     /// Whether redirected packets come to this address.

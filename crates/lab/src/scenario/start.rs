@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use super::description::Scenario;
+use super::description::{SLICES, Scenario};
 use crate::{Lab, LabError, LabRecord, Process, package_of, wait_until};
 
 /// Stands for the lab's directory in the configuration files of a scenario.
@@ -32,7 +32,7 @@ impl Lab {
         self.start_daemon(node, self.gateway(node, program, text)?)
     }
 
-    /// As [`start_gateway`](Self::start_gateway), for BIRD.
+    /// As [`start_gateway`](Self::start_gateway), for BIRD, or for FRR where the text is of FRR.
     ///
     /// # Errors
     /// As [`start_gateway`](Self::start_gateway); [`LabError::MissingTool`].
@@ -88,7 +88,8 @@ impl Lab {
         };
         let Daemon { program, arguments, .. } = self.gateway(node, program, text)?;
         let file = arguments.last().cloned().unwrap_or_default();
-        let words = ["cluster", "init", "--slices", "8", "--config", &file].map(str::to_owned);
+        let slices = SLICES.to_string();
+        let words = ["cluster", "init", "--slices", &slices, "--config", &file].map(str::to_owned);
         self.node(node)?.command(program).args(words).run()?.success().map(drop)
     }
 
@@ -99,6 +100,9 @@ impl Lab {
     }
 
     fn router(&self, node: &str, text: &str) -> Result<Daemon, LabError> {
+        if let Some(daemon) = self.frr(node, text)? {
+            return Ok(daemon);
+        }
         let file = self.file(&format!("{node}.bird.conf"), text)?;
         let socket = self.directory()?.join(format!("{node}.bird.socket")).display().to_string();
         let arguments = ["-f".to_owned(), "-c".to_owned(), file, "-s".to_owned(), socket];
@@ -150,7 +154,7 @@ impl Lab {
     }
 
     /// Writes a file into the lab's directory; its path.
-    fn file(&self, name: &str, text: &str) -> Result<String, LabError> {
+    pub(super) fn file(&self, name: &str, text: &str) -> Result<String, LabError> {
         let file = self.directory()?.join(name);
         fs::write(&file, text).map_err(|error| LabError::system(format!("write {}", file.display()), error))?;
         Ok(file.display().to_string())

@@ -48,7 +48,11 @@ mod lab_compare;
 #[cfg(feature = "tester")]
 mod lab_demo;
 #[cfg(feature = "tester")]
+mod lab_demo_cluster;
+#[cfg(feature = "tester")]
 mod lab_soak;
+#[cfg(feature = "tester")]
+mod lab_soak_cluster;
 mod log;
 mod man;
 mod map;

@@ -7,8 +7,6 @@
 mod boxes;
 mod copies;
 mod entrances;
-#[path = "../flows/mod.rs"]
-mod flows;
 mod fragments;
 mod loads;
 #[cfg(feature = "cluster")]
