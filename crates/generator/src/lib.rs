@@ -44,6 +44,7 @@ mod sender;
 mod streams;
 mod test_run;
 mod transport;
+mod undo;
 mod xdp_features;
 
 pub use bitmap::{Bitmap, Run};
@@ -70,4 +71,5 @@ pub use realtime::{Unlimited, become_realtime, become_round_robin};
 pub use rig::Rig;
 pub use sender::{monotonic_ns, pin_to};
 pub use transport::{TcpHeader, Transport};
+pub use undo::Undo;
 pub use xdp_features::XdpFeatures;

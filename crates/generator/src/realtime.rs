@@ -4,14 +4,14 @@
 //! `sched_rt_period_us`), kernels before 6.12, and those with `CONFIG_RT_GROUP_SCHED`, stop it for
 //! the rest of that second, whether or not anybody else wants the core: 50 ms without a frame in
 //! each second of a trial, of the sender and of the gateway's threads. While a [`Rig`](crate::Rig)
-//! is open the limit is out of force; a shell that waits for the end of this process puts it back,
-//! so that neither Ctrl-C nor `kill -9` leaves a machine without it.
+//! is open the limit is out of force; neither Ctrl-C nor `kill -9` leaves a machine without it.
 
 use std::fs;
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::io;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use crate::undo::Undo;
 
 /// Microseconds of each period that real-time threads may have; -1 is all.
 const RUNTIME: &str = "/proc/sys/kernel/sched_rt_runtime_us";
@@ -69,8 +69,8 @@ impl Drop for Overseer {
 /// While it lives, real-time threads of the machine may work without being stopped.
 #[derive(Debug)]
 pub struct Unlimited {
-    /// The shell that puts the limit back; absent where there was none to lift.
-    restorer: Option<Child>,
+    /// Puts the limit back; absent where there was none to lift.
+    undo: Option<Undo>,
     words: String,
 }
 
@@ -97,12 +97,13 @@ impl Unlimited {
         let in_words = |error: io::Error| format!("{}: {error}", path.display());
         let before = fs::read_to_string(path).map_err(in_words)?.trim().to_owned();
         if !is_in_force(&before, period) {
-            return Ok(Unlimited { restorer: None, words: format!("{}: {before} already", path.display()) });
+            return Ok(Unlimited { undo: None, words: format!("{}: {before} already", path.display()) });
         }
         // First who puts it back, then the deed.
-        let restorer = restorer(path, &before, runtime).map_err(in_words)?;
+        let mut undo = Undo::begin("tombolo-realtime-limit").map_err(in_words)?;
+        undo.write_unless_changed(path, &before, &runtime.to_string()).map_err(in_words)?;
         let unlimited = Unlimited {
-            restorer: Some(restorer),
+            undo: Some(undo),
             words: format!("{}: {runtime} in place of {before} while it measures", path.display()),
         };
         // Dropped where this fails, with nothing to put back.
@@ -119,36 +120,9 @@ impl Unlimited {
 
 impl Drop for Unlimited {
     fn drop(&mut self) {
-        if let Some(mut restorer) = self.restorer.take() {
-            drop(restorer.stdin.take());
-            let _ = restorer.wait();
-        }
+        // This is what puts it back.
+        drop(self.undo.take());
     }
-}
-
-/// A shell that waits until nobody holds its input any more, and then writes back what was there,
-/// unless somebody has written something else meanwhile. It says when it is ready, and hears no
-/// signal of the terminal.
-fn restorer(path: &Path, before: &str, runtime: i64) -> io::Result<Child> {
-    const SCRIPT: &str = r#"trap "" INT QUIT TERM HUP
-echo ready
-read -r _
-[ "$(cat "$1")" = "$3" ] && echo "$2" >"$1"
-:"#;
-    let mut child = Command::new("/bin/sh")
-        .args(["-c", SCRIPT, "tombolo-realtime-limit"])
-        .args([PathBuf::from(path), before.into(), runtime.to_string().into()])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()?;
-    let mut ready = [0; 6];
-    if let Err(error) = child.stdout.take().map_or(Ok(()), |mut out| out.read_exact(&mut ready)) {
-        drop(child.stdin.take());
-        let _ = child.wait();
-        return Err(error);
-    }
-    Ok(child)
 }
 
 /// Whether real-time threads are stopped for longer than a tick of each period.
@@ -179,6 +153,7 @@ fn read(path: &str) -> String {
 mod tests {
     use std::io::Write;
     use std::os::unix::process::CommandExt;
+    use std::process::{Command, Stdio};
     use std::time::{Duration, Instant};
 
     use super::*;
@@ -215,7 +190,7 @@ mod tests {
         for none in ["-1\n", "1000000\n", "999000\n"] {
             let file = file(none);
             let unlimited = Unlimited::lift(file.path(), PERIOD, -1).unwrap();
-            assert!(unlimited.in_words().ends_with("already") && unlimited.restorer.is_none());
+            assert!(unlimited.in_words().ends_with("already") && unlimited.undo.is_none());
             drop(unlimited);
             assert_eq!(fs::read_to_string(file.path()).unwrap(), none);
         }

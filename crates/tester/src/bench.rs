@@ -452,6 +452,7 @@ impl Bench {
             variation: false,
             then: None,
             tolerated_loss: 0.0,
+            unheard: 0,
         }
     }
 
@@ -475,6 +476,17 @@ impl Bench {
         TrialPlan {
             reverse_order: Order::RecordsOnce { count: connections, seed: self.seed },
             ..self.plain("validation", Directions::Reverse, rate, connections)
+        }
+    }
+
+    /// The same after a phase 1 in which some could be lost: the responder never heard of those, and as
+    /// many again in percent may be.
+    pub fn validation_after(&self, phase_one: &Trial, rate: u64, connections: u32) -> TrialPlan {
+        let heard = u32::try_from(phase_one.arrived()).map_or(connections, |arrived| arrived.min(connections));
+        TrialPlan {
+            tolerated_loss: self.effort.tolerated_loss_percent,
+            unheard: connections - heard,
+            ..self.validation(rate, connections)
         }
     }
 
@@ -620,6 +632,7 @@ impl Bench {
             receive_drops: drops.receive,
             transmit_drops: drops.transmit,
             tolerated_loss: plan.tolerated_loss,
+            unheard: plan.unheard,
             sharing: self.placement.sharing,
             // With two rates it is not known which frames were due meanwhile.
             absences: watch.map(CoreWatch::end).filter(|_| plan.then.is_none()).unwrap_or_default(),

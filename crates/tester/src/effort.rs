@@ -41,7 +41,7 @@ pub struct Effort {
     /// timeout); 0: none does.
     pub frame_timeout_ns: u64,
     /// Percent of the frames that may be lost, for a second throughput beside that of RFC 2544, of which none
-    /// may; 0: there is none.
+    /// may; of each phase of connection establishment rate and capacity, in place of none. 0: none may.
     #[serde(skip_serializing_if = "is_zero")]
     pub tolerated_loss_percent: f64,
     /// Pause after each trial, milliseconds.

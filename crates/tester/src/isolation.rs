@@ -5,11 +5,14 @@
 //! time, and a pause of that length costs a trial. With control groups of version 2 the groups below
 //! the root get the other cores, and the tester a group of its own beside them. With version 1 (a
 //! mounted `cpuset`) those below its root do, and the root's own processes get a group. Threads of
-//! the kernel that are bound to a core stay there.
+//! the kernel that are bound to a core stay there. All is put back by an [`Undo`], however the tester
+//! ends.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+
+use tombolo_generator::Undo;
 
 /// Where control groups are mounted.
 const MOUNT: &str = "/sys/fs/cgroup";
@@ -25,11 +28,9 @@ const PROCESSES: &str = "cgroup.procs";
 pub struct Isolation {
     /// Its own group, which goes at the end.
     group: PathBuf,
-    /// Groups that were given other cores, and what they had.
-    narrowed: Vec<(PathBuf, String)>,
-    /// Processes that were moved, and where they were.
-    moved: Vec<(u32, PathBuf)>,
     cores: Vec<usize>,
+    /// Puts everything back.
+    _undo: Undo,
 }
 
 impl Isolation {
@@ -58,45 +59,11 @@ impl Isolation {
             return Err("no core would be left for the rest of the machine".to_owned());
         }
         let group = root.join(format!("tombolo-{own}"));
-        let mut isolation =
-            Isolation { group: group.clone(), narrowed: Vec::new(), moved: Vec::new(), cores: cores.to_vec() };
+        let in_words = |error: io::Error| format!("{}: {error}", root.display());
+        let mut undo = Undo::begin("tombolo-isolation").map_err(in_words)?;
         // What has been done so far is undone where a step fails: by being dropped.
-        isolation.take(root, home, own, &list(others)).map_err(|error| format!("{}: {error}", root.display()))?;
-        Ok(isolation)
-    }
-
-    fn take(&mut self, root: &Path, home: &str, own: u32, others: &str) -> io::Result<()> {
-        let is_new = root.join(CONTROLLERS).exists();
-        if is_new && !read(&root.join(SUBTREE)).split_whitespace().any(|word| word == "cpuset") {
-            fs::write(root.join(SUBTREE), "+cpuset")?;
-        }
-        let siblings: Vec<PathBuf> = groups_below(root)?;
-        fs::create_dir(&self.group)?;
-        if is_new {
-            self.move_to(own, &self.group.clone(), root.join(home))?;
-        } else {
-            // Version 1 has no tasks in a group without cores and memory. This one is the others'.
-            fs::write(self.group.join(MEMORY), read(&root.join(MEMORY)).trim())?;
-            fs::write(self.group.join(CPUS), others)?;
-            self.move_to(own, root, root.join(home))?;
-            for process in read(&root.join(PROCESSES)).lines().filter_map(|line| line.parse().ok()) {
-                // Those bound to a core, and those that have ended meanwhile, are not moved.
-                let _ = if process == own { Ok(()) } else { self.move_to(process, &self.group.clone(), root.into()) };
-            }
-        }
-        for sibling in siblings {
-            let file = sibling.join(CPUS);
-            let before = read(&file);
-            fs::write(&file, others)?;
-            self.narrowed.push((file, before));
-        }
-        Ok(())
-    }
-
-    fn move_to(&mut self, process: u32, to: &Path, from: PathBuf) -> io::Result<()> {
-        fs::write(to.join(PROCESSES), process.to_string())?;
-        self.moved.push((process, from));
-        Ok(())
+        take(&mut undo, &group, root, home, own, &list(others)).map_err(in_words)?;
+        Ok(Isolation { group, cores: cores.to_vec(), _undo: undo })
     }
 
     /// What was done, for results.
@@ -106,17 +73,41 @@ impl Isolation {
     }
 }
 
-impl Drop for Isolation {
-    fn drop(&mut self) {
-        for (file, before) in self.narrowed.drain(..).rev() {
-            // An empty line is what lets a group have all cores again.
-            let _ = fs::write(file, format!("{}\n", before.trim()));
-        }
-        for (process, home) in self.moved.drain(..).rev() {
-            let _ = fs::write(home.join(PROCESSES), process.to_string());
-        }
-        let _ = fs::remove_dir(&self.group);
+/// Takes the steps, after each was noted with the one that undoes it.
+fn take(undo: &mut Undo, group: &Path, root: &Path, home: &str, own: u32, others: &str) -> io::Result<()> {
+    let is_new = root.join(CONTROLLERS).exists();
+    if is_new && !read(&root.join(SUBTREE)).split_whitespace().any(|word| word == "cpuset") {
+        fs::write(root.join(SUBTREE), "+cpuset")?;
     }
+    let siblings: Vec<PathBuf> = groups_below(root)?;
+    let home = root.join(home);
+    // Processes that start in the group meanwhile leave it, too.
+    undo.empty(group, if is_new { &home } else { root })?;
+    fs::create_dir(group)?;
+    if is_new {
+        move_to(own, group)?;
+    } else {
+        // Version 1 has no tasks in a group without cores and memory. This one is the others'.
+        fs::write(group.join(MEMORY), read(&root.join(MEMORY)).trim())?;
+        fs::write(group.join(CPUS), others)?;
+        undo.write(&home.join(PROCESSES), &own.to_string())?;
+        move_to(own, root)?;
+        for process in read(&root.join(PROCESSES)).lines().filter_map(|line| line.parse().ok()) {
+            // Those bound to a core, and those that have ended meanwhile, are not moved.
+            let _ = if process == own { Ok(()) } else { move_to(process, group) };
+        }
+    }
+    for sibling in siblings {
+        let file = sibling.join(CPUS);
+        // An empty line is what lets a group have all cores again.
+        undo.write(&file, read(&file).trim())?;
+        fs::write(&file, others)?;
+    }
+    Ok(())
+}
+
+fn move_to(process: u32, group: &Path) -> io::Result<()> {
+    fs::write(group.join(PROCESSES), process.to_string())
 }
 
 /// Which cores are taken from the rest of the machine, and which are left to it: the gateway's as well
@@ -177,7 +168,7 @@ mod tests {
             ("cgroup.subtree_control", "cpu\n"),
             ("system.slice/cpuset.cpus", "\n"),
             ("user.slice/cpuset.cpus", "0-2\n"),
-            ("user.slice/cgroup.procs", "42\n"),
+            ("user.slice/cgroup.procs", "7\n42\n"),
         ]);
         let of = |file: &str| read(&root.path().join(file));
         let isolation = Isolation::below(root.path(), "user.slice", 42, &[0, 1], &[2, 3]).unwrap();
@@ -187,7 +178,7 @@ mod tests {
         assert!(isolation.in_words().contains("cores 0,1"));
         drop(isolation);
         assert_eq!((of("system.slice/cpuset.cpus"), of("user.slice/cpuset.cpus")), ("\n".into(), "0-2\n".into()));
-        assert_eq!(of("user.slice/cgroup.procs"), "42");
+        assert_eq!(of("user.slice/cgroup.procs"), "42\n");
     }
 
     #[test]
@@ -198,12 +189,12 @@ mod tests {
             ("a.slice/cpuset.cpus", "0-3\n"),
             // Not to be written to.
             ("b.slice/cpuset.cpus/x", ""),
-            ("home/cgroup.procs", "42\n"),
+            ("home/cgroup.procs", "7\n42\n"),
         ]);
         let error = Isolation::below(root.path(), "home", 42, &[0], &[1, 2]).unwrap_err();
         assert!(error.contains("directory"), "{error}");
         assert_eq!(read(&root.path().join("a.slice/cpuset.cpus")).trim(), "0-3");
-        assert_eq!(read(&root.path().join("home/cgroup.procs")), "42");
+        assert_eq!(read(&root.path().join("home/cgroup.procs")), "42\n");
         assert!(Isolation::below(root.path(), "home", 42, &[0], &[]).unwrap_err().contains("no core"));
     }
 
@@ -235,8 +226,15 @@ mod tests {
         if before[0] != "0" {
             let isolation = Isolation::below(&root, "", own, &[0], &[1]).unwrap();
             assert_eq!([own, other].map(allowed), [before[0].clone(), "1".to_owned()]);
+            // One that starts meanwhile is where its parent is.
+            let mut born = sleep();
+            fs::write(root.join(format!("tombolo-{own}")).join(PROCESSES), born.id().to_string()).unwrap();
+            assert_eq!(allowed(born.id()), "1");
             drop(isolation);
             assert_eq!([own, other].map(allowed), before);
+            assert_eq!(allowed(born.id()), before[0], "what started meanwhile was left behind");
+            born.kill().unwrap();
+            born.wait().unwrap();
         }
         for child in &mut both {
             child.kill().unwrap();

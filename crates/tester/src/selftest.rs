@@ -37,8 +37,11 @@ pub struct SelfTest {
     pub core: usize,
     /// Frames a second made, sent, received and checked on that core.
     pub highest_rate: u64,
-    /// Frames of all runs that did not come back right.
+    /// Frames of all runs that came back damaged, or twice.
     pub wrong: u64,
+    /// Frames of all runs that did not come back: at full speed the port has no room for what comes while its
+    /// processor is kept away from it.
+    pub lost: u64,
     /// Rate reached when 100,000 frames a second were asked for.
     pub paced_rate: f64,
     /// Its error, percent.
@@ -166,8 +169,8 @@ pub fn run(plan: &SelfTestPlan) -> Result<SelfTest, BenchError> {
         return Err(BenchError::Interrupted);
     };
     let all = bursts.iter().chain(&paced);
-    let wrong =
-        all.clone().map(|o| o.departures.sent.saturating_sub(o.arrivals.received) + o.arrivals.duplicates).sum();
+    let wrong = all.clone().map(|o| o.arrivals.errored + o.arrivals.duplicates).sum();
+    let lost = all.clone().map(|o| o.departures.sent.saturating_sub(o.arrivals.received + o.arrivals.errored)).sum();
     let pause = all.clone().map(|o| o.departures.late_max_ns).max().unwrap_or(0);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate, far below 2^64")]
     let highest_rate = fastest as u64;
@@ -181,6 +184,7 @@ pub fn run(plan: &SelfTestPlan) -> Result<SelfTest, BenchError> {
         core,
         highest_rate,
         wrong,
+        lost,
         paced_rate: best.departures.rate(),
         pacing_error_percent: error(best),
         paced_late_max_us: best.departures.late_max_ns as f64 / 1000.0,

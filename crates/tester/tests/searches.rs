@@ -157,6 +157,34 @@ fn losses_that_do_not_depend_on_the_number_are_no_capacity() {
     assert!(format!("{measured:?}").contains("offer them more slowly"), "{measured:?}");
 }
 
+/// The same gateway, where one frame of twenty may be lost: all the others are kept, and made at any rate.
+#[test]
+fn losses_that_are_tolerated_end_neither_capacity_nor_connection_rate() {
+    let flows = Flows::sessions(1000, 10);
+    let opened = bench_as("faulty:state=1,loss=50", Technology::Forward4, Technology::Nat44, flows);
+    let Some(mut bench) = opened else { return };
+    (bench.tester_limit, bench.lowest_rate_part) = (20_000, 4);
+    let mut measure = |procedure: Procedure, percent: f64| {
+        bench.effort = Effort { tolerated_loss_percent: percent, resolution: 0.3, ..bench.effort };
+        let mut known = Known { fill_rate: Some(20_000), ..Known::default() };
+        let measured = procedure.measure(&mut bench, &mut known, &mut Silent).unwrap().remove(0);
+        println!("{measured:?}");
+        measured
+    };
+    let kept = measure(Procedure::Capacity, 5.0);
+    assert!((9_500.0..10_000.0).contains(&kept.value.unwrap()) && kept.bound == Some(Bound::AtLeast), "{kept:?}");
+    assert!(format!("{kept:?}").contains("lost frames; offer more"), "{kept:?}");
+    assert_eq!(kept.quantity, "connection table capacity with up to 5 % lost");
+    let reached = (0..4).any(|_| {
+        let rate = measure(Procedure::ConnectionRate, 5.0);
+        assert_eq!(rate.quantity, "connection establishment rate with up to 5 % lost");
+        rate.value == Some(20_000.0)
+    });
+    assert!(reached, "a busy machine only takes away, but hardly four times");
+    // One in fifty is more than one in a hundred.
+    assert_eq!(measure(Procedure::ConnectionRate, 1.0).value, None);
+}
+
 #[test]
 fn each_point_of_a_scalability_series_has_its_own_marks() {
     let Some(mut bench) = bench("faulty:", Technology::Forward4, Flows::sessions(100, 100)) else { return };

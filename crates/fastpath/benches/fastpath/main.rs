@@ -251,6 +251,30 @@ const SERIES: [Series; 31] = [
 /// What a session takes in a table of them.
 const SESSION_BYTES: u64 = 21;
 
+/// What may be asked for.
+const USAGE: &str = "--rounds N, --only SERIES,..., --without CONTENDER,..., --against PROGRAM, --results FILE";
+/// Series that are no comparison of contenders.
+const OTHER_SERIES: [&str; 2] = ["cores", "sessions"];
+
+/// The first word that asks for nothing there is: this runs for half an hour, at real-time priority.
+fn misunderstood(arguments: &[String]) -> Option<&String> {
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        let is_series = |name: &str| SERIES.iter().any(|series| series.name == name) || OTHER_SERIES.contains(&name);
+        let is_understood = match word.as_str() {
+            "--led" => true,
+            "--rounds" => words.next().is_some_and(|n| n.parse::<usize>().is_ok_and(|n| n > 0)),
+            "--only" => words.next().is_some_and(|names| names.split(',').all(is_series)),
+            "--without" | "--against" => words.next().is_some(),
+            _ => false,
+        };
+        if !is_understood {
+            return Some(word);
+        }
+    }
+    None
+}
+
 fn main() {
     if !nix::unistd::geteuid().is_root() {
         say("SKIPPED: the fast path is measured in network namespaces, which needs root");
@@ -258,6 +282,13 @@ fn main() {
     }
     let mut arguments: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
     let mut written = Written::to(&mut arguments);
+    if let Some(word) = misunderstood(&arguments) {
+        if word == "--help" {
+            return say(USAGE);
+        }
+        say(&format!("{word} is not understood, or what follows it, and nothing is measured; there are: {USAGE}"));
+        std::process::exit(2);
+    }
     let option = |name: &str| {
         let place = arguments.iter().position(|word| word == name)?;
         arguments.get(place + 1).cloned()

@@ -155,6 +155,11 @@ impl Measured {
     }
 }
 
+/// The name of a quantity whose trials may lose so many percent of their frames.
+pub(super) fn tolerating(quantity: &str, percent: f64) -> String {
+    if percent > 0.0 { format!("{quantity} with up to {percent} % lost") } else { quantity.to_owned() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::Bound::{AtLeast, AtMost, Unknown};

@@ -65,7 +65,7 @@ pub(super) fn measure(
 /// Cycles and cache misses of the gateway's cores for each frame that arrived, where they are counted. What receives
 /// the frames works there as well.
 fn work_of_a_frame(when: &str, trial: &Trial) -> Vec<Measured> {
-    let received: u64 = trial.directions().map(|direction| direction.arrivals.received).sum();
+    let received = trial.arrived();
     let Some(work) = trial.core_work.filter(|_| received > 0) else { return Vec::new() };
     let each = |what: &str, unit: &'static str, count: u64| {
         let each = count as f64 / received as f64;

@@ -107,7 +107,7 @@ fn survivors(bench: &mut Bench, known: &Known, observer: &mut dyn Observer) -> R
     let rate = known.fill_rate.unwrap_or(10_000).max(1);
     let plan = bench.validation(rate, connections);
     let trial = bench.valid_trial(&plan, observer)?;
-    let answered: u64 = trial.directions().map(|d| d.arrivals.received).sum();
+    let answered = trial.arrived();
     let share = answered as f64 * 100.0 / f64::from(connections.max(1));
     let details = json!({ "connections": connections, "answered": answered, "verdict": trial.verdict });
     let measured = Measured::rate("connections that outlived the reset", share, "%", details);

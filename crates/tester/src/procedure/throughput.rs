@@ -8,7 +8,7 @@
 use serde_json::json;
 
 use super::known::Known;
-use super::measured::Measured;
+use super::measured::{Measured, tolerating};
 use super::phase_one::fill_rate;
 use crate::bench::{Bench, BenchError, Observer};
 use crate::effort::Effort;
@@ -208,11 +208,7 @@ impl Throughput {
             "tolerated_loss_percent": self.tolerated,
         });
         let total = (found.highest_passing * self.directions.count()) as f64;
-        let quantity = match self.tolerated {
-            tolerated if tolerated > 0.0 => format!("throughput with up to {tolerated} % lost"),
-            _ => "throughput".to_owned(),
-        };
-        let measured = Measured::rate(quantity, total, "frames/s", details);
+        let measured = Measured::rate(tolerating("throughput", self.tolerated), total, "frames/s", details);
         let measured = match found.highest_passing {
             0 => measured.without_value(format!("no rate passed; the last trial: {}", self.losses.last_reasons)),
             _ => measured.searched(&found),

@@ -49,7 +49,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     technology: Option<Technology>,
     /// Settings for tombolo's configuration, before its service; dotted keys beside tombolo:tc and
-    /// the like
+    /// the like. A line like `service.sessions = "kept"` is of the service itself
     #[arg(long, value_name = "TOML", default_value = "")]
     settings: String,
     /// A first look in well under a minute a gateway: short trials, few repetitions
@@ -94,8 +94,8 @@ pub(crate) struct Arguments {
     /// Milliseconds after which a frame counts as lost though it arrives [default: no such timeout]
     #[arg(long, value_name = "MS")]
     frame_timeout: Option<f64>,
-    /// Percent of the frames that may be lost, for a second throughput beside that without loss; for throughput and
-    /// stateful-throughput
+    /// Percent of the frames that may be lost: for a second throughput beside that without loss; of
+    /// each phase of connection-rate and capacity, in place of none
     #[arg(long, value_name = "PERCENT")]
     tolerated_loss: Option<f64>,
     /// Frames to the outside only

@@ -145,12 +145,13 @@ pub(super) fn describe(test: &selftest::SelfTest) -> String {
         frames => format!("; the port's driver did not take {} frames", number(frames as f64)),
     };
     format!(
-        "self-test: {} frames/s of {} bytes made and checked on core {} ({} wrong); 100,000 frames/s paced to {:.4} %, own delay {:.2} us, \
+        "self-test: {} frames/s of {} bytes made and checked on core {} ({} wrong, {} lost); 100,000 frames/s paced to {:.4} %, own delay {:.2} us, \
          longest pause of the machine in it {:.0} us{receiver}{refused}; {}; {}{ports}",
         number(test.highest_rate as f64),
         test.frame_bytes,
         test.core,
         test.wrong,
+        test.lost,
         test.pacing_error_percent,
         test.calibration_us,
         test.longest_pause_us,

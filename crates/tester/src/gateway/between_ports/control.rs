@@ -60,6 +60,17 @@ impl TableCounts {
             _ => "not counted",
         }
     }
+
+    /// Says so, where answers to so many connections came through but there are fewer sessions.
+    #[must_use]
+    pub fn missing(counts: Option<Self>, connections: u32) -> Option<String> {
+        match counts?.sessions? {
+            sessions @ 1.. if sessions < u64::from(connections) => {
+                Some(format!("the answers came through, but the table has {sessions} of {connections} sessions"))
+            }
+            _ => None,
+        }
+    }
 }
 
 /// A gateway between the tester's two ports.

@@ -386,7 +386,7 @@ fn reuse_of_ports(technology: Technology, settings: &str) -> &'static str {
 /// What `tombolo` has to be told of many connections: how much room they take, and of very many how long
 /// they are to live; nothing where the user says how much room there is.
 fn room_for(connections: u64, settings: &str) -> String {
-    if connections <= TOMBOLO_ROOM || settings.contains("sessions") {
+    if connections <= TOMBOLO_ROOM || settings.contains("capacity") {
         return String::new();
     }
     let with_spare = |n: u64| n + n / 8;
@@ -485,6 +485,7 @@ mod tests {
         assert_eq!(room_for(80_000, ""), "capacity.sessions = 90000\ncapacity.bindings = 90000\n");
         assert!(room_for(100_000_000, "").contains("capacity.sessions = 112500000"));
         assert_eq!(room_for(100_000_000, "capacity.sessions = 1000"), "", "the user knows better");
+        assert_ne!(room_for(100_000_000, "service.sessions = \"kept\""), "", "that says nothing of room");
     }
 
     #[test]

@@ -55,14 +55,29 @@ fn server_seen_by_client(technology: Technology) -> IpAddr {
 }
 
 fn configuration(options: &Options) -> String {
-    let settings = &options.settings;
+    let (settings, own) = of_the_service(&options.settings);
     let service = match options.technology {
         Technology::Nat44 => nat44(),
         Technology::Siit => siit(),
         end if end.is_one_end() => ends::service(end, &options.addresses, options.subscribers),
         _ => nat64(),
     };
-    format!("{settings}\n[[service]]\n{service}{}", mtu_keys(options.technology, options.mtu))
+    format!("{settings}\n[[service]]\n{service}{}{own}", mtu_keys(options.technology, options.mtu))
+}
+
+/// The settings that go before the service, and those of the service itself: lines like
+/// `service.sessions = "kept"`.
+fn of_the_service(settings: &str) -> (String, String) {
+    let (mut before, mut own) = (String::new(), String::new());
+    for line in settings.lines() {
+        let (text, line) = match line.trim_start().strip_prefix("service.") {
+            Some(key) => (&mut own, key),
+            None => (&mut before, line),
+        };
+        text.push_str(line);
+        text.push('\n');
+    }
+    (before, own)
 }
 
 /// What a service has to know of links with another MTU than the usual one.
@@ -107,4 +122,21 @@ prefix = "2001:db8:64::/96"
 eam    = [{ ipv4 = "192.0.2.1", ipv6 = "2001:db8:1::2" }]
 "#
     .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_of_the_service_are_in_its_table() {
+        let settings = "gateway.fastpath = \"xdp\"\n service.sessions = \"kept\"\ntimeouts.udp = 300".to_owned();
+        let text = configuration(&Options::new("tombolo".into(), settings, Technology::Nat44));
+        let (before, service) = text.split_once("[[service]]\n").unwrap();
+        assert_eq!(before, "gateway.fastpath = \"xdp\"\ntimeouts.udp = 300\n\n");
+        assert!(
+            service.starts_with("kind   = \"nat44\"\n") && service.ends_with("\nsessions = \"kept\"\n"),
+            "{service}"
+        );
+    }
 }
