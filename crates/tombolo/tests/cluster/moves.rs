@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use tombolo_lab::{Scenario, skip_without, wait_until};
+use tombolo_lab::{Flow, Scenario, skip_without, wait_until};
 
 use crate::boxes::Cluster;
-use crate::loads::{Effect, Flow, under_load};
+use crate::loads::{Effect, under_load};
 use crate::running::{PATIENCE, TOMBOLO};
 use crate::subscribers::{alive, check_all};
 
