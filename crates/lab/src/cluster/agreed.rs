@@ -34,6 +34,16 @@ impl ClusterLab {
         Ok(rows.into_iter().next().unwrap_or_default())
     }
 
+    /// What an operator wants of the cluster, said at a node: `tombolo cluster` with these words.
+    ///
+    /// # Errors
+    /// [`LabError`] with what it says.
+    pub fn wish(&self, by: &str, words: &[&str]) -> Result<(), LabError> {
+        let file = self.lab.directory()?.join(format!("{by}.toml")).display().to_string();
+        let words: Vec<&str> = ["cluster"].into_iter().chain(words.iter().copied()).chain(["-c", &file]).collect();
+        self.rows(by, &words).map(drop)
+    }
+
     /// All slices by their numbers.
     ///
     /// # Errors

@@ -31,10 +31,12 @@ pub(super) enum Fault {
     Leader,
     /// Another member of etcd is.
     Member,
+    /// A node is drained, and gets its share back. No fault at all.
+    Drain,
 }
 
 /// All of them.
-pub(super) const ALL: [Fault; 13] = [
+pub(super) const ALL: [Fault; 14] = [
     Fault::Power,
     Fault::Process,
     Fault::Restart,
@@ -48,6 +50,7 @@ pub(super) const ALL: [Fault; 13] = [
     Fault::Asleep,
     Fault::Leader,
     Fault::Member,
+    Fault::Drain,
 ];
 
 /// A fault that is there, and what was hit besides its node.
@@ -75,6 +78,7 @@ impl Fault {
             Self::Asleep => "a host asleep",
             Self::Leader => "leader of etcd",
             Self::Member => "another member of etcd",
+            Self::Drain => "a node drained",
         }
     }
 
@@ -105,6 +109,7 @@ impl Fault {
                 cluster.kill_member(hit);
                 member = Some(hit);
             }
+            Self::Drain => cluster.wish(node, &["drain", node, "--wait", "20"])?,
         }
         Ok(Standing { fault: self, node, member })
     }
@@ -130,6 +135,7 @@ impl Standing {
                 cluster.plug(node, &SWITCHES, true)?;
                 freeze_host(cluster, node, false)
             }
+            Fault::Drain => cluster.wish(node, &["undrain", node, "--wait", "0"]),
             Fault::Leader | Fault::Member => self.member.map_or(Ok(()), |member| cluster.start_members(&[member])),
         }
     }
