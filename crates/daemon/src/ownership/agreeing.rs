@@ -112,8 +112,8 @@ impl Agreeing {
             if Instant::now() >= due {
                 due = Instant::now() + Duration::from_millis(TICK);
                 self.describe();
-                let seen = self.look_at_copies();
-                self.hear(seen.into_iter().chain([Event::Tick]));
+                let news = self.news();
+                self.hear(news.into_iter().chain([Event::Tick]));
                 self.say_how_it_is();
             }
             if self.is_handing() {
@@ -224,7 +224,7 @@ impl Agreeing {
         let Holders { owner, .. } = self.cluster.holders(slice);
         if usize::from(owner) < self.cluster.nodes().len() && usize::from(owner) != self.cluster.own() {
             self.deposed.entry(owner).or_default();
-            self.cluster.set_deposed(owner, true);
+            self.cluster.depose(slice, owner);
             self.cluster.forget_acting(owner);
         }
     }
@@ -235,7 +235,7 @@ impl Agreeing {
             let is_new = self.deposed.get(&node.0).is_some_and(|life| presence.created > *life);
             if is_new {
                 self.deposed.remove(&node.0);
-                self.cluster.set_deposed(node.0, false);
+                self.cluster.forget_deposed(node.0);
             }
         };
         match event {

@@ -1,15 +1,21 @@
-//! What the daemon learns for its agent besides what etcd says: how copies stand, there and here. The agent is told what is news.
+//! What the daemon learns for its agent besides what etcd says: how copies stand, there and here, what other nodes say on the connections
+//! on which they are made. The agent is told what is news.
 
+use std::collections::BTreeMap;
+
+use tombolo_cluster::link::Taken;
 use tombolo_cluster::ownership::{CopyState, Epoch, Event, Node, Role};
+use tombolo_engine::cluster::Cluster;
 
 use super::agreeing::Agreeing;
 use crate::copies::Copies;
 
 impl Agreeing {
-    /// How copies stand, there and here, as far as that is news for the agent.
-    pub(super) fn look_at_copies(&mut self) -> Vec<Event> {
-        let mut seen = Vec::new();
-        let Some(copies) = self.running.copies.clone() else { return seen };
+    /// What the agent has not been told yet.
+    pub(super) fn news(&mut self) -> Vec<Event> {
+        let mut news = Vec::new();
+        let Some(copies) = self.running.copies.clone() else { return news };
+        news.extend(deposed(copies.taken(), &self.cluster, |slice| self.agent.role(slice)));
         for slice in self.cluster.slices() {
             let event = match self.agent.role(slice) {
                 Role::Learner { epoch, owner } | Role::Backup { epoch, owner } => {
@@ -18,14 +24,14 @@ impl Agreeing {
                 }
                 role => role.copies_to().and_then(|(epoch, backup)| self.copying(slice, backup, epoch, &copies)),
             };
-            seen.extend(event);
+            news.extend(event);
         }
         for (node, at) in copies.vouched() {
             if self.told.vouched.insert(node, at) != Some(at) {
-                seen.push(Event::Vouched(Node(node)));
+                news.push(Event::Vouched(Node(node)));
             }
         }
-        seen
+        news
     }
 
     /// How the copy of a slice stands, if that is news, which it is until all agree that it is whole.
@@ -44,5 +50,46 @@ impl Agreeing {
     fn holding(&mut self, slice: u16, holds: Option<Epoch>) -> Option<Event> {
         let is_told = self.told.holds.insert(slice, holds) == Some(holds);
         (!is_told).then_some(Event::Holds(slice, holds))
+    }
+}
+
+/// Slices that other nodes took over from this one, as far as it knows of no such owner yet. While it hands one over it hears from etcd
+/// alone what has become of that: it may have to keep the tables as the new owner's copy.
+fn deposed(taken: BTreeMap<u8, Vec<Taken>>, cluster: &Cluster, role: impl Fn(u16) -> Role) -> Vec<Event> {
+    let is_news = |taken: &Taken| {
+        taken.epoch > cluster.epoch_of(taken.slice) && !matches!(role(taken.slice), Role::Handing { .. })
+    };
+    let mut events = Vec::new();
+    for (node, taken) in taken {
+        let news = taken.into_iter().filter(is_news);
+        events.extend(news.map(|Taken { slice, epoch }| Event::Deposed(slice, Epoch(epoch), Some(Node(node)))));
+    }
+    events
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tombolo_engine::cluster::{Holders, Node as ClusterNode};
+
+    fn cluster() -> Cluster {
+        let node = |name: &str| ClusterNode { name: name.to_owned(), locator: std::net::Ipv6Addr::LOCALHOST };
+        let slices = vec![Holders { owner: 0, backup: Some(1) }; 4];
+        let cluster = Cluster::new(vec![node("n1"), node("n2"), node("n3")], 0).unwrap();
+        cluster.with_slices(slices).with_epoch(3).with_agreement()
+    }
+
+    #[test]
+    fn what_another_node_has_taken_over_is_told_until_it_is_known() {
+        let cluster = cluster();
+        let owner = |_| Role::Owner { epoch: Epoch(3), backup: Some(Node(1)), by_offers: true };
+        let handing = |_| Role::Handing { epoch: Epoch(3), backup: Node(1) };
+        let taken = |slice, epoch| Taken { slice, epoch };
+        let said = || BTreeMap::from([(1, vec![taken(0, 4), taken(1, 3), taken(2, 2)]), (2, vec![taken(3, 9)])]);
+        let deposed_by = |slice, epoch, node| Event::Deposed(slice, Epoch(epoch), Some(Node(node)));
+        assert_eq!(deposed(said(), &cluster, owner), [deposed_by(0, 4, 1), deposed_by(3, 9, 2)]);
+        assert!(deposed(said(), &cluster, handing).is_empty());
+        cluster.assign(0, tombolo_engine::cluster::Assigned { epoch: 4, ..cluster.assigned(0) });
+        assert_eq!(deposed(said(), &cluster, owner), [deposed_by(3, 9, 2)]);
     }
 }
