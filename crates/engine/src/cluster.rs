@@ -114,6 +114,8 @@ pub struct Cluster {
     acted: AtomicU16,
     /// Since when each node does not serve, in ticks; 0 while it does.
     gone_since: [AtomicU32; MOST_NODES],
+    /// The host has the routes without which this node cannot serve.
+    is_routed: AtomicBool,
     /// What comes here can go on from here.
     is_connected: AtomicBool,
     /// Others may be there that this node does not see.
@@ -234,6 +236,7 @@ impl Cluster {
             copied: AtomicU16::default(),
             acted: AtomicU16::default(),
             gone_since: Default::default(),
+            is_routed: AtomicBool::new(true),
             is_connected: AtomicBool::default(),
             is_in_doubt: AtomicBool::default(),
             grants_until: AtomicU64::new(u64::MAX),
@@ -549,6 +552,17 @@ impl Cluster {
         self.serving.store(others | 1 << self.own, Ordering::Relaxed);
     }
 
+    /// Whether the host has the routes without which this node cannot serve. So it is taken to have before anybody looks.
+    #[must_use]
+    pub fn is_routed(&self) -> bool {
+        self.is_routed.load(Ordering::Relaxed)
+    }
+
+    /// Says whether it has.
+    pub fn set_routed(&self, is_routed: bool) {
+        self.is_routed.store(is_routed, Ordering::Relaxed);
+    }
+
     /// Whether what comes here can go on from here: only then may packets be brought here.
     #[must_use]
     pub fn is_connected(&self) -> bool {
@@ -835,6 +849,14 @@ mod tests {
         assert!(!cluster.has_deposed(2), "there is no such slice");
         cluster.depose(3, 2);
         assert!(taken(2).is_empty(), "what it has heard of is not told again");
+    }
+
+    #[test]
+    fn a_node_is_taken_to_have_its_routes_until_somebody_looks() {
+        let cluster = cluster(0);
+        assert!(cluster.is_routed());
+        cluster.set_routed(false);
+        assert!(!cluster.is_routed());
     }
 
     #[test]

@@ -54,6 +54,8 @@ pub(super) struct Told {
     pub(super) copying: HashMap<u16, (u8, Epoch, CopyState)>,
     pub(super) holds: HashMap<u16, Option<Epoch>>,
     pub(super) vouched: BTreeMap<u8, Instant>,
+    /// The host lacks routes without which this node cannot serve.
+    pub(super) lacks_routes: bool,
     /// Slices that were handed over, and the epoch as of which what there is of them here is a whole copy.
     pub(super) kept: HashMap<u16, Epoch>,
     /// Until when this node may grant.

@@ -1,5 +1,5 @@
 //! What the daemon learns for its agent besides what etcd says: how copies stand, there and here, what other nodes say on the connections
-//! on which they are made. The agent is told what is news.
+//! on which they are made, and whether the host has its routes. The agent is told what is news.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::copies::Copies;
 impl Agreeing {
     /// What the agent has not been told yet.
     pub(super) fn news(&mut self) -> Vec<Event> {
-        let mut news = Vec::new();
+        let mut news: Vec<Event> = reaching(&mut self.told.lacks_routes, &self.cluster).into_iter().collect();
         let Some(copies) = self.running.copies.clone() else { return news };
         news.extend(deposed(copies.taken(), &self.cluster, |slice| self.agent.role(slice)));
         for slice in self.cluster.slices() {
@@ -53,6 +53,13 @@ impl Agreeing {
     }
 }
 
+/// Whether the routes are there without which this node cannot serve. The agent takes them to be before it is told.
+fn reaching(lacks_routes: &mut bool, cluster: &Cluster) -> Option<Event> {
+    let is_routed = cluster.is_routed();
+    let is_news = std::mem::replace(lacks_routes, !is_routed) == is_routed;
+    is_news.then_some(Event::Reaches(is_routed))
+}
+
 /// Slices that other nodes took over from this one, as far as it knows of no such owner yet. While it hands one over it hears from etcd
 /// alone what has become of that: it may have to keep the tables as the new owner's copy.
 fn deposed(taken: BTreeMap<u8, Vec<Taken>>, cluster: &Cluster, role: impl Fn(u16) -> Role) -> Vec<Event> {
@@ -77,6 +84,20 @@ mod tests {
         let slices = vec![Holders { owner: 0, backup: Some(1) }; 4];
         let cluster = Cluster::new(vec![node("n1"), node("n2"), node("n3")], 0).unwrap();
         cluster.with_slices(slices).with_epoch(3).with_agreement()
+    }
+
+    #[test]
+    fn routes_are_told_of_when_they_go_and_come() {
+        let (cluster, mut lacks_routes) = (cluster(), false);
+        let mut look = |is_routed| {
+            cluster.set_routed(is_routed);
+            reaching(&mut lacks_routes, &cluster)
+        };
+        assert_eq!(look(true), None, "the agent takes them to be there");
+        assert_eq!(look(false), Some(Event::Reaches(false)));
+        assert_eq!(look(false), None);
+        assert_eq!(look(true), Some(Event::Reaches(true)));
+        assert_eq!(look(true), None);
     }
 
     #[test]
