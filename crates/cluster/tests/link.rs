@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -10,10 +11,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tombolo_cluster::link::{
-    Copying, CopyingState, Incoming, Outgoing, Returns, Standings, Surroundings, Terms, receive, send,
+    Copying, CopyingState, Incoming, Outgoing, Returns, Standings, Surroundings, Taken, Terms, receive, send,
 };
 use tombolo_cluster::replica::Sender;
 use tombolo_engine::Plan;
+use tombolo_engine::cluster::{Assigned, Cluster, Granting, Holders};
 use tombolo_tables::audit;
 use tombolo_tables::binding::{Binding, InsideKey, flags};
 use tombolo_tables::hash::HashKey;
@@ -384,6 +386,66 @@ fn an_owner_of_yesterday_is_refused_and_says_so() {
     });
     assert_eq!(backup.tables().bindings.count(), 0);
     assert!(!backup.incoming.has_copy(0));
+}
+
+/// A slice becomes a node's own, alone.
+fn own(cluster: &Cluster, slice: u16, owner: u8, epoch: u32) {
+    let holders = Holders { owner, backup: None };
+    cluster.assign(slice, Assigned { holders, epoch, is_protected: false, granting: Granting::Freely });
+}
+
+/// The last word of what node `by` took over is this.
+#[track_caller]
+fn hears(standings: &Standings, by: u8, slices: &[(u16, u32)]) {
+    let taken: Vec<Taken> = slices.iter().map(|&(slice, epoch)| Taken { slice, epoch }).collect();
+    let wanted = BTreeMap::from([(by, taken)]);
+    wait("what was taken over is said", || standings.take_taken() == wanted);
+}
+
+#[test]
+fn whoever_takes_slices_over_says_so_to_whom_it_takes_them_from() {
+    let backup = Backup::new(plan("n2", 1), "n2");
+    let owner = Owner::new(plan("n1", 1), "n1", ("n2", backup.address));
+    wait("they are connected", || owner.standing().to == CopyingState::Complete);
+    let (of_owner, of_backup) = (owner.plan.cluster.as_ref().unwrap(), backup.around.plan());
+    let of_backup = of_backup.cluster.as_ref().unwrap();
+    assert!(owner.outgoing.standings.take_taken().is_empty());
+
+    // The backup becomes the owner of two.
+    of_backup.depose(2, 0);
+    own(of_backup, 2, 1, 2);
+    hears(&owner.outgoing.standings, 1, &[(2, 2)]);
+    hears(&owner.outgoing.standings, 1, &[(2, 2)]);
+    of_backup.depose(0, 0);
+    own(of_backup, 0, 1, 7);
+    hears(&owner.outgoing.standings, 1, &[(0, 7), (2, 2)]);
+
+    // The other way round, on the same connection.
+    of_owner.depose(3, 1);
+    own(of_owner, 3, 0, 5);
+    hears(&backup.standings, 0, &[(3, 5)]);
+    let faults = owner.standing().faults.into_iter().chain(backup.standings.all()[0].faults.clone());
+    assert_eq!(faults.flatten().collect::<Vec<_>>(), Vec::<String>::new());
+}
+
+/// What is agreed on is no matter of the file.
+fn agreed(plan: Arc<Plan>) -> Arc<Plan> {
+    let mut plan = Arc::into_inner(plan).unwrap();
+    let cluster = plan.cluster.take().and_then(Arc::into_inner).unwrap();
+    plan.cluster = Some(Arc::new(cluster.with_agreement()));
+    Arc::new(plan)
+}
+
+#[test]
+fn whoever_copies_nothing_to_a_node_still_tells_it_what_it_took_from_it() {
+    let backup = Backup::new(agreed(plan("n2", 1)), "n2");
+    let plan = agreed(plan("n1", 1));
+    let cluster = Arc::clone(plan.cluster.as_ref().unwrap());
+    (0..4).for_each(|slice| own(&cluster, slice, 0, 1));
+    cluster.depose(3, 1);
+    own(&cluster, 3, 0, 2);
+    let _owner = Owner::new(plan, "n1", ("n2", backup.address));
+    hears(&backup.standings, 0, &[(3, 2)]);
 }
 
 #[test]

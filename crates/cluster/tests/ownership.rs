@@ -170,6 +170,36 @@ fn who_hears_of_its_successor_owns_nothing() {
     assert_eq!(seat.agent.role(0), Role::Others { epoch: Epoch(4), owner: Some(OTHER), backup: None });
 }
 
+#[test]
+fn who_hears_of_an_owner_that_is_no_newer_stays_what_it_is() {
+    let mut seat = Seat::new(protected(OWN, MADE, OTHER), Some(Epoch(3)));
+    let role = seat.agent.role(0);
+    assert!(matches!(role, Role::Owner { epoch: Epoch(3), .. }));
+    for epoch in [0, 2, 3] {
+        let actions = seat.tell(Event::Deposed(0, Epoch(epoch), Some(OTHER)));
+        assert_eq!((actions, seat.agent.role(0)), (vec![], role));
+    }
+    let actions = seat.tell(Event::Deposed(77, Epoch(9), Some(OTHER)));
+    assert_eq!((actions, seat.agent.role(0)), (vec![], role), "there is no such slice");
+    // Of two the newer one counts, whichever is heard first.
+    let _ = seat.tell(Event::Deposed(0, Epoch(5), Some(Node(2))));
+    let _ = seat.tell(Event::Deposed(0, Epoch(4), Some(OTHER)));
+    assert_eq!(seat.agent.role(0), Role::Others { epoch: Epoch(5), owner: Some(Node(2)), backup: None });
+}
+
+#[test]
+fn who_hears_of_its_successor_before_etcd_says_so_neither_grants_nor_claims() {
+    let mut seat = Seat::new(protected(OWN, MADE, OTHER), Some(Epoch(3)));
+    let actions = seat.tell(Event::LeaseLost(Lease(7)));
+    assert!(actions.contains(&Action::GrantUntil(Moment(0))), "{actions:?}");
+    let _ = seat.tell(Event::Deposed(0, Epoch(4), Some(OTHER)));
+    let sent = Moment(seat.now);
+    let mut actions = seat.tell(Event::Registered { lease: Lease(8), created: Revision(20), sent });
+    actions.extend(seat.wait(1000));
+    assert!(transactions(&actions).is_empty(), "{actions:?}");
+    assert_eq!(seat.agent.role(0), Role::Others { epoch: Epoch(4), owner: Some(OTHER), backup: None });
+}
+
 /// An owner that has ceased to grant, since its slice is to be the other one's.
 fn handing() -> (Seat, Vec<Action>) {
     let mut seat = Seat::new(protected(OWN, MADE, OTHER), Some(Epoch(3)));

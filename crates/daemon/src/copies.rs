@@ -2,19 +2,17 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
-#[cfg(feature = "cluster")]
-use std::sync::PoisonError;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 #[cfg(feature = "cluster")]
-use std::time::Instant;
+use std::{collections::BTreeMap, sync::PoisonError, time::Instant};
 
 use arc_swap::ArcSwap;
 use tombolo_cluster::link::{self, Copying, Incoming, Outgoing, Returns, Standings, Surroundings, Terms};
 use tombolo_cluster::replica::Sender;
 #[cfg(feature = "cluster")]
 use tombolo_cluster::{
-    link::CopyingState,
+    link::{CopyingState, Taken},
     ownership::CopyState,
     replica::{To, View},
 };
@@ -193,6 +191,12 @@ impl Copies {
     pub(crate) fn vouched(&self) -> Vec<(u8, Instant)> {
         let vouched = (0..).zip(self.standings()).filter_map(|(node, copying)| Some((node, copying.vouched?)));
         vouched.collect()
+    }
+
+    /// What nodes said, since this was asked last, that they took over from this one.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn taken(&self) -> BTreeMap<u8, Vec<Taken>> {
+        self.standings.take_taken()
     }
 
     /// Slices are copied to a node from now on.

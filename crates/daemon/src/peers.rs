@@ -178,6 +178,7 @@ impl Follower {
         let missing: Vec<String> =
             self.needs.iter().filter(|prefix| !host.reaches(**prefix)).map(ToString::to_string).collect();
         let is_routed = missing.is_empty();
+        self.cluster.set_routed(is_routed);
         // Both begin when the routes are there, and go on side by side.
         let is_awaiting =
             is_routed && !self.has_served && self.running.copies.as_deref().is_some_and(Copies::are_awaited);

@@ -16,7 +16,7 @@
 //! backup by which others reach it that have no way of their own.
 
 use std::net::Ipv6Addr;
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use tombolo_tables::hash::HashKey;
 use tombolo_tables::tick::Tick;
@@ -104,6 +104,8 @@ pub struct Cluster {
     is_admitted: AtomicBool,
     /// A bit for each node of which slices were taken over by this one, as far as it may not know.
     deposed: AtomicU16,
+    /// Of each slice the node from which it was taken over, as far as that may not know.
+    taken_from: Vec<AtomicU8>,
     /// A bit for each node.
     serving: AtomicU16,
     /// A bit for each node whose slices this one has a copy of that is good enough to serve by.
@@ -112,6 +114,8 @@ pub struct Cluster {
     acted: AtomicU16,
     /// Since when each node does not serve, in ticks; 0 while it does.
     gone_since: [AtomicU32; MOST_NODES],
+    /// The host has the routes without which this node cannot serve.
+    is_routed: AtomicBool,
     /// What comes here can go on from here.
     is_connected: AtomicBool,
     /// Others may be there that this node does not see.
@@ -227,10 +231,12 @@ impl Cluster {
             is_agreed: false,
             is_admitted: AtomicBool::new(true),
             deposed: AtomicU16::default(),
+            taken_from: Vec::new(),
             serving: AtomicU16::new(1 << own),
             copied: AtomicU16::default(),
             acted: AtomicU16::default(),
             gone_since: Default::default(),
+            is_routed: AtomicBool::new(true),
             is_connected: AtomicBool::default(),
             is_in_doubt: AtomicBool::default(),
             grants_until: AtomicU64::new(u64::MAX),
@@ -279,14 +285,30 @@ impl Cluster {
         is_set(&self.deposed, node.into())
     }
 
-    /// Says whether it has.
-    pub fn set_deposed(&self, node: u8, is_deposed: bool) {
-        let bit = 1_u16.checked_shl(node.into()).unwrap_or(0);
-        let _ = if is_deposed {
-            self.deposed.fetch_or(bit, Ordering::Relaxed)
-        } else {
-            self.deposed.fetch_and(!bit, Ordering::Relaxed)
-        };
+    /// This node takes a slice over from another one, which may not know.
+    pub fn depose(&self, slice: u16, node: u8) {
+        if let Some(former) = self.taken_from.get(usize::from(slice)) {
+            former.store(node, Ordering::Relaxed);
+            self.deposed.fetch_or(bit_of(node), Ordering::Relaxed);
+        }
+    }
+
+    /// A node has heard what became of its slices.
+    pub fn forget_deposed(&self, node: u8) {
+        self.deposed.fetch_and(!bit_of(node), Ordering::Relaxed);
+        let its = self.taken_from.iter().filter(|former| former.load(Ordering::Relaxed) == node);
+        its.for_each(|former| former.store(Holders::NOBODY, Ordering::Relaxed));
+    }
+
+    /// The slices that this node has taken over from another one, which may not know, and has: number and epoch, in order.
+    pub fn taken_from(&self, node: u8) -> impl Iterator<Item = (u16, u32)> {
+        let is_deposed = self.has_deposed(node);
+        let taken = self.slices().zip(&self.taken_from);
+        let taken = taken.filter(move |(_, former)| is_deposed && former.load(Ordering::Relaxed) == node);
+        taken.filter_map(move |(slice, _)| {
+            let Assigned { holders, epoch, .. } = self.assigned(slice);
+            (usize::from(holders.owner) == self.own).then_some((slice, epoch))
+        })
     }
 
     /// The same cluster, in which backups have copies of the tables.
@@ -353,7 +375,8 @@ impl Cluster {
     pub fn with_slices(self, holders: Vec<Holders>) -> Self {
         let assigned = |holders| Assigned { holders, epoch: 1, is_protected: true, granting: Granting::Freely };
         let word = |holders| AtomicU64::new(assigned(holders).to_word());
-        Self { slices: holders.into_iter().map(word).collect(), ..self }
+        let taken_from = holders.iter().map(|_| AtomicU8::new(Holders::NOBODY)).collect();
+        Self { slices: holders.into_iter().map(word).collect(), taken_from, ..self }
     }
 
     /// The same cluster, to whose locators only other nodes can send.
@@ -529,6 +552,17 @@ impl Cluster {
         self.serving.store(others | 1 << self.own, Ordering::Relaxed);
     }
 
+    /// Whether the host has the routes without which this node cannot serve. So it is taken to have before anybody looks.
+    #[must_use]
+    pub fn is_routed(&self) -> bool {
+        self.is_routed.load(Ordering::Relaxed)
+    }
+
+    /// Says whether it has.
+    pub fn set_routed(&self, is_routed: bool) {
+        self.is_routed.store(is_routed, Ordering::Relaxed);
+    }
+
     /// Whether what comes here can go on from here: only then may packets be brought here.
     #[must_use]
     pub fn is_connected(&self) -> bool {
@@ -587,6 +621,11 @@ impl Cluster {
 }
 
 /// The bit of a node; nobody has none.
+fn bit_of(node: u8) -> u16 {
+    1_u16.checked_shl(node.into()).unwrap_or(0)
+}
+
+/// Whether a node's bit is set.
 fn is_set(bits: &AtomicU16, node: usize) -> bool {
     node < MOST_NODES && bits.load(Ordering::Relaxed) >> node & 1 == 1
 }
@@ -791,11 +830,33 @@ mod tests {
 
     #[test]
     fn whoever_was_deposed_is_known_until_it_is_forgotten() {
-        let cluster = cluster(0);
-        cluster.set_deposed(2, true);
+        let cluster = cluster(0).with_slices(vec![Holders { owner: 2, backup: Some(0) }; 4]);
+        let taken = |node| cluster.taken_from(node).collect::<Vec<_>>();
+        let own = |epoch| Assigned { holders: Holders { owner: 0, backup: None }, epoch, ..cluster.assigned(1) };
+        cluster.assign(0, own(1));
+        cluster.depose(1, 2);
         assert_eq!([0, 1, 2, u8::MAX].map(|node| cluster.has_deposed(node)), [false, false, true, false]);
-        cluster.set_deposed(2, false);
+        assert!(taken(2).is_empty(), "it is not this node's yet");
+        cluster.assign(1, own(2));
+        cluster.depose(3, 2);
+        cluster.assign(3, own(7));
+        assert_eq!([0, 1, 2, u8::MAX].map(taken), [vec![], vec![], vec![(1, 2), (3, 7)], vec![]]);
+        cluster.assign(3, Assigned { holders: Holders { owner: 1, backup: None }, ..own(8) });
+        assert_eq!(taken(2), [(1, 2)], "it is another one's by now");
+        cluster.forget_deposed(2);
         assert!(!cluster.has_deposed(2));
+        cluster.depose(4, 2);
+        assert!(!cluster.has_deposed(2), "there is no such slice");
+        cluster.depose(3, 2);
+        assert!(taken(2).is_empty(), "what it has heard of is not told again");
+    }
+
+    #[test]
+    fn a_node_is_taken_to_have_its_routes_until_somebody_looks() {
+        let cluster = cluster(0);
+        assert!(cluster.is_routed());
+        cluster.set_routed(false);
+        assert!(!cluster.is_routed());
     }
 
     #[test]

@@ -10,6 +10,7 @@ use super::giving_back;
 use super::standing::CopyingState;
 use super::stream::{Stream, StreamError};
 use super::terms;
+use super::took::{self, Told};
 use super::{HANDSHAKE, PERIOD};
 use crate::replica::{Applied, Refused, View};
 
@@ -128,7 +129,7 @@ fn follow(
         copying.faults[1] = (!unknown.is_empty()).then(what);
     });
     let mut since = Instant::now();
-    let mut vouched = None;
+    let (mut vouched, mut told) = (None, Told::default());
     while !around.is_over() && Arc::ptr_eq(&plan, &around.plan()) {
         let has_heard = stream.pump()?;
         if view.cluster().has_acted_for(node) && view.cluster().serves(node.into()) {
@@ -148,12 +149,21 @@ fn follow(
             say(stream, &Frame::Vouch)?;
             vouched = Some(Instant::now());
         }
+        told.tell(node, view.cluster(), stream)?;
         let mut applied = None;
         let mut is_empty = true;
         for _ in 0..AT_ONCE {
             let Some(frame) = stream.next().map_err(StreamError::from)? else { break };
             is_empty = false;
-            let Frame::Batch(batch) = frame else { continue };
+            let batch = match frame {
+                Frame::Batch(batch) => batch,
+                Frame::Took(taken) => {
+                    let heard = took::hear(&incoming.standings, node, taken, view.cluster());
+                    heard.map_err(|unknown| Failure::Refused(unknown.to_string()))?;
+                    continue;
+                }
+                _ => continue,
+            };
             let apply = || {
                 let mut copy = lock(copy);
                 if copy.connection != connection {

@@ -1,5 +1,6 @@
 //! The connections on which tables are copied: TCP, TLS 1.3, both ends certified by the cluster's own
-//! authority. A node has one to each of its backups, and one from each node whose backup it is.
+//! authority. A node has one to each of its backups, and one from each node whose backup it is; and one to each node from which it
+//! took slices over, as long as that may not know.
 //!
 //! ```text
 //! owner -> backup   hello     versions, incarnation, sizes of its tables, its name, its services
@@ -13,6 +14,10 @@
 //! owner -> backup   batch, batch ...
 //! backup -> owner   applied: the number of the last batch
 //! both              alive, where there was nothing else for a second
+//!
+//! (where nodes agree on who has which slice)
+//! backup -> owner   vouch     it has taken over nothing
+//! both              took      what it has taken over from the other end, as long as that may not know
 //! ```
 //!
 //! A certificate is for the name of its node: whoever has another one cannot speak for it.
@@ -26,6 +31,7 @@ mod returns;
 mod standing;
 mod stream;
 mod terms;
+mod took;
 
 pub use ends::{Incoming, Outgoing};
 pub use incoming::receive;
@@ -33,6 +39,7 @@ pub use outgoing::send;
 pub use returns::Returns;
 pub use standing::{Copying, CopyingState, Standings};
 pub use terms::{Terms, TermsError};
+pub use took::Taken;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -13,6 +13,7 @@ use super::giving_back;
 use super::standing::CopyingState;
 use super::stream::{Stream, StreamError};
 use super::terms::TermsError;
+use super::took::{self, Told, UnknownSlice};
 use super::{CONNECT, HANDSHAKE, PAUSE, PERIOD};
 use crate::replica::{Start, To, View};
 
@@ -36,14 +37,19 @@ enum Failure {
     Version(SocketAddr, u16),
     #[error("{0} says that it has what it was not sent")]
     Acknowledged(SocketAddr),
+    #[error("{0} makes no sense: {1}")]
+    Took(SocketAddr, UnknownSlice),
 }
 
-/// Copies to the backup with this number and name, which listens at `address`, until the gateway ends.
+/// Copies to the backup with this number and name, which listens at `address`, until the gateway ends; and tells it which of its slices
+/// this node took over.
 pub fn send(outgoing: &Outgoing, node: u8, name: &str, address: SocketAddr) {
     let around = &outgoing.around;
     while !around.is_over() {
         let plan = around.plan();
-        if View::of(&plan).is_some_and(|view| view.cluster().is_agreed() && !view.copies_to(node)) {
+        let is_idle =
+            |view: View<'_>| view.cluster().is_agreed() && !view.copies_to(node) && !view.cluster().has_deposed(node);
+        if View::of(&plan).is_some_and(is_idle) {
             std::thread::sleep(PERIOD * 10);
             continue;
         }
@@ -116,9 +122,11 @@ fn copy(
     let Some(view) = View::of(plan) else { return Ok(()) };
     let epochs = |slice| view.cluster().epoch_of(slice);
     let mut sent: VecDeque<(u64, Instant)> = VecDeque::new();
+    let mut told = Told::default();
     let mut out = Vec::new();
     let mut number = 0;
     while !outgoing.around.is_over() && Arc::ptr_eq(plan, &outgoing.around.plan()) {
+        told.tell(node, view.cluster(), stream).map_err(over)?;
         let now = outgoing.around.now();
         out.clear();
         {
@@ -151,6 +159,10 @@ fn copy(
                 }
                 Frame::Refusal(words) => return Err(Failure::Refused(address, words)),
                 Frame::Vouch => outgoing.standings.change(node, |copying| copying.vouched = Some(Instant::now())),
+                Frame::Took(taken) => {
+                    let heard = took::hear(&outgoing.standings, node, taken, view.cluster());
+                    heard.map_err(|unknown| Failure::Took(address, unknown))?;
+                }
                 Frame::Alive => {}
                 Frame::Hello(_) | Frame::Welcome { .. } | Frame::Batch(_) => {}
             }

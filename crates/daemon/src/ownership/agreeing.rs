@@ -1,4 +1,4 @@
-//! The thread of the agent: what it knows of copies, routes and the clock it is told, and what it wants done is done here.
+//! The thread of the agent: it is told what happens (`news.rs`: what etcd does not say), and what it wants done is done here.
 //!
 //! The order of what is done: tables of a slice that begins, then the slice table, then the three words. Whoever loses a slice stops
 //! granting before it could go on by a prolonged word, and whoever gets one has its tables before packets find it the owner.
@@ -20,7 +20,6 @@ use tombolo_io::worker::StopSignal;
 
 use super::announcer::Announcer;
 use crate::agreement::Agreement;
-use crate::copies::Copies;
 use crate::holdings::Holdings;
 use crate::running::Running;
 
@@ -52,11 +51,13 @@ pub(super) struct Agreeing {
 /// What the agent was told last.
 #[derive(Debug, Default)]
 pub(super) struct Told {
-    copying: HashMap<u16, (u8, Epoch, CopyState)>,
-    holds: HashMap<u16, Option<Epoch>>,
-    vouched: BTreeMap<u8, Instant>,
+    pub(super) copying: HashMap<u16, (u8, Epoch, CopyState)>,
+    pub(super) holds: HashMap<u16, Option<Epoch>>,
+    pub(super) vouched: BTreeMap<u8, Instant>,
+    /// The host lacks routes without which this node cannot serve.
+    pub(super) lacks_routes: bool,
     /// Slices that were handed over, and the epoch as of which what there is of them here is a whole copy.
-    kept: HashMap<u16, Epoch>,
+    pub(super) kept: HashMap<u16, Epoch>,
     /// Until when this node may grant.
     grant_until: Moment,
     /// What the engine was told of it.
@@ -113,8 +114,8 @@ impl Agreeing {
             if Instant::now() >= due {
                 due = Instant::now() + Duration::from_millis(TICK);
                 self.describe();
-                let seen = self.look_at_copies();
-                self.hear(seen.into_iter().chain([Event::Tick]));
+                let news = self.news();
+                self.hear(news.into_iter().chain([Event::Tick]));
                 self.say_how_it_is();
             }
             if self.is_handing() {
@@ -225,7 +226,7 @@ impl Agreeing {
         let Holders { owner, .. } = self.cluster.holders(slice);
         if usize::from(owner) < self.cluster.nodes().len() && usize::from(owner) != self.cluster.own() {
             self.deposed.entry(owner).or_default();
-            self.cluster.set_deposed(owner, true);
+            self.cluster.depose(slice, owner);
             self.cluster.forget_acting(owner);
         }
     }
@@ -236,7 +237,7 @@ impl Agreeing {
             let is_new = self.deposed.get(&node.0).is_some_and(|life| presence.created > *life);
             if is_new {
                 self.deposed.remove(&node.0);
-                self.cluster.set_deposed(node.0, false);
+                self.cluster.forget_deposed(node.0);
             }
         };
         match event {
@@ -315,46 +316,6 @@ impl Agreeing {
             }
         };
         Assigned { holders: Holders { owner, backup }, epoch: epoch.0, is_protected, granting }
-    }
-
-    /// How copies stand, there and here, as far as that is news for the agent.
-    fn look_at_copies(&mut self) -> Vec<Event> {
-        let mut seen = Vec::new();
-        let Some(copies) = self.running.copies.clone() else { return seen };
-        for slice in self.cluster.slices() {
-            let event = match self.agent.role(slice) {
-                Role::Learner { epoch, owner } | Role::Backup { epoch, owner } => {
-                    let is_kept = self.told.kept.get(&slice) == Some(&epoch);
-                    self.holding(slice, (is_kept || copies.has(owner.0.into())).then_some(epoch))
-                }
-                role => role.copies_to().and_then(|(epoch, backup)| self.copying(slice, backup, epoch, &copies)),
-            };
-            seen.extend(event);
-        }
-        for (node, at) in copies.vouched() {
-            if self.told.vouched.insert(node, at) != Some(at) {
-                seen.push(Event::Vouched(Node(node)));
-            }
-        }
-        seen
-    }
-
-    /// How the copy of a slice stands, if that is news, which it is until all agree that it is whole.
-    fn copying(&mut self, slice: u16, backup: Node, epoch: Epoch, copies: &Copies) -> Option<Event> {
-        let most = match self.agent.role(slice) {
-            Role::Handing { .. } => CopyState::Settled,
-            _ => CopyState::Whole,
-        };
-        let state = copies.state_at(backup.0).min(most);
-        let is_told = self.told.copying.insert(slice, (backup.0, epoch, state)) == Some((backup.0, epoch, state));
-        // Another copy at the same node may have begun since.
-        let is_news = !is_told || !self.cluster.assigned(slice).is_protected;
-        is_news.then_some(Event::Copying { slice, backup, state })
-    }
-
-    fn holding(&mut self, slice: u16, holds: Option<Epoch>) -> Option<Event> {
-        let is_told = self.told.holds.insert(slice, holds) == Some(holds);
-        (!is_told).then_some(Event::Holds(slice, holds))
     }
 
     /// Tells etcd what has become otherwise with this node.

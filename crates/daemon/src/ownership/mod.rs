@@ -11,6 +11,7 @@
 
 mod agreeing;
 mod announcer;
+mod news;
 pub mod overview;
 pub mod wishes;
 

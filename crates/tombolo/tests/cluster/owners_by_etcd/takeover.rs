@@ -150,7 +150,7 @@ fn an_owner_that_only_etcd_does_not_hear_loses_its_slices_and_no_datagram() {
     let known = bed.endpoints();
     bed.cluster.enter_by(1);
     only_etcd_does_not_hear(&mut bed, "n2", "the owner is cut off from etcd", ADMISSION);
-    // Who is cut off does not know its successor, and refuses new hosts that come to itself as long as it takes itself for the owner.
+    // Who is cut off hears from its successor that it is the owner no more, and redirects new hosts that come to itself.
     bed.cluster.enter_by(3);
     only_etcd_does_not_hear(
         &mut bed,
