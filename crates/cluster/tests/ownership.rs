@@ -396,3 +396,32 @@ fn while_slices_are_held_nothing_moves_but_what_is_wished() {
     put.extend(seat.go_on(2000));
     assert_eq!(given_to(THIRD, &put).len(), 1, "its share of what this node has: {put:?}");
 }
+
+#[test]
+fn what_a_node_had_that_is_back_soon_is_not_shared_out_meanwhile() {
+    let mut seat = Seat::among(
+        &[(OTHER, OTHERS), (THIRD, THIRDS)],
+        &[(OWN, OTHER), (OWN, OTHER), (OTHER, OWN), (THIRD, OWN), (THIRD, OWN)],
+    );
+    assert_eq!(seat.go_on(9800), NOTHING);
+    let taken = seat.obey(Event::NodeGone(THIRD));
+    assert_eq!(given_to(OWN, &taken), BTreeSet::from([3, 4]), "{taken:?}");
+    // Four slices here, and one at the other node.
+    assert_eq!(seat.go_on(5000), NOTHING);
+    assert_eq!(seat.obey(Event::NodeSeen(THIRD, presence(Revision(50)))), NOTHING);
+    assert_eq!(seat.go_on(9900), NOTHING);
+    let put = seat.go_on(2000);
+    assert_eq!(given_to(THIRD, &put).len(), 1, "{put:?}");
+}
+
+#[test]
+fn a_node_that_ceases_to_serve_may_be_back_soon() {
+    let mut seat =
+        Seat::among(&[(OTHER, OTHERS), (THIRD, THIRDS)], &[(OWN, OTHER), (OWN, OTHER), (OWN, OTHER), (OTHER, OWN)]);
+    assert_eq!(seat.go_on(9000), NOTHING);
+    let draining = Presence { is_serving: false, ..presence(THIRDS) };
+    assert_eq!(seat.obey(Event::NodeSeen(THIRD, draining)), NOTHING);
+    assert_eq!(seat.go_on(9900), NOTHING);
+    let put = seat.go_on(2000);
+    assert_eq!(given_to(OTHER, &put).len(), 1, "{put:?}");
+}

@@ -1,14 +1,14 @@
 //! What a node does of the plan: which of its slices are to go where, and when.
 //!
-//! A node that was away for a moment is not given slices that it had a moment ago: for the sake of balance nothing moves until all is calm,
-//! nor while an operator has all held. What an operator wants is done at once.
+//! A node that was away for a moment is not given slices that it had a moment ago, and others do not share out what it is about to have
+//! again: for the sake of balance nothing moves until all is calm, nor while an operator has all held. What an operator wants is done at once.
 
 use super::agent::Agent;
 use super::node::Node;
 use super::plan::Target;
 use super::time::Moment;
 
-/// So long no node has appeared, and no owner is gone, until slices move for the sake of balance, in milliseconds.
+/// So long no node has come or gone, and no owner is gone, until slices move for the sake of balance, in milliseconds.
 const SETTLING: u64 = 10_000;
 /// So long after its copy was broken a node is not given another one by plan.
 const DISTRUST: u64 = 15_000;
@@ -57,6 +57,6 @@ impl Agent {
 
     fn is_calm(&self, now: Moment) -> bool {
         let is_gone = |number: u16| self.slice(number).gone.is_some();
-        now.since(self.nodes().appeared) >= SETTLING && !(0..self.count()).any(is_gone)
+        now.since(self.nodes().changed) >= SETTLING && !(0..self.count()).any(is_gone)
     }
 }
