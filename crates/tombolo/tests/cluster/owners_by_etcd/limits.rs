@@ -30,9 +30,8 @@ pub(super) const CORE: Limits = limits(2900, 6500);
 
 /// So long a new subscriber waits at most whose slice's owner is gone: until its lease is over, and its successor knows.
 pub(super) const ADMISSION: Duration = Duration::from_millis(2600);
-/// The same of those who come to the owner, which does not know its successor: until its lease is over, and the 3 s that it serves
-/// without.
-pub(super) const ADMISSION_BY_DEPOSED: Duration = Duration::from_secs(6);
+/// The same of those who come to the owner, which hears of its successor from others than etcd.
+pub(super) const ADMISSION_BY_DEPOSED: Duration = Duration::from_secs(3);
 /// So long at least, if the owner's lease held when it went.
 pub(super) const LEASE_LEFT: Duration = Duration::from_secs(1);
 /// The same where the leader of etcd is gone with the owner: an election, and all leases begin anew.
